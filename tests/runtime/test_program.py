@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 from tff_xc.runtime import client_error
 
 _TABLE = tff.TensorType(np.float32, [6, 2])
+_NUMBERS = np.arange(12, dtype=np.float32).reshape(6, 2)
 pytestmark = pytest.mark.usefixtures('in_process')
 
 
@@ -32,17 +33,15 @@ def _select(function, use=_together):
   return run
 
 
+def _row():
+  return tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
+
+
 def test_select_is_a_gather_in_the_order_of_the_keys():
-  row = tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
-  table = np.arange(12, dtype=np.float32).reshape(6, 2)
   keys = [np.array(k, np.int32) for k in ([5, 0, 5], [1, 2, 3])]
-  for found, wanted in zip(_select(row)(table, keys), keys, strict=True):
-    np.testing.assert_array_equal(found, table[wanted])
-
-
-def test_no_source_of_autograph_stays():
-  row = tff.tensorflow.computation(lambda t, k: 2 * t[k], [_TABLE, np.int32])
-  _select(row)(np.zeros([6, 2], np.float32), [np.zeros(3, np.int32)])
+  found = _select(_row())(_NUMBERS, keys)
+  for each, wanted in zip(found, keys, strict=True):
+    np.testing.assert_array_equal(each, _NUMBERS[wanted])
   # TensorFlow converts a function of its own once in a process.
   made = [m for n, m in sys.modules.items() if n.startswith('__autograph_gen')]
   assert made
@@ -57,24 +56,18 @@ def test_select_by_a_function_that_is_no_lookup():
       lambda i, _: i < key, lambda i, s: (i + 1, s + table[i]), [0, table[0]]
     )[1]
 
-  table = np.arange(12, dtype=np.float32).reshape(6, 2)
-  (found,) = _select(row_sums)(table, [np.array([3, 0, 1], np.int32)])
-  sums = [table[:k].sum(axis=0) + table[0] for k in (3, 0, 1)]
+  (found,) = _select(row_sums)(_NUMBERS, [np.array([3, 0, 1], np.int32)])
+  sums = [_NUMBERS[:k].sum(axis=0) + _NUMBERS[0] for k in (3, 0, 1)]
   np.testing.assert_array_equal(found, sums)
 
 
 def test_a_key_out_of_range_is_an_error():
-  row = tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
+  keys = [np.array(k, np.int32) for k in ([0, 1, 2], [0, 6, 1])]
   with pytest.raises(client_error.ClientError, match=r'client 1 .*max_key'):
-    _select(row)(
-      np.zeros([6, 2], np.float32),
-      [np.array(k, np.int32) for k in ([0, 1, 2], [0, 6, 1])],
-    )
+    _select(_row())(_NUMBERS, keys)
 
 
 def test_slices_that_a_client_batches_otherwise_are_still_its_slices():
-  row = tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
-  table = np.arange(12, dtype=np.float32).reshape(6, 2)
   keys = np.array([4, 0, 5], np.int32)
 
   def first_two(slices):
@@ -83,7 +76,7 @@ def test_slices_that_a_client_batches_otherwise_are_still_its_slices():
   def too_small(slices):
     return slices.batch(2).get_single_element()
 
-  (found,) = _select(row, first_two)(table, [keys])
-  np.testing.assert_array_equal(found, table[[4, 0]])
+  (found,) = _select(_row(), first_two)(_NUMBERS, [keys])
+  np.testing.assert_array_equal(found, _NUMBERS[[4, 0]])
   with pytest.raises(client_error.ClientError, match='more than one element'):
-    _select(row, too_small)(table, [keys])
+    _select(_row(), too_small)(_NUMBERS, [keys])
