@@ -147,18 +147,6 @@ def test_another_cluster_is_joined_only_if_none_runs(folder, tmp_path):
   nodes.stop(other)
 
 
-def test_a_head_that_does_not_answer_leaves_nothing(folder, monkeypatch):
-  def refuse(*_):
-    raise errors.InputError('no head')
-
-  file = folder.parent / 'copied.json'
-  folders.write_join(file)
-  monkeypatch.setattr(connection, 'ask', refuse)
-  with pytest.raises(errors.InputError, match='no head'):
-    nodes.join(folder, file, WORKERS)
-  assert {p.name for p in folder.rglob('*')} == {'tff_xc.lock', 'nodes'}
-
-
 @pytest.mark.parametrize(
   ('script', 'message', 'seconds'),
   [
@@ -210,46 +198,52 @@ def test_on_a_full_disk_nothing_is_left(folder, monkeypatch):
   _assert_nothing(folder, '1.log')
 
 
-def test_a_process_that_cannot_be_made_is_one_sentence(folder, monkeypatch):
-  monkeypatch.setattr(nodes, '_command', lambda *_: ['/no/such/program'])
-  with pytest.raises(errors.InputError, match=r'cannot be started.*no/such'):
-    nodes.start(folder, WORKERS)
-  _assert_nothing(folder, '1.log')
-
-
-def test_a_damaged_authority_leaves_nothing(folder):
-  file = folder.parent / 'copied.json'
+def test_what_cannot_be_used_leaves_nothing(folder, monkeypatch, tmp_path):
+  file = tmp_path / 'copied.json'
   pem = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
   folders.write_join(file, address='127.0.0.2:1', authority=pem)
   with pytest.raises(errors.InputError, match=r'authority.*is damaged'):
     nodes.join(folder, file, WORKERS)
   _assert_nothing(folder)
+  with pytest.raises(errors.InputError, match='data_dir=none does not exist'):
+    nodes.start(tmp_path / 'new', folders.workers(data_dir='none'))
+  assert not (tmp_path / 'new').exists()
+  monkeypatch.setattr(nodes, '_command', lambda *_: ['/no/such/program'])
+  with pytest.raises(errors.InputError, match=r'cannot be started.*no/such'):
+    nodes.start(folder, WORKERS)
+  _assert_nothing(folder, '1.log')
+
+  def refuse(*_):
+    raise errors.InputError('no head')
+
+  folders.write_join(file)
+  monkeypatch.setattr(connection, 'ask', refuse)
+  with pytest.raises(errors.InputError, match='no head'):
+    nodes.join(tmp_path / 'other', file, WORKERS)
+  _assert_nothing(tmp_path / 'other')
 
 
-def test_what_an_interrupted_start_left_is_ended(folder, monkeypatch):
-  """The state is written first: a killed `start` leaves node and no pid."""
+def test_stop_ends_what_a_damaged_folder_describes(folder):
+  """A `start` that was killed leaves a node without a pid; a join file is damaged."""
   node = nodes.start(folder, WORKERS)
+  ray_folder = state.find_cluster(folder).ray_folder
   state.write_node(folder, folders.node(mark=node.mark))
+  (folder / state.JOIN).write_text('{}')
   [found] = nodes.find(folder)
   assert not found.is_alive and len(found.pids) == 2
   assert nodes.stop(folder) == 1
   assert not state.marked([node.mark])
+  pathlib.Path(ray_folder).rmdir()
 
 
-@pytest.mark.parametrize(
-  'ip',
-  [
+def test_addresses_and_ports_that_are_not_ours_are_refused(folder):
+  for ip in (
     *('0.0.0.0', 'localhost', '::1', '192.0.2.1', '10.1', ''),
     *('224.0.0.1', '255.255.255.255'),  # Linux binds these, too.
-  ],
-)
-def test_addresses_that_are_not_ours_are_refused(folder, ip):
-  with pytest.raises(errors.InputError, match='address of this machine'):
-    nodes.start(folder, WORKERS, ip=ip)
-  assert state.find_cluster(folder) is None
-
-
-def test_a_port_in_use_is_refused(folder):
+  ):
+    with pytest.raises(errors.InputError, match='address of this machine'):
+      nodes.start(folder, WORKERS, ip=ip)
+    assert state.find_cluster(folder) is None
   with socket.create_server(('127.0.0.1', 0)) as used:
     port = used.getsockname()[1]
     with pytest.raises(errors.InputError, match=f'127.0.0.1:{port}.*in use'):
@@ -289,15 +283,6 @@ def test_somebody_elses_folder_for_ray_is_refused(tmp_path):
   assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
-def test_a_damaged_join_file_does_not_keep_from_stopping(folder):
-  node = nodes.start(folder, WORKERS)
-  ray_folder = state.find_cluster(folder).ray_folder
-  (folder / state.JOIN).write_text('{}')
-  assert nodes.stop(folder) == 1
-  assert not state.marked([node.mark])
-  pathlib.Path(ray_folder).rmdir()
-
-
 def test_a_folder_of_others_is_left_alone(folder, tmp_path):
   file = tmp_path / 'joined' / state.JOIN
   folders.write_join(file)
@@ -317,9 +302,3 @@ def test_a_folder_of_others_is_left_alone(folder, tmp_path):
   empty.mkdir()
   assert (nodes.stop(empty), nodes.find(empty)) == (0, [])
   assert not list(empty.iterdir())
-
-
-def test_missing_data_are_refused_before_anything_is_made(folder, tmp_path):
-  with pytest.raises(errors.InputError, match='does not exist'):
-    nodes.start(folder, folders.workers(data_dir=str(tmp_path / 'none')))
-  assert not folder.exists()
