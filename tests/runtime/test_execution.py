@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tff_xc import errors
+from tff_xc import interrupts
 from tff_xc.algorithms import fedaws
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
@@ -243,7 +244,7 @@ def test_an_error_of_reading_is_raised_as_it_is(process):
 
 
 @pytest.mark.usefixtures('two_threads')
-def test_an_interrupt_leaves_no_thread(process):
+def test_an_interrupt_leaves_no_thread(process, monkeypatch):
   class Interrupting(_Lazy):
     def __getitem__(self, index):
       if index == 7:
@@ -252,8 +253,14 @@ def test_an_interrupt_leaves_no_thread(process):
 
   state = process.initialize()
   lazy = Interrupting(_values())
-  with pytest.raises(KeyboardInterrupt):
-    process.next(state, lazy)
+  before = signal.getsignal(signal.SIGINT)
+  monkeypatch.setattr(interrupts, '_received', 0)
+  interrupts.install()  # As in commands: a destructor may swallow it once.
+  try:
+    with pytest.raises(KeyboardInterrupt), interrupts.raising():
+      process.next(state, lazy)
+  finally:
+    signal.signal(signal.SIGINT, before)
   assert not _readers()
   assert len(lazy.asked) < _CLIENTS
   process.next(state, _Lazy(_values()))
