@@ -189,7 +189,7 @@ def check_runtime(name: str, add_up: Callable[[], int]) -> Check:
   return Check(name, f'answers after {time.monotonic() - start:.1f} seconds')
 
 
-def _read(path: str | pathlib.Path) -> str:
+def _read(path: str) -> str:
   try:
     return pathlib.Path(path).read_text(encoding='utf-8')
   except OSError:
@@ -198,7 +198,7 @@ def _read(path: str | pathlib.Path) -> str:
 
 def _quick_checks() -> list[Check]:
   """Makes the checks that need no TensorFlow."""
-  folder = pathlib.Path.cwd()
+  folder, requirements = pathlib.Path.cwd(), _ROOT / 'requirements.txt'
   installed = {
     re.sub(r'[-_.]+', '-', d.name).lower(): d.version  # As PEP 503 has it.
     for d in metadata.distributions()
@@ -208,7 +208,7 @@ def _quick_checks() -> list[Check]:
     check_platform(
       platform.system(), platform.machine(), _read('/proc/cpuinfo')
     ),
-    check_packages(installed, read_pins(_read(_ROOT / 'requirements.txt'))),
+    check_packages(installed, read_pins(requirements.read_text('utf-8'))),
     Check(
       'revision', environment.describe()['git_revision'] or 'not a git checkout'
     ),

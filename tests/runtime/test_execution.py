@@ -15,6 +15,7 @@ from tests import tiny
 from tff_xc import errors
 from tff_xc import interrupts
 from tff_xc.algorithms import fedaws
+from tff_xc.experiment import cohort
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
 from tff_xc.runtime.in_process import context
@@ -241,6 +242,24 @@ def test_an_error_of_reading_is_raised_as_it_is(process):
   values[2] = values[2]._replace(y=np.array([1.5]))
   with pytest.raises(TypeError, match=r'^client 2 .*int32.*float64'):
     process.next(process.initialize(), _Lazy(values))
+
+
+@pytest.mark.usefixtures('two_threads')
+def test_a_client_that_fails_leaves_no_thread():
+  @tff.tensorflow.computation(np.float32)
+  def picky(x):
+    fits = tf.debugging.Assert(tf.not_equal(x, 5), ['five', x])
+    with tf.control_dependencies([fits]):
+      return tf.identity(x)
+
+  @tff.federated_computation(_FLOATS)
+  def run(x):
+    return tff.federated_sum(tff.federated_map(picky, x))
+
+  numbers = cohort.Values(float, range(_CLIENTS))
+  with pytest.raises(client_error.ClientError, match='client 5'):
+    run(numbers)
+  assert not _readers()
 
 
 @pytest.mark.usefixtures('two_threads')

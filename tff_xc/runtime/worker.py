@@ -232,6 +232,10 @@ def create_context(
   Returns:
     A context that ends its worker when it is closed, collected, or left as a `with`
     block.
+
+  Raises:
+    errors.InputError: if the worker does not start, or not in time.
+    RuntimeError: if called from a thread other than the main one.
   """
   if threading.current_thread() is not threading.main_thread():
     raise RuntimeError('a worker context is created in the main thread only')

@@ -251,6 +251,27 @@ def test_svm_steps_are_the_same(drawn, monkeypatch):
   assert disagreeing('svm', found(check)) == {'sklearn@5x4'}
 
 
+def test_the_closed_form_of_the_spread_out_is_the_gradient():
+  random = np.random.default_rng(2)
+  rows, normals = random.normal(size=[4, 3]), random.normal(size=[6, 3])
+  normals[4] = 0  # Of a pair whose points coincide: it adds nothing.
+  loss, gradient = svm.similarities(rows, normals)
+  wanted = 0.0
+  pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+  for (a, b), normal in zip(pairs, normals, strict=True):
+    if normal.any():
+      along = (rows[a] - rows[b]) @ normal / np.linalg.norm(normal)
+      wanted += np.exp(-0.5 * along**2)
+  assert loss == pytest.approx(wanted)
+  for place in np.ndindex(*rows.shape):
+    step = np.zeros_like(rows)
+    step[place] = 1e-5
+    forth, back = (
+      svm.similarities(rows + s, normals)[0] for s in (step, -step)
+    )
+    assert gradient[place] == pytest.approx((forth - back) / 2e-5, abs=1e-8)
+
+
 def test_scikit_learn_is_left_out_where_it_takes_too_much():
   for sizes, left_out in (
     (((62, 964, 2028), (8,), 64), []),

@@ -28,11 +28,12 @@ def _cohort(clients, round_number=0):
   return tiny.cohort(labels, seed=round_number)
 
 
-def _after(runtime, clients, cohort_of=None):
-  """Returns the state after some rounds of FedSS, and the last metrics, as arrays."""
+def _after(runtime, clients, cohort_of=None, algorithm='fedss'):
+  """Returns the state after some rounds, and the last metrics, as arrays."""
   cohort_of = cohort_of or (lambda r: _cohort(clients, r))
+  more = {'max_positives': 6, 'negatives': 3} if algorithm == 'fedss' else {}
   with tff.framework.get_context_stack().install(runtime):
-    process = tiny.process('fedss', max_positives=6, negatives=3)
+    process = tiny.process(algorithm, **more)
     state, metrics = tiny.run(process, 2, cohort_of)
     weights = process.get_model_weights(state)
     return [np.asarray(x) for x in tf.nest.flatten((weights, metrics))]
@@ -40,8 +41,13 @@ def _after(runtime, clients, cohort_of=None):
 
 @pytest.fixture(scope='module')
 def expected(in_process_context):
-  """Returns clients -> what one process computes."""
-  return functools.cache(lambda clients: _after(in_process_context, clients))
+  """Returns (clients, algorithm) -> what one process computes."""
+
+  @functools.cache
+  def of(clients, algorithm='fedss'):
+    return _after(in_process_context, clients, algorithm=algorithm)
+
+  return of
 
 
 @pytest.fixture(scope='module')
@@ -77,12 +83,16 @@ def _assert_same(found, expected):
 
 
 @pytest.mark.parametrize('clients', [_FEW, _MANY])
+@pytest.mark.parametrize(
+  'algorithm', ['fedss', pytest.param('turbosvm', marks=pytest.mark.slow)]
+)
 def test_any_number_of_workers_gives_the_numbers_of_one_process(
-  clients, expected, on_workers
+  algorithm, clients, expected, on_workers
 ):
   for workers in (1, 2, 3):
     _, runtime = on_workers(workers)
-    _assert_same(_after(runtime, clients), expected(clients))
+    found = _after(runtime, clients, algorithm=algorithm)
+    _assert_same(found, expected(clients, algorithm))
 
 
 @pytest.mark.parametrize('method', ['keys', 'train'])
@@ -102,6 +112,19 @@ def test_a_lost_workers_clients_are_done_by_others(
   assert lost
   assert made.dismissed == [0]
   assert 'a worker on here was lost (it was killed)' in capsys.readouterr().err
+
+
+def test_a_worker_that_hangs_is_given_up(expected, on_workers):
+  hangs = threading.Event()
+
+  def faults(worker, called, block):
+    if worker == 1 and called == 'train':
+      hangs.wait(20)
+
+  made, runtime = on_workers(2, faults, timeout=6.0)
+  _assert_same(_after(runtime, _FEW), expected(_FEW))
+  hangs.set()
+  assert made.dismissed == [1]
 
 
 def test_a_worker_that_joins_takes_part(expected, on_workers):
@@ -304,6 +327,16 @@ def test_an_answer_that_is_taken_late_loses_no_worker(crew, runtime):
     patch.setattr(dispatch.Dispatch, '_take', slowly)
     assert threads_crew.invoke(runtime, threads_crew.total, [1.0] * 6) == 6.0
   assert not crew.dismissed
+
+
+def test_a_program_that_does_not_load_harms_no_other(crew, runtime):
+  crew.reset(1)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(worker.Worker, 'load', lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+      threads_crew.invoke(runtime, threads_crew.total, [1.0])
+  assert threads_crew.invoke(runtime, _selected(), [1]) == 1.0
+  assert threads_crew.invoke(runtime, threads_crew.total, [1.0]) == 1.0
 
 
 def test_workers_that_are_lost_before_they_begin_end_the_round(
