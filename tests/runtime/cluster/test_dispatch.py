@@ -191,8 +191,9 @@ def test_values_at_clients_go_through_phases_and_come_back(
   assert found[0] == found[1]
   assert found[0][0] == -19.5
   # Their values go there once; the second phase sends a few numbers.
-  assert 160_000 <= runtime.measured.bytes_down < 165_000
-  assert runtime.measured.workers == 1
+  measured = runtime.metrics()
+  assert 160_000 <= measured['worker_bytes_down'] < 165_000
+  assert measured['workers'] == 1
 
 
 def test_bytes_to_workers_do_not_grow_with_the_classes(on_workers):
@@ -205,7 +206,7 @@ def test_bytes_to_workers_do_not_grow_with_the_classes(on_workers):
     _, runtime = on_workers(2)
     with tff.framework.get_context_stack().install(runtime):
       tiny.run(process, 1, lambda r: _cohort(_FEW, r))
-    sent.append(runtime.measured.bytes_down)
+    sent.append(runtime.metrics()['worker_bytes_down'])
   # With more classes, fewer clients of a block ask for the same row.
   assert sent[1] <= 1.5 * sent[0]
 

@@ -94,12 +94,12 @@ def _clock(monkeypatch):
 
 
 @pytest.mark.parametrize(
-  ('method', 'told'), [('describe', 'start'), ('open_data', 'open its data')]
+  ('method', 'told'), [('describe', 'start'), ('open_copy', 'open its data')]
 )
 def test_a_worker_that_hangs_at_its_start_makes_room_for_another(
   method, told, begin, clock, capsys
 ):
-  made, ray = begin(reads_data=True, open_data='')
+  made, ray = begin(reads_data=True, open_copy='')
   made.offer_data('data', {})
   [first] = made.workers()
   made.dismiss(first)
@@ -184,18 +184,18 @@ def test_workers_open_the_data_of_each_run(begin):
   made, ray = begin(reads_data=True)
   made.offer_data('first', {})
   assert not made.workers()  # It opens them.
-  ray.answers['open_data'] = ''
+  ray.answers['open_copy'] = ''
   assert len(made.workers()) == 1
-  del ray.answers['open_data']
+  del ray.answers['open_copy']
   made.offer_data('second', {})
   assert not made.workers()
-  ray.answers['open_data'] = 'these are other data'
+  ray.answers['open_copy'] = 'these are other data'
   with pytest.raises(client_error.WorkersError, match='machine a these are'):
     made.workers()
-  opened = [args for method, args in ray.calls if method == 'open_data']
+  opened = [args for method, args in ray.calls if method == 'open_copy']
   assert opened == [('first', {}), ('second', {})]
   # One that is dismissed meanwhile is forgotten.
-  made, ray = begin(reads_data=True, open_data='')
+  made, ray = begin(reads_data=True, open_copy='')
   [name] = made.workers()
   made.offer_data('second', {})
   made.dismiss(name)
@@ -250,11 +250,11 @@ def _nodes(begin, monkeypatch):
   return found
 
 
-@pytest.mark.parametrize('wrong', ['describe', 'open_data'])
+@pytest.mark.parametrize('wrong', ['describe', 'open_copy'])
 def test_a_worker_that_joins_with_something_else_is_left_out(
   wrong, begin, nodes, capsys
 ):
-  made, ray = begin(reads_data=True, open_data='')
+  made, ray = begin(reads_data=True, open_copy='')
   made.offer_data('data', {})
   made.workers()
   assert list(made.workers()) == ['worker 0']
@@ -263,8 +263,8 @@ def test_a_worker_that_joins_with_something_else_is_left_out(
   ray.actors[0].answers['describe'] = fake_ray.described(True)
   if wrong == 'describe':
     ray.answers['describe'] = fake_ray.described(True, 'b', numpy='0.1')
-  ray.actors[0].answers['open_data'] = ''
-  ray.answers['open_data'] = 'finds other data'
+  ray.actors[0].answers['open_copy'] = ''
+  ray.answers['open_copy'] = 'finds other data'
   for _ in range(4):
     assert list(made.workers()) == ['worker 0']
   told = capsys.readouterr().err
@@ -275,7 +275,7 @@ def test_a_worker_that_joins_with_something_else_is_left_out(
   assert len(ray.actors) == 3  # Their units start no others like them.
   # Once its node has ended, its machine may come back with what it needs.
   nodes[1] = connection.LiveNode('c', '', 1)
-  ray.answers |= {'describe': fake_ray.described(True, 'c'), 'open_data': ''}
+  ray.answers |= {'describe': fake_ray.described(True, 'c'), 'open_copy': ''}
   for _ in range(3):
     found = made.workers()
   assert list(found) == ['worker 0', 'worker 3']

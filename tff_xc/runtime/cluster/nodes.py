@@ -132,6 +132,7 @@ def _environment(
   """Returns the environment of a node's processes, its workers among them."""
   given = {k: v for k, v in os.environ.items() if not k.startswith('RAY_')}
   return {
+    'TF_CPP_MIN_LOG_LEVEL': '2',
     **given,
     **state.ray_environment(folder.absolute(), cluster),
     state.MARK: node.mark,
