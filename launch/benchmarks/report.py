@@ -36,13 +36,8 @@ def build(
   """Returns the report, ready for JSON.
 
   Contenders with wrong results are left out of the ratios and named in the
-  warnings.
-
-  Keys: name; ratios, by label, medians over passes of the ratio within a pass;
-  ranges, [least, largest]; median_seconds; peak_mb, the sum over a contender's
-  processes of their peak resident sizes (VmHWM), in 10^6 bytes; parts, median
-  seconds; check, of the first round; passes, the number kept; dropped;
-  warnings; notes, of the benchmark; settings; plan; machine.
+  warnings. `ratios` are medians over passes of the ratio within a pass, `peak_mb`
+  the sum over a contender's processes of their peak resident sizes (VmHWM).
   """
   names = list(measured.peak_bytes)
   wrong: dict[str, str] = {}

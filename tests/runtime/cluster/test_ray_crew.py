@@ -214,7 +214,7 @@ def test_a_runtime_of_the_cluster_takes_the_place_of_the_one_before(
   with pytest.raises(errors.InputError, match="TensorFlow sees no 'gpu:7'"):
     registry.install('cluster', device='gpu:7')
   assert not done
-  registry._CONTEXTS[registry.CLUSTER](0, '', 1.0)
+  registry._create(registry.CLUSTER, 0, '', 1.0)
   assert done == ['left', 'connected']
 
 

@@ -42,7 +42,7 @@ def answered(call: Callable[[], Any], check: Callable[[], None]) -> Any:
   It runs on another thread, which is left behind where this raises.
   """
   running = _on_thread(call)
-  while not _is_done(running, _LOOK_SECONDS):
+  while not futures.wait([running], _LOOK_SECONDS).done:
     check()
   return running.result()
 
@@ -50,15 +50,10 @@ def answered(call: Callable[[], Any], check: Callable[[], None]) -> Any:
 def ends(call: Callable[[], Any], seconds: float) -> bool:
   """Whether a call ends in time; its error is raised."""
   running = _on_thread(call)
-  if not _is_done(running, seconds):
+  if not futures.wait([running], seconds).done:
     return False
   running.result()
   return True
-
-
-def _is_done(running: futures.Future, seconds: float) -> bool:
-  """Waits at most so long; returns whether it is done."""
-  return bool(futures.wait([running], seconds).done)
 
 
 def _on_thread(call) -> futures.Future:
@@ -86,10 +81,9 @@ def _serve(calls: queue.SimpleQueue) -> None:
     del call, running, finish  # They hold what was returned.
 
 
-_ANEW = (
-  'run `python -m launch.workers stop`, then `start` again (with --join on a machine'
-  ' that joined)'
-)
+_AGAIN = 'run `python -m launch.workers stop`, then `start` again'
+_ANEW = f'{_AGAIN} (with --join on a machine that joined)'
+_NO_NODE = f'no node runs on this machine any more: {_AGAIN}'
 # So much longer than a deadline gRPC waits itself, so that the deadline ends a call.
 _GRPC_SECONDS = 10.0
 _TLS_FILES = ('authority.pem', 'key.pem', 'certificate.pem')
@@ -219,7 +213,7 @@ def _sentence(error, address: str, deadline_s: float) -> str:
     case grpc.StatusCode.DEADLINE_EXCEEDED:
       return (
         f'the cluster at {address} does not answer within {deadline_s:.0f} s:'
-        ' run `python -m launch.workers stop`, then `start` again'
+        f' {_AGAIN}'
       )
     case grpc.StatusCode.UNAVAILABLE:
       return (
@@ -231,14 +225,6 @@ def _sentence(error, address: str, deadline_s: float) -> str:
   )
 
 
-_SILENT_NODE = (
-  'the node of this machine does not answer any more: run `python -m launch.workers'
-  ' stop`, then `start` again'
-)
-_NO_NODE = (
-  'no node runs on this machine any more: run `python -m launch.workers stop`,'
-  ' then `start` again'
-)
 # After so many seconds without the head, Ray ends the driver without a word. The
 # driver asks by itself (`check`), after a long evaluation too.
 _WITHOUT_HEAD = str(10 * 24 * 3600)
@@ -344,7 +330,9 @@ def check(deadline_s: float = 5.0) -> list[LiveNode]:
   """
   alive = ask(_session.folder, _session.cluster, deadline_s)
   if _session.node.ray_id not in {node.ray_id for node in alive}:
-    raise errors.InputError(_SILENT_NODE)
+    raise errors.InputError(
+      f'the node of this machine does not answer any more: {_AGAIN}'
+    )
   return alive
 
 

@@ -297,13 +297,9 @@ def make_folder(folder: pathlib.Path) -> None:
 def locked(folder: pathlib.Path) -> Iterator[None]:
   """Keeps other commands from changing the folder, which is made."""
   with contextlib.ExitStack() as stack:
-    try:
+    with _using(folder):
       file = stack.enter_context(open(folder / _LOCK, 'a'))
       is_ours = lock.try_lock(file)
-    except OSError as e:
-      raise errors.InputError(
-        f'{folder} cannot be used ({e.strerror}): name another folder'
-      ) from e
     if not is_ours:
       raise errors.InputError(
         f'another command is starting or stopping nodes of {folder}: wait for'

@@ -206,7 +206,7 @@ class OnThreads:
     size = phases_lib.block_size(num_clients)
     sums = phases_lib.Sums(phase, server, home, size)
     indices = iter(range(num_clients))
-    reads_argument = phase.client.reads(parameter)
+    reads_argument = parameter in phase.client.inputs
 
     def work(index, argument, place):
       return phase.client({**server, **kept[index], parameter: argument}, place)

@@ -51,10 +51,6 @@ class GraphCall:
     self._traced = {}
     self._lock = threading.Lock()
 
-  def reads(self, name: str) -> bool:
-    """Whether `name` is among its inputs."""
-    return name in self.inputs
-
   def __call__(self, environment: dict, place: imported.Place) -> dict:
     """Returns the outputs by name.
 

@@ -45,7 +45,7 @@ class Phase:
     self.server = self._server()
     self.client = self._client()
     self.merge = self._merge()
-    self._folds = {size: self._fold(size) for size in (1, GROUP)}
+    self.folds = {size: self._fold(size) for size in (1, GROUP)}
 
   def _view(self, reads, of_clients: bool) -> graph_call.Types:
     """Returns the parameter as server or client sees it, if it is read."""
@@ -161,14 +161,9 @@ class Phase:
       environment = dict(totals)
       for i, found in enumerate(group[:size]):
         environment |= {_numbered(name, i): v for name, v in found.items()}
-      totals = self._folds[size](environment, place)
+      totals = self.folds[size](environment, place)
       del group[:size]
     return totals
-
-  def trace_folds(self, place: imported.Place) -> None:
-    """Traces what `fold` calls."""
-    for fold in self._folds.values():
-      fold.traced(place)
 
   def at_once(self, found: dict) -> int:
     """Returns how many clients may form one task, given one's result `found`.
@@ -356,7 +351,8 @@ class Sums:
   def trace(self, num_clients: int) -> None:
     """Traces what `add` calls for so many clients."""
     self._phase.zero.traced(self._home)
-    self._phase.trace_folds(self._home)
+    for fold in self._phase.folds.values():
+      fold.traced(self._home)
     if num_clients > self._size:
       self._phase.merge.traced(self._home)
 
