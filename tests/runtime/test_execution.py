@@ -69,15 +69,21 @@ def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(in_process):
     np.testing.assert_array_equal(table, 1000 * index + expected)
 
 
-def test_graphs_with_variables_are_not_shared(in_process):
+def test_graphs_with_variables_and_tables_are_not_shared(in_process):
   @tff.tensorflow.computation(np.float32)
   def count(x):
     total = tf.Variable(0.0)
+    table = tf.lookup.StaticHashTable(
+      tf.lookup.KeyValueTensorInitializer(
+        tf.constant([b'a']), tf.constant([5.0])
+      ),
+      0.0,
+    )
     many = tf.while_loop(
       lambda i: i < 200, lambda i: [i + 1.0 + 0.0 * total.assign_add(x)], [0.0]
     )
     with tf.control_dependencies(many):
-      return total.read_value()
+      return total.read_value() + table.lookup(tf.constant(b'a'))
 
   @tff.federated_computation(_FLOATS)
   def run(x):
@@ -85,10 +91,12 @@ def test_graphs_with_variables_are_not_shared(in_process):
 
   def work(index):
     number = float(index + 1)
-    return [(float(count(number)), float(run([number] * 4))) for _ in range(10)]
+    clients = [number, number + 1, number + 2, number + 3]
+    return [(float(count(number)), float(run(clients))) for _ in range(10)]
 
   for index, found in enumerate(_in_threads(in_process, work)):
-    assert found == [(200.0 * (index + 1), 800.0 * (index + 1))] * 10
+    own = 200.0 * (index + 1)
+    assert found == [(own + 5, 4 * own + 1200 + 20)] * 10
 
 
 def test_an_error_stops_the_clients_of_its_own_computation_only(in_process):

@@ -46,18 +46,6 @@ def test_results_do_not_wait_for_the_garbage_collector():
     gc.enable()
 
 
-def test_unplaced_computation_with_a_nested_argument():
-  @tff.tensorflow.computation(
-    collections.OrderedDict(z=np.float32, a=[np.int32, np.int32])
-  )
-  def swap(value):
-    return collections.OrderedDict(b=value['a'][1], z=value['z'] * 2)
-
-  result = swap(collections.OrderedDict(z=1.5, a=[3, 4]))
-  assert list(result) == ['b', 'z']
-  assert result['b'] == 4 and result['z'] == 3.0
-
-
 def test_one_value_for_all_clients_and_structures():
   @tff.federated_computation(
     tff.FederatedType(np.float32, tff.SERVER),
@@ -137,26 +125,6 @@ def test_sequence_intrinsics():
   (first, second) = run([[1.0, 2.0], []])
   assert [float(v) for v in first] == [5.0, 15.0]
   assert [float(v) for v in second] == [0.0, 10.0]
-
-
-def test_variables_and_tables_belong_to_one_call():
-  @tff.tensorflow.computation(np.float32)
-  def counted(x):
-    total = tf.Variable(1.0)
-    keys = tf.constant([b'a'])
-    table = tf.lookup.StaticHashTable(
-      tf.lookup.KeyValueTensorInitializer(keys, tf.constant([5.0])), 0.0
-    )
-    with tf.control_dependencies([total.assign_add(x)]):
-      return total.read_value() + table.lookup(tf.constant(b'a'))
-
-  @tff.federated_computation(_FLOATS)
-  def run(x):
-    return tff.federated_map(counted, x)
-
-  for _ in range(2):
-    found = run([float(i) for i in range(16)])
-    assert [float(v) for v in found] == [6.0 + i for i in range(16)]
 
 
 def test_few_clients_are_under_way_at_a_time():

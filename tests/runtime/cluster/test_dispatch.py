@@ -1,5 +1,6 @@
 """Rounds on several workers are the rounds of one process, whatever happens to workers."""
 
+import concurrent.futures
 import functools
 import threading
 import time
@@ -70,6 +71,10 @@ def on_workers(_together):
     return made, runtime
 
   return begin
+
+
+def _total(runtime, given):
+  return threads_crew.invoke(runtime, threads_crew.total, given)
 
 
 def _killed(*_):
@@ -154,10 +159,7 @@ def test_a_client_that_fails_is_named(on_workers):
     with tf.control_dependencies([tf.debugging.Assert(x < 7.0, ['too large'])]):
       return x + 0.0
 
-  @tff.federated_computation(threads_crew.FLOATS)
-  def run(x):
-    return tff.federated_sum(tff.federated_map(checked, x))
-
+  run = threads_crew.total_of(checked)
   _, runtime = on_workers(2)
   assert threads_crew.invoke(runtime, run, [1.0] * 9) == 9.0
   with pytest.raises(client_error.ClientError, match='too large') as error:
@@ -232,35 +234,23 @@ def _offer(to, values, check=lambda: None):
   to.offer_data(lambda folder: ({}, lambda number: values, check), {})
 
 
-@tff.tensorflow.computation
-def _ten():
-  return 10
-
-
-@tff.tensorflow.computation(np.int32)
-def _one_key(key):
-  return tf.reshape(key, [1])
-
-
-@tff.tensorflow.computation(tff.SequenceType(np.float32))
-def _sum_of(slices):
-  return slices.reduce(0.0, lambda a, b: a + b)
-
-
 def _selected():
-  rows = tff.tensorflow.computation(lambda: tf.range(10.0))
-  row = tff.tensorflow.computation(
-    lambda table, key: tf.gather(table, key),
-    tff.types.to_type((tff.TensorType(np.float32, [10]), np.int32)),
+  """Returns the sum of row K of a table 0, 1, ... 9 for each client's key K."""
+  graph = tff.tensorflow.computation
+  table_type = tff.TensorType(np.float32, [10])
+  row = graph(lambda table, key: table[key], [table_type, np.int32])
+  add_up = graph(
+    lambda slices: slices.reduce(0.0, lambda a, b: a + b),
+    tff.SequenceType(np.float32),
   )
 
   @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
   def selected(key):
-    keys = tff.federated_map(_one_key, key)
-    table = tff.federated_eval(rows, tff.SERVER)
-    most = tff.federated_eval(_ten, tff.SERVER)
+    keys = tff.federated_map(graph(lambda k: k[None], np.int32), key)
+    table = tff.federated_eval(graph(lambda: tf.range(10.0)), tff.SERVER)
+    most = tff.federated_eval(graph(lambda: 10), tff.SERVER)
     found = tff.federated_select(keys, most, table, row)
-    return tff.federated_sum(tff.federated_map(_sum_of, found))
+    return tff.federated_sum(tff.federated_map(add_up, found))
 
   return selected
 
@@ -268,23 +258,10 @@ def _selected():
 def test_threads_may_invoke_at_once(crew, runtime):
   crew.reset(2, lambda *_: time.sleep(0.01))
   given = [[float(i + 100 * j) for i in range(40)] for j in range(4)]
-  threads_crew.invoke(runtime, threads_crew.total, given[0])
-  found = {}
-
-  def invoke(place):
-    found[place] = float(
-      threads_crew.invoke(runtime, threads_crew.total, given[place])
-    )
-
-  threads = [
-    threading.Thread(target=invoke, args=[i], daemon=True) for i in range(4)
-  ]
-  for thread in threads:
-    thread.start()
-  deadline = time.monotonic() + 20
-  for thread in threads:
-    thread.join(max(deadline - time.monotonic(), 0))
-  assert found == {i: sum(x) for i, x in enumerate(given)}
+  _total(runtime, given[0])
+  with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    found = pool.map(lambda x: float(_total(runtime, x)), given, timeout=20)
+    assert list(found) == list(map(sum, given))
 
 
 def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
@@ -314,7 +291,7 @@ def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
 def test_an_answer_that_is_taken_late_loses_no_worker(crew, runtime):
   """The driver may be slow: it reads data, or has been stopped."""
   crew.reset(2)
-  threads_crew.invoke(runtime, threads_crew.total, [1.0] * 9)
+  _total(runtime, [1.0] * 9)
   runtime._roster.timeout = 0.4
   take = dispatch.Dispatch._take
 
@@ -326,7 +303,7 @@ def test_an_answer_that_is_taken_late_loses_no_worker(crew, runtime):
   crew.wait = lambda tickets, seconds: wait(tickets, seconds)[:1]  # As Ray.
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(dispatch.Dispatch, '_take', slowly)
-    assert threads_crew.invoke(runtime, threads_crew.total, [1.0] * 6) == 6.0
+    assert _total(runtime, [1.0] * 6) == 6.0
   assert not crew.dismissed
 
 
@@ -335,9 +312,9 @@ def test_a_program_that_does_not_load_harms_no_other(crew, runtime):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(worker.Worker, 'load', lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-      threads_crew.invoke(runtime, threads_crew.total, [1.0])
+      _total(runtime, [1.0])
   assert threads_crew.invoke(runtime, _selected(), [1]) == 1.0
-  assert threads_crew.invoke(runtime, threads_crew.total, [1.0]) == 1.0
+  assert _total(runtime, [1.0]) == 1.0
 
 
 def test_workers_that_are_lost_before_they_begin_end_the_round(
@@ -356,7 +333,7 @@ def test_workers_that_are_lost_before_they_begin_end_the_round(
   monkeypatch.setattr(crew, 'workers', again)
   monkeypatch.setattr(worker.Worker, 'load', _killed)
   with pytest.raises(client_error.WorkersError, match='it was killed'):
-    threads_crew.invoke(runtime, threads_crew.total, [1.0])
+    _total(runtime, [1.0])
   assert len(crew.dismissed) == 4
 
 
@@ -376,7 +353,7 @@ def test_the_next_block_is_read_while_one_trains(crew, runtime):
   values = cohort.Values(value, range(40))
   _offer(runtime, values)
   given = messages.Referenced([2.0] * 40, 0)
-  assert threads_crew.invoke(runtime, threads_crew.total, given) == 40.0
+  assert _total(runtime, given) == 40.0
 
 
 def test_nothing_is_read_from_the_data_of_a_run_before(crew, runtime):
@@ -384,13 +361,13 @@ def test_nothing_is_read_from_the_data_of_a_run_before(crew, runtime):
   with tff.framework.get_context_stack().install(runtime):
     crew._reads_data = True  # Its workers have data, and nobody opened them.
     given = registry.referenced([1.0] * 9, 0)
-    assert threads_crew.invoke(runtime, threads_crew.total, given) == 9.0
+    assert _total(runtime, given) == 9.0
     _offer(registry, [7.0] * 9)
     given = registry.referenced([1.0] * 9, 0)
-    assert threads_crew.invoke(runtime, threads_crew.total, given) == 63.0
+    assert _total(runtime, given) == 63.0
     registry.offer_data(None, {})
     given = registry.referenced([1.0] * 9, 0)
-    assert threads_crew.invoke(runtime, threads_crew.total, given) == 9.0
+    assert _total(runtime, given) == 9.0
 
 
 def test_data_of_a_worker_that_change_end_the_run(crew, runtime):
@@ -403,15 +380,15 @@ def test_data_of_a_worker_that_change_end_the_run(crew, runtime):
   crew.reset(2)
   _offer(runtime, [2.0] * 40, check)
   given = messages.Referenced([1.0] * 40, 0)
-  assert threads_crew.invoke(runtime, threads_crew.total, given) == 80.0
+  assert _total(runtime, given) == 80.0
   changed.append(True)
   with pytest.raises(errors.InputError) as error:
-    threads_crew.invoke(runtime, threads_crew.total, given)
+    _total(runtime, given)
   assert 'a.png' in str(error.value)
   # After that the rounds since the last checkpoint would be saved.
   assert not isinstance(error.value, client_error.WorkersError)
   # What the driver sends is not of the worker's disk.
-  assert threads_crew.invoke(runtime, threads_crew.total, [1.0] * 40) == 40.0
+  assert _total(runtime, [1.0] * 40) == 40.0
 
 
 def test_a_change_explains_what_a_worker_cannot_read(crew, runtime):
@@ -422,26 +399,26 @@ def test_a_change_explains_what_a_worker_cannot_read(crew, runtime):
   given = messages.Referenced([1.0] * 4, 0)
   _offer(runtime, cohort.Values(fails, range(4)))
   with pytest.raises(errors.InputError, match='cannot be read'):
-    threads_crew.invoke(runtime, threads_crew.total, given)
+    _total(runtime, given)
   _offer(runtime, cohort.Values(fails, range(4)), fails)
   with pytest.raises(errors.InputError, match='a worker on here: a'):
-    threads_crew.invoke(runtime, threads_crew.total, given)
+    _total(runtime, given)
 
 
 def test_lost_workers_are_counted_and_others_get_nothing(crew, runtime):
   crew.reset(3, lambda place, *_: place >= 2 or _killed())
-  assert threads_crew.invoke(runtime, threads_crew.total, [1.0] * 9) == 9.0
+  assert _total(runtime, [1.0] * 9) == 9.0
   assert sorted(crew.dismissed) == [0, 1]
   assert runtime.metrics()['workers_lost'] == 2.0
-  assert threads_crew.invoke(runtime, threads_crew.total, [1.0] * 9) == 9.0
+  assert _total(runtime, [1.0] * 9) == 9.0
   assert runtime.metrics()['workers_lost'] == 0.0
   # One that is not ready is given nothing.
   crew.reset(2)
-  threads_crew.invoke(runtime, threads_crew.total, [1.0] * 9)
+  _total(runtime, [1.0] * 9)
   crew.calls.clear()
   workers = crew.workers
   crew.workers = lambda: dict(list(workers().items())[1:])
-  assert threads_crew.invoke(runtime, threads_crew.total, [1.0] * 9) == 9.0
+  assert _total(runtime, [1.0] * 9) == 9.0
   assert {place for place, *_ in crew.calls} == {1}
 
 
@@ -460,15 +437,9 @@ def test_all_clients_are_taken_once_and_in_order(clients, threads, most):
 
 
 def test_clients_with_large_results_go_to_workers_one_by_one(crew, runtime):
-  large = tff.TensorType(np.float32, [2**18 + 1])  # More than a MiB.
-
-  @tff.tensorflow.computation(np.float32)
-  def filled(x):
-    return tf.fill(large.shape, x)
-
-  @tff.federated_computation(threads_crew.FLOATS)
-  def total(x):
-    return tff.federated_sum(tff.federated_map(filled, x))
+  # More than a MiB.
+  filled = tff.tensorflow.computation(lambda x: tf.fill([2**18 + 1], x))
+  total = threads_crew.total_of(filled)
 
   crew.reset(1)
   for _ in range(2):
@@ -487,7 +458,7 @@ def test_clients_of_a_lost_worker_are_repeated_one_by_one(crew, runtime):
     client_error.ClientError,
     match=r'client 3 .*the last: it was killed.*want of',
   ):
-    threads_crew.invoke(runtime, threads_crew.total, [1.0] * 20)
+    _total(runtime, [1.0] * 20)
 
 
 @tff.tensorflow.computation(np.float32)
@@ -498,22 +469,15 @@ def _slowly(x):
     return x + 0.0
 
 
-@tff.federated_computation(threads_crew.FLOATS)
-def _total_slowly(x):
-  return tff.federated_sum(tff.federated_map(_slowly, x))
-
-
 @pytest.mark.parametrize('trains_slowly', [True, False])
 def test_a_slow_worker_whose_clients_go_on_is_kept(
   trains_slowly, crew, runtime, monkeypatch
 ):
   """A block takes longer than a worker may make no progress."""
-  computation, value = _total_slowly, lambda place: 1.0
+  computation, value = threads_crew.total_of(_slowly), lambda place: 1.0
   if not trains_slowly:
-    computation, value = (
-      threads_crew.total,
-      lambda place: time.sleep(0.4) or 1.0,
-    )
+    computation = threads_crew.total
+    value = lambda place: time.sleep(0.4) or 1.0
   crew.reset(1)
   values = cohort.Values(value, range(6))
   runtime.offer_data(lambda folder: ({}, lambda r: values, lambda: None), {})
@@ -545,11 +509,11 @@ def test_a_worker_without_progress_is_lost_and_the_flag_is_named(
   monkeypatch.setattr(worker.Worker, 'idle_seconds', asked)
   monkeypatch.setattr(dispatch, '_ANSWER_SECONDS', 0.2)
   crew.reset(3)
-  threads_crew.invoke(runtime, threads_crew.total, [])
+  _total(runtime, [])
   crew._faults = hangs
   runtime._roster.timeout = 0.5
   with pytest.raises(client_error.ClientError) as error:
-    threads_crew.invoke(runtime, threads_crew.total, [1.0])
+    _total(runtime, [1.0])
   end.set()
   assert '--worker_timeout=0.5' in error.value.reason
   assert '--worker_timeout=0.5' in capsys.readouterr().err
@@ -568,9 +532,8 @@ def test_a_key_out_of_range_is_a_clients_error(
 ):
   crew.reset(workers)
   selected = _selected()
-  assert threads_crew.invoke(runtime, selected, [9] * len(keys)) == 9 * len(
-    keys
-  )
+  for_all = [9] * len(keys)
+  assert threads_crew.invoke(runtime, selected, for_all) == sum(for_all)
   with pytest.raises(client_error.ClientError, match='outside') as error:
     threads_crew.invoke(runtime, selected, keys)
   assert (error.value.client_index, error.value.last_index) == (client, last)

@@ -38,6 +38,13 @@ def pids(folder):
   return [f.pids for f in nodes.find(folder)]
 
 
+def _kill(folder):
+  """Ends the processes of the first node, as a power cut does."""
+  for pid in pids(folder)[0]:
+    os.kill(pid, signal.SIGKILL)
+  assert folders.wait(lambda: not pids(folder)[0])
+
+
 def test_a_node_is_started_found_and_ended(folder):
   node = nodes.start(folder, WORKERS)
   [found] = nodes.find(folder)
@@ -86,8 +93,7 @@ def test_starting_twice_and_after_a_reboot(folder):
   assert not nodes.find(folder)[0].is_alive
   with pytest.raises(errors.InputError, match='nodes run here already'):
     nodes.start(folder, WORKERS)  # Its child lives.
-  os.kill(pids(folder)[0][0], signal.SIGKILL)
-  assert folders.wait(lambda: not pids(folder)[0])
+  _kill(folder)
   assert nodes.start(folder, WORKERS).name == '1'
   assert state.find_cluster(folder).token != first.token
   assert not os.path.exists(first.ray_folder)
@@ -96,14 +102,10 @@ def test_starting_twice_and_after_a_reboot(folder):
 def test_the_log_of_a_node_that_ended_by_itself_is_kept(folder):
   """`start` keeps it as the log before."""
   for end in (nodes.stop, lambda folder: nodes.start(folder, WORKERS)):
-    node = nodes.start(folder, WORKERS)
+    nodes.start(folder, WORKERS)
     log = state.node_file(folder, '1', 'log')
     log.write_text(str(end))
-    os.kill(node.pid, signal.SIGKILL)
-    assert alive.ends(node.pid)
-    for pid in pids(folder)[0]:
-      os.kill(pid, signal.SIGKILL)
-    assert folders.wait(lambda: not pids(folder)[0])
+    _kill(folder)
     end(folder)
     kept = log if end is nodes.stop else log.with_suffix('.old')
     assert kept.read_text() == str(end)
@@ -134,13 +136,10 @@ def test_nodes_join_and_leave(folder, tmp_path):
 def test_another_cluster_is_joined_only_if_none_runs(folder, tmp_path):
   other = tmp_path / 'other'
   nodes.start(other, WORKERS)
-  node = nodes.start(folder, WORKERS)
+  nodes.start(folder, WORKERS)
   with pytest.raises(errors.InputError, match='nodes run here already'):
     nodes.join(folder, other / state.JOIN, WORKERS)
-  for pid in pids(folder)[0]:
-    os.kill(pid, signal.SIGKILL)
-  assert alive.ends(node.pid)
-  assert folders.wait(lambda: not pids(folder)[0])
+  _kill(folder)
   assert nodes.join(folder, other / state.JOIN, WORKERS).name == '1'
   assert state.find_cluster(folder) == state.find_cluster(other)
   nodes.stop(folder)

@@ -102,7 +102,11 @@ def invoke(runtime, computation, *arguments):
     return computation(*arguments)
 
 
-@tff.federated_computation(FLOATS)
-def total(x):
-  """Returns the sum of the clients' numbers."""
-  return tff.federated_sum(x)
+def total_of(computation):
+  """Returns the sum of what a computation makes of the clients' numbers."""
+  return tff.federated_computation(
+    lambda x: tff.federated_sum(tff.federated_map(computation, x)), FLOATS
+  )
+
+
+total = tff.federated_computation(tff.federated_sum, FLOATS)
