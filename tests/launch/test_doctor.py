@@ -17,20 +17,8 @@ from tff_xc import errors
 _ROOT = pathlib.Path(__file__).parents[2]
 _AVX = 'model name: x\nflags\t\t: fpu avx avx2\n'
 _PINS = {'tensorflow-cpu': '2.14.1', 'tensorflow': '2.14.1', 'numpy': '1.25.2'}
-_INSTALLED = {
-  'tensorflow-cpu': '2.14.1',
-  'numpy': '1.25.2',
-  **dict.fromkeys(
-    (
-      'tensorflow-federated',
-      'tensorflow-addons',
-      'tensorflow-datasets',
-      'scikit-learn',
-      'pandas',
-    ),
-    '1',
-  ),
-}
+_INSTALLED = dict.fromkeys(doctor._PINNED, '1')
+_INSTALLED |= {'tensorflow-cpu': '2.14.1', 'numpy': '1.25.2'}
 
 
 def _doctor(*flags, **env):
@@ -60,12 +48,9 @@ def test_names_a_problem_and_still_checks_the_rest(tmp_path):
   assert rows['data'][0] == 'PROBLEM'
   assert '--split=iid:9: there are 4 training examples' in done.stdout
   assert last == '1 problem found'
-  state, found = rows['TFF worker']
-  assert state == 'ok'
-  assert found.startswith('answers after')
-  state, found = rows['in_process']
-  assert state == 'ok'
-  assert found.startswith('answers after')
+  for runtime in ('TFF worker', 'in_process'):
+    state, found = rows[runtime]
+    assert state == 'ok' and found.startswith('answers after')
   version = '.'.join(map(str, sys.version_info[:3]))
   assert rows['Python'] == ['ok', version]
   assert 'tensorflow-federated 0.87.0' in rows['packages'][1]

@@ -6,7 +6,6 @@ import tensorflow_federated as tff
 
 from launch.benchmarks import arrays
 from launch.benchmarks import catalog
-from launch.benchmarks import classes as classes_lib
 from launch.benchmarks import harness
 from launch.benchmarks import paper_sizes
 from launch.benchmarks import process
@@ -53,21 +52,24 @@ def assert_agree(name, base, other):
     assert other[key] == pytest.approx(base[key], rel=tolerances[key]), key
 
 
-def test_a_round_of_the_cnn_is_the_plain_loops(runtime):
-  base = checked('round', 'plain')
-  assert_agree('round', base, checked('round', runtime))
+@pytest.mark.parametrize(
+  ('name', 'base'),
+  [('round', 'plain'), ('small', 'plain'), ('select', 'floor')],
+)
+def test_a_runtime_computes_what_plain_tensorflow_does(name, base, runtime):
+  expected = checked(name, base)
+  assert expected.get('update_norm', 1.0) > 0.01
+  assert_agree(name, expected, checked(name, runtime))
+
+
+def test_the_best_of_an_exact_ranking_is_the_products():
+  assert_agree('rank', checked('rank', 'product'), checked('rank', 'exact'))
 
 
 @pytest.mark.slow
 def test_tffs_own_averaging_of_the_cnn_is_the_plain_loops(runtime):
   name = {'worker': 'tff_fedavg_worker', 'in_process': 'tff_fedavg'}[runtime]
   assert_agree('round', checked('round', 'plain'), checked('round', name))
-
-
-def test_small_clients_compute_what_the_plain_loop_does(runtime):
-  base = checked('small', 'plain')
-  assert base['update_norm'] > 0.01
-  assert_agree('small', base, checked('small', runtime))
 
 
 @pytest.mark.slow
@@ -96,10 +98,6 @@ def test_plain_averages_by_examples():
     moved([few]), moved([many]), moved([few, many]), strict=True
   ):
     assert both == pytest.approx(a / 4 + 3 * b / 4, abs=1e-6)
-
-
-def test_select_sums_the_rows_asked_for(runtime):
-  assert_agree('select', checked('select', 'floor'), checked('select', runtime))
 
 
 def disagreeing(name, first):
@@ -131,23 +129,11 @@ def test_spreadout_contenders_agree_with_the_plain_definition(monkeypatch):
   assert disagreeing('spreadout', checks()) == {'k=10', 'k=10_in_all'}
 
 
-def test_the_best_of_an_exact_ranking_is_the_products():
-  assert_agree('rank', checked('rank', 'product'), checked('rank', 'exact'))
-
-
 @pytest.mark.slow
 def test_fedss_takes_own_classes_and_negatives(runtime):
   check = checked('classes', f'{runtime}@200')
   assert check['class_rows'] == 100
   assert check['loss'] > 0
-
-
-def test_a_cohort_has_its_own_classes_however_many_there_are():
-  cohort = classes_lib.make_clients(2, 10**7)
-  for client in cohort:
-    assert len(set(client.y)) == 20
-    assert client.x.shape == (20, 28, 28)
-  assert list(cohort[0].y) != list(cohort[1].y)
 
 
 @pytest.mark.slow
@@ -175,11 +161,6 @@ def test_the_bottleneck_contenders_compute_the_same(runtime):
 def test_a_papers_size_is_two_rounds_of_its_experiment(who, in_process):
   benchmark = catalog.get('paper_sizes')
   report = benchmark.build(who, benchmark.settings(**benchmark.small))()
-  assert list(report['parts']) == [
-    'data and state',
-    'first round',
-    'second round',
-  ]
   assert report['seconds'] == report['parts']['second round']
   assert report['check']['loss'] > 0
   assert report['check']['class_rows'] >= 1
@@ -295,18 +276,8 @@ def test_one_file_serves_every_number_of_classes(tmp_path):
   path = str(tmp_path / 'arrays.npz')
   round_lib.write_arrays(settings, path)
   few, many = (inputs.load(path, n) for n in ('62', '5000'))
-  assert (
-    set(few)
-    == set(many)
-    == {
-      *round_lib._shapes(3, 62),
-      *('x', 'y', 'batch_size', 'learning_rate', 'negatives'),
-    }
-  )
-  assert [few['class/kernel'].shape, many['class/bias'].shape] == [
-    (3, 62),
-    (5000,),
-  ]
+  others = {'x', 'y', 'batch_size', 'learning_rate', 'negatives'}
+  assert set(few) == set(many) == others | set(round_lib._shapes(3, 62))
   assert [int(given['negatives']) for given in (few, many)] == [61, 1000]
   for n, given in ((62, few), (5000, many)):
     weights, clients = round_lib.make_arrays(settings, n)
