@@ -66,7 +66,7 @@ class Worker:
     """
     program, phase = self._phase(block)
     arguments = self._arguments(block, program)
-    server, kept = self._server(block, phase), self._kept(block, phase)
+    server, kept = self._values(block, phase)
     found = []
 
     def work(index, argument, place):
@@ -98,7 +98,7 @@ class Worker:
     else:
       arguments = self._arguments(block, program)
       places = [{} for _ in arguments]
-    server, kept = self._server(block, phase), self._kept(block, phase)
+    server, kept = self._values(block, phase)
     server = {**server, **messages.unpack(rows, phase.client.inputs)}
     home = self._clients.home(program.stateful)
     sums = phases_lib.Sums(phase, server, home, len(arguments))
@@ -181,6 +181,11 @@ class Worker:
     except errors.InputError as e:
       raise client_error.ChangedError(str(e)) from e
 
+  def _values(self, block: messages.Block, phase) -> tuple[dict, list[dict]]:
+    """Returns the server's values, and each client's of earlier phases."""
+    kept = [messages.unpack(each, phase.kept_inputs) for each in block.kept]
+    return self._server(block, phase), kept
+
   def _server(self, block: messages.Block, phase) -> dict:
     """Returns the server's values; those of an older round are dropped."""
     with self._lock:
@@ -195,9 +200,6 @@ class Worker:
         for key in old:  # Of a round that was given up.
           del self._begun[key]
       return self._servers[block.round]
-
-  def _kept(self, block: messages.Block, phase) -> list[dict]:
-    return [messages.unpack(each, phase.kept_inputs) for each in block.kept]
 
 
 def of_client(value, parameter_type: tff.Type):

@@ -86,8 +86,12 @@ class InProcessContext(tff.framework.SyncContext):
 
   def _run_clients(self, program, argument: arguments.Argument, clients):
     """Returns what runs the clients of a phase, see `execution.run`."""
-    return execution.OnThreads(
-      program, argument.of_client, clients, argument.is_lazy
+    return functools.partial(
+      execution.on_threads,
+      program,
+      argument.of_client,
+      clients,
+      argument.is_lazy,
     )
 
   @contextlib.contextmanager

@@ -3,7 +3,6 @@
 import collections
 import concurrent.futures
 import contextlib
-import dataclasses
 import math
 import queue
 from collections.abc import Callable
@@ -189,53 +188,56 @@ def _first_error(error: BaseException, pending) -> BaseException:
   return error
 
 
-@dataclasses.dataclass(frozen=True)
-class OnThreads:
-  """Runs the clients of a phase on threads of this process."""
+def on_threads(
+  program: program_lib.Program,
+  argument: Callable[[int], Any],
+  clients: Clients,
+  ahead: bool,
+  phase: phases_lib.Phase,
+  following: phases_lib.Phase | None,
+  server: dict,
+  kept: list[dict],
+) -> dict:
+  """Runs a phase's clients on threads of this process; see `run`.
 
-  program: program_lib.Program  # The compiled program.
-  # Index -> the parameter as that client sees it.
-  argument: Callable[[int], Any]
-  clients: Clients  # The threads.
-  ahead: bool  # Whether a thread makes clients' values before they are needed.
+  `argument` returns the parameter as the client of an index sees it, and `ahead` lets
+  a thread make clients' values before they are needed.
+  """
+  parameter, stateful = program.parameter, program.stateful
+  home, num_clients = clients.home(stateful), len(kept)
+  size = phases_lib.block_size(num_clients)
+  sums = phases_lib.Sums(phase, server, home, size)
+  indices = iter(range(num_clients))
+  reads_argument = parameter in phase.client.inputs
 
-  def __call__(self, phase, following, server: dict, kept: list[dict]) -> dict:
-    """Returns the phase's totals; see `run`."""
-    parameter, stateful = self.program.parameter, self.program.stateful
-    home, num_clients = self.clients.home(stateful), len(kept)
-    size = phases_lib.block_size(num_clients)
-    sums = phases_lib.Sums(phase, server, home, size)
-    indices = iter(range(num_clients))
-    reads_argument = parameter in phase.client.inputs
+  def work(index, value, place):
+    return phase.client({**server, **kept[index], parameter: value}, place)
 
-    def work(index, argument, place):
-      return phase.client({**server, **kept[index], parameter: argument}, place)
+  def fold(group):
+    for found, index in zip(group, indices, strict=False):
+      kept[index].update({name: found[name] for name in phase.kept})
+    sums.add(group)
 
-    def fold(group):
-      for found, index in zip(group, indices, strict=False):
-        kept[index].update({name: found[name] for name in phase.kept})
-      sums.add(group)
+  def trace():
+    # Tracing does not run in parallel, and the clients wait for theirs. A
+    # failure is reported by the client that meets it, too.
+    with contextlib.suppress(Exception):
+      phase.client.traced(clients.places(stateful)[0])
+    sums.trace(num_clients)
+    if following:
+      following.server.traced(home)
 
-    def trace():
-      # Tracing does not run in parallel, and the clients wait for theirs. A
-      # failure is reported by the client that meets it, too.
-      with contextlib.suppress(Exception):
-        phase.client.traced(self.clients.places(stateful)[0])
-      sums.trace(num_clients)
-      if following:
-        following.server.traced(home)
-
-    self.clients.run(
-      num_clients,
-      stateful,
-      self.argument if reads_argument else lambda index: (),
-      work,
-      fold,
-      phase.at_once,
-      self.ahead and reads_argument,
-      trace,
-    )
-    return sums.totals()
+  clients.run(
+    num_clients,
+    stateful,
+    argument if reads_argument else lambda index: (),
+    work,
+    fold,
+    phase.at_once,
+    ahead and reads_argument,
+    trace,
+  )
+  return sums.totals()
 
 
 def run(

@@ -27,31 +27,12 @@ _OUT_OF_RANGE = (
 )
 
 
-def _slices(
-  keys: tf.Tensor,
-  max_key: tf.Tensor,
-  server_value,
-  select: Callable,
-  element: tff.Type,
-  home: str,
-):
-  """Returns slices, stacked in the order of their keys.
+def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
+  """Returns slices of keys, stacked in the order of their keys.
 
   One vectorised call of the selection makes all slices; for a row lookup it is
   one gather. A selection that TensorFlow cannot vectorise runs once per key.
   """
-  in_range = tf.logical_and(keys >= 0, keys < max_key)
-  check = tf.debugging.Assert(
-    tf.reduce_all(in_range),
-    [_OUT_OF_RANGE, keys, max_key],
-  )
-  with tf.device(home), tf.control_dependencies([check]):
-    return _for_each(
-      lambda key: select((server_value, key)), tf.identity(keys), element
-    )
-
-
-def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
   try:
     return tf.vectorized_map(function, keys, fallback_to_while_loop=False)
   except (
@@ -204,9 +185,14 @@ class Program:
     of_key = expressions.compile_function(function)
 
     def slices(offered, keys, place):
-      function = lambda argument: of_key(argument, place.at_home())
-      element = type_spec.element
-      return _slices(keys, *offered, function, element, place.home)
+      max_key, server_value = offered
+      in_range = tf.logical_and(keys >= 0, keys < max_key)
+      check = tf.debugging.Assert(
+        tf.reduce_all(in_range), [_OUT_OF_RANGE, keys, max_key]
+      )
+      one = lambda key: of_key((server_value, key), place.at_home())
+      with tf.device(place.home), tf.control_dependencies([check]):
+        return _for_each(one, tf.identity(keys), type_spec.element)
 
     found = Select(
       wanted.name,
