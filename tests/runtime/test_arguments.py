@@ -79,13 +79,6 @@ _TYPES = {
 }
 
 
-@pytest.fixture(scope='module')
-def contexts(in_process_context, tff_worker):
-  """Yields both runtimes by name; restores the worker as the default."""
-  yield {'in_process': in_process_context, 'worker': tff_worker}
-  tff.framework.set_default_context(tff_worker)
-
-
 def _outcome(context, computation, argument):
   """Returns the numbers that a computation returns, or its error's class."""
   tff.framework.set_default_context(context)

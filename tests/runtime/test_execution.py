@@ -21,33 +21,11 @@ from tff_xc.runtime import registry
 from tff_xc.runtime.in_process import context
 
 _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
-_THREADS = 4
 
 
-def _in_threads(context, work) -> list:
-  """Calls `work` with 0, 1, ..., each in a thread of its own."""
-  found, start = [None] * _THREADS, threading.Barrier(_THREADS)
-
-  def run(index):
-    with tff.framework.get_context_stack().install(context):
-      start.wait()
-      try:
-        found[index] = work(index)
-      except Exception as e:
-        found[index] = e
-
-  threads = [
-    threading.Thread(target=run, args=[i], daemon=True) for i in range(_THREADS)
-  ]
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join(timeout=60)
-  assert not any(thread.is_alive() for thread in threads), 'they hang'
-  return found
-
-
-def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(in_process):
+def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(
+  in_process, in_threads
+):
   table_type = tff.TensorType(np.float32, [500, 20])
 
   @tff.tensorflow.computation(table_type, np.int32)
@@ -65,11 +43,13 @@ def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(in_process):
     return table.numpy()
 
   expected = (np.arange(500) < 100)[:, None] * np.ones(20)
-  for index, table in enumerate(_in_threads(in_process, work)):
+  for index, table in enumerate(in_threads(in_process, work)):
     np.testing.assert_array_equal(table, 1000 * index + expected)
 
 
-def test_graphs_with_variables_and_tables_are_not_shared(in_process):
+def test_graphs_with_variables_and_tables_are_not_shared(
+  in_process, in_threads
+):
   @tff.tensorflow.computation(np.float32)
   def count(x):
     total = tf.Variable(0.0)
@@ -94,12 +74,14 @@ def test_graphs_with_variables_and_tables_are_not_shared(in_process):
     clients = [number, number + 1, number + 2, number + 3]
     return [(float(count(number)), float(run(clients))) for _ in range(10)]
 
-  for index, found in enumerate(_in_threads(in_process, work)):
+  for index, found in enumerate(in_threads(in_process, work)):
     own = 200.0 * (index + 1)
     assert found == [(own + 5, 4 * own + 1200 + 20)] * 10
 
 
-def test_an_error_stops_the_clients_of_its_own_computation_only(in_process):
+def test_an_error_stops_the_clients_of_its_own_computation_only(
+  in_process, in_threads
+):
   @tff.tensorflow.computation(np.float32)
   def slow(x):
     step = lambda i: i + tf.math.reduce_max(tf.ones([1000]))
@@ -119,11 +101,13 @@ def test_an_error_stops_the_clients_of_its_own_computation_only(in_process):
       with pytest.raises(client_error.ClientError, match='negative'):
         run([-1.0] * 4)
 
-  for found in _in_threads(in_process, work)[1:]:
+  for found in in_threads(in_process, work)[1:]:
     assert found == [2e4] * 3
 
 
-def test_rounds_of_one_process_in_threads_are_those_of_one_thread(in_process):
+def test_rounds_of_one_process_in_threads_are_those_of_one_thread(
+  in_process, in_threads
+):
   process = fedaws.build_fedaws(model=tiny.model(), max_positives=3)
   cohort_of = lambda r: tiny.cohort([[0, 1], [2, 3, 3], [4, 5]], seed=r)
 
@@ -135,7 +119,7 @@ def test_rounds_of_one_process_in_threads_are_those_of_one_thread(in_process):
       ).state
     return process.get_model_weights(state)
 
-  for index, found in enumerate(_in_threads(in_process, work)):
+  for index, found in enumerate(in_threads(in_process, work)):
     tiny.assert_same_weights(found, work(index), tolerance=0)
 
 

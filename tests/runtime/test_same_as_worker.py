@@ -21,13 +21,6 @@ _COHORTS = (
 )
 
 
-@pytest.fixture(scope='module')
-def contexts(in_process_context, tff_worker):
-  """Yields both runtimes by name; restores the worker as the default."""
-  yield {'in_process': in_process_context, 'worker': tff_worker}
-  tff.framework.set_default_context(tff_worker)
-
-
 def _on_both(contexts, run):
   found = {}
   for name, context in contexts.items():

@@ -1,6 +1,5 @@
 """Rounds on several workers are the rounds of one process, whatever happens to workers."""
 
-import concurrent.futures
 import functools
 import threading
 import time
@@ -255,13 +254,12 @@ def _selected():
   return selected
 
 
-def test_threads_may_invoke_at_once(crew, runtime):
+def test_threads_may_invoke_at_once(crew, runtime, in_threads):
   crew.reset(2, lambda *_: time.sleep(0.01))
   given = [[float(i + 100 * j) for i in range(40)] for j in range(4)]
   _total(runtime, given[0])
-  with concurrent.futures.ThreadPoolExecutor(4) as pool:
-    found = pool.map(lambda x: float(_total(runtime, x)), given, timeout=20)
-    assert list(found) == list(map(sum, given))
+  found = in_threads(runtime, lambda i: threads_crew.total(given[i]))
+  assert found == list(map(sum, given))
 
 
 def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
