@@ -123,6 +123,7 @@ def test_a_worker_that_hangs_at_its_start_makes_room_for_another(
   assert list(found) == ['worker 2']
   clock[0] += 1000.0
   assert made.workers() == found
+  assert not capsys.readouterr().err
 
 
 def test_a_worker_that_waits_for_a_unit_of_another_run_is_not_late(

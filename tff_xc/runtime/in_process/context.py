@@ -58,7 +58,9 @@ class InProcessContext(tff.framework.SyncContext):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
     The clients' values are a list, or a sequence that makes them on access. A
-    thread then accesses a client's value shortly before the client starts.
+    thread then accesses a client's value shortly before the client starts. It
+    raises `expressions.UnsupportedError`, before anything has run, for a part that
+    it cannot run, and `client_error.ClientError` if a client fails.
     """
     program, phases = self._compile(comp)
     argument = arguments.Argument(arg, program.parameter_type)
@@ -152,7 +154,11 @@ def _map_placed(function, value, type_spec: tff.Type):
 
 
 def visible_devices(wanted: str = '') -> list[str]:
-  """Returns TensorFlow's names of the devices that run clients."""
+  """Returns TensorFlow's names of the devices that run clients.
+
+  `wanted` is such as 'cpu', 'gpu', or 'gpu:0,gpu:1'; '': the GPUs that TensorFlow
+  sees, or the CPU ('', TensorFlow's own choice) if it sees none.
+  """
   kinds = {'cpu': [], 'gpu': []}
   for kind, found in kinds.items():
     for device in tf.config.list_logical_devices(kind.upper()):
