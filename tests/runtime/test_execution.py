@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import tiny
+from tests.runtime import computations
 from tff_xc import errors
 from tff_xc import interrupts
 from tff_xc.algorithms import fedaws
@@ -19,8 +20,6 @@ from tff_xc.experiment import cohort
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
 from tff_xc.runtime.in_process import context
-
-_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
 
 
 def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(
@@ -65,9 +64,7 @@ def test_graphs_with_variables_and_tables_are_not_shared(
     with tf.control_dependencies(many):
       return total.read_value() + table.lookup(tf.constant(b'a'))
 
-  @tff.federated_computation(_FLOATS)
-  def run(x):
-    return tff.federated_sum(tff.federated_map(count, x))
+  run = computations.total_of(count)
 
   def work(index):
     number = float(index + 1)
@@ -88,10 +85,7 @@ def test_an_error_stops_the_clients_of_its_own_computation_only(
     with tf.control_dependencies([tf.debugging.Assert(x > 0, ['negative', x])]):
       return x * tf.while_loop(lambda i: i < 5e3, step, [0.0])[0]
 
-  @tff.federated_computation(_FLOATS)
-  def run(x):
-    return tff.federated_sum(tff.federated_map(slow, x))
-
+  run = computations.total_of(slow)
   run([1.0])
 
   def work(index):
@@ -244,13 +238,9 @@ def test_a_client_that_fails_leaves_no_thread():
     with tf.control_dependencies([fits]):
       return tf.identity(x)
 
-  @tff.federated_computation(_FLOATS)
-  def run(x):
-    return tff.federated_sum(tff.federated_map(picky, x))
-
   numbers = cohort.Values(float, range(_CLIENTS))
   with pytest.raises(client_error.ClientError, match='client 5'):
-    run(numbers)
+    computations.total_of(picky)(numbers)
   assert not _readers()
 
 

@@ -7,6 +7,7 @@ import tensorflow_federated as tff
 from launch.benchmarks import arrays
 from launch.benchmarks import catalog
 from launch.benchmarks import harness
+from launch.benchmarks import listings
 from launch.benchmarks import paper_sizes
 from launch.benchmarks import process
 from launch.benchmarks import round as round_lib
@@ -296,3 +297,17 @@ def test_a_client_of_the_bottleneck_has_few_classes_of_its_own():
   assert list(map(len, own)) == list(map(len, before))
   assert not own[0] & own[1]
   np.testing.assert_array_equal(few[1].x, many[1].x)
+
+
+def test_sizes_have_their_sum_and_fall():
+  found = listings.sizes(1_000, 30, 2.0)
+  assert found.sum() == 1_000
+  assert found.min() >= 1
+  assert found[0] > 5 * found[-1]
+
+
+def test_a_long_list_is_split(tmp_path):
+  found = listings.measure(tmp_path, 141_971, 218)
+  assert 5e7 < found['peak'] < 2e9
+  assert found['clients'] > 5
+  assert 500 < found['examples'] < found['rows'] == 141_971

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import tiny
+from tests.runtime import computations
 from tests.runtime.cluster import threads_crew
 from tff_xc import errors
 from tff_xc.experiment import cohort
@@ -73,7 +74,7 @@ def on_workers(_together):
 
 
 def _total(runtime, given):
-  return threads_crew.invoke(runtime, threads_crew.total, given)
+  return computations.invoke(runtime, computations.total, given)
 
 
 def _killed(*_):
@@ -158,13 +159,13 @@ def test_a_client_that_fails_is_named(on_workers):
     with tf.control_dependencies([tf.debugging.Assert(x < 7.0, ['too large'])]):
       return x + 0.0
 
-  run = threads_crew.total_of(checked)
+  run = computations.total_of(checked)
   _, runtime = on_workers(2)
-  assert threads_crew.invoke(runtime, run, [1.0] * 9) == 9.0
+  assert computations.invoke(runtime, run, [1.0] * 9) == 9.0
   with pytest.raises(client_error.ClientError, match='too large') as error:
-    threads_crew.invoke(runtime, run, [1.0] * 40 + [8.0])
+    computations.invoke(runtime, run, [1.0] * 40 + [8.0])
   assert error.value.client_index == 40
-  assert threads_crew.invoke(runtime, run, [2.0] * 9) == 18.0
+  assert computations.invoke(runtime, run, [2.0] * 9) == 18.0
 
 
 def test_values_at_clients_go_through_phases_and_come_back(
@@ -187,7 +188,7 @@ def test_values_at_clients_go_through_phases_and_come_back(
   _, runtime = on_workers(1)
   found = []
   for each in (in_process_context, runtime):
-    rest, total = threads_crew.invoke(each, run, given)
+    rest, total = computations.invoke(each, run, given)
     found.append([*rest, total])
   assert found[0] == found[1]
   assert found[0][0] == -19.5
@@ -258,7 +259,7 @@ def test_threads_may_invoke_at_once(crew, runtime, in_threads):
   crew.reset(2, lambda *_: time.sleep(0.01))
   given = [[float(i + 100 * j) for i in range(40)] for j in range(4)]
   _total(runtime, given[0])
-  found = in_threads(runtime, lambda i: threads_crew.total(given[i]))
+  found = in_threads(runtime, lambda i: computations.total(given[i]))
   assert found == list(map(sum, given))
 
 
@@ -273,7 +274,7 @@ def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
 
   crew.reset(1, given_up)
   with pytest.raises(KeyboardInterrupt):
-    threads_crew.invoke(runtime, selected, [1, 2, 3])
+    computations.invoke(runtime, selected, [1, 2, 3])
 
   def release(_, called, block):
     if called == 'train' and not newer:
@@ -282,7 +283,7 @@ def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
       time.sleep(0.5)  # Now the late call goes on.
 
   crew._faults = release
-  assert threads_crew.invoke(runtime, selected, [1, 2, 3]) == 6.0
+  assert computations.invoke(runtime, selected, [1, 2, 3]) == 6.0
   assert newer
 
 
@@ -311,7 +312,7 @@ def test_a_program_that_does_not_load_harms_no_other(crew, runtime):
     patch.setattr(worker.Worker, 'load', lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
       _total(runtime, [1.0])
-  assert threads_crew.invoke(runtime, _selected(), [1]) == 1.0
+  assert computations.invoke(runtime, _selected(), [1]) == 1.0
   assert _total(runtime, [1.0]) == 1.0
 
 
@@ -437,12 +438,12 @@ def test_all_clients_are_taken_once_and_in_order(clients, threads, most):
 def test_clients_with_large_results_go_to_workers_one_by_one(crew, runtime):
   # More than a MiB.
   filled = tff.tensorflow.computation(lambda x: tf.fill([2**18 + 1], x))
-  total = threads_crew.total_of(filled)
+  total = computations.total_of(filled)
 
   crew.reset(1)
   for _ in range(2):
     crew.calls.clear()
-    assert threads_crew.invoke(runtime, total, [1.0] * 9)[0] == 9.0
+    assert computations.invoke(runtime, total, [1.0] * 9)[0] == 9.0
     assert len(crew.calls) - (crew.calls[0][1] == 'load') == 9
 
 
@@ -472,21 +473,21 @@ def test_a_slow_worker_whose_clients_go_on_is_kept(
   trains_slowly, crew, runtime, monkeypatch
 ):
   """A block takes longer than a worker may make no progress."""
-  computation, value = threads_crew.total_of(_slowly), lambda place: 1.0
+  computation, value = computations.total_of(_slowly), lambda place: 1.0
   if not trains_slowly:
-    computation = threads_crew.total
+    computation = computations.total
     value = lambda place: time.sleep(0.4) or 1.0
   crew.reset(1)
   values = cohort.Values(value, range(6))
   runtime.offer_data(lambda folder: ({}, lambda r: values, lambda: None), {})
-  assert threads_crew.invoke(runtime, computation, [1.0]) == 1.0
+  assert computations.invoke(runtime, computation, [1.0]) == 1.0
   monkeypatch.setattr(dispatch, '_POLL_SECONDS', 0.1)
   # Once it is lost, the round soon ends.
   monkeypatch.setattr(dispatch, 'start_seconds', lambda timeout: 1.0)
   monkeypatch.setattr(dispatch.phases_lib, 'block_size', lambda clients: 5)
   runtime._roster.timeout = 1.0
   given = messages.Referenced([2.0] * 6, 0)
-  assert threads_crew.invoke(runtime, computation, given) == 6.0
+  assert computations.invoke(runtime, computation, given) == 6.0
   assert not crew.dismissed
 
 
@@ -531,7 +532,38 @@ def test_a_key_out_of_range_is_a_clients_error(
   crew.reset(workers)
   selected = _selected()
   for_all = [9] * len(keys)
-  assert threads_crew.invoke(runtime, selected, for_all) == sum(for_all)
+  assert computations.invoke(runtime, selected, for_all) == sum(for_all)
   with pytest.raises(client_error.ClientError, match='outside') as error:
-    threads_crew.invoke(runtime, selected, keys)
+    computations.invoke(runtime, selected, keys)
   assert (error.value.client_index, error.value.last_index) == (client, last)
+
+
+def _aligned(read_only: bool) -> np.ndarray:
+  """Returns an array that begins where TensorFlow wants it, as Ray's do."""
+  whole = np.arange(1040, dtype=np.float32)
+  first = -whole.ctypes.data // whole.itemsize % 16
+  found = whole[first : first + 1024]
+  found.flags.writeable = not read_only
+  return found
+
+
+@pytest.mark.parametrize('read_only', [False, True])
+@pytest.mark.parametrize('borrowed', [False, True])
+def test_only_what_is_borrowed_and_never_written_is_shared(borrowed, read_only):
+  given = _aligned(read_only)
+  tensor = messages.unpack(
+    {'x': [given]}, {'x': tff.TensorType(np.float32, [1024])}, borrowed
+  )['x']
+  np.testing.assert_array_equal(tensor, given)
+  assert np.shares_memory(np.asarray(tensor), given) == (borrowed and read_only)
+
+
+@pytest.mark.parametrize(
+  'value', [np.float32(3.0), np.array([b'ab', b'c'], object), np.zeros([0, 2])]
+)
+def test_any_leaf_can_be_borrowed(value):
+  array = np.asarray(value)
+  array.flags.writeable = False
+  (tensor,) = messages.tensors([array], borrowed=True)
+  np.testing.assert_array_equal(tensor.numpy(), value)
+  assert tensor.dtype == tf.as_dtype(array.dtype)

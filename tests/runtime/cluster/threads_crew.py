@@ -1,12 +1,9 @@
-"""Workers on threads of this process, which can be lost at will, and computations."""
+"""Workers on threads of this process, which can be lost at will."""
 
 import concurrent.futures
 import itertools
 import pickle
 import threading
-
-import numpy as np
-import tensorflow_federated as tff
 
 from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import worker
@@ -91,22 +88,3 @@ class ThreadsCrew:
 
   def close(self):
     self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
-
-
-def invoke(runtime, computation, *arguments):
-  """Returns what a computation returns in a runtime."""
-  with tff.framework.get_context_stack().install(runtime):
-    return computation(*arguments)
-
-
-def total_of(computation):
-  """Returns the sum of what a computation makes of the clients' numbers."""
-  return tff.federated_computation(
-    lambda x: tff.federated_sum(tff.federated_map(computation, x)), FLOATS
-  )
-
-
-total = tff.federated_computation(tff.federated_sum, FLOATS)
