@@ -1,11 +1,11 @@
 """What becomes of Ray's errors, with a stand-in for Ray."""
 
+import sys
 import threading
 import types
 
 import pytest
 
-from tests.runtime.cluster import fake_ray
 from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
@@ -15,9 +15,95 @@ from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import ray_crew
 
 
+class RayError(Exception):
+  """As `ray.exceptions.RayError`."""
+
+
+class RayTaskError(RayError):
+  """As `ray.exceptions.RayTaskError`."""
+
+  def __init__(self, cause):
+    super().__init__(f'a trace\nof many lines\n{cause}')
+    self.cause = cause
+
+
+class Actor:
+  """Answers what its own `answers`, or `Ray.answers`, has for each method."""
+
+  def __init__(self, ray):
+    self._ray, self.answers = ray, {}
+    ray.actors.append(self)
+
+  def __getattr__(self, method):
+    def remote(*args):
+      self._ray.calls.append((method, args))
+      for arg in args:
+        self._ray.put(arg)
+      return self, method
+
+    return types.SimpleNamespace(remote=remote)
+
+
+def described(reads_data=False, node='a', **changes):
+  """Returns what a worker says of itself."""
+  info = dispatch.Info(1, f'machine {node}', reads_data, node)
+  return info, ray_crew.describe_program() | changes
+
+
+class Ray(types.ModuleType):
+  """Stands for Ray; a ticket is (actor, method)."""
+
+  def __init__(self, reads_data=False, **answers):
+    super().__init__('ray')
+    self.exceptions = types.SimpleNamespace(
+      RayError=RayError, RayTaskError=RayTaskError
+    )
+    self.answers = {'describe': described(reads_data)} | answers
+    self.actors, self.calls, self.killed = [], [], []
+
+  def remote(self, **_):
+    new = types.SimpleNamespace(remote=lambda *_: Actor(self))
+    return lambda cls: new
+
+  def wait(self, tickets, num_returns, timeout):
+    del num_returns, timeout
+    return [t for t in tickets if self._answer(t) is not None], []
+
+  def _answer(self, ticket):
+    actor, method = ticket
+    return actor.answers.get(method, self.answers.get(method))
+
+  def get(self, ticket):
+    found = self._answer(ticket)
+    if isinstance(found, Exception):
+      raise found
+    return found
+
+  def put(self, value):
+    if isinstance(value, Exception):
+      raise value
+
+  def kill(self, actor, no_restart):
+    self.killed.append(actor)
+    assert no_restart
+
+
 @pytest.fixture(name='begin')
 def _begin(monkeypatch):
-  return fake_ray.beginning(monkeypatch)
+  """Returns a function that makes a crew of one worker, and its Ray."""
+  monkeypatch.setattr(connection, 'connect', lambda folder: 1)
+  monkeypatch.setattr(
+    connection, 'check', lambda deadline: [connection.LiveNode('a', 'b', 1)]
+  )
+  monkeypatch.setattr(connection, 'check_node', lambda: None)
+  monkeypatch.setattr(connection, 'has_process', lambda actor: True)
+
+  def begin(**more):
+    ray = Ray(**more)
+    monkeypatch.setitem(sys.modules, 'ray', ray)
+    return ray_crew.RayCrew(60.0), ray
+
+  return begin
 
 
 def _call(made, ray, answer):
@@ -37,23 +123,23 @@ def test_more_workers_than_blocks_are_told(begin, monkeypatch, capsys):
 @pytest.mark.parametrize(
   ('answer', 'error', 'message'),
   [
-    (fake_ray.RayError('it died\nthere'), dispatch.LostError, 'it died'),
+    (RayError('it died\nthere'), dispatch.LostError, 'it died'),
     # Of our own code: bad input, a mistake, other data, the machine's end.
     (errors.InputError('d/x.npz'), client_error.WorkersError, 'd/x.npz'),
-    (ValueError('ours'), fake_ray.RayTaskError, 'ours'),
+    (ValueError('ours'), RayTaskError, 'ours'),
     (client_error.ChangedError('d/x'), client_error.ChangedError, 'd/x'),
     (OSError(28, 'No space'), dispatch.LostError, 'OSError'),
     (MemoryError(), dispatch.LostError, 'MemoryError'),
     (
-      fake_ray.RayTaskError(fake_ray.RayError('no object')),
+      RayTaskError(RayError('no object')),
       *(dispatch.LostError, 'RayError'),
     ),
   ],
 )
 def test_what_becomes_of_a_workers_error(answer, error, message, begin):
   made, ray = begin()
-  if not isinstance(answer, fake_ray.RayError):
-    answer = fake_ray.RayTaskError(answer)
+  if not isinstance(answer, RayError):
+    answer = RayTaskError(answer)
   with pytest.raises(error, match=message):
     _call(made, ray, answer)
 
@@ -66,7 +152,7 @@ def test_a_lost_worker_is_told_from_a_lost_head(begin, monkeypatch):
 
   monkeypatch.setattr(connection, 'check', gone)
   with pytest.raises(client_error.WorkersError, match='no head'):
-    _call(made, ray, fake_ray.RayError('it died\nthere'))
+    _call(made, ray, RayError('it died\nthere'))
   # It is noticed without a lost worker, too.
   monkeypatch.setattr(ray_crew, '_LOOK_SECONDS', 0.0)
   with pytest.raises(client_error.WorkersError, match='no head'):
@@ -74,7 +160,7 @@ def test_a_lost_worker_is_told_from_a_lost_head(begin, monkeypatch):
 
 
 def test_a_worker_that_cannot_start_says_why(begin, capsys):
-  error = fake_ray.RayError(
+  error = RayError(
     'died because of an error raised in its creation task, x()\n  File "a"\n'
     "ModuleNotFoundError: No module named 'tff_xc'\n"
   )
@@ -222,7 +308,7 @@ def test_a_runtime_of_the_cluster_takes_the_place_of_the_one_before(
 def test_a_full_disk_of_the_driver_is_one_sentence(begin):
   made, _ = begin()
   [name] = made.workers()
-  full = fake_ray.RayError('Local disk is full\nTip: Use `df`')
+  full = RayError('Local disk is full\nTip: Use `df`')
   for store in (made.share, lambda value: made.call(name, 'train', value)):
     with pytest.raises(
       client_error.WorkersError, match=r'\(Local disk is full\)'
@@ -236,7 +322,7 @@ def test_another_version_is_refused(begin):
   assert len(names) == 4
   for name in names:
     with pytest.raises(client_error.WorkersError) as error:
-      begin(describe=fake_ray.described(**{name: '9'}))
+      begin(describe=described(**{name: '9'}))
     assert f'{name} 9' in str(error.value)
   with pytest.raises(client_error.WorkersError, match=r'tff_xc.*None'):
     begin(describe=(dispatch.Info(1, 'here'), {}))  # It knows no checksum.
@@ -260,10 +346,10 @@ def test_a_worker_that_joins_with_something_else_is_left_out(
   made.workers()
   assert list(made.workers()) == ['worker 0']
   nodes.append(connection.LiveNode('b', '', 2))
-  ray.answers['describe'] = fake_ray.described(True, 'b')
-  ray.actors[0].answers['describe'] = fake_ray.described(True)
+  ray.answers['describe'] = described(True, 'b')
+  ray.actors[0].answers['describe'] = described(True)
   if wrong == 'describe':
-    ray.answers['describe'] = fake_ray.described(True, 'b', numpy='0.1')
+    ray.answers['describe'] = described(True, 'b', numpy='0.1')
   ray.actors[0].answers['open_copy'] = ''
   ray.answers['open_copy'] = 'finds other data'
   for _ in range(4):
@@ -276,13 +362,13 @@ def test_a_worker_that_joins_with_something_else_is_left_out(
   assert len(ray.actors) == 3  # Their units start no others like them.
   # Once its node has ended, its machine may come back with what it needs.
   nodes[1] = connection.LiveNode('c', '', 1)
-  ray.answers |= {'describe': fake_ray.described(True, 'c'), 'open_copy': ''}
+  ray.answers |= {'describe': described(True, 'c'), 'open_copy': ''}
   for _ in range(3):
     found = made.workers()
   assert list(found) == ['worker 0', 'worker 3']
   # Also if it was alone for a while, it does not end the run.
   nodes[:] = [connection.LiveNode('d', '', 1)]
-  ray.answers['describe'] = fake_ray.described(True, 'd', numpy='0.1')
+  ray.answers['describe'] = described(True, 'd', numpy='0.1')
   made.dismiss('worker 0')
   made.dismiss('worker 3')
   for _ in range(3):
