@@ -17,7 +17,7 @@ from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import nodes
 from tff_xc.runtime.cluster import state
 
-WORKERS = folders.workers()
+WORKERS = nodes.Workers()
 
 
 @pytest.fixture(name='folder')
@@ -66,7 +66,7 @@ def test_workers_are_told_their_threads_and_data(folder, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   monkeypatch.setenv('RAY_AUTH_TOKEN', 'of another cluster')
   monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '3')
-  node = nodes.start(folder, folders.workers(number=2, threads=5, data_dir='.'))
+  node = nodes.start(folder, nodes.Workers(number=2, threads=5, data_dir='.'))
   [process] = [p for p in state.marked([node.mark]) if p.pid == node.pid]
   found = process.environ()
   assert found[nodes.THREADS_VARIABLE] == '5'
@@ -77,9 +77,7 @@ def test_workers_are_told_their_threads_and_data(folder, tmp_path, monkeypatch):
   nodes.stop(folder)
   cores = len(os.sched_getaffinity(0))
   for number, threads in ((0, cores), (1, cores), (cores + 1, 1)):
-    assert (
-      nodes.start(folder, folders.workers(number=number)).threads == threads
-    )
+    assert nodes.start(folder, nodes.Workers(number=number)).threads == threads
     nodes.stop(folder)
 
 
@@ -205,7 +203,7 @@ def test_what_cannot_be_used_leaves_nothing(folder, monkeypatch, tmp_path):
     nodes.join(folder, file, WORKERS)
   _assert_nothing(folder)
   with pytest.raises(errors.InputError, match='data_dir=none does not exist'):
-    nodes.start(tmp_path / 'new', folders.workers(data_dir='none'))
+    nodes.start(tmp_path / 'new', nodes.Workers(data_dir='none'))
   assert not (tmp_path / 'new').exists()
   monkeypatch.setattr(nodes, '_command', lambda *_: ['/no/such/program'])
   with pytest.raises(errors.InputError, match=r'cannot be started.*no/such'):

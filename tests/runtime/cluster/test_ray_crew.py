@@ -373,3 +373,5 @@ def test_a_worker_that_joins_with_something_else_is_left_out(
   made.dismiss('worker 3')
   for _ in range(3):
     assert not made.workers()
+  made.offer_data('of another run', {})
+  assert not made.workers()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tff_xc import errors
 from tff_xc.runtime.cluster import certificates
@@ -28,14 +29,12 @@ _START_S = 120.0
 _ANSWER_S = 10.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Workers:
-  """The workers that a node announces."""
+class Workers(NamedTuple):
+  """The workers that a node announces; see `state.Node`."""
 
-  number: int = 1  # How many.
-  # How many clients each trains at a time; 0: the cores, shared.
-  threads: int = 0
-  data_dir: str = ''  # This machine's own copy of the data; '' if it has none.
+  number: int = 1
+  threads: int = 0  # 0: the cores, shared.
+  data_dir: str = ''
 
 
 def write_secrets(
@@ -58,15 +57,8 @@ def launch(
   """Starts a node's process and waits until the node runs."""
   _make_ray_folder(cluster.ray_folder)
   names = [int(n.name) for n in state.read_nodes(folder)]
-  node = state.Node(
-    name=str(max(names, default=0) + 1),
-    mark=secrets.token_hex(16),
-    ip=ip,
-    is_head=is_head,
-    workers=workers.number,
-    threads=workers.threads,
-    data_dir=workers.data_dir,
-  )
+  name = str(max(names, default=0) + 1)
+  node = state.Node(name, secrets.token_hex(16), ip, is_head, *workers)
   ready = state.node_file(folder, node.name, 'ready')
   log = state.node_file(folder, node.name, 'log')
   ready.unlink(missing_ok=True)
@@ -75,7 +67,7 @@ def launch(
   # Written before anything runs, so that `stop` finds what it must end.
   state.write_node(folder, node)
   try:
-    with open(log, 'wb', opener=_private) as output:
+    with open(log, 'wb', opener=state.open_private) as output:
       child = subprocess.Popen(
         _command(cluster, node, ready),
         env=_environment(folder, cluster, node),
@@ -161,10 +153,6 @@ def _make_ray_folder(path: str) -> None:
       f'{path}, the folder of this cluster on every machine, belongs to somebody'
       ' else here or is open to others: start the head anew'
     )
-
-
-def _private(path: str, flags: int) -> int:
-  return os.open(path, flags, 0o600)
 
 
 def _why_not(log: pathlib.Path, status: int | None) -> str:
@@ -280,8 +268,7 @@ def _changing(folder: pathlib.Path, workers: Workers) -> Iterator[Workers]:
   state.make_folder(folder)
   cores = len(os.sched_getaffinity(0))
   with state.locked(folder):
-    yield dataclasses.replace(
-      workers,
+    yield workers._replace(
       threads=workers.threads or max(1, cores // max(1, workers.number)),
       data_dir=os.path.abspath(workers.data_dir) if workers.data_dir else '',
     )

@@ -308,13 +308,16 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
     yield
 
 
+def open_private(path: str, flags: int) -> int:
+  """Opens a file that only the user can read, for `open`."""
+  return os.open(path, flags, 0o600)
+
+
 def write_private(path: pathlib.Path, text: str) -> None:
   """Writes a file that only the user can read, in one step."""
   new = path.with_name(f'.{path.name}.{os.getpid()}')
   try:
-    with open(
-      new, 'w', opener=lambda name, flags: os.open(name, flags, 0o600)
-    ) as file:
+    with open(new, 'w', opener=open_private) as file:
       file.write(text)
     os.replace(new, path)
   except OSError as e:
