@@ -130,10 +130,11 @@ def build(contender: str, settings: Settings):
   if name.startswith('tff_fedavg'):
     return rounds.tff_fedavg(lambda: _build_keras(settings), *rest)
   encoder = leaf.build_femnist_encoder(embedding_dim=settings.embedding_dim)
+  more = {}
   if name == 'fedss':
-    own = min(NUM_CLASSES, n)
-    return rounds.fedss(encoder, *rest, own, _negatives(settings, n))
-  return rounds.fullsoftmax(encoder, *rest)
+    more['max_positives'] = min(NUM_CLASSES, n)
+    more['negatives'] = _negatives(settings, n)
+  return rounds.ours(encoder, *rest, **more)
 
 
 ROUND = spec.Benchmark(
