@@ -79,7 +79,7 @@ class CutPhase(phases.Phase):
         name: environment[found.keys] for name, found in self.selects.items()
       }
 
-    inputs = self._client_inputs(reads - {s.name for s in made})
+    inputs = self._inputs(reads - {s.name for s in made}, of_clients=True)
     return graph_call.GraphCall(inputs, outputs, body)
 
   def _rows(self) -> graph_call.GraphCall:

@@ -47,12 +47,13 @@ class Phase:
     self.merge = self._merge()
     self.folds = {size: self._fold(size) for size in (1, GROUP)}
 
-  def _view(self, reads, of_clients: bool) -> graph_call.Types:
-    """Returns the parameter as server or client sees it, if it is read."""
-    if self._program.parameter not in reads:
-      return {}
-    view = seen_by(of_clients, self._program.parameter_type)
-    return {self._program.parameter: view}
+  def _inputs(self, reads, of_clients: bool) -> graph_call.Types:
+    """Returns what is read: the parameter as it is seen there, and steps' values."""
+    inputs, parameter = {}, self._program.parameter
+    if parameter in reads:
+      inputs[parameter] = seen_by(of_clients, self._program.parameter_type)
+    inputs |= self._types(reads, at_clients=False)
+    return inputs | (self._types(reads, at_clients=True) if of_clients else {})
 
   def _types(self, names, at_clients: bool) -> graph_call.Types:
     return {
@@ -87,8 +88,7 @@ class Phase:
   def _zero(self) -> graph_call.GraphCall:
     """Zeros as large as a table are made where they are used, not sent there."""
     reads, made = self._of_zero(self._folding)
-    inputs = self._view(reads, of_clients=False)
-    inputs |= self._types(reads, at_clients=False)
+    inputs = self._inputs(reads, of_clients=False)
 
     def body(environment, place):
       environment = run_steps(made, environment, place)
@@ -105,8 +105,7 @@ class Phase:
     made = [*self._reporting, *self._served]
     names = {s.name for s in made}
     reads = set().union(*[s.reads for s in self._served])
-    inputs = self._view(reads, of_clients=False)
-    inputs |= self._types(reads - names, at_clients=False)
+    inputs = self._inputs(reads - names, of_clients=False)
     inputs |= {_total(s.name): s.fold.zero_type for s in self._reporting}
     needed = set(self._program.result_reads)
     for step in self._program.steps.values():
@@ -134,7 +133,7 @@ class Phase:
     """Returns the call of some of a client's steps."""
     folded = [s.fold.value_reads for s in self._folding]
     reads = set().union(*[s.reads for s in mapped], *folded)
-    inputs = self._client_inputs(reads - {s.name for s in self._mapped}) | more
+    inputs = self._inputs(reads - {s.name for s in self._mapped}, True) | more
     outputs = self._types(self.kept, at_clients=True)
     outputs |= {_value(s.name): s.fold.value_type for s in self._folding}
 
@@ -145,11 +144,6 @@ class Phase:
       return environment
 
     return graph_call.GraphCall(inputs, outputs, body)
-
-  def _client_inputs(self, reads) -> graph_call.Types:
-    inputs = self._view(reads, of_clients=True)
-    inputs |= self._types(reads, at_clients=False)
-    return inputs | self._types(reads, at_clients=True)
 
   def fold(
     self, totals: dict, group: list[dict], place: imported.Place
