@@ -110,9 +110,15 @@ class Clients:
     before they are needed; `meanwhile` is called once, while the first clients run.
     Errors of `read` pass through unchanged.
     """
-    free = self._free[stateful]
+    free, reader = self._free[stateful], _Reader(read, ahead)
+    manager = cancellation.CancellationManager()
+    pending = collections.deque()
+    first, most = 0, 1  # The next client to start; most clients in one task.
 
-    def run_one(index: int, value):
+    def run_one(index: int, indices: range):
+      value = reader.take(index)
+      if index + 1 in indices:
+        reader.start(index + 1)
       place = free.get()
       try:
         return work(index, value, place)
@@ -121,30 +127,9 @@ class Clients:
       finally:
         free.put(place)
 
-    reader = _Reader(read, ahead)
-    try:
-      self._run_on_threads(
-        num_clients, reader, run_one, fold, at_once, meanwhile
-      )
-    finally:
-      reader.close()
-
-  def _run_on_threads(
-    self, num_clients: int, reader, run_one, fold, at_once, meanwhile
-  ) -> None:
-    manager = cancellation.CancellationManager()
-    pending = collections.deque()
-    first, most = 0, 1  # The next client to start; most clients in one task.
-
-    def read_and_run(index: int, indices: range):
-      value = reader.take(index)
-      if index + 1 in indices:
-        reader.start(index + 1)
-      return run_one(index, value)
-
     def run_some(indices: range) -> list:
       with graph_call.cancelled_by(manager):
-        return [read_and_run(index, indices) for index in indices]
+        return [run_one(index, indices) for index in indices]
 
     def refill() -> None:
       nonlocal first
@@ -174,6 +159,8 @@ class Clients:
       reader.close()
       concurrent.futures.wait(pending)
       raise _first_error(e, pending) from e.__cause__
+    finally:
+      reader.close()
 
 
 def _first_error(error: BaseException, pending) -> BaseException:

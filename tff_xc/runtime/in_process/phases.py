@@ -109,11 +109,9 @@ class Phase:
     inputs |= {_total(s.name): s.fold.zero_type for s in self._reporting}
     needed = set(self._program.result_reads)
     for step in self._program.steps.values():
-      reads_later = self._reading_phase(step) > self._number
-      at_clients = step.at_clients or step.fold
-      if reads_later or (
-        self._reading_phase(step) == self._number and at_clients
-      ):
+      phase = self._reading_phase(step)
+      is_here = phase == self._number and (step.at_clients or step.fold)
+      if phase > self._number or is_here:
         needed |= self._reads(step)
     outputs = self._types(names & needed, at_clients=False)
 

@@ -163,25 +163,17 @@ class Program:
   def _compile_select(self, name, type_spec, block) -> list[Step]:
     """Returns the server's offer, the client's keys, and its slices."""
     keys, max_key, server_value, function = _parts(block.argument)
-    offered = _blocks.Struct([max_key, server_value])
-    offer = Step(
-      name=f'{name}/offer',
-      type=tff.StructType(
-        [max_key.type_signature.member, server_value.type_signature.member]
-      ),
-      at_clients=False,
-      phase=self._phase(_names_in(offered)),
-      reads=frozenset(_names_in(offered)),
-      run=expressions.compile_expression(offered),
-    )
-    wanted = Step(
-      name=f'{name}/keys',
-      type=keys.type_signature.member,
-      at_clients=True,
-      phase=self._phase(_names_in(keys)),
-      reads=frozenset(_names_in(keys)),
-      run=expressions.compile_expression(keys),
-    )
+
+    def step(what, block, kind, at_clients):
+      reads = frozenset(_names_in(block))
+      run = expressions.compile_expression(block)
+      phase = self._phase(reads)
+      return Step(f'{name}/{what}', kind, at_clients, phase, reads, run)
+
+    offered = [max_key, server_value]
+    kind = tff.StructType([block.type_signature.member for block in offered])
+    offer = step('offer', _blocks.Struct(offered), kind, False)
+    wanted = step('keys', keys, keys.type_signature.member, True)
     of_key = expressions.compile_function(function)
 
     def slices(offered, keys, place):
