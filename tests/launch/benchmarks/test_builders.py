@@ -1,5 +1,7 @@
 """The contenders compute the same, each built and run at tiny sizes."""
 
+import os
+
 import numpy as np
 import pytest
 import tensorflow_federated as tff
@@ -231,6 +233,16 @@ def test_svm_steps_are_the_same(drawn, monkeypatch):
   monkeypatch.setattr(svm_lib, 'similarities', wrong)
   _, check = svm_step('our_step', drawn)
   assert disagreeing('svm', found(check)) == {'sklearn@5x4'}
+
+
+@pytest.mark.slow
+def test_one_core_is_taken_before_tensorflow_is_set_up(monkeypatch):
+  made = []
+  take = lambda pid, cores: made.append(cores)
+  monkeypatch.setattr(os, 'sched_setaffinity', take)
+  monkeypatch.setattr(registry, 'install', made.append)
+  checked('svm', 'ours_1@5x4')
+  assert made == [{max(os.sched_getaffinity(0))}, 'in_process']
 
 
 def test_the_closed_form_of_the_spread_out_is_the_gradient():

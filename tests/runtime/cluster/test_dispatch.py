@@ -20,6 +20,7 @@ from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.cluster import worker
+from tff_xc.runtime.in_process import phases
 
 _FEW, _MANY = 9, 41  # Alone in their blocks; eleven blocks.
 
@@ -429,10 +430,12 @@ def test_all_clients_are_taken_once_and_in_order(clients, threads, most):
     found.append(waiting.next(threads, most))
     waiting.take(found[-1])
   assert [i for share in found for i in share] == list(range(clients))
-  if clients <= 32:
-    sizes = list(map(len, found))
-    assert sizes == sorted(sizes, reverse=True)
-    assert max(sizes) <= most
+  sizes = list(map(len, found))
+  assert sizes == sorted(sizes, reverse=True)
+  if clients <= 32:  # Fewer go together towards the end.
+    assert sizes[0] == min(most, -(-clients // (4 * threads)))
+  else:  # A block is not cut.
+    assert sizes[0] == phases.block_size(clients)
 
 
 def test_clients_with_large_results_go_to_workers_one_by_one(crew, runtime):
