@@ -1,6 +1,7 @@
 """Small computations of clients' numbers."""
 
 import numpy as np
+import tensorflow as tf
 import tensorflow_federated as tff
 
 FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
@@ -20,3 +21,12 @@ def total_of(computation):
 
 
 total = tff.federated_computation(tff.federated_sum, FLOATS)
+
+
+@tff.tensorflow.computation(np.float32)
+def positive(x):
+  """Returns a positive number, and fails with any other."""
+  with tf.control_dependencies(
+    [tf.debugging.Assert(x > 0, ['not positive', x])]
+  ):
+    return tf.identity(x)
