@@ -74,6 +74,18 @@ def on_workers(_together):
   return begin
 
 
+@pytest.fixture
+def crew():
+  made = threads_crew.ThreadsCrew()
+  yield made
+  made.close()
+
+
+@pytest.fixture
+def runtime(crew):
+  return context.ClusterContext(crew, 60.0)
+
+
 def _total(runtime, given):
   return computations.invoke(runtime, computations.total, given)
 
