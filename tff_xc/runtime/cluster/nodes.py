@@ -100,22 +100,23 @@ def launch(
 def _command(
   cluster: state.Cluster, node: state.Node, ready: pathlib.Path
 ) -> list[str]:
-  settings = {
-    'name': node.name,
-    'ip': node.ip,
-    'workers': node.workers,
-    'resource': state.RESOURCE,
-    'ready': str(ready.absolute()),
+  params = {
+    'node_name': node.name,
+    'node_ip_address': node.ip,
+    # The actors that serve as workers are the only users of CPUs.
+    'num_cpus': node.workers,
+    'resources': {state.RESOURCE: node.workers} if node.workers else {},
   }
   if node.is_head:
-    settings |= {
-      'port': cluster.port,
-      'ray_folder': f'{cluster.ray_folder}/ray',
+    params |= {
+      'gcs_server_port': cluster.port,
+      'temp_dir': f'{cluster.ray_folder}/ray',
+      'include_dashboard': False,
     }
   else:
-    settings |= {'address': cluster.address}
-  module = 'tff_xc.runtime.cluster.ray_node'
-  return [sys.executable, '-m', module, json.dumps(settings)]
+    params['gcs_address'] = cluster.address
+  settings = json.dumps([params, node.is_head, str(ready.absolute())])
+  return [sys.executable, '-m', 'tff_xc.runtime.cluster.ray_node', settings]
 
 
 def _environment(
