@@ -46,12 +46,7 @@ def _size_fields() -> dict[str, list[str]]:
 
 
 def resolve_settings(benchmark: spec.Benchmark) -> Any:
-  """Returns the sizes of a benchmark from the flags.
-
-  Raises:
-    errors.InputError: the benchmark does not have a given size, or a size is no
-      number from 1 to 2³¹ - 1.
-  """
+  """Returns the sizes of a benchmark from the flags."""
   own = {f.name: f.default for f in dataclasses.fields(benchmark.settings)}
   values = dict(benchmark.small) if flags.FLAGS.small else {}
   for name in _size_fields():
@@ -85,12 +80,7 @@ def benchmark(
   plan: harness.Plan,
   timeout_seconds: float,
 ) -> dict[str, Any]:
-  """Measures contenders and NAME=INTERPRETER peers; returns the report.
-
-  Raises:
-    errors.InputError: a name is unknown, a contender fails, or the machine is
-      never free.
-  """
+  """Measures contenders and NAME=INTERPRETER peers; returns the report."""
   process.check_names(found, settings, names)
   interpreters = process.parse_peers(found, settings, peers)
   contenders = {

@@ -78,30 +78,24 @@ class Check:
 
 def check_python(version: tuple[int, int, int]) -> Check:
   """Checks for Python 3.10 or 3.11, for which the packages are pinned."""
-  found = '.'.join(map(str, version))
-  if version[:2] in ((3, 10), (3, 11)):
-    return Check('Python', found)
-  return Check(
-    'Python', found, 'use Python 3.10 or 3.11: `make venv` looks for one'
-  )
+  cure = 'use Python 3.10 or 3.11: `make venv` looks for one'
+  is_right = version[:2] in ((3, 10), (3, 11))
+  return Check('Python', '.'.join(map(str, version)), '' if is_right else cure)
 
 
 def check_platform(system: str, machine: str, cpuinfo: str) -> Check:
   """Checks for Linux on x86-64 with AVX, as TFF and TensorFlow need."""
   cores = wording.count(len(os.sched_getaffinity(0)), 'core')
-  found = f'{system} {machine}, {cores}'
+  found, cure = f'{system} {machine}, {cores}', ''
   if (system, machine) != ('Linux', 'x86_64'):
-    return Check(
-      'platform', found, 'use Linux on x86-64: TFF is not built for another'
+    cure = 'use Linux on x86-64: TFF is not built for another'
+  elif not re.search(r'^flags\s*:.*\bavx\b', cpuinfo, re.MULTILINE):
+    found += ', without AVX'
+    cure = (
+      "use a processor, or a virtual machine's setting, with AVX: TensorFlow is"
+      ' built for it'
     )
-  if not re.search(r'^flags\s*:.*\bavx\b', cpuinfo, re.MULTILINE):
-    return Check(
-      'platform',
-      f'{found}, without AVX',
-      "use a processor, or a virtual machine's setting, with AVX: TensorFlow "
-      'is built for it',
-    )
-  return Check('platform', found)
+  return Check('platform', found, cure)
 
 
 def check_packages(
@@ -116,47 +110,19 @@ def check_packages(
     for n in names
     if n in pinned and installed.get(n) != pinned[n]
   ]
-  if wrong:
-    return Check(
-      'packages', found, f'{_REINSTALL}: expected {", ".join(wrong)}'
-    )
-  return Check('packages', found)
+  cure = f'{_REINSTALL}: expected {", ".join(wrong)}' if wrong else ''
+  return Check('packages', found, cure)
 
 
-def read_pins(requirements: pathlib.Path) -> dict[str, str]:
+def read_pins(requirements: str) -> dict[str, str]:
   """Returns the versions, by name, that a resolved requirements file pins."""
-  return dict(
-    re.findall(
-      r'^([\w.-]+)==(\S+)', requirements.read_text(encoding='utf-8'), re.M
-    )
-  )
+  return dict(re.findall(r'^([\w.-]+)==(\S+)', requirements, re.MULTILINE))
 
 
-def check_memory(free: int) -> Check:
-  """Checks the free memory, in bytes."""
-  found = f'{free / GIB:.1f} GiB free'
-  if free >= LEAST_MEMORY_BYTES:
-    return Check('memory', found)
-  return Check(
-    'memory',
-    found,
-    f'end other programs, or give the machine or container more, until '
-    f'{LEAST_MEMORY_BYTES / GIB:g} GiB are free',
-  )
-
-
-def check_disk(directory: pathlib.Path) -> Check:
-  """Checks free space in the directory of runs."""
-  free = shutil.disk_usage(directory).free
-  found = f'{free / GIB:.1f} GiB free for runs'
-  if free >= LEAST_DISK_BYTES:
-    return Check('disk', found)
-  return Check(
-    'disk',
-    found,
-    f'free {LEAST_DISK_BYTES / GIB:g} GiB on the disk of {directory}, or write '
-    'runs to another with --run_dir',
-  )
+def check_room(name: str, free: int, least: int, what: str, cure: str) -> Check:
+  """Checks free bytes for the least that a run needs."""
+  found = f'{free / GIB:.1f} GiB free{what}'
+  return Check(name, found, '' if free >= least else cure)
 
 
 def check_data(
@@ -168,9 +134,7 @@ def check_data(
   """Checks which tasks' data are in the data directory.
 
   The default directory, which is not chosen, may be absent, since the `glyphs`
-  tasks need no data. `find` has for each task a function that raises
-  `errors.InputError` unless its data are there, except for the user's own data;
-  `needs` has the files that it needs.
+  tasks need no data. `find` lacks the tasks of the user's own data.
   """
   state = {n: task_lib.state(find[n], directory) for n in find}
   known = [n for n in find if state[n] != task_lib.MISSING]
@@ -178,12 +142,13 @@ def check_data(
     [name, state.get(name, 'your own') or 'found', text]
     for name, text in needs.items()
   ]
+  found, cure = f'no data of a task in {directory}', ''
   if known:
-    return Check('data', f'{", ".join(known)} in {directory}', table=rows)
-  found = f'no data of a task in {directory}'
-  cure = 'point --data_dir or $TFF_XC_DATA to the directory that holds them'
-  if not is_chosen:
-    return Check('data', f'{found}; the glyphs tasks need none', table=rows)
+    found = f'{", ".join(known)} in {directory}'
+  elif is_chosen:
+    cure = 'point --data_dir or $TFF_XC_DATA to the directory that holds them'
+  else:
+    found += '; the glyphs tasks need none'
   return Check('data', found, cure, rows)
 
 
@@ -201,18 +166,12 @@ def check_task_data(
   return Check('data', f'{name} in {directory}{told}')
 
 
-def check_devices(
-  list_devices: Callable[[str], list], has_nvidia: bool
-) -> Check:
-  """Checks TensorFlow's devices; it uses a GPU if there is one."""
-  gpus = list_devices('GPU')
-  if gpus:
-    return Check('devices', f'CPU and {len(gpus)} GPU')
-  if has_nvidia:
-    return Check(
-      'devices', 'CPU; the NVIDIA GPU is left alone (`make venv-gpu` uses it)'
-    )
-  return Check('devices', 'CPU; no GPU')
+def check_devices(gpus: int, has_nvidia: bool) -> Check:
+  """Tells TensorFlow's devices; it uses a GPU if there is one."""
+  found = f'CPU and {gpus} GPU' if gpus else 'CPU; no GPU'
+  if has_nvidia and not gpus:
+    found = 'CPU; the NVIDIA GPU is left alone (`make venv-gpu` uses it)'
+  return Check('devices', found)
 
 
 def check_runtime(name: str, add_up: Callable[[], int]) -> Check:
@@ -237,27 +196,38 @@ def _read(path: str) -> str:
     return ''
 
 
-def _canonical(name: str) -> str:
-  """Returns a distribution's name as requirements files write it (PEP 503)."""
-  return re.sub(r'[-_.]+', '-', name).lower()
-
-
 def _quick_checks() -> list[Check]:
   """Makes the checks that need no TensorFlow."""
+  folder, requirements = pathlib.Path.cwd(), _ROOT / 'requirements.txt'
+  installed = {
+    re.sub(r'[-_.]+', '-', d.name).lower(): d.version  # As PEP 503 has it.
+    for d in metadata.distributions()
+  }
   return [
     check_python(sys.version_info[:3]),
     check_platform(
       platform.system(), platform.machine(), _read('/proc/cpuinfo')
     ),
-    check_packages(
-      {_canonical(d.name): d.version for d in metadata.distributions()},
-      read_pins(_ROOT / 'requirements.txt'),
-    ),
+    check_packages(installed, read_pins(requirements.read_text('utf-8'))),
     Check(
       'revision', environment.describe()['git_revision'] or 'not a git checkout'
     ),
-    check_memory(memory.free_bytes()),
-    check_disk(pathlib.Path.cwd()),
+    check_room(
+      'memory',
+      memory.free_bytes(),
+      LEAST_MEMORY_BYTES,
+      '',
+      'end other programs, or give the machine or container more, until'
+      f' {LEAST_MEMORY_BYTES / GIB:g} GiB are free',
+    ),
+    check_room(
+      'disk',
+      shutil.disk_usage(folder).free,
+      LEAST_DISK_BYTES,
+      ' for runs',
+      f'free {LEAST_DISK_BYTES / GIB:g} GiB on the disk of {folder}, or write runs'
+      ' to another with --run_dir',
+    ),
   ]
 
 
@@ -270,11 +240,8 @@ def _tensorflow_checks() -> list[Check]:
 
     from tff_xc.runtime import worker
   except ImportError as e:
-    return [
-      Check(
-        'import', str(e), 'install the packages anew with `make clean venv`'
-      )
-    ]
+    cure = 'install the packages anew with `make clean venv`'
+    return [Check('import', str(e), cure)]
 
   @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
   def total(values):
@@ -294,7 +261,7 @@ def _tensorflow_checks() -> list[Check]:
 
   return [
     check_devices(
-      tf.config.list_physical_devices,
+      len(tf.config.list_physical_devices('GPU')),
       os.path.exists('/proc/driver/nvidia/version'),
     ),
     check_runtime(runtimes.DEFAULT, in_default_runtime),
@@ -352,9 +319,7 @@ def _print(check: Check) -> None:
 
 def main(arguments) -> None:
   settings.refuse_arguments(arguments)
-  if (
-    flags.FLAGS.task is not None
-  ):  # Refuses an unknown task, or one without data.
+  if flags.FLAGS.task is not None:  # Known, and with data if a folder is given.
     tasks.get(flags.FLAGS.task).check_data_dir(flags.FLAGS.data_dir)
   _options()
   problems = 0

@@ -30,53 +30,41 @@ from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import nodes
 from tff_xc.runtime.cluster import state
 
-_MOST = 1024
 _COMMAND = 'python -m launch.workers'
 
-flags.DEFINE_string(
-  'folder',
-  None,
-  'keeps what was started here, and its secrets; default '
-  f'${state.VARIABLE}, then $XDG_STATE_HOME/tff_xc/cluster, then '
-  '~/.local/state/tff_xc/cluster',
-)
-flags.DEFINE_integer(
-  'workers',
-  1,
-  'start: workers of this node; each is a process with TensorFlow',
-  lower_bound=0,
-  upper_bound=_MOST,
-)
-flags.DEFINE_integer(
-  'threads',
-  0,
-  'start: clients that a worker trains at a time; 0: the cores of the machine, '
-  "shared by the node's workers",
-  lower_bound=0,
-  upper_bound=_MOST,
-)
-flags.DEFINE_string(
-  'data_dir',
-  None,
-  "start: where this machine has its own copy of the run's --data_dir",
-)
-flags.DEFINE_string(
-  'listen',
-  None,
-  "start: this machine's address for the other machines; default 127.0.0.1, "
-  'and with --join the address from which the head is reached',
-)
-flags.DEFINE_integer(
-  'port',
-  0,
-  'start: port of the head; 0: a free one',
-  lower_bound=0,
-  upper_bound=65535,
-)
-flags.DEFINE_string(
-  'join', None, f'start: the file {state.JOIN} of the cluster to join'
-)
-flags.DEFINE_string('node', None, 'stop: the node to stop; default: all')
+for _name, _text in (
+  (
+    'folder',
+    'keeps what was started here, and its secrets; default '
+    f'${state.VARIABLE}, then $XDG_STATE_HOME/tff_xc/cluster, then '
+    '~/.local/state/tff_xc/cluster',
+  ),
+  (
+    'data_dir',
+    "start: where this machine has its own copy of the run's --data_dir",
+  ),
+  (
+    'listen',
+    "start: this machine's address for the other machines; default 127.0.0.1, "
+    'and with --join the address from which the head is reached',
+  ),
+  ('join', f'start: the file {state.JOIN} of the cluster to join'),
+  ('node', 'stop: the node to stop; default: all'),
+):
+  flags.DEFINE_string(_name, None, _text)
+for _name, _default, _most, _text in (
+  (
+    *('workers', 1, 1024),
+    'start: workers of this node; each is a process with TensorFlow',
+  ),
+  (
+    *('threads', 0, 1024),
+    'start: clients that a worker trains at a time; 0: the cores of the machine, '
+    "shared by the node's workers",
+  ),
+  ('port', 0, 65535, 'start: port of the head; 0: a free one'),
+):
+  flags.DEFINE_integer(_name, _default, _text, lower_bound=0, upper_bound=_most)
 
 _START = ('workers', 'threads', 'data_dir', 'listen')
 

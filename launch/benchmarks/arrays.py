@@ -31,13 +31,7 @@ def femnist_like(
 def torch_uniform(
   shapes: Mapping[str, Sequence[int]], seed: int = 0
 ) -> dict[str, np.ndarray]:
-  """Draws initial weights as PyTorch: U(-1, 1) / sqrt(fan_in), biases too.
-
-  Args:
-    shapes: shapes by name, 'LAYER/kernel' before 'LAYER/bias'; the last axis of
-      a kernel is the output.
-    seed: the seed of the draws.
-  """
+  """Draws initial weights as PyTorch: U(-1, 1) / sqrt(fan_in), biases too."""
   random = np.random.default_rng(seed)
   weights, fan_in = {}, 1
   for name, shape in shapes.items():

@@ -58,18 +58,7 @@ def measure(
   clock: Callable[[], float] = time.perf_counter,
   say: Callable[[str], None] = lambda text: None,
 ) -> Measured:
-  """Starts the contenders, warms them up, runs the passes, and ends them.
-
-  Args:
-    contenders: contenders by name.
-    plan: the plan.
-    usage: returns the processor time used so far.
-    clock: returns the time in seconds.
-    say: receives messages about the progress.
-
-  Raises:
-    errors.InputError: a contender fails, or no pass was undisturbed.
-  """
+  """Starts the contenders, warms them up, runs the passes, and ends them."""
   try:
     first = {}
     for name, contender in contenders.items():
@@ -128,13 +117,7 @@ def disagreeing(
   group: Sequence[str],
   tolerances: Mapping[str, float],
 ) -> dict[str, str]:
-  """Returns a sentence for each contender of other results than the first one.
-
-  Args:
-    first: the reply of each contender's first round.
-    group: contenders that should have the same results.
-    tolerances: relative tolerances by name of the check.
-  """
+  """Returns a sentence for each contender of other results than the first one."""
   wrong = {}
   base = first[group[0]].check
   for name in group[1:]:

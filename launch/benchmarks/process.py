@@ -55,15 +55,7 @@ class Contender:
     timeout_seconds: float,
     is_fresh: bool = False,
   ):
-    """Keeps the arguments; `start` starts the process.
-
-    Args:
-      name: the contender's name in messages.
-      command: the program and its arguments; it must follow `protocol`.
-      environment: the program's whole environment.
-      timeout_seconds: the longest time for one answer.
-      is_fresh: whether every round has a process of its own.
-    """
+    """Keeps the arguments; `start` starts the process."""
     self.name = name
     self._command = list(command)
     self._environment = dict(environment)
@@ -205,12 +197,7 @@ def programs(benchmark: spec.Benchmark, settings: Any) -> list[str]:
 def parse_peers(
   benchmark: spec.Benchmark, settings: Any, given: Sequence[str]
 ) -> dict[str, str]:
-  """Parses NAME=INTERPRETER words.
-
-  Raises:
-    errors.InputError: the benchmark has no peer of a name, or an interpreter
-      cannot be run.
-  """
+  """Parses NAME=INTERPRETER words."""
   known = programs(benchmark, settings)
   if given and not known:
     raise errors.InputError(f'{benchmark.name} has no peers; leave --peers out')

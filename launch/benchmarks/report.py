@@ -36,13 +36,8 @@ def build(
   """Returns the report, ready for JSON.
 
   Contenders with wrong results are left out of the ratios and named in the
-  warnings.
-
-  Keys: name; ratios, by label, medians over passes of the ratio within a pass;
-  ranges, [least, largest]; median_seconds; peak_mb, the sum over a contender's
-  processes of their peak resident sizes (VmHWM), in 10^6 bytes; parts, median
-  seconds; check, of the first round; passes, the number kept; dropped;
-  warnings; notes, of the benchmark; settings; plan; machine.
+  warnings. `ratios` are medians over passes of the ratio within a pass, `peak_mb`
+  the sum over a contender's processes of their peak resident sizes (VmHWM).
   """
   names = list(measured.peak_bytes)
   wrong: dict[str, str] = {}
@@ -124,11 +119,7 @@ def cpu_name(cpuinfo: str) -> str:
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
-  """Returns what `launch.benchmark --output=PATH` wrote.
-
-  Raises:
-    errors.InputError: the file cannot be read, or something is missing.
-  """
+  """Returns what `launch.benchmark --output=PATH` wrote."""
   try:
     found = json.loads(path.read_text(encoding='utf-8'))
     missing = [key for key in _SHOWN if key not in found]
@@ -149,12 +140,7 @@ def to_text(found: Mapping[str, Any]) -> str:
 
 
 def to_markdown(found: Mapping[str, Any], is_short: bool = False) -> str:
-  """Returns the same tables in Markdown, and below them how they were made.
-
-  Args:
-    found: what `read` returned.
-    is_short: whether to show only the first of them: the ratios, if there are.
-  """
+  """Returns the same tables in Markdown, and below them how they were made."""
   tables = _tables(found)
   if is_short:
     tables = [table for table in tables if table[0][0] == 'ratio'] or tables

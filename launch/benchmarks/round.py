@@ -28,12 +28,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class BottleneckSettings(Settings):
-  """Sizes of a round; a client has images of at most 62 classes.
-
-  Attributes:
-    negatives: class rows that a client of FedSS samples; at most all others.
-    num_classes: values of n.
-  """
+  """Sizes of a round; a client has images of at most 62 classes."""
 
   embedding_dim: int = 64
   negatives: int = 1000
@@ -135,10 +130,11 @@ def build(contender: str, settings: Settings):
   if name.startswith('tff_fedavg'):
     return rounds.tff_fedavg(lambda: _build_keras(settings), *rest)
   encoder = leaf.build_femnist_encoder(embedding_dim=settings.embedding_dim)
+  more = {}
   if name == 'fedss':
-    own = min(NUM_CLASSES, n)
-    return rounds.fedss(encoder, *rest, own, _negatives(settings, n))
-  return rounds.fullsoftmax(encoder, *rest)
+    more['max_positives'] = min(NUM_CLASSES, n)
+    more['negatives'] = _negatives(settings, n)
+  return rounds.ours(encoder, *rest, **more)
 
 
 ROUND = spec.Benchmark(

@@ -19,7 +19,7 @@ from launch.benchmarks import arrays
 from launch.benchmarks.peers import inputs
 from tff_xc import classifier
 from tff_xc import heads
-from tff_xc.algorithms import fedss as fedss_lib
+from tff_xc.algorithms import fedss
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
@@ -113,14 +113,7 @@ def plain(
 
 
 def of_process(process, state, cohort: Sequence[Any], check) -> Round:
-  """Returns rounds of a learning process, always with the same cohort.
-
-  Args:
-    process: the `LearningProcess`.
-    state: the state before the first round.
-    cohort: the clients' values.
-    check: (state, metrics) -> the numbers to compare.
-  """
+  """Returns rounds of a learning process, always with the same cohort."""
   kept = [state]
 
   def run():
@@ -137,48 +130,27 @@ def of_process(process, state, cohort: Sequence[Any], check) -> Round:
   return run
 
 
-def fullsoftmax(
-  encoder, weights: Weights, clients: Clients, batch_size: int, rate: float
-) -> Round:
-  """Returns this package's FedAvg, started from the given weights."""
-  process = fedss_lib.build_fullsoftmax(
-    model=_model(encoder, weights),
-    local_training=local_training.LocalTraining(rate, batch_size, epochs=1),
-    encoder_optimizer=optimizers.build_sgd(1.0),
-    table_optimizer=optimizers.build_sgd(1.0),
-  )
-  return _from_weights(weights, process, clients)
-
-
-def fedss(
+def ours(
   encoder,
   weights: Weights,
   clients: Clients,
   batch_size: int,
   rate: float,
-  max_positives: int,
-  negatives: int,
+  **of_fedss: int,
 ) -> Round:
-  """Returns FedSS, started from the given weights."""
-  process = fedss_lib.build_fedss(
-    model=_model(encoder, weights),
-    max_positives=max_positives,
-    negatives=negatives,
-    local_training=local_training.LocalTraining(rate, batch_size, 1),
+  """Returns this package's FedAvg, or FedSS, started from the given weights."""
+  build, table_optimizer = fedss.build_fullsoftmax, optimizers.build_sgd(1.0)
+  if of_fedss:
+    build, table_optimizer = fedss.build_fedss, optimizers.RowMomentum(1.0)
+  process = build(
+    model=classifier.EmbeddingClassifier(
+      encoder, heads.LinearHead(bias=True), weights['class/bias'].size
+    ),
+    local_training=local_training.LocalTraining(rate, batch_size, epochs=1),
     encoder_optimizer=optimizers.build_sgd(1.0),
-    table_optimizer=optimizers.RowMomentum(1.0),
+    table_optimizer=table_optimizer,
+    **of_fedss,
   )
-  return _from_weights(weights, process, clients)
-
-
-def _model(encoder, weights) -> classifier.EmbeddingClassifier:
-  return classifier.EmbeddingClassifier(
-    encoder, heads.LinearHead(bias=True), weights['class/bias'].size
-  )
-
-
-def _from_weights(weights, process, clients) -> Round:
-  """Returns rounds of a process of this package that starts at `weights`."""
   state = process.initialize()
   initial = process.get_model_weights(state)
   # As encoders and `LinearHead(bias=True)` keep them.

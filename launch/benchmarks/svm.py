@@ -42,12 +42,7 @@ def _drawn(settings: Settings, classes: int) -> int:
 
 
 def make_arrays(settings: Settings, classes: int, clients: int):
-  """Returns what the clients sent, the same in every process.
-
-  Returns:
-    (rows float32 [clients, n, dim + 1], float32 [clients], their examples). Row
-    and bias start as PyTorch draws them, from U(-1, 1) / sqrt(dim).
-  """
+  """Returns what the clients sent, the same in every process."""
   import numpy as np
 
   random = np.random.default_rng(0)
@@ -62,14 +57,7 @@ def make_arrays(settings: Settings, classes: int, clients: int):
 
 
 def our_step(rows, weights, drawn: int):
-  """Returns the first step, again and again, as a contender's round.
-
-  Args:
-    rows: float32 [M, n, row_dim] of M clients.
-    weights: float32 [M], their examples.
-    drawn: the number of classes with machines. The first rows become those of
-      the classes that are drawn.
-  """
+  """Returns the first step, again and again, as a contender's round."""
   import numpy as np
   import tensorflow as tf
 
@@ -180,10 +168,6 @@ def similarities(rows, normals):
 
   With h = normal / |normal| and u = (w_a - w_b) . h, a pair adds exp(-u^2 / 2),
   and -u exp(-u^2 / 2) h to the gradient of w_a, the opposite to that of w_b.
-
-  Args:
-    rows: [n, row_dim], w.
-    normals: [n (n - 1) / 2, row_dim] of the pairs (0, 1), (0, 2), ...
   """
   import numpy as np
 

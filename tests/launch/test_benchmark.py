@@ -56,9 +56,7 @@ def test_help_names_flags_sizes_and_every_benchmark():
     (('rounds',), 'did you mean round?'),
     (('round', '--contenders=plian'), 'those of round are plain, in_process,'),
     (('round', '--contenders=plain,plain'), 'name each contender once'),
-    (('round', '--contenders='), 'name each contender once'),
     (('select', '--num_classes=10'), 'which takes: --cl'),
-    (('round', '--clients=many'), '--clients=many'),
     (('round', '--clients=0'), '--clients=0'),
     (
       ('classes', '--num_classes=10,x'),
@@ -71,7 +69,6 @@ def test_help_names_flags_sizes_and_every_benchmark():
       'pfl_torch, torch_side_by_side',
     ),
     (('round', '--peers=pfl_torch=/nowhere'), '/nowhere'),
-    (('round', '--passes=0'), '--passes'),
   ],
 )
 def test_bad_input_is_one_sentence_and_status_2(arguments, message):
@@ -79,9 +76,8 @@ def test_bad_input_is_one_sentence_and_status_2(arguments, message):
 
 
 def test_a_pipe_is_refused_before_anything_is_measured(tmp_path):
-  path = tmp_path / 'pipe'
-  os.mkfifo(path)
-  done = light.call('benchmark', 'select', '--small', f'--output={path}')
+  os.mkfifo(tmp_path / 'pipe')
+  done = light.call('benchmark', 'select', f'--output={tmp_path / "pipe"}')
   light.assert_one_sentence(done, 'no regular file')
 
 

@@ -3,10 +3,8 @@
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
-import types
 
 import pytest
 
@@ -19,20 +17,8 @@ from tff_xc import errors
 _ROOT = pathlib.Path(__file__).parents[2]
 _AVX = 'model name: x\nflags\t\t: fpu avx avx2\n'
 _PINS = {'tensorflow-cpu': '2.14.1', 'tensorflow': '2.14.1', 'numpy': '1.25.2'}
-_INSTALLED = {
-  'tensorflow-cpu': '2.14.1',
-  'numpy': '1.25.2',
-  **dict.fromkeys(
-    (
-      'tensorflow-federated',
-      'tensorflow-addons',
-      'tensorflow-datasets',
-      'scikit-learn',
-      'pandas',
-    ),
-    '1',
-  ),
-}
+_INSTALLED = dict.fromkeys(doctor._PINNED, '1')
+_INSTALLED |= {'tensorflow-cpu': '2.14.1', 'numpy': '1.25.2'}
 
 
 def _doctor(*flags, **env):
@@ -62,12 +48,9 @@ def test_names_a_problem_and_still_checks_the_rest(tmp_path):
   assert rows['data'][0] == 'PROBLEM'
   assert '--split=iid:9: there are 4 training examples' in done.stdout
   assert last == '1 problem found'
-  state, found = rows['TFF worker']
-  assert state == 'ok'
-  assert found.startswith('answers after')
-  state, found = rows['in_process']
-  assert state == 'ok'
-  assert found.startswith('answers after')
+  for runtime in ('TFF worker', 'in_process'):
+    state, found = rows[runtime]
+    assert state == 'ok' and found.startswith('answers after')
   version = '.'.join(map(str, sys.version_info[:3]))
   assert rows['Python'] == ['ok', version]
   assert 'tensorflow-federated 0.87.0' in rows['packages'][1]
@@ -100,73 +83,45 @@ def test_without_the_packages_it_says_how_to_get_them():
   assert done.stderr.count('\n') == 1
 
 
-@pytest.mark.parametrize(
-  ('version', 'is_problem'),
-  [
+def test_python_platform_and_memory():
+  for version, is_problem in (
     ((3, 9, 18), True),
     ((3, 10, 0), False),
     ((3, 11, 7), False),
     ((3, 12, 1), True),
-  ],
-)
-def test_python(version, is_problem):
-  assert doctor.check_python(version).is_problem == is_problem
-
-
-@pytest.mark.parametrize(
-  ('system', 'processor', 'cpuinfo', 'cure'),
-  [
+  ):
+    assert doctor.check_python(version).is_problem == is_problem
+  for system, processor, cpuinfo, cure in (
     ('Linux', 'x86_64', _AVX, ''),
     ('Linux', 'x86_64', 'flags : fpu avxes\n', 'AVX'),
     ('Linux', 'aarch64', '', 'Linux on x86-64'),
     ('Darwin', 'x86_64', '', 'Linux on x86-64'),
-  ],
-)
-def test_platform(system, processor, cpuinfo, cure):
-  check = doctor.check_platform(system, processor, cpuinfo)
-  assert check.is_problem == bool(cure)
-  assert cure in check.cure
+  ):
+    check = doctor.check_platform(system, processor, cpuinfo)
+    assert check.is_problem == bool(cure)
+    assert cure in check.cure
+  for gib, is_problem in ((0.5, True), (10, False)):
+    check = doctor.check_room('', int(gib * doctor.GIB), doctor.GIB, '', 'do')
+    assert check.found.startswith(f'{gib:.1f} GiB')
+    assert check.is_problem == is_problem
 
 
 def test_packages_are_compared_with_the_pins():
+  pins = doctor.read_pins(
+    '# numpy==0\nnumpy==1.25.2 \\\n    --hash=sha256:00\n    # via x\n'
+    'tensorflow-cpu==2.14.1 ; python_version > "3"\ntensorflow==2.14.1\n'
+  )
+  assert pins == _PINS
   assert not doctor.check_packages(_INSTALLED, _PINS).is_problem
   wrong = doctor.check_packages({**_INSTALLED, 'numpy': '2.0.0'}, _PINS)
   assert wrong.cure.endswith('expected numpy 1.25.2')
   assert 'numpy 2.0.0' in wrong.found
-  missing = doctor.check_packages(
-    {k: v for k, v in _INSTALLED.items() if k != 'tensorflow-cpu'}, _PINS
-  )
+  # Without either TensorFlow; the full one stands in for the small one.
+  some = {k: v for k, v in _INSTALLED.items() if k != 'tensorflow-cpu'}
+  missing = doctor.check_packages(some, _PINS)
   assert missing.cure.endswith('expected tensorflow-cpu 2.14.1')
-
-
-def test_the_full_tensorflow_stands_in_for_the_small_one():
-  installed = {**_INSTALLED, 'tensorflow': '2.14.1'}
-  del installed['tensorflow-cpu']
-  assert not doctor.check_packages(installed, _PINS).is_problem
-
-
-def test_pins_are_read_from_the_requirements_file(tmp_path):
-  file = tmp_path / 'requirements.txt'
-  file.write_text(
-    '# numpy==0\nnumpy==1.25.2 \\\n    --hash=sha256:00\n    # via x\n'
-    'jaxlib==0.4.20 ; python_version > "3"\n'
-  )
-  assert doctor.read_pins(file) == {'numpy': '1.25.2', 'jaxlib': '0.4.20'}
-
-
-def test_little_memory_is_a_problem():
-  check = doctor.check_memory(8 * doctor.GIB)
-  assert (check.found, check.is_problem) == ('8.0 GiB free', False)
-  assert doctor.check_memory(doctor.GIB).is_problem
-
-
-def test_disk(monkeypatch, tmp_path):
-  for gib, is_problem in ((0.5, True), (10, False)):
-    usage = types.SimpleNamespace(free=int(gib * doctor.GIB))
-    monkeypatch.setattr(shutil, 'disk_usage', lambda _, usage=usage: usage)
-    check = doctor.check_disk(tmp_path)
-    assert check.found.startswith(f'{gib:.1f} GiB')
-    assert check.is_problem == is_problem
+  full = doctor.check_packages({**some, 'tensorflow': '2.14.1'}, _PINS)
+  assert not full.is_problem
 
 
 def _fails(directory):
@@ -188,28 +143,20 @@ def test_data_is_what_tasks_find(find, is_chosen, is_problem, found):
   assert check.is_problem == is_problem
 
 
-def test_ones_own_data_are_not_looked_for():
-  needs = {'a': 'files', 'mine': 'photographs'}
-  check = doctor.check_data('some', True, {'a': str}, needs)
-  assert check.table[1:] == [
+def test_ones_own_data_and_a_part_of_a_set():
+  find = {'a': str, 'b': lambda directory: found.Part('5 of 9 users')}
+  needs = {'a': 'files', 'b': 'more', 'mine': 'photographs'}
+  assert doctor.check_data('some', True, find, needs).table[1:] == [
     ['a', 'found', 'files'],
+    ['b', '5 of 9 users', 'more'],
     ['mine', 'your own', 'photographs'],
   ]
-
-
-def test_a_part_of_a_set_is_told():
-  find = lambda directory: found.Part('5 of 9 users')
-  check = doctor.check_data('some', True, {'a': find}, {'a': 'files'})
-  assert check.table[1:] == [['a', '5 of 9 users', 'files']]
-  assert doctor.check_task_data('a', 'some', find).found.endswith(
-    ': 5 of 9 users'
-  )
 
 
 def test_the_data_of_one_task():
   check = doctor.check_task_data('a', 'some', lambda _: None)
   assert (check.found, check.is_problem) == ('a in some', False)
-  check = doctor.check_task_data('a', 'some', lambda _: '3 images')
+  check = doctor.check_task_data('a', 'some', lambda _: found.Part('3 images'))
   assert (check.found, check.is_problem) == ('a in some: 3 images', False)
   assert doctor.check_task_data('a', 'some', _fails).cure == 'no set in some'
   assert not doctor.check_task_data('a', 'some', None).is_problem
@@ -255,23 +202,18 @@ def test_one_task_is_asked_for(tmp_path):
   assert 'cifar10' not in done.stdout
 
 
-def test_devices():
-  two = {'GPU': ['a', 'b'], 'CPU': ['c']}.__getitem__
-  assert doctor.check_devices(two, True).found == 'CPU and 2 GPU'
-  assert 'venv-gpu' in doctor.check_devices(lambda _: [], True).found
-  assert doctor.check_devices(lambda _: [], False).found == 'CPU; no GPU'
-
-
-def test_runtime():
-  def fails():
-    raise errors.InputError('no answer: do this')
+def test_devices_and_runtimes():
+  assert doctor.check_devices(2, True).found == 'CPU and 2 GPU'
+  assert 'venv-gpu' in doctor.check_devices(0, True).found
+  assert doctor.check_devices(0, False).found == 'CPU; no GPU'
 
   def breaks():
     raise AttributeError('no attribute x\nand more')
 
   assert not doctor.check_runtime('some', lambda: 6).is_problem
   assert doctor.check_runtime('some', lambda: 5).is_problem
-  assert doctor.check_runtime('some', fails).cure == 'no answer: do this'
+  fails = doctor.check_runtime('some', lambda: _fails('some'))
+  assert fails.cure == 'no set in some'
   broken = doctor.check_runtime('some', breaks)
   assert broken.found == 'does not run: AttributeError: no attribute x'
   assert 'make clean venv' in broken.cure

@@ -9,23 +9,18 @@ import tensorflow_federated as tff
 
 from tests import tiny
 
-_SCALARS = {
-  '3': 3,
-  '-1': -1,
-  '2**31': 2**31,
-  '2**32+1': 2**32 + 1,
-  '2**70': 2**70,
-  '3.7': 3.7,
-  '1e39': 1e39,
-  'inf': float('inf'),
-  '1j': 1j,
-  'True': True,
-  'str': 'a',
-  'bytes': b'a',
-  'object': object(),
-  'set': {3},
-  'range': range(2),
-}
+
+def _listed(*values):
+  """Returns the values by what they look like, and their places."""
+  return {f'{i}: {value!r}': value for i, value in enumerate(values)}
+
+
+_VALUES = _listed(
+  *(3, -1, 2**31, 2**32 + 1, 2**70, 3.7, 1e39, float('inf'), 1j, True),
+  *('a', b'a', object(), {3}, range(2)),
+  *([], [3], (3,), [2**31], [3.7], [3, 3.7], [True], ['a'], [[3]]),
+  *([[3], [4, 5]], [np.int64(3)], [tf.constant(3)], [np.float64(3)]),
+)
 _DTYPES = ['bool', 'uint8', 'int8', 'int32', 'int64', 'uint32', 'float16']
 _DTYPES += ['float32', 'float64', 'complex64', 'object', 'S1', 'U1']
 _ARRAYS = {
@@ -48,42 +43,13 @@ _TENSORS |= {
   'variable float32': tf.Variable(3.0),
   'ragged': tf.ragged.constant([[1], [2, 3]]),
 }
-_LISTS = {
-  '[]': [],
-  '[3]': [3],
-  '(3,)': (3,),
-  '[2**31]': [2**31],
-  '[3.7]': [3.7],
-  '[3, 3.7]': [3, 3.7],
-  '[True]': [True],
-  "['a']": ['a'],
-  '[[3]]': [[3]],
-  '[[3], [4, 5]]': [[3], [4, 5]],
-  '[int64]': [np.int64(3)],
-  '[tensor]': [tf.constant(3)],
-  '[float64]': [np.float64(3)],
-}
-_VALUES = _SCALARS | _ARRAYS | _TENSORS | _LISTS
-_TYPES = {
-  'int32': np.int32,
-  'int64': np.int64,
-  'uint8': np.uint8,
-  'float32': np.float32,
-  'float64': np.float64,
-  'complex64': np.complex64,
-  'bool': np.bool_,
-  'string': np.str_,
-  'int32[None]': tff.TensorType(np.int32, [None]),
-  'float32[1]': tff.TensorType(np.float32, [1]),
-  'string[None]': tff.TensorType(np.str_, [None]),
-}
-
-
-@pytest.fixture(scope='module')
-def contexts(in_process_context, tff_worker):
-  """Yields both runtimes by name; restores the worker as the default."""
-  yield {'in_process': in_process_context, 'worker': tff_worker}
-  tff.framework.set_default_context(tff_worker)
+_VALUES |= _ARRAYS | _TENSORS
+_TYPES = (
+  *(np.int32, np.int64, np.uint8, np.float32, np.float64, np.complex64),
+  *(np.bool_, np.str_),
+  *(tff.TensorType(np.int32, [None]), tff.TensorType(np.float32, [1])),
+  tff.TensorType(np.str_, [None]),
+)
 
 
 def _outcome(context, computation, argument):
@@ -111,9 +77,9 @@ def _differences(contexts, computation, arguments) -> dict:
 
 
 @pytest.mark.filterwarnings('ignore')
-@pytest.mark.parametrize('name', list(_TYPES))
-def test_tensors(contexts, name):
-  same = tff.tensorflow.computation(lambda x: x, _TYPES[name])
+@pytest.mark.parametrize('kind', _TYPES, ids=str)
+def test_tensors(contexts, kind):
+  same = tff.tensorflow.computation(lambda x: x, kind)
   assert not _differences(contexts, same, _VALUES)
 
 

@@ -94,10 +94,9 @@ def test_clients_are_spread_over_devices_and_the_server_has_the_first():
 
 
 def test_a_device_that_is_not_there_is_refused():
-  with pytest.raises(errors.InputError, match="no 'gpu:7'; it sees cpu:0"):
-    registry.install('in_process', device='gpu:7')
-
-
-def test_the_worker_takes_no_gpu():
-  with pytest.raises(errors.InputError, match='CPU only'):
-    registry.install('worker', device='gpu')
+  for name, device, message in (
+    ('in_process', 'gpu:7', "no 'gpu:7'; it sees cpu:0"),
+    ('worker', 'gpu', 'CPU only'),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      registry.install(name, device=device)

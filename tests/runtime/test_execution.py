@@ -12,41 +12,19 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import tiny
+from tests.runtime import computations
 from tff_xc import errors
 from tff_xc import interrupts
 from tff_xc.algorithms import fedaws
+from tff_xc.experiment import cohort
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
 from tff_xc.runtime.in_process import context
 
-_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
-_THREADS = 4
 
-
-def _in_threads(context, work) -> list:
-  """Calls `work` with 0, 1, ..., each in a thread of its own."""
-  found, start = [None] * _THREADS, threading.Barrier(_THREADS)
-
-  def run(index):
-    with tff.framework.get_context_stack().install(context):
-      start.wait()
-      try:
-        found[index] = work(index)
-      except Exception as e:
-        found[index] = e
-
-  threads = [
-    threading.Thread(target=run, args=[i], daemon=True) for i in range(_THREADS)
-  ]
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join(timeout=60)
-  assert not any(thread.is_alive() for thread in threads), 'they hang'
-  return found
-
-
-def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(in_process):
+def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(
+  in_process, in_threads
+):
   table_type = tff.TensorType(np.float32, [500, 20])
 
   @tff.tensorflow.computation(table_type, np.int32)
@@ -64,43 +42,50 @@ def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(in_process):
     return table.numpy()
 
   expected = (np.arange(500) < 100)[:, None] * np.ones(20)
-  for index, table in enumerate(_in_threads(in_process, work)):
+  for index, table in enumerate(in_threads(in_process, work)):
     np.testing.assert_array_equal(table, 1000 * index + expected)
 
 
-def test_graphs_with_variables_are_not_shared(in_process):
+def test_graphs_with_variables_and_tables_are_not_shared(
+  in_process, in_threads
+):
   @tff.tensorflow.computation(np.float32)
   def count(x):
     total = tf.Variable(0.0)
+    table = tf.lookup.StaticHashTable(
+      tf.lookup.KeyValueTensorInitializer(
+        tf.constant([b'a']), tf.constant([5.0])
+      ),
+      0.0,
+    )
     many = tf.while_loop(
       lambda i: i < 200, lambda i: [i + 1.0 + 0.0 * total.assign_add(x)], [0.0]
     )
     with tf.control_dependencies(many):
-      return total.read_value()
+      return total.read_value() + table.lookup(tf.constant(b'a'))
 
-  @tff.federated_computation(_FLOATS)
-  def run(x):
-    return tff.federated_sum(tff.federated_map(count, x))
+  run = computations.total_of(count)
 
   def work(index):
     number = float(index + 1)
-    return [(float(count(number)), float(run([number] * 4))) for _ in range(10)]
+    clients = [number, number + 1, number + 2, number + 3]
+    return [(float(count(number)), float(run(clients))) for _ in range(10)]
 
-  for index, found in enumerate(_in_threads(in_process, work)):
-    assert found == [(200.0 * (index + 1), 800.0 * (index + 1))] * 10
+  for index, found in enumerate(in_threads(in_process, work)):
+    own = 200.0 * (index + 1)
+    assert found == [(own + 5, 4 * own + 1200 + 20)] * 10
 
 
-def test_an_error_stops_the_clients_of_its_own_computation_only(in_process):
+def test_an_error_stops_the_clients_of_its_own_computation_only(
+  in_process, in_threads
+):
   @tff.tensorflow.computation(np.float32)
   def slow(x):
     step = lambda i: i + tf.math.reduce_max(tf.ones([1000]))
     with tf.control_dependencies([tf.debugging.Assert(x > 0, ['negative', x])]):
       return x * tf.while_loop(lambda i: i < 5e3, step, [0.0])[0]
 
-  @tff.federated_computation(_FLOATS)
-  def run(x):
-    return tff.federated_sum(tff.federated_map(slow, x))
-
+  run = computations.total_of(slow)
   run([1.0])
 
   def work(index):
@@ -110,11 +95,13 @@ def test_an_error_stops_the_clients_of_its_own_computation_only(in_process):
       with pytest.raises(client_error.ClientError, match='negative'):
         run([-1.0] * 4)
 
-  for found in _in_threads(in_process, work)[1:]:
+  for found in in_threads(in_process, work)[1:]:
     assert found == [2e4] * 3
 
 
-def test_rounds_of_one_process_in_threads_are_those_of_one_thread(in_process):
+def test_rounds_of_one_process_in_threads_are_those_of_one_thread(
+  in_process, in_threads
+):
   process = fedaws.build_fedaws(model=tiny.model(), max_positives=3)
   cohort_of = lambda r: tiny.cohort([[0, 1], [2, 3, 3], [4, 5]], seed=r)
 
@@ -126,7 +113,7 @@ def test_rounds_of_one_process_in_threads_are_those_of_one_thread(in_process):
       ).state
     return process.get_model_weights(state)
 
-  for index, found in enumerate(_in_threads(in_process, work)):
+  for index, found in enumerate(in_threads(in_process, work)):
     tiny.assert_same_weights(found, work(index), tolerance=0)
 
 
@@ -232,31 +219,22 @@ def test_the_worker_takes_them_as_a_list(tff_worker, process):
 
 
 @pytest.mark.usefixtures('two_threads')
-@pytest.mark.parametrize('fail_at', [0, 1, 13, 39])
-def test_an_error_of_reading_is_raised_as_it_is(process, fail_at):
-  with pytest.raises(errors.InputError, match=f'^file {fail_at} is damaged$'):
-    process.next(process.initialize(), _Lazy(_values(), fail_at))
-  assert not _readers()
+def test_an_error_of_reading_is_raised_as_it_is(process):
+  for fail_at in (0, 1, 13, 39):
+    with pytest.raises(errors.InputError, match=f'^file {fail_at} is damaged$'):
+      process.next(process.initialize(), _Lazy(_values(), fail_at))
+    assert not _readers()
+  values = _values(3)
+  values[2] = values[2]._replace(y=np.array([1.5]))
+  with pytest.raises(TypeError, match=r'^client 2 .*int32.*float64'):
+    process.next(process.initialize(), _Lazy(values))
 
 
 @pytest.mark.usefixtures('two_threads')
 def test_a_client_that_fails_leaves_no_thread():
-  @tff.tensorflow.computation(np.float32)
-  def picky(x):
-    fits = tf.debugging.Assert(tf.not_equal(x, 5), ['five', x])
-    with tf.control_dependencies([fits]):
-      return tf.identity(x)
-
-  @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
-  def run(x):
-    return tff.federated_sum(tff.federated_map(picky, x))
-
-  class Numbers(_Lazy):
-    def __getitem__(self, index):
-      return float(index)
-
+  numbers = cohort.Values(lambda i: float(i != 5), range(_CLIENTS))
   with pytest.raises(client_error.ClientError, match='client 5'):
-    run(Numbers(range(_CLIENTS)))
+    computations.total_of(computations.positive)(numbers)
   assert not _readers()
 
 
@@ -281,11 +259,3 @@ def test_an_interrupt_leaves_no_thread(process, monkeypatch):
   assert not _readers()
   assert len(lazy.asked) < _CLIENTS
   process.next(state, _Lazy(_values()))
-
-
-@pytest.mark.usefixtures('two_threads')
-def test_a_value_of_another_type_names_its_client(process):
-  values = _values(3)
-  values[2] = values[2]._replace(y=np.array([1.5]))
-  with pytest.raises(TypeError, match=r'^client 2 .*int32.*float64'):
-    process.next(process.initialize(), _Lazy(values))

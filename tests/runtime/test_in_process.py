@@ -3,7 +3,9 @@
 import collections
 import gc
 import os
+import pathlib
 import signal
+import sys
 import threading
 
 import numpy as np
@@ -11,27 +13,27 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.runtime import computations
+from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
+from tff_xc.runtime.in_process import context
 from tff_xc.runtime.in_process import execution
 from tff_xc.runtime.in_process import expressions
 from tff_xc.runtime.in_process import graph_call
+from tff_xc.runtime.in_process import phases
 
-_FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
-
-
+_FLOATS = computations.FLOATS
+_TABLE = tff.TensorType(np.float32, [6, 2])
+_NUMBERS = np.arange(12, dtype=np.float32).reshape(6, 2)
 pytestmark = pytest.mark.usefixtures('in_process')
 
 
-# -- memory --
-
-
 def test_results_do_not_wait_for_the_garbage_collector():
-  @tff.federated_computation(_FLOATS)
-  def summed(x):
-    grow = tff.tensorflow.computation(
+  summed = computations.total_of(
+    tff.tensorflow.computation(
       lambda v: collections.OrderedDict(a=tf.fill([1000], v), b=v)
     )
-    return tff.federated_sum(tff.federated_map(grow, x))
+  )
 
   def alive():
     eager = type(tf.constant(0.0))
@@ -47,44 +49,6 @@ def test_results_do_not_wait_for_the_garbage_collector():
     assert alive() == 1
   finally:
     gc.enable()
-
-
-# -- values --
-
-
-def test_unplaced_computation_with_a_nested_argument():
-  @tff.tensorflow.computation(
-    collections.OrderedDict(z=np.float32, a=[np.int32, np.int32])
-  )
-  def swap(value):
-    return collections.OrderedDict(b=value['a'][1], z=value['z'] * 2)
-
-  result = swap(collections.OrderedDict(z=1.5, a=[3, 4]))
-  assert list(result) == ['b', 'z']
-  assert result['b'] == 4 and result['z'] == 3.0
-
-
-def test_a_value_of_another_type_or_structure_is_refused():
-  @tff.tensorflow.computation(collections.OrderedDict(a=np.float32, b=np.int32))
-  def first(value):
-    return value['a']
-
-  with pytest.raises(TypeError, match='float32'):
-    first(collections.OrderedDict(a=tf.constant(1), b=2))
-  with pytest.raises(TypeError):
-    first(collections.OrderedDict(a=1.0, c=2))
-
-
-def test_client_values_come_back_as_a_list_in_order():
-  @tff.federated_computation(_FLOATS)
-  def doubled(x):
-    double = tff.tensorflow.computation(lambda v: v * 2)
-    return tff.federated_map(double, x), x, tff.federated_sum(x)
-
-  found, given, total = doubled([float(i) for i in range(9)])
-  assert [float(v) for v in found] == [2.0 * i for i in range(9)]
-  assert [float(v) for v in given] == [float(i) for i in range(9)]
-  assert total == 36.0
 
 
 def test_one_value_for_all_clients_and_structures():
@@ -114,11 +78,12 @@ def test_two_phases_keep_what_the_second_needs():
     mean = tff.federated_broadcast(tff.federated_mean(x))
     far = tff.tensorflow.computation(lambda a, b: tf.abs(a - b))
     distance = tff.federated_map(far, (x, mean))
-    return tff.federated_max(distance), distance
+    return tff.federated_max(distance), distance, x
 
-  largest, each = spread([1.0, 2.0, 6.0])
+  largest, each, given = spread([1.0, 2.0, 6.0])
   assert largest == 3.0
   assert [float(v) for v in each] == [2.0, 1.0, 3.0]
+  assert [float(v) for v in given] == [1.0, 2.0, 6.0]
 
 
 def test_sequences_as_data_sets_lists_and_of_nothing():
@@ -165,29 +130,6 @@ def test_sequence_intrinsics():
   (first, second) = run([[1.0, 2.0], []])
   assert [float(v) for v in first] == [5.0, 15.0]
   assert [float(v) for v in second] == [0.0, 10.0]
-
-
-def test_variables_and_tables_belong_to_one_call():
-  @tff.tensorflow.computation(np.float32)
-  def counted(x):
-    total = tf.Variable(1.0)
-    keys = tf.constant([b'a'])
-    table = tf.lookup.StaticHashTable(
-      tf.lookup.KeyValueTensorInitializer(keys, tf.constant([5.0])), 0.0
-    )
-    with tf.control_dependencies([total.assign_add(x)]):
-      return total.read_value() + table.lookup(tf.constant(b'a'))
-
-  @tff.federated_computation(_FLOATS)
-  def run(x):
-    return tff.federated_map(counted, x)
-
-  for _ in range(2):
-    found = run([float(i) for i in range(16)])
-    assert [float(v) for v in found] == [6.0 + i for i in range(16)]
-
-
-# -- order, memory, retracing --
 
 
 def test_few_clients_are_under_way_at_a_time():
@@ -269,19 +211,13 @@ def test_an_interrupt_stops_clients_that_compute(number):
 
     return tf.while_loop(lambda v: v < 1e9, step, [x])[0]
 
-  @tff.federated_computation(_FLOATS)
-  def run(x):
-    return tff.federated_sum(tff.federated_map(endless, x))
-
+  run = computations.total_of(endless)
   timer = threading.Timer(2.0, os.kill, [os.getpid(), signal.SIGINT])
   timer.start()
   with pytest.raises(KeyboardInterrupt):
     run([1.0] * number)
   # The next computation is not affected.
   assert run([2e9] * number) == 2e9 * number
-
-
-# -- computations that cannot run --
 
 
 def test_what_cannot_be_run_is_named_before_any_work(monkeypatch):
@@ -310,3 +246,206 @@ def test_different_numbers_of_clients_are_refused():
 
   with pytest.raises(ValueError, match='2 and for 3'):
     both([1.0, 2.0], [1.0, 2.0, 3.0])
+
+
+def _pointer(tensor) -> int:
+  return np.asarray(memoryview(tensor)).__array_interface__['data'][0]
+
+
+def _put_rows():
+  @tff.tensorflow.computation(_TABLE, np.int32)
+  def put(table, row):
+    return tf.tensor_scatter_nd_update(
+      table, row[None, None], tf.gather(table, [row]) + 1.0
+    )
+
+  @tff.federated_computation(
+    tff.FederatedType(_TABLE, tff.SERVER),
+    tff.FederatedType(np.int32, tff.SERVER),
+  )
+  def run(table, row):
+    return tff.federated_map(put, (table, row))
+
+  return run
+
+
+def test_rows_of_a_table_given_up_are_written_in_place():
+  table = tf.Variable(tf.zeros([6, 2])).read_value() + 0.0
+  run, where = _put_rows(), _pointer(table)
+  for row in range(3):
+    given = registry.donate(table)
+    del table
+    table = run(given, row)
+    assert _pointer(table) == where
+    with pytest.raises(ValueError, match='given up'):
+      registry.keep(given)
+  np.testing.assert_array_equal(table[:, 0], [1, 1, 1, 0, 0, 0])
+
+
+def test_a_table_that_somebody_holds_is_copied():
+  table = tf.zeros([6, 2]) + 0.0
+  run = _put_rows()
+  changed = run(registry.donate(table), 1)  # `table` still refers to it.
+  again = run(table, 2)  # This table is not donated.
+  view = table.numpy()  # NumPy holds the table's memory.
+  given = registry.donate(table)
+  del table
+  last = run(given, 3)
+  np.testing.assert_array_equal(view, np.zeros([6, 2]))
+  for row, found in ((1, changed), (2, again), (3, last)):
+    np.testing.assert_array_equal(found[:, 0], np.arange(6) == row)
+
+
+def test_a_state_given_up_to_a_round_that_fails_is_kept():
+  @tff.federated_computation(tff.FederatedType(_TABLE, tff.SERVER), _FLOATS)
+  def run(table, x):
+    put = tff.tensorflow.computation(
+      lambda t, s: tf.tensor_scatter_nd_update(t, [[0]], [[s, s]])
+    )
+    total = tff.federated_sum(tff.federated_map(computations.positive, x))
+    return tff.federated_map(put, (table, total))
+
+  state = registry.donate(tf.ones([6, 2]))
+  with pytest.raises(client_error.ClientError, match=r'client 2 .*not p') as e:
+    run(state, [1.0, 2.0, -3.0, 4.0, -5.0])
+  assert e.value.client_index == 2
+  state = registry.keep(state)
+  np.testing.assert_array_equal(state, np.ones([6, 2]))
+  assert run(state, [1.0, 2.0])[0, 0] == 3.0
+
+
+def test_a_table_that_is_a_result_as_well_is_copied():
+  @tff.federated_computation(tff.FederatedType(_TABLE, tff.SERVER))
+  def run(table):
+    put = tff.tensorflow.computation(
+      lambda t: tf.tensor_scatter_nd_update(t, [[0]], [[5.0, 5.0]])
+    )
+    changed = tff.federated_map(put, table)
+    other = tff.tensorflow.computation(
+      lambda t: tf.tensor_scatter_nd_update(t, [[1]], [[7.0, 7.0]])
+    )
+    twice = tff.federated_map(other, changed)
+    return table, changed, twice, tff.federated_map(other, table)
+
+  table = tf.zeros([6, 2]) + 0.0
+  given = registry.donate(table)
+  del table
+  same, changed, twice, apart = run(given)
+  np.testing.assert_array_equal(same, np.zeros([6, 2]))
+  np.testing.assert_array_equal(changed[:, 0], [5, 0, 0, 0, 0, 0])
+  np.testing.assert_array_equal(twice[:, 0], [5, 7, 0, 0, 0, 0])
+  np.testing.assert_array_equal(apart[:, 0], [0, 7, 0, 0, 0, 0])
+
+
+def _together(slices):
+  return slices.batch(3).get_single_element()
+
+
+def _select(function, use=_together):
+  @tff.federated_computation(
+    tff.FederatedType(_TABLE, tff.SERVER),
+    tff.FederatedType(tff.TensorType(np.int32, [3]), tff.CLIENTS),
+  )
+  def run(table, keys):
+    slices = tff.federated_select(
+      keys, tff.federated_value(6, tff.SERVER), table, function
+    )
+    return tff.federated_map(tff.tensorflow.computation(use), slices)
+
+  return run
+
+
+def _row():
+  return tff.tensorflow.computation(lambda t, k: t[k], [_TABLE, np.int32])
+
+
+def test_select_is_a_gather_in_the_order_of_the_keys():
+  keys = [np.array(k, np.int32) for k in ([5, 0, 5], [1, 2, 3])]
+  found = _select(_row())(_NUMBERS, keys)
+  for each, wanted in zip(found, keys, strict=True):
+    np.testing.assert_array_equal(each, _NUMBERS[wanted])
+  # TensorFlow converts a function of its own once in a process.
+  made = [m for n, m in sys.modules.items() if n.startswith('__autograph_gen')]
+  assert made
+  assert not [m.__file__ for m in made if pathlib.Path(m.__file__).exists()]
+
+
+def test_select_by_a_function_that_is_no_lookup():
+  @tff.tensorflow.computation(_TABLE, np.int32)
+  def row_sums(table, key):
+    # The number of steps depends on the key, so this cannot be vectorised.
+    return tf.while_loop(
+      lambda i, _: i < key, lambda i, s: (i + 1, s + table[i]), [0, table[0]]
+    )[1]
+
+  (found,) = _select(row_sums)(_NUMBERS, [np.array([3, 0, 1], np.int32)])
+  sums = [_NUMBERS[:k].sum(axis=0) + _NUMBERS[0] for k in (3, 0, 1)]
+  np.testing.assert_array_equal(found, sums)
+
+
+def test_a_key_out_of_range_is_an_error():
+  keys = [np.array(k, np.int32) for k in ([0, 1, 2], [0, 6, 1])]
+  with pytest.raises(client_error.ClientError, match=r'client 1 .*max_key'):
+    _select(_row())(_NUMBERS, keys)
+
+
+def test_slices_that_a_client_batches_otherwise_are_still_its_slices():
+  keys = np.array([4, 0, 5], np.int32)
+
+  def first_two(slices):
+    return slices.take(2).batch(2).get_single_element()
+
+  def too_small(slices):
+    return slices.batch(2).get_single_element()
+
+  (found,) = _select(_row(), first_two)(_NUMBERS, [keys])
+  np.testing.assert_array_equal(found, _NUMBERS[[4, 0]])
+  with pytest.raises(client_error.ClientError, match='more than one element'):
+    _select(_row(), too_small)(_NUMBERS, [keys])
+
+
+@pytest.mark.parametrize('clients', [1, 32, 33, 100, 128, 129, 10_000])
+def test_blocks_are_few_and_of_whole_groups(clients):
+  size = phases.block_size(clients)
+  assert -(-clients // size) <= 32
+  assert size == clients or size % 4 == 0
+
+
+def test_sums_are_folded_in_the_order_of_the_clients_block_by_block():
+  values = np.random.default_rng(0).normal(size=200).astype(np.float32)
+
+  def folded(numbers):
+    found = np.float32(0.0)
+    for number in numbers:
+      found = np.float32(found + number)
+    return found
+
+  # 200 clients are 25 blocks of 8.
+  expected = folded([folded(block) for block in values.reshape(25, 8)])
+  for threads in (1, 2, 5):
+    tff.framework.set_default_context(
+      context.create_context(client_threads=threads)
+    )
+    assert float(computations.total(list(values))) == expected
+
+
+def test_a_mean_does_not_depend_on_how_many_are_folded_at_a_time():
+  """TensorFlow's optimizer would add up a call's terms in its own order."""
+  vector = tff.TensorType(np.float32, [9216])
+  pair = tff.to_type((vector, vector))
+
+  @tff.federated_computation(tff.FederatedType(pair, tff.CLIENTS), _FLOATS)
+  def mean(x, weights):
+    return tff.federated_mean(x, weights)
+
+  random = np.random.default_rng(0)
+  x = [tuple(each) for each in random.normal(size=[31, 2, 9216]).astype('f')]
+  weights = list(random.uniform(1, 5, 31).astype(np.float32))
+  found = []
+  for threads in (1, 2, 5):
+    tff.framework.set_default_context(
+      context.create_context(client_threads=threads)
+    )
+    found.append(np.stack(mean(x, weights)))
+  np.testing.assert_array_equal(found[0], found[1])
+  np.testing.assert_array_equal(found[0], found[2])

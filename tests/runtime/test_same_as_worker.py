@@ -21,13 +21,6 @@ _COHORTS = (
 )
 
 
-@pytest.fixture(scope='module')
-def contexts(in_process_context, tff_worker):
-  """Yields both runtimes by name; restores the worker as the default."""
-  yield {'in_process': in_process_context, 'worker': tff_worker}
-  tff.framework.set_default_context(tff_worker)
-
-
 def _on_both(contexts, run):
   found = {}
   for name, context in contexts.items():
@@ -113,13 +106,7 @@ def test_feature_tables_by_rows(contexts, name, max_features):
   assert_equal(*_on_both(contexts, run))
 
 
-# -- algorithms and aggregators of TFF --
-
-
 def _linear_model():
-  spec = collections.OrderedDict(
-    x=tf.TensorSpec([None, 5], tf.float32), y=tf.TensorSpec([None], tf.int32)
-  )
   model = tf.keras.Sequential(
     [
       tf.keras.layers.InputLayer([5]),
@@ -130,8 +117,8 @@ def _linear_model():
   )
   return tff.learning.models.functional_model_from_keras(
     model,
-    tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    input_spec=spec,
+    _LOSS,
+    input_spec=_SPEC,
     metrics_constructor=lambda: collections.OrderedDict(
       accuracy=tf.keras.metrics.SparseCategoricalAccuracy()
     ),
@@ -139,19 +126,16 @@ def _linear_model():
 
 
 def _keras_model():
+  layers = [
+    tf.keras.layers.InputLayer([5]),
+    tf.keras.layers.Dense(3, kernel_initializer='ones'),
+    tf.keras.layers.BatchNormalization(),
+    tf.keras.layers.Dense(4, kernel_initializer='ones'),
+  ]
   return tff.learning.models.from_keras_model(
-    tf.keras.Sequential(
-      [
-        tf.keras.layers.InputLayer([5]),
-        tf.keras.layers.Dense(3, kernel_initializer='ones'),
-        tf.keras.layers.BatchNormalization(),
-        tf.keras.layers.Dense(4, kernel_initializer='ones'),
-      ]
-    ),
+    tf.keras.Sequential(layers),
     loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    input_spec=collections.OrderedDict(
-      x=tf.TensorSpec([None, 5], tf.float32), y=tf.TensorSpec([None], tf.int32)
-    ),
+    input_spec=_SPEC,
     metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
   )
 
@@ -170,28 +154,64 @@ def _datasets(number: int, round_number: int) -> list[tf.data.Dataset]:
 
 
 _SGD = tff.learning.optimizers.build_sgdm
+_LOSS = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+_SPEC = collections.OrderedDict(
+  x=tf.TensorSpec([None, 5], tf.float32), y=tf.TensorSpec([None], tf.int32)
+)
+_algorithms, _aggregators = tff.learning.algorithms, tff.aggregators
+
+
+def _aggregated(aggregator):
+  weighted = isinstance(aggregator, _aggregators.WeightedAggregationFactory)
+  build = (
+    _algorithms.build_weighted_fed_avg
+    if weighted
+    else _algorithms.build_unweighted_fed_avg
+  )
+  return build(_linear_model(), _SGD(0.1), model_aggregator=aggregator)
+
+
 _PROCESSES = {
-  'fed_avg': lambda: tff.learning.algorithms.build_weighted_fed_avg(
+  'fed_avg': lambda: _algorithms.build_weighted_fed_avg(
     _linear_model(), _SGD(0.1), _SGD(1.0, 0.9)
   ),
-  'fed_avg_keras': lambda: tff.learning.algorithms.build_weighted_fed_avg(
+  'fed_avg_keras': lambda: _algorithms.build_weighted_fed_avg(
     _keras_model, _SGD(0.1), _SGD(1.0)
   ),
-  'fed_avg_dataset_reduce': (
-    lambda: tff.learning.algorithms.build_weighted_fed_avg(
-      _linear_model(),
-      _SGD(0.1),
-      loop_implementation=tff.learning.LoopImplementation.DATASET_REDUCE,
-    )
+  'fed_avg_dataset_reduce': lambda: _algorithms.build_weighted_fed_avg(
+    _linear_model(),
+    _SGD(0.1),
+    loop_implementation=tff.learning.LoopImplementation.DATASET_REDUCE,
   ),
-  'fed_prox': lambda: tff.learning.algorithms.build_weighted_fed_prox(
+  'fed_prox': lambda: _algorithms.build_weighted_fed_prox(
     _linear_model(), 0.3, _SGD(0.1)
   ),
-  'fed_sgd': lambda: tff.learning.algorithms.build_fed_sgd(_linear_model()),
-  'mime_lite': lambda: tff.learning.algorithms.build_weighted_mime_lite(
+  'fed_sgd': lambda: _algorithms.build_fed_sgd(_linear_model()),
+  'mime_lite': lambda: _algorithms.build_weighted_mime_lite(
     _linear_model(), _SGD(0.1, 0.9)
   ),
-  'eval': lambda: tff.learning.algorithms.build_fed_eval(_linear_model()),
+  'eval': lambda: _algorithms.build_fed_eval(_linear_model()),
+  'robust': lambda: _aggregated(tff.learning.robust_aggregator()),
+  'clipping': lambda: _aggregated(
+    _aggregators.clipping_factory(0.1, _aggregators.MeanFactory())
+  ),
+  'adaptive_clipping': lambda: _aggregated(
+    _aggregators.clipping_factory(
+      _aggregators.PrivateQuantileEstimationProcess.no_noise(0.1, 0.5, 0.2),
+      _aggregators.MeanFactory(),
+    )
+  ),
+  'zeroing': lambda: _aggregated(
+    _aggregators.zeroing_factory(2.0, _aggregators.MeanFactory())
+  ),
+  'dp': lambda: _aggregated(
+    _aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(
+      noise_multiplier=0.0, clients_per_round=3
+    )
+  ),
+  'secure_sum': lambda: _aggregated(
+    _aggregators.UnweightedMeanFactory(_aggregators.SecureSumFactory(5.0))
+  ),
 }
 
 
@@ -207,87 +227,32 @@ def _run_learning(process):
   return run
 
 
+def _slow_but(quick, names):
+  return [
+    pytest.param(n, marks=[] if n in quick else [pytest.mark.slow])
+    for n in names
+  ]
+
+
+# These have all parts of the others; 'dp' clips and adapts.
 @pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(
-      n,
-      marks=[pytest.mark.slow]
-      if n not in ('fed_avg', 'eval')  # These have all parts of the others.
-      else [],
-    )
-    for n in _PROCESSES
-  ],
+  'name', _slow_but(('fed_avg', 'eval', 'dp'), _PROCESSES)
 )
-def test_algorithms_of_tff(contexts, name):
-  assert_equal(*_on_both(contexts, _run_learning(_PROCESSES[name]())))
-
-
-_AGGREGATORS = {
-  'robust': lambda: tff.learning.robust_aggregator(),
-  'clipping': lambda: tff.aggregators.clipping_factory(
-    0.1, tff.aggregators.MeanFactory()
-  ),
-  'adaptive_clipping': lambda: tff.aggregators.clipping_factory(
-    tff.aggregators.PrivateQuantileEstimationProcess.no_noise(0.1, 0.5, 0.2),
-    tff.aggregators.MeanFactory(),
-  ),
-  'zeroing': lambda: tff.aggregators.zeroing_factory(
-    2.0, tff.aggregators.MeanFactory()
-  ),
-  'dp': lambda: tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(
-    noise_multiplier=0.0, clients_per_round=3
-  ),
-  'secure_sum': lambda: tff.aggregators.UnweightedMeanFactory(
-    tff.aggregators.SecureSumFactory(5.0)
-  ),
-}
-
-
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(
-      n,
-      # 'dp' clips and adapts; TFF's robust aggregator also runs in `test_robust`.
-      marks=[] if n == 'dp' else [pytest.mark.slow],
-    )
-    for n in _AGGREGATORS
-  ],
-)
-def test_aggregators_of_tff(contexts, name):
-  aggregator = _AGGREGATORS[name]()
-  weighted = isinstance(aggregator, tff.aggregators.WeightedAggregationFactory)
-  builder = (
-    tff.learning.algorithms.build_weighted_fed_avg
-    if weighted
-    else tff.learning.algorithms.build_unweighted_fed_avg
-  )
-  run = _run_learning(
-    builder(_linear_model(), _SGD(0.1), model_aggregator=aggregator)
-  )
+def test_algorithms_and_aggregators_of_tff(contexts, name):
   if name == 'secure_sum':
     # TFF's native worker cannot run it, so TFF's test runtime is the reference.
-    contexts = {
-      'in_process': contexts['in_process'],
-      'worker': tff.backends.test.create_sync_test_cpp_execution_context(),
-    }
-  assert_equal(*_on_both(contexts, run))
-
-
-def _linear(factory):
-  return tff.aggregators.UnweightedMeanFactory(factory)
+    test = tff.backends.test.create_sync_test_cpp_execution_context()
+    contexts = {**contexts, 'worker': test}
+  assert_equal(*_on_both(contexts, _run_learning(_PROCESSES[name]())))
 
 
 # Their seeds come from the clock, so only their estimates can be compared.
 _RANDOM_AGGREGATORS = {
-  'hadamard': lambda: _linear(
-    tff.aggregators.HadamardTransformFactory(tff.aggregators.SumFactory())
+  'hadamard': lambda: _aggregators.UnweightedMeanFactory(
+    _aggregators.HadamardTransformFactory(_aggregators.SumFactory())
   ),
-  'fourier': lambda: _linear(
-    tff.aggregators.DiscreteFourierTransformFactory(
-      tff.aggregators.SumFactory()
-    )
+  'fourier': lambda: _aggregators.UnweightedMeanFactory(
+    _aggregators.DiscreteFourierTransformFactory(_aggregators.SumFactory())
   ),
   'compression': lambda: tff.learning.compression_aggregator(
     weighted=False, clipping=False, zeroing=False
@@ -298,45 +263,27 @@ _RANDOM_AGGREGATORS = {
 }
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(n, marks=[] if n == 'hadamard' else [pytest.mark.slow])
-    for n in _RANDOM_AGGREGATORS
-  ],
-)
+@pytest.mark.parametrize('name', _slow_but(('hadamard',), _RANDOM_AGGREGATORS))
 def test_aggregators_with_a_seed_from_the_clock(contexts, name):
   tff.framework.set_default_context(contexts['in_process'])
-
-  def weights(aggregator):
-    state, _ = _run_learning(
-      tff.learning.algorithms.build_unweighted_fed_avg(
-        _linear_model(), _SGD(0.1), model_aggregator=aggregator
-      )
-    )()
-    return state.global_model_weights
-
+  weights = lambda aggregator: (
+    _run_learning(_aggregated(aggregator))()[0].global_model_weights
+  )
+  mean = _aggregators.UnweightedMeanFactory()
   tolerance = 2e-2 if name == 'compression' else 1e-4
-  assert_equal(weights(_RANDOM_AGGREGATORS[name]()), weights(None), tolerance)
+  assert_equal(weights(_RANDOM_AGGREGATORS[name]()), weights(mean), tolerance)
 
 
 @pytest.mark.slow  # `fed_avg` and `eval` have all of its parts.
 def test_k_means(contexts):
-  process = tff.learning.algorithms.build_fed_kmeans(
-    2, (3,), random_seed=(1, 2)
-  )
+  process = _algorithms.build_fed_kmeans(2, (3,), random_seed=(1, 2))
 
   def run():
-    state = process.initialize()
-    random = np.random.default_rng(0)
+    state, random = process.initialize(), np.random.default_rng(0)
     for number in (3, 2, 4):
-      points = [
-        tf.data.Dataset.from_tensor_slices(
-          random.normal(size=[5, 3]).astype(np.float32)
-        )
-        for _ in range(number)
-      ]
-      state = process.next(state, points).state
+      points = random.normal(size=[number, 5, 3]).astype(np.float32)
+      data = list(map(tf.data.Dataset.from_tensor_slices, points))
+      state = process.next(state, data).state
     return state
 
   assert_equal(*_on_both(contexts, run))

@@ -1,5 +1,6 @@
 """The worker computes, and its process does not outlive its owner."""
 
+import concurrent.futures
 import contextlib
 import gc
 import os
@@ -7,7 +8,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -63,33 +63,25 @@ def _fake_worker(monkeypatch, tmp_path, script):
 
 
 def test_sums_and_ends_when_closed():
-  with worker.create_context() as context:
-    assert _total_in(context, [1, 2, 39]) == 42
-    assert _total_in(context, list(range(100))) == 4950
-    assert processes.is_running(context.pid)
-  assert not processes.is_running(context.pid)
-  context.close()
-  with pytest.raises(RuntimeError, match='closed'):
-    _total_in(context, [1, 2, 3, 4])
-
-
-def test_uses_the_default_number_of_clients():
   @tff.federated_computation
   def count():
     return tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
 
   with (
     worker.create_context(default_num_clients=5) as context,
-    tff.framework.get_context_stack().install(context),
+    worker.create_context() as other,
   ):
-    assert count() == 5
-
-
-def test_two_contexts_have_workers_of_their_own():
-  with worker.create_context() as one, worker.create_context() as other:
-    assert one.pid != other.pid
-    one.close()
+    assert _total_in(context, [1, 2, 39]) == 42
+    assert _total_in(context, list(range(100))) == 4950
+    with tff.framework.get_context_stack().install(context):
+      assert count() == 5
+    assert processes.is_running(context.pid)
+    context.close()
+    assert not processes.is_running(context.pid)
     assert _total_in(other, [1, 2]) == 3
+  context.close()
+  with pytest.raises(RuntimeError, match='closed'):
+    _total_in(context, [1, 2, 3, 4])
 
 
 def test_ends_when_collected():
@@ -115,12 +107,8 @@ def children(tmp_path_factory):
   file = tmp_path_factory.mktemp('child') / 'stays'
   done = subprocess.run(
     [
-      'bash',
-      '-c',
-      '"$0" -c "$1" "$2" 2>&1 | cat',
-      sys.executable,
-      _CHILD,
-      file,
+      *('bash', '-c', '"$0" -c "$1" "$2" 2>&1 | cat'),
+      *(sys.executable, _CHILD, file),
     ],
     cwd=_ROOT,
     env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
@@ -151,42 +139,29 @@ def test_a_killed_child_leaves_no_worker(children):
   assert processes.ends(pid)
 
 
-def test_missing_worker_says_what_to_do(monkeypatch, tmp_path):
-  monkeypatch.setattr(worker.tff, '__file__', str(tmp_path / '__init__.py'))
-  with pytest.raises(errors.InputError, match='make clean venv'):
-    worker.create_context()
-
-
-def test_worker_that_ends_at_once_shows_its_last_words(monkeypatch, tmp_path):
+def test_a_worker_that_does_not_start_says_why(monkeypatch, tmp_path):
   _fake_worker(monkeypatch, tmp_path, 'echo no such luck >&2; exit 7')
   with pytest.raises(errors.InputError, match=r'exit status 7[\s\S]*no such'):
     worker.create_context()
-
-
-def test_worker_that_does_not_answer_is_given_up(monkeypatch, tmp_path):
   pid_file = tmp_path / 'pid'
   _fake_worker(monkeypatch, tmp_path, f'echo $$ > {pid_file}; exec sleep 60')
   with pytest.raises(errors.InputError, match='within 1 seconds'):
     worker.create_context(start_timeout_seconds=1)
   assert processes.ends(int(pid_file.read_text()))
+  monkeypatch.undo()
+  monkeypatch.setattr(worker.tff, '__file__', str(tmp_path / '__init__.py'))
+  with pytest.raises(errors.InputError, match='make clean venv'):
+    worker.create_context()
 
 
 def test_is_refused_outside_the_main_thread():
-  raised = []
-
-  def create():
-    try:
-      worker.create_context()
-    except RuntimeError as e:
-      raised.append(str(e))
-
-  thread = threading.Thread(target=create)
-  thread.start()
-  thread.join()
-  assert raised == ['a worker context is created in the main thread only']
+  with concurrent.futures.ThreadPoolExecutor() as pool:
+    made = pool.submit(worker.create_context)
+  with pytest.raises(RuntimeError, match='main thread only'):
+    made.result()
 
 
-def test_installed_by_name_it_is_the_default():
+def test_a_runtime_is_installed_by_its_name():
   stack = tff.framework.get_context_stack()
   before = stack.current
   try:
@@ -195,14 +170,8 @@ def test_installed_by_name_it_is_the_default():
       assert _total([20, 22]) == 42
   finally:
     tff.framework.set_default_context(before)
-
-
-def test_unknown_runtime_lists_the_known_ones():
   with pytest.raises(errors.InputError, match=r'wroker.*worker'):
     registry.install('wroker')
-
-
-def test_registry_does_not_import_tensorflow():
   code = (
     'import sys, tff_xc.runtime.registry; '
     'assert not {"tensorflow", "tensorflow_federated"} & set(sys.modules)'

@@ -16,11 +16,8 @@ class ChangedError(errors.InputError):
 class ClientError(RuntimeError):
   """A client's computation failed; the message says which and why.
 
-  Attributes:
-    client_index: the client's position in the cohort.
-    last_index: another one if it is any client up to that position.
-    reason: the error's message.
-    cancelled: whether another client's error stopped this client.
+  It is the client at `client_index` of the cohort, or any up to `last_index`, and
+  `cancelled` if another client's error stopped it.
   """
 
   def __init__(

@@ -9,27 +9,28 @@ from typing import Any
 
 from tff_xc import errors
 
-
-def _in_process(client_threads: int, device: str, timeout: float) -> Any:
-  del timeout  # No other process.
-  from tff_xc.runtime.in_process import context
-
-  return context.create_context(client_threads=client_threads, device=device)
+DEFAULT = 'in_process'
+CLUSTER = 'cluster'
+WORKER_TIMEOUT = 600
 
 
-def _worker(client_threads: int, device: str, timeout: float) -> Any:
-  del timeout  # TFF has none.
-  if device not in ('', 'cpu'):
-    raise errors.InputError(
-      f"--device={device}: TFF's worker computes on the CPU only; use"
-      ' --runtime=in_process'
+def _create(name: str, client_threads: int, device: str, timeout: float) -> Any:
+  """Returns the context of a runtime; see `install`."""
+  if name == 'worker':
+    if device not in ('', 'cpu'):
+      raise errors.InputError(
+        f"--device={device}: TFF's worker computes on the CPU only; use"
+        ' --runtime=in_process'
+      )
+    from tff_xc.runtime import worker
+
+    return worker.create_context(max_concurrent_calls=client_threads)
+  from tff_xc.runtime.in_process import context as in_process
+
+  if name == DEFAULT:
+    return in_process.create_context(
+      client_threads=client_threads, device=device
     )
-  from tff_xc.runtime import worker
-
-  return worker.create_context(max_concurrent_calls=client_threads)
-
-
-def _cluster(client_threads: int, device: str, timeout: float) -> Any:
   if client_threads:
     raise errors.InputError(
       f'--client_threads={client_threads}: the workers of a cluster have the'
@@ -38,26 +39,15 @@ def _cluster(client_threads: int, device: str, timeout: float) -> Any:
   from tff_xc.runtime.cluster import connection
   from tff_xc.runtime.cluster import context
   from tff_xc.runtime.cluster import ray_crew
-  from tff_xc.runtime.in_process import context as in_process
 
   in_process.new_clients(1, device)  # Refuses one before workers start.
   connection.disconnect()  # A process has one; those before end with it.
   return context.ClusterContext(ray_crew.RayCrew(timeout), timeout, device)
 
 
-DEFAULT = 'in_process'
-CLUSTER = 'cluster'
-WORKER_TIMEOUT = 600
-_CONTEXTS: dict[str, Callable[[int, str, float], Any]] = {
-  'in_process': _in_process,
-  'worker': _worker,
-  CLUSTER: _cluster,
-}
-
-
 def names() -> tuple[str, ...]:
   """Returns the names that `install` takes, in alphabetical order."""
-  return tuple(sorted(_CONTEXTS))
+  return CLUSTER, DEFAULT, 'worker'
 
 
 def install(
@@ -83,13 +73,13 @@ def install(
   Raises:
     errors.InputError: if no runtime has that name, or it cannot start.
   """
-  if name not in _CONTEXTS:
+  if name not in names():
     raise errors.InputError(
       f'unknown runtime {name!r}: the runtimes are {", ".join(names())}'
     )
   import tensorflow_federated as tff
 
-  context = _CONTEXTS[name](client_threads, device, worker_timeout)
+  context = _create(name, client_threads, device, worker_timeout)
   tff.framework.set_default_context(context)
   return context
 
@@ -98,9 +88,9 @@ def donate(structure: Any) -> Any:
   """Lets the installed runtime write into tensors of a computation's argument.
 
   Pass the returned structure to exactly one computation and do not use it
-  again. If no other reference to a tensor exists, the runtime may update it in
-  place. Until the computation has finished, or if it fails, `keep` returns the
-  original structure.
+  again: `state = donate(state)`, then `process.next(state, ...)`. If no other
+  reference to a tensor exists, the runtime may update it in place. Until the
+  computation has finished, or if it fails, `keep` returns the original structure.
   """
   found = _of_current('donate')
   return found(structure) if found else structure

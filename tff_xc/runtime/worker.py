@@ -60,24 +60,15 @@ if os.getppid() == int(sys.argv[1]):
 
 
 class _Stub(tff.framework.RemoteExecutorGrpcStub):
-  """A stub that releases no values after its worker has ended.
+  """Releases no values after its worker has ended, which prints tracebacks."""
 
-  The values have ended with the worker. Requests to release them would only
-  print tracebacks while the interpreter exits.
-  """
-
-  def __init__(self, channel: grpc.Channel):
-    super().__init__(channel)
-    self._ended = False
-
-  def end(self) -> None:
-    self._ended = True
+  ended = False
 
   def dispose(self, request):
-    return None if self._ended else super().dispose(request)
+    return None if self.ended else super().dispose(request)
 
   def dispose_executor(self, request):
-    return None if self._ended else super().dispose_executor(request)
+    return None if self.ended else super().dispose_executor(request)
 
 
 class _Process:
@@ -104,6 +95,7 @@ class _Process:
       stderr=self._log,
       start_new_session=True,
     )
+    self.pid = self._process.pid
     self._channel = grpc.insecure_channel(f'127.0.0.1:{port}', _CHANNEL_OPTIONS)
     self.stub = _Stub(self._channel)
     try:
@@ -111,10 +103,6 @@ class _Process:
     except BaseException:
       self.end()
       raise
-
-  @property
-  def pid(self) -> int:
-    return self._process.pid
 
   def _wait_until_ready(self, timeout_seconds: float) -> None:
     deadline = time.monotonic() + timeout_seconds
@@ -161,7 +149,7 @@ class _Process:
     """Ends the process and waits for it; does nothing the second time."""
     if os.getpid() != self._owner_pid:
       return  # A forked child holds a copy of the handle, not the worker.
-    self.stub.end()
+    self.stub.ended = True
     self._channel.close()
     self._process.kill()
     self._process.wait()
@@ -173,11 +161,9 @@ class WorkerContext(tff.framework.SyncExecutionContext):
   """A synchronous execution context with a worker process of its own."""
 
   def __init__(self, process: _Process, default_num_clients: int):
-    self._process = process
-    self._is_open = True
+    self.pid = process.pid
     # Also runs when the context is collected and when the interpreter exits.
-    self._end = weakref.finalize(self, process.end)
-    end = self._end
+    self.close = end = weakref.finalize(self, process.end)
 
     def executor_stack(cardinalities):
       if not end.alive:
@@ -199,15 +185,6 @@ class WorkerContext(tff.framework.SyncExecutionContext):
   def invoke(self, comp, arg):
     """As TFF's `invoke`; also accepts sequences that make values on access."""
     return super().invoke(comp, _listed(arg, comp.type_signature.parameter))
-
-  @property
-  def pid(self) -> int:
-    """The worker's process id."""
-    return self._process.pid
-
-  def close(self) -> None:
-    """Ends the worker; the context cannot be used afterwards."""
-    self._end()
 
   def __enter__(self) -> 'WorkerContext':
     return self
@@ -249,18 +226,15 @@ def create_context(
   Args:
     default_num_clients: the number of clients if a computation's arguments do
       not determine it.
-    max_concurrent_calls: most parallel calls of one computation in the worker,
-      for example clients that train in parallel; zero or less: no limit.
+    max_concurrent_calls: most clients that train in parallel; at most 0: no limit.
     start_timeout_seconds: longest wait for the worker's first answer.
 
   Returns:
-    A context for `tff.framework.set_default_context`, or for
-    `tff.framework.get_context_stack().install`. It ends its worker when it is
-    closed, collected, or left as a `with` block.
+    A context that ends its worker when it is closed, collected, or left as a `with`
+    block.
 
   Raises:
-    errors.InputError: if the worker is missing, ends while starting, or does
-      not answer in time; the message says what to do.
+    errors.InputError: if the worker does not start, or not in time.
     RuntimeError: if called from a thread other than the main one.
   """
   if threading.current_thread() is not threading.main_thread():

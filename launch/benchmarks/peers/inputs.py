@@ -11,11 +11,6 @@ def load(path, size=''):
 
   They are x [K, m, 28, 28] and y [K, m] of K clients, batch_size,
   learning_rate, the weights, and what else the benchmark writes.
-
-  Args:
-    path: the .npz file.
-    size: of the contender NAME@SIZE. The file's array 'y@SIZE' is its y; those
-      of other sizes are not read.
   """
   with np.load(path) as file:
     names = {}
@@ -30,9 +25,6 @@ def distance(after, before):
   """Returns the l2 norm of the difference of two lists of arrays.
 
   It works in pieces, because a contender's peak memory is measured.
-
-  Raises:
-    ValueError: the lists are not of the same shapes.
   """
   if [np.shape(a) for a in after] != [np.shape(b) for b in before]:
     raise ValueError('the weights after a round have other shapes than before')

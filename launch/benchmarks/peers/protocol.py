@@ -34,13 +34,10 @@ def die_with_parent(parent):
 def serve(build):
   """Builds a contender and runs its rounds as commanded, until stdin ends.
 
-  Args:
-    build: () -> a function that runs a round, and is timed. It returns a
-      dictionary that may have
-        check: numbers by name that contenders must agree on, or a function that
-          returns them; of the first round only, and not timed;
-        parts: seconds by name, a breakdown of the round;
-        seconds: the round's time, in place of the time of the call.
+  `build` returns a function that runs a round, and is timed. It returns a
+  dictionary that may have `check` (numbers by name that contenders must agree on,
+  or a function that returns them; of the first round only, and not timed), `parts`
+  (seconds by name), and `seconds`, in place of the time of the call.
   """
   die_with_parent(int(os.environ[PARENT_VARIABLE]))
   fd = int(os.environ[FD_VARIABLE])

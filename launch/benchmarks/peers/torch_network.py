@@ -68,16 +68,7 @@ def channels_last(network):
 
 
 def train(network, optimizer, x, y, batch_size, shift=None):
-  """Trains one epoch in place, and returns the sum of the examples' losses.
-
-  Args:
-    network: the network.
-    optimizer: of its parameters.
-    x: a client's images.
-    y: their labels.
-    batch_size: of a step; the last one may be smaller.
-    shift: added to the logits, float32 [classes], or None.
-  """
+  """Trains one epoch in place, and returns the sum of the examples' losses."""
   total = 0.0
   for batch in torch.randperm(len(y)).split(batch_size):
     optimizer.zero_grad()
@@ -92,12 +83,6 @@ def train(network, optimizer, x, y, batch_size, shift=None):
 
 
 def checked(arrays, loss_sum, now):
-  """Returns what contenders must agree on, after the first round.
-
-  Args:
-    arrays: the file's.
-    loss_sum: the sum of the losses of all examples of the round.
-    now: the current weights, in the order of parameters.
-  """
+  """Returns what contenders must agree on, after the first round."""
   norm = inputs.distance([v.detach().numpy() for v in now], weights(arrays))
   return {'loss': loss_sum / arrays['y'].size, 'update_norm': norm}

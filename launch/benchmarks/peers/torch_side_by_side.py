@@ -84,11 +84,7 @@ class Rounds:
       os._exit(1)
 
   def _train(self, number):
-    """Trains the next client until none is left.
-
-    Returns:
-      The sum of losses, and the number of examples.
-    """
+    """Trains the next client until none is left."""
     loss_sum, examples = 0.0, 0
     while True:
       with self._next.get_lock():

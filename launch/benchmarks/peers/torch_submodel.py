@@ -42,11 +42,7 @@ class Rounds:
     return others[torch.randperm(len(others))[: self._negatives]]
 
   def _train(self, x, y):
-    """Trains a client from the global model.
-
-    Returns:
-      (sum of losses, classes held, change of their rows, and of their biases).
-    """
+    """Trains a client from the global model."""
     own, targets = torch.unique(y, return_inverse=True)
     negatives = self._sampled(own)
     held = torch.cat([own, negatives])

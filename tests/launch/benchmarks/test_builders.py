@@ -8,8 +8,8 @@ import tensorflow_federated as tff
 
 from launch.benchmarks import arrays
 from launch.benchmarks import catalog
-from launch.benchmarks import classes as classes_lib
 from launch.benchmarks import harness
+from launch.benchmarks import listings
 from launch.benchmarks import paper_sizes
 from launch.benchmarks import process
 from launch.benchmarks import round as round_lib
@@ -55,21 +55,24 @@ def assert_agree(name, base, other):
     assert other[key] == pytest.approx(base[key], rel=tolerances[key]), key
 
 
-def test_a_round_of_the_cnn_is_the_plain_loops(runtime):
-  base = checked('round', 'plain')
-  assert_agree('round', base, checked('round', runtime))
+@pytest.mark.parametrize(
+  ('name', 'base'),
+  [('round', 'plain'), ('small', 'plain'), ('select', 'floor')],
+)
+def test_a_runtime_computes_what_plain_tensorflow_does(name, base, runtime):
+  expected = checked(name, base)
+  assert expected.get('update_norm', 1.0) > 0.01
+  assert_agree(name, expected, checked(name, runtime))
+
+
+def test_the_best_of_an_exact_ranking_is_the_products():
+  assert_agree('rank', checked('rank', 'product'), checked('rank', 'exact'))
 
 
 @pytest.mark.slow
 def test_tffs_own_averaging_of_the_cnn_is_the_plain_loops(runtime):
   name = {'worker': 'tff_fedavg_worker', 'in_process': 'tff_fedavg'}[runtime]
   assert_agree('round', checked('round', 'plain'), checked('round', name))
-
-
-def test_small_clients_compute_what_the_plain_loop_does(runtime):
-  base = checked('small', 'plain')
-  assert base['update_norm'] > 0.01
-  assert_agree('small', base, checked('small', runtime))
 
 
 @pytest.mark.slow
@@ -100,40 +103,25 @@ def test_plain_averages_by_examples():
     assert both == pytest.approx(a / 4 + 3 * b / 4, abs=1e-6)
 
 
-def test_select_sums_the_rows_asked_for(runtime):
-  assert_agree('select', checked('select', 'floor'), checked('select', runtime))
-
-
-def spreadout_checks(monkeypatch):
-  """First replies of all contenders, for `harness.disagreeing`."""
-  monkeypatch.setattr(registry, 'install', lambda name: None)
-  benchmark = catalog.get('spreadout')
-  sizes = {'classes': 40, 'num_classes': 150}
-  return {
-    name: process.Reply(1.0, checked('spreadout', name, **sizes))
-    for name in benchmark.contenders(benchmark.settings())
-  }
-
-
-def spreadout_disagreeing(first):
-  benchmark = catalog.get('spreadout')
-  wrong = {}
+def disagreeing(name, first):
+  """Returns which contenders' first checks are not those of their group's first."""
+  benchmark, wrong = catalog.get(name), {}
+  replies = {who: process.Reply(1.0, check) for who, check in first.items()}
   for group in benchmark.same(list(first)):
-    wrong |= harness.disagreeing(first, group, benchmark.tolerances)
+    wrong |= harness.disagreeing(replies, group, benchmark.tolerances)
   return set(wrong)
 
 
 def test_spreadout_contenders_agree_with_the_plain_definition(monkeypatch):
-  first = spreadout_checks(monkeypatch)
-  groups = catalog.get('spreadout').same(list(first))
-  assert {name for group in groups for name in group} == set(first)
-  assert spreadout_disagreeing(first) == set()
-  moved = [first[f'k={k}'].check[f'k={k}'] for k in (10, 100, 500)]
+  monkeypatch.setattr(registry, 'install', lambda name: None)
+  who = catalog.get('spreadout').contenders(None)
+  sizes = {'classes': 40, 'num_classes': 150}
+  checks = lambda: {n: checked('spreadout', n, **sizes) for n in who}
+  first = checks()
+  assert disagreeing('spreadout', first) == set()
+  moved = [first[f'k={k}'][f'k={k}'] for k in (10, 100, 500)]
   assert moved[1] == pytest.approx(moved[2])  # There are 39 others.
   assert moved[0] != pytest.approx(moved[1], rel=0.1)
-
-
-def test_a_spreadout_step_that_is_wrong_is_found(monkeypatch):
   search = nearest.nearest
 
   def farthest(queries, query_ids, rows, k):
@@ -141,12 +129,7 @@ def test_a_spreadout_step_that_is_wrong_is_found(monkeypatch):
     return -similarities, places
 
   monkeypatch.setattr(nearest, 'nearest', farthest)
-  wrong = spreadout_disagreeing(spreadout_checks(monkeypatch))
-  assert wrong == {'k=10', 'k=10_in_all'}
-
-
-def test_the_best_of_an_exact_ranking_is_the_products():
-  assert_agree('rank', checked('rank', 'product'), checked('rank', 'exact'))
+  assert disagreeing('spreadout', checks()) == {'k=10', 'k=10_in_all'}
 
 
 @pytest.mark.slow
@@ -154,14 +137,6 @@ def test_fedss_takes_own_classes_and_negatives(runtime):
   check = checked('classes', f'{runtime}@200')
   assert check['class_rows'] == 100
   assert check['loss'] > 0
-
-
-def test_a_cohort_has_its_own_classes_however_many_there_are():
-  cohort = classes_lib.make_clients(2, 10**7)
-  for client in cohort:
-    assert len(set(client.y)) == 20
-    assert client.x.shape == (20, 28, 28)
-  assert list(cohort[0].y) != list(cohort[1].y)
 
 
 @pytest.mark.slow
@@ -189,60 +164,40 @@ def test_the_bottleneck_contenders_compute_the_same(runtime):
 def test_a_papers_size_is_two_rounds_of_its_experiment(who, in_process):
   benchmark = catalog.get('paper_sizes')
   report = benchmark.build(who, benchmark.settings(**benchmark.small))()
-  assert list(report['parts']) == [
-    'data and state',
-    'first round',
-    'second round',
-  ]
   assert report['seconds'] == report['parts']['second round']
   assert report['check']['loss'] > 0
   assert report['check']['class_rows'] >= 1
 
 
-@pytest.mark.slow
-def test_the_sizes_are_those_of_the_papers():
-  settings = paper_sizes.Settings()
-  of = lambda who: paper_sizes.experiment(who, settings)
-  fedss = of('fedss@imagenet21k')
-  assert fedss.algorithm.model.num_classes == 21_841
-  assert fedss.config['hyperparameters']['negatives'] == 800
-  assert fedss.config['hyperparameters']['clients_per_round'] == 64
-  assert of('fullsoftmax@landmarks').algorithm.model.num_classes == 2_028
-
-
 @pytest.mark.parametrize(
-  ('name', 'classes', 'features'),
+  ('who', 'classes', 'more'),
   [
-    ('amazoncat', 13_330, 203_882),
-    ('amazon670k', 670_091, 135_909),
+    ('fedaws_k500@amazoncat', 13_330, {'clients_per_round': 4096}),
+    ('fedaws_k500@amazon670k', 670_091, {'spreadout_neighbors': 500}),
+    pytest.param(
+      *('fedss@imagenet21k', 21_841, {'negatives': 800}), marks=pytest.mark.slow
+    ),
+    pytest.param(
+      *('fullsoftmax@landmarks', 2_028, {'clients_per_round': 64}),
+      marks=pytest.mark.slow,
+    ),
   ],
 )
-def test_the_sizes_are_those_of_fedaws(name, classes, features):
-  found = paper_sizes.experiment(f'fedaws_k500@{name}', paper_sizes.Settings())
-  tables = found.algorithm.model.encoder.tables
+def test_the_sizes_are_those_of_the_papers(who, classes, more):
+  found = paper_sizes.experiment(who, paper_sizes.Settings())
   assert found.algorithm.model.num_classes == classes
-  assert found.algorithm.model.row_dim == 512
-  assert tables['feature'].num_rows == features
-  assert found.dataset.train.largest_label_set == 1
-  x, _ = found.dataset.train.pool.examples(np.arange(1000))
-  assert 70 < x.nnz / 1000 < 80
-  values = found.config['hyperparameters']
-  assert values['clients_per_round'] == 4096
-  assert values['spreadout_neighbors'] == 500
+  assert more.items() <= found.config['hyperparameters'].items()
+  if who.startswith('fedaws'):
+    features = {13_330: 203_882, 670_091: 135_909}[classes]
+    tables = found.algorithm.model.encoder.tables
+    assert found.algorithm.model.row_dim == 512
+    assert tables['feature'].num_rows == features
+    assert found.dataset.train.largest_label_set == 1
+    x, _ = found.dataset.train.pool.examples(np.arange(1000))
+    assert 70 < x.nnz / 1000 < 80
 
 
 _SVM = svm.Settings(**svm.BENCHMARK.small)
-
-
-@pytest.fixture
-def calls(monkeypatch):
-  """Calls that would change this process, in their order."""
-  made = []
-  monkeypatch.setattr(
-    os, 'sched_setaffinity', lambda pid, cores: made.append(cores)
-  )
-  monkeypatch.setattr(registry, 'install', made.append)
-  return made
 
 
 def svm_step(name, drawn=5):
@@ -254,21 +209,14 @@ def svm_step(name, drawn=5):
   return found['new'](), found['check']
 
 
-def svm_disagreeing(checks):
-  first = {
-    f'{name}@5x4': process.Reply(1.0, check) for name, check in checks.items()
-  }
-  [group] = svm.BENCHMARK.same(list(first))
-  return set(harness.disagreeing(first, group, svm.BENCHMARK.tolerances))
-
-
 @pytest.mark.parametrize('drawn', [pytest.param(5, marks=pytest.mark.slow), 3])
-def test_svm_steps_are_the_same(drawn):
+def test_svm_steps_are_the_same(drawn, monkeypatch):
   rows, weights = svm.make_arrays(_SVM, 5, 4)
   (ours, check), (theirs, wanted) = (
     svm_step(name, drawn) for name in ('our_step', 'sklearn_step')
   )
-  assert svm_disagreeing({'ours': check, 'sklearn': wanted}) == set()
+  found = lambda ours: {'ours@5x4': ours, 'sklearn@5x4': wanted}
+  assert disagreeing('svm', found(check)) == set()
   np.testing.assert_allclose(ours, theirs, atol=1e-4)
   mean = np.average(rows, axis=0, weights=weights)
   moved = np.abs(ours - mean).max(axis=1)
@@ -276,16 +224,6 @@ def test_svm_steps_are_the_same(drawn):
   assert (moved[drawn:] < 1e-6).all()
   assert 1 <= check['support_vectors'] < 4
   assert 0 < check['pair_similarity'] < 1
-
-
-@pytest.mark.slow
-def test_one_core_is_taken_before_tensorflow_is_set_up(calls):
-  checked('svm', 'ours_1@5x4')
-  assert calls == [{max(os.sched_getaffinity(0))}, 'in_process']
-
-
-def test_an_svm_step_that_is_wrong_is_found(monkeypatch):
-  _, wanted = svm_step('sklearn_step')
   similarities = svm_lib.similarities
 
   def wrong(*arguments):
@@ -293,29 +231,25 @@ def test_an_svm_step_that_is_wrong_is_found(monkeypatch):
     return 1.01 * loss, gradient
 
   monkeypatch.setattr(svm_lib, 'similarities', wrong)
-  _, check = svm_step('our_step')
-  assert svm_disagreeing({'ours': check, 'sklearn': wanted}) == {'sklearn@5x4'}
+  _, check = svm_step('our_step', drawn)
+  assert disagreeing('svm', found(check)) == {'sklearn@5x4'}
 
 
-def test_the_product_takes_each_pair_of_blocks_once(monkeypatch):
-  monkeypatch.setattr(svm, '_BLOCK', 8)
-  seen = []
-
-  class Rows(np.ndarray):
-    def __matmul__(self, other):
-      seen.append((len(self), other.shape[1]))
-      return np.matmul(np.asarray(self), np.asarray(other))
-
-  svm.products(np.ones([20, 7]).view(Rows))
-  assert seen == [(8, 8), (8, 8), (8, 4), (8, 8), (8, 4), (4, 4)]
+@pytest.mark.slow
+def test_one_core_is_taken_before_tensorflow_is_set_up(monkeypatch):
+  made = []
+  take = lambda pid, cores: made.append(cores)
+  monkeypatch.setattr(os, 'sched_setaffinity', take)
+  monkeypatch.setattr(registry, 'install', made.append)
+  checked('svm', 'ours_1@5x4')
+  assert made == [{max(os.sched_getaffinity(0))}, 'in_process']
 
 
-def test_the_closed_form_is_the_gradient():
+def test_the_closed_form_of_the_spread_out_is_the_gradient():
   random = np.random.default_rng(2)
   rows, normals = random.normal(size=[4, 3]), random.normal(size=[6, 3])
   normals[4] = 0  # Of a pair whose points coincide: it adds nothing.
   loss, gradient = svm.similarities(rows, normals)
-
   wanted = 0.0
   pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
   for (a, b), normal in zip(pairs, normals, strict=True):
@@ -332,68 +266,31 @@ def test_the_closed_form_is_the_gradient():
     assert gradient[place] == pytest.approx((forth - back) / 2e-5, abs=1e-8)
 
 
-def test_rows_are_common_ones_and_noise():
-  settings = svm.Settings(dim=64)
-  rows, weights = svm.make_arrays(settings, 100, 8)
-  assert (rows.shape, rows.dtype) == ((8, 100, 65), np.float32)
-  assert weights.shape == (8,) and (weights > 0).all()
-  assert 1.2 / 8 < np.abs(rows).max() < 1.3 / 8
-  noise = rows - rows.mean(axis=0)
-  assert noise.std() / rows.std() == pytest.approx(0.27, rel=0.03)
-
-
-@pytest.mark.parametrize(
-  ('sizes', 'left_out'),
-  [
+def test_scikit_learn_is_left_out_where_it_takes_too_much():
+  for sizes, left_out in (
     (((62, 964, 2028), (8,), 64), []),
-    (((62,), (8, 64, 512), 64), []),
-    (((62,), (8, 512), 2048), []),
     (((10_000,), (8,), 64, 1000), []),
     (((2028,), (8, 64), 64), ['sklearn@2028x64']),
-    (((3000, 10_000), (2,), 64), ['sklearn@3000x2', 'sklearn@10000x2']),
-  ],
-)
-def test_scikit_learn_is_left_out_where_it_takes_too_much(sizes, left_out):
-  settings = svm.Settings(*sizes)
-  assert svm.BENCHMARK.optional(settings) == left_out
-  assert not {*left_out} & {*svm.BENCHMARK.contenders(settings)}
-  notes = svm.BENCHMARK.notes(settings)
-  assert [note.split()[0] for note in notes] == left_out
+  ):
+    settings = svm.Settings(*sizes)
+    assert svm.BENCHMARK.optional(settings) == left_out
+    assert not {*left_out} & {*svm.BENCHMARK.contenders(settings)}
+    notes = svm.BENCHMARK.notes(settings)
+    assert [note.split()[0] for note in notes] == left_out
 
 
 _SMALL = {'clients': 2, 'examples': 70, 'embedding_dim': 3, 'batch_size': 8}
 
 
-def test_round_writes_its_clients_and_weights(tmp_path):
-  settings = round_lib.Settings(**_SMALL)
-  path = str(tmp_path / 'arrays.npz')
-  round_lib.write_arrays(settings, path)
-  weights, clients = round_lib.make_arrays(settings)
-  given = inputs.load(path)
+def test_one_file_serves_every_number_of_classes(tmp_path):
   shapes = round_lib._shapes(2048, 62).values()
   assert sum(map(np.prod, shapes)) == 6_603_710
-  assert set(given) == {*weights, 'x', 'y', 'batch_size', 'learning_rate'}
-  np.testing.assert_array_equal(given['x'][1], clients[1].x)
-  np.testing.assert_array_equal(given['class/kernel'], weights['class/kernel'])
-
-
-def test_one_file_serves_every_number_of_classes(tmp_path):
   settings = round_lib.BottleneckSettings(**_SMALL, num_classes=(62, 5000))
   path = str(tmp_path / 'arrays.npz')
   round_lib.write_arrays(settings, path)
   few, many = (inputs.load(path, n) for n in ('62', '5000'))
-  assert (
-    set(few)
-    == set(many)
-    == {
-      *round_lib._shapes(3, 62),
-      *('x', 'y', 'batch_size', 'learning_rate', 'negatives'),
-    }
-  )
-  assert [few['class/kernel'].shape, many['class/bias'].shape] == [
-    (3, 62),
-    (5000,),
-  ]
+  others = {'x', 'y', 'batch_size', 'learning_rate', 'negatives'}
+  assert set(few) == set(many) == others | set(round_lib._shapes(3, 62))
   assert [int(given['negatives']) for given in (few, many)] == [61, 1000]
   for n, given in ((62, few), (5000, many)):
     weights, clients = round_lib.make_arrays(settings, n)
@@ -408,19 +305,21 @@ def test_a_client_of_the_bottleneck_has_few_classes_of_its_own():
   settings = round_lib.BottleneckSettings(clients=2)
   _, few = round_lib.make_arrays(settings, 62)
   _, many = round_lib.make_arrays(settings, 10**6)
-  own = [set(client.y) for client in many]
-  assert [len(classes) for classes in own] == [
-    len(set(client.y)) for client in few
-  ]
+  own, before = ([set(c.y) for c in made] for made in (many, few))
+  assert list(map(len, own)) == list(map(len, before))
   assert not own[0] & own[1]
-  assert max(own[0]) > 62
-  # Images do not depend on n.
   np.testing.assert_array_equal(few[1].x, many[1].x)
 
 
-def test_distance_is_the_norm_of_all_differences():
-  before = [np.zeros([3, 2]), np.float32([1])]
-  after = [np.full([3, 2], 2.0), np.float32([6])]
-  assert inputs.distance(after, before) == pytest.approx(7.0)
-  with pytest.raises(ValueError, match='other shapes'):
-    inputs.distance(after[:1], before)
+def test_sizes_have_their_sum_and_fall():
+  found = listings.sizes(1_000, 30, 2.0)
+  assert found.sum() == 1_000
+  assert found.min() >= 1
+  assert found[0] > 5 * found[-1]
+
+
+def test_a_long_list_is_split(tmp_path):
+  found = listings.measure(tmp_path, 141_971, 218)
+  assert 5e7 < found['peak'] < 2e9
+  assert found['clients'] > 5
+  assert 500 < found['examples'] < found['rows'] == 141_971

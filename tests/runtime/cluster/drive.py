@@ -12,6 +12,7 @@ python -m tests.runtime.cluster.drive rounds CLIENTS [FOLDER]
 """
 
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -80,13 +81,25 @@ def cohort(round_number: int, clients: int):
   return tiny.cohort(labels, seed=round_number)
 
 
-def rounds(clients: str, *folder: str) -> None:
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+def trained(clients: int):
+  """Yields the weights after each round in the installed runtime, as arrays."""
   import numpy as np
   import tensorflow as tf
-  import tensorflow_federated as tff
 
   from tests import tiny
+
+  process = tiny.process('fedss', max_positives=6, negatives=3)
+  state_ = process.initialize()
+  for number in itertools.count():
+    state_ = process.next(state_, cohort(number, clients)).state
+    weights = process.get_model_weights(state_)
+    yield [np.asarray(w) for w in tf.nest.flatten(weights)]
+
+
+def rounds(clients: str, *folder: str) -> None:
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  import tensorflow_federated as tff
+
   from tff_xc.runtime.cluster import context
   from tff_xc.runtime.cluster import ray_crew
   from tff_xc.runtime.in_process import context as in_process
@@ -95,16 +108,13 @@ def rounds(clients: str, *folder: str) -> None:
   if folder:
     runtime = context.ClusterContext(ray_crew.RayCrew(600.0, *folder))
   with tff.framework.get_context_stack().install(runtime):
-    process = tiny.process('fedss', max_positives=6, negatives=3)
-    state_ = process.initialize()
-    for number, _ in enumerate(sys.stdin):
+    weights = trained(int(clients))
+    for _ in sys.stdin:
       started = time.monotonic()
-      state_ = process.next(state_, cohort(number, int(clients))).state
+      found = next(weights)
       seconds = time.monotonic() - started
       measured = runtime.metrics() if folder else {}
-      digest = hashlib.sha256()
-      for weight in tf.nest.flatten(process.get_model_weights(state_)):
-        digest.update(np.asarray(weight).tobytes())
+      digest = hashlib.sha256(b''.join(w.tobytes() for w in found))
       found = [measured.get('workers'), measured.get('workers_lost')]
       print(json.dumps([seconds, *found, digest.hexdigest()]), flush=True)
 

@@ -11,6 +11,7 @@ process may be left of what was killed or left, and none after the cluster's end
 
 import collections
 import contextlib
+import itertools
 import os
 import pathlib
 import random
@@ -23,7 +24,6 @@ import time
 import numpy as np
 import psutil
 
-from tests import tiny
 from tests.runtime.cluster import drive
 from tff_xc.runtime.cluster import state
 
@@ -103,12 +103,7 @@ class Cluster:
 
 
 class Faults(threading.Thread):
-  """Does something bad at random times, until it is told to end.
-
-  Attributes:
-    log: what it did, in order.
-    error: what ended it before it was told to, or None.
-  """
+  """Does something bad at random times, until it is told to end."""
 
   def __init__(self, cluster: Cluster, seed: int, mean_seconds: float):
     super().__init__(daemon=True)
@@ -160,14 +155,7 @@ class Faults(threading.Thread):
 
 def train(rounds: int, clients: int):
   """Trains in the installed runtime; returns the weights as arrays."""
-  import tensorflow as tf
-
-  process = tiny.process('fedss', max_positives=6, negatives=3)
-  state_ = process.initialize()
-  for number in range(rounds):
-    state_ = process.next(state_, drive.cohort(number, clients)).state
-  weights = process.get_model_weights(state_)
-  return [np.asarray(w) for w in tf.nest.flatten(weights)]
+  return next(itertools.islice(drive.trained(clients), rounds - 1, None))
 
 
 def main(

@@ -6,7 +6,6 @@ import resource
 import sys
 import time
 
-from tff_xc.runtime.cluster import nodes
 from tff_xc.runtime.cluster import state
 
 RAY_FOLDER = '/tmp/tff_xc_00000000'  # No test makes it.
@@ -49,10 +48,6 @@ def everything(folder):
     p: (p.stat().st_mode, p.is_file() and p.read_bytes())
     for p in [folder, *folder.rglob('*')]
   }
-
-
-def workers(**more):
-  return nodes.Workers(**more)
 
 
 def write_join(path, **changes):

@@ -41,12 +41,7 @@ OPEN_METHODS = (
 
 
 class Port(NamedTuple):
-  """What a port tells its callers.
-
-  Attributes:
-    kind: 'grpc' or 'http'.
-    told: the codes of the answers to each caller.
-  """
+  """What a port tells its callers."""
 
   kind: str
   told: Mapping[str, set[str]]
@@ -104,15 +99,7 @@ def check(folder: pathlib.Path, address: str, tls: bool) -> str:
 def _grpc(
   address: str, token: str, files: list[bytes], methods=METHODS
 ) -> set[str]:
-  """Returns the codes with which a port answers the methods.
-
-  Args:
-    address: 'IP:PORT'.
-    token: '' for none.
-    files: the authority, our key and our certificate; the first alone; or none
-      for a call without TLS.
-    methods: to call.
-  """
+  """Returns the codes with which a port answers the methods."""
   import grpc
 
   found = set()

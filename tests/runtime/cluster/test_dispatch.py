@@ -1,5 +1,6 @@
 """Rounds on several workers are the rounds of one process, whatever happens to workers."""
 
+import functools
 import threading
 import time
 
@@ -9,6 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import tiny
+from tests.runtime import computations
 from tests.runtime.cluster import threads_crew
 from tff_xc import errors
 from tff_xc.experiment import cohort
@@ -18,6 +20,7 @@ from tff_xc.runtime.cluster import context
 from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import messages
 from tff_xc.runtime.cluster import worker
+from tff_xc.runtime.in_process import phases
 
 _FEW, _MANY = 9, 41  # Alone in their blocks; eleven blocks.
 
@@ -27,31 +30,24 @@ def _cohort(clients, round_number=0):
   return tiny.cohort(labels, seed=round_number)
 
 
-def _process(algorithm):
-  more = {}
-  if algorithm == 'fedss':
-    more = {'max_positives': 6, 'negatives': 3}
-  return tiny.process(algorithm, **more)
-
-
-def _after(runtime, algorithm, clients, rounds=2):
+def _after(runtime, clients, cohort_of=None, algorithm='fedss'):
   """Returns the state after some rounds, and the last metrics, as arrays."""
+  cohort_of = cohort_of or (lambda r: _cohort(clients, r))
+  more = {'max_positives': 6, 'negatives': 3} if algorithm == 'fedss' else {}
   with tff.framework.get_context_stack().install(runtime):
-    process = _process(algorithm)
-    state, metrics = tiny.run(process, rounds, lambda r: _cohort(clients, r))
+    process = tiny.process(algorithm, **more)
+    state, metrics = tiny.run(process, 2, cohort_of)
     weights = process.get_model_weights(state)
     return [np.asarray(x) for x in tf.nest.flatten((weights, metrics))]
 
 
 @pytest.fixture(scope='module')
 def expected(in_process_context):
-  """Returns (algorithm, clients) -> what one process computes."""
-  found = {}
+  """Returns (clients, algorithm) -> what one process computes."""
 
-  def of(algorithm, clients):
-    if (algorithm, clients) not in found:
-      found[algorithm, clients] = _after(in_process_context, algorithm, clients)
-    return found[algorithm, clients]
+  @functools.cache
+  def of(clients, algorithm='fedss'):
+    return _after(in_process_context, clients, algorithm=algorithm)
 
   return of
 
@@ -78,6 +74,26 @@ def on_workers(_together):
   return begin
 
 
+@pytest.fixture
+def crew():
+  made = threads_crew.ThreadsCrew()
+  yield made
+  made.close()
+
+
+@pytest.fixture
+def runtime(crew):
+  return context.ClusterContext(crew, 60.0)
+
+
+def _total(runtime, given):
+  return computations.invoke(runtime, computations.total, given)
+
+
+def _killed(*_):
+  raise dispatch.LostError('it was killed')
+
+
 def _assert_same(found, expected):
   assert len(found) == len(expected)
   for one, other in zip(found, expected, strict=True):
@@ -93,9 +109,8 @@ def test_any_number_of_workers_gives_the_numbers_of_one_process(
 ):
   for workers in (1, 2, 3):
     _, runtime = on_workers(workers)
-    _assert_same(
-      _after(runtime, algorithm, clients), expected(algorithm, clients)
-    )
+    found = _after(runtime, clients, algorithm=algorithm)
+    _assert_same(found, expected(clients, algorithm))
 
 
 @pytest.mark.parametrize('method', ['keys', 'train'])
@@ -108,10 +123,10 @@ def test_a_lost_workers_clients_are_done_by_others(
   def faults(worker, called, block):
     if worker == 0 and called == method and block.first >= 2:
       lost.append(block.first)
-      raise dispatch.LostError('it was killed')
+      _killed()
 
   made, runtime = on_workers(2, faults)
-  _assert_same(_after(runtime, 'fedss', clients), expected('fedss', clients))
+  _assert_same(_after(runtime, clients), expected(clients))
   assert lost
   assert made.dismissed == [0]
   assert 'a worker on here was lost (it was killed)' in capsys.readouterr().err
@@ -125,7 +140,7 @@ def test_a_worker_that_hangs_is_given_up(expected, on_workers):
       hangs.wait(20)
 
   made, runtime = on_workers(2, faults, timeout=6.0)
-  _assert_same(_after(runtime, 'fedss', _FEW), expected('fedss', _FEW))
+  _assert_same(_after(runtime, _FEW), expected(_FEW))
   hangs.set()
   assert made.dismissed == [1]
 
@@ -140,7 +155,7 @@ def test_a_worker_that_joins_takes_part(expected, on_workers):
     time.sleep(0.05)
 
   made, runtime = on_workers(1, faults)
-  _assert_same(_after(runtime, 'fedss', _MANY), expected('fedss', _MANY))
+  _assert_same(_after(runtime, _MANY), expected(_MANY))
   assert {worker for worker, *_ in made.calls} == {0, 1}
 
 
@@ -148,50 +163,47 @@ def test_without_workers_it_waits_and_then_says_so(on_workers, monkeypatch):
   monkeypatch.setattr(dispatch, '_START_SECONDS', 0.15)
   _, runtime = on_workers(0, timeout=0.3)
   with pytest.raises(client_error.WorkersError, match=r'timeout=0\.3 lets'):
-    _after(runtime, 'fedss', _FEW)
+    _after(runtime, _FEW)
 
 
 def test_a_client_that_fails_is_named(on_workers):
-  @tff.tensorflow.computation(np.float32)
-  def checked(x):
-    with tf.control_dependencies([tf.debugging.Assert(x < 7.0, ['too large'])]):
-      return x + 0.0
-
-  @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
-  def run(x):
-    return tff.federated_sum(tff.federated_map(checked, x))
-
+  run = computations.total_of(computations.positive)
   _, runtime = on_workers(2)
-  with tff.framework.get_context_stack().install(runtime):
-    assert run([1.0] * 9) == 9.0
-    with pytest.raises(client_error.ClientError, match='too large') as error:
-      run([1.0] * 40 + [8.0])
-    assert error.value.client_index == 40
-    assert run([2.0] * 9) == 18.0
+  assert computations.invoke(runtime, run, [1.0] * 9) == 9.0
+  with pytest.raises(client_error.ClientError, match='not positive') as error:
+    computations.invoke(runtime, run, [1.0] * 40 + [0.0])
+  assert error.value.client_index == 40
+  assert computations.invoke(runtime, run, [2.0] * 9) == 18.0
 
 
 def test_values_at_clients_go_through_phases_and_come_back(
   in_process_context, on_workers
 ):
-  @tff.tensorflow.computation(np.float32, np.float32)
-  def less(x, mean):
-    return x - mean
+  vector = tff.TensorType(np.float32, [1000])
+  first = tff.tensorflow.computation(lambda x: x[0], vector)
+  less = tff.tensorflow.computation(
+    lambda x, mean: x - mean, [np.float32, np.float32]
+  )
 
-  @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+  @tff.federated_computation(tff.FederatedType(vector, tff.CLIENTS))
   def run(x):
-    mean = tff.federated_broadcast(tff.federated_mean(x))
-    rest = tff.federated_map(less, (x, mean))
+    small = tff.federated_map(first, x)
+    mean = tff.federated_broadcast(tff.federated_mean(small))
+    rest = tff.federated_map(less, (small, mean))
     return rest, tff.federated_sum(rest)
 
-  given = [float(i) for i in range(40)]
-  _, runtime = on_workers(2)
+  given = [np.full(1000, i, np.float32) for i in range(40)]
+  _, runtime = on_workers(1)
   found = []
   for each in (in_process_context, runtime):
-    with tff.framework.get_context_stack().install(each):
-      rest, total = run(given)
-      found.append([*rest, total])
+    rest, total = computations.invoke(each, run, given)
+    found.append([*rest, total])
   assert found[0] == found[1]
   assert found[0][0] == -19.5
+  # Their values go there once; the second phase sends a few numbers.
+  measured = runtime.metrics()
+  assert 160_000 <= measured['worker_bytes_down'] < 165_000
+  assert measured['workers'] == 1
 
 
 def test_bytes_to_workers_do_not_grow_with_the_classes(on_workers):
@@ -204,7 +216,7 @@ def test_bytes_to_workers_do_not_grow_with_the_classes(on_workers):
     _, runtime = on_workers(2)
     with tff.framework.get_context_stack().install(runtime):
       tiny.run(process, 1, lambda r: _cohort(_FEW, r))
-    sent.append(runtime.measured.bytes_down)
+    sent.append(runtime.metrics()['worker_bytes_down'])
   # With more classes, fewer clients of a block ask for the same row.
   assert sent[1] <= 1.5 * sent[0]
 
@@ -222,88 +234,41 @@ def test_workers_read_the_values_of_which_they_have_a_copy(
     lambda folder: (marks, lambda number: _cohort(_FEW, number), lambda: None),
     marks,
   )
-  with tff.framework.get_context_stack().install(runtime):
-    process = _process('fedss')
-    state, metrics = tiny.run(
-      process, 2, lambda number: Unread(_cohort(_FEW, number), number)
-    )
-    weights = process.get_model_weights(state)
-    found = [np.asarray(x) for x in tf.nest.flatten((weights, metrics))]
-  _assert_same(found, expected('fedss', _FEW))
-
-
-def test_a_round_given_up_leaves_nothing_behind(expected, on_workers):
-  """After an interrupt, the same context runs the next round right."""
-  interrupted = []
-
-  def faults(worker, called, block):
-    if called == 'train' and not interrupted:
-      interrupted.append(True)
-      raise KeyboardInterrupt
-
-  _, runtime = on_workers(2, faults)
-  with pytest.raises(KeyboardInterrupt):
-    _after(runtime, 'fedss', _FEW)
-  _assert_same(_after(runtime, 'fedss', _FEW), expected('fedss', _FEW))
+  found = _after(runtime, _FEW, lambda r: Unread(_cohort(_FEW, r), r))
+  _assert_same(found, expected(_FEW))
 
 
 def _offer(to, values, check=lambda: None):
   to.offer_data(lambda folder: ({}, lambda number: values, check), {})
 
 
-@tff.tensorflow.computation
-def _ten():
-  return 10
-
-
-@tff.tensorflow.computation(np.int32)
-def _one_key(key):
-  return tf.reshape(key, [1])
-
-
-@tff.tensorflow.computation(tff.SequenceType(np.float32))
-def _sum_of(slices):
-  return slices.reduce(0.0, lambda a, b: a + b)
-
-
 def _selected():
-  rows = tff.tensorflow.computation(lambda: tf.range(10.0))
-  row = tff.tensorflow.computation(
-    lambda table, key: tf.gather(table, key),
-    tff.types.to_type((tff.TensorType(np.float32, [10]), np.int32)),
+  """Returns the sum of row K of a table 0, 1, ... 9 for each client's key K."""
+  graph = tff.tensorflow.computation
+  table_type = tff.TensorType(np.float32, [10])
+  row = graph(lambda table, key: table[key], [table_type, np.int32])
+  add_up = graph(
+    lambda slices: slices.reduce(0.0, lambda a, b: a + b),
+    tff.SequenceType(np.float32),
   )
 
   @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
   def selected(key):
-    keys = tff.federated_map(_one_key, key)
-    table = tff.federated_eval(rows, tff.SERVER)
-    most = tff.federated_eval(_ten, tff.SERVER)
+    keys = tff.federated_map(graph(lambda k: k[None], np.int32), key)
+    table = tff.federated_eval(graph(lambda: tf.range(10.0)), tff.SERVER)
+    most = tff.federated_eval(graph(lambda: 10), tff.SERVER)
     found = tff.federated_select(keys, most, table, row)
-    return tff.federated_sum(tff.federated_map(_sum_of, found))
+    return tff.federated_sum(tff.federated_map(add_up, found))
 
   return selected
 
 
-def test_threads_may_invoke_at_once(crew, runtime):
+def test_threads_may_invoke_at_once(crew, runtime, in_threads):
   crew.reset(2, lambda *_: time.sleep(0.01))
   given = [[float(i + 100 * j) for i in range(40)] for j in range(4)]
-  threads_crew.invoke(runtime, threads_crew.total, given[0])
-  found = {}
-
-  def invoke(place):
-    found[place] = float(
-      threads_crew.invoke(runtime, threads_crew.total, given[place])
-    )
-
-  threads = [
-    threading.Thread(target=invoke, args=[i], daemon=True) for i in range(4)
-  ]
-  for thread in threads:
-    thread.start()
-  deadline = time.monotonic() + 20
-  for thread in threads:
-    thread.join(max(deadline - time.monotonic(), 0))
-  assert found == {i: sum(x) for i, x in enumerate(given)}
+  _total(runtime, given[0])
+  found = in_threads(runtime, lambda i: computations.total(given[i]))
+  assert found == list(map(sum, given))
 
 
 def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
@@ -317,7 +282,7 @@ def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
 
   crew.reset(1, given_up)
   with pytest.raises(KeyboardInterrupt):
-    threads_crew.invoke(runtime, selected, [1, 2, 3])
+    computations.invoke(runtime, selected, [1, 2, 3])
 
   def release(_, called, block):
     if called == 'train' and not newer:
@@ -326,14 +291,14 @@ def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
       time.sleep(0.5)  # Now the late call goes on.
 
   crew._faults = release
-  assert threads_crew.invoke(runtime, selected, [1, 2, 3]) == 6.0
+  assert computations.invoke(runtime, selected, [1, 2, 3]) == 6.0
   assert newer
 
 
 def test_an_answer_that_is_taken_late_loses_no_worker(crew, runtime):
   """The driver may be slow: it reads data, or has been stopped."""
   crew.reset(2)
-  threads_crew.invoke(runtime, threads_crew.total, [1.0] * 9)
+  _total(runtime, [1.0] * 9)
   runtime._roster.timeout = 0.4
   take = dispatch.Dispatch._take
 
@@ -345,26 +310,18 @@ def test_an_answer_that_is_taken_late_loses_no_worker(crew, runtime):
   crew.wait = lambda tickets, seconds: wait(tickets, seconds)[:1]  # As Ray.
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(dispatch.Dispatch, '_take', slowly)
-    assert threads_crew.invoke(runtime, threads_crew.total, [1.0] * 6) == 6.0
+    assert _total(runtime, [1.0] * 6) == 6.0
   assert not crew.dismissed
 
 
-def test_a_program_that_does_not_load_harms_no_other(
-  crew, runtime, monkeypatch
-):
+def test_a_program_that_does_not_load_harms_no_other(crew, runtime):
   crew.reset(1)
-  selected = _selected()
-  load = worker.Worker.load
-
-  def fails(*_):
-    raise ValueError('no')
-
-  monkeypatch.setattr(worker.Worker, 'load', fails)
-  with pytest.raises(ValueError, match='no'):
-    threads_crew.invoke(runtime, threads_crew.total, [1.0])
-  monkeypatch.setattr(worker.Worker, 'load', load)
-  assert threads_crew.invoke(runtime, selected, [1]) == 1.0
-  assert threads_crew.invoke(runtime, threads_crew.total, [1.0]) == 1.0
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(worker.Worker, 'load', lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+      _total(runtime, [1.0])
+  assert computations.invoke(runtime, _selected(), [1]) == 1.0
+  assert _total(runtime, [1.0]) == 1.0
 
 
 def test_workers_that_are_lost_before_they_begin_end_the_round(
@@ -380,16 +337,10 @@ def test_workers_that_are_lost_before_they_begin_end_the_round(
       crew.join()
     return workers()
 
-  def lost(*_):
-    raise dispatch.LostError('it was killed')
-
   monkeypatch.setattr(crew, 'workers', again)
-  monkeypatch.setattr(worker.Worker, 'load', lost)
-  with pytest.raises(
-    client_error.WorkersError,
-    match='it was killed',
-  ):
-    threads_crew.invoke(runtime, threads_crew.total, [1.0])
+  monkeypatch.setattr(worker.Worker, 'load', _killed)
+  with pytest.raises(client_error.WorkersError, match='it was killed'):
+    _total(runtime, [1.0])
   assert len(crew.dismissed) == 4
 
 
@@ -409,7 +360,7 @@ def test_the_next_block_is_read_while_one_trains(crew, runtime):
   values = cohort.Values(value, range(40))
   _offer(runtime, values)
   given = messages.Referenced([2.0] * 40, 0)
-  assert threads_crew.invoke(runtime, threads_crew.total, given) == 40.0
+  assert _total(runtime, given) == 40.0
 
 
 def test_nothing_is_read_from_the_data_of_a_run_before(crew, runtime):
@@ -417,13 +368,13 @@ def test_nothing_is_read_from_the_data_of_a_run_before(crew, runtime):
   with tff.framework.get_context_stack().install(runtime):
     crew._reads_data = True  # Its workers have data, and nobody opened them.
     given = registry.referenced([1.0] * 9, 0)
-    assert threads_crew.invoke(runtime, threads_crew.total, given) == 9.0
+    assert _total(runtime, given) == 9.0
     _offer(registry, [7.0] * 9)
     given = registry.referenced([1.0] * 9, 0)
-    assert threads_crew.invoke(runtime, threads_crew.total, given) == 63.0
+    assert _total(runtime, given) == 63.0
     registry.offer_data(None, {})
     given = registry.referenced([1.0] * 9, 0)
-    assert threads_crew.invoke(runtime, threads_crew.total, given) == 9.0
+    assert _total(runtime, given) == 9.0
 
 
 def test_data_of_a_worker_that_change_end_the_run(crew, runtime):
@@ -436,15 +387,15 @@ def test_data_of_a_worker_that_change_end_the_run(crew, runtime):
   crew.reset(2)
   _offer(runtime, [2.0] * 40, check)
   given = messages.Referenced([1.0] * 40, 0)
-  assert threads_crew.invoke(runtime, threads_crew.total, given) == 80.0
+  assert _total(runtime, given) == 80.0
   changed.append(True)
   with pytest.raises(errors.InputError) as error:
-    threads_crew.invoke(runtime, threads_crew.total, given)
+    _total(runtime, given)
   assert 'a.png' in str(error.value)
   # After that the rounds since the last checkpoint would be saved.
   assert not isinstance(error.value, client_error.WorkersError)
   # What the driver sends is not of the worker's disk.
-  assert threads_crew.invoke(runtime, threads_crew.total, [1.0] * 40) == 40.0
+  assert _total(runtime, [1.0] * 40) == 40.0
 
 
 def test_a_change_explains_what_a_worker_cannot_read(crew, runtime):
@@ -455,139 +406,68 @@ def test_a_change_explains_what_a_worker_cannot_read(crew, runtime):
   given = messages.Referenced([1.0] * 4, 0)
   _offer(runtime, cohort.Values(fails, range(4)))
   with pytest.raises(errors.InputError, match='cannot be read'):
-    threads_crew.invoke(runtime, threads_crew.total, given)
+    _total(runtime, given)
   _offer(runtime, cohort.Values(fails, range(4)), fails)
   with pytest.raises(errors.InputError, match='a worker on here: a'):
-    threads_crew.invoke(runtime, threads_crew.total, given)
+    _total(runtime, given)
 
 
-def test_lost_workers_are_counted(crew, runtime):
-  def lost(place, *_):
-    if place < 2:
-      raise dispatch.LostError('it was killed')
-
-  crew.reset(3, lost)
-  assert threads_crew.invoke(runtime, threads_crew.total, [1.0] * 9) == 9.0
+def test_lost_workers_are_counted_and_others_get_nothing(crew, runtime):
+  crew.reset(3, lambda place, *_: place >= 2 or _killed())
+  assert _total(runtime, [1.0] * 9) == 9.0
   assert sorted(crew.dismissed) == [0, 1]
   assert runtime.metrics()['workers_lost'] == 2.0
-  assert threads_crew.invoke(runtime, threads_crew.total, [1.0] * 9) == 9.0
+  assert _total(runtime, [1.0] * 9) == 9.0
   assert runtime.metrics()['workers_lost'] == 0.0
-
-
-def test_a_worker_that_is_not_ready_is_given_nothing(crew, runtime):
+  # One that is not ready is given nothing.
   crew.reset(2)
-  threads_crew.invoke(runtime, threads_crew.total, [1.0] * 9)
+  _total(runtime, [1.0] * 9)
   crew.calls.clear()
   workers = crew.workers
   crew.workers = lambda: dict(list(workers().items())[1:])
-  assert threads_crew.invoke(runtime, threads_crew.total, [1.0] * 9) == 9.0
+  assert _total(runtime, [1.0] * 9) == 9.0
   assert {place for place, *_ in crew.calls} == {1}
 
 
-def test_what_is_measured_is_of_all_phases(crew, runtime):
-  vector = tff.TensorType(np.float32, [1000])
-
-  @tff.tensorflow.computation(vector)
-  def first(x):
-    return x[0]
-
-  @tff.tensorflow.computation(np.float32, np.float32)
-  def less(x, mean):
-    return x - mean
-
-  @tff.federated_computation(tff.FederatedType(vector, tff.CLIENTS))
-  def run(x):
-    small = tff.federated_map(first, x)
-    mean = tff.federated_broadcast(tff.federated_mean(small))
-    return tff.federated_sum(tff.federated_map(less, (small, mean)))
-
-  crew.reset(1)
-  given = [np.full(1000, i, np.float32) for i in range(5)]
-  assert threads_crew.invoke(runtime, run, given) == 0.0
-  # Their values go there once; the second phase sends a few numbers.
-  assert 20_000 <= runtime.measured.bytes_down < 21_000
-  assert runtime.measured.workers == 1
-
-
-def _taken(waiting, threads, most):
-  found = []
-  while waiting:
-    share = waiting.next(threads, most)
-    waiting.take(share)
-    found.append(share)
-  return found
-
-
-@pytest.mark.parametrize('clients', [0, 1, 2, 31, 32, 33, 40, 500])
-@pytest.mark.parametrize(('threads', 'most'), [(1, 8), (3, 8), (64, 8), (2, 1)])
+@pytest.mark.parametrize('clients', [1, 31, 32, 33, 500])
+@pytest.mark.parametrize(('threads', 'most'), [(1, 8), (64, 8), (2, 1)])
 def test_all_clients_are_taken_once_and_in_order(clients, threads, most):
-  found = _taken(dispatch.Shares(clients), threads, most)
+  waiting, found = dispatch.Shares(clients), []
+  while waiting:
+    found.append(waiting.next(threads, most))
+    waiting.take(found[-1])
   assert [i for share in found for i in share] == list(range(clients))
-  if clients <= 32:
-    sizes = list(map(len, found))
-    assert sizes == sorted(sizes, reverse=True)
-    assert max(sizes, default=0) <= most
-
-
-def test_a_share_that_is_given_back_waits_one_by_one_and_first():
-  waiting = dispatch.Shares(20)
-  first = waiting.next(1, 8)
-  waiting.take(first)
-  waiting.take(waiting.next(1, 8))
-  assert waiting.give_back([first]) == [range(i, i + 1) for i in first]
-  assert waiting.next(1, 8) == range(1)
-  assert waiting.times_lost(range(1)) == 1
-
-
-def test_a_block_is_not_cut():
-  waiting = dispatch.Shares(40)
-  block = waiting.next(1, 8)
-  waiting.take(block)
-  assert not waiting.split(block)
-  assert waiting.give_back([block]) == [block]
-  assert waiting.next(1, 8) == block
-
-
-def test_workers_get_fewer_clients_towards_the_end(crew, runtime):
-  crew.reset(2)
-  # Afterwards the size of their results is known.
-  threads_crew.invoke(runtime, threads_crew.total, [1.0] * 2)
-  crew.calls.clear()
-  given = [float(i) for i in range(20)]
-  assert threads_crew.invoke(runtime, threads_crew.total, given) == 190.0
-  first = sorted(first for _, _, first in crew.calls)
-  assert first == [0, 3, 6, 8, 10, 12, 13, 14, 15, 16, 17, 18, 19]
+  sizes = list(map(len, found))
+  assert sizes == sorted(sizes, reverse=True)
+  if clients <= 32:  # Fewer go together towards the end.
+    assert sizes[0] == min(most, -(-clients // (4 * threads)))
+  else:  # A block is not cut.
+    assert sizes[0] == phases.block_size(clients)
 
 
 def test_clients_with_large_results_go_to_workers_one_by_one(crew, runtime):
-  large = tff.TensorType(np.float32, [2**18 + 1])  # More than a MiB.
-
-  @tff.tensorflow.computation(np.float32)
-  def filled(x):
-    return tf.fill(large.shape, x)
-
-  @tff.federated_computation(threads_crew.FLOATS)
-  def total(x):
-    return tff.federated_sum(tff.federated_map(filled, x))
+  # More than a MiB.
+  filled = tff.tensorflow.computation(lambda x: tf.fill([2**18 + 1], x))
+  total = computations.total_of(filled)
 
   crew.reset(1)
   for _ in range(2):
     crew.calls.clear()
-    assert threads_crew.invoke(runtime, total, [1.0] * 9)[0] == 9.0
+    assert computations.invoke(runtime, total, [1.0] * 9)[0] == 9.0
     assert len(crew.calls) - (crew.calls[0][1] == 'load') == 9
 
 
 def test_clients_of_a_lost_worker_are_repeated_one_by_one(crew, runtime):
   def lost(_, called, block):
     if called == 'train' and block.first <= 3 < block.first + len(block.kept):
-      raise dispatch.LostError('it was killed')
+      _killed()
 
   crew.reset(4, lost)
   with pytest.raises(
     client_error.ClientError,
     match=r'client 3 .*the last: it was killed.*want of',
   ):
-    threads_crew.invoke(runtime, threads_crew.total, [1.0] * 20)
+    _total(runtime, [1.0] * 20)
 
 
 @tff.tensorflow.computation(np.float32)
@@ -598,33 +478,26 @@ def _slowly(x):
     return x + 0.0
 
 
-@tff.federated_computation(threads_crew.FLOATS)
-def _total_slowly(x):
-  return tff.federated_sum(tff.federated_map(_slowly, x))
-
-
 @pytest.mark.parametrize('trains_slowly', [True, False])
 def test_a_slow_worker_whose_clients_go_on_is_kept(
   trains_slowly, crew, runtime, monkeypatch
 ):
   """A block takes longer than a worker may make no progress."""
-  computation, value = _total_slowly, lambda place: 1.0
+  computation, value = computations.total_of(_slowly), lambda place: 1.0
   if not trains_slowly:
-    computation, value = (
-      threads_crew.total,
-      lambda place: time.sleep(0.4) or 1.0,
-    )
+    computation = computations.total
+    value = lambda place: time.sleep(0.4) or 1.0
   crew.reset(1)
   values = cohort.Values(value, range(6))
   runtime.offer_data(lambda folder: ({}, lambda r: values, lambda: None), {})
-  assert threads_crew.invoke(runtime, computation, [1.0]) == 1.0
+  assert computations.invoke(runtime, computation, [1.0]) == 1.0
   monkeypatch.setattr(dispatch, '_POLL_SECONDS', 0.1)
   # Once it is lost, the round soon ends.
   monkeypatch.setattr(dispatch, 'start_seconds', lambda timeout: 1.0)
   monkeypatch.setattr(dispatch.phases_lib, 'block_size', lambda clients: 5)
   runtime._roster.timeout = 1.0
   given = messages.Referenced([2.0] * 6, 0)
-  assert threads_crew.invoke(runtime, computation, given) == 6.0
+  assert computations.invoke(runtime, computation, given) == 6.0
   assert not crew.dismissed
 
 
@@ -645,11 +518,11 @@ def test_a_worker_without_progress_is_lost_and_the_flag_is_named(
   monkeypatch.setattr(worker.Worker, 'idle_seconds', asked)
   monkeypatch.setattr(dispatch, '_ANSWER_SECONDS', 0.2)
   crew.reset(3)
-  threads_crew.invoke(runtime, threads_crew.total, [])
+  _total(runtime, [])
   crew._faults = hangs
   runtime._roster.timeout = 0.5
   with pytest.raises(client_error.ClientError) as error:
-    threads_crew.invoke(runtime, threads_crew.total, [1.0])
+    _total(runtime, [1.0])
   end.set()
   assert '--worker_timeout=0.5' in error.value.reason
   assert '--worker_timeout=0.5' in capsys.readouterr().err
@@ -668,9 +541,39 @@ def test_a_key_out_of_range_is_a_clients_error(
 ):
   crew.reset(workers)
   selected = _selected()
-  assert threads_crew.invoke(runtime, selected, [9] * len(keys)) == 9 * len(
-    keys
-  )
+  for_all = [9] * len(keys)
+  assert computations.invoke(runtime, selected, for_all) == sum(for_all)
   with pytest.raises(client_error.ClientError, match='outside') as error:
-    threads_crew.invoke(runtime, selected, keys)
+    computations.invoke(runtime, selected, keys)
   assert (error.value.client_index, error.value.last_index) == (client, last)
+
+
+def _aligned(read_only: bool) -> np.ndarray:
+  """Returns an array that begins where TensorFlow wants it, as Ray's do."""
+  whole = np.arange(1040, dtype=np.float32)
+  first = -whole.ctypes.data // whole.itemsize % 16
+  found = whole[first : first + 1024]
+  found.flags.writeable = not read_only
+  return found
+
+
+@pytest.mark.parametrize('read_only', [False, True])
+@pytest.mark.parametrize('borrowed', [False, True])
+def test_only_what_is_borrowed_and_never_written_is_shared(borrowed, read_only):
+  given = _aligned(read_only)
+  tensor = messages.unpack(
+    {'x': [given]}, {'x': tff.TensorType(np.float32, [1024])}, borrowed
+  )['x']
+  np.testing.assert_array_equal(tensor, given)
+  assert np.shares_memory(np.asarray(tensor), given) == (borrowed and read_only)
+
+
+@pytest.mark.parametrize(
+  'value', [np.float32(3.0), np.array([b'ab', b'c'], object), np.zeros([0, 2])]
+)
+def test_any_leaf_can_be_borrowed(value):
+  array = np.asarray(value)
+  array.flags.writeable = False
+  (tensor,) = messages.tensors([array], borrowed=True)
+  np.testing.assert_array_equal(tensor.numpy(), value)
+  assert tensor.dtype == tf.as_dtype(array.dtype)

@@ -17,7 +17,7 @@ from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import nodes
 from tff_xc.runtime.cluster import state
 
-WORKERS = folders.workers()
+WORKERS = nodes.Workers()
 
 
 @pytest.fixture(name='folder')
@@ -36,6 +36,13 @@ def _folder(tmp_path, monkeypatch):
 
 def pids(folder):
   return [f.pids for f in nodes.find(folder)]
+
+
+def _kill(folder):
+  """Ends the processes of the first node, as a power cut does."""
+  for pid in pids(folder)[0]:
+    os.kill(pid, signal.SIGKILL)
+  assert folders.wait(lambda: not pids(folder)[0])
 
 
 def test_a_node_is_started_found_and_ended(folder):
@@ -59,7 +66,7 @@ def test_workers_are_told_their_threads_and_data(folder, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   monkeypatch.setenv('RAY_AUTH_TOKEN', 'of another cluster')
   monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '3')
-  node = nodes.start(folder, folders.workers(number=2, threads=5, data_dir='.'))
+  node = nodes.start(folder, nodes.Workers(number=2, threads=5, data_dir='.'))
   [process] = [p for p in state.marked([node.mark]) if p.pid == node.pid]
   found = process.environ()
   assert found[nodes.THREADS_VARIABLE] == '5'
@@ -70,9 +77,7 @@ def test_workers_are_told_their_threads_and_data(folder, tmp_path, monkeypatch):
   nodes.stop(folder)
   cores = len(os.sched_getaffinity(0))
   for number, threads in ((0, cores), (1, cores), (cores + 1, 1)):
-    assert (
-      nodes.start(folder, folders.workers(number=number)).threads == threads
-    )
+    assert nodes.start(folder, nodes.Workers(number=number)).threads == threads
     nodes.stop(folder)
 
 
@@ -86,8 +91,7 @@ def test_starting_twice_and_after_a_reboot(folder):
   assert not nodes.find(folder)[0].is_alive
   with pytest.raises(errors.InputError, match='nodes run here already'):
     nodes.start(folder, WORKERS)  # Its child lives.
-  os.kill(pids(folder)[0][0], signal.SIGKILL)
-  assert folders.wait(lambda: not pids(folder)[0])
+  _kill(folder)
   assert nodes.start(folder, WORKERS).name == '1'
   assert state.find_cluster(folder).token != first.token
   assert not os.path.exists(first.ray_folder)
@@ -96,14 +100,10 @@ def test_starting_twice_and_after_a_reboot(folder):
 def test_the_log_of_a_node_that_ended_by_itself_is_kept(folder):
   """`start` keeps it as the log before."""
   for end in (nodes.stop, lambda folder: nodes.start(folder, WORKERS)):
-    node = nodes.start(folder, WORKERS)
+    nodes.start(folder, WORKERS)
     log = state.node_file(folder, '1', 'log')
     log.write_text(str(end))
-    os.kill(node.pid, signal.SIGKILL)
-    assert alive.ends(node.pid)
-    for pid in pids(folder)[0]:
-      os.kill(pid, signal.SIGKILL)
-    assert folders.wait(lambda: not pids(folder)[0])
+    _kill(folder)
     end(folder)
     kept = log if end is nodes.stop else log.with_suffix('.old')
     assert kept.read_text() == str(end)
@@ -134,29 +134,14 @@ def test_nodes_join_and_leave(folder, tmp_path):
 def test_another_cluster_is_joined_only_if_none_runs(folder, tmp_path):
   other = tmp_path / 'other'
   nodes.start(other, WORKERS)
-  node = nodes.start(folder, WORKERS)
+  nodes.start(folder, WORKERS)
   with pytest.raises(errors.InputError, match='nodes run here already'):
     nodes.join(folder, other / state.JOIN, WORKERS)
-  for pid in pids(folder)[0]:
-    os.kill(pid, signal.SIGKILL)
-  assert alive.ends(node.pid)
-  assert folders.wait(lambda: not pids(folder)[0])
+  _kill(folder)
   assert nodes.join(folder, other / state.JOIN, WORKERS).name == '1'
   assert state.find_cluster(folder) == state.find_cluster(other)
   nodes.stop(folder)
   nodes.stop(other)
-
-
-def test_a_head_that_does_not_answer_leaves_nothing(folder, monkeypatch):
-  def refuse(*_):
-    raise errors.InputError('no head')
-
-  file = folder.parent / 'copied.json'
-  folders.write_join(file)
-  monkeypatch.setattr(connection, 'ask', refuse)
-  with pytest.raises(errors.InputError, match='no head'):
-    nodes.join(folder, file, WORKERS)
-  assert {p.name for p in folder.rglob('*')} == {'tff_xc.lock', 'nodes'}
 
 
 @pytest.mark.parametrize(
@@ -210,46 +195,52 @@ def test_on_a_full_disk_nothing_is_left(folder, monkeypatch):
   _assert_nothing(folder, '1.log')
 
 
-def test_a_process_that_cannot_be_made_is_one_sentence(folder, monkeypatch):
-  monkeypatch.setattr(nodes, '_command', lambda *_: ['/no/such/program'])
-  with pytest.raises(errors.InputError, match=r'cannot be started.*no/such'):
-    nodes.start(folder, WORKERS)
-  _assert_nothing(folder, '1.log')
-
-
-def test_a_damaged_authority_leaves_nothing(folder):
-  file = folder.parent / 'copied.json'
+def test_what_cannot_be_used_leaves_nothing(folder, monkeypatch, tmp_path):
+  file = tmp_path / 'copied.json'
   pem = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'
   folders.write_join(file, address='127.0.0.2:1', authority=pem)
   with pytest.raises(errors.InputError, match=r'authority.*is damaged'):
     nodes.join(folder, file, WORKERS)
   _assert_nothing(folder)
+  with pytest.raises(errors.InputError, match='data_dir=none does not exist'):
+    nodes.start(tmp_path / 'new', nodes.Workers(data_dir='none'))
+  assert not (tmp_path / 'new').exists()
+  monkeypatch.setattr(nodes, '_command', lambda *_: ['/no/such/program'])
+  with pytest.raises(errors.InputError, match=r'cannot be started.*no/such'):
+    nodes.start(folder, WORKERS)
+  _assert_nothing(folder, '1.log')
+
+  def refuse(*_):
+    raise errors.InputError('no head')
+
+  folders.write_join(file)
+  monkeypatch.setattr(connection, 'ask', refuse)
+  with pytest.raises(errors.InputError, match='no head'):
+    nodes.join(tmp_path / 'other', file, WORKERS)
+  _assert_nothing(tmp_path / 'other')
 
 
-def test_what_an_interrupted_start_left_is_ended(folder, monkeypatch):
-  """The state is written first: a killed `start` leaves node and no pid."""
+def test_stop_ends_what_a_damaged_folder_describes(folder):
+  """A `start` that was killed leaves a node without a pid; a join file is damaged."""
   node = nodes.start(folder, WORKERS)
+  ray_folder = state.find_cluster(folder).ray_folder
   state.write_node(folder, folders.node(mark=node.mark))
+  (folder / state.JOIN).write_text('{}')
   [found] = nodes.find(folder)
   assert not found.is_alive and len(found.pids) == 2
   assert nodes.stop(folder) == 1
   assert not state.marked([node.mark])
+  pathlib.Path(ray_folder).rmdir()
 
 
-@pytest.mark.parametrize(
-  'ip',
-  [
+def test_addresses_and_ports_that_are_not_ours_are_refused(folder):
+  for ip in (
     *('0.0.0.0', 'localhost', '::1', '192.0.2.1', '10.1', ''),
     *('224.0.0.1', '255.255.255.255'),  # Linux binds these, too.
-  ],
-)
-def test_addresses_that_are_not_ours_are_refused(folder, ip):
-  with pytest.raises(errors.InputError, match='address of this machine'):
-    nodes.start(folder, WORKERS, ip=ip)
-  assert state.find_cluster(folder) is None
-
-
-def test_a_port_in_use_is_refused(folder):
+  ):
+    with pytest.raises(errors.InputError, match='address of this machine'):
+      nodes.start(folder, WORKERS, ip=ip)
+    assert state.find_cluster(folder) is None
   with socket.create_server(('127.0.0.1', 0)) as used:
     port = used.getsockname()[1]
     with pytest.raises(errors.InputError, match=f'127.0.0.1:{port}.*in use'):
@@ -289,15 +280,6 @@ def test_somebody_elses_folder_for_ray_is_refused(tmp_path):
   assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
-def test_a_damaged_join_file_does_not_keep_from_stopping(folder):
-  node = nodes.start(folder, WORKERS)
-  ray_folder = state.find_cluster(folder).ray_folder
-  (folder / state.JOIN).write_text('{}')
-  assert nodes.stop(folder) == 1
-  assert not state.marked([node.mark])
-  pathlib.Path(ray_folder).rmdir()
-
-
 def test_a_folder_of_others_is_left_alone(folder, tmp_path):
   file = tmp_path / 'joined' / state.JOIN
   folders.write_join(file)
@@ -317,9 +299,3 @@ def test_a_folder_of_others_is_left_alone(folder, tmp_path):
   empty.mkdir()
   assert (nodes.stop(empty), nodes.find(empty)) == (0, [])
   assert not list(empty.iterdir())
-
-
-def test_missing_data_are_refused_before_anything_is_made(folder, tmp_path):
-  with pytest.raises(errors.InputError, match='does not exist'):
-    nodes.start(folder, folders.workers(data_dir=str(tmp_path / 'none')))
-  assert not folder.exists()

@@ -23,7 +23,7 @@ from tff_xc.runtime.cluster import state
 pytest.importorskip('ray', reason='Ray is not installed: make venv-cluster')
 pytestmark = pytest.mark.slow
 
-WORKERS = folders.workers()
+WORKERS = nodes.Workers()
 
 
 @pytest.fixture(name='folder')
@@ -97,7 +97,7 @@ def test_a_driver_uses_the_workers_and_nothing_is_left(
   folder, tmp_path, monkeypatch
 ):
   monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '3')
-  data = folders.workers(number=2, threads=3, data_dir=str(tmp_path))
+  data = nodes.Workers(number=2, threads=3, data_dir=str(tmp_path))
   first = nodes.start(folder, data)
   second = nodes.join(folder, folder / state.JOIN, WORKERS)
   # A session of one's own is no way out.

@@ -1,4 +1,4 @@
-"""Rounds on Ray's workers have the digits of one process, also under faults."""
+"""Rounds on Ray's workers have the digits of one process, whatever is killed."""
 
 import os
 import subprocess
@@ -8,6 +8,7 @@ import pytest
 
 from tests.launch import light
 from tests.launch import own_examples
+from tests.launch import test_killed_training as killed
 from tests.runtime.cluster import folders
 from tff_xc.report import run_files
 from tff_xc.runtime.cluster import state
@@ -139,3 +140,11 @@ def test_faults_change_no_digit_and_leave_no_process(tmp_path):
     in found.stdout
   )
   assert 'worker killed' in found.stdout or 'worker hangs' in found.stdout
+
+
+def test_a_driver_killed_at_random_ends_like_one_process(cluster, tmp_path):
+  run(cluster, 'launch.workers', 'start', '--workers=2', '--threads=1')
+  # More than 32 clients, so that workers send sums of blocks.
+  more = ('--num_classes=100', '--clients_per_round=40', '--runtime=cluster')
+  flags = (*killed.FLAGS, *more)
+  killed.kill(tmp_path, 20, flags, OWN, environment(cluster))

@@ -1,12 +1,9 @@
-"""Workers on threads of this process, which can be lost at will, and computations."""
+"""Workers on threads of this process, which can be lost at will."""
 
 import concurrent.futures
 import itertools
 import pickle
 import threading
-
-import numpy as np
-import tensorflow_federated as tff
 
 from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import worker
@@ -21,12 +18,7 @@ class _Shared:
 
 
 class ThreadsCrew:
-  """Workers of one thread each.
-
-  Attributes:
-    calls: (worker, method, first client) of all calls, in order.
-    dismissed: the workers that were dismissed.
-  """
+  """Workers of one thread each."""
 
   def __init__(self):
     self._made = []  # They keep what they have compiled.
@@ -36,13 +28,7 @@ class ThreadsCrew:
     self.reset(0)
 
   def reset(self, count: int, faults=None) -> None:
-    """Begins anew with some workers, under names of their own.
-
-    Args:
-      count: how many.
-      faults: called with (place of the worker, method, block) before each call;
-        may raise `crew.LostError`, or sleep.
-    """
+    """Begins anew with some workers, under names of their own."""
     self._faults = faults or (lambda *_: None)
     self._workers = {}
     self._reads_data = False
@@ -102,18 +88,3 @@ class ThreadsCrew:
 
   def close(self):
     self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
-
-
-def invoke(runtime, computation, *arguments):
-  """Returns what a computation returns in a runtime."""
-  with tff.framework.get_context_stack().install(runtime):
-    return computation(*arguments)
-
-
-@tff.federated_computation(FLOATS)
-def total(x):
-  """Returns the sum of the clients' numbers."""
-  return tff.federated_sum(x)

@@ -4,8 +4,7 @@
 cohort's blocks of clients go to workers (`worker`), each of which is the
 in-process runtime on its share; `dispatch` hands blocks out, joins the results
 in their order, and repeats what a lost worker had. `cut` splits a client's
-steps where it waits for rows. `dispatch.Crew` is what is needed of an engine,
-and `ray_crew` is Ray.
+steps where it waits for rows. `ray_crew` makes workers of Ray's processes.
 
 `nodes` starts and ends Ray's processes on this machine, `connection` connects
 a driver to them, `state` keeps what was started. Ray is installed by `make

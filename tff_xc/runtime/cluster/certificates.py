@@ -19,40 +19,9 @@ _DAYS = 3650
 def make_authority() -> tuple[str, str]:
   """Returns a new authority's certificate and its key, in PEM."""
   from cryptography import x509
-  from cryptography.hazmat.primitives import hashes
-  from cryptography.hazmat.primitives.asymmetric import ec
 
-  key = ec.generate_private_key(ec.SECP256R1())
-  name = _name('tff_xc cluster')
-  certificate = (
-    _builder(name, name, key.public_key())
-    .add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
-    .sign(key, hashes.SHA256())
-  )
-  return _pem(certificate), _key_pem(key)
-
-
-def issue(
-  authority: str, authority_key: str, ips: Iterable[str]
-) -> tuple[str, str]:
-  """Returns a certificate for some IP addresses and its key, in PEM."""
-  from cryptography import x509
-  from cryptography.hazmat.primitives import hashes
-  from cryptography.hazmat.primitives import serialization
-  from cryptography.hazmat.primitives.asymmetric import ec
-
-  issuer = x509.load_pem_x509_certificate(authority.encode())
-  issuer_key = serialization.load_pem_private_key(authority_key.encode(), None)
-  key = ec.generate_private_key(ec.SECP256R1())
-  names = [x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips]
-  certificate = (
-    _builder(_name('tff_xc node'), issuer.subject, key.public_key())
-    .add_extension(
-      x509.SubjectAlternativeName([*names, x509.DNSName('localhost')]), False
-    )
-    .sign(issuer_key, hashes.SHA256())
-  )
-  return _pem(certificate), _key_pem(key)
+  limits = x509.BasicConstraints(ca=True, path_length=0)
+  return _issued('tff_xc cluster', None, None, limits, True)
 
 
 def write(
@@ -60,10 +29,20 @@ def write(
 ) -> None:
   """Writes this machine's certificate, for its addresses, and its key."""
   from cryptography import exceptions
+  from cryptography import x509
+  from cryptography.hazmat.primitives import serialization
 
   try:
-    certificate, key = issue(
-      cluster.authority, cluster.authority_key, dict.fromkeys(ips)
+    authority = x509.load_pem_x509_certificate(cluster.authority.encode())
+    authority_key = serialization.load_pem_private_key(
+      cluster.authority_key.encode(), None
+    )
+    names = [
+      x509.IPAddress(ipaddress.ip_address(ip)) for ip in dict.fromkeys(ips)
+    ]
+    names = x509.SubjectAlternativeName([*names, x509.DNSName('localhost')])
+    certificate, key = _issued(
+      'tff_xc node', authority.subject, authority_key, names, False
     )
   except (ValueError, TypeError, exceptions.UnsupportedAlgorithm) as e:
     raise errors.InputError(
@@ -74,39 +53,30 @@ def write(
   state.write_private(folder / 'certificate.pem', certificate)
 
 
-def _name(text: str):
+def _issued(name: str, issuer, issuer_key, extension, is_critical: bool):
+  """Returns a certificate and its key in PEM; without an issuer it is its own."""
   from cryptography import x509
+  from cryptography.hazmat.primitives import hashes
+  from cryptography.hazmat.primitives import serialization
+  from cryptography.hazmat.primitives.asymmetric import ec
 
-  return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
-
-
-def _builder(subject, issuer, public_key):
-  """Returns a certificate to sign; a clock may be a day behind this one."""
-  from cryptography import x509
-
+  key = ec.generate_private_key(ec.SECP256R1())
+  subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
   now = datetime.datetime.now(datetime.timezone.utc)
-  return (
+  certificate = (
     x509.CertificateBuilder()
     .subject_name(subject)
-    .issuer_name(issuer)
-    .public_key(public_key)
+    .issuer_name(issuer or subject)
+    .public_key(key.public_key())
     .serial_number(x509.random_serial_number())
+    # The clock of another machine may be a day behind this one's.
     .not_valid_before(now - datetime.timedelta(days=1))
     .not_valid_after(now + datetime.timedelta(days=_DAYS))
+    .add_extension(extension, is_critical)
+    .sign(issuer_key or key, hashes.SHA256())
   )
-
-
-def _pem(certificate) -> str:
-  from cryptography.hazmat.primitives import serialization
-
-  return certificate.public_bytes(serialization.Encoding.PEM).decode()
-
-
-def _key_pem(key) -> str:
-  from cryptography.hazmat.primitives import serialization
-
-  return key.private_bytes(
-    serialization.Encoding.PEM,
-    serialization.PrivateFormat.PKCS8,
-    serialization.NoEncryption(),
-  ).decode()
+  pem = serialization.Encoding.PEM
+  private = key.private_bytes(
+    pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+  )
+  return certificate.public_bytes(pem).decode(), private.decode()

@@ -37,16 +37,12 @@ _idle: collections.deque[queue.SimpleQueue] = collections.deque()
 
 
 def answered(call: Callable[[], Any], check: Callable[[], None]) -> Any:
-  """Returns what a call returns.
+  """Returns what a call returns, while `check`, asked every 10 s, does not raise.
 
   It runs on another thread, which is left behind where this raises.
-
-  Args:
-    call: takes as long as it takes.
-    check: raises if it need not be waited for any longer; asked every 10 s.
   """
   running = _on_thread(call)
-  while not _is_done(running, _LOOK_SECONDS):
+  while not futures.wait([running], _LOOK_SECONDS).done:
     check()
   return running.result()
 
@@ -54,15 +50,10 @@ def answered(call: Callable[[], Any], check: Callable[[], None]) -> Any:
 def ends(call: Callable[[], Any], seconds: float) -> bool:
   """Whether a call ends in time; its error is raised."""
   running = _on_thread(call)
-  if not _is_done(running, seconds):
+  if not futures.wait([running], seconds).done:
     return False
   running.result()
   return True
-
-
-def _is_done(running: futures.Future, seconds: float) -> bool:
-  """Waits at most so long; returns whether it is done."""
-  return bool(futures.wait([running], seconds).done)
 
 
 def _on_thread(call) -> futures.Future:
@@ -90,10 +81,9 @@ def _serve(calls: queue.SimpleQueue) -> None:
     del call, running, finish  # They hold what was returned.
 
 
-_ANEW = (
-  'run `python -m launch.workers stop`, then `start` again (with --join on a machine'
-  ' that joined)'
-)
+_AGAIN = 'run `python -m launch.workers stop`, then `start` again'
+_ANEW = f'{_AGAIN} (with --join on a machine that joined)'
+_NO_NODE = f'no node runs on this machine any more: {_AGAIN}'
 # So much longer than a deadline gRPC waits itself, so that the deadline ends a call.
 _GRPC_SECONDS = 10.0
 _TLS_FILES = ('authority.pem', 'key.pem', 'certificate.pem')
@@ -119,13 +109,7 @@ def check_ray() -> None:
 def ask(
   folder: pathlib.Path, cluster: state.Cluster, deadline_s: float
 ) -> list[LiveNode]:
-  """Returns the nodes that the head believes alive, on all machines.
-
-  Args:
-    folder: of this machine, with the secrets.
-    cluster: the cluster.
-    deadline_s: the longest time for the answer, in seconds.
-  """
+  """Returns the nodes that the head believes alive, on all machines."""
   check_ray()
   _check_port(cluster, deadline_s)
   method = '/ray.rpc.NodeInfoGcsService/GetAllNodeInfo'
@@ -229,7 +213,7 @@ def _sentence(error, address: str, deadline_s: float) -> str:
     case grpc.StatusCode.DEADLINE_EXCEEDED:
       return (
         f'the cluster at {address} does not answer within {deadline_s:.0f} s:'
-        ' run `python -m launch.workers stop`, then `start` again'
+        f' {_AGAIN}'
       )
     case grpc.StatusCode.UNAVAILABLE:
       return (
@@ -241,14 +225,6 @@ def _sentence(error, address: str, deadline_s: float) -> str:
   )
 
 
-_SILENT_NODE = (
-  'the node of this machine does not answer any more: run `python -m launch.workers'
-  ' stop`, then `start` again'
-)
-_NO_NODE = (
-  'no node runs on this machine any more: run `python -m launch.workers stop`,'
-  ' then `start` again'
-)
 # After so many seconds without the head, Ray ends the driver without a word. The
 # driver asks by itself (`check`), after a long evaluation too.
 _WITHOUT_HEAD = str(10 * 24 * 3600)
@@ -293,16 +269,7 @@ def _same_sigterm() -> Iterator[None]:
 def connect(
   folder: str | os.PathLike | None = None, deadline_s: float = 20.0
 ) -> int:
-  """Makes this process a driver of the cluster; `disconnect` ends that.
-
-  Args:
-    folder: that of `launch.workers`; None: its default folder.
-    deadline_s: the longest time that each part of the cluster may take to
-      answer, in seconds.
-
-  Returns:
-    The number of workers in the cluster: units of the Ray resource `state.RESOURCE`.
-  """
+  """Makes this process a driver, until `disconnect`; returns the number of workers."""
   if _session is not None:
     raise RuntimeError('connect was called before; call disconnect first')
   check_ray()
@@ -360,13 +327,12 @@ def check(deadline_s: float = 5.0) -> list[LiveNode]:
   """Returns the nodes that the connected cluster's head believes alive.
 
   A run whose workers fail asks this: Ray itself would not say it.
-
-  Args:
-    deadline_s: the longest time for the answer, in seconds.
   """
   alive = ask(_session.folder, _session.cluster, deadline_s)
   if _session.node.ray_id not in {node.ray_id for node in alive}:
-    raise errors.InputError(_SILENT_NODE)
+    raise errors.InputError(
+      f'the node of this machine does not answer any more: {_AGAIN}'
+    )
   return alive
 
 
@@ -381,11 +347,7 @@ def check_node() -> None:
 
 
 def check_answers(deadline_s: float) -> None:
-  """Raises InputError unless the head and this machine's node answer.
-
-  Args:
-    deadline_s: the longest time for each answer, in seconds.
-  """
+  """Raises InputError unless the head and this machine's node answer."""
   check_node()
   check(deadline_s)
   ask_node(_session.folder, _session.cluster, _session.node, deadline_s)

@@ -1,6 +1,5 @@
 """The execution context: TFF computations on several machines."""
 
-import dataclasses
 import itertools
 import weakref
 
@@ -18,30 +17,19 @@ class ClusterContext(context.InProcessContext):
 
   def __init__(
     self,
-    crew: dispatch.Crew,
+    crew,
     timeout_seconds: float = registry.WORKER_TIMEOUT,
     device: str = '',
   ):
-    """Args: the workers, how long one may make no progress, and the server's device."""
     super().__init__(context.new_clients(1, device), 0)
     self._roster = dispatch.Roster(crew, timeout_seconds)
     self._programs = weakref.WeakKeyDictionary()
     self._counter = itertools.count()
     self._has_data = False  # Whether workers may read the run's data.
 
-  @property
-  def measured(self) -> dispatch.Measured:
-    """What the last clients cost between the machines."""
-    return self._roster.measured
-
   def metrics(self) -> dict[str, float]:
-    """Returns `measured` by the names of metrics."""
-    found = dataclasses.asdict(self.measured)
-    return {
-      'workers': float(found.pop('workers')),
-      'workers_lost': float(found.pop('workers_lost')),
-      **{f'worker_{name}': float(value) for name, value in found.items()},
-    }
+    """Returns what the last clients cost between the machines."""
+    return {name: float(n) for name, n in self._roster.measured.items()}
 
   def offer_data(self, source, fingerprint) -> None:
     """See `registry.offer_data`."""
@@ -62,7 +50,8 @@ class ClusterContext(context.InProcessContext):
     with self._lock:
       if program not in self._programs:
         number = next(self._counter)
-        self._roster.add_program(number, program.block.proto)
+        block = self._roster.crew.share(program.block.proto)
+        self._roster.programs[number] = block
         self._programs[program] = number
     return dispatch.Dispatch(
       self._roster,

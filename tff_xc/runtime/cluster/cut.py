@@ -18,21 +18,13 @@ from tff_xc.runtime.in_process import values
 class CutPhase(phases.Phase):
   """The graph calls of a phase, with a client's part in two.
 
-  Attributes:
-    selects: the phase's selects by name.
-    keys: computes a client's keys, by name of the select.
-    rows: computes the rows (`rows_of` a select) of any number of keys.
-    client: as in a whole phase, from the rows of several clients' keys and the
-      places of its own (`places_of`) among them.
-    number: of the phase, from 0.
-    own_type: the type of a client's own parameter.
-    server_inputs: types of the server's values that `keys`, `client` and `zero`
-      read, by name.
-    kept_inputs: types of a client's values of earlier phases that it reads.
+  `keys` computes a client's keys by name of the select, and `rows` the rows of any
+  number of keys. `client` then works on the rows (`rows_of`) of several clients' keys
+  and the places (`places_of`) of its own. `server_inputs` and `kept_inputs` are types
+  of the server's values and of a client's earlier ones that they read.
   """
 
   def __init__(self, program: program_lib.Program, number: int):
-    """Builds the calls."""
     self.number = number
     parameter_type = program.parameter_type or tff.StructType([])
     self.own_type = phases.seen_by(True, parameter_type)
@@ -87,7 +79,7 @@ class CutPhase(phases.Phase):
         name: environment[found.keys] for name, found in self.selects.items()
       }
 
-    inputs = self._client_inputs(reads - {s.name for s in made})
+    inputs = self._inputs(reads - {s.name for s in made}, of_clients=True)
     return graph_call.GraphCall(inputs, outputs, body)
 
   def _rows(self) -> graph_call.GraphCall:

@@ -12,10 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
-from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
-from typing import Protocol
 
 import tensorflow as tf
 
@@ -33,9 +31,6 @@ def start_seconds(timeout: float) -> float:
   """Returns how long a worker may take to start, or to open its data.
 
   A run waits twice as long for its first worker, which leaves a second attempt.
-
-  Args:
-    timeout: how long a worker may make no progress, in seconds.
   """
   return max(timeout / 2, _START_SECONDS)
 
@@ -53,48 +48,14 @@ class Info(NamedTuple):
   node: str = ''  # The engine's id of its node, if it has one.
 
 
-class Crew(Protocol):
-  """Workers (`worker.Worker`) in other processes, and how to call them."""
-
-  def workers(self) -> dict[str, Info]:
-    """Returns the workers that are ready, by ids that are never reused.
-
-    It begins to start workers where machines have joined or workers have ended.
-    """
-
-  def call(self, worker: str, method: str, *args: Any) -> Any:
-    """Calls a worker's method; returns a ticket at once."""
-
-  def wait(self, tickets: Sequence, seconds: float) -> list:
-    """Returns the tickets that are done, when one is or the time is over."""
-
-  def result(self, ticket) -> Any:
-    """Returns what the method returned."""
-
-  def dismiss(self, worker: str) -> None:
-    """Ends a worker, which may not react."""
-
-  def offer_data(self, source, fingerprint) -> None:
-    """Lets workers read clients' values themselves; see `registry.offer_data`."""
-
-  def share(self, value: Any) -> messages.Shared:
-    """Returns a value for the arguments of several calls."""
-
-  def close(self) -> None:
-    """Ends the workers."""
-
-
-@dataclasses.dataclass
-class Measured:
-  """What a computation's clients cost between the machines."""
-
-  # From the driver to the workers, the server's values once for each machine,
-  # without programs.
-  bytes_down: int = 0
-  bytes_up: int = 0  # From the workers to the driver.
-  workers: int = 0  # Workers that did a part.
-  # Workers that ended, or were ended because they made no progress.
-  workers_lost: int = 0
+# What a computation's clients cost between the machines, by the names of metrics.
+MEASURED = (
+  'workers',  # That did a part.
+  'workers_lost',  # That ended, or were ended because they made no progress.
+  # From the driver, the server's values once for each machine, without programs.
+  'worker_bytes_down',
+  'worker_bytes_up',
+)
 
 
 @dataclasses.dataclass
@@ -117,33 +78,19 @@ class Member:
 
 
 class Roster:
-  """The workers, and what they have been given; it outlives a round.
+  """The workers, and what they have been given; it outlives a round."""
 
-  Attributes:
-    crew: the engine.
-    timeout: seconds that a worker may make no progress.
-    at_once: how many clients may form a share, by numbers of program and phase:
-      at least one; see `phases.Phase.at_once`.
-    members: the workers by name.
-    ready: names of those that can take something now.
-    measured: of the last phase with clients.
-    lock: held by the phase that uses the workers.
-  """
-
-  def __init__(self, crew: Crew, timeout_seconds: float):
-    """Args: the engine, and how long it may make no progress."""
-    self.crew = crew
-    self.timeout = timeout_seconds
+  def __init__(self, crew, timeout_seconds: float):
+    self.crew = crew  # A `ray_crew.RayCrew`.
+    self.timeout = timeout_seconds  # That a worker may make no progress.
+    # `phases.Phase.at_once`, by numbers of program and phase.
     self.at_once: dict[tuple[int, int], int] = {}
     self.members: dict[str, Member] = {}
-    self.ready: set[str] = set()
-    self.measured = Measured()
-    self.lock = threading.Lock()
-    self._programs = {}
-
-  def add_program(self, number: int, block) -> None:
-    """Adds a program, from the protocol buffer of its block."""
-    self._programs[number] = self.crew.share(block)
+    self.ready: set[str] = set()  # Those that can take something now.
+    # `MEASURED` of the last phase with clients.
+    self.measured = dict.fromkeys(MEASURED, 0)
+    self.lock = threading.Lock()  # Held by the phase that uses the workers.
+    self.programs = {}  # Protocol buffers of their blocks, shared, by number.
 
   def refresh(self) -> None:
     """Adds the workers that have joined."""
@@ -152,11 +99,6 @@ class Roster:
     for name, info in found.items():
       if name not in self.members:
         self.members[name] = Member(info, time.monotonic())
-
-  def load(self, name: str, number: int) -> None:
-    """Begins to give a worker a program."""
-    ticket = self.crew.call(name, 'load', number, self._programs[number])
-    self.members[name].tickets[ticket] = 'load', number
 
   def forget_blocks(self) -> None:
     """Forgets what workers do for a round that is over, or given up."""
@@ -184,9 +126,6 @@ class Shares:
   Of a larger cohort a share is a block of `phases.Sums`, which the worker folds. Clients
   of a single block are folded by the driver. Some of them go together if their
   results are small: fewer towards the end, so that the workers end together.
-
-  Attributes:
-    folds: whether workers fold.
   """
 
   def __init__(self, num_clients: int):
@@ -207,12 +146,7 @@ class Shares:
     return self._lost[share[0]]
 
   def next(self, threads: int, most: int) -> range:
-    """Returns the next share.
-
-    Args:
-      threads: of all workers together.
-      most: clients that may go together.
-    """
+    """Returns the next share."""
     first = self._waiting[0]
     if self.folds or self.times_lost(first):
       return first
@@ -260,14 +194,13 @@ class Dispatch:
   """Runs the clients of a computation's phases; see `execution.run`."""
 
   def __init__(self, roster: Roster, number: int, argument, program, home):
-    """Args: the workers, the program's number, its argument, and its place."""
     self._roster = roster
     self._crew = roster.crew
     self._number = number
     self._argument = argument
     self._program = program
     self._home = home
-    self._measured = Measured()
+    self._measured = dict.fromkeys(MEASURED, 0)
     self._used = set()
 
   def __call__(self, phase: cut.CutPhase, following, server, kept) -> dict:
@@ -280,29 +213,29 @@ class Dispatch:
   def _totals(self, phase: cut.CutPhase, server, kept) -> dict:
     self._phase, self._kept, self._server = phase, kept, server
     self._round = next(_rounds)
-    num_clients = len(kept)
-    self._shares = Shares(num_clients)
-    self._num_clients = num_clients
-    self._sums = phases_lib.Sums(phase, server, self._home, num_clients)
+    self._num_clients = len(kept)
+    self._shares = Shares(self._num_clients)
+    self._sums = phases_lib.Sums(phase, server, self._home, self._num_clients)
     self._lost_early = 0
     self._done = {}
     self._joined = 0
-    machines = set()
+    self._machines = set()  # That took a part.
     sent = messages.pack(server, phase.server_inputs)
     self._shared = self._crew.share(sent)
     try:
-      self._run(machines)
+      self._run()
     finally:
       self._roster.forget_blocks()
-    self._measured.bytes_down += messages.num_bytes(sent) * len(machines)
-    self._measured.workers = len(self._used)
+    size = messages.num_bytes(sent) * len(self._machines)
+    self._measured['worker_bytes_down'] += size
+    self._measured['workers'] = len(self._used)
     return self._sums.totals()
 
-  def _run(self, machines: set[str]) -> None:
+  def _run(self) -> None:
     self._alone_since = None
     while self._joined < self._num_clients:
       self._roster.refresh()
-      self._hand_out(machines)
+      self._hand_out()
       tickets = {
         ticket: name
         for name, member in self._roster.members.items()
@@ -316,7 +249,7 @@ class Dispatch:
         self._wait_for_workers()
       self._dismiss_silent()
 
-  def _hand_out(self, machines: set[str]) -> None:
+  def _hand_out(self) -> None:
     """Gives waiting shares to the workers that have room, least busy first."""
     while self._shares:
       most = self._roster.at_once.get((self._number, self._phase.number), 1)
@@ -333,9 +266,11 @@ class Dispatch:
       if not member.tickets:
         member.hear()
       if self._number not in member.loaded:
-        self._roster.load(name, self._number)
+        program = self._roster.programs[self._number]
+        ticket = self._crew.call(name, 'load', self._number, program)
+        member.tickets[ticket] = 'load', self._number
         continue
-      machines.add(member.info.machine)
+      self._machines.add(member.info.machine)
       self._used.add(name)
       self._shares.take(share)
       self._start(name, share)
@@ -395,7 +330,7 @@ class Dispatch:
 
   def _call(self, name: str, what: str, clients: range, block, *more) -> None:
     sent = [block.clients, block.kept, *more]
-    self._measured.bytes_down += messages.num_bytes(sent)
+    self._measured['worker_bytes_down'] += messages.num_bytes(sent)
     ticket = self._crew.call(name, what, block, *more)
     self._roster.members[name].tickets[ticket] = what, clients
 
@@ -423,7 +358,7 @@ class Dispatch:
     if what == 'load':
       member.loaded.add(clients)
     elif what == 'keys':
-      self._measured.bytes_up += messages.num_bytes(found)
+      self._measured['worker_bytes_up'] += messages.num_bytes(found)
       try:
         rows = self._rows(clients, found)
       except client_error.ClientError:
@@ -433,7 +368,8 @@ class Dispatch:
       block = self._block(clients, [])  # It has the clients' own.
       self._call(name, 'train', clients, block, rows)
     elif what == 'train':
-      self._measured.bytes_up += messages.num_bytes([found.folded, found.kept])
+      size = messages.num_bytes([found.folded, found.kept])
+      self._measured['worker_bytes_up'] += size
       self._roster.at_once[self._number, self._phase.number] = found.at_once
       self._done[clients[0]] = clients, found
       self._join()
@@ -467,7 +403,7 @@ class Dispatch:
     self, name: str, why: str, cure: str = 'perhaps for want of memory'
   ) -> None:
     """Gives what a lost worker was doing to others."""
-    self._measured.workers_lost += 1
+    self._measured['workers_lost'] += 1
     machine = self._roster.members[name].info.machine
     print(
       f'\na worker on {machine} was lost ({why}); its clients go to others',

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -18,13 +17,6 @@ from tff_xc.runtime.in_process import values
 
 # Leaves of values by name, in the order of `values.leaves`.
 Arrays = dict[str, list[np.ndarray]]
-
-
-class Shared(Protocol):
-  """A value that goes to a machine once, however many calls use it."""
-
-  def get(self) -> Any:
-    """Returns the value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +55,8 @@ class Block:
   # read, or was sent before.
   clients: list[list[np.ndarray] | Reference]
   kept: list[Arrays]  # Each client's values of earlier phases.
-  server: Shared  # `Shared` leaves of the server's values that clients read.
+  # Leaves of the server's values that clients read, shared: `get` returns them.
+  server: Any
   # Whether the worker folds the clients; otherwise it returns the values to
   # fold.
   folds: bool
@@ -114,12 +107,8 @@ def unpack(
 ) -> dict[str, Any]:
   """Inverts `pack`; names without a type are left out.
 
-  Args:
-    found: arrays by name.
-    types: the values' types by name.
-    borrowed: whether the values are only read, and never given up
-      (`updates.donate`). They then share the arrays' memory, if nobody can
-      write there: new memory of this size costs more than to copy to it.
+  Borrowed values are only read, and never given up (`updates.donate`): they share
+  the arrays' memory if nobody can write there, which costs less than to copy.
   """
   return {
     name: values.unflatten(tensors(leaves, borrowed), types[name])

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tff_xc import errors
 from tff_xc.runtime.cluster import certificates
@@ -28,14 +29,12 @@ _START_S = 120.0
 _ANSWER_S = 10.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Workers:
-  """The workers that a node announces."""
+class Workers(NamedTuple):
+  """The workers that a node announces; see `state.Node`."""
 
-  number: int = 1  # How many.
-  # How many clients each trains at a time; 0: the cores, shared.
-  threads: int = 0
-  data_dir: str = ''  # This machine's own copy of the data; '' if it has none.
+  number: int = 1
+  threads: int = 0  # 0: the cores, shared.
+  data_dir: str = ''
 
 
 def write_secrets(
@@ -58,15 +57,8 @@ def launch(
   """Starts a node's process and waits until the node runs."""
   _make_ray_folder(cluster.ray_folder)
   names = [int(n.name) for n in state.read_nodes(folder)]
-  node = state.Node(
-    name=str(max(names, default=0) + 1),
-    mark=secrets.token_hex(16),
-    ip=ip,
-    is_head=is_head,
-    workers=workers.number,
-    threads=workers.threads,
-    data_dir=workers.data_dir,
-  )
+  name = str(max(names, default=0) + 1)
+  node = state.Node(name, secrets.token_hex(16), ip, is_head, *workers)
   ready = state.node_file(folder, node.name, 'ready')
   log = state.node_file(folder, node.name, 'log')
   ready.unlink(missing_ok=True)
@@ -75,7 +67,7 @@ def launch(
   # Written before anything runs, so that `stop` finds what it must end.
   state.write_node(folder, node)
   try:
-    with open(log, 'wb', opener=_private) as output:
+    with open(log, 'wb', opener=state.open_private) as output:
       child = subprocess.Popen(
         _command(cluster, node, ready),
         env=_environment(folder, cluster, node),
@@ -108,22 +100,23 @@ def launch(
 def _command(
   cluster: state.Cluster, node: state.Node, ready: pathlib.Path
 ) -> list[str]:
-  settings = {
-    'name': node.name,
-    'ip': node.ip,
-    'workers': node.workers,
-    'resource': state.RESOURCE,
-    'ready': str(ready.absolute()),
+  params = {
+    'node_name': node.name,
+    'node_ip_address': node.ip,
+    # The actors that serve as workers are the only users of CPUs.
+    'num_cpus': node.workers,
+    'resources': {state.RESOURCE: node.workers} if node.workers else {},
   }
   if node.is_head:
-    settings |= {
-      'port': cluster.port,
-      'ray_folder': f'{cluster.ray_folder}/ray',
+    params |= {
+      'gcs_server_port': cluster.port,
+      'temp_dir': f'{cluster.ray_folder}/ray',
+      'include_dashboard': False,
     }
   else:
-    settings |= {'address': cluster.address}
-  module = 'tff_xc.runtime.cluster.ray_node'
-  return [sys.executable, '-m', module, json.dumps(settings)]
+    params['gcs_address'] = cluster.address
+  settings = json.dumps([params, node.is_head, str(ready.absolute())])
+  return [sys.executable, '-m', 'tff_xc.runtime.cluster.ray_node', settings]
 
 
 def _environment(
@@ -132,6 +125,7 @@ def _environment(
   """Returns the environment of a node's processes, its workers among them."""
   given = {k: v for k, v in os.environ.items() if not k.startswith('RAY_')}
   return {
+    'TF_CPP_MIN_LOG_LEVEL': '2',
     **given,
     **state.ray_environment(folder.absolute(), cluster),
     state.MARK: node.mark,
@@ -162,10 +156,6 @@ def _make_ray_folder(path: str) -> None:
     )
 
 
-def _private(path: str, flags: int) -> int:
-  return os.open(path, flags, 0o600)
-
-
 def _why_not(log: pathlib.Path, status: int | None) -> str:
   lines = log.read_text(errors='replace').split('\n')
   last = next((line for line in reversed(lines) if line.strip()), 'no output')
@@ -191,14 +181,9 @@ def start(
   ip: str = state.LOOPBACK,
   port: int = 0,
 ) -> state.Node:
-  """Starts a cluster: its head, on this machine, with some workers.
+  """Starts a cluster: its head, on this machine, with some workers, or none.
 
-  Args:
-    folder: keeps what was started.
-    workers: of this node; there may be none.
-    ip: the address to listen on. Any other than 127.0.0.1 needs and gets TLS,
-      since Ray then listens on all addresses of the machine.
-    port: of the head; 0: a free one.
+  Any address but 127.0.0.1 needs and gets TLS: Ray then listens on all addresses.
   """
   check_ip(ip)
   with _changing(folder, workers) as workers:
@@ -227,15 +212,7 @@ def join(
   workers: Workers,
   ip: str = '',
 ) -> state.Node:
-  """Starts a node that joins the cluster which a file join.json describes.
-
-  Args:
-    folder: keeps what was started.
-    file: join.json.
-    workers: of this node.
-    ip: this machine's address for the other machines; '': the one from which
-      the head is reached.
-  """
+  """Starts a node of the cluster of `file`; `ip` is '' for this machine's own."""
   with _changing(folder, workers) as workers:
     cluster = state.read_cluster(file)
     if state.find_cluster(folder) != cluster:
@@ -261,16 +238,9 @@ def find(folder: pathlib.Path) -> list[Found]:
 
 
 def stop(folder: pathlib.Path, name: str = '') -> int:
-  """Ends what was started here, and removes its files.
+  """Ends all nodes here, or one, and removes their files; returns their number.
 
   The log of a node that had ended by itself stays.
-
-  Args:
-    folder: the folder of `start`.
-    name: of one node; '': all nodes.
-
-  Returns:
-    The number of nodes that were ended, also those of which nothing was left.
   """
   if not state.is_made(folder):
     return 0
@@ -299,8 +269,7 @@ def _changing(folder: pathlib.Path, workers: Workers) -> Iterator[Workers]:
   state.make_folder(folder)
   cores = len(os.sched_getaffinity(0))
   with state.locked(folder):
-    yield dataclasses.replace(
-      workers,
+    yield workers._replace(
       threads=workers.threads or max(1, cores // max(1, workers.number)),
       data_dir=os.path.abspath(workers.data_dir) if workers.data_dir else '',
     )

@@ -15,6 +15,7 @@ from tff_xc.runtime.cluster import connection
 from tff_xc.runtime.cluster import dispatch
 from tff_xc.runtime.cluster import nodes
 from tff_xc.runtime.cluster import state
+from tff_xc.runtime.cluster import worker as worker_lib
 from tff_xc.runtime.in_process import phases
 
 # Seconds between looks at which machines there are.
@@ -28,15 +29,10 @@ _CALLS = 256
 
 
 class RayCrew:
-  """One worker for each unit of `state.RESOURCE` in the cluster."""
+  """One worker (`worker.Worker`) for each unit of `state.RESOURCE` in the cluster."""
 
   def __init__(self, timeout_seconds: float, folder: str | None = None):
-    """Connects to the cluster of this machine.
-
-    Args:
-      timeout_seconds: how long a worker may make no progress.
-      folder: that of `launch.workers`; None: its default folder.
-    """
+    """Connects to the cluster of this machine."""
     units = connection.connect(folder)
     if units > phases.MOST_BLOCKS:
       print(
@@ -70,6 +66,7 @@ class RayCrew:
     self.workers()  # They start while the driver reads its data.
 
   def offer_data(self, source, fingerprint) -> None:
+    """Lets workers read clients' values themselves; see `registry.offer_data`."""
     self._data = source, fingerprint
     self._had_one = False
     for name in self._infos:  # They may have those of another run.
@@ -78,10 +75,14 @@ class RayCrew:
 
   def _open_data(self, name: str) -> None:
     if self._data and self._infos[name].reads_data:
-      self._starting[name] = self.call(name, 'open_data', *self._data)
+      self._starting[name] = self.call(name, 'open_copy', *self._data)
       self._since[name] = time.monotonic()
 
   def workers(self) -> dict[str, dispatch.Info]:
+    """Returns the workers that are ready, by names that are never reused.
+
+    It begins to start workers where machines have joined or workers have ended.
+    """
     now = time.monotonic()
     if now - self._looked >= _LOOK_SECONDS:
       self._looked = now
@@ -165,10 +166,12 @@ class RayCrew:
       print(f'\n{sentence}; it is left out', file=sys.stderr)
 
   def call(self, worker: str, method: str, *args: Any) -> Any:
+    """Calls a worker's method; returns a ticket at once."""
     method_of = getattr(self._actors[worker], method)
     return self._stored(lambda: method_of.remote(*args))
 
   def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:
+    """Returns the tickets that are done, when one is or the time is over."""
     every = list(tickets)
     done, _ = _answered(
       lambda: self._ray.wait(every, num_returns=most, timeout=seconds)
@@ -176,6 +179,7 @@ class RayCrew:
     return done
 
   def result(self, ticket) -> Any:
+    """Returns what the method returned."""
     try:
       return _answered(lambda: self._ray.get(ticket))
     except self._ray.exceptions.RayTaskError as e:  # Of our own code.
@@ -192,15 +196,15 @@ class RayCrew:
       raise dispatch.LostError(_reason(e)) from e
 
   def dismiss(self, worker: str) -> None:
-    self._infos.pop(worker, None)
-    self._left_out.pop(worker, None)
-    self._starting.pop(worker, None)
-    self._since.pop(worker, None)
+    """Ends a worker, which may not react."""
+    for kept in (self._infos, self._left_out, self._starting, self._since):
+      kept.pop(worker, None)
     actor = self._actors.pop(worker, None)
     if actor is not None:
       _answered(lambda: self._ray.kill(actor, no_restart=True))
 
   def share(self, value: Any) -> '_Shared':
+    """Returns a value for several calls' arguments."""
     return _Shared(self._stored(lambda: self._ray.put(value)))
 
   def _stored(self, call):
@@ -215,6 +219,7 @@ class RayCrew:
       ) from e
 
   def close(self) -> None:
+    """Ends the workers."""
     connection.disconnect()
 
 
@@ -265,19 +270,15 @@ class _Shared:
     return ray.get(self._ref)
 
 
-class _Actor:
-  """A `worker.Worker` in a process of Ray."""
+class _Actor(worker_lib.Worker):
+  """A worker in a process of Ray."""
 
   def __init__(self, path: Sequence[str]):
-    """Args: the driver's places of modules."""
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
     sys.path.extend(p for p in path if p not in sys.path)
-    from tff_xc.runtime.cluster import worker
-
     threads = int(os.environ.get(nodes.THREADS_VARIABLE, 0) or 0)
     self._threads = threads or len(os.sched_getaffinity(0))
     self._data_dir = os.environ.get(nodes.DATA_VARIABLE, '')
-    self._worker = worker.Worker(self._threads)
+    super().__init__(self._threads)
 
   def describe(self):
     """Returns (`dispatch.Info`, `describe_program`)."""
@@ -285,12 +286,11 @@ class _Actor:
 
     machine = ray.util.get_node_ip_address()
     node = ray.get_runtime_context().get_node_id()
-    info = dispatch.Info(
-      self._threads, f'{machine} ({node[:8]})', bool(self._data_dir), node
-    )
+    machine = f'{machine} ({node[:8]})'
+    info = dispatch.Info(self._threads, machine, bool(self._data_dir), node)
     return info, describe_program()
 
-  def open_data(self, source, fingerprint) -> str:
+  def open_copy(self, source, fingerprint) -> str:
     """Opens this machine's copy of the data; returns what is wrong, or ''."""
     try:
       found, values_of, check = source(self._data_dir)
@@ -301,20 +301,8 @@ class _Actor:
         f'finds other data in {self._data_dir} than those of the run: put the same'
         ' there, or start its workers without --data_dir'
       )
-    self._worker.open_data(values_of, check)
+    self.open_data(values_of, check)
     return ''
-
-  def idle_seconds(self):
-    return self._worker.idle_seconds()
-
-  def load(self, number, block):
-    self._worker.load(number, block)
-
-  def keys(self, block):
-    return self._worker.keys(block)
-
-  def train(self, block, rows):
-    return self._worker.train(block, rows)
 
 
 def describe_program() -> dict:

@@ -56,19 +56,12 @@ _FORMS = {
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-  """How to reach a cluster; whoever has this can run any code in it.
+  """How to reach a cluster; whoever has this can run any code in it."""
 
-  Attributes:
-    address: the head's 'IP:PORT'.
-    token: what every call must carry.
-    ray_folder: the folder of Ray's own files, the same on every machine.
-    authority, authority_key: certificate authority in PEM; '' without TLS.
-  """
-
-  address: str
-  token: str
-  ray_folder: str
-  authority: str = ''
+  address: str  # The head's 'IP:PORT'.
+  token: str  # What every call must carry.
+  ray_folder: str  # Of Ray's own files, the same on every machine.
+  authority: str = ''  # Certificate in PEM; '' without TLS.
   authority_key: str = ''
 
   @property
@@ -304,13 +297,9 @@ def make_folder(folder: pathlib.Path) -> None:
 def locked(folder: pathlib.Path) -> Iterator[None]:
   """Keeps other commands from changing the folder, which is made."""
   with contextlib.ExitStack() as stack:
-    try:
+    with _using(folder):
       file = stack.enter_context(open(folder / _LOCK, 'a'))
       is_ours = lock.try_lock(file)
-    except OSError as e:
-      raise errors.InputError(
-        f'{folder} cannot be used ({e.strerror}): name another folder'
-      ) from e
     if not is_ours:
       raise errors.InputError(
         f'another command is starting or stopping nodes of {folder}: wait for'
@@ -319,13 +308,16 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
     yield
 
 
+def open_private(path: str, flags: int) -> int:
+  """Opens a file that only the user can read, for `open`."""
+  return os.open(path, flags, 0o600)
+
+
 def write_private(path: pathlib.Path, text: str) -> None:
   """Writes a file that only the user can read, in one step."""
   new = path.with_name(f'.{path.name}.{os.getpid()}')
   try:
-    with open(
-      new, 'w', opener=lambda name, flags: os.open(name, flags, 0o600)
-    ) as file:
+    with open(new, 'w', opener=open_private) as file:
       file.write(text)
     os.replace(new, path)
   except OSError as e:
@@ -359,11 +351,6 @@ def end_marked(marks: Collection[str], leaders: Collection[int]) -> int:
 
   The leaders, which end their own processes, get SIGTERM first, then what is
   left, which at last is killed.
-
-  Args:
-    marks: of the nodes.
-    leaders: pids of the nodes' first processes; those that are not marked are
-      not ours any more.
   """
   seen = set()
   steps = (

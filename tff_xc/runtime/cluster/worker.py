@@ -27,7 +27,6 @@ class Worker:
   """Runs blocks of clients."""
 
   def __init__(self, threads: int, device: str = ''):
-    """Args: clients in parallel, and their devices; see `create_context`."""
     self._clients = context.new_clients(threads, device)(0)
     self._programs = {}
     self._servers = {}  # The server's values, of the current round only.
@@ -43,12 +42,7 @@ class Worker:
     return time.monotonic() - self._progress
 
   def load(self, number: int, block) -> None:
-    """Compiles a program, unless that has been done.
-
-    Args:
-      number: identifies it.
-      block: `messages.Shared` protocol buffer of `Program.block`.
-    """
+    """Compiles a program, unless that has been done."""
     if number in self._programs:
       return
     building_block = tff.framework.ComputationBuildingBlock.from_proto(
@@ -72,7 +66,7 @@ class Worker:
     """
     program, phase = self._phase(block)
     arguments = self._arguments(block, program)
-    server, kept = self._server(block, phase), self._kept(block, phase)
+    server, kept = self._values(block, phase)
     found = []
 
     def work(index, argument, place):
@@ -94,12 +88,7 @@ class Worker:
     return distinct
 
   def train(self, block: messages.Block, rows: messages.Arrays):
-    """Trains a block's clients; returns `messages.Trained`, or `Failed`.
-
-    Args:
-      block: as given to `keys`, but `clients` may be empty then.
-      rows: the rows of the keys that `keys` returned, empty without selects.
-    """
+    """Trains a block's clients; returns `messages.Trained`, or `Failed`."""
     program, phase = self._phase(block)
     if phase.selects:
       begun = self._begun.pop((block.round, block.first), None)
@@ -109,7 +98,7 @@ class Worker:
     else:
       arguments = self._arguments(block, program)
       places = [{} for _ in arguments]
-    server, kept = self._server(block, phase), self._kept(block, phase)
+    server, kept = self._values(block, phase)
     server = {**server, **messages.unpack(rows, phase.client.inputs)}
     home = self._clients.home(program.stateful)
     sums = phases_lib.Sums(phase, server, home, len(arguments))
@@ -192,6 +181,11 @@ class Worker:
     except errors.InputError as e:
       raise client_error.ChangedError(str(e)) from e
 
+  def _values(self, block: messages.Block, phase) -> tuple[dict, list[dict]]:
+    """Returns the server's values, and each client's of earlier phases."""
+    kept = [messages.unpack(each, phase.kept_inputs) for each in block.kept]
+    return self._server(block, phase), kept
+
   def _server(self, block: messages.Block, phase) -> dict:
     """Returns the server's values; those of an older round are dropped."""
     with self._lock:
@@ -206,9 +200,6 @@ class Worker:
         for key in old:  # Of a round that was given up.
           del self._begun[key]
       return self._servers[block.round]
-
-  def _kept(self, block: messages.Block, phase) -> list[dict]:
-    return [messages.unpack(each, phase.kept_inputs) for each in block.kept]
 
 
 def of_client(value, parameter_type: tff.Type):

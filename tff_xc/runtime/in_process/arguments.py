@@ -9,16 +9,9 @@ from tff_xc.runtime.in_process import values
 
 
 class Argument:
-  """An argument, split into the server's values and each client's.
-
-  Attributes:
-    num_clients: the number of clients with values, None if it has no such
-      values.
-    is_lazy: whether a sequence makes some of these values on access.
-  """
+  """An argument, split into the server's values and each client's."""
 
   def __init__(self, argument, type_spec: tff.Type | None):
-    """Raises: TypeError, ValueError: if the argument is not of the type."""
     self.num_clients = None
     self.is_lazy = False
     self._type = type_spec

@@ -58,14 +58,9 @@ class InProcessContext(tff.framework.SyncContext):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
     The clients' values are a list, or a sequence that makes them on access. A
-    thread then accesses a client's value shortly before the client starts.
-
-    Raises:
-      expressions.UnsupportedError: if this runtime cannot run a part of the
-        computation; nothing has run then.
-      client_error.ClientError: if a client's computation fails.
-      TypeError, ValueError, NotImplementedError: if the argument does not fit
-        its type, as with TFF's worker.
+    thread then accesses a client's value shortly before the client starts. It
+    raises `expressions.UnsupportedError`, before anything has run, for a part that
+    it cannot run, and `client_error.ClientError` if a client fails.
     """
     program, phases = self._compile(comp)
     argument = arguments.Argument(arg, program.parameter_type)
@@ -93,8 +88,12 @@ class InProcessContext(tff.framework.SyncContext):
 
   def _run_clients(self, program, argument: arguments.Argument, clients):
     """Returns what runs the clients of a phase, see `execution.run`."""
-    return execution.OnThreads(
-      program, argument.of_client, clients, argument.is_lazy
+    return functools.partial(
+      execution.on_threads,
+      program,
+      argument.of_client,
+      clients,
+      argument.is_lazy,
     )
 
   @contextlib.contextmanager
@@ -157,12 +156,8 @@ def _map_placed(function, value, type_spec: tff.Type):
 def visible_devices(wanted: str = '') -> list[str]:
   """Returns TensorFlow's names of the devices that run clients.
 
-  Args:
-    wanted: such as 'cpu', 'gpu', or 'gpu:0,gpu:1'; '': the GPUs that TensorFlow
-      sees, or the CPU ('', TensorFlow's own choice) if it sees none.
-
-  Raises:
-    errors.InputError: if TensorFlow does not see one of them.
+  `wanted` is such as 'cpu', 'gpu', or 'gpu:0,gpu:1'; '': the GPUs that TensorFlow
+  sees, or the CPU ('', TensorFlow's own choice) if it sees none.
   """
   kinds = {'cpu': [], 'gpu': []}
   for kind, found in kinds.items():

@@ -3,7 +3,6 @@
 import collections
 import concurrent.futures
 import contextlib
-import dataclasses
 import math
 import queue
 from collections.abc import Callable
@@ -24,12 +23,6 @@ class _Reader:
   """Provides clients' values, with one read per call of `take`."""
 
   def __init__(self, read: Callable[[int], Any], ahead: bool):
-    """Starts no thread yet.
-
-    Args:
-      read: client's index -> the client's value.
-      ahead: whether a thread reads, because reading takes time.
-    """
     self._read = read
     self._started = {}
     self._thread = None
@@ -67,14 +60,7 @@ class Clients:
   """
 
   def __init__(self, devices: Sequence[str], threads: int, number: int = 0):
-    """Creates the threads of one computation at a time.
-
-    Args:
-      devices: devices of the clients.
-      threads: clients in parallel, spread over the devices.
-      number: from 0. `Clients` with different numbers can run the same
-        computation at the same time.
-    """
+    """Spreads the threads over the devices; `number` tells simultaneous ones apart."""
     self._devices = devices
     self._threads = threads
     self._number = number
@@ -119,20 +105,20 @@ class Clients:
   ) -> None:
     """Reads and works for every client, and folds the results in order.
 
-    Args:
-      num_clients: the number of clients.
-      stateful: whether `work` calls graphs with variables or tables.
-      read: client's index -> the client's value. Its errors pass through
-        unchanged.
-      work: (client's index, its value, place) -> the client's result.
-      fold: called in the caller's thread with consecutive clients' results.
-      at_once: a client's result -> most clients in one task.
-      ahead: whether a thread reads values before they are needed.
-      meanwhile: called once, while the first clients run.
+    `fold` gets consecutive clients' results, in the caller's thread; `at_once` says
+    of a result how many clients may form a task; `ahead` lets a thread read values
+    before they are needed; `meanwhile` is called once, while the first clients run.
+    Errors of `read` pass through unchanged.
     """
-    free = self._free[stateful]
+    free, reader = self._free[stateful], _Reader(read, ahead)
+    manager = cancellation.CancellationManager()
+    pending = collections.deque()
+    first, most = 0, 1  # The next client to start; most clients in one task.
 
-    def run_one(index: int, value):
+    def run_one(index: int, indices: range):
+      value = reader.take(index)
+      if index + 1 in indices:
+        reader.start(index + 1)
       place = free.get()
       try:
         return work(index, value, place)
@@ -141,30 +127,9 @@ class Clients:
       finally:
         free.put(place)
 
-    reader = _Reader(read, ahead)
-    try:
-      self._run_on_threads(
-        num_clients, reader, run_one, fold, at_once, meanwhile
-      )
-    finally:
-      reader.close()
-
-  def _run_on_threads(
-    self, num_clients: int, reader, run_one, fold, at_once, meanwhile
-  ) -> None:
-    manager = cancellation.CancellationManager()
-    pending = collections.deque()
-    first, most = 0, 1  # The next client to start; most clients in one task.
-
-    def read_and_run(index: int, indices: range):
-      value = reader.take(index)
-      if index + 1 in indices:
-        reader.start(index + 1)
-      return run_one(index, value)
-
     def run_some(indices: range) -> list:
       with graph_call.cancelled_by(manager):
-        return [read_and_run(index, indices) for index in indices]
+        return [run_one(index, indices) for index in indices]
 
     def refill() -> None:
       nonlocal first
@@ -194,6 +159,8 @@ class Clients:
       reader.close()
       concurrent.futures.wait(pending)
       raise _first_error(e, pending) from e.__cause__
+    finally:
+      reader.close()
 
 
 def _first_error(error: BaseException, pending) -> BaseException:
@@ -208,53 +175,56 @@ def _first_error(error: BaseException, pending) -> BaseException:
   return error
 
 
-@dataclasses.dataclass(frozen=True)
-class OnThreads:
-  """Runs the clients of a phase on threads of this process."""
+def on_threads(
+  program: program_lib.Program,
+  argument: Callable[[int], Any],
+  clients: Clients,
+  ahead: bool,
+  phase: phases_lib.Phase,
+  following: phases_lib.Phase | None,
+  server: dict,
+  kept: list[dict],
+) -> dict:
+  """Runs a phase's clients on threads of this process; see `run`.
 
-  program: program_lib.Program  # The compiled program.
-  # Index -> the parameter as that client sees it.
-  argument: Callable[[int], Any]
-  clients: Clients  # The threads.
-  ahead: bool  # Whether a thread makes clients' values before they are needed.
+  `argument` returns the parameter as the client of an index sees it, and `ahead` lets
+  a thread make clients' values before they are needed.
+  """
+  parameter, stateful = program.parameter, program.stateful
+  home, num_clients = clients.home(stateful), len(kept)
+  size = phases_lib.block_size(num_clients)
+  sums = phases_lib.Sums(phase, server, home, size)
+  indices = iter(range(num_clients))
+  reads_argument = parameter in phase.client.inputs
 
-  def __call__(self, phase, following, server: dict, kept: list[dict]) -> dict:
-    """Returns the phase's totals; see `run`."""
-    parameter, stateful = self.program.parameter, self.program.stateful
-    home, num_clients = self.clients.home(stateful), len(kept)
-    size = phases_lib.block_size(num_clients)
-    sums = phases_lib.Sums(phase, server, home, size)
-    indices = iter(range(num_clients))
-    reads_argument = phase.client.reads(parameter)
+  def work(index, value, place):
+    return phase.client({**server, **kept[index], parameter: value}, place)
 
-    def work(index, argument, place):
-      return phase.client({**server, **kept[index], parameter: argument}, place)
+  def fold(group):
+    for found, index in zip(group, indices, strict=False):
+      kept[index].update({name: found[name] for name in phase.kept})
+    sums.add(group)
 
-    def fold(group):
-      for found, index in zip(group, indices, strict=False):
-        kept[index].update({name: found[name] for name in phase.kept})
-      sums.add(group)
+  def trace():
+    # Tracing does not run in parallel, and the clients wait for theirs. A
+    # failure is reported by the client that meets it, too.
+    with contextlib.suppress(Exception):
+      phase.client.traced(clients.places(stateful)[0])
+    sums.trace(num_clients)
+    if following:
+      following.server.traced(home)
 
-    def trace():
-      # Tracing does not run in parallel, and the clients wait for theirs. A
-      # failure is reported by the client that meets it, too.
-      with contextlib.suppress(Exception):
-        phase.client.traced(self.clients.places(stateful)[0])
-      sums.trace(num_clients)
-      if following:
-        following.server.traced(home)
-
-    self.clients.run(
-      num_clients,
-      stateful,
-      self.argument if reads_argument else lambda index: (),
-      work,
-      fold,
-      phase.at_once,
-      self.ahead and reads_argument,
-      trace,
-    )
-    return sums.totals()
+  clients.run(
+    num_clients,
+    stateful,
+    argument if reads_argument else lambda index: (),
+    work,
+    fold,
+    phase.at_once,
+    ahead and reads_argument,
+    trace,
+  )
+  return sums.totals()
 
 
 def run(
@@ -265,19 +235,10 @@ def run(
   home: imported.Place,
   run_clients: Callable,
 ):
-  """Runs a program.
+  """Runs a program; returns values by name, those at clients as lists.
 
-  Args:
-    program: the compiled program.
-    phases: its phases.
-    server_argument: the parameter as the server sees it.
-    num_clients: the number of clients that take part.
-    home: where the server's steps run.
-    run_clients: (phase, following phase or None, the server's values by name,
-      each client's kept values by name, to which it adds) -> the phase's totals.
-
-  Returns:
-    Values by name; values at clients as lists.
+  `run_clients` takes (phase, following phase or None, the server's values, each
+  client's kept values, to which it adds) and returns the phase's totals.
   """
   server = {program.parameter: server_argument}
   kept = [{} for _ in range(num_clients)]

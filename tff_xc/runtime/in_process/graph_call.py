@@ -42,24 +42,14 @@ def readable(leaf):
 
 
 class GraphCall:
-  """A function of named values, traced once per place.
-
-  Attributes:
-    inputs: types by name.
-    outputs: types by name.
-  """
+  """A function of named values, traced once per place."""
 
   def __init__(self, inputs: Types, outputs: Types, body: Callable):
-    """Args: types by name, and (environment, place) -> values by name."""
     self.inputs = inputs
     self.outputs = outputs
     self._body = body
     self._traced = {}
     self._lock = threading.Lock()
-
-  def reads(self, name: str) -> bool:
-    """Whether `name` is among its inputs."""
-    return name in self.inputs
 
   def __call__(self, environment: dict, place: imported.Place) -> dict:
     """Returns the outputs by name.

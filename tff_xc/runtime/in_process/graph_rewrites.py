@@ -5,13 +5,7 @@ _LONG_BODY = 50
 
 
 def prepare(graph_def, suffix: str, device: str) -> None:
-  """Gives a graph its own functions and state, and places its ops, in place.
-
-  Args:
-    graph_def: a `tf.compat.v1.GraphDef`.
-    suffix: suffix for the names of functions and shared state.
-    device: device of ops without one, except ops on data sets; '': none.
-  """
+  """Gives a graph its own functions and state, and places its ops, in place."""
   _call_long_bodies(graph_def)
   _rename(graph_def, suffix)
   if device:
@@ -20,17 +14,7 @@ def prepare(graph_def, suffix: str, device: str) -> None:
 
 
 def part(graph_def, feeds: list[str], fetches: list[str]) -> tuple:
-  """Returns the part of a graph between some tensors.
-
-  Args:
-    graph_def: a `tf.compat.v1.GraphDef`.
-    feeds: names of the tensors that will be given, `OP:0`.
-    fetches: names of the tensors that are wanted, none of `feeds`.
-
-  Returns:
-    (a GraphDef of the ops that the wanted tensors need, which lacks those of the
-    given tensors; names of the given tensors that they need).
-  """
+  """Returns the part of a graph between some tensors."""
   nodes = {node.name: node for node in graph_def.node}
   given = {_node_of(name) for name in feeds}
   feeds, used, kept = set(feeds), set(), {}

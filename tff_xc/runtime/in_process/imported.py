@@ -35,7 +35,6 @@ class GraphFunction:
   """A callable for one TensorFlow computation."""
 
   def __init__(self, proto, type_signature: tff.FunctionType):
-    """Args: the computation's protocol buffer and type."""
     if proto.WhichOneof('computation') != 'tensorflow':
       kind = proto.WhichOneof('computation')
       raise NotImplementedError(f'a computation compiled for {kind}')
@@ -46,16 +45,7 @@ class GraphFunction:
     self._lock = threading.RLock()
 
   def __call__(self, argument, place: Place):
-    """Calls the graph, now or within a function that is being traced.
-
-    Args:
-      argument: a value of the parameter's type, or None.
-      place: where the graph runs.
-
-    Returns:
-      A value of the result's type. A leaf of the argument is forwarded; a row
-      update of an argument's leaf is an `updates.RowUpdate`.
-    """
+    """Calls the graph, now or within a function that is being traced."""
     held = []
     if self._parameter is not None:
       held = values.leaves(argument, self._parameter)

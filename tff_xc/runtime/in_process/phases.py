@@ -23,16 +23,10 @@ _SMALL_BYTES = 2**20
 class Phase:
   """The graph calls of one phase.
 
-  Attributes:
-    server: computes the server's part of this phase: reports of the last
-      phase's aggregations, and values that later steps read.
-    zero: computes the first accumulators of this phase's folds (`totals`).
-    client: computes a client's values to fold (named as the folds), and its
-      values that later phases read (`kept`).
-    kept: names of client values that later phases read.
-    totals: names of the accumulators of the phase's folds.
-    merge: joins two blocks of clients: their accumulators, those of the second
-      named by `other`.
+  `server` computes reports of the last phase's aggregations and values that later
+  steps read, `zero` the first accumulators of the folds (`totals`), `client` a
+  client's values to fold and those that later phases read (`kept`). `merge` joins the
+  accumulators of two blocks of clients, those of the second named by `other`.
   """
 
   def __init__(self, program: program_lib.Program, number: int):
@@ -51,14 +45,15 @@ class Phase:
     self.server = self._server()
     self.client = self._client()
     self.merge = self._merge()
-    self._folds = {size: self._fold(size) for size in (1, GROUP)}
+    self.folds = {size: self._fold(size) for size in (1, GROUP)}
 
-  def _view(self, reads, of_clients: bool) -> graph_call.Types:
-    """Returns the parameter as server or client sees it, if it is read."""
-    if self._program.parameter not in reads:
-      return {}
-    view = seen_by(of_clients, self._program.parameter_type)
-    return {self._program.parameter: view}
+  def _inputs(self, reads, of_clients: bool) -> graph_call.Types:
+    """Returns what is read: the parameter as it is seen there, and steps' values."""
+    inputs, parameter = {}, self._program.parameter
+    if parameter in reads:
+      inputs[parameter] = seen_by(of_clients, self._program.parameter_type)
+    inputs |= self._types(reads, at_clients=False)
+    return inputs | (self._types(reads, at_clients=True) if of_clients else {})
 
   def _types(self, names, at_clients: bool) -> graph_call.Types:
     return {
@@ -93,8 +88,7 @@ class Phase:
   def _zero(self) -> graph_call.GraphCall:
     """Zeros as large as a table are made where they are used, not sent there."""
     reads, made = self._of_zero(self._folding)
-    inputs = self._view(reads, of_clients=False)
-    inputs |= self._types(reads, at_clients=False)
+    inputs = self._inputs(reads, of_clients=False)
 
     def body(environment, place):
       environment = run_steps(made, environment, place)
@@ -111,16 +105,13 @@ class Phase:
     made = [*self._reporting, *self._served]
     names = {s.name for s in made}
     reads = set().union(*[s.reads for s in self._served])
-    inputs = self._view(reads, of_clients=False)
-    inputs |= self._types(reads - names, at_clients=False)
+    inputs = self._inputs(reads - names, of_clients=False)
     inputs |= {_total(s.name): s.fold.zero_type for s in self._reporting}
     needed = set(self._program.result_reads)
     for step in self._program.steps.values():
-      reads_later = self._reading_phase(step) > self._number
-      at_clients = step.at_clients or step.fold
-      if reads_later or (
-        self._reading_phase(step) == self._number and at_clients
-      ):
+      phase = self._reading_phase(step)
+      is_here = phase == self._number and (step.at_clients or step.fold)
+      if phase > self._number or is_here:
         needed |= self._reads(step)
     outputs = self._types(names & needed, at_clients=False)
 
@@ -140,7 +131,7 @@ class Phase:
     """Returns the call of some of a client's steps."""
     folded = [s.fold.value_reads for s in self._folding]
     reads = set().union(*[s.reads for s in mapped], *folded)
-    inputs = self._client_inputs(reads - {s.name for s in self._mapped}) | more
+    inputs = self._inputs(reads - {s.name for s in self._mapped}, True) | more
     outputs = self._types(self.kept, at_clients=True)
     outputs |= {_value(s.name): s.fold.value_type for s in self._folding}
 
@@ -152,35 +143,19 @@ class Phase:
 
     return graph_call.GraphCall(inputs, outputs, body)
 
-  def _client_inputs(self, reads) -> graph_call.Types:
-    inputs = self._view(reads, of_clients=True)
-    inputs |= self._types(reads, at_clients=False)
-    return inputs | self._types(reads, at_clients=True)
-
   def fold(
     self, totals: dict, group: list[dict], place: imported.Place
   ) -> dict:
-    """Returns the accumulators after the clients of `group`, in their order.
-
-    Args:
-      totals: accumulators by name.
-      group: each client's result, from `client`.
-      place: where the fold runs.
-    """
+    """Returns the accumulators after the clients of `group`, in their order."""
     group = list(group)
     while group:
       size = GROUP if len(group) >= GROUP else 1
       environment = dict(totals)
       for i, found in enumerate(group[:size]):
         environment |= {_numbered(name, i): v for name, v in found.items()}
-      totals = self._folds[size](environment, place)
+      totals = self.folds[size](environment, place)
       del group[:size]
     return totals
-
-  def trace_folds(self, place: imported.Place) -> None:
-    """Traces what `fold` calls."""
-    for fold in self._folds.values():
-      fold.traced(place)
 
   def at_once(self, found: dict) -> int:
     """Returns how many clients may form one task, given one's result `found`.
@@ -271,12 +246,7 @@ def _constant(program: program_lib.Program) -> dict[str, program_lib.Step]:
 
 
 def before(names, steps: dict[str, program_lib.Step]) -> list:
-  """Returns the steps of these names, and those that they read, in order.
-
-  Args:
-    names: some may be no step's.
-    steps: the steps to choose from, by name.
-  """
+  """Returns the steps of these names, and those that they read, in order."""
   needed = set(names)
   for name in reversed(steps):
     if name in needed:
@@ -344,7 +314,6 @@ class Sums:
     home: imported.Place,
     block_size: int,
   ):
-    """Args: the phase, what its zeros read, where it folds, clients of a block."""
     self._phase, self._server, self._home = phase, server, home
     self._size = block_size
     self._whole = self._block = self._zeros = None
@@ -374,7 +343,8 @@ class Sums:
   def trace(self, num_clients: int) -> None:
     """Traces what `add` calls for so many clients."""
     self._phase.zero.traced(self._home)
-    self._phase.trace_folds(self._home)
+    for fold in self._phase.folds.values():
+      fold.traced(self._home)
     if num_clients > self._size:
       self._phase.merge.traced(self._home)
 

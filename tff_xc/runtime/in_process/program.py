@@ -27,39 +27,12 @@ _OUT_OF_RANGE = (
 )
 
 
-def _slices(
-  keys: tf.Tensor,
-  max_key: tf.Tensor,
-  server_value,
-  select: Callable,
-  element: tff.Type,
-  home: str,
-):
-  """Returns slices, stacked in the order of their keys.
+def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
+  """Returns slices of keys, stacked in the order of their keys.
 
   One vectorised call of the selection makes all slices; for a row lookup it is
   one gather. A selection that TensorFlow cannot vectorise runs once per key.
-
-  Args:
-    keys: int32 [N], of one client or several.
-    max_key: int32 scalar; keys lie in [0, max_key).
-    server_value: the value to select from.
-    select: (server value, key) -> slice.
-    element: the slice's type.
-    home: the device of the server's value, where slices are made.
   """
-  in_range = tf.logical_and(keys >= 0, keys < max_key)
-  check = tf.debugging.Assert(
-    tf.reduce_all(in_range),
-    [_OUT_OF_RANGE, keys, max_key],
-  )
-  with tf.device(home), tf.control_dependencies([check]):
-    return _for_each(
-      lambda key: select((server_value, key)), tf.identity(keys), element
-    )
-
-
-def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
   try:
     return tf.vectorized_map(function, keys, fallback_to_while_loop=False)
   except (
@@ -139,25 +112,14 @@ class Select:
 
 
 class Program:
-  """The steps of a computation, its parameter and its result.
+  """The steps of a computation, in an order in which they can run, and its result.
 
-  Attributes:
-    block: the transformed computation; from equal blocks come equal names.
-    parameter: the name of the parameter, or None.
-    parameter_type: its type, or None.
-    steps: steps by name, in an order in which they can run.
-    result: (environment, place) -> result; values at clients are lists.
-    result_reads: the names that the result reads.
-    phases: the number of phases.
-    stateful: whether a graph in it has variables or tables.
+  `block` is the transformed computation (from equal blocks come equal names), and
+  `result` is (environment, place) -> result, with lists of values at clients.
   """
 
   def __init__(self, computation):
-    """Compiles a computation.
-
-    Args:
-      computation: a `tff.Computation`, or another program's `block`.
-    """
+    """Compiles a `tff.Computation`, or another program's `block`."""
     self.block, kind = computation, computation.type_signature
     if isinstance(computation, tff.Computation):
       self.block = _transformed(computation)
@@ -201,31 +163,28 @@ class Program:
   def _compile_select(self, name, type_spec, block) -> list[Step]:
     """Returns the server's offer, the client's keys, and its slices."""
     keys, max_key, server_value, function = _parts(block.argument)
-    offered = _blocks.Struct([max_key, server_value])
-    offer = Step(
-      name=f'{name}/offer',
-      type=tff.StructType(
-        [max_key.type_signature.member, server_value.type_signature.member]
-      ),
-      at_clients=False,
-      phase=self._phase(_names_in(offered)),
-      reads=frozenset(_names_in(offered)),
-      run=expressions.compile_expression(offered),
-    )
-    wanted = Step(
-      name=f'{name}/keys',
-      type=keys.type_signature.member,
-      at_clients=True,
-      phase=self._phase(_names_in(keys)),
-      reads=frozenset(_names_in(keys)),
-      run=expressions.compile_expression(keys),
-    )
+
+    def step(what, block, kind, at_clients):
+      reads = frozenset(_names_in(block))
+      run = expressions.compile_expression(block)
+      phase = self._phase(reads)
+      return Step(f'{name}/{what}', kind, at_clients, phase, reads, run)
+
+    offered = [max_key, server_value]
+    kind = tff.StructType([block.type_signature.member for block in offered])
+    offer = step('offer', _blocks.Struct(offered), kind, False)
+    wanted = step('keys', keys, keys.type_signature.member, True)
     of_key = expressions.compile_function(function)
 
     def slices(offered, keys, place):
-      function = lambda argument: of_key(argument, place.at_home())
-      element = type_spec.element
-      return _slices(keys, *offered, function, element, place.home)
+      max_key, server_value = offered
+      in_range = tf.logical_and(keys >= 0, keys < max_key)
+      check = tf.debugging.Assert(
+        tf.reduce_all(in_range), [_OUT_OF_RANGE, keys, max_key]
+      )
+      one = lambda key: of_key((server_value, key), place.at_home())
+      with tf.device(place.home), tf.control_dependencies([check]):
+        return _for_each(one, tf.identity(keys), type_spec.element)
 
     found = Select(
       wanted.name,

@@ -54,19 +54,13 @@ class GivenUp:
 
 
 def donate(structure):
-  """Gives the memory of a structure's tensors to the computation that uses it.
-
-  Use the returned structure in one call, and drop every other reference to the
-  tensors: `state = donate(state)`, then `process.next(state, ...)`. After the
-  call, neither structure can be read again. Before it, or if it fails, `keep`
-  returns the tensors.
-  """
+  """See `registry.donate`."""
   wrap = lambda leaf: GivenUp(leaf) if isinstance(leaf, tf.Tensor) else leaf
   return tf.nest.map_structure(wrap, structure)
 
 
 def keep(structure):
-  """Inverts `donate`, as long as no computation has taken the tensors."""
+  """See `registry.keep`."""
   unwrap = lambda leaf: leaf.read() if isinstance(leaf, GivenUp) else leaf
   return tf.nest.map_structure(unwrap, structure)
 

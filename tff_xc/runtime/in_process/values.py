@@ -27,11 +27,6 @@ def to_tensor(value, type_spec: tff.TensorType) -> tf.Tensor:
 
   The dtype of an array or tensor may be widened within its kind (integer,
   float, complex). A Python number must fit into the type's dtype.
-
-  Args:
-    value: a Python scalar, a NumPy array or scalar, a tensor, a variable, or
-      nested lists and tuples of these.
-    type_spec: the type.
   """
   if isinstance(value, tf.Variable):
     value = value.read_value()
@@ -176,12 +171,7 @@ def parts_of(value, type_spec: tff.StructType) -> list:
 
 
 def to_python(value, type_spec: tff.Type):
-  """Returns `tff.structure.Struct`s for our tuples, as TFF's containers need.
-
-  Args:
-    value: ours; a list with one value per client if the type says so.
-    type_spec: its type.
-  """
+  """Returns `tff.structure.Struct`s for our tuples, as TFF's containers need."""
   if isinstance(type_spec, tff.FederatedType):
     if at_clients(type_spec):
       return [to_python(each, type_spec.member) for each in value]
@@ -274,14 +264,9 @@ def leaf_specs(type_spec: tff.Type) -> list[tf.TensorSpec]:
 
 
 class Slices:
-  """A sequence whose elements are stacked in tensors.
-
-  Attributes:
-    size: the number of elements, static.
-  """
+  """A sequence whose elements are stacked in tensors."""
 
   def __init__(self, stacked, element: tff.Type, size: int):
-    """Args: a value of ours with stacked tensors, the element type, size."""
     self._stacked = to_element(stacked, element)
     self.size = size
 
