@@ -12,10 +12,9 @@ compares with what was expected before it was run. --scale=paper trains with the
 published settings on the paper's data: on all tasks of the table whose data are
 there, or on --task; flags replace settings, or choose the rows that have them where
 rows differ. The same command goes on where it stopped; before it trains, and with
---needs instead, it says what is missing, and from two rounds of each method how long
-all will take, in how much memory and disk: of the costliest run, the others by their
-clients a round times epochs or steps, and layers. Of several, those that do not take a
-flag are left out, in a line that says so.
+--needs instead, it says what is missing, and roughly how long all will take and in how
+much disk: from runs before, by their clients a round times epochs or steps, and
+layers. Of several, those that do not take a flag are left out, in a line that says so.
 Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs, and OUTPUT/report.html
 shows all results there; --finished_only trains nothing.
 """
@@ -45,11 +44,10 @@ def main(arguments: Sequence[str]) -> None:
   values = flags.FLAGS
   if values.needs and values.finished_only:
     raise errors.InputError(
-      '--needs trains probes, and --finished_only trains nothing; leave one out'
+      '--needs and --finished_only both train nothing; leave one out'
     )
   found = registry.chosen(arguments)
   request = experiments.Request(
-    names=tuple(each.name for each in found),
     scale=values.scale,
     task=values.task,
     algorithm=values.algorithm,
@@ -58,9 +56,10 @@ def main(arguments: Sequence[str]) -> None:
     output=pathlib.Path(_output(values)),
     jobs=values.jobs,
     train=not values.finished_only,
+    is_one=len(found) == 1,
   )
   planned = experiments.plan_all(found, request)
-  results.refuse_others(request.output, request.names)
+  results.refuse_others(request.output, [each.name for each in found])
   settings.use_cache_dir()
   if values.needs:
     experiments.tell_needs(planned, request)
@@ -103,7 +102,7 @@ if __name__ == '__main__':
     'finished_only', False, 'train nothing; show what has finished'
   )
   flags.DEFINE_bool(
-    'needs', False, 'train only probes, and say what all runs will take'
+    'needs', False, 'train nothing, and say what all runs will roughly take'
   )
   settings.define_jobs_flag()
   app.run(main, __doc__)

@@ -55,13 +55,7 @@ class Judged(NamedTuple):
 
 
 def judge(found: table_lib.Result, frame: 'pd.DataFrame', scale: str) -> Judged:
-  """Returns the verdict on a result.
-
-  Args:
-    found: the result.
-    frame: its lines at this scale, see `results`; none where nothing was measured.
-    scale: of `table.SCALES`.
-  """
+  """Returns the verdict on a result, of its lines at a scale."""
   if isinstance(found, table_lib.Diagram):
     return Judged(Verdict.NOTHING, 'it is a diagram')
   if isinstance(found, table_lib.Formula):

@@ -28,9 +28,6 @@ def finished(
 
   None for a row of which a seed has not finished: a mean over some seeds would pass
   for one over all.
-
-  Raises:
-    errors.DamageError: a file is damaged, or lacks what tables take from it.
   """
   return [
     [_read(found, run) for run in group]
@@ -78,12 +75,7 @@ def lines(
 ) -> list[dict[str, Any]]:
   """Returns the lines of a table, those of rows without runs empty.
 
-  Args:
-    found: the table.
-    rows: of it.
-    groups: of each row, from `finished`.
-    about: scale, processor, command and note of all lines.
-    notes: why a row has no runs, by its number.
+  `about` is of all lines, `notes` say why a row has no runs, by its number.
   """
   made = []
   claims = found.small.claims if about['scale'] == 'small' else found.claims
@@ -125,18 +117,11 @@ def lines(
 def measured(
   runs: _Runs | None, name: str, whole: _Runs | None = None
 ) -> dict[str, Any]:
-  """Returns mean and std of a result over seeds, in percent or as a number.
+  """Returns mean, and std of several seeds, in percent or as a number; {} without.
 
   A score without a budget is that of the best round where a run chose one. Rounds
-  to a target that a seed missed are '>' the mean with the rounds that it had.
-
-  Args:
-    runs: of a row, or None.
-    name: see `tasks.papers.names`.
-    whole: the runs to whose score a result may be relative.
-
-  Returns:
-    mean, and std of several seeds; nothing if a run lacks the result.
+  to a target that a seed missed are '>' the mean with the rounds that it had. `whole`
+  are the runs to whose score a result may be relative.
   """
   if not runs:
     return {}

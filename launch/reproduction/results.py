@@ -74,7 +74,7 @@ class Measured:
   @property
   def usual_command(self) -> str:
     """The command without further flags."""
-    return ' '.join(command(self.found.name, self.scale))
+    return command(self.found.name, self.scale)
 
   @property
   def commands(self) -> list[str]:
@@ -152,11 +152,7 @@ class Measured:
     return '\n'.join([*blocks, f'**{verdict}**: {why}.\n'])
 
   def write(self, output: pathlib.Path) -> None:
-    """Replaces the lines of the result at this scale, in the papers' order.
-
-    Raises:
-      errors.DamageError: the file is another's, or cannot be written.
-    """
+    """Replaces the lines of the result at this scale, in the papers' order."""
     import pandas as pd
 
     path = path_of(output, self.found.name)
@@ -193,9 +189,9 @@ def frame(lines: Sequence[Mapping[str, Any]] = ()) -> 'pd.DataFrame':
   return pd.DataFrame(filled, columns=COLUMNS, dtype=str)
 
 
-def command(name: str, scale: str) -> list[str]:
-  """Returns the words of the command that measures a result."""
-  return ['python', '-m', 'launch.reproduce', name, f'--scale={scale}']
+def command(name: str, scale: str) -> str:
+  """Returns the command that measures a result, without further flags."""
+  return f'python -m launch.reproduce {name} --scale={scale}'
 
 
 def path_of(output: pathlib.Path, name: str) -> pathlib.Path:
@@ -203,22 +199,13 @@ def path_of(output: pathlib.Path, name: str) -> pathlib.Path:
   return output / f'{name.partition("/")[0]}.csv'
 
 
-def folder(output: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the directory of a result's text and pictures."""
-  return output / name
-
-
 def read_all(path: pathlib.Path) -> 'pd.DataFrame':
-  """Reads a paper's CSV; errors are those of `_lines`."""
+  """Reads a paper's CSV."""
   return frame([dict(zip(COLUMNS, line, strict=True)) for line in _lines(path)])
 
 
 def _lines(path: pathlib.Path) -> list[list[str]]:
-  """Returns the lines of a paper's CSV; none if it is not there.
-
-  Raises:
-    errors.DamageError: it cannot be read, or this program has not written it.
-  """
+  """Returns the lines of a paper's CSV, none if it is not there; refuses another's."""
   try:
     if not path.exists():
       return []
@@ -240,7 +227,7 @@ def _lines(path: pathlib.Path) -> list[list[str]]:
 
 
 def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:
-  """Returns what was measured of a result; errors are those of `_lines`."""
+  """Returns what was measured of a result."""
   lines = read_all(path_of(output, found.name))
   is_own = (lines['table'] == found.table) & (lines['scale'] == scale)
   return Measured(found, scale, lines[is_own].reset_index(drop=True))
@@ -248,11 +235,7 @@ def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:
 
 @contextlib.contextmanager
 def writing(where: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Makes and yields a directory, and names it if the block cannot write to it.
-
-  Raises:
-    errors.DamageError: it cannot be made, or the block raises an OSError.
-  """
+  """Makes and yields a directory, and names it if the block cannot write to it."""
   try:
     where.mkdir(parents=True, exist_ok=True)
     yield where
@@ -263,14 +246,10 @@ def writing(where: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def refuse_others(output: pathlib.Path, found: Sequence[str]) -> None:
-  """Looks at the files that results of these names will replace.
-
-  Raises:
-    errors.InputError: one is there and nothing of this program, or cannot be read.
-  """
+  """Refuses files that these results would replace and that are not of this program."""
   try:
     texts = [output / 'report.html']
-    texts += [folder(output, name) / TEXT for name in found]
+    texts += [output / name / TEXT for name in found]
     for path in texts:
       if path.is_file() and b'launch.reproduce' not in path.read_bytes():
         raise errors.InputError(
@@ -314,12 +293,9 @@ def _of_study(found, lines, scale: str) -> list[Cells]:
 def _wide(
   title: str, lines: 'pd.DataFrame', columns: Mapping[str, str]
 ) -> Cells:
-  """Returns a row for each row of lines, and for each metric these columns.
+  """Returns a row for each row of lines, and these columns for each metric.
 
-  Args:
-    title: of the cells.
-    lines: with the text of the cells, and `heading` of the metric.
-    columns: of lines, by their heading; '': the metric's.
+  `columns` are by their heading, '' for the metric's `heading`.
   """
   metrics = [*dict.fromkeys(lines['metric'])]
   headings = dict(zip(lines['metric'], lines['metric'], strict=True))

@@ -26,10 +26,7 @@ UNSEEN = frozenset({*run_files.NOT_CONFIGURATION, 'device', 'runtime'})
 
 
 class Unused(errors.InputError):
-  """A flag that a result has no use for: its name, and what would be taken.
-
-  `is_bare`: the message does not say what would be taken.
-  """
+  """A flag that a result has no use for; bare if it is not said what would be taken."""
 
   def __init__(self, flag: str, message: str, is_bare: bool = False):
     super().__init__(message)
@@ -47,15 +44,9 @@ def refuse(name: str, unused: Iterable[str]) -> None:
 def of_paper(
   found: table_lib.PaperTable, task: str | None, algorithm: str | None
 ) -> list[table_lib.Row]:
-  """Returns a table's rows at the paper's size.
+  """Returns a table's rows at the paper's size, of tasks with files if there are any.
 
-  Args:
-    found: the table.
-    task: of the rows; None: all with files of their own, or all if none has files.
-    algorithm: of the rows, with the centralised ones to which they are relative.
-
-  Raises:
-    Unused: it has no such rows.
+  To rows of an `algorithm` belong the centralised ones to which they are relative.
   """
   known = list(dict.fromkeys(row.task for row in found.rows))
   if task is not None and task not in known:
@@ -85,11 +76,7 @@ def differing(rows: Sequence[table_lib.Row]) -> set[str]:
 def having(
   rows: Sequence[table_lib.Row], given: Mapping[str, Any]
 ) -> list[table_lib.Row]:
-  """Returns rows without those that have another value of what rows differ in.
-
-  Raises:
-    Unused: all have another value.
-  """
+  """Returns rows without those that have another value of what rows differ in."""
   kept = list(rows)
   for name in differing(rows) & set(given):
     varied = {
@@ -122,15 +109,7 @@ def plan_runs(
   seeds: Sequence[int],
   output: pathlib.Path,
 ) -> list[list[plan.Run]]:
-  """Returns each row's runs, a run for each seed.
-
-  Settings that are `given` replace those of the rows; hyper-parameters apply to the
-  algorithms that take them.
-
-  Raises:
-    Unused: a setting applies to no row.
-    errors.InputError: it is out of bounds, or a task does not take it.
-  """
+  """Returns each row's runs, a run for each seed; `given` replaces settings of rows."""
   _check_given(rows, given)
   found = []
   for row, label in zip(rows, table_lib.labels(rows), strict=True):
@@ -155,11 +134,7 @@ def check_evaluated(
   rows: Sequence[table_lib.Row],
   runs: Sequence[Sequence[plan.Run]],
 ) -> None:
-  """Refuses runs without scores of the rounds that a table shows.
-
-  Raises:
-    errors.InputError: a run is not evaluated after such a round, or may end before.
-  """
+  """Refuses runs without scores of the rounds that a table shows."""
   for row, group in zip(rows, runs, strict=True):
     numbers = _shown_rounds(found, row)
     for run in group if numbers else ():

@@ -17,31 +17,18 @@ _SCORES = ('pc@1', 'pc@3', 'pc@5')
 
 
 class Configuration(NamedTuple):
-  """A data set's networks, and the rounds until the best score (Table 6).
-
-  Attributes:
-    task: its name here.
-    paper: the paper's name of the set.
-    features: after hashing.
-    labels: n.
-    tables: R.
-    buckets: B.
-    hidden: the width of both hidden layers.
-    fedmlh_rounds: rounds to FedMLH's best score.
-    fedavg_rounds: rounds to FedAvg's.
-    unit: bytes of the unit in which the paper prints sizes.
-  """
+  """A data set's networks, and the rounds until the best score (Table 6)."""
 
   task: str
-  paper: str
-  features: int
+  paper: str  # The paper's name of the set.
+  features: int  # After hashing.
   labels: int
   tables: int
   buckets: int
-  hidden: int
+  hidden: int  # The width of both hidden layers.
   fedmlh_rounds: int
   fedavg_rounds: int
-  unit: int
+  unit: int  # Bytes of the unit in which the paper prints sizes.
 
   def bytes(self, algorithm: str) -> int:
     """Returns the bytes of the model, 'fedmlh' or 'fedavg'."""

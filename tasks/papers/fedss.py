@@ -88,14 +88,7 @@ def encoder_here(dim: int) -> int:
 
 
 def share(encoder: int, classes: int, dim: int, sent: int = 0) -> float:
-  """Returns which part of the model's parameters are rows that a client is not sent.
-
-  Args:
-    encoder: parameters.
-    classes: n.
-    dim: d, the length of a row.
-    sent: |S|, the rows that a client is sent; 0: the share of the whole table.
-  """
+  """Returns the share of parameters that are class rows, less `sent` of the `classes`."""
   rows = classes * dim
   return rows / (encoder + rows) * (1 - sent / classes)
 

@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from launch import sweep as sweep_lib
-from launch.sweeps import children
 from launch.sweeps import plan
 from launch.sweeps import training
 from tests.launch import light
@@ -92,7 +91,7 @@ def test_finished_runs_are_kept(planned, tmp_path, monkeypatch, capsys):
       _finish(run)
       on_end(FakeChild(run), 1)
 
-  monkeypatch.setattr(children, 'run_all', run_all)
+  monkeypatch.setattr(training, 'run_all', run_all)
   text = sweep_lib.sweep(runs, given, tmp_path, 0, None)
   assert started == [
     [
@@ -122,7 +121,7 @@ def test_a_run_on_other_data_ends_the_sweep(planned, tmp_path, monkeypatch):
     (run.folder / 'config.json').write_text(json.dumps(config))
     on_end(FakeChild(run), 1)
 
-  monkeypatch.setattr(children, 'run_all', run_all)
+  monkeypatch.setattr(training, 'run_all', run_all)
   with pytest.raises(errors.InputError, match='examples was None and is 60'):
     sweep_lib.sweep(runs, given, tmp_path, 0, None)
   assert not (tmp_path / 'sweep.md').exists()
@@ -138,25 +137,31 @@ def test_two_sweeps_in_one_directory_are_refused(planned, tmp_path):
   lock.lock(tmp_path, 'output').close()  # The sweep has released it.
 
 
-def test_side_by_side_each_run_takes_its_share_of_the_cores(planned):
-  runs, given = planned
-  found = training.arguments_of(runs[0], given, 4)
-  assert '--client_threads=4' in found
-  given = {**given, 'client_threads': 1}
-  assert '--client_threads=4' not in training.arguments_of(runs[0], given, 4)
+def test_failures_are_told_with_the_time_left(
+  planned, tmp_path, monkeypatch, capsys
+):
+  def run_all(waiting, arguments_of, jobs, on_end):
+    # Side by side each run takes its share of the cores.
+    monkeypatch.setattr(training, 'threads', lambda count: 4)
+    assert '--client_threads=4' in arguments_of(waiting[0], 2)
+    on_end(FakeChild(waiting[0], 'no memory'), 1)
+    for place, run in enumerate(waiting[1:]):
+      _finish(run)
+      on_end(FakeChild(run), 2 - place)
 
-
-def test_a_failed_run_is_told_with_the_time_left(planned, capsys):
-  runs, _ = planned
-  report = training._Report(9, 0)
-  report.ended(FakeChild(runs[0]), 1)
-  report.ended(FakeChild(runs[1], 'no memory'), 2)
-  said = capsys.readouterr().out.splitlines()
-  assert said == [
-    'finished 1 of 9, about 4 min left: negatives=2 seed 0: top-1 50.0 %, 30 s',
-    'finished 2 of 9, about 2 min left: negatives=5 seed 0: failed: no memory',
+  monkeypatch.setattr(training, 'run_all', run_all)
+  points = [{'negatives': n} for n in (3, 4, 6, 7)]
+  runs = plan.runs('glyphs', 'fedss', {}, points, [0], tmp_path)
+  failures = training.train(runs, {}, tmp_path, 0)
+  assert failures == {runs[0].folder: 'no memory'}
+  assert capsys.readouterr().out.splitlines()[1:] == [
+    'finished 1 of 4: negatives=3 seed 0: failed: no memory',
+    'finished 2 of 4, about 30 s left: negatives=4 seed 0: top-1 50.0 %, 30 s',
+    'finished 3 of 4, about 30 s left: negatives=6 seed 0: top-1 50.0 %, 30 s',
+    'finished 4 of 4: negatives=7 seed 0: top-1 50.0 %, 30 s',
   ]
-  assert report.failures == {runs[1].folder: 'no memory'}
+  given = {'client_threads': 1}
+  assert '--client_threads=4' not in training.arguments_of(runs[0], given, 4)
 
 
 def test_a_directory_of_another_sweep_is_refused(planned, tmp_path):
@@ -273,22 +278,19 @@ def test_the_best_by_rounds_to_a_target(swept, tmp_path):
   assert is_drawn(tmp_path)
 
 
-@pytest.mark.parametrize('metric', ['mcc', 'mcc:0.5'])
-def test_a_metric_that_was_not_measured_marks_nothing(swept, tmp_path, metric):
-  text = sweep_lib.write(swept[:6], {}, tmp_path, metric)
-  assert '*' not in text
-  [note] = [line for line in text.splitlines() if 'no row is marked' in line]
-  assert f'{metric}; they have top1, map@10, map@r, top1:0.3' in note
-  assert note in (tmp_path / 'sweep.md').read_text()
-  assert [row['best'] for row in rows_of(tmp_path)] == ['False'] * 3
-  assert is_drawn(tmp_path)
-
-
-def test_a_sweep_without_any_success_is_an_error(swept, tmp_path):
+def test_without_a_best_nothing_is_marked(swept, tmp_path):
   failures = {run.folder: f'reason of seed {run.seed}' for run in swept}
   with pytest.raises(errors.InputError, match='reason of seed 0'):
     sweep_lib.write(swept, failures, tmp_path, None)
   assert not (tmp_path / 'sweep.md').exists()
+  for metric in ('mcc', 'mcc:0.5'):
+    text = sweep_lib.write(swept[:6], {}, tmp_path, metric)
+    assert '*' not in text
+    [note] = [line for line in text.splitlines() if 'no row is marked' in line]
+    assert f'{metric}; they have top1, map@10, map@r, top1:0.3' in note
+    assert note in (tmp_path / 'sweep.md').read_text()
+    assert [row['best'] for row in rows_of(tmp_path)] == ['False'] * 3
+    assert is_drawn(tmp_path)
 
 
 def test_texts_and_one_seed_are_drawn(tmp_path, recwarn):
@@ -303,7 +305,7 @@ def test_the_table_is_made_without_tensorflow(swept, tmp_path):
   code = f"""
 import pathlib, sys
 from launch import sweep
-from launch.sweeps import children, plan
+from launch.sweeps import plan, training
 root = pathlib.Path({str(tmp_path)!r})
 config = dict(algorithm='fedss', seed=0, target='')
 folder = root / 'lr=0.1_m=4' / 'seed0'

@@ -1,15 +1,10 @@
 """Measurements that are neither formulas nor plain runs, a module for each.
 
-resolve(name, scale, task, given) -> config: checks what the flags say without
-  importing TensorFlow. `name` is of the result, `scale` 'paper' or 'small',
-  `task` that of --task or None, `given` the settings that flags set, by name.
-  Raises errors.InputError.
-measure(config, folder, output, jobs) -> lines: measures, and draws pictures in
-  `folder`, which exists. `output` is the directory of all results, with whose runs
-  a study may share models; `jobs` of them are trained side by side, 0: as many as
-  fit. Lines are dictionaries with row, metric and mean, see `results.COLUMNS`; the
-  metric `results.VALUE` has values of which something is published or expected.
-  Raises errors.InputError for missing or damaged data.
+resolve(name, request) -> config: checks what the flags of an `experiments.Request`
+  say of a result, without importing TensorFlow.
+measure(config, folder) -> lines: measures, and draws pictures in `folder`, which exists.
+  Lines have row, metric and mean, see `results.COLUMNS`; the metric `results.VALUE`
+  has values of which something is published or expected.
 """
 
 import importlib
@@ -36,9 +31,8 @@ def revision() -> str:
 
 def lacks(config: Mapping[str, Any]) -> str:
   """Returns why a configuration's data are not there; '' if they are."""
-  find = tasks.get(config['task']).find
   try:
-    if find is not None:
+    if find := tasks.get(config['task']).find:
       find(config['data_dir'])
   except errors.InputError as e:
     return str(e)

@@ -6,7 +6,6 @@ finished is trained in their place.
 
 import pathlib
 from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
@@ -15,7 +14,6 @@ from launch.reproduction import studies
 from launch.sweeps import plan
 from launch.sweeps import training
 from tasks.papers import registry
-from tasks.papers import table as table_lib
 from tff_xc import errors
 
 _ALGORITHMS = 'fedss', 'negonly'
@@ -24,44 +22,42 @@ DIFFERENCE = 'fedss less negonly, points of the diagonal'
 
 
 class Config(NamedTuple):
-  """The rows of Table 1, and what flags change of them."""
+  """The runs of rows of Table 1, where they lie, and what flags say."""
 
-  rows: tuple[table_lib.Row, ...]
+  runs: list[plan.Run]
+  output: pathlib.Path
+  jobs: int
   given: Mapping[str, Any]
 
 
-def resolve(
-  name: str, scale: str, task: str | None, given: Mapping[str, Any]
-) -> Config:
+def resolve(name: str, request) -> Config:
   """Returns the settings; see `studies`."""
+  given = request.given
   rows_lib.refuse(name, {'negatives'} & set(given))
   found = registry.TABLES['fedss/table1']
-  if scale == 'small':
-    unused = {*given, *(['task'] if task else [])} - rows_lib.UNSEEN
+  if request.scale == 'small':
+    unused = request.told() - rows_lib.UNSEEN
     rows_lib.refuse(f'{name} --scale=small', unused)
     rows = found.small.rows
   else:
-    rows = rows_lib.of_paper(found, task, None)
+    rows = rows_lib.of_paper(found, request.task, None)
   kept = tuple(
     row
     for algorithm in _ALGORITHMS
     for row in rows
     if row.algorithm == algorithm and row.changes['negatives'] == _NEGATIVES
   )
-  rows_lib.plan_runs(kept, given, (0,), pathlib.Path())  # Checks the flags.
-  return Config(kept, given)
+  runs = rows_lib.plan_runs(kept, given, (0,), request.output)
+  return Config([run for [run] in runs], request.output, request.jobs, given)
 
 
-def measure(
-  config: Config,
-  folder: pathlib.Path,
-  output: pathlib.Path,
-  jobs: int = 0,
-) -> list[dict[str, Any]]:
+def measure(config: Config, folder: pathlib.Path) -> list[dict[str, Any]]:
   """Returns shares of the diagonal, and draws matrices; see `studies`."""
-  planned = rows_lib.plan_runs(config.rows, config.given, (0,), output)
-  runs = [run for [run] in planned]
-  _train(runs, output, jobs)
+  runs = config.runs
+  where = config.output / 'runs' / runs[0].config['task']
+  failures = training.train(runs, {}, where, config.jobs)
+  for path, why in failures.items():
+    raise errors.InputError(f'{path} failed: {why}')
   client, shares, lines = None, [], []
   for run in runs:
     algorithm = run.config['algorithm']
@@ -78,22 +74,10 @@ def measure(
   return [*lines, studies.value(DIFFERENCE, shares[0] - shares[1])]
 
 
-def _train(runs: Sequence[plan.Run], output: pathlib.Path, jobs: int) -> None:
-  """Trains what has not finished; a run that fails raises an InputError."""
-  failures: dict[pathlib.Path, str] = {}
-  where = output / 'runs' / runs[0].config['task']
-  training.train(
-    runs, {}, where, jobs, lambda found: failures.update(found) or ''
-  )
-  for path, why in failures.items():
-    raise errors.InputError(f'{path} failed: {why}')
-
-
 def _drawn(run, client: str | None, path: pathlib.Path, data_dir: str | None):
-  """Draws the matrix of a client, None: as `launch.evaluate` chooses.
+  """Draws a client's matrix; returns the client, its share on the diagonal, and counts.
 
-  Returns:
-    The client, its share on the diagonal, and the classes predicted and held.
+  The counts are of classes predicted and held; None: the client of `launch.evaluate`.
   """
   import numpy as np
 

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 Config = tuple[str, Sequence[tuple[data.Set, Mapping[str, Any]]]]
 
 
-def resolve(
-  name: str, scale: str, task: str | None, given: Mapping[str, Any]
-) -> Config:
+def resolve(name: str, request) -> Config:
   """Returns the settings; see `studies`."""
+  scale, task, given = request.scale, request.task, request.given
   rows_lib.refuse(name, set(given) - {'data_dir'})
   sets = data.sets(name, scale)
   if task is not None:
@@ -45,15 +44,8 @@ def resolve(
   return data.STATISTICS[name][1], [(each, resolve_(each)) for each in sets]
 
 
-def measure(
-  config: Config, folder: pathlib.Path, output: pathlib.Path, jobs: int = 0
-) -> list[dict[str, Any]]:
-  """Returns statistics of the sets that are there; see `studies`.
-
-  Raises:
-    errors.InputError: none are there; a line for each.
-  """
-  del output, jobs
+def measure(config: Config, folder: pathlib.Path) -> list[dict[str, Any]]:
+  """Returns statistics of the sets that are there; see `studies`."""
   picture, sets = config
   why = {each.task: studies.lacks(resolved) for each, resolved in sets}
   if all(why.values()):
@@ -98,12 +90,7 @@ def _class_counts(dataset: 'client_data.FederatedDataset'):
 def statistics(
   dataset: 'client_data.FederatedDataset', counts
 ) -> dict[str, float]:
-  """Returns statistics by name, those that apply to the set.
-
-  Args:
-    dataset: the clients and the held-out examples.
-    counts: int [clients, classes], sparse, as `skew.class_counts` returns.
-  """
+  """Returns statistics by name, those that apply to the set."""
   import scipy.sparse
 
   from tff_xc.data import pool as pool_lib

@@ -30,10 +30,9 @@ _FLAGS = {
 _FAILURE = 0.05
 
 
-def resolve(
-  name: str, scale: str, task: str | None, given: Mapping[str, Any]
-) -> tuple[dict[str, Any], ...]:
+def resolve(name: str, request) -> tuple[dict[str, Any], ...]:
   """Returns a task's settings, or those of the paper's; see `studies`."""
+  scale, task, given = request.scale, request.task, request.given
   rows_lib.refuse(name, set(given) - _FLAGS)
   if task is None and scale == 'paper':
     wanted = [each.task for each in fedmlh.CONFIGURATIONS]
@@ -49,16 +48,9 @@ def resolve(
 
 
 def measure(
-  config: Sequence[Mapping[str, Any]],
-  folder: pathlib.Path,
-  output: pathlib.Path,
-  jobs: int = 0,
+  config: Sequence[Mapping[str, Any]], folder: pathlib.Path
 ) -> list[dict[str, Any]]:
-  """Returns the comparison on the tasks that are there; see `studies`.
-
-  It draws FOLDER/result.png, or, of several tasks, FOLDER/TASK.png.
-  """
-  del output, jobs
+  """Returns the comparison on the tasks that are there, with a picture for each."""
   why = {each['task']: studies.lacks(each) for each in config}
   if len(config) > 1 and all(why.values()):
     raise errors.InputError(

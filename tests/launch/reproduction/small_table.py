@@ -1,7 +1,11 @@
 """A small published table for tests, and runs that were not trained."""
 
 import json
+import pathlib
 
+from launch.reproduction import experiments
+from launch.reproduction import studies
+from tasks.papers import registry
 from tasks.papers import table
 from tests.report import fake_runs
 
@@ -39,3 +43,13 @@ def finish(run, top1):
   """Writes a run that has finished with this top-1."""
   fake_runs.write_run(run.folder, top1=top1)
   (run.folder / 'config.json').write_text(json.dumps(run.config))
+
+
+def resolved(name, scale, task=None, output='out', **given):
+  """Returns the module of a study, and what it resolves of a command line."""
+  module = studies.module(registry.RESULTS[name])
+  output = pathlib.Path(output)
+  request = experiments.Request(
+    scale=scale, task=task, given=given, output=output
+  )
+  return module, module.resolve(name, request)

@@ -38,7 +38,6 @@ def _written(registered, tmp_path_factory):
   """The output of a table whose third row is behind the others."""
   output = tmp_path_factory.mktemp('output')
   request = experiments.Request(
-    names=(TABLE.name,),
     scale='small',
     output=output,
     seeds=(0, 1, 2),

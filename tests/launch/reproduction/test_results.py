@@ -84,7 +84,7 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path):
 
 def test_what_somebody_else_wrote_is_not_overwritten(tmp_path):
   results.refuse_others(tmp_path / 'nothing', [NAME])
-  where = results.folder(tmp_path, NAME)
+  where = tmp_path / NAME
   with results.writing(where):
     measured().write_text(where)
   page.write(tmp_path, 'small')

@@ -1,4 +1,4 @@
-"""Statistics of data sets, counted by hand, and what is published of them."""
+"""Statistics of data sets and class counts by alpha, and what is published of them."""
 
 import types
 
@@ -12,6 +12,8 @@ from launch.reproduction.studies import data_statistics
 from tasks import registry as tasks
 from tasks.papers import data
 from tasks.papers import registry
+from tasks.papers import table
+from tests.launch.reproduction import small_table
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import partition
@@ -89,11 +91,11 @@ def give_one_set(monkeypatch, *more):
 
 
 def resolved(name, scale, task=None, **given):
-  return data_statistics.resolve(name, scale, task, given)
+  return small_table.resolved(name, scale, task, **given)[1]
 
 
 def measured_lines(config, folder):
-  return results.frame(data_statistics.measure(config, folder, folder))
+  return results.frame(data_statistics.measure(config, folder))
 
 
 def test_clients_and_classes_are_drawn(tmp_path, monkeypatch):
@@ -165,8 +167,7 @@ def test_numbers_that_the_paper_does_not_have_are_of_no_bound():
 def test_flags_are_checked():
   with pytest.raises(errors.InputError, match='--rounds: fedmlh/table1 has'):
     resolved('fedmlh/table1', 'small', rounds=3)
-  message = r'--task=sop: fedvc/fig2 --scale=paper is of inaturalist-user-120k'
-  with pytest.raises(errors.InputError, match=message):
+  with pytest.raises(errors.InputError, match=r'--task=sop: fedvc/fig2 --sca'):
     resolved('fedvc/fig2', 'paper', 'sop')
   _, [(each, config)] = resolved('turbosvm-fl/table1', 'paper', 'femnist')
   assert each.task == config['task'] == 'femnist'
@@ -206,3 +207,20 @@ def test_labels_of_an_example_and_of_a_label_agree():
       )
     )
     assert labels * examples == pytest.approx(positives * classes, rel=2e-3)
+
+
+def test_the_distances_by_alpha_are_as_derived(tmp_path):
+  found = registry.RESULTS['fedvc/fig10']
+  for scale in table.SCALES:
+    module, config = small_table.resolved(found.name, scale)
+    assert len(config) == 8
+  lines = results.frame(module.measure(config, tmp_path))
+  assert judge.judge(found, lines, 'small') == (
+    *(judge.Verdict.SHAPE, 'all 8 expected values hold', ()),
+  )
+  grid, _ = results.Measured(found, 'small', lines).tables()
+  assert {row[-1] for row in grid.rows} == {'500'}
+  held = [float(row[3]) for row in grid.rows]
+  assert held == sorted(held, reverse=True)
+  assert held[-1] == 1
+  assert (tmp_path / 'result.png').exists()
