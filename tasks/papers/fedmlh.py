@@ -153,21 +153,6 @@ def _sizes() -> tuple[tuple[str, ...], ...]:
   return tuple(rows)
 
 
-_SIZE = 'fedmlh hash_tables={} hash_buckets={}'.format
-_OF_SIZES = tuple(
-  table.Claim(says, 'pc@1', _SIZE(*high), _SIZE(*low), least)
-  for says, high, low, least in (
-    ('More tables are better (Fig. 5)', (4, 250), (2, 250), 0),
-    ('Beyond four tables hardly (Fig. 5)', (8, 250), (4, 250), -2),
-    ('More buckets are better (Fig. 5)', (4, 250), (4, 125), 0),
-    ('More buckets are better (Fig. 5)', (4, 1000), (4, 250), 0),
-  )
-)
-_INFREQUENT = table.Claim(
-  'The gain is in the infrequent labels (Fig. 3)',
-  *('pc@1_infrequent', 'fedmlh', 'fedavg'),
-)
-
 RESULTS = (
   data.study(
     **_PAPER,
@@ -237,7 +222,6 @@ RESULTS = (
     'Fig. 3',
     "Learning curves of all, frequent and infrequent labels: Table 3's runs",
     of='table3',
-    claims=(_INFREQUENT,),
     curves=('pc@1', 'pc@1_frequent', 'pc@1_infrequent'),
   ),
   _table(
@@ -251,7 +235,6 @@ RESULTS = (
     'Fig. 5',
     'Scores by the numbers of tables R and of buckets B',
     'The paper draws curves of other sizes, and prints no numbers.',
-    claims=_OF_SIZES,
     curves=_SCORES,
   ),
   table.Study(

@@ -230,22 +230,26 @@ def of_csv(
   what: str = '',
   small: str = '',
   shared: Mapping[str, Any] = {},
-  claims: tuple[Claim, ...] = (),
-  small_claims: tuple[Claim, ...] | None = None,
   **words: Any,
 ) -> PaperTable:
-  """Returns a table or figure with rows of PAPER.csv.
+  """Returns a table or figure with rows of PAPER.csv, and claims of claims.csv.
 
   `of` is the table whose rows a figure draws, `task` that of the rows; `what` tells of a
   small form, whose rows are those of the table `small` with `shared` changes.
   """
-  paper, of = words['paper'].lower(), of or _table(words['number'])
-  form = None
+  paper, own = words['paper'].lower(), _table(words['number'])
+  of, form = of or own, None
+  claims = lambda scale: tuple(
+    Claim(*(line[n] for n in Claim._fields[:-1]), float(line['least'] or 0))
+    for line in _lines('claims')
+    if line['table'] in (f'{paper}/{own}', f'{paper}/{of}')
+    and line['scale'] in ('', scale)
+  )
   if what:
-    kept = claims if small_claims is None else small_claims
-    form = Small(what, rows(paper, small or of, 'small', shared), kept)
+    found = rows(paper, small or of, 'small', shared)
+    form = Small(what, found, claims('small'))
   found = tuple(r for r in rows(paper, of) if task in ('', r.task))
-  return PaperTable(**words, rows=found, small=form, claims=claims)
+  return PaperTable(**words, rows=found, small=form, claims=claims('paper'))
 
 
 def rows(
