@@ -86,7 +86,6 @@ def _read(path: pathlib.Path) -> str:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-  """Replaces a page, or leaves it as it was."""
   try:
     with files.replacing(path) as temporary:
       temporary.write_bytes(text.encode('utf-8'))
