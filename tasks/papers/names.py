@@ -13,7 +13,6 @@ others               metrics of the last round, such as support_vectors
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
@@ -31,14 +30,20 @@ _METRICS: Mapping[str, catalog.Metric] = {
 
 
 class Parts(NamedTuple):
-  """A result's name in parts."""
+  """A result's name in parts.
+
+  Attributes:
+    metric: the name of the score or number.
+    budget: at which a score is taken; None: at the end.
+    target: to which rounds are counted, or None.
+    relative: the part of the centralised score to which rounds are counted, or
+      None.
+  """
 
   metric: str
-  budget: budgets.Budget | None = (
-    None  # At which a score is taken; None: the end.
-  )
-  target: targets.Target | None = None  # To which rounds are counted.
-  relative: float | None = None  # The part of the centralised score, also.
+  budget: targets.Budget | None = None
+  target: targets.Target | None = None
+  relative: float | None = None
 
   @property
   def is_rounds(self) -> bool:
@@ -56,7 +61,7 @@ def parse(name: str) -> Parts:
   """Returns the parts of a result's name."""
   score, _, budget = name.rpartition('@')
   if score in catalog.SCORES:
-    return Parts(score, budget=budgets.parse(budget)[0])
+    return Parts(score, budget=targets.parse_budgets(budget)[0])
   if name.startswith(_RELATIVE):
     score, _, part = name.removeprefix(_RELATIVE).partition(':')
     return Parts(score, relative=float(part))

@@ -47,17 +47,25 @@ OF_ALL = 'noise with all other classes, m = n - |P|'
 
 
 class Noise(NamedTuple):
-  """Mean absolute differences of the aggregated deltas, over batches, at m negatives."""
+  """Mean absolute differences of the aggregated deltas, over batches.
+
+  Attributes:
+    negatives: m.
+    all: over all weights.
+    encoder: over the encoder's.
+    rows: over the class rows.
+  """
 
   negatives: int
-  all: float  # Over all weights.
+  all: float
   encoder: float
-  rows: float  # Over the class rows.
+  rows: float
 
 
-def resolve(name: str, request) -> dict[str, Any]:
+def resolve(
+  name: str, scale: str, task: str | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
   """Returns the settings; see `studies`."""
-  scale, task, given = request.scale, request.task, request.given
   rows_lib.refuse(name, set(given) - _FLAGS)
   task = task or _TASKS[scale]
   changes = {**(_SMALL if task == _TASKS['small'] else {}), **given}
@@ -79,9 +87,13 @@ def _check_classes(others: int) -> None:
 
 
 def measure(
-  config: Mapping[str, Any], folder: pathlib.Path
+  config: Mapping[str, Any],
+  folder: pathlib.Path,
+  output: pathlib.Path,
+  jobs: int = 0,
 ) -> list[dict[str, Any]]:
   """Returns the noise by m, and draws FOLDER/result.png; see `studies`."""
+  del output, jobs
   experiment.install_runtime(config)
   load = tasks.get(config['task']).load
   dataset, model = load(config['data_dir'], config['options'])
@@ -116,7 +128,16 @@ def noises(
   model: 'classifier.EmbeddingClassifier',
   config: Mapping[str, Any],
 ) -> tuple[float, list[Noise]]:
-  """Returns the mean |delta| of FullSoftmax, and the noise of FedSS by m."""
+  """Returns the mean |delta| of FullSoftmax, and the noise of FedSS by m.
+
+  Args:
+    dataset: some of whose clients' first examples are the batches.
+    model: the embedding classifier.
+    config: from `resolve`; a runtime is installed.
+
+  Raises:
+    errors.InputError: a client has too few examples, or there are too few classes.
+  """
   import numpy as np
 
   from tff_xc.algorithms import fedss
@@ -126,7 +147,8 @@ def noises(
   n = dataset.num_classes
   grid = _grid(n - most)
   values = {**config['hyperparameters'], 'batch_size': BATCH}
-  training = fedss.FedSS(**values).local_training()
+  taken = {k: v for k, v in values.items() if k in fedss.FullSoftmax.names}
+  training = fedss.FullSoftmax(**taken).local_training()
   after = lambda made: _weights_after(made, dataset, batches, config)
   before, exact = after(
     fedss.FullSoftmax.made(model=model, local_training=training)
