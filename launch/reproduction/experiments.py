@@ -161,13 +161,11 @@ def run_all(planned: Sequence[Planned], request: Request) -> None:
   """
   verdicts, damaged = [], []
   for paper, group in itertools.groupby(planned, lambda each: each.found.paper):
-    together, failed = [*group], {}
-    if request.train and sum(bool(each.runs) for each in together) > 1:
-      print(f'{paper}: the runs of its tables and figures ...', flush=True)
-      failed = _train_together(together)
+    together = [*group]
+    trained = _train(paper, together, request) if request.train else ({}, {})
     for each in together:
       try:
-        verdicts.append(_measure(each, failed))
+        verdicts.append(_measure(each, *trained))
       except errors.InputError as e:
         if request.is_one:
           raise
@@ -201,14 +199,17 @@ def _not_measured(each: Planned, problem: errors.InputError) -> judge.Verdict:
 
 
 def _measure(
-  each: Planned, failed: Mapping[pathlib.Path, str]
+  each: Planned,
+  failures: Mapping[pathlib.Path, str],
+  problems: Mapping[str, Exception],
 ) -> judge.Verdict:
   """Measures, writes and tells a result; without any now, that of before stays."""
   found, request = each.found, each.request
   if not request.is_one:
     print(f'{found.name} ...', flush=True)
   try:
-    now, kept = _measured(each, failed), each.kept()
+    notes = _notes(each, failures, problems)
+    now, kept = _measured(each, notes), each.kept()
     shown = now if now.is_measured or not kept.is_measured else kept
     if shown is now and len(now.lines):
       now.write(request.output)
@@ -229,10 +230,8 @@ def _measure(
   return verdict
 
 
-def _measured(
-  each: Planned, failed: Mapping[pathlib.Path, str]
-) -> results.Measured:
-  """Trains or measures what a result needs."""
+def _measured(each: Planned, notes: Mapping[int, str]) -> results.Measured:
+  """Measures a study, or reads a table's runs; `notes` say why its rows lack some."""
   found, request = each.found, each.request
   command, where = request.command(found.name), request.output / found.name
   about = {'scale': request.scale, 'command': command, 'note': _part(each)}
@@ -247,7 +246,6 @@ def _measured(
     return each.measured([])
   from launch.reproduction import measure
 
-  notes = _train(each, failed) if request.train else {}
   groups = measure.finished(found, each.runs)
   if any(groups):
     with results.writing(where):
@@ -265,58 +263,56 @@ def _part(each: Planned) -> str:
   return ', '.join(f'{task} has {part}' for task, part in parts.items() if part)
 
 
-def _by_task(runs) -> dict[str, list[plan.Run]]:
-  found: dict[str, list[plan.Run]] = {}
-  for run in runs:
-    found.setdefault(run.config['task'], []).append(run)
-  return found
+def _train(
+  paper: str, planned: Sequence[Planned], request: Request
+) -> tuple[dict[pathlib.Path, str], dict[str, Exception]]:
+  """Trains the runs of tables together, so that no core waits for a table's last run.
 
-
-def _train_together(planned: Sequence[Planned]) -> dict[pathlib.Path, str]:
-  """Trains the runs of several tables, so that no core waits for a table's last run.
-
-  Returns why runs failed, by directory; other problems are told of each result.
+  Returns why runs failed, by directory, and why those of a task were not trained.
   """
-  named: dict[pathlib.Path, plan.Run] = {}
-  for each in planned:
+  with_runs = [each for each in planned if each.runs]
+  by_task: dict[str, dict[pathlib.Path, plan.Run]] = {}
+  for each in with_runs:
     for folder, run in each.by_folder.items():
-      name = f'{each.found.name} {run.point}'  # Rows of several have one label.
-      named.setdefault(folder, dataclasses.replace(run, name=name))
-  failed, request = {}, planned[0].request
-  for task, runs in _by_task(named.values()).items():
+      if len(with_runs) > 1:  # Rows of several tables have one label.
+        run = dataclasses.replace(run, name=f'{each.found.name} {run.point}')
+      by_task.setdefault(run.config['task'], {}).setdefault(folder, run)
+  if len(with_runs) > 1:
+    print(f'{paper}: the runs of its tables and figures ...', flush=True)
+  failures, problems = {}, {}
+  for task, runs in by_task.items():
     # One tells how many fit the memory, and the cores wait for the last.
-    runs.sort(key=needs.cost, reverse=True)
+    ordered = sorted(runs.values(), key=needs.cost, reverse=True)
+    where = request.output / 'runs' / task
     try:
-      failed |= training.train(
-        runs, {}, request.output / 'runs' / task, request.jobs
-      )
+      failures |= training.train(ordered, {}, where, request.jobs)
     except BrokenPipeError:
       raise  # Nobody reads what is printed.
-    except (errors.InputError, OSError):
-      pass
-  return failed
+    except (errors.InputError, OSError) as e:
+      problems[task] = e
+  return failures, problems
 
 
-def _train(each: Planned, failed: Mapping[pathlib.Path, str]) -> dict[int, str]:
-  """Trains what is neither finished nor `failed`; returns why rows lack runs."""
-  by_task, why, failures = _by_task(each.by_folder.values()), {}, {**failed}
-  output, jobs = each.request.output, each.request.jobs
-  for task, runs in by_task.items():
-    rest = [run for run in runs if run.folder not in failed]
-    try:
-      if rest:
-        failures |= training.train(rest, {}, output / 'runs' / task, jobs)
-    except errors.InputError as e:
-      why[task] = f'{task}: {e}'
-  if len(why) == len(by_task) and not any(
-    folder.exists() for folder in each.by_folder
-  ):
-    raise errors.InputError('; '.join(why.values()))
+def _notes(
+  each: Planned,
+  failures: Mapping[pathlib.Path, str],
+  problems: Mapping[str, Exception],
+) -> dict[int, str]:
+  """Returns why rows lack runs, by number; raises if no task could be trained."""
+  tasks_ = {run.config['task'] for run in each.by_folder.values()}
+  own = {task: e for task, e in problems.items() if task in tasks_}
+  for e in own.values():
+    if isinstance(e, OSError):
+      raise e
+  is_new = not any(folder.exists() for folder in each.by_folder)
+  if own and own.keys() == tasks_ and is_new:
+    raise errors.InputError('; '.join(f'{t}: {e}' for t, e in own.items()))
   notes: dict[int, str] = {}
   for number, group in enumerate(each.runs):
     for run in group:
+      task = run.config['task']
       if run.folder in failures:
         notes[number] = f'{run.folder} failed: {failures[run.folder]}'
-      elif run.config['task'] in why:
-        notes.setdefault(number, why[run.config['task']])
+      elif task in own:
+        notes.setdefault(number, f'{task}: {own[task]}')
   return notes

@@ -1,10 +1,13 @@
 """What runs will roughly take: files, hours and disk, from runs before and sizes."""
 
 import collections
+import contextlib
 import pathlib
 import shutil
 import statistics
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 from launch.reproduction import results
 from launch.sweeps import plan
@@ -71,18 +74,18 @@ def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
   known, total, unknown = _known(output), 0.0, 0
   for (task, algorithm), group in groups.items():
     left = [run.config['rounds'] - _rounds_done(run) for run in group]
-    of_disk = wording.human_bytes(sum(map(disk_bytes, group)))
     per_round = time = table_lib.NONE
-    if per_work := _of(known, task, algorithm):
-      each = [per_work * work(run) for run in group]
+    of_task = task, algorithm == 'centralized'
+    if per_work := known.get((task, algorithm)) or known.get(of_task):
+      each = [per_work * work(run.config) for run in group]
       seconds = sum(n * s for n, s in zip(left, each, strict=True))
       total += seconds
       per_round = f'{statistics.fmean(each):.2g}'
       time = wording.human_duration(seconds)
     else:
       unknown += len(group)
-    rounds = f'{sum(left):,}'
-    head = [f'{task} {algorithm}', str(len(group)), rounds]
+    of_disk = wording.human_bytes(sum(map(disk_bytes, group)))
+    head = f'{task} {algorithm}', str(len(group)), f'{sum(left):,}'
     lines.append([*head, per_round, time, of_disk])
   table = text_table.to_text(lines, (0,), text_table.terminal_width())
   there = output if output.is_dir() else pathlib.Path()
@@ -96,43 +99,30 @@ def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
   )
 
 
-def _known(output: pathlib.Path) -> dict[tuple[str, str], float]:
-  """Returns seconds of a round over `work`, by task and algorithm.
-
-  Those of runs in `output`, finished or not, go before those of docs/results.
+def _known(output: pathlib.Path) -> dict[tuple[str, str | bool], float]:
+  """Returns seconds of a round over `work`, by task and algorithm, and for others of a
+  task by whether they are centralised; those of runs in `output` go first.
   """
   kept, own = collections.defaultdict(list), collections.defaultdict(list)
-  for paper in {each.paper.lower(): 0 for each in registry.RESULTS.values()}:
-    lines = results.read_all(_KEPT_RESULTS / f'{paper}.csv')
-    for line in lines[lines['metric'] == names.SECONDS].itertuples():
-      if line.mean:
+
+  def add(to, config, seconds: float) -> None:
+    task, algorithm = config['task'], config['algorithm']
+    for of in (algorithm, algorithm == 'centralized'):
+      to[task, of].append(seconds / work(config))
+
+  for paper in {name.partition('/')[0] for name in registry.RESULTS}:
+    for line in results.read_all(_KEPT_RESULTS / f'{paper}.csv').itertuples():
+      if line.metric == names.SECONDS and line.mean:
         changes = table_lib.changes(line.changes)
         config = experiment.resolve(line.task, line.algorithm, changes)
-        of_work = float(line.mean) / _work(config)
-        kept[line.task, line.algorithm].append(of_work)
-  for path in sorted((output / 'runs').glob(f'*/*/*/{run_files.METRICS}')):
-    try:
+        add(kept, config, float(line.mean))
+  for path in (output / 'runs').glob(f'*/*/*/{run_files.METRICS}'):
+    with contextlib.suppress(errors.InputError):
       config = run_files.read_config(path.with_name(run_files.CONFIG))
       seconds = run_files.read_metrics(path)['seconds'].dropna()
-    except errors.InputError:
-      continue
-    if len(seconds):
-      key = config['task'], config['algorithm']
-      own[key].append(float(seconds.median()) / _work(config))
+      if len(seconds):
+        add(own, config, float(seconds.median()))
   return {k: statistics.median(found) for k, found in {**kept, **own}.items()}
-
-
-def _of(known, task: str, algorithm: str) -> float | None:
-  """Returns those of an algorithm, or of the task's others."""
-  is_central = algorithm == 'centralized'
-  others = [
-    seconds
-    for (of_task, other), seconds in known.items()
-    if of_task == task and (other == 'centralized') == is_central
-  ]
-  return known.get((task, algorithm)) or (
-    statistics.median(others) if others else None
-  )
 
 
 def _rounds_done(run: plan.Run) -> int:
@@ -164,18 +154,15 @@ def disk_bytes(run: plan.Run) -> int:
   return 4 * size * models
 
 
-def work(run: plan.Run) -> float:
+def work(config: Mapping[str, Any]) -> float:
   """Returns to what a run's seconds of a round are in proportion."""
-  return _work(run.config)
-
-
-def _work(config) -> float:
   values = run_files.flat(config)
   passes = values.get('local_steps') or values.get('local_epochs', 1)
-  layers = values.get('depth', 1)
-  return (values.get('clients_per_round') or 1) * passes * layers
+  clients, layers = values.get('clients_per_round') or 1, values.get('depth', 1)
+  return clients * passes * layers
 
 
 def cost(run: plan.Run) -> float:
   """Returns `work` times the length of rows: which runs take most time and memory."""
-  return work(run) * run_files.flat(run.config).get('embedding_dim', 1)
+  values = run_files.flat(run.config)
+  return work(run.config) * values.get('embedding_dim', 1)

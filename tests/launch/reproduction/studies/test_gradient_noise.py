@@ -50,11 +50,7 @@ def dataset(num_classes=N, sizes=(40, 7, 33)):
 def gradients(x, y, weights, ids, shift):
   """Returns the gradient of the mean loss: kernel, bias, class rows [n, d].
 
-  Args:
-    x, y: the batch.
-    weights: kernel, bias and class rows.
-    ids: the rows held.
-    shift: added to their logits.
+  The weights are these three, `ids` the rows held, `shift` is added to their logits.
   """
   kernel, bias, table = weights
   rows = table[ids]
@@ -94,7 +90,7 @@ def test_the_noise_is_that_of_the_derivation(monkeypatch):
   monkeypatch.setattr(gradient_noise, '_grid', lambda most: GRID)
   data, model = dataset(), tiny.model(N)
   scale, found = gradient_noise.noises(data, model, CONFIG)
-  assert [each.negatives for each in found] == [*GRID, N - 1]
+  assert [*found] == [*GRID, N - 1]
   initial = model.init(tf.constant([SEED, 0]))
   weights = [
     *(initial.encoder[name].numpy() for name in ('kernel', 'bias')),
@@ -118,22 +114,17 @@ def test_the_noise_is_that_of_the_derivation(monkeypatch):
       whole = np.concatenate(apart)
       noise[m].append([whole.mean(), encoder.mean(), rows.mean()])
     size.append(np.abs(np.concatenate([a.ravel() for a in exact])).mean())
-  *sampled, everything = found
-  for each in sampled:
-    expected = np.mean(noise[each.negatives], axis=0)
-    np.testing.assert_allclose(each[1:], expected, rtol=1e-4)
-  assert max(everything[1:]) < 1e-7
+  for m in GRID:
+    expected = np.mean(noise[m], axis=0)
+    np.testing.assert_allclose(found[m], expected, rtol=1e-4)
+  assert max(found[N - 1]) < 1e-7
   assert scale == pytest.approx(RATE * np.mean(size), rel=1e-4)
 
 
 def test_the_study_has_a_table_a_picture_and_values(tmp_path, monkeypatch):
   loaded = dataset(), tiny.model(N)
   task = types.SimpleNamespace(load=lambda *_: loaded)
-  noises = [
-    gradient_noise.Noise(5, 0.2, 0.1, 0.3),
-    gradient_noise.Noise(80, 0.1, 0.1, 0.1),
-    gradient_noise.Noise(N - 1, 0.0, 0.0, 0.0),
-  ]
+  noises = {5: [0.2, 0.1, 0.3], 80: [0.1] * 3, N - 1: [0.0] * 3}
   monkeypatch.setattr(gradient_noise, 'noises', lambda *_: (0.4, noises))
   monkeypatch.setattr(tasks, 'get', lambda _: task)
   monkeypatch.setattr(experiment, 'install_runtime', lambda _: None)
@@ -152,24 +143,25 @@ def test_the_study_has_a_table_a_picture_and_values(tmp_path, monkeypatch):
   }
 
 
-def test_bad_data_are_refused():
-  with pytest.raises(errors.InputError, match='no client has 32 examples'):
-    gradient_noise.noises(dataset(sizes=(9, 8)), tiny.model(N), CONFIG)
-  with pytest.raises(
-    errors.InputError, match='leaves 80 other classes at most'
-  ):
-    gradient_noise.noises(dataset(84, (40, 33)), tiny.model(84), CONFIG)
-
-
-def test_the_settings_are_small_or_the_papers():
-  def of(*given, **flags):
-    return small_table.resolved('fedss/fig9', *given, **flags)[1]
-
+def test_bad_data_and_settings_are_refused():
+  of = lambda *given, **flags: small_table.resolved(
+    'fedss/fig9', *given, **flags
+  )[1]
   assert of('small')['options']['num_classes'] == 160
-  assert of('paper')['task'] == 'sop'
   assert of('small', num_classes=82)['options']['num_classes'] == 82
-  for task, given in ((None, {'num_classes': 81}), ('femnist', {})):
-    with pytest.raises(errors.InputError, match=r'leaves \d+ other classes'):
-      of('small', task, **given)  # Before the data are loaded.
-  with pytest.raises(errors.InputError, match='--negatives: fedss/fig9 has no'):
-    of('small', negatives=3)
+  assert of('paper')['task'] == 'sop'
+  noises = gradient_noise.noises
+  for problem, call in {
+    'no client has 32 examples': lambda: noises(
+      dataset(sizes=(9, 8)), tiny.model(N), CONFIG
+    ),
+    'leaves 80 other': lambda: noises(
+      dataset(84, (40, 33)), tiny.model(84), CONFIG
+    ),
+    # Before the data are loaded.
+    'leaves 80 other classes': lambda: of('small', num_classes=81),
+    r'leaves \d+ other': lambda: of('small', 'femnist'),
+    '--negatives: fedss/fig9 has no': lambda: of('small', negatives=3),
+  }.items():
+    with pytest.raises(errors.InputError, match=problem):
+      call()
