@@ -29,11 +29,8 @@ FEDSS = ('--task=glyphs', '--algorithm=fedss')
     ((*FEDSS, '--grid=negatives:0,200'), '--negatives=0'),
     ((*FEDSS, '--grid=batch_size:4', '--seeds=x'), '--seeds=x: expected'),
     ((*FEDSS, '--grid=batch_size:4', '--seed=1'), 'no flag --seed'),
-    ((*FEDSS, '--grid=batch_size:4', '--run_dir=a'), 'no flag --run_dir'),
     ((*FEDSS, '--grid=batch_size:4', '--metric=p@1'), 'glyphs measures top1'),
     ((*FEDSS, '--grid=batch_size:4', '--metric=top1:x'), 'METRIC:VALUE'),
-    ((*FEDSS, '--grid=batch_size:4', '--jobs=-1'), '--jobs=-1'),
-    ((*FEDSS, '--grid=batch_size:4', 'more'), "'more' is no flag"),
   ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(
@@ -81,19 +78,29 @@ class FakeChild:
     self.run, self.error, self.seconds = run, error, 30.0
 
 
-def test_finished_runs_are_kept(planned, tmp_path, monkeypatch, capsys):
-  runs, given = planned
-  started = []
+@pytest.fixture
+def started(monkeypatch):
+  """Lets runs end at once, by their place in `failing` badly; () -> their arguments."""
+  found, failing = [], {}
 
   def run_all(waiting, arguments_of, jobs, on_end):
-    for run in waiting:
-      started.append(arguments_of(run, 1))
-      _finish(run)
-      on_end(FakeChild(run), 1)
+    for place, run in enumerate(waiting):
+      found.append(arguments_of(run, 2 if len(waiting) > 1 else 1))
+      if why := failing.get(place):
+        on_end(FakeChild(run, why), 1)
+      else:
+        _finish(run)
+        on_end(FakeChild(run), max(1, 3 - place))
 
   monkeypatch.setattr(training, 'run_all', run_all)
+  monkeypatch.setattr(training, 'threads', lambda n: 4 if n > 1 else None)
+  return found, failing
+
+
+def test_finished_runs_are_kept(planned, tmp_path, started, capsys):
+  (runs, given), (arguments, _) = planned, started
   text = sweep_lib.sweep(runs, given, tmp_path, 0, None)
-  assert started == [
+  assert arguments == [
     [
       *('-m', 'launch.train', f'--run_dir={tmp_path}/negatives=5/seed0'),
       *('--task=glyphs', '--algorithm=fedss', '--rounds=20', '--negatives=5'),
@@ -106,50 +113,14 @@ def test_finished_runs_are_kept(planned, tmp_path, monkeypatch, capsys):
   assert text.startswith('task glyphs, fedss\n')
   assert 'fedss negatives=2 *' in text
   assert text.endswith('sweep.md, sweep.csv, sweep.png, sweep.pdf\n')
-  started.clear()
+  arguments.clear()
   sweep_lib.sweep(runs, given, tmp_path, 0, None)
-  assert not started
+  assert not arguments
 
 
-def test_a_run_on_other_data_ends_the_sweep(planned, tmp_path, monkeypatch):
-  runs, given = planned
-
-  def run_all(waiting, arguments_of, jobs, on_end):
-    [run] = waiting
-    _finish(run)
-    config = {**run.config, 'data': {'examples': 60}}
-    (run.folder / 'config.json').write_text(json.dumps(config))
-    on_end(FakeChild(run), 1)
-
-  monkeypatch.setattr(training, 'run_all', run_all)
-  with pytest.raises(errors.InputError, match='examples was None and is 60'):
-    sweep_lib.sweep(runs, given, tmp_path, 0, None)
-  assert not (tmp_path / 'sweep.md').exists()
-
-
-def test_two_sweeps_in_one_directory_are_refused(planned, tmp_path):
-  runs, given = planned
-  with (
-    lock.lock(tmp_path, 'output'),
-    pytest.raises(errors.InputError, match=r'another process .* --output'),
-  ):
-    sweep_lib.sweep(runs, given, tmp_path, 0, None)
-  lock.lock(tmp_path, 'output').close()  # The sweep has released it.
-
-
-def test_failures_are_told_with_the_time_left(
-  planned, tmp_path, monkeypatch, capsys
-):
-  def run_all(waiting, arguments_of, jobs, on_end):
-    # Side by side each run takes its share of the cores.
-    monkeypatch.setattr(training, 'threads', lambda count: 4)
-    assert '--client_threads=4' in arguments_of(waiting[0], 2)
-    on_end(FakeChild(waiting[0], 'no memory'), 1)
-    for place, run in enumerate(waiting[1:]):
-      _finish(run)
-      on_end(FakeChild(run), 2 - place)
-
-  monkeypatch.setattr(training, 'run_all', run_all)
+def test_failures_are_told_with_the_time_left(tmp_path, started, capsys):
+  arguments, failing = started
+  failing[0] = 'no memory'
   points = [{'negatives': n} for n in (3, 4, 6, 7)]
   runs = plan.runs('glyphs', 'fedss', {}, points, [0], tmp_path)
   failures = training.train(runs, {}, tmp_path, 0)
@@ -160,12 +131,14 @@ def test_failures_are_told_with_the_time_left(
     'finished 3 of 4, about 30 s left: negatives=6 seed 0: top-1 50.0 %, 30 s',
     'finished 4 of 4: negatives=7 seed 0: top-1 50.0 %, 30 s',
   ]
+  # Side by side each run takes its share of the cores.
+  assert all('--client_threads=4' in each for each in arguments)
   given = {'client_threads': 1}
   assert '--client_threads=4' not in training.arguments_of(runs[0], given, 4)
 
 
-def test_a_directory_of_another_sweep_is_refused(planned, tmp_path):
-  runs, _ = planned
+def test_what_is_no_run_of_this_sweep_is_refused(planned, tmp_path, started):
+  runs, given = planned
   other = plan.runs(
     'glyphs', 'fedss', {'rounds': 21}, [{'negatives': 2}], [0], tmp_path
   )
@@ -174,6 +147,22 @@ def test_a_directory_of_another_sweep_is_refused(planned, tmp_path):
   run = plan.Run(runs[0].values, changed, runs[0].folder)
   with pytest.raises(errors.InputError, match='eval_every was 10 and is 3'):
     sweep_lib.sweep([run], {}, tmp_path, 0, None)
+  with (
+    lock.lock(tmp_path, 'output'),
+    pytest.raises(errors.InputError, match=r'another process .* --output'),
+  ):
+    sweep_lib.sweep(runs, given, tmp_path, 0, None)
+  lock.lock(tmp_path, 'output').close()  # The sweep has released it.
+  # Other data end it as soon as a run has ended.
+  _change_config(runs[0], data={'examples': 60})
+  with pytest.raises(errors.InputError, match='examples was 60 and is None'):
+    sweep_lib.sweep(runs, given, tmp_path, 0, None)
+  assert not (tmp_path / 'sweep.md').exists()
+
+
+def _change_config(run, **changes):
+  file = run.folder / 'config.json'
+  file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def made(root, points, seeds=(0, 1)):
@@ -245,11 +234,6 @@ def test_rows_in_grid_order_the_best_marked_and_failures_told(swept, tmp_path):
   assert rows[3]['top1_mean'] == ''
   assert float(rows[2]['top1_mean']) == pytest.approx(0.505)
   assert is_drawn(tmp_path)
-
-
-def _change_config(run, **changes):
-  file = run.folder / 'config.json'
-  file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def test_runs_on_different_data_are_refused(swept, tmp_path):
