@@ -146,7 +146,7 @@ def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
     heading += [f'paper: {names.heading(metric)}' for metric in metrics]
     for line, label in zip(lines, table['algorithm'], strict=True):
       numbers = published.get(label.split()[0], {})
-      line += [str(numbers.get(metric) or '–') for metric in metrics]
+      line += [numbers.get(metric) or '–' for metric in metrics]
   return text_table.to_markdown([heading, *lines])
 
 

@@ -104,9 +104,8 @@ def lines(
       line['note'] = '; '.join(filter(None, [about['note'], notes.get(number)]))
     wanted = dict.fromkeys([*row.published, *(c.metric for c in claims)])
     for name in wanted:
-      printed = row.published.get(name)
+      text = (row.published.get(name) or '').replace(' ', '')
       value = measured(runs, name, of[id(whole)] if whole else None)
-      text = str(printed).replace(' ', '') if printed else ''
       made.append({**line, 'metric': name, 'published': text, **value})
     for name in (names.SECONDS, names.BEST_ROUND, names.SENT):
       if runs and name not in wanted and (value := measured(runs, name)):

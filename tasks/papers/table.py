@@ -21,39 +21,20 @@ NONE = '–'
 REDESIGNED = '; the form was changed after a first measurement'
 
 
-class Published(NamedTuple):
-  """A published mean, in percent or a number of rounds; a bound is printed as '>200'."""
-
-  mean: float
-  std: float | None = None
-  is_bound: bool = False
-
-  def __str__(self) -> str:
-    text = f'{self.mean}' + (f' ± {self.std}' if self.std else '')
-    return f'>{text}' if self.is_bound else text
-
-
 class Row(NamedTuple):
   """One experiment of a table."""
 
   task: str  # With the paper's data, or with data of the same shape.
   algorithm: str
-  # Results by name (`tasks.papers.names`); None if the number is not known here.
-  published: Mapping[str, Published | None]
+  # Results by name (`tasks.papers.names`) as printed, '51.7 ± 0.4' or '>200'; None if
+  # the number is not known here.
+  published: Mapping[str, str | None]
   changes: Mapping[str, Any] = {}  # Of the defaults of this task and algorithm.
 
   @property
   def is_relative(self) -> bool:
     """Whether results are relative to those of `PaperTable.reference`."""
     return any(names.parse(n).relative is not None for n in self.published)
-
-  def results(self) -> str:
-    """Returns the results for people: 'top-1 51.7 ± 0.4 %'."""
-    return ', '.join(
-      f'{names.heading(name)}{" " if names.unit(name) else ": "}{value}{names.unit(name)}'
-      for name, value in self.published.items()
-      if value
-    )
 
 
 class Claim(NamedTuple):
@@ -67,9 +48,8 @@ class Claim(NamedTuple):
   metric: str
   high: str
   low: str
-  least: float = (
-    0.0  # Points that it must be above; negative: that it may be below.
-  )
+  # Points that it must be above; negative: that it may be below.
+  least: float = 0.0
 
   def pairs(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
     """Returns the numbers of the rows above and below, for each pair."""
@@ -197,16 +177,16 @@ class PaperTable(Result):
     """Returns results on a task: 'top-1 %: fedss 51.7 to 56.0, posonly 18.7'."""
     rows = [row for row in self.rows if row.task == task]
     name = next(iter(rows[0].published))
-    values: dict[str, list[Published]] = {}
+    values: dict[str, set[str]] = {}
     for row in rows:
-      if value := row.published.get(name):
-        value = value._replace(std=None)
-        values.setdefault(row.algorithm, []).append(value)
-    parts = [
-      f'{algorithm} {min(found)}'
-      + (f' to {max(found)}' if len(set(found)) > 1 else '')
-      for algorithm, found in values.items()
-    ]
+      if printed := row.published.get(name):
+        values.setdefault(row.algorithm, set()).add(printed.partition(' ')[0])
+    parts = []
+    for algorithm, found in values.items():
+      ordered = sorted(found, key=lambda text: (float(text.lstrip('>')), text))
+      parts.append(
+        f'{algorithm} {" to ".join(dict.fromkeys((ordered[0], ordered[-1])))}'
+      )
     return f'{names.heading(name)}{names.unit(name)}: {", ".join(parts)}'
 
   def reference(self, row: Row, rows: Sequence[Row]) -> Row | None:
@@ -281,11 +261,11 @@ def _name(line: Mapping[str, str]) -> str:
   return f'{line["metric"]}{"@" if ":" in line["at"] else ":"}{line["at"]}'
 
 
-def _published(line: Mapping[str, str]) -> Published | None:
+def _published(line: Mapping[str, str]) -> str | None:
   if not line['published']:
     return None
-  std = _value(line['std']) if line['std'] else None
-  return Published(_value(line['published']), std, line['bound'] == '>')
+  std = f' ± {line["std"]}' if line['std'] else ''
+  return f'{line["bound"]}{line["published"]}{std}'
 
 
 def changes(text: str) -> dict[str, Any]:

@@ -10,14 +10,8 @@ from tasks.papers import table
 from tests.report import fake_runs
 
 
-def published(printed):
-  mean, *std = printed.strip('>').split('±')
-  number = float if '.' in mean else int
-  return table.Published(number(mean), *map(float, std), '>' in printed)
-
-
 def row(algorithm, printed, task='glyphs', **changes):
-  values = [None if p == '–' else published(p) for p in printed.split()]
+  values = [None if p == '–' else p for p in printed.split()]
   of = dict(zip(('top1', 'map@10'), values, strict=False))
   return table.Row(task, algorithm, of, {'rounds': 20, **changes})
 

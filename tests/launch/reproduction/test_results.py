@@ -248,7 +248,7 @@ def test_what_is_kept_is_of_todays_rows_and_numbers(tmp_path):
       row = rows[line.row]
       assert (line.task, line.algorithm) == (row.task, row.algorithm)
       assert table.changes(line.changes) == row.changes
-      printed = str(row.published.get(line.metric) or '')
+      printed = row.published.get(line.metric) or ''
       assert line.published == printed.replace(' ', '')
   small = {
     name
