@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
+import scipy.sparse
 
 from launch.reproduction import judge
 from launch.reproduction import results
@@ -12,6 +14,11 @@ from tasks.papers import fedmlh
 from tasks.papers import registry
 from tests.launch.reproduction import small_table
 from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import hashing
+from tff_xc.data import partition
+from tff_xc.data import pool
+from tff_xc.data import sparse
 from tff_xc.measure import hashed_labels
 
 TASK = 'sparse-words-sets'
@@ -88,9 +95,9 @@ def test_at_the_papers_size_the_sets_that_are_there_are_measured(
 
 def test_results_of_one_configuration_are_measured_once(tmp_path, monkeypatch):
   fedmlh_theory._theory.cache_clear()
-  theory, calls = hashed_labels.theory, []
+  theory, calls = fedmlh_theory.theory, []
   monkeypatch.setattr(
-    hashed_labels, 'theory', lambda *a: calls.append(a) or theory(*a)
+    fedmlh_theory, 'theory', lambda *a: calls.append(a) or theory(*a)
   )
   made = []
   for changes in ({}, {}, {'data_seed': 1}):
@@ -100,3 +107,40 @@ def test_results_of_one_configuration_are_measured_once(tmp_path, monkeypatch):
     picture.unlink()  # It is drawn each time.
   assert len(calls) == 2
   assert made[0] == made[1] != made[2]
+
+
+def test_a_sets_theory_is_that_of_plain_loops():
+  """80 examples of 30 labels with 3 clients; the last ten are with nobody."""
+  random = np.random.default_rng(2)
+  y = random.random([80, 30]) < 0.1
+  y[:, 3] = False
+  y[0, 5] = True
+  examples = pool.in_memory(
+    np.zeros([80, 1], np.float32), scipy.sparse.csr_matrix(y)
+  )
+  clients = partition.of_owners(np.arange(70) % 3)
+  dataset = client_data.FederatedDataset(
+    name='small',
+    num_classes=30,
+    train=client_data.PartitionedClientData(examples, clients),
+    propensity=sparse.Propensity(y.sum(axis=0), 80),
+  )
+  found = fedmlh_theory.theory(dataset, 2, 4)
+  rows = np.stack(
+    [y[:70][np.arange(70) % 3 == k].sum(axis=0) for k in range(3)]
+  )
+  others = ~np.eye(3, dtype=bool)
+  of_buckets = []
+  for table in range(2):
+    bucket = hashing.buckets(np.arange(30), table, 4)
+    for label in range(30):
+      same = y[:, bucket == bucket[label]]
+      assert found.observed[table, label] == same.any(axis=1).sum()
+    summed = [[c[bucket == b].sum() for b in range(4)] for c in rows]
+    of_buckets.append(hashed_labels.divergences(np.array(summed))[others])
+  np.testing.assert_allclose(found.of_buckets, np.concatenate(of_buckets))
+  np.testing.assert_array_equal(found.client_counts, rows)
+  assert (found.observed.max(axis=0) >= y.sum(axis=0)).all()
+  over_labels = hashed_labels.divergences(rows)[others]
+  np.testing.assert_allclose(found.of_labels, [*over_labels, *over_labels])
+  assert (found.of_buckets < found.of_labels).all()
