@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -77,27 +78,26 @@ def train(
     finished, total = len(runs) - len(waiting), wording.count(len(runs), 'run')
     print(f'{total} in {output}, {finished} of them finished', flush=True)
     failures, seconds = {}, []
-
-    def ended(child: Child, side_by_side: int) -> None:
-      nonlocal finished
-      finished, run = finished + 1, child.run
-      if child.error:
-        failures[run.folder] = child.error
-        what = f'failed: {child.error}'
-      else:
-        seconds.append(child.seconds)
-        what = f'{_score(run)}, {wording.human_duration(child.seconds)}'
-      done, left = f'finished {finished} of {len(runs)}', len(runs) - finished
-      if left and seconds:
-        rest = -(-left // side_by_side) * statistics.median(seconds)
-        done += f', about {wording.human_duration(rest)} left'
-      print(f'{done}: {run.point} seed {run.seed}: {what}', flush=True)
-      check_data(runs)  # A wrong --data_dir ends the sweep early.
-
     arguments = lambda run, count: arguments_of(run, given, threads(count))
     try:
-      if waiting:
-        run_all(waiting, arguments, jobs, ended)
+      with contextlib.closing(run_all(waiting, arguments, jobs)) as ended:
+        for child, side_by_side in ended:
+          finished, run = finished + 1, child.run
+          if child.error:
+            failures[run.folder] = child.error
+            what = f'failed: {child.error}'
+          else:
+            seconds.append(child.seconds)
+            what = f'{_score(run)}, {wording.human_duration(child.seconds)}'
+          done, left = (
+            f'finished {finished} of {len(runs)}',
+            len(runs) - finished,
+          )
+          if left and seconds:
+            rest = -(-left // side_by_side) * statistics.median(seconds)
+            done += f', about {wording.human_duration(rest)} left'
+          print(f'{done}: {run.point} seed {run.seed}: {what}', flush=True)
+          check_data(runs)  # A wrong --data_dir ends the sweep early.
     except KeyboardInterrupt:
       print('stopped; the same command goes on from here', flush=True)
       raise
@@ -247,14 +247,13 @@ def run_all(
   runs: Sequence[plan.Run],
   arguments_of: Callable[[plan.Run, int], Sequence[str]],
   jobs: int,
-  on_end: Callable[[Child, int], None],
-) -> None:
-  """Runs all runs, in their order, `jobs` side by side; 0: as many as fit the memory.
+) -> Iterator[tuple[Child, int]]:
+  """Runs all runs in order, `jobs` side by side; 0: as many as fit the memory.
 
   With 0 the first run runs alone, and the others as many at a time as there are cores
   and as fit, each as large as the largest so far. `arguments_of` gets the number of
-  runs that share the cores, of which the last count only those that start after them,
-  and `on_end` every child that has ended, and the number side by side.
+  runs that share the cores, of which the last count only those that start after them.
+  Yields every child that has ended, with the number side by side; ends all if closed.
   """
   waiting, running, limit = list(runs), [], jobs or 1
   largest = 0
@@ -271,7 +270,7 @@ def run_all(
         largest = max(largest, *seen)
         if not jobs and not child.error:
           limit = fitting(largest, sum(c.held_bytes() for c in running))
-        on_end(child, limit)
+        yield child, limit
       interrupts.check()
   finally:
     for child in running:  # They may save their states first.

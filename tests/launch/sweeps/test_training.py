@@ -25,14 +25,8 @@ def made(tmp_path, count=3):
 
 def run_all(runs, program, jobs=1):
   """Runs `program`, Python code that gets its run's place as argument."""
-  ended = []
-  training.run_all(
-    runs,
-    lambda run, side_by_side: ['-c', program, str(run.values['a'])],
-    jobs,
-    lambda child, limit: ended.append((child, limit)),
-  )
-  return ended
+  arguments = lambda run, shared: ['-c', program, str(run.values['a'])]
+  return list(training.run_all(runs, arguments, jobs))
 
 
 def test_failures_are_explained_and_the_others_go_on(tmp_path):
@@ -100,12 +94,8 @@ sys.exit(1)
 )
 def test_the_last_run_has_all_cores(tmp_path, jobs, shares):
   seen = []
-  training.run_all(
-    made(tmp_path, 5),
-    lambda run, shared: seen.append(shared) or ['-c', ''],
-    jobs,
-    lambda child, limit: None,
-  )
+  arguments = lambda run, shared: seen.append(shared) or ['-c', '']
+  assert len([*training.run_all(made(tmp_path, 5), arguments, jobs)]) == 5
   assert seen == shares
 
 
@@ -156,8 +146,8 @@ root = pathlib.Path(sys.argv[1])
 runs = [plan.Run({'a': i}, {'seed': 0}, root / str(i) / 'seed0') for i in (0, 1)]
 training._GRACE_SECONDS = float(sys.argv[3])
 program, sys.argv = sys.argv[2], sys.argv[:1]
-app.run(lambda arguments: training.run_all(
-    runs, lambda run, n: ['-c', program, str(run.folder)], 2, print), '')
+app.run(lambda _: [*training.run_all(
+    runs, lambda run, n: ['-c', program, str(run.folder)], 2)], '')
 """
 _SAVES = """
 import pathlib, signal, subprocess, sys, time
