@@ -127,23 +127,6 @@ def test_the_splits_of_own_data_are_made(tmp_path):
   assert 'EMD' in printed
 
 
-def test_every_command_named_exists():
-  modules = set(
-    re.findall(r'python -m (launch\.\w+)[` ]', documents.everything())
-  )
-  assert len(modules) >= 4
-  for module in modules:
-    done = subprocess.run(
-      [sys.executable, '-m', module, '--help'],
-      cwd=documents.ROOT,
-      capture_output=True,
-      text=True,
-      timeout=60,
-      check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize(
   ('page', 'task', 'algorithm', 'changes', 'rows'),
   [
