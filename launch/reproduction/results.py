@@ -270,7 +270,8 @@ def _of_study(found, lines, scale: str) -> list[Cells]:
     lines = lines.assign(row=lines['task'] + ': ' + lines['row'])
   made, grid = [], lines[lines['metric'] != VALUE]
   if len(grid):
-    shown = grid.assign(cell=[*map(_of_cell, grid.itertuples())])
+    cells = [*map(_of_cell, grid.itertuples())]
+    shown = grid.assign(cell=cells, heading=grid['metric'])
     made.append(_wide('', shown, {'': 'cell'}))
   values = judge.numbers(lines[lines['metric'] == VALUE])
   bounds, _ = judge.bounds_of(found, scale)
@@ -298,9 +299,7 @@ def _wide(
   `columns` are by their heading, '' for the metric's `heading`.
   """
   metrics = [*dict.fromkeys(lines['metric'])]
-  headings = dict(zip(lines['metric'], lines['metric'], strict=True))
-  if 'heading' in lines:
-    headings = dict(zip(lines['metric'], lines['heading'], strict=True))
+  headings = dict(zip(lines['metric'], lines['heading'], strict=True))
   pivot = lines.pivot(index='row', columns='metric', values=[*columns.values()])
   pivot = pivot.loc[[*dict.fromkeys(lines['row'])]].fillna(_NONE)
   kept = pivot[[(c, m) for m in metrics for c in columns.values()]]
