@@ -83,19 +83,17 @@ def test_a_failed_run_is_named(tmp_path, monkeypatch):
     confusion.measure(config, tmp_path)
 
 
-@pytest.mark.parametrize(
-  ('scale', 'task', 'given', 'problem'),
-  [
+def test_settings_are_of_the_papers_size_alone():
+  of = lambda *given, **flags: small_table.resolved(
+    'fedss/fig7', *given, **flags
+  )[1]
+  found = of('paper', 'glyphs-landmarks', rounds=3)
+  assert [run.config['task'] for run in found.runs] == ['glyphs-landmarks'] * 2
+  for scale, task, given, problem in (
     ('small', None, {'rounds': 3}, '--rounds: fedss/fig7 --scale=small'),
     ('small', 'glyphs', {}, '--task: fedss/fig7 --scale=small'),
     ('paper', 'sop', {}, '--task=sop: fedss/table1 has'),
     ('paper', None, {'negatives': 3}, '--negatives: fedss/fig7 has'),
-  ],
-)
-def test_settings_are_of_the_papers_size_alone(scale, task, given, problem):
-  with pytest.raises(errors.InputError, match=problem):
-    small_table.resolved('fedss/fig7', scale, task, **given)
-  _, found = small_table.resolved(
-    'fedss/fig7', 'paper', 'glyphs-landmarks', rounds=3
-  )
-  assert [run.config['task'] for run in found.runs] == ['glyphs-landmarks'] * 2
+  ):
+    with pytest.raises(errors.InputError, match=problem):
+      of(scale, task, **given)
