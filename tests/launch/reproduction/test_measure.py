@@ -151,10 +151,8 @@ def test_scores_are_those_of_the_round_that_the_command_chooses(tmp_path):
 @pytest.mark.parametrize(
   ('name', 'values'),
   [
-    ('bytes_down', {'best_round': {**BEST, 'bytes_down': None}}),
     ('round', {'best_round': {**BEST, 'round': 'x'}}),
     ('best_round', {'best_round': [4]}),
-    ('seconds_per_round_median', {'seconds_per_round_median': None}),
     ('top1', {'best_round': {**BEST, 'top1': math.nan}}),
     ('mcc', {'final': {'top1': 0.5, 'mcc': math.inf}}),
   ],
