@@ -46,6 +46,8 @@ def main(arguments: Sequence[str]) -> None:
     raise errors.InputError(
       '--needs and --finished_only both train nothing; leave one out'
     )
+  if values.output == '':
+    raise errors.InputError('--output is empty; name a directory')
   found = registry.chosen(arguments)
   request = experiments.Request(
     scale=values.scale,
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     algorithm=values.algorithm,
     given=settings.changes(),
     seeds=plan.seeds(values.seeds) if values.seeds else None,
-    output=pathlib.Path(_output(values)),
+    output=pathlib.Path(values.output or f'runs/reproduce-{values.scale}'),
     jobs=values.jobs,
     train=not values.finished_only,
     is_one=len(found) == 1,
@@ -72,13 +74,6 @@ def main(arguments: Sequence[str]) -> None:
         raise
       print(e, flush=True)  # Other results may need no data.
   experiments.run_all(planned, request)
-
-
-def _output(values) -> str:
-  """Returns the directory of results and runs."""
-  if values.output == '':
-    raise errors.InputError('--output is empty; name a directory')
-  return values.output or f'runs/reproduce-{values.scale}'
 
 
 if __name__ == '__main__':

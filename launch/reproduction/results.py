@@ -270,7 +270,11 @@ def _of_study(found, lines, scale: str) -> list[Cells]:
     lines = lines.assign(row=lines['task'] + ': ' + lines['row'])
   made, grid = [], lines[lines['metric'] != VALUE]
   if len(grid):
-    cells = [*map(_of_cell, grid.itertuples())]
+    cells = [
+      _number(float(line.mean))
+      + (f' ± {float(line.std):.2g}' if line.std else '')
+      for line in grid.itertuples()
+    ]
     shown = grid.assign(cell=cells, heading=grid['metric'])
     made.append(_wide('', shown, {'': 'cell'}))
   values = judge.numbers(lines[lines['metric'] == VALUE])
@@ -287,7 +291,10 @@ def _of_study(found, lines, scale: str) -> list[Cells]:
     cells.append((line.row, printed or _NONE, here, wanted, holds))
   if cells:
     heading = ('', 'published', 'here', 'expected', 'holds')
-    made.append(_without_empty(Cells('', heading, tuple(cells))))
+    columns = zip(heading, *cells, strict=True)
+    kept = [column for column in columns if set(column[1:]) != {_NONE}]
+    heading, *rows = zip(*kept, strict=True)
+    made.append(Cells('', heading, tuple(rows)))
   return made
 
 
@@ -308,25 +315,11 @@ def _wide(
   return Cells(title, ('', *heading), rows)
 
 
-def _without_empty(cells: Cells) -> Cells:
-  """Returns cells without columns of dashes."""
-  columns = zip(cells.heading, *cells.rows, strict=True)
-  kept = [column for column in columns if set(column[1:]) != {_NONE}]
-  heading, *rows = zip(*kept, strict=True)
-  return Cells(cells.title, heading, tuple(rows))
-
-
 def _number(value: float) -> str:
   """Returns a number for people: '1,262', '3,743.2', '0.2865'."""
   if abs(value) < 1e3:
     return f'{value:.4g}'
   return f'{value:,.10g}' if value.is_integer() else f'{value:,.1f}'
-
-
-def _of_cell(line) -> str:
-  """Returns a value of a study for people: '0.2865 ± 0.011'."""
-  std = f' ± {float(line.std):.2g}' if line.std else ''
-  return _number(float(line.mean)) + std
 
 
 def _mean(line) -> str:

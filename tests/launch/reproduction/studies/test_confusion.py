@@ -87,8 +87,8 @@ def test_settings_are_of_the_papers_size_alone():
   of = lambda *given, **flags: small_table.resolved(
     'fedss/fig7', *given, **flags
   )[1]
-  found = of('paper', 'glyphs-landmarks', rounds=3)
-  assert [run.config['task'] for run in found.runs] == ['glyphs-landmarks'] * 2
+  runs, _ = of('paper', 'glyphs-landmarks', rounds=3)
+  assert [run.config['task'] for run in runs] == ['glyphs-landmarks'] * 2
   for scale, task, given, problem in (
     ('small', None, {'rounds': 3}, '--rounds: fedss/fig7 --scale=small'),
     ('small', 'glyphs', {}, '--task: fedss/fig7 --scale=small'),
