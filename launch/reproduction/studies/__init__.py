@@ -9,10 +9,12 @@ measure(config, folder) -> lines: measures, and draws pictures in `folder`, whic
 
 import importlib
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from launch.reproduction import results
 from tasks import registry as tasks
+from tasks import task as found_lib
 from tasks.papers import table
 from tff_xc import errors
 
@@ -37,6 +39,17 @@ def lacks(config: Mapping[str, Any]) -> str:
   except errors.InputError as e:
     return str(e)
   return ''
+
+
+def lacking(
+  configs: Sequence[Mapping[str, Any]], hint: str = ''
+) -> dict[str, str]:
+  """Returns and tells what each task lacks, see `lacks`; raises if no data are there."""
+  why = {each['task']: lacks(each) for each in configs}
+  if all(why.values()):
+    raise errors.InputError(f'{found_lib.error(why)}{hint}')
+  found_lib.tell(why)
+  return why
 
 
 def value(row: str, mean: float, **more: Any) -> dict[str, Any]:

@@ -14,9 +14,7 @@ from launch.reproduction import rows as rows_lib
 from launch.reproduction import studies
 from tasks import experiment
 from tasks import registry as tasks
-from tasks import task as found_lib
 from tasks.papers import fedmlh
-from tff_xc import errors
 from tff_xc.algorithms import base
 from tff_xc.report import pictures
 
@@ -57,38 +55,28 @@ def measure(
   config: Sequence[Mapping[str, Any]], folder: pathlib.Path
 ) -> list[dict[str, Any]]:
   """Returns the comparison on the tasks that are there, with a picture for each."""
-  why = {each['task']: studies.lacks(each) for each in config}
-  if len(config) > 1 and all(why.values()):
-    raise errors.InputError(
-      f'{found_lib.error(why)}\n  or give another task whose examples keep all'
-      ' labels, such as --task=sparse-words-sets'
-    )
-  found_lib.tell(why if len(config) > 1 else {})
-  lines = []
+  hint = (
+    ', or give another task whose examples keep all labels, such as'
+    ' --task=sparse-words-sets'
+  )
+  why, lines = studies.lacking(config, hint), []
   for each in config:
     task = each['task']
-    name = f'{task}.png' if len(config) > 1 else 'result.png'
-    if len(config) > 1 and why[task]:
+    if why[task]:
       lines.append(studies.missing(task))
-    else:
-      lines += _one(each, folder / name)
+      continue
+    found = _theory(json.dumps(each, sort_keys=True))
+    title = (
+      f'FedMLH on {task}: {len(found.label_counts):,} labels,'
+      f' {found.num_tables} tables of {found.num_buckets:,} buckets'
+    )
+    name = f'{task}.png' if len(config) > 1 else 'result.png'
+    _plot(found, title, folder / name)
+    lines += [
+      studies.value(name, value, task=task)
+      for name, value in _values(found).items()
+    ]
   return lines
-
-
-def _one(
-  config: Mapping[str, Any], picture: pathlib.Path
-) -> list[dict[str, Any]]:
-  """Returns the comparison on one task, and draws it."""
-  found = _theory(json.dumps(config, sort_keys=True))
-  title = (
-    f'FedMLH on {config["task"]}: {len(found.label_counts):,} labels,'
-    f' {found.num_tables} tables of {found.num_buckets:,} buckets'
-  )
-  _plot(found, title, picture)
-  return [
-    studies.value(name, value, task=config['task'])
-    for name, value in _values(found).items()
-  ]
 
 
 @functools.lru_cache(maxsize=len(fedmlh.CONFIGURATIONS))
