@@ -249,35 +249,30 @@ def test_runs_on_different_data_are_refused(swept, tmp_path):
   training.check_data(swept)
 
 
-def test_the_best_by_rounds_to_a_target(swept, tmp_path):
-  text = sweep_lib.write(swept[:6], {}, tmp_path, 'top1:0.3')
+def test_the_best_is_that_of_the_metric_if_one_has_it(swept, tmp_path, recwarn):
+  write = lambda metric: sweep_lib.write(swept[:6], {}, tmp_path, metric)
+  text = write('top1:0.3')
   assert 'fedss lr=0.1 m=4 *' in text
   assert '* the best by rounds to top-1 30 %' in text
-  # Nobody reached this one, so none is the best.
-  text = sweep_lib.write(swept[:6], {}, tmp_path, 'top1:0.9')
+  text = write('top1:0.9')  # Nobody reached this one, so none is the best.
   assert '*' not in text
   assert '>20' in text
   assert is_drawn(tmp_path)
-
-
-def test_without_a_best_nothing_is_marked(swept, tmp_path):
-  failures = {run.folder: f'reason of seed {run.seed}' for run in swept}
-  with pytest.raises(errors.InputError, match='reason of seed 0'):
-    sweep_lib.write(swept, failures, tmp_path, None)
-  assert not (tmp_path / 'sweep.md').exists()
   for metric in ('mcc', 'mcc:0.5'):
-    text = sweep_lib.write(swept[:6], {}, tmp_path, metric)
+    text = write(metric)
     assert '*' not in text
     [note] = [line for line in text.splitlines() if 'no row is marked' in line]
     assert f'{metric}; they have top1, map@10, map@r, top1:0.3' in note
     assert note in (tmp_path / 'sweep.md').read_text()
     assert [row['best'] for row in rows_of(tmp_path)] == ['False'] * 3
     assert is_drawn(tmp_path)
-
-
-def test_texts_and_one_seed_are_drawn(tmp_path, recwarn):
+  failures = {run.folder: f'reason of seed {run.seed}' for run in swept}
+  with pytest.raises(errors.InputError, match='reason of seed 0'):
+    sweep_lib.write(swept, failures, tmp_path / 'none', None)
+  assert not (tmp_path / 'none').exists()
+  # Texts and one seed are drawn.
   points = [({'server_optimizer': name}, 0.4) for name in ('sgd', 'adam')]
-  runs = made(tmp_path, points, seeds=(0,))
+  runs = made(tmp_path / 'texts', points, seeds=(0,))
   assert '±' not in sweep_lib.write(runs, {}, tmp_path, 'map@10')
   assert is_drawn(tmp_path)
   assert not recwarn.list
