@@ -13,6 +13,7 @@ from tasks.papers import table as table_lib
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
+from tff_xc.report import curves
 from tff_xc.report import run_files
 
 TABLE = small_table.TABLE
@@ -183,15 +184,27 @@ def test_metrics_that_were_cut_are_named(kept, tmp_path):
     measure.finished(TABLE, runs)
 
 
-def test_a_picture_for_each_task(tmp_path):
-  rows = (*TABLE.rows, TABLE.rows[0]._replace(task='glyphs-femnist'))
-  found = dataclasses.replace(TABLE, rows=rows)
+def test_a_picture_for_each_task(tmp_path, monkeypatch):
+  whole = small_table.row('centralized', '90.0')
+  rows = (*TABLE.rows, TABLE.rows[0]._replace(task='glyphs-femnist'), whole)
+  found = dataclasses.replace(TABLE, rows=rows, is_relative=True)
   runs = planned(tmp_path, rows=rows)
   for [run] in runs:
     small_table.finish(run, 0.5)
   groups = measure.finished(found, runs)
+  drawn, figure = [], curves.compare_figure
+  monkeypatch.setattr(
+    curves, 'compare_figure', lambda *a: drawn.append(a) or figure(*a)
+  )
   measure.draw(found, rows, groups, tmp_path / 'a')
-  measure.draw(found, rows, [*groups[:3], None], tmp_path / 'b')
+  assert [len(frame) for frame, *_ in drawn] == [4, 1]
+  # Relative to the centralised runs, of the tasks that have some.
+  [[whole_run], other] = [
+    of if of is None else [*of['run']] for *_, of in drawn
+  ]
+  assert (whole_run.path, other) == (runs[-1][0].folder, None)
+  measure.draw(found, rows, [*groups[:3], None, None], tmp_path / 'b')
+  assert drawn[2][-1] is None
   names = lambda folder: sorted(path.name for path in folder.iterdir())
   assert names(tmp_path / 'a') == [
     *('result_glyphs-femnist.png', 'result_glyphs.png'),
