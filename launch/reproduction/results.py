@@ -10,7 +10,6 @@ import csv
 import dataclasses
 import functools
 import io
-import itertools
 import math
 import pathlib
 import textwrap
@@ -392,41 +391,3 @@ def counted(verdicts: Sequence[judge.Verdict]) -> str:
     for verdict in judge.Verdict
     if verdict in verdicts
   )
-
-
-def document(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns the tables of a result for a page: DIRECTORY PAPER/TABLE [--SCALE]."""
-  flags = {w for w in words if w.startswith('--')}
-  paths = [w for w in words if w not in flags]
-  if len(paths) != 2 or not flags <= {'--short', '--paper'}:
-    raise ValueError('expected DIRECTORY PAPER/TABLE [--paper] [--short]')
-  output, name = root / paths[0], paths[1]
-  if name not in registry.RESULTS:
-    raise ValueError(f'there is no result {name}')
-  scale = 'paper' if '--paper' in flags else 'small'
-  found = read(output, registry.RESULTS[name], scale)
-  if found.lines.empty and not isinstance(found.found, table_lib.Formula):
-    raise ValueError(f'nothing was written of {name} in {output}')
-  return found.to_markdown('--short' in flags)
-
-
-def document_verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line for each paper, with the counts of its small results' verdicts."""
-  if len(words) != 1:
-    raise ValueError(f'expected one path, not {len(words)}: {list(words)}')
-  output = root / words[0]
-  if not any(output.glob('*.csv')):
-    raise ValueError(f'no result was written to {output}')
-  found = {
-    paper: [read(output, each, 'small').judged.verdict for each in group]
-    for paper, group in itertools.groupby(
-      registry.RESULTS.values(), lambda each: each.paper
-    )
-  }
-  found['all'] = [*itertools.chain(*found.values())]
-  kinds = list(judge.Verdict)
-  lines = [
-    [paper, *(str(of.count(kind)) for kind in kinds), str(len(of))]
-    for paper, of in found.items()
-  ]
-  return text_table.to_markdown([['paper', *map(str, kinds), 'all'], *lines])
