@@ -277,7 +277,7 @@ def _of_study(found, lines, scale: str) -> list[Cells]:
     shown = grid.assign(cell=cells, heading=grid['metric'])
     made.append(_wide('', shown, {'': 'cell'}))
   values = judge.numbers(lines[lines['metric'] == VALUE])
-  bounds, _ = judge.bounds_of(found, scale)
+  bounds = judge.bounds(found, scale)
   cells = []
   for line in values.itertuples():
     limits, is_there = judge.bound_of(bounds, line), line.mean != ''
