@@ -153,8 +153,11 @@ def test_what_is_no_run_of_this_sweep_is_refused(planned, tmp_path, started):
   lock.lock(tmp_path, 'output').close()  # The sweep has released it.
   # Other data end it as soon as a run has ended.
   _change_config(runs[0], data={'examples': 60})
+  points = [{'negatives': n} for n in (2, 5, 7)]
+  runs = plan.runs('glyphs', 'fedss', given, points, [0], tmp_path)
   with pytest.raises(errors.InputError, match='examples was 60 and is None'):
     sweep_lib.sweep(runs, given, tmp_path, 0, None)
+  assert len(started[0]) == 1  # And not the third.
   assert not (tmp_path / 'sweep.md').exists()
 
 
