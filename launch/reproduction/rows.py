@@ -135,31 +135,25 @@ def check_evaluated(
   runs: Sequence[Sequence[plan.Run]],
 ) -> None:
   """Refuses runs without scores of the rounds that a table shows."""
-  for row, group in zip(rows, runs, strict=True):
-    numbers = _shown_rounds(found, row)
-    for run in group if numbers else ():
-      rounds, every = run.config['rounds'], run.config['eval_every']
-      shown = sorted({min(number, rounds) for number in numbers})
-      if stop := run.config['early_stopping_patience']:
-        raise errors.InputError(
-          f'--early_stopping_patience={stop}: a run may end before round {shown[-1]}, whose'
-          ' scores this table shows; leave it out'
-        )
-      schedule = progress.Schedule(rounds, every, every)
-      missed = [at for at in shown if not schedule.due(every, at)]
-      if missed:
-        common = math.gcd(*(at for at in shown if at < rounds))
-        raise errors.InputError(
-          f'--eval_every={every}: the scores are those after round {missed[0]} of'
-          f' {rounds}, which would not be evaluated; give a divisor of {common}'
-        )
-
-
-def _shown_rounds(found: table_lib.PaperTable, row: table_lib.Row) -> list[int]:
-  """Returns the rounds whose scores a table shows of a row; [] for the last."""
-  budgets = (names_lib.parse(name).budget for name in row.published)
-  shown = [each.number for each in budgets if each and each.unit == 'rounds']
-  return [*shown, *([found.at_rounds] if found.at_rounds else [])]
+  for row, [run, *_] in zip(rows, runs, strict=True):
+    budgets = (names_lib.parse(name).budget for name in row.published)
+    wanted = {each.number for each in budgets if each and each.unit == 'rounds'}
+    wanted |= {found.at_rounds} - {None}
+    rounds, every = run.config['rounds'], run.config['eval_every']
+    shown = sorted({min(number, rounds) for number in wanted})
+    if shown and (stop := run.config['early_stopping_patience']):
+      raise errors.InputError(
+        f'--early_stopping_patience={stop}: a run may end before round {shown[-1]}, whose'
+        ' scores this table shows; leave it out'
+      )
+    schedule = progress.Schedule(rounds, every, every)
+    missed = [at for at in shown if not schedule.due(every, at)]
+    if missed:
+      common = math.gcd(*(at for at in shown if at < rounds))
+      raise errors.InputError(
+        f'--eval_every={every}: the scores are those after round {missed[0]} of'
+        f' {rounds}, which would not be evaluated; give a divisor of {common}'
+      )
 
 
 def _name(row: table_lib.Row, values: Mapping[str, Any]) -> str:
