@@ -52,19 +52,10 @@ def compare(
   relative_to: str | os.PathLike | None = None,
   columns: Sequence[str] = (),
 ) -> str:
-  """Compares runs as the flags of these names say, and writes the four files.
-
-  Returns:
-    The table as text that fits the terminal, or 100 columns without one.
-
-  Raises:
-    errors.InputError: a directory holds no run; runs are damaged, unfinished, or
-      of different tasks, or did not count batches, over which they are drawn; a
-      metric, curve, target, budget or column is unknown.
-  """
+  """Compares runs as the flags of these names say; returns the table, and writes files."""
   metric = metric and check_metric(metric)
   for curve in curves:
-    _check_score(curve, 'curves', 'score')
+    _check_score(curve, 'curves')
   targets = None if target is None else targets_lib.parse(target)
   frame = collect(directories, rounds)
   from tff_xc.report import tables
@@ -129,12 +120,10 @@ def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
     return None
   found, run = collect([directory]), frame['run'].iloc[0]
   first, number = found['run'].iloc[0], found['method'].nunique()
-  if number > 1 or first.task != run.task:
-    what = (
-      f'a run of task {first.task}'
-      if first.task != run.task
-      else f'{number} configurations'
-    )
+  what = f'{number} configurations' if number > 1 else ''
+  if first.task != run.task:
+    what = f'a run of task {first.task}'
+  if what:
     raise errors.InputError(
       f'--relative_to={directory} is {what}; give one configuration of task'
       f' {run.task}, such as its centralised run.'
@@ -166,10 +155,7 @@ def write_files(
   csv: str,
   figure: 'matplotlib.figure.Figure',
 ) -> str:
-  """Writes a table as PATH.md and PATH.csv, its picture as PATH.png and .pdf.
-
-  Returns a line that says so.
-  """
+  """Writes a table and its picture as PATH.md, .csv, .png and .pdf; returns a line."""
   from tff_xc.report import pictures
 
   try:
@@ -194,12 +180,10 @@ def keep(
   columns: Sequence[str] = (),
   relative_to: str | os.PathLike | None = None,
 ) -> None:
-  """Writes the table of runs that a page shows, by `launch.document`.
+  """Writes the table of runs that a page shows, by `launch.document`, in their order.
 
-  Its rows are in the order of the runs. A label is the algorithm with what the run
-  changes of its defaults on the task, where another row has it otherwise. The last
-  columns are the revisions that trained, the processor, and a command that trains
-  with these settings.
+  A label is the algorithm with what the run changes of its defaults on the task, where
+  another row has it otherwise.
   """
   frame = collect(directories)
   from tff_xc.report import tables
@@ -265,15 +249,13 @@ def check_metric(metric: str) -> str:
   """Returns the name of a score, or of a target such as 'top1:0.7'."""
   if ':' in metric:
     return targets_lib.parse_one(metric).name
-  return _check_score(
-    metric, 'metric', 'metric', ', and targets such as top1:0.7'
-  )
+  return _check_score(metric, 'metric', ', and targets such as top1:0.7')
 
 
-def _check_score(name: str, flag: str, what: str, others: str = '') -> str:
+def _check_score(name: str, flag: str, others: str = '') -> str:
   if name not in catalog.SCORES:
     raise errors.InputError(
-      f'--{flag}={name}: there is no such {what}; there are'
+      f'--{flag}={name}: there is no such score; there are'
       f' {", ".join(catalog.SCORES)}{others}'
     )
   return name

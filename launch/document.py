@@ -28,6 +28,7 @@ Directories and files are relative to the page. --check changes nothing: exit st
 """
 
 import csv
+import itertools
 import pathlib
 import re
 import shlex
@@ -37,6 +38,7 @@ from absl import flags
 
 from launch import app
 from launch.benchmarks import report
+from launch.reproduction import judge
 from launch.reproduction import results
 from tasks.papers import names
 from tasks.papers import registry
@@ -86,7 +88,6 @@ def _read(path: pathlib.Path) -> str:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-  """Replaces a page, or leaves it as it was."""
   try:
     with files.replacing(path) as temporary:
       temporary.write_bytes(text.encode('utf-8'))
@@ -96,20 +97,65 @@ def _write(path: pathlib.Path, text: str) -> None:
     ) from e
 
 
+def _words(
+  words: Sequence[str], paths: str, *flags_: str
+) -> tuple[list[str], dict[str, str]]:
+  """Returns the words that `paths` names, and the values of flags."""
+  found = [word for word in words if not word.startswith('--')]
+  given = dict(w[2:].partition('=')[::2] for w in words if w.startswith('--'))
+  if len(found) != len(paths.split()) or not given.keys() <= {*flags_}:
+    told = ' '.join([paths, *(f'[--{flag}]' for flag in flags_)])
+    raise ValueError(f'expected {told}, not {" ".join(words)}')
+  return found, given
+
+
+def _result(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns the tables of a result, and its verdict."""
+  (where, name), given = _words(
+    words, 'DIRECTORY PAPER/TABLE', 'paper', 'short'
+  )
+  if name not in registry.RESULTS:
+    raise ValueError(f'there is no result {name}')
+  scale = 'paper' if 'paper' in given else 'small'
+  found = results.read(root / where, registry.RESULTS[name], scale)
+  if found.lines.empty and not isinstance(found.found, table_lib.Formula):
+    raise ValueError(f'nothing was written of {name} in {root / where}')
+  return found.to_markdown('short' in given)
+
+
+def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns a line for each paper, with the counts of its small results' verdicts."""
+  [where], _ = _words(words, 'DIRECTORY')
+  if not any((root / where).glob('*.csv')):
+    raise ValueError(f'no result was written to {root / where}')
+  of: dict[str, list[judge.Verdict]] = {}
+  for each in registry.RESULTS.values():
+    verdict = results.read(root / where, each, 'small').judged.verdict
+    of.setdefault(each.paper, []).append(verdict)
+  of['all'] = [*itertools.chain(*of.values())]
+  kinds = list(judge.Verdict)
+  lines = [
+    [paper, *(str(found.count(kind)) for kind in kinds), str(len(found))]
+    for paper, found in of.items()
+  ]
+  return text_table.to_markdown([['paper', *map(str, kinds), 'all'], *lines])
+
+
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the tables of a benchmark, and how they were made."""
-  is_short, where = _short(words)
+  [where], given = _words(words, 'FILE', 'short')
   found = report.read(root / where)
   try:
-    return report.to_markdown(found, is_short)
+    return report.to_markdown(found, 'short' in given)
   except (AttributeError, KeyError, TypeError) as e:
     raise ValueError(f'it is no report of a benchmark ({e})') from e
 
 
 def _table(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the rows of a CSV."""
+  [where], _ = _words(words, 'FILE')
   try:
-    with open(root / _one(words), newline='', encoding='utf-8') as file:
+    with open(root / where, newline='', encoding='utf-8') as file:
       rows = list(csv.reader(file))
   except OSError as e:
     raise ValueError(f'it cannot be read ({e.strerror})') from e
@@ -122,19 +168,11 @@ def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the columns of a kept table of runs, and published numbers beside."""
   from tff_xc.report import tables
 
-  given = {'columns': '', 'paper': ''}
-  paths = []
-  for word in words:
-    name, equals, value = word.removeprefix('--').partition('=')
-    if not word.startswith('--'):
-      paths.append(word)
-    elif equals and name in given:
-      given[name] = value
-    else:
-      raise ValueError(f'{word} is none of --columns=, --paper=')
-  path = root / _one(paths)
+  [where], given = _words(words, 'FILE', 'columns', 'paper')
+  path = root / where
   table = tables.read_csv(path)
-  columns = [tables.column(name) for name in given['columns'].split(',')]
+  names_ = given.get('columns', '').split(',')
+  columns = [tables.column(name) for name in names_]
   for each in columns:
     if f'{each.key}_mean' not in table and f'{each.key}_by_seed' not in table:
       raise ValueError(
@@ -142,12 +180,12 @@ def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
       )
   table['method'] = [f'`{label}`' for label in table['algorithm']]
   heading, *lines = tables.cells(table, columns, 'method')
-  for paper in filter(None, given['paper'].split(',')):
+  for paper in filter(None, given.get('paper', '').split(',')):
     metrics, published = _published(paper)
     heading += [f'paper: {names.heading(metric)}' for metric in metrics]
     for line, label in zip(lines, table['algorithm'], strict=True):
       numbers = published.get(label.split()[0], {})
-      line += [str(numbers.get(metric) or '–') for metric in metrics]
+      line += [numbers.get(metric) or '–' for metric in metrics]
   return text_table.to_markdown([heading, *lines])
 
 
@@ -164,21 +202,10 @@ def _published(name: str):
   return list(rows[0].published), plain
 
 
-def _short(words: Sequence[str]) -> tuple[bool, str]:
-  """Returns whether `--short` is among the words, and the only other one."""
-  return '--short' in words, _one([w for w in words if w != '--short'])
-
-
-def _one(words: Sequence[str]) -> str:
-  if len(words) != 1:
-    raise ValueError(f'expected one path, not {len(words)}: {words}')
-  return words[0]
-
-
 _KINDS = {
   'compare': _compare,
-  'result': results.document,
-  'verdicts': results.document_verdicts,
+  'result': _result,
+  'verdicts': _verdicts,
   'benchmark': _benchmark,
   'table': _table,
 }

@@ -12,10 +12,9 @@ compares with what was expected before it was run. --scale=paper trains with the
 published settings on the paper's data: on all tasks of the table whose data are
 there, or on --task; flags replace settings, or choose the rows that have them where
 rows differ. The same command goes on where it stopped; before it trains, and with
---needs instead, it says what is missing, and from two rounds of each method how long
-all will take, in how much memory and disk: of the costliest run, the others by their
-clients a round times epochs or steps, and layers. Of several, those that do not take a
-flag are left out, in a line that says so.
+--needs instead, it says what is missing, and roughly how long all will take and in how
+much disk: from runs before, by their clients a round times epochs or steps, and
+layers. Of several, those that do not take a flag are left out, in a line that says so.
 Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs, and OUTPUT/report.html
 shows all results there; --finished_only trains nothing.
 """
@@ -45,22 +44,24 @@ def main(arguments: Sequence[str]) -> None:
   values = flags.FLAGS
   if values.needs and values.finished_only:
     raise errors.InputError(
-      '--needs trains probes, and --finished_only trains nothing; leave one out'
+      '--needs and --finished_only both train nothing; leave one out'
     )
+  if values.output == '':
+    raise errors.InputError('--output is empty; name a directory')
   found = registry.chosen(arguments)
   request = experiments.Request(
-    names=tuple(each.name for each in found),
     scale=values.scale,
     task=values.task,
     algorithm=values.algorithm,
     given=settings.changes(),
     seeds=plan.seeds(values.seeds) if values.seeds else None,
-    output=pathlib.Path(_output(values)),
+    output=pathlib.Path(values.output or f'runs/reproduce-{values.scale}'),
     jobs=values.jobs,
     train=not values.finished_only,
+    is_one=len(found) == 1,
   )
   planned = experiments.plan_all(found, request)
-  results.refuse_others(request.output, request.names)
+  results.refuse_others(request.output, [each.name for each in found])
   settings.use_cache_dir()
   if values.needs:
     experiments.tell_needs(planned, request)
@@ -73,13 +74,6 @@ def main(arguments: Sequence[str]) -> None:
         raise
       print(e, flush=True)  # Other results may need no data.
   experiments.run_all(planned, request)
-
-
-def _output(values) -> str:
-  """Returns the directory of results and runs."""
-  if values.output == '':
-    raise errors.InputError('--output is empty; name a directory')
-  return values.output or f'runs/reproduce-{values.scale}'
 
 
 if __name__ == '__main__':
@@ -103,7 +97,7 @@ if __name__ == '__main__':
     'finished_only', False, 'train nothing; show what has finished'
   )
   flags.DEFINE_bool(
-    'needs', False, 'train only probes, and say what all runs will take'
+    'needs', False, 'train nothing, and say what all runs will roughly take'
   )
   settings.define_jobs_flag()
   app.run(main, __doc__)

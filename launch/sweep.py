@@ -40,19 +40,10 @@ def sweep(
   jobs: int,
   metric: str | None,
 ) -> str:
-  """Trains what is not finished; returns the table, and writes the files.
-
-  Args:
-    runs: from `plan.runs`.
-    given: the settings of all runs.
-    output: the directory of the sweep.
-    jobs: runs side by side; 0: as many as fit the memory.
-    metric: the score, or the name of the target, to mark the best by.
-  """
+  """Trains what is not finished; returns the table, and writes the files."""
+  failures = training.train(runs, given, output, jobs)
+  table = write(runs, failures, output, metric)
   first = runs[0].config
-  table = training.train(
-    runs, given, output, jobs, lambda told: write(runs, told, output, metric)
-  )
   return f'task {first["task"]}, {first["algorithm"]}\n{table}'
 
 

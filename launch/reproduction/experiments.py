@@ -25,72 +25,46 @@ from tff_xc import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-  """What a command line asks for.
+  """What a command line asks for; None: all tasks, algorithms, or the table's seeds."""
 
-  Attributes:
-    names: of the results.
-    scale: of `table.SCALES`.
-    task: of the rows at the paper's size, or of a study; None: all.
-    algorithm: of these rows; None: all.
-    given: the settings that flags set, by name.
-    chosen: those of `given` that choose rows.
-    seeds: in place of the table's; None: the table's.
-    output: the directory of results and runs.
-    jobs: runs side by side; 0: as many as fit the memory.
-    train: whether to train what is not finished.
-  """
-
-  names: tuple[str, ...]
   scale: str
+  output: pathlib.Path
   task: str | None = None
   algorithm: str | None = None
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  chosen: frozenset[str] = frozenset()
+  chosen: frozenset[str] = frozenset()  # Settings of `given` that choose rows.
   seeds: Sequence[int] | None = None
-  output: pathlib.Path
-  jobs: int = 0
+  jobs: int = 0  # Runs side by side; 0: as many as fit the memory.
   train: bool = True
+  is_one: bool = True  # One result, whose problems end the command.
 
-  @property
-  def is_one(self) -> bool:
-    """Whether one result is asked for, whose problems end the command."""
-    return len(self.names) == 1
-
-  def without(self, flag: str) -> 'Request':
-    """Returns the request without a setting, or without seeds."""
-    if flag == 'seeds':
-      return dataclasses.replace(self, seeds=None)
-    given = {n: value for n, value in self.given.items() if n != flag}
-    return dataclasses.replace(self, given=given)
+  def told(self) -> set[str]:
+    """Returns the flags that limit or change results."""
+    limits = ('task', 'algorithm', 'seeds')
+    return {*self.given, *(n for n in limits if getattr(self, n))}
 
   def command(self, name: str) -> str:
-    """Returns the command that measures one of the results again."""
+    """Returns the command that measures a result again."""
     seeds = ','.join(map(str, self.seeds or ()))
     limits = {'task': self.task, 'algorithm': self.algorithm, 'seeds': seeds}
     settings = {n: value for n, value in limits.items() if value}
     settings |= {n: self.given[n] for n in sorted(self.chosen)} | {**self.given}
     settings.pop('data_dir', None)  # Where they lie elsewhere is not known.
     kept = [shlex.quote(f'--{n}={value}') for n, value in settings.items()]
-    return ' '.join([*results.command(name, self.scale), *kept])
+    return ' '.join([results.command(name, self.scale), *kept])
 
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-  """A result whose flags have been checked.
-
-  Attributes:
-    found: the result.
-    request: without the flags that the result has no use for.
-    rows: of a table, at the scale of the request.
-    runs: of each row, a run for each seed.
-    config: of a study.
-  """
+  """A result whose flags have been checked."""
 
   found: table_lib.Result
-  request: Request
-  rows: Sequence[table_lib.Row] = ()
+  request: Request  # Without the flags that the result has no use for.
+  rows: Sequence[
+    table_lib.Row
+  ] = ()  # Of a table, each with a run for each seed.
   runs: Sequence[Sequence[plan.Run]] = ()
-  config: Any = None
+  config: Any = None  # Of a study.
 
   @property
   def by_folder(self) -> dict[pathlib.Path, plan.Run]:
@@ -111,14 +85,7 @@ class Planned:
 def plan_all(
   found: Sequence[table_lib.Result], request: Request
 ) -> list[Planned]:
-  """Checks the flags of results.
-
-  Of several results, those that do not take the flags are left out, in a line that
-  says which.
-
-  Raises:
-    errors.InputError: no result takes the flags.
-  """
+  """Checks the flags; leaves out, in a line that says so, results that do not take them."""
   planned, left_out, problems = [], {}, []
   for each in found:
     try:
@@ -136,31 +103,23 @@ def plan_all(
 
 
 def plan_one(found: table_lib.Result, request: Request) -> Planned:
-  """Checks the flags of one result.
-
-  Of several results, some may have no use for where the data are, or for seeds.
-
-  Raises:
-    errors.InputError: a flag does not apply, or its value is out of bounds.
-  """
-  dropped = {*rows_lib.UNSEEN, 'seeds'}
+  """Checks the flags of one result; of several some may have no use for seeds or data."""
   while True:
     try:
       return _planned(found, request)
     except rows_lib.Unused as e:
-      if request.is_one or e.flag not in dropped:
+      if request.is_one or e.flag not in {*rows_lib.UNSEEN, 'seeds'}:
         raise
-      request = request.without(e.flag)
+      given = {n: value for n, value in request.given.items() if n != e.flag}
+      seeds = None if e.flag == 'seeds' else request.seeds
+      request = dataclasses.replace(request, given=given, seeds=seeds)
 
 
 def _planned(found: table_lib.Result, request: Request) -> Planned:
-  limits = ('task', 'algorithm', 'seeds')
-  told = {*request.given, *(n for n in limits if getattr(request, n))}
+  told = request.told()
   if isinstance(found, table_lib.Study):
     rows_lib.refuse(found.name, told & {'algorithm', 'seeds'})
-    config = studies.module(found).resolve(
-      found.name, request.scale, request.task, request.given
-    )
+    config = studies.module(found).resolve(found.name, request)
     return Planned(found, request, config=config)
   if not isinstance(found, table_lib.PaperTable):
     rows_lib.refuse(found.name, told)
@@ -170,60 +129,43 @@ def _planned(found: table_lib.Result, request: Request) -> Planned:
     chosen = frozenset(rows_lib.differing(rows) & set(request.given))
     request = dataclasses.replace(request, chosen=chosen)
     rows = rows_lib.having(rows, request.given)
-    seeds = request.seeds or found.seeds
+    seeds = found.seeds
   else:
     unused = told - rows_lib.UNSEEN - {'seeds'}
     rows_lib.refuse(f'{found.name} --scale=small', unused)
     rows = found.small.rows if found.small else ()
-    seeds = request.seeds or (found.small.seeds if found.small else ())
-  runs = rows_lib.plan_runs(rows, request.given, seeds, request.output)
+    seeds = found.small.seeds if found.small else ()
+  runs = rows_lib.plan_runs(
+    rows, request.given, request.seeds or seeds, request.output
+  )
   rows_lib.check_evaluated(found, rows, runs)
   return Planned(found, request, rows, runs)
 
 
 def tell_needs(planned: Sequence[Planned], request: Request) -> None:
-  """Prints what the runs of results will take, from short probes.
-
-  Raises:
-    errors.InputError: no task has its data, or, after all other probes, some
-      failed.
-    KeyboardInterrupt: after SIGINT or SIGTERM.
-  """
+  """Prints what the runs of results will roughly take; refuses if all data are missing."""
   runs: dict[pathlib.Path, plan.Run] = {}
   for each in planned:
     runs |= each.by_folder
   if not runs:
-    print('nothing to probe: formulas and studies have no runs of their own')
-    return
-  text, failures = needs.told(needs.with_data([*runs.values()]), request.output)
-  print(text, flush=True)
-  if failures:
-    raise errors.InputError('; '.join(failures))
+    print('nothing to run: formulas and studies have no runs of their own')
+  else:
+    print(needs.told(needs.with_data([*runs.values()]), request.output))
 
 
 def run_all(planned: Sequence[Planned], request: Request) -> None:
   """Measures results one after another; prints and writes what came of them.
 
   The runs of all tables of a paper are trained together, ahead of its results. Of
-  several results, one that cannot be measured ends no others. At the end it writes
-  the page of all results in the output's directory.
-
-  Raises:
-    errors.InputError: of a single result, its data are missing or damaged, or
-      nothing could be trained; of several, at the end, files are damaged or cannot
-      be written.
-    KeyboardInterrupt: after SIGINT or SIGTERM; the same command goes on.
+  several results, one that cannot be measured ends no others.
   """
   verdicts, damaged = [], []
-  of_paper = lambda each: each.found.paper
-  for paper, group in itertools.groupby(planned, of_paper):
-    together, failed = [*group], {}
-    if request.train and sum(bool(each.runs) for each in together) > 1:
-      print(f'{paper}: the runs of its tables and figures ...', flush=True)
-      failed = _train_together(together)
+  for paper, group in itertools.groupby(planned, lambda each: each.found.paper):
+    together = [*group]
+    trained = _train(paper, together, request) if request.train else ({}, {})
     for each in together:
       try:
-        verdicts.append(_measure(each, failed))
+        verdicts.append(_measure(each, *trained))
       except errors.InputError as e:
         if request.is_one:
           raise
@@ -257,24 +199,21 @@ def _not_measured(each: Planned, problem: errors.InputError) -> judge.Verdict:
 
 
 def _measure(
-  each: Planned, failed: Mapping[pathlib.Path, str]
+  each: Planned,
+  failures: Mapping[pathlib.Path, str],
+  problems: Mapping[str, Exception],
 ) -> judge.Verdict:
-  """Measures a result, writes and tells it.
-
-  What was measured before stays if nothing was now.
-
-  Raises:
-    errors.InputError: it cannot be measured.
-  """
+  """Measures, writes and tells a result; without any now, that of before stays."""
   found, request = each.found, each.request
   if not request.is_one:
     print(f'{found.name} ...', flush=True)
   try:
-    now, kept = _measured(each, failed), each.kept()
+    notes = _notes(each, failures, problems)
+    now, kept = _measured(each, notes), each.kept()
     shown = now if now.is_measured or not kept.is_measured else kept
     if shown is now and len(now.lines):
       now.write(request.output)
-    with results.writing(results.folder(request.output, found.name)) as where:
+    with results.writing(request.output / found.name) as where:
       shown.write_text(where)
   except BrokenPipeError:
     raise  # Nobody reads what is printed.
@@ -291,38 +230,27 @@ def _measure(
   return verdict
 
 
-def _measured(
-  each: Planned, failed: Mapping[pathlib.Path, str]
-) -> results.Measured:
-  """Trains or measures what a result needs.
-
-  Raises:
-    errors.InputError: its data are missing, or files are damaged.
-  """
+def _measured(each: Planned, notes: Mapping[int, str]) -> results.Measured:
+  """Measures a study, or reads a table's runs; `notes` say why its rows lack some."""
   found, request = each.found, each.request
-  command = request.command(found.name)
+  command, where = request.command(found.name), request.output / found.name
   about = {'scale': request.scale, 'command': command, 'note': _part(each)}
   if request.train:  # Where finished runs come from is not known.
     about['processor'] = report.machine()['cpu']
-  where = results.folder(request.output, found.name)
   if isinstance(found, table_lib.Study) and request.train:
     with results.writing(where):
-      made = studies.module(found).measure(
-        each.config, where, request.output, request.jobs
-      )
+      made = studies.module(found).measure(each.config, where)
     about |= {'revision': studies.revision(), 'table': found.table}
     return each.measured([{**about, **line} for line in made])
   if not each.rows:
     return each.measured([])
   from launch.reproduction import measure
 
-  notes = _train(each, failed) if request.train else {}
   groups = measure.finished(found, each.runs)
   if any(groups):
     with results.writing(where):
       measure.draw(found, each.rows, groups, where)
-  lines = measure.lines(found, each.rows, groups, about, notes)
-  return each.measured(lines)
+  return each.measured(measure.lines(found, each.rows, groups, about, notes))
 
 
 def _part(each: Planned) -> str:
@@ -331,83 +259,60 @@ def _part(each: Planned) -> str:
     run.config['task']: run.config['data_dir']
     for run in each.by_folder.values()
   }
-  parts = {
-    task: found_lib.part(tasks.get(task), directory)
-    for task, directory in places.items()
-  }
+  parts = {t: found_lib.part(tasks.get(t), d) for t, d in places.items()}
   return ', '.join(f'{task} has {part}' for task, part in parts.items() if part)
 
 
-def _by_task(runs) -> dict[str, list[plan.Run]]:
-  found: dict[str, list[plan.Run]] = {}
-  for run in runs:
-    found.setdefault(run.config['task'], []).append(run)
-  return found
+def _train(
+  paper: str, planned: Sequence[Planned], request: Request
+) -> tuple[dict[pathlib.Path, str], dict[str, Exception]]:
+  """Trains the runs of tables together, so that no core waits for a table's last run.
 
-
-def _train_task(
-  task: str, runs: Sequence[plan.Run], request: Request
-) -> dict[pathlib.Path, str]:
-  """Trains what is not finished; returns why runs failed, by directory."""
-  failures: dict[pathlib.Path, str] = {}
-  training.train(
-    runs,
-    {},
-    request.output / 'runs' / task,
-    request.jobs,
-    lambda found: failures.update(found) or '',
-  )
-  return failures
-
-
-def _train_together(planned: Sequence[Planned]) -> dict[pathlib.Path, str]:
-  """Trains the runs of several tables, so that no core waits for a table's last run.
-
-  Returns why runs failed, by directory; other problems are told of each result. A run
-  has the name of its first table, since rows of several have one label. The costliest
-  are first: one tells how many fit the memory, and the cores wait for the last.
+  Returns why runs failed, by directory, and why those of a task were not trained.
   """
-  named: dict[pathlib.Path, plan.Run] = {}
-  for each in planned:
+  with_runs = [each for each in planned if each.runs]
+  by_task: dict[str, dict[pathlib.Path, plan.Run]] = {}
+  for each in with_runs:
     for folder, run in each.by_folder.items():
-      name = f'{each.found.name} {run.point}'
-      named.setdefault(folder, dataclasses.replace(run, name=name))
-  failed = {}
-  for task, runs in _by_task(named.values()).items():
-    runs.sort(key=needs.cost, reverse=True)
+      if len(with_runs) > 1:  # Rows of several tables have one label.
+        run = dataclasses.replace(run, name=f'{each.found.name} {run.point}')
+      by_task.setdefault(run.config['task'], {}).setdefault(folder, run)
+  if len(with_runs) > 1:
+    print(f'{paper}: the runs of its tables and figures ...', flush=True)
+  failures, problems = {}, {}
+  for task, runs in by_task.items():
+    # One tells how many fit the memory, and the cores wait for the last.
+    ordered = sorted(runs.values(), key=needs.cost, reverse=True)
+    where = request.output / 'runs' / task
     try:
-      failed |= _train_task(task, runs, planned[0].request)
+      failures |= training.train(ordered, {}, where, request.jobs)
     except BrokenPipeError:
       raise  # Nobody reads what is printed.
-    except (errors.InputError, OSError):
-      pass
-  return failed
+    except (errors.InputError, OSError) as e:
+      problems[task] = e
+  return failures, problems
 
 
-def _train(each: Planned, failed: Mapping[pathlib.Path, str]) -> dict[int, str]:
-  """Trains what is not finished; returns why rows lack runs, by their number.
-
-  Runs that have `failed` just now are not tried again.
-
-  Raises:
-    errors.InputError: no task of the table has its data.
-  """
-  by_task, why, failures = _by_task(each.by_folder.values()), {}, {**failed}
-  for task, runs in by_task.items():
-    rest = [run for run in runs if run.folder not in failed]
-    try:
-      failures |= _train_task(task, rest, each.request) if rest else {}
-    except errors.InputError as e:
-      why[task] = f'{task}: {e}'
-  if len(why) == len(by_task) and not any(
-    folder.exists() for folder in each.by_folder
-  ):
-    raise errors.InputError('; '.join(why.values()))
+def _notes(
+  each: Planned,
+  failures: Mapping[pathlib.Path, str],
+  problems: Mapping[str, Exception],
+) -> dict[int, str]:
+  """Returns why rows lack runs, by number; raises if no task could be trained."""
+  tasks_ = {run.config['task'] for run in each.by_folder.values()}
+  own = {task: e for task, e in problems.items() if task in tasks_}
+  for e in own.values():
+    if isinstance(e, OSError):
+      raise e
+  is_new = not any(folder.exists() for folder in each.by_folder)
+  if own and own.keys() == tasks_ and is_new:
+    raise errors.InputError('; '.join(f'{t}: {e}' for t, e in own.items()))
   notes: dict[int, str] = {}
   for number, group in enumerate(each.runs):
     for run in group:
+      task = run.config['task']
       if run.folder in failures:
         notes[number] = f'{run.folder} failed: {failures[run.folder]}'
-      elif run.config['task'] in why:
-        notes.setdefault(number, why[run.config['task']])
+      elif task in own:
+        notes.setdefault(number, f'{task}: {own[task]}')
   return notes

@@ -3,6 +3,7 @@
 import enum
 import itertools
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ POINTS = 2.0  # Percent points in which two values count as equal,
 SHARE = 0.1  # and the same of rounds and other counts.
 SEEDS = 3  # That tell an order.
 AGREES, DISAGREES, UNDECIDED = 'agrees', 'disagrees', 'undecided'
+Bounds = tuple[float, float]
 COSTS = (names.BEST_ROUND, names.SENT, names.SECONDS)
 
 
@@ -55,22 +57,16 @@ class Judged(NamedTuple):
 
 
 def judge(found: table_lib.Result, frame: 'pd.DataFrame', scale: str) -> Judged:
-  """Returns the verdict on a result.
-
-  Args:
-    found: the result.
-    frame: its lines at this scale, see `results`; none where nothing was measured.
-    scale: of `table.SCALES`.
-  """
+  """Returns the verdict on a result, of its lines at a scale."""
   if isinstance(found, table_lib.Diagram):
     return Judged(Verdict.NOTHING, 'it is a diagram')
   if isinstance(found, table_lib.Formula):
     return _of_formula(found)
   if frame.empty:
-    without = isinstance(found, table_lib.PaperTable) and not found.small
-    why = 'it has not been measured here'
-    if without and scale == 'small':
-      why = 'it has no small form'
+    is_without = scale == 'small' and not getattr(found, 'small', True)
+    why = (
+      'it has no small form' if is_without else 'it has not been measured here'
+    )
     return Judged(Verdict.NOT_RUN, why)
   notes = [note for note in dict.fromkeys(frame['note']) if note]
   frame = frame[frame['metric'] != '']  # Others only say what is missing.
@@ -90,24 +86,25 @@ def _of_formula(found: table_lib.Formula) -> Judged:
   return Judged(Verdict.SHAPE if 'no' in equal else Verdict.REPRODUCED, why)
 
 
-def bounds_of(found: table_lib.Study, scale: str):
-  """Returns the bounds of a study's values, and whether they are published."""
-  is_published = scale == 'paper' and bool(found.published)
-  return (found.published if is_published else found.expected), is_published
+def bounds(found: table_lib.Study, scale: str) -> Mapping[str, Bounds]:
+  """Returns the bounds of a study's values: published ones at that scale, or expected."""
+  is_published = scale == 'paper' and found.published
+  return found.published if is_published else found.expected
 
 
-def bound_of(bounds, line) -> tuple[float, float] | None:
+def bound_of(limits: Mapping[str, Bounds], line) -> Bounds | None:
   """Returns the bounds of a line of a study; None if it has none."""
-  return bounds.get(f'{line.task}: {line.row}') or bounds.get(line.row)
+  return limits.get(f'{line.task}: {line.row}') or limits.get(line.row)
 
 
 def _of_study(found: table_lib.Study, frame, scale: str) -> Judged:
-  bounds, is_published = bounds_of(found, scale)
+  limits = bounds(found, scale)
+  is_published = limits is found.published
   told, missing = [], dict.fromkeys(frame['task'][frame['mean'] == ''])
   for line in numbers(frame).itertuples():
-    limits = bound_of(bounds, line)
-    if limits and not math.isnan(line.m):
-      told.append((line.row, limits[0] <= line.m <= limits[1]))
+    within = bound_of(limits, line)
+    if within and not math.isnan(line.m):
+      told.append((line.row, within[0] <= line.m <= within[1]))
   outside = [row for row, holds in told if not holds]
   lacks = f'; the data of {", ".join(missing)} are missing' if missing else ''
   what = 'published values' if is_published else 'expected values'
@@ -178,9 +175,8 @@ def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
   told = [order.told for order in (*pairs, *claims)]
   parts = []
   if scale == 'paper' and inside:
-    parts.append(
-      f'{sum(inside)} of {len(inside)} values are the published ones'
-    )
+    same = f'{sum(inside)} of {len(inside)}'
+    parts.append(f'{same} values are the published ones')
   if told and (fewest := int(measured['n'].min())) < SEEDS:
     kept = sum(order.is_kept for order in (*pairs, *claims))
     parts.append(
@@ -217,13 +213,10 @@ def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
 
 def _counted(orders) -> str:
   told = [order.told for order in orders]
+  plural = {AGREES: 'agree', DISAGREES: 'disagree', UNDECIDED: 'undecided'}
   return ', '.join(
-    f'{told.count(word)} {word if told.count(word) == 1 else plural}'
-    for word, plural in (
-      (AGREES, 'agree'),
-      (DISAGREES, 'disagree'),
-      (UNDECIDED, 'undecided'),
-    )
+    f'{told.count(word)} {word if told.count(word) == 1 else words}'
+    for word, words in plural.items()
     if word in told
   )
 

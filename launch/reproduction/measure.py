@@ -17,7 +17,6 @@ from tff_xc.measure import catalog
 from tff_xc.measure import targets
 from tff_xc.report import run_files
 
-_MEDIAN = 'seconds_per_round_median'
 _Runs = Sequence[run_files.Run]
 
 
@@ -28,9 +27,6 @@ def finished(
 
   None for a row of which a seed has not finished: a mean over some seeds would pass
   for one over all.
-
-  Raises:
-    errors.DamageError: a file is damaged, or lacks what tables take from it.
   """
   return [
     [_read(found, run) for run in group]
@@ -46,10 +42,6 @@ def _read(found: table_lib.PaperTable, planned: plan.Run) -> run_files.Run:
     raise files.damaged(
       run.path / run_files.METRICS, f'expected {run.summary["rounds"]} rounds'
     )
-  if run.summary.get(_MEDIAN) is None:
-    raise files.damaged(
-      run.path / run_files.SUMMARY, f'expected a number of "{_MEDIAN}"'
-    )
   by = planned.config['best_by']
   if found.at_rounds:
     by = ''
@@ -61,11 +53,6 @@ def _read(found: table_lib.PaperTable, planned: plan.Run) -> run_files.Run:
   if by and best.get('by') != by:
     choice = targets.BestRound(by if by in scores else '')
     best = choice.summary(run.metrics, scores) or {}
-  for name in ('round', names.SENT) if best else ():
-    if best.get(name) is None:
-      raise files.damaged(
-        run.path / run_files.SUMMARY, f'expected a number of "{name}"'
-      )
   return dataclasses.replace(run, summary={**run.summary, 'best_round': best})
 
 
@@ -78,12 +65,7 @@ def lines(
 ) -> list[dict[str, Any]]:
   """Returns the lines of a table, those of rows without runs empty.
 
-  Args:
-    found: the table.
-    rows: of it.
-    groups: of each row, from `finished`.
-    about: scale, processor, command and note of all lines.
-    notes: why a row has no runs, by its number.
+  `about` is of all lines, `notes` say why a row has no runs, by its number.
   """
   made = []
   claims = found.small.claims if about['scale'] == 'small' else found.claims
@@ -112,9 +94,8 @@ def lines(
       line['note'] = '; '.join(filter(None, [about['note'], notes.get(number)]))
     wanted = dict.fromkeys([*row.published, *(c.metric for c in claims)])
     for name in wanted:
-      printed = row.published.get(name)
+      text = (row.published.get(name) or '').replace(' ', '')
       value = measured(runs, name, of[id(whole)] if whole else None)
-      text = str(printed).replace(' ', '') if printed else ''
       made.append({**line, 'metric': name, 'published': text, **value})
     for name in (names.SECONDS, names.BEST_ROUND, names.SENT):
       if runs and name not in wanted and (value := measured(runs, name)):
@@ -125,18 +106,11 @@ def lines(
 def measured(
   runs: _Runs | None, name: str, whole: _Runs | None = None
 ) -> dict[str, Any]:
-  """Returns mean and std of a result over seeds, in percent or as a number.
+  """Returns mean, and std of several seeds, in percent or as a number; {} without.
 
   A score without a budget is that of the best round where a run chose one. Rounds
-  to a target that a seed missed are '>' the mean with the rounds that it had.
-
-  Args:
-    runs: of a row, or None.
-    name: see `tasks.papers.names`.
-    whole: the runs to whose score a result may be relative.
-
-  Returns:
-    mean, and std of several seeds; nothing if a run lacks the result.
+  to a target that a seed missed are '>' the mean with the rounds that it had. `whole`
+  are the runs to whose score a result may be relative.
   """
   if not runs:
     return {}
@@ -186,7 +160,7 @@ def _value(run: run_files.Run, parts: names.Parts) -> float | None:
   if parts.budget:
     return parts.budget.score(run.metrics, parts.metric)
   if parts.metric == names.SECONDS:
-    return run.summary[_MEDIAN]
+    return run.summary.get('seconds_per_round_median')
   if parts.metric in (names.BEST_ROUND, names.SENT):
     return best.get('round' if parts.metric == names.BEST_ROUND else names.SENT)
   if parts.metric in catalog.SCORES:
@@ -209,28 +183,28 @@ def draw(
   from tff_xc.report import pictures
   from tff_xc.report import tables
 
-  known = {
-    id(row): (label, runs)
-    for row, label, runs in zip(
-      rows, table_lib.labels(rows), groups, strict=True
-    )
-    if runs
-  }
-  tasks = dict.fromkeys(row.task for row in rows if id(row) in known)
+  there = [
+    each
+    for each in zip(rows, table_lib.labels(rows), groups, strict=True)
+    if each[2]
+  ]
+  frame = lambda labelled: tables.collect(
+    [run for _, runs in labelled for run in runs],
+    [label for label, runs in labelled for _ in runs],
+  )
+  tasks = dict.fromkeys(row.task for row, *_ in there)
   for task in tasks:
-    of_task = [row for row in rows if row.task == task and id(row) in known]
-    shown = {known[id(row)][1][0].path: known[id(row)] for row in of_task}
-    wholes = (found.reference(row, rows) for row in of_task)
-    whole = next((w for w in wholes if w and id(w) in known), None)
-    frame = tables.collect(
-      [run for _, runs in shown.values() for run in runs],
-      [label for label, runs in shown.values() for _ in runs],
+    of_task = [each for each in there if each[0].task == task]
+    # Rows with equal settings share their runs.
+    shown = {runs[0].path: (label, runs) for _, label, runs in of_task}
+    wholes = {id(found.reference(row, rows)) for row, *_ in of_task}
+    whole = [each[1:] for each in of_task if id(each[0]) in wholes][:1]
+    figure = curves.compare_figure(
+      frame(shown.values()),
+      found.curves,
+      found.over,
+      frame(whole) if found.is_relative and whole else None,
     )
-    reference = None
-    if found.is_relative and whole:
-      label, runs = known[id(whole)]
-      reference = tables.collect(runs, [label] * len(runs))
-    figure = curves.compare_figure(frame, found.curves, found.over, reference)
     name = 'result.png' if len(tasks) == 1 else f'result_{task}.png'
     where.mkdir(parents=True, exist_ok=True)
     pictures.save(figure, where / name)

@@ -1,103 +1,58 @@
-"""What runs at the paper's size will take, from a short probe of each kind.
+"""What runs will roughly take: files, hours and disk, from runs before and sizes."""
 
-A probe trains two rounds of the costliest run of a task, an algorithm and its
-switches, in a directory beside the runs that is deleted afterwards. Seconds of the
-other runs are those of the probe, in proportion to their `work`.
-"""
-
+import collections
 import contextlib
 import pathlib
 import shutil
-import tempfile
+import statistics
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 from launch.reproduction import results
-from launch.sweeps import children
 from launch.sweeps import plan
 from launch.sweeps import training
+from tasks import experiment
 from tasks import registry as tasks
 from tasks import task as found_lib
+from tasks.papers import fedmlh
+from tasks.papers import names
+from tasks.papers import registry
+from tasks.papers import table as table_lib
 from tff_xc import errors
-from tff_xc import memory
 from tff_xc import wording
-from tff_xc.experiment import progress
 from tff_xc.report import run_files
 from tff_xc.report import text_table
 
-# The checkpoints that a run keeps, as `tff_xc.experiment.checkpoints`, which imports
-# TensorFlow, and where they lie.
-KEPT = 3
-_FOLDER, _STATES = 'checkpoints', 'client_states'
-_ROUNDS = 2
-_SCALED = (
-  's / round and memory: of the costliest run of a row, which was probed\n'
-  'time: of the rounds left, by clients a round times epochs or steps, and layers, and\n'
-  '  of their evaluations, each as long as that of the probe'
+_KEPT_RESULTS = pathlib.Path(__file__).parents[2] / 'docs' / 'results'
+_CHECKPOINTS = 3  # That a run keeps, each of a model and two moments of it.
+# Millions of parameters beside the class rows, by encoder or task; of others fewer.
+_MILLIONS = {
+  'mobilenet_v3': 3.0,
+  'mobilenet_v2': 2.3,
+  'femnist': 6.5,
+  'shakespeare': 0.8,
+  'amazoncat-13k': 106.0,
+  'amazon-670k': 71.0,
+  'wikilshtc-325k': 830.0,
+}
+# Clients, whose models MOON keeps.
+_CLIENTS = {'femnist': 3_195, 'celeba': 8_408, 'shakespeare': 1_016}
+_TOLD = (
+  's / round: without evaluations, of runs before of this task, by clients a round\n'
+  '  times epochs or steps, and layers; –: none has run yet. A few rounds will do'
 )
 
 
-class Probe(NamedTuple):
-  """What two rounds of a run took.
-
-  `start_seconds` are those of data, compilation and the first evaluation, `work` that
-  of the probed run, `state_bytes` of what a client keeps between rounds.
-  """
-
-  start_seconds: float
-  round_seconds: float
-  evaluation_seconds: float
-  work: float
-  peak_bytes: int
-  checkpoint_bytes: int
-  state_bytes: int
-  other_bytes: int
-  clients: int
-
-  def seconds(self, run: plan.Run) -> float:
-    """Returns what is left of such a run, which goes on from its checkpoint."""
-    done = _rounds_done(run)
-    evaluations = _schedule(run).left(run.config['eval_every'], done)
-    rounds = (run.config['rounds'] - done) * work(run) / self.work
-    return (
-      self.start_seconds
-      + rounds * self.round_seconds
-      + evaluations * self.evaluation_seconds
-    )
-
-  def disk_bytes(self, run: plan.Run) -> int:
-    """Returns the most that the directory of such a run holds.
-
-    That is what each client keeps, and for each checkpoint what clients kept before.
-    """
-    drawn = run_files.flat(run.config).get('clients_per_round', 0)
-    rounds, every = run.config['rounds'], run.config['checkpoint_every']
-    kept = min(KEPT, _schedule(run).left(every, 0))
-    states = min(self.clients, rounds * drawn)
-    states += kept * min(self.clients, every * drawn)
-    return (
-      self.other_bytes
-      + kept * self.checkpoint_bytes
-      + min(states, rounds * drawn) * self.state_bytes
-    )
-
-
 def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
-  """Returns the runs whose data are there, and prints what is missing, also in part.
-
-  Raises:
-    errors.InputError: all data are missing; a line for each thing that is.
-  """
+  """Returns the runs whose data are there, and prints what is missing, also in part."""
   missing: dict[str, str] = {}
-  for run in runs:
-    task = run.config['task']
-    if task in missing:
-      continue
+  for task, directory in {
+    run.config['task']: run.config['data_dir'] for run in runs
+  }.items():
     missing[task] = ''
-    directory = run.config['data_dir']
     try:
-      children.check_data(task, directory)
+      training.check_files(task, directory)
     except errors.InputError as e:
       missing[task] = str(e)
     if part := found_lib.part(tasks.get(task), directory):
@@ -108,146 +63,106 @@ def with_data(runs: Sequence[plan.Run]) -> list[plan.Run]:
   return [run for run in runs if not missing[run.config['task']]]
 
 
-def told(
-  runs: Sequence[plan.Run], output: pathlib.Path
-) -> tuple[str, list[str]]:
-  """Trains a probe of each kind of unfinished runs; returns what all will take.
-
-  Returns:
-    What they take, for people, and the probes that failed, a sentence each.
-
-  Raises:
-    errors.DamageError: the directory cannot be written.
-    KeyboardInterrupt: after SIGINT or SIGTERM; no probe is left running.
-  """
-  human_time, human_bytes = wording.human_duration, wording.human_bytes
+def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
+  """Returns what the runs that are not finished will take, for people."""
   waiting = [run for run in runs if not training.is_finished(run)]
-  lines = [['runs of', 'left', 'rounds', 's / round', 'time', 'memory']]
-  total, most, disk, failures = 0.0, 0, 0, []
-  with (
-    results.writing(output),
-    tempfile.TemporaryDirectory(prefix='probe_', dir=output) as folder,
-  ):
-    for number, (kind, group) in enumerate(_kinds(waiting).items()):
-      print(f'probing {kind}: {_ROUNDS} rounds ...', flush=True)
-      rounds = sum(run.config['rounds'] - _rounds_done(run) for run in group)
-      try:
-        probe = _probe(max(group, key=cost), pathlib.Path(folder, str(number)))
-      except errors.InputError as e:
-        failures.append(str(e))
-        lines.append([kind, str(len(group)), f'{rounds:,}', *['failed'] * 3])
-        continue
-      seconds = sum(map(probe.seconds, group))
-      total, most = total + seconds, max(most, probe.peak_bytes)
-      disk += sum(map(probe.disk_bytes, group))
-      time, peak = human_time(seconds), human_bytes(probe.peak_bytes)
-      per_round = f'{probe.round_seconds:.3g}'
-      lines.append(
-        [kind, str(len(group)), f'{rounds:,}', per_round, time, peak]
-      )
+  groups: dict[tuple[str, str], list[plan.Run]] = {}
+  for run in waiting:
+    key = run.config['task'], run.config['algorithm']
+    groups.setdefault(key, []).append(run)
+  lines = [['runs of', 'left', 'rounds', 's / round', 'time', 'disk']]
+  known, total, unknown = _known(output), 0.0, 0
+  for (task, algorithm), group in groups.items():
+    left = [run.config['rounds'] - _rounds_done(run) for run in group]
+    per_round = time = table_lib.NONE
+    of_task = task, algorithm == 'centralized'
+    if per_work := known.get((task, algorithm)) or known.get(of_task):
+      each = [per_work * work(run.config) for run in group]
+      seconds = sum(n * s for n, s in zip(left, each, strict=True))
+      total += seconds
+      per_round = f'{statistics.fmean(each):.2g}'
+      time = wording.human_duration(seconds)
+    else:
+      unknown += len(group)
+    of_disk = wording.human_bytes(sum(map(disk_bytes, group)))
+    head = f'{task} {algorithm}', str(len(group)), f'{sum(left):,}'
+    lines.append([*head, per_round, time, of_disk])
   table = text_table.to_text(lines, (0,), text_table.terminal_width())
-  text = f'{len(runs)} runs, {len(waiting)} of them not finished\n\n{table}'
-  if failures and not most:  # None was probed.
-    return text, failures
-  known = ', without those whose probe failed' if failures else ''
-  free, disk_free = memory.free_bytes(), shutil.disk_usage(output).free
-  text += (
-    f'\n{_SCALED}\n\none after another{known}: {human_time(total)};'
-    ' side by side as far as memory allows (--jobs)\n'
-    f'memory: {human_bytes(most)} a run, {human_bytes(free)} free\n'
-    f'disk: at most {human_bytes(disk)}, {human_bytes(disk_free)} free\n'
+  there = output if output.is_dir() else pathlib.Path()
+  disk = wording.human_bytes(sum(map(disk_bytes, waiting)))
+  free = wording.human_bytes(shutil.disk_usage(there).free)
+  without = f', without {unknown} runs' if unknown else ''
+  return (
+    f'{len(runs)} runs, {len(waiting)} of them not finished\n\n{table}\n{_TOLD}\n\n'
+    f'one after another{without}: about {wording.human_duration(total)}; side by side'
+    f' as far as memory allows (--jobs)\ndisk: about {disk}, {free} free\n'
   )
-  return text, failures
 
 
-def _kinds(runs: Sequence[plan.Run]) -> Mapping[str, list[plan.Run]]:
-  """Returns runs by task, algorithm and the switches that rows or flags turn on.
-
-  A switch may make another method of it: what clients keep, what a round takes.
+def _known(output: pathlib.Path) -> dict[tuple[str, str | bool], float]:
+  """Returns seconds of a round over `work`, by task and algorithm, and for others of a
+  task by whether they are centralised; those of runs in `output` go first.
   """
-  found: dict[str, list[plan.Run]] = {}
-  for run in runs:
-    switches = sorted(n for n, value in run.values.items() if value is True)
-    words = run.config['task'], run.config['algorithm'], *switches
-    found.setdefault(' '.join(words), []).append(run)
-  return found
+  kept, own = collections.defaultdict(list), collections.defaultdict(list)
 
+  def add(to, config, seconds: float) -> None:
+    task, algorithm = config['task'], config['algorithm']
+    for of in (algorithm, algorithm == 'centralized'):
+      to[task, of].append(seconds / work(config))
 
-def _schedule(run: plan.Run) -> progress.Schedule:
-  names = 'rounds', 'eval_every', 'checkpoint_every'
-  return progress.Schedule(*(run.config[name] for name in names))
+  for paper in {name.partition('/')[0] for name in registry.RESULTS}:
+    for line in results.read_all(_KEPT_RESULTS / f'{paper}.csv').itertuples():
+      if line.metric == names.SECONDS and line.mean:
+        changes = table_lib.changes(line.changes)
+        config = experiment.resolve(line.task, line.algorithm, changes)
+        add(kept, config, float(line.mean))
+  for path in (output / 'runs').glob(f'*/*/*/{run_files.METRICS}'):
+    with contextlib.suppress(errors.InputError):
+      config = run_files.read_config(path.with_name(run_files.CONFIG))
+      seconds = run_files.read_metrics(path)['seconds'].dropna()
+      if len(seconds):
+        add(own, config, float(seconds.median()))
+  return {k: statistics.median(found) for k, found in {**kept, **own}.items()}
 
 
 def _rounds_done(run: plan.Run) -> int:
   """Returns the round of the newest checkpoint; 0 without one."""
-  found = (run.folder / _FOLDER).glob('round_*.npz')
+  found = (run.folder / 'checkpoints').glob('round_*.npz')
   done = (path.stem.removeprefix('round_') for path in found)
   newest = max(map(int, filter(str.isdigit, done)), default=0)
   return min(newest, run.config['rounds'])
 
 
-def work(run: plan.Run) -> float:
-  """Returns to what a run's seconds of a round are in proportion.
+def disk_bytes(run: plan.Run) -> int:
+  """Returns about the most that the directory of a run holds."""
+  values, task = run_files.flat(run.config), run.config['task']
+  classes = tasks.get(task).num_classes or values.get('num_classes') or 0
+  hidden, drawn = values.get('hidden_dim', 64), values.get('clients_per_round')
+  if features := values.get('hashed_features'):
+    outputs = classes
+    if 'hash_tables' in values:
+      outputs = values['hash_tables'] * values['hash_buckets']
+    size = fedmlh.parameters(features, hidden, outputs)
+  else:
+    millions = _MILLIONS.get(values.get('encoder'), _MILLIONS.get(task, 0.5))
+    rows = classes * values.get('embedding_dim', hidden)
+    size = int(1e6 * millions) + rows
+  models = 3 * min(_CHECKPOINTS, run.config['rounds'])
+  if run.config['algorithm'] == 'moon' and not values.get('moon_published'):
+    taking_part = run.config['rounds'] * (drawn or 1)
+    models += min(_CLIENTS.get(task, taking_part), taking_part)
+  return 4 * size * models
 
-  Clients of a round times their passes over their data, or their steps, times the
-  layers of a ResNet; 1 for what the run does not have.
-  """
-  values = run_files.flat(run.config)
+
+def work(config: Mapping[str, Any]) -> float:
+  """Returns to what a run's seconds of a round are in proportion."""
+  values = run_files.flat(config)
   passes = values.get('local_steps') or values.get('local_epochs', 1)
-  layers = values.get('depth', 1)
-  return values.get('clients_per_round', 1) * passes * layers
+  clients, layers = values.get('clients_per_round') or 1, values.get('depth', 1)
+  return clients * passes * layers
 
 
 def cost(run: plan.Run) -> float:
   """Returns `work` times the length of rows: which runs take most time and memory."""
-  return work(run) * run_files.flat(run.config).get('embedding_dim', 1)
-
-
-def _probe(run: plan.Run, folder: pathlib.Path) -> Probe:
-  """Trains a few rounds of a run in a new folder, and removes their files.
-
-  Raises:
-    errors.InputError: it failed.
-  """
-  values = {
-    n: v
-    for n, v in run.values.items()
-    if n not in ('target', 'early_stopping_patience')
-  }
-  # Two checkpoints, since the time between them tells of the evaluation.
-  values |= {'rounds': _ROUNDS, 'eval_every': _ROUNDS, 'checkpoint_every': 1}
-  short = plan.Run(values, run.config, folder, f'probe of {run.point}')
-  arguments, ended = training.arguments_of(short, {}, None), []
-  children.run_all(
-    [short], lambda *_: arguments, 1, lambda child, jobs: ended.append(child)
-  )
-  [child] = ended
-  if child.error:
-    raise errors.InputError(f'the probe of {run.point} failed: {child.error}')
-  rounds = run_files.read_metrics(folder / run_files.METRICS)['seconds']
-  config = run_files.read_config(folder / run_files.CONFIG)
-  first, last = (
-    (folder / _FOLDER / f'round_{number}.npz').stat().st_mtime
-    for number in (1, _ROUNDS)
-  )
-  # The evaluation of round 0, which TensorFlow traces, is part of the start.
-  evaluation = max(last - first - float(rounds.iloc[-1]), 0.0)
-  checkpoints, states = _sizes(folder / _FOLDER), _sizes(folder / _STATES)
-  found = Probe(
-    start_seconds=max(child.seconds - float(rounds.sum()) - evaluation, 0.0),
-    round_seconds=float(rounds.iloc[-1]),
-    evaluation_seconds=evaluation,
-    work=work(run),
-    peak_bytes=child.peak_bytes,
-    checkpoint_bytes=max(checkpoints),
-    state_bytes=max(states, default=0),
-    other_bytes=sum(_sizes(folder)) - sum(checkpoints) - sum(states),
-    clients=config['data']['clients'],
-  )
-  with contextlib.suppress(OSError):
-    shutil.rmtree(folder)
-  return found
-
-
-def _sizes(folder: pathlib.Path) -> list[int]:
-  return [path.stat().st_size for path in folder.rglob('*.*')]
+  values = run_files.flat(run.config)
+  return work(run.config) * values.get('embedding_dim', 1)

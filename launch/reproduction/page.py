@@ -61,13 +61,7 @@ _EQUAL = (
 
 
 def write(output: pathlib.Path, scale: str) -> pathlib.Path:
-  """Writes the page of the results at a scale; returns its path.
-
-  Results without lines are 'not run', as are those whose file is damaged.
-
-  Raises:
-    errors.InputError: it cannot be written.
-  """
+  """Writes the page of the results at a scale; returns its path."""
   import jinja2  # Late: flags are checked first.
 
   shown = [*_all(output, scale)]
@@ -110,7 +104,7 @@ def _all(output: pathlib.Path, scale: str) -> Iterator[dict[str, Any]]:
     except errors.InputError as e:
       problems.append(str(e))
     verdict, why, _ = of.judged
-    folder = results.folder(output, found.name)
+    folder = output / found.name
     pictures = []
     for path in sorted(folder.glob('*.png')) if len(of.lines) else ():
       try:
@@ -181,17 +175,11 @@ def _tables(of: results.Measured) -> list[dict[str, Any]]:
 
 
 def _picture(output, found, path: pathlib.Path, room: int) -> dict[str, Any]:
-  """Returns a picture: its address, text and size, inside the page if there is room.
-
-  Raises:
-    OSError, SyntaxError, ValueError: it is missing or damaged.
-  """
+  """Returns a picture: its address, text and size, inside the page if there is room."""
   from PIL import Image  # Late: flags are checked first.
 
   if not path.is_file() or path.resolve().parent != path.parent.resolve():
-    raise ValueError(
-      f'{path} is no file of this folder'
-    )  # Nor a link elsewhere.
+    raise ValueError(f'{path} is a link, or no file')
   try:
     with Image.open(path) as image:
       width, height = image.size

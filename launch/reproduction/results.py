@@ -10,7 +10,6 @@ import csv
 import dataclasses
 import functools
 import io
-import itertools
 import math
 import pathlib
 import textwrap
@@ -74,7 +73,7 @@ class Measured:
   @property
   def usual_command(self) -> str:
     """The command without further flags."""
-    return ' '.join(command(self.found.name, self.scale))
+    return command(self.found.name, self.scale)
 
   @property
   def commands(self) -> list[str]:
@@ -152,11 +151,7 @@ class Measured:
     return '\n'.join([*blocks, f'**{verdict}**: {why}.\n'])
 
   def write(self, output: pathlib.Path) -> None:
-    """Replaces the lines of the result at this scale, in the papers' order.
-
-    Raises:
-      errors.DamageError: the file is another's, or cannot be written.
-    """
+    """Replaces the lines of the result at this scale, in the papers' order."""
     import pandas as pd
 
     path = path_of(output, self.found.name)
@@ -193,9 +188,9 @@ def frame(lines: Sequence[Mapping[str, Any]] = ()) -> 'pd.DataFrame':
   return pd.DataFrame(filled, columns=COLUMNS, dtype=str)
 
 
-def command(name: str, scale: str) -> list[str]:
-  """Returns the words of the command that measures a result."""
-  return ['python', '-m', 'launch.reproduce', name, f'--scale={scale}']
+def command(name: str, scale: str) -> str:
+  """Returns the command that measures a result, without further flags."""
+  return f'python -m launch.reproduce {name} --scale={scale}'
 
 
 def path_of(output: pathlib.Path, name: str) -> pathlib.Path:
@@ -203,22 +198,13 @@ def path_of(output: pathlib.Path, name: str) -> pathlib.Path:
   return output / f'{name.partition("/")[0]}.csv'
 
 
-def folder(output: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the directory of a result's text and pictures."""
-  return output / name
-
-
 def read_all(path: pathlib.Path) -> 'pd.DataFrame':
-  """Reads a paper's CSV; errors are those of `_lines`."""
+  """Reads a paper's CSV."""
   return frame([dict(zip(COLUMNS, line, strict=True)) for line in _lines(path)])
 
 
 def _lines(path: pathlib.Path) -> list[list[str]]:
-  """Returns the lines of a paper's CSV; none if it is not there.
-
-  Raises:
-    errors.DamageError: it cannot be read, or this program has not written it.
-  """
+  """Returns the lines of a paper's CSV, none if it is not there; refuses another's."""
   try:
     if not path.exists():
       return []
@@ -240,7 +226,7 @@ def _lines(path: pathlib.Path) -> list[list[str]]:
 
 
 def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:
-  """Returns what was measured of a result; errors are those of `_lines`."""
+  """Returns what was measured of a result."""
   lines = read_all(path_of(output, found.name))
   is_own = (lines['table'] == found.table) & (lines['scale'] == scale)
   return Measured(found, scale, lines[is_own].reset_index(drop=True))
@@ -248,11 +234,7 @@ def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:
 
 @contextlib.contextmanager
 def writing(where: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Makes and yields a directory, and names it if the block cannot write to it.
-
-  Raises:
-    errors.DamageError: it cannot be made, or the block raises an OSError.
-  """
+  """Makes and yields a directory, and names it if the block cannot write to it."""
   try:
     where.mkdir(parents=True, exist_ok=True)
     yield where
@@ -263,14 +245,10 @@ def writing(where: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def refuse_others(output: pathlib.Path, found: Sequence[str]) -> None:
-  """Looks at the files that results of these names will replace.
-
-  Raises:
-    errors.InputError: one is there and nothing of this program, or cannot be read.
-  """
+  """Refuses files that these results would replace and that are not of this program."""
   try:
     texts = [output / 'report.html']
-    texts += [folder(output, name) / TEXT for name in found]
+    texts += [output / name / TEXT for name in found]
     for path in texts:
       if path.is_file() and b'launch.reproduce' not in path.read_bytes():
         raise errors.InputError(
@@ -291,10 +269,15 @@ def _of_study(found, lines, scale: str) -> list[Cells]:
     lines = lines.assign(row=lines['task'] + ': ' + lines['row'])
   made, grid = [], lines[lines['metric'] != VALUE]
   if len(grid):
-    shown = grid.assign(cell=[*map(_of_cell, grid.itertuples())])
+    cells = [
+      _number(float(line.mean))
+      + (f' ± {float(line.std):.2g}' if line.std else '')
+      for line in grid.itertuples()
+    ]
+    shown = grid.assign(cell=cells, heading=grid['metric'])
     made.append(_wide('', shown, {'': 'cell'}))
   values = judge.numbers(lines[lines['metric'] == VALUE])
-  bounds, _ = judge.bounds_of(found, scale)
+  bounds = judge.bounds(found, scale)
   cells = []
   for line in values.itertuples():
     limits, is_there = judge.bound_of(bounds, line), line.mean != ''
@@ -307,24 +290,22 @@ def _of_study(found, lines, scale: str) -> list[Cells]:
     cells.append((line.row, printed or _NONE, here, wanted, holds))
   if cells:
     heading = ('', 'published', 'here', 'expected', 'holds')
-    made.append(_without_empty(Cells('', heading, tuple(cells))))
+    columns = zip(heading, *cells, strict=True)
+    kept = [column for column in columns if set(column[1:]) != {_NONE}]
+    heading, *rows = zip(*kept, strict=True)
+    made.append(Cells('', heading, tuple(rows)))
   return made
 
 
 def _wide(
   title: str, lines: 'pd.DataFrame', columns: Mapping[str, str]
 ) -> Cells:
-  """Returns a row for each row of lines, and for each metric these columns.
+  """Returns a row for each row of lines, and these columns for each metric.
 
-  Args:
-    title: of the cells.
-    lines: with the text of the cells, and `heading` of the metric.
-    columns: of lines, by their heading; '': the metric's.
+  `columns` are by their heading, '' for the metric's `heading`.
   """
   metrics = [*dict.fromkeys(lines['metric'])]
-  headings = dict(zip(lines['metric'], lines['metric'], strict=True))
-  if 'heading' in lines:
-    headings = dict(zip(lines['metric'], lines['heading'], strict=True))
+  headings = dict(zip(lines['metric'], lines['heading'], strict=True))
   pivot = lines.pivot(index='row', columns='metric', values=[*columns.values()])
   pivot = pivot.loc[[*dict.fromkeys(lines['row'])]].fillna(_NONE)
   kept = pivot[[(c, m) for m in metrics for c in columns.values()]]
@@ -333,25 +314,11 @@ def _wide(
   return Cells(title, ('', *heading), rows)
 
 
-def _without_empty(cells: Cells) -> Cells:
-  """Returns cells without columns of dashes."""
-  columns = zip(cells.heading, *cells.rows, strict=True)
-  kept = [column for column in columns if set(column[1:]) != {_NONE}]
-  heading, *rows = zip(*kept, strict=True)
-  return Cells(cells.title, heading, tuple(rows))
-
-
 def _number(value: float) -> str:
   """Returns a number for people: '1,262', '3,743.2', '0.2865'."""
   if abs(value) < 1e3:
     return f'{value:.4g}'
   return f'{value:,.10g}' if value.is_integer() else f'{value:,.1f}'
-
-
-def _of_cell(line) -> str:
-  """Returns a value of a study for people: '0.2865 ± 0.011'."""
-  std = f' ± {float(line.std):.2g}' if line.std else ''
-  return _number(float(line.mean)) + std
 
 
 def _mean(line) -> str:
@@ -424,41 +391,3 @@ def counted(verdicts: Sequence[judge.Verdict]) -> str:
     for verdict in judge.Verdict
     if verdict in verdicts
   )
-
-
-def document(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns the tables of a result for a page: DIRECTORY PAPER/TABLE [--SCALE]."""
-  flags = {w for w in words if w.startswith('--')}
-  paths = [w for w in words if w not in flags]
-  if len(paths) != 2 or not flags <= {'--short', '--paper'}:
-    raise ValueError('expected DIRECTORY PAPER/TABLE [--paper] [--short]')
-  output, name = root / paths[0], paths[1]
-  if name not in registry.RESULTS:
-    raise ValueError(f'there is no result {name}')
-  scale = 'paper' if '--paper' in flags else 'small'
-  found = read(output, registry.RESULTS[name], scale)
-  if found.lines.empty and not isinstance(found.found, table_lib.Formula):
-    raise ValueError(f'nothing was written of {name} in {output}')
-  return found.to_markdown('--short' in flags)
-
-
-def document_verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line for each paper, with the counts of its small results' verdicts."""
-  if len(words) != 1:
-    raise ValueError(f'expected one path, not {len(words)}: {list(words)}')
-  output = root / words[0]
-  if not any(output.glob('*.csv')):
-    raise ValueError(f'no result was written to {output}')
-  found = {
-    paper: [read(output, each, 'small').judged.verdict for each in group]
-    for paper, group in itertools.groupby(
-      registry.RESULTS.values(), lambda each: each.paper
-    )
-  }
-  found['all'] = [*itertools.chain(*found.values())]
-  kinds = list(judge.Verdict)
-  lines = [
-    [paper, *(str(of.count(kind)) for kind in kinds), str(len(of))]
-    for paper, of in found.items()
-  ]
-  return text_table.to_markdown([['paper', *map(str, kinds), 'all'], *lines])

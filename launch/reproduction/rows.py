@@ -26,10 +26,7 @@ UNSEEN = frozenset({*run_files.NOT_CONFIGURATION, 'device', 'runtime'})
 
 
 class Unused(errors.InputError):
-  """A flag that a result has no use for: its name, and what would be taken.
-
-  `is_bare`: the message does not say what would be taken.
-  """
+  """A flag that a result has no use for; bare if it is not said what would be taken."""
 
   def __init__(self, flag: str, message: str, is_bare: bool = False):
     super().__init__(message)
@@ -47,15 +44,9 @@ def refuse(name: str, unused: Iterable[str]) -> None:
 def of_paper(
   found: table_lib.PaperTable, task: str | None, algorithm: str | None
 ) -> list[table_lib.Row]:
-  """Returns a table's rows at the paper's size.
+  """Returns a table's rows at the paper's size, of tasks with files if there are any.
 
-  Args:
-    found: the table.
-    task: of the rows; None: all with files of their own, or all if none has files.
-    algorithm: of the rows, with the centralised ones to which they are relative.
-
-  Raises:
-    Unused: it has no such rows.
+  To rows of an `algorithm` belong the centralised ones to which they are relative.
   """
   known = list(dict.fromkeys(row.task for row in found.rows))
   if task is not None and task not in known:
@@ -85,11 +76,7 @@ def differing(rows: Sequence[table_lib.Row]) -> set[str]:
 def having(
   rows: Sequence[table_lib.Row], given: Mapping[str, Any]
 ) -> list[table_lib.Row]:
-  """Returns rows without those that have another value of what rows differ in.
-
-  Raises:
-    Unused: all have another value.
-  """
+  """Returns rows without those that have another value of what rows differ in."""
   kept = list(rows)
   for name in differing(rows) & set(given):
     varied = {
@@ -122,15 +109,7 @@ def plan_runs(
   seeds: Sequence[int],
   output: pathlib.Path,
 ) -> list[list[plan.Run]]:
-  """Returns each row's runs, a run for each seed.
-
-  Settings that are `given` replace those of the rows; hyper-parameters apply to the
-  algorithms that take them.
-
-  Raises:
-    Unused: a setting applies to no row.
-    errors.InputError: it is out of bounds, or a task does not take it.
-  """
+  """Returns each row's runs, a run for each seed; `given` replaces settings of rows."""
   _check_given(rows, given)
   found = []
   for row, label in zip(rows, table_lib.labels(rows), strict=True):
@@ -155,36 +134,26 @@ def check_evaluated(
   rows: Sequence[table_lib.Row],
   runs: Sequence[Sequence[plan.Run]],
 ) -> None:
-  """Refuses runs without scores of the rounds that a table shows.
-
-  Raises:
-    errors.InputError: a run is not evaluated after such a round, or may end before.
-  """
-  for row, group in zip(rows, runs, strict=True):
-    numbers = _shown_rounds(found, row)
-    for run in group if numbers else ():
-      rounds, every = run.config['rounds'], run.config['eval_every']
-      shown = sorted({min(number, rounds) for number in numbers})
-      if stop := run.config['early_stopping_patience']:
-        raise errors.InputError(
-          f'--early_stopping_patience={stop}: a run may end before round {shown[-1]}, whose'
-          ' scores this table shows; leave it out'
-        )
-      schedule = progress.Schedule(rounds, every, every)
-      missed = [at for at in shown if not schedule.due(every, at)]
-      if missed:
-        common = math.gcd(*(at for at in shown if at < rounds))
-        raise errors.InputError(
-          f'--eval_every={every}: the scores are those after round {missed[0]} of'
-          f' {rounds}, which would not be evaluated; give a divisor of {common}'
-        )
-
-
-def _shown_rounds(found: table_lib.PaperTable, row: table_lib.Row) -> list[int]:
-  """Returns the rounds whose scores a table shows of a row; [] for the last."""
-  budgets = (names_lib.parse(name).budget for name in row.published)
-  shown = [each.number for each in budgets if each and each.unit == 'rounds']
-  return [*shown, *([found.at_rounds] if found.at_rounds else [])]
+  """Refuses runs without scores of the rounds that a table shows."""
+  for row, [run, *_] in zip(rows, runs, strict=True):
+    budgets = (names_lib.parse(name).budget for name in row.published)
+    wanted = {each.number for each in budgets if each and each.unit == 'rounds'}
+    wanted |= {found.at_rounds} - {None}
+    rounds, every = run.config['rounds'], run.config['eval_every']
+    shown = sorted({min(number, rounds) for number in wanted})
+    if shown and (stop := run.config['early_stopping_patience']):
+      raise errors.InputError(
+        f'--early_stopping_patience={stop}: a run may end before round {shown[-1]}, whose'
+        ' scores this table shows; leave it out'
+      )
+    schedule = progress.Schedule(rounds, every, every)
+    missed = [at for at in shown if not schedule.due(every, at)]
+    if missed:
+      common = math.gcd(*(at for at in shown if at < rounds))
+      raise errors.InputError(
+        f'--eval_every={every}: the scores are those after round {missed[0]} of'
+        f' {rounds}, which would not be evaluated; give a divisor of {common}'
+      )
 
 
 def _name(row: table_lib.Row, values: Mapping[str, Any]) -> str:

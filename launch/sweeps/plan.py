@@ -20,19 +20,12 @@ _WORDS = {'true': True, 'false': False}
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """One run of a sweep, or of a published table.
+  """One run of a sweep, or of a published table."""
 
-  Attributes:
-    values: of the grids, or those of the table's row, by name.
-    config: from `experiment.resolve`.
-    folder: the run's directory.
-    name: of the grid point or row, for people; '': its values.
-  """
-
-  values: Mapping[str, Any]
-  config: Mapping[str, Any]
+  values: Mapping[str, Any]  # Of the grids, or those of the table's row.
+  config: Mapping[str, Any]  # From `experiment.resolve`.
   folder: pathlib.Path
-  name: str = ''
+  name: str = ''  # Of the grid point or row, for people; '': its values.
 
   @property
   def seed(self) -> int:
@@ -121,10 +114,7 @@ def runs(
   run_seeds: Sequence[int],
   output: pathlib.Path,
 ) -> list[Run]:
-  """Returns all runs of a sweep, all seeds of a point after each other.
-
-  `given` are settings of all runs, `grid_points` those of `points`.
-  """
+  """Returns all runs of a sweep, all seeds of a point after each other."""
   found = []
   for values in grid_points:
     if both := set(values) & set(given):

@@ -8,4 +8,6 @@ PAPER.csv has a line for each result of each experiment:
     of small rows those that differ from the form's `shared` ones;
   metric, at: see `names`; published, std, bound: as printed, '>' for '>200'; empty:
     not known here.
+claims.csv has what a paper's text says of a table besides its numbers, see `table.Claim`;
+scale: of which rows, paper or small; empty: of both.
 """

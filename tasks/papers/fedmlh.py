@@ -17,31 +17,18 @@ _SCORES = ('pc@1', 'pc@3', 'pc@5')
 
 
 class Configuration(NamedTuple):
-  """A data set's networks, and the rounds until the best score (Table 6).
-
-  Attributes:
-    task: its name here.
-    paper: the paper's name of the set.
-    features: after hashing.
-    labels: n.
-    tables: R.
-    buckets: B.
-    hidden: the width of both hidden layers.
-    fedmlh_rounds: rounds to FedMLH's best score.
-    fedavg_rounds: rounds to FedAvg's.
-    unit: bytes of the unit in which the paper prints sizes.
-  """
+  """A data set's networks, and the rounds until the best score (Table 6)."""
 
   task: str
-  paper: str
-  features: int
+  paper: str  # The paper's name of the set.
+  features: int  # After hashing.
   labels: int
   tables: int
   buckets: int
-  hidden: int
+  hidden: int  # The width of both hidden layers.
   fedmlh_rounds: int
   fedavg_rounds: int
-  unit: int
+  unit: int  # Bytes of the unit in which the paper prints sizes.
 
   def bytes(self, algorithm: str) -> int:
     """Returns the bytes of the model, 'fedmlh' or 'fedavg'."""
@@ -112,40 +99,47 @@ _PUBLISHED = {
 def _compared(name: str, size, digits: int):
   """Returns rows of published sizes beside those of `size`."""
   rows = []
-  hashed, plain, _ = ([*map(float, t.split())] for t in _PUBLISHED[name])
-  for algorithm, printed in zip(
-    ('fedmlh', 'fedavg', _RATIO), _PUBLISHED[name], strict=True
+  printed = [line.split() for line in _PUBLISHED[name]]
+  for algorithm, texts in zip(
+    ('fedmlh', 'fedavg', _RATIO), printed, strict=True
   ):
-    for place, text in enumerate(printed.split()):
-      found = CONFIGURATIONS[place]
+    for place, (found, text) in enumerate(
+      zip(CONFIGURATIONS, texts, strict=True)
+    ):
+      decimals, unit = len(text.partition('.')[2]), ''
       if algorithm == _RATIO:
         value = size(found, 'fedavg') / size(found, 'fedmlh')
       else:
         value = size(found, algorithm) / found.unit
-      decimals = len(text.partition('.')[2])
+        unit = 'MiB' if found.unit == _MB else 'GiB'
       same = 'yes' if f'{value:.{decimals}f}' == text else 'no'
-      rounded = plain[place] / hashed[place]
       if algorithm == _RATIO and same == 'no':
+        rounded = float(printed[1][place]) / float(printed[0][place])
         # The last digit is cut off, not rounded.
-        near = abs(rounded - float(text)) < 10**-decimals
-        same = 'of rounded' if near else 'no'
-      unit = 'MiB' if found.unit == _MB else 'GiB'
-      unit = '' if algorithm == _RATIO else unit
-      rows.append(
-        (found.paper, algorithm, unit, text, f'{value:.{digits}f}', same)
-      )
+        if abs(rounded - float(text)) < 10**-decimals:
+          same = 'of rounded'
+      here = f'{value:.{digits}f}'
+      rows.append((found.paper, algorithm, unit, text, here, same))
   return tuple(rows)
 
 
 _SIZES = ('set', 'algorithm', 'unit', 'published', 'computed', 'equal')
-_ANY_SETS = (
-  f'the data of {", ".join(found.task for found in CONFIGURATIONS)}, or --task, any'
-  ' whose examples keep all labels'
-)
-OF_THEORY = {
-  'pairs whose divergence grew': (-math.inf, 0),
-  'of its buckets over the bound of Lemma 1': (0.2, 1.05),
-}
+
+
+def _theory(number: str, caption: str) -> table.Study:
+  needs = ', '.join(found.task for found in CONFIGURATIONS)
+  return table.Study(
+    **_PAPER,
+    number=number,
+    caption=caption,
+    module='fedmlh_theory',
+    small='Procedural bags of words of the size of EURLex-4K',
+    needs=f'the data of {needs}, or --task, any whose examples keep all labels',
+    expected={
+      'pairs whose divergence grew': (-math.inf, 0),
+      'of its buckets over the bound of Lemma 1': (0.2, 1.05),
+    },
+  )
 
 
 def _sizes() -> tuple[tuple[str, ...], ...]:
@@ -165,21 +159,6 @@ def _sizes() -> tuple[tuple[str, ...], ...]:
     )
   return tuple(rows)
 
-
-_SIZE = 'fedmlh hash_tables={} hash_buckets={}'.format
-_OF_SIZES = tuple(
-  table.Claim(says, 'pc@1', _SIZE(*high), _SIZE(*low), least)
-  for says, high, low, least in (
-    ('More tables are better (Fig. 5)', (4, 250), (2, 250), 0),
-    ('Beyond four tables hardly (Fig. 5)', (8, 250), (4, 250), -2),
-    ('More buckets are better (Fig. 5)', (4, 250), (4, 125), 0),
-    ('More buckets are better (Fig. 5)', (4, 1000), (4, 250), 0),
-  )
-)
-_INFREQUENT = table.Claim(
-  'The gain is in the infrequent labels (Fig. 3)',
-  *('pc@1_infrequent', 'fedmlh', 'fedavg'),
-)
 
 RESULTS = (
   data.study(
@@ -237,20 +216,11 @@ RESULTS = (
   table.Diagram(
     **_PAPER, number='Fig. 1', caption='Labels hashed into several small tables'
   ),
-  table.Study(
-    **_PAPER,
-    number='Fig. 2',
-    caption='How frequent labels are, and how hashing changes it',
-    module='fedmlh_theory',
-    small='Procedural bags of words of the size of EURLex-4K',
-    needs=_ANY_SETS,
-    expected=OF_THEORY,
-  ),
+  _theory('Fig. 2', 'How frequent labels are, and how hashing changes it'),
   _table(
     'Fig. 3',
     "Learning curves of all, frequent and infrequent labels: Table 3's runs",
     of='table3',
-    claims=(_INFREQUENT,),
     curves=('pc@1', 'pc@1_frequent', 'pc@1_infrequent'),
   ),
   _table(
@@ -264,16 +234,7 @@ RESULTS = (
     'Fig. 5',
     'Scores by the numbers of tables R and of buckets B',
     'The paper draws curves of other sizes, and prints no numbers.',
-    claims=_OF_SIZES,
     curves=_SCORES,
   ),
-  table.Study(
-    **_PAPER,
-    number='Theory',
-    caption='Lemmas 1 and 2 and Theorem 2 beside the labels of a task',
-    module='fedmlh_theory',
-    small='Procedural bags of words of the size of EURLex-4K',
-    needs=_ANY_SETS,
-    expected=OF_THEORY,
-  ),
+  _theory('Theory', 'Lemmas 1 and 2 and Theorem 2 beside the labels of a task'),
 )

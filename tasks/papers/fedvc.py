@@ -55,51 +55,6 @@ _OF_UNEQUAL = (
   ' 240 images, virtual clients of 128, 8 a round, 60 rounds from scratch, one seed'
 )
 _AT_END = f'{_OF_UNEQUAL}; scores at the end{table.REDESIGNED}'
-_PLAIN = 'fedavg {} client_learning_rate={}'.format
-_MOMENTUM = 'fedavgm {} client_learning_rate={} server_momentum={}'.format
-_SKEW = 'Accuracy falls as the skew of the clients grows (Fig. 4)'
-_AHEAD = 'Momentum is ahead (Fig. 4)'
-_EFFECTIVE = 'Momentum multiplies the rate: it helps a small one (Fig. 8)'
-_TOO_FAR = 'The largest momentum wants the smallest rate (Fig. 8)'
-
-
-def _claims(*found) -> tuple[table.Claim, ...]:
-  return tuple(
-    table.Claim(says, 'top1', high, low) for says, high, low in found
-  )
-
-
-_CLAIMS4 = _claims(
-  *(
-    (_SKEW, f'{name} concentration=100.0', f'{name} concentration=0.0')
-    for name in ('fedavg', 'fedavgm')
-  ),
-  *(
-    (_AHEAD, f'fedavgm concentration={a}', f'fedavg concentration={a}')
-    for a in (100.0, 1.0)
-  ),
-)
-_SMALL_CLAIMS4 = _claims(
-  *(
-    (_SKEW, f'{name} classes_per_client=100', f'{name} classes_per_client=1')
-    for name in ('fedavg', 'fedavgm')
-  ),
-  (_AHEAD, 'fedavgm classes_per_client=100', 'fedavg classes_per_client=100'),
-)
-_ALPHAS = ('concentration=1.0', 'concentration=0.1')
-_CLAIMS8 = _claims(
-  *((_EFFECTIVE, _MOMENTUM(a, 0.001, 0.9), _PLAIN(a, 0.001)) for a in _ALPHAS),
-  *(
-    (_TOO_FAR, _MOMENTUM(a, 0.001, 0.99), _MOMENTUM(a, 0.1, 0.99))
-    for a in _ALPHAS
-  ),
-)
-_SMALL_CLAIMS8 = _claims(
-  *(
-    (_EFFECTIVE, f'fedavgm {c} client_learning_rate=0.01', _PLAIN(c, 0.01))
-    for c in ('classes_per_client=100', 'classes_per_client=10')
-  )
-)
 
 
 def _table(
@@ -215,8 +170,6 @@ RESULTS = (
     ' (EMD to 1.98), 8 a round, 60 rounds, one seed; the form was changed after a'
     ' first measurement of figure 8, before this one was run',
     _EQUAL,
-    claims=_CLAIMS4,
-    small_claims=_SMALL_CLAIMS4,
     is_relative=True,
   ),
   _curves(5, 4, 'FedIR on Landmarks'),
@@ -235,8 +188,6 @@ RESULTS = (
     ' round, 60 rounds, one seed; rates 0.01 and 0.1, momentum 0.9 with 0.01'
     + table.REDESIGNED,
     shared=_EQUAL,
-    claims=_CLAIMS8,
-    small_claims=_SMALL_CLAIMS8,
     curves=('top1',),
   ),
   _curves(

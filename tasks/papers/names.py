@@ -30,20 +30,12 @@ _METRICS: Mapping[str, catalog.Metric] = {
 
 
 class Parts(NamedTuple):
-  """A result's name in parts.
-
-  Attributes:
-    metric: the name of the score or number.
-    budget: at which a score is taken; None: at the end.
-    target: to which rounds are counted, or None.
-    relative: the part of the centralised score to which rounds are counted, or
-      None.
-  """
+  """A result's name in parts."""
 
   metric: str
-  budget: targets.Budget | None = None
-  target: targets.Target | None = None
-  relative: float | None = None
+  budget: targets.Budget | None = None  # At which a score is taken, or the end.
+  target: targets.Target | None = None  # To which rounds are counted.
+  relative: float | None = None  # Part of the centralised score, likewise.
 
   @property
   def is_rounds(self) -> bool:

@@ -21,14 +21,7 @@ TABLES = {n: r for n, r in RESULTS.items() if isinstance(r, table.PaperTable)}
 
 
 def chosen(names: Sequence[str]) -> list[table.Result]:
-  """Returns results by name, each once, in the papers' order.
-
-  Args:
-    names: of results ('fedss/table1'), of papers ('fedss'), or 'all'.
-
-  Raises:
-    errors.InputError: a name is none of these.
-  """
+  """Returns results of names, of papers ('fedss') or 'all', in the papers' order."""
   papers = list(dict.fromkeys(name.partition('/')[0] for name in RESULTS))
   wanted = set()
   for name in names:

@@ -21,72 +21,34 @@ NONE = '–'
 REDESIGNED = '; the form was changed after a first measurement'
 
 
-class Published(NamedTuple):
-  """A published mean.
-
-  Attributes:
-    mean: as printed: in percent, or a number of rounds.
-    std: None if the paper has none.
-    is_bound: whether the value is above `mean`, which the paper prints as '>200'.
-  """
-
-  mean: float
-  std: float | None = None
-  is_bound: bool = False
-
-  def __str__(self) -> str:
-    text = f'{self.mean}' + (f' ± {self.std}' if self.std else '')
-    return f'>{text}' if self.is_bound else text
-
-
 class Row(NamedTuple):
-  """One experiment of a table.
+  """One experiment of a table."""
 
-  Attributes:
-    task: the task with the paper's data, or with data of the same shape.
-    algorithm: the paper's algorithm, or its baseline.
-    published: results by name (`tasks.papers.names`); None if the number is not
-      known here.
-    changes: settings that differ from the defaults of this task and algorithm.
-  """
-
-  task: str
+  task: str  # With the paper's data, or with data of the same shape.
   algorithm: str
-  published: Mapping[str, Published | None]
-  changes: Mapping[str, Any] = {}
+  # Results by name (`tasks.papers.names`) as printed, '51.7 ± 0.4' or '>200'; None if
+  # the number is not known here.
+  published: Mapping[str, str | None]
+  changes: Mapping[str, Any] = {}  # Of the defaults of this task and algorithm.
 
   @property
   def is_relative(self) -> bool:
     """Whether results are relative to those of `PaperTable.reference`."""
     return any(names.parse(n).relative is not None for n in self.published)
 
-  def results(self) -> str:
-    """Returns the results for people: 'top-1 51.7 ± 0.4 %'."""
-    return ', '.join(
-      f'{names.heading(name)}{" " if names.unit(name) else ": "}{value}{names.unit(name)}'
-      for name, value in self.published.items()
-      if value
-    )
-
 
 class Claim(NamedTuple):
   """What the paper says of a table, besides its numbers: a row is above another.
 
-  It is of all pairs of rows of one task that have these algorithms and settings and
-  otherwise the same ones.
-
-  Attributes:
-    says: the claim, and where it stands.
-    metric: the name of the result.
-    high: the row above: 'fedss', 'fedavg concentration=100.0'.
-    low: the row below.
-    least: points that it must be above; negative: that it may be below.
+  It is of all pairs of rows of one task that have these algorithms and settings, such as
+  'fedavg concentration=100.0', and otherwise the same ones.
   """
 
-  says: str
+  says: str  # And where it stands.
   metric: str
   high: str
   low: str
+  # Points that it must be above; negative: that it may be below.
   least: float = 0.0
 
   def pairs(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
@@ -128,21 +90,13 @@ def _table(number: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-  """A published table or figure.
-
-  Attributes:
-    paper: its short name.
-    number: 'Table 1' or 'Fig. 9'.
-    source: where to find the paper.
-    caption: what it shows.
-    notes: doubts about the numbers, and what differs here; sentences.
-  """
+  """A published table or figure."""
 
   paper: str
-  number: str
+  number: str  # 'Table 1' or 'Fig. 9'.
   source: str
   caption: str
-  notes: str = ''
+  notes: str = ''  # Doubts about the numbers, and what differs here; sentences.
 
   @property
   def name(self) -> str:
@@ -168,10 +122,8 @@ class Diagram(Result):
 class Formula(Result):
   """A table that follows from formulas.
 
-  Attributes:
-    heading: of the columns; the one called 'equal' says of each printed number 'yes',
-      'no', or 'of rounded': computed from rounded numbers it has the printed digits.
-    rows: cells.
+  The column 'equal' says of each printed number 'yes', 'no', or 'of rounded': computed
+  from rounded numbers it has the printed digits.
   """
 
   heading: tuple[str, ...]
@@ -186,93 +138,61 @@ class Formula(Result):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study(Result):
-  """A result with a measurement of its own, neither a formula nor plain runs.
+  """A result with a measurement of its own, neither a formula nor plain runs."""
 
-  Attributes:
-    module: of `launch.reproduction.studies`, which measures it.
-    expected: bounds of what the small one shows, by the study's name of the value.
-    published: bounds of the published values; {}: `expected` holds there too.
-    small: what the small one measures, in a sentence.
-    needs: what the measurement at the paper's size needs, in a sentence; '': it
-      is too small to have a size of its own.
-  """
-
-  module: str
-  small: str
+  module: str  # Of `launch.reproduction.studies`, which measures it.
+  small: str  # What the small one measures, in a sentence.
+  # Bounds of what the small one shows, by the study's name of the value.
   expected: Mapping[str, tuple[float, float]]
+  # Of the published values; {}: `expected` holds there too.
   published: Mapping[str, tuple[float, float]] = dataclasses.field(
     default_factory=dict
   )
-  needs: str = ''
+  needs: str = ''  # At the paper's size, a sentence; '': it has one size.
 
 
 class Small(NamedTuple):
-  """The same experiments in minutes, on data that are always there.
+  """The same experiments in minutes, on data that are always there."""
 
-  Attributes:
-    what: what was made smaller, in a sentence.
-    rows: the experiments, all settings in their changes; `published` is of the
-      paper's row.
-    claims: of the paper's text, in the words of these rows.
-    seeds: of each row.
-  """
-
-  what: str
-  rows: tuple[Row, ...]
-  claims: tuple[Claim, ...] = ()
+  what: str  # Was made smaller, in a sentence.
+  rows: tuple[Row, ...]  # With all settings; numbers are of the paper's row.
+  claims: tuple[Claim, ...] = ()  # In the words of these rows.
   seeds: tuple[int, ...] = (0,)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PaperTable(Result):
-  """A published table or figure of trained models.
+  """A published table or figure of trained models."""
 
-  Attributes:
-    rows: its experiments, in the paper's order.
-    small: the same in minutes; None: it has no small form.
-    claims: what the paper's text says of it.
-    seeds: of each row, as in the paper.
-    at_rounds: the rounds after which scores are taken; None: the last.
-    curves: the scores that its picture draws; (): the headline metrics.
-    over: what they are drawn over: rounds, batches, bytes or seconds.
-    is_relative: whether its picture shows scores over that of the centralised
-      row.
-  """
-
-  rows: tuple[Row, ...]
+  rows: tuple[Row, ...]  # In the paper's order.
   small: Small | None = None
   claims: tuple[Claim, ...] = ()
   seeds: tuple[int, ...] = (0, 1, 2)
-  at_rounds: int | None = None
-  curves: tuple[str, ...] = ()
-  over: str = 'rounds'
-  is_relative: bool = False
+  at_rounds: int | None = None  # After which scores are taken; None: the last.
+  curves: tuple[str, ...] = ()  # Drawn scores; (): the headline metrics.
+  over: str = 'rounds'  # Or batches, bytes, seconds.
+  is_relative: bool = False  # Draws scores over that of the centralised row.
 
   def summary(self, task: str) -> str:
-    """Returns the results on a task by the name that its rows have first.
-
-    An algorithm with several rows has the range of their means: 'top-1 %: fedss
-    51.7 to 56.0, posonly 18.7'.
-    """
+    """Returns results on a task: 'top-1 %: fedss 51.7 to 56.0, posonly 18.7'."""
     rows = [row for row in self.rows if row.task == task]
     name = next(iter(rows[0].published))
-    values: dict[str, list[Published]] = {}
+    values: dict[str, set[str]] = {}
     for row in rows:
-      if value := row.published.get(name):
-        value = value._replace(std=None)
-        values.setdefault(row.algorithm, []).append(value)
-    parts = [
-      f'{algorithm} {min(found)}'
-      + (f' to {max(found)}' if len(set(found)) > 1 else '')
-      for algorithm, found in values.items()
-    ]
+      if printed := row.published.get(name):
+        values.setdefault(row.algorithm, set()).add(printed.partition(' ')[0])
+    parts = []
+    for algorithm, found in values.items():
+      ordered = sorted(found, key=lambda text: (float(text.lstrip('>')), text))
+      parts.append(
+        f'{algorithm} {" to ".join(dict.fromkeys((ordered[0], ordered[-1])))}'
+      )
     return f'{names.heading(name)}{names.unit(name)}: {", ".join(parts)}'
 
   def reference(self, row: Row, rows: Sequence[Row]) -> Row | None:
-    """Returns the centralised row of `rows` to which a row's results relate.
+    """Returns the centralised row to which a row's results relate.
 
-    It has the row's task and, of the row's changes, those that it has at all,
-    but for settings that only it takes.
+    It has the row's task and, of the row's changes, those that it has at all.
     """
     for other in rows:
       if (other.task, other.algorithm) != (row.task, 'centralized'):
@@ -290,38 +210,32 @@ def of_csv(
   what: str = '',
   small: str = '',
   shared: Mapping[str, Any] = {},
-  claims: tuple[Claim, ...] = (),
-  small_claims: tuple[Claim, ...] | None = None,
   **words: Any,
 ) -> PaperTable:
-  """Returns a table or figure with rows of PAPER.csv.
+  """Returns a table or figure with rows of PAPER.csv, and claims of claims.csv.
 
-  Args:
-    of: the table whose rows a figure draws; '': its own.
-    task: of the rows that it has; '': all.
-    what: of its small form; '': it has none.
-    small: the table whose small rows it has; '': those of `of`.
-    shared: changes of all small rows, which theirs replace.
-    claims: of the paper's text.
-    small_claims: in the words of the small rows; None: the same.
-    **words: further attributes of `PaperTable`.
+  `of` is the table whose rows a figure draws, `task` that of the rows; `what` tells of a
+  small form, whose rows are those of the table `small` with `shared` changes.
   """
-  paper, of = words['paper'].lower(), of or _table(words['number'])
-  form = None
+  paper, own = words['paper'].lower(), _table(words['number'])
+  of, form = of or own, None
+  claims = lambda scale: tuple(
+    Claim(*(line[n] for n in Claim._fields[:-1]), float(line['least'] or 0))
+    for line in _lines('claims')
+    if line['table'] in (f'{paper}/{own}', f'{paper}/{of}')
+    and line['scale'] in ('', scale)
+  )
   if what:
-    kept = claims if small_claims is None else small_claims
-    form = Small(what, rows(paper, small or of, 'small', shared), kept)
+    found = rows(paper, small or of, 'small', shared)
+    form = Small(what, found, claims('small'))
   found = tuple(r for r in rows(paper, of) if task in ('', r.task))
-  return PaperTable(**words, rows=found, small=form, claims=claims)
+  return PaperTable(**words, rows=found, small=form, claims=claims('paper'))
 
 
 def rows(
   paper: str, table: str, scale: str = 'paper', shared: Mapping[str, Any] = {}
 ) -> tuple[Row, ...]:
-  """Returns the rows of PAPER.csv.
-
-  Hyper-parameters of the `shared` changes apply to the algorithms that take them.
-  """
+  """Returns the rows of PAPER.csv; `shared` applies to algorithms that take it."""
   found: dict[str, Row] = {}
   for line in _lines(paper):
     if (line['table'], line['scale']) != (table, scale):
@@ -347,11 +261,11 @@ def _name(line: Mapping[str, str]) -> str:
   return f'{line["metric"]}{"@" if ":" in line["at"] else ":"}{line["at"]}'
 
 
-def _published(line: Mapping[str, str]) -> Published | None:
+def _published(line: Mapping[str, str]) -> str | None:
   if not line['published']:
     return None
-  std = _value(line['std']) if line['std'] else None
-  return Published(_value(line['published']), std, line['bound'] == '>')
+  std = f' ± {line["std"]}' if line['std'] else ''
+  return f'{line["bound"]}{line["published"]}{std}'
 
 
 def changes(text: str) -> dict[str, Any]:
@@ -388,10 +302,7 @@ def applying(changes: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
 
 
 def own_changes(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
-  """Returns the changes in which a row differs from others of its algorithm.
-
-  How long it trains is none of them: rows that need more rounds are no other method.
-  """
+  """Returns what tells a row from others of its algorithm, but how long it trains."""
   alike = [
     other
     for other in rows

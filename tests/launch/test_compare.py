@@ -86,12 +86,10 @@ def test_command_prints_the_table_and_writes_four_files(sweep, monkeypatch):
   [
     ((), 'no run was named'),
     (('absent',), 'absent is no run directory'),
-    (('absent', '--csv=a.csv'), 'absent is no run directory'),
     (('absent', '--metric=f1'), '--metric=f1'),
     (('absent', '--curves=f1'), '--curves=f1'),
     (('absent', '--metric=top1:x'), 'METRIC:VALUE'),
     (('absent', '--target=f1:0.5'), 'names no metric'),
-    (('absent', '--colour=red'), 'no flag --colour'),
   ],
 )
 def test_bad_input_is_one_sentence_and_status_2(arguments, message):
@@ -133,7 +131,7 @@ def test_names_of_strangers_do_no_harm(tmp_path):
   assert not any(cell.startswith('=') for cell in cells)
 
 
-def test_runs_are_found_below_and_counted_once(sweep):
+def test_runs_are_found_below_and_written_where_asked(sweep, out):
   fake_runs.write_run(sweep / 'full' / 'backup')  # Inside another run.
   found = compare.find_runs(
     [sweep / 'fedss' / 'seed_1', sweep, sweep / 'full' / '..' / 'full']
@@ -141,62 +139,54 @@ def test_runs_are_found_below_and_counted_once(sweep):
   assert [str(path.relative_to(sweep)) for path in found] == [
     *('fedss/seed_1', 'fedss/seed_0', 'fedss/seed_2', 'full')
   ]
-
-
-def test_output_and_metric_are_honoured(sweep, tmp_path):
-  output = tmp_path / 'new' / 'out'
-  text = compare.compare([sweep], output, 'map@10')
-  assert len(list(output.iterdir())) == 4
-  assert str(output) in text
+  assert str(out / 'new') in compare.compare([sweep], out / 'new', 'map@10')
+  assert len(list((out / 'new').iterdir())) == 4
   assert not (sweep / 'compare.md').exists()
-  with pytest.raises(errors.InputError, match='train_top1'):
-    compare.compare([sweep], output, 'train_top1')
-  with pytest.raises(errors.InputError, match='the target mcc:0'):
-    compare.compare([sweep], output, target='mcc:0.1')
   compare.compare([sweep / 'full'])  # A single run is written beside it.
   assert (sweep / 'compare.png').is_file()
 
 
-def test_what_cannot_be_compared_is_refused(sweep, tmp_path):
+def test_what_cannot_be_compared_is_refused(sweep, tmp_path, out):
   other = fake_runs.write_run(tmp_path / 'g', settings={'task': 'glyphs'})
   unfinished = fake_runs.write_run(tmp_path / 'u', finished=False)
-  file = tmp_path / 'file'
-  file.write_text('')
-  for paths, output, message in (
-    ([sweep / 'notes'], None, 'notes is no run directory, no'),
-    ([sweep, other], None, 'task omniglot and .* glyphs'),
-    ([sweep, unfinished], None, 'u has not finished'),
-    ([sweep], file / 'below', 'cannot be written.*--output'),
+  zero = fake_runs.write_run(tmp_path / '0', top1=0)
+  (tmp_path / 'file').write_text('')
+  below = {'output': tmp_path / 'file' / 'below'}
+  for paths, given, message in (
+    ([sweep / 'notes'], {}, 'notes is no run directory, no'),
+    ([sweep, other], {}, 'task omniglot and .* glyphs'),
+    ([sweep, unfinished], {}, 'u has not finished'),
+    ([sweep], below, 'cannot be written.*--output'),
+    ([sweep], {'metric': 'train_top1'}, 'train_top1'),
+    ([sweep], {'target': 'mcc:0.1'}, 'the target mcc:0'),
+    ([sweep], {'over': 'batches'}, 'batches'),
+    ([sweep], {'columns': ['relative_top1']}, 'give --relative_to'),
+    ([sweep], {'relative_to': sweep}, '--relative_to=.* is 2 configurations'),
+    ([sweep], {'relative_to': other}, 'run of task glyphs'),
+    ([sweep], {'relative_to': zero}, 'its final top1 is 0'),
+    ([sweep], {'relative_to': unfinished}, 'has not finished'),
   ):
     with pytest.raises(errors.InputError, match=message):
-      compare.compare(paths, output)
+      compare.compare(paths, **{'output': out, **given})
+  assert not out.exists()
   assert os.listdir(sweep / 'notes') == []
 
 
 def test_runs_of_different_lengths_compare_after_the_same_rounds(tmp_path, out):
   short = fake_runs.write_run(tmp_path / 'short', rounds=10)
   long = fake_runs.write_run(tmp_path / 'long', 'fullsoftmax', rounds=20)
-  text = compare.compare([short, long], out, rounds=10)
+  # Runs of earlier versions have no row of round 0.
+  new = fake_runs.write_run(tmp_path / 'new', seed=1, rounds=10, initial=True)
+  text = compare.compare([short, long, new], out, rounds=10)
   tenth = read_csv(long / 'metrics.csv')[9]
   final = float(rows_of(out)['fullsoftmax']['top1_mean'])
   assert final == pytest.approx(float(tenth['top1']))
-  rounds = {row['rounds_mean'] for row in rows_of(out).values()}
-  assert rounds == {'10.0'}
+  assert {row['rounds_mean'] for row in rows_of(out).values()} == {'10.0'}
+  assert rows_of(out)['fedss']['seeds'] == '0 1'
   assert 'after 10 rounds' in text
-  with pytest.raises(errors.InputError, match=r'no scores of round 9.*2, 4, 6'):
-    compare.compare([long], out, rounds=9)
-
-
-def test_runs_with_and_without_an_initial_evaluation_compare(tmp_path, out):
-  """Runs of earlier versions have no row of round 0."""
-  old = fake_runs.write_run(tmp_path / 'old', rounds=10)
-  new = fake_runs.write_run(tmp_path / 'new', seed=1, rounds=10, initial=True)
-  compare.compare([old, new], out)
-  [row] = rows_of(out).values()
-  assert (row['seeds'], row['rounds_mean']) == ('0 1', '10.0')
-  assert 'after 6 rounds' in compare.compare([old, new], out, rounds=6)
-  with pytest.raises(errors.InputError, match=r'rounds 0, 2, 4, 6'):
-    compare.compare([new], out, rounds=9)
+  for run, rounds in ((long, r'of round 9.*2, 4, 6'), (new, r'rounds 0, 2, 4')):
+    with pytest.raises(errors.InputError, match=rounds):
+      compare.compare([run], out, rounds=9)
 
 
 def test_rounds_to_targets_are_counted_anew(sweep, out):
@@ -240,10 +230,7 @@ def test_scores_are_related_to_those_of_a_reference(sweep, tmp_path, out):
   assert rows_of(out)['fullsoftmax']['relative_map@10_mean'] == '1.0'
 
 
-def test_batches_that_were_not_counted_are_refused(sweep, out):
-  with pytest.raises(errors.InputError, match='batches'):
-    compare.compare([sweep], out, over='batches')
-  assert not out.exists()
+def test_scores_over_batches_and_further_columns_are_shown(sweep, out):
   for path in sweep.rglob('metrics.csv'):
     heading, *lines = path.read_text().splitlines()
     lines = [f'{heading},local_batches', *(f'{line},3' for line in lines)]
@@ -253,6 +240,11 @@ def test_batches_that_were_not_counted_are_refused(sweep, out):
   cells = dict(zip(heading.split('|'), row.split('|'), strict=True))
   assert cells[' top-1 % at 12 batches '] != ' – '
   assert cells[' top-1 % at 999 batches '] == ' – '
+  text = compare.compare([sweep], out, columns=['top1@10', 'best.round'])
+  assert 'top-1 % after 10 rounds' in text
+  assert (
+    rows_of(out)['fullsoftmax']['best.round_mean'] == ''
+  )  # None was chosen.
 
 
 def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path, out):
@@ -286,30 +278,6 @@ def test_a_reference_on_other_data_is_refused(tmp_path, out):
       compare.compare([ours], out, relative_to=whole)
   same = fake_runs.write_run(tmp_path / 'b', settings=of(classes=9))
   compare.compare([ours], out, relative_to=same)
-
-
-def test_what_is_no_reference_is_refused(sweep, tmp_path, out):
-  for path, message in (
-    (sweep, '--relative_to=.* is 2 configurations'),
-    (
-      fake_runs.write_run(tmp_path / 'g', settings={'task': 'glyphs'}),
-      'run of task glyphs',
-    ),
-    (fake_runs.write_run(tmp_path / '0', top1=0), 'its final top1 is 0'),
-    (fake_runs.write_run(tmp_path / 'u', finished=False), 'has not finished'),
-  ):
-    with pytest.raises(errors.InputError, match=message):
-      compare.compare([sweep], out, relative_to=path)
-  assert not out.exists()
-
-
-def test_further_columns_are_shown(sweep, out):
-  text = compare.compare([sweep], out, columns=['top1@10', 'best.round'])
-  assert 'top-1 % after 10 rounds' in text
-  chosen = rows_of(out)['fullsoftmax']['best.round_mean']
-  assert chosen == ''  # None was chosen.
-  with pytest.raises(errors.InputError, match='relative_to'):
-    compare.compare([sweep], out, columns=['relative_top1'])
 
 
 def test_a_table_is_kept_for_a_page(tmp_path):

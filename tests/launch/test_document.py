@@ -8,8 +8,11 @@ import pytest
 from launch import compare
 from launch import document
 from launch.benchmarks import report
+from tasks.papers import registry
+from tasks.papers import table
 from tests.launch import light
 from tests.launch.benchmarks import fakes
+from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
 from tff_xc.measure import targets
@@ -80,6 +83,29 @@ def test_published_numbers_stand_beside(runs):
   assert fedss.endswith('| – |')
 
 
+def test_results_and_the_numbers_of_their_verdicts(tmp_path):
+  path = tmp_path / 'a.md'
+  small_table.measured(algorithm='fedmlh').write(tmp_path / 'r')
+  write(path, f'result r {small_table.NAME} --short')
+  text = document.document(path)
+  assert '| fedmlh | 60.0 | 59.3 |' in text
+  assert 'Orders' not in text
+  write(path, 'result r fedmlh/table5')  # A formula needs no lines.
+  assert '| Eurlex | fedmlh |' in document.document(path)
+  write(path, 'verdicts r')
+  lines = [
+    line.split('|')[1:-1] for line in document.document(path).splitlines()
+  ]
+  of = {each[0].strip(): [*map(int, each[1:])] for each in lines[5:-2]}
+  fedmlh = [r for r in registry.RESULTS.values() if r.paper == 'FedMLH']
+  kinds = [type(r) for r in fedmlh]
+  formulas, diagrams = kinds.count(table.Formula), kinds.count(table.Diagram)
+  rest = len(fedmlh) - diagrams - formulas - 1
+  assert of['FedMLH'] == [2, 1, 0, 1, rest, diagrams, len(fedmlh)]
+  assert of['all'][-1] == len(registry.RESULTS)
+  assert all(sum(found[:-1]) == found[-1] for found in of.values())
+
+
 def test_a_kept_table(tmp_path):
   path = tmp_path / 'a.md'
   write(path, 'table a.csv')
@@ -99,13 +125,6 @@ def test_a_kept_table(tmp_path):
     document.document(path)
 
 
-def test_a_damaged_benchmark_is_one_sentence(tmp_path):
-  fakes.written(tmp_path / 'fake.json', machine='a laptop')
-  write(tmp_path / 'a.md', 'benchmark fake.json')
-  with pytest.raises(errors.InputError, match='it is no report of a benchmark'):
-    document.document(tmp_path / 'a.md')
-
-
 def test_a_benchmark(tmp_path):
   folder = tmp_path / 'results'
   folder.mkdir()
@@ -123,6 +142,10 @@ def test_a_benchmark(tmp_path):
   fakes.written(folder / 'fake.json')
   path.write_text(text.replace('1.75', '1.74'))
   assert document.document(path) == text
+  fakes.written(folder / 'fake.json', machine='a laptop')
+  with pytest.raises(errors.InputError, match='it is no report of a benchmark'):
+    document.document(path)
+  fakes.written(folder / 'fake.json')
   write(path, 'benchmark results/fake.json --short')
   assert '| contender |' not in document.document(path)
 
@@ -134,16 +157,18 @@ def test_a_benchmark(tmp_path):
     ('compare a.md --columns=top1', 'a.md is no table of runs'),
     ('compare runs.csv --columns=top9', 'no column top9'),
     ('compare runs.csv --columns=map@10@7', 'no column map@10@7'),
-    ('compare runs.csv --column=top1', 'none of --columns='),
-    ('compare runs.csv a.csv', 'one path'),
+    ('compare runs.csv --column=top1', 'expected FILE [--columns]'),
+    ('compare runs.csv a.csv', 'expected FILE'),
     ('compare runs.csv --columns=top1 --paper=x:y', 'no table x'),
     (
       'compare runs.csv --columns=top1 --paper=fedss/table1:omniglot',
       "'omniglot'",
     ),
     ('result small fedss/table1', 'nothing was written of fedss/table1'),
+    ('result small fedss/table1 --paper', 'nothing was written'),
+    ('result small fedmlh/table9', 'no result'),
     ('result --short', 'expected DIRECTORY PAPER/TABLE'),
-    ('verdicts a b', 'expected one path, not 2'),
+    ('verdicts a b', 'expected DIRECTORY, not a b'),
     ('verdicts none', 'no result was written'),
     ('benchmark none.json', 'none.json is no report of a benchmark'),
     ('benchmark runs/a0/config.json', 'has no name, command, date'),
@@ -158,23 +183,20 @@ def test_bad_input_is_one_sentence(words, problem, runs):
 
 
 @pytest.mark.parametrize(
-  'text',
+  ('content', 'problem'),
   [
-    '<!-- verdicts small -->\n',
-    '<!-- verdicts a -->\nkeep me\n<!-- verdicts b -->\n<!-- end -->\n',
+    (b'<!-- verdicts small -->\n', 'begins 1 tables'),
+    (
+      b'<!-- verdicts a -->\nkeep me\n<!-- verdicts b -->\n<!-- end -->\n',
+      'begins 2 tables',
+    ),
+    (b'\xff\xfe', 'is no text in UTF-8'),
   ],
 )
-def test_a_table_without_an_end_is_refused(text, tmp_path):
+def test_a_page_that_would_lose_text_is_refused(content, problem, tmp_path):
   path = tmp_path / 'a.md'
-  path.write_text(text)
-  with pytest.raises(errors.InputError, match=r'a.md begins \d tables'):
-    document.document(path)
-
-
-def test_a_page_in_another_coding_is_refused(tmp_path):
-  path = tmp_path / 'a.md'
-  path.write_bytes(b'\xff\xfe')
-  with pytest.raises(errors.InputError, match=r'a.md is no text in UTF-8'):
+  path.write_bytes(content)
+  with pytest.raises(errors.InputError, match=f'a.md {problem}'):
     document.document(path)
 
 

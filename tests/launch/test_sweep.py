@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from launch import sweep as sweep_lib
-from launch.sweeps import children
 from launch.sweeps import plan
 from launch.sweeps import training
 from tests.launch import light
@@ -30,11 +29,8 @@ FEDSS = ('--task=glyphs', '--algorithm=fedss')
     ((*FEDSS, '--grid=negatives:0,200'), '--negatives=0'),
     ((*FEDSS, '--grid=batch_size:4', '--seeds=x'), '--seeds=x: expected'),
     ((*FEDSS, '--grid=batch_size:4', '--seed=1'), 'no flag --seed'),
-    ((*FEDSS, '--grid=batch_size:4', '--run_dir=a'), 'no flag --run_dir'),
     ((*FEDSS, '--grid=batch_size:4', '--metric=p@1'), 'glyphs measures top1'),
     ((*FEDSS, '--grid=batch_size:4', '--metric=top1:x'), 'METRIC:VALUE'),
-    ((*FEDSS, '--grid=batch_size:4', '--jobs=-1'), '--jobs=-1'),
-    ((*FEDSS, '--grid=batch_size:4', 'more'), "'more' is no flag"),
   ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(
@@ -82,19 +78,27 @@ class FakeChild:
     self.run, self.error, self.seconds = run, error, 30.0
 
 
-def test_finished_runs_are_kept(planned, tmp_path, monkeypatch, capsys):
-  runs, given = planned
-  started = []
+@pytest.fixture
+def started(monkeypatch):
+  """Lets runs end at once, by their place in `failing` badly; () -> their arguments."""
+  found, failing = [], {}
 
-  def run_all(waiting, arguments_of, jobs, on_end):
-    for run in waiting:
-      started.append(arguments_of(run, 1))
-      _finish(run)
-      on_end(FakeChild(run), 1)
+  def run_all(waiting, arguments_of, jobs):
+    for place, run in enumerate(waiting):
+      found.append(arguments_of(run, 2 if len(waiting) > 1 else 1))
+      if place not in failing:
+        _finish(run)
+      yield FakeChild(run, failing.get(place)), max(1, 3 - place)
 
-  monkeypatch.setattr(children, 'run_all', run_all)
+  monkeypatch.setattr(training, 'run_all', run_all)
+  monkeypatch.setattr(training, 'threads', lambda n: 4 if n > 1 else None)
+  return found, failing
+
+
+def test_finished_runs_are_kept(planned, tmp_path, started, capsys):
+  (runs, given), (arguments, _) = planned, started
   text = sweep_lib.sweep(runs, given, tmp_path, 0, None)
-  assert started == [
+  assert arguments == [
     [
       *('-m', 'launch.train', f'--run_dir={tmp_path}/negatives=5/seed0'),
       *('--task=glyphs', '--algorithm=fedss', '--rounds=20', '--negatives=5'),
@@ -107,60 +111,32 @@ def test_finished_runs_are_kept(planned, tmp_path, monkeypatch, capsys):
   assert text.startswith('task glyphs, fedss\n')
   assert 'fedss negatives=2 *' in text
   assert text.endswith('sweep.md, sweep.csv, sweep.png, sweep.pdf\n')
-  started.clear()
+  arguments.clear()
   sweep_lib.sweep(runs, given, tmp_path, 0, None)
-  assert not started
+  assert not arguments
 
 
-def test_a_run_on_other_data_ends_the_sweep(planned, tmp_path, monkeypatch):
-  runs, given = planned
-
-  def run_all(waiting, arguments_of, jobs, on_end):
-    [run] = waiting
-    _finish(run)
-    config = {**run.config, 'data': {'examples': 60}}
-    (run.folder / 'config.json').write_text(json.dumps(config))
-    on_end(FakeChild(run), 1)
-
-  monkeypatch.setattr(children, 'run_all', run_all)
-  with pytest.raises(errors.InputError, match='examples was None and is 60'):
-    sweep_lib.sweep(runs, given, tmp_path, 0, None)
-  assert not (tmp_path / 'sweep.md').exists()
-
-
-def test_two_sweeps_in_one_directory_are_refused(planned, tmp_path):
-  runs, given = planned
-  with (
-    lock.lock(tmp_path, 'output'),
-    pytest.raises(errors.InputError, match=r'another process .* --output'),
-  ):
-    sweep_lib.sweep(runs, given, tmp_path, 0, None)
-  lock.lock(tmp_path, 'output').close()  # The sweep has released it.
-
-
-def test_side_by_side_each_run_takes_its_share_of_the_cores(planned):
-  runs, given = planned
-  found = training.arguments_of(runs[0], given, 4)
-  assert '--client_threads=4' in found
-  given = {**given, 'client_threads': 1}
+def test_failures_are_told_with_the_time_left(tmp_path, started, capsys):
+  arguments, failing = started
+  failing[0] = 'no memory'
+  points = [{'negatives': n} for n in (3, 4, 6, 7)]
+  runs = plan.runs('glyphs', 'fedss', {}, points, [0], tmp_path)
+  failures = training.train(runs, {}, tmp_path, 0)
+  assert failures == {runs[0].folder: 'no memory'}
+  assert capsys.readouterr().out.splitlines()[1:] == [
+    'finished 1 of 4: negatives=3 seed 0: failed: no memory',
+    'finished 2 of 4, about 30 s left: negatives=4 seed 0: top-1 50.0 %, 30 s',
+    'finished 3 of 4, about 30 s left: negatives=6 seed 0: top-1 50.0 %, 30 s',
+    'finished 4 of 4: negatives=7 seed 0: top-1 50.0 %, 30 s',
+  ]
+  # Side by side each run takes its share of the cores.
+  assert all('--client_threads=4' in each for each in arguments)
+  given = {'client_threads': 1}
   assert '--client_threads=4' not in training.arguments_of(runs[0], given, 4)
 
 
-def test_a_failed_run_is_told_with_the_time_left(planned, capsys):
-  runs, _ = planned
-  report = training._Report(9, 0)
-  report.ended(FakeChild(runs[0]), 1)
-  report.ended(FakeChild(runs[1], 'no memory'), 2)
-  said = capsys.readouterr().out.splitlines()
-  assert said == [
-    'finished 1 of 9, about 4 min left: negatives=2 seed 0: top-1 50.0 %, 30 s',
-    'finished 2 of 9, about 2 min left: negatives=5 seed 0: failed: no memory',
-  ]
-  assert report.failures == {runs[1].folder: 'no memory'}
-
-
-def test_a_directory_of_another_sweep_is_refused(planned, tmp_path):
-  runs, _ = planned
+def test_what_is_no_run_of_this_sweep_is_refused(planned, tmp_path, started):
+  runs, given = planned
   other = plan.runs(
     'glyphs', 'fedss', {'rounds': 21}, [{'negatives': 2}], [0], tmp_path
   )
@@ -169,6 +145,25 @@ def test_a_directory_of_another_sweep_is_refused(planned, tmp_path):
   run = plan.Run(runs[0].values, changed, runs[0].folder)
   with pytest.raises(errors.InputError, match='eval_every was 10 and is 3'):
     sweep_lib.sweep([run], {}, tmp_path, 0, None)
+  with (
+    lock.lock(tmp_path, 'output'),
+    pytest.raises(errors.InputError, match=r'another process .* --output'),
+  ):
+    sweep_lib.sweep(runs, given, tmp_path, 0, None)
+  lock.lock(tmp_path, 'output').close()  # The sweep has released it.
+  # Other data end it as soon as a run has ended.
+  _change_config(runs[0], data={'examples': 60})
+  points = [{'negatives': n} for n in (2, 5, 7)]
+  runs = plan.runs('glyphs', 'fedss', given, points, [0], tmp_path)
+  with pytest.raises(errors.InputError, match='examples was 60 and is None'):
+    sweep_lib.sweep(runs, given, tmp_path, 0, None)
+  assert len(started[0]) == 1  # And not the third.
+  assert not (tmp_path / 'sweep.md').exists()
+
+
+def _change_config(run, **changes):
+  file = run.folder / 'config.json'
+  file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def made(root, points, seeds=(0, 1)):
@@ -242,11 +237,6 @@ def test_rows_in_grid_order_the_best_marked_and_failures_told(swept, tmp_path):
   assert is_drawn(tmp_path)
 
 
-def _change_config(run, **changes):
-  file = run.folder / 'config.json'
-  file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
 def test_runs_on_different_data_are_refused(swept, tmp_path):
   for run in swept[:6]:
     _change_config(run, data={'examples': 60, 'train_checksum': 'a'})
@@ -262,38 +252,30 @@ def test_runs_on_different_data_are_refused(swept, tmp_path):
   training.check_data(swept)
 
 
-def test_the_best_by_rounds_to_a_target(swept, tmp_path):
-  text = sweep_lib.write(swept[:6], {}, tmp_path, 'top1:0.3')
+def test_the_best_is_that_of_the_metric_if_one_has_it(swept, tmp_path, recwarn):
+  write = lambda metric: sweep_lib.write(swept[:6], {}, tmp_path, metric)
+  text = write('top1:0.3')
   assert 'fedss lr=0.1 m=4 *' in text
   assert '* the best by rounds to top-1 30 %' in text
-  # Nobody reached this one, so none is the best.
-  text = sweep_lib.write(swept[:6], {}, tmp_path, 'top1:0.9')
+  text = write('top1:0.9')  # Nobody reached this one, so none is the best.
   assert '*' not in text
   assert '>20' in text
   assert is_drawn(tmp_path)
-
-
-@pytest.mark.parametrize('metric', ['mcc', 'mcc:0.5'])
-def test_a_metric_that_was_not_measured_marks_nothing(swept, tmp_path, metric):
-  text = sweep_lib.write(swept[:6], {}, tmp_path, metric)
-  assert '*' not in text
-  [note] = [line for line in text.splitlines() if 'no row is marked' in line]
-  assert f'{metric}; they have top1, map@10, map@r, top1:0.3' in note
-  assert note in (tmp_path / 'sweep.md').read_text()
-  assert [row['best'] for row in rows_of(tmp_path)] == ['False'] * 3
-  assert is_drawn(tmp_path)
-
-
-def test_a_sweep_without_any_success_is_an_error(swept, tmp_path):
+  for metric in ('mcc', 'mcc:0.5'):
+    text = write(metric)
+    assert '*' not in text
+    [note] = [line for line in text.splitlines() if 'no row is marked' in line]
+    assert f'{metric}; they have top1, map@10, map@r, top1:0.3' in note
+    assert note in (tmp_path / 'sweep.md').read_text()
+    assert [row['best'] for row in rows_of(tmp_path)] == ['False'] * 3
+    assert is_drawn(tmp_path)
   failures = {run.folder: f'reason of seed {run.seed}' for run in swept}
   with pytest.raises(errors.InputError, match='reason of seed 0'):
-    sweep_lib.write(swept, failures, tmp_path, None)
-  assert not (tmp_path / 'sweep.md').exists()
-
-
-def test_texts_and_one_seed_are_drawn(tmp_path, recwarn):
+    sweep_lib.write(swept, failures, tmp_path / 'none', None)
+  assert not (tmp_path / 'none').exists()
+  # Texts and one seed are drawn.
   points = [({'server_optimizer': name}, 0.4) for name in ('sgd', 'adam')]
-  runs = made(tmp_path, points, seeds=(0,))
+  runs = made(tmp_path / 'texts', points, seeds=(0,))
   assert '±' not in sweep_lib.write(runs, {}, tmp_path, 'map@10')
   assert is_drawn(tmp_path)
   assert not recwarn.list
@@ -303,7 +285,7 @@ def test_the_table_is_made_without_tensorflow(swept, tmp_path):
   code = f"""
 import pathlib, sys
 from launch import sweep
-from launch.sweeps import children, plan
+from launch.sweeps import plan, training
 root = pathlib.Path({str(tmp_path)!r})
 config = dict(algorithm='fedss', seed=0, target='')
 folder = root / 'lr=0.1_m=4' / 'seed0'

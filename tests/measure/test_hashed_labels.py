@@ -2,13 +2,8 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 
-from tff_xc.data import client_data
 from tff_xc.data import hashing
-from tff_xc.data import partition
-from tff_xc.data import pool
-from tff_xc.data import sparse
 from tff_xc.measure import hashed_labels
 
 CONFIGURATIONS = [
@@ -72,49 +67,3 @@ def test_theorem_2_on_clients_with_few_labels(size):
     assert (after <= before + 1e-12).all()
   off = ~np.eye(8, dtype=bool)
   assert after[off].mean() < 0.9 * before[off].mean()
-
-
-@pytest.fixture
-def dataset():
-  """80 examples of 30 labels with 3 clients; the last ten are with nobody."""
-  random = np.random.default_rng(2)
-  y = random.random([80, 30]) < 0.1
-  y[:, 3] = False
-  y[0, 5] = True
-  labels = scipy.sparse.csr_matrix(y)
-  clients = partition.of_owners(np.arange(70) % 3)
-  return client_data.FederatedDataset(
-    name='small',
-    num_classes=30,
-    train=client_data.PartitionedClientData(
-      pool.in_memory(np.zeros([80, 1], np.float32), labels), clients
-    ),
-    propensity=sparse.Propensity(y.sum(axis=0), 80),
-  )
-
-
-def test_a_sets_theory_is_that_of_plain_loops(dataset):
-  found = hashed_labels.theory(dataset, num_tables=2, num_buckets=4)
-  y = dataset.train.pool.y.toarray()
-  for table in range(2):
-    bucket = hashing.buckets(np.arange(30), table, 4)
-    for label in range(30):
-      others = y[:, bucket == bucket[label]]
-      assert found.observed[table, label] == others.any(axis=1).sum()
-    summed = [[c[bucket == b].sum() for b in range(4)] for c in client_rows(y)]
-    np.testing.assert_allclose(
-      found.of_buckets[table], hashed_labels.divergences(np.array(summed))
-    )
-  np.testing.assert_array_equal(found.client_counts, client_rows(y))
-  assert (found.observed.max(axis=0) >= y.sum(axis=0)).all()
-  of_labels, of_buckets = found.pairs
-  assert of_labels.shape == of_buckets.shape == (2 * 3 * 2,)
-  assert of_labels[1] == of_labels[7] == found.of_labels[0, 2]
-  assert of_buckets[7] == found.of_buckets[1, 0, 2]
-  assert (of_buckets < of_labels).all()
-
-
-def client_rows(y):
-  return np.stack(
-    [y[:70][np.arange(70) % 3 == k].sum(axis=0) for k in range(3)]
-  )

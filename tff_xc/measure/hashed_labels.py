@@ -6,15 +6,11 @@ become more alike.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
 
-from tff_xc.data import client_data
 from tff_xc.data import hashing
-from tff_xc.measure import ranking
-from tff_xc.measure import skew
 
 
 def expected_positives(
@@ -88,53 +84,3 @@ def divergences(counts: np.ndarray, smoothing: float = 1.0) -> np.ndarray:
   logs = np.log(shares[:, some])
   own = (shares[:, some] * logs).sum(axis=1)
   return np.maximum(own[:, None] - shares[:, some] @ logs.T, 0.0)
-
-
-class Theory(NamedTuple):
-  """What the lemmas and the theorem say of a data set, and what is so."""
-
-  num_tables: int  # R.
-  num_buckets: int  # B.
-  label_counts: np.ndarray  # int64 [n], training examples with each label.
-  is_frequent: np.ndarray  # bool [n].
-  num_examples: int  # N.
-  expected: np.ndarray  # float64 [n], see `expected_positives`.
-  # int64 [R, n], examples of each label's bucket in each table.
-  observed: np.ndarray
-  # int64 [K, n], examples of each client with each label.
-  client_counts: np.ndarray
-  of_labels: np.ndarray  # float64 [K, K], see `divergences`.
-  of_buckets: np.ndarray  # float64 [R, K, K].
-
-  @property
-  def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-    """Divergences of two clients over labels and over buckets, each [R K (K - 1)]."""
-    others = ~np.eye(len(self.of_labels), dtype=bool)
-    of_buckets = self.of_buckets[:, others]
-    of_labels = np.broadcast_to(self.of_labels[others], of_buckets.shape)
-    return of_labels.ravel(), of_buckets.ravel()
-
-
-def theory(
-  dataset: client_data.FederatedDataset, num_tables: int, num_buckets: int
-) -> Theory:
-  """Compares the theory with a set of label sets; takes memory for K n numbers."""
-  labels, known = dataset.train.pool.y, dataset.propensity
-  n, seeds = dataset.num_classes, range(num_tables)
-  owners, owned = dataset.train.owned_labels()
-  shape = len(dataset.train.client_ids), n
-  counts = skew.class_counts(owners, owned, shape).toarray()
-  observed = [_bucket_examples(labels, seed, num_buckets) for seed in seeds]
-  hashed = [bucket_counts(counts, seed, num_buckets) for seed in seeds]
-  return Theory(
-    num_tables,
-    num_buckets,
-    known.label_counts,
-    ranking.frequent(known),
-    known.num_examples,
-    expected_positives(known.label_counts, num_buckets),
-    np.stack(observed),
-    counts,
-    divergences(counts),
-    np.stack([divergences(each) for each in hashed]),
-  )

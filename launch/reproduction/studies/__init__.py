@@ -1,23 +1,20 @@
 """Measurements that are neither formulas nor plain runs, a module for each.
 
-resolve(name, scale, task, given) -> config: checks what the flags say without
-  importing TensorFlow. `name` is of the result, `scale` 'paper' or 'small',
-  `task` that of --task or None, `given` the settings that flags set, by name.
-  Raises errors.InputError.
-measure(config, folder, output, jobs) -> lines: measures, and draws pictures in
-  `folder`, which exists. `output` is the directory of all results, with whose runs
-  a study may share models; `jobs` of them are trained side by side, 0: as many as
-  fit. Lines are dictionaries with row, metric and mean, see `results.COLUMNS`; the
-  metric `results.VALUE` has values of which something is published or expected.
-  Raises errors.InputError for missing or damaged data.
+resolve(name, request) -> config: checks what the flags of an `experiments.Request`
+  say of a result, without importing TensorFlow.
+measure(config, folder) -> lines: measures, and draws pictures in `folder`, which exists.
+  Lines have row, metric and mean, see `results.COLUMNS`; the metric `results.VALUE`
+  has values of which something is published or expected.
 """
 
 import importlib
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from launch.reproduction import results
 from tasks import registry as tasks
+from tasks import task as found_lib
 from tasks.papers import table
 from tff_xc import errors
 
@@ -36,13 +33,23 @@ def revision() -> str:
 
 def lacks(config: Mapping[str, Any]) -> str:
   """Returns why a configuration's data are not there; '' if they are."""
-  find = tasks.get(config['task']).find
   try:
-    if find is not None:
+    if find := tasks.get(config['task']).find:
       find(config['data_dir'])
   except errors.InputError as e:
     return str(e)
   return ''
+
+
+def lacking(
+  configs: Sequence[Mapping[str, Any]], hint: str = ''
+) -> dict[str, str]:
+  """Returns and tells what each task lacks, see `lacks`; raises if no data are there."""
+  why = {each['task']: lacks(each) for each in configs}
+  if all(why.values()):
+    raise errors.InputError(f'{found_lib.error(why)}{hint}')
+  found_lib.tell(why)
+  return why
 
 
 def value(row: str, mean: float, **more: Any) -> dict[str, Any]:

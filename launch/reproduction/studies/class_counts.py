@@ -5,7 +5,6 @@ files.
 """
 
 import pathlib
-from collections.abc import Mapping
 from typing import Any
 
 from launch.reproduction import rows as rows_lib
@@ -16,23 +15,16 @@ _CLASSES, _OF_CLASS, _CLIENTS = 10, 5_000, 100
 _SEEDS = (0, 1, 2, 3, 4)
 
 
-def resolve(
-  name: str, scale: str, task: str | None, given: Mapping[str, Any]
-) -> tuple[float, ...]:
+def resolve(name: str, request) -> tuple[float, ...]:
   """Returns the values of alpha; see `studies`."""
-  del scale  # It is too small to have two.
-  rows_lib.refuse(name, {*given, *(['task'] if task else [])})
+  rows_lib.refuse(name, request.told())  # It is too small to have two scales.
   return tuple(fedvc.EMD)
 
 
 def measure(
-  config: tuple[float, ...],
-  folder: pathlib.Path,
-  output: pathlib.Path,
-  jobs: int = 0,
+  config: tuple[float, ...], folder: pathlib.Path
 ) -> list[dict[str, Any]]:
   """Returns EMD by alpha, and draws FOLDER/result.png; see `studies`."""
-  del output, jobs
   import numpy as np
 
   from tff_xc.measure import skew

@@ -14,7 +14,6 @@ from launch.reproduction import rows as rows_lib
 from launch.reproduction import studies
 from tasks import experiment
 from tasks import registry as tasks
-from tasks import task as found_lib
 from tasks.papers import data
 
 if TYPE_CHECKING:
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
 Config = tuple[str, Sequence[tuple[data.Set, Mapping[str, Any]]]]
 
 
-def resolve(
-  name: str, scale: str, task: str | None, given: Mapping[str, Any]
-) -> Config:
+def resolve(name: str, request) -> Config:
   """Returns the settings; see `studies`."""
+  scale, task, given = request.scale, request.task, request.given
   rows_lib.refuse(name, set(given) - {'data_dir'})
   sets = data.sets(name, scale)
   if task is not None:
@@ -45,20 +43,10 @@ def resolve(
   return data.STATISTICS[name][1], [(each, resolve_(each)) for each in sets]
 
 
-def measure(
-  config: Config, folder: pathlib.Path, output: pathlib.Path, jobs: int = 0
-) -> list[dict[str, Any]]:
-  """Returns statistics of the sets that are there; see `studies`.
-
-  Raises:
-    errors.InputError: none are there; a line for each.
-  """
-  del output, jobs
+def measure(config: Config, folder: pathlib.Path) -> list[dict[str, Any]]:
+  """Returns statistics of the sets that are there; see `studies`."""
   picture, sets = config
-  why = {each.task: studies.lacks(resolved) for each, resolved in sets}
-  if all(why.values()):
-    raise found_lib.error(why)
-  found_lib.tell(why)
+  why = studies.lacking([resolved for _, resolved in sets])
   lines, sizes = [], {}
   for each, resolved in sets:
     if why[each.task]:
@@ -98,12 +86,7 @@ def _class_counts(dataset: 'client_data.FederatedDataset'):
 def statistics(
   dataset: 'client_data.FederatedDataset', counts
 ) -> dict[str, float]:
-  """Returns statistics by name, those that apply to the set.
-
-  Args:
-    dataset: the clients and the held-out examples.
-    counts: int [clients, classes], sparse, as `skew.class_counts` returns.
-  """
+  """Returns statistics by name, those that apply to the set."""
   import scipy.sparse
 
   from tff_xc.data import pool as pool_lib

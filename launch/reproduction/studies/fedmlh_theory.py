@@ -2,11 +2,10 @@
 
 import functools
 import json
-import os
 import pathlib
+import types
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,9 @@ from launch.reproduction import rows as rows_lib
 from launch.reproduction import studies
 from tasks import experiment
 from tasks import registry as tasks
-from tasks import task as found_lib
 from tasks.papers import fedmlh
-from tff_xc import errors
 from tff_xc.algorithms import base
 from tff_xc.report import pictures
-
-if TYPE_CHECKING:
-  from tff_xc.measure import hashed_labels
 
 _SMALL = 'sparse-words-eurlex-sets'
 _FLAGS = {
@@ -40,10 +34,9 @@ _OF_LABELS, _OF_BUCKETS, _LEMMA = (
 )
 
 
-def resolve(
-  name: str, scale: str, task: str | None, given: Mapping[str, Any]
-) -> tuple[dict[str, Any], ...]:
+def resolve(name: str, request) -> tuple[dict[str, Any], ...]:
   """Returns a task's settings, or those of the paper's; see `studies`."""
+  scale, task, given = request.scale, request.task, request.given
   rows_lib.refuse(name, set(given) - _FLAGS)
   if task is None and scale == 'paper':
     wanted = [each.task for each in fedmlh.CONFIGURATIONS]
@@ -59,71 +52,88 @@ def resolve(
 
 
 def measure(
-  config: Sequence[Mapping[str, Any]],
-  folder: pathlib.Path,
-  output: pathlib.Path,
-  jobs: int = 0,
+  config: Sequence[Mapping[str, Any]], folder: pathlib.Path
 ) -> list[dict[str, Any]]:
-  """Returns the comparison on the tasks that are there; see `studies`.
-
-  It draws FOLDER/result.png, or, of several tasks, FOLDER/TASK.png.
-  """
-  del output, jobs
-  why = {each['task']: studies.lacks(each) for each in config}
-  if len(config) > 1 and all(why.values()):
-    raise errors.InputError(
-      f'{found_lib.error(why)}\n  or give another task whose examples keep all'
-      ' labels, such as --task=sparse-words-sets'
-    )
-  found_lib.tell(why if len(config) > 1 else {})
-  lines = []
+  """Returns the comparison on the tasks that are there, with a picture for each."""
+  hint = (
+    ', or give another task whose examples keep all labels, such as'
+    ' --task=sparse-words-sets'
+  )
+  why, lines = studies.lacking(config, hint), []
   for each in config:
     task = each['task']
-    name = f'{task}.png' if len(config) > 1 else 'result.png'
-    if len(config) > 1 and why[task]:
+    if why[task]:
       lines.append(studies.missing(task))
-    else:
-      lines += _one(each, folder / name)
+      continue
+    found = _theory(json.dumps(each, sort_keys=True))
+    title = (
+      f'FedMLH on {task}: {len(found.label_counts):,} labels,'
+      f' {found.num_tables} tables of {found.num_buckets:,} buckets'
+    )
+    name = f'{task}.png' if len(config) > 1 else 'result.png'
+    _plot(found, title, folder / name)
+    lines += [
+      studies.value(name, value, task=task)
+      for name, value in _values(found).items()
+    ]
   return lines
 
 
-def _one(
-  config: Mapping[str, Any], picture: pathlib.Path
-) -> list[dict[str, Any]]:
-  """Returns the comparison on one task, and draws it."""
-  found = _theory(json.dumps(config, sort_keys=True))
-  title = (
-    f'FedMLH on {config["task"]}: {len(found.label_counts):,} labels,'
-    f' {found.num_tables} tables of {found.num_buckets:,} buckets'
-  )
-  _plot(found, title, picture)
-  return [
-    studies.value(name, value, task=config['task'])
-    for name, value in _values(found).items()
-  ]
-
-
 @functools.lru_cache(maxsize=len(fedmlh.CONFIGURATIONS))
-def _theory(config: str) -> 'hashed_labels.Theory':
+def _theory(config: str) -> types.SimpleNamespace:
   """Measures a configuration, as JSON; once for the results of one command."""
-  from tff_xc.measure import hashed_labels
-
   config = json.loads(config)
   load = tasks.get(config['task']).load
   dataset, _ = load(config['data_dir'], config['options'])
   values = config['hyperparameters']
-  return hashed_labels.theory(
-    dataset, values['hash_tables'], values['hash_buckets']
+  return theory(dataset, values['hash_tables'], values['hash_buckets'])
+
+
+def theory(dataset, num_tables: int, num_buckets: int) -> types.SimpleNamespace:
+  """Returns what the lemmas and the theorem say of label sets, and what is so.
+
+  It takes memory for K n numbers: K clients, n labels; there are R tables.
+  """
+  from tff_xc.data import hashing
+  from tff_xc.measure import hashed_labels
+  from tff_xc.measure import ranking
+
+  train, known, n = dataset.train, dataset.propensity, dataset.num_classes
+  owners, owned = train.owned_labels()
+  clients = len(train.client_ids)
+  counts = np.bincount(owners * n + owned, minlength=clients * n)
+  counts = counts.reshape(clients, n)
+  observed, hashed = [], []
+  for seed in range(num_tables):
+    buckets = hashing.buckets(np.arange(n), seed, num_buckets)
+    of_bucket = hashed_labels.bucket_examples(train.pool.y, seed, num_buckets)
+    observed.append(of_bucket[buckets])
+    hashed.append(hashed_labels.bucket_counts(counts, seed, num_buckets))
+  others = ~np.eye(clients, dtype=bool)
+  divergences = lambda each: hashed_labels.divergences(each)[others]
+  return types.SimpleNamespace(
+    num_tables=num_tables,
+    num_buckets=num_buckets,
+    num_examples=known.num_examples,
+    label_counts=known.label_counts,  # [n], training examples with each label.
+    is_frequent=ranking.frequent(known),
+    # Of each label's bucket, [n] and in each table [R, n].
+    expected=hashed_labels.expected_positives(known.label_counts, num_buckets),
+    observed=np.stack(observed),
+    client_counts=counts,  # [K, n]
+    # Divergences of two clients over labels and over buckets, [R K (K - 1)].
+    of_labels=np.tile(divergences(counts), num_tables),
+    of_buckets=np.concatenate([divergences(each) for each in hashed]),
   )
 
 
-def _values(found: 'hashed_labels.Theory') -> dict[str, float]:
+def _values(found) -> dict[str, float]:
   """Returns what is shown of a task; the last two have bounds."""
   from tff_xc.measure import hashed_labels
 
   sizes = len(found.label_counts), found.num_tables
   rare = ~found.is_frequent
-  of_labels, of_buckets = found.pairs
+  of_labels, of_buckets = found.of_labels, found.of_buckets
   mean = lambda values: float(values.mean()) if values.size else 0.0
   positives, expected = found.label_counts[rare], found.expected[rare]
   observed = found.observed[:, rare]
@@ -149,9 +159,7 @@ def _values(found: 'hashed_labels.Theory') -> dict[str, float]:
   }
 
 
-def _plot(
-  found: 'hashed_labels.Theory', title: str, path: str | os.PathLike
-) -> None:
+def _plot(found, title: str, path: pathlib.Path) -> None:
   """Draws FedMLH's theory on a data set: the lemma, the theorem, and its figure 2."""
   figure, axes = pictures.panels(4, 2, (11, 8))
   draw = (_positives, _divergences, _frequencies, _clients)
@@ -187,7 +195,7 @@ def _positives(ax, found) -> None:
 
 
 def _divergences(ax, found) -> None:
-  of_labels, of_buckets = found.pairs
+  of_labels, of_buckets = found.of_labels, found.of_buckets
   ax.plot(of_labels, of_buckets, '.', color=_OF_BUCKETS, markersize=4)
   most = 1.05 * max(of_labels.max(initial=0), of_buckets.max(initial=0), 1e-3)
   ax.plot([0, most], [0, most], '--', color='0.4')
@@ -219,7 +227,10 @@ def _frequencies(ax, found) -> None:
 
 
 def _clients(ax, found) -> None:
-  held, places = found.client_counts > 0, np.arange(1, len(found.of_labels) + 1)
+  held, places = (
+    found.client_counts > 0,
+    np.arange(1, len(found.client_counts) + 1),
+  )
   for name, part, colour, shift in (
     ('frequent', found.is_frequent, _OF_LABELS, -0.2),
     ('infrequent', ~found.is_frequent, _OF_BUCKETS, 0.2),

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any
-from typing import NamedTuple
 
 from launch.reproduction import rows as rows_lib
 from launch.reproduction import studies
@@ -46,30 +45,16 @@ OF_MOST = f'noise with m = {MOST} over that with m = {FEWEST}'
 OF_ALL = 'noise with all other classes, m = n - |P|'
 
 
-class Noise(NamedTuple):
-  """Mean absolute differences of the aggregated deltas, over batches.
-
-  Attributes:
-    negatives: m.
-    all: over all weights.
-    encoder: over the encoder's.
-    rows: over the class rows.
-  """
-
-  negatives: int
-  all: float
-  encoder: float
-  rows: float
+# Of the mean absolute differences of aggregated deltas.
+_PARTS = ('all weights', 'encoder', 'class rows')
 
 
-def resolve(
-  name: str, scale: str, task: str | None, given: Mapping[str, Any]
-) -> dict[str, Any]:
+def resolve(name: str, request) -> dict[str, Any]:
   """Returns the settings; see `studies`."""
-  rows_lib.refuse(name, set(given) - _FLAGS)
-  task = task or _TASKS[scale]
-  changes = {**(_SMALL if task == _TASKS['small'] else {}), **given}
-  config = experiment.resolve(task, 'fedss', changes)
+  rows_lib.refuse(name, request.told() - {*_FLAGS, 'task'})
+  task = request.task or _TASKS[request.scale]
+  small = _SMALL if task == _TASKS['small'] else {}
+  config = experiment.resolve(task, 'fedss', {**small, **request.given})
   known = tasks.get(task).known_classes(config['options'], config['data_dir'])
   # With one class in a batch; `noises` has the data, and looks again.
   if known is not None:
@@ -87,13 +72,9 @@ def _check_classes(others: int) -> None:
 
 
 def measure(
-  config: Mapping[str, Any],
-  folder: pathlib.Path,
-  output: pathlib.Path,
-  jobs: int = 0,
+  config: Mapping[str, Any], folder: pathlib.Path
 ) -> list[dict[str, Any]]:
   """Returns the noise by m, and draws FOLDER/result.png; see `studies`."""
-  del output, jobs
   experiment.install_runtime(config)
   load = tasks.get(config['task']).load
   dataset, model = load(config['data_dir'], config['options'])
@@ -101,43 +82,31 @@ def measure(
   clients = config['hyperparameters']['clients_per_round']
   title = f'{dataset.num_classes:,} classes, {clients} clients of one batch of {BATCH}'
   _draw(found, title, folder / 'result.png')
-  headings = 'all weights', 'encoder', 'class rows', 'of the mean |delta| %'
   lines = []
-  for each in found:
-    m = f'{each.negatives:,}' if each is not found[-1] else 'n - |P|'
-    values = (*each[1:], 100 * each.all / scale)
+  for m, values in found.items():
+    row = 'm = n - |P|' if m == max(found) else f'm = {m:,}'
+    shown = dict(zip(_PARTS, values, strict=True))
+    shown['of the mean |delta| %'] = 100 * values[0] / scale
     lines += [
-      {'row': f'm = {m}', 'metric': heading, 'mean': float(value)}
-      for heading, value in zip(headings, values, strict=True)
+      {'row': row, 'metric': heading, 'mean': float(value)}
+      for heading, value in shown.items()
     ]
-  return lines + [studies.value(n, v) for n, v in _values(found).items()]
-
-
-def _values(found: Sequence[Noise]) -> dict[str, float]:
-  *sampled, everything = found
-  of = {each.negatives: each.all for each in sampled}
-  return {
-    LARGEST_RATIO: max(b.all / a.all for a, b in itertools.pairwise(found)),
-    OF_ALL: everything.all,
-    OF_MOST: of[MOST] / of[FEWEST],
-  }
+  of_all = [values[0] for values in found.values()]
+  ratio = max(b / a for a, b in itertools.pairwise(of_all))
+  return [
+    *lines,
+    studies.value(LARGEST_RATIO, ratio),
+    studies.value(OF_ALL, of_all[-1]),
+    studies.value(OF_MOST, found[MOST][0] / found[FEWEST][0]),
+  ]
 
 
 def noises(
   dataset: 'client_data.FederatedDataset',
   model: 'classifier.EmbeddingClassifier',
   config: Mapping[str, Any],
-) -> tuple[float, list[Noise]]:
-  """Returns the mean |delta| of FullSoftmax, and the noise of FedSS by m.
-
-  Args:
-    dataset: some of whose clients' first examples are the batches.
-    model: the embedding classifier.
-    config: from `resolve`; a runtime is installed.
-
-  Raises:
-    errors.InputError: a client has too few examples, or there are too few classes.
-  """
+) -> tuple[float, dict[int, list[float]]]:
+  """Returns the mean |delta| of FullSoftmax, and the noise of FedSS's `_PARTS` by m."""
   import numpy as np
 
   from tff_xc.algorithms import fedss
@@ -153,14 +122,14 @@ def noises(
   before, exact = after(
     fedss.FullSoftmax.made(model=model, local_training=training)
   )
-  found = []
+  found = {}
   for m in (*grid, n - 1):  # A client takes all n - |P| others at most.
     made = fedss.FedSS.made(
       model=model, max_positives=most, negatives=m, local_training=training
     )
     pairs = zip(after(made)[1], exact, strict=True)
     each = [mean_difference(*pair) for pair in pairs]
-    found.append(Noise(m, *np.mean(each, axis=0).tolist()))
+    found[m] = np.mean(each, axis=0).tolist()
   scale = np.mean([mean_difference(w, before)[0] for w in exact])
   return float(scale), found
 
@@ -222,7 +191,9 @@ def mean_difference(a, b) -> tuple[float, float, float]:
   return (encoder + rows) / (e + r), encoder / max(e, 1), rows / max(r, 1)
 
 
-def _draw(found: Sequence[Noise], title: str, path: pathlib.Path) -> None:
+def _draw(
+  found: Mapping[int, Sequence[float]], title: str, path: pathlib.Path
+) -> None:
   """Draws noise over m; the last m, of no noise, has no place on a log axis."""
   import matplotlib.figure
 
@@ -230,22 +201,16 @@ def _draw(found: Sequence[Noise], title: str, path: pathlib.Path) -> None:
 
   figure = matplotlib.figure.Figure(figsize=(6.5, 4), layout='constrained')
   ax = figure.subplots()
-  places = [each.negatives for each in found[:-1]]
-  labels = {'all': 'all weights', 'encoder': 'encoder', 'rows': 'class rows'}
-  for style, (name, label) in zip(
-    pictures.styles(), labels.items(), strict=False
+  *places, _ = found
+  for i, (label, style) in enumerate(
+    zip(_PARTS, pictures.styles(), strict=False)
   ):
-    values = [getattr(each, name) for each in found[:-1]]
+    values = [found[m][i] for m in places]
     ax.plot(places, values, label=label, **style)
-  ax.set(
-    xscale='log',
-    yscale='log',
-    xlabel='m, sampled negatives',
-    ylabel='mean absolute difference of the deltas',
-    title=title,
-  )
+  ax.set(xscale='log', yscale='log')
+  y = 'mean absolute difference of the deltas'
+  pictures.label(ax, title, 'm, sampled negatives', y)
   ax.set_xticks(places, [f'{m:,}' for m in places])
   ax.set_xticks([], minor=True)
-  ax.grid(alpha=0.3)
   ax.legend(frameon=False)
   pictures.save(figure, path)

@@ -9,18 +9,13 @@ VOID = {'br', 'img', 'meta', 'link', 'input', 'hr', 'source', 'base'}
 
 
 class Page(html.parser.HTMLParser):
-  """A parsed page.
-
-  Attributes:
-    elements: (tag, attributes) in order.
-    texts: the text of every element with an id, and of every table row's cells.
-    rows: of all tables, their cells' texts.
-    captions: of all tables, in order; None: a table without.
-  """
+  """A parsed page."""
 
   def __init__(self, text: str):
     super().__init__()
-    self.elements, self.texts, self.rows, self.captions = [], {}, [], []
+    self.elements = []  # (tag, attributes)
+    self.texts = {}  # Of every element with an id.
+    self.rows, self.captions = [], []  # Cells' texts; None: without a caption.
     self._open = []
     self.feed(text)
     self.close()

@@ -13,6 +13,7 @@ from tasks.papers import table as table_lib
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
+from tff_xc.report import curves
 from tff_xc.report import run_files
 
 TABLE = small_table.TABLE
@@ -23,22 +24,31 @@ def planned(output, seeds=(0,), rows=TABLE.rows, given=()):
   return rows_lib.plan_runs(rows, dict(given), seeds, output)
 
 
-def lines(output, scores, seeds=(0,), found=TABLE, scale='small', notes=()):
+def lines(output, scores, seeds=(0,), found=TABLE, notes=()):
   """Returns the lines of rows with these top-1 of each seed; None: no run."""
   runs = planned(output, seeds, found.rows)
-  for group, of_row in zip(runs, scores, strict=True):
+  for number, (group, of_row) in enumerate(zip(runs, scores, strict=True)):
     for run, score in zip(group, of_row, strict=True):
       if score is not None:
         small_table.finish(run, score)
-  about = {'scale': scale, 'command': 'c', 'note': ''}
+        config = {**run.config, 'git_revision': f'v{max(number - run.seed, 0)}'}
+        (run.folder / 'config.json').write_text(json.dumps(config))
+  about = {'scale': 'small', 'command': 'c', 'note': ''}
   groups = measure.finished(found, runs)
   made = measure.lines(found, found.rows, groups, about, dict(notes))
   return results.frame(made)
 
 
-def test_a_row_has_a_line_for_each_result_and_cost(tmp_path):
-  found = lines(tmp_path, [(0.3, 0.4), (0.5, 0.5), (0.4, 0.4)], (0, 1))
-  assert [*found['metric']] == 3 * ['top1', 'map@10', 'seconds']
+def test_a_row_has_a_line_for_each_result_cost_and_claim(tmp_path):
+  claim = table_lib.Claim('Ahead', 'map@r', 'fedss', 'posonly')
+  small = TABLE.small._replace(claims=(claim,))
+  found = lines(
+    tmp_path,
+    [(0.3, 0.4), (0.5, 0.5), (0.4, 0.4)],
+    (0, 1),
+    dataclasses.replace(TABLE, small=small),
+  )
+  assert [*found['metric']] == 3 * ['top1', 'map@10', 'map@r', 'seconds']
   first = dict(found.iloc[0])
   assert float(first.pop('mean')) == pytest.approx(35)
   assert float(first.pop('std')) == pytest.approx(50**0.5)
@@ -46,47 +56,25 @@ def test_a_row_has_a_line_for_each_result_and_cost(tmp_path):
     **{'table': 'fig1', 'scale': 'small', 'row': 'fedss negatives=5'},
     **{'task': 'glyphs', 'algorithm': 'fedss', 'metric': 'top1'},
     **{'changes': 'rounds=20;negatives=5', 'published': '60.0'},
-    **{'seeds': '2', 'rounds': '20', 'revision': first['revision']},
+    **{'seeds': '2', 'rounds': '20', 'revision': 'v0'},
     **{'processor': '', 'command': 'c', 'note': ''},
   }
-  assert found['published'][7] == ''
-
-
-def test_the_revisions_are_those_of_the_runs(tmp_path):
-  lines(tmp_path, 3 * [(0.6, 0.7)], (0, 1))
-  runs = [run for group in planned(tmp_path, (0, 1)) for run in group]
-  for number, run in enumerate(runs):
-    config = {**run.config, 'git_revision': f'v{number // 3}'}
-    (run.folder / 'config.json').write_text(json.dumps(config))
-  groups = measure.finished(TABLE, planned(tmp_path, (0, 1)))
-  about = {'scale': 'paper', 'note': ''}
-  found = measure.lines(TABLE, TABLE.rows, groups, about, {})
-  found = results.frame(found)
-  assert [*dict.fromkeys(found['revision'])] == ['v0', 'v0 v1', 'v1']
+  assert found['published'][9] == ''
+  assert [*dict.fromkeys(found['revision'])] == ['v0', 'v1 v0', 'v2 v1']
+  claimed = found[found['metric'] == 'map@r']
+  assert [*claimed['published']] == 3 * ['']
+  assert [*map(float, claimed['mean'])] == [17.5, 25, 20]
 
 
 def test_a_mean_over_some_of_the_seeds_is_no_result(tmp_path):
   scores = [(0.3, None), (0.5, 0.5), (None, None)]
   found = lines(tmp_path, scores, (0, 1), notes={2: 'no disk'})
-  of = lambda row: found[(found['row'] == row) & (found['metric'] == 'top1')]
-  for row, mean, note in (
-    ('fedss negatives=5', '', ''),
-    ('fedss negatives=9', '50.0', ''),
-    ('posonly', '', 'no disk'),
-  ):
-    assert [*of(row)['mean']] == [mean]
-    assert [*of(row)['note']] == [note]
-    assert (of(row)['seeds'] == ('2' if mean else '')).all()
-
-
-def test_what_the_text_claims_is_measured_too(tmp_path):
-  claim = table_lib.Claim('Ahead', 'map@r', 'fedss', 'posonly')
-  small = TABLE.small._replace(claims=(claim,))
-  found = dataclasses.replace(TABLE, small=small)
-  measured = lines(tmp_path, [(0.3,), (0.5,), (0.4,)], found=found)
-  kept = measured[measured['metric'] == 'map@r']
-  assert [*kept['published']] == 3 * ['']
-  assert [*map(float, kept['mean'])] == [15, 25, 20]
+  of = found[found['metric'] == 'top1'].set_index('row')
+  assert [*zip(of['mean'], of['seeds'], of['note'], strict=True)] == [
+    ('', '', ''),
+    ('50.0', '2', ''),
+    ('', '', 'no disk'),
+  ]
 
 
 def write_scores(folder, *scores, seed=0):
@@ -101,7 +89,7 @@ def write_scores(folder, *scores, seed=0):
   return dataclasses.replace(run, summary={**run.summary, 'best_round': {}})
 
 
-def test_results_at_budgets_and_relative_ones_are_measured(tmp_path):
+def test_results_at_budgets_targets_and_relative_ones_are_measured(tmp_path):
   whole = [write_scores(tmp_path / 'whole', 0.5, 0.8)]
   part = [write_scores(tmp_path / 'part', 0.1, 0.3, 0.4)]
   mean = lambda name, *more: measure.measured(part, name, *more).get('mean')
@@ -116,23 +104,17 @@ def test_results_at_budgets_and_relative_ones_are_measured(tmp_path):
   assert mean('relative_top1:0.1', whole) == 2
   assert mean('relative_top1:0.5', whole) == 6
   assert mean('relative_top1:0.9', whole) == '>6'
-
-
-def test_seeds_that_missed_a_target_make_it_a_bound(tmp_path):
-  reached = write_scores(tmp_path, 0.5, 0.8, seed=0)
-  short = write_scores(tmp_path, 0.5, seed=1)  # It stopped early.
+  # Seeds that missed a target make it a bound.
+  [reached], short = whole, write_scores(tmp_path, 0.5)  # It stopped early.
   both = measure.measured([reached, reached], 'top1:0.7')
   assert both == {'mean': 4, 'std': 0}
   assert measure.measured([reached, short], 'top1:0.7') == {'mean': '>3'}
-
-
-def test_a_number_that_the_last_round_lacks_was_not_measured(tmp_path):
-  run = write_scores(tmp_path, 0.5, 0.8)
+  # A number that the last round lacks was not measured.
   name = 'support_vectors_class_1'
-  run.metrics[name] = [8.0, 7.0]
-  assert measure.measured([run], name) == {'mean': 7}
-  run.metrics[name] = [8.0, math.nan]  # The class was not drawn.
-  assert measure.measured([run], name) == {}
+  reached.metrics[name] = [8.0, 7.0]
+  assert measure.measured([reached], name) == {'mean': 7}
+  reached.metrics[name] = [8.0, math.nan]  # The class was not drawn.
+  assert measure.measured([reached], name) == {}
 
 
 def change(path, **values):
@@ -170,10 +152,8 @@ def test_scores_are_those_of_the_round_that_the_command_chooses(tmp_path):
 @pytest.mark.parametrize(
   ('name', 'values'),
   [
-    ('bytes_down', {'best_round': {**BEST, 'bytes_down': None}}),
     ('round', {'best_round': {**BEST, 'round': 'x'}}),
     ('best_round', {'best_round': [4]}),
-    ('seconds_per_round_median', {'seconds_per_round_median': None}),
     ('top1', {'best_round': {**BEST, 'top1': math.nan}}),
     ('mcc', {'final': {'top1': 0.5, 'mcc': math.inf}}),
   ],
@@ -204,15 +184,27 @@ def test_metrics_that_were_cut_are_named(kept, tmp_path):
     measure.finished(TABLE, runs)
 
 
-def test_a_picture_for_each_task(tmp_path):
-  rows = (*TABLE.rows, TABLE.rows[0]._replace(task='glyphs-femnist'))
-  found = dataclasses.replace(TABLE, rows=rows)
+def test_a_picture_for_each_task(tmp_path, monkeypatch):
+  whole = small_table.row('centralized', '90.0')
+  rows = (*TABLE.rows, TABLE.rows[0]._replace(task='glyphs-femnist'), whole)
+  found = dataclasses.replace(TABLE, rows=rows, is_relative=True)
   runs = planned(tmp_path, rows=rows)
   for [run] in runs:
     small_table.finish(run, 0.5)
   groups = measure.finished(found, runs)
+  drawn, figure = [], curves.compare_figure
+  monkeypatch.setattr(
+    curves, 'compare_figure', lambda *a: drawn.append(a) or figure(*a)
+  )
   measure.draw(found, rows, groups, tmp_path / 'a')
-  measure.draw(found, rows, [*groups[:3], None], tmp_path / 'b')
+  assert [len(frame) for frame, *_ in drawn] == [4, 1]
+  # Relative to the centralised runs, of the tasks that have some.
+  [[whole_run], other] = [
+    of if of is None else [*of['run']] for *_, of in drawn
+  ]
+  assert (whole_run.path, other) == (runs[-1][0].folder, None)
+  measure.draw(found, rows, [*groups[:3], None, None], tmp_path / 'b')
+  assert drawn[2][-1] is None
   names = lambda folder: sorted(path.name for path in folder.iterdir())
   assert names(tmp_path / 'a') == [
     *('result_glyphs-femnist.png', 'result_glyphs.png'),

@@ -38,7 +38,6 @@ def _written(registered, tmp_path_factory):
   """The output of a table whose third row is behind the others."""
   output = tmp_path_factory.mktemp('output')
   request = experiments.Request(
-    names=(TABLE.name,),
     scale='small',
     output=output,
     seeds=(0, 1, 2),
@@ -67,7 +66,7 @@ def rewritten(output):
   return parsed_page.Page(text_of(output))
 
 
-def test_every_result_has_a_section_and_a_row(written):
+def test_every_result_has_a_section_a_row_and_a_verdict(written):
   found = parsed_page.Page(text_of(written))
   found.assert_sound()
   for name, each in registry.RESULTS.items():
@@ -77,12 +76,9 @@ def test_every_result_has_a_section_and_a_row(written):
   assert shows == 'Top-1 by negativesTwo methods on procedural glyphs.'
   assert verdict.startswith('✗ not reproduced small')
   assert time == '90 s'
-
-
-def test_verdicts_are_counted(written):
   of = lambda kind: sum(isinstance(r, kind) for r in registry.RESULTS.values())
   formulas, diagrams = of(table.Formula), of(table.Diagram)
-  assert parsed_page.Page(text_of(written)).verdicts() == {
+  assert found.verdicts() == {
     'reproduced': formulas - 2,
     'shape reproduced': 2,
     'not reproduced': 1,
@@ -92,7 +88,7 @@ def test_verdicts_are_counted(written):
   }
 
 
-def test_a_section_holds_all_that_was_written(written):
+def test_a_section_holds_all_that_was_written_and_escapes_it(written):
   text = text_of(written)
   found = parsed_page.Page(text)
   row = ['fedss negatives=9', '50.0 ± 0.0', '80.0', '16.7 ± 0.0', '30.0']
@@ -107,9 +103,13 @@ def test_a_section_holds_all_that_was_written(written):
     assert (written / address).exists()
   command = 'python -m launch.reproduce p/fig1 --scale=small --seeds=0,1,2'
   assert command in text
+  assert '<b>' not in text
+  assert 'A &lt;b&gt;&#34;sketch&#34;&lt;/b&gt; &amp; more' in text
 
 
-def test_nothing_is_loaded_from_elsewhere(written):
+def test_nothing_is_loaded_from_elsewhere_and_equal_results_are_equal_bytes(
+  written, output, monkeypatch
+):
   text = text_of(written)
   found = parsed_page.Page(text)
   [picture] = found.values('img', 'src')
@@ -117,48 +117,42 @@ def test_nothing_is_loaded_from_elsewhere(written):
   assert 'link' not in {tag for tag, _ in found.elements}
   assert not found.values('script', 'src')
   assert not re.search(r'url\(|@import|https?://', text)
-
-
-def test_a_page_that_gets_too_large_reads_pictures_from_beside_it(
-  output, monkeypatch
-):
+  rewritten(output)
+  assert text_of(output) == text
+  # A page that gets too large reads pictures from beside it.
   monkeypatch.setattr(page, '_MOST_BYTES', 1000)
   assert rewritten(output).values('img', 'src') == ['p/fig1/result.png']
 
 
-def test_equal_results_give_equal_bytes(written, output):
-  rewritten(output)
-  assert text_of(output) == text_of(written)
+def _cut(picture, elsewhere, patch):
+  picture.write_bytes(b'\x89PNG\r\n')
 
 
-def test_text_is_escaped(output):
-  text = text_of(output)
-  assert '<b>' not in text
-  assert 'A &lt;b&gt;&#34;sketch&#34;&lt;/b&gt; &amp; more' in text
+def _linked(picture, elsewhere, patch):
+  picture.rename(elsewhere)
+  picture.symlink_to(elsewhere)
 
 
-def test_damaged_files_are_told_in_a_sentence(output):
-  (output / 'p/fig1/result.png').write_bytes(b'\x89PNG\r\n')
-  (output / 'fedmlh.csv').write_text('{')
-  found = rewritten(output)
-  text = text_of(output)
-  assert 'result.png is missing or damaged' in text
-  assert not found.values('img', 'src')
-  assert 'fedmlh.csv was not written by' in text
-
-
-def test_a_picture_of_another_folder_is_not_taken(output, tmp_path):
-  picture = output / 'p/fig1/result.png'
-  picture.rename(tmp_path / 'mine.png')
-  picture.symlink_to(tmp_path / 'mine.png')
-  assert not rewritten(output).values('img', 'src')
+def _piped(picture, elsewhere, patch):
   picture.unlink()
   os.mkfifo(picture)
+
+
+def _huge(picture, elsewhere, patch):
+  patch.setattr(Image, 'MAX_IMAGE_PIXELS', 1)
+
+
+@pytest.mark.parametrize('damage', [_cut, _linked, _piped, _huge])
+def test_a_picture_that_is_no_picture_of_the_folder_is_told(
+  damage, output, tmp_path, monkeypatch
+):
+  picture = output / 'p/fig1/result.png'
+  damage(picture, tmp_path / 'mine.png', monkeypatch)
   assert not rewritten(output).values('img', 'src')
   assert 'result.png is missing or damaged' in text_of(output)
 
 
-def test_a_file_that_cannot_be_looked_at_ends_no_other(output, monkeypatch):
+def test_a_file_that_cannot_be_read_ends_no_other(output, monkeypatch):
   exists = pathlib.Path.exists
 
   def shut(path):
@@ -167,24 +161,18 @@ def test_a_file_that_cannot_be_looked_at_ends_no_other(output, monkeypatch):
     return exists(path)
 
   monkeypatch.setattr(pathlib.Path, 'exists', shut)
+  (output / 'fedmlh.csv').write_text('{')
   rewritten(output)
   assert 'p.csv cannot be read ([Errno 13] Permission' in text_of(output)
-
-
-def test_a_picture_too_large_to_open_is_told(output, monkeypatch):
-  monkeypatch.setattr(Image, 'MAX_IMAGE_PIXELS', 1)
-  rewritten(output)
-  assert 'result.png is missing or damaged' in text_of(output)
+  assert 'fedmlh.csv was not written by' in text_of(output)
 
 
 def test_long_tables_are_folded_away(output):
-  of = results.read(output, TABLE, 'small')
-  lines = of.lines.to_dict('records')
+  lines = results.read(output, TABLE, 'small').lines.to_dict('records')
   more = [
-    {**line, 'row': line['row'] + str(i)} for i in range(9) for line in lines
+    {**each, 'row': each['row'] + str(i)} for i in range(9) for each in lines
   ]
   results.Measured(TABLE, 'small', results.frame(more)).write(output)
   rewritten(output)
-  assert '<summary>Measured beside published: 27 rows</summary>' in text_of(
-    output
-  )
+  folded = '<summary>Measured beside published: 27 rows</summary>'
+  assert folded in text_of(output)

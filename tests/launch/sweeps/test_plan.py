@@ -81,14 +81,11 @@ def test_a_bad_grid_is_refused(grids, message):
     runs(*grids, given={'rounds': 7})
 
 
-def test_values_of_one_directory_are_refused():
+def test_values_of_one_directory_and_bad_seeds_are_refused():
   with pytest.raises(errors.InputError, match='one name'):
     plan.runs(
       'cifar10', 'fedss', {}, points('split:a/b.csv,a-b.csv'), [0], OUTPUT
     )
-
-
-def test_seeds():
   assert plan.seeds('0,1, 5') == [0, 1, 5]
   for text in ('', 'a', '0,,1', '1,1', '0.5'):
     with pytest.raises(errors.InputError, match='different whole numbers'):

@@ -1,4 +1,4 @@
-"""Statistics of data sets, counted by hand, and what is published of them."""
+"""Statistics of data sets and class counts by alpha, and what is published of them."""
 
 import types
 
@@ -12,13 +12,14 @@ from launch.reproduction.studies import data_statistics
 from tasks import registry as tasks
 from tasks.papers import data
 from tasks.papers import registry
+from tasks.papers import table
+from tests.launch.reproduction import small_table
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import partition
 from tff_xc.data import pool
 from tff_xc.data import sparse
 
-NAMES = list(data.STATISTICS)
 STATISTICS = [v for v in vars(data).values() if isinstance(v, str)]
 
 
@@ -31,12 +32,10 @@ def federated(y, *, n, x=None, **more):
   return client_data.FederatedDataset('t', n, train, test, **more)
 
 
-def measured(dataset):
-  counts = data_statistics._class_counts(dataset)
-  return data_statistics.statistics(dataset, counts)
-
-
-def test_statistics_of_classes():
+def test_statistics_of_classes_and_label_sets():
+  measured = lambda dataset: data_statistics.statistics(
+    dataset, data_statistics._class_counts(dataset)
+  )
   found = measured(federated(np.array([0, 1, 1, 1, 2, 3]), n=5))
   assert found == {
     data.CLIENTS: 2,
@@ -51,9 +50,6 @@ def test_statistics_of_classes():
     # p = .2 .6 .2; of a .3 + .1 + .2, of b .2 + 1/15 + 2/15.
     data.EMD: pytest.approx((2 * 0.6 + 3 * 0.4) / 5),
   }
-
-
-def test_statistics_of_label_sets():
   sets = np.zeros([6, 4], bool)
   for example, labels in enumerate([[0], [0, 1], [1], [2], [0, 1, 2], []]):
     sets[example, labels] = True
@@ -73,9 +69,12 @@ def test_statistics_of_label_sets():
   assert data.EMD not in found
 
 
-def give_one_set(monkeypatch, *more):
-  """Gives every task one data set; some have no files."""
-  there = {'landmarks-user-160k', 'glyphs-landmarks', 'femnist', *more}
+def resolved(name, scale, task=None, **given):
+  return small_table.resolved(name, scale, task, **given)[1]
+
+
+def lines_of(config, folder, monkeypatch, *there):
+  """Measures where every task `there` has one data set, and others no files."""
   loaded = federated(np.array([0, 1, 1, 1, 2, 3]), n=5), None
 
   def get(name):
@@ -86,46 +85,29 @@ def give_one_set(monkeypatch, *more):
     return types.SimpleNamespace(load=lambda *_: loaded, find=find)
 
   monkeypatch.setattr(tasks, 'get', get)
-
-
-def resolved(name, scale, task=None, **given):
-  return data_statistics.resolve(name, scale, task, given)
-
-
-def measured_lines(config, folder):
-  return results.frame(data_statistics.measure(config, folder, folder))
+  return results.frame(data_statistics.measure(config, folder))
 
 
 def test_clients_and_classes_are_drawn(tmp_path, monkeypatch):
-  config = resolved('fedvc/fig3', 'small')
-  give_one_set(monkeypatch)
-  lines = measured_lines(config, tmp_path)
+  found = registry.RESULTS['fedvc/fig3']
+  config = resolved(found.name, 'small')
+  lines = lines_of(config, tmp_path, monkeypatch, 'glyphs-landmarks')
   assert {path.name for path in tmp_path.iterdir()} == {
     *('glyphs-landmarks.png', 'glyphs-landmarks_classes.png'),
   }
-  found = registry.RESULTS['fedvc/fig3']
   [cells] = results.Measured(found, 'small', lines).tables()
   assert ('clients', '2', 'exactly 1,262', 'no') in cells.rows
   assert ('training examples', '5', '–', '–') in cells.rows
 
 
-def test_all_missing_sets_are_named(tmp_path):
-  config = resolved('turbosvm-fl/fig3', 'paper', data_dir=str(tmp_path))
-  with pytest.raises(errors.InputError) as told:
-    measured_lines(config, tmp_path)
-  first, *lines = str(told.value).splitlines()
-  assert first == 'the data of these 3 tasks are missing'
-  for line, task in zip(
-    lines, ('femnist', 'celeba', 'shakespeare'), strict=True
-  ):
-    assert line.startswith(f'  {task}: no {task} of LEAF in {tmp_path}')
-
-
 def test_the_verdict_is_on_all_published_values(tmp_path, monkeypatch, capsys):
   found = registry.RESULTS['turbosvm-fl/fig3']
-  config = resolved(found.name, 'paper')
-  give_one_set(monkeypatch)
-  lines = measured_lines(config, tmp_path)
+  config = resolved(found.name, 'paper', data_dir=str(tmp_path))
+  with pytest.raises(errors.InputError, match='these 3 tasks are') as told:
+    data_statistics.measure(config, tmp_path)
+  for task in ('femnist', 'celeba', 'shakespeare'):
+    assert f'\n  {task}: no {task} of LEAF in {tmp_path}' in str(told.value)
+  lines = lines_of(config, tmp_path, monkeypatch, 'femnist')
   verdict, why, _ = judge.judge(found, lines, 'paper')
   assert verdict == judge.Verdict.NOT  # 2 clients, not 3,195.
   assert why.startswith('3 of 3 published values')
@@ -137,43 +119,36 @@ def test_the_verdict_is_on_all_published_values(tmp_path, monkeypatch, capsys):
   assert [path.name for path in tmp_path.iterdir()] == ['result.png']
 
 
-@pytest.mark.parametrize('task', ['bibtex', 'delicious'])
-def test_a_set_that_is_not_in_the_paper_reproduces_nothing(
-  task, tmp_path, monkeypatch
+def test_numbers_that_the_paper_does_not_have_reproduce_nothing(
+  tmp_path, monkeypatch
 ):
-  found = registry.RESULTS['fedaws/table2']
-  _, [(each, _)] = config = resolved(found.name, 'paper', task)
-  values = {name: number.least for name, number in each.numbers.items()}
-  give_one_set(monkeypatch, task)
-  monkeypatch.setattr(data_statistics, 'statistics', lambda *_: values)
-  lines = measured_lines(config, tmp_path)
-  assert judge.judge(found, lines, 'paper').verdict == judge.Verdict.NOT_RUN
-  [cells] = results.Measured(found, 'paper', lines).tables()
-  assert "the repository's" in cells.rows[0][1]
-
-
-def test_numbers_that_the_paper_does_not_have_are_of_no_bound():
   of = lambda name: registry.RESULTS[name].published
-  assert not any('bibtex' in each for each in of('fedaws/table2'))
   assert not any('bibtex' in each for each in of('fedmlh/table1'))
   assert 'femnist: clients' not in of('turbosvm-fl/table1')  # Derived.
   assert 'inaturalist-user-120k: test examples' not in of('fedvc/fig2')
   assert 'amazoncat-13k: test examples' not in of('fedaws/table2')
   assert 'amazoncat-13k: classes' in of('fedaws/table2')
+  found = registry.RESULTS['fedaws/table2']
+  _, [(each, _)] = config = resolved(found.name, 'paper', 'bibtex')
+  values = {name: number.least for name, number in each.numbers.items()}
+  monkeypatch.setattr(data_statistics, 'statistics', lambda *_: values)
+  lines = lines_of(config, tmp_path, monkeypatch, 'bibtex')
+  assert judge.judge(found, lines, 'paper').verdict == judge.Verdict.NOT_RUN
+  [cells] = results.Measured(found, 'paper', lines).tables()
+  assert "the repository's" in cells.rows[0][1]
 
 
 def test_flags_are_checked():
   with pytest.raises(errors.InputError, match='--rounds: fedmlh/table1 has'):
     resolved('fedmlh/table1', 'small', rounds=3)
-  message = r'--task=sop: fedvc/fig2 --scale=paper is of inaturalist-user-120k'
-  with pytest.raises(errors.InputError, match=message):
+  with pytest.raises(errors.InputError, match=r'--task=sop: fedvc/fig2 --sca'):
     resolved('fedvc/fig2', 'paper', 'sop')
   _, [(each, config)] = resolved('turbosvm-fl/table1', 'paper', 'femnist')
   assert each.task == config['task'] == 'femnist'
   assert config['options']['min_examples'] == 1
 
 
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('name', data.STATISTICS)
 def test_sets_are_of_tasks_and_numbers_of_statistics(name):
   found = registry.RESULTS[name]
   [small], published = data.sets(name, 'small'), data.sets(name, 'paper')
@@ -198,11 +173,28 @@ def test_sets_are_of_tasks_and_numbers_of_statistics(name):
 def test_labels_of_an_example_and_of_a_label_agree():
   """The three sets of FedAwS's Table 2: N times one is n times the other."""
   for each in data.sets('fedaws/table2', 'paper')[:3]:
-    labels, positives, examples, classes = (
-      float(each.numbers[name].printed.replace(',', ''))
-      for name in (
-        *(data.LABELS, data.POSITIVES),
-        *(data.EXAMPLES, data.CLASSES),
-      )
+    of = lambda name, each=each: float(
+      each.numbers[name].printed.replace(',', '')
     )
-    assert labels * examples == pytest.approx(positives * classes, rel=2e-3)
+    labels, positives = (
+      of(data.LABELS) * of(data.EXAMPLES),
+      of(data.POSITIVES) * of(data.CLASSES),
+    )
+    assert labels == pytest.approx(positives, rel=2e-3)
+
+
+def test_the_distances_by_alpha_are_as_derived(tmp_path):
+  found = registry.RESULTS['fedvc/fig10']
+  for scale in table.SCALES:
+    module, config = small_table.resolved(found.name, scale)
+    assert len(config) == 8
+  lines = results.frame(module.measure(config, tmp_path))
+  assert judge.judge(found, lines, 'small') == (
+    *(judge.Verdict.SHAPE, 'all 8 expected values hold', ()),
+  )
+  grid, _ = results.Measured(found, 'small', lines).tables()
+  assert {row[-1] for row in grid.rows} == {'500'}
+  held = [float(row[3]) for row in grid.rows]
+  assert held == sorted(held, reverse=True)
+  assert held[-1] == 1
+  assert (tmp_path / 'result.png').exists()

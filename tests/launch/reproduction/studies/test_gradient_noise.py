@@ -12,6 +12,7 @@ from tasks import experiment
 from tasks import registry as tasks
 from tasks.papers import registry
 from tests import tiny
+from tests.launch.reproduction import small_table
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import partition
@@ -49,11 +50,7 @@ def dataset(num_classes=N, sizes=(40, 7, 33)):
 def gradients(x, y, weights, ids, shift):
   """Returns the gradient of the mean loss: kernel, bias, class rows [n, d].
 
-  Args:
-    x, y: the batch.
-    weights: kernel, bias and class rows.
-    ids: the rows held.
-    shift: added to their logits.
+  The weights are these three, `ids` the rows held, `shift` is added to their logits.
   """
   kernel, bias, table = weights
   rows = table[ids]
@@ -93,7 +90,7 @@ def test_the_noise_is_that_of_the_derivation(monkeypatch):
   monkeypatch.setattr(gradient_noise, '_grid', lambda most: GRID)
   data, model = dataset(), tiny.model(N)
   scale, found = gradient_noise.noises(data, model, CONFIG)
-  assert [each.negatives for each in found] == [*GRID, N - 1]
+  assert [*found] == [*GRID, N - 1]
   initial = model.init(tf.constant([SEED, 0]))
   weights = [
     *(initial.encoder[name].numpy() for name in ('kernel', 'bias')),
@@ -117,64 +114,54 @@ def test_the_noise_is_that_of_the_derivation(monkeypatch):
       whole = np.concatenate(apart)
       noise[m].append([whole.mean(), encoder.mean(), rows.mean()])
     size.append(np.abs(np.concatenate([a.ravel() for a in exact])).mean())
-  *sampled, everything = found
-  for each in sampled:
-    expected = np.mean(noise[each.negatives], axis=0)
-    np.testing.assert_allclose(each[1:], expected, rtol=1e-4)
-  assert max(everything[1:]) < 1e-7
+  for m in GRID:
+    expected = np.mean(noise[m], axis=0)
+    np.testing.assert_allclose(found[m], expected, rtol=1e-4)
+  assert max(found[N - 1]) < 1e-7
   assert scale == pytest.approx(RATE * np.mean(size), rel=1e-4)
 
 
 def test_the_study_has_a_table_a_picture_and_values(tmp_path, monkeypatch):
   loaded = dataset(), tiny.model(N)
   task = types.SimpleNamespace(load=lambda *_: loaded)
-  noises = [
-    gradient_noise.Noise(5, 0.2, 0.1, 0.3),
-    gradient_noise.Noise(80, 0.1, 0.1, 0.1),
-    gradient_noise.Noise(N - 1, 0.0, 0.0, 0.0),
-  ]
+  noises = {5: [0.2, 0.1, 0.3], 80: [0.1] * 3, N - 1: [0.0] * 3}
   monkeypatch.setattr(gradient_noise, 'noises', lambda *_: (0.4, noises))
   monkeypatch.setattr(tasks, 'get', lambda _: task)
   monkeypatch.setattr(experiment, 'install_runtime', lambda _: None)
-  lines = results.frame(gradient_noise.measure(CONFIG, tmp_path, tmp_path))
+  lines = results.frame(gradient_noise.measure(CONFIG, tmp_path))
   found = registry.RESULTS['fedss/fig9']
   grid, values = results.Measured(found, 'small', lines).tables()
   assert grid.rows[0] == ('m = 5', '0.2', '0.1', '0.3', '50')
   assert grid.rows[2][0] == 'm = n - |P|'
   assert (tmp_path / 'result.png').read_bytes().startswith(b'\x89PNG')
-  assert {row[0]: row[1] for row in values.rows} == {
+  shown = {row[0]: row[1] for row in values.rows}
+  assert shown.keys() == found.expected.keys()
+  assert shown == {
     gradient_noise.OF_ALL: '0',
     gradient_noise.LARGEST_RATIO: '0.5',
     gradient_noise.OF_MOST: '0.5',
   }
 
 
-def test_values_are_those_that_are_expected():
-  named = {*registry.RESULTS['fedss/fig9'].expected}
-  noise = [gradient_noise.Noise(m, 1 / m, 0, 0) for m in (5, 80, 99)]
-  values = gradient_noise._values(noise)
-  assert set(values) == named
-  assert values[gradient_noise.OF_MOST] == pytest.approx(5 / 80)
-  assert values[gradient_noise.LARGEST_RATIO] == pytest.approx(80 / 99)
-
-
-def test_bad_data_are_refused():
-  with pytest.raises(errors.InputError, match='no client has 32 examples'):
-    gradient_noise.noises(dataset(sizes=(9, 8)), tiny.model(N), CONFIG)
-  with pytest.raises(
-    errors.InputError, match='leaves 80 other classes at most'
-  ):
-    gradient_noise.noises(dataset(84, (40, 33)), tiny.model(84), CONFIG)
-
-
-def test_the_settings_are_small_or_the_papers():
-  of = lambda *given: gradient_noise.resolve('fedss/fig9', *given)
-  small = of('small', None, {})
-  assert small['options']['num_classes'] == 160
-  assert of('paper', None, {})['task'] == 'sop'
-  assert of('small', None, {'num_classes': 82})['options']['num_classes'] == 82
-  for task, given in ((None, {'num_classes': 81}), ('femnist', {})):
-    with pytest.raises(errors.InputError, match=r'leaves \d+ other classes'):
-      of('small', task, given)  # Before the data are loaded.
-  with pytest.raises(errors.InputError, match='--negatives: fedss/fig9 has no'):
-    of('small', None, {'negatives': 3})
+def test_bad_data_and_settings_are_refused():
+  of = lambda *given, **flags: small_table.resolved(
+    'fedss/fig9', *given, **flags
+  )[1]
+  assert of('small')['options']['num_classes'] == 160
+  assert of('small', num_classes=82)['options']['num_classes'] == 82
+  assert of('paper')['task'] == 'sop'
+  noises = gradient_noise.noises
+  for problem, call in {
+    'no client has 32 examples': lambda: noises(
+      dataset(sizes=(9, 8)), tiny.model(N), CONFIG
+    ),
+    'leaves 80 other': lambda: noises(
+      dataset(84, (40, 33)), tiny.model(84), CONFIG
+    ),
+    # Before the data are loaded.
+    'leaves 80 other classes': lambda: of('small', num_classes=81),
+    r'leaves \d+ other': lambda: of('small', 'femnist'),
+    '--negatives: fedss/fig9 has no': lambda: of('small', negatives=3),
+  }.items():
+    with pytest.raises(errors.InputError, match=problem):
+      call()

@@ -10,8 +10,8 @@ import time
 import psutil
 import pytest
 
-from launch.sweeps import children
 from launch.sweeps import plan
+from launch.sweeps import training
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -25,14 +25,8 @@ def made(tmp_path, count=3):
 
 def run_all(runs, program, jobs=1):
   """Runs `program`, Python code that gets its run's place as argument."""
-  ended = []
-  children.run_all(
-    runs,
-    lambda run, side_by_side: ['-c', program, str(run.values['a'])],
-    jobs,
-    lambda child, limit: ended.append((child, limit)),
-  )
-  return ended
+  arguments = lambda run, shared: ['-c', program, str(run.values['a'])]
+  return list(training.run_all(runs, arguments, jobs))
 
 
 def test_failures_are_explained_and_the_others_go_on(tmp_path):
@@ -61,12 +55,10 @@ if place == 3:
 
 
 def test_an_earlier_start_is_not_taken_for_the_cause(tmp_path):
-  [run] = made(tmp_path, 1)
-  program = "import sys; print('error: first'); sys.exit(2)"
-  [(child, _)] = run_all([run], program)
-  assert child.error == 'first'
-  [(child, _)] = run_all([run], 'import sys; sys.exit(2)')
-  assert 'status 2' in child.error
+  for said, told in (("print('error: first'); ", 'first'), ('', 'status 2')):
+    program = f'import sys; {said}sys.exit(2)'
+    [(child, _)] = run_all(made(tmp_path, 1), program)
+    assert told in child.error
 
 
 def test_a_log_that_is_a_link_is_refused(tmp_path):
@@ -102,20 +94,16 @@ sys.exit(1)
 )
 def test_the_last_run_has_all_cores(tmp_path, jobs, shares):
   seen = []
-  children.run_all(
-    made(tmp_path, 5),
-    lambda run, shared: seen.append(shared) or ['-c', ''],
-    jobs,
-    lambda child, limit: None,
-  )
+  arguments = lambda run, shared: seen.append(shared) or ['-c', '']
+  assert len([*training.run_all(made(tmp_path, 5), arguments, jobs)]) == 5
   assert seen == shares
 
 
 def test_the_first_run_tells_how_many_fit(tmp_path, monkeypatch):
-  monkeypatch.setattr(children, '_MEMORY_SECONDS', 0)
+  monkeypatch.setattr(training, '_MEMORY_SECONDS', 0)
   seen = []
   monkeypatch.setattr(
-    children, 'fitting', lambda *sizes: seen.append(sizes) or 2
+    training, 'fitting', lambda *sizes: seen.append(sizes) or 2
   )
   # The second run is large; the third ends before it does.
   program = f"""
@@ -140,26 +128,26 @@ time.sleep(3 if sys.argv[1] == '1' else 1)
 
 
 def test_as_many_run_as_there_are_cores_and_as_fit(monkeypatch):
-  monkeypatch.setattr(children.pathlib.Path, 'exists', lambda path: False)
-  monkeypatch.setattr(children.os, 'sched_getaffinity', lambda pid: range(8))
-  monkeypatch.setattr(children.memory, 'free_bytes', lambda: 10e9)
-  assert children.fitting(2_000_000_000, 0) == 4
-  assert children.fitting(2_000_000_000, 5_000_000_000) == 6
-  assert children.fitting(1000, 0) == 8
-  assert children.fitting(20_000_000_000, 0) == 1
-  assert [children.threads(n) for n in (1, 2, 3, 16)] == [None, 4, 2, 1]
+  monkeypatch.setattr(training.pathlib.Path, 'exists', lambda path: False)
+  monkeypatch.setattr(training.os, 'sched_getaffinity', lambda pid: range(8))
+  monkeypatch.setattr(training.memory, 'free_bytes', lambda: 10e9)
+  assert training.fitting(2_000_000_000, 0) == 4
+  assert training.fitting(2_000_000_000, 5_000_000_000) == 6
+  assert training.fitting(1000, 0) == 8
+  assert training.fitting(20_000_000_000, 0) == 1
+  assert [training.threads(n) for n in (1, 2, 3, 16)] == [None, 4, 2, 1]
 
 
 _SWEEP = """
 import pathlib, signal, sys
 from launch import app
-from launch.sweeps import children, plan
+from launch.sweeps import plan, training
 root = pathlib.Path(sys.argv[1])
 runs = [plan.Run({'a': i}, {'seed': 0}, root / str(i) / 'seed0') for i in (0, 1)]
-children._GRACE_SECONDS = float(sys.argv[3])
+training._GRACE_SECONDS = float(sys.argv[3])
 program, sys.argv = sys.argv[2], sys.argv[:1]
-app.run(lambda arguments: children.run_all(
-    runs, lambda run, n: ['-c', program, str(run.folder)], 2, print), '')
+app.run(lambda _: [*training.run_all(
+    runs, lambda run, n: ['-c', program, str(run.folder)], 2)], '')
 """
 _SAVES = """
 import pathlib, signal, subprocess, sys, time
