@@ -75,7 +75,7 @@ class Sent:
     client = tf.nest.map_structure(tf.constant, client)
     held, rows = collections.OrderedDict(), collections.OrderedDict()
     for table in self._algorithm.tables:
-      keys = tables_lib.keys(self._algorithm.model, table.name).of(client)
+      keys = tables_lib.keys(self._algorithm.model, table.name, client)
       held[table.name] = table.request.held_rows(
         keys,
         randomness.client_seed(

@@ -25,36 +25,24 @@ _KEY, _OWN = 'hyperparameter', 'own'
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameter:
-  """One hyper-parameter.
+  """One hyper-parameter; its type is that of its default."""
 
-  Attributes:
-    name: the field or option, and the flag.
-    default: its value if neither user nor task sets it; its type is the
-      hyper-parameter's type.
-    help: one sentence, with unit or source.
-    least: smallest value allowed, or None.
-    most: largest value allowed, for numbers.
-    above: exclusive lower bound, or None.
-    below: exclusive upper bound, or None.
-    choices: the allowed values, if there are few.
-    of: the name of the hyper-parameter that it belongs to. A task's default
-      applies only together with the task's value of that one.
-    only_with: the values of `of` with which it applies; empty: all.
-    not_with: the values of `of` with which it does not apply.
-    defaults: by value of `of`, defaults that replace `default`.
-  """
-
-  name: str
-  default: bool | int | float | str
-  help: str
-  least: float | None = None
+  name: str  # The field or option, and the flag.
+  default: bool | int | float | str  # If neither user nor task sets it.
+  help: str  # One sentence, with unit or source.
+  least: float | None = (
+    None  # Bounds of numbers; `above` and `below` are exclusive.
+  )
   most: float = INT32_MAX
   above: float | None = None
   below: float | None = None
-  choices: tuple[str, ...] = ()
+  choices: tuple[str, ...] = ()  # The allowed values, if there are few.
+  # The hyper-parameter that it belongs to. A task's default applies only together
+  # with the task's value of that one.
   of: str = ''
-  only_with: tuple = ()
-  not_with: tuple = ()
+  only_with: tuple = ()  # The values of `of` with which it applies; empty: all.
+  not_with: tuple = ()  # Those with which it does not apply.
+  # By value of `of`, defaults that replace `default`.
   defaults: Mapping[Any, Any] = dataclasses.field(default_factory=dict)
 
   def with_default(self, default) -> 'Hyperparameter':
@@ -81,11 +69,7 @@ class Hyperparameter:
     )
 
   def checked(self, value) -> bool | int | float | str:
-    """Returns `value` in the hyper-parameter's type.
-
-    Raises:
-      errors.InputError: for a value of another type, or that is not allowed.
-    """
+    """Returns `value` in the hyper-parameter's type; InputError if it is not allowed."""
     value = self._typed(value)
     if self.choices:
       if value not in self.choices:
@@ -132,10 +116,7 @@ class Hyperparameter:
 def field(default: Any, text: str, **more) -> Any:
   """Returns a dataclass field that is a hyper-parameter of the field's name.
 
-  Args:
-    default: its default.
-    text: its help, one sentence.
-    **more: other attributes of `Hyperparameter`.
+  `text` is its help, one sentence; `more` are attributes of `Hyperparameter`.
   """
   return _field(Hyperparameter('', default, text, **more))
 
@@ -197,11 +178,7 @@ def declared(cls: type) -> type:
 
 
 def complete(made: Any) -> None:
-  """Checks the values of an object of a class that is `declared`.
-
-  Raises:
-    errors.InputError: a value is not allowed.
-  """
+  """Checks the values of an object of a class that is `declared`."""
   for h in made.hyperparameters:
     value = getattr(made, h.name)
     if value is None:
@@ -219,16 +196,11 @@ def resolve(
   """Returns the value of every hyper-parameter that applies.
 
   Args:
-    taken: those that the algorithm takes. One that another belongs to comes
-      before it.
+    taken: those of the algorithm; one that another belongs to comes before it.
     given: the user's values, by name.
-    task_defaults: the task's defaults. Those that the algorithm does not take
-      are ignored.
+    task_defaults: of these, those that the algorithm does not take are ignored.
     who: the algorithm's name, for messages.
     own_defaults: the algorithm's own defaults.
-
-  Raises:
-    errors.InputError: for a name not taken, or a value not allowed.
   """
   names = [h.name for h in taken]
   for name in given:

@@ -64,12 +64,9 @@ _SUBSET = -1
 class Kernel:
   """A kernel K(x, z), computed from inner products, as scikit-learn defines it.
 
-  gamma and coef0 are 1 (TurboSVM-FL, Table 12). Values are float64. polynomial: (x . z + 1)^degree; rbf: exp(-|x - z|^2); sigmoid: tanh(x . z + 1),
-  which is not positive definite.
-
-  Attributes:
-    kind: 'linear', 'polynomial', 'rbf' or 'sigmoid'.
-    degree: of the polynomial.
+  `kind` is linear; polynomial: (x . z + 1)^degree; rbf: exp(-|x - z|^2); or sigmoid:
+  tanh(x . z + 1), which is not positive definite. gamma and coef0 are 1 (TurboSVM-FL,
+  Table 12). Values are float64.
   """
 
   kind: str = LINEAR
@@ -83,13 +80,7 @@ class Kernel:
   def __call__(
     self, products: tf.Tensor, norms: tf.Tensor, other_norms: tf.Tensor
   ) -> tf.Tensor:
-    """Returns the kernel's values, in the shape of `products`.
-
-    Args:
-      products: inner products of points x and z.
-      norms: |x|^2, broadcast against the products.
-      other_norms: |z|^2, likewise.
-    """
+    """Returns the kernel's values of inner products x . z and the norms |x|^2, |z|^2."""
     if self.kind == LINEAR:
       return products
     if self.kind == 'polynomial':
@@ -124,8 +115,8 @@ def _right(points, kernel):
 def _half_squares(a, b, kernel):
   """Returns float32 [..., p, q], half of squared distances in feature space.
 
-  The points are [..., p, d] of `_left` and [..., q, d] of `_right`, in float64, since
-  differences of products are taken: points that coincide have distance 0.
+  Points are [..., p, d] of `_left` and [..., q, d] of `_right`, float64, since products
+  are subtracted: points that coincide have distance 0.
   """
   apart = tf.matmul(a, b, transpose_b=True)
   if kernel.kind != LINEAR:
@@ -173,13 +164,10 @@ class _OfTile:
     )
 
   def __call__(self, point, pairs):
-    """Returns float32 [2 M, B].
+    """Returns float32 [2 M, B], from a `point` int32 [B] of each of the `pairs` [B, 2].
 
-    Args:
-      point: int32 [B], a point of each pair; from M on it is of the second
-        class.
-      pairs: int32 [B, 2], the pairs as places in the tile; on demand, all of
-        them in order.
+    Points from M on are of the second class; pairs are places in the tile, on demand all
+    of them in order.
     """
     halves = tf.cond(
       self._on_demand,
@@ -226,17 +214,11 @@ class _OfTile:
 
 
 class Fitted(NamedTuple):
-  """Machines of B pairs of classes.
+  """Machines of B pairs of classes."""
 
-  Attributes:
-    coefficients: float32 [2 M, B]; a support vector's is not 0.
-    norms: float32 [B], the squared length of the normal in feature space.
-    stopped: bool [B], whether the bound on steps ended the fit.
-  """
-
-  coefficients: tf.Tensor
-  norms: tf.Tensor
-  stopped: tf.Tensor
+  coefficients: tf.Tensor  # float32 [2 M, B]; a support vector's is not 0.
+  norms: tf.Tensor  # float32 [B], the normal's squared length in feature space.
+  stopped: tf.Tensor  # bool [B], whether the bound on steps ended the fit.
 
 
 def fit_pairs(
@@ -322,7 +304,7 @@ class _Machines:
     self._zero, self._infinite = full(0), full(float('inf'))
 
   def take_steps(self, done, last, coefficients, moved):
-    """Takes the steps from `done` on until `last`, or until all have ended.
+    """Takes steps from `done` on until `last`, or until all have ended.
 
     Returns (number of steps done, coefficients, moved, bool [B]: not ended).
     """
@@ -397,27 +379,19 @@ def _where(condition, x, y):
 
 
 class Machines(NamedTuple):
-  """The machines of all pairs of n classes, with M points each.
+  """The machines of all pairs of n classes, with M points each."""
 
-  Attributes:
-    points: float32 [n, M, d], moved by -shift.
-    shift: float32 [d]; 0 if the kernel does not ignore translations.
-    supports: bool [n, M], whether a point is a support vector of any pair.
-    coefficients: a TensorArray of float32 [k, k, 2 M] for each tile: of the
-      points of the first class, then of the second; 0 for what is no pair.
-    norms: a TensorArray of float32 [k, k], squared lengths of the normals, 0
-      for what is no pair.
-    stopped: float32 scalar, the share of pairs that the bound on steps ended.
-    on_demand: bool scalar, whether distances were computed on demand.
-  """
-
-  points: tf.Tensor
-  shift: tf.Tensor
-  supports: tf.Tensor
+  points: tf.Tensor  # float32 [n, M, d], moved by -shift.
+  shift: tf.Tensor  # float32 [d]; 0 if the kernel does not ignore translations.
+  supports: tf.Tensor  # bool [n, M], support vectors of any pair.
+  # Of each tile, float32 [k, k, 2 M]: of the points of the first class, then of the
+  # second; and float32 [k, k], squared lengths of the normals. 0 for what is no pair.
   coefficients: tf.TensorArray
   norms: tf.TensorArray
-  stopped: tf.Tensor
-  on_demand: tf.Tensor
+  stopped: tf.Tensor  # float32 scalar, the share that the bound on steps ended.
+  on_demand: (
+    tf.Tensor
+  )  # bool scalar, whether distances were computed on demand.
 
 
 class _Tiles:
@@ -442,10 +416,7 @@ class _Tiles:
     self.count = tf.shape(self._tiles)[0]
 
   def classes(self, tile):
-    """Returns int32 [k], the classes of the tile's rows, and of its columns.
-
-    In place of classes from n on, the last class is returned.
-    """
+    """Returns int32 [k], the classes of the tile's rows, and of its columns, up to n - 1."""
     first, second = self._numbers(tile)
     last = self._classes - 1
     return tf.minimum(first, last), tf.minimum(second, last)
@@ -484,12 +455,8 @@ def fit(
 ) -> Machines:
   """Fits the machines of all pairs.
 
-  Args:
-    points: float32 [n, M, d], M points of each class.
-    kernel: of the machines.
-    bound: float32 scalar, C.
-    tolerance: see `fit_pairs`.
-    steps: the most steps of a machine, scikit-learn's max_iter.
+  `points` are float32 [n, M, d], `bound` is C, `tolerance` as in `fit_pairs`, and
+  `steps` the most of a machine, scikit-learn's max_iter.
   """
   points, shift = _centered(points, kernel)
   num_points = tf.shape(points)[1]
@@ -563,19 +530,11 @@ def _with_used(supports, classes, coefficients):
 def similarities(
   machines: Machines, rows: tf.Tensor, kernel: Kernel
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns sum_{a < b} exp(-u_ab^2 / 2), and its gradient by the rows.
+  """Returns sum_{a < b} exp(-u_ab^2 / 2) of rows float32 [n, d], and its gradient by them.
 
   u_ab = (f(w_a) - f(w_b)) . h_ab / |h_ab|, with the normal h_ab of the pair's
   machine, a constant, and f the kernel's map to feature space. A pair of which
   the normal is 0 adds nothing.
-
-  Args:
-    machines: of all pairs of n classes.
-    rows: float32 [n, d], w.
-    kernel: of the machines.
-
-  Returns:
-    (float32 scalar, float32 [n, d])
   """
   tiles = _Tiles(machines.points, machines.on_demand)
   points = machines.points
@@ -619,8 +578,8 @@ def similarities(
 def _along_normals(rows, points, coefficients, kernel):
   """Returns float64 [k, k], (f(w_a) - f(w_b)) . h_ab for pairs of a tile.
 
-  Rows [k, d], points [k, M, d] and coefficients [k, k, M] are float64, of the classes
-  of the tile's rows and of its columns.
+  Each is of the tile's rows and columns: rows [k, d], points [k, M, d], coefficients
+  [k, k, M].
   """
   width, count, size = tf.unstack(tf.shape(points[0]))
 
@@ -652,12 +611,7 @@ class Bound:
   """C of the machines in round t = 0, 1, ...
 
   decreasing: (T - t) / T, as published, times `largest`; from round T - 1 on it
-  stays. increasing: (t + 1) / T, likewise. constant: `largest`.
-
-  Attributes:
-    largest: the largest C.
-    schedule: 'decreasing', 'increasing' or 'constant'.
-    rounds: T.
+  stays. increasing: (t + 1) / T, likewise. constant: `largest`. T is `rounds`.
   """
 
   largest: float = 1.0

@@ -27,16 +27,11 @@ class SparseSpec(NamedTuple):
 
 
 class Table(NamedTuple):
-  """A trainable weight [num_rows, dim] of which examples name the rows.
-
-  Attributes:
-    num_rows: its number of rows.
-    ids: x -> int32 [k], the rows that examples use.
-    with_ids: (x, ids int32 [k]) -> x with other ids, in the same order.
-  """
+  """A trainable weight [num_rows, dim] of which examples name the rows."""
 
   num_rows: int
-  ids: Callable[..., tf.Tensor]
+  ids: Callable[..., tf.Tensor]  # x -> int32 [k], the rows that examples use.
+  # (x, ids int32 [k]) -> x with other ids, in the same order.
   with_ids: Callable[..., Any]
 
 

@@ -87,15 +87,9 @@ def with_weights(
 ) -> encoder_lib.Encoder:
   """Returns the encoder with initial weights of Keras; a bottleneck is drawn.
 
-  Args:
-    encoder: of `mobilenet.build`, with this network and groups.
-    network: V2 or V3-Large.
-    source: a .h5 file of `tf.keras.applications`, with or without its top, or
-      'imagenet', for which Keras downloads it.
-    groups: of the encoder's normalisation.
-
-  Raises:
-    errors.InputError: the file cannot be read, or is of another network.
+  The encoder is one of `mobilenet.build`, with this network and these groups. `source`
+  is a .h5 file of `tf.keras.applications`, with or without its top, or 'imagenet', for
+  which Keras downloads it.
   """
   loaded = folded(read(network, source), network, groups)
 

@@ -28,17 +28,11 @@ def torch_uniform(seed: tf.Tensor, shape: list[int], fan_in: int) -> tf.Tensor:
 def dense(
   h: tf.Tensor, weights: Mapping[str, tf.Tensor], layer: str
 ) -> tf.Tensor:
-  """A dense layer whose kernel is stored as in PyTorch.
+  """A dense layer of h [B, inputs] whose kernel is [outputs, inputs], as in PyTorch.
 
   In this form, the three products of a training step read the kernel by rows.
   To read it by columns takes up to twelve times as long where TensorFlow does
   not use oneDNN, and a fifth longer where it does.
-
-  Args:
-    h: float32 [B, inputs].
-    weights: has 'LAYER/kernel', float32 [outputs, inputs], and 'LAYER/bias',
-      float32 [outputs].
-    layer: LAYER.
   """
   kernel, bias = weights[f'{layer}/kernel'], weights[f'{layer}/bias']
   # Not `h` times the transpose, which would read the kernel by columns.

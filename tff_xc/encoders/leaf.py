@@ -23,13 +23,8 @@ def build_femnist_encoder(*, embedding_dim: int = 2048) -> encoder_lib.Encoder:
   """Returns the FEMNIST CNN without its class layer.
 
   Two 5x5 convolutions, 32 and 64 filters, each followed by ReLU and 2x2 max
-  pooling, then a dense layer with ReLU.
-
-  Examples are float32 [28, 28] in [0, 1], white 1.0; LEAF's flat 784 floats
-  also work.
-
-  Args:
-    embedding_dim: d, the width of the dense layer.
+  pooling, then a dense layer of width d with ReLU. Examples are float32 [28, 28] in
+  [0, 1], white 1.0; LEAF's flat 784 floats also work.
   """
   return plain_cnn.build_plain_cnn(
     example_spec=tf.TensorSpec([_SIDE, _SIDE], tf.float32),
@@ -49,15 +44,8 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
   Four blocks: a 3x3 convolution with 32 filters, BatchNorm, 2x2 max pooling that
   drops odd borders, ReLU. The embedding is their flat output, 800 numbers for 84
   pixels a side. The batch statistics are weights without gradients, which the
-  server averages over clients, as the published code does.
-
-  Examples are uint8 [side, side, 3].
-
-  Args:
-    side: pixels a side; at least 16.
-
-  Raises:
-    errors.InputError: there are fewer.
+  server averages over clients, as the published code does. Examples are uint8
+  [side, side, 3], of at least 16 pixels a side.
   """
   left = side // 2**_CELEBA_BLOCKS
   if not left:
@@ -122,14 +110,7 @@ def build_shakespeare_encoder(
 
   An embedding of each character, then two LSTM layers; the embedding of a window
   is the last state of the second one. Each layer has two biases, as in PyTorch.
-
-  Examples are uint8 [window], the characters' numbers.
-
-  Args:
-    symbols: number of characters, at most 256.
-    window: characters of an example.
-    character_dim: length of a character's embedding.
-    hidden_dim: d, length of a layer's state.
+  Examples are uint8 [window], the numbers of the at most 256 symbols.
   """
   inputs = (character_dim, hidden_dim)
 
@@ -194,14 +175,10 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
   i, f, g, o = the parts of inputs[t] + h R';  c = sigmoid(f) c + sigmoid(i)
   tanh(g);  h = sigmoid(o) tanh(c).
 
-  The gradient of `recurrent` is one product after the loops, and the caller
-  computes the inputs' products before. What the loops compute of a step stays
-  in the processor's cache; for all steps at once it would not.
-
-  Args:
-    inputs: float32 [T, B, 4 H], the inputs times their kernel, with biases; T
-      is known.
-    recurrent: R, float32 [4 H, H].
+  `inputs` are float32 [T, B, 4 H], the inputs times their kernel, with biases, T known;
+  R is `recurrent`, float32 [4 H, H]. The gradient of R is one product after the loops.
+  What the loops compute of a step stays in the processor's cache; for all steps at
+  once it would not.
   """
   hidden, cells, gates = _run(inputs, recurrent)
 
@@ -221,10 +198,7 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
 
 
 def _run(inputs, recurrent):
-  """Returns the hidden states and arrays of the cells' states and the gates.
-
-  The states [T + 1, B, H] start with zeros; the gates are [T, 4, B, H].
-  """
+  """Returns hidden states [T + 1, B, H] from zeros, arrays of cells and gates [T, 4, B, H]."""
   steps = inputs.shape[0]
   transposed = tf.transpose(recurrent)
   none = tf.zeros([tf.shape(inputs)[1], recurrent.shape[1]])

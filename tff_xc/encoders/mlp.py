@@ -30,15 +30,10 @@ def build_mlp_encoder(
 
   Its weights are 'hidden0/kernel' [num_features, R hidden_dim], 'hidden0/bias',
   'hidden1/kernel' [R, hidden_dim, hidden_dim] and 'hidden1/bias' [R, 1,
-  hidden_dim], as PyTorch initialises dense layers.
-
-  Args:
-    num_features: the examples' features.
-    hidden_dim: of both layers.
-    num_tables: R; embeddings are float32 [B, R, hidden_dim]. 0: one network,
-      whose embeddings are [B, hidden_dim].
-    dense_share: the first layer multiplies a batch as a dense matrix if more
-      than this share of its features is stored: 0 always, 1 never.
+  hidden_dim], as PyTorch initialises dense layers. With R = `num_tables`, embeddings are
+  float32 [B, R, hidden_dim]; with 0 it is one network, of [B, hidden_dim]. The first
+  layer multiplies a batch as a dense matrix if more than `dense_share` of its features
+  is stored.
   """
   r = num_tables or 1
 

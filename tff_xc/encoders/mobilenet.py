@@ -34,24 +34,17 @@ _MOST_GROUPS = 8
 
 
 class Block(NamedTuple):
-  """An inverted residual block.
-
-  Attributes:
-    inputs, outputs: channels that come in and go out.
-    expanded: channels of the depthwise convolution; equal to `inputs`: there is
-      no convolution before it.
-    side, stride: of the depthwise convolution.
-    squeezed: channels of the squeeze-and-excite layer; 0: there is none.
-    activation: after the first two convolutions.
-  """
+  """An inverted residual block: channels that come in, of the depthwise convolution, out."""
 
   inputs: int
-  expanded: int
+  expanded: int  # If equal to `inputs`, there is no convolution before it.
   outputs: int
-  side: int
+  side: int  # Of the depthwise convolution, as the stride.
   stride: int
-  squeezed: int
-  activation: Callable[[tf.Tensor], tf.Tensor]
+  squeezed: int  # Channels of the squeeze-and-excite layer; 0: there is none.
+  activation: Callable[
+    [tf.Tensor], tf.Tensor
+  ]  # After the first two convolutions.
 
 
 class Network(NamedTuple):
@@ -153,16 +146,9 @@ def build(
 
   Its weights are named 'first', 'block0/expand', 'block0/depthwise',
   'block0/squeeze', 'block0/excite', 'block0/project', 'last' and 'bottleneck',
-  with the suffixes '/kernel' and '/scale' and '/offset', or '/bias'.
-
-  Args:
-    network: `V2`, `V3_LARGE`, or a part of them for tests.
-    image_size: pixels a side; at least 32. (The papers have 224 and 299.)
-    embedding_dim: d; 0: the pooled features, without a bottleneck.
-    groups: groups of the normalisation: 1, 2, 4 or 8.
-
-  Raises:
-    errors.InputError: for a smaller image or other groups.
+  with the suffixes '/kernel' and '/scale' and '/offset', or '/bias'. A side has at least
+  32 pixels (the papers have 224 and 299). With an `embedding_dim` of 0, embeddings are
+  the pooled features, without a bottleneck. `groups` of the normalisation: 1, 2, 4, 8.
   """
   if image_size < _LEAST_SIDE:
     raise errors.InputError(

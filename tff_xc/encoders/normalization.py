@@ -22,20 +22,11 @@ def batch_norm(
   variance: tf.Tensor,
   training: bool,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-  """BatchNorm (Ioffe and Szegedy, 2015) as in PyTorch: epsilon 1e-5.
+  """BatchNorm (Ioffe and Szegedy, 2015) of x [B, H, W, C] as in PyTorch: epsilon 1e-5.
 
-  Args:
-    x: activations, float32 [B, H, W, C].
-    scale: float32 [C].
-    offset: float32 [C].
-    mean: float32 [C], the running mean.
-    variance: float32 [C], the running variance.
-    training: normalise by the moments of the batch, and move the running ones a
-      tenth of the way to them (to the unbiased variance); otherwise normalise
-      by the running ones.
-
-  Returns:
-    (normalised activations, running mean, running variance).
+  In training it normalises by the moments of the batch, and moves the running ones a
+  tenth of the way to them (to the unbiased variance); otherwise by the running ones.
+  Returns (normalised activations, running mean, running variance).
   """
   epsilon, momentum = 1e-5, 0.1
   if not training:
@@ -58,18 +49,7 @@ def group_norm(
   groups: int,
   epsilon: float = 1e-5,
 ) -> tf.Tensor:
-  """GroupNorm (Wu and He, 2018) of `x` [B, H, W, C].
-
-  Args:
-    x: activations, float32 [B, H, W, C].
-    scale: float32 [C].
-    offset: float32 [C].
-    groups: divides C.
-    epsilon: added to the variance.
-
-  Returns:
-    float32 [B, H, W, C].
-  """
+  """GroupNorm (Wu and He, 2018) of `x` float32 [B, H, W, C]; `groups` divides C."""
   channels = x.shape[-1]
   pixels = x.shape[1] * x.shape[2]
   width = channels // groups

@@ -25,18 +25,12 @@ def build_plain_cnn(
   filters: Sequence[int],
   dense: dict[str, int],
 ) -> encoder_lib.Encoder:
-  """Returns convolutions 'conv0', 'conv1', ... and dense layers.
+  """Returns convolutions 'conv0', 'conv1', ... of `filters`, and dense layers.
 
   Each convolution is 5x5 and followed by ReLU and 2x2 max pooling, each dense
-  layer by ReLU. Weights are drawn as PyTorch does by default.
-
-  Args:
-    example_spec: of a stored example.
-    prepare: (x [B, ...], training, seed int32 [2]) -> images float32
-      [B, *image_shape].
-    image_shape: side, side, channels.
-    filters: of each convolution.
-    dense: the width of each dense layer by name; the last one is d.
+  layer by ReLU. Weights are drawn as PyTorch does by default. `prepare` makes of
+  (x [B, ...], training, seed) images float32 [B, *image_shape], of side, side, channels.
+  `dense` has the width of each dense layer by name; the last one is d.
   """
   side, _, channels = image_shape
   flat = (side // 2 ** len(filters)) ** 2 * filters[-1]
@@ -83,11 +77,8 @@ def build_cifar_encoder(*, augment: bool = True) -> encoder_lib.Encoder:
 
   Two convolutions of 64 filters, dense layers of 384 and 192. With the class
   layer of 10 classes it has 1,756,426 parameters. Examples are uint8
-  [32, 32, 3].
-
-  Args:
-    augment: mirror and shift every image at random in training; the paper does
-      not say how it augments CIFAR, so this is the usual way.
+  [32, 32, 3]. `augment`: mirror and shift images at random in training; the paper does
+  not say how it augments CIFAR, so this is the usual way.
   """
   return build_plain_cnn(
     example_spec=tf.TensorSpec([32, 32, 3], tf.uint8),

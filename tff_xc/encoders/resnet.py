@@ -50,9 +50,6 @@ def build_resnet_encoder(
     image_size: pixels a side; at least 4.
     groups: groups of the normalisation; 1, 2, 4, 8 or 16.
     augment: mirror and shift every image at random in training; see `shift`.
-
-  Raises:
-    errors.InputError: for another depth, a smaller image or other groups.
   """
   _check(depth, image_size, groups)
   blocks = list(_blocks((depth - 2) // 6))

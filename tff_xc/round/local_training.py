@@ -13,9 +13,8 @@ OPTIMIZERS = ('sgd', 'adam')
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-  """Minibatch SGD, or Adam, over a client's examples.
+  """Minibatch SGD (FedSS, Algorithm 1), or Adam, over a client's examples.
 
-  SGD is that of a FedSS client (Algorithm 1).
   Every epoch visits all examples in a fresh order; the last, partial batch is
   kept and its loss is the mean over its own examples.
 
@@ -24,8 +23,7 @@ class LocalTraining:
     batch_size: B.
     epochs: E.
     steps: if positive, the number of minibatches to take, instead of epochs.
-    shuffle: whether an epoch has an order of its own; otherwise the examples
-      come as they are stored.
+    shuffle: whether an epoch has an order of its own.
     replace_nonfinite: set trained numbers that are not finite to 1e-5 after
       every step, as TurboSVM-FL's published code does; with SGD only.
     optimizer_name: one of `OPTIMIZERS`. Adam is PyTorch's, and a client begins
@@ -50,10 +48,7 @@ class LocalTraining:
       raise ValueError('replace_nonfinite is an option of SGD')
 
   def optimizer(self) -> tff.learning.optimizers.Optimizer:
-    """Returns the optimizer of the local steps.
-
-    Its gradient is that of `loss_scale` times the loss, without weight decay.
-    """
+    """Returns the optimizer of the local steps, for gradients of the scaled loss."""
     if self.optimizer_name == 'adam':
       return optimizers.TorchAdam(
         self.learning_rate, weight_decay=self.weight_decay
@@ -65,10 +60,7 @@ class LocalTraining:
 
   @property
   def loss_scale(self) -> float:
-    """The factor of the loss: SGD's learning rate.
-
-    Multiplied into a gradient, it would cost a pass over all weights.
-    """
+    """SGD's learning rate: on a gradient, it would cost a pass over all weights."""
     return self.learning_rate if self.optimizer_name == 'sgd' else 1.0
 
   def steps_and_visits(self, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -82,13 +74,7 @@ class LocalTraining:
     return steps, epochs * size + tf.minimum(rest, size)
 
   def batch(self, seed: tf.Tensor, step: tf.Tensor, size: tf.Tensor):
-    """Returns int32 [B'], the examples of `step`; B' < B at an epoch's end.
-
-    Args:
-      seed: int32 [2], of the order.
-      step: int32 scalar, from 0.
-      size: int32 scalar, the client's number of examples.
-    """
+    """Returns int32 [B'], the examples of `step` of `size`; B' < B at an epoch's end."""
     per_epoch = -(-size // self.batch_size)
     epoch, number = step // per_epoch, step % per_epoch
     order = tf.range(size)

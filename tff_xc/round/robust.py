@@ -145,14 +145,12 @@ class State(NamedTuple):
 
 
 class Limits:
-  """The server's bounds, if there are any.
+  """The server's bounds, if any; call its methods within a federated computation.
 
-  Call its methods within a federated computation. A state is that of the encoder's
-  aggregator, or `State` with it.
+  A state is that of the encoder's aggregator, or `State` with it.
   """
 
   def __init__(self, robust: Robust | None):
-    """Args: what bounds the clients' updates, or None."""
     self._processes = collections.OrderedDict(
       (name, quantile.build())
       for name, quantile in (robust.bounds if robust else {}).items()
@@ -177,8 +175,7 @@ class Limits:
   def next(self, state, encoder, update, total_weight):
     """Returns the state@SERVER after a round.
 
-    A client whose update was dropped counts with a norm of 0, as its zeros have.
-    If the total weight is 0, nobody's update is left and the bounds stay.
+    A dropped client counts with a norm of 0; if nobody's update is left, bounds stay.
     """
 
     def after(name, process):
