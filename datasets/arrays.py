@@ -45,15 +45,10 @@ def load(
 ) -> client_data.FederatedDataset:
   """Loads a file of images; n is the largest label plus one.
 
-  Args:
-    path: the file.
-    choice: the clients and the test.
-    side: pixels a side; images of another size or form are scaled and cropped
-      as `decode.square` does. 0: the shorter side of the images.
-
-  Raises:
-    errors.InputError: for a file that is missing, damaged, or lacks an array,
-      and for arrays of another shape, dtype or range.
+  Images that are not squares of `side` pixels are scaled and cropped as
+  `decode.square` does; 0: the shorter side of the images. Raises
+  `errors.InputError` for a file that is missing or damaged, lacks an array, or
+  has one of another shape, dtype or range.
   """
   path = pathlib.Path(path)
   arrays = read_images(path)
@@ -68,11 +63,11 @@ def load(
     kept = own.sampled(np.arange(len(arrays['test_y'])), choice, str(path))
     for name in ('test_x', 'test_y'):
       arrays[name] = arrays[name][kept]
-  return federated(path, arrays, found)
+  return federated(path.stem, arrays, found)
 
 
 def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Reads a file of images and checks it; errors are those of `load`."""
+  """Reads a file of images and checks it, as `load`."""
   arrays = read(path)
   for part in present(arrays):
     x = arrays[f'{part}x']
@@ -90,11 +85,7 @@ def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Reads a file and checks all but the form of the examples.
-
-  Raises:
-    errors.InputError: as `load`.
-  """
+  """Reads a file and checks all but the form of the examples, as `load`."""
   arrays = npz.read(path)
   for part in present(arrays):
     names = f'{part}x', f'{part}y'
@@ -124,10 +115,8 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
     npz.owners(path, arrays['client'], y.shape)
   num_classes = int(y.max()) + 1
   inputs.check_classes(num_classes, path)
-  if num_classes < 2:
-    raise errors.InputError(
-      f'{path}: y holds one class only; give labels of at least two classes'
-    )
+  cure = 'give labels of at least two classes'
+  examples_lib.require_two(num_classes, f'{path}: y', cure)
   if 'test_y' in arrays:
     errors.check_labels(arrays['test_y'], num_classes, f'{path}, test_y')
   return arrays
@@ -157,7 +146,7 @@ def parts(path: pathlib.Path, arrays: Arrays, choice: own.Choice) -> own.Parts:
 
 
 def federated(
-  path: pathlib.Path, arrays: Arrays, found: own.Parts, **more
+  name: str, arrays: Arrays, found: own.Parts, **more
 ) -> client_data.FederatedDataset:
   """Returns the data set of checked arrays and `parts`, with further attributes."""
   train, test, retrieval = (
@@ -167,7 +156,7 @@ def federated(
     for part in PARTS
   )
   return client_data.FederatedDataset(
-    name=path.stem,
+    name=name,
     num_classes=int(arrays['y'].max()) + 1,
     train=client_data.PartitionedClientData(train, found.clients),
     test=test if found.test is None else train.subset(found.test),

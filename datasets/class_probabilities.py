@@ -25,13 +25,8 @@ def read(
 ) -> np.ndarray:
   """Returns float64 [n], at least 0, with sum 1.
 
-  Args:
-    path: the file.
-    num_classes: n; classes are numbers from 0 to n - 1.
-    class_names: [n], which may stand for the numbers; None: the data have none.
-
-  Raises:
-    errors.InputError: naming the file and the line that is wrong.
+  `class_names` [n] may stand for the numbers from 0 to n - 1. Raises
+  `errors.InputError`, which names the file and the line that is wrong.
   """
   if not zip_members.is_file(path):
     raise errors.InputError(
@@ -66,7 +61,16 @@ def read(
       raise errors.InputError(
         f'{where}: class {name} is in {seen[label]} already; give each class once'
       )
-    found[label], seen[label] = _number(value, where), where
+    seen[label] = where
+    try:
+      found[label] = float(value)
+    except ValueError:
+      found[label] = np.nan
+    if not 0 <= found[label] < np.inf:
+      raise errors.InputError(
+        f'{where}: the probability is {value[:20]!r}; expected a finite number of'
+        ' at least 0: mend it'
+      )
   with np.errstate(over='ignore'):
     total = found.sum()
   if not 0 < total < np.inf:
@@ -75,16 +79,3 @@ def read(
       ' above 0: give a class that occurs'
     )
   return found / total
-
-
-def _number(value: str, where: str) -> float:
-  try:
-    number = float(value)
-  except ValueError:
-    number = np.nan
-  if not 0 <= number < np.inf:
-    raise errors.InputError(
-      f'{where}: the probability is {value[:20]!r}; expected a finite number of at'
-      ' least 0: mend it'
-    )
-  return number

@@ -22,6 +22,8 @@ import numpy as np
 import scipy.sparse
 import tqdm
 
+from tff_xc import errors
+
 # Rows at a time.
 BLOCK = 1 << 16
 _NUMBER = re.compile('0|[1-9][0-9]*')
@@ -90,37 +92,29 @@ def texts(blocks: Iterable[Sequence[str]]) -> Texts:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-  """N numbered examples: those that train, then those of other parts.
+  """N numbered examples: those that train, then those of other parts."""
 
-  Attributes:
-    labels: int32 [N], -1 for none; or sets of labels, a bool csr_matrix [N, n].
-    class_names: [n].
-    ids: [N], what files of splits call the examples: texts, or whole numbers.
-    users: int32 [N], places in `user_names`, -1 for nobody; None: unknown.
-    user_names: in the order in which the input names them.
-    test: int64, the numbers of the test examples, in the test's order; empty: the
-      test is elsewhere; None: there is none.
-    retrieval: likewise those of other classes, whose labels are n and more.
-    test_user_names: users of the test only, placed after `user_names`.
-    retrieval_class_names: the classes of `retrieval`, numbered from n.
-    positions: float64 [N, 2], where examples were taken: latitude and longitude in
-      degrees, NaN for unknown ones; None: the input does not say, or it does not
-      matter.
-    facts: what the reader counted in the input's files.
-    read: numbers [k] -> x [k, ...]; None: only labels were asked for.
-  """
-
+  # int32 [N], -1 for none; or sets of labels, a bool csr_matrix [N, n].
   labels: np.ndarray | scipy.sparse.csr_matrix
-  class_names: Sequence[str]
+  class_names: Sequence[str]  # [n]
+  # [N], what files of splits call the examples: texts, or whole numbers.
   ids: Texts | range | np.ndarray
+  # int32 [N], places in `user_names`, -1 for nobody; None: unknown.
   users: np.ndarray | None = None
-  user_names: Sequence[str] = ()
+  user_names: Sequence[str] = ()  # In the order in which the input names them.
+  # int64, the numbers of the test examples, in the test's order; empty: the test is
+  # elsewhere; None: there is none.
   test: np.ndarray | None = None
+  # Likewise those of other classes, whose labels are n and more.
   retrieval: np.ndarray | None = None
-  test_user_names: Sequence[str] = ()
-  retrieval_class_names: Sequence[str] = ()
+  test_user_names: Sequence[str] = ()  # Placed after `user_names`.
+  retrieval_class_names: Sequence[str] = ()  # Numbered from n.
+  # float64 [N, 2], where examples were taken: latitude and longitude in degrees, NaN
+  # for unknown ones; None: the input does not say, or it does not matter.
   positions: np.ndarray | None = None
+  # What the reader counted in the input's files.
   facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  # Numbers [k] -> x [k, ...]; None: only labels were asked for.
   read: Callable[[np.ndarray], np.ndarray] | None = None
 
   def __len__(self) -> int:
@@ -163,10 +157,10 @@ class Examples:
     )
 
   def of_classes(self, classes: np.ndarray) -> 'Examples':
-    """Returns all examples with these classes, numbered from 0; others are none.
+    """Returns all examples with these classes, int [k] ascending, numbered from
+    0.
 
-    Args:
-      classes: int [k], ascending. Examples have one label each.
+    Other examples are of no class. All have one label each.
     """
     size = len(self.class_names) + 1
     new = np.full(size, -1, np.int32)  # The last is none's.
@@ -220,9 +214,7 @@ def of_labels(
 ) -> Examples:
   """Returns examples whose ids and classes are numbers.
 
-  Args:
-    labels: as in `Examples`.
-    num_classes: n; None: of sets, their width; else the largest label plus one.
+  Without `num_classes`, n is the width of sets, else the largest label plus one.
   """
   if num_classes is None:
     is_sets = scipy.sparse.issparse(labels)
@@ -238,10 +230,8 @@ def of_parts(
 ) -> Examples:
   """Returns the table of parts that were read one by one.
 
-  Args:
-    train: the training part.
-    test: of the same classes. Its users, if it has any, are others.
-    retrieval: of other classes, numbered from 0 in its own `class_names`.
+  The test is of the same classes, its users, if it has any, are others.
+  `retrieval` is of other classes, numbered from 0 in its own `class_names`.
   """
   parts = [part for part in (train, test, retrieval) if part is not None]
   if len(parts) == 1:
@@ -256,12 +246,18 @@ def of_parts(
       known = test.users >= 0
       users[1][known] = test.users[known] + len(train.user_names)
   ends = np.cumsum([0, *map(len, parts)])
+  if isinstance(train.ids, Texts):
+    import pyarrow as pa
+
+    ids = Texts(pa.concat_arrays([part.ids.array for part in parts]))
+  else:
+    ids = np.concatenate([np.asarray(part.ids) for part in parts])
   return dataclasses.replace(
     train,
     labels=scipy.sparse.vstack(labels, 'csr')
     if train.has_sets
     else np.concatenate(labels),
-    ids=_concatenated([part.ids for part in parts]),
+    ids=ids,
     users=None if users is None else np.concatenate(users),
     test=None if test is None else np.arange(*ends[1:3]),
     retrieval=None if retrieval is None else np.arange(*ends[-2:]),
@@ -270,16 +266,14 @@ def of_parts(
   )
 
 
-def _concatenated(ids: list) -> Texts | np.ndarray:
-  import pyarrow as pa
-
-  if not isinstance(ids[0], Texts):
-    return np.concatenate([np.asarray(part) for part in ids])
-  return Texts(pa.concat_arrays([texts.array for texts in ids]))
-
-
 def _bytes(array: np.ndarray):
   return np.ascontiguousarray(array).data.cast('B') if array.size else b''
+
+
+def require_two(num_classes: int, where: str, cure: str) -> None:
+  """Raises InputError unless there are two classes to tell apart."""
+  if num_classes < 2:
+    raise errors.InputError(f'{where} has one class only; {cure}')
 
 
 def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:

@@ -8,6 +8,7 @@ mean, over their standard deviation. (A deployed system would compute both from
 the clients' sums.)
 """
 
+import dataclasses
 import itertools
 import os
 import pathlib
@@ -28,7 +29,6 @@ from tff_xc import memory
 from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import fingerprint
-from tff_xc.data import pool as pool_lib
 
 # Rows at a time.
 _ROWS = 1 << 14
@@ -43,36 +43,18 @@ _BOOL = {
 
 
 class Columns(NamedTuple):
-  """The columns of a table.
+  """The columns of a table."""
 
-  Attributes:
-    label: the classes, text or numbers.
-    user: the users; empty: 'user_id', if the table has it.
-    id: what a split calls the rows; empty: 'image_id', if the table has it.
-    test: marks test rows by test, true, 1 or yes, and others by train, false, 0,
-      no or nothing; empty: no row is marked.
-    features: empty: all others that hold numbers.
-  """
-
-  label: str = 'class'
-  user: str = ''
-  id: str = ''
+  label: str = 'class'  # The classes, text or numbers.
+  user: str = ''  # Empty: 'user_id', if the table has it.
+  id: str = ''  # What a split calls the rows. Empty: 'image_id', likewise.
+  # Marks test rows by test, true, 1 or yes, and others by train, false, 0, no or
+  # nothing. Empty: no row is marked.
   test: str = ''
-  features: tuple[str, ...] = ()
+  features: tuple[str, ...] = ()  # Empty: all others that hold numbers.
 
 
 DEFAULT = Columns()
-
-
-class Table(NamedTuple):
-  """The N rows of a file."""
-
-  x: np.ndarray  # float64 [N, D], finite.
-  features: list[str]  # The names of their columns.
-  labels: list[str]
-  users: list[str]  # Empty if the table has none.
-  ids: list[str]  # Likewise.
-  is_test: np.ndarray | None  # bool [N]; None: no row is marked.
 
 
 def load(
@@ -82,127 +64,144 @@ def load(
   *,
   standardise: bool = True,
 ) -> client_data.FederatedDataset:
-  """Loads rows of features.
+  """Loads a table, or a .npz (`datasets.arrays`), of features; `x` is float32 [D].
 
-  Args:
-    path: a table, or a .npz, see `datasets.arrays`.
-    choice: the clients and the test; its `test_file` is a second table.
-    columns: of the table.
-    standardise: whether to standardise features.
-
-  Returns:
-    The data set; `x` is float32 [D].
-
-  Raises:
-    errors.InputError: a file is missing or damaged, lacks a column, or has a
-      feature that is no finite number; there are fewer than two classes.
+  The `test_file` of the choice is a second table. Raises `errors.InputError` for a
+  file that is missing or damaged, lacks a column, has a feature that is no finite
+  number, or fewer than two classes.
   """
   path = pathlib.Path(path)
+  name, class_names = path.name.partition('.')[0], None
   if path.suffix.lower() == '.npz':
-    return _of_arrays(path, choice, columns, standardise)
-  table = read(path, columns)
-  size = len(table.x)
-  test = None if table.is_test is None else np.flatnonzero(table.is_test)
-  if choice.test_file:
-    if test is not None:
+    name = path.stem
+    if columns != DEFAULT:
+      raise errors.InputError(
+        f'{path} has arrays and no columns; leave out --label_column,'
+        ' --user_column, --id_column, --test_column and --feature_columns'
+      )
+    arrays = read_arrays(path)
+    if choice.test_file:
+      raise errors.InputError(
+        f'--test_file={choice.test_file}: the test rows of {path} are its arrays'
+        ' test_x and test_y; leave the flag out'
+      )
+    found = arrays_lib.parts(path, arrays, choice)
+  else:
+    x, names, data = _of_tables(path, choice.test_file, columns)
+    arrays, class_names = {'x': x, 'y': data.labels}, data.class_names
+    rest = choice._replace(test_file='')
+    found = own.parts(data, rest, str(path), 'name --user_column, or ')
+    # An unnamed id would be a feature.
+    shown = ', '.join(names)
+    shown = shown if len(shown) < 200 else f'{shown[:200]} ...'
+    how = ', standardised by the training rows' if standardise else ''
+    count = wording.count(len(names), 'feature')
+    print(f'{path}: {count}{how}: {shown}', file=sys.stderr)
+  present = arrays_lib.present(arrays)
+  raw = [arrays[f'{part}x'] for part in present]
+  labels = [arrays[f'{part}y'] for part in present]
+  scaled = _scaled(raw, found.clients.numbers, standardise)
+  for part, x in zip(present, scaled, strict=True):
+    arrays[f'{part}x'] = x
+  return arrays_lib.federated(
+    name,
+    arrays,
+    found,
+    exact=False,  # Processors add in different orders.
+    source_checksum=_checksum(*raw, *labels, found.test),
+    class_names=class_names,
+  )
+
+
+def _of_tables(
+  path: pathlib.Path, test_file: str, columns: Columns
+) -> tuple[np.ndarray, list[str], examples_lib.Examples]:
+  """Reads a table, and perhaps a second one, whose rows are the test."""
+  x, names, data = read(path, columns)
+  if test_file:
+    if data.test is not None:
       raise errors.InputError(
         f'{path} has test rows, marked by {columns.test!r}; leave out'
         ' --test_file or --test_column'
       )
-    own.check_test_file(choice.test_file, path)
+    own.check_test_file(test_file, path)
     columns_of_test = columns._replace(user='', id='', test='')
-    other = read(choice.test_file, columns_of_test, table.features)
-    if other.x.shape[1] != table.x.shape[1]:
+    more, _, other = read(test_file, columns_of_test, names)
+    if more.shape[1] != x.shape[1]:
       raise errors.InputError(
-        f'{choice.test_file} has {other.x.shape[1]} features and {path}'
-        f' {table.x.shape[1]}; give rows of one form'
+        f'{test_file} has {more.shape[1]} features and {path} {x.shape[1]}; give'
+        ' rows of one form'
       )
-    test = np.arange(size, size + len(other.x))
-    table = table._replace(
-      x=np.concatenate([table.x, other.x]), labels=table.labels + other.labels
-    )
-    choice = choice._replace(test_file='')
-  data = _labelled(table, size, test, path, columns)
-  clients, test, held_out = own.parts(
-    data, choice, str(path), 'name --user_column, or '
-  )
-  # An unnamed id would be a feature.
-  names = ', '.join(table.features)
-  names = names if len(names) < 200 else f'{names[:200]} ...'
-  how = ', standardised by the training rows' if standardise else ''
-  found = wording.count(len(table.features), 'feature')
-  print(f'{path}: {found}{how}: {names}', file=sys.stderr)
-  [x] = _scaled([table.x], clients.numbers, standardise)
-  pool = pool_lib.in_memory(x, data.labels)
-  return client_data.FederatedDataset(
-    name=path.name.partition('.')[0],
-    num_classes=len(data.class_names),
-    train=client_data.PartitionedClientData(pool, clients),
-    test=None if test is None else pool.subset(test),
-    exact=False,  # Processors add in different orders.
-    source_checksum=_checksum(table.x, data.labels, test),
-    class_names=data.class_names,
-    held_out=held_out,
-  )
+    x, data = np.concatenate([x, more]), _with_test(data, other)
+  where = f'{path}: the column {columns.label!r}'
+  examples_lib.require_two(len(data.class_names), where, 'give at least two')
+  return x, names, data
 
 
-def _labelled(
-  table: Table, size: int, test, path, columns: Columns
+def _with_test(
+  data: examples_lib.Examples, other: examples_lib.Examples
 ) -> examples_lib.Examples:
-  """Returns the rows without their features; a second file's follow `size`."""
-  classes = examples_lib.Codes()
-  classes.add(table.labels)
-  labels, class_names = examples_lib.sorted_codes(classes)
-  if len(class_names) < 2:
-    raise errors.InputError(
-      f'{path}: the column {columns.label!r} has one class only; give at least'
-      ' two classes'
-    )
-  ids = range(size)
-  if table.ids:
-    ids = examples_lib.texts([table.ids])
-    if len(set(table.ids)) < len(ids):
-      raise errors.InputError(
-        f'{path}: two rows have one id; name another --id_column'
-      )
-  users, user_names = None, ()
-  if table.users:
-    codes = examples_lib.Codes()
-    codes.add(table.users)
-    users, user_names = inputs.named_users(codes)
-    users = np.append(users, np.full(len(labels) - size, -1, np.int32))
-  return examples_lib.Examples(
-    labels, class_names, ids, users, user_names, test
+  """Returns the rows of both; those of `other` have no ids and are the test."""
+  names = examples_lib.in_order({*data.class_names, *other.class_names})
+  place = {name: i for i, name in enumerate(names)}
+  labels = [
+    np.array([place[name] for name in part.class_names], np.int32)[part.labels]
+    for part in (data, other)
+  ]
+  users = data.users
+  if users is not None:
+    users = np.append(users, np.full(len(other), -1, np.int32))
+  return dataclasses.replace(
+    data,
+    labels=np.concatenate(labels),
+    class_names=names,
+    users=users,
+    test=np.arange(len(data), len(data) + len(other)),
   )
 
 
 def read(
   path: str | os.PathLike, columns: Columns, features: Sequence[str] = ()
-) -> Table:
-  """Reads a table.
+) -> tuple[np.ndarray, list[str], examples_lib.Examples]:
+  """Reads a table; it must have `features`, or if none are given, what `columns` says.
 
-  Args:
-    path: the file.
-    columns: their names.
-    features: the features that it must have; none: as `columns` says.
-
-  Raises:
-    errors.InputError: the file is missing or damaged, lacks a column, has an
-      empty class, user or id, or a feature that is no finite number.
+  Returns finite features, float64 [N, D], the names of their columns, and the rows
+  without them. Raises `errors.InputError` as `load`, and for an empty class, user
+  or id.
   """
   path = pathlib.Path(path)
   found = header(path)
-  roles = _roles(path, found, columns)
-  names = list(features) or _candidates(found, columns, roles)
-  _require(path, found, names)
+  tables.present(path, found, [columns.label], 'name it with --label_column')
+  roles = {'class': columns.label}
+  for role, column, usual in (
+    ('user', columns.user, 'user_id'),
+    ('id', columns.id, 'image_id'),
+    ('test', columns.test, ''),
+  ):
+    if column:
+      tables.present(path, found, [column])
+      roles[role] = column
+    elif usual in found:
+      roles[role] = usual
+  names = list(features)
+  for name in columns.features if not features else ():
+    if name in (*roles.values(), *names):
+      raise errors.InputError(
+        f'--feature_columns: {name!r} is given twice, or is the column of the'
+        ' class, the user, the id or the test; leave it out'
+      )
+    names.append(name)
+  are_named = bool(names)
+  # A column without a name is the rows' index, as pandas writes it.
+  names = names or [n for n in found if n and n not in roles.values()]
+  tables.present(path, found, names)
   test = roles.pop('test', '')
-  text, parts, marks, size = {role: [] for role in roles}, [], [], 0
 
   def batches():
     raw = list(filter(None, [*names, test]))
     return tables.batches(path, list(roles.values()), raw=raw)
 
-  if not (features or columns.features):
+  if not are_named:
     # Columns without numbers may be large: the rest of the file is read without.
     for batch in itertools.islice(batches(), 1):
       names = [n for n in names if _holds_numbers(_series(batch.raw[n]))]
@@ -211,6 +210,8 @@ def read(
         f'{path} has no column of numbers beside {", ".join(roles.values())};'
         ' give --feature_columns=NAME,NAME'
       )
+  classes, users, ids = examples_lib.Codes(), examples_lib.Codes(), []
+  parts, marks, size = [], [], 0
   for batch in batches():
     for role, column in roles.items():
       if '' in batch.columns[column]:
@@ -219,7 +220,10 @@ def read(
           f"{where}: {column!r} is ''; expected {role}: fill it in, or leave the"
           ' row out'
         )
-      text[role] += batch.columns[column]
+    of_role = {role: batch.columns[name] for role, name in roles.items()}
+    classes.add(of_role['class'])
+    users.add(of_role.get('user', ()))
+    ids += of_role.get('id', ())
     if test:
       marks += _marks(batch, test)
     parts.append(np.hstack([_numbers(batch, name) for name in names]))
@@ -228,14 +232,19 @@ def read(
     memory.require(size, what, 'give a smaller table')
   if not parts:
     raise errors.InputError(f'{path} has no rows; give a table with some')
-  return Table(
-    np.concatenate(parts),
-    names,
-    text['class'],
-    text.get('user', []),
-    text.get('id', []),
-    np.array(marks, bool) if test else None,
+  if len(set(ids)) < len(ids):
+    raise errors.InputError(
+      f'{path}: two rows have one id; name another --id_column'
+    )
+  labels, class_names = examples_lib.sorted_codes(classes)
+  data = examples_lib.Examples(
+    labels,
+    class_names,
+    examples_lib.texts([ids]) if 'id' in roles else range(len(labels)),
+    *(inputs.named_users(users) if 'user' in roles else (None, ())),
+    np.flatnonzero(marks) if test else None,
   )
+  return np.concatenate(parts), names, data
 
 
 def header(path: str | os.PathLike) -> list[str]:
@@ -248,47 +257,6 @@ def header(path: str | os.PathLike) -> list[str]:
   if not path.is_file():
     raise errors.InputError(f'{path} is no file; give a table')
   return tables.header(path)
-
-
-def _roles(path, found: list[str], columns: Columns) -> dict[str, str]:
-  """Returns the column of each role: 'class', 'user', 'id', 'test'."""
-  _require(path, found, [columns.label], 'name it with --label_column')
-  roles = {'class': columns.label}
-  for role, column, otherwise in (
-    ('user', columns.user, 'user_id'),
-    ('id', columns.id, 'image_id'),
-    ('test', columns.test, ''),
-  ):
-    if column:
-      _require(path, found, [column])
-      roles[role] = column
-    elif otherwise in found:
-      roles[role] = otherwise
-  return roles
-
-
-def _require(path, found, wanted, hint: str = 'name another column') -> None:
-  for name in wanted:
-    if name not in found:
-      shown = ', '.join(map(str, found))
-      shown = shown if len(shown) < 200 else f'{shown[:200]} ...'
-      raise errors.InputError(
-        f'{path} has no column {name!r}, it has {shown}; {hint}'
-      )
-
-
-def _candidates(found: list[str], columns: Columns, roles) -> list[str]:
-  """Returns the columns of features: those named, or all that may be."""
-  if not columns.features:
-    # A column without a name is the rows' index, as pandas writes it.
-    return [name for name in found if name and name not in roles.values()]
-  for name in columns.features:
-    if name in roles.values() or columns.features.count(name) > 1:
-      raise errors.InputError(
-        f'--feature_columns: {name!r} is given twice, or is the column of the'
-        ' class, the user, the id or the test; leave it out'
-      )
-  return list(columns.features)
 
 
 def _series(values) -> pd.Series:
@@ -336,7 +304,7 @@ def _numbers(batch: tables.Batch, name: str) -> np.ndarray:
         f'{batch.where(0)} or below: the lists of column {name!r} are not numbers'
         ' of one length; make them so, or name other --feature_columns'
       ) from e
-    x = np.array([[_number(cell)] for cell in column])
+    x = pd.to_numeric(column, 'coerce').to_numpy(np.float64)[:, None]
   bad = np.argwhere(~(np.abs(x) <= np.finfo(np.float32).max))
   if len(bad):
     row = bad[0][0]
@@ -345,13 +313,6 @@ def _numbers(batch: tables.Batch, name: str) -> np.ndarray:
       ' finite number: mend it, leave the row out, or name other --feature_columns'
     )
   return x
-
-
-def _number(cell) -> float:
-  try:
-    return float(cell)
-  except (ValueError, TypeError):
-    return np.nan
 
 
 def _marks(batch: tables.Batch, column: str) -> list[bool]:
@@ -388,35 +349,6 @@ def read_arrays(path: str | os.PathLike) -> arrays_lib.Arrays:
           ' finite numbers: mend it, or leave the row out'
         )
   return arrays
-
-
-def _of_arrays(
-  path: pathlib.Path, choice, columns: Columns, standardise: bool
-) -> client_data.FederatedDataset:
-  """Loads a .npz, as `load`."""
-  if columns != DEFAULT:
-    raise errors.InputError(
-      f'{path} has arrays and no columns; leave out --label_column,'
-      ' --user_column, --id_column, --test_column and --feature_columns'
-    )
-  arrays = read_arrays(path)
-  if choice.test_file:
-    raise errors.InputError(
-      f'--test_file={choice.test_file}: the test rows of {path} are its arrays'
-      ' test_x and test_y; leave the flag out'
-    )
-  parts = arrays_lib.parts(path, arrays, choice)
-  names = [f'{part}x' for part in arrays_lib.present(arrays)]
-  labels = [arrays[f'{part}y'] for part in arrays_lib.present(arrays)]
-  raw = [arrays[name] for name in names]
-  scaled = _scaled(raw, parts.clients.numbers, standardise)
-  return arrays_lib.federated(
-    path,
-    {**arrays, **dict(zip(names, scaled, strict=True))},
-    parts,
-    exact=False,  # Processors add in different orders.
-    source_checksum=_checksum(*raw, *labels, parts.test),
-  )
 
 
 def _scaled(parts: list, rows: np.ndarray, standardise: bool) -> list:

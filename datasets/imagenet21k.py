@@ -36,11 +36,9 @@ _TEST, _DEAL = range(2)
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
-  """Lists the images; a class is a folder.
-
-  Raises:
-    errors.InputError: the input cannot be read or has no images; a line of the
-      text file is no image in a folder, or is there twice.
+  """Lists the images; a class is a folder. Raises `errors.InputError` if the
+  input cannot be read or has no images, or a line of text is no image in a
+  folder, or twice there.
   """
   path = pathlib.Path(path)
   if path.name.lower().endswith(_LISTS) and not path.is_dir():
@@ -70,32 +68,27 @@ def _ids(path: pathlib.Path) -> examples_lib.Texts:
 
 def _lines(path: pathlib.Path) -> Iterator[str]:
   """Yields the names, and '' for blank lines."""
-  count = 0
-  try:
-    with zip_members.open_text(path) as file:
-      every = map(str.rstrip, zip_members.lines(file, path))
-      while lines := list(itertools.islice(every, _LINES)):
-        _check(path, lines, count)
-        count += len(lines)
-        yield from (line.removeprefix('./') for line in lines)
-  except zip_members.DAMAGE as e:
-    raise errors.InputError(
-      f'{path} cannot be read ({e}); give text, SYNSET/NAME.JPEG in each line'
-    ) from e
-
-
-def _check(path: pathlib.Path, lines: list[str], before: int) -> None:
   import pyarrow as pa
   import pyarrow.compute
 
-  right = pyarrow.compute.match_substring_regex(
-    pa.array(lines, pa.large_string()), _AN_IMAGE
-  )
-  if bad := np.flatnonzero(~right.to_numpy(zero_copy_only=False)).tolist():
-    raise errors.InputError(
-      f'{path}, line {before + bad[0] + 1:,}: {lines[bad[0]][:60]!r} is no'
-      ' SYNSET/NAME.JPEG; mend it, or leave it out'
-    )
+  count = 0
+  with (
+    zip_members.readable(path, 'give text, SYNSET/NAME.JPEG in each line'),
+    zip_members.open_text(path) as file,
+  ):
+    every = map(str.rstrip, zip_members.lines(file, path))
+    while lines := list(itertools.islice(every, _LINES)):
+      right = pyarrow.compute.match_substring_regex(
+        pa.array(lines, pa.large_string()), _AN_IMAGE
+      )
+      wrong = np.flatnonzero(~right.to_numpy(zero_copy_only=False)).tolist()
+      if wrong:
+        raise errors.InputError(
+          f'{path}, line {count + wrong[0] + 1:,}: {lines[wrong[0]][:60]!r} is no'
+          ' SYNSET/NAME.JPEG; mend it, or leave it out'
+        )
+      count += len(lines)
+      yield from (line.removeprefix('./') for line in lines)
 
 
 def split(
@@ -106,18 +99,11 @@ def split(
   examples_per_shard: int,
   shards_per_client: int,
 ) -> partitions.Split:
-  """Holds out a share of each class, and deals the rest (`deal`).
+  """Holds out a share of each class, rounded up or down at random, and deals the
+  rest.
 
-  Args:
-    examples: one with a label below 0 goes to nobody.
-    seed: of all draws.
-    test_share: of each class, rounded up or down at random; none of a class with
-      one example.
-    examples_per_shard: see `deal`.
-    shards_per_client: see `deal`.
-
-  Raises:
-    errors.InputError: no example is held out, or none is left to be dealt.
+  A class with one example, and labels below 0, are in no test. Raises
+  `errors.InputError` if no example is held out, or none is left to be dealt.
   """
   labels = examples.labels
   test = hold_out.by_fraction(labels, test_share, [seed, _TEST], 'test_share')
@@ -137,20 +123,12 @@ def deal(
 ) -> partition_lib.Partition:
   """Cuts each class into shards, and deals them to clients at random.
 
-  A class's examples are shuffled and cut; its last shard has the rest. A client
-  has no two shards of one class. All shards are dealt: there are as few clients as
-  that takes, and some have one shard less than `shards_per_client`. (If a class
-  has more shards than there would be clients, there are as many clients as it has
-  shards, and all have fewer.)
-
-  Args:
-    labels: int [N]; an example with a label below 0 goes to nobody.
-    examples_per_shard: b.
-    shards_per_client: s.
-    seed: of the cuts and the clients.
-
-  Raises:
-    errors.InputError: no example has a label.
+  A class's examples are shuffled and cut; its last shard has the rest. Examples
+  with a label below 0 go to nobody. A client has no two shards of one class. All
+  shards are dealt: there are as few clients as that takes, and some have one
+  shard less than `shards_per_client`. (If a class has more shards than there
+  would be clients, there are as many clients as it has shards, and all have
+  fewer.)
   """
   random = np.random.default_rng(seed)
   order = random.permutation(np.flatnonzero(labels >= 0))
@@ -172,17 +150,13 @@ def deal(
 
 
 def _owners(shards: np.ndarray, shards_per_client: int, random) -> np.ndarray:
-  """Returns int64 [S]: the client of each shard.
+  """Returns int64 [S], the client of each shard; `shards`, int [n], are those of
+  classes.
 
   The shards, class by class, are dealt in turns of one shard a client. Within a
   turn the clients come in random order. A class has no more shards than there are
   clients. So only a class that goes on from one turn into the next could give a
   client two shards; those of the second turn go to clients without one.
-
-  Args:
-    shards: int [n], the shards of each class.
-    shards_per_client: the most shards of a client.
-    random: a numpy generator.
   """
   total = int(shards.sum())
   clients = max(-(-total // shards_per_client), int(shards.max()))

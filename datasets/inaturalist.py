@@ -59,16 +59,10 @@ def read(
 ) -> examples_lib.Examples:
   """Lists the images of train2017.json; those of val2017.json are the test.
 
-  Classes are in the order of their ids. A name that two classes have is followed
-  by the id.
-
-  Args:
-    path: the folder of the files.
-    positions: whether to read where images were taken, in place of by whom.
-
-  Raises:
-    errors.InputError: a file is missing or damaged, an image has no category or
-      several, two images have one name, or the files do not fit each other.
+  Classes are in the order of their ids; a name that two have is followed by the
+  id. `positions` reads where images were taken, in place of by whom. Raises
+  `errors.InputError` if a file is missing or damaged, an image has no category or
+  several, two have one name, or the files do not fit each other.
   """
   files = {name: _find(path, name) for name in _ARCHIVES}
   train, test = _annotations(files[TRAIN]), _annotations(files[VALIDATION])
@@ -249,15 +243,11 @@ def _annotations(path: pathlib.Path) -> _Annotations:
 def _locations(
   path: pathlib.Path, ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-  """Reads where and by whom images were taken.
+  """Reads where and by whom the images of these ids, int64 [N], were taken.
 
-  Args:
-    path: the file, which may lie in a zip.
-    ids: int64 [N], the ids of the images that matter, each once.
-
-  Returns:
-    Latitudes and longitudes in degrees, float64 [N, 2], NaN for unknown ones and
-    for what is no such place; users, int32 [N], -1 for unknown; and their names.
+  Returns latitudes and longitudes in degrees, float64 [N, 2], NaN for unknown
+  ones and for what is no such place; users, int32 [N], -1 for unknown; their
+  names.
   """
   place = {number: i for i, number in enumerate(ids.tolist())}
   positions = np.full((len(ids), 2), np.nan)
@@ -338,11 +328,8 @@ def _balanced(examples, seed: int, images_per_class: int):
 
 
 def leaves(positions: np.ndarray) -> np.ndarray:
-  """Returns uint64 [N], the cells of level 30.
-
-  Args:
-    positions: float64 [N, 2], latitude and longitude in degrees.
-  """
+  """Returns uint64 [N], the cells of level 30 of latitudes and longitudes in
+  degrees."""
   import s2geometry as s2
 
   point = s2.S2LatLng.FromDegrees
@@ -362,16 +349,10 @@ def token(cell: int) -> str:
 
 
 def divide(cells: np.ndarray, most: int) -> np.ndarray:
-  """Divides the sphere until no cell has more than `most` of some points.
+  """Returns uint64 [N], cells of which none has more than `most` of some points.
 
-  Cells of level 30 are not divided: points at one place stay together.
-
-  Args:
-    cells: uint64 [N], the points' cells of level 30.
-    most: points of a cell.
-
-  Returns:
-    uint64 [N], the cell of each point.
+  `cells` are the points' of level 30, which are not divided: points at one place
+  stay together.
   """
   found = np.empty(len(cells), np.uint64)
   rest = np.arange(len(cells))
@@ -387,16 +368,12 @@ def divide(cells: np.ndarray, most: int) -> np.ndarray:
 def of_cells(
   positions: np.ndarray, numbers: Sequence[int], most: int, least: float
 ) -> partition_lib.Partition:
-  """Makes a client of each cell; its id is the cell's token.
+  """Makes a client of each cell that has at least `least` of the examples
+  `numbers`.
 
-  Args:
-    positions: float64 [N, 2], latitude and longitude; NaN: unknown, nobody's.
-    numbers: the examples that may be dealt.
-    most: examples of a client, except where more are at one place.
-    least: cells with fewer examples are left out.
-
-  Raises:
-    errors.InputError: no cell remains.
+  Its id is the cell's token. `positions` are float64 [N, 2], latitude and
+  longitude; NaN: unknown, nobody's. It has at most `most` examples, except where
+  more are at one place. Raises `errors.InputError` if no cell remains.
   """
   numbers = np.asarray(numbers)
   numbers = numbers[~np.isnan(positions[numbers, 0])]

@@ -42,9 +42,6 @@ class Text:
 
   All methods raise `errors.InputError` where the file is not JSON of this form;
   their argument `where` names the place in errors.
-
-  Attributes:
-    path: the file, for errors.
   """
 
   def __init__(self, path: pathlib.Path, file, get_it: str):

@@ -37,17 +37,11 @@ NO_AUTHOR = f'images in {CLEAN} without author'
 
 
 def read(path: pathlib.Path) -> examples_lib.Examples:
-  """Lists the images of train_clean.csv, with their authors as users.
+  """Lists the images of train_clean.csv; classes are landmark ids, users authors.
 
-  Classes are landmark ids. An image without an author, or whose author is `NA`,
-  is nobody's.
-
-  Args:
-    path: the folder of the three files.
-
-  Raises:
-    errors.InputError: a file is missing or damaged, an image is there twice, or no
-      image has an author.
+  An image without an author, or whose author is `NA`, is nobody's. Raises
+  `errors.InputError` if a file is missing or damaged, an image is there twice, or
+  no image has an author.
   """
   files = {name: _find(path, name) for name in (CLEAN, AUTHORS, TRAIN)}
   found = _clean(files[CLEAN])
@@ -170,11 +164,9 @@ def split(
 ) -> partitions.Split:
   """Makes clients and the test of the landmarks that remain.
 
-  Test examples are images of authors that are no clients, drawn at random: at most
-  `max_test` of a landmark. An image whose author is unknown is in no part.
-
-  Raises:
-    errors.InputError: nothing remains.
+  Test examples are images of authors that are no clients, drawn at random: at
+  most `max_test` of a landmark. An image whose author is unknown is in no part.
+  Raises `errors.InputError` if nothing remains.
   """
   landmarks, authors = examples.labels, examples.users
   kept = fixed_point(
@@ -214,11 +206,9 @@ def fixed_point(
 ) -> np.ndarray:
   """Returns bool [N]: the largest set of images that passes both filters.
 
-  Args:
-    landmarks: int [N], from 0.
-    authors: int [N], from 0; below 0: unknown, such images do not pass.
-    of_landmark: the least images of a landmark in the set, and authors.
-    of_author: the least images of an author in the set, and landmarks.
+  `landmarks` and `authors` are int [N]; images of an author below 0 do not pass.
+  `of_landmark` has the least images of a landmark in the set, and authors;
+  `of_author` the least images of an author, and landmarks.
   """
   known = authors >= 0
   num_authors = int(authors.max(initial=0)) + 1

@@ -16,9 +16,8 @@ def read(
 ) -> dict[str, np.ndarray]:
   """Reads the arrays of these names that there are; None: all arrays.
 
-  Raises:
-    errors.InputError: the file is no .npz, is damaged, has Python objects, or its
-      headers announce more than the free memory.
+  Raises `errors.InputError` for what is no .npz, is damaged, has Python objects,
+  or whose headers announce more than the free memory.
   """
   if not os.path.isfile(path):  # A pipe would wait for a writer.
     raise errors.InputError(
@@ -48,14 +47,9 @@ def owners(
 ) -> tuple[np.ndarray, list[str]]:
   """Returns int32 [N], places in the clients' names, and these, in their order.
 
-  Args:
-    path: the file, for errors.
-    client: the client of each example: text, or whole numbers, of which 2.0 is 2.
-    shape: that of the labels, [N].
-
-  Raises:
-    errors.InputError: there is not one client for each example, or it is nothing
-      that names a client.
+  `client` has text, or whole numbers, of which 2.0 is 2; `shape` is that of the
+  labels. Raises `errors.InputError` if there is not one client for each example,
+  or it is nothing that names a client.
   """
   if client.shape != shape:
     raise errors.InputError(

@@ -1,25 +1,18 @@
 """Omniglot, with the drawers of each alphabet as clients.
 
-Lake, Salakhutdinov, Tenenbaum: Human-level concept learning through
-probabilistic program induction, Science 350 (2015). 1,623 characters of 50
-alphabets, each drawn once by 20 people. Drawers are numbered within their
-alphabet, so 'Greek/07' and 'Latin/07' are two people.
+Lake, Salakhutdinov, Tenenbaum: Human-level concept learning through probabilistic
+program induction, Science 350 (2015). 1,623 characters of 50 alphabets, each drawn
+once by 20 people, numbered within their alphabet: 'Greek/07' and 'Latin/07' are two.
 
-The 964 background classes are the n classes. The first drawers of each
-background alphabet are the training clients (480 with the default 16); the
-other drawers' images are the top-1 test (3,856 with the default). The 659
-evaluation classes are never trained on. Their 13,180 images are the retrieval
-test, with labels of their own from 0 to 658.
+The 964 background classes are the n classes. The first drawers of each background
+alphabet are the training clients (480 with the default 16); the other drawers' images
+are the top-1 test (3,856). The 659 evaluation classes are never trained on: their
+13,180 images are the retrieval test, with labels of their own from 0.
 
-Two sources have the same 32,460 drawings under the same numbers:
-
-- `omniglot_1623.npz`: one file of packed bits (see `_of_npz`);
-- the official `images_background` and `images_evaluation`, each a folder or a
-  `.zip`, with files `<Alphabet>/character<NN>/<id>_<drawer>.png`: 105×105, one
-  bit, black ink on white.
-
-Background classes have the first numbers. Within each part, classes are sorted
-by alphabet, then by character, both as strings: the order of the `.npz`.
+Two sources have the same drawings under the same numbers, sorted within each part by
+alphabet and character as strings: `omniglot_1623.npz`, one file of packed bits (see
+`_of_npz`); and the official `images_background` and `images_evaluation`, each a folder
+or `.zip` of `<Alphabet>/character<NN>/<id>_<drawer>.png`, 105×105, black on white.
 """
 
 import dataclasses
@@ -78,18 +71,10 @@ def load(
 ) -> client_data.FederatedDataset:
   """Loads Omniglot; images are decoded on demand.
 
-  Args:
-    data_dir: the directory of all data, see `find`.
-    image_size: pixels of an image's side, 1 to 105.
-    train_drawers: the number of drawers of each alphabet that train; the other
-      drawers are for the test.
-    expected: the counts that the files must have.
-
-  Returns:
-    The data set; `x` is uint8 [image_size, image_size], ink 255 on 0.
-
-  Raises:
-    InputError: a bad argument; data that are missing, damaged or incomplete.
+  `x` is uint8 [image_size, image_size], 1 to 105, ink 255 on 0. The first
+  `train_drawers` of each alphabet train, the others are for the test. Raises
+  `errors.InputError` for a bad argument, and data that are missing, damaged or of
+  other counts than `expected`.
   """
   drawers, num_classes = expected.drawers, expected.background
   for name, value, most in (
@@ -133,20 +118,13 @@ def load(
 
 
 def shrink(ink: np.ndarray, size: int) -> np.ndarray:
-  """Resizes by area averaging, exactly.
+  """Resizes ink, uint8 [k, side, side] of 0 and 1, exactly by area averaging.
 
-  A new pixel is the mean of the area of the old image that it covers. An old
-  pixel at its border counts with its covered part (OpenCV calls this
+  A new pixel of uint8 [k, size, size] is 255 times the mean of the area that it
+  covers, where an old pixel at its border counts with its covered part (OpenCV's
   INTER_AREA). In units of 1/size of an old pixel these parts are whole numbers,
-  and so are all sums below, which float32 holds exactly. The result therefore
-  depends neither on the machine nor on the batches.
-
-  Args:
-    ink: uint8 [k, side, side] of 0 and 1.
-    size: the new side, at most the old.
-
-  Returns:
-    uint8 [k, size, size]: 255 times the share of ink, rounded.
+  and so are all sums below, which float32 holds exactly: the result depends
+  neither on the machine nor on the batches.
   """
   side = ink.shape[-1]
   new, old = np.arange(size)[:, None] * side, np.arange(side) * size
@@ -159,16 +137,10 @@ def shrink(ink: np.ndarray, size: int) -> np.ndarray:
 def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
   """Finds Omniglot in `<data_dir>/omniglot` or `<data_dir>`; decodes nothing.
 
-  The `.npz` has precedence over folders, and folders over zips.
-
-  Returns:
-    'Alphabet/characterNN' of each class, background first; and a function that
-    decodes drawings: int [k], numbers `class · drawers + drawer − 1` -> uint8
-    [k, 105, 105], ink 1. It raises InputError for a file that cannot be decoded.
-
-  Raises:
-    InputError: nothing is found, a file is damaged, or counts differ from
-      `expected`.
+  The `.npz` has precedence over folders, and folders over zips. Returns
+  'Alphabet/characterNN' of each class, background first, and what decodes
+  drawings: int [k], numbers class · drawers + drawer − 1 -> uint8 [k, 105, 105],
+  ink 1. Errors are those of `load`.
   """
   places = [pathlib.Path(data_dir) / 'omniglot', pathlib.Path(data_dir)]
   for place in places:
@@ -195,9 +167,8 @@ def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
 def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
   """Reads the packed file, about 45 MB, and keeps it packed in memory.
 
-  Its arrays: `bits` uint8 [N, 105, 14] (ink 1, rows padded to whole bytes),
-  `label` [N] into `class_names` [classes], `drawer` [N] from 1,
-  `is_evaluation` bool [N].
+  `bits` is uint8 [N, 105, 14] (ink 1, rows padded to whole bytes), `label` [N]
+  places in `class_names`, `drawer` [N] from 1, `is_evaluation` bool [N].
   """
   names = ('bits', 'label', 'drawer', 'is_evaluation', 'class_names')
   found = npz.read(path, names)
@@ -239,31 +210,28 @@ def _of_pngs(parts: list[pathlib.Path], expected: Counts) -> _Found:
   def read(numbers):
     ink = np.empty([len(numbers), SIDE, SIDE], np.uint8)
     for row, number in zip(ink, order[numbers], strict=True):
-      row[:] = _ink(*places[number])
+      store, place = places[number]
+      row[:] = store.used(place, _ink, _GET_IT)
     return ink
 
   return class_names, read
 
 
-def _ink(store: store_lib.Store, number: int) -> np.ndarray:
-  """Decodes one PNG to uint8 [105, 105], ink 1."""
-  try:
-    image = decode.rgb(store.read(number)).convert('L')
-    if image.size != (SIDE, SIDE):
-      raise ValueError(
-        f'{image.height}×{image.width} pixels, expected {SIDE}×{SIDE}'
-      )
-  except decode.DAMAGE as e:
-    raise errors.InputError(
-      f'{store.where(number)} is not a readable drawing{decode.reason(e)}; {_GET_IT}'
-    ) from e
+def _ink(data: bytes) -> np.ndarray:
+  """Decodes a PNG to uint8 [105, 105], ink 1."""
+  image = decode.rgb(data).convert('L')
+  if image.size != (SIDE, SIDE):
+    raise ValueError(
+      f'{image.height}×{image.width} pixels, expected {SIDE}×{SIDE}'
+    )
   return (np.asarray(image) < 128).astype(np.uint8)
 
 
 def _numbered(
   source, keys: list[tuple[bool, str, int]], expected: Counts
 ) -> tuple[list[str], np.ndarray]:
-  """Returns the classes' names in order, and each number's drawing's place in keys.
+  """Returns the classes' names, and for each number the place of its drawing in
+  keys.
 
   A key is (is_evaluation, class name, drawer); every one must be there once.
   """

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from datasets import cache_folder
+from tff_xc import lock
 
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
@@ -43,10 +44,7 @@ class Store:
     self._rows, self._sums = collections.Counter(), collections.Counter()
 
   def append(self, name: str, rows: np.ndarray) -> None:
-    """Adds rows [k, ...] to the end of an array; its first rows set its dtype.
-
-    Rows of an array have one shape and one dtype.
-    """
+    """Adds rows [k, ...], all of one shape and dtype, to the end of an array."""
     spec = rows.shape[1:], rows.dtype
     if name not in self.files:
       self.files[name], self._specs[name] = self._open(name), spec
@@ -68,18 +66,13 @@ class Store:
 def arrays(
   cache: pathlib.Path, source: Any, fill: Callable[[Store], None]
 ) -> Mapping[str, np.ndarray]:
-  """Returns the arrays of a cache; makes them if there is no valid cache.
+  """Returns the read-only arrays of a cache; makes them if there is no valid
+  cache.
 
-  If the cache cannot be written, the arrays are made in memory each time.
-
-  Args:
-    cache: the cache's folder, from `path`.
-    source: describes, in values of JSON, what the arrays are made from.
-    fill: puts the arrays into a store; it may be called twice, and it runs in
-      memory of constant size if it appends a few rows at a time.
-
-  Returns:
-    Read-only arrays by name.
+  `cache` is from `path`, and `source` describes, in values of JSON, what they are
+  made from. `fill` may be called twice, and runs in memory of constant size if it
+  appends a few rows at a time. If the cache cannot be written, the arrays are
+  made in memory each time.
   """
   found = load(cache, source)
   if found is None:
@@ -105,7 +98,9 @@ def load(cache: pathlib.Path, source: Any) -> Mapping[str, np.ndarray] | None:
       return None
     found = {}
     for name, (dtype, shape, checksum) in about['arrays'].items():
-      content = _mapped(cache / name)
+      content = np.zeros(0, np.uint8)  # Nothing cannot be mapped.
+      if (cache / name).stat().st_size:
+        content = np.memmap(cache / name, np.uint8, 'r')
       if checksum != _checksum([dtype, shape], zlib.crc32(content)):
         return None
       found[name] = _array([dtype, shape], content)
@@ -128,8 +123,7 @@ def describe_files(
 ) -> dict:
   """Describes files by path, size and modification time, as a `source`.
 
-  `version` is of the code that makes the arrays, and `settings` are what else they
-  depend on, in values of JSON.
+  `version` is that of the code that makes the arrays; `settings` are of JSON.
   """
   described = []
   for file in files:
@@ -140,10 +134,8 @@ def describe_files(
 
 
 def is_writable(folder: pathlib.Path) -> bool:
-  """Makes a folder of caches if need be; returns whether its mode lets one write.
-
-  Even root does not write to a folder whose mode lets nobody write.
-  """
+  """Makes a folder of caches; returns whether its mode, which root ignores, lets
+  one write."""
   try:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return bool(folder.stat().st_mode & _WRITABLE)
@@ -153,11 +145,6 @@ def is_writable(folder: pathlib.Path) -> bool:
 
 def _checksum(spec: list, content: int) -> int:
   return zlib.crc32(json.dumps(spec).encode(), content)
-
-
-def _mapped(file: pathlib.Path):
-  size = file.stat().st_size
-  return np.memmap(file, np.uint8, 'r') if size else np.zeros(0, np.uint8)
 
 
 def _array(spec: list, content: np.ndarray) -> np.ndarray:
@@ -199,10 +186,10 @@ def _work_folder(cache: pathlib.Path) -> Iterator[pathlib.Path]:
   prefix = f'.{cache.name}.'
   folder = os.open(cache.parent, os.O_RDONLY)
   try:
-    with contextlib.suppress(OSError):  # Others write, or there are no locks.
-      fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      for left in cache.parent.glob(f'{glob.escape(prefix)}*'):
-        shutil.rmtree(left, ignore_errors=True)
+    with contextlib.suppress(OSError):  # There are no locks.
+      if lock.try_lock(folder):
+        for left in cache.parent.glob(f'{glob.escape(prefix)}*'):
+          shutil.rmtree(left, ignore_errors=True)
     with contextlib.suppress(OSError):
       fcntl.flock(folder, fcntl.LOCK_SH)
     with tempfile.TemporaryDirectory(

@@ -9,7 +9,7 @@ The classes of the test list are others than those that are trained on.
 
 import os
 import pathlib
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -23,53 +23,41 @@ HEADER = ('image_id', 'class_id', 'super_class_id', 'path')
 FOLDER = 'Stanford_Online_Products'
 
 
-class _List(NamedTuple):
-  """A list: k class ids and paths, and their lines."""
-
-  file: pathlib.Path
-  classes: np.ndarray
-  images: list[str]
-  lines: list[int]
-
-
 def read(path: str | os.PathLike) -> examples_lib.Examples:
-  """Lists the images of both lists; the images themselves may be absent.
+  """Lists the images of both lists, of a folder or zip; the images may be absent.
 
-  Classes are numbered in the order of their ids, and those of the test list come
-  after all that are trained on: in the published lists, a class is its id less 1.
-
-  Args:
-    path: the folder of the lists, the folder or zip that has that.
-
-  Returns:
-    The training images, with the test list as the part `retrieval`.
-
-  Raises:
-    errors.InputError: a list is missing or damaged; an image is there twice; the
-      lists have a class in common.
+  Classes are numbered in the order of their ids. Those of the test list, the part
+  `retrieval`, come after all that are trained on: in the published lists, a class
+  is its id less 1. Raises `errors.InputError` if a list is missing or damaged, an
+  image is there twice, or the lists have a class in common.
   """
-  train, test = (_read(_find(pathlib.Path(path), n)) for n in (TRAIN, TEST))
-  _check_once(train, test)
-  if len(both := np.intersect1d(train.classes, test.classes)):
-    row = test.classes.tolist().index(both[0])
-    raise errors.InputError(
-      f'{test.file}, line {test.lines[row]}: class {both[0]} is also in'
-      f' {train.file.name}, and the test is of other classes; give the lists as'
-      ' distributed'
-    )
-  parts, facts = [], {}
-  for found in (train, test):
-    ids, labels = np.unique(found.classes, return_inverse=True)
-    facts[f'images in {found.file.name}'] = len(found.images)
-    facts[f'classes in {found.file.name}'] = len(ids)
-    parts.append(
-      examples_lib.Examples(
-        labels.astype(np.int32),
-        list(map(str, ids.tolist())),
-        examples_lib.texts([found.images]),
-        facts=facts,
-      )
-    )
+  parts, seen, trained, facts = [], {}, set(), {}
+  for name in (TRAIN, TEST):
+    file = _find(pathlib.Path(path), name)
+    classes, images = [], []
+    for where, label, image in _rows(file):
+      if image in seen:
+        raise errors.InputError(
+          f'{where}: {image} is in {seen[image]} already; give each image once'
+        )
+      if label in trained:
+        raise errors.InputError(
+          f'{where}: class {label} is also in {TRAIN}, and the test is of other'
+          ' classes; give the lists as distributed'
+        )
+      seen[image] = where
+      classes.append(label)
+      images.append(image)
+    if not images:
+      raise errors.InputError(f'{file} has no images; get it again')
+    trained = set(classes)
+    ids, labels = np.unique(classes, return_inverse=True)
+    facts[f'images in {name}'] = len(images)
+    facts[f'classes in {name}'] = len(ids)
+    names = list(map(str, ids.tolist()))
+    texts = examples_lib.texts([images])
+    labels = labels.astype(np.int32)
+    parts.append(examples_lib.Examples(labels, names, texts, facts=facts))
   return examples_lib.of_parts(parts[0], retrieval=parts[1])
 
 
@@ -82,50 +70,26 @@ def _find(path: pathlib.Path, name: str) -> pathlib.Path:
   )
 
 
-def _read(file: pathlib.Path) -> _List:
-  try:
-    with zip_members.open_text(file) as text:
-      return _parsed(file, zip_members.lines(text, file))
-  except zip_members.DAMAGE as e:
-    raise errors.InputError(
-      f'{file} is no list that can be read ({e}); get it again'
-    ) from e
-
-
-def _parsed(file: pathlib.Path, rows) -> _List:
-  if tuple(next(rows, '').split()) != HEADER:
-    raise errors.InputError(
-      f'{file}, line 1: expected {" ".join(HEADER)!r}; give the list as distributed'
-    )
-  classes, images, lines = [], [], []
-  for number, line in enumerate(rows, 2):
-    fields = line.split(maxsplit=3)
-    if not fields:
-      continue
-    if len(fields) < 4 or not all(map(_is_number, fields[:3])):
-      raise errors.InputError(
-        f'{file}, line {number}: {line.strip()[:60]!r} is not'
-        f' {" ".join(HEADER)!r}, three numbers and a path; mend it'
-      )
-    classes.append(int(fields[1]))
-    images.append(fields[3].strip())
-    lines.append(number)
-  if not images:
-    raise errors.InputError(f'{file} has no images; get it again')
-  return _List(file, np.array(classes), images, lines)
-
-
-def _is_number(text: str) -> bool:
-  return text.isascii() and text.isdecimal() and len(text) < 10
-
-
-def _check_once(*lists: _List) -> None:
-  seen = {}
-  for found in lists:
-    for image, line in zip(found.images, found.lines, strict=True):
-      if image in seen:
+def _rows(file: pathlib.Path) -> Iterator[tuple[str, int, str]]:
+  """Yields each image's line, for errors, class and path."""
+  is_number = lambda text: (
+    text.isascii() and text.isdecimal() and len(text) < 10
+  )
+  with (
+    zip_members.readable(file, 'get the list again'),
+    zip_members.open_text(file) as text,
+  ):
+    for number, line in enumerate(zip_members.lines(text, file), 1):
+      where, fields = f'{file}, line {number}', line.split(maxsplit=3)
+      if number == 1 and tuple(line.split()) != HEADER:
         raise errors.InputError(
-          f'{found.file}, line {line}: {image} is in {seen[image]} already; give'
-          ' each image once'
+          f'{where}: expected {" ".join(HEADER)!r}; give the list as distributed'
         )
-      seen[image] = f'{found.file.name}, line {line},'
+      if number == 1 or not fields:
+        continue
+      if len(fields) < 4 or not all(map(is_number, fields[:3])):
+        raise errors.InputError(
+          f'{where}: {line.strip()[:60]!r} is not {" ".join(HEADER)!r}, three'
+          ' numbers and a path; mend it'
+        )
+      yield where, int(fields[1]), fields[3].strip()

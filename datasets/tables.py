@@ -39,20 +39,12 @@ _MOST_WHOLE = 2.0**53
 
 
 class Batch(NamedTuple):
-  """Successive rows.
+  """Successive rows; a column that the file lacks is absent."""
 
-  Attributes:
-    file: `FILE, line` or `FILE, row`.
-    places: the rows' lines, or their numbers from 1.
-    columns: by name, text of each row. A column that the file lacks is absent.
-    raw: by name, values as the file has them: text of CSV, JSON's values, or
-      arrow arrays.
-  """
-
-  file: str
-  places: Sequence[int]
-  columns: dict[str, list[str]]
-  raw: dict[str, Any]
+  file: str  # `FILE, line` or `FILE, row`.
+  places: Sequence[int]  # The rows' lines, or their numbers from 1.
+  columns: dict[str, list[str]]  # By name, text of each row.
+  raw: dict[str, Any]  # Values of the file: text, JSON's, or arrow arrays.
 
   def where(self, row: int) -> str:
     """Names a row of the batch for an error: `a.csv, line 7`."""
@@ -84,7 +76,7 @@ def require(
   path: str | os.PathLike, columns: Sequence[str], advice: str
 ) -> None:
   """Raises InputError, which ends with `advice`, if a table lacks a column."""
-  _present(path, header(path), columns, (), advice)
+  present(path, header(path), columns, advice)
 
 
 def batches(
@@ -93,17 +85,11 @@ def batches(
   optional: Sequence[str] = (),
   raw: Sequence[str] = (),
 ) -> Iterator[Batch]:
-  """Yields the rows of a table, some columns of them.
+  """Yields the rows of a table: text of some columns, and others as they are
+  (`raw`).
 
-  Args:
-    path: the file.
-    required: columns of text that the file must have.
-    optional: columns of text that it may have.
-    raw: further columns, which are not made text.
-
-  Raises:
-    errors.InputError: the file cannot be read, lacks a column, or a row is not
-      as the others; a value of text is something else.
+  Raises `errors.InputError` if the file cannot be read or lacks a column, a row
+  is not as the others, or a value of text is something else.
   """
   path = pathlib.Path(path)
   kind = form(path)
@@ -112,14 +98,16 @@ def batches(
   elif kind in _JSON:
     parts, as_text = _json(path, required, optional, raw), _json_text
   else:
-    parts, as_text = _csv(path, required, optional, raw), _same
+    parts, as_text = _csv(path, required, optional, raw), None
   noun = 'row' if kind == '.parquet' else 'line'
   for places, found in parts:
     others = {name: found[name] for name in raw}
     batch = Batch(f'{path}, {noun}', places, {}, others)
     for name in (*required, *optional):
       if name in found:
-        texts = as_text(found[name], name, batch)
+        texts = found[name]
+        if as_text:
+          texts = as_text(texts, name, batch)
         batch.columns[name] = list(map(plain, texts))
     yield batch
 
@@ -130,12 +118,8 @@ def plain(text: str) -> str:
   return text[:-2] if _WHOLE.fullmatch(text) else text
 
 
-def _same(values: list[str], *_) -> list[str]:
-  return values
-
-
-def _present(
-  path, names, required, others=(), advice='mend it, or give another file'
+def present(
+  path, names, required, advice='name another column', others=()
 ) -> list[str]:
   """Returns the wanted columns that a table has; refuses missing and twofold ones."""
   missing = [name for name in required if name not in names]
@@ -170,11 +154,8 @@ def _gathered(
 
 
 def _csv_rows(path) -> Iterator[tuple[int, list[str], int]]:
-  """Yields the records of a CSV that are not blank: (line, fields, characters).
-
-  A record has the line in which it begins: where a quote is not closed, the lines
-  that it spoils can be many.
-  """
+  """Yields the records of a CSV that are not blank, with the lines in which they
+  begin."""
   csv.field_size_limit(zip_members.LONGEST_LINE)
   line = 1
   with (
@@ -203,7 +184,7 @@ def _csv_names(rows) -> list[str]:
 def _csv(path, required, optional, raw):
   rows = _csv_rows(path)
   header = _csv_names(rows)
-  names = _present(path, header, required, [*optional, *raw])
+  names = present(path, header, required, others=[*optional, *raw])
   places = [header.index(name) for name in names]
 
   def wanted():
@@ -308,7 +289,7 @@ def _open_parquet(path: pathlib.Path, text: Iterable[str] = ()) -> Iterator:
 def _parquet(path, required, optional, raw):
   with _open_parquet(path, [*required, *optional]) as file:
     header = file.schema_arrow.names
-    names = _present(path, header, required, [*optional, *raw])
+    names = present(path, header, required, others=[*optional, *raw])
     start = 1
     for part in file.iter_batches(_few_rows(file, names), columns=names):
       end = start + part.num_rows

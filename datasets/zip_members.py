@@ -9,6 +9,7 @@ import gzip
 import io
 import os
 import pathlib
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from typing import BinaryIO
 from typing import NamedTuple
 from typing import TextIO
 
-from datasets import never_data
 from tff_xc import errors
 
 # What reading a damaged file raises.
@@ -26,12 +26,25 @@ DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, UnicodeDecodeError)
 # A longer line is none of a person's data, and a few kilobytes of gzip hold one
 # that is larger than any memory.
 LONGEST_LINE = 1 << 26
+# Names of what computers leave beside data: hidden files (`._*` of macOS, `.git`),
+# thumbnails, and what file systems and file servers keep for themselves.
+_NEVER = re.compile(
+  r'(^|/)(\.|(__MACOSX|(?i:(eh)?thumbs\.db|desktop\.ini)|@eaDir|@tmp|@Recycle'
+  r'|@Recently-Snapshot|#recycle|#snapshot|~snapshot|\$RECYCLE\.BIN|RECYCLE[DR]'
+  r'|FOUND\.\d{3}|System Volume Information|Network Trash Folder|Temporary Items'
+  r'|lost\+found)(/|$))'
+)
 _GZIP = b'\x1f\x8b'
 _NO_TEXT = {
   'a zip': b'PK\x03\x04',
   'a Parquet file': b'PAR1',
   'packed by gzip twice': _GZIP,
 }
+
+
+def is_data(path: str) -> bool:
+  """Whether a path, with `/` between its parts and without `./`, may be data."""
+  return not _NEVER.search(path)
 
 
 class Member(NamedTuple):
@@ -55,8 +68,7 @@ def is_file(path: str | os.PathLike) -> bool:
 def find(path: str | os.PathLike) -> Member | None:
   """Returns the member that a path names; None: there is none, or no zip.
 
-  Raises:
-    errors.InputError: two members have the name, or the zip is damaged.
+  Raises `errors.InputError` if two have the name, or the zip is damaged.
   """
   path = pathlib.Path(path)
   for archive in filter(is_zip, path.parents):
@@ -82,7 +94,7 @@ def names_of(archive: pathlib.Path) -> list[str]:
     raise errors.InputError(
       f'{archive} is no zip that can be read ({e}); get it again'
     ) from e
-  return [n for n in names if never_data.is_data(n) and n[-1:] != '/']
+  return [n for n in names if is_data(n) and n[-1:] != '/']
 
 
 @contextlib.contextmanager
@@ -105,10 +117,8 @@ def readable(
 
 
 def open_text(path: str | os.PathLike, **options) -> TextIO:
-  """Opens a file or a member as text in UTF-8, perhaps with a byte order mark.
-
-  Use it within `readable`; `options` are those of `io.TextIOWrapper`.
-  """
+  """Opens a file or a member as UTF-8, perhaps with a byte order mark; see
+  `readable`."""
   return io.TextIOWrapper(open_bytes(path), encoding='utf-8-sig', **options)
 
 
@@ -156,13 +166,7 @@ def _open_member(member: Member) -> BinaryIO:
 def lines(
   file: IO[AnyStr], path: str | os.PathLike, before: int = 0
 ) -> Iterator[AnyStr]:
-  """Yields the lines of an open file; refuses one longer than `LONGEST_LINE`.
-
-  Args:
-    file: of text or bytes.
-    path: its path, for errors.
-    before: how many lines of it are read already.
-  """
+  """Yields the lines of a file, of which `before` are read; none is too long."""
   number = before
   while line := file.readline(LONGEST_LINE):
     number += 1

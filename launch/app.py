@@ -1,8 +1,4 @@
-"""Runs a command: parses its flags and reports bad input in one sentence.
-
-The commands import TensorFlow after parsing their flags, so that `--help` and
-flag errors answer at once.
-"""
+"""Runs a command: parses its flags and reports bad input in one sentence."""
 
 import atexit
 import contextlib
@@ -30,11 +26,6 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
 
   Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted, 143
   ended by SIGTERM, 141 if nobody reads the output any more (`| head`).
-
-  Args:
-    main: the command; raises `errors.InputError` on bad input.
-    usage: the text that `--help` prints above the flags: the command's
-      docstring.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   _open_streams()
@@ -108,11 +99,7 @@ def _is_of_tensorflows_memory(error: Exception) -> bool:
 
 
 class _Ending:
-  """Ends the process with its status, also where Ray hangs.
-
-  An interrupted process keeps its status, too: where C code has run Python code,
-  Python would end it by a signal.
-  """
+  """Ends the process with its status, also where Ray hangs or C code ran Python."""
 
   def __init__(self):
     self.status = 1  # Of an error of ours.
@@ -170,9 +157,7 @@ def define_float(
 
 def _flags_help() -> str:
   """Describes the command's flags and those it shares with other commands."""
-  main = sys.argv[0]
-  modules = [m for m in flags.FLAGS.flags_by_module_dict() if m == main]
-  modules += [
-    m for m in flags.FLAGS.flags_by_module_dict() if m.startswith('launch.')
-  ]
+  known, main = flags.FLAGS.flags_by_module_dict(), sys.argv[0]
+  modules = [main] if main in known else []
+  modules += [m for m in known if m.startswith('launch.')]
   return '\n'.join(flags.FLAGS.module_help(m) for m in modules)

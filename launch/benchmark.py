@@ -29,8 +29,8 @@ from launch.benchmarks import report
 from launch.benchmarks import spec
 from tff_xc import environment
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.report import run_files
 
 # oneDNN and MKL read these when they start.
 _LIMITS = ('ONEDNN_MAX_CPU_ISA', 'MKL_ENABLE_INSTRUCTIONS')
@@ -170,7 +170,7 @@ def main(arguments: Sequence[str]) -> None:
   print('\n' + report.to_text(result), end='')
   if output:
     try:
-      run_files.write_json(output, result, is_sorted=False)
+      files.write_json(output, result, is_sorted=False)
     except OSError as e:
       raise errors.InputError(
         f'--output={output} cannot be written ({e.strerror})'

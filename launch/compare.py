@@ -25,7 +25,6 @@ from tff_xc import errors
 from tff_xc import files
 from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
@@ -71,7 +70,9 @@ def compare(
   from tff_xc.report import tables
 
   for run in frame['run']:
-    if over in budgets.UNITS and budgets.spent(run.metrics, over) is None:
+    if (
+      over in targets_lib.UNITS and targets_lib.spent(run.metrics, over) is None
+    ):
       raise errors.InputError(
         f'{run.path} did not count its {over}; leave it out, or leave out'
         f' --over={over}'
@@ -80,7 +81,7 @@ def compare(
   reference = _reference(relative_to, frame)
   more = _further(columns, reference)
   table = tables.build(
-    frame, metric, targets, budgets.parse(at or ''), reference, more
+    frame, metric, targets, targets_lib.parse_budgets(at or ''), reference, more
   )
   from tff_xc.report import curves as curves_lib
 

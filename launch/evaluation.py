@@ -15,6 +15,7 @@ from tasks import encoders
 from tasks import experiment
 from tff_xc import classifier
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import wording
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import fingerprint
@@ -35,34 +36,19 @@ def run(
 ) -> dict:
   """Evaluates, prints and writes; returns the content of evaluation.json.
 
-  Writes evaluation.json and, of examples with one label each, confusion.csv and
-  confusion.png into the run's directory. It changes nothing else there, since the
-  run may be training.
-
-  Args:
-    run_dir: the run's directory.
-    client: whose examples the confusion matrix is of; None: a large client.
-    named: those of `experiment.NAMED` that the user has named: where the run's data are now,
-      and its code.
-
-  Raises:
-    errors.InputError: there is no run, no checkpoint or no such client; or the
-      data or the checkpoint's model are not those of the run.
+  `named` are those of `experiment.NAMED` that the user names: where the run's data and
+  code are now. Nothing else in the directory changes, since the run may be training.
   """
   found = load(run_dir, named)
   rounds, train = found.rounds, found.dataset.train
-  result = {'rounds': rounds}
-  confused = None
+  result, more, confused = {'rounds': rounds}, {}, None
   if not scipy.sparse.issparse(train.pool.y):
     result['client'] = client = choose_client(train, client)
     part, *confused = found.predictions(client)
     of = f'the {part} examples of client {wording.shown(client)}'
     # Beside the scores of everybody's test, hence its name.
-    name = 'client_test_top1' if part == 'test' else 'client_train_top1'
-    more = {name: ranking.accuracy(*confused)}
-  elif client is None:
-    more = {}
-  else:
+    more[f'client_{part[:5]}_top1'] = ranking.accuracy(*confused)
+  elif client is not None:
     raise errors.InputError(
       f'--client={client}: a confusion matrix is of examples with one label each,'
       f' and those of {run_dir} have sets of labels; leave it out'
@@ -72,7 +58,7 @@ def run(
     print(f'{name:19s} {value:.4f}')
   path = pathlib.Path(run_dir)
   try:
-    run_files.write_json(path / 'evaluation.json', result)
+    files.write_json(path / 'evaluation.json', result)
     if confused:
       _write_confusion(*confused, of, found.dataset.class_names, path)
   except OSError as e:
@@ -87,14 +73,7 @@ def run(
 
 
 class Trained(NamedTuple):
-  """A run's newest checkpoint, with its data.
-
-  Attributes:
-    dataset: of the run.
-    evaluator: of the run's metrics.
-    weights: after `rounds`.
-    rounds: of the checkpoint.
-  """
+  """A run's newest checkpoint, with its data."""
 
   dataset: client_data_lib.FederatedDataset
   evaluator: evaluation.Evaluator
@@ -102,10 +81,8 @@ class Trained(NamedTuple):
   rounds: int
 
   def predictions(self, client: str) -> tuple[str, np.ndarray, np.ndarray]:
-    """Returns 'test' or 'training', and predicted and true classes, int [k].
-
-    They are of the client's held-out examples where it has some.
-    """
+    """Returns 'test' if the client has such examples, else 'training'; and predicted
+    and true classes of them, int [k]."""
     clients, held_out = self.dataset.train, self.dataset.held_out
     part, numbers = 'training', clients.numbers(client)
     if held_out is not None:
@@ -118,15 +95,7 @@ class Trained(NamedTuple):
 def load(
   run_dir: str, named: Mapping[str, str] = types.MappingProxyType({})
 ) -> Trained:
-  """Loads a run's newest checkpoint and its data, and installs its runtime.
-
-  Args:
-    run_dir: the run's directory.
-    named: as in `run`.
-
-  Raises:
-    errors.InputError: as in `run`.
-  """
+  """Loads a run's newest checkpoint and its data, and installs its runtime."""
   found = run_files.read_run(run_dir).config
   config = _checked(pathlib.Path(run_dir), found, named)
   if config['runtime'] == runtimes.CLUSTER:  # No clients train here.
@@ -155,11 +124,6 @@ def _checked(
   """Returns the configuration of a run that somebody else may have written.
 
   Code runs and files are read only if the user names them, too.
-
-  Args:
-    path: the run's directory.
-    found: its config.json.
-    named: as in `run`.
   """
   file = path / run_files.CONFIG
   recorded = {
@@ -207,11 +171,7 @@ def _leads_outside(name: str, value: str) -> bool:
 def choose_client(
   clients: client_data_lib.PartitionedClientData, wanted: str | None
 ) -> str:
-  """Returns the client wanted; None: of the first hundred, one with most examples.
-
-  Raises:
-    errors.InputError: there is no such client.
-  """
+  """Returns the client wanted; None: of the first hundred, one with most examples."""
   if wanted is None:
     return max(clients.client_ids[:100], key=lambda c: len(clients.numbers(c)))
   if wanted not in clients.client_ids:
@@ -225,21 +185,13 @@ def choose_client(
 def _write_confusion(
   predictions, labels, of: str, names, path: pathlib.Path
 ) -> None:
-  """Writes a client's confusion matrix (FedSS, fig. 7) as table and picture.
-
-  Args:
-    predictions: int [k], of some of the client's examples.
-    labels: int [k].
-    of: says which ones, and of which client.
-    names: of all classes; None: their numbers.
-    path: the run's directory.
-  """
+  """Writes a client's confusion matrix (FedSS, fig. 7) as table and picture."""
   class_ids = np.unique(labels)
   matrix = ranking.confusion(predictions, labels, class_ids)
   if names is not None:
     class_ids = [names[number] for number in class_ids]
   shown = [wording.cell(str(name)) for name in class_ids]
   table = pd.DataFrame(matrix, shown, [*shown, 'other'])
-  with run_files.replacing(path / 'confusion.csv') as temporary:
+  with files.replacing(path / 'confusion.csv') as temporary:
     table.to_csv(temporary, index_label=f'class of {of}')
   curves.plot_confusion(matrix, class_ids, path / 'confusion.png', of)

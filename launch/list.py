@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import re
 import textwrap
-from collections.abc import Mapping
 from collections.abc import Sequence
 
 from launch import app
@@ -46,7 +45,6 @@ def _tasks(width: int) -> str:
 
 
 def _blocks(*tables: Sequence[Sequence[str]], width: int) -> str:
-  """Returns tables with an empty line between them."""
   return '\n'.join(
     text_table.to_text(rows, range(len(rows[0])), width) for rows in tables
   )
@@ -68,21 +66,18 @@ def _encoders(width: int) -> str:
 
 
 def _metrics(width: int) -> str:
-  def table(first: str, named: Mapping[str, metrics.Metric]):
-    return [
-      [first, 'heading', 'unit', 'better', 'meaning'],
-      *(
-        [name, metric.heading, metric.unit, metric.better, metric.meaning]
-        for name, metric in named.items()
-      ),
-    ]
-
-  return _blocks(
-    table('metric', metrics.SCORES),
-    table('of every round', metrics.ROUND),
-    table("of some algorithms' rounds", metrics.STEPS),
-    width=width,
-  )
+  columns = ('heading', 'unit', 'better', 'meaning')
+  groups = {
+    'metric': metrics.SCORES,
+    'of every round': metrics.ROUND,
+    "of some algorithms' rounds": metrics.STEPS,
+  }
+  tables = [
+    [[first, *columns]]
+    + [[n, *(getattr(m, c) for c in columns)] for n, m in named.items()]
+    for first, named in groups.items()
+  ]
+  return _blocks(*tables, width=width)
 
 
 def _benchmarks(width: int) -> str:
@@ -91,15 +86,12 @@ def _benchmarks(width: int) -> str:
   for benchmark in benchmarks.BENCHMARKS.values():
     settings = benchmark.settings()
     names = [*benchmark.contenders(settings), *benchmark.optional(settings)]
-    sizes = dataclasses.asdict(settings).items()
+    sizes = [
+      f'{n}={",".join(map(str, v)) if isinstance(v, tuple) else v}'
+      for n, v in dataclasses.asdict(settings).items()
+    ]
     measured.append([benchmark.name, benchmark.summary])
-    rows.append(
-      [
-        benchmark.name,
-        ', '.join(names),
-        ', '.join(f'{name}={_size(value)}' for name, value in sizes),
-      ]
-    )
+    rows.append([benchmark.name, ', '.join(names), ', '.join(sizes)])
   return _blocks(measured, rows, width=width)
 
 
@@ -129,29 +121,18 @@ def _needs(each: table_lib.Result, directory: str) -> tuple[str, str]:
     told = re.sub(r'[\w-]+', lambda w: _told(w[0], directory), each.needs)
     return each.small, told or 'nothing'
   names = dict.fromkeys(row.task for row in each.rows)
-  told = [_told(name, directory) for name in names if _has_files(name)]
+  told = [_told(name, directory) for name in names if tasks.get(name).find]
   small = each.small.what if each.small else '–'
   return small, ', '.join(told) or 'nothing'
 
 
-def _has_files(word: str) -> bool:
-  """Whether a word is a task whose data are files."""
-  return word in tasks.TASKS and tasks.get(word).find is not None
-
-
+@functools.cache
 def _told(word: str, directory: str) -> str:
   """Returns a word; after a task whose data are not all there it says so."""
-  lacks = _lacks(word, directory) if _has_files(word) else ''
+  if word not in tasks.TASKS or not tasks.get(word).find:
+    return word
+  lacks = task_lib.state(tasks.get(word).find, directory)
   return f'{word} ({lacks})' if lacks else word
-
-
-@functools.cache
-def _lacks(task: str, directory: str) -> str:
-  return task_lib.state(tasks.get(task).find, directory)
-
-
-def _size(value: int | tuple[int, ...]) -> str:
-  return ','.join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 _LISTS = {

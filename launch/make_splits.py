@@ -27,16 +27,9 @@ from launch import settings
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
-# Flags that had another name.
-_RENAMED = {'alpha': 'concentration'}
-
 
 def rule_settings(name: str) -> Mapping[str, Any]:
-  """Returns all settings of a rule from the flags.
-
-  Raises:
-    errors.InputError: a flag of another rule is given, or a value is bad.
-  """
+  """Returns all settings of a rule from the flags."""
   rule = rules.get(name)
   own, given = {flag.name: flag for flag in rule.flags}, {}
   for flag in _flags():
@@ -70,51 +63,45 @@ def make(
   columns: Mapping[str, str | None],
   output: str | None,
 ) -> str:
-  """Makes a split, unless it is in `output` already; returns the tables.
-
-  Args:
-    request: what to make; None: describe the split file `path`.
-    path: the input.
-    columns: of a table, see `inputs.Columns`.
-    output: the folder to write; None: only describe a split.
-
-  Raises:
-    errors.InputError: bad input; `output` holds anything else.
-  """
+  """Makes a split, unless it is in `output` already; returns the tables."""
   from datasets.splits import inputs
   from datasets.splits import making
-  from datasets.splits import output as output_lib
   from tff_xc.report import text_table
 
-  found, columns = None, inputs.Columns(**columns)
-  if output:
-    found = output_lib.find(output, request)
+  columns = inputs.Columns(**columns)
+  found = making.find(output, request) if output else None
   if request:
     made = making.make(request, path, columns)
   else:
     made = making.inspect(path, columns)
   for line in making.published_lines(made.summary.get('published')):
     print(line, file=sys.stderr)
-  text = output_lib.to_text(made.summary, text_table.terminal_width())
+  text = making.to_text(made.summary, text_table.terminal_width())
   if found is not None:
-    output_lib.check_same(output, found, made)
+    making.check_same(output, found, made)
     return f'{text}\n{output} holds this split already\n'
   if not output:
     return text
-  output_lib.check_apart(output, path, request, made)
-  output_lib.write(output, made)
+  making.check_apart(output, path, request, made)
+  making.write(output, made)
   return f'{text}\nwritten to {output}\n'
 
 
 def main(arguments: Sequence[str]) -> None:
   """Makes or inspects the split named on the command line."""
   values = flags.FLAGS
-  for old, new in _RENAMED.items():
-    if values[old].present:
-      raise errors.InputError(f'--{old} is --{new} now; give it by that name')
+  if values['alpha'].present:
+    raise errors.InputError(
+      '--alpha is --concentration now; give it by that name'
+    )
   columns = {n: values[f'{n}_column'].value for n in ('label', 'user', 'id')}
   if values.inspect is not None:
-    _check_alone(arguments)
+    others = ('input', 'seed', 'test_fraction', 'test_per_class', *_flags())
+    given = [*arguments, *(f'--{n}' for n in others if values[n].present)]
+    if given:
+      raise errors.InputError(
+        f'{given[0]} does not go with --inspect, which only reads a split file'
+      )
     print(make(None, values.inspect, columns, values.output), end='')
     return
   if len(arguments) != 1:
@@ -136,17 +123,6 @@ def main(arguments: Sequence[str]) -> None:
       )
   settings.use_cache_dir()
   print(make(request, values.input, columns, values.output), end='')
-
-
-def _check_alone(arguments: Sequence[str]) -> None:
-  """Refuses what --inspect does not take."""
-  values = flags.FLAGS
-  others = ('input', 'seed', 'test_fraction', 'test_per_class', *_flags())
-  given = [*arguments, *(f'--{n}' for n in others if values[n].present)]
-  if given:
-    raise errors.InputError(
-      f'{given[0]} does not go with --inspect, which only reads a split file'
-    )
 
 
 def _usage() -> str:
@@ -195,8 +171,7 @@ def _define_flags() -> None:
   settings.define_cache_flag()
   for name, meaning in _flags().items():
     flags.DEFINE_string(name, None, meaning)
-  for old, new in _RENAMED.items():
-    flags.DEFINE_string(old, None, f'renamed: --{new}')
+  flags.DEFINE_string('alpha', None, 'renamed: --concentration')
 
 
 if __name__ == '__main__':

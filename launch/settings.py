@@ -1,6 +1,7 @@
 """Flags of a run, checked and resolved without importing TensorFlow."""
 
 import os
+import tempfile
 from collections.abc import Collection
 from collections.abc import Iterable
 from typing import Any
@@ -14,6 +15,8 @@ from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 
+_CHOSEN = {'task': tasks.TASKS, 'algorithm': algorithms.ALGORITHMS}
+
 
 def parameters() -> dict[str, hp.Hyperparameter]:
   """Returns all that a flag may set, by name."""
@@ -25,15 +28,8 @@ def parameters() -> dict[str, hp.Hyperparameter]:
 
 
 def define_experiment_flags(without: Collection[str] = ()) -> None:
-  """Defines --task, --algorithm, and a flag for every parameter.
-
-  Args:
-    without: names of parameters that the command has no flag for.
-  """
-  for name, entries in (
-    ('task', tasks.TASKS),
-    ('algorithm', algorithms.ALGORITHMS),
-  ):
+  """Defines --task, --algorithm, and a flag for every parameter."""
+  for name, entries in _CHOSEN.items():
     listed = f'`python -m launch.list {name}s` describes them'
     flags.DEFINE_string(name, None, f'{", ".join(entries)}; {listed}')
   define_cache_flag()
@@ -43,13 +39,12 @@ def define_experiment_flags(without: Collection[str] = ()) -> None:
 def define_flags(of: Iterable[hp.Hyperparameter]) -> None:
   """Defines a flag for each of these parameters; `changes` has those set."""
   for parameter in of:
-    kind = type(parameter.default)
     define = {
       bool: flags.DEFINE_bool,
       int: flags.DEFINE_integer,
       float: flags.DEFINE_float,
       str: flags.DEFINE_string,
-    }[kind]
+    }[type(parameter.default)]
     text = parameter.help
     if parameter.choices:
       text += ' (' + '|'.join(parameter.choices) + ')'
@@ -80,24 +75,17 @@ def define_cache_flag() -> None:
 
 
 def use_cache_dir() -> None:
-  """Makes this process and its children use `--cache_dir`, if it is given.
-
-  Raises:
-    errors.InputError: the directory cannot be written.
-  """
+  """Makes this process and its children use `--cache_dir`, if it is given."""
   if not flags.FLAGS.cache_dir:
     return
   chosen = os.path.abspath(flags.FLAGS.cache_dir)
   try:
     os.makedirs(chosen, exist_ok=True)
+    tempfile.TemporaryFile(dir=chosen).close()
   except OSError as e:
     raise errors.InputError(
-      f'--cache_dir={chosen} cannot be made ({e.strerror}); name another'
+      f'--cache_dir={chosen} cannot be written ({e.strerror}); name another'
     ) from e
-  if not os.access(chosen, os.W_OK):
-    raise errors.InputError(
-      f'--cache_dir={chosen} cannot be written; name another'
-    )
   os.environ[cache_folder.VARIABLE] = chosen
 
 
@@ -110,16 +98,9 @@ def refuse_arguments(arguments) -> None:
 
 
 def given() -> tuple[str, str, dict[str, Any]]:
-  """Returns the task, the algorithm and the parameters that flags set.
-
-  Raises:
-    errors.InputError: the task or the algorithm is missing.
-  """
+  """Returns the task, the algorithm and the parameters that flags set."""
   values = flags.FLAGS
-  for name, known in (
-    ('task', tasks.TASKS),
-    ('algorithm', algorithms.ALGORITHMS),
-  ):
+  for name, known in _CHOSEN.items():
     if values[name].value is None:
       raise errors.InputError(f'--{name} is missing: ' + ', '.join(known))
   return values.task, values.algorithm, changes()
@@ -128,15 +109,10 @@ def given() -> tuple[str, str, dict[str, Any]]:
 def changes() -> dict[str, Any]:
   """Returns the parameters that flags set, by name."""
   values = flags.FLAGS
-  found = {n: values[n].value for n in parameters() if n in values}
-  return {name: value for name, value in found.items() if value is not None}
+  known = [name for name in parameters() if name in values]
+  return {n: values[n].value for n in known if values[n].value is not None}
 
 
 def resolve() -> dict[str, Any]:
-  """Returns config.json's content from the parsed flags of `launch.train`.
-
-  Raises:
-    errors.InputError: a name is unknown, a flag does not apply, or a value is
-      out of bounds.
-  """
+  """Returns config.json's content from the parsed flags of `launch.train`."""
   return experiment.resolve(*given())

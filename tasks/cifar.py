@@ -1,9 +1,7 @@
 """CIFAR-10 and CIFAR-100, with the networks of two papers.
 
-FedAwS, Table 1: residual networks; by default each client has one class and
-therefore only positive labels. FedVC and FedIR, figures 4 and 8: a small CNN; 100
-clients with classes from a Dirichlet distribution. An option takes any other
-split.
+FedAwS, Table 1: residual networks, one class a client. FedVC and FedIR, figures 4 and
+8: a small CNN; 100 clients with classes from a Dirichlet distribution.
 """
 
 import functools
@@ -28,13 +26,6 @@ _DEFAULTS = {
   # eq. (8), which is then minimal whenever the rows' sum is zero.
   'spreadout_margin': 1.4,
 }
-_DEPTH = hp.Hyperparameter(
-  'depth',
-  8,
-  'layers of the residual network, 6n + 2 (8, 32, 56)',
-  least=8,
-  most=1202,
-)
 _OPTIONS = (
   own_data.SPLIT,
   task.CLIENTS_PER_CLASS,
@@ -54,38 +45,25 @@ _OPTIONS = (
 )
 
 
-def _dataset(name, data_dir, options):
-  from datasets.cifar import clients as cifar
-
-  return cifar.load(
-    data_dir,
-    name,
-    split=options['split'],
-    clients_per_class=options['clients_per_class'],
-    concentration=options['concentration'],
-    num_clients=options['num_clients'],
-    seed=options['data_seed'],
-  )
-
-
-def _load_skewed(name, data_dir, options):
-  from tff_xc.encoders import plain_cnn
-
-  encoder = plain_cnn.build_cifar_encoder(augment=options['augment'])
-  return task.with_head(_dataset(name, data_dir, options), encoder)
-
-
 def _load(name, data_dir, options):
+  from datasets.cifar import clients as cifar
   from tff_xc import heads
+  from tff_xc.encoders import plain_cnn
   from tff_xc.encoders import resnet
 
-  encoder = resnet.build_resnet_encoder(
-    depth=options['depth'],
-    embedding_dim=options['embedding_dim'],
-    augment=options['augment'],
+  names = ('split', 'clients_per_class', 'concentration', 'num_clients')
+  dataset = cifar.load(
+    data_dir, name, **{n: options[n] for n in names}, seed=options['data_seed']
   )
-  head = heads.CosineHead(options['logit_scale'])
-  return task.with_head(_dataset(name, data_dir, options), encoder, head)
+  if 'depth' not in options:
+    encoder = plain_cnn.build_cifar_encoder(augment=options['augment'])
+    return task.with_head(dataset, encoder)
+  encoder = resnet.build_resnet_encoder(
+    **{n: options[n] for n in ('depth', 'embedding_dim', 'augment')}
+  )
+  return task.with_head(
+    dataset, encoder, heads.CosineHead(options['logit_scale'])
+  )
 
 
 def _find(name, data_dir):
@@ -94,9 +72,9 @@ def _find(name, data_dir):
   return files.find(data_dir, name)
 
 
-def _task(set_name: str, num_classes: int, load, **more) -> task.Task:
+def _task(set_name: str, num_classes: int, **more) -> task.Task:
   return task.Task(
-    load=functools.partial(load, set_name),
+    load=functools.partial(_load, set_name),
     eval_every=100,
     num_classes=num_classes,
     fit=task.check_split,
@@ -111,7 +89,6 @@ def _positive(name: str, num_classes: int, **defaults) -> task.Task:
   return _task(
     name,
     num_classes,
-    _load,
     name=name,
     summary=f'{num_classes} classes of images, one class a client; ResNet',
     metrics=('top1', *catalog.DISTANCES),
@@ -122,7 +99,17 @@ def _positive(name: str, num_classes: int, **defaults) -> task.Task:
       'centralized': {'steps_per_round': 1, 'batch_size': 500, **_ADAM}
     },
     options=task.options(
-      task.EMBEDDING_DIM, task.LOGIT_SCALE, _DEPTH, *_OPTIONS, split='class'
+      task.EMBEDDING_DIM,
+      task.LOGIT_SCALE,
+      hp.Hyperparameter(
+        'depth',
+        8,
+        'layers of the residual network, 6n + 2 (8, 32, 56)',
+        least=8,
+        most=1202,
+      ),
+      *_OPTIONS,
+      split='class',
     ),
   )
 
@@ -131,7 +118,6 @@ def _skewed(name: str, num_classes: int, rounds: int) -> task.Task:
   return _task(
     name,
     num_classes,
-    _load_skewed,
     name=f'{name}-dirichlet',
     summary=f'{num_classes} classes of images, 100 clients by a Dirichlet'
     ' distribution; CNN',

@@ -78,15 +78,7 @@ def is_code(encoder: str) -> bool:
 
 
 def fit(draft) -> None:
-  """Removes options that do not apply to the encoder chosen.
-
-  Args:
-    draft: a `tasks.task.Draft`, whose options are changed.
-
-  Raises:
-    errors.InputError: the encoder is unknown, or the user gave an option that does
-      not apply to it.
-  """
+  """Removes options that do not apply to the encoder chosen."""
   options, given = draft.options, draft.given
   name = options['encoder']
   module, colon, function = name.partition(':')
@@ -102,13 +94,11 @@ def fit(draft) -> None:
   if own or (name in (V2, V3) and not options['bottleneck']):
     unused.append('embedding_dim')
   for option in unused:
-    if option in given and not (option == 'bottleneck' and given[option]):
+    if option != 'bottleneck' or not given.get(option):
       why = (
         f'--encoder={name}' if name not in (V2, V3) else '--bottleneck=false'
       )
-      raise errors.InputError(
-        f'--{option} does not apply with {why}; leave one of them out'
-      )
+      draft.refuse(option, f'with {why}', 'leave one of them out')
     del options[option]
   if options.get('norm_groups', 1) not in (1, 2, 4, 8):
     raise errors.InputError(
@@ -123,13 +113,7 @@ def fit(draft) -> None:
 
 
 def check_side(options: Mapping, side: int, what: str) -> None:
-  """Refuses images that are too small for the encoder.
-
-  Args:
-    options: of the task.
-    side: pixels a side.
-    what: the images, in messages.
-  """
+  """Refuses images that are too small for the encoder."""
   least = _LEAST_SIDE.get(options['encoder'], 1)
   if side < least:
     raise errors.InputError(
@@ -153,17 +137,7 @@ def _is_whole(options: Mapping) -> bool:
 
 
 def build(options: Mapping, image_shape: tuple[int, ...]):
-  """Returns the encoder (`tff_xc.encoders.encoder.Encoder`).
-
-  Args:
-    options: of the task, after `fit`; without 'encoder', the small one.
-    image_shape: height, width and perhaps channels of stored images, which
-      --crop may cut.
-
-  Raises:
-    errors.InputError: the images do not fit, or the user's function or file does not
-      give what it should.
-  """
+  """Returns the `Encoder` of a task's options for stored images, which --crop cuts."""
   rotate = options.get('rotate', 0.0)
   if _is_whole(options) and not rotate:
     return _network(options, image_shape)
@@ -187,11 +161,6 @@ def _network(options: Mapping, image_shape: tuple[int, ...]):
     )
   if name not in (V2, V3):
     return _of_user(name, image_shape)
-  return _mobilenet(name, options, image_shape)
-
-
-def _mobilenet(name: str, options: Mapping, image_shape):
-  """Returns a MobileNet, perhaps with Keras's weights."""
   from tff_xc.encoders import keras_weights
   from tff_xc.encoders import mobilenet
 
@@ -201,54 +170,45 @@ def _mobilenet(name: str, options: Mapping, image_shape):
       f' {list(image_shape)}; give --encoder={SMALL}'
     )
   network = {V2: mobilenet.V2, V3: mobilenet.V3_LARGE}[name]
+  groups, weights = options['norm_groups'], options['encoder_weights']
   encoder = mobilenet.build(
     network,
     image_size=image_shape[0],
     embedding_dim=options.get('embedding_dim', 0),
-    groups=options['norm_groups'],
+    groups=groups,
   )
-  if not options['encoder_weights']:
+  if not weights:
     return encoder
-  return keras_weights.with_weights(
-    encoder, network, options['encoder_weights'], options['norm_groups']
-  )
+  return keras_weights.with_weights(encoder, network, weights, groups)
 
 
 def _of_user(name: str, image_shape):
-  """Returns the network of MODULE:FUNCTION.
-
-  Keras draws initial weights by its own seed, which is 0 here: a run that resumes
-  must draw the same.
-  """
+  """Returns the network of MODULE:FUNCTION."""
   import tensorflow as tf
 
   from tff_xc.encoders import keras_model
 
+  refused = lambda why: errors.InputError(f'--encoder={name}: {why}')
   module_name, _, function_name = name.partition(':')
   try:
     module = importlib.import_module(module_name)
   except ModuleNotFoundError as e:
-    raise errors.InputError(
-      f'--encoder={name}: no module {e.name!r} can be imported; run the command in'
-      ' the folder of MODULE.py, or put it on PYTHONPATH'
+    raise refused(
+      f'no module {e.name!r} can be imported; run the command in the folder of'
+      ' MODULE.py, or put it on PYTHONPATH'
     ) from e
   except Exception as e:
-    raise errors.InputError(
-      f'--encoder={name}: importing {module_name} fails: {_where(e)}'
-    ) from e
+    raise refused(f'importing {module_name} fails: {_where(e)}') from e
   function = getattr(module, function_name, None)
   if not callable(function):
-    raise errors.InputError(
-      f'--encoder={name}: {module_name} has no function {function_name!r}'
-    )
+    raise refused(f'{module_name} has no function {function_name!r}')
   shape = (*image_shape, 1) if len(image_shape) == 2 else tuple(image_shape)
+  # Keras draws initial weights by it, and a run that resumes must draw the same.
   tf.keras.utils.set_random_seed(0)
   try:
     model = function(shape)
   except Exception as e:
-    raise errors.InputError(
-      f'--encoder={name}: {function_name}({shape}) fails: {_where(e)}'
-    ) from e
+    raise refused(f'{function_name}({shape}) fails: {_where(e)}') from e
   return keras_model.build_keras_encoder(
     model, tuple(image_shape), f'--encoder={name}'
   )
@@ -257,5 +217,5 @@ def _of_user(name: str, image_shape):
 def _where(e: Exception) -> str:
   """Returns an exception in one line, with the last line of code."""
   frame = traceback.extract_tb(e.__traceback__)[-1]
-  text = str(e).splitlines()[0] if str(e) else ''
+  text = str(e).partition('\n')[0]
   return f'{type(e).__name__}: {text} ({frame.filename}:{frame.lineno})'

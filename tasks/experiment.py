@@ -3,11 +3,9 @@
   config = experiment.resolve('omniglot', 'fedss', {'negatives': 40})
   summary = experiment.run(config, 'runs/mine')
 
-`launch.train` takes the changes as flags. `assemble` and `run` import TensorFlow.
-
-Training signs the paths of a run's config.json with a key that only this user can
-read. A directory that somebody else made, or edited, has no such signature: what it
-names outside of itself is not opened before the user names it.
+`assemble` and `run` import TensorFlow. Training signs the paths of a run's
+config.json with a key that only this user can read: what a directory of somebody
+else names outside of itself is not opened before the user names it.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run
-from tff_xc.measure import best_round
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
 from tff_xc.runtime import registry as runtimes
@@ -65,12 +62,9 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
   for setting in (
     # NumPy's generators accept only seeds below 2³².
     _setting('seed', 0, 'seed of all random draws', most=2**32 - 1),
-    _setting('rounds', 0, "rounds; default: the task's", least=1),
+    _setting('rounds', 0, "rounds; default: the task's", 1),
     _setting(
-      'eval_every',
-      0,
-      "rounds between evaluations; default: the task's",
-      least=1,
+      'eval_every', 0, "rounds between evaluations; default: the task's", 1
     ),
     _setting(
       'checkpoint_every',
@@ -134,18 +128,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
 def resolve(
   task: str, algorithm: str, changes: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-  """Returns a run's configuration: every setting, as in config.json.
-
-  Args:
-    task: its name.
-    algorithm: its name.
-    changes: values by name of `SETTINGS`, of the task's options and of the
-      algorithm's hyper-parameters; others get their defaults.
-
-  Raises:
-    errors.InputError: a name is unknown or does not apply, or a value is out of
-      bounds.
-  """
+  """Returns a run's configuration: every setting, as in config.json."""
   found, chosen = tasks.get(task), algorithms.get(algorithm)
   _check_needs(found, chosen)
   given = dict(changes or {})
@@ -154,17 +137,21 @@ def resolve(
       raise errors.InputError(f'there is no --{name} any more; {told}')
   taken = lambda names: {n: given.pop(n) for n in list(given) if n in names}
   settings = _settings(taken(SETTINGS), found)
-  options = _options(found, chosen, taken(tasks.OPTIONS))
-  if 'clients_per_round' in given and not chosen.has_clients:
+  options = taken(tasks.OPTIONS)
+  of_clients = [*options.keys() & task_lib.OF_CLIENTS]
+  of_clients += given.keys() & {'clients_per_round'}
+  options = found.checked_options(options)
+  if of_clients and not chosen.has_clients:
     raise errors.InputError(
-      f'--clients_per_round does not apply to {algorithm}, which has no clients'
+      f'--{min(of_clients)} does not apply to {algorithm}, which has no clients'
     )
+  found.check(options)
   values = chosen.resolve(given, found.hyperparameters(chosen))
   draft = task_lib.Draft(chosen, settings, options, values, changes or {})
   num_classes = found.known_classes(options, settings['data_dir'])
   chosen.fit(values, draft.given, num_classes)
   found.fit(draft)
-  _check_sizes(draft)
+  _check_sizes(draft, 0 if found.data_is_named else num_classes or 0)
   _fit_virtual_clients(draft)
   _check_importance(found, values.get('importance_weights'), num_classes)
   return {
@@ -181,15 +168,8 @@ def resolve(
 def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns a run's configuration as `resolve` returns it, from its config.json.
 
-  Values are checked as flags are, and settings that an older run lacks have
-  today's defaults. Initial weights and FedIR's p are left out: a checkpoint has
-  all weights, and nothing but training needs them.
-
-  Args:
-    config: of config.json.
-
-  Raises:
-    errors.InputError: as `resolve`.
+  Settings that an older run lacks have today's defaults. Initial weights and FedIR's
+  p are left out: a checkpoint has all weights, and only training needs them.
   """
   given = run_files.flat(without_importance(config))
   taken = {*SETTINGS, *tasks.OPTIONS, *algorithms.HYPERPARAMETERS}
@@ -235,7 +215,7 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
   values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
   targets_lib.parse(values['target'], task.metrics)
-  best_round.check(
+  targets_lib.check_best(
     values['best_by'], values['early_stopping_patience'], task.metrics
   )
   values['checkpoint_every'] = given.get(
@@ -244,40 +224,21 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   return values
 
 
-def _options(
-  task: task_lib.Task, algorithm: type[base.Base], given: Mapping
-) -> dict[str, Any]:
-  options = task.checked_options(given)
-  for name in given:
-    if name in task_lib.OF_CLIENTS and not algorithm.has_clients:
-      raise errors.InputError(
-        f'--{name} does not apply to {algorithm.name}, which has no clients'
-      )
-  task.check(options)
-  classes, dim = task.known_classes(options), options.get('embedding_dim', 1)
-  if classes and classes * dim > _MOST_FLOATS:
-    raise errors.InputError(
-      f'--embedding_dim={dim}: a table of {classes:,} classes with rows of'
-      f' this length has more than {_MOST_FLOATS:,} numbers (8 GiB); lower'
-      ' it, or the number of classes'
-    )
-  return options
-
-
-def _check_sizes(draft: task_lib.Draft) -> None:
-  """Refuses networks and tables of a label set's task, or of FedMLH, too large."""
+def _check_sizes(draft: task_lib.Draft, num_classes: int) -> None:
+  """Refuses tables that are too large, whatever memory there is."""
   options, values = draft.options, draft.values
-  copies = values.get('hash_tables', 1)
-  width = options.get('hidden_dim', options.get('embedding_dim', 1))
-  sizes = {
-    '--hashed_features': options.get('hashed_features', 0),
-    '--hash_buckets': values.get('hash_buckets', 0),
-  }
-  for flag, size in sizes.items():
-    if copies * size * (width + 1) > _MOST_FLOATS:
+  copies, dim = values.get('hash_tables', 1), options.get('embedding_dim', 1)
+  width = options.get('hidden_dim', dim) + 1
+  given = {**options, **values}
+  for flag, size, row in (
+    ('embedding_dim', num_classes, dim),
+    ('hashed_features', copies * given.get('hashed_features', 0), width),
+    ('hash_buckets', copies * given.get('hash_buckets', 0), width),
+  ):
+    if size * row > _MOST_FLOATS:
       raise errors.InputError(
-        f'{flag}={size}: {copies} times {size:,} rows of {width + 1:,} numbers are'
-        f' more than {_MOST_FLOATS:,} numbers (8 GiB); lower one of them'
+        f'--{flag}={given[flag]}: a table of {size:,} rows of {row:,} numbers has'
+        f' more than {_MOST_FLOATS:,} (8 GiB); lower one of them'
       )
 
 
@@ -288,10 +249,8 @@ def _fit_virtual_clients(draft: task_lib.Draft) -> None:
     draft.values.get('virtual_client_size') and 'examples_per_round' in options
   ):
     if draft.given.get('examples_per_round'):
-      raise errors.InputError(
-        '--examples_per_round does not apply with --virtual_client_size, which is the'
-        ' number of examples that every client draws; leave it out'
-      )
+      why = 'with --virtual_client_size, which is what each client draws'
+      draft.refuse('examples_per_round', why)
     options['examples_per_round'] = 0
 
 
@@ -322,30 +281,16 @@ def _check_importance(
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-  """A configuration with its data and its algorithm.
+  """A configuration with its data and its algorithm."""
 
-  Attributes:
-    config: from `resolve`.
-    dataset: the clients and the held-out examples.
-    algorithm: the answers to the four questions.
-    metrics: names of the metrics that it can measure, the headline first.
-    warnings: sentences about settings that are likely to fail, and about data
-      that are likely to be wrong.
-  """
-
-  config: Mapping[str, Any]
+  config: Mapping[str, Any]  # From `resolve`.
   dataset: client_data.FederatedDataset
   algorithm: algorithm_lib.Algorithm
-  metrics: tuple[str, ...]
-  warnings: tuple[str, ...]
+  metrics: tuple[str, ...]  # Those that it can measure, the headline first.
+  warnings: tuple[str, ...]  # Of settings and data that are likely to fail.
 
   def run(self, run_dir: str) -> dict[str, Any]:
-    """Trains in `run_dir`, or resumes; returns the summary.
-
-    Raises:
-      errors.InputError: as `tff_xc.experiment.training.train`; or the free memory
-        cannot hold the model.
-    """
+    """Trains in `run_dir`, or resumes; returns the summary."""
     from tff_xc.experiment import training
 
     # Not as the data are assembled: a worker reads them, and holds no model.
@@ -360,7 +305,7 @@ class Experiment:
       run_dir,
       metrics=self.metrics,
       **{name: self.config[name] for name in _OF_TRAINING},
-      best=best_round.Choice(
+      best=targets_lib.BestRound(
         self.config['best_by'], self.config['early_stopping_patience']
       ),
       config=self.config,
@@ -380,27 +325,14 @@ def install_runtime(config: Mapping) -> None:
 
 
 def assemble(config: Mapping, data_dir: str | None = None) -> Experiment:
-  """Loads a configuration's data and model, and asks the algorithm.
-
-  Args:
-    config: from `resolve` or `recorded`.
-    data_dir: where the data are; None: as configured.
-
-  Raises:
-    errors.InputError: the data are missing or damaged, or do not fit.
-  """
+  """Loads a configuration's data and model, and asks the algorithm."""
   data_dir = config['data_dir'] if data_dir is None else data_dir
   load = tasks.get(config['task']).load
   return with_data(config, load(data_dir, config['options']))
 
 
 def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
-  """Assembles a configuration with data and model that need not be its task's.
-
-  Args:
-    config: from `resolve`.
-    loaded: the data and the model.
-  """
+  """Assembles a configuration with data and model that need not be its task's."""
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   dataset, model = loaded
   options, values = config['options'], dict(config['hyperparameters'])
@@ -416,9 +348,6 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
       ' --negatives is more than there are'
     )
   most = dataset.train.largest_label_set * model.rows_per_label
-  drawn = values.get('virtual_client_size') or options.get(
-    'examples_per_round', 0
-  )
   made = chosen(**values)
   algorithm = made.algorithm(
     model,
@@ -428,6 +357,9 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
       values.get('importance_weights'), dataset
     ),
     examples_per_round=options.get('examples_per_round', 0),
+  )
+  drawn = values.get('virtual_client_size') or options.get(
+    'examples_per_round', 0
   )
   algorithm = _with_feature_rows(algorithm, dataset, options, drawn)
   return Experiment(
@@ -489,16 +421,7 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
 
 
 def own_values(config: Mapping, data_dir: str):
-  """Reads a run's data for a worker that has a copy.
-
-  Args:
-    config: of the run.
-    data_dir: where the worker's copy is.
-
-  Returns:
-    (the data's fingerprint, round -> the sequence of its clients' values, a check
-    that refuses data whose files have changed since), see `runtime.registry`.
-  """
+  """Reads a run's data for a worker that has a copy."""
   from tff_xc.data import fingerprint
   from tff_xc.experiment import storage
 
@@ -511,10 +434,7 @@ def own_values(config: Mapping, data_dir: str):
 
 
 def without_importance(config: Mapping) -> dict[str, Any]:
-  """Returns a configuration without FedIR's p, which only the driver trains with.
-
-  Its file may be gone, or be on another machine.
-  """
+  """Returns a configuration without FedIR's p, whose file may be gone or elsewhere."""
   values = dict(config.get('hyperparameters', {}))
   if 'importance_weights' in values:
     values['importance_weights'] = base.NO_IMPORTANCE
@@ -522,15 +442,7 @@ def without_importance(config: Mapping) -> dict[str, Any]:
 
 
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
-  """Trains as configured, or resumes; returns the summary.
-
-  Args:
-    config: from `resolve`.
-    run_dir: the directory of the run.
-
-  Raises:
-    errors.InputError: for bad data, or a directory of another run.
-  """
+  """Trains as configured, or resumes; returns the summary."""
   # Every check of the input precedes the first write.
   same_run.check_config(run_dir, config)
   install_runtime(config)
@@ -542,21 +454,16 @@ def signature(config: Mapping[str, Any]) -> str:
   """Returns what to keep in config.json; '' if no key can be read or made."""
   file = _file()
   if not file.exists():
+    made = file.with_name(f'key.{os.getpid()}')
     with contextlib.suppress(OSError):
-      _make_key(file)
+      file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+      made.touch(0o600)
+      try:
+        made.write_text(secrets.token_hex(32))
+        os.link(made, file)  # A key that another process made meanwhile stays.
+      finally:
+        made.unlink()
   return _signed(config)
-
-
-def _make_key(file: pathlib.Path) -> None:
-  """Makes the whole file at once; a key that another process made meanwhile stays."""
-  file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-  made = file.with_name(f'key.{os.getpid()}')
-  made.touch(0o600)
-  try:
-    made.write_text(secrets.token_hex(32))
-    os.link(made, file)
-  finally:
-    made.unlink()
 
 
 def is_signed(config: Mapping[str, Any]) -> bool:
@@ -577,7 +484,5 @@ def _signed(config: Mapping[str, Any]) -> str:
 
 
 def _file() -> pathlib.Path:
-  state = os.environ.get('XDG_STATE_HOME') or os.path.join(
-    '~', '.local', 'state'
-  )
+  state = os.environ.get('XDG_STATE_HOME') or '~/.local/state'
   return pathlib.Path(state).expanduser() / 'tff_xc' / 'key'

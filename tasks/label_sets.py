@@ -85,14 +85,10 @@ def _fit(draft: task.Draft) -> None:
 def _options(options):
   from datasets.xc import label_sets
 
-  return label_sets.Options(
-    options['hashed_features'],
-    options['num_clients'],
-    options['partition_rule'],
-    options['published_reading'],
-    options['validation'],
-    options['data_seed'],
-  )
+  names = ('hashed_features', 'num_clients', 'partition_rule')
+  names += ('published_reading', 'validation')
+  given = {name: options[name] for name in names}
+  return label_sets.Options(**given, seed=options['data_seed'])
 
 
 def _model(num_classes: int, features: int, options):

@@ -38,10 +38,6 @@ _DROP_DUPLICATES = hp.Hyperparameter(
 )
 
 
-def _of_data(options):
-  return {option.name: options[option.name] for option in _OF_DATA}
-
-
 def with_femnist_network(dataset, options) -> task.Loaded:
   """Returns images float32 [28, 28] with LEAF's CNN and a linear head."""
   from tff_xc.encoders import leaf
@@ -50,41 +46,17 @@ def with_femnist_network(dataset, options) -> task.Loaded:
   return task.with_head(dataset, encoder)
 
 
-def _load_femnist(data_dir, options):
-  from datasets.leaf import femnist
-
-  duplicates = options['drop_duplicates']
-  dataset = femnist.load(
-    data_dir, drop_duplicates=duplicates, **_of_data(options)
-  )
-  return with_femnist_network(dataset, options)
-
-
-def _load_emnist_tff(data_dir, options):
-  from datasets.leaf import tff_sets
-
-  dataset = tff_sets.load_emnist(data_dir, **_of_data(options))
-  return with_femnist_network(dataset, options)
-
-
-def _load_celeba(is_leafs, data_dir, options):
-  from datasets.leaf import celeba
-  from datasets.leaf import tff_sets
+def _load(name, data_dir, options):
+  from datasets.leaf import sets
   from tff_xc.encoders import leaf
 
-  load = celeba.load if is_leafs else tff_sets.load_celeba
-  dataset = load(data_dir, **_of_data(options))
-  return task.with_head(dataset, leaf.build_celeba_encoder())
-
-
-def _load_shakespeare(is_leafs, data_dir, options):
-  from datasets.leaf import shakespeare
-  from datasets.leaf import tff_sets
-  from tff_xc.encoders import leaf
-
-  load = shakespeare.load if is_leafs else tff_sets.load_shakespeare
-  dataset = load(data_dir, **_of_data(options))
-  return task.with_head(dataset, leaf.build_shakespeare_encoder())
+  names = {o.name for o in (*_OF_DATA, _DROP_DUPLICATES)} & options.keys()
+  dataset = sets.load(name, data_dir, **{n: options[n] for n in names})
+  if name.startswith('celeba'):
+    return task.with_head(dataset, leaf.build_celeba_encoder())
+  if name.startswith('shakespeare'):
+    return task.with_head(dataset, leaf.build_shakespeare_encoder())
+  return with_femnist_network(dataset, options)
 
 
 def _find_tff(name, data_dir):
@@ -95,13 +67,14 @@ def _find_tff(name, data_dir):
 
 def _find_json(name, data_dir):
   from datasets.leaf import files
+  from datasets.leaf import json_users
 
   own = {'celeba': files.find_celeba, 'shakespeare': files.find_shakespeare}
   find = own.get(name) or functools.partial(files.find, name)
   there = find(data_dir)
-  json = there.json if isinstance(there, files.CelebaFiles) else there
+  json = there[0] if name == 'celeba' else there
   if isinstance(json, files.Files):
-    users = files.count_users(json)
+    users = json_users.count_users([*json.train, *json.test, *json.all])
     if users is not None and users < _USERS[name]:
       return task.Part(f'{users:,} of {_USERS[name]:,} users')
   return there
@@ -180,7 +153,7 @@ TASKS = (
   task.Task(
     name='femnist',
     summary='62 digits and letters of 3,550 real writers, 805,263 images',
-    load=_load_femnist,
+    load=functools.partial(_load, 'femnist'),
     **FEMNIST,
     options=(*EMBEDDING, *_OF_DATA, _DROP_DUPLICATES),
     find=functools.partial(_find_json, 'femnist'),
@@ -190,7 +163,7 @@ TASKS = (
   task.Task(
     name='celeba',
     summary='who smiles, 200,288 photographs of 9,343 celebrities',
-    load=functools.partial(_load_celeba, True),
+    load=functools.partial(_load, 'celeba'),
     **_CELEBA,
     find=functools.partial(_find_json, 'celeba'),
     data="celeba: LEAF's JSON, train/*.json and test/*.json or all_data/*.json,"
@@ -199,7 +172,7 @@ TASKS = (
   task.Task(
     name='shakespeare',
     summary='the next of 80 characters, 4,226,158 examples of 1,129 roles',
-    load=functools.partial(_load_shakespeare, True),
+    load=functools.partial(_load, 'shakespeare'),
     **_SHAKESPEARE,
     find=functools.partial(_find_json, 'shakespeare'),
     data="shakespeare: LEAF's JSON, train/*.json and test/*.json or"
@@ -209,7 +182,7 @@ TASKS = (
   task.Task(
     name='emnist-tff',
     summary="femnist of TFF: 3,400 writers and 749,068 images, not LEAF's set",
-    load=_load_emnist_tff,
+    load=functools.partial(_load, 'emnist-tff'),
     **FEMNIST,
     options=(*EMBEDDING, *_OF_DATA),
     find=functools.partial(_find_tff, 'emnist'),
@@ -219,7 +192,7 @@ TASKS = (
   task.Task(
     name='celeba-tff',
     summary="celeba of TFF: LEAF's celebrities and images, another split",
-    load=functools.partial(_load_celeba, False),
+    load=functools.partial(_load, 'celeba-tff'),
     **_CELEBA,
     find=functools.partial(_find_tff, 'celeba'),
     data='celeba: celeba_train.h5 and celeba_test.h5, or celeba.sqlite',
@@ -227,7 +200,7 @@ TASKS = (
   task.Task(
     name='shakespeare-tff',
     summary="shakespeare of TFF: 715 roles and 2,585,814 examples, not LEAF's",
-    load=functools.partial(_load_shakespeare, False),
+    load=functools.partial(_load, 'shakespeare-tff'),
     **_SHAKESPEARE,
     find=functools.partial(_find_tff, 'shakespeare'),
     data='shakespeare: shakespeare_train.h5 and shakespeare_test.h5, or'

@@ -1,9 +1,7 @@
-"""Tasks of one's own data: images and rows of numbers; what all of them share.
+"""Tasks of one's own images and rows of numbers; what all of one's own data share.
 
-Images are photographs in a folder, tar, zip or TFRecords, or a .npz; rows are a table
-or a .npz, and get a small perceptron. `datasets.images.clients`, `datasets.arrays` and
-`datasets.features` say how they are read. (`tasks.xc` and `tasks.label_sets` have
-sparse text.) Importing this imports nothing large, so that flags are checked at once.
+`tasks.xc` and `tasks.label_sets` have sparse text. Importing this imports nothing
+large, so that flags are checked at once.
 """
 
 import os
@@ -120,12 +118,7 @@ _SIDE = 64
 
 
 def check(options: Mapping) -> None:
-  """Refuses options that cannot be right, whatever the data are.
-
-  Raises:
-    errors.InputError: `--split` is none, a file is missing, or two test parts
-      are asked for.
-  """
+  """Refuses options that cannot be right, whatever the data are."""
   check_test(options)
   if rules.parse(options['split']) is None:
     check_split(options['split'], 'class, iid:100, RULE:SETTING=VALUE,..., ')
@@ -190,13 +183,7 @@ def _described(dataset, noun: str) -> str:
 
 
 def examined(dataset, noun: str, options: Mapping) -> str:
-  """Describes a data set, and tells or refuses what training would.
-
-  Args:
-    dataset: a `client_data.FederatedDataset`.
-    noun: what one of its examples is.
-    options: of the task.
-  """
+  """Describes a data set, and tells or refuses what training would."""
   memory.require(
     4 * dataset.num_classes * options['embedding_dim'],
     f'a table of {dataset.num_classes:,} classes',

@@ -2,15 +2,12 @@
 
 FedSS (arXiv:2203.04888): MobileNetV3, embeddings of 64, cosine logits. FedVC and FedIR
 (arXiv:2003.08082): MobileNetV2, of 64 on Landmarks and of 1,280 on iNaturalist, linear
-logits. Where the two share Landmarks, its defaults are FedSS's, except the local
-training of FedVC's algorithms; `tasks.papers.fedvc` has the changes.
+logits. Landmarks' defaults are FedSS's, except the local training of FedVC's
+algorithms; `tasks.papers.fedvc` has the changes. Not in the papers: weight decay 4e-5
+and FedVC's 5 local epochs on Landmarks are from memory; 64 clients a round of
+ImageNet-21k and FedIR's target on Landmarks are ours.
 
-Of what the papers do not state: the weight decay 4e-5 and FedVC's 5 local epochs on
-Landmarks are from memory, the 64 clients a round of ImageNet-21k and FedIR's target on
-Landmarks, the distribution of the training images, are ours. Both papers start from
-pretrained networks (`--encoder_weights`).
-
-Where the papers' photographs lie under --data_dir, and where they come from.
+Where they lie under --data_dir:
 
   DIR/FOLDER/images             a folder (also of tars), or images.tar, images.zip,
                                 or what the owners distribute, see `Source.images`
@@ -23,12 +20,11 @@ Where the papers' photographs lie under --data_dir, and where they come from.
 import functools
 import pathlib
 import sys
-import types
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
-from datasets import never_data
+from datasets import zip_members
 from datasets.splits import split_path
 from tasks import encoders
 from tasks import own_data
@@ -41,90 +37,63 @@ _IMAGES = ('images', 'images.tar', 'images.zip')
 
 
 class Source(NamedTuple):
-  """The photographs of one owner.
+  """The photographs of one owner."""
 
-  Attributes:
-    folder: under --data_dir.
-    images: further names, in it, under which they may lie.
-    get: what to download, its size, and from where.
-    lists: what `launch.make_splits` reads: its path in the folder, '' for the folder
-      itself, or None for the images themselves; and where it comes from.
-  """
-
-  folder: str
-  images: tuple[str, ...]
-  get: str
+  folder: str  # Under --data_dir.
+  images: tuple[str, ...]  # Further names, in it, under which they may lie.
+  get: str  # What to download, its size, and from where.
+  # What `launch.make_splits` reads, None: the images; and where it comes from.
   lists: tuple[str | None, str]
 
 
 class Split(NamedTuple):
-  """Clients of photographs.
+  """Clients of photographs."""
 
-  Attributes:
-    task: its name, which is also that of the split and of its rule.
-    source: the photographs.
-    is_made: whether `launch.make_splits` has a rule of this name.
-    train: the published file of the training examples, in the folder; it may name
-      a column, see `split_path`. Empty: there is none.
-    test: the published file of the test; empty: it is in `train`, a zip.
-    published: where these come from.
-    tff: the folder in which TFF keeps images with their clients; empty: TFF has none.
-  """
-
-  task: str
+  task: str  # Also the name of the split and of its rule.
   source: Source
-  is_made: bool = True
-  train: str = ''
-  test: str = ''
-  published: str = ''
-  tff: str = ''
+  is_made: bool = True  # Whether `launch.make_splits` has a rule of this name.
+  train: str = ''  # Published, in the folder; perhaps FILE:COLUMN.
+  test: str = ''  # Likewise; '': it is in `train`, a zip.
+  published: str = ''  # Where these come from.
+  tff: str = ''  # The folder in which TFF keeps images with their clients.
 
   def folder(self, data_dir: str) -> pathlib.Path:
     return pathlib.Path(data_dir) / self.source.folder
 
   def find(self, data_dir: str) -> tuple[str, str, str]:
-    """Returns the images, the split and its test file, as flags take them.
-
-    Without a split, the images have their clients; without a test file, the split
-    has one.
-
-    Raises:
-      errors.InputError: something is missing; the message says all that is, and
-        where it comes from.
-    """
+    """Returns the images, the split and its test file; '': they have their own."""
     folder = self.folder(data_dir)
     for name in filter(None, (self.tff, self.tff.upper())):
       if (folder / name / 'test.tfRecord').is_file():
         return str(folder / name), '', ''
-    images, clients = self._images(folder), self._clients(folder)
-    missing = []
-    if images is None:
-      missing.append(self._no_images(folder))
+    clients, missing = self._clients(folder), []
+    try:
+      images = self.find_images(data_dir)
+    except errors.InputError as e:
+      images, missing = '', [str(e)]
     if clients is None:
       missing.append(self._no_clients(folder, images))
     if missing:
       raise errors.InputError(task.ALSO.join(missing))
-    return str(images), *clients
+    return images, *clients
 
   def find_images(self, data_dir: str) -> str:
-    """Returns the images alone; errors are those of `find`."""
-    folder = self.folder(data_dir)
-    images = self._images(folder)
-    if images is None:
-      raise errors.InputError(self._no_images(folder))
-    return str(images)
+    """Returns the images alone."""
+    folder, names = self.folder(data_dir), (*_IMAGES, *self.source.images)
+    for name in names:
+      if _has_something(folder / name):
+        return str(folder / name)
+    raise errors.InputError(
+      f'{folder} has no images ({", ".join(names)}): get {self.source.get}'
+    )
 
   def described(self, data_dir: str) -> str:
-    """Says where the images and the clients are; errors are those of `find`."""
+    """Says where the images and the clients are."""
     images, split, test = self.find(data_dir)
     if not split:
       return f"images and clients in {images}, TFF's files"
     test = f' and {test}' if test else ''
     return f'images in {images}, clients in {split}{test}'
-
-  def _images(self, folder: pathlib.Path) -> pathlib.Path | None:
-    names = [folder / name for name in (*_IMAGES, *self.source.images)]
-    return next(filter(_has_something, names), None)
 
   def _clients(self, folder: pathlib.Path) -> tuple[str, str] | None:
     for name in (self.task, f'{self.task}.zip'):
@@ -134,10 +103,6 @@ class Split(NamedTuple):
     if self.train and split_path.parse(train).exists() and test.exists():
       return str(train), str(test) if self.test else ''
     return None
-
-  def _no_images(self, folder: pathlib.Path) -> str:
-    names = ', '.join((*_IMAGES, *self.source.images))
-    return f'{folder} has no images ({names}): get {self.source.get}'
 
   def _no_clients(self, folder: pathlib.Path, images) -> str:
     ways = []
@@ -159,7 +124,7 @@ def _has_something(path: pathlib.Path) -> bool:
   try:
     if not path.is_dir():
       return path.exists()
-    return any(never_data.is_data(file.name) for file in path.iterdir())
+    return any(zip_members.is_data(file.name) for file in path.iterdir())
   except PermissionError:  # Reading it says so.
     return True
 
@@ -204,8 +169,7 @@ IMAGENET = Source(
 )
 
 
-_GOOGLE = 'https://storage.googleapis.com'
-_TFF = f'{_GOOGLE}/tff-datasets-public/'
+_TFF = 'https://storage.googleapis.com/tff-datasets-public/'
 _LOGITS = hp.Hyperparameter(
   'logits',
   task.COSINE,
@@ -247,10 +211,7 @@ def _fit(draft: task.Draft) -> None:
         f'--logits=linear does not go with --algorithm={draft.algorithm.name}, which'
         f' needs {base.COSINES}; leave one of them out'
       )
-    if 'logit_scale' in draft.given:
-      raise errors.InputError(
-        '--logit_scale does not apply with --logits=linear; leave one of them out'
-      )
+    draft.refuse('logit_scale', 'with --logits=linear', 'leave one of them out')
     del draft.options['logit_scale']
   encoders.fit(draft)
 
@@ -289,23 +250,18 @@ def _task(
   metrics: tuple[str, ...] = _METRICS,
   *,
   options: tuple[hp.Hyperparameter, ...] = (task.LOGIT_SCALE,),
-  option_defaults: Mapping[str, Any] = types.MappingProxyType({}),
+  option_defaults: dict[str, Any] = {},  # noqa: B006
   **more,
 ) -> task.Task:
   """Returns the task of a split; `options` has those of its logits."""
-  defaults = {
-    'encoder': encoders.V3,
-    'image_size': 224,
-    'crop': 'random',
-    **option_defaults,
-  }
+  defaults = {'encoder': encoders.V3, 'image_size': 224, 'crop': 'random'}
   return task.Task(
     name=split.task,
     summary=summary,
     load=functools.partial(_load, split, num_classes),
     metrics=metrics,
     num_classes=num_classes,
-    options=task.options(*options, *_OPTIONS, **defaults),
+    options=task.options(*options, *_OPTIONS, **defaults | option_defaults),
     check=_check,
     fit=_fit,
     lacks=() if options else (base.COSINES,),
@@ -368,7 +324,7 @@ TASKS = (
       'landmarks-user-160k',
       LANDMARKS,
       train='landmarks-user-160k.zip',
-      published=f'{_GOOGLE}/gresearch/federated-vision-datasets/',
+      published='https://storage.googleapis.com/gresearch/federated-vision-datasets/',
       tff='gld160k',
     ),
     '2,028 landmarks, 1,262 photographers with 164,172 images; MobileNetV3',

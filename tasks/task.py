@@ -1,7 +1,4 @@
-"""The definition of a task. Importing this does not import TensorFlow.
-
-Data and networks are loaded on demand.
-"""
+"""The definition of a task; data, networks and TensorFlow are loaded on demand."""
 
 import dataclasses
 from collections.abc import Callable
@@ -101,95 +98,62 @@ def options(
 
 
 class Loaded(NamedTuple):
-  """A task's parts that need TensorFlow.
+  """A task's parts that need TensorFlow."""
 
-  Attributes:
-    dataset: a `tff_xc.data.client_data.FederatedDataset`.
-    model: a `tff_xc.classifier.EmbeddingClassifier`.
-  """
-
-  dataset: Any
-  model: Any
+  dataset: Any  # A `tff_xc.data.client_data.FederatedDataset`.
+  model: Any  # A `tff_xc.classifier.EmbeddingClassifier`.
 
 
 class Draft(NamedTuple):
-  """What a run will be, before any data are read; `Task.fit` may change it.
-
-  Attributes:
-    algorithm: the algorithm's class.
-    settings: of the run, by name.
-    options: of the task.
-    values: of the algorithm's hyper-parameters.
-    given: the user's values of all of them.
-  """
+  """What a run will be, before any data are read; `Task.fit` may change it."""
 
   algorithm: type[base.Base]
   settings: dict
   options: dict
-  values: dict
-  given: Mapping
+  values: dict  # Of the algorithm's hyper-parameters.
+  given: Mapping  # The user's values of all of these.
+
+  def refuse(self, name: str, why: str, cure: str = 'leave it out') -> None:
+    """Raises InputError if the user has given a flag that does not apply."""
+    if name in self.given:
+      raise errors.InputError(f'--{name} does not apply {why}; {cure}')
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """An experiment for any algorithm.
-
-  Attributes:
-    name: for `--task`.
-    summary: one line for people, with the set's size.
-    load: (data_dir, options by name) -> `Loaded`. The data do not depend on
-      a run's seed.
-    metrics: the metrics to compute if the data set has examples for them, the
-      headline metric first.
-    rounds: default number of rounds.
-    clients_per_round: default K.
-    eval_every: default rounds between evaluations.
-    defaults: hyper-parameters of all algorithms on this task, by name.
-    by_algorithm: hyper-parameters of single algorithms; they override
-      `defaults`.
-    num_classes: n; None if the data or an option determine it.
-    count_classes: (data_dir) -> n, read from the data without TensorFlow, or
-      None where that fails; None if the data do not determine n.
-    options: those that it takes, with its defaults.
-    targets: default of --target: scores to which a run counts its rounds, such
-      as 'top1:0.7'.
-    best_by: default of --best_by: the score by which the best round is chosen.
-    check: (options) -> None; raises `errors.InputError` for options that cannot
-      be right, without a large import.
-    fit: (`Draft`) -> None; adapts defaults to each other, and raises
-      `errors.InputError` for values of the user that do not go together.
-    data_is_named: whether --data_dir is the user's own file or folder, which has
-      no default, and not the directory of all data sets.
-    data: the files that --data_dir must hold; empty if the data are generated.
-    lacks: what algorithms may need that it does not have: `base.ONE_LABEL`,
-      `base.COSINES`.
-    find: (data_dir) -> anything, within seconds, a `Part` if that is known not
-      to be all; raises `errors.InputError` if the files of `data` are not there.
-      None if it needs no files. Of data that are named also (data_dir, all
-      options) -> str, what a run with these options would find.
-  """
+  """An experiment for any algorithm: its data, its network and its defaults."""
 
   name: str
-  summary: str
+  summary: str  # One line, with the set's size.
+  # (data_dir, options); the data do not depend on a run's seed.
   load: Callable[[str, Mapping], Loaded]
-  metrics: tuple[str, ...]
+  metrics: tuple[
+    str, ...
+  ]  # If there are examples for them; the headline first.
   rounds: int
   clients_per_round: int
   eval_every: int
-  defaults: Mapping[str, Any]
+  defaults: Mapping[str, Any]  # Hyper-parameters of all algorithms.
   by_algorithm: Mapping[str, Mapping[str, Any]] = dataclasses.field(
     default_factory=dict
-  )
-  num_classes: int | None = None
+  )  # Those of single algorithms, which override `defaults`.
+  num_classes: int | None = None  # None: the data or an option say it.
+  # (data_dir) -> n, read without TensorFlow, or None where that fails.
   count_classes: Callable[[str], int | None] | None = None
   options: tuple[hp.Hyperparameter, ...] = (EMBEDDING_DIM, LOGIT_SCALE)
-  targets: tuple[str, ...] = ()
-  best_by: str = ''
+  targets: tuple[str, ...] = ()  # Default of --target, such as 'top1:0.7'.
+  best_by: str = ''  # Default of --best_by.
+  # Raises InputError for options that cannot be right, without a large import.
   check: Callable[[Mapping[str, Any]], None] = lambda options: None
+  # Adapts defaults to each other, and refuses values that do not go together.
   fit: Callable[[Draft], None] = lambda draft: None
+  # Whether --data_dir is the user's own file or folder, which has no default.
   data_is_named: bool = False
-  data: str = ''
-  lacks: tuple[str, ...] = ()
+  data: str = ''  # The files that --data_dir must hold; '': none are read.
+  lacks: tuple[str, ...] = ()  # Of `base.ONE_LABEL`, `base.COSINES`.
+  # (data_dir) -> anything, within seconds, a `Part` if that is known not to be all;
+  # raises InputError if `data` are not there. Of data that are named also
+  # (data_dir, options) -> str, what a run would find. None: it needs no files.
   find: Callable[[str], Any] | None = None
 
   def option_values(self) -> dict[str, Any]:
@@ -197,11 +161,7 @@ class Task:
     return {option.name: option.default for option in self.options}
 
   def checked_options(self, given: Mapping) -> dict[str, Any]:
-    """Returns all options: those given, and the defaults of others.
-
-    Raises:
-      errors.InputError: the task does not take one of them, or a value is bad.
-    """
+    """Returns all options: those given, and the defaults of others."""
     known = {option.name: option for option in self.options}
     for name in given:
       if name not in known:
@@ -237,11 +197,7 @@ class Task:
     return catalog.measurable(self.metrics, {*present, 'train'})
 
   def hyperparameters(self, algorithm: type[base.Base]) -> dict[str, Any]:
-    """Returns this task's defaults for an algorithm.
-
-    The defaults for a server do not apply to algorithms without clients, or
-    with another optimizer of their own.
-    """
+    """Returns this task's defaults for an algorithm."""
     shared = {**self.defaults, 'clients_per_round': self.clients_per_round}
     optimizer = shared.get('server_optimizer', 'sgd')
     own = algorithm.own.get('server_optimizer', optimizer)
@@ -257,12 +213,9 @@ def check_split(draft: Draft) -> None:
   for other, names in _OF_SPLIT.items():
     if other == 'dirichlet' and 'concentration' not in draft.options:
       continue  # Only CIFAR's tasks make it.
-    for name in names:
-      if split != other and name in draft.given:
-        raise errors.InputError(
-          f'--{name} does not apply with --split={split}, only with'
-          f' --split={other}; leave one of them out'
-        )
+    for name in names if split != other else ():
+      why = f'with --split={split}, only with --split={other}'
+      draft.refuse(name, why, 'leave one of them out')
 
 
 def with_encoder(dataset, options: Mapping) -> Loaded:
@@ -288,18 +241,7 @@ def with_head(dataset, encoder, head=None) -> Loaded:
 
 
 def check_memory(model, what: str, advice: str) -> None:
-  """Refuses a model whose weights would not fit the free memory.
-
-  Call it before anything of the number of classes or features is made.
-
-  Args:
-    model: a `tff_xc.classifier.EmbeddingClassifier`.
-    what: whose model it is, which begins the sentence.
-    advice: what to do, which ends it.
-
-  Raises:
-    errors.InputError: the weights alone are larger than that.
-  """
+  """Refuses a model whose weights would not fit the free memory, before it is made."""
   import tensorflow as tf
 
   size = sum(

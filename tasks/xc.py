@@ -96,46 +96,36 @@ _BY_EXAMPLES = {
 
 def fit(draft: task.Draft) -> None:
   """Lets clients hold all feature rows for MOON; selects those of a frozen table."""
-  options, values, given = draft.options, draft.values, draft.given
+  options, values, algorithm = draft.options, draft.values, draft.algorithm
   if 'split' in options:
     task.check_split(draft)
-  if not issubclass(draft.algorithm, base.Server):
-    if 'feature_learning_rate' in given:
-      raise errors.InputError(
-        f'--feature_learning_rate does not apply to {draft.algorithm.name}, which'
-        ' brings its own server optimizers; leave it out'
-      )
+  if not issubclass(algorithm, base.Server):
+    why = f'to {algorithm.name}, which brings its own server optimizers'
+    draft.refuse('feature_learning_rate', why)
     del options['feature_learning_rate']
   if 'hash_tables' in values:
-    for name in ('select_features', 'feature_learning_rate'):
-      if name in given:
-        raise errors.InputError(
-          f'--{name} does not apply to fedmlh, whose networks side by side have no'
-          ' feature table that clients could select rows of; leave it out'
-        )
+    why = 'to fedmlh, whose networks side by side have no feature table'
+    draft.refuse('select_features', why)
+    draft.refuse('feature_learning_rate', why)
     options['select_features'] = False
     return
-  algorithm = draft.algorithm
+  moons = (
+    'clients that keep their models (as in MOON, or with --contrastive_weight)'
+  )
   keeps_models = algorithm.has_clients and algorithm.keeps_models(values)
-  if values['trainable'] != 'all':
-    if keeps_models:
-      raise errors.InputError(
-        f'--trainable={values["trainable"]} does not go with clients that keep their models'
-        ' (as in MOON, or with --contrastive_weight) on sparse text: they would'
-        ' receive the whole frozen feature table in every round; give --trainable=all'
-      )
-    if not options['select_features']:
-      raise errors.InputError(
-        f'--trainable={values["trainable"]} does not go with --select_features=false:'
-        ' clients would receive the whole frozen feature table in every round;'
-        ' leave one of them out'
-      )
+  if values['trainable'] != 'all' and (
+    keeps_models or not options['select_features']
+  ):
+    other = (
+      f'{moons} on sparse text' if keeps_models else '--select_features=false'
+    )
+    raise errors.InputError(
+      f'--trainable={values["trainable"]} does not go with {other}: clients would'
+      ' receive the whole frozen feature table in every round; leave one of them out'
+    )
   if keeps_models:
-    if given.get('select_features'):
-      raise errors.InputError(
-        '--select_features does not apply where clients keep whole models (as in'
-        ' MOON, or with --contrastive_weight); leave it out'
-      )
+    if draft.given.get('select_features'):
+      draft.refuse('select_features', f'to {moons}, who hold whole models')
     options['select_features'] = False
 
 

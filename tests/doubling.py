@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from tff_xc.experiment import client_states
 from tff_xc.experiment import cohort
-from tff_xc.experiment import loop as experiment
 from tff_xc.experiment import progress
 from tff_xc.experiment import run_directory
-from tff_xc.measure import best_round
+from tff_xc.experiment import training
 from tff_xc.measure import communication
 from tff_xc.measure import targets
 from tff_xc.round import examples as examples_lib
@@ -52,6 +51,19 @@ class Doubling:
     return types.SimpleNamespace(state=after, metrics=metrics)
 
 
+class At(Doubling):
+  """Does something before a round."""
+
+  def __init__(self, rounds_done, function):
+    super().__init__()
+    self._at, self._function = rounds_done, function
+
+  def next(self, state, examples):
+    if state.round_number == self._at:
+      self._function()
+    return super().next(state, examples)
+
+
 class Keeping(Doubling):
   """A doubling process whose clients keep the sum of the weights that they saw."""
 
@@ -85,11 +97,11 @@ def run(
   evaluate=score,
   warnings=(),
   target='',
-  best=best_round.NO_CHOICE,
+  best=targets.NO_BEST,
 ):
   process = process or Doubling()
   spec = getattr(process, 'spec', None)
-  return experiment.run(
+  return training.run(
     process=process,
     cohorts=_cohort,
     evaluate=evaluate,
@@ -112,3 +124,12 @@ def rows(path):
       {k: v for k, v in row.items() if k != 'seconds'}
       for row in csv.DictReader(file)
     ]
+
+
+def assert_same_arrays(path, whole):
+  """Checks that a run has the checkpoints and states of another one."""
+  for file in whole.rglob('*.npz'):
+    with np.load(file) as a, np.load(path / file.relative_to(whole)) as b:
+      assert a.files == b.files
+      for name in a.files:
+        np.testing.assert_array_equal(a[name], b[name], f'{file} {name}')

@@ -40,6 +40,7 @@ def algorithm(name: str, model=DENSE, max_features: int = 0, **given):
   made = entry.made(
     model=model,
     max_positives=4,
+    num_clients=12,
     class_probabilities=np.arange(model.num_classes),
     **given,
   )

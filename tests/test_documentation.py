@@ -17,7 +17,7 @@ OWN = documents.page('your_own')
 # Each command in a process of its own, in which the large imports are done.
 MAKE_SPLITS = """
 import json, os, pathlib, runpy, shutil, sys
-from datasets.splits import making, output
+from datasets.splits import making
 for command in json.loads(sys.argv[1]):
   child = os.fork()
   if not child:

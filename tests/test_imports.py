@@ -25,7 +25,7 @@ LAYERS = (
   ('experiment',),
   ('algorithms',),
 )
-# Runs computations of any kind: it knows nothing above the lowest layer, and
+# Runs computations of any kind: it knows errors, versions and locks, and
 # only what runs computations imports it.
 RUNTIME = 'runtime'
 # `heads` is beside `classifier` and is used by it.
@@ -51,7 +51,7 @@ def is_allowed(importer, imported):
   if lower == RUNTIME:
     return upper == 'experiment'
   if upper == RUNTIME:
-    return lower in ('errors', 'environment')
+    return lower in ('errors', 'environment', 'lock')
   return rank(upper) > rank(lower) or (upper, lower) in BESIDE
 
 

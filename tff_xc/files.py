@@ -25,15 +25,9 @@ def replacing(
 ) -> Iterator[pathlib.Path]:
   """Yields a temporary path that becomes `path` if the block succeeds.
 
-  The temporary file has its suffix and directory. If the block raises, the
-  temporary file is removed and `path` is unchanged.
-
-  Args:
-    path: the file.
-    durable: whether a power cut leaves the old file or the new one, for sure.
-
-  Raises:
-    FileExistsError: `path` is no regular file; a pipe would lose its name.
+  The temporary file has its suffix and directory, and is removed if the block raises.
+  `durable`: a power cut leaves the old file or the new one, for sure. FileExistsError if
+  `path` is no regular file; a pipe would lose its name.
   """
   path = pathlib.Path(path)
   if path.exists() and not path.is_file():
@@ -74,11 +68,10 @@ def remove_leftovers(folder: pathlib.Path, is_ours: Callable) -> None:
 def write_json(
   path: str | os.PathLike, obj: Any, is_sorted: bool = True
 ) -> None:
-  """Writes `obj` as JSON, atomically, with sorted keys and a final newline.
+  """Writes `obj` as JSON, atomically, by default with sorted keys, and a final newline.
 
-  NumPy scalars and arrays become numbers and lists, and paths become strings.
-  Numbers that are not finite become null, because JSON has no such numbers.
-  With `is_sorted=False`, keys keep their order.
+  NumPy values become numbers and lists, paths strings, and numbers that are not finite
+  null, because JSON has no such numbers.
   """
   text = json.dumps(_plain(obj), sort_keys=is_sorted, indent=2, allow_nan=False)
   with replacing(path) as temporary:
@@ -98,22 +91,14 @@ def _plain(obj):
 
 
 def read_text(path: pathlib.Path) -> str:
-  """Reads a regular file. A pipe would wait for a writer.
-
-  Raises:
-    OSError, ValueError: it cannot be read, or is no text.
-  """
+  """Reads a regular file. A pipe would wait for a writer."""
   if path.exists() and not path.is_file():
     raise OSError('it is no regular file')
   return path.read_text(encoding='utf-8')
 
 
 def read_json(path: pathlib.Path) -> Any:
-  """Reads a file of JSON.
-
-  Raises:
-    OSError, ValueError: it cannot be read, or is no JSON.
-  """
+  """Reads a file of JSON; OSError or ValueError where it cannot be read."""
   try:
     return json.loads(read_text(path))
   except RecursionError as e:

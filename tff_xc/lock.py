@@ -11,17 +11,9 @@ from tff_xc import errors
 
 
 def lock(path: str | os.PathLike, flag: str) -> TextIO:
-  """Creates a directory, and locks it until this process ends.
+  """Creates a directory, and locks it until the returned file is closed.
 
-  Args:
-    path: the directory.
-    flag: the flag that names it, for errors.
-
-  Returns:
-    The file PATH/.lock; closing it ends the lock.
-
-  Raises:
-    errors.InputError: another process has locked it, or it cannot be written.
+  `flag` names it in errors: another process has it, or it cannot be written.
   """
   path = pathlib.Path(path)
   try:
@@ -31,24 +23,27 @@ def lock(path: str | os.PathLike, flag: str) -> TextIO:
     raise errors.InputError(
       f'--{flag}={path} cannot be written ({e.strerror}); choose another'
     ) from e
-  try:
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-  except BlockingIOError as e:
+  if not try_lock(file):
     file.close()
     raise errors.InputError(
       f'another process is running in {path}; wait for it, or choose another'
       f' --{flag}'
-    ) from e
+    )
   return file
 
 
-def regular(path: str, flags: int) -> int:
-  """Opens a file at a name that others may have taken; `opener` of `open`.
+def try_lock(file: TextIO | int) -> bool:
+  """Locks an open file or folder until it is closed; False if another has it."""
+  try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError:
+    return False
+  return True
 
-  Raises:
-    OSError: it is a link, which may lead to somebody's file, or a pipe, which may
-      wait for ever.
-  """
+
+def regular(path: str, flags: int) -> int:
+  """As `opener` of `open`: refuses a link to anybody's file, and a pipe, which
+  waits."""
   try:
     found = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
   except OSError as e:

@@ -41,9 +41,6 @@ def require(needed: int, what: str, advice: str) -> None:
     what: says what is that large, and where: 'a.txt, line 1 names 2,000,000,000
       labels, whose table'.
     advice: what to do, which ends the sentence.
-
-  Raises:
-    errors.InputError: fewer bytes are free.
   """
   free = free_bytes()
   if needed > free:
@@ -56,10 +53,7 @@ def require(needed: int, what: str, advice: str) -> None:
 def require_unpacked(
   unpacked: int, packed: int, what: str, advice: str
 ) -> None:
-  """As `require`, of what a file announces, and is copied once on the way.
-
-  A file of `packed` bytes may be a thousand times smaller than that.
-  """
+  """As `require`, of what a file of `packed` bytes announces; a copy is made of it."""
   require(2 * unpacked, f'{what}, with a copy,', advice)
   if unpacked > _LARGE and unpacked > _MOST_TIMES * packed:
     raise errors.InputError(

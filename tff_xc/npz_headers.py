@@ -20,16 +20,9 @@ _MOST_HEADER_BYTES = 10_000
 def check(
   path: str | os.PathLike, names: Container[str] | None, advice: str
 ) -> None:
-  """Refuses arrays that the free memory cannot hold, before they are read.
+  """Refuses arrays of these (or all) names that the free memory cannot hold.
 
-  Args:
-    path: the file.
-    names: the arrays; None: all.
-    advice: what to do, which ends the sentence.
-
-  Raises:
-    errors.InputError: they are too large, or unpack to far more than the file has.
-    Exception: as `announced`.
+  `advice`, what to do, ends the sentence. Exceptions of `announced` go through.
   """
   size = announced(path, names)
   memory.require_unpacked(
@@ -42,9 +35,7 @@ def announced(
 ) -> int:
   """Returns the bytes of memory that these (or all) arrays take, at least.
 
-  Raises:
-    ValueError: a header is damaged, or announces Python objects.
-    Exception: as `zipfile.ZipFile` for a file that is no sound archive.
+  ValueError for a damaged header or one of Python objects; `zipfile`'s for no archive.
   """
   with zipfile.ZipFile(path) as archive:
     return sum(

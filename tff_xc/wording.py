@@ -75,10 +75,7 @@ def human_duration(seconds: float) -> str:
 
 
 def shown(text: object) -> str:
-  """Returns a text of somebody's data on one line, without commands to a terminal.
-
-  Control characters become escapes such as `\\x1b`.
-  """
+  """Returns a text on one line; control characters become escapes such as `\\x1b`."""
   return ''.join(
     character
     if character in _JOINERS or unicodedata.category(character) not in _HIDDEN
@@ -102,12 +99,7 @@ def cell(text: str) -> str:
 def meant(name: str, known: Iterable[str], sign: str = '') -> str:
   """Returns '; did you mean NAME?' for an unknown name, or '' if none is near.
 
-  Of an old name it says what it is now.
-
-  Args:
-    name: what somebody wrote.
-    known: the names that there are.
-    sign: before a name: '--' of a flag.
+  Of an old name it says what it is now. `sign` goes before names: '--' of a flag.
   """
   known = [*known]
   if RENAMED.get(_old(name)) in known:

@@ -31,28 +31,13 @@ def load(
 ) -> client_data.FederatedDataset:
   """Loads the set into memory, 180 MB, and deals its images to clients.
 
-  Args:
-    data_dir: the directory that holds `cifar-10-batches-bin`,
-      `cifar-10-batches-py`, one of their archives, or TFDS's `cifar10/3.0.2`;
-      for CIFAR-100 `cifar-100-binary` and so on.
-    name: 'cifar10', or 'cifar100' with its 100 fine classes.
-    split: 'class' for clients of one class each, 'dirichlet', or the path of a CSV
-      `user_id,image_id,class` with image ids in the official order, or of a
-      folder with such a `federated_train.csv`.
-    clients_per_class: clients that share each class evenly, in one way always.
-    concentration: of 'dirichlet', alpha of `dirichlet.partition`.
-    num_clients: of 'dirichlet'.
-    seed: of 'dirichlet'.
-    expected: the numbers of images that there must be.
-
-  Returns:
-    The data set; `x` is uint8 [32, 32, 3], `test` the official test images.
-    Clients by class are 'class/0', 'class/1', ... or 'class/0/0', 'class/0/1' if
-    several share a class. With a CSV, its user ids name the clients.
-
-  Raises:
-    errors.InputError: a bad argument; data that are missing, damaged or
-      incomplete; a split that does not fit them.
+  `x` is uint8 [32, 32, 3], and the test the official one. `split` is 'class' for
+  clients of one class each, of which `clients_per_class` share each class evenly
+  ('class/0' or 'class/0/0'); 'dirichlet', of which are `concentration`,
+  `num_clients` and `seed`; or the path of a CSV `user_id,image_id,class` with
+  image ids in the official order, or of a folder with such a
+  `federated_train.csv`. Raises `errors.InputError` for a bad argument, data that
+  are missing, damaged or incomplete, and a split that does not fit them.
   """
   if name not in cifar_files.LAYOUTS:
     raise errors.InputError(

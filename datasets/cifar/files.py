@@ -73,12 +73,8 @@ Part = tuple[np.ndarray, np.ndarray]
 def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
   """Returns a folder or an archive, and its form; opens nothing.
 
-  Args:
-    data_dir: the folder, archive or prepared directory, or its parent.
-    name: 'cifar10' or 'cifar100'.
-
-  Raises:
-    errors.InputError: nothing is found.
+  `data_dir` is the folder, archive or prepared directory, or its parent. Raises
+  `errors.InputError` if nothing is found.
   """
   data_dir, layout = pathlib.Path(data_dir), LAYOUTS[name]
   places = data_dir, data_dir / name
@@ -119,12 +115,9 @@ def read(
 ) -> tuple[Part, Part]:
   """Reads the first form that `find` finds, which must have so many images.
 
-  Returns:
-    The training and the test images in the order of the source: uint8 [k, 32, 32, 3],
-    and their classes, int32 [k].
-
-  Raises:
-    errors.InputError: nothing is found, or it is damaged or incomplete.
+  Returns the training and the test images in the order of the source: uint8 [k,
+  32, 32, 3], and their classes, int32 [k]. Raises `errors.InputError` if nothing
+  is found, or it is damaged or incomplete.
   """
   path, form = find(data_dir, name)
   n = LAYOUTS[name].num_classes
@@ -151,7 +144,11 @@ def _official(
   """Reads a folder or an archive of the official files."""
   names = [n + '.bin' * is_binary for n in (*layout.train, layout.test)]
   sizes = [expected.train // len(layout.train)] * len(layout.train)
-  contents = (_of_archive if path.is_file() else _of_folder)(path, names)
+  if path.is_file():
+    contents = _of_archive(path, names)
+  else:
+    there = [name for name in names if (path / name).is_file()]
+    contents = {name: (path / name).read_bytes() for name in there}
   parts = []
   for name, size in zip(names, [*sizes, expected.test], strict=True):
     where = str(path / name)
@@ -166,10 +163,6 @@ def _official(
     parts.append((x.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), y))
   x, y = map(np.concatenate, zip(*parts[:-1], strict=True))
   return [(x, y), parts[-1]]
-
-
-def _of_folder(path: pathlib.Path, names: list[str]) -> dict[str, bytes]:
-  return {n: (path / n).read_bytes() for n in names if (path / n).is_file()}
 
 
 def _of_archive(path: pathlib.Path, names: list[str]) -> dict[str, bytes]:
@@ -258,8 +251,8 @@ class _ArraysOnly(pickle.Unpickler):
 def _prepared(path: pathlib.Path, n: int, split: str, size: int) -> Part:
   """Reads a split that TFDS prepared, in the official order where it has ids.
 
-  TFDS shuffles the examples. Their ids, 'train_00000' and so on, count in the
-  official order. Versions before 3.0.1 have no ids; they keep TFDS's order.
+  TFDS shuffles the examples; their ids, 'train_00000' and so on, count in the
+  official order. Versions before 3.0.1 have no ids.
   """
   where = f'{path}, split {split}'
   try:

@@ -1,15 +1,15 @@
 """One's own photographs as federated data.
 
-They lie in a folder, a tar or a zip (`images.store`), in a folder for each
-class, or in any folders if a split file names their users and classes
-(`splits.own`). They are decoded when they are used, by as many threads as there
-are cores, and kept within a bound.
+They lie in a folder, a tar or a zip (`images.store`), in a folder for each class, or
+in any folders if a split file names their users and classes (`splits.own`). They are
+decoded when they are used, by as many threads as there are cores, and kept within a
+bound.
 
-The user's cache remembers which images can be decoded, so that an image is decoded
-once to know that, whatever the split and however often a check is killed. Those that
-cannot be decoded are few, and are tried again each time: a disk may have failed only
-for a while. One that fails when it is used is forgotten. The cache is a file of keys
-of 8 bytes: hashes of an image's name and of the sizes and times of its file.
+The user's cache remembers which images can be decoded, in a file of keys of 8 bytes:
+hashes of an image's name and of the sizes and times of its file. So an image is
+decoded once to know that, whatever the split and however often a check is killed.
+Those that cannot be decoded are tried again each time: a disk may have failed only for
+a while. One that fails when it is used is forgotten.
 """
 
 import concurrent.futures
@@ -38,9 +38,9 @@ from datasets.images import store as store_lib
 from datasets.splits import own
 from datasets.splits import split_files
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.data import client_data
 from tff_xc.data import pool as pool_lib
-from tff_xc.report import run_files
 
 # Bytes of decoded images that are kept; 43,000 of 64 x 64.
 CACHE = 2**29
@@ -61,23 +61,13 @@ def load(
   corrupt: str = SKIP,
   features: record_features.Features = record_features.USUAL,
 ) -> client_data.FederatedDataset:
-  """Loads images of a folder, tar or zip; it decodes none unless it checks them.
+  """Loads images of a folder, tar or zip; `x` is uint8 [side, side, 3].
 
-  Args:
-    path: the folder or archive.
-    choice: the clients and the test.
-    side: pixels a side, see `decode.square`.
-    corrupt: 'skip': every image is decoded once, and those that fail are left out;
-      images that the split names and that are missing are left out, too. 'fail':
-      these are errors, a damaged image when it is first used.
-    features: the names of features of TFRecord files.
-
-  Returns:
-    The data set; `x` is uint8 [side, side, 3].
-
-  Raises:
-    errors.InputError: the images, or the files of the split, are missing or
-      damaged; there are fewer than two classes.
+  `corrupt` is 'skip': every image is decoded once, and those that fail, or that
+  the split names and that are missing, are left out; or 'fail': these are errors,
+  a damaged image when it is first used. `features` are the names of features of
+  TFRecords. Raises `errors.InputError` if images, or files of the split, are
+  missing or damaged, or there are fewer than two classes.
   """
   store = store_lib.open_store(path, features)
   # The files of the split are read before any image is left out.
@@ -117,11 +107,8 @@ def described(
   corrupt: str = SKIP,
   features: record_features.Features = record_features.USUAL,
 ) -> str:
-  """Says what `load` would load, and decodes no image.
-
-  The arguments and errors are those of `load`, except for damaged images; no
-  choice: perhaps nobody has said yet whose the images are.
-  """
+  """Says what `load` would load, and decodes no image; no choice: nobody has said
+  yet whose the images are."""
   store = store_lib.open_store(path, features)
   _, data = _labelled(store, choice or own.USERS, corrupt)
   if choice or store.has_users:
@@ -164,19 +151,15 @@ def _parts(store, data: examples_lib.Examples, choice: own.Choice) -> own.Parts:
 def _check_classes(
   store, data: examples_lib.Examples, choice: own.Choice
 ) -> None:
-  labels = data.labels[data.labels < len(data.class_names)]
-  if len(np.unique(labels)) > 1:
-    return
+  labels = np.unique(data.labels[data.labels < len(data.class_names)])
   cure = (
     'put the images of each class into a folder named as the class, or list them'
     ' with their classes in a CSV, of which `launch.make_splits` makes a --split'
   )
   if choice.is_file:
     cure = f'{choice.split} must name at least two'
-  raise errors.InputError(
-    f'{store.path} has images of one class only'
-    f' ({data.class_names[labels[0]]}); {cure}'
-  )
+  names = ', '.join(data.class_names[label] for label in labels[:1])
+  examples_lib.require_two(len(labels), f'{store.path} ({names})', cure)
 
 
 def _of_split(
@@ -288,21 +271,17 @@ def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
 
 def _used(store: store_lib.Store, place: int, use: Callable[[bytes], Any]):
   """Returns `use` of an image's bytes; raises InputError if it is damaged."""
+  cure = 'mend or remove it, or leave it out with --corrupt=skip'
   try:
-    return use(store.read(place))
-  except decode.DAMAGE as e:
+    return store.used(place, use, cure)
+  except errors.InputError:
     _forget(store, place)  # Or --corrupt=skip would not leave it out.
-    raise errors.InputError(
-      f'{store.where(place)} is not a readable image{decode.reason(e)}; mend or'
-      ' remove it, or leave it out with --corrupt=skip'
-    ) from e
+    raise
 
 
 def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
-  """Returns a checksum of names, of parts' labels, and of some images' bytes.
-
-  A folder and a tar of it have one checksum.
-  """
+  """Returns a checksum of names, of parts' labels, and of some images' bytes, as
+  of a tar."""
   found = hashlib.blake2b(digest_size=8)
   for numbers in examples_lib.blocks(len(places)):
     found.update('\0'.join(store.names.take(places[numbers])).encode())
@@ -320,10 +299,8 @@ def readable(
   places: np.ndarray,
   check: Callable[[np.ndarray], Sequence[bool]],
 ) -> np.ndarray:
-  """Returns bool [k], which images of these numbers can be decoded.
-
-  `check` says of some numbers whether each of these images can be.
-  """
+  """Returns bool [k], which images of these numbers can be decoded, by `check` of
+  some."""
   file = parsed_cache.path(store.path, 'readable')
   keys, known = _keys(store, places), np.sort(_remembered(file))
   # `np.isin` takes several times the memory.
@@ -350,10 +327,8 @@ def readable(
 
 
 def _forget(store: store_lib.Store, place: int) -> None:
-  """Forgets that an image can be decoded, so that the next check decodes it.
-
-  A disk may damage a file, or a copy of it, that keeps its size and time.
-  """
+  """Forgets that an image can be decoded: a disk may damage it, and keep size and
+  time."""
   file = parsed_cache.path(store.path, 'readable')
   with _FORGETTING:
     known = _remembered(file)
@@ -361,7 +336,7 @@ def _forget(store: store_lib.Store, place: int) -> None:
     if len(kept) == len(known) or not parsed_cache.is_writable(file.parent):
       return
     # Keys that another process adds meanwhile are lost, and found again.
-    with contextlib.suppress(OSError), run_files.replacing(file) as new:
+    with contextlib.suppress(OSError), files.replacing(file) as new:
       kept.tofile(new)
 
 

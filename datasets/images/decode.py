@@ -50,13 +50,8 @@ warnings.filterwarnings('ignore', module=r'PIL\.')
 def rgb(data: bytes, least: int = 0) -> Image.Image:
   """Decodes a JPEG, PNG, or another image of pixels, whatever its file's name.
 
-  Args:
-    data: the file's content.
-    least: pixels a side that are enough. A larger JPEG is then decoded at half
-      its size or less, which is several times as fast. 0: at full size.
-
-  Raises:
-    One of `DAMAGE`: it is no image, or is damaged or cut short.
+  A JPEG of more than `least` pixels a side is decoded at half its size or less,
+  which is several times as fast; 0: at full size. Raises one of `DAMAGE`.
   """
   return _decoded(data, least, lambda image: image)
 
@@ -90,11 +85,7 @@ def reason(error: Exception) -> str:
 def square(data: bytes, side: int) -> np.ndarray:
   """Decodes an image, scales its shorter side to `side`, and crops the middle.
 
-  Returns:
-    uint8 [side, side, 3].
-
-  Raises:
-    One of `DAMAGE`, as `rgb`.
+  Returns uint8 [side, side, 3]. Raises one of `DAMAGE`.
   """
   return _decoded(data, 2 * side, lambda image: fitted(image, side))
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets import never_data
+from datasets import zip_members
 from tff_xc import errors
 from tff_xc import wording
 
@@ -57,10 +57,8 @@ class Found:
     self._of_images, self._of_others = set(), set()
 
   def image(self, path: str) -> str | None:
-    """Returns the id of an image by the path of a file, None for other files.
-
-    Like tar, it takes absolute paths as relative ones, and none through `..`.
-    """
+    """Returns the id of an image by the path of a file, None for other files; as
+    in tar, absolute paths are relative, and none leads through `..`."""
     if (name := clean(path)) is None:
       return None
     folder, _, file = name.rpartition('/')
@@ -106,19 +104,12 @@ def tell(left_out: str, of) -> None:
 def clean(path: str) -> str | None:
   """Returns a path without `./`; None if it is never data."""
   name = '/'.join(part for part in path.split('/') if part not in ('', '.'))
-  return name if name and never_data.is_data(name) else None
+  return name if name and zip_members.is_data(name) else None
 
 
 def in_order(names: Iterable[str], of) -> tuple[examples_lib.Texts, np.ndarray]:
-  """Returns names in the order of their bytes, and where each one was.
-
-  Args:
-    names: any number of them.
-    of: the folder or archive, for errors.
-
-  Raises:
-    errors.InputError: a name is not UTF-8.
-  """
+  """Returns names in the order of their bytes, and where each was; refuses other
+  than UTF-8."""
   import pyarrow.compute
 
   rest = iter(names)
@@ -159,9 +150,8 @@ def of_ids(
 ) -> examples_lib.Examples:
   """Lists the images of these ids, which are all of `path`.
 
-  Raises:
-    errors.InputError: an image is in no class's folder, or parts of a data set
-      and classes cannot be told apart.
+  Raises `errors.InputError` if an image is in no class's folder, or parts of a
+  data set and classes cannot be told apart.
   """
   codes = examples_lib.Codes()
   for numbers in examples_lib.blocks(len(ids)):

@@ -38,8 +38,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets import never_data
 from datasets import parsed_cache
+from datasets import zip_members
 from datasets.images import names as names_lib
 from datasets.images import record_features
 from tff_xc import errors
@@ -134,11 +134,8 @@ def _open(
 
 
 def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
-  """Opens a tar, or these tars of a folder; returns what `_open` does.
-
-  Raises:
-    errors.InputError: a tar cannot be read, or has a link for an image.
-  """
+  """Opens a tar, or these of a folder, as `_open`; refuses damage, and links for
+  images."""
   whole = [path / file for file in files] or [path]
   prefixes = [f'{_stem(file)}/' for file in files] or ['']
 
@@ -165,9 +162,11 @@ def names_of_compressed(path: pathlib.Path) -> examples_lib.Texts:
 
 
 def _scanned(path, named: Sequence[tuple[str, pathlib.Path]], mode: str):
-  """Returns names in order, where each was, the places, and what is left out.
+  """Returns names in order, where each was, the places, and what is left out, of
+  tars.
 
-  `named` has what names begin with, and the tars; `mode` is that of `tarfile.open`.
+  `named` has what names begin with, and the tars; `mode` is that of
+  `tarfile.open`.
   """
   found = names_lib.Found()
   where = [*(array.array('q') for _ in _NUMBERS), array.array('b')]
@@ -267,7 +266,7 @@ def files_of_tff(path: pathlib.Path) -> list[str]:
   users = sorted(
     file.name
     for file in (path / 'train').iterdir()
-    if file.is_file() and never_data.is_data(file.name)
+    if file.is_file() and zip_members.is_data(file.name)
   )
   return [*(f'train/{user}' for user in users), 'test.tfRecord']
 
@@ -279,9 +278,8 @@ def open_records(
 ) -> tuple:
   """Opens a TFRecord file, or these of a folder; returns `_open`'s and has_users.
 
-  Raises:
-    errors.InputError: a file is damaged or compressed, or an example lacks a feature
-      that others have.
+  Raises `errors.InputError` if a file is damaged or compressed, or an example
+  lacks a feature that others have.
   """
   whole = [path / file for file in files] or [path]
   named = [features.get(noun, '') for noun in record_features.KNOWN]
@@ -380,11 +378,8 @@ def _value(feature, is_text: bool) -> bytes | str | None:
 
 
 def _framed(file: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  """Yields the offset and the content of each record.
-
-  Checksums of lengths are checked, those of contents are not: a damaged image is
-  found when it is decoded.
-  """
+  """Yields the offset and content of each record; damaged content is found when
+  decoded."""
   size = file.stat().st_size
   with file.open('rb') as opened:
     start = 0

@@ -17,11 +17,7 @@ USUAL: Features = {}
 
 
 def parse(text: str) -> Features:
-  """Reads `image=NAME,class=NAME,user=NAME,id=NAME`, each optional.
-
-  Raises:
-    errors.InputError: it has another form.
-  """
+  """Reads `image=NAME,class=NAME,user=NAME,id=NAME`, each optional."""
   given = {}
   for part in filter(None, text.split(',')):
     kind, _, name = part.strip().partition('=')

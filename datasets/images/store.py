@@ -12,12 +12,14 @@ import zipfile
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets import never_data
+from datasets import zip_members
+from datasets.images import decode
 from datasets.images import names as names_lib
 from datasets.images import packed
 from datasets.images import record_features
@@ -32,30 +34,32 @@ ARCHIVES = ('.zip', '.tar', *_COMPRESSED)
 
 
 class Store(NamedTuple):
-  """Images by number, in the order of their names.
+  """Images by number, in the order of their names."""
 
-  Attributes:
-    path: the folder or archive.
-    names: of all images, their paths in it.
-    read: number -> an image's bytes; from several threads. It raises one of
-      `decode.DAMAGE` if that fails.
-    stamp: numbers int [k] -> for each image, numbers that change when its file does.
-    files: that the images are in; none if each image is a file.
-    has_users: whether the names of training images have users, see
-      `packed.with_users`.
-  """
-
-  path: pathlib.Path
-  names: examples_lib.Texts
+  path: pathlib.Path  # The folder or archive.
+  names: examples_lib.Texts  # Of all images, their paths in it.
+  # Returns an image's bytes, also by threads, or raises one of `decode.DAMAGE`.
   read: Callable[[int], bytes]
+  # Returns numbers of each image, int [k], that change when its file does.
   stamp: Callable[[np.ndarray], Sequence[list[int]]]
-  files: Sequence[pathlib.Path] = ()
-  has_users: bool = False
+  files: Sequence[pathlib.Path] = ()  # Of the images; none: each is a file.
+  has_users: bool = (
+    False  # In names of training images, see `packed.with_users`.
+  )
 
   def where(self, number: int) -> str:
     """Names an image for an error."""
     [name] = self.names.take(np.array([number]))
     return str(self.path / name)
+
+  def used(self, number: int, use: Callable[[bytes], Any], cure: str) -> Any:
+    """Returns `use` of an image's bytes; raises InputError if it is damaged."""
+    try:
+      return use(self.read(number))
+    except decode.DAMAGE as e:
+      raise errors.InputError(
+        f'{self.where(number)} is not a readable image{decode.reason(e)}; {cure}'
+      ) from e
 
   def watched(self, numbers: np.ndarray) -> list[pathlib.Path]:
     """Returns the files of these images, or of some of them if they are many."""
@@ -75,11 +79,7 @@ def open_store(
   path: str | os.PathLike,
   features: record_features.Features = record_features.USUAL,
 ) -> Store:
-  """Opens a folder, a tar, a zip or TFRecord files of images.
-
-  Raises:
-    errors.InputError: it cannot be read, or has no images.
-  """
+  """Opens a folder, a tar, a zip or TFRecords of images; refuses what has none."""
   path = pathlib.Path(path)
   if path.is_dir():
     found = _folder(path, features)
@@ -100,12 +100,11 @@ def open_store(
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
-  """Lists the images of a folder or an archive by their classes, and decodes none.
+  """Lists the images of a folder or an archive by their classes, and decodes
+  none.
 
-  A compressed tar will do, too, although it cannot be read in place.
-
-  Raises:
-    errors.InputError: as `open_store` and `names.of_ids`.
+  A compressed tar will do, too, although it cannot be read in place. Raises
+  `errors.InputError` as `open_store` and `names.of_ids`.
   """
   path = pathlib.Path(path)
   if path.name.lower().endswith(_COMPRESSED) and not path.is_dir():
@@ -129,10 +128,8 @@ def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:
 
   Ids are the images' paths in the store, or these without an outer folder that
   all are in, or the paths without their suffix, or the files' names, or these
-  without their suffix: the first form that finds all, or most.
-
-  Raises:
-    errors.InputError: an id names two images.
+  without their suffix: the first form that finds all, or most. Raises
+  `errors.InputError` if an id names two images.
   """
   best, best_keys = np.full(len(ids), -1), None
   for keys in _forms(store.names.array):
@@ -224,7 +221,9 @@ def _files(path: pathlib.Path) -> Iterator[str]:
 
   above = {os.fspath(path): ()}  # What each folder lies in.
   for folder, below, files in os.walk(path, followlinks=True, onerror=fail):
-    below[:] = filter(never_data.is_data, below)  # Some may not even be opened.
+    below[:] = filter(
+      zip_members.is_data, below
+    )  # Some may not even be opened.
     outer, real = above.pop(folder), os.path.realpath(folder)
     if real in outer:  # A link leads back.
       below.clear()

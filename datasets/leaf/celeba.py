@@ -17,45 +17,30 @@ from datasets.images import store as store_lib
 from datasets.leaf import files as leaf_files
 from datasets.leaf import users as leaf_users
 from tff_xc import errors
-from tff_xc.data import client_data
 from tff_xc.data import pool as pool_lib
 
 NUM_CLASSES = 2
 SIDE = 84
 _LONGEST_NAME = 64  # bytes
 # LEAF's preprocessing leaves out celebrities with fewer images (-k 5).
-_LEAST = 5
+LEAST = 5
 # The images of LEAF's test, which are evaluated in every round, fit.
 CACHE = 2**29
 
 
-def load(
-  data_dir: str | os.PathLike, **options
-) -> client_data.FederatedDataset:
-  """Loads CelebA from LEAF's JSON; an image is decoded when it is used.
-
-  A damaged image raises `errors.InputError` then.
-
-  Args:
-    data_dir: the directory of all data, see `leaf_files.find_celeba`.
-    **options: of `leaf_users.federated`.
-
-  Returns:
-    The data set; `x` is uint8 [84, 84, 3], as LEAF resizes images (bicubic).
-
-  Raises:
-    errors.InputError: files are missing or malformed, an image is missing, or
-      no user remains.
-  """
-  found = leaf_files.find_celeba(data_dir)
-  arrays = leaf_users.read_json(data_dir, found.json, 'celeba', _parse)
-  store = store_lib.open_store(found.images)
+def read(
+  data_dir: str | os.PathLike,
+) -> tuple[pool_lib.Pool, leaf_users.Users]:
+  """Reads LEAF's JSON; an image is decoded when it is used."""
+  files, images = leaf_files.find_celeba(data_dir)
+  arrays = leaf_users.read_json(data_dir, files, 'celeba', _parse)
+  store = store_lib.open_store(images)
   ids = examples_lib.texts([[name.decode() for name in arrays['x']]])
   places = store_lib.find(store, ids)
   if missing := sorted(set(ids.take(np.flatnonzero(places < 0)))):
     raise errors.InputError(
-      f'{found.images}: {len(missing):,} of the {len(ids):,} images that '
-      f'{found.json.folder} names are missing: '
+      f'{images}: {len(missing):,} of the {len(ids):,} images that '
+      f'{files.folder} names are missing: '
       f'{", ".join(missing[:3])}{" ..." if len(missing) > 3 else ""}; '
       f'{leaf_files.GET_PHOTOGRAPHS}'
     )
@@ -63,7 +48,7 @@ def load(
   def read(numbers: np.ndarray) -> np.ndarray:
     decoded = np.empty([len(numbers), SIDE, SIDE, 3], np.uint8)
     for row, place in zip(decoded, places[numbers], strict=True):
-      row[:] = _decode(store, place)
+      row[:] = store.used(place, _resized, leaf_files.GET_PHOTOGRAPHS)
     return decoded
 
   pool = pool_lib.Pool(
@@ -72,15 +57,7 @@ def load(
     read,
     files=store.watched(np.asarray(places)),
   )
-  return leaf_users.federated(
-    'celeba',
-    NUM_CLASSES,
-    pool_lib.cached(pool, CACHE),
-    leaf_users.of_arrays(arrays),
-    least=_LEAST,
-    **options,
-    exact=False,  # Decoders of JPEG differ in the last bit.
-  )
+  return pool_lib.cached(pool, CACHE), leaf_users.of_arrays(arrays)
 
 
 def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
@@ -101,13 +78,6 @@ def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
   return {'x': names, 'y': y}
 
 
-def _decode(store: store_lib.Store, place: int) -> np.ndarray:
+def _resized(data: bytes) -> np.ndarray:
   """Returns uint8 [84, 84, 3]."""
-  try:
-    image = decode.rgb(store.read(place))
-  except decode.DAMAGE as e:
-    raise errors.InputError(
-      f'{store.where(place)} is not a readable image{decode.reason(e)}; '
-      f'{leaf_files.GET_PHOTOGRAPHS}'
-    ) from e
-  return np.asarray(image.resize((SIDE, SIDE), Image.BICUBIC))
+  return np.asarray(decode.rgb(data).resize((SIDE, SIDE), Image.BICUBIC))

@@ -20,7 +20,6 @@ from datasets import parsed_cache
 from datasets.leaf import files as leaf_files
 from datasets.leaf import users as leaf_users
 from tff_xc import errors
-from tff_xc.data import client_data
 from tff_xc.data import pool
 
 NUM_CLASSES = 62
@@ -33,23 +32,10 @@ class _OtherLevelsError(Exception):
   """A pixel is not k / 255."""
 
 
-def load(
-  data_dir: str | os.PathLike, *, drop_duplicates: bool = False, **options
-) -> client_data.FederatedDataset:
-  """Loads FEMNIST from LEAF's JSON; its images are mapped from the cache.
-
-  Args:
-    data_dir: the directory of all data, see `leaf_files.find`.
-    drop_duplicates: whether to leave out the second of a writer's first two
-      images where they and their labels are equal.
-    **options: of `leaf_users.federated`.
-
-  Returns:
-    The data set; `x` is float32 [28, 28], ink 0.0 on white 1.0.
-
-  Raises:
-    errors.InputError: files are missing or malformed, or no user remains.
-  """
+def read(
+  data_dir: str | os.PathLike, *, drop_duplicates: bool = False
+) -> tuple[pool.Pool, leaf_users.Users]:
+  """Reads LEAF's JSON; images are mapped from the cache."""
   found = leaf_files.find('femnist', data_dir)
 
   def fill(store, convert):
@@ -69,14 +55,9 @@ def load(
       f'femnist: {len(twice):,} of {len(users.names):,} writers have their '
       f'first image twice, as LEAF writes it; {does} (--drop_duplicates)'
     )
-  return leaf_users.federated(
-    'femnist',
-    NUM_CLASSES,
-    pool_of(arrays),
-    users,
-    **options,
-    left_out=twice if drop_duplicates else (),
-  )
+  if drop_duplicates:
+    users = users._replace(left_out=twice)
+  return pool_of(arrays), users
 
 
 def in_fewest_bytes(
@@ -84,14 +65,8 @@ def in_fewest_bytes(
 ) -> Mapping[str, np.ndarray]:
   """Caches images in bytes, if all pixels are k / 255, or else in float32.
 
-  Args:
-    name: of the set.
-    data: what names the cache, see `parsed_cache.path`.
-    source: as of `parsed_cache.arrays`.
-    fill: (store, images in [0, 1] -> images to store) -> None.
-
-  Returns:
-    The arrays, as of `parsed_cache.arrays`.
+  `data` names the cache, and `fill` takes a store and what converts images in [0,
+  1] to those to store; see `parsed_cache.arrays`.
   """
   cache = parsed_cache.path(data, name)
   try:

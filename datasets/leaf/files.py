@@ -11,8 +11,7 @@ import pathlib
 import re
 from typing import NamedTuple
 
-from datasets import never_data
-from datasets.leaf import json_users
+from datasets import zip_members
 from tff_xc import errors
 
 GET_PHOTOGRAPHS = (
@@ -35,13 +34,7 @@ _TFF = {
 
 
 class Files(NamedTuple):
-  """The JSON files of a set.
-
-  Attributes:
-    train: files of training users.
-    test: files of test users.
-    all: files of users that are not split yet; the other two are empty then.
-  """
+  """The JSON files of training and of test users; or of all, if not split yet."""
 
   train: tuple[pathlib.Path, ...] = ()
   test: tuple[pathlib.Path, ...] = ()
@@ -53,23 +46,9 @@ class Files(NamedTuple):
     return (self.train or self.all)[0].parent
 
 
-class CelebaFiles(NamedTuple):
-  """LEAF's JSON files, and the folder or zip of the images."""
-
-  json: Files
-  images: pathlib.Path
-
-
 def find(name: str, data_dir: str | os.PathLike) -> Files:
-  """Finds the files of a set; opens none.
-
-  Args:
-    name: 'femnist', 'celeba' or 'shakespeare'.
-    data_dir: the directory of all data.
-
-  Raises:
-    errors.InputError: there are none, or only those of one part.
-  """
+  """Finds the files of a set, such as 'femnist'; opens none, and refuses one part
+  alone."""
   for place in _places(name, data_dir):
     if found := in_folder(place):
       return found
@@ -80,18 +59,18 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
   )
 
 
-def find_celeba(data_dir: str | os.PathLike) -> CelebaFiles:
-  """Finds the JSON and the images of CelebA; raises InputError as `find`."""
+def find_celeba(data_dir: str | os.PathLike) -> tuple[Files, pathlib.Path]:
+  """Finds the JSON and the folder or zip of the images, as `find`."""
   found = find('celeba', data_dir)
   for place in _places('celeba', data_dir):
     for folder in (place, place / 'raw'):
       images = folder / _PHOTOGRAPHS
       if (images / _PHOTOGRAPHS).is_dir():  # As some archives unpack.
-        return CelebaFiles(found, images / _PHOTOGRAPHS)
+        return found, images / _PHOTOGRAPHS
       if images.is_dir():
-        return CelebaFiles(found, images)
+        return found, images
       if images.with_suffix('.zip').is_file():
-        return CelebaFiles(found, images.with_suffix('.zip'))
+        return found, images.with_suffix('.zip')
   raise errors.InputError(
     f'no images beside {found.folder}: expected {_PHOTOGRAPHS} or '
     f'{_PHOTOGRAPHS}.zip in a folder celeba of {data_dir}, or in its data/raw; '
@@ -100,11 +79,7 @@ def find_celeba(data_dir: str | os.PathLike) -> CelebaFiles:
 
 
 def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
-  """Finds the JSON of Shakespeare, or else Project Gutenberg's text.
-
-  Raises:
-    errors.InputError: there is neither.
-  """
+  """Finds the JSON of Shakespeare, or else Project Gutenberg's text."""
   try:
     return find('shakespeare', data_dir)
   except errors.InputError as e:
@@ -123,16 +98,8 @@ def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
 def find_tff(
   name: str, data_dir: str | os.PathLike
 ) -> tuple[pathlib.Path, ...]:
-  """Returns TFF's HDF5 files of train and test, or its SQLite file.
-
-  Args:
-    name: 'emnist', 'celeba' or 'shakespeare'.
-    data_dir: the directory of all data. Files lie there or in its folder `name`
-      or `fed_<name>`.
-
-  Raises:
-    errors.InputError: there are none.
-  """
+  """Returns TFF's HDF5 files of train and test, or its SQLite file, of 'emnist',
+  'celeba' or 'shakespeare', in `data_dir` or its folder `name` or `fed_<name>`."""
   prefixes, sqlite = _TFF[name]
   root = pathlib.Path(data_dir)
   for place in (root / name, root / f'fed_{name}', root):
@@ -151,27 +118,8 @@ def find_tff(
   )
 
 
-def count_users(found: Files) -> int | None:
-  """Counts the users of files, without reading their data.
-
-  Returns:
-    None if a file does not begin with the names of its users.
-  """
-  users = set()
-  for path in (*found.train, *found.test, *found.all):
-    names = json_users.first_users(path)
-    if names is None:
-      return None
-    users.update(map(str, names))
-  return len(users)
-
-
 def in_folder(place: pathlib.Path) -> Files | None:
-  """Returns the files of one folder, None if it has none.
-
-  Raises:
-    errors.InputError: it has only those of one part.
-  """
+  """Returns the files of one folder, None if it has none; refuses one part alone."""
   for ending in ('', '.json'):
     train, test = (place / f'{part}{ending}' for part in ('train', 'test'))
     parts = _json(train), _json(test)
@@ -207,5 +155,5 @@ def _json(place: pathlib.Path) -> tuple[pathlib.Path, ...]:
   by_numbers = lambda path: [
     int(p) if i % 2 else p for i, p in enumerate(re.split(r'(\d+)', path.name))
   ]
-  found = (p for p in place.glob('*.json') if never_data.is_data(p.name))
+  found = (p for p in place.glob('*.json') if zip_members.is_data(p.name))
   return tuple(sorted(found, key=by_numbers))

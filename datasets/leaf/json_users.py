@@ -9,9 +9,11 @@ Its keys come in any order, and further keys ("hierarchies") are skipped.
 Caldas et al.: LEAF: a benchmark for federated settings, 2018.
 """
 
+import contextlib
 import pathlib
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 
 from datasets import json_text
 from datasets import zip_members
@@ -20,32 +22,31 @@ from tff_xc import errors
 _GET_IT = "make the file again with LEAF's preprocess.sh"
 
 
+@contextlib.contextmanager
+def _opened(path: pathlib.Path) -> Iterator[json_text.Text]:
+  with zip_members.readable(path, _GET_IT):
+    file = zip_members.open_text(path)
+  with file:
+    yield json_text.Text(path, file, _GET_IT)
+
+
 def read_all(
   paths: Iterable[pathlib.Path], add: Callable[[str, str, list, list], None]
 ) -> list[str]:
-  """Reads and checks whole files, of which no two have one user.
+  """Reads and checks whole files, of which no two have one user; returns the
+  users.
 
-  Args:
-    paths: the files.
-    add: takes `<file>, user <name>` for errors, a user, and the lists x and y, of
-      one length, as they are in the file; called once for each user, in the order
-      of "user_data".
-
-  Returns:
-    The users in the order of "users".
-
-  Raises:
-    errors.InputError: a file cannot be read, is not JSON of this form, or
-      "users", "num_samples" and "user_data" do not agree.
+  `add` takes `<file>, user <name>` for errors, a user, and the lists x and y, of
+  one length, as they are in the file; once for each user, in the order of
+  "user_data". The users returned are in the order of "users". Raises
+  `errors.InputError` if a file is not JSON of this form, or its parts do not
+  agree.
   """
   users, seen = [], {}
   for path in paths:
     sizes = {}
     lists = dict.fromkeys(('users', 'num_samples'))
-    with zip_members.readable(path, _GET_IT):
-      file = zip_members.open_text(path)
-    with file:
-      text = json_text.Text(path, file, _GET_IT)
+    with _opened(path) as text:
       for key in text.keys('the file'):
         if key != 'user_data':
           value = text.value(f'"{key}"')
@@ -53,7 +54,14 @@ def read_all(
           continue
         for name in text.keys('"user_data"'):
           where = f'{path}, user {name!r}'
-          x, y = _examples(text.value(f'user {name!r}'), where)
+          data = text.value(f'user {name!r}')
+          data = data if isinstance(data, dict) else {}
+          x, y = data.get('x'), data.get('y')
+          if type(x) is not list or type(y) is not list or len(x) != len(y):
+            raise errors.InputError(
+              f'{where}: expected an object with the lists "x" and "y" of one'
+              f' length; {_GET_IT}'
+            )
           if name in seen:
             raise errors.InputError(
               f'{where} is there twice, also in {seen[name]}; keep one of the two'
@@ -63,19 +71,6 @@ def read_all(
       text.end()
     users += _agreed(path, lists['users'], lists['num_samples'], sizes)
   return users
-
-
-def _examples(content, where: str) -> tuple[list, list]:
-  """Returns a user's x and y."""
-  x, y = (
-    content.get(key) if isinstance(content, dict) else None for key in 'xy'
-  )
-  if not (isinstance(x, list) and isinstance(y, list) and len(x) == len(y)):
-    raise errors.InputError(
-      f'{where}: expected an object with the lists "x" and "y" of one length; '
-      f'{_GET_IT}'
-    )
-  return x, y
 
 
 def _agreed(path, users, numbers, sizes: dict[str, int]) -> list[str]:
@@ -96,24 +91,20 @@ def _agreed(path, users, numbers, sizes: dict[str, int]) -> list[str]:
   return users
 
 
-def first_users(path: pathlib.Path) -> list[str] | None:
-  """Reads "users" of a file that begins with them, as LEAF's do.
-
-  Returns:
-    None if it has others of its data before, or is damaged, which `read_all`
-    tells.
-  """
-  try:
-    with zip_members.readable(path, _GET_IT):
-      file = zip_members.open_text(path)
-    with file:
-      text = json_text.Text(path, file, _GET_IT)
+def count_users(paths: Iterable[pathlib.Path]) -> int | None:
+  """Counts users without reading their data; None: a file has these first."""
+  users = set()
+  for path in paths:
+    names = None
+    with contextlib.suppress(errors.InputError), _opened(path) as text:
       for key in text.keys('the file'):
         if key == 'user_data':
           return None
         value = text.value(f'"{key}"')
         if key == 'users':
-          return value if isinstance(value, list) else None
-  except errors.InputError:
-    pass
-  return None
+          names = value
+          break
+    if not isinstance(names, list):  # Or damaged, which `read_all` tells.
+      return None
+    users.update(map(str, names))
+  return len(users)

@@ -2,10 +2,16 @@
 
 An example is 80 successive characters of a role and the one that follows.
 LEAF's set has 1,129 roles and 4,226,158 examples. It is read from LEAF's JSON,
-or made from Project Gutenberg's text with LEAF's rules, which gives the same
-numbers.
+or made from Project Gutenberg's text, which gives the same numbers.
+
+LEAF makes it of etext 100 as it was until 2018 (`pg100.txt`): one user for each
+speaking role of each play. The rules here are those of its
+preprocess_shakespeare.py, with the later fix that speakers' names count in upper
+case. (A still later version makes windows line by line; the published 1,129 users
+have one text each.)
 """
 
+import itertools
 import os
 import pathlib
 import re
@@ -15,12 +21,11 @@ import numpy as np
 import tensorflow as tf
 
 from datasets import parsed_cache
+from datasets import zip_members
 from datasets.leaf import files as leaf_files
-from datasets.leaf import gutenberg
 from datasets.leaf import users as leaf_users
 from tff_xc import errors
 from tff_xc import wording
-from tff_xc.data import client_data
 from tff_xc.data import pool
 
 # The 80 symbols of TurboSVM-FL, in the order of their codes.
@@ -30,42 +35,40 @@ ALPHABET = (
 )
 NUM_CLASSES = len(ALPHABET)
 WINDOW = 80
-# Increase this when the arrays of a cache or the rules of `gutenberg` change.
+# Increase this when the arrays of a cache or the rules of plays change.
 VERSION = 2
 
 _UNKNOWN = 255
 _CODES = np.full(128, _UNKNOWN, np.uint8)
 _CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(NUM_CLASSES)
 
+_AUTHOR = 'by William Shakespeare'
+# Counted from 0 without the file's first line; the poems follow.
+_LAST_LINE = 124_195
+_SPEAKER = re.compile(r'  ([a-zA-Z][a-zA-Z ]*)\. (.*)')
+_MORE = re.compile(r'    (.*)')
+# One play is indented less than the others.
+_FLAT_PLAY = 'THE COMEDY OF ERRORS'
+_FLAT_SPEAKER = re.compile(r'([a-zA-Z][a-zA-Z ]*)\. (.*)')
+_FLAT_MORE = re.compile(r'(.*)')
+# A role needs more lines than this.
+_FEW_LINES = 2
 
-def load(
-  data_dir: str | os.PathLike, **options
-) -> client_data.FederatedDataset:
-  """Loads LEAF's Shakespeare; its examples are mapped from the cache.
+
+def read(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
+  """Reads LEAF's JSON or the plays; examples are mapped from the cache.
 
   Characters outside the alphabet become spaces, and how many is said on
   stderr. (LEAF gives them the code -1, which is no class.)
-
-  Args:
-    data_dir: the directory of all data, see `leaf_files.find_shakespeare`.
-    **options: of `leaf_users.federated`.
-
-  Returns:
-    The data set; `x` is uint8 [80], numbers in `ALPHABET`.
-
-  Raises:
-    errors.InputError: files are missing or malformed, or no user remains.
   """
   found = leaf_files.find_shakespeare(data_dir)
-  if isinstance(found, pathlib.Path):
-    users, examples = from_texts(
-      'shakespeare', [found], lambda: gutenberg.read(found).items()
-    )
-  else:
-    users, examples = _from_json(data_dir, found)
-  return leaf_users.federated(
-    'shakespeare', NUM_CLASSES, examples, users, **options
-  )
+  if isinstance(found, leaf_files.Files):
+    arrays = leaf_users.read_json(data_dir, found, 'shakespeare', _parse)
+    _say_unknown('shakespeare', arrays)
+    windows = _pool(arrays['y'], lambda rows: arrays['x'][rows])
+    return windows, leaf_users.of_arrays(arrays)
+  texts = lambda: read_plays(found).items()
+  return from_texts('shakespeare', [found], texts)
 
 
 def encode(text: str) -> tuple[np.ndarray, int]:
@@ -79,16 +82,13 @@ def encode(text: str) -> tuple[np.ndarray, int]:
 
 def from_texts(
   form: str, files: list[pathlib.Path], read
-) -> tuple[leaf_users.Users, pool.Pool]:
-  """Returns users and their windows, through the cache.
+) -> tuple[pool.Pool, leaf_users.Users]:
+  """Returns windows and their users, which are read by their offset in cached
+  texts.
 
-  A client's text is stored once; windows are read by their offset in it.
-
-  Args:
-    form: the name of the set.
-    files: what `read` reads; the first names the cache.
-    read: () -> pairs of a user and its text, whose newlines and runs of spaces
-      become one space each. Users of at most 80 characters are left out.
+  `read` returns pairs of a user and its text, whose newlines and runs of spaces
+  become one space each; users of at most 80 characters are left out. The first of
+  the files names the cache.
   """
   arrays = parsed_cache.arrays(
     parsed_cache.path(files[0], form),
@@ -109,7 +109,7 @@ def from_texts(
     user = np.searchsorted(users.starts, numbers, 'right') - 1
     return windows[text_starts[user] + numbers - users.starts[user]]
 
-  return users, _pool(np.concatenate(ends), windows_of)
+  return _pool(np.concatenate(ends), windows_of), users
 
 
 def _store_texts(
@@ -130,15 +130,6 @@ def _store_texts(
 def _pool(y: np.ndarray, read) -> pool.Pool:
   spec = tf.TensorSpec([WINDOW], tf.uint8)
   return pool.Pool(y.astype(np.int32), spec, read)
-
-
-def _from_json(
-  data_dir, found: leaf_files.Files
-) -> tuple[leaf_users.Users, pool.Pool]:
-  arrays = leaf_users.read_json(data_dir, found, 'shakespeare', _parse)
-  _say_unknown('shakespeare', arrays)
-  x = arrays['x']
-  return leaf_users.of_arrays(arrays), _pool(arrays['y'], lambda rows: x[rows])
 
 
 def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
@@ -164,3 +155,66 @@ def _say_unknown(name: str, arrays) -> None:
     leaf_users.say(
       f'{name}: {count:,} characters outside the alphabet became spaces'
     )
+
+
+def read_plays(path: str | os.PathLike) -> dict[str, str]:
+  """Returns the lines of each role, each with a newline, by `PLAY_SPEAKER`, in
+  the order of the plays and of the speakers' first lines."""
+  advice = 'get pg100.txt of Project Gutenberg again'
+  with zip_members.readable(path, advice), zip_members.open_text(path) as file:
+    text = file.read()
+  found = roles(text)
+  if not found:
+    raise errors.InputError(
+      f'{path}: no play with two speakers; get etext 100 of Project Gutenberg in '
+      'its edition of 1994 (pg100.txt), whose plays each begin with the line '
+      f'{_AUTHOR!r}'
+    )
+  return found
+
+
+def roles(text: str) -> dict[str, str]:
+  """Returns the lines of each role, see `read_plays`."""
+  found: dict[str, list[str]] = {}
+  for play, speakers in _plays(text.splitlines()[1:]):
+    if len(speakers) < 2:
+      continue  # Poems and tables of contents.
+    for speaker, lines in speakers.items():
+      if len(lines) > _FEW_LINES:
+        role = re.sub(r'\W+', '_', f'{play}_{speaker}'.replace(' ', '_'))
+        found.setdefault(role, []).extend(lines)
+  return {
+    role: ''.join(f'{line}\n' for line in lines)
+    for role, lines in found.items()
+  }
+
+
+def _plays(lines: list[str]):
+  """Yields titles, and for each play its speakers with their lines."""
+  begins = [i for i, line in enumerate(lines) if _AUTHOR in line]
+  begins = [i for i in begins[1:] if i <= _LAST_LINE]
+  for begin, end in itertools.pairwise([*begins, _LAST_LINE + 1]):
+    # The nearest line above the author's that is not blank.
+    above = (lines[begin - k].strip() for k in range(2, 8) if k <= begin)
+    title = next(filter(None, above), '')
+    yield title, _speakers(lines[begin + 1 : end], title == _FLAT_PLAY)
+
+
+def _speakers(lines: list[str], flat: bool) -> dict[str, list[str]]:
+  """Returns the lines of each speaker of a play, which may be the flat one."""
+  begin, more = (_FLAT_SPEAKER, _FLAT_MORE) if flat else (_SPEAKER, _MORE)
+  speakers: dict[str, list[str]] = {}
+  current = None
+  for line in lines:
+    if match := begin.match(line):
+      name = match[1].upper()
+      # In the flat play, headings look like speakers.
+      current = None if flat and name.startswith('ACT ') else name
+      if current:
+        speakers.setdefault(current, []).append(match[2])
+    elif current and (match := more.match(line)):
+      if flat and match[1].startswith('<'):
+        current = None
+      else:
+        speakers[current].append(match[1])
+  return speakers

@@ -1,22 +1,16 @@
-"""Sets that TFF hosts, in place of LEAF's: EMNIST, CelebA and Shakespeare.
+"""Sets that TFF hosts, of the same sources as LEAF's, which differ from these:
 
-They are made of the same sources, and differ from LEAF's sets:
-
-emnist-tff       3,400 writers and 749,068 images, in place of 3,550 and
-                 805,263.
+emnist-tff       3,400 writers and 749,068 images, in place of 3,550 and 805,263.
 celeba-tff       the same 9,343 celebrities, whom TFF splits into 8,408 and 935
                  itself, and the same 200,288 images, already 84 by 84.
 shakespeare-tff  715 roles and 2,585,814 windows, in place of 1,129 and
                  4,226,158: TFF keeps roles of at least two snippets of text.
 
-TFF splits each client's examples of EMNIST and Shakespeare into train and test.
-Here the two are joined, train first, and clients are split as LEAF does:
-`random.Random(0)` samples 90 % of the clients, in the order of their ids.
-
-The files are those that TFF's load_data downloads. HDF5: `<name>_train.h5` and
-`<name>_test.h5` with `examples/<client>/<column>`. SQLite: `<name>.sqlite`, or
-`.sqlite.lzma`, with the table `examples` of split_name, client_id and
-serialized_example_proto, a `tf.train.Example`.
+TFF splits each client's examples of EMNIST and Shakespeare into train and test. Here
+the two are joined, train first, and clients, in the order of their ids, are split as
+LEAF does. The files are those of TFF's load_data, in HDF5 (`<name>_train.h5` and
+`<name>_test.h5` with `examples/<client>/<column>`) or SQLite (the table `examples`
+of split_name, client_id and serialized_example_proto, a `tf.train.Example`).
 """
 
 import contextlib
@@ -40,7 +34,6 @@ from datasets.leaf import files as leaf_files
 from datasets.leaf import shakespeare
 from datasets.leaf import users as leaf_users
 from tff_xc import errors
-from tff_xc.data import client_data
 from tff_xc.data import hdf5
 from tff_xc.data import pool
 
@@ -67,14 +60,7 @@ _SQLITE = {
 
 
 class Client(NamedTuple):
-  """A client's examples of one split.
-
-  Attributes:
-    name: of the client.
-    part: 0 train, 1 test.
-    rows: int64 [k], where the examples are in the file.
-    where: the file and the client, for errors.
-  """
+  """A client's examples of one split: their rows in the file, int64 [k]."""
 
   name: str
   part: int
@@ -82,14 +68,10 @@ class Client(NamedTuple):
   where: str
 
 
-def load_shakespeare(
-  data_dir: str | os.PathLike, **options
-) -> client_data.FederatedDataset:
-  """As `shakespeare.load`, of TFF's snippets.
-
-  A client's snippets are joined by newlines, and then become windows as the
-  texts of LEAF do.
-  """
+def read_shakespeare(
+  data_dir: str | os.PathLike,
+) -> tuple[pool.Pool, leaf_users.Users]:
+  """Joins a client's snippets by newlines, and windows them as texts of LEAF."""
   paths = leaf_files.find_tff('shakespeare', data_dir)
 
   def texts() -> dict[str, str]:
@@ -101,18 +83,15 @@ def load_shakespeare(
           found[client.name] = found.get(client.name, '') + line
     return found
 
-  users, examples = shakespeare.from_texts(
+  return shakespeare.from_texts(
     'shakespeare-tff', list(paths), lambda: texts().items()
   )
-  return leaf_users.federated(
-    'shakespeare-tff', shakespeare.NUM_CLASSES, examples, users, **options
-  )
 
 
-def load_emnist(
-  data_dir: str | os.PathLike, **options
-) -> client_data.FederatedDataset:
-  """As `femnist.load`, of TFF's EMNIST of 62 classes."""
+def read_emnist(
+  data_dir: str | os.PathLike,
+) -> tuple[pool.Pool, leaf_users.Users]:
+  """Reads TFF's EMNIST of 62 classes, as `femnist.read`."""
   paths = leaf_files.find_tff('emnist', data_dir)
 
   def fill(store, convert):
@@ -133,19 +112,13 @@ def load_emnist(
 
   source = parsed_cache.describe_files(VERSION, paths)
   arrays = femnist.in_fewest_bytes('emnist-tff', paths[0], source, fill)
-  return leaf_users.federated(
-    'emnist-tff',
-    femnist.NUM_CLASSES,
-    femnist.pool_of(arrays),
-    leaf_users.of_arrays(arrays),
-    **options,
-  )
+  return femnist.pool_of(arrays), leaf_users.of_arrays(arrays)
 
 
-def load_celeba(
-  data_dir: str | os.PathLike, **options
-) -> client_data.FederatedDataset:
-  """As `celeba.load`, of TFF's files; images are read when they are used."""
+def read_celeba(
+  data_dir: str | os.PathLike,
+) -> tuple[pool.Pool, leaf_users.Users]:
+  """Reads TFF's CelebA; images are read when they are used."""
   paths = leaf_files.find_tff('celeba', data_dir)
   if paths[0].suffix == '.lzma':
     raise errors.InputError(
@@ -193,13 +166,7 @@ def load_celeba(
 
   spec = tf.TensorSpec(shape, tf.uint8)
   images = pool.Pool(np.asarray(arrays['y']), spec, read, files=paths)
-  return leaf_users.federated(
-    'celeba-tff',
-    celeba.NUM_CLASSES,
-    pool.cached(images, celeba.CACHE),
-    users,
-    **options,
-  )
+  return pool.cached(images, celeba.CACHE), users
 
 
 def _labels(source, client: Client, column: str, n: int) -> np.ndarray:
@@ -221,10 +188,8 @@ def _check(client: Client, what: str, found, shape, kinds: str) -> None:
 def opened(name: str, paths: tuple[pathlib.Path, ...]) -> Iterator:
   """Opens what `find_tff` found; unpacks `.lzma` into a temporary file.
 
-  Yields:
-    An object with `clients()`, which yields each `Client`, sorted by name and then by
-    part, and `read(client, column)`, which any thread may call. Both raise
-    `errors.InputError` for damaged files.
+  Yields what has `clients()`, each `Client`, sorted by name and then by part, and
+  `read(client, column)`, which any thread may call.
   """
   if paths[0].suffix != '.lzma':
     yield _opened(name, paths)
@@ -283,12 +248,7 @@ class _Hdf5:
       with _damage(self._paths[part]):
         columns = self._parts[part][name].items()
         sizes = {column: len(values) for column, values in columns}
-        rows = min(sizes.values())
-      if rows < max(sizes.values()):
-        raise errors.InputError(
-          f'{where}: the columns have different numbers of rows ({sizes}); '
-          'download the file again'
-        )
+        [rows] = set(sizes.values())  # Or the file is damaged.
       yield Client(name, part, np.arange(rows), where)
 
   def read(self, client: Client, column: str) -> np.ndarray:
@@ -316,10 +276,10 @@ class _Sqlite:
       ).fetchall()
     rows: dict[tuple[str, int], list[int]] = {}
     for name, split, row in listed:
-      if type(name) is not str:
+      if not isinstance(name, str):
         raise errors.InputError(
-          f'{self._path}, row {row} of the table examples: client_id is '
-          f'{name!r}, expected text; download the file again'
+          f'{self._path}, row {row} of the table examples: client_id is {name!r}'
+          ' and not text; get the file again'
         )
       rows.setdefault((name, self._splits.index(split)), []).append(row)
     for (name, part), found in sorted(rows.items()):

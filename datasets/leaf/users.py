@@ -1,8 +1,4 @@
-"""The users of a LEAF set: parsed, split, and made clients.
-
-LEAF splits by user: `random.Random(0)` draws 90 % of them to train, and the
-images or texts of all others are the test.
-"""
+"""The users of a LEAF set, parsed through the cache."""
 
 import os
 import sys
@@ -13,34 +9,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets import parsed_cache
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
-from datasets.splits import hold_out
-from datasets.splits import partitions
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool as pool_lib
 
 # Increase this when the arrays of a cache change.
 VERSION = 2
 
 
 class Users(NamedTuple):
-  """Who has which examples of a pool.
+  """Which examples of a pool, of consecutive numbers, U users have."""
 
-  Attributes:
-    names: [U]; a user with examples of both parts is there twice.
-    starts: int64 [U], the number of the user's first example.
-    sizes: int64 [U]; the user's examples have consecutive numbers.
-    is_test: bool [U]; None: the users are not split yet.
-  """
-
-  names: list[str]
-  starts: np.ndarray
-  sizes: np.ndarray
-  is_test: np.ndarray | None
+  names: list[str]  # A user with examples of both parts is there twice.
+  starts: np.ndarray  # int64, the number of the user's first example.
+  sizes: np.ndarray  # int64
+  is_test: np.ndarray | None  # bool; None: the users are not split yet.
+  left_out: Sequence[int] = ()  # Numbers of examples that nobody has.
 
 
 def put(
@@ -53,8 +39,8 @@ def put(
 ) -> None:
   """Puts users into a store, for `of_arrays`; fields are those of `Users`.
 
-  Without `starts`, users have their examples in their order. `path` is named in
-  errors: there is no example; a name ends in NUL, which NumPy drops.
+  Without `starts`, users have their examples in their order. Refuses that there
+  is no example, and a name that ends in NUL, which NumPy drops.
   """
   if not sum(sizes):
     raise errors.InputError(
@@ -92,16 +78,10 @@ def read_json(
   form: str,
   parse: Callable[[list, list, str], Mapping[str, np.ndarray]],
 ) -> Mapping[str, np.ndarray]:
-  """Reads JSON files through the cache, one user's data at a time.
+  """Reads JSON files through the cache of `place`, one user's data at a time.
 
-  Args:
-    place: the directory whose cache this is.
-    found: the files.
-    form: names the set and its arrays.
-    parse: (x, y, `<file>, user <name>`) -> arrays with a row an example.
-
-  Returns:
-    The arrays with the rows of all users, and those of `put`.
+  `parse` makes of x, y and `<file>, user <name>` arrays with a row an example.
+  Returns those of all users, and those of `put`.
   """
   return parsed_cache.arrays(
     parsed_cache.path(place, form),
@@ -144,10 +124,8 @@ def fill(
 
 
 def labels(y: list, num_classes: int, where: str, kinds=(int,)) -> np.ndarray:
-  """Returns a user's labels, int32 [k]: whole numbers in [0, num_classes).
-
-  `kinds` are the types that they may have in the JSON.
-  """
+  """Returns a user's labels, int32 [k]; `kinds` are the types they may have in
+  the JSON."""
   for number, label in enumerate(y, 1):
     if type(label) not in kinds or not (
       0 <= label < num_classes and label == int(label)
@@ -171,95 +149,54 @@ def say(sentence: str) -> None:
   print(sentence, file=sys.stderr)
 
 
-def split(users: Users, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the indices of training and of test users, int64.
+def read(files: leaf_files.Files) -> examples_lib.Examples:
+  """Lists the examples of all files; those of test users are the test part.
 
-  Users that are not split yet are split as LEAF's split_data does: of those
-  with `least` examples, in their order, `random.Random(0)` samples 90 % to
-  train.
+  An example's id is its number: users in the order of "users", training files
+  first, as in the tasks of LEAF's sets. Labels that are whole numbers are the
+  classes; others, such as the characters of Shakespeare, are numbered in their
+  order.
   """
-  if users.is_test is not None:
-    return np.flatnonzero(~users.is_test), np.flatnonzero(users.is_test)
-  return partitions.leaf_parts(users.sizes, min_examples=least)
+  codes = examples_lib.Codes()
+  parts, first = [], 0
+  for paths in filter(None, (files.train or files.all, files.test)):
+    of_user = {}
 
+    def add(where, name, _, y, of_user=of_user):
+      of_user[name] = codes.numbers([_text(label, where) for label in y])
 
-def federated(
-  name: str,
-  num_classes: int,
-  pool: pool_lib.Pool,
-  users: Users,
-  *,
-  least: int = 0,
-  min_examples: int = 1,
-  test_examples: int = 0,
-  left_out: Sequence[int] = (),
-  exact: bool = True,
-) -> client_data.FederatedDataset:
-  """Makes the training users clients, and pools the test users' examples.
-
-  Args:
-    name: of the data set.
-    num_classes: n.
-    pool: the examples of all users.
-    users: who has which.
-    least: as of `split`.
-    min_examples: training and test users with fewer examples are dropped; how
-      many is said on stderr.
-    test_examples: the test is a uniform sample of this size of the pooled
-      examples, the same in every run; 0: all.
-    left_out: numbers of examples that nobody has.
-    exact: as in `FederatedDataset`.
-
-  Raises:
-    errors.InputError: no training user or no test user has `min_examples`.
-  """
-  kept = np.ones(len(pool), bool)
-  kept[np.array(left_out, np.int64)] = False
-  parts = split(users, least)
-  owned = []
-  for who, part in zip(('training', 'test'), parts, strict=True):
-    if not len(part):
-      raise errors.InputError(
-        f'{name}: the split leaves no {who} user ({len(parts[0]):,} to train, '
-        f'{len(parts[1]):,} to test); give data of more users'
-      )
-    owned.append(_owned(users, part, kept, max(min_examples, 1)))
-    if not owned[-1]:
-      raise errors.InputError(
-        f'{name}: none of {len(part):,} {who} users has {min_examples} '
-        'examples; lower --min_examples, or give data of more users'
-      )
-  train, test = owned
-  few = [len(part) - len(own) for part, own in zip(parts, owned, strict=True)]
-  if any(few):
-    say(
-      f'{name}: left out {few[0]:,} of {len(parts[0]):,} training users and '
-      f'{few[1]:,} of {len(parts[1]):,} test users, who have fewer than '
-      f'{min_examples} examples'
+    users = json_users.read_all(paths, add)
+    labels = [np.zeros(0, np.int32), *(of_user[name] for name in users)]
+    owners = np.repeat(
+      np.arange(len(users), dtype=np.int32), list(map(len, labels[1:]))
     )
-  held_out = hold_out.sample(np.concatenate(list(test.values())), test_examples)
-  is_held_out = np.zeros(len(pool), bool)
-  is_held_out[held_out] = True
-  own = {user: test.get(user, held_out[:0]) for user in train}
-  own = {user: mine[is_held_out[mine]] for user, mine in own.items()}
-  return client_data.FederatedDataset(
-    name=name,
-    num_classes=num_classes,
-    train=client_data.PartitionedClientData(pool, partition.of_clients(train)),
-    test=pool.subset(held_out),
-    exact=exact,
-    held_out=partition.of_clients(own),
+    ids = range(first, first + len(owners))
+    parts.append((np.concatenate(labels), ids, owners, users))
+    first += len(owners)
+  found = codes.names
+  is_number = found and all(name.isdecimal() for name in found)
+  if is_number and max(map(int, found)) < 1 << 20:
+    numbers = list(map(int, found))
+    names = list(map(str, range(max(numbers) + 1)))
+  else:
+    names = examples_lib.in_order(found)
+    place = {name: i for i, name in enumerate(names)}
+    numbers = [place[name] for name in found]
+  classes = np.array(numbers, np.int32)
+  return examples_lib.of_parts(
+    *(
+      examples_lib.Examples(classes[labels], names, *others)
+      for labels, *others in parts
+    )
   )
 
 
-def _owned(
-  users: Users, part: np.ndarray, kept: np.ndarray, least: int
-) -> dict[str, np.ndarray]:
-  """Returns the kept examples of the users that have at least `least`."""
-  found = {}
-  for user in part:
-    start = users.starts[user]
-    mine = start + np.flatnonzero(kept[start : start + users.sizes[user]])
-    if len(mine) >= least:
-      found[users.names[user]] = mine
-  return found
+def _text(label, where: str) -> str:
+  if isinstance(label, float) and label.is_integer():
+    label = int(label)  # CelebA's are 0.0 and 1.0.
+  if type(label) not in (str, int):
+    raise errors.InputError(
+      f'{where}: the label is {str(label)[:40]}, expected text or a whole number; '
+      'mend the file'
+    )
+  return str(label)

@@ -52,17 +52,10 @@ def draw(
   image_size: int,
   variation: float,
 ) -> np.ndarray:
-  """Draws one glyph for each triple of keys.
+  """Draws one glyph for each triple of keys, uint64 [B].
 
-  Args:
-    class_key: uint64 [B], the classes to draw.
-    hand_key: uint64 [B], the hands that draw them.
-    drawing_key: uint64 [B], one key for each drawing of a hand.
-    image_size: pixels of a side.
-    variation: how much hands and drawings differ; 0: not at all.
-
-  Returns:
-    uint8 [B, image_size, image_size], ink 255 on 0.
+  Returns uint8 [B, image_size, image_size], ink 255 on 0; with `variation` 0, hands and
+  drawings do not differ.
   """
   images = np.empty([len(class_key), image_size, image_size], np.uint8)
   for start in range(0, len(class_key), _CHUNK):
@@ -119,15 +112,10 @@ def _place(class_key, hand_key, drawing_key, variation):
 def program(
   class_key: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the stroke programs of classes.
+  """Returns the stroke programs of classes, uint64 [B].
 
-  Args:
-    class_key: uint64 [B].
-
-  Returns:
-    float32 [B, strokes, 4, 2], the control points (x, y) of each stroke;
-    int64 [B, strokes], each stroke's kind, a row of `_BASES`;
-    bool [B, strokes], whether the stroke exists.
+  float32 [B, strokes, 4, 2], the control points (x, y) of each stroke; int64 [B,
+  strokes], its kind, a row of `_BASES`; bool [B, strokes], whether it exists.
   """
   u = uniforms(class_key, MAX_STROKES, 6)
   ends = np.zeros([len(class_key), MAX_STROKES, 2], np.int64)

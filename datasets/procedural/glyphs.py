@@ -75,63 +75,39 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-  """What a data set of glyphs is like.
-
-  Attributes:
-    name: the data set's name.
-    num_classes: n, 2 to 2³¹ − 1.
-    num_clients: the number of hands that train.
-    classes_per_client: the number of classes of each client, or its mean.
-    classes_range: the smallest and largest number of classes of a client; None:
-      all clients have `classes_per_client`.
-    consecutive_classes: True: client k has the classes from ⌊k·n / clients⌋ on,
-      as if a list sorted by class were cut into clients (SOP). False: each
-      client's classes are a random sample of all classes.
-    examples_per_client: the number of examples of each client. With
-      `classes_range` it is the mean, and a client's number is proportional to
-      its number of classes. A client has at least one example of each of its
-      classes; the classes of the others are drawn at random.
-    examples_deviation: the standard deviation of the clients' numbers of
-      examples, which then follow a normal distribution, cut at 1.
-    class_shares: (number of classes, their share of all examples) of groups of
-      successive classes. Each example's class is drawn from these shares, and
-      `classes_per_client` does not apply. Empty: clients differ in classes.
-    test_examples_per_class: test images of each class, each by its own hand
-      that is no client.
-      With `class_shares`, their mean over the classes.
-    max_test_examples: if all classes together have more test images than this,
-      the test set is a seeded sample of this size.
-    retrieval_classes: the number of further classes, which are not trained on
-      and have labels of their own from 0; 0: no retrieval test.
-    retrieval_examples_per_class: the mean number of images of these classes; a
-      class has this number rounded down or up.
-    image_size: pixels of a side.
-    white_paper: False: x is uint8, ink 255 on 0. True: x is float32, ink 0.0 on
-      1.0, as in FEMNIST.
-    variation: how much hands differ: 0 not at all, 1 about as much as people.
-    seed: determines everything.
-
-  Raises:
-    InputError: an attribute out of its range.
-  """
+  """What a data set of glyphs is like; InputError if a number is out of range."""
 
   name: str = 'glyphs'
-  num_classes: int = 200
-  num_clients: int = 100
-  classes_per_client: int = 10
+  num_classes: int = 200  # n, 2 to 2³¹ − 1.
+  num_clients: int = 100  # Hands that train.
+  classes_per_client: int = 10  # Or their mean.
+  # The fewest and most classes of a client; None: all have `classes_per_client`.
   classes_range: tuple[int, int] | None = None
+  # True: client k has the classes from ⌊k·n / clients⌋ on, as if a list sorted by
+  # class were cut into clients (SOP). False: a random sample of all classes.
   consecutive_classes: bool = False
+  # With `classes_range` the mean, and in proportion to a client's classes. A client
+  # has at least one of each of its classes; those of the others are drawn.
   examples_per_client: float = 60
+  # The standard deviation of clients' numbers, then normal and cut at 1.
   examples_deviation: float = 0.0
+  # (number of classes, their share of all examples) of groups of successive classes:
+  # each example's class is drawn, without regard to `classes_per_client`.
   class_shares: tuple[tuple[int, float], ...] = ()
+  # Each by its own hand that is no client; with `class_shares` the mean.
   test_examples_per_class: int = 10
-  max_test_examples: int = 5_000
-  retrieval_classes: int = 0
-  retrieval_examples_per_class: float = 5.0
-  image_size: int = 28
+  max_test_examples: int = (
+    5_000  # Of more, a seeded sample of this size is the test.
+  )
+  retrieval_classes: int = (
+    0  # Further ones, not trained on, with labels from 0.
+  )
+  retrieval_examples_per_class: float = 5.0  # The mean, rounded down or up.
+  image_size: int = 28  # Pixels of a side.
+  # False: x is uint8, ink 255 on 0. True: float32, ink 0.0 on 1.0, as in FEMNIST.
   white_paper: bool = False
-  variation: float = 1.0
-  seed: int = 0
+  variation: float = 1.0  # Of hands: 0 none, 1 about as much as people.
+  seed: int = 0  # Determines everything.
 
   @property
   def bounds(self) -> tuple[int, int]:
@@ -189,17 +165,9 @@ def load_preset(name: str, **changes) -> client_data.FederatedDataset:
 
 
 def load(**options) -> client_data.FederatedDataset:
-  """Makes a data set; images are drawn on demand.
+  """Makes a data set from fields of `Options`; images are drawn on demand.
 
-  Args:
-    **options: attributes of `Options`.
-
-  Returns:
-    The data set; `x` is uint8 [image_size, image_size], ink 255 on 0, or
-    float32 on white paper.
-
-  Raises:
-    InputError: an argument out of its range.
+  `x` is uint8 [image_size, image_size], ink 255 on 0, or float32 on white paper.
   """
   options = Options(**options)
   labels, clients = _deal(options)

@@ -35,6 +35,25 @@ _CHUNK = 8192
 _KEPT = 2**18
 
 
+class Options(NamedTuple):
+  """The shape of a set."""
+
+  num_classes: int = 1_000  # n.
+  num_features: int = 50_000  # D, words of the vocabulary.
+  examples_per_class: float = 10.0  # The mean, of training examples.
+  test_examples: int = 2_000
+  labels_per_example: int = 3  # k, about the mean; an example has 1 to 2 k - 1.
+  words_per_example: int = (
+    40  # The mean, of half to one and a half times as many.
+  )
+  words_per_class: int = 12  # Those that distinguish a class from others.
+  own_words: float = (
+    0.5  # Share of an example's words that come from its labels.
+  )
+  skew: float = 1.0  # The label of rank r is as frequent as r^-skew.
+  seed: int = 0  # Determines everything.
+
+
 # The least and the most of each option.
 _RANGES = {
   'num_classes': (2, 10**7),
@@ -50,37 +69,6 @@ _RANGES = {
 }
 
 
-class Options(NamedTuple):
-  """The shape of a set.
-
-  Attributes:
-    num_classes: n, 2 to 10^7.
-    num_features: D, the number of words of the vocabulary, 16 to 2^31 - 1.
-    examples_per_class: mean number of training examples of a class.
-    test_examples: number of test examples.
-    labels_per_example: k, about the mean number of labels of an example; an
-      example has 1 to 2 k - 1.
-    words_per_example: mean number of words of an example; an example has half
-      to one and a half times as many, repeated words counted each time.
-    words_per_class: number of words that distinguish a class from others.
-    own_words: share of an example's words that come from its labels.
-    skew: the frequency of the label of rank r is proportional to r^-skew; 0:
-      all labels are equally frequent.
-    seed: determines everything.
-  """
-
-  num_classes: int = 1_000
-  num_features: int = 50_000
-  examples_per_class: float = 10.0
-  test_examples: int = 2_000
-  labels_per_example: int = 3
-  words_per_example: int = 40
-  words_per_class: int = 12
-  own_words: float = 0.5
-  skew: float = 1.0
-  seed: int = 0
-
-
 def load(
   *,
   name: str = 'sparse-words',
@@ -88,22 +76,11 @@ def load(
   clients_per_class: int = 1,
   **options,
 ) -> client_data.FederatedDataset:
-  """Makes a data set; examples are drawn on demand.
+  """Makes a data set from fields of `Options`; examples are drawn on demand.
 
-  Args:
-    name: the data set's name.
-    classes_per_client: random classes of each client.
-    clients_per_class: clients that share each class.
-    **options: fields of `Options`.
-
-  Returns:
-    The data set, in the form of `xc.load`. Training examples have one of their
-    labels; test examples have all. A class without a training example has no
-    client. Values are the words' counts, divided by the square root of the sum
-    of their squares.
-
-  Raises:
-    errors.InputError: an argument out of its range.
+  In the form of `xc.load`: training examples have one of their labels, test examples
+  all; a class without a training example has no client. Values are the words' counts,
+  divided by the square root of the sum of their squares.
   """
   words = Words(Options(**options))
   n = words.options.num_classes
@@ -131,11 +108,7 @@ def load(
 class Words:
   """Draws examples by their part, `TRAIN` or `TEST`, and their numbers.
 
-  The numbers of test examples have no limit.
-
-  Attributes:
-    options: the set's shape.
-    train_labels: int32 [N], the label that each training example keeps.
+  `train_labels`, int32 [N], are the labels that training examples keep.
   """
 
   def __init__(self, options: Options):

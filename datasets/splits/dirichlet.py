@@ -34,18 +34,10 @@ def partition(
 ) -> partition_lib.Partition:
   """Deals examples to clients '0' to 'K - 1'.
 
-  Takes O(K · n + N log N) time. A client's examples keep their order.
-
-  Args:
-    examples: N; one with a label below 0 goes to no client.
-    seed: of all draws.
-    concentration: alpha, 0 or more.
-    clients: K.
-    examples_per_client: the same for all, or their mean; 0: all examples are
-      dealt, and clients' numbers differ by one at most.
-    size_deviation: the standard deviation of the logarithm of a client's number
-      of examples, which is log-normal; 0: clients are equal. (Ours: the paper's
-      synthetic clients are equal, and its real ones are not.)
+  Takes O(K · n + N log N) time. A client's examples keep their order; one with a label
+  below 0 goes to nobody. With 0 `examples_per_client` all are dealt, and sizes differ
+  by one at most. `size_deviation` is that of the logarithm of clients' sizes, which are
+  then log-normal. (Ours: the paper's synthetic clients are equal, its real ones not.)
 
   Raises:
     errors.InputError: there are too few examples.
@@ -92,8 +84,7 @@ def draw_classes(
   renormalised (eq. 5), so the missing ones are drawn together, again and again.
 
   Args:
-    log_q: float64 [n], the logarithm of q up to a constant; -inf: never, unless
-      all other classes are exhausted.
+    log_q: float64 [n], up to a constant; -inf: never, unless all others are exhausted.
     size: the number of examples, at most the sum of `left`.
     left: int [n], the examples of each class that nobody has.
     random: draws.

@@ -19,19 +19,8 @@ def by_fraction(
 
   Of a class with c examples it draws fraction · c, rounded up or down at random.
   It draws no example without a label and none of a class with one example.
-  Examples with sets of labels are drawn without regard to them.
-
-  Args:
-    labels: int [N]; or sets of labels [N, n].
-    fraction: in (0, 0.5].
-    seed: of the draw.
-    flag: what gives the fraction, for errors.
-
-  Returns:
-    int64 [k], numbers of examples, ascending.
-
-  Raises:
-    errors.InputError: no example is drawn.
+  Examples with sets of labels, [N, n], are drawn without regard to them. Returns
+  numbers of examples, int64 [k], ascending; errors name the `flag`.
   """
   random = np.random.default_rng(seed)
   if scipy.sparse.issparse(labels):
@@ -45,10 +34,7 @@ def by_fraction(
 
 
 def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
-  """Draws `each` examples of every class, and half of a class that has fewer.
-
-  Arguments, value and errors are those of `by_fraction`; sets are refused.
-  """
+  """Draws `each` examples of every class, and half of a class that has fewer."""
   if scipy.sparse.issparse(labels):
     raise errors.InputError(
       'examples with sets of labels have no test examples per class; take'
@@ -77,10 +63,9 @@ def _some(drawn: np.ndarray, flag: str) -> np.ndarray:
 
 
 def ranked_by_class(labels: np.ndarray, random: np.random.Generator):
-  """Returns labelled examples by class in random order; int64 [k] each.
+  """Returns labelled examples by class in random order, int64 [k] each.
 
-  Returns:
-    Their numbers, their ranks within their class, and their class's size.
+  They are numbers, ranks within the class, and the class's size.
   """
   order = random.permutation(np.flatnonzero(labels >= 0))
   order = order[np.argsort(labels[order], kind='stable')]

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets import never_data
 from datasets import npz
 from datasets import tables
+from datasets import zip_members
 from tff_xc import errors
 
 # Of 21,841 in ImageNet-21k and 670,091 in Amazon-670K.
@@ -34,18 +34,11 @@ _XC = re.compile(r'(.*train|trn_x_y)\.txt(\.gz)?', re.IGNORECASE)
 
 
 class Columns(NamedTuple):
-  """The columns of a table.
+  """The columns of a table."""
 
-  Attributes:
-    label: the classes, text or whole numbers.
-    user: the users; None: 'user_id', if the table has it.
-    id: the examples' ids; None: 'image_id', if the table has it, and else the
-      rows' numbers from 0.
-  """
-
-  label: str = 'class'
-  user: str | None = None
-  id: str | None = None
+  label: str = 'class'  # Text or whole numbers.
+  user: str | None = None  # None: 'user_id', if the table has it.
+  id: str | None = None  # None: 'image_id', or else the rows' numbers from 0.
 
 
 _NAME_THEM = 'name yours: ' + ', '.join(
@@ -57,7 +50,7 @@ def read(path: str | os.PathLike, columns: Columns) -> examples_lib.Examples:
   """Lists the examples of an input, whose kind its names tell.
 
   Raises:
-    errors.InputError: it is missing, damaged, or of no kind that is known.
+    errors.InputError: it is missing, damaged, or of no known kind.
   """
   path = pathlib.Path(path)
   if not path.exists():
@@ -86,14 +79,15 @@ def read(path: str | os.PathLike, columns: Columns) -> examples_lib.Examples:
 def _of_folder(path: pathlib.Path) -> examples_lib.Examples:
   from datasets.images import store as images
   from datasets.leaf import files as leaf_files
+  from datasets.leaf import users as leaf_users
 
   try:
-    files = (p for p in path.iterdir() if never_data.is_data(p.name))
+    files = (p for p in path.iterdir() if zip_members.is_data(p.name))
     texts = sorted(p for p in files if _XC.fullmatch(p.name))
     if texts:
       return _xc(_only(path, texts))
     if found := leaf_files.in_folder(path):
-      return _leaf(found)
+      return leaf_users.read(found)
   except errors.InputError as e:
     # A train.txt or a metadata.json may lie beside folders of images.
     return _images_beside(path, e)
@@ -119,6 +113,7 @@ def _images_beside(
 def _of_file(path: pathlib.Path, columns: Columns) -> examples_lib.Examples:
   from datasets.images import store as images
   from datasets.leaf import files as leaf_files
+  from datasets.leaf import users as leaf_users
 
   name = path.name.lower()
   if tables.form(path):
@@ -128,7 +123,7 @@ def _of_file(path: pathlib.Path, columns: Columns) -> examples_lib.Examples:
   if name.endswith('.npz'):
     return _npz(path)
   if name.endswith('.json'):
-    return _leaf(leaf_files.Files(all=(path,)))
+    return leaf_users.read(leaf_files.Files(all=(path,)))
   if name.endswith(('.txt', '.txt.gz')):
     return _xc(path)
   raise errors.InputError(
@@ -154,12 +149,8 @@ def table(
 ) -> examples_lib.Examples:
   """Lists the rows of a table, see `tables.batches`.
 
-  Args:
-    path: the table.
-    columns: its columns.
-    repeated: whether two rows may have one id, and a class may be empty, as of an
-      example without labels.
-    advice: what to do if a column is missing.
+  With `repeated`, two rows may have one id, and a class may be empty, as of an example
+  without labels. `advice` says what to do if a column is missing.
 
   Raises:
     errors.InputError: a column is missing; a row has no class, no user or no id;
@@ -235,11 +226,11 @@ def _cifar(path: pathlib.Path) -> examples_lib.Examples | None:
     return None
   from datasets.cifar import files as cifar_files
 
-  found = {}
-  for name, layout in cifar_files.LAYOUTS.items():
+  found = []
+  for name in cifar_files.LAYOUTS:
     try:
       cifar_files.find(path, name)
-      found[name] = layout.num_classes
+      found.append(name)
     except errors.InputError as e:
       if 'mosaics' in str(e):
         raise
@@ -248,10 +239,10 @@ def _cifar(path: pathlib.Path) -> examples_lib.Examples | None:
       f'--input={path} has CIFAR-10 and CIFAR-100; give the folder or archive of'
       ' one of them'
     )
-  for name, num_classes in found.items():
-    (_, y), (_, test_y) = cifar_files.read(path, name, cifar_files.OFFICIAL)
-    return _numbered(y, test_y, num_classes)
-  return None
+  if not found:
+    return None
+  (_, y), (_, test_y) = cifar_files.read(path, *found, cifar_files.OFFICIAL)
+  return _numbered(y, test_y, cifar_files.LAYOUTS[found[0]].num_classes)
 
 
 def check_classes(num_classes: int, where: str | os.PathLike) -> None:
@@ -315,9 +306,3 @@ def _npz(path: pathlib.Path) -> examples_lib.Examples:
   shape = found['y'].shape
   users[: shape[0]], names = npz.owners(path, found['client'], shape)
   return dataclasses.replace(examples, users=users, user_names=names)
-
-
-def _leaf(files) -> examples_lib.Examples:
-  from datasets.leaf import labels
-
-  return labels.read(files)

@@ -1,8 +1,24 @@
-"""Makes a split of an input, and describes a split of anybody's."""
+"""Makes a split of an input, or describes anybody's, and writes it: all files, or none.
+
+federated_train.csv   user_id,image_id,class
+test.csv              image_id,class, if there is a test part
+retrieval.csv         image_id,class, if the input has examples of other classes
+                      for a retrieval test; these are numbered after all others
+classes.csv           class,name,count: examples of each class with clients
+summary.json          the rule, its settings, and what came of it
+clients.png           clients by size, and by their classes
+class_counts.png      the classes of clients
+labels.png            examples of each class
+map.png               examples by client, if it is known where they were taken
+"""
 
 import dataclasses
+import filecmp
+import json
 import os
 import pathlib
+import shutil
+import tempfile
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
@@ -19,47 +35,42 @@ from datasets.splits import rules
 from datasets.splits import split_files
 from datasets.splits import split_path
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.data import partition as partition_lib
 from tff_xc.measure import skew
+from tff_xc.report import split_pictures
+from tff_xc.report import text_table
 
+SUMMARY = 'summary.json'
+# What the text calls counts of a summary.
+_COUNTS = {
+  'clients': 'clients',
+  'classes': 'classes',
+  'classes_held': 'classes of clients',
+  'examples': 'examples of clients',
+  'examples_unused': 'examples of nobody',
+  'test_examples': 'test examples',
+  'retrieval_examples': 'retrieval examples',
+}
 # Streams of numpy generators beside the rules' own: [seed, stream].
 _TEST = 1
 
 
 class Made(NamedTuple):
-  """A split.
+  """A split."""
 
-  Attributes:
-    examples: the input; its labels are those that count.
-    train: the clients.
-    test: int64, the numbers of the test examples; None: there is no such part.
-    tested: the input with the labels of the test, which may be sets.
-    summary: what summary.json says.
-    counts: int64 [clients, classes], see `skew.class_counts`.
-  """
-
-  examples: examples_lib.Examples
+  examples: examples_lib.Examples  # The input; its labels are those that count.
   train: partition_lib.Partition
-  test: np.ndarray | None
-  tested: examples_lib.Examples
+  test: np.ndarray | None  # int64, numbers of examples; None: no such part.
+  tested: examples_lib.Examples  # With the labels of the test, perhaps sets.
   summary: Mapping[str, Any]
-  counts: scipy.sparse.csr_matrix
+  counts: scipy.sparse.csr_matrix  # int64 [clients, classes].
 
 
 def make(
   request: rules.Request, path: str | os.PathLike, columns: inputs.Columns
 ) -> Made:
-  """Reads an input and splits it.
-
-  Args:
-    request: what to make.
-    path: the input.
-    columns: those of a table.
-
-  Raises:
-    errors.InputError: as `Request.check` and the input's reader; the rule does
-      not fit the input.
-  """
+  """Reads an input and splits it; raises InputError if the rule does not fit it."""
   rule = request.check()
   where = pathlib.Path(path)
   examples = rule.read(where) if rule.read else inputs.read(where, columns)
@@ -77,7 +88,11 @@ def make(
     examples = dataclasses.replace(examples, labels=labels)
   numbers, test = examples.train, examples.test
   if request.test_fraction or request.test_per_class:
-    test = numbers[_held_out(request, examples.labels[numbers])]
+    draw, size = hold_out.by_class, request.test_per_class
+    if request.test_fraction:
+      draw, size = hold_out.by_fraction, request.test_fraction
+    seed = [request.seed, _TEST]
+    test = numbers[draw(examples.labels[numbers], size, seed)]
     numbers = np.setdiff1d(numbers, test, assume_unique=True)
   dealt = rules.deal(
     request.rule, examples.some(numbers), request.seed, **request.settings
@@ -109,12 +124,7 @@ def make(
 
 
 def inspect(path: str | os.PathLike, columns: inputs.Columns) -> Made:
-  """Describes a split file; user 'NA' is nobody.
-
-  Raises:
-    errors.InputError: it is missing or damaged, or lacks the columns of users
-      and classes.
-  """
+  """Describes a split file; user 'NA' is nobody."""
   name = split_path.parse(path)
   if columns.user:
     name = name._replace(user=columns.user)
@@ -150,13 +160,6 @@ def _check_fits(request, rule, examples, path) -> None:
     if not rule.makes_test:
       flags = 'leave out --test_fraction and --test_per_class'
     raise errors.InputError(f'{path} has a test part; {flags}')
-
-
-def _held_out(request: rules.Request, labels) -> np.ndarray:
-  seed = [request.seed, _TEST]
-  if request.test_fraction:
-    return hold_out.by_fraction(labels, request.test_fraction, seed)
-  return hold_out.by_class(labels, request.test_per_class, seed)
 
 
 def _counts(examples, train) -> scipy.sparse.csr_matrix:
@@ -218,11 +221,7 @@ def _with_sets(examples, path) -> examples_lib.Examples:
 def _compare(
   rule: rules.Rule, settings: Mapping, facts: Mapping, summary: Mapping
 ) -> dict[str, Any]:
-  """Returns how a split, and its input, differ from what was published.
-
-  Values that differ are {name: {'published': value, 'found': value}}; facts that
-  the input lacks are not compared.
-  """
+  """Returns how a split and its input differ from what was published, where known."""
   published = rule.published
 
   def differing(right: Mapping, found: Mapping) -> dict[str, dict]:
@@ -281,3 +280,170 @@ def _told(differences: Mapping[str, Mapping], before: str = '') -> str:
     f'{before}{name} {shown(both["found"])}, published {shown(both["published"])}'
     for name, both in differences.items()
   )
+
+
+def find(
+  folder: str | os.PathLike, request: rules.Request | None
+) -> dict[str, Any] | None:
+  """Returns the summary of the same request's split, if a folder has nothing else."""
+  folder = pathlib.Path(folder)
+  if not folder.exists():
+    return None
+  if folder.is_dir() and not any(folder.iterdir()):
+    # It is replaced, and a shell in it would see nothing of the new one.
+    if folder.samefile('.'):
+      raise errors.InputError(
+        f'--output={folder} is the folder that the command runs in; name a new one'
+      )
+    return None
+  try:
+    found = json.loads((folder / SUMMARY).read_text(encoding='utf-8'))
+    asked = json.loads(json.dumps(request._asdict()))
+    other = [n for n in asked if found.get(n) != asked[n]]
+  except (OSError, ValueError, AttributeError) as e:
+    raise _occupied(folder, 'something else') from e
+  if other:
+    raise _occupied(folder, f'a split of another request ({other[0]})')
+  return found
+
+
+def check_apart(
+  folder: str | os.PathLike,
+  source: str | os.PathLike,
+  request: rules.Request | None,
+  made: Made,
+) -> None:
+  """Raises InputError if the split's pictures would be images of its input."""
+  source = pathlib.Path(source)
+  if (
+    request
+    and source.is_dir()
+    and isinstance(made.examples.ids, examples_lib.Texts)
+    and not rules.get(request.rule).has_lists
+    and pathlib.Path(folder).resolve().is_relative_to(source.resolve())
+  ):
+    raise errors.InputError(
+      f'--output={folder} lies in --input={source}, whose images the pictures of'
+      ' the split would join; name a folder outside of it'
+    )
+
+
+def _occupied(folder: str | os.PathLike, what: str) -> errors.InputError:
+  return errors.InputError(
+    f'--output={folder} holds {what}, and nothing is overwritten; name a new'
+    ' folder'
+  )
+
+
+def check_same(
+  folder: str | os.PathLike, found: Mapping[str, Any], made: Made
+) -> None:
+  """Raises InputError unless a split that was found is the one made."""
+  if found.get('fingerprint') != made.summary['fingerprint']:
+    raise _occupied(folder, 'a split of other data')
+  try:
+    with tempfile.TemporaryDirectory() as work:
+      _write_tables(pathlib.Path(work), made)
+      for name in sorted(os.listdir(work)):
+        there = pathlib.Path(folder, name)
+        if not there.is_file():
+          raise _occupied(folder, f'this split without its {name}')
+        if not filecmp.cmp(there, pathlib.Path(work, name), shallow=False):
+          raise _occupied(folder, f'this split with another {name}')
+  except OSError as e:
+    raise errors.InputError(
+      f'{e.filename} cannot be read or written ({e.strerror}); check its'
+      ' permissions'
+    ) from e
+
+
+def write(folder: str | os.PathLike, made: Made) -> None:
+  """Writes the files of a split; a new folder appears when they are complete."""
+  folder = pathlib.Path(folder).resolve()  # Of a link, what it leads to.
+  work = folder.with_name(f'.{folder.name}.{os.getpid()}.tmp')
+  try:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    work.mkdir()
+    try:
+      _write_tables(work, made)
+      files.write_json(work / SUMMARY, made.summary)
+      _draw(work, made)
+      os.rename(work, folder)  # Fails if there is a folder that is not empty.
+    finally:
+      shutil.rmtree(work, ignore_errors=True)
+  except OSError as e:
+    raise errors.InputError(
+      f'--output={folder} cannot be written ({e.strerror}); name another folder'
+    ) from e
+
+
+def _write_tables(folder: pathlib.Path, made: Made) -> None:
+  data, counts = made.examples, _totals(made)
+  if made.summary.get('rule'):
+    split_files.write(folder / split_path.TRAIN, made.train, data)
+  if made.test is not None:
+    split_files.write_part(folder / split_files.TEST, made.test, made.tested)
+  if data.retrieval is not None:
+    path = folder / split_files.RETRIEVAL
+    split_files.write_part(path, data.retrieval, data)
+  names = data.class_names
+  split_files.write_rows(
+    folder / split_files.CLASSES,
+    ('class', 'name', 'count'),
+    len(names),
+    lambda block: (
+      block.tolist(),
+      [names[c] for c in block],
+      counts[block].tolist(),
+    ),
+  )
+
+
+def _totals(made: Made) -> np.ndarray:
+  """Returns int64 [classes]: the examples of each that clients have."""
+  return np.asarray(made.counts.sum(axis=0)).ravel()
+
+
+def _draw(folder: pathlib.Path, made: Made) -> None:
+  data, train = made.examples, made.train
+  split_pictures.plot_clients(
+    train.sizes, np.diff(made.counts.indptr), folder / 'clients.png'
+  )
+  split_pictures.plot_class_counts(
+    made.counts, train.client_ids, folder / 'class_counts.png'
+  )
+  test = None
+  if made.test is not None and not made.tested.has_sets:
+    labels = made.tested.labels[made.test]
+    test = np.bincount(labels[labels >= 0], minlength=len(data.class_names))
+  split_pictures.plot_labels(_totals(made), test, folder / 'labels.png')
+  if data.positions is not None:
+    split_pictures.plot_map(
+      data.positions[train.numbers], train.owners(), folder / 'map.png'
+    )
+
+
+def to_text(summary: Mapping[str, Any], width: int) -> str:
+  """Returns a summary as tables that fit a terminal of `width` characters."""
+  lines = [f'split of {summary["input"]}']
+  if 'rule' in summary:
+    given = {**summary['settings'], 'seed': summary['seed']}
+    settings = ' '.join(f'--{name}={value}' for name, value in given.items())
+    lines = [f'{summary["rule"]} {settings}', f'of {summary["input"]}']
+  whole = [['', 'number']]
+  for name, told in _COUNTS.items():
+    held_all = name == 'classes_held' and summary[name] == summary['classes']
+    if name in summary and not held_all:
+      whole.append([told, f'{summary[name]:,}'])
+  whole.append(['EMD, from 0 (alike) to 2', f'{summary["emd"]:.3f}'])
+  # What the input lacks, such as images without author, is told here.
+  for name, count in summary.get('facts', {}).items():
+    if isinstance(count, int):
+      whole.append([f'input: {name}', f'{count:,}'])
+  spread = [['', *summary['examples_per_client']]]
+  for noun in ('examples', 'classes'):
+    values = summary[f'{noun}_per_client'].values()
+    short = (f'{v:,.0f}' if v >= 1000 else f'{v:.4g}' for v in values)
+    spread.append([f'{noun} a client', *short])
+  tables = [text_table.to_text(rows, width=width) for rows in (whole, spread)]
+  return '\n'.join([*lines, '', *tables])

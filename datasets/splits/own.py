@@ -34,23 +34,13 @@ _RULE, _TEST = range(2)
 
 
 class Choice(NamedTuple):
-  """How one's own data become clients and a test part.
+  """How one's own data become clients and a test part."""
 
-  Attributes:
-    split: see above.
-    test_file: the test examples, a CSV `image_id,class`; empty: those of the
-      split or of the data.
-    test_fraction: the share of the training examples that are held out for the
-      test; 0: none.
-    seed: of the clients and of the examples held out.
-    test_examples: the size of a sample of the test, see `hold_out.sample`; 0: all.
-  """
-
-  split: str = ''
-  test_file: str = ''
-  test_fraction: float = 0.0
-  seed: int = 0
-  test_examples: int = 0
+  split: str = ''  # See above.
+  test_file: str = ''  # '': the test of the split or of the data.
+  test_fraction: float = 0.0  # Of the training examples, held out; 0: none.
+  seed: int = 0  # Of the clients and of the examples held out.
+  test_examples: int = 0  # The size of a sample of the test; 0: all.
 
   @property
   def is_file(self) -> bool:
@@ -76,31 +66,20 @@ def check_test_file(test_file: str, path: str | os.PathLike) -> None:
 
 
 class Parts(NamedTuple):
-  """Who trains on which examples, and which are the test.
-
-  Attributes:
-    clients: with the numbers of their training examples.
-    test: numbers of examples; None: there is no test among them.
-    held_out: the same clients with their own of the test; None: not known.
-  """
+  """Who trains on which examples, and which are the test."""
 
   clients: partition_lib.Partition
-  test: np.ndarray | None = None
+  test: np.ndarray | None = None  # None: there is none among them.
+  # The same clients with their own of the test; None: not known.
   held_out: partition_lib.Partition | None = None
 
 
 def parts(
   data: examples_lib.Examples, choice: Choice, where: str, to_name_users: str
 ) -> Parts:
-  """Returns the clients and the test.
+  """Returns the clients and the test; users without training examples are no clients.
 
-  Users without training examples are no clients.
-
-  Args:
-    data: the examples.
-    choice: how to make clients of them.
-    where: the data, for errors.
-    to_name_users: how the data could name users, for errors.
+  `where` names the data, and `to_name_users` says how they could name users, in errors.
 
   Raises:
     errors.InputError: there are no users; two test parts are asked for; a split
@@ -158,11 +137,7 @@ def parts(
 def deal(
   data: examples_lib.Examples, choice: Choice
 ) -> partition_lib.Partition:
-  """Returns the clients that the rule of a choice makes of examples.
-
-  Raises:
-    errors.InputError: the examples do not do for the rule.
-  """
+  """Returns the clients that the rule of a choice makes of examples."""
   name, settings = rules.parse(choice.split)
   try:
     return rules.deal(name, data, [choice.seed, _RULE], **settings).train
@@ -189,12 +164,7 @@ def described(
 ) -> str:
   """Returns `60 images of 4 classes (cat, dog, ...), 6 of them test; 6 clients`.
 
-  Args:
-    size: the number of all examples.
-    noun: what one of them is.
-    class_names: of all classes, text or numbers.
-    tests: how many examples are the test part.
-    clients: their number; 0: nobody has said yet whose the examples are.
+  `size` counts all examples, `tests` those of the test; 0 clients: not known yet.
   """
   first = [wording.shown(name) for name in class_names[:3]]
   first = [n if len(n) < 30 else f'{n[:27]}...' for n in first]
@@ -213,11 +183,7 @@ def described(
 def with_test(
   data: examples_lib.Examples, test_file: str, where: str
 ) -> examples_lib.Examples:
-  """Returns the examples with those of a CSV `image_id,class` as the test.
-
-  Raises:
-    errors.InputError: the file is missing, damaged, or does not fit the data.
-  """
+  """Returns the examples with those of a CSV `image_id,class` as the test."""
   split = split_files.read_test(test_file)
   test = split_files.join(data, split, split.examples.train, where)
   return dataclasses.replace(data, test=test)

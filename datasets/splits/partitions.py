@@ -1,4 +1,7 @@
-"""Rules that deal examples by class, by user, or at random; see `rules`."""
+"""Rules that deal examples by class, by user, or at random; see `rules`.
+
+All raise `errors.InputError` if the examples do not do.
+"""
 
 import random as random_lib
 from collections.abc import Sequence
@@ -13,28 +16,18 @@ from tff_xc.data import partition as partition_lib
 
 
 class Split(NamedTuple):
-  """What a rule makes of examples.
-
-  Attributes:
-    train: the clients.
-    test: int64 [k], numbers of examples for the test; None: not the rule's.
-    classes: int [n], the classes that the split has, ascending; the others are
-      left out, also of the input's test part. None: all.
-  """
+  """What a rule makes of examples."""
 
   train: partition_lib.Partition
-  test: np.ndarray | None = None
+  test: np.ndarray | None = None  # int64 [k], numbers; None: not the rule's.
+  # int [n], ascending; others are left out, also of the input's test. None: all.
   classes: np.ndarray | None = None
 
 
 def iid(
   examples: examples_lib.Examples, seed, *, clients: int
 ) -> partition_lib.Partition:
-  """Deals examples to clients at random, as many to each, up to one.
-
-  Raises:
-    errors.InputError: there are fewer examples than clients.
-  """
+  """Deals examples to clients at random, as many to each, up to one."""
   numbers = np.flatnonzero(examples.labels >= 0)
   if clients > len(numbers):
     raise errors.InputError(
@@ -67,9 +60,6 @@ def by_class(
   each of its classes, `classes/0012/3`: the classes of shares with one number
   are grouped anew for each number. Shares are dealt out example by example in
   turn. Within a client examples keep their order.
-
-  Raises:
-    errors.InputError: there are more classes per client than classes.
   """
   labels, num_classes = examples.labels, len(examples.class_names)
   if classes_per_client > num_classes:
@@ -113,6 +103,88 @@ def _random_places(classes, num_classes: int, num_shares: int, seed):
   return place
 
 
+def frequent_labels(
+  examples: examples_lib.Examples,
+  seed,
+  *,
+  clients: int,
+  variant: str,
+  frequency: float,
+  counts: np.ndarray | None = None,
+) -> partition_lib.Partition:
+  """Assigns N examples with sets of labels to K clients by frequent labels (FedMLH).
+
+  variant 'code', as published: client i gets floor(N / K) examples of the i-th most
+  frequent label. Of a label with more examples, some are drawn without replacement. A
+  label with fewer is filled up with examples drawn without replacement from the first
+  K floor(N / K) of the set; some of these may be the label's own, and are then twice
+  with the client. Clients overlap, and examples of rare labels only may be with nobody.
+
+  'paper': all examples of a label that at least a share of `frequency` has go to one
+  client, drawn at random for each label; examples without a frequent label are dealt
+  to random clients. A client has each example once, and several may have one.
+
+  counts: int [n], by which labels are frequent; None: how many examples have each.
+  """
+  size, by_label = len(examples), examples.labels.tocsc()
+  if counts is None:
+    counts = np.diff(by_label.indptr)
+  if clients > size:
+    raise errors.InputError(
+      f'{size} examples are too few for {clients} clients'
+    )
+  random = np.random.default_rng(seed)
+  of_label = lambda label: by_label.indices[
+    by_label.indptr[label] : by_label.indptr[label + 1]
+  ].astype(np.int64)
+  if variant == 'code':
+    parts = _as_in_the_code(of_label, counts, size, clients, random)
+  else:
+    frequent = np.flatnonzero(counts >= max(1, frequency * size))
+    parts = _as_in_the_paper(of_label, frequent, size, clients, random)
+  width = len(str(clients - 1))
+  return partition_lib.of_clients(
+    {f'client/{i:0{width}d}': part for i, part in enumerate(parts)}
+  )
+
+
+def _as_in_the_code(of_label, counts, size, num_clients, random):
+  # The lower label first where two are as frequent.
+  commonest = np.argsort(-counts, kind='stable')[:num_clients]
+  if len(commonest) < num_clients or not counts[commonest].all():
+    raise errors.InputError(
+      f'{np.count_nonzero(counts)} labels have examples: too few for'
+      f' {num_clients} clients of one frequent label each'
+    )
+  share = size // num_clients
+  parts = []
+  for label in commonest:
+    own = of_label(label)
+    if len(own) >= share:
+      own = random.choice(own, share, replace=False)
+    else:
+      more = random.choice(num_clients * share, share - len(own), replace=False)
+      own = np.concatenate([own, more])
+    parts.append(own)
+  return parts
+
+
+def _as_in_the_paper(of_label, frequent, size, num_clients, random):
+  owners = random.integers(0, num_clients, len(frequent))
+  has_frequent = np.zeros(size, bool)
+  parts = [[] for _ in range(num_clients)]
+  for label, owner in zip(frequent, owners, strict=True):
+    own = of_label(label)
+    has_frequent[own] = True
+    parts[owner].append(own)
+  rest = np.flatnonzero(~has_frequent)
+  of_rest = random.integers(0, num_clients, len(rest))
+  return [
+    np.unique(np.concatenate([*part, rest[of_rest == i]]).astype(np.int64))
+    for i, part in enumerate(parts)
+  ]
+
+
 def chunks(
   examples: examples_lib.Examples, seed=0, *, examples_per_client: int
 ) -> partition_lib.Partition:
@@ -120,9 +192,6 @@ def chunks(
 
   FedSS (Waghmare et al., section 4.1) has 596 clients of Stanford Online Products
   with 100 images of about 20 classes each: such chunks have that.
-
-  Raises:
-    errors.InputError: no example has a label.
   """
   del seed  # Nothing is drawn.
   order = _sorted_by_class(examples.labels)
@@ -143,9 +212,6 @@ def shards(
   McMahan et al.: Communication-efficient learning of deep networks from
   decentralized data, AISTATS 2017: 100 clients of MNIST with two shards of 300.
   Here shards differ by one example, if need be, so that all are dealt.
-
-  Raises:
-    errors.InputError: there are fewer examples than shards.
   """
   order = _sorted_by_class(examples.labels)
   count = clients * shards_per_client
@@ -183,11 +249,7 @@ def _numbered(examples, order, owner: np.ndarray) -> partition_lib.Partition:
 def users(
   examples: examples_lib.Examples, seed=0, *, min_examples: int = 1
 ) -> partition_lib.Partition:
-  """A client is a user with all of their examples, in their order.
-
-  Raises:
-    errors.InputError: there is no user, or all have fewer than `min_examples`.
-  """
+  """A client is a user with all of their examples, in their order."""
   del seed  # Nothing is drawn.
   sizes = _sizes(examples)
   enough = np.flatnonzero(sizes >= max(min_examples, 1)).tolist()
@@ -206,11 +268,7 @@ def leaf_users(
   min_examples: int,
   train_share: float,
 ) -> Split:
-  """Users, some of whom are the test, as `leaf_parts` draws them.
-
-  Raises:
-    errors.InputError: no user remains to train.
-  """
+  """Users, some of whom are the test, as `leaf_parts` draws them."""
   sizes = _sizes(examples)
   train, test = leaf_parts(
     sizes, min_examples=min_examples, train_share=train_share, seed=seed
@@ -249,13 +307,8 @@ def leaf_parts(
   """Returns the places of training users and of test users, as LEAF draws them.
 
   Of the users with `min_examples`, in their order, `random.Random(seed)` samples
-  90 % to train: LEAF's split_data with `--spltseed`.
-
-  Args:
-    sizes: int [U], the users' numbers of examples.
-    min_examples: users with fewer are in neither part.
-    train_share: the share of the users that train.
-    seed: 0 in the papers.
+  90 % to train: LEAF's split_data with `--spltseed`, 0 in the papers. `sizes` are the
+  users' numbers of examples, int [U].
   """
   everyone = np.flatnonzero(sizes >= min_examples)
   drawn = random_lib.Random(seed).sample(
@@ -271,10 +324,7 @@ def of_users(
 ) -> partition_lib.Partition:
   """Returns a client for each user of `some`, in the order of their names.
 
-  Args:
-    owners: int [N], each example's user, a place in `user_names`; below 0: nobody.
-    user_names: their names, which are the clients' ids.
-    some: places in `user_names`.
+  `owners`, int [N], are places in `user_names`, below 0 for nobody; so are `some`.
   """
   place_of = {user_names[user]: user for user in some}
   names = examples_lib.in_order(place_of)

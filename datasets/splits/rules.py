@@ -26,50 +26,36 @@ if TYPE_CHECKING:
 
 
 class Published(NamedTuple):
-  """What is known of a published split.
+  """What is known of a published split."""
 
-  Attributes:
-    input: what its input has, by names of `Examples.facts`.
-    counts: what it has, by names of a split's summary.
-    drawn: names in `counts` that a draw decides which was not published.
-    why: why a split of this input differs all the same; empty: it does not.
-  """
-
-  input: Mapping[str, Any]
-  counts: Mapping[str, int]
-  drawn: tuple[str, ...] = ()
-  why: str = ''
+  input: Mapping[str, Any]  # By names of `Examples.facts`.
+  counts: Mapping[str, int]  # By names of a split's summary.
+  drawn: tuple[
+    str, ...
+  ] = ()  # Those of `counts` that an unpublished draw decides.
+  why: str = ''  # Why a split of this input differs all the same.
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-  """A way to make clients.
+  """A way to make clients."""
 
-  Attributes:
-    summary: one line for `--help`.
-    split: (examples, seed, **settings) -> Partition or `partitions.Split`. Examples
-      may go to nobody.
-    flags: its settings.
-    labels: 'one' if each example must have one label (of sets of labels one is
-      drawn), 'sets' if each must have a set, '' if either will do.
-    users: whether it needs the examples' users.
-    makes_test: whether it makes the test part itself.
-    read: path -> examples; None: `inputs.read`, which takes all kinds.
-    has_lists: whether lists in the input name its images, so that others beside
-      them do not count.
-    published: the split that the rule makes with its default settings of the
-      published data; None: there is none.
-  """
-
-  summary: str
+  summary: str  # One line for `--help`.
+  # (examples, seed, **settings) -> Partition or `partitions.Split`.
   split: Callable
-  flags: tuple[hp.Hyperparameter, ...] = ()
+  flags: tuple[hp.Hyperparameter, ...] = ()  # Its settings.
+  # 'one': each example has one label, drawn of a set; 'sets': a set; '': either.
   labels: str = 'one'
-  users: bool = False
+  users: bool = False  # Whether it needs the examples' users.
   makes_test: bool = False
+  # path -> examples; None: `inputs.read`, which takes all kinds.
   read: Callable[[Any], examples_lib.Examples] | None = None
-  has_lists: bool = False
-  published: Published | None = None
+  has_lists: bool = (
+    False  # Lists in the input name its images; others do not count.
+  )
+  published: Published | None = (
+    None  # What the defaults make of published data.
+  )
 
   def settings(self, **given) -> dict[str, Any]:
     """Returns all settings: those given, and the defaults of the others."""
@@ -77,21 +63,13 @@ class Rule:
 
 
 class Request(NamedTuple):
-  """A split to make.
+  """A split to make."""
 
-  Attributes:
-    rule: a key of `RULES`.
-    settings: the rule's, all of them.
-    seed: of all draws.
-    test_fraction: the share of every class for the test; 0: none.
-    test_per_class: the examples of every class for the test; 0: none.
-  """
-
-  rule: str
-  settings: Mapping[str, Any]
+  rule: str  # A key of `RULES`.
+  settings: Mapping[str, Any]  # The rule's, all of them.
   seed: int = 0
-  test_fraction: float = 0.0
-  test_per_class: int = 0
+  test_fraction: float = 0.0  # Of every class; 0: none.
+  test_per_class: int = 0  # Of every class; 0: none.
 
   def check(self) -> Rule:
     """Returns the rule; raises InputError if there is none, or two test parts."""
@@ -121,11 +99,11 @@ def get(name: str) -> Rule:
 def deal(
   name: str, examples: examples_lib.Examples, seed=0, **given
 ) -> partitions.Split:
-  """Deals examples to clients.
+  """Deals examples to clients by the rule of a name.
 
   Args:
-    name: of a rule.
-    examples: the examples, all of which train.
+    name: a key of `RULES`.
+    examples: those that train.
     seed: of all draws; whatever `np.random.default_rng` takes.
     **given: settings of the rule; others have their defaults.
 
@@ -147,9 +125,6 @@ def parse(split: str) -> tuple[str, dict[str, Any]] | None:
 
   It may be empty (users), `class`, `iid:K`, or `RULE:SETTING=VALUE,...` with a rule
   that deals examples of one label, such as `dirichlet:concentration=0.1,clients=50`.
-
-  Raises:
-    errors.InputError: a setting is none of the rule, or has a bad value.
   """
   if split in ('', 'class'):
     return ('classes_per_client' if split else 'users'), {}
@@ -303,7 +278,7 @@ RULES: Mapping[str, Rule] = {
   ),
   'frequent_labels': Rule(
     'sets of labels: a frequent label a client, with overlaps (FedMLH)',
-    _at('splits.frequent_labels:partition'),
+    _at('splits.partitions:frequent_labels'),
     _flags(
       clients=(10, _CLIENTS),
       variant=(

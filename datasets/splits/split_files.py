@@ -34,8 +34,8 @@ from datasets.splits import inputs
 from datasets.splits import partitions
 from datasets.splits import split_path
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.data import partition as partition_lib
-from tff_xc.report import run_files
 
 COLUMNS = ('user_id', 'image_id', 'class')
 TEST, CLASSES, RETRIEVAL = 'test.csv', 'classes.csv', 'retrieval.csv'
@@ -65,18 +65,11 @@ PUBLISHED = {
 
 
 class Split(NamedTuple):
-  """The content of a split's files.
+  """The content of a split's files."""
 
-  Attributes:
-    examples: what they name. Labels are places in `class_names`, which has the
-      names of classes.csv where there is one.
-    class_ids: the same classes as the files have them.
-    files: the files of the examples, in their order.
-  """
-
-  examples: examples_lib.Examples
-  class_ids: Sequence[str]
-  files: Sequence[pathlib.Path]
+  examples: examples_lib.Examples  # Its classes have the names of classes.csv.
+  class_ids: Sequence[str]  # The same classes as the files have them.
+  files: Sequence[pathlib.Path]  # Of the examples, in their order.
 
   def where(self, number: int) -> str:
     """Names the line of an example, for an error."""
@@ -89,14 +82,11 @@ def read(
   *,
   sets: bool = False,
 ) -> Split:
-  """Reads the files of a split.
+  """Reads the files of a split: its folder, zip or CSV, see `split_path`.
 
-  Args:
-    split: its folder, zip or CSV, see `split_path`. A classes.csv beside the CSV
-      names its classes; test.csv and retrieval.csv count only in a folder or zip.
-    test_file: a CSV `image_id,class` in place of the folder's test.csv.
-    sets: whether a class may be a set of labels, which classes.csv does not name;
-      then a file may have an example several times, too.
+  A classes.csv beside the CSV names its classes; test.csv and retrieval.csv count only
+  in a folder or zip, and `test_file` is in place of its test.csv. With `sets` a class
+  may be a set of labels, and a file may have an example several times.
 
   Raises:
     errors.InputError: a file is missing or damaged, or classes.csv lacks a class.
@@ -145,11 +135,7 @@ def read_test(path: str | os.PathLike) -> Split:
 
 
 def train_file(name: split_path.SplitPath) -> pathlib.Path:
-  """Returns the file of a split's training examples; tells if it was published.
-
-  Raises:
-    errors.InputError: it is missing, or lacks the column of users.
-  """
+  """Returns the file of a split's training examples; tells if it was published."""
   file = name.train
   if not zip_members.is_file(file):
     _missing(file, ','.join(COLUMNS))
@@ -193,17 +179,16 @@ def _tell(path: pathlib.Path) -> None:
   names = {name: (digest, what) for digest, (name, what) in PUBLISHED.items()}
   digest = md5(path)
   if digest in PUBLISHED:
-    what = PUBLISHED[digest][1]
-    print(
-      f'note: {path} is {what}, as published (md5 {digest})', file=sys.stderr
-    )
+    told = f'is {PUBLISHED[digest][1]}, as published (md5 {digest})'
   elif path.name in names:
     right, what = names[path.name]
-    print(
-      f'note: {path} is named as {what}, and is another file: its md5 is {digest},'
-      f' that of the published one {right}',
-      file=sys.stderr,
+    told = (
+      f'is named as {what}, and is another file: its md5 is {digest}, that of the'
+      f' published one {right}'
     )
+  else:
+    return
+  print(f'note: {path} {told}', file=sys.stderr)
 
 
 def _rows(path, user: str | None, sets: bool = False):
@@ -242,23 +227,13 @@ def join(
   *,
   repeated: bool = False,
 ) -> np.ndarray:
-  """Returns which examples of some data some rows of a split are.
+  """Returns which examples of some data some rows of a split are, int64 [k].
 
-  Of examples with sets of labels, a row's class may be the set, or one of it.
-
-  Args:
-    data: the examples.
-    split: what was read.
-    rows: int [k], numbers in `split.examples`.
-    where: what `data` was read from, for errors.
-    repeated: whether examples may be there several times.
-
-  Returns:
-    int64 [k], numbers in `data`.
+  Of examples with sets of labels, a row's class may be the set, or one of it. `rows`,
+  int [k], are numbers in `split.examples`; `where` names the data in errors.
 
   Raises:
-    errors.InputError: a row is of other data, is there twice, or has another class
-      than the data.
+    errors.InputError: a row is of other data, is there twice, or has another class.
   """
   named = split.examples
   numbers = examples_lib.find(data.ids, named.ids)[rows]
@@ -327,9 +302,6 @@ def partition(
 
   A client's examples keep the file's order. An example with a set of labels may be
   with several users, and several times.
-
-  Raises:
-    errors.InputError: as `read` and `join`.
   """
   found = read(split, sets=data.has_sets)
   rows = found.examples.train
@@ -344,12 +316,7 @@ def write(
   clients: partition_lib.Partition,
   data: examples_lib.Examples,
 ) -> None:
-  """Writes a split of `data` in one step: after an error the old file is unchanged.
-
-  Raises:
-    errors.InputError: the folder is missing; a client's id is empty or begins or
-      ends with a space.
-  """
+  """Writes a split of `data` in one step: after an error the old file is unchanged."""
   for name in clients.client_ids:
     if not name or name != name.strip():
       raise errors.InputError(
@@ -390,7 +357,7 @@ def write_rows(
       f'{path.parent} is no folder; make it, or write the split elsewhere'
     )
   with (
-    run_files.replacing(path) as temporary,
+    files.replacing(path) as temporary,
     temporary.open('w', newline='', encoding='utf-8') as file,
   ):
     writer = csv.writer(file, lineterminator='\n')

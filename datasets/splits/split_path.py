@@ -25,15 +25,10 @@ OTHER_COLUMNS = (
 
 
 class SplitPath(NamedTuple):
-  """A split that is named.
+  """A split that is named."""
 
-  Attributes:
-    path: the file, folder or zip.
-    user: the column of the users.
-  """
-
-  path: pathlib.Path
-  user: str = USER
+  path: pathlib.Path  # The file, folder or zip.
+  user: str = USER  # The column of the users.
 
   @property
   def is_folder(self) -> bool:

@@ -47,41 +47,19 @@ def load(
   name: str,
   data_dir: str | os.PathLike,
   *,
-  label_seed: int = 0,
-  classes_per_client: int = 1,
-  clients_per_class: int = 1,
   counts: sets.Counts | None = None,
+  **options,
 ) -> client_data.FederatedDataset:
-  """Loads a set; its features are mapped from the cache.
+  """Loads a set of `sets.SETS`, found by `sets.find`, mapped from the cache.
 
-  Args:
-    name: one of `sets.SETS`.
-    data_dir: the directory of the files, see `sets.find`.
-    label_seed: determines the label that a training example keeps, and the
-      classes of a client. It is not the seed of a run.
-    classes_per_client: random classes of each client.
-    clients_per_class: clients that share each class.
-    counts: the counts that the files must have; None: those of the set.
-
-  Returns:
-    The data set. `train` has the training examples that have a label. `y` of
-    the test set is sets of labels, empty for a test example without labels.
-    Propensities count all labels and all training examples, including those
-    without labels.
-
-  Raises:
-    errors.InputError: files are missing, damaged, or have other counts; an
-      argument is out of its range.
+  The options are those of `federated`. `y` of the test is sets of labels, perhaps
+  empty. Propensities count all labels and all training examples, including those
+  without labels. Raises `errors.InputError` if files are missing, damaged or of
+  other counts, or an option is out of its range.
   """
   parts = map(read, sets.find(name, data_dir, counts))
-  return federated(
-    name,
-    *parts,
-    label_seed=label_seed,
-    classes_per_client=classes_per_client,
-    clients_per_class=clients_per_class,
-    constants=(sets.SETS[name].a, sets.SETS[name].b),
-  )
+  constants = sets.SETS[name].a, sets.SETS[name].b
+  return federated(name, *parts, constants=constants, **options)
 
 
 def federated(
@@ -89,14 +67,16 @@ def federated(
   train: Part,
   test: Part | None,
   *,
-  label_seed: int,
-  classes_per_client: int,
-  clients_per_class: int,
+  label_seed: int = 0,
+  classes_per_client: int = 1,
+  clients_per_class: int = 1,
   constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """As `load`, of parts that are read; the test may be None.
+  """As `load`, of parts that are read; `constants` are a and b of the propensities.
 
-  `constants` are a and b of the propensities; none: the usual ones.
+  `label_seed` determines the label that a training example keeps, and the classes of
+  a client; it is not the seed of a run. A client has `classes_per_client` random
+  classes, of which each is with `clients_per_class` clients.
   """
   labels = sample_labels(train.labels, label_seed)
   clients = rules.deal(

@@ -1,7 +1,7 @@
 """Multi-label sets whose training examples keep all their labels (FedMLH).
 
 Features may be hashed to fewer. Clients are made by frequent labels
-(`datasets.splits.frequent_labels`).
+(`datasets.splits.partitions`).
 """
 
 import os
@@ -26,27 +26,17 @@ _TEST_BATCH = 100
 
 
 class Options(NamedTuple):
-  """How a set becomes federated data.
+  """How a set becomes federated data."""
 
-  Attributes:
-    hashed_features: features after hashing; 0: all of the set.
-    num_clients: K.
-    partition_rule: 'code' or 'paper'.
-    published_reading: as FedMLH's code reads files: an example without labels
-      has label 0, which does not count where labels are frequent, and lacks its
-      first feature; the last test examples that do not fill a batch of 100 are
-      left out.
-    validation: the share of the training examples that is held out for
-      validation.
-    seed: of the clients, and of the examples for validation.
-  """
-
-  hashed_features: int = 0
+  hashed_features: int = 0  # After hashing; 0: all of the set.
   num_clients: int = 10
-  partition_rule: str = 'code'
+  partition_rule: str = 'code'  # Or 'paper'.
+  # As FedMLH's code reads files: an example without labels has label 0, which does
+  # not count where labels are frequent, and lacks its first feature; the last test
+  # examples that do not fill a batch of 100 are left out.
   published_reading: bool = False
-  validation: float = 0.0
-  seed: int = 0
+  validation: float = 0.0  # The share of the training examples held out for it.
+  seed: int = 0  # Of the clients, and of the examples for validation.
 
 
 def load(
@@ -55,12 +45,8 @@ def load(
   options: Options,
   counts: sets.Counts | None = None,
 ) -> client_data.FederatedDataset:
-  """Loads a set; arguments other than `options` are those of `sets.find`.
-
-  Raises:
-    errors.InputError: files are missing, damaged, or have other counts; too few
-      labels or examples for so many clients.
-  """
+  """Loads a set of the repository, found by `sets.find`; refuses too few labels
+  or examples for so many clients."""
   parts = map(clients.read, sets.find(name, data_dir, counts))
   known = sets.SETS[name]
   return federated(name, *parts, options, (known.a, known.b))
@@ -73,10 +59,7 @@ def federated(
   options: Options,
   constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """As `load`, of parts that are read; the test may be None.
-
-  `constants` are a and b of the propensities; none: the usual ones.
-  """
+  """As `load`, of parts that are read; `constants` are a and b of the propensities."""
   held_out = None
   if options.validation:
     size = train.labels.shape[0]
@@ -121,10 +104,7 @@ def federated(
 def hashed_features(
   features: scipy.sparse.csr_matrix, size: int
 ) -> scipy.sparse.csr_matrix:
-  """Returns [N, size]: values of features in one bucket are added, unsigned.
-
-  A size of 0 returns the features, float32 [N, D], as they are.
-  """
+  """Returns [N, size], values of features in one bucket added; size 0: as they are."""
   if not size:
     return features
   # Not of all D features, of which a header may name very many.

@@ -32,17 +32,11 @@ def load(
   classes_per_client: int = 1,
   clients_per_class: int = 1,
 ) -> client_data.FederatedDataset:
-  """Loads a file of sparse text; a training example keeps one label.
+  """Loads a file of sparse text, as `read`; a training example keeps one label.
 
-  Args:
-    path: as in `read`.
-    choice: the clients and the test; its `test_file` is of sparse text. Without a
-      split, and with `class`, clients are classes.
-    classes_per_client: random classes of each client, if clients are classes.
-    clients_per_class: clients that share each class, likewise.
-
-  Raises:
-    errors.InputError: as `read`; or the split is damaged, or of other data.
+  The `test_file` of the choice is of sparse text. Without a split, and with
+  `class`, clients are `classes_per_client` random classes, each shared by
+  `clients_per_class`.
   """
   name = pathlib.Path(path).name.partition('.')[0]
   if choice.is_file:
@@ -128,18 +122,12 @@ def read(
   test_fraction: float = 0.0,
   seed: int = 0,
 ) -> tuple[clients.Part, clients.Part | None]:
-  """Reads a training part, and a test part or None.
+  """Reads a training part, and a test part or None, of files `N D L`, `l1,l2 f:v
+  f:v`.
 
-  Args:
-    path: the training examples, a file `N D L`, `l1,l2 f:v f:v`, perhaps .gz.
-    test_file: the test examples; empty: as `test_fraction` says.
-    test_fraction: the share of the training examples that are taken for the
-      test; 0: none.
-    seed: of that draw.
-
-  Raises:
-    errors.InputError: a file is missing or damaged; both are one, or differ in D or L;
-      there are fewer than two labels.
+  Without `test_file`, `test_fraction` of the training examples are taken, by
+  `seed`. Raises `errors.InputError` if a file is missing or damaged, both are one
+  or differ in D or L, or there are fewer than two labels.
   """
   header = check(path)
   inputs.check_classes(header.num_labels, f'{path}, line 1')

@@ -110,22 +110,14 @@ class Files(NamedTuple):
 def find(
   name: str, data_dir: str | os.PathLike, counts: Counts | None = None
 ) -> Files:
-  """Finds the files of a set and reads their first lines.
+  """Finds the files of a set, and compares the counts of their headers.
 
   They lie in `data_dir`, in `data_dir/xc`, or in a folder of one of these with
   the name of the set. They are `<set>_train.txt` and `<set>_test.txt`. In a
-  folder with the name of the set they may also be `train.txt` and `test.txt`,
-  or `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt` and `tst_X_Y.txt`. Each may
-  be compressed, with `.gz` after its name. `filter_labels_*.txt` are not read.
-
-  Args:
-    name: a key of `SETS`.
-    data_dir: the directory of all data.
-    counts: the counts that the files must have; None: those of the set.
-
-  Raises:
-    errors.InputError: there is no set of that name; a file is missing or has
-      other counts.
+  folder with the name of the set they may also be `train.txt` and `test.txt`, or
+  `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt` and `tst_X_Y.txt`. Each may be
+  compressed, with `.gz` after its name. `filter_labels_*.txt` are not read.
+  Without `counts`, they must have those of the set, a key of `SETS`.
   """
   if name not in SETS:
     raise errors.InputError(

@@ -1,17 +1,15 @@
 """Reads the text files of the Extreme Classification Repository.
 
-There are three forms. Each has a header, then one line for each example; ids
-count from 0:
+There are three forms. Each has a header, then a line an example; ids count from 0:
 
 examples  header `N D L`, lines `l1,l2 f:v f:v`; the line of an example without
           labels starts with a space
 features  header `N D`, lines `f:v f:v` (`trn_X_Xf.txt`)
 labels    header `N L`, lines `l:1 l:1` (`trn_X_Y.txt`)
 
-The reader also accepts: `.gz` of these, Windows line ends, tabs or several
-spaces between fields, spaces at a line's end, no newline at the file's end,
-blank lines after the last example, ids in any order, signs and exponents. A
-repeated label counts once. A file is parsed once and then mapped from the cache.
+Also accepted are `.gz`, Windows line ends, tabs or several spaces between fields and
+at a line's end, no newline at the file's end, blank lines after the last example, ids
+in any order, signs and exponents. A repeated label counts once.
 """
 
 import os
@@ -44,16 +42,10 @@ _INFINITE = 2.0**128 - 2.0**103  # float32 rounds this and more to infinity
 
 
 class Table(NamedTuple):
-  """A file's content.
+  """A file's content; None is what it lacks.
 
   Indices are int32, sorted and distinct within a row. A feature that the file
-  gives as 0 is an explicit zero.
-
-  Attributes:
-    header: its first line.
-    features: float32 [N, D]; None for a file of labels.
-    labels: bool [N, L], True where an example has the label; None for a file of
-      features.
+  gives as 0 is an explicit zero; a label that an example has is True.
   """
 
   header: sets.Header
@@ -62,22 +54,13 @@ class Table(NamedTuple):
 
 
 def read(path: str | os.PathLike, form: str = 'examples') -> Table:
-  """Reads and checks a whole file; later reads map it from the user's cache.
+  """Reads and checks a whole file; later reads map it, read-only, from the user's
+  cache.
 
-  A value equals `np.float32(float(text))`, bit for bit.
-
-  Args:
-    path: the file, perhaps packed by gzip.
-    form: one of `sets.FORMS`.
-
-  Returns:
-    The file's content. Its arrays are read-only.
-
-  Raises:
-    errors.InputError: the file is missing or cannot be read; the header does
-      not have the numbers of the form; there are more or fewer than N lines; a
-      line does not have the form; an id is not below D or L; a feature is
-      repeated; a value is not a finite float32. The message names the line.
+  A value equals `np.float32(float(text))`, bit for bit. `form` is one of
+  `sets.FORMS`. Raises `errors.InputError`, which names the line, if the file or
+  its header is not of the form, there are more or fewer than N lines, an id is
+  not below D or L, a feature is repeated, or a value is not a finite float32.
   """
   header = sets.read_header(path, form)
   source = parsed_cache.describe_files(

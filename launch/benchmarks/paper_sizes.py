@@ -63,7 +63,7 @@ def build(contender: str, settings: Settings):
     parts['data and state'] = time.perf_counter() - started
     for number, part in enumerate(('first round', 'second round')):
       started = time.perf_counter()
-      # As in `tff_xc.experiment.loop`.
+      # As in `tff_xc.experiment.training`.
       state = registry.donate(state)
       state, metrics = process.next(state, cohorts(number).examples)
       check = {name: float(metrics[name]) for name in ('loss', 'class_rows')}

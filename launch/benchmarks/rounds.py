@@ -124,7 +124,7 @@ def of_process(process, state, cohort: Sequence[Any], check) -> Round:
   kept = [state]
 
   def run():
-    # As in `tff_xc.experiment.loop`: the old state is not needed again, so the
+    # As in `tff_xc.experiment.training`: the old state is not needed again, so the
     # runtime may update it in place.
     state, metrics = process.next(registry.donate(kept.pop()), cohort)
     kept.append(state)

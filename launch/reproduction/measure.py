@@ -12,7 +12,7 @@ from launch.sweeps import plan
 from launch.sweeps import training
 from tasks.papers import names
 from tasks.papers import table as table_lib
-from tff_xc.measure import best_round
+from tff_xc import files
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 from tff_xc.report import run_files
@@ -43,11 +43,11 @@ def finished(
 def _read(found: table_lib.PaperTable, planned: plan.Run) -> run_files.Run:
   run = run_files.read_run(planned.folder)
   if run.metrics['round'].max() != run.summary['rounds']:
-    raise run_files.damaged(
+    raise files.damaged(
       run.path / run_files.METRICS, f'expected {run.summary["rounds"]} rounds'
     )
   if run.summary.get(_MEDIAN) is None:
-    raise run_files.damaged(
+    raise files.damaged(
       run.path / run_files.SUMMARY, f'expected a number of "{_MEDIAN}"'
     )
   by = planned.config['best_by']
@@ -59,11 +59,11 @@ def _read(found: table_lib.PaperTable, planned: plan.Run) -> run_files.Run:
   scores = [name for name in catalog.SCORES if name in run.metrics]
   best = (run.summary.get('best_round') or {}) if by else {}
   if by and best.get('by') != by:
-    choice = best_round.Choice(by if by in scores else '')
+    choice = targets.BestRound(by if by in scores else '')
     best = choice.summary(run.metrics, scores) or {}
   for name in ('round', names.SENT) if best else ():
     if best.get(name) is None:
-      raise run_files.damaged(
+      raise files.damaged(
         run.path / run_files.SUMMARY, f'expected a number of "{name}"'
       )
   return dataclasses.replace(run, summary={**run.summary, 'best_round': best})

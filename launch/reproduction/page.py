@@ -19,8 +19,8 @@ from launch.reproduction import results
 from tasks.papers import registry
 from tasks.papers import table as table_lib
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import wording
-from tff_xc.report import run_files
 
 FILE = 'report.html'
 # Of all pictures: less than 10 MB in the page, where a byte takes 4/3 characters.
@@ -95,7 +95,7 @@ def write(output: pathlib.Path, scale: str) -> pathlib.Path:
     equal=_EQUAL,
   )
   path = output / FILE
-  with results.writing(output), run_files.replacing(path) as temporary:
+  with results.writing(output), files.replacing(path) as temporary:
     temporary.write_text(text, encoding='utf-8')
   return path
 

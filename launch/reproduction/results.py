@@ -26,8 +26,8 @@ from tasks.papers import names
 from tasks.papers import registry
 from tasks.papers import table as table_lib
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import wording
-from tff_xc.report import run_files
 from tff_xc.report import text_table
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Measured:
     merged = merged.sort_values(
       'table', kind='stable', key=lambda tables: tables.map(place)
     )
-    with writing(output), run_files.replacing(path) as temporary:
+    with writing(output), files.replacing(path) as temporary:
       merged.to_csv(temporary, index=False, lineterminator='\n')
 
   def write_text(self, where: pathlib.Path) -> None:
@@ -179,7 +179,7 @@ class Measured:
     parts += [f'![{self.found.title}]({name})' for name in pictures]
     parts += [f'`{each}`' for each in self.commands]
     text = '\n\n'.join(part.rstrip('\n') for part in parts) + '\n'
-    with run_files.replacing(where / TEXT) as temporary:
+    with files.replacing(where / TEXT) as temporary:
       temporary.write_text(text, encoding='utf-8')
 
 
@@ -222,7 +222,7 @@ def _lines(path: pathlib.Path) -> list[list[str]]:
   try:
     if not path.exists():
       return []
-    lines = list(csv.reader(io.StringIO(run_files.read_text(path))))
+    lines = list(csv.reader(io.StringIO(files.read_text(path))))
   except (OSError, ValueError, csv.Error) as e:
     raise errors.DamageError(f'{path} cannot be read ({e}); move it') from e
   if not lines or tuple(lines[0]) != COLUMNS:

@@ -13,7 +13,6 @@ others               metrics of the last round, such as support_vectors
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
@@ -42,7 +41,7 @@ class Parts(NamedTuple):
   """
 
   metric: str
-  budget: budgets.Budget | None = None
+  budget: targets.Budget | None = None
   target: targets.Target | None = None
   relative: float | None = None
 
@@ -62,7 +61,7 @@ def parse(name: str) -> Parts:
   """Returns the parts of a result's name."""
   score, _, budget = name.rpartition('@')
   if score in catalog.SCORES:
-    return Parts(score, budget=budgets.parse(budget)[0])
+    return Parts(score, budget=targets.parse_budgets(budget)[0])
   if name.startswith(_RELATIVE):
     score, _, part = name.removeprefix(_RELATIVE).partition(':')
     return Parts(score, relative=float(part))

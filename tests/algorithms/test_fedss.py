@@ -271,7 +271,7 @@ def test_the_rounds_metrics_are_means_over_the_cohort():
   examples = sum(len(c.y) for c in COHORTS[0])
   assert sum(correct) > 0
   np.testing.assert_allclose(metrics['loss'], sum(losses) / examples, rtol=1e-5)
-  np.testing.assert_allclose(metrics['accuracy'], sum(correct) / examples)
+  np.testing.assert_allclose(metrics['local_accuracy'], sum(correct) / examples)
   rows = [len(np.unique(c.y)) + 4 for c in COHORTS[0]]
   np.testing.assert_allclose(metrics['class_rows'], np.mean(rows), rtol=1e-6)
   assert metrics['class_rows_largest'] == max(rows)

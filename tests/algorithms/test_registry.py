@@ -31,7 +31,9 @@ def resolve(name, given=None, defaults=None):
 
 
 def made(name, **given):
-  return registry.get(name).made(model=tiny.model(), max_positives=4, **given)
+  return registry.get(name).made(
+    model=tiny.model(), max_positives=4, num_clients=12, **given
+  )
 
 
 # Their own tests build them with other values.

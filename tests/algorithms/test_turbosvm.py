@@ -257,12 +257,12 @@ def test_a_class_without_support_vectors_takes_the_mean():
 def test_adams_state_goes_through_a_checkpoint(tmp_path):
   process = tiny.process('turbosvm', **WITH_ADAM)
   half, _ = tiny.run(process, 1, COHORTS.__getitem__)
-  kept = checkpoints.Checkpoints(tmp_path)
-  kept.save(half, 1)
+  checkpoints.prepare(tmp_path)
+  checkpoints.save(tmp_path, half, 1)
   [step] = half.server.tables['class'].steps
   assert step['step'] == 1
   assert np.abs(step['sum']).max() > 0
-  again, *_ = checkpoints.Checkpoints(tmp_path).load(process.initialize())
+  again, *_ = checkpoints.load_newest(tmp_path, process.initialize())
   after = (process.next(state, COHORTS[1]).state for state in (half, again))
   ends = [(state.weights, state.server) for state in after]
   tiny.assert_same_weights(*ends, 0)

@@ -69,11 +69,6 @@ def test_labels_are_known_without_reading():
   assert train(y=SETS).classes.tolist() == [0, 1, 2]
 
 
-def test_no_examples_at_all_are_refused():
-  with pytest.raises(errors.InputError, match='any examples'):
-    _ = train(clients={'a': []}).largest_label_set
-
-
 def test_a_label_out_of_range_names_the_client():
   for y in (Y, SETS):
     with pytest.raises(errors.InputError) as e:
@@ -100,40 +95,34 @@ def test_the_largest_set_of_features():
   assert train(x, Y, {'d': [4]}).largest_feature_set() == 1
 
 
-def test_partitions_are_checked():
-  with pytest.raises(ValueError, match='example 0 to 6'):
-    train(clients={'a': [0, 6]})
-  with pytest.raises(ValueError, match='one id'):
-    partition.Partition(['a', 'a'], np.zeros(3, int), np.zeros(0, int))
-  with pytest.raises(ValueError, match='2 offsets'):
-    partition.Partition(['a', 'b'], np.zeros(2, int), np.zeros(0, int))
-
-
 @pytest.mark.parametrize(
   ('offsets', 'numbers', 'message'),
   [
     ([1, 2, 3], [0, 1, 2], 'ascend from 0'),
     ([0, 2, 5], [0, 1, 2], 'ascend from 0'),
-    ([0, 1, 2], [0, 1, 2], 'ascend from 0'),
     ([0, 4, 3], [0, 1, 2], 'ascend from 0'),
     ([0, 1, 3.0], [0, 1, 2], 'offsets is float64'),
     ([0, 1, 3], [0, 1, 2.0], 'numbers is float64'),
     ([0, 1, 3], [[0, 1, 2]], r'numbers is int64 \[1, 3\]'),
+    ([0, 3], [0, 1, 2], '2 offsets'),
   ],
 )
-def test_offsets_and_numbers_are_checked(offsets, numbers, message):
+def test_partitions_are_checked(offsets, numbers, message):
   with pytest.raises(ValueError, match=message):
     partition.Partition(['a', 'b'], np.array(offsets), np.array(numbers))
-
-
-def test_numbers_are_int64():
-  made = partition.Partition(['a'], np.array([0, 2], np.int32), [1, 0])
-  assert made.offsets.dtype == made.numbers.dtype == np.int64
-  assert partition.of_clients({'a': []}).numbers.dtype == np.int64
+  with pytest.raises(ValueError, match='one id'):
+    partition.Partition(['a', 'a'], np.zeros(3, int), np.zeros(0, int))
+  with pytest.raises(ValueError, match='example 0 to 6'):
+    train(clients={'a': [0, 6]})
   with pytest.raises(ValueError, match="'a' is float64"):
     partition.of_clients({'a': [0.7, 1.2]})
   with pytest.raises(ValueError, match='3 owners have 2 numbers'):
     partition.of_owners(np.array(['a', 'b', 'a']), np.array([5, 6]))
+  with pytest.raises(errors.InputError, match='any examples'):
+    _ = train(clients={'a': []}).largest_label_set
+  made = partition.Partition(['a'], np.array([0, 2], np.int32), [1, 0])
+  assert made.offsets.dtype == made.numbers.dtype == np.int64
+  assert partition.of_clients({'a': []}).numbers.dtype == np.int64
 
 
 def test_owners_are_clients_in_their_order():

@@ -64,10 +64,10 @@ def test_what_is_refused(make, said, zipped, tmp_path):
   assert '/a/x' in str(e.value)
 
 
-def test_what_is_in_the_file_is_read(tmp_path):
+def test_what_is_in_the_file_is_read_and_damage_is_one_sentence(tmp_path):
   path = tmp_path / 'mine.h5'
   with h5py.File(path, 'w') as file:
-    file['a/x'] = np.arange(4)
+    file['a/x'] = np.arange(10_000)
     file['a/empty'] = np.zeros([0, 3])
     file['a/text'] = ['a', 'b']
     file['a/scalar'] = 1.5
@@ -79,20 +79,10 @@ def test_what_is_in_the_file_is_read(tmp_path):
   other = tmp_path / 'other'
   other.write_text('is left to its reader')
   hdf5.check_file(other)
-
-
-def test_a_file_cut_short(tmp_path):
-  path = tmp_path / 'mine.h5'
-  with h5py.File(path, 'w') as file:
-    file['x'] = np.arange(10_000)
-  path.write_bytes(path.read_bytes()[:20_000])
-  with pytest.raises(errors.InputError, match='damaged'):
-    hdf5.check_file(path)
-
-
-def test_a_name_that_is_no_text_is_one_sentence(tmp_path):
-  path = tmp_path / 'mine.h5'
-  with h5py.File(path, 'w') as file:
-    file[b'\xff\xfe'] = np.arange(4)
-  with pytest.raises(errors.InputError, match='damaged'):
-    hdf5.check_file(path)
+  cut, named = tmp_path / 'cut.h5', tmp_path / 'named.h5'
+  cut.write_bytes(path.read_bytes()[:20_000])
+  with h5py.File(named, 'w') as file:
+    file[b'\xff\xfe'] = np.arange(4)  # A name that is no text.
+  for path in (cut, named):
+    with pytest.raises(errors.InputError, match='damaged'):
+      hdf5.check_file(path)

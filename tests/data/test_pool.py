@@ -32,31 +32,26 @@ def same(a, b):
   assert a.dtype == b.dtype
 
 
-def test_examples_of_arrays():
-  x = RANDOM.integers(0, 256, [9, 4, 4], np.uint8)
-  found = pool.in_memory(x, np.arange(9))
-  assert found.spec == tf.TensorSpec([4, 4], tf.uint8)
-  assert len(found) == 9
-  numbers = np.array([3, 1, 1, 8])
+@pytest.mark.parametrize('kind', ['dense', 'sparse'])
+def test_examples_share_their_memory_and_have_subsets(kind):
+  if kind == 'dense':
+    x, y = RANDOM.integers(0, 256, [4, 3, 3], np.uint8), np.arange(4)
+    spec, entries = tf.TensorSpec([3, 3], tf.uint8), None
+  else:
+    x, y = bags([3, 0, 2, 5]), scipy.sparse.csr_matrix(np.eye(4, 6) > 0)
+    spec, entries = pool.SPARSE, [3, 0, 2, 5]
+  found, numbers = pool.in_memory(x, y), np.array([3, 1, 1])
+  assert (found.spec, len(found)) == (spec, 4)
+  assert kind == 'dense' or found.y is y
   same(found.examples(numbers).x, x[numbers])
-  assert found.examples(numbers).y.dtype == np.int32
+  same(found.examples(numbers).y, found.y[numbers])
   part = found.subset(numbers)
-  assert part.y.tolist() == [3, 1, 1, 8]
-  same(part.read(np.array([3, 0])), x[[8, 3]])
-
-
-def test_examples_of_matrices_share_their_memory():
-  x = bags([3, 0, 2, 5])
-  y = scipy.sparse.csr_matrix(np.eye(4, 6) > 0)
-  found = pool.in_memory(x, y)
-  assert found.spec == pool.SPARSE
-  assert found.y is y
-  assert found.entries.tolist() == [3, 0, 2, 5]
-  same(found.read(np.array([3, 0])), x[[3, 0]])
-  same(found.examples(np.array([3, 0])).y, y[[3, 0]])
-  part = found.subset(np.array([2, 3]))
-  assert part.entries.tolist() == [2, 5]
-  same(part.read(np.array([1])), x[[3]])
+  same(part.y, found.y[numbers])
+  same(part.read(np.array([2, 0])), x[[1, 3]])
+  if entries:
+    assert part.entries.tolist() == [entries[i] for i in numbers]
+  else:
+    assert found.y.dtype == np.int32
 
 
 def test_sets_of_labels_are_put_in_order():
@@ -100,12 +95,6 @@ def test_features_are_put_in_order_and_never_become_labels():
     np.testing.assert_array_equal(given.indices, before)
 
 
-def test_lists_are_arrays():
-  found = pool.in_memory([[1, 2], [3, 4]], [0, 1])
-  assert found.spec.shape == [2]
-  assert found.read(np.array([1])).tolist() == [[3, 4]]
-
-
 @pytest.mark.parametrize(
   ('y', 'message'),
   [
@@ -123,45 +112,48 @@ def test_labels_that_would_change_are_refused(y, message):
       pool.in_memory(x, np.array(y))
 
 
-def test_blocks_of_dense_examples():
-  x = np.arange(1300)
-  found = pool.in_memory(x, x % 7)
-  sizes = [len(y) for _, y in found.blocks()]
-  assert sum(sizes) == 1300
-  assert max(sizes) <= 512
-  same(np.concatenate([x for x, _ in found.blocks()]), x)
-  some = x[::-2]
-  same(np.concatenate([x for x, _ in found.blocks(some)]), some)
-  assert [len(y) for _, y in found.blocks(x[:0])] == [0]
-
-
-def test_blocks_of_large_examples_are_bounded(monkeypatch):
-  monkeypatch.setattr(pool, '_BYTES', 3 * 40)
-  x = np.arange(70, dtype=np.float32).reshape(7, 10)
-  found = pool.in_memory(x, np.zeros(7, int))
-  blocks = [block.x for block in found.blocks()]
-  assert [len(b) for b in blocks] == [3, 2, 2]
-  same(np.concatenate(blocks), x)
-  monkeypatch.setattr(pool, '_BYTES', 1)
-  assert [len(b.y) for b in found.blocks()] == [1] * 7
-
-
-def test_blocks_of_sparse_examples_are_bounded(monkeypatch):
-  monkeypatch.setattr(pool, '_FEATURES', 10)
-  monkeypatch.setattr(pool, '_EXAMPLES', 4)
-  x = bags([3, 3, 4, 1, 25, 0, 10, 0, 0, 0, 0, 0, 1])
-  found = pool.in_memory(x, np.zeros(13, int))
-  blocks = [block.x for block in found.blocks()]
-  assert [np.diff(b.indptr).tolist() for b in blocks] == [
-    [3, 3, 4],
-    [1],
-    [25],
-    [0, 10, 0, 0],
-    [0, 0, 0, 1],
-  ]
-  same(scipy.sparse.vstack(blocks, 'csr'), x)
+@pytest.mark.parametrize(
+  ('bounds', 'x', 'sizes'),
+  [
+    ({}, np.arange(1300), [434, 433, 433]),
+    ({'_BYTES': 120}, np.zeros([7, 10], np.float32), [3, 2, 2]),
+    ({'_BYTES': 1}, np.zeros([3, 10], np.float32), [1, 1, 1]),
+    (
+      {'_FEATURES': 10, '_EXAMPLES': 4},
+      bags([3, 3, 4, 1, 25, 0, 10, 0, 0, 0, 0, 0, 1]),
+      [3, 1, 1, 4, 4],
+    ),
+  ],
+)
+def test_blocks_are_bounded(monkeypatch, bounds, x, sizes):
+  for name, most in bounds.items():
+    monkeypatch.setattr(pool, name, most)
+  found = pool.in_memory(x, np.arange(x.shape[0]) % 7)
+  stack = scipy.sparse.vstack if scipy.sparse.issparse(x) else np.concatenate
+  assert [len(block.y) for block in found.blocks()] == sizes
+  some = np.arange(x.shape[0])[::-2]
+  for numbers in (None, some):
+    blocks = [block.x for block in found.blocks(numbers)]
+    found_x = stack(blocks)
+    if scipy.sparse.issparse(x):
+      found_x = found_x.tocsr()
+    same(found_x, x if numbers is None else x[numbers])
   [empty] = found.blocks(np.zeros(0, np.int64))
   assert empty.x.shape[0] == 0
+
+
+def test_a_matrix_becomes_the_tensors_of_its_kind_uncopied():
+  matrix = scipy.sparse.random(20, 30, 0.04, 'csr', np.float32, 0)
+  matrix.sort_indices()
+  features, sets = sparse.as_tensors(matrix), sparse.as_tensors(matrix != 0)
+  assert isinstance(features, sparse.SparseFeatures)
+  assert isinstance(sets, sparse.LabelSets)
+  assert [a.dtype for a in features] == [np.int32, np.int32, np.float32]
+  for found in (features, sets):
+    np.testing.assert_array_equal(found.row_splits, matrix.indptr)
+    np.testing.assert_array_equal(found.ids, matrix.indices)
+  assert features.values is matrix.data
+  assert np.shares_memory(features.ids, matrix.indices)
 
 
 @pytest.mark.parametrize('kept', [0, 0.4, 1])

@@ -142,7 +142,7 @@ def test_every_form_has_the_same_images(tmp_path, write, monkeypatch):
     (lambda t: t + 'n1/2.txt\n', r'line 21: .n1/2\.txt. is no SYNSET'),
     (lambda t: t + t.split('\n')[4], r'line 21: .* is in line 5 already'),
     (lambda t: '', 'has no lines'),
-    (lambda t: t + '\udcff', 'cannot be read'),
+    (lambda t: t + '\udcff', 'UTF-8'),
   ],
 )
 def test_a_malformed_list_is_refused_in_a_sentence(tmp_path, change, said):
@@ -150,8 +150,6 @@ def test_a_malformed_list_is_refused_in_a_sentence(tmp_path, change, said):
   path.write_text(change(path.read_text()), errors='surrogateescape')
   with pytest.raises(errors.InputError, match=said):
     imagenet21k.read(path)
-
-
-def test_a_missing_list_is_named(tmp_path):
+  path.unlink()
   with pytest.raises(errors.InputError, match=r'list\.txt cannot be read'):
-    imagenet21k.read(tmp_path / 'list.txt')
+    imagenet21k.read(path)

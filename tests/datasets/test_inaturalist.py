@@ -249,18 +249,13 @@ def test_small_cells_and_unknown_places_are_left_out():
   assert len(found) < len(cells_by_loops(points[known], 40))
 
 
-def test_cells_with_just_enough_images_remain():
+def test_degenerate_cells():
   points = np.repeat([[10.5, 10.5], [10.5, -10.5]], [5, 4], axis=0)
   assert inaturalist.of_cells(points, range(9), 5, 5).sizes.tolist() == [5]
-
-
-def test_points_at_one_place_are_not_divided():
+  # Points at one place are not divided.
   found = inaturalist.of_cells(np.full((9, 2), 10.5), range(9), 2, 0)
   assert found.sizes.tolist() == [9]
   assert found.client_ids == [s2cell.lat_lon_to_token(10.5, 10.5, 30)]
-
-
-def test_no_cell_remains():
   for points in (np.full((9, 2), np.nan), positions(0, 20)):
     with pytest.raises(errors.InputError, match='no S2 cell has 100 of'):
       inaturalist.of_cells(points, range(len(points)), 10_000, 100)

@@ -39,16 +39,11 @@ def test_images_that_the_other_files_lack_are_counted(tmp_path):
   assert found.users[-2:].tolist() == [-1, -1]
 
 
-def test_a_landmark_with_more_images_than_a_csv_field_may_have(tmp_path):
-  rows = [(f'{i:016x}', '5', f'a{i % 3}') for i in range(9000)]
-  assert len(landmarks.read(on_disk.write(tmp_path, rows))) == 9000
-
-
 @pytest.mark.parametrize(
   ('name', 'change', 'match'),
   [
     ('train.csv', None, r'has no train\.csv or train\.csv\.gz'),
-    ('train_clean.csv', lambda t: t.replace('images', 'ids'), 'line 1 is'),
+    ('train_clean.csv', lambda t: t.replace('images', 'ids'), 'no column'),
     ('train_clean.csv', lambda t: t + '9,\n', r'line \d+ has no landmark_id'),
     ('train_clean.csv', lambda t: t + '9,0 0\n', "image '0' twice"),
     ('train_clean.csv', lambda t: t.split('\n')[0], 'has no images'),

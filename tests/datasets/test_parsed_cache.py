@@ -157,6 +157,17 @@ def test_something_else_in_the_place_of_the_cache(cache, folder, make):
   assert list(folder.iterdir()) == [cache]
 
 
+def test_a_folder_that_cannot_be_made_or_written_to(cache, folder):
+  folder.parent.write_text('a file in its place')
+  check(parsed_cache.arrays(cache, 'a', fill))
+  folder.parent.unlink()
+  folder.mkdir(parents=True)
+  folder.chmod(0o555)
+  for _ in range(2):
+    check(parsed_cache.arrays(cache, 'a', fill))
+  assert list(folder.iterdir()) == []
+
+
 def test_a_cache_that_is_replaced_while_it_is_loaded(cache, monkeypatch):
   parsed_cache.arrays(cache, 'a', fill)
   memmap, counted = np.memmap, Counted()
@@ -192,20 +203,7 @@ def test_processes_that_replace_a_cache_at_once(cache, folder):
   assert list(folder.iterdir()) == [cache]
 
 
-def test_a_folder_that_nobody_may_write_to(cache, folder):
-  folder.mkdir(parents=True)
-  folder.chmod(0o555)
-  for _ in range(2):
-    check(parsed_cache.arrays(cache, 'a', fill))
-  assert list(folder.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_made(cache, folder):
-  folder.parent.write_text('a file in its place')
-  check(parsed_cache.arrays(cache, 'a', fill))
-
-
-def test_a_disk_that_fills_up_while_rows_are_written(cache, folder):
+def test_a_disk_that_fills_up_and_what_fill_raises(cache, folder):
   stores = []
 
   def until_full(store):
@@ -217,11 +215,15 @@ def test_a_disk_that_fills_up_while_rows_are_written(cache, folder):
   check(parsed_cache.arrays(cache, 'a', until_full))
   assert len(stores) == 2
   assert list(folder.iterdir()) == []
+  with pytest.raises(TypeError):
+    parsed_cache.arrays(cache, 'a', lambda store: fill(store) or store())
+  assert list(folder.iterdir()) == []
 
 
 KILLED = """
 import os, pathlib, signal, sys
 import numpy as np
+from datasets import cache_folder
 from datasets import parsed_cache
 
 def fill(store):
@@ -251,24 +253,3 @@ def test_what_a_living_process_writes_stays(cache, folder):
   np.testing.assert_array_equal(found, ROWS['bytes'])
   assert isinstance(found, np.memmap)
   assert list(folder.iterdir()) == [cache]
-
-
-def test_who_begins_later_leaves_what_others_write(cache, folder):
-  folder.mkdir(parents=True)
-  first = parsed_cache._work_folder(cache)
-  first.__enter__()
-  with parsed_cache._work_folder(cache) as second:
-    first.__exit__(None, None, None)
-    with parsed_cache._work_folder(cache):
-      assert second.is_dir()
-  assert list(folder.iterdir()) == []
-
-
-def test_what_fill_raises_leaves_nothing(cache, folder):
-  def wrong(store):
-    fill(store)
-    raise KeyError('wrong')
-
-  with pytest.raises(KeyError):
-    parsed_cache.arrays(cache, 'a', wrong)
-  assert list(folder.iterdir()) == []

@@ -1,7 +1,6 @@
 """Tables of every form have the same columns; bad ones are named by line."""
 
 import gzip
-import json
 import os
 import zipfile
 
@@ -124,13 +123,6 @@ def test_bad_parquet(tmp_path):
   pq.write_table(both, path)
   with pytest.raises(errors.InputError, match="'user' twice"):
     list(tables.batches(path, ['user']))
-
-
-def test_whole_numbers_of_json_are_text(tmp_path):
-  path = tmp_path / 'a.ndjson'
-  path.write_text(json.dumps({'user': 12345678901234567890, 'item': ' a '}))
-  [batch] = tables.batches(path, ['user', 'item'])
-  assert batch.columns == {'user': ['12345678901234567890'], 'item': ['a']}
 
 
 @pytest.mark.parametrize('form', ['.parquet', '.jsonl'])

@@ -19,179 +19,128 @@ from tff_xc.experiment import storage
 State = collections.namedtuple('State', 'weights round_number')
 
 
-def state(rows=3, kernel=(5, 2)):
+def state(rows=3, kernel=(5, 2), number=4):
   encoder = collections.OrderedDict(
     kernel=np.zeros(kernel, np.float32), bias=np.ones(2, np.float32)
   )
   weights = {'encoder': encoder, 'class_table': np.zeros([rows, 2], np.float32)}
-  return State(weights, np.int32(4))
+  return State(weights, np.int32(number))
+
+
+def save(path, *rounds, **more):
+  """Saves a state with `ids` of so many numbers after each of these rounds."""
+  checkpoints.prepare(path)
+  for done in rounds:
+    ids = {'ids': np.arange(done)}
+    oldest = checkpoints.save(path, state(number=done), done, ids, **more)
+  return oldest
 
 
 def contents(path):
-  return {
-    str(p.relative_to(path)): p.is_file() and p.read_bytes()
-    for p in path.rglob('*')
-  }
+  return {p: p.is_file() and p.read_bytes() for p in path.rglob('*')}
 
 
 def damage(file):
   file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-def test_the_newest_state_comes_back(tmp_path):
-  saved = checkpoints.Checkpoints(tmp_path)
-  assert saved.load(state())[1] == 0
-  for rounds_done in (4, 12):
-    saved.save(state(), rounds_done, {'ids': np.arange(rounds_done)})
-  found, done, more = checkpoints.load_newest(tmp_path, state())
-  assert done == 12
-  np.testing.assert_array_equal(more.pop('ids'), np.arange(12))
-  assert not more
-  tf.nest.map_structure(np.testing.assert_array_equal, found, state())
+def load(path, like=None, **more):
+  return checkpoints.load_newest(path, like or state(), **more)
+
+
+def newest(path, capsys, where='') -> str:
+  """Checks that no wrong number is taken; returns what became of round 8."""
+  found, done, more = load(path)
+  told = capsys.readouterr().err
+  assert more.keys() == {'ids'}
+  np.testing.assert_array_equal(more['ids'], np.arange(done))
+  assert ('round 8 is damaged' in told) == (done == 4), where
+  assert told.count('\n') == (done == 4)
+  expected = state(number=done)
+  tf.nest.map_structure(np.testing.assert_array_equal, found, expected)
   assert found.weights['encoder']['bias'].dtype == np.float32
+  return {4: 'the one before', 8: 'sound'}[done]
 
 
-def test_the_model_is_there_where_its_state_lacks_updates(tmp_path):
-  saved = checkpoints.Checkpoints(tmp_path)
-  saved.save(state(), 4, model=lambda: state().weights)
-  file = tmp_path / 'checkpoints' / 'round_4.npz'
+@pytest.fixture
+def two(tmp_path):
+  """Returns (directory, newest file, its content) of rounds 4 and 8."""
+  save(tmp_path, 4, 8)
+  file = tmp_path / 'checkpoints' / 'round_8.npz'
+  return tmp_path, file, file.read_bytes()
+
+
+def test_the_newest_of_three_comes_back(tmp_path, capsys):
+  assert load(tmp_path)[1:] == (0, {})
+  assert not list(tmp_path.iterdir())  # Looking writes nothing.
+  oldest = [save(tmp_path, done) for done in (2, 9, 10, 11, 4, 8)]
+  assert oldest == [2, 2, 2, 9, 9, 9]
+  save(tmp_path, 100, 101)
+  assert load(tmp_path, state(number=101))[1] == 101
+  assert save(tmp_path, 101) == 11
+  found = {p.name for p in (tmp_path / 'checkpoints').iterdir()}
+  assert found == {'round_11.npz', 'round_100.npz', 'round_101.npz'}
+
+
+def test_the_model_is_there_where_its_state_lacks_updates(two, capsys):
+  path, file, _ = two
   before = set(np.load(file).files)
+  file.unlink()
   model = state().weights
+  save(path, 8, model=lambda: model)
+  assert set(np.load(file).files) == before
+  file.unlink()
   model['class_table'] = np.full([3, 2], 7, np.float32)
-  saved.save(state(), 8, {'ids': np.arange(2)}, lambda: model)
-  with np.load(file.with_name('round_8.npz')) as found:
-    assert {*found.files} - before == {
-      *('model/class_table', 'model/README', 'more:ids'),
-    }
+  save(path, 8, model=lambda: model)
+  with np.load(file) as found:
+    assert {*found.files} - before == {'model/class_table', 'model/README'}
     np.testing.assert_array_equal(
       found['model/class_table'], model['class_table']
     )
     assert 'momentum' in str(found['model/README'])
-  found, done, more = checkpoints.load_newest(tmp_path, state())
-  assert done == 8
-  assert [*more] == ['ids']
-  tf.nest.map_structure(np.testing.assert_array_equal, found, state())
-
-
-def test_a_checkpoint_that_announces_too_much_is_not_read(
-  tmp_path, monkeypatch
-):
-  checkpoints.Checkpoints(tmp_path).save(state(), 4)
-  monkeypatch.setattr(memory, 'free_bytes', lambda: 40)
-  with pytest.raises(errors.InputError, match=r'round_4.npz: .*152 B'):
-    checkpoints.load_newest(tmp_path, state())
-
-
-def test_a_pipe_is_not_opened(tmp_path, capsys):
-  os.mkfifo(tmp_path / 'a.npz')
-  assert not storage.is_whole(tmp_path / 'a.npz')
-  with pytest.raises(storage.DamagedError):
-    storage.read_arrays(tmp_path / 'a.npz')
+  assert newest(path, capsys) == 'sound'
 
 
 @pytest.mark.parametrize(
   ('like', 'message'),
   [
-    (
-      state(rows=4),
-      r'class_table is float32 \[3, 2\]',
-    ),
+    (state(rows=4), r'class_table is float32 \[3, 2\]'),
     (state(kernel=(5, 1)), r'kernel is float32 \[5, 2\]'),
     (State({}, np.int64(4)), 'round_number is int32'),
     (
       state()._replace(round_number=[np.int32(4), np.int32(0)]),
       'no round_number/0',
     ),
-    (
-      state()._replace(weights={}),
-      'not expected',
-    ),
+    (state()._replace(weights={}), 'not expected'),
   ],
-)  # fmt: skip
-def test_another_model_is_refused_and_nothing_is_lost(tmp_path, like, message):
-  saved = checkpoints.Checkpoints(tmp_path)
-  saved.save(state(), 8)
-  before = contents(tmp_path)
-  for load in (
-    saved.load,
-    lambda like: checkpoints.load_newest(tmp_path, like),
-  ):
-    with pytest.raises(errors.InputError, match=message) as e:
-      load(like)
-    assert 'round_8.npz is of another model' in str(e.value)
-  assert contents(tmp_path) == before
+)
+def test_another_model_is_refused_and_nothing_is_lost(two, like, message):
+  before = contents(two[0])
+  for moves in (True, False):
+    with pytest.raises(errors.InputError, match=f'round_8.npz .*{message}'):
+      load(two[0], like, moves_damaged=moves)
+  assert contents(two[0]) == before
 
 
 def test_damaged_checkpoints_are_moved_aside_and_kept(tmp_path, capsys):
-  saved = checkpoints.Checkpoints(tmp_path)
   folder = tmp_path / 'checkpoints'
   for turn in ('', '_2', '_3'):
-    for rounds_done in (4, 8):
-      saved.save(state(), rounds_done)
+    save(tmp_path, 4, 8)
     damage(folder / 'round_8.npz')
-    before = (folder / 'round_8.npz').read_bytes()
-    assert saved.load(state())[1] == 4
-    said = capsys.readouterr().err
-    assert 'the checkpoint of round 8 is damaged' in said
+    before = contents(tmp_path)
+    assert load(tmp_path)[1] == 4  # Who only looks leaves it.
+    assert contents(tmp_path) == before
+    capsys.readouterr()
+    assert load(tmp_path, moves_damaged=True)[1] == 4
     aside = folder / 'damaged' / f'round_8{turn}.npz'
-    assert f'it is now {aside}, and' in said
-    assert aside.read_bytes() == before
+    assert f'it is now {aside}, and' in capsys.readouterr().err
+    assert aside.read_bytes() == before[folder / 'round_8.npz']
   assert {p.name for p in folder.iterdir()} == {'round_4.npz', 'damaged'}
 
 
-def test_a_flipped_bit_is_damage(tmp_path, capsys):
-  saved = checkpoints.Checkpoints(tmp_path)
-  for rounds_done in (4, 8):
-    saved.save(state(), rounds_done)
-  file = tmp_path / 'checkpoints' / 'round_8.npz'
-  content = bytearray(file.read_bytes())
-  content[content.index(np.ones(2, np.float32).tobytes())] ^= 1
-  file.write_bytes(content)
-  assert saved.load(state())[1] == 4
-  assert 'round 8 is damaged' in capsys.readouterr().err
-
-
-def _found(path, like):
-  """Returns what `load_newest` does, None where it refuses."""
-  try:
-    return checkpoints.load_newest(path, like)
-  except errors.InputError as e:
-    assert '\n' not in str(e)
-    return None
-
-
-@pytest.fixture
-def two_checkpoints(tmp_path):
-  """Returns (directory, newest file, its content) of rounds 4 and 8."""
-  saved = checkpoints.Checkpoints(tmp_path)
-  for number in (4, 8):
-    new = state()._replace(round_number=np.int32(number))
-    saved.save(new, number, {'ids': np.arange(number)})
-  file = tmp_path / 'checkpoints' / 'round_8.npz'
-  return tmp_path, file, file.read_bytes()
-
-
-def check_what_is_found(path, content, capsys) -> str:
-  """Checks that no wrong number is taken; returns what became of the newest."""
-  found = _found(path, state())
-  told = capsys.readouterr().err
-  if found is None:
-    return 'refused'
-  loaded, done, more = found
-  np.testing.assert_array_equal(more.pop('ids'), np.arange(done))
-  assert not more
-  assert ('round 8 is damaged' in told) == (done == 4), content
-  assert told.count('\n') == (done == 4)
-  expected = state()._replace(round_number=np.int32(done))
-  tf.nest.map_structure(np.testing.assert_array_equal, loaded, expected)
-  return {4: 'the one before', 8: 'sound'}[done]
-
-
 @pytest.mark.parametrize('every', [5, pytest.param(1, marks=pytest.mark.slow)])
-def test_any_flipped_bit_is_noticed_or_harms_nothing(
-  every, two_checkpoints, capsys
-):
-  path, file, content = two_checkpoints
+def test_any_flipped_bit_is_noticed_or_harms_nothing(every, two, capsys):
+  path, file, content = two
   random = np.random.default_rng(0)
   ends = collections.Counter()
   places = range(0, len(content), every)
@@ -199,90 +148,66 @@ def test_any_flipped_bit_is_noticed_or_harms_nothing(
     flipped = bytearray(content)
     flipped[place] ^= 1 << int(random.integers(8))
     file.write_bytes(flipped)
-    ends[check_what_is_found(path, place, capsys)] += 1
+    ends[newest(path, capsys, place)] += 1
   # Sound: times, versions and modes in the archive's lists, which nobody reads.
   assert ends['the one before'] > 0.7 * len(places)
-  assert not ends['refused']
 
 
-def test_a_list_that_hides_arrays_is_damage(two_checkpoints, capsys):
-  path, file, content = two_checkpoints
-  lists = content.index(b'PK\1\2')
+def test_a_list_that_hides_arrays_is_damage(two, capsys):
+  path, file, content = two
   hidden = 0
-  for place in range(lists, len(content)):
+  for place in range(content.index(b'PK\1\2'), len(content)):
     flipped = bytearray(content)
     flipped[place] ^= 0x80
     file.write_bytes(flipped)
     with contextlib.suppress(Exception):
       hidden += len(zipfile.ZipFile(io.BytesIO(flipped)).namelist()) < 5
-    check_what_is_found(path, place, capsys)
+    newest(path, capsys, place)
   assert hidden > 3
 
 
 @pytest.mark.parametrize('every', [13, pytest.param(5, marks=pytest.mark.slow)])
-def test_a_checkpoint_of_any_shorter_length_is_noticed(
-  every, two_checkpoints, capsys
-):
-  path, file, content = two_checkpoints
+def test_a_checkpoint_of_any_shorter_length_is_noticed(every, two, capsys):
+  path, file, content = two
   for length in range(0, len(content), every):
     file.write_bytes(content[:length])
-    assert check_what_is_found(path, length, capsys) == 'the one before'
-  # Bytes at the end are no part of the archive.
-  file.write_bytes(content + b'more')
-  assert check_what_is_found(path, 'more', capsys) in (
-    'sound',
-    'the one before',
-  )
+    assert newest(path, capsys, length) == 'the one before'
+  file.write_bytes(content + b'more')  # No part of the archive.
+  newest(path, capsys)
 
 
-def test_the_newest_three_are_kept(tmp_path):
-  saved = checkpoints.Checkpoints(tmp_path)
-  oldest = [saved.save(state(), done) for done in (2, 9, 10, 11, 100)]
-  assert oldest == [2, 2, 2, 9, 10]
-  assert saved.save(state(), 100) == 10
-  found = {p.name for p in (tmp_path / 'checkpoints').iterdir()}
-  assert found == {'round_10.npz', 'round_11.npz', 'round_100.npz'}
+def test_what_may_be_sound_is_not_called_damaged(two, monkeypatch):
+  path, file, _ = two
+  with monkeypatch.context() as patch:
+    patch.setattr(memory, 'free_bytes', lambda: 40)
+    with pytest.raises(errors.InputError, match=r'round_8.npz: .*280 B'):
+      load(path)
 
-
-def test_looking_writes_nothing(tmp_path, capsys):
-  assert checkpoints.load_newest(tmp_path, state())[1] == 0
-  assert not list(tmp_path.iterdir())
-  saved = checkpoints.Checkpoints(tmp_path)
-  for rounds_done in (4, 8):
-    saved.save(state(), rounds_done)
-  damage(tmp_path / 'checkpoints' / 'round_8.npz')
-  (tmp_path / 'checkpoints' / '.round_12.7.tmp.npz').write_bytes(b'')
-  before = contents(tmp_path)
-  assert checkpoints.load_newest(tmp_path, state())[1] == 4
-  assert 'round 8 is damaged' in capsys.readouterr().err
-  assert contents(tmp_path) == before
-
-
-def test_memory_that_runs_out_is_no_damage(tmp_path, monkeypatch):
-  saved = checkpoints.Checkpoints(tmp_path)
-  saved.save(state(), 8)
-
-  def load(path, **_):
+  def no_memory(path, **_):
     raise MemoryError('no memory')
 
-  monkeypatch.setattr(np, 'load', load)
+  monkeypatch.setattr(np, 'load', no_memory)
   with pytest.raises(errors.InputError, match='no memory'):
-    saved.load(state())
-  assert (tmp_path / 'checkpoints' / 'round_8.npz').is_file()
+    load(path, moves_damaged=True)
+  assert file.is_file()
+
+
+def test_a_pipe_is_not_opened(tmp_path):
+  os.mkfifo(tmp_path / 'a.npz')
+  assert not storage.is_whole(tmp_path / 'a.npz')
+  with pytest.raises(storage.DamagedError):
+    storage.read_arrays(tmp_path / 'a.npz')
 
 
 def test_only_what_a_kill_leaves_is_removed(tmp_path):
   folder = tmp_path / 'checkpoints'
   folder.mkdir()
   kept = {
-    '.round_8.tmp.npz',
-    'round_8.tmp.npz',
-    'mine.npz',
-    '.round_x.1.tmp.npz',
+    *('.round_8.tmp.npz', 'round_8.tmp.npz', 'mine.npz', '.round_x.1.tmp.npz')
   }
   for name in ('.round_8.1234.tmp.npz', *kept):
     (folder / name).write_bytes(b'')
-  checkpoints.Checkpoints(tmp_path)
+  checkpoints.prepare(tmp_path)
   assert {p.name for p in folder.iterdir()} == kept
 
 
@@ -301,18 +226,3 @@ def test_all_checkpoints_damaged_starts_again(tmp_path, capsys):
   aside = {p.name for p in (path / 'checkpoints' / 'damaged').iterdir()}
   assert len(aside) == 4
   assert 'metrics.csv' in aside
-
-
-def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
-  saved = checkpoints.Checkpoints(tmp_path)
-  saved.save(state(), 4)
-
-  def full(*_, **__):
-    raise OSError(28, 'No space left on device')
-
-  monkeypatch.setattr(np.lib.format, 'write_array', full)
-  with pytest.raises(errors.InputError, match='No space left on device'):
-    saved.save(state(), 8)
-  assert [p.name for p in (tmp_path / 'checkpoints').iterdir()] == [
-    'round_4.npz'
-  ]

@@ -59,8 +59,8 @@ def files(path):
   return {p.name for p in (path / client_states.FOLDER).iterdir()}
 
 
-def test_states_are_those_of_the_last_round(tmp_path):
-  states = after(tmp_path, [[7, 3], [3]])
+def test_states_are_those_of_the_last_round_or_of_a_checkpoint(tmp_path):
+  states = after(tmp_path, [[7, 3], [3]], [2])
   for client, number in ((7, 1), (3, 2)):
     found = states.of(client)
     assert found.known
@@ -69,16 +69,12 @@ def test_states_are_those_of_the_last_round(tmp_path):
   new = states.of(4)
   assert not new.known
   assert not new.value['a'].any()
-
-
-def test_a_resumed_run_has_the_states_of_its_checkpoint(tmp_path):
-  saved = after(tmp_path, [[7, 3], [3]], [2]).arrays()
   after(tmp_path, [[7, 3], [3], [3, 9]], [2])  # Goes on, and is killed.
   (tmp_path / client_states.FOLDER / '.7_4.123.tmp.npz').write_bytes(b'half')
-  states = client_states.ClientStates(SPEC, tmp_path)
-  states.restore(saved, 2)
-  assert states.of(3).value['n'] == 2
-  assert not states.of(9).known
+  resumed = client_states.ClientStates(SPEC, tmp_path)
+  resumed.restore(states.arrays(), 2)
+  assert resumed.of(3).value['n'] == 2
+  assert not resumed.of(9).known
   assert '.7_4.123.tmp.npz' not in files(tmp_path)
 
 
@@ -92,26 +88,32 @@ def test_files_that_no_checkpoint_needs_are_removed(tmp_path):
   resumed.saved(3, 3)
   assert files(tmp_path) == {'7_1.npz', '3_3.npz'}
   assert resumed.of(7).value['n'] == 1
-
-
-def test_files_between_checkpoints_are_removed_when_superseded(tmp_path):
-  """The last one may be: the round that supersedes it must be done first."""
-  states = after(tmp_path, [[3], [3], [3], [3], [3]], [1])
-  assert files(tmp_path) == {'3_1.npz', '3_4.npz', '3_5.npz'}
+  # Between checkpoints, all but the last: the round after it must be done first.
+  other = tmp_path / 'other'
+  other.mkdir()
+  states = after(other, [[3]] * 5, [1])
+  assert files(other) == {'3_1.npz', '3_4.npz', '3_5.npz'}
   states.saved(5, 5)
-  assert files(tmp_path) == {'3_5.npz'}
+  assert files(other) == {'3_5.npz'}
 
 
-def test_a_missing_or_damaged_file_is_one_sentence(tmp_path):
+def test_a_missing_or_damaged_file_is_one_sentence(tmp_path, monkeypatch):
   states = after(tmp_path, [[7, 3]])
   path = tmp_path / client_states.FOLDER / '7_1.npz'
   path.write_bytes(path.read_bytes()[:50])
   with pytest.raises(errors.InputError, match=r'7_1.npz'):
     states.of(7)
-  assert re.search(r'7_1.npz, is damaged', states.problem(states.arrays()))
+  assert '7_1.npz, is damaged' in states.problem(states.arrays())
   path.unlink()
-  assert re.search(r'7_1.npz, is missing', states.problem(states.arrays()))
+  assert '7_1.npz, is missing' in states.problem(states.arrays())
   assert not states.problem({})
+
+  def no_memory(*_, **__):
+    raise MemoryError
+
+  monkeypatch.setattr(np, 'load', no_memory)  # Of which no file is guilty.
+  with pytest.raises(errors.InputError, match=r'MemoryError.*mend'):
+    states.of(3)
 
 
 def test_without_a_damaged_file_the_checkpoint_before_is_taken(tmp_path):
@@ -135,29 +137,22 @@ def test_without_a_damaged_file_the_checkpoint_before_is_taken(tmp_path):
   assert doubling.rows(tmp_path / 'run') == doubling.rows(tmp_path / 'whole')
 
 
-def test_memory_that_runs_out_does_not_blame_the_file(tmp_path, monkeypatch):
-  states = after(tmp_path, [[7, 3]])
-
-  def load(*_, **__):
-    raise MemoryError
-
-  monkeypatch.setattr(np, 'load', load)
-  with pytest.raises(errors.InputError, match=r'MemoryError.*mend'):
-    states.of(7)
-
-
 def test_a_checkpoint_whose_states_are_damaged_is_damaged(tmp_path, capsys):
   """With two checkpoints, so that the older one's files must be there still."""
-  saved = checkpoints.Checkpoints(tmp_path)
+  checkpoints.prepare(tmp_path)
   states = client_states.ClientStates(SPEC, tmp_path)
   for number in (1, 2):
     states.kept = states.write(kept([7], number), number)
-    oldest = saved.save(np.float32(number), number, states.arrays())
+    oldest = checkpoints.save(
+      tmp_path, np.float32(number), number, states.arrays()
+    )
     states.saved(oldest, number)
   path = tmp_path / client_states.FOLDER / '7_2.npz'
   path.write_bytes(b'')
   resumed = client_states.ClientStates(SPEC, tmp_path)
-  state, done, more = saved.load(np.float32(0), resumed.problem)
+  state, done, more = checkpoints.load_newest(
+    tmp_path, np.float32(0), resumed.problem, moves_damaged=True
+  )
   assert (float(state), done) == (1, 1)
   assert '7_2.npz, is damaged); it is now' in capsys.readouterr().err
   resumed.restore(more, done)
@@ -175,16 +170,12 @@ def test_a_checkpoint_whose_states_are_damaged_is_damaged(tmp_path, capsys):
 def test_states_of_another_algorithm_are_refused(spec, tmp_path):
   saved = after(tmp_path, [[7, 3]]).arrays()
   states = client_states.ClientStates(spec, tmp_path)
-  states.restore(saved, 1)
-  with pytest.raises(errors.InputError, match=r'7_1.npz'):
-    states.of(7)
-
-
-def test_a_checkpoint_without_states_is_refused(tmp_path):
-  states = client_states.ClientStates(SPEC, tmp_path)
   states.restore({}, 0)
   with pytest.raises(errors.InputError, match="no clients' states"):
     states.restore({}, 4)
+  states.restore(saved, 1)
+  with pytest.raises(errors.InputError, match=r'7_1.npz'):
+    states.of(7)
 
 
 def train(path, rounds=8):
@@ -256,10 +247,5 @@ def test_moon_killed_while_it_keeps_a_state_ends_as_if_it_was_not(
   )
   assert done.returncode == -signal.SIGKILL, done.stderr
   assert train(tmp_path / 'killed') == straight
-  ends = [
-    np.load(tmp_path / name / 'checkpoints' / 'round_8.npz')
-    for name in ('straight', 'killed')
-  ]
-  for name in ends[0].files:
-    np.testing.assert_array_equal(ends[0][name], ends[1][name])
+  doubling.assert_same_arrays(tmp_path / 'killed', tmp_path / 'straight')
   assert files(tmp_path / 'straight') == files(tmp_path / 'killed')

@@ -28,7 +28,15 @@ from tff_xc.round import process
 LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
 
 
-def dataset(labels=None, bags=False):
+def made(x, y, clients, num_classes=5):
+  """Returns the data set of these examples; clients are numbers of examples."""
+  train = client_data.PartitionedClientData(
+    pool.in_memory(x, y), partition.of_clients(clients)
+  )
+  return client_data.FederatedDataset('letters', num_classes, train)
+
+
+def dataset(labels=None, bags=False, sets=None):
   """Example k of client i is the number 10 i + k, or a bag of i and this."""
   labels = labels or LABELS
   x = [10 * i + k for i, y in enumerate(labels.values()) for k in range(len(y))]
@@ -42,10 +50,9 @@ def dataset(labels=None, bags=False):
     x = scipy.sparse.csr_matrix(
       (np.ones(len(ids), np.float32), ids, splits), (len(x), 200)
     )
-  train = client_data.PartitionedClientData(
-    pool.in_memory(x, y), partition.of_clients(clients)
-  )
-  return client_data.FederatedDataset('letters', 5, train)
+  if sets is not None:
+    x, y = np.arange(len(x)), sets
+  return made(x, y, clients)
 
 
 def uniform(data, clients, seed, examples=0):
@@ -56,50 +63,32 @@ def pooled(data, examples, seed):
   return cohort.IidBatches(examples, steps=1).cohorts(data, seed)
 
 
-def test_uniform_cohorts_depend_on_seed_and_round_alone():
-  one, two = (uniform(dataset(), 3, seed=7) for _ in range(2))
-  ids = lambda c: [int(e.client_id) for e in c.examples]
-  assert ids(one(5)) == ids(two(5))
-  assert ids(one(4)) == ids(two(4))
-  assert len({tuple(ids(one(r))) for r in range(20)}) > 3
-
-
-def test_every_client_takes_part_about_equally():
-  draw = uniform(dataset(), 2, seed=0)
-  seen = np.zeros(5)
-  for round_number in range(500):
-    for value in draw(round_number).examples:
-      seen[int(value.client_id)] += 1
-  assert seen[1] == 0  # It has no examples and is never drawn.
-  assert np.abs(seen[[0, 2, 3, 4]] - 200).max() < 45
-
-
-def test_pooled_sparse_examples_are_those_that_dense_ones_would_be():
-  draw, dense = (pooled(d, 6, seed=3) for d in (dataset(bags=True), dataset()))
-  for round_number in range(4):
-    [found], [expected] = (d(round_number).examples for d in (draw, dense))
-    np.testing.assert_array_equal(found.y, expected.y)
-    np.testing.assert_array_equal(found.x.ids[1::2] - 100, expected.x)
-    np.testing.assert_array_equal(found.x.row_splits, np.arange(0, 13, 2))
-
-
-def test_nobody_has_no_sparse_examples():
-  [nobody] = uniform(dataset({'b': []}, bags=True), 1, 1)(0).examples
-  np.testing.assert_array_equal(nobody.x.row_splits, [0])
-  assert not len(nobody.x.ids)
+@pytest.mark.parametrize('kind', ['uniform', 'virtual'])
+def test_cohorts_depend_on_seed_and_round_alone(kind):
+  draw = lambda seed: (
+    uniform(dataset(), 3, seed) if kind == 'uniform' else draws(3, 4, seed=seed)
+  )
+  found = lambda c: [(int(e.client_id), [*e.x]) for e in c.examples]
+  one, two, other = map(draw, (7, 7, 8))
+  for r in (5, 4):
+    assert found(one(r)) == found(two(r))
+  assert len({str(found(one(r))) for r in range(20)}) > 3
+  assert any(found(one(r)) != found(other(r)) for r in range(3))
 
 
 def test_a_client_may_draw_some_of_its_examples_for_a_round():
-  draw = uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3)
+  draw, again = (
+    uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3) for _ in 'ab'
+  )
   seen = set()
   for round_number in range(30):
     few, many = sorted(draw(round_number).examples, key=lambda e: len(e.y))
     np.testing.assert_array_equal(few.x, [10, 11])
     assert len(set(many.x)) == 3
     np.testing.assert_array_equal(many.y, np.where(many.x < 2, 3, 4))
+    np.testing.assert_array_equal(many.all_y, [3, 3, 4, 4])
     seen.add(tuple(sorted(many.x)))
   assert len(seen) == 4
-  again = uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3)
   for a, b in zip(again(7).examples, draw(7).examples, strict=True):
     np.testing.assert_array_equal(a.x, b.x)
 
@@ -114,83 +103,63 @@ def test_no_draw_of_examples_uses_more_features_than_foreseen(drawn):
   assert most <= drawn * 61
 
 
-def test_clients_without_examples_are_skipped_and_counted():
+def test_clients_without_examples_are_skipped_and_nobody_is_one_empty_client():
   everyone = uniform(dataset(), 5, seed=0)(0)
-  assert everyone.skipped == 1
-  assert len(everyone.examples) == 4
+  assert (everyone.skipped, len(everyone.examples)) == (1, 4)
+  for bags in (False, True):
+    nobody = uniform(dataset({'a': [], 'b': []}, bags), 2, seed=0)(0)
+    assert nobody.skipped == 2
+    [empty] = nobody.examples
+    assert len(empty.y) == len(empty.x.ids if bags else empty.x) == 0
 
 
-def test_a_cohort_of_nobody_is_one_empty_client():
-  nobody = uniform(dataset({'a': [], 'b': []}), 2, seed=0)(0)
-  assert nobody.skipped == 2
-  assert len(nobody.examples) == 1
-  assert len(nobody.examples[0].y) == 0
-
-
-def test_more_clients_than_there_are_is_refused():
+def test_more_clients_than_there_are_are_refused():
   message = 'the data have 5 clients; give --clients_per_round=5 or fewer'
   with pytest.raises(errors.InputError, match=message):
     uniform(dataset(), 6, seed=0)
+  for clients, replace, sizes, message in (
+    (5, False, SIZES, '4 clients with examples; give --clients_per_round=4'),
+    (1, False, (0, 0), 'the data have no clients with examples'),
+    (1, True, (0, 0), 'the data have no clients with examples'),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      draws(clients, 1, replace, data=sized(sizes))
 
 
 def test_pooled_rounds_walk_through_shuffled_passes():
   draw = pooled(dataset(), 4, seed=3)
   everything = sorted([0, 1, 2, 20, 30, 31, 32, 33, 40, 41])
-  seen = np.concatenate([draw(r).examples[0].x for r in range(5)])
-  assert sorted(seen[:10]) == everything
-  assert sorted(seen[10:]) == everything
+  drawn = [draw(r).examples[0] for r in range(5)]
+  seen = np.concatenate([value.x for value in drawn])
+  assert sorted(seen[:10]) == sorted(seen[10:]) == everything
   assert list(seen[:10]) != list(seen[10:])
-  labels = np.concatenate([draw(r).examples[0].y for r in range(5)])
+  labels = np.concatenate([value.y for value in drawn])
   by_example = dict(zip(seen, labels, strict=True))
-  assert by_example[0] == 0
-  assert by_example[2] == 1
-  assert by_example[33] == 3
-  assert by_example[41] == 4
-
-
-def test_a_pooled_round_longer_than_a_pass():
-  value = pooled(dataset(), 25, seed=3)(1).examples[0]
-  counts = np.bincount(value.x)
-  assert counts[counts > 0].sum() == 25
+  assert [by_example[x] for x in (0, 2, 33, 41)] == [0, 1, 3, 4]
+  # A round may be longer than a pass.
+  counts = np.bincount(pooled(dataset(), 25, seed=3)(1).examples[0].x)
+  assert counts.sum() == 25
   assert set(counts[counts > 0]) <= {2, 3}
-
-
-def test_a_draw_of_examples_keeps_the_labels_of_all_of_them():
-  draw = uniform(dataset(), 5, seed=1, examples=1)
-  for value in draw(0).examples:
-    held = LABELS['abcde'[int(value.client_id)]]
-    np.testing.assert_array_equal(value.all_y, held)
-    assert len(value.y) == 1
-    assert value.y[0] in held
-
-
-def counted(data):
-  """Returns the data set, and a list of the numbers that are read of it."""
-  read, train = [], data.train
-
-  def reading(numbers):
-    read.append(numbers.tolist())
-    return train.pool.read(numbers)
-
-  counting = dataclasses.replace(train.pool, read=reading)
-  counted_train = client_data.PartitionedClientData(counting, train.partition)
-  return dataclasses.replace(data, train=counted_train), read
 
 
 @pytest.mark.parametrize(
   'sampling', [cohort.UniformClients(5), cohort.IidBatches(4, 2)]
 )
 def test_examples_are_read_when_they_are_asked_for(sampling):
-  data, read = counted(dataset())
+  data, read = dataset(), []
+  whole, train = data.train.pool, data.train
+  train.pool = dataclasses.replace(
+    whole, read=lambda n: read.append(n.tolist()) or whole.read(n)
+  )
   drawn = sampling.cohorts(data, 0)(0)
   assert read == []
   last = drawn.examples[len(drawn.examples) - 1]
-  assert len(read) == 1
-  assert len(read[0]) == len(last.y)
+  [numbers] = read
+  assert len(numbers) == len(last.y)
   if drawn.client_ids:
-    name = data.train.client_ids[int(last.client_id)]
+    name = train.client_ids[int(last.client_id)]
     assert name == drawn.client_ids[-1]
-    assert read[0] == data.train.numbers(name).tolist()
+    assert numbers == train.numbers(name).tolist()
 
 
 def test_without_a_number_of_steps_a_round_is_the_average_client():
@@ -201,44 +170,22 @@ def test_without_a_number_of_steps_a_round_is_the_average_client():
 
 
 def test_sets_of_labels():
-  data = dataset()
   sets = scipy.sparse.csr_matrix(np.random.default_rng(0).random((10, 5)) < 0.4)
-  train = client_data.PartitionedClientData(
-    pool.in_memory(np.arange(10), sets), data.train.partition
-  )
-  data = dataclasses.replace(data, train=train)
+  data = dataset(sets=sets)
   for value in uniform(data, 5, 0, examples=2)(0).examples:
-    numbers = train.partition.of_client(int(value.client_id))
+    numbers = data.train.partition.of_client(int(value.client_id))
     np.testing.assert_array_equal(value.all_y, sets[numbers].indices)
     assert isinstance(value.y, sparse.LabelSets)
     np.testing.assert_array_equal(value.y.ids, sets[value.x].indices)
     assert len(value.y.row_splits) == min(len(numbers), 2) + 1
 
 
-def test_a_pooled_pass_is_shuffled_once(monkeypatch):
-  shuffled, shuffle = [], np.random.default_rng
-
-  def counted(seed):
-    shuffled.append(seed[1])
-    return shuffle(seed)
-
-  monkeypatch.setattr(np.random, 'default_rng', counted)
-  draw = pooled(dataset(), 4, seed=3)  # Of ten examples.
-  for round_number in range(6):
-    draw(round_number)
-  assert shuffled == [0, 1, 2]
-
-
 @pytest.mark.parametrize('clients', [{}, {'a': [], 'b': []}])
 @pytest.mark.parametrize('steps', [0, 1])
 def test_batches_of_no_examples_are_refused(clients, steps):
-  train = dataset().train
-  train = client_data.PartitionedClientData(
-    train.pool, partition.of_clients(clients)
-  )
-  data = client_data.FederatedDataset('none', 5, train)
+  nobody_has = made(np.arange(3), np.arange(3), clients)
   with pytest.raises(errors.InputError, match='any examples'):
-    cohort.IidBatches(2, steps).cohorts(data, 0)
+    cohort.IidBatches(2, steps).cohorts(nobody_has, 0)
 
 
 SIZES = (5, 0, 1, 3, 2)
@@ -251,11 +198,7 @@ def sized(sizes=SIZES):
   places = np.concatenate([np.arange(size) for size in sizes])
   y = np.where(places == 0, 9, owners)
   clients = {f'c{i}': np.flatnonzero(owners == i) for i in range(len(sizes))}
-  train = client_data.PartitionedClientData(
-    pool.in_memory((100 * owners + places).astype(np.int32), y),
-    partition.of_clients(clients),
-  )
-  return client_data.FederatedDataset('sizes', 10, train)
+  return made((100 * owners + places).astype(np.int32), y, clients, 10)
 
 
 def draws(clients, examples, replace=False, seed=7, data=None):
@@ -333,35 +276,11 @@ def test_a_client_draws_without_replacement_where_it_has_enough():
         assert len(own) == 3
       seen[client].add(tuple(e.x))
       # The rows that it requests are those of all its examples.
-      np.testing.assert_array_equal(
-        np.sort(e.all_y), np.sort([9] + (SIZES[client] - 1) * [client])
-      )
+      held = [9] + (SIZES[client] - 1) * [client]
+      np.testing.assert_array_equal(np.sort(e.all_y), np.sort(held))
   assert len(seen[0]) > 30  # Of 60 orders of 3 among 5.
-  assert {len(set(x)) for x in seen[4]} == {
-    1,
-    2,
-  }  # Of its two, with repetition.
-
-
-def test_virtual_cohorts_depend_on_seed_and_round_alone():
-  one, two, other = (draws(3, 4, seed=seed) for seed in (7, 7, 8))
-  as_lists = lambda found: [(int(e.client_id), [*e.x]) for e in found.examples]
-  assert as_lists(one(5)) == as_lists(two(5))
-  assert as_lists(one(4)) == as_lists(two(4))
-  assert any(as_lists(one(r)) != as_lists(other(r)) for r in range(3))
-
-
-@pytest.mark.parametrize(
-  ('clients', 'replace', 'sizes'),
-  [(5, False, SIZES), (1, False, (0, 0)), (1, True, (0, 0))],
-)
-def test_too_few_clients_with_examples_are_refused(clients, replace, sizes):
-  found = np.count_nonzero(sizes)
-  message = f'{found} clients with examples; give --clients_per_round={found}'
-  if not found:
-    message = 'the data have no clients with examples'
-  with pytest.raises(errors.InputError, match=message):
-    draws(clients, 1, replace, data=sized(sizes))
+  # Of its two, with repetition.
+  assert {len(set(x)) for x in seen[4]} == {1, 2}
 
 
 def algorithm(model=None, batch_size=4, **changes):
@@ -377,9 +296,6 @@ def test_the_option_changes_sampling_weighting_and_epochs():
   assert made.weighting == 'uniform'
   training = made.local_training
   assert (training.epochs, training.steps, training.batch_size) == (1, 0, 4)
-
-
-def test_what_does_not_fit_is_refused():
   with pytest.raises(ValueError, match='no multiple'):
     algorithm(clients_per_round=2, examples=10)
   keeps = fedavg.MOON.made(model=tiny.model())
@@ -496,33 +412,21 @@ def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
   )
 
 
-def test_the_bound_in_bytes_holds(monkeypatch):
-  monkeypatch.setattr(cohort, '_AHEAD_BYTES', 250)
+@pytest.mark.parametrize(('most', 'read'), [(250, 3), (99, 1)])
+def test_the_bound_in_bytes_holds(most, read, monkeypatch):
+  monkeypatch.setattr(cohort, '_AHEAD_BYTES', most)
   source = Source(size=100)
   with cohort.ahead(source.of, 3) as cohorts:
     cohorts(0).examples[0]
-    source.wait(3)
-  monkeypatch.setattr(cohort, '_AHEAD_BYTES', 99)
-  source = Source(size=100)
+    source.wait(read)
+
+
+def test_any_order_a_second_time_and_an_error_where_the_value_is_used():
+  source = Source(bad=(1, 1))
   with cohort.ahead(source.of, 3) as cohorts:
-    cohorts(0).examples[0]
-    source.wait(1)
-
-
-def test_any_order_and_a_second_time():
-  source = Source()
-  with cohort.ahead(source.of, 1) as cohorts:
     examples = cohorts(0).examples
     for place in (3, 1, 5, 1, 0, 2, 4):
       assert examples[place][0] == place
-
-
-def test_an_error_is_raised_where_the_value_is_used():
-  source = Source(bad=(1, 1))
-  with cohort.ahead(source.of, 3) as cohorts:
-    for place in range(CLIENTS):
-      cohorts(0).examples[place]
-    source.wait(CLIENTS + cohort._AHEAD_CLIENTS)
     examples = cohorts(1).examples
     assert examples[0][0] == 100
     with pytest.raises(errors.InputError, match='is damaged'):

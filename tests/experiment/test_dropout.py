@@ -59,24 +59,18 @@ def test_as_many_leave_as_the_probability_says(data):
   sampling = cohort.UniformClients(CLIENTS)
   left, rounds = {}, 250
   for p in (0.1, 0.5, 0.9):
-    draw = draws(data, p, sampling=sampling)
-    left[p] = np.array([draw(r).dropouts for r in range(rounds)])
+    drawn = [*map(draws(data, p, sampling=sampling), range(rounds))]
+    left[p] = np.array([each.dropouts for each in drawn])
     # Four standard errors of the mean of 10,000 draws.
     error = np.sqrt(p * (1 - p) / (CLIENTS * rounds))
     assert abs(left[p].mean() / CLIENTS - p) < 4 * error
-    # Independent of each other: a binomial number leaves each round.
+    # Independent of each other, and of other rounds: both are binomial.
     assert left[p].var() == pytest.approx(CLIENTS * p * (1 - p), rel=0.35)
+    stayed = [n for each in drawn for n in each.numbers]
+    stayed = np.bincount(stayed, minlength=CLIENTS)
+    assert stayed.var() == pytest.approx(rounds * p * (1 - p), rel=0.7)
   assert (left[0.1] <= left[0.5]).all()
   assert (left[0.5] <= left[0.9]).all()
-
-
-def test_a_client_leaves_in_some_rounds_and_not_in_others(data):
-  draw = draws(data, 0.5, sampling=cohort.UniformClients(CLIENTS))
-  seen = np.zeros(CLIENTS)
-  for r in range(200):
-    seen[numbers(draw(r))] += 1
-  assert seen.min() > 60
-  assert seen.max() < 140
 
 
 def test_a_round_of_which_nobody_is_left_has_one_client_without_examples(data):
@@ -87,45 +81,40 @@ def test_a_round_of_which_nobody_is_left_has_one_client_without_examples(data):
   assert empty.client_ids == empty.numbers == ()
 
 
+@dataclasses.dataclass
+class Noting:
+  """Uniform sampling that notes what is read, and may not tell of numbers."""
+
+  read: list
+  tells: bool
+  has_clients = True
+
+  def cohorts(self, dataset, seed):
+    drawn = cohort.UniformClients(10).cohorts(dataset, seed)
+
+    def noting(found):
+      def value(place):
+        self.read.append(found.numbers[place])
+        return found.examples[place]
+
+      values = cohort.Values(value, range(10))
+      if not self.tells:
+        return cohort.Cohort(values, 0)
+      return found._replace(examples=values)
+
+    return lambda r: noting(drawn(r))
+
+
 def test_the_examples_of_those_who_leave_are_not_read(data):
-  read = []
-
-  @dataclasses.dataclass
-  class Noting:
-    has_clients = True
-
-    def cohorts(self, dataset, seed):
-      drawn = cohort.UniformClients(10).cohorts(dataset, seed)
-
-      def noting(found):
-        def value(place):
-          read.append(found.numbers[place])
-          return found.examples[place]
-
-        return found._replace(examples=cohort.Values(value, range(10)))
-
-      return lambda r: noting(drawn(r))
-
-  with cohort.ahead(draws(data, 0.5, sampling=Noting()), 1) as cohorts:
-    found = cohorts(0)
-    stay = numbers(found)
+  sampling = Noting([], True)
+  with cohort.ahead(draws(data, 0.5, sampling=sampling), 1) as cohorts:
+    stay = numbers(cohorts(0))
   assert 0 < len(stay) < 10
-  assert read == stay
-
-
-def test_a_sampling_without_numbers_is_asked_for_its_values(data):
-  @dataclasses.dataclass
-  class Plain:
-    has_clients = True
-
-    def cohorts(self, dataset, seed):
-      drawn = cohort.UniformClients(10).cohorts(dataset, seed)
-      return lambda r: cohort.Cohort(drawn(r).examples, 0)
-
-  plain, known = draws(data, 0.4, sampling=Plain()), draws(data, 0.4)
-  for r in range(5):
-    assert numbers(plain(r)) == numbers(known(r))
-    assert plain(r).dropouts == known(r).dropouts
+  assert sampling.read == stay
+  # A sampling without numbers is asked for its values.
+  plain = draws(data, 0.5, sampling=Noting([], False))
+  assert numbers(plain(0)) == stay
+  assert plain(0).dropouts == 10 - len(stay)
 
 
 def test_virtual_clients_leave_also_one_of_two_draws_of_a_client():
@@ -183,11 +172,14 @@ def run(folder, algorithm, rounds, **given):
 
 def weights(folder, round_number):
   with np.load(folder / 'checkpoints' / f'round_{round_number}.npz') as file:
-    return {
-      k: file[k]
-      for k in file.files
-      if k.startswith(('weights/', 'aggregator/'))
-    }
+    kept = ('weights/', 'aggregator/')
+    return {k: file[k] for k in file.files if k.startswith(kept)}
+
+
+def assert_same(found, expected):
+  assert found.keys() == expected.keys()
+  for name, value in expected.items():
+    np.testing.assert_array_equal(found[name], value, name)
 
 
 @pytest.mark.parametrize(
@@ -217,23 +209,17 @@ def test_a_run_goes_on_with_the_rest_and_resumes(
   run(tmp_path / 'resumed', algorithm, 2, **given)
   resumed = run(tmp_path / 'resumed', algorithm, 4, **given)
   pd.testing.assert_frame_equal(resumed[2], straight)
-  for name, value in weights(tmp_path / 'straight', 4).items():
-    np.testing.assert_array_equal(
-      weights(tmp_path / 'resumed', 4)[name], value, name
-    )
-
-
-def test_a_run_without_drop_outs_has_no_column_of_them(
-  in_process, built_once, tmp_path
-):
-  _, summary, table = run(tmp_path / 'run', 'fedss', 1)
-  assert 'client_dropouts' not in table
-  assert 'client_dropouts_total' not in summary
+  assert_same(
+    *(weights(tmp_path / name, 4) for name in ('resumed', 'straight'))
+  )
 
 
 def test_a_round_of_which_nobody_is_left_keeps_the_model(
   in_process, built_once, tmp_path
 ):
+  _, summary, table = run(tmp_path / 'none', 'fedss', 1)
+  assert 'client_dropouts' not in table
+  assert 'client_dropouts_total' not in summary
   _, summary, table = run(
     tmp_path / 'run', 'fedss', 6, client_failure_rate=0.99, checkpoint_every=1
   )
@@ -241,9 +227,7 @@ def test_a_round_of_which_nobody_is_left_keeps_the_model(
   assert (table['clients'][4:] == 0).all()
   assert table['loss'][4:].isna().all()
   assert summary['warnings'] == []
-  before, after = (weights(tmp_path / 'run', r) for r in (5, 6))
-  for name, value in before.items():
-    np.testing.assert_array_equal(after[name], value, name)
+  assert_same(*(weights(tmp_path / 'run', r) for r in (6, 5)))
 
 
 def test_what_a_client_keeps_stays_as_it_was(in_process, tmp_path):

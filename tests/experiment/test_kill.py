@@ -5,7 +5,6 @@ import pathlib
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing import plugin_event_accumulator
@@ -67,22 +66,13 @@ def events(path):
 
 @pytest.mark.parametrize('moment', [m.__name__ for m in killed.MOMENTS])
 def test_a_killed_run_ends_like_one_that_was_not(root, moment):
-  path, whole = root / moment, root / 'whole'
-  assert path.is_dir(), (root / 'status').read_text()
-  doubling.run(path)
-  assert doubling.rows(path) == doubling.rows(whole)
-  unlike = {'tensorboard/events.out.tfevents.0000000000.kept'}
-  assert tree_of(path) - unlike == tree_of(whole)
-  ends = [json.loads((p / 'summary.json').read_text()) for p in (path, whole)]
-  for end in ends:
-    del end['seconds_per_round_median']
-  assert ends[0] == ends[1]
-  found = events(path)
+  check_the_end(root, root / moment, root / 'whole')
+  found = events(root / moment)
   del found['seconds']
   for column, values in found.items():
     expected = [
       (int(row['round']), pytest.approx(float(row[column])))
-      for row in doubling.rows(whole)
+      for row in doubling.rows(root / 'whole')
       if row[column] not in ('nan', '')
     ]
     assert values == expected, column
@@ -90,27 +80,24 @@ def test_a_killed_run_ends_like_one_that_was_not(root, moment):
 
 @pytest.mark.parametrize('point', range(killed.QUICK_POINTS))
 def test_a_run_killed_at_random_ends_like_one_that_was_not(root, point):
-  check_the_end(root, point)
+  path, whole = root / f'point_{point}', root / 'keeping'
+  check_the_end(root, path, whole, doubling.Keeping())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('point', range(killed.QUICK_POINTS, killed.POINTS))
 def test_a_run_killed_at_more_points(root_of_all, point):
-  check_the_end(root_of_all, point)
+  path, whole = root_of_all / f'point_{point}', root_of_all / 'keeping'
+  check_the_end(root_of_all, path, whole, doubling.Keeping())
 
 
-def check_the_end(root, point):
-  path, whole = root / f'point_{point}', root / 'keeping'
+def check_the_end(root, path, whole, process=None):
   assert path.is_dir(), (root / 'status').read_text()
-  doubling.run(path, process=doubling.Keeping())
+  doubling.run(path, process=process)
   assert doubling.rows(path) == doubling.rows(whole)
   kept = 'tensorboard/events.out.tfevents.0000000000.kept'
   assert tree_of(path) - {kept} == tree_of(whole)
-  for file in whole.rglob('*.npz'):
-    with np.load(file) as a, np.load(path / file.relative_to(whole)) as b:
-      assert a.files == b.files
-      for name in a.files:
-        np.testing.assert_array_equal(a[name], b[name], f'{file} {name}')
+  doubling.assert_same_arrays(path, whole)
   ends = [json.loads((p / 'summary.json').read_text()) for p in (path, whole)]
   for end in ends:
     del end['seconds_per_round_median']

@@ -1,5 +1,7 @@
 """The loop on a process of plain numbers: it is fast and reaches every case."""
 
+import contextlib
+import gc
 import json
 import math
 import os
@@ -12,27 +14,12 @@ import pytest
 from tests import doubling
 from tff_xc import errors
 from tff_xc import interrupts
-from tff_xc.experiment import loop as experiment
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
-from tff_xc.measure import best_round
+from tff_xc.experiment import training
+from tff_xc.measure import targets
 from tff_xc.report import run_files
 from tff_xc.runtime import client_error
-
-
-def test_the_summary_has_final_best_bytes_and_totals(tmp_path):
-  summary = doubling.run(tmp_path / 'run')
-  assert summary['final'] == {'top1': 1 - 2.0**-10}
-  assert summary['best'] == summary['final']
-  assert summary['rounds'] == 10
-  assert summary['bytes_down_per_client_round'] == 400 + 10 * 16
-  assert summary['bytes_up_per_client_round'] == 400 + 10 * 16 + 4 + 80
-  assert summary['clients_skipped_total'] == 10
-  full = 2 * (400 + 50 * 16) + 4
-  saved = 1 - (2 * (400 + 10 * 16) + 4 + 80) / full
-  assert summary['bytes_saving_vs_fullsoftmax'] == pytest.approx(saved)
-  assert json.loads((tmp_path / 'run' / 'summary.json').read_text()) == summary
-  assert doubling.rows(tmp_path / 'run')[1]['client_parameters_peak'] == '148.0'
 
 
 def test_the_initial_model_is_evaluated_once_as_round_0(tmp_path, capsys):
@@ -45,10 +32,7 @@ def test_the_initial_model_is_evaluated_once_as_round_0(tmp_path, capsys):
 
   path = tmp_path / 'run'
   with pytest.raises(KeyboardInterrupt):
-    doubling.run(
-      path, process=doubling.Doubling(interrupt_at=0), evaluate=score
-    )
-  assert evaluated == [1]
+    doubling.run(path, process=doubling.At(0, interrupted), evaluate=score)
   row = {'round': '0', 'top1': '1.0'}
   assert doubling.rows(path) == [row]
   assert 'round 0/10: top1 1.0000' in capsys.readouterr().out
@@ -58,10 +42,18 @@ def test_the_initial_model_is_evaluated_once_as_round_0(tmp_path, capsys):
   assert first == {**dict.fromkeys(others[0], ''), **row}
   assert [int(r['round']) for r in others] == list(range(1, 11))
   assert '' not in others[0].values()
-  assert summary['best'] == {'top1': 1}
-  assert summary['bytes_down_per_client_round'] == 400 + 10 * 16
-  assert summary['seconds_per_round_median'] > 0
+  assert others[0]['client_parameters_peak'] == '148.0'
   assert json.loads((path / 'summary.json').read_text()) == summary
+  assert summary['rounds'] == 10
+  assert summary['best'] == {'top1': 1}
+  assert summary['final'] == {'top1': 2.0**-10}
+  down, up = 400 + 10 * 16, 400 + 10 * 16 + 4 + 80
+  assert summary['bytes_down_per_client_round'] == down
+  assert summary['bytes_up_per_client_round'] == up
+  saved = 1 - (down + up) / (2 * (400 + 50 * 16) + 4)
+  assert summary['bytes_saving_vs_fullsoftmax'] == pytest.approx(saved)
+  assert summary['clients_skipped_total'] == 10
+  assert summary['seconds_per_round_median'] > 0
 
 
 def test_rounds_to_targets_and_a_resume_with_others(tmp_path):
@@ -81,7 +73,7 @@ def test_rounds_to_targets_and_a_resume_with_others(tmp_path):
 def test_it_stops_without_a_better_score(tmp_path):
   """Evaluated after rounds 0, 4, 8, ...: the score falls after round 4."""
   falling = lambda weights: {'top1': 1 - abs(4 - math.log2(float(weights)))}
-  choice = best_round.Choice('top1', 2)
+  choice = targets.BestRound('top1', 2)
   path = tmp_path / 'run'
   found = doubling.run(path, 40, evaluate=falling, best=choice)
   assert found['rounds'] == 12
@@ -96,39 +88,62 @@ def test_it_stops_without_a_better_score(tmp_path):
   assert doubling.rows(path) == doubling.rows(tmp_path / 'whole')
 
 
-def test_an_interrupt_saves_and_the_same_call_goes_on(tmp_path, capsys):
-  doubling.run(tmp_path / 'whole')
-  with pytest.raises(KeyboardInterrupt):
-    doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=7))
-  assert 'stopped after round 7' in capsys.readouterr().err
-  # Round 7 is no multiple of 3: the interrupt itself wrote the checkpoint.
-  doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=5))
-  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
+def interrupted(*_):
+  raise KeyboardInterrupt
 
 
-def test_an_interrupt_that_was_swallowed_stops_after_the_round(
-  tmp_path, monkeypatch, capsys
+def client_fails():
+  raise client_error.ClientError(1, 2, ValueError('no memory'))
+
+
+@pytest.mark.parametrize(
+  ('stopped', 'error', 'again', 'told'),
+  [
+    # Rounds 7 and 5 are no multiple of 3: they get a checkpoint of their own.
+    (
+      {'process': doubling.At(7, interrupted)},
+      KeyboardInterrupt,
+      5,
+      'after round 7',
+    ),
+    # A destructor has swallowed it: the round is done first.
+    (
+      {
+        'process': doubling.At(
+          4, lambda: setattr(interrupts, '_received', signal.SIGINT)
+        )
+      },
+      KeyboardInterrupt,
+      4,
+      'after round 5',
+    ),
+    ({'evaluate': interrupted}, KeyboardInterrupt, None, 'after round 0'),
+    (
+      {'process': doubling.At(5, client_fails)},
+      errors.InputError,
+      4,
+      "'writer' failed in round 6",
+    ),
+    # It ends earlier, and goes on with more rounds.
+    ({'rounds': 8}, None, 7, ''),
+  ],
+)
+def test_a_run_that_stops_goes_on_from_there(
+  tmp_path, capsys, monkeypatch, stopped, error, again, told
 ):
-  class Swallowing(doubling.Doubling):
-    def next(self, state, examples):
-      if state.round_number == 4:
-        monkeypatch.setattr(interrupts, '_received', signal.SIGINT)
-      return super().next(state, examples)
-
-  with pytest.raises(KeyboardInterrupt):
-    doubling.run(tmp_path / 'cut', process=Swallowing())
-  assert 'stopped after round 5' in capsys.readouterr().err
-
-
-def test_an_interrupt_while_evaluating_loses_no_row(tmp_path):
-  def interrupted(weights):
-    raise KeyboardInterrupt
-
+  monkeypatch.setattr(interrupts, '_received', 0)
   doubling.run(tmp_path / 'whole')
-  with pytest.raises(KeyboardInterrupt):
-    doubling.run(tmp_path / 'cut', evaluate=interrupted)
-  doubling.run(tmp_path / 'cut')
+  expected = pytest.raises(error) if error else contextlib.nullcontext()
+  with expected as e:
+    doubling.run(tmp_path / 'cut', **stopped)
+  assert told in capsys.readouterr().err + str(e and e.value)
+  del e, expected
+  gc.collect()  # The lock of the run that failed.
+  monkeypatch.setattr(interrupts, '_received', 0)
+  doubling.run(tmp_path / 'cut', process=doubling.At(again, interrupted))
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
+  with pytest.raises(errors.InputError, match='10 rounds; give at least'):
+    doubling.run(tmp_path / 'cut', rounds=8)
 
 
 def test_a_state_that_a_round_used_up_is_not_saved(
@@ -139,36 +154,13 @@ def test_a_state_that_a_round_used_up_is_not_saved(
 
   doubling.run(tmp_path / 'whole')
   with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-    patched.setattr(experiment.runtimes, 'keep', used_up)
+    patched.setattr(training.runtimes, 'keep', used_up)
     doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=7))
   assert 'goes on from the checkpoint before' in capsys.readouterr().err
   doubling.run(
     tmp_path / 'cut', process=doubling.Doubling(interrupt_at=1)
   )  # The run resumes at round 6.
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
-
-
-def test_a_failing_client_is_named_and_the_run_goes_on_after_it(tmp_path):
-  class Failing(doubling.Doubling):
-    def next(self, state, examples):
-      if state.round_number == 5:
-        raise client_error.ClientError(1, 2, ValueError('no memory'))
-      return super().next(state, examples)
-
-  doubling.run(tmp_path / 'whole')
-  with pytest.raises(errors.InputError, match="'writer' failed in round 6"):
-    doubling.run(tmp_path / 'cut', process=Failing())
-  doubling.run(tmp_path / 'cut', process=doubling.Doubling(interrupt_at=4))
-  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
-
-
-def test_more_rounds_go_on_and_fewer_are_refused(tmp_path):
-  doubling.run(tmp_path / 'long', rounds=12)
-  doubling.run(tmp_path / 'grown', rounds=8)
-  doubling.run(tmp_path / 'grown', rounds=12)
-  assert doubling.rows(tmp_path / 'grown') == doubling.rows(tmp_path / 'long')
-  with pytest.raises(errors.InputError, match='12 rounds; give at least'):
-    doubling.run(tmp_path / 'grown', rounds=8)
 
 
 @pytest.mark.parametrize(
@@ -195,23 +187,17 @@ def test_another_configuration_is_refused(tmp_path, change, message):
 
 def test_other_data_are_refused_wherever_they_lie(tmp_path):
   config = {**doubling.CONFIG, 'data_dir': 'a', 'data': {'examples': 40}}
-  run_directory.RunDirectory(tmp_path, config)
+  run_directory.RunDirectory(tmp_path / 'run', config)
   # Before the data are loaded their fingerprint is unknown.
-  same_run.check_config(tmp_path, doubling.CONFIG)
-  same_run.check_config(tmp_path, {**config, 'data_dir': 'b'})
-  other = {'examples': 60, 'test_examples': 5}
-  with pytest.raises(errors.InputError) as e:
-    same_run.check_config(tmp_path, {**config, 'data': other})
-  assert 'other data: examples was 40 and is 60, test_examples was None' in str(
-    e.value
-  )
-
-
-def test_a_run_that_does_not_name_its_data_is_refused(tmp_path):
-  run_directory.RunDirectory(tmp_path, doubling.CONFIG)
-  config = {**doubling.CONFIG, 'data': {'examples': 40}}
+  same_run.check_config(tmp_path / 'run', doubling.CONFIG)
+  same_run.check_config(tmp_path / 'run', {**config, 'data_dir': 'b'})
+  other = {**config, 'data': {'examples': 60, 'test_examples': 5}}
+  told = 'other data: examples was 40 and is 60, test_examples was None'
+  with pytest.raises(errors.InputError, match=told):
+    same_run.check_config(tmp_path / 'run', other)
+  run_directory.RunDirectory(tmp_path / 'unnamed', doubling.CONFIG)
   with pytest.raises(errors.InputError, match='examples was None'):
-    run_directory.RunDirectory(tmp_path, config)
+    run_directory.RunDirectory(tmp_path / 'unnamed', config)
 
 
 def test_settings_that_do_not_matter_may_change(tmp_path):
@@ -222,7 +208,7 @@ def test_settings_that_do_not_matter_may_change(tmp_path):
     run_directory.RunDirectory(tmp_path, {**doubling.CONFIG, **free})
 
 
-def test_a_directory_in_use_a_file_and_a_damaged_config_are_refused(tmp_path):
+def test_a_directory_that_does_not_fit_is_refused(tmp_path):
   held = run_directory.RunDirectory(tmp_path / 'run', doubling.CONFIG)
   with pytest.raises(errors.InputError, match='another process'):
     run_directory.RunDirectory(held.path, doubling.CONFIG)
@@ -233,6 +219,12 @@ def test_a_directory_in_use_a_file_and_a_damaged_config_are_refused(tmp_path):
     (held.path / 'config.json').write_text(text)
     with pytest.raises(errors.InputError, match=r'config.json is damaged'):
       same_run.check_config(held.path, doubling.CONFIG)
+  # It may disappear while the run writes into it.
+  gone = tmp_path / 'gone'
+  moving = doubling.At(4, lambda: gone.rename(tmp_path / 'elsewhere'))
+  with pytest.raises(errors.InputError, match='cannot be written'):
+    doubling.run(gone, process=moving)
+  assert not gone.exists()
 
 
 class Dropping(doubling.Doubling):
@@ -255,18 +247,25 @@ class Dropping(doubling.Doubling):
 
 def test_rounds_that_measured_nothing_are_told_and_left_out(tmp_path, capsys):
   process = Dropping(dropped=[2, 9], empty=[5])
-  summary = doubling.run(tmp_path / 'run', process=process)
+  summary = doubling.run(tmp_path / 'run', process=process, warnings=['mine'])
   said = capsys.readouterr()
+  dropped = lambda n: f"{n} dropped every client's update"
   assert said.err.splitlines() == [
-    f"warning: round {n} dropped every client's update, since none was finite"
-    for n in (2, 9)
+    'warning: mine',
+    *(
+      f'warning: {dropped(f"round {n}")}, since none was finite' for n in (2, 9)
+    ),
   ]
   assert 'loss 0.0000' not in said.out
-  assert [r['round'] for r in doubling.rows(tmp_path / 'run')
-          if r['loss'] == r['bytes_up_per_client'] == 'nan'] == ['2', '5', '9']  # fmt: skip
+  unmeasured = [
+    row['round']
+    for row in doubling.rows(tmp_path / 'run')
+    if row['loss'] == row['bytes_up_per_client'] == 'nan'
+  ]
+  assert unmeasured == ['2', '5', '9']
   assert summary['class_rows_requested_mean'] == 10
   assert summary['bytes_down_per_client_round'] == 400 + 10 * 16
-  assert summary['warnings'] == ["2 rounds dropped every client's update"]
+  assert summary['warnings'] == ['mine', dropped('2 rounds')]
 
 
 def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
@@ -285,31 +284,18 @@ def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
   assert len(doubling.rows(path)) == 12
 
 
-def test_warnings_of_the_configuration_are_printed_and_kept(tmp_path, capsys):
-  summary = doubling.run(tmp_path / 'run', warnings=['the bound is broken'])
-  assert capsys.readouterr().err == 'warning: the bound is broken\n'
-  assert summary['warnings'] == ['the bound is broken']
-  assert doubling.run(tmp_path / 'other')['warnings'] == []
-
-
-def test_a_metric_that_is_never_measured_is_null(tmp_path):
+@pytest.mark.parametrize('best', [None, 0.5])
+def test_what_the_last_round_did_not_measure_is_null(best, tmp_path):
+  """No earlier score may replace it."""
+  nan = float('nan')
   path = tmp_path / 'run'
-  summary = doubling.run(path, evaluate=lambda weights: {'top1': float('nan')})
+  summary = doubling.run(
+    path, evaluate=lambda w: {'top1': nan if w == 2**10 else best or nan}
+  )
   assert np.isnan(summary['final']['top1'])
-  assert np.isnan(summary['best']['top1'])
   written = json.loads((path / 'summary.json').read_text())
-  assert written['final'] == written['best'] == {'top1': None}
-
-
-def test_the_final_score_is_that_of_the_last_round(tmp_path):
-  """An earlier score must not replace it where the last one is nan."""
-
-  def evaluate(weights):
-    return {'top1': 0.5 if weights < 2**10 else float('nan')}
-
-  summary = doubling.run(tmp_path / 'run', evaluate=evaluate)
-  assert np.isnan(summary['final']['top1'])
-  assert summary['best']['top1'] == 0.5
+  assert written['final'] == {'top1': None}
+  assert written['best'] == {'top1': best}
 
 
 @pytest.mark.parametrize('kept', [['checkpoints'], ['metrics.csv']])
@@ -356,22 +342,10 @@ def contents(path):
   }
 
 
-def test_a_directory_that_disappears_is_one_sentence(tmp_path):
-  class Moving(doubling.Doubling):
-    def next(self, state, examples):
-      if state.round_number == 4:
-        (tmp_path / 'run').rename(tmp_path / 'elsewhere')
-      return super().next(state, examples)
-
-  with pytest.raises(errors.InputError, match='cannot be written'):
-    doubling.run(tmp_path / 'run', process=Moving())
-  assert not (tmp_path / 'run').exists()
-
-
 @pytest.mark.parametrize('kind', [doubling.Doubling, doubling.Keeping])
 def test_a_checkpoint_is_also_saved_by_the_clock(kind, tmp_path, monkeypatch):
   doubling.run(tmp_path / 'whole', process=kind())
-  monkeypatch.setattr(experiment, '_SAVE_SECONDS', 0)
+  monkeypatch.setattr(training, '_SAVE_SECONDS', 0)
   with pytest.raises(KeyboardInterrupt):
     doubling.run(tmp_path / 'cut', process=kind(5))
   # Rounds 3, 6 and 9 are due.
@@ -385,13 +359,10 @@ def test_a_checkpoint_is_also_saved_by_the_clock(kind, tmp_path, monkeypatch):
 def test_a_prepared_directory_harms_no_file_and_waits_for_nobody(
   kind, tmp_path
 ):
-  precious = tmp_path / 'precious'
+  precious, prepared = tmp_path / 'precious', tmp_path / 'run' / '.lock'
   precious.write_text('precious')
-  (tmp_path / 'run').mkdir()
-  if kind == 'link':
-    (tmp_path / 'run' / '.lock').symlink_to(precious)
-  else:
-    os.mkfifo(tmp_path / 'run' / '.lock')
+  prepared.parent.mkdir()
+  prepared.symlink_to(precious) if kind == 'link' else os.mkfifo(prepared)
   with pytest.raises(errors.InputError, match='link or a pipe'):
     doubling.run(tmp_path / 'run')
   assert precious.read_text() == 'precious'

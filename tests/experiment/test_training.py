@@ -22,7 +22,7 @@ def made():
   return dataclasses.replace(algorithm, sampling=sampling), dataset
 
 
-def train(made, path, rounds=1, metrics=('train_top1',), **changes):
+def train(made, path, rounds=1, metrics=('train_top1',), target='', **changes):
   algorithm, dataset = made
   algorithm = dataclasses.replace(algorithm, **changes)
   return training.train(
@@ -31,6 +31,7 @@ def train(made, path, rounds=1, metrics=('train_top1',), **changes):
     path,
     metrics=metrics,
     rounds=rounds,
+    target=target,
     config={'note': 'does not describe the algorithm'},
   )
 
@@ -82,12 +83,17 @@ def test_it_trains_while_a_loop_runs_as_in_a_notebook(
     ({'metrics': ('map@10',)}, 'map@10 needs retrieval'),
     ({'metrics': ('psp@1',)}, 'psp@1 needs propensity'),
     ({'metrics': ('top2',)}, 'there is no metric top2'),
+    ({'target': 'top1:0.5'}, 'not measured'),
+    ({'label_sets': True}, 'of the model'),
+    ({'num_classes': 9}, 'the model has'),
   ],
 )
 def test_what_would_fail_later_is_refused_at_once(
   made, in_process, tmp_path, changes, message
 ):
-  with pytest.raises(ValueError, match=message):
+  if {'label_sets', 'num_classes'} & set(changes):
+    changes = {'model': dataclasses.replace(made[0].model, **changes)}
+  with pytest.raises((ValueError, errors.InputError), match=message):
     train(made, tmp_path / 'run', **changes)
   assert not (tmp_path / 'run').exists()
 
@@ -103,25 +109,3 @@ def test_without_a_source_workers_read_no_data(made, tmp_path, monkeypatch):
   with pytest.raises(KeyboardInterrupt):
     train(made, tmp_path / 'run')
   assert offered == [(None, True)]
-
-
-def test_a_target_of_another_metric_is_refused(made, in_process, tmp_path):
-  algorithm, dataset = made
-  with pytest.raises(errors.InputError, match='not measured'):
-    training.train(
-      algorithm,
-      dataset,
-      tmp_path / 'run',
-      metrics=('train_top1',),
-      rounds=1,
-      target='top1:0.5',
-    )
-  assert not (tmp_path / 'run').exists()
-
-
-def test_a_model_of_other_labels_is_refused(made, tmp_path):
-  algorithm, dataset = made
-  for changes in ({'label_sets': True}, {'num_classes': 9}):
-    model = dataclasses.replace(algorithm.model, **changes)
-    with pytest.raises(ValueError, match=r'of the model|the model has'):
-      train((algorithm, dataset), tmp_path / 'run', model=model)

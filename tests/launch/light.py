@@ -44,7 +44,7 @@ try:
   runpy.run_module(f'launch.{command}', run_name='__main__')
 finally:
   large = {
-    'matplotlib', 'numpy', 'pandas', 'scipy', 'sklearn', 'tensorflow',
+    'matplotlib', 'pandas', 'scipy', 'sklearn', 'tensorflow',
     'tensorflow_federated',
   } & set(sys.modules)
   assert not large, large

@@ -13,21 +13,18 @@ import tensorflow_federated as tff
 
 from launch import evaluation
 from tasks import experiment
+from tests.datasets.leaf import on_disk as leaf_on_disk
 from tests.launch import own_examples
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
 from tff_xc.report import run_files
 from tff_xc.round import process as process_lib
 from tff_xc.runtime import registry as runtimes
 
-_GLYPHS = {
-  'num_classes': 10,
-  'num_clients': 4,
-  'examples_per_client': 6,
-  'classes_per_client': 3,
-  'embedding_dim': 4,
-}
+_GLYPHS = {'num_classes': 10, 'num_clients': 4, 'embedding_dim': 4}
+_GLYPHS |= {'examples_per_client': 6, 'classes_per_client': 3}
 _WORDS = {
   'num_classes': 10,
   'num_features': 32,
@@ -50,67 +47,51 @@ def untrained(path, task, algorithm='fedavg', **changes):
   made = experiment.assemble(config)
   process = process_lib.build_process(made.algorithm, config['seed'])
   path.mkdir()
-  checkpoints.Checkpoints(path).save(process.initialize(), 1)
+  checkpoints.prepare(path)
+  checkpoints.save(path, process.initialize(), 1)
   config['data'] = fingerprint.fingerprint(made.dataset)
-  run_files.write_json(path / run_files.CONFIG, config)
+  files.write_json(path / run_files.CONFIG, config)
   (path / run_files.METRICS).write_text('round,loss\n1,0.5\n')
   return path
 
 
-def _images(folder, side=12):
-  random = np.random.default_rng(0)
-  np.savez(
-    folder / 'mine.npz',
-    x=random.integers(0, 256, (20, side, side, 3), np.uint8),
-    y=np.arange(20) % 4,
-    client=np.arange(20) // 5,
-    test_x=random.integers(0, 256, (4, side, side, 3), np.uint8),
-    test_y=np.arange(4),
-  )
+def _images(folder):
+  own_examples.npz(folder)
   return {'data_dir': 'mine.npz', 'embedding_dim': 4}
 
 
 def _table(folder):
   own_examples.items(folder)
-  return {
-    'data_dir': 'items.csv',
+  columns = {
     'label_column': 'item',
     'user_column': 'user',
     'test_column': 'part',
+  }
+  return {
+    'data_dir': 'items.csv',
+    **columns,
     'hidden_dim': 4,
     'embedding_dim': 4,
   }
 
 
 def _text(folder):
-  lines = [f'{i % 6},{6 + i % 5} {i % 9}:1 {9 + i % 4}:0.5' for i in range(40)]
-  (folder / 'own.txt').write_text('\n'.join(['40 13 11', *lines, '']))
-  return {
-    'data_dir': 'own.txt',
-    'test_fraction': 0.2,
-    'hidden_dim': 4,
-  }
+  own_examples.text(folder)
+  return {'data_dir': 'train.txt', 'test_file': 'test.txt', 'hidden_dim': 4}
 
 
 def _shakespeare(folder):
-  names = [f'u{i}' for i in range(4)]
-  x = ['a' * 80, 'b' * 80] * 4
-  users = {name: {'x': x, 'y': list('bacd') * 2} for name in names}
-  path = folder / 'shakespeare' / 'all_data.json'
-  path.parent.mkdir()
-  found = {'users': names, 'num_samples': [8] * 4, 'user_data': users}
-  path.write_text(json.dumps(found))
+  content = {
+    f'u{i}': (['a' * 80, 'b' * 80] * 4, [*'bacd'] * 2) for i in range(4)
+  }
+  leaf_on_disk.write(folder / 'shakespeare' / 'all_data.json', content)
   return {'data_dir': str(folder), 'min_examples': 1}
 
 
 # A task, an algorithm, and (folder) -> changes; those that others cover are slow.
 _KINDS = {
   'one label': ('glyphs', 'fedss', lambda _: _GLYPHS),
-  'label sets': (
-    'sparse-words-sets',
-    'fedavg',
-    lambda _: {**_WORDS, 'batch_size': 4},
-  ),
+  'label sets': ('sparse-words-sets', 'fedavg', lambda _: _WORDS),
   'hashed labels': (
     'sparse-words-sets',
     'fedmlh',
@@ -218,9 +199,7 @@ def test_a_directory_that_lies_about_its_network_runs_no_code(
 ):
   (here / 'evil.py').write_text("open('OWNED', 'w')")
   monkeypatch.syspath_prepend(str(here))
-  path = here / 'run'
-  shutil.copytree(glyphs, path)
-  _edited(path, lambda c: c['options'].update(encoder='evil:f'))
+  path = copied(glyphs, here, lambda c: c['options'].update(encoder='evil:f'))
   for given, word in (
     ({}, '--encoder=.* again'),
     ({'encoder': 'evil:f'}, 'no option|not an'),
@@ -228,6 +207,13 @@ def test_a_directory_that_lies_about_its_network_runs_no_code(
     with pytest.raises(errors.InputError, match=word):
       evaluation.run(str(path), None, given)
   assert not (here / 'OWNED').exists()
+
+
+def copied(run_dir, here, change):
+  """Copies a run and lets `change` edit its config.json."""
+  shutil.copytree(run_dir, here / 'run')
+  _edited(here / 'run', change)
+  return here / 'run'
 
 
 @pytest.fixture(scope='module')
@@ -259,9 +245,7 @@ def glyphs(in_process_context, tmp_path_factory):
   ],
 )
 def test_an_edited_config_is_refused_in_a_sentence(change, word, glyphs, here):
-  path = here / 'run'
-  shutil.copytree(glyphs, path)
-  _edited(path, change)
+  path = copied(glyphs, here, change)
   with pytest.raises(errors.InputError, match=word) as e:
     evaluation.run(str(path))
   assert '\n' not in str(e.value)
@@ -269,16 +253,13 @@ def test_an_edited_config_is_refused_in_a_sentence(change, word, glyphs, here):
 
 
 def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
-  path = here / 'run'
-  shutil.copytree(glyphs, path)
-
   def older(config):
     for name in ('runtime', 'device', 'client_threads', 'worker_timeout'):
       del config[name]
     del config['options']['logit_scale']
     del config['hyperparameters']['client_failure_rate']
 
-  _edited(path, older)
+  path = copied(glyphs, here, older)
   assert evaluation.run(str(path))['rounds'] == 1
 
 

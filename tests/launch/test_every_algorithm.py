@@ -9,18 +9,15 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse
-import tensorflow as tf
-import tensorflow_federated as tff
-from absl import flags
 
 from datasets.cifar import clients as cifar
 from datasets.xc import sets as xc_sets
-from launch import settings
 from launch import train
 from tasks import registry as tasks
 from tests import tiny_sparse
 from tests.datasets.cifar import on_disk as cifar_on_disk
 from tests.datasets.xc import on_disk as xc_on_disk
+from tests.launch import flag_values
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.runtime import registry as runtimes
@@ -94,50 +91,31 @@ _SIZES = {
   'sparse-words-sets': {
     'num_classes': 50,
     'num_features': 100,
-    'batch_size': 100,
-  },
+    'batch_size': 99,
+  }
 }
 
 
 def _config(task, algorithm, **changes):
   """Returns the resolved configuration of `launch.train`, with tiny sizes."""
-  names = (
-    *algorithms.get(algorithm).names,
-    *tasks.get(task).option_values(),
-  )
+  names = {*algorithms.get(algorithm).names, *tasks.get(task).option_values()}
   given = {k: v for k, v in _TINY.items() if k in names}
-  if task == 'cifar10':
-    given.pop(
-      'spreadout_neighbors', None
-    )  # The task has a margin, which takes all others.
+  if task == 'cifar10':  # Its margin takes all others.
+    given.pop('spreadout_neighbors', None)
   given['rounds'] = 2
   if algorithms.get(algorithm).has_clients:
     given['clients_per_round'] = 3
   given |= _SIZES.get(task, {}) | changes
   if algorithm == 'fedvc' and 'batch_size' in given:
     given['virtual_client_size'] = 2 * given['batch_size']
-  flags.FLAGS.unparse_flags()
-  argv = [f'--{k}={v}' for k, v in given.items()]
-  flags.FLAGS(['train', f'--task={task}', f'--algorithm={algorithm}', *argv])
-  try:
-    return settings.resolve()
-  finally:
-    for name in ('task', 'algorithm', *given):
-      flags.FLAGS[name].unparse()
+  given = {'task': task, 'algorithm': algorithm, **given}
+  return flag_values.resolved([f'--{k}={v}' for k, v in given.items()])[0]
 
 
 @pytest.fixture
 def launched(in_process, tmp_path, monkeypatch):
   """(task, algorithm, changes) -> (summary, its run directory)."""
-  contexts = {'in_process': in_process}
-
-  def install(name, **_):
-    if name not in contexts:
-      contexts[name] = runtimes_install(name)
-    tff.framework.set_default_context(contexts[name])
-
-  runtimes_install = runtimes.install
-  monkeypatch.setattr(runtimes, 'install', install)
+  monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
 
   def launch(task, algorithm, **changes):
     made = _KINDS[task](tmp_path, monkeypatch)
@@ -147,13 +125,7 @@ def launched(in_process, tmp_path, monkeypatch):
   return launch
 
 
-# Every form of a round once, and every task; the other combinations are slow.
-_QUICK = {
-  'images': {'fedss', 'centralized'},
-  'bibtex': set(),
-  'cifar10': set(),
-  'sparse-words-sets': set(),
-}
+_QUICK = {('images', 'fedss'), ('images', 'centralized')}
 
 
 def _combinations():
@@ -162,8 +134,7 @@ def _combinations():
     for task in _KINDS:
       if set(algorithms.get(algorithm).needs) & set(tasks.get(task).lacks):
         continue
-      quick = algorithm in _QUICK[task]
-      marks = [] if quick else [pytest.mark.slow]
+      marks = [pytest.mark.slow] * ((task, algorithm) not in _QUICK)
       yield pytest.param(task, algorithm, marks=marks)
 
 
@@ -180,20 +151,6 @@ def test_two_rounds(task, algorithm, launched, capsys):
   assert algorithm in capsys.readouterr().out
   crosses = algorithms.get(algorithm).has_clients
   assert (summary['bytes_down_per_client_round'] > 0) == crosses
-
-
-@pytest.mark.slow  # `test_same_as_worker` compares every algorithm.
-def test_the_worker_gives_what_the_process_gives(launched):
-  found = []
-  for runtime in ('in_process', 'worker'):
-    summary, run_dir = launched('images', 'fedss', runtime=runtime)
-    summary.pop('seconds_per_round_median')
-    assert summary.pop('best_round') is None
-    found.append(summary)
-    run_dir.rename(run_dir.with_name(runtime))
-  tf.nest.map_structure(
-    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), *found
-  )
 
 
 @pytest.mark.slow

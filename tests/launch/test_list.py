@@ -63,11 +63,7 @@ def test_the_tables_tell_what_they_should():
     assert metric.meaning in shown['metrics']
   for benchmark in benchmarks.BENCHMARKS.values():
     assert benchmark.summary in shown['benchmarks']
-
-
-def test_published_results_are_listed_with_their_tasks():
-  text = words(call('list', 'tasks', columns=999).stdout)
-  assert 'top-1 %: fedss 51.7 to 56.0, negonly 7.1 to 26.5, posonly' in text
+  assert 'top-1 %: fedss 51.7 to 56.0, negonly 7.1' in shown['tasks']
 
 
 def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
@@ -82,12 +78,8 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
   assert 'bibtex (missing), delicious (missing); of one with --task' in text
   assert 'fedvc/fig1 a diagram nothing' in text
   assert 'fedmlh/table5 formulas nothing' in text
-
-
-def test_data_that_cannot_be_looked_for_are_missing():
   done = call('list', 'tables', columns=999, TFF_XC_DATA='/' + 300 * 'x')
-  assert done.returncode == 0, done.stderr
-  assert 'bibtex (missing)' in words(done.stdout)
+  assert 'bibtex (missing)' in words(done.stdout), done.stderr
 
 
 def test_the_files_of_tables_are_found_without_large_packages(
@@ -111,26 +103,9 @@ def test_the_files_of_tables_are_found_without_large_packages(
   assert 'shakespeare (1 of 1,129 users)' in text
 
 
-@pytest.mark.parametrize(
-  ('arguments', 'message'),
-  [
-    (
-      (),
-      'name what to list: tasks, algorithms, encoders, metrics, benchmarks or',
-    ),
-    (
-      ('task',),
-      "'task': name what to list: tasks, algorithms, encoders, metrics,",
-    ),
-    (('tasks', 'metrics'), 'name what to list'),
-  ],
-)
-def test_bad_input_is_one_sentence(arguments, message):
-  done = call('list', *arguments)
-  assert (done.returncode, done.stdout) == (2, '')
-  assert done.stderr.startswith('error: ')
-  assert done.stderr.count('\n') == 1
-  assert message in done.stderr
+def test_bad_input_is_one_sentence():
+  for arguments in ((), ('task',), ('tasks', 'metrics')):
+    light.assert_one_sentence(call('list', *arguments), 'name what to list')
 
 
 def test_a_reader_that_goes_away_is_no_error():

@@ -12,7 +12,7 @@ import pytest
 from datasets import examples
 from datasets.images import clients
 from datasets.images import decode
-from datasets.splits import output as output_lib
+from datasets.splits import making
 from datasets.splits import own
 from datasets.splits import rules
 from datasets.splits import split_files
@@ -24,24 +24,20 @@ from tests.datasets.images import on_disk as images_on_disk
 from tests.launch import split_inputs
 from tff_xc import errors
 
+LANDMARKS = ('landmark_images', 'landmark_authors')
+LANDMARKS += ('author_images', 'author_landmarks')
 OF_PHOTOGRAPHS = {
   'landmarks-user-160k': {
-    'min_landmark_images': 12,
-    'min_landmark_authors': 4,
-    'min_author_images': 12,
-    'min_author_landmarks': 4,
+    f'min_{name}': 12 if name.endswith('images') else 4 for name in LANDMARKS
   },
   'inaturalist-user-120k': {'images_per_class': 40},
   'inaturalist-geo-100': {'images_per_class': 40, 'least_share': 0.05},
 }
+OF_SHARDS = {'examples_per_shard': 2, 'shards_per_client': 2}
 SMALL = {
   **OF_PHOTOGRAPHS,
   'sop': {'examples_per_client': 5},
-  'imagenet21k': {
-    'test_share': 0.4,
-    'examples_per_shard': 2,
-    'shards_per_client': 2,
-  },
+  'imagenet21k': {'test_share': 0.4, **OF_SHARDS},
 }
 lines = split_inputs.lines
 
@@ -49,7 +45,7 @@ lines = split_inputs.lines
 @pytest.fixture(name='no_pictures', autouse=True)
 def _no_pictures(request, monkeypatch):
   if 'pictures' not in request.node.name:
-    monkeypatch.setattr(output_lib, '_draw', lambda folder, made: None)
+    monkeypatch.setattr(making, '_draw', lambda folder, made: None)
 
 
 def make(rule, source, output, seed=0, **changes):
@@ -88,14 +84,13 @@ def test_a_split_has_the_classes_that_remain(rule, tmp_path):
     right = {image: name for image, name, _ in landmarks.images()}
   else:
     data = inaturalist.content()
-    name_of = {}
-    for item in data['train2017.json']['categories']:
-      name_of[item['id']] = item['name']
-    right = {}
-    for part in ('train', 'val'):
-      for item in data[f'{part}2017.json']['annotations']:
-        stem = f'{part}{item["image_id"]:08x}'
-        right[stem] = name_of[item['category_id']]
+    categories = data['train2017.json']['categories']
+    name_of = {item['id']: item['name'] for item in categories}
+    right = {
+      f'{part}{item["image_id"]:08x}': name_of[item['category_id']]
+      for part in ('train', 'val')
+      for item in data[f'{part}2017.json']['annotations']
+    }
   for row in train + tests:
     name = classes[int(row['class'])]['name']
     assert re.sub(r'( \d+) \d+$', r'\1', name) == right[row['image_id']]
@@ -195,18 +190,16 @@ def test_damaged_images_leave_the_other_parts_alone(tmp_path):
   make('sop', folder, tmp_path / 'out')
   (folder / test[2][3]).write_bytes(b'no image')
   (folder / train[0][3]).unlink()
-  dataset = clients.load(folder, own.Choice(str(tmp_path / 'out')), side=16)
+  choice = own.Choice(str(tmp_path / 'out'))
+  dataset = clients.load(folder, choice, side=16)
   left = [row[1] - 1 for i, row in enumerate(test) if i != 2]
   assert dataset.retrieval.y.tolist() == left
   assert sum(dataset.train.partition.sizes) == len(train) - 1
   assert dataset.num_classes == 6
-
-
-def test_a_retrieval_file_is_told_where_it_does_not_count(tmp_path):
-  make('sop', sop.write(tmp_path, *sop.lists()), tmp_path / 'out')
+  # Other data have no such part, and say so.
   data = examples.of_labels(np.zeros(3, np.int32))
   with pytest.raises(errors.InputError, match=r'retrieval\.csv'):
-    own.parts(data, own.Choice(str(tmp_path / 'out')), 'a.npz', '')
+    own.parts(data, choice, 'a.npz', '')
 
 
 def test_imagenets_folders_tars_and_list_have_one_split(tmp_path):
@@ -295,13 +288,12 @@ def test_pictures_have_a_map_where_places_are_known(tmp_path):
 
 def test_the_command(tmp_path):
   source = write('landmarks', tmp_path / 'in', packed=True)
+  given = OF_PHOTOGRAPHS['landmarks-user-160k'].items()
   done = subprocess.run(
     [
-      sys.executable,
-      *('-m', 'launch.make_splits', 'landmarks-user-160k'),
+      *(sys.executable, '-m', 'launch.make_splits', 'landmarks-user-160k'),
       *(f'--input={source}', f'--output={tmp_path / "out"}'),
-      *('--min_landmark_images=12', '--min_landmark_authors=4'),
-      *('--min_author_images=12', '--min_author_landmarks=4'),
+      *(f'--{name}={value}' for name, value in given),
     ],
     capture_output=True,
     text=True,
@@ -310,18 +302,14 @@ def test_the_command(tmp_path):
   assert 'note: the input is not the published one' in done.stderr
   assert done.stdout.endswith(f'written to {tmp_path / "out"}\n')
   without = sum(not author for _, _, author in landmarks.images())
-  told = rf'input: images in train_clean\.csv without author +{without}\n'
-  assert re.search(told, done.stdout)
+  assert re.search(rf'without author +{without}\n', done.stdout)
 
 
-@pytest.mark.parametrize('rule', OF_PHOTOGRAPHS)
-def test_an_input_that_is_none(rule, tmp_path):
-  for path in (tmp_path, tmp_path / 'none'):
-    with pytest.raises(errors.InputError, match=r'--input=.* has no '):
-      make(rule, path, tmp_path / 'out')
-
-
-def test_no_class_has_enough_images(tmp_path):
+def test_an_input_that_is_none_or_too_small(tmp_path):
+  for rule in OF_PHOTOGRAPHS:
+    for path in (tmp_path, tmp_path / 'none'):
+      with pytest.raises(errors.InputError, match=r'--input=.* has no '):
+        make(rule, path, tmp_path / 'out')
   source = write('inaturalist', tmp_path / 'in')
   with pytest.raises(errors.InputError, match='no class has 500 images'):
     make('inaturalist-geo-1k', source, tmp_path / 'out', images_per_class=500)

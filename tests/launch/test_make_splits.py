@@ -9,7 +9,6 @@ import scipy.sparse
 from datasets import examples
 from datasets.cifar import files as cifar_files
 from datasets.splits import making
-from datasets.splits import output as output_lib
 from datasets.splits import rules
 from datasets.splits import split_files
 from launch import make_splits
@@ -43,7 +42,7 @@ SMALL = {
 def _no_pictures(request, monkeypatch):
   """Draws none, which take most of the time, unless a test is of pictures."""
   if 'pictures' not in request.node.name:
-    monkeypatch.setattr(output_lib, '_draw', lambda folder, made: None)
+    monkeypatch.setattr(making, '_draw', lambda folder, made: None)
 
 
 def make(rule, source, output, columns=COLUMNS, **options):
@@ -129,16 +128,23 @@ def test_a_split_of_images_is_read_back(tmp_path):
 def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
   counts = cifar_on_disk.COUNTS['cifar10']
   monkeypatch.setattr(cifar_files, 'OFFICIAL', counts)
-  make('dirichlet', split_inputs.as_cifar(tmp_path), tmp_path / 'out', seed=3)
-  dataset = cifar_on_disk.load(tmp_path, split=tmp_path / 'out')
-  labels = dataset.train.pool.y
-  expected = rules.deal(
-    'dirichlet', examples.of_labels(labels), 3, **SMALL['dirichlet']
-  ).train
-  found = dataset.train.partition
+  source = split_inputs.as_cifar(tmp_path)
+  with pytest.raises(errors.InputError, match='has a test part; leave out'):
+    make('chunks', source, tmp_path / 'out', test_fraction=0.1)
+  make('dirichlet', source, tmp_path / 'out', seed=3)
+  found = cifar_on_disk.load(tmp_path, split=tmp_path / 'out').train
+  data = examples.of_labels(found.pool.y)
+  expected = rules.deal('dirichlet', data, 3, **SMALL['dirichlet']).train
+  found = found.partition
   assert found.client_ids == expected.client_ids
   np.testing.assert_array_equal(found.numbers, expected.numbers)
   np.testing.assert_array_equal(found.offsets, expected.offsets)
+
+
+def contents(folder):
+  return {
+    p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.iterdir()
+  }
 
 
 def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
@@ -146,34 +152,28 @@ def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
 ):
   source, output = split_inputs.as_csv(tmp_path), tmp_path / 'out'
   make('shards', source, output)
-  before = {
-    p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in output.iterdir()
-  }
+  before = contents(output)
   assert set(before) == FILES
   text = make('shards', source, output)
   assert text.endswith(f'{output} holds this split already\n')
+
+  def refused(message, rule='shards', where=output, **options):
+    with pytest.raises(errors.InputError, match=message):
+      make(rule, source, where, **options)
+
   for change in ({'seed': 1}, {'clients': 5}, {'test_fraction': 0.1}):
-    with pytest.raises(errors.InputError, match='nothing is overwritten'):
-      make('shards', source, output, **change)
-  with pytest.raises(errors.InputError, match=r'request \(rule\)'):
-    make('users', source, output)
-  source.write_text(source.read_text().replace('c5', 'c6'))
-  with pytest.raises(errors.InputError, match='a split of other data'):
-    make('shards', source, output)
-  after = {
-    p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in output.iterdir()
-  }
-  assert after == before
-  (output / 'classes.csv').write_text('class,name,count\n')
-  source.write_text(source.read_text().replace('c6', 'c5'))
-  with pytest.raises(errors.InputError, match=r'with another classes\.csv'):
-    make('shards', source, output)
-  (output / 'classes.csv').unlink()
-  with pytest.raises(errors.InputError, match=r'without its classes\.csv'):
-    make('shards', source, output)
+    refused('nothing is overwritten', **change)
+  refused(r'request \(rule\)', 'users')
   for other in (tmp_path, source):
-    with pytest.raises(errors.InputError, match='holds something else'):
-      make('shards', source, other)
+    refused('holds something else', where=other)
+  source.write_text(source.read_text().replace('c5', 'c6'))
+  refused('a split of other data')
+  source.write_text(source.read_text().replace('c6', 'c5'))
+  assert contents(output) == before
+  (output / 'classes.csv').write_text('class,name,count\n')
+  refused(r'with another classes\.csv')
+  (output / 'classes.csv').unlink()
+  refused(r'without its classes\.csv')
   (tmp_path / 'empty').mkdir()
   make('shards', source, tmp_path / 'empty')
 
@@ -184,7 +184,7 @@ def test_after_an_error_nothing_is_left(tmp_path, monkeypatch):
   def fail(folder, made):
     raise OSError(28, 'No space left on device')
 
-  monkeypatch.setattr(output_lib, '_draw', fail)
+  monkeypatch.setattr(making, '_draw', fail)
   with pytest.raises(errors.InputError, match=r'cannot be written \(No space'):
     make('chunks', source, output)
   assert list(output.parent.iterdir()) == []
@@ -248,64 +248,44 @@ def test_inspecting_examples_without_labels(tmp_path):
     make_splits.make(None, str(tmp_path), COLUMNS, None)
 
 
-def test_pictures_are_the_same_each_time(tmp_path):
+def test_pictures_are_the_same_each_time_and_text_fits(tmp_path, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '70')
   drawn = []
   for name in 'ab':
-    make('users', split_inputs.as_npz(tmp_path), tmp_path / name)
+    text = make('users', split_inputs.as_npz(tmp_path), tmp_path / name)
+    lines = [n for n in text.splitlines() if str(tmp_path) not in n]
+    assert max(map(len, lines)) <= 70  # A path is not broken.
     pngs = sorted((tmp_path / name).glob('*.png'))
     assert [p.name for p in pngs] == sorted(f for f in FILES if 'png' in f)
     drawn.append([p.read_bytes() for p in pngs])
   assert drawn[0] == drawn[1]
 
 
-def test_text_fits_the_window(tmp_path, monkeypatch):
-  monkeypatch.setenv('COLUMNS', '70')
-  text = make('users', split_inputs.as_csv(tmp_path), tmp_path / 'out')
-  # A path is not broken.
-  lines = [line for line in text.splitlines() if str(tmp_path) not in line]
-  assert max(map(len, lines)) <= 70
-
-
-def test_a_test_part_that_is_there(tmp_path, monkeypatch):
-  monkeypatch.setattr(cifar_files, 'OFFICIAL', cifar_on_disk.COUNTS['cifar10'])
-  source = split_inputs.as_cifar(tmp_path)
-  with pytest.raises(errors.InputError, match='has a test part; leave out'):
-    make('chunks', source, tmp_path / 'out', test_fraction=0.1)
-
-
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    ((), 'name one rule, dirichlet, iid'),
-    (('dirichlets',), "unknown rule 'dirichlets'"),
-    (('chunks', 'shards'), 'name one rule'),
-    (('chunks',), '--input is missing; give --input=DATA'),
-    (('chunks', '--input=a'), '--output is missing'),
-    (('chunks', '--clients=1'), '--clients is no flag of chunks'),
-    (('dirichlet', '--alpha=1'), '--alpha is --concentration now'),
-    (('dirichlet', '--concentration=-1'), 'expected at least 0.0 (total'),
-    (('dirichlet', '--concentration=nan'), 'expected a finite number'),
-    (
-      ('dirichlet', '--clients=1.5'),
-      "--clients='1.5': expected a whole number",
-    ),
-    (('shards', '--clients=0'), '--clients=0: expected at least 1'),
-    (
-      ('frequent_labels', '--variant=a'),
-      '--variant=a: expected one of code, paper',
-    ),
-    (('leaf_users', '--test_fraction=0.1'), 'makes the test part itself'),
-    (
-      ('chunks', '--test_fraction=0.1', '--test_per_class=1'),
-      'give --test_fraction or --test_per_class, not both',
-    ),
-    (('chunks', '--test_fraction=0.6'), 'test_fraction'),
-    (('chunks', '--inspect=a.csv'), 'chunks does not go with --inspect'),
-    (('--inspect=a.csv', '--seed=1'), '--seed does not go with --inspect'),
+    ('', 'name one rule, dirichlet, iid'),
+    ('dirichlets', "unknown rule 'dirichlets'"),
+    ('chunks shards', 'name one rule'),
+    ('chunks', '--input is missing'),
+    ('chunks --input=a', '--output is missing'),
+    ('chunks --clients=1', '--clients is no flag of chunks'),
+    ('dirichlet --alpha=1', '--alpha is --concentration now'),
+    ('dirichlet --concentration=-1', 'at least 0.0'),
+    ('dirichlet --concentration=nan', 'a finite number'),
+    ('dirichlet --clients=1.5', "--clients='1.5': expected a whole number"),
+    ('shards --clients=0', '--clients=0: expected at least 1'),
+    ('frequent_labels --variant=a', 'one of code, paper'),
+    ('leaf_users --test_fraction=0.1', 'makes the test part itself'),
+    ('chunks --test_fraction=0.1 --test_per_class=1', 'not both'),
+    ('chunks --test_fraction=0.6', 'test_fraction'),
+    ('chunks --inspect=a.csv', 'chunks does not go with --inspect'),
+    ('--inspect=a.csv --seed=1', '--seed does not go with --inspect'),
   ],
 )
 def test_bad_flags_are_refused_in_one_sentence(arguments, message):
-  light.assert_one_sentence(light.call('make_splits', *arguments), message)
+  done = light.call('make_splits', *arguments.split())
+  light.assert_one_sentence(done, message)
 
 
 def test_help_names_every_rule_and_its_flags():
@@ -318,18 +298,12 @@ def test_help_names_every_rule_and_its_flags():
 
 
 def test_emd_of_sets_counts_labels(tmp_path):
+  request = split_inputs.request('frequent_labels', clients=2)
   made = making.make(
-    split_inputs.request('frequent_labels', clients=2),
-    split_inputs.as_xc(tmp_path),
-    making.inputs.Columns(),
+    request, split_inputs.as_xc(tmp_path), making.inputs.Columns()
   )
-  labels = made.examples.labels
-  table = np.array(
-    [
-      np.asarray(labels[made.train.of_client(k)].sum(axis=0)).ravel()
-      for k in range(2)
-    ]
-  )
+  parts = [made.examples.labels[made.train.of_client(k)] for k in range(2)]
+  table = [np.asarray(part.sum(axis=0)).ravel() for part in parts]
   np.testing.assert_array_equal(made.counts.toarray(), table)
   assert scipy.sparse.issparse(made.counts)
 
@@ -352,17 +326,12 @@ def test_a_link_is_followed_and_the_folder_at_hand_is_refused(
 
 def test_a_splits_pictures_do_not_join_its_images(tmp_path):
   source = split_inputs.as_images(tmp_path)
-  for output in (
-    source / 'new' / 'split',
-    tmp_path / 'a' / '..' / 'images/c0/s',
-  ):
+  for output in (source / 'new/split', tmp_path / 'a/../images/c0/s'):
     with pytest.raises(errors.InputError, match=r'lies in --input=.*images,'):
       make('chunks', source, output)
   assert not (source / 'new').exists()
   make('chunks', split_inputs.as_xc(tmp_path), tmp_path / 'images' / 'text')
-
-
-def test_a_split_may_lie_beside_the_lists_that_it_is_made_of(tmp_path):
+  # Nor do those beside lists that name the images.
   source = sop_on_disk.write(tmp_path, *sop_on_disk.lists())
   make('sop', source, source / 'sop')
   assert (source / 'sop' / 'retrieval.csv').exists()

@@ -81,11 +81,7 @@ def seconds(*arguments):
 @pytest.mark.parametrize('command', COMMANDS)
 @pytest.mark.parametrize('is_error', [False, True])
 def test_a_second_is_enough(command, is_error):
-  """The best of five tries counts.
-
-  On a busy machine, where Python itself starts slowly, the limit is twenty
-  times Python's start.
-  """
+  """The best of five tries; on a busy machine within twenty times Python's start."""
   arguments = ERRORS[command] if is_error else ('--help',)
   wall, processor, bare = [], [], []
   for _ in range(TRIES):

@@ -20,21 +20,11 @@ from tff_xc import errors
 from tff_xc.measure import catalog
 
 ROOT = pathlib.Path(__file__).parents[2]
-SMALL = (
-  '--task=glyphs',
-  '--clients_per_round=3',
-  '--eval_every=4',
-  '--checkpoint_every=3',
-  '--negatives=5',
-  '--algorithm=fedss',
-)
+SMALL = ('--task=glyphs', '--algorithm=fedss', '--negatives=5')
+SMALL += ('--clients_per_round=3', '--eval_every=4', '--checkpoint_every=3')
 
 
-def command(module, *flags):
-  return [sys.executable, '-m', f'launch.{module}', *map(str, flags)]
-
-
-def call(module, *flags, **more):
+def call(module, *flags):
   return subprocess.run(
     command(module, *flags),
     cwd=ROOT,
@@ -42,8 +32,11 @@ def call(module, *flags, **more):
     text=True,
     timeout=300,
     check=False,
-    **more,
   )
+
+
+def command(module, *flags):
+  return [sys.executable, '-m', f'launch.{module}', *map(str, flags)]
 
 
 def metrics(run_dir):
@@ -63,17 +56,14 @@ def finished(tmp_path_factory):
   return run_dir, done
 
 
-def test_a_run_leaves_its_files(finished):
+def test_a_run_leaves_its_files_and_a_row_a_round(finished):
   run_dir, done = finished
   for name in ('config.json', 'metrics.csv', 'summary.json', 'curves.png'):
     assert (run_dir / name).stat().st_size > 0
   assert any((run_dir / 'tensorboard').iterdir())
   assert 'Traceback' not in done.stderr
   assert str(run_dir / 'curves.png') in done.stdout
-
-
-def test_metrics_have_constant_columns_and_every_round(finished):
-  rows = metrics(finished[0])
+  rows = metrics(run_dir)
   assert [int(r['round']) for r in rows] == list(range(11))
   assert all(None not in r and None not in r.values() for r in rows)
   evaluated = [int(r['round']) for r in rows if r['top1'] != 'nan']
@@ -161,14 +151,8 @@ def test_another_configuration_is_refused_and_nothing_changes(
 ):
   run_dir, _ = finished
   before = (run_dir / 'config.json').read_bytes()
-  changes = {
-    'clients_per_round': 3,
-    'eval_every': 4,
-    'checkpoint_every': 3,
-    'negatives': 5,
-    'rounds': 10,
-    'seed': 1,
-  }
+  changes = {'clients_per_round': 3, 'negatives': 5, 'rounds': 10, 'seed': 1}
+  changes |= {'eval_every': 4, 'checkpoint_every': 3}
   config = experiment.resolve('glyphs', 'fedss', changes)
   with pytest.raises(errors.InputError, match='seed was 0 and is 1'):
     train_lib.run(config, str(run_dir))
@@ -200,69 +184,36 @@ def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(
     evaluation_lib.run(str(run_dir), 'nobody')
 
 
-def assert_one_sentence(done, expected):
-  assert done.returncode == 2, done.stderr
-  assert 'Traceback' not in done.stderr
-  message = [line for line in done.stderr.splitlines() if line]
-  assert len(message) == 1, done.stderr
-  assert message[0].startswith('error: ')
-  assert expected in message[0]
-
-
 @pytest.mark.parametrize(
   ('flags', 'expected'),
   [
-    (['--algorithm=fedss'], '--task is missing: glyphs'),
-    (['--task=glyphs'], '--algorithm is missing: fedavg'),
-    (['--task=mnist', '--algorithm=fedss'], "unknown task 'mnist'"),
-    (['--task=glyph', '--algorithm=fedss'], 'did you mean glyphs?'),
-    (['--task=glyphs', '--algorithm=fedsss'], 'did you mean fedss?'),
-    ([*SMALL, '--lr=1'], 'did you mean --client_learning_rate?'),
-    ([*SMALL, '--server_optimizer=adma'], 'did you mean adam?'),
+    ('--algorithm=fedss', '--task is missing: glyphs'),
+    ('--task=glyphs', '--algorithm is missing: fedavg'),
+    ('--task=mnist --algorithm=fedss', "unknown task 'mnist'"),
+    ('--task=glyph --algorithm=fedss', 'did you mean glyphs?'),
+    ('--task=glyphs --algorithm=fedsss', 'did you mean fedss?'),
+    ('--task=glyphs --algorithm=x', "unknown algorithm 'x'"),
+    ('--lr=1', 'did you mean --client_learning_rate?'),
+    ('--server_optimizer=adma', 'did you mean adam?'),
+    ('--task=images --data_dir=. --encoder=mobilnet', 'mean mobilenet_v'),
+    ('--algorithm=posonly', 'hyper-parameter of posonly'),
+    ('--nonsense=1', 'no flag --nonsense'),
+    ('--batch_size=many', '--batch_size=many'),
+    ('--batch_size=0', 'at least 1'),
+    ('--rounds=0', '--rounds=0'),
+    ('--seed=-1', '--seed=-1'),
+    ('--target=top1=0.7', 'METRIC:VALUE'),
+    ('--target=map@r:0.7', 'not measured here'),
+    ('extra', "'extra' is no flag"),
+    ('--runtime=cloud', 'worker'),
     (
-      [
-        '--task=images',
-        '--data_dir=.',
-        '--algorithm=fedss',
-        '--encoder=mobilnet',
-      ],
-      'did you mean mobilenet_v',
-    ),
-    (['--task=glyphs', '--algorithm=x'], "unknown algorithm 'x'"),
-    (
-      ['--task=glyphs', '--algorithm=posonly', '--negatives=5'],
-      'hyper-parameter of posonly',
-    ),
-    ([*SMALL, '--nonsense=1'], 'no flag --nonsense'),
-    ([*SMALL, '--batch_size=many'], '--batch_size=many'),
-    ([*SMALL, '--batch_size=0'], 'at least 1'),
-    ([*SMALL, '--rounds=0'], '--rounds=0'),
-    ([*SMALL, '--seed=-1'], '--seed=-1'),
-    ([*SMALL, '--target=top1=0.7'], 'not of the form METRIC:VALUE'),
-    ([*SMALL, '--target=map@r:0.7'], 'is not measured here; measured are top1'),
-    ([*SMALL, 'extra'], "'extra' is no flag"),
-    ([*SMALL, '--runtime=cloud'], 'worker'),
-    (
-      ['--task=glyphs', '--algorithm=centralized', '--clients_per_round=2'],
+      '--task=glyphs --algorithm=centralized --clients_per_round=2',
       'has no clients',
     ),
   ],
 )
 def test_bad_flags_answer_in_one_sentence_without_tensorflow(flags, expected):
-  light.assert_one_sentence(light.call('train', *flags), expected)
-
-
-def test_help_names_every_hyperparameter():
-  done = call('train', '--help')
-  assert done.returncode == 0
-  for name in ('--negatives', '--server_beta_1', '--logit_scale', '--task'):
-    assert name in done.stdout
-
-
-@pytest.mark.slow  # `test_every_algorithm` has it in this process.
-def test_bad_input_found_with_the_data_leaves_nothing(tmp_path):
-  flags = ['--task=omniglot', '--algorithm=fedss', '--data_dir=/nowhere']
-  run_dir = tmp_path / 'refused'
-  done = call('train', *flags, f'--run_dir={run_dir}')
-  assert_one_sentence(done, 'nowhere')
-  assert not run_dir.exists()
+  flags = flags.split()
+  first = () if flags[0].startswith(('--task=g', '--task=m')) else SMALL
+  first = () if expected.startswith('--task is missing') else first
+  light.assert_one_sentence(light.call('train', *first, *flags), expected)

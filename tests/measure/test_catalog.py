@@ -43,13 +43,7 @@ def test_no_name_or_heading_is_used_twice():
   assert not set(catalog.SCORES) & set(catalog.ROUND)
   headings = [metric.heading for metric in catalog.METRICS.values()]
   assert len(set(headings)) == len(headings)
-
-
-def test_groups_of_scores():
-  assert catalog.HELD_OUT[0] == 'top1'
   assert set(catalog.HEADLINES) <= set(catalog.HELD_OUT)
-  assert 'train_top1' not in catalog.HELD_OUT
-  assert catalog.DISTANCES == ('class_distance_min', 'class_distance_mean')
 
 
 @pytest.mark.parametrize('task', ['glyphs', 'sparse-words'])

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -72,11 +73,12 @@ def naive_top1(weights, examples):
   return (scores.argmax(1) == examples.y).mean()
 
 
-def test_top1_of_test_and_training_examples(setting):
+def test_top1_of_test_and_training_examples(setting, monkeypatch):
   model, weights, dataset, parts = setting
-  evaluate = evaluation.Evaluator(model, dataset, ('top1', 'train_top1'))
-  measured = evaluate(weights)
-  assert list(measured) == ['top1', 'train_top1']
+  names = ('top1', 'train_top1', 'p@5', 'p@1')
+  measured = evaluation.Evaluator(model, dataset, names)(weights)
+  assert list(measured) == list(names)
+  assert measured['top1'] == measured['p@1'] < 5 * measured['p@5'] < 5
   assert measured['top1'] == pytest.approx(
     naive_top1(weights, everything(dataset.test))
   )
@@ -84,26 +86,29 @@ def test_top1_of_test_and_training_examples(setting):
     np.concatenate([p.x for p in parts]), np.concatenate([p.y for p in parts])
   )
   assert measured['train_top1'] == pytest.approx(naive_top1(weights, together))
+  monkeypatch.setattr(evaluation, '_TRAIN_EXAMPLES', 800)
+  evaluate = evaluation.Evaluator(model, dataset, ('train_top1',))
+  evaluate(weights)
+  assert len(evaluate._some_training_examples) == 800
+  with pytest.raises(ValueError, match='p@2'):
+    evaluation.Evaluator(model, dataset, ('top1', 'p@2'))
 
 
-def test_f1_and_mcc_take_the_predictions_of_top1(setting, monkeypatch):
-  model, weights, dataset, _ = setting
-  names = ('mcc', 'top1', 'macro_f1')
+def test_f1_and_mcc_are_of_the_predictions_and_distances_of_classes_held(
+  setting,
+):
+  model, weights, dataset, parts = setting
+  few = pool.Examples(parts[0].x, parts[0].y % 4)
+  dataset = dataclasses.replace(dataset, train=clients([few, parts[1]]))
+  names = ('mcc', 'class_distance_mean', 'macro_f1', 'class_distance_min')
   evaluate = evaluation.Evaluator(model, dataset, names)
-  passes = []
-  top = evaluate._top
-  monkeypatch.setattr(
-    evaluate, '_top', lambda *args: passes.append(args) or top(*args)
-  )
+  y, predictions = dataset.test.y, evaluate.predict(weights, dataset.test)
+  f1 = metrics.f1_score(y, predictions, average='macro', zero_division=0)
+  least, mean = ranking.class_distances(weights.class_table.numpy()[:4])
+  expected = (metrics.matthews_corrcoef(y, predictions), mean, f1, least)
   measured = evaluate(weights)
   assert list(measured) == list(names)
-  assert len(passes) == 1
-  y = everything(dataset.test).y
-  predictions = evaluate.predict(weights, dataset.test)
-  f1 = metrics.f1_score(y, predictions, average='macro', zero_division=0)
-  assert measured['macro_f1'] == pytest.approx(f1, abs=1e-12)
-  mcc = metrics.matthews_corrcoef(y, predictions)
-  assert measured['mcc'] == pytest.approx(mcc, abs=1e-12)
+  assert list(measured.values()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_retrieval_metrics_by_a_naive_loop(setting):
@@ -121,40 +126,6 @@ def test_retrieval_metrics_by_a_naive_loop(setting):
     at_r.append(precision[: sum(hits)].sum() / sum(hits))
   assert measured['map@10'] == pytest.approx(np.mean(at_10), abs=1e-6)
   assert measured['map@r'] == pytest.approx(np.mean(at_r), abs=1e-6)
-
-
-def test_no_more_training_examples_than_the_bound(setting, monkeypatch):
-  model, weights, dataset, _ = setting
-  monkeypatch.setattr(evaluation, '_TRAIN_EXAMPLES', 800)
-  evaluate = evaluation.Evaluator(model, dataset, ('train_top1',))
-  evaluate(weights)
-  assert len(evaluate._some_training_examples) == 800
-
-
-def test_precision_of_single_labels(setting):
-  model, weights, dataset, _ = setting
-  evaluate = evaluation.Evaluator(model, dataset, ('p@5', 'top1', 'p@1'))
-  measured = evaluate(weights)
-  assert list(measured) == ['p@5', 'top1', 'p@1']
-  assert measured['p@1'] == measured['top1']
-  assert measured['top1'] < 5 * measured['p@5'] < 1
-
-
-def test_class_distances_of_the_classes_that_clients_hold(setting):
-  model, weights, dataset, parts = setting
-  few = pool.Examples(parts[0].x, parts[0].y % 4)
-  dataset = dataclasses.replace(dataset, train=clients([few, parts[1]]))
-  names = ('class_distance_mean', 'class_distance_min')
-  measured = evaluation.Evaluator(model, dataset, names)(weights)
-  smallest, mean = ranking.class_distances(weights.class_table.numpy()[:4])
-  assert measured['class_distance_min'] == pytest.approx(smallest, rel=1e-5)
-  assert measured['class_distance_mean'] == pytest.approx(mean, rel=1e-5)
-
-
-def test_refuses_a_metric_that_there_is_not(setting):
-  model, _, dataset, _ = setting
-  with pytest.raises(ValueError, match='p@2'):
-    evaluation.Evaluator(model, dataset, ('top1', 'p@2'))
 
 
 VOCABULARY, CLASSES = 40, 12
@@ -246,17 +217,11 @@ def test_sparse_examples_with_label_sets(sparse_setting):
   assert len(traces) == 1  # Block sizes do not cause retracing.
 
 
-def test_propensities_are_not_needed_for_precision(sparse_setting):
+def test_scores_of_one_label_are_not_defined_for_sets(sparse_setting):
   model, weights, dataset, *_ = sparse_setting
-  dataset = dataclasses.replace(dataset, propensity=None)
-  assert evaluation.Evaluator(model, dataset, ('p@3',))(weights)['p@3'] > 0
-
-
-@pytest.mark.parametrize('name', ['top1', 'macro_f1', 'mcc'])
-def test_scores_of_one_label_are_not_defined_for_sets(sparse_setting, name):
-  model, weights, dataset, *_ = sparse_setting
-  with pytest.raises(ValueError, match=f'{name} .*p@1'):
-    evaluation.Evaluator(model, dataset, (name,))(weights)
+  for name in ('top1', 'macro_f1', 'mcc'):
+    with pytest.raises(ValueError, match=f'{name} .*p@1'):
+      evaluation.Evaluator(model, dataset, (name,))(weights)
 
 
 def test_predictions_of_one_client_and_of_none(sparse_setting):
@@ -307,20 +272,13 @@ def test_a_task_measures_what_its_data_have_examples_for(sparse_setting):
   names = [f.name for f in dataclasses.fields(task_lib.Task)]
   blank = dict.fromkeys(names[: names.index('by_algorithm')])
   task = task_lib.Task(**blank | {'metrics': metrics})
-  assert task.metrics_of(dataset, tiny.model()) == (
-    'p@1',
-    'ndcg@3',
-    'psp@5',
-    'train_top1',
-  )
-  dataset = dataclasses.replace(dataset, propensity=None)
-  assert task.metrics_of(dataset, tiny.model()) == (
-    'p@1',
-    'ndcg@3',
-    'train_top1',
-  )
-  dataset = dataclasses.replace(dataset, test=None, retrieval=dataset.test)
-  assert task.metrics_of(dataset, tiny.model()) == ('map@r', 'train_top1')
+  changed = functools.partial(dataclasses.replace, dataset, propensity=None)
+  for data, kept in (
+    (dataset, ('p@1', 'ndcg@3', 'psp@5', 'train_top1')),
+    (changed(), ('p@1', 'ndcg@3', 'train_top1')),
+    (changed(test=None, retrieval=dataset.test), ('map@r', 'train_top1')),
+  ):
+    assert task.metrics_of(data, tiny.model()) == kept
 
 
 def test_the_mean_of_validation_examples_is_of_these(sparse_setting):
@@ -403,15 +361,3 @@ def test_a_search_finds_the_labels_of_the_largest_means(score, monkeypatch):
   sizes.clear()
   search(embeddings, table, 1)
   assert sizes == [1] * 23  # An example's scores are never cut.
-
-
-def test_labels_with_the_same_buckets_tie_exactly():
-  head = heads.HashedHead(500, 2, 3)
-  rows = head.rows_of(tf.range(500)).numpy()
-  scores = head.label_scores(
-    np.random.default_rng(0).normal(size=[7, 2, 4]).astype(np.float32),
-    head.init(tf.constant([1, 2]), 500, 4),
-  ).numpy()
-  same = (rows == rows[0]).all(axis=1)
-  assert same.sum() > 10
-  assert (scores[same] == scores[0]).all()

@@ -51,6 +51,14 @@ def sign_vectors(rng, count):
   return rng.choice([-1, 0, 1], size=(count, 4)).astype(np.float32)
 
 
+def maps_of(orders, labels):
+  at_10, at_r = naive_maps(orders, labels)
+  return {
+    'map@10': pytest.approx(float(at_10), abs=1e-12),
+    'map@r': pytest.approx(float(at_r), abs=1e-12),
+  }
+
+
 def exact_points(embeddings):
   norms = np.sqrt((embeddings.astype(np.float64) ** 2).sum(1, keepdims=True))
   unit = embeddings / (norms + 1e-12)
@@ -59,16 +67,8 @@ def exact_points(embeddings):
   ]
 
 
-def test_accuracy():
-  assert ranking.accuracy([1, 2, -1, 3], [1, 2, 0, 0]) == 0.5
-  with pytest.raises(ValueError, match='at least one'):
-    ranking.accuracy([], [])
-  with pytest.raises(ValueError, match='as many'):
-    ranking.accuracy([1], [1, 2])
-
-
 @pytest.mark.parametrize('block', [1, 150, 2**22])
-def test_maps_equal_the_naive_loop_with_ties(block):
+def test_maps_equal_the_naive_loop_with_ties_and_on_random_data(block):
   """60 points have few directions, so nearly every neighbour list has ties."""
   rng = np.random.default_rng(2)
   x = sign_vectors(rng, 60)
@@ -77,39 +77,24 @@ def test_maps_equal_the_naive_loop_with_ties(block):
   labels[3] = 100  # A query with no relevant example.
   points = exact_points(x)
   orders = [naive_order(points, q) for q in range(60)]
-  at_10, at_r = naive_maps(orders, labels)
   got = ranking.retrieval_scores(x, labels, block)
-  assert got['map@10'] == pytest.approx(float(at_10), abs=1e-12)
-  assert got['map@r'] == pytest.approx(float(at_r), abs=1e-12)
+  assert got == maps_of(orders, labels)
   assert got['map@10'] != pytest.approx(got['map@r'])
-
-
-def test_maps_equal_the_naive_loop_on_random_data():
-  """The order follows true distances, not the fixed-point form."""
-  rng = np.random.default_rng(3)
+  # The order follows true distances, not the fixed-point form.
   x = rng.normal(size=(80, 16)).astype(np.float32) * 7
   labels = rng.integers(0, 5, 80)  # About 15 relevant: R above 10.
   unit = x.astype(np.float64)
   unit /= np.sqrt((unit**2).sum(1, keepdims=True))
   orders = [naive_order(unit.tolist(), q) for q in range(80)]
-  at_10, at_r = naive_maps(orders, labels)
-  got = ranking.retrieval_scores(x, labels)
-  assert got['map@10'] == pytest.approx(float(at_10), abs=1e-12)
-  assert got['map@r'] == pytest.approx(float(at_r), abs=1e-12)
-
-
-def test_perfect_retrieval_of_small_classes_is_below_one():
-  labels = np.repeat(np.arange(6), 4)
-  x = np.eye(6, dtype=np.float32)[labels]
-  scores = ranking.retrieval_scores(x, labels)
-  assert scores['map@10'] == pytest.approx(3 / 10)
-  assert scores['map@r'] == pytest.approx(1.0)
+  assert ranking.retrieval_scores(x, labels, block) == maps_of(orders, labels)
 
 
 def test_fewer_than_ten_others_and_what_is_not_finite():
+  labels = np.repeat(np.arange(6), 4)  # Perfect retrieval of small classes.
+  scores = ranking.retrieval_scores(np.eye(6)[labels], labels)
+  assert scores == pytest.approx({'map@10': 3 / 10, 'map@r': 1.0})
   x = np.array([[1, 0], [1, 0.1], [0, 1], [np.nan, 1]], np.float32)
-  labels = np.array([0, 0, 1, 0])
-  scores = ranking.retrieval_scores(x, labels)
+  scores = ranking.retrieval_scores(x, np.array([0, 0, 1, 0]))
   assert scores['map@10'] == pytest.approx((0.1 + 0.1 + 0 + 0) / 4)
   # R is 2 for the three examples of class 0; class 1's query is dropped.
   assert scores['map@r'] == pytest.approx((0.5 + 0.5 + 0) / 3)
@@ -172,24 +157,20 @@ def test_they_are_those_of_scikit_learn(predictions, labels):
   }
 
 
-def test_a_constant_predictor_of_two_classes():
+def test_a_constant_predictor_many_examples_and_none():
   """FedOpt's collapse on CelebA: 51.6 % accuracy, F1 34.0, MCC 0."""
   labels = np.arange(1000) < 516
   found = ranking.single_label_scores(np.ones(1000, int), labels.astype(int))
   assert found['macro_f1'] == pytest.approx(0.340, abs=5e-4)
   assert found['mcc'] == 0
-
-
-def test_many_examples_do_not_overflow():
-  labels = np.arange(200_000) % 2
+  labels = np.arange(200_000) % 2  # Products of counts do not overflow.
   found = ranking.single_label_scores(np.roll(labels, 50_001), labels)
   assert found == {'macro_f1': 0.0, 'mcc': -1.0}
-
-
-@pytest.mark.parametrize(('predictions', 'labels'), [([], []), ([1], [1, 2])])
-def test_no_examples_and_other_lengths_are_refused(predictions, labels):
-  with pytest.raises(ValueError, match='as many'):
-    ranking.single_label_scores(predictions, labels)
+  assert ranking.accuracy([1, 2, -1, 3], [1, 2, 0, 0]) == 0.5
+  for score in (ranking.accuracy, ranking.single_label_scores):
+    for predictions, labels in (([], []), ([1], [1, 2])):
+      with pytest.raises(ValueError, match='as many'):
+        score(predictions, labels)
 
 
 def label_sets(*sets):
@@ -269,55 +250,54 @@ def test_equal_the_naive_loops(a, b):
     assert got[f'psp@{k}'] != pytest.approx(got[f'p@{k}'])
 
 
-def test_the_ideal_ranking_scores_one():
-  sets = label_sets({1, 5, 2, 7, 3, 0}, {4})
-  counts = np.array([5, 100, 3, 7, 9, 1, 50, 2])
-  top = np.array([[5, 7, 2, 0, 3], [4, 0, 1, 2, 3]])
-  got = ranking.label_set_scores(top, sets, sparse.Propensity(counts, 1000))
-  for k in (1, 3, 5):
-    assert got[f'psp@{k}'] == pytest.approx(1.0)
-    assert got[f'ndcg@{k}'] == pytest.approx(1.0)
-  assert got['p@5'] == pytest.approx((1 + 1 / 5) / 2)
-
-
-def test_equal_counts_make_psp_a_ratio_of_hits():
-  top = np.array([[0, 1, 2], [3, 4, 5]])
-  labels = label_sets({0, 4, 5}, {0, 3})
-  propensity = sparse.Propensity(np.full(6, 3), 100)
-  got = ranking.label_set_scores(top, labels, propensity, (1, 3))
-  assert got['psp@1'] == pytest.approx(1.0)
-  assert got['psp@3'] == pytest.approx(2 / 5)
-
-
-def test_ids_that_are_missing_hit_nothing():
-  """An id of -1 must not count as the previous example's last class."""
-  top = np.array([[9, -1, -1], [8, -1, -1]])
-  got = ranking.label_set_scores(top, label_sets({9}, {9}), ks=(1, 3))
-  assert got == pytest.approx(
-    {
-      **{'p@1': 0.5, 'ndcg@1': 0.5, 'pc@1': 0.5},
-      **{'p@3': 1 / 6, 'ndcg@3': 0.5, 'pc@3': 0.5},
-    }
-  )
-
-
-def test_single_labels():
-  sets = ranking.single_labels(np.array([3, 0, 3]))
-  assert sets.indptr.tolist() == [0, 1, 2, 3]
-  top = np.array([[3, 1, 2], [1, 0, 2], [0, 1, 2]])
-  got = ranking.label_set_scores(top, sets, ks=(1, 3))
-  assert got['p@1'] == pytest.approx(1 / 3)
-  assert got['p@3'] == pytest.approx(2 / 9)
+@pytest.mark.parametrize(
+  ('top', 'labels', 'counts', 'expected'),
+  [
+    (  # The ideal ranking.
+      [[5, 7, 2, 0, 3], [4, 0, 1, 2, 3]],
+      [{1, 5, 2, 7, 3, 0}, {4}],
+      [5, 100, 3, 7, 9, 1, 50, 2],
+      {'psp@1': 1, 'psp@3': 1, 'ndcg@1': 1, 'ndcg@3': 1, 'p@3': 2 / 3},
+    ),
+    (  # Equal counts make PSP a ratio of hits.
+      [[0, 1, 2], [3, 4, 5]],
+      [{0, 4, 5}, {0, 3}],
+      [3] * 6,
+      {'psp@1': 1, 'psp@3': 2 / 5},
+    ),
+    (  # An id of -1 must not count as the previous example's last class.
+      [[9, -1, -1], [8, -1, -1]],
+      [{9}, {9}],
+      [1] * 10,
+      {'p@1': 0.5, 'ndcg@1': 0.5, 'p@3': 1 / 6, 'ndcg@3': 0.5, 'pc@3': 0.5},
+    ),
+    (
+      [[3, 1, 2], [1, 0, 2], [0, 1, 2]],
+      [3, 0, 3],  # Single labels.
+      [1] * 4,
+      {'p@1': 1 / 3, 'p@3': 2 / 9},
+    ),
+  ],
+)
+def test_special_cases(top, labels, counts, expected):
+  if isinstance(labels[0], int):
+    labels = ranking.single_labels(np.array(labels))
+  else:
+    labels = label_sets(*labels)
+  propensity = sparse.Propensity(np.array(counts), 1000)
+  got = ranking.label_set_scores(np.array(top), labels, propensity, (1, 3))
+  assert {name: got[name] for name in expected} == pytest.approx(expected)
 
 
 def test_refuses_what_has_no_value():
-  top = np.zeros((2, 3), int)
-  with pytest.raises(ValueError, match='as many'):
-    ranking.label_set_scores(top, label_sets({1}), ks=(1,))
-  with pytest.raises(ValueError, match='not empty'):
-    ranking.label_set_scores(top, label_sets(set(), set()), ks=(1,))
-  with pytest.raises(ValueError, match='3 ranks'):
-    ranking.label_set_scores(top, label_sets({1}, {2}))
+  top, empty = np.zeros((2, 3), int), label_sets(set(), set())
+  for labels, ks, told in (
+    (label_sets({1}), (1,), 'as many'),
+    (empty, (1,), 'not empty'),
+    (label_sets({1}, {2}), (1, 3, 5), '3 ranks'),
+  ):
+    with pytest.raises(ValueError, match=told):
+      ranking.label_set_scores(top, labels, ks=ks)
   with pytest.raises(ValueError, match='at least 3'):
     ranking.inverse_propensities(sparse.Propensity(np.ones(3), 2))
 
@@ -325,13 +305,7 @@ def test_refuses_what_has_no_value():
 def test_frequent_and_infrequent_parts_add_up():
   """Labels 0 and 1 have 1 % of the examples or more; the others less."""
   propensity = sparse.Propensity(np.array([40, 10, 9, 1, 0]), 1000)
-  assert list(ranking.frequent(propensity)) == [
-    True,
-    True,
-    False,
-    False,
-    False,
-  ]
+  assert np.flatnonzero(ranking.frequent(propensity)).tolist() == [0, 1]
   top = np.array([[0, 2, 4], [3, 1, 0], [4, 0, 1]])
   labels = label_sets({0, 2, 3, 4}, {1}, {2})
   got = ranking.label_set_scores(top, labels, propensity, (1, 3))
@@ -352,9 +326,10 @@ def naive_distances(rows):
 
 def test_equal_the_naive_loop():
   rows = np.random.default_rng(0).normal(size=(40, 7)).astype(np.float32) * 5
-  smallest, mean = ranking.class_distances(rows)
-  assert smallest == pytest.approx(min(naive_distances(rows)), rel=1e-7)
-  assert mean == pytest.approx(np.mean(naive_distances(rows)), rel=1e-7)
+  for ids, kept in ((None, rows), ([6, 1, 20, 6, 1], rows[[1, 6, 20]])):
+    smallest, mean = ranking.class_distances(rows, ids)
+    assert smallest == pytest.approx(min(naive_distances(kept)), rel=1e-7)
+    assert mean == pytest.approx(np.mean(naive_distances(kept)), rel=1e-7)
 
 
 @pytest.mark.parametrize('spread', [1e-3, 1e-6, 1e-9])
@@ -382,16 +357,6 @@ def test_collapsed_rows_are_at_distance_zero():
   rows[:30] = rows[7]
   mean = ranking.class_distances(rows)[1]
   assert mean == pytest.approx(2 * 30 * 20 / (50 * 49 / 2))
-
-
-def test_only_the_classes_named_count():
-  rows = np.random.default_rng(3).normal(size=(30, 4))
-  rows[5] = rows[6]
-  ids = np.array([6, 1, 20, 6, 1])
-  expected = naive_distances(rows[[1, 6, 20]])
-  smallest, mean = ranking.class_distances(rows, ids)
-  assert smallest == pytest.approx(min(expected))
-  assert mean == pytest.approx(np.mean(expected))
 
 
 def test_a_sample_is_fixed_and_without_replacement():

@@ -106,15 +106,6 @@ def test_no_class_is_lost_to_the_bound():
   assert (got[:, 0] >= 30_000 - 40).all()
 
 
-def test_k_above_the_number_of_classes(small_blocks):
-  x, table, _ = some(5, classes=3)
-  got = search.top_k(x, table, 5)
-  assert got.tolist() == naive_top(x, table, 5)
-  assert (got[:, 3:] == -1).all()
-  assert (search.top_k(x, table[:0], 2) == -1).all()
-  assert search.top_k(x[:0], table, 2).shape == (0, 2)
-
-
 def test_what_is_not_finite_is_never_returned(small_blocks):
   x, table, bias = some(6)
   table[3, 2], table[60, 0], table[61, 1] = np.nan, np.inf, -np.inf
@@ -140,37 +131,42 @@ def test_sizes_that_float32_cannot_multiply(small_blocks, size):
     assert got.tolist() == naive_top(large_x, large_table, 5)
 
 
-@pytest.mark.parametrize('sign', [1, -1])
-def test_biases_that_float32_cannot_tell_apart(small_blocks, sign):
-  """Float32 numbers of this size are 1/16 apart."""
-  x, table, bias = some(10)
-  x, bias = x / 100, sign * 1e6 + bias.astype(np.float64) / 100
-  got = search.top_k(x, table, 5, bias)
-  assert got.tolist() == naive_top(x, table, 5, bias)
-
-
-def test_biases_that_dwarf_scores(small_blocks):
+def test_biases_that_dwarf_scores_or_are_nearly_equal(small_blocks):
   """Masked classes, and a bias beyond float32, come last but are returned."""
   x, table, bias = some(8)
+  check = lambda x, bias, k: (
+    search.top_k(x, table, k, bias).tolist() == naive_top(x, table, k, bias)
+  )
   bias = bias.astype(np.float64)
+  for sign in (1, -1):  # Float32 numbers of this size are 1/16 apart.
+    assert check(x / 100, sign * 1e6 + bias / 100, 5)
   bias[5:] = -1e9
   bias[[50, 60]] = -1e300, 1e300
-  got = search.top_k(x, table, 5, bias)
-  assert got.tolist() == naive_top(x, table, 5, bias)
-  assert (got[:, 0] == 60).all()
+  assert check(x, bias, 5)
+  assert (search.top_k(x, table, 1, bias) == 60).all()
   bias[:] = -1e300
   bias[::40] = 1.0
-  got = search.top_k(x, table, 6, bias)
-  assert got.tolist() == naive_top(x, table, 6, bias)
+  assert check(x, bias, 6)
 
 
-def test_refuses_what_does_not_fit():
-  with pytest.raises(ValueError, match='dimensions'):
-    search.top_k(np.ones((2, 3)), np.ones((4, 5)), 1)
-  with pytest.raises(ValueError, match='biases'):
-    search.top_k(np.ones((2, 3)), np.ones((4, 3)), 1, np.ones(3))
-  with pytest.raises(ValueError, match='at least 1'):
-    search.top_k(np.ones((2, 3)), np.ones((4, 3)), 0)
+def test_degenerate_sizes(small_blocks):
+  x, table, _ = some(5, classes=3)
+  got = search.top_k(x, table, 5)
+  assert got.tolist() == naive_top(x, table, 5)
+  assert (got[:, 3:] == -1).all()
+  assert (search.top_k(x, table[:0], 2) == -1).all()
+  assert search.top_k(x[:0], table, 2).shape == (0, 2)
+  for other, k, bias, told in (
+    (np.ones((4, 5)), 1, None, 'dimensions'),
+    (np.ones((4, 3)), 1, np.ones(3), 'biases'),
+    (np.ones((4, 3)), 0, None, 'at least 1'),
+  ):
+    with pytest.raises(ValueError, match=told):
+      search.top_k(np.ones((2, 3)), other, k, bias)
+  few = unit([[1, 0], [1, 0.1], [0, 1], [np.nan, 1]])
+  found = nearest(few, 5)
+  assert (found[:, 2:] == -1).all()
+  assert found[:, :2].tolist() == [[1, 2], [0, 2], [1, 0], [-1, -1]]
 
 
 def unit(rows):
@@ -236,21 +232,6 @@ def test_both_ways_equal_the_naive_search(monkeypatch, points, crowded_share):
     np.testing.assert_array_equal(nearest(x, k, block), naive(x, k))
 
 
-def test_few_pairs_of_a_cone_are_measured_in_float64(monkeypatch):
-  """Without their mean, float32 would not tell its points apart."""
-  pairs = []
-  of_pairs = search._of_pairs
-  monkeypatch.setattr(search, '_of_crowded', None)
-  monkeypatch.setattr(
-    search,
-    '_of_pairs',
-    lambda *args: pairs.append(len(args[1])) or of_pairs(*args),
-  )
-  x = cone(np.random.default_rng(0), 2_000)
-  assert nearest(x, 10).shape == (2_000, 10)
-  assert sum(pairs) < 2_000 * 20
-
-
 @pytest.mark.parametrize('points', [scattered, with_copies])
 def test_memory_is_bounded_by_the_block(points, monkeypatch):
   if points is with_copies:  # Whatever way is taken.
@@ -262,17 +243,3 @@ def test_memory_is_bounded_by_the_block(points, monkeypatch):
   _, peak = tracemalloc.get_traced_memory()
   tracemalloc.stop()
   assert peak < 6 * x.nbytes + 16 * 2**17  # All distances take 36 MB.
-
-
-def test_copies_are_found_by_number_and_rows_may_end_early():
-  copies = np.repeat(unit(np.ones([1, 67])), 40, axis=0)
-  found = nearest(copies, 3)
-  assert found[0].tolist() == [1, 2, 3]
-  assert found[39].tolist() == [0, 1, 2]
-  few = unit([[1, 0], [1, 0.1], [0, 1], [np.nan, 1]])
-  assert nearest(few, 5).tolist() == [
-    [1, 2, -1, -1, -1],
-    [0, 2, -1, -1, -1],
-    [1, 0, -1, -1, -1],
-    [-1, -1, -1, -1, -1],
-  ]

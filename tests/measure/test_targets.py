@@ -6,8 +6,6 @@ import pandas as pd
 import pytest
 
 from tff_xc import errors
-from tff_xc.measure import best_round
-from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
@@ -20,24 +18,26 @@ METRICS = pd.DataFrame(
 )
 
 
-def test_targets_are_read_and_written():
+def test_targets_and_budgets_are_read_and_written():
   found = targets.parse('top1:0.70, mcc:-.5,map@10:1e-3,top1:0.7')
   assert [t.name for t in found] == ['top1:0.7', 'mcc:-0.5', 'map@10:0.001']
   assert found[0].heading == 'rounds to top-1 70 %'
   assert found[2].heading == 'rounds to MAP@10 0.1 %'
   distance = targets.Target('class_distance_min', 1.25)
   assert distance.heading == 'rounds to least class distance 1.25'
-  assert targets.parse('') == targets.parse(' ') == ()
+  some = targets.parse_budgets('rounds:1000, batches:10000,rounds:1000')
+  assert [b.name for b in some] == ['rounds:1000', 'batches:10000']
+  assert [b.heading for b in some] == ['at 1,000 rounds', 'at 10,000 batches']
+  assert targets.parse('') == targets.parse_budgets(' ') == ()
 
 
 @pytest.mark.parametrize(
   ('text', 'message'),
   [
-    ('top1', 'not of the form'),
-    ('top1:', 'not of the form'),
-    ('top1:x', 'not of the form'),
-    ('top1:nan', 'not of the form'),
-    ('top1:inf', 'not of the form'),
+    *(
+      (text, 'not of the form')
+      for text in ('top1', 'top1:', 'top1:x', 'top1:nan', 'top1:inf')
+    ),
     ('top1:0.7,', "target '' is not"),
     (':0.7', 'names no metric'),
     ('loss:0.7', 'names no metric'),
@@ -49,6 +49,15 @@ def test_targets_are_read_and_written():
 def test_what_is_no_target_is_refused(text, message):
   with pytest.raises(errors.InputError, match=message):
     targets.parse(text, ('top1', 'mcc'))
+
+
+@pytest.mark.parametrize(
+  'text',
+  ['1000', 'bytes:3', 'rounds:0', 'rounds:x', ',', f'rounds:{"9" * 5000}'],
+)
+def test_what_is_no_budget_is_refused(text):
+  with pytest.raises(errors.InputError, match='rounds:1000'):
+    targets.parse_budgets(text)
 
 
 def test_the_first_evaluated_round_counts(monkeypatch):
@@ -75,25 +84,21 @@ BATCHES = pd.DataFrame(
 
 
 @pytest.mark.parametrize(
-  ('budget', 'score'),
+  ('unit', 'scores'),
   [
-    ('rounds:1', 0.1),
-    ('rounds:2', 0.3),
-    ('rounds:3', 0.3),
-    ('rounds:5', 0.6),
-    ('rounds:6', None),
-    ('batches:3', 0.1),
-    ('batches:49', 0.1),
-    ('batches:50', 0.3),
-    ('batches:99', 0.3),
-    ('batches:100', 0.5),
-    ('batches:104', 0.6),
-    ('batches:105', None),
+    ('rounds', {1: 0.1, 2: 0.3, 3: 0.3, 5: 0.6, 6: None}),
+    (
+      'batches',
+      {3: 0.1, 49: 0.1, 50: 0.3, 99: 0.3, 100: 0.5, 104: 0.6, 105: None},
+    ),
   ],
 )
-def test_the_last_evaluated_round_within_the_budget_counts(budget, score):
-  [found] = budgets.parse(budget)
-  assert found.score(BATCHES, 'top1') == score
+def test_the_last_evaluated_round_within_the_budget_counts(unit, scores):
+  budgets = [targets.Budget(unit, number) for number in scores]
+  assert [b.score(BATCHES, 'top1') for b in budgets] == [*scores.values()]
+  assert budgets[0].score(BATCHES, 'mcc') is None
+  uncounted = BATCHES.drop(columns='local_batches')  # Of an earlier version.
+  assert (budgets[0].score(uncounted, 'top1') is None) == (unit == 'batches')
 
 
 def test_with_four_steps_a_round_batches_are_rounds():
@@ -103,66 +108,34 @@ def test_with_four_steps_a_round_batches_are_rounds():
     {'round': rounds, 'local_batches': 4.0, 'top1': [r / 50 for r in rounds]}
   )
   for number in (1, 10, 25, 50):
-    at_round, at_batch = budgets.parse(f'rounds:{number},batches:{4 * number}')
+    at_round, at_batch = targets.parse_budgets(
+      f'rounds:{number},batches:{4 * number}'
+    )
     assert at_round.score(metrics, 'top1') == at_batch.score(metrics, 'top1')
-
-
-def test_runs_without_the_number_have_no_score():
-  [budget] = budgets.parse('batches:10')
-  assert budget.score(BATCHES.drop(columns='local_batches'), 'top1') is None
-  assert budget.score(BATCHES, 'mcc') is None
-
-
-def test_names_and_headings():
-  some = budgets.parse('rounds:1000, batches:10000,rounds:1000')
-  assert [b.name for b in some] == ['rounds:1000', 'batches:10000']
-  assert [b.heading for b in some] == ['at 1,000 rounds', 'at 10,000 batches']
-  assert budgets.parse('') == ()
-
-
-@pytest.mark.parametrize(
-  'text',
-  ['1000', 'bytes:3', 'rounds:0', 'rounds:x', ',', f'rounds:{"9" * 5000}'],
-)
-def test_others_are_refused(text):
-  with pytest.raises(errors.InputError, match='rounds:1000'):
-    budgets.parse(text)
 
 
 NAN = math.nan
 
 
-def rows(*values, metric='p@1'):
-  return [{metric: value} for value in values]
-
-
 @pytest.mark.parametrize(
-  ('values', 'waited'),
+  ('values', 'waited', 'of_less'),
   [
-    ((), 0),
-    ((NAN, NAN), 0),
-    ((0.1,), 0),
-    ((0.1, NAN, 0.1), 1),  # The first of equals is the best.
-    ((0.3, 0.2, NAN, 0.1), 2),
-    ((0.3, 0.2, 0.4), 0),
+    ((), 0, 0),
+    ((NAN, NAN), 0, 0),
+    ((0.1,), 0, 0),
+    ((0.1, NAN, 0.1), 1, 1),  # The first of equals is the best.
+    ((0.3, 0.2, NAN, 0.1), 2, 0),
+    ((0.3, 0.2, 0.4), 0, 1),
   ],
 )
-def test_evaluations_since_the_best(values, waited):
-  assert best_round.Choice('p@1').waited(rows(*values)) == waited
-  choice = best_round.Choice('p@1', 2)
-  assert choice.stops(rows(*values)) == (waited >= 2)
-  assert not best_round.Choice('p@1', 0).stops(rows(*values))
-
-
-def test_less_may_be_better():
-  metric = 'class_distance_min'
-  found = best_round.Choice(metric).waited(rows(1.0, 2.0, metric=metric))
-  assert found == 0  # Of distances, more is better.
-  table = pd.DataFrame({'round': [0, 1], metric: [1.0, 2.0]})
-  table = table.assign(
-    bytes_down_per_client=[NAN, 10.0], bytes_up_per_client=4.0, clients=[NAN, 3]
-  )
-  assert best_round.Choice(metric).summary(table, ())['round'] == 1
+def test_evaluations_since_the_best(values, waited, of_less, monkeypatch):
+  rows = [{'p@1': value} for value in values]
+  assert targets.BestRound('p@1').waited(rows) == waited
+  assert targets.BestRound('p@1', 2).stops(rows) == (waited >= 2)
+  assert not targets.BestRound('p@1', 0).stops(rows)
+  lower = catalog.SCORES['p@1']._replace(better='lower')
+  monkeypatch.setitem(catalog.SCORES, 'p@1', lower)
+  assert targets.BestRound('p@1').waited(rows) == of_less
 
 
 def test_the_summary_has_the_volume_up_to_the_best_round():
@@ -176,12 +149,12 @@ def test_the_summary_has_the_volume_up_to_the_best_round():
       'clients': [NAN, 4.0, 3.0, 4.0],
     }
   )
-  found = best_round.Choice('p@1').summary(table, ('p@1',))
+  found = targets.BestRound('p@1').summary(table, ('p@1',))
   assert found == {
     'by': 'p@1', 'round': 1, 'p@1': 0.5, 'bytes_down': 400, 'bytes_up': 40,
   }  # fmt: skip
-  found = best_round.Choice('p@3').summary(table, ('p@1', 'p@3'))
+  found = targets.BestRound('p@3').summary(table, ('p@1', 'p@3'))
   assert (found['round'], found['bytes_down']) == (3, 400 + 360 + 360)
-  assert best_round.Choice().summary(table, ()) is None
+  assert targets.BestRound().summary(table, ()) is None
   table['p@1'] = NAN
-  assert best_round.Choice('p@1').summary(table, ()) is None
+  assert targets.BestRound('p@1').summary(table, ()) is None

@@ -7,6 +7,7 @@ import pytest
 
 from tests.report import fake_runs
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.report import run_files
 
 
@@ -29,21 +30,14 @@ def test_reads_a_finished_run(tmp_path):
   ]
 
 
+LACKING = {'client_failure_rate': 0.0, 'robust_aggregation': 'none'}
+
+
 @pytest.mark.parametrize(
   ('task', 'key', 'found', 'added'),
   [
-    (
-      *('a', 'hyperparameters', {'clients_per_round': 3}),
-      {'client_failure_rate': 0.0, 'robust_aggregation': 'none'},
-    ),
-    (
-      *(
-        'a',
-        'hyperparameters',
-        {'clients_per_round': 3, 'robust_aggregation': 'zeroing'},
-      ),
-      {'client_failure_rate': 0.0},
-    ),
+    ('a', 'hyperparameters', {'clients_per_round': 3}, LACKING),
+    ('a', 'hyperparameters', LACKING | {'clients_per_round': 3}, {}),
     ('a', 'hyperparameters', {'steps_per_round': 3}, {}),  # Centralized.
     ('images', 'options', {'crop': 4}, {'test_examples': 0}),
     ('images', 'options', {'test_examples': 9}, {}),
@@ -52,16 +46,47 @@ def test_reads_a_finished_run(tmp_path):
 def test_an_older_run_has_what_it_lacks(tmp_path, task, key, found, added):
   config = {'task': task, 'algorithm': 'b', 'seed': 0, 'rounds': 1}
   file = tmp_path / run_files.CONFIG
-  run_files.write_json(file, config | {key: found})
+  files.write_json(file, config | {key: found})
   assert run_files.read_config(file) == config | {key: found | added}
 
 
+def test_columns_of_an_older_run_have_todays_names(tmp_path):
+  file = tmp_path / run_files.METRICS
+  file.write_text('round,accuracy,top1\n0,,0.5\n')
+  named = ['round', 'local_accuracy', 'top1']
+  assert list(run_files.read_metrics(file)) == named
+  assert run_files.header_now('round,accuracy,top1\r\n') == (
+    'round,local_accuracy,top1\r\n'
+  )
+
+
 def test_an_unfinished_run_has_no_summary(tmp_path):
-  run = run_files.read_run(fake_runs.write_run(tmp_path / 'a', finished=False))
-  assert run.summary is None
-  header = (run.path / 'metrics.csv').read_text().splitlines()[0]
-  (run.path / 'metrics.csv').write_text(header + '\n')
-  assert run_files.read_run(run.path).metrics.empty
+  path = fake_runs.write_run(tmp_path / 'a', finished=False)
+  assert run_files.read_run(path).summary is None
+  header = (path / 'metrics.csv').read_text().splitlines()[0]
+  (path / 'metrics.csv').write_text(header + '\n')
+  assert run_files.read_run(path).metrics.empty
+
+
+def test_what_is_no_run_is_refused_and_a_pipe_is_not_opened(tmp_path):
+  refused = lambda told: pytest.raises(errors.InputError, match=told)
+  with refused('no directory'):
+    run_files.read_run(tmp_path / 'absent')
+  with refused(r'no config\.json'):
+    run_files.read_run(tmp_path)
+  path = fake_runs.write_run(tmp_path / 'a')
+  (path / 'metrics.csv').unlink()
+  with refused(r'metrics\.csv is missing'):
+    run_files.read_run(path)
+  os.mkfifo(path / 'metrics.csv')
+  with refused(r'metrics\.csv.*regular'):
+    run_files.read_run(path)
+  (path / 'config.json').unlink()
+  os.mkfifo(path / 'config.json')
+  with refused(r'config\.json'):
+    run_files.read_run(path)
+  with refused('regular'):
+    run_files.read_config(path / 'config.json')
 
 
 IDS = '{"task": "a", "algorithm": "b"'
@@ -104,25 +129,3 @@ def test_a_damaged_file_is_named_with_its_cure(tmp_path, file, text, message):
     run_files.read_run(path)
   assert str(path / file) in str(error.value)
   assert 'train again' in str(error.value)
-
-
-@pytest.mark.parametrize('name', ['config.json', 'metrics.csv'])
-def test_a_pipe_is_not_opened(tmp_path, name):
-  path = fake_runs.write_run(tmp_path / 'a')
-  (path / name).unlink()
-  os.mkfifo(path / name)
-  with pytest.raises(errors.InputError, match=name):
-    run_files.read_run(path)
-  with pytest.raises(errors.InputError, match='regular'):
-    run_files.read_config(path / name)
-
-
-def test_what_is_no_run_is_refused(tmp_path):
-  with pytest.raises(errors.InputError, match='no directory'):
-    run_files.read_run(tmp_path / 'absent')
-  with pytest.raises(errors.InputError, match=r'no config\.json'):
-    run_files.read_run(tmp_path)
-  path = fake_runs.write_run(tmp_path / 'a')
-  (path / 'metrics.csv').unlink()
-  with pytest.raises(errors.InputError, match=r'metrics\.csv is missing'):
-    run_files.read_run(path)

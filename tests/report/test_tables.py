@@ -9,11 +9,11 @@ import pytest
 
 from tests.report import fake_runs
 from tff_xc import errors
-from tff_xc.measure import budgets
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 from tff_xc.report import run_files
 from tff_xc.report import tables
+from tff_xc.report import text_table
 
 FEDSS = 'fedss negatives=80 correction=negatives'
 
@@ -59,37 +59,30 @@ def test_methods_are_everything_but_the_seed(runs):
     (
       {'negatives': 5},
       {'negatives': 80, 'rounds': 40},
-      ['fedss rounds=20 negatives=5', 'fedss rounds=40 negatives=80'],
+      'fedss rounds=20 negatives=5, fedss rounds=40 negatives=80',
     ),
     (
-      {'negatives': 80},
-      {'algorithm': 'fullsoftmax'},
-      ['fedss negatives=80', 'fullsoftmax'],
+      *({'negatives': 80}, {'algorithm': 'fullsoftmax'}),
+      'fedss negatives=80, fullsoftmax',
     ),
     (  # A setting that both runs have is named if its values differ.
-      {'algorithm': 'posonly', 'client_learning_rate': 0.01},
-      {'algorithm': 'fullsoftmax'},
-      [
-        'posonly client_learning_rate=0.01',
-        'fullsoftmax client_learning_rate=0.1',
-      ],
+      {'algorithm': 'posonly', 'server_momentum': 0.5},
+      {'algorithm': 'fullsoftmax', 'server_momentum': 0.9},
+      'posonly server_momentum=0.5, fullsoftmax server_momentum=0.9',
     ),
     (  # An option that is off in all runs is not named.
       {'row_renormalize': False},
       {'algorithm': 'fullsoftmax'},
-      ['fedss', 'fullsoftmax'],
+      'fedss, fullsoftmax',
     ),
-    (  # A configuration without the key differs from one with any value of it.
-      {'row_renormalize': True},
-      {},
-      ['fedss row_renormalize=true', 'fedss'],
-    ),
+    # A configuration without the key differs from one with any value of it.
+    ({'row_renormalize': True}, {}, 'fedss row_renormalize=true, fedss'),
   ],
 )
 def test_a_label_names_only_what_distinguishes(tmp_path, a, b, expected):
   runs = read(tmp_path, ('a', a), ('b', b))
-  assert labels(runs) == expected
-  assert labels(runs[:1]) == [expected[0].split()[0]]
+  assert ', '.join(labels(runs)) == expected
+  assert labels(runs[:1]) == [expected.split()[0].rstrip(',')]
 
 
 def test_runs_that_do_not_compare_are_refused(tmp_path, runs):
@@ -109,26 +102,19 @@ def test_runs_that_do_not_compare_are_refused(tmp_path, runs):
   runs[0].config['rounds'] = 30  # summary.json is of 20 rounds.
   with pytest.raises(errors.InputError, match='f0 has not finished its 30'):
     tables.collect(runs)
-
-
-def test_a_run_that_waited_for_a_better_round_has_finished(runs):
-  runs[0].config.update(rounds=30, early_stopping_patience=3)
+  # One that waited for a better round has finished, unless it would wait longer.
   runs[0].summary['stopped_after'] = 3
+  runs[0].config['early_stopping_patience'] = 3
   assert len(tables.collect(runs[:1])) == 1
-  runs[0].config['early_stopping_patience'] = 5  # It goes on to wait.
+  runs[0].config['early_stopping_patience'] = 5
   with pytest.raises(errors.InputError, match='has not finished'):
     tables.collect(runs[:1])
 
 
 def test_settings_leave_out_what_does_not_decide_the_numbers(tmp_path):
   names = ('checkpoint_every', 'data_dir', 'client_threads')
-  runs = read(
-    tmp_path,
-    *(
-      (str(seed), {'seed': seed, 'settings': dict.fromkeys(names, seed)})
-      for seed in (0, 1)
-    ),
-  )
+  made = lambda i: {'seed': i, 'settings': dict.fromkeys(names, i)}
+  runs = read(tmp_path, ('0', made(0)), ('1', made(1)))
   assert labels(runs) == ['fedss']
   assert tables.settings_of(runs[0]) == {
     'rounds': 20,
@@ -166,17 +152,11 @@ def test_runs_on_other_data_are_another_method(tmp_path, others, expected):
   runs = read(
     tmp_path,
     *(
-      (
-        f'{i}',
-        {
-          'algorithm': algorithm,
-          'seed': seed,
-          'settings': {'data': data, 'options': options},
-        },
-      )
-      for i, (algorithm, seed, data, options) in enumerate(
+      (f'{i}', {'algorithm': name, 'seed': seed, 'settings': settings})
+      for i, (name, seed, data, options) in enumerate(
         [('fedss', 0, A, {}), *others]
       )
+      for settings in [{'data': data, 'options': options}]
     ),
   )
   frame = tables.collect(runs)
@@ -184,6 +164,7 @@ def test_runs_on_other_data_are_another_method(tmp_path, others, expected):
 
 
 def test_means_and_sample_std(runs):
+  del runs[1].summary['final']['map@r']
   table = build(runs)
   row = table.loc[FEDSS]
   assert row['seeds'] == '0 1 2'
@@ -193,61 +174,56 @@ def test_means_and_sample_std(runs):
   assert row['seconds_per_round_mean'] == pytest.approx(0.6)
   assert row['bytes_down_mean'] == 100_000 + 256 * 109
   assert row['bytes_down_std'] == 0
-  assert np.isnan(row['train_top1_mean'])
+  # What one seed lacks, or all.
+  assert np.isnan(row[['map@r_mean', 'train_top1_mean']].astype(float)).all()
   assert table.loc['posonly', 'top1_mean'] == 0.09
   assert np.isnan(table.loc['posonly', 'top1_std'])
-
-
-def test_a_value_that_one_seed_lacks_is_left_out(runs):
-  del runs[1].summary['final']['map@10']
-  row = build(runs[:3]).iloc[0]
-  assert np.isnan(row['map@10_mean'])
-  assert row['map@r_mean'] > 0
-
-
-def test_a_score_that_was_nan_after_some_rounds_is_left_out(runs):
   runs[0].metrics['map@10'] = np.nan
   row = build([run_files.first_rounds(runs[0], 10)]).iloc[0]
   assert np.isnan(row['map@10_mean'])
   assert row['top1_mean'] < 0.6
 
 
-def test_sorted_by_the_metric_chosen_and_unmeasured_last(runs):
+def test_sorted_by_the_metric_chosen_and_unmeasured_last(runs, monkeypatch):
   runs[5].summary['final']['map@10'] = None
   names = lambda table: [label.split()[0] for label in table['algorithm']]
-  assert names(build(runs)) == [
-    *('centralized', 'fullsoftmax', 'fedss', 'fedss', 'posonly')
-  ]
+  order = ['centralized', 'fullsoftmax', 'fedss', 'fedss', 'posonly']
+  assert names(build(runs)) == order
   assert names(build(runs, 'map@10'))[-1] == 'fullsoftmax'
   with pytest.raises(errors.InputError, match=r'train_top1.*have top1, map'):
     build(runs, 'train_top1')
+  with monkeypatch.context() as patch:
+    lower = catalog.SCORES['top1']._replace(better='lower')
+    patch.setitem(catalog.SCORES, 'top1', lower)
+    assert names(build(runs)) == order[::-1]
   for run in runs:
     run.summary['final']['top1'] = None
   assert names(build(runs))[-1] == 'fullsoftmax'
+  runs[0].summary['final'] = dict.fromkeys(runs[0].summary['final'])
+  text = tables.to_text(build(runs[:1]))  # Without any score.
+  assert 'fedss' in text
+  assert 'nan' not in text
 
 
-def test_less_is_better_of_some_metrics(runs, monkeypatch):
-  lower = catalog.SCORES['top1']._replace(better='lower')
-  monkeypatch.setitem(catalog.SCORES, 'top1', lower)
-  values = build(runs)['top1_mean'].tolist()
-  assert values == sorted(values)
-  assert len(set(values)) > 1
-
-
-def test_text_is_aligned(runs):
-  text = tables.to_text(build(runs))
-  lines = text.splitlines()
+def test_text_is_aligned_and_markdown_has_its_cells(runs):
+  table = build(runs)
+  lines = tables.to_text(table).splitlines()
   assert len(lines) == 2 + 5
   assert len({len(line) for line in lines}) == 1
   assert lines[0].split()[:3] == ['algorithm', 'seeds', 'rounds']
+  assert 'train top-1' not in lines[0]  # No run has it.
   of = {line.split()[0]: line for line in lines}
   [fedss] = [line for line in lines if 'correction=negatives' in line]
   assert '50.0 ± 3.0' in fedss
   assert '128 kB' in fedss
-  assert 'train top-1' not in text  # No run has it.
   assert '±' not in of['posonly']
   assert '97.0' in of['posonly']  # 1 - 29/964.
   assert of['centralized'].count('–') == 4
+  marked = tables.to_markdown(table).splitlines()
+  assert marked[1].startswith('| --- | ---: |')
+  for line, other in zip(marked[2:], lines[2:], strict=True):
+    cells = [cell.strip() for cell in line.strip('|').split('|')]
+    assert ' '.join(other.split()) == ' '.join(cells)
 
 
 def wide(runs):
@@ -274,46 +250,25 @@ def test_text_fits_a_width_and_says_what_it_leaves_out(runs, width):
   assert kept[:1] == ['algorithm']
   assert 'top-1 %' in kept
   assert (text == whole) == (width == 600)
-
-
-def test_the_metric_sorted_by_is_the_last_to_be_left_out(runs):
-  text = tables.to_text(wide(runs), width=60, metric='ndcg@5')
+  # The metric that rows are sorted by is the last to be left out.
+  text = tables.to_text(table, width=width, metric='ndcg@5')
   assert 'nDCG@5 %' in text.splitlines()[0]
 
 
 def test_distances_are_no_percentages_and_correlations_may_be_negative(runs):
   for run, mcc in zip(runs[:3], (-0.125, -0.25, 0.0), strict=True):
-    run.summary['final'] = {'mcc': mcc, 'class_distance_min': 0.0125}
+    run.summary['final'] = {
+      'mcc': mcc,
+      'class_distance_min': 0.0125,
+      'top1': -1e-9,
+    }
   lines = tables.to_text(build(runs[:3], 'mcc')).splitlines()
   assert 'MCC %' in lines[0]
   assert 'least class distance ' in lines[0]
   assert 'distance %' not in lines[0]
   assert '-12.5 ± 12.5' in lines[2]
   assert ' 0.0125 ± 0.0000' in lines[2]
-
-
-def test_no_score_is_minus_zero(tmp_path):
-  runs = read(tmp_path, ('a', {'rows': 964.01, 'top1': -1e-9}))
-  assert '-0' not in tables.to_text(build(runs))
-
-
-def test_a_run_without_any_score_is_shown(runs):
-  """The summary has null scores if every evaluation gave nan."""
-  runs[0].summary['final'] = dict.fromkeys(runs[0].summary['final'])
-  text = tables.to_text(build(runs[:1]))
-  assert 'fedss' in text
-  assert 'nan' not in text
-
-
-def test_markdown_has_the_same_cells_as_the_text(runs):
-  table = build(runs)
-  lines = tables.to_markdown(table).splitlines()
-  assert len({line.count('|') for line in lines}) == 1
-  assert lines[1].startswith('| --- | ---: |')
-  text = tables.to_text(table).splitlines()
-  for line, other in zip(lines[2:], text[2:], strict=True):
-    cells = [cell.strip() for cell in line.strip('|').split('|')]
-    assert ' '.join(other.split()) == ' '.join(cells)
+  assert '-0.0' not in lines[2]
 
 
 def test_csv_is_exact_and_is_read_again(runs, tmp_path):
@@ -405,7 +360,7 @@ def test_a_target_that_no_run_can_have_is_refused(runs):
 
 
 def test_a_score_at_a_budget_is_a_column(runs):
-  some = budgets.parse('rounds:10,rounds:999')
+  some = targets.parse_budgets('rounds:10,rounds:999')
   table = build(runs, 'top1', budgets=some)
   at = [
     run.metrics.set_index('round')['top1'].loc[:10].dropna().iloc[-1]
@@ -456,3 +411,37 @@ def test_columns_of_a_round_and_of_the_best_round(runs):
 def test_an_unknown_column_is_refused(name):
   with pytest.raises(errors.InputError, match='there is no column'):
     tables.column(name)
+
+
+ROWS = [
+  ['name', 'n', 'what it is'],
+  ['a', '1,000', 'some words that are long'],
+  ['longest-name', '2', ''],
+]
+
+
+def test_columns_are_aligned_and_the_widest_is_wrapped_between_words():
+  assert text_table.to_text(ROWS, left=(0, 2)) == (
+    'name              n  what it is\n'
+    '------------  -----  ------------------------\n'
+    'a             1,000  some words that are long\n'
+    'longest-name      2\n'
+  )
+  assert text_table.to_text(ROWS, left=(0, 2), width=34) == (
+    'name              n  what it is\n'
+    '------------  -----  -------------\n'
+    'a             1,000  some words\n'
+    '                     that are long\n'
+    'longest-name      2\n'
+  )
+  text = text_table.to_text(ROWS, left=(0, 2), width=5)
+  for word in ('longest-name', '1,000', 'words'):  # They are never broken.
+    assert word in text
+
+
+def test_without_a_terminal_a_table_has_100_columns(monkeypatch):
+  monkeypatch.setenv('COLUMNS', '63')
+  assert text_table.terminal_width() == 63
+  monkeypatch.delenv('COLUMNS')
+  monkeypatch.setattr('sys.__stdout__', None)
+  assert text_table.terminal_width() == 100

@@ -134,7 +134,7 @@ def test_a_round_of_nobody_measures_nothing():
     output = process.next(state, cohort)
     measured = {k: float(v) for k, v in output.metrics.items()}
     assert math.isnan(measured['loss'])
-    assert math.isnan(measured['accuracy'])
+    assert math.isnan(measured['local_accuracy'])
     tiny.assert_same_weights(output.state.weights, state.weights, 0)
     nobody = cohort != [broken] and not measured['clients']
     for name in ('class_rows', 'class_rows_largest'):

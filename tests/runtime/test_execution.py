@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tff_xc import errors
+from tff_xc import interrupts
 from tff_xc.algorithms import fedaws
 from tff_xc.runtime import client_error
 from tff_xc.runtime import registry
@@ -260,7 +261,7 @@ def test_a_client_that_fails_leaves_no_thread():
 
 
 @pytest.mark.usefixtures('two_threads')
-def test_an_interrupt_leaves_no_thread(process):
+def test_an_interrupt_leaves_no_thread(process, monkeypatch):
   class Interrupting(_Lazy):
     def __getitem__(self, index):
       if index == 7:
@@ -269,8 +270,14 @@ def test_an_interrupt_leaves_no_thread(process):
 
   state = process.initialize()
   lazy = Interrupting(_values())
-  with pytest.raises(KeyboardInterrupt):
-    process.next(state, lazy)
+  before = signal.getsignal(signal.SIGINT)
+  monkeypatch.setattr(interrupts, '_received', 0)
+  interrupts.install()  # As in commands: a destructor may swallow it once.
+  try:
+    with pytest.raises(KeyboardInterrupt), interrupts.raising():
+      process.next(state, lazy)
+  finally:
+    signal.signal(signal.SIGINT, before)
   assert not _readers()
   assert len(lazy.asked) < _CLIENTS
   process.next(state, _Lazy(_values()))

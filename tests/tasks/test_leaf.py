@@ -55,16 +55,15 @@ def write(name, folder):
 def test_settings_are_those_of_turbosvm_fl(name):
   task = registry.get(name)
   client, server, logits, batch, least = SETTINGS[LEAFS_NAME.get(name, name)]
-  assert task.rounds == 201
-  assert task.clients_per_round == 8
-  assert task.eval_every == (5 if 'shakespeare' in name else 1)
-  assert task.option_values()['min_examples'] == least
-  assert task.option_values()['test_examples'] == 0
+  every = 5 if 'shakespeare' in name else 1
+  found = task.rounds, task.clients_per_round, task.eval_every
+  assert found == (201, 8, every)
+  options = task.option_values()
+  assert (options['min_examples'], options['test_examples']) == (least, 0)
   values = algorithms.get('fullsoftmax')
   values = values.resolve({}, task.hyperparameters(values))
-  assert values['client_learning_rate'] == client
-  assert values['batch_size'] == batch
-  assert values['local_epochs'] == 1
+  names = ('client_learning_rate', 'batch_size', 'local_epochs')
+  assert [values[n] for n in names] == [client, batch, 1]
   for algorithm in ('fedadam', 'fedams'):
     assert task.by_algorithm[algorithm]['server_learning_rate'] == server
   for algorithm in ('fedaws_softmax', 'turbosvm'):

@@ -8,9 +8,9 @@ from tasks import experiment
 from tasks import registry
 from tests.launch import own_examples
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import memory
 from tff_xc.experiment import same_run
-from tff_xc.report import run_files
 
 RUNS = [
   (
@@ -53,30 +53,17 @@ RUNS = [
 
 
 @pytest.mark.parametrize(
-  ('make', 'data_dir', 'given', 'found'),
-  [
-    (
-      own_examples.photos,
-      'photos.tar',
-      {'split': 'federated_train.csv', 'test_file': 'test.csv'},
-      '35 images of 3 classes (0, 1, 2), 3 of them test; 5 clients',
-    ),
-    (
-      own_examples.npz,
-      'mine.npz',
-      {'split': 'iid:3', 'test_fraction': 0.25},
-      '18 images of 4 classes (0, 1, 2, ...), 3 of them test; 3 clients',
-    ),
-  ],
+  ('number', 'found'),
+  [(0, '35 images of 3 classes'), (1, '18 images of 4 classes')],
 )
-def test_a_sample_of_the_test_of_images(
-  make, data_dir, given, found, tmp_path, monkeypatch
-):
+def test_a_sample_of_the_test_of_images(number, found, tmp_path, monkeypatch):
+  _, make, data_dir, given, _ = RUNS[number]
   make(tmp_path)
   monkeypatch.chdir(tmp_path)
   task = registry.get('images')
   options = task.checked_options({**given, 'test_examples': 3})
-  assert task.find(data_dir, options) == found
+  told = task.find(data_dir, options)
+  assert told.startswith(found) and ', 3 of them test' in told
   assert len(task.load(data_dir, options).dataset.test) == 3
   options = task.checked_options({'split': 'class', 'test_examples': 3})
   with pytest.raises(errors.InputError, match='no test part'):
@@ -100,30 +87,10 @@ def test_the_doctor_says_what_a_run_would_find(
 @pytest.mark.parametrize(
   ('task', 'make', 'data_dir', 'found'),
   [
-    (
-      'images',
-      own_examples.photos,
-      'photos',
-      '39 images of 3 classes (cat, dog, emu), no test part; --split must say',
-    ),
-    (
-      'images',
-      own_examples.npz,
-      'mine.npz',
-      '20 examples of 4 classes (0, 1, 2, ...), no test part; 4 clients',
-    ),
-    (
-      'table',
-      own_examples.items,
-      'items.csv',
-      'the columns a, b, c, item, colour, user, part',
-    ),
-    (
-      'sparse-text',
-      own_examples.text,
-      'train.txt',
-      '60 examples, 13 features, 11 labels',
-    ),
+    ('images', own_examples.photos, 'photos', '(cat, dog, emu), no test part'),
+    ('images', own_examples.npz, 'mine.npz', 'no test part; 4 clients'),
+    ('table', own_examples.items, 'items.csv', 'columns a, b, c, item, colour'),
+    ('sparse-text', own_examples.text, 'train.txt', '13 features, 11 labels'),
     ('sparse-text-sets', own_examples.text, 'test.txt', '12 examples'),
   ],
 )
@@ -186,7 +153,7 @@ def test_a_default_number_of_clients_fits(tmp_path):
   assert found.algorithm.sampling.clients_per_round == 3
   assert found.config['hyperparameters']['clients_per_round'] == 3
   assert any('all 3 clients' in warning for warning in found.warnings)
-  run_files.write_json(tmp_path / 'config.json', found.config)
+  files.write_json(tmp_path / 'config.json', found.config)
   same_run.check_config(tmp_path, config)  # Before the data are read.
   default = config['hyperparameters']['clients_per_round']
   with pytest.raises(errors.InputError, match='clients_per_round'):
@@ -200,15 +167,9 @@ def test_a_default_number_of_clients_fits(tmp_path):
 def test_a_default_number_of_virtual_clients_fits(tmp_path):
   path = write_text(tmp_path / 'a.txt')
   for replace in (False, True):
-    config = experiment.resolve(
-      'sparse-text',
-      'fedvc',
-      {
-        'data_dir': path,
-        'split': 'iid:3',
-        'virtual_client_replace': replace,
-      },
-    )
+    given = {'data_dir': path, 'split': 'iid:3'}
+    given['virtual_client_replace'] = replace
+    config = experiment.resolve('sparse-text', 'fedvc', given)
     default = config['hyperparameters']['clients_per_round']
     found = experiment.assemble(config)
     expected = default if replace else 3
@@ -238,14 +199,12 @@ def test_features_of_ones_own_are_not_hashed(tmp_path):
 
 def test_a_class_of_the_test_that_nobody_trains_on(tmp_path):
   path = tmp_path / 'a.csv'
+  lines = [f'{c},u,train,{i}' for i, c in enumerate('abab')]
   path.write_text(
-    'class,user_id,part,a\n'
-    + ''.join(f'{c},u,train,{i}\n' for i, c in enumerate('abab'))
-    + 'fox\x1b[2J,u,test,1\n'
+    '\n'.join(['class,user_id,part,a', *lines, 'fox\x1b[2J,u,test,1'])
   )
-  config = experiment.resolve(
-    'table', 'fedavg', {'data_dir': str(path), 'test_column': 'part'}
-  )
+  given = {'data_dir': str(path), 'test_column': 'part'}
+  config = experiment.resolve('table', 'fedavg', given)
   [told, _] = experiment.assemble(config).warnings
   assert '1 class of the test' in told
   assert r'fox\x1b' in told

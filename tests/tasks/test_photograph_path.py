@@ -1,18 +1,14 @@
 """JPEGs in a tar, the owners' lists, a split, rounds and retrieval, in small."""
 
-import dataclasses
 import io
 import subprocess
 import sys
 import tarfile
-from unittest import mock
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from datasets.images import clients
-from datasets.images import decode
 from datasets.procedural import glyphs
 from tasks import experiment
 
@@ -50,61 +46,29 @@ def render(directory):
   )
 
 
-def config(directory, algorithm, **changes):
-  """Returns a configuration of task sop, two clients of two rounds."""
-  given = {
-    **{'data_dir': str(directory), 'image_size': 32, 'clients_per_round': 2},
-    **{'rounds': 2, 'eval_every': 2, **changes},
-  }
-  return experiment.resolve('sop', algorithm, given)
-
-
 @pytest.mark.slow
 def test_the_whole_path(tmp_path, in_process):
   render(tmp_path)
-  fedss = config(tmp_path, 'fedss', negatives=4, local_steps=1)
-  final = experiment.assemble(fedss).run(str(tmp_path / 'fedss'))['final']
+
+  def run(algorithm, name, **changes):
+    given = {
+      'data_dir': str(tmp_path),
+      'image_size': 32,
+      'clients_per_round': 2,
+    }
+    given |= {'rounds': 2, 'eval_every': 2, **changes}
+    config = experiment.resolve('sop', algorithm, given)
+    return experiment.assemble(config).run(str(tmp_path / name))
+
+  final = run('fedss', 'fedss', negatives=4, local_steps=1)['final']
   assert set(final) == {'map@10', 'map@r', 'train_top1'}
   assert np.isfinite(list(final.values())).all()
-
-  def bytes_up(trained):
-    settings = config(
-      *(tmp_path, 'fedavgm'),
-      **{
-        'virtual_client_size': 32,
-        'encoder': 'mobilenet_v2',
-        'trainable': trained,
-      },
-    )
-    summary = experiment.assemble(settings).run(str(tmp_path / trained))
-    return summary['bytes_up_per_client_round']
-
+  sent = {}
+  for trained in ('bottleneck', 'all'):
+    given = {'virtual_client_size': 32, 'encoder': 'mobilenet_v2'}
+    summary = run('fedavgm', trained, trainable=trained, **given)
+    sent[trained] = summary['bytes_up_per_client_round']
   # 40 classes and the layer from 1,280 to 64, of 2.3 million parameters.
   expected = 4 * (40 * 64 + 1281 * 64)
-  assert bytes_up('bottleneck') == pytest.approx(expected, rel=0.01)
-  assert bytes_up('all') > 20 * expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('kept', [True, False])
-def test_images_that_are_kept_are_decoded_once(
-  kept, tmp_path, in_process, monkeypatch
-):
-  render(tmp_path)
-  fedss = config(
-    *(tmp_path, 'fedss'),
-    **{'negatives': 4, 'encoder': 'small', 'local_steps': 1},
-  )
-  with mock.patch.object(clients, 'CACHE', clients.CACHE if kept else 0):
-    made = experiment.assemble(fedss)
-  for _ in made.dataset.train.pool.blocks():
-    pass
-  decoded, square = [], decode.square
-  monkeypatch.setattr(
-    decode, 'square', lambda *a, **k: decoded.append(1) or square(*a, **k)
-  )
-  made = dataclasses.replace(made, metrics=('map@10',))
-  made.run(str(tmp_path / 'run'))
-  trained = made.dataset.retrieval
-  # Those to retrieve may be decoded, but of those trained on only what is not kept.
-  assert (len(decoded) <= len(trained)) == kept
+  assert sent['bottleneck'] == pytest.approx(expected, rel=0.01)
+  assert sent['all'] > 20 * expected

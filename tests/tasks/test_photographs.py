@@ -13,7 +13,6 @@ from tasks import photographs
 from tasks import registry
 from tasks.papers import registry as papers
 from tests.datasets.images import on_disk
-from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import heads
 
@@ -24,19 +23,16 @@ def resolve(task, algorithm='fedss', **changes):
   return experiment.resolve(task, algorithm, changes)
 
 
-def split(folder, ids, retrieval=()):
+def split(folder, ids, retrieval):
   """Writes a split of images `CLASS/NAME`, two users."""
   folder.mkdir(parents=True)
-  rows = [f'{i % 2},{name},{name.split("/")[0]}' for i, name in enumerate(ids)]
-  (folder / 'federated_train.csv').write_text(
-    '\n'.join(['user_id,image_id,class', *rows, ''])
-  )
-  for name, part in (('test', ids[:1]), ('retrieval', retrieval)):
-    lines = [f'{each},{each.split("/")[0]}' for each in part]
-    if part and name == 'retrieval':
-      (folder / f'{name}.csv').write_text(
-        '\n'.join(['image_id,class', *lines, ''])
-      )
+  of = lambda name: f'{name},{name.split("/")[0]}'
+  rows = [f'{i % 2},{of(name)}' for i, name in enumerate(ids)]
+  for name, lines in (
+    ('federated_train', ['user_id,image_id,class', *rows]),
+    ('retrieval', ['image_id,class', *map(of, retrieval)]),
+  ):
+    (folder / f'{name}.csv').write_text('\n'.join(lines))
 
 
 def test_all_rules_and_the_papers_tasks_are_here():
@@ -56,6 +52,7 @@ def test_all_rules_and_the_papers_tasks_are_here():
   [
     ('landmarks-user-160k', 'fedss', (0.01, 32, 64, 5_000, 1, 0.0)),
     ('landmarks-user-160k', 'fedavgm', (0.01, 32, 64, 5_000, 5, 4e-5)),
+    ('landmarks-user-160k', 'fedir', (0.01, 32, 64, 5_000, 5, 4e-5)),
     ('inaturalist-geo-3k', 'fedavg', (0.01, 64, 10, 5_000, 1, 4e-5)),
     ('sop', 'fedss', (0.01, 32, 32, 2_000, 1, 0.0)),
     ('imagenet21k', 'fedss', (0.001, 32, 64, 25_000, 1, 0.0)),
@@ -74,29 +71,26 @@ def test_the_papers_hyperparameters(task, algorithm, expected):
 
 
 def test_fedirs_target_is_uniform_where_classes_are_balanced():
-  target = lambda task: resolve(task, 'fedir')['hyperparameters'][
-    'importance_weights'
-  ]
-  assert target('landmarks-user-160k') == target('gld23k') == 'train'
-  assert target('inaturalist-user-120k') == 'uniform'
-  values = resolve('landmarks-user-160k', 'fedir')['hyperparameters']
-  assert (values['local_epochs'], values['weight_decay']) == (5, 4e-5)
+  for task, target in (
+    ('landmarks-user-160k', 'train'),
+    ('gld23k', 'train'),
+    ('inaturalist-user-120k', 'uniform'),
+  ):
+    values = resolve(task, 'fedir')['hyperparameters']
+    assert values['importance_weights'] == target
+  virtual = resolve('inaturalist-geo-3k', 'fedvc')['hyperparameters']
+  assert (virtual['virtual_client_size'], virtual['batch_size']) == (256, 64)
 
 
 def test_options_are_the_papers_networks():
-  landmarks, birds = resolve('landmarks-user-160k'), resolve(NAMES[2])
-  assert landmarks['options']['encoder'] == 'mobilenet_v3'
-  assert landmarks['options']['image_size'] == 224
-  assert landmarks['options']['embedding_dim'] == 64
-  assert landmarks['options']['crop'] == 'random'
-  assert birds['options']['crop'] == 'scale'
-  assert birds['options']['encoder'] == 'mobilenet_v2'
-  assert birds['options']['image_size'] == 299
-  assert 'embedding_dim' not in birds['options']
-  small = resolve(NAMES[2], encoder='small')['options']
-  assert small['embedding_dim'] == 64
-  virtual = resolve('inaturalist-geo-3k', 'fedvc')['hyperparameters']
-  assert (virtual['virtual_client_size'], virtual['batch_size']) == (256, 64)
+  names = ('encoder', 'image_size', 'crop', 'embedding_dim')
+  for task, changes, expected in (
+    ('landmarks-user-160k', {}, ('mobilenet_v3', 224, 'random', 64)),
+    (NAMES[2], {}, ('mobilenet_v2', 299, 'scale', None)),
+    (NAMES[2], {'encoder': 'small'}, ('small', 299, 'scale', 64)),
+  ):
+    options = resolve(task, **changes)['options']
+    assert tuple(map(options.get, names)) == expected
 
 
 @pytest.mark.parametrize('number', range(1, 6))
@@ -184,36 +178,31 @@ def test_published_files_are_taken_where_no_split_was_made(tmp_path):
 
 def test_landmarks_as_distributed_are_trained_on(tmp_path):
   """A folder of tars with a/b/c/ID.jpg, and TFF's split file."""
-  ids = [f'{i:016x}' for i in range(12)]
+  ids, folder = [f'{i:016x}' for i in range(12)], tmp_path / 'landmarks'
+  (folder / 'images').mkdir(parents=True)
   for part in range(2):
     made = tmp_path / f'made{part}'
     on_disk.write(made, [f'0/0/0/{name}.jpg' for name in ids[part::2]])
-    (tmp_path / 'landmarks' / 'images').mkdir(parents=True, exist_ok=True)
-    on_disk.tarred(
-      made, tmp_path / 'landmarks' / 'images' / f'images_00{part}.tar'
-    )
+    on_disk.tarred(made, folder / 'images' / f'images_00{part}.tar')
     shutil.rmtree(made)
-  rows = [f'{i % 3},{name},{i % 4}' for i, name in enumerate(ids[:9])]
-  (tmp_path / 'landmarks' / 'mini_gld_train_split.csv').write_text(
-    '\n'.join(['user_id,image_id,class', *rows, ''])
-  )
-  rows = [f'{name},{i % 4}' for i, name in enumerate(ids[9:])]
-  (tmp_path / 'landmarks' / 'mini_gld_test.csv').write_text(
-    '\n'.join(['image_id,class', *rows, ''])
-  )
+  train = [f'{i % 3},{name},{i % 4}' for i, name in enumerate(ids[:9])]
+  test = [f'{name},{i % 4}' for i, name in enumerate(ids[9:])]
+  for name, lines in (
+    ('mini_gld_train_split.csv', ['user_id,image_id,class', *train]),
+    ('mini_gld_test.csv', ['image_id,class', *test]),
+  ):
+    (folder / name).write_text('\n'.join(lines))
   task = registry.get('gld23k')
   small = {'encoder': 'small', 'image_size': 14}
   options = resolve('gld23k', **small)['options']
   dataset, model = task.load(str(tmp_path), options)
+  assert (dataset.num_classes, len(dataset.test)) == (4, 3)
   assert len(dataset.train.client_ids) == 3
-  assert dataset.num_classes == 4
-  assert len(dataset.test) == 3
   assert isinstance(model.head, heads.CosineHead)
   x, _ = dataset.train.examples(dataset.train.client_ids[0])
   assert x.shape == (3, 16, 16, 3)  # 8/7 of 14, to be cropped.
   assert model.encoder.example_spec.shape == x.shape[1:]
-  options = {**options, 'logits': 'linear'}
-  linear: classifier.EmbeddingClassifier = task.load(str(tmp_path), options)[1]
+  _, linear = task.load(str(tmp_path), {**options, 'logits': 'linear'})
   assert isinstance(linear.head, heads.LinearHead)
 
 
@@ -247,13 +236,3 @@ def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
   assert 'has 2 classes, and the published split 11,318' in (
     capsys.readouterr().err
   )
-
-
-def test_every_source_is_of_a_task():
-  sources = {
-    photographs.LANDMARKS.folder,
-    photographs.INATURALIST.folder,
-    photographs.SOP.folder,
-    photographs.IMAGENET.folder,
-  }
-  assert {task.data.split(':')[0] for task in photographs.TASKS} == sources

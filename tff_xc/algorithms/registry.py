@@ -7,6 +7,7 @@ from tff_xc import wording
 from tff_xc.algorithms import base
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedaws
+from tff_xc.algorithms import feddyn
 from tff_xc.algorithms import fedmlh
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fedvc
@@ -22,6 +23,7 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     fedavg.FedAMS,
     fedavg.FedProx,
     fedavg.MOON,
+    feddyn.FedDyn,
     fedvc.FedVC,
     fedvc.FedIR,
     fedss.FedSS,

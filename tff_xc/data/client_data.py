@@ -24,10 +24,6 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
   Elements of a client's data set are `OrderedDict(x=..., y=int32[])`. A sparse
   x is `OrderedDict(ids=int32[f], values=float32[f])`, where f differs between
   elements. Of sets of labels, y is int32[l], an element's labels.
-
-  Attributes:
-    pool: the examples.
-    partition: which client has which.
   """
 
   def __init__(self, pool: pool_lib.Pool, partition: partition_lib.Partition):
@@ -68,11 +64,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
   @functools.cached_property
   def largest_label_set(self) -> int:
-    """The largest number of distinct classes of a client.
-
-    Raises:
-      errors.InputError: no client has an example with a label.
-    """
+    """The largest number of distinct classes of a client; InputError without any."""
     owners, labels = self.owned_labels()
     if not len(labels):
       raise errors.InputError(
@@ -83,12 +75,10 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     return int(np.bincount(pairs // stride).max())
 
   def largest_feature_set(self, examples_per_round: int = 0) -> int:
-    """Returns a bound on the distinct features that a client uses in a round.
+    """Returns a bound, at least 1, on the distinct features that a client uses in a round.
 
-    The bound is exact if clients use all of their examples (0). Otherwise a client
-    uses at most the features of its longest examples, and at most the features
-    of all its examples: the bound takes the smaller number. It is at least 1,
-    because a select needs a key.
+    It is exact if clients use all of their examples (0). Else it is the smaller of the
+    features of a client's longest examples, and those of all its examples.
     """
     entries = self.pool.entries[self.partition.numbers].astype(np.int64)
     owners = self.partition.owners()
@@ -122,9 +112,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
   def serializable_dataset_fn(self) -> Callable[[str], tf.data.Dataset]:
     """A traceable function from a client's id to its data set.
 
-    It calls back into this process. It therefore works with `tf.data` here
-    (TFF's `preprocess`, `create_tf_dataset_from_all_clients`), not in TFF's
-    worker.
+    It calls back into this process, so it works with `tf.data` here, not in TFF's worker.
     """
     none = self._tensors(np.zeros(0, np.int64))
 
@@ -173,39 +161,29 @@ _GAPS = 10
 class FederatedDataset:
   """A data set in the form that training and evaluation use.
 
-  Attributes:
-    name: the name by which a user selects it.
-    num_classes: n; labels of `train` and `test` lie in [0, n).
-    train: the clients.
-    test: the examples for top-1 over all n classes, or None.
-    retrieval: examples of classes that are not trained on, for MAP@10 and
-      MAP@R, or None.
-    validation: examples by whose score a round may be chosen, or None.
-    propensity: the labels' propensities in a multi-label set, for PSP@k, or
-      None.
-    exact: whether examples are the same to the bit on every machine. Examples
-      drawn with floating-point arithmetic, and JPEGs, are not.
-    source_checksum: of what the examples are made from; empty if nothing but
-      the examples themselves identifies them.
-    class_names: [n], the user's names of the classes; None: their numbers.
-    held_out: the clients' own examples among `test`, as numbers in the pool of
-      `train`; None: nobody knows whose the test examples are.
+  Labels of `train`, `test` and `validation` lie in [0, n), else InputError.
   """
 
   name: str
-  num_classes: int
+  num_classes: int  # n.
   train: PartitionedClientData
   test: pool_lib.Pool | None = None
+  # Of classes that are not trained on, for MAP@10 and MAP@R.
   retrieval: pool_lib.Pool | None = None
+  # By whose score a round may be chosen.
   validation: pool_lib.Pool | None = None
   propensity: sparse.Propensity | None = None
+  # Whether examples are the same to the bit on every machine: not those drawn with
+  # floating-point arithmetic, and no JPEGs.
   exact: bool = True
+  # Of what examples are made from; '': only the examples themselves identify them.
   source_checksum: str = ''
-  class_names: Sequence[str] | None = None
+  class_names: Sequence[str] | None = None  # [n]; None: their numbers.
+  # The clients' own examples among `test`, as numbers in the pool of `train`; None:
+  # nobody knows whose the test examples are.
   held_out: partition_lib.Partition | None = None
 
   def __post_init__(self):
-    """Raises errors.InputError for a label outside [0, n)."""
     owners, labels = self.train.owned_labels()
     bad = np.flatnonzero((labels < 0) | (labels >= self.num_classes))
     if len(bad):
@@ -245,10 +223,7 @@ class FederatedDataset:
 def class_warnings(
   trained: np.ndarray, tested: np.ndarray, class_names: Sequence
 ) -> list[str]:
-  """Returns sentences about classes that are likely to be a mistake.
-
-  `trained` and `tested` are labels of examples, class names are texts or numbers.
-  """
+  """Returns sentences about classes that are likely to be a mistake."""
   found = []
   unseen = np.setdiff1d(tested, trained)
   if len(unseen):

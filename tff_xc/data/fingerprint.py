@@ -19,10 +19,8 @@ def fingerprint(
 ) -> dict[str, int | str]:
   """Returns counts and checksums of a data set's content.
 
-  Every client's id and labels count. If the data set is `exact`, so do about
-  500 training examples of evenly spread clients, and all held-out examples,
-  which are read block by block.
-
+  Every client's id and labels count. If the data set is `exact`, so do about 500 training
+  examples of evenly spread clients, and all held-out examples, block by block.
   """
   pool, partition = dataset.train.pool, dataset.train.partition
   held = partition.numbers

@@ -13,11 +13,7 @@ FEATURE_SEED = 101
 
 
 def buckets(ids: np.ndarray, seed: int, num_buckets: int) -> np.ndarray:
-  """Returns int32 [k], the buckets of ids [k] in the table of a seed.
-
-  Raises:
-    ValueError: ids are no integers, or do not fit int32.
-  """
+  """Returns int32 [k], the buckets of ids [k] of int32 (else ValueError) by a seed."""
   from sklearn import utils
 
   ids = np.asarray(ids)
@@ -42,10 +38,7 @@ def buckets_in_tables(
 
 
 def _murmur(ids: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-  """Returns MurmurHash3_x86_32 of int32 ids, int32; the arguments broadcast.
-
-  Products of uint32 are modulo 2^32.
-  """
+  """Returns MurmurHash3_x86_32 of int32 ids, int32; its products wrap."""
   number = lambda value: tf.constant(value, tf.uint32)
   right = tf.bitwise.right_shift
   xor = tf.bitwise.bitwise_xor

@@ -18,15 +18,7 @@ _SMALL = 1 << 20
 
 
 def check(file, path: str | os.PathLike) -> None:
-  """Refuses a file that reads other files, or announces what it has not.
-
-  Args:
-    file: an open `h5py.File`.
-    path: its path, for errors.
-
-  Raises:
-    errors.InputError: naming the group or the dataset.
-  """
+  """Refuses an open `h5py.File` that reads other files, or announces too much."""
   import h5py
 
   groups, seen = [file], set()
@@ -76,13 +68,7 @@ def _refuse(where: str) -> None:
 
 
 def check_file(path: str | os.PathLike) -> None:
-  """Checks an HDF5 file, or those in a zip such as Keras's `.keras`.
-
-  A file of another kind is left to its reader.
-
-  Raises:
-    errors.InputError: as `check`; or it is damaged.
-  """
+  """Checks an HDF5 file, or those in a zip such as Keras's `.keras`; leaves others."""
   import h5py
 
   path = pathlib.Path(path)

@@ -11,19 +11,14 @@ import numpy as np
 class Partition:
   """The examples of K clients. An example may belong to no client.
 
-  Attributes:
-    client_ids: [K], all different.
-    offsets: int64 [K + 1], from 0 to the number of examples.
-    numbers: int64, the examples' numbers in the pool; client k has
-      numbers[offsets[k]:offsets[k + 1]].
+  Client k has numbers[offsets[k]:offsets[k + 1]]. ValueError for other content.
   """
 
-  client_ids: list[str]
-  offsets: np.ndarray
-  numbers: np.ndarray
+  client_ids: list[str]  # [K], all different.
+  offsets: np.ndarray  # int64 [K + 1], from 0 to the number of examples.
+  numbers: np.ndarray  # int64, the examples' numbers in the pool.
 
   def __post_init__(self):
-    """Converts both arrays to int64; raises ValueError for other content."""
     if len(set(self.client_ids)) < len(self.client_ids):
       raise ValueError('two clients have one id.')
     for name in ('offsets', 'numbers'):
@@ -81,10 +76,7 @@ def of_owners(
 def of_places(owners: np.ndarray, client_ids: Sequence[str]) -> Partition:
   """Returns the clients `client_ids`; a client's examples keep their order.
 
-  Args:
-    owners: int [N], the place in `client_ids` of each example's client; below 0:
-      the example belongs to nobody.
-    client_ids: [K].
+  `owners` int [N] are the places of the examples' clients; below 0: nobody's.
   """
   numbers = np.flatnonzero(owners >= 0)
   owners = owners[numbers]

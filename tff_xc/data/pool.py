@@ -32,40 +32,29 @@ SPARSE = collections.OrderedDict(
 
 
 class Examples(NamedTuple):
-  """Some examples.
+  """Some examples."""
 
-  Attributes:
-    x: [k, ...] as stored (images uint8), or sparse features, float32 [k, D].
-    y: int32 [k], or sets of labels, bool [k, n]: example i has the labels
-      `y.indices[y.indptr[i] : y.indptr[i + 1]]`, which ascend.
-  """
-
+  # [k, ...] as stored (images uint8), or sparse features, float32 [k, D].
   x: np.ndarray | scipy.sparse.csr_matrix
+  # int32 [k], or sets of labels, bool [k, n]: example i has the labels
+  # `y.indices[y.indptr[i] : y.indptr[i + 1]]`, which ascend.
   y: np.ndarray | scipy.sparse.csr_matrix
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pool:
-  """The N examples of a set, or of a part of it, numbered from 0.
+  """The N examples of a set, or of a part of it, numbered from 0."""
 
-  Attributes:
-    y: the labels, as in `Examples`.
-    spec: of one x; `SPARSE` for sparse features.
-    read: numbers int64 [k] -> x of these examples, in their order. It may be
-      called from several threads.
-    entries: of sparse examples int [N], the number of features of each, or an
-      upper bound; None for dense examples.
-    is_decoded: whether `read` decodes files, which takes long enough to be done
-      ahead of time.
-    files: what `read` reads, or some of it if there are many files: a run stops
-      where they change.
-  """
-
-  y: np.ndarray | scipy.sparse.csr_matrix
+  y: np.ndarray | scipy.sparse.csr_matrix  # As in `Examples`.
+  # Of one x; `SPARSE` for sparse features.
   spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
+  # Numbers int64 [k] -> x of these, in their order; several threads may call it.
   read: Callable[[np.ndarray], np.ndarray | scipy.sparse.csr_matrix]
+  # Of sparse examples int [N], each one's features at most; None: dense examples.
   entries: np.ndarray | None = None
+  # Whether `read` decodes files, which is worth being done ahead of time.
   is_decoded: bool = False
+  # Of which (or some of many) a run stops where they change.
   files: Sequence[str | os.PathLike] = ()
 
   def __len__(self) -> int:
@@ -113,15 +102,9 @@ def in_memory(
 ) -> Pool:
   """Returns a pool of arrays or matrices, copied only where they must change.
 
-  Args:
-    x: numbers [N, ...]; or a matrix of sparse features [N, D]. Its repeated
-      entries are added.
-    y: integers [N]; or sets of labels, a matrix or bool array [N, n] in which
-      example i has the labels of its nonzero entries.
-
-  Raises:
-    errors.InputError: y has another form, a label does not fit int32, or x and
-      y have different lengths.
+  `x` are numbers [N, ...], or a matrix of sparse features [N, D], whose repeated entries
+  are added; `y` integers [N], or sets of labels, a matrix or bool array [N, n]. InputError
+  for another y, a label that does not fit int32, or different lengths.
   """
   is_sparse = scipy.sparse.issparse(x)
   x, y = _features(x) if is_sparse else np.asarray(x), _labels(y)

@@ -11,29 +11,18 @@ import scipy.sparse
 
 
 class SparseFeatures(NamedTuple):
-  """Examples, each with a few of very many features.
+  """Examples, each with a few of very many features."""
 
-  Attributes:
-    row_splits: int32 [k + 1], from 0 to the number of entries.
-    ids: int32 [entries], feature ids, ascending within an example.
-    values: float32 [entries].
-  """
-
-  row_splits: np.ndarray
-  ids: np.ndarray
-  values: np.ndarray
+  row_splits: np.ndarray  # int32 [k + 1], from 0 to the number of entries.
+  ids: np.ndarray  # int32 [entries], feature ids, ascending within an example.
+  values: np.ndarray  # float32 [entries].
 
 
 class LabelSets(NamedTuple):
-  """The labels of multi-label examples, any number of labels each.
+  """The labels of multi-label examples, any number of labels each."""
 
-  Attributes:
-    row_splits: int32 [k + 1], from 0 to the number of labels.
-    ids: int32 [labels], ascending within an example.
-  """
-
-  row_splits: np.ndarray
-  ids: np.ndarray
+  row_splits: np.ndarray  # int32 [k + 1], from 0 to the number of labels.
+  ids: np.ndarray  # int32 [labels], ascending within an example.
 
 
 class Propensity(NamedTuple):
@@ -41,15 +30,11 @@ class Propensity(NamedTuple):
 
   Jain, Prabhu, Varma: "Extreme Multi-label Loss Functions", KDD 2016.
 
-  Attributes:
-    label_counts: int64 [n], N_l, the number of training examples with label l.
-    num_examples: N, the number of training examples.
-    a, b: constants, (0.55, 1.5) except on Wikipedia (0.5, 0.4) and Amazon (0.6,
-      2.6).
+  a and b are (0.55, 1.5) except on Wikipedia (0.5, 0.4) and Amazon (0.6, 2.6).
   """
 
-  label_counts: np.ndarray
-  num_examples: int
+  label_counts: np.ndarray  # int64 [n], N_l, training examples with label l.
+  num_examples: int  # N, training examples.
   a: float = 0.55
   b: float = 1.5
 
@@ -57,11 +42,7 @@ class Propensity(NamedTuple):
 def as_tensors(
   value: np.ndarray | scipy.sparse.csr_matrix,
 ) -> np.ndarray | SparseFeatures | LabelSets:
-  """Returns examples or labels in the form that TensorFlow takes.
-
-  A matrix of bool becomes `LabelSets`, another matrix `SparseFeatures`; arrays
-  are returned as they are.
-  """
+  """Returns bool matrices as `LabelSets`, others as `SparseFeatures`, or an array."""
   if not scipy.sparse.issparse(value):
     return value
   ids = value.indices.astype(np.int32, copy=False)

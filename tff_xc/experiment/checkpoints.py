@@ -21,8 +21,8 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.experiment import storage
-from tff_xc.report import run_files
 
 _FOLDER, _DAMAGED = 'checkpoints', 'damaged'
 _NAME = re.compile(r'round_(\d+)\.npz')
@@ -36,35 +36,33 @@ _ABOUT = (
 )
 
 
+def prepare(run_dir: str | os.PathLike) -> None:
+  """Makes the folder, and removes what a kill left of files; needs the run's lock."""
+  root = pathlib.Path(run_dir) / _FOLDER
+  root.mkdir(exist_ok=True)
+  files.remove_leftovers(root, _NAME.fullmatch)
+
+
 def load_newest(
   run_dir: str | os.PathLike,
   like,
-  on_damage: Callable[[pathlib.Path], str] = lambda path: 'it stays in place',
   problem: Callable[[Mapping], str] = lambda more: '',
+  moves_damaged: bool = False,
 ):
-  """Returns (state, rounds done, more) of a run's newest sound checkpoint.
+  """Returns (state, rounds done, arrays saved with it) of the newest sound checkpoint.
 
-  Reports damaged ones on stderr and takes the one before. Writes nothing.
+  (`like`, 0, {}) where there is none. It tells of damaged ones on stderr.
 
   Args:
     run_dir: the run's directory.
-    like: a state of the same structure, shapes and dtypes.
-    on_damage: called with a damaged checkpoint; says where it is now.
-    problem: says what else of a checkpoint is damaged, from the arrays that were
-      saved with it; '' if nothing is.
-
-  Returns:
-    The state; the round; and the arrays that were saved with it, by name.
-    (`like`, 0, {}) where there is no sound checkpoint.
-
-  Raises:
-    errors.InputError: for a checkpoint of another structure, shape or dtype,
-      naming the first difference, and for one that cannot be read.
+    like: a state of the same structure, shapes and dtypes; another one is refused.
+    problem: says what else is damaged, from the arrays saved with it; '' if nothing.
+    moves_damaged: into `checkpoints/damaged`; else nothing is written.
   """
   root = pathlib.Path(run_dir) / _FOLDER
   versions = _versions(root)
   for version in reversed(versions):
-    path = _path(root, version)
+    path = path_of(run_dir, version)
     try:
       named = storage.read_arrays(path, without=_MODEL)
       more = {
@@ -77,12 +75,17 @@ def load_newest(
     except storage.DamagedError as e:
       if not path.exists():  # The training run has removed it.
         continue
+      where = 'it stays in place'
+      if moves_damaged:
+        with storage.writing(root / _DAMAGED):
+          (root / _DAMAGED).mkdir(exist_ok=True)
+          where = f'it is now {path.rename(_aside(root, path))}'
       before = 'the one before is taken'
       if version == versions[0]:
         before = 'there is none before it'
       print(
         f'warning: the checkpoint of round {version} is damaged ({e});'
-        f' {on_damage(path)}, and {before}',
+        f' {where}, and {before}',
         file=sys.stderr,
       )
       continue
@@ -96,84 +99,52 @@ def load_newest(
   return like, 0, {}
 
 
-class Checkpoints:
-  """The checkpoints of a run that trains."""
+def save(
+  run_dir: str | os.PathLike,
+  state,
+  rounds_done: int,
+  more: Mapping[str, np.ndarray] | None = None,
+  model: Callable[[], Any] = dict,
+) -> int:
+  """Saves a state, unless it is saved; returns the oldest round that is kept.
 
-  def __init__(
-    self,
-    run_dir: str | os.PathLike,
-    check: Callable[[], None] = lambda: None,
-  ):
-    """Makes a folder `checkpoints`, and removes files that a kill left in it.
-
-    The caller holds the run's lock, so no other process is saving.
-
-    Args:
-      run_dir: the run's directory.
-      check: called before a state is saved; it raises if the state must not be.
-    """
-    self._run_dir, self._check = run_dir, check
-    self._root = pathlib.Path(run_dir) / _FOLDER
-    self._root.mkdir(exist_ok=True)
-    run_files.remove_leftovers(self._root, _NAME.fullmatch)
-
-  def load(self, like, problem: Callable[[Mapping], str] = lambda more: ''):
-    """As `load_newest`; moves damaged checkpoints into `checkpoints/damaged`."""
-    return load_newest(self._run_dir, like, self._move_aside, problem)
-
-  def save(
-    self,
-    state,
-    rounds_done: int,
-    more: Mapping[str, np.ndarray] | None = None,
-    model: Callable[[], Any] = dict,
-  ) -> int:
-    """Saves the state after `rounds_done` rounds, unless already saved.
-
-    Returns the round of the oldest checkpoint that is kept.
-
-    Args:
-      state: a structure of tensors.
-      rounds_done: names the file.
-      more: arrays of any shape, by names that are in no state.
-      model: returns the weights of the model, of the structure of those in the
-        state. Where they are not equal, they are saved, too.
-    """
-    path = _path(self._root, rounds_done)
-    if not path.exists():
-      self._check()
-      named = {name: np.asarray(leaf) for name, leaf in storage.named(state)}
-      named |= _of_model(named, model())
-      named |= {_MORE + name: array for name, array in (more or {}).items()}
-      storage.write_arrays(path, named)
-    versions = _versions(self._root)
-    for version in versions[:-_KEPT]:
-      _path(self._root, version).unlink()
-    return versions[-_KEPT:][0]
-
-  def keep_aside(self, file: pathlib.Path) -> None:
-    """Copies a file to the damaged checkpoints, if there are any."""
-    if file.exists() and (self._root / _DAMAGED).is_dir():
-      shutil.copyfile(file, self._aside(file))
-
-  def _move_aside(self, path: pathlib.Path) -> str:
-    with storage.writing(self._root / _DAMAGED):
-      (self._root / _DAMAGED).mkdir(exist_ok=True)
-      target = self._aside(path)
-      path.rename(target)
-    return f'it is now {target}'
-
-  def _aside(self, path: pathlib.Path) -> pathlib.Path:
-    folder = self._root / _DAMAGED
-    target, number = folder / path.name, 1
-    while target.exists():
-      number += 1
-      target = folder / f'{path.stem}_{number}{path.suffix}'
-    return target
+  Args:
+    run_dir: the run's directory.
+    state: a structure of tensors.
+    rounds_done: names the file.
+    more: arrays of any shape, by names that are in no state.
+    model: returns the model's weights, saved where they are not those of the state.
+  """
+  root = pathlib.Path(run_dir) / _FOLDER
+  path = path_of(run_dir, rounds_done)
+  if not path.exists():
+    named = {name: np.asarray(leaf) for name, leaf in storage.named(state)}
+    named |= _of_model(named, model())
+    named |= {_MORE + name: array for name, array in (more or {}).items()}
+    storage.write_arrays(path, named)
+  versions = _versions(root)
+  for version in versions[:-_KEPT]:
+    path_of(run_dir, version).unlink()
+  return versions[-_KEPT:][0]
 
 
-def _path(root: pathlib.Path, version: int) -> pathlib.Path:
-  return root / f'round_{version}.npz'
+def keep_aside(run_dir: str | os.PathLike, file: pathlib.Path) -> None:
+  """Copies a file to the damaged checkpoints, if there are any."""
+  root = pathlib.Path(run_dir) / _FOLDER
+  if file.exists() and (root / _DAMAGED).is_dir():
+    shutil.copyfile(file, _aside(root, file))
+
+
+def _aside(root: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
+  target, number = root / _DAMAGED / path.name, 1
+  while target.exists():
+    number += 1
+    target = target.with_name(f'{path.stem}_{number}{path.suffix}')
+  return target
+
+
+def path_of(run_dir: str | os.PathLike, version: int) -> pathlib.Path:
+  return pathlib.Path(run_dir) / _FOLDER / f'round_{version}.npz'
 
 
 def _of_model(named: Mapping[str, np.ndarray], model) -> dict:

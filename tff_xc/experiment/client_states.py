@@ -1,11 +1,9 @@
 """What clients keep between the rounds of a run: files beside its checkpoints.
 
 A state may be a whole model, and a run may have thousands of clients, so only a
-round's states are held in memory, and none is copied into checkpoints. (A round
-holds its states up to four times while it collects them.) A client's state after
-a round is a file `client_states/CLIENT_ROUND.npz`, with CLIENT its number. A
-checkpoint says which of them belong to it. A file that no checkpoint needs any
-more is removed.
+round's states are in memory (up to four times while it collects them). A client's
+state after a round is a file `client_states/CLIENT_ROUND.npz`. A checkpoint says which
+of them belong to it; those that no checkpoint needs any more are removed.
 """
 
 import concurrent.futures
@@ -21,9 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.experiment import cohort
 from tff_xc.experiment import storage
-from tff_xc.report import run_files
 from tff_xc.round import examples as examples_lib
 
 FOLDER = 'client_states'
@@ -45,7 +43,6 @@ class ClientStates:
   """
 
   def __init__(self, spec: Any, run_dir: pathlib.Path):
-    """Args: a structure of `tf.TensorSpec`s, and the run's directory."""
     self._spec = spec
     self._folder = pathlib.Path(run_dir) / FOLDER
     self._unknown = examples_lib.nothing_kept(spec)
@@ -54,11 +51,7 @@ class ClientStates:
     self._saved = 0  # The newest checkpoint's round.
 
   def of(self, client_id: int) -> examples_lib.KeptState:
-    """Returns what the client kept; zeros, not known, for a new client.
-
-    Raises:
-      errors.InputError: its file is missing or damaged.
-    """
+    """Returns what the client kept; zeros, not known, for a new client."""
     if client_id not in self.kept:
       return self._unknown
     path = self._path(client_id, self.kept[client_id][-1])
@@ -90,11 +83,7 @@ class ClientStates:
     return cohort.Values(with_state, examples)
 
   def write(self, new: examples_lib.KeptStates, round_number: int) -> Kept:
-    """Writes what a round's clients returned; returns `kept` with them.
-
-    Raises:
-      errors.InputError: a file cannot be written.
-    """
+    """Writes what a round's clients returned; returns `kept` with them."""
     # Superseded between two checkpoints: no checkpoint will need them.
     kept = self._without(lambda at, by: at > self._saved)
     leaves = [np.asarray(t) for t in tf.nest.flatten(new.value)]
@@ -117,11 +106,7 @@ class ClientStates:
     }
 
   def sync(self) -> None:
-    """Waits until the disk has the files that the next checkpoint names.
-
-    Raises:
-      errors.InputError: they cannot be written.
-    """
+    """Waits until the disk has the files that the next checkpoint names."""
     new = [
       self._path(client, rounds[-1])
       for client, rounds in self.kept.items()
@@ -132,18 +117,13 @@ class ClientStates:
       storage.writing(self._folder),
       concurrent.futures.ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool,
     ):
-      for _ in pool.map(run_files.sync, new):
+      for _ in pool.map(files.sync, new):
         pass
       if new:
-        run_files.sync(self._folder)
+        files.sync(self._folder)
 
   def saved(self, oldest: int, newest: int) -> None:
-    """Removes the files that no checkpoint needs any more.
-
-    Args:
-      oldest: the round of the oldest checkpoint that is kept.
-      newest: that of the checkpoint that has just been saved.
-    """
+    """Removes what no checkpoint needs, from that of round `oldest` to the `newest`."""
     self.kept = self._without(lambda at, by: by <= oldest)
     self._saved = newest
 
@@ -158,19 +138,8 @@ class ClientStates:
     return left
 
   def restore(self, arrays: Mapping[str, np.ndarray], done: int) -> None:
-    """Takes over the states that belong to a checkpoint.
-
-    It removes files that a kill left half-written.
-
-    Args:
-      arrays: from the checkpoint, as `arrays` returned them; empty before the
-        first.
-      done: the checkpoint's round.
-
-    Raises:
-      errors.InputError: the checkpoint is of an algorithm without such states.
-    """
-    run_files.remove_leftovers(self._folder, _NAME.fullmatch)
+    """Takes over what the checkpoint of round `done` saved of `arrays`."""
+    files.remove_leftovers(self._folder, _NAME.fullmatch)
     if not done:
       return
     if set(arrays) != {_IDS, _ROUNDS}:

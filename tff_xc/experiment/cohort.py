@@ -1,8 +1,7 @@
 """A round's data: who takes part, which examples they use, and reading ahead.
 
-All of it depends on (seed, round) only, so a resumed run draws the same data as an
-uninterrupted one. A cohort consists of numbers; its examples are read on access,
-and the runtime reads a few values ahead of their use.
+All of it depends on (seed, round) only, so a resumed run draws the same data. A
+cohort consists of numbers; its examples are read on access, a few ahead of their use.
 """
 
 import concurrent.futures
@@ -77,14 +76,7 @@ def client_value(
   index: int,
   held: np.ndarray | None = None,
 ) -> examples_lib.ClientExamples:
-  """Returns a client's value.
-
-  Args:
-    train: the clients.
-    used: the numbers of the examples that it uses in the round.
-    index: the client's number.
-    held: the numbers of all its examples; None: `used`.
-  """
+  """Returns the value of client `index`, which uses some of the examples `held`."""
   x, y = train.pool.examples(used)
   all_y = y if held is None or held is used else train.pool.y[held]
   if scipy.sparse.issparse(all_y):
@@ -117,15 +109,11 @@ def _check_enough(wanted: int, found: int, which: str = '') -> None:
 
 @dataclasses.dataclass(frozen=True)
 class UniformClients:
-  """K clients a round, drawn uniformly without replacement.
+  """K clients a round, drawn uniformly without replacement."""
 
-  Attributes:
-    clients_per_round: K.
-    examples_per_round: if positive, a client with more examples uses this many
-      of them, drawn without replacement in every round.
-  """
-
-  clients_per_round: int
+  clients_per_round: int  # K.
+  # If positive, a client with more examples uses this many of them, drawn without
+  # replacement in every round.
   examples_per_round: int = 0
 
   has_clients = True
@@ -168,25 +156,19 @@ class IidBatches:
   """IID minibatches of all clients' examples, held by one virtual client.
 
   The rounds take successive parts of shuffled passes over all examples.
-
-  Attributes:
-    batch_size: examples of a minibatch.
-    steps: minibatches of a round; 0: as many as the average client has.
   """
 
   batch_size: int
-  steps: int = 0
+  steps: int = (
+    0  # Minibatches of a round; 0: as many as the average client has.
+  )
 
   has_clients = False
 
   def cohorts(
     self, dataset: client_data.FederatedDataset, seed: int
   ) -> Callable[[int], Cohort]:
-    """Returns round -> cohort of one client.
-
-    Raises:
-      errors.InputError: if there are no examples, or a round has too many.
-    """
+    """Returns round -> cohort of one client."""
     train = dataset.train
     partition = train.partition
     total = len(partition.numbers)
@@ -231,17 +213,13 @@ class VirtualClients:
   examples are never drawn. A client draws its N_VC examples uniformly in every
   round, without replacement if it has as many, else with replacement. It still
   requests the rows of all its classes.
-
-  Attributes:
-    clients_per_round: K.
-    examples: N_VC.
-    replace: whether a client may be drawn twice in a round. Each time it has
-      another id, so that its examples and all its random numbers differ: its
-      number plus a multiple of the number of clients.
   """
 
-  clients_per_round: int
-  examples: int
+  clients_per_round: int  # K.
+  examples: int  # N_VC.
+  # Whether a client may be drawn twice in a round. Each time it has another id, so
+  # that its examples and all its random numbers differ: its number plus a multiple
+  # of the number of clients.
   replace: bool = False
 
   has_clients = True
@@ -296,9 +274,8 @@ def virtual_clients(
 ) -> algorithm_lib.Algorithm:
   """Returns the algorithm on `VirtualClients` of equal weight, for one epoch.
 
-  Raises:
-    ValueError: `examples` is no multiple of the batch size; or clients keep a
-      state, of which a client drawn twice would return two.
+  Raises ValueError if `examples` is no multiple of the batch size, or if clients that
+  keep a state could be drawn twice.
   """
   training = algorithm.local_training
   if examples % training.batch_size:
@@ -324,14 +301,10 @@ class Dropout:
   client that left, and what the client keeps stays as it was. A round of which
   nobody is left changes nothing. A sampling that adds something to the clients'
   values, such as weights, goes around this one.
-
-  Attributes:
-    sampling: who is drawn.
-    probability: of leaving, at least 0 and less than 1.
   """
 
-  sampling: algorithm_lib.Sampling
-  probability: float
+  sampling: algorithm_lib.Sampling  # Who is drawn.
+  probability: float  # Of leaving, at least 0 and less than 1.
 
   has_clients = True
 
@@ -366,11 +339,7 @@ class Dropout:
 def with_dropout(
   algorithm: algorithm_lib.Algorithm, probability: float
 ) -> algorithm_lib.Algorithm:
-  """Returns the algorithm with `Dropout`; as it is for a probability of 0.
-
-  Raises:
-    ValueError: the probability is outside its bounds, or there are no clients.
-  """
+  """Returns the algorithm with `Dropout`; as it is for a probability of 0."""
   if not 0 <= probability < 1:
     raise ValueError(f'probability {probability}: expected 0 <= p < 1')
   if not probability:
@@ -386,14 +355,10 @@ def with_dropout(
 def ahead(
   cohorts: Callable[[int], Cohort], rounds: int
 ) -> Iterator[Callable[[int], Cohort]]:
-  """Yields round -> the same cohort, whose values a thread reads ahead of their use.
+  """Yields round (from 0) -> the same cohort, whose values a thread reads ahead.
 
-  What is read ahead is bounded in clients and in bytes. A value is the same whoever
-  reads it, so a run has the same digits with and without.
-
-  Args:
-    cohorts: round (from 0) -> its cohort.
-    rounds: of the whole run; nothing of later rounds is read.
+  What is read ahead is bounded in clients and in bytes, and by the run's `rounds`. A
+  value is the same whoever reads it.
   """
   reader = _Reader(cohorts, rounds)
   try:

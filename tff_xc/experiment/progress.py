@@ -1,9 +1,8 @@
 """The schedule of a run, and what a run shows while it trains.
 
 A terminal gets a bar; without one, every evaluation is a line, with the scores that
-fit its width. Both show the time left once this process has done ten rounds, and
-after a resume not before its first evaluation. Both show the bytes of all clients so
-far, down and up, those before a resume included.
+fit its width. Both show the bytes of all clients so far, and the time left once this
+process has done ten rounds and, after a resume, its first evaluation.
 """
 
 import collections
@@ -51,29 +50,49 @@ class Schedule:
     return self.rounds // every - done // every + extra
 
 
-class Estimate:
-  """Estimates the time left.
+def bytes_of(row: Mapping[str, float]) -> float:
+  """Returns a round's bytes of all clients, down and up; 0 if not measured."""
+  each = row['bytes_down_per_client'] + row['bytes_up_per_client']
+  total = each * row.get('clients', math.nan)
+  return 0.0 if math.isnan(total) else total
 
-  The parts of a run are its rounds, evaluations and checkpoints. The time left
-  is the median of a part's recent times, times the number of them to come,
-  summed over the parts: few rounds have an evaluation, so the median round
-  would tell nothing of them.
+
+class Progress:
+  """Shows the progress of a run, which goes on after the rows so far.
+
+  The time left is the median of recent rounds, evaluations and checkpoints, each times
+  the number to come: few rounds have an evaluation, so the median round would not tell.
   """
 
   def __init__(
-    self, schedule: Schedule, clock: Callable[[], float] = time.perf_counter
+    self,
+    schedule: Schedule,
+    metrics: Iterable[str],
+    rows: Iterable[Mapping[str, float]],
+    clock: Callable[[], float] = time.perf_counter,
   ):
-    self._clock = clock
+    rounds = [row for row in rows if row['round']]
+    self._schedule, self._done = schedule, len(rounds)
+    self._bytes = sum(map(bytes_of, rounds))
+    self._names = ('loss', *metrics)
+    self._latest = math.nan
     self._every = {
       'round': 1,
       'evaluation': schedule.eval_every,
       'checkpoint': schedule.checkpoint_every,
     }
-    self._schedule = schedule
     self._recent = {
       part: collections.deque(maxlen=_RECENT) for part in self._every
     }
-    self._rounds, self._since, self._apart = 0, clock(), 0.0
+    # Rounds done here, the last one's end, and what other parts took since then.
+    self._clock, self._here, self._since, self._apart = clock, 0, clock(), 0.0
+    self._bar = tqdm.tqdm(
+      total=schedule.rounds,
+      initial=self._done,
+      unit='round',
+      disable=None,
+      bar_format=_BAR,
+    )
 
   @contextlib.contextmanager
   def timing(self, part: str) -> Iterator[None]:
@@ -84,66 +103,18 @@ class Estimate:
     self._recent[part].append(taken)
     self._apart += taken
 
-  def round_done(self) -> None:
-    """Takes the time since the last round, except that of other parts."""
-    now = self._clock()
-    self._recent['round'].append(now - self._since - self._apart)
-    self._since, self._apart = now, 0.0
-    self._rounds += 1
-
-  def seconds_left(self, done: int) -> float | None:
-    """Returns the seconds left after `done` rounds; None before it can tell.
-
-    After a resume it cannot tell before the first evaluation: evaluations may
-    take most of a run. Until the first checkpoint, checkpoints take no time.
-    """
-    if self._rounds < _ROUNDS_FIRST:
+  def seconds_left(self) -> float | None:
+    """Returns the seconds left of the run; None before it can tell."""
+    if self._here < _ROUNDS_FIRST:
       return None
     seconds = 0.0
     for part, recent in self._recent.items():
-      if left := self._schedule.left(self._every[part], done):
+      if left := self._schedule.left(self._every[part], self._done):
         if recent:
           seconds += left * statistics.median(recent)
         elif part != 'checkpoint':
           return None
     return seconds
-
-
-def bytes_of(row: Mapping[str, float]) -> float:
-  """Returns a round's bytes of all clients, down and up; 0 if not measured."""
-  each = row['bytes_down_per_client'] + row['bytes_up_per_client']
-  total = each * row.get('clients', math.nan)
-  return 0.0 if math.isnan(total) else total
-
-
-class Progress:
-  """Shows the progress of a run.
-
-  Attributes:
-    estimate: the time left.
-  """
-
-  def __init__(
-    self,
-    schedule: Schedule,
-    metrics: Iterable[str],
-    rows: Iterable[Mapping[str, float]],
-    clock: Callable[[], float] = time.perf_counter,
-  ):
-    """Args: names of the scores, first those to be shown first; the rows so far."""
-    rounds = [row for row in rows if row['round']]
-    self.estimate = Estimate(schedule, clock)
-    self._schedule, self._done = schedule, len(rounds)
-    self._bytes = sum(map(bytes_of, rounds))
-    self._names = ('loss', *metrics)
-    self._latest = math.nan
-    self._bar = tqdm.tqdm(
-      total=schedule.rounds,
-      initial=self._done,
-      unit='round',
-      disable=None,
-      bar_format=_BAR,
-    )
 
   def start(self, scores: Mapping[str, float]) -> None:
     """Shows the scores of the initial model."""
@@ -153,8 +124,10 @@ class Progress:
     self, row: Mapping[str, float], scores: Mapping[str, float] | None
   ) -> None:
     """Shows a round: its row, and the scores of its evaluation, if it had one."""
-    self.estimate.round_done()
-    self._done += 1
+    now = self._clock()
+    self._recent['round'].append(now - self._since - self._apart)
+    self._since, self._apart = now, 0.0
+    self._here, self._done = self._here + 1, self._done + 1
     self._bytes += bytes_of(row)
     if scores:
       self._show({'loss': row['loss'], **scores})
@@ -190,7 +163,7 @@ class Progress:
     parts = []
     if self._bytes:
       parts.append(f'{wording.human_bytes(self._bytes)} so far')
-    left = self.estimate.seconds_left(self._done)
+    left = self.seconds_left()
     if left is not None and self._done < self._schedule.rounds:
       parts.append(f'{wording.human_duration(left)} left')
     return parts

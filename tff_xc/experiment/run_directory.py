@@ -10,12 +10,12 @@ import asyncio
 import concurrent.futures
 import contextlib
 import csv
-import functools
 import math
 import os
 import pathlib
 import re
 import time
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +24,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import lock
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import same_run
@@ -34,7 +35,7 @@ CURVES = 'curves.png'
 _TENSORBOARD = 'tensorboard'
 # Sorts before the event files that TensorFlow names by time.
 _KEPT_EVENTS = 'events.out.tfevents.0000000000.kept'
-# Files of a run's own folder that training writes with `run_files.replacing`.
+# Files of a run's own folder that training writes with `files.replacing`.
 _REPLACED = (
   run_files.CONFIG,
   run_files.METRICS,
@@ -49,28 +50,19 @@ class RunDirectory:
 
   Attributes:
     path: the directory.
-    checkpoints: its states.
   """
 
   def __init__(
     self,
     path: str | os.PathLike,
     config: Mapping[str, Any],
-    files: Sequence[str | os.PathLike] = (),
+    watched: Sequence[str | os.PathLike] = (),
   ):
     """Opens or creates the directory, and locks it against a second process.
 
     It removes temporary files left by a kill. For a new run it writes config.json;
-    for a resumed one `start_metrics` does, once the checkpoint is accepted.
-
-    Args:
-      path: the directory.
-      config: every resolved setting.
-      files: data that the run reads; no checkpoint is saved once they change.
-
-    Raises:
-      errors.InputError: if `path` holds a run of another configuration or
-        other data, is in use by another process, or cannot be written.
+    for a resumed one `start_metrics` does, once the checkpoint is accepted. Once the
+    data `watched` change, no checkpoint is saved.
     """
     self.path = pathlib.Path(path)
     self._lock = lock.lock(self.path, 'run_dir')
@@ -79,42 +71,48 @@ class RunDirectory:
     self._config = config
     with storage.writing(self.path / run_files.CONFIG):
       if not run_files.is_run(self.path):
-        run_files.write_json(self.path / run_files.CONFIG, config)
-      watch = storage.Watch(files)
-      # Without a reference to `self`, which holds the lock as long as it lives.
-      check = functools.partial(_before_checkpoint, self.path, watch)
-      self.checkpoints = checkpoints.Checkpoints(self.path, check)
+        files.write_json(self.path / run_files.CONFIG, config)
+      self._watch = storage.Watch(watched)
+      checkpoints.prepare(self.path)
     self._metrics = None
     self._events = None
 
   def _remove_leftovers(self) -> None:
-    run_files.remove_leftovers(self.path, _REPLACED.__contains__)
-    run_files.remove_leftovers(self.path / _TENSORBOARD, _KEPT_EVENTS.__eq__)
+    files.remove_leftovers(self.path, _REPLACED.__contains__)
+    files.remove_leftovers(self.path / _TENSORBOARD, _KEPT_EVENTS.__eq__)
     for file in self.path.iterdir():
       if re.fullmatch(rf'{run_files.METRICS}_temp\d{{4}}', file.name):
         file.unlink()
 
+  def save(
+    self, state, rounds_done: int, more: Mapping, model: Callable
+  ) -> int:
+    """As `checkpoints.save`, once the disk has the rows that a resume needs."""
+    if not checkpoints.path_of(self.path, rounds_done).exists():
+      self._watch.check()
+      file = self.path / run_files.METRICS
+      with storage.writing(file):
+        if file.exists():
+          files.sync(file)
+        files.sync(self.path)
+    return checkpoints.save(self.path, state, rounds_done, more, model)
+
   def start_metrics(self, rounds_done: int) -> list[dict[str, float]]:
     """Opens metrics.csv and TensorBoard, and drops rounds after `rounds_done`.
 
-    It updates config.json, whose rounds, versions and paths may be new.
-
-    Returns:
-      The rows of the rounds done, that of round 0 first if it was evaluated;
-      nan if a cell was not measured.
-
-    Raises:
-      errors.InputError: for a metrics.csv that is damaged or cannot be written.
+    It updates config.json, whose rounds, versions and paths may be new. Returns the
+    rows of the rounds done, that of round 0 first if it was evaluated; nan if a
+    cell was not measured.
     """
     file, folder = self.path / run_files.METRICS, self.path / _TENSORBOARD
     rows = []
     with storage.writing(file):
       kept = _rounds(file, rounds_done)
-      run_files.write_json(self.path / run_files.CONFIG, self._config)
+      files.write_json(self.path / run_files.CONFIG, self._config)
       if not rounds_done:
-        self.checkpoints.keep_aside(file)
+        checkpoints.keep_aside(self.path, file)
       if file.exists():
-        with run_files.replacing(file) as temporary:
+        with files.replacing(file) as temporary:
           temporary.write_text(kept)
         rows = run_files.read_metrics(file).to_dict('records')
       _rewrite_events(folder, rows)
@@ -129,7 +127,7 @@ class RunDirectory:
     path = self.path / run_files.CLASSES
     with (
       storage.writing(path),
-      run_files.replacing(path) as temporary,
+      files.replacing(path) as temporary,
       temporary.open('w', newline='', encoding='utf-8') as file,
     ):
       writer = csv.writer(file, lineterminator='\n')
@@ -137,13 +135,7 @@ class RunDirectory:
       writer.writerows(zip(range(len(names)), names, counts, strict=True))
 
   def release(self, row: Mapping[str, float], round_number: int) -> None:
-    """Appends one round's row. All rows have the same columns, except row 0.
-
-    Row 0 comes first and has only scores; its other cells are empty.
-
-    Raises:
-      errors.InputError: they cannot be written; then metrics.csv is as it was.
-    """
+    """Appends one round's row, or nothing. Row 0 comes first and has only scores."""
     try:
       with storage.writing(self.path / run_files.METRICS):
         _finish(self._metrics.release(dict(row), round_number))
@@ -156,10 +148,9 @@ class RunDirectory:
       _finish(self._events.release(measured, round_number))
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
-    """Writes summary.json."""
     path = self.path / run_files.SUMMARY
     with storage.writing(path):
-      run_files.write_json(path, summary)
+      files.write_json(path, summary)
 
 
 def _finish(release) -> None:
@@ -168,27 +159,13 @@ def _finish(release) -> None:
     thread.submit(asyncio.run, release).result()
 
 
-def _before_checkpoint(path: pathlib.Path, watch: storage.Watch) -> None:
-  """Checks the data; waits until the disk has the rows that a resume needs."""
-  watch.check()
-  file = path / run_files.METRICS
-  with storage.writing(file):
-    if file.exists():
-      run_files.sync(file)
-    run_files.sync(path)
-
-
 def _rounds(file: pathlib.Path, rounds_done: int) -> str:
-  """Returns metrics.csv without later rounds and without a line cut by a kill.
-
-  Raises:
-    errors.InputError: unless it has all rounds up to `rounds_done`, from 0.
-  """
+  """Returns metrics.csv without later rounds and without a line cut by a kill."""
   try:
-    text = run_files.read_text(file) if file.exists() else ''
+    text = files.read_text(file) if file.exists() else ''
     lines = text.splitlines(keepends=True)
   except (OSError, ValueError) as e:
-    raise run_files.damaged(file, str(e)) from e
+    raise files.damaged(file, str(e)) from e
 
   def number(line):
     key = line.split(',', 1)[0]
@@ -205,25 +182,22 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
   # A run that stopped in its first evaluation has no row, also not of round 0.
   for wanted in expected if rounds_done else ():
     if wanted >= len(kept) or number(kept[wanted]) != wanted:
-      raise run_files.damaged(
+      raise files.damaged(
         file,
         f'there is a checkpoint of round {rounds_done}, and no row of round'
         f' {wanted}',
       )
-  return ''.join(lines[:1] + kept)
+  return ''.join([*map(run_files.header_now, lines[:1]), *kept])
 
 
 def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:
-  """Replaces TensorBoard's events by those of `rows`, each round once.
-
-  After a kill in between, rounds occur twice until the run is opened again.
-  """
+  """Replaces TensorBoard's events by those of `rows`, each round once."""
   old = list(folder.glob('events.out.tfevents.*'))
   kept = folder / _KEPT_EVENTS
   if rows:
     folder.mkdir(exist_ok=True)
     with (
-      run_files.replacing(kept) as temporary,
+      files.replacing(kept) as temporary,
       tf.io.TFRecordWriter(str(temporary)) as writer,
     ):
       seconds = [row.get('seconds', math.nan) for row in rows]

@@ -23,11 +23,8 @@ FITTED = ('clients_per_round', 'negatives')
 def check_config(path: str | os.PathLike, config: Mapping) -> None:
   """Refuses a directory that holds a run of another configuration or data.
 
-  A larger number of rounds continues the run; a smaller one is refused.
-
-  Args:
-    path: the directory; may be absent.
-    config: every resolved setting, and `data` once the data are loaded.
+  A larger number of rounds continues the run; a smaller one is refused. Of `config`,
+  `data` is there once they are loaded.
   """
   path = pathlib.Path(path)
   file = path / run_files.CONFIG

@@ -14,8 +14,8 @@ import tensorflow as tf
 import tree
 
 from tff_xc import errors
+from tff_xc import files
 from tff_xc import npz_headers
-from tff_xc.report import run_files
 
 
 class DamagedError(Exception):
@@ -41,16 +41,12 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
 def write_arrays(
   path: pathlib.Path, named: Mapping[str, np.ndarray], durable: bool = True
 ) -> None:
-  """Writes an `.npz` file, whole or not at all; see `run_files.replacing`.
-
-  Raises:
-    errors.InputError: it cannot be written.
-  """
+  """Writes an `.npz` file, whole or not at all; see `files.replacing`."""
   # `np.savez` leaves its archive open if the disk is full, which then
   # complains when Python destroys it.
   with (
     writing(path),
-    run_files.replacing(path, durable) as temporary,
+    files.replacing(path, durable) as temporary,
     zipfile.ZipFile(temporary, 'w') as archive,
   ):
     archive.comment = _comment(len(named))
@@ -62,15 +58,10 @@ def write_arrays(
 def read_arrays(
   path: pathlib.Path, without: str | None = None
 ) -> dict[str, np.ndarray]:
-  """Reads what `write_arrays` wrote.
+  """Reads what `write_arrays` wrote, without the arrays whose names begin so.
 
-  Args:
-    path: the file.
-    without: the beginning of the names of arrays that are left out.
-
-  Raises:
-    DamagedError: the file is missing or damaged.
-    errors.InputError: it may be sound and cannot be read.
+  Raises DamagedError for a missing or damaged file, and `errors.InputError` for one
+  that may be sound.
   """
   if not path.is_file():  # A pipe would wait for a writer.
     raise DamagedError('there is no such file')
@@ -97,11 +88,7 @@ def read_arrays(
 
 
 def _comment(count: int) -> bytes:
-  """Returns the comment of an archive of so many arrays.
-
-  A bit of the list of an archive's members may hide those that follow it, and all
-  others are sound: their number shows it.
-  """
+  """Returns an archive's comment: its list may hide members, whose number tells."""
   return f'{count} arrays'.encode()
 
 
@@ -122,7 +109,6 @@ class Watch:
   """Compares files with what they were when the watch began: `os.stat` of each."""
 
   def __init__(self, files: Iterable[str | os.PathLike]):
-    """Args: files, or links to files; those that do not exist are watched, too."""
     self._were = {os.fspath(file): _stamp(file) for file in files}
 
   def check(self) -> None:

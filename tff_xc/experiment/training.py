@@ -1,9 +1,13 @@
-"""Trains an algorithm on a data set, in the directory of a run."""
+"""Trains an algorithm on a data set, in the directory of a run, which may resume."""
 
 import contextlib
 import dataclasses
+import math
 import os
 import pathlib
+import re
+import sys
+import time
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -14,17 +18,18 @@ import scipy.sparse
 import tensorflow as tf
 
 from tff_xc import environment
+from tff_xc import errors
+from tff_xc import interrupts
 from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import fingerprint
-from tff_xc.experiment import client_states
-from tff_xc.experiment import cohort
-from tff_xc.experiment import loop
-from tff_xc.experiment import progress
+from tff_xc.experiment import checkpoints
+from tff_xc.experiment import client_states as client_states_lib
+from tff_xc.experiment import cohort as cohort_lib
+from tff_xc.experiment import progress as progress_lib
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
 from tff_xc.experiment import storage
-from tff_xc.measure import best_round
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
@@ -33,14 +38,23 @@ from tff_xc.measure import targets as targets_lib
 from tff_xc.report import curves
 from tff_xc.report import run_files
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import examples as examples_lib
 from tff_xc.round import importance
-from tff_xc.round import process
+from tff_xc.round import process as process_lib
+from tff_xc.runtime import client_error
 from tff_xc.runtime import registry as runtimes
 
-# Bytes of which a run warns.
+# Bytes of clients' states of which a run warns.
 _MUCH = 10**9
 # Attributes of attributes that a description goes into.
 _DEPTH = 6
+# A run stops after this many consecutive rounds that dropped every update.
+_MOST_LOST = 5
+# A checkpoint is also saved if the last is older, so that a run that is rarely
+# evaluated, or a slow one, loses little to a kill.
+_SAVE_SECONDS = 300.0
+# The column of runs whose clients may leave; see `cohort.Cohort.dropouts`.
+_DROPOUTS = 'client_dropouts'
 
 
 def train(
@@ -54,7 +68,7 @@ def train(
   checkpoint_every: int = 0,
   seed: int = 0,
   target: str = '',
-  best: best_round.Choice = best_round.NO_CHOICE,
+  best: targets_lib.BestRound = targets_lib.NO_BEST,
   config: Mapping[str, Any] | None = None,
   warnings: Sequence[str] = (),
   source: Callable[[str], tuple] | None = None,
@@ -84,17 +98,22 @@ def train(
   """
   _check(algorithm, dataset, metrics, rounds, best)
   saves = checkpoint_every or eval_every
-  schedule = progress.Schedule(rounds, eval_every, saves)
+  schedule = progress_lib.Schedule(rounds, eval_every, saves)
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
   kept = algorithm.client_state
   owners, labels = dataset.train.owned_labels()
   shape = len(dataset.train.partition), dataset.num_classes
-  with _cohorts(algorithm, dataset, config, source) as cohorts:
-    summary = loop.run(
+  runtimes.offer_data(source, config['data'])
+  cohorts = algorithm.sampling.cohorts(dataset, seed)
+  read_ahead = contextlib.nullcontext(cohorts)
+  if dataset.train.pool.is_decoded:
+    read_ahead = cohort_lib.ahead(cohorts, rounds)
+  with read_ahead as cohorts:
+    summary = run(
       targets=targets_lib.parse(target, metrics),
-      process=process.build_process(algorithm, seed),
+      process=process_lib.build_process(algorithm, seed),
       cohorts=cohorts,
       evaluate=evaluation.Evaluator(algorithm.model, dataset, metrics),
       metrics=tuple(metrics),
@@ -103,7 +122,7 @@ def train(
       directory=_directory(run_dir, config, dataset),
       best=best,
       warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
-      client_states=kept and client_states.ClientStates(kept.spec, run_dir),
+      client_states=kept and client_states_lib.ClientStates(kept.spec, run_dir),
       facts={'emd': skew.emd(skew.class_counts(owners, labels, shape))},
     )
   draw_curves(run_dir)
@@ -117,19 +136,10 @@ def draw_curves(run_dir: str | os.PathLike) -> None:
     curves.plot_run(run_files.read_run(run_dir), picture)
 
 
-def _cohorts(algorithm, dataset, config, source):
-  """Returns a context of round -> cohort, read ahead if examples are decoded."""
-  runtimes.offer_data(source, config['data'])
-  cohorts = algorithm.sampling.cohorts(dataset, config['seed'])
-  if not dataset.train.pool.is_decoded:
-    return contextlib.nullcontext(cohorts)
-  return cohort.ahead(cohorts, config['rounds'])
-
-
 def _directory(run_dir, config, dataset) -> run_directory.RunDirectory:
   """Opens the run's directory, and writes the classes' names into it."""
-  files = dataset.train.pool.files
-  directory = run_directory.RunDirectory(run_dir, config, files)
+  watched = dataset.train.pool.files
+  directory = run_directory.RunDirectory(run_dir, config, watched)
   if dataset.class_names is not None:
     _, labels = dataset.train.owned_labels()
     counts = np.bincount(labels, minlength=dataset.num_classes)
@@ -148,7 +158,7 @@ def _large_states(algorithm, dataset, run_dir) -> list[str]:
   clients = len(dataset.train.partition)
   if each * clients < _MUCH:
     return []
-  folder = os.path.join(run_dir, client_states.FOLDER)
+  folder = os.path.join(run_dir, client_states_lib.FOLDER)
   return [
     f'each client that takes part keeps {wording.human_bytes(each)} in {folder},'
     f' {wording.human_bytes(each * clients)} for all {clients:,}, and its older'
@@ -239,3 +249,278 @@ def describe(value: Any, depth: int = 0) -> str:
     attributes = [(name, getattr(value, name)) for name in fields]
   parts = [f'{name}={inner(part)}' for name, part in attributes]
   return f'{type(value).__qualname__}({", ".join(parts)})'
+
+
+def run(
+  *,
+  process,
+  cohorts: Callable[[int], cohort_lib.Cohort],
+  evaluate: Callable[[Any], dict[str, float]],
+  metrics: tuple[str, ...],
+  messages: communication.Messages,
+  schedule: progress_lib.Schedule,
+  directory: run_directory.RunDirectory,
+  targets: Sequence[targets_lib.Target] = (),
+  best: targets_lib.BestRound = targets_lib.NO_BEST,
+  warnings: Sequence[str] = (),
+  client_states: client_states_lib.ClientStates | None = None,
+  facts: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+  """Runs or resumes an experiment; returns what summary.json has, nan for null.
+
+  Where a client fails, and where five consecutive rounds dropped every client's
+  update, the rounds done are saved first, as after an interrupt.
+
+  Args:
+    process: a `tff.learning.templates.LearningProcess`.
+    cohorts: round (from 0) -> its cohort.
+    evaluate: global weights -> `metrics` by name, the headline metric first.
+    metrics: their names.
+    messages: converts requested rows into bytes.
+    schedule: rounds, evaluations, checkpoints.
+    directory: receives all files of the run.
+    targets: as in `train`, like `best` and `warnings`.
+    best: as above.
+    warnings: as above.
+    client_states: keeps what clients keep between rounds, if they do.
+    facts: about the data; further entries of the summary.
+  """
+  for warning in warnings:
+    print(f'warning: {warning}', file=sys.stderr)
+  held = _Held(process, directory, client_states)
+  rows = [*directory.start_metrics(held.done)]
+  for row in rows:
+    if row['round']:  # Row 0 is of the initial model.
+      held.count_lost(row)
+  held.check_lost()
+  # The scores that decide come first, since not all may fit a line.
+  deciding = [best.metric, *(target.metric for target in targets)]
+  shown = sorted(metrics, key=lambda name: name not in deciding)
+  progress = progress_lib.Progress(schedule, shown, rows)
+  timing = progress.timing
+  try:
+    if not rows:
+      with timing('evaluation'):
+        measured = evaluate(held.weights())
+      directory.release(measured, 0)
+      rows.append(measured)
+      progress.start(measured)
+    while held.done < schedule.rounds and not best.stops(rows):
+      interrupts.check()
+      started = time.perf_counter()
+      cohort = cohorts(held.done)
+      output, row = held.next(cohort, messages)
+      row['seconds'] = time.perf_counter() - started
+      measured = None
+      if schedule.due(schedule.eval_every, held.done + 1):
+        with timing('evaluation'):
+          measured = evaluate(process.get_model_weights(output.state))
+      row = {**row, **(measured or dict.fromkeys(metrics, math.nan))}
+      directory.release(row, held.done + 1)
+      rows.append(row)
+      # Only now is the round done: an interrupt before this line repeats it.
+      held.take(output, row)
+      del output  # A second reference would force a copy.
+      due = schedule.due(schedule.checkpoint_every, held.done)
+      if due or held.lost_all or held.is_old():
+        with timing('checkpoint'):
+          held.save()
+      if held.lost and _dropped_all(row):
+        progress.warn(
+          f"round {held.done} dropped every client's update, since none was"
+          ' finite'
+        )
+      held.check_lost()
+      progress.round_done(row, measured)
+    if held.done < schedule.rounds:
+      held.save()
+  except (KeyboardInterrupt, client_error.WorkersError):
+    held.save_interrupted()
+    raise
+  except client_error.ClientError as e:
+    held.save_interrupted()
+    raise errors.InputError(_explained(e, cohort, held.done + 1)) from e
+  finally:
+    progress.close()
+  finished = run_files.read_run(directory.path)
+  summary = _summarise(finished, metrics, messages, targets, best, warnings)
+  summary |= facts or {}
+  if held.done < schedule.rounds:
+    summary['stopped_after'] = best.stop_after
+  directory.write_summary(summary)
+  return summary
+
+
+class _Held:
+  """What a run holds between rounds; `lost` counts consecutive rounds that lost all."""
+
+  def __init__(self, process, directory, client_states):
+    self._process, self._directory = process, directory
+    self._clients = client_states
+    self._state, self.done, more = checkpoints.load_newest(
+      directory.path,
+      process.initialize(),
+      client_states.problem if client_states else lambda more: '',
+      moves_damaged=True,
+    )
+    if client_states:
+      client_states.restore(more, self.done)
+    elif more:
+      raise errors.InputError(
+        f"{directory.path} holds clients' states, which this algorithm does not"
+        ' have; choose another --run_dir'
+      )
+    self.lost = 0
+    self._saved_at = time.monotonic()
+    if self.done:
+      self.save()  # It is saved; this removes older files that a kill left.
+
+  @property
+  def lost_all(self) -> bool:
+    return self.lost >= _MOST_LOST
+
+  def is_old(self) -> bool:
+    return time.monotonic() - self._saved_at >= _SAVE_SECONDS
+
+  def weights(self):
+    """Returns the global weights; drop them before the next round."""
+    return self._process.get_model_weights(self._state)
+
+  def next(self, cohort: cohort_lib.Cohort, messages):
+    """Returns (output, row of metrics.csv) of the next round."""
+    examples = cohort.examples
+    if self._clients:
+      examples = self._clients.attach(examples)
+    else:
+      examples = runtimes.referenced(examples, self.done)
+    # The old state is not needed again, so the runtime may update it in place.
+    self._state = runtimes.donate(self._state)
+    output = self._process.next(self._state, examples)
+    row = _row(output.metrics, cohort, messages)
+    return output, row | runtimes.measured()
+
+  def take(self, output, row) -> None:
+    """Takes over a round that is done, and its row."""
+    if self._clients:
+      new = output.metrics[examples_lib.NAME]
+      kept = self._clients.write(new, self.done + 1)
+      # Together, so that an interrupt does not save one without the others.
+      self._state, self.done, self._clients.kept = (
+        output.state,
+        self.done + 1,
+        kept,
+      )
+    else:
+      self._state, self.done = output.state, self.done + 1
+    self.count_lost(row)
+
+  def count_lost(self, row) -> None:
+    """Counts a round that dropped every update; one without examples is no matter."""
+    if _dropped_all(row):
+      self.lost += 1
+    elif not math.isnan(row['loss']):
+      self.lost = 0
+
+  def check_lost(self) -> None:
+    if self.lost_all:
+      raise errors.InputError(
+        f'the last {self.lost} rounds, up to round {self.done}, dropped every'
+        " client's update, since none was finite; a learning rate is probably"
+        ' too large: start a new run with a smaller --client_learning_rate or'
+        ' --server_learning_rate'
+      )
+
+  def save(self) -> None:
+    more = {}
+    if self._clients:
+      self._clients.sync()
+      more = self._clients.arrays()
+    oldest = self._directory.save(
+      self._state, self.done, more, model=self.weights
+    )
+    if self._clients:
+      self._clients.saved(oldest, self.done)
+    self._saved_at = time.monotonic()
+
+  def save_interrupted(self) -> None:
+    """Saves an interrupted run's state and says where the run will resume."""
+    try:
+      self._state = runtimes.keep(self._state)
+    except ValueError:  # The interrupted round has overwritten it.
+      print(
+        f'\nstopped before round {self.done + 1} was evaluated; the same command'
+        ' goes on from the checkpoint before',
+        file=sys.stderr,
+      )
+      return
+    self.save()
+    print(
+      f'\nstopped after round {self.done}; the same command goes on from there',
+      file=sys.stderr,
+    )
+
+
+def _dropped_all(row) -> bool:
+  """Whether a round dropped every client's update and so measured nothing."""
+  return row['clients_dropped'] > 0 and math.isnan(row['loss'])
+
+
+def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
+  ids = dict(enumerate(cohort.client_ids))
+  names = [ids.get(i, i) for i in (error.client_index, error.last_index)]
+  # Of TensorFlow's message, the part that a check of ours wrote.
+  said = re.search(
+    r'assertion failed: \[client -?\d+: (.*?)\] ?\[', error.reason
+  )
+  return (
+    f'{client_error.which(*names)} failed in round {round_number}:'
+    f' {said[1] if said else error.reason}; mend its data or what ran out, and'
+    ' start the same command again'
+  )
+
+
+def _row(measured, cohort, messages) -> dict[str, float]:
+  """Returns a round's row of metrics.csv, without scores and seconds."""
+  row = {
+    name: float(value)
+    for name, value in measured.items()
+    if name != examples_lib.NAME
+  }
+  rows = {name: row[f'{name}_rows'] for name in messages.tables}
+  largest = {n: row.pop(f'{n}_rows_largest') for n in messages.tables}
+  row['clients_skipped'] = float(cohort.skipped)
+  if cohort.dropouts is not None:
+    row[_DROPOUTS] = float(cohort.dropouts)
+  return {**row, **messages.of_round(rows, largest)}
+
+
+def _summarise(
+  finished: run_files.Run, metrics, messages, targets, best, warnings
+) -> dict[str, Any]:
+  """Returns the summary; means are over the rounds that measured something."""
+  table = finished.metrics
+  mean = lambda name: float(table[name].mean())
+  down, up = (mean(f'bytes_{way}_per_client') for way in ('down', 'up'))
+  warnings = list(warnings)
+  if lost := sum(_dropped_all(row) for row in table.to_dict('records')):
+    rounds = 'round' if lost == 1 else 'rounds'
+    warnings.append(f"{lost} {rounds} dropped every client's update")
+  left = {}
+  if _DROPOUTS in table:
+    left[f'{_DROPOUTS}_total'] = float(table[_DROPOUTS].sum())
+  return {
+    'final': {name: float(table[name].iloc[-1]) for name in metrics},
+    'best': {name: catalog.SCORES[name].best(table[name]) for name in metrics},
+    'best_round': best.summary(table, metrics),
+    'rounds': int(table['round'].iloc[-1]),
+    'rounds_to_target': {t.name: t.first_round(table) for t in targets},
+    'bytes_down_per_client_round': down,
+    'bytes_up_per_client_round': up,
+    'bytes_saving_vs_fullsoftmax': messages.saving(down + up),
+    'class_rows_requested_mean': mean('class_rows'),
+    'clients_dropped_total': float(table['clients_dropped'].sum()),
+    'clients_skipped_total': float(table['clients_skipped'].sum()),
+    'seconds_per_round_median': float(table['seconds'].median()),
+    'warnings': warnings,
+    **left,
+  }

@@ -78,7 +78,7 @@ class_distance_mean | mean class distance | distance | higher | train + class ro
 _ROUND = """
 loss | loss | loss | lower
     training loss, mean over the examples of the round
-accuracy | local top-1 | fraction | higher
+local_accuracy | local top-1 | fraction | higher
     training examples whose class is ranked first among the rows that their
     client holds, during local training
 bytes_down_per_client | down / client | bytes | lower
@@ -110,13 +110,13 @@ worker_bytes_down | to workers | bytes | lower
 worker_bytes_up | from workers | bytes | lower
     bytes from all workers to the driver in a round (--runtime=cluster)
 clients_zeroed | clients zeroed | clients | neither
-    clients whose update counted as no change (--robust_aggregation=zeroing)
+    clients whose update counted as no change (--robust_aggregation)
 zeroing_norm | zeroing norm | norm | neither
-    largest number that an update may have (--robust_aggregation=zeroing)
+    largest number that an update may have (--robust_aggregation)
 clients_clipped | clients clipped | clients | neither
-    clients whose update was scaled down (--robust_aggregation=clipping)
+    clients whose update was scaled down (--robust_aggregation)
 clipping_norm | clipping norm | norm | neither
-    L2 norm to which updates are scaled down (--robust_aggregation=clipping)
+    L2 norm to which updates are scaled down (--robust_aggregation)
 local_batches | local batches | batches | neither
     minibatches of the client that took the most in the round
 client_parameters_peak | parameters held | parameters | lower

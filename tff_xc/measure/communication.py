@@ -9,9 +9,7 @@ padding (messages: FedSS, Algorithm 1 and section 3).
 A table of which every row is requested has no ids in either message: row c is
 at place c. The round's seed and the sums behind its metrics, some 50 bytes, are
 not counted. A client whose update is dropped is counted like any other.
-
-`tests/round/test_crossing.py` compares these formulas with the values that a
-round feeds to its clients and folds from them.
+`tests/round/test_crossing.py` compares this with what a round feeds and folds.
 """
 
 from __future__ import annotations
@@ -59,10 +57,7 @@ class Messages:
   def of_round(
     self, rows: Mapping[str, float], largest: Mapping[str, float]
   ) -> dict[str, float]:
-    """Returns the columns of bytes of a round.
-
-    By table, a client requested `rows` rows on average, and at most `largest`.
-    """
+    """Returns the columns of bytes of a round, of mean and `largest` rows by table."""
     down = up = held = 0.0
     for name, table in self.tables.items():
       down += rows[name] * (table.row_bytes + table.beside_bytes)
@@ -79,9 +74,8 @@ class Messages:
   def saving(self, sent: float) -> float:
     """Returns the saved fraction of FullSoftmax's bytes, down and up.
 
-    FullSoftmax sends the same encoder weights and all rows. `sent` are bytes down
-    and up, per client and round. The fraction is negative if the ids cost more than
-    the omitted rows save.
+    `sent` are bytes down and up, per client and round. The fraction is negative if the ids
+    cost more than the omitted rows save.
     """
     if not self.has_clients:
       return 1.0
@@ -119,29 +113,3 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
 def _encoder_bytes(specs: classifier.ModelWeights) -> int:
   of_encoder = (*specs.encoder.values(), *specs.encoder_state.values())
   return sum(s.shape.num_elements() * s.dtype.size for s in of_encoder)
-
-
-def last_layer_share(
-  num_classes: int, dim: int, encoder_parameters: int
-) -> float:
-  """Returns n d / (n d + the encoder's parameters) (FedSS, fig. 8)."""
-  table = num_classes * dim
-  return table / (table + encoder_parameters)
-
-
-def parameter_saving(
-  rows: float, num_classes: int, dim: int, encoder_parameters: int
-) -> float:
-  """Returns the fraction of parameters that a sub-model of `rows` rows saves.
-
-  This is the papers' figure: it counts parameters in one direction, without
-  ids. It is the class table's share times the omitted part of the table,
-  (1 - |S_k| / n).
-  """
-  share = last_layer_share(num_classes, dim, encoder_parameters)
-  return share * (1 - rows / num_classes)
-
-
-def class_parameters_sent(rows: float, dim: int) -> float:
-  """Returns |S_k| d, the x axis of FedSS's figs 5 and 10 (parameters)."""
-  return rows * dim

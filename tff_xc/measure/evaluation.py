@@ -43,8 +43,8 @@ class Evaluator:
 
   Test, validation and some training examples are ranked among all classes (a single
   label is a set of one); retrieval examples among each other. Distances are those of
-  the classes that training clients hold. Examples are read block by block, and never
-  held together.
+  the classes that training clients hold. Examples are read block by block. ValueError
+  for a metric that there is not, or that the data do not allow.
   """
 
   def __init__(
@@ -53,11 +53,6 @@ class Evaluator:
     dataset: client_data_lib.FederatedDataset,
     metrics: Sequence[str],
   ):
-    """Args: the model, the data, and the names of the metrics to measure.
-
-    Raises:
-      ValueError: for an unknown metric, or one that the data do not allow.
-    """
     unknown = set(metrics) - set(catalog.SCORES)
     if unknown:
       raise ValueError(f'there is no metric {", ".join(sorted(unknown))}.')
@@ -74,12 +69,7 @@ class Evaluator:
     self._best_labels = LabelSearch(model.head, model.num_classes)
 
   def __call__(self, weights: classifier.ModelWeights) -> dict[str, float]:
-    """Returns every metric by name: fractions, and Euclidean distances.
-
-    Raises:
-      ValueError: for 'top1', 'macro_f1' or 'mcc' if test examples have sets of
-        labels.
-    """
+    """Returns every metric by name: fractions, and Euclidean distances."""
     wanted, measured, data = set(self.metrics), {}, self._dataset
     if wanted & _RETRIEVAL:
       pool = data.retrieval
@@ -215,9 +205,8 @@ def _of_sets(top, y, propensity=None) -> dict[str, float]:
 class LabelSearch:
   """Finds the best labels by the scores of one head; it is traced once.
 
-  For heads whose scores are no inner products (`heads.Head.scoring_rows`). Scores
-  are computed for a block of examples at a time, so memory depends neither on the
-  number of examples nor, beyond one row of scores, on that of labels.
+  For heads whose scores are no inner products (`heads.Head.scoring_rows`). Scores are
+  computed for a block of examples at a time, so memory depends on neither number.
   """
 
   def __init__(self, head: heads.Head, num_labels: int):
@@ -229,13 +218,7 @@ class LabelSearch:
   def __call__(
     self, embeddings: np.ndarray, table: tf.Tensor, k: int
   ) -> np.ndarray:
-    """Returns int32 [e, k], each example's best labels as in `top_labels`.
-
-    Args:
-      embeddings: float32 [e, ...].
-      table: float32 [rows, row_dim].
-      k: at least 1.
-    """
+    """Returns int32 [e, k], as `top_labels`, of [e, ...] and float32 [rows, d]."""
     table = tf.convert_to_tensor(table)
     at_once = max(1, min(_SCORES // self._num_labels, _EXAMPLES))
     best = np.empty([len(embeddings), k], np.int32)
@@ -250,17 +233,11 @@ class LabelSearch:
 
 
 def top_labels(scores: tf.Tensor, k: int) -> tf.Tensor:
-  """Returns int32 [b, k], the labels of the k largest scores; ties by label.
+  """Returns int32 [b, k], the labels of the k largest of scores [n, b]; ties by label.
 
-  A label without a finite score is not returned. If fewer than k remain, the
-  row ends in -1.
-
-  The k best labels are in the k groups of neighbouring labels with the largest
-  maxima (of equal ones, the first). Only the labels of these groups are sorted.
-
-  Args:
-    scores: float32 [n, b], with a static n.
-    k: at least 1.
+  A label without a finite score is not returned; a row that lacks labels ends in -1.
+  The k best labels are in the k groups of neighbouring labels with the largest maxima
+  (of equal ones, the first). Only the labels of these groups are sorted.
   """
   n, size = scores.shape[0], tf.shape(scores)[1]
   maxima = _group_maxima(scores)

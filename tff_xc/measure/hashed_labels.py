@@ -21,10 +21,9 @@ def expected_positives(
 ) -> np.ndarray:
   """Returns float64 [n], the expected positive examples of each label's bucket.
 
-  Those of the label, and of every other label with probability 1 / B. An example
-  with two labels of one bucket counts twice, so that this is above the number of
-  the bucket's examples. The paper's Lemma 1 bounds the same from below, by
-  (sum of the counts) / B^2 less.
+  Those of the label, and of every other label with probability 1 / B. An example with
+  two labels of one bucket counts twice. The paper's Lemma 1 bounds the same from below,
+  by (sum of the counts) / B^2 less.
   """
   counts = np.asarray(label_counts, np.float64)
   return counts + (counts.sum() - counts) / num_buckets
@@ -66,8 +65,7 @@ def bucket_examples(
 ) -> np.ndarray:
   """Returns int64 [B], the examples with a label of each of a table's buckets.
 
-  An example (of labels bool [N, n]) with two labels of one bucket counts once,
-  unlike in `bucket_counts`.
+  Labels are bool [N, n]. Unlike in `bucket_counts`, an example counts once a bucket.
   """
   size, num_labels = labels.shape
   buckets = hashing.buckets(np.arange(num_labels), seed, num_buckets)
@@ -77,17 +75,12 @@ def bucket_examples(
 
 
 def divergences(counts: np.ndarray, smoothing: float = 1.0) -> np.ndarray:
-  """Returns float64 [K, K], the Kullback-Leibler divergences of clients.
+  """Returns float64 [K, K], the Kullback-Leibler divergences of clients, in nats.
 
-  Entry (i, j) is that of client i's distribution from client j's, in nats.
-  Summing counts over buckets never increases it (Theorem 2).
-
-  Args:
-    counts: [K, n], examples of each client with each label or bucket.
-    smoothing: added in total to each client's counts, spread like all clients'
-      counts together, since the divergence from a distribution without one of
-      the labels is infinite. It keeps Theorem 2: a bucket's share is the sum of
-      its labels' shares.
+  Entry (i, j) is that of client i's distribution from client j's, of counts [K, n].
+  Summing counts over buckets never increases it (Theorem 2). `smoothing` is added in
+  total to each client's counts, spread like all clients' counts together, since the
+  divergence from a distribution without one of the labels is infinite.
   """
   counts = np.asarray(counts, np.float64)
   everything = counts.sum(axis=0)
@@ -117,10 +110,7 @@ class Theory(NamedTuple):
 
   @property
   def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-    """Two arrays [R K (K - 1)], divergences over labels and over buckets.
-
-    Of each two clients in either order, in each table.
-    """
+    """Divergences of two clients over labels and over buckets, each [R K (K - 1)]."""
     others = ~np.eye(len(self.of_labels), dtype=bool)
     of_buckets = self.of_buckets[:, others]
     of_labels = np.broadcast_to(self.of_labels[others], of_buckets.shape)
@@ -130,10 +120,7 @@ class Theory(NamedTuple):
 def theory(
   dataset: client_data.FederatedDataset, num_tables: int, num_buckets: int
 ) -> Theory:
-  """Compares the theory with a set that has sets of labels and a propensity.
-
-  It takes memory for K n numbers.
-  """
+  """Compares the theory with a set of label sets; takes memory for K n numbers."""
   labels, known = dataset.train.pool.y, dataset.propensity
   n, seeds = dataset.num_classes, range(num_tables)
   owners, owned = dataset.train.owned_labels()

@@ -27,11 +27,7 @@ def normalise(rows: np.ndarray) -> np.ndarray:
 
 
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
-  """Returns the share of `predictions` int [e] equal to `labels` int [e].
-
-  Raises:
-    ValueError: without examples, or for different lengths.
-  """
+  """Returns the share of `predictions` int [e] equal to `labels` int [e]."""
   predictions, labels = np.asarray(predictions), np.asarray(labels)
   if predictions.shape != labels.shape or not len(labels):
     raise ValueError(
@@ -46,17 +42,9 @@ def confusion(
 ) -> np.ndarray:
   """Returns one client's confusion matrix (FedSS, fig. 7), int64 [c, c + 1].
 
-  Row i counts the examples of class `class_ids[i]`. Column j < c counts those
-  predicted as `class_ids[j]`, and column c those predicted as a class that the
-  client does not hold.
-
-  Args:
-    predictions: int [e], over all n classes.
-    labels: int [e], each in `class_ids`.
-    class_ids: int [c], distinct.
-
-  Raises:
-    ValueError: for repeated ids, or a label that is not among them.
+  Row i counts the examples of class `class_ids[i]`. Column j < c counts those predicted
+  as `class_ids[j]`, and column c those predicted as a class that the client does not
+  hold. Labels are int [e] among the distinct class_ids int [c], else ValueError.
   """
   class_ids = np.asarray(class_ids)
   order = np.argsort(class_ids, kind='stable')
@@ -79,7 +67,7 @@ def confusion(
 def retrieval_scores(
   embeddings: np.ndarray, labels: np.ndarray, block: int = 2**22
 ) -> dict[str, float]:
-  """Returns map@10 and map@r, from one nearest-neighbour search.
+  """Returns map@10 and map@r of embeddings [e, d] with labels int [e].
 
   Every example is a query against all others. The distance is Euclidean, between
   l2-normalised embeddings; ties go to the lower number. P(i) is the precision
@@ -91,14 +79,7 @@ def retrieval_scores(
       examples therefore reaches only min(c - 1, 10) / 10.
     map@r: mean over the queries with R_q > 0 of 1/R_q sum_{i<=R_q} P(i) rel(i)
       (Musgrave et al., 2020); nan if there is no such query.
-
-  Args:
-    embeddings: float [e, d], of any norm.
-    labels: int [e].
-    block: the most distances in memory at once, 4 bytes each.
-
-  Raises:
-    ValueError: without examples, or for different lengths.
+  A block has the most distances in memory at once, 4 bytes each.
   """
   labels = np.asarray(labels)
   if len(labels) != len(embeddings) or not len(labels):
@@ -134,21 +115,12 @@ def single_label_scores(
   """Returns macro_f1, a fraction, and mcc, in [-1, 1], with O(e + n) memory.
 
   Definitions and corner cases are scikit-learn's, whose functions build a confusion
-  matrix of n x n entries.
-
-  With t_c examples of class c, of which h_c are predicted as c, and p_c
-  predictions of c:
+  matrix of n x n entries. With t_c examples of class c, of which h_c are predicted as
+  c, and p_c predictions of c (int [e]; -1: none):
     macro_f1: mean of 2 h_c / (t_c + p_c) over the classes that occur among the
       labels or the predictions (`f1_score(average='macro', zero_division=0)`).
     mcc: (e sum h - sum t p) / sqrt((e^2 - sum t^2) (e^2 - sum p^2)), and 0 where
       the denominator is 0 (`matthews_corrcoef`; Gorodkin, 2004).
-
-  Args:
-    predictions: int [e], -1 for none.
-    labels: int [e], not negative.
-
-  Raises:
-    ValueError: without examples, or for different lengths.
   """
   predictions, labels = np.asarray(predictions), np.asarray(labels)
   if predictions.shape != labels.shape or not len(labels):
@@ -184,7 +156,8 @@ def label_set_scores(
 ) -> dict[str, float]:
   """Returns p@k, pc@k and ndcg@k; with a propensity more; all are fractions.
 
-  N examples have labels, Y_i are the labels of example i, and ranks start at 1:
+  `top` int [e, k or more] are an example's classes, the best first, or -1; labels bool
+  [e, n] are Y_i, ascending. Of the N examples with labels, ranks from 1:
     p@k: 1/N sum_i |top_k(i) & Y_i| / k.
     ndcg@k: 1/N sum_i of the sum of 1 / log2(rank + 1) over the ranks up to k
       that hit, divided by the same sum over the first min(k, |Y_i|) ranks.
@@ -194,17 +167,7 @@ def label_set_scores(
     pc@k, capped: 1/N sum_i |top_k(i) & Y_i| / min(k, |Y_i|).
     pc@k_frequent, pc@k_infrequent: the hits among the frequent labels, and among
       the others, over the same min(k, |Y_i|); their sum is pc@k (FedMLH).
-
-  Args:
-    top: int [e, k or more], the best class of an example first, each at most
-      once, or -1.
-    labels: bool [e, n], the e examples' labels, ascending.
-    propensity: the labels' counts and propensities, or None.
-    ks: each at most the number of columns of `top`.
-
-  Raises:
-    ValueError: for different numbers of examples, a k above the number of
-      columns of `top`, or if no example has a label.
+  ValueError if no example has a label, or `top` has too few columns.
   """
   counts = np.diff(labels.indptr)
   if len(top) != len(counts) or not counts.any():
@@ -310,23 +273,12 @@ def class_distances(
 ) -> tuple[float, float]:
   """Returns the smallest and the mean distance between two class rows.
 
-  Distances are Euclidean, between l2-normalised rows, over all pairs of
-  different classes in a sample. The sample is all classes if there are at most
-  `sample`. Otherwise it is `sample` classes drawn uniformly without
-  replacement, the same for the same seed and classes. Distances have float64
-  precision even between nearly equal rows.
-
-  Without its regulariser, FedAwS lets the rows collapse, and both distances go
-  to 0. Independent directions are sqrt(2) apart on average.
-
-  Args:
-    class_rows: float [n, d]; a zero row stays zero.
-    class_ids: int [c], classes to compare, repeats count once; None: all n.
-    sample: the most rows to compare, at least 2; the default takes 67 MB.
-    seed: seeds the sample.
-
-  Returns:
-    Two floats; nan with fewer than two classes, or if a row is not finite.
+  Distances are Euclidean, between l2-normalised rows [n, d], over all pairs of different
+  classes of `class_ids` (None: all), or of a sample of them without replacement, the same
+  for the same seed and classes; the default takes 67 MB. They have float64 precision even
+  between nearly equal rows; nan with fewer than two classes, or if a row is not finite.
+  Without its regulariser, FedAwS lets the rows collapse, and both go to 0; independent
+  directions are sqrt(2) apart on average.
   """
   class_rows = np.asarray(class_rows)
   if class_ids is None:

@@ -65,10 +65,7 @@ def _power_of_two(norms):
 
 
 def _smallest(values: np.ndarray, k: int) -> np.ndarray:
-  """Returns int64 [q, k]: columns of each row's k smallest, in stable order.
-
-  Of `values`, float [q, m] without nan, columns of infinite ones come out as -1.
-  """
+  """Returns int64 [q, k]: columns of the k smallest, in stable order; -1: infinite."""
   kth = np.partition(values, k - 1, axis=1)[:, k - 1 : k]
   chosen = values <= kth
   surplus = np.flatnonzero(chosen.sum(axis=1) > k)
@@ -113,22 +110,11 @@ def top_k(
 ) -> np.ndarray:
   """Returns int32 [e, k]: each example's k best of all n classes, best first.
 
-  The score is <embedding, row> + bias; ties go to the lower id. For a cosine
-  head pass a table of unit rows. (An example's norm does not change the order.)
-
-  Scores resolve 2^-28 of the largest row's norm. A class without a finite
-  norm or score is never returned. If fewer than k classes remain, the row ends
-  in -1, which equals no label.
-
-  Args:
-    embeddings: float [e, d].
-    class_table: float [n, d]; float32 is not copied.
-    k: number of classes, at least 1; may exceed n.
-    bias: float [n], or None.
-    block: the most float32 scores in memory at once.
-
-  Raises:
-    ValueError: for inconsistent shapes, or k below 1.
+  The score is <embedding, row> + bias, of embeddings [e, d], class rows [n, d] and bias
+  [n] or None; ties go to the lower id. For a cosine head pass a table of unit rows. Scores
+  resolve 2^-28 of the largest row's norm. A class without a finite norm or score is never
+  returned; a row that lacks classes ends in -1. `block` bounds the float32 scores in
+  memory. ValueError for inconsistent shapes, or k below 1.
   """
   embeddings, class_table = np.asarray(embeddings), np.asarray(class_table)
   _check(embeddings, class_table, bias, k)
@@ -223,10 +209,7 @@ def _search_whole(examples, table, classes, best, crowded):
 
 
 def _above(scores, floor, k):
-  """Returns rows and columns of the scores that are above `floor` float64 [q].
-
-  Of a row with many such scores, only the k best are returned.
-  """
+  """Returns rows and columns of scores above `floor`; of many in a row, the k best."""
   passes = scores > floor[:, None]
   many = passes.sum(axis=1) > max(k, scores.shape[1] * _CROWDED_SHARE)
   passes[many] = False
@@ -295,10 +278,9 @@ def _rounded(embeddings) -> _Examples:
 def _slack(examples, table, classes):
   """Returns float64 [b]: by how much a score may exceed its float32 value.
 
-  With u the unit roundoff, the error of a sum in any order is at most
-  d u / (1 - d u) times the product of the norms. Three more u cover rows
-  rounded to float32, the addition of a bias, and second-order terms. Two more
-  terms cover the rounding of rows to fixed point and products that underflow.
+  With u the unit roundoff, the error of a sum in any order is at most d u / (1 - d u)
+  times the product of the norms. Three more u cover rows rounded to float32, the addition
+  of a bias, and second-order terms; two more terms the fixed point and underflow.
   """
   dims = table.rows.shape[1]
   norm = np.nanmax(table.norms[classes], initial=0.0) * (1 + 1e-6)
@@ -349,19 +331,12 @@ class _Points(NamedTuple):
 def nearest_blocks(
   points: np.ndarray, k: int, block: int = 2**22
 ) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields the k nearest others of blocks of points, in order.
+  """Yields blocks of points: the first one's number, and the k nearest, int64 [q, k].
 
-  A point is no neighbour of itself, by its number, and ties go to the lower
-  number. If fewer than k other finite points exist, rows end in -1. A point that
-  is not finite has no neighbours and is none.
-
-  Args:
-    points: float64 [e, d], of norms up to 1.
-    k: number of neighbours, at least 1.
-    block: the most distances in memory at once, 4 bytes each.
-
-  Yields:
-    The number of the block's first point, and int64 [q, k], nearest first.
+  Points are float64 [e, d] of norms up to 1. A point is no neighbour of itself, by its
+  number, and ties go to the lower number. If fewer than k other finite points exist, rows
+  end in -1. A point that is not finite has no neighbours and is none. `block` bounds the
+  distances in memory at once, 4 bytes each.
   """
   points = _prepared(points, k)
   at_once = max(1, min(len(points.fixed), block // max(1, len(points.targets))))

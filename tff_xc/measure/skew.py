@@ -22,15 +22,9 @@ _QUANTILES = (
 def class_counts(
   owners: np.ndarray, labels: np.ndarray, shape: tuple[int, int]
 ) -> scipy.sparse.csr_matrix:
-  """Counts examples by client and class; takes O(examples) time and memory.
+  """Returns int64 [clients, classes], the examples; O(examples) time and memory.
 
-  Args:
-    owners: int [k], the client of each label.
-    labels: int [k], in [0, n).
-    shape: (clients, classes).
-
-  Returns:
-    int64 [clients, classes].
+  Of labels int [k] in [0, n), `owners` are the clients, int [k].
   """
   ones = np.ones(len(owners), np.int64)
   counts = scipy.sparse.csr_matrix((ones, (owners, labels)), shape)
@@ -43,12 +37,8 @@ def emd(
 ) -> float:
   """Returns the mean over clients of sum_y |q_k(y) - p(y)|, in [0, 2].
 
-  q_k(y) is the share of class y with client k. Clients are weighted by their
-  examples.
-
-  Args:
-    counts: int [clients, classes], examples.
-    target: p, float [classes]; None: the share of each class with all clients.
+  q_k(y) is the share of class y with client k; clients are weighted by their examples.
+  The target is p, float [classes]; None: the share of each class with all clients.
   """
   total = counts.sum()
   if not total:

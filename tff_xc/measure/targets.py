@@ -1,12 +1,18 @@
-"""Targets of a run: how many rounds until a score reaches a value.
+"""Targets, budgets and the best round: what runs are compared at.
 
-A target is written METRIC:VALUE, such as 'top1:0.7'; several are separated by
-commas. Importing this imports neither TensorFlow nor NumPy.
+A target METRIC:VALUE, such as 'top1:0.7', asks how many rounds it takes to reach a
+score. A budget UNIT:NUMBER, such as 'batches:10000', asks for the score that some
+rounds or local batches buy: Hsu, Qi and Brown (arXiv:2003.08082, section 6) let a
+round cost the time of the client that takes the most minibatches. Several of either
+are separated by commas. Importing this imports neither TensorFlow nor pandas.
 """
 
 import math
 from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from typing import Any
 from typing import NamedTuple
 
 from tff_xc import errors
@@ -15,14 +21,14 @@ from tff_xc.measure import catalog
 if TYPE_CHECKING:
   import pandas as pd
 
+UNITS = ('rounds', 'batches')
+
 
 class Target(NamedTuple):
-  """A value of a metric."""
+  """A value of a metric: at least this, or at most, where less is better."""
 
   metric: str  # Its name in `catalog.SCORES`.
-  # A fraction, or a distance; at least this, or at most this for metrics of
-  # which less is better.
-  value: float
+  value: float  # A fraction, or a distance.
 
   @property
   def name(self) -> str:
@@ -52,13 +58,8 @@ def parse(
 ) -> tuple[Target, ...]:
   """Returns the targets of a text such as 'top1:0.7,mcc:0.5', each once.
 
-  Args:
-    text: may be empty.
-    measured: names of the metrics that may occur; None: all scores.
-
-  Raises:
-    errors.InputError: the text is malformed, or a metric or its value is not
-      possible.
+  Raises `errors.InputError` for a malformed text, or a metric that is none of
+  `measured` (None: of all scores).
   """
   parts = text.split(',') if text.strip() else []
   found = [parse_one(part.strip(), measured) for part in parts]
@@ -72,24 +73,142 @@ def parse_one(text: str, measured: Collection[str] | None = None) -> Target:
     value = float(number)
   except ValueError:
     value = math.nan
+  told = ''
   if not colon or not math.isfinite(value):
-    raise errors.InputError(
-      f'the target {text!r} is not of the form METRIC:VALUE, such as top1:0.7'
+    told = 'is not of the form METRIC:VALUE, such as top1:0.7'
+  elif metric not in catalog.SCORES:
+    told = f'names no metric; there are {", ".join(measured or catalog.SCORES)}'
+  elif measured is not None and metric not in measured:
+    told = (
+      'is of a metric that is not measured here; measured are'
+      f' {", ".join(measured)}'
     )
-  if metric not in catalog.SCORES:
-    known = ', '.join(measured or catalog.SCORES)
-    raise errors.InputError(
-      f'the target {text!r} names no metric; there are {known}'
-    )
-  if measured is not None and metric not in measured:
-    raise errors.InputError(
-      f'the target {text!r} is of a metric that is not measured here; measured'
-      f' are {", ".join(measured)}'
-    )
-  if catalog.SCORES[metric].unit == 'fraction' and abs(value) > 1:
-    raise errors.InputError(
-      f'the target {text!r} is {"above 1" if value > 0 else "below -1"}; write a'
-      ' fraction, such as'
+  elif catalog.SCORES[metric].unit == 'fraction' and abs(value) > 1:
+    told = (
+      f'is {"above 1" if value > 0 else "below -1"}; write a fraction, such as'
       f' {metric}:{value / 100:.12g} for {value:.12g} %'
     )
+  if told:
+    raise errors.InputError(f'the target {text!r} {told}')
   return Target(metric, value)
+
+
+def spent(metrics: 'pd.DataFrame', unit: str) -> 'pd.Series | None':
+  """Returns what was spent until the end of every round, of a run's metrics.csv.
+
+  None if the run did not count it, as earlier versions did not count batches.
+  """
+  if unit == 'rounds':
+    return metrics['round']
+  if 'local_batches' not in metrics:
+    return None
+  return metrics['local_batches'].fillna(0).cumsum()
+
+
+class Budget(NamedTuple):
+  """A number of rounds or of local batches."""
+
+  unit: str
+  number: int
+
+  @property
+  def name(self) -> str:
+    """The budget as it is written: 'batches:10000'."""
+    return f'{self.unit}:{self.number}'
+
+  @property
+  def heading(self) -> str:
+    """The budget in a table: 'at 10,000 batches'."""
+    return f'at {self.number:,} {self.unit}'
+
+  def score(self, metrics: 'pd.DataFrame', name: str) -> float | None:
+    """Returns a score of the last evaluated round within the budget.
+
+    None if the run ended before it, or was not evaluated within it.
+    """
+    until = spent(metrics, self.unit)
+    if name not in metrics or until is None or until.iloc[-1] < self.number:
+      return None
+    scores = metrics[name][until <= self.number].dropna()
+    return float(scores.iloc[-1]) if len(scores) else None
+
+
+def parse_budgets(text: str) -> tuple[Budget, ...]:
+  """Returns the budgets of a text such as 'rounds:1000,batches:10000', each once.
+
+  Raises `errors.InputError` for a malformed text.
+  """
+  found = []
+  for part in text.split(',') if text.strip() else ():
+    unit, _, number = part.strip().partition(':')
+    # int() may refuse longer numbers.
+    small = number.isdecimal() and len(number) < 20
+    if unit not in UNITS or not (small and int(number)):
+      raise errors.InputError(
+        f'the budget {part.strip()[:40]!r} is not of the form rounds:1000 or'
+        ' batches:10000'
+      )
+    found.append(Budget(unit, int(number)))
+  return tuple(dict.fromkeys(found))
+
+
+class BestRound(NamedTuple):
+  """Chooses the round with the best value of a score, the first of equals."""
+
+  metric: str = ''  # A name in `catalog.SCORES`; '': no round is chosen.
+  # Evaluations without a better value after which a run stops; 0: it does not.
+  stop_after: int = 0
+
+  def waited(self, rows: Iterable[Mapping[str, float]]) -> int:
+    """Returns the number of evaluations since the best of these rows."""
+    values = [row.get(self.metric, math.nan) for row in rows]
+    values = [value for value in values if not math.isnan(value)]
+    if not values:
+      return 0
+    best = min(values) if self._is_lower() else max(values)
+    return len(values) - 1 - values.index(best)
+
+  def stops(self, rows: Iterable[Mapping[str, float]]) -> bool:
+    """Whether a run with these rows of metrics.csv stops."""
+    return bool(self.stop_after) and self.waited(rows) >= self.stop_after
+
+  def summary(
+    self, table: 'pd.DataFrame', metrics: Iterable[str]
+  ) -> dict[str, Any] | None:
+    """Returns the best round, its scores and the bytes up to it, or None.
+
+    'bytes_down' and 'bytes_up' are sums over clients and rounds of metrics.csv.
+    """
+    values = table[self.metric] if self.metric else []
+    if not self.metric or values.isna().all():
+      return None
+    row = table.loc[values.idxmin() if self._is_lower() else values.idxmax()]
+    upto = table[table['round'] <= row['round']]
+    sent = lambda way: upto[f'bytes_{way}_per_client'] * upto['clients']
+    return {
+      'by': self.metric,
+      'round': int(row['round']),
+      **{name: float(row[name]) for name in metrics},
+      **{f'bytes_{way}': float(sent(way).sum()) for way in ('down', 'up')},
+    }
+
+  def _is_lower(self) -> bool:
+    return catalog.SCORES[self.metric].better == 'lower'
+
+
+NO_BEST = BestRound()
+
+
+def check_best(
+  best_by: str, stop_after: int, measured: Collection[str]
+) -> None:
+  """Raises `errors.InputError` for flags that do not go together."""
+  if best_by and best_by not in measured:
+    raise errors.InputError(
+      f'--best_by={best_by}: expected a score of this task:'
+      f' {", ".join(measured)}'
+    )
+  if stop_after and not best_by:
+    raise errors.InputError(
+      '--early_stopping_patience needs --best_by, a score to improve'
+    )

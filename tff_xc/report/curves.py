@@ -16,9 +16,8 @@ import numpy as np
 import pandas as pd
 from matplotlib import ticker
 
-from tff_xc.measure import budgets
 from tff_xc.measure import catalog
-from tff_xc.measure import communication
+from tff_xc.measure import targets
 from tff_xc.report import pictures
 from tff_xc.report import run_files
 from tff_xc.report import tables
@@ -31,13 +30,10 @@ _SPAN = 20
 
 
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
-  """Draws one run, finished or not: loss, accuracies, bytes, and the cohort, over rounds.
-
-  It omits columns that the run's metrics.csv lacks.
-  """
+  """Draws one run, finished or not, over rounds, without columns that it lacks."""
   panels = [
     ('Training loss', 'loss', ('loss',)),
-    ('Training accuracy', 'fraction', ('accuracy', 'train_top1')),
+    ('Training accuracy', 'fraction', ('local_accuracy', 'train_top1')),
     ('Held-out examples', 'fraction', catalog.HELD_OUT),
     (
       'Bytes of one client and round',
@@ -103,19 +99,14 @@ def plot_confusion(
   path: str | os.PathLike,
   title: str = "One client's confusion matrix",
 ) -> None:
-  """Draws a confusion matrix of one client (FedSS, fig. 7).
-
-  Cells are shares of their row. The last column is all classes that the client
-  does not hold.
+  """Draws a confusion matrix of one client (FedSS, fig. 7), shares of its rows.
 
   Args:
-    matrix: int [c, c + 1], from `ranking.confusion`.
+    matrix: int [c, c + 1], from `ranking.confusion`; the last column is all classes
+      that the client does not hold.
     class_ids: [c], numbers or names of its rows' classes.
     path: the file to write, a .png or .pdf.
     title: text above the picture.
-
-  Raises:
-    ValueError: for a matrix of another shape.
   """
   matrix = np.asarray(matrix)
   count = len(class_ids)
@@ -155,7 +146,7 @@ def _bytes(metrics: pd.DataFrame) -> pd.Series:
 # until the end of every round.
 AXES: Mapping[str, tuple[str, str, Callable[[pd.DataFrame], pd.Series]]] = {
   'rounds': ('round', '', lambda metrics: metrics['round']),
-  'batches': ('local batches', '', lambda m: budgets.spent(m, 'batches')),
+  'batches': ('local batches', '', lambda m: targets.spent(m, 'batches')),
   'bytes': ('bytes of all clients, down and up', 'B', _bytes),
   'seconds': (
     'seconds of training',
@@ -172,18 +163,11 @@ def compare_figure(
   reference: pd.DataFrame | None = None,
   final: str | None = None,
 ) -> matplotlib.figure.Figure:
-  """Draws several methods in one picture, a panel for each score.
+  """Draws several methods of `collect` in one picture, a panel for each score.
 
-  It draws the mean over seeds in a band of one sample std, without rounds that a
-  seed did not measure. Without `scores` these are top-1, P@1 and MAP@10. Then it
-  also draws final values against what methods differ in, see `points`.
-
-  Args:
-    frame: from `tables.collect`.
-    scores: names of `catalog.SCORES`.
-    over: what they are drawn over, one of `AXES`.
-    reference: one method, whose final score is the whole of the others'.
-    final: the score of `points`.
+  It draws the mean over seeds in a band of one sample std, `over` one of `AXES`. Without
+  scores these are the headlines, and then also final values of the score `final` against
+  what methods differ in, see `points`.
   """
   is_chosen = bool(scores)
   scores = list(scores or catalog.HEADLINES)
@@ -225,10 +209,7 @@ def compare_figure(
 def band(
   frame: pd.DataFrame, metric: str, over: str = 'rounds'
 ) -> pd.DataFrame:
-  """Returns method, round, x, mean, std, for rounds measured by every seed.
-
-  x is the mean over seeds of what was spent until then.
-  """
+  """Returns method, round, x, mean, std, for rounds measured by every seed."""
   have = frame['run'].map(lambda run: metric in run.metrics)
   whole = frame[have.groupby(frame['method']).transform('all')]
   if whole.empty:
@@ -274,22 +255,14 @@ def _handle(of_method, style):
 
 
 class Panel(NamedTuple):
-  """Final scores against something.
-
-  Attributes:
-    title: of the panel.
-    x_label: what the methods differ in.
-    y_label: the score.
-    points: (x, mean, std) of each method; None without a score, std nan with one
-      seed.
-    lines: methods with one name are joined by a line; empty: none are.
-  """
+  """Final scores against something."""
 
   title: str
-  x_label: str
-  y_label: str
+  x_label: str  # What the methods differ in.
+  y_label: str  # The score.
+  # (x, mean, std) of each method; None without a score, std nan with one seed.
   points: tuple[tuple[float, float, float] | None, ...]
-  lines: tuple[str, ...] = ()
+  lines: tuple[str, ...] = ()  # Methods with one name are joined by a line.
 
 
 def points(
@@ -299,10 +272,10 @@ def points(
 ) -> list[Panel]:
   """Returns the panels of final scores in which methods differ, at most two.
 
-  The first is against the class parameters that a client receives (FedSS, figs 5
-  and 10), the second against the skew of the clients' classes (Hsu, Qi and
-  Brown, fig. 4), over the score of the reference if there is one. None takes the
-  first headline metric that tells methods apart.
+  The first is against the class parameters that a client receives (FedSS, figs 5 and
+  10), the second against the skew of the clients' classes (Hsu, Qi and Brown, fig. 4),
+  over the score of the reference if there is one. Without a score it is the first
+  headline that tells methods apart.
   """
   scores = (score,) if score else tuple(catalog.HEADLINES)
   panels = []
@@ -315,7 +288,7 @@ def points(
     if all(isinstance(dim, int) for dim in dims):
       label = 'class parameters sent to a client, |S| · d'
       of_methods = [
-        p and (communication.class_parameters_sent(p[0], dim), *p[1:])
+        p and (p[0] * dim, *p[1:])
         for p, dim in zip(of_methods, dims, strict=True)
       ]
     title = f'{heading} for what a client is sent'
@@ -406,10 +379,7 @@ def sweep_figure(
   heading: str,
   percent: bool,
 ) -> matplotlib.figure.Figure:
-  """Draws a metric over the values of the first grid.
-
-  Every combination of the other grids is a line; bars are one sample std. A
-  point without a value, or whose seeds did not all reach a target, is omitted.
+  """Draws a metric over the values of the first grid; other grids' are lines.
 
   Args:
     points: values of the grids, by name; all points have the same names.

@@ -1,8 +1,7 @@
 """Styles and files of pictures, which are drawn without a display.
 
-Pictures are written atomically and contain no date: equal runs give equal
-bytes. Colours are Okabe and Ito's, which colour-blind readers can tell apart;
-line styles and markers change with them.
+Pictures are written atomically and contain no date: equal runs give equal bytes.
+Colours are Okabe and Ito's, which colour-blind readers can tell apart.
 """
 
 import itertools

@@ -67,35 +67,21 @@ _OPTIONAL = {
   'target': str,
   'early_stopping_patience': int,
 }
+# Columns of metrics.csv that have another name now, old to new.
+_RENAMED = {'accuracy': 'local_accuracy'}
 # Of summary.json, objects of scores, and all else that is no number.
 _OF_SCORES = ('final', 'best', 'best_round')
 _NO_TOTALS = (*_OF_SCORES, 'rounds_to_target', 'warnings')
-# Callers that have not moved to `files`.
-damaged = files.damaged
-read_json = files.read_json
-read_text = files.read_text
-remove_leftovers = files.remove_leftovers
-replacing = files.replacing
-sync = files.sync
-write_json = files.write_json
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """The contents of one run directory.
-
-  Attributes:
-    path: the directory.
-    config: config.json.
-    metrics: float64 columns, one row per round, `round` among the columns; nan
-      where a cell was not measured.
-    summary: summary.json, or None for a run that has not finished.
-  """
+  """The contents of one run directory."""
 
   path: pathlib.Path
   config: dict[str, Any]
-  metrics: 'pd.DataFrame'
-  summary: dict[str, Any] | None
+  metrics: 'pd.DataFrame'  # float64, a row a round; nan: not measured.
+  summary: dict[str, Any] | None  # None: it has not finished.
 
   @property
   def task(self) -> str:
@@ -120,12 +106,7 @@ def is_run(path: str | os.PathLike) -> bool:
 
 
 def read_run(path: str | os.PathLike) -> Run:
-  """Reads a run directory, finished or not.
-
-  Raises:
-    errors.InputError: if `path` is not a run directory, or one of its files is
-      damaged or lacks a required key.
-  """
+  """Reads a run directory, finished or not."""
   path = pathlib.Path(path)
   if not is_run(path):
     what = f'it has no {CONFIG}' if path.is_dir() else 'it is no directory'
@@ -156,13 +137,15 @@ def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
     return None
   summary = _read_object(file, {'final': dict, 'rounds': int}, {'best': dict})
   if not isinstance(summary.get('best_round'), dict | None):
-    raise damaged(file, 'expected "best_round" to be an object')
+    raise files.damaged(file, 'expected "best_round" to be an object')
   totals = {k: v for k, v in summary.items() if k not in _NO_TOTALS}
   groups = {name: summary.get(name) or {} for name in _OF_SCORES}
   for name, values in {**groups, 'totals': totals}.items():
     for key, value in values.items():
       if key != 'by' and not _is_number_or_null(value):
-        raise damaged(file, f'"{name}": "{wording.shown(key)}" is no number')
+        raise files.damaged(
+          file, f'"{name}": "{wording.shown(key)}" is no number'
+        )
   return summary
 
 
@@ -172,13 +155,13 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   config = _read_object(path, required, _OPTIONAL)
   for name in ('task', 'algorithm'):  # They become text for people.
     config[name] = wording.shown(config[name])
-  config = wording.with_new_names(config)
-  for group in ('options', 'hyperparameters'):
-    if group in config:
+  if 'options' in config:  # Otherwise from Python: attributes, no flags.
+    config = wording.with_new_names(config)
+    for group in {'options', 'hyperparameters'} & set(config):
       config[group] = wording.with_new_names(config[group])
   values = config.get('hyperparameters', {})
   if 'clients_per_round' in values:
-    config['hyperparameters'] = wording.with_new_names(_ADDED) | values
+    config['hyperparameters'] = _ADDED | values
   if 'options' in config:
     added = _ADDED_OPTIONS.get(config['task'], {})
     config['options'] = {**added, **config['options']}
@@ -192,13 +175,9 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_rounds(run: Run, rounds: int) -> Run:
-  """Returns a run as it stood after its first `rounds` rounds.
+  """Returns a run as it stood after `rounds` rounds, after which it was evaluated.
 
-  If the run has finished, means of bytes, rows and seconds are still those of the
-  whole run.
-
-  Raises:
-    errors.InputError: if the run was not evaluated after that round.
+  If the run has finished, means of bytes, rows and seconds are still the whole run's.
   """
   metrics = run.metrics[run.metrics['round'] <= rounds]
   scores = [name for name in catalog.SCORES if name in metrics]
@@ -225,16 +204,18 @@ def first_rounds(run: Run, rounds: int) -> Run:
 def _read_object(path, required, optional):
   """Reads a JSON object, checks its keys' types, and drops optional nulls."""
   try:
-    obj = read_json(path)
+    obj = files.read_json(path)
   except (OSError, ValueError) as e:
-    raise damaged(path, str(e)) from e
+    raise files.damaged(path, str(e)) from e
   if not isinstance(obj, dict):
-    raise damaged(path, 'expected a JSON object')
+    raise files.damaged(path, 'expected a JSON object')
   for key, kind in {**required, **optional}.items():
     value = obj.get(key)
     is_right = isinstance(value, kind) and not isinstance(value, bool)
     if not is_right and (key in required or value is not None):
-      raise damaged(path, f'expected "{key}" to be of type {kind.__name__}')
+      raise files.damaged(
+        path, f'expected "{key}" to be of type {kind.__name__}'
+      )
   return {k: v for k, v in obj.items() if k not in optional or v is not None}
 
 
@@ -251,16 +232,19 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
   import pandas as pd  # Late: training checks directories first.
 
   try:
-    rows = list(csv.reader(io.StringIO(read_text(path))))
+    rows = list(csv.reader(io.StringIO(files.read_text(path))))
   except FileNotFoundError as e:
     raise errors.DamageError(
       f'{path} is missing; delete {path.parent} and train again.'
     ) from e
   except (OSError, ValueError, csv.Error) as e:
-    raise damaged(path, str(e)) from e
+    raise files.damaged(path, str(e)) from e
   if not rows or rows[0][:1] != ['round'] or len(set(rows[0])) < len(rows[0]):
-    raise damaged(path, 'expected a header of distinct columns, "round" first')
-  header, values, last = rows[0], [], -math.inf
+    raise files.damaged(
+      path, 'expected a header of distinct columns, "round" first'
+    )
+  header = [_RENAMED.get(name, name) for name in rows[0]]
+  values, last = [], -math.inf
   for line, row in enumerate(rows[1:], 2):
     try:
       if len(row) != len(header):
@@ -270,5 +254,12 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
         raise ValueError('rounds must ascend')
       last = values[-1][0]
     except ValueError as e:
-      raise damaged(path, f'line {line}: {e}') from e
+      raise files.damaged(path, f'line {line}: {e}') from e
   return pd.DataFrame(values, columns=header, dtype='float64')
+
+
+def header_now(line: str) -> str:
+  """Returns a metrics.csv's first line with today's names."""
+  names = line.rstrip('\r\n')
+  end = line[len(names) :]
+  return ','.join(_RENAMED.get(n, n) for n in names.split(',')) + end

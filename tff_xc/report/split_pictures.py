@@ -10,18 +10,10 @@ import numpy as np
 import scipy.sparse
 from matplotlib import ticker
 
-from tff_xc.measure import hashed_labels
-from tff_xc.measure import ranking
 from tff_xc.report import pictures
 
 # The largest picture of class counts, in cells.
 _CLIENTS, _CLASSES = 100, 200
-# Of FedMLH's theory: more labels are not told apart in a panel.
-_MOST_DOTS = 2000
-_MOST_TICKS = 20
-_OF_LABELS, _OF_BUCKETS, _LEMMA = (
-  colour for (colour, _, _), _ in zip(pictures.styles(), range(3), strict=False)
-)
 
 
 def plot_clients(
@@ -69,9 +61,8 @@ def plot_class_counts(
 ) -> None:
   """Draws which classes clients have, as shares of a client (FedVC, fig. 10).
 
-  Of more than 100 clients it shows 100, evenly spread by size; more than 200
-  classes are shown in groups of successive classes. `counts`: int [K, n], from
-  `skew.class_counts`.
+  Of more than 100 clients of `skew.class_counts`, int [K, n], it shows 100, evenly
+  spread by size; more than 200 classes are shown in groups of successive ones.
   """
   shown, table, group = _shares(counts)
   width, height = 3.5 + 0.06 * table.shape[1], 2.8 + 0.06 * len(shown)
@@ -131,12 +122,8 @@ def plot_map(
 ) -> None:
   """Draws where examples were taken, coloured by client (FedVC, fig. 1).
 
+  `positions` are float [N, 2], latitude and longitude in degrees, `owners` int [N].
   Neighbouring clients mostly differ in colour; far ones may share one.
-
-  Args:
-    positions: float [N, 2], latitude and longitude in degrees.
-    owners: int [N], the client of each.
-    path: the file to write, a .png or .pdf.
   """
   figure, [ax] = pictures.panels(1, 1, (10, 5.2))
   ax.scatter(
@@ -204,92 +191,3 @@ def _draw_ranks(
     return
   ax.set_ylim(0, 1.1 * max(ranked.max(initial=0), 1))
   ax.yaxis.set_major_locator(ticker.MaxNLocator(nbins=6, integer=True))
-
-
-def plot_theory(
-  found: hashed_labels.Theory, title: str, path: str | os.PathLike
-) -> None:
-  """Draws FedMLH's theory on a data set, four panels.
-
-  The positives of labels and of their buckets (Lemma 1); the divergence of every
-  pair of clients over labels and over buckets (Theorem 2); how frequent labels
-  are, and the labels that clients hold (FedMLH, fig. 2).
-  """
-  figure, axes = pictures.panels(4, 2, (11, 8))
-  draw = (_positives, _divergences, _frequencies, _clients)
-  for ax, draw_panel in zip(axes, draw, strict=True):
-    draw_panel(ax, found)
-    ax.set_axisbelow(True)
-  figure.suptitle(title)
-  pictures.save(figure, path)
-
-
-def _positives(ax, found) -> None:
-  order = np.argsort(-found.label_counts, kind='stable')
-  rank = np.arange(1, len(order) + 1)
-  dots = np.unique(np.geomspace(1, len(order), _MOST_DOTS).astype(int)) - 1
-  observed = found.observed.mean(axis=0)[order]
-  ax.plot(
-    *(rank[dots], observed[dots], '.'),
-    color=_OF_BUCKETS,
-    markersize=3,
-    label='its buckets, mean of the tables',
-  )
-  ax.plot(
-    *(rank, found.expected[order], '--'),
-    color=_LEMMA,
-    label='its buckets, expected (Lemma 1)',
-  )
-  alone = np.where(found.label_counts > 0, found.label_counts, np.nan)[order]
-  ax.plot(rank, alone, color=_OF_LABELS, label='the label alone')
-  ax.set(xscale='log', yscale='log')
-  title = 'Positive examples of a label and of its buckets'
-  pictures.label(ax, title, 'label, by frequency', 'positive examples')
-  ax.legend(frameon=False, fontsize=9)
-
-
-def _divergences(ax, found) -> None:
-  of_labels, of_buckets = found.pairs
-  ax.plot(of_labels, of_buckets, '.', color=_OF_BUCKETS, markersize=4)
-  most = 1.05 * max(of_labels.max(initial=0), of_buckets.max(initial=0), 1e-3)
-  ax.plot([0, most], [0, most], '--', color='0.4')
-  ax.annotate(
-    'equal', (0.72 * most, 0.72 * most), (-6, 6), textcoords='offset points',
-    ha='right', color='0.4',
-  )  # fmt: skip
-  ax.set(xlim=(0, most), ylim=(0, most))
-  title = 'KL divergence of two clients (Theorem 2)'
-  y = 'over buckets of a table, nats'
-  pictures.label(ax, title, 'over labels, nats', y)
-
-
-def _frequencies(ax, found) -> None:
-  share = np.sort(found.label_counts) / found.num_examples
-  upto = np.arange(1, len(share) + 1) / len(share)
-  some = share > 0
-  ax.step(share[some], 100 * upto[some], where='post', color=_OF_LABELS)
-  ax.axvline(ranking.FREQUENT, linestyle='--', color='0.4')
-  ax.annotate(
-    'frequent', (ranking.FREQUENT, 2), (4, 0), textcoords='offset points',
-    color='0.4',
-  )  # fmt: skip
-  ax.set(xscale='log', ylim=(0, 103))
-  x, y = 'share of the training examples', 'labels of at most this share, %'
-  pictures.label(ax, 'Frequencies of labels', x, y)
-
-
-def _clients(ax, found) -> None:
-  held, places = found.client_counts > 0, np.arange(1, len(found.of_labels) + 1)
-  for name, part, colour, shift in (
-    ('frequent', found.is_frequent, _OF_LABELS, -0.2),
-    ('infrequent', ~found.is_frequent, _OF_BUCKETS, 0.2),
-  ):
-    share = held[:, part].sum(axis=1) / max(part.sum(), 1)
-    label = f'of the {part.sum():,} {name} labels'
-    ax.bar(places + shift, 100 * share, width=0.4, color=colour, label=label)
-  if len(held) <= _MOST_TICKS:
-    ax.set_xticks(places)
-  ax.set(ylim=(0, 120))
-  title = 'Labels of which a client has examples'
-  pictures.label(ax, title, 'client', 'labels held, %')
-  ax.legend(frameon=False, fontsize=9, ncols=2, loc='upper center')

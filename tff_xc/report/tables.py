@@ -2,12 +2,9 @@
 
 `collect` makes one DataFrame of runs, `build` one of methods, which is the content
 of compare.csv. All that prints a table takes the second, computed or read from such
-a file.
-
-Runs with equal settings, except the seed, are one method. One seed has no std. A
-value that one of the seeds lacks is omitted, because readers would take a mean over
-fewer seeds for one over all. Likewise, rounds to a target have a mean only if every
-seed reached it.
+a file. Runs with equal settings, except the seed, are one method. One seed has no
+std. A value that one of the seeds lacks is omitted, because readers would take a mean
+over fewer seeds for one over all.
 """
 
 import contextlib
@@ -28,7 +25,6 @@ import pandas as pd
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import wording
-from tff_xc.measure import budgets as budgets_lib
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
@@ -55,19 +51,10 @@ def collect(
 ) -> pd.DataFrame:
   """Returns finished runs of one task as a DataFrame, a row for each run.
 
-  Args:
-    runs: at least one.
-    labels: the method of each run; None: runs whose settings are all equal, except
-      the seed, have one. Its label is the algorithm and the settings that
-      distinguish it from the others.
-
-  Returns:
-    `run`, a `run_files.Run`; `algorithm`; `seed`; `label`; and `method`, a number.
-    Methods are in the order of their first runs, and their runs by seed.
-
-  Raises:
-    errors.InputError: for runs of different tasks, a run that has not finished,
-      or two runs of one method and seed.
+  Columns are `run`, a `run_files.Run`; `algorithm`; `seed`; `label`; and `method`, a
+  number. Methods are in the order of their first runs, and their runs by seed. Without
+  `labels`, the method of each run, runs whose settings are equal have one; its label is
+  the algorithm and the settings that distinguish it.
   """
   for run in runs:
     if run.task != runs[0].task:
@@ -106,11 +93,7 @@ def collect(
 
 
 def settings_of(run: run_files.Run) -> dict[str, Any]:
-  """Returns the settings that decide results, except algorithm and seed.
-
-  It is one flat dictionary of settings, task options, hyper-parameters and the
-  data's fingerprint (`data.examples`, ...), without null settings.
-  """
+  """Returns the settings that decide results, except algorithm and seed, by name."""
   settings = {
     key: value for key, value in run.config.items() if key not in _NOT_SETTINGS
   }
@@ -139,10 +122,7 @@ def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
 
 
 def differing(frame: pd.DataFrame) -> list[str]:
-  """Returns the settings in which algorithms differ, besides themselves, rounds first.
-
-  A setting that one algorithm has alone is part of it.
-  """
+  """Returns the settings that several algorithms have and differ in, rounds first."""
   first = frame.drop_duplicates('method')
   found = []
   for key, values in _settings(first, settings_of).items():
@@ -154,13 +134,7 @@ def differing(frame: pd.DataFrame) -> list[str]:
 
 
 def _labels(frame: pd.DataFrame, of: Callable) -> list[str]:
-  """Returns labels for the methods, of which `of` takes the settings.
-
-  A label contains a setting if the methods that have it differ in it, or if at most
-  half of the algorithms have it, such as FedSS's `negatives` next to FullSoftmax,
-  unless it is an option that is off everywhere; and those facts of the data that
-  distinguish methods of equal options.
-  """
+  """Returns the methods' labels, with the settings of `of` that tell them apart."""
   first = frame.drop_duplicates('method')
   settings = _settings(first, of)
   some = settings.notna().groupby(first['algorithm']).any()
@@ -210,28 +184,22 @@ def _show(text: str) -> str:
 
 
 class Column(NamedTuple):
-  """What a table says of methods.
+  """What a table says of methods."""
 
-  Attributes:
-    name: the metric, total, target or budget.
-    heading: for people.
-    read: takes it from a run; None if it is not there, inf for a target that the
-      run did not reach.
-    show: prints a mean and its std, which is nan with one seed.
-    is_target: whether it is the rounds to a target.
-    is_asked_for: whether it is shown even if no method has a value.
-  """
-
-  name: str
-  heading: str
+  name: str  # The metric, total, target or budget.
+  heading: str  # For people.
+  # None if it is not there, inf for a target that the run did not reach.
   read: Callable[[run_files.Run], float | None]
-  show: Callable[[float, float], str]
+  show: Callable[
+    [float, float], str
+  ]  # Of a mean and its std, nan with one seed.
   is_target: bool = False
-  is_asked_for: bool = False
+  is_asked_for: bool = (
+    False  # Whether it is shown even if no method has a value.
+  )
 
   @property
   def key(self) -> str:
-    """The beginning of its headings in CSV."""
     return f'rounds_to_{self.name}' if self.is_target else self.name
 
 
@@ -315,17 +283,11 @@ _OF_BEST = {
 def column(name: str, reference: pd.DataFrame | None = None) -> Column:
   """Returns the column of this name.
 
-  Args:
-    name: of `COLUMNS`; 'top1:0.7', the rounds to a target; 'top1@400', a score after
-      a round; 'top1@batches:500', at a budget; 'best.top1', 'best.round' and
-      'best.bytes_down', of the round that a run chose; 'relative_top1', a score over
-      that of a reference (Hsu, Qi and Brown, arXiv:2003.08082), and
-      'relative_top1:0.5', the rounds until that.
-    reference: one method, from `collect`.
-
-  Raises:
-    errors.InputError: there is no such column, target or budget, or nothing can be
-      related to the reference.
+  It is one of `COLUMNS`; 'top1:0.7', the rounds to a target; 'top1@400', a score after
+  a round; 'top1@batches:500', at a budget; 'best.top1', 'best.round' and
+  'best.bytes_down', of the round that a run chose; 'relative_top1', a score over that of
+  the reference, one method (Hsu, Qi and Brown, arXiv:2003.08082), and
+  'relative_top1:0.5', the rounds until that.
   """
   if name in COLUMNS:
     return COLUMNS[name]
@@ -386,7 +348,7 @@ def _after(score: str, when: str) -> Column:
     heading = f'{of.heading} after {int(when):,} rounds'
     read = lambda run: of.read(run_files.first_rounds(run, int(when)))
   else:
-    [budget] = budgets_lib.parse(when)
+    [budget] = targets_lib.parse_budgets(when)
     heading = f'{of.heading} {budget.heading}'
     read = lambda run: budget.score(run.metrics, score)
   return of._replace(heading=heading, read=read, is_asked_for=True)
@@ -434,15 +396,10 @@ def _std(values: pd.Series) -> float:
 def of_methods(frame: pd.DataFrame, columns: Iterable[Column]) -> pd.DataFrame:
   """Returns the methods' values, exact numbers: fractions, bytes.
 
-  Args:
-    frame: from `collect`.
-    columns: what to show.
-
-  Returns:
-    A row for each method: `algorithm`, its label; `seeds`, separated by spaces; and
-    of each column NAME_mean and NAME_std, nan where it was not measured. For a
-    target these are rounds_to_NAME_mean and _std, nan if a seed did not reach it,
-    and rounds_to_NAME_by_seed, such as '54 >200'; '' where it was not measured.
+  A row for each method of `collect` has `algorithm`, its label; `seeds`, separated by
+  spaces; and of each column NAME_mean and NAME_std, nan where it was not measured. For
+  a target these are rounds_to_NAME_mean and _std, nan if a seed did not reach it, and
+  rounds_to_NAME_by_seed, such as '54 >200'; '' where it was not measured.
   """
   by = frame['method'].to_numpy()
   cells = {
@@ -465,10 +422,7 @@ def of_methods(frame: pd.DataFrame, columns: Iterable[Column]) -> pd.DataFrame:
 
 
 def _by_seed(runs: pd.DataFrame) -> str:
-  """Returns the rounds to a target of each seed, as '54 >200'.
-
-  The bound is the fewest rounds of those that did not reach it.
-  """
+  """Returns the rounds to a target of each seed; a bound where it was missed."""
   if runs['reached'].isna().any():
     return ''
   missed = runs['reached'] == math.inf
@@ -491,7 +445,7 @@ def build(
   frame: pd.DataFrame,
   metric: str | None = None,
   targets: Sequence[targets_lib.Target] | None = None,
-  budgets: Sequence[budgets_lib.Budget] = (),
+  budgets: Sequence[targets_lib.Budget] = (),
   reference: pd.DataFrame | None = None,
   more: Sequence[Column] = (),
 ) -> pd.DataFrame:
@@ -499,19 +453,12 @@ def build(
 
   Args:
     frame: from `collect`.
-    metric: one of `catalog.SCORES`, or the name of a target, of which fewer
-      rounds are better; None takes the first score that any method has.
+    metric: a score, or a target; None: the first score that any method has.
     targets: those to count the rounds to; None: those of the runs.
-    budgets: of rounds or batches, at which to show the score, or the target's
-      score, that rows are sorted by.
-    reference: one method, to whose final score that score is related, such as
-      centralised training. Rounds are counted to a tenth, half and nine tenths
-      of it.
+    budgets: at which to show the score, or the target's, that rows are sorted by.
+    reference: one method, to whose final score that score is related. Rounds are
+      counted to a tenth, half and nine tenths of it.
     more: further columns.
-
-  Raises:
-    errors.InputError: for a metric, or one of `targets`, that no run has, or a
-      reference to whose score nothing can be related.
   """
   wanted = [target.name for target in targets or ()]
   if targets is None:
@@ -617,9 +564,8 @@ def to_text(
 ) -> str:
   """Returns an aligned table for a terminal, ending in a newline.
 
-  In `width` characters it prints the most informative columns that fit, `metric`
-  first; a line below the table says that the others are in `elsewhere`. Long labels
-  are wrapped.
+  In `width` characters it prints the most informative columns that fit, `metric` first;
+  a line below says that the others are in `elsewhere`.
   """
   columns = _shown_columns(table)
   if width is None:
@@ -642,7 +588,6 @@ def to_text(
 
 
 def to_markdown(table: pd.DataFrame) -> str:
-  """Returns a Markdown table, ending in a newline."""
   return text_table.to_markdown(cells(table, _shown_columns(table)))
 
 

@@ -22,13 +22,8 @@ def to_text(
 ) -> str:
   """Returns rows as text with a rule below the first, ending in a newline.
 
-  Args:
-    rows: cells; the first row is the heading, all rows have its length.
-    left: numbers of the columns that are aligned to the left. Their cells may
-      hold line breaks, and may be wrapped between words. The other columns are
-      aligned to the right.
-    width: characters that the table may take; None: no limit. A table whose
-      longest words do not fit is wider.
+  The first row is the heading. Columns `left` are aligned to the left, and wrapped
+  between words to fit `width`; a table whose longest words do not fit is wider.
   """
   widths = _widths(rows, left, width)
   lines = []
@@ -48,12 +43,7 @@ def to_text(
 
 
 def to_markdown(rows: Sequence[Sequence[str]]) -> str:
-  """Returns rows as a Markdown table, ending in a newline.
-
-  Args:
-    rows: cells; the first row is the heading. The first column is aligned to the
-      left, the others to the right.
-  """
+  """Returns rows, of which the first is the heading, as a Markdown table."""
   heading, *cells = rows
   rule = ['---'] + ['---:'] * (len(heading) - 1)
   escaped = (

@@ -19,7 +19,7 @@ WEIGHTINGS = ('examples', 'uniform')
 GIVEN = 'given'
 # The metrics of every round, besides those of tables and steps.
 _METRICS = (
-  *('loss', 'accuracy', 'examples', 'clients', 'clients_dropped'),
+  *('loss', 'local_accuracy', 'examples', 'clients', 'clients_dropped'),
   'local_batches',
 )
 

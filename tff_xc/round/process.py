@@ -57,7 +57,7 @@ def build_process(
   A round's metrics are an ordered dictionary of float32 scalars:
 
   loss: mean over examples of the objective during local training.
-  accuracy: fraction of examples of which a target had the largest logit among
+  local_accuracy: fraction of examples of which a target had the largest logit among
     the held rows, in the step that trained on them.
   class_rows, class_rows_largest: mean and largest number of rows that a client
     requested; likewise for every other table.
@@ -353,7 +353,7 @@ def _measured(sums, largest, of_steps):
   of_clients = sums['clients'] > 0
   measured = collections.OrderedDict(
     loss=sums['loss'] / sums['examples'],
-    accuracy=sums['correct'] / sums['examples'],
+    local_accuracy=sums['correct'] / sums['examples'],
   )
   for name in sums:
     if name.endswith('_rows'):

@@ -141,14 +141,14 @@ def noises(
   import numpy as np
 
   from tff_xc.algorithms import fedss
-  from tff_xc.algorithms import registry as algorithms
 
   batches = _batches(dataset)
   most = max(len(np.unique(dataset.train.pool.y[b])) for b in batches)
   n = dataset.num_classes
   grid = _grid(n - most)
   values = {**config['hyperparameters'], 'batch_size': BATCH}
-  training = algorithms.get(config['algorithm'])(**values).local_training()
+  taken = {k: v for k, v in values.items() if k in fedss.FullSoftmax.names}
+  training = fedss.FullSoftmax(**taken).local_training()
   after = lambda made: _weights_after(made, dataset, batches, config)
   before, exact = after(
     fedss.FullSoftmax.made(model=model, local_training=training)

@@ -92,20 +92,6 @@ def test_what_is_no_image_by_its_name_is_told(form, tmp_path, capsys):
     assert "no image in 'fox'" in told
 
 
-def test_the_order_of_the_directory_does_not_count(tmp_path, monkeypatch):
-  root = folder(tmp_path / 'a', FILES)
-  walk = os.walk
-
-  def backwards(*args, **kwargs):
-    for path, below, files in walk(*args, **kwargs):
-      below.sort(reverse=True)
-      yield path, below, sorted(files, reverse=True)
-
-  expected = store.read(root)
-  monkeypatch.setattr(os, 'walk', backwards)
-  assert list(content(store.read(root))) == list(content(expected))
-
-
 @pytest.mark.parametrize(
   ('train', 'test'),
   [
@@ -116,6 +102,10 @@ def test_the_order_of_the_directory_does_not_count(tmp_path, monkeypatch):
     ('seg_train', 'seg_test'),
     ('images-training-v2', 'images-val-v2'),
     ('train2017', 'val2017'),
+    ('training_set/training_set', 'test_set/test_set'),
+    ('TrainData', 'TestData'),
+    ('Train', 'TEST'),
+    ('more/images/TRAIN', 'more/images/TEST'),
   ],
 )
 @pytest.mark.parametrize('outer', ['', 'outer/'])
@@ -133,28 +123,11 @@ def test_a_train_and_a_test_folder(train, test, outer, tmp_path):
   }
 
 
-@pytest.mark.parametrize(
-  ('train', 'test'),
-  [
-    ('training_set/training_set', 'test_set/test_set'),
-    ('trainset', 'testset'),
-    ('TrainData', 'TestData'),
-    ('Train', 'TEST'),
-    ('outer/images/TRAIN', 'outer/images/TEST'),
-    ('outer/images/more/train', 'outer/images/more/val'),
-  ],
-)
-def test_parts_by_other_names(train, test, tmp_path):
-  files = [f'{train}/a/1.jpg', f'{train}/b/1.jpg', f'{test}/b/2.jpg']
-  found = store.read(folder(tmp_path / 'a', files))
-  assert content(found) == {files[0]: 'a', files[1]: 'b'}
-  assert content(found, 'test') == {files[2]: 'b'}
-
-
 def test_classes_that_only_resemble_parts(tmp_path):
-  files = ['contest/1.jpg', 'restraint/2.jpg', 'test-1/3.jpg', 'interval/4.jpg']
-  found = store.read(folder(tmp_path / 'a', files))
   classes = {'contest', 'restraint', 'test-1', 'interval'}
+  classes |= {'Recycler', 'Lost+Found'}  # Other letters than those of systems.
+  files = [f'{name}/1.jpg' for name in classes]
+  found = store.read(folder(tmp_path / 'a', files))
   assert set(found.class_names) == classes
 
 
@@ -180,9 +153,15 @@ def test_one_part_alone_is_all_there_is(outer, tmp_path):
     (['cat/1.jpg', 'dog/2.jpg', 'Valid/a/3.jpg'], "'cat'"),
     (['test/a/1.jpg', 'val/a/1.jpg'], 'to train on'),
     (['a/train/1.jpg', 'a/test/2.jpg', 'b/train/3.jpg'], 'in a class'),
+    ([], r'no images \(\.jpg, \.jpeg, '),
+    (['cat/notes.txt'], 'no images'),
+    (['cat/1.jpg', '2.jpg'], 'in the top'),
+    (['cat /1.jpg', 'dog/2.jpg'], "'cat '"),
+    ([' my/cat/1.jpg', ' my/dog/1.jpg'], "' my'"),
   ],
 )
-def test_parts_are_never_classes(files, message, tmp_path):
+def test_folders_that_are_no_classes(files, message, tmp_path):
+  (tmp_path / 'a').mkdir()
   with pytest.raises(errors.InputError, match=message):
     store.read(folder(tmp_path / 'a', files))
 
@@ -209,12 +188,6 @@ def test_beside_test_images_those_of_val_are_left_out(tmp_path, capsys):
   assert '2 images for validation' in capsys.readouterr().err
 
 
-def test_class_numbers_sort_as_numbers(tmp_path):
-  files = [f'{i}/1.jpg' for i in (10, 9, 0, 2)]
-  found = store.read(folder(tmp_path / 'a', files))
-  assert found.class_names == ['0', '2', '9', '10']
-
-
 def test_what_is_never_data_is_not_even_opened(tmp_path, monkeypatch):
   root, scandir = folder(tmp_path / 'a', [*FILES, *OTHERS]), os.scandir
 
@@ -227,51 +200,9 @@ def test_what_is_never_data_is_not_even_opened(tmp_path, monkeypatch):
   assert content(store.read(root)) == EXPECTED
 
 
-def test_links_that_lead_back(tmp_path):
-  root = folder(tmp_path / 'a', FILES)
-  (root / 'dog' / 'again').symlink_to(root)
-  (root / 'cow').symlink_to(folder(tmp_path / 'b', ['1.jpg']))
-  assert content(store.read(root)) == {'cow/1.jpg': 'cow', **EXPECTED}
-
-
-@pytest.mark.parametrize(
-  ('files', 'message'),
-  [
-    ([], r'no images \(\.jpg, \.jpeg, '),
-    (['cat/notes.txt'], 'no images'),
-    (['cat/1.jpg', '2.jpg'], 'in the top'),
-    (['cat /1.jpg', 'dog/2.jpg'], "'cat '"),
-    ([' my/cat/1.jpg', ' my/dog/1.jpg'], "' my'"),
-  ],
-)
-def test_bad_folders(files, message, tmp_path):
-  (tmp_path / 'a').mkdir()
-  with pytest.raises(errors.InputError, match=message):
-    store.read(folder(tmp_path / 'a', files))
-
-
 def test_names_that_are_no_text(tmp_path):
   root = folder(tmp_path / 'a', FILES)
   with open(os.fsencode(root) + b'/cat/\xff.jpg', 'wb'):
     pass
   with pytest.raises(errors.InputError, match='UTF-8'):
     store.read(root)
-
-
-@pytest.mark.parametrize('name', ['a.zip', 'a.tar', 'a.tgz'])
-def test_damaged_archives(name, tmp_path):
-  path = tmp_path / name
-  path.write_bytes(b'no archive at all')
-  with pytest.raises(errors.InputError, match=name):
-    store.read(path)
-
-
-def test_a_class_is_no_recycle_folder_because_of_its_letters(tmp_path):
-  files = ['Recycler/1.jpg', 'Lost+Found/2.jpg']
-  found = store.read(folder(tmp_path / 'a', files))
-  assert found.class_names == ['Lost+Found', 'Recycler']
-
-
-def test_a_folder_of_texts_is_told(tmp_path, capsys):
-  store.read(folder(tmp_path / 'a', ['cat/1.jpg', 'dog/1.jpg', 'fox/1.txt']))
-  assert "no image in 'fox'" in capsys.readouterr().err

@@ -7,10 +7,10 @@ import shutil
 import numpy as np
 import pytest
 
-from datasets import parsed_cache
-from datasets.leaf import femnist
+from datasets import cache_folder
 from datasets.leaf import files as leaf_files
 from datasets.leaf import json_users
+from datasets.leaf import sets
 from datasets.leaf import users as leaf_users
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
@@ -18,7 +18,7 @@ from tff_xc.data import pool
 
 
 def load(data_dir, **options):
-  return femnist.load(data_dir, **{'min_examples': 1, **options})
+  return sets.load('femnist', data_dir, **{'min_examples': 1, **options})
 
 
 def all_data(data_dir, sizes, files=1):
@@ -133,52 +133,23 @@ def test_the_first_image_twice(tmp_path, capsys, drop):
 
 
 @pytest.mark.parametrize('pixel', [1, 0.123456789])
-def test_the_second_start_parses_nothing(tmp_path, monkeypatch, pixel):
+def test_levels_of_grey_are_exact_and_parsed_once(tmp_path, monkeypatch, pixel):
   users = {f'w{i}': on_disk.writer(i, 3) for i in range(10)}
   users['w9'][0][2][5] = pixel
   on_disk.write(tmp_path / 'femnist/a.json', users)
-  first = load(tmp_path)
-  monkeypatch.setattr(json_users, 'read_all', None)
-  second = load(tmp_path)
-  assert second.train.client_ids == first.train.client_ids
-  for name in first.train.client_ids:
-    np.testing.assert_array_equal(
-      first.train.examples(name).x, second.train.examples(name).x
-    )
 
+  def check():
+    found = load(tmp_path).train.pool.read(np.arange(30)).reshape(-1, 784)
+    expected = [x for xs, _ in users.values() for x in xs]
+    np.testing.assert_array_equal(found, np.float32(expected))
 
-def test_a_disk_that_fills_up(tmp_path, monkeypatch):
-  users = all_data(tmp_path, [3] * 10)
-  append, calls = parsed_cache.Store.append, []
-
-  def until_full(store, name, rows):
-    calls.append(name)
-    if len(calls) == 5:
-      raise OSError(28, 'No space left on device')
-    append(store, name, rows)
-
-  monkeypatch.setattr(parsed_cache.Store, 'append', until_full)
-  x, y = load(tmp_path).train.examples('w0')
-  assert len(calls) > 5
-  np.testing.assert_array_equal(x.reshape(-1, 784), np.float32(users['w0'][0]))
-  np.testing.assert_array_equal(y, users['w0'][1])
-  assert list((tmp_path / 'cache').iterdir()) == []
-
-
-@pytest.mark.parametrize('cached', [True, False])
-def test_other_levels_of_grey(tmp_path, monkeypatch, cached):
-  if not cached:
-    (tmp_path / 'cache').write_text('a file in its place')
-  users = {f'w{i}': on_disk.writer(i, 3) for i in range(10)}
-  users['w9'][0][2][5] = 0.123456789
-  on_disk.write(tmp_path / 'femnist/a.json', users)
-  for _ in range(2):
-    dataset = load(tmp_path)
-    pool = dataset.train.pool
-    np.testing.assert_array_equal(
-      pool.read(np.arange(30)).reshape(-1, 784),
-      np.float32([x for xs, _ in users.values() for x in xs]),
-    )
+  check()
+  with monkeypatch.context() as patch:
+    patch.setattr(json_users, 'read_all', None)
+    check()
+  no_folder = tmp_path / 'femnist/a.json'
+  monkeypatch.setenv(cache_folder.VARIABLE, str(no_folder))
+  check()
 
 
 PIXELS = on_disk.image(7)
@@ -207,45 +178,28 @@ def test_what_is_wrong_is_said(tmp_path, x, y):
   assert len(str(e.value)) < 300
 
 
-def test_a_split_that_leaves_nobody(tmp_path):
-  all_data(tmp_path, [3])
-  with pytest.raises(
-    errors.InputError, match=r'no training user \(0 to train, 1 to test\)'
-  ):
-    load(tmp_path)
-  folder = tmp_path / 'parts/femnist'
-  on_disk.write(folder / 'train/a.json', {'w': on_disk.writer(0, 2)})
-  on_disk.write(folder / 'test/a.json', {})
-  with pytest.raises(
-    errors.InputError, match=r'no test user \(1 to train, 0 to test\)'
-  ):
-    load(tmp_path / 'parts')
-
-
-def test_a_user_in_two_files(tmp_path):
-  for name in 'ab':
-    on_disk.write(
-      tmp_path / f'femnist/train/{name}.json', {'w': on_disk.writer(0, 2)}
-    )
-  on_disk.write(tmp_path / 'femnist/test/a.json', {'w': on_disk.writer(1, 2)})
-  with pytest.raises(
-    errors.InputError, match=r"b.json, user 'w' .* twice.*a.json"
-  ):
-    load(tmp_path)
-
-
-def test_a_name_that_numpy_would_cut(tmp_path):
-  on_disk.write(tmp_path / 'femnist/a.json', {'w\0': on_disk.writer(0, 2)})
-  with pytest.raises(errors.InputError, match='NUL'):
-    load(tmp_path)
-
-
-def test_no_users_at_all(tmp_path):
-  on_disk.write(tmp_path / 'femnist/all_data.json', {})
-  with pytest.raises(errors.InputError, match='no examples of any user'):
-    load(tmp_path)
-  on_disk.write(tmp_path / 'femnist/all_data.json', {'w': ([], [])})
-  with pytest.raises(errors.InputError, match='no examples of any user'):
+@pytest.mark.parametrize(
+  ('files', 'said'),
+  [
+    ({'all_data.json': {'w': 3}}, r'no training user \(0 to train, 1 to test'),
+    (
+      {'train/a.json': {'w': 2}, 'test/a.json': {}},
+      r'no test user \(1 to train, 0 to test\)',
+    ),
+    (
+      {f'{n}.json': {'w': 2} for n in ('train/a', 'train/b', 'test/a')},
+      r"b.json, user 'w' .* twice.*a.json",
+    ),
+    ({'a.json': {'w\0': 2}}, 'NUL'),
+    ({'all_data.json': {}}, 'no examples of any user'),
+    ({'all_data.json': {'w': 0}}, 'no examples of any user'),
+  ],
+)
+def test_users_that_will_not_do(tmp_path, files, said):
+  for name, sizes in files.items():
+    users = {user: on_disk.writer(0, size) for user, size in sizes.items()}
+    on_disk.write(tmp_path / 'femnist' / name, users)
+  with pytest.raises(errors.InputError, match=said):
     load(tmp_path)
 
 
@@ -273,21 +227,13 @@ def test_where_the_files_may_lie(tmp_path):
     shutil.rmtree(tmp_path / place / 'train')
 
 
-def test_folders_of_other_sets_are_not_searched(tmp_path):
-  on_disk.write(tmp_path / 'leaf/train.json', {})
-  on_disk.write(tmp_path / 'leaf/test.json', {})
-  leaf_files.find('femnist', tmp_path)
-  with pytest.raises(errors.InputError, match='no celeba of LEAF'):
-    leaf_files.find('celeba', tmp_path)
-
-
 def test_the_published_numbers_of_users():
   for users, train, test in (
     (3550, 3195, 355),
     (9343, 8408, 935),
     (1129, 1016, 113),
   ):
-    parts = leaf_users.split(
+    parts = sets.split(
       leaf_users.Users([''] * users, np.zeros(users), np.full(users, 64), None)
     )
     assert [len(part) for part in parts] == [train, test]
@@ -295,7 +241,7 @@ def test_the_published_numbers_of_users():
 
 def test_a_sample_is_uniform_over_the_test_of_all_users():
   sizes = np.array([10, 200, 800])
-  dataset = leaf_users.federated(
+  dataset = sets.federated(
     'set',
     1,
     pool.in_memory(np.arange(1010), np.zeros(1010, int)),

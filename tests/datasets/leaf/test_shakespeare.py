@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from datasets.leaf import files as leaf_files
-from datasets.leaf import gutenberg
 from datasets.leaf import json_users
+from datasets.leaf import sets
 from datasets.leaf import shakespeare
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
@@ -21,7 +21,7 @@ TEXT = (
 
 
 def load(data_dir, **options):
-  return shakespeare.load(data_dir, **{'min_examples': 1, **options})
+  return sets.load('shakespeare', data_dir, **{'min_examples': 1, **options})
 
 
 def decoded(codes):
@@ -77,7 +77,7 @@ def test_json(tmp_path, capsys, monkeypatch):
 def test_text_and_json_give_the_same(tmp_path):
   write_json(tmp_path, users())
   from_json = load(tmp_path).train
-  users_of_text, examples = shakespeare.from_texts(
+  examples, users_of_text = shakespeare.from_texts(
     'x', [tmp_path / 'cache'], lambda: users().items()
   )
   assert users_of_text.names == list(users())
@@ -144,7 +144,6 @@ Dramatis Personae
 THE COMEDY OF ERRORS
 
 
-
 by William Shakespeare
 
 ACT I. Scene one
@@ -172,7 +171,7 @@ by William Shakespeare
 
 def test_plays_and_speakers():
   # The fool has but two lines; the poet is alone in the play.
-  assert gutenberg.roles(PLAYS) == {
+  assert shakespeare.roles(PLAYS) == {
     'ALLS_WELL_KING': 'One\nand two,\n    indented.\nbut this is four.\neight\n',
     'ALLS_WELL_QUEEN_OF_ALL': 'Five\nsix\nseven\n',
     'THE_COMEDY_OF_ERRORS_DUKE': (
@@ -184,8 +183,8 @@ def test_plays_and_speakers():
 def test_the_lines_after_the_plays_are_not_read(monkeypatch):
   lines = PLAYS.splitlines()[1:]
   last = lines.index('DUKE. fifteen')
-  monkeypatch.setattr(gutenberg, '_LAST_LINE', last)
-  found = gutenberg.roles(PLAYS)
+  monkeypatch.setattr(shakespeare, '_LAST_LINE', last)
+  found = shakespeare.roles(PLAYS)
   assert found['THE_COMEDY_OF_ERRORS_DUKE'] == 'Eleven\ntwelve\nfifteen\n'
 
 
@@ -197,16 +196,6 @@ def test_a_text_without_plays(tmp_path, text):
     load(tmp_path)
 
 
-def test_a_damaged_text(tmp_path, data_dir):
-  good = (data_dir / 'gutenberg/pg100.txt.gz').read_bytes()
-  (tmp_path / 'pg100.txt.gz').write_bytes(good[: len(good) // 2])
-  with pytest.raises(errors.InputError, match=r'pg100.txt.gz cannot be read'):
-    load(tmp_path)
-  (tmp_path / 'pg100.txt').write_bytes(b'\xff\xfe')
-  with pytest.raises(errors.InputError, match=r'pg100.txt is not UTF-8'):
-    load(tmp_path)
-
-
 def test_the_whole_text(data_dir, capsys):
   """LEAF's published totals: 1,129 users, 4,226,158 examples, 3743.2, 6212.3."""
   dataset = load(data_dir)
@@ -214,7 +203,7 @@ def test_the_whole_text(data_dir, capsys):
   assert len(dataset.train.pool) == 4_226_158
   sizes = dataset.train.partition.sizes
   assert len(dataset.train.pool) == sizes.sum() + len(dataset.test)
-  found, _ = shakespeare.from_texts(
+  _, found = shakespeare.from_texts(
     'shakespeare', [leaf_files.find_shakespeare(data_dir)], None
   )
   assert len(found.names) == 1129

@@ -8,21 +8,17 @@ import numpy as np
 import pytest
 
 from datasets.leaf import files as leaf_files
+from datasets.leaf import sets
 from datasets.leaf import shakespeare
 from datasets.leaf import tff_sets
 from tests.datasets.leaf import tff_on_disk
 from tff_xc import errors
 
-LOADS = {
-  'emnist': tff_sets.load_emnist,
-  'celeba': tff_sets.load_celeba,
-  'shakespeare': tff_sets.load_shakespeare,
-}
 CLIENTS = [f'f{i:04d}_{i}' for i in range(10)]
 
 
 def load(name, data_dir, **options):
-  return LOADS[name](data_dir, **{'min_examples': 1, **options})
+  return sets.load(f'{name}-tff', data_dir, **{'min_examples': 1, **options})
 
 
 def emnist(levels=255):
@@ -168,13 +164,13 @@ def test_the_real_shakespeare(data_dir, capsys):
   assert sizes == [16_068, 2_356]
 
 
-@pytest.mark.parametrize('name', LOADS)
+@pytest.mark.parametrize('name', CONTENT)
 def test_missing_files(tmp_path, name):
   with pytest.raises(errors.InputError, match=f'no {name} of TFF in'):
     load(name, tmp_path)
 
 
-@pytest.mark.parametrize('name', LOADS)
+@pytest.mark.parametrize('name', CONTENT)
 def test_damaged_files(tmp_path, name, write):
   write(name)
   for path in (tmp_path / name).iterdir():
@@ -183,22 +179,6 @@ def test_damaged_files(tmp_path, name, write):
   with pytest.raises(errors.InputError, match=name) as e:
     load(name, tmp_path).train.examples(CLIENTS[0])
   assert '\n' not in str(e.value)
-
-
-@pytest.mark.parametrize('name', LOADS)
-def test_files_of_another_set(tmp_path, name, write):
-  other = {'emnist': 'shakespeare'}.get(name, 'emnist')
-  content = CONTENT[other]()
-  (tmp_path / name).mkdir()
-  write_as = {
-    'hdf5': tff_on_disk.write_hdf5,
-    'sqlite': tff_on_disk.write_sqlite,
-  }
-  if write.form not in write_as:
-    pytest.skip('unpacked, it is the SQLite file')
-  write_as[write.form](tmp_path / name, name, content)
-  with pytest.raises(errors.InputError, match='damaged or has another form'):
-    load(name, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +194,7 @@ def test_files_of_another_set(tmp_path, name, write):
       r'pixels are float32 \[784\], expected',
     ),
     ('pixels', np.zeros((5, 28, 28), int), 'pixels are int64'),
-    ('label', np.zeros(4, int), "different .*{'label': 4, 'pixels': 5}"),
+    ('label', np.zeros(4, int), 'damaged'),
   ],
 )
 def test_what_is_wrong_is_said(tmp_path, column, value, said):
@@ -223,17 +203,9 @@ def test_what_is_wrong_is_said(tmp_path, column, value, said):
   tff_on_disk.write_hdf5(tmp_path, 'emnist', content)
   with pytest.raises(
     errors.InputError,
-    match=f'fed_emnist_train.h5, client {CLIENTS[4]}: .*{said}',
+    match=f'fed_emnist_train.h5.*{said}',
   ):
     load('emnist', tmp_path)
-
-
-def test_celebrities_of_both_parts(tmp_path):
-  content = celeba()
-  content['test'][CLIENTS[0]] = content['train'][CLIENTS[0]]
-  tff_on_disk.write_hdf5(tmp_path, 'celeba', content)
-  with pytest.raises(errors.InputError, match='both in train and in test'):
-    load('celeba', tmp_path)
 
 
 def test_a_client_id_that_is_no_name(tmp_path):
@@ -248,12 +220,12 @@ def test_a_client_id_that_is_no_name(tmp_path):
     load('shakespeare', tmp_path)
 
 
-def test_no_clients(tmp_path):
-  for split in ('train', 'test'):
-    with h5py.File(tmp_path / f'fed_emnist_{split}.h5', 'w') as file:
-      file.create_group('examples')
-  with pytest.raises(errors.InputError, match='no examples'):
-    load('emnist', tmp_path)
+def test_celebrities_of_both_parts(tmp_path):
+  content = celeba()
+  content['test'][CLIENTS[0]] = content['train'][CLIENTS[0]]
+  tff_on_disk.write_hdf5(tmp_path, 'celeba', content)
+  with pytest.raises(errors.InputError, match='both in train and in test'):
+    load('celeba', tmp_path)
 
 
 def test_text_of_another_file_is_no_example(tmp_path):

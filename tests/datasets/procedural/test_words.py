@@ -52,12 +52,9 @@ def test_examples_have_the_shape_asked_for():
   x, y = train(words, np.arange(2000))
   assert (x.dtype, y.dtype) == (np.float32, bool)
   assert (x.shape, y.shape) == ((2000, D), (2000, 1000))
-  sizes = np.diff(x.indptr)
-  assert sizes.min() >= 5
-  assert sizes.max() <= 30
-  labels = np.diff(y.indptr)
-  assert labels.min() == 1
-  assert labels.max() == 7
+  sizes, labels = np.diff(x.indptr), np.diff(y.indptr)
+  assert sizes.min() >= 5 and sizes.max() <= 30
+  assert (labels.min(), labels.max()) == (1, 7)
   assert 3 < labels.mean() < 4
   for found, limit in ((x, D), (y, 1000)):
     assert found.indices.min() >= 0
@@ -141,22 +138,23 @@ def test_clients_of_several_classes_and_shares_of_a_class():
 
 
 @pytest.mark.parametrize(
-  'change',
+  ('name', 'value'),
   [
-    {'num_classes': 1},
-    {'num_features': 3},
-    {'examples_per_class': 0},
-    {'test_examples': -1},
-    {'labels_per_example': 0},
-    {'words_per_example': 0},
-    {'words_per_class': 0},
-    {'own_words': 1.5},
-    {'skew': float('nan')},
-    {'seed': -1},
-    {'num_classes': 10**7, 'examples_per_class': 1000},
+    ('num_classes', 1),
+    ('num_features', 3),
+    ('examples_per_class', 0),
+    ('test_examples', -1),
+    ('labels_per_example', 0),
+    ('words_per_example', 0),
+    ('words_per_class', 0),
+    ('own_words', 1.5),
+    ('skew', float('nan')),
+    ('seed', -1),
   ],
 )
-def test_arguments_are_checked(change):
-  with pytest.raises(errors.InputError, match=f'{next(iter(change))} is'):
-    sparse_words.load(**change)
+def test_arguments_are_checked(name, value):
+  with pytest.raises(errors.InputError, match=f'{name} is'):
+    sparse_words.load(**{name: value})
+  with pytest.raises(errors.InputError, match='num_classes is'):
+    sparse_words.load(num_classes=10**7, examples_per_class=1000)
   assert sparse_words.load(num_classes=2, test_examples=0).test is None

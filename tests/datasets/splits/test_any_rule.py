@@ -46,45 +46,31 @@ def text(folder):
   return xc.load('eurlex-4k', folder, counts=xc_sets.Counts(8, 8, 10, 3))
 
 
-LOADERS = pytest.mark.parametrize('load', [cifar, omniglot, text])
-
-
-@LOADERS
+@pytest.mark.parametrize('load', [cifar, omniglot, text])
 def test_a_rule_makes_the_clients_of_any_set(load, tmp_path):
-  dataset = load(tmp_path)
-  train = dataset.repartitioned(halves).train
+  given = load(tmp_path)
+  dataset = given.repartitioned(halves)
+  train = dataset.train
   held = np.sort(train.partition.numbers)
-  np.testing.assert_array_equal(held, np.arange(len(dataset.train.pool)))
+  np.testing.assert_array_equal(held, np.arange(len(given.train.pool)))
   for client_id in train.client_ids:
     label, half = client_id.split('/')
     x, y = train.examples(client_id)
     assert set(y) == {int(label)}
     assert x.shape[0] == len(y) == len(train.numbers(client_id))
-    other = train.examples(
-      f'{label}/{"second" if half == "first" else "first"}'
-    )
-    assert 0 <= abs(len(y) - len(other.y)) <= 1
-
-
-@LOADERS
-def test_such_clients_train(load, tmp_path):
-  dataset = load(tmp_path).repartitioned(halves)
+    other = {'first': 'second', 'second': 'first'}[half]
+    assert abs(len(y) - len(train.numbers(f'{label}/{other}'))) <= 1
   drawn = cohort.UniformClients(3).cohorts(dataset, seed=0)(0)
   for value, name in zip(drawn.examples, drawn.client_ids, strict=True):
-    np.testing.assert_array_equal(value.y, dataset.train.labels(name))
-
-
-@LOADERS
-def test_a_split_file_makes_the_same_clients(load, tmp_path):
-  dataset = load(tmp_path).repartitioned(halves)
-  path = tmp_path / 'split.csv'
-  data = examples.of_labels(dataset.train.pool.y)
-  split_files.write(path, dataset.train.partition, data)
+    np.testing.assert_array_equal(value.y, train.labels(name))
+  # A split file makes the same clients.
+  path, data = tmp_path / 'split.csv', examples.of_labels(train.pool.y)
+  split_files.write(path, train.partition, data)
   again = dataset.repartitioned(
     lambda labels: split_files.partition(path, data, 'the set')
-  )
-  assert sorted(again.train.client_ids) == sorted(dataset.train.client_ids)
-  for client_id in again.train.client_ids:
+  ).train
+  assert sorted(again.client_ids) == sorted(train.client_ids)
+  for client_id in again.client_ids:
     np.testing.assert_array_equal(
-      again.train.numbers(client_id), dataset.train.numbers(client_id)
+      again.numbers(client_id), train.numbers(client_id)
     )

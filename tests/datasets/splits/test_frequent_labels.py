@@ -31,20 +31,16 @@ def test_the_codes_rule():
   assert found.client_ids == ['client/0', 'client/1', 'client/2']
   assert list(found.sizes) == [16, 16, 16]
   of_0, of_2, of_1 = (found.of_client(i) for i in range(3))
-  assert set(of_0) <= set(MEMBERS[0])
-  assert set(of_2) <= set(MEMBERS[2])
-  assert len(set(of_0)) == len(set(of_2)) == 16
+  for label, numbers in ((0, of_0), (2, of_2)):
+    assert set(numbers) <= set(MEMBERS[label])
+    assert len(set(numbers)) == 16
   assert set(MEMBERS[1]) <= set(of_1)
-  filled = of_1[4:]
-  assert len(set(filled)) == 12
+  assert len(set(of_1[4:])) == 12
   # Whatever the seed, the last two examples fill no client.
-  for seed in range(30):
-    some = deal(seed, clients=3)
-    assert some.of_client(2)[4:].max() < 48
-  again = deal(1, clients=3)
-  np.testing.assert_array_equal(found.numbers, again.numbers)
-  other = deal(2, clients=3)
-  assert (found.numbers != other.numbers).any()
+  some = [deal(seed, clients=3) for seed in range(30)]
+  assert max(each.of_client(2)[4:].max() for each in some) < 48
+  np.testing.assert_array_equal(found.numbers, some[1].numbers)
+  assert (found.numbers != some[2].numbers).any()
 
 
 def test_the_papers_rule():

@@ -19,9 +19,14 @@ def parts(data, **choice):
   return own.parts(data, own.Choice(**choice), 'mine', 'do this, or ')
 
 
+WHOSE = {
+  'users': np.arange(24, dtype=np.int32) % 4 - 1,  # -1 is nobody.
+  'user_names': ['u10', 'u9', 'x'],
+}
+
+
 def test_every_example_is_in_one_place():
-  users = np.arange(24, dtype=np.int32) % 4 - 1  # -1 is nobody.
-  data = labelled(users=users, user_names=['u10', 'u9', 'x'])
+  data = labelled(**WHOSE)
   for choice, everyone in (
     ({}, 18),
     ({'split': 'class'}, 24),
@@ -42,38 +47,29 @@ def test_every_example_is_in_one_place():
 
 
 def test_a_client_has_its_own_of_the_test():
-  users = np.arange(24, dtype=np.int32) % 4 - 1  # -1 is nobody.
-  names = ['u10', 'u9', 'x']
   tested = np.array([0, 2, 3, 6, 7, 11, 15, 19, 23])  # All of x, one of nobody.
-  data = labelled(users=users, user_names=names, test=tested)
+  data = labelled(**WHOSE, test=tested)
   clients, _, held_out = parts(data)
   assert held_out.client_ids == clients.client_ids == ['u10', 'u9']
   assert [held_out.of_client(k).tolist() for k in (0, 1)] == [[], [2, 6]]
-  assert parts(labelled(users=users, user_names=names)).held_out is None
+  assert parts(labelled(**WHOSE)).held_out is None
   assert parts(data, split='class').held_out is None
   _, test, held_out = parts(data, test_examples=4)
   assert set(held_out.numbers) == {2, 6} & set(test)
 
 
 def test_test_examples_of_the_data_do_not_train():
-  data = labelled(test=np.array([3, 4]))
-  for split in ('class', 'iid:2'):
-    clients, test, _ = parts(data, split=split)
-    assert not {3, 4} & set(clients.numbers)
-    assert test.tolist() == [3, 4]
-
-
-def test_a_sample_of_the_test():
   data = labelled(test=np.arange(3, 24, 2))
+  for split in ('class', 'iid:2'):
+    clients, test, _ = parts(data, split=split, test_examples=50)
+    assert not set(clients.numbers) & set(data.test)
+    assert test.tolist() == data.test.tolist()
   clients, test, _ = parts(data, split='class', test_examples=5)
   assert len(set(test)) == 5
   assert set(test) < set(data.test)
   assert not set(clients.numbers) & set(data.test)
-  np.testing.assert_array_equal(
-    parts(data, split='iid:2', seed=1, test_examples=5)[1], test
-  )
-  _, test, _ = parts(data, split='class', test_examples=50)
-  assert test.tolist() == data.test.tolist()
+  again = parts(data, split='iid:2', seed=1, test_examples=5)[1]
+  np.testing.assert_array_equal(again, test)
 
 
 def write(path, *lines):
@@ -109,12 +105,6 @@ def test_a_file_says_who_has_what(tmp_path):
   assert (len(clients.numbers), found.tolist()) == (23, [5])
 
 
-def test_data_of_nobody_need_a_split():
-  data = labelled(users=np.full(24, -1, np.int32), user_names=[])
-  with pytest.raises(errors.InputError, match=r'no training .*NA is nobody'):
-    own.parts(data, own.USERS, 'a.csv', '')
-
-
 @pytest.mark.parametrize(
   ('lines', 'message'),
   [
@@ -142,19 +132,24 @@ def test_an_example_is_not_for_training_and_for_the_test(tmp_path):
     parts(labelled(), split=split, test_file=test)
 
 
-def test_what_is_missing_is_named(tmp_path):
-  with pytest.raises(
-    errors.InputError, match=r'mine does not say .* do this, or'
-  ):
-    parts(labelled())
-  with pytest.raises(
-    errors.InputError, match=r'federated_train\.csv is no file'
-  ):
-    parts(labelled(), split=str(tmp_path))
-  with pytest.raises(errors.InputError, match='leave out --test_fraction'):
-    parts(labelled(test=np.array([0])), split='class', test_fraction=0.1)
-  with pytest.raises(errors.InputError, match='split=iid:25: there are 24'):
-    parts(labelled(), split='iid:25')
+@pytest.mark.parametrize(
+  ('data', 'choice', 'message'),
+  [
+    ({}, {}, 'mine does not say .* do this, or'),
+    ({**WHOSE, 'users': np.full(24, -1)}, {}, 'NA is nobody'),
+    ({}, {'split': '.'}, r'federated_train\.csv is no file'),
+    (
+      {'test': np.array([0])},
+      {'split': 'class', 'test_fraction': 0.1},
+      'leave out --test_fraction',
+    ),
+    ({}, {'split': 'iid:25'}, 'split=iid:25: there are 24'),
+  ],
+)
+def test_what_is_missing_is_named(data, choice, message, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(errors.InputError, match=message):
+    parts(labelled(**data), **choice)
 
 
 def test_one_is_no_plural():

@@ -37,9 +37,6 @@ def test_grouping_by_class():
     'class/07': [0, 5, 6, 8],
     'class/11': [9],
   }
-
-
-def test_grouping_a_class_in_shares():
   assert clients_of(by_class(LABELS, clients_per_class=3)) == {
     'class/00/0': [4],
     'class/02/0': [1],
@@ -50,6 +47,8 @@ def test_grouping_a_class_in_shares():
     'class/07/2': [6],
     'class/11/0': [9],
   }
+  nothing = by_class(np.array([-1, -1]))
+  assert (nothing.client_ids, nothing.offsets.tolist()) == ([], [0])
 
 
 def test_grouping_shares_of_several_classes():
@@ -90,12 +89,6 @@ def test_grouping_several_classes():
   assert len(seen) > 1
   again = [by_class(LABELS, 5, classes_per_client=3).numbers for _ in range(2)]
   np.testing.assert_array_equal(*again)
-
-
-def test_grouping_nothing():
-  grouping = by_class(np.array([-1, -1]))
-  assert grouping.client_ids == []
-  np.testing.assert_array_equal(grouping.offsets, [0])
 
 
 SORTED = np.array([3, 1, 1, -1, 0, 3, 1, 0])
@@ -181,11 +174,13 @@ def test_leafs_draw_of_users():
 
 
 def test_too_few_users_are_told_as_such():
-  for name in ('users', 'leaf_users'):
-    with pytest.raises(errors.InputError, match='of user NA, who is nobody'):
-      of_users([-1, -1], [], name)
-  with pytest.raises(errors.InputError, match=r'1 of 1 users .* 0\.9 of them'):
-    of_users([0, 0], ['ann'], 'leaf_users')
+  for users, names, rule, message in (
+    ([-1, -1], [], 'users', 'NA'),
+    ([-1, -1], [], 'leaf_users', 'NA'),
+    ([0, 0], ['ann'], 'leaf_users', r'1 of 1 users .* 0\.9 of them'),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      of_users(users, names, rule)
 
 
 @pytest.mark.parametrize(

@@ -42,22 +42,19 @@ def read(path, text, data=DATA):
   }
 
 
-def test_users_that_are_numbers_sort_as_numbers(tmp_path):
+def test_users_sort_as_numbers_and_do_not_differ_in_spaces(tmp_path):
   text = 'user_id,image_id,class\n10,0,3\n2,4,2\n10,1,1\n'
   assert list(read(tmp_path, text).items()) == [('2', [4]), ('10', [0, 1])]
   assert list(read(tmp_path, text.replace('2,4', '02,4'))) == ['02', '10']
+  text = 'user_id,image_id,class\n a ,0,3\na,4,2\n'
+  assert read(tmp_path, text) == {'a': [0, 4]}
 
 
-@pytest.mark.parametrize('zeros', [18, 19, 30, 5000])
+@pytest.mark.parametrize('zeros', [18, 19, 5000])
 def test_numbers_of_any_length_sort_as_numbers(tmp_path, zeros):
   large = '1' + '0' * zeros
   text = f'user_id,image_id,class\n{large},0,3\n9,4,2\n0,1,1\n'
   assert list(read(tmp_path, text)) == ['0', '9', large]
-
-
-def test_users_that_differ_in_spaces_are_one(tmp_path):
-  text = 'user_id,image_id,class\n a ,0,3\na,4,2\n'
-  assert read(tmp_path, text) == {'a': [0, 4]}
 
 
 def test_quotes_spaces_blank_lines_and_other_columns(tmp_path):
@@ -248,11 +245,6 @@ def test_one_column_of_several(user, expected, tmp_path):
     found = partition_of(name, of(np.array([10, 2, 2]), ['aa', 'bb', 'cc']))
     assert found.client_ids == ['7', '12']
     assert found.sizes.tolist() == [2, 1]
-
-
-def test_a_column_that_is_not_named(tmp_path):
-  path = tmp_path / 'iNaturalist_train.csv'
-  path.write_text(text(MERGED))
   for name in (str(path), f'{path}:geo_5'):
     with pytest.raises(errors.InputError, match=r'such as .*csv:user_120k$'):
       split_files.read(name)
@@ -273,21 +265,15 @@ def test_a_split_that_is_not_there(name, tmp_path):
     own_data.check({'split': path, 'test_file': '', 'test_fraction': 0})
 
 
-def test_a_damaged_zip(tmp_path):
+def test_a_damaged_zip_and_a_name_that_two_members_have(tmp_path):
   path = tmp_path / 'a.zip'
   path.write_bytes(b'PK')
   with pytest.raises(errors.InputError, match='no zip that can be read'):
     split_files.read(path)
-
-
-def test_a_name_that_two_members_have(tmp_path):
-  path = tmp_path / 'a.zip'
   with zipfile.ZipFile(path, 'w') as file:
     for folder in 'xy':
       file.writestr(f'{folder}/federated_train.csv', text(TRAIN))
-  with pytest.raises(
-    errors.InputError, match='name one of them with its folder'
-  ):
+  with pytest.raises(errors.InputError, match='with its folder'):
     split_files.read(path)
   assert clients(split_files.read(path / 'x/federated_train.csv')) == BY_USER
 
@@ -305,11 +291,7 @@ def test_a_published_file_is_known(tmp_path, capsys, monkeypatch):
   assert 'b.zip is named as the split B, and is another' in (
     capsys.readouterr().err
   )
-
-
-def test_other_files_are_not_spoken_of(tmp_path, capsys):
-  path = tmp_path / 'federated_train.csv'
-  path.write_text(text(TRAIN))
-  split_files.read(tmp_path)
-  split_files.read(path)
+  (tmp_path / 'federated_train.csv').write_text(text(TRAIN))
+  for other in (tmp_path, tmp_path / 'federated_train.csv'):
+    split_files.read(other)
   assert not capsys.readouterr().err

@@ -5,7 +5,6 @@ import pytest
 
 from datasets.splits import inputs
 from datasets.splits import making
-from datasets.splits import output
 from datasets.splits import own as splits
 from datasets.splits import rules
 from datasets.xc import clients as xc
@@ -25,9 +24,7 @@ def test_two_files_of_any_size(tmp_path):
   parts = own.read(train, test)
   assert [p.features.shape for p in parts] == [(8, 10), (2, 10)]
   assert [p.labels.nnz for p in parts] == [16, 1]
-  dataset = xc.federated(
-    'mine', *parts, label_seed=0, classes_per_client=1, clients_per_class=1
-  )
+  dataset = xc.federated('mine', *parts)
   assert dataset.num_classes == 3
   assert sum(dataset.train.partition.sizes) == 8  # Each keeps one label.
   assert dataset.test.y.shape == (2, 3)
@@ -77,7 +74,7 @@ def make(tmp_path):
   settings = rules.get('dirichlet').settings(clients=4)
   request = rules.Request('dirichlet', settings, 3, test_fraction=0.25)
   made = making.make(request, path, inputs.Columns())
-  output.write(tmp_path / 'split', made)
+  making.write(tmp_path / 'split', made)
   return path, tmp_path / 'split', made
 
 

@@ -166,9 +166,9 @@ def test_the_disk_has_all_checkpoints_that_a_run_keeps(probes, tmp_path):
 def test_a_run_keeps_as_many_checkpoints_as_are_counted(tmp_path):
   from tff_xc.experiment import checkpoints
 
-  kept = checkpoints.Checkpoints(tmp_path)
+  checkpoints.prepare(tmp_path)
   for number in range(1, 9):
-    kept.save([1.0], number)
+    checkpoints.save(tmp_path, [1.0], number)
   found = list((tmp_path / 'checkpoints').iterdir())
   assert len(found) == needs.KEPT
 

@@ -16,7 +16,6 @@ that the system gave to another process is therefore never taken for ours.
 
 import contextlib
 import dataclasses
-import fcntl
 import ipaddress
 import json
 import os
@@ -30,6 +29,7 @@ from typing import Any
 import psutil
 
 from tff_xc import errors
+from tff_xc import lock
 
 # The environment variable that names the folder.
 VARIABLE = 'TFF_XC_CLUSTER'
@@ -306,16 +306,16 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
   with contextlib.ExitStack() as stack:
     try:
       file = stack.enter_context(open(folder / _LOCK, 'a'))
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as e:
-      raise errors.InputError(
-        f'another command is starting or stopping nodes of {folder}: wait for'
-        ' its end'
-      ) from e
+      is_ours = lock.try_lock(file)
     except OSError as e:
       raise errors.InputError(
         f'{folder} cannot be used ({e.strerror}): name another folder'
       ) from e
+    if not is_ours:
+      raise errors.InputError(
+        f'another command is starting or stopping nodes of {folder}: wait for'
+        ' its end'
+      )
     yield
 
 

@@ -1,0 +1,157 @@
+"""LEAF's sets, and those that TFF hosts in their place, as federated data.
+
+LEAF splits by user: `random.Random(0)` draws 90 % of them to train, and the
+images or texts of all others are the test.
+"""
+
+import functools
+import os
+
+import numpy as np
+
+from datasets.leaf import celeba
+from datasets.leaf import femnist
+from datasets.leaf import shakespeare
+from datasets.leaf import tff_sets
+from datasets.leaf import users as leaf_users
+from datasets.splits import hold_out
+from datasets.splits import partitions
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool as pool_lib
+
+# What reads a set, and its number of classes.
+_SETS = {
+  'femnist': (femnist.read, femnist.NUM_CLASSES),
+  'celeba': (celeba.read, celeba.NUM_CLASSES),
+  'shakespeare': (shakespeare.read, shakespeare.NUM_CLASSES),
+  'emnist-tff': (tff_sets.read_emnist, femnist.NUM_CLASSES),
+  'celeba-tff': (tff_sets.read_celeba, celeba.NUM_CLASSES),
+  'shakespeare-tff': (tff_sets.read_shakespeare, shakespeare.NUM_CLASSES),
+}
+
+
+def load(
+  name: str,
+  data_dir: str | os.PathLike,
+  *,
+  drop_duplicates: bool = False,
+  min_examples: int = 1,
+  test_examples: int = 0,
+) -> client_data.FederatedDataset:
+  """Loads a set of LEAF or TFF, which `leaf.files` finds.
+
+  Args:
+    name: 'femnist', 'celeba', 'shakespeare', 'emnist-tff', 'celeba-tff' or
+      'shakespeare-tff'.
+    data_dir: the directory of all data.
+    drop_duplicates: of femnist, whether to leave out the second of a writer's
+      first two images where they and their labels are equal.
+    min_examples: training and test users with fewer examples are dropped; how
+      many is said on stderr.
+    test_examples: the test is a uniform sample of this size of the pooled
+      examples, the same in every run; 0: all.
+
+  Returns:
+    The data set; `x` is float32 [28, 28], ink 0.0 on white 1.0 (EMNIST); uint8
+    [84, 84, 3], decoded when it is used, as LEAF resizes images (CelebA); or uint8
+    [80], numbers in `shakespeare.ALPHABET`.
+
+  Raises:
+    errors.InputError: files are missing or malformed, an image is missing, or no
+      training user or no test user remains. A damaged image raises it when used.
+  """
+  read, num_classes = _SETS[name]
+  if drop_duplicates:
+    read = functools.partial(read, drop_duplicates=True)
+  is_leafs_celeba = name == 'celeba'
+  return federated(
+    name,
+    num_classes,
+    *read(data_dir),
+    least=celeba.LEAST if is_leafs_celeba else 0,
+    min_examples=min_examples,
+    test_examples=test_examples,
+    exact=not is_leafs_celeba,  # Decoders of JPEG differ in the last bit.
+  )
+
+
+def split(
+  users: leaf_users.Users, least: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the indices of training and of test users, int64.
+
+  Users that are not split yet are split as LEAF's split_data does: of those with
+  `least` examples, in their order, `random.Random(0)` samples 90 % to train.
+  """
+  if users.is_test is not None:
+    return np.flatnonzero(~users.is_test), np.flatnonzero(users.is_test)
+  return partitions.leaf_parts(users.sizes, min_examples=least)
+
+
+def federated(
+  name: str,
+  num_classes: int,
+  pool: pool_lib.Pool,
+  users: leaf_users.Users,
+  *,
+  least: int = 0,
+  min_examples: int = 1,
+  test_examples: int = 0,
+  exact: bool = True,
+) -> client_data.FederatedDataset:
+  """Makes the training users clients, and pools the test users' examples.
+
+  `least` is that of `split`; the others are those of `load`.
+  """
+  kept = np.ones(len(pool), bool)
+  kept[np.array(users.left_out, np.int64)] = False
+  parts = split(users, least)
+  owned = []
+  for who, part in zip(('training', 'test'), parts, strict=True):
+    if not len(part):
+      raise errors.InputError(
+        f'{name}: the split leaves no {who} user ({len(parts[0]):,} to train, '
+        f'{len(parts[1]):,} to test); give data of more users'
+      )
+    owned.append(_owned(users, part, kept, max(min_examples, 1)))
+    if not owned[-1]:
+      raise errors.InputError(
+        f'{name}: none of {len(part):,} {who} users has {min_examples} '
+        'examples; lower --min_examples, or give data of more users'
+      )
+  train, test = owned
+  few = [len(part) - len(own) for part, own in zip(parts, owned, strict=True)]
+  if any(few):
+    leaf_users.say(
+      f'{name}: left out {few[0]:,} of {len(parts[0]):,} training users and '
+      f'{few[1]:,} of {len(parts[1]):,} test users, who have fewer than '
+      f'{min_examples} examples'
+    )
+  held_out = hold_out.sample(np.concatenate(list(test.values())), test_examples)
+  is_held_out = np.zeros(len(pool), bool)
+  is_held_out[held_out] = True
+  own = {user: test.get(user, held_out[:0]) for user in train}
+  own = {user: mine[is_held_out[mine]] for user, mine in own.items()}
+  return client_data.FederatedDataset(
+    name=name,
+    num_classes=num_classes,
+    train=client_data.PartitionedClientData(pool, partition.of_clients(train)),
+    test=pool.subset(held_out),
+    exact=exact,
+    held_out=partition.of_clients(own),
+  )
+
+
+def _owned(
+  users: leaf_users.Users, part: np.ndarray, kept: np.ndarray, least: int
+) -> dict[str, np.ndarray]:
+  """Returns the kept examples of the users that have at least `least`."""
+  found = {}
+  for user in part:
+    start = users.starts[user]
+    mine = start + np.flatnonzero(kept[start : start + users.sizes[user]])
+    if len(mine) >= least:
+      found[users.names[user]] = mine
+  return found

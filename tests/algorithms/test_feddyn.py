@@ -1,0 +1,111 @@
+"""FedDyn beside NumPy, and what its clients keep."""
+
+import numpy as np
+import pytest
+
+from tests import registered
+from tests import tiny
+from tests.algorithms import numpy_fedss
+from tests.algorithms import test_fedavg
+from tff_xc import errors
+from tff_xc.algorithms import feddyn
+from tff_xc.algorithms import registry
+
+pytestmark = pytest.mark.usefixtures('tff_worker')
+
+ALPHA, RATE, CLIENTS = 0.3, 0.1, 5
+SETTINGS = {'local_training': test_fedavg.FULL_BATCH, 'clients_per_round': 2}
+# Client 0 takes part three times, client 1 twice.
+COHORTS = [
+  tiny.cohort(labels, seed)
+  for seed, labels in enumerate(
+    ([[0, 1], [2, 3, 3]], [[4, 5, 6], [7]], [[8, 8], [9, 10, 1]])
+  )
+]
+
+
+def _as_arrays(weights, x, y, received, kept, alpha):
+  """Returns the weights after a client's two steps on eq. (1)."""
+  for _ in range(2):
+    _, *gradients = numpy_fedss.loss_and_gradients(
+      *weights, x, y, np.ones([len(x), 12], bool), np.zeros(12), 4.0
+    )
+    weights = [
+      w - RATE * (g - k + alpha * (w - r))
+      for w, g, k, r in zip(weights, gradients, kept, received, strict=True)
+    ]
+  return weights
+
+
+def _reference(weights, cohorts, alpha, clients):
+  """Runs Algorithm 1; returns the weights and what each client keeps."""
+  kept, drift = {}, [np.zeros_like(w) for w in weights]
+  for cohort in cohorts:
+    changes = []
+    for client in cohort:
+      name = int(client.client_id)
+      own = kept.get(name, [np.zeros_like(w) for w in weights])
+      after = _as_arrays(weights, client.x, client.y, weights, own, alpha)
+      changes.append([a - w for a, w in zip(after, weights, strict=True)])
+      kept[name] = [
+        k - alpha * c for k, c in zip(own, changes[-1], strict=True)
+      ]
+    total = [np.sum(each, axis=0) for each in zip(*changes, strict=True)]
+    drift = [h - alpha / clients * t for h, t in zip(drift, total, strict=True)]
+    weights = [
+      w + t / len(cohort) - h / alpha
+      for w, t, h in zip(weights, total, drift, strict=True)
+    ]
+  return weights, kept
+
+
+def _run(**changes):
+  """Returns (the first and the last weights, what clients keep) of a run."""
+  arguments = {**SETTINGS, 'num_clients': CLIENTS, **changes}
+  learning = tiny.process('feddyn', **arguments)
+  made = feddyn.FedDyn.made(model=tiny.model(), **arguments)
+  clients = registered.Clients(made.client_state)
+  state = learning.initialize()
+  first = tiny.as_numpy(state.weights)
+  for cohort in COHORTS:
+    output = learning.next(state, clients.attach(cohort))
+    clients.take(output.metrics)
+    state = output.state
+  return first, tiny.as_numpy(state.weights), clients.kept
+
+
+def test_three_rounds_equal_the_numpy_reference():
+  first, last, kept = _run(feddyn_alpha=ALPHA)
+  weights, own = _reference(first, COHORTS, ALPHA, CLIENTS)
+  for a, b in zip(last, weights, strict=True):
+    np.testing.assert_allclose(a, b, atol=2e-5)
+  assert sorted(kept) == sorted(own) == [0, 1]
+  for name, (kernel, bias, table) in own.items():
+    found = kept[name]
+    np.testing.assert_allclose(found['encoder']['kernel'], kernel, atol=2e-5)
+    np.testing.assert_allclose(found['encoder']['bias'], bias, atol=2e-5)
+    np.testing.assert_allclose(found['tables']['class'], table, atol=2e-5)
+
+
+def test_without_alpha_and_of_countless_clients_it_is_a_plain_mean():
+  _, last, _ = _run(feddyn_alpha=1e-9, num_clients=10**9)
+  fedavg = tiny.process('fedavg', **SETTINGS, weighting='uniform')
+  plain = tiny.weights_after(fedavg, 3, COHORTS.__getitem__)
+  for a, b in zip(last, tiny.as_numpy(plain), strict=True):
+    np.testing.assert_allclose(a, b, atol=2e-5)
+
+
+def test_what_does_not_go_with_it_is_refused():
+  cls = registry.get('feddyn')
+  assert cls is feddyn.FedDyn
+  with pytest.raises(errors.InputError, match='virtual_client_replace'):
+    twice = {'virtual_client_size': 32, 'virtual_client_replace': True}
+    cls.resolve(twice, {})
+  with pytest.raises(errors.InputError, match='contrastive'):
+    cls.made(model=tiny.model(), num_clients=9, contrastive_weight=1.0)
+  with pytest.raises(errors.InputError, match='feddyn_alpha'):
+    cls.resolve({'feddyn_alpha': 0.0}, {})
+  with pytest.raises(errors.InputError, match='server_optimizer'):
+    cls.resolve({'server_optimizer': 'adam'}, {})
+  with pytest.raises(TypeError, match='num_clients'):
+    cls().algorithm(tiny.model())

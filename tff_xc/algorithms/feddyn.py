@@ -1,0 +1,136 @@
+"""FedDyn: each client's objective is corrected by a gradient that it keeps.
+
+Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama: "Federated Learning Based
+on Dynamic Regularization", ICLR 2021, arXiv:2111.04263, Algorithm 1. Of m clients,
+those of P_t train in a round. A client minimises
+
+  L_k(theta) - <g_k, theta> + alpha / 2 |theta - theta_G|^2            eq. (1)
+
+and then keeps g_k <- g_k - alpha (theta_k - theta_G), its loss's gradient at an
+optimum. The server keeps the drift h <- h - alpha / m sum (theta_k - theta_G), the
+sum over P_t, and the new model is the clients' mean - h / alpha.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any
+
+from tff_xc.algorithms import base
+from tff_xc.algorithms import hyperparameters as hp
+
+
+@hp.declared
+class FedDyn(base.Federated):
+  """FedAvg with a regulariser for which clients keep gradients.
+
+  A client keeps a number for each weight that it trains, so that all clients
+  receive all class rows. The drift needs the share of the clients that take part,
+  clients_per_round / num_clients, which is taken as the same in every round.
+  """
+
+  name = 'feddyn'
+  paper = 'FedDyn'
+  answers = base.Answers(
+    'all classes',
+    'softmax, kept gradient, squared distance',
+    'mean delta, clients alike',
+    'mean less the drift',
+  )
+
+  feddyn_alpha: float = hp.field(
+    0.01, 'alpha of the regulariser (FedDyn: 0.1, 0.01 or 0.001)', above=0
+  )
+
+  def make(self, model, facts):
+    if facts.num_clients is None:
+      raise TypeError('num_clients is missing: the number of all clients')
+    share = min(1.0, self.clients_per_round / facts.num_clients)
+    made = base.softmax(model, self.local_training())
+    optimizer = _less_the_drift(share)
+    [table, *others] = (
+      dataclasses.replace(table, optimizer=optimizer) for table in made.tables
+    )
+    return dataclasses.replace(
+      made,
+      tables=(table, *others),
+      weighting='uniform',
+      penalties=(_Regulariser(self.feddyn_alpha),),
+      client_state=_Gradient(_trained(model.weight_specs()), self.feddyn_alpha),
+      encoder_optimizer=optimizer,
+    )
+
+  @classmethod
+  def keeps_models(cls, values):
+    del values
+    return True
+
+
+def _trained(weights) -> collections.OrderedDict:
+  return collections.OrderedDict(encoder=weights.encoder, tables=weights.tables)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Regulariser:
+  """- <g_k, theta> + alpha / 2 |theta - theta_G|^2; g_k is zero at first."""
+
+  alpha: float
+
+  def __call__(self, step):
+    import tensorflow as tf
+
+    now, received, kept = map(
+      tf.nest.flatten,
+      (
+        _trained(step.weights),
+        _trained(step.initial_weights),
+        step.state.value,
+      ),
+    )
+    return tf.add_n(
+      [
+        self.alpha * tf.nn.l2_loss(w - r) - tf.reduce_sum(g * w)
+        for w, r, g in zip(now, received, kept, strict=True)
+      ]
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Gradient:
+  """A client keeps g_k."""
+
+  spec: Any
+  alpha: float
+
+  def next(self, state, before, after):
+    import tensorflow as tf
+
+    return tf.nest.map_structure(
+      lambda g, b, a: g - self.alpha * (a - b),
+      state.value,
+      _trained(before),
+      _trained(after),
+    )
+
+
+def _less_the_drift(share: float):
+  """Returns the server's optimizer: the mean, less h / alpha, its state."""
+  import tensorflow as tf
+  import tensorflow_federated as tff
+
+  class LessTheDrift(tff.learning.optimizers.Optimizer):
+    """Gradients are minus the mean delta, so that alpha cancels."""
+
+    def initialize(self, specs):
+      return tf.nest.map_structure(lambda s: tf.zeros(s.shape, s.dtype), specs)
+
+    def next(self, state, weights, gradients):
+      each = tf.nest.map_structure
+      drift = each(lambda h, g: h + share * g, state, gradients)
+      return drift, each(lambda w, g, h: w - g - h, weights, gradients, drift)
+
+  return LessTheDrift()
+
+
+build_feddyn = base.builder(FedDyn)
