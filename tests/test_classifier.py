@@ -8,27 +8,22 @@ from tests import tiny
 from tff_xc import classifier
 from tff_xc import heads
 from tff_xc.encoders import conv
-from tff_xc.encoders import normalization
+from tff_xc.encoders import layers
 
 RANDOM = np.random.default_rng(0)
 E, W = (RANDOM.normal(size=s).astype(np.float32) for s in ((4, 3), (6, 3)))
 
 
-def test_cosine_logits():
-  logits = heads.CosineHead(20.0).logits(E, W, None)
-  for i, e in enumerate(E):
-    for j, w in enumerate(W):
-      cosine = e @ w / np.linalg.norm(e) / np.linalg.norm(w)
-      np.testing.assert_allclose(logits[i, j], 20 * cosine, rtol=1e-5)
-
-
-def test_linear_logits_take_the_bias_from_the_rows_end():
+def test_logits():
+  found = heads.CosineHead(20.0).logits(E, W, None)
+  unit = lambda v: v / np.linalg.norm(v, axis=1, keepdims=True)
+  np.testing.assert_allclose(found, 20 * unit(E) @ unit(W).T, rtol=1e-4)
+  found = heads.LinearHead(bias=False).logits(E, W, None)
+  np.testing.assert_allclose(found, E @ W.T, rtol=1e-5)
+  # A bias is the row's end.
   rows = np.concatenate([W, np.arange(6)[:, None]], axis=1).astype(np.float32)
-  logits = heads.LinearHead(bias=True).logits(E, rows, None)
-  np.testing.assert_allclose(logits, E @ W.T + np.arange(6), rtol=1e-5)
-  np.testing.assert_allclose(
-    heads.LinearHead(bias=False).logits(E, W, None), E @ W.T, rtol=1e-5
-  )
+  found = heads.LinearHead(bias=True).logits(E, rows, None)
+  np.testing.assert_allclose(found, E @ W.T + np.arange(6), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -52,14 +47,9 @@ def test_a_zero_vector_stays_zero_with_a_finite_gradient():
   zero = tf.zeros([2, 3])
   with tf.GradientTape() as tape:
     tape.watch(zero)
-    unit = normalization.unit_norm(zero)
+    unit = layers.unit_norm(zero)
   assert np.isfinite(tape.gradient(unit, zero)).all()
   np.testing.assert_array_equal(unit, 0)
-
-
-def test_the_cosine_table_has_variance_one_over_d():
-  table = heads.CosineHead().init(tf.constant([0, 1]), 2000, 64)
-  np.testing.assert_allclose(np.var(table), 1 / 64, rtol=0.02)
 
 
 def test_weights_are_a_function_of_the_seed():
@@ -68,6 +58,10 @@ def test_weights_are_a_function_of_the_seed():
   np.testing.assert_array_equal(a.class_table, b.class_table)
   np.testing.assert_array_equal(a.encoder['kernel'], b.encoder['kernel'])
   assert not np.allclose(a.class_table, c.class_table)
+  table = heads.CosineHead().init(tf.constant([0, 1]), 2000, 64)
+  np.testing.assert_allclose(np.var(table), 1 / 64, rtol=0.02)
+  with pytest.raises(ValueError, match='repeats'):
+    classifier.union({'a': 1}, {'a': 2})
 
 
 def test_specs_have_every_weight():

@@ -13,7 +13,6 @@ import tensorflow as tf
 from tff_xc import errors
 from tff_xc.data import hashing
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 
 
 class Head(Protocol):
@@ -75,18 +74,18 @@ class CosineHead(_OneRowPerLabel):
     table = tf.random.stateless_normal(
       [num_labels, embedding_dim], seed, stddev=embedding_dim**-0.5
     )
-    return normalization.unit_norm(table) if self.unit_rows else table
+    return layers.unit_norm(table) if self.unit_rows else table
 
   def logits(self, embeddings, rows, ids):
     del ids
     return self.scale * tf.matmul(
-      normalization.unit_norm(embeddings),
-      normalization.unit_norm(rows),
+      layers.unit_norm(embeddings),
+      layers.unit_norm(rows),
       transpose_b=True,
     )
 
   def scoring_rows(self, table):
-    return normalization.unit_norm(table), None
+    return layers.unit_norm(table), None
 
 
 @dataclasses.dataclass(frozen=True)

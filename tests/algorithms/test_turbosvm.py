@@ -6,6 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import experiment
+from tests import sameness
 from tests import tiny
 from tests.algorithms import numpy_fedavg
 from tests.algorithms import sklearn_turbosvm as reference
@@ -43,22 +44,20 @@ def stacked(classes=6, dim=4, clients=4):
   return np.float32(center + 0.3 * noise)
 
 
-def take(step, rows, rounds=1, seed=(1, 2), state=None):
-  """Returns (state, rows, metrics) after rounds in which the rows are sent."""
+def take(step, rows, seed=(1, 2), state=None, counts=COUNTS):
+  """Returns (state, rows, metrics) after a round in which the rows are sent."""
   clients, classes, dim = rows.shape
   merged = folding.StackedRows(
     np.tile(np.arange(classes, dtype=np.int32), clients),
     tf.constant(rows.reshape(-1, dim)),
-    np.repeat(COUNTS[:clients], classes),
+    np.repeat(counts[:clients], classes),
   )
   if state is None:
     state = step.initialize(tf.TensorSpec([classes, dim]))
-  new, measured = tf.zeros([classes, dim]), {}
-  for number in range(rounds):
-    context = server.StepContext(
-      tf.constant(seed), tf.constant(number), merged, lambda: None
-    )
-    state, new, measured = step.next(state, new, context)
+  context = server.StepContext(
+    tf.constant(seed), tf.constant(0), merged, lambda: None
+  )
+  state, new, measured = step.next(state, tf.zeros([classes, dim]), context)
   return state, new.numpy(), measured
 
 
@@ -231,27 +230,16 @@ def test_momentum_moves_classes_that_are_not_drawn():
   assert strayed > 1e-3
 
 
-def test_support_vectors_of_weight_zero_count_as_none():
-  rows = stacked()
-  merged = folding.StackedRows(
-    np.tile(np.arange(6, dtype=np.int32), 4),
-    tf.constant(rows.reshape(-1, 4)),
-    np.repeat(np.float32([0, 0, 0, 9]), 6),
-  )
-  context = server.StepContext(
-    tf.constant([1, 2]), tf.constant(0), merged, lambda: None
-  )
-  _, new, measured = make().next((), tf.zeros([6, 4]), context)
-  np.testing.assert_allclose(new, rows[3], atol=1e-6)
-  assert measured['support_vectors_least'] < 4
-
-
 def test_a_class_without_support_vectors_takes_the_mean():
   rows = stacked()
   _, new, measured = take(make(tolerance=10.0), rows)  # No step is taken.
   mean = (COUNTS[:, None, None] * rows).sum(0) / COUNTS.sum()
   np.testing.assert_allclose(new, mean, atol=1e-6)
   assert measured['support_vectors_most'] == 0
+  # Those of weight zero count as none.
+  _, new, measured = take(make(), rows, counts=np.float32([0, 0, 0, 9]))
+  np.testing.assert_allclose(new, rows[3], atol=1e-6)
+  assert measured['support_vectors_least'] < 4
 
 
 def test_adams_state_goes_through_a_checkpoint(tmp_path):
@@ -281,36 +269,29 @@ def test_one_and_several_threads_give_the_same_digits():
   tiny.assert_same_weights(*ends, 0)
 
 
-def test_it_composes_with_terms_and_servers():
-  entry = registry.get('turbosvm')
+def test_every_setting_reaches_the_step():
   given = {
-    'prox_mu': 0.02, 'server_optimizer': 'amsgrad', 'svm_classes': 5.0,
-    'svm_kernel': 'rbf', 'local_epochs': 1,
+    'svm_c': 0.3, 'svm_schedule': 'increasing', 'svm_rounds': 7,
+    'svm_kernel': 'polynomial', 'svm_degree': 4, 'svm_tolerance': 0.01,
+    'svm_steps': 9, 'svm_classes': 5.0, 'logits_learning_rate': 0.5,
+    'logits_epsilon': 0.1, 'prox_mu': 0.02, 'server_optimizer': 'amsgrad',
   }  # fmt: skip
-  made = entry.made(model=tiny.model(), **given)
+  made = registry.get('turbosvm').made(model=tiny.model(), **given)
   assert len(made.penalties) == 1
   spec = {'a': tf.TensorSpec([1])}
   assert 'largest' in made.encoder_optimizer.initialize(spec)
   [step] = made.tables[0].steps
-  assert (step.kernel.kind, step.subset) == ('rbf', 5)
-
-
-def test_every_setting_reaches_the_step():
-  entry = registry.get('turbosvm')
-  given = {
-    'svm_c': 0.3, 'svm_schedule': 'increasing', 'svm_rounds': 7,
-    'svm_kernel': 'polynomial', 'svm_degree': 4, 'svm_tolerance': 0.01,
-    'svm_steps': 9, 'logits_learning_rate': 0.5, 'logits_epsilon': 0.1,
-  }  # fmt: skip
-  made = entry.made(model=tiny.model(), **given)
-  [step] = made.tables[0].steps
-  assert step.bound == svm.Bound(0.3, 'increasing', 7)
-  assert (step.kernel.kind, step.kernel.degree) == ('polynomial', 4)
-  assert (step.tolerance, step.steps) == (0.01, 9)
-  state = step.optimizer.initialize(tf.TensorSpec([1]))
-  one = tf.constant([1.0])
-  _, moved = step.optimizer.next(state, one, one)
-  np.testing.assert_allclose(moved, [1 - 0.5 / 1.1], rtol=1e-5)
+  adam = optimizers.TorchAdam(0.5, epsilon=0.1)
+  expected = svm.SupportVectors(
+    12,
+    svm.Bound(0.3, 'increasing', 7),
+    svm.Kernel('polynomial', 4),
+    5,
+    0.01,
+    9,
+    adam,
+  )
+  assert sameness.same(step, expected)
 
 
 def test_what_does_not_apply_is_refused():

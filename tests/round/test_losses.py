@@ -76,6 +76,13 @@ def test_the_correction_makes_the_partition_function_unbiased():
   np.testing.assert_allclose(np.mean(sums), np.exp(logits).sum(), rtol=1e-6)
 
 
+@pytest.mark.parametrize('denominator', ['held', 'negatives', 'positives'])
+def test_one_constant_on_all_terms_cancels(denominator):
+  loss = losses.HeldSoftmax(20, 'none', denominator)
+  shifted = loss(step(LOGITS + SHIFT))
+  np.testing.assert_allclose(shifted, loss(step()), rtol=1e-5)
+
+
 def test_excluded_logits_have_no_gradient():
   logits = tf.constant(LOGITS, tf.float32)
   with tf.GradientTape() as tape:

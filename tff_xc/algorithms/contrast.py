@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tff_xc import classifier
 from tff_xc import errors
-from tff_xc.encoders import normalization
+from tff_xc.encoders import layers
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import losses
 
@@ -67,7 +67,7 @@ class Contrastive:
 
 def _unit(embeddings):
   flat = tf.reshape(embeddings, [tf.shape(embeddings)[0], -1])
-  return normalization.unit_norm(flat)
+  return layers.unit_norm(flat)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ command can check its flags before any large import.
 import dataclasses
 import math
 import numbers
+import operator
 import os
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -30,9 +31,8 @@ class Hyperparameter:
   name: str  # The field or option, and the flag.
   default: bool | int | float | str  # If neither user nor task sets it.
   help: str  # One sentence, with unit or source.
-  least: float | None = (
-    None  # Bounds of numbers; `above` and `below` are exclusive.
-  )
+  # Bounds of numbers; `above` and `below` are exclusive.
+  least: float | None = None
   most: float = INT32_MAX
   above: float | None = None
   below: float | None = None
@@ -98,14 +98,14 @@ class Hyperparameter:
   def _check_number(self, value) -> None:
     if not math.isfinite(value):
       self._refuse(value, 'a finite number')
-    if self.least is not None and value < self.least:
-      self._refuse(value, f'at least {self.least}')
-    if value > self.most:
-      self._refuse(value, f'at most {self.most}')
-    if self.above is not None and value <= self.above:
-      self._refuse(value, f'more than {self.above}')
-    if self.below is not None and value >= self.below:
-      self._refuse(value, f'less than {self.below}')
+    for words, limit, excludes in (
+      ('at least', self.least, operator.lt),
+      ('at most', self.most, operator.gt),
+      ('more than', self.above, operator.le),
+      ('less than', self.below, operator.ge),
+    ):
+      if limit is not None and excludes(value, limit):
+        self._refuse(value, f'{words} {limit}')
 
   def _refuse(self, value, expected: str) -> None:
     raise errors.InputError(
@@ -219,10 +219,10 @@ def resolve(
         raise errors.InputError(_why_not(h, chosen, h.of in values))
       continue
     value = h.defaults.get(chosen, own.get(h.name, h.default))
-    if h.name in task_defaults and _is_the_tasks(
-      h, chosen, taken, task_defaults
-    ):
-      value = task_defaults[h.name]
+    of = next((t for t in taken if t.name == h.of), None)
+    # The task's default goes with the task's value of `h.of`.
+    if of is None or chosen == task_defaults.get(of.name, of.default):
+      value = task_defaults.get(h.name, value)
     values[h.name] = given.get(h.name, value)
     values[h.name] = h.checked(values[h.name])
   return values
@@ -235,11 +235,3 @@ def _why_not(h: Hyperparameter, chosen, applies: bool) -> str:
   other = f'={h.only_with[0]}' if h.only_with else ''
   said = f'it is {chosen}' if applies else 'it does not apply'
   return f'--{h.name} only applies with --{h.of}{other}, and {said} here'
-
-
-def _is_the_tasks(h, chosen, taken, task_defaults) -> bool:
-  """Whether the task's default of `h` goes with the chosen value of `h.of`."""
-  if not h.of:
-    return True
-  [of] = [t for t in taken if t.name == h.of]
-  return chosen == task_defaults.get(of.name, of.default)

@@ -38,7 +38,7 @@ import math
 
 import tensorflow as tf
 
-from tff_xc.encoders import normalization
+from tff_xc.encoders import layers
 from tff_xc.round import nearest
 
 # Products are dense if k is at least _MANY and at least one _SHARE-th of the
@@ -91,12 +91,12 @@ class Spreadout:
 
   def __call__(self, rows: tf.Tensor) -> tf.Tensor:
     """Returns float32 [U, d], rows of any length after the step, not normalised again."""
-    start = rows if self.tangent else normalization.unit_norm(rows)
+    start = rows if self.tangent else layers.unit_norm(rows)
     return start - self.step_size * self.gradient(rows)
 
   def gradient(self, rows: tf.Tensor) -> tf.Tensor:
     """Returns the regulariser's gradient [U, d] at the normalised rows float32 [U, d]."""
-    units = normalization.unit_norm(rows)
+    units = layers.unit_norm(rows)
     if self.margin or not self.nearest:
       gradient = self._of_all(units)
     else:

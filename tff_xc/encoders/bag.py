@@ -14,7 +14,6 @@ import tensorflow as tf
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 
 FEATURE = 'feature'
 
@@ -52,14 +51,18 @@ def build_bag_encoder(
     for i in range(len(shapes)):
       h = layers.dense(h, trainable, f'dense{i}')
       h = tf.nn.relu(h) if i + 1 < len(shapes) else h
-    return normalization.unit_norm(h), non_trainable
+    return layers.unit_norm(h), non_trainable
 
   return encoder_lib.Encoder(
     example_spec=encoder_lib.SparseSpec(num_features),
     embedding_dim=embedding_dim,
     init=init,
     apply=apply,
-    tables={FEATURE: encoder_lib.sparse_features(num_features)},
+    tables={
+      FEATURE: encoder_lib.Table(
+        num_features, lambda x: x.ids, lambda x, ids: x._replace(ids=ids)
+      )
+    },
     last_layer=layers.names_of_dense(f'dense{len(shapes) - 1}'),
   )
 

@@ -35,15 +35,6 @@ class Table(NamedTuple):
   with_ids: Callable[..., Any]
 
 
-def sparse_features(num_features: int) -> Table:
-  """Returns the table of `sparse.SparseFeatures`: one row for each feature."""
-  return Table(
-    num_features,
-    ids=lambda x: x.ids,
-    with_ids=lambda x, ids: x._replace(ids=ids),
-  )
-
-
 @dataclasses.dataclass(frozen=True)
 class Encoder:
   """An encoder g(x; phi) in functional form.

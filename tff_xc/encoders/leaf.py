@@ -6,14 +6,12 @@ With a linear class layer they have 6,603,710 (FEMNIST, 62 classes), 30,498
 """
 
 import collections
-import functools
 
 import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 from tff_xc.encoders import plain_cnn
 
 _SIDE = 28
@@ -53,10 +51,15 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
       f'images of {side} pixels a side are too small for the CelebA network;'
       f' give at least {2**_CELEBA_BLOCKS}'
     )
-  shapes = [
-    [3, 3, _CELEBA_FILTERS if i else 3, _CELEBA_FILTERS]
-    for i in range(_CELEBA_BLOCKS)
-  ]
+
+  def init(seed):
+    weights = collections.OrderedDict()
+    for i in range(_CELEBA_BLOCKS):
+      shape = [3, 3, _CELEBA_FILTERS if i else 3, _CELEBA_FILTERS]
+      weights |= layers.init_torch(f'conv{i}', seed, i, shape)
+      weights[f'norm{i}/scale'] = tf.ones(shape[-1:])
+      weights[f'norm{i}/offset'] = tf.zeros(shape[-1:])
+    return weights
 
   def apply(trainable, non_trainable, x, training, seed):
     del seed  # Nothing here is random.
@@ -65,7 +68,7 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
       h = tf.nn.conv2d(h, trainable[f'conv{i}/kernel'], 1, 'SAME')
       h = tf.nn.bias_add(h, trainable[f'conv{i}/bias'])
       mean, variance = f'norm{i}/mean', f'norm{i}/variance'
-      h, state[mean], state[variance] = normalization.batch_norm(
+      h, state[mean], state[variance] = layers.batch_norm(
         h,
         trainable[f'norm{i}/scale'],
         trainable[f'norm{i}/offset'],
@@ -79,7 +82,7 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([side, side, 3], tf.uint8),
     embedding_dim=left * left * _CELEBA_FILTERS,
-    init=functools.partial(_init_celeba, shapes),
+    init=init,
     apply=apply,
     init_non_trainable=lambda seed: collections.OrderedDict(
       (f'norm{i}/{name}', value([_CELEBA_FILTERS]))
@@ -87,16 +90,6 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
       for name, value in (('mean', tf.zeros), ('variance', tf.ones))
     ),
   )
-
-
-def _init_celeba(shapes, seed):
-  """Returns the weights of blocks with kernels of the given shapes."""
-  weights = collections.OrderedDict()
-  for i, shape in enumerate(shapes):
-    weights |= layers.init_torch(f'conv{i}', seed, i, shape)
-    weights[f'norm{i}/scale'] = tf.ones(shape[-1:])
-    weights[f'norm{i}/offset'] = tf.zeros(shape[-1:])
-  return weights
 
 
 def build_shakespeare_encoder(
@@ -113,6 +106,21 @@ def build_shakespeare_encoder(
   Examples are uint8 [window], the numbers of the at most 256 symbols.
   """
   inputs = (character_dim, hidden_dim)
+
+  def init(seed):
+    weights = collections.OrderedDict(
+      characters=tf.random.stateless_normal(
+        [symbols, character_dim], layers.fold(seed, 0)
+      )
+    )
+    gates = 4 * hidden_dim
+    for i, width in enumerate(inputs):
+      shapes = ([gates, width], [gates, hidden_dim], [gates], [gates])
+      for part, (name, shape) in enumerate(zip(_LSTM, shapes, strict=True)):
+        weights[f'lstm{i}/{name}'] = layers.torch_uniform(
+          layers.fold(seed, 1 + 4 * i + part), shape, hidden_dim
+        )
+    return weights
 
   def apply(trainable, non_trainable, x, training, seed):
     del training, seed  # Nothing here is random or differs in training.
@@ -136,7 +144,7 @@ def build_shakespeare_encoder(
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([window], tf.uint8),
     embedding_dim=hidden_dim,
-    init=lambda seed: _init_shakespeare(symbols, inputs, seed),
+    init=init,
     apply=apply,
     last_layer=tuple(f'lstm1/{name}' for name in _LSTM),
   )
@@ -144,25 +152,6 @@ def build_shakespeare_encoder(
 
 # PyTorch's names: weight_ih, weight_hh, bias_ih, bias_hh.
 _LSTM = ('kernel', 'recurrent', 'bias', 'recurrent_bias')
-
-
-def _init_shakespeare(symbols, inputs, seed):
-  """Returns the weights of LSTM layers with inputs of the given lengths."""
-  character_dim, hidden_dim = inputs
-  fold = layers.fold
-  weights = collections.OrderedDict(
-    characters=tf.random.stateless_normal(
-      [symbols, character_dim], fold(seed, 0)
-    )
-  )
-  for i, width in enumerate(inputs):
-    gates = 4 * hidden_dim
-    shapes = ([gates, width], [gates, hidden_dim], [gates], [gates])
-    for part, (name, shape) in enumerate(zip(_LSTM, shapes, strict=True)):
-      weights[f'lstm{i}/{name}'] = layers.torch_uniform(
-        fold(seed, 1 + 4 * i + part), shape, hidden_dim
-      )
-  return weights
 
 
 @tf.custom_gradient

@@ -42,9 +42,8 @@ class Block(NamedTuple):
   side: int  # Of the depthwise convolution, as the stride.
   stride: int
   squeezed: int  # Channels of the squeeze-and-excite layer; 0: there is none.
-  activation: Callable[
-    [tf.Tensor], tf.Tensor
-  ]  # After the first two convolutions.
+  # After the first two convolutions.
+  activation: Callable[[tf.Tensor], tf.Tensor]
 
 
 class Network(NamedTuple):
@@ -120,18 +119,12 @@ V2, V3_LARGE = _v2(), _v3()
 
 
 def build_mobilenet_v2(**arguments) -> encoder_lib.Encoder:
-  """Returns MobileNetV2; the arguments are those of `build`.
-
-  It has 2,223,872 parameters without the bottleneck, as Keras's.
-  """
+  """Returns MobileNetV2 by `build`: 2,223,872 parameters, as Keras's, and a bottleneck."""
   return build(V2, **arguments)
 
 
 def build_mobilenet_v3(**arguments) -> encoder_lib.Encoder:
-  """Returns MobileNetV3-Large; the arguments are those of `build`.
-
-  It has 2,971,952 parameters without the bottleneck, as Keras's.
-  """
+  """Returns MobileNetV3-Large by `build`: 2,971,952 parameters, and a bottleneck."""
   return build(V3_LARGE, **arguments)
 
 

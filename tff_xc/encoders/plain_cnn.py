@@ -6,7 +6,6 @@ arXiv:2003.08082) differ in their sizes only.
 """
 
 import collections
-import functools
 from collections.abc import Callable
 from collections.abc import Sequence
 
@@ -42,6 +41,14 @@ def build_plain_cnn(
   for name, outputs in dense.items():
     shapes[name], inputs = [inputs, outputs], outputs
 
+  def init(seed):
+    weights = collections.OrderedDict()
+    for i, (layer, shape) in enumerate(shapes.items()):
+      weights |= layers.init_torch(layer, seed, i, shape)
+      if layer in dense:  # `layers.dense` takes [outputs, inputs].
+        weights[f'{layer}/kernel'] = tf.transpose(weights[f'{layer}/kernel'])
+    return weights
+
   def apply(trainable, non_trainable, x, training, seed):
     h = prepare(x, training, seed)
     for i in range(len(filters)):
@@ -57,19 +64,10 @@ def build_plain_cnn(
   return encoder_lib.Encoder(
     example_spec=example_spec,
     embedding_dim=inputs,
-    init=functools.partial(_initial_weights, shapes, tuple(dense)),
+    init=init,
     apply=apply,
     last_layer=layers.names_of_dense(list(dense)[-1]),
   )
-
-
-def _initial_weights(shapes, dense, seed):
-  weights = collections.OrderedDict()
-  for i, (layer, shape) in enumerate(shapes.items()):
-    weights |= layers.init_torch(layer, seed, i, shape)
-    if layer in dense:  # `layers.dense` takes [outputs, inputs].
-      weights[f'{layer}/kernel'] = tf.transpose(weights[f'{layer}/kernel'])
-  return weights
 
 
 def build_cifar_encoder(*, augment: bool = True) -> encoder_lib.Encoder:

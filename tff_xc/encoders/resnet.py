@@ -43,13 +43,8 @@ def build_resnet_encoder(
 
   Its weights are named 'conv', 'stage1/block0/conv0' and so on, and 'dense',
   each with the suffix '/kernel', '/scale', '/offset' or '/bias'.
-
-  Args:
-    depth: 6n + 2 layers: 8, 14, 20, 32, 44, 56, ...
-    embedding_dim: d.
-    image_size: pixels a side; at least 4.
-    groups: groups of the normalisation; 1, 2, 4, 8 or 16.
-    augment: mirror and shift every image at random in training; see `shift`.
+  `depth` is 6n + 2 layers: 8, 14, 20, ...; a side has at least 4 pixels; `groups` of
+  the normalisation are 1, 2, 4, 8 or 16; `augment`: `shift` images in training.
   """
   _check(depth, image_size, groups)
   blocks = list(_blocks((depth - 2) // 6))

@@ -15,7 +15,6 @@ from tff_xc.round import request
 from tff_xc.round import robust as robust_lib
 from tff_xc.round import tables as tables_lib
 
-WEIGHTINGS = ('examples', 'uniform')
 GIVEN = 'given'
 # The metrics of every round, besides those of tables and steps.
 _METRICS = (
@@ -104,7 +103,7 @@ class Algorithm:
   client_state: ClientState | None = None
 
   def __post_init__(self):
-    if self.weighting not in WEIGHTINGS:
+    if self.weighting not in ('examples', 'uniform'):
       raise ValueError(f'unknown weighting {self.weighting!r}')
     named = tables_lib.by_name(self.tables)
     unknown = set(named) - {classifier.CLASS, *self.model.encoder.tables}

@@ -52,15 +52,14 @@ def build(algorithm: algorithm_lib.Algorithm):
   """
 
   def update(weights, held, examples, round_seed, target=None, bounds=None):
-    local = importance.weighted(
-      algorithm,
-      _localised(algorithm, held, examples),
-      held[classifier.CLASS],
-      target,
-    )
-    after, measured = _train(
-      algorithm, weights, held[classifier.CLASS], local, round_seed
-    )
+    of_classes = held[classifier.CLASS]
+    local = _localised(algorithm, held, examples)
+    if isinstance(algorithm.example_weights, importance.Importance):
+      each = importance.of_classes(
+        of_classes, target, algorithm.model.num_classes
+      )
+      local = local._replace(weights=tf.gather(each, local.y))
+    after, measured = _train(algorithm, weights, of_classes, local, round_seed)
     return _message(algorithm, weights, after, held, examples, measured, bounds)
 
   return update

@@ -57,11 +57,8 @@ class Fixed:
     self._algorithm = algorithm
     self._specs = algorithm.model.weight_specs()
     self.values = _drawn(algorithm, seed)
-    if self.values:
-      self._build()
-
-  def _build(self) -> None:
-    """Makes the computations of `receive`."""
+    if not self.values:
+      return
 
     @tff.tensorflow.computation
     def trained(encoder, encoder_state):

@@ -17,7 +17,6 @@ import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import examples as examples_lib
 from tff_xc.round import request
 
 
@@ -78,16 +77,3 @@ def of_classes(
   counts = tf.cast(held.counts, tf.float32)
   p = 1.0 / num_classes if target is None else target
   return tf.math.divide_no_nan(p * tf.reduce_sum(counts), counts)
-
-
-def weighted(
-  algorithm: algorithm_lib.Algorithm,
-  examples: examples_lib.ClientExamples,
-  held: request.SelectedRows,
-  target: tf.Tensor | None,
-) -> examples_lib.ClientExamples:
-  """Returns a client's localised examples with their weights, if `Importance`."""
-  if not isinstance(algorithm.example_weights, Importance):
-    return examples
-  each = of_classes(held, target, algorithm.model.num_classes)
-  return examples._replace(weights=tf.gather(each, examples.y))

@@ -8,8 +8,6 @@ import tensorflow_federated as tff
 from tff_xc.round import optimizers
 from tff_xc.round import randomness
 
-OPTIMIZERS = ('sgd', 'adam')
-
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
@@ -19,15 +17,12 @@ class LocalTraining:
   kept and its loss is the mean over its own examples.
 
   Attributes:
-    learning_rate: eta.
-    batch_size: B.
-    epochs: E.
     steps: if positive, the number of minibatches to take, instead of epochs.
     shuffle: whether an epoch has an order of its own.
     replace_nonfinite: set trained numbers that are not finite to 1e-5 after
       every step, as TurboSVM-FL's published code does; with SGD only.
-    optimizer_name: one of `OPTIMIZERS`. Adam is PyTorch's, and a client begins
-      every round without moments (FedMLH).
+    optimizer_name: 'sgd' or 'adam', PyTorch's, which a client begins without
+      moments in every round (FedMLH).
     weight_decay: a gradient is g + weight_decay w for every trained weight w, as
       in PyTorch's SGD and Adam: the encoder's, and the rows held.
   """
@@ -42,7 +37,7 @@ class LocalTraining:
   weight_decay: float = 0.0
 
   def __post_init__(self):
-    if self.optimizer_name not in OPTIMIZERS:
+    if self.optimizer_name not in ('sgd', 'adam'):
       raise ValueError(f'unknown optimizer {self.optimizer_name!r}')
     if self.replace_nonfinite and self.optimizer_name != 'sgd':
       raise ValueError('replace_nonfinite is an option of SGD')

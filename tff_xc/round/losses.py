@@ -18,13 +18,11 @@ import tensorflow as tf
 
 from tff_xc import classifier
 from tff_xc.data import sparse
-from tff_xc.encoders import normalization
+from tff_xc.encoders import layers
 from tff_xc.round import request
 
 # A float32 softmax gives a logit plus this probability zero, and no gradient.
 _EXCLUDED = -1e9
-
-CORRECTIONS = ('negatives', 'none')
 
 
 class LocalStep(NamedTuple):
@@ -121,7 +119,7 @@ class HeldSoftmax:
   denominator: str = 'held'
 
   def __post_init__(self):
-    if self.correction not in CORRECTIONS:
+    if self.correction not in ('negatives', 'none'):
       raise ValueError(f'unknown correction {self.correction!r}')
     if self.denominator not in ('held', 'negatives', 'positives'):
       raise ValueError(f'unknown denominator {self.denominator!r}')
@@ -160,7 +158,7 @@ class PositiveHinge:
   def __call__(self, step: LocalStep) -> tf.Tensor:
     rows = tf.gather(step.weights.class_table, one_each(step))
     cosines = tf.reduce_sum(
-      normalization.unit_norm(step.embeddings) * normalization.unit_norm(rows),
+      layers.unit_norm(step.embeddings) * layers.unit_norm(rows),
       axis=1,
     )
     return tf.square(tf.nn.relu(self.margin - cosines))

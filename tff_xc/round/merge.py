@@ -263,10 +263,7 @@ class EncoderMean:
       )
 
     self._over_those_who_count = over_those_who_count
-
-  @property
-  def initialize(self):
-    return self._process.initialize
+    self.initialize = self._process.initialize
 
   def __call__(self, state, update):
     """Returns the aggregator's output for `ClientUpdate`s@CLIENTS."""

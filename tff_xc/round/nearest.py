@@ -50,15 +50,9 @@ def nearest(
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Finds each query's k most similar rows, itself excluded.
 
-  Args:
-    queries: float32 [q, d].
-    query_ids: int32 [q], their places in `rows`; -1 for a query not in `rows`.
-    rows: float32 [n, d], n > k, except if q = 0.
-    k: an int or int32 scalar.
-
-  Returns:
-    (similarities float32 [q, k], places int32 [q, k]), the most similar first,
-    ties by place.
+  `queries` float32 [q, d] have the places `query_ids` int32 [q] in `rows` float32
+  [n, d], or -1; n > k, except if q = 0. Returns (similarities float32 [q, k], places
+  int32 [q, k]), the most similar first, ties by place.
   """
   size, count = tf.shape(rows)[0], tf.shape(queries)[0]
   # One more query, because one block runs even without queries.

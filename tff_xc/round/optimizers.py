@@ -37,12 +37,9 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
     amsgrad: bool = False,
     weight_decay: float = 0.0,
   ):
-    self._learning_rate = learning_rate
-    self._beta_1 = beta_1
-    self._beta_2 = beta_2
-    self._epsilon = epsilon
-    self._amsgrad = amsgrad
-    self._weight_decay = weight_decay
+    self._learning_rate, self._epsilon = learning_rate, epsilon
+    self._beta_1, self._beta_2 = beta_1, beta_2
+    self._amsgrad, self._weight_decay = amsgrad, weight_decay
 
   def initialize(self, specs):
     zeros = lambda: tf.nest.map_structure(
@@ -147,14 +144,10 @@ class TableOptimizer(Protocol):
   ) -> tuple[Any, tf.Tensor, Any]:
     """Returns (state, table, what else `after` returned) after a step.
 
-    Args:
-      state: as returned before.
-      table: float32 [n, row_dim].
-      ids: int32 [U], distinct.
-      gradients: [U, row_dim], at the values that `read` returns; zero for others.
-      has_update: bool scalar; if it is False, nothing changes.
-      after: changes the new rows `ids` before they are written, so that they
-        are written once. It gets no rows if there is no update.
+    `ids` int32 [U] are distinct; `gradients` [U, row_dim] are at the values that
+    `read` returns, and zero for others. Without `has_update` nothing changes. `after`
+    changes the new rows before they are written, so that they are written once; it
+    gets no rows if there is no update.
     """
 
   def catch_up(self, state: Any, table: tf.Tensor) -> tuple[Any, tf.Tensor]:

@@ -68,13 +68,8 @@ def build_process(
     caller keeps them, and gives them back as `ClientExamples.state`.
 
   A mean or maximum over no clients is nan. Bounds and server steps have more.
-
-  Args:
-    algorithm: the answers.
-    seed: seeds the initial weights and all randomness in the rounds.
-
-  Returns:
-    A process whose `next` takes `ClientExamples` at clients.
+  `seed` is of the initial weights and all randomness in the rounds; the process's
+  `next` takes `ClientExamples` at clients.
   """
   pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
   fixed = frozen.Fixed(algorithm, pair)
