@@ -46,22 +46,24 @@ def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
   return chosen.ids.numpy()[chosen.mask.numpy()]
 
 
+EQUAL = {'equal_negatives': True}
+
+
 @pytest.mark.parametrize(
   ('method', 'negatives', 'correction', 'more'),
   [
     ('fedss', 4, 'negatives', {}),
-    pytest.param('fedss', 4, 'none', {}, marks=pytest.mark.slow),
-    # Its loss is that of the next case, and its draw that of FedSS.
-    pytest.param('negonly', 4, 'negatives', {}, marks=pytest.mark.slow),
-    ('negonly', 2, 'negatives', {'equal_negatives': True}),
-    pytest.param(
-      'negonly',
-      10,
-      'negatives',
-      {'equal_negatives': True},
-      marks=pytest.mark.slow,
-    ),
+    ('negonly', 2, 'negatives', EQUAL),
     ('posonly', 0, 'none', {}),
+    *(
+      pytest.param(*case, marks=pytest.mark.slow)
+      for case in (
+        ('fedss', 4, 'none', {}),
+        # Its loss is that of the quick case, and its draw that of FedSS.
+        ('negonly', 4, 'negatives', {}),
+        ('negonly', 10, 'negatives', EQUAL),
+      )
+    ),
   ],
 )
 def test_three_rounds_equal_the_numpy_reference(

@@ -19,11 +19,10 @@ from tff_xc.algorithms import registry
 from tff_xc.round import optimizers
 from tff_xc.round import process as process_lib
 
-ADAM = {
-  'server_optimizer': 'adam',
-  'server_learning_rate': 0.003,
-  'negatives': 40,
-}
+M, RATE = 'server_momentum', 'server_learning_rate'
+ADAM = {'server_optimizer': 'adam', RATE: 0.003, 'negatives': 40}
+SGD = {'server_optimizer': 'sgd'}
+STEP, EPOCHS = {'local_steps': 1}, {'local_epochs': 5}
 
 
 def resolve(name, given=None, defaults=None):
@@ -133,16 +132,16 @@ def test_an_algorithm_may_bring_its_own_server():
   assert optimizer.next(state, one, one)[1] == 0.75
 
 
+ADAMS = {'server_optimizer': 'adam'}
+
+
 @pytest.mark.parametrize(
   ('given', 'expected'),
   [
     ({}, optimizers.RowMomentum(1.0, 0.9)),
-    ({'server_momentum': 0.0}, optimizers.RowMomentum(1.0, 0.0)),
-    ({'server_optimizer': 'adam'}, optimizers.Dense),
-    (
-      {'server_optimizer': 'adam', 'server_adam_rows': 'requested'},
-      optimizers.LazyRows,
-    ),
+    ({M: 0.0}, optimizers.RowMomentum(1.0, 0.0)),
+    (ADAMS, optimizers.Dense),
+    ({**ADAMS, 'server_adam_rows': 'requested'}, optimizers.LazyRows),
   ],
 )
 def test_the_tables_optimizer_where_rows_are_selected(given, expected):
@@ -172,60 +171,24 @@ def test_facts_and_values_reach_the_table():
   ('name', 'given', 'task', 'expected'),
   [
     # The algorithm's own defaults are below the task's, and these below the user's.
-    ('fedaws', {}, {}, {'server_momentum': 0.0}),
-    ('posonly', {}, {}, {'server_momentum': 0.9}),
-    ('fedaws', {}, {'server_momentum': 0.5}, {'server_momentum': 0.5}),
-    (
-      'fedaws',
-      {'server_momentum': 0.7},
-      {'server_momentum': 0.5},
-      {'server_momentum': 0.7},
-    ),
-    (
-      'fedss',
-      {'negatives': 7},
-      ADAM,
-      {
-        'negatives': 7,
-        'server_learning_rate': 0.003,
-        'batch_size': 32,
-        'server_momentum': None,
-      },
-    ),
+    ('fedaws', {}, {}, {M: 0.0}),
+    ('posonly', {}, {}, {M: 0.9}),
+    ('fedaws', {}, {M: 0.5}, {M: 0.5}),
+    ('fedaws', {M: 0.7}, {M: 0.5}, {M: 0.7}),
+    ('fedss', {'negatives': 7}, ADAM, {'negatives': 7, RATE: 0.003, M: None}),
+    ('fedss', {}, ADAM, {'negatives': 40, 'batch_size': 32}),
     # Another server's optimizer does not inherit the task's rate.
-    (
-      'fedss',
-      {'server_optimizer': 'sgd'},
-      ADAM,
-      {
-        'server_learning_rate': 1.0,
-        'server_momentum': 0.9,
-        'server_epsilon': None,
-      },
-    ),
+    ('fedss', SGD, ADAM, {RATE: 1.0, M: 0.9, 'server_epsilon': None}),
     ('posonly', {}, ADAM, {'negatives': None}),
-    (
-      'fullsoftmax',
-      {'client_optimizer': 'adam'},
-      {},
-      {'client_learning_rate': 1e-3},
-    ),
+    ('moon', {'client_optimizer': 'adam'}, {}, {'client_learning_rate': 1e-3}),
     # Epochs that are asked for replace the task's steps.
-    ('fedss', {}, {'local_steps': 1}, {'local_steps': 1}),
-    (
-      'fedss',
-      {'local_epochs': 5},
-      {'local_steps': 1},
-      {'local_steps': 0, 'local_epochs': 5},
-    ),
+    ('fedss', {}, STEP, STEP),
+    ('fedss', EPOCHS, STEP, {'local_steps': 0, **EPOCHS}),
   ],
 )
 def test_user_over_task_over_default(name, given, task, expected):
   values = resolve(name, given, task)
   assert {n: values.get(n) for n in expected} == expected
-
-
-ADAMS = {'server_optimizer': 'adam'}
 
 
 @pytest.mark.parametrize(
@@ -270,14 +233,8 @@ def test_what_is_misspelt_is_refused():
 
 
 def test_numbers_of_numpy_are_numbers():
-  values = resolve(
-    'fedss',
-    {
-      'negatives': np.int64(5),
-      'client_learning_rate': np.float32(0.5),
-      'row_renormalize': np.bool_(True),
-      'server_learning_rate': 2,
-    },
-  )
+  given = {'negatives': np.int64(5), 'client_learning_rate': np.float32(0.5)}
+  given |= {'row_renormalize': np.bool_(True), RATE: 2}
+  values = resolve('fedss', given)
   assert json.loads(json.dumps(values)) == values
-  assert type(values['server_learning_rate']) is float
+  assert type(values[RATE]) is float

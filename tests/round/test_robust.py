@@ -205,20 +205,11 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
   sent = Sent(algorithm)
   state = process.initialize()
   # Of TFF, without the division by no weight, which we allow.
-  aggregator = tff.learning.robust_aggregator(
-    zeroing=True, clipping=True
-  ).create(
-    tff.to_type(
-      collections.OrderedDict(
-        (name, tff.TensorType(np.float32, shape))
-        for name, shape in (
-          ('kernel', [5, 3]),
-          ('bias', [3]),
-          ('class', [12, 3]),
-        )
-      )
-    ),
-    tff.TensorType(np.float32),
+  shapes = {'kernel': [5, 3], 'bias': [3], 'class': [12, 3]}
+  types = {n: tff.TensorType(np.float32, shape) for n, shape in shapes.items()}
+  aggregator = tff.learning.robust_aggregator(zeroing=True, clipping=True)
+  aggregator = aggregator.create(
+    tff.to_type(collections.OrderedDict(types)), tff.TensorType(np.float32)
   )
   theirs = aggregator.initialize()
   for round_number in range(3):
@@ -229,18 +220,14 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
       theirs, changes, [np.float32(weight) for _, weight in each]
     )
     output = process.next(state, cohort)
-    of = lambda w: [*w.encoder.values(), w.tables['class']]
-    for before, after, mean in zip(
-      of(state.weights),
-      of(output.state.weights),
-      expected.result.values(),
-      strict=True,
-    ):
+    of = lambda s: [*s.weights.encoder.values(), s.weights.tables['class']]
+    means = expected.result.values()
+    each = zip(of(state), of(output.state), means, strict=True)
+    for before, after, mean in each:
       # Equal digits, but for where the weights are summed.
       np.testing.assert_allclose(after, before + mean, atol=1e-7, rtol=1e-6)
-    found = output.metrics
     told = expected.measurements
-    numbers = {k: float(found[k]) for k in robust.Robust().metrics}
+    numbers = {k: float(output.metrics[k]) for k in robust.Robust().metrics}
     assert numbers == {
       'clients_zeroed': float(told['zeroed_count']),
       'zeroing_norm': float(told['zeroing_norm']),

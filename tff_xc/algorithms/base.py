@@ -467,11 +467,9 @@ class Server(Base):
     return dataclasses.replace(made, encoder_optimizer=optimizer)
 
   def _optimizers(self):
-    """Returns the server's optimizer of all weights, and that of selected rows.
-
-    Both compute the same, except Adam on requested rows only. A row without a
-    gradient does not move with Adagrad, and moves by its momentum with SGD.
-    """
+    """Returns the server's optimizer of all weights, and that of selected rows."""
+    # Both compute the same, except Adam on requested rows only: a row without a
+    # gradient does not move with Adagrad, and moves by its momentum with SGD.
     import tensorflow_federated as tff
 
     from tff_xc.round import optimizers

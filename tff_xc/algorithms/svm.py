@@ -92,7 +92,8 @@ class Kernel:
 
 
 def _forms(points, kernel):
-  """Returns points float64 in the forms that `_half_squares` takes first and second."""
+  """Returns points in the forms that `_half_squares` takes first and second."""
+  # Products are subtracted: points that coincide have distance 0.
   points = tf.cast(points, tf.float64)
   if kernel.kind != LINEAR:
     return points, points
@@ -105,11 +106,7 @@ def _forms(points, kernel):
 
 
 def _half_squares(a, b, kernel):
-  """Returns float32 [..., p, q], half of squared distances in feature space.
-
-  Points are [..., p, d] and [..., q, d] of `_forms`, float64, since products are
-  subtracted: points that coincide have distance 0.
-  """
+  """Returns float32 [..., p, q], half of squared distances in feature space, of `_forms`."""
   apart = tf.matmul(a, b, transpose_b=True)
   if kernel.kind != LINEAR:
     norms = tf.reduce_sum(a * a, -1, keepdims=True)
@@ -129,11 +126,9 @@ def _within_classes(points, kernel, on_demand):
 
 
 def _distances_of(points, classes, within, kernel, on_demand):
-  """Returns distances from one point of each pair of a tile to all of the pair's.
+  """Returns the function of distances that `fit_pairs` takes, for a tile of `classes`.
 
-  It takes points float32 [n, M, d], int32 [k] of the tile's rows and of its columns,
-  and `_within_classes`. The function returned is that of `fit_pairs`; pairs are
-  places in the tile, on demand all of them in order.
+  Pairs are places in the tile, on demand all of them in order.
   """
   (from_first, to_first), (from_second, to_second) = (
     _forms(tf.gather(points, c), kernel) for c in classes
@@ -248,10 +243,9 @@ def fit_pairs(
 def _take_steps(
   distances, pairs, bounds, half, tolerance, done, last, coefficients, moved
 ):
-  """Takes steps of B machines from `done` on until `last`, or until all have ended.
+  """Returns (`done`, coefficients, moved, bool [B]: not ended) after steps until `last`.
 
-  `moved` is the gradient plus y, up to a constant for each machine. Returns (number
-  of steps done, coefficients, moved, bool [B]: not ended).
+  `moved` is the gradient plus y, up to a constant for each machine.
   """
   count = tf.shape(pairs)[0]
   columns = tf.range(count)
@@ -516,11 +510,7 @@ def similarities(
 
 
 def _along_normals(rows, points, coefficients, kernel):
-  """Returns float64 [k, k], (f(w_a) - f(w_b)) . h_ab for pairs of a tile.
-
-  Each is of the tile's rows and columns: rows [k, d], points [k, M, d], coefficients
-  [k, k, M].
-  """
+  """Returns float64 [k, k], (f(w_a) - f(w_b)) . h_ab for the pairs of a tile."""
   width, count, size = tf.unstack(tf.shape(points[0]))
 
   def own(row, points):

@@ -139,10 +139,7 @@ def _state(model) -> list[tf.Variable]:
 
 
 def _last_weights(model) -> list[tf.Variable]:
-  """Returns the weights of the layer that makes the embedding, if there is one.
-
-  Layers without weights may follow it.
-  """
+  """Returns the weights of the last layer that has some, if there is one."""
   layer = model.outputs[0]._keras_history.layer
   while not layer.weights:
     given = layer.input
@@ -155,10 +152,7 @@ def _last_weights(model) -> list[tf.Variable]:
 
 
 def _graph(model, image_shape, training: bool, name: str):
-  """Returns a function (x, seed, *weights) -> embeddings, *state.
-
-  The weights are the trainable ones, then the state.
-  """
+  """Returns a function (x, seed, *trainable, *state) -> embeddings, *state."""
   variables = [*model.trainable_weights, *_state(model)]
   constants = {id(v): v.numpy() for v in model.weights if v.dtype != tf.float32}
 

@@ -43,12 +43,11 @@ class ClientUpdate(NamedTuple):
 
 
 def build(algorithm: algorithm_lib.Algorithm):
-  """Returns a function of tensors that trains on one client.
+  """Returns a function that trains on one client and returns its `ClientUpdate`.
 
-  It takes (weights: `ModelWeights` whose tables are the rows held; held: by
-  table, `SelectedRows`; examples: `ClientExamples`; round_seed int32 [2]; target:
-  float32 [N], FedIR's p of the class rows held, or None; bounds: by name, for
-  `robust.bounded`, or None) and returns a `ClientUpdate`.
+  It takes `ModelWeights` whose tables are the rows held, `SelectedRows` by table,
+  `ClientExamples`, the round's seed int32 [2]; `target` float32 [N], FedIR's p of the
+  class rows held, or None; and `bounds` by name, for `robust.bounded`, or None.
   """
 
   def update(weights, held, examples, round_seed, target=None, bounds=None):

@@ -207,10 +207,9 @@ class _Exchange:
     )
 
   def receive(self, state, value, held):
-    """Returns the rows@CLIENTS for (state, table)@SERVER and held@CLIENTS.
+    """Returns rows@CLIENTS, or pairs of rows and numbers: a sequence of those selected.
 
-    If rows are selected they are a sequence, otherwise the whole table; with
-    numbers beside them, pairs of rows and numbers.
+    If none are selected, it is the whole table.
     """
     source = value
     if self._lazy:
@@ -230,16 +229,13 @@ class _Exchange:
 def _as_tensors(
   table: tables_lib.Table, rows: Any, held: request_lib.SelectedRows
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-  """Returns received rows float32 [N, row_dim], and the numbers beside them [N].
-
-  Rows of an encoder's table lack the padding, if rows are selected: most
-  clients use far fewer rows than there are slots, and padding comes last.
-  """
+  """Returns received rows float32 [N, row_dim], and the numbers beside them [N]."""
   slots = table.request.slots
   if isinstance(rows, tf.data.Dataset):
     rows = rows.batch(slots).get_single_element()
   rows, beside = rows if isinstance(rows, tuple) else (rows, None)
   rows = tf.ensure_shape(rows, [slots, rows.shape[-1]])
+  # Most clients use far fewer feature rows than there are slots; padding comes last.
   if table.request.selects and table.name != classifier.CLASS:
     used = tf.reduce_sum(tf.cast(held.mask, tf.int32))
     rows = rows[: tf.maximum(used, 1)]
@@ -268,11 +264,7 @@ def _build_request(algorithm):
 
 
 def _build_training(algorithm):
-  """Returns a client's computation of its `ClientUpdate`.
-
-  It takes (encoder, encoder state, received rows by table, `SelectedRows` by
-  table, `ClientExamples`, seed), and of an algorithm with bounds also these.
-  """
+  """Returns a client's computation of its `ClientUpdate`, with bounds if there are."""
   on_client = client_update.build(algorithm)
 
   def updated(encoder, encoder_state, rows, held, examples, seed, bounds=None):
@@ -299,11 +291,7 @@ def _build_training(algorithm):
 
 
 def _build_server_step(algorithm):
-  """Returns the server's computation at the end of a round.
-
-  It takes (`RoundState`, encoder delta, merged rows by table, total weight,
-  seed) and returns (`ServerState`, `ModelWeights`, the steps' metrics).
-  """
+  """Returns the computation of (`ServerState`, `ModelWeights`, the steps' metrics)."""
 
   @tff.tensorflow.computation
   def server_step(state, encoder_delta, merged, total_weight, seed):
