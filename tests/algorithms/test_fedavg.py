@@ -53,9 +53,6 @@ def check_three_rounds(
         weights,
         c.x,
         c.y,
-        rate=0.1,
-        epochs=2,
-        scale=4.0,
         example_weights=weighing and weighing(c.y),
         previous=models.get(int(c.client_id)),
         **on_client,
@@ -164,9 +161,7 @@ def test_fedprox_measures_its_whole_objective():
     tiny.as_numpy(state.weights),
     client.x,
     client.y,
-    rate=0.1,
     epochs=epochs,
-    scale=4.0,
     proximal_weight=0.5,
   )[1]
   measured = process.next(state, [client]).metrics['loss']

@@ -67,7 +67,6 @@ def check_three_rounds(process, rate=0.2, fixed_rows=False, **server):
         client.x,
         client.y,
         rate=rate,
-        epochs=2,
         fixed_rows=fixed_rows,
       )
       clients.append((held, deltas, len(client.y)))

@@ -93,10 +93,6 @@ def test_three_rounds_equal_the_numpy_reference(
         held,
         client.x,
         client.y,
-        n=N,
-        rate=0.1,
-        epochs=2,
-        scale=4.0,
         correct=correction == 'negatives',
       )
       clients.append((held, deltas, len(client.y)))
@@ -186,9 +182,8 @@ def test_centralized_is_one_client_on_sgd():
   client = tiny.cohort([[0, 4, 4, 7, 9]])[0]
   weights = tiny.as_numpy(process.initialize().weights)
   deltas = numpy_fedss.train_client(
-    'fedss', weights, np.arange(N), client.x, client.y,
-    n=N, rate=0.1, epochs=2, scale=4.0, correct=False,
-  )  # fmt: skip
+    'fedss', weights, np.arange(N), client.x, client.y, correct=False
+  )
   after = tiny.run(process, 1, lambda _: [client])[0].weights
   np.testing.assert_allclose(
     after.class_table, weights[2] + deltas[2], atol=1e-5

@@ -73,12 +73,7 @@ def test_three_rounds_equal_the_reference():
   state = process.initialize()
   weights, seen = tiny.as_numpy(state.weights), set()
   for number, cohort in enumerate(COHORTS):
-    trained = [
-      numpy_fedavg.train_client(
-        weights, c.x, c.y, rate=0.1, epochs=2, scale=4.0
-      )[0]
-      for c in cohort
-    ]
+    trained = [numpy_fedavg.train_client(weights, c.x, c.y)[0] for c in cohort]
     counts = np.array([len(c.y) for c in cohort])
     kernel, bias, _ = numpy_fedavg.mean(trained, counts)
     rows = np.array([table for *_, table in trained])
