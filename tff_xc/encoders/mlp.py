@@ -37,20 +37,18 @@ def build_mlp_encoder(
   """
   r = num_tables or 1
 
+  shapes = {
+    'hidden0/kernel': [num_features, r * hidden_dim],
+    'hidden0/bias': [r * hidden_dim],
+    'hidden1/kernel': [r, hidden_dim, hidden_dim],
+    'hidden1/bias': [r, 1, hidden_dim],
+  }
+
   def init(seed):
-    draw = lambda number, shape, fan_in: layers.torch_uniform(
-      layers.fold(seed, number), shape, fan_in
-    )
+    fan_in = lambda name: num_features if '0' in name else hidden_dim
     return collections.OrderedDict(
-      [
-        (
-          'hidden0/kernel',
-          draw(0, [num_features, r * hidden_dim], num_features),
-        ),
-        ('hidden0/bias', draw(1, [r * hidden_dim], num_features)),
-        ('hidden1/kernel', draw(2, [r, hidden_dim, hidden_dim], hidden_dim)),
-        ('hidden1/bias', draw(3, [r, 1, hidden_dim], hidden_dim)),
-      ]
+      (name, layers.torch_uniform(layers.fold(seed, i), shape, fan_in(name)))
+      for i, (name, shape) in enumerate(shapes.items())
     )
 
   def apply(trainable, non_trainable, x, training, seed):

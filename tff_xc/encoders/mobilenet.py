@@ -152,52 +152,50 @@ def build(
     raise errors.InputError(
       f'groups is {groups}; it must divide {_MOST_GROUPS}, take 1, 2, 4 or 8'
     )
+
+  def apply(trainable, non_trainable, x, training, seed):
+    del training, seed  # Nothing here is random or differs in training.
+
+    def norm(layer, h):
+      return layers.group_norm(h, trainable, layer, groups, _EPSILON)
+
+    def convolution(layer, h, stride=1):
+      kernel = trainable[f'{layer}/kernel']
+      return norm(layer, tf.nn.conv2d(h, kernel, stride, 'SAME'))
+
+    def inverted_residual(name: str, block: Block, x):
+      h = x
+      if block.expanded != block.inputs:
+        h = block.activation(convolution(f'{name}/expand', h))
+      strides = [1, block.stride, block.stride, 1]
+      kernel = trainable[f'{name}/depthwise/kernel']
+      h = tf.nn.depthwise_conv2d(h, kernel, strides, 'SAME')
+      h = block.activation(norm(f'{name}/depthwise', h))
+      if block.squeezed:
+        pooled = tf.reduce_mean(h, axis=[1, 2])
+        gate = tf.nn.relu(layers.dense(pooled, trainable, f'{name}/squeeze'))
+        gate = hard_sigmoid(layers.dense(gate, trainable, f'{name}/excite'))
+        h = h * gate[:, None, None, :]
+      h = convolution(f'{name}/project', h)
+      return h + x if block.stride == 1 and block.inputs == block.outputs else h
+
+    h = tf.cast(x, tf.float32) * (1.0 / 127.5) - 1.0
+    h = network.activation(convolution('first', h, 2))
+    for i, block in enumerate(network.blocks):
+      h = inverted_residual(f'block{i}', block, h)
+    h = network.activation(convolution('last', h))
+    h = tf.reduce_mean(h, axis=[1, 2])
+    if embedding_dim:
+      h = layers.dense(h, trainable, 'bottleneck')
+    return h, non_trainable
+
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([image_size, image_size, 3], tf.uint8),
     embedding_dim=embedding_dim or network.last,
     init=functools.partial(_initial_weights, network, embedding_dim),
-    apply=functools.partial(_apply, network, embedding_dim, groups),
+    apply=apply,
     last_layer=layers.names_of_dense('bottleneck') if embedding_dim else (),
   )
-
-
-def _apply(
-  network, embedding_dim, groups, trainable, non_trainable, x, training, seed
-):
-  del training, seed  # Nothing here is random or differs in training.
-
-  def norm(layer, h):
-    return layers.group_norm(h, trainable, layer, groups, _EPSILON)
-
-  def convolution(layer, h, stride=1):
-    kernel = trainable[f'{layer}/kernel']
-    return norm(layer, tf.nn.conv2d(h, kernel, stride, 'SAME'))
-
-  def inverted_residual(name: str, block: Block, x):
-    h = x
-    if block.expanded != block.inputs:
-      h = block.activation(convolution(f'{name}/expand', h))
-    strides = [1, block.stride, block.stride, 1]
-    kernel = trainable[f'{name}/depthwise/kernel']
-    h = tf.nn.depthwise_conv2d(h, kernel, strides, 'SAME')
-    h = block.activation(norm(f'{name}/depthwise', h))
-    if block.squeezed:
-      pooled = tf.reduce_mean(h, axis=[1, 2])
-      gate = tf.nn.relu(layers.dense(pooled, trainable, f'{name}/squeeze'))
-      gate = hard_sigmoid(layers.dense(gate, trainable, f'{name}/excite'))
-      h = h * gate[:, None, None, :]
-    h = convolution(f'{name}/project', h)
-    return h + x if block.stride == 1 and block.inputs == block.outputs else h
-
-  h = tf.cast(x, tf.float32) * (1.0 / 127.5) - 1.0
-  h = network.activation(convolution('first', h, 2))
-  for i, block in enumerate(network.blocks):
-    h = inverted_residual(f'block{i}', block, h)
-  h = network.activation(convolution('last', h))
-  h = tf.reduce_mean(h, axis=[1, 2])
-  if embedding_dim:
-    h = layers.dense(h, trainable, 'bottleneck')
-  return h, non_trainable
 
 
 def _initial_weights(network: Network, embedding_dim: int, seed: tf.Tensor):
