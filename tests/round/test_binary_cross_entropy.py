@@ -112,7 +112,11 @@ def test_networks_side_by_side_are_the_networks_alone(tables, dense_share):
     np.testing.assert_allclose(of_r, relu(h), atol=1e-5)
 
 
-def test_the_dense_and_the_sparse_product_have_one_gradient():
+def test_a_batch_with_many_features_is_a_dense_matrix(monkeypatch):
+  dense, scatter = [], tf.scatter_nd
+  monkeypatch.setattr(
+    tf, 'scatter_nd', lambda *given: dense.append(1) or scatter(*given)
+  )
   kernel = RANDOM.normal(size=[40, 3]).astype(np.float32)
   x = sparse.SparseFeatures(
     tf.constant([0, 3, 5]),
@@ -129,9 +133,11 @@ def test_the_dense_and_the_sparse_product_have_one_gradient():
       embeddings, _ = encoder.apply(weights, {}, x, True, None)
     return tape.gradient(embeddings, weights['hidden0/kernel'])
 
-  found = gradient(0.0)
-  np.testing.assert_allclose(found, gradient(1.0), rtol=1e-5)
-  assert np.count_nonzero(found) > 0
+  by_entries = gradient(5 / 80)  # It has 5 of 80.
+  assert not dense
+  np.testing.assert_allclose(gradient(4 / 80), by_entries, rtol=1e-5)
+  assert len(dense) == 1
+  assert np.count_nonzero(by_entries) > 0
 
 
 @pytest.mark.parametrize(
