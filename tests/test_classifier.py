@@ -8,7 +8,7 @@ from tests import tiny
 from tff_xc import classifier
 from tff_xc import heads
 from tff_xc.encoders import conv
-from tff_xc.encoders import normalization
+from tff_xc.encoders import layers
 
 RANDOM = np.random.default_rng(0)
 E, W = (RANDOM.normal(size=s).astype(np.float32) for s in ((4, 3), (6, 3)))
@@ -50,7 +50,7 @@ def test_a_zero_vector_stays_zero_with_a_finite_gradient():
   zero = tf.zeros([2, 3])
   with tf.GradientTape() as tape:
     tape.watch(zero)
-    unit = normalization.unit_norm(zero)
+    unit = layers.unit_norm(zero)
   assert np.isfinite(tape.gradient(unit, zero)).all()
   np.testing.assert_array_equal(unit, 0)
 
@@ -59,6 +59,8 @@ def test_weights_are_a_function_of_the_seed():
   a, b, c = (tiny.model().init(tf.constant([0, s])) for s in (1, 1, 2))
   tf.nest.map_structure(np.testing.assert_array_equal, a, b)
   assert not np.allclose(a.class_table, c.class_table)
+  with pytest.raises(ValueError, match='repeats'):
+    classifier.union({'a': 1}, {'a': 2})
 
 
 def test_specs_have_every_weight():

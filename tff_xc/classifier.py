@@ -21,17 +21,11 @@ CLASS = 'class'
 
 
 class ModelWeights(NamedTuple):
-  """All weights of an embedding classifier.
+  """All weights of an embedding classifier, by name."""
 
-  Attributes:
-    encoder: trainable encoder weights by name, except tables.
-    encoder_state: encoder weights without gradients, by name.
-    tables: by name, float32 [rows, row_dim]: first the class rows ('class'),
-      then the encoder's tables.
-  """
-
-  encoder: encoder_lib.Weights
-  encoder_state: encoder_lib.Weights
+  encoder: encoder_lib.Weights  # Trainable ones, except tables.
+  encoder_state: encoder_lib.Weights  # Those without gradients.
+  # float32 [rows, row_dim]: first the class rows ('class'), then the encoder's tables.
   tables: encoder_lib.Weights
 
   @property
@@ -42,19 +36,12 @@ class ModelWeights(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingClassifier:
-  """Encoder, head and labels.
+  """Encoder, head and labels."""
 
-  Attributes:
-    encoder: g(x; phi).
-    head: scores labels by embeddings and class rows.
-    num_classes: n, the number of labels.
-    label_sets: whether a training example has a set of labels, not one.
-  """
-
-  encoder: encoder_lib.Encoder
-  head: heads.Head
-  num_classes: int
-  label_sets: bool = False
+  encoder: encoder_lib.Encoder  # g(x; phi)
+  head: heads.Head  # Scores labels by embeddings and class rows.
+  num_classes: int  # n, the number of labels.
+  label_sets: bool = False  # Whether a training example has a set of labels.
 
   @property
   def num_rows(self) -> int:
@@ -91,11 +78,8 @@ class EmbeddingClassifier:
   ) -> tuple[tf.Tensor, encoder_lib.Weights]:
     """Returns (embeddings of `x`, the updated encoder state).
 
-    Args:
-      weights: the class rows are not used.
-      x: a batch; with rows of the encoder's tables, its ids index these rows.
-      training: whether the encoder acts as in training.
-      seed: int32 [2], for encoders that draw random numbers.
+    If the weights have some rows of the encoder's tables, the ids of `x` index these.
+    `seed` is int32 [2], for encoders that draw random numbers.
     """
     own = {n: t for n, t in weights.tables.items() if n != CLASS}
     return self.encoder.apply(

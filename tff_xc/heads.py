@@ -13,7 +13,6 @@ import tensorflow as tf
 from tff_xc import errors
 from tff_xc.data import hashing
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 
 
 class Head(Protocol):
@@ -34,13 +33,9 @@ class Head(Protocol):
   def logits(
     self, embeddings: tf.Tensor, rows: tf.Tensor, ids: tf.Tensor
   ) -> tf.Tensor:
-    """Returns float32 [B, N].
+    """Returns float32 [B, N] of embeddings [B, ...] and rows held, float32 [N, row_dim].
 
-    Args:
-      embeddings: float32 [B, ...], as the encoder returns them.
-      rows: float32 [N, row_dim], the rows held.
-      ids: int32 [N], their numbers in the table; None if all rows are held, in
-        order.
+    `ids` int32 [N] are their numbers in the table; None if all are held, in order.
     """
 
   def scoring_rows(self, table: tf.Tensor):
@@ -66,9 +61,7 @@ class _OneRowPerLabel:
 class CosineHead(_OneRowPerLabel):
   """Logits scale * cos(g(x), w_c), without bias (FedSS: scale 20).
 
-  Attributes:
-    scale: factor of the logits.
-    unit_rows: whether initial rows have norm exactly 1 (FedAwS).
+  `unit_rows`: initial rows have norm exactly 1 (FedAwS).
   """
 
   scale: float = 20.0
@@ -81,18 +74,18 @@ class CosineHead(_OneRowPerLabel):
     table = tf.random.stateless_normal(
       [num_labels, embedding_dim], seed, stddev=embedding_dim**-0.5
     )
-    return normalization.unit_norm(table) if self.unit_rows else table
+    return layers.unit_norm(table) if self.unit_rows else table
 
   def logits(self, embeddings, rows, ids):
     del ids
     return self.scale * tf.matmul(
-      normalization.unit_norm(embeddings),
-      normalization.unit_norm(rows),
+      layers.unit_norm(embeddings),
+      layers.unit_norm(rows),
       transpose_b=True,
     )
 
   def scoring_rows(self, table):
-    return normalization.unit_norm(table), None
+    return layers.unit_norm(table), None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,15 +124,9 @@ class HashedHead:
   """R tables of B buckets; a label has one bucket in each (FedMLH).
 
   Row r B + b is bucket b of table r: weights, then a bias. Its logit is its
-  product with the embedding of sub-model r.
-
-  Attributes:
-    num_labels: n.
-    num_tables: R.
-    num_buckets: B.
-    score: a label's score is the mean over its buckets of 'logsigmoid', the log
-      of the bucket's probability (the paper), or of 'logit' (the published
-      code). They may rank labels differently.
+  product with the embedding of sub-model r. A label's score is the mean over its
+  buckets of 'logsigmoid', the log of the bucket's probability (the paper), or of
+  'logit' (the published code). They may rank labels differently.
   """
 
   num_labels: int
@@ -203,15 +190,11 @@ class HashedHead:
     return None  # A label's score is no inner product.
 
   def label_scores(self, embeddings, table):
-    """Returns float32 [n, b]; besides it, little memory is needed.
+    """Returns float32 [n, b] of embeddings [b, R, d]; besides it, little memory is needed.
 
     A bucket's logits of all examples lie side by side, so that a label's score
     is the mean of R rows. To gather R single numbers for each label and example
     takes ten times as long.
-
-    Args:
-      embeddings: float32 [b, R, d].
-      table: float32 [R B, d + 1].
     """
     logits = tf.matmul(
       self._of_tables(table), _with_ones(embeddings), transpose_b=True

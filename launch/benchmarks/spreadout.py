@@ -76,7 +76,7 @@ def build(contender: str, settings: Settings):
   It runs a graph of the class rows in one call. The products report what the
   others find, computed in NumPy.
   """
-  from tff_xc.encoders import normalization
+  from tff_xc.encoders import layers
   from tff_xc.runtime import registry
 
   if not contender.startswith('product'):
@@ -86,7 +86,7 @@ def build(contender: str, settings: Settings):
   from tff_xc.algorithms import spreadout
   from tff_xc.round import nearest
 
-  draw = lambda count: normalization.unit_norm(
+  draw = lambda count: layers.unit_norm(
     tf.random.stateless_normal([count, settings.dim], seed=[0, 0])
   )
   rows = table = draw(settings.classes)

@@ -25,7 +25,7 @@ def hinge_and_gradients(kernel, bias, rows, x, target, margin=0.9):
   return (short**2).mean(), x.T @ grad_e, grad_e.sum(0), grad_rows
 
 
-def train_client(weights, held, x, y, *, rate, epochs, fixed_rows=False):
+def train_client(weights, held, x, y, *, rate=0.2, epochs=2, fixed_rows=False):
   """Runs full-batch SGD on one client; returns deltas of kernel, bias, rows."""
   kernel, bias, table = (np.array(w, np.float64) for w in weights)
   start = kernel, bias, table[held]

@@ -57,7 +57,7 @@ def terms_and_shift(method, held, own, labels, num_classes, correct):
 
 
 def train_client(
-  method, weights, held, x, y, *, n, rate, epochs, scale, correct
+  method, weights, held, x, y, *, correct, rate=0.1, epochs=2, scale=4.0
 ):
   """Runs full-batch SGD on one client; returns deltas of kernel, bias, rows."""
   kernel, bias, table = (np.array(w, np.float64) for w in weights)
@@ -65,7 +65,7 @@ def train_client(
   rows = table[held]
   own = np.unique(y)
   target = np.array([int(np.flatnonzero(held == label)[0]) for label in y])
-  terms, shift = terms_and_shift(method, held, own, y, n, correct)
+  terms, shift = terms_and_shift(method, held, own, y, len(table), correct)
   for _ in range(epochs):
     _, grad_kernel, grad_bias, grad_rows = loss_and_gradients(
       kernel, bias, rows, x, target, terms, shift, scale

@@ -28,11 +28,8 @@ COHORTS = (
   tiny.cohort([[9, 10, 10], [10, 11], [0]], seed=3),
 )
 FULL_BATCH = local_training.LocalTraining(0.2, 64, 2)
-TWO_NEIGHBOURS = {
-  'spreadout_weight': 0.5,
-  'spreadout_learning_rate': 0.04,
-  'spreadout_neighbors': 2,
-}
+NEAR = {'spreadout_weight': 0.5, 'spreadout_learning_rate': 0.04}
+TWO_NEIGHBOURS = {**NEAR, 'spreadout_neighbors': 2}
 
 
 def cohort_of(round_number):
@@ -45,109 +42,66 @@ def build(name='fedaws', **changes):
   return tiny.process(name, **{**shared, **changes})
 
 
-def numpy_spread(step_size, k, distance, margin):
+def spread(step_size=0.02, k=2, distance='sq_euclidean', margin=0.0):
   """Returns line 14 in NumPy: W is normalised, so it steps from unit rows."""
 
-  def spread(rows):
+  def step(rows):
     units = numpy_fedaws.normalised(rows)
     gradient = numpy_fedaws.spread_gradient(units, k, distance, margin)
     return units - step_size * gradient
 
-  return spread
+  return step
 
 
-def in_numpy(weights, rate=0.2, **server):
-  fixed = server.pop('fixed_rows', False)
+def check_three_rounds(process, rate=0.2, fixed_rows=False, **server):
+  """Asserts that three rounds are NumPy's."""
+  weights = tiny.as_numpy(process.get_model_weights(process.initialize()))
+  np.testing.assert_allclose(np.linalg.norm(weights[2], axis=1), 1, atol=1e-6)
   for cohort in COHORTS:
     clients = []
     for client in cohort:
       held = np.unique(client.y)
       deltas = numpy_fedaws.train_client(
-        weights, held, client.x, client.y, rate=rate, epochs=2, fixed_rows=fixed
+        weights,
+        held,
+        client.x,
+        client.y,
+        rate=rate,
+        fixed_rows=fixed_rows,
       )
       clients.append((held, deltas, len(client.y)))
     weights = numpy_fedaws.server_round(weights, clients, **server)
-  return weights
-
-
-def assert_equal(weights, expected):
-  for actual, wanted in zip(tiny.as_numpy(weights), expected, strict=True):
+  found = tiny.as_numpy(tiny.weights_after(process, 3, cohort_of))
+  for actual, wanted in zip(found, weights, strict=True):
     np.testing.assert_allclose(actual, wanted, atol=3e-5)
 
 
 # -- whole rounds --
 
 
-@pytest.mark.parametrize(
-  ('settings', 'k', 'distance', 'margin'),
-  [
-    # So has `test_line_14_steps_from_normalised_rows`, with a larger rate.
-    pytest.param(
-      {'spreadout_neighbors': 2},
-      2,
-      'sq_euclidean',
-      0.0,
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      {'spreadout_neighbors': 2, 'spreadout_distance': 'cosine'},
-      2,
-      'cosine',
-      0.0,
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      {'spreadout_neighbors': 0},
-      0,
-      'sq_euclidean',
-      0.0,
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      {'spreadout_neighbors': 100},
-      0,
-      'sq_euclidean',
-      0.0,
-      marks=pytest.mark.slow,
-    ),
-    pytest.param(
-      {'spreadout_margin': 1.2},
-      0,
-      'sq_euclidean',
-      1.2,
-      marks=pytest.mark.slow,
-    ),
-    (
-      {'spreadout_margin': 0.8, 'spreadout_distance': 'cosine'},
-      0,
-      'cosine',
-      0.8,
-    ),
-  ],
-)
-def test_three_rounds_equal_the_numpy_reference(settings, k, distance, margin):
-  process = build(
-    spreadout_weight=0.5, spreadout_learning_rate=0.04, **settings
-  )
-  start = tiny.as_numpy(process.get_model_weights(process.initialize()))
-  np.testing.assert_allclose(np.linalg.norm(start[2], axis=1), 1, atol=1e-6)
-  spread = numpy_spread(0.02, k, distance, margin)
-  assert_equal(
-    tiny.weights_after(process, 3, cohort_of), in_numpy(start, spread=spread)
-  )
+def _settings():
+  cosine = {'spreadout_distance': 'cosine'}
+  yield {'spreadout_margin': 0.8, **cosine}, spread(0.02, 0, 'cosine', 0.8)
+  # `test_line_14_steps_from_normalised_rows` has two neighbours.
+  for given, step in (
+    ({'spreadout_neighbors': 2, **cosine}, spread(distance='cosine')),
+    ({'spreadout_neighbors': 0}, spread(k=0)),
+    ({'spreadout_neighbors': 100}, spread(k=0)),
+    ({'spreadout_margin': 1.2}, spread(k=0, margin=1.2)),
+  ):
+    yield pytest.param(given, step, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(('settings', 'step'), _settings())
+def test_three_rounds_equal_the_numpy_reference(settings, step):
+  check_three_rounds(build(**NEAR, **settings), spread=step)
 
 
 def test_rows_that_follow_the_mean_equal_the_numpy_reference():
   """Rows move like the encoder: by n_i / n times their client's delta."""
-  process = build(
-    client_weighting='examples', row_update='mean', **TWO_NEIGHBOURS
-  )
-  start = tiny.as_numpy(process.get_model_weights(process.initialize()))
-  spread = numpy_spread(0.02, 2, 'sq_euclidean', 0.0)
-  assert_equal(
-    tiny.weights_after(process, 3, cohort_of),
-    in_numpy(start, spread=spread, average=True),
-  )
+  given = {'client_weighting': 'examples', 'row_update': 'mean'}
+  process = build(**given, **TWO_NEIGHBOURS)
+  check_three_rounds(process, spread=spread(), average=True)
 
 
 @pytest.mark.parametrize(
@@ -155,40 +109,30 @@ def test_rows_that_follow_the_mean_equal_the_numpy_reference():
 )
 def test_line_14_steps_from_normalised_rows(margin):
   """At this rate clients send rows whose norms are far from 1."""
-  training = dataclasses.replace(FULL_BATCH, learning_rate=2.0)
   process = build(
     spreadout_weight=0.5,
     spreadout_learning_rate=0.1,
     spreadout_neighbors=2,
     spreadout_margin=margin,
-    local_training=training,
+    local_training=dataclasses.replace(FULL_BATCH, learning_rate=2.0),
   )
-  start = tiny.as_numpy(process.get_model_weights(process.initialize()))
-  spread = numpy_spread(0.05, 0 if margin else 2, 'sq_euclidean', margin)
-  norms = []
+  step, norms = spread(0.05, 0 if margin else 2, margin=margin), []
 
   def spread_and_note(rows):
     norms.extend(np.linalg.norm(rows, axis=1))
-    return spread(rows)
+    return step(rows)
 
-  expected = in_numpy(start, rate=2.0, spread=spread_and_note)
+  check_three_rounds(process, rate=2.0, spread=spread_and_note)
   assert max(norms) > 1.2
-  assert_equal(tiny.weights_after(process, 3, cohort_of), expected)
 
 
-@pytest.mark.parametrize(
-  ('name', 'server'),
-  [
-    ('baseline1', {}),
-    ('baseline2', {'fixed_rows': True, 'normalise': False}),
-  ],
-)
-def test_the_baselines_equal_the_numpy_reference(name, server):
-  process = build(name)
-  start = tiny.as_numpy(process.get_model_weights(process.initialize()))
-  assert_equal(
-    tiny.weights_after(process, 3, cohort_of), in_numpy(start, **server)
-  )
+def test_the_baselines_equal_the_numpy_reference():
+  check_three_rounds(build('baseline1'))
+  process = build('baseline2')
+  check_three_rounds(process, fixed_rows=True, normalise=False)
+  before = process.get_model_weights(process.initialize()).class_table
+  after = tiny.weights_after(process, 3, cohort_of).class_table
+  np.testing.assert_array_equal(before, after)  # It never moves a row.
 
 
 def test_without_weight_fedaws_is_baseline_1():
@@ -199,30 +143,11 @@ def test_without_weight_fedaws_is_baseline_1():
   )
 
 
-@pytest.mark.slow
 def test_a_spreadout_rate_of_0_is_that_of_the_clients():
-  tiny.assert_same_weights(
-    tiny.weights_after(
-      build(
-        spreadout_weight=0.1,
-        spreadout_learning_rate=0.0,
-        client_learning_rate=0.2,
-      ),
-      2,
-      cohort_of,
-    ),
-    tiny.weights_after(
-      build(spreadout_weight=1.0, spreadout_learning_rate=0.02), 2, cohort_of
-    ),
-    1e-6,
-  )
-
-
-def test_baseline_2_never_moves_a_row():
-  process = build('baseline2')
-  before = process.get_model_weights(process.initialize()).class_table
-  after = tiny.weights_after(process, 3, cohort_of).class_table
-  np.testing.assert_array_equal(before, after)
+  given = {'spreadout_learning_rate': 0.0, 'client_learning_rate': 0.2}
+  of = lambda **given: fedaws_lib.FedAwS(**given)._spread()
+  expected = of(spreadout_weight=1.0, spreadout_learning_rate=0.02).step_size
+  assert of(spreadout_weight=0.1, **given).step_size == pytest.approx(expected)
 
 
 def test_absent_classes_move_only_where_all_are_spread():
@@ -241,23 +166,16 @@ def test_absent_classes_move_only_where_all_are_spread():
 
 def test_clients_count_alike_or_by_their_examples():
   cohort = tiny.cohort([[0] * 9, [1]], seed=5)
-  kernels = [
-    tiny.weights_after(process, 1, lambda _: cohort).encoder['kernel']
-    for process in (
-      build('baseline2'),  # Uniform.
-      build('baseline2', client_weighting='examples'),
-    )
-  ]
-  alone = [
-    tiny.weights_after(build('baseline2'), 1, lambda _, c=c: [c]).encoder[
-      'kernel'
-    ]
-    for c in cohort
-  ]
-  np.testing.assert_allclose(kernels[0], (alone[0] + alone[1]) / 2, atol=1e-6)
-  np.testing.assert_allclose(
-    kernels[1], 0.9 * alone[0] + 0.1 * alone[1], atol=1e-6
-  )
+  kernel = lambda clients, **given: tiny.weights_after(
+    build('baseline2', **given), 1, lambda _: clients
+  ).encoder['kernel']
+  alone = [kernel([client]) for client in cohort]
+  for given, shares in (
+    ({}, (0.5, 0.5)),  # Uniform.
+    ({'client_weighting': 'examples'}, (0.9, 0.1)),
+  ):
+    expected = sum(s * k for s, k in zip(shares, alone, strict=True))
+    np.testing.assert_allclose(kernel(cohort, **given), expected, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -267,47 +185,26 @@ def test_baseline_1_collapses_and_fedaws_does_not():
     client._replace(x=1 + 0.1 * client.x)
     for client in tiny.cohort([[c] * 4 for c in range(N)], seed=6)
   ]
-  distances = {
-    name: ranking.class_distances(
-      tiny.weights_after(
-        build(name, **more), 60, lambda _: cohort
-      ).class_table.numpy()
-    )
-    for name, more in (
-      ('baseline1', {}),
-      ('fedaws', {'spreadout_learning_rate': 0.004, 'spreadout_neighbors': 3}),
-    )
-  }
-  assert distances['baseline1'][1] < 0.7 < 1.0 < distances['fedaws'][1]
+  of = lambda process: ranking.class_distances(
+    tiny.weights_after(process, 60, lambda _: cohort).class_table.numpy()
+  )[1]
+  given = {'spreadout_learning_rate': 0.004, 'spreadout_neighbors': 3}
+  assert of(build('baseline1')) < 0.7 < 1.0 < of(build(**given))
 
 
 # -- the form that FedSS compares with --
 
 
 @pytest.mark.slow
-def test_the_fedss_variant_without_weight_is_posonly():
-  plain = tiny.process('posonly', max_positives=3)
-  without = tiny.process(
-    'fedaws_posonly', max_positives=3, spreadout_weight=0.0
-  )
-  tiny.assert_same_weights(
-    tiny.weights_after(plain, 3, cohort_of),
-    tiny.weights_after(without, 3, cohort_of),
-    1e-6,
-  )
-
-
-@pytest.mark.slow
 def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
-  plain = tiny.process('posonly', max_positives=3)
-  spread = tiny.process(
-    'fedaws_posonly',
-    max_positives=3,
-    spreadout_weight=0.05,
-    spreadout_neighbors=2,
+  weights_of = lambda name, rounds, **given: tiny.weights_after(
+    tiny.process(name, max_positives=3, **given), rounds, cohort_of
   )
-  after = tiny.weights_after(plain, 1, cohort_of).class_table.numpy()
-  moved = tiny.weights_after(spread, 1, cohort_of).class_table.numpy()
+  without = weights_of('fedaws_posonly', 3, spreadout_weight=0.0)
+  tiny.assert_same_weights(weights_of('posonly', 3), without, 1e-6)
+  after = weights_of('posonly', 1).class_table.numpy()
+  given = {'spreadout_weight': 0.05, 'spreadout_neighbors': 2}
+  moved = weights_of('fedaws_posonly', 1, **given).class_table.numpy()
 
   # The step is on all rows, and uses the rows themselves, not their directions.
   near = numpy_fedaws.neighbours(numpy_fedaws.normalised(after), 2)
@@ -367,13 +264,7 @@ def penalty(rows):
 
 
 def penalty_gradient(rows):
-  """Returns the penalty's gradient by central differences, float64."""
-  gradient = np.zeros_like(rows)
-  for place in np.ndindex(*rows.shape):
-    step = np.zeros_like(rows)
-    step[place] = 1e-6
-    gradient[place] = (penalty(rows + step) - penalty(rows - step)) / 2e-6
-  return gradient
+  return numpy_fedaws.numeric_gradient(penalty, rows)
 
 
 def test_the_gradient_is_that_of_turbosvms_penalty():

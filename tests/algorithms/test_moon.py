@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import registered
 from tests import sameness
 from tests import tiny
 from tests.algorithms import numpy_fedavg
@@ -18,7 +17,6 @@ from tff_xc.round import algorithm
 from tff_xc.round import examples
 from tff_xc.round import local_training
 from tff_xc.round import losses
-from tff_xc.round import process
 from tff_xc.round import request
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
@@ -32,52 +30,20 @@ MOON = {
 
 
 def test_three_rounds_equal_the_numpy_reference():
-  learning = tiny.process('moon', **MOON)
   made = fedavg.MOON.made(model=tiny.model(), **MOON)
-  clients = registered.Clients(made.client_state)
-  state = learning.initialize()
-  weights, previous = tiny.as_numpy(state.weights), {}
-  for cohort in COHORTS:
-    trained = {
-      int(c.client_id): numpy_fedavg.train_client(
-        weights,
-        c.x,
-        c.y,
-        rate=0.1,
-        epochs=2,
-        scale=4.0,
-        previous=previous.get(int(c.client_id)),
-        contrastive_weight=2.0,
-        temperature=0.5,
-      )[0]
-      for c in cohort
-    }
-    weights = numpy_fedavg.mean(
-      list(trained.values()), [len(c.y) for c in cohort]
-    )
-    previous |= trained
-    output = learning.next(state, clients.attach(cohort))
-    state = output.state
-    clients.take(output.metrics)
-  for client, (kernel, bias, _) in previous.items():
+  weights, models, clients = test_fedavg.check_three_rounds(
+    tiny.process('moon', **MOON),
+    numpy_fedavg.Server('sgd', 1.0),
+    client_state=made.client_state,
+    contrastive_weight=2.0,
+    temperature=0.5,
+  )
+  assert set(clients.kept) == set(models)
+  for client, (kernel, bias, _) in models.items():
     mine = clients.kept[client]['encoder']
     np.testing.assert_allclose(mine['kernel'], kernel, atol=2e-5)
     np.testing.assert_allclose(mine['bias'], bias, atol=2e-5)
-  found = tiny.as_numpy(learning.get_model_weights(state))
-  for a, b in zip(found, weights, strict=True):
-    np.testing.assert_allclose(a, b, atol=2e-5)
-  plain = tiny.weights_after(
-    tiny.process('fedavg', local_training=test_fedavg.FULL_BATCH),
-    3,
-    COHORTS.__getitem__,
-  )
-  assert not np.allclose(weights[0], plain.encoder['kernel'], atol=1e-3)
-
-
-def test_without_weight_it_is_fedavg():
-  made = fedavg.MOON.made(model=tiny.model(), contrastive_weight=0.0)
-  assert made.client_state is None
-  assert made.loss == fedavg.FedAvg.made(model=tiny.model()).loss
+  assert not np.allclose(weights[0], test_fedavg.plain_kernel(), atol=1e-3)
 
 
 PUBLISHED = {
@@ -97,6 +63,11 @@ def test_the_published_form_is_fedavg_without_shuffling():
   assert sameness.same(published, plain(STORED))
   shuffled = dataclasses.replace(STORED, shuffle=True)
   assert not sameness.same(published, plain(shuffled))
+
+
+def test_without_weight_it_is_fedavg():
+  made = fedavg.MOON.made(model=tiny.model(), contrastive_weight=0.0)
+  assert sameness.same(made, fedavg.FedAvg.made(model=tiny.model()))
 
 
 @pytest.mark.parametrize('given', [{'local_epochs': 2}, {'local_steps': 3}])
@@ -125,29 +96,31 @@ def test_what_has_no_effect_is_refused(given):
     fedavg.MOON.resolve(given, {})
 
 
-def test_a_client_that_is_new_has_no_contrast():
-  class Loss:
-    def __call__(self, step):
-      return tf.constant([1.0, 2.0])
-
-  loss = contrast.Contrastive(Loss(), tiny.model(), 3.0, 0.5)
-  model = tiny.model().init(tf.constant([0, 1]))
-  spec = contrast.LastModel(None)
-  kept = spec.next((), (), model)
-  assert 'class' not in kept['tables']
-  step = lambda known: losses.LocalStep(
+def terms(model, received, kept, x, embeddings, known=True, each=(0.0, 0.0)):
+  """Returns the losses `each` plus the contrast, of weight 3, of two examples."""
+  step = losses.LocalStep(
     *[()] * 3,
-    embeddings=tf.constant([[1.0, 0, 0], [0, 1.0, 0]]),
-    x=tf.ones([2, 5]),
+    embeddings=tf.constant(embeddings, tf.float32),
+    x=tf.constant(x, tf.float32),
     seed=tf.constant([0, 0]),
-    weights=model,
-    initial_weights=model,
+    initial_weights=received,
     state=examples.KeptState(tf.constant(known), kept),
   )
-  np.testing.assert_allclose(loss(step(False)), [1, 2])
+  loss = contrast.Contrastive(lambda step: tf.constant(each), model, 3.0, 0.5)
+  return loss(step).numpy()
+
+
+def test_a_client_that_is_new_has_no_contrast():
+  model = tiny.model()
+  received = model.init(tf.constant([0, 1]))
+  kept = contrast.LastModel(None).next((), (), received)
+  assert 'class' not in kept['tables']
+  of = lambda known: terms(
+    model, received, kept, np.ones([2, 5]), np.eye(2, 3), known, (1.0, 2.0)
+  )
+  np.testing.assert_allclose(of(False), [1, 2])
   # Both models are equal, so the term is log 2.
-  expected = np.array([1, 2]) + 3 * np.log(2)
-  np.testing.assert_allclose(loss(step(True)), expected, rtol=1e-6)
+  np.testing.assert_allclose(of(True), [1, 2] + 3 * np.log(2), rtol=1e-6)
 
 
 def test_the_previous_model_has_its_own_batch_statistics():
@@ -159,73 +132,30 @@ def test_the_previous_model_has_its_own_batch_statistics():
   unit = lambda e: e / np.linalg.norm(e, axis=1, keepdims=True)
   now = unit(x @ kernel)
   to_previous = (now * unit((x - [3, 0, 0, -1, 0]) @ kernel)).sum(1)
-  step = losses.LocalStep(
-    *[()] * 3,
-    embeddings=tf.constant(x @ kernel, tf.float32),
-    x=tf.constant(x, tf.float32),
-    seed=tf.constant([0, 0]),
-    initial_weights=received,
-    state=examples.KeptState(tf.constant(True), kept),
-  )
-  loss = contrast.Contrastive(lambda step: tf.zeros([2]), model, 1.0, 0.5)
-  expected = np.log(1 + np.exp((to_previous - 1) / 0.5))
-  np.testing.assert_allclose(loss(step), expected, rtol=1e-5)
-
-
-def keeping_a_part_and_all():
-  """Returns MOON of which the bias alone is trained and kept, or all is kept."""
-  made = fedavg.MOON.made(
-    model=tiny.model(), trainable='bottleneck', batch_size=2
-  )
-  assert [*made.client_state.spec['encoder']] == ['bias']
-  whole = dataclasses.replace(
-    made,
-    client_state=contrast.contrastive(
-      fedavg.FedAvg.made(model=tiny.model()), 1.0, 0.5
-    ).client_state,
-  )
-  assert [*whole.client_state.spec['encoder']] == ['kernel', 'bias']
-  return made, whole
+  expected = 3 * np.log(1 + np.exp((to_previous - 1) / 0.5))
+  found = terms(model, received, kept, x, x @ kernel)
+  np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_a_client_keeps_only_what_it_trains():
-  made, whole = keeping_a_part_and_all()
-  received = tiny.model().init(tf.constant([0, 1]))
+  model = tiny.model()
+  made = fedavg.MOON.made(model=model, trainable='bottleneck', batch_size=2)
+  whole = contrast.contrastive(fedavg.FedAvg.made(model=model), 1.0, 0.5)
+  assert [*made.client_state.spec['encoder']] == ['bias']
+  assert [*whole.client_state.spec['encoder']] == ['kernel', 'bias']
+  received = model.init(tf.constant([0, 1]))
   bias = received.encoder['bias'] + [2.0, 0.0, -1.0]
   trained = received._replace(encoder={**received.encoder, 'bias': bias})
-  x = tf.eye(2, 5)
-  loss = contrast.Contrastive(
-    lambda step: tf.zeros([2]), tiny.model(), 1.0, 0.5
-  )
-  of = lambda one: loss(
-    losses.LocalStep(
-      *[()] * 3,
-      embeddings=x @ received.encoder['kernel'],
-      x=x,
-      seed=tf.constant([0, 0]),
-      initial_weights=received,
-      state=examples.KeptState(
-        tf.constant(True), one.client_state.next((), (), trained)
-      ),
-    )
+  x = np.eye(2, 5)
+  of = lambda one: terms(
+    model,
+    received,
+    one.client_state.next((), (), trained),
+    x,
+    x @ received.encoder['kernel'].numpy(),
   )
   np.testing.assert_array_equal(of(made), of(whole))
-  assert np.abs(of(made) - np.log(2)).min() > 1e-2
-
-
-@pytest.mark.slow  # The test before has the loss, in which they could differ.
-def test_rounds_are_the_same_if_a_client_keeps_what_it_does_not_train():
-  found = []
-  for one in keeping_a_part_and_all():
-    learning = process.build_process(one, 0)
-    clients = registered.Clients(one.client_state)
-    state = learning.initialize()
-    for cohort in (COHORTS[0], COHORTS[0]):
-      output = learning.next(state, clients.attach(cohort))
-      state = output.state
-      clients.take(output.metrics)
-    found.append(learning.get_model_weights(state))
-  tiny.assert_same_weights(*found, 0)
+  assert np.abs(of(made) - 3 * np.log(2)).min() > 1e-2
 
 
 def test_rows_of_an_encoder_that_are_selected_are_refused():

@@ -19,11 +19,10 @@ from tff_xc.algorithms import registry
 from tff_xc.round import optimizers
 from tff_xc.round import process as process_lib
 
-ADAM = {
-  'server_optimizer': 'adam',
-  'server_learning_rate': 0.003,
-  'negatives': 40,
-}
+M, RATE = 'server_momentum', 'server_learning_rate'
+ADAM = {'server_optimizer': 'adam', RATE: 0.003, 'negatives': 40}
+SGD = {'server_optimizer': 'sgd'}
+STEP, EPOCHS = {'local_steps': 1}, {'local_epochs': 5}
 
 
 def resolve(name, given=None, defaults=None):
@@ -86,13 +85,6 @@ def test_a_softmax_over_one_class_is_warned_of(name):
   assert 'nothing is learned' in warning
 
 
-def test_epochs_that_are_asked_for_replace_the_tasks_steps():
-  resolved = lambda given: resolve('fedss', given, {'local_steps': 1})
-  assert resolved({})['local_steps'] == 1
-  values = resolved({'local_epochs': 5})
-  assert (values['local_steps'], values['local_epochs']) == (0, 5)
-
-
 @pytest.mark.parametrize('name', registry.ALGORITHMS)
 def test_a_builder_has_a_true_signature_and_says_what_it_takes(name):
   build = base.builder(registry.get(name))
@@ -102,18 +94,7 @@ def test_a_builder_has_a_true_signature_and_says_what_it_takes(name):
   for h in registry.get(name).hyperparameters:
     assert taken[h.name].default == values.get(h.name, taken[h.name].default)
     assert f'{h.name}: {h.help}' in build.__doc__
-
-
-def test_an_argument_that_is_none_is_refused():
-  with pytest.raises(TypeError, match='no_such'):
-    fedaws.build_fedaws(model=tiny.model(), max_positives=3, no_such=1)
-
-
-def test_bounds_are_told():
-  doc = fedss.build_fedss.__doc__
-  assert '(default 80, at least 1)' in doc
-  assert "(default 'all', one of 'all', 'head', 'bottleneck')" in doc
-  assert '(default 0.9, at least 0, less than 1)' in doc
+    assert h.bounds in build.__doc__
 
 
 def test_a_class_with_other_defaults_is_another_algorithm():
@@ -128,12 +109,6 @@ def test_a_class_with_other_defaults_is_another_algorithm():
   assert values['weight_decay'] == 0.5
   assert Cautious.own == {**fedavg.FedAvg.own, 'batch_size': 8}
   assert fedavg.FedAvg().batch_size == 32
-
-
-@pytest.mark.parametrize('name', ['client', 'server'])
-def test_a_rate_fits_its_optimizer(name):
-  found = fedss.FullSoftmax(**{f'{name}_optimizer': 'adam'})
-  assert getattr(found, f'{name}_learning_rate') == 0.001
 
 
 def test_an_algorithm_may_bring_its_own_server():
@@ -157,16 +132,16 @@ def test_an_algorithm_may_bring_its_own_server():
   assert optimizer.next(state, one, one)[1] == 0.75
 
 
+ADAMS = {'server_optimizer': 'adam'}
+
+
 @pytest.mark.parametrize(
   ('given', 'expected'),
   [
     ({}, optimizers.RowMomentum(1.0, 0.9)),
-    ({'server_momentum': 0.0}, optimizers.RowMomentum(1.0, 0.0)),
-    ({'server_optimizer': 'adam'}, optimizers.Dense),
-    (
-      {'server_optimizer': 'adam', 'server_adam_rows': 'requested'},
-      optimizers.LazyRows,
-    ),
+    ({M: 0.0}, optimizers.RowMomentum(1.0, 0.0)),
+    (ADAMS, optimizers.Dense),
+    ({**ADAMS, 'server_adam_rows': 'requested'}, optimizers.LazyRows),
   ],
 )
 def test_the_tables_optimizer_where_rows_are_selected(given, expected):
@@ -174,54 +149,46 @@ def test_the_tables_optimizer_where_rows_are_selected(given, expected):
   assert expected in (chosen, type(chosen))
 
 
-def test_adagrad_moves_requested_rows():
+def test_facts_and_values_reach_the_table():
   learning = process_lib.build_process(
     made('posonly', server_optimizer='adagrad')
   )
   state = learning.initialize.type_signature.result.member
   optimizer = state.server.tables[0].optimizer
   assert list(optimizer.preconditioner.shape) == [12, 3]
-
-
-def test_the_servers_optimizer_is_not_of_fedaws_rows():
+  # The server's optimizer is not of FedAwS's rows.
   [table] = made('fedaws', server_optimizer='adam', row_update='mean').tables
   assert table.optimizer == optimizers.RowMomentum()
-
-
-def test_rows_are_averaged_over_their_holders_if_asked():
   [table] = made('fedss', row_renormalize=True, negatives=4).tables
   assert table.merge.row_renormalise
+  with pytest.raises(TypeError, match='max_positives'):
+    fedss.build_fedss(model=tiny.model(), negatives=3)
+  with pytest.raises(TypeError, match='no_such'):
+    fedaws.build_fedaws(model=tiny.model(), max_positives=3, no_such=1)
 
 
-def test_an_algorithms_own_defaults_are_below_the_tasks():
-  assert resolve('fedaws')['server_momentum'] == 0.0
-  assert resolve('posonly')['server_momentum'] == 0.9
-  task = {'server_momentum': 0.5}
-  assert resolve('fedaws', defaults=task)['server_momentum'] == 0.5
-  given = {'server_momentum': 0.7}
-  assert resolve('fedaws', given, task)['server_momentum'] == 0.7
-
-
-def test_user_over_task_over_default():
-  values = resolve('fedss', {'negatives': 7}, ADAM)
-  assert values['negatives'] == 7
-  assert values['server_learning_rate'] == 0.003
-  assert values['batch_size'] == 32
-  assert 'server_momentum' not in values
-
-
-def test_another_server_optimizer_does_not_inherit_the_tasks_rate():
-  values = resolve('fedss', {'server_optimizer': 'sgd'}, ADAM)
-  assert values['server_learning_rate'] == 1.0
-  assert values['server_momentum'] == 0.9
-  assert 'server_epsilon' not in values
-
-
-def test_task_defaults_of_other_algorithms_do_not_apply():
-  assert 'negatives' not in resolve('posonly', defaults=ADAM)
-
-
-ADAMS = {'server_optimizer': 'adam'}
+@pytest.mark.parametrize(
+  ('name', 'given', 'task', 'expected'),
+  [
+    # The algorithm's own defaults are below the task's, and these below the user's.
+    ('fedaws', {}, {}, {M: 0.0}),
+    ('posonly', {}, {}, {M: 0.9}),
+    ('fedaws', {}, {M: 0.5}, {M: 0.5}),
+    ('fedaws', {M: 0.7}, {M: 0.5}, {M: 0.7}),
+    ('fedss', {'negatives': 7}, ADAM, {'negatives': 7, RATE: 0.003, M: None}),
+    ('fedss', {}, ADAM, {'negatives': 40, 'batch_size': 32}),
+    # Another server's optimizer does not inherit the task's rate.
+    ('fedss', SGD, ADAM, {RATE: 1.0, M: 0.9, 'server_epsilon': None}),
+    ('posonly', {}, ADAM, {'negatives': None}),
+    ('moon', {'client_optimizer': 'adam'}, {}, {'client_learning_rate': 1e-3}),
+    # Epochs that are asked for replace the task's steps.
+    ('fedss', {}, STEP, STEP),
+    ('fedss', EPOCHS, STEP, {'local_steps': 0, **EPOCHS}),
+  ],
+)
+def test_user_over_task_over_default(name, given, task, expected):
+  values = resolve(name, given, task)
+  assert {n: values.get(n) for n in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -258,33 +225,16 @@ def test_bad_values_are_refused(name, given, word):
     resolve(name, given)
 
 
-def test_an_unknown_algorithm_names_the_known_ones():
+def test_what_is_misspelt_is_refused():
   with pytest.raises(errors.InputError, match='fedss, negonly'):
     registry.get('fedsss')
+  with pytest.raises(errors.InputError, match='--row_update='):
+    fedaws.FedAwS(row_update='men')
 
 
 def test_numbers_of_numpy_are_numbers():
-  values = resolve(
-    'fedss',
-    {
-      'negatives': np.int64(5),
-      'client_learning_rate': np.float32(0.5),
-      'row_renormalize': np.bool_(True),
-      'server_learning_rate': 2,
-    },
-  )
+  given = {'negatives': np.int64(5), 'client_learning_rate': np.float32(0.5)}
+  given |= {'row_renormalize': np.bool_(True), RATE: 2}
+  values = resolve('fedss', given)
   assert json.loads(json.dumps(values)) == values
-  assert type(values['server_learning_rate']) is float
-
-
-@pytest.mark.parametrize(
-  'misspelt', [{'row_update': 'men'}, {'spreadout_classes': 'al'}]
-)
-def test_a_misspelt_choice_is_refused_from_python_too(misspelt):
-  with pytest.raises(errors.InputError, match=f'--{next(iter(misspelt))}='):
-    fedaws.FedAwS(**misspelt)
-
-
-def test_a_missing_fact_is_told():
-  with pytest.raises(TypeError, match='max_positives'):
-    fedss.build_fedss(model=tiny.model(), negatives=3)
+  assert type(values[RATE]) is float

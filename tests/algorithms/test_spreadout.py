@@ -154,8 +154,3 @@ def test_few_rows_or_none(count, k):
     assert np.isfinite(after).all()
     if count == 1:
       np.testing.assert_array_equal(after, rows)
-
-
-def test_an_unknown_distance_is_refused():
-  with pytest.raises(ValueError, match='unknown distance'):
-    spreadout.Spreadout(1.0, 1, 'manhattan')

@@ -6,6 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import experiment
+from tests import sameness
 from tests import tiny
 from tests.algorithms import numpy_fedavg
 from tests.algorithms import sklearn_turbosvm as reference
@@ -35,30 +36,27 @@ WITH_ADAM = {
 COUNTS = np.float32([5, 1, 2, 9])
 
 
-def stacked(classes=6, dim=4, clients=4):
-  """Returns rows float32 [M, n, d] that clients may have sent."""
-  random = np.random.default_rng(5)
-  center = random.normal(size=[classes, dim])
-  noise = random.normal(size=[clients, classes, dim])
-  return np.float32(center + 0.3 * noise)
+CLASSES, DIM, CLIENTS = 6, 4, len(COUNTS)
+DRAWN = np.random.default_rng(5)
+# Rows [M, n, d] that clients may have sent, and their means.
+ROWS = DRAWN.normal(size=[CLASSES, DIM])
+ROWS = np.float32(ROWS + 0.3 * DRAWN.normal(size=[CLIENTS, CLASSES, DIM]))
+MEAN = (COUNTS[:, None, None] * ROWS).sum(0) / COUNTS.sum()
 
 
-def take(step, rows, rounds=1, seed=(1, 2), state=None):
-  """Returns (state, rows, metrics) after rounds in which the rows are sent."""
-  clients, classes, dim = rows.shape
+def take(step, seed=(1, 2), state=None, counts=COUNTS):
+  """Returns (state, rows, metrics) after a round in which the rows are sent."""
   merged = folding.StackedRows(
-    np.tile(np.arange(classes, dtype=np.int32), clients),
-    tf.constant(rows.reshape(-1, dim)),
-    np.repeat(COUNTS[:clients], classes),
+    np.tile(np.arange(CLASSES, dtype=np.int32), CLIENTS),
+    tf.constant(ROWS.reshape(-1, DIM)),
+    np.repeat(counts, CLASSES),
   )
   if state is None:
-    state = step.initialize(tf.TensorSpec([classes, dim]))
-  new, measured = tf.zeros([classes, dim]), {}
-  for number in range(rounds):
-    context = server.StepContext(
-      tf.constant(seed), tf.constant(number), merged, lambda: None
-    )
-    state, new, measured = step.next(state, new, context)
+    state = step.initialize(tf.TensorSpec([CLASSES, DIM]))
+  context = server.StepContext(
+    tf.constant(seed), tf.constant(0), merged, lambda: None
+  )
+  state, new, measured = step.next(state, tf.zeros([CLASSES, DIM]), context)
   return state, new.numpy(), measured
 
 
@@ -75,12 +73,7 @@ def test_three_rounds_equal_the_reference():
   state = process.initialize()
   weights, seen = tiny.as_numpy(state.weights), set()
   for number, cohort in enumerate(COHORTS):
-    trained = [
-      numpy_fedavg.train_client(
-        weights, c.x, c.y, rate=0.1, epochs=2, scale=4.0
-      )[0]
-      for c in cohort
-    ]
+    trained = [numpy_fedavg.train_client(weights, c.x, c.y)[0] for c in cohort]
     counts = np.array([len(c.y) for c in cohort])
     kernel, bias, _ = numpy_fedavg.mean(trained, counts)
     rows = np.array([table for *_, table in trained])
@@ -108,15 +101,13 @@ def test_three_rounds_equal_the_reference():
 
 
 def test_without_spreadout_rows_are_means_of_support_vectors():
-  rows = stacked()
-  state, new, measured = take(make(), rows)
-  supports, _, _ = reference.fit(rows.transpose(1, 0, 2), 'linear', 1.0, 1e-6)
-  wanted = reference.selected(rows, COUNTS, supports)
+  state, new, measured = take(make())
+  supports, _, _ = reference.fit(ROWS.transpose(1, 0, 2), 'linear', 1.0, 1e-6)
+  wanted = reference.selected(ROWS, COUNTS, supports)
   np.testing.assert_allclose(new, wanted, atol=1e-6)
   assert 4 > measured['support_vectors'] > 1
   assert state == ()
-  mean = (COUNTS[:, None, None] * rows).sum(0) / COUNTS.sum()
-  assert np.abs(new - mean).max() > 0.01
+  assert np.abs(new - MEAN).max() > 0.01
 
 
 @pytest.mark.slow
@@ -160,18 +151,16 @@ def test_clients_that_do_not_count():
 
 @pytest.mark.slow
 def test_a_subset_leaves_the_other_classes_at_the_mean():
-  rows = stacked()
-  mean = (COUNTS[:, None, None] * rows).sum(0) / COUNTS.sum()
   adam = optimizers.TorchAdam(0.1, epsilon=1e-5)
   drawn = set()
   for seed in range(8):
     step = make(subset=3, optimizer=adam)
-    _, new, measured = take(step, rows, seed=(seed, 0))
-    moved = np.abs(new - mean).max(1) > 1e-5
+    _, new, measured = take(step, seed=(seed, 0))
+    moved = np.abs(new - MEAN).max(1) > 1e-5
     assert moved.sum() == 3
     classes = np.flatnonzero(moved)
     drawn.add(tuple(classes))
-    points = rows[:, classes].transpose(1, 0, 2)
+    points = ROWS[:, classes].transpose(1, 0, 2)
     supports, _, _ = reference.fit(points, 'linear', 1.0, 1e-6)
     assert measured['support_vectors'] == np.float32(supports.sum(1).mean())
     assert np.isnan(measured['support_vectors_class_1']) != (1 in classes)
@@ -207,19 +196,17 @@ def test_schedules():
 
 def test_momentum_moves_classes_that_are_not_drawn():
   """One Adam over all rows, as published: NumPy's, over three rounds."""
-  rows = stacked()
-  mean = (COUNTS[:, None, None] * rows).sum(0) / COUNTS.sum()
   adam = numpy_fedavg.Server('adam', 0.05, epsilon=1e-2)
   optimizer = optimizers.TorchAdam(0.05, epsilon=1e-2)
   step, state = make(subset=3, optimizer=optimizer), None
   strayed = 0
   for seed in range(3):
-    state, new, _ = take(step, rows, seed=(seed, 0), state=state)
+    state, new, _ = take(step, seed=(seed, 0), state=state)
     classes = step.drawn(tf.constant([seed, 0])).numpy()
-    points = rows[:, classes].transpose(1, 0, 2)
+    points = ROWS[:, classes].transpose(1, 0, 2)
     supports, dual, _ = reference.fit(points, 'linear', 1.0, 1e-6, -1)
-    table = np.float64(mean)
-    table[classes] = reference.selected(rows[:, classes], COUNTS, supports)
+    table = np.float64(MEAN)
+    table[classes] = reference.selected(ROWS[:, classes], COUNTS, supports)
     gradient = np.zeros_like(table)
     gradient[classes] = reference.similarity_gradient(
       np.float64(points), dual, 'linear', table[classes]
@@ -227,31 +214,18 @@ def test_momentum_moves_classes_that_are_not_drawn():
     [table] = adam([table], [gradient])
     np.testing.assert_allclose(new, table, atol=2e-3)
     others = np.setdiff1d(np.arange(6), classes)
-    strayed = max(strayed, np.abs(new - mean)[others].max())
+    strayed = max(strayed, np.abs(new - MEAN)[others].max())
   assert strayed > 1e-3
 
 
-def test_support_vectors_of_weight_zero_count_as_none():
-  rows = stacked()
-  merged = folding.StackedRows(
-    np.tile(np.arange(6, dtype=np.int32), 4),
-    tf.constant(rows.reshape(-1, 4)),
-    np.repeat(np.float32([0, 0, 0, 9]), 6),
-  )
-  context = server.StepContext(
-    tf.constant([1, 2]), tf.constant(0), merged, lambda: None
-  )
-  _, new, measured = make().next((), tf.zeros([6, 4]), context)
-  np.testing.assert_allclose(new, rows[3], atol=1e-6)
-  assert measured['support_vectors_least'] < 4
-
-
 def test_a_class_without_support_vectors_takes_the_mean():
-  rows = stacked()
-  _, new, measured = take(make(tolerance=10.0), rows)  # No step is taken.
-  mean = (COUNTS[:, None, None] * rows).sum(0) / COUNTS.sum()
-  np.testing.assert_allclose(new, mean, atol=1e-6)
+  _, new, measured = take(make(tolerance=10.0))  # No step is taken.
+  np.testing.assert_allclose(new, MEAN, atol=1e-6)
   assert measured['support_vectors_most'] == 0
+  # Those of weight zero count as none.
+  _, new, measured = take(make(), counts=np.float32([0, 0, 0, 9]))
+  np.testing.assert_allclose(new, ROWS[3], atol=1e-6)
+  assert measured['support_vectors_least'] < 4
 
 
 def test_adams_state_goes_through_a_checkpoint(tmp_path):
@@ -281,36 +255,29 @@ def test_one_and_several_threads_give_the_same_digits():
   tiny.assert_same_weights(*ends, 0)
 
 
-def test_it_composes_with_terms_and_servers():
-  entry = registry.get('turbosvm')
+def test_every_setting_reaches_the_step():
   given = {
-    'prox_mu': 0.02, 'server_optimizer': 'amsgrad', 'svm_classes': 5.0,
-    'svm_kernel': 'rbf', 'local_epochs': 1,
+    'svm_c': 0.3, 'svm_schedule': 'increasing', 'svm_rounds': 7,
+    'svm_kernel': 'polynomial', 'svm_degree': 4, 'svm_tolerance': 0.01,
+    'svm_steps': 9, 'svm_classes': 5.0, 'logits_learning_rate': 0.5,
+    'logits_epsilon': 0.1, 'prox_mu': 0.02, 'server_optimizer': 'amsgrad',
   }  # fmt: skip
-  made = entry.made(model=tiny.model(), **given)
+  made = registry.get('turbosvm').made(model=tiny.model(), **given)
   assert len(made.penalties) == 1
   spec = {'a': tf.TensorSpec([1])}
   assert 'largest' in made.encoder_optimizer.initialize(spec)
   [step] = made.tables[0].steps
-  assert (step.kernel.kind, step.subset) == ('rbf', 5)
-
-
-def test_every_setting_reaches_the_step():
-  entry = registry.get('turbosvm')
-  given = {
-    'svm_c': 0.3, 'svm_schedule': 'increasing', 'svm_rounds': 7,
-    'svm_kernel': 'polynomial', 'svm_degree': 4, 'svm_tolerance': 0.01,
-    'svm_steps': 9, 'logits_learning_rate': 0.5, 'logits_epsilon': 0.1,
-  }  # fmt: skip
-  made = entry.made(model=tiny.model(), **given)
-  [step] = made.tables[0].steps
-  assert step.bound == svm.Bound(0.3, 'increasing', 7)
-  assert (step.kernel.kind, step.kernel.degree) == ('polynomial', 4)
-  assert (step.tolerance, step.steps) == (0.01, 9)
-  state = step.optimizer.initialize(tf.TensorSpec([1]))
-  one = tf.constant([1.0])
-  _, moved = step.optimizer.next(state, one, one)
-  np.testing.assert_allclose(moved, [1 - 0.5 / 1.1], rtol=1e-5)
+  adam = optimizers.TorchAdam(0.5, epsilon=0.1)
+  expected = svm.SupportVectors(
+    12,
+    svm.Bound(0.3, 'increasing', 7),
+    svm.Kernel('polynomial', 4),
+    5,
+    0.01,
+    9,
+    adam,
+  )
+  assert sameness.same(step, expected)
 
 
 def test_what_does_not_apply_is_refused():

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_xc.encoders import normalization
+from tff_xc.encoders import layers
 
 RANDOM = np.random.default_rng(0)
 
 
-def layers(groups, epsilon, shape):
+def implementations(groups, epsilon, shape):
   import tensorflow_addons as tfa
 
   for kind in (
@@ -19,6 +19,12 @@ def layers(groups, epsilon, shape):
     layer = kind(groups, epsilon=epsilon)
     layer.build(shape)
     yield layer
+
+
+def normalised(groups, epsilon):
+  return lambda x, scale, offset: layers.group_norm(
+    x, {'n/scale': scale, 'n/offset': offset}, 'n', groups, epsilon
+  )
 
 
 @pytest.mark.parametrize(
@@ -35,8 +41,8 @@ def test_it_equals_two_other_implementations(shape, groups, epsilon, mean):
   x = tf.constant(x + np.float32(mean))
   scale, offset = RANDOM.normal(size=[2, shape[-1]]).astype(np.float32)
   of = lambda f: _value_and_gradients(f, x, scale, offset, upstream)
-  found = of(lambda x, s, o: normalization.group_norm(x, s, o, groups, epsilon))
-  for layer in layers(groups, epsilon, shape):
+  found = of(normalised(groups, epsilon))
+  for layer in implementations(groups, epsilon, shape):
     layer.gamma.assign(scale)
     layer.beta.assign(offset)
     with tf.GradientTape() as tape:
@@ -73,7 +79,7 @@ def test_the_gradient_is_that_of_the_formula_in_float64():
 
   single = lambda a: a.astype(np.float32)
   _, of_x, of_scale, of_offset = _value_and_gradients(
-    lambda *given: normalization.group_norm(*given, groups, 1e-3),
+    normalised(groups, 1e-3),
     tf.constant(single(x)),
     single(scale),
     single(offset),

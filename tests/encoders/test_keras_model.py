@@ -40,6 +40,10 @@ def network(*more, side=8):
   return model
 
 
+def row(*layers):
+  return tf.keras.Sequential([L.Input(SHAPE), *layers])
+
+
 def weights_of(encoder):
   return dict(encoder.init(SEED)), dict(encoder.init_non_trainable(SEED))
 
@@ -110,20 +114,12 @@ def test_random_layers_draw_by_the_seed_and_in_training_only():
   assert np.abs(a - b).max() > 1e-3
 
 
-def test_names_do_not_depend_on_earlier_networks():
-  first, second = (
-    keras_model.build_keras_encoder(network(), SHAPE) for _ in range(2)
-  )
-  assert list(weights_of(first)[0]) == list(weights_of(second)[0])
-
-
-class _Counter(L.Layer):
-  """Has a variable that is no weight, a whole number, or a loop."""
+class _Bad(L.Layer):
+  """Draws by itself, calls Python, counts, or reads a variable of no layer."""
 
   def __init__(self, kind):
     super().__init__()
     self.kind = kind
-    self.hidden = {'v': tf.Variable(1.0)} if kind == 'hidden' else None
     if kind == 'number':
       self.steps = self.add_weight(
         name='steps', dtype='int64', initializer='zeros', trainable=False
@@ -136,17 +132,12 @@ class _Counter(L.Layer):
       return tf.ensure_shape(tf.py_function(lambda t: t, [x], x.dtype), x.shape)
     if self.kind == 'number' and training:
       self.steps.assign_add(1)
+    if self.kind == 'outside':
+      with tf.init_scope():
+        if not OUTSIDE:
+          OUTSIDE.append(tf.Variable(2.0))
+      return x * OUTSIDE[0]
     return x
-
-
-class _Outside(L.Layer):
-  """Reads a variable that no layer has."""
-
-  def call(self, x):
-    with tf.init_scope():
-      if not OUTSIDE:
-        OUTSIDE.append(tf.Variable(2.0))
-    return x * OUTSIDE[0]
 
 
 OUTSIDE = []
@@ -158,25 +149,13 @@ OUTSIDE = []
     (lambda: 3, 'returned int'),
     (lambda: tf.keras.Sequential([L.Dense(3)]), 'without an input'),
     (lambda: network(side=9), '--image_size'),
-    (
-      lambda: tf.keras.Sequential([L.Input(SHAPE), L.Conv2D(3, 3)]),
-      'one float32',
-    ),
-    (
-      lambda: tf.keras.Sequential([L.Input(SHAPE), L.Flatten()]),
-      'no trainable weights',
-    ),
-    (
-      lambda: network(L.Conv2D(2, 1, kernel_regularizer='l2')),
-      '--weight_decay',
-    ),
-    (lambda: network(_Counter('random')), 'random layers'),
-    (lambda: network(_Counter('python')), 'calls Python'),
-    (lambda: network(_Counter('number')), 'counts in training'),
-    (
-      lambda: network(_Outside()),
-      'its weights',
-    ),
+    (lambda: row(L.Conv2D(3, 3)), 'one float32'),
+    (lambda: row(L.Flatten()), 'no trainable weights'),
+    (lambda: network(L.Conv2D(2, 1, kernel_regularizer='l2')), 'weight_decay'),
+    (lambda: network(_Bad('random')), 'random layers'),
+    (lambda: network(_Bad('python')), 'calls Python'),
+    (lambda: network(_Bad('number')), 'counts in training'),
+    (lambda: network(_Bad('outside')), 'its weights'),
   ],
 )
 def test_what_cannot_be_an_encoder_is_refused(make, message):
@@ -195,34 +174,11 @@ def test_a_whole_number_that_stays_is_a_constant():
   np.testing.assert_allclose(found, model(IMAGES), atol=1e-5)
 
 
-def test_a_tensor_outside_is_a_constant_of_a_computation(in_process):
-  outside = tf.range(400.0) / 400
-  model = network(
-    L.Resizing(10, 10),
-    L.Lambda(lambda t: t + tf.reshape(outside, [10, 10, 4])),
-  )
-  encoder = keras_model.build_keras_encoder(model, SHAPE)
-  weights = [
-    {name: w.numpy() for name, w in part.items()}
-    for part in weights_of(encoder)
-  ]
-
-  @tff.tensorflow.computation
-  def embed():
-    given = tf.nest.map_structure(tf.constant, weights)
-    return encoder.apply(*given, tf.constant(IMAGES), False, None)[0]
-
-  np.testing.assert_allclose(embed(), model(IMAGES), atol=1e-5)
-
-
 def test_a_nested_network_and_a_recurrent_one():
   inner = network()
-  rows = tf.keras.Sequential(
-    [
-      L.Input(SHAPE),
-      L.Lambda(lambda t: tf.reshape(t, [-1, 8, 24]) / 255),
-      L.GRU(4, dropout=0.2),
-    ]
+  rows = row(
+    L.Lambda(lambda t: tf.reshape(t, [-1, 8, 24]) / 255),
+    L.GRU(4, dropout=0.2),
   )
   image = tf.keras.Input(SHAPE)
   joined = L.Concatenate()([inner(image), rows(image)])
@@ -271,17 +227,14 @@ def run(train: str, rounds: int = 2):
 def network_of_runs():
   tf.keras.utils.set_random_seed(3)
   outside = tf.range(3.0) / 8  # As that of Keras's Normalization.
-  return tf.keras.Sequential(
-    [
-      L.Input(SHAPE),
-      L.Rescaling(1 / 255),
-      L.Lambda(lambda t: t - outside),
-      L.Conv2D(3, 3),
-      L.BatchNormalization(momentum=0.5),
-      L.Dropout(0.3),
-      L.Flatten(),
-      L.Dense(4),
-    ]
+  return row(
+    L.Rescaling(1 / 255),
+    L.Lambda(lambda t: t - outside),
+    L.Conv2D(3, 3),
+    L.BatchNormalization(momentum=0.5),
+    L.Dropout(0.3),
+    L.Flatten(),
+    L.Dense(4),
   )
 
 

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.encoders import keras_weights
+from tff_xc.encoders import layers
 from tff_xc.encoders import mobilenet
-from tff_xc.encoders import normalization
 
 RANDOM = np.random.default_rng(0)
 NETWORKS = {'v2': mobilenet.V2, 'v3': mobilenet.V3_LARGE}
@@ -23,8 +23,9 @@ def test_group_norm_equals_batch_norm_where_moments_are_the_populations(groups):
   scale, offset = keras_weights.group_norm_of(
     gamma, beta, mean, variance, groups, 1e-3
   )
-  found = normalization.group_norm(
-    tf.constant(x, tf.float32), scale, offset, groups, 1e-3
+  weights = {'n/scale': scale, 'n/offset': offset}
+  found = layers.group_norm(
+    tf.constant(x, tf.float32), weights, 'n', groups, 1e-3
   )
   np.testing.assert_allclose(found, expected, atol=2e-5)
 

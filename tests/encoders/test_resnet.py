@@ -83,17 +83,19 @@ def test_the_network_equals_one_in_numpy(depth, groups):
     for name, w in initial(encoder).items()
   }
   x = IMAGES[:, :8, :8]
+  assert encoder.example_spec == tf.TensorSpec([8, 8, 3], tf.uint8)
   single = {k: w.astype(np.float32) for k, w in weights.items()}
-  np.testing.assert_allclose(
+  z, expected = (
     embed(encoder, single, x),
     naive_resnet(weights, x, depth, groups),
-    atol=1e-4,
   )
+  np.testing.assert_allclose(z, expected, atol=1e-4)
+  assert z.shape == (5, 7)
+  assert z.min() < 0 < z.max()
 
 
 @pytest.mark.parametrize(
-  ('depth', 'parameters'),
-  [(8, 78_800), (20, 273_232), (32, 467_664), (44, 662_096), (56, 856_528)],
+  ('depth', 'parameters'), [(8, 78_800), (20, 273_232), (56, 856_528)]
 )
 def test_the_number_of_parameters_is_as_counted_by_hand(depth, parameters):
   # The first kernel has 9 * 3 * 16 parameters. Each stage has 2n kernels of
@@ -103,10 +105,9 @@ def test_the_number_of_parameters_is_as_counted_by_hand(depth, parameters):
   by_hand = 432 + 32 + 64 * 64 + 64
   by_hand += sum(2 * n * (9 * c * c + 2 * c) for c in (16, 32, 64))
   by_hand -= 9 * 16 * 32 + 9 * 32 * 64
-  assert by_hand == parameters
-  encoder = resnet.build_resnet_encoder(depth=depth)
-  weights = initial(encoder)
-  assert sum(w.shape.num_elements() for w in weights.values()) == parameters
+  weights = initial(resnet.build_resnet_encoder(depth=depth))
+  sizes = [w.shape.num_elements() for w in weights.values()]
+  assert sum(sizes) == by_hand == parameters
   assert len(weights) == 3 * (1 + 6 * n) + 2
 
 
@@ -121,16 +122,6 @@ def test_initial_kernels_have_hes_variance_and_differ():
   for name, w in weights.items():
     np.testing.assert_array_equal(w, again[name])
   assert not np.array_equal(weights['conv/kernel'], other['conv/kernel'])
-
-
-def test_the_embedding_has_the_dimension_asked_for_and_both_signs():
-  for dim, side in ((64, 32), (5, 9)):
-    encoder = resnet.build_resnet_encoder(embedding_dim=dim, image_size=side)
-    assert encoder.example_spec == tf.TensorSpec([side, side, 3], tf.uint8)
-    assert encoder.embedding_dim == dim
-    z = embed(encoder, initial(encoder), IMAGES[:, :side, :side])
-    assert z.shape == (5, dim)
-    assert z.min() < 0 < z.max()
 
 
 def test_images_are_augmented_in_training_only_and_by_the_seed():
@@ -169,39 +160,6 @@ def test_a_shift_is_one_of_the_162_crops_and_each_image_has_its_own():
   assert np.abs(np.corrcoef([down, right, flip]) - np.eye(3)).max() < 0.06
 
 
-def test_shifting_pads_with_the_mean_colour():
-  encoder = resnet.build_resnet_encoder(image_size=8)
-  mean = np.broadcast_to(np.float32([125.3, 123.0, 113.9]), [3, 8, 8, 3])
-  weights = initial(encoder)
-  np.testing.assert_allclose(
-    embed(encoder, weights, mean, training=True),
-    embed(encoder, weights, mean),
-    atol=1e-4,
-  )
-
-
-def test_every_weight_gets_a_gradient_in_a_loop():
-  encoder = resnet.build_resnet_encoder(image_size=16)
-  x = tf.constant(IMAGES[:, :16, :16])
-
-  @tf.function
-  def train(weights):
-    total = {name: tf.zeros_like(w) for name, w in weights.items()}
-    for step in tf.range(2):
-      with tf.GradientTape() as tape:
-        tape.watch(weights)
-        z, state = encoder.apply(weights, {}, x, True, tf.stack([0, step]))
-        loss = tf.reduce_sum(z**2)
-      assert state == {}
-      gradients = tape.gradient(loss, weights)
-      total = {name: total[name] + gradients[name] for name in total}
-    return total
-
-  for name, gradient in train(dict(initial(encoder))).items():
-    assert np.isfinite(gradient).all(), name
-    assert np.any(gradient.numpy() != 0), name
-
-
 def test_gradients_equal_finite_differences_of_the_numpy_network():
   encoder = resnet.build_resnet_encoder(image_size=8, augment=False)
   weights = {k: w.numpy() for k, w in initial(encoder).items()}
@@ -234,3 +192,14 @@ def test_gradients_equal_finite_differences_of_the_numpy_network():
 def test_bad_arguments_are_refused(argument, message):
   with pytest.raises(errors.InputError, match=message):
     resnet.build_resnet_encoder(**argument)
+
+
+def test_shifting_pads_with_the_mean_colour():
+  encoder = resnet.build_resnet_encoder(image_size=8)
+  mean = np.broadcast_to(np.float32([125.3, 123.0, 113.9]), [3, 8, 8, 3])
+  weights = initial(encoder)
+  np.testing.assert_allclose(
+    embed(encoder, weights, mean, training=True),
+    embed(encoder, weights, mean),
+    atol=1e-4,
+  )

@@ -50,14 +50,6 @@ def test_encoders_name_weights_of_their_last_layer(name):
   assert any('kernel' in weight for weight in encoder.last_layer)
 
 
-def test_an_encoder_without_a_last_layer_is_refused():
-  model = dataclasses.replace(
-    tiny.model(), encoder=leaf.build_celeba_encoder(side=16)
-  )
-  with pytest.raises(errors.InputError, match='names no last layer'):
-    frozen.train_only(fedavg.FedAvg.made(model=model), 'bottleneck')
-
-
 @pytest.mark.parametrize(
   'part', ['head', pytest.param('bottleneck', marks=pytest.mark.slow)]
 )
@@ -138,17 +130,20 @@ def test_rows_of_a_frozen_table_are_requested_and_not_sent_back(part):
       assert width not in tensor.shape
 
 
-def test_a_frozen_table_that_all_clients_receive_is_refused():
+def test_what_cannot_be_frozen_is_refused():
   made = registered.algorithm('fedss', registered.SPARSE, 0, trainable='head')
   with pytest.raises(errors.InputError, match='feature'):
-    process_lib.build_process(made)
-
-
-def test_a_frozen_table_does_not_send_rows():
-  made = registered.algorithm('fedavg')
+    process_lib.build_process(made)  # All clients would receive the table.
   with pytest.raises(ValueError, match='KeepRows'):
-    dataclasses.replace(made, frozen=frozenset({'class'}))
+    dataclasses.replace(
+      registered.algorithm('fedavg'), frozen=frozenset({'class'})
+    )
   baseline = registered.algorithm('fedaws_baseline2')
   assert baseline.frozen == {'class'}
   with pytest.raises(errors.InputError, match='nothing would be trained'):
     frozen.train_only(baseline, 'head')
+  model = dataclasses.replace(
+    tiny.model(), encoder=leaf.build_celeba_encoder(side=16)
+  )
+  with pytest.raises(errors.InputError, match='names no last layer'):
+    frozen.train_only(fedavg.FedAvg.made(model=model), 'bottleneck')

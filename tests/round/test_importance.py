@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from tests import registered
 from tests import tiny
-from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import heads
 from tff_xc.algorithms import fedvc
@@ -101,38 +100,22 @@ def test_examples_of_classes_without_probability_do_not_count():
   tiny.assert_same_weights(after_both, after_only, 1e-6)
 
 
-@pytest.mark.parametrize(
-  'target', [TARGET[1:], -TARGET, 0 * TARGET, TARGET + np.inf]
-)
-def test_what_is_no_distribution_is_refused(target):
-  with pytest.raises(ValueError, match=f'has {N} finite numbers'):
-    importance.importance_weights(registered.algorithm('fedavg'), target)
-
-
-@pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
+def test_what_has_no_weights_is_refused():
+  plain = registered.algorithm('fedavg')
+  for target in (TARGET[1:], -TARGET, 0 * TARGET, TARGET + np.inf):
+    with pytest.raises(ValueError, match=f'has {N} finite numbers'):
+      importance.importance_weights(plain, target)
+  for changes, message in (
     ({'label_sets': True}, 'sets of labels'),
     ({'head': heads.HashedHead(N, 2, 5)}, 'hashes'),
-  ],
-)
-def test_models_without_a_row_for_the_class_are_refused(changes, message):
-  plain = registered.algorithm('fedavg')
-  assert isinstance(plain.model, classifier.EmbeddingClassifier)
-  other = dataclasses.replace(
-    plain, model=dataclasses.replace(plain.model, **changes)
-  )
-  with pytest.raises(errors.InputError, match=message):
-    importance.importance_weights(other)
-
-
-def test_fedir_does_not_take_a_uniform_target_for_another():
-  model = tiny.model(N)
-  for given in (
-    {},
-    {'class_probabilities': TARGET, 'importance_weights': 'train'},
   ):
-    made = fedvc.FedIR.made(model=model, **given)
-    assert (made.example_weights.target is None) == (not given)
+    model = dataclasses.replace(plain.model, **changes)
+    with pytest.raises(errors.InputError, match=message):
+      importance.importance_weights(dataclasses.replace(plain, model=model))
+  # A uniform target is not taken for another.
+  given = {'model': tiny.model(N), 'importance_weights': 'train'}
+  assert fedvc.FedIR.made(model=tiny.model(N)).example_weights.target is None
+  made = fedvc.FedIR.made(**given, class_probabilities=TARGET)
+  assert made.example_weights.target is not None
   with pytest.raises(ValueError, match="'train' needs class_probabilities"):
-    fedvc.FedIR.made(model=model, importance_weights='train')
+    fedvc.FedIR.made(**given)

@@ -59,133 +59,79 @@ def train(loss, training, labels, model=None, seed=SEED, **answers):
 
 
 def test_rows_of_padding_are_zero_also_where_rows_are_sent_whole():
-  model = tiny.model()
-  requested = request.OwnAndSampled(model.num_rows, 4, 0)
+  requested = request.OwnAndSampled(12, 4, 0)
   table = tables.Table('class', requested, merge=merge.ReplaceRows())
   training = local_training.LocalTraining(0.1, 4)
   made = algorithm.Algorithm(
-    model, (table,), losses.HeldSoftmax(12), local_training=training
+    tiny.model(), (table,), losses.HeldSoftmax(12), local_training=training
   )
   rows = update(made, tiny.cohort([[3, 5, 3]])[0]).rows['class'].numpy()
   assert rows.shape[0] == 4
   assert np.count_nonzero(rows.any(axis=1)) == 2
 
 
-def test_every_epoch_visits_all_examples_once_in_another_order():
+@pytest.mark.parametrize(
+  ('epochs', 'steps', 'sizes'),
+  [
+    (3, 0, [4, 4, 2] * 3),
+    # A number of steps takes the place of epochs.
+    (7, 1, [4]),
+    (7, 3, [4, 4, 2]),
+    (7, 5, [4, 4, 2, 4, 4]),
+  ],
+)
+def test_every_epoch_visits_all_examples_once_in_another_order(
+  epochs, steps, sizes
+):
   recorder = _Recorder()
-  train(recorder, local_training.LocalTraining(0.1, 4, 3), list(range(10)))
-  np.testing.assert_array_equal(recorder.sizes, [4, 4, 2] * 3)
-  epochs = recorder.targets.numpy().reshape(3, 10)
-  for epoch in epochs:
-    assert sorted(epoch) == list(range(10))
-  assert len({tuple(e) for e in epochs}) == 3
-
-
-def test_the_update_counts_and_measures():
-  update = train(
-    losses.HeldSoftmax(12),
-    local_training.LocalTraining(0.1, 4),
-    [0, 1, 2, 3, 4],
-  )
-  assert update.weight == 5
-  measured = {k: float(v) for k, v in update.measured.items()}
-  assert measured['examples'] == 5
-  assert measured['class_rows'] == 12
-  assert measured['clients'] == 1
-  assert measured['dropped'] == 0
-  assert 0 <= measured['correct'] <= 5
-
-
-def test_more_epochs_report_their_mean_loss():
-  once, twice = (
-    train(
-      losses.HeldSoftmax(12),
-      local_training.LocalTraining(1e-9, 64, e),
-      [0, 1, 2],
-    ).measured['loss']
-    for e in (1, 2)
-  )
-  np.testing.assert_allclose(once, twice, rtol=1e-5)
+  training = local_training.LocalTraining(0.1, 4, epochs, steps)
+  train(recorder, training, list(range(10)))
+  np.testing.assert_array_equal(recorder.sizes, sizes)
+  visited = recorder.targets.numpy()
+  assert len(set(visited[:10])) == min(sum(sizes), 10)
+  if not steps:
+    orders = visited.reshape(epochs, 10)
+    assert all(sorted(order) == list(range(10)) for order in orders)
+    assert len({tuple(order) for order in orders}) == epochs
 
 
 @pytest.mark.parametrize(
-  ('steps', 'sizes'),
-  [(1, [4]), (3, [4, 4, 2]), (5, [4, 4, 2, 4, 4])],
+  'given', [{'epochs': 2}, *({'steps': n} for n in (1, 2, 5))]
 )
-def test_a_number_of_steps_takes_the_place_of_epochs(steps, sizes):
-  recorder = _Recorder()
-  training = local_training.LocalTraining(0.1, 4, 7, steps)
-  train(recorder, training, list(range(10)))
-  np.testing.assert_array_equal(recorder.sizes, sizes)
-  assert len(set(recorder.targets.numpy()[:10])) == min(sum(sizes), 10)
-
-
-@pytest.mark.parametrize('steps', [1, 2, 5])
-def test_the_measured_loss_is_a_mean_over_what_the_steps_visit(steps):
+def test_the_measured_loss_is_a_mean_over_what_the_steps_visit(given):
   one = lambda step: 2.0 + 0.0 * tf.reduce_sum(step.logits, axis=1)
-  update = train(
-    one, local_training.LocalTraining(0.1, 2, steps=steps), [0, 1, 2]
+  found = train(one, local_training.LocalTraining(0.1, 2, **given), [0, 1, 2])
+  np.testing.assert_allclose(found.measured['loss'], 2.0 * 3, rtol=1e-6)
+  assert found.weight == 3
+
+
+@pytest.mark.parametrize(
+  ('labels', 'weighting', 'factor', 'weight', 'counts'),
+  [
+    ([0, 1, 2, 3, 4], 'examples', 1.0, 5, (5, 12, 1, 0)),
+    ([0, 1, 2], 'uniform', 1.0, 1, (3, 12, 1, 0)),
+    ([], 'examples', 1.0, 0, (0, 0, 0, 0)),
+    ([], 'uniform', 1.0, 0, (0, 0, 0, 0)),
+    ([0, 1], 'examples', float('nan'), 0, (0, 12, 1, 1)),  # It is dropped.
+  ],
+)
+def test_the_update_counts_and_measures(
+  labels, weighting, factor, weight, counts
+):
+  loss = losses.HeldSoftmax(12)
+  found = train(
+    lambda step: factor * loss(step),
+    local_training.LocalTraining(0.1, 4),
+    labels,
+    weighting=weighting,
   )
-  np.testing.assert_allclose(update.measured['loss'], 2.0 * 3, rtol=1e-6)
-  assert update.weight == 3
-
-
-def test_clients_may_weigh_alike():
-  for labels, weight in (([0, 1, 2], 1.0), ([], 0.0)):
-    update = train(
-      losses.HeldSoftmax(12),
-      local_training.LocalTraining(steps=1),
-      labels,
-      weighting='uniform',
-    )
-    assert update.weight == weight
-    assert update.measured['examples'] == len(labels)
-
-
-def test_an_update_that_is_not_finite_is_all_zero():
-  diverges = lambda step: tf.reduce_sum(step.logits, axis=1) * float('nan')
-  update = train(diverges, local_training.LocalTraining(), [0, 1])
-  assert update.weight == 0
-  assert update.measured['dropped'] == 1
-  assert update.measured['examples'] == 0
-  for delta in [*update.encoder_delta.values(), update.rows['class']]:
-    np.testing.assert_array_equal(delta, 0)
-
-
-def test_without_examples_nothing_happens():
-  update = train(losses.HeldSoftmax(12), local_training.LocalTraining(), [])
-  assert update.weight == 0
-  assert update.measured['dropped'] == 0
-  np.testing.assert_array_equal(update.rows['class'], 0)
-
-
-def test_encoder_state_travels_with_the_encoder():
-  """The encoder updates a weight without gradient, and the client sends it."""
-  plain = tiny.linear_encoder()
-
-  def apply(trainable, non_trainable, x, training, seed):
-    embeddings, _ = plain.apply(trainable, non_trainable, x, training, seed)
-    return embeddings, collections.OrderedDict(
-      batches=non_trainable['batches'] + 1.0
-    )
-
-  counting = tiny.model()
-  encoder = type(plain)(
-    plain.example_spec,
-    plain.embedding_dim,
-    plain.init,
-    apply,
-    lambda seed: collections.OrderedDict(batches=tf.constant(0.0)),
-  )
-  counting = type(counting)(encoder, counting.head, counting.num_classes)
-  update = train(
-    losses.HeldSoftmax(12),
-    local_training.LocalTraining(0.1, 2),
-    [0, 1, 2],
-    model=counting,
-  )
-  assert update.encoder_delta['batches'] == 2
-  assert set(update.encoder_delta) == {'kernel', 'bias', 'batches'}
+  assert found.weight == weight
+  names = ('examples', 'class_rows', 'clients', 'dropped')
+  assert tuple(float(found.measured[name]) for name in names) == counts
+  assert 0 <= found.measured['correct'] <= counts[0]
+  for delta in [*found.encoder_delta.values(), found.rows['class']]:
+    assert np.isfinite(delta).all()
+    assert np.any(delta.numpy() != 0) == bool(weight)
 
 
 @pytest.mark.parametrize('replaced', [False, True])
@@ -221,13 +167,6 @@ def test_weight_decay_is_of_all_that_is_trained(replaced):
   )
 
 
-def test_a_weight_name_that_repeats_is_refused():
-  from tff_xc import classifier
-
-  with pytest.raises(ValueError, match='repeats'):
-    classifier.union({'a': 1}, {'a': 2})
-
-
 @pytest.mark.parametrize(
   ('weights', 'message'),
   [
@@ -241,14 +180,12 @@ def test_example_weights_that_do_not_fit_fail(weights, message):
     train_weighted(weights)
 
 
-def train_weighted(weights, **answers):
-  model = tiny.model()
+def train_weighted(weights):
   made = algorithm.Algorithm(
-    model,
+    tiny.model(),
     (tables.Table('class', request.AllRows(12)),),
     losses.HeldSoftmax(12),
     example_weights=algorithm.GIVEN,
-    **answers,
   )
   [client] = tiny.cohort([[0, 1, 2]])
   return update(made, client._replace(weights=np.float32(weights)))

@@ -21,13 +21,6 @@ SUMS = folding.RowSums(
 )
 
 
-def test_entries_of_one_id_are_added():
-  added = folding.add_by_id(SUMS)
-  np.testing.assert_array_equal(added.ids, [0, 1, 4])
-  np.testing.assert_allclose(added.rows, [[6, 7], [10, 12], [14, 17]])
-  np.testing.assert_allclose(added.weights, [4, 7, 10])
-
-
 def test_a_clients_message_has_no_padding():
   held = request.SelectedRows(
     tf.constant([5, 3, 5]), tf.constant([True, True, False]), tf.zeros([3])
@@ -39,38 +32,17 @@ def test_a_clients_message_has_no_padding():
   assert tf.size(folding.row_update(held, delta, tf.constant(0.0)).ids) == 0
 
 
-def test_rows_average_over_the_cohort_or_over_their_holders():
+def test_means_of_rows():
   added = folding.add_by_id(SUMS)
-  np.testing.assert_allclose(
-    merge.SumRows().mean(added, tf.constant(100.0))[2], [0.14, 0.17]
-  )
-  renormalised = merge.SumRows(row_renormalise=True)
-  np.testing.assert_allclose(
-    renormalised.mean(added, tf.constant(100.0))[2], [1.4, 1.7]
-  )
-
-
-def test_replaced_rows_are_means_over_the_examples_of_their_holders():
-  """Whatever weights the clients have in the mean of the encoder."""
-  added = folding.add_by_id(SUMS)
-  np.testing.assert_allclose(
-    merge.ReplaceRows().mean(added, tf.constant(3.0))[2], [1.4, 1.7]
-  )
-
-
-@pytest.mark.usefixtures('tff_worker')
-def test_the_sparse_sum_weighs_and_adds_over_clients():
-  update = lambda ids, rows, weight: folding.RowUpdate(
-    np.array(ids, np.int32), np.array(rows, np.float32), np.float32(weight)
-  )
-  sums = folding.build(2)([
-    update([7, 2], [[1, 1], [2, 2]], 3),
-    update([], np.zeros([0, 2]), 0),
-    update([2], [[10, 20]], 0.5),
-  ])  # fmt: skip
-  np.testing.assert_array_equal(sums.ids, [2, 7])
-  np.testing.assert_allclose(sums.rows, [[11, 16], [3, 3]])
-  np.testing.assert_allclose(sums.weights, [3.5, 3])
+  np.testing.assert_array_equal(added.ids, [0, 1, 4])
+  np.testing.assert_allclose(added.rows, [[6, 7], [10, 12], [14, 17]])
+  np.testing.assert_allclose(added.weights, [4, 7, 10])
+  for merged, row in (
+    (merge.SumRows(), [0.14, 0.17]),  # Over the cohort.
+    (merge.SumRows(row_renormalise=True), [1.4, 1.7]),  # Over their holders.
+    (merge.ReplaceRows(), [1.4, 1.7]),
+  ):
+    np.testing.assert_allclose(merged.mean(added, tf.constant(100.0))[2], row)
 
 
 def _updates(clients=60, distinct=100):
@@ -162,17 +134,21 @@ SENT = folding.RowSums(
 
 
 @pytest.mark.parametrize(
-  ('merged', 'row'),
+  ('merged', 'sent', 'row'),
   [
-    (merge.SumRows(), [2 + 2, 3 + 4]),
-    (merge.SumRows(row_renormalise=True), [2 + 5, 3 + 10]),
-    (merge.ReplaceRows(), [5, 10]),
-    (merge.KeepRows(), [2, 3]),
-    (merge.StackRows(), [2, 3]),
+    (merge.SumRows(), [9, 8], [2 + 2, 3 + 4]),
+    (merge.SumRows(row_renormalise=True), [9, 8], [2 + 5, 3 + 10]),
+    (merge.ReplaceRows(), [10, 10], [5, 10]),
+    (merge.KeepRows(), None, [2, 3]),
+    (merge.StackRows(), [10, 10], [2, 3]),
   ],
 )
 @pytest.mark.parametrize('total', [10.0, 0.0])
-def test_what_a_merge_does_to_the_table(merged, row, total):
+def test_what_clients_send_and_what_a_merge_does_with_it(
+  merged, sent, row, total
+):
+  found = merged.sent(tf.constant([[1.0, 2]]), tf.constant([[10.0, 10]]))
+  np.testing.assert_array_equal(found, np.reshape(sent or [], [-1, 2]))
   state, table, more = merged.next(PLAIN, (), TABLE, SENT, tf.constant(total))
   changed = row if total else [2, 3]
   np.testing.assert_allclose(table, [[0, 1], changed, [4, 5]])
@@ -194,11 +170,3 @@ def test_what_follows_a_merge_changes_its_rows(merged):
   np.testing.assert_array_equal(seen, [[1]])
   np.testing.assert_array_equal(table, [[0, 1], [0, 0], [4, 5]])
   assert more == 'more'
-
-
-def test_what_clients_send():
-  before, after = tf.zeros([3, 2]), tf.ones([3, 2])
-  np.testing.assert_array_equal(merge.SumRows().sent(before, after), after)
-  for replaces in (merge.ReplaceRows(), merge.StackRows()):
-    np.testing.assert_array_equal(replaces.sent(after, before), before)
-  assert merge.KeepRows().sent(before, after).shape == [0, 2]

@@ -57,31 +57,17 @@ def test_no_file_of_autograph_is_written(monkeypatch):
   assert written == []
 
 
-@functools.cache
-def traced(k):
+def masks(rows, k):
+  """Returns the joined results of all strips."""
+
   # Without autograph, as TFF traces it: conversion takes seconds.
   @functools.partial(tf.function, autograph=False)
   def find(rows):
     strips = nearest.similarities(rows)
     return [nearest.neighbours(strip, k) for strip in strips]
 
-  return find
-
-
-def masks(rows, k):
-  """Returns the joined results of all strips."""
-  strips = traced(k)(tf.constant(rows))
+  strips = find(tf.constant(rows))
   return [np.concatenate(parts) for parts in zip(*strips, strict=True)]
-
-
-@pytest.mark.parametrize('count', [3, 8, 21, 130])
-def test_similarities_are_symmetric_and_a_row_is_not_its_own(count):
-  rows = numpy_fedaws.unit_rows(count, dim=33)
-  found = tf.concat(nearest.similarities(rows), axis=0).numpy()
-  np.testing.assert_array_equal(found, found.T)
-  np.testing.assert_array_equal(np.diag(found), np.full(count, -2))
-  off = ~np.eye(count, dtype=bool)
-  np.testing.assert_allclose(found[off], (rows @ rows.T)[off], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +91,10 @@ def test_the_k_nearest_have_a_one(kind, k):
   mask, least, known = masks(rows, k)
   expected = np.zeros([100, 100])
   similar = tf.concat(nearest.similarities(rows), axis=0).numpy()
+  np.testing.assert_array_equal(similar, similar.T)
+  np.testing.assert_array_equal(np.diag(similar), np.full(100, -2))
+  off = ~np.eye(100, dtype=bool)
+  np.testing.assert_allclose(similar[off], (rows @ rows.T)[off], atol=1e-6)
   places = np.argsort(-similar, axis=1, kind='stable')[:, :k]
   np.put_along_axis(expected, places, 1, axis=1)
   assert known.all()

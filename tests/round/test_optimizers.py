@@ -28,53 +28,46 @@ def trajectory(optimizer, scale=1.0):
   return weights.numpy()
 
 
-@pytest.mark.parametrize('amsgrad', [False, True])
-def test_adam_is_pytorchs(amsgrad):
+def moved_by(name, rate=0.1, decay=0.0, momentum=0.0, epsilon=1e-8):
+  """Returns the weights after `GRADIENTS`, as torch.optim has them."""
   w, m, v, largest = np.array([1.0, -1.0]), 0.0, 0.0, 0.0
   for t, g in enumerate(GRADIENTS, 1):
-    m = 0.9 * m + 0.1 * g
-    v = 0.999 * v + 0.001 * g**2
+    g = g + decay * w
+    if name == 'sgd':
+      m = momentum * m + g
+      w = w - rate * m
+      continue
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
     largest = np.maximum(largest, v)
-    second = (largest if amsgrad else v) / (1 - 0.999**t)
-    w = w - 0.01 * m / (1 - 0.9**t) / (np.sqrt(second) + 1e-5)
+    second = (largest if name == 'amsgrad' else v) / (1 - 0.999**t)
+    w = w - rate * m / (1 - 0.9**t) / (np.sqrt(second) + epsilon)
+  return w
+
+
+@pytest.mark.parametrize('amsgrad', [False, True])
+def test_adam_is_pytorchs(amsgrad):
   adam = optimizers.TorchAdam(0.01, epsilon=1e-5, amsgrad=amsgrad)
-  np.testing.assert_allclose(trajectory(adam), w, rtol=1e-5)
+  name = 'amsgrad' if amsgrad else 'adam'
+  expected = moved_by(name, 0.01, epsilon=1e-5)
+  np.testing.assert_allclose(trajectory(adam), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize('name', ['sgd', 'adam'])
 @pytest.mark.parametrize('decay', [0.0, 0.3])
 def test_weight_decay_is_pytorchs(name, decay):
-  """torch.optim: d = g + weight_decay w takes the gradient's place."""
-  w, m, v, rate = np.array([1.0, -1.0]), 0.0, 0.0, 0.1
-  for t, g in enumerate(GRADIENTS, 1):
-    d = g + decay * w
-    m, v = 0.9 * m + 0.1 * d, 0.999 * v + 0.001 * d**2
-    unit = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
-    w = w - rate * (d if name == 'sgd' else unit)
   training = local_training.LocalTraining(
-    rate, optimizer_name=name, weight_decay=decay
+    0.1, optimizer_name=name, weight_decay=decay
   )
   scaled = trajectory(training.optimizer(), training.loss_scale)
-  np.testing.assert_allclose(scaled, w, rtol=1e-5)
-
-
-def test_a_first_small_step_shows_where_epsilon_is():
-  """One step, gradient 1e-4, epsilon 1e-5: PyTorch moves by 0.0091."""
-  adam = optimizers.TorchAdam(0.01, epsilon=1e-5)
-  state = adam.initialize(tf.TensorSpec([1]))
-  _, moved = adam.next(state, tf.zeros([1]), tf.constant([1e-4]))
-  np.testing.assert_allclose(moved, [-0.0091], atol=2e-5)
+  expected = moved_by(name, decay=decay)
+  np.testing.assert_allclose(scaled, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize('momentum', [0.0, 0.9])
 def test_sgd_with_momentum(momentum):
-  w, v = np.array([1.0, -1.0]), 0.0
-  for g in GRADIENTS:
-    v = momentum * v + g
-    w = w - 0.5 * v
-  np.testing.assert_allclose(
-    trajectory(optimizers.build_sgd(0.5, momentum)), w, rtol=1e-6, atol=1e-7
-  )
+  found = trajectory(optimizers.build_sgd(0.5, momentum))
+  expected = moved_by('sgd', 0.5, momentum=momentum)
+  np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 
 N, DIM, STEPS = 9, 2, 14
@@ -160,53 +153,26 @@ def test_row_momentum_is_momentum_on_all_rows(momentum, catch_up_at):
   assert np.any(reference.table[-2] != TABLE[-2])
 
 
-def test_row_momentum_in_numbers():
-  """A gradient of 1, then two empty steps, with rate 1 and momentum 1/2."""
-  optimizer = optimizers.RowMomentum(1.0, 0.5)
-  state = optimizer.initialize(tf.TensorSpec([2, 1]))
-  table, counts = tf.zeros([2, 1]), tf.constant(True)
-  nothing = (tf.zeros([0], tf.int32), tf.zeros([0, 1]), counts)
-  state, table, _ = optimizer.next(
-    state, table, tf.constant([1]), tf.ones([1, 1]), counts
-  )
-  for _ in range(2):
-    state, table, _ = optimizer.next(state, table, *nothing)
-  np.testing.assert_array_equal(table, [[0], [-1]])
-  np.testing.assert_array_equal(
-    optimizer.read_all(state, table), [[0], [-1.75]]
-  )
-  caught_up, _ = optimizer.catch_up(state, table)
-  np.testing.assert_array_equal(caught_up['velocity'], [[0], [0.25]])
-  np.testing.assert_array_equal(caught_up['last_step'], [3, 3])
-
-
-def test_without_momentum_there_is_no_state():
-  optimizer = optimizers.RowMomentum(1.0, 0.0)
-  assert optimizer.initialize(tf.TensorSpec([N, DIM])) == ()
-  assert not optimizer.reads_state
-
-
-@pytest.mark.parametrize(
-  'optimizer',
-  [
-    optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
-    optimizers.RowMomentum(0.5, 0.9),
-    optimizers.RowMomentum(0.5, 0.0),
-    optimizers.LazyRows(optimizers.TorchAdam(0.5)),
-  ],
+OPTIMIZERS = (
+  optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
+  optimizers.RowMomentum(0.5, 0.9),
+  optimizers.RowMomentum(0.5),
+  optimizers.LazyRows(optimizers.TorchAdam(0.5)),
 )
+
+
+@pytest.mark.parametrize('optimizer', OPTIMIZERS)
 def test_a_step_that_does_not_count_changes_nothing(optimizer):
   state, table = initial(optimizer)
   for counts in (False, True, False):
     gradients = np.ones([2, DIM], np.float32)
     new = step(optimizer, state, table, np.int32([1, 4]), gradients, counts)
-    changed = [
-      np.any(np.asarray(a) != np.asarray(b))
-      for a, b in zip(
-        tf.nest.flatten(new), tf.nest.flatten((state, table)), strict=True
-      )
-    ]
-    assert any(changed) == counts
+    pairs = zip(
+      tf.nest.flatten(new), tf.nest.flatten((state, table)), strict=True
+    )
+    assert (
+      any(np.any(np.asarray(a) != np.asarray(b)) for a, b in pairs) == counts
+    )
     state, table = new
 
 
@@ -257,15 +223,7 @@ def test_lazy_rows_are_the_optimizer_on_the_table(optimizer, every_row):
     np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize(
-  'optimizer',
-  [
-    optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
-    optimizers.RowMomentum(0.5, 0.9),
-    optimizers.RowMomentum(0.5),
-    optimizers.LazyRows(optimizers.TorchAdam(0.5)),
-  ],
-)
+@pytest.mark.parametrize('optimizer', OPTIMIZERS)
 def test_what_comes_after_a_step_is_done_to_its_rows(optimizer):
   state, table = initial(optimizer)
   ids, gradients = np.int32([4, 1]), np.ones([2, DIM], np.float32)
@@ -289,6 +247,11 @@ ON_ROWS = (
   optimizers.LazyRows(optimizers.TorchAdam(0.1, amsgrad=True)),
   optimizers.LazyRows(tff.learning.optimizers.build_adagrad(0.1)),
 )
+STEP = (
+  tf.TensorSpec([None], tf.int32),
+  tf.TensorSpec([None, DIM]),
+  tf.TensorSpec([], tf.bool),
+)
 
 
 def graph_of(function, optimizer, *others):
@@ -302,13 +265,7 @@ def graph_of(function, optimizer, *others):
 
 @pytest.mark.parametrize('optimizer', ON_ROWS)
 def test_a_step_costs_the_requested_rows_alone(optimizer):
-  concrete = graph_of(
-    optimizer.next,
-    optimizer,
-    tf.TensorSpec([None], tf.int32),
-    tf.TensorSpec([None, DIM]),
-    tf.TensorSpec([], tf.bool),
-  )
+  concrete = graph_of(optimizer.next, optimizer, *STEP)
   assert not graphs.work_on_all_rows(concrete, MANY)
   scatters = [
     op for op in concrete.graph.get_operations() if graphs.is_scatter(op)
@@ -328,13 +285,7 @@ def test_reading_costs_the_rows_read_alone(optimizer, shape):
 
 def test_the_check_of_cost_finds_a_dense_step():
   dense = optimizers.Dense(optimizers.build_sgd(1.0, 0.9))
-  concrete = graph_of(
-    dense.next,
-    dense,
-    tf.TensorSpec([None], tf.int32),
-    tf.TensorSpec([None, DIM]),
-    tf.TensorSpec([], tf.bool),
-  )
+  concrete = graph_of(dense.next, dense, *STEP)
   assert graphs.work_on_all_rows(concrete, MANY)
   whole = optimizers.RowMomentum(1.0, 0.9)
   assert graphs.work_on_all_rows(graph_of(whole.read_all, whole), MANY)

@@ -33,10 +33,8 @@ def build(table_optimizer, full=False):
 
 def momentum(full=False):
   """Returns two equal processes: updates of all rows, or of requested rows."""
-  return (
-    build(DENSE_MOMENTUM, full),
-    build(optimizers.RowMomentum(1.0, 0.9), full),
-  )
+  optimizer = optimizers.RowMomentum(1.0, 0.9)
+  return build(DENSE_MOMENTUM, full), build(optimizer, full)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
-"""Requests: their draws, their padding, and the slots of labels."""
+"""Seeds; requests: their draws, their padding, and the slots of labels."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_xc.round import randomness
 from tff_xc.round import request
 
 SEED = tf.constant([3, 4])
@@ -23,11 +25,29 @@ def real_ids(held):
   return held.ids.numpy()[held.mask.numpy()]
 
 
+def test_every_seed_round_client_purpose_and_step_has_a_stream_of_its_own():
+  def seeds():
+    purposes = randomness.Purpose
+    for case in itertools.product(range(3), range(4), range(4), purposes):
+      seed, round_number, client, purpose = case
+      in_round = randomness.round_seed(tf.constant([seed, 0]), round_number)
+      found = randomness.client_seed(in_round, client, purpose)
+      yield tuple(found.numpy().tolist())
+    for step in range(5):
+      yield tuple(randomness.step_seed(SEED, step).numpy().tolist())
+
+  found = list(seeds())
+  assert len({*found}) == len(found)
+  assert found == list(seeds())
+
+
 @pytest.mark.parametrize(
-  ('count', 'population'), [(5, 5), (5, 4), (3, 100), (50, 10**7)]
+  ('count', 'population', 'most'),
+  # From a stream bounded by 6 it draws 6 distinct values in the end.
+  [(5, 5, 5), (5, 4, 4), (3, 100, 100), (50, 10**7, 10**7), (6, 6, 10**6)],
 )
-def test_a_sample_is_distinct_and_within_bounds(count, population):
-  drawn = request.sample_distinct(SEED, count, population, population).numpy()
+def test_a_sample_is_distinct_and_within_bounds(count, population, most):
+  drawn = request.sample_distinct(SEED, count, population, most).numpy()
   assert len(drawn) == min(count, population) == len(set(drawn))
   assert drawn.min() >= 0
   assert drawn.max() < population
@@ -53,12 +73,6 @@ def test_samples_are_uniform_without_replacement(max_population):
   assert np.abs(firsts - rounds / 30).max() < 4 * np.sqrt(rounds / 30)
 
 
-def test_rejection_goes_on_until_enough_are_distinct():
-  """From a stream bounded by 6 it draws 6 distinct values in the end."""
-  drawn = request.sample_distinct(SEED, 6, tf.constant(6), 10**6).numpy()
-  assert sorted(drawn) == list(range(6))
-
-
 def test_ranks_skip_the_excluded_ids():
   excluded = np.array([0, 3, 4, 9], np.int32)
   kept = [i for i in range(12) if i not in excluded]
@@ -80,16 +94,19 @@ def test_own_and_sampled_holds_all_own_and_m_others(num_classes):
   assert {k: v for k, v in counts.items() if v} == {7: 3, 2: 2, 59: 1}
   assert ids.min() >= 0
   assert ids.max() < num_classes
-
-
-def test_padding_repeats_the_first_id_and_is_masked():
-  held = request.OwnAndSampled(50, max_positives=8, negatives=2).held_rows(
-    tf.constant([5, 6]), SEED
-  )
+  # Padding repeats the first id and is masked.
   mask = held.mask.numpy()
-  np.testing.assert_array_equal(mask, [True] * 4 + [False] * 6)
-  assert set(held.ids.numpy()[~mask]) == {held.ids.numpy()[0]}
+  np.testing.assert_array_equal(mask, [True] * 12 + [False] * 2)
+  assert set(held.ids.numpy()[~mask]) == {ids[0]}
   assert not held.counts.numpy()[~mask].any()
+  # Slots of labels are never padding.
+  slots = chosen.positions(held, labels).numpy()
+  np.testing.assert_array_equal(held.ids.numpy()[slots], labels)
+  assert mask[slots].all()
+  # Negatives differ by seed and repeat with it.
+  again = chosen.held_rows(labels, SEED)
+  np.testing.assert_array_equal(held.ids, again.ids)
+  assert {*ids} != {*real_ids(chosen.held_rows(labels, SEED + 1))}
 
 
 def test_more_negatives_than_other_classes_takes_all_of_them():
@@ -119,15 +136,6 @@ def test_order_does_not_tell_own_classes_from_negatives():
   assert abs(first_is_own - 0.25) < 0.04
 
 
-def test_negatives_differ_by_seed_and_repeat_with_it():
-  chosen = request.OwnAndSampled(1000, max_positives=2, negatives=20)
-  labels = tf.constant([1, 2])
-  a, b = (chosen.held_rows(labels, SEED).ids.numpy() for _ in range(2))
-  c = chosen.held_rows(labels, SEED + 1).ids.numpy()
-  np.testing.assert_array_equal(a, b)
-  assert set(a) != set(c)
-
-
 def test_a_client_without_examples_holds_nothing_of_its_own():
   held = request.OwnAndSampled(50, max_positives=3).held_rows(
     tf.zeros([0], tf.int32), SEED
@@ -139,12 +147,3 @@ def test_all_classes_counts_every_class():
   held = request.AllRows(4).held_rows(tf.constant([2, 2, 0]), SEED)
   np.testing.assert_array_equal(held.counts, [1, 0, 2, 0])
   np.testing.assert_array_equal(held.ids, range(4))
-
-
-def test_positions_find_labels_and_never_padding():
-  labels = tf.constant([9, 4, 4, 30])
-  chosen = request.OwnAndSampled(40, max_positives=12, negatives=6)
-  held = chosen.held_rows(labels, SEED)
-  slots = chosen.positions(held, labels).numpy()
-  np.testing.assert_array_equal(held.ids.numpy()[slots], labels)
-  assert held.mask.numpy()[slots].all()

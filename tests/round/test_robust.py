@@ -40,24 +40,14 @@ class Poisoned:
     return self.loss(step) * tf.where(marked, 1e6, 1.0)
 
 
-def poisoned(algorithm: algorithm_lib.Algorithm) -> algorithm_lib.Algorithm:
-  """Returns the algorithm whose marked clients send a million times as much."""
-  return dataclasses.replace(algorithm, loss=Poisoned(algorithm.loss))
-
-
-def mark(client):
-  """Returns the client, poisoned where the loss is `Poisoned`."""
-  x = client.x.copy()
-  x[:, 0] = MARK
-  return client._replace(x=x)
-
-
 def cohort(bad=(3,), clients=8, seed=1):
   """Returns clients of two to five examples of 12 classes, some of them marked."""
   random = np.random.default_rng(seed)
   labels = [random.integers(0, 12, 2 + i % 4) for i in range(clients)]
   made = tiny.cohort(labels, seed)
-  return [mark(c) if i in bad else c for i, c in enumerate(made)]
+  for i in bad:
+    made[i].x[:, 0] = MARK
+  return made
 
 
 class Sent:
@@ -75,7 +65,7 @@ class Sent:
     client = tf.nest.map_structure(tf.constant, client)
     held, rows = collections.OrderedDict(), collections.OrderedDict()
     for table in self._algorithm.tables:
-      keys = tables_lib.keys(self._algorithm.model, table.name).of(client)
+      keys = tables_lib.keys(self._algorithm.model, table.name, client)
       held[table.name] = table.request.held_rows(
         keys,
         randomness.client_seed(
@@ -127,10 +117,11 @@ def made(name, bounds=None, rate=1.0):
   if table.merge.takes_optimizer:
     plain = optimizers.RowMomentum(1.0, 0.0)
     found = found.with_table(dataclasses.replace(table, optimizer=plain))
-  return poisoned(
-    dataclasses.replace(
-      found, robust=bounds, encoder_optimizer=optimizers.build_sgd(1.0)
-    )
+  return dataclasses.replace(
+    found,
+    loss=Poisoned(found.loss),
+    robust=bounds,
+    encoder_optimizer=optimizers.build_sgd(1.0),
   )
 
 
@@ -214,20 +205,11 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
   sent = Sent(algorithm)
   state = process.initialize()
   # Of TFF, without the division by no weight, which we allow.
-  aggregator = tff.learning.robust_aggregator(
-    zeroing=True, clipping=True
-  ).create(
-    tff.to_type(
-      collections.OrderedDict(
-        (name, tff.TensorType(np.float32, shape))
-        for name, shape in (
-          ('kernel', [5, 3]),
-          ('bias', [3]),
-          ('class', [12, 3]),
-        )
-      )
-    ),
-    tff.TensorType(np.float32),
+  shapes = {'kernel': [5, 3], 'bias': [3], 'class': [12, 3]}
+  types = {n: tff.TensorType(np.float32, shape) for n, shape in shapes.items()}
+  aggregator = tff.learning.robust_aggregator(zeroing=True, clipping=True)
+  aggregator = aggregator.create(
+    tff.to_type(collections.OrderedDict(types)), tff.TensorType(np.float32)
   )
   theirs = aggregator.initialize()
   for round_number in range(3):
@@ -238,18 +220,14 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
       theirs, changes, [np.float32(weight) for _, weight in each]
     )
     output = process.next(state, cohort)
-    of = lambda w: [*w.encoder.values(), w.tables['class']]
-    for before, after, mean in zip(
-      of(state.weights),
-      of(output.state.weights),
-      expected.result.values(),
-      strict=True,
-    ):
+    of = lambda s: [*s.weights.encoder.values(), s.weights.tables['class']]
+    means = expected.result.values()
+    each = zip(of(state), of(output.state), means, strict=True)
+    for before, after, mean in each:
       # Equal digits, but for where the weights are summed.
       np.testing.assert_allclose(after, before + mean, atol=1e-7, rtol=1e-6)
-    found = output.metrics
     told = expected.measurements
-    numbers = {k: float(found[k]) for k in robust.Robust().metrics}
+    numbers = {k: float(output.metrics[k]) for k in robust.Robust().metrics}
     assert numbers == {
       'clients_zeroed': float(told['zeroed_count']),
       'zeroing_norm': float(told['zeroing_norm']),
@@ -261,17 +239,16 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
     state, theirs = output.state, expected.state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'bounds'),
   [
     # `test_three_rounds_are_those_of_numpy` has a poisoned client of eight, too.
-    pytest.param('fedss', CLIPS, marks=pytest.mark.slow),
-    pytest.param('fullsoftmax', CLIPS, marks=pytest.mark.slow),
-    pytest.param('fedaws', CLIPS, marks=pytest.mark.slow),
-    pytest.param('turbosvm', CLIPS, marks=pytest.mark.slow),
-    pytest.param('moon', CLIPS, marks=pytest.mark.slow),
+    *(
+      (n, CLIPS) for n in ('fedss', 'fullsoftmax', 'fedaws', 'turbosvm', 'moon')
+    ),
     # As TFF has it: zeroing begins at 21, and finds a million at once.
-    pytest.param('fedss', robust.Robust(clipping=None), marks=pytest.mark.slow),
+    ('fedss', robust.Robust(clipping=None)),
   ],
 )
 def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(
@@ -386,10 +363,8 @@ def test_tffs_worker_computes_the_same(in_process_context, tff_worker):
 
 
 def test_options_make_the_bounds():
-  entry = registry.get('fedavg')
-
   def bounds(**given):
-    return entry.made(model=tiny.model(), **given).robust
+    return registry.get('fedavg').made(model=tiny.model(), **given).robust
 
   assert bounds() is None
   assert bounds(robust_aggregation='zeroing+clipping') == robust.Robust()
@@ -399,5 +374,3 @@ def test_options_make_the_bounds():
   ) == robust.Robust(None, robust.Quantile(0.1, 0.5, 0.2))
   with pytest.raises(errors.InputError, match='clipping_norm'):
     bounds(robust_aggregation='zeroing', clipping_norm=0.1)
-  with pytest.raises(ValueError, match='or both'):
-    robust.Robust(None, None)

@@ -99,12 +99,6 @@ def test_the_encoder_takes_its_step_and_its_state_is_averaged(has_update):
   np.testing.assert_allclose(averaged['mean'], 6 if has_update else 5)
 
 
-def test_plain_sgd_adds_the_mean_delta():
-  _, value, measured = one_step(table())
-  np.testing.assert_allclose(value, [[0, 1], [2.5, 4], [4, 5]])
-  assert measured == {}
-
-
 def test_row_steps_see_the_rounds_rows_after_the_optimizer():
   seen = []
   step = lambda rows: seen.append(rows.numpy()) or rows * 10.0
@@ -133,8 +127,6 @@ def test_steps_on_all_rows_come_last_and_keep_their_state():
   np.testing.assert_allclose(value, [[0, 0.5], [2.5, 4], [2, 2.5]])
   assert state.steps == ((), 1)
   assert measured['largest'] == 8
-  with pytest.raises(ValueError, match='come after'):
-    table(Halve(), server.RowStep(lambda rows: rows))
 
 
 @pytest.mark.parametrize('on_all_rows', [False, True])
@@ -152,35 +144,6 @@ def test_a_step_sees_the_rows_before_the_seed_and_the_round(
   if optimizer is ROW_MOMENTUM:  # Rows before the round have its momentum.
     measured = one_step(of, state=state, value=value)[2]
     np.testing.assert_allclose(measured['moved'], 1.5 * 1.9, rtol=1e-5)
-
-
-def test_a_step_that_returns_other_metrics_is_refused():
-  step = Halve()
-  step.metrics = ('smallest',)
-  with pytest.raises(ValueError, match=r"'smallest'.*'largest'"):
-    one_step(table(step))
-
-
-def test_an_optimizer_that_the_merge_does_not_take_is_refused():
-  for merged in (merge.ReplaceRows(), merge.KeepRows(), merge.StackRows()):
-    tables.Table('class', request.AllRows(3), merged)
-    with pytest.raises(ValueError, match='takes no optimizer'):
-      tables.Table('class', request.AllRows(3), merged, ROW_MOMENTUM)
-
-
-@pytest.mark.parametrize(
-  'optimizer', [optimizers.build_sgd(1.0, 0.9), ROW_MOMENTUM]
-)
-def test_momentum_moves_rows_that_nobody_sent(optimizer):
-  of = table(optimizer=optimizer)
-  state, value, _ = one_step(of)
-  later_state, later, _ = one_step(of, EMPTY, state=state, value=value)
-  moved = of.optimizer.read_all(later_state.optimizer, later) - value
-  np.testing.assert_allclose(moved, [[0, 0], [0.45, 0.9], [0, 0]], rtol=1e-5)
-
-
-def test_an_optimizer_of_tff_steps_on_all_rows():
-  assert table().optimizer == optimizers.Dense(SGD)
 
 
 def test_steps_on_all_rows_find_every_row_up_to_date():
@@ -223,18 +186,30 @@ def test_steps_on_the_rounds_rows_cost_these_rows_alone(steps):
   assert sum(scatters) == 3  # Table, velocity, last step; in no tf.cond.
 
 
-def test_a_step_on_rows_that_nobody_sends_is_refused():
+def test_what_does_not_fit_is_refused():
+  made = lambda *args, **given: tables.Table(
+    'class', request.AllRows(3), *args, **given
+  )
+  assert made(optimizer=SGD).optimizer == optimizers.Dense(SGD)
+  for merged in (merge.ReplaceRows(), merge.KeepRows(), merge.StackRows()):
+    made(merged, steps=(Halve(),))
+    with pytest.raises(ValueError, match='takes no optimizer'):
+      made(merged, ROW_MOMENTUM)
   with pytest.raises(ValueError, match='KeepRows sends no rows'):
-    tables.Table(
-      'class', request.AllRows(3), merge.KeepRows(), steps=(Halve(False),)
-    )
-  tables.Table('class', request.AllRows(3), merge.KeepRows(), steps=(Halve(),))
+    made(merge.KeepRows(), steps=(Halve(False),))
+  with pytest.raises(ValueError, match='come after'):
+    made(steps=(Halve(), Halve(False)))
+  step = Halve()
+  step.metrics = ('smallest',)
+  with pytest.raises(ValueError, match=r"'smallest'.*'largest'"):
+    one_step(table(step))
 
 
 @pytest.mark.parametrize('name', ['loss', 'class_rows', 'largest'])
 def test_a_metric_that_exists_is_refused(name):
   step, again = Halve(), Halve()
   step.metrics = (name,)
-  made = table(step, again)
   with pytest.raises(ValueError, match=f'metric {name!r} already'):
-    algorithm.Algorithm(tiny.model(3), (made,), losses.HeldSoftmax(3))
+    algorithm.Algorithm(
+      tiny.model(3), (table(step, again),), losses.HeldSoftmax(3)
+    )

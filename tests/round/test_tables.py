@@ -107,22 +107,10 @@ def test_rows_that_no_example_uses_stay():
   np.testing.assert_array_equal(moved, [0, 1, 2, 8])
   assert output.metrics['feature_rows'] == 3
   assert output.metrics['feature_rows_largest'] == 3
-
-
-def test_without_selection_everybody_holds_all_rows():
+  # Without selection everybody holds all rows.
   learning = build(0, MOMENTUM, ADAGRAD)
   metrics = learning.next(learning.initialize(), cohort_of(0)).metrics
   assert metrics['feature_rows'] == tiny_sparse.NUM_FEATURES
-
-
-@pytest.mark.slow
-def test_weights_are_got_and_set_with_the_table():
-  learning = build(5, optimizers.RowMomentum(1.0, 0.9))
-  state, _ = tiny.run(learning, 2, cohort_of)
-  weights = learning.get_model_weights(state)
-  assert list(weights.tables) == ['class', 'feature']
-  again = learning.set_model_weights(state, weights)
-  tiny.assert_same_weights(learning.get_model_weights(again), weights, 0)
 
 
 def test_a_table_that_the_encoder_lacks_is_refused():

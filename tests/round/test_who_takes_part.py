@@ -53,33 +53,20 @@ def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
     tiny.run(build(method), 1, lambda _: [SOUND, bad])
 
 
-# For FedSS see `test_more_classes_than_announced_fail_and_name_client_and_number`.
-@pytest.mark.slow
-@pytest.mark.parametrize('name', ['negonly', 'posonly'])
-def test_messages_name_the_classes(name):
-  own = {} if name == 'posonly' else {'negatives': 3}
-  process = tiny.process(name, max_positives=2, **own)
-  with pytest.raises(client_error.ClientError, match='3 distinct class ids'):
-    tiny.run(process, 1, lambda _: [SOUND])
-
-
-def test_examples_without_a_label_each_fail():
-  bad = SOUND._replace(x=SOUND.x[:3])
-  with pytest.raises(client_error.ClientError, match='4 label'):
-    tiny.run(build('fullsoftmax'), 1, lambda _: [OTHER, bad])
-
-
-def test_a_label_that_all_y_lacks_fails():
-  bad = SOUND._replace(all_y=SOUND.y[:3])  # Class 5 is missing.
-  with pytest.raises(client_error.ClientError, match=r'class \[5\]'):
-    tiny.run(build(), 1, lambda _: [bad])
-
-
-def test_more_classes_than_announced_fail_and_name_client_and_number():
-  with pytest.raises(
-    client_error.ClientError, match=r'client 0: .* 3 .*most 2'
-  ):
-    tiny.run(build(max_positives=2), 1, lambda _: [SOUND])
+@pytest.mark.parametrize(
+  ('name', 'max_positives', 'changes', 'message'),
+  [
+    ('fullsoftmax', 4, {'x': SOUND.x[:3]}, '4 label'),
+    ('fedss', 4, {'all_y': SOUND.y[:3]}, r'class \[5\]'),  # It is missing.
+    ('fedss', 2, {}, r'client 0: .* 3 .*most 2'),
+  ],
+)
+def test_a_client_that_does_not_fit_fails_by_name(
+  name, max_positives, changes, message
+):
+  bad = SOUND._replace(**changes)
+  with pytest.raises(client_error.ClientError, match=message):
+    tiny.run(build(name, max_positives), 1, lambda _: [OTHER, bad])
 
 
 def test_more_features_than_announced_fail_likewise():
@@ -165,11 +152,6 @@ def test_means_without_weights_are_of_the_clients_that_count(factory):
     tiny.assert_same_weights(of(process, cohort).encoder, expected, 1e-6)
 
 
-def test_a_factory_of_sums_is_refused():
-  with pytest.raises(ValueError, match='SumFactory gives a sum'):
-    build('fullsoftmax', model_aggregator=tff.aggregators.SumFactory())
-
-
 @pytest.mark.parametrize(
   'factory',
   [
@@ -194,7 +176,9 @@ def test_noise_is_refused_where_rows_are_sent_without_it(factory):
     build('fullsoftmax', model_aggregator=factory())
 
 
-def test_noise_is_taken_where_no_rows_are_sent():
+def test_noise_is_taken_where_no_rows_are_sent_and_sums_nowhere():
+  with pytest.raises(ValueError, match='SumFactory gives a sum'):
+    build('fullsoftmax', model_aggregator=tff.aggregators.SumFactory())
   tiny.process('fedaws_baseline2', max_positives=3, model_aggregator=NOISE)
 
 

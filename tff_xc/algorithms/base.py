@@ -36,19 +36,12 @@ _BOTH = 'zeroing+clipping'
 
 
 class Answers(NamedTuple):
-  """An algorithm's answers to the four questions of a round, as text.
+  """An algorithm's answers to the four questions of a round, as text."""
 
-  Attributes:
-    request: the class rows that a client receives.
-    minimise: the loss that it minimises on them.
-    merge: how the server merges the clients' rows.
-    server: what the server does last.
-  """
-
-  request: str
-  minimise: str
-  merge: str
-  server: str
+  request: str  # The class rows that a client receives.
+  minimise: str  # The loss that it minimises on them.
+  merge: str  # How the server merges the clients' rows.
+  server: str  # What the server does last.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,13 +69,9 @@ class Facts:
 class Base:
   """What every algorithm takes.
 
-  Attributes of the class:
-    name: for `--algorithm`.
-    paper: its source.
-    answers: to the four questions.
-    needs: `ONE_LABEL`, `COSINES`, both or nothing.
-    has_clients: whether there are clients, of which some take part in a round.
-    hyperparameters, names, defaults, own: see `hp.declared`.
+  The class has `name`, for `--algorithm`; `paper`, its source; `answers` to the four
+  questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing; `has_clients`; and
+  what `hp.declared` adds.
   """
 
   name = ''
@@ -126,12 +115,7 @@ class Base:
   ) -> algorithm_lib.Algorithm:
     """Returns the answers to the four questions of a round, and who takes part.
 
-    Args:
-      model: the embedding classifier.
-      **facts: attributes of `Facts`.
-
-    Raises:
-      errors.InputError: the model is not what the algorithm needs.
+    `facts` are attributes of `Facts`. InputError: the model is not what it needs.
     """
     known = Facts(**facts)
     return self.finish(self.make(model, known), known)
@@ -142,11 +126,9 @@ class Base:
   ) -> algorithm_lib.Algorithm:
     """Returns the algorithm from arguments by name.
 
-    Args:
-      model: the embedding classifier.
-      **arguments: hyper-parameters, checked as flags are; attributes of `Facts`;
-        and attributes of `tff_xc.round.algorithm.Algorithm`, such as
-        `local_training`, which replace what these make.
+    They are hyper-parameters, checked as flags are; attributes of `Facts`; and
+    attributes of `tff_xc.round.algorithm.Algorithm`, such as `local_training`, which
+    replace what these make.
     """
     facts = [f.name for f in dataclasses.fields(Facts)]
     of = lambda names: {n: arguments.pop(n) for n in names if n in arguments}
@@ -212,22 +194,14 @@ class Base:
   def check(cls, values: dict, given: Mapping) -> None:
     """Refuses values that exclude each other; removes those that do not apply.
 
-    Args:
-      values: by name; may be changed.
-      given: the user's values.
+    `values` by name may be changed; `given` are the user's.
     """
 
   @classmethod
   def fit(
     cls, values: dict, given: Collection[str], num_classes: int | None
   ) -> None:
-    """Lowers defaults to the number of classes; refuses what does not fit it.
-
-    Args:
-      values: as in `check`.
-      given: the names of the user's values.
-      num_classes: n; None if only the data say.
-    """
+    """Lowers defaults to the number of classes, if known; refuses what does not fit it."""
 
 
 @hp.declared
@@ -345,7 +319,8 @@ class Federated(Base):
 
     made = super().finish(made, facts)
     if self.prox_mu:
-      made = losses.proximal(made, self.prox_mu / 2)
+      penalty = losses.Proximal(self.prox_mu / 2)
+      made = dataclasses.replace(made, penalties=(*made.penalties, penalty))
     if self.contrastive_weight:
       made = contrast.contrastive(
         made, self.contrastive_weight, self.contrastive_temperature
@@ -492,11 +467,9 @@ class Server(Base):
     return dataclasses.replace(made, encoder_optimizer=optimizer)
 
   def _optimizers(self):
-    """Returns the server's optimizer of all weights, and that of selected rows.
-
-    Both compute the same, except Adam on requested rows only. A row without a
-    gradient does not move with Adagrad, and moves by its momentum with SGD.
-    """
+    """Returns the server's optimizer of all weights, and that of selected rows."""
+    # Both compute the same, except Adam on requested rows only: a row without a
+    # gradient does not move with Adagrad, and moves by its momentum with SGD.
     import tensorflow_federated as tff
 
     from tff_xc.round import optimizers
@@ -554,14 +527,7 @@ def softmax(model, local_training) -> algorithm_lib.Algorithm:
 
 
 def own_and_sampled(model, facts: Facts, negatives: int = 0, **more):
-  """Returns the request of a client's own class rows and sampled others.
-
-  A select has a static number of keys, max_positives + negatives, padded and
-  masked.
-
-  Raises:
-    errors.InputError: there are not more classes than negatives.
-  """
+  """Returns the request of a client's own class rows and sampled others."""
   from tff_xc.round import request
 
   if facts.max_positives is None:

@@ -10,14 +10,14 @@ import tensorflow as tf
 
 from tff_xc import classifier
 from tff_xc import errors
-from tff_xc.encoders import normalization
+from tff_xc.encoders import layers
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import losses
 
 
 @dataclasses.dataclass(frozen=True)
 class Contrastive:
-  """A loss plus weight * l_con (eq. 3).
+  """A loss plus weight (mu) * l_con (eq. 3).
 
   l_con = -log(e^(s_G / tau) / (e^(s_G / tau) + e^(s_P / tau))), where s_G is the
   cosine of an example's embedding and the one that the received global model
@@ -27,12 +27,6 @@ class Contrastive:
 
   A client that takes part for the first time has no previous model, and l_con
   is zero. (The paper's code starts with an initial model of the client's own.)
-
-  Attributes:
-    loss: of an example.
-    model: the embedding classifier.
-    weight: mu.
-    temperature: tau.
   """
 
   loss: losses.Loss
@@ -73,17 +67,12 @@ class Contrastive:
 
 def _unit(embeddings):
   flat = tf.reshape(embeddings, [tf.shape(embeddings)[0], -1])
-  return normalization.unit_norm(flat)
+  return layers.unit_norm(flat)
 
 
 @dataclasses.dataclass(frozen=True)
 class LastModel:
-  """A client keeps what it trained of its model, without its class rows.
-
-  Attributes:
-    spec: of the weights that it keeps.
-    frozen: names of weights that are not trained.
-  """
+  """A client keeps what it trained of its model, without its class rows."""
 
   spec: collections.OrderedDict
   frozen: frozenset[str] = frozenset()
@@ -109,15 +98,7 @@ def _kept(weights, frozen: frozenset[str]) -> collections.OrderedDict:
 def contrastive(
   algorithm: algorithm_lib.Algorithm, weight: float, temperature: float
 ) -> algorithm_lib.Algorithm:
-  """Returns the algorithm with MOON's term in its loss.
-
-  Its clients keep nothing that is frozen by now.
-
-  Raises:
-    errors.InputError: clients keep another state.
-    ValueError: they hold selected rows of a table of the encoder, so that their
-      previous rows do not fit the present examples.
-  """
+  """Returns the algorithm with MOON's term in its loss; clients keep nothing frozen."""
   if algorithm.client_state is not None:
     raise errors.InputError(
       '--contrastive_weight does not go with an algorithm whose clients keep'

@@ -128,7 +128,7 @@ class Baseline1(Positive):
   )
 
   def make(self, model, facts):
-    from tff_xc.encoders import normalization
+    from tff_xc.encoders import layers
     from tff_xc.round import merge
     from tff_xc.round import server
 
@@ -137,7 +137,7 @@ class Baseline1(Positive):
     else:
       merged = merge.SumRows(takes_optimizer=False)
     made = self.hinge(model, facts, merged)
-    unit = server.RowStep(normalization.unit_norm)
+    unit = server.RowStep(layers.unit_norm)
     return base.with_steps(made, unit)
 
 

@@ -56,15 +56,10 @@ class Sampled(base.Server, base.Federated):
   def softmax(
     self, model, facts, denominator, negatives=0, correction='none', **more
   ):
-    """Returns training on own and sampled rows.
+    """Returns training on own and m = `negatives` sampled rows.
 
-    Args:
-      model: the embedding classifier.
-      facts: of the clients.
-      denominator: see `losses.HeldSoftmax`.
-      negatives: m.
-      correction: see `losses.HeldSoftmax`.
-      **more: of `request.OwnAndSampled`.
+    See `losses.HeldSoftmax` for the denominator and the correction, and
+    `request.OwnAndSampled` for `more`.
     """
     from tff_xc import classifier
     from tff_xc.round import algorithm

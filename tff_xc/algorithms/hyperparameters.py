@@ -9,6 +9,7 @@ command can check its flags before any large import.
 import dataclasses
 import math
 import numbers
+import operator
 import os
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -25,36 +26,23 @@ _KEY, _OWN = 'hyperparameter', 'own'
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameter:
-  """One hyper-parameter.
+  """One hyper-parameter; its type is that of its default."""
 
-  Attributes:
-    name: the field or option, and the flag.
-    default: its value if neither user nor task sets it; its type is the
-      hyper-parameter's type.
-    help: one sentence, with unit or source.
-    least: smallest value allowed, or None.
-    most: largest value allowed, for numbers.
-    above: exclusive lower bound, or None.
-    below: exclusive upper bound, or None.
-    choices: the allowed values, if there are few.
-    of: the name of the hyper-parameter that it belongs to. A task's default
-      applies only together with the task's value of that one.
-    only_with: the values of `of` with which it applies; empty: all.
-    not_with: the values of `of` with which it does not apply.
-    defaults: by value of `of`, defaults that replace `default`.
-  """
-
-  name: str
-  default: bool | int | float | str
-  help: str
+  name: str  # The field or option, and the flag.
+  default: bool | int | float | str  # If neither user nor task sets it.
+  help: str  # One sentence, with unit or source.
+  # Bounds of numbers; `above` and `below` are exclusive.
   least: float | None = None
   most: float = INT32_MAX
   above: float | None = None
   below: float | None = None
-  choices: tuple[str, ...] = ()
+  choices: tuple[str, ...] = ()  # The allowed values, if there are few.
+  # The hyper-parameter that it belongs to. A task's default applies only together
+  # with the task's value of that one.
   of: str = ''
-  only_with: tuple = ()
-  not_with: tuple = ()
+  only_with: tuple = ()  # The values of `of` with which it applies; empty: all.
+  not_with: tuple = ()  # Those with which it does not apply.
+  # By value of `of`, defaults that replace `default`.
   defaults: Mapping[Any, Any] = dataclasses.field(default_factory=dict)
 
   def with_default(self, default) -> 'Hyperparameter':
@@ -81,11 +69,7 @@ class Hyperparameter:
     )
 
   def checked(self, value) -> bool | int | float | str:
-    """Returns `value` in the hyper-parameter's type.
-
-    Raises:
-      errors.InputError: for a value of another type, or that is not allowed.
-    """
+    """Returns `value` in the hyper-parameter's type; InputError if it is not allowed."""
     value = self._typed(value)
     if self.choices:
       if value not in self.choices:
@@ -114,14 +98,14 @@ class Hyperparameter:
   def _check_number(self, value) -> None:
     if not math.isfinite(value):
       self._refuse(value, 'a finite number')
-    if self.least is not None and value < self.least:
-      self._refuse(value, f'at least {self.least}')
-    if value > self.most:
-      self._refuse(value, f'at most {self.most}')
-    if self.above is not None and value <= self.above:
-      self._refuse(value, f'more than {self.above}')
-    if self.below is not None and value >= self.below:
-      self._refuse(value, f'less than {self.below}')
+    for words, limit, excludes in (
+      ('at least', self.least, operator.lt),
+      ('at most', self.most, operator.gt),
+      ('more than', self.above, operator.le),
+      ('less than', self.below, operator.ge),
+    ):
+      if limit is not None and excludes(value, limit):
+        self._refuse(value, f'{words} {limit}')
 
   def _refuse(self, value, expected: str) -> None:
     raise errors.InputError(
@@ -132,10 +116,7 @@ class Hyperparameter:
 def field(default: Any, text: str, **more) -> Any:
   """Returns a dataclass field that is a hyper-parameter of the field's name.
 
-  Args:
-    default: its default.
-    text: its help, one sentence.
-    **more: other attributes of `Hyperparameter`.
+  `text` is its help, one sentence; `more` are attributes of `Hyperparameter`.
   """
   return _field(Hyperparameter('', default, text, **more))
 
@@ -197,11 +178,7 @@ def declared(cls: type) -> type:
 
 
 def complete(made: Any) -> None:
-  """Checks the values of an object of a class that is `declared`.
-
-  Raises:
-    errors.InputError: a value is not allowed.
-  """
+  """Checks the values of an object of a class that is `declared`."""
   for h in made.hyperparameters:
     value = getattr(made, h.name)
     if value is None:
@@ -219,16 +196,11 @@ def resolve(
   """Returns the value of every hyper-parameter that applies.
 
   Args:
-    taken: those that the algorithm takes. One that another belongs to comes
-      before it.
+    taken: those of the algorithm; one that another belongs to comes before it.
     given: the user's values, by name.
-    task_defaults: the task's defaults. Those that the algorithm does not take
-      are ignored.
+    task_defaults: of these, those that the algorithm does not take are ignored.
     who: the algorithm's name, for messages.
     own_defaults: the algorithm's own defaults.
-
-  Raises:
-    errors.InputError: for a name not taken, or a value not allowed.
   """
   names = [h.name for h in taken]
   for name in given:
@@ -247,10 +219,10 @@ def resolve(
         raise errors.InputError(_why_not(h, chosen, h.of in values))
       continue
     value = h.defaults.get(chosen, own.get(h.name, h.default))
-    if h.name in task_defaults and _is_the_tasks(
-      h, chosen, taken, task_defaults
-    ):
-      value = task_defaults[h.name]
+    of = next((t for t in taken if t.name == h.of), None)
+    # The task's default goes with the task's value of `h.of`.
+    if of is None or chosen == task_defaults.get(of.name, of.default):
+      value = task_defaults.get(h.name, value)
     values[h.name] = given.get(h.name, value)
     values[h.name] = h.checked(values[h.name])
   return values
@@ -263,11 +235,3 @@ def _why_not(h: Hyperparameter, chosen, applies: bool) -> str:
   other = f'={h.only_with[0]}' if h.only_with else ''
   said = f'it is {chosen}' if applies else 'it does not apply'
   return f'--{h.name} only applies with --{h.of}{other}, and {said} here'
-
-
-def _is_the_tasks(h, chosen, taken, task_defaults) -> bool:
-  """Whether the task's default of `h` goes with the chosen value of `h.of`."""
-  if not h.of:
-    return True
-  [of] = [t for t in taken if t.name == h.of]
-  return chosen == task_defaults.get(of.name, of.default)

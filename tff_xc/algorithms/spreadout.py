@@ -38,7 +38,7 @@ import math
 
 import tensorflow as tf
 
-from tff_xc.encoders import normalization
+from tff_xc.encoders import layers
 from tff_xc.round import nearest
 
 # Products are dense if k is at least _MANY and at least one _SHARE-th of the
@@ -90,21 +90,13 @@ class Spreadout:
     return 1 / (2 * (others if self.margin or not pushed else pushed))
 
   def __call__(self, rows: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [U, d], the rows after the step, not normalised again.
-
-    Args:
-      rows: float32 [U, d], of any length.
-    """
-    start = rows if self.tangent else normalization.unit_norm(rows)
+    """Returns float32 [U, d], rows of any length after the step, not normalised again."""
+    start = rows if self.tangent else layers.unit_norm(rows)
     return start - self.step_size * self.gradient(rows)
 
   def gradient(self, rows: tf.Tensor) -> tf.Tensor:
-    """Returns the regulariser's gradient, float32 [U, d].
-
-    Args:
-      rows: float32 [U, d]. The gradient is taken at the normalised rows.
-    """
-    units = normalization.unit_norm(rows)
+    """Returns the regulariser's gradient [U, d] at the normalised rows float32 [U, d]."""
+    units = layers.unit_norm(rows)
     if self.margin or not self.nearest:
       gradient = self._of_all(units)
     else:
@@ -161,11 +153,7 @@ class Spreadout:
     return forth + back
 
   def _of_thresholds(self, units):
-    """Returns the gradient for many neighbours, and the places of other rows.
-
-    A row's neighbours are those from a similarity on, so the products are
-    dense. Rows in a tie are left out.
-    """
+    """Returns the gradient by dense products, and the places of rows in a tie, left out."""
     strips = nearest.similarities(units)
     found = [nearest.neighbours(strip, self.nearest) for strip in strips]
     # A term moves both rows of its pair.

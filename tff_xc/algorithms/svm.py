@@ -64,32 +64,18 @@ _SUBSET = -1
 class Kernel:
   """A kernel K(x, z), computed from inner products, as scikit-learn defines it.
 
-  gamma and coef0 are 1 (TurboSVM-FL, Table 12). Values are float64. polynomial: (x . z + 1)^degree; rbf: exp(-|x - z|^2); sigmoid: tanh(x . z + 1),
-  which is not positive definite.
-
-  Attributes:
-    kind: 'linear', 'polynomial', 'rbf' or 'sigmoid'.
-    degree: of the polynomial.
+  `kind` is linear; polynomial: (x . z + 1)^degree; rbf: exp(-|x - z|^2); or sigmoid:
+  tanh(x . z + 1), which is not positive definite. gamma and coef0 are 1 (TurboSVM-FL,
+  Table 12). Values are float64.
   """
 
   kind: str = LINEAR
   degree: int = 2
 
-  @property
-  def ignores_translation(self) -> bool:
-    """Whether a machine stays the same if all points move by one vector."""
-    return self.kind in (LINEAR, 'rbf')
-
   def __call__(
     self, products: tf.Tensor, norms: tf.Tensor, other_norms: tf.Tensor
   ) -> tf.Tensor:
-    """Returns the kernel's values, in the shape of `products`.
-
-    Args:
-      products: inner products of points x and z.
-      norms: |x|^2, broadcast against the products.
-      other_norms: |z|^2, likewise.
-    """
+    """Returns the kernel's values of inner products x . z and the norms |x|^2, |z|^2."""
     if self.kind == LINEAR:
       return products
     if self.kind == 'polynomial':
@@ -105,28 +91,22 @@ class Kernel:
     return self(norms, norms, norms)
 
 
-def _left(points, kernel):
-  """Returns points in the form that `_half_squares` takes first."""
+def _forms(points, kernel):
+  """Returns points in the forms that `_half_squares` takes first and second."""
+  # Products are subtracted: points that coincide have distance 0.
+  points = tf.cast(points, tf.float64)
   if kernel.kind != LINEAR:
-    return points
+    return points, points
   norms = tf.reduce_sum(points * points, -1, keepdims=True)
-  return tf.concat([points, 0.5 * norms, tf.ones_like(norms)], axis=-1)
-
-
-def _right(points, kernel):
-  """Returns points in the form that `_half_squares` takes second."""
-  if kernel.kind != LINEAR:
-    return points
-  norms = tf.reduce_sum(points * points, -1, keepdims=True)
-  return tf.concat([-points, tf.ones_like(norms), 0.5 * norms], axis=-1)
+  ones = tf.ones_like(norms)
+  return (
+    tf.concat([points, 0.5 * norms, ones], axis=-1),
+    tf.concat([-points, ones, 0.5 * norms], axis=-1),
+  )
 
 
 def _half_squares(a, b, kernel):
-  """Returns float32 [..., p, q], half of squared distances in feature space.
-
-  The points are [..., p, d] of `_left` and [..., q, d] of `_right`, in float64, since
-  differences of products are taken: points that coincide have distance 0.
-  """
+  """Returns float32 [..., p, q], half of squared distances in feature space, of `_forms`."""
   apart = tf.matmul(a, b, transpose_b=True)
   if kernel.kind != LINEAR:
     norms = tf.reduce_sum(a * a, -1, keepdims=True)
@@ -141,102 +121,66 @@ def _within_classes(points, kernel, on_demand):
   """Returns float32 [n M, M], from each point to those of its class, or [0, M]."""
   size = tf.shape(points)[1]
   points = points[: tf.where(on_demand, 0, tf.shape(points)[0])]
-  points = tf.cast(points, tf.float64)
-  apart = _half_squares(_left(points, kernel), _right(points, kernel), kernel)
+  apart = _half_squares(*_forms(points, kernel), kernel)
   return tf.reshape(apart, [-1, size])
 
 
-class _OfTile:
-  """Distances from one point of each pair of a tile to all points of the pair."""
+def _distances_of(points, classes, within, kernel, on_demand):
+  """Returns the function of distances that `fit_pairs` takes, for a tile of `classes`.
 
-  def __init__(self, points, classes, within, kernel, on_demand):
-    """Args: float32 [n, M, d]; int32 [k] of the tile's rows, and of its columns;
-    `_within_classes`; of the feature space; bool scalar.
-    """
-    self._classes, self._within = classes, within
-    self._kernel, self._on_demand = kernel, on_demand
-    first, second = (tf.cast(tf.gather(points, c), tf.float64) for c in classes)
-    self._width, self._count = tf.unstack(tf.shape(first)[:2])
-    self._left = tf.concat([_left(first, kernel), _left(second, kernel)], 0)
-    self._to_first, self._to_second = (
-      _right(first, kernel), _right(second, kernel),
-    )  # fmt: skip
-    some = tf.where(on_demand, 0, self._width)
-    flat = lambda t: tf.reshape(t[:some], [-1, tf.shape(t)[-1]])
-    across = _half_squares(flat(self._left), flat(self._to_second), kernel)
-    # From points of rows to classes of columns, then the other way round.
-    self._across = tf.concat(
-      [
-        tf.reshape(t, [-1, self._count]) for t in (across, tf.transpose(across))
-      ],
-      axis=0,
+  Pairs are places in the tile, on demand all of them in order.
+  """
+  (from_first, to_first), (from_second, to_second) = (
+    _forms(tf.gather(points, c), kernel) for c in classes
+  )
+  width, count = tf.unstack(tf.shape(from_first)[:2])
+  left = tf.concat([from_first, from_second], 0)
+  some = tf.where(on_demand, 0, width)
+  flat = lambda t: tf.reshape(t[:some], [-1, tf.shape(t)[-1]])
+  halves = _half_squares(flat(left), flat(to_second), kernel)
+  # From points of rows to classes of columns, then the other way round.
+  across_classes = tf.concat(
+    [tf.reshape(t, [-1, count]) for t in (halves, tf.transpose(halves))], axis=0
+  )
+
+  def looked_up(point, pairs):
+    row, column = pairs[:, 0], pairs[:, 1]
+    in_first = point < count
+    own = point - tf.where(in_first, 0, count)
+    of_class = tf.where(
+      in_first, tf.gather(classes[0], row), tf.gather(classes[1], column)
     )
+    near = tf.gather(within, of_class * count + own)
+    forth = (row * count + own) * width + column
+    back = (column * count + own) * width + row + count * width**2
+    far = tf.gather(across_classes, tf.where(in_first, forth, back))
+    in_first = in_first[:, None]
+    return tf.where(in_first, near, far), tf.where(in_first, far, near)
 
-  def __call__(self, point, pairs):
-    """Returns float32 [2 M, B].
+  def computed(point):
+    square = [width, width]
+    point = tf.reshape(point, square)
+    numbers = tf.range(width)
+    row = tf.broadcast_to(numbers[:, None], square)
+    column = tf.broadcast_to(numbers, square)
+    in_first = point < count
+    of_class = tf.where(in_first, row, width + column)
+    own = point - tf.where(in_first, 0, count)
+    chosen = tf.gather_nd(left, tf.stack([of_class, own], axis=-1))
+    turn = lambda t: tf.transpose(t, [1, 0, 2])
+    halves = (
+      _half_squares(chosen, to_first, kernel),
+      turn(_half_squares(turn(chosen), to_second, kernel)),
+    )
+    return tuple(tf.reshape(t, [-1, count]) for t in halves)
 
-    Args:
-      point: int32 [B], a point of each pair; from M on it is of the second
-        class.
-      pairs: int32 [B, 2], the pairs as places in the tile; on demand, all of
-        them in order.
-    """
+  def distances(point, pairs):
     halves = tf.cond(
-      self._on_demand,
-      lambda: self._computed(point),
-      lambda: self._looked_up(point, pairs),
+      on_demand, lambda: computed(point), lambda: looked_up(point, pairs)
     )
     return tf.concat([tf.transpose(half) for half in halves], axis=0)
 
-  def _looked_up(self, point, pairs):
-    row, column = pairs[:, 0], pairs[:, 1]
-    in_first = point < self._count
-    own = point - tf.where(in_first, 0, self._count)
-    of_class = tf.where(
-      in_first, *(tf.gather(c, p) for c, p in zip(self._classes, (row, column), strict=True))
-    )  # fmt: skip
-    within = tf.gather(self._within, of_class * self._count + own)
-    forth = (row * self._count + own) * self._width + column
-    back = (column * self._count + own) * self._width + row
-    back += self._count * self._width**2
-    across = tf.gather(self._across, tf.where(in_first, forth, back))
-    in_first = in_first[:, None]
-    return (
-      tf.where(in_first, within, across),
-      tf.where(in_first, across, within),
-    )
-
-  def _computed(self, point):
-    square = [self._width, self._width]
-    point = tf.reshape(point, square)
-    numbers = tf.range(self._width)
-    row = tf.broadcast_to(numbers[:, None], square)
-    column = tf.broadcast_to(numbers, square)
-    in_first = point < self._count
-    of_class = tf.where(in_first, row, self._width + column)
-    own = point - tf.where(in_first, 0, self._count)
-    chosen = tf.gather_nd(self._left, tf.stack([of_class, own], axis=-1))
-    to_first = _half_squares(chosen, self._to_first, self._kernel)
-    turned = tf.transpose(chosen, [1, 0, 2])
-    to_second = _half_squares(turned, self._to_second, self._kernel)
-    to_second = tf.transpose(to_second, [1, 0, 2])
-    return tuple(
-      tf.reshape(t, [-1, self._count]) for t in (to_first, to_second)
-    )
-
-
-class Fitted(NamedTuple):
-  """Machines of B pairs of classes.
-
-  Attributes:
-    coefficients: float32 [2 M, B]; a support vector's is not 0.
-    norms: float32 [B], the squared length of the normal in feature space.
-    stopped: bool [B], whether the bound on steps ended the fit.
-  """
-
-  coefficients: tf.Tensor
-  norms: tf.Tensor
-  stopped: tf.Tensor
+  return distances
 
 
 def fit_pairs(
@@ -246,7 +190,7 @@ def fit_pairs(
   num_points: tf.Tensor,
   tolerance: float,
   steps: int,
-) -> Fitted:
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
   """Fits the machines of B pairs.
 
   Args:
@@ -258,6 +202,10 @@ def fit_pairs(
     num_points: M.
     tolerance: of the largest violation of optimality, at which a fit ends.
     steps: the most steps.
+
+  Returns:
+    (coefficients float32 [2 M, B], where those of support vectors are not 0; squared
+    lengths of the normals float32 [B]; bool [B], whether `steps` ended the fit).
   """
   points = 2 * num_points
   state = tf.zeros([points, tf.shape(pairs)[0]])
@@ -268,8 +216,9 @@ def fit_pairs(
     last = (
       steps if share is None else tf.minimum(points * share // 4 + 1, steps)
     )
-    machines = _Machines(distances, pairs, bounds, num_points, tolerance)
-    done, *state, active = machines.take_steps(done, last, *state)
+    done, *state, active = _take_steps(
+      distances, pairs, bounds, num_points, tolerance, done, last, *state
+    )
     going = tf.where(active)
     found.append((*state, going))
     state = [tf.gather(t, going[:, 0], axis=1) for t in state]
@@ -279,71 +228,61 @@ def fit_pairs(
     still, tf.ones_like(still[:, 0], tf.bool), tf.shape(moved, tf.int64)[1:]
   )
   for *earlier, going in reversed(found):
+    turn = tf.transpose
     coefficients, moved = (
-      _put(old, going, new)
+      turn(tf.tensor_scatter_nd_update(turn(old), going, turn(new)))
       for old, new in zip(earlier, (coefficients, moved), strict=True)
     )
     stopped = tf.scatter_nd(going, stopped, tf.shape(moved, tf.int64)[1:])
   # The coefficients' sum is 0 but for rounding, so a constant does not count.
   moved -= tf.reduce_mean(moved, axis=0)
   norms = tf.nn.relu(tf.reduce_sum(coefficients * moved, axis=0))
-  return Fitted(coefficients, norms, stopped)
+  return coefficients, norms, stopped
 
 
-def _put(columns, places, new):
-  """Returns the columns with new ones at int64 [b, 1] places."""
-  turned = tf.tensor_scatter_nd_update(
-    tf.transpose(columns), places, tf.transpose(new)
-  )
-  return tf.transpose(turned)
-
-
-class _Machines:
-  """B machines whose steps are taken together.
+def _take_steps(
+  distances, pairs, bounds, half, tolerance, done, last, coefficients, moved
+):
+  """Returns (`done`, coefficients, moved, bool [B]: not ended) after steps until `last`.
 
   `moved` is the gradient plus y, up to a constant for each machine.
   """
+  count = tf.shape(pairs)[0]
+  columns = tf.range(count)
+  # Of full size, since operations that broadcast take twice as long.
+  full = lambda t: tf.broadcast_to(t, [2 * half, count])
+  number = tf.range(2 * half)[:, None]
+  is_first = tf.cast(number < half, tf.float32)
+  number, y = full(number), full(2.0 * is_first - 1.0)
+  upper, lower = full(bounds * is_first), full(bounds * (is_first - 1.0))
+  zero, infinite = full(0), full(float('inf'))
 
-  def __init__(self, distances, pairs, bounds, num_points, tolerance):
-    """Args: those of `fit`."""
-    self._distances, self._pairs = distances, pairs
-    self._bound, self._tolerance = bounds, tolerance
-    self._half = num_points
-    self._count = tf.shape(pairs)[0]
-    self._columns = tf.range(self._count)
-    # Of full size, since operations that broadcast take twice as long.
-    number = tf.range(2 * self._half)[:, None]
-    is_first = tf.cast(number < self._half, tf.float32)
-    full = lambda t: tf.broadcast_to(t, [2 * self._half, self._count])
-    self._number = full(number)
-    self._y = full(2.0 * is_first - 1.0)
-    self._upper = full(bounds * is_first)
-    self._lower = full(bounds * (is_first - 1.0))
-    self._zero, self._infinite = full(0), full(float('inf'))
+  def last_of(values, best):
+    """Returns int32 [B], in each column the last row with the best value."""
+    places = _where(tf.equal(values, best), number, zero)
+    return tf.reduce_max(places, axis=0)
 
-  def take_steps(self, done, last, coefficients, moved):
-    """Takes the steps from `done` on until `last`, or until all have ended.
+  def at(values, point):
+    return tf.gather(tf.reshape(values, [-1]), point * count + columns)
 
-    Returns (number of steps done, coefficients, moved, bool [B]: not ended).
-    """
-    square = tf.TensorShape([None, None])
-    return tf.while_loop(
-      lambda done, coefficients, moved, active: (
-        (done < last) & tf.reduce_any(active)
-      ),
-      self._step,
-      (done, coefficients, moved, tf.ones([self._count], tf.bool)),
-      shape_invariants=(
-        tf.TensorShape([]), square, square, tf.TensorShape([None]),
-      ),
-    )  # fmt: skip
-
-  def _step(self, done, coefficients, moved, active):
-    del active
-    i, j, from_i, size, active = self._chosen(coefficients, moved)
-    at_i, at_j = self._at(coefficients, i), self._at(coefficients, j)
-    end_i = tf.where(i < self._half, self._bound, 0.0)
-    end_j = tf.where(j < self._half, 0.0, -self._bound)
+  def step(done, coefficients, moved, active):
+    # The coefficients i, which grows, and j, which shrinks.
+    gradient = moved - y
+    may_grow = _where(coefficients < upper, gradient, infinite)
+    least = tf.reduce_min(may_grow, axis=0)
+    i = last_of(may_grow, least)
+    may_shrink = _where(coefficients > lower, gradient, -infinite)
+    active = tf.reduce_max(may_shrink, axis=0) - least >= tolerance
+    from_i = distances(i, pairs)
+    gap = tf.nn.relu(may_shrink - least)
+    gain = gap * gap / tf.maximum(from_i, _TAU)
+    most = tf.reduce_max(gain, axis=0)
+    j = last_of(gain, most)
+    # gap / (2 distance), since gain = gap^2 / distance.
+    size = 0.5 * most / at(gap, j)
+    at_i, at_j = at(coefficients, i), at(coefficients, j)
+    end_i = tf.where(i < half, bounds, 0.0)
+    end_j = tf.where(j < half, 0.0, -bounds)
     size = tf.minimum(size, tf.minimum(end_i - at_i, at_j - end_j))
     size = tf.where(active, size, 0.0)
     # Exactly the bound, where the step ends there.
@@ -351,44 +290,24 @@ class _Machines:
     new_j = tf.where(size < at_j - end_j, at_j - size, end_j)
     new_i, new_j = tf.where(active, new_i, at_i), tf.where(active, new_j, at_j)
     coefficients = tf.where(
-      tf.equal(self._number, i),
+      tf.equal(number, i),
       new_i,
-      tf.where(tf.equal(self._number, j), new_j, coefficients),
+      tf.where(tf.equal(number, j), new_j, coefficients),
     )
-    from_j = self._distances(j, self._pairs)
-    moved += size * (from_j - from_i)
+    moved += size * (distances(j, pairs) - from_i)
     return done + 1, coefficients, moved, active
 
-  def _chosen(self, coefficients, moved):
-    """Chooses the coefficients i, which grows, and j, which shrinks.
-
-    Returns (i, j, the distances of point i, the size of an unbounded step, bool
-    [B]: whether optimality is violated).
-    """
-    gradient = moved - self._y
-    can_grow = coefficients < self._upper
-    may_grow = _where(can_grow, gradient, self._infinite)
-    least = tf.reduce_min(may_grow, axis=0)
-    i = self._last_of(may_grow, least)
-    can_shrink = coefficients > self._lower
-    may_shrink = _where(can_shrink, gradient, -self._infinite)
-    active = tf.reduce_max(may_shrink, axis=0) - least >= self._tolerance
-    from_i = self._distances(i, self._pairs)
-    gap = tf.nn.relu(may_shrink - least)
-    gain = gap * gap / tf.maximum(from_i, _TAU)
-    most = tf.reduce_max(gain, axis=0)
-    j = self._last_of(gain, most)
-    # gap / (2 distance), since gain = gap^2 / distance.
-    return i, j, from_i, 0.5 * most / self._at(gap, j), active
-
-  def _last_of(self, values, best):
-    """Returns int32 [B], in each column the last row with the best value."""
-    places = _where(tf.equal(values, best), self._number, self._zero)
-    return tf.reduce_max(places, axis=0)
-
-  def _at(self, values, point):
-    flat = tf.reshape(values, [-1])
-    return tf.gather(flat, point * self._count + self._columns)
+  square = tf.TensorShape([None, None])
+  return tf.while_loop(
+    lambda done, coefficients, moved, active: (
+      (done < last) & tf.reduce_any(active)
+    ),
+    step,
+    (done, coefficients, moved, tf.ones([count], tf.bool)),
+    shape_invariants=(
+      tf.TensorShape([]), square, square, tf.TensorShape([None]),
+    ),
+  )  # fmt: skip
 
 
 def _where(condition, x, y):
@@ -397,27 +316,17 @@ def _where(condition, x, y):
 
 
 class Machines(NamedTuple):
-  """The machines of all pairs of n classes, with M points each.
+  """The machines of all pairs of n classes, with M points each."""
 
-  Attributes:
-    points: float32 [n, M, d], moved by -shift.
-    shift: float32 [d]; 0 if the kernel does not ignore translations.
-    supports: bool [n, M], whether a point is a support vector of any pair.
-    coefficients: a TensorArray of float32 [k, k, 2 M] for each tile: of the
-      points of the first class, then of the second; 0 for what is no pair.
-    norms: a TensorArray of float32 [k, k], squared lengths of the normals, 0
-      for what is no pair.
-    stopped: float32 scalar, the share of pairs that the bound on steps ended.
-    on_demand: bool scalar, whether distances were computed on demand.
-  """
-
-  points: tf.Tensor
-  shift: tf.Tensor
-  supports: tf.Tensor
+  points: tf.Tensor  # float32 [n, M, d], moved by -shift.
+  shift: tf.Tensor  # float32 [d]; 0 for kernels that notice a translation.
+  supports: tf.Tensor  # bool [n, M], support vectors of any pair.
+  # Of each tile, float32 [k, k, 2 M]: of the points of the first class, then of the
+  # second; and float32 [k, k], squared lengths of the normals. 0 for what is no pair.
   coefficients: tf.TensorArray
   norms: tf.TensorArray
-  stopped: tf.Tensor
-  on_demand: tf.Tensor
+  stopped: tf.Tensor  # float32 scalar, the share that the bound on steps ended.
+  on_demand: tf.Tensor  # Whether distances were computed on demand.
 
 
 class _Tiles:
@@ -442,10 +351,7 @@ class _Tiles:
     self.count = tf.shape(self._tiles)[0]
 
   def classes(self, tile):
-    """Returns int32 [k], the classes of the tile's rows, and of its columns.
-
-    In place of classes from n on, the last class is returned.
-    """
+    """Returns int32 [k], the classes of the tile's rows, and of its columns, up to n - 1."""
     first, second = self._numbers(tile)
     last = self._classes - 1
     return tf.minimum(first, last), tf.minimum(second, last)
@@ -484,14 +390,15 @@ def fit(
 ) -> Machines:
   """Fits the machines of all pairs.
 
-  Args:
-    points: float32 [n, M, d], M points of each class.
-    kernel: of the machines.
-    bound: float32 scalar, C.
-    tolerance: see `fit_pairs`.
-    steps: the most steps of a machine, scikit-learn's max_iter.
+  `points` are float32 [n, M, d], `bound` is C, `tolerance` as in `fit_pairs`, and
+  `steps` the most of a machine, scikit-learn's max_iter.
   """
-  points, shift = _centered(points, kernel)
+  shift = tf.zeros_like(points[0, 0])
+  # Shorter points have more exact distances; a linear machine and that of a radial
+  # kernel stay the same if all move by one vector.
+  if kernel.kind in (LINEAR, 'rbf'):
+    shift = tf.reduce_mean(points, axis=[0, 1])
+    points -= shift
   num_points = tf.shape(points)[1]
   # A step chooses two points: so many that are never chosen.
   on_demand = num_points >= 2 * steps
@@ -501,19 +408,21 @@ def fit(
   def of_tile(tile, supports, coefficients, norms, stopped):
     first, second = tiles.classes(tile)
     pairs, exists = tiles.pairs(tile)
-    distances = _OfTile(points, (first, second), within, kernel, on_demand)
-    fitted = fit_pairs(
+    distances = _distances_of(
+      points, (first, second), within, kernel, on_demand
+    )
+    of_pairs, squares, ended = fit_pairs(
       distances, pairs, bound * exists, num_points, tolerance, steps
     )
-    turned = tf.transpose(fitted.coefficients)
     square = [tiles.width, tiles.width]
-    of_points = tf.scatter_nd(pairs, turned, [*square, 2 * num_points])
+    shape = [*square, 2 * num_points]
+    of_points = tf.scatter_nd(pairs, tf.transpose(of_pairs), shape)
     supports = _with_used(supports, (first, second), of_points)
     return (
       supports,
       coefficients.write(tile, of_points),
-      norms.write(tile, tf.scatter_nd(pairs, fitted.norms, square)),
-      stopped + tf.reduce_sum(tf.cast(fitted.stopped, tf.float32)),
+      norms.write(tile, tf.scatter_nd(pairs, squares, square)),
+      stopped + tf.reduce_sum(tf.cast(ended, tf.float32)),
     )
 
   array = lambda: tf.TensorArray(
@@ -532,14 +441,6 @@ def fit(
     tf.math.divide_no_nan(stopped, pair_count(tf.shape(points)[0])),
     on_demand,
   )
-
-
-def _centered(points, kernel):
-  """Returns (points - shift, shift): shorter ones have more exact distances."""
-  if not kernel.ignores_translation:
-    return points, tf.zeros_like(points[0, 0])
-  shift = tf.reduce_mean(points, axis=[0, 1])
-  return points - shift, shift
 
 
 def pair_count(num_classes: tf.Tensor) -> tf.Tensor:
@@ -563,19 +464,11 @@ def _with_used(supports, classes, coefficients):
 def similarities(
   machines: Machines, rows: tf.Tensor, kernel: Kernel
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns sum_{a < b} exp(-u_ab^2 / 2), and its gradient by the rows.
+  """Returns sum_{a < b} exp(-u_ab^2 / 2) of rows float32 [n, d], and its gradient by them.
 
   u_ab = (f(w_a) - f(w_b)) . h_ab / |h_ab|, with the normal h_ab of the pair's
   machine, a constant, and f the kernel's map to feature space. A pair of which
   the normal is 0 adds nothing.
-
-  Args:
-    machines: of all pairs of n classes.
-    rows: float32 [n, d], w.
-    kernel: of the machines.
-
-  Returns:
-    (float32 scalar, float32 [n, d])
   """
   tiles = _Tiles(machines.points, machines.on_demand)
   points = machines.points
@@ -617,11 +510,7 @@ def similarities(
 
 
 def _along_normals(rows, points, coefficients, kernel):
-  """Returns float64 [k, k], (f(w_a) - f(w_b)) . h_ab for pairs of a tile.
-
-  Rows [k, d], points [k, M, d] and coefficients [k, k, M] are float64, of the classes
-  of the tile's rows and of its columns.
-  """
+  """Returns float64 [k, k], (f(w_a) - f(w_b)) . h_ab for the pairs of a tile."""
   width, count, size = tf.unstack(tf.shape(points[0]))
 
   def own(row, points):
@@ -652,12 +541,7 @@ class Bound:
   """C of the machines in round t = 0, 1, ...
 
   decreasing: (T - t) / T, as published, times `largest`; from round T - 1 on it
-  stays. increasing: (t + 1) / T, likewise. constant: `largest`.
-
-  Attributes:
-    largest: the largest C.
-    schedule: 'decreasing', 'increasing' or 'constant'.
-    rounds: T.
+  stays. increasing: (t + 1) / T, likewise. constant: `largest`. T is `rounds`.
   """
 
   largest: float = 1.0

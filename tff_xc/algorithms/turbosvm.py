@@ -126,14 +126,7 @@ class TurboSVM(fedavg.FedAvg):
 def subset_size(subset: float, num_classes: int | None) -> int | None:
   """Returns how many classes a subset has, or None if that is not known.
 
-  Args:
-    subset: up to 1 a fraction of all classes, of which at least 2 are taken;
-      above 1 their number.
-    num_classes: n, or None if it is not known yet.
-
-  Raises:
-    errors.InputError: for a number of classes that is no whole number from 2 to
-      n.
+  Up to 1 it is a fraction of n, of which at least 2 are taken; above 1 their number.
   """
   if subset <= 1:
     if num_classes is None:

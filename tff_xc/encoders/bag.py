@@ -14,7 +14,6 @@ import tensorflow as tf
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 
 FEATURE = 'feature'
 
@@ -26,16 +25,10 @@ def build_bag_encoder(
   hidden_dims: tuple[int, ...] = (1024, 1024),
   embedding_dim: int = 512,
 ) -> encoder_lib.Encoder:
-  """Returns the encoder; examples are `sparse.SparseFeatures`.
+  """Returns the encoder; examples are `sparse.SparseFeatures` of `num_features`.
 
-  Its weights are 'feature', the table with one row per feature, and
-  'dense0/kernel', 'dense0/bias' and so on.
-
-  Args:
-    num_features: rows of the table.
-    feature_dim: length of a row.
-    hidden_dims: widths of the hidden layers.
-    embedding_dim: d.
+  Its weights are 'feature', the table with a row of `feature_dim` numbers per feature,
+  and 'dense0/kernel', 'dense0/bias' and so on; d is `embedding_dim`.
   """
   widths = (feature_dim, *hidden_dims, embedding_dim)
   shapes = list(itertools.pairwise(widths))
@@ -58,28 +51,24 @@ def build_bag_encoder(
     for i in range(len(shapes)):
       h = layers.dense(h, trainable, f'dense{i}')
       h = tf.nn.relu(h) if i + 1 < len(shapes) else h
-    return normalization.unit_norm(h), non_trainable
+    return layers.unit_norm(h), non_trainable
 
   return encoder_lib.Encoder(
     example_spec=encoder_lib.SparseSpec(num_features),
     embedding_dim=embedding_dim,
     init=init,
     apply=apply,
-    tables={FEATURE: encoder_lib.sparse_features(num_features)},
+    tables={
+      FEATURE: encoder_lib.Table(
+        num_features, lambda x: x.ids, lambda x, ids: x._replace(ids=ids)
+      )
+    },
     last_layer=layers.names_of_dense(f'dense{len(shapes) - 1}'),
   )
 
 
 def weighted_mean(table: tf.Tensor, x: sparse.SparseFeatures) -> tf.Tensor:
-  """Returns the means of the examples' rows, weighted by their values.
-
-  Args:
-    table: float32 [F, feature_dim].
-    x: b examples whose ids index rows of `table`.
-
-  Returns:
-    float32 [b, feature_dim].
-  """
+  """Returns [b, dim], the examples' mean rows of a table [F, dim], weighted by values."""
   size = tf.size(x.row_splits) - 1
   example = tf.ragged.row_splits_to_segment_ids(x.row_splits, out_type=tf.int32)
   values = tf.nn.relu(x.values)

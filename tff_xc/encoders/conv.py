@@ -25,15 +25,10 @@ def build_conv_encoder(
   groups: int = 8,
   embedding_dim: int = 64,
 ) -> encoder_lib.Encoder:
-  """Returns the encoder; examples are uint8 images.
+  """Returns the encoder; examples are uint8 [image_size, image_size].
 
-  Args:
-    image_size: pixels a side; at least 8.
-    channels: None for examples [image_size, image_size], else
-      [image_size, image_size, channels].
-    filters: channels of every convolution; a multiple of `groups`.
-    groups: groups of the normalisation.
-    embedding_dim: d.
+  With `channels` they are the last axis. A side has at least 8 pixels, and `filters` of
+  every convolution are a multiple of the normalisation's `groups`.
   """
   side = image_size // 8
   shape = [image_size, image_size, *([channels] if channels else [])]

@@ -40,15 +40,9 @@ def cropped(
 ) -> encoder_lib.Encoder:
   """Returns the encoder of stored images, which crops them.
 
-  Args:
-    encoder: of images uint8 [side, side] or [side, side, channels].
-    stored_side: pixels a side of stored images, at least `side`.
-    crop: 'middle', 'random' or 'scale', of training.
-    rotate: degrees; training images are rotated by up to as many, before they are
-      cropped. Pixels beyond the edge are reflected (tensorflow-addons does it).
-
-  Raises:
-    errors.InputError: stored images are smaller than the encoder's.
+  Training crops uint8 [stored_side, stored_side] or [.., .., channels] to the encoder's
+  side by 'middle', 'random' or 'scale', after a rotation by up to `rotate` degrees, in
+  which pixels beyond the edge are reflected (tensorflow-addons does it).
   """
   side, *rest = encoder.example_spec.shape
   if stored_side < side:

@@ -27,26 +27,12 @@ class SparseSpec(NamedTuple):
 
 
 class Table(NamedTuple):
-  """A trainable weight [num_rows, dim] of which examples name the rows.
-
-  Attributes:
-    num_rows: its number of rows.
-    ids: x -> int32 [k], the rows that examples use.
-    with_ids: (x, ids int32 [k]) -> x with other ids, in the same order.
-  """
+  """A trainable weight [num_rows, dim] of which examples name the rows."""
 
   num_rows: int
-  ids: Callable[..., tf.Tensor]
+  ids: Callable[..., tf.Tensor]  # x -> int32 [k], the rows that examples use.
+  # (x, ids int32 [k]) -> x with other ids, in the same order.
   with_ids: Callable[..., Any]
-
-
-def sparse_features(num_features: int) -> Table:
-  """Returns the table of `sparse.SparseFeatures`: one row for each feature."""
-  return Table(
-    num_features,
-    ids=lambda x: x.ids,
-    with_ids=lambda x, ids: x._replace(ids=ids),
-  )
 
 
 @dataclasses.dataclass(frozen=True)

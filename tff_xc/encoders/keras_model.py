@@ -139,10 +139,7 @@ def _state(model) -> list[tf.Variable]:
 
 
 def _last_weights(model) -> list[tf.Variable]:
-  """Returns the weights of the layer that makes the embedding, if there is one.
-
-  Layers without weights may follow it.
-  """
+  """Returns the weights of the last layer that has some, if there is one."""
   layer = model.outputs[0]._keras_history.layer
   while not layer.weights:
     given = layer.input
@@ -155,10 +152,7 @@ def _last_weights(model) -> list[tf.Variable]:
 
 
 def _graph(model, image_shape, training: bool, name: str):
-  """Returns a function (x, seed, *weights) -> embeddings, *state.
-
-  The weights are the trainable ones, then the state.
-  """
+  """Returns a function (x, seed, *trainable, *state) -> embeddings, *state."""
   variables = [*model.trainable_weights, *_state(model)]
   constants = {id(v): v.numpy() for v in model.weights if v.dtype != tf.float32}
 
@@ -271,35 +265,19 @@ class _SeededGenerator:
   """Draws for a random layer of Keras, in place of its own generator."""
 
   def __init__(self, seeds: Iterator[tf.Tensor]):
-    self._seeds = seeds
+    def drawn(function):
+      return lambda shape, *given, dtype=None, nonce=None, **named: function(
+        shape, next(seeds), *given, dtype=dtype or tf.float32, **named
+      )
 
-  def make_seed_for_stateless_op(self):
-    return next(self._seeds)
-
-  def random_normal(self, shape, mean=0.0, stddev=1.0, dtype=None, nonce=None):
-    return tf.random.stateless_normal(
-      shape, next(self._seeds), mean, stddev, dtype or tf.float32
-    )
-
-  def random_uniform(
-    self, shape, minval=0.0, maxval=None, dtype=None, nonce=None
-  ):
-    if maxval is None:
-      maxval = 1.0
-    return tf.random.stateless_uniform(
-      shape, next(self._seeds), minval, maxval, dtype or tf.float32
-    )
-
-  def truncated_normal(
-    self, shape, mean=0.0, stddev=1.0, dtype=None, nonce=None
-  ):
-    return tf.random.stateless_truncated_normal(
-      shape, next(self._seeds), mean, stddev, dtype or tf.float32
-    )
-
-  def dropout(self, inputs, rate, noise_shape=None):
-    return tf.nn.experimental.stateless_dropout(
-      inputs, rate, next(self._seeds), noise_shape=noise_shape
+    self.make_seed_for_stateless_op = lambda: next(seeds)
+    self.random_normal = drawn(tf.random.stateless_normal)
+    self.random_uniform = drawn(tf.random.stateless_uniform)
+    self.truncated_normal = drawn(tf.random.stateless_truncated_normal)
+    self.dropout = lambda inputs, rate, noise_shape=None: (
+      tf.nn.experimental.stateless_dropout(
+        inputs, rate, next(seeds), noise_shape=noise_shape
+      )
     )
 
 

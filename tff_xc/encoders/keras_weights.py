@@ -24,7 +24,6 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -41,42 +40,30 @@ _APPLICATIONS = {
 }
 
 
-class Layer(NamedTuple):
-  """A layer of ours, and Keras's with its kernel and BatchNorm.
+def layers_of(
+  network: mobilenet.Network,
+) -> Iterator[tuple[str, str, str | None]]:
+  """Yields each layer but the bottleneck, and Keras's with its kernel and BatchNorm.
 
   Without a norm, it has a bias, and Keras makes a convolution of one pixel of it.
   """
-
-  name: str
-  kernel: str
-  norm: str | None
-
-
-def layers_of(network: mobilenet.Network) -> Iterator[Layer]:
-  """Yields the layers, except the bottleneck, with their names in Keras."""
   v3 = network is mobilenet.V3_LARGE
-  yield Layer(
-    'first', *(('Conv', 'Conv/BatchNorm') if v3 else ('Conv1', 'bn_Conv1'))
-  )
+  yield 'first', *(('Conv', 'Conv/BatchNorm') if v3 else ('Conv1', 'bn_Conv1'))
+  end = '/BatchNorm' if v3 else '_BN'
   for i, block in enumerate(network.blocks):
-    if v3:
-      prefix = f'expanded_conv_{i}/' if i else 'expanded_conv/'
-    else:
-      prefix = f'block_{i}_' if i else 'expanded_conv_'
-    norm = '/BatchNorm' if v3 else '_BN'
+    prefix = 'expanded_conv' if v3 or not i else 'block'
+    prefix += (f'_{i}' if i else '') + ('/' if v3 else '_')
+    of = lambda layer, i=i, prefix=prefix: (
+      f'block{i}/{layer}', prefix + layer, prefix + layer + end
+    )  # fmt: skip
     if block.expanded != block.inputs:
-      yield Layer(
-        f'block{i}/expand', f'{prefix}expand', f'{prefix}expand{norm}'
-      )
-    name = f'{prefix}depthwise'
-    yield Layer(f'block{i}/depthwise', name, name + norm)
+      yield of('expand')
+    yield of('depthwise')
     if block.squeezed:
-      yield Layer(f'block{i}/squeeze', f'{prefix}squeeze_excite/Conv', None)
-      yield Layer(f'block{i}/excite', f'{prefix}squeeze_excite/Conv_1', None)
-    yield Layer(
-      f'block{i}/project', f'{prefix}project', f'{prefix}project{norm}'
-    )
-  yield Layer('last', 'Conv_1', 'Conv_1/BatchNorm' if v3 else 'Conv_1_bn')
+      yield f'block{i}/squeeze', f'{prefix}squeeze_excite/Conv', None
+      yield f'block{i}/excite', f'{prefix}squeeze_excite/Conv_1', None
+    yield of('project')
+  yield 'last', 'Conv_1', 'Conv_1/BatchNorm' if v3 else 'Conv_1_bn'
 
 
 def with_weights(
@@ -87,15 +74,9 @@ def with_weights(
 ) -> encoder_lib.Encoder:
   """Returns the encoder with initial weights of Keras; a bottleneck is drawn.
 
-  Args:
-    encoder: of `mobilenet.build`, with this network and groups.
-    network: V2 or V3-Large.
-    source: a .h5 file of `tf.keras.applications`, with or without its top, or
-      'imagenet', for which Keras downloads it.
-    groups: of the encoder's normalisation.
-
-  Raises:
-    errors.InputError: the file cannot be read, or is of another network.
+  The encoder is one of `mobilenet.build`, with this network and these groups. `source`
+  is a .h5 file of `tf.keras.applications`, with or without its top, or 'imagenet', for
+  which Keras downloads it.
   """
   loaded = folded(read(network, source), network, groups)
 

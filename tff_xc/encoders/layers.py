@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tff_xc.encoders import normalization
+_NORM_FLOOR = 1e-12
 
 
 def fold(seed: tf.Tensor, data) -> tf.Tensor:
@@ -28,17 +28,11 @@ def torch_uniform(seed: tf.Tensor, shape: list[int], fan_in: int) -> tf.Tensor:
 def dense(
   h: tf.Tensor, weights: Mapping[str, tf.Tensor], layer: str
 ) -> tf.Tensor:
-  """A dense layer whose kernel is stored as in PyTorch.
+  """A dense layer of h [B, inputs] whose kernel is [outputs, inputs], as in PyTorch.
 
   In this form, the three products of a training step read the kernel by rows.
   To read it by columns takes up to twelve times as long where TensorFlow does
   not use oneDNN, and a fifth longer where it does.
-
-  Args:
-    h: float32 [B, inputs].
-    weights: has 'LAYER/kernel', float32 [outputs, inputs], and 'LAYER/bias',
-      float32 [outputs].
-    layer: LAYER.
   """
   kernel, bias = weights[f'{layer}/kernel'], weights[f'{layer}/bias']
   # Not `h` times the transpose, which would read the kernel by columns.
@@ -76,18 +70,6 @@ def init_torch(
   }
 
 
-def group_norm(
-  h: tf.Tensor,
-  weights: Mapping[str, tf.Tensor],
-  layer: str,
-  groups: int,
-  epsilon: float = 1e-5,
-) -> tf.Tensor:
-  """`normalization.group_norm` by the weights 'LAYER/scale' and 'LAYER/offset'."""
-  scale, offset = weights[f'{layer}/scale'], weights[f'{layer}/offset']
-  return normalization.group_norm(h, scale, offset, groups, epsilon)
-
-
 def with_group_norm(
   layer: str, kernel: tf.Tensor, axis: int = -1
 ) -> dict[str, tf.Tensor]:
@@ -97,3 +79,87 @@ def with_group_norm(
     f'{layer}/scale': tf.ones([kernel.shape[axis]]),
     f'{layer}/offset': tf.zeros([kernel.shape[axis]]),
   }
+
+
+def unit_norm(x: tf.Tensor) -> tf.Tensor:
+  """Divides by the l2 norm along the last axis plus 1e-12."""
+  squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
+  # The gradient of sqrt at zero is infinite, so a zero vector avoids sqrt: it
+  # stays zero, with zero gradient.
+  safe = tf.where(squared > 0, squared, 1.0)
+  return x / (tf.where(squared > 0, tf.sqrt(safe), 0.0) + _NORM_FLOOR)
+
+
+def batch_norm(
+  x: tf.Tensor,
+  scale: tf.Tensor,
+  offset: tf.Tensor,
+  mean: tf.Tensor,
+  variance: tf.Tensor,
+  training: bool,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+  """BatchNorm (Ioffe and Szegedy, 2015) of x [B, H, W, C] as in PyTorch: epsilon 1e-5.
+
+  In training it normalises by the moments of the batch, and moves the running ones a
+  tenth of the way to them (to the unbiased variance); otherwise by the running ones.
+  Returns (normalised activations, running mean, running variance).
+  """
+  epsilon, momentum = 1e-5, 0.1
+  if not training:
+    gain = scale * tf.math.rsqrt(variance + epsilon)
+    return x * gain + (offset - mean * gain), mean, variance
+  normalised, of_batch, unbiased = tf.compat.v1.nn.fused_batch_norm(
+    x, scale, offset, epsilon=epsilon
+  )
+  return (
+    normalised,
+    mean + momentum * (tf.stop_gradient(of_batch) - mean),
+    variance + momentum * (tf.stop_gradient(unbiased) - variance),
+  )
+
+
+def group_norm(
+  x: tf.Tensor,
+  weights: Mapping[str, tf.Tensor],
+  layer: str,
+  groups: int,
+  epsilon: float = 1e-5,
+) -> tf.Tensor:
+  """GroupNorm (Wu and He, 2018) of `x` float32 [B, H, W, C]; `groups` divides C.
+
+  The weights are 'LAYER/scale' and 'LAYER/offset'.
+  """
+  channels = x.shape[-1]
+  pixels = x.shape[1] * x.shape[2]
+  width = channels // groups
+
+  def over_group(per_channel):  # [B, 1, C] -> [B, 1, C], averaged in each group
+    grouped = tf.reshape(per_channel, [-1, groups, width])
+    mean = tf.reduce_mean(grouped, axis=2, keepdims=True)
+    return tf.reshape(mean * tf.ones([width]), [-1, 1, channels])
+
+  # The automatic gradient takes more than twice as many passes over the maps.
+  @tf.custom_gradient
+  def normalise(h, scale, offset):
+    mean = over_group(tf.reduce_mean(h, axis=1, keepdims=True))
+    squared = tf.math.squared_difference(h, mean)
+    variance = over_group(tf.reduce_mean(squared, axis=1, keepdims=True))
+    inverse = tf.math.rsqrt(variance + epsilon)
+    gain = scale * inverse
+
+    def gradient(upstream):
+      sums = tf.reduce_sum(upstream, axis=1, keepdims=True)
+      products = tf.reduce_sum(upstream * h, axis=1, keepdims=True)
+      products = (products - mean * sums) * inverse
+      slope = over_group(scale * products) * tf.square(inverse) / pixels
+      constant = over_group(scale * sums) * inverse / pixels
+      of_h = upstream * gain - h * slope + (mean * slope - constant)
+      of_scale = tf.reduce_sum(products, axis=[0, 1])
+      return of_h, of_scale, tf.reduce_sum(sums, axis=[0, 1])
+
+    return h * gain + (offset - mean * gain), gradient
+
+  flat = tf.reshape(x, [-1, pixels, channels])
+  shape = [-1, *x.shape[1:]]
+  scale, offset = weights[f'{layer}/scale'], weights[f'{layer}/offset']
+  return tf.reshape(normalise(flat, scale, offset), shape)

@@ -6,14 +6,12 @@ With a linear class layer they have 6,603,710 (FEMNIST, 62 classes), 30,498
 """
 
 import collections
-import functools
 
 import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
-from tff_xc.encoders import normalization
 from tff_xc.encoders import plain_cnn
 
 _SIDE = 28
@@ -23,13 +21,8 @@ def build_femnist_encoder(*, embedding_dim: int = 2048) -> encoder_lib.Encoder:
   """Returns the FEMNIST CNN without its class layer.
 
   Two 5x5 convolutions, 32 and 64 filters, each followed by ReLU and 2x2 max
-  pooling, then a dense layer with ReLU.
-
-  Examples are float32 [28, 28] in [0, 1], white 1.0; LEAF's flat 784 floats
-  also work.
-
-  Args:
-    embedding_dim: d, the width of the dense layer.
+  pooling, then a dense layer of width d with ReLU. Examples are float32 [28, 28] in
+  [0, 1], white 1.0; LEAF's flat 784 floats also work.
   """
   return plain_cnn.build_plain_cnn(
     example_spec=tf.TensorSpec([_SIDE, _SIDE], tf.float32),
@@ -49,15 +42,8 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
   Four blocks: a 3x3 convolution with 32 filters, BatchNorm, 2x2 max pooling that
   drops odd borders, ReLU. The embedding is their flat output, 800 numbers for 84
   pixels a side. The batch statistics are weights without gradients, which the
-  server averages over clients, as the published code does.
-
-  Examples are uint8 [side, side, 3].
-
-  Args:
-    side: pixels a side; at least 16.
-
-  Raises:
-    errors.InputError: there are fewer.
+  server averages over clients, as the published code does. Examples are uint8
+  [side, side, 3], of at least 16 pixels a side.
   """
   left = side // 2**_CELEBA_BLOCKS
   if not left:
@@ -65,10 +51,15 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
       f'images of {side} pixels a side are too small for the CelebA network;'
       f' give at least {2**_CELEBA_BLOCKS}'
     )
-  shapes = [
-    [3, 3, _CELEBA_FILTERS if i else 3, _CELEBA_FILTERS]
-    for i in range(_CELEBA_BLOCKS)
-  ]
+
+  def init(seed):
+    weights = collections.OrderedDict()
+    for i in range(_CELEBA_BLOCKS):
+      shape = [3, 3, _CELEBA_FILTERS if i else 3, _CELEBA_FILTERS]
+      weights |= layers.init_torch(f'conv{i}', seed, i, shape)
+      weights[f'norm{i}/scale'] = tf.ones(shape[-1:])
+      weights[f'norm{i}/offset'] = tf.zeros(shape[-1:])
+    return weights
 
   def apply(trainable, non_trainable, x, training, seed):
     del seed  # Nothing here is random.
@@ -77,7 +68,7 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
       h = tf.nn.conv2d(h, trainable[f'conv{i}/kernel'], 1, 'SAME')
       h = tf.nn.bias_add(h, trainable[f'conv{i}/bias'])
       mean, variance = f'norm{i}/mean', f'norm{i}/variance'
-      h, state[mean], state[variance] = normalization.batch_norm(
+      h, state[mean], state[variance] = layers.batch_norm(
         h,
         trainable[f'norm{i}/scale'],
         trainable[f'norm{i}/offset'],
@@ -91,7 +82,7 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([side, side, 3], tf.uint8),
     embedding_dim=left * left * _CELEBA_FILTERS,
-    init=functools.partial(_init_celeba, shapes),
+    init=init,
     apply=apply,
     init_non_trainable=lambda seed: collections.OrderedDict(
       (f'norm{i}/{name}', value([_CELEBA_FILTERS]))
@@ -99,16 +90,6 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
       for name, value in (('mean', tf.zeros), ('variance', tf.ones))
     ),
   )
-
-
-def _init_celeba(shapes, seed):
-  """Returns the weights of blocks with kernels of the given shapes."""
-  weights = collections.OrderedDict()
-  for i, shape in enumerate(shapes):
-    weights |= layers.init_torch(f'conv{i}', seed, i, shape)
-    weights[f'norm{i}/scale'] = tf.ones(shape[-1:])
-    weights[f'norm{i}/offset'] = tf.zeros(shape[-1:])
-  return weights
 
 
 def build_shakespeare_encoder(
@@ -122,16 +103,24 @@ def build_shakespeare_encoder(
 
   An embedding of each character, then two LSTM layers; the embedding of a window
   is the last state of the second one. Each layer has two biases, as in PyTorch.
-
-  Examples are uint8 [window], the characters' numbers.
-
-  Args:
-    symbols: number of characters, at most 256.
-    window: characters of an example.
-    character_dim: length of a character's embedding.
-    hidden_dim: d, length of a layer's state.
+  Examples are uint8 [window], the numbers of the at most 256 symbols.
   """
   inputs = (character_dim, hidden_dim)
+
+  def init(seed):
+    weights = collections.OrderedDict(
+      characters=tf.random.stateless_normal(
+        [symbols, character_dim], layers.fold(seed, 0)
+      )
+    )
+    gates = 4 * hidden_dim
+    for i, width in enumerate(inputs):
+      shapes = ([gates, width], [gates, hidden_dim], [gates], [gates])
+      for part, (name, shape) in enumerate(zip(_LSTM, shapes, strict=True)):
+        weights[f'lstm{i}/{name}'] = layers.torch_uniform(
+          layers.fold(seed, 1 + 4 * i + part), shape, hidden_dim
+        )
+    return weights
 
   def apply(trainable, non_trainable, x, training, seed):
     del training, seed  # Nothing here is random or differs in training.
@@ -155,7 +144,7 @@ def build_shakespeare_encoder(
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([window], tf.uint8),
     embedding_dim=hidden_dim,
-    init=lambda seed: _init_shakespeare(symbols, inputs, seed),
+    init=init,
     apply=apply,
     last_layer=tuple(f'lstm1/{name}' for name in _LSTM),
   )
@@ -163,25 +152,6 @@ def build_shakespeare_encoder(
 
 # PyTorch's names: weight_ih, weight_hh, bias_ih, bias_hh.
 _LSTM = ('kernel', 'recurrent', 'bias', 'recurrent_bias')
-
-
-def _init_shakespeare(symbols, inputs, seed):
-  """Returns the weights of LSTM layers with inputs of the given lengths."""
-  character_dim, hidden_dim = inputs
-  fold = layers.fold
-  weights = collections.OrderedDict(
-    characters=tf.random.stateless_normal(
-      [symbols, character_dim], fold(seed, 0)
-    )
-  )
-  for i, width in enumerate(inputs):
-    gates = 4 * hidden_dim
-    shapes = ([gates, width], [gates, hidden_dim], [gates], [gates])
-    for part, (name, shape) in enumerate(zip(_LSTM, shapes, strict=True)):
-      weights[f'lstm{i}/{name}'] = layers.torch_uniform(
-        fold(seed, 1 + 4 * i + part), shape, hidden_dim
-      )
-  return weights
 
 
 @tf.custom_gradient
@@ -194,14 +164,10 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
   i, f, g, o = the parts of inputs[t] + h R';  c = sigmoid(f) c + sigmoid(i)
   tanh(g);  h = sigmoid(o) tanh(c).
 
-  The gradient of `recurrent` is one product after the loops, and the caller
-  computes the inputs' products before. What the loops compute of a step stays
-  in the processor's cache; for all steps at once it would not.
-
-  Args:
-    inputs: float32 [T, B, 4 H], the inputs times their kernel, with biases; T
-      is known.
-    recurrent: R, float32 [4 H, H].
+  `inputs` are float32 [T, B, 4 H], the inputs times their kernel, with biases, T known;
+  R is `recurrent`, float32 [4 H, H]. The gradient of R is one product after the loops.
+  What the loops compute of a step stays in the processor's cache; for all steps at
+  once it would not.
   """
   hidden, cells, gates = _run(inputs, recurrent)
 
@@ -221,10 +187,7 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
 
 
 def _run(inputs, recurrent):
-  """Returns the hidden states and arrays of the cells' states and the gates.
-
-  The states [T + 1, B, H] start with zeros; the gates are [T, 4, B, H].
-  """
+  """Returns hidden states [T + 1, B, H] from zeros, arrays of cells and gates [T, 4, B, H]."""
   steps = inputs.shape[0]
   transposed = tf.transpose(recurrent)
   none = tf.zeros([tf.shape(inputs)[1], recurrent.shape[1]])

@@ -30,32 +30,25 @@ def build_mlp_encoder(
 
   Its weights are 'hidden0/kernel' [num_features, R hidden_dim], 'hidden0/bias',
   'hidden1/kernel' [R, hidden_dim, hidden_dim] and 'hidden1/bias' [R, 1,
-  hidden_dim], as PyTorch initialises dense layers.
-
-  Args:
-    num_features: the examples' features.
-    hidden_dim: of both layers.
-    num_tables: R; embeddings are float32 [B, R, hidden_dim]. 0: one network,
-      whose embeddings are [B, hidden_dim].
-    dense_share: the first layer multiplies a batch as a dense matrix if more
-      than this share of its features is stored: 0 always, 1 never.
+  hidden_dim], as PyTorch initialises dense layers. With R = `num_tables`, embeddings are
+  float32 [B, R, hidden_dim]; with 0 it is one network, of [B, hidden_dim]. The first
+  layer multiplies a batch as a dense matrix if more than `dense_share` of its features
+  is stored.
   """
   r = num_tables or 1
 
+  shapes = {
+    'hidden0/kernel': [num_features, r * hidden_dim],
+    'hidden0/bias': [r * hidden_dim],
+    'hidden1/kernel': [r, hidden_dim, hidden_dim],
+    'hidden1/bias': [r, 1, hidden_dim],
+  }
+
   def init(seed):
-    draw = lambda number, shape, fan_in: layers.torch_uniform(
-      layers.fold(seed, number), shape, fan_in
-    )
+    fan_in = lambda name: num_features if '0' in name else hidden_dim
     return collections.OrderedDict(
-      [
-        (
-          'hidden0/kernel',
-          draw(0, [num_features, r * hidden_dim], num_features),
-        ),
-        ('hidden0/bias', draw(1, [r * hidden_dim], num_features)),
-        ('hidden1/kernel', draw(2, [r, hidden_dim, hidden_dim], hidden_dim)),
-        ('hidden1/bias', draw(3, [r, 1, hidden_dim], hidden_dim)),
-      ]
+      (name, layers.torch_uniform(layers.fold(seed, i), shape, fan_in(name)))
+      for i, (name, shape) in enumerate(shapes.items())
     )
 
   def apply(trainable, non_trainable, x, training, seed):

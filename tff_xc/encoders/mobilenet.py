@@ -34,23 +34,15 @@ _MOST_GROUPS = 8
 
 
 class Block(NamedTuple):
-  """An inverted residual block.
-
-  Attributes:
-    inputs, outputs: channels that come in and go out.
-    expanded: channels of the depthwise convolution; equal to `inputs`: there is
-      no convolution before it.
-    side, stride: of the depthwise convolution.
-    squeezed: channels of the squeeze-and-excite layer; 0: there is none.
-    activation: after the first two convolutions.
-  """
+  """An inverted residual block: channels that come in, of the depthwise convolution, out."""
 
   inputs: int
-  expanded: int
+  expanded: int  # If equal to `inputs`, there is no convolution before it.
   outputs: int
-  side: int
+  side: int  # Of the depthwise convolution, as the stride.
   stride: int
-  squeezed: int
+  squeezed: int  # Channels of the squeeze-and-excite layer; 0: there is none.
+  # After the first two convolutions.
   activation: Callable[[tf.Tensor], tf.Tensor]
 
 
@@ -127,18 +119,12 @@ V2, V3_LARGE = _v2(), _v3()
 
 
 def build_mobilenet_v2(**arguments) -> encoder_lib.Encoder:
-  """Returns MobileNetV2; the arguments are those of `build`.
-
-  It has 2,223,872 parameters without the bottleneck, as Keras's.
-  """
+  """Returns MobileNetV2 by `build`: 2,223,872 parameters, as Keras's, and a bottleneck."""
   return build(V2, **arguments)
 
 
 def build_mobilenet_v3(**arguments) -> encoder_lib.Encoder:
-  """Returns MobileNetV3-Large; the arguments are those of `build`.
-
-  It has 2,971,952 parameters without the bottleneck, as Keras's.
-  """
+  """Returns MobileNetV3-Large by `build`: 2,971,952 parameters, and a bottleneck."""
   return build(V3_LARGE, **arguments)
 
 
@@ -153,16 +139,9 @@ def build(
 
   Its weights are named 'first', 'block0/expand', 'block0/depthwise',
   'block0/squeeze', 'block0/excite', 'block0/project', 'last' and 'bottleneck',
-  with the suffixes '/kernel' and '/scale' and '/offset', or '/bias'.
-
-  Args:
-    network: `V2`, `V3_LARGE`, or a part of them for tests.
-    image_size: pixels a side; at least 32. (The papers have 224 and 299.)
-    embedding_dim: d; 0: the pooled features, without a bottleneck.
-    groups: groups of the normalisation: 1, 2, 4 or 8.
-
-  Raises:
-    errors.InputError: for a smaller image or other groups.
+  with the suffixes '/kernel' and '/scale' and '/offset', or '/bias'. A side has at least
+  32 pixels (the papers have 224 and 299). With an `embedding_dim` of 0, embeddings are
+  the pooled features, without a bottleneck. `groups` of the normalisation: 1, 2, 4, 8.
   """
   if image_size < _LEAST_SIDE:
     raise errors.InputError(
@@ -173,52 +152,50 @@ def build(
     raise errors.InputError(
       f'groups is {groups}; it must divide {_MOST_GROUPS}, take 1, 2, 4 or 8'
     )
+
+  def apply(trainable, non_trainable, x, training, seed):
+    del training, seed  # Nothing here is random or differs in training.
+
+    def norm(layer, h):
+      return layers.group_norm(h, trainable, layer, groups, _EPSILON)
+
+    def convolution(layer, h, stride=1):
+      kernel = trainable[f'{layer}/kernel']
+      return norm(layer, tf.nn.conv2d(h, kernel, stride, 'SAME'))
+
+    def inverted_residual(name: str, block: Block, x):
+      h = x
+      if block.expanded != block.inputs:
+        h = block.activation(convolution(f'{name}/expand', h))
+      strides = [1, block.stride, block.stride, 1]
+      kernel = trainable[f'{name}/depthwise/kernel']
+      h = tf.nn.depthwise_conv2d(h, kernel, strides, 'SAME')
+      h = block.activation(norm(f'{name}/depthwise', h))
+      if block.squeezed:
+        pooled = tf.reduce_mean(h, axis=[1, 2])
+        gate = tf.nn.relu(layers.dense(pooled, trainable, f'{name}/squeeze'))
+        gate = hard_sigmoid(layers.dense(gate, trainable, f'{name}/excite'))
+        h = h * gate[:, None, None, :]
+      h = convolution(f'{name}/project', h)
+      return h + x if block.stride == 1 and block.inputs == block.outputs else h
+
+    h = tf.cast(x, tf.float32) * (1.0 / 127.5) - 1.0
+    h = network.activation(convolution('first', h, 2))
+    for i, block in enumerate(network.blocks):
+      h = inverted_residual(f'block{i}', block, h)
+    h = network.activation(convolution('last', h))
+    h = tf.reduce_mean(h, axis=[1, 2])
+    if embedding_dim:
+      h = layers.dense(h, trainable, 'bottleneck')
+    return h, non_trainable
+
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([image_size, image_size, 3], tf.uint8),
     embedding_dim=embedding_dim or network.last,
     init=functools.partial(_initial_weights, network, embedding_dim),
-    apply=functools.partial(_apply, network, embedding_dim, groups),
+    apply=apply,
     last_layer=layers.names_of_dense('bottleneck') if embedding_dim else (),
   )
-
-
-def _apply(
-  network, embedding_dim, groups, trainable, non_trainable, x, training, seed
-):
-  del training, seed  # Nothing here is random or differs in training.
-
-  def norm(layer, h):
-    return layers.group_norm(h, trainable, layer, groups, _EPSILON)
-
-  def convolution(layer, h, stride=1):
-    kernel = trainable[f'{layer}/kernel']
-    return norm(layer, tf.nn.conv2d(h, kernel, stride, 'SAME'))
-
-  def inverted_residual(name: str, block: Block, x):
-    h = x
-    if block.expanded != block.inputs:
-      h = block.activation(convolution(f'{name}/expand', h))
-    strides = [1, block.stride, block.stride, 1]
-    kernel = trainable[f'{name}/depthwise/kernel']
-    h = tf.nn.depthwise_conv2d(h, kernel, strides, 'SAME')
-    h = block.activation(norm(f'{name}/depthwise', h))
-    if block.squeezed:
-      pooled = tf.reduce_mean(h, axis=[1, 2])
-      gate = tf.nn.relu(layers.dense(pooled, trainable, f'{name}/squeeze'))
-      gate = hard_sigmoid(layers.dense(gate, trainable, f'{name}/excite'))
-      h = h * gate[:, None, None, :]
-    h = convolution(f'{name}/project', h)
-    return h + x if block.stride == 1 and block.inputs == block.outputs else h
-
-  h = tf.cast(x, tf.float32) * (1.0 / 127.5) - 1.0
-  h = network.activation(convolution('first', h, 2))
-  for i, block in enumerate(network.blocks):
-    h = inverted_residual(f'block{i}', block, h)
-  h = network.activation(convolution('last', h))
-  h = tf.reduce_mean(h, axis=[1, 2])
-  if embedding_dim:
-    h = layers.dense(h, trainable, 'bottleneck')
-  return h, non_trainable
 
 
 def _initial_weights(network: Network, embedding_dim: int, seed: tf.Tensor):

@@ -6,7 +6,6 @@ arXiv:2003.08082) differ in their sizes only.
 """
 
 import collections
-import functools
 from collections.abc import Callable
 from collections.abc import Sequence
 
@@ -25,18 +24,12 @@ def build_plain_cnn(
   filters: Sequence[int],
   dense: dict[str, int],
 ) -> encoder_lib.Encoder:
-  """Returns convolutions 'conv0', 'conv1', ... and dense layers.
+  """Returns convolutions 'conv0', 'conv1', ... of `filters`, and dense layers.
 
   Each convolution is 5x5 and followed by ReLU and 2x2 max pooling, each dense
-  layer by ReLU. Weights are drawn as PyTorch does by default.
-
-  Args:
-    example_spec: of a stored example.
-    prepare: (x [B, ...], training, seed int32 [2]) -> images float32
-      [B, *image_shape].
-    image_shape: side, side, channels.
-    filters: of each convolution.
-    dense: the width of each dense layer by name; the last one is d.
+  layer by ReLU. Weights are drawn as PyTorch does by default. `prepare` makes of
+  (x [B, ...], training, seed) images float32 [B, *image_shape], of side, side, channels.
+  `dense` has the width of each dense layer by name; the last one is d.
   """
   side, _, channels = image_shape
   flat = (side // 2 ** len(filters)) ** 2 * filters[-1]
@@ -47,6 +40,14 @@ def build_plain_cnn(
   inputs = flat
   for name, outputs in dense.items():
     shapes[name], inputs = [inputs, outputs], outputs
+
+  def init(seed):
+    weights = collections.OrderedDict()
+    for i, (layer, shape) in enumerate(shapes.items()):
+      weights |= layers.init_torch(layer, seed, i, shape)
+      if layer in dense:  # `layers.dense` takes [outputs, inputs].
+        weights[f'{layer}/kernel'] = tf.transpose(weights[f'{layer}/kernel'])
+    return weights
 
   def apply(trainable, non_trainable, x, training, seed):
     h = prepare(x, training, seed)
@@ -63,19 +64,10 @@ def build_plain_cnn(
   return encoder_lib.Encoder(
     example_spec=example_spec,
     embedding_dim=inputs,
-    init=functools.partial(_initial_weights, shapes, tuple(dense)),
+    init=init,
     apply=apply,
     last_layer=layers.names_of_dense(list(dense)[-1]),
   )
-
-
-def _initial_weights(shapes, dense, seed):
-  weights = collections.OrderedDict()
-  for i, (layer, shape) in enumerate(shapes.items()):
-    weights |= layers.init_torch(layer, seed, i, shape)
-    if layer in dense:  # `layers.dense` takes [outputs, inputs].
-      weights[f'{layer}/kernel'] = tf.transpose(weights[f'{layer}/kernel'])
-  return weights
 
 
 def build_cifar_encoder(*, augment: bool = True) -> encoder_lib.Encoder:
@@ -83,11 +75,8 @@ def build_cifar_encoder(*, augment: bool = True) -> encoder_lib.Encoder:
 
   Two convolutions of 64 filters, dense layers of 384 and 192. With the class
   layer of 10 classes it has 1,756,426 parameters. Examples are uint8
-  [32, 32, 3].
-
-  Args:
-    augment: mirror and shift every image at random in training; the paper does
-      not say how it augments CIFAR, so this is the usual way.
+  [32, 32, 3]. `augment`: mirror and shift images at random in training; the paper does
+  not say how it augments CIFAR, so this is the usual way.
   """
   return build_plain_cnn(
     example_spec=tf.TensorSpec([32, 32, 3], tf.uint8),

@@ -43,19 +43,40 @@ def build_resnet_encoder(
 
   Its weights are named 'conv', 'stage1/block0/conv0' and so on, and 'dense',
   each with the suffix '/kernel', '/scale', '/offset' or '/bias'.
-
-  Args:
-    depth: 6n + 2 layers: 8, 14, 20, 32, 44, 56, ...
-    embedding_dim: d.
-    image_size: pixels a side; at least 4.
-    groups: groups of the normalisation; 1, 2, 4, 8 or 16.
-    augment: mirror and shift every image at random in training; see `shift`.
-
-  Raises:
-    errors.InputError: for another depth, a smaller image or other groups.
+  `depth` is 6n + 2 layers: 8, 14, 20, ...; a side has at least 4 pixels; `groups` of
+  the normalisation are 1, 2, 4, 8 or 16; `augment`: `shift` images in training.
   """
-  _check(depth, image_size, groups)
-  blocks = list(_blocks((depth - 2) // 6))
+  if depth < 8 or (depth - 2) % 6:
+    raise errors.InputError(
+      f'depth is {depth}; a CIFAR ResNet has 6n + 2 layers, such as 8, 20 or 32'
+    )
+  if image_size < 4:
+    raise errors.InputError(f'image_size is {image_size}; give at least 4')
+  if groups < 1 or _FILTERS[0] % groups:
+    raise errors.InputError(
+      f'groups is {groups}; it must divide {_FILTERS[0]}, take 1, 2, 4, 8 or 16'
+    )
+  blocks, inputs = [], _FILTERS[0]
+  for stage, filters in enumerate(_FILTERS, start=1):
+    for block in range((depth - 2) // 6):
+      blocks.append((f'stage{stage}/block{block}', inputs, filters))
+      inputs = filters
+
+  def init(seed):
+    weights = collections.OrderedDict()
+    seeds = (layers.fold(seed, i) for i in itertools.count())
+
+    def add(layer, inputs, filters):
+      kernel = layers.he_normal(next(seeds), [3, 3, inputs, filters])
+      weights.update(layers.with_group_norm(layer, kernel))
+
+    add('conv', 3, _FILTERS[0])
+    for name, inputs, filters in blocks:
+      add(f'{name}/conv0', inputs, filters)
+      add(f'{name}/conv1', filters, filters)
+    return weights | layers.init_dense(
+      'dense', next(seeds), _FILTERS[-1], embedding_dim
+    )
 
   def apply(trainable, non_trainable, x, training, seed):
     h = standardized(x, augment and training, seed)
@@ -69,7 +90,7 @@ def build_resnet_encoder(
   return encoder_lib.Encoder(
     example_spec=tf.TensorSpec([image_size, image_size, 3], tf.uint8),
     embedding_dim=embedding_dim,
-    init=lambda seed: _initial_weights(blocks, embedding_dim, seed),
+    init=init,
     apply=apply,
     last_layer=layers.names_of_dense('dense'),
   )
@@ -101,47 +122,6 @@ def shift(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   x = tf.pad(x, [[0, 0], margin, margin, [0, 0]])
   x = tf.gather(x, rows, axis=1, batch_dims=1)
   return tf.gather(x, columns, axis=2, batch_dims=1)
-
-
-def _check(depth: int, image_size: int, groups: int) -> None:
-  if depth < 8 or (depth - 2) % 6:
-    raise errors.InputError(
-      f'depth is {depth}; a CIFAR ResNet has 6n + 2 layers, such as 8, 20 or 32'
-    )
-  if image_size < 4:
-    raise errors.InputError(f'image_size is {image_size}; give at least 4')
-  if groups < 1 or _FILTERS[0] % groups:
-    raise errors.InputError(
-      f'groups is {groups}; it must divide {_FILTERS[0]}, take 1, 2, 4, 8 or 16'
-    )
-
-
-def _blocks(count: int):
-  """Yields the name, the inputs and the filters of each block, in order."""
-  inputs = _FILTERS[0]
-  for stage, filters in enumerate(_FILTERS, start=1):
-    for block in range(count):
-      yield f'stage{stage}/block{block}', inputs, filters
-      inputs = filters
-
-
-def _initial_weights(blocks, embedding_dim: int, seed: tf.Tensor):
-  """Returns the weights by name, in the order in which layers come."""
-  weights = collections.OrderedDict()
-  seeds = (layers.fold(seed, i) for i in itertools.count())
-
-  def add(layer, inputs, filters):
-    kernel = layers.he_normal(next(seeds), [3, 3, inputs, filters])
-    weights.update(layers.with_group_norm(layer, kernel))
-
-  add('conv', 3, _FILTERS[0])
-  for name, inputs, filters in blocks:
-    add(f'{name}/conv0', inputs, filters)
-    add(f'{name}/conv1', filters, filters)
-  weights |= layers.init_dense(
-    'dense', next(seeds), _FILTERS[-1], embedding_dim
-  )
-  return weights
 
 
 def _conv_norm(weights, layer: str, x, stride: int, groups: int):

@@ -57,7 +57,7 @@ def bucket_counts(
   return np.reshape(sums, (*counts.shape[:-1], num_buckets))
 
 
-def _bucket_examples(
+def bucket_examples(
   labels: scipy.sparse.csr_matrix, seed: int, num_buckets: int
 ) -> np.ndarray:
   """Returns int64 [n], the examples of each label's bucket, each counted once."""

@@ -15,7 +15,6 @@ from tff_xc.round import request
 from tff_xc.round import robust as robust_lib
 from tff_xc.round import tables as tables_lib
 
-WEIGHTINGS = ('examples', 'uniform')
 GIVEN = 'given'
 # The metrics of every round, besides those of tables and steps.
 _METRICS = (
@@ -25,11 +24,7 @@ _METRICS = (
 
 
 class Sampling(Protocol):
-  """Who takes part in a round.
-
-  Attributes:
-    has_clients: False for training without clients, where nothing is sent.
-  """
+  """Who takes part in a round; `has_clients`: False where nothing is sent."""
 
   has_clients: bool
 
@@ -38,11 +33,7 @@ class Sampling(Protocol):
 
 
 class ClientState(Protocol):
-  """What a client keeps from one round to its next.
-
-  Attributes:
-    spec: a structure of `tf.TensorSpec`s.
-  """
+  """What a client keeps from one round to its next, a structure of `tf.TensorSpec`s."""
 
   spec: Any
 
@@ -54,10 +45,8 @@ class ClientState(Protocol):
   ) -> Any:
     """Returns what the client keeps, as `spec`.
 
-    Args:
-      state: `examples.KeptState`, what it kept from its last round.
-      before: the weights that it received; tables have the rows held.
-      after: the same weights after local training.
+    `state` is the `examples.KeptState` of its last round; `before` and `after` local
+    training, the weights' tables have the rows held.
     """
 
 
@@ -78,16 +67,13 @@ class Algorithm:
     penalties: terms added to the mean loss.
     local_training: the SGD that minimises it.
     model_aggregator: joins the encoder (question 3): any `tff.aggregators`
-      factory of means, weighted if it takes weights. None: the weighted mean.
-      It does not join rows of tables, so a differentially private one is refused
-      where clients send some.
+      factory of means. None: the weighted mean. It does not join rows of tables,
+      so a differentially private one is refused where clients send some.
     robust: bounds on a client's whole update, before any mean, or None.
-    weighting: a client's weight in means, one of `WEIGHTINGS`: its number of
-      examples, or 1.
+    weighting: a client's weight in means: its number of examples, or 1.
     encoder_optimizer: the server's, on the encoder (question 4).
     moves_encoder_state: whether encoder weights without gradients, such as batch
-      statistics, move by the clients' mean delta; otherwise they keep their
-      initial values.
+      statistics, move by the clients' mean delta.
     frozen: names of weights that nobody trains: of the encoder, of its state and
       of tables, which are merged by `merge.KeepRows` (see `tff_xc.round.frozen`).
     sampling: who takes part; None where the caller chooses.
@@ -117,7 +103,7 @@ class Algorithm:
   client_state: ClientState | None = None
 
   def __post_init__(self):
-    if self.weighting not in WEIGHTINGS:
+    if self.weighting not in ('examples', 'uniform'):
       raise ValueError(f'unknown weighting {self.weighting!r}')
     named = tables_lib.by_name(self.tables)
     unknown = set(named) - {classifier.CLASS, *self.model.encoder.tables}
@@ -171,15 +157,8 @@ def own_rows(
 ) -> Algorithm:
   """Returns the algorithm whose clients request only their own rows of a table.
 
-  Args:
-    algorithm: its model's encoder has the table.
-    name: of the table.
-    most: the largest number of distinct rows that a client's examples name; 0:
-      clients still receive the whole table.
-    optimizer: the server's optimizer of the table; None: that of `algorithm`.
-
-  Raises:
-    ValueError: the encoder has no such table.
+  Of an encoder's table, a client's examples name at most `most` distinct rows; 0:
+  clients still receive the whole table. `optimizer` is the server's, of the table.
   """
   table = tables_lib.by_name(algorithm.tables).get(name)
   if table is None or name == classifier.CLASS:

@@ -43,24 +43,22 @@ class ClientUpdate(NamedTuple):
 
 
 def build(algorithm: algorithm_lib.Algorithm):
-  """Returns a function of tensors that trains on one client.
+  """Returns a function that trains on one client and returns its `ClientUpdate`.
 
-  It takes (weights: `ModelWeights` whose tables are the rows held; held: by
-  table, `SelectedRows`; examples: `ClientExamples`; round_seed int32 [2]; target:
-  float32 [N], FedIR's p of the class rows held, or None; bounds: by name, for
-  `robust.bounded`, or None) and returns a `ClientUpdate`.
+  It takes `ModelWeights` whose tables are the rows held, `SelectedRows` by table,
+  `ClientExamples`, the round's seed int32 [2]; `target` float32 [N], FedIR's p of the
+  class rows held, or None; and `bounds` by name, for `robust.bounded`, or None.
   """
 
   def update(weights, held, examples, round_seed, target=None, bounds=None):
-    local = importance.weighted(
-      algorithm,
-      _localised(algorithm, held, examples),
-      held[classifier.CLASS],
-      target,
-    )
-    after, measured = _train(
-      algorithm, weights, held[classifier.CLASS], local, round_seed
-    )
+    of_classes = held[classifier.CLASS]
+    local = _localised(algorithm, held, examples)
+    if isinstance(algorithm.example_weights, importance.Importance):
+      each = importance.of_classes(
+        of_classes, target, algorithm.model.num_classes
+      )
+      local = local._replace(weights=tf.gather(each, local.y))
+    after, measured = _train(algorithm, weights, of_classes, local, round_seed)
     return _message(algorithm, weights, after, held, examples, measured, bounds)
 
   return update
@@ -85,8 +83,8 @@ def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
       )
 
     with tf.control_dependencies(checks):
-      examples = tables.keys(algorithm.model, table.name).localised(
-        examples, slots_of
+      examples = tables.localised(
+        algorithm.model, table.name, examples, slots_of
       )
   return examples
 
@@ -113,23 +111,19 @@ def _weight_checks(weights, size, client_id) -> list[tf.Operation]:
   ]
 
 
-class _Trained(NamedTuple):
-  """The trained weights: of the encoder, and the held rows of each table."""
-
-  encoder: encoder_lib.Weights
-  tables: Mapping[str, tf.Tensor]
-
-  def within(self, weights: classifier.ModelWeights) -> classifier.ModelWeights:
-    """Returns `weights` with these in place of theirs."""
-    return weights._replace(
-      encoder=classifier.replaced(weights.encoder, self.encoder),
-      tables=classifier.replaced(weights.tables, self.tables),
-    )
-
-
-def _trained_of(algorithm, weights) -> _Trained:
+def _trained_of(algorithm, weights):
+  """Returns (trained weights of the encoder, held rows of each trained table)."""
   part = frozen.trained_part(algorithm, weights)
-  return _Trained(part.encoder, part.tables)
+  return part.encoder, part.tables
+
+
+def _within(weights, trained) -> classifier.ModelWeights:
+  """Returns `weights` with the trained ones in place of theirs."""
+  encoder, tables_ = trained
+  return weights._replace(
+    encoder=classifier.replaced(weights.encoder, encoder),
+    tables=classifier.replaced(weights.tables, tables_),
+  )
 
 
 def _train(algorithm, weights, held, examples, round_seed):
@@ -147,12 +141,17 @@ def _train(algorithm, weights, held, examples, round_seed):
   def body(step, trained, encoder_state, optimizer_state, losses_, correct):
     batch = training.batch(order_seed, step, size)
     count = tf.cast(tf.size(batch), tf.float32)
-    of_step = _StepExamples(
-      *_taken(examples, batch), randomness.step_seed(encoder_seed, step)
+    of_step = examples._replace(
+      x=encoder_lib.take(examples.x, batch),
+      y=encoder_lib.take(examples.y, batch),
+      weights=examples.weights
+      if isinstance(examples.weights, tuple)
+      else tf.gather(examples.weights, batch),
     )
-    now = trained.within(weights)._replace(encoder_state=encoder_state)
+    seed = randomness.step_seed(encoder_seed, step)
+    now = _within(weights, trained)._replace(encoder_state=encoder_state)
     loss, hits, gradients, encoder_state = _gradients(
-      algorithm, now, weights, held, of_step, examples.state
+      algorithm, now, weights, held, of_step, seed
     )
     optimizer_state, trained = optimizer.next(
       optimizer_state, trained, gradients
@@ -178,37 +177,13 @@ def _train(algorithm, weights, held, examples, round_seed):
   share = tf.math.divide_no_nan(
     tf.cast(size, tf.float32), tf.cast(visits, tf.float32)
   )
-  after = trained.within(weights)._replace(encoder_state=encoder_state)
+  after = _within(weights, trained)._replace(encoder_state=encoder_state)
   sums = {'loss': loss * share, 'correct': correct * share}
   return after, {**sums, 'batches': tf.cast(steps, tf.float32)}
 
 
-class _StepExamples(NamedTuple):
-  """The examples of one step: x, slots y, weights or (), encoder's seed."""
-
-  x: Any
-  y: Any
-  weights: Any
-  seed: tf.Tensor
-
-
-def _taken(examples, batch):
-  """Returns (x, y, weights) of the examples numbered `batch` int32 [B]."""
-  weights = examples.weights
-  return (
-    encoder_lib.take(examples.x, batch),
-    encoder_lib.take(examples.y, batch),
-    weights if isinstance(weights, tuple) else tf.gather(weights, batch),
-  )
-
-
-def _gradients(algorithm, weights, initial, held, examples, state):
-  """Returns (loss, hits, gradients, encoder state) of one step.
-
-  The gradients are those of the loss times its scale in the local training.
-  The loss is the mean over the batch, sum w l / sum w with example weights,
-  plus the penalties.
-  """
+def _gradients(algorithm, weights, initial, held, examples, seed):
+  """Returns (loss with penalties, hits, gradients of the scaled loss, encoder state)."""
   model, padded = algorithm.model, algorithm.tables[0].request.selects
   trained = _trained_of(algorithm, weights)
   # Frozen statistics are those of test time: training must see the same.
@@ -216,7 +191,7 @@ def _gradients(algorithm, weights, initial, held, examples, state):
   with tf.GradientTape() as tape:
     tape.watch(trained)
     embeddings, encoder_state = model.encode(
-      weights, examples.x, training, examples.seed
+      weights, examples.x, training, seed
     )
     ids = held.ids if padded else None
     logits = model.head.logits(embeddings, weights.class_table, ids)
@@ -226,10 +201,10 @@ def _gradients(algorithm, weights, initial, held, examples, state):
       held,
       embeddings,
       examples.x,
-      examples.seed,
+      seed,
       weights,
       initial,
-      state,
+      examples.state,
     )
     each = algorithm.loss(step)
     if isinstance(examples.weights, tuple):
@@ -268,10 +243,7 @@ def _hits(best: tf.Tensor, targets) -> tf.Tensor:
 def _message(
   algorithm, before, after, held, examples, measured, bounds=None
 ) -> ClientUpdate:
-  """Makes an update of the `ModelWeights` before and after local training.
-
-  One that is not finite is zeros of weight 0, and counted.
-  """
+  """Returns the update of `ModelWeights` before and after; zeros if it is not finite."""
   parts = [frozen.trained_part(algorithm, w) for w in (after, before)]
   delta = tf.nest.map_structure(
     tf.subtract,
@@ -347,11 +319,7 @@ def _bounded(algorithm, before, delta, rows, held, bounds):
 
 
 def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:
-  """Whether all numbers are finite, and their sums in float32 as well.
-
-  A tensor's sum is NaN or infinite if one of its numbers is. It is one pass
-  over the numbers, and the test of each of them would be two.
-  """
+  """Whether all numbers, and their sums in float32, are finite: one pass, not two."""
   each = [tf.math.is_finite(tf.reduce_sum(t)) for t in values]
   return tf.reduce_all([tf.constant(True), *each])
 

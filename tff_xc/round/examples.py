@@ -62,12 +62,9 @@ def client_type(
   weighted: bool = False,
   state_spec: Any = None,
 ) -> tff.Type:
-  """Returns the type of a client's value.
+  """Returns the type of a client's value on this model.
 
-  Args:
-    model: its encoder and `label_sets` determine x and y.
-    weighted: whether examples come with weights.
-    state_spec: `tf.TensorSpec`s of a client's state, or None without one.
+  `weighted`: examples come with weights; `state_spec`: of a client's state, or None.
   """
   integers = tff.TensorType(np.int32, [None])
   of_specs = tff.types.tensorflow_to_type
@@ -101,8 +98,8 @@ class KeptStates(NamedTuple):
 def build_collect(spec: Any) -> Callable:
   """Returns a function that adds the clients' states to the metrics.
 
-  It takes (metrics@SERVER, ids@CLIENTS, `KeptState`s@CLIENTS) within a federated
-  computation. A client that keeps nothing yet is left out.
+  It takes (metrics@SERVER, ids@CLIENTS, `KeptState`s@CLIENTS); a client that keeps
+  nothing yet is left out.
   """
 
   @tff.tensorflow.computation

@@ -1,9 +1,8 @@
 """Folds the rows of a cohort's clients into one accumulator.
 
 Rows of the same id are added, or all rows are kept side by side. The
-accumulator is a few stacks of growing size. A full stack is joined to the next
-one, so each row is copied only a few times. If rows are added, the accumulator
-holds few more rows than the cohort has distinct ids.
+accumulator is a few stacks of growing size, so each row is copied only a few times.
+If rows are added, it holds few more rows than the cohort has distinct ids.
 """
 
 import functools
@@ -85,12 +84,8 @@ def side_by_side(*stacks):
 def pushed(stacks: list, new, join: Callable, most: Sequence[int]) -> list:
   """Returns the stacks of an accumulator with new entries, none above its bound.
 
-  Args:
-    stacks: one more than bounds; their `ids` count their entries. The last one
-      has the first entries.
-    new: the entries, as a stack.
-    join: (stack, stack) -> stack.
-    most: the most entries of each stack but the last.
+  There is one stack more than bounds `most`; `ids` count the entries, the first of
+  which are in the last stack. `join` makes one stack of two.
   """
 
   def folded(stacks: list, level: int) -> list:
@@ -124,13 +119,8 @@ def aggregation(
 ):
   """Returns (zero, accumulate, merge, report) of TFF for an accumulator of stacks.
 
-  Args:
-    entry: a structure of `tf.TensorSpec`s of one entry, with `ids`; a stack has
-      one more axis.
-    join: see `pushed`.
-    most: see `pushed`.
-    value_type: of a client's value; None: it is a stack.
-    entries_of: the value -> its entries, as a stack.
+  An `entry` is `tf.TensorSpec`s with `ids`; a stack has one more axis; see `pushed`.
+  `entries_of` makes a stack of a client's value; without a `value_type` it is one.
   """
   # An accumulator's type has no static lengths.
   stack_type = tff.to_type(
@@ -166,10 +156,8 @@ def aggregation(
 def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
   """Returns a federated computation: {RowUpdate}@CLIENTS -> joined@SERVER.
 
-  Args:
-    row_dim: length of a row.
-    stacked: `StackedRows` of rows as they come, not `RowSums` of weighted rows.
-    num_rows: if given, clients send all rows, and `()` in place of ids.
+  `stacked`: `StackedRows` as they come, not `RowSums` of weighted rows. With `num_rows`
+  clients send all rows, and `()` in place of ids.
   """
   kind = StackedRows if stacked else RowSums
   entry = kind(

@@ -42,19 +42,10 @@ def trained_part(
 
 
 class Fixed:
-  """The frozen weights of a process.
-
-  Attributes:
-    values: by name, those of the encoder, except tables.
-  """
+  """The frozen weights of a process; `values` are the encoder's by name, except tables."""
 
   def __init__(self, algorithm: algorithm_lib.Algorithm, seed: list[int]):
-    """Draws the values that `algorithm.frozen` names, by the weights' seed.
-
-    Raises:
-      errors.InputError: clients would receive a whole frozen table, or the
-        weights are too large for a computation.
-    """
+    """Draws the values that `algorithm.frozen` names, by the weights' seed."""
     for table in algorithm.tables:
       sent = algorithm.has_clients and not table.request.selects
       if table.name in algorithm.frozen and sent:
@@ -66,11 +57,8 @@ class Fixed:
     self._algorithm = algorithm
     self._specs = algorithm.model.weight_specs()
     self.values = _drawn(algorithm, seed)
-    if self.values:
-      self._build()
-
-  def _build(self) -> None:
-    """Makes the computations of `receive`."""
+    if not self.values:
+      return
 
     @tff.tensorflow.computation
     def trained(encoder, encoder_state):
@@ -165,16 +153,8 @@ def train_only(
   """Returns the algorithm whose clients train only a part of the model.
 
   An encoder whose batch statistics are frozen acts as at test time, on clients
-  as well.
-
-  Args:
-    algorithm: trains everything.
-    part: 'head', the class table; 'bottleneck', the class table and the
-      encoder's last layer (`Encoder.last_layer`); or 'all'.
-
-  Raises:
-    errors.InputError: the encoder has no last layer of its own, or nothing would
-      be trained.
+  as well. `part` is 'head', the class table; 'bottleneck', the class table and the
+  encoder's last layer (`Encoder.last_layer`); or 'all'.
   """
   if part == 'all':
     return algorithm

@@ -17,17 +17,12 @@ import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import examples as examples_lib
 from tff_xc.round import request
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Importance:
-  """Weights p(y) / q_k(y), which clients compute in every round.
-
-  Attributes:
-    target: p, float32 [n], 0 or more, with sum 1; None: 1 / n each.
-  """
+  """Weights p(y) / q_k(y); `target` is p, float32 [n] with sum 1; None: 1 / n each."""
 
   target: np.ndarray | None = None
 
@@ -43,13 +38,8 @@ def importance_weights(
 ) -> algorithm_lib.Algorithm:
   """Returns the algorithm with FedIR's weights in its loss.
 
-  Args:
-    algorithm: of any loss that is a value for each example.
-    target: p up to a factor, [n]; None: uniform.
-
-  Raises:
-    errors.InputError: examples have sets of labels, or a class no row of its own.
-    ValueError: `target` is no distribution over the classes.
+  `target` is p up to a factor, [n]; None: uniform. ValueError: it is no distribution;
+  InputError: examples have sets of labels, or a class no row of its own.
   """
   model = algorithm.model
   if model.label_sets:
@@ -80,26 +70,10 @@ def importance_weights(
 def of_classes(
   held: request.SelectedRows, target: tf.Tensor | None, num_classes: int
 ) -> tf.Tensor:
-  """Returns w_k float32 [N], by slot; 0 for classes that the client lacks.
+  """Returns w_k float32 [N] of the class rows held; 0 for those the client lacks.
 
-  Args:
-    held: the class rows held; their counts are of all examples of the client.
-    target: p float32 [N], of these classes; None: uniform.
-    num_classes: n.
+  `target` is p float32 [N], of these classes; None: uniform.
   """
   counts = tf.cast(held.counts, tf.float32)
   p = 1.0 / num_classes if target is None else target
   return tf.math.divide_no_nan(p * tf.reduce_sum(counts), counts)
-
-
-def weighted(
-  algorithm: algorithm_lib.Algorithm,
-  examples: examples_lib.ClientExamples,
-  held: request.SelectedRows,
-  target: tf.Tensor | None,
-) -> examples_lib.ClientExamples:
-  """Returns a client's localised examples with their weights, if `Importance`."""
-  if not isinstance(algorithm.example_weights, Importance):
-    return examples
-  each = of_classes(held, target, algorithm.model.num_classes)
-  return examples._replace(weights=tf.gather(each, examples.y))

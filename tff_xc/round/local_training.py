@@ -8,28 +8,21 @@ import tensorflow_federated as tff
 from tff_xc.round import optimizers
 from tff_xc.round import randomness
 
-OPTIMIZERS = ('sgd', 'adam')
-
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-  """Minibatch SGD, or Adam, over a client's examples.
+  """Minibatch SGD (FedSS, Algorithm 1), or Adam, over a client's examples.
 
-  SGD is that of a FedSS client (Algorithm 1).
   Every epoch visits all examples in a fresh order; the last, partial batch is
   kept and its loss is the mean over its own examples.
 
   Attributes:
-    learning_rate: eta.
-    batch_size: B.
-    epochs: E.
     steps: if positive, the number of minibatches to take, instead of epochs.
-    shuffle: whether an epoch has an order of its own; otherwise the examples
-      come as they are stored.
+    shuffle: whether an epoch has an order of its own.
     replace_nonfinite: set trained numbers that are not finite to 1e-5 after
       every step, as TurboSVM-FL's published code does; with SGD only.
-    optimizer_name: one of `OPTIMIZERS`. Adam is PyTorch's, and a client begins
-      every round without moments (FedMLH).
+    optimizer_name: 'sgd' or 'adam', PyTorch's, which a client begins without
+      moments in every round (FedMLH).
     weight_decay: a gradient is g + weight_decay w for every trained weight w, as
       in PyTorch's SGD and Adam: the encoder's, and the rows held.
   """
@@ -44,16 +37,13 @@ class LocalTraining:
   weight_decay: float = 0.0
 
   def __post_init__(self):
-    if self.optimizer_name not in OPTIMIZERS:
+    if self.optimizer_name not in ('sgd', 'adam'):
       raise ValueError(f'unknown optimizer {self.optimizer_name!r}')
     if self.replace_nonfinite and self.optimizer_name != 'sgd':
       raise ValueError('replace_nonfinite is an option of SGD')
 
   def optimizer(self) -> tff.learning.optimizers.Optimizer:
-    """Returns the optimizer of the local steps.
-
-    Its gradient is that of `loss_scale` times the loss, without weight decay.
-    """
+    """Returns the optimizer of the local steps, for gradients of the scaled loss."""
     if self.optimizer_name == 'adam':
       return optimizers.TorchAdam(
         self.learning_rate, weight_decay=self.weight_decay
@@ -65,10 +55,7 @@ class LocalTraining:
 
   @property
   def loss_scale(self) -> float:
-    """The factor of the loss: SGD's learning rate.
-
-    Multiplied into a gradient, it would cost a pass over all weights.
-    """
+    """SGD's learning rate: on a gradient, it would cost a pass over all weights."""
     return self.learning_rate if self.optimizer_name == 'sgd' else 1.0
 
   def steps_and_visits(self, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -82,13 +69,7 @@ class LocalTraining:
     return steps, epochs * size + tf.minimum(rest, size)
 
   def batch(self, seed: tf.Tensor, step: tf.Tensor, size: tf.Tensor):
-    """Returns int32 [B'], the examples of `step`; B' < B at an epoch's end.
-
-    Args:
-      seed: int32 [2], of the order.
-      step: int32 scalar, from 0.
-      size: int32 scalar, the client's number of examples.
-    """
+    """Returns int32 [B'], the examples of `step` of `size`; B' < B at an epoch's end."""
     per_epoch = -(-size // self.batch_size)
     epoch, number = step // per_epoch, step % per_epoch
     order = tf.range(size)

@@ -18,40 +18,28 @@ import tensorflow as tf
 
 from tff_xc import classifier
 from tff_xc.data import sparse
-from tff_xc.encoders import normalization
+from tff_xc.encoders import layers
 from tff_xc.round import request
 
 # A float32 softmax gives a logit plus this probability zero, and no gradient.
 _EXCLUDED = -1e9
 
-CORRECTIONS = ('negatives', 'none')
-
 
 class LocalStep(NamedTuple):
-  """One step of local training, as losses and penalties see it.
+  """One step of local training, as losses and penalties see it."""
 
-  Attributes:
-    logits: float32 [B, N], the batch's logits for the held class rows.
-    targets: int32 [B], slots of the labels; or `sparse.LabelSets` of slots, for
-      sets of labels or several rows for a label.
-    held: the class rows held.
-    embeddings: float32 [B, ...].
-    x: the batch's examples.
-    seed: int32 [2], the seed that the encoder got.
-    weights: the current weights; its tables have the rows held.
-    initial_weights: the same, as the server sent them this round.
-    state: `KeptState` of the client, or ().
-  """
-
-  logits: tf.Tensor
+  logits: tf.Tensor  # float32 [B, N], of the batch for the held class rows.
+  # int32 [B], slots of the labels; or `LabelSets` of slots, for sets of labels or
+  # several rows for a label.
   targets: tf.Tensor | sparse.LabelSets
-  held: request.SelectedRows
-  embeddings: tf.Tensor
-  x: Any = ()
-  seed: Any = ()
+  held: request.SelectedRows  # The class rows.
+  embeddings: tf.Tensor  # float32 [B, ...].
+  x: Any = ()  # The batch's examples.
+  seed: Any = ()  # int32 [2], that the encoder got.
+  # The current weights, and those that the server sent; tables have the rows held.
   weights: classifier.ModelWeights | tuple = ()
   initial_weights: classifier.ModelWeights | tuple = ()
-  state: Any = ()
+  state: Any = ()  # `KeptState` of the client.
 
 
 class Loss(Protocol):
@@ -86,14 +74,10 @@ def negative_correction(held: request.SelectedRows, num_rows: int) -> tf.Tensor:
 
 @tf.custom_gradient
 def softmax_cross_entropy(logits: tf.Tensor, targets: tf.Tensor):
-  """Returns float32 [B], -log softmax(logits)[target].
+  """Returns float32 [B], -log softmax(logits [B, N])[targets int32 [B]].
 
   The same as TensorFlow's op of this name for sparse labels, which computes
   each exponential twice and takes two to three times as long on a CPU.
-
-  Args:
-    logits: float32 [B, N], N at least 1.
-    targets: int32 [B], each in [0, N).
   """
   largest = tf.reduce_max(logits, axis=1, keepdims=True)
   exponentials = tf.exp(logits - largest)
@@ -109,11 +93,7 @@ def softmax_cross_entropy(logits: tf.Tensor, targets: tf.Tensor):
 
 
 def one_each(step: LocalStep) -> tf.Tensor:
-  """Returns the targets int32 [B] of a loss that needs one for each example.
-
-  Raises:
-    ValueError: for sets of labels.
-  """
+  """Returns the targets int32 [B]; ValueError for sets of labels."""
   if isinstance(step.targets, sparse.LabelSets):
     raise ValueError('this loss takes one label for each example, not a set')
   return step.targets
@@ -139,7 +119,7 @@ class HeldSoftmax:
   denominator: str = 'held'
 
   def __post_init__(self):
-    if self.correction not in CORRECTIONS:
+    if self.correction not in ('negatives', 'none'):
       raise ValueError(f'unknown correction {self.correction!r}')
     if self.denominator not in ('held', 'negatives', 'positives'):
       raise ValueError(f'unknown denominator {self.denominator!r}')
@@ -168,12 +148,9 @@ class HeldSoftmax:
 
 @dataclasses.dataclass(frozen=True)
 class PositiveHinge:
-  """max(0, margin - cos(g(x), w_y))^2, FedAwS's loss (eq. 23).
+  """max(0, margin - cos(g(x), w_y))^2, FedAwS's loss (eq. 23; margin 0.9).
 
   An example whose cosine has reached the margin has no gradient.
-
-  Attributes:
-    margin: 0.9 in the paper.
   """
 
   margin: float = 0.9
@@ -181,7 +158,7 @@ class PositiveHinge:
   def __call__(self, step: LocalStep) -> tf.Tensor:
     rows = tf.gather(step.weights.class_table, one_each(step))
     cosines = tf.reduce_sum(
-      normalization.unit_norm(step.embeddings) * normalization.unit_norm(rows),
+      layers.unit_norm(step.embeddings) * layers.unit_norm(rows),
       axis=1,
     )
     return tf.square(tf.nn.relu(self.margin - cosines))
@@ -191,12 +168,9 @@ class PositiveHinge:
 class BinaryCrossEntropy:
   """Binary cross entropy of every held row: whether an example has its label.
 
-  Of an example, the mean over the rows held, times `tables`: with several
-  tables, the sum of the tables' means (FedMLH, Algorithm 2). A row to which
-  several labels of an example belong is one target (line 6).
-
-  Attributes:
-    tables: R, the tables that the rows belong to.
+  Of an example, the mean over the rows held, times `tables`, R: the sum of the tables'
+  means (FedMLH, Algorithm 2). A row to which several labels of an example belong is
+  one target (line 6).
   """
 
   tables: int = 1
@@ -246,9 +220,3 @@ class Proximal:
     )
     halves = [tf.nn.l2_loss(a - b) for a, b in zip(now, received, strict=True)]
     return 2.0 * self.weight * tf.add_n(halves)
-
-
-def proximal(algorithm, weight: float):
-  """Returns the `algorithm.Algorithm` with a proximal term of this weight."""
-  penalties = (*algorithm.penalties, Proximal(weight))
-  return dataclasses.replace(algorithm, penalties=penalties)

@@ -35,17 +35,13 @@ class Merge(Protocol):
   takes_optimizer: bool
 
   def sent(self, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-    """Returns the rows that a client sends, float32 [N, row_dim].
-
-    They are those before local training, as it received them, and after it.
-    """
+    """Returns what a client sends, float32 [N, row_dim], of rows before and after training."""
 
   def build(self, num_rows: int, row_dim: int, selects: bool) -> Callable:
     """Returns a function from values at clients to the merged rows@SERVER.
 
-    It takes (held: `SelectedRows`, rows: as `sent`, update: `ClientUpdate`)
-    within a federated computation. `selects`: clients hold selected rows;
-    otherwise they hold all.
+    It takes (held: `SelectedRows`, rows: as `sent`, update: `ClientUpdate`).
+    `selects`: clients hold selected rows; otherwise they hold all.
     """
 
   def next(
@@ -57,16 +53,10 @@ class Merge(Protocol):
     total_weight: tf.Tensor,
     after: optimizers.After | None = None,
   ) -> tuple[Any, tf.Tensor, Any]:
-    """Returns (optimizer state, table, what else `after` returned).
+    """Returns (optimizer state, table [n, row_dim], what else `after` returned).
 
-    Args:
-      optimizer: of the table.
-      state: its state.
-      table: float32 [n, row_dim].
-      merged: the merged rows.
-      total_weight: float32 scalar, the sum of the cohort's weights; if it is 0,
-        nothing changes.
-      after: changes the new rows, see `optimizers.TableOptimizer.next`.
+    `total_weight` is the sum of the cohort's weights; if it is 0, nothing changes.
+    `after` changes the new rows, see `optimizers.TableOptimizer.next`.
     """
 
 
@@ -80,8 +70,7 @@ class SumRows:
   Attributes:
     row_renormalise: divide by the weight of only those clients that hold the
       row; not in the paper.
-    takes_optimizer: whether the mean delta goes through the table's optimizer,
-      or is added as it is.
+    takes_optimizer: whether the mean delta goes through the table's optimizer.
   """
 
   row_renormalise: bool = False
@@ -131,12 +120,10 @@ class SumRows:
 
 @dataclasses.dataclass(frozen=True)
 class ReplaceRows(SumRows):
-  """A row becomes the mean of the rows that its holders sent (FedAwS).
+  """A row becomes the mean of the rows that its holders sent (FedAwS, line 13).
 
   Rows are averaged with the clients' example counts as weights, whatever
-  `weighting` the encoder uses. If a single client holds a row, its row replaces
-  the old one (FedAwS, Algorithm 1, line 13). Rows of absent classes do not
-  change.
+  `weighting` the encoder uses. Rows of absent classes do not change.
   """
 
   row_renormalise: bool = True
@@ -190,9 +177,7 @@ class KeepRows:
 class StackRows:
   """Keeps the rows of all clients side by side, for a server step to join.
 
-  The table itself does not change before the steps. The accumulator is a few
-  stacks of growing size, so it copies each row only a few times and takes at
-  most twice the memory of the rows that were sent.
+  The table itself does not change before the steps.
   """
 
   sends_rows = True
@@ -246,12 +231,7 @@ class EncoderMean:
   def __init__(
     self, factory, specs: classifier.ModelWeights, rows: Sequence[str] = ()
   ):
-    """Args: the factory, specs of trained weights, tables that send rows, too.
-
-    Raises:
-      ValueError: for a factory of sums (one that is nested in another factory
-        is not found), or a differentially private one of TFF's beside `rows`.
-    """
+    """Args: the factory, specs of trained weights, tables that send rows, too."""
     if factory is None:
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
     if isinstance(factory, _SUMS):
@@ -283,10 +263,7 @@ class EncoderMean:
       )
 
     self._over_those_who_count = over_those_who_count
-
-  @property
-  def initialize(self):
-    return self._process.initialize
+    self.initialize = self._process.initialize
 
   def __call__(self, state, update):
     """Returns the aggregator's output for `ClientUpdate`s@CLIENTS."""

@@ -18,18 +18,10 @@ _PARALLEL = 8
 
 
 def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
-  """Applies a function to blocks of the numbers in [0, count).
+  """Applies a function to blocks of the numbers in [0, count), each with its `others`.
 
-  It is one flat loop outside any condition: Grappler aborts on nested ones.
-
-  Args:
-    function: int32 [b] -> float32 [b, width], or a structure of such tensors.
-    count: int32 scalar, may be 0.
-    others: int32 scalar, similarities that each number needs.
-    width: a structure of specs [width]: the results' dtypes and widths.
-
-  Returns:
-    The results [count, width].
+  It is one flat loop outside any condition: Grappler aborts on nested ones. The
+  function maps int32 [b] to [b, width]; `width` is a structure of specs [width].
   """
   at_once = tf.clip_by_value(
     _SIMILARITIES // tf.maximum(others, 1), _LEAST_ROWS, _ROWS
@@ -58,15 +50,9 @@ def nearest(
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Finds each query's k most similar rows, itself excluded.
 
-  Args:
-    queries: float32 [q, d].
-    query_ids: int32 [q], their places in `rows`; -1 for a query not in `rows`.
-    rows: float32 [n, d], n > k, except if q = 0.
-    k: an int or int32 scalar.
-
-  Returns:
-    (similarities float32 [q, k], places int32 [q, k]), the most similar first,
-    ties by place.
+  `queries` float32 [q, d] have the places `query_ids` int32 [q] in `rows` float32
+  [n, d], or -1; n > k, except if q = 0. Returns (similarities float32 [q, k], places
+  int32 [q, k]), the most similar first, ties by place.
   """
   size, count = tf.shape(rows)[0], tf.shape(queries)[0]
   # One more query, because one block runs even without queries.
@@ -94,13 +80,9 @@ _ITSELF = -2.0
 
 
 def similarities(units: tf.Tensor) -> list[tf.Tensor]:
-  """Returns the rows' similarities, exactly symmetric; -2 of a row to itself.
+  """Returns similarities of unit rows [U, d], exactly symmetric; -2 of a row to itself.
 
-  Args:
-    units: float32 [U, d], unit rows.
-
-  Returns:
-    Strips [b, U] in order; together they have U rows. A strip may be empty.
+  They are in strips [b, U] in order, of which one may be empty.
   """
   size = tf.shape(units)[0]
   ends = [size * i // _STRIPS for i in range(_STRIPS + 1)]
@@ -135,12 +117,7 @@ class Neighbours(NamedTuple):
 
 
 def neighbours(strip: tf.Tensor, k: int) -> Neighbours:
-  """Finds the k nearest of each row of a strip; nothing is sorted.
-
-  Args:
-    strip: float32 [b, U], one of `similarities`.
-    k: the number of neighbours, less than U.
-  """
+  """Finds the k < U nearest of each row of a strip [b, U]; nothing is sorted."""
   guess = _guess(strip, k)
   # NthElement is `std::nth_element`. Its first pivot is the median of the
   # second, the middle and the last value. A guess there that is a little too

@@ -37,12 +37,9 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
     amsgrad: bool = False,
     weight_decay: float = 0.0,
   ):
-    self._learning_rate = learning_rate
-    self._beta_1 = beta_1
-    self._beta_2 = beta_2
-    self._epsilon = epsilon
-    self._amsgrad = amsgrad
-    self._weight_decay = weight_decay
+    self._learning_rate, self._epsilon = learning_rate, epsilon
+    self._beta_1, self._beta_2 = beta_1, beta_2
+    self._amsgrad, self._weight_decay = amsgrad, weight_decay
 
   def initialize(self, specs):
     zeros = lambda: tf.nest.map_structure(
@@ -84,12 +81,9 @@ class Descent(tff.learning.optimizers.Optimizer):
   """SGD for gradients that contain the learning rate: w <- (1 - decay) w - g."""
 
   def __init__(self, replacement: float | None = None, decay: float = 0.0):
-    """Describes the step.
+    """Replaces numbers that are not finite; `decay` is learning rate times weight decay.
 
-    Args:
-      replacement: replaces numbers that are not finite, or None.
-      decay: the learning rate times the weight decay. It takes one pass over the
-        weights; L2 in the loss or in the gradients would take two.
+    The decay takes one pass over the weights; L2 in the loss would take two.
     """
     self._replacement, self._decay = replacement, decay
 
@@ -123,12 +117,9 @@ After = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, Any]]
 class TableOptimizer(Protocol):
   """An optimizer of a table, which may update rows lazily.
 
-  `read` returns a row's current value. The table kept between rounds may lack
-  updates of rows that were not requested. The state then determines these.
-
-  Attributes:
-    reads_state: whether `read` and `read_all` use the state. If not, the table
-      is always up to date, and callers may pass `()` as the state.
+  The table kept between rounds may lack updates of rows that were not requested,
+  which the state then determines. `reads_state`: whether `read` and `read_all` use the
+  state; if not, callers may pass `()` for it.
   """
 
   reads_state: bool
@@ -153,14 +144,10 @@ class TableOptimizer(Protocol):
   ) -> tuple[Any, tf.Tensor, Any]:
     """Returns (state, table, what else `after` returned) after a step.
 
-    Args:
-      state: as returned before.
-      table: float32 [n, row_dim].
-      ids: int32 [U], distinct.
-      gradients: [U, row_dim], at the values that `read` returns; zero for others.
-      has_update: bool scalar; if it is False, nothing changes.
-      after: changes the new rows `ids` before they are written, so that they
-        are written once. It gets no rows if there is no update.
+    `ids` int32 [U] are distinct; `gradients` [U, row_dim] are at the values that
+    `read` returns, and zero for others. Without `has_update` nothing changes. `after`
+    changes the new rows before they are written, so that they are written once; it
+    gets no rows if there is no update.
     """
 
   def catch_up(self, state: Any, table: tf.Tensor) -> tuple[Any, tf.Tensor]:
@@ -184,11 +171,7 @@ class _UpToDate:
 
 @dataclasses.dataclass(frozen=True)
 class Dense(_UpToDate):
-  """Any optimizer, on all rows; rows not requested have a zero gradient.
-
-  Attributes:
-    optimizer: its state is the state of this optimizer.
-  """
+  """Any optimizer, on all rows; rows not requested have a zero gradient."""
 
   optimizer: tff.learning.optimizers.Optimizer
 
@@ -235,10 +218,6 @@ class RowMomentum:
   The state has, by name, `step` (int32, steps taken), `last_step` (int32 [n],
   the step up to which a row is up to date) and `velocity` (float32 [n,
   row_dim], at `last_step`). Without momentum the state is empty.
-
-  Attributes:
-    learning_rate: lr.
-    momentum: beta, in [0, 1).
   """
 
   learning_rate: float = 1.0
@@ -311,21 +290,14 @@ class RowMomentum:
 
 @dataclasses.dataclass(frozen=True)
 class LazyRows(_UpToDate):
-  """Updates only the requested rows, with any optimizer (lazy updates).
+  """Updates only the requested rows, with any coordinate-wise optimizer.
 
   If every row is requested in every step, and with Adagrad always, this equals
-  the optimizer on the whole table. Adam differs: on the whole table, the
-  moments of a row not requested decay, and they move the row. Here, moments and
-  row do not change until the row is requested again. The bias correction counts
-  all steps, not only those that requested the row. TensorFlow Addons' LazyAdam
-  and PyTorch's SparseAdam do the same, except that they add epsilon before the
-  bias correction.
-
-  The state is that of the optimizer on the table.
-
-  Attributes:
-    optimizer: a coordinate-wise optimizer; its state has, by name, scalars and
-      tensors of the table's shape.
+  the optimizer on the whole table. Adam differs: there, the moments of a row not
+  requested decay, and they move the row. Here, moments and row do not change until the
+  row is requested again; the bias correction counts all steps. TensorFlow Addons'
+  LazyAdam and PyTorch's SparseAdam do the same, except that they add epsilon before the
+  bias correction. The state is that of the optimizer on the table.
   """
 
   optimizer: tff.learning.optimizers.Optimizer

@@ -12,11 +12,11 @@ from tff_xc import classifier
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import client_update
 from tff_xc.round import examples as examples_lib
-from tff_xc.round import exchange
 from tff_xc.round import frozen
 from tff_xc.round import importance
 from tff_xc.round import merge
 from tff_xc.round import randomness
+from tff_xc.round import request as request_lib
 from tff_xc.round import robust
 from tff_xc.round import server
 from tff_xc.round import tables as tables_lib
@@ -68,13 +68,8 @@ def build_process(
     caller keeps them, and gives them back as `ClientExamples.state`.
 
   A mean or maximum over no clients is nan. Bounds and server steps have more.
-
-  Args:
-    algorithm: the answers.
-    seed: seeds the initial weights and all randomness in the rounds.
-
-  Returns:
-    A process whose `next` takes `ClientExamples` at clients.
+  `seed` is of the initial weights and all randomness in the rounds; the process's
+  `next` takes `ClientExamples` at clients.
   """
   pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
   fixed = frozen.Fixed(algorithm, pair)
@@ -99,7 +94,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   exchanges = collections.OrderedDict(
     (
       table.name,
-      exchange.Exchange(
+      _Exchange(
         table,
         state_type.weights.tables[i],
         state_type.server.tables[i],
@@ -172,6 +167,81 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   return next_fn
 
 
+class _Exchange:
+  """Exchanges the rows of one table; call it within a federated computation."""
+
+  def __init__(
+    self,
+    table: tables_lib.Table,
+    value_type: tff.TensorType,
+    state_type: tff.Type,
+    beside: np.ndarray | None = None,
+  ):
+    """Clients receive `beside` [n], a number with each row, unless it is None."""
+    optimizer = table.optimizer
+    self._request = table.request
+    # The value that rows are read from: the table, or a lazy optimizer's state
+    # and the table.
+    self._lazy = optimizer.reads_state
+    source_type = value_type
+    if self._lazy:
+      source_type = tff.to_type((state_type.optimizer, value_type))
+    parts = lambda source: source if self._lazy else ((), source)
+
+    @tff.tensorflow.computation(source_type, np.int32)
+    def select_row(source, row_id):
+      row = optimizer.read(*parts(source), row_id)
+      return row if beside is None else (row, tf.gather(beside, row_id))
+
+    @tff.tensorflow.computation(source_type)
+    def read_all(source):
+      return optimizer.read_all(*parts(source))
+
+    self._beside = None
+    if beside is not None:
+      self._beside = tff.tensorflow.computation(lambda: tf.constant(beside))
+    self._select_row, self._read_all = select_row, read_all
+    # See `merge.Merge.build`.
+    self.merge = table.merge.build(
+      *value_type.shape, selects=table.request.selects
+    )
+
+  def receive(self, state, value, held):
+    """Returns rows@CLIENTS, or pairs of rows and numbers: a sequence of those selected.
+
+    If none are selected, it is the whole table.
+    """
+    source = value
+    if self._lazy:
+      source = tff.federated_zip((state.optimizer, value))
+    if self._request.selects:
+      max_key = tff.federated_value(int(self._request.num_rows), tff.SERVER)
+      return tff.federated_select(held.ids, max_key, source, self._select_row)
+    if self._lazy:
+      source = tff.federated_map(self._read_all, source)
+    rows = tff.federated_broadcast(source)
+    if not self._beside:
+      return rows
+    beside = tff.federated_eval(self._beside, tff.SERVER)
+    return tff.federated_zip((rows, tff.federated_broadcast(beside)))
+
+
+def _as_tensors(
+  table: tables_lib.Table, rows: Any, held: request_lib.SelectedRows
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+  """Returns received rows float32 [N, row_dim], and the numbers beside them [N]."""
+  slots = table.request.slots
+  if isinstance(rows, tf.data.Dataset):
+    rows = rows.batch(slots).get_single_element()
+  rows, beside = rows if isinstance(rows, tuple) else (rows, None)
+  rows = tf.ensure_shape(rows, [slots, rows.shape[-1]])
+  # Most clients use far fewer feature rows than there are slots; padding comes last.
+  if table.request.selects and table.name != classifier.CLASS:
+    used = tf.reduce_sum(tf.cast(held.mask, tf.int32))
+    rows = rows[: tf.maximum(used, 1)]
+  return rows, beside
+
+
 def _build_request(algorithm):
   """Returns the computation (examples, seed) -> `SelectedRows` by table."""
 
@@ -183,7 +253,7 @@ def _build_request(algorithm):
       if not i:
         purpose = randomness.Purpose.NEGATIVES
       held[table.name] = table.request.held_rows(
-        tables_lib.keys(algorithm.model, table.name).of(examples),
+        tables_lib.keys(algorithm.model, table.name, examples),
         randomness.client_seed(seed, examples.client_id, purpose),
         examples.client_id,
         table.name,
@@ -194,16 +264,12 @@ def _build_request(algorithm):
 
 
 def _build_training(algorithm):
-  """Returns a client's computation of its `ClientUpdate`.
-
-  It takes (encoder, encoder state, received rows by table, `SelectedRows` by
-  table, `ClientExamples`, seed), and of an algorithm with bounds also these.
-  """
+  """Returns a client's computation of its `ClientUpdate`, with bounds if there are."""
   on_client = client_update.build(algorithm)
 
   def updated(encoder, encoder_state, rows, held, examples, seed, bounds=None):
     received = collections.OrderedDict(
-      (t.name, exchange.as_tensors(t, rows[t.name], held[t.name]))
+      (t.name, _as_tensors(t, rows[t.name], held[t.name]))
       for t in algorithm.tables
     )
     tables = collections.OrderedDict(
@@ -225,11 +291,7 @@ def _build_training(algorithm):
 
 
 def _build_server_step(algorithm):
-  """Returns the server's computation at the end of a round.
-
-  It takes (`RoundState`, encoder delta, merged rows by table, total weight,
-  seed) and returns (`ServerState`, `ModelWeights`, the steps' metrics).
-  """
+  """Returns the computation of (`ServerState`, `ModelWeights`, the steps' metrics)."""
 
   @tff.tensorflow.computation
   def server_step(state, encoder_delta, merged, total_weight, seed):

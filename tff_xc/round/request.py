@@ -14,21 +14,16 @@ from tff_xc.round import randomness
 
 
 class SelectedRows(NamedTuple):
-  """The rows S_k that a client holds, in N slots.
+  """The rows that a client holds, in N slots.
 
   A federated select has a static number of keys, so slots beyond |S_k| are
   padding: they repeat the first id and are masked everywhere.
-
-  Attributes:
-    ids: int32 [N], numbers of rows in random order.
-    mask: bool [N], False on padding.
-    counts: int32 [N], how often the client's examples name the row; 0 for
-      negatives and padding. The positives P_k are the slots with a positive
-      count. Counts never leave the client.
   """
 
-  ids: tf.Tensor
-  mask: tf.Tensor
+  ids: tf.Tensor  # int32 [N], numbers of rows in random order.
+  mask: tf.Tensor  # bool [N], False on padding.
+  # int32 [N], how often the client's examples name the row; the positives P_k are
+  # the slots with a positive count. Counts never leave the client.
   counts: tf.Tensor
 
 
@@ -116,11 +111,7 @@ _UNKNOWN = -1
 
 @dataclasses.dataclass(frozen=True)
 class AllRows:
-  """All rows (FedAvg and FullSoftmax): clients send no ids, W is broadcast.
-
-  Attributes:
-    num_rows: n.
-  """
+  """All n rows (FedAvg and FullSoftmax): clients send no ids, W is broadcast."""
 
   num_rows: int
 
@@ -147,13 +138,7 @@ class AllRows:
       ),
     )
 
-  def positions(
-    self,
-    held: SelectedRows,
-    ids: tf.Tensor,
-    client_id=_UNKNOWN,
-    noun='class',
-  ) -> tf.Tensor:
+  def positions(self, held, ids, client_id=_UNKNOWN, noun='class'):
     """Returns the slots of `ids`, as `OwnAndSampled.positions`."""
     del held  # Row i is in slot i.
     return checked_ids(ids, self.num_rows, noun, client_id)
@@ -196,16 +181,11 @@ class OwnAndSampled:
   def held_rows(
     self, ids: tf.Tensor, seed: tf.Tensor, client_id=_UNKNOWN, noun='class'
   ) -> SelectedRows:
-    """Returns the rows that a client holds.
+    """Returns the rows held, of the ids int32 [k] that all of its examples name.
 
     Fails, naming the client, for an id outside [0, n) or for more than
-    `max_positives` distinct ids.
-
-    Args:
-      ids: int32 [k], the rows that all of the client's examples name.
-      seed: int32 [2], for its negatives and the order of its ids.
-      client_id: int64 scalar, for messages.
-      noun: the word for a row's item in messages.
+    `max_positives` distinct ids. `seed` draws negatives and the order of the ids;
+    `noun` is the word for a row's item in messages.
     """
     ids = checked_ids(ids, self.num_rows, noun, client_id)
     own, _, counts = tf.unique_with_counts(tf.sort(ids))
@@ -255,13 +235,7 @@ class OwnAndSampled:
       counts=tf.ensure_shape(tf.pad(counts, [[0, padding]]), [self.slots]),
     )
 
-  def positions(
-    self,
-    held: SelectedRows,
-    ids: tf.Tensor,
-    client_id=_UNKNOWN,
-    noun='class',
-  ) -> tf.Tensor:
+  def positions(self, held, ids, client_id=_UNKNOWN, noun='class'):
     """Returns int32 [B], the slot of each of `ids` int32 [B] in `held`.
 
     Fails if an id is not held. Costs O((N + B) log N), without an n-sized

@@ -34,17 +34,12 @@ import tensorflow_federated as tff
 class Quantile:
   """A bound that follows a quantile C of the clients' norms.
 
-  Each round multiplies C by exp(rate * (quantile - share of norms up to C)).
-
-  Attributes:
-    initial: C of the first round.
-    quantile: the share of norms that C shall not be below.
-    rate: of the steps.
-    multiplier, increment: the bound is `multiplier` C + `increment`.
+  Each round multiplies C by exp(rate * (quantile - share of norms up to C)). The
+  bound is `multiplier` C + `increment`.
   """
 
-  initial: float
-  quantile: float
+  initial: float  # C of the first round.
+  quantile: float  # The share of norms that C shall not be below.
   rate: float
   multiplier: float = 1.0
   increment: float = 0.0
@@ -63,14 +58,11 @@ CLIPPING = Quantile(1.0, 0.8, 0.2)
 
 @dataclasses.dataclass(frozen=True)
 class Robust:
-  """What bounds the clients' updates.
+  """What bounds the clients' updates."""
 
-  Attributes:
-    zeroing: the largest number of an update that is not zeroed, or None.
-    clipping: the largest L2 norm, to which others are scaled down, or None.
-  """
-
+  # The largest number of an update that is not zeroed, or None.
   zeroing: Quantile | None = ZEROING
+  # The largest L2 norm, to which others are scaled down, or None.
   clipping: Quantile | None = CLIPPING
 
   def __post_init__(self):
@@ -145,14 +137,12 @@ class State(NamedTuple):
 
 
 class Limits:
-  """The server's bounds, if there are any.
+  """The server's bounds, if any; call its methods within a federated computation.
 
-  Call its methods within a federated computation. A state is that of the encoder's
-  aggregator, or `State` with it.
+  A state is that of the encoder's aggregator, or `State` with it.
   """
 
   def __init__(self, robust: Robust | None):
-    """Args: what bounds the clients' updates, or None."""
     self._processes = collections.OrderedDict(
       (name, quantile.build())
       for name, quantile in (robust.bounds if robust else {}).items()
@@ -177,8 +167,7 @@ class Limits:
   def next(self, state, encoder, update, total_weight):
     """Returns the state@SERVER after a round.
 
-    A client whose update was dropped counts with a norm of 0, as its zeros have.
-    If the total weight is 0, nobody's update is left and the bounds stay.
+    A dropped client counts with a norm of 0; if nobody's update is left, bounds stay.
     """
 
     def after(name, process):

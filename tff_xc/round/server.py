@@ -19,19 +19,12 @@ from tff_xc import classifier
 
 
 class StepContext(NamedTuple):
-  """What a server step sees, besides the rows that it changes.
+  """What a server step sees, besides the rows that it changes."""
 
-  Attributes:
-    seed: int32 [2], the round's seed.
-    round_number: int32 scalar, from 0.
-    merged: the clients' rows as merged (`merge.RowSums`, `merge.StackedRows`).
-    rows_before: () -> the step's rows before the round, float32 [U, row_dim].
-      A function, so that a step that does not call it costs nothing.
-  """
-
-  seed: tf.Tensor
-  round_number: tf.Tensor
-  merged: Any
+  seed: tf.Tensor  # int32 [2], the round's.
+  round_number: tf.Tensor  # int32 scalar, from 0.
+  merged: Any  # The clients' rows (`folding.RowSums`, `folding.StackedRows`).
+  # The step's rows before the round, float32 [U, row_dim]; not calling costs nothing.
   rows_before: Callable[[], tf.Tensor]
 
 
@@ -53,24 +46,15 @@ class ServerStep(Protocol):
   def next(
     self, state: Any, rows: tf.Tensor, context: StepContext
   ) -> tuple[Any, tf.Tensor, Mapping[str, tf.Tensor]]:
-    """Returns (state, rows, float32 scalars by name).
+    """Returns (state, rows, float32 scalars by name), of rows float32 [U, row_dim].
 
-    Args:
-      state: as returned before.
-      rows: float32 [U, row_dim]; U is 0 on the round's rows if no client's
-        update is left.
-      context: of this round.
+    U is 0 on the round's rows if no client's update is left.
     """
 
 
 @dataclasses.dataclass(frozen=True)
 class RowStep:
-  """A step without state or metrics: a function of rows alone.
-
-  Attributes:
-    function: float32 [U, row_dim] -> the same.
-    on_all_rows: see `ServerStep`.
-  """
+  """A step without state or metrics: a function float32 [U, row_dim] -> the same."""
 
   function: Callable[[tf.Tensor], tf.Tensor]
   on_all_rows: bool = False
@@ -88,13 +72,9 @@ class RowStep:
 
 @dataclasses.dataclass(frozen=True)
 class DescentStep:
-  """A step of an optimizer down a function of the rows.
+  """A step of an optimizer down a `gradient`: rows float32 [n, row_dim] -> the same.
 
   The optimizer's state is kept over rounds, in which other steps move the rows.
-
-  Attributes:
-    gradient: rows float32 [n, row_dim] -> the same.
-    optimizer: of all rows.
   """
 
   gradient: Callable[[tf.Tensor], tf.Tensor]
@@ -142,14 +122,8 @@ def encoder_step(
 ) -> tuple[Any, Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]:
   """Returns (optimizer state, encoder, encoder state) after the round.
 
-  Args:
-    optimizer: of the encoder's trainable weights.
-    optimizer_state: as returned before.
-    weights: those that the round began with.
-    delta: by name, mean deltas of all encoder weights. Weights without gradient
-      move by theirs.
-    has_update: bool scalar; if it is False, nothing changes.
-    moves_state: whether weights without gradient move.
+  `delta` has the mean deltas of all encoder weights by name. Weights without gradient
+  move by theirs, if `moves_state`. Without `has_update` nothing changes.
   """
   like = lambda names, value: type(names)((k, value(k)) for k in names)
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
-from typing import Protocol
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -97,16 +96,9 @@ class Table:
     seed: tf.Tensor,
     round_number: tf.Tensor,
   ) -> tuple[TableState, tf.Tensor, dict[str, tf.Tensor]]:
-    """Returns (state, table, metrics by name) after a round.
+    """Returns (state, table [n, row_dim], metrics by name) after a round.
 
-    Args:
-      state: as returned before.
-      value: float32 [n, row_dim].
-      merged: the clients' rows, as `merge` gives them.
-      total_weight: float32 scalar, the sum of the cohort's weights. If it is
-        zero, no client's update is left, and nothing changes.
-      seed: int32 [2], the round's.
-      round_number: from 0.
+    If `total_weight`, the sum of the cohort's weights, is zero, nothing changes.
     """
     has_update = total_weight > 0
     first = sum(not step.on_all_rows for step in self.steps)
@@ -155,80 +147,55 @@ class Table:
     return state._replace(optimizer=optimizer_state), value
 
 
-class Keys(Protocol):
-  """The rows of a table that a client's examples name."""
+def keys(
+  model: classifier.EmbeddingClassifier,
+  name: str,
+  examples: examples_lib.ClientExamples,
+) -> tf.Tensor:
+  """Returns int32 [k], the rows of the model's table that the examples name."""
+  if name != classifier.CLASS:
+    return model.encoder.tables[name].ids(examples.x)
+  # A client without examples in this round requests nothing.
+  some = encoder_lib.count(examples.y) > 0
+  size = tf.where(some, tf.size(examples.all_y), 0)
+  rows = _class_rows(model, examples.all_y[:size], examples.client_id)
+  return tf.reshape(rows, [-1])
 
-  def of(self, examples: examples_lib.ClientExamples) -> tf.Tensor:
-    """Returns int32 [k], the rows that the client needs."""
 
-  def localised(
-    self,
-    examples: examples_lib.ClientExamples,
-    slots_of: Callable[[tf.Tensor], tf.Tensor],
-  ) -> examples_lib.ClientExamples:
-    """Returns the examples with slots among the rows held in place of rows."""
+def localised(
+  model: classifier.EmbeddingClassifier,
+  name: str,
+  examples: examples_lib.ClientExamples,
+  slots_of: Callable[[tf.Tensor], tf.Tensor],
+) -> examples_lib.ClientExamples:
+  """Returns the examples with slots among the rows held in place of rows.
 
-
-@dataclasses.dataclass(frozen=True)
-class ClassKeys:
-  """The class rows of the labels.
-
-  A localised `y` has slots in place of labels: int32 [n_k] if each example has
-  one row, else `sparse.LabelSets` with all rows of an example's labels.
+  A localised `y` is int32 [n_k] if each example has one class row, else
+  `sparse.LabelSets` with the slots of all rows of an example's labels.
   """
-
-  model: classifier.EmbeddingClassifier
-
-  def of(self, examples):
-    # A client without examples in this round requests nothing.
-    some = encoder_lib.count(examples.y) > 0
-    size = tf.where(some, tf.size(examples.all_y), 0)
-    rows = self._rows(examples.all_y[:size], examples.client_id)
-    return tf.reshape(rows, [-1])
-
-  def _rows(self, labels, client_id):
-    rows = self.model.head.rows_of(labels)
-    if rows.shape.rank == 1:
-      return rows  # Rows are checked by who takes them.
-    # Every number hashes to rows that there are.
-    known = request_lib.checked_ids(
-      labels, self.model.num_classes, 'class', client_id
-    )
-    with tf.control_dependencies([known]):
-      return tf.identity(rows)
-
-  def localised(self, examples, slots_of):
-    y = examples.y
-    sets = isinstance(y, sparse.LabelSets)
-    rows = self._rows(y.ids if sets else y, examples.client_id)
-    slots = slots_of(tf.reshape(rows, [-1]))
-    if rows.shape.rank > 1 or sets:
-      each = rows.shape[1] if rows.shape.rank > 1 else 1
-      splits = y.row_splits if sets else tf.range(tf.size(y) + 1)
-      slots = sparse.LabelSets(splits * each, slots)
-    return examples._replace(y=slots)
+  if name != classifier.CLASS:
+    table, x = model.encoder.tables[name], examples.x
+    return examples._replace(x=table.with_ids(x, slots_of(table.ids(x))))
+  y = examples.y
+  sets = isinstance(y, sparse.LabelSets)
+  rows = _class_rows(model, y.ids if sets else y, examples.client_id)
+  slots = slots_of(tf.reshape(rows, [-1]))
+  if rows.shape.rank > 1 or sets:
+    each = rows.shape[1] if rows.shape.rank > 1 else 1
+    splits = y.row_splits if sets else tf.range(tf.size(y) + 1)
+    slots = sparse.LabelSets(splits * each, slots)
+  return examples._replace(y=slots)
 
 
-@dataclasses.dataclass(frozen=True)
-class EncoderKeys:
-  """The rows of an encoder's table that the examples `x` name."""
-
-  table: encoder_lib.Table
-
-  def of(self, examples):
-    return self.table.ids(examples.x)
-
-  def localised(self, examples, slots_of):
-    x = examples.x
-    x = self.table.with_ids(x, slots_of(self.table.ids(x)))
-    return examples._replace(x=x)
-
-
-def keys(model: classifier.EmbeddingClassifier, name: str) -> Keys:
-  """Returns the keys of the model's table `name`."""
-  if name == classifier.CLASS:
-    return ClassKeys(model)
-  return EncoderKeys(model.encoder.tables[name])
+def _class_rows(model, labels, client_id):
+  """Returns the class rows of labels [k]: [k], or [k, R] if a label has R."""
+  rows = model.head.rows_of(labels)
+  if rows.shape.rank == 1:
+    return rows  # Rows are checked by who takes them.
+  # Every number hashes to rows that there are.
+  known = request_lib.checked_ids(labels, model.num_classes, 'class', client_id)
+  with tf.control_dependencies([known]):
+    return tf.identity(rows)
 
 
 def by_name(tables: tuple[Table, ...]) -> Mapping[str, Table]:
