@@ -112,8 +112,7 @@ def test_line_14_steps_from_normalised_rows(margin):
   process = build(
     spreadout_weight=0.5,
     spreadout_learning_rate=0.1,
-    spreadout_neighbors=2,
-    spreadout_margin=margin,
+    **({'spreadout_margin': margin} if margin else {'spreadout_neighbors': 2}),
     local_training=dataclasses.replace(FULL_BATCH, learning_rate=2.0),
   )
   step, norms = spread(0.05, 0 if margin else 2, margin=margin), []
