@@ -112,7 +112,9 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
     argument.of_server(),
     len(cohort),
     clients.home(program.stateful),
-    execution.OnThreads(program, argument.of_client, clients, ahead=False),
+    functools.partial(
+      execution.on_threads, program, argument.of_client, clients, False
+    ),
   )
   crossings = _of(bindings[1])
   received = [found[name] for name in crossings.broadcasts if name in found]
@@ -159,7 +161,6 @@ def _recording(phase, call, folded: list):
       folded.append(_arrays([given[name] for name in names]))
     return given
 
-  record.reads = call.reads
   return record
 
 
