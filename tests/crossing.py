@@ -161,6 +161,7 @@ def _recording(phase, call, folded: list):
       folded.append(_arrays([given[name] for name in names]))
     return given
 
+  record.inputs, record.traced = call.inputs, call.traced
   return record
 
 
