@@ -13,7 +13,6 @@ from PIL import Image
 from tasks import experiment
 from tasks import registry as tasks
 from tests import small_data
-from tests.experiment import test_disk
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import wording
@@ -284,7 +283,10 @@ def test_a_worker_reads_examples_without_the_file_of_the_target(
 
 
 def test_a_worker_notices_that_its_images_were_replaced(tmp_path):
-  test_disk.images(tmp_path)
+  for i in range(8):
+    path = tmp_path / f'class{i % 2}' / f'{i}.png'
+    path.parent.mkdir(exist_ok=True)
+    Image.fromarray(np.full([8, 8, 3], 30 * i, np.uint8)).save(path)
   given = {'image_size': 8, 'split': 'iid:2', 'clients_per_round': 2}
   given |= {'data_dir': str(tmp_path)}
   config = experiment.resolve('images', 'fedavg', given)

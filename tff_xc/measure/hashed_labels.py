@@ -60,12 +60,15 @@ def bucket_counts(
 def bucket_examples(
   labels: scipy.sparse.csr_matrix, seed: int, num_buckets: int
 ) -> np.ndarray:
-  """Returns int64 [n], the examples of each label's bucket, each counted once."""
+  """Returns int64 [B], the examples with a label of each of a table's buckets.
+
+  Labels are bool [N, n]. Unlike in `bucket_counts`, an example counts once a bucket.
+  """
   size, num_labels = labels.shape
   buckets = hashing.buckets(np.arange(num_labels), seed, num_buckets)
   examples = np.repeat(np.arange(size, dtype=np.int64), np.diff(labels.indptr))
   pairs = np.unique(examples * num_buckets + buckets[labels.indices])
-  return np.bincount(pairs % num_buckets, minlength=num_buckets)[buckets]
+  return np.bincount(pairs % num_buckets, minlength=num_buckets)
 
 
 def divergences(counts: np.ndarray, smoothing: float = 1.0) -> np.ndarray:
