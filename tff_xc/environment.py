@@ -26,13 +26,19 @@ _PROGRAM = ('tff_xc', 'tasks', 'datasets')
 
 def describe() -> dict[str, Any]:
   """Returns `versions` by package, and `git_revision`, None outside git."""
-  versions = {'python': platform.python_version()}
-  for package in _PACKAGES:
-    with contextlib.suppress(metadata.PackageNotFoundError):
-      versions[package] = metadata.version(package)
+  versions = {'python': platform.python_version(), **_packages()}
   # Other kernels give other last digits.
   versions[tff_xc.ONEDNN] = os.environ.get(tff_xc.ONEDNN, '')
   return {'versions': versions, 'git_revision': _git_revision()}
+
+
+@functools.cache  # As for `_git_revision`.
+def _packages() -> dict[str, str]:
+  versions = {}
+  for package in _PACKAGES:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+      versions[package] = metadata.version(package)
+  return versions
 
 
 @functools.cache  # What is edited later has perhaps been imported before.

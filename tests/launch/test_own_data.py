@@ -73,9 +73,8 @@ MADE_BY = [own_examples.photos] * 2
 MADE_BY += [own_examples.npz, own_examples.items, own_examples.text]
 
 
-@pytest.mark.parametrize(
-  'number', [*(pytest.param(i, marks=pytest.mark.slow) for i in range(4)), 4]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('number', range(5))
 def test_the_examples_run(number, here, capsys):
   assert len(examples()) == len(MADE_BY)
   MADE_BY[number](here)

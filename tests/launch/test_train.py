@@ -56,7 +56,9 @@ def finished(tmp_path_factory):
   return run_dir, done
 
 
-def test_a_run_leaves_its_files_and_a_row_a_round(finished):
+def test_a_run_leaves_its_files_a_row_a_round_and_can_be_evaluated(
+  finished, in_process, monkeypatch, tmp_path
+):
   run_dir, done = finished
   for name in ('config.json', 'metrics.csv', 'summary.json', 'curves.png'):
     assert (run_dir / name).stat().st_size > 0
@@ -72,11 +74,15 @@ def test_a_run_leaves_its_files_and_a_row_a_round(finished):
   assert {name for name, cell in rows[0].items() if cell == ''} == {
     name for name in rows[0] if name in catalog.ROUND
   }
+  _assert_summary(run_dir)
+  monkeypatch.setattr(experiment, 'install_runtime', lambda config: None)
+  shutil.copytree(run_dir, tmp_path / 'run')
+  _assert_evaluation(tmp_path / 'run')
 
 
-def test_the_summary_has_what_crossed(finished):
-  summary = json.loads((finished[0] / 'summary.json').read_text())
-  scores = [float(row['top1']) for row in doubling.rows(finished[0])]
+def _assert_summary(run_dir):
+  summary = json.loads((run_dir / 'summary.json').read_text())
+  scores = [float(row['top1']) for row in doubling.rows(run_dir)]
   assert summary['rounds'] == 10
   assert summary['final']['top1'] == scores[-1]
   assert summary['best']['top1'] == np.nanmax(scores)
@@ -89,6 +95,27 @@ def test_the_summary_has_what_crossed(finished):
   assert summary['bytes_down_per_client_round'] == pytest.approx(down)
   up = summary['bytes_up_per_client_round']
   assert up == pytest.approx(down + 4 + held * 8)
+
+
+def _assert_evaluation(run_dir):
+  """It has the final metrics and a confusion matrix."""
+  # A file that training alone needs.
+  config = json.loads((run_dir / 'config.json').read_text())
+  config['hyperparameters']['importance_weights'] = 'gone.csv'
+  (run_dir / 'config.json').write_text(json.dumps(config))
+  evaluation_lib.run(str(run_dir))
+  evaluation = json.loads((run_dir / 'evaluation.json').read_text())
+  summary = json.loads((run_dir / 'summary.json').read_text())
+  assert evaluation['metrics'] == summary['final']
+  lines = (run_dir / 'confusion.csv').read_text().splitlines()
+  assert lines[0].startswith('class of the training examples of')
+  counts = [list(map(int, line.split(',')[1:])) for line in lines[1:]]
+  correct = sum(counts[i][i] for i in range(len(counts)))
+  total = sum(map(sum, counts))
+  assert evaluation['client_train_top1'] == pytest.approx(correct / total)
+  assert (run_dir / 'confusion.png').stat().st_size > 0
+  with pytest.raises(errors.InputError, match='no such client'):
+    evaluation_lib.run(str(run_dir), 'nobody')
 
 
 def stopped_by(signal_number, flags, run_dir, after):
@@ -138,31 +165,6 @@ def test_kill_9_and_ctrl_c_and_resumes_give_the_same_metrics(
   assert done.returncode == 0, done.stderr
   # All digits are equal although the number of threads differs.
   assert doubling.rows(run_dir) == doubling.rows(finished[0])
-
-
-def test_evaluate_gives_the_final_metrics_and_a_confusion_matrix(
-  finished, in_process, monkeypatch, tmp_path
-):
-  run_dir = tmp_path / 'run'
-  shutil.copytree(finished[0], run_dir)
-  # A file that training alone needs.
-  config = json.loads((run_dir / 'config.json').read_text())
-  config['hyperparameters']['importance_weights'] = 'gone.csv'
-  (run_dir / 'config.json').write_text(json.dumps(config))
-  monkeypatch.setattr(experiment, 'install_runtime', lambda config: None)
-  evaluation_lib.run(str(run_dir))
-  evaluation = json.loads((run_dir / 'evaluation.json').read_text())
-  summary = json.loads((run_dir / 'summary.json').read_text())
-  assert evaluation['metrics'] == summary['final']
-  lines = (run_dir / 'confusion.csv').read_text().splitlines()
-  assert lines[0].startswith('class of the training examples of')
-  counts = [list(map(int, line.split(',')[1:])) for line in lines[1:]]
-  correct = sum(counts[i][i] for i in range(len(counts)))
-  total = sum(map(sum, counts))
-  assert evaluation['client_train_top1'] == pytest.approx(correct / total)
-  assert (run_dir / 'confusion.png').stat().st_size > 0
-  with pytest.raises(errors.InputError, match='no such client'):
-    evaluation_lib.run(str(run_dir), 'nobody')
 
 
 # -- minutes: memory, order of scores, a full disk --

@@ -28,6 +28,7 @@ _NUMBERS = np.arange(12, dtype=np.float32).reshape(6, 2)
 pytestmark = pytest.mark.usefixtures('in_process')
 
 
+@pytest.mark.slow
 def test_results_do_not_wait_for_the_garbage_collector():
   summed = computations.total_of(
     tff.tensorflow.computation(
@@ -166,6 +167,7 @@ def test_cohorts_of_any_size_take_the_same_graphs(monkeypatch):
   assert len(traced) == first
 
 
+@pytest.mark.slow
 def test_rounds_leave_nothing_behind():
   @tff.federated_computation(
     tff.FederatedType(tff.TensorType(np.float32, [1000]), tff.SERVER), _FLOATS

@@ -134,9 +134,8 @@ def trained(config, path):
   return run_files.read_run(path).metrics.drop(columns='seconds')
 
 
-@pytest.mark.parametrize(
-  'crop', [pytest.param('random', marks=pytest.mark.slow), 'scale']
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('crop', ['random', 'scale'])
 def test_cropped_runs_resume_with_the_same_digits(
   crop, in_process, built_once, tmp_path
 ):

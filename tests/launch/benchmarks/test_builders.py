@@ -112,6 +112,7 @@ def disagreeing(name, first):
   return set(wrong)
 
 
+@pytest.mark.slow
 def test_spreadout_contenders_agree_with_the_plain_definition(monkeypatch):
   monkeypatch.setattr(registry, 'install', lambda name: None)
   who = catalog.get('spreadout').contenders(None)
@@ -209,7 +210,8 @@ def svm_step(name, drawn=5):
   return found['new'](), found['check']
 
 
-@pytest.mark.parametrize('drawn', [pytest.param(5, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize('drawn', [5, 3])
 def test_svm_steps_are_the_same(drawn, monkeypatch):
   rows, weights = svm.make_arrays(_SVM, 5, 4)
   (ours, check), (theirs, wanted) = (
@@ -301,6 +303,7 @@ def test_one_file_serves_every_number_of_classes(tmp_path):
       np.testing.assert_array_equal(given[name], value)
 
 
+@pytest.mark.slow
 def test_a_client_of_the_bottleneck_has_few_classes_of_its_own():
   settings = round_lib.BottleneckSettings(clients=2)
   _, few = round_lib.make_arrays(settings, 62)

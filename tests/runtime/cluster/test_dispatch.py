@@ -132,6 +132,7 @@ def test_a_lost_workers_clients_are_done_by_others(
   assert 'a worker on here was lost (it was killed)' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_given_up(expected, on_workers):
   hangs = threading.Event()
 
@@ -478,7 +479,9 @@ def _slowly(x):
     return x + 0.0
 
 
-@pytest.mark.parametrize('trains_slowly', [True, False])
+@pytest.mark.parametrize(
+  'trains_slowly', [True, pytest.param(False, marks=pytest.mark.slow)]
+)
 def test_a_slow_worker_whose_clients_go_on_is_kept(
   trains_slowly, crew, runtime, monkeypatch
 ):
@@ -501,7 +504,9 @@ def test_a_slow_worker_whose_clients_go_on_is_kept(
   assert not crew.dismissed
 
 
-@pytest.mark.parametrize('answers', [True, False])
+@pytest.mark.parametrize(
+  'answers', [True, pytest.param(False, marks=pytest.mark.slow)]
+)
 def test_a_worker_without_progress_is_lost_and_the_flag_is_named(
   answers, crew, runtime, monkeypatch, capsys
 ):

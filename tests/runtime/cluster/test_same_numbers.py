@@ -49,9 +49,8 @@ def _run(runtime, algorithm, learning, cohorts):
   return [np.asarray(x) for x in tf.nest.flatten(every)], metrics
 
 
-@pytest.mark.parametrize(
-  'make', [_fedss, pytest.param(_moon, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('make', [_fedss, _moon])
 def test_the_numbers_are_those_of_one_process(make, in_process_context):
   data, model = small_data.images(60)
   algorithm = make(model)

@@ -84,6 +84,7 @@ def held(y, client, m, most):
   return ids, np.where(own, 0.0, np.log(others / max((~own).sum(), 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('in_process')
 def test_the_noise_is_that_of_the_derivation(monkeypatch):
   assert gradient_noise._grid(N - 4) == [5, 10, 20, 40, 80]
