@@ -37,11 +37,12 @@ def algorithm(name: str, model=DENSE, max_features: int = 0, **given):
     **given,
   }
   given = {k: v for k, v in given.items() if k in entry.names}
+  p = np.arange(model.num_classes) if 'importance_weights' in given else None
   made = entry.made(
     model=model,
     max_positives=4,
     num_clients=12,
-    class_probabilities=np.arange(model.num_classes),
+    class_probabilities=p,
     **given,
   )
   for table in model.encoder.tables:

@@ -10,6 +10,7 @@ from tests.algorithms import test_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import feddyn
 from tff_xc.algorithms import registry
+from tff_xc.round import algorithm
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -107,5 +108,22 @@ def test_what_does_not_go_with_it_is_refused():
     cls.resolve({'feddyn_alpha': 0.0}, {})
   with pytest.raises(errors.InputError, match='server_optimizer'):
     cls.resolve({'server_optimizer': 'adam'}, {})
-  with pytest.raises(TypeError, match='num_clients'):
-    cls().algorithm(tiny.model())
+  with pytest.raises(errors.InputError, match='client_failure_rate'):
+    cls.resolve({'client_failure_rate': 0.1}, {})
+  for number in (None, 0, -3):
+    with pytest.raises(TypeError, match='num_clients'):
+      cls().algorithm(tiny.model(), num_clients=number)
+  made = cls.made(model=registered.SPARSE, num_clients=9)
+  with pytest.raises(errors.InputError, match="'feature'"):
+    algorithm.own_rows(made, 'feature', 6)
+
+
+def test_clients_keep_nothing_for_what_is_frozen():
+  given = {'num_clients': CLIENTS, 'trainable': 'head'}
+  made = feddyn.FedDyn.made(model=tiny.model(), **given)
+  assert [*made.client_state.spec['tables']] == ['class']
+  assert not made.client_state.spec['encoder']
+  first, last, kept = _run(trainable='head')
+  np.testing.assert_array_equal(first[0], last[0])
+  assert not np.allclose(first[-1], last[-1])
+  assert not kept[0]['encoder']

@@ -9,6 +9,7 @@ from tests import registered
 from tests import tiny
 from tff_xc import errors
 from tff_xc.algorithms import base
+from tff_xc.algorithms import fedss
 from tff_xc.algorithms import registry
 from tff_xc.experiment import cohort
 from tff_xc.round import local_training
@@ -196,3 +197,23 @@ def test_any_aggregator_of_the_encoder_plugs_in():
   weighted = tiny.run(plain, 1, lambda _: COHORT)[0].weights
   assert not np.allclose(mean.encoder['kernel'], weighted.encoder['kernel'])
   tiny.assert_same_weights(mean.class_table, weighted.class_table, 1e-6)
+
+
+def test_arguments_of_a_builder_that_do_not_fit_are_named():
+  model = tiny.model(29)
+  with pytest.raises(TypeError, match='prox_mu'):
+    fedss.build_fedss(model=model, max_positives=4, proximal_weight=0.1)
+  with pytest.raises(TypeError, match='model'):
+    fedss.build_fedss()
+  # The default number of negatives is lowered to the classes.
+  made = fedss.FedSS.made(model=model, max_positives=4)
+  assert made.tables[0].request.negatives == 28
+  p = np.arange(29) + 1.0
+  made = registry.get('fedir').made(model=model, class_probabilities=p)
+  np.testing.assert_allclose(
+    made.example_weights.target, p / p.sum(), rtol=1e-6
+  )
+  with pytest.raises(TypeError, match='importance_weights'):
+    registry.get('fedir').made(
+      model=model, class_probabilities=p, importance_weights='uniform'
+    )

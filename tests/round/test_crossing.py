@@ -19,7 +19,7 @@ SELECTING = [
 # The server's optimizer is all that distinguishes FedAvg's family in a round.
 ALIKE = ('fedavg', 'fedavgm', 'fedadam', 'fedams', 'fedprox', 'fedvc', 'fedir')
 # What clients keep does not cross, and a simulation collects it nevertheless.
-REMEMBERING = ('moon',)
+REMEMBERING = [n for n in FEDERATED if registered.algorithm(n).client_state]
 # Between them they have every request and merge; the bytes of others are slow.
 QUICK = ('fedss', 'fullsoftmax', 'fedaws', 'fedaws_baseline2', 'fedmlh')
 FROZEN_AND_WEIGHTED = {'trainable': 'bottleneck', 'importance_weights': 'train'}

@@ -59,13 +59,13 @@ _CHANGED = [
     name,
     changes,
     marks=[pytest.mark.slow]
-    if name not in _QUICK or 'train' not in changes
+    if name not in _QUICK or 'trainable' not in changes
     else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
   for changes in ({}, _ADAM, {**_OPTIONS, 'trainable': 'bottleneck'})
   if set(changes) <= set(algorithm.names)
-  if name != 'fedmlh' or 'train' not in changes  # It hashes classes.
+  if name != 'fedmlh' or 'trainable' not in changes  # It hashes classes.
 ]
 
 

@@ -18,6 +18,7 @@ from typing import ClassVar
 from typing import NamedTuple
 
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Base:
     """Returns the answers to the four questions of a round, and who takes part.
 
     `facts` are attributes of `Facts`. InputError: the model is not what it needs.
+    Values that exclude each other are refused by `made`, not here.
     """
     known = Facts(**facts)
     return self.finish(self.make(model, known), known)
@@ -130,10 +132,24 @@ class Base:
     attributes of `tff_xc.round.algorithm.Algorithm`, such as `local_training`, which
     replace what these make.
     """
+    from tff_xc.round import algorithm
+
     facts = [f.name for f in dataclasses.fields(Facts)]
+    own = [f.name for f in dataclasses.fields(algorithm.Algorithm)]
     of = lambda names: {n: arguments.pop(n) for n in names if n in arguments}
-    values = cls.resolve(of(cls.names), {})
-    made = cls(**values).algorithm(model, **of(facts))
+    given, known = of(cls.names), of(facts)
+    for name in set(arguments) - set(own):
+      hint = wording.meant(name, [*cls.names, *facts, *own])
+      raise TypeError(f'{cls.name} takes no argument {name!r}{hint}')
+    if known.get('class_probabilities') is not None:
+      weights = given.setdefault('importance_weights', 'train')
+      if weights in (NO_IMPORTANCE, UNIFORM):
+        raise TypeError(
+          "class_probabilities go with importance_weights='train'"
+        )
+    values = cls.resolve(given, {})
+    cls.fit(values, given, model.num_classes)
+    made = cls(**values).algorithm(model, **known)
     return dataclasses.replace(made, **arguments)
 
   def make(
@@ -564,7 +580,8 @@ _ARGUMENTS = {
   'max_positives': "the largest number of class rows that a client's labels"
   ' name; needed where clients request rows.',
   'num_clients': 'of the data set.',
-  'class_probabilities': "FedIR's p up to a factor, [n].",
+  'class_probabilities': "FedIR's p up to a factor, [n]; clients' examples then have"
+  ' importance weights.',
   'seed': 'of all random draws.',
   'table_optimizer': "the server's optimizer of class rows, in place of the one"
   ' that the server_* arguments describe.',
@@ -582,6 +599,7 @@ def builder(cls: type[Base]) -> Callable:
   def build(*, seed=0, table_optimizer=None, **arguments):
     from tff_xc.round import process
 
+    build.__signature__.bind(**arguments)
     made = cls.made(**arguments)
     if table_optimizer is not None:
       made = made.with_table(

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
+from tff_xc import errors
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 
@@ -27,7 +29,8 @@ class FedDyn(base.Federated):
 
   A client keeps a number for each weight that it trains, so that all clients
   receive all class rows. The drift needs the share of the clients that take part,
-  clients_per_round / num_clients, which is taken as the same in every round.
+  clients_per_round / num_clients, which is taken as the same in every round: clients
+  that fail are refused, and a client whose update is dropped counts as the mean.
   """
 
   name = 'feddyn'
@@ -44,7 +47,7 @@ class FedDyn(base.Federated):
   )
 
   def make(self, model, facts):
-    if facts.num_clients is None:
+    if not facts.num_clients or facts.num_clients < 1:
       raise TypeError('num_clients is missing: the number of all clients')
     share = min(1.0, self.clients_per_round / facts.num_clients)
     made = base.softmax(model, self.local_training())
@@ -56,10 +59,28 @@ class FedDyn(base.Federated):
       made,
       tables=(table, *others),
       weighting='uniform',
-      penalties=(_Regulariser(self.feddyn_alpha),),
-      client_state=_Gradient(_trained(model.weight_specs()), self.feddyn_alpha),
+      client_state=_Gradient(_trained(model.weight_specs(), ())),
       encoder_optimizer=optimizer,
     )
+
+  def finish(self, made, facts):
+    made = super().finish(made, facts)
+    alpha, frozen = self.feddyn_alpha, made.frozen
+    spec = _trained(made.model.weight_specs(), frozen)
+    return dataclasses.replace(
+      made,
+      penalties=(_Regulariser(alpha, frozen), *made.penalties),
+      client_state=_Gradient(spec, alpha, frozen),
+    )
+
+  @classmethod
+  def check(cls, values, given):
+    super().check(values, given)
+    if values.get('client_failure_rate'):
+      raise errors.InputError(
+        '--client_failure_rate does not go with feddyn, whose drift counts the clients'
+        ' of a round; leave it out'
+      )
 
   @classmethod
   def keeps_models(cls, values):
@@ -67,8 +88,13 @@ class FedDyn(base.Federated):
     return True
 
 
-def _trained(weights) -> collections.OrderedDict:
-  return collections.OrderedDict(encoder=weights.encoder, tables=weights.tables)
+def _trained(weights, frozen) -> collections.OrderedDict:
+  kept = lambda named: collections.OrderedDict(
+    (name, value) for name, value in named.items() if name not in frozen
+  )
+  return collections.OrderedDict(
+    encoder=kept(weights.encoder), tables=kept(weights.tables)
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +102,7 @@ class _Regulariser:
   """- <g_k, theta> + alpha / 2 |theta - theta_G|^2; g_k is zero at first."""
 
   alpha: float
+  frozen: Collection[str]
 
   def __call__(self, step):
     import tensorflow as tf
@@ -83,8 +110,8 @@ class _Regulariser:
     now, received, kept = map(
       tf.nest.flatten,
       (
-        _trained(step.weights),
-        _trained(step.initial_weights),
+        _trained(step.weights, self.frozen),
+        _trained(step.initial_weights, self.frozen),
         step.state.value,
       ),
     )
@@ -101,7 +128,8 @@ class _Gradient:
   """A client keeps g_k."""
 
   spec: Any
-  alpha: float
+  alpha: float = 0.0
+  frozen: Collection[str] = ()
 
   def next(self, state, before, after):
     import tensorflow as tf
@@ -109,8 +137,8 @@ class _Gradient:
     return tf.nest.map_structure(
       lambda g, b, a: g - self.alpha * (a - b),
       state.value,
-      _trained(before),
-      _trained(after),
+      _trained(before, self.frozen),
+      _trained(after, self.frozen),
     )
 
 

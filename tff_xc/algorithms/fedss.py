@@ -96,7 +96,7 @@ class FedSS(Sampled):
   )
 
   negatives: int = hp.field(
-    80, 'm, negatives that a client samples in a round', least=1
+    80, 'm, negatives that a client samples in a round', least=0
   )
   softmax_correction: str = hp.field(
     'negatives',

@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 from typing import Protocol
 
 import tensorflow_federated as tff
 
 from tff_xc import classifier
+from tff_xc import errors
 from tff_xc.round import local_training as local_training_lib
 from tff_xc.round import losses
 from tff_xc.round import optimizers
@@ -164,6 +166,12 @@ def own_rows(
   if table is None or name == classifier.CLASS:
     raise ValueError(f'the encoder has no table {name!r}')
   if most:
+    kept = algorithm.client_state and algorithm.client_state.spec
+    if isinstance(kept, Mapping) and name in kept.get('tables', ()):
+      raise errors.InputError(
+        f'clients keep a value for each row of the table {name!r}: they have to'
+        ' receive all of it, and not only their own rows'
+      )
     own = request.OwnAndSampled(table.request.num_rows, most)
     table = dataclasses.replace(table, request=own)
   if optimizer is not None and table.merge.takes_optimizer:
