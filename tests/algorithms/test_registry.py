@@ -195,7 +195,7 @@ def test_user_over_task_over_default(name, given, task, expected):
   ('name', 'given', 'word'),
   [
     ('posonly', {'negatives': 3}, '--batch_size'),
-    ('fedss', {'negatives': 0}, 'at least 1'),
+    ('fedss', {'negatives': -1}, 'at least 0'),
     ('fedss', {'client_learning_rate': -1.0}, 'more than 0'),
     ('fedss', {'client_learning_rate': float('inf')}, 'finite'),
     ('fedss', {'server_momentum': 1.0}, 'less than 1'),
