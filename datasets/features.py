@@ -265,12 +265,23 @@ def _series(values) -> pd.Series:
     return values.to_pandas()
   column = pd.Series(values, dtype=object)
   try:
-    numbers = pd.to_numeric(column, 'coerce')
+    numbers = _parsed(column)
     if not numbers.notna().all():
       numbers = column.map(_BOOL)
   except TypeError:  # JSON's lists and objects.
     return column
   return numbers.astype(np.float64) if numbers.notna().all() else column
+
+
+def _parsed(column: pd.Series) -> pd.Series:
+  """Returns numbers: NaN for a cell that is none, inf for one that is too large."""
+  try:
+    return pd.to_numeric(column, 'coerce')
+  except OverflowError:  # JSON's whole numbers have any number of digits.
+    most = np.finfo(np.float64).max
+    large = column.map(lambda cell: type(cell) is int and abs(cell) > most)
+    signs = column[large].map(lambda cell: 1 if cell > 0 else -1)
+    return pd.to_numeric(column.mask(large, signs * np.inf), 'coerce')
 
 
 def _holds_numbers(column: pd.Series) -> bool:
@@ -280,7 +291,7 @@ def _holds_numbers(column: pd.Series) -> bool:
   if column.dtype != object:
     return False  # Dates, for example.
   try:
-    return pd.to_numeric(column, 'coerce').notna().mean() > 0.5
+    return _parsed(column).notna().mean() > 0.5
   except TypeError:  # JSON's objects.
     return False
 
@@ -298,13 +309,13 @@ def _numbers(batch: tables.Batch, name: str) -> np.ndarray:
   try:
     x = np.stack(column) if is_lists else column.to_numpy()[:, None]
     x = x.astype(np.float64)
-  except (ValueError, TypeError) as e:
+  except (ValueError, TypeError, OverflowError) as e:
     if is_lists:
       raise errors.InputError(
         f'{batch.where(0)} or below: the lists of column {name!r} are not numbers'
         ' of one length; make them so, or name other --feature_columns'
       ) from e
-    x = pd.to_numeric(column, 'coerce').to_numpy(np.float64)[:, None]
+    x = _parsed(column).to_numpy(np.float64)[:, None]
   bad = np.argwhere(~(np.abs(x) <= np.finfo(np.float32).max))
   if len(bad):
     row = bad[0][0]

@@ -34,6 +34,8 @@ _JSON = ('.jsonl', '.ndjson')
 _ROWS, _CELLS, _CHARACTERS = 1 << 16, 1 << 21, 1 << 26
 _WHOLE = re.compile(r'(0|-?[1-9][0-9]*)\.0')
 _SURROGATE = re.compile('[\ud800-\udfff]')
+# What to do without a column that nobody can name otherwise.
+_COLUMN = 'add it, or give another file'
 # Larger floats need not be the number that was meant.
 _MOST_WHOLE = 2.0**53
 
@@ -123,6 +125,8 @@ def present(
 ) -> list[str]:
   """Returns the wanted columns that a table has; refuses missing and twofold ones."""
   missing = [name for name in required if name not in names]
+  if missing and not names:
+    raise errors.InputError(f'{path} is empty; give a table')
   if missing:
     raise errors.InputError(
       f'{path} has no column {missing[0]!r}, it has {", ".join(names)[:200]};'
@@ -184,7 +188,7 @@ def _csv_names(rows) -> list[str]:
 def _csv(path, required, optional, raw):
   rows = _csv_rows(path)
   header = _csv_names(rows)
-  names = present(path, header, required, others=[*optional, *raw])
+  names = present(path, header, required, _COLUMN, [*optional, *raw])
   places = [header.index(name) for name in names]
 
   def wanted():
@@ -273,8 +277,13 @@ def _open_parquet(path: pathlib.Path, text: Iterable[str] = ()) -> Iterator:
         raise errors.InputError(
           f'{path} is packed by gzip, and Parquet is read as it is; unpack it'
         )
-    names = pyarrow.parquet.read_schema(path).names
-    once = [name for name in text if names.count(name) == 1]
+    schema = pyarrow.parquet.read_schema(path)
+    once = [
+      name
+      for name in text
+      if schema.names.count(name) == 1
+      and not pa.types.is_nested(schema.field(name).type)
+    ]
     with pyarrow.parquet.ParquetFile(path, read_dictionary=once) as file:
       yield file
   except pa.ArrowMemoryError:
@@ -289,7 +298,7 @@ def _open_parquet(path: pathlib.Path, text: Iterable[str] = ()) -> Iterator:
 def _parquet(path, required, optional, raw):
   with _open_parquet(path, [*required, *optional]) as file:
     header = file.schema_arrow.names
-    names = present(path, header, required, others=[*optional, *raw])
+    names = present(path, header, required, _COLUMN, [*optional, *raw])
     start = 1
     for part in file.iter_batches(_few_rows(file, names), columns=names):
       end = start + part.num_rows

@@ -110,7 +110,7 @@ def readable(
   except UnicodeDecodeError as e:
     raise errors.InputError(
       f'{path} is not UTF-8 text (it has the byte {e.object[e.start]:#04x}); save'
-      f' it as UTF-8, or {advice}'
+      f' it as UTF-8, or {advice.removeprefix("mend it, or ")}'
     ) from e
   except DAMAGE as e:
     raise errors.InputError(f'{path} cannot be read ({e}); {advice}') from e

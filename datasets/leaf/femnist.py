@@ -99,6 +99,8 @@ def _pixels(x: list, where: str) -> np.ndarray:
   with contextlib.suppress(ValueError):  # Lists of several lengths.
     pixels = np.array(x)
     numbers = pixels.dtype.kind in 'if' and pixels.shape[1:] == (SIDE * SIDE,)
+    # NumPy takes true among numbers for 1.
+    numbers = numbers and not any(bool in set(map(type, row)) for row in x)
     if numbers and 0 <= pixels.min() <= pixels.max() <= 1:
       return pixels.astype(np.float64).reshape(-1, SIDE, SIDE)
   expected = f'lists of {SIDE * SIDE} numbers from 0 to 1'

@@ -32,13 +32,14 @@ def read_all(
   users, seen = [], {}
   for path in paths:
     sizes = {}
-    lists = dict.fromkeys(('users', 'num_samples'))
+    lists = dict.fromkeys(('users', 'num_samples', 'user_data'))
     with json_text.opened(path, _GET_IT) as text:
       for key in text.keys('the file'):
         if key != 'user_data':
           value = text.value(f'"{key}"')
           lists |= {key: value} if key in lists else {}
           continue
+        lists[key] = sizes
         for name in text.keys('"user_data"'):
           where = f'{path}, user {name!r}'
           data = text.value(f'user {name!r}')
@@ -50,12 +51,18 @@ def read_all(
               f' length; {_GET_IT}'
             )
           if name in seen:
+            also = '' if seen[name] == path else f', also in {seen[name]}'
             raise errors.InputError(
-              f'{where} is there twice, also in {seen[name]}; keep one of the two'
+              f'{where} is there twice{also}; keep one of the two'
             )
           seen[name], sizes[name] = path, len(y)
           add(where, name, x, y)
       text.end()
+    if missing := [key for key, found in lists.items() if found is None]:
+      raise errors.InputError(
+        f'{path}: "{missing[0]}" is missing, expected an object with "users",'
+        f' "num_samples" and "user_data"; {_GET_IT}'
+      )
     users += _agreed(path, lists['users'], lists['num_samples'], sizes)
   return users
 
@@ -66,8 +73,8 @@ def _agreed(path, users, numbers, sizes: dict[str, int]) -> list[str]:
     announced = dict(zip(users, numbers, strict=True))
   except (TypeError, ValueError) as e:
     raise errors.InputError(
-      f'{path}: expected an object with "user_data" and the lists "users" and '
-      f'"num_samples" of one length; {_GET_IT}'
+      f'{path}: expected the lists "users" and "num_samples" of one length;'
+      f' {_GET_IT}'
     ) from e
   for user in [*users, *sizes]:
     if announced.get(user) != sizes.get(user) or len(announced) < len(users):

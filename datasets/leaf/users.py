@@ -109,7 +109,9 @@ def labels(y: list, num_classes: int, where: str, kinds='iu') -> np.ndarray:
     found = np.array(y)
   except ValueError:  # Lists among them.
     refuse(where, 'labels', y, expected)
-  if found.dtype.kind not in kinds or found.shape != (len(y),):
+  # NumPy takes true among numbers for 1.
+  is_bad = found.dtype.kind not in kinds or bool in map(type, y)
+  if is_bad or found.shape != (len(y),):
     refuse(where, 'labels', y, expected)
   bad = ~((found >= 0) & (found < num_classes) & (found == np.floor(found)))
   if bad.any():

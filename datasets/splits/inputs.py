@@ -265,11 +265,15 @@ def _npz(path: pathlib.Path) -> examples_lib.Examples:
   labels = sorted(found.keys() - {'client'})
   for name in labels:
     y = found[name]
-    is_whole = y.ndim == 1 and y.dtype.kind in 'iu' and y.size
-    if not is_whole or y.min() < 0 or y.max() >= 2**31:
+    if y.ndim != 1 or y.dtype.kind not in 'iu' or not y.size:
       raise errors.InputError(
         f'{path}: {name} is {y.dtype} {list(y.shape)}; expected one whole number'
-        ' for each example: number the classes from 0'
+        ' for each example'
+      )
+    if y.min() < 0 or y.max() >= 2**31:
+      raise errors.InputError(
+        f'{path}: {name} has labels from {y.min()} to {y.max()}; number the'
+        ' classes from 0'
       )
     found[name] = y.astype(np.int32)
   num_classes = max(int(found[n].max()) for n in labels) + 1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from typing import Any
 from typing import NamedTuple
 
+from datasets.splits import split_path
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
@@ -123,15 +124,32 @@ def parse(split: str) -> tuple[str, dict[str, Any]] | None:
   if name == 'iid' and '=' not in rest and rest != '':
     rest = f'clients={rest}'
   rule = RULES.get(name)
-  if '=' not in rest or not rule or rule.read or rule.labels != 'one':
+  if '=' not in rest:
     return None
-  given = dict(item.partition('=')[::2] for item in rest.split(','))
+  if not rule or not _deals(rule):
+    if split_path.parse(split).exists():
+      return None
+    raise errors.InputError(
+      f'--split={split} is no file, and no rule that --split takes; these are '
+      + ', '.join(name for name, rule in RULES.items() if _deals(rule))
+    )
+  items = [item.partition('=')[::2] for item in rest.split(',')]
+  given = dict(items)
+  if len(given) < len(items):
+    raise errors.InputError(
+      f'--split={split} gives a setting twice; leave one out'
+    )
   try:
     return name, settings_of(name, given)
   except errors.InputError as e:
     raise errors.InputError(
       f'--split={split}: {str(e).removeprefix("--")}, such as --split=iid:100'
     ) from e
+
+
+def _deals(rule: Rule) -> bool:
+  """Whether a rule deals examples of one label, of whatever data."""
+  return not rule.read and rule.labels == 'one'
 
 
 def settings_of(name: str, given: Mapping[str, str]) -> dict[str, Any]:

@@ -286,13 +286,17 @@ def partition(
 ) -> partition_lib.Partition:
   """Reads the clients of a split: its users, in the order of their ids.
 
+  Only the file of the training examples counts, and a user `NA` is one as others.
   Examples keep the file's order; one with a set of labels may be with several users.
   """
-  found = read(split, sets=data.has_sets)
-  rows = found.examples.train
-  numbers = join(data, found, rows, where, repeated=data.has_sets)
-  users, names = found.examples.users[rows], found.examples.user_names
-  clients = partitions.of_users(users, names, range(len(names)))
+  name = split_path.parse(split)
+  file = train_file(name)
+  found = _rows(file, name.user, data.has_sets)
+  rows, named = np.arange(len(found)), Split(found, found.class_names, [file])
+  numbers = join(data, named, rows, where, repeated=data.has_sets)
+  names = [*found.user_names, inputs.NOBODY]
+  users = np.where(found.users < 0, len(names) - 1, found.users)
+  clients = partitions.of_users(users, names, np.unique(users).tolist())
   return dataclasses.replace(clients, numbers=numbers[clients.numbers])
 
 

@@ -202,6 +202,20 @@ def test_damaged_files_are_refused(tmp_path, monkeypatch):
   refused(written(tmp_path), 'memory')
 
 
+def test_a_whole_number_of_json_that_no_float_holds(tmp_path):
+  path, large = tmp_path / 'a.jsonl', 10**400
+  for first, second, place in (
+    (large, 1, "line 1: 'x' is 'inf'"),
+    (1, large, "line 2: 'x' is 'inf'"),
+    (1, -large, "line 2: 'x' is '-inf'"),
+    ('large', large, "line 1: 'x' is 'large'"),
+    ([large], [2], 'lists of column'),
+  ):
+    rows = [{'class': 1, 'x': first}, {'class': 2, 'x': second}]
+    path.write_text('\n'.join(map(json.dumps, [*rows, rows[1]])))
+    refused(path, place)
+
+
 def test_columns_without_numbers_are_read_once(tmp_path, monkeypatch):
   """A text of 100,000 characters in each row would fill the memory."""
   asked, batches = [], tables.batches

@@ -53,6 +53,7 @@ def test_images_that_the_other_files_lack_are_counted(tmp_path):
       lambda t: t + f'{0:016x},u,Another,l,t\n',
       f'{0:016x}. twice',
     ),
+    ('train.csv', lambda _: '', 'train.csv is empty'),
     ('train.csv', lambda t: t + 'x,y\n', r'line 502 has 2 fields'),
     ('train_attribution.csv', lambda t: t.split('\n')[0], 'has an author'),
     ('train_attribution.csv', lambda t: t + 'x,"y', 'no CSV text'),

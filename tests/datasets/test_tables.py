@@ -70,7 +70,9 @@ def test_blank_lines_and_line_breaks_in_fields_count_as_lines(tmp_path):
     ('a.csv', 'user,item\n1,2\n3,"4"5\n', 'line 3'),
     ('a.csv', 'user;item\n', "'user'.*user;item"),
     ('a.csv', 'user,item,user\n', "'user' twice"),
-    ('a.csv', b'user,item\n\xff,1\n', 'UTF-8.*0xff'),
+    ('a.csv', '', 'a.csv is empty'),
+    ('a.csv', 'user\n', "'item', it has user; add it"),
+    ('a.csv', b'user,item\n\xff,1\n', '0xff.* UTF-8, or give'),
     ('a.csv.gz', b'user,item\n1,2\n', 'gzip'),
     (
       'a.csv.gz',
@@ -117,6 +119,8 @@ def test_bad_parquet(tmp_path):
     (pa.table(frame), 'item', "'item', row 1 is 1.5"),
     (pa.table(frame), 'class', "'class'"),
     (both, 'user', "'user' twice"),
+    (pa.table({'user': [[1], [2]]}), 'user', 'list<'),
+    (pa.table({'user': [['a'], ['b']]}), 'user', 'list<'),
   ):
     pq.write_table(table, path)
     with pytest.raises(errors.InputError, match=message):

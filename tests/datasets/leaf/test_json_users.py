@@ -84,7 +84,7 @@ MALFORMED = {
   GOOD + ' {}': 'nothing after',
   GOOD.replace('[0.5]', '[0.5 0.5]', 1): "user 'ann': expected JSON at char",
   GOOD.replace('"users"', '"people"'): 'users',
-  GOOD.replace('"user_data"', '"data"'): 'user_data',
+  GOOD.replace('"user_data"', '"data"'): '"user_data" is missing',
   GOOD.replace('"x"', '"z"'): "'ann'",
   GOOD.replace('"y": [', '"y": [7, '): "'ann'",
   GOOD.replace('0.5', '9' * 5000): 'no JSON',
@@ -99,7 +99,7 @@ MALFORMED = {
   changed(user_data=[]): '"user_data": expected {',
   changed(user_data={'ann': [], 'bob': []}): "'ann'",
   GOOD.replace('"user_data": {', '"user_data": {"ann":{"x":[],"y":[]},'): (
-    'twice'
+    'twice; keep'
   ),
 }
 

@@ -243,8 +243,13 @@ def test_leafs_draw_of_users():
     ('a.csv', None),
     ('a.csv:user', None),
     ('dirichlet', None),  # A folder may be called so.
-    ('leaf_users:min_examples=1', None),
-    ('sop:examples_per_client=1', None),
+    ('a:user=1', 'is no file, and no rule'),
+    (
+      'users:min_examples=2',
+      'dirichlet, iid, classes_per_client, chunks, shards$',
+    ),
+    ('sop:examples_per_client=1', 'is no file, and no rule'),
+    ('iid:clients=3,clients=4', 'twice'),
     ('shards:clients', None),
     ('iid:x', "'x': expected a whole number"),
     ('iid:0', 'at least 1'),
@@ -258,6 +263,14 @@ def test_a_split_names_a_rule_or_a_file(split, expected):
       rules.parse(split)
   else:
     assert rules.parse(split) == expected
+
+
+def test_a_file_may_be_called_as_a_rule(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for name in ('users:min_examples=2', 'sop'):
+    (tmp_path / name).touch()
+    assert rules.parse(name) is None
+  assert rules.parse('sop:column=1') is None
 
 
 def halves(labels: np.ndarray) -> partition.Partition:

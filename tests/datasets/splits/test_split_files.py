@@ -236,12 +236,24 @@ def test_one_column_of_several(tmp_path):
   for user, expected in (('user_120k', BY_USER), ('geo_100', by_cell)):
     assert clients(checked(f'{path}:{user}')) == expected
   data = of(np.array([10, 2, 2]), ['aa', 'bb', 'cc'])
-  found = partition_of(f'{path}:user_120k', data)
-  assert found.client_ids == ['7', '12']
-  assert found.sizes.tolist() == [2, 1]
+  for user, names in (('user_120k', ['7', '12']), ('geo_100', ['89c', 'NA'])):
+    found = partition_of(f'{path}:{user}', data)
+    assert found.client_ids == names
+    assert found.sizes.tolist() == [2, 1]
   for name in (str(path), f'{path}:geo_5'):
     with pytest.raises(errors.InputError, match=r'such as .*csv:user_120k$'):
       split_files.read(name)
+
+
+def test_clients_are_read_from_the_training_file_only(tmp_path):
+  path = tmp_path / 'federated_train.csv'
+  path.write_text('user_id,image_id,class\nNA,0,3\nNA,1,1\n')
+  (tmp_path / 'test.csv').write_text('junk\n')
+  (tmp_path / 'classes.csv').write_text('class,name\n3,1\n')
+  for split in (path, tmp_path):
+    found = partition_of(split)
+    assert found.client_ids == ['NA']
+    assert found.numbers.tolist() == [0, 1]
 
 
 def test_a_file_whose_name_has_a_colon(tmp_path):
