@@ -126,7 +126,7 @@ def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
   if what:
     raise errors.InputError(
       f'--relative_to={directory} is {what}; give one configuration of task'
-      f' {run.task}, such as its centralised run.'
+      f' {run.task}, such as its centralized run.'
     )
   data, other = (each.config.get('data', {}) for each in (run, first))
   for name in _SAME_DATA:
