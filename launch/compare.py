@@ -70,7 +70,7 @@ def compare(
       )
   task = frame['run'].iloc[0].task
   reference = _reference(relative_to, frame)
-  more = _further(columns, reference)
+  more = _further(columns, reference, frame)
   table = tables.build(
     frame, metric, targets, targets_lib.parse_budgets(at or ''), reference, more
   )
@@ -126,7 +126,7 @@ def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
   if what:
     raise errors.InputError(
       f'--relative_to={directory} is {what}; give one configuration of task'
-      f' {run.task}, such as its centralised run.'
+      f' {run.task}, such as its centralized run.'
     )
   data, other = (each.config.get('data', {}) for each in (run, first))
   for name in _SAME_DATA:
@@ -139,14 +139,23 @@ def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
   return found
 
 
-def _further(columns: Sequence[str], reference) -> list:
+def _further(columns: Sequence[str], reference, frame: 'pd.DataFrame') -> list:
   """Returns the columns of these names, some of which need a reference."""
   from tff_xc.report import tables
 
   for name in columns:
     if name.startswith('relative_') and reference is None:
       raise errors.InputError(f'--columns={name}: give --relative_to=RUN_DIR')
-  return [tables.column(name, reference) for name in columns]
+  found = [tables.column(name, reference) for name in columns]
+  for name, each in zip(columns, found, strict=True):
+    if name.startswith('best.') and not any(
+      each.read(run) is not None for run in frame['run']
+    ):
+      raise errors.InputError(
+        f'--columns={name}: no run has it; those of launch.train'
+        ' --best_by=SCORE choose a round'
+      )
+  return found
 
 
 def write_files(
@@ -189,7 +198,7 @@ def keep(
   from tff_xc.report import tables
 
   reference = _reference(relative_to, frame)
-  more = _further(columns, reference)
+  more = _further(columns, reference, frame)
   first = frame.drop_duplicates('method')['run']
   targets = targets_lib.parse(first.iloc[0].config.get('target', ''))
   table = tables.of_methods(frame, tables.all_columns(targets, more))
@@ -202,11 +211,14 @@ def keep(
     if any(own[name] != other.get(name) for other in changes)
   }
   labels, commands = [], []
-  for run, own in zip(first, changes, strict=True):
+  seeds_of = frame.groupby('method')['seed'].agg(list)
+  for run, own, seeds in zip(first, changes, seeds_of, strict=True):
     words = [f'{name}={value}' for name, value in own.items()]
     told = [w for name, w in zip(own, words, strict=True) if name in differing]
     labels.append(' '.join([run.algorithm, *told]))
-    given = (f'task={run.task}', f'algorithm={run.algorithm}', *words)
+    given = [f'task={run.task}', f'algorithm={run.algorithm}', *words]
+    if len(seeds) == 1:
+      given.append(f'seed={run.seed}')
     flags_ = (f'--{word}' for word in given)
     commands.append(shlex.join(['python', '-m', 'launch.train', *flags_]))
   table = table.assign(
@@ -290,11 +302,21 @@ def main(arguments: Sequence[str]) -> None:
       'no run was named; give run directories: launch.compare RUN_DIR...'
     )
   values = flags.FLAGS
+  for name in ('csv', 'columns'):
+    if values[name].present and not values[name].value:
+      raise errors.InputError(
+        f'--{name} is empty; give a value, or leave it out'
+      )
+  names = ('output', 'metric', 'rounds', 'target', 'curves', 'over', 'at')
   if values.csv:
+    for name in names:
+      if values[name].present:
+        raise errors.InputError(
+          f'--{name} does not go with --csv, which takes --columns and --relative_to'
+        )
     keep(arguments, values.csv, values.columns, values.relative_to)
     print(f'written: {values.csv}')
     return
-  names = ('output', 'metric', 'rounds', 'target', 'curves', 'over', 'at')
   names += ('relative_to', 'columns')
   text = compare(arguments, **{name: values[name].value for name in names})
   print(text, end='')

@@ -20,9 +20,9 @@ the run chose (best.pc@1), rounds to a target (top1:0.1), and more. --paper: tab
 their tasks, whose published numbers of the same algorithm stand beside; only rows
 without changes of their own have one. result: what `launch.reproduce
 --output=docs/results` wrote, with --paper at the paper's size, with --short without
-costs and orders. verdicts: how many small results of each paper have which verdict. benchmark: what
-`launch.benchmark NAME --output=FILE` wrote, with --short only its ratios. table: a
-CSV as it is, of a command of tests/ that measures something.
+costs and orders. verdicts: how many small results of each paper have which verdict.
+benchmark: what `launch.benchmark NAME --output=FILE` wrote, with --short only its
+ratios. table: a CSV as it is.
 Directories and files are relative to the page. --check changes nothing: exit status
 2 if a table is not that of its results.
 """

@@ -81,13 +81,10 @@ def make(
 def main(arguments: Sequence[str]) -> None:
   """Makes or inspects the split named on the command line."""
   values = flags.FLAGS
-  if values['alpha'].present:
-    raise errors.InputError(
-      '--alpha is --concentration now; give it by that name'
-    )
   columns = {n: values[f'{n}_column'].value for n in ('label', 'user', 'id')}
   if values.inspect is not None:
-    others = ('input', 'seed', 'test_fraction', 'test_per_class', *_flags())
+    others = ('input', 'seed', 'test_fraction', 'test_per_class', 'alpha')
+    others += tuple(_flags())
     given = [*arguments, *(f'--{n}' for n in others if values[n].present)]
     if given:
       raise errors.InputError(
@@ -99,6 +96,12 @@ def main(arguments: Sequence[str]) -> None:
     raise errors.InputError(
       f'name one rule, {", ".join(rules.RULES)}; or give --inspect=SPLIT.csv'
     )
+  if values['alpha'].present:
+    takes = {flag.name for flag in rules.get(arguments[0]).flags}
+    told = 'is --concentration now; give it by that name'
+    if 'concentration' not in takes:
+      told = f'is no setting of {arguments[0]}; leave it out'
+    raise errors.InputError(f'--alpha {told}')
   request = rules.Request(
     arguments[0],
     _settings(arguments[0]),

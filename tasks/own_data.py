@@ -347,7 +347,7 @@ TASKS = (
   _task(
     name='table',
     summary='your own rows of numbers: --data_dir is a .csv, .jsonl, .parquet or'
-    ' .npz; features are standardised by the training rows',
+    ' .npz; features are standardized by the training rows',
     load=_load_rows,
     options=task.options(
       task.EMBEDDING_DIM,

@@ -130,7 +130,7 @@ _NAMES = tuple(name for name, _ in STEPS)
 
 BENCHMARK = spec.Benchmark(
   name='spreadout',
-  summary="FedAwS's spreadout step of 4,096 classes, and neighbours in 670,091",
+  summary="FedAwS's spreadout step of 4,096 classes, and neighbors in 670,091",
   settings=Settings,
   small={'classes': 20, 'dim': 4, 'num_classes': 50},
   contenders=lambda settings: (

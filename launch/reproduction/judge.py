@@ -38,7 +38,8 @@ class Verdict(enum.StrEnum):
 class Order(NamedTuple):
   """Two rows: what is published, the difference here, and AGREES or another word.
 
-  `is_kept`: whether the means alone are in this order.
+  `is_kept`: whether the means alone are in this order; `is_few`: whether a row has too
+  few seeds to tell it.
   """
 
   says: str
@@ -46,6 +47,7 @@ class Order(NamedTuple):
   here: str
   told: str
   is_kept: bool
+  is_few: bool = False
 
 
 class Judged(NamedTuple):
@@ -156,9 +158,13 @@ def is_equal(line) -> bool:
   """Whether a measured value of `numbers` counts as the published one."""
   if line.is_bound:
     return line.m > line.p or (line.is_open and line.m >= line.p)
-  return not line.is_open and abs(line.m - line.p) <= max(
-    line.width, 2 * line.s
-  )
+  apart = _gap(line.m, line.p)
+  return not line.is_open and abs(apart) <= max(line.width, 2 * line.s)
+
+
+def _gap(high: float, low: float) -> float:
+  """Returns a difference of printed numbers: 65.9 - 63.9 is 2.0, and no more."""
+  return round(high - low, 9)
 
 
 def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
@@ -173,25 +179,24 @@ def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
     is_equal(line) for line in measured.itertuples() if line.p == line.p
   ]
   told = [order.told for order in (*pairs, *claims)]
+  few = [order for order in (*pairs, *claims) if order.is_few]
   parts = []
   if scale == 'paper' and inside:
     same = f'{sum(inside)} of {len(inside)}'
     parts.append(f'{same} values are the published ones')
-  if told and (fewest := int(measured['n'].min())) < SEEDS:
-    kept = sum(order.is_kept for order in (*pairs, *claims))
+  for what, of in (
+    ('pairs of rows', pairs),
+    ("claims of the paper's text", claims),
+  ):
+    if enough := [order for order in of if not order.is_few]:
+      parts.append(f'{what}: {_counted(enough)}')
+  if few:
+    kept, fewest = sum(order.is_kept for order in few), int(measured['n'].min())
+    other = 'other ' if len(few) < len(told) else ''
     parts.append(
-      f'the means have {kept} of {len(told)} published orders; {SEEDS} seeds would'
-      f' tell them, and {fewest} {"were" if fewest > 1 else "was"} run'
+      f'the means have {kept} of {len(few)} {other}published orders; {SEEDS} seeds'
+      f' would tell them, and {fewest} {"were" if fewest > 1 else "was"} run'
     )
-  else:
-    parts += [
-      f'{what}: {_counted(orders)}'
-      for what, orders in (
-        ('pairs of rows', pairs),
-        ("claims of the paper's text", claims),
-      )
-      if orders
-    ]
   if missing:
     parts.append(f'{missing} values were not measured')
   why = '; '.join([*parts, *notes])
@@ -233,10 +238,11 @@ def _pairs(lines: 'pd.DataFrame') -> list[Order]:
     printed = group[group['p'].notna()]
     for two in itertools.combinations(printed.itertuples(), 2):
       low, high = sorted(two, key=lambda line: line.p)
-      if high.p - low.p <= max(low.width, high.width) or low.is_bound:
+      gap = _gap(high.p, low.p)
+      if gap <= max(low.width, high.width) or low.is_bound:
         continue
       says = f'{names.heading(metric)}: {high.row} above {low.row}'
-      found.append(_order(says, f'{high.p - low.p:+.1f}', high, low))
+      found.append(_order(says, f'{gap:+.1f}', high, low))
   return found
 
 
@@ -271,12 +277,12 @@ def _order(says, published, high, low, least: float = 0.0) -> Order:
   apart = high.m - low.m - least
   if math.isnan(apart):
     return Order(says, published, table_lib.NONE, UNDECIDED, False)
-  told = UNDECIDED
-  if min(high.n, low.n) >= SEEDS:
+  told, is_few = UNDECIDED, min(high.n, low.n) < SEEDS
+  if not is_few:
     error = 2 * math.sqrt(high.s**2 / high.n + low.s**2 / low.n)
     if apart > error and not low.is_open:
       told = AGREES
     elif apart < -error and not high.is_open:
       told = DISAGREES
   here = f'{high.m - low.m + 0.0:+.1f}'
-  return Order(says, published, here, told, apart > 0)
+  return Order(says, published, here, told, apart > 0, is_few)

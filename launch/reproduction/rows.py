@@ -114,7 +114,9 @@ def plan_runs(
   found = []
   for row, label in zip(rows, table_lib.labels(rows), strict=True):
     values = {**row.changes, **table_lib.applying(given, row.algorithm)}
-    folder = pathlib.Path(output, 'runs', row.task, _name(row, values))
+    seen = _seen(row, values)
+    root = pathlib.Path(output, 'runs', row.task)
+    folder = plan.folder_of(root, seen, row.algorithm)
     found.append(
       [
         plan.Run(
@@ -156,15 +158,14 @@ def check_evaluated(
       )
 
 
-def _name(row: table_lib.Row, values: Mapping[str, Any]) -> str:
-  """Returns the algorithm and what the settings change of the defaults."""
+def _seen(row: table_lib.Row, values: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns what the settings change of the defaults, by name."""
   before, after = _settings(row, {}), _settings(row, values)
-  seen = {
+  return {
     name: values[name]
     for name in sorted(set(values) - UNSEEN)
     if before.get(name) != after.get(name)
   }
-  return '_'.join(filter(None, [row.algorithm, plan.folder_name(seen)]))
 
 
 def _check_given(rows, given) -> None:

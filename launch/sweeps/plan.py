@@ -123,7 +123,7 @@ def runs(
     for seed in run_seeds:
       changes = {**given, **values, 'seed': seed}
       config = experiment.resolve(task, algorithm, changes)
-      folder = output / folder_name(values) / f'seed{seed}'
+      folder = folder_of(output, values) / f'seed{seed}'
       found.append(Run(values, config, folder))
   if len({run.folder for run in found}) < len(found):
     raise errors.InputError(
@@ -133,12 +133,37 @@ def runs(
   return found
 
 
-def folder_name(values: Mapping[str, Any]) -> str:
-  """Returns 'client_learning_rate=0.1_negatives=40'."""
-  return '_'.join(
-    f'{name}={re.sub(r"[^A-Za-z0-9.+-]", "-", _shown(value))}'
-    for name, value in values.items()
-  )
+def folder_of(
+  root: pathlib.Path, values: Mapping[str, Any], *first: str
+) -> pathlib.Path:
+  """Returns ROOT/client_learning_rate=0.1_negatives=40, after words that go first.
+
+  Where it is missing but was made with old names of settings, it is that folder.
+  """
+  named = lambda pairs: root / '_'.join([*first, *(_word(*p) for p in pairs)])
+  found = named(values.items())
+  if found.exists():
+    return found
+  # Not all were renamed at once. Those of a table are in the order of their names.
+  for pairs in itertools.product(*map(_names, values.items())):
+    for ordered in (pairs, sorted(pairs)):
+      if dict(pairs) != values and (old := named(ordered)).exists():
+        return old
+  return found
+
+
+def _names(setting: tuple[str, Any]) -> list[tuple[str, Any]]:
+  """Returns a setting's name and value, and those that it had before."""
+  name, value = setting
+  return [setting] + [
+    (old, value / wording.FACTORS[old] if old in wording.FACTORS else value)
+    for old, new in wording.RENAMED.items()
+    if new == name
+  ]
+
+
+def _word(name: str, value) -> str:
+  return f'{name}={re.sub(r"[^A-Za-z0-9.+-]", "-", _shown(value))}'
 
 
 def _shown(value) -> str:

@@ -1,7 +1,7 @@
 """Names of published results.
 
 top1                 a score at the end, or at the best round
-top1@rounds:1000     a score at a budget of `tff_xc.measure.budgets`
+top1@rounds:1000     a score at a budget of `tff_xc.measure.targets`
 top1:0.7             rounds to a target of `tff_xc.measure.targets`
 relative_top1:0.1    rounds to a part of the score of the table's centralised row
 best_round           the round with the best score, of a run's summary

@@ -146,6 +146,19 @@ def test_runs_are_found_below_and_written_where_asked(sweep, out):
   assert (sweep / 'compare.png').is_file()
 
 
+@pytest.mark.parametrize(
+  ('given', 'message'),
+  [
+    (('--csv=a.csv', '--rounds=5'), '--rounds does not go with --csv'),
+    (('--csv=a.csv', '--over=rounds'), '--over does not go with --csv'),
+    (('--csv=',), '--csv is empty'),
+    (('--columns=',), '--columns is empty'),
+  ],
+)
+def test_flags_that_do_nothing_are_refused(given, message):
+  light.assert_one_sentence(light.call('compare', 'runs', *given), message)
+
+
 def test_what_cannot_be_compared_is_refused(sweep, tmp_path, out):
   other = fake_runs.write_run(tmp_path / 'g', settings={'task': 'glyphs'})
   unfinished = fake_runs.write_run(tmp_path / 'u', finished=False)
@@ -161,6 +174,8 @@ def test_what_cannot_be_compared_is_refused(sweep, tmp_path, out):
     ([sweep], {'target': 'mcc:0.1'}, 'the target mcc:0'),
     ([sweep], {'over': 'batches'}, 'batches'),
     ([sweep], {'columns': ['relative_top1']}, 'give --relative_to'),
+    ([sweep], {'columns': ['best.round']}, 'best.round: no run has it'),
+    ([sweep], {'columns': ['accuracy@10']}, 'local_accuracy now'),
     ([sweep], {'relative_to': sweep}, '--relative_to=.* is 2 configurations'),
     ([sweep], {'relative_to': other}, 'run of task glyphs'),
     ([sweep], {'relative_to': zero}, 'its final top1 is 0'),
@@ -240,11 +255,14 @@ def test_scores_over_batches_and_further_columns_are_shown(sweep, out):
   cells = dict(zip(heading.split('|'), row.split('|'), strict=True))
   assert cells[' top-1 % at 12 batches '] != ' – '
   assert cells[' top-1 % at 999 batches '] == ' – '
+  # One of the runs chose a round.
+  path = sweep / 'full' / 'summary.json'
+  best = {'best_round': {'by': 'top1', 'round': 4}}
+  path.write_text(json.dumps(json.loads(path.read_text()) | best))
   text = compare.compare([sweep], out, columns=['top1@10', 'best.round'])
   assert 'top-1 % after 10 rounds' in text
-  assert (
-    rows_of(out)['fullsoftmax']['best.round_mean'] == ''
-  )  # None was chosen.
+  assert rows_of(out)['fullsoftmax']['best.round_mean'] == '4.0'
+  assert rows_of(out)['fedss']['best.round_mean'] == ''
 
 
 def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path, out):
@@ -313,6 +331,8 @@ def test_a_table_is_kept_for_a_page(tmp_path):
   assert '--algorithm=fedss' in first['command']
   for flag in ('--client_learning_rate=0.25', '--negatives=5', '--rounds=20'):
     assert flag in first['command'].split()
+  assert '--seed' not in first['command']  # It has two.
+  assert second['command'].endswith('--seed=0')
   assert not any(name.startswith('psp@') for name in first)  # Nobody has it.
   assert len(tables.read_csv(path)) == 2
   assert not (tmp_path / 'compare.md').exists()

@@ -387,6 +387,8 @@ def test_pictures_are_the_same_each_time_and_text_fits(tmp_path, monkeypatch):
     ('chunks --input=a', '--output is missing'),
     ('chunks --clients=1', '--clients is no setting of chunks'),
     ('dirichlet --alpha=1', '--alpha is --concentration now'),
+    ('chunks --alpha=1', '--alpha is no setting of chunks'),
+    ('--inspect=a.csv --alpha=1', '--alpha does not go with --inspect'),
     ('dirichlet --concentration=nan', 'a finite number'),
     ('dirichlet --clients=1.5', "--clients='1.5': expected a whole number"),
     ('leaf_users --test_fraction=0.1', 'makes the test part itself'),

@@ -43,7 +43,7 @@ class FedDyn(base.Federated):
   )
 
   feddyn_alpha: float = hp.field(
-    0.01, 'alpha of the regulariser (FedDyn: 0.1, 0.01 or 0.001)', above=0
+    0.01, 'alpha of the regularizer (FedDyn: 0.1, 0.01 or 0.001)', above=0
   )
 
   def make(self, model, facts):

@@ -202,7 +202,7 @@ class Centralized(base.Server):
 
   steps_per_round: int = hp.field(
     0,
-    'minibatches in a round of centralised training; 0: as many as the average'
+    'minibatches in a round of centralized training; 0: as many as the average'
     ' client has, ceil(mean n_k / batch_size)',
     least=0,
   )

@@ -67,7 +67,7 @@ _OPTIONAL = {
   'early_stopping_patience': int,
 }
 # Columns of metrics.csv that have another name now, old to new.
-_RENAMED = {'accuracy': 'local_accuracy'}
+RENAMED = {'accuracy': 'local_accuracy'}
 # Of summary.json, objects of scores, and all else that is no number.
 _OF_SCORES = ('final', 'best', 'best_round')
 _NO_TOTALS = (*_OF_SCORES, 'rounds_to_target', 'warnings')
@@ -243,11 +243,11 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
     ) from e
   except (OSError, ValueError) as e:
     raise files.damaged(path, str(e)) from e
-  return table.rename(columns=_RENAMED)
+  return table.rename(columns=RENAMED)
 
 
 def header_now(line: str) -> str:
   """Returns a metrics.csv's first line with today's names."""
   names = line.rstrip('\r\n')
   end = line[len(names) :]
-  return ','.join(_RENAMED.get(n, n) for n in names.split(',')) + end
+  return ','.join(RENAMED.get(n, n) for n in names.split(',')) + end

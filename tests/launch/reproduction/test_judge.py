@@ -65,6 +65,7 @@ def test_two_standard_errors_tell_an_order(low, high, expected):
   ('low', 'high', 'metric', 'is_ordered'),
   [
     ('40', '42', 'top1', False),
+    ('63.9', '65.9', 'top1', False),  # In floats it is more than 2.
     ('40', '42.1', 'top1', True),
     ('40±3', '45.9', 'top1', False),
     ('40±3', '46.1', 'top1', True),
@@ -104,6 +105,7 @@ def test_a_missed_target_may_have_needed_any_number_of_rounds(
   ('published', 'mean', 'std', 'metric', 'is_equal'),
   [
     ('50', 52, '', 'top1', True),
+    ('63.9', 65.9, '', 'top1', True),
     ('50', 52.1, '', 'top1', False),
     ('50±2', 54, '', 'top1', True),
     ('50', 54, 2, 'top1', True),
@@ -123,6 +125,14 @@ def test_what_counts_as_the_published_value(
   frame = results.frame([line('a', published, mean, std, metric=metric)])
   [each] = judge.numbers(frame).itertuples()
   assert judge.is_equal(each) is is_equal
+
+
+def test_pairs_with_enough_seeds_are_counted_beside_others():
+  few = line('c', '80', 50, 0, seeds=1)
+  found = judged(line('a', '40', 50, 1), line('b', '60', 30, 1), few)
+  assert found.verdict == VERDICTS.NOT
+  assert 'pairs of rows: 1 disagrees' in found.why
+  assert '1 of 2 other published orders' in found.why
 
 
 SAME = line('a', '40', 40, 0), line('b', '60', 60, 0)
