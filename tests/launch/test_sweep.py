@@ -26,7 +26,7 @@ FEDSS = ('--task=glyphs', '--algorithm=fedss')
   [
     ((), '--task is missing'),
     (FEDSS, '--grid is missing'),
-    ((*FEDSS, '--grid=negatives:0,200'), '--negatives=0'),
+    ((*FEDSS, '--grid=negatives:-1,20'), '--negatives=-1'),
     ((*FEDSS, '--grid=batch_size:4', '--seeds=x'), '--seeds=x: expected'),
     ((*FEDSS, '--grid=batch_size:4', '--seed=1'), 'no flag --seed'),
     ((*FEDSS, '--grid=batch_size:4', '--metric=p@1'), 'glyphs measures top1'),
