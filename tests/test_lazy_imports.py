@@ -102,6 +102,7 @@ def run(program):
   return found.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_tff_defers_them_and_they_still_work():
   assert run(
     'import sys\n'

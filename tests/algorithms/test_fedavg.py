@@ -200,6 +200,7 @@ def test_the_server_is_what_the_name_says_on_every_task(
   assert tuple(map(values.get, names)) == expected
 
 
+@pytest.mark.slow
 def test_a_round_leaves_frozen_statistics_alone():
   """The quirk of FedOpt in TurboSVM-FL's code."""
   for is_frozen in (True, False):

@@ -104,6 +104,7 @@ def test_rows_that_follow_the_mean_equal_the_numpy_reference():
   check_three_rounds(process, spread=spread(), average=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'margin', [0.0, pytest.param(1.2, marks=pytest.mark.slow)]
 )
@@ -149,6 +150,7 @@ def test_a_spreadout_rate_of_0_is_that_of_the_clients():
   assert of(spreadout_weight=0.1, **given).step_size == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_absent_classes_move_only_where_all_are_spread():
   absent = [6]
   for changes, moves in (
@@ -217,6 +219,7 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
   np.testing.assert_allclose(moved, after - 0.05 * gradient, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_round_writes_its_rows_in_place():
   pointer = lambda t: np.asarray(memoryview(t)).__array_interface__['data'][0]
   process = build(**TWO_NEIGHBOURS)

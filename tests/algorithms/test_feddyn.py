@@ -88,6 +88,7 @@ def test_three_rounds_equal_the_numpy_reference():
     np.testing.assert_allclose(found['tables']['class'], table, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_without_alpha_and_of_countless_clients_it_is_a_plain_mean():
   _, last, _ = _run(feddyn_alpha=1e-9, num_clients=10**9)
   fedavg = tiny.process('fedavg', **SETTINGS, weighting='uniform')
@@ -118,6 +119,7 @@ def test_what_does_not_go_with_it_is_refused():
     algorithm.own_rows(made, 'feature', 6)
 
 
+@pytest.mark.slow
 def test_clients_keep_nothing_for_what_is_frozen():
   given = {'num_clients': CLIENTS, 'trainable': 'head'}
   made = feddyn.FedDyn.made(model=tiny.model(), **given)

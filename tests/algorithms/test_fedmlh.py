@@ -138,6 +138,7 @@ def test_two_rounds_equal_the_reference(name, tables, hits):
   assert np.isfinite(output.metrics['loss'])
 
 
+@pytest.mark.slow
 def test_all_buckets_selected_are_all_buckets():
   """Selection with as many sampled buckets as there are changes nothing."""
   arguments = {

@@ -24,11 +24,11 @@ BROKEN = COHORT[0]._replace(x=np.full_like(COHORT[0].x, np.nan))
 @pytest.mark.parametrize(
   ('name', 'given'),
   [
-    ('fedaws', {'server_optimizer': 'adam', 'prox_mu': 0.2}),
     ('fedss', {'contrastive_weight': 1.0, **AMSGRAD}),
     *(
       pytest.param(name, given, marks=pytest.mark.slow)
       for name, given in (
+        ('fedaws', {'server_optimizer': 'adam', 'prox_mu': 0.2}),
         (
           'fedaws_softmax',
           {'server_optimizer': 'adam', 'contrastive_weight': 1.0},

@@ -76,6 +76,7 @@ def test_many_neighbours_are_found_without_a_search(monkeypatch):
   assert searched == [0, 40]
 
 
+@pytest.mark.slow
 def test_many_neighbours_run_in_tffs_worker_also_in_a_condition(tff_worker):
   rows = numpy_fedaws.unit_rows(100, dim=8)
   step = spreadout.Spreadout(0.01, spreadout._MANY)

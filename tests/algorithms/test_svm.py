@@ -11,6 +11,13 @@ from tests.algorithms import sklearn_turbosvm as reference
 from tff_xc.algorithms import svm
 
 KERNELS = tuple(reference.KERNELS)
+MOST_KERNELS_SLOW = pytest.mark.parametrize(
+  'kernel',
+  [
+    k if k in ('linear', 'rbf') else pytest.param(k, marks=pytest.mark.slow)
+    for k in KERNELS
+  ],
+)
 
 
 def problem(name, classes=7, points=6, dim=5):
@@ -134,7 +141,7 @@ def test_the_bound_on_steps_is_scikit_learns(points):
   np.testing.assert_allclose(found, wanted, rtol=0.02, atol=0.02)
 
 
-@pytest.mark.parametrize('kernel', KERNELS)
+@MOST_KERNELS_SLOW
 def test_distances_on_demand_are_those_computed_at_once(kernel):
   points = problem('separable', classes=5, points=24) / 4
   on_demand, at_once = (
@@ -170,7 +177,7 @@ def test_a_class_with_one_point_is_a_support_vector():
     assert of_pair[0] == -of_pair[1] > 0, (a, b)
 
 
-@pytest.mark.parametrize('kernel', KERNELS)
+@MOST_KERNELS_SLOW
 def test_similarities_are_those_of_the_definition(kernel):
   points = problem('overlapping', classes=4, dim=3) / 2
   rows = np.random.default_rng(0).normal(size=[4, 3])
@@ -183,7 +190,7 @@ def test_similarities_are_those_of_the_definition(kernel):
   assert np.abs(gradient).max() > 0.01
 
 
-@pytest.mark.parametrize('kernel', KERNELS)
+@MOST_KERNELS_SLOW
 def test_classes_that_coincide_do_not_move_apart(kernel):
   """Their normal is zero; all other pairs count."""
   points = problem('coincident', classes=3)
@@ -245,7 +252,7 @@ def test_tiles_do_not_change_the_result(monkeypatch):
     np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-@pytest.mark.parametrize('kernel', KERNELS)
+@MOST_KERNELS_SLOW
 def test_normals_give_scikit_learns_decision_function(kernel):
   points = problem('separable') / 3
   _, coefficients, _ = fit(points, kernel, 1.0, 1e-6, 10**6)

@@ -124,6 +124,7 @@ def test_a_bias_is_the_last_coordinate_of_a_row():
   tiny.assert_same_weights(both.state.weights, wanted, 1e-5)
 
 
+@pytest.mark.slow
 def test_one_client_is_fedavg():
   process = tiny.process('turbosvm', svm_spreadout=False, **EXACT)
   cohort = lambda number: COHORTS[number][:1]
@@ -194,6 +195,7 @@ def test_schedules():
   np.testing.assert_allclose([first, later], [1, 192 / 201], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_momentum_moves_classes_that_are_not_drawn():
   """One Adam over all rows, as published: NumPy's, over three rounds."""
   adam = numpy_fedavg.Server('adam', 0.05, epsilon=1e-2)

@@ -238,9 +238,8 @@ def network_of_runs():
   )
 
 
-@pytest.mark.parametrize(
-  'train', ['all', pytest.param('bottleneck', marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('train', ['all', 'bottleneck'])
 def test_both_runtimes_train_it_alike(train, in_process_context, tff_worker):
   found = []
   for context in (in_process_context, tff_worker):

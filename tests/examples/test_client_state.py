@@ -100,6 +100,7 @@ def train(made, path, rounds, **changes):
   return doubling.rows(path)
 
 
+@pytest.mark.slow
 def test_states_are_kept_over_rounds_and_a_resume(
   made, in_process, built_once, tmp_path
 ):

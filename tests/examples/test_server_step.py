@@ -49,9 +49,8 @@ def leashed(*, length, **arguments):
 # ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-  'length', [1e-3, pytest.param(1e3, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('length', [1e-3, 1e3])
 def test_rows_are_held_back(length, in_process, tmp_path):
   dataset, model = small_data.images()
   algorithm = leashed(length=length, model=model, max_positives=4, negatives=3)

@@ -114,7 +114,13 @@ def damaged(path):
   ]
 
 
-@pytest.mark.parametrize('moment', MOMENTS)
+@pytest.mark.parametrize(
+  'moment',
+  [
+    m if 'midst' in m else pytest.param(m, marks=pytest.mark.slow)
+    for m in MOMENTS
+  ],
+)
 def test_a_full_disk_is_one_sentence_and_the_run_goes_on_later(
   disk, whole, monkeypatch, moment
 ):

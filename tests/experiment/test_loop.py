@@ -116,7 +116,13 @@ def client_fails():
       4,
       'after round 5',
     ),
-    ({'evaluate': interrupted}, KeyboardInterrupt, None, 'after round 0'),
+    pytest.param(
+      {'evaluate': interrupted},
+      KeyboardInterrupt,
+      None,
+      'after round 0',
+      marks=pytest.mark.slow,
+    ),
     (
       {'process': doubling.At(5, client_fails)},
       errors.InputError,

@@ -36,6 +36,7 @@ def train(made, path, rounds=1, metrics=('train_top1',), target='', **changes):
   )
 
 
+@pytest.mark.slow
 def test_another_algorithm_is_refused_in_the_same_directory(
   made, in_process, built_once, tmp_path
 ):
@@ -62,6 +63,7 @@ def test_another_algorithm_is_refused_in_the_same_directory(
   assert summary['emd'] == pytest.approx(apart.mean())
 
 
+@pytest.mark.slow
 @pytest.mark.pictures
 def test_it_trains_while_a_loop_runs_as_in_a_notebook(
   made, in_process, built_once, tmp_path

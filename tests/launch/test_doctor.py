@@ -37,6 +37,7 @@ def _rows(text):
   return {line[:12].strip(): line[12:].split(None, 1) for line in text}
 
 
+@pytest.mark.slow
 def test_names_a_problem_and_still_checks_the_rest(tmp_path):
   on_disk.classes(tmp_path / 'photos', {'cat': 2, 'dog': 2})
   given = ('--task=images', f'--data_dir={tmp_path / "photos"}')

@@ -102,7 +102,7 @@ _KINDS = {
   'sequences': ('shakespeare', 'fedavg', _shakespeare),
   'without clients': ('glyphs', 'centralized', lambda _: _GLYPHS),
 }
-_QUICK = ('one label', 'label sets')
+_QUICK = ('one label',)
 # Their data say whose the test examples are.
 _WHOSE = ('table',)
 
@@ -242,6 +242,7 @@ def test_an_edited_config_is_refused_in_a_sentence(change, word, glyphs, here):
   assert not (path / 'evaluation.json').exists()
 
 
+@pytest.mark.slow
 def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
   def older(config):
     for name in ('runtime', 'device', 'client_threads', 'worker_timeout'):

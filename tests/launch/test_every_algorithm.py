@@ -107,7 +107,7 @@ def launched(in_process, tmp_path, monkeypatch):
   return launch
 
 
-_QUICK = {('images', 'fedss'), ('images', 'centralized')}
+_QUICK = {('images', 'fedss')}
 
 
 def _combinations():

@@ -140,6 +140,7 @@ def test_pictures_are_drawn_again_to_the_same_bytes(tmp_path, runs, suffix):
   assert not list(tmp_path.glob('.*'))  # No temporary file is left.
 
 
+@pytest.mark.slow
 def test_what_was_not_measured_has_no_panel_or_says_so(tmp_path, runs, recwarn):
   initial = collect(tmp_path, ('fedss', {'initial': True}))
   assert band(initial, 'top1').index.tolist() == [*range(0, 21, 2)]

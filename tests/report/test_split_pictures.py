@@ -26,7 +26,9 @@ def test_class_counts(shape, tmp_path):
   assert matplotlib.image.imread(path).shape[1] == len(several) * 600
 
 
-@pytest.mark.parametrize('size', [1, 30, 6_000])
+@pytest.mark.parametrize(
+  'size', [1, pytest.param(30, marks=pytest.mark.slow), 6_000]
+)
 def test_ranks(size, tmp_path):
   values = np.arange(size) ** 2
   split_pictures.plot_clients(values, values // 2, tmp_path / 'a.png')

@@ -82,8 +82,8 @@ def _cases():
     if name not in (*ALIKE, *REMEMBERING):
       yield pytest.param(name, None, {}, marks=() if name in QUICK else slow)
   yield 'fedss', 5, {}
-  yield 'fedss', None, FROZEN_AND_WEIGHTED
   for name, features, given in (
+    ('fedss', None, FROZEN_AND_WEIGHTED),
     ('fullsoftmax', 5, {}),
     ('fedaws_baseline2', 5, {}),
     ('fedss', 0, {}),

@@ -50,9 +50,8 @@ def test_encoders_name_weights_of_their_last_layer(name):
   assert any('kernel' in weight for weight in encoder.last_layer)
 
 
-@pytest.mark.parametrize(
-  'part', ['head', pytest.param('bottleneck', marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('part', ['head', 'bottleneck'])
 def test_what_is_frozen_is_in_the_weights_and_in_no_optimizers_state(part):
   given = {'trainable': part, 'server_optimizer': 'adam'}
   learning = registered.process('fedss', **given)

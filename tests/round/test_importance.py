@@ -79,6 +79,7 @@ def test_the_rounds_are_those_of_weights_given_with_the_examples(name):
   np.testing.assert_allclose(found_loss, loss, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_on_clients_of_one_class_fedir_is_fedavg():
   cohort = tiny.cohort([[4, 4, 4], [1], [9, 9]])
   plain = registered.algorithm('fedavg')

@@ -75,9 +75,9 @@ def masks(rows, k):
   [
     pytest.param('normal', 1, marks=pytest.mark.slow),
     ('normal', 30),
-    ('normal', 99),
-    ('groups', 30),
-    ('negative', 30),
+    pytest.param('normal', 99, marks=pytest.mark.slow),
+    pytest.param('groups', 30, marks=pytest.mark.slow),
+    pytest.param('negative', 30, marks=pytest.mark.slow),
   ],
 )
 def test_the_k_nearest_have_a_one(kind, k):

@@ -37,9 +37,8 @@ def momentum(full=False):
   return build(DENSE_MOMENTUM, full), build(optimizer, full)
 
 
-@pytest.mark.parametrize(
-  'full', [False, pytest.param(True, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('full', [False, True])
 def test_momentum_on_requested_rows_is_momentum_on_all(full):
   dense, of_rows = momentum(full)
   expected = tiny.weights_after(dense, 4, cohort_of)
@@ -53,6 +52,7 @@ def test_momentum_on_requested_rows_is_momentum_on_all(full):
   )  # One of four rounds had no client.
 
 
+@pytest.mark.slow
 def test_without_momentum_the_state_has_no_table():
   dense = build(optimizers.build_sgd(1.0))
   of_rows = build(optimizers.RowMomentum(1.0, 0.0))
@@ -63,6 +63,7 @@ def test_without_momentum_the_state_has_no_table():
   )
 
 
+@pytest.mark.slow
 def test_weights_that_are_got_and_set_again_change_nothing():
   _, process = momentum()
   state, _ = tiny.run(process, 2, cohort_of)
@@ -88,6 +89,7 @@ def test_weights_that_are_set_keep_the_velocity_and_nothing_else():
   tiny.assert_same_weights(*after, 1e-5)
 
 
+@pytest.mark.slow
 def test_adam_on_requested_rows_leaves_the_others_alone():
   process = build(optimizers.LazyRows(optimizers.TorchAdam(0.01)))
   before = process.initialize()

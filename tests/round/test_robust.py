@@ -199,6 +199,7 @@ def test_three_rounds_are_those_of_numpy(name):
   assert 3 <= counted['clipped'] < 21
 
 
+@pytest.mark.slow
 def test_with_all_rows_it_is_tffs_robust_aggregator():
   algorithm = made('fullsoftmax', robust.Robust())
   process = process_lib.build_process(algorithm)
@@ -279,9 +280,8 @@ def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(
   assert sum(v for k, v in metrics.items() if k in bounds.metrics[::2]) >= 1
 
 
-@pytest.mark.parametrize(
-  'name', ['fedss', pytest.param('fedaws', marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['fedss', 'fedaws'])
 def test_a_client_within_the_bounds_is_as_without_them_to_the_last_digit(name):
   wide = robust.Robust(
     robust.Quantile(1e9, 0.5, 1e-3), robust.Quantile(1e9, 0.5, 1e-3)
@@ -293,6 +293,7 @@ def test_a_client_within_the_bounds_is_as_without_them_to_the_last_digit(name):
   tiny.assert_same_weights(ends[0].weights, ends[1].weights, 0)
 
 
+@pytest.mark.slow
 def test_rows_that_are_sent_whole_stay_near_those_received():
   """FedAwS replaces rows: of a zeroed client they are those before."""
   nothing = robust.Robust(robust.Quantile(1e-9, 0.5, 0.1), None)
@@ -306,6 +307,7 @@ def test_rows_that_are_sent_whole_stay_near_those_received():
   tiny.assert_same_weights(output.state.weights, state.weights, 1e-7)
 
 
+@pytest.mark.slow
 def test_feature_rows_are_within_the_same_norm():
   cohort = tiny_sparse.cohort(
     [[(0, [[1, 2], [3]]), (5, [[2, 8]])], [(7, [[4], [0, 1]])]]

@@ -73,6 +73,7 @@ def trained(max_features, feature_optimizer):
   return tiny.weights_after(learning, 3, cohort_of)
 
 
+@pytest.mark.slow
 def test_sgd_of_rate_1_on_both_parts_is_plain_averaging():
   """The separately sent table then equals an ordinary encoder weight."""
   by_rows = build(5)

@@ -42,7 +42,14 @@ def labelled(client, labels):
   return client._replace(y=y, all_y=y)
 
 
-@pytest.mark.parametrize('method', ['fedss', 'fullsoftmax', 'fedmlh'])
+@pytest.mark.parametrize(
+  'method',
+  [
+    'fedss',
+    pytest.param('fullsoftmax', marks=pytest.mark.slow),
+    pytest.param('fedmlh', marks=pytest.mark.slow),
+  ],
+)
 @pytest.mark.parametrize('label', [12, -1])
 def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
   bad = labelled(OTHER, [7, label])
@@ -69,6 +76,7 @@ def test_a_client_that_does_not_fit_fails_by_name(
     tiny.run(build(name, max_positives), 1, lambda _: [OTHER, bad])
 
 
+@pytest.mark.slow
 def test_more_features_than_announced_fail_likewise():
   made = fedss.FedSS.made(
     model=tiny_sparse.model(N), max_positives=2, negatives=2

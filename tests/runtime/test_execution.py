@@ -196,6 +196,7 @@ def two_threads(context_of_two, tff_worker):
   tff.framework.set_default_context(tff_worker)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('two_threads')
 def test_few_values_are_held_at_a_time_and_each_is_read_once(process):
   lazy = _Lazy(_values())

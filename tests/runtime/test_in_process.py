@@ -186,6 +186,7 @@ def test_rounds_leave_nothing_behind():
   assert objects_after(40, tf.zeros([1000])) - before < 40
 
 
+@pytest.mark.slow
 def test_a_computation_that_is_gone_is_forgotten(in_process):
   def use_one():
     computation = tff.tensorflow.computation(lambda: tf.constant(1))

@@ -234,10 +234,8 @@ def _slow_but(quick, names):
   ]
 
 
-# These have all parts of the others; 'dp' clips and adapts.
-@pytest.mark.parametrize(
-  'name', _slow_but(('fed_avg', 'eval', 'dp'), _PROCESSES)
-)
+# 'dp' clips and adapts.
+@pytest.mark.parametrize('name', _slow_but(('dp',), _PROCESSES))
 def test_algorithms_and_aggregators_of_tff(contexts, name):
   if name == 'secure_sum':
     # TFF's native worker cannot run it, so TFF's test runtime is the reference.
@@ -263,7 +261,8 @@ _RANDOM_AGGREGATORS = {
 }
 
 
-@pytest.mark.parametrize('name', _slow_but(('hadamard',), _RANDOM_AGGREGATORS))
+@pytest.mark.slow
+@pytest.mark.parametrize('name', _RANDOM_AGGREGATORS)
 def test_aggregators_with_a_seed_from_the_clock(contexts, name):
   tff.framework.set_default_context(contexts['in_process'])
   weights = lambda aggregator: (

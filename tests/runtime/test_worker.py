@@ -125,12 +125,14 @@ def children(tmp_path_factory):
     os.kill(int(said.split()[2]), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_child_piped_through_cat_returns_quietly(children):
   pid, result, _ = children[0]  # no traceback, no other line
   assert result == '32'
   assert processes.ends(int(pid), seconds=1)
 
 
+@pytest.mark.slow
 def test_a_killed_child_leaves_no_worker(children):
   pid, child = int(children[1][0]), int(children[1][2])
   assert processes.is_running(pid)

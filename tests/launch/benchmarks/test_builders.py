@@ -321,6 +321,7 @@ def test_sizes_have_their_sum_and_fall():
   assert found[0] > 5 * found[-1]
 
 
+@pytest.mark.slow
 def test_a_long_list_is_split(tmp_path):
   found = listings.measure(tmp_path, 141_971, 218)
   assert 5e7 < found['peak'] < 2e9

@@ -99,6 +99,7 @@ def test_the_last_run_has_all_cores(tmp_path, jobs, shares):
   assert seen == shares
 
 
+@pytest.mark.slow
 def test_the_first_run_tells_how_many_fit(tmp_path, monkeypatch):
   monkeypatch.setattr(training, '_MEMORY_SECONDS', 0)
   seen = []

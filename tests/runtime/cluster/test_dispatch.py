@@ -100,7 +100,9 @@ def _assert_same(found, expected):
     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize('clients', [_FEW, _MANY])
+@pytest.mark.parametrize(
+  'clients', [_FEW, pytest.param(_MANY, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
   'algorithm', ['fedss', pytest.param('turbosvm', marks=pytest.mark.slow)]
 )

@@ -29,7 +29,9 @@ def resolved(*given, **flags):
   return small_table.resolved('fedmlh/theory', *given, **flags)[1]
 
 
-@pytest.mark.parametrize('clients', [1, 5])
+@pytest.mark.parametrize(
+  'clients', [pytest.param(1, marks=pytest.mark.slow), 5]
+)
 def test_a_table_and_a_picture(clients, tmp_path):
   config = resolved('small', TASK, **SMALL, num_clients=clients)
   found = []
