@@ -134,6 +134,7 @@ def test_one_client_is_fedavg():
   assert metrics['support_vectors'] == 1
 
 
+@pytest.mark.slow
 def test_clients_that_do_not_count():
   """One without examples, and one whose update is not finite."""
   process = tiny.process('turbosvm', svm_spreadout=False, **EXACT)

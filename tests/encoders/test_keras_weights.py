@@ -59,6 +59,7 @@ def scaled(images):
   return tf.cast(images, tf.float32) / 127.5 - 1
 
 
+@pytest.mark.slow
 def test_every_weight_of_keras_is_taken_over(v2):
   weights = keras_weights.folded(v2, mobilenet.V2, 8)
   encoder = mobilenet.build(mobilenet.V2, image_size=32, embedding_dim=0)

@@ -8,7 +8,9 @@ import scipy.sparse
 from tff_xc.report import split_pictures
 
 
-@pytest.mark.parametrize('shape', [(1, 1), (3, 10), (250, 1_000)])
+@pytest.mark.parametrize(
+  'shape', [(1, 1), (3, 10), pytest.param((250, 1_000), marks=pytest.mark.slow)]
+)
 def test_class_counts(shape, tmp_path):
   counts = scipy.sparse.csr_matrix(np.random.default_rng(0).poisson(0.1, shape))
   names = [f'client {k} with a long name' for k in range(shape[0])]

@@ -98,6 +98,7 @@ def test_sgd_of_rate_1_on_both_parts_is_plain_averaging():
   assert_averaged(lambda weights: weights.tables, 'feature')
 
 
+@pytest.mark.slow
 def test_rows_that_no_example_uses_stay():
   learning = build(5)
   state = learning.initialize()

@@ -57,7 +57,11 @@ def assert_agree(name, base, other):
 
 @pytest.mark.parametrize(
   ('name', 'base'),
-  [('round', 'plain'), ('small', 'plain'), ('select', 'floor')],
+  [
+    pytest.param('round', 'plain', marks=pytest.mark.slow),
+    ('small', 'plain'),
+    ('select', 'floor'),
+  ],
 )
 def test_a_runtime_computes_what_plain_tensorflow_does(name, base, runtime):
   expected = checked(name, base)
