@@ -112,11 +112,11 @@ def _words(
 def _result(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the tables of a result, and its verdict."""
   (where, name), given = _words(
-    words, 'DIRECTORY PAPER/TABLE', 'paper', 'short'
+    words, 'DIRECTORY PAPER/TABLE', 'real', 'paper', 'short'
   )
   if name not in registry.RESULTS:
     raise ValueError(f'there is no result {name}')
-  scale = 'paper' if 'paper' in given else 'small'
+  scale = next((s for s in table_lib.SCALES if s in given), 'small')
   found = results.read(root / where, registry.RESULTS[name], scale)
   if found.lines.empty and not isinstance(found.found, table_lib.Formula):
     raise ValueError(f'nothing was written of {name} in {root / where}')

@@ -98,14 +98,18 @@ def _benchmarks(width: int) -> str:
 def _tables(width: int) -> str:
   directory = experiment.SETTINGS['data_dir'].default
   captions = [['table', 'what']]
-  needs = [['table', 'small', 'paper needs']]
+  needs = [['table', 'small', 'needs']]
   for name, each in papers.RESULTS.items():
     captions.append([name, f'{each.title}, {each.source}. {each.caption}'])
     needs.append([name, *_needs(each, directory)])
+    if form := getattr(each, 'real', None):
+      told = _of_rows(form.rows, directory)
+      needs.append([f'{name} --scale=real', form.what, told])
   about = (
-    'small: what `launch.reproduce NAME` measures in minutes; paper needs: the data'
-    f' of --scale=paper, looked for in {directory} and not read. `launch.reproduce'
-    ' NAME --scale=paper --finished_only` shows the published numbers.'
+    'small: what `launch.reproduce NAME` measures in minutes, or in hours with'
+    ' --scale=real; needs: the data of that, or else of --scale=paper, looked for in'
+    f' {directory} and not read. `launch.reproduce NAME --scale=paper'
+    ' --finished_only` shows the published numbers.'
   )
   shown = _blocks(captions, needs, width=width)
   return f'{textwrap.fill(about, width)}\n\n{shown}'
@@ -120,10 +124,15 @@ def _needs(each: table_lib.Result, directory: str) -> tuple[str, str]:
   if isinstance(each, table_lib.Study):
     told = re.sub(r'[\w-]+', lambda w: _told(w[0], directory), each.needs)
     return each.small, told or 'nothing'
-  names = dict.fromkeys(row.task for row in each.rows)
-  told = [_told(name, directory) for name in names if tasks.get(name).find]
   small = each.small.what if each.small else '–'
-  return small, ', '.join(told) or 'nothing'
+  return small, _of_rows(each.rows, directory)
+
+
+def _of_rows(rows: Sequence[table_lib.Row], directory: str) -> str:
+  """Returns the tasks of rows that need data, with what is missing."""
+  names = dict.fromkeys(row.task for row in rows)
+  told = [_told(name, directory) for name in names if tasks.get(name).find]
+  return ', '.join(told) or 'nothing'
 
 
 @functools.cache

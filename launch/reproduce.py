@@ -8,7 +8,8 @@
 
 `python -m launch.list tables` lists the names, and what each needs. --scale=small,
 the default, runs the experiment in minutes on data that are always there, and
-compares with what was expected before it was run. --scale=paper trains with the
+compares with what was expected before it was run. --scale=real does so in hours on
+real data of which a part is small enough, such as CIFAR-10. --scale=paper trains with the
 published settings on the paper's data: on all tasks of the table whose data are
 there, or on --task; flags replace settings, or choose the rows that have them where
 rows differ. The same command goes on where it stopped; before it trains, and with
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str]) -> None:
   if values.needs:
     experiments.tell_needs(planned, request)
     return
-  if values.scale == 'paper' and not values.finished_only:
+  if values.scale != 'small' and not values.finished_only:
     try:
       experiments.tell_needs(planned, request)
     except errors.InputError as e:
@@ -83,7 +84,8 @@ if __name__ == '__main__':
     'scale',
     'small',
     table.SCALES,
-    'small: in minutes, on data that are always there; paper: as published',
+    'small: in minutes, on data that are always there; real: in hours, on real data of'
+    ' that kind; paper: as published',
   )
   flags.DEFINE_string(
     'seeds', None, "seeds of every experiment; default: the table's"

@@ -117,6 +117,9 @@ def plan_one(found: table_lib.Result, request: Request) -> Planned:
 
 def _planned(found: table_lib.Result, request: Request) -> Planned:
   told = request.told()
+  if request.scale == 'real' and not getattr(found, 'real', None):
+    told = f'--scale=real: {found.name} has no form on real data; leave it out'
+    raise rows_lib.Unused('scale', told)
   if isinstance(found, table_lib.Study):
     rows_lib.refuse(found.name, told & {'algorithm', 'seeds'})
     config = studies.module(found).resolve(found.name, request)
@@ -124,17 +127,15 @@ def _planned(found: table_lib.Result, request: Request) -> Planned:
   if not isinstance(found, table_lib.PaperTable):
     rows_lib.refuse(found.name, told)
     return Planned(found, request)
-  if request.scale == 'paper':
-    rows = rows_lib.of_paper(found, request.task, request.algorithm)
+  _, rows, _, seeds = found.form(request.scale) or table_lib.Form('', ())
+  if request.scale == 'small':
+    unused = told - rows_lib.UNSEEN - {'seeds'}
+    rows_lib.refuse(f'{found.name} --scale=small', unused)
+  else:
+    rows = rows_lib.chosen(found, rows, request.task, request.algorithm)
     chosen = frozenset(rows_lib.differing(rows) & set(request.given))
     request = dataclasses.replace(request, chosen=chosen)
     rows = rows_lib.having(rows, request.given)
-    seeds = found.seeds
-  else:
-    unused = told - rows_lib.UNSEEN - {'seeds'}
-    rows_lib.refuse(f'{found.name} --scale=small', unused)
-    rows = found.small.rows if found.small else ()
-    seeds = found.small.seeds if found.small else ()
   runs = rows_lib.plan_runs(
     rows, request.given, request.seeds or seeds, request.output
   )

@@ -65,10 +65,9 @@ def judge(found: table_lib.Result, frame: 'pd.DataFrame', scale: str) -> Judged:
   if isinstance(found, table_lib.Formula):
     return _of_formula(found)
   if frame.empty:
-    is_without = scale == 'small' and not getattr(found, 'small', True)
-    why = (
-      'it has no small form' if is_without else 'it has not been measured here'
-    )
+    is_without = scale != 'paper' and not getattr(found, scale, None)
+    none = f'it has no {scale} form'
+    why = none if is_without else 'it has not been measured here'
     return Judged(Verdict.NOT_RUN, why)
   notes = [note for note in dict.fromkeys(frame['note']) if note]
   frame = frame[frame['metric'] != '']  # Others only say what is missing.
@@ -172,8 +171,8 @@ def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
   measured = lines[lines['m'].notna()]
   notes = [note for note in dict.fromkeys(frame['note']) if note]
   missing = len(lines) - len(measured)
-  is_small = scale == 'small' and found.small
-  claims = _claims(found.small.claims if is_small else found.claims, lines)
+  form = found.form(scale) or found
+  claims = _claims(form.claims, lines)
   pairs = _pairs(measured)
   inside = [
     is_equal(line) for line in measured.itertuples() if line.p == line.p

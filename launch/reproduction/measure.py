@@ -68,7 +68,7 @@ def lines(
   `about` is of all lines, `notes` say why a row has no runs, by its number.
   """
   made = []
-  claims = found.small.claims if about['scale'] == 'small' else found.claims
+  claims = (found.form(about['scale']) or found).claims
   wholes = [found.reference(row, rows) for row in rows]
   of = {id(row): runs for row, runs in zip(rows, groups, strict=True)}
   for number, (row, label, runs, whole) in enumerate(

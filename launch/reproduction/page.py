@@ -147,8 +147,8 @@ def _size(of: results.Measured) -> str:
   is_study = isinstance(of.found, table_lib.Study)
   if not of.is_measured or (is_study and not of.found.needs):
     return ''
-  if of.scale == 'small':
-    return 'small'
+  if of.scale != 'paper':
+    return 'small' if of.scale == 'small' else 'on real data'
   is_whole = of.commands == [of.usual_command]
   return "at the paper's size" if is_whole else 'in part, or changed'
 

@@ -91,11 +91,11 @@ class Measured:
 
   @property
   def what(self) -> str:
-    """What the small form made smaller, a sentence, or ''."""
-    small = getattr(self.found, 'small', None)
-    if self.scale != 'small' or not small:
+    """What is smaller, or of other data, at this scale, a sentence, or ''."""
+    if self.scale == 'paper':
       return ''
-    return small if isinstance(small, str) else small.what
+    form = getattr(self.found, self.scale, None)
+    return form.what if isinstance(form, table_lib.Form) else form or ''
 
   @property
   def about(self) -> str:

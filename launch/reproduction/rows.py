@@ -41,20 +41,23 @@ def refuse(name: str, unused: Iterable[str]) -> None:
     raise Unused(flag, told, is_bare=True)
 
 
-def of_paper(
-  found: table_lib.PaperTable, task: str | None, algorithm: str | None
+def chosen(
+  found: table_lib.PaperTable,
+  rows: Sequence[table_lib.Row],
+  task: str | None,
+  algorithm: str | None,
 ) -> list[table_lib.Row]:
-  """Returns a table's rows at the paper's size, of tasks with files if there are any.
+  """Returns those of a table's rows that flags choose, of tasks with files if any are.
 
   To rows of an `algorithm` belong the centralised ones to which they are relative.
   """
-  known = list(dict.fromkeys(row.task for row in found.rows))
+  known = list(dict.fromkeys(row.task for row in rows))
   if task is not None and task not in known:
     told = f'--task={task}: {found.name} has results on {", ".join(known)}'
     raise Unused('task', told)
   real = [name for name in known if tasks.get(name).find is not None]
   wanted = [task] if task else real or known
-  rows = [row for row in found.rows if row.task in wanted]
+  rows = [row for row in rows if row.task in wanted]
   kept = [row for row in rows if algorithm in (None, row.algorithm)]
   if not kept:
     names = dict.fromkeys(row.algorithm for row in rows)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tasks.papers import names
 from tff_xc.algorithms import registry as algorithms
 
-SCALES = ('paper', 'small')
+SCALES = ('small', 'real', 'paper')
 # A cell of formulas for which no number is printed.
 NONE = '–'
 # Of small forms that were changed.
@@ -151,10 +151,10 @@ class Study(Result):
   needs: str = ''  # At the paper's size, a sentence; '': it has one size.
 
 
-class Small(NamedTuple):
-  """The same experiments in minutes, on data that are always there."""
+class Form(NamedTuple):
+  """The experiments of a table, at one scale."""
 
-  what: str  # Was made smaller, in a sentence.
+  what: str  # Was made smaller, or is of other data, in a sentence.
   rows: tuple[Row, ...]  # With all settings; numbers are of the paper's row.
   claims: tuple[Claim, ...] = ()  # In the words of these rows.
   seeds: tuple[int, ...] = (0,)
@@ -165,13 +165,21 @@ class PaperTable(Result):
   """A published table or figure of trained models."""
 
   rows: tuple[Row, ...]  # In the paper's order.
-  small: Small | None = None
+  small: Form | None = None  # In minutes, on data that are always there.
+  # In hours, on real data that are no larger than a computer without GPU can train on.
+  real: Form | None = None
   claims: tuple[Claim, ...] = ()
   seeds: tuple[int, ...] = (0, 1, 2)
   at_rounds: int | None = None  # After which scores are taken; None: the last.
   curves: tuple[str, ...] = ()  # Drawn scores; (): the headline metrics.
   over: str = 'rounds'  # Or batches, bytes, seconds.
   is_relative: bool = False  # Draws scores over that of the centralised row.
+
+  def form(self, scale: str) -> Form | None:
+    """Returns what is run at a scale, None if there is nothing."""
+    if scale != 'paper':
+      return getattr(self, scale)
+    return Form('', self.rows, self.claims, self.seeds)
 
   def summary(self, task: str) -> str:
     """Returns results on a task: 'top-1 %: fedss 51.7 to 56.0, posonly 18.7'."""
@@ -209,16 +217,18 @@ def of_csv(
   task: str = '',
   what: str = '',
   small: str = '',
+  real: str = '',
   shared: Mapping[str, Any] = {},
   **words: Any,
 ) -> PaperTable:
   """Returns a table or figure with rows of PAPER.csv, and claims of claims.csv.
 
   `of` is the table whose rows a figure draws, `task` that of the rows; `what` tells of a
-  small form, whose rows are those of the table `small` with `shared` changes.
+  small form, whose rows are those of the table `small` with `shared` changes, and `real`
+  of a form on real data.
   """
   paper, own = words['paper'].lower(), _table(words['number'])
-  of, form = of or own, None
+  of, forms = of or own, {}
   claims = lambda scale: tuple(
     Claim(*(line[n] for n in Claim._fields[:-1]), float(line['least'] or 0))
     for line in _lines('claims')
@@ -227,9 +237,12 @@ def of_csv(
   )
   if what:
     found = rows(paper, small or of, 'small', shared)
-    form = Small(what, found, claims('small'))
+    forms['small'] = Form(what, found, claims('small'))
+  if real:
+    found = rows(paper, of, 'real')
+    forms['real'] = Form(real, found, claims('real'), (0, 1, 2))
   found = tuple(r for r in rows(paper, of) if task in ('', r.task))
-  return PaperTable(**words, rows=found, small=form, claims=claims('paper'))
+  return PaperTable(**words, **forms, rows=found, claims=claims('paper'))
 
 
 def rows(

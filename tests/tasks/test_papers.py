@@ -164,14 +164,14 @@ table1,small,1,glyphs,fedss,,top1,,1,,
 @pytest.mark.parametrize(
   'found', registry.TABLES.values(), ids=lambda t: t.name
 )
-def test_rows_and_claims_of_both_sizes(found):
-  forms = [(found.rows, found.claims)]
-  if found.small:
-    forms.append((found.small.rows, found.small.claims))
-    for row in found.small.rows:
-      assert tasks.get(row.task).find is None  # Always there.
+def test_rows_and_claims_of_all_sizes(found):
+  forms = [form for scale in table.SCALES if (form := found.form(scale))]
+  for form in (found.small, found.real):
+    for row in form.rows if form else ():
+      # The small ones are always there.
+      assert (tasks.get(row.task).find is None) == (form is found.small)
       assert 'rounds' in row.changes
-  for rows, claims in forms:
+  for _, rows, claims, _ in forms:
     labels = table.labels(rows)
     of = dict(zip(labels, rows, strict=True))
     assert [of[label] for label in labels] == [*rows]  # Equal ones alone.
@@ -180,7 +180,7 @@ def test_rows_and_claims_of_both_sizes(found):
       assert claim.metric in tasks.get(rows[0].task).metrics
   printed = {value for row in found.rows for value in row.published.values()}
   assert printed - {None} or found.claims
-  for row in forms[-1][0]:
+  for row in [row for form in forms for row in form.rows]:
     assert {*row.published.values()} <= {*printed, None}
 
 

@@ -28,7 +28,7 @@ def resolve(name: str, request) -> tuple[list[plan.Run], Any]:
     rows_lib.refuse(f'{name} --scale=small', unused)
     rows = found.small.rows
   else:
-    rows = rows_lib.of_paper(found, request.task, None)
+    rows = rows_lib.chosen(found, found.rows, request.task, None)
   kept = tuple(
     row
     for algorithm in _ALGORITHMS

@@ -25,7 +25,7 @@ ROWS = (
   row('posonly', '40.0 –'),
 )
 CLAIMS = (table.Claim('FedSS is ahead (abstract)', 'top1', 'fedss', 'posonly'),)
-SMALL = table.Small('Two methods on procedural glyphs', ROWS, CLAIMS)
+SMALL = table.Form('Two methods on procedural glyphs', ROWS, CLAIMS)
 TABLE = table.PaperTable(
   paper='P',
   number='Fig. 1',

@@ -21,6 +21,7 @@ from tasks import registry as tasks
 from tasks import task as found_lib
 from tasks.papers import fedmlh
 from tasks.papers import registry
+from tasks.papers import table
 from tests.launch import light
 from tests.launch.reproduction import small_table
 from tff_xc import errors
@@ -136,7 +137,7 @@ def test_rounds_whose_scores_a_table_shows_are_evaluated(
     (['fedmlh/theory', '--task=bibtex'], '--task=bibtex: fedmlh/theory is of'),
     (['fedss/table1', '--rounds=3'], '--rounds: fedss/table1 --scale=small'),
     (['fedss/table1', '--needs', '--finished_only'], 'leave one out'),
-    (['fedss/table1', '--scale=big'], '<paper|small>'),
+    (['fedss/table1', '--scale=big'], '<small|real|paper>'),
     (['--scale=paper', 'fedss/table2', '--seeds=1,1'], '--seeds=1,1: expected'),
     (['--scale=paper', 'fedss/table2', '--seed=1'], 'no flag --seed'),
     (['--scale=paper', 'fedmlh/table3', '--validation=2'], '--validation=2.0'),
@@ -250,6 +251,26 @@ def test_small_runs_are_trained_once_and_shown(trains, own, tmp_path, capsys):
   assert len(trains) == 6
   assert set(lines['seeds']) == {'3'}
   assert lines['command'][0].endswith('--scale=small --seeds=0,2,3')
+
+
+def test_a_form_on_real_data_has_its_own_rows_and_its_flags_choose_them(
+  trains, monkeypatch, tmp_path
+):
+  rows = small_table.ROWS[:2]
+  form = table.Form('On real glyphs', rows, (), (0, 1, 2))
+  found = dataclasses.replace(small_table.TABLE, real=form)
+  monkeypatch.setitem(registry.RESULTS, found.name, found)
+  [lines] = measured(tmp_path, found, scale='real')
+  assert len(trains) == 6
+  assert [*dict.fromkeys(lines['row'])] == table.labels(rows)
+  assert 'On real glyphs' in results.read(tmp_path, found, 'real').about
+  assert verdict(tmp_path, found.name) == VERDICTS.NOT_RUN  # The small one.
+  given = {'given': {'negatives': 9, 'rounds': 8}, 'seeds': (0,)}
+  [lines] = measured(tmp_path, found, scale='real', **given)
+  assert set(lines['row']) == {table.labels(rows[1:])[0]}
+  assert '--negatives=9' in lines['command'][0]
+  with pytest.raises(errors.InputError, match='no form on real data'):
+    measured(tmp_path, small_table.TABLE, scale='real')
 
 
 def test_finished_runs_alone_are_shown_beside_the_published(

@@ -24,7 +24,7 @@ def found_of(**more):
 
 
 def judged(*lines, scale='paper', claims=()):
-  small = table.Small('Small', (), claims)
+  small = table.Form('Small', (), claims)
   found = found_of(claims=claims)
   if scale == 'small':
     found = dataclasses.replace(found, small=small)

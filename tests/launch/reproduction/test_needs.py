@@ -100,7 +100,9 @@ def test_the_disk_has_checkpoints_and_what_clients_keep(tmp_path):
 
 def test_work_is_clients_times_epochs_or_steps(tmp_path):
   def work(name, task=None, **given):
-    rows = rows_lib.of_paper(registry.TABLES[name], task, None)
+    rows = rows_lib.chosen(
+      registry.TABLES[name], registry.TABLES[name].rows, task, None
+    )
     runs = planned(tmp_path, *rows, seeds=[0], **given)
     return {needs.work(run.config) for run in runs}
 

@@ -12,7 +12,9 @@ EURLEX = 'eurlex-4k-sets'
 
 
 def planned(output, given=(), seeds=(0, 1)):
-  rows = rows_lib.of_paper(TABLES['fedmlh/table3'], EURLEX, None)
+  rows = rows_lib.chosen(
+    TABLES['fedmlh/table3'], TABLES['fedmlh/table3'].rows, EURLEX, None
+  )
   return rows_lib.plan_runs(rows, dict(given), seeds, output)
 
 
@@ -61,7 +63,7 @@ def test_runs_in_folders_of_old_names_are_found(tmp_path):
 @pytest.mark.parametrize('name', TABLES)
 def test_different_settings_have_different_folders(name, tmp_path):
   for task in {row.task for row in TABLES[name].rows}:
-    rows = rows_lib.of_paper(TABLES[name], task, None)
+    rows = rows_lib.chosen(TABLES[name], TABLES[name].rows, task, None)
     different = {(row.algorithm, str(row.changes)) for row in rows}
     assert len(folders(rows, tmp_path)) == len(different)
 
@@ -69,7 +71,12 @@ def test_different_settings_have_different_folders(name, tmp_path):
 def test_equal_experiments_of_two_tables_share_their_runs(tmp_path):
   table3, table10, table11 = (
     folders(
-      rows_lib.of_paper(TABLES[f'turbosvm-fl/table{n}'], 'femnist', 'turbosvm'),
+      rows_lib.chosen(
+        TABLES[f'turbosvm-fl/table{n}'],
+        TABLES[f'turbosvm-fl/table{n}'].rows,
+        'femnist',
+        'turbosvm',
+      ),
       tmp_path,
     )
     for n in (3, 10, 11)
@@ -86,7 +93,9 @@ def test_equal_experiments_of_two_tables_share_their_runs(tmp_path):
 
 
 def test_the_papers_rows_are_those_with_files():
-  of = lambda name, *chosen: rows_lib.of_paper(TABLES[name], *chosen)
+  of = lambda name, *chosen: rows_lib.chosen(
+    TABLES[name], TABLES[name].rows, *chosen
+  )
   tasks = lambda *chosen: {row.task for row in of('fedss/table2', *chosen)}
   assert tasks(None, None) == {'sop'}
   assert tasks('glyphs-sop', 'fedss') == {'glyphs-sop'}
