@@ -47,6 +47,9 @@ RESULTS = (
     notes='The paper calls top-1 P@1. Numbers are at convergence.',
     what='Ten classes of procedural handwriting, a client each, all in every round, 200'
     ' rounds of one batch, one seed' + table.REDESIGNED,
+    real='CIFAR-10, ResNet-8 with GroupNorm, 3,000 rounds of one batch of each class,'
+    ' 30 epochs; rate 0.3 of the rows, which FedAwS learnt fastest with of 0.01, 0.1'
+    ' and 0.3, for all methods; Adam on the encoder',
     shared=_IMAGES,
   ),
   data.study(
