@@ -177,7 +177,8 @@ def test_rows_and_claims_of_both_sizes(found):
     assert [of[label] for label in labels] == [*rows]  # Equal ones alone.
     for claim in claims:
       assert claim.pairs(rows), claim
-      assert claim.metric in tasks.get(rows[0].task).metrics
+      metric = names.parse(claim.metric).metric
+      assert metric in tasks.get(rows[0].task).metrics
   printed = {value for row in found.rows for value in row.published.values()}
   assert printed - {None} or found.claims
   for row in forms[-1][0]:
