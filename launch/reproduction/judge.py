@@ -227,11 +227,7 @@ def _best(lines: 'pd.DataFrame', searched: Sequence[str]) -> 'pd.DataFrame':
   is NaN. Rounds that missed a target come last.
   """
   others = lambda text: table_lib.text_of(
-    {
-      name: value
-      for name, value in table_lib.changes(text).items()
-      if name not in searched
-    }
+    table_lib.without(table_lib.changes(text), searched)
   )
   lines = lines.assign(changes=lines['changes'].map(others))
   kept = []

@@ -3,9 +3,11 @@
 import csv
 import dataclasses
 import functools
+import itertools
 import math
 import pathlib
 import re
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -238,7 +240,10 @@ def of_csv(
 def rows(
   paper: str, table: str, scale: str = 'paper', shared: Mapping[str, Any] = {}
 ) -> tuple[Row, ...]:
-  """Returns the rows of PAPER.csv; `shared` applies to algorithms that take it."""
+  """Returns the rows of PAPER.csv; `shared` applies to algorithms that take it.
+
+  A line of NAME=VALUE|VALUE is a grid: a row for each combination, with its numbers.
+  """
   found: dict[str, Row] = {}
   for line in _lines(paper):
     if (line['table'], line['scale']) != (table, scale):
@@ -248,7 +253,17 @@ def rows(
       found[line['row']] = Row(line['task'], line['algorithm'], {}, own)
     if line['metric']:
       found[line['row']].published[_name(line)] = _published(line)
-  return tuple(found.values())
+  return tuple(each for row in found.values() for each in _of_grid(row))
+
+
+def _of_grid(row: Row) -> Iterator[Row]:
+  """Yields a row for each combination of its settings' values."""
+  values = [
+    [*map(_value, v.split('|'))] if isinstance(v, str) else [v]
+    for v in row.changes.values()
+  ]
+  for each in itertools.product(*values):
+    yield row._replace(changes=dict(zip(row.changes, each, strict=True)))
 
 
 @functools.cache
@@ -292,6 +307,13 @@ def _value(text: str) -> Any:
   if text.isdigit():
     return int(text)
   return float(text) if re.match(r'[\d.]+(e-?\d+)?$', text) else text
+
+
+def without(
+  changes: Mapping[str, Any], searched: Sequence[str]
+) -> dict[str, Any]:
+  """Returns changes without settings that were searched, see `best_over`."""
+  return {n: value for n, value in changes.items() if n not in searched}
 
 
 def applying(changes: Mapping[str, Any], algorithm: str) -> dict[str, Any]:

@@ -203,7 +203,7 @@ GRID = [
 ]
 
 
-def of_grid(*lines, metric='top1', **claim):
+def of_grid(*lines, metric='top1'):
   claim = table.Claim('Ahead', metric, 'a', 'b')
   lines = [{**each, 'metric': metric} for each in lines]
   found = found_of(claims=(claim,), best_over=('rate', 'moment'))
