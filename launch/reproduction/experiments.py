@@ -135,9 +135,9 @@ def _planned(found: table_lib.Result, request: Request) -> Planned:
     rows_lib.refuse(f'{found.name} --scale=small', unused)
     rows = found.small.rows if found.small else ()
     seeds = found.small.seeds if found.small else ()
-  runs = rows_lib.plan_runs(
-    rows, request.given, request.seeds or seeds, request.output
-  )
+  # What chose rows is theirs, and replaces nothing in others.
+  given = {n: v for n, v in request.given.items() if n not in request.chosen}
+  runs = rows_lib.plan_runs(rows, given, request.seeds or seeds, request.output)
   rows_lib.check_evaluated(found, rows, runs)
   return Planned(found, request, rows, runs)
 
