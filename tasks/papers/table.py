@@ -19,6 +19,9 @@ from tff_xc.algorithms import registry as algorithms
 SCALES = ('paper', 'small')
 # A cell of formulas for which no number is printed.
 NONE = '–'
+# The clients' rate over 1 - the server's momentum (FedVC, fig. 8).
+EFFECTIVE_RATE = 'effective rate'
+EFFECTIVE = 'client_learning_rate', 'server_momentum'
 # Of small forms that were changed.
 REDESIGNED = '; the form was changed after a first measurement'
 
@@ -172,7 +175,9 @@ class PaperTable(Result):
   seeds: tuple[int, ...] = (0, 1, 2)
   at_rounds: int | None = None  # After which scores are taken; None: the last.
   curves: tuple[str, ...] = ()  # Drawn scores; (): the headline metrics.
-  over: str = 'rounds'  # Or batches, bytes, seconds.
+  over: str = (
+    'rounds'  # Or batches, bytes, seconds; EFFECTIVE_RATE: final scores.
+  )
   is_relative: bool = False  # Draws scores over that of the centralised row.
   # Settings that were searched: of rows that differ in nothing else, with the number
   # of the best, the verdict is on the best, each result's own.
