@@ -180,7 +180,8 @@ def draw(
 ) -> None:
   """Draws result.png of a table's learning curves, or result_TASK.png of several.
 
-  Of final scores it draws the best at each effective rate.
+  Of final scores it draws the best at each effective rate, and of a grid only the
+  best row's curve.
   """
   from tff_xc.report import curves
   from tff_xc.report import pictures
@@ -191,6 +192,8 @@ def draw(
     for each in zip(rows, table_lib.labels(rows), groups, strict=True)
     if each[2]
   ]
+  if found.best_over:
+    there = best_of_grids(there, found.best_over)
   frame = lambda labelled: tables.collect(
     [run for _, runs in labelled for run in runs],
     [label for label, runs in labelled for _ in runs],
@@ -220,6 +223,23 @@ def draw(
     name = 'result.png' if len(tasks) == 1 else f'result_{task}.png'
     where.mkdir(parents=True, exist_ok=True)
     pictures.save(figure, where / name)
+
+
+def best_of_grids(
+  there: Sequence[tuple[table_lib.Row, str, _Runs]], searched: Sequence[str]
+) -> list[tuple[table_lib.Row, str, _Runs]]:
+  """Returns the best of rows that differ only in `searched`, by their first score."""
+  best = {}
+  for each in there:
+    row, _, runs = each
+    scores = [n for n in row.published if names.parse(n).is_percent]
+    score = measured(runs, scores[0]).get('mean', 0.0) if scores else 0.0
+    others = table_lib.text_of(table_lib.without(row.changes, searched))
+    key = row.task, row.algorithm, others
+    best[key] = max(
+      best.get(key, (score, each)), (score, each), key=lambda pair: pair[0]
+    )
+  return [each for _, each in best.values()]
 
 
 def by_effective_rate(

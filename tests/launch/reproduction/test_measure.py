@@ -250,3 +250,7 @@ def test_the_best_score_at_each_effective_rate_is_drawn(tmp_path):
   }
   measure.draw(found, rows, groups, tmp_path / 'a')
   assert (tmp_path / 'a' / 'result.png').exists()
+  # Of a grid only the curves of the best.
+  there = [*zip(rows, 'abcd', groups, strict=True)]
+  kept = measure.best_of_grids(there, table_lib.EFFECTIVE)
+  assert [label for _, label, _ in kept] == ['a', 'c', 'd']
