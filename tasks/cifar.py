@@ -29,14 +29,7 @@ _DEFAULTS = {
 _OPTIONS = (
   own_data.SPLIT,
   task.CLIENTS_PER_CLASS,
-  hp.Hyperparameter(
-    'concentration',
-    1.0,
-    'total concentration alpha of --split=dirichlet: each of n classes has alpha / n;'
-    ' where others give every class the same a, alpha is n a; 0: clients of one'
-    ' class',
-    least=0,
-  ),
+  task.CONCENTRATION,
   task.NUM_CLIENTS,
   task.DATA_SEED,
   hp.Hyperparameter(

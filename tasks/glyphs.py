@@ -5,13 +5,16 @@ tasks have the shapes of the papers' data sets (FedSS, TurboSVM-FL): numbers of
 classes and clients, and of examples and classes of a client.
 """
 
+import dataclasses
 import functools
 
 from tasks import leaf
+from tasks import own_data
 from tasks import task
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
+_DIRICHLET = 'dirichlet'
 _SHAPE = (
   task.NUM_CLASSES,
   task.NUM_CLIENTS,
@@ -39,8 +42,23 @@ _ANY = (
     'classes of the largest client of the glyphs task; with --classes_least',
     least=0,
   ),
+  dataclasses.replace(own_data.SPLIT, choices=('', _DIRICHLET)),
+  task.CONCENTRATION,
+  hp.Hyperparameter(
+    'size_deviation',
+    0.0,
+    "standard deviation of the logarithm of clients' sizes, which are then"
+    ' log-normal with the mean --examples_per_client, of --split=dirichlet; 0: equal',
+    least=0,
+    most=10,
+  ),
   task.DATA_SEED,
 )
+# Of --split=dirichlet, and of clients by their number of classes.
+_BY_SPLIT = {
+  _DIRICHLET: ('concentration', 'size_deviation'),
+  '': ('classes_per_client', 'classes_least', 'classes_most'),
+}
 _RETRIEVAL_CLASSES = hp.Hyperparameter(
   'retrieval_classes',
   200,
@@ -48,6 +66,18 @@ _RETRIEVAL_CLASSES = hp.Hyperparameter(
   least=1,
   most=10**7,
 )
+
+
+def _fit(draft: task.Draft) -> None:
+  """Refuses options of clients that are dealt otherwise."""
+  if draft.options['split']:
+    for name in _BY_SPLIT['']:
+      why = f'with --split={_DIRICHLET}'
+      draft.refuse(name, why, 'leave one of them out')
+  else:
+    for name in _BY_SPLIT[_DIRICHLET]:
+      why = f'without --split={_DIRICHLET}'
+      draft.refuse(name, why, 'give that, too')
 
 
 def _load(preset, data_dir, options):
@@ -64,6 +94,9 @@ def _load(preset, data_dir, options):
         f' --classes_per_client={options["classes_per_client"]}, lies between them'
       )
     changes['classes_range'] = ends
+  if options.get('split') == _DIRICHLET:
+    names = _BY_SPLIT[_DIRICHLET]
+    changes |= {name: options[name] for name in names}
   if 'data_seed' in options:
     changes['seed'] = options['data_seed']
   dataset = glyphs.load_preset(preset, **changes)
@@ -100,6 +133,7 @@ TASKS = (
     clients_per_round=16,
     eval_every=10,
     options=_ANY,
+    fit=_fit,
     negatives=40,
   ),
   _task(
@@ -110,6 +144,7 @@ TASKS = (
     clients_per_round=16,
     eval_every=50,
     options=(*_ANY, _RETRIEVAL_CLASSES),
+    fit=_fit,
     negatives=40,
   ),
   _task(

@@ -23,7 +23,7 @@ SPLIT = hp.Hyperparameter(
   '',
   'whose each example is: a CSV user_id,image_id,class, or FILE.csv:COLUMN, or'
   ' a folder or zip, as of launch.make_splits; class: a client for each class;'
-  ' iid:100: 100 random clients; of CIFAR dirichlet: see --concentration;'
+  ' iid:100: 100 random clients; of CIFAR and glyphs dirichlet: see --concentration;'
   ' default: as the data say, of sparse text class',
 )
 TEST_FILE = hp.Hyperparameter(

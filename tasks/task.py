@@ -62,6 +62,14 @@ TEST_EXAMPLES = hp.Hyperparameter(
   'size of a random sample of the test, the same in every run; 0: all of it',
   least=0,
 )
+CONCENTRATION = hp.Hyperparameter(
+  'concentration',
+  1.0,
+  'total concentration alpha of --split=dirichlet: each of n classes has alpha / n;'
+  ' where others give every class the same a, alpha is n a; 0: clients of one'
+  ' class',
+  least=0,
+)
 DATA_SEED = hp.Hyperparameter(
   'data_seed',
   0,

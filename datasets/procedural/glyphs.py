@@ -17,7 +17,9 @@ import numpy as np
 import scipy.special
 import tensorflow as tf
 
+from datasets import examples
 from datasets.procedural import glyph_strokes
+from datasets.splits import rules
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import partition
@@ -94,6 +96,11 @@ class Options:
   # (number of classes, their share of all examples) of groups of successive classes:
   # each example's class is drawn, without regard to `classes_per_client`.
   class_shares: tuple[tuple[int, float], ...] = ()
+  # None, or the total concentration of the Dirichlet distribution that deals equally
+  # many examples of each class to clients (`datasets.splits.dirichlet`): a client's
+  # size is independent of its distribution, and `classes_per_client` says nothing.
+  concentration: float | None = None
+  size_deviation: float = 0.0  # Of the logarithm of these clients' sizes.
   # Each by its own hand that is no client; with `class_shares` the mean.
   test_examples_per_class: int = 10
   max_test_examples: int = 5_000  # Of more, a seeded sample is the test.
@@ -111,13 +118,18 @@ class Options:
     return self.classes_range or (self.classes_per_client,) * 2
 
   def __post_init__(self):
+    self._check_dealt()
     (low, high), mean = self.bounds, self.classes_per_client
+    if self.concentration is not None:
+      low, high, mean = 1, 1, 1
     n = self.num_classes
     grouped = sum(count for count, _ in self.class_shares) or n
     for name, least, most, value in (
       ('num_classes', 2, 2**31 - 1, n),
       ('the number of classes with shares', n, n, grouped),
       ('examples_deviation', 0, 10**7, self.examples_deviation),
+      ('concentration', 0, 1e9, self.concentration or 0),
+      ('size_deviation', 0, 10, self.size_deviation),
       ('num_clients', 1, 10**8, self.num_clients),
       ('classes_per_client', 1, n, mean),
       ('the first of classes_range', 1, mean, low),
@@ -149,6 +161,23 @@ class Options:
           f'{said}; glyphs takes {_MOST_EXAMPLES:,} such examples at most,'
           ' because their labels are held in memory'
         )
+
+  def _check_dealt(self) -> None:
+    """Refuses a Dirichlet distribution beside another rule, and its size alone."""
+    others = (
+      *('classes_range', 'consecutive_classes', 'class_shares'),
+      'examples_deviation',
+    )
+    for name in others if self.concentration is not None else ():
+      if getattr(self, name):
+        raise errors.InputError(
+          f'{name} and concentration both say what clients hold; leave one of them'
+          ' out'
+        )
+    if self.size_deviation and self.concentration is None:
+      raise errors.InputError(
+        'size_deviation is of clients with a concentration; give that, too'
+      )
 
 
 def load_preset(name: str, **changes) -> client_data.FederatedDataset:
@@ -289,9 +318,36 @@ def _by_shares(
   return np.minimum(drawn, len(upto) - 1)
 
 
+def _by_dirichlet(options: Options) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the labels of clients one after another, int32 [N], and offsets.
+
+  The draw is that of `launch.make_splits dirichlet --size_deviation`: classes are as
+  large as each other, and clients are filled one after another (Hsu, Qi and Brown,
+  ECCV 2020, appendix B.1), their sizes log-normal (ours).
+  """
+  total = round(options.num_clients * options.examples_per_client)
+  random = np.random.default_rng([options.seed, _LABELS])
+  # Shuffled, because a client's examples keep their order.
+  labels = random.permutation(np.arange(total) % options.num_classes)
+  dealt = rules.deal(
+    'dirichlet',
+    examples.of_labels(labels, options.num_classes),
+    options.seed,
+    concentration=options.concentration,
+    clients=options.num_clients,
+    size_deviation=options.size_deviation,
+  ).train
+  return labels[dealt.numbers].astype(np.int32), dealt.offsets
+
+
 def _deal(options: Options) -> tuple[np.ndarray, partition.Partition]:
   """Returns the labels of the training examples, int32 [N], and the clients."""
   num_classes, clients = options.num_classes, options.num_clients
+  width = len(str(clients - 1))
+  ids = [f'hand{client:0{width}d}' for client in range(clients)]
+  if options.concentration is not None:
+    labels, offsets = _by_dirichlet(options)
+    return labels, partition.Partition(ids, offsets, np.arange(len(labels)))
   class_counts = _class_counts(options)
   sizes = _sizes(options, class_counts)
   offsets = np.cumsum(np.append(0, sizes))
@@ -310,8 +366,6 @@ def _deal(options: Options) -> tuple[np.ndarray, partition.Partition]:
     more = classes[random.integers(count, size=sizes[client] - count)]
     # Shuffled, or the first batches would hold each class exactly once.
     labels[mine] = random.permutation(np.concatenate([classes, more]))
-  width = len(str(clients - 1))
-  ids = [f'hand{client:0{width}d}' for client in range(clients)]
   return labels, partition.Partition(ids, offsets, np.arange(len(labels)))
 
 

@@ -136,9 +136,9 @@ def _planned(found: table_lib.Result, request: Request) -> Planned:
     chosen = frozenset(rows_lib.differing(rows) & set(request.given))
     request = dataclasses.replace(request, chosen=chosen)
     rows = rows_lib.having(rows, request.given)
-  runs = rows_lib.plan_runs(
-    rows, request.given, request.seeds or seeds, request.output
-  )
+  # What chose rows is theirs, and replaces nothing in others.
+  given = {n: v for n, v in request.given.items() if n not in request.chosen}
+  runs = rows_lib.plan_runs(rows, given, request.seeds or seeds, request.output)
   rows_lib.check_evaluated(found, rows, runs)
   return Planned(found, request, rows, runs)
 

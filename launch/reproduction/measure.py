@@ -178,7 +178,11 @@ def draw(
   groups: Sequence[_Runs | None],
   where: pathlib.Path,
 ) -> None:
-  """Draws result.png of a table's learning curves, or result_TASK.png of several."""
+  """Draws result.png of a table's learning curves, or result_TASK.png of several.
+
+  Of final scores it draws the best at each effective rate, and of a grid only the
+  best row's curve.
+  """
   from tff_xc.report import curves
   from tff_xc.report import pictures
   from tff_xc.report import tables
@@ -188,6 +192,8 @@ def draw(
     for each in zip(rows, table_lib.labels(rows), groups, strict=True)
     if each[2]
   ]
+  if found.best_over:
+    there = best_of_grids(there, found.best_over)
   frame = lambda labelled: tables.collect(
     [run for _, runs in labelled for run in runs],
     [label for label, runs in labelled for _ in runs],
@@ -199,12 +205,59 @@ def draw(
     shown = {runs[0].path: (label, runs) for _, label, runs in of_task}
     wholes = {id(found.reference(row, rows)) for row, *_ in of_task}
     whole = [each[1:] for each in of_task if id(each[0]) in wholes][:1]
-    figure = curves.compare_figure(
-      frame(shown.values()),
-      found.curves,
-      found.over,
-      frame(whole) if found.is_relative and whole else None,
-    )
+    if found.over == table_lib.EFFECTIVE_RATE:
+      of_rate = [(row, runs) for row, _, runs in of_task]
+      figure = curves.lines_figure(
+        by_effective_rate(of_rate, found.curves[0]),
+        f'Best scores on {task}',
+        'effective rate, that of the clients / (1 - momentum)',
+        f'final {names.heading(found.curves[0])} %',
+      )
+    else:
+      figure = curves.compare_figure(
+        frame(shown.values()),
+        found.curves,
+        found.over,
+        frame(whole) if found.is_relative and whole else None,
+      )
     name = 'result.png' if len(tasks) == 1 else f'result_{task}.png'
     where.mkdir(parents=True, exist_ok=True)
     pictures.save(figure, where / name)
+
+
+def best_of_grids(
+  there: Sequence[tuple[table_lib.Row, str, _Runs]], searched: Sequence[str]
+) -> list[tuple[table_lib.Row, str, _Runs]]:
+  """Returns the best of rows that differ only in `searched`, by their first score."""
+  best = {}
+  for each in there:
+    row, _, runs = each
+    scores = [n for n in row.published if names.parse(n).is_percent]
+    score = measured(runs, scores[0]).get('mean', 0.0) if scores else 0.0
+    others = table_lib.text_of(table_lib.without(row.changes, searched))
+    key = row.task, row.algorithm, others
+    best[key] = max(
+      best.get(key, (score, each)), (score, each), key=lambda pair: pair[0]
+    )
+  return [each for _, each in best.values()]
+
+
+def by_effective_rate(
+  of_rows: Sequence[tuple[table_lib.Row, _Runs]], metric: str
+) -> dict[str, list[tuple[float, float]]]:
+  """Returns by the rows' other settings (rate, best score in percent), sorted."""
+  rows = [row for row, _ in of_rows]
+  best: dict[str, dict[float, float]] = {}
+  for row, runs in of_rows:
+    settings = {n: runs[0].hyperparameters[n] for n in table_lib.EFFECTIVE}
+    rate, momentum = settings.values()
+    # 0.001 / (1 - 0.9) is a little above 0.01.
+    rate = float(f'{rate / (1 - momentum):.6g}')
+    others = {
+      name: value
+      for name, value in table_lib.without(row.changes, settings).items()
+      if any(other.changes.get(name) != value for other in rows)
+    }
+    line = best.setdefault(table_lib.text_of(others) or row.algorithm, {})
+    line[rate] = max(line.get(rate, 0.0), measured(runs, metric)['mean'])
+  return {name: sorted(line.items()) for name, line in best.items()}

@@ -3,9 +3,11 @@
 import csv
 import dataclasses
 import functools
+import itertools
 import math
 import pathlib
 import re
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +19,9 @@ from tff_xc.algorithms import registry as algorithms
 SCALES = ('small', 'real', 'paper')
 # A cell of formulas for which no number is printed.
 NONE = '–'
+# The clients' rate over 1 - the server's momentum (FedVC, fig. 8).
+EFFECTIVE_RATE = 'effective rate'
+EFFECTIVE = 'client_learning_rate', 'server_momentum'
 # Of small forms that were changed.
 REDESIGNED = '; the form was changed after a first measurement'
 
@@ -172,8 +177,13 @@ class PaperTable(Result):
   seeds: tuple[int, ...] = (0, 1, 2)
   at_rounds: int | None = None  # After which scores are taken; None: the last.
   curves: tuple[str, ...] = ()  # Drawn scores; (): the headline metrics.
-  over: str = 'rounds'  # Or batches, bytes, seconds.
+  over: str = (
+    'rounds'  # Or batches, bytes, seconds; EFFECTIVE_RATE: final scores.
+  )
   is_relative: bool = False  # Draws scores over that of the centralised row.
+  # Settings that were searched: of rows that differ in nothing else, with the number
+  # of the best, the verdict is on the best, each result's own.
+  best_over: tuple[str, ...] = ()
 
   def form(self, scale: str) -> Form | None:
     """Returns what is run at a scale, None if there is nothing."""
@@ -248,7 +258,10 @@ def of_csv(
 def rows(
   paper: str, table: str, scale: str = 'paper', shared: Mapping[str, Any] = {}
 ) -> tuple[Row, ...]:
-  """Returns the rows of PAPER.csv; `shared` applies to algorithms that take it."""
+  """Returns the rows of PAPER.csv; `shared` applies to algorithms that take it.
+
+  A line of NAME=VALUE|VALUE is a grid: a row for each combination, with its numbers.
+  """
   found: dict[str, Row] = {}
   for line in _lines(paper):
     if (line['table'], line['scale']) != (table, scale):
@@ -258,7 +271,17 @@ def rows(
       found[line['row']] = Row(line['task'], line['algorithm'], {}, own)
     if line['metric']:
       found[line['row']].published[_name(line)] = _published(line)
-  return tuple(found.values())
+  return tuple(each for row in found.values() for each in _of_grid(row))
+
+
+def _of_grid(row: Row) -> Iterator[Row]:
+  """Yields a row for each combination of its settings' values."""
+  values = [
+    [*map(_value, v.split('|'))] if isinstance(v, str) else [v]
+    for v in row.changes.values()
+  ]
+  for each in itertools.product(*values):
+    yield row._replace(changes=dict(zip(row.changes, each, strict=True)))
 
 
 @functools.cache
@@ -302,6 +325,13 @@ def _value(text: str) -> Any:
   if text.isdigit():
     return int(text)
   return float(text) if re.match(r'[\d.]+(e-?\d+)?$', text) else text
+
+
+def without(
+  changes: Mapping[str, Any], searched: Sequence[str]
+) -> dict[str, Any]:
+  """Returns changes without settings that were searched, see `best_over`."""
+  return {n: value for n, value in changes.items() if n not in searched}
 
 
 def applying(changes: Mapping[str, Any], algorithm: str) -> dict[str, Any]:

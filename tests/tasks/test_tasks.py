@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from datasets.cifar import clients as cifar
+from tasks import experiment
 from tasks import registry
 from tests import tiny
 from tests.datasets.cifar import on_disk as cifar_on_disk
@@ -76,11 +77,37 @@ def test_options_of_glyphs_reach_the_data():
   assert max(map(len, labels)) > 5 * min(map(len, labels))
   with pytest.raises(errors.InputError, match='--classes_most=0: the mean, '):
     task.load('', options_of(task, classes_least=2))
+  # Their sizes may have nothing to do with their classes.
+  apart = {'num_classes': 5, 'split': 'dirichlet', 'size_deviation': 1.0}
+  labels = labels_of(task.load('', options_of(task, **apart)).dataset)
+  assert sum(map(len, labels)) == 100 * 60
+  assert max(map(len, labels)) > 5 * min(map(len, labels))
   # Any number of unseen classes is retrieved.
   task = registry.get('glyphs-retrieval')
   dataset, model = task.load('', options_of(task, retrieval_classes=5))
   assert set(dataset.retrieval.y) == set(range(5))
   assert set(task.metrics_of(dataset, model)) == set(task.metrics)
+
+
+@pytest.mark.parametrize(
+  ('given', 'message'),
+  [
+    (
+      {'size_deviation': 1.0},
+      'size_deviation does not apply without --split=d',
+    ),
+    ({'concentration': 1.0}, 'without --split=dirichlet; give that, too'),
+    (
+      {'classes_per_client': 5, 'split': 'dirichlet'},
+      'classes_per_client does not',
+    ),
+    ({'classes_least': 5, 'split': 'dirichlet'}, 'leave one of them out'),
+    ({'split': 'iid:3'}, 'expected one of'),
+  ],
+)
+def test_clients_of_glyphs_are_dealt_by_one_rule(given, message):
+  with pytest.raises(errors.InputError, match=message):
+    experiment.resolve('glyphs', 'fedavg', given)
 
 
 @pytest.mark.parametrize(

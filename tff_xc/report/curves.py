@@ -230,6 +230,25 @@ def _draw_bands(ax, bands: pd.DataFrame, methods: int) -> None:
       ax.fill_between(drawn['x'], low, high, color=colour, alpha=0.18, lw=0)
 
 
+def lines_figure(
+  lines: Mapping[str, Sequence[tuple[float, float]]],
+  title: str,
+  x_label: str,
+  y_label: str,
+) -> matplotlib.figure.Figure:
+  """Draws a line through (x, y) by its name, x > 0 in logarithms."""
+  figure, [ax] = pictures.panels(1, 1, (7.5, 4.8))
+  for (name, points), style in zip(
+    lines.items(), pictures.styles(), strict=False
+  ):
+    x, y = zip(*points, strict=True)
+    ax.plot(x, y, markersize=5, label=textwrap.fill(name, 40), **style)
+  ax.set_xscale('log')
+  pictures.label(ax, title, x_label, y_label)
+  figure.legend(loc='outside right center', frameon=False, fontsize=9)
+  return figure
+
+
 class Panel(NamedTuple):
   """Final scores against something."""
 

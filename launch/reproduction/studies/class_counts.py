@@ -1,6 +1,6 @@
 """Class counts of clients by alpha, and their distance to the whole (FedVC, fig. 10).
 
-The split of CIFAR-10 depends on labels alone, 5,000 of each class, and needs no
+The split of CIFAR depends on labels alone, 5,000 or 500 of each class, and needs no
 files.
 """
 
@@ -11,36 +11,40 @@ from launch.reproduction import rows as rows_lib
 from launch.reproduction import studies
 from tasks.papers import fedvc
 
-_CLASSES, _OF_CLASS, _CLIENTS = 10, 5_000, 100
+_EXAMPLES, _CLIENTS = 50_000, 100
 _SEEDS = (0, 1, 2, 3, 4)
 
 
-def resolve(name: str, request) -> tuple[float, ...]:
-  """Returns the values of alpha; see `studies`."""
+def resolve(name: str, request) -> tuple[tuple[str, float], ...]:
+  """Returns the pairs of a set and a value of alpha; see `studies`."""
   rows_lib.refuse(name, request.told())  # It is too small to have two scales.
-  return tuple(fedvc.EMD)
+  return tuple(
+    (data, alpha) for data, known in fedvc.EMD.items() for alpha in known
+  )
 
 
 def measure(
-  config: tuple[float, ...], folder: pathlib.Path
+  config: tuple[tuple[str, float], ...], folder: pathlib.Path
 ) -> list[dict[str, Any]]:
-  """Returns EMD by alpha, and draws FOLDER/result.png; see `studies`."""
+  """Returns EMD by set and alpha, and draws FOLDER/result.png; see `studies`."""
   import numpy as np
 
   from tff_xc.measure import skew
   from tff_xc.report import split_pictures
 
-  labels = np.repeat(np.arange(_CLASSES), _OF_CLASS)
   grid, values, panels = [], [], {}
-  for alpha in config:
+  for data, alpha in config:
+    classes = int(data.removeprefix('CIFAR-'))
+    labels = np.repeat(np.arange(classes), _EXAMPLES // classes)
     counts = [_counts(labels, alpha, seed) for seed in _SEEDS]
     found = [skew.emd(each) for each in counts]
     held = np.mean([each.getnnz(axis=1).mean() for each in counts])
-    panels[f'alpha = {alpha:g}, EMD {found[0]:.2f}'] = counts[0]
-    name, mean = f'alpha = {alpha:g}', float(np.mean(found))
+    name, mean = fedvc.at(data, alpha), float(np.mean(found))
+    panels[f'{data}, alpha = {alpha:g}\nEMD {found[0]:.2f}'] = counts[0]
     spread = {'std': float(np.std(found, ddof=1)), 'seeds': len(_SEEDS)}
+    derived = fedvc.EMD[data][alpha]
     grid += [
-      {'row': name, 'metric': 'EMD, derived', 'mean': fedvc.EMD[alpha]},
+      {'row': name, 'metric': 'EMD, derived', 'mean': derived},
       {'row': name, 'metric': 'EMD', 'mean': mean, **spread},
       {'row': name, 'metric': 'classes of a client', 'mean': float(held)},
       {
@@ -55,7 +59,7 @@ def measure(
 
 
 def _counts(labels, alpha: float, seed: int):
-  """Returns int [clients, classes], sparse."""
+  """Returns int [clients, classes], sparse, of labels int [examples]."""
   from datasets import examples
   from datasets.splits import rules
   from tff_xc.measure import skew
@@ -68,6 +72,5 @@ def _counts(labels, alpha: float, seed: int):
     clients=_CLIENTS,
     examples_per_client=len(labels) // _CLIENTS,
   ).train
-  return skew.class_counts(
-    partition.owners(), labels[partition.numbers], (_CLIENTS, _CLASSES)
-  )
+  shape = _CLIENTS, labels[-1] + 1
+  return skew.class_counts(partition.owners(), labels[partition.numbers], shape)

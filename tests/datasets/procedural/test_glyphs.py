@@ -4,10 +4,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from datasets.procedural import glyph_strokes
 from datasets.procedural import glyphs
 from tff_xc import errors
+from tff_xc.measure import skew
 
 SMALL = {
   'num_classes': 30,
@@ -192,6 +194,82 @@ def test_absurd_numbers(name, values):
     word = 'with shares is 9' if name == 'class_shares' else name
     with pytest.raises(errors.InputError, match=word):
       glyphs.load(**{**SMALL, name: value})
+
+
+# 0.1 a class.
+DIRICHLET = {
+  'num_classes': 60,
+  'num_clients': 100,
+  'examples_per_client': 240,
+  'concentration': 6.0,
+}
+
+
+def _counts(dataset):
+  owners, labels = dataset.train.owned_labels()
+  return skew.class_counts(owners, labels, (100, 60)).toarray()
+
+
+def _alike(counts):
+  """Returns how probably two examples of a client have one class, without bias."""
+  sizes = counts.sum(axis=1)
+  return (counts * (counts - 1)).sum(axis=1) / (sizes * (sizes - 1))
+
+
+def test_dirichlet_clients_are_skewed_within_and_unequal_whatever_their_classes():
+  counts = _counts(glyphs.load(**DIRICHLET, size_deviation=1.2))
+  sizes = counts.sum(axis=1)
+  assert (counts.sum(axis=0) == 400).all()
+  np.testing.assert_allclose(np.log(sizes).std(), 1.2, rtol=0.2)
+  assert abs(scipy.stats.spearmanr(sizes, _alike(counts))[0]) < 0.3
+  # FedIR's weights p / q_k of a client's examples, whose mean is p's share of its
+  # classes.
+  q = counts / sizes[:, np.newaxis]
+  weights = np.divide(1 / 60, q, out=np.zeros(q.shape), where=q > 0)
+  mean = (q * weights).sum(axis=1)
+  std = np.sqrt((q * weights**2).sum(axis=1) - mean**2)
+  assert 2.3 < np.average(std / mean, weights=sizes) < 3.4
+  # Clients of a few classes in equal parts have none of this: the larger, the more.
+  ends = {'classes_range': (2, 40), 'classes_per_client': 10}
+  shape = {n: v for n, v in DIRICHLET.items() if n != 'concentration'}
+  other = _counts(glyphs.load(**shape, **ends))
+  assert scipy.stats.spearmanr(other.sum(axis=1), _alike(other))[0] < -0.9
+
+
+def test_dirichlet_clients_are_equal_by_default_and_the_same_for_a_seed():
+  whole = _counts(glyphs.load(**DIRICHLET))
+  assert (whole.sum(axis=1) == 240).all()
+  np.testing.assert_array_equal(whole, _counts(glyphs.load(**DIRICHLET)))
+  other = _counts(glyphs.load(**DIRICHLET, seed=1))
+  assert (other != whole).any(axis=1).all()
+  # Total concentration: of very much all clients are alike, of none of one class.
+  alike, single = (
+    _counts(glyphs.load(**{**DIRICHLET, 'concentration': c})) for c in (1e6, 0)
+  )
+  assert np.median(_alike(alike)) < 1.1 / 60
+  assert np.median(_alike(single)) == 1
+  # Examples are in no order.
+  first = glyphs.load(**DIRICHLET).train.labels('hand00')
+  assert (np.diff(first) < 0).sum() > 50
+
+
+@pytest.mark.parametrize(
+  ('given', 'message'),
+  [
+    ({'concentration': 1.0, 'classes_range': (1, 9)}, 'classes_range and conc'),
+    (
+      {'concentration': 1.0, 'consecutive_classes': True},
+      'consecutive_classes',
+    ),
+    ({'concentration': 1.0, 'examples_deviation': 2.0}, 'examples_deviation'),
+    ({'size_deviation': 1.0}, 'with a concentration; give that'),
+    ({'concentration': -1.0}, 'concentration is -1.0'),
+    ({'concentration': 1.0, 'size_deviation': 11.0}, 'size_deviation is 11.0'),
+  ],
+)
+def test_clients_are_dealt_by_one_rule(given, message):
+  with pytest.raises(errors.InputError, match=message):
+    glyphs.load(**SMALL, **given)
 
 
 def test_classes_are_drawn_by_their_shares():

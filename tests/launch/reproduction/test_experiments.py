@@ -61,6 +61,22 @@ def test_all_results_have_a_plan_at_the_papers_size(tmp_path, capsys):
   assert command('fedmlh/table3').endswith(' --seeds=0 --client_threads=2')
 
 
+def test_a_flag_that_chooses_rows_changes_no_others(tmp_path):
+  given = {'client_learning_rate': 0.1, 'server_momentum': 0.5, 'rounds': 9}
+  more = {'task': 'cifar10-dirichlet', 'given': given, 'seeds': (0,)}
+  [found] = planned(tmp_path, 'fedvc/fig4', **more).values()
+  of = {
+    (config['algorithm'], *map(config['hyperparameters'].get, list(given)[:2]))
+    for [run] in found.runs
+    for config in [run.config]
+  }
+  assert of == {
+    *(('fedavg', 0.1, 0.0), ('fedavgm', 0.1, 0.5), ('centralized', 0.01, 0.0))
+  }
+  assert {run.config['rounds'] for [run] in found.runs} == {9}
+  assert len(found.rows) == 2 * 8 + 1
+
+
 def test_flags_limit_the_results_that_take_them(tmp_path, capsys):
   found = planned(tmp_path, 'fedmlh', task=EURLEX)
   without = {f'fedmlh/{n}' for n in ('table2', 'table4', 'table5', 'fig1')}

@@ -212,3 +212,45 @@ def test_a_picture_for_each_task(tmp_path, monkeypatch):
   assert names(tmp_path / 'b') == ['result.png']
   picture = tmp_path / 'b' / 'result.png'
   assert picture.read_bytes().startswith(b'\x89PNG')
+
+
+def test_the_best_score_at_each_effective_rate_is_drawn(tmp_path):
+  row = lambda algorithm, skew, rate, **more: table_lib.Row(
+    'glyphs',
+    algorithm,
+    {'top1': None},
+    {
+      'rounds': 20,
+      'classes_per_client': skew,
+      table_lib.EFFECTIVE[0]: rate,
+      **more,
+    },
+  )
+  rows = (
+    row('fedavg', 5, 0.1),
+    row('fedavg', 5, 0.01),
+    row('fedavgm', 5, 0.01, server_momentum=0.9),
+    row('fedavg', 1, 0.01),
+  )
+  runs = planned(tmp_path, rows=rows)
+  for [run], score in zip(runs, (0.5, 0.25, 0.75, 0.125), strict=True):
+    small_table.finish(run, score)
+  found = dataclasses.replace(
+    TABLE,
+    rows=rows,
+    small=None,
+    curves=('top1',),
+    over=table_lib.EFFECTIVE_RATE,
+  )
+  groups = measure.finished(found, runs)
+  best = measure.by_effective_rate([*zip(rows, groups, strict=True)], 'top1')
+  assert best == {
+    'classes_per_client=5': [(0.01, 25.0), (0.1, 75.0)],
+    'classes_per_client=1': [(0.01, 12.5)],
+  }
+  measure.draw(found, rows, groups, tmp_path / 'a')
+  assert (tmp_path / 'a' / 'result.png').exists()
+  # Of a grid only the curves of the best.
+  there = [*zip(rows, 'abcd', groups, strict=True)]
+  kept = measure.best_of_grids(there, table_lib.EFFECTIVE)
+  assert [label for _, label, _ in kept] == ['a', 'c', 'd']
