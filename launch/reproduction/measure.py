@@ -97,6 +97,12 @@ def lines(
       text = (row.published.get(name) or '').replace(' ', '')
       value = measured(runs, name, of[id(whole)] if whole else None)
       made.append({**line, 'metric': name, 'published': text, **value})
+      is_score = (
+        row.algorithm in found.best_seed and names.parse(name).is_percent
+      )
+      if value and is_score and len(runs) > 1:
+        best = max(measured([run], name)['mean'] for run in runs)
+        made.append({**line, 'metric': names.BEST_SEED + name, 'mean': best})
     for name in (names.SECONDS, names.BEST_ROUND, names.SENT):
       if runs and name not in wanted and (value := measured(runs, name)):
         made.append({**line, 'metric': name, **value})

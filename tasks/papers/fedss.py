@@ -54,6 +54,7 @@ def _table(number, caption, changes, notes='', note=table.REDESIGNED, **more):
     notes=(_PHOTOGRAPHS + notes).strip(),
     what=what + note,
     shared=shared,
+    best_seed=('fullsoftmax', 'centralized'),
     **more,
   )
 

@@ -172,6 +172,9 @@ class PaperTable(Result):
   curves: tuple[str, ...] = ()  # Drawn scores; (): the headline metrics.
   over: str = 'rounds'  # Or batches, bytes, seconds.
   is_relative: bool = False  # Draws scores over that of the centralised row.
+  best_seed: tuple[
+    str, ...
+  ] = ()  # Algorithms whose printed scores are the best seed's.
 
   def summary(self, task: str) -> str:
     """Returns results on a task: 'top-1 %: fedss 51.7 to 56.0, posonly 18.7'."""

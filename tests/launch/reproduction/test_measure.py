@@ -66,6 +66,21 @@ def test_a_row_has_a_line_for_each_result_cost_and_claim(tmp_path):
   assert [*map(float, claimed['mean'])] == [17.5, 25, 20]
 
 
+def test_the_best_seed_stands_beside_the_mean_where_the_paper_prints_it(
+  tmp_path,
+):
+  of_best = dataclasses.replace(TABLE, best_seed=('posonly',))
+  scores = [(0.3, 0.4), (0.5, 0.5), (0.4, 0.6)]
+  found = lines(tmp_path, scores, (0, 1), of_best)
+  best = found[found['metric'].str.startswith('best_seed_')]
+  assert [*best['row']] == 2 * ['posonly']
+  assert [*best['metric']] == ['best_seed_top1', 'best_seed_map@10']
+  assert float(best['mean'].iloc[0]) == pytest.approx(60)
+  assert not any(best['published']) and not any(best['std'])
+  one = lines(tmp_path / 'one', [s[:1] for s in scores], (0,), of_best)
+  assert [*one['metric']] == 3 * ['top1', 'map@10', 'seconds']
+
+
 def test_a_mean_over_some_of_the_seeds_is_no_result(tmp_path):
   scores = [(0.3, None), (0.5, 0.5), (None, None)]
   found = lines(tmp_path, scores, (0, 1), notes={2: 'no disk'})
