@@ -92,7 +92,13 @@ def lines(
       }
     else:
       line['note'] = '; '.join(filter(None, [about['note'], notes.get(number)]))
-    wanted = dict.fromkeys([*row.published, *(c.metric for c in claims)])
+    claimed = (
+      c.metric
+      for c in claims
+      if table_lib.has_metric(c.metric, [row])
+      or not table_lib.has_metric(c.metric, rows)
+    )
+    wanted = dict.fromkeys([*row.published, *claimed])
     for name in wanted:
       text = (row.published.get(name) or '').replace(' ', '')
       value = measured(runs, name, of[id(whole)] if whole else None)

@@ -217,22 +217,36 @@ def of_csv(
 ) -> PaperTable:
   """Returns a table or figure with rows of PAPER.csv, and claims of claims.csv.
 
-  `of` is the table whose rows a figure draws, `task` that of the rows; `what` tells of a
-  small form, whose rows are those of the table `small` with `shared` changes.
+  `of` are the tables whose rows a figure draws, a panel for each task, `task` that of the
+  rows; `what` tells of a small form, whose rows are those of the table `small` with
+  `shared` changes. Of other tables' claims a figure has those of its rows' metrics.
   """
   paper, own = words['paper'].lower(), _table(words['number'])
-  of, form = of or own, None
-  claims = lambda scale: tuple(
+  tables, form = of.split() or [own], None
+  claims = lambda scale, rows: tuple(
     Claim(*(line[n] for n in Claim._fields[:-1]), float(line['least'] or 0))
     for line in _lines('claims')
-    if line['table'] in (f'{paper}/{own}', f'{paper}/{of}')
+    if line['table'] in (f'{paper}/{each}' for each in (own, *tables))
     and line['scale'] in ('', scale)
+    and (line['table'] == f'{paper}/{own}' or has_metric(line['metric'], rows))
   )
   if what:
-    found = rows(paper, small or of, 'small', shared)
-    form = Small(what, found, claims('small'))
-  found = tuple(r for r in rows(paper, of) if task in ('', r.task))
-  return PaperTable(**words, rows=found, small=form, claims=claims('paper'))
+    found = rows(paper, small or tables[0], 'small', shared)
+    form = Small(what, found, claims('small', found))
+  found = tuple(
+    row
+    for each in tables
+    for row in rows(paper, each)
+    if task in ('', row.task)
+  )
+  given = claims('paper', found)
+  return PaperTable(**words, rows=found, small=form, claims=given)
+
+
+def has_metric(name: str, rows: Sequence[Row]) -> bool:
+  """Whether rows have results of a result's metric, at whatever budget or target."""
+  metric = names.parse(name).metric
+  return any(names.parse(n).metric == metric for r in rows for n in r.published)
 
 
 def rows(
