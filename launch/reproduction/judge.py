@@ -4,6 +4,7 @@ import enum
 import itertools
 import math
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import NamedTuple
 
@@ -186,6 +187,9 @@ def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
   measured = lines[lines['m'].notna()]
   notes = [note for note in dict.fromkeys(frame['note']) if note]
   missing = len(lines) - len(measured)
+  if found.best_over:
+    lines = _best(lines, found.best_over)
+    measured = lines[lines['m'].notna()]
   is_small = scale == 'small' and found.small
   claims = _claims(found.small.claims if is_small else found.claims, lines)
   pairs = _pairs(measured)
@@ -228,6 +232,35 @@ def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
   if told and is_most and all(claim.told == AGREES for claim in claims):
     return Judged(Verdict.SHAPE, why, orders)
   return Judged(Verdict.UNDECIDED, why or 'nothing tells', orders)
+
+
+def _best(lines: 'pd.DataFrame', searched: Sequence[str]) -> 'pd.DataFrame':
+  """Returns of rows that differ only in settings that were `searched` the best one.
+
+  Its changes are without these. Of a grid without all values none is the best: its m
+  is NaN. Rounds that missed a target come last.
+  """
+  others = lambda text: table_lib.text_of(
+    {
+      name: value
+      for name, value in table_lib.changes(text).items()
+      if name not in searched
+    }
+  )
+  lines = lines.assign(changes=lines['changes'].map(others))
+  kept = []
+  for (*_, metric), grid in lines.groupby(
+    ['task', 'algorithm', 'changes', 'metric'], sort=False
+  ):
+    is_cost = names.parse(metric).is_cost
+    grid = grid.sort_values(
+      ['is_open', 'm'], ascending=[True, is_cost], kind='stable'
+    )
+    if grid['m'].isna().any():
+      grid = grid.assign(m=math.nan)
+    kept.append(grid.index[0])
+    lines.loc[grid.index[0], 'm'] = grid['m'].iloc[0]
+  return lines.loc[sorted(kept)]
 
 
 def _counted(orders) -> str:

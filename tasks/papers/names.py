@@ -50,6 +50,12 @@ class Parts(NamedTuple):
     known = _METRICS.get(self.metric)
     return not self.is_rounds and known is not None and known.unit == 'fraction'
 
+  @property
+  def is_cost(self) -> bool:
+    """Whether less is better, as of rounds to a score and of a loss."""
+    known = _METRICS.get(self.metric)
+    return self.is_rounds or (known is not None and known.better == 'lower')
+
 
 def parse(name: str) -> Parts:
   """Returns the parts of a result's name."""

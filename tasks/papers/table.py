@@ -172,9 +172,11 @@ class PaperTable(Result):
   curves: tuple[str, ...] = ()  # Drawn scores; (): the headline metrics.
   over: str = 'rounds'  # Or batches, bytes, seconds.
   is_relative: bool = False  # Draws scores over that of the centralised row.
-  best_seed: tuple[
-    str, ...
-  ] = ()  # Algorithms whose printed scores are the best seed's.
+  # Algorithms whose printed scores are those of the best seed.
+  best_seed: tuple[str, ...] = ()
+  # Settings that were searched: of rows that differ in nothing else, with the number
+  # of the best, the verdict is on the best, each result's own.
+  best_over: tuple[str, ...] = ()
 
   def summary(self, task: str) -> str:
     """Returns results on a task: 'top-1 %: fedss 51.7 to 56.0, posonly 18.7'."""

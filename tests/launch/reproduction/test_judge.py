@@ -212,6 +212,48 @@ def test_every_claim_of_the_text_must_hold(high, least, verdict):
   assert judged(*LATER, claims=claims).verdict == VERDICTS.SHAPE
 
 
+GRID = [
+  line(f'{a} rate={rate}', '', mean, 0, changes=f'rate={rate};skew=1')
+  for a, means in {'a': (50, 90, 10), 'b': (85, 20, 80)}.items()
+  for rate, mean in zip((0.1, 0.5, 2), means, strict=True)
+]
+
+
+def of_grid(*lines, metric='top1', **claim):
+  claim = table.Claim('Ahead', metric, 'a', 'b')
+  lines = [{**each, 'metric': metric} for each in lines]
+  found = found_of(claims=(claim,), best_over=('rate', 'moment'))
+  return judge.judge(found, results.frame(lines), 'paper')
+
+
+def test_the_verdict_is_on_the_best_of_a_grid():
+  found = of_grid(*GRID)
+  [order] = found.orders
+  assert order.says == 'Ahead: top-1 of a rate=0.5 above b rate=0.1'
+  assert (order.here, order.told) == ('+5.0', judge.AGREES)
+  assert found.verdict == VERDICTS.SHAPE
+  # A row that has not a setting at all belongs to the grid of those that have.
+  more = {**GRID[0], 'row': 'a', 'mean': 99, 'changes': 'skew=1'}
+  assert 'of a above b rate=0.1' in of_grid(*GRID, more).orders[0].says
+  # Without one of its values nothing is known of a grid.
+  lacking = of_grid(*GRID, {**more, 'mean': ''})
+  assert lacking.verdict == VERDICTS.NOT_RUN
+  assert [order.told for order in lacking.orders] == [judge.UNDECIDED]
+  # Fewer rounds are better, and those that missed a target the worst.
+  rounds = [{**GRID[0], 'mean': '>5'}, *GRID[1:]]
+  [order] = of_grid(*rounds, metric='top1:0.7').orders
+  assert order.says.endswith('of a rate=2 above b rate=0.5')
+  assert order.told == judge.DISAGREES
+
+
+def test_numbers_of_a_grid_are_those_of_its_best():
+  grid = [{**each, 'published': '85'} for each in GRID[3:]]
+  found = found_of(best_over=('rate',))
+  made = judge.judge(found, results.frame(grid), 'paper')
+  assert made.verdict == VERDICTS.REPRODUCED
+  assert '1 of 1 values' in made.why
+
+
 def test_costs_and_a_row_that_is_printed_twice_do_not_count():
   cost = line('a', '', 9, metric='seconds')
   twice = judged(*LATER, *LATER, cost)
