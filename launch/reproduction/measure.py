@@ -220,3 +220,19 @@ def draw(
     name = 'result.png' if len(tasks) == 1 else f'result_{task}.png'
     where.mkdir(parents=True, exist_ok=True)
     pictures.save(figure, where / name)
+
+
+def draw_formula(found: table_lib.Formula, where: pathlib.Path) -> None:
+  """Draws result.png of a formula's curves, with the printed points."""
+  from tff_xc.report import pictures
+
+  figure, [ax] = pictures.panels(1, 1, (6.5, 4))
+  styles, curves = pictures.styles(), found.curves
+  for drawn, without in (curves.lines, 'marker'), (curves.points, 'linestyle'):
+    for (label, places), style in zip(drawn.items(), styles, strict=False):
+      x, y = zip(*places, strict=True)
+      ax.plot(x, y, **{**style, without: 'none'}, label=label)
+  ax.set_xscale('log')
+  pictures.label(ax, found.title, found.curves.x, found.curves.y)
+  ax.legend(frameon=False)
+  pictures.save(figure, where / 'result.png')

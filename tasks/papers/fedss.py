@@ -81,6 +81,12 @@ def share(encoder: int, classes: int, dim: int, sent: int = 0) -> float:
   return rows / (encoder + rows) * (1 - sent / classes)
 
 
+def _curve(dim: int) -> list[tuple[float, float]]:
+  """Returns (n, share in %) with embeddings of `dim`."""
+  places = [round(10 ** (power / 10)) for power in range(30, 61)]
+  return [(n, 100 * share(ENCODER, n, dim)) for n in places]
+
+
 def _share(name, classes, dim, sent=0, printed=''):
   """Returns a row of figure 8."""
   value = 100 * share(ENCODER, classes, dim, sent)
@@ -118,6 +124,15 @@ FIGURE8 = table.Formula(
     _share('ImageNet-21k', 21_841, 64),
     _share('ImageNet-21k', 21_841, 1_280),
     *(_share('more', n, d) for n in (100_000, 1_000_000) for d in (64, 1_280)),
+  ),
+  curves=table.Curves(
+    x='classes, n',
+    y='share of the class table, %',
+    lines={f'd = {dim:,}': _curve(dim) for dim in (64, 1_280)},
+    points={
+      'printed': [(2_028, 3.38), (11_318, 16)],
+      'printed, less |S|': [(2_028, 38), (11_318, 16), (11_318, 79)],
+    },
   ),
 )
 

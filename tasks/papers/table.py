@@ -118,6 +118,15 @@ class Diagram(Result):
   """A figure without measurements; there is nothing to reproduce."""
 
 
+class Curves(NamedTuple):
+  """A picture of formulas over a logarithmic axis: lines, and printed points."""
+
+  x: str
+  y: str
+  lines: Mapping[str, Sequence[tuple[float, float]]]
+  points: Mapping[str, Sequence[tuple[float, float]]]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Formula(Result):
   """A table that follows from formulas.
@@ -128,6 +137,7 @@ class Formula(Result):
 
   heading: tuple[str, ...]
   rows: tuple[tuple[str, ...], ...]
+  curves: Curves | None = None
 
   @property
   def equal(self) -> tuple[str, ...]:

@@ -286,6 +286,20 @@ def test_the_share_of_the_class_table_has_the_printed_digits():
   rows = fedss.FIGURE8.rows
   digits = [row[6] for row in rows if row[4] != '–']
   assert digits == ['yes'] * 5
+  # The picture has the same points, and lines through those of the whole table.
+  curves = fedss.FIGURE8.curves
+  number = lambda text: float(text.replace(',', ''))
+  for label, is_less in {'printed': False, 'printed, less |S|': True}.items():
+    of = [r for r in rows if r[4] != '–' and (r[3] != '–') == is_less]
+    points = [(number(r[1]), number(r[4])) for r in of]
+    assert sorted(points) == sorted(curves.points[label])
+  for row in rows[:2]:
+    line = curves.lines[f'd = {row[2]}']
+    below, above = (
+      max(point for point in line if point[0] <= number(row[1])),
+      min(point for point in line if point[0] >= number(row[1])),
+    )
+    assert below[1] <= number(row[5]) <= above[1]
   # Of tests/encoders/test_mobilenet.py, which counts the network's weights.
   assert fedss.encoder_here(64) == 3_033_456
   assert fedss.share(100, 50, 2) == 0.5
