@@ -243,10 +243,13 @@ def _measured(each: Planned, notes: Mapping[int, str]) -> results.Measured:
       made = studies.module(found).measure(each.config, where)
     about |= {'revision': studies.revision(), 'table': found.table}
     return each.measured([{**about, **line} for line in made])
-  if not each.rows:
-    return each.measured([])
   from launch.reproduction import measure
 
+  if isinstance(found, table_lib.Formula) and found.curves:
+    with results.writing(where):
+      measure.draw_formula(found, where)
+  if not each.rows:
+    return each.measured([])
   groups = measure.finished(found, each.runs)
   if any(groups):
     with results.writing(where):

@@ -125,19 +125,33 @@ def numbers(frame: 'pd.DataFrame') -> 'pd.DataFrame':
   """Returns lines with numbers: m, s and n measured, p, p_std and width published.
 
   `is_open`: m is a bound from below, of runs that missed a target; `is_bound`: p is.
+  `best` is the best seed's score where the paper printed this one; then it is m, too.
+  `error` is m's standard error; a best seed's is at most the deviation of one.
   """
   import pandas as pd  # Late: flags are checked first.
 
+  is_best = frame['metric'].str.startswith(names.BEST_SEED)
+  best = {
+    (line.row, line.metric.removeprefix(names.BEST_SEED)): float(line.mean)
+    for line in frame[is_best].itertuples()
+  }
+  frame = frame[~is_best]
   number = lambda text: pd.to_numeric(text.str.lstrip('>'), errors='coerce')
   printed = frame['published'].str.replace(',', '').str.split('±', expand=True)
   printed = printed.reindex(columns=[0, 1]).fillna('').astype(str)
   p, p_std = number(printed[0]), number(printed[1]).fillna(0.0)
   percent = frame['metric'].map(lambda name: bool(names.unit(name)))
   width = (SHARE * p).where(~percent, POINTS).combine(2 * p_std, max)
+  of = zip(frame['row'], frame['metric'], strict=True)
+  bests = pd.Series([best.get(key) for key in of], frame.index, float)
+  s = number(frame['std']).fillna(0.0).astype(float)
+  n = number(frame['seeds']).fillna(0)
   return frame.assign(
-    m=number(frame['mean']),
-    s=number(frame['std']).fillna(0.0),
-    n=number(frame['seeds']).fillna(0),
+    best=bests,
+    m=bests.fillna(number(frame['mean'])),
+    s=s,
+    n=n,
+    error=s.where(bests.notna(), s / n**0.5),
     p=p,
     p_std=p_std,
     width=width,
@@ -307,7 +321,7 @@ def _order(says, published, high, low, least: float = 0.0) -> Order:
     return Order(says, published, table_lib.NONE, UNDECIDED, False)
   told, is_few = UNDECIDED, min(high.n, low.n) < SEEDS
   if not is_few:
-    error = 2 * math.sqrt(high.s**2 / high.n + low.s**2 / low.n)
+    error = 2 * math.hypot(high.error, low.error)
     if apart > error and not low.is_open:
       told = AGREES
     elif apart < -error and not high.is_open:

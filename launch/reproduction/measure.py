@@ -92,11 +92,23 @@ def lines(
       }
     else:
       line['note'] = '; '.join(filter(None, [about['note'], notes.get(number)]))
-    wanted = dict.fromkeys([*row.published, *(c.metric for c in claims)])
+    claimed = (
+      c.metric
+      for c in claims
+      if table_lib.has_metric(c.metric, [row])
+      or not table_lib.has_metric(c.metric, rows)
+    )
+    wanted = dict.fromkeys([*row.published, *claimed])
     for name in wanted:
       text = (row.published.get(name) or '').replace(' ', '')
       value = measured(runs, name, of[id(whole)] if whole else None)
       made.append({**line, 'metric': name, 'published': text, **value})
+      is_score = (
+        row.algorithm in found.best_seed and names.parse(name).is_percent
+      )
+      if value and is_score and len(runs) > 1:
+        best = max(measured([run], name)['mean'] for run in runs)
+        made.append({**line, 'metric': names.BEST_SEED + name, 'mean': best})
     for name in (names.SECONDS, names.BEST_ROUND, names.SENT):
       if runs and name not in wanted and (value := measured(runs, name)):
         made.append({**line, 'metric': name, **value})
@@ -261,3 +273,19 @@ def by_effective_rate(
     line = best.setdefault(table_lib.text_of(others) or row.algorithm, {})
     line[rate] = max(line.get(rate, 0.0), measured(runs, metric)['mean'])
   return {name: sorted(line.items()) for name, line in best.items()}
+
+
+def draw_formula(found: table_lib.Formula, where: pathlib.Path) -> None:
+  """Draws result.png of a formula's curves, with the printed points."""
+  from tff_xc.report import pictures
+
+  figure, [ax] = pictures.panels(1, 1, (6.5, 4))
+  styles, curves = pictures.styles(), found.curves
+  for drawn, without in (curves.lines, 'marker'), (curves.points, 'linestyle'):
+    for (label, places), style in zip(drawn.items(), styles, strict=False):
+      x, y = zip(*places, strict=True)
+      ax.plot(x, y, **{**style, without: 'none'}, label=label)
+  ax.set_xscale('log')
+  pictures.label(ax, found.title, found.curves.x, found.curves.y)
+  ax.legend(frameon=False)
+  pictures.save(figure, where / 'result.png')

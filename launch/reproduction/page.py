@@ -106,7 +106,8 @@ def _all(output: pathlib.Path, scale: str) -> Iterator[dict[str, Any]]:
     verdict, why, _ = of.judged
     folder = output / found.name
     pictures = []
-    for path in sorted(folder.glob('*.png')) if len(of.lines) else ():
+    is_shown = len(of.lines) or isinstance(found, table_lib.Formula)
+    for path in sorted(folder.glob('*.png')) if is_shown else ():
       try:
         picture = _picture(output, found, path, room)
         pictures.append(picture)

@@ -333,6 +333,14 @@ def _mean(line) -> str:
   return f'{round(value, 1) + 0.0:.1f}{std}'
 
 
+def _mean_and_best(line) -> str:
+  """Returns `_mean`, and the best seed's where the paper printed this: '50.0 ± 3.0,
+  best 53.1'.
+  """
+  best = '' if math.isnan(line.best) else f', best {line.best:.1f}'
+  return f'{_mean(line)}{best}'
+
+
 def _of_results(lines: 'pd.DataFrame', scale: str) -> Cells:
   """Returns measured beside published values, with differences at full scale.
 
@@ -342,7 +350,7 @@ def _of_results(lines: 'pd.DataFrame', scale: str) -> Cells:
   heading = lambda name: f'{names.heading(name)}{names.unit(name)}'
   shown = main.assign(
     heading=main['metric'].map(heading),
-    here=[*map(_mean, main.itertuples())],
+    here=[*map(_mean_and_best, main.itertuples())],
     paper=main['published'].str.replace('±', ' ± ').replace('', _NONE),
     difference=[*map(_difference, main.itertuples())],
   )

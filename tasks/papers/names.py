@@ -8,6 +8,7 @@ best_round           the round with the best score, of a run's summary
 seconds              of a round, the median
 bytes_down           that all clients were sent until the best round
 others               metrics of the last round, such as support_vectors
+best_seed_top1       of another result, the best seed's beside the mean
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
 BEST_ROUND, SECONDS, SENT = 'best_round', 'seconds', 'bytes_down'
+BEST_SEED = 'best_seed_'
 _RELATIVE = 'relative_'
 _METRICS: Mapping[str, catalog.Metric] = {
   **catalog.METRICS,

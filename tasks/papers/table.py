@@ -123,6 +123,15 @@ class Diagram(Result):
   """A figure without measurements; there is nothing to reproduce."""
 
 
+class Curves(NamedTuple):
+  """A picture of formulas over a logarithmic axis: lines, and printed points."""
+
+  x: str
+  y: str
+  lines: Mapping[str, Sequence[tuple[float, float]]]
+  points: Mapping[str, Sequence[tuple[float, float]]]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Formula(Result):
   """A table that follows from formulas.
@@ -133,6 +142,7 @@ class Formula(Result):
 
   heading: tuple[str, ...]
   rows: tuple[tuple[str, ...], ...]
+  curves: Curves | None = None
 
   @property
   def equal(self) -> tuple[str, ...]:
@@ -181,6 +191,8 @@ class PaperTable(Result):
     'rounds'  # Or batches, bytes, seconds; EFFECTIVE_RATE: final scores.
   )
   is_relative: bool = False  # Draws scores over that of the centralised row.
+  # Algorithms whose printed scores are those of the best seed.
+  best_seed: tuple[str, ...] = ()
   # Settings that were searched: of rows that differ in nothing else, with the number
   # of the best, the verdict is on the best, each result's own.
   best_over: tuple[str, ...] = ()
@@ -233,26 +245,40 @@ def of_csv(
 ) -> PaperTable:
   """Returns a table or figure with rows of PAPER.csv, and claims of claims.csv.
 
-  `of` is the table whose rows a figure draws, `task` that of the rows; `what` tells of a
-  small form, whose rows are those of the table `small` with `shared` changes, and `real`
-  of a form on real data.
+  `of` are the tables whose rows a figure draws, a panel for each task, `task` that of the
+  rows; `what` tells of a small form, whose rows are those of the table `small` with
+  `shared` changes, and `real` of a form on real data. Of other tables' claims a figure has
+  those of its rows' metrics.
   """
   paper, own = words['paper'].lower(), _table(words['number'])
-  of, forms = of or own, {}
-  claims = lambda scale: tuple(
+  tables, forms = of.split() or [own], {}
+  claims = lambda scale, rows: tuple(
     Claim(*(line[n] for n in Claim._fields[:-1]), float(line['least'] or 0))
     for line in _lines('claims')
-    if line['table'] in (f'{paper}/{own}', f'{paper}/{of}')
+    if line['table'] in (f'{paper}/{each}' for each in (own, *tables))
     and line['scale'] in ('', scale)
+    and (line['table'] == f'{paper}/{own}' or has_metric(line['metric'], rows))
   )
   if what:
-    found = rows(paper, small or of, 'small', shared)
-    forms['small'] = Form(what, found, claims('small'))
+    found = rows(paper, small or tables[0], 'small', shared)
+    forms['small'] = Form(what, found, claims('small', found))
   if real:
-    found = rows(paper, of, 'real')
-    forms['real'] = Form(real, found, claims('real'), (0, 1, 2))
-  found = tuple(r for r in rows(paper, of) if task in ('', r.task))
-  return PaperTable(**words, **forms, rows=found, claims=claims('paper'))
+    found = rows(paper, tables[0], 'real')
+    forms['real'] = Form(real, found, claims('real', found), (0, 1, 2))
+  found = tuple(
+    row
+    for each in tables
+    for row in rows(paper, each)
+    if task in ('', row.task)
+  )
+  given = claims('paper', found)
+  return PaperTable(**words, **forms, rows=found, claims=given)
+
+
+def has_metric(name: str, rows: Sequence[Row]) -> bool:
+  """Whether rows have results of a result's metric, at whatever budget or target."""
+  metric = names.parse(name).metric
+  return any(names.parse(n).metric == metric for r in rows for n in r.published)
 
 
 def rows(

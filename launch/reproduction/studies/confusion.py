@@ -15,7 +15,6 @@ from tasks.papers import registry
 from tff_xc import errors
 
 _ALGORITHMS = 'fedss', 'negonly'
-_NEGATIVES = 5
 DIFFERENCE = 'fedss less negonly, points of the diagonal'
 
 
@@ -29,12 +28,11 @@ def resolve(name: str, request) -> tuple[list[plan.Run], Any]:
     rows = found.small.rows
   else:
     rows = rows_lib.chosen(found, found.rows, request.task, None)
-  kept = tuple(
-    row
-    for algorithm in _ALGORITHMS
-    for row in rows
-    if row.algorithm == algorithm and row.changes['negatives'] == _NEGATIVES
+  fewest = lambda algorithm: min(
+    (row for row in rows if row.algorithm == algorithm),
+    key=lambda row: row.changes['negatives'],
   )
+  kept = [fewest(algorithm) for algorithm in _ALGORITHMS]
   runs = rows_lib.plan_runs(kept, request.given, (0,), request.output)
   return [run for [run] in runs], request
 
@@ -67,7 +65,8 @@ def measure(config, folder: pathlib.Path) -> list[dict[str, Any]]:
     _, predictions, labels = found.predictions(client)
     class_ids = np.unique(labels)
     matrix = ranking.confusion(predictions, labels, class_ids)
-    title = f'{algorithm}, m = {_NEGATIVES}: client {client}'
+    m = run.config['hyperparameters']['negatives']
+    title = f'{algorithm}, m = {m}: client {client}'
     path = folder / f'{algorithm}.png'
     curves.plot_confusion(matrix, class_ids, path, title)
     shares.append(100 * (matrix.trace() / matrix.sum()))

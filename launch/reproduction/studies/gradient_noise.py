@@ -38,7 +38,7 @@ _FLAGS = {
   *('data_dir', 'seed', 'client_threads', 'device', 'clients_per_round'),
   *('client_learning_rate', 'num_classes', 'encoder_weights'),
 }
-# The m of which something is expected.
+# The fewest and the most negatives of Tables 1 and 2.
 FEWEST, MOST = 5, 80
 LARGEST_RATIO = 'noise over that with the next fewer negatives, the largest'
 OF_MOST = f'noise with m = {MOST} over that with m = {FEWEST}'

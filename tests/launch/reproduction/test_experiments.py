@@ -452,6 +452,16 @@ def test_one_results_files_end_no_other(
   assert len(lines_of(tmp_path, 'fedvc/fig10'))
 
 
+def test_a_formula_with_curves_has_a_picture_of_them(tmp_path):
+  found = [registry.RESULTS['fedss/fig8']]
+  asked = request(tmp_path, found, scale='small')
+  experiments.run_all(experiments.plan_all(found, asked), asked)
+  where = tmp_path / 'fedss/fig8'
+  assert (where / 'result.png').read_bytes().startswith(b'\x89PNG')
+  assert '![FedSS, Fig. 8](result.png)' in (where / 'result.md').read_text()
+  assert (tmp_path / page.FILE).read_text().count('<img ') == 1
+
+
 @pytest.mark.slow  # A process looks for each task's data.
 def test_a_report_over_all_results_needs_no_data(tmp_path):
   output = tmp_path / 'out'

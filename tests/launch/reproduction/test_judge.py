@@ -127,6 +127,22 @@ def test_what_counts_as_the_published_value(
   assert judge.is_equal(each) is is_equal
 
 
+def test_the_best_seed_is_compared_where_the_paper_prints_it():
+  best = lambda mean: line('b', mean=mean, metric='best_seed_top1')
+  pair = line('a', '40', 50, 0), line('b', '60', 51, 3)
+  assert told(*pair) == [judge.UNDECIDED]  # 2 * 3 / sqrt(3) = 3.5.
+  # One run of a deviation of 3.
+  assert told(*pair, best(56.1)) == [judge.AGREES]
+  assert told(*pair, best(55.9)) == [judge.UNDECIDED]
+  frame = results.frame([*pair, best(66.1)])
+  _, high = judge.numbers(frame).itertuples()
+  assert (high.m, high.best, high.mean) == (66.1, 66.1, '51')
+  assert not judge.is_equal(high)
+  assert judge.is_equal(high._replace(m=66.0))
+  # It is no row that a claim or a pair could be of, and none that is missing.
+  assert 'not measured' not in judged(*pair, best(56.1)).why
+
+
 def test_pairs_with_enough_seeds_are_counted_beside_others():
   few = line('c', '80', 50, 0, seeds=1)
   found = judged(line('a', '40', 50, 1), line('b', '60', 30, 1), few)

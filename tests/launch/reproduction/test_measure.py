@@ -66,6 +66,39 @@ def test_a_row_has_a_line_for_each_result_cost_and_claim(tmp_path):
   assert [*map(float, claimed['mean'])] == [17.5, 25, 20]
 
 
+def test_of_two_panels_each_row_has_its_own_metrics(tmp_path):
+  claims = [
+    table_lib.Claim('Ahead', name, 'fedss', 'posonly')
+    for name in ('top1:0.3', 'map@10:0.3')
+  ]
+  first, *_, other = TABLE.rows
+  rows = (first._replace(published={'top1': '60.0'}),)
+  rows += (other._replace(published={'map@10': '20.0'}),)
+  small = TABLE.small._replace(claims=tuple(claims))
+  both = dataclasses.replace(TABLE, rows=rows, small=small)
+  found = lines(tmp_path, [(0.3,), (0.5,)], found=both)
+  of = {label: [*lines] for label, lines in found.groupby('row')['metric']}
+  assert of == {
+    'fedss': ['top1', 'top1:0.3', 'seconds'],
+    'posonly': ['map@10', 'map@10:0.3', 'seconds'],
+  }
+
+
+def test_the_best_seed_stands_beside_the_mean_where_the_paper_prints_it(
+  tmp_path,
+):
+  of_best = dataclasses.replace(TABLE, best_seed=('posonly',))
+  scores = [(0.3, 0.4), (0.5, 0.5), (0.4, 0.6)]
+  found = lines(tmp_path, scores, (0, 1), of_best)
+  best = found[found['metric'].str.startswith('best_seed_')]
+  assert [*best['row']] == 2 * ['posonly']
+  assert [*best['metric']] == ['best_seed_top1', 'best_seed_map@10']
+  assert float(best['mean'].iloc[0]) == pytest.approx(60)
+  assert not any(best['published']) and not any(best['std'])
+  one = lines(tmp_path / 'one', [s[:1] for s in scores], (0,), of_best)
+  assert [*one['metric']] == 3 * ['top1', 'map@10', 'seconds']
+
+
 def test_a_mean_over_some_of_the_seeds_is_no_result(tmp_path):
   scores = [(0.3, None), (0.5, 0.5), (None, None)]
   found = lines(tmp_path, scores, (0, 1), notes={2: 'no disk'})

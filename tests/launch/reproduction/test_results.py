@@ -129,6 +129,18 @@ def test_many_results_stand_below_each_other(monkeypatch):
   assert max(map(len, text.splitlines())) <= 100
 
 
+def test_a_best_seed_stands_in_the_cell_of_the_mean():
+  both = results.frame(
+    {'row': 'a', 'task': 'glyphs', 'published': published, **more}
+    for published, more in (
+      ('60.0', {'metric': 'top1', 'mean': 50.0, 'std': 3.0, 'seeds': 3}),
+      ('', {'metric': 'best_seed_top1', 'mean': 53.14}),
+    )
+  )
+  own = results.Measured(small_table.TABLE, 'paper', both).tables()[0]
+  assert own.rows == (('a', '50.0 ± 3.0, best 53.1', '60.0', '-6.9 *'),)
+
+
 def test_rounds_and_costs_read_well():
   rounds = lines(
     *(('a', '144', 10, ''), ('b', '>200', '>60', ''), ('c', '', 9.5, 0.7)),
