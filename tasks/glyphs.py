@@ -26,6 +26,12 @@ _SHAPE = (
     least=1,
     most=10**7,
   ),
+  hp.Hyperparameter(
+    'consecutive_classes',
+    False,
+    'clients of the glyphs task have successive classes, so that with as many clients'
+    ' as classes each class has one; otherwise each client draws its own',
+  ),
 )
 _ANY = (
   *_SHAPE,

@@ -98,6 +98,14 @@ _OPTIONS = (
 _NUM_FEATURES = hp.Hyperparameter(
   'num_features', 50_000, 'features of the sparse-words task', least=16
 )
+_LABEL_GROUP_SIZE = hp.Hyperparameter(
+  'label_group_size',
+  0,
+  'labels of an example of the sparse-words task are of one group of so many, and so'
+  ' occur together; 0: they are independent',
+  least=0,
+  most=10**7,
+)
 # The paper's encoder, and a smaller one for sets of some thousand examples.
 _CLIENTS_OF_ONE = {'classes_per_client': 1, 'feature_learning_rate': 10.0}
 _PAPER = {**_CLIENTS_OF_ONE, 'embedding_dim': 512}
@@ -238,6 +246,7 @@ def _load_words(data_dir, options):
 
   shape = {n: options[n] for n in ('num_classes', 'num_features')}
   model = _model(options, *shape.values())
+  shape |= {'label_group_size': options['label_group_size']}
   task.check_memory(
     model, 'a model of so many features', 'lower --num_features'
   )
@@ -337,6 +346,7 @@ _ONE_LABEL = (
       *_OPTIONS,
       task.NUM_CLASSES,
       _NUM_FEATURES,
+      _LABEL_GROUP_SIZE,
       task.DATA_SEED,
       **{**_SMALL, 'num_classes': 1000},
     ),

@@ -47,6 +47,8 @@ class Options(NamedTuple):
   words_per_class: int = 12  # Those that distinguish a class from others.
   own_words: float = 0.5  # The share of words that come from the labels.
   skew: float = 1.0  # The label of rank r is as frequent as r^-skew.
+  # Labels of an example are of one group of so many, c // label_group_size; 0: any.
+  label_group_size: int = 0
   seed: int = 0  # Determines everything.
 
 
@@ -61,6 +63,7 @@ _RANGES = {
   'words_per_class': (1, 10_000),
   'own_words': (0, 1),
   'skew': (0, 3),
+  'label_group_size': (0, 10**7),
   'seed': (0, 2**63 - 1),
 }
 
@@ -128,6 +131,11 @@ class Words:
     random = np.random.default_rng([options.seed, _RANKS])
     classes = random.permutation(n).astype(np.int32)
     self.train_labels = np.repeat(classes, np.diff(upto, prepend=0))
+    self._by_group = self._group_ends = None
+    if size := options.label_group_size:
+      groups = self.train_labels // size
+      self._by_group = self.train_labels[np.argsort(groups, kind='stable')]
+      self._group_ends = np.cumsum(np.bincount(groups))
 
   def as_pool(
     self, part: int, y: np.ndarray | scipy.sparse.csr_matrix
@@ -194,6 +202,13 @@ class Words:
     labels = self.train_labels[_below(draws, len(self.train_labels))]
     if part == TRAIN:
       labels[:, 0] = self.train_labels[numbers]
+    if size := self.options.label_group_size:
+      group = labels[:, :1] // size
+      ends = self._group_ends
+      start = np.where(group > 0, ends[group - 1], 0)
+      # As frequent in the group as the labels are.
+      places = start + _below(draws, ends[group] - start)
+      labels[:, 1:] = self._by_group[places][:, 1:]
     count = 1 + _below(glyph_strokes.mix(key, _NUM_LABELS), most)
     labels[np.arange(most) >= count[:, None]] = -1
     for i in range(1, most):

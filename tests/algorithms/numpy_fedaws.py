@@ -25,6 +25,20 @@ def hinge_and_gradients(kernel, bias, rows, x, target, margin=0.9):
   return (short**2).mean(), x.T @ grad_e, grad_e.sum(0), grad_rows
 
 
+def contrastive(embeddings, rows, y, alpha, beta, margin, distance):
+  """Returns eq. (6) of each example by loops; eq. (11), (12) for 'cosine'."""
+  found = []
+  for e, own in zip(embeddings, y, strict=True):
+    total = 0.0
+    for c, row in enumerate(rows):
+      s = normalised(e) @ normalised(row)
+      d = 1 - s if distance == 'cosine' else (2 - 2 * s) ** 0.5
+      pushed = beta * max(0.0, margin - d) ** 2
+      total += alpha * d**2 if c == own else pushed
+    found.append(total)
+  return np.array(found)
+
+
 def train_client(weights, held, x, y, *, rate=0.2, epochs=2, fixed_rows=False):
   """Runs full-batch SGD on one client; returns deltas of kernel, bias, rows."""
   kernel, bias, table = (np.array(w, np.float64) for w in weights)

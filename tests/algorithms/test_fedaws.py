@@ -10,12 +10,15 @@ from tests import tiny
 from tests.algorithms import numpy_fedavg
 from tests.algorithms import numpy_fedaws
 from tests.algorithms import test_fedavg
+from tff_xc import errors
 from tff_xc import heads
 from tff_xc.algorithms import fedaws as fedaws_lib
+from tff_xc.algorithms import fedss
 from tff_xc.algorithms import spreadout
 from tff_xc.measure import ranking
 from tff_xc.round import folding
 from tff_xc.round import local_training
+from tff_xc.round import losses
 from tff_xc.runtime import registry
 
 pytestmark = pytest.mark.usefixtures('in_process')
@@ -296,3 +299,39 @@ def test_turbosvms_form_equals_the_numpy_reference():
     return [kernel, bias, table]
 
   test_fedavg.check_three_rounds(process, server)
+
+
+# -- the contrastive loss, with which the paper compares in theory --
+
+
+def test_centralized_training_takes_the_contrastive_loss():
+  made = lambda head=None, **given: fedss.Centralized.made(
+    model=tiny.model(N, head), **given
+  )
+  given = {'loss': 'contrastive', 'push_weight': 0.5, 'loss_margin': 1.2}
+  expected = losses.Contrastive(1.0, 0.5, 1.2, 'cosine')
+  assert made(**given).loss == expected
+  assert isinstance(made().loss, losses.HeldSoftmax)
+  with pytest.raises(errors.InputError, match='--loss_margin'):
+    made(loss_margin=1.2)
+  with pytest.raises(errors.InputError, match='needs cosine logits'):
+    made(heads.LinearHead(), **given)
+
+
+@pytest.mark.slow
+def test_a_round_of_the_contrastive_loss_is_one_step_on_it():
+  given = {'push_weight': 0.5, 'loss_margin': 1.2, 'loss_distance': 'euclidean'}
+  process = tiny.process(
+    'centralized',
+    local_training=local_training.LocalTraining(0.2, 64, 1),
+    loss='contrastive',
+    **given,
+  )
+  client = tiny.cohort([[0, 4, 4, 7, 9]])[0]
+  kernel, bias, table = tiny.as_numpy(process.initialize().weights)
+  of = lambda rows: numpy_fedaws.contrastive(
+    client.x @ kernel + bias, rows, client.y, 1.0, *given.values()
+  ).mean()
+  after = tiny.weights_after(process, 1, lambda _: [client]).class_table
+  expected = table - 0.2 * numpy_fedaws.numeric_gradient(of, table)
+  np.testing.assert_allclose(after, expected, atol=1e-5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.algorithms import numpy_fedaws
 from tff_xc import classifier
 from tff_xc.data import sparse
 from tff_xc.round import losses
@@ -121,8 +122,38 @@ def test_the_hinge_is_of_the_targets_cosine_alone():
     )
 
 
+@pytest.mark.parametrize('distance', losses.DISTANCES)
+def test_the_contrastive_loss_equals_the_numpy_reference(distance):
+  """Eq. (6), and (11) and (12), with their gradients; slot 5 is padding."""
+  random = np.random.default_rng(3)
+  rows, embeddings = random.normal(size=[6, 4]), random.normal(size=[2, 4])
+  values = 0.5, 2.0, 1.3, distance
+  tensor = tf.constant(rows, tf.float32)
+  with tf.GradientTape() as tape:
+    tape.watch(tensor)
+    each = losses.Contrastive(*values)(hinge_step(tensor, embeddings))
+  of = lambda rows: numpy_fedaws.contrastive(embeddings, rows, TARGETS, *values)
+  np.testing.assert_allclose(each, of(rows[:5]), rtol=1e-5)
+  expected = numpy_fedaws.numeric_gradient(lambda r: of(r).sum(), rows[:5])
+  found = tape.gradient(each, tensor).numpy()
+  np.testing.assert_allclose(found[:5], expected, atol=1e-5)
+  np.testing.assert_array_equal(found[5], 0)
+
+
+def test_a_row_equal_to_the_embedding_has_a_finite_gradient():
+  rows = tf.ones([6, 2])
+  with tf.GradientTape() as tape:
+    tape.watch(rows)
+    loss = losses.Contrastive(distance='euclidean')(
+      hinge_step(rows, [[1, 1], [1, 1]])
+    )
+  assert np.isfinite(tf.convert_to_tensor(tape.gradient(loss, rows))).all()
+  np.testing.assert_allclose(loss, [4.0, 4.0], rtol=1e-2)
+
+
 @pytest.mark.parametrize(
-  'loss', [losses.HeldSoftmax(20), losses.PositiveHinge()]
+  'loss',
+  [losses.HeldSoftmax(20), losses.PositiveHinge(), losses.Contrastive()],
 )
 def test_sets_of_labels_are_refused(loss):
   sets = sparse.LabelSets(tf.constant([0, 2, 3]), tf.constant([0, 3, 3]))

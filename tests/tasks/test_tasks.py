@@ -55,6 +55,18 @@ def test_tasks_load_what_they_say_and_know_their_classes(name):
   assert task.clients_per_round <= len(dataset.train.client_ids)
 
 
+def test_each_class_of_glyphs_may_have_a_client():
+  task = registry.get('glyphs')
+  shape = {'num_classes': 10, 'num_clients': 10, 'classes_per_client': 1}
+
+  def held(**more):
+    train = task.load('', task.option_values() | shape | more)[0].train
+    return [{*train.labels(client).tolist()} for client in train.client_ids]
+
+  assert held(consecutive_classes=True) == [{c} for c in range(10)]
+  assert len(set().union(*held())) < 10  # Each draws its own.
+
+
 def test_options_of_glyphs_reach_the_data():
   task = registry.get('glyphs')
   shape = {'num_classes': 10**6, 'num_clients': 7, 'classes_per_client': 4}

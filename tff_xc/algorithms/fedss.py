@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tff_xc import errors
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 
@@ -183,6 +184,9 @@ class FullSoftmax(base.Softmax):
   paper = 'FedSS'
 
 
+_CONTRASTIVE = {'of': 'loss', 'only_with': ('contrastive',)}
+
+
 @hp.declared
 class Centralized(base.Server):
   """Softmax on IID minibatches of all data, without clients (the oracle).
@@ -207,6 +211,39 @@ class Centralized(base.Server):
     least=0,
   )
   server_momentum: float = 0.0
+  loss: str = hp.field(
+    'softmax',
+    "what is minimised: 'softmax', or the 'contrastive' loss of FedAwS (eq. 6), with"
+    ' which that paper compares its method in theory',
+    choices=('softmax', 'contrastive'),
+  )
+  pull_weight: float = hp.field(
+    1.0,
+    'alpha of the contrastive loss, weight of the distance to the own class row',
+    least=0,
+    **_CONTRASTIVE,
+  )
+  push_weight: float = hp.field(
+    1.0,
+    'beta of the contrastive loss, weight of the other class rows',
+    least=0,
+    **_CONTRASTIVE,
+  )
+  loss_margin: float = hp.field(
+    1.0,
+    'nu of the contrastive loss, the distance from which on another class row does'
+    ' not push',
+    above=0,
+    most=2,
+    **_CONTRASTIVE,
+  )
+  loss_distance: str = hp.field(
+    'cosine',
+    "d of the contrastive loss: 'cosine' 1 - s (FedAwS, eq. 11 and 12), or"
+    " 'euclidean', whose square is 2 - 2 s",
+    choices=('cosine', 'euclidean'),
+    **_CONTRASTIVE,
+  )
 
   def make(self, model, facts):
     del facts
@@ -214,7 +251,22 @@ class Centralized(base.Server):
 
     batches = cohort.IidBatches(self.batch_size, self.steps_per_round)
     made = base.softmax(model, self.local_training())
+    if self.loss == 'contrastive':
+      made = dataclasses.replace(made, loss=self._contrastive(model))
     return dataclasses.replace(made, sampling=batches)
+
+  def _contrastive(self, model):
+    from tff_xc import heads
+    from tff_xc.round import losses
+
+    if not isinstance(model.head, heads.CosineHead):
+      raise errors.InputError(
+        f'--loss=contrastive needs {base.COSINES}, which this task does not have;'
+        ' leave it out'
+      )
+    return losses.Contrastive(
+      self.pull_weight, self.push_weight, self.loss_margin, self.loss_distance
+    )
 
 
 build_fedss = base.builder(FedSS)

@@ -6,7 +6,8 @@ classes: all held classes (FedSS, FullSoftmax), the target and the negatives
 to (8).
 
 Or a squared hinge on the target's cosine, which does not push an embedding away
-from other classes (FedAwS, equation (23)). Penalties are added to the mean loss.
+from other classes (FedAwS, equation (23)), or the contrastive loss, which does
+(FedAwS, equation (6)). Penalties are added to the mean loss.
 """
 
 import dataclasses
@@ -162,6 +163,54 @@ class PositiveHinge:
       axis=1,
     )
     return tf.square(tf.nn.relu(self.margin - cosines))
+
+
+DISTANCES = ('cosine', 'euclidean')
+
+
+@dataclasses.dataclass(frozen=True)
+class Contrastive:
+  """FedAwS's contrastive loss: alpha pulls to the own row, beta pushes from others.
+
+  With s_c the cosine of the embedding g(x) and the class row w_c,
+
+    eq. (6)         alpha d(g(x), w_y)^2 + beta sum_{c != y} max(0, nu - d(g(x), w_c))^2
+    eq. (11), (12)  (1 - s_y)^2 + sum_{c != y} max(0, nu - 1 + s_c)^2
+
+  where (11) and (12) are (6) with d = 1 - s and alpha = beta = 1. The sum is over the
+  rows held. Yu et al., ICML 2020, arXiv:2004.10342.
+
+  Attributes:
+    pull_weight: alpha.
+    push_weight: beta.
+    margin: nu.
+    distance: 'cosine', d = 1 - s, or 'euclidean', d^2 = 2 - 2 s.
+  """
+
+  pull_weight: float = 1.0
+  push_weight: float = 1.0
+  margin: float = 1.0
+  distance: str = 'cosine'
+
+  def __post_init__(self):
+    if self.distance not in DISTANCES:
+      raise ValueError(f'unknown distance {self.distance!r}')
+
+  def __call__(self, step: LocalStep) -> tf.Tensor:
+    d = 1.0 - tf.matmul(
+      layers.unit_norm(step.embeddings),
+      layers.unit_norm(step.weights.class_table),
+      transpose_b=True,
+    )
+    if self.distance == 'euclidean':
+      d = tf.sqrt(tf.maximum(2.0 * d, 1e-12))
+    own = tf.one_hot(one_each(step), tf.shape(d)[1])
+    others = tf.cast(step.held.mask, tf.float32) - own
+    pull = tf.reduce_sum(own * tf.square(d), axis=1)
+    push = tf.reduce_sum(
+      others * tf.square(tf.nn.relu(self.margin - d)), axis=1
+    )
+    return self.pull_weight * pull + self.push_weight * push
 
 
 @dataclasses.dataclass(frozen=True)

@@ -115,6 +115,31 @@ def test_labels_are_as_frequent_as_their_rank_says():
   np.testing.assert_allclose(share, counts[rank[:5]] / 50_000, rtol=0.1)
 
 
+def test_labels_of_a_group_occur_together():
+  of = lambda size: sparse_words.Words(
+    sparse_words.Options(num_classes=43, label_group_size=size)
+  )
+  grouped, plain = of(10), of(0)
+  np.testing.assert_array_equal(grouped.train_labels, plain.train_labels)
+  for part in (sparse_words.TRAIN, sparse_words.TEST):
+    numbers = np.arange(430)
+    y = grouped.label_sets(part, numbers)
+    apart = plain.label_sets(part, numbers)
+    groups = lambda y: [{*(row.indices // 10)} for row in y]
+    assert all(len(found) == 1 for found in groups(y))
+    assert sum(len(found) > 1 for found in groups(apart)) > 200
+    assert y.getnnz(axis=1).max() > 2
+  # As often as in the whole: a commoner label is the commoner one in its group.
+  counts = np.bincount(grouped.train_labels, minlength=43)[:10]
+  beside = grouped.label_counts()[:10]
+  assert np.corrcoef(counts, beside)[0, 1] > 0.9
+  kept = grouped.train_labels[:430]
+  assert train(grouped, np.arange(430))[1][np.arange(430), kept].all()
+  # A group of all labels is none.
+  of_all = of(43).label_sets(sparse_words.TEST, np.arange(430))
+  same(of_all, plain.label_sets(sparse_words.TEST, np.arange(430)))
+
+
 def test_a_million_classes_cost_what_their_examples_do():
   dataset = sparse_words.load(
     num_classes=10**6, examples_per_class=0.1, num_features=300_000
