@@ -171,7 +171,10 @@ class PaperTable(Result):
   at_rounds: int | None = None  # After which scores are taken; None: the last.
   curves: tuple[str, ...] = ()  # Drawn scores; (): the headline metrics.
   over: str = 'rounds'  # Or batches, bytes, seconds.
-  is_relative: bool = False  # Draws scores over that of the centralised row.
+  is_relative: bool = (
+    False  # Draws scores over that of the row in `relative_to`.
+  )
+  relative_to: str = 'centralized'  # The algorithm of `reference`.
 
   def summary(self, task: str) -> str:
     """Returns results on a task: 'top-1 %: fedss 51.7 to 56.0, posonly 18.7'."""
@@ -190,12 +193,12 @@ class PaperTable(Result):
     return f'{names.heading(name)}{names.unit(name)}: {", ".join(parts)}'
 
   def reference(self, row: Row, rows: Sequence[Row]) -> Row | None:
-    """Returns the centralised row to which a row's results relate.
+    """Returns the row of `relative_to` to which a row's results relate.
 
     It has the row's task and, of the row's changes, those that it has at all.
     """
     for other in rows:
-      if (other.task, other.algorithm) != (row.task, 'centralized'):
+      if (other.task, other.algorithm) != (row.task, self.relative_to):
         continue
       shared = applying(other.changes, row.algorithm)
       if shared.items() <= row.changes.items():
