@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from tff_xc.data import hashing
 from tff_xc.measure import hashed_labels
@@ -49,6 +50,24 @@ def test_lemma_1_over_many_tables():
   drawn = hashed_labels.drawn_positives(counts, chosen, 20, tables)
   assert drawn.mean() == pytest.approx(found[chosen].mean() / tables)
   assert drawn.mean() > bound[chosen].mean()
+
+
+def test_examples_that_count_once_are_fewer_than_lemma_1_says():
+  """Examples of several labels: the mean over 2,000 hash functions."""
+  y = scipy.sparse.csr_matrix(np.random.default_rng(4).random([50, 20]) < 0.4)
+  counts, ids, tables = np.asarray(y.sum(axis=0))[0], np.arange(20), 2000
+  found = np.zeros(20)
+  for seed in range(tables):
+    of_bucket = hashed_labels.bucket_examples(y, seed, 6)
+    found += of_bucket[hashing.buckets(ids, seed, 6)] / tables
+  expected = hashed_labels.expected_examples(y, 6)
+  np.testing.assert_allclose(found, expected, rtol=0.02)
+  assert (expected < hashed_labels.least_positives(counts, 6)).all()
+  alone = scipy.sparse.csr_matrix(np.eye(20, dtype=bool))  # One label each.
+  np.testing.assert_allclose(
+    hashed_labels.expected_examples(alone, 6),
+    hashed_labels.expected_positives(np.ones(20), 6),
+  )
 
 
 def test_lemma_2_over_many_tables():

@@ -37,6 +37,19 @@ def least_positives(label_counts: np.ndarray, num_buckets: int) -> np.ndarray:
   )
 
 
+def expected_examples(
+  labels: scipy.sparse.csr_matrix, num_buckets: int
+) -> np.ndarray:
+  """Returns float64 [n], as `expected_positives`; an example counts once a bucket.
+
+  Labels are bool [N, n]. n_j + sum of 1 - (1 - 1 / B)^m over the examples without label
+  j, where m is how many labels an example has.
+  """
+  hit = 1 - (1 - 1 / num_buckets) ** np.diff(labels.indptr)
+  counts = np.bincount(labels.indices, minlength=labels.shape[1])
+  return counts + hit.sum() - labels.astype(np.float64).T @ hit
+
+
 def drawn_positives(
   label_counts: np.ndarray, chosen: np.ndarray, num_buckets: int, draws: int
 ) -> np.ndarray:

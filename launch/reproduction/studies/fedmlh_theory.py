@@ -137,9 +137,11 @@ def theory(dataset, num_tables: int, num_buckets: int) -> types.SimpleNamespace:
     num_examples=known.num_examples,
     label_counts=known.label_counts,  # [n], training examples with each label.
     is_frequent=is_frequent,
-    # Of each label's bucket, [n] and in each table [R, n].
+    # Of each label's bucket, [n] and in each table [R, n]; once: an example counts
+    # once a bucket, else once a label.
     expected=hashed_labels.expected_positives(known.label_counts, num_buckets),
     least=hashed_labels.least_positives(known.label_counts, num_buckets),
+    once=hashed_labels.expected_examples(train.pool.y, num_buckets),
     observed=np.stack(observed),
     # Of infrequent labels' buckets, the mean under each of many hash functions.
     drawn=hashed_labels.drawn_positives(
@@ -189,6 +191,7 @@ def _values(found) -> dict[str, float]:
     'of its buckets, mean, an example counts once': mean(
       found.observed[:, rare]
     ),
+    'expected, an example counts once': mean(found.once[rare]),
     'expected, an example counts once a label': mean(found.expected[rare]),
     f'mean of {_DRAWS:,} hash functions': mean(found.drawn),
     'bound of Lemma 1': mean(found.least[rare]),
