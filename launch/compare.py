@@ -332,7 +332,7 @@ if __name__ == '__main__':
     'target': 'scores to which to count the rounds, such as top1:0.7,mcc:0.5;'
     ' default: those that the runs were trained with',
     'at': 'budgets at which to show the score that rows are sorted by, such as'
-    ' rounds:1000,batches:10000',
+    ' rounds:1000,batches:10000,bytes:1000000',
     'relative_to': 'run directory, such as that of algorithm centralized, whose'
     ' final score is 100 %: adds relative scores and the rounds until 10, 50 and'
     ' 90 %',

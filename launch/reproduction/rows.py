@@ -49,7 +49,7 @@ def chosen(
 ) -> list[table_lib.Row]:
   """Returns those of a table's rows that flags choose, of tasks with files if any are.
 
-  To rows of an `algorithm` belong the centralised ones to which they are relative.
+  To rows of an `algorithm` belong those to which they are relative.
   """
   known = list(dict.fromkeys(row.task for row in rows))
   if task is not None and task not in known:
@@ -66,7 +66,12 @@ def chosen(
       f'--algorithm={algorithm}: {found.name} has, on {", ".join(wanted)},'
       f' {", ".join(names)}',
     )
-  wholes = [found.reference(row, rows) for row in kept if row.is_relative]
+  is_claimed = any(
+    names_lib.parse(claim.metric).relative is not None for claim in found.claims
+  )
+  wholes = [
+    found.reference(row, rows) for row in kept if is_claimed or row.is_relative
+  ]
   taken = {id(row) for row in (*kept, *wholes)}
   return [row for row in rows if id(row) in taken]
 

@@ -1,9 +1,10 @@
 """Names of published results.
 
 top1                 a score at the end, or at the best round
-top1@rounds:1000     a score at a budget of `tff_xc.measure.targets`
+top1@rounds:1000     a score at a budget of `tff_xc.measure.targets`: rounds, batches, bytes
 top1:0.7             rounds to a target of `tff_xc.measure.targets`
-relative_top1:0.1    rounds to a part of the score of the table's centralised row
+relative_top1:0.1    rounds to a part of the score of the row that
+                     `table.PaperTable.relative_to` names
 best_round           the round with the best score, of a run's summary
 seconds              of a round, the median
 bytes_down           that all clients were sent until the best round
@@ -37,7 +38,7 @@ class Parts(NamedTuple):
   metric: str
   budget: targets.Budget | None = None  # At which a score is taken, or the end.
   target: targets.Target | None = None  # To which rounds are counted.
-  relative: float | None = None  # Part of the centralised score, likewise.
+  relative: float | None = None  # Part of another row's score, likewise.
 
   @property
   def is_rounds(self) -> bool:

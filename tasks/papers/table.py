@@ -187,10 +187,9 @@ class PaperTable(Result):
   seeds: tuple[int, ...] = (0, 1, 2)
   at_rounds: int | None = None  # After which scores are taken; None: the last.
   curves: tuple[str, ...] = ()  # Drawn scores; (): the headline metrics.
-  over: str = (
-    'rounds'  # Or batches, bytes, seconds; EFFECTIVE_RATE: final scores.
-  )
-  is_relative: bool = False  # Draws scores over that of the centralised row.
+  over: str = 'rounds'  # Or batches, bytes, seconds; or EFFECTIVE_RATE.
+  is_relative: bool = False  # Draws scores over that of the row `relative_to`.
+  relative_to: str = 'centralized'  # The algorithm of `reference`.
   # Algorithms whose printed scores are those of the best seed.
   best_seed: tuple[str, ...] = ()
   # Settings that were searched: of rows that differ in nothing else, with the number
@@ -220,12 +219,12 @@ class PaperTable(Result):
     return f'{names.heading(name)}{names.unit(name)}: {", ".join(parts)}'
 
   def reference(self, row: Row, rows: Sequence[Row]) -> Row | None:
-    """Returns the centralised row to which a row's results relate.
+    """Returns the row of `relative_to` to which a row's results relate.
 
     It has the row's task and, of the row's changes, those that it has at all.
     """
     for other in rows:
-      if (other.task, other.algorithm) != (row.task, 'centralized'):
+      if (other.task, other.algorithm) != (row.task, self.relative_to):
         continue
       shared = applying(other.changes, row.algorithm)
       if shared.items() <= row.changes.items():

@@ -1,7 +1,10 @@
 """FedMLH's lemmas and its theorem on the divergence of clients."""
 
+import itertools
+
 import numpy as np
 import pytest
+import scipy.sparse
 
 from tff_xc.data import hashing
 from tff_xc.measure import hashed_labels
@@ -38,6 +41,49 @@ def test_lemma_1_over_many_tables():
     found += of_bucket[hashing.buckets(np.arange(300), seed, 20)]
   np.testing.assert_allclose(found / tables, expected, rtol=0.05)
   assert (expected > counts).all()
+  # As printed it is a bound: n_j + (N - n_j) / B - N / B^2.
+  bound = hashed_labels.least_positives(counts, 20)
+  wanted = [n + (counts.sum() - n) / 20 - counts.sum() / 400 for n in counts]
+  np.testing.assert_allclose(bound, wanted)
+  assert ((counts < bound) & (bound < expected)).all()
+  chosen = counts < 100
+  drawn = hashed_labels.drawn_positives(counts, chosen, 20, tables)
+  assert drawn.mean() == pytest.approx(found[chosen].mean() / tables)
+  assert drawn.mean() > bound[chosen].mean()
+
+
+def test_examples_that_count_once_are_fewer_than_lemma_1_says():
+  """Examples of several labels: the mean over 2,000 hash functions."""
+  y = scipy.sparse.csr_matrix(np.random.default_rng(4).random([50, 20]) < 0.4)
+  counts, ids, tables = np.asarray(y.sum(axis=0))[0], np.arange(20), 2000
+  found = np.zeros(20)
+  for seed in range(tables):
+    of_bucket = hashed_labels.bucket_examples(y, seed, 6)
+    found += of_bucket[hashing.buckets(ids, seed, 6)] / tables
+  expected = hashed_labels.expected_examples(y, 6)
+  np.testing.assert_allclose(found, expected, rtol=0.02)
+  assert (expected < hashed_labels.least_positives(counts, 6)).all()
+  alone = scipy.sparse.csr_matrix(np.eye(20, dtype=bool))  # One label each.
+  np.testing.assert_allclose(
+    hashed_labels.expected_examples(alone, 6),
+    hashed_labels.expected_positives(np.ones(20), 6),
+  )
+
+
+def test_lemma_2_over_many_tables():
+  """Labels collide more rarely than n (n - 1) / 2 pairs do, and ever more rarely."""
+  ids, shares = np.arange(12), {}
+  for buckets in (8, 32):
+    drawn = [hashing.buckets(ids, seed, buckets) for seed in range(900)]
+    for tables in (1, 3):
+      groups = np.reshape(drawn, (-1, tables, 12))
+      collide = [np.unique(each, axis=1).shape[1] < 12 for each in groups]
+      shares[buckets, tables] = np.mean(collide)
+      error = 3 * (0.25 / len(groups)) ** 0.5
+      bound = 66 * float(buckets) ** -tables
+      assert shares[buckets, tables] <= bound + error
+  assert shares[8, 1] > shares[8, 3] > shares[32, 3]
+  assert shares[8, 1] > shares[32, 1] > shares[32, 3]
 
 
 def divergence(p, q):
@@ -53,6 +99,21 @@ def test_divergences_are_those_of_the_definition():
     for j in range(3):
       wanted = divergence(shares[i], shares[j])
       assert found[i, j] == pytest.approx(wanted, abs=1e-12)
+
+
+def test_fewer_buckets_and_tables_bring_clients_closer():
+  counts = np.random.default_rng(3).integers(0, 9, [4, 60])
+  of = lambda groups: hashed_labels.divergences(
+    hashed_labels.group_counts(counts, groups, groups.max() + 1)
+  )
+  # Each bucket of a size is a union of the next size's.
+  sizes = [hashing.buckets(np.arange(60), 0, size) for size in (3, 6, 24)]
+  tables = [hashed_labels.joint_buckets(60, r, 3) for r in (1, 2, 3)]
+  for chain in (sizes, tables):
+    chain = [*map(of, chain), hashed_labels.divergences(counts)]
+    for fewer, more in itertools.pairwise(chain):
+      assert (fewer <= more + 1e-12).all()
+      assert fewer.sum() < more.sum()
 
 
 @pytest.mark.parametrize('size', [2, 10, 50])

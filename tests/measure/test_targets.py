@@ -25,9 +25,11 @@ def test_targets_and_budgets_are_read_and_written():
   assert found[2].heading == 'rounds to MAP@10 0.1 %'
   distance = targets.Target('class_distance_min', 1.25)
   assert distance.heading == 'rounds to least class distance 1.25'
-  some = targets.parse_budgets('rounds:1000, batches:10000,rounds:1000')
-  assert [b.name for b in some] == ['rounds:1000', 'batches:10000']
-  assert [b.heading for b in some] == ['at 1,000 rounds', 'at 10,000 batches']
+  some = targets.parse_budgets('rounds:1000, batches:10000,rounds:1000,bytes:9')
+  assert [b.name for b in some] == ['rounds:1000', 'batches:10000', 'bytes:9']
+  assert [b.heading for b in some] == [
+    *('at 1,000 rounds', 'at 10,000 batches', 'at 9 bytes'),
+  ]
   assert targets.parse('') == targets.parse_budgets(' ') == ()
 
 
@@ -53,7 +55,7 @@ def test_what_is_no_target_is_refused(text, message):
 
 @pytest.mark.parametrize(
   'text',
-  ['1000', 'bytes:3', 'rounds:0', 'rounds:x', ',', f'rounds:{"9" * 5000}'],
+  ['1000', 'seconds:3', 'rounds:0', 'rounds:x', ',', f'rounds:{"9" * 5000}'],
 )
 def test_what_is_no_budget_is_refused(text):
   with pytest.raises(errors.InputError, match='rounds:1000'):
@@ -79,6 +81,8 @@ BATCHES = pd.DataFrame(
     'round': [0, 1, 2, 3, 4, 5],
     'local_batches': [NAN, 4, 46, 10, 40, 4],
     'top1': [0.1, NAN, 0.3, NAN, 0.5, 0.6],
+    'bytes_down_per_client': [NAN, 100.0, 120.0, 90.0, 100.0, 100.0],
+    'clients': [NAN, 4.0, 3.0, 4.0, 2.0, 1.0],
   }
 )
 
@@ -90,6 +94,11 @@ BATCHES = pd.DataFrame(
     (
       'batches',
       {3: 0.1, 49: 0.1, 50: 0.3, 99: 0.3, 100: 0.5, 104: 0.6, 105: None},
+    ),
+    # After the rounds all clients were sent 400, 760, 1,120, 1,320, 1,420.
+    (
+      'bytes',
+      {759: 0.1, 760: 0.3, 1319: 0.3, 1320: 0.5, 1420: 0.6, 1421: None},
     ),
   ],
 )

@@ -1,12 +1,14 @@
 """Published tables: their experiments exist here."""
 
 import csv
+import dataclasses
 import zlib
 
 import pytest
 
 from tasks import experiment
 from tasks import registry as tasks
+from tasks.papers import fedmlh
 from tasks.papers import fedss
 from tasks.papers import fedvc
 from tasks.papers import names
@@ -263,6 +265,7 @@ def test_names_of_results_read_well():
   for name, heading in {
     'map@10': 'MAP@10 %',
     'top1@rounds:1000': 'top-1 at 1,000 rounds %',
+    'pc@1@bytes:5000': 'capped P@1 at 5,000 bytes %',
     'map@10@batches:50': 'MAP@10 at 50 batches %',
     'p@1:0.5': 'rounds to P@1 50 %',
     'relative_top1:0.9': 'rounds to relative top-1 90 %',
@@ -270,7 +273,7 @@ def test_names_of_results_read_well():
     assert names.heading(name) + names.unit(name) == heading
 
 
-def test_a_row_is_relative_to_the_centralised_row_with_its_settings():
+def test_a_row_is_relative_to_a_row_with_its_settings():
   rows = [
     table.Row(task, algorithm, {}, changes)
     for task, algorithm, changes in (
@@ -284,6 +287,9 @@ def test_a_row_is_relative_to_the_centralised_row_with_its_settings():
   t = paper_table('Table 1', rows)
   assert t.reference(rows[3], rows) is rows[2]
   assert t.reference(rows[4], rows) is None
+  t = dataclasses.replace(t, relative_to='fedavg')
+  assert t.reference(rows[3], rows) is rows[3]
+  assert t.reference(rows[2], rows) is None
 
 
 @pytest.mark.parametrize('name', ['table1', 'table2', 'table3', 'fig3'])
@@ -335,6 +341,14 @@ def test_the_share_of_the_class_table_has_the_printed_digits():
   assert fedss.encoder_here(64) == 3_033_456
   assert fedss.share(100, 50, 2) == 0.5
   assert fedss.share(100, 50, 2, sent=10) == pytest.approx(0.4)
+
+
+def test_fig_4_compares_scores_at_bytes_that_both_methods_reach():
+  eurlex, found = fedmlh.CONFIGURATIONS[0], registry.TABLES['fedmlh/fig4']
+  [budget] = {names.parse(claim.metric).budget for claim in found.claims}
+  rounds = lambda name: budget.number // (4 * eurlex.bytes(name))
+  assert (rounds('fedmlh'), rounds('fedavg')) == (29, 18)  # As its notes say.
+  assert min(row.changes['rounds'] for row in found.small.rows) >= 29
 
 
 def test_the_reproduction_matrix_is_whole():

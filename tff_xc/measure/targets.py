@@ -2,8 +2,9 @@
 
 A target METRIC:VALUE, such as 'top1:0.7', asks how many rounds it takes to reach a
 score. A budget UNIT:NUMBER, such as 'batches:10000', asks for the score that some
-rounds or local batches buy: Hsu, Qi and Brown (arXiv:2003.08082, section 6) let a
-round cost the time of the client that takes the most minibatches. Several of either
+rounds, local batches or bytes buy. Hsu, Qi and Brown (arXiv:2003.08082, section 6) let
+a round cost the time of the client that takes the most minibatches; Dai et al.
+(arXiv:2110.12292, fig. 4) draw scores over bytes, here those sent to all clients. Several of either
 are separated by commas. Importing this imports neither TensorFlow nor pandas.
 """
 
@@ -21,7 +22,7 @@ from tff_xc.measure import catalog
 if TYPE_CHECKING:
   import pandas as pd
 
-UNITS = ('rounds', 'batches')
+UNITS = ('rounds', 'batches', 'bytes')
 
 
 class Target(NamedTuple):
@@ -100,13 +101,20 @@ def spent(metrics: 'pd.DataFrame', unit: str) -> 'pd.Series | None':
   """
   if unit == 'rounds':
     return metrics['round']
+  if unit == 'bytes':
+    return _sent(metrics, 'down').fillna(0).cumsum()
   if 'local_batches' not in metrics:
     return None
   return metrics['local_batches'].fillna(0).cumsum()
 
 
+def _sent(metrics: 'pd.DataFrame', way: str) -> 'pd.Series':
+  """Returns the bytes of all clients in each round; way is 'down' or 'up'."""
+  return metrics[f'bytes_{way}_per_client'] * metrics['clients']
+
+
 class Budget(NamedTuple):
-  """A number of rounds or of local batches."""
+  """A number of rounds, of local batches, or of bytes sent to all clients."""
 
   unit: str
   number: int
@@ -145,8 +153,8 @@ def parse_budgets(text: str) -> tuple[Budget, ...]:
     small = number.isdecimal() and len(number) < 20
     if unit not in UNITS or not (small and int(number)):
       raise errors.InputError(
-        f'the budget {part.strip()[:40]!r} is not of the form rounds:1000 or'
-        ' batches:10000'
+        f'the budget {part.strip()[:40]!r} is not of the form rounds:1000,'
+        ' batches:10000 or bytes:1000000'
       )
     found.append(Budget(unit, int(number)))
   return tuple(dict.fromkeys(found))
@@ -180,12 +188,13 @@ class BestRound(NamedTuple):
       return None
     row = table.loc[values.idxmin() if self._is_lower() else values.idxmax()]
     upto = table[table['round'] <= row['round']]
-    sent = lambda way: upto[f'bytes_{way}_per_client'] * upto['clients']
     return {
       'by': self.metric,
       'round': int(row['round']),
       **{name: float(row[name]) for name in metrics},
-      **{f'bytes_{way}': float(sent(way).sum()) for way in ('down', 'up')},
+      **{
+        f'bytes_{way}': float(_sent(upto, way).sum()) for way in ('down', 'up')
+      },
     }
 
   def _is_lower(self) -> bool:

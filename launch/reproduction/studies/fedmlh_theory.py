@@ -1,4 +1,4 @@
-"""Compares FedMLH's lemmas and theorem with the labels of a task."""
+"""Compares FedMLH's lemmas, theorems and figure 2 with the labels of a task."""
 
 import functools
 import json
@@ -26,9 +26,20 @@ _FLAGS = {
 }
 # The probability of a total collision that Lemma 2 is asked to allow.
 _FAILURE = 0.05
+# Hash functions over which Lemma 1's expectation is taken.
+_DRAWS = 1000
+# How many times as many buckets: each is a part of one of the first, which is its
+# number modulo theirs.
+_FINER = 1, 2, 4
+# The line in figure 2 (b).
+_RARE = 1e-4
+# Labels that are drawn on clients.
+_MOST_LABELS = 10
 # More labels are not told apart in a panel.
 _MOST_DOTS = 2000
 _MOST_TICKS = 20
+# Rounding of divergences, in nats.
+_SAME = 1e-9
 _OF_LABELS, _OF_BUCKETS, _LEMMA = (
   style['color'] for style, _ in zip(pictures.styles(), range(3), strict=False)
 )
@@ -103,40 +114,61 @@ def theory(dataset, num_tables: int, num_buckets: int) -> types.SimpleNamespace:
   clients = len(train.client_ids)
   counts = np.bincount(owners * n + owned, minlength=clients * n)
   counts = counts.reshape(clients, n)
-  observed, hashed = [], []
+  others = ~np.eye(clients, dtype=bool)
+  divergences = lambda each: hashed_labels.divergences(each)[others]
+  observed, of_buckets, of_tables = [], [], []
   for seed in range(num_tables):
     buckets = hashing.buckets(np.arange(n), seed, num_buckets)
     of_bucket = hashed_labels.bucket_examples(train.pool.y, seed, num_buckets)
     observed.append(of_bucket[buckets])
-    hashed.append(hashed_labels.bucket_counts(counts, seed, num_buckets))
-  others = ~np.eye(clients, dtype=bool)
-  divergences = lambda each: hashed_labels.divergences(each)[others]
+    finer = (
+      hashed_labels.bucket_counts(counts, seed, times * num_buckets)
+      for times in _FINER
+    )
+    of_buckets.append([divergences(each) for each in finer])
+    joint = hashed_labels.joint_buckets(n, seed + 1, num_buckets)
+    of_tables.append(
+      divergences(hashed_labels.group_counts(counts, joint, joint.max() + 1))
+    )
+  is_frequent = ranking.frequent(known)
   return types.SimpleNamespace(
     num_tables=num_tables,
     num_buckets=num_buckets,
     num_examples=known.num_examples,
     label_counts=known.label_counts,  # [n], training examples with each label.
-    is_frequent=ranking.frequent(known),
-    # Of each label's bucket, [n] and in each table [R, n].
+    is_frequent=is_frequent,
+    # Of each label's bucket, [n] and in each table [R, n]; once: an example counts
+    # once a bucket, else once a label.
     expected=hashed_labels.expected_positives(known.label_counts, num_buckets),
+    least=hashed_labels.least_positives(known.label_counts, num_buckets),
+    once=hashed_labels.expected_examples(train.pool.y, num_buckets),
     observed=np.stack(observed),
+    # Of infrequent labels' buckets, the mean under each of many hash functions.
+    drawn=hashed_labels.drawn_positives(
+      known.label_counts, ~is_frequent, num_buckets, _DRAWS
+    )
+    if not is_frequent.all()
+    else np.zeros(1),
     client_counts=counts,  # [K, n]
-    # Divergences of two clients over labels and over buckets, [R K (K - 1)].
+    # Divergences of two clients: over labels [R K (K - 1)], over the buckets of each
+    # table and finer ones [3, R K (K - 1)], of the first tables together [R, K (K - 1)].
     of_labels=np.tile(divergences(counts), num_tables),
-    of_buckets=np.concatenate([divergences(each) for each in hashed]),
+    of_buckets=np.concatenate(of_buckets, axis=1),
+    of_tables=np.stack(of_tables),
   )
 
 
 def _values(found) -> dict[str, float]:
-  """Returns what is shown of a task; the last two have bounds."""
+  """Returns what is shown of a task; `tasks.papers.fedmlh` has the bounds."""
   from tff_xc.measure import hashed_labels
 
   sizes = len(found.label_counts), found.num_tables
-  rare = ~found.is_frequent
-  of_labels, of_buckets = found.of_labels, found.of_buckets
+  rare, counts = ~found.is_frequent, found.label_counts
+  of_labels, of_buckets = found.of_labels, found.of_buckets[0]
   mean = lambda values: float(values.mean()) if values.size else 0.0
-  positives, expected = found.label_counts[rare], found.expected[rare]
-  observed = found.observed[:, rare]
+  share = lambda some: counts[some].sum() / counts.sum()
+  fell = lambda finer: (np.diff(finer, axis=0) < -_SAME).any(axis=0).sum()
+  error = found.drawn.std() / len(found.drawn) ** 0.5
   least = hashed_labels.least_buckets(*sizes, _FAILURE)
   collisions = hashed_labels.total_collisions(*sizes, found.num_buckets)
   return {
@@ -147,16 +179,53 @@ def _values(found) -> dict[str, float]:
     f' {1 - _FAILURE:g} (Lemma 2)': least,
     'labels that share all buckets with an earlier one': collisions,
     'infrequent labels, of less than 1 % of the training examples': rare.sum(),
-    'positive examples of an infrequent label, mean': mean(positives),
-    'of its buckets, mean, expected (Lemma 1, a bound)': mean(expected),
-    'of its buckets, mean': mean(observed),
+    'share of all labels': rare.mean(),
+    'share of all positives': share(rare),
+    'positives of labels below 0.01 %, share (Fig. 2 b)': share(
+      counts < _RARE * found.num_examples
+    ),
+    'examples of a frequent label on one client, over an even share (Fig. 2 c)': mean(
+      _concentration(found)
+    ),
+    'positive examples of an infrequent label, mean': mean(counts[rare]),
+    'of its buckets, mean, an example counts once': mean(
+      found.observed[:, rare]
+    ),
+    'expected, an example counts once': mean(found.once[rare]),
+    'expected, an example counts once a label': mean(found.expected[rare]),
+    f'mean of {_DRAWS:,} hash functions': mean(found.drawn),
+    'bound of Lemma 1': mean(found.least[rare]),
+    'standard errors above the bound of Lemma 1': (
+      mean(found.drawn) - mean(found.least[rare])
+    )
+    / (error or 1),
     'KL divergence of two clients over labels, mean': mean(of_labels),
     'over the buckets of a table, mean': mean(of_buckets),
+    'over twice as many buckets, mean': mean(found.of_buckets[1]),
+    'over four times as many buckets, mean': mean(found.of_buckets[2]),
+    'over the buckets of all tables together, mean': mean(found.of_tables[-1]),
     'pairs of clients and tables': len(of_labels),
-    'pairs whose divergence grew': (of_buckets > of_labels + 1e-9).sum(),
-    'of its buckets over the bound of Lemma 1': mean(observed)
-    / (mean(expected) or 1),
+    'pairs whose divergence grew': (of_buckets > of_labels + _SAME).sum(),
+    'pairs whose divergence fell with more buckets': fell(found.of_buckets),
+    'pairs whose divergence fell with more tables': fell(found.of_tables),
   }
+
+
+def _frequent_labels(found, most: int) -> np.ndarray:
+  """Returns the numbers of the most frequent labels, the most frequent first."""
+  return np.argsort(-found.label_counts, kind='stable')[:most]
+
+
+def _concentration(found) -> np.ndarray:
+  """Returns of as many labels as clients, the most frequent, float64 [k] up to K.
+
+  The examples on the client that has most, over those of an even split. Labels without
+  examples on clients are left out.
+  """
+  clients = len(found.client_counts)
+  held = found.client_counts[:, _frequent_labels(found, clients)]
+  held = held[:, held.any(axis=0)]
+  return held.max(axis=0, initial=0) / held.mean(axis=0)
 
 
 def _plot(found, title: str, path: pathlib.Path) -> None:
@@ -195,7 +264,7 @@ def _positives(ax, found) -> None:
 
 
 def _divergences(ax, found) -> None:
-  of_labels, of_buckets = found.of_labels, found.of_buckets
+  of_labels, of_buckets = found.of_labels, found.of_buckets[0]
   ax.plot(of_labels, of_buckets, '.', color=_OF_BUCKETS, markersize=4)
   most = 1.05 * max(of_labels.max(initial=0), of_buckets.max(initial=0), 1e-3)
   ax.plot([0, most], [0, most], '--', color='0.4')
@@ -212,35 +281,42 @@ def _divergences(ax, found) -> None:
 def _frequencies(ax, found) -> None:
   from tff_xc.measure import ranking
 
-  share = np.sort(found.label_counts) / found.num_examples
-  upto = np.arange(1, len(share) + 1) / len(share)
-  some = share > 0
-  ax.step(share[some], 100 * upto[some], where='post', color=_OF_LABELS)
+  counts = np.sort(found.label_counts)
+  share, some = counts / found.num_examples, counts > 0
+  for name, each, colour in (
+    ('labels', np.ones(len(counts)), _OF_LABELS),
+    ('their positives', counts, _OF_BUCKETS),
+  ):
+    upto = 100 * each.cumsum() / each.sum()
+    ax.step(share[some], upto[some], where='post', color=colour, label=name)
   ax.axvline(ranking.FREQUENT, linestyle='--', color='0.4')
   ax.annotate(
     'frequent', (ranking.FREQUENT, 2), (4, 0), textcoords='offset points',
     color='0.4',
   )  # fmt: skip
   ax.set(xscale='log', ylim=(0, 103))
-  x, y = 'share of the training examples', 'labels of at most this share, %'
-  pictures.label(ax, 'Frequencies of labels', x, y)
+  x, y = 'share of the training examples', 'of at most this share, %'
+  pictures.label(ax, 'Frequencies of labels (fig. 2 a, b)', x, y)
+  ax.legend(frameon=False, fontsize=9)
 
 
 def _clients(ax, found) -> None:
-  held, places = (
-    found.client_counts > 0,
-    np.arange(1, len(found.client_counts) + 1),
-  )
-  for name, part, colour, shift in (
-    ('frequent', found.is_frequent, _OF_LABELS, -0.2),
-    ('infrequent', ~found.is_frequent, _OF_BUCKETS, 0.2),
-  ):
-    share = held[:, part].sum(axis=1) / max(part.sum(), 1)
-    label = f'of the {part.sum():,} {name} labels'
-    ax.bar(places + shift, 100 * share, width=0.4, color=colour, label=label)
-  if len(held) <= _MOST_TICKS:
+  import matplotlib
+
+  clients = len(found.client_counts)
+  places, below = np.arange(1, clients + 1), np.zeros(clients)
+  some = _frequent_labels(found, _MOST_LABELS)
+  colours = matplotlib.colormaps['viridis'](np.linspace(0, 1, len(some)))
+  for rank, (label, colour) in enumerate(zip(some, colours, strict=True), 1):
+    held = found.client_counts[:, label]
+    ax.bar(places, held, bottom=below, color=colour, label=f'{rank}')
+    below = below + held
+  if clients <= _MOST_TICKS:
     ax.set_xticks(places)
-  ax.set(ylim=(0, 120))
-  title = 'Labels of which a client has examples'
-  pictures.label(ax, title, 'client', 'labels held, %')
-  ax.legend(frameon=False, fontsize=9, ncols=2, loc='upper center')
+  ax.set(ylim=(0, 1.3 * max(below.max(), 1)))
+  title = 'Frequent labels on clients (fig. 2 c)'
+  pictures.label(ax, title, 'client', 'examples')
+  ax.legend(
+    title='labels, by frequency', frameon=False, fontsize=8, title_fontsize=9,
+    ncols=_MOST_LABELS // 2, loc='upper center',
+  )  # fmt: skip

@@ -110,6 +110,9 @@ def test_the_papers_rows_are_those_with_files():
   ]
   reference = TABLES['fedvc/table5'].reference
   assert all(reference(row, rows) for row in rows if row.is_relative)
+  # So it does where a claim relates them.
+  rows = of('fedmlh/table6', 'eurlex-4k-sets', 'fedmlh')
+  assert [row.algorithm for row in rows] == ['fedmlh', 'fedavg']
   # Scores at rounds need none.
   rows = of('fedvc/table4', None, 'fedir')
   assert {row.algorithm for row in rows} == {'fedir'}

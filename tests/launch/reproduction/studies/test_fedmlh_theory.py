@@ -44,17 +44,26 @@ def test_a_table_and_a_picture(clients, tmp_path):
   assert (of['labels'], of['tables'], of['buckets of a table']) == (60, 4, 7)
   [least] = [value for row, value in of.items() if row.startswith('least')]
   assert least == 14  # (60 · 59 / 2 / 0.05)^(1/4) = 13.7
-  expected = of['of its buckets, mean, expected (Lemma 1, a bound)']
-  observed = of['of its buckets, mean']
+  expected = of['expected, an example counts once a label']
+  observed = of['of its buckets, mean, an example counts once']
   alone = of['positive examples of an infrequent label, mean']
   assert alone < observed <= 1.05 * expected
-  ratio = of['of its buckets over the bound of Lemma 1']
-  assert ratio == pytest.approx(observed / expected)
+  assert of['bound of Lemma 1'] < expected
+  drawn = of['mean of 1,000 hash functions']
+  assert drawn == pytest.approx(expected, rel=0.05)
+  assert of['standard errors above the bound of Lemma 1'] > 3  # B is small.
   assert of['pairs of clients and tables'] == 4 * clients * (clients - 1)
-  assert of['pairs whose divergence grew'] == 0
+  assert not any(v for row, v in of.items() if row.startswith('pairs whose'))
   if clients > 1:
-    over_labels = of['KL divergence of two clients over labels, mean']
-    assert of['over the buckets of a table, mean'] < over_labels
+    rising = [
+      *(
+        'over the buckets of a table, mean',
+        'over twice as many buckets, mean',
+      ),
+      'over four times as many buckets, mean',
+      'KL divergence of two clients over labels, mean',
+    ]
+    assert [*map(of.get, rising)] == sorted({of[row] for row in rising})
   pictures = [(tmp_path / name / 'result.png').read_bytes() for name in 'ab']
   assert pictures[0] == pictures[1]
   assert pictures[0].startswith(b'\x89PNG')
@@ -132,17 +141,60 @@ def test_a_sets_theory_is_that_of_plain_loops():
     [y[:70][np.arange(70) % 3 == k].sum(axis=0) for k in range(3)]
   )
   others = ~np.eye(3, dtype=bool)
-  of_buckets = []
-  for table in range(2):
-    bucket = hashing.buckets(np.arange(30), table, 4)
+  both = [hashing.buckets(np.arange(30), table, 4) for table in range(2)]
+  summed = lambda bucket, size: hashed_labels.divergences(
+    np.array([[c[bucket == b].sum() for b in range(size)] for c in rows])
+  )[others]
+  for table, bucket in enumerate(both):
     for label in range(30):
       same = y[:, bucket == bucket[label]]
       assert found.observed[table, label] == same.any(axis=1).sum()
-    summed = [[c[bucket == b].sum() for b in range(4)] for c in rows]
-    of_buckets.append(hashed_labels.divergences(np.array(summed))[others])
-  np.testing.assert_allclose(found.of_buckets, np.concatenate(of_buckets))
+  for place, size in enumerate((4, 8, 16)):
+    of_buckets = [
+      summed(hashing.buckets(np.arange(30), table, size), size)
+      for table in range(2)
+    ]
+    np.testing.assert_allclose(
+      found.of_buckets[place], np.concatenate(of_buckets)
+    )
+  together = summed(4 * both[0] + both[1], 16)
+  of_tables = [summed(both[0], 4), together]
+  np.testing.assert_allclose(found.of_tables, of_tables)
   np.testing.assert_array_equal(found.client_counts, rows)
   assert (found.observed.max(axis=0) >= y.sum(axis=0)).all()
   over_labels = hashed_labels.divergences(rows)[others]
   np.testing.assert_allclose(found.of_labels, [*over_labels, *over_labels])
   assert (found.of_buckets < found.of_labels).all()
+  # The three most frequent labels, on the client with most.
+  counts = y.sum(axis=0)
+  most = sorted(range(30), key=lambda label: -counts[label])[:3]
+  wanted = [max(rows[:, c]) / (sum(rows[:, c]) / 3) for c in most]
+  np.testing.assert_allclose(fedmlh_theory._concentration(found), wanted)
+  of = fedmlh_theory._values(found)
+  rare = counts < 0.01 * 80
+  assert of['share of all labels'] == rare.mean()
+  assert of['share of all positives'] == counts[rare].sum() / counts.sum()
+
+
+def test_a_hash_that_is_not_uniform_is_told(monkeypatch):
+  """Infrequent labels that no frequent one joins break Lemma 1's bound."""
+  y = np.zeros([400, 30], bool)
+  y[:, :5], y[0] = True, True
+  examples = pool.in_memory(
+    np.zeros([400, 1], np.float32), scipy.sparse.csr_matrix(y)
+  )
+  dataset = client_data.FederatedDataset(
+    name='small',
+    num_classes=30,
+    train=client_data.PartitionedClientData(
+      examples, partition.of_owners(np.arange(400) % 2)
+    ),
+    propensity=sparse.Propensity(y.sum(axis=0), 400),
+  )
+  errors_above = lambda: fedmlh_theory._values(
+    fedmlh_theory.theory(dataset, 1, 4)
+  )['standard errors above the bound of Lemma 1']
+  assert errors_above() > -3
+  apart = lambda ids, seed, size: np.where(ids < 5, 0, 1 + ids % (size - 1))
+  monkeypatch.setattr(hashing, 'buckets', apart)
+  assert errors_above() < -3
