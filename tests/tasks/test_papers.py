@@ -177,11 +177,28 @@ def test_rows_and_claims_of_both_sizes(found):
     assert [of[label] for label in labels] == [*rows]  # Equal ones alone.
     for claim in claims:
       assert claim.pairs(rows), claim
-      assert claim.metric in tasks.get(rows[0].task).metrics
+      metric = names.parse(claim.metric).metric
+      assert metric in tasks.get(rows[0].task).metrics
   printed = {value for row in found.rows for value in row.published.values()}
   assert printed - {None} or found.claims
   for row in forms[-1][0]:
     assert {*row.published.values()} <= {*printed, None}
+
+
+def test_a_claim_is_of_rows_with_otherwise_the_same_settings():
+  row = lambda algorithm, **changes: table.Row(
+    'femnist', algorithm, {}, changes
+  )
+  rows = [
+    row('turbosvm'),
+    row('turbosvm', clients_per_round=16, rounds=9),
+    row('moon', moon_published=True),  # Which only MOON has.
+    row('moon', clients_per_round=16),
+  ]
+  claim = table.Claim('Ahead', 'top1', 'turbosvm', 'moon')
+  assert claim.pairs(rows) == [(0, 2), (1, 3)]
+  named = claim._replace(high='turbosvm clients_per_round=16')
+  assert named.pairs(rows) == [(1, 2), (1, 3)]
 
 
 def test_results_are_chosen_by_name_paper_or_all():
