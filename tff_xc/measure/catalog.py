@@ -81,6 +81,9 @@ class_distance_mean | mean class distance | distance | higher | train + class ro
 _ROUND = """
 loss | loss | loss | lower
     training loss, mean over the examples of the round
+loss_largest | largest loss | loss | lower
+    training loss of the client with the largest, mean over its examples; of
+    clients whose update counts (--largest_loss)
 local_accuracy | local top-1 | fraction | higher
     training examples whose class is ranked first among the rows that their
     client holds, during local training
