@@ -284,7 +284,8 @@ def _pairs(lines: 'pd.DataFrame') -> list[Order]:
       if gap <= max(low.width, high.width) or low.is_bound:
         continue
       says = f'{names.heading(metric)}: {high.row} above {low.row}'
-      found.append(_order(says, f'{gap:+.1f}', high, low))
+      printed = f'{gap:+.{names.digits(metric)}f}'
+      found.append(_order(says, printed, high, low))
   return found
 
 
@@ -326,5 +327,5 @@ def _order(says, published, high, low, least: float = 0.0) -> Order:
       told = AGREES
     elif apart < -error and not high.is_open:
       told = DISAGREES
-  here = f'{high.m - low.m + 0.0:+.1f}'
+  here = f'{high.m - low.m + 0.0:+.{names.digits(high.metric)}f}'
   return Order(says, published, here, told, apart > 0, is_few)

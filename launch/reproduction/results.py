@@ -325,12 +325,12 @@ def _mean(line) -> str:
   """Returns a measured result for people: '50.0 ± 3.0', '>60', '–'."""
   if not line.mean or line.mean.startswith('>'):
     return line.mean or _NONE
-  value, std = float(line.mean), ''
+  value, std, digits = float(line.mean), '', names.digits(line.metric)
   if line.std:
-    std = f' ± {float(line.std):.1f}'
+    std = f' ± {float(line.std):.{digits}f}'
   elif names.parse(line.metric).is_rounds:
     return f'{value:.0f}'
-  return f'{round(value, 1) + 0.0:.1f}{std}'
+  return f'{round(value, digits) + 0.0:.{digits}f}{std}'
 
 
 def _mean_and_best(line) -> str:
@@ -369,7 +369,8 @@ def _difference(line) -> str:
   mark = '' if judge.is_equal(line) else ' *'
   if line.is_bound or line.is_open:
     return mark.strip() or _NONE
-  return f'{round(line.m - line.p, 1) + 0.0:+.1f}{mark}'
+  digits = names.digits(line.metric)
+  return f'{round(line.m - line.p, digits) + 0.0:+.{digits}f}{mark}'
 
 
 def _costs(lines: 'pd.DataFrame') -> Cells:

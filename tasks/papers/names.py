@@ -86,3 +86,9 @@ def heading(name: str) -> str:
 def unit(name: str) -> str:
   """Returns ' %' for scores that are printed in percent, '' for numbers."""
   return ' %' if parse(name).is_percent else ''
+
+
+def digits(name: str) -> int:
+  """Returns the decimals that people read: 2 of a loss, 1 of all others."""
+  known = _METRICS.get(parse(name).metric)
+  return 2 if known is not None and known.unit == 'loss' else 1

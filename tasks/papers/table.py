@@ -66,8 +66,8 @@ class Claim(NamedTuple):
     }
     rest = lambda row, other: {
       name: value
-      for name, value in row.changes.items()
-      if name not in named and name in other.changes and name != 'rounds'
+      for name, value in applying(row.changes, other.algorithm).items()
+      if name not in named and name != 'rounds'
     }
     return [
       (i, j)
@@ -361,11 +361,11 @@ def without(
 
 def applying(changes: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
   """Returns changes without the hyper-parameters that an algorithm lacks."""
-  taken = algorithms.get(algorithm).names
   return {
     name: value
     for name, value in changes.items()
-    if name not in algorithms.HYPERPARAMETERS or name in taken
+    if name not in algorithms.HYPERPARAMETERS
+    or name in algorithms.get(algorithm).names
   }
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.special
 import tensorflow as tf
 from sklearn import metrics
 
@@ -18,6 +19,7 @@ from tff_xc.data import partition
 from tff_xc.data import pool
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder
+from tff_xc.measure import catalog
 from tff_xc.measure import evaluation
 from tff_xc.measure import ranking
 
@@ -107,6 +109,40 @@ def test_f1_and_mcc_are_of_the_predictions_and_distances_of_classes_held(
   measured = evaluate(weights)
   assert list(measured) == list(names)
   assert list(measured.values()) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+  'scores', [12 * 500, 2**25]
+)  # In blocks, or all at once.
+def test_the_test_loss_is_scikit_learns_log_loss(setting, monkeypatch, scores):
+  _, _, dataset, _ = setting
+  model = tiny.model(12, head=heads.LinearHead())
+  weights = model.init(tf.constant([1, 2]))
+  x, y = everything(dataset.test)
+  table = weights.class_table.numpy().astype(np.float64)
+  logits = (
+    x @ weights.encoder['kernel'].numpy() @ table[:, :-1].T + table[:, -1]
+  )
+  wanted = metrics.log_loss(
+    y, scipy.special.softmax(logits, axis=1), labels=range(12)
+  )
+  monkeypatch.setattr(evaluation, '_SCORES', scores)
+  names = ('test_loss', 'top1')
+  measured = evaluation.Evaluator(model, dataset, names)(weights)
+  assert measured == pytest.approx(
+    {'test_loss': wanted, 'top1': (logits.argmax(1) == y).mean()}, rel=1e-5
+  )
+  alone = evaluation.Evaluator(model, dataset, ('test_loss',))(weights)
+  assert alone == {'test_loss': measured['test_loss']}
+
+
+def test_a_head_without_a_logit_for_each_class_has_no_test_loss(setting):
+  _, _, dataset, _ = setting
+  model = tiny.model(12, head=heads.HashedHead(12, 2, 5))
+  assert 'test_loss' not in catalog.measurable(('test_loss',), {'test'})
+  weights = model.init(tf.constant([1, 2]))
+  with pytest.raises(ValueError, match='a logit of each class'):
+    evaluation.Evaluator(model, dataset, ('test_loss',))(weights)
 
 
 def test_retrieval_is_among_the_embeddings_of_unseen_classes(setting):
@@ -210,7 +246,8 @@ def test_sparse_examples_with_label_sets(sparse_setting):
     found = evaluate.predict(weights, train.pool, train.numbers(name))
     best = naive_order(weights, train.examples(name).x)[:, 0]
     np.testing.assert_array_equal(found, best)
-  for name in ('top1', 'macro_f1', 'mcc'):  # They are of one label.
+  # They are of one label.
+  for name in ('top1', 'macro_f1', 'mcc', 'test_loss'):
     with pytest.raises(ValueError, match=f'{name} .*p@1'):
       evaluation.Evaluator(model, dataset, (name,))(weights)
 

@@ -196,3 +196,21 @@ def test_local_batches_are_those_of_the_client_that_takes_the_most():
   for clients, most in (([few, many, EMPTY], 6), ([few], 2), ([EMPTY], 0)):
     _, measured = tiny.run(build('fullsoftmax'), 1, lambda _, c=clients: c)
     assert measured['local_batches'] == most
+
+
+def test_the_largest_loss_is_that_of_one_client_and_only_if_asked():
+  measure = build('fullsoftmax', largest_loss=True)
+  run = lambda process, cohort: tiny.run(process, 1, lambda _: cohort)
+  clients = tiny.cohort([[0] * 9, [7, 3]])
+  # A cohort of one has that client's mean loss.
+  losses = [float(run(measure, [client])[1]['loss']) for client in clients]
+  assert abs(losses[0] - losses[1]) > 0.01
+  cohort = [EMPTY, broken(OTHER), *clients]
+  state, measured = run(measure, cohort)
+  assert float(measured['loss_largest']) == pytest.approx(max(losses))
+  usual, without = run(build('fullsoftmax'), cohort)
+  assert measured.keys() - without.keys() == {'loss_largest'}
+  assert all(measured[name] == value for name, value in without.items())
+  tiny.assert_same_weights(state.weights, usual.weights, 0)
+  for nobody in (EMPTY, broken(OTHER)):
+    assert np.isnan(run(measure, [nobody])[1]['loss_largest'])

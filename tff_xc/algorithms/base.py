@@ -252,6 +252,11 @@ class Federated(Base):
     least=0,
     below=1,
   )
+  largest_loss: bool = hp.field(
+    False,
+    'also measure loss_largest, the mean loss of the client of a round whose it is'
+    ' largest, which shows when training diverges on a few clients',
+  )
   local_steps: int = hp.field(
     0,
     'minibatches that a client takes in a round; 0: whole local epochs',
@@ -334,6 +339,8 @@ class Federated(Base):
     from tff_xc.round import losses
 
     made = super().finish(made, facts)
+    if self.largest_loss:
+      made = dataclasses.replace(made, measures_largest_loss=True)
     if self.prox_mu:
       penalty = losses.Proximal(self.prox_mu / 2)
       made = dataclasses.replace(made, penalties=(*made.penalties, penalty))

@@ -47,6 +47,9 @@ macro_f1 | macro F1 | fraction | higher | test
     mean F1 of the classes among the test labels or the predictions
 mcc | MCC | fraction | higher | test
     Matthews correlation of predicted and true classes; from -1 to 1, 0: chance
+test_loss | test loss | loss | lower | test + class rows
+    cross-entropy of the softmax over all classes, mean over test examples; of two
+    classes it is the binary one
 p@{k} | P@{k} | fraction | higher | test
     share of labels among the {k} ranked first
 pc@{k} | capped P@{k} | fraction | higher | test
@@ -78,6 +81,9 @@ class_distance_mean | mean class distance | distance | higher | train + class ro
 _ROUND = """
 loss | loss | loss | lower
     training loss, mean over the examples of the round
+loss_largest | largest loss | loss | lower
+    training loss of the client with the largest, mean over its examples; of
+    clients whose update counts (--largest_loss)
 local_accuracy | local top-1 | fraction | higher
     training examples whose class is ranked first among the rows that their
     client holds, during local training
@@ -156,9 +162,11 @@ def _read(text: str) -> Mapping[str, Metric]:
 
 SCORES, ROUND, STEPS = map(_read, (_SCORES, _ROUND, _STEPS))
 METRICS: Mapping[str, Metric] = {**SCORES, **ROUND, **STEPS}
-# Scores of test or retrieval examples; of these, the ones that tell most.
+# Fractions of test or retrieval examples; of these, the ones that tell most.
 HELD_OUT = tuple(
-  name for name, m in SCORES.items() if {'test', 'retrieval'} & set(m.needs)
+  name
+  for name, m in SCORES.items()
+  if {'test', 'retrieval'} & set(m.needs) and m.unit == 'fraction'
 )
 HEADLINES = ('top1', 'p@1', 'map@10')
 DISTANCES = tuple(n for n, m in SCORES.items() if m.unit == 'distance')

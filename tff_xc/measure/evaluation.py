@@ -30,7 +30,7 @@ _RANKED = {
   *(n for n in catalog.SCORES if n.startswith(('p@', 'pc@', 'ndcg@', 'psp@'))),
   _MEAN,
 }
-_OF_ONE_LABEL = ('top1', 'macro_f1', 'mcc')
+_OF_ONE_LABEL = ('top1', 'macro_f1', 'mcc', 'test_loss')
 # The most scores in memory at once; an example has n.
 _SCORES = 2**25
 _EXAMPLES = 256
@@ -140,14 +140,42 @@ class Evaluator:
         f'{of_one[0]} is not defined for sets of labels; see p@1.'
       )
     measured, k = {}, max(catalog.AT) if wanted & _RANKED else 1
+    losses = []
+    if 'test_loss' in wanted:
+      rank = self._with_losses(rank, weights.class_table, pool.y, losses)
     top = self._top(weights, rank, pool, None, k)
     if wanted & _RANKED:
       measured = _of_sets(top, pool.y, self._dataset.propensity)
     if 'top1' in wanted:
       measured['top1'] = ranking.accuracy(top[:, 0], pool.y)
-    if set(of_one) - {'top1'}:
+    if set(of_one) & {'macro_f1', 'mcc'}:
       measured |= ranking.single_label_scores(top[:, 0], pool.y)
+    if losses:
+      measured['test_loss'] = float(np.mean(np.concatenate(losses)))
     return measured
+
+  def _with_losses(self, rank, table, labels, losses: list):
+    """Returns `rank`, which appends each example's cross-entropy to `losses`.
+
+    With logits z it is log sum_c exp(z_c) - z_y, as while clients train on all classes.
+    `labels` int [e] are in the order in which the examples are ranked.
+    """
+    if self._model.head.scoring_rows(table) is None:
+      raise ValueError('test_loss needs a logit of each class.')
+    at_once = max(1, _SCORES // self._model.num_classes)
+
+    def ranked(embeddings, k):
+      for start in range(0, len(embeddings), at_once):
+        some = embeddings[start : start + at_once]
+        done = sum(map(len, losses))
+        logits = self._model.head.logits(tf.constant(some), table, None)
+        each = tf.nn.sparse_softmax_cross_entropy_with_logits(
+          labels[done : done + len(some)], logits
+        )
+        losses.append(each.numpy())
+      return rank(embeddings, k)
+
+    return ranked
 
   def _top(self, weights, rank, pool, numbers, k: int) -> np.ndarray:
     """Returns int32 [examples, k], the best classes of each example."""

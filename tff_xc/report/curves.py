@@ -43,8 +43,12 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
     ('Class rows', 'rows', ('class_rows',)),
     ('Cohort', 'clients', ('clients', 'clients_dropped')),
   ]
-  if set(catalog.DISTANCES) & set(run.metrics):
-    panels.append(('Class rows of length 1', 'distance', catalog.DISTANCES))
+  for title, unit, columns in (
+    ('Class rows of length 1', 'distance', catalog.DISTANCES),
+    ('Test loss', 'loss', ('test_loss',)),
+  ):
+    if set(columns) & set(run.metrics):
+      panels.append((title, unit, columns))
   lines = -(-len(panels) // 2)
   figure, axes = pictures.panels(len(panels), 2, (11, 2.5 * lines))
   for ax, (title, unit, columns) in zip(axes, panels, strict=True):

@@ -21,7 +21,7 @@ GIVEN = 'given'
 # The metrics of every round, besides those of tables and steps.
 _METRICS = (
   *('loss', 'local_accuracy', 'examples', 'clients', 'clients_dropped'),
-  'local_batches',
+  *('local_batches', 'loss_largest'),
 )
 
 
@@ -83,6 +83,8 @@ class Algorithm:
       None: alike. `GIVEN`: by weights that come with them
       (`ClientExamples.weights`). Or an `importance.Importance`.
     client_state: what clients keep between rounds, or None.
+    measures_largest_loss: whether a round's metrics have the largest mean loss of
+      a client.
   """
 
   model: classifier.EmbeddingClassifier
@@ -103,6 +105,7 @@ class Algorithm:
   sampling: Sampling | None = None
   example_weights: Any = None
   client_state: ClientState | None = None
+  measures_largest_loss: bool = False
 
   def __post_init__(self):
     if self.weighting not in ('examples', 'uniform'):

@@ -282,6 +282,10 @@ def _message(
     batches=measured['batches'],
     **{f'{name}_rows': k * takes_part for name, k in used.items()},
   )
+  if algorithm.measures_largest_loss:
+    measured['mean_loss'] = tf.math.divide_no_nan(
+      measured['loss'], measured['examples']
+    )
   return ClientUpdate(
     delta,
     rows,

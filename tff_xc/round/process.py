@@ -64,6 +64,8 @@ def build_process(
   examples, clients, clients_dropped: counts. Clients without examples are left
     out; the update of a dropped client was not finite.
   local_batches: minibatches of the client that took the most.
+  loss_largest: of an algorithm that measures it, the largest mean loss of a client
+    whose update is not dropped.
   client_states: of an algorithm with client state, `examples.KeptStates`. The
     caller keeps them, and gives them back as `ClientExamples.state`.
 
@@ -347,6 +349,11 @@ def _measured(sums, largest, of_steps):
   measured['examples'] = sums['examples']
   measured['clients'] = sums['clients']
   measured['clients_dropped'] = sums['dropped']
+  if 'mean_loss' in largest:
+    of_kept = sums['examples'] > 0
+    measured['loss_largest'] = tf.where(
+      of_kept, largest['mean_loss'], float('nan')
+    )
   measured['local_batches'] = tf.where(of_clients, largest['batches'], 0.0)
   measured.update(of_steps)
   return measured

@@ -151,6 +151,18 @@ def test_pairs_with_enough_seeds_are_counted_beside_others():
   assert '1 of 2 other published orders' in found.why
 
 
+def test_losses_have_two_decimals_and_lower_ones_are_below():
+  lines = [
+    line(name, published, mean, 0.01, metric='test_loss')
+    for name, published, mean in (('a', '0.44', 0.312), ('b', '0.92', 0.678))
+  ]
+  [order] = judged(*lines).orders
+  assert order.told == judge.AGREES
+  assert order[:3] == ('test loss: b above a', '+0.48', '+0.37')
+  shown = results.Measured(found_of(), 'paper', results.frame(lines)).tables()
+  assert shown[0].rows[0] == ('a', '0.31 ± 0.01', '0.44', '-0.13 *')
+
+
 SAME = line('a', '40', 40, 0), line('b', '60', 60, 0)
 LATER = line('a', '40', 20, 0), line('b', '60', 30, 0)
 NOISY = tuple(
