@@ -47,7 +47,9 @@ def _curves(number, task):
   return _table(
     f'Fig. {number}',
     f"Learning curves on {_SETS[task]}: Table 3's runs",
-    '' if is_small else 'The small form is that of Fig. 2.',
+    ''
+    if is_small
+    else 'It has no small form: there are no procedural data of this shape.',
     of='table3',
     task=task,
     what=_WHAT if is_small else '',
@@ -183,7 +185,7 @@ RESULTS = (
   _table(
     'Table 11',
     'Scores after 100 rounds; 1, 2 and 4 local epochs',
-    _AFTER_100,
+    f'{_AFTER_100} The paper heads 4 epochs "before overfitting and model crash".',
     at_rounds=100,
   ),
   _table(

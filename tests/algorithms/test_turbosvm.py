@@ -221,6 +221,24 @@ def test_momentum_moves_classes_that_are_not_drawn():
   assert strayed > 1e-3
 
 
+@pytest.mark.slow
+def test_the_mean_over_pairs_is_the_sum_with_a_larger_epsilon():
+  """Adam does not see a factor of the gradient but beside its epsilon."""
+  pairs = CLASSES * (CLASSES - 1) / 2
+  step = make(optimizer=optimizers.TorchAdam(0.05, epsilon=1e-2 * pairs))
+  points = np.float64(ROWS.transpose(1, 0, 2))
+  supports, dual, _ = reference.fit(points, 'linear', 1.0, 1e-6, -1)
+  rows = reference.selected(np.float64(ROWS), COUNTS, supports)
+  gradient = reference.similarity_gradient(points, dual, 'linear', rows) / pairs
+  state, of_mean = None, numpy_fedavg.Server('adam', 0.05, epsilon=1e-2)
+  for _ in range(2):  # The same rows are sent again: only Adam's state changes.
+    state, new, _ = take(step, state=state)
+    [wanted] = of_mean([rows], [gradient])
+    np.testing.assert_allclose(new, wanted, atol=1e-4)
+  plain = make(optimizer=optimizers.TorchAdam(0.05, epsilon=1e-2))
+  assert np.abs(take(plain)[1] - take(step)[1]).max() > 1e-3
+
+
 def test_a_class_without_support_vectors_takes_the_mean():
   _, new, measured = take(make(tolerance=10.0))  # No step is taken.
   np.testing.assert_allclose(new, MEAN, atol=1e-6)

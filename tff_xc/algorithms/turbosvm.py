@@ -26,6 +26,10 @@ class TurboSVM(fedavg.FedAvg):
   The machines' C decreases over rounds, from 1 to 1 / 201, in the paper's
   experiments and in its code: so does the default here. Its strategy is called
   "linearly increasing", since support vectors become more.
+
+  The Adam step goes down the sum of eq. (8) over all pairs, as published. The mean over
+  the n (n - 1) / 2 pairs is the same step with `logits_epsilon` times their number: Adam
+  does not see a factor of its gradient except beside epsilon.
   """
 
   name = 'turbosvm'
