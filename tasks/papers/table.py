@@ -46,7 +46,8 @@ class Claim(NamedTuple):
   """What the paper says of a table, besides its numbers: a row is above another.
 
   It is of all pairs of rows of one task that have these algorithms and settings, such as
-  'fedavg concentration=100.0', and otherwise the same ones.
+  'fedavg concentration=100.0', and otherwise the same ones; 'fedavg|fedprox' are rows of
+  either.
   """
 
   says: str  # And where it stands.
@@ -84,7 +85,7 @@ def _selected(words: str, rows: Sequence[Row]) -> list[int]:
   return [
     i
     for i, row in enumerate(rows)
-    if row.algorithm == algorithm
+    if row.algorithm in algorithm.split('|')
     and {*settings} <= {f'{n}={v}' for n, v in row.changes.items()}
   ]
 
