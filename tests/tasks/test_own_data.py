@@ -113,7 +113,8 @@ def test_a_model_larger_than_memory_is_refused(tmp_path, monkeypatch):
     experiment.with_data(config, loaded).run(str(tmp_path / 'run'))
   assert not (tmp_path / 'run').exists()
   with pytest.raises(errors.InputError, match='num_features'):
-    registry.get('sparse-words').load('', task.option_values() | WORDS)
+    words = registry.get('sparse-words')
+    words.load('', words.option_values() | WORDS)
 
 
 WORDS = {'num_classes': 10, 'num_features': 10**6}
