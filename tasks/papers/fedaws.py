@@ -11,17 +11,21 @@ from tasks.papers import table
 
 _PAPER = {'paper': 'FedAwS', 'source': 'arXiv:2004.10342'}
 _CLASSES = 10
+# Rows and encoder move at one rate in all methods, as in Algorithm 1. Rule, written
+# before the grid was run: of 0.3, 1, 3 and 10 with FedAwS alone, three seeds, that with
+# the highest mean after 150 rounds; of those within a point of it the largest.
 _IMAGES = {
   'num_classes': _CLASSES,
   'num_clients': _CLASSES,
   'classes_per_client': 1,
+  'consecutive_classes': True,
   'examples_per_client': 400,
   'clients_per_round': _CLASSES,
   'local_steps': 1,
-  'steps_per_round': _CLASSES,
   'spreadout_margin': 1.4,
-  'rounds': 200,
-  'eval_every': 50,
+  'spreadout_learning_rate': 0.005,
+  'rounds': 150,
+  'eval_every': 25,
 }
 # As on Bibtex and Delicious, see docs/fedaws.md.
 _WORDS = {
@@ -49,8 +53,10 @@ RESULTS = (
     number='Table 1',
     caption='CIFAR-10 and CIFAR-100, one class a client; ResNet-8, -32, -56',
     notes='The paper calls top-1 P@1. Numbers are at convergence.',
-    what='Ten classes of procedural handwriting, a client each, all in every round, 200'
-    ' rounds of one batch, one seed' + table.REDESIGNED,
+    what='Ten classes of procedural handwriting, a client each, all in every round, 150'
+    ' rounds of one batch, three seeds; one rate for encoder and rows in all methods,'
+    ' chosen by FedAwS alone' + table.REDESIGNED,
+    small_seeds=(0, 1, 2),
     real='CIFAR-10, ResNet-8 with GroupNorm, 3,000 rounds of one batch of each class,'
     ' 30 epochs; rate 0.3 of the rows, which FedAwS learnt fastest with of 0.01, 0.1'
     ' and 0.3, for all methods; Adam on the encoder',

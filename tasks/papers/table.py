@@ -239,6 +239,7 @@ def of_csv(
   task: str = '',
   what: str = '',
   small: str = '',
+  small_seeds: Sequence[int] = (0,),
   real: str = '',
   shared: Mapping[str, Any] = {},
   **words: Any,
@@ -261,7 +262,9 @@ def of_csv(
   )
   if what:
     found = rows(paper, small or tables[0], 'small', shared)
-    forms['small'] = Form(what, found, claims('small', found))
+    forms['small'] = Form(
+      what, found, claims('small', found), tuple(small_seeds)
+    )
   if real:
     found = rows(paper, tables[0], 'real')
     forms['real'] = Form(real, found, claims('real', found), (0, 1, 2))
