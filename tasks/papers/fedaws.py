@@ -13,7 +13,8 @@ _PAPER = {'paper': 'FedAwS', 'source': 'arXiv:2004.10342'}
 _CLASSES = 10
 # Rows and encoder move at one rate in all methods, as in Algorithm 1. Rule, written
 # before the grid was run: of 0.3, 1, 3 and 10 with FedAwS alone, three seeds, that with
-# the highest mean after 150 rounds; of those within a point of it the largest.
+# the highest mean after 150 rounds; of those within a point of it the largest. They had
+# 94.3, 95.3, 97.0 and 94.0 %.
 _IMAGES = {
   'num_classes': _CLASSES,
   'num_clients': _CLASSES,
@@ -22,6 +23,7 @@ _IMAGES = {
   'examples_per_client': 400,
   'clients_per_round': _CLASSES,
   'local_steps': 1,
+  'client_learning_rate': 3.0,
   'spreadout_margin': 1.4,
   'spreadout_learning_rate': 0.005,
   'rounds': 150,
