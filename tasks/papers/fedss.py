@@ -24,38 +24,60 @@ _PANELS = (
   ' panel a.'
 )
 _NOT_KNOWN = ' Rows without a number: it is not known here.'
-# A client has about a hundredth of the classes: in first measurements those of 400
-# and 600 classes had 20 of them, and PosOnly learnt from these alone. Centralised
-# training sees as many examples a round.
+# A fifth of the shape: classes, and negatives, and a batch of the images that clients
+# have; the paper's server, at the rate of 0.03 that moves a network from scratch. A
+# client has a fiftieth of the classes, and not the paper's 4 %: handwriting is easily
+# learnt from one's own classes, and with 4 % PosOnly was ahead of FedSS with the
+# fewest negatives; with a hundredth, NegOnly was not behind.
 _SMALL = {
-  'num_clients': 600,
-  'classes_per_client': 5,
-  'examples_per_client': 60,
+  'num_clients': 252,
+  'classes_per_client': 8,
+  'examples_per_client': 26,
   'clients_per_round': 8,
-  'steps_per_round': 8 * 60 // 32,
-  'rounds': 200,
+  'batch_size': 6,
+  'client_learning_rate': 0.03,
+  'server_optimizer': 'sgd',
+  'server_learning_rate': 1.0,
+  'server_momentum': 0.9,
+  # Centralised training sees as many examples a round.
+  'steps_per_round': 8 * 26 // 6,
+  'rounds': 300,
+  'eval_every': 50,
+}
+_LANDMARKS_SMALL = {'num_classes': 406, 'classes_least': 2, 'classes_most': 35}
+# As a list that is sorted by class, cut into clients.
+_RETRIEVAL = {
+  'num_classes': 600,
+  'retrieval_classes': 300,
+  'num_clients': 120,
+  'classes_per_client': 5,
+  'consecutive_classes': True,
+  'rounds': 120,
   'eval_every': 40,
+}
+_IMAGENET = {
+  'num_classes': 2_000,
+  'classes_per_client': 20,
+  'examples_per_client': 52,
+  'rounds': 120,
+  'eval_every': 30,
 }
 
 
-_RETRIEVAL = {'num_classes': 600, 'retrieval_classes': 300}
-_LANDMARKS_SMALL = {'num_classes': 400}
-_IMAGENET = {'num_classes': 2_000, 'num_clients': 150, 'classes_per_client': 20}
-
-
-def _table(number, caption, changes, notes='', note=table.REDESIGNED, **more):
+def _table(number, caption, changes, notes='', **more):
   """Returns a result whose small form has these settings beside the others."""
   shared = _SMALL | changes
   what = (
     'Procedural handwriting of {num_classes:,} classes, {num_clients} clients of'
-    ' {classes_per_client} classes, 8 a round, 200 rounds from scratch, one seed'
+    ' {classes_per_client} classes, 8 a round, {rounds} rounds from scratch, three seeds'
   ).format(**shared)
   return table.of_csv(
     **_PAPER,
     number=number,
     caption=caption,
     notes=(_PHOTOGRAPHS + notes).strip(),
-    what=what + note,
+    what=what + table.REDESIGNED,
+    small_seeds=(0, 1, 2),
     shared=shared,
     best_seed=('fullsoftmax', 'centralized'),
     best_over=('spreadout_weight',),
@@ -179,7 +201,6 @@ RESULTS = (
     'The paper does not state the clients of a round. '
     + _ASSIGNED
     + _NOT_KNOWN,
-    '',
   ),
   _table(
     'Table 4',
@@ -236,7 +257,6 @@ RESULTS = (
   ),
   _table(
     *('Fig. 10', _SENT + "Table 3's runs", _IMAGENET),
-    note='',
     of='table3',
   ),
 )
