@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import itertools
 import pathlib
 import re
@@ -15,6 +16,8 @@ from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.report import run_files
 
+# Of a directory; file systems take 255 bytes, and a log lies beside it.
+_LONGEST_NAME = 200
 _WORDS = {'true': True, 'false': False}
 
 
@@ -138,9 +141,12 @@ def folder_of(
 ) -> pathlib.Path:
   """Returns ROOT/client_learning_rate=0.1_negatives=40, after words that go first.
 
+  A name that file systems would refuse is cut, and ends with a digest of all of it.
   Where it is missing but was made with old names of settings, it is that folder.
   """
-  named = lambda pairs: root / '_'.join([*first, *(_word(*p) for p in pairs)])
+  named = lambda pairs: (
+    root / _cut('_'.join([*first, *(_word(*p) for p in pairs)]))
+  )
   found = named(values.items())
   if found.exists():
     return found
@@ -150,6 +156,13 @@ def folder_of(
       if dict(pairs) != values and (old := named(ordered)).exists():
         return old
   return found
+
+
+def _cut(name: str) -> str:
+  if len(name) <= _LONGEST_NAME:
+    return name
+  digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+  return f'{name[: _LONGEST_NAME - len(digest) - 1]}_{digest}'
 
 
 def _names(setting: tuple[str, Any]) -> list[tuple[str, Any]]:

@@ -55,6 +55,15 @@ def test_runs_are_resolved_with_their_settings_and_directories():
   assert found[3].config['hyperparameters']['client_learning_rate'] == 1
 
 
+def test_a_name_that_no_file_system_takes_is_cut(tmp_path):
+  values = {f'client_learning_rate_{i}': 0.1 for i in range(20)}
+  found = plan.folder_of(tmp_path, values, 'fedss')
+  found.mkdir()
+  assert found.name.startswith('fedss_client_learning_rate_0=0.1_')
+  other = plan.folder_of(tmp_path, {**values, 'client_learning_rate_19': 0.2})
+  assert found != other and len(other.name) == len(found.name) <= 200
+
+
 def test_runs_in_folders_of_old_names_are_found(tmp_path):
   def folder(*grids, algorithm='fedss'):
     found = plan.runs('glyphs', algorithm, {}, points(*grids), [0], tmp_path)
