@@ -29,23 +29,27 @@ _IMAGES = {
   'rounds': 150,
   'eval_every': 25,
 }
-# As on Bibtex and Delicious, see docs/fedaws.md.
+# As on Bibtex and Delicious, see docs/fedaws.md. Neighbours are the paper's in
+# proportion to a round: 10, 100 and 500 of 4,096 clients are 0.3, 3 and 16 of 128, and
+# the rate is stable with all of them and lambda = 10. Labels of an example come from
+# groups of ten, as those of a text do.
 _WORDS = {
   'num_classes': 500,
+  'label_group_size': 10,
   'clients_per_round': 128,
   'client_weighting': 'examples',
   'row_update': 'mean',
-  'rounds': 200,
+  'spreadout_weight': 10.0,
+  'spreadout_learning_rate': 0.0003,
+  'spreadout_neighbors': 3,
+  'rounds': 300,
   'eval_every': 50,
 }
 _OF_WORDS = (
-  'Procedural bags of words, 500 labels by a power law, one kept of each training'
-  ' example, 128 clients a round, 200 rounds, one seed; clients weigh by examples,'
-  ' and rows move by the mean'
+  'Procedural bags of words, 500 labels in groups of ten by a power law, one kept of'
+  ' each training example, 128 clients a round, 300 rounds, three seeds; clients weigh'
+  f' by examples, and rows move by the mean{table.REDESIGNED}'
 )
-# As the tasks of the paper's sets have it for k = 100. First measurements had that of
-# k = 10, with which already lambda = 10 diverged.
-_RATE = {'spreadout_learning_rate': 0.0001}
 _WRONG = 'least loss of a misclassified example over'
 _APART = 'largest difference of the two losses over'
 
@@ -82,6 +86,7 @@ RESULTS = (
     ' SLEEC, which is not implemented here: 90.5 / 76.3 / 61.5, 35.1 / 31.3 /'
     ' 28.6 and 54.8 / 33.4 / 23.9 %.',
     what=_OF_WORDS,
+    small_seeds=(0, 1, 2),
     shared=_WORDS,
   ),
   table.of_csv(
@@ -90,8 +95,9 @@ RESULTS = (
     caption='AmazonCat: k with lambda = 10, and lambda with k = 100',
     notes='k = 0 stands for all others. The sweep of lambda is taken to be with k ='
     ' 100, because its column lambda = 10 equals the column k = 100.',
-    what=_OF_WORDS + table.REDESIGNED,
-    shared=_WORDS | _RATE,
+    what=_OF_WORDS,
+    small_seeds=(0, 1, 2),
+    shared=_WORDS,
   ),
   table.Study(
     **_PAPER,
