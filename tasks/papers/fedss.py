@@ -58,7 +58,7 @@ _IMAGENET = {
   'num_classes': 2_000,
   'classes_per_client': 20,
   'examples_per_client': 52,
-  'rounds': 120,
+  'rounds': 90,
   'eval_every': 30,
 }
 
