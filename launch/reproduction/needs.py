@@ -119,8 +119,9 @@ def _known(output: pathlib.Path) -> dict[tuple[str, str | bool], float]:
   for path in (output / 'runs').glob(f'*/*/*/{run_files.METRICS}'):
     with contextlib.suppress(errors.InputError):
       config = run_files.read_config(path.with_name(run_files.CONFIG))
-      seconds = run_files.read_metrics(path)['seconds'].dropna()
-      if len(seconds):
+      seconds = run_files.read_metrics(path).get('seconds')
+      # A run that was stopped in its first round has none.
+      if seconds is not None and seconds.count():
         add(own, config, float(seconds.median()))
   return {k: statistics.median(found) for k, found in {**kept, **own}.items()}
 

@@ -66,6 +66,12 @@ def test_what_no_run_has_shown_is_said(nothing_kept, tmp_path):
   assert words[:4] == ['4', '80', '–', '–']
   assert 'without 6 runs' in text
   assert not list(tmp_path.iterdir())
+  run = planned(tmp_path)[0]  # It was stopped in its first round.
+  small_table.finish(run, 0.5)
+  path = run.folder / 'metrics.csv'
+  pd.read_csv(path).drop(columns='seconds').to_csv(path, index=False)
+  words, _ = line_of(planned(tmp_path), tmp_path, 'glyphs fedss')
+  assert words[2:4] == ['–', '–']
 
 
 def test_the_kept_results_tell_seconds_too(tmp_path):
