@@ -193,6 +193,7 @@ RESULTS = (
     '',
     _OF_EQUAL,
     _EQUAL,
+    real='CIFAR-10, alpha 100, 1 and 0.1, 100 rounds; a grid of three rates',
     is_relative=True,
     best_over=table.EFFECTIVE,
   ),
