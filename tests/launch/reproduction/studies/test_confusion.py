@@ -67,7 +67,7 @@ def test_shares_of_the_diagonal_and_two_pictures(trains, tmp_path):
   pictures = {path.name for path in (tmp_path / found.name).glob('*.png')}
   assert pictures == {'fedss.png', 'negonly.png'}
   assert [run.config['algorithm'] for run in trains] == ['fedss', 'negonly']
-  assert {run.config['hyperparameters']['negatives'] for run in trains} == {5}
+  assert {run.config['hyperparameters']['negatives'] for run in trains} == {1}
   # They are those of Table 1.
   small = registry.TABLES['fedss/table1'].small
   of_table = rows_lib.plan_runs(small.rows, {}, small.seeds, tmp_path)
