@@ -173,7 +173,7 @@ def is_equal(line) -> bool:
   if line.is_bound:
     return line.m > line.p or (line.is_open and line.m >= line.p)
   apart = _gap(line.m, line.p)
-  return not line.is_open and abs(apart) <= max(line.width, 2 * line.s)
+  return not line.is_open and abs(apart) <= max(line.width, 2 * line.error)
 
 
 def _gap(high: float, low: float) -> float:
@@ -203,7 +203,7 @@ def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
     parts.append(f'{same} values are the published ones')
   for what, of in (
     ('pairs of rows', pairs),
-    ("claims of the paper's text", claims),
+    ('claims of the paper', claims),
   ):
     if enough := [order for order in of if not order.is_few]:
       parts.append(f'{what}: {_counted(enough)}')
@@ -218,9 +218,13 @@ def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
     parts.append(f'{missing} values were not measured')
   why = '; '.join([*parts, *notes])
   orders = (*pairs, *claims)
-  is_whole = not missing and (lines['p'].notna()).all()
-  if scale == 'paper' and is_whole and all(inside) and DISAGREES not in told:
-    return Judged(Verdict.REPRODUCED, why, orders)
+  if scale == 'paper' and not missing and all(inside):
+    printed = {name for row in form.rows for name in row.published}
+    is_known = lines['p'].notna() | ~lines['metric'].isin(printed)
+    has_seeds = measured['n'].min() >= min(SEEDS, len(form.seeds))
+    is_claimed = all(claim.is_kept for claim in claims)
+    if is_known.all() and has_seeds and is_claimed and DISAGREES not in told:
+      return Judged(Verdict.REPRODUCED, why, orders)
   alone = scale == 'paper' and not told and not all(inside)
   if DISAGREES in told or alone:
     return Judged(Verdict.NOT, why, orders)

@@ -92,12 +92,7 @@ def lines(
       }
     else:
       line['note'] = '; '.join(filter(None, [about['note'], notes.get(number)]))
-    claimed = (
-      c.metric
-      for c in claims
-      if table_lib.has_metric(c.metric, [row])
-      or not table_lib.has_metric(c.metric, rows)
-    )
+    claimed = (c.metric for c in claims if _is_claimed(c.metric, row, rows))
     wanted = dict.fromkeys([*row.published, *claimed])
     for name in wanted:
       text = (row.published.get(name) or '').replace(' ', '')
@@ -115,6 +110,16 @@ def lines(
   return made
 
 
+def _is_claimed(
+  metric: str, row: table_lib.Row, rows: Sequence[table_lib.Row]
+) -> bool:
+  """Whether a claim's metric is measured of a row: of those that print it, if any do."""
+  if any(metric in other.published for other in rows):
+    return metric in row.published
+  has_metric = table_lib.has_metric
+  return has_metric(metric, [row]) or not has_metric(metric, rows)
+
+
 def measured(
   runs: _Runs | None, name: str, whole: _Runs | None = None
 ) -> dict[str, Any]:
@@ -122,7 +127,7 @@ def measured(
 
   A score without a budget is that of the best round where a run chose one. Rounds
   to a target that a seed missed are '>' the mean with the rounds that it had. `whole`
-  are the runs to whose score a result may be relative.
+  are the runs to whose score a result may be relative, each seed's to its own.
   """
   if not runs:
     return {}
@@ -144,26 +149,35 @@ def _over_seeds(found: Sequence[float]) -> dict[str, Any]:
 
 
 def _rounds_to(runs: _Runs, parts: names.Parts, whole) -> dict[str, Any]:
-  target = parts.target
-  if target is None:
-    score = measured(whole, parts.metric)
-    if not score:
+  wanted = [parts.target] * len(runs)
+  if parts.target is None:
+    of_seed = {run.config['seed']: run for run in whole or ()}
+    own = [of_seed.get(run.config['seed']) for run in runs]
+    scores = [run and _value(run, names.Parts(parts.metric)) for run in own]
+    if None in scores:
       return {}
-    part = parts.relative * score['mean'] / 100
-    target = targets.Target(parts.metric, part)
+    wanted = [
+      targets.Target(parts.metric, parts.relative * score) for score in scores
+    ]
   if not all(
-    target.metric in run.metrics and run.metrics[target.metric].count()
+    parts.metric in run.metrics and run.metrics[parts.metric].count()
     for run in runs
   ):
     return {}
-  reached = [target.first_round(run.metrics) for run in runs]
+  reached = [
+    target.first_round(run.metrics)
+    for target, run in zip(wanted, runs, strict=True)
+  ]
   if None not in reached:
     return _over_seeds(reached)
   least = [
     run.summary['rounds'] if rounds is None else rounds
     for run, rounds in zip(runs, reached, strict=True)
   ]
-  return {'mean': f'>{statistics.fmean(least):.10g}'}
+  found = _over_seeds(least)
+  # Of seeds that all missed it nothing is known of how they differ.
+  spread = {'std': found['std']} if any(reached) and len(found) > 1 else {}
+  return {'mean': f'>{found["mean"]:.10g}', **spread}
 
 
 def _value(run: run_files.Run, parts: names.Parts) -> float | None:

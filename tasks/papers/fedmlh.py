@@ -66,10 +66,6 @@ CONFIGURATIONS = tuple(
   )
 )
 _PAPER = {'paper': 'FedMLH', 'source': 'arXiv:2110.12292'}
-# They are not in the paper.
-_REAL = (
-  'Bibtex and Delicious, 70 rounds; the round is chosen by validation examples'
-)
 _WHAT = (
   'Procedural bags of words of the size of EURLex-4K, 30 rounds, one seed; the round'
   ' is chosen by validation examples'
@@ -187,7 +183,6 @@ RESULTS = (
     ' of examples is not ours: it takes floor(n / 100) batches an epoch, carries'
     ' the rest over to the next, and never uses the last example; here an epoch is'
     ' all examples, its last batch smaller.',
-    real=_REAL,
   ),
   table.Formula(
     **_PAPER,
@@ -212,7 +207,8 @@ RESULTS = (
     "The paper's third line, the quotients of these rounds, is left out. Beside it"
     " stand the rounds until the mean over seeds of FedAvg's score in its best round.",
     relative_to='fedavg',
-    real=_REAL,
+    real='Bibtex and Delicious, which are not in the paper, 70 rounds; the round is chosen'
+    ' by validation examples',
   ),
   _table(
     'Table 7',

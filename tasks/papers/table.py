@@ -222,12 +222,14 @@ class PaperTable(Result):
   def reference(self, row: Row, rows: Sequence[Row]) -> Row | None:
     """Returns the row of `relative_to` to which a row's results relate.
 
-    It has the row's task and, of the row's changes, those that it has at all.
+    It has the row's task and, of the row's changes, those that it has at all; how long
+    it trains is its own.
     """
     for other in rows:
       if (other.task, other.algorithm) != (row.task, self.relative_to):
         continue
       shared = applying(other.changes, row.algorithm)
+      shared.pop('rounds', None)
       if shared.items() <= row.changes.items():
         return other
     return None
@@ -242,26 +244,39 @@ def of_csv(
   small_seeds: Sequence[int] = (0,),
   real: str = '',
   shared: Mapping[str, Any] = {},
+  algorithms: Sequence[str] = (),
   **words: Any,
 ) -> PaperTable:
   """Returns a table or figure with rows of PAPER.csv, and claims of claims.csv.
 
   `of` are the tables whose rows a figure draws, a panel for each task, `task` that of the
-  rows; `what` tells of a small form, whose rows are those of the table `small` with
-  `shared` changes, and `real` of a form on real data. Of other tables' claims a figure has
-  those of its rows' metrics.
+  rows, and `algorithms` theirs; `what` tells of a small form, whose rows are those of the
+  table `small` with `shared` changes, and `real` of a form on real data. Of other tables'
+  claims a figure has those of its rows.
   """
   paper, own = words['paper'].lower(), _table(words['number'])
   tables, forms = of.split() or [own], {}
-  claims = lambda scale, rows: tuple(
-    Claim(*(line[n] for n in Claim._fields[:-1]), float(line['least'] or 0))
-    for line in _lines('claims')
-    if line['table'] in (f'{paper}/{each}' for each in (own, *tables))
-    and line['scale'] in ('', scale)
-    and (line['table'] == f'{paper}/{own}' or has_metric(line['metric'], rows))
+  chosen = lambda found: tuple(
+    row for row in found if row.algorithm in (algorithms or (row.algorithm,))
   )
+
+  def claims(scale, rows):
+    found = [
+      (
+        line['table'] == f'{paper}/{own}',
+        Claim(
+          *(line[n] for n in Claim._fields[:-1]), float(line['least'] or 0)
+        ),
+      )
+      for line in _lines('claims')
+      if line['table'] in (f'{paper}/{each}' for each in (own, *tables))
+      and line['scale'] in ('', scale)
+    ]
+    has = lambda claim: has_metric(claim.metric, rows) and claim.pairs(rows)
+    return tuple(claim for is_own, claim in found if is_own or has(claim))
+
   if what:
-    found = rows(paper, small or tables[0], 'small', shared)
+    found = chosen(rows(paper, small or tables[0], 'small', shared))
     forms['small'] = Form(
       what, found, claims('small', found), tuple(small_seeds)
     )
@@ -271,7 +286,7 @@ def of_csv(
   found = tuple(
     row
     for each in tables
-    for row in rows(paper, each)
+    for row in chosen(rows(paper, each))
     if task in ('', row.task)
   )
   given = claims('paper', found)

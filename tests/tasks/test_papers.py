@@ -296,7 +296,7 @@ def test_a_row_is_relative_to_a_row_with_its_settings():
     for task, algorithm, changes in (
       ('b', 'centralized', {}),
       ('a', 'centralized', {'m': 1}),
-      ('a', 'centralized', {'m': 2}),
+      ('a', 'centralized', {'m': 2, 'rounds': 9}),
       ('a', 'fedavg', {'k': 5, 'm': 2}),
       ('a', 'fedavg', {'k': 5, 'm': 3}),
     )

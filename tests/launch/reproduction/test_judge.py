@@ -108,7 +108,8 @@ def test_a_missed_target_may_have_needed_any_number_of_rounds(
     ('63.9', 65.9, '', 'top1', True),
     ('50', 52.1, '', 'top1', False),
     ('50±2', 54, '', 'top1', True),
-    ('50', 54, 2, 'top1', True),
+    ('50', 54, 4, 'top1', True),  # 2 * 4 / sqrt(3) = 4.6.
+    ('50', 54, 3, 'top1', False),
     ('144', 158, '', 'top1:0.7', True),
     ('144', 159, '', 'top1:0.7', False),
     ('144', '>140', '', 'top1:0.7', False),
@@ -189,6 +190,7 @@ OTHER = line('a', '40', 30, 0), line('b', '60', 20, 0)
     ((*OTHER, line('c', '50')), 'paper', VERDICTS.NOT),
     # Nothing has an order.
     ((line('a', '40', 41),), 'paper', VERDICTS.REPRODUCED),
+    ((line('a', '40', 41, seeds=1),), 'paper', VERDICTS.UNDECIDED),
     ((line('a', '40', 50),), 'paper', VERDICTS.NOT),
     ((line('a', '40', 50),), 'small', VERDICTS.UNDECIDED),
     ((line('a', '40'),), 'paper', VERDICTS.NOT_RUN),
@@ -214,12 +216,17 @@ def test_verdicts(lines, scale, verdict):
     (26, -3, VERDICTS.NOT),
   ],
 )
-def test_every_claim_of_the_text_must_hold(high, least, verdict):
+def test_every_claim_of_the_paper_must_hold(high, least, verdict):
   claims = (table.Claim('Ahead (abstract)', 'top1', 'c', 'b', least),)
   lines = (*LATER, line('c', '', high, 0))
   found = judged(*lines, claims=claims)
   assert found.verdict == verdict
   assert found.orders[-1].says.startswith('Ahead (abstract)')
+  # Also where all values are the published ones; it has no number.
+  claim = table.Claim('Behind (abstract)', 'top1', 'a', 'b', -20)
+  for least, verdict in ((-21, VERDICTS.REPRODUCED), (-19, VERDICTS.NOT)):
+    both = (claim._replace(least=least),)
+    assert judged(*SAME, claims=both).verdict == verdict
   # Of rows that flags left out nothing is claimed.
   assert judged(*LATER, claims=claims).verdict == VERDICTS.SHAPE
 

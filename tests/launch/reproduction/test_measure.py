@@ -84,6 +84,16 @@ def test_of_two_panels_each_row_has_its_own_metrics(tmp_path):
   }
 
 
+def test_a_claim_of_a_printed_target_is_measured_where_it_is_printed(tmp_path):
+  claim = table_lib.Claim('Faster', 'top1:0.3', 'fedss', 'posonly')
+  first, *_, other = TABLE.rows
+  rows = first._replace(published={'top1:0.3': '9'}), other
+  form = TABLE.small._replace(claims=(claim,))
+  found = dataclasses.replace(TABLE, rows=rows, small=form)
+  found = lines(tmp_path, [(0.3,), (0.5,)], found=found)
+  assert [*found[found['metric'] == 'top1:0.3']['row']] == ['fedss']
+
+
 def test_the_best_seed_stands_beside_the_mean_where_the_paper_prints_it(
   tmp_path,
 ):
@@ -141,7 +151,14 @@ def test_results_at_budgets_targets_and_relative_ones_are_measured(tmp_path):
   [reached], short = whole, write_scores(tmp_path, 0.5)  # It stopped early.
   both = measure.measured([reached, reached], 'top1:0.7')
   assert both == {'mean': 4, 'std': 0}
-  assert measure.measured([reached, short], 'top1:0.7') == {'mean': '>3'}
+  some = measure.measured([reached, short], 'top1:0.7')
+  assert some == {'mean': '>3', 'std': pytest.approx(2**0.5)}
+  none = measure.measured([short, reached], 'top1:0.9')
+  assert none == {'mean': '>3'}  # How they differ is not known.
+  # Each seed's target is its own run's score, which it reaches itself.
+  seeds = [write_scores(tmp_path / f'own{n}', 0.1, n, seed=n) for n in (0, 1)]
+  own = measure.measured(seeds, 'relative_top1:1', seeds)
+  assert own == {'mean': pytest.approx(3), 'std': pytest.approx(2**0.5)}
   # A number that the last round lacks was not measured.
   name = 'support_vectors_class_1'
   reached.metrics[name] = [8.0, 7.0]
