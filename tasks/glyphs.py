@@ -63,7 +63,10 @@ _ANY = (
 # Of --split=dirichlet, and of clients by their number of classes.
 _BY_SPLIT = {
   _DIRICHLET: ('concentration', 'size_deviation'),
-  '': ('classes_per_client', 'classes_least', 'classes_most'),
+  '': (
+    *('classes_per_client', 'classes_least', 'classes_most'),
+    'consecutive_classes',
+  ),
 }
 _RETRIEVAL_CLASSES = hp.Hyperparameter(
   'retrieval_classes',

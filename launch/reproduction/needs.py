@@ -92,9 +92,14 @@ def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
   disk = wording.human_bytes(sum(map(disk_bytes, waiting)))
   free = wording.human_bytes(shutil.disk_usage(there).free)
   without = f', without {unknown} runs' if unknown else ''
+  hours = (
+    'not known'
+    if waiting and unknown == len(waiting)
+    else (f'about {wording.human_duration(total)}')
+  )
   return (
     f'{len(runs)} runs, {len(waiting)} of them not finished\n\n{table}\n{_TOLD}\n\n'
-    f'one after another{without}: about {wording.human_duration(total)}; side by side'
+    f'one after another{without}: {hours}; side by side'
     f' as far as memory allows (--jobs)\ndisk: about {disk}, {free} free\n'
   )
 

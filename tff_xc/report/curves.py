@@ -129,17 +129,16 @@ def plot_confusion(
   pictures.save(figure, path)
 
 
-def _bytes(metrics: pd.DataFrame) -> pd.Series:
-  each = metrics['bytes_down_per_client'] + metrics['bytes_up_per_client']
-  return (each * metrics['clients']).fillna(0).cumsum()
-
-
 # What scores are drawn over: its label, its unit, and what metrics say was spent
 # until the end of every round.
 AXES: Mapping[str, tuple[str, str, Callable[[pd.DataFrame], pd.Series]]] = {
   'rounds': ('round', '', lambda metrics: metrics['round']),
   'batches': ('local batches', '', lambda m: targets.spent(m, 'batches')),
-  'bytes': ('bytes of all clients, down and up', 'B', _bytes),
+  'bytes': (
+    'bytes sent to all clients',
+    'B',
+    lambda m: targets.spent(m, 'bytes'),
+  ),
   'seconds': (
     'seconds of training',
     's',
