@@ -67,9 +67,13 @@ CONFIGURATIONS = tuple(
 )
 _PAPER = {'paper': 'FedMLH', 'source': 'arXiv:2110.12292'}
 _WHAT = (
-  'Procedural bags of words of the size of EURLex-4K, 30 rounds, one seed; the round'
-  ' is chosen by validation examples'
+  'Procedural bags of words of the size of EURLex-4K, 80 rounds, three seeds; the round'
+  f' is chosen by validation examples{table.REDESIGNED}'
 )
+# Until FedAvg's scores have peaked, at its best rate: rule, written before the runs: of
+# 0.001, 0.003 and 0.01 that with FedAvg's best validation score within 60 rounds, of one
+# seed. They had 33.3 % (in the last round), 33.4 % (round 57) and 26.3 % (round 31).
+_SMALL = {'client_learning_rate': 0.003, 'rounds': 80}
 
 
 def _table(number, caption, notes='', **more):
@@ -77,7 +81,12 @@ def _table(number, caption, notes='', **more):
   task = CONFIGURATIONS[0].task if 'of' in more else ''
   words = {'number': number, 'caption': caption, 'notes': notes, 'task': task}
   return table.of_csv(
-    **_PAPER, **words, what=_WHAT, shared={'rounds': 30}, **more
+    **_PAPER,
+    **words,
+    what=_WHAT,
+    small_seeds=(0, 1, 2),
+    shared=_SMALL,
+    **more,
   )
 
 
@@ -205,7 +214,7 @@ RESULTS = (
     'Table 6',
     'The round with the best mean of P@1, 3 and 5',
     "The paper's third line, the quotients of these rounds, is left out. Beside it"
-    " stand the rounds until the mean over seeds of FedAvg's score in its best round.",
+    " stand the rounds until FedAvg's score in its best round, of the same seed.",
     relative_to='fedavg',
     real='Bibtex and Delicious, which are not in the paper, 70 rounds; the round is chosen'
     ' by validation examples',
