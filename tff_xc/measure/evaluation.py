@@ -23,14 +23,18 @@ _TRAIN_EXAMPLES = 5_000
 _RANKED_AT_ONCE = 2048
 # Parts of a data set that a metric may need and the set may lack.
 _OF_DATA = ('test', 'validation', 'retrieval', 'propensity')
-_RETRIEVAL = {'map@10', 'map@r'}
+_RETRIEVAL = {n for n, m in catalog.SCORES.items() if 'retrieval' in m.needs}
 _MEAN, _MEAN_VALIDATION = 'pc_mean', 'pc_mean_validation'
 # Those of `ranking.label_set_scores`, and their mean.
 _RANKED = {
-  *(n for n in catalog.SCORES if n.startswith(('p@', 'pc@', 'ndcg@', 'psp@'))),
+  *(
+    name
+    for name in catalog.SCORES
+    if name.startswith(('p@', 'pc@', 'hit@', 'recall@', 'ndcg@', 'psp@'))
+  ),
   _MEAN,
 }
-_OF_ONE_LABEL = ('top1', 'macro_f1', 'mcc', 'test_loss')
+_OF_ONE_LABEL = ('top1', 'top5', 'macro_f1', 'mcc', 'test_loss')
 # The most scores in memory at once; an example has n.
 _SCORES = 2**25
 _EXAMPLES = 256
@@ -139,7 +143,8 @@ class Evaluator:
       raise ValueError(
         f'{of_one[0]} is not defined for sets of labels; see p@1.'
       )
-    measured, k = {}, max(catalog.AT) if wanted & _RANKED else 1
+    is_ranked = wanted & {*_RANKED, 'top5'}
+    measured, k = {}, max(catalog.AT) if is_ranked else 1
     losses = []
     if 'test_loss' in wanted:
       rank = self._with_losses(rank, weights.class_table, pool.y, losses)
@@ -148,6 +153,8 @@ class Evaluator:
       measured = _of_sets(top, pool.y, self._dataset.propensity)
     if 'top1' in wanted:
       measured['top1'] = ranking.accuracy(top[:, 0], pool.y)
+    if 'top5' in wanted:
+      measured['top5'] = ranking.top_accuracy(top, pool.y, 5)
     if set(of_one) & {'macro_f1', 'mcc'}:
       measured |= ranking.single_label_scores(top[:, 0], pool.y)
     if losses:
