@@ -200,14 +200,15 @@ class Task:
       return self.count_classes(data_dir)
     return options.get('num_classes', self.num_classes)
 
-  def metrics_of(self, dataset, model) -> tuple[str, ...]:
-    """Returns the metrics that `dataset` and `model` allow."""
+  def metrics_of(self, dataset, model, more=()) -> tuple[str, ...]:
+    """Returns the metrics, the task's and `more`, that `dataset` and `model` allow."""
     held_out = ('test', 'validation', 'retrieval', 'propensity')
     present = {part for part in held_out if getattr(dataset, part)}
     # A head that scores labels itself has no row for each class.
     if not hasattr(model.head, 'label_scores'):
       present.add('class rows')
-    return catalog.measurable(self.metrics, {*present, 'train'})
+    names = dict.fromkeys((*self.metrics, *more))  # Each once.
+    return catalog.measurable(names, {*present, 'train'})
 
   def hyperparameters(self, algorithm: type[base.Base]) -> dict[str, Any]:
     """Returns this task's defaults for an algorithm."""

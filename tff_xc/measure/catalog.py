@@ -177,6 +177,8 @@ HELD_OUT = tuple(
   for name, m in SCORES.items()
   if {'test', 'retrieval'} & set(m.needs) and m.unit == 'fraction'
 )
+# Not defined for sets of labels.
+OF_ONE_LABEL = ('top1', 'top5', 'macro_f1', 'mcc', 'test_loss', 'train_top1')
 HEADLINES = ('top1', 'p@1', 'map@10')
 DISTANCES = tuple(n for n, m in SCORES.items() if m.unit == 'distance')
 

@@ -34,7 +34,6 @@ _RANKED = {
   ),
   _MEAN,
 }
-_OF_ONE_LABEL = ('top1', 'top5', 'macro_f1', 'mcc', 'test_loss')
 # The most scores in memory at once; an example has n.
 _SCORES = 2**25
 _EXAMPLES = 256
@@ -135,7 +134,11 @@ class Evaluator:
 
   def _ranked(self, weights, rank, wanted) -> dict[str, float]:
     """Returns the test examples' metrics that need a ranking of classes."""
-    of_one = [name for name in _OF_ONE_LABEL if name in wanted]
+    of_one = [
+      name
+      for name in catalog.OF_ONE_LABEL
+      if name in wanted and 'test' in catalog.SCORES[name].needs
+    ]
     if not of_one and not wanted & _RANKED:
       return {}
     pool = self._dataset.test
