@@ -32,6 +32,7 @@ from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run
+from tff_xc.experiment import trackers
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
@@ -111,6 +112,14 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       '',
       "score by which the summary's best round is chosen, such as p@1; default:"
       " the task's",
+    ),
+    hp.Hyperparameter(
+      'tracker',
+      trackers.NONE,
+      'where else to watch the run: settings, metrics and pictures; mlflow takes'
+      ' $MLFLOW_TRACKING_URI, by default a folder of the run, and wandb $WANDB_MODE;'
+      ' another one may go on when a run resumes',
+      choices=trackers.NAMES,
     ),
     hp.Hyperparameter(
       MORE_METRICS,
@@ -336,6 +345,7 @@ class Experiment:
       config=self.config,
       warnings=self.warnings,
       source=functools.partial(own_values, dict(self.config)),
+      tracker=self.config['tracker'],
     )
 
 
@@ -485,6 +495,7 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, or resumes; returns the summary."""
   # Every check of the input precedes the first write.
   same_run.check_config(run_dir, config)
+  trackers.check(config['tracker'])
   install_runtime(config)
   named = {**config, SIGNATURE: signature(config)}
   return assemble(named).run(run_dir)

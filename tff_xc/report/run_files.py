@@ -49,6 +49,7 @@ NOT_CONFIGURATION = (
   'signature',
   'early_stopping_patience',
   'target',
+  'tracker',
   'unset',
   'versions',
   'worker_timeout',
