@@ -39,7 +39,9 @@ from tff_xc.report import run_files
 from tff_xc.runtime import registry as runtimes
 
 if TYPE_CHECKING:
+  from tff_xc import classifier
   from tff_xc.data import client_data
+  from tff_xc.data import description as description_lib
   from tff_xc.round import algorithm as algorithm_lib
 
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
@@ -419,6 +421,34 @@ def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:
         ' do not have; leave it out'
       )
   return found
+
+
+def trained_model(
+  config: Mapping, description: description_lib.Description
+) -> classifier.EmbeddingClassifier:
+  """Returns the model that a run trains, from its config.json and without its data."""
+  task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
+  options, values = (
+    without_importance(config).get(group, {})
+    for group in ('options', 'hyperparameters')
+  )
+  # A checkpoint has all weights.
+  options = {**options, **{n: '' for n in options if n == 'encoder_weights'}}
+  task.checked_options(options)
+  if unknown := values.keys() - {*chosen.names}:
+    raise errors.InputError(
+      f'--{min(unknown)} is not a hyper-parameter of {chosen.name}'
+    )
+  try:
+    network = task.network(options, description)
+  except KeyError as e:
+    raise errors.InputError(f'the option {e} is missing') from e
+  made = chosen(**values).algorithm(
+    network,
+    max_positives=description.largest_label_set * network.rows_per_label,
+    num_clients=description.num_clients,
+  )
+  return made.model
 
 
 def _fit_clients(values: dict, partition) -> list[str]:

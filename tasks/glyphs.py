@@ -86,7 +86,7 @@ def _fit(draft: task.Draft) -> None:
       draft.refuse(name, why, 'give that, too')
 
 
-def _load(preset, data_dir, options):
+def _read(preset, data_dir, options):
   del data_dir  # The examples are drawn, not read.
   from datasets.procedural import glyphs
 
@@ -105,16 +105,14 @@ def _load(preset, data_dir, options):
     changes |= {name: options[name] for name in names}
   if 'data_seed' in options:
     changes['seed'] = options['data_seed']
-  dataset = glyphs.load_preset(preset, **changes)
-  if preset == 'glyphs-femnist':
-    return leaf.with_femnist_network(dataset, options)
-  return task.with_encoder(dataset, options)
+  return glyphs.load_preset(preset, **changes)
 
 
-def _load_omniglot(data_dir, options):
+def _read_omniglot(data_dir, options):
+  del options
   from datasets import omniglot
 
-  return task.with_encoder(omniglot.load(data_dir), options)
+  return omniglot.load(data_dir)
 
 
 def _task(name, summary, metrics, options=(), negatives=None, **more):
@@ -122,7 +120,8 @@ def _task(name, summary, metrics, options=(), negatives=None, **more):
   return task.Task(
     name=name,
     summary=summary,
-    load=functools.partial(_load, name),
+    read=functools.partial(_read, name),
+    network=task.image_network,
     metrics=metrics,
     defaults={**task.FROM_SCRATCH, **own},
     options=(*task.Task.options, *options),
@@ -184,7 +183,7 @@ TASKS = (
   task.Task(
     name='glyphs-femnist',
     summary='the shape of FEMNIST: 62 classes, 3,195 writers of any class',
-    load=functools.partial(_load, 'glyphs-femnist'),
+    read=functools.partial(_read, 'glyphs-femnist'),
     **leaf.FEMNIST,
     options=(*leaf.EMBEDDING, task.DATA_SEED),
   ),
@@ -195,7 +194,8 @@ TASKS = (
   task.Task(
     name='omniglot',
     summary='964 handwritten characters, 480 real drawers as clients',
-    load=_load_omniglot,
+    read=_read_omniglot,
+    network=task.image_network,
     metrics=('top1', 'macro_f1', 'mcc', 'map@10', 'map@r', 'train_top1'),
     rounds=1000,
     clients_per_round=32,

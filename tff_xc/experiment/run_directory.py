@@ -11,6 +11,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import csv
+import dataclasses
 import math
 import os
 import pathlib
@@ -27,6 +28,7 @@ import tensorflow_federated as tff
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import lock
+from tff_xc.data import description
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import same_run
 from tff_xc.experiment import storage
@@ -43,6 +45,7 @@ _REPLACED = (
   run_files.METRICS,
   run_files.SUMMARY,
   run_files.CLASSES,
+  run_files.DESCRIPTION,
   CURVES,
   trackers.FILE,
 )
@@ -140,6 +143,12 @@ class RunDirectory:
       writer = csv.writer(file, lineterminator='\n')
       writer.writerow(('class', 'name', 'count'))
       writer.writerows(zip(range(len(names)), names, counts, strict=True))
+
+  def write_description(self, found: description.Description) -> None:
+    """Writes description.json."""
+    path = self.path / run_files.DESCRIPTION
+    with storage.writing(path):
+      files.write_json(path, dataclasses.asdict(found))
 
   def release(self, row: Mapping[str, float], round_number: int) -> None:
     """Appends one round's row, or nothing. Row 0 comes first and has only scores."""

@@ -145,9 +145,10 @@ def draw_curves(run_dir: str | os.PathLike) -> None:
 def _directory(
   run_dir, config, dataset, counts, tracker
 ) -> run_directory.RunDirectory:
-  """Opens the run's directory, and writes the classes' names into it."""
+  """Opens the run's directory, and writes the data's description into it."""
   watched = dataset.train.pool.files
   directory = run_directory.RunDirectory(run_dir, config, watched, tracker)
+  directory.write_description(dataset.description)
   if dataset.class_names is not None:
     of_class = np.asarray(counts.sum(axis=0)).ravel()
     directory.write_classes(dataset.class_names, of_class)
