@@ -232,7 +232,7 @@ def read(
     ids += of_role.get('id', ())
     if test:
       marks += _marks(batch, test)
-    parts.append(np.hstack([_numbers(batch, name) for name in names]))
+    parts.append(np.hstack([numbers(batch, name) for name in names]))
     size += parts[-1].nbytes
     what = f'{batch.where(-1)} and what is before it'
     memory.require(size, what, 'give a smaller table')
@@ -308,7 +308,7 @@ def _is_lists(column: pd.Series) -> bool:
   )
 
 
-def _numbers(batch: tables.Batch, name: str) -> np.ndarray:
+def numbers(batch: tables.Batch, name: str) -> np.ndarray:
   """Returns float64 [rows, 1], or [rows, k] of a column of lists."""
   column = _series(batch.raw[name])
   is_lists = _is_lists(column)

@@ -23,6 +23,7 @@ ERRORS = {
   'evaluate': (),
   'list': ('nothing',),
   'make_splits': ('chunks', '--clients=1'),
+  'predict': ('a.jpg',),
   'reproduce': ('nothing',),
   'sweep': (
     *('--task=glyphs', '--algorithm=fedss'),
