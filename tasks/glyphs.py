@@ -15,6 +15,7 @@ from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
 _DIRICHLET = 'dirichlet'
+_DRAWN = 'none is needed, this program draws them'
 _SHAPE = (
   task.NUM_CLASSES,
   task.NUM_CLIENTS,
@@ -123,6 +124,7 @@ def _task(name, summary, metrics, options=(), negatives=None, **more):
     read=functools.partial(_read, name),
     network=task.image_network,
     metrics=metrics,
+    licence=_DRAWN,
     defaults={**task.FROM_SCRATCH, **own},
     options=(*task.Task.options, *options),
     **more,
@@ -184,6 +186,7 @@ TASKS = (
     name='glyphs-femnist',
     summary='the shape of FEMNIST: 62 classes, 3,195 writers of any class',
     read=functools.partial(_read, 'glyphs-femnist'),
+    licence=_DRAWN,
     **leaf.FEMNIST,
     options=(*leaf.EMBEDDING, task.DATA_SEED),
   ),
@@ -206,6 +209,7 @@ TASKS = (
     # A federated round has as many examples: 32 clients with 32 on average.
     by_algorithm={'centralized': {'steps_per_round': 32}},
     find=task.at('omniglot:find'),
+    licence='MIT (Lake et al.)',
     data='omniglot: omniglot_1623.npz, or images_background and'
     ' images_evaluation as folders or zips',
   ),

@@ -127,6 +127,7 @@ _CELEBA = _settings(
   network=_network_of('build_celeba_encoder'),
   options=task.options(*_OF_DATA, min_examples=8),
   metrics=(*METRICS, 'test_loss'),  # Table 12.
+  licence='non-commercial research only (CelebA)',
 )
 # Table 8 has 1.0 for the logits' rate; the published code ran with 0.1. The test
 # has 400,000 examples, more than the clients of ten rounds.

@@ -165,6 +165,7 @@ class Task:
   # Whether --data_dir is the user's own file or folder, which has no default.
   data_is_named: bool = False
   data: str = ''  # The files that --data_dir must hold; '': none are read.
+  licence: str = ''  # Of the data, where it is known.
   lacks: tuple[str, ...] = ()  # Of `base.ONE_LABEL`, `base.COSINES`.
   # (data_dir) -> anything, within seconds, a `Part` if that is known not to be all;
   # raises InputError if `data` are not there. Of data that are named also

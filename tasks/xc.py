@@ -25,6 +25,7 @@ _FILE = (
   'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
   ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
 )
+_DRAWN = 'none is needed, this program draws them'
 _FILES = (
   "the repository's train and test files, in a folder of the set's name or in"
   ' xc'
@@ -331,6 +332,7 @@ _ONE_LABEL = (
     name='sparse-words',
     summary='procedural bags of words of any size, power-law labels',
     read=_read_words,
+    licence=_DRAWN,
     network=_network,
     metrics=_METRICS,
     rounds=500,
@@ -606,6 +608,7 @@ TASKS = (
     'procedural bags of words with all labels, of any size',
     functools.partial(_read_sets_of_words, 'sparse-words-sets', {}),
     (300, 150, 4, 250),
+    licence=_DRAWN,
     options=task.options(
       task.NUM_CLASSES, _NUM_FEATURES, num_classes=1000, num_features=5000
     ),
@@ -615,6 +618,7 @@ TASKS = (
     'procedural bags of words with all labels, as many as in EURLex-4K',
     functools.partial(_read_sets_of_words, 'sparse-words-eurlex-sets', _EURLEX),
     (300, 150, 4, 250),
+    licence=_DRAWN,
     num_classes=_EURLEX['num_classes'],
   ),
   _sets(
