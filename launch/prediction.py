@@ -16,6 +16,7 @@ import tensorflow as tf
 import tqdm
 
 from datasets import raw_examples
+from launch import exporting
 from launch import trained
 from tff_xc import errors
 from tff_xc import files
@@ -27,7 +28,6 @@ from tff_xc.measure import neighbors as neighbors_lib
 from tff_xc.measure import ranking
 from tff_xc.report import run_files
 
-_CARD = 'model.json'
 # Scores of all classes in memory at once, and the largest block of examples.
 _SCORES, _BLOCK = 2**24, 256
 # Queries by which an index is held against the exact answer.
@@ -190,12 +190,12 @@ def of_run(
 def of_file(folder: str) -> Model:
   """Loads what launch.export wrote; InputError for what is missing or damaged."""
   path = pathlib.Path(folder)
-  if not (path / _CARD).is_file():
+  if not (path / exporting.CARD).is_file():
     raise errors.InputError(
-      f'--model={path} has no {_CARD}; give a folder that launch.export wrote'
+      f'--model={path} has no {exporting.CARD}; give a folder that launch.export wrote'
     )
   try:
-    card = files.read_json(path / _CARD)
+    card = files.read_json(path / exporting.CARD)
     description = description_lib.from_json(card['description'])
     form, top = card['format'], int(card['top'])
     types = {
@@ -204,12 +204,12 @@ def of_file(folder: str) -> Model:
     }
     names = None
     if card['named_classes']:
-      names = trained._class_names(
+      names = trained.class_names(
         path / run_files.CLASSES, description.num_classes
       )
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
     raise errors.InputError(
-      f'{path / _CARD} is damaged ({wording.shown(e)}); export it again'
+      f'{path / exporting.CARD} is damaged ({wording.shown(e)}); export it again'
     ) from e
   if form not in _FORMATS:
     raise errors.InputError(
@@ -247,7 +247,9 @@ def _saved_model(path: pathlib.Path) -> Callable:
 
 
 def _tflite(path: pathlib.Path) -> Callable:
-  interpreter = tf.lite.Interpreter(str(path / 'model.tflite'))
+  interpreter = exporting.lite.Interpreter(
+    str(path / exporting.FILES['tflite'])
+  )
   runner = interpreter.get_signature_runner()
   return lambda arguments, kept=interpreter: runner(**arguments)
 
@@ -260,7 +262,7 @@ def _onnx(path: pathlib.Path) -> Callable:
       f'--model={path} is of the form onnx, which needs onnxruntime: run `pip install'
       ' onnxruntime`'
     ) from e
-  session = onnxruntime.InferenceSession(str(path / 'model.onnx'))
+  session = onnxruntime.InferenceSession(str(path / exporting.FILES['onnx']))
   names = [output.name for output in session.get_outputs()]
   return lambda arguments: dict(
     zip(names, session.run(None, arguments), strict=True)

@@ -80,7 +80,7 @@ def load(
     for name in _scores(run)
     if len(measured) and measured[name].notna().all()
   }
-  names = _class_names(path / run_files.CLASSES, model.num_classes)
+  names = class_names(path / run_files.CLASSES, model.num_classes)
   return Trained(run.config, model, weights, rounds, description, names, scores)
 
 
@@ -178,7 +178,8 @@ def _weights(path: pathlib.Path, model, chosen: int | None):
   )
 
 
-def _class_names(file: pathlib.Path, num_classes: int) -> list[str] | None:
+def class_names(file: pathlib.Path, num_classes: int) -> list[str] | None:
+  """Reads a classes.csv; None if there is none. Raises `errors.DamageError`."""
   if not file.exists():
     return None
   try:

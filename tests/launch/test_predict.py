@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from launch import evaluation
+from launch import exporting
 from launch import prediction
 from tests.datasets.images import on_disk
 from tests.launch import own_examples
@@ -137,6 +138,7 @@ def test_a_table_has_the_scores_of_its_test(here):
   assert not [*here.glob('.*tmp*'), *here.glob('p.*.csv')]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('algorithm', ['fedavg', 'fedmlh'])
 def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
   own_examples.text(here)
@@ -173,6 +175,39 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
     (here / 'bad.txt').write_text(text)
     with pytest.raises(errors.InputError, match=word):
       run_on('bad.txt')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('form', ['saved_model', 'tflite'])
+def test_an_exported_model_predicts_as_its_run(here, form):
+  run = photographs(here)
+  exporting.run(run, 'model', form, top=2)
+  tables = []
+  for given in ({'run_dir': run}, {'model': 'model'}):
+    scores = prediction.run(['photos'], top=2, output='p.csv', **given)
+    tables.append(rows_of('p.csv')[1])
+    assert set(scores) == {'top1'}
+  for row, other in zip(*tables, strict=True):
+    assert row[:2] == other[:2]
+    scores = [[float(cell) for cell in r[2::2]] for r in (row, other)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+  with pytest.raises(errors.InputError, match='--top=3'):
+    prediction.run(['photos'], model='model', top=3)
+  card = here / 'model' / 'model.json'
+  text = card.read_text()
+  for changed, word in (
+    (text.replace(f'"{form}"', '"npz"'), 'only weights'),
+    (text[:-9], 'damaged'),
+    (text.replace('"num_classes"', '"classes"'), 'damaged'),
+  ):
+    card.write_text(changed)
+    with pytest.raises(errors.InputError, match=word):
+      prediction.run(['photos'], model='model', top=2)
+  card.write_text(text)
+  (here / 'model' / 'saved_model.pb').write_bytes(b'damage')
+  (here / 'model' / 'model.tflite').write_bytes(b'damage')
+  with pytest.raises(errors.InputError, match='cannot be loaded'):
+    prediction.run(['photos'], model='model', top=2)
 
 
 def test_images_that_are_none_of_the_models(here):
