@@ -109,8 +109,10 @@ def _check_kind(path: str, description: description_lib.Description) -> None:
     or packed.is_records(name)
   ):
     kind = description_lib.IMAGES
-  elif tables.form(path) or name.endswith('.npz'):
+  elif tables.form(path):
     kind = description_lib.ROWS
+  elif name.endswith('.npz'):
+    kind = ''  # Arrays, whose owner has Python and launch.export.
   else:
     kind = description_lib.SPARSE
   if kind != description.kind:

@@ -15,7 +15,7 @@ EXACT, HNSW = 'exact', 'hnsw'
 KINDS = EXACT, HNSW
 # Of the graph: links of a point, and candidates as it is built and searched (Malkov
 # and Yashunin, arXiv:1603.09320, whose M and ef these are).
-_LINKS, _BUILT_WITH, _SEARCHED_WITH = 32, 200, 128
+_LINKS, _BUILT_WITH, _SEARCHED_WITH = 32, 80, 128
 
 
 class Index(Protocol):
@@ -52,9 +52,17 @@ class Exact:
 
   def __init__(self, points: np.ndarray):
     self.points = points
+    # Less their mean, so that points that all lie together can be told apart.
+    self._centre = points.mean(axis=0, dtype=np.float64)
+    self._centred = (points - self._centre).astype(np.float32)
+    squares = np.einsum('nd,nd->n', *(self._centred,) * 2, dtype=np.float64)
+    self._bias = -squares / 2
 
   def find(self, queries: np.ndarray, k: int) -> np.ndarray:
-    return search.top_k(queries, self.points, k).astype(np.int64)
+    # |q - p|^2 = |q|^2 - 2 (q . p - |p|^2 / 2)
+    centred = (queries - self._centre).astype(np.float32)
+    found = search.top_k(centred, self._centred, k, self._bias)
+    return _in_order(queries, self.points, found.astype(np.int64))
 
 
 class Hnsw:
@@ -75,7 +83,14 @@ class Hnsw:
 
   def find(self, queries: np.ndarray, k: int) -> np.ndarray:
     self._graph.hnsw.efSearch = max(_SEARCHED_WITH, 2 * k)
-    return self._graph.search(queries, k)[1]
+    found = self._graph.search(queries, k)[1]
+    return _in_order(queries, self.points, found)
+
+
+def _in_order(queries, points, found: np.ndarray) -> np.ndarray:
+  """Returns points found, each query's by its distances, which rounding may swap."""
+  order = np.argsort(distances(queries, points, found), axis=1, kind='stable')
+  return np.take_along_axis(found, order, axis=1)
 
 
 def _faiss():
@@ -83,8 +98,8 @@ def _faiss():
     import faiss
   except ModuleNotFoundError as e:
     raise errors.InputError(
-      f'--index={HNSW} needs faiss, which is not installed; run `pip install'
-      f' faiss-cpu`, or leave --index out'
+      f'--index={HNSW} needs faiss, which is not installed for this NumPy; run `pip'
+      f" install 'faiss-cpu<1.12'`, or leave --index out"
     ) from e
   return faiss
 
