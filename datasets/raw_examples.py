@@ -53,6 +53,9 @@ class Block(NamedTuple):
   # Of each example the names that its label may have, the likeliest first; for
   # sparse text bool [b, n]; None: no labels.
   labels: list[tuple[str, ...]] | scipy.sparse.csr_matrix | None
+  folders: Sequence[
+    str
+  ] = ()  # Of images, the name of the one that each lies in.
 
 
 class Inputs(NamedTuple):
@@ -155,7 +158,8 @@ def _images(paths, description, size: int) -> Inputs:
           _folders(name, paths[part], bool(folders[part]))
           for name, part in zip(names, of, strict=True)
         ]
-        yield Block(list(names), (np.stack(pixels),), labels)
+        within = [pathlib.PurePath(name).parent.name for name in names]
+        yield Block(list(names), (np.stack(pixels),), labels, within)
 
   return Inputs('image', int(ends[-1]), blocks(), lambda n: image(n)[1])
 

@@ -347,7 +347,7 @@ class _Neighbors:
         found = model.predict(*block.raw)[predictor_lib.EMBEDDING]
         parts.append(neighbors_lib.unit(found))
         names += block.names
-        labels += _texts(block.labels, len(block.names))
+        labels += _texts(block)
         bar.update(len(block.names))
     self._names, self._labels = names, np.array(labels, object)
     self._k, self._kind, self._image = k, kind, gallery.image
@@ -370,8 +370,7 @@ class _Neighbors:
         row += (
           [self._names[number], f'{distance:.6g}'] if number >= 0 else ['', '']
         )
-    labels = _texts(block.labels, len(rows))
-    for label, numbers in zip(labels, found, strict=True):
+    for label, numbers in zip(_texts(block), found, strict=True):
       if label is not None:
         same = self._labels[numbers] == label
         self._hits.append(np.logical_or.accumulate(same & (numbers >= 0)))
@@ -397,9 +396,10 @@ class _Neighbors:
     self._exact.append((found, self._without_self(exact, queries, names)))
 
   def scores(self) -> dict[str, float]:
-    """Returns R@k, where all have labels, and the recall of an index."""
+    """Returns R@k, if all of the gallery have labels; prints the recall of an index."""
     measured = {}
-    if self._hits and None not in self._labels.tolist():
+    kinds = {*self._labels.tolist()}
+    if self._hits and None not in kinds and len(kinds) > 1:
       mean = np.mean(self._hits, axis=0)
       measured = {
         f'retrieval_recall@{k}': float(mean[k - 1])
@@ -430,8 +430,13 @@ class _Neighbors:
     neighbor_pictures.plot(rows, path)
 
 
-def _texts(labels, count: int) -> list[str | None]:
-  """Returns an input's own label: the outermost folder, or the column; else None."""
-  if labels is None or scipy.sparse.issparse(labels):
-    return [None] * count
-  return [options[0] if options else None for options in labels]
+def _texts(block) -> list[str | None]:
+  """Returns the inputs' own labels: an image's folder, or a column's; else None.
+
+  The model need not know these classes.
+  """
+  if block.labels is None or scipy.sparse.issparse(block.labels):
+    return [None] * len(block.names)
+  if block.folders:
+    return [folder or None for folder in block.folders]
+  return [label for [label] in block.labels]

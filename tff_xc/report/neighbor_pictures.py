@@ -37,7 +37,7 @@ def plot(
       text, image, distance = shown[column]
       ax.imshow(np.squeeze(image), cmap='gray', vmin=0, vmax=255)
       ax.set_xlabel(_end(text), fontsize=6)
-      title = 'query' if distance is None else f'{distance:.3f}'
+      title = 'query' if distance is None else f'{distance:.3g}'
       ax.set_title(title, fontsize=7)
       if distance is None:
         for edge in ax.spines.values():
