@@ -114,24 +114,30 @@ def train(
   read_ahead = contextlib.nullcontext(cohorts)
   if dataset.train.pool.is_decoded:
     read_ahead = cohort_lib.Ahead(cohorts, rounds)
-  directory = _directory(run_dir, config, dataset, counts, tracker)
-  with directory.tracked, read_ahead as cohorts:
-    summary = run(
-      targets=targets_lib.parse(target, metrics),
-      process=process_lib.build_process(algorithm, seed),
-      cohorts=cohorts,
-      evaluate=evaluation.Evaluator(algorithm.model, dataset, metrics),
-      metrics=tuple(metrics),
-      messages=communication.messages(algorithm),
-      schedule=schedule,
-      directory=directory,
-      best=best,
-      warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
-      client_states=kept and client_states_lib.ClientStates(kept.spec, run_dir),
-      facts={'emd': skew.emd(counts)},
-    )
-    draw_curves(run_dir)
-    directory.tracked.finish([directory.path / run_directory.CURVES])
+  with read_ahead as cohorts:
+    parts = {
+      'targets': targets_lib.parse(target, metrics),
+      'process': process_lib.build_process(algorithm, seed),
+      'evaluate': evaluation.Evaluator(algorithm.model, dataset, metrics),
+      'messages': communication.messages(algorithm),
+    }
+    # Last, so that nothing is written if any of these fails.
+    directory = _directory(run_dir, config, dataset, counts, tracker)
+    with directory.tracked as tracked:
+      summary = run(
+        **parts,
+        cohorts=cohorts,
+        metrics=tuple(metrics),
+        schedule=schedule,
+        directory=directory,
+        best=best,
+        warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
+        client_states=kept
+        and client_states_lib.ClientStates(kept.spec, run_dir),
+        facts={'emd': skew.emd(counts)},
+      )
+      draw_curves(run_dir)
+      tracked.finish([directory.path / run_directory.CURVES])
   return summary
 
 
