@@ -52,7 +52,7 @@ def run(
   _check_output(path)
   found = trained.load(run_dir, round_wanted, named)
   with _folder(path) as folder:
-    more = _FORMATS[form](found, folder, top, quantize)
+    more = write(found, folder, form, top=top, quantize=quantize)
     card = _card(found, form, top, quantize) | more
     card['bytes'] = sum(f.stat().st_size for f in _all_files(folder))
     if found.class_names is not None:
@@ -65,6 +65,18 @@ def run(
   size = wording.human_bytes(card['bytes'])
   print(f'{path}: {form} after {wording.count(found.rounds, "round")}, {size}')
   return card
+
+
+def write(
+  found: trained.Trained,
+  folder: pathlib.Path,
+  form: str,
+  *,
+  top: int = 5,
+  quantize: str = '',
+) -> dict[str, Any]:
+  """Writes only the model file; returns what model.json says of it."""
+  return _FORMATS[form](found, folder, top, quantize)
 
 
 # -- the folder --
@@ -290,7 +302,8 @@ def _readme(card: Mapping[str, Any]) -> str:
     features=about['preprocessing'].get('num_features', 0),
   )
   if card['format'] == 'tflite' and about['kind'] == description_lib.IMAGES:
-    raw = f'uint8 pixels of images {shape}, which have to be scaled before'
+    size = ' x '.join(map(str, shape))
+    raw = f'uint8 images of {size} pixels, which have to be scaled before'
   arguments = ', '.join(f'{name}={name}' for name in card.get('inputs', {}))
   means = [
     f'**It takes** {raw}.',
