@@ -13,8 +13,8 @@ def test_a_row_has_a_size_times_and_no_difference(form, off):
   name, told, size, batch, alone, difference = formats.measure('CNN', form, '')
   assert (name, told) == ('CNN', form)
   assert size.endswith('kB')
-  assert 0 < float(batch)
-  assert 0 < float(alone)
+  assert float(batch) > 0
+  assert float(alone) > 0
   assert float(difference) < off
 
 
