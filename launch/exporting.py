@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
+import tempfile
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -144,38 +145,33 @@ def _all_files(folder: pathlib.Path) -> list[pathlib.Path]:
 def _saved_model(found, folder, top, quantize):
   del quantize
   predictor = _predictor(found, top)
-  tf.saved_model.save(
-    predictor, str(folder), signatures={'serving_default': predictor.predict}
-  )
+  _save(predictor, folder, found.description.kind)
   return {'inputs': _inputs(predictor)}
+
+
+def _save(predictor: predictor_lib.Predictor, folder, kind: str) -> None:
+  # The LSTM's gradients refer to tensors of the graph that they are of.
+  gradients = kind != description_lib.CHARACTERS
+  tf.saved_model.save(
+    predictor,
+    os.fspath(folder),
+    signatures={'serving_default': predictor.predict},
+    options=tf.saved_model.SaveOptions(experimental_custom_gradients=gradients),
+  )
 
 
 def _tflite(found, folder, top, quantize):
   # Phones scale images better than this would, and tensors of a fixed size are
-  # several times as fast.
+  # faster.
   predictor = _predictor(found, top, any_size=False, rows_type=tf.float32)
   if found.description.kind == description_lib.IMAGES:
     size = ' x '.join(map(str, found.description.shape[:2]))
     print(f'--format=tflite takes images of {size} pixels: scale them before')
-  graph = predictor.predict.get_concrete_function()
-
-  def converted(selects: bool) -> bytes:
-    converter = lite.TFLiteConverter.from_concrete_functions([graph], predictor)
-    if quantize:
-      converter.optimizations = [lite.Optimize.DEFAULT]
-    if quantize == 'float16':
-      converter.target_spec.supported_types = [tf.float16]
-    if selects:
-      converter.target_spec.supported_ops = [
-        lite.OpsSet.TFLITE_BUILTINS,
-        lite.OpsSet.SELECT_TF_OPS,
-      ]
-      converter._experimental_lower_tensor_list_ops = False
-    return converter.convert()
-
   selects = found.description.kind in _SELECT
   try:
-    data = converted(selects)
+    with tempfile.TemporaryDirectory(dir=folder) as saved:
+      _save(predictor, saved, found.description.kind)
+      data = _converted(saved, quantize, selects)
   except Exception as e:  # Its own kind, which is in no public module.
     why = str(e).strip().splitlines() or [repr(e)]
     raise errors.InputError(
@@ -184,6 +180,21 @@ def _tflite(found, folder, top, quantize):
     ) from e
   (folder / FILES['tflite']).write_bytes(data)
   return {'inputs': _inputs(predictor), 'select_tf_ops': selects}
+
+
+def _converted(saved: str, quantize: str, selects: bool) -> bytes:
+  converter = lite.TFLiteConverter.from_saved_model(saved)
+  if quantize:
+    converter.optimizations = [lite.Optimize.DEFAULT]
+  if quantize == 'float16':
+    converter.target_spec.supported_types = [tf.float16]
+  if selects:
+    converter.target_spec.supported_ops = [
+      lite.OpsSet.TFLITE_BUILTINS,
+      lite.OpsSet.SELECT_TF_OPS,
+    ]
+    converter._experimental_lower_tensor_list_ops = False
+  return converter.convert()
 
 
 def _onnx(found, folder, top, quantize):
