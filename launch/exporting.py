@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
+import tempfile
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -52,7 +53,7 @@ def run(
   _check_output(path)
   found = trained.load(run_dir, round_wanted, named)
   with _folder(path) as folder:
-    more = _FORMATS[form](found, folder, top, quantize)
+    more = write(found, folder, form, top=top, quantize=quantize)
     card = _card(found, form, top, quantize) | more
     card['bytes'] = sum(f.stat().st_size for f in _all_files(folder))
     if found.class_names is not None:
@@ -65,6 +66,18 @@ def run(
   size = wording.human_bytes(card['bytes'])
   print(f'{path}: {form} after {wording.count(found.rounds, "round")}, {size}')
   return card
+
+
+def write(
+  found: trained.Trained,
+  folder: pathlib.Path,
+  form: str,
+  *,
+  top: int = 5,
+  quantize: str = '',
+) -> dict[str, Any]:
+  """Writes only the model file; returns what model.json says of it."""
+  return _FORMATS[form](found, folder, top, quantize)
 
 
 # -- the folder --
@@ -132,38 +145,33 @@ def _all_files(folder: pathlib.Path) -> list[pathlib.Path]:
 def _saved_model(found, folder, top, quantize):
   del quantize
   predictor = _predictor(found, top)
-  tf.saved_model.save(
-    predictor, str(folder), signatures={'serving_default': predictor.predict}
-  )
+  _save(predictor, folder, found.description.kind)
   return {'inputs': _inputs(predictor)}
+
+
+def _save(predictor: predictor_lib.Predictor, folder, kind: str) -> None:
+  # The LSTM's gradients refer to tensors of the graph that they are of.
+  gradients = kind != description_lib.CHARACTERS
+  tf.saved_model.save(
+    predictor,
+    os.fspath(folder),
+    signatures={'serving_default': predictor.predict},
+    options=tf.saved_model.SaveOptions(experimental_custom_gradients=gradients),
+  )
 
 
 def _tflite(found, folder, top, quantize):
   # Phones scale images better than this would, and tensors of a fixed size are
-  # several times as fast.
+  # faster.
   predictor = _predictor(found, top, any_size=False, rows_type=tf.float32)
   if found.description.kind == description_lib.IMAGES:
     size = ' x '.join(map(str, found.description.shape[:2]))
     print(f'--format=tflite takes images of {size} pixels: scale them before')
-  graph = predictor.predict.get_concrete_function()
-
-  def converted(selects: bool) -> bytes:
-    converter = lite.TFLiteConverter.from_concrete_functions([graph], predictor)
-    if quantize:
-      converter.optimizations = [lite.Optimize.DEFAULT]
-    if quantize == 'float16':
-      converter.target_spec.supported_types = [tf.float16]
-    if selects:
-      converter.target_spec.supported_ops = [
-        lite.OpsSet.TFLITE_BUILTINS,
-        lite.OpsSet.SELECT_TF_OPS,
-      ]
-      converter._experimental_lower_tensor_list_ops = False
-    return converter.convert()
-
   selects = found.description.kind in _SELECT
   try:
-    data = converted(selects)
+    with tempfile.TemporaryDirectory(dir=folder) as saved:
+      _save(predictor, saved, found.description.kind)
+      data = _converted(saved, quantize, selects)
   except Exception as e:  # Its own kind, which is in no public module.
     why = str(e).strip().splitlines() or [repr(e)]
     raise errors.InputError(
@@ -172,6 +180,21 @@ def _tflite(found, folder, top, quantize):
     ) from e
   (folder / FILES['tflite']).write_bytes(data)
   return {'inputs': _inputs(predictor), 'select_tf_ops': selects}
+
+
+def _converted(saved: str, quantize: str, selects: bool) -> bytes:
+  converter = lite.TFLiteConverter.from_saved_model(saved)
+  if quantize:
+    converter.optimizations = [lite.Optimize.DEFAULT]
+  if quantize == 'float16':
+    converter.target_spec.supported_types = [tf.float16]
+  if selects:
+    converter.target_spec.supported_ops = [
+      lite.OpsSet.TFLITE_BUILTINS,
+      lite.OpsSet.SELECT_TF_OPS,
+    ]
+    converter._experimental_lower_tensor_list_ops = False
+  return converter.convert()
 
 
 def _onnx(found, folder, top, quantize):
@@ -290,7 +313,8 @@ def _readme(card: Mapping[str, Any]) -> str:
     features=about['preprocessing'].get('num_features', 0),
   )
   if card['format'] == 'tflite' and about['kind'] == description_lib.IMAGES:
-    raw = f'uint8 pixels of images {shape}, which have to be scaled before'
+    size = ' x '.join(map(str, shape))
+    raw = f'uint8 images of {size} pixels, which have to be scaled before'
   arguments = ', '.join(f'{name}={name}' for name in card.get('inputs', {}))
   means = [
     f'**It takes** {raw}.',
