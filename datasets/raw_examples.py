@@ -105,6 +105,10 @@ def read(
 
 def _check_kind(path: str, description: description_lib.Description) -> None:
   """Refuses what does not exist, or looks like the input of another model."""
+  if not os.path.exists(path) and not any(
+    map(zip_members.is_zip, pathlib.Path(path).parents)
+  ):
+    raise errors.InputError(f'{path} does not exist; give another file')
   name = pathlib.Path(path).name.lower()
   if (
     os.path.isdir(path)
@@ -123,10 +127,6 @@ def _check_kind(path: str, description: description_lib.Description) -> None:
       f'{path} is no input of this model, which takes'
       f' {_ARGUMENTS[description.kind]}'
     )
-  if not os.path.exists(path) and not any(
-    map(zip_members.is_zip, pathlib.Path(path).parents)
-  ):
-    raise errors.InputError(f'{path} does not exist; give another file')
 
 
 # -- images --
