@@ -232,7 +232,7 @@ class _Wandb:
     self._run = self._wandb.init(
       project=os.environ.get('WANDB_PROJECT', 'tff_xc'),
       id=self.id,
-      resume='allow',
+      resume='allow' if run else None,
       name=folder.resolve().name,
       dir=str(folder),
       # The terminal shows training's own progress.
