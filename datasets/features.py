@@ -71,7 +71,7 @@ def load(
   number, or fewer than two classes.
   """
   path = pathlib.Path(path)
-  name, class_names = path.name.partition('.')[0], None
+  name, class_names, names = path.name.partition('.')[0], None, []
   if path.suffix.lower() == '.npz':
     name = path.stem
     if columns != DEFAULT:
@@ -100,9 +100,14 @@ def load(
   present = arrays_lib.present(arrays)
   raw = [arrays[f'{part}x'] for part in present]
   labels = [arrays[f'{part}y'] for part in present]
-  scaled = _scaled(raw, found.clients.numbers, standardise)
-  for part, x in zip(present, scaled, strict=True):
-    arrays[f'{part}x'] = x
+  preprocessing = {'columns': names} if names else {}
+  moments = 0.0, 1.0
+  if standardise and len(rows := found.clients.numbers):
+    moments = _moments(raw[0], rows)
+    named = zip(('mean', 'deviation'), moments, strict=True)
+    preprocessing |= {name: of_all.tolist() for name, of_all in named}
+  for part, x in zip(present, raw, strict=True):
+    arrays[f'{part}x'] = _scaled(x, *moments)
   return arrays_lib.federated(
     name,
     arrays,
@@ -110,6 +115,7 @@ def load(
     exact=False,  # Processors add in different orders.
     source_checksum=_checksum(*raw, *labels, found.test),
     class_names=class_names,
+    preprocessing=preprocessing,
   )
 
 
@@ -226,7 +232,7 @@ def read(
     ids += of_role.get('id', ())
     if test:
       marks += _marks(batch, test)
-    parts.append(np.hstack([_numbers(batch, name) for name in names]))
+    parts.append(np.hstack([numbers(batch, name) for name in names]))
     size += parts[-1].nbytes
     what = f'{batch.where(-1)} and what is before it'
     memory.require(size, what, 'give a smaller table')
@@ -302,7 +308,7 @@ def _is_lists(column: pd.Series) -> bool:
   )
 
 
-def _numbers(batch: tables.Batch, name: str) -> np.ndarray:
+def numbers(batch: tables.Batch, name: str) -> np.ndarray:
   """Returns float64 [rows, 1], or [rows, k] of a column of lists."""
   column = _series(batch.raw[name])
   is_lists = _is_lists(column)
@@ -362,22 +368,23 @@ def read_arrays(path: str | os.PathLike) -> arrays_lib.Arrays:
   return arrays
 
 
-def _scaled(parts: list, rows: np.ndarray, standardise: bool) -> list:
-  """Returns float32 copies; `rows` of the first part set mean and deviation."""
-  mean, deviation = 0.0, 1.0
-  if standardise and len(rows):
-    first = parts[0][rows[0]].astype(np.float64)
-    mean = _mean(parts[0], rows, lambda x: x)
-    deviation = np.sqrt(_mean(parts[0], rows, lambda x: (x - mean) ** 2))
-    # The mean of equal numbers is rounded, so that they seem to deviate from it.
-    varies = _mean(parts[0], rows, lambda x: x != first) > 0
-    deviation = np.where(varies & (deviation > 0), deviation, 1.0)
-  scaled = [np.empty(x.shape, np.float32) for x in parts]
-  for x, new in zip(parts, scaled, strict=True):
-    for start in range(0, len(x), _ROWS):
-      block = x[start : start + _ROWS].astype(np.float64)
-      new[start : start + _ROWS] = (block - mean) / deviation
-  return scaled
+def _moments(x: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns mean and deviation of some rows, float64 [D]; 1 where nothing varies."""
+  first = x[rows[0]].astype(np.float64)
+  mean = _mean(x, rows, lambda x: x)
+  deviation = np.sqrt(_mean(x, rows, lambda x: (x - mean) ** 2))
+  # The mean of equal numbers is rounded, so that they seem to deviate from it.
+  varies = _mean(x, rows, lambda x: x != first) > 0
+  return mean, np.where(varies & (deviation > 0), deviation, 1.0)
+
+
+def _scaled(x: np.ndarray, mean, deviation) -> np.ndarray:
+  """Returns a float32 copy, less the mean and over the deviation."""
+  new = np.empty(x.shape, np.float32)
+  for start in range(0, len(x), _ROWS):
+    block = x[start : start + _ROWS].astype(np.float64)
+    new[start : start + _ROWS] = (block - mean) / deviation
+  return new
 
 
 def _mean(x: np.ndarray, rows: np.ndarray, value) -> np.ndarray:

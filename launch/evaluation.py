@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
@@ -73,6 +74,7 @@ class Trained(NamedTuple):
   """A run's newest checkpoint, with its data."""
 
   dataset: client_data_lib.FederatedDataset
+  model: classifier.EmbeddingClassifier
   evaluator: evaluation.Evaluator
   weights: classifier.ModelWeights
   rounds: int
@@ -89,8 +91,12 @@ class Trained(NamedTuple):
     return part, predicted, clients.pool.y[numbers]
 
 
-def load(run_dir: str, named: Mapping[str, str] | None = None) -> Trained:
-  """Loads a run's newest checkpoint and its data, and installs its runtime."""
+def load(
+  run_dir: str,
+  named: Mapping[str, str] | None = None,
+  round_number: int | None = None,
+) -> Trained:
+  """Loads a run's newest checkpoint (or a round's) and its data; installs its runtime."""
   found = run_files.read_run(run_dir).config
   config = _checked(pathlib.Path(run_dir), found, named or {})
   if config['runtime'] == runtimes.CLUSTER:  # No clients train here.
@@ -99,26 +105,44 @@ def load(run_dir: str, named: Mapping[str, str] | None = None) -> Trained:
   made = experiment.assemble(config)
   same_run.check_data(run_dir, found, fingerprint.fingerprint(made.dataset))
   process = process_lib.build_process(made.algorithm, config['seed'])
-  state, rounds, _ = checkpoints.load_newest(run_dir, process.initialize())
+  state, rounds, _ = checkpoints.load_newest(
+    run_dir, process.initialize(), only=round_number
+  )
   if not rounds:
     raise errors.InputError(
       f'{run_dir} has no sound checkpoint; start launch.train on it again'
     )
-  evaluator = evaluation.Evaluator(
-    made.algorithm.model, made.dataset, made.metrics
-  )
-  weights = process.get_model_weights(state)
-  return Trained(made.dataset, evaluator, weights, rounds)
+  model, weights = made.algorithm.model, process.get_model_weights(state)
+  evaluator = evaluation.Evaluator(model, made.dataset, made.metrics)
+  return Trained(made.dataset, model, evaluator, weights, rounds)
 
 
 def _checked(
   path: pathlib.Path, found: Mapping, named: Mapping[str, str]
 ) -> dict[str, Any]:
-  """Returns the configuration of a run that somebody else may have written.
+  """Returns the configuration of a run that somebody else may have written."""
+  check_named(path, found, named, experiment.NAMED)
+  options, others = {**found.get('options', {})}, {}
+  for name in named.keys() - {'encoder'}:
+    (options if name in options else others)[name] = named[name]
+  try:
+    return experiment.recorded({**found, **others, 'options': options})
+  except errors.InputError as e:
+    file = path / run_files.CONFIG
+    raise errors.InputError(f'{file}: {wording.shown(e)}') from e
 
-  Code runs and files are read only if the user names them, too.
+
+def check_named(
+  path: pathlib.Path,
+  found: Mapping,
+  named: Mapping[str, str],
+  opened: Iterable[str],
+) -> None:
+  """Refuses to open what a config.json names and the user does not.
+
+  Code runs and files are read only if the user names them, too. `opened` are those of
+  `experiment.NAMED` that will be.
   """
-  file = path / run_files.CONFIG
   recorded = {
     n: str(run_files.flat(found).get(n, '')) for n in experiment.NAMED
   }
@@ -129,25 +153,18 @@ def _checked(
       ' give that'
     )
   unnamed = [
-    f'--{name}={wording.shown(value)}'
-    for name, value in recorded.items()
-    if name not in named and _leads_outside(name, value)
+    f'--{name}={wording.shown(recorded[name])}'
+    for name in opened
+    if name not in named and _leads_outside(name, recorded[name])
     # Code is asked for in any case.
     if name == 'encoder' or not experiment.is_signed(found)
   ]
   if unnamed:
     raise errors.InputError(
-      f'{file} names {" ".join(unnamed)}, and what a directory from elsewhere names'
-      ' is not opened, and no code is run, before you name it: give this again, if'
-      ' you trust it'
+      f'{path / run_files.CONFIG} names {" ".join(unnamed)}, and what a directory'
+      ' from elsewhere names is not opened, and no code is run, before you name it:'
+      ' give this again, if you trust it'
     )
-  options, others = {**found.get('options', {})}, {}
-  for name in named.keys() - {'encoder'}:
-    (options if name in options else others)[name] = named[name]
-  try:
-    return experiment.recorded({**found, **others, 'options': options})
-  except errors.InputError as e:
-    raise errors.InputError(f'{file}: {wording.shown(e)}') from e
 
 
 def _leads_outside(name: str, value: str) -> bool:

@@ -38,32 +38,35 @@ _OPTIONS = (
 )
 
 
-def _load(name, data_dir, options):
+def _read(name, data_dir, options):
   from datasets.cifar import clients as cifar
+
+  names = ('split', 'clients_per_class', 'concentration', 'num_clients')
+  given = {n: options[n] for n in names}
+  return cifar.load(data_dir, name, **given, seed=options['data_seed'])
+
+
+def _network(options, description):
   from tff_xc import heads
   from tff_xc.encoders import plain_cnn
   from tff_xc.encoders import resnet
 
-  names = ('split', 'clients_per_class', 'concentration', 'num_clients')
-  dataset = cifar.load(
-    data_dir, name, **{n: options[n] for n in names}, seed=options['data_seed']
-  )
   if 'depth' not in options:
     encoder = plain_cnn.build_cifar_encoder(augment=options['augment'])
-    return task.with_head(dataset, encoder)
+    return task.classifier(encoder, description)
   encoder = resnet.build_resnet_encoder(
     **{n: options[n] for n in ('depth', 'embedding_dim', 'augment')}
   )
-  return task.with_head(
-    dataset, encoder, heads.CosineHead(options['logit_scale'])
-  )
+  head = heads.CosineHead(options['logit_scale'])
+  return task.classifier(encoder, description, head)
 
 
 def _task(name: str, **more) -> task.Task:
   of = name.removesuffix('-dirichlet')
   return task.Task(
     name=name,
-    load=functools.partial(_load, of),
+    read=functools.partial(_read, of),
+    network=_network,
     eval_every=100,
     num_classes=int(of.removeprefix('cifar')),
     fit=task.check_split,

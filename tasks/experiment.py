@@ -32,12 +32,16 @@ from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run
+from tff_xc.experiment import trackers
+from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
 from tff_xc.runtime import registry as runtimes
 
 if TYPE_CHECKING:
+  from tff_xc import classifier
   from tff_xc.data import client_data
+  from tff_xc.data import description as description_lib
   from tff_xc.round import algorithm as algorithm_lib
 
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
@@ -46,6 +50,7 @@ _MOST_FLOATS = 2**31
 # Settings of a run that may name files, and code.
 NAMED = ('data_dir', 'split', 'test_file', 'encoder')
 SIGNATURE = 'signature'
+MORE_METRICS = 'more_metrics'
 
 DATA_VARIABLE = 'TFF_XC_DATA'
 DEFAULT_DATA_DIR = os.path.join('..', 'shared', 'data')
@@ -109,6 +114,20 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       '',
       "score by which the summary's best round is chosen, such as p@1; default:"
       " the task's",
+    ),
+    hp.Hyperparameter(
+      'tracker',
+      trackers.NONE,
+      'where else to watch the run: settings, metrics and pictures; mlflow takes'
+      ' $MLFLOW_TRACKING_URI, by default a folder of the run, and wandb $WANDB_MODE;'
+      ' another one may go on when a run resumes',
+      choices=trackers.NAMES,
+    ),
+    hp.Hyperparameter(
+      MORE_METRICS,
+      '',
+      "scores to measure besides the task's, with commas between them:"
+      ' top5,hit@3,recall@5,retrieval_recall@1, ...',
     ),
     _setting(
       'early_stopping_patience',
@@ -214,14 +233,31 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   values = {name: setting.default for name, setting in SETTINGS.items()}
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
   values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
-  targets_lib.parse(values['target'], task.metrics)
+  metrics = (*task.metrics, *_more_metrics(values))
+  targets_lib.parse(values['target'], metrics)
   targets_lib.check_best(
-    values['best_by'], values['early_stopping_patience'], task.metrics
+    values['best_by'], values['early_stopping_patience'], metrics
   )
+  if not values[MORE_METRICS]:  # As in runs of before there was this setting.
+    del values[MORE_METRICS]
   values['checkpoint_every'] = given.get(
     'checkpoint_every', values['eval_every']
   )
   return values
+
+
+def _more_metrics(settings: Mapping) -> list[str]:
+  """Returns the metrics that are asked for besides the task's."""
+  text = settings.get(MORE_METRICS, '')
+  names = [name.strip() for name in text.split(',')] if text else []
+  for name in names:
+    if name not in catalog.SCORES:
+      meant = wording.meant(name, catalog.SCORES)
+      raise errors.InputError(
+        f'--{MORE_METRICS}: there is no score {name}{meant}; `python -m launch.list'
+        ' metrics` lists them'
+      )
+  return names
 
 
 def _check_sizes(draft: task_lib.Draft, num_classes: int) -> None:
@@ -311,6 +347,7 @@ class Experiment:
       config=self.config,
       warnings=self.warnings,
       source=functools.partial(own_values, dict(self.config)),
+      tracker=self.config['tracker'],
     )
 
 
@@ -366,9 +403,52 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     {**config, 'hyperparameters': values},
     dataset,
     algorithm,
-    task.metrics_of(dataset, algorithm.model),
+    _metrics(config, task, dataset, algorithm.model),
     (*warnings, *made.warnings(dataset.num_classes, most)),
   )
+
+
+def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:
+  """Returns the task's metrics and those asked for; refuses what needs more data."""
+  asked = _more_metrics(config)
+  found = task.metrics_of(dataset, model, asked)
+  for name in asked:
+    if name not in found or (model.label_sets and name in catalog.OF_ONE_LABEL):
+      needs = ' and '.join(catalog.SCORES[name].needs)
+      one = ', with one label each' if name in catalog.OF_ONE_LABEL else ''
+      raise errors.InputError(
+        f'--{MORE_METRICS}={name} needs {needs}{one}, which these data or this model'
+        ' do not have; leave it out'
+      )
+  return found
+
+
+def trained_model(
+  config: Mapping, description: description_lib.Description
+) -> classifier.EmbeddingClassifier:
+  """Returns the model that a run trains, from its config.json and without its data."""
+  task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
+  options, values = (
+    without_importance(config).get(group, {})
+    for group in ('options', 'hyperparameters')
+  )
+  # A checkpoint has all weights.
+  options = {**options, **{n: '' for n in options if n == 'encoder_weights'}}
+  task.checked_options(options)
+  if unknown := values.keys() - {*chosen.names}:
+    raise errors.InputError(
+      f'--{min(unknown)} is not a hyper-parameter of {chosen.name}'
+    )
+  try:
+    network = task.network(options, description)
+  except KeyError as e:
+    raise errors.InputError(f'the option {e} is missing') from e
+  made = chosen(**values).algorithm(
+    network,
+    max_positives=description.largest_label_set * network.rows_per_label,
+    num_clients=description.num_clients,
+  )
+  return made.model
 
 
 def _fit_clients(values: dict, partition) -> list[str]:
@@ -445,6 +525,7 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, or resumes; returns the summary."""
   # Every check of the input precedes the first write.
   same_run.check_config(run_dir, config)
+  trackers.check(config['tracker'])
   install_runtime(config)
   named = {**config, SIGNATURE: signature(config)}
   return assemble(named).run(run_dir)

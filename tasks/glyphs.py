@@ -15,6 +15,7 @@ from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
 _DIRICHLET = 'dirichlet'
+_DRAWN = 'none is needed, this program draws them'
 _SHAPE = (
   task.NUM_CLASSES,
   task.NUM_CLIENTS,
@@ -89,7 +90,7 @@ def _fit(draft: task.Draft) -> None:
       draft.refuse(name, why, 'give that, too')
 
 
-def _load(preset, data_dir, options):
+def _read(preset, data_dir, options):
   del data_dir  # The examples are drawn, not read.
   from datasets.procedural import glyphs
 
@@ -108,16 +109,14 @@ def _load(preset, data_dir, options):
     changes |= {name: options[name] for name in names}
   if 'data_seed' in options:
     changes['seed'] = options['data_seed']
-  dataset = glyphs.load_preset(preset, **changes)
-  if preset == 'glyphs-femnist':
-    return leaf.with_femnist_network(dataset, options)
-  return task.with_encoder(dataset, options)
+  return glyphs.load_preset(preset, **changes)
 
 
-def _load_omniglot(data_dir, options):
+def _read_omniglot(data_dir, options):
+  del options
   from datasets import omniglot
 
-  return task.with_encoder(omniglot.load(data_dir), options)
+  return omniglot.load(data_dir)
 
 
 def _task(name, summary, metrics, options=(), negatives=None, **more):
@@ -125,8 +124,10 @@ def _task(name, summary, metrics, options=(), negatives=None, **more):
   return task.Task(
     name=name,
     summary=summary,
-    load=functools.partial(_load, name),
+    read=functools.partial(_read, name),
+    network=task.image_network,
     metrics=metrics,
+    licence=_DRAWN,
     defaults={**task.FROM_SCRATCH, **own},
     options=(*task.Task.options, *options),
     **more,
@@ -187,7 +188,8 @@ TASKS = (
   task.Task(
     name='glyphs-femnist',
     summary='the shape of FEMNIST: 62 classes, 3,195 writers of any class',
-    load=functools.partial(_load, 'glyphs-femnist'),
+    read=functools.partial(_read, 'glyphs-femnist'),
+    licence=_DRAWN,
     **leaf.FEMNIST,
     options=(*leaf.EMBEDDING, task.DATA_SEED),
   ),
@@ -198,7 +200,8 @@ TASKS = (
   task.Task(
     name='omniglot',
     summary='964 handwritten characters, 480 real drawers as clients',
-    load=_load_omniglot,
+    read=_read_omniglot,
+    network=task.image_network,
     metrics=('top1', 'macro_f1', 'mcc', 'map@10', 'map@r', 'train_top1'),
     rounds=1000,
     clients_per_round=32,
@@ -209,6 +212,7 @@ TASKS = (
     # A federated round has as many examples: 32 clients with 32 on average.
     by_algorithm={'centralized': {'steps_per_round': 32}},
     find=task.at('omniglot:find'),
+    licence='MIT (Lake et al.)',
     data='omniglot: omniglot_1623.npz, or images_background and'
     ' images_evaluation as folders or zips',
   ),

@@ -221,7 +221,7 @@ def _how(options) -> dict:
   }
 
 
-def _load_images(data_dir, options):
+def _read_images(data_dir, options):
   if _is_arrays(data_dir):
     dataset = _of_arrays(data_dir, options)
   else:
@@ -234,7 +234,7 @@ def _load_images(data_dir, options):
   encoders.check_side(options, side, f'{data_dir}: the images')
   # A wrong folder, or no test, is seen at once.
   print(f'{data_dir}: {_described(dataset, "image")}', file=sys.stderr)
-  return task.with_encoder(dataset, options)
+  return dataset
 
 
 def _of_arrays(data_dir, options):
@@ -265,7 +265,7 @@ def _find_images(data_dir, options=None):
 # -- rows of numbers --
 
 
-def _rows(data_dir, options):
+def _read_rows(data_dir, options):
   from datasets import features
 
   named = options['feature_columns'].split(',')
@@ -278,23 +278,20 @@ def _rows(data_dir, options):
   )
 
 
-def _load_rows(data_dir, options):
+def _network_of_rows(options, description):
   from tff_xc import heads
   from tff_xc.encoders import mlp
 
-  dataset = _rows(data_dir, options)
-  [features] = dataset.train.pool.spec.shape
   encoder = mlp.build_dense_mlp_encoder(
-    features, options['hidden_dim'], options['embedding_dim']
+    *description.shape, options['hidden_dim'], options['embedding_dim']
   )
-  return task.with_head(
-    dataset, encoder, heads.CosineHead(options['logit_scale'])
-  )
+  head = heads.CosineHead(options['logit_scale'])
+  return task.classifier(encoder, description, head)
 
 
 def _find_rows(data_dir, options=None):
   if options is not None:
-    return examined(_rows(data_dir, options), 'row', options)
+    return examined(_read_rows(data_dir, options), 'row', options)
   from datasets import features
 
   if _is_arrays(data_dir):
@@ -324,7 +321,8 @@ TASKS = (
     name='images',
     summary='your own images: --data_dir is a folder, .tar, .zip,'
     ' .tfrecord or .npz; --split says whose each is',
-    load=_load_images,
+    read=_read_images,
+    network=task.image_network,
     options=(
       task.EMBEDDING_DIM,
       task.LOGIT_SCALE,
@@ -348,7 +346,8 @@ TASKS = (
     name='table',
     summary='your own rows of numbers: --data_dir is a .csv, .jsonl, .parquet or'
     ' .npz; features are standardized by the training rows',
-    load=_load_rows,
+    read=_read_rows,
+    network=_network_of_rows,
     options=task.options(
       task.EMBEDDING_DIM,
       task.LOGIT_SCALE,

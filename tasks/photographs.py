@@ -216,7 +216,7 @@ def _fit(draft: task.Draft) -> None:
   encoders.fit(draft)
 
 
-def _load(of: Split, num_classes: int, data_dir, options):
+def _read(of: Split, num_classes: int, data_dir, options):
   from datasets.images import clients
   from datasets.splits import own
 
@@ -233,9 +233,13 @@ def _load(of: Split, num_classes: int, data_dir, options):
       f' published split {num_classes:,}',
       file=sys.stderr,
     )
+  return dataset
+
+
+def _network(options, description):
   if 'logit_scale' not in options:
     options = {**options, 'logits': task.LINEAR}
-  return task.with_encoder(dataset, options)
+  return task.image_network(options, description)
 
 
 def _task(
@@ -257,7 +261,8 @@ def _task(
   return task.Task(
     name=split.task,
     summary=summary,
-    load=functools.partial(_load, split, num_classes),
+    read=functools.partial(_read, split, num_classes),
+    network=_network,
     metrics=metrics,
     num_classes=num_classes,
     options=task.options(*options, *_OPTIONS, **defaults),

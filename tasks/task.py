@@ -138,8 +138,10 @@ class Task:
 
   name: str
   summary: str  # One line, with the set's size.
-  # (data_dir, options); the data do not depend on a run's seed.
-  load: Callable[[str, Mapping], Loaded]
+  # (data_dir, options) -> a `FederatedDataset`, which does not depend on a run's seed.
+  read: Callable[[str, Mapping], Any]
+  # (options, `data.description.Description`) -> a `classifier.EmbeddingClassifier`.
+  network: Callable[[Mapping, Any], Any]
   # If there are examples for them; the headline first.
   metrics: tuple[str, ...]
   rounds: int
@@ -163,11 +165,20 @@ class Task:
   # Whether --data_dir is the user's own file or folder, which has no default.
   data_is_named: bool = False
   data: str = ''  # The files that --data_dir must hold; '': none are read.
+  licence: str = ''  # Of the data, where it is known.
   lacks: tuple[str, ...] = ()  # Of `base.ONE_LABEL`, `base.COSINES`.
   # (data_dir) -> anything, within seconds, a `Part` if that is known not to be all;
   # raises InputError if `data` are not there. Of data that are named also
   # (data_dir, options) -> str, what a run would find. None: it needs no files.
   find: Callable[[str], Any] | None = None
+
+  def load(self, data_dir: str, options: Mapping) -> Loaded:
+    """Reads the data, and makes the network for them."""
+    return self.with_network(self.read(data_dir, options), options)
+
+  def with_network(self, dataset, options: Mapping) -> Loaded:
+    """Returns data, which need not be the task's, with the network for them."""
+    return Loaded(dataset, self.network(options, dataset.description))
 
   def option_values(self) -> dict[str, Any]:
     """Returns the default of every option."""
@@ -200,14 +211,15 @@ class Task:
       return self.count_classes(data_dir)
     return options.get('num_classes', self.num_classes)
 
-  def metrics_of(self, dataset, model) -> tuple[str, ...]:
-    """Returns the metrics that `dataset` and `model` allow."""
+  def metrics_of(self, dataset, model, more=()) -> tuple[str, ...]:
+    """Returns the metrics, the task's and `more`, that `dataset` and `model` allow."""
     held_out = ('test', 'validation', 'retrieval', 'propensity')
     present = {part for part in held_out if getattr(dataset, part)}
     # A head that scores labels itself has no row for each class.
     if not hasattr(model.head, 'label_scores'):
       present.add('class rows')
-    return catalog.measurable(self.metrics, {*present, 'train'})
+    names = dict.fromkeys((*self.metrics, *more))  # Each once.
+    return catalog.measurable(names, {*present, 'train'})
 
   def hyperparameters(self, algorithm: type[base.Base]) -> dict[str, Any]:
     """Returns this task's defaults for an algorithm."""
@@ -231,26 +243,26 @@ def check_split(draft: Draft) -> None:
       draft.refuse(name, why, 'leave one of them out')
 
 
-def with_encoder(dataset, options: Mapping) -> Loaded:
-  """Returns a set of images with the encoder and the head chosen."""
+def image_network(options: Mapping, description):
+  """Returns the encoder and the head chosen, for images."""
   from tff_xc import heads
 
   head = heads.LinearHead()
   if options.get('logits', COSINE) == COSINE:
     head = heads.CosineHead(options['logit_scale'])
-  spec = dataset.train.element_type_structure['x']
-  return with_head(dataset, encoders.build(options, tuple(spec.shape)), head)
+  return classifier(
+    encoders.build(options, description.shape), description, head
+  )
 
 
-def with_head(dataset, encoder, head=None) -> Loaded:
-  """Returns a set with an encoder and a head; None: a linear one."""
-  from tff_xc import classifier
+def classifier(encoder, description, head=None):
+  """Returns an encoder with a head for the classes described; None: a linear one."""
+  from tff_xc import classifier as classifier_lib
   from tff_xc import heads
 
-  model = classifier.EmbeddingClassifier(
-    encoder, head or heads.LinearHead(), dataset.num_classes
+  return classifier_lib.EmbeddingClassifier(
+    encoder, head or heads.LinearHead(), description.num_classes
   )
-  return Loaded(dataset, model)
 
 
 def check_memory(model, what: str, advice: str) -> None:

@@ -25,6 +25,7 @@ _FILE = (
   'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
   ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
 )
+_DRAWN = 'none is needed, this program draws them'
 _FILES = (
   "the repository's train and test files, in a folder of the set's name or in"
   ' xc'
@@ -39,8 +40,8 @@ def _count_labels(path: str) -> int | None:
     return None
 
 
-def _model_of(path: str, make: Callable, few_labels: int | None = None):
-  """Returns `make`'s model of a file, unless its line 1 names too much for memory."""
+def _check_file(path: str, make: Callable, few_labels: int | None = None):
+  """Refuses a file whose line 1 names more than fits the memory as `make`'s model."""
   from datasets.xc import own
 
   header = own.check(path)
@@ -50,7 +51,6 @@ def _model_of(path: str, make: Callable, few_labels: int | None = None):
     f' {header.num_features:,} features: a model of these',
     'check line 1, or give a smaller network',
   )
-  return make(header.num_labels, header.num_features)
 
 
 def _described(path: str) -> str:
@@ -186,11 +186,9 @@ def _fit(draft: task.Draft) -> None:
     options['select_features'] = False
 
 
-def with_bag_encoder(dataset, num_features: int, options) -> task.Loaded:
-  """Returns a set of sparse text with the bag encoder and a cosine head."""
-  return task.Loaded(
-    dataset, _model(options, dataset.num_classes, num_features)
-  )
+def _network(options, description):
+  """Returns the bag encoder and a cosine head for sparse text."""
+  return _model(options, description.num_classes, *description.shape)
 
 
 def _model(options, num_classes: int, num_features: int):
@@ -214,11 +212,10 @@ def _clients(options):
   return {option.name: options[option.name] for option in _CLIENTS}
 
 
-def _load(name, data_dir, options):
+def _read(name, data_dir, options):
   from datasets.xc import clients as xc
 
-  dataset = xc.load(name, data_dir, **_clients(options))
-  return with_bag_encoder(dataset, xc_sets.SETS[name].counts.features, options)
+  return xc.load(name, data_dir, **_clients(options))
 
 
 def _own(data_dir, options):
@@ -227,20 +224,20 @@ def _own(data_dir, options):
   return own.load(data_dir, own_data.choice(options), **_clients(options))
 
 
-def _load_own(data_dir, options):
-  model = _model_of(data_dir, functools.partial(_model, options))
-  return task.Loaded(_own(data_dir, options), model)
+def _read_own(data_dir, options):
+  _check_file(data_dir, functools.partial(_model, options))
+  return _own(data_dir, options)
 
 
 def _find_own(data_dir, options=None):
   defaults = {option.name: option.default for option in _OWN_OPTIONS}
-  _model_of(data_dir, functools.partial(_model, options or defaults))
+  _check_file(data_dir, functools.partial(_model, options or defaults))
   if options is None:
     return _described(data_dir)
   return own_data.examined(_own(data_dir, options), 'example', options)
 
 
-def _load_words(data_dir, options):
+def _read_words(data_dir, options):
   del data_dir
   from datasets.procedural import words
 
@@ -250,9 +247,7 @@ def _load_words(data_dir, options):
   task.check_memory(
     model, 'a model of so many features', 'lower --num_features'
   )
-  return task.Loaded(
-    words.load(**shape, **_clients(options), seed=options['data_seed']), model
-  )
+  return words.load(**shape, **_clients(options), seed=options['data_seed'])
 
 
 def _spreadout(k: int) -> dict:
@@ -272,7 +267,8 @@ def _task(
   return task.Task(
     name=name,
     summary=summary,
-    load=functools.partial(_load, name),
+    read=functools.partial(_read, name),
+    network=_network,
     metrics=_METRICS,
     defaults=defaults,
     by_algorithm={'centralized': oracle, 'fedaws': _spreadout(k)},
@@ -335,7 +331,9 @@ _ONE_LABEL = (
   task.Task(
     name='sparse-words',
     summary='procedural bags of words of any size, power-law labels',
-    load=_load_words,
+    read=_read_words,
+    licence=_DRAWN,
+    network=_network,
     metrics=_METRICS,
     rounds=500,
     clients_per_round=256,
@@ -356,7 +354,8 @@ _ONE_LABEL = (
     name='sparse-text',
     summary='your own sparse text: --data_dir is a file `N D L`, `l1,l2 f:v f:v`,'
     ' --test_file another; one label an example, one class a client or --split',
-    load=_load_own,
+    read=_read_own,
+    network=_network,
     metrics=_METRICS,
     rounds=500,
     clients_per_round=256,
@@ -441,6 +440,10 @@ def _fit_sets(draft: task.Draft) -> None:
   draft.settings['best_by'] = ''
 
 
+def _sets_network(options, description):
+  return _sets_model(options, description.num_classes, *description.shape)
+
+
 def _sets_model(options, num_classes: int, features: int):
   from tff_xc import classifier
   from tff_xc import heads
@@ -464,14 +467,10 @@ def _options_of_sets(options):
   return label_sets.Options(**given, seed=options['data_seed'])
 
 
-def _load_sets(name, data_dir, options):
+def _read_sets(name, data_dir, options):
   from datasets.xc import label_sets
 
-  dataset = label_sets.load(name, data_dir, _options_of_sets(options))
-  features = xc_sets.SETS[name].counts.features
-  return task.Loaded(
-    dataset, _sets_model(options, dataset.num_classes, features)
-  )
+  return label_sets.load(name, data_dir, _options_of_sets(options))
 
 
 # Examples, labels and words of EURLex-4K.
@@ -486,7 +485,7 @@ _EURLEX = {
 }
 
 
-def _load_sets_of_words(name, shape, data_dir, options):
+def _read_sets_of_words(name, shape, data_dir, options):
   del data_dir  # The examples are drawn, not read.
   from datasets.procedural import words
   from datasets.xc import clients
@@ -499,16 +498,12 @@ def _load_sets_of_words(name, shape, data_dir, options):
   parts = (
     clients.Part(*made.everything(part)) for part in (words.TRAIN, words.TEST)
   )
-  dataset = label_sets.federated(name, *parts, _options_of_sets(options))
-  return task.Loaded(
-    dataset,
-    _sets_model(options, dataset.num_classes, made.options.num_features),
-  )
+  return label_sets.federated(name, *parts, _options_of_sets(options))
 
 
-def _model_of_own_sets(data_dir, options):
+def _check_own_sets(data_dir, options):
   # FedMLH has buckets in place of a row for each label.
-  return _model_of(data_dir, functools.partial(_sets_model, options), 2)
+  _check_file(data_dir, functools.partial(_sets_model, options), 2)
 
 
 def _own_parts(data_dir, options):
@@ -518,18 +513,17 @@ def _own_parts(data_dir, options):
   return own.read(data_dir, *(options[name] for name in names))
 
 
-def _load_own_sets(data_dir, options):
+def _read_own_sets(data_dir, options):
   from datasets.xc import label_sets
 
-  model = _model_of_own_sets(data_dir, options)
+  _check_own_sets(data_dir, options)
   parts = _own_parts(data_dir, options)
   name = os.path.basename(os.path.normpath(data_dir)).partition('.')[0]
-  dataset = label_sets.federated(name, *parts, _options_of_sets(options))
-  return task.Loaded(dataset, model)
+  return label_sets.federated(name, *parts, _options_of_sets(options))
 
 
 def _find_own_sets(data_dir, options=None):
-  _model_of_own_sets(data_dir, options or TASKS[-1].option_values())
+  _check_own_sets(data_dir, options or TASKS[-1].option_values())
   found = _described(data_dir)
   if options is None:
     return found
@@ -538,13 +532,14 @@ def _find_own_sets(data_dir, options=None):
   return f'{found}; {wording.count(tests, "test example")}'
 
 
-def _sets(name, summary, load, sizes, options=(), **more) -> task.Task:
+def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:
   """Returns a task with a network's sizes and those of FedMLH's tables."""
   hashed, hidden, tables, buckets = sizes
   return task.Task(
     name=name,
     summary=summary,
-    load=load,
+    read=read,
+    network=_sets_network,
     metrics=_SETS_METRICS,
     rounds=70,
     clients_per_round=4,
@@ -600,7 +595,7 @@ TASKS = (
     _sets(
       f'{name.removeprefix("lf-")}-sets',
       summary,
-      functools.partial(_load_sets, name),
+      functools.partial(_read_sets, name),
       sizes,
       num_classes=xc_sets.SETS[name].counts.labels,
       find=task.at('xc.sets:find', name),
@@ -611,8 +606,9 @@ TASKS = (
   _sets(
     'sparse-words-sets',
     'procedural bags of words with all labels, of any size',
-    functools.partial(_load_sets_of_words, 'sparse-words-sets', {}),
+    functools.partial(_read_sets_of_words, 'sparse-words-sets', {}),
     (300, 150, 4, 250),
+    licence=_DRAWN,
     options=task.options(
       task.NUM_CLASSES, _NUM_FEATURES, num_classes=1000, num_features=5000
     ),
@@ -620,15 +616,16 @@ TASKS = (
   _sets(
     'sparse-words-eurlex-sets',
     'procedural bags of words with all labels, as many as in EURLex-4K',
-    functools.partial(_load_sets_of_words, 'sparse-words-eurlex-sets', _EURLEX),
+    functools.partial(_read_sets_of_words, 'sparse-words-eurlex-sets', _EURLEX),
     (300, 150, 4, 250),
+    licence=_DRAWN,
     num_classes=_EURLEX['num_classes'],
   ),
   _sets(
     'sparse-text-sets',
     'your own sparse text with all labels: --data_dir is a file `N D L`,'
     ' `l1,l2 f:v f:v`, --test_file another',
-    _load_own_sets,
+    _read_own_sets,
     # The papers hash; nobody expects that of words in a file of one's own.
     (0, 150, 4, 250),
     options=(own_data.TEST_FILE, own_data.TEST_FRACTION),

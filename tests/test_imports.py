@@ -19,7 +19,7 @@ LAYERS = (
   ('data',),
   ('encoders',),
   ('classifier', 'heads'),
-  ('round',),
+  ('predictor', 'round'),
   ('measure',),
   ('report',),
   ('experiment',),

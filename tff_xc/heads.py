@@ -196,17 +196,21 @@ class HashedHead:
     is the mean of R rows. To gather R single numbers for each label and example
     takes ten times as long.
     """
+    of_rows = self.row_scores(embeddings, table)
+    with tf.init_scope():  # Hashed once, not with every block of examples.
+      labels = tf.range(self.num_labels)
+      rows = tf.reshape(self.rows_of(labels), [-1])
+      label_of_row = tf.repeat(labels, self.num_tables)
+    return tf.sparse.segment_mean(of_rows, rows, label_of_row)
+
+  def row_scores(self, embeddings, table):
+    """Returns float32 [R B, b], what labels take the mean of, by `rows_of`."""
     logits = tf.matmul(
       self._of_tables(table), _with_ones(embeddings), transpose_b=True
     )
     if self.score == 'logsigmoid':
       logits = tf.math.log_sigmoid(logits)
-    with tf.init_scope():  # Hashed once, not with every block of examples.
-      labels = tf.range(self.num_labels)
-      rows = tf.reshape(self.rows_of(labels), [-1])
-      label_of_row = tf.repeat(labels, self.num_tables)
-    of_rows = tf.reshape(logits, [self.num_rows(0), -1])
-    return tf.sparse.segment_mean(of_rows, rows, label_of_row)
+    return tf.reshape(logits, [self.num_rows(0), -1])
 
 
 def _with_ones(embeddings: tf.Tensor) -> tf.Tensor:

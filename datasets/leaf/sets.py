@@ -21,6 +21,13 @@ from tff_xc.data import client_data
 from tff_xc.data import partition
 from tff_xc.data import pool as pool_lib
 
+_CHARACTERS = {'alphabet': shakespeare.ALPHABET}
+# LEAF resizes photographs of any form to squares.
+_PREPROCESSING = {
+  'celeba': {'fit': 'stretch'},
+  'shakespeare': _CHARACTERS,
+  'shakespeare-tff': _CHARACTERS,
+}
 # What reads a set, and its number of classes.
 _SETS = {
   'femnist': (femnist.read, femnist.NUM_CLASSES),
@@ -141,6 +148,7 @@ def federated(
     test=pool.subset(held_out),
     exact=exact,
     held_out=partition.of_clients(own),
+    preprocessing=_PREPROCESSING.get(name, {}),
   )
 
 

@@ -149,7 +149,11 @@ class Words:
     words = self.options.words_per_example
     most = np.int64(words + words // 2 + 1)
     return pool.Pool(
-      y, pool.SPARSE, read, entries=np.broadcast_to(most, y.shape[:1])
+      y,
+      pool.SPARSE,
+      read,
+      entries=np.broadcast_to(most, y.shape[:1]),
+      num_features=self.options.num_features,
     )
 
   def features(self, part: int, numbers: np.ndarray) -> scipy.sparse.csr_matrix:

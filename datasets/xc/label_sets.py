@@ -98,6 +98,10 @@ def federated(
     propensity=sparse.Propensity(
       label_counts, train.labels.shape[0], *constants
     ),
+    preprocessing={
+      'num_features': train.features.shape[1],
+      'hashed': bool(options.hashed_features),
+    },
   )
 
 

@@ -15,6 +15,7 @@ in any order, signs and exponents. A repeated label counts once.
 import os
 import re
 from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 from typing import NoReturn
 
@@ -143,6 +144,21 @@ def _blocks(file, expected: int, path) -> Iterator[tuple[int, list[bytes]]]:
       f'{path}: the header promises {expected} lines after it, found {found}; '
       'the file is cut short, download it again'
     )
+
+
+def parse_lines(
+  lines: list[bytes], shapes, path, numbers: Sequence[int]
+) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
+  """Returns features float32 [k, D] and labels bool [k, L] of lines `l,l f:v f:v`.
+
+  `shapes` are of 'features' and 'labels', whose second numbers are D and L; `numbers`
+  are the lines' in the file. Raises `errors.InputError` for a line that is not right.
+  """
+  found = _parsed(lines, shapes)
+  if found is None:
+    for number, line in zip(numbers, lines, strict=True):
+      _check(line, shapes, f'{path}, line {number}')
+  return found['features'], found['labels']
 
 
 def _parsed(lines: list[bytes], shapes) -> dict | None:

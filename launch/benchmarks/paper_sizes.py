@@ -107,18 +107,17 @@ def _text(config, shrink: int):
   """Returns procedural text of the set's size, and the task's model."""
   from datasets.procedural import words
   from datasets.xc import sets
-  from tasks import xc
+  from tasks import registry as tasks
 
   counts = sets.SETS[config['task']].counts
-  features = counts.features // shrink
   dataset = words.load(
     num_classes=counts.labels // shrink,
-    num_features=features,
+    num_features=counts.features // shrink,
     examples_per_class=counts.train / counts.labels,
     test_examples=1,
     **_WORDS,
   )
-  return xc.with_bag_encoder(dataset, features, config['options'])
+  return tasks.get(config['task']).with_network(dataset, config['options'])
 
 
 BENCHMARK = spec.Benchmark(

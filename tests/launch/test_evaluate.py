@@ -3,6 +3,7 @@
 A run's checkpoint is its initial state, so that nothing is trained.
 """
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -50,6 +51,8 @@ def untrained(path, task, algorithm='fedavg', **changes):
   checkpoints.prepare(path)
   checkpoints.save(path, process.initialize(), 1)
   config['data'] = fingerprint.fingerprint(made.dataset)
+  description = dataclasses.asdict(made.dataset.description)
+  files.write_json(path / run_files.DESCRIPTION, description)
   files.write_json(path / run_files.CONFIG, config)
   (path / run_files.METRICS).write_text('round,loss\n1,0.5\n')
   return path

@@ -21,8 +21,10 @@ ERRORS = {
   'doctor': ('--worker_timeout_seconds=0',),
   'document': ('nowhere.md',),
   'evaluate': (),
+  'export': ('--run_dir=r', '--output=m', '--quantize=int8'),
   'list': ('nothing',),
   'make_splits': ('chunks', '--clients=1'),
+  'predict': ('a.jpg',),
   'reproduce': ('nothing',),
   'sweep': (
     *('--task=glyphs', '--algorithm=fedss'),

@@ -75,10 +75,15 @@ def naive_top1(weights, examples):
 
 def test_top1_of_test_and_training_examples(setting, monkeypatch):
   model, weights, dataset, parts = setting
-  names = ('top1', 'train_top1', 'p@5', 'p@1')
+  names = ('top1', 'train_top1', 'p@5', 'p@1', 'top5', 'hit@5', 'recall@5')
   measured = evaluation.Evaluator(model, dataset, names)(weights)
   assert list(measured) == list(names)
   assert measured['top1'] == measured['p@1'] < 5 * measured['p@5'] < 5
+  # The three agree where each example has one label.
+  for name in names[-3:]:
+    assert measured[name] == pytest.approx(5 * measured['p@5'])
+  alone = evaluation.Evaluator(model, dataset, ('top5',))(weights)
+  assert alone['top5'] == measured['top5']
   assert measured['top1'] == pytest.approx(
     naive_top1(weights, everything(dataset.test))
   )
@@ -147,7 +152,8 @@ def test_a_head_without_a_logit_for_each_class_has_no_test_loss(setting):
 
 def test_retrieval_is_among_the_embeddings_of_unseen_classes(setting):
   model, weights, dataset, _ = setting
-  measured = evaluation.Evaluator(model, dataset, ('map@10', 'map@r'))(weights)
+  names = ('map@10', 'map@r', *(f'retrieval_recall@{k}' for k in catalog.AT))
+  measured = evaluation.Evaluator(model, dataset, names)(weights)
   x, y = everything(dataset.retrieval)
   embeddings = x @ weights.encoder['kernel'].numpy()
   wanted = ranking.retrieval_scores(embeddings, y)

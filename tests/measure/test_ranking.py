@@ -28,7 +28,7 @@ def naive_order(points, query):
 
 
 def maps_of(orders, labels):
-  at_10, at_r = [], []
+  at_10, at_r, recalled = [], [], {1: [], 3: [], 5: []}
   for q, order in enumerate(orders):
     relevant = [int(labels[i] == labels[q]) for i in order]
     total = sum(relevant)
@@ -40,11 +40,15 @@ def maps_of(orders, labels):
         result += fractions.Fraction(hits * rel, i)
       return result / r
 
+    for k, hits in recalled.items():
+      hits.append(any(relevant[:k]))
+
     at_10.append(average(10))
     if total:
       at_r.append(average(total))
   mean = lambda found: pytest.approx(float(sum(found) / len(found)), abs=1e-12)
-  return {'map@10': mean(at_10), 'map@r': mean(at_r)}
+  of_k = {f'retrieval_recall@{k}': mean(hits) for k, hits in recalled.items()}
+  return {'map@10': mean(at_10), 'map@r': mean(at_r), **of_k}
 
 
 def exact_points(embeddings):
@@ -81,12 +85,14 @@ def test_maps_equal_the_naive_loop_with_ties_and_on_random_data(block):
 def test_fewer_than_ten_others_and_what_is_not_finite():
   labels = np.repeat(np.arange(6), 4)  # Perfect retrieval of small classes.
   scores = ranking.retrieval_scores(np.eye(6)[labels], labels)
-  assert scores == pytest.approx({'map@10': 3 / 10, 'map@r': 1.0})
+  perfect = dict.fromkeys((f'retrieval_recall@{k}' for k in (1, 3, 5)), 1.0)
+  assert scores == pytest.approx({'map@10': 3 / 10, 'map@r': 1.0, **perfect})
   x = np.array([[1, 0], [1, 0.1], [0, 1], [np.nan, 1]], np.float32)
   scores = ranking.retrieval_scores(x, np.array([0, 0, 1, 0]))
   assert scores['map@10'] == pytest.approx((0.1 + 0.1 + 0 + 0) / 4)
   # R is 2 for the three examples of class 0; class 1's query is dropped.
   assert scores['map@r'] == pytest.approx((0.5 + 0.5 + 0) / 3)
+  assert scores['retrieval_recall@1'] == pytest.approx(2 / 4)
   alone = ranking.retrieval_scores(np.eye(3), np.arange(3))
   assert alone['map@10'] == 0.0
   assert np.isnan(alone['map@r'])
@@ -160,6 +166,18 @@ def test_a_constant_predictor_many_examples_and_none():
         score(predictions, labels)
 
 
+def test_top_k_is_scikit_learns():
+  scores = np.random.default_rng(3).normal(size=[300, 9])
+  top = np.argsort(-scores, axis=1)[:, :6]
+  labels = LABELS[:300] % 9
+  for k in (1, 5):
+    expected = metrics.top_k_accuracy_score(
+      labels, scores, k=k, labels=range(9)
+    )
+    assert ranking.top_accuracy(top, labels, k) == pytest.approx(expected)
+  assert ranking.top_accuracy([[-1, -1]], [0], 2) == 0.0
+
+
 def label_sets(*sets):
   ids = np.array([label for s in sets for label in sorted(s)], np.int32)
   splits = np.cumsum([0] + [len(s) for s in sets])
@@ -226,6 +244,15 @@ def test_equal_the_naive_loops(a, b):
     assert got[f'ndcg@{k}'] == pytest.approx(ndcg, abs=1e-12)
     assert got[f'psp@{k}'] == pytest.approx(psp, abs=1e-12)
     assert got[f'psp@{k}'] != pytest.approx(got[f'p@{k}'])
+    there = [i for i, labels in enumerate(sets) if labels]
+    one_hot = np.zeros([2, len(sets), classes + 1], bool)
+    for i, (ranked, labels) in enumerate(zip(top[:, :k], sets, strict=True)):
+      one_hot[0, i, [*labels]] = one_hot[1, i, ranked] = True
+    true, predicted = one_hot[:, there, :classes]
+    assert got[f'recall@{k}'] == pytest.approx(
+      metrics.recall_score(true, predicted, average='samples')
+    )
+    assert got[f'hit@{k}'] == pytest.approx((true & predicted).any(1).mean())
 
 
 def test_refuses_what_has_no_value():

@@ -330,3 +330,22 @@ def test_a_run_of_before_a_renaming_goes_on(tmp_path):
   other = experiment.resolve('glyphs', 'fedvc', {'prox_mu': 0.25})
   with pytest.raises(errors.InputError, match='another configuration'):
     same_run.check_config(tmp_path, other)
+
+
+def test_more_metrics_are_measured_or_refused(in_process):
+  resolve = lambda task, more: experiment.resolve(
+    task, 'fedss', {'more_metrics': more}
+  )
+  assert 'more_metrics' not in resolve('glyphs', '')
+  for text, told in (('top55', 'top5'), ('hit@2', 'no score hit@2')):
+    with pytest.raises(errors.InputError, match=told):
+      resolve('glyphs', text)
+  found = experiment.assemble(resolve('glyphs', 'top5, hit@5'))
+  assert found.metrics[0] == 'top1'
+  assert found.metrics[-2:] == ('top5', 'hit@5')
+  with pytest.raises(errors.InputError, match='propensity'):
+    experiment.assemble(resolve('glyphs', 'psp@1'))
+  best = experiment.resolve(
+    'glyphs', 'fedss', {'more_metrics': 'hit@5', 'best_by': 'hit@5'}
+  )
+  assert best['best_by'] == 'hit@5'

@@ -4,7 +4,9 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -13,6 +15,7 @@ import tensorflow_federated as tff
 
 from tff_xc import errors
 from tff_xc import wording
+from tff_xc.data import description as description_lib
 from tff_xc.data import partition as partition_lib
 from tff_xc.data import pool as pool_lib
 from tff_xc.data import sparse
@@ -182,6 +185,8 @@ class FederatedDataset:
   # The clients' own examples among `test`, as numbers in the pool of `train`; None:
   # nobody knows whose the test examples are.
   held_out: partition_lib.Partition | None = None
+  # As in `Description`, where examples alone do not tell it.
+  preprocessing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
     owners, labels = self.train.owned_labels()
@@ -197,6 +202,32 @@ class FederatedDataset:
           self.num_classes,
           f'{self.name}, {part} examples',
         )
+
+  @functools.cached_property
+  def description(self) -> description_lib.Description:
+    """What a network must know of the data."""
+    pool = self.train.pool
+    if pool.entries is not None:
+      shape, dtype = (pool.num_features,), 'float32'
+      kind = description_lib.SPARSE
+      how = {'num_features': pool.num_features, 'hashed': False}
+    else:
+      shape, dtype = tuple(pool.spec.shape), pool.spec.dtype.name
+      kind, how = description_lib.ROWS, {}
+      if len(shape) > 1:
+        kind, how = description_lib.IMAGES, {'fit': 'crop'}
+      elif 'alphabet' in self.preprocessing:
+        kind = description_lib.CHARACTERS
+    return description_lib.Description(
+      kind,
+      shape,
+      dtype,
+      num_classes=self.num_classes,
+      label_sets=scipy.sparse.issparse(pool.y),
+      num_clients=len(self.train.partition),
+      largest_label_set=self.train.largest_label_set,
+      preprocessing={**how, **self.preprocessing},
+    )
 
   def warnings(self) -> list[str]:
     """Returns what is likely to be a mistake in the classes, see below."""

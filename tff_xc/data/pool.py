@@ -52,6 +52,7 @@ class Pool:
   read: Callable[[np.ndarray], np.ndarray | scipy.sparse.csr_matrix]
   # Of sparse examples int [N], each one's features at most; None: dense examples.
   entries: np.ndarray | None = None
+  num_features: int = 0  # D of sparse examples.
   # Whether `read` decodes files, which is worth being done ahead of time.
   is_decoded: bool = False
   # Of which (or some of many) a run stops where they change.
@@ -120,6 +121,7 @@ def in_memory(
     spec=SPARSE if is_sparse else tf.TensorSpec(x.shape[1:], x.dtype),
     read=lambda numbers: x[numbers],
     entries=np.diff(x.indptr) if is_sparse else None,
+    num_features=x.shape[1] if is_sparse else 0,
   )
 
 

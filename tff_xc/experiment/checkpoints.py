@@ -48,19 +48,21 @@ def load_newest(
   like,
   problem: Callable[[Mapping], str] = lambda more: '',
   moves_damaged: bool = False,
+  only: int | None = None,
 ):
   """Returns (state, rounds done, arrays saved with it) of the newest sound checkpoint.
 
   (`like`, 0, {}) where there is none. A state of another structure, shapes or dtypes than
   `like` is refused; `problem` says what else is damaged, from the arrays saved with it.
   It tells of damaged ones on stderr, and moves them to `checkpoints/damaged` if asked to.
+  `only`: of this round, or none.
   """
   root = pathlib.Path(run_dir) / _FOLDER
-  versions = _versions(root)
+  versions = kept(run_dir) if only is None else [only]
   for version in reversed(versions):
     path = path_of(run_dir, version)
     try:
-      named = storage.read_arrays(path, without=_MODEL)
+      named = storage.read_arrays(path, lambda n: not n.startswith(_MODEL))
       more = {
         name.removeprefix(_MORE): named.pop(name)
         for name in list(named)
@@ -107,14 +109,13 @@ def save(
   With it `more`, arrays by names that are in no state, and the `model`'s weights where
   they are not those of the state.
   """
-  root = pathlib.Path(run_dir) / _FOLDER
   path = path_of(run_dir, rounds_done)
   if not path.exists():
     named = {name: np.asarray(leaf) for name, leaf in storage.named(state)}
     named |= _of_model(named, model())
     named |= {_MORE + name: array for name, array in (more or {}).items()}
     storage.write_arrays(path, named)
-  versions = _versions(root)
+  versions = kept(run_dir)
   for version in versions[:-_KEPT]:
     path_of(run_dir, version).unlink()
   return versions[-_KEPT:][0]
@@ -149,8 +150,35 @@ def _of_model(named: Mapping[str, np.ndarray], model) -> dict:
   return found and {**found, f'{_MODEL}README': np.array(_ABOUT)}
 
 
-def _versions(root: pathlib.Path) -> list[int]:
+def load_model(run_dir: str | os.PathLike, version: int, like):
+  """Returns a round's global model, all that waits in its state applied.
+
+  `like` is the `EmbeddingClassifier.weight_specs` of the model; another one is refused.
+  Raises `storage.DamagedError` for a file that is missing or damaged.
+  """
+  path = path_of(run_dir, version)
+  named = storage.read_arrays(
+    path,
+    lambda n: n.startswith((_WEIGHTS, _MODEL)) and n != f'{_MODEL}README',
+  )
+  of = lambda prefix: {
+    name.removeprefix(prefix): array
+    for name, array in named.items()
+    if name.startswith(prefix)
+  }
+  weights, expected = {**of(_WEIGHTS), **of(_MODEL)}, storage.named(like)
+  if difference := _first_difference(weights, expected):
+    raise errors.InputError(
+      f'{path} is of another model: {difference}; take the version of this program'
+      ' that wrote it'
+    )
+  tensors = [tf.convert_to_tensor(weights[name]) for name, _ in expected]
+  return tf.nest.pack_sequence_as(like, tensors)
+
+
+def kept(run_dir: str | os.PathLike) -> list[int]:
   """Returns the rounds that have a checkpoint, ascending."""
+  root = pathlib.Path(run_dir) / _FOLDER
   if not root.is_dir():
     return []
   found = [_NAME.fullmatch(path.name) for path in root.iterdir()]
@@ -159,11 +187,12 @@ def _versions(root: pathlib.Path) -> list[int]:
 
 def _first_difference(named: dict[str, np.ndarray], expected: list) -> str:
   """Says where arrays differ from leaves expected; '' where nowhere."""
-  described = lambda array: f'{array.dtype.name} {list(array.shape)}'
+  described = lambda leaf: f'{np.dtype(leaf.dtype.name)} {list(leaf.shape)}'
   for name, leaf in expected:
     if name not in named:
       return f'it has no {name}'
-    found, wanted = described(named[name]), described(np.asarray(leaf))
+    leaf = leaf if isinstance(leaf, tf.TensorSpec) else np.asarray(leaf)
+    found, wanted = described(named[name]), described(leaf)
     if found != wanted:
       return f'{name} is {found} there and {wanted} is expected'
   more = list(named.keys() - dict(expected).keys())

@@ -3,13 +3,15 @@
 `tff.program`'s managers write metrics and events. This module keeps checkpoints
 and metrics consistent with each other across a kill: it drops everything written
 after the last sound checkpoint, and the run computes it again to the same digits.
-metrics.csv is authoritative; TensorBoard's events are rewritten from it.
+metrics.csv is authoritative; TensorBoard's events are rewritten from it, and a
+tracker gets what it lacks.
 """
 
 import asyncio
 import concurrent.futures
 import contextlib
 import csv
+import dataclasses
 import math
 import os
 import pathlib
@@ -26,9 +28,11 @@ import tensorflow_federated as tff
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import lock
+from tff_xc.data import description
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import same_run
 from tff_xc.experiment import storage
+from tff_xc.experiment import trackers
 from tff_xc.report import run_files
 
 CURVES = 'curves.png'
@@ -41,7 +45,9 @@ _REPLACED = (
   run_files.METRICS,
   run_files.SUMMARY,
   run_files.CLASSES,
+  run_files.DESCRIPTION,
   CURVES,
+  trackers.FILE,
 )
 
 
@@ -50,6 +56,7 @@ class RunDirectory:
 
   Attributes:
     path: the directory.
+    tracked: the run's record in a tracker, which begins with `start_metrics`.
   """
 
   def __init__(
@@ -57,13 +64,15 @@ class RunDirectory:
     path: str | os.PathLike,
     config: Mapping[str, Any],
     watched: Sequence[str | os.PathLike] = (),
+    tracker: str = trackers.NONE,
   ):
     """Opens or creates the directory, and locks it against a second process.
 
     It removes temporary files left by a kill. For a new run it writes config.json;
     for a resumed one `start_metrics` does, once the checkpoint is accepted. Once the
-    data `watched` change, no checkpoint is saved.
+    data `watched` change, no checkpoint is saved. `tracker` is of `trackers.NAMES`.
     """
+    self.tracked = trackers.Tracked(tracker, path)
     self.path = pathlib.Path(path)
     self._lock = lock.lock(self.path, 'run_dir')
     same_run.check_config(self.path, config)
@@ -98,7 +107,7 @@ class RunDirectory:
     return checkpoints.save(self.path, state, rounds_done, more, model)
 
   def start_metrics(self, rounds_done: int) -> list[dict[str, float]]:
-    """Opens metrics.csv and TensorBoard, and drops rounds after `rounds_done`.
+    """Opens metrics.csv and trackers, and drops rounds after `rounds_done`.
 
     It updates config.json, whose rounds, versions and paths may be new. Returns the
     rows of the rounds done, that of round 0 first if it was evaluated; nan if a
@@ -120,6 +129,7 @@ class RunDirectory:
         str(file), key_fieldname='round'
       )
       self._events = tff.program.TensorBoardReleaseManager(str(folder))
+      self.tracked.start(self._config, rows)
     return rows
 
   def write_classes(self, names: Sequence[str], counts: Sequence[int]) -> None:
@@ -134,6 +144,12 @@ class RunDirectory:
       writer.writerow(('class', 'name', 'count'))
       writer.writerows(zip(range(len(names)), names, counts, strict=True))
 
+  def write_description(self, found: description.Description) -> None:
+    """Writes description.json."""
+    path = self.path / run_files.DESCRIPTION
+    with storage.writing(path):
+      files.write_json(path, dataclasses.asdict(found))
+
   def release(self, row: Mapping[str, float], round_number: int) -> None:
     """Appends one round's row, or nothing. Row 0 comes first and has only scores."""
     try:
@@ -146,6 +162,7 @@ class RunDirectory:
     with storage.writing(self.path / _TENSORBOARD):
       measured = {k: float(v) for k, v in row.items() if v == v}
       _finish(self._events.release(measured, round_number))
+      self.tracked.release(row, round_number)
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
     path = self.path / run_files.SUMMARY

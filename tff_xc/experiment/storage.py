@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import zipfile
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -56,9 +57,9 @@ def write_arrays(
 
 
 def read_arrays(
-  path: pathlib.Path, without: str | None = None
+  path: pathlib.Path, wanted: Callable[[str], bool] = lambda name: True
 ) -> dict[str, np.ndarray]:
-  """Reads what `write_arrays` wrote, without the arrays whose names begin so.
+  """Reads what `write_arrays` wrote: the arrays whose names are wanted.
 
   Raises DamagedError for a missing or damaged file, and `errors.InputError` for one
   that may be sound.
@@ -70,7 +71,7 @@ def read_arrays(
       # Files of earlier versions have no comment.
       if file.zip.comment not in (b'', _comment(len(file.files))):
         raise DamagedError('its list of arrays is damaged')
-      names = [n for n in file.files if not (without and n.startswith(without))]
+      names = list(filter(wanted, file.files))
       npz_headers.check(
         path, names, 'free some, or delete the file if it is damaged'
       )

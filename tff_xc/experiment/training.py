@@ -30,6 +30,7 @@ from tff_xc.experiment import progress as progress_lib
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
 from tff_xc.experiment import storage
+from tff_xc.experiment import trackers
 from tff_xc.measure import catalog
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
@@ -72,6 +73,7 @@ def train(
   config: Mapping[str, Any] | None = None,
   warnings: Sequence[str] = (),
   source: Callable[[str], tuple] | None = None,
+  tracker: str = trackers.NONE,
 ) -> dict[str, Any]:
   """Trains, evaluates and writes everything about the run, or resumes it.
 
@@ -91,6 +93,7 @@ def train(
     config: further settings for config.json; only the same run is resumed.
     warnings: about the settings; printed, and kept in the summary.
     source: of the data for workers that have a copy, see `runtime.registry`.
+    tracker: 'mlflow' or 'wandb', which gets settings, metrics and curves.png.
 
   Raises:
     errors.InputError: `run_dir` or `target` does not fit, or training fails.
@@ -112,21 +115,29 @@ def train(
   if dataset.train.pool.is_decoded:
     read_ahead = cohort_lib.Ahead(cohorts, rounds)
   with read_ahead as cohorts:
-    summary = run(
-      targets=targets_lib.parse(target, metrics),
-      process=process_lib.build_process(algorithm, seed),
-      cohorts=cohorts,
-      evaluate=evaluation.Evaluator(algorithm.model, dataset, metrics),
-      metrics=tuple(metrics),
-      messages=communication.messages(algorithm),
-      schedule=schedule,
-      directory=_directory(run_dir, config, dataset, counts),
-      best=best,
-      warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
-      client_states=kept and client_states_lib.ClientStates(kept.spec, run_dir),
-      facts={'emd': skew.emd(counts)},
-    )
-  draw_curves(run_dir)
+    parts = {
+      'targets': targets_lib.parse(target, metrics),
+      'process': process_lib.build_process(algorithm, seed),
+      'evaluate': evaluation.Evaluator(algorithm.model, dataset, metrics),
+      'messages': communication.messages(algorithm),
+    }
+    # Last, so that nothing is written if any of these fails.
+    directory = _directory(run_dir, config, dataset, counts, tracker)
+    with directory.tracked as tracked:
+      summary = run(
+        **parts,
+        cohorts=cohorts,
+        metrics=tuple(metrics),
+        schedule=schedule,
+        directory=directory,
+        best=best,
+        warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
+        client_states=kept
+        and client_states_lib.ClientStates(kept.spec, run_dir),
+        facts={'emd': skew.emd(counts)},
+      )
+      draw_curves(run_dir)
+      tracked.finish([directory.path / run_directory.CURVES])
   return summary
 
 
@@ -137,10 +148,13 @@ def draw_curves(run_dir: str | os.PathLike) -> None:
     curves.plot_run(run_files.read_run(run_dir), picture)
 
 
-def _directory(run_dir, config, dataset, counts) -> run_directory.RunDirectory:
-  """Opens the run's directory, and writes the classes' names into it."""
+def _directory(
+  run_dir, config, dataset, counts, tracker
+) -> run_directory.RunDirectory:
+  """Opens the run's directory, and writes the data's description into it."""
   watched = dataset.train.pool.files
-  directory = run_directory.RunDirectory(run_dir, config, watched)
+  directory = run_directory.RunDirectory(run_dir, config, watched, tracker)
+  directory.write_description(dataset.description)
   if dataset.class_names is not None:
     of_class = np.asarray(counts.sum(axis=0)).ravel()
     directory.write_classes(dataset.class_names, of_class)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 if TYPE_CHECKING:
   import pandas as pd
 
-# The k of P@k, nDCG@k and PSP@k.
+# The k of all metrics with an @k, except MAP@10.
 AT = (1, 3, 5)
 
 
@@ -43,6 +43,9 @@ class Metric(NamedTuple):
 _SCORES = """
 top1 | top-1 | fraction | higher | test
     test examples whose class is ranked first
+top5 | top-5 | fraction | higher | test
+    test examples whose class is among the 5 ranked first; of one label each, where
+    it equals hit@5 and recall@5
 macro_f1 | macro F1 | fraction | higher | test
     mean F1 of the classes among the test labels or the predictions
 mcc | MCC | fraction | higher | test
@@ -67,10 +70,16 @@ ndcg@{k} | nDCG@{k} | fraction | higher | test
     possible
 psp@{k} | PSP@{k} | fraction | higher | test + propensity
     P@{k} with labels weighted by 1 / propensity, over the best possible
+hit@{k} | hit@{k} | fraction | higher | test
+    test examples with a label among the {k} ranked first
+recall@{k} | recall@{k} | fraction | higher | test
+    share of an example's labels that are among the {k} ranked first
 map@10 | MAP@10 | fraction | higher | retrieval
     mean average precision among the 10 nearest examples of unseen classes
 map@r | MAP@R | fraction | higher | retrieval
     as MAP@10 among the R nearest; R: number of other examples of the class
+retrieval_recall@{k} | R@{k} | fraction | higher | retrieval
+    examples of unseen classes with one of their class among the {k} nearest
 train_top1 | train top-1 | fraction | higher | train
     training examples whose class is ranked first
 class_distance_min | least class distance | distance | higher | train + class rows
@@ -168,6 +177,8 @@ HELD_OUT = tuple(
   for name, m in SCORES.items()
   if {'test', 'retrieval'} & set(m.needs) and m.unit == 'fraction'
 )
+# Not defined for sets of labels.
+OF_ONE_LABEL = ('top1', 'top5', 'macro_f1', 'mcc', 'test_loss', 'train_top1')
 HEADLINES = ('top1', 'p@1', 'map@10')
 DISTANCES = tuple(n for n, m in SCORES.items() if m.unit == 'distance')
 

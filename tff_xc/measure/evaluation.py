@@ -23,14 +23,17 @@ _TRAIN_EXAMPLES = 5_000
 _RANKED_AT_ONCE = 2048
 # Parts of a data set that a metric may need and the set may lack.
 _OF_DATA = ('test', 'validation', 'retrieval', 'propensity')
-_RETRIEVAL = {'map@10', 'map@r'}
+_RETRIEVAL = {n for n, m in catalog.SCORES.items() if 'retrieval' in m.needs}
 _MEAN, _MEAN_VALIDATION = 'pc_mean', 'pc_mean_validation'
 # Those of `ranking.label_set_scores`, and their mean.
 _RANKED = {
-  *(n for n in catalog.SCORES if n.startswith(('p@', 'pc@', 'ndcg@', 'psp@'))),
+  *(
+    name
+    for name in catalog.SCORES
+    if name.startswith(('p@', 'pc@', 'hit@', 'recall@', 'ndcg@', 'psp@'))
+  ),
   _MEAN,
 }
-_OF_ONE_LABEL = ('top1', 'macro_f1', 'mcc', 'test_loss')
 # The most scores in memory at once; an example has n.
 _SCORES = 2**25
 _EXAMPLES = 256
@@ -131,7 +134,11 @@ class Evaluator:
 
   def _ranked(self, weights, rank, wanted) -> dict[str, float]:
     """Returns the test examples' metrics that need a ranking of classes."""
-    of_one = [name for name in _OF_ONE_LABEL if name in wanted]
+    of_one = [
+      name
+      for name in catalog.OF_ONE_LABEL
+      if name in wanted and 'test' in catalog.SCORES[name].needs
+    ]
     if not of_one and not wanted & _RANKED:
       return {}
     pool = self._dataset.test
@@ -139,7 +146,8 @@ class Evaluator:
       raise ValueError(
         f'{of_one[0]} is not defined for sets of labels; see p@1.'
       )
-    measured, k = {}, max(catalog.AT) if wanted & _RANKED else 1
+    is_ranked = wanted & {*_RANKED, 'top5'}
+    measured, k = {}, max(catalog.AT) if is_ranked else 1
     losses = []
     if 'test_loss' in wanted:
       rank = self._with_losses(rank, weights.class_table, pool.y, losses)
@@ -148,6 +156,8 @@ class Evaluator:
       measured = _of_sets(top, pool.y, self._dataset.propensity)
     if 'top1' in wanted:
       measured['top1'] = ranking.accuracy(top[:, 0], pool.y)
+    if 'top5' in wanted:
+      measured['top5'] = ranking.top_accuracy(top, pool.y, 5)
     if set(of_one) & {'macro_f1', 'mcc'}:
       measured |= ranking.single_label_scores(top[:, 0], pool.y)
     if losses:

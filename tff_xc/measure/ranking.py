@@ -1,7 +1,8 @@
 """Metrics of rankings and predictions: the scores that an evaluation measures.
 
-Top-1 over all classes, macro F1 and the Matthews correlation; P@k, nDCG@k and PSP@k
-of sets of labels; MAP@10 and MAP@R; a client's confusion; distances of class rows.
+Top-1 and top-5 over all classes, macro F1 and the Matthews correlation; P@k, hit@k,
+recall@k, nDCG@k and PSP@k of sets of labels; MAP@10, MAP@R and recall@k of nearest
+examples; a client's confusion; distances of class rows.
 Examples without a label are skipped in the metrics of sets, because no ranking can
 score on them.
 """
@@ -14,6 +15,7 @@ import scipy.sparse
 from scipy.spatial import distance
 
 from tff_xc.data import sparse
+from tff_xc.measure import catalog
 from tff_xc.measure import search
 
 
@@ -41,6 +43,15 @@ def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
   """Returns the share of `predictions` int [e] equal to `labels` int [e]."""
   predictions, labels = _pairs(predictions, labels)
   return float(np.mean(predictions == labels))
+
+
+def top_accuracy(top: np.ndarray, labels: np.ndarray, k: int) -> float:
+  """Returns the share of `labels` int [e] among the first k columns of `top`.
+
+  `top` int [e, k or more] are an example's classes, the best first, or -1.
+  """
+  top, labels = _pairs(top, labels)
+  return float((top[:, :k] == labels[:, None]).any(axis=1).mean())
 
 
 def confusion(
@@ -85,6 +96,9 @@ def retrieval_scores(
       examples therefore reaches only min(c - 1, 10) / 10.
     map@r: mean over the queries with R_q > 0 of 1/R_q sum_{i<=R_q} P(i) rel(i)
       (Musgrave et al., 2020); nan if there is no such query.
+    retrieval_recall@k, of each k of `catalog.AT`: share of all queries with
+      rel(i) = 1 for an i <= k, as metric learning defines its Recall@K (Musgrave
+      et al., 2020). A query with R_q = 0 scores 0, as in map@10.
   A block has the most distances in memory at once, 4 bytes each.
   """
   embeddings, labels = _pairs(embeddings, labels)
@@ -95,11 +109,14 @@ def retrieval_scores(
   k = max(10, int(relevant.max()))
   at_10 = np.zeros(len(labels))
   at_r = np.zeros(len(labels))
+  recalled = np.zeros([len(labels), max(catalog.AT)], bool)
   for first, found in search.nearest_blocks(normalise(embeddings), k, block):
     queries = slice(first, first + len(found))
     hits = (labels[found] == labels[queries, None]) & (found >= 0)
     ranks = np.arange(1, hits.shape[1] + 1)
     gains = np.where(hits, hits.cumsum(axis=1) / ranks, 0.0)
+    first = hits[:, : max(catalog.AT)]
+    recalled[queries] = np.logical_or.accumulate(first, axis=1)
     at_10[queries] = gains[:, :10].sum(axis=1) / 10
     within = np.where(ranks <= relevant[queries, None], gains, 0.0)
     at_r[queries] = within.sum(axis=1) / np.maximum(relevant[queries], 1)
@@ -107,6 +124,10 @@ def retrieval_scores(
   return {
     'map@10': float(at_10.mean()),
     'map@r': float(at_r.mean()) if len(at_r) else float('nan'),
+    **{
+      f'retrieval_recall@{k}': float(recalled[:, k - 1].mean())
+      for k in catalog.AT
+    },
   }
 
 
@@ -150,11 +171,13 @@ def label_set_scores(
   propensity: sparse.Propensity | None = None,
   ks: Sequence[int] = (1, 3, 5),
 ) -> dict[str, float]:
-  """Returns p@k, pc@k and ndcg@k; with a propensity more; all are fractions.
+  """Returns p@k, hit@k, recall@k, pc@k and ndcg@k; with a propensity more; all are fractions.
 
   `top` int [e, k or more] are an example's classes, the best first, or -1; labels bool
   [e, n] are Y_i, ascending. Of the N examples with labels, ranks from 1:
     p@k: 1/N sum_i |top_k(i) & Y_i| / k.
+    hit@k: share of the examples with top_k(i) & Y_i not empty.
+    recall@k: 1/N sum_i |top_k(i) & Y_i| / |Y_i|.
     ndcg@k: 1/N sum_i of the sum of 1 / log2(rank + 1) over the ranks up to k
       that hit, divided by the same sum over the first min(k, |Y_i|) ranks.
     psp@k: the sum of 1 / p_l over all examples and hits, divided by that of the
@@ -179,6 +202,8 @@ def label_set_scores(
   measured = {}
   for k in ks:
     measured[f'p@{k}'] = hits[:, :k].mean()
+    measured[f'hit@{k}'] = hits[:, :k].any(axis=1).mean()
+    measured[f'recall@{k}'] = (hits[:, :k].sum(axis=1) / full).mean()
     measured[f'ndcg@{k}'] = _ndcg(hits[:, :k], full)
     measured[f'pc@{k}'] = _capped(hits[:, :k], full)
   if propensity is not None:

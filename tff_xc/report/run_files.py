@@ -9,6 +9,8 @@ A run directory holds
     model and nothing else (runs of earlier versions do not have it);
   classes.csv, if the data name their classes: `class,name,count`, the number of
     each class, its name, and its training examples;
+  description.json: the form of an example and of the labels
+    (`tff_xc.data.description`), so that the model can be used without the data;
   summary.json, once the run has finished: `final` and `best` metrics, `rounds`,
     `rounds_to_target`, and totals.
 """
@@ -34,6 +36,7 @@ CONFIG = 'config.json'
 METRICS = 'metrics.csv'
 SUMMARY = 'summary.json'
 CLASSES = 'classes.csv'
+DESCRIPTION = 'description.json'
 
 # Settings of config.json that do not change a run's results: a resumed run, and
 # runs of several seeds, may differ in them. Results depend on the data, not on
@@ -49,6 +52,7 @@ NOT_CONFIGURATION = (
   'signature',
   'early_stopping_patience',
   'target',
+  'tracker',
   'unset',
   'versions',
   'worker_timeout',

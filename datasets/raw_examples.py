@@ -1,0 +1,297 @@
+"""What a trained model may be given: photographs, tables and sparse text, in blocks.
+
+A `description.Description` says what the model takes. Images are decoded and fitted as
+at reading (`datasets.images`); rows of a table keep the numbers of the file, and sparse
+text its features, since the model has its own mean and hash (`tff_xc.predictor`).
+Memory does not depend on the number of examples. Labels are what the files say: the
+folders of images, a column of a table, the labels of sparse text.
+"""
+
+import concurrent.futures
+import functools
+import itertools
+import os
+import pathlib
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from datasets import features
+from datasets import tables
+from datasets import zip_members
+from datasets.images import decode
+from datasets.images import names as names_lib
+from datasets.images import packed
+from datasets.images import store as store_lib
+from datasets.xc import sets
+from datasets.xc import text
+from tff_xc import errors
+from tff_xc.data import description as description_lib
+
+_ARGUMENTS = {
+  description_lib.IMAGES: 'images: a folder, a .tar, a .zip, or single files',
+  description_lib.ROWS: f'rows of numbers: {", ".join(tables.FORMS)}',
+  description_lib.SPARSE: 'sparse text: lines of feature:value',
+  description_lib.CHARACTERS: 'text of characters, which is not read here',
+}
+_NOUNS = {
+  description_lib.IMAGES: 'image',
+  description_lib.ROWS: 'row',
+  description_lib.SPARSE: 'line',
+}
+
+
+class Block(NamedTuple):
+  """Some examples."""
+
+  names: list[str]  # An image's path; the number of a line or row in its file.
+  raw: tuple[np.ndarray, ...]  # The arguments of `predictor.Predictor`.
+  # Of each example the names that its label may have, the likeliest first; for
+  # sparse text bool [b, n]; None: no labels.
+  labels: list[tuple[str, ...]] | scipy.sparse.csr_matrix | None
+  folders: Sequence[
+    str
+  ] = ()  # Of images, the name of the one that each lies in.
+
+
+class Inputs(NamedTuple):
+  """All examples."""
+
+  noun: str  # 'image', 'row' or 'line'.
+  count: int | None  # None: unknown.
+  blocks: Iterator[Block]
+  # Returns the pixels of an image by its number among all; None: no images.
+  image: Callable[[int], np.ndarray] | None = None
+
+
+def read(
+  paths: Sequence[str],
+  description: description_lib.Description,
+  label_column: str = '',
+  size: int = 256,
+) -> Inputs:
+  """Opens inputs of one kind; blocks have at most `size` examples.
+
+  `label_column` of a table; empty: 'class', if it is there. Raises
+  `errors.InputError`, here or later, for what is missing, damaged, or no input of
+  this model.
+  """
+  if not paths:
+    raise errors.InputError(
+      f'no input; give {_ARGUMENTS[description.kind]}, which the model takes'
+    )
+  for path in paths:
+    _check_kind(path, description)
+  noun = _NOUNS[description.kind]
+  if description.kind == description_lib.IMAGES:
+    return _images(paths, description, size)
+  read_one = functools.partial(_table, label_column=label_column)
+  if description.kind == description_lib.SPARSE:
+    read_one = _sparse
+
+  def blocks():
+    for path in paths:
+      for block in read_one(path, description, size):
+        if len(paths) > 1:
+          block = block._replace(names=[f'{path}:{n}' for n in block.names])
+        yield block
+
+  return Inputs(noun, None, blocks())
+
+
+def _check_kind(path: str, description: description_lib.Description) -> None:
+  """Refuses what does not exist, or looks like the input of another model."""
+  if not os.path.exists(path) and not any(
+    map(zip_members.is_zip, pathlib.Path(path).parents)
+  ):
+    raise errors.InputError(f'{path} does not exist; give another file')
+  name = pathlib.Path(path).name.lower()
+  if (
+    os.path.isdir(path)
+    or name.endswith((*store_lib.ARCHIVES, *names_lib.SUFFIXES))
+    or packed.is_records(name)
+  ):
+    kind = description_lib.IMAGES
+  elif tables.form(path):
+    kind = description_lib.ROWS
+  elif name.endswith('.npz'):
+    kind = ''  # Arrays, whose owner has Python and launch.export.
+  else:
+    kind = description_lib.SPARSE
+  if kind != description.kind:
+    raise errors.InputError(
+      f'{path} is no input of this model, which takes'
+      f' {_ARGUMENTS[description.kind]}'
+    )
+
+
+# -- images --
+
+
+def _images(paths, description, size: int) -> Inputs:
+  shape = description.shape
+  if len(shape) == 3 and shape[2] not in (1, 3):
+    raise errors.InputError(
+      f'the model takes images of {shape[2]} channels, and photographs have 1 or 3'
+    )
+  parts = list(map(_image_source, paths))
+  ends = np.cumsum([count for count, _ in parts])
+
+  def image(number: int) -> tuple[str, np.ndarray]:
+    part = int(np.searchsorted(ends, number, 'right'))
+    count, used = parts[part]
+    return used(number - int(ends[part]) + count, description)
+
+  folders = [path if os.path.isdir(path) else '' for path in paths]
+
+  def blocks():
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+      for start in range(0, int(ends[-1]), size):
+        numbers = range(start, min(start + size, int(ends[-1])))
+        names, pixels = zip(*threads.map(image, numbers), strict=True)
+        of = np.searchsorted(ends, numbers, 'right').tolist()
+        labels = [
+          _folders(name, paths[part], bool(folders[part]))
+          for name, part in zip(names, of, strict=True)
+        ]
+        within = [pathlib.PurePath(name).parent.name for name in names]
+        yield Block(list(names), (np.stack(pixels),), labels, within)
+
+  return Inputs('image', int(ends[-1]), blocks(), lambda n: image(n)[1])
+
+
+def _folders(name: str, path: str, is_folder: bool) -> tuple[str, ...]:
+  """Returns the folders that an image lies in, the outer ones first.
+
+  Of a folder given as it is they may be its own name, as of one class.
+  """
+  inner = pathlib.PurePath(name).relative_to(path).parts[:-1]
+  own = (pathlib.Path(path).resolve().name,) if is_folder else ()
+  return (*inner, *own)
+
+
+def _image_source(path: str):
+  """Returns the number of images, and a function: number, description -> name, pixels."""
+  if pathlib.Path(path).name.lower().endswith(
+    names_lib.SUFFIXES
+  ) and not os.path.isdir(path):
+
+    def read_file(number: int, description):
+      try:
+        packed.check_size(os.path.getsize(path))
+        return path, _fitted(pathlib.Path(path).read_bytes(), description, path)
+      except decode.DAMAGE as e:
+        raise errors.InputError(
+          f'{path} is not a readable image{decode.reason(e)}; leave it out'
+        ) from e
+
+    return 1, read_file
+  store = store_lib.open_store(path)
+
+  def read_one(number: int, description):
+    where = store.where(number)
+    use = functools.partial(_fitted, description=description, where=where)
+    return where, store.used(number, use, 'leave it out')
+
+  return len(store.names), read_one
+
+
+def _fitted(data: bytes, description, where: str) -> np.ndarray:
+  """Returns uint8 of the model's shape, fitted as its training images were."""
+  height, width, *channels = description.shape
+  if description.preprocessing.get('fit', 'crop') == 'crop':
+    pixels = decode.square(data, height)
+  else:
+    bicubic = decode.Image.Resampling.BICUBIC
+    pixels = np.asarray(decode.rgb(data).resize((width, height), bicubic))
+  if channels == [3]:
+    return pixels
+  if (pixels != pixels[..., :1]).any():
+    raise errors.InputError(
+      f'{where} has colours, and the model takes grey images; convert it'
+    )
+  return pixels[..., :1] if channels else pixels[..., 0]
+
+
+# -- tables --
+
+
+def _table(path, description, size: int, label_column: str) -> Iterator[Block]:
+  header = features.header(path)
+  label = label_column or ('class' if 'class' in header else '')
+  if label:
+    tables.present(path, header, [label], 'name another --label_column')
+  names = description.preprocessing.get('columns') or [
+    name for name in header if name and name != label
+  ]
+  tables.present(path, header, names, "give the model's columns")
+  [width] = description.shape
+  has_rows = False
+  for batch in tables.batches(path, [label] if label else [], raw=names):
+    has_rows = True
+    x = np.hstack([features.numbers(batch, name) for name in names])
+    if x.shape[1] != width:
+      raise errors.InputError(
+        f'{path} has {x.shape[1]} features, and the model takes {width}'
+      )
+    for start in range(0, len(x), size):
+      part = slice(start, start + size)
+      labels = (
+        [(text,) for text in batch.columns[label][part]] if label else None
+      )
+      places = list(map(str, batch.places[part]))
+      yield Block(places, (x[part],), labels)
+  if not has_rows:
+    raise errors.InputError(f'{path} has no rows; give a table with some')
+
+
+# -- sparse text --
+
+
+def _sparse(path, description, size: int) -> Iterator[Block]:
+  """Reads lines `l,l f:v f:v` or `f:v f:v`, after a header `N D L` or `N D` or none."""
+  shapes = {
+    'features': (0, description.preprocessing['num_features']),
+    'labels': (0, description.num_classes),
+  }
+  found = 0
+  with sets.open_file(path) as file, zip_members.readable(path, sets.ADVICE):
+    lines = zip_members.lines(file, path)
+    first = next(lines, b'')
+    fields, expected = first.split(), None
+    if len(fields) in (2, 3) and all(field.isdigit() for field in fields):
+      expected, *sizes = map(int, fields)
+      _check_header(path, sizes, shapes)
+      numbered = enumerate(lines, 2)
+      # Among so many lines, an empty one is an example without features.
+      kept = itertools.islice(numbered, expected)
+    else:
+      numbered = enumerate(itertools.chain([first], lines), 1)
+      kept = ((n, line) for n, line in numbered if line.strip(b'\r\n'))
+    while block := list(itertools.islice(kept, size)):
+      places, some = zip(*block, strict=True)
+      found += len(some)
+      x, labels = text.parse_lines(some, shapes, path, places)
+      raw = x.indices, x.data, x.indptr
+      kinds = np.int32, np.float32, np.int32
+      arrays = tuple(map(np.asarray, raw, kinds))
+      yield Block(list(map(str, places)), arrays, labels)
+    more = next((n for n, line in numbered if line.strip()), None)
+  if more or found != (expected or found) or not found:
+    told = 'it has more' if more else f'it has {found:,} examples'
+    if expected:
+      told = f'the header promises {expected:,} lines after it, and {told}'
+    raise errors.InputError(f'{path}: {told}; get or make it again')
+
+
+def _check_header(path, sizes: list[int], shapes) -> None:
+  for (what, (_, wanted)), size in zip(shapes.items(), sizes, strict=False):
+    if size != wanted:
+      raise errors.InputError(
+        f'{path}, line 1: the file has {size:,} {what}, and the model {wanted:,};'
+        ' give data of the same features and labels'
+      )

@@ -1,0 +1,116 @@
+"""Predicts the classes of photographs, rows or sparse text, and finds their like.
+
+  python -m launch.predict --run_dir=runs/demo photos --top=5 --output=classes.csv
+  python -m launch.predict --model=models/demo a.jpg b.jpg
+  python -m launch.predict --run_dir=runs/demo a.jpg --neighbors=10 --gallery=photos
+
+Inputs are of the kind that the model takes: folders, .tar, .zip and single files of
+images; tables (.csv, .tsv, .jsonl, .parquet) with the columns of the training data;
+sparse text, lines of feature:value with or without labels and a header. For each it
+gives the best classes with their scores, which are logits. Where the inputs have labels
+(folders with the names of classes, a column, labels in sparse text) it also prints the
+scores of the predictions. The training data are not needed.
+"""
+
+from absl import flags
+
+from launch import app
+from launch import settings
+from tff_xc import errors
+
+flags.DEFINE_string('run_dir', None, 'the directory of a run')
+flags.DEFINE_string('model', None, 'or a folder that launch.export wrote')
+flags.DEFINE_string(
+  'round',
+  'last',
+  'of --run_dir, the checkpoint: last, best, or the number of a round',
+)
+flags.DEFINE_integer('top', 5, 'classes of each input', lower_bound=1)
+flags.DEFINE_string(
+  'output', None, 'a .csv to write; default: a line each on standard output'
+)
+flags.DEFINE_string(
+  'label_column',
+  None,
+  "of a table, the true classes; default: 'class', if it is there",
+)
+flags.DEFINE_integer(
+  'neighbors',
+  0,
+  'the inputs of --gallery whose embeddings are nearest, so many for each input',
+  lower_bound=0,
+  upper_bound=10_000,
+)
+flags.DEFINE_string(
+  'gallery', None, 'of --neighbors: a folder or file of inputs'
+)
+flags.DEFINE_enum(
+  'index',
+  'exact',
+  ('exact', 'hnsw'),
+  'of --neighbors; hnsw: a graph for millions (needs faiss-cpu), whose recall beside'
+  ' the exact answer is printed',
+)
+flags.DEFINE_string(
+  'picture',
+  None,
+  'of --neighbors: a .png or .pdf of the first images and their like',
+)
+flags.DEFINE_string(
+  'encoder',
+  None,
+  'of --run_dir, the network, if it is MODULE:FUNCTION: named once more, since no code'
+  ' that only a run directory names is run',
+)
+flags.DEFINE_string(
+  'data_dir',
+  None,
+  'of --run_dir, the data, of a run of an earlier version, which has no'
+  ' description.json',
+)
+settings.define_cache_flag()
+
+
+def main(arguments) -> None:
+  values = flags.FLAGS
+  if bool(values.run_dir) == bool(values.model):
+    raise errors.InputError(
+      'give one of --run_dir, the directory of a run, and --model, a folder that'
+      ' launch.export wrote'
+    )
+  if bool(values.neighbors) != bool(values.gallery):
+    raise errors.InputError(
+      'give --neighbors and --gallery together, or none of them'
+    )
+  if not values.neighbors and (values.picture or values['index'].present):
+    raise errors.InputError(
+      '--picture and --index need --neighbors and --gallery'
+    )
+  for name, endings in (('output', ('.csv',)), ('picture', ('.png', '.pdf'))):
+    value = values[name].value
+    if value and not value.endswith(endings):
+      raise errors.InputError(
+        f'--{name}={value}: expected {" or ".join(endings)}'
+      )
+  settings.use_cache_dir()
+  from launch import prediction
+
+  named = {name: values[name].value for name in ('encoder', 'data_dir')}
+  prediction.run(
+    arguments,
+    run_dir=values.run_dir,
+    model=values.model,
+    round_wanted=values.round,
+    top=values.top,
+    output=values.output,
+    label_column=values.label_column or '',
+    neighbors=values.neighbors,
+    gallery=values.gallery,
+    index=values['index'].value,
+    picture=values.picture,
+    named={name: value for name, value in named.items() if value is not None},
+  )
+
+
+if __name__ == '__main__':
+  app.run(main, __doc__)

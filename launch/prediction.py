@@ -1,0 +1,442 @@
+"""Predicts with a trained model, and finds neighbours. Imports TensorFlow."""
+
+import contextlib
+import csv
+import pathlib
+import sys
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+import tensorflow as tf
+import tqdm
+
+from datasets import raw_examples
+from launch import exporting
+from launch import trained
+from tff_xc import errors
+from tff_xc import files
+from tff_xc import predictor as predictor_lib
+from tff_xc import wording
+from tff_xc.data import description as description_lib
+from tff_xc.measure import catalog
+from tff_xc.measure import neighbors as neighbors_lib
+from tff_xc.measure import ranking
+from tff_xc.report import run_files
+
+# Scores of all classes in memory at once, and the largest block of examples.
+_SCORES, _BLOCK = 2**24, 256
+# Queries by which an index is held against the exact answer.
+_CHECKED = 1000
+# Rows and columns of a picture of neighbours.
+_ROWS, _COLUMNS = 8, 10
+
+
+class Model(NamedTuple):
+  """A trained model, of a run or of a file."""
+
+  description: description_lib.Description
+  class_names: list[str] | None  # None: they are their numbers.
+  top: int  # Classes that it gives at most.
+  # Raw examples -> classes int32 [B, k], scores float32 [B, k], embedding float32
+  # [B, ...]; arguments are those of `predictor.Predictor`.
+  predict: Callable[..., Mapping[str, np.ndarray]]
+
+
+def run(
+  inputs: Sequence[str],
+  *,
+  run_dir: str | None = None,
+  model: str | None = None,
+  round_wanted: str = trained.LAST,
+  top: int = 5,
+  output: str | None = None,
+  label_column: str = '',
+  neighbors: int = 0,
+  gallery: str | None = None,
+  index: str = neighbors_lib.EXACT,
+  picture: str | None = None,
+  named: Mapping[str, str] | None = None,
+) -> dict[str, float]:
+  """Predicts, prints or writes; returns the scores. Flags are those of `predict`."""
+  for path in filter(None, (output, picture)):
+    if not pathlib.Path(path).absolute().parent.is_dir():
+      raise errors.InputError(f'{path}: there is no such folder; make it first')
+  neighbors_lib.check(index)
+  # Enough ranks for all metrics.
+  most = max(top, *catalog.AT)
+  if model:
+    found = of_file(model)
+    if top > min(found.top, found.description.num_classes):
+      raise errors.InputError(
+        f'--top={top}: {model} gives {found.top} classes; ask for fewer, or export it'
+        f' with --top={top}'
+      )
+  else:
+    found = of_run(run_dir, round_wanted, most, named)
+  top = min(top, found.top)
+  size = max(1, min(_BLOCK, _SCORES // found.description.num_classes))
+  read = lambda paths: raw_examples.read(
+    paths, found.description, label_column, size
+  )
+  queries = read(inputs)
+  nearest = None
+  if neighbors:
+    nearest = _Neighbors(found, read([gallery]), neighbors, index)
+    if picture and queries.image is None:
+      raise errors.InputError(
+        f'--picture={picture}: only images can be drawn; leave it out'
+      )
+  scores = _Scores(found)
+  heading = ['input']
+  for place in range(1, top + 1):
+    heading += [f'class_{place}', f'score_{place}']
+  for place in range(1, neighbors + 1):
+    heading += [f'neighbor_{place}', f'distance_{place}']
+  name_of = lambda c: found.class_names[c] if found.class_names else str(c)
+  is_shown = output is None and sys.stdout.isatty()
+  with (
+    _writer(output, heading) as write,
+    tqdm.tqdm(
+      total=queries.count,
+      unit=queries.noun,
+      disable=True if is_shown else None,
+    ) as bar,
+  ):
+    for block in queries.blocks:
+      results = found.predict(*block.raw)
+      classes = results[predictor_lib.CLASSES]
+      values = results[predictor_lib.SCORES]
+      scores.add(classes, block.labels)
+      rows = [[name] for name in block.names]
+      for row, best, of in zip(rows, classes[:, :top], values, strict=True):
+        for c, value in zip(best, of, strict=False):
+          row += [name_of(c), f'{value:.6g}']
+      if nearest:
+        nearest.add(rows, block, results[predictor_lib.EMBEDDING])
+      for row in rows:
+        write(row)
+      bar.update(len(rows))
+  measured = scores.result()
+  if nearest:
+    measured |= nearest.scores()
+    if picture:
+      nearest.draw(queries.image, picture)
+      print(f'picture: {picture}')
+  if output:
+    print(f'{wording.count(scores.seen, queries.noun)}: {output}')
+  if scores.labelled and scores.labelled < scores.seen:
+    print(f'{scores.labelled:,} of {scores.seen:,} have labels of the model')
+  for name, value in measured.items():
+    print(f'{name:19s} {value:.4f}')
+  return measured
+
+
+@contextlib.contextmanager
+def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
+  """Yields a function that writes a row to a CSV, or prints it."""
+  if output is None:
+    yield lambda row: print(
+      f'{wording.shown(row[0])}:',
+      ', '.join(
+        f'{wording.shown(name)} {value}'
+        for name, value in zip(row[1::2], row[2::2], strict=True)
+      ),
+    )
+    return
+  try:
+    with (
+      files.replacing(output) as temporary,
+      temporary.open('w', newline='', encoding='utf-8') as file,
+    ):
+      writer = csv.writer(file, lineterminator='\n')
+      writer.writerow(heading)
+      yield lambda row: writer.writerow(map(wording.cell, row))
+  except OSError as e:
+    if e.filename and not str(e.filename).startswith(str(output)):
+      raise
+    raise errors.InputError(
+      f'--output={output} cannot be written ({e.strerror or e}); mend that, or name'
+      ' another'
+    ) from e
+
+
+# -- models --
+
+
+def of_run(
+  run_dir: str,
+  round_wanted: str = trained.LAST,
+  top: int = 5,
+  named: Mapping[str, str] | None = None,
+) -> Model:
+  """Loads the model of a run; errors are those of `trained.load`."""
+  found = trained.load(run_dir, round_wanted, named)
+  predictor = predictor_lib.Predictor(
+    found.model, found.weights, found.description, top
+  )
+
+  def predict(*raw):
+    return {name: t.numpy() for name, t in predictor.predict(*raw).items()}
+
+  top = min(top, found.model.num_classes)
+  return Model(found.description, found.class_names, top, predict)
+
+
+def of_file(folder: str) -> Model:
+  """Loads what launch.export wrote; InputError for what is missing or damaged."""
+  path = pathlib.Path(folder)
+  if not (path / exporting.CARD).is_file():
+    raise errors.InputError(
+      f'--model={path} has no {exporting.CARD}; give a folder that launch.export wrote'
+    )
+  try:
+    card = files.read_json(path / exporting.CARD)
+    description = description_lib.from_json(card['description'])
+    form, top = card['format'], int(card['top'])
+    types = {
+      name: np.dtype(spec['dtype'])
+      for name, spec in card.get('inputs', {}).items()
+    }
+    names = None
+    if card['named_classes']:
+      names = trained.class_names(
+        path / run_files.CLASSES, description.num_classes
+      )
+  except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+    raise errors.InputError(
+      f'{path / exporting.CARD} is damaged ({wording.shown(e)}); export it again'
+    ) from e
+  if form not in _FORMATS:
+    raise errors.InputError(
+      f'--model={path} is of the form {wording.shown(form)}, which has only weights;'
+      f' export it as {", ".join(_FORMATS)}, or give --run_dir'
+    )
+  try:
+    call = _FORMATS[form](path)
+  except errors.InputError:
+    raise
+  except Exception as e:  # Each library has errors of its own.
+    lines = str(e).strip().splitlines() or [type(e).__name__]
+    raise errors.InputError(
+      f'--model={path} cannot be loaded ({wording.shown(lines[0])[:200]}); export it'
+      ' again'
+    ) from e
+
+  def predict(*raw):
+    arguments = {
+      name: np.asarray(x).astype(kind, copy=False)
+      for (name, kind), x in zip(types.items(), raw, strict=True)
+    }
+    return {name: np.asarray(x) for name, x in call(arguments).items()}
+
+  return Model(description, names, top, predict)
+
+
+def _saved_model(path: pathlib.Path) -> Callable:
+  loaded = tf.saved_model.load(str(path))
+  function = loaded.signatures['serving_default']
+  # The function does not keep the variables of what it was loaded with.
+  return lambda arguments, kept=loaded: function(
+    **{name: tf.constant(x) for name, x in arguments.items()}
+  )
+
+
+def _tflite(path: pathlib.Path) -> Callable:
+  interpreter = exporting.lite.Interpreter(
+    str(path / exporting.FILES['tflite'])
+  )
+  runner = interpreter.get_signature_runner()
+  return lambda arguments, kept=interpreter: runner(**arguments)
+
+
+def _onnx(path: pathlib.Path) -> Callable:
+  try:
+    import onnxruntime
+  except ModuleNotFoundError as e:
+    raise errors.InputError(
+      f'--model={path} is of the form onnx, which needs onnxruntime: run `pip install'
+      ' onnxruntime`'
+    ) from e
+  session = onnxruntime.InferenceSession(str(path / exporting.FILES['onnx']))
+  names = [output.name for output in session.get_outputs()]
+  return lambda arguments: dict(
+    zip(names, session.run(None, arguments), strict=True)
+  )
+
+
+_FORMATS = {'saved_model': _saved_model, 'tflite': _tflite, 'onnx': _onnx}
+
+
+# -- scores --
+
+
+class _Scores:
+  """Means over the inputs whose label the model knows: top1, top5; p@k, hit@k, ...
+
+  Attributes:
+    seen: inputs so far.
+    labelled: those with a label of the model.
+  """
+
+  def __init__(self, model: Model):
+    names = model.class_names
+    self._numbers = {name: i for i, name in enumerate(names or ())}
+    self._model = model
+    self._sums: dict[str, float] = {}
+    self.seen = self.labelled = 0
+
+  def add(self, classes: np.ndarray, labels) -> None:
+    """Adds predictions int [B, k], best first, with labels as of `raw_examples`."""
+    self.seen += len(classes)
+    if labels is None:
+      return
+    if scipy.sparse.issparse(labels):
+      ks = [k for k in catalog.AT if k <= classes.shape[1]]
+      has = np.diff(labels.indptr) > 0
+      if not has.any() or not ks:
+        return
+      found = ranking.label_set_scores(classes[has], labels[has], ks=ks)
+      kept = ('p@', 'hit@', 'recall@', 'ndcg@')
+      found = {n: value for n, value in found.items() if n.startswith(kept)}
+    else:
+      numbers = np.array([self._number(options) for options in labels])
+      has = numbers >= 0
+      if not has.any():
+        return
+      found = {
+        f'top{k}': ranking.top_accuracy(classes[has], numbers[has], k)
+        for k in (1, 5)
+        if k <= classes.shape[1]
+      }
+    count = int(has.sum())
+    self.labelled += count
+    for name, value in found.items():
+      self._sums[name] = self._sums.get(name, 0.0) + count * value
+
+  def _number(self, options: tuple[str, ...]) -> int:
+    """Returns the class that one of these names, or -1."""
+    if self._model.class_names is not None:
+      return next((self._numbers[o] for o in options if o in self._numbers), -1)
+    most = self._model.description.num_classes
+    for option in options:
+      if option.isdecimal() and len(option) < 10 and int(option) < most:
+        return int(option)
+    return -1
+
+  def result(self) -> dict[str, float]:
+    return {name: value / self.labelled for name, value in self._sums.items()}
+
+
+# -- neighbours --
+
+
+class _Neighbors:
+  """The nearest inputs of a gallery."""
+
+  def __init__(self, model: Model, gallery, k: int, kind: str):
+    names, labels, parts = [], [], []
+    with tqdm.tqdm(
+      total=gallery.count, unit=gallery.noun, desc='gallery', disable=None
+    ) as bar:
+      for block in gallery.blocks:
+        found = model.predict(*block.raw)[predictor_lib.EMBEDDING]
+        parts.append(neighbors_lib.unit(found))
+        names += block.names
+        labels += _texts(block)
+        bar.update(len(block.names))
+    self._names, self._labels = names, np.array(labels, object)
+    self._k, self._kind, self._image = k, kind, gallery.image
+    # One more, since an input that is in the gallery is no neighbour of itself.
+    if k > len(names):
+      raise errors.InputError(
+        f'--neighbors={k}: the gallery has {wording.count(len(names), gallery.noun)}'
+      )
+    self._index = neighbors_lib.build(kind, np.concatenate(parts))
+    self._drawn, self._hits, self._exact = [], [], []
+
+  def add(self, rows: list[list], block, embeddings: np.ndarray) -> None:
+    """Appends names and distances of the nearest to rows, a row for each input."""
+    queries = neighbors_lib.unit(embeddings)
+    found = self._without_self(self._index, queries, block.names)
+    self._compare(found, queries, block.names)
+    apart = neighbors_lib.distances(queries, self._index.points, found)
+    for row, numbers, far in zip(rows, found, apart, strict=True):
+      for number, distance in zip(numbers, far, strict=True):
+        row += (
+          [self._names[number], f'{distance:.6g}'] if number >= 0 else ['', '']
+        )
+    for label, numbers in zip(_texts(block), found, strict=True):
+      if label is not None:
+        same = self._labels[numbers] == label
+        self._hits.append(np.logical_or.accumulate(same & (numbers >= 0)))
+    left = _ROWS - len(self._drawn)
+    self._drawn += zip(block.names[:left], found, apart, strict=False)
+
+  def _without_self(self, index, queries, names: list[str]) -> np.ndarray:
+    more = min(self._k + 1, len(self._names))
+    found = index.find(queries, more)
+    kept = np.full([len(found), self._k], -1, np.int64)
+    for row, (numbers, name) in enumerate(zip(found, names, strict=True)):
+      others = [n for n in numbers if n < 0 or self._names[n] != name]
+      others = others[: self._k]
+      kept[row, : len(others)] = others
+    return kept
+
+  def _compare(self, found, queries, names) -> None:
+    """Holds an index against the exact answer, for the first queries."""
+    done = sum(len(part) for part, _ in self._exact)
+    if self._kind == neighbors_lib.EXACT or done >= _CHECKED:
+      return
+    exact = neighbors_lib.Exact(self._index.points)
+    self._exact.append((found, self._without_self(exact, queries, names)))
+
+  def scores(self) -> dict[str, float]:
+    """Returns R@k, if all of the gallery have labels; prints the recall of an index."""
+    measured = {}
+    kinds = {*self._labels.tolist()}
+    if self._hits and None not in kinds and len(kinds) > 1:
+      mean = np.mean(self._hits, axis=0)
+      measured = {
+        f'retrieval_recall@{k}': float(mean[k - 1])
+        for k in catalog.AT
+        if k <= self._k
+      }
+    if self._exact:
+      parts = zip(*self._exact, strict=True)
+      found, exact = map(np.concatenate, parts)
+      print(
+        f'{self._kind} holds {neighbors_lib.recall(found, exact):.4f} of the exact'
+        f' {self._k} neighbors, on {wording.count(len(found), "input")}'
+      )
+    return measured
+
+  def draw(self, image: Callable[[int], np.ndarray], path: str) -> None:
+    """Draws the first inputs, each with its neighbours on the right."""
+    from tff_xc.report import neighbor_pictures
+
+    rows = []
+    for place, (name, numbers, apart) in enumerate(self._drawn):
+      near = [
+        (self._names[n], self._image(n), distance)
+        for n, distance in zip(numbers[:_COLUMNS], apart, strict=False)
+        if n >= 0
+      ]
+      rows.append((name, image(place), near))
+    neighbor_pictures.plot(rows, path)
+
+
+def _texts(block) -> list[str | None]:
+  """Returns the inputs' own labels: an image's folder, or a column's; else None.
+
+  The model need not know these classes.
+  """
+  if block.labels is None or scipy.sparse.issparse(block.labels):
+    return [None] * len(block.names)
+  if block.folders:
+    return [folder or None for folder in block.folders]
+  return [label for [label] in block.labels]

@@ -1,0 +1,239 @@
+"""`launch.export`: model files give what `launch.evaluate` computes, from raw examples.
+
+A run's checkpoint is its initial state, so that nothing is trained.
+"""
+
+import csv
+import functools
+import json
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from datasets.images import decode
+from datasets.procedural import words
+from launch import evaluation
+from launch import exporting
+from tasks import experiment
+from tests.launch import light
+from tests.launch import test_evaluate
+from tff_xc import errors
+from tff_xc import predictor
+from tff_xc.data import sparse
+from tff_xc.experiment import checkpoints
+
+here = test_evaluate.here
+_HASHED = {'hash_tables': 3, 'hash_buckets': 4, 'hashed_features': 8}
+
+
+def _images(dataset):
+  return {'images': dataset.test.read(np.arange(20))}
+
+
+def _rows(dataset):
+  with open('items.csv', newline='') as file:
+    rows = list(csv.DictReader(file))
+  return {'rows': np.array([[float(row[c]) for c in 'abc'] for row in rows])}
+
+
+def _sparse(dataset):
+  return _features(dataset.test.read(np.arange(len(dataset.test))))
+
+
+def _unhashed(dataset):
+  shape = {n: test_evaluate._WORDS[n] for n in ('num_classes', 'num_features')}
+  return _features(
+    words.Words(words.Options(**shape)).everything(words.TEST)[0]
+  )
+
+
+def _features(matrix):
+  found = sparse.as_tensors(matrix)
+  names = 'row_splits', 'ids', 'values'
+  return dict(zip(names, found, strict=True))
+
+
+def _characters(dataset):
+  return {'characters': np.full([1, 80], ord('a'), np.uint8)}
+
+
+# A kind of run of `test_evaluate`, other settings, (dataset) -> raw examples, and the
+# part of the data that has them.
+_RAW = {
+  'one label': ({}, _images, 'test'),
+  'table': ({}, _rows, 'train'),
+  'sparse text': ({}, _sparse, 'test'),
+  'hashed labels': (_HASHED, _unhashed, 'test'),
+  'sequences': ({}, _characters, 'train'),
+}
+
+
+def exported(kind, here, **more):
+  """Returns (raw examples, logits of the evaluation, a run's folder)."""
+  changes, raw, part = _RAW[kind]
+  task, algorithm, made = test_evaluate._KINDS[kind]
+  given = {**made(here), **changes, **more}
+  path = test_evaluate.untrained(here / 'run', task, algorithm, **given)
+  found = evaluation.load(str(path), test_evaluate.named(path))
+  examples = raw(found.dataset)
+  pool = found.dataset.test if part == 'test' else found.dataset.train.pool
+  count = len(examples.get('row_splits', ())) - 1
+  count = count if count > 0 else len(next(iter(examples.values())))
+  numbers = np.arange(count)
+  embeddings = found.evaluator.embeddings(found.weights, pool, numbers)
+  head, table = found.model.head, found.weights.class_table
+  if hasattr(head, 'label_scores'):
+    return examples, tf.transpose(head.label_scores(embeddings, table)), path
+  return examples, head.logits(embeddings, table, None), path
+
+
+def ranked(found, num_classes):
+  """Returns the logits of all classes, of a model that returns all of them."""
+  logits = np.zeros([len(found['classes']), num_classes])
+  np.put_along_axis(
+    logits, np.array(found['classes']), np.array(found['scores']), axis=1
+  )
+  return logits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', _RAW)
+def test_files_give_the_logits_of_the_evaluation(kind, here):
+  raw, logits, path = exported(kind, here)
+  close = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-4)
+  n = logits.shape[1]
+  card = exporting.run(str(path), 'saved', top=1000)
+  loaded = tf.saved_model.load('saved').signatures['serving_default']
+  assert card['inputs'].keys() == raw.keys()
+  found = loaded(**{name: tf.constant(x) for name, x in raw.items()})
+  close(ranked(found, n), logits)
+  assert np.all(np.diff(found['scores']) <= 0)
+  exporting.run(str(path), 'lite', 'tflite', top=1000)
+  lite = exporting.lite.Interpreter('lite/model.tflite').get_signature_runner()
+  types = {n: d['dtype'] for n, d in lite.get_input_details().items()}
+  found = lite(**{name: x.astype(types[name]) for name, x in raw.items()})
+  close(ranked(found, n), logits)
+  assert len(found['embedding']) == len(logits)
+  exporting.run(str(path), 'numbers', 'npz')
+  arrays = np.load('numbers/model.npz')
+  with np.load(checkpoints.path_of(path, 1)) as saved:
+    np.testing.assert_array_equal(
+      arrays['class_rows'], saved['weights/tables/class']
+    )
+  assert 'model.json' in (here / 'numbers' / 'README.md').read_text()
+  read = json.loads((here / 'saved' / 'model.json').read_text())
+  assert (read['rounds'], read['num_classes']) == (1, n)
+  assert read['data']['classes'] == n
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', ['one label', 'table', 'hashed labels'])
+def test_onnx_gives_them_too(kind, here):
+  pytest.importorskip('tf2onnx')
+  runtime = pytest.importorskip('onnxruntime')
+  raw, logits, path = exported(kind, here)
+  exporting.run(str(path), 'onnx', 'onnx', top=1000)
+  session = runtime.InferenceSession('onnx/model.onnx')
+  names = [output.name for output in session.get_outputs()]
+  found = dict(zip(names, session.run(None, raw), strict=True))
+  np.testing.assert_allclose(
+    ranked(found, logits.shape[1]), logits, rtol=0, atol=1e-4
+  )
+
+
+@pytest.mark.slow
+def test_int8_hardly_changes_what_is_recognised(here):
+  changes = {**test_evaluate._GLYPHS, 'examples_per_client': 200, 'rounds': 40}
+  changes |= {'embedding_dim': 32, 'classes_per_client': 10}
+  changes |= {'eval_every': 40, 'clients_per_round': 4}
+  config = experiment.resolve('glyphs', 'fedavg', changes)
+  experiment.assemble(config).run('run')
+  test = evaluation.load('run').dataset.test
+  x, top1, sizes = test.read(np.arange(len(test))), {}, {}
+  for quantize in ('', 'float16', 'int8'):
+    card = exporting.run(
+      'run', quantize or 'whole', 'tflite', quantize=quantize
+    )
+    lite = exporting.lite.Interpreter(f'{quantize or "whole"}/model.tflite')
+    classes = lite.get_signature_runner()(images=x)['classes']
+    top1[quantize], sizes[quantize] = (
+      np.mean(classes[:, 0] == test.y),
+      card['bytes'],
+    )
+  assert top1[''] > 0.5
+  assert abs(top1['int8'] - top1['']) <= 0.005
+  assert abs(top1['float16'] - top1['']) <= 0.005
+  assert sizes['int8'] < 0.6 * sizes['']
+
+
+@pytest.mark.parametrize(
+  ('height', 'width', 'channels'), [(30, 41, 3), (97, 64, 1), (16, 16, 4)]
+)
+def test_images_of_any_size_are_fitted_as_at_reading(height, width, channels):
+  shape = (height, width, channels)[: 2 if channels == 1 else 3]
+  x = np.random.default_rng(1).integers(0, 256, shape).astype(np.uint8)
+  found = predictor.squares(tf.constant(x[None]), 16, True)[0]
+  wanted = decode.fitted_array(x, 16)
+  assert np.abs(found.numpy().astype(int) - wanted).max() <= 1
+  if channels == 3:
+    found = predictor.squares(tf.constant(x[None]), 16, False)[0]
+    wanted = np.asarray(Image.fromarray(x).resize((16, 16), Image.BICUBIC))
+    assert np.abs(found.numpy().astype(int) - wanted).max() <= 1
+
+
+@pytest.fixture
+def run(here):
+  """A run of glyphs."""
+  changes = test_evaluate._GLYPHS
+  return test_evaluate.untrained(here / 'run', 'glyphs', 'fedavg', **changes)
+
+
+def test_an_output_that_is_not_ours_alone_stays(run, here):
+  exporting.run(str(run), 'mine', 'npz')
+  exporting.run(str(run), 'mine', 'npz')  # It replaces an export.
+  (here / 'mine' / 'thesis.txt').touch()
+  (here / 'file').touch()
+  (here / 'folder').mkdir()
+  (here / 'folder' / 'model.json').write_text('{"files": ["model.json"]}')
+  before = sorted(map(str, here.rglob('*')))
+  for output in ('mine', 'file', 'folder', 'run'):
+    with pytest.raises(errors.InputError, match='exists'):
+      exporting.run(str(run), output, 'npz')
+  assert sorted(map(str, here.rglob('*'))) == before
+
+
+def test_what_fails_leaves_nothing(run, here, monkeypatch):
+  before = sorted(map(str, here.rglob('*')))
+  monkeypatch.setitem(sys.modules, 'tf2onnx', None)
+  with pytest.raises(errors.InputError, match='pip install'):
+    exporting.run(str(run), 'model', 'onnx')
+  monkeypatch.setattr(exporting, 'lite', None)
+  with pytest.raises(errors.InputError, match='--format=tflite'):
+    exporting.run(str(run), 'model', 'tflite')
+  with pytest.raises(errors.InputError, match='cannot be written'):
+    exporting.run(str(run), 'run/config.json/model', 'npz')
+  with pytest.raises(errors.InputError, match='no run directory'):
+    exporting.run('nowhere', 'model', 'npz')
+  checkpoints.path_of(run, 1).write_bytes(b'PK')
+  with pytest.raises(errors.InputError, match=r'round_1\.npz is damaged'):
+    exporting.run(str(run), 'model', 'npz')
+  assert sorted(map(str, here.rglob('*'))) == before
+
+
+@pytest.mark.parametrize(
+  ('flags', 'word'),
+  [
+    (['--output=m'], '--run_dir'),
+    (['--run_dir=r'], '--output'),
+    (['--run_dir=r', '--output=m', '--format=onx'], '--format'),
+    (['--run_dir=r', '--output=m', '--quantize=int8'], 'tflite'),
+    (['--run_dir=r', '--output=m', '--top=0'], '--top'),
+  ],
+)
+def test_bad_flags(flags, word, tmp_path):
+  done = light.call('export', *flags)
+  assert done.returncode == 2
+  assert word in done.stderr

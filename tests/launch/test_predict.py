@@ -1,0 +1,285 @@
+"""launch.predict: on images, tables and sparse text, with scores and neighbours.
+
+A run's checkpoint is its initial state, so that nothing is trained.
+"""
+
+import csv
+import shutil
+import sys
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from launch import evaluation
+from launch import exporting
+from launch import prediction
+from tests.datasets.images import on_disk
+from tests.launch import own_examples
+from tests.launch import test_evaluate
+from tff_xc import errors
+from tff_xc.measure import neighbors
+
+here = test_evaluate.here
+SMALL = {'hidden_dim': 4, 'embedding_dim': 4}
+
+
+def rows_of(path):
+  with open(path, newline='') as file:
+    header, *rows = csv.reader(file)
+  return header, rows
+
+
+def photographs(here, **more):
+  """Makes a run on photographs of cats, dogs and emus."""
+  on_disk.classes(here / 'photos', {'cat': 9, 'dog': 10, 'emu': 8})
+  path = test_evaluate.untrained(
+    here / 'run',
+    'images',
+    'fedavg',
+    **{'data_dir': 'photos', 'split': 'iid:2', 'embedding_dim': 4, **more},
+  )
+  (path / 'classes.csv').write_text(
+    'class,name,count\n0,cat,9\n1,dog,10\n2,emu,8\n'
+  )
+  return str(path)
+
+
+def test_photographs_and_their_neighbours(here, capsys):
+  run = photographs(here)
+  on_disk.tarred(here / 'photos', here / 'photos.tar')
+  shutil.make_archive('photos', 'zip', 'photos')
+  found = evaluation.load(run, {'data_dir': 'photos'})
+  pool = found.dataset.train.pool
+  predicted = found.evaluator.predict(found.weights, pool, np.arange(len(pool)))
+  top1 = float(np.mean(predicted == pool.y))
+  tables = []
+  for given in ('photos', 'photos.tar', 'photos.zip'):
+    scores = prediction.run([given], run_dir=run, top=2, output='p.csv')
+    assert scores == {'top1': pytest.approx(top1)}
+    header, rows = rows_of('p.csv')
+    tables.append([row[1:] for row in rows])
+    assert header == ['input', 'class_1', 'score_1', 'class_2', 'score_2']
+  assert tables[0] == tables[1] == tables[2]
+  assert rows_of('p.csv')[1][0][0].startswith('photos.zip/cat/')
+  names = np.array(['cat', 'dog', 'emu'])
+  assert [row[0] for row in tables[0]] == names[predicted].tolist()
+  # A picture of its own, and the whole gallery, without a picture itself.
+  one = sorted((here / 'photos' / 'dog').iterdir())[0].relative_to(here)
+  shutil.copy(one, here / 'copy.jpg')
+  for given, first in (('copy.jpg', str(one)), (str(one), None)):
+    prediction.run(
+      [given],
+      run_dir=run,
+      neighbors=26,
+      gallery='photos',
+      picture='n.png',
+      output='n.csv',
+    )
+    row = rows_of('n.csv')[1][0]
+    near, far = row[7::2], [float(cell) for cell in row[8::2]]
+    assert far == sorted(far)
+    if first:
+      assert (near[0], far[0]) == (first, pytest.approx(0, abs=1e-6))
+      assert len(near) == 26
+    else:
+      assert given not in near
+    assert (here / 'n.png').stat().st_size > 1000
+  scores = prediction.run(
+    ['photos/dog'], run_dir=run, neighbors=3, gallery='photos'
+  )
+  assert {'retrieval_recall@1', 'retrieval_recall@3', 'top1'} <= {*scores}
+  assert 'cat ' in capsys.readouterr().out
+
+
+def test_a_table_has_the_scores_of_its_test(here):
+  own_examples.items(here)
+  columns = {'label_column': 'item', 'user_column': 'user'}
+  changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
+  run = test_evaluate.untrained(here / 'run', 'table', 'fedavg', **changes)
+  found = evaluation.load(str(run), {'data_dir': 'items.csv'})
+  expected = found.evaluator(found.weights)['top1']
+  names = ''.join(f'{i},item {i},15\n' for i in range(4))
+  (run / 'classes.csv').write_text(f'class,name,count\n{names}')
+  frame = pd.read_csv('items.csv')
+  test = frame[frame['part'] == 'test'].drop(columns=['user', 'part'])
+  test.to_csv('test.csv', index=False)
+  test.to_json('test.jsonl', orient='records', lines=True)
+  test.drop(columns='item').to_parquet('unlabelled.parquet')
+  run_on = lambda *given, **more: prediction.run(
+    given, run_dir=str(run), output='p.csv', **more
+  )
+  for file in ('test.csv', 'test.jsonl'):
+    scores = run_on(file, label_column='item')
+    assert scores['top1'] == pytest.approx(expected)
+    labelled = rows_of('p.csv')[1]
+  assert run_on('unlabelled.parquet') == {}
+  assert [row[1:] for row in rows_of('p.csv')[1]] == [r[1:] for r in labelled]
+  run_on('test.csv', 'test.jsonl')
+  names = [row[0] for row in rows_of('p.csv')[1]]
+  assert (names[0], names[-1]) == ('test.csv:2', 'test.jsonl:10')
+  before = (here / 'p.csv').read_bytes()
+  test.rename(columns={'b': 'beta'}).to_csv('other.csv', index=False)
+  (here / 'bad.csv').write_text('a,b,c\n1,2,3\n1,x,3\n')
+  for given, more, word in (
+    (['other.csv'], {}, "no column 'b'"),
+    (['bad.csv'], {}, 'line 3'),
+    (['test.csv'], {'label_column': 'kind'}, "'kind'"),
+    (['none.csv'], {}, 'none.csv'),
+    ([], {}, 'no input'),
+    ([str(here)], {}, 'takes rows of numbers'),
+    (['test.csv'], {'neighbors': 99, 'gallery': 'test.csv'}, '10 rows'),
+  ):
+    with pytest.raises(errors.InputError, match=word) as e:
+      run_on(*given, **more)
+    assert '\n' not in str(e.value)
+  assert (here / 'p.csv').read_bytes() == before
+  assert not [*here.glob('.*tmp*'), *here.glob('p.*.csv')]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('algorithm', ['fedavg', 'fedmlh'])
+def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
+  own_examples.text(here)
+  hashed = {'hash_tables': 2, 'hash_buckets': 4, 'hashed_features': 7}
+  changes = {'data_dir': 'train.txt', 'test_file': 'test.txt', 'hidden_dim': 4}
+  changes |= {'num_clients': 2, **(hashed if algorithm == 'fedmlh' else {})}
+  run = test_evaluate.untrained(
+    here / 'run', 'sparse-text-sets', algorithm, **changes
+  )
+  given = {'data_dir': 'train.txt', 'test_file': 'test.txt'}
+  found = evaluation.load(str(run), given)
+  expected = found.evaluator(found.weights)
+  run_on = lambda file: prediction.run(
+    [file], run_dir=str(run), top=3, output='p.csv'
+  )
+  scores = run_on('test.txt')
+  for name in ('p@1', 'p@3', 'p@5'):
+    assert scores[name] == pytest.approx(expected[name], abs=1e-6)
+  rows = rows_of('p.csv')[1]
+  assert [row[0] for row in rows] == [str(i) for i in range(2, 14)]
+  header, *lines = (here / 'test.txt').read_text().splitlines()
+  unlabelled = [line.split(' ', 1)[1] for line in lines]
+  (here / 'lines.txt').write_text('\n'.join(unlabelled))
+  assert run_on('lines.txt') == {}
+  assert [r[1:] for r in rows_of('p.csv')[1]] == [r[1:] for r in rows]
+  for text, word in (
+    ('12 14 11\n' + lines[0], '14 features, and the model 13'),
+    ('12 13 12\n' + lines[0], 'labels'),
+    (header + '\n' + lines[0], 'promises 12'),
+    ('1 13 11\n' + '\n'.join(lines), 'it has more'),
+    ('0:1\n13:1\n', 'line 2'),
+    ('', '0 examples'),
+  ):
+    (here / 'bad.txt').write_text(text)
+    with pytest.raises(errors.InputError, match=word):
+      run_on('bad.txt')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('form', ['saved_model', 'tflite'])
+def test_an_exported_model_predicts_as_its_run(here, form):
+  run = photographs(here)
+  exporting.run(run, 'model', form, top=2)
+  tables = []
+  for given in ({'run_dir': run}, {'model': 'model'}):
+    scores = prediction.run(['photos'], top=2, output='p.csv', **given)
+    tables.append(rows_of('p.csv')[1])
+    assert set(scores) == {'top1'}
+  for row, other in zip(*tables, strict=True):
+    assert row[:2] == other[:2]
+    scores = [[float(cell) for cell in r[2::2]] for r in (row, other)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+  with pytest.raises(errors.InputError, match='--top=3'):
+    prediction.run(['photos'], model='model', top=3)
+  card = here / 'model' / 'model.json'
+  text = card.read_text()
+  for changed, word in (
+    (text.replace(f'"{form}"', '"npz"'), 'only weights'),
+    (text[:-9], 'damaged'),
+    (text.replace('"num_classes"', '"classes"'), 'damaged'),
+  ):
+    card.write_text(changed)
+    with pytest.raises(errors.InputError, match=word):
+      prediction.run(['photos'], model='model', top=2)
+  card.write_text(text)
+  (here / 'model' / 'saved_model.pb').write_bytes(b'damage')
+  (here / 'model' / 'model.tflite').write_bytes(b'damage')
+  with pytest.raises(errors.InputError, match='cannot be loaded'):
+    prediction.run(['photos'], model='model', top=2)
+
+
+def test_images_that_are_none_of_the_models(here):
+  run = photographs(here)
+  (here / 'empty').mkdir()
+  (here / 'bad.png').write_bytes(b'no image')
+  (here / 'mine.csv').write_text('a\n1\n')
+  for given, word in (
+    ('empty', 'no images'),
+    ('bad.png', 'not a readable image'),
+    ('none.png', 'does not exist'),
+    ('mine.csv', 'takes images'),
+  ):
+    with pytest.raises(errors.InputError, match=word):
+      prediction.run([given], run_dir=run, output='p.csv')
+  for more, word in (
+    ({'output': 'none/p.csv'}, 'no such folder'),
+    ({'neighbors': 2, 'gallery': 'empty'}, 'no images'),
+  ):
+    with pytest.raises(errors.InputError, match=word):
+      prediction.run(['photos'], run_dir=run, **more)
+  with pytest.raises(errors.InputError, match='has no model'):
+    prediction.run(['photos'], model='photos')
+  assert not (here / 'p.csv').exists()
+
+
+def test_grey_models_refuse_colours(here):
+  path = test_evaluate.untrained(
+    here / 'run', 'glyphs', 'fedss', **test_evaluate._GLYPHS
+  )
+  grey = np.arange(30 * 28, dtype=np.uint8).reshape(30, 28)
+  (here / 'grey.png').write_bytes(on_disk.encoded(grey))
+  (here / 'colour.png').write_bytes(on_disk.encoded(on_disk.quarters()))
+  assert prediction.run(['grey.png'], run_dir=str(path)) == {}
+  with pytest.raises(errors.InputError, match='has colours'):
+    prediction.run(['grey.png', 'colour.png'], run_dir=str(path))
+
+
+def test_an_index_beside_the_exact_answer(here, monkeypatch, capsys):
+  """With a stand-in for FAISS that finds every second point."""
+  run = photographs(here)
+
+  class Half:
+    def __init__(self, dims, links):
+      self.hnsw = types.SimpleNamespace()
+
+    def add(self, points):
+      self._points = points
+
+    def search(self, queries, k):
+      far = -queries @ self._points[::2].T
+      found = 2 * np.argsort(far, axis=1, kind='stable')[:, :k]
+      return None, np.pad(
+        found, [(0, 0), (0, k - found.shape[1])], constant_values=-1
+      )
+
+  module = types.SimpleNamespace(
+    IndexHNSWFlat=Half,
+    omp_get_max_threads=lambda: 2,
+    omp_set_num_threads=lambda n: None,
+  )
+  monkeypatch.setitem(sys.modules, 'faiss', module)
+  prediction.run(
+    ['photos'],
+    run_dir=run,
+    neighbors=26,
+    gallery='photos',
+    index='hnsw',
+    output='p.csv',
+  )
+  # Of 26 others, 13 or 14 have even numbers, less the query's own.
+  assert 'hnsw holds 0.5' in capsys.readouterr().out
+  monkeypatch.setitem(sys.modules, 'faiss', None)
+  with pytest.raises(errors.InputError, match='pip install'):
+    neighbors.check('hnsw')

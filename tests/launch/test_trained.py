@@ -1,0 +1,142 @@
+"""`launch.trained`: the model of a run, read without its data."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from launch import evaluation
+from launch import trained
+from tasks import experiment
+from tests.launch import own_examples
+from tests.launch import test_evaluate
+from tff_xc import errors
+from tff_xc.experiment import checkpoints
+from tff_xc.report import run_files
+
+here = test_evaluate.here
+_GLYPHS = {**test_evaluate._GLYPHS, 'negatives': 2, 'clients_per_round': 1}
+
+
+@pytest.fixture(scope='module')
+def glyphs(in_process_context, tmp_path_factory):
+  """A run whose checkpoints of rounds 2 to 4 are its initial state."""
+  tff.framework.set_default_context(in_process_context)
+  path = tmp_path_factory.mktemp('runs') / 'glyphs'
+  test_evaluate.untrained(path, 'glyphs', 'fedss', **_GLYPHS)
+  first = checkpoints.path_of(path, 1)
+  for number in (2, 3, 4):
+    shutil.copy(first, checkpoints.path_of(path, number))
+  first.unlink()
+  scores = ''.join(f'{number},0.5,0.1\n' for number in range(1, 5))
+  (path / 'metrics.csv').write_text(f'round,loss,top1\n{scores}')
+  return path
+
+
+def equal(a, b):
+  for one, other in zip(tf.nest.flatten(a), tf.nest.flatten(b), strict=True):
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
+def test_the_weights_are_those_that_are_evaluated(here):
+  """Also of class rows that wait for momentum updates, as FedSS's do."""
+  changes = {'server_optimizer': 'sgd', 'server_momentum': 0.9, 'rounds': 4}
+  config = experiment.resolve('glyphs', 'fedss', {**_GLYPHS, **changes})
+  experiment.assemble({**config, 'checkpoint_every': 1}).run('run')
+  found = trained.load('run')
+  assert (found.rounds, found.model.num_classes) == (4, 10)
+  assert found.description.shape == (28, 28)
+  assert found.scores['top1'] >= 0
+  equal(found.weights, evaluation.load('run').weights)
+  state = np.load('run/checkpoints/round_4.npz')
+  waiting = state['weights/tables/class'] != found.weights.class_table.numpy()
+  assert waiting.any()
+  # A run of an earlier version is read with its data.
+  (here / 'run' / run_files.DESCRIPTION).unlink()
+  equal(trained.load('run').weights, found.weights)
+  assert trained.load('run', '3').rounds == 3
+
+
+def test_rounds_that_can_be_chosen(glyphs, here):
+  assert trained.load(str(glyphs), '2').rounds == 2
+  for wanted, word in (('1', '2, 3, 4'), ('x', 'last, best'), ('-1', '2, 3')):
+    with pytest.raises(errors.InputError, match=word):
+      trained.load(str(glyphs), wanted)
+  path = shutil.copytree(glyphs, here / 'run')
+  table = run_files.read_metrics(path / 'metrics.csv')
+  for best, word in ((3, ''), (1, 'best round by top1, 1,')):
+    table['top1'] = np.where(table['round'] == best, 0.9, 0.1)
+    table.to_csv(path / 'metrics.csv', index=False)
+    if not word:
+      assert trained.load(str(path), 'best').rounds == best
+      continue
+    with pytest.raises(errors.InputError, match=word):
+      trained.load(str(path), 'best')
+
+
+def test_damage_is_told_in_a_sentence(glyphs, here, capsys):
+  path = shutil.copytree(glyphs, here / 'run')
+  file = checkpoints.path_of(path, 4)
+  file.write_bytes(file.read_bytes()[:-500])
+  assert trained.load(str(path)).rounds == 3
+  assert 'round 4 is damaged' in capsys.readouterr().err
+  with pytest.raises(errors.InputError, match=r'round_4.* is damaged'):
+    trained.load(str(path), '4')
+  description = path / run_files.DESCRIPTION
+  good = json.loads(description.read_text())
+  for change, word in (
+    ({'num_classes': 11}, 'another model'),
+    ({'num_classes': 2**31 - 1}, 'memory'),
+    ({'shape': [-1, 2]}, 'damaged'),
+    ({'kind': 'sounds'}, 'damaged'),
+    ({'more': 1}, 'damaged'),
+  ):
+    description.write_text(json.dumps(good | change))
+    with pytest.raises(errors.InputError, match=word) as e:
+      trained.load(str(path))
+    assert '\n' not in str(e.value)
+
+
+def test_a_strangers_directory_runs_no_code(glyphs, here, monkeypatch):
+  (here / 'evil_network.py').write_text("open('OWNED', 'w')")
+  monkeypatch.syspath_prepend(str(here))
+  path = shutil.copytree(glyphs, here / 'run')
+  file = path / run_files.CONFIG
+  good = json.loads(file.read_text())
+  for group, name, value, word in (
+    ('options', 'encoder', 'evil_network:f', '--encoder=.* again'),
+    ('options', 'num_clients', [1], '--num_clients'),
+    ('hyperparameters', 'negatives', -1, '--negatives'),
+    ('hyperparameters', 'colour', 1, '--colour'),
+  ):
+    file.write_text(json.dumps(good | {group: good[group] | {name: value}}))
+    with pytest.raises(errors.InputError, match=word):
+      trained.load(str(path))
+  file.write_text(json.dumps(good | {'options': {}}))
+  with pytest.raises(errors.InputError, match='missing'):
+    trained.load(str(path))
+  assert not (here / 'OWNED').exists()
+
+
+@pytest.mark.slow
+def test_no_data_are_needed_and_older_runs_say_so(here):
+  own_examples.items(here)
+  columns = {'label_column': 'item', 'user_column': 'user'}
+  given = {'data_dir': 'items.csv', 'hidden_dim': 4, 'embedding_dim': 4}
+  config = experiment.resolve(
+    'table', 'fedavg', {**given, **columns, 'rounds': 1}
+  )
+  made = experiment.assemble(config)
+  made.run('run')
+  (here / 'items.csv').unlink()
+  found = trained.load('run')
+  assert found.description == made.dataset.description
+  assert len(found.description.preprocessing['mean']) == 3
+  assert found.class_names == list(made.dataset.class_names)
+  (here / 'run' / run_files.DESCRIPTION).unlink()
+  with pytest.raises(errors.InputError, match=r'description.* is missing'):
+    trained.load('run', named={'data_dir': 'items.csv'})

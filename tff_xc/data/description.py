@@ -1,0 +1,68 @@
+"""What a network, and who uses it, must know of a data set without having it."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+IMAGES, ROWS = 'images', 'rows'
+SPARSE, CHARACTERS = 'sparse', 'characters'
+KINDS = IMAGES, ROWS, SPARSE, CHARACTERS
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+  """The form of a data set's examples and labels; no TensorFlow is imported.
+
+  Attributes:
+    kind: of `KINDS`, what examples are.
+    shape: of one example as the network takes it: [height, width(, channels)];
+      [D], also of sparse features; [length] of characters.
+    dtype: of its numbers.
+    num_classes: n.
+    label_sets: whether a training example has a set of labels.
+    num_clients: those that may take part in training.
+    largest_label_set: the most distinct classes of a client.
+    preprocessing: how a raw example becomes such an example.
+      Images: `fit`, 'crop' (the shorter side is scaled and the middle is cut out) or
+      'stretch'. float32 pixels are those of a raw image over 255.
+      Rows: `columns`, their names if they have some; `mean` and `deviation` [D], if
+      raw numbers lose the mean and are divided by the deviation.
+      Sparse features: `num_features`, the D of raw examples, and `hashed`, whether
+      these are hashed to `shape` (`data.hashing`).
+      Characters: `alphabet`, whose places are the numbers of an example; any other
+      character counts as a space.
+  """
+
+  kind: str
+  shape: tuple[int, ...]
+  dtype: str
+  num_classes: int
+  label_sets: bool
+  num_clients: int
+  largest_label_set: int
+  preprocessing: Mapping[str, Any]
+
+
+def from_json(obj: Any) -> Description:
+  """Returns the description of a JSON object; ValueError for another one."""
+  types = {f.name: f.type for f in dataclasses.fields(Description)}
+  if not isinstance(obj, dict) or obj.keys() != types.keys():
+    raise ValueError(f'expected an object of {", ".join(types)}')
+  found = Description(**{**obj, 'shape': _sizes(obj['shape'])})
+  for name in ('num_classes', 'num_clients', 'largest_label_set'):
+    _sizes([getattr(found, name)])
+  if found.kind not in KINDS or found.dtype not in ('uint8', 'float32'):
+    raise ValueError(f'unknown examples: {found.kind} of {found.dtype}')
+  if type(found.label_sets) is not bool:
+    raise ValueError('expected "label_sets" to be true or false')
+  if not isinstance(found.preprocessing, dict):
+    raise ValueError('expected "preprocessing" to be an object')
+  return found
+
+
+def _sizes(values: Any) -> tuple[int, ...]:
+  if not isinstance(values, list) or not all(
+    type(v) is int and 0 < v < 2**31 for v in values
+  ):
+    raise ValueError(f'expected sizes of at least 1: {values}')
+  return tuple(values)
