@@ -41,6 +41,7 @@ if TYPE_CHECKING:
   from tff_xc.round import algorithm as algorithm_lib
 
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
+_HELD_OUT = ('client_test_fraction', 'unseen_clients')
 # Floats of a table, 8 GiB.
 _MOST_FLOATS = 2**31
 # Settings of a run that may name files, and code.
@@ -115,6 +116,22 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       0,
       'stop after this many evaluations without a better --best_by; 0: all'
       ' rounds',
+    ),
+    hp.Hyperparameter(
+      'client_test_fraction',
+      0.0,
+      "share of each client's examples that nobody trains on, for scores of single"
+      ' clients; drawn by --data_seed (0 where a task has none)',
+      least=0,
+      most=0.5,
+    ),
+    hp.Hyperparameter(
+      'unseen_clients',
+      0.0,
+      'share of the clients that never train, for scores of clients that a model has'
+      ' not seen; drawn alike',
+      least=0,
+      most=0.9,
     ),
     hp.Hyperparameter(
       'data_dir',
@@ -336,6 +353,12 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   dataset, model = loaded
   options, values = config['options'], dict(config['hyperparameters'])
+  fraction, unseen = (config.get(name, 0.0) for name in _HELD_OUT)
+  if fraction or unseen:
+    from datasets.splits import client_parts
+
+    seed = options.get('data_seed', 0)
+    dataset = client_parts.hold_out_parts(dataset, fraction, unseen, seed)
   warnings = dataset.warnings()
   unset = config.get(same_run.UNSET, ())
   if 'clients_per_round' in unset:
