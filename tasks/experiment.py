@@ -457,9 +457,9 @@ def own_values(config: Mapping, data_dir: str):
 
 
 def without_importance(config: Mapping) -> dict[str, Any]:
-  """Returns a configuration without FedIR's p, whose file may be gone or elsewhere."""
+  """Returns a configuration without FedIR's p of a file, which may be elsewhere."""
   values = dict(config.get('hyperparameters', {}))
-  if 'importance_weights' in values:
+  if values.get('importance_weights', '') not in ('', *base.NAMED_IMPORTANCE):
     values['importance_weights'] = base.NO_IMPORTANCE
   return {**config, 'hyperparameters': values}
 

@@ -11,9 +11,11 @@ import tensorflow as tf
 from tff_xc import classifier
 from tff_xc import heads
 from tff_xc.data import client_data as client_data_lib
+from tff_xc.data import partition as partition_lib
 from tff_xc.data import pool as pool_lib
 from tff_xc.data import sparse
 from tff_xc.measure import catalog
+from tff_xc.measure import client_scores
 from tff_xc.measure import ranking
 from tff_xc.measure import search
 
@@ -113,6 +115,14 @@ class Evaluator:
     """Returns int32 [k], the best class among all n for each of k examples."""
     rank = self._ranker(weights)
     return self._top(weights, rank, pool, numbers, 1)[:, 0]
+
+  def of_clients(
+    self, weights, held_out: partition_lib.Partition
+  ) -> np.ndarray:
+    """Returns float64 [K], `client_scores.top1` of numbers in the pool of `train`."""
+    pool = self._dataset.train.pool
+    predict = lambda numbers: self.predict(weights, pool, numbers)
+    return client_scores.top1(pool, held_out, predict)
 
   def _embedded(self, weights, pool, numbers) -> Iterator[np.ndarray]:
     """Yields the embeddings of blocks of examples."""
