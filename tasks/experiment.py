@@ -32,6 +32,7 @@ from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run
+from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
 from tff_xc.runtime import registry as runtimes
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
   from tff_xc.round import algorithm as algorithm_lib
 
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
+_OF_TRAINING += ('evaluate_clients',)
 _HELD_OUT = ('client_test_fraction', 'unseen_clients')
 # Floats of a table, 8 GiB.
 _MOST_FLOATS = 2**31
@@ -132,6 +134,12 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       ' not seen; drawn alike',
       least=0,
       most=0.9,
+    ),
+    _setting(
+      'evaluate_clients',
+      0,
+      'training clients, drawn by --seed, on whose own held-out examples every'
+      ' evaluation scores the model; 0: none',
     ),
     hp.Hyperparameter(
       'data_dir',
@@ -231,9 +239,12 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   values = {name: setting.default for name, setting in SETTINGS.items()}
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
   values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
-  targets_lib.parse(values['target'], task.metrics)
+  metrics = task.metrics
+  if values['evaluate_clients']:
+    metrics = (*metrics, *catalog.OF_CLIENTS)
+  targets_lib.parse(values['target'], metrics)
   targets_lib.check_best(
-    values['best_by'], values['early_stopping_patience'], task.metrics
+    values['best_by'], values['early_stopping_patience'], metrics
   )
   values['checkpoint_every'] = given.get(
     'checkpoint_every', values['eval_every']

@@ -327,7 +327,7 @@ def test_what_is_held_out_of_clients_does_not_train():
 
 def test_a_run_of_before_clients_were_held_out_goes_on(tmp_path):
   config = experiment.resolve('glyphs', 'fedss')
-  names = 'client_test_fraction', 'unseen_clients'
+  names = 'client_test_fraction', 'unseen_clients', 'evaluate_clients'
   older = {n: value for n, value in config.items() if n not in names}
   files.write_json(tmp_path / 'config.json', older)
   same_run.check_config(tmp_path, config)

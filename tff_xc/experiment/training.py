@@ -31,6 +31,7 @@ from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
 from tff_xc.experiment import storage
 from tff_xc.measure import catalog
+from tff_xc.measure import client_scores
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
 from tff_xc.measure import skew
@@ -72,6 +73,7 @@ def train(
   config: Mapping[str, Any] | None = None,
   warnings: Sequence[str] = (),
   source: Callable[[str], tuple] | None = None,
+  evaluate_clients: int = 0,
 ) -> dict[str, Any]:
   """Trains, evaluates and writes everything about the run, or resumes it.
 
@@ -91,11 +93,18 @@ def train(
     config: further settings for config.json; only the same run is resumed.
     warnings: about the settings; printed, and kept in the summary.
     source: of the data for workers that have a copy, see `runtime.registry`.
+    evaluate_clients: training clients, drawn by `seed`, on whose own held-out
+      examples every evaluation measures `catalog.OF_CLIENTS`, too.
 
   Raises:
     errors.InputError: `run_dir` or `target` does not fit, or training fails.
     ValueError: the algorithm lacks sampling, or does not fit data or metrics.
   """
+  evaluated = None
+  if evaluate_clients:
+    evaluated = client_scores.drawn(dataset, evaluate_clients, seed)
+    metrics = (*metrics, *catalog.OF_CLIENTS)
+    config = {**(config or {}), 'evaluate_clients': evaluate_clients}
   _check(algorithm, dataset, metrics, rounds, best)
   saves = checkpoint_every or eval_every
   schedule = progress_lib.Schedule(rounds, eval_every, saves)
@@ -116,7 +125,9 @@ def train(
       targets=targets_lib.parse(target, metrics),
       process=process_lib.build_process(algorithm, seed),
       cohorts=cohorts,
-      evaluate=evaluation.Evaluator(algorithm.model, dataset, metrics),
+      evaluate=evaluation.Evaluator(
+        algorithm.model, dataset, metrics, evaluated
+      ),
       metrics=tuple(metrics),
       messages=communication.messages(algorithm),
       schedule=schedule,

@@ -54,7 +54,9 @@ class Evaluator:
     model: classifier.EmbeddingClassifier,
     dataset: client_data_lib.FederatedDataset,
     metrics: Sequence[str],
+    clients: partition_lib.Partition | None = None,
   ):
+    """`clients` have the held-out examples of those that `catalog.OF_CLIENTS` are of."""
     unknown = set(metrics) - set(catalog.SCORES)
     if unknown:
       raise ValueError(f'there is no metric {", ".join(sorted(unknown))}.')
@@ -62,7 +64,9 @@ class Evaluator:
       for part in catalog.SCORES[name].needs:
         if part in _OF_DATA and not getattr(dataset, part):
           raise ValueError(f'{name} needs {part}, which the data set lacks.')
-    self.metrics = tuple(metrics)
+        if part == 'clients' and clients is None:
+          raise ValueError(f'{name} needs clients with held-out examples.')
+    self.metrics, self._clients = tuple(metrics), clients
     self._model = model
     self._dataset = dataset
     function = functools.partial(tf.function, autograph=False)
@@ -78,6 +82,10 @@ class Evaluator:
       # Of several networks side by side, all of an example's numbers.
       embeddings = self.embeddings(weights, pool).reshape([len(pool), -1])
       measured |= ranking.retrieval_scores(embeddings, pool.y)
+    if wanted & set(catalog.OF_CLIENTS):
+      scores = self.of_clients(weights, self._clients)
+      found = client_scores.statistics(scores)
+      measured |= {n: found[n.rpartition('_')[2]] for n in catalog.OF_CLIENTS}
     if wanted - _RETRIEVAL:
       rank = self._ranker(weights)
       measured |= self._ranked(weights, rank, wanted)

@@ -57,7 +57,11 @@ NOT_CONFIGURATION = (
 # value at which rounds are as they were.
 _ADDED = {'client_failure_rate': 0.0, 'robust_aggregation': 'none'}
 # The same of settings of a run.
-_ADDED_SETTINGS = {'client_test_fraction': 0.0, 'unseen_clients': 0.0}
+_ADDED_SETTINGS = {
+  'client_test_fraction': 0.0,
+  'unseen_clients': 0.0,
+  'evaluate_clients': 0,
+}
 # The same of tasks' options.
 _ADDED_OPTIONS = {'images': {'test_examples': 0}}
 # Types of keys that may be absent, since some versions did not write them.
