@@ -49,7 +49,9 @@ def run(
 
 
 def summary(
-  frame: pd.DataFrame, how: personalization.Personalization | None
+  frame: pd.DataFrame,
+  trained: evaluation.Trained,
+  how: personalization.Personalization | None,
 ) -> dict[str, Any]:
   """Returns what evaluation.json says of the clients of each part."""
   found = {}
@@ -60,18 +62,35 @@ def summary(
       if column in frame:
         of = client_scores.statistics(scored[column].to_numpy())
         found[name] |= {f'{column}_{what}': value for what, value in of.items()}
-  return found | ({'personalize': dataclasses.asdict(how)} if how else {})
+  if how:
+    own = {'class_rows': _class_rows(trained)}
+    found['personalize'] = dataclasses.asdict(how) | own
+  return found
+
+
+def _class_rows(trained: evaluation.Trained) -> str:
+  """Returns which class rows a client has while it personalizes the model."""
+  request = trained.algorithm.tables[0].request
+  if not request.selects:
+    return 'all'
+  more = request.negatives
+  return f'its own and {more} sampled ones' if more else 'its own'
 
 
 def show(
-  frame: pd.DataFrame, how: personalization.Personalization | None
+  frame: pd.DataFrame,
+  trained: evaluation.Trained,
+  how: personalization.Personalization | None,
 ) -> None:
   """Prints the table, and how many clients it leaves out."""
   rows, width = clients.table(frame), text_table.terminal_width()
   title = 'top-1 of single clients on their own held-out examples'
   if how:
     steps = wording.count(how.steps, 'local step')
-    title += f', and after {steps} of each ({how.part})'
+    title += (
+      f', and after {steps} of each (--personalize_part={how.part}, class rows that'
+      f' it has: {_class_rows(trained)})'
+    )
   print(textwrap.fill(f'{title}:', width))
   print(text_table.to_text(rows, width=width), end='')
   if left := int(frame[clients.GLOBAL].isna().sum()):

@@ -66,8 +66,8 @@ def run(
     print(f'{name:19s} {value:.4f}')
   done = f'after {wording.count(found.rounds, "round")}'
   if frame is not None:
-    result['clients'] = client_evaluation.summary(frame, how)
-    client_evaluation.show(frame, how)
+    result['clients'] = client_evaluation.summary(frame, found, how)
+    client_evaluation.show(frame, found, how)
   try:
     files.write_json(path / 'evaluation.json', result)
     if confused:

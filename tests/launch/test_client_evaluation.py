@@ -9,7 +9,10 @@ import pytest
 from launch import client_evaluation
 from launch import evaluation
 from tests.launch import test_evaluate
+from tff_xc.experiment import cohort
 from tff_xc.experiment import personalization
+from tff_xc.round import personal
+from tff_xc.round import randomness
 
 here = test_evaluate.here
 _GLYPHS = {
@@ -65,6 +68,15 @@ def test_before_and_after_of_trained_and_unseen_clients(
     of = result['clients'][part]['top1_personalized_mean']
     assert of == pytest.approx(mean['top1_personalized'][part])
   assert (path / 'clients.png').exists()
+  # The last trained client, and the last unseen one, by hand.
+  adapt = personal.build(trained.algorithm, 60, learning_rate=0.3)
+  seed = randomness.round_seed(trained.state.seed, 0)
+  for number, index, own in ((7, 7, dataset), (9, 1, dataset.unseen)):
+    train = own.train if own is not dataset else dataset.train.partition
+    value = cohort.client_value(dataset.train, train.of_client(index), number)
+    model, held = adapt(trained.weights, value, seed), own.held_out
+    found = trained.evaluator.of_clients(model, held)[index]
+    assert found == after['top1_personalized'][number]
   again = lambda how, threads: client_evaluation.run(
     trained._replace(client_threads=threads), how
   )['top1_personalized']

@@ -56,7 +56,10 @@ def _parts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
   for name, part in frame.groupby('part', sort=False):
     yield _TITLES[name], part
     examples = part['training_examples'] + part['test_examples']
-    for noun, values in (('examples', examples), ('classes', part['classes'])):
+    by = [('examples', examples), ('classes', part['classes'])]
+    if (examples == part['classes']).all():
+      by.pop()  # Of each class one example: the groups are the same.
+    for noun, values in by:
       for least, most, inside in client_scores.groups(values.to_numpy()):
         span = f'{least:,} to {most:,}' if most > least else f'{least:,}'
         yield f'- {span} {noun}', part[inside]
