@@ -7,7 +7,16 @@ label each it also measures one client's own: those of the test where it has som
 (client_test_top1), else those it trains on (client_train_top1). Their confusion
 matrix is confusion.png and confusion.csv. Changes nothing else in the directory. The
 data must be those of the run.
+
+  python -m launch.evaluate --run_dir=runs/demo --per_client
+  python -m launch.evaluate --run_dir=runs/demo --personalize=5
+
+adds the scores of every client on its own held-out examples, as a table, clients.csv and
+clients.png: of the global model, and of each client's own, which is forgotten. Train with
+--client_test_fraction, unless the data say whose the test examples are.
 """
+
+import math
 
 from absl import flags
 
@@ -15,6 +24,7 @@ from launch import app
 from launch import settings
 from tasks import experiment
 from tff_xc import errors
+from tff_xc.algorithms import hyperparameters as hp
 
 flags.DEFINE_string('run_dir', None, 'the directory of a run')
 for _name, _what in (
@@ -36,19 +46,68 @@ flags.DEFINE_string(
   'id of the client whose examples the confusion matrix is of; default: among the'
   ' first hundred clients, the one with the most training examples',
 )
+flags.DEFINE_bool(
+  'per_client', False, 'the scores of every client on its own held-out examples'
+)
+flags.DEFINE_integer(
+  'personalize',
+  None,
+  'the same also after so many local steps of each client from the global model, with'
+  " the run's client optimizer, batches and loss; it is then forgotten",
+  lower_bound=0,
+  upper_bound=hp.INT32_MAX,
+)
+flags.DEFINE_enum(
+  'personalize_part',
+  None,
+  ['all', 'head', 'rows'],
+  'what the steps move: all that clients train; head: the class rows that a client'
+  ' holds, all or those that its algorithm requests; rows: those of its own classes.'
+  ' Default: all',
+)
+flags.DEFINE_float(
+  'personalize_learning_rate',
+  None,
+  "rate of the steps; default: the run's --client_learning_rate",
+  lower_bound=0,
+)
+
+
+def _personalization(values):
+  """Returns the `Personalization` that flags ask for, or None."""
+  from tff_xc.experiment import personalization
+
+  of_it = values.personalize_part, values.personalize_learning_rate
+  if values.personalize is None:
+    return None
+  return personalization.Personalization(
+    values.personalize, of_it[0] or 'all', of_it[1]
+  )
 
 
 def main(arguments) -> None:
   settings.refuse_arguments(arguments)
   if not flags.FLAGS.run_dir:
     raise errors.InputError('--run_dir is missing: the directory of a run')
+  values = flags.FLAGS
+  for name in ('personalize_part', 'personalize_learning_rate'):
+    if values.personalize is None and values[name].value is not None:
+      raise errors.InputError(
+        f'--{name} says how clients personalize; give --personalize=5, say, too'
+      )
+  rate = values.personalize_learning_rate
+  if rate is not None and not math.isfinite(rate):
+    raise errors.InputError(
+      f'--personalize_learning_rate={rate}: expected a finite number'
+    )
   settings.use_cache_dir()
   from launch import evaluation
 
-  values = flags.FLAGS
   given = {name: values[name].value for name in experiment.NAMED}
   named = {name: value for name, value in given.items() if value is not None}
-  evaluation.run(values.run_dir, values.client, named)
+  how = _personalization(values)
+  per_client = values.per_client or how is not None
+  evaluation.run(values.run_dir, values.client, named, per_client, how)
 
 
 if __name__ == '__main__':

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
+from launch import client_evaluation
 from tasks import encoders
 from tasks import experiment
 from tff_xc import classifier
@@ -20,11 +21,14 @@ from tff_xc import wording
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
+from tff_xc.experiment import personalization
 from tff_xc.experiment import same_run
 from tff_xc.measure import evaluation
 from tff_xc.measure import ranking
+from tff_xc.report import clients
 from tff_xc.report import curves
 from tff_xc.report import run_files
+from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import process as process_lib
 from tff_xc.runtime import registry as runtimes
 
@@ -33,14 +37,19 @@ def run(
   run_dir: str,
   client: str | None = None,
   named: Mapping[str, str] | None = None,
+  per_client: bool = False,
+  how: personalization.Personalization | None = None,
 ) -> dict:
   """Evaluates, prints and writes; returns the content of evaluation.json.
 
   `named` are those of `experiment.NAMED` that the user names: where the run's data and
-  code are now. Nothing else in the directory changes, since the run may be training.
+  code are now. `per_client` and `how`: see `client_evaluation.run`. Nothing else in the
+  directory changes, since the run may be training.
   """
   found, path = load(run_dir, named), pathlib.Path(run_dir)
-  train = found.dataset.train
+  train, frame = found.dataset.train, None
+  if per_client:  # Before anything is measured: it may be refused.
+    frame = client_evaluation.run(found, how)
   result, more, confused = {'rounds': found.rounds}, {}, None
   if not scipy.sparse.issparse(train.pool.y):
     result['client'] = client = choose_client(train, client)
@@ -57,11 +66,20 @@ def run(
   for name, value in {**result['metrics'], **more}.items():
     print(f'{name:19s} {value:.4f}')
   done = f'after {wording.count(found.rounds, "round")}'
+  if frame is not None:
+    result['clients'] = client_evaluation.summary(frame, found, how)
+    client_evaluation.show(frame, found, how)
   try:
     files.write_json(path / 'evaluation.json', result)
     if confused:
       _write_confusion(*confused, of, found.dataset.class_names, path)
       done += f'; confusion of {of}:\n{path / "confusion.png"}'
+    if frame is not None:
+      clients.write_csv(frame, path / 'clients.csv')
+      clients.plot(frame, path / 'clients.png')
+      done += (
+        f'\nsingle clients:\n{path / "clients.csv"}\n{path / "clients.png"}'
+      )
   except OSError as e:
     raise errors.InputError(
       f'{path} cannot be written ({e.strerror}); the results above are all'
@@ -78,6 +96,9 @@ class Trained(NamedTuple):
   evaluator: evaluation.Evaluator
   weights: classifier.ModelWeights
   rounds: int
+  algorithm: algorithm_lib.Algorithm
+  state: process_lib.RoundState
+  client_threads: int
 
   def predictions(self, client: str) -> tuple[str, np.ndarray, np.ndarray]:
     """Returns 'test' if the client has such examples, else 'training'; and predicted
@@ -99,8 +120,7 @@ def load(
   """Loads a run's newest checkpoint (or a round's) and its data; installs its runtime."""
   found = run_files.read_run(run_dir).config
   config = _checked(pathlib.Path(run_dir), found, named or {})
-  if config['runtime'] == runtimes.CLUSTER:  # No clients train here.
-    config['runtime'] = runtimes.DEFAULT
+  config['runtime'] = runtimes.DEFAULT  # All is computed here.
   experiment.install_runtime(config)
   made = experiment.assemble(config)
   same_run.check_data(run_dir, found, fingerprint.fingerprint(made.dataset))
@@ -114,7 +134,16 @@ def load(
     )
   model, weights = made.algorithm.model, process.get_model_weights(state)
   evaluator = evaluation.Evaluator(model, made.dataset, made.metrics)
-  return Trained(made.dataset, model, evaluator, weights, rounds)
+  return Trained(
+    made.dataset,
+    model,
+    evaluator,
+    weights,
+    rounds,
+    made.algorithm,
+    state,
+    config['client_threads'],
+  )
 
 
 def _checked(

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
   from tff_xc.round import algorithm as algorithm_lib
 
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
+_OF_TRAINING += ('evaluate_clients',)
+_HELD_OUT = ('client_test_fraction', 'unseen_clients')
 # Floats of a table, 8 GiB.
 _MOST_FLOATS = 2**31
 # Settings of a run that may name files, and code.
@@ -134,6 +136,28 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       0,
       'stop after this many evaluations without a better --best_by; 0: all'
       ' rounds',
+    ),
+    hp.Hyperparameter(
+      'client_test_fraction',
+      0.0,
+      "share of each client's examples that nobody trains on, for scores of single"
+      ' clients; drawn by --data_seed (0 where a task has none)',
+      least=0,
+      most=0.5,
+    ),
+    hp.Hyperparameter(
+      'unseen_clients',
+      0.0,
+      'share of the clients that never train, for scores of clients that a model has'
+      ' not seen; drawn alike',
+      least=0,
+      most=0.9,
+    ),
+    _setting(
+      'evaluate_clients',
+      0,
+      'training clients, drawn by --seed, on whose own held-out examples every'
+      ' evaluation scores the model; 0: none',
     ),
     hp.Hyperparameter(
       'data_dir',
@@ -234,6 +258,8 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
   values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
   metrics = (*task.metrics, *_more_metrics(values))
+  if values['evaluate_clients']:
+    metrics = (*metrics, *catalog.OF_CLIENTS)
   targets_lib.parse(values['target'], metrics)
   targets_lib.check_best(
     values['best_by'], values['early_stopping_patience'], metrics
@@ -373,6 +399,12 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   dataset, model = loaded
   options, values = config['options'], dict(config['hyperparameters'])
+  fraction, unseen = (config.get(name, 0.0) for name in _HELD_OUT)
+  if fraction or unseen:
+    from datasets.splits import client_parts
+
+    seed = options.get('data_seed', 0)
+    dataset = client_parts.hold_out_parts(dataset, fraction, unseen, seed)
   warnings = dataset.warnings()
   unset = config.get(same_run.UNSET, ())
   if 'clients_per_round' in unset:
@@ -514,9 +546,9 @@ def own_values(config: Mapping, data_dir: str):
 
 
 def without_importance(config: Mapping) -> dict[str, Any]:
-  """Returns a configuration without FedIR's p, whose file may be gone or elsewhere."""
+  """Returns a configuration without FedIR's p of a file, which may be elsewhere."""
   values = dict(config.get('hyperparameters', {}))
-  if 'importance_weights' in values:
+  if values.get('importance_weights', '') not in ('', *base.NAMED_IMPORTANCE):
     values['importance_weights'] = base.NO_IMPORTANCE
   return {**config, 'hyperparameters': values}
 

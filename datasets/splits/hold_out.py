@@ -28,9 +28,31 @@ def by_fraction(
   else:
     order, _, sizes = ranked_by_class(labels, random)
     order = order[sizes > 1]
-  # Evenly spaced, from a random start.
+  return _some(_spaced(order, fraction, random), f'--{flag}={fraction}')
+
+
+def _spaced(order: np.ndarray, fraction: float, random) -> np.ndarray:
+  """Returns a share of `order`, evenly spaced from a random start."""
   upto = np.floor(np.arange(len(order) + 1) * fraction + random.random())
-  return _some(order[np.diff(upto) > 0], f'--{flag}={fraction}')
+  return order[np.diff(upto) > 0]
+
+
+def by_client(
+  owners: np.ndarray, fraction: float, seed, flag: str
+) -> np.ndarray:
+  """Draws the same share of every client, as `by_fraction` of every class.
+
+  `owners` int [N] are the examples' clients. Returns bool [N]: it is drawn.
+  """
+  random = np.random.default_rng(seed)
+  order, _, sizes = ranked_by_class(owners, random)
+  drawn = _spaced(order[sizes > 1], fraction, random)
+  if not len(drawn):
+    raise errors.InputError(
+      f'--{flag}={fraction} holds out no example: no client has one to spare; give'
+      ' clients with more examples, hold out more, or leave the flag out'
+    )
+  return np.isin(np.arange(len(owners)), drawn)
 
 
 def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:

@@ -11,6 +11,8 @@ from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import cohort
 from tff_xc.experiment import training
+from tff_xc.measure import catalog
+from tff_xc.report import run_files
 from tff_xc.round import losses
 
 
@@ -110,3 +112,29 @@ def test_without_a_source_workers_read_no_data(made, tmp_path, monkeypatch):
   with pytest.raises(KeyboardInterrupt):
     train(made, tmp_path / 'run')
   assert offered == [(None, True)]
+
+
+@pytest.mark.slow
+def test_single_clients_are_scored_in_columns_of_their_own(
+  made, in_process, built_once, tmp_path
+):
+  algorithm, dataset = made
+  held_out = dataset.train.partition.where(np.arange(60) % 10 < 3)
+  more = {'metrics': ('train_top1',), 'seed': 5, 'eval_every': 1}
+  dataset = dataclasses.replace(dataset, held_out=held_out)
+
+  def run(path, rounds, count):
+    given = {**more, 'rounds': rounds, 'evaluate_clients': count}
+    return training.train(algorithm, dataset, path, **given)
+
+  whole = run(tmp_path / 'run', 3, 2)
+  names = catalog.OF_CLIENTS
+  assert {'train_top1', *names} == set(whole['final'])
+  values = run_files.read_run(tmp_path / 'run').metrics[list(names)]
+  assert values.notna().all(axis=None)
+  scores = values['client_top1_mean'] * 6  # Two clients with three each.
+  np.testing.assert_allclose(scores, scores.round())
+  run(tmp_path / 'parts', 1, 2)  # It resumes with the same clients.
+  assert run(tmp_path / 'parts', 3, 2)['final'] == whole['final']
+  with pytest.raises(errors.InputError, match='evaluate_clients was 2'):
+    run(tmp_path / 'parts', 3, 3)

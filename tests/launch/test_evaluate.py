@@ -245,6 +245,14 @@ def test_an_edited_config_is_refused_in_a_sentence(change, word, glyphs, here):
   assert not (path / 'evaluation.json').exists()
 
 
+def test_without_held_out_examples_of_clients_nothing_is_written(glyphs, here):
+  path = copied(glyphs, here, lambda config: None)
+  before = sorted(path.rglob('*'))
+  with pytest.raises(errors.InputError, match='client_test_fraction'):
+    evaluation.run(str(path), per_client=True)
+  assert sorted(path.rglob('*')) == before
+
+
 @pytest.mark.slow
 def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
   def older(config):

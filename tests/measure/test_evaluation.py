@@ -361,3 +361,16 @@ def test_a_search_finds_the_labels_of_the_largest_means(score, monkeypatch):
   sizes.clear()
   search(embeddings, table, 1)
   assert sizes == [1] * 23  # An example's scores are never cut.
+
+
+def test_scores_of_single_clients(setting):
+  model, weights, dataset, parts = setting
+  own = dataset.train.partition
+  names = ('top1', *catalog.OF_CLIENTS)
+  measured = evaluation.Evaluator(model, dataset, names, own)(weights)
+  assert list(measured) == list(names)
+  shares = [naive_top1(weights, part) for part in parts if len(part.y)]
+  assert measured['client_top1_mean'] == pytest.approx(np.mean(shares))
+  assert measured['client_top1_worst'] == pytest.approx(min(shares))
+  with pytest.raises(ValueError, match='held-out'):
+    evaluation.Evaluator(model, dataset, names)

@@ -309,6 +309,33 @@ def test_old_names_of_settings_are_refused_with_the_new_ones(tmp_path):
       experiment.resolve('glyphs', 'fedvc', {old: 1})
 
 
+def test_what_is_held_out_of_clients_does_not_train():
+  changes = {**small_data.GLYPHS, 'unseen_clients': 0.25}
+  changes |= {'client_test_fraction': 0.25}
+  config = experiment.resolve('glyphs', 'fedss', changes)
+  made = experiment.assemble(config)
+  dataset = made.dataset
+  assert dataset.train.client_ids == dataset.held_out.client_ids
+  assert len(dataset.train.client_ids) == 6
+  assert len(dataset.unseen.train) == 2
+  _, values_of, _ = experiment.own_values(config, '')
+  for client in values_of(0):
+    own = dataset.train.partition.of_client(int(client.client_id))
+    np.testing.assert_array_equal(client.x, dataset.train.pool.read(own))
+    assert len(own) == 9
+
+
+def test_a_run_of_before_clients_were_held_out_goes_on(tmp_path):
+  config = experiment.resolve('glyphs', 'fedss')
+  names = 'client_test_fraction', 'unseen_clients', 'evaluate_clients'
+  older = {n: value for n, value in config.items() if n not in names}
+  files.write_json(tmp_path / 'config.json', older)
+  same_run.check_config(tmp_path, config)
+  other = experiment.resolve('glyphs', 'fedss', {'unseen_clients': 0.1})
+  with pytest.raises(errors.InputError, match='unseen_clients'):
+    same_run.check_config(tmp_path, other)
+
+
 def test_a_run_of_before_a_renaming_goes_on(tmp_path):
   old_of = {new: old for old, new in wording.RENAMED.items()}
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -156,6 +157,13 @@ def _dataset(examples: pool_lib.Examples) -> tf.data.Dataset:
   ).map(lambda element: element)  # Rows of ragged tensors become tensors.
 
 
+class Unseen(NamedTuple):
+  """Clients that never train, by numbers of examples in the pool of `train`."""
+
+  train: partition_lib.Partition  # What a client may adapt a model to.
+  held_out: partition_lib.Partition  # What it is scored on.
+
+
 # Classes for each one that occurs, from which on a person will have misnumbered.
 _GAPS = 10
 
@@ -182,11 +190,12 @@ class FederatedDataset:
   # Of what examples are made from; '': only the examples themselves identify them.
   source_checksum: str = ''
   class_names: Sequence[str] | None = None  # [n]; None: their numbers.
-  # The clients' own examples among `test`, as numbers in the pool of `train`; None:
-  # nobody knows whose the test examples are.
+  # The same clients' own examples that nobody trains on, as numbers in the pool of
+  # `train`; None: nobody knows whose the test examples are.
   held_out: partition_lib.Partition | None = None
   # As in `Description`, where examples alone do not tell it.
   preprocessing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  unseen: Unseen | None = None
 
   def __post_init__(self):
     owners, labels = self.train.owned_labels()

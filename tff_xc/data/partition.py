@@ -53,6 +53,18 @@ class Partition:
     """Returns int64 [examples], the client's index of each of `numbers`."""
     return np.repeat(np.arange(len(self)), self.sizes)
 
+  def where(self, kept: np.ndarray) -> 'Partition':
+    """Returns the same clients with only the examples of `kept`, bool [examples]."""
+    sizes = np.bincount(self.owners()[kept], minlength=len(self))
+    offsets = np.cumsum(np.append(0, sizes))
+    return Partition(self.client_ids, offsets, self.numbers[kept])
+
+  def some(self, indices: np.ndarray) -> 'Partition':
+    """Returns only the clients of these indices, int [k]."""
+    ids = [self.client_ids[i] for i in indices.tolist()]
+    parts = [self.of_client(i) for i in indices.tolist()]
+    return of_clients(dict(zip(ids, parts, strict=True)))
+
 
 def of_owners(
   owners: np.ndarray, numbers: np.ndarray | None = None

@@ -32,6 +32,7 @@ from tff_xc.experiment import same_run
 from tff_xc.experiment import storage
 from tff_xc.experiment import trackers
 from tff_xc.measure import catalog
+from tff_xc.measure import client_scores
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
 from tff_xc.measure import skew
@@ -74,6 +75,7 @@ def train(
   warnings: Sequence[str] = (),
   source: Callable[[str], tuple] | None = None,
   tracker: str = trackers.NONE,
+  evaluate_clients: int = 0,
 ) -> dict[str, Any]:
   """Trains, evaluates and writes everything about the run, or resumes it.
 
@@ -94,11 +96,18 @@ def train(
     warnings: about the settings; printed, and kept in the summary.
     source: of the data for workers that have a copy, see `runtime.registry`.
     tracker: 'mlflow' or 'wandb', which gets settings, metrics and curves.png.
+    evaluate_clients: training clients, drawn by `seed`, on whose own held-out
+      examples every evaluation measures `catalog.OF_CLIENTS`, too.
 
   Raises:
     errors.InputError: `run_dir` or `target` does not fit, or training fails.
     ValueError: the algorithm lacks sampling, or does not fit data or metrics.
   """
+  evaluated = None
+  if evaluate_clients:
+    evaluated = client_scores.drawn(dataset, evaluate_clients, seed)
+    metrics = (*metrics, *catalog.OF_CLIENTS)
+    config = {**(config or {}), 'evaluate_clients': evaluate_clients}
   _check(algorithm, dataset, metrics, rounds, best)
   saves = checkpoint_every or eval_every
   schedule = progress_lib.Schedule(rounds, eval_every, saves)
@@ -118,7 +127,9 @@ def train(
     parts = {
       'targets': targets_lib.parse(target, metrics),
       'process': process_lib.build_process(algorithm, seed),
-      'evaluate': evaluation.Evaluator(algorithm.model, dataset, metrics),
+      'evaluate': evaluation.Evaluator(
+        algorithm.model, dataset, metrics, evaluated
+      ),
       'messages': communication.messages(algorithm),
     }
     # Last, so that nothing is written if any of these fails.

@@ -24,7 +24,7 @@ class Metric(NamedTuple):
   heading: str  # Its name in tables and legends.
   meaning: str  # Its definition, in one line.
   # The parts of a data set or model that it is computed from: 'test',
-  # 'validation', 'retrieval', 'propensity', 'train', 'class rows'. Empty for
+  # 'validation', 'retrieval', 'propensity', 'train', 'class rows', 'clients'. Empty for
   # `ROUND`.
   needs: tuple[str, ...] = ()
   # 'fraction', printed in percent ('mcc' may be negative); 'distance' of unit
@@ -139,6 +139,18 @@ client_parameters_peak | parameters held | parameters | lower
 seconds | s / round | seconds | lower
     seconds of a round
 """
+# Of a run that evaluates single clients (--evaluate_clients).
+_CLIENTS = """
+client_top1_mean | client top-1 | fraction | higher | clients
+    share of a client's held-out examples whose first-ranked class is right (of sets
+    of labels, is among them), mean over the same clients at every evaluation
+client_top1_median | client top-1 median | fraction | higher | clients
+    median of these clients' shares
+client_top1_p10 | client top-1 p10 | fraction | higher | clients
+    10th percentile of these clients' shares
+client_top1_worst | client top-1 worst tenth | fraction | higher | clients
+    mean of the lowest tenth of these clients' shares
+"""
 # Of single algorithms' server steps.
 _STEPS = """
 support_vectors | support vectors | rows | neither
@@ -170,6 +182,8 @@ def _read(text: str) -> Mapping[str, Metric]:
 
 
 SCORES, ROUND, STEPS = map(_read, (_SCORES, _ROUND, _STEPS))
+OF_CLIENTS = tuple(_read(_CLIENTS))
+SCORES |= _read(_CLIENTS)
 METRICS: Mapping[str, Metric] = {**SCORES, **ROUND, **STEPS}
 # Fractions of test or retrieval examples; of these, the ones that tell most.
 HELD_OUT = tuple(

@@ -11,9 +11,11 @@ import tensorflow as tf
 from tff_xc import classifier
 from tff_xc import heads
 from tff_xc.data import client_data as client_data_lib
+from tff_xc.data import partition as partition_lib
 from tff_xc.data import pool as pool_lib
 from tff_xc.data import sparse
 from tff_xc.measure import catalog
+from tff_xc.measure import client_scores
 from tff_xc.measure import ranking
 from tff_xc.measure import search
 
@@ -55,7 +57,9 @@ class Evaluator:
     model: classifier.EmbeddingClassifier,
     dataset: client_data_lib.FederatedDataset,
     metrics: Sequence[str],
+    clients: partition_lib.Partition | None = None,
   ):
+    """`clients` have the held-out examples of those that `catalog.OF_CLIENTS` are of."""
     unknown = set(metrics) - set(catalog.SCORES)
     if unknown:
       raise ValueError(f'there is no metric {", ".join(sorted(unknown))}.')
@@ -63,7 +67,9 @@ class Evaluator:
       for part in catalog.SCORES[name].needs:
         if part in _OF_DATA and not getattr(dataset, part):
           raise ValueError(f'{name} needs {part}, which the data set lacks.')
-    self.metrics = tuple(metrics)
+        if part == 'clients' and clients is None:
+          raise ValueError(f'{name} needs clients with held-out examples.')
+    self.metrics, self._clients = tuple(metrics), clients
     self._model = model
     self._dataset = dataset
     function = functools.partial(tf.function, autograph=False)
@@ -79,6 +85,10 @@ class Evaluator:
       # Of several networks side by side, all of an example's numbers.
       embeddings = self.embeddings(weights, pool).reshape([len(pool), -1])
       measured |= ranking.retrieval_scores(embeddings, pool.y)
+    if wanted & set(catalog.OF_CLIENTS):
+      scores = self.of_clients(weights, self._clients)
+      found = client_scores.statistics(scores)
+      measured |= {n: found[n.rpartition('_')[2]] for n in catalog.OF_CLIENTS}
     if wanted - _RETRIEVAL:
       rank = self._ranker(weights)
       measured |= self._ranked(weights, rank, wanted)
@@ -116,6 +126,14 @@ class Evaluator:
     """Returns int32 [k], the best class among all n for each of k examples."""
     rank = self._ranker(weights)
     return self._top(weights, rank, pool, numbers, 1)[:, 0]
+
+  def of_clients(
+    self, weights, held_out: partition_lib.Partition
+  ) -> np.ndarray:
+    """Returns float64 [K], `client_scores.top1` of numbers in the pool of `train`."""
+    pool = self._dataset.train.pool
+    predict = lambda numbers: self.predict(weights, pool, numbers)
+    return client_scores.top1(pool, held_out, predict)
 
   def _embedded(self, weights, pool, numbers) -> Iterator[np.ndarray]:
     """Yields the embeddings of blocks of examples."""

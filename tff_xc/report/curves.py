@@ -46,6 +46,7 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   for title, unit, columns in (
     ('Class rows of length 1', 'distance', catalog.DISTANCES),
     ('Test loss', 'loss', ('test_loss',)),
+    ('Held-out examples of clients', 'fraction', catalog.OF_CLIENTS),
   ):
     if set(columns) & set(run.metrics):
       panels.append((title, unit, columns))

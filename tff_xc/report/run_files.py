@@ -60,6 +60,12 @@ NOT_CONFIGURATION = (
 # Hyper-parameters of federated algorithms that older runs lack, each with the
 # value at which rounds are as they were.
 _ADDED = {'client_failure_rate': 0.0, 'robust_aggregation': 'none'}
+# The same of settings of a run.
+_ADDED_SETTINGS = {
+  'client_test_fraction': 0.0,
+  'unseen_clients': 0.0,
+  'evaluate_clients': 0,
+}
 # The same of tasks' options.
 _ADDED_OPTIONS = {'images': {'test_examples': 0}}
 # Types of keys that may be absent, since some versions did not write them.
@@ -159,7 +165,7 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   for name in ('task', 'algorithm'):  # They become text for people.
     config[name] = wording.shown(config[name])
   if 'options' in config:  # Otherwise from Python: attributes, no flags.
-    config = wording.with_new_names(config)
+    config = _ADDED_SETTINGS | wording.with_new_names(config)
     for group in {'options', 'hyperparameters'} & set(config):
       config[group] = wording.with_new_names(config[group])
   values = config.get('hyperparameters', {})

@@ -50,7 +50,26 @@ def build(algorithm: algorithm_lib.Algorithm):
   class rows held, or None; and `bounds` by name, for `robust.bounded`, or None.
   """
 
+  train = build_training(algorithm)
+
   def update(weights, held, examples, round_seed, target=None, bounds=None):
+    after, measured = train(weights, held, examples, round_seed, target)
+    return _message(algorithm, weights, after, held, examples, measured, bounds)
+
+  return update
+
+
+def build_training(
+  algorithm: algorithm_lib.Algorithm, own_rows_only: bool = False
+):
+  """Returns a function that trains on one client and sends nothing.
+
+  It takes what that of `build` does, without bounds, and returns the `ModelWeights`
+  after local training, and sums of losses, hits and steps by name. `own_rows_only`: of
+  the class rows held, only those of the client's classes move.
+  """
+
+  def train(weights, held, examples, round_seed, target=None):
     of_classes = held[classifier.CLASS]
     local = _localised(algorithm, held, examples)
     if isinstance(algorithm.example_weights, importance.Importance):
@@ -58,10 +77,13 @@ def build(algorithm: algorithm_lib.Algorithm):
         of_classes, target, algorithm.model.num_classes
       )
       local = local._replace(weights=tf.gather(each, local.y))
-    after, measured = _train(algorithm, weights, of_classes, local, round_seed)
-    return _message(algorithm, weights, after, held, examples, measured, bounds)
+    kept = None
+    if own_rows_only:
+      before, own = weights.class_table, of_classes.counts[:, None] > 0
+      kept = lambda rows: tf.where(own, rows, before)
+    return _train(algorithm, weights, of_classes, local, round_seed, kept)
 
-  return update
+  return train
 
 
 def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
@@ -126,8 +148,11 @@ def _within(weights, trained) -> classifier.ModelWeights:
   )
 
 
-def _train(algorithm, weights, held, examples, round_seed):
-  """Returns (the weights after local training, sums of losses and hits, steps)."""
+def _train(algorithm, weights, held, examples, round_seed, kept=None):
+  """Returns (the weights after local training, sums of losses and hits, steps).
+
+  `kept` returns the class rows after a step, unless it is None.
+  """
   training = algorithm.local_training
   optimizer = training.optimizer()
   initial = _trained_of(algorithm, weights)
@@ -156,6 +181,10 @@ def _train(algorithm, weights, held, examples, round_seed):
     optimizer_state, trained = optimizer.next(
       optimizer_state, trained, gradients
     )
+    if kept:
+      encoder, rows = trained
+      new = {classifier.CLASS: kept(rows[classifier.CLASS])}
+      trained = encoder, classifier.replaced(rows, new)
     sums = losses_ + loss * count, correct + hits
     return step + 1, trained, encoder_state, optimizer_state, *sums
 

@@ -237,11 +237,7 @@ def _as_tensors(
     rows = rows.batch(slots).get_single_element()
   rows, beside = rows if isinstance(rows, tuple) else (rows, None)
   rows = tf.ensure_shape(rows, [slots, rows.shape[-1]])
-  # Most clients use far fewer feature rows than there are slots; padding comes last.
-  if table.request.selects and table.name != classifier.CLASS:
-    used = tf.reduce_sum(tf.cast(held.mask, tf.int32))
-    rows = rows[: tf.maximum(used, 1)]
-  return rows, beside
+  return table.used(rows, held), beside
 
 
 def _build_request(algorithm):
@@ -249,18 +245,9 @@ def _build_request(algorithm):
 
   @tff.tensorflow.computation
   def request(examples, seed):
-    held = collections.OrderedDict()
-    for i, table in enumerate(algorithm.tables):
-      purpose = randomness.Purpose.TABLES + i - 1
-      if not i:
-        purpose = randomness.Purpose.NEGATIVES
-      held[table.name] = table.request.held_rows(
-        tables_lib.keys(algorithm.model, table.name, examples),
-        randomness.client_seed(seed, examples.client_id, purpose),
-        examples.client_id,
-        table.name,
-      )
-    return held
+    return tables_lib.held_rows(
+      algorithm.model, algorithm.tables, examples, seed
+    )
 
   return request
 

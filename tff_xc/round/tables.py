@@ -7,6 +7,7 @@ rows back, the server merges them (question 3) and updates the table (question
 4). The round loops over tables and treats all alike.
 """
 
+import collections
 import dataclasses
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import merge as merge_lib
 from tff_xc.round import optimizers
+from tff_xc.round import randomness
 from tff_xc.round import request as request_lib
 from tff_xc.round import server
 
@@ -81,6 +83,16 @@ class Table:
   def metrics(self) -> tuple[str, ...]:
     """Names of the numbers that the steps measure."""
     return tuple(name for step in self.steps for name in step.metrics)
+
+  def used(self, rows: tf.Tensor, held: request_lib.SelectedRows) -> tf.Tensor:
+    """Returns the rows held, float32 [N, row_dim], of feature rows without padding.
+
+    Most clients use far fewer of these than there are slots; padding comes last.
+    """
+    if not self.request.selects or self.name == classifier.CLASS:
+      return rows
+    used = tf.reduce_sum(tf.cast(held.mask, tf.int32))
+    return rows[: tf.maximum(used, 1)]
 
   def initialize(self, spec: tf.TensorSpec) -> TableState:
     """Returns the initial state for a table [n, row_dim] of this spec."""
@@ -160,6 +172,27 @@ def keys(
   size = tf.where(some, tf.size(examples.all_y), 0)
   rows = _class_rows(model, examples.all_y[:size], examples.client_id)
   return tf.reshape(rows, [-1])
+
+
+def held_rows(
+  model: classifier.EmbeddingClassifier,
+  tables: tuple[Table, ...],
+  examples: examples_lib.ClientExamples,
+  round_seed: tf.Tensor,
+) -> collections.OrderedDict:
+  """Returns the `SelectedRows` of each table, by name, that a client requests."""
+  held = collections.OrderedDict()
+  for i, table in enumerate(tables):
+    purpose = randomness.Purpose.TABLES + i - 1
+    if not i:
+      purpose = randomness.Purpose.NEGATIVES
+    held[table.name] = table.request.held_rows(
+      keys(model, table.name, examples),
+      randomness.client_seed(round_seed, examples.client_id, purpose),
+      examples.client_id,
+      table.name,
+    )
+  return held
 
 
 def localised(

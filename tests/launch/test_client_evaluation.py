@@ -1,0 +1,108 @@
+"""Scores of single clients, of the global model and of their own."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from launch import client_evaluation
+from launch import evaluation
+from tests.launch import test_evaluate
+from tff_xc.experiment import cohort
+from tff_xc.experiment import personalization
+from tff_xc.round import personal
+from tff_xc.round import randomness
+
+here = test_evaluate.here
+_GLYPHS = {
+  **test_evaluate._GLYPHS,
+  'num_clients': 10,
+  'examples_per_client': 12,
+  'embedding_dim': 16,
+  'client_test_fraction': 0.25,
+  'unseen_clients': 0.2,
+  'negatives': 3,
+}
+How = personalization.Personalization
+
+
+def scored(path, how=None):
+  """Returns (content of evaluation.json, clients.csv)."""
+  evaluation.run(str(path), None, test_evaluate.named(path), True, how)
+  frame = pd.read_csv(path / 'clients.csv', dtype={'client': str})
+  return json.loads((path / 'evaluation.json').read_text()), frame
+
+
+@pytest.mark.slow
+def test_before_and_after_of_trained_and_unseen_clients(
+  here, capsys, monkeypatch
+):
+  monkeypatch.setenv('COLUMNS', '80')
+  path = test_evaluate.untrained(here / 'run', 'glyphs', 'fedss', **_GLYPHS)
+  result, frame = scored(path)
+  assert result['clients']['trained']['clients'] == 8
+  assert result['clients']['unseen']['clients'] == 2
+  trained = evaluation.load(str(path))
+  dataset = trained.dataset
+  for part, own in (('trained', dataset), ('unseen', dataset.unseen)):
+    rows = frame[frame['part'] == part]
+    for index, row in enumerate(rows.itertuples()):
+      numbers = own.held_out.of_client(index)
+      pool = dataset.train.pool
+      found = trained.evaluator.predict(trained.weights, pool, numbers)
+      assert row.top1 == np.mean(found == pool.y[numbers])
+      assert (row.training_examples, row.test_examples) == (9, 3)
+    mean = result['clients'][part]['top1_mean']
+    assert mean == pytest.approx(rows['top1'].mean())
+  capsys.readouterr()
+  result, after = scored(path, How(60, learning_rate=0.3))
+  said = capsys.readouterr().out
+  table = [line for line in said.splitlines() if '/' not in line]
+  assert max(map(len, table)) <= 80
+  assert any(line.startswith('unseen ') for line in table)
+  assert after['top1'].equals(frame['top1'])
+  mean = after.groupby('part')[['top1', 'top1_personalized']].mean()
+  for part in ('trained', 'unseen'):  # Three classes are soon learnt.
+    assert mean['top1_personalized'][part] > mean['top1'][part] + 0.1
+    of = result['clients'][part]['top1_personalized_mean']
+    assert of == pytest.approx(mean['top1_personalized'][part])
+  assert (path / 'clients.png').exists()
+  # The last trained client, and the last unseen one, by hand.
+  adapt = personal.build(trained.algorithm, 60, learning_rate=0.3)
+  seed = randomness.round_seed(trained.state.seed, 0)
+  for number, index, own in ((7, 7, dataset), (9, 1, dataset.unseen)):
+    train = own.train if own is not dataset else dataset.train.partition
+    value = cohort.client_value(dataset.train, train.of_client(index), number)
+    model, held = adapt(trained.weights, value, seed), own.held_out
+    found = trained.evaluator.of_clients(model, held)[index]
+    assert found == after['top1_personalized'][number]
+  again = lambda how, threads: client_evaluation.run(
+    trained._replace(client_threads=threads), how
+  )['top1_personalized']
+  for threads in (1, 3):
+    found = again(How(60, learning_rate=0.3), threads)
+    assert found.tolist() == after['top1_personalized'].tolist()
+  for how in (How(0), How(5, learning_rate=0.0)):
+    assert again(how, 2).tolist() == frame['top1'].tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('kind', 'more', 'part'),
+  [
+    ('hashed labels', {}, 'rows'),
+    ('label sets', {'clients_per_round': 2}, 'all'),
+    # A round's few examples have fewer features than all of a client.
+    ('sparse text', {'examples_per_round': 1}, 'all'),
+    ('without clients', {}, 'head'),
+  ],
+)
+def test_every_kind_of_run(kind, more, part, here):
+  task, algorithm, made = test_evaluate._KINDS[kind]
+  given = {**made(here), **more, 'client_test_fraction': 0.5}
+  path = test_evaluate.untrained(here / 'run', task, algorithm, **given)
+  _, frame = scored(path, How(3, part))
+  some = frame[frame['test_examples'] > 0]
+  assert len(some)
+  assert some['top1_personalized'].between(0, 1).all()

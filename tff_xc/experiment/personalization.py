@@ -1,0 +1,116 @@
+"""Scores of single clients' personal models, in memory bounded by a few clients."""
+
+import concurrent.futures
+import dataclasses
+import os
+from typing import Any
+
+import numpy as np
+import tqdm
+
+from tff_xc import classifier
+from tff_xc.data import client_data
+from tff_xc.data import partition as partition_lib
+from tff_xc.experiment import cohort
+from tff_xc.measure import client_scores
+from tff_xc.measure import evaluation
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import personal
+from tff_xc.round import randomness
+
+
+@dataclasses.dataclass(frozen=True)
+class Personalization:
+  """How a client makes the global model its own; see `personal.build`."""
+
+  steps: int
+  part: str = personal.ALL
+  learning_rate: float | None = None  # None: the run's.
+
+
+def scores(
+  how: Personalization,
+  algorithm: algorithm_lib.Algorithm,
+  dataset: client_data.FederatedDataset,
+  evaluator: evaluation.Evaluator,
+  state: Any,
+  weights: classifier.ModelWeights,
+  before: np.ndarray,
+  threads: int = 0,
+) -> np.ndarray:
+  """Returns float64 [K], each client's score after its own local steps.
+
+  Clients and scores are those of `client_scores.clients`. A client trains on its
+  training examples as in the round after `state`, is scored on its held-out ones, and
+  is forgotten. A client without training examples, and any after no steps, keeps the
+  global model and its score.
+
+  Args:
+    how: steps, what they move, and their rate.
+    algorithm: of the run.
+    dataset: of the run.
+    evaluator: on `dataset`.
+    state: the `RoundState` after the run.
+    weights: the global model.
+    before: float64 [K], its scores; nan: not scored.
+    threads: clients that train at a time; 0: one for each core. Scores do not depend
+      on it.
+  """
+  if not how.steps:
+    return before
+  algorithm = _with_room(algorithm, dataset)
+  adapt = personal.build(algorithm, how.steps, how.part, how.learning_rate)
+  seed = randomness.round_seed(state.seed, state.round_number)
+  pool, clients = dataset.train.pool, []
+  for _, train, held_out in client_scores.parts(dataset):
+    clients += [(train, held_out, index) for index in range(len(train))]
+
+  def score(number: int) -> float:
+    train, held_out, index = clients[number]
+    used = train.of_client(index)
+    if np.isnan(before[number]) or not len(used):
+      return before[number]
+    value = cohort.client_value(dataset.train, used, number)
+    after = adapt(weights, value, seed)
+    own = partition_lib.of_clients({'own': held_out.of_client(index)})
+    predict = lambda numbers: evaluator.predict(after, pool, numbers)
+    return client_scores.top1(pool, own, predict)[0]
+
+  threads = threads or len(os.sched_getaffinity(0))
+  executor = concurrent.futures.ThreadPoolExecutor(threads)
+  try:
+    found = tqdm.tqdm(
+      executor.map(score, range(len(clients))),
+      'personalizing',
+      len(clients),
+      unit='client',
+      disable=None,
+      delay=1,
+      leave=False,
+    )
+    return np.fromiter(found, np.float64, len(clients))
+  finally:
+    executor.shutdown(cancel_futures=True)
+
+
+def _with_room(algorithm, dataset) -> algorithm_lib.Algorithm:
+  """Returns the algorithm whose requests have room for all examples of any client.
+
+  In training, only training clients request rows, and perhaps for some of their
+  examples at a time.
+  """
+  everyone = [dataset.train]
+  if dataset.unseen is not None and len(dataset.unseen.train.numbers):
+    pool = dataset.train.pool
+    never = dataset.unseen.train
+    everyone.append(client_data.PartitionedClientData(pool, never))
+  for table in algorithm.tables:
+    if table.request.selects:
+      if table.name == classifier.CLASS:
+        each = algorithm.model.rows_per_label
+        most = max(of.largest_label_set * each for of in everyone)
+      else:
+        most = max(of.largest_feature_set() for of in everyone)
+      room = dataclasses.replace(table.request, max_positives=most)
+      algorithm = algorithm.with_table(dataclasses.replace(table, request=room))
+  return algorithm

@@ -1,0 +1,157 @@
+"""How single clients fare: a model's scores on their own held-out examples."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import partition as partition_lib
+from tff_xc.data import pool as pool_lib
+from tff_xc.measure import skew
+
+# The values of the column `part` of `clients`.
+TRAINED, UNSEEN = 'trained', 'unseen'
+# Groups of clients are of about equal numbers of them.
+_GROUPS, _LEAST = 4, 8
+# A stream of numpy generators: [seed, stream].
+_DRAWN = 4
+
+
+def top1(
+  pool: pool_lib.Pool,
+  held_out: partition_lib.Partition,
+  predict: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+  """Returns float64 [K], the share of each client's examples that are ranked right.
+
+  `predict` returns the first class, int [k], of examples of these numbers. It is right
+  if it is the example's class, or among its labels; examples without labels do not
+  count. A client of which none counts has nan.
+  """
+  numbers, owners = held_out.numbers, held_out.owners()
+  y = pool.y[numbers]
+  if scipy.sparse.issparse(y):
+    counted = np.diff(y.indptr) > 0
+    numbers, owners, y = numbers[counted], owners[counted], y[counted]
+  if not len(numbers):
+    return np.full(len(held_out), np.nan)
+  best = predict(numbers)
+  if scipy.sparse.issparse(y):
+    found = y[np.arange(len(best)), np.maximum(best, 0)]
+    hits = np.asarray(found).ravel() & (best >= 0)
+  else:
+    hits = best == y
+  counts = np.bincount(owners, minlength=len(held_out))
+  right = np.bincount(owners, hits, minlength=len(held_out))
+  return np.where(counts > 0, right / np.maximum(counts, 1), np.nan)
+
+
+def statistics(scores: np.ndarray) -> dict[str, float]:
+  """Returns mean, median, p10, worst and std of scores float [K], without nan.
+
+  `p10` is the 10th percentile, `worst` the mean of the lowest tenth (at least one),
+  `std` the standard deviation of the population. All are nan without any score.
+  """
+  ranked = np.sort(scores[~np.isnan(scores)])
+  if not len(ranked):
+    return dict.fromkeys(('mean', 'median', 'p10', 'worst', 'std'), np.nan)
+  return {
+    'mean': float(ranked.mean()),
+    'median': float(np.median(ranked)),
+    'p10': float(np.quantile(ranked, 0.1)),
+    'worst': float(ranked[: -(-len(ranked) // 10)].mean()),
+    'std': float(ranked.std()),
+  }
+
+
+def parts(
+  dataset: client_data.FederatedDataset,
+) -> Iterator[tuple[str, partition_lib.Partition, partition_lib.Partition]]:
+  """Yields (part, training examples, held-out ones) of trained and unseen clients.
+
+  InputError if the data set knows no held-out examples of any client.
+  """
+  found = []
+  if dataset.held_out is not None:
+    found.append((TRAINED, dataset.train.partition, dataset.held_out))
+  if dataset.unseen is not None:
+    found.append((UNSEEN, dataset.unseen.train, dataset.unseen.held_out))
+  if not any(len(held_out.numbers) for _, _, held_out in found):
+    raise errors.InputError(
+      f'no client of {dataset.name} has held-out examples of its own; train with'
+      ' --client_test_fraction=0.2, say'
+    )
+  yield from found
+
+
+def clients(dataset: client_data.FederatedDataset) -> pd.DataFrame:
+  """Returns a row for each client of `parts`, in their order.
+
+  Columns are `client`, its id; `part`; `training_examples` and `test_examples`; and
+  `classes`, the distinct classes of both.
+  """
+  tables, y = [], dataset.train.pool.y
+  for part, train, held_out in parts(dataset):
+    numbers = np.concatenate([train.numbers, held_out.numbers])
+    owners = np.concatenate([train.owners(), held_out.owners()])
+    labels = y[numbers]
+    if scipy.sparse.issparse(labels):
+      owners = np.repeat(owners, np.diff(labels.indptr))
+      labels = labels.indices
+    shape = len(train), dataset.num_classes
+    columns = {
+      'client': train.client_ids,
+      'part': part,
+      'training_examples': train.sizes,
+      'test_examples': held_out.sizes,
+      'classes': np.diff(skew.class_counts(owners, labels, shape).indptr),
+    }
+    tables.append(pd.DataFrame(columns))
+  return pd.concat(tables, ignore_index=True)
+
+
+def groups(values: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
+  """Yields (least, most, bool [K]) of up to four groups of clients by int [K] values.
+
+  They have about equal numbers of clients. Nothing, where all values are equal or
+  clients are fewer than eight.
+  """
+  if len(values) < _LEAST:
+    return
+  share = np.arange(1, _GROUPS) / _GROUPS
+  starts = np.unique(np.quantile(values, share, method='higher'))
+  place = np.searchsorted(starts, values, side='right')
+  if len(np.unique(place)) < 2:
+    return
+  for group in np.unique(place):
+    inside = place == group
+    yield int(values[inside].min()), int(values[inside].max()), inside
+
+
+def drawn(
+  dataset: client_data.FederatedDataset, count: int, seed: int
+) -> partition_lib.Partition:
+  """Returns the held-out examples of `count` training clients that have some.
+
+  InputError if fewer have.
+  """
+  sizes = np.zeros(0, int)
+  if dataset.held_out is not None:
+    sizes = dataset.held_out.sizes
+  some = np.flatnonzero(sizes)
+  if count > len(some):
+    fewer = f'give --evaluate_clients={len(some)} or fewer'
+    if not len(some):
+      fewer = 'give --client_test_fraction=0.2, say, too'
+    raise errors.InputError(
+      f'--evaluate_clients is {count}, and {len(some):,} training clients have'
+      f' held-out examples of their own; {fewer}'
+    )
+  random = np.random.default_rng([seed, _DRAWN])
+  return dataset.held_out.some(
+    np.sort(random.choice(some, count, replace=False))
+  )

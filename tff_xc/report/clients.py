@@ -1,0 +1,130 @@
+"""Scores of single clients as a table, a CSV and a picture."""
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from tff_xc import files
+from tff_xc import wording
+from tff_xc.measure import client_scores
+from tff_xc.report import pictures
+
+# Columns of the frame: the global model's score, and that of a client's own model.
+GLOBAL, PERSONAL = 'top1', 'top1_personalized'
+_STATISTICS = {
+  'mean': 'mean',
+  'median': 'median',
+  'p10': 'p10',
+  'worst': 'worst tenth',
+  'std': 'std',
+}
+_TITLES = {client_scores.TRAINED: 'trained', client_scores.UNSEEN: 'unseen'}
+
+
+def table(frame: pd.DataFrame) -> list[list[str]]:
+  """Returns the rows of a table in percent, of `client_scores.clients` with scores.
+
+  All clients of a part, then groups by their examples and by their classes. Beside a
+  number of the global model is that of personal ones, if the frame has them.
+  """
+  names = dict(_STATISTICS)
+  if PERSONAL in frame:  # It must fit a window.
+    del names['std']
+    names['worst'] = 'worst'
+  heading = ['clients in %', 'number']
+  for name in names.values():
+    heading += [name, 'after'] if PERSONAL in frame else [name]
+  rows = [heading]
+  for title, part in _parts(frame):
+    cells = [title, f'{len(part):,}']
+    columns = [
+      client_scores.statistics(part[column].to_numpy())
+      for column in (GLOBAL, PERSONAL)
+      if column in frame
+    ]
+    for name in names:
+      cells += [f'{100 * column[name]:.1f}' for column in columns]
+    rows.append(cells)
+  return rows
+
+
+def _parts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+  """Yields the table's groups of clients with a score, each with its title."""
+  frame = frame.dropna(subset=[GLOBAL])
+  for name, part in frame.groupby('part', sort=False):
+    yield _TITLES[name], part
+    examples = part['training_examples'] + part['test_examples']
+    by = [('examples', examples), ('classes', part['classes'])]
+    if (examples == part['classes']).all():
+      by.pop()  # Of each class one example: the groups are the same.
+    for noun, values in by:
+      for least, most, inside in client_scores.groups(values.to_numpy()):
+        span = f'{least:,} to {most:,}' if most > least else f'{least:,}'
+        yield f'- {span} {noun}', part[inside]
+
+
+def write_csv(frame: pd.DataFrame, path: str | os.PathLike) -> None:
+  """Writes the frame, a line a client; an empty score: it has no example for it."""
+  shown = [wording.cell(str(name)) for name in frame['client']]
+  with files.replacing(path) as temporary:
+    frame.assign(client=shown).to_csv(temporary, index=False)
+
+
+def plot(frame: pd.DataFrame, path: str | os.PathLike) -> None:
+  """Draws the scores of clients: their distribution, and over their sizes."""
+  frame = frame.dropna(subset=[GLOBAL])
+  figure, axes = pictures.panels(3, 3, (13, 3.8))
+  series = [
+    (f'{_TITLES[name]}{after}', part, column)
+    for name, part in frame.groupby('part', sort=False)
+    for column, after in ((GLOBAL, ''), (PERSONAL, ', personalized'))
+    if column in frame
+  ]
+  for style, (label, part, column) in zip(
+    pictures.styles(), series, strict=False
+  ):
+    scores = 100 * part[column]
+    share = 100 * np.arange(1, len(scores) + 1) / len(scores)
+    line = {n: style[n] for n in ('color', 'linestyle')}
+    axes[0].plot(
+      [0, *np.sort(scores), 100],
+      [0, *share, 100],
+      **line,
+      drawstyle='steps-post',
+      label=label,
+    )
+    examples = part['training_examples'] + part['test_examples']
+    for ax, values in zip(axes[1:], (examples, part['classes']), strict=True):
+      _draw_points(ax, values.to_numpy(), scores.to_numpy(), style)
+  y = '% of clients at most there'
+  pictures.label(axes[0], 'Scores of the clients', 'top-1 %', y)
+  for ax, noun in zip(axes[1:], ('examples', 'classes'), strict=True):
+    x, y = f'{noun} of a client', 'top-1 %'
+    pictures.label(ax, f'By the number of {noun}', x, y)
+  axes[0].legend(frameon=False, fontsize=9)
+  pictures.save(figure, path)
+
+
+def _draw_points(ax, values: np.ndarray, scores: np.ndarray, style) -> None:
+  """Draws a point a client, and a line through the means of groups of them."""
+  few = len(values) <= 300
+  ax.plot(
+    values,
+    scores,
+    style['marker'],
+    color=style['color'],
+    markersize=3 if few else 1.5,
+    alpha=0.5 if few else 0.25,
+    markeredgewidth=0,
+  )
+  means = [
+    (values[inside].mean(), scores[inside].mean())
+    for _, _, inside in client_scores.groups(values)
+  ]
+  if means:
+    line = {n: style[n] for n in ('color', 'linestyle', 'marker')}
+    ax.plot(*zip(*means, strict=True), **line, markersize=6)
+  if values.max() > 20 * max(values.min(), 1):
+    ax.set_xscale('log')

@@ -1,0 +1,107 @@
+"""A client's personal model: some local steps of its own from the global one.
+
+The client trains as in a round, with the algorithm's loss, optimizer and batches, on
+the rows that it would request: its own and sampled negatives, or all of them. It sends
+nothing and is forgotten; `tff.learning.algorithms.build_personalization_eval_computation`
+does the same for TFF's models.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from tff_xc import classifier
+from tff_xc import errors
+from tff_xc.data import sparse
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import client_update
+from tff_xc.round import examples as examples_lib
+from tff_xc.round import frozen
+from tff_xc.round import importance
+from tff_xc.round import tables as tables_lib
+
+# What moves: all that clients train, the class rows held, or those of its classes.
+PARTS = ALL, HEAD, ROWS = 'all', 'head', 'rows'
+
+
+def build(
+  algorithm: algorithm_lib.Algorithm,
+  steps: int,
+  part: str = ALL,
+  learning_rate: float | None = None,
+):
+  """Returns a function from the global model to that of a client.
+
+  It takes `ModelWeights` with whole tables, `ClientExamples` without weights and state,
+  and the seed int32 [2] of the round that it stands for, and returns whole
+  `ModelWeights`. Rows that the client does not hold stay as they are. What clients keep
+  between rounds is unknown to it, as to a client in its first round.
+
+  Args:
+    algorithm: whose tables' requests have room for the client's rows.
+    steps: minibatches, at least 1.
+    part: one of `PARTS`.
+    learning_rate: of the client's optimizer; None: the algorithm's.
+  """
+  if steps < 1:
+    raise ValueError(f'{steps} steps; without any, a model is the global one')
+  training = dataclasses.replace(
+    algorithm.local_training, steps=steps, epochs=1
+  )
+  if learning_rate is not None:
+    training = dataclasses.replace(training, learning_rate=learning_rate)
+  algorithm = dataclasses.replace(algorithm, local_training=training)
+  if part != ALL:
+    if classifier.CLASS in algorithm.frozen:
+      raise errors.InputError(
+        f'--personalize_part={part}: clients of this algorithm do not train class'
+        ' rows; give --personalize_part=all'
+      )
+    algorithm = frozen.train_only(algorithm, 'head')
+  model, target = algorithm.model, importance.target_of(algorithm)
+  train = client_update.build_training(algorithm, own_rows_only=part == ROWS)
+  given = algorithm.example_weights == algorithm_lib.GIVEN
+
+  def personal(weights, examples, seed):
+    if given:
+      size = encoder_lib.count(examples.y)
+      examples = examples._replace(weights=tf.ones([size]))
+    if algorithm.client_state is not None:
+      zeros = lambda s: tf.zeros(s.shape, s.dtype)
+      nothing = tf.nest.map_structure(zeros, algorithm.client_state.spec)
+      kept = examples_lib.KeptState(tf.constant(False), nothing)
+      examples = examples._replace(state=kept)
+    held = tables_lib.held_rows(model, algorithm.tables, examples, seed)
+    own, p = dict(weights.tables), target
+    for table in algorithm.tables:
+      if table.request.selects:
+        rows = tf.gather(own[table.name], held[table.name].ids)
+        own[table.name] = table.used(rows, held[table.name])
+    of_classes = held[classifier.CLASS]
+    if p is not None:
+      p = tf.gather(p, of_classes.ids)
+    on_client = classifier.replaced(weights.tables, own)
+    after, _ = train(
+      weights._replace(tables=on_client), held, examples, seed, p
+    )
+    for table in algorithm.tables:
+      own[table.name] = rows = after.tables[table.name]
+      if table.request.selects:
+        kept = held[table.name].mask[: tf.shape(rows)[0]]
+        own[table.name] = tf.tensor_scatter_nd_update(
+          weights.tables[table.name],
+          tf.boolean_mask(held[table.name].ids[: tf.size(kept)], kept)[:, None],
+          tf.boolean_mask(rows, kept),
+        )
+    return after._replace(tables=classifier.replaced(weights.tables, own))
+
+  integers = tf.TensorSpec([None], tf.int32)
+  of_client = examples_lib.ClientExamples(
+    model.encoder.batch_spec(),
+    sparse.LabelSets(integers, integers) if model.label_sets else integers,
+    tf.TensorSpec([], tf.int64),
+    integers,
+  )
+  signature = model.weight_specs(), of_client, tf.TensorSpec([2], tf.int32)
+  return tf.function(personal, input_signature=signature, autograph=False)
