@@ -65,6 +65,11 @@ def run(
     files.write_json(folder / CARD, card)
   size = wording.human_bytes(card['bytes'])
   print(f'{path}: {form} after {wording.count(found.rounds, "round")}, {size}')
+  if form == 'tflite' and found.description.kind == description_lib.IMAGES:
+    size = ' x '.join(map(str, found.description.shape[:2]))
+    print(
+      f'it takes images of {size} pixels, unlike other formats: scale them before'
+    )
   return card
 
 
@@ -164,9 +169,6 @@ def _tflite(found, folder, top, quantize):
   # Phones scale images better than this would, and tensors of a fixed size are
   # faster.
   predictor = _predictor(found, top, any_size=False, rows_type=tf.float32)
-  if found.description.kind == description_lib.IMAGES:
-    size = ' x '.join(map(str, found.description.shape[:2]))
-    print(f'--format=tflite takes images of {size} pixels: scale them before')
   selects = found.description.kind in _SELECT
   try:
     with tempfile.TemporaryDirectory(dir=folder) as saved:

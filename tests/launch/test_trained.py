@@ -59,6 +59,10 @@ def test_the_weights_are_those_that_are_evaluated(here):
   (here / 'run' / run_files.DESCRIPTION).unlink()
   equal(trained.load('run').weights, found.weights)
   assert trained.load('run', '3').rounds == 3
+  # To resume it writes what it lacks.
+  experiment.assemble({**config, 'checkpoint_every': 1}).run('run')
+  equal(trained.load('run').weights, found.weights)
+  assert (here / 'run' / run_files.DESCRIPTION).exists()
 
 
 def test_rounds_that_can_be_chosen(glyphs, here):
