@@ -92,7 +92,6 @@ class Trained(NamedTuple):
   """A run's newest checkpoint, with its data."""
 
   dataset: client_data_lib.FederatedDataset
-  model: classifier.EmbeddingClassifier
   evaluator: evaluation.Evaluator
   weights: classifier.ModelWeights
   rounds: int
@@ -132,11 +131,12 @@ def load(
     raise errors.InputError(
       f'{run_dir} has no sound checkpoint; start launch.train on it again'
     )
-  model, weights = made.algorithm.model, process.get_model_weights(state)
-  evaluator = evaluation.Evaluator(model, made.dataset, made.metrics)
+  weights = process.get_model_weights(state)
+  evaluator = evaluation.Evaluator(
+    made.algorithm.model, made.dataset, made.metrics
+  )
   return Trained(
     made.dataset,
-    model,
     evaluator,
     weights,
     rounds,

@@ -72,7 +72,7 @@ def load(
         f' together with their data: {e}'
       ) from e
     description = found.dataset.description
-    model = found.model
+    model = found.algorithm.model
     rounds, weights = found.rounds, found.weights
   measured = run.metrics[run.metrics['round'] == rounds]
   scores = {

@@ -84,7 +84,7 @@ def exported(kind, here, **more):
   count = count if count > 0 else len(next(iter(examples.values())))
   numbers = np.arange(count)
   embeddings = found.evaluator.embeddings(found.weights, pool, numbers)
-  head, table = found.model.head, found.weights.class_table
+  head, table = found.algorithm.model.head, found.weights.class_table
   if hasattr(head, 'label_scores'):
     return examples, tf.transpose(head.label_scores(embeddings, table)), path
   return examples, head.logits(embeddings, table, None), path
