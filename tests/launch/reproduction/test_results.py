@@ -16,6 +16,14 @@ from tests.launch.reproduction import parsed_page
 from tests.launch.reproduction import small_table
 from tff_xc import errors
 
+# Whose forms have not been run with their seeds.
+_NOT_YET = """
+  fedss/table2 fedss/table4 fedss/fig6 fedaws/table3 fedaws/table4 fedmlh/fig5
+  fedvc/table2 fedvc/table3 fedvc/table4 fedvc/table5 fedvc/fig4 fedvc/fig5 fedvc/fig6
+  fedvc/fig8 fedvc/fig9
+  turbosvm-fl/fig1 turbosvm-fl/fig2 turbosvm-fl/table2 turbosvm-fl/table3
+  turbosvm-fl/table4 turbosvm-fl/table9 turbosvm-fl/table10 turbosvm-fl/table11
+"""
 ROOT = pathlib.Path(__file__).parents[3]
 KEPT = ROOT / 'docs/results'
 NAME = small_table.NAME
@@ -225,7 +233,7 @@ def test_what_is_kept_is_of_todays_rows_and_numbers(tmp_path):
     if isinstance(found, table.Study) or getattr(found, 'small', None)
   }
   paper = {('fedaws/table1', 'paper'), ('fedvc/table1', 'paper')}
-  not_yet = {('turbosvm-fl/fig1', 'small')}
+  not_yet = {(name, 'small') for name in _NOT_YET.split()}
   assert names == {(name, 'small') for name in small} - not_yet | paper
 
 
