@@ -20,18 +20,18 @@ import os
 import pathlib
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from datasets import npz
 from datasets.images import decode
-from datasets.images import store as store_lib
 from tff_xc import errors
-from tff_xc.data import client_data
 from tff_xc.data import partition
-from tff_xc.data import pool
+
+if TYPE_CHECKING:
+  from tff_xc.data import client_data
 
 SIDE = 105  # pixels, of every drawing
 NPZ = 'omniglot_1623.npz'
@@ -68,7 +68,7 @@ def load(
   image_size: int = 28,
   train_drawers: int = 16,
   expected: Counts = OFFICIAL,
-) -> client_data.FederatedDataset:
+) -> 'client_data.FederatedDataset':
   """Loads Omniglot; images are decoded on demand.
 
   `x` is uint8 [image_size, image_size], 1 to 105, ink 255 on 0. The first
@@ -76,6 +76,12 @@ def load(
   `errors.InputError` for a bad argument, and data that are missing, damaged or of
   other counts than `expected`.
   """
+  # Late: what is there is found without these.
+  import tensorflow as tf
+
+  from tff_xc.data import client_data
+  from tff_xc.data import pool
+
   drawers, num_classes = expected.drawers, expected.background
   for name, value, most in (
     ('image_size', image_size, SIDE),
@@ -197,6 +203,8 @@ def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
 
 def _of_pngs(parts: list[pathlib.Path], expected: Counts) -> _Found:
   """Lists both parts; a PNG is read on demand."""
+  from datasets.images import store as store_lib
+
   keys, places = [], []
   for is_evaluation, part in enumerate(parts):
     store = store_lib.open_store(part)

@@ -75,11 +75,11 @@ flags.DEFINE_float(
 
 def _personalization(values):
   """Returns the `Personalization` that flags ask for, or None."""
+  if values.personalize is None:
+    return None
   from tff_xc.experiment import personalization
 
   of_it = values.personalize_part, values.personalize_learning_rate
-  if values.personalize is None:
-    return None
   return personalization.Personalization(
     values.personalize, of_it[0] or 'all', of_it[1]
   )

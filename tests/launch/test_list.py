@@ -78,7 +78,7 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
     f'looked for in {tmp_path}',
     f'fedss/table2 {small} sop (missing)',
     # Of studies, too.
-    'm = 5: the data of landmarks-user-160k (missing)',
+    'fedss/table1: the data of landmarks-user-160k (missing)',
     'bibtex, delicious (missing); of one with --task',
     'femnist (1 of 3,550 users), celeba (1 of 9,343 users)',
     'shakespeare (1 of 1,129 users)',
