@@ -93,6 +93,37 @@ def test_clients_are_spread_over_devices_and_the_server_has_the_first():
   assert spread['weights'] == pytest.approx(alone['weights'], rel=1e-5)
 
 
+_GPU = """
+import tensorflow as tf
+from tff_xc.runtime.in_process import context
+config = tf.config.experimental
+if {gpu}:
+  context.visible_devices = lambda wanted: ['/device:GPU:0']
+context.new_clients(1, '')
+print(config.tensor_float_32_execution_enabled())
+try:
+  tf.random.normal([2])
+  print('any digits')
+except RuntimeError as error:
+  print('determinism' in str(error))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('gpu', 'said'), [(True, 'False True'), (False, 'True any digits')]
+)
+def test_a_gpu_computes_in_float32_and_repeats_its_digits(gpu, said):
+  done = subprocess.run(
+    [sys.executable, '-c', _GPU.format(gpu=gpu)],
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+  )
+  assert ' '.join(done.stdout.split()) == said, done.stderr[-3000:]
+
+
 def test_a_device_that_is_not_there_is_refused():
   for name, device, message in (
     ('in_process', 'gpu:7', "no 'gpu:7'; it sees cpu:0"),

@@ -44,6 +44,23 @@ def test_ops_are_placed_and_those_on_data_sets_stay_on_the_cpu():
   assert not _prepared()[1]['VarHandleOp'].device
 
 
+def test_products_that_no_gpu_repeats_stay_on_the_cpu_with_their_gradients():
+  def gradient(table):
+    matrix = tf.SparseTensor([[0, 1]], [2.0], [3, 4])
+    with tf.GradientTape() as tape:
+      tape.watch(table)
+      product = tf.sparse.sparse_dense_matmul(matrix, table)
+    return tape.gradient(product, table)
+
+  spec = tf.TensorSpec([4, 2], tf.float32)
+  graph = tf.function(gradient).get_concrete_function(spec).graph
+  graph_def = graph.as_graph_def()
+  graph_rewrites.prepare(graph_def, '_7', '/device:GPU:0')
+  products = [n for n in graph_def.node if n.op == 'SparseTensorDenseMatMul']
+  assert any(node.attr['adjoint_a'].b for node in products)  # The gradient.
+  assert {node.device for node in products} == {'/device:CPU:0'}
+
+
 def test_a_long_body_is_called_and_gives_the_same():
   for ops, is_called in ((3, False), (80, True)):
     graph_def, by_op = _prepared(ops)

@@ -81,4 +81,4 @@ def weighted_mean(table: tf.Tensor, x: sparse.SparseFeatures) -> tf.Tensor:
     tf.math.divide_no_nan(values, tf.gather(sums, example)),
     tf.stack([tf.cast(size, tf.int64), tf.shape(table, tf.int64)[0]]),
   )
-  return tf.sparse.sparse_dense_matmul(weights, table)
+  return layers.sparse_product(weights, table)

@@ -163,3 +163,13 @@ def group_norm(
   shape = [-1, *x.shape[1:]]
   scale, offset = weights[f'{layer}/scale'], weights[f'{layer}/offset']
   return tf.reshape(normalise(flat, scale, offset), shape)
+
+
+def sparse_product(matrix: tf.SparseTensor, table: tf.Tensor) -> tf.Tensor:
+  """Returns [B, dim], a sparse matrix [B, F] times a table [F, dim].
+
+  It is computed on the CPU: TensorFlow's kernel for GPUs sums in any order, and is
+  refused where a run has to repeat its digits (see `runtime.in_process.context`).
+  """
+  with tf.device('CPU:0'):
+    return tf.sparse.sparse_dense_matmul(matrix, table)

@@ -87,7 +87,7 @@ def _sums(
 
   def by_entries():
     matrix = tf.SparseTensor(places, x.values, shape)
-    return tf.sparse.sparse_dense_matmul(matrix, kernel)
+    return layers.sparse_product(matrix, kernel)
 
   entries = tf.cast(tf.reduce_prod(shape), tf.float32)
   stored = tf.cast(tf.size(x.ids), tf.float32)

@@ -56,8 +56,12 @@ def _nodes(graph_def) -> list:
   return nodes
 
 
+# Ops of tf.data, and those whose kernel for GPUs sums in any order.
+_ON_CPU = ('Dataset', 'Iterator', 'Optional', 'SparseTensorDenseMatMul')
+
+
 def _device_of(op: str, device: str) -> str:
-  on_cpu = any(kind in op for kind in ('Dataset', 'Iterator', 'Optional'))
+  on_cpu = any(kind in op for kind in _ON_CPU)
   return '/device:CPU:0' if on_cpu else device
 
 
