@@ -1,7 +1,6 @@
 """Writes model files and what describes them. Imports TensorFlow."""
 
 import contextlib
-import csv
 import dataclasses
 import os
 import pathlib
@@ -9,10 +8,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import tensorflow as tf
 
 from launch import onnx_format
@@ -57,7 +56,8 @@ def run(
     card = _card(found, form, top, quantize) | more
     card['bytes'] = sum(f.stat().st_size for f in _all_files(folder))
     if found.class_names is not None:
-      _write_classes(folder / run_files.CLASSES, found.class_names)
+      names = pd.Series(found.class_names, name='name')
+      names.to_csv(folder / run_files.CLASSES, index_label='class')
     (folder / README).write_text(_readme(card), encoding='utf-8')
     card['files'] = sorted(
       str(f.relative_to(folder)) for f in _all_files(folder)
@@ -131,13 +131,6 @@ def _folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
       before.rename(path)
     for left in (temporary, before):
       shutil.rmtree(left, ignore_errors=True)
-
-
-def _write_classes(path: pathlib.Path, names: Sequence[str]) -> None:
-  with path.open('w', newline='', encoding='utf-8') as file:
-    writer = csv.writer(file, lineterminator='\n')
-    writer.writerow(('class', 'name'))
-    writer.writerows(enumerate(names))
 
 
 def _all_files(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -1,12 +1,18 @@
 """The code of README and docs runs."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from datasets import arrays
 from tests import documents
+from tests.launch import own_examples
 from tff_xc.encoders import keras_model
 
 OWN = documents.page('your_own')
@@ -101,6 +107,50 @@ def test_the_worked_examples_have_the_bytes_that_a_run_reports(
     columns['bytes_down_per_client'],
     columns['bytes_up_per_client'],
   ]
+
+
+@pytest.mark.slow
+def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  own_examples.photos(tmp_path)
+  (tmp_path / 'photos/dog/3.jpg').unlink()  # No image.
+  shutil.copy(tmp_path / 'photos/emu/1.jpg', tmp_path / 'new.jpg')
+  for name in 'abc':
+    image = np.full([20, 28], ord(name), np.uint8)
+    Image.fromarray(image).save(tmp_path / f'{name}.png')
+  demo = re.search(
+    r'^DEMO := -m (.*)$', (documents.ROOT / 'Makefile').read_text(), re.M
+  )
+  own = [
+    '--task=images',
+    '--data_dir=photos',
+    '--split=class',
+    '--algorithm=fedss',
+  ]
+  page = documents.page('using_models')
+  for words in (
+    demo[1].split(),
+    ['launch.train', *own, '--run_dir=runs/photos/fedss'],
+    *documents.commands(page),
+  ):
+    short = ['--rounds=1'] if words[0] == 'launch.train' else []
+    if words[0] == 'launch.benchmarks.formats':
+      words = [words[0], 'formats.csv', 'CNN']
+    done = subprocess.run(
+      [sys.executable, '-m', *words, *short],
+      env=os.environ | {'PYTHONPATH': str(documents.ROOT)},
+      capture_output=True,
+      text=True,
+      check=False,
+      timeout=600,
+    )
+    assert not done.returncode, (words, done.stderr[-2000:])
+  assert (tmp_path / 'neighbors.png').exists()
+  assert len((tmp_path / 'classes.csv').read_text().splitlines()) > 36
+  [program] = documents.code(page, 'python')
+  names = {}
+  exec(program, names)
+  assert names['found']['classes'].shape == (1, 5)
 
 
 def test_no_two_examples_train_in_one_directory():

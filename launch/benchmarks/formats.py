@@ -1,6 +1,6 @@
-"""Compares model files: python -m launch.benchmarks.formats [NETWORK ...].
+"""Compares model files: python -m launch.benchmarks.formats FILE.csv [NETWORK ...].
 
-Exports untrained networks in every format of `launch.export`, and prints a table: the
+Exports untrained networks in every format of `launch.export`, and writes a table: the
 bytes of the files, milliseconds an example in batches of 32 and alone, and the largest
 difference of a logit of all classes from TensorFlow's. ONNX needs tf2onnx and
 onnxruntime, and is left out without them.
@@ -15,17 +15,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import tensorflow as tf
 
 from datasets.leaf import shakespeare
 from launch import exporting
 from launch import trained
+from launch.benchmarks import report
 from tasks import experiment
 from tff_xc import errors
 from tff_xc import predictor
 from tff_xc import wording
 from tff_xc.data import description as description_lib
-from tff_xc.report import text_table
 
 _BATCH, _CALLS = 32, 9
 _CROP = {'fit': 'crop'}
@@ -195,18 +196,27 @@ def measure(name: str, form: str, quantize: str) -> list[str]:
   return [*row, f'{off:.1g}']
 
 
-def main(names) -> None:
+def main(file: str, *names: str) -> None:
   if unknown := {*names} - {*NETWORKS}:
     sys.exit(f'{min(unknown)}: expected {", ".join(NETWORKS)}')
   there = all(map(importlib.util.find_spec, ('tf2onnx', 'onnxruntime')))
-  rows = [['network', 'format', 'size', f'ms of {_BATCH}', 'ms of 1', 'off by']]
+  rows = []
   for name in names or NETWORKS:
     for form, quantize in FORMATS:
       if form != 'onnx' or there:
         rows.append(measure(name, form, quantize))
         print(*rows[-1], sep=' | ', flush=True)
-  print(text_table.to_markdown(rows))
+  columns = [
+    'network',
+    'format',
+    'size',
+    f'ms of {_BATCH}',
+    'ms of 1',
+    'off by',
+  ]
+  pd.DataFrame(rows, columns=columns).to_csv(file, index=False)
+  print(f'{file}: written, on {report.machine()["cpu"]}')
 
 
 if __name__ == '__main__':
-  main(sys.argv[1:])
+  main(*sys.argv[1:])
