@@ -109,10 +109,7 @@ def test_photographs_with_another_encoder(encoder, here, monkeypatch):
 
 PATHS = {
   'your_own': documents.section(OWN, '## Splits of your data'),
-  'readme': documents.section(
-    documents.README.read_text(),
-    '## Your own photographs: from a folder to a comparison',
-  ),
+  'photographs': documents.section(OWN, '### From a folder to a comparison'),
 }
 
 
