@@ -21,8 +21,14 @@ from tff_xc import wording
 _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 
 
-def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
+def run(
+  main: Callable[[Sequence[str]], None],
+  usage: str,
+  narrow: Callable[[], None] | None = None,
+) -> None:
   """Parses `sys.argv`, calls `main` with the arguments left, and exits.
+
+  `narrow` leaves those flags for --help that apply to the others given.
 
   Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted, 143
   ended by SIGTERM, 141 if nobody reads the output any more (`| head`).
@@ -36,10 +42,14 @@ def run(main: Callable[[Sequence[str]], None], usage: str) -> None:
   os.chdir(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
   try:
     with interrupts.raising():
-      if any(arg in ('--help', '-h', '-help') for arg in sys.argv[1:]):
-        print(usage.strip() + '\n' + _flags_help())
+      given = [arg for arg in sys.argv if arg not in ('--help', '-h', '-help')]
+      if len(given) == len(sys.argv):
+        main(_parse(given))
       else:
-        main(_parse())
+        if narrow:
+          _parse(given)
+          narrow()
+        print(usage.strip() + '\n' + _flags_help())
       sys.stdout.flush()
       interrupts.check()
     ending.status = 0
@@ -126,10 +136,10 @@ class _Ending:
       os._exit(self.status)
 
 
-def _parse() -> Sequence[str]:
+def _parse(given: Sequence[str]) -> Sequence[str]:
   """Parses the flags and returns the other arguments; `~` is the user's home."""
   try:
-    arguments = flags.FLAGS(sys.argv)[1:]
+    arguments = flags.FLAGS(given)[1:]
   except flags.UnrecognizedFlagError as e:
     meant = wording.meant(e.flagname, flags.FLAGS, '--')
     raise errors.InputError(
@@ -159,5 +169,6 @@ def _flags_help() -> str:
   """Describes the command's flags and those it shares with other commands."""
   known, main = flags.FLAGS.flags_by_module_dict(), sys.argv[0]
   modules = [main] if main in known else []
-  modules += [m for m in known if m.startswith('launch.')]
+  # Those without a dot are groups of `launch.settings`.
+  modules += [m for m in known if m.startswith('launch.') or '.' not in m]
   return '\n'.join(flags.FLAGS.module_help(m) for m in modules)

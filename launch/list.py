@@ -3,8 +3,8 @@
   python -m launch.list tasks|algorithms|encoders|metrics|benchmarks|tables
 
 tasks: classes, size, the files that they need, and published results;
-algorithms: their answers to the four questions of a round, and their
-hyper-parameters; encoders: networks of tasks of images (--encoder); metrics: their
+algorithms: the paper that introduced each, their answers to the four questions of a
+round, and their own hyper-parameters; encoders: networks of tasks of images (--encoder); metrics: their
 unit, and whether higher or lower values are better; benchmarks: their measurement,
 contenders and sizes; tables: published tables and figures, what each needs, and
 whether it can run here.
@@ -52,11 +52,20 @@ def _blocks(*tables: Sequence[Sequence[str]], width: int) -> str:
 
 def _algorithms(width: int) -> str:
   answers = [['algorithm', 'paper', *base.Answers._fields]]
-  taken = [['algorithm', 'hyper-parameters']]
+  shared = algorithms.get('fedavg').names
+  taken = [['algorithm', 'its own hyper-parameters', 'not']]
   for name, algorithm in algorithms.ALGORITHMS.items():
     answers.append([name, algorithm.paper, *algorithm.answers])
-    taken.append([name, ', '.join(algorithm.names)])
-  return _blocks(answers, taken, width=width)
+    own = [n for n in algorithm.names if n not in shared]
+    lacks = [n for n in shared if n not in algorithm.names]
+    if own or lacks:
+      taken.append([name, ', '.join(own), ', '.join(lacks)])
+  about = (
+    f'All take {", ".join(shared)}, but for those that a line has under "not".'
+  )
+  about += ' `launch.train --help --algorithm=NAME` tells what each is, with its value.'
+  shown = _blocks(answers, taken, width=width)
+  return f'{shown}\n{textwrap.fill(about, width)}\n'
 
 
 def _encoders(width: int) -> str:

@@ -102,4 +102,4 @@ if __name__ == '__main__':
     'needs', False, 'train nothing, and say what all runs will roughly take'
   )
   settings.define_jobs_flag()
-  app.run(main, __doc__)
+  app.run(main, __doc__, settings.narrow_help)

@@ -15,6 +15,16 @@ from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 
+# Of --help, in its order.
+_GROUPS = 'run', 'data and network', 'clients', 'server', 'algorithm', 'runtime'
+_RUNTIME = 'runtime', 'device', 'client_threads', 'worker_timeout'
+_HELD_OUT = 'data_dir', 'client_test_fraction', 'unseen_clients'
+_SERVER = 'server_', 'robust_', 'clipping_'
+_PARSERS = {
+  int: flags.IntegerParser,
+  float: flags.FloatParser,
+  str: flags.ArgumentParser,
+}
 _CHOSEN = {'task': tasks.TASKS, 'algorithm': algorithms.ALGORITHMS}
 
 
@@ -33,22 +43,62 @@ def define_experiment_flags(without: Collection[str] = ()) -> None:
     listed = f'`python -m launch.list {name}s` describes them'
     flags.DEFINE_string(name, None, f'{", ".join(entries)}; {listed}')
   define_cache_flag()
-  define_flags(p for p in parameters().values() if p.name not in without)
+  groups: dict[str, list] = {group: [] for group in _GROUPS}
+  for parameter in parameters().values():
+    if parameter.name not in without:
+      groups[_group(parameter.name)].append(parameter)
+  for group, members in groups.items():
+    define_flags(members, group)
 
 
-def define_flags(of: Iterable[hp.Hyperparameter]) -> None:
+def define_flags(of: Iterable[hp.Hyperparameter], group: str = '') -> None:
   """Defines a flag for each of these parameters; `changes` has those set."""
   for parameter in of:
-    define = {
-      bool: flags.DEFINE_bool,
-      int: flags.DEFINE_integer,
-      float: flags.DEFINE_float,
-      str: flags.DEFINE_string,
-    }[type(parameter.default)]
+    kind = type(parameter.default)
     text = parameter.help
     if parameter.choices:
       text += ' (' + '|'.join(parameter.choices) + ')'
-    define(parameter.name, None, text)
+    # --help shows a module's flags together.
+    more = {'module_name': group} if group else {}
+    if kind is bool:
+      flags.DEFINE_bool(parameter.name, None, text, **more)
+    else:
+      flags.DEFINE(_PARSERS[kind](), parameter.name, None, text, **more)
+
+
+def _group(name: str) -> str:
+  if name in _RUNTIME:
+    return 'runtime'
+  if name in _HELD_OUT or name in tasks.OPTIONS:
+    return 'data and network'
+  if name in experiment.SETTINGS:
+    return 'run'
+  if name.startswith(_SERVER):
+    return 'server'
+  is_shared = name in algorithms.get('fedavg').names
+  return 'clients' if is_shared else 'algorithm'
+
+
+def narrow_help() -> None:
+  """Leaves, for --help, the flags of --task and --algorithm, with their values."""
+  values = flags.FLAGS
+  known = {}
+  task = tasks.get(values.task) if values.task else None
+  algorithm = algorithms.get(values.algorithm) if values.algorithm else None
+  if task:
+    known |= {name: s.default for name, s in experiment.SETTINGS.items()}
+    known |= {'rounds': task.rounds, 'eval_every': task.eval_every}
+    known |= task.option_values()
+  if algorithm:
+    of_task = task.hyperparameters(algorithm) if task else {}
+    known |= algorithm.resolve({}, of_task)
+  hidden = {*tasks.OPTIONS} if task else set()
+  hidden |= {*algorithms.HYPERPARAMETERS} if algorithm else set()
+  for name in [*values]:
+    if known.get(name) not in (None, ''):
+      values.set_default(name, known[name])
+    elif name in hidden and name not in known:
+      delattr(values, name)
 
 
 def define_jobs_flag() -> None:

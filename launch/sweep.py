@@ -190,4 +190,4 @@ if __name__ == '__main__':
     'what decides the best: a metric, or a target such as top1:0.7, of which'
     ' fewer rounds are better; default: the first score',
   )
-  app.run(main, __doc__)
+  app.run(main, __doc__, settings.narrow_help)

@@ -52,4 +52,4 @@ def main(arguments) -> None:
 
 
 if __name__ == '__main__':
-  app.run(main, __doc__)
+  app.run(main, __doc__, settings.narrow_help)

@@ -43,7 +43,7 @@ def ran(error, monkeypatch):
   def main(arguments):
     raise error
 
-  monkeypatch.setattr(app, '_parse', lambda: [])
+  monkeypatch.setattr(app, '_parse', lambda given: [])
   monkeypatch.setattr(sys, 'argv', ['command'])
   with pytest.raises(SystemExit) as found:
     app.run(main, '')

@@ -1,8 +1,11 @@
 """Flags and presets: checked, in effect before TensorFlow is imported."""
 
+import re
+
 import pytest
 from absl import flags
 
+from launch import settings
 from tasks import registry as tasks
 from tests.launch import flag_values
 from tests.launch import light
@@ -122,3 +125,23 @@ def test_presets_resolve_and_their_heads_tell_the_command():
     assert 'python -m launch.train' in text
     found = algorithms.get(config['algorithm'])
     assert not found(**config['hyperparameters']).warnings(10**6, 1)
+
+
+def test_help_shows_what_applies_with_its_value():
+  whole = light.call('train', '--help').stdout
+  groups = re.findall(r'^([a-z][a-z ]*):$', whole, re.MULTILINE)
+  assert groups == [*settings._GROUPS]
+  told = light.call(
+    'train', '--help', '--task=glyphs', '--algorithm=fedss'
+  ).stdout
+  flag = re.compile(r'^  --(?:\[no\])?(\w+)', re.MULTILINE)
+  all_flags, left = set(flag.findall(whole)), set(flag.findall(told))
+  assert {'svm_c', 'hashed_features'} <= all_flags - left
+  assert {'negatives', 'rounds', 'num_classes', 'seed', 'run_dir'} <= left
+  value = lambda name: re.search(rf"--{name}:[^-]*?default: '(.*?)'", told)[1]
+  config, _ = flag_values.resolved(SMALL.split())
+  assert value('negatives') == str(config['hyperparameters']['negatives'])
+  assert value('num_classes') == str(config['options']['num_classes'])
+  assert value('rounds') == str(config['rounds'])
+  wrong = light.call('train', '--help', '--algorithm=fedsss')
+  light.assert_one_sentence(wrong, 'fedss')

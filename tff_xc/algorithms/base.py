@@ -70,7 +70,7 @@ class Facts:
 class Base:
   """What every algorithm takes.
 
-  The class has `name`, for `--algorithm`; `paper`, its source; `answers` to the four
+  The class has `name`, for `--algorithm`; `paper`, which introduced it; `answers` to the four
   questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing; `has_clients`; and
   what `hp.declared` adds.
   """

@@ -21,7 +21,7 @@ class FedAvg(base.Softmax):
   """Federated averaging: the mean of the clients' models."""
 
   name = 'fedavg'
-  paper = 'FedAvg'
+  paper = 'McMahan 2017'
 
   server_optimizer: str = hp.own('sgd')
   server_learning_rate: float | None = hp.own(None)
@@ -40,7 +40,7 @@ class FedAvgM(base.Softmax):
   """
 
   name = 'fedavgm'
-  paper = 'FedVC'
+  paper = 'Hsu 2019'
   answers = base.Softmax.answers._replace(server='momentum step')
 
   server_optimizer: str = hp.own('sgd')
@@ -57,7 +57,7 @@ class FedAdam(base.Softmax):
   """
 
   name = 'fedadam'
-  paper = 'TurboSVM-FL'
+  paper = 'Reddi 2021'
   answers = base.Softmax.answers._replace(server='Adam step')
 
   server_optimizer: str = hp.own('adam')
@@ -89,6 +89,7 @@ class FedAMS(FedAdam):
   """
 
   name = 'fedams'
+  paper = 'Wang Y. 2022'
   answers = base.Softmax.answers._replace(server='AMSGrad step')
 
   server_optimizer: str = hp.own('amsgrad')
@@ -105,7 +106,7 @@ class FedProx(FedAvg):
   """
 
   name = 'fedprox'
-  paper = 'TurboSVM-FL'
+  paper = 'Li T. 2020'
   answers = FedAvg.answers._replace(
     minimise='softmax, squared distance from the model received'
   )
@@ -132,7 +133,7 @@ class MOON(FedAvg):
   """
 
   name = 'moon'
-  paper = 'TurboSVM-FL'
+  paper = 'Li Q. 2021'
   answers = FedAvg.answers._replace(
     minimise='softmax, contrast with its previous model'
   )

@@ -34,7 +34,7 @@ class FedDyn(base.Federated):
   """
 
   name = 'feddyn'
-  paper = 'FedDyn'
+  paper = 'Acar 2021'
   answers = base.Answers(
     'all classes',
     'softmax, kept gradient, squared distance',

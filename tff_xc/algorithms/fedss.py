@@ -199,7 +199,7 @@ class Centralized(base.Server):
   """
 
   name = 'centralized'
-  paper = 'all'
+  paper = '–'
   answers = base.Answers(
     'all classes, no clients', 'softmax', 'nothing', 'optimizer step'
   )
