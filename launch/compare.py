@@ -87,7 +87,7 @@ def compare(
     output = os.path.commonpath(parents)
   written = write_files(
     pathlib.Path(output) / 'compare',
-    tables.to_markdown(table) + (unequal and f'\n{unequal}\n'),
+    tables.to_markdown(table, mark=True) + (unequal and f'\n{unequal}\n'),
     tables.to_csv(table),
     figure,
   )
@@ -95,7 +95,7 @@ def compare(
   if rounds is not None:
     when = f'after {wording.count(rounds, "round")}'
   width = text_table.terminal_width()
-  text = tables.to_text(table, width, metric, 'compare.csv')
+  text = tables.to_text(table, width, metric, 'compare.csv', mark=True)
   if unequal:
     text += textwrap.fill(unequal, width) + '\n'
   return f'task {task}, {when}\n{text}{written}'

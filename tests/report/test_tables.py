@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 
 import numpy as np
 import pandas as pd
@@ -402,3 +403,24 @@ def test_columns_are_aligned_and_the_widest_is_wrapped_between_words():
   text = text_table.to_text(ROWS, left=(0, 2), width=5)
   for word in ('longest-name', '1,000', 'words'):  # They are never broken.
     assert word in text
+
+
+def test_the_best_of_each_column_is_marked(runs):
+  table = build(runs)
+  marked = lambda text, name: [
+    row
+    for row in text.splitlines()[2:]
+    if re.search(rf'{re.escape(name)}(\*|\*\*)( |$)', row)
+  ]
+  text = tables.to_text(table, mark=True)
+  key = 'bytes_down'
+  least = table[f'{key}_mean'].idxmin()
+  shown = tables.shown(tables.column(key), table.loc[least])
+  assert [row.split('  ')[0] for row in marked(text, shown)] == [least]
+  top = table['top1_mean'].idxmax()
+  shown = tables.shown(tables.column('top1'), table.loc[top])
+  assert top in [row.split('  ')[0] for row in marked(text, shown)]
+  assert f'**{shown}**' in tables.to_markdown(table, mark=True)
+  assert '*' not in tables.to_text(table) + tables.to_markdown(table)
+  same = build([run for run in runs if run.config['algorithm'] == 'fedss'][:1])
+  assert '*' not in tables.to_text(same, mark=True)

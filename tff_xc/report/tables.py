@@ -192,6 +192,7 @@ class Column(NamedTuple):
   is_target: bool = False
   # Whether it is shown even if no method has a value.
   is_asked_for: bool = False
+  better: str = 'neither'  # 'higher' or 'lower', if its best value is marked.
 
   @property
   def key(self) -> str:
@@ -217,17 +218,20 @@ def _score(name: str) -> Column:
   metric = catalog.SCORES[name]
   read = lambda run: run.summary['final'].get(name)
   if metric.unit == 'fraction':
-    return Column(name, f'{metric.heading} %', read, _with_std(1, 100))
-  return Column(name, metric.heading, read, _with_std(4))
+    found = Column(name, f'{metric.heading} %', read, _with_std(1, 100))
+  else:
+    found = Column(name, metric.heading, read, _with_std(4))
+  return found._replace(better=metric.better)
 
 
-def _total(name, heading, total, show) -> Column:
+def _total(name, heading, total, show, better='neither') -> Column:
   read = lambda run: run.summary.get(total)
-  return Column(name, heading, read, lambda mean, std: show(mean))
+  show_mean = lambda mean, std: show(mean)
+  return Column(name, heading, read, show_mean, better=better)
 
 
 def _of_round(name: str, metric: str, total: str, show) -> Column:
-  return _total(name, catalog.ROUND[metric].heading, total, show)
+  return _total(name, catalog.ROUND[metric].heading, total, show, 'lower')
 
 
 _DOWN, _UP = (f'bytes_{way}_per_client' for way in ('down', 'up'))
@@ -247,6 +251,7 @@ COLUMNS = {
     _total(
       *('bytes_saving', 'saved %', 'bytes_saving_vs_fullsoftmax'),
       lambda saving: _fixed(100 * saving, 1),
+      'higher',
     ),
     _of_round(
       *('seconds_per_round', 'seconds', 'seconds_per_round_median'),
@@ -315,7 +320,7 @@ def _rounds_to(heading: str, target: targets_lib.Target) -> Column:
     return math.inf if reached is None else reached
 
   show = lambda mean, std: _with_std(0 if math.isnan(std) else 1)(mean, std)
-  return Column('', heading, read, show, is_target=True)
+  return Column('', heading, read, show, is_target=True, better='lower')
 
 
 def _relative(score: str, part: str, reference) -> Column | None:
@@ -350,10 +355,13 @@ def _after(score: str, when: str) -> Column:
 
 def _of_best_round(key: str) -> Column | None:
   heading, show = _OF_BEST.get(key, (None, None))
+  better = 'lower'
   if key in catalog.SCORES:
     heading, show = f'{COLUMNS[key].heading}, best round', COLUMNS[key].show
+    better = COLUMNS[key].better
   read = lambda run: (run.summary.get('best_round') or {}).get(key)
-  return heading and Column('', heading, read, show, is_asked_for=True)
+  found = Column('', heading or '', read, show, better=better)
+  return heading and found._replace(is_asked_for=True)
 
 
 def columns_of(table: pd.DataFrame) -> list[Column]:
@@ -530,6 +538,21 @@ def cells(
   return lines
 
 
+def _marked(
+  table: pd.DataFrame, columns: Sequence[Column], best: str, other: str
+) -> list[list[str]]:
+  """Returns `cells`, of which each column's best are formatted by `best`."""
+  heading, *lines = cells(table, columns)
+  for place, each in enumerate(columns, 2):
+    means = table[f'{each.key}_mean']
+    if each.better == 'neither' or means.nunique() < 2:
+      continue
+    of_best = means.min() if each.better == 'lower' else means.max()
+    for line, mean in zip(lines, means, strict=True):
+      line[place] = (best if mean == of_best else other).format(line[place])
+  return [heading, *lines]
+
+
 def shown(each: Column, row: pd.Series) -> str:
   """Returns a value as it is printed: '50.0 ± 3.0', '>200 in 1 of 3 seeds'."""
   seeds = str(row.get(f'{each.key}_by_seed', '')).split()
@@ -555,15 +578,18 @@ def to_text(
   width: int | None = None,
   metric: str | None = None,
   elsewhere: str = 'the CSV',
+  mark: bool = False,
 ) -> str:
   """Returns an aligned table for a terminal, ending in a newline.
 
-  In `width` characters it prints the most informative columns that fit, `metric` first;
-  a line below says that the others are in `elsewhere`.
+  With `mark`, the best values of a column have a star. In `width` characters it prints the most
+  informative columns that fit, `metric` first; a line below says that the others are in
+  `elsewhere`.
   """
   columns = _shown_columns(table)
+  stars = ('{}*', '{} ') if mark else ('{}', '{}')
   if width is None:
-    return text_table.to_text(cells(table, columns))
+    return text_table.to_text(_marked(table, columns, *stars))
   wrap = lambda label: textwrap.fill(label, max(width // 2, 20))
   table = table.assign(algorithm=table['algorithm'].map(wrap))
   asked_for = [each.name for each in columns if each.name not in COLUMNS]
@@ -572,17 +598,21 @@ def to_text(
   kept, text = [], ''
   for each in sorted(columns, key=lambda c: order.index(c.name)):
     more = [c for c in columns if c in kept or c is each]
-    wider = text_table.to_text(cells(table, more))
+    wider = text_table.to_text(_marked(table, more, *stars))
     if not kept or max(map(len, wider.splitlines())) <= width:
       kept, text = more, wider
+  if mark and '*' in text:
+    text += '*: the best of its column\n'
   if others := ', '.join(c.heading for c in columns if c not in kept):
     others = f'more columns in {elsewhere}: {others}'
     text += textwrap.fill(others, width) + '\n'
   return text
 
 
-def to_markdown(table: pd.DataFrame) -> str:
-  return text_table.to_markdown(cells(table, _shown_columns(table)))
+def to_markdown(table: pd.DataFrame, mark: bool = False) -> str:
+  best = '**{}**' if mark else '{}'
+  found = _marked(table, _shown_columns(table), best, '{}')
+  return text_table.to_markdown(found)
 
 
 def to_csv(table: pd.DataFrame) -> str:
