@@ -19,8 +19,6 @@ from tff_xc import errors
 # Whose forms have not been run with their seeds.
 _NOT_YET = """
   fedaws/table3 fedaws/table4 fedmlh/fig5
-  fedvc/table2 fedvc/table3 fedvc/table4 fedvc/table5 fedvc/fig4 fedvc/fig5 fedvc/fig6
-  fedvc/fig8 fedvc/fig9
   turbosvm-fl/fig1 turbosvm-fl/fig2 turbosvm-fl/table2 turbosvm-fl/table3
   turbosvm-fl/table4 turbosvm-fl/table9 turbosvm-fl/table10 turbosvm-fl/table11
 """
