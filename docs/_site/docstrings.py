@@ -69,7 +69,8 @@ def _escaped(text: str) -> str:
       parts[k] = code if parts[k + 1][:1] in ('', ' ') else code + '\\ '
     else:
       parts[k] = re.sub(r'([\\*|_])', r'\\\1', part)
-  return ''.join(parts)
+  # A line such as 'n.' is not the first item of a list.
+  return re.sub(r'^( *\w+)(?=[.)]( |$))', r'\1\\', ''.join(parts))
 
 
 def fields(cls: type) -> list[str]:
