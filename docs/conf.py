@@ -30,7 +30,7 @@ extensions = ['myst_parser', 'sphinx.ext.autodoc', 'sphinx.ext.napoleon']
 exclude_patterns = ['results']
 default_role = 'py:obj'
 highlight_language = 'none'
-smartquotes = False
+smartquotes_action = 'D'  # Only dashes.
 
 myst_enable_extensions = ['dollarmath']
 myst_heading_anchors = 5

@@ -65,6 +65,12 @@ def test_links_of_the_repository_are_links_of_the_site(
   assert converted(text, ROOT / page, DOCS) == (expected or text)
 
 
+def test_every_page_has_its_place_in_the_menu():
+  listed = (DOCS / 'index.md').read_text().splitlines()
+  for page in documents.PAGES:
+    assert page.stem == 'index' or page.stem in listed
+
+
 def test_a_table_of_a_result_file_has_a_link_to_it(site):
   converted, _ = site
   table = (
@@ -77,7 +83,7 @@ def test_a_table_of_a_result_file_has_a_link_to_it(site):
 def test_a_docstring_becomes_restructuredtext(site):
   _, docstrings = site
   text = """\
-    Takes |S_k| of `rows.Held`s, by *one*.
+    Takes |S_k| of `rows.Held`s by --one, *two*.
 
     The table:
       a   `b`
@@ -89,7 +95,7 @@ def test_a_docstring_becomes_restructuredtext(site):
       count: n. Of them.
       **more: of x."""
   expected = r"""
-    Takes \|S\_k\| of `.rows.Held`\ s, by \*one\*.
+    Takes \|S\_k\| of `.rows.Held`\ s by ``--one``\ , \*two\*.
 
     The table:
 

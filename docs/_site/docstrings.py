@@ -47,10 +47,10 @@ def as_rst(lines: list[str]) -> list[str]:
 
 
 def _inline_code(lines):
-  """Marks the ends of code by the character 0: a pair may span two lines."""
+  """Marks the ends of code, which may span two lines, and of flags by '\\0'."""
   text = re.sub(
-    '`([^`]+)`',
-    lambda found: f'\0{" ".join(found[1].split())}\0',
+    r'`([^`]+)`|(?<![\w-])(--\w+)',
+    lambda found: f'\0{" ".join((found[1] or found[2]).split())}\0',
     '\n'.join(lines),
   )
   return text.split('\n')
