@@ -6,7 +6,7 @@ DEMO := -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-gpu venv-cluster demo test test-slow requirements \
-  wheel clean reproduce-small documents
+  wheel clean reproduce-small documents site
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -38,6 +38,19 @@ reproduce-small: venv  ## measure the published tables, small, and write their p
 documents: venv  ## write the tables of README and docs from docs/results
 	$(PYTHON_BIN) -m launch.document README.md $(wildcard docs/*.md)
 
+# Sphinx needs Python 3.11 or newer, and no TensorFlow.
+.venv-site/installed: requirements-site.txt
+	$(or $(PYTHON),python3.11) -m venv --clear .venv-site
+	.venv-site/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --require-hashes -r requirements-site.txt
+	touch $@
+
+site: .venv-site/installed  ## build the pages and an API reference in build/site
+	rm -rf build/site
+	.venv-site/bin/python -m sphinx -q -E -W --keep-going \
+	  -d build/doctrees docs build/site
+	@echo 'Open build/site/index.html in a browser.'
+
 requirements: venv  ## resolve requirements*.in into requirements*.txt again
 	sh tools/compile_requirements.sh
 
@@ -53,5 +66,5 @@ wheel: venv  ## build the library tff_xc as a wheel, in dist/
 	rm -rf build tff_xc.egg-info
 
 clean:  ## remove .venv and the tools' caches, but not runs/
-	rm -rf .venv .pytest_cache .ruff_cache build dist tff_xc.egg-info
+	rm -rf .venv .venv-site .pytest_cache .ruff_cache build dist tff_xc.egg-info
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

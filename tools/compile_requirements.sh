@@ -1,6 +1,6 @@
 #!/bin/sh
-# Resolves requirements.in into requirements.txt, and the GPU variant and the
-# cluster's additions, anew.
+# Resolves requirements.in into requirements.txt, and the GPU variant, the
+# cluster's additions and what the site needs, anew.
 # `make requirements` calls it. It needs .venv's Python and PyPI. It installs
 # uv, the only resolver with overrides, in a temporary directory.
 set -eu
@@ -42,6 +42,7 @@ both() {
 
 both requirements.txt requirements.in
 both requirements-gpu.txt requirements-gpu.in --override overrides-gpu.txt
+resolve requirements-site.txt 3.11 requirements-site.in
 # Only what requirements.txt does not have, at versions that go with it.
 known=$(sed -n 's/^\([A-Za-z0-9._-]*\)==.*/--no-emit-package=\1/p' requirements.txt)
 both requirements-cluster.txt requirements-cluster.in \

@@ -1,0 +1,177 @@
+"""The site: pages as it reads them, docstrings as reStructuredText, and the whole."""
+
+import html.parser
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+import urllib.parse
+
+import pytest
+
+from tests import documents
+from tff_xc import classifier
+from tff_xc.algorithms import fedss
+from tff_xc.algorithms import registry
+
+ROOT = documents.ROOT
+DOCS = ROOT / 'docs'
+PYTHON = ROOT / '.venv-site' / 'bin' / 'python'  # `make site` creates it.
+
+
+@pytest.fixture
+def site(monkeypatch):
+  monkeypatch.syspath_prepend(str(DOCS / '_site'))
+  import docstrings
+  import pages
+
+  yield pages.converted, docstrings
+  for name in ('docstrings', 'pages'):
+    del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+  ('page', 'text', 'expected'),
+  [
+    ('README.md', '[a](docs/fedss.md#results)', '[a](fedss.md#results)'),
+    ('README.md', '[two\nwords](CHANGELOG.md)', '[two\nwords](changes.md)'),
+    ('README.md', '![a](docs/omniglot.png)', '![a](omniglot.png)'),
+    ('README.md', '[a](LICENSE)', '[a](../LICENSE)'),
+    ('docs/data.md', '[a](../README.md#limits)', '[a](index.md#limits)'),
+    (
+      'docs/data.md',
+      '[a](#leaf), [b](http://c/d)',
+      '[a](#leaf), [b](http://c/d)',
+    ),
+    ('docs/data.md', '```\n[a](../README.md)\n```\n', None),
+    (
+      'docs/data.md',
+      '[a](results/fedss)',
+      'a ([fig8/result.png](results/fedss/fig8/result.png),'
+      ' [table1/result.png](results/fedss/table1/result.png))',
+    ),
+    (
+      'docs/data.md',
+      '`docs/results/fedss.csv`',
+      '[`docs/results/fedss.csv`](results/fedss.csv)',
+    ),
+  ],
+)
+def test_links_of_the_repository_are_links_of_the_site(
+  site, page, text, expected
+):
+  converted, _ = site
+  assert converted(text, ROOT / page, DOCS) == (expected or text)
+
+
+def test_every_page_has_its_place_in_the_menu():
+  listed = (DOCS / 'index.md').read_text().splitlines()
+  for page in documents.PAGES:
+    assert page.stem == 'index' or page.stem in listed
+
+
+def test_a_table_of_a_result_file_has_a_link_to_it(site):
+  converted, _ = site
+  table = (
+    '<!-- compare results/bibtex.csv --columns=p@1 -->\n| a |\n<!-- end -->'
+  )
+  found = converted(f'{table}\nmore', DOCS / 'fedaws.md', DOCS)
+  assert found.startswith(table) and '(results/bibtex.csv)' in found
+
+
+def test_a_docstring_becomes_restructuredtext(site):
+  _, docstrings = site
+  text = """\
+    Takes |S_k| of `rows.Held`s by --one, *two*.
+
+    The table:
+      a   `b`
+      c   d_
+
+    - an item of `n
+      k`
+    Args:
+      count: n. Of them.
+      **more: of x."""
+  expected = r"""
+    Takes \|S\_k\| of `.rows.Held`\ s by ``--one``\ , \*two\*.
+
+    The table:
+
+    ::
+
+      a   `b`
+      c   d_
+
+
+    - an item of ``n k``
+
+    Args:
+      count: n\. Of them.
+      **more: of x."""
+  found = '\n'.join(docstrings.as_rst(textwrap.dedent(text).split('\n')))
+  assert found == textwrap.dedent(expected)[1:]
+
+
+def test_fields_are_told_by_comments_and_hyperparameters(site):
+  _, docstrings = site
+  fields = '\n'.join(docstrings.fields(classifier.ModelWeights))
+  assert 'encoder: Trainable ones, except tables.' in fields
+  assert 'tables: float32 [rows, row_dim]' in fields
+  fields = '\n'.join(docstrings.fields(fedss.FedSS))
+  assert '  negatives: m, negatives' in fields and '(default 80' in fields
+  assert 'server_momentum' not in fields  # Its base has it.
+
+
+class _Page(html.parser.HTMLParser):
+  """The anchors of a page, and what it refers to: (attribute, address)."""
+
+  def __init__(self, path: pathlib.Path):
+    super().__init__()
+    self.anchors, self.addresses = set(), []
+    self.feed(path.read_text())
+
+  def handle_starttag(self, tag, attrs):
+    for name, value in attrs:
+      if name == 'id':
+        self.anchors.add(value)
+      elif name in ('href', 'src') and value:
+        self.addresses.append((tag, value))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON.exists(), reason='`make site` was never run')
+def test_the_site_is_whole_and_needs_no_network(tmp_path):
+  where = ['-d', tmp_path / 'doctrees', DOCS, tmp_path / 'site']
+  done = subprocess.run(
+    [PYTHON, '-m', 'sphinx', '-q', '-E', '-W', '--keep-going', *where],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert not done.returncode, done.stderr
+  root = tmp_path / 'site'
+  found = {path: _Page(path) for path in root.rglob('*.html')}
+  assert len(found) > len(documents.PAGES)
+  for path, page in found.items():
+    for tag, address in page.addresses:
+      at = urllib.parse.urlsplit(address)
+      if at.scheme:
+        assert tag == 'a', (path, address)  # Nothing is loaded from elsewhere.
+        continue
+      target = (path.parent / urllib.parse.unquote(at.path)).resolve()
+      target = target if at.path else path
+      assert target.is_file(), (path, address)
+      if at.fragment and target in found:
+        assert at.fragment in found[target].anchors, (path, address)
+  reference = (root / 'api' / 'algorithms.html').read_text()
+  for name, cls in registry.ALGORITHMS.items():
+    builder = f'{cls.__module__}.build_{name}'
+    [signature] = re.findall(
+      rf'<dt [^>]*id="{re.escape(builder)}">(.*?)</dt>', reference, re.DOTALL
+    )
+    for parameter in ('model', *cls.names, 'attributes'):
+      assert f'<span class="pre">{parameter}</span>' in signature
+  fedss_page = (root / 'fedss.html').read_text()
+  assert '<math' in fedss_page and '<!-- end -->' in fedss_page
