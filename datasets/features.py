@@ -319,7 +319,7 @@ def numbers(batch: tables.Batch, name: str) -> np.ndarray:
     if is_lists:
       raise errors.InputError(
         f'{batch.where(0)} or below: the lists of column {name!r} are not numbers'
-        ' of one length; make them so, or name other --feature_columns'
+        ' of one length; make them so, or take other columns'
       ) from e
     x = _parsed(column).to_numpy(np.float64)[:, None]
   bad = np.argwhere(~(np.abs(x) <= np.finfo(np.float32).max))
@@ -327,7 +327,7 @@ def numbers(batch: tables.Batch, name: str) -> np.ndarray:
     row = bad[0][0]
     raise errors.InputError(
       f'{batch.where(row)}: {name!r} is {str(column.iloc[row])[:40]!r}; expected a'
-      ' finite number: mend it, leave the row out, or name other --feature_columns'
+      ' finite number: mend it, leave the row out, or take other columns'
     )
   return x
 

@@ -53,9 +53,10 @@ class Block(NamedTuple):
   # Of each example the names that its label may have, the likeliest first; for
   # sparse text bool [b, n]; None: no labels.
   labels: list[tuple[str, ...]] | scipy.sparse.csr_matrix | None
-  folders: Sequence[
-    str
-  ] = ()  # Of images, the name of the one that each lies in.
+  # Of images, the name of the one that each lies in.
+  folders: Sequence[str] = ()
+  # What tells an example from all others, whatever paths lead to it.
+  keys: Sequence = ()
 
 
 class Inputs(NamedTuple):
@@ -86,6 +87,10 @@ def read(
     )
   for path in paths:
     _check_kind(path, description)
+  if label_column and description.kind != description_lib.ROWS:
+    raise errors.InputError(
+      f'--label_column={label_column}: only tables have columns; leave it out'
+    )
   noun = _NOUNS[description.kind]
   if description.kind == description_lib.IMAGES:
     return _images(paths, description, size)
@@ -96,6 +101,8 @@ def read(
   def blocks():
     for path in paths:
       for block in read_one(path, description, size):
+        keys = [(os.path.realpath(path), name) for name in block.names]
+        block = block._replace(keys=keys)
         if len(paths) > 1:
           block = block._replace(names=[f'{path}:{n}' for n in block.names])
         yield block
@@ -159,7 +166,12 @@ def _images(paths, description, size: int) -> Inputs:
           for name, part in zip(names, of, strict=True)
         ]
         within = [pathlib.PurePath(name).parent.name for name in names]
-        yield Block(list(names), (np.stack(pixels),), labels, within)
+        keys = [
+          pathlib.Path(os.path.realpath(paths[part]))
+          / pathlib.PurePath(name).relative_to(paths[part])
+          for name, part in zip(names, of, strict=True)
+        ]
+        yield Block(list(names), (np.stack(pixels),), labels, within, keys)
 
   return Inputs('image', int(ends[-1]), blocks(), lambda n: image(n)[1])
 

@@ -69,6 +69,10 @@ def main(arguments) -> None:
       f'--quantize={values.quantize} does not apply with --format={values.format},'
       ' only with --format=tflite; leave one of them out'
     )
+  if values.format == 'npz' and values['top'].present:
+    raise errors.InputError(
+      '--top does not apply with --format=npz, which has only weights; leave it out'
+    )
   settings.use_cache_dir()
   from launch import exporting
 

@@ -59,9 +59,7 @@ def run(
       names = pd.Series(found.class_names, name='name')
       names.to_csv(folder / run_files.CLASSES, index_label='class')
     (folder / README).write_text(_readme(card), encoding='utf-8')
-    card['files'] = sorted(
-      str(f.relative_to(folder)) for f in _all_files(folder)
-    )
+    card['files'] = _sizes(folder)
     files.write_json(folder / CARD, card)
   size = wording.human_bytes(card['bytes'])
   print(f'{path}: {form} after {wording.count(found.rounds, "round")}, {size}')
@@ -90,6 +88,8 @@ def write(
 
 def _check_output(path: pathlib.Path) -> None:
   """Refuses a path that holds anything but an earlier export."""
+  if path.name in ('', '..'):
+    raise errors.InputError(f'--output={path}: name a new folder')
   if not os.path.lexists(path):
     return
   refused = errors.InputError(
@@ -97,15 +97,17 @@ def _check_output(path: pathlib.Path) -> None:
   )
   if path.is_symlink() or not path.is_dir():
     raise refused
-  there = [str(f.relative_to(path)) for f in _all_files(path)]
+  there = _sizes(path)
   if not there:
     return
   try:
     card = files.read_json(path / CARD)
-    ours = {*card['files'], CARD}
-    if card['made_by'] != _MADE_BY or not ours >= {*there}:
+    del there[CARD]
+    # A file of another size was edited.
+    ours = card['files'].items()
+    if card['made_by'] != _MADE_BY or not there.items() <= ours:
       raise refused
-  except (OSError, ValueError, KeyError, TypeError) as e:
+  except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
     raise refused from e
 
 
@@ -114,6 +116,7 @@ def _folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields a new folder that takes the path's place if the block succeeds."""
   temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
   before = path.with_name(f'.{path.name}.{os.getpid()}.old')
+  made = [parent for parent in path.parents if not parent.exists()]
   try:
     temporary.mkdir(parents=True)
     yield temporary
@@ -131,10 +134,23 @@ def _folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
       before.rename(path)
     for left in (temporary, before):
       shutil.rmtree(left, ignore_errors=True)
+    with contextlib.suppress(OSError):  # The export is in them.
+      for parent in made:
+        parent.rmdir()
 
 
 def _all_files(folder: pathlib.Path) -> list[pathlib.Path]:
   return [f for f in folder.rglob('*') if f.is_symlink() or not f.is_dir()]
+
+
+def _sizes(folder: pathlib.Path) -> dict[str, int]:
+  """Returns the bytes of all files, and 0 of empty folders, by their names."""
+  found = {f: f.lstat().st_size for f in _all_files(folder)}
+  empty = [
+    f for f in folder.rglob('*') if f not in found and not any(f.iterdir())
+  ]
+  found |= dict.fromkeys(empty, 0)
+  return {str(f.relative_to(folder)): found[f] for f in sorted(found)}
 
 
 # -- the formats: (found, folder, top, quantize) -> more of model.json --

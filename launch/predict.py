@@ -78,6 +78,11 @@ def main(arguments) -> None:
       'give one of --run_dir, the directory of a run, and --model, a folder that'
       ' launch.export wrote'
     )
+  for name in ('round', 'encoder', 'data_dir'):
+    if values.model and values[name].present:
+      raise errors.InputError(
+        f'--{name} is of --run_dir, and does not apply to --model; leave it out'
+      )
   if bool(values.neighbors) != bool(values.gallery):
     raise errors.InputError(
       'give --neighbors and --gallery together, or none of them'

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import os
 import pathlib
 import sys
 from collections.abc import Callable
@@ -64,14 +65,13 @@ def run(
 ) -> dict[str, float]:
   """Predicts, prints or writes; returns the scores. Flags are those of `predict`."""
   for path in filter(None, (output, picture)):
-    if not pathlib.Path(path).absolute().parent.is_dir():
-      raise errors.InputError(f'{path}: there is no such folder; make it first')
+    _check_written(path, [*inputs, *filter(None, [gallery])])
   neighbors_lib.check(index)
   # Enough ranks for all metrics.
   most = max(top, *catalog.AT)
   if model:
     found = of_file(model)
-    if top > min(found.top, found.description.num_classes):
+    if found.top < min(top, found.description.num_classes):
       raise errors.InputError(
         f'--top={top}: {model} gives {found.top} classes; ask for fewer, or export it'
         f' with --top={top}'
@@ -129,11 +129,23 @@ def run(
       print(f'picture: {picture}')
   if output:
     print(f'{wording.count(scores.seen, queries.noun)}: {output}')
-  if scores.labelled and scores.labelled < scores.seen:
+  if scores.has_labels and scores.labelled < scores.seen:
     print(f'{scores.labelled:,} of {scores.seen:,} have labels of the model')
   for name, value in measured.items():
     print(f'{name:19s} {value:.4f}')
   return measured
+
+
+def _check_written(path: str, inputs: Sequence[str]) -> None:
+  """Refuses a file that cannot be written, or that is one of the inputs."""
+  if not pathlib.Path(path).absolute().parent.is_dir():
+    raise errors.InputError(f'{path}: there is no such folder; make it first')
+  if os.path.isdir(path):
+    raise errors.InputError(f'{path} is a folder; name a file')
+  for source in inputs:
+    both = os.path.exists(path) and os.path.exists(source)
+    if both and os.path.samefile(path, source):
+      raise errors.InputError(f'{path} is read, too; name another file')
 
 
 @contextlib.contextmanager
@@ -157,7 +169,9 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
       writer.writerow(heading)
       yield lambda row: writer.writerow(map(wording.cell, row))
   except OSError as e:
-    if e.filename and not str(e.filename).startswith(str(output)):
+    written = pathlib.Path(output)
+    name = pathlib.Path(e.filename or output).name
+    if name != written.name and not name.startswith(f'.{written.stem}.'):
       raise
     raise errors.InputError(
       f'--output={output} cannot be written ({e.strerror or e}); mend that, or name'
@@ -198,10 +212,15 @@ def of_file(folder: str) -> Model:
     card = files.read_json(path / exporting.CARD)
     description = description_lib.from_json(card['description'])
     form, top = card['format'], int(card['top'])
-    types = {
-      name: np.dtype(spec['dtype'])
-      for name, spec in card.get('inputs', {}).items()
-    }
+    if not 0 < top <= description.num_classes:
+      raise ValueError(f'top is {top}')
+    types = {}
+    if form in _FORMATS:
+      # JSON keeps no order that would mean something.
+      types = {
+        name: np.dtype(card['inputs'][name]['dtype'])
+        for name in description_lib.ARGUMENTS[description.kind]
+      }
     names = None
     if card['named_classes']:
       names = trained.class_names(
@@ -280,6 +299,7 @@ class _Scores:
 
   Attributes:
     seen: inputs so far.
+    has_labels: whether some have labels, perhaps unknown ones.
     labelled: those with a label of the model.
   """
 
@@ -289,12 +309,14 @@ class _Scores:
     self._model = model
     self._sums: dict[str, float] = {}
     self.seen = self.labelled = 0
+    self.has_labels = False
 
   def add(self, classes: np.ndarray, labels) -> None:
     """Adds predictions int [B, k], best first, with labels as of `raw_examples`."""
     self.seen += len(classes)
     if labels is None:
       return
+    self.has_labels = True
     if scipy.sparse.issparse(labels):
       ks = [k for k in catalog.AT if k <= classes.shape[1]]
       has = np.diff(labels.indptr) > 0
@@ -339,7 +361,7 @@ class _Neighbors:
   """The nearest inputs of a gallery."""
 
   def __init__(self, model: Model, gallery, k: int, kind: str):
-    names, labels, parts = [], [], []
+    names, keys, labels, parts = [], [], [], []
     with tqdm.tqdm(
       total=gallery.count, unit=gallery.noun, desc='gallery', disable=None
     ) as bar:
@@ -347,9 +369,11 @@ class _Neighbors:
         found = model.predict(*block.raw)[predictor_lib.EMBEDDING]
         parts.append(neighbors_lib.unit(found))
         names += block.names
+        keys += block.keys
         labels += _texts(block)
         bar.update(len(block.names))
-    self._names, self._labels = names, np.array(labels, object)
+    self._names, self._keys = names, keys
+    self._labels = np.array(labels, object)
     self._k, self._kind, self._image = k, kind, gallery.image
     # One more, since an input that is in the gallery is no neighbour of itself.
     if k > len(names):
@@ -362,8 +386,8 @@ class _Neighbors:
   def add(self, rows: list[list], block, embeddings: np.ndarray) -> None:
     """Appends names and distances of the nearest to rows, a row for each input."""
     queries = neighbors_lib.unit(embeddings)
-    found = self._without_self(self._index, queries, block.names)
-    self._compare(found, queries, block.names)
+    found = self._without_self(self._index, queries, block.keys)
+    self._compare(found, queries, block.keys)
     apart = neighbors_lib.distances(queries, self._index.points, found)
     for row, numbers, far in zip(rows, found, apart, strict=True):
       for number, distance in zip(numbers, far, strict=True):
@@ -377,23 +401,23 @@ class _Neighbors:
     left = _ROWS - len(self._drawn)
     self._drawn += zip(block.names[:left], found, apart, strict=False)
 
-  def _without_self(self, index, queries, names: list[str]) -> np.ndarray:
+  def _without_self(self, index, queries, keys: list) -> np.ndarray:
     more = min(self._k + 1, len(self._names))
     found = index.find(queries, more)
     kept = np.full([len(found), self._k], -1, np.int64)
-    for row, (numbers, name) in enumerate(zip(found, names, strict=True)):
-      others = [n for n in numbers if n < 0 or self._names[n] != name]
+    for row, (numbers, key) in enumerate(zip(found, keys, strict=True)):
+      others = [n for n in numbers if n < 0 or self._keys[n] != key]
       others = others[: self._k]
       kept[row, : len(others)] = others
     return kept
 
-  def _compare(self, found, queries, names) -> None:
+  def _compare(self, found, queries, keys) -> None:
     """Holds an index against the exact answer, for the first queries."""
     done = sum(len(part) for part, _ in self._exact)
     if self._kind == neighbors_lib.EXACT or done >= _CHECKED:
       return
     exact = neighbors_lib.Exact(self._index.points)
-    self._exact.append((found, self._without_self(exact, queries, names)))
+    self._exact.append((found, self._without_self(exact, queries, keys)))
 
   def scores(self) -> dict[str, float]:
     """Returns R@k, if all of the gallery have labels; prints the recall of an index."""
@@ -427,7 +451,12 @@ class _Neighbors:
         if n >= 0
       ]
       rows.append((name, image(place), near))
-    neighbor_pictures.plot(rows, path)
+    try:
+      neighbor_pictures.plot(rows, path)
+    except OSError as e:
+      raise errors.InputError(
+        f'--picture={path} cannot be written ({e.strerror or e}); name another file'
+      ) from e
 
 
 def _texts(block) -> list[str | None]:

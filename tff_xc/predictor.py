@@ -57,7 +57,7 @@ class Predictor(tf.Module):
     )
 
   def signature(self) -> tuple[tf.TensorSpec, ...]:
-    """Returns the arguments."""
+    """Returns the arguments, with the names of `description.ARGUMENTS`."""
     kind, shape = self._description.kind, [*self._description.shape]
     if kind == description_lib.IMAGES:
       shape = [None, None, *shape[2:]] if self._any_size else shape

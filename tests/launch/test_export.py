@@ -198,9 +198,14 @@ def test_an_output_that_is_not_ours_alone_stays(run, here):
   (here / 'file').touch()
   (here / 'folder').mkdir()
   (here / 'folder' / 'model.json').write_text('{"files": ["model.json"]}')
+  exporting.run(str(run), 'edited', 'npz')
+  with (here / 'edited' / 'README.md').open('a') as file:
+    file.write('what I think of it')
+  exporting.run(str(run), 'with_folder', 'npz')
+  (here / 'with_folder' / 'mine').mkdir()
   before = sorted(map(str, here.rglob('*')))
-  for output in ('mine', 'file', 'folder', 'run'):
-    with pytest.raises(errors.InputError, match='exists'):
+  for output in ('mine', 'file', 'folder', 'run', 'edited', 'with_folder', '.'):
+    with pytest.raises(errors.InputError, match=r'exists|new folder'):
       exporting.run(str(run), output, 'npz')
   assert sorted(map(str, here.rglob('*'))) == before
 
@@ -209,7 +214,7 @@ def test_what_fails_leaves_nothing(run, here, monkeypatch):
   before = sorted(map(str, here.rglob('*')))
   monkeypatch.setitem(sys.modules, 'tf2onnx', None)
   with pytest.raises(errors.InputError, match='pip install'):
-    exporting.run(str(run), 'model', 'onnx')
+    exporting.run(str(run), 'new/folder/model', 'onnx')
   monkeypatch.setattr(exporting, 'lite', None)
   with pytest.raises(errors.InputError, match='--format=tflite'):
     exporting.run(str(run), 'model', 'tflite')
@@ -231,6 +236,7 @@ def test_what_fails_leaves_nothing(run, here, monkeypatch):
     (['--run_dir=r', '--output=m', '--format=onx'], '--format'),
     (['--run_dir=r', '--output=m', '--quantize=int8'], 'tflite'),
     (['--run_dir=r', '--output=m', '--top=0'], '--top'),
+    (['--run_dir=r', '--output=m', '--top=3', '--format=npz'], '--top'),
   ],
 )
 def test_bad_flags(flags, word, tmp_path):

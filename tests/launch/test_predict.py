@@ -4,6 +4,7 @@ A run's checkpoint is its initial state, so that nothing is trained.
 """
 
 import csv
+import importlib.util
 import shutil
 import sys
 import types
@@ -16,9 +17,11 @@ from launch import evaluation
 from launch import exporting
 from launch import prediction
 from tests.datasets.images import on_disk
+from tests.launch import light
 from tests.launch import own_examples
 from tests.launch import test_evaluate
 from tff_xc import errors
+from tff_xc.data import description
 from tff_xc.measure import neighbors
 
 here = test_evaluate.here
@@ -138,6 +141,30 @@ def test_a_table_has_the_scores_of_its_test(here):
   assert not [*here.glob('.*tmp*'), *here.glob('p.*.csv')]
 
 
+def _exports_predict_alike(run, file, top):
+  """Checks all formats that are installed against the run's own predictions."""
+  prediction.run([file], run_dir=run, top=top, output='run.csv')
+  forms = ['saved_model', 'tflite']
+  forms += ['onnx'] if importlib.util.find_spec('tf2onnx') else []
+  for form in forms:
+    exporting.run(run, f'as_{form}', form, top=top)
+    prediction.run([file], model=f'as_{form}', top=top, output='model.csv')
+    pairs = zip(rows_of('run.csv')[1], rows_of('model.csv')[1], strict=True)
+    for row, other in pairs:
+      assert row[0] == other[0]
+      scores = [[float(cell) for cell in r[2::2]] for r in (row, other)]
+      assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+
+
+@pytest.mark.slow
+def test_an_exported_table_predicts_as_its_run(here):
+  own_examples.items(here)
+  columns = {'label_column': 'item', 'user_column': 'user'}
+  changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
+  run = test_evaluate.untrained(here / 'run', 'table', 'fedavg', **changes)
+  _exports_predict_alike(str(run), 'later.parquet', 3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('algorithm', ['fedavg', 'fedmlh'])
 def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
@@ -159,6 +186,10 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
     assert scores[name] == pytest.approx(expected[name], abs=1e-6)
   rows = rows_of('p.csv')[1]
   assert [row[0] for row in rows] == [str(i) for i in range(2, 14)]
+  # As many ids as row splits in the first, so that only their names tell them apart.
+  (here / 'few.txt').write_text('0:0.5 3:1 \n5:3\n')
+  for file in ('few.txt', 'test.txt'):
+    _exports_predict_alike(str(run), file, 3)
   header, *lines = (here / 'test.txt').read_text().splitlines()
   unlabelled = [line.split(' ', 1)[1] for line in lines]
   (here / 'lines.txt').write_text('\n'.join(unlabelled))
@@ -193,12 +224,17 @@ def test_an_exported_model_predicts_as_its_run(here, form):
     assert scores[0] == pytest.approx(scores[1], abs=1e-4)
   with pytest.raises(errors.InputError, match='--top=3'):
     prediction.run(['photos'], model='model', top=3)
+  exporting.run(run, 'whole', form)  # Five of three classes.
+  prediction.run(['photos'], model='whole', output='p.csv')
+  assert len(rows_of('p.csv')[0]) == 1 + 2 * 3
   card = here / 'model' / 'model.json'
   text = card.read_text()
   for changed, word in (
     (text.replace(f'"{form}"', '"npz"'), 'only weights'),
     (text[:-9], 'damaged'),
     (text.replace('"num_classes"', '"classes"'), 'damaged'),
+    (text.replace('"top": 2', '"top": 50'), 'damaged'),
+    (text.replace('"images": {', '"pictures": {'), 'damaged'),
   ):
     card.write_text(changed)
     with pytest.raises(errors.InputError, match=word):
@@ -208,6 +244,81 @@ def test_an_exported_model_predicts_as_its_run(here, form):
   (here / 'model' / 'model.tflite').write_bytes(b'damage')
   with pytest.raises(errors.InputError, match='cannot be loaded'):
     prediction.run(['photos'], model='model', top=2)
+
+
+def test_an_input_is_no_neighbour_of_itself_whatever_leads_to_it(here, capsys):
+  run = photographs(here)
+  find = lambda *given, gallery='photos', **more: prediction.run(
+    given, run_dir=run, neighbors=3, gallery=gallery, output='n.csv', **more
+  )
+  same = find('photos')
+  for given in (str(here / 'photos'), './photos'):
+    assert find(given) == same
+    assert all(float(row[8]) > 1e-4 for row in rows_of('n.csv')[1])
+  own_examples.items(here)
+  columns = {'label_column': 'item', 'user_column': 'user'}
+  changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
+  table = test_evaluate.untrained(here / 'table', 'table', 'fedavg', **changes)
+  frame = pd.read_csv('items.csv')
+  frame.to_csv('gallery.csv', index=False)
+  frame[:1].to_csv('query.csv', index=False)  # Line 2 of another file.
+  how = {'run_dir': str(table), 'neighbors': 1, 'gallery': 'gallery.csv'}
+  prediction.run(['query.csv'], output='n.csv', **how)
+  assert rows_of('n.csv')[1][0][-2:] == ['2', '0']
+  prediction.run(['gallery.csv', 'query.csv'], output='n.csv', **how)
+  [first, *_, last] = rows_of('n.csv')[1]
+  assert first[-2] != '2'
+  assert last[-2:] == ['2', '0']
+
+
+def test_nothing_that_is_read_is_overwritten_and_nothing_is_ignored(
+  here, capsys
+):
+  run = photographs(here)
+  (here / 'folder.png').mkdir()
+  shutil.copytree('photos/cat', 'photos/unknown')
+  near = {'neighbors': 1, 'gallery': 'photos'}
+  own_examples.items(here)
+  columns = {'label_column': 'item', 'user_column': 'user'}
+  changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
+  table = test_evaluate.untrained(here / 'table', 'table', 'fedavg', **changes)
+  before = (here / 'items.csv').read_bytes()
+  for given, more, word in (
+    ('photos', {'run_dir': run, 'picture': 'folder.png', **near}, 'a folder'),
+    ('photos', {'run_dir': run, 'label_column': 'a'}, 'only tables'),
+    ('items.csv', {'run_dir': table, 'output': 'items.csv'}, 'is read'),
+    ('photos', {'run_dir': run, 'output': '/proc/p.csv'}, 'cannot be written'),
+  ):
+    with pytest.raises(errors.InputError, match=word):
+      prediction.run([given], **more)
+  assert (here / 'items.csv').read_bytes() == before
+  assert prediction.run(['photos/unknown'], run_dir=run) == {}
+  assert '0 of 9 have labels' in capsys.readouterr().out
+  for flag in ('--round=best', '--encoder=a:b', '--data_dir=.'):
+    done = light.call('predict', '--model=m', 'photos', flag)
+    light.assert_one_sentence(done, flag.split('=')[0])
+
+
+@pytest.mark.parametrize(
+  ('kind', 'shape', 'how'),
+  [
+    ('images', [8, 8], {'fit': 'bend'}),
+    ('images', [8], {}),
+    ('rows', [3], {'mean': [1.0], 'deviation': [1.0]}),
+    ('rows', [1], {'mean': ['a'], 'deviation': [1.0]}),
+    ('rows', [1], {'mean': [1.0]}),
+    ('rows', [1], {'columns': 'abc'}),
+    ('sparse', [8], {'num_features': 8}),
+    ('sparse', [8], {'hashed': True, 'num_features': 0}),
+    ('characters', [80], {}),
+  ],
+)
+def test_a_description_fits_its_kind(kind, shape, how):
+  sizes = {'num_classes': 3, 'num_clients': 1, 'largest_label_set': 1}
+  found = {'kind': kind, 'shape': shape, 'dtype': 'float32', **sizes}
+  found |= {'label_sets': False, 'preprocessing': how}
+  with pytest.raises(ValueError, match=r'preprocessing|shape|sizes'):
+    description.from_json(found)
 
 
 def test_images_that_are_none_of_the_models(here):

@@ -6,7 +6,14 @@ from typing import Any
 
 IMAGES, ROWS = 'images', 'rows'
 SPARSE, CHARACTERS = 'sparse', 'characters'
-KINDS = IMAGES, ROWS, SPARSE, CHARACTERS
+# What raw examples consist of, by kind.
+ARGUMENTS = {
+  IMAGES: ('images',),
+  ROWS: ('rows',),
+  SPARSE: ('ids', 'values', 'row_splits'),
+  CHARACTERS: ('characters',),
+}
+KINDS = tuple(ARGUMENTS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +64,33 @@ def from_json(obj: Any) -> Description:
     raise ValueError('expected "label_sets" to be true or false')
   if not isinstance(found.preprocessing, dict):
     raise ValueError('expected "preprocessing" to be an object')
+  _check_preprocessing(found)
   return found
+
+
+def _check_preprocessing(found: Description) -> None:
+  how, shape = found.preprocessing, found.shape
+  if len(shape) not in ((2, 3) if found.kind == IMAGES else (1,)):
+    raise ValueError(f'{found.kind} of the shape {[*shape]}')
+  if found.kind == IMAGES:
+    is_sound = how.get('fit', 'crop') in ('crop', 'stretch')
+  elif found.kind == ROWS:
+    columns = how.get('columns') or []
+    is_sound = isinstance(columns, list) and all(
+      isinstance(name, str) for name in columns
+    )
+    moments = [how[name] for name in ('mean', 'deviation') if how.get(name)]
+    for numbers in moments:
+      is_sound &= isinstance(numbers, list) and len(numbers) == shape[0]
+      is_sound = is_sound and all(type(x) in (int, float) for x in numbers)
+    is_sound &= len(moments) in (0, 2)
+  elif found.kind == SPARSE:
+    is_sound = type(how.get('hashed')) is bool
+    _sizes([how.get('num_features')])
+  else:
+    is_sound = isinstance(how.get('alphabet'), str) and bool(how['alphabet'])
+  if not is_sound:
+    raise ValueError(f'"preprocessing" does not fit {found.kind}')
 
 
 def _sizes(values: Any) -> tuple[int, ...]:
