@@ -6,7 +6,7 @@ DEMO := -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-gpu venv-cluster demo test test-slow requirements \
-  wheel clean reproduce-small documents
+  wheel image image-gpu clean reproduce-small documents
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -38,7 +38,7 @@ reproduce-small: venv  ## measure the published tables, small, and write their p
 documents: venv  ## write the tables of README and docs from docs/results
 	$(PYTHON_BIN) -m launch.document README.md $(wildcard docs/*.md)
 
-requirements: venv  ## resolve requirements*.in into requirements*.txt again
+requirements: venv  ## resolve pyproject.toml into requirements*.txt and uv.lock again
 	sh tools/compile_requirements.sh
 
 # A build folder that is left would put deleted modules into the next wheel. TFF's
@@ -51,6 +51,12 @@ wheel: venv  ## build the library tff_xc as a wheel, in dist/
 	  --disable-pip-version-check wheel --no-deps \
 	  --no-build-isolation --wheel-dir dist .
 	rm -rf build tff_xc.egg-info
+
+image:  ## build a Docker image for CPUs, tff_xc
+	docker build --tag tff_xc --build-arg VENV=venv .
+
+image-gpu:  ## the same for CUDA GPUs, tff_xc:gpu
+	docker build --tag tff_xc:gpu --build-arg VENV=venv-gpu .
 
 clean:  ## remove .venv and the tools' caches, but not runs/
 	rm -rf .venv .pytest_cache .ruff_cache build dist tff_xc.egg-info
