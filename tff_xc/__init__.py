@@ -79,9 +79,6 @@ def _drop_default_context() -> None:
   Otherwise it would print an ignored exception, also of a context that nobody
   used, as where a runtime of ours was not installed.
   """
-  # It has no public name. If nobody imported TFF, there is nothing to free.
-  where = (
-    'tensorflow_federated.python.core.impl.context_stack.set_default_context'
-  )
-  if module := sys.modules.get(where):
-    module.set_no_default_context()
+  # If nobody imported TFF, there is nothing to free.
+  if tff := sys.modules.get('tensorflow_federated'):
+    tff.test.set_no_default_context()
