@@ -6,7 +6,7 @@ DEMO := -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-gpu venv-cluster demo test test-slow requirements \
-  wheel clean reproduce-small documents site
+  wheel image image-gpu clean reproduce-small documents site
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -51,7 +51,7 @@ site: .venv-site/installed  ## build the pages and an API reference in build/sit
 	  -d build/doctrees docs build/site
 	@echo 'Open build/site/index.html in a browser.'
 
-requirements: venv  ## resolve requirements*.in into requirements*.txt again
+requirements: venv  ## resolve pyproject.toml into requirements*.txt and uv.lock again
 	sh tools/compile_requirements.sh
 
 # A build folder that is left would put deleted modules into the next wheel. TFF's
@@ -64,6 +64,12 @@ wheel: venv  ## build the library tff_xc as a wheel, in dist/
 	  --disable-pip-version-check wheel --no-deps \
 	  --no-build-isolation --wheel-dir dist .
 	rm -rf build tff_xc.egg-info
+
+image:  ## build a Docker image for CPUs, tff_xc
+	docker build --tag tff_xc --build-arg VENV=venv .
+
+image-gpu:  ## the same for CUDA GPUs, tff_xc:gpu
+	docker build --tag tff_xc:gpu --build-arg VENV=venv-gpu .
 
 clean:  ## remove .venv and the tools' caches, but not runs/
 	rm -rf .venv .venv-site .pytest_cache .ruff_cache build dist tff_xc.egg-info

@@ -3,12 +3,27 @@
 import os
 import sys
 
+# Packages that few commands need, and their extras in pyproject.toml.
+EXTRAS = {
+  'h5py': 'hdf5',
+  'jinja2': 'report',
+  'pyarrow': 'tables',
+  's2geometry': 'inaturalist',
+  'tensorflow_datasets': 'tfds',
+}
+
 
 def without(error):
-  """Says how to enter the environment, of a package that is not found; else ''."""
+  """Says how to get a package that is not found; '' of a module of ours."""
   package = (error.name or '').partition('.')[0]
   if package in ('', 'launch', 'tasks', 'datasets', 'tff_xc'):
     return ''
+  if package in EXTRAS:
+    return (
+      f'{package}, the extra `{EXTRAS[package]}`, is not installed for'
+      f' {sys.executable}: run `{sys.executable} -m pip install --no-deps'
+      ' --require-hashes -r requirements.txt`, or `uv sync`'
+    )
   return (
     f'{package} is not installed for {sys.executable}: run `make venv`, and then'
     ' commands as `.venv/bin/python -m launch.COMMAND`'
@@ -21,6 +36,8 @@ def _failed(kind, error, trace):
     told, status = 'interrupted', 130
   elif kind is ModuleNotFoundError and without(error):
     told, status = 'error: ' + without(error), 2
+  elif kind is ImportError and error.name == 'tff_xc':  # Its own sentence.
+    told, status = f'error: {error}', 2
   else:
     return sys.__excepthook__(kind, error, trace)
   print(told, file=sys.stderr, flush=True)

@@ -22,7 +22,9 @@ CHECKOUT_ONLY = {
   'test_documentation_numbers',
   'test_bazel',
   'test_imports',
+  'test_install',
   'test_style',
+  'test_tff_names',
   'test_wheel',
 }
 

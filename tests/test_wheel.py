@@ -69,8 +69,9 @@ def _wheel(tmp_path_factory):
       source / folder,
       ignore=shutil.ignore_patterns('__pycache__'),
     )
-  for file in ('pyproject.toml', 'README.md', 'Makefile', 'LICENSE'):
-    shutil.copy(ROOT / file, source)
+  (source / 'tools').mkdir()
+  for file in ('pyproject.toml', 'tools/wheel.md', 'Makefile', 'LICENSE'):
+    shutil.copy(ROOT / file, source / file)
   make = ['make', '-o', 'venv', 'wheel', f'PYTHON_BIN={sys.executable}']
   call(make, source, PIP_NO_INDEX='1')
   [wheel] = (source / 'dist').iterdir()
@@ -81,12 +82,24 @@ def _wheel(tmp_path_factory):
 def test_the_wheel_holds_the_library_alone_and_its_licence(wheel):
   file = zipfile.ZipFile(wheel)
   files = [name for name in file.namelist() if '.dist-info/' not in name]
-  found = (ROOT / 'tff_xc').rglob('*.py')
+  found = [*(ROOT / 'tff_xc').rglob('*.py'), ROOT / 'tff_xc/requirements.txt']
   assert sorted(files) == sorted(str(path.relative_to(ROOT)) for path in found)
+  requirements = file.read('tff_xc/requirements.txt')
+  assert requirements == (ROOT / 'requirements.txt').read_bytes()
   of = {name.split('.dist-info/')[-1]: name for name in file.namelist()}
   assert file.read(of['licenses/LICENSE']) == (ROOT / 'LICENSE').read_bytes()
   metadata = file.read(of['METADATA']).decode()
   assert 'License-Expression: Apache-2.0' in metadata
+  # People read it where no other file of the repository is.
+  assert 'Description-Content-Type: text/markdown' in metadata
+  links = re.findall(r'\]\(([^)]*)\)', metadata)
+  assert links and all(link.startswith('https://') for link in links)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which('twine'), reason='no twine is here')
+def test_twine_accepts_the_wheel(wheel):
+  assert 'PASSED' in call(['twine', 'check', '--strict', wheel], wheel.parent)
 
 
 def test_the_licence_is_the_unchanged_text():

@@ -261,11 +261,13 @@ def _prepared(path: pathlib.Path, n: int, split: str, size: int) -> Part:
     builder = tfds.builder_from_directory(path)
     data = builder.as_dataset(split=split, batch_size=-1, shuffle_files=False)
     found = dict(tfds.as_numpy(data))
+  except ModuleNotFoundError:
+    raise  # The commands say how to get it.
   except Exception as e:  # TFDS and TensorFlow have no common exception.
     reason = (str(e).strip() or type(e).__name__).split('\n')[0]
     raise errors.InputError(
-      f'{path}: TensorFlow Datasets cannot read split {split} ({reason}); install'
-      ' tensorflow-datasets, prepare it anew, or give the official files'
+      f'{path}: TensorFlow Datasets cannot read split {split} ({reason});'
+      ' prepare it anew, or give the official files'
     ) from e
   shapes = {k: list(v.shape) for k, v in found.items()}
   wanted = {'image': [size, SIDE, SIDE, 3], 'label': [size]}

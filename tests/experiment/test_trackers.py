@@ -154,5 +154,7 @@ def test_one_that_does_not_start_or_is_not_there_is_one_sentence(
   with pytest.raises(errors.InputError, match='not logged in'):
     trackers.Tracked('wandb', tmp_path).start(CONFIG, [])
   monkeypatch.setattr(trackers.importlib.util, 'find_spec', lambda name: None)
-  with pytest.raises(errors.InputError, match='pip install mlflow-skinny'):
+  with pytest.raises(
+    errors.InputError, match=r'uv pip install .* mlflow-skinny'
+  ):
     trackers.Tracked('mlflow', tmp_path)

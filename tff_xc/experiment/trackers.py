@@ -47,8 +47,8 @@ def check(name: str) -> None:
   if name != NONE and importlib.util.find_spec(name) is None:
     raise errors.InputError(
       f'--tracker={name} needs a package that is not installed for'
-      f' {sys.executable}; run `{sys.executable} -m pip install'
-      f' {_PACKAGES[name]}`, with `--constraint requirements.txt`'
+      f' {sys.executable}; run `uv pip install --python {sys.executable} --constraint'
+      f' requirements.txt {_PACKAGES[name]}` (`pip install uv` brings uv)'
     )
 
 

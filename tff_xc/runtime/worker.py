@@ -6,8 +6,7 @@ inherited. Here, a context owns the process, which inherits no stream. It ends
 when the context is closed or collected, when the interpreter exits, and,
 through the kernel, when this process is killed.
 
-Importing this module imports TFF (seconds). Only this module, and the package at
-its exit, use parts of TFF outside its public API.
+Importing this module imports TFF (seconds).
 """
 
 import os
@@ -23,9 +22,6 @@ from collections.abc import Sequence
 
 import grpc
 import tensorflow_federated as tff
-from tensorflow_federated.python.core.environments.tensorflow_frontend import (
-  tensorflow_computation,
-)
 
 from tff_xc import errors
 
@@ -178,8 +174,8 @@ class WorkerContext(tff.framework.SyncExecutionContext):
     super().__init__(
       executor_fn=tff.framework.ResourceManagingExecutorFactory(executor_stack),
       compiler_fn=tff.backends.native.desugar_and_transform_to_native,
-      transform_args=tensorflow_computation.transform_args,
-      transform_result=tensorflow_computation.transform_result,
+      transform_args=tff.tensorflow.transform_args,
+      transform_result=tff.tensorflow.transform_result,
     )
 
   def invoke(self, comp, arg):

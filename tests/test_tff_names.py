@@ -1,0 +1,131 @@
+"""What this repository uses of TFF: `tff_names.csv` is the list.
+
+Its kinds: `api` is for those who write algorithms and programs, `extending` for those
+who extend TFF (its compiler, contexts and types), and `inner` has no public name. Its
+column `later` says what became of the name in TFF's sources after 0.88, as
+docs/moving_on.md explains: `same`, or the new name.
+"""
+
+import ast
+import collections
+import csv
+import pathlib
+import re
+
+import pytest
+
+from tests import documents
+
+ROOT = pathlib.Path(__file__).parents[1]
+SOURCES = ('tff_xc', 'datasets', 'tasks', 'launch', 'tools')
+PACKAGE = 'tensorflow_federated'
+# The parts of TFF in which names lie.
+PARTS = (
+  *(
+    'aggregators',
+    'algorithms',
+    'backends',
+    'datasets',
+    'framework',
+    'learning',
+  ),
+  *('models', 'native', 'optimizers', 'program', 'simulation', 'structure'),
+  *('templates', 'tensorflow', 'test', 'types'),
+)
+
+
+def dotted(node):
+  """Returns ('a', 'b', 'c') of the expression a.b.c, else ()."""
+  names = []
+  while isinstance(node, ast.Attribute):
+    names.append(node.attr)
+    node = node.value
+  return (node.id, *names[::-1]) if isinstance(node, ast.Name) else ()
+
+
+def used(tree):
+  """Returns the names of TFF that a parsed module uses."""
+  found, known = set(), {}  # The latter: local names of parts of TFF.
+  nodes = [*ast.walk(tree)]
+  for node in nodes:
+    if isinstance(node, ast.Import):
+      for name in node.names:
+        if name.name == PACKAGE:
+          known[name.asname or PACKAGE] = ('tff',)
+        elif name.name.startswith(f'{PACKAGE}.'):
+          found.add(name.name)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+      if node.module.partition('.')[0] == PACKAGE:
+        found |= {f'{node.module}.{name.name}' for name in node.names}
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+      found |= {*re.findall(rf'^{PACKAGE}\.[\w.]+$', node.value)}
+    elif isinstance(node, ast.NamedExpr) and PACKAGE in {
+      getattr(n, 'value', 0) for n in ast.walk(node.value)
+    }:  # x := sys.modules.get(PACKAGE)
+      known[node.target.id] = ('tff',)
+  for node in nodes:  # blocks = tff.framework
+    if isinstance(node, ast.Assign) and dotted(node.value)[:1]:
+      first, *rest = dotted(node.value)
+      if first in known and {*rest} <= {*PARTS}:
+        known[node.targets[0].id] = (*known[first], *rest)
+  for node in nodes:
+    first, *rest = dotted(node) or ('',)
+    if first in known:
+      names = (*known[first], *rest)
+      end = next((i for i, n in enumerate(names) if i and n not in PARTS), None)
+      if end:
+        found.add('.'.join(names[: end + 1]))
+  return found
+
+
+def listed():
+  with (ROOT / 'tests' / 'tff_names.csv').open(newline='') as file:
+    return {row['name']: row for row in csv.DictReader(file)}
+
+
+def test_the_list_has_what_the_sources_use_of_tff():
+  found = collections.defaultdict(list)
+  for path in (p for name in SOURCES for p in (ROOT / name).rglob('*.py')):
+    for name in used(ast.parse(path.read_text())):
+      found[name].append(str(path.relative_to(ROOT)))
+  new = {name: found[name] for name in found.keys() - listed().keys()}
+  assert not new, 'add them to tests/tff_names.csv'
+  assert not listed().keys() - found.keys(), 'nobody uses these any more'
+
+
+def test_the_page_counts_the_list():
+  kinds = collections.Counter(row['kind'] for row in listed().values())
+  assert {*kinds} == {'api', 'extending', 'inner'}
+  page = documents.page('moving_on')
+  for kind, count in kinds.items():
+    moved = [
+      row
+      for row in listed().values()
+      if row['kind'] == kind and row['later'] != 'same'
+    ]
+    assert re.search(rf'\| `{kind}` \| .* \| {count} \| {len(moved)} \|', page)
+
+
+@pytest.mark.parametrize(
+  ('code', 'names'),
+  [
+    ('import tensorflow_federated as tff\ntff.to_type(1)', {'tff.to_type'}),
+    (
+      'import tensorflow_federated as t\nt.learning.optimizers.A.b.c',
+      {'tff.learning.optimizers.A'},
+    ),
+    (
+      'import tensorflow_federated as tff\nx = tff.framework\nx.Block',
+      {'tff.framework.Block'},
+    ),
+    (
+      'from tensorflow_federated.python.core import impl',
+      {'tensorflow_federated.python.core.impl'},
+    ),
+    (f'sys.modules.get("{PACKAGE}.python.x")', {f'{PACKAGE}.python.x'}),
+    (f'if t := sys.modules.get("{PACKAGE}"):\n  t.test.f()', {'tff.test.f'}),
+    ('tff.to_type(1)\nself.tff.upper()', set()),
+  ],
+)
+def test_the_scan_itself(code, names):
+  assert used(ast.parse(code)) == names
