@@ -44,24 +44,27 @@ def check(found, names=tuple(ENDS)):
     assert (x.dtype, y.dtype) == (np.float32, np.int32)
 
 
-@pytest.mark.parametrize('batch', [0, 3])
+@pytest.mark.parametrize('batch', [0, 1, 3])
+@pytest.mark.parametrize('vectors', [False, True])
 @pytest.mark.parametrize('keys', [('x', 'y'), ('image', 'label'), None])
-def test_every_form_of_elements_gives_the_same_clients(keys, batch):
+def test_every_form_of_elements_gives_the_same_clients(keys, vectors, batch):
   x, y = keys or ('x', 'y')
 
   def form(dataset):
+    if vectors:  # Labels [1], and something of another kind.
+      more = {'name': 'a text'}
+      dataset = dataset.map(lambda e: {**e, y: e[y][None], **more})
     if not keys:
       dataset = dataset.map(lambda e: (e['x'], e['y']))
-    return dataset.batch(batch) if batch else dataset
+    return dataset.batch(batch, drop_remainder=batch == 1) if batch else dataset
 
   source = simulated((x, y)).preprocess(form)
   check(from_tff.as_client_data(source, x=x, y=y))
   check(from_tff.as_client_data(source, ['cy', 'ann'], x=x, y=y), ('cy', 'ann'))
-  datasets = map(source.create_tf_dataset_for_client, ENDS)
-  check(from_tff.as_client_data([*datasets], [*ENDS], x=x, y=y))
-  assert from_tff.as_client_data(
-    [form(simulated((x, y)).create_tf_dataset_for_client('cy'))], x=x, y=y
-  ).client_ids == ['0']
+  datasets = [*map(source.create_tf_dataset_for_client, ENDS)]
+  check(from_tff.as_client_data(datasets, [*ENDS], x=x, y=y))
+  found = from_tff.as_client_data(datasets, x=x, y=y)
+  assert found.client_ids == ['0', '1', '2']
 
 
 def test_sets_of_labels_and_own_client_data():
@@ -155,6 +158,7 @@ RAGGED = tf.data.Dataset.from_generator(
     ([slices(0, 4).repeat()], 'never ends'),
     ([slices(0, 4).map(lambda x, y: (x, y + 2**40))], 'does not fit int32'),
     ([X], 'ndarray'),
+    (slices(0, 4), 'a list'),
     ([], 'no clients'),
   ],
 )
@@ -171,6 +175,8 @@ def test_ids_that_do_not_fit():
     (simulated(), ['bob'], "no client 'bob'.*3 clients.*'ann'"),
     ([slices(0, 4)], [1, 2], '1 data set and 2 ids'),
     ([slices(0, 4)], ['ann'], 'whole numbers'),
+    (simulated(), 'ann', 'a list of clients'),
+    (simulated(), ['ann', 'ann'], 'named twice'),
   ):
     with pytest.raises(errors.InputError, match=said):
       of(source, ids)

@@ -33,7 +33,7 @@ def as_client_data(
   """Reads clients' data sets into memory, as `client_data.FederatedDataset` takes them.
 
   Elements are pairs (x, y) or mappings that have both, single examples or batches.
-  x is a tensor of one shape. y is an integer, or a set of labels, bool [n].
+  x is a tensor of one shape. y is an integer, [] or [1], or a set of labels, bool [n].
 
   Args:
     source: `tff.simulation.datasets.ClientData`, or one data set for each client.
@@ -45,8 +45,15 @@ def as_client_data(
   Raises:
     errors.InputError: an unknown client, or elements of another kind.
   """
+  if isinstance(ids, str):
+    raise errors.InputError(f'ids are {ids!r}; give a list of clients')
   if not isinstance(source, tff.simulation.datasets.ClientData):
-    datasets = list(source)
+    if not isinstance(source, list | tuple):
+      raise errors.InputError(
+        'expected tff.simulation.datasets.ClientData, or a list with a'
+        f' tf.data.Dataset for each client, got {type(source).__name__}'
+      )
+    datasets = source
     names = [*map(str, range(len(datasets)) if ids is None else ids)]
     if len(names) != len(datasets):
       raise errors.InputError(
@@ -60,6 +67,8 @@ def as_client_data(
       chosen = source.partition.some(np.array(places, np.int64))
       return client_data.PartitionedClientData(source.pool, chosen)
     datasets = map(source.create_tf_dataset_for_client, names)
+  if len(set(names)) < len(names):
+    raise errors.InputError('a client is named twice; give each one once')
   read = [_read(d, x, y, n) for d, n in zip(datasets, names, strict=True)]
   if not read:
     raise errors.InputError('no clients: give at least one')
@@ -106,33 +115,44 @@ def _read(
     is_tensor = type(spec) is tf.TensorSpec and spec.shape.rank is not None
     if not is_tensor or spec.dtype == tf.string:
       refuse(f'{what} are {spec}; give tensors of numbers, of one shape')
+  # Other parts of elements may be of any kind.
+  pairs = dataset.map(lambda *e: _parts(e if e[1:] else e[0], x, y, refuse))
   alone = 1 if of_y.dtype == tf.bool else 0  # The rank of one example's labels.
+  if _is_vector_of_one(of_x.shape, of_y.shape, alone):
+    pairs = pairs.map(lambda x, y: (x, tf.squeeze(y, -1)))
+    of_y = pairs.element_spec[1]
   if of_y.shape.rank not in (alone, alone + 1) or not (
     of_y.dtype.is_integer or of_y.dtype == tf.bool
   ):
     refuse(
-      f'labels are {of_y.dtype.name} {of_y.shape}; give integers, or sets of labels'
-      ' as bool [n], in batches or not'
+      f'labels are {of_y.dtype.name} {of_y.shape}; give integers, or sets of'
+      ' labels as bool [n], in batches or not'
     )
   is_batched = of_y.shape.rank > alone
   if is_batched and not of_x.shape.rank:
     refuse('labels are in batches, and examples are not; batch both or none')
-  batches = dataset if is_batched else dataset.batch(_BATCH)
   found = []
   try:
-    for element in batches:
-      one = [part.numpy() for part in _parts(element, x, y, refuse)]
-      if len(one[0]) != len(one[1]):
+    for one in pairs if is_batched else pairs.batch(_BATCH):
+      examples, labels = (part.numpy() for part in one)
+      if len(examples) != len(labels):
         refuse(
-          f'{wording.count(len(one[0]), "example")} with'
-          f' {wording.count(len(one[1]), "label")} in a batch; give one for each'
+          f'{wording.count(len(examples), "example")} with'
+          f' {wording.count(len(labels), "label")} in a batch; give one for each'
         )
-      found.append(one)
+      found.append((examples, labels))
     if found:
       return tuple(map(np.concatenate, zip(*found, strict=True)))
   except (ValueError, tf.errors.InvalidArgumentError):
     refuse('its examples differ in shape; bring them to one')
   return tuple(_none(spec, is_batched) for spec in (of_x, of_y))
+
+
+def _is_vector_of_one(x: tf.TensorShape, y: tf.TensorShape, alone: int) -> bool:
+  """Whether labels have a last axis of length 1, as some data of TFF do."""
+  if alone or y.rank not in (1, 2) or y[-1] != 1:
+    return False
+  return y.rank == 2 or x.rank == 0 or x[0] != 1  # Else it is a batch of one.
 
 
 def _none(spec: tf.TensorSpec, is_batched: bool) -> np.ndarray:
