@@ -152,7 +152,7 @@ RAGGED = tf.data.Dataset.from_generator(
       '1 example with 2 labels',
     ),
     ([slices(0, 4).batch(2).map(lambda x, y: (x[0, 0], y))], 'batch both'),
-    ([RAGGED], 'differ in shape'),
+    ([RAGGED], 'bring them to one shape'),
     ([RAGGED.ragged_batch(2)], 'Ragged'),
     ([slices(0, 4), slices(4, 9).map(lambda x, y: (x[:2], y))], 'client 1 '),
     ([slices(0, 4).repeat()], 'never ends'),

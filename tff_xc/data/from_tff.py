@@ -115,12 +115,10 @@ def _read(
     is_tensor = type(spec) is tf.TensorSpec and spec.shape.rank is not None
     if not is_tensor or spec.dtype == tf.string:
       refuse(f'{what} are {spec}; give tensors of numbers, of one shape')
-  # Other parts of elements may be of any kind.
-  pairs = dataset.map(lambda *e: _parts(e if e[1:] else e[0], x, y, refuse))
   alone = 1 if of_y.dtype == tf.bool else 0  # The rank of one example's labels.
-  if _is_vector_of_one(of_x.shape, of_y.shape, alone):
-    pairs = pairs.map(lambda x, y: (x, tf.squeeze(y, -1)))
-    of_y = pairs.element_spec[1]
+  are_vectors = _are_vectors_of_one(of_x.shape, of_y.shape, alone)
+  if are_vectors:
+    of_y = tf.TensorSpec(of_y.shape[:-1], of_y.dtype)
   if of_y.shape.rank not in (alone, alone + 1) or not (
     of_y.dtype.is_integer or of_y.dtype == tf.bool
   ):
@@ -131,10 +129,15 @@ def _read(
   is_batched = of_y.shape.rank > alone
   if is_batched and not of_x.shape.rank:
     refuse('labels are in batches, and examples are not; batch both or none')
+  if not is_batched:
+    if len(dataset.element_spec) > 2:  # Others may differ in shape.
+      dataset = dataset.map(lambda element: {k: element[k] for k in (x, y)})
+    dataset = dataset.batch(_BATCH)
   found = []
   try:
-    for one in pairs if is_batched else pairs.batch(_BATCH):
-      examples, labels = (part.numpy() for part in one)
+    for element in dataset:
+      examples, labels = (p.numpy() for p in _parts(element, x, y, refuse))
+      labels = labels[..., 0] if are_vectors else labels
       if len(examples) != len(labels):
         refuse(
           f'{wording.count(len(examples), "example")} with'
@@ -143,12 +146,15 @@ def _read(
       found.append((examples, labels))
     if found:
       return tuple(map(np.concatenate, zip(*found, strict=True)))
-  except (ValueError, tf.errors.InvalidArgumentError):
-    refuse('its examples differ in shape; bring them to one')
+  except (ValueError, tf.errors.InvalidArgumentError) as e:
+    said = str(e).strip().splitlines()[0][:100]
+    refuse(f'its examples cannot be joined; bring them to one shape ({said})')
   return tuple(_none(spec, is_batched) for spec in (of_x, of_y))
 
 
-def _is_vector_of_one(x: tf.TensorShape, y: tf.TensorShape, alone: int) -> bool:
+def _are_vectors_of_one(
+  x: tf.TensorShape, y: tf.TensorShape, alone: int
+) -> bool:
   """Whether labels have a last axis of length 1, as some data of TFF do."""
   if alone or y.rank not in (1, 2) or y[-1] != 1:
     return False
