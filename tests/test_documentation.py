@@ -71,6 +71,34 @@ def test_the_examples_of_own_data_network_and_algorithm_run(
   np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
 
 
+@pytest.mark.slow
+def test_the_code_of_coming_from_tff_runs(
+  in_process_context, tff_worker, tmp_path, monkeypatch, capsys
+):
+  import tensorflow_federated as tff
+
+  from tff_xc.runtime import registry
+
+  # A second runtime of a process would compile all of it once more.
+  monkeypatch.setattr(registry, 'install', lambda _: in_process_context)
+  tff.framework.set_default_context(in_process_context)
+  monkeypatch.chdir(tmp_path)
+  names = {}
+  try:
+    for example in documents.code(documents.page('from_tff'), 'python'):
+      exec(example, names)
+  finally:
+    tff.framework.set_default_context(tff_worker)
+  assert names['state'].round_number == 1
+  # All of a client's 10 classes and 20 negatives.
+  assert names['metrics']['class_rows'] == 30
+  assert names['metrics']['examples'] == 20
+  assert "{'top1': 0." in capsys.readouterr().out
+  table = (tmp_path / 'metrics.csv').read_text().splitlines()
+  assert 'model_metrics/loss' in table[0]
+  assert len(table) == 3
+
+
 def test_the_loss_shown_is_that_of_the_examples():
   [shown] = [
     block[block.index('@dataclasses') :]

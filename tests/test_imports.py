@@ -13,7 +13,10 @@ ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ('tff_xc', 'datasets', 'tasks', 'launch')  # The lowest first.
 # The lowest first. Layers of one line do not import each other.
 LAYERS = (
-  ('environment', 'errors', 'interrupts', 'lazy_imports', 'wording'),
+  (
+    *('deep_messages', 'environment', 'errors', 'interrupts', 'lazy_imports'),
+    'wording',
+  ),
   ('files', 'lock', 'memory'),
   ('npz_headers',),
   ('data',),
@@ -51,7 +54,7 @@ def is_allowed(importer, imported):
   if lower == RUNTIME:
     return upper == 'experiment'
   if upper == RUNTIME:
-    return lower in ('errors', 'environment', 'lock')
+    return lower in ('deep_messages', 'errors', 'environment', 'lock')
   return rank(upper) > rank(lower) or (upper, lower) in BESIDE
 
 

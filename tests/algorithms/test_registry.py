@@ -3,11 +3,13 @@
 import dataclasses
 import inspect
 import json
+import pydoc
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import registered
 from tests import tiny
 from tff_xc import errors
 from tff_xc.algorithms import base
@@ -83,6 +85,32 @@ def test_a_softmax_over_one_class_is_warned_of(name):
   assert not of(2)
   (warning,) = of(1)
   assert 'nothing is learned' in warning
+
+
+def test_help_of_a_module_shows_its_builders():
+  shown = pydoc.plain(pydoc.render_doc(fedss))
+  shown = shown[shown.index('\nFUNCTIONS\n') :]
+  assert 'build_negonly(*, model, ' in shown
+  assert ' negatives: int = 80, ' in shown
+  assert 'm, negatives that a client samples in a round (default 80' in shown
+
+
+def test_an_algorithm_is_shown_in_a_few_lines():
+  for name in registry.ALGORITHMS:
+    shown = repr(registered.algorithm(name))
+    assert shown.count('\n') < 12, shown
+    assert max(map(len, shown.splitlines())) < 250, shown
+    assert ' at 0x' not in shown
+  shown = repr(made('fedss', negatives=3, server_momentum=0.7))
+  lines = dict(line.strip().split(': ', 1) for line in shown.splitlines()[1:-1])
+  assert lines["table 'class'"] == (
+    'OwnAndSampled(num_rows=12, max_positives=4, negatives=3), SumRows(),'
+    ' RowMomentum(momentum=0.7)'
+  )
+  assert lines['encoder_optimizer'] == 'SGD(lr=1.0, momentum=0.7)'
+  assert '-> 3, CosineHead(scale=4.0), 12 classes' in lines['model']
+  assert 'weighting' not in lines  # As by default.
+  assert "weighting: 'uniform'" in repr(registered.algorithm('fedaws'))
 
 
 @pytest.mark.parametrize('name', registry.ALGORITHMS)

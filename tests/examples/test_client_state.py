@@ -38,7 +38,8 @@ class RareFirst:
 
     def cohort_of(round_number):
       found = drawn(round_number)
-      return found._replace(examples=[*map(weighted, found.examples)])
+      weighed = [*map(weighted, found.examples)]
+      return dataclasses.replace(found, examples=weighed)
 
     return cohort_of
 

@@ -88,7 +88,7 @@ def test_of_virtual_clients_each_draw_leaves_and_is_then_not_read(tells):
     values = cohort.Values(value, range(6))
     if not tells:  # A sampling without numbers is asked for its values.
       return cohort.Cohort(values, 0)
-    return found._replace(examples=values)
+    return dataclasses.replace(found, examples=values)
 
   noted = types.SimpleNamespace(cohorts=lambda dataset, seed: noting)
   draw = draws(data, 0.5, sampling=noted)

@@ -190,6 +190,52 @@ def test_noise_is_taken_where_no_rows_are_sent_and_sums_nowhere():
   tiny.process('fedaws_baseline2', max_positives=3, model_aggregator=NOISE)
 
 
+def _encoder_delta(process, cohort):
+  """Returns what a round adds to the encoder, and the round's metrics."""
+  before = process.initialize()
+  output = process.next(before, cohort)
+  pairs = zip(
+    output.state.weights.encoder.values(),
+    before.weights.encoder.values(),
+    strict=True,
+  )
+  moved = [(np.asarray(a) - np.asarray(b)).ravel() for a, b in pairs]
+  return np.concatenate(moved), output.metrics
+
+
+def test_what_an_aggregator_measures_is_among_the_metrics():
+  alone = build('fullsoftmax', model_aggregator=UNWEIGHTED)
+  cohort = [SOUND, OTHER]
+  norms = [np.linalg.norm(_encoder_delta(alone, [c])[0]) for c in cohort]
+  clipping = tff.aggregators.clipping_factory(float(np.mean(norms)), UNWEIGHTED)
+  process = build('fullsoftmax', model_aggregator=clipping)
+  _, measured = _encoder_delta(process, cohort)
+  assert measured['aggregator/clipped_count'] == 1
+  assert measured['aggregator/clipping_norm'] == np.float32(np.mean(norms))
+  assert {(v.dtype, *v.shape) for v in measured.values()} == {(tf.float32,)}
+
+
+@pytest.mark.slow
+def test_distributed_privacy_clips_and_averages(in_process):
+  """TFF nests this one's messages deeper than protobuf allows by itself."""
+  private = tff.learning.ddp_secure_aggregator(
+    1e-4, 2, zeroing=False, rotation_type='dft'
+  )
+  clipping = tff.aggregators.clipping_factory(0.1, UNWEIGHTED)
+  both = [
+    _encoder_delta(
+      tiny.process('fedaws_baseline2', max_positives=3, model_aggregator=a),
+      [SOUND, OTHER],
+    )
+    for a in (private, clipping)
+  ]
+  assert np.linalg.norm(both[1][0]) > 0.01
+  np.testing.assert_allclose(both[0][0], both[1][0], atol=1e-4)
+  # It starts from the norm to which the other one clips.
+  found = both[0][1]['aggregator/mean_value/l2_clip']
+  assert found == np.float32(0.1)
+
+
 def test_local_batches_are_those_of_the_client_that_takes_the_most():
   many, few = tiny.cohort([[0] * 9, [7, 3]])
   # Two epochs of 4, 4 and 1 examples.

@@ -622,12 +622,21 @@ def builder(cls: type[Base]) -> Callable:
     bounds = f', {h.bounds}' if h.bounds else ''
     told[h.name] = f'{h.help} (default {defaults[h.name]!r}{bounds}).'
   told['**attributes'] = 'of `tff_xc.round.algorithm.Algorithm`.'
+  types = {h.name: type(defaults[h.name]) for h in cls.hyperparameters}
   build.__signature__ = inspect.Signature(
     [
-      *(kind(n, kind.KEYWORD_ONLY, default=d) for n, d in defaults.items()),
+      *(
+        kind(
+          n, kind.KEYWORD_ONLY, default=d, annotation=types.get(n, kind.empty)
+        )
+        for n, d in defaults.items()
+      ),
       kind('attributes', kind.VAR_KEYWORD),
-    ]
+    ],
+    return_annotation='tff.learning.templates.LearningProcess',
   )
+  # `help` of a module shows the functions that are its own.
+  build.__module__ = cls.__module__
   build.__name__ = build.__qualname__ = f'build_{cls.name}'
   build.__module__ = cls.__module__  # Where `help` looks for it.
   build.__doc__ = (

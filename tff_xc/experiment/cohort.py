@@ -14,7 +14,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -37,11 +36,11 @@ _OF_DROPOUT = 1
 _AHEAD_CLIENTS, _AHEAD_BYTES = 4, 2**28
 
 
-class Cohort(NamedTuple):
-  """The clients of one round."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cohort(Sequence):
+  """The clients of one round: a sequence of their values, which `next` takes."""
 
-  # One value per client, for `LearningProcess.next`. Each access to a value
-  # reads its examples.
+  # One value per client. Each access to a value reads its examples.
   examples: Sequence[examples_lib.ClientExamples]
   # Number of drawn clients without examples, which do not take part.
   skipped: int
@@ -51,6 +50,18 @@ class Cohort(NamedTuple):
   # Number of drawn clients that left before they sent anything; None where no
   # client ever leaves.
   dropouts: int | None = None
+
+  def __len__(self) -> int:
+    return len(self.examples)
+
+  def __getitem__(self, place: int) -> examples_lib.ClientExamples:
+    return self.examples[place]
+
+  @property
+  def drawn(self) -> int:
+    """The number of clients that were drawn, whether or not they take part."""
+    found = self.examples if self.numbers is None else self.numbers
+    return len(found) + self.skipped + (self.dropouts or 0)
 
 
 class Values(Sequence):
@@ -381,7 +392,8 @@ class Ahead(contextlib.AbstractContextManager):
       for key in [k for k in self._started if k[0] < round_number]:
         self._started.pop(key).cancel()
     value = lambda place: self._take(found, round_number, place)
-    return found._replace(examples=Values(value, range(len(found.examples))))
+    values = Values(value, range(len(found.examples)))
+    return dataclasses.replace(found, examples=values)
 
   def _draw(self, round_number: int) -> Cohort:
     if round_number not in self._drawn:

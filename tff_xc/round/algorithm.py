@@ -1,6 +1,7 @@
 """An algorithm is its answers to the four questions of a round."""
 
 import dataclasses
+import types
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
@@ -50,6 +51,36 @@ class ClientState(Protocol):
     `state` is the `examples.KeptState` of its last round; `before` and `after` local
     training, the weights' tables have the rows held.
     """
+
+
+# A longer text of an answer is left out.
+_MOST_SHOWN = 100
+
+
+def _shown(answer: Any) -> str:
+  """Returns a short text of an answer: its type, and what is not by default."""
+  if isinstance(answer, types.FunctionType):
+    return answer.__name__
+  if isinstance(answer, classifier.EmbeddingClassifier):
+    return 'model'
+  if dataclasses.is_dataclass(answer):
+    of = {f.name: f.default for f in dataclasses.fields(answer)}
+    inner = {name: _shown(getattr(answer, name)) for name in of}
+    inner = {n: text for n, text in inner.items() if text != _shown(of[n])}
+  elif isinstance(answer, tff.learning.optimizers.Optimizer):
+    # Their fields are private, and yet the rates of a run.
+    inner = {
+      name.strip('_'): str(value)
+      for name, value in vars(answer).items()
+      if isinstance(value, int | float)
+    }
+  else:
+    text = repr(answer)
+    if len(text) <= _MOST_SHOWN and ' at 0x' not in text and '\n' not in text:
+      return text
+    inner = {'...': ''}
+  parts = ', '.join(f'{n}={text}' if text else n for n, text in inner.items())
+  return f'{type(answer).__name__.strip("_")}({parts})'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +169,28 @@ class Algorithm:
           f"a round has a metric {name!r} already; rename the step's"
         )
       taken.add(name)
+
+  def __repr__(self) -> str:
+    """Returns a few lines: the answers, and what differs from the defaults."""
+    model, lines = self.model, {}
+    spec = _shown(model.encoder.example_spec)
+    lines['model'] = (
+      f'{spec} -> {model.encoder.embedding_dim}, {_shown(model.head)},'
+      f' {model.num_classes:,} classes'
+    )
+    for table in self.tables:
+      steps = ''.join(f', then {_shown(step)}' for step in table.steps)
+      lines[f'table {table.name!r}'] = (
+        f'{_shown(table.request)}, {_shown(table.merge)},'
+        f' {_shown(table.optimizer)}{steps}'
+      )
+    for field in dataclasses.fields(self):
+      value = _shown(getattr(self, field.name))
+      if field.name not in lines and value != _shown(field.default):
+        lines[field.name] = value
+    del lines['tables']
+    body = ''.join(f'  {name}: {text}\n' for name, text in lines.items())
+    return f'Algorithm(\n{body})'
 
   @property
   def has_clients(self) -> bool:

@@ -7,14 +7,18 @@ side by side, among its metrics. The caller gives a client its own state back.
 
 import collections
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import classifier
+from tff_xc import errors
+from tff_xc.data import from_tff as from_tff_lib
 from tff_xc.data import sparse
 from tff_xc.round import folding
 
@@ -41,6 +45,44 @@ class ClientExamples(NamedTuple):
   all_y: tf.Tensor
   weights: tf.Tensor | tuple = ()
   state: Any = ()
+
+  @classmethod
+  def from_tff(
+    cls,
+    source: from_tff_lib.Source,
+    ids: Sequence | None = None,
+    *,
+    x: str = 'x',
+    y: str = 'y',
+  ) -> list['ClientExamples']:
+    """Returns a cohort, which a learning process's `next` takes.
+
+    Its clients are those with these ids of `tff.simulation` data, and their
+    `client_id` is their place in `source.client_ids`. Or they are the data sets of a
+    list, and `ids` are the clients' whole numbers, by default their places. See
+    `tff_xc.data.from_tff.as_client_data` for elements, `x`, `y` and errors.
+    """
+    data = from_tff_lib.as_client_data(source, ids, x=x, y=y)
+    numbers = range(len(data.partition)) if ids is None else ids
+    if isinstance(source, tff.simulation.datasets.ClientData):
+      numbers = from_tff_lib.places_of(source, data.client_ids)
+
+    def of(name, number):
+      if not str(number).isdecimal():
+        raise errors.InputError(
+          f'id {number!r}: clients of a list have whole numbers, which seed what'
+          ' they draw'
+        )
+      features, labels = data.examples(name)
+      is_sparse = scipy.sparse.issparse(labels)
+      return cls(
+        sparse.as_tensors(features),
+        sparse.as_tensors(labels),
+        np.int64(number),
+        labels.indices if is_sparse else labels,
+      )
+
+    return [*map(of, data.client_ids, numbers)]
 
 
 class KeptState(NamedTuple):

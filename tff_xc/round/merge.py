@@ -6,8 +6,10 @@ If every row is requested, clients send no ids, and the server sums the rows in
 place. A merge may also keep all clients' rows side by side.
 """
 
+import collections
 import dataclasses
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import Protocol
@@ -220,6 +222,15 @@ def _counts(weight):
   return tf.cast(weight > 0, tf.float32)
 
 
+def _leaves(found: Any, name: str) -> Iterator[tuple[str, Any]]:
+  """Yields the parts of a structure, or of its type, that are none, by their names."""
+  if not isinstance(found, tff.structure.Struct):
+    yield name, found
+    return
+  for i, (key, part) in enumerate(tff.structure.iter_elements(found)):
+    yield from _leaves(part, f'{name}/{i if key is None else key}')
+
+
 class EncoderMean:
   """Averages the encoder's deltas by a `tff.aggregators` factory of means.
 
@@ -264,6 +275,12 @@ class EncoderMean:
 
     self._over_those_who_count = over_those_who_count
     self.initialize = self._process.initialize
+    found = self._process.next.type_signature.result.measurements.member
+    self._measured = [
+      name
+      for name, part in _leaves(found, 'aggregator')
+      if part.shape == () and np.issubdtype(part.dtype, np.number)
+    ]
 
   def __call__(self, state, update):
     """Returns the aggregator's output for `ClientUpdate`s@CLIENTS."""
@@ -280,3 +297,18 @@ class EncoderMean:
     return tff.templates.MeasuredProcessOutput(
       output.state, result, output.measurements
     )
+
+  def measured(self, metrics, measurements):
+    """Returns the metrics@SERVER with the scalars of the aggregator's own."""
+    if not self._measured:
+      return metrics
+
+    @tff.tensorflow.computation
+    def added(metrics, measurements):
+      parts = tff.structure.from_container(measurements, recursive=True)
+      found = dict(_leaves(parts, 'aggregator'))
+      return collections.OrderedDict(
+        **metrics, **{n: tf.cast(found[n], tf.float32) for n in self._measured}
+      )
+
+    return tff.federated_map(added, (metrics, measurements))

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import classifier
+from tff_xc import deep_messages
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import client_update
 from tff_xc.round import examples as examples_lib
@@ -20,6 +21,8 @@ from tff_xc.round import request as request_lib
 from tff_xc.round import robust
 from tff_xc.round import server
 from tff_xc.round import tables as tables_lib
+
+deep_messages.allow()
 
 
 class ServerState(NamedTuple):
@@ -68,6 +71,9 @@ def build_process(
     whose update is not dropped.
   client_states: of an algorithm with client state, `examples.KeptStates`. The
     caller keeps them, and gives them back as `ClientExamples.state`.
+
+  aggregator/...: the scalars that `model_aggregator` measures, by its names, such as
+    aggregator/zeroing/zeroed_count.
 
   A mean or maximum over no clients is nan. Bounds and server steps have more.
   `seed` is of the initial weights and all randomness in the rounds; the process's
@@ -160,6 +166,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
     largest = tff.federated_max(update.measured)
     measured = tff.federated_map(_measured, (sums, largest, stepped[2]))
     measured = limits.measured(measured, state.aggregator, update)
+    measured = aggregate.measured(measured, joined.measurements)
     if collect:
       measured = collect(measured, examples.client_id, update.state)
     return tff.learning.templates.LearningProcessOutput(

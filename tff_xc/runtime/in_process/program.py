@@ -18,6 +18,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from absl import logging
 
+from tff_xc import deep_messages
 from tff_xc.runtime.in_process import expressions
 from tff_xc.runtime.in_process import imported
 from tff_xc.runtime.in_process import values
@@ -61,6 +62,7 @@ def _remove_sources() -> None:
 
 
 _blocks = tff.framework
+deep_messages.allow()
 _RESULT = '_result'
 
 

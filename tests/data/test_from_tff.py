@@ -1,0 +1,182 @@
+"""Data of `tff.simulation` and `tf.data` as client data and as cohorts."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests import tiny
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import from_tff
+from tff_xc.experiment import cohort
+from tff_xc.round import examples
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=[9, tiny.FEATURES]).astype(np.float32)
+Y = np.array([4, 4, 1, 7, 0, 11, 2, 2, 2])
+ENDS = {'ann': (0, 4), 'bo': (4, 4), 'cy': (4, 9)}
+
+
+def simulated(keys=('x', 'y')):
+  """Returns `ENDS` as TFF's client data; of the empty client, TFF knows nothing."""
+  return tff.simulation.datasets.TestClientData(
+    {
+      name: collections.OrderedDict(zip(keys, (X[a:b], Y[a:b]), strict=True))
+      for name, (a, b) in ENDS.items()
+    }
+  )
+
+
+def slices(a, b, **more):
+  return tf.data.Dataset.from_tensor_slices((X[a:b], Y[a:b]))
+
+
+def check(found, names=tuple(ENDS)):
+  assert found.client_ids == [*names]
+  for name in names:
+    a, b = ENDS[name]
+    x, y = found.examples(name)
+    np.testing.assert_array_equal(x, X[a:b])
+    np.testing.assert_array_equal(y, Y[a:b])
+    assert (x.dtype, y.dtype) == (np.float32, np.int32)
+
+
+@pytest.mark.parametrize('batch', [0, 1, 3])
+@pytest.mark.parametrize('vectors', [False, True])
+@pytest.mark.parametrize('keys', [('x', 'y'), ('image', 'label'), None])
+def test_every_form_of_elements_gives_the_same_clients(keys, vectors, batch):
+  x, y = keys or ('x', 'y')
+
+  def form(dataset):
+    if vectors:  # Labels [1], and something of another kind.
+      more = {'name': 'a text'}
+      dataset = dataset.map(lambda e: {**e, y: e[y][None], **more})
+    if not keys:
+      dataset = dataset.map(lambda e: (e['x'], e['y']))
+    return dataset.batch(batch, drop_remainder=batch == 1) if batch else dataset
+
+  source = simulated((x, y)).preprocess(form)
+  check(from_tff.as_client_data(source, x=x, y=y))
+  check(from_tff.as_client_data(source, ['cy', 'ann'], x=x, y=y), ('cy', 'ann'))
+  datasets = [*map(source.create_tf_dataset_for_client, ENDS)]
+  check(from_tff.as_client_data(datasets, [*ENDS], x=x, y=y))
+  found = from_tff.as_client_data(datasets, x=x, y=y)
+  assert found.client_ids == ['0', '1', '2']
+
+
+def test_sets_of_labels_and_own_client_data():
+  sets = RANDOM.random([9, 12]) < 0.3
+  of = lambda a, b: tf.data.Dataset.from_tensor_slices((X[a:b], sets[a:b]))
+  for datasets in ([of(0, 4), of(4, 9)], [of(0, 4).batch(3), of(4, 9)]):
+    found = from_tff.as_client_data(datasets)
+    np.testing.assert_array_equal(found.pool.y.toarray(), sets)
+    # The form of this package stays as it is.
+    [again] = examples.ClientExamples.from_tff(found, ['1'])
+    np.testing.assert_array_equal(again.all_y, np.nonzero(sets[4:])[1])
+    assert again.client_id == 1
+    assert again.y.row_splits[-1] == sets[4:].sum()
+
+
+def test_a_cohort_of_tff_data_is_the_cohort_of_its_arrays(in_process):
+  process = tiny.process('fedss', negatives=3, max_positives=4)
+  expected = [
+    examples.ClientExamples(
+      X[a:b], y := Y[a:b].astype(np.int32), np.int64(k), y
+    )
+    for k, (a, b) in enumerate(ENDS.values())
+  ]
+  source = simulated(('pixels', 'label'))
+  names = {'x': 'pixels', 'y': 'label'}
+  of = examples.ClientExamples.from_tff
+  cohorts = [
+    (of(source, ['cy', 'ann'], **names), [expected[2], expected[0]]),
+    (
+      of([slices(4, 9).batch(2), slices(0, 4)], [2, 0]),
+      [expected[2], expected[0]],
+    ),
+    (of(source, **names), expected),
+  ]
+  for found, wanted in cohorts:
+    assert [int(c.client_id) for c in found] == [
+      int(c.client_id) for c in wanted
+    ]
+    weights = [
+      tiny.weights_after(process, 1, lambda _, c=c: c) for c in (found, wanted)
+    ]
+    tiny.assert_same_weights(*weights, 0)
+  assert not np.array_equal(
+    weights[0].class_table, process.initialize().weights.class_table
+  )
+
+
+def test_what_sampling_draws_is_what_next_takes(in_process):
+  train = from_tff.as_client_data(simulated())
+  dataset = client_data.FederatedDataset('mine', 12, train)
+  process = tiny.process('fedss', negatives=3, max_positives=4)
+  drawn = cohort.UniformClients(3).cohorts(dataset, 0)(5)
+  assert (len(drawn), drawn.skipped, drawn.drawn) == (2, 1, 3)
+  state = process.initialize()
+  found = process.next(state, drawn).state.weights
+  ids = [*drawn.client_ids]
+  expected = process.next(
+    state, examples.ClientExamples.from_tff(simulated(), ids)
+  ).state.weights
+  tiny.assert_same_weights(found, expected, 0)
+  assert not np.array_equal(found.class_table, state.weights.class_table)
+
+
+RAGGED = tf.data.Dataset.from_generator(
+  lambda: ((np.zeros(n, np.float32), n) for n in (2, 3)),
+  output_signature=(tf.TensorSpec([None]), tf.TensorSpec([], tf.int32)),
+)
+
+
+@pytest.mark.parametrize(
+  ('datasets', 'said'),
+  [
+    ([slices(0, 4).map(lambda x, y: x)], 'no labels'),
+    (
+      [simulated(('pixels', 'label')).create_tf_dataset_for_client('cy')],
+      "'pixels'",
+    ),
+    ([slices(0, 4).map(lambda x, y: (x, x))], 'labels are float32'),
+    (
+      [slices(0, 4).map(lambda x, y: (x, tf.as_string(y)))],
+      'labels are .*string',
+    ),
+    (
+      [slices(0, 4).batch(2).map(lambda x, y: (x[:1], y))],
+      '1 example with 2 labels',
+    ),
+    ([slices(0, 4).batch(2).map(lambda x, y: (x[0, 0], y))], 'batch both'),
+    ([RAGGED], 'bring them to one shape'),
+    ([RAGGED.ragged_batch(2)], 'Ragged'),
+    ([slices(0, 4), slices(4, 9).map(lambda x, y: (x[:2], y))], 'client 1 '),
+    ([slices(0, 4).repeat()], 'never ends'),
+    ([slices(0, 4).map(lambda x, y: (x, y + 2**40))], 'does not fit int32'),
+    ([X], 'ndarray'),
+    (slices(0, 4), 'a list'),
+    ([], 'no clients'),
+  ],
+)
+def test_what_does_not_fit_is_one_sentence(datasets, said):
+  with pytest.raises(errors.InputError, match=said) as raised:
+    examples.ClientExamples.from_tff(datasets)
+  assert '\n' not in str(raised.value)
+  assert len(str(raised.value)) < 250
+
+
+def test_ids_that_do_not_fit():
+  of = examples.ClientExamples.from_tff
+  for source, ids, said in (
+    (simulated(), ['bob'], "no client 'bob'.*3 clients.*'ann'"),
+    ([slices(0, 4)], [1, 2], '1 data set and 2 ids'),
+    ([slices(0, 4)], ['ann'], 'whole numbers'),
+    (simulated(), 'ann', 'a list of clients'),
+    (simulated(), ['ann', 'ann'], 'named twice'),
+  ):
+    with pytest.raises(errors.InputError, match=said):
+      of(source, ids)

@@ -1,0 +1,195 @@
+"""Client data that people of TFF have, in the form of this package."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc import errors
+from tff_xc import wording
+from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool
+
+_BATCH = 1024  # Examples that are read at once where the data have no batches.
+_WANTED = (
+  'give pairs (x, y), or name the keys of the examples and of their labels, such as'
+  " x='pixels', y='label'"
+)
+
+Source = tff.simulation.datasets.ClientData | Sequence[tf.data.Dataset]
+
+
+def as_client_data(
+  source: Source,
+  ids: Sequence[str] | None = None,
+  *,
+  x: str = 'x',
+  y: str = 'y',
+) -> client_data.PartitionedClientData:
+  """Reads clients' data sets into memory, as `client_data.FederatedDataset` takes them.
+
+  Elements are pairs (x, y) or mappings that have both, single examples or batches.
+  x is a tensor of one shape. y is an integer, [] or [1], or a set of labels, bool [n].
+
+  Args:
+    source: `tff.simulation.datasets.ClientData`, or one data set for each client.
+    ids: only these clients, in this order; for a list of data sets, the clients' ids
+      (their places if not given).
+    x: the key of the examples, of mappings.
+    y: the key of the labels, of mappings.
+
+  Raises:
+    errors.InputError: an unknown client, or elements of another kind.
+  """
+  if isinstance(ids, str):
+    raise errors.InputError(f'ids are {ids!r}; give a list of clients')
+  if not isinstance(source, tff.simulation.datasets.ClientData):
+    if not isinstance(source, list | tuple):
+      raise errors.InputError(
+        'expected tff.simulation.datasets.ClientData, or a list with a'
+        f' tf.data.Dataset for each client, got {type(source).__name__}'
+      )
+    datasets = source
+    names = [*map(str, range(len(datasets)) if ids is None else ids)]
+    if len(names) != len(datasets):
+      raise errors.InputError(
+        f'{wording.count(len(datasets), "data set")} and'
+        f' {wording.count(len(names), "id")}: give an id for each data set'
+      )
+  else:
+    names = source.client_ids if ids is None else list(ids)
+    places = places_of(source, names)
+    if isinstance(source, client_data.PartitionedClientData):
+      chosen = source.partition.some(np.array(places, np.int64))
+      return client_data.PartitionedClientData(source.pool, chosen)
+    datasets = map(source.create_tf_dataset_for_client, names)
+  if len(set(names)) < len(names):
+    raise errors.InputError('a client is named twice; give each one once')
+  read = [_read(d, x, y, n) for d, n in zip(datasets, names, strict=True)]
+  if not read:
+    raise errors.InputError('no clients: give at least one')
+  sizes = [len(labels) for _, labels in read]
+  # Where there are no examples, their shape may not be known.
+  some = [part for part, size in zip(read, sizes, strict=True) if size]
+  _check_alike(some, [n for n, size in zip(names, sizes, strict=True) if size])
+  x_and_y = map(np.concatenate, zip(*(some or read[:1]), strict=True))
+  owners = np.repeat(np.arange(len(read)), sizes)
+  return client_data.PartitionedClientData(
+    pool.in_memory(*x_and_y), partition.of_places(owners, names)
+  )
+
+
+def places_of(
+  source: tff.simulation.datasets.ClientData, ids: Sequence[str]
+) -> list[int]:
+  """Returns the places of these clients among all; InputError for an unknown one."""
+  places = {name: place for place, name in enumerate(source.client_ids)}
+  for name in ids:
+    if name not in places:
+      known = ', '.join(map(repr, source.client_ids[:3]))
+      raise errors.InputError(
+        f'the data have no client {name!r}: expected some of their'
+        f' {wording.count(len(places), "client")}, such as {known}'
+      )
+  return [places[name] for name in ids]
+
+
+def _read(
+  dataset: tf.data.Dataset, x: str, y: str, name: str
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns all of a client's examples and labels."""
+
+  def refuse(what):
+    raise errors.InputError(f'client {name}: {what}')
+
+  if not isinstance(dataset, tf.data.Dataset):
+    refuse(f'expected a tf.data.Dataset, got {type(dataset).__name__}')
+  if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+    refuse('its data set never ends; leave out repeat() and set local_epochs')
+  of_x, of_y = _parts(dataset.element_spec, x, y, refuse)
+  for spec, what in ((of_x, 'examples'), (of_y, 'labels')):
+    is_tensor = type(spec) is tf.TensorSpec and spec.shape.rank is not None
+    if not is_tensor or spec.dtype == tf.string:
+      refuse(f'{what} are {spec}; give tensors of numbers, of one shape')
+  alone = 1 if of_y.dtype == tf.bool else 0  # The rank of one example's labels.
+  are_vectors = _are_vectors_of_one(of_x.shape, of_y.shape, alone)
+  if are_vectors:
+    of_y = tf.TensorSpec(of_y.shape[:-1], of_y.dtype)
+  if of_y.shape.rank not in (alone, alone + 1) or not (
+    of_y.dtype.is_integer or of_y.dtype == tf.bool
+  ):
+    refuse(
+      f'labels are {of_y.dtype.name} {of_y.shape}; give integers, or sets of'
+      ' labels as bool [n], in batches or not'
+    )
+  is_batched = of_y.shape.rank > alone
+  if is_batched and not of_x.shape.rank:
+    refuse('labels are in batches, and examples are not; batch both or none')
+  if not is_batched:
+    if len(dataset.element_spec) > 2:  # Others may differ in shape.
+      dataset = dataset.map(lambda element: {k: element[k] for k in (x, y)})
+    dataset = dataset.batch(_BATCH)
+  found = []
+  try:
+    for element in dataset:
+      examples, labels = (p.numpy() for p in _parts(element, x, y, refuse))
+      labels = labels[..., 0] if are_vectors else labels
+      if len(examples) != len(labels):
+        refuse(
+          f'{wording.count(len(examples), "example")} with'
+          f' {wording.count(len(labels), "label")} in a batch; give one for each'
+        )
+      found.append((examples, labels))
+    if found:
+      return tuple(map(np.concatenate, zip(*found, strict=True)))
+  except (ValueError, tf.errors.InvalidArgumentError) as e:
+    said = str(e).strip().splitlines()[0][:100]
+    refuse(f'its examples cannot be joined; bring them to one shape ({said})')
+  return tuple(_none(spec, is_batched) for spec in (of_x, of_y))
+
+
+def _are_vectors_of_one(
+  x: tf.TensorShape, y: tf.TensorShape, alone: int
+) -> bool:
+  """Whether labels have a last axis of length 1, as some data of TFF do."""
+  if alone or y.rank not in (1, 2) or y[-1] != 1:
+    return False
+  return y.rank == 2 or x.rank == 0 or x[0] != 1  # Else it is a batch of one.
+
+
+def _none(spec: tf.TensorSpec, is_batched: bool) -> np.ndarray:
+  """Returns no examples of this spec."""
+  shape = [size or 0 for size in spec.shape.as_list()[is_batched:]]
+  return np.zeros([0, *shape], spec.dtype.as_numpy_dtype)
+
+
+def _parts(element: Any, x: str, y: str, refuse) -> tuple[Any, Any]:
+  """Returns the examples and labels of an element, or of its spec."""
+  if isinstance(element, Mapping):
+    if x not in element or y not in element:
+      keys = ', '.join(map(repr, element))
+      refuse(
+        f'its elements have the keys {keys}, not {x!r} and {y!r}; {_WANTED}'
+      )
+    return element[x], element[y]
+  if isinstance(element, tuple) and len(element) == 2:
+    return element
+  return refuse(f'its elements have no labels; {_WANTED}')
+
+
+def _check_alike(read, names) -> None:
+  """Refuses examples or labels of another shape or dtype than the first's."""
+  kinds = {}
+  for parts, name in zip(read, names, strict=True):
+    forms = [f'{part.dtype.name} {[*part.shape[1:]]}' for part in parts]
+    kinds.setdefault(' with labels '.join(forms), name)
+  if len(kinds) > 1:
+    (first, one), (second, other), *_ = kinds.items()
+    raise errors.InputError(
+      f'client {one} has examples {first}, and client {other} {second}; bring all'
+      ' clients to one form'
+    )

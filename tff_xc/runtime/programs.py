@@ -1,0 +1,194 @@
+"""Federated programs of TFF, such as `tff.learning.programs.train_model`.
+
+A program runs in a `tff.program.FederatedContext`, which computes while the program
+goes on, and draws clients from a data source. TFF's own context takes the clients'
+values apart if they are structures, as here (`ClientExamples`); this one hands them on.
+"""
+
+import asyncio
+import collections
+import itertools
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc import errors
+
+
+class ProgramContext(tff.program.FederatedContext):
+  """Runs a program's computations, each in a thread, on one of this package's runtimes.
+
+  Install it around the program, or with `tff.framework.set_default_context`:
+
+  with tff.framework.get_context_stack().install(ProgramContext(runtime)):
+    asyncio.run(tff.learning.programs.train_model(...))
+  """
+
+  def __init__(self, runtime: tff.framework.SyncContext):
+    """Args: what `registry.install` returns."""
+    self._runtime = runtime
+
+  def invoke(self, comp: tff.Computation, arg: Any) -> Any:
+    """Starts a computation and returns references to its results.
+
+    Call it within a running event loop. ValueError: results at clients.
+    """
+    kind = comp.type_signature.result
+    if not tff.program.contains_only_server_placed_data(kind):
+      raise ValueError(
+        f'a program takes results of the server only, not {kind}'
+      )
+    task = asyncio.create_task(self._run(comp, arg))
+    places = itertools.count()
+
+    def references(kind):
+      if isinstance(kind, tff.FederatedType):
+        return references(kind.member)
+      if isinstance(kind, tff.StructType):
+        parts = tff.structure.iter_elements(kind)
+        return tff.structure.Struct(
+          [(n, references(part)) for n, part in parts]
+        )
+      return _Reference(task, next(places), kind)
+
+    return tff.types.type_to_py_container(references(kind), kind)
+
+  async def _run(self, comp, arg) -> list:
+    """Returns the leaves of the result."""
+    arg = await _known(arg, comp.type_signature.parameter)
+
+    def call():
+      with tff.framework.get_context_stack().install(self._runtime):
+        return self._runtime.invoke(comp, arg)
+
+    found = await asyncio.to_thread(call)
+    kind = comp.type_signature.result
+    kind = kind.member if isinstance(kind, tff.FederatedType) else kind
+    if not isinstance(kind, tff.StructType):
+      return [found]
+    found = tff.structure.from_container(found, recursive=True)
+    return tff.structure.flatten(found)
+
+
+class _Reference(tff.program.MaterializableValueReference):
+  """One leaf of a result that is being computed."""
+
+  def __init__(self, task: asyncio.Task, place: int, kind: tff.Type):
+    self._task, self._place, self._type = task, place, kind
+
+  @property
+  def type_signature(self) -> tff.Type:
+    return self._type
+
+  async def get_value(self) -> Any:
+    """Returns a NumPy array or scalar, or a `tf.data.Dataset`."""
+    value = (await self._task)[self._place]
+    return value.numpy() if isinstance(value, tf.Tensor) else value
+
+  def __eq__(self, other) -> bool:
+    if not isinstance(other, _Reference):
+      return NotImplemented
+    return (self._task, self._place) == (other._task, other._place)
+
+  __hash__ = None
+
+
+async def _known(value: Any, kind: tff.Type | None) -> Any:
+  """Returns an argument whose references have become values; clients' have none."""
+  if isinstance(kind, tff.FederatedType) and kind.placement is tff.CLIENTS:
+    return value
+  if isinstance(value, tff.structure.Struct):
+    pairs = tff.structure.iter_elements(value)
+    of = list(kind) if isinstance(kind, tff.StructType) else [None] * len(value)
+    parts = zip(pairs, of, strict=True)
+    return tff.structure.Struct(
+      [(name, await _known(part, k)) for (name, part), k in parts]
+    )
+  return await tff.program.materialize_value(value)
+
+
+class Cohorts(tff.program.FederatedDataSource):
+  """The cohorts of successive rounds as a program's source of clients.
+
+  A program that is resumed goes on with the clients that it would have had. It must not
+  discard rounds (`should_discard_round`): it would draw the same clients again, for ever.
+  """
+
+  def __init__(
+    self,
+    cohorts: Callable[[int], Sequence],
+    process: tff.learning.templates.LearningProcess,
+  ):
+    """Args: round, from 0 -> clients' values, as `sampling.cohorts` returns; for whom."""
+    self._type = kind = process.next.type_signature.parameter[1]
+
+    class Iterator(tff.program.FederatedDataSourceIterator):
+      """What TFF copies and saves of it is the number of the next round."""
+
+      def __init__(self, round_number: int = 0):
+        self._round = round_number
+
+      @classmethod
+      def from_bytes(cls, buffer: bytes) -> 'Iterator':
+        return cls(int(buffer))
+
+      def to_bytes(self) -> bytes:
+        return str(self._round).encode()
+
+      @property
+      def federated_type(self) -> tff.FederatedType:
+        return kind
+
+      def select(self, k: int | None = None) -> Sequence:
+        found = cohorts(self._round)
+        drawn = getattr(found, 'drawn', len(found))
+        if k not in (None, drawn):
+          raise errors.InputError(
+            f'the program asks for {k} clients a round, and {drawn} are drawn: set'
+            f' train_per_round_clients={drawn}, or clients_per_round={k}'
+          )
+        self._round += 1
+        return found
+
+      def __deepcopy__(self, memo) -> 'Iterator':
+        return type(self)(self._round)
+
+    self._iterator = Iterator
+
+  @property
+  def federated_type(self) -> tff.FederatedType:
+    return self._type
+
+  def iterator(self) -> tff.program.FederatedDataSourceIterator:
+    return self._iterator()
+
+
+def with_train_metrics(
+  process: tff.learning.templates.LearningProcess,
+) -> tff.learning.templates.LearningProcess:
+  """Returns the process with its metrics where `train_model` looks for them.
+
+  That is in `metrics['client_work']['train']`, which it releases as `model_metrics`.
+  """
+
+  @tff.tensorflow.computation
+  def nested(metrics):
+    of_work = collections.OrderedDict(train=metrics)
+    return collections.OrderedDict(client_work=of_work)
+
+  @tff.federated_computation(*process.next.type_signature.parameter)
+  def next_fn(state, clients):
+    output = process.next(state, clients)
+    return tff.learning.templates.LearningProcessOutput(
+      output.state, tff.federated_map(nested, output.metrics)
+    )
+
+  return tff.learning.templates.LearningProcess(
+    process.initialize,
+    next_fn,
+    process.get_model_weights,
+    process.set_model_weights,
+  )
