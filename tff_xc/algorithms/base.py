@@ -638,7 +638,6 @@ def builder(cls: type[Base]) -> Callable:
   # `help` of a module shows the functions that are its own.
   build.__module__ = cls.__module__
   build.__name__ = build.__qualname__ = f'build_{cls.name}'
-  build.__module__ = cls.__module__  # Where `help` looks for it.
   build.__doc__ = (
     f'Builds the learning process of {cls.name}.\n\n{inspect.getdoc(cls)}\n\n'
     + '\n  '.join(['Args:', *(f'{n}: {text}' for n, text in told.items())])
