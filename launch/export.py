@@ -32,7 +32,7 @@ flags.DEFINE_string(
   'round',
   'last',
   'the checkpoint: last, best (by --best_by of the run, else its first score), or a'
-  ' round; a run keeps three',
+  ' round; a run keeps three and the best',
 )
 flags.DEFINE_integer('top', 5, 'classes that the model returns', lower_bound=1)
 flags.DEFINE_enum(

@@ -98,6 +98,7 @@ def run(
   warnings=(),
   target='',
   best=targets.NO_BEST,
+  checkpoint_every=3,
 ):
   process = process or Doubling()
   spec = getattr(process, 'spec', None)
@@ -107,7 +108,7 @@ def run(
     evaluate=evaluate,
     metrics=('top1',),
     messages=MESSAGES,
-    schedule=progress.Schedule(rounds, eval_every=4, checkpoint_every=3),
+    schedule=progress.Schedule(rounds, 4, checkpoint_every),
     directory=run_directory.RunDirectory(
       path, {**CONFIG, 'rounds': rounds, 'target': target}
     ),

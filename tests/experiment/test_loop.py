@@ -13,6 +13,7 @@ import pytest
 from tests import doubling
 from tff_xc import errors
 from tff_xc import interrupts
+from tff_xc.experiment import checkpoints
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
 from tff_xc.experiment import training
@@ -85,6 +86,23 @@ def test_it_stops_without_a_better_score(tmp_path):
   # The same command without it goes on from there.
   assert doubling.run(path, 40, evaluate=falling)['rounds'] == 40
   assert doubling.rows(path) == doubling.rows(tmp_path / 'whole')
+
+
+def test_the_checkpoint_of_the_best_round_stays(tmp_path):
+  """Evaluated and saved after rounds 4, 8, 12, ...: the score falls after round 4."""
+  falling = lambda weights: {'top1': 1 - abs(4 - math.log2(float(weights)))}
+  path = tmp_path / 'run'
+  kept = lambda: checkpoints.kept(path)
+  how = {'evaluate': falling, 'checkpoint_every': 4}
+  doubling.run(path, 24, **how)
+  assert kept() == [4, 16, 20, 24]
+  doubling.run(path, 28, **how)  # Resumed, it knows the best of before.
+  assert kept() == [4, 20, 24, 28]
+  doubling.run(path, 28, **how)
+  assert kept() == [4, 20, 24, 28]
+  rising = lambda weights: {'top1': math.log2(float(weights)) + 1}
+  doubling.run(path, 32, **{**how, 'evaluate': rising})
+  assert kept() == [24, 28, 32]
 
 
 def interrupted(*_):

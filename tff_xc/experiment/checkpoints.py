@@ -103,9 +103,11 @@ def save(
   rounds_done: int,
   more: Mapping[str, np.ndarray] | None = None,
   model: Callable[[], Any] = dict,
+  best: int | None = None,
 ) -> int:
-  """Saves a state, unless it is saved; returns the oldest round that is kept.
+  """Saves a state, unless it is saved; returns the oldest round to resume from.
 
+  It keeps the newest three, and that of the round `best`, if it was saved.
   With it `more`, arrays by names that are in no state, and the `model`'s weights where
   they are not those of the state.
   """
@@ -117,7 +119,8 @@ def save(
     storage.write_arrays(path, named)
   versions = kept(run_dir)
   for version in versions[:-_KEPT]:
-    path_of(run_dir, version).unlink()
+    if version != best:
+      path_of(run_dir, version).unlink()
   return versions[-_KEPT:][0]
 
 

@@ -94,7 +94,12 @@ class RunDirectory:
         file.unlink()
 
   def save(
-    self, state, rounds_done: int, more: Mapping, model: Callable
+    self,
+    state,
+    rounds_done: int,
+    more: Mapping,
+    model: Callable,
+    best: int | None = None,
   ) -> int:
     """As `checkpoints.save`, once the disk has the rows that a resume needs."""
     if not checkpoints.path_of(self.path, rounds_done).exists():
@@ -104,7 +109,7 @@ class RunDirectory:
         if file.exists():
           files.sync(file)
         files.sync(self.path)
-    return checkpoints.save(self.path, state, rounds_done, more, model)
+    return checkpoints.save(self.path, state, rounds_done, more, model, best)
 
   def start_metrics(self, rounds_done: int) -> list[dict[str, float]]:
     """Opens metrics.csv and trackers, and drops rounds after `rounds_done`.

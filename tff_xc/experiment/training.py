@@ -306,6 +306,10 @@ def run(
     if row['round']:  # Row 0 is of the initial model.
       held.count_lost(row)
   held.check_lost()
+  kept = targets_lib.BestRound(best.metric or next(iter(metrics), ''))
+  held.best = kept.round(rows)
+  if held.done:
+    held.save()  # It is saved; this removes older files that a kill left.
   # The scores that decide come first, since not all may fit a line.
   deciding = [best.metric, *(target.metric for target in targets)]
   shown = sorted(metrics, key=lambda name: name not in deciding)
@@ -333,6 +337,8 @@ def run(
       rows.append(row)
       # Only now is the round done: an interrupt before this line repeats it.
       held.take(output, row)
+      if measured:
+        held.best = kept.round(rows)
       del output  # A second reference would force a copy.
       due = schedule.due(schedule.checkpoint_every, held.done)
       if due or held.is_lost or held.is_old:
@@ -384,9 +390,8 @@ class _Held:
         ' have; choose another --run_dir'
       )
     self.lost = 0
+    self.best = None  # The round whose checkpoint stays.
     self._saved_at = time.monotonic()
-    if self.done:
-      self.save()  # It is saved; this removes older files that a kill left.
 
   @property
   def is_lost(self) -> bool:
@@ -446,7 +451,9 @@ class _Held:
     if clients:
       clients.sync()
       more = clients.arrays()
-    oldest = self._directory.save(self._state, self.done, more, self.weights)
+    oldest = self._directory.save(
+      self._state, self.done, more, self.weights, self.best
+    )
     if clients:
       clients.saved(oldest, self.done)
     self._saved_at = time.monotonic()

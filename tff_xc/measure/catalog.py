@@ -150,6 +150,8 @@ client_top1_p10 | client top-1 p10 | fraction | higher | clients
     10th percentile of these clients' shares
 client_top1_worst | client top-1 worst tenth | fraction | higher | clients
     mean of the lowest tenth of these clients' shares
+client_top1_std | client top-1 std | fraction | lower | clients
+    standard deviation of these clients' shares
 """
 # Of single algorithms' server steps.
 _STEPS = """

@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any
 from typing import NamedTuple
@@ -175,6 +176,15 @@ class BestRound(NamedTuple):
       return False
     best = min(values) if self._is_lower() else max(values)
     return len(values) - 1 - values.index(best) >= self.stop_after
+
+  def round(self, rows: Sequence[Mapping[str, float]]) -> int | None:
+    """Returns the best round of successive rows of metrics.csv, or None."""
+    values = [row.get(self.metric, math.nan) for row in rows]
+    measured = [value for value in values if not math.isnan(value)]
+    if not measured:
+      return None
+    best = min(measured) if self._is_lower() else max(measured)
+    return int(rows[0].get('round', 0)) + values.index(best)
 
   def summary(
     self, table: 'pd.DataFrame', metrics: Iterable[str]
