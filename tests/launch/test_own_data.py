@@ -150,7 +150,7 @@ def test_the_path_from_a_split_to_a_comparison(name, here):
       assert 'fedss' in result
       assert 'fedvc' in result or 'fedavg' in result
   assert compared == 2
-  assert (here / 'runs' / 'users').exists() == (name == 'readme')
+  assert (here / 'runs' / 'users').exists() == (name == 'photographs')
 
 
 def test_the_pages_tell_the_defaults():
@@ -158,8 +158,8 @@ def test_the_pages_tell_the_defaults():
     task = registry.get(name)
     assert (task.rounds, task.clients_per_round) == (300, 16)
   assert 'for 300 rounds of 16 clients by default' in OWN
-  assert 'A run has 300 rounds' in PATHS['readme']
-  assert re.search(r'`--clients_per_round` \(default\s16\)', PATHS['readme'])
+  assert 'A run has 300 rounds' in PATHS['photographs']
+  assert re.search(r'`--clients_per_round` \(default\s16\)', PATHS['photographs'])
 
 
 def test_training_says_what_the_images_are(tmp_path, capsys):
