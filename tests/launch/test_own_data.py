@@ -65,7 +65,8 @@ def commands(block):
 
 def examples():
   """Returns the commands of the first sections, those of one data set together."""
-  before = OWN[: OWN.index('## Splits of your data')]
+  # The way to a comparison has a test of its own.
+  before = OWN[OWN.index('### Forms and splits') : OWN.index('## Splits of')]
   return [*map(commands, documents.code(before))]
 
 
@@ -159,7 +160,9 @@ def test_the_pages_tell_the_defaults():
     assert (task.rounds, task.clients_per_round) == (300, 16)
   assert 'for 300 rounds of 16 clients by default' in OWN
   assert 'A run has 300 rounds' in PATHS['photographs']
-  assert re.search(r'`--clients_per_round` \(default\s16\)', PATHS['photographs'])
+  assert re.search(
+    r'`--clients_per_round` \(default\s16\)', PATHS['photographs']
+  )
 
 
 def test_training_says_what_the_images_are(tmp_path, capsys):
