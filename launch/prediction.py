@@ -316,7 +316,7 @@ class _Scores:
     self.seen += len(classes)
     if labels is None:
       return
-    self.has_labels = True
+    self.has_labels |= scipy.sparse.issparse(labels) or any(labels)
     if scipy.sparse.issparse(labels):
       ks = [k for k in catalog.AT if k <= classes.shape[1]]
       has = np.diff(labels.indptr) > 0
