@@ -23,6 +23,7 @@ CHECKOUT_ONLY = {
   'test_bazel',
   'test_imports',
   'test_install',
+  'test_notebooks',
   'test_style',
   'test_tff_names',
   'test_wheel',
