@@ -95,7 +95,7 @@ def test_an_absent_package_of_an_extra_is_one_sentence_that_names_it():
     assert package in known  # Where the sentence sends people.
     told = launch.without(ModuleNotFoundError('', name=f'{module}.part'))
     assert module in told and f'`{extra}`' in told and '\n' not in told
-  others = {'cluster', 'hnsw', 'mlflow', 'onnx', 'wandb'}
+  others = {'cluster', 'hnsw', 'mlflow', 'notebooks', 'onnx', 'wandb'}
   assert {*launch.EXTRAS.values()} | others == {*extras}
 
 

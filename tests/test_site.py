@@ -38,6 +38,12 @@ def site(monkeypatch):
     ('README.md', '[two\nwords](CHANGELOG.md)', '[two\nwords](changes.md)'),
     ('README.md', '![a](docs/omniglot.png)', '![a](omniglot.png)'),
     ('README.md', '[a](LICENSE)', '[a](../LICENSE)'),
+    # Sphinx offers it as a download.
+    (
+      'README.md',
+      '[a](notebooks/fedss.ipynb)',
+      '[a](../notebooks/fedss.ipynb)',
+    ),
     ('docs/data.md', '[a](../README.md#limits)', '[a](index.md#limits)'),
     (
       'docs/data.md',

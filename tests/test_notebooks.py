@@ -1,0 +1,96 @@
+"""The notebooks run in a Jupyter kernel, and say what they promise."""
+
+import importlib.util
+import json
+import re
+
+import pytest
+
+from tests import documents
+
+FOLDER = documents.ROOT / 'notebooks'
+ABSENT = [
+  name
+  for name in ('ipykernel', 'nbclient')
+  if not importlib.util.find_spec(name)
+]
+
+
+def cells(name):
+  return json.loads((FOLDER / f'{name}.ipynb').read_text())['cells']
+
+
+def outputs_of(cell):
+  """Returns the text of what a cell printed or showed."""
+  texts = []
+  for output in cell.get('outputs', ()):
+    assert output['output_type'] != 'error', output['traceback']
+    shown = output.get('text') or output.get('data', {}).get('text/plain', '')
+    texts += [shown] if isinstance(shown, str) else shown
+  return ''.join(texts)
+
+
+def test_readme_and_a_page_lead_to_the_notebooks_which_are_small():
+  notebooks = sorted(FOLDER.iterdir())
+  assert len(notebooks) == 3
+  named = {'README.md': 0, 'docs/your_own.md': 0}
+  for path in notebooks:
+    assert path.suffix == '.ipynb' and path.stat().st_size < 200_000
+    for page in named:
+      named[page] += (
+        f'notebooks/{path.name})' in (documents.ROOT / page).read_text()
+      )
+    for cell in cells(path.stem):
+      text = ''.join(cell['source'])
+      outputs_of(cell)
+      # A paragraph or a screen of code.
+      assert len(text.splitlines()) <= 45, text
+      if cell['cell_type'] == 'markdown':
+        for link in documents.links(text):
+          assert (FOLDER / link.partition('#')[0]).exists(), link
+  assert named == {'README.md': 3, 'docs/your_own.md': 3}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+  bool(ABSENT),
+  reason=f'needs {" and ".join(ABSENT)}, of the extra `notebooks`',
+)
+@pytest.mark.parametrize(
+  ('name', 'rounds', 'found'),
+  [
+    # A user's bytes with ten times the classes, of FedSS and of full softmax.
+    ('fedss', 4, r'\n100,000 +0\.09 +25\.67\n1,000,000 +0\.09 +256\.07'),
+    ('your_own_algorithm', 4, r'--smoothing=1\.5: expected[\s\S]*\nmine +\d'),
+    # Most images that nobody trained on, and then the exported model's best class.
+    ('photographs', 60, r'top1 +(0\.[6-9]|1)[\s\S]* class +score\n0 +cross '),
+  ],
+)
+def test_a_notebook_runs(name, rounds, found, tmp_path, monkeypatch):
+  import nbclient
+  import nbformat
+
+  for variable in ('TMPDIR', 'IPYTHONDIR', 'JUPYTER_RUNTIME_DIR'):
+    folder = tmp_path / variable.lower()
+    folder.mkdir()
+    monkeypatch.setenv(variable, str(folder))
+  notebook = nbformat.read(FOLDER / f'{name}.ipynb', as_version=4)
+  [parameters] = [
+    cell
+    for cell in notebook.cells
+    if 'parameters' in cell.metadata.get('tags', ())
+  ]
+  parameters.source, changed = re.subn(
+    r'^rounds = \d+$', f'rounds = {rounds}', parameters.source
+  )
+  assert changed == 1
+  client = nbclient.NotebookClient(
+    notebook,
+    timeout=600,
+    kernel_name='python3',
+    # Where Jupyter starts a kernel.
+    resources={'metadata': {'path': str(FOLDER)}},
+  )
+  client.execute()
+  text = '\n'.join(outputs_of(cell) for cell in notebook.cells)
+  assert re.search(found, text), text[-3000:]
