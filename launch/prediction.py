@@ -215,7 +215,7 @@ def of_file(folder: str) -> Model:
     if not 0 < top <= description.num_classes:
       raise ValueError(f'top is {top}')
     types = {}
-    if form in _FORMATS:
+    if form in LOADERS:
       # JSON keeps no order that would mean something.
       types = {
         name: np.dtype(card['inputs'][name]['dtype'])
@@ -230,13 +230,13 @@ def of_file(folder: str) -> Model:
     raise errors.InputError(
       f'{path / exporting.CARD} is damaged ({wording.shown(e)}); export it again'
     ) from e
-  if form not in _FORMATS:
+  if form not in LOADERS:
     raise errors.InputError(
       f'--model={path} is of the form {wording.shown(form)}, which has only weights;'
-      f' export it as {", ".join(_FORMATS)}, or give --run_dir'
+      f' export it as {", ".join(LOADERS)}, or give --run_dir'
     )
   try:
-    call = _FORMATS[form](path)
+    call = LOADERS[form](path)
   except errors.InputError:
     raise
   except Exception as e:  # Each library has errors of its own.
@@ -288,7 +288,8 @@ def _onnx(path: pathlib.Path) -> Callable:
   )
 
 
-_FORMATS = {'saved_model': _saved_model, 'tflite': _tflite, 'onnx': _onnx}
+# Of each format: folder -> a function of raw examples, arrays by name, that runs it.
+LOADERS = {'saved_model': _saved_model, 'tflite': _tflite, 'onnx': _onnx}
 
 
 # -- scores --

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from datasets.leaf import shakespeare
 from launch import exporting
+from launch import prediction
 from launch import trained
 from launch.benchmarks import report
 from tasks import experiment
@@ -136,22 +137,6 @@ def raw(
   }
 
 
-def opened(folder: pathlib.Path, form: str) -> Callable[[dict], Any]:
-  """Returns a function of raw examples that runs a model file."""
-  if form == 'saved_model':
-    loaded = tf.saved_model.load(str(folder)).signatures['serving_default']
-    return lambda x: loaded(**{name: tf.constant(v) for name, v in x.items()})
-  file = str(folder / exporting.FILES[form])
-  if form == 'tflite':
-    lite = exporting.lite.Interpreter(file).get_signature_runner()
-    return lambda x: lite(**x)
-  import onnxruntime
-
-  session = onnxruntime.InferenceSession(file)
-  names = [output.name for output in session.get_outputs()]
-  return lambda x: dict(zip(names, session.run(None, x), strict=True))
-
-
 def logits(found, num_classes: int) -> np.ndarray:
   """Returns [B, n] of a model that returns all classes."""
   whole = np.zeros([len(found[predictor.CLASSES]), num_classes], np.float32)
@@ -187,10 +172,12 @@ def measure(name: str, form: str, quantize: str) -> list[str]:
     except errors.InputError:  # Not every format has an LSTM.
       return [*row, *'––––']
     size = sum(f.stat().st_size for f in folder.rglob('*') if f.is_file())
-    off = np.abs(logits(opened(folder, form)(x), n) - expected).max()
+    off = np.abs(
+      logits(prediction.LOADERS[form](folder)(x), n) - expected
+    ).max()
     # A model returns a few classes.
     exporting.write(found, folder, form, top=5, quantize=quantize)
-    run = opened(folder, form)
+    run = prediction.LOADERS[form](folder)
     times = milliseconds(run, x, _BATCH), milliseconds(run, one, 1)
   row += [wording.human_bytes(size), *(f'{each:.2f}' for each in times)]
   return [*row, f'{off:.1g}']
