@@ -118,6 +118,7 @@ def _draw_points(ax, values: np.ndarray, scores: np.ndarray, style) -> None:
     markersize=3 if few else 1.5,
     alpha=0.5 if few else 0.25,
     markeredgewidth=0,
+    rasterized=not few,
   )
   means = [
     (values[inside].mean(), scores[inside].mean())

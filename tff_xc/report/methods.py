@@ -1,0 +1,130 @@
+"""Methods in pictures: people's names, and a colour for each that is the same everywhere."""
+
+import collections
+import re
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tff_xc.report import pictures
+
+
+class Method(NamedTuple):
+  """How an algorithm is shown."""
+
+  title: str  # Its name in papers.
+  colour: str
+  marker: str
+
+
+# By family: plain averaging is blue, what clients add to the loss green, who takes part
+# yellow, sampled classes orange, spread-out rows purple. Colours of methods that papers
+# compare differ for colour-blind readers, too, and so do their markers. Six are Okabe
+# and Ito's.
+METHODS = {
+  'fedavg': Method('FedAvg', '#0072B2', 'o'),
+  'fedavgm': Method('FedAvgM', '#56B4E9', 's'),
+  'fedadam': Method('FedAdam', '#2F2B89', 'D'),
+  'fedams': Method('FedAMS', '#5F97F4', 'v'),
+  'fedprox': Method('FedProx', '#07E6CB', '^'),
+  'moon': Method('MOON', '#DEC943', 'P'),
+  'feddyn': Method('FedDyn', '#96BD96', '<'),
+  'fedvc': Method('FedVC', '#E69F00', 'D'),
+  'fedir': Method('FedIR', '#5E5221', 'v'),
+  'fedss': Method('FedSS', '#D55E00', 'D'),
+  'negonly': Method('NegOnly', '#FC9252', 'v'),
+  'posonly': Method('PosOnly', '#8D5858', '^'),
+  'fullsoftmax': Method('FullSoftmax', '#000000', 's'),
+  'fedaws': Method('FedAwS', '#CC79A7', 'D'),
+  'fedaws_baseline1': Method('Baseline-1', '#5730B1', 'v'),
+  'fedaws_baseline2': Method('Baseline-2', '#C6C0F2', '^'),
+  'fedaws_posonly': Method('FedAwS on PosOnly', '#483258', 'P'),
+  'fedaws_softmax': Method('FedAwS with softmax', '#A53C75', '>'),
+  'turbosvm': Method('TurboSVM-FL', '#6B1F16', 's'),
+  'fedmlh': Method('FedMLH', '#009E73', 's'),
+  'centralized': Method('Centralized', '#606060', 'X'),
+}
+# Of algorithms that are not among them, in turn.
+_FREE = ('#B8860B', '#008B8B', '#8B4513', '#FF69B4', '#708090', '#6B8E23')
+_LINES = ('-', '--', '-.', ':')
+# Which part of its brightness the darkest variant of a method loses, and which part of
+# what is missing to white the lightest one gains: dark shades of all hues are alike.
+_DARKEST, _LIGHTEST = 0.5, 0.8
+
+
+def title(algorithm: str) -> str:
+  """Returns people's name of an algorithm, its own if it is not one of ours."""
+  return METHODS[algorithm].title if algorithm in METHODS else algorithm
+
+
+def titles(algorithms: Sequence[str], labels: Sequence[str]) -> list[str]:
+  """Returns what a legend says of methods with these labels, 'fedss negatives=5'.
+
+  It is the title, with the settings in which methods of one algorithm differ.
+  """
+  split = [re.split(r' (?=[^\s=]+=)', label) for label in labels]
+  found = []
+  for algorithm, (head, *words) in zip(algorithms, split, strict=True):
+    others = [
+      w for a, w in zip(algorithms, split, strict=True) if a == algorithm
+    ]
+    told = [w for w in words if not all(w in other for other in others)]
+    # A label may begin with the task, which is in the picture's title.
+    is_named = head.split(' ')[-1] == algorithm
+    found.append(' '.join([title(algorithm) if is_named else head, *told]))
+  return found
+
+
+def styles(algorithms: Sequence[str]) -> list[dict[str, str]]:
+  """Returns color, linestyle and marker of `plot` for each method of a picture.
+
+  Methods of one algorithm are shades of its colour, from dark to light, with other lines.
+  """
+  shown = _shown(algorithms)
+  number, seen = collections.Counter(algorithms), collections.Counter()
+  found = []
+  for algorithm in algorithms:
+    method, place = shown[algorithm], seen[algorithm]
+    seen[algorithm] += 1
+    found.append(
+      {
+        'color': _shade(method.colour, place, number[algorithm]),
+        'linestyle': _LINES[place % len(_LINES)],
+        'marker': method.marker,
+      }
+    )
+  return found
+
+
+def colour(algorithm: str) -> str:
+  """Returns an algorithm's colour."""
+  return _shown([algorithm])[algorithm].colour
+
+
+def _shown(algorithms: Iterable[str]) -> dict[str, Method]:
+  """Returns how algorithms are shown; those that are not ours get what is free."""
+  others = sorted({*algorithms} - METHODS.keys())
+  return METHODS | {
+    name: Method(
+      name,
+      _FREE[place % len(_FREE)],
+      pictures.MARKERS[place % len(pictures.MARKERS)],
+    )
+    for place, name in enumerate(others)
+  }
+
+
+def _shade(colour: str, place: int, number: int) -> str:
+  """Returns one of `number` shades of a colour."""
+  if number == 1:
+    return colour
+  channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+  weights = 0.3, 0.59, 0.11  # Of red, green and blue in brightness.
+  bright = sum(w * c for w, c in zip(weights, channels, strict=True))
+  # From -1, the darkest, to 1, the lightest.
+  step = 2 * place / (number - 1) - 1
+  if step < 0:
+    mixed = [c * (1 + _DARKEST * bright * step) for c in channels]
+  else:
+    mixed = [c + _LIGHTEST * (1 - bright) * step * (1 - c) for c in channels]
+  return '#' + ''.join(f'{round(255 * c):02X}' for c in mixed)
