@@ -102,10 +102,10 @@ def write(
   for place, (name, found) in enumerate(cells.items(), 2):
     csv.insert(place, name, found)
   algorithm = runs[0].config['algorithm']
-  numbers = {run.config['rounds'] for run in runs}
-  rounds = ''
-  if len(numbers) == 1:
-    rounds = f', {wording.count(*numbers, "round")}'
+  most = {run.config['rounds'] for run in runs}
+  rounds = ('up to ' if len(most) > 1 else '') + wording.count(
+    max(most), 'round'
+  )
   written = compare.write_files(
     output / 'sweep',
     tables.to_markdown(marked) + ''.join(f'\n{note}\n' for note in notes),
@@ -116,7 +116,7 @@ def write(
       heading,
       ':' not in metric and catalog.SCORES[metric].unit == 'fraction',
       algorithm,
-      f'{methods.title(algorithm)} on {runs[0].config["task"]}{rounds}',
+      f'{methods.title(algorithm)} on {runs[0].config["task"]}, {rounds}',
     ),
   )
   width = text_table.terminal_width()

@@ -5,6 +5,7 @@ import math
 import os
 import textwrap
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +30,9 @@ from tff_xc.report import tables
 _HALF_LINE = 5.5
 # Of a sweep, numbers that span more than this factor get a logarithmic axis.
 _SPAN = 20
+# Units of axes that begin at 0, and the part of a number's height that is seen there.
+_FROM_ZERO = 'bytes', 'rows', 'clients', 'distance'
+_SEEN = 0.02
 
 
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
@@ -52,11 +56,11 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
     ('Held-out examples of clients', '%', catalog.OF_CLIENTS),
   ]
   changing = [
-    panel
-    for panel in panels
+    (title, unit, columns)
+    for title, unit, columns in panels
     if any(
-      not _is_flat([run.metrics[name].dropna()])
-      for name in panel[-1]
+      not _is_flat([run.metrics[name].dropna()], unit in _FROM_ZERO)
+      for name in columns
       if name in run.metrics
     )
   ]
@@ -78,10 +82,16 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   pictures.save(figure, path)
 
 
-def _is_flat(lines: Sequence[pd.Series]) -> bool:
-  """Whether lines are all level, or empty; a point is no level line."""
+def _is_flat(lines: Sequence[pd.Series], to_the_eye: bool = False) -> bool:
+  """Whether lines are all level, or empty; a point is no level line.
+
+  `to_the_eye`: also if they change by less than `_SEEN` of their height.
+  """
+  least = lambda line: _SEEN * line.abs().max() if to_the_eye else 0
   drawn = [line for line in lines if len(line)]
-  return all(line.nunique() == 1 < len(line) for line in drawn)
+  return all(
+    len(line) > 1 and line.max() - line.min() <= least(line) for line in drawn
+  )
 
 
 def _scale(metric: str) -> int:
@@ -96,7 +106,9 @@ def _heading(score: str) -> str:
 
 
 def _draw_line(ax, x, y, style, label=None):
-  every = -(-len(x) // 25)  # The marker of some points tells lines apart.
+  if len(x) > 200:  # Of every round, mostly, and so noisy that markers confuse.
+    style = style | {'marker': None}
+  every = 1 if len(x) <= 25 else len(x) // 12
   ax.plot(x, y, **style, markevery=every, markersize=4, label=label)
 
 
@@ -109,7 +121,7 @@ def _finish_over_rounds(ax, title: str, unit: str) -> None:
     return
   if unit == 'bytes':
     ax.yaxis.set_major_formatter(ticker.EngFormatter('B', sep=' '))
-  if unit in ('bytes', 'rows', 'clients', 'distance'):
+  if unit in _FROM_ZERO:
     ax.set_ylim(bottom=0)
     low, high = ax.get_ylim()
     ax.set_ylim(low, 1.1 * high)
@@ -242,14 +254,16 @@ def compare_figure(
   return figure
 
 
+def rounds_of(runs: Iterable[run_files.Run]) -> str:
+  """Returns the rounds of finished runs: '40 rounds', or 'up to 40 rounds'."""
+  rounds = {run.summary['rounds'] for run in runs}
+  to = 'up to ' if len(rounds) > 1 else ''
+  return f'{to}{wording.count(max(rounds), "round")}'
+
+
 def _title(frame: pd.DataFrame, seeds: Sequence[int]) -> str:
   """Returns 'glyphs, 300 rounds, mean ± std of 3 seeds'."""
-  rounds = [run.summary['rounds'] for run in frame['run']]
-  to = 'up to ' if len({*rounds}) > 1 else ''
-  words = [
-    frame['run'].iloc[0].task,
-    f'{to}{wording.count(max(rounds), "round")}',
-  ]
+  words = [frame['run'].iloc[0].task, rounds_of(frame['run'])]
   if max(seeds) > 1:
     of = (
       wording.count(seeds[0], 'seed') if len({*seeds}) == 1 else 'their seeds'

@@ -17,32 +17,31 @@ class Method(NamedTuple):
   marker: str
 
 
-# By family: plain averaging is blue, what clients add to the loss green, who takes part
-# yellow, sampled classes orange, spread-out rows purple. Colours of methods that papers
-# compare differ for colour-blind readers, too, and so do their markers. Six are Okabe
-# and Ito's.
+# By family: averaging is blue, what clients add to their loss green, who takes part
+# yellow, sampled classes orange to brown, spread-out rows purple. Colours of methods that
+# papers compare differ for colour-blind readers, too. Six are Okabe and Ito's.
 METHODS = {
   'fedavg': Method('FedAvg', '#0072B2', 'o'),
   'fedavgm': Method('FedAvgM', '#56B4E9', 's'),
-  'fedadam': Method('FedAdam', '#2F2B89', 'D'),
-  'fedams': Method('FedAMS', '#5F97F4', 'v'),
-  'fedprox': Method('FedProx', '#07E6CB', '^'),
-  'moon': Method('MOON', '#DEC943', 'P'),
-  'feddyn': Method('FedDyn', '#96BD96', '<'),
+  'fedadam': Method('FedAdam', '#3C1599', 'D'),
+  'fedams': Method('FedAMS', '#0B425C', 'v'),
+  'fedprox': Method('FedProx', '#55E982', '^'),
+  'moon': Method('MOON', '#88C72A', 'P'),
+  'feddyn': Method('FedDyn', '#5C7146', '<'),
   'fedvc': Method('FedVC', '#E69F00', 'D'),
-  'fedir': Method('FedIR', '#5E5221', 'v'),
+  'fedir': Method('FedIR', '#A29C44', 'v'),
   'fedss': Method('FedSS', '#D55E00', 'D'),
-  'negonly': Method('NegOnly', '#FC9252', 'v'),
-  'posonly': Method('PosOnly', '#8D5858', '^'),
+  'negonly': Method('NegOnly', '#DAA197', 'v'),
+  'posonly': Method('PosOnly', '#56340E', '^'),
   'fullsoftmax': Method('FullSoftmax', '#000000', 's'),
   'fedaws': Method('FedAwS', '#CC79A7', 'D'),
-  'fedaws_baseline1': Method('Baseline-1', '#5730B1', 'v'),
-  'fedaws_baseline2': Method('Baseline-2', '#C6C0F2', '^'),
-  'fedaws_posonly': Method('FedAwS on PosOnly', '#483258', 'P'),
-  'fedaws_softmax': Method('FedAwS with softmax', '#A53C75', '>'),
-  'turbosvm': Method('TurboSVM-FL', '#6B1F16', 's'),
+  'fedaws_baseline1': Method('Baseline-1', '#8264E7', 'v'),
+  'fedaws_baseline2': Method('Baseline-2', '#8B097B', '^'),
+  'fedaws_posonly': Method('FedAwS on PosOnly', '#A1319B', 'P'),
+  'fedaws_softmax': Method('FedAwS with softmax', '#A16F86', '>'),
+  'turbosvm': Method('TurboSVM-FL', '#B2182B', 's'),
   'fedmlh': Method('FedMLH', '#009E73', 's'),
-  'centralized': Method('Centralized', '#606060', 'X'),
+  'centralized': Method('Centralized', '#404040', 'X'),
 }
 # Of algorithms that are not among them, in turn.
 _FREE = ('#B8860B', '#008B8B', '#8B4513', '#FF69B4', '#708090', '#6B8E23')
