@@ -110,7 +110,7 @@ def test_finished_runs_are_kept(planned, tmp_path, started, capsys):
   assert said[1] == 'finished 2 of 2: negatives=5 seed 0: top-1 50.0 %, 30 s'
   assert text.startswith('task glyphs, fedss\n')
   assert 'fedss negatives=2 *' in text
-  assert text.endswith('sweep.md, sweep.csv, sweep.png, sweep.pdf\n')
+  assert text.endswith('sweep.md, sweep.csv, sweep.png\n')
   arguments.clear()
   sweep_lib.sweep(runs, given, tmp_path, 0, None)
   assert not arguments
