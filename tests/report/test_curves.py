@@ -212,7 +212,8 @@ def test_what_is_level_in_all_runs_has_no_panel(tmp_path, runs, monkeypatch):
   runs[0].metrics.loc[runs[0].metrics['map@10'].notna(), 'map@10'] = 0.25
   assert 'MAP@10' not in titles(curves.compare_figure(frame))
   # Somebody asked for it.
-  assert titles(curves.compare_figure(frame, ['map@10'])) == ['MAP@10']
+  [ax] = curves.compare_figure(frame, ['map@10']).axes
+  assert (ax.get_title(), ax.get_ylabel()) == ('', 'MAP@10 %')
   drawn = []
   monkeypatch.setattr(pictures, 'save', lambda figure, _: drawn.append(figure))
   curves.plot_run(runs[0], tmp_path / 'run.png')

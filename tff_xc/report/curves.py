@@ -226,8 +226,9 @@ def compare_figure(
       draw_points(ax, panel)
     else:
       _draw_bands(ax, found[panel], styles, _scale(panel))
-      heading = catalog.SCORES[panel].heading
-      _finish_over_rounds(ax, heading, _heading(panel))
+      # A single panel has the picture's title.
+      title = catalog.SCORES[panel].heading if len(panels) > 1 else ''
+      _finish_over_rounds(ax, title, _heading(panel))
       label, unit, _ = AXES[over]
       ax.set_xlabel(label)
       if unit:

@@ -48,7 +48,7 @@ _FREE = ('#B8860B', '#008B8B', '#8B4513', '#FF69B4', '#708090', '#6B8E23')
 _LINES = ('-', '--', '-.', ':')
 # Which part of its brightness the darkest variant of a method loses, and which part of
 # what is missing to white the lightest one gains: dark shades of all hues are alike.
-_DARKEST, _LIGHTEST = 0.5, 0.8
+_DARKEST, _LIGHTEST = 0.5, 0.65
 
 
 def title(algorithm: str) -> str:
@@ -120,8 +120,8 @@ def _shade(colour: str, place: int, number: int) -> str:
   channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
   weights = 0.3, 0.59, 0.11  # Of red, green and blue in brightness.
   bright = sum(w * c for w, c in zip(weights, channels, strict=True))
-  # From -1, the darkest, to 1, the lightest.
-  step = 2 * place / (number - 1) - 1
+  # From -1, the darkest, to 1, the lightest; of two, the first is the colour itself.
+  step = 2 * place / (number - 1) - 1 if number > 2 else place
   if step < 0:
     mixed = [c * (1 + _DARKEST * bright * step) for c in channels]
   else:
