@@ -236,7 +236,7 @@ def draw(
       of_rate = [(row, runs) for row, _, runs in of_task]
       figure = curves.lines_figure(
         by_effective_rate(of_rate, found.curves[0]),
-        f'{task}, {curves.rounds_of(r for _, runs in of_rate for r in runs)}',
+        f'{task}, best of {curves.rounds_of(r for _, runs in of_rate for r in runs)}',
         'effective rate, that of the clients / (1 - momentum)',
         f'final {names.heading(found.curves[0])} %',
       )

@@ -203,7 +203,7 @@ def _picture(output, found, path: pathlib.Path) -> dict[str, Any]:
   if width > _WIDEST:
     small = small.resize((_WIDEST, round(height * _WIDEST / width)))
   small = small.quantize(
-    _COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
+    _COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
   )
   file = io.BytesIO()
   small.convert('RGB').save(file, 'WEBP', lossless=True, quality=100)

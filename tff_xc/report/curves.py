@@ -313,11 +313,17 @@ def lines_figure(
   x_label: str,
   y_label: str,
 ) -> matplotlib.figure.Figure:
-  """Draws a line through (x, y) by its name, x > 0 in logarithms."""
+  """Draws a line through (x, y) by its name, x > 0 in logarithms.
+
+  A line with the title of a method has its colour.
+  """
   figure, [ax] = pictures.panels(1, 1, (7.5, 4.8))
+  own = {methods_lib.title(name): name for name in methods_lib.METHODS}
   for (name, points), style in zip(
     lines.items(), pictures.styles(), strict=False
   ):
+    if name in own:
+      [style] = methods_lib.styles([own[name]])
     x, y = zip(*points, strict=True)
     ax.plot(x, y, markersize=5, label=textwrap.fill(name, 40), **style)
   ax.set_xscale('log')

@@ -41,7 +41,7 @@ METHODS = {
   'fedaws_softmax': Method('FedAwS with softmax', '#A16F86', '>'),
   'turbosvm': Method('TurboSVM-FL', '#B2182B', 's'),
   'fedmlh': Method('FedMLH', '#009E73', 's'),
-  'centralized': Method('Centralized', '#404040', 'X'),
+  'centralized': Method('Centralized', '#585858', 'X'),
 }
 # Of algorithms that are not among them, in turn.
 _FREE = ('#B8860B', '#008B8B', '#8B4513', '#FF69B4', '#708090', '#6B8E23')
