@@ -169,7 +169,7 @@ def plot_confusion(
         text = str(matrix[row, column])
         ax.text(column, row, text, ha='center', va='center', color=colour)
   ax.set(title=title, xlabel='predicted class', ylabel='true class')
-  percent = ticker.PercentFormatter(1)
+  percent = ticker.PercentFormatter(1, symbol=' %')
   figure.colorbar(image, ax=ax, label='of the true class', format=percent)
   pictures.save(figure, path)
 

@@ -154,7 +154,7 @@ def _shares(counts: scipy.sparse.csr_matrix):
 
 def _add_bar(figure, image, ax, **more) -> None:
   bar = figure.colorbar(image, ax=ax, label="of a client's examples", **more)
-  bar.ax.yaxis.set_major_formatter(ticker.PercentFormatter(1))
+  bar.ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=' %'))
 
 
 def _draw_shares(ax, table, most: float, extent=None):

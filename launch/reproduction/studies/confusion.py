@@ -68,7 +68,7 @@ def measure(config, folder: pathlib.Path) -> list[dict[str, Any]]:
     class_ids = np.unique(labels)
     matrix = ranking.confusion(predictions, labels, class_ids)
     m = run.config['hyperparameters']['negatives']
-    rounds = wording.count(found.rounds, 'round')
+    rounds = wording.count(run.config['rounds'], 'round')
     title = f'{methods.title(algorithm)}, m = {m}, {rounds}: client {client}'
     path = folder / f'{algorithm}.png'
     curves.plot_confusion(matrix, class_ids, path, title)
