@@ -149,7 +149,7 @@ def test_what_was_not_measured_has_no_panel_or_says_so(tmp_path, runs, recwarn):
   runs[2].metrics['class_distance_min'] = runs[2].metrics['top1']
   curves.plot_run(runs[2], tmp_path / 'distances.png')
   a, b = (read(tmp_path / f'{n}.png') for n in ('without', 'distances'))
-  assert len(b) == pytest.approx(len(a) * 4 / 3, abs=2)
+  assert len(b) == pytest.approx(len(a) * 3 / 2, abs=2)
   dropped = ['top1', 'map@10', 'map@r', 'loss']
   runs[0].metrics.drop(columns=dropped, inplace=True)
   runs[1].metrics[dropped] = np.nan
