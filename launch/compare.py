@@ -7,8 +7,8 @@
 
 Runs that differ only in their seed form one row, mean ± sample std. A directory
 with several runs stands for all of them. Prints the table and writes compare.md,
-compare.csv, compare.png and compare.pdf. The printed table leaves out columns that
-do not fit the terminal, or 100 characters without a terminal.
+compare.csv and compare.png. The printed table leaves out columns that do not fit the
+terminal, or 100 characters without a terminal.
 """
 
 import os
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from launch import app
+from launch import settings
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import wording
@@ -164,7 +165,7 @@ def write_files(
   csv: str,
   figure: 'matplotlib.figure.Figure',
 ) -> str:
-  """Writes a table and its picture as PATH.md, .csv, .png and .pdf; returns a line."""
+  """Writes a table and its picture as PATH.md, .csv and .png; returns a line."""
   from tff_xc.report import pictures
 
   try:
@@ -172,15 +173,13 @@ def write_files(
     for suffix, text in (('.md', markdown), ('.csv', csv)):
       with files.replacing(path.with_suffix(suffix)) as temporary:
         temporary.write_text(text, encoding='utf-8')
-    for suffix in ('.png', '.pdf'):
-      pictures.save(figure, path.with_suffix(suffix))
+    drawn = pictures.save(figure, path.with_suffix('.png'))
   except OSError as e:
     raise errors.InputError(
       f'{path.parent} cannot be written ({e.strerror}); name another --output.'
     ) from e
-  kinds = ('md', 'csv', 'png', 'pdf')
-  names = ', '.join(f'{path.name}.{kind}' for kind in kinds)
-  return f'written to {path.parent}: {names}\n'
+  names = [f'{path.name}.md', f'{path.name}.csv', *(p.name for p in drawn)]
+  return f'written to {path.parent}: {", ".join(names)}\n'
 
 
 def keep(
@@ -309,7 +308,7 @@ def main(arguments: Sequence[str]) -> None:
       )
   names = ('output', 'metric', 'rounds', 'target', 'curves', 'over', 'at')
   if values.csv:
-    for name in names:
+    for name in (*names, 'picture_format'):
       if values[name].present:
         raise errors.InputError(
           f'--{name} does not go with --csv, which takes --columns and --relative_to'
@@ -318,6 +317,7 @@ def main(arguments: Sequence[str]) -> None:
     print(f'written: {values.csv}')
     return
   names += ('relative_to', 'columns')
+  settings.use_picture_format()
   text = compare(arguments, **{name: values[name].value for name in names})
   print(text, end='')
 
@@ -362,4 +362,5 @@ if __name__ == '__main__':
     'what scores are drawn over; batches are those of the client that takes the'
     ' most in a round, bytes those of all clients',
   )
+  settings.define_picture_flag()
   app.run(main, __doc__)

@@ -40,6 +40,7 @@ for _name, _what in (
     ' names is neither read nor run',
   )
 settings.define_cache_flag()
+settings.define_picture_flag()
 flags.DEFINE_string(
   'client',
   None,
@@ -101,6 +102,7 @@ def main(arguments) -> None:
       f'--personalize_learning_rate={rate}: expected a finite number'
     )
   settings.use_cache_dir()
+  settings.use_picture_format()
   from launch import evaluation
 
   given = {name: values[name].value for name in experiment.NAMED}

@@ -66,17 +66,19 @@ def run(
   for name, value in {**result['metrics'], **more}.items():
     print(f'{name:19s} {value:.4f}')
   done = f'after {wording.count(found.rounds, "round")}'
+  title = f'{found.dataset.name}, {wording.count(found.rounds, "round")}'
   if frame is not None:
     result['clients'] = client_evaluation.summary(frame, found, how)
     client_evaluation.show(frame, found, how)
   try:
     files.write_json(path / 'evaluation.json', result)
     if confused:
-      _write_confusion(*confused, of, found.dataset.class_names, path)
+      names = found.dataset.class_names
+      _write_confusion(*confused, of, names, path, f'{title}: {of}')
       done += f'; confusion of {of}:\n{path / "confusion.png"}'
     if frame is not None:
       clients.write_csv(frame, path / 'clients.csv')
-      clients.plot(frame, path / 'clients.png')
+      clients.plot(frame, path / 'clients.png', title)
       done += (
         f'\nsingle clients:\n{path / "clients.csv"}\n{path / "clients.png"}'
       )
@@ -219,7 +221,7 @@ def choose_client(clients, wanted: str | None) -> str:
 
 
 def _write_confusion(
-  predictions, labels, of: str, names, path: pathlib.Path
+  predictions, labels, of: str, names, path: pathlib.Path, title: str
 ) -> None:
   """Writes a client's confusion matrix (FedSS, fig. 7) as table and picture."""
   class_ids = np.unique(labels)
@@ -230,4 +232,4 @@ def _write_confusion(
   table = pd.DataFrame(matrix, shown, [*shown, 'other'])
   with files.replacing(path / 'confusion.csv') as temporary:
     table.to_csv(temporary, index_label=f'class of {of}')
-  curves.plot_confusion(matrix, class_ids, path / 'confusion.png', of)
+  curves.plot_confusion(matrix, class_ids, path / 'confusion.png', title)

@@ -57,6 +57,7 @@ def make(
   """Makes a split, unless it is in `output` already; returns the tables."""
   from datasets.splits import inputs
   from datasets.splits import making
+  from tff_xc.report import pictures
   from tff_xc.report import text_table
 
   columns = inputs.Columns(**columns)
@@ -70,6 +71,8 @@ def make(
   text = making.to_text(made.summary, text_table.terminal_width())
   if found is not None:
     making.check_same(output, found, made)
+    if pictures.formats():
+      making.draw_again(output, made)
     return f'{text}\n{output} holds this split already\n'
   if not output:
     return text
@@ -82,6 +85,7 @@ def main(arguments: Sequence[str]) -> None:
   """Makes or inspects the split named on the command line."""
   values = flags.FLAGS
   columns = {n: values[f'{n}_column'].value for n in ('label', 'user', 'id')}
+  settings.use_picture_format()
   if values.inspect is not None:
     others = ('input', 'seed', 'test_fraction', 'test_per_class', 'alpha')
     others += tuple(_flags())
@@ -163,6 +167,7 @@ def _define_flags() -> None:
     ' else the number of the row, from 0',
   )
   settings.define_cache_flag()
+  settings.define_picture_flag()
   for name, meaning in _flags().items():
     flags.DEFINE_string(name, None, meaning)
   flags.DEFINE_string('alpha', None, 'renamed: --concentration')

@@ -54,7 +54,7 @@ flags.DEFINE_enum(
 flags.DEFINE_string(
   'picture',
   None,
-  'of --neighbors: a .png or .pdf of the first images and their like',
+  'of --neighbors: a .png, .pdf or .svg of the first images and their like',
 )
 flags.DEFINE_string(
   'encoder',
@@ -69,6 +69,7 @@ flags.DEFINE_string(
   ' description.json',
 )
 settings.define_cache_flag()
+settings.define_picture_flag()
 
 
 def main(arguments) -> None:
@@ -91,13 +92,17 @@ def main(arguments) -> None:
     raise errors.InputError(
       '--picture and --index need --neighbors and --gallery'
     )
-  for name, endings in (('output', ('.csv',)), ('picture', ('.png', '.pdf'))):
+  for name, endings in (
+    ('output', ('.csv',)),
+    ('picture', ('.png', '.pdf', '.svg')),
+  ):
     value = values[name].value
     if value and not value.endswith(endings):
       raise errors.InputError(
         f'--{name}={value}: expected {" or ".join(endings)}'
       )
   settings.use_cache_dir()
+  settings.use_picture_format()
   from launch import prediction
 
   named = {name: values[name].value for name in ('encoder', 'data_dir')}

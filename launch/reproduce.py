@@ -64,6 +64,7 @@ def main(arguments: Sequence[str]) -> None:
   planned = experiments.plan_all(found, request)
   results.refuse_others(request.output, [each.name for each in found])
   settings.use_cache_dir()
+  settings.use_picture_format()
   if values.needs:
     experiments.tell_needs(planned, request)
     return
@@ -102,4 +103,5 @@ if __name__ == '__main__':
     'needs', False, 'train nothing, and say what all runs will roughly take'
   )
   settings.define_jobs_flag()
+  settings.define_picture_flag()
   app.run(main, __doc__, settings.narrow_help)

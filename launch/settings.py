@@ -14,6 +14,7 @@ from tasks import registry as tasks
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.report import pictures
 
 # Of --help, in its order.
 _GROUPS = 'run', 'data and network', 'clients', 'server', 'algorithm', 'runtime'
@@ -137,6 +138,22 @@ def use_cache_dir() -> None:
       f'--cache_dir={chosen} cannot be written ({e.strerror}); name another'
     ) from e
   os.environ[cache_folder.VARIABLE] = chosen
+
+
+def define_picture_flag() -> None:
+  """Defines `--picture_format`; `use_picture_format` makes it take effect."""
+  flags.DEFINE_string(
+    'picture_format',
+    None,
+    'formats of pictures for a paper, pdf, svg or pdf,svg, beside the .png that is'
+    ' always written; their text stays text',
+  )
+
+
+def use_picture_format() -> None:
+  """Makes this process and its children write `--picture_format`, if it is given."""
+  if flags.FLAGS.picture_format is not None:
+    pictures.use_formats(flags.FLAGS.picture_format)
 
 
 def refuse_arguments(arguments) -> None:

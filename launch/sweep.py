@@ -10,7 +10,7 @@ settings are checked before the first run starts. The same command goes on with 
 sweep that stopped: finished runs are kept, an unfinished one resumes. A run that
 fails, such as one that diverges, is reported and the sweep goes on. At the end
 it prints a table, mean ± sample std over seeds, the best marked with '*', and
-writes sweep.md, sweep.csv, sweep.png and sweep.pdf.
+writes sweep.md, sweep.csv and sweep.png.
 """
 
 import pathlib
@@ -27,6 +27,7 @@ from launch.sweeps import plan
 from launch.sweeps import training
 from tasks import registry as tasks
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
@@ -60,6 +61,7 @@ def write(
   other seeds would favour it. `failures` has why a run failed, by its directory.
   """
   from tff_xc.report import curves
+  from tff_xc.report import methods
   from tff_xc.report import tables
 
   training.check_data(runs)
@@ -99,6 +101,11 @@ def write(
   csv = table.copy()
   for place, (name, found) in enumerate(cells.items(), 2):
     csv.insert(place, name, found)
+  algorithm = runs[0].config['algorithm']
+  most = {run.config['rounds'] for run in runs}
+  rounds = ('up to ' if len(most) > 1 else '') + wording.count(
+    max(most), 'round'
+  )
   written = compare.write_files(
     output / 'sweep',
     tables.to_markdown(marked) + ''.join(f'\n{note}\n' for note in notes),
@@ -108,6 +115,8 @@ def write(
       values.to_numpy().tolist(),
       heading,
       ':' not in metric and catalog.SCORES[metric].unit == 'fraction',
+      algorithm,
+      f'{methods.title(algorithm)} on {runs[0].config["task"]}, {rounds}',
     ),
   )
   width = text_table.terminal_width()
@@ -167,6 +176,7 @@ def main(arguments) -> None:
   seeds = plan.seeds(values.seeds)
   runs = plan.runs(task, algorithm, given, points, seeds, output)
   settings.use_cache_dir()
+  settings.use_picture_format()
   print(sweep(runs, given, output, values.jobs, metric), end='')
 
 
@@ -184,6 +194,7 @@ if __name__ == '__main__':
     'output', None, 'directory of the sweep; default runs/sweep_TASK_ALGORITHM'
   )
   settings.define_jobs_flag()
+  settings.define_picture_flag()
   flags.DEFINE_string(
     'metric',
     None,

@@ -22,6 +22,7 @@ flags.DEFINE_string(
   'directory of the run; default runs/TASK_ALGORITHM_seedS',
 )
 settings.define_experiment_flags()
+settings.define_picture_flag()
 
 
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def main(arguments) -> None:
   settings.refuse_arguments(arguments)
   config = settings.resolve()
   settings.use_cache_dir()
+  settings.use_picture_format()
   values = flags.FLAGS
   run_dir = values.run_dir or os.path.join(
     'runs', f'{config["task"]}_{config["algorithm"]}_seed{config["seed"]}'

@@ -367,6 +367,16 @@ def write(folder: str | os.PathLike, made: Made) -> None:
     ) from e
 
 
+def draw_again(folder: str | os.PathLike, made: Made) -> None:
+  """Writes the pictures of a split that lies in `folder`, in other formats, too."""
+  try:
+    _draw(pathlib.Path(folder), made)
+  except OSError as e:
+    raise errors.InputError(
+      f'--output={folder} cannot be written ({e.strerror}); mend that'
+    ) from e
+
+
 def _write_tables(folder: pathlib.Path, made: Made) -> None:
   data, counts = made.examples, _totals(made)
   if made.summary.get('rule'):

@@ -15,6 +15,7 @@ from tasks.papers import table as table_lib
 from tff_xc import files
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
+from tff_xc.report import methods
 from tff_xc.report import run_files
 
 _Runs = Sequence[run_files.Run]
@@ -235,7 +236,7 @@ def draw(
       of_rate = [(row, runs) for row, _, runs in of_task]
       figure = curves.lines_figure(
         by_effective_rate(of_rate, found.curves[0]),
-        f'Best scores on {task}',
+        f'{task}, best of {curves.rounds_of(r for _, runs in of_rate for r in runs)}',
         'effective rate, that of the clients / (1 - momentum)',
         f'final {names.heading(found.curves[0])} %',
       )
@@ -282,9 +283,14 @@ def by_effective_rate(
     others = {
       name: value
       for name, value in table_lib.without(row.changes, settings).items()
-      if any(other.changes.get(name) != value for other in rows)
+      if any(
+        other.changes.get(name) != value
+        for other in rows
+        if table_lib.applying({name: value}, other.algorithm)
+      )
     }
-    line = best.setdefault(table_lib.text_of(others) or row.algorithm, {})
+    text = table_lib.text_of(others).replace(';', ', ')
+    line = best.setdefault(text or methods.title(row.algorithm), {})
     line[rate] = max(line.get(rate, 0.0), measured(runs, metric)['mean'])
   return {name: sorted(line.items()) for name, line in best.items()}
 

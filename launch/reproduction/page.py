@@ -1,8 +1,8 @@
 """Writes OUTPUT/report.html: all results of the papers, from what lies in OUTPUT.
 
-The page is one file that opens without a network. Pictures are inside it; those
-that would make it too large for a mail are read from beside it. It holds no date:
-equal results give equal bytes.
+The page is one file that opens without a network. Pictures are inside it, in fewer
+colours and no wider than the text; those that would make it too large are read from
+beside it. It holds no date: equal results give equal bytes.
 """
 
 import base64
@@ -23,11 +23,12 @@ from tff_xc import files
 from tff_xc import wording
 
 FILE = 'report.html'
-# Of all pictures: less than 10 MB in the page, where a byte takes 4/3 characters.
-_MOST_BYTES = 6_000_000
+# Of the page.
+_MOST_BYTES = 500_000
 _LONG = 24  # Rows of a table that is folded away.
 _WHY = 110  # Characters of a reason in the overview.
-_COLOURS = 128  # Of a picture, a quarter of the bytes of all colours.
+_COLOURS = 32  # Of a picture.
+_WIDEST = 1024  # Pixels of a picture, as wide as the page.
 
 _VERDICTS = judge.Verdict
 # A mark beside the words, and what the words mean.
@@ -79,7 +80,8 @@ def write(output: pathlib.Path, scale: str) -> pathlib.Path:
     for name, found in itertools.groupby(shown, lambda each: each['paper'])
     for group in [[*found]]
   ]
-  text = environment.get_template('page.html.j2').render(
+  template = environment.get_template('page.html.j2')
+  render = lambda: template.render(
     papers=papers,
     total=len(shown),
     verdicts=[
@@ -88,6 +90,15 @@ def write(output: pathlib.Path, scale: str) -> pathlib.Path:
     ],
     equal=_EQUAL,
   )
+  pictures = [p for each in shown for p in each['pictures'] if not p['like']]
+  room = _MOST_BYTES - len(render().encode())
+  # As many as there is room for, read from beside it until then.
+  for picture in sorted(pictures, key=lambda each: len(each['data'])):
+    room -= len(picture['data']) - len(picture['src'])
+    if room < 0:
+      break
+    picture['src'] = picture['data']
+  text = render()
   path = output / FILE
   with results.writing(output), files.replacing(path) as temporary:
     temporary.write_text(text, encoding='utf-8')
@@ -96,7 +107,7 @@ def write(output: pathlib.Path, scale: str) -> pathlib.Path:
 
 def _all(output: pathlib.Path, scale: str) -> Iterator[dict[str, Any]]:
   """Yields what the page says of each result."""
-  room = _MOST_BYTES
+  first: dict[bytes, dict] = {}  # The picture of each content.
   for found in registry.RESULTS.values():
     of, problems = results.Measured(found, scale, results.frame()), []
     try:
@@ -109,9 +120,11 @@ def _all(output: pathlib.Path, scale: str) -> Iterator[dict[str, Any]]:
     is_shown = len(of.lines) or isinstance(found, table_lib.Formula)
     for path in sorted(folder.glob('*.png')) if is_shown else ():
       try:
-        picture = _picture(output, found, path, room)
-        pictures.append(picture)
-        room -= len(picture['src']) if picture['is_inside'] else 0
+        picture = _picture(output, found, path)
+        same = first.setdefault(path.read_bytes(), picture)
+        pictures.append(
+          {**picture, 'like': same['of']} if same is not picture else picture
+        )
       except (OSError, SyntaxError, ValueError):  # Pillow's, for damaged files.
         told = 'is missing or damaged; the command below draws it again'
         problems.append(f'{path.name} {told}')
@@ -175,28 +188,31 @@ def _tables(of: results.Measured) -> list[dict[str, Any]]:
   ]
 
 
-def _picture(output, found, path: pathlib.Path, room: int) -> dict[str, Any]:
-  """Returns a picture: its address, text and size, inside the page if there is room."""
+def _picture(output, found, path: pathlib.Path) -> dict[str, Any]:
+  """Returns a picture: its address, its content as one, its text and size."""
   from PIL import Image  # Late: flags are checked first.
 
   if not path.is_file() or path.resolve().parent != path.parent.resolve():
     raise ValueError(f'{path} is a link, or no file')
   try:
     with Image.open(path) as image:
-      width, height = image.size
-      small = image.convert('RGB').quantize(
-        _COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
-      )
+      small = image.convert('RGB')
   except Image.DecompressionBombError as e:
     raise ValueError(str(e)) from e
+  width, height = small.size
+  if width > _WIDEST:
+    small = small.resize((_WIDEST, round(height * _WIDEST / width)))
+  small = small.quantize(
+    _COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+  )
   file = io.BytesIO()
-  small.save(file, 'PNG')
+  small.convert('RGB').save(file, 'WEBP', lossless=True, quality=100)
   data = base64.b64encode(file.getvalue()).decode()
-  is_inside = len(data) <= room
-  src = f'data:image/png;base64,{data}'
   return {
-    'src': src if is_inside else path.relative_to(output).as_posix(),
-    'is_inside': is_inside,
+    'of': found,
+    'like': None,  # The result that has the same picture.
+    'src': path.relative_to(output).as_posix(),
+    'data': f'data:image/webp;base64,{data}',
     'alt': f'{found.title}, drawn from what was measured: {found.caption}',
     'width': width,
     'height': height,

@@ -57,7 +57,7 @@ def run_command(*arguments):
 
 def test_command_prints_the_table_and_writes_four_files(sweep, monkeypatch):
   monkeypatch.setenv('COLUMNS', '60')
-  done = run_command(sweep, '--metric=map@r')
+  done = run_command(sweep, '--metric=map@r', '--picture_format=pdf')
   assert done.returncode == 0, done.stderr
   assert done.stderr == ''
   lines = done.stdout.splitlines()
@@ -79,6 +79,7 @@ def test_command_prints_the_table_and_writes_four_files(sweep, monkeypatch):
   rows = read_csv(sweep / 'compare.csv')
   assert [row['seeds'] for row in rows] == ['0', '0 1 2']
   assert (sweep / 'compare.png').read_bytes().startswith(b'\x89PNG')
+  assert lines[-1].endswith('compare.csv, compare.png, compare.pdf')
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_runs_are_found_below_and_written_where_asked(sweep, out):
     *('fedss/seed_1', 'fedss/seed_0', 'fedss/seed_2', 'full')
   ]
   assert str(out / 'new') in compare.compare([sweep], out / 'new', 'map@10')
-  assert len(list((out / 'new').iterdir())) == 4
+  assert len(list((out / 'new').iterdir())) == 3
   assert not (sweep / 'compare.md').exists()
   compare.compare([sweep / 'full'])  # A single run is written beside it.
   assert (sweep / 'compare.png').is_file()

@@ -265,7 +265,7 @@ def contents(folder):
 
 
 def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
-  tmp_path,
+  tmp_path, monkeypatch
 ):
   source, output = as_csv(tmp_path), tmp_path / 'out'
   make('shards', source, output)
@@ -287,6 +287,10 @@ def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
   refused('a split of other data')
   source.write_text(source.read_text().replace('c6', 'c5'))
   assert contents(output) == before
+  monkeypatch.setenv('TFF_XC_PICTURE_FORMAT', 'svg')  # Of --picture_format.
+  assert make('shards', source, output) == text
+  svgs = {name.replace('png', 'svg') for name in FILES if name.endswith('png')}
+  assert set(contents(output)) == FILES | svgs
   (output / 'classes.csv').write_text('class,name,count\n')
   refused(r'with another classes\.csv')
   (output / 'classes.csv').unlink()

@@ -42,6 +42,7 @@ REFUSED = (
   ('train --task=femnist --algorithm=fedaws', 'cosine'),
   (f'train {SMALL} --lr=1', 'did you mean --client_learning_rate?'),
   (f'train {SMALL} --server_optimizer=adma', 'did you mean adam?'),
+  (f'train {SMALL} --picture_format=pdf,jpg', 'png, pdf, svg'),
   (f'train {SMALL} --nonsense=1', 'no flag --nonsense'),
   (f'train {SMALL} --batch_size=many', '--batch_size=many'),
   (f'train {SMALL} --batch_size=3000000000', '=3000000000: expected'),

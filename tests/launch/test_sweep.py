@@ -110,7 +110,7 @@ def test_finished_runs_are_kept(planned, tmp_path, started, capsys):
   assert said[1] == 'finished 2 of 2: negatives=5 seed 0: top-1 50.0 %, 30 s'
   assert text.startswith('task glyphs, fedss\n')
   assert 'fedss negatives=2 *' in text
-  assert text.endswith('sweep.md, sweep.csv, sweep.png, sweep.pdf\n')
+  assert text.endswith('sweep.md, sweep.csv, sweep.png\n')
   arguments.clear()
   sweep_lib.sweep(runs, given, tmp_path, 0, None)
   assert not arguments
@@ -173,7 +173,8 @@ def made(root, points, seeds=(0, 1)):
     for seed in seeds:
       folder = root / '_'.join(f'{n}={v}' for n, v in values.items())
       folder /= f'seed{seed}'
-      config = {'algorithm': 'fedss', 'seed': seed, 'target': 'top1:0.3'}
+      config = {'task': 'omniglot', 'algorithm': 'fedss', 'seed': seed}
+      config |= {'rounds': 20, 'target': 'top1:0.3'}
       runs.append(plan.Run(values, config, folder))
       if top1 is not None:
         fake_runs.write_run(folder, seed=seed, top1=top1 + seed / 100)
@@ -287,7 +288,7 @@ import pathlib, sys
 from launch import sweep
 from launch.sweeps import plan, training
 root = pathlib.Path({str(tmp_path)!r})
-config = dict(algorithm='fedss', seed=0, target='')
+config = dict(task='omniglot', algorithm='fedss', seed=0, rounds=20, target='')
 folder = root / 'lr=0.1_m=4' / 'seed0'
 sweep.write([plan.Run(dict(lr=0.1), config, folder)], {{}}, root, None)
 assert 'pandas' in sys.modules

@@ -58,5 +58,5 @@ def test_files_of_clients(tmp_path):
   assert len(lines) == 14
   assert lines[11] == 'c10,trained,20,0,3,'
   assert lines[12].startswith("'=1+1,unseen,")
-  clients.plot(_frame(), tmp_path / 'clients.png')
+  clients.plot(_frame(), tmp_path / 'clients.png', 'glyphs, 9 rounds')
   assert (tmp_path / 'clients.png').stat().st_size > 10_000

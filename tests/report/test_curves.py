@@ -8,6 +8,7 @@ from matplotlib.backends import backend_agg
 
 from tests.report import fake_runs
 from tff_xc.report import curves
+from tff_xc.report import methods
 from tff_xc.report import pictures
 from tff_xc.report import run_files
 from tff_xc.report import tables
@@ -61,9 +62,9 @@ def test_bands_are_means_and_sample_stds_over_what_was_spent(runs):
   assert len(curves.band(frame, 'p@1')) == 0
 
 
-@pytest.mark.parametrize('length', [10, 34, 60])
+@pytest.mark.parametrize('length', [10, 50, 120])
 def test_labels_are_inside_the_picture(length, runs):
-  label = ('negonly negatives=20 ' * 3)[:length]
+  label = ('somewhat long ' * 9)[:length]
   frame = tables.collect(runs).assign(label=label)
   figure = curves.compare_figure(frame, ['top1'])
   figure.canvas = backend_agg.FigureCanvasAgg(figure)
@@ -80,13 +81,13 @@ def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
   [panel] = curves.points(frame)
   assert 'top-1' in panel.y_label
   assert '|S| · d' in panel.x_label
-  assert panel.points[FULL][:2] == (964 * 64, 0.6)
+  assert panel.points[FULL][:2] == (964 * 64, 60)
   assert np.isnan(panel.points[FULL][2])
   assert panel.points[CENTRALIZED] is None  # Nothing is sent.
   x, mean, std = panel.points[FEDSS]
   assert x == 109 * 64
-  assert mean == pytest.approx(np.mean(fake_runs.TOP1))
-  assert std == pytest.approx(np.std(fake_runs.TOP1, ddof=1))
+  assert mean == pytest.approx(100 * np.mean(fake_runs.TOP1))
+  assert std == pytest.approx(100 * np.std(fake_runs.TOP1, ddof=1))
   assert not curves.points(tables.collect(runs[:4]))  # All the same.
 
 
@@ -102,13 +103,13 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   xs, means, stds = zip(*panel.points, strict=True)
   assert xs == (0.28, 1.8, 1.8)
   assert np.isnan(stds).all()
-  assert means == pytest.approx((0.75, 0.375, 0.625))
-  assert panel.lines == ['fedavg', 'fedavg', 'fedavgm']
+  assert means == pytest.approx((75, 37.5, 62.5))
+  assert panel.lines == ['FedAvg', 'FedAvg', 'FedAvgM']
   [other] = curves.points(frame, reference, 'map@r')
   assert 'MAP@R' in other.y_label
-  assert other.points[0][1] == pytest.approx(0.75)
+  assert other.points[0][1] == pytest.approx(75)
   [absolute] = curves.points(frame)
-  assert absolute.points[0][:2] == (0.28, 0.6)
+  assert absolute.points[0][:2] == (0.28, 60)
   # Centralised training, and a run that has no skew, leave a gap.
   others = [('fedprox', {}), ('centralized', {'rows': None, 'emd': 1.0})]
   more = collect(tmp_path, *made, *others)
@@ -117,7 +118,8 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   # A line joins runs of equal hyper-parameters.
   ax = matplotlib.figure.Figure().subplots()
   curves.draw_points(ax, panel)
-  [joined] = [line for line in ax.lines if line.get_color() == '0.5']
+  [joined] = [line for line in ax.lines if line.get_label() == 'FedAvg']
+  assert joined.get_color() == methods.colour('fedavg')
   assert joined.get_xdata().tolist() == [0.28, 1.8]
   plot_compare(more, tmp_path / 'a.png', reference=reference)
   plot_compare(frame[:1], tmp_path / 'b.png', ['top1', 'mcc'], 'bytes')
@@ -147,7 +149,7 @@ def test_what_was_not_measured_has_no_panel_or_says_so(tmp_path, runs, recwarn):
   runs[2].metrics['class_distance_min'] = runs[2].metrics['top1']
   curves.plot_run(runs[2], tmp_path / 'distances.png')
   a, b = (read(tmp_path / f'{n}.png') for n in ('without', 'distances'))
-  assert len(b) == pytest.approx(len(a) * 4 / 3, abs=2)
+  assert len(b) == pytest.approx(len(a) * 3 / 2, abs=2)
   dropped = ['top1', 'map@10', 'map@r', 'loss']
   runs[0].metrics.drop(columns=dropped, inplace=True)
   runs[1].metrics[dropped] = np.nan
@@ -180,3 +182,50 @@ def test_a_dollar_is_a_character_except_in_labels_of_log_axes(tmp_path):
   pictures.save(figure, tmp_path / 'a.png')
   assert {t.get_parse_math() for t in ax.get_xticklabels()} == {True}
   assert {t.get_parse_math() for t in ax.get_legend().get_texts()} == {False}
+
+
+def test_axes_are_in_percent_and_titles_name_task_rounds_and_seeds(runs):
+  figure = curves.compare_figure(tables.collect(runs[:4]))
+  [ax, *_] = figure.axes
+  assert ax.get_ylabel() == 'top-1 %'
+  assert max(ax.lines[0].get_ydata()) > 40
+  assert figure.get_suptitle().startswith('omniglot, 20 rounds, mean ± std')
+  [legend] = figure.legends
+  told = [text.get_text() for text in legend.get_texts()]
+  assert told == [
+    'FedSS correction=negatives (3 seeds)',
+    'FedSS correction=none (1 seed)',
+  ]
+  colours = [line.get_color() for line in legend.get_lines()]
+  assert colours == [s['color'] for s in methods.styles(['fedss'] * 2)]
+  loss = curves.compare_figure(tables.collect(runs[:1]), ['test_loss'])
+  assert loss.axes[0].get_ylabel() == 'test loss'
+
+
+def test_what_is_level_in_all_runs_has_no_panel(tmp_path, runs, monkeypatch):
+  frame = tables.collect(runs)
+  titles = lambda figure: [ax.get_title() for ax in figure.axes]
+  assert 'MAP@10' in titles(curves.compare_figure(frame))
+  for run in runs[1:]:
+    run.metrics.loc[run.metrics['map@10'].notna(), 'map@10'] = 0.25
+  assert 'MAP@10' in titles(curves.compare_figure(frame))
+  runs[0].metrics.loc[runs[0].metrics['map@10'].notna(), 'map@10'] = 0.25
+  assert 'MAP@10' not in titles(curves.compare_figure(frame))
+  # Somebody asked for it.
+  [ax] = curves.compare_figure(frame, ['map@10']).axes
+  assert (ax.get_title(), ax.get_ylabel()) == ('', 'MAP@10 %')
+  drawn = []
+  monkeypatch.setattr(pictures, 'save', lambda figure, _: drawn.append(figure))
+  curves.plot_run(runs[0], tmp_path / 'run.png')
+  runs[0].metrics['bytes_down_per_client'] *= np.linspace(1, 1.2, 20)
+  curves.plot_run(runs[0], tmp_path / 'run.png')
+  level, changing = map(titles, drawn)
+  assert level == [
+    *('Training loss', 'Training accuracy', 'Held-out examples'),
+    'Class rows',
+  ]
+  assert 'Bytes of one client and round' in changing
+  assert 'Cohort' not in changing
+  assert drawn[0].axes[1].get_ylabel() == '%'
+  assert drawn[0].axes[0].lines[0].get_color() == methods.colour('fedss')
+  assert drawn[0].get_suptitle() == 'FedSS on omniglot, 20 rounds, seed 0'

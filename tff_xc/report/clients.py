@@ -72,10 +72,10 @@ def write_csv(frame: pd.DataFrame, path: str | os.PathLike) -> None:
     frame.assign(client=shown).to_csv(temporary, index=False)
 
 
-def plot(frame: pd.DataFrame, path: str | os.PathLike) -> None:
+def plot(frame: pd.DataFrame, path: str | os.PathLike, title: str) -> None:
   """Draws the scores of clients: their distribution, and over their sizes."""
   frame = frame.dropna(subset=[GLOBAL])
-  figure, axes = pictures.panels(3, 3, (13, 3.8))
+  figure, axes = pictures.panels(3, 3, (13, 4))
   series = [
     (f'{_TITLES[name]}{after}', part, column)
     for name, part in frame.groupby('part', sort=False)
@@ -104,6 +104,7 @@ def plot(frame: pd.DataFrame, path: str | os.PathLike) -> None:
     x, y = f'{noun} of a client', 'top-1 %'
     pictures.label(ax, f'By the number of {noun}', x, y)
   axes[0].legend(frameon=False, fontsize=9)
+  figure.suptitle(title)
   pictures.save(figure, path)
 
 
@@ -118,6 +119,7 @@ def _draw_points(ax, values: np.ndarray, scores: np.ndarray, style) -> None:
     markersize=3 if few else 1.5,
     alpha=0.5 if few else 0.25,
     markeredgewidth=0,
+    rasterized=not few,
   )
   means = [
     (values[inside].mean(), scores[inside].mean())

@@ -5,6 +5,7 @@ import math
 import os
 import textwrap
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +17,10 @@ import numpy as np
 import pandas as pd
 from matplotlib import ticker
 
+from tff_xc import wording
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
+from tff_xc.report import methods as methods_lib
 from tff_xc.report import pictures
 from tff_xc.report import run_files
 from tff_xc.report import tables
@@ -27,14 +30,20 @@ from tff_xc.report import tables
 _HALF_LINE = 5.5
 # Of a sweep, numbers that span more than this factor get a logarithmic axis.
 _SPAN = 20
+# Units of axes that begin at 0, and the part of a number's height that is seen there.
+_FROM_ZERO = 'bytes', 'rows', 'clients', 'distance'
+_SEEN = 0.02
 
 
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
-  """Draws one run, finished or not, over rounds, without columns that it lacks."""
+  """Draws one run, finished or not, over rounds.
+
+  What was not measured, or is the same in all rounds, has no panel.
+  """
   panels = [
     ('Training loss', 'loss', ('loss',)),
-    ('Training accuracy', 'fraction', ('local_accuracy', 'train_top1')),
-    ('Held-out examples', 'fraction', catalog.HELD_OUT),
+    ('Training accuracy', '%', ('local_accuracy', 'train_top1')),
+    ('Held-out examples', '%', catalog.HELD_OUT),
     (
       'Bytes of one client and round',
       'bytes',
@@ -42,31 +51,65 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
     ),
     ('Class rows', 'rows', ('class_rows',)),
     ('Cohort', 'clients', ('clients', 'clients_dropped')),
-  ]
-  for title, unit, columns in (
     ('Class rows of length 1', 'distance', catalog.DISTANCES),
     ('Test loss', 'loss', ('test_loss',)),
-    ('Held-out examples of clients', 'fraction', catalog.OF_CLIENTS),
-  ):
-    if set(columns) & set(run.metrics):
-      panels.append((title, unit, columns))
+    ('Held-out examples of clients', '%', catalog.OF_CLIENTS),
+  ]
+  changing = [
+    (title, unit, columns)
+    for title, unit, columns in panels
+    if any(
+      not _is_flat([run.metrics[name].dropna()], unit in _FROM_ZERO)
+      for name in columns
+      if name in run.metrics
+    )
+  ]
+  panels = changing or panels[:1]
   lines = -(-len(panels) // 2)
   figure, axes = pictures.panels(len(panels), 2, (11, 2.5 * lines))
+  first = methods_lib.colour(run.algorithm)
   for ax, (title, unit, columns) in zip(axes, panels, strict=True):
-    for style, column in zip(pictures.styles(), columns, strict=False):
+    for style, column in zip(pictures.styles(first), columns, strict=False):
       if column in run.metrics:
         measured = run.metrics[['round', column]].dropna()
-        label = catalog.METRICS[column].heading
-        _draw_line(ax, measured['round'], measured[column], style, label)
+        y = _scale(column) * measured[column]
+        heading = catalog.METRICS[column].heading
+        _draw_line(ax, measured['round'], y, style, heading)
     _finish_over_rounds(ax, title, unit)
-  figure.suptitle(f'{run.algorithm} on {run.task}, seed {run.seed}')
+  rounds = wording.count(int(run.metrics['round'].max()), 'round')
+  name = methods_lib.title(run.algorithm)
+  figure.suptitle(f'{name} on {run.task}, {rounds}, seed {run.seed}')
   pictures.save(figure, path)
 
 
+def _is_flat(lines: Sequence[pd.Series], to_the_eye: bool = False) -> bool:
+  """Whether lines are all level, or empty; a point is no level line.
+
+  `to_the_eye`: also if they change by less than `_SEEN` of their height.
+  """
+  least = lambda line: _SEEN * line.abs().max() if to_the_eye else 0
+  drawn = [line for line in lines if len(line)]
+  return all(
+    len(line) > 1 and line.max() - line.min() <= least(line) for line in drawn
+  )
+
+
+def _scale(metric: str) -> int:
+  """Returns 100 for what tables show in percent, else 1."""
+  return 100 if catalog.METRICS[metric].unit == 'fraction' else 1
+
+
+def _heading(score: str) -> str:
+  """Returns a score's heading with its unit, as in tables."""
+  unit = ' %' if _scale(score) == 100 else ''
+  return f'{catalog.SCORES[score].heading}{unit}'
+
+
 def _draw_line(ax, x, y, style, label=None):
-  if len(x) > 25:
+  if len(x) > 200:  # Of every round, mostly, and so noisy that markers confuse.
     style = style | {'marker': None}
-  ax.plot(x, y, **style, markersize=4, label=label)
+  every = 1 if len(x) <= 25 else len(x) // 12
+  ax.plot(x, y, **style, markevery=every, markersize=4, label=label)
 
 
 def _finish_over_rounds(ax, title: str, unit: str) -> None:
@@ -78,7 +121,7 @@ def _finish_over_rounds(ax, title: str, unit: str) -> None:
     return
   if unit == 'bytes':
     ax.yaxis.set_major_formatter(ticker.EngFormatter('B', sep=' '))
-  if unit in ('bytes', 'rows', 'clients', 'distance'):
+  if unit in _FROM_ZERO:
     ax.set_ylim(bottom=0)
     low, high = ax.get_ylim()
     ax.set_ylim(low, 1.1 * high)
@@ -126,7 +169,8 @@ def plot_confusion(
         text = str(matrix[row, column])
         ax.text(column, row, text, ha='center', va='center', color=colour)
   ax.set(title=title, xlabel='predicted class', ylabel='true class')
-  figure.colorbar(image, ax=ax, label='share of the true class')
+  percent = ticker.PercentFormatter(1, symbol=' %')
+  figure.colorbar(image, ax=ax, label='of the true class', format=percent)
   pictures.save(figure, path)
 
 
@@ -158,38 +202,46 @@ def compare_figure(
   """Draws several methods of `collect` in one picture, a panel for each score.
 
   It draws the mean over seeds in a band of one sample std, `over` one of `AXES`. Without
-  scores these are the headlines, and then also final values of the score `final` against
-  what methods differ in, see `points`.
+  scores these are the headlines that change, and then also final values of the score
+  `final` against what methods differ in, see `points`.
   """
   is_chosen = bool(scores)
   scores = list(scores or catalog.HEADLINES)
   found = {score: band(frame, score, over) for score in scores}
   panels = [score for score in scores if len(found[score])]
-  panels += [] if is_chosen else points(frame, reference, final)
+  if not is_chosen:
+    means = lambda score: found[score].groupby('method')['mean']
+    is_flat = lambda score: _is_flat([line for _, line in means(score)])
+    panels = [score for score in panels if not is_flat(score)]
+    panels += points(frame, reference, final)
   panels = panels or scores[: None if is_chosen else 1]
-  methods = list(frame.groupby('method'))
+  first = frame.drop_duplicates('method')
+  styles = methods_lib.styles(first['algorithm'].tolist())
   across = min(len(panels), 3)
   width, height = max(6.5, 5.2 * across), 4.2 * -(-len(panels) // across)
-  size = width, height + 0.24 * len(methods)
+  size = width, height + 0.3 + 0.24 * len(styles)
   figure, axes = pictures.panels(len(panels), across, size)
   for ax, panel in zip(axes, panels, strict=True):
     if isinstance(panel, Panel):
       draw_points(ax, panel)
     else:
-      _draw_bands(ax, found[panel], len(methods))
-      heading = catalog.SCORES[panel].heading
-      title = f'{heading} on {frame["run"].iloc[0].task}'
-      _finish_over_rounds(ax, title, heading)
+      _draw_bands(ax, found[panel], styles, _scale(panel))
+      # A single panel has the picture's title.
+      title = catalog.SCORES[panel].heading if len(panels) > 1 else ''
+      _finish_over_rounds(ax, title, _heading(panel))
       label, unit, _ = AXES[over]
       ax.set_xlabel(label)
       if unit:
         ax.xaxis.set_major_formatter(ticker.EngFormatter(unit, sep=' '))
+  seeds = frame.groupby('method')['seed'].size().tolist()
+  labels = methods_lib.titles(
+    *(first[n].tolist() for n in ('algorithm', 'label'))
+  )
   handles = []
-  for (_, runs), style in zip(methods, pictures.styles(), strict=False):
-    more = f' ({len(runs)} seeds, mean ± std)' if len(runs) > 1 else ''
-    label = textwrap.fill(
-      runs['label'].iloc[0] + more, 76, subsequent_indent='  '
-    )
+  for label, style, number in zip(labels, styles, seeds, strict=True):
+    if len({*seeds}) > 1:
+      label += f' ({wording.count(number, "seed")})'
+    label = textwrap.fill(label, 76, subsequent_indent='  ')
     line = matplotlib.lines.Line2D([], [], **style, markersize=5, label=label)
     handles.append(line)
   longest = max(len(handle.get_label()) for handle in handles)
@@ -199,7 +251,26 @@ def compare_figure(
     ncols=2 if longest <= _HALF_LINE * width else 1,
     frameon=False,
   )
+  figure.suptitle(_title(frame, seeds))
   return figure
+
+
+def rounds_of(runs: Iterable[run_files.Run]) -> str:
+  """Returns the rounds of finished runs: '40 rounds', or 'up to 40 rounds'."""
+  rounds = {run.summary['rounds'] for run in runs}
+  to = 'up to ' if len(rounds) > 1 else ''
+  return f'{to}{wording.count(max(rounds), "round")}'
+
+
+def _title(frame: pd.DataFrame, seeds: Sequence[int]) -> str:
+  """Returns 'glyphs, 300 rounds, mean ± std of 3 seeds'."""
+  words = [frame['run'].iloc[0].task, rounds_of(frame['run'])]
+  if max(seeds) > 1:
+    of = (
+      wording.count(seeds[0], 'seed') if len({*seeds}) == 1 else 'their seeds'
+    )
+    words.append(f'mean ± std of {of}')
+  return ', '.join(words)
 
 
 def band(
@@ -224,14 +295,16 @@ def band(
   return table[table['count'] == seeds].drop(columns='count')
 
 
-def _draw_bands(ax, bands: pd.DataFrame, methods: int) -> None:
-  styles = list(itertools.islice(pictures.styles(), methods))
+def _draw_bands(
+  ax, bands: pd.DataFrame, styles: Sequence[Mapping], scale: int
+) -> None:
   for method, drawn in bands.groupby('method'):
-    _draw_line(ax, drawn['x'], drawn['mean'], styles[method])
-    if drawn['std'].notna().all():
-      low, high = drawn['mean'] - drawn['std'], drawn['mean'] + drawn['std']
+    mean, std = scale * drawn['mean'], scale * drawn['std']
+    _draw_line(ax, drawn['x'], mean, styles[method])
+    if std.notna().all():
       colour = styles[method]['color']
-      ax.fill_between(drawn['x'], low, high, color=colour, alpha=0.18, lw=0)
+      between = drawn['x'], mean - std, mean + std
+      ax.fill_between(*between, color=colour, alpha=0.18, lw=0)
 
 
 def lines_figure(
@@ -240,11 +313,17 @@ def lines_figure(
   x_label: str,
   y_label: str,
 ) -> matplotlib.figure.Figure:
-  """Draws a line through (x, y) by its name, x > 0 in logarithms."""
+  """Draws a line through (x, y) by its name, x > 0 in logarithms.
+
+  A line with the title of a method has its colour.
+  """
   figure, [ax] = pictures.panels(1, 1, (7.5, 4.8))
+  own = {methods_lib.title(name): name for name in methods_lib.METHODS}
   for (name, points), style in zip(
     lines.items(), pictures.styles(), strict=False
   ):
+    if name in own:
+      [style] = methods_lib.styles([own[name]])
     x, y = zip(*points, strict=True)
     ax.plot(x, y, markersize=5, label=textwrap.fill(name, 40), **style)
   ax.set_xscale('log')
@@ -259,8 +338,10 @@ class Panel(NamedTuple):
   title: str
   x_label: str  # What the methods differ in.
   y_label: str  # The score.
-  # (x, mean, std) of each method; None without a score, std nan with one seed.
+  # (x, mean, std) of each method, in percent if tables are; None without a score, std
+  # nan with one seed.
   points: Sequence[tuple[float, float, float] | None]
+  algorithms: Sequence[str]  # Of each method.
   lines: Sequence[str] = ()  # Methods with one name are joined by a line.
 
 
@@ -278,43 +359,49 @@ def points(
   """
   scores = (score,) if score else tuple(catalog.HEADLINES)
   panels = []
+  first = frame.drop_duplicates('method')
+  algorithms = first['algorithm'].tolist()
   rows = lambda run: run.summary.get('class_rows_requested_mean')
   if found := _points(frame, scores, rows):
-    heading, of_methods = catalog.SCORES[found[0]].heading, found[1]
+    of_score, of_methods = found
     label = 'class rows sent to a client, |S|'
-    first = frame.drop_duplicates('method')['run']
-    dims = [tables.settings_of(run).get('embedding_dim') for run in first]
+    dims = [tables.settings_of(r).get('embedding_dim') for r in first['run']]
     if all(isinstance(dim, int) for dim in dims):
       label = 'class parameters sent to a client, |S| · d'
       by = zip(of_methods, dims, strict=True)
       of_methods = [p and (p[0] * dim, *p[1:]) for p, dim in by]
-    title = f'{heading} for what a client is sent'
-    panels.append(Panel(title, label, f'final {heading}', of_methods))
+    title = f'{catalog.SCORES[of_score].heading} for what a client is sent'
+    y = f'final {_heading(of_score)}'
+    panels.append(Panel(title, label, y, of_methods, algorithms))
   emd = lambda run: run.summary.get('emd') and round(run.summary['emd'], 2)
   if found := _points(frame, scores, emd):
-    heading, of_methods = catalog.SCORES[found[0]].heading, found[1]
-    title, y = f'{heading} for the skew of the clients', f'final {heading}'
+    of_score, of_methods = found
+    heading = catalog.SCORES[of_score].heading
+    title = f'{heading} for the skew of the clients'
+    y = f'final {_heading(of_score)}'
     if reference is not None:
-      whole = tables.whole(reference, found[0])
-      title, y = f'Relative {title}', f'{y} / that of the reference'
+      whole = tables.whole(reference, of_score)
+      title, y = f'Relative {title}', f'{y} of the reference'
       of_methods = [
         p and (p[0], p[1] / whole, p[2] / whole) for p in of_methods
       ]
     x = 'EMD of the split, from 0 (alike) to 2'
-    panels.append(Panel(title, x, y, of_methods, tables.methods(frame)))
+    lines = methods_lib.titles(algorithms, tables.methods(frame))
+    panels.append(Panel(title, x, y, of_methods, algorithms, lines))
   return panels
 
 
 def _points(
   frame, scores: Sequence[str], of: Callable[[run_files.Run], float | None]
 ) -> tuple[str, list] | None:
-  """Returns the first metric with values that `of` tells apart, and its points."""
+  """Returns the first score with values that `of` tells apart, and its points."""
   # Centralised training has no clients, and sends nothing.
   sends = lambda run: run.summary.get('bytes_down_per_client_round')
   x = tables.Column('x', '', lambda run: of(run) if sends(run) else None, str)
   for metric in scores:
     table = tables.of_methods(frame, [x, tables.COLUMNS[metric]])
     cells = table[['x_mean', f'{metric}_mean', f'{metric}_std']].to_numpy()
+    cells = cells * [1, _scale(metric), _scale(metric)]
     found = [None if np.isnan(c[:2]).any() else (*c,) for c in cells]
     if len({point[0] for point in found if point}) > 1:
       return metric, found
@@ -323,21 +410,26 @@ def _points(
 
 def draw_points(ax, panel: Panel) -> None:
   """Draws a panel, in the styles of the methods' curves."""
-  lines = {name: [] for name in panel.lines}
-  for point, name in zip(panel.points, panel.lines, strict=False):
+  lines: dict[str, list] = {name: [] for name in panel.lines}
+  colours = {}
+  for point, name, algorithm in zip(
+    panel.points, panel.lines, panel.algorithms, strict=False
+  ):
+    colours[name] = methods_lib.colour(algorithm)
     if point:
       lines[name].append(point[:2])
   joined = {name: line for name, line in lines.items() if len(line) > 1}
   for name, style in zip(joined, pictures.styles(), strict=False):
     ax.plot(
       *zip(*sorted(joined[name]), strict=True),
-      color='0.5',
+      color=colours[name],
       linestyle=style['linestyle'],
       linewidth=1,
       zorder=0,
       label=textwrap.fill(name, 40),
     )
-  for point, style in zip(panel.points, pictures.styles(), strict=False):
+  styles = methods_lib.styles(panel.algorithms)
+  for point, style in zip(panel.points, styles, strict=True):
     if point:
       _draw_errors(ax, [point], style, 7)
   xs = [point[0] for point in panel.points if point]
@@ -364,6 +456,8 @@ def sweep_figure(
   values: Sequence[tuple[float, float]],
   heading: str,
   percent: bool,
+  algorithm: str,
+  title: str,
 ) -> matplotlib.figure.Figure:
   """Draws a metric over the values of the first grid; other grids' are lines.
 
@@ -386,7 +480,8 @@ def sweep_figure(
     if not math.isnan(mean):
       spread = 0 if math.isnan(std) else std  # With one seed.
       drawn.append((place[point[first]], scale * mean, scale * spread))
-  for name, style in zip(lines, pictures.styles(), strict=False):
+  styles = methods_lib.styles([algorithm] * len(lines))
+  for name, style in zip(lines, styles, strict=True):
     drawn = sorted(lines[name], key=lambda each: each[0])
     _draw_errors(ax, drawn, style, 6, name)
   if numbers:
@@ -396,7 +491,7 @@ def sweep_figure(
     ax.xaxis.set_minor_formatter(ticker.NullFormatter())
   else:
     ax.set_xticks(range(len(order)), list(map(str, order)))
-  pictures.label(ax, '', first, f'{heading} %' if percent else heading)
+  pictures.label(ax, title, first, f'{heading} %' if percent else heading)
   if others:
     ax.legend(frameon=False, fontsize=9)
   return figure

@@ -1,7 +1,8 @@
 """Styles and files of pictures, which are drawn without a display.
 
 Pictures are written atomically and contain no date: equal runs give equal bytes.
-Colours are Okabe and Ito's, which colour-blind readers can tell apart.
+Colours are Okabe and Ito's, which colour-blind readers can tell apart; those of methods
+are in `methods`.
 """
 
 import itertools
@@ -11,28 +12,68 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tff_xc import errors
 from tff_xc import files
 from tff_xc import wording
 
 if TYPE_CHECKING:
   import matplotlib.figure
 
+# The formats of --picture_format. The metadata of each would tell versions and dates.
+_METADATA = {
+  'png': ('Software',),
+  'pdf': ('Creator', 'Producer', 'CreationDate'),
+  'svg': ('Creator', 'Date'),
+}
+FORMATS = tuple(_METADATA)
+# Names the formats that `save` writes beside a picture, here and in child processes.
+_VARIABLE = 'TFF_XC_PICTURE_FORMAT'
+# Text stays text: PDF with TrueType fonts, SVG with the fonts of its reader. Without a
+# salt of its own an SVG differs each time.
+_TEXT = {
+  'pdf.fonttype': 42,
+  'svg.fonttype': 'none',
+  'svg.hashsalt': 'tff_xc',
+}
 _COLOURS = (
   *('#0072B2', '#D55E00', '#009E73', '#CC79A7'),
   *('#E69F00', '#56B4E9', '#000000'),
 )
 _LINES = ('-', '--', '-.', ':')
-_MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
+MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
 
 
-def styles() -> Iterator[dict[str, str]]:
-  """Yields color, linestyle and marker of `plot`; 28 in a row are different."""
+def use_formats(text: str) -> None:
+  """Makes `save`, here and in child processes, write these formats: 'pdf,svg'."""
+  for name in text.split(','):
+    if name not in FORMATS:
+      raise errors.InputError(
+        f'--picture_format={text}: expected some of {", ".join(FORMATS)}, separated'
+        ' by commas'
+      )
+  os.environ[_VARIABLE] = text
+
+
+def formats() -> list[str]:
+  """Returns the formats of `use_formats`: ['pdf', 'svg']."""
+  chosen = os.environ.get(_VARIABLE, '').split(',')
+  return [name for name in FORMATS if name in chosen]
+
+
+def styles(first: str | None = None) -> Iterator[dict[str, str]]:
+  """Yields color, linestyle and marker of `plot`; 28 in a row are different.
+
+  `first` is the colour to begin with.
+  """
+  colours = _COLOURS
+  if first:
+    colours = (first, *(each for each in _COLOURS if each != first))
   for place in itertools.count():
-    turn = place // len(_COLOURS)
+    turn = place // len(colours)
     yield {
-      'color': _COLOURS[place % len(_COLOURS)],
+      'color': colours[place % len(colours)],
       'linestyle': _LINES[(place + 2 * turn) % len(_LINES)],
-      'marker': _MARKERS[(place + turn) % len(_MARKERS)],
+      'marker': MARKERS[(place + turn) % len(MARKERS)],
     }
 
 
@@ -60,8 +101,14 @@ def short(name: object, most: int) -> str:
   return text if len(text) <= most else f'{text[: most - 1]}…'
 
 
-def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> None:
-  """Writes a figure as a .png or .pdf; `$` in names is a character, no formula."""
+def save(
+  figure: 'matplotlib.figure.Figure', path: str | os.PathLike
+) -> list[pathlib.Path]:
+  """Writes a figure, and beside it the formats of `use_formats`; returns the files.
+
+  The ending of `path` is one of `FORMATS`. `$` in names is a character, no formula.
+  """
+  import matplotlib
   import matplotlib.text
 
   for text in figure.findobj(matplotlib.text.Text):
@@ -71,13 +118,22 @@ def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> None:
       if axis.get_scale() == 'log':  # Its own labels are formulas.
         for text in axis.get_ticklabels(which='both'):
           text.set_parse_math(True)
-  # No version and no date in the file, so that equal pictures have equal bytes.
-  kind, without = 'png', ('Software',)
-  if pathlib.Path(path).suffix == '.pdf':
-    kind, without = 'pdf', ('Creator', 'Producer', 'CreationDate')
-  with files.replacing(path) as temporary, warnings.catch_warnings():
-    # A name in a script that the font lacks is drawn as boxes.
-    warnings.filterwarnings('ignore', 'Glyph .* missing from')
-    figure.savefig(
-      temporary, dpi=120, format=kind, metadata=dict.fromkeys(without)
-    )
+  path = pathlib.Path(path)
+  others = (path.with_suffix(f'.{name}') for name in formats())
+  written = list(dict.fromkeys([path, *others]))
+  for each in written:
+    kind = each.suffix[1:]
+    with (
+      files.replacing(each) as temporary,
+      warnings.catch_warnings(),
+      matplotlib.rc_context(_TEXT),
+    ):
+      # A name in a script that the font lacks is drawn as boxes.
+      warnings.filterwarnings('ignore', 'Glyph .* missing from')
+      figure.savefig(
+        temporary,
+        dpi=120,
+        format=kind,
+        metadata=dict.fromkeys(_METADATA[kind]),
+      )
+  return written

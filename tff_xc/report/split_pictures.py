@@ -76,7 +76,7 @@ def plot_class_counts(
   if len(shown) < counts.shape[0]:
     y += f' ({len(shown)} of {counts.shape[0]:,}, by size)'
   pictures.label(ax, 'Classes of the clients', x, y, False)
-  figure.colorbar(image, ax=ax, label="share of a client's examples")
+  _add_bar(figure, image, ax)
   pictures.save(figure, path)
 
 
@@ -94,8 +94,7 @@ def plot_panels(
     ax.set_xlabel('class')
     ax.set_ylabel('client')
     ax.label_outer()
-  label = "share of a client's examples"
-  figure.colorbar(image, ax=figure.axes, label=label, shrink=0.6)
+  _add_bar(figure, image, figure.axes, shrink=0.6)
   pictures.save(figure, path)
 
 
@@ -129,6 +128,7 @@ def plot_map(
     s=1 if len(owners) > 5000 else 6,
     c=matplotlib.colormaps['tab20'](owners % 20),
     linewidths=0,
+    rasterized=True,  # In a PDF or SVG, too: there are many.
   )
   ax.set(xlim=(-180, 180), ylim=(-90, 90), aspect='equal')
   title = f'Examples by client ({len(np.unique(owners)):,} clients)'
@@ -150,6 +150,11 @@ def _shares(counts: scipy.sparse.csr_matrix):
   np.add.at(table, (cells.row, cells.col // group), cells.data)
   table /= np.maximum(sizes[shown], 1)[:, None]
   return shown, table, group
+
+
+def _add_bar(figure, image, ax, **more) -> None:
+  bar = figure.colorbar(image, ax=ax, label="of a client's examples", **more)
+  bar.ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=' %'))
 
 
 def _draw_shares(ax, table, most: float, extent=None):

@@ -13,6 +13,7 @@ from launch.sweeps import plan
 from launch.sweeps import training
 from tasks.papers import registry
 from tff_xc import errors
+from tff_xc import wording
 
 _ALGORITHMS = 'fedss', 'negonly'
 DIFFERENCE = 'fedss less negonly, points of the diagonal'
@@ -45,6 +46,7 @@ def measure(config, folder: pathlib.Path) -> list[dict[str, Any]]:
   from tasks import experiment as trust
   from tff_xc.measure import ranking
   from tff_xc.report import curves
+  from tff_xc.report import methods
   from tff_xc.report import run_files
 
   runs, request = config
@@ -66,7 +68,8 @@ def measure(config, folder: pathlib.Path) -> list[dict[str, Any]]:
     class_ids = np.unique(labels)
     matrix = ranking.confusion(predictions, labels, class_ids)
     m = run.config['hyperparameters']['negatives']
-    title = f'{algorithm}, m = {m}: client {client}'
+    rounds = wording.count(run.config['rounds'], 'round')
+    title = f'{methods.title(algorithm)}, m = {m}, {rounds}: client {client}'
     path = folder / f'{algorithm}.png'
     curves.plot_confusion(matrix, class_ids, path, title)
     shares.append(100 * (matrix.trace() / matrix.sum()))

@@ -113,7 +113,7 @@ def test_nothing_is_loaded_from_elsewhere_and_equal_results_are_equal_bytes(
   text = text_of(written)
   found = parsed_page.Page(text)
   [picture] = found.values('img', 'src')
-  assert picture.startswith('data:image/png;base64,')
+  assert picture.startswith('data:image/webp;base64,')
   assert 'link' not in {tag for tag, _ in found.elements}
   assert not found.values('script', 'src')
   assert not re.search(r'url\(|@import|https?://', text)
@@ -140,6 +140,26 @@ def _piped(picture, elsewhere, patch):
 
 def _huge(picture, elsewhere, patch):
   patch.setattr(Image, 'MAX_IMAGE_PIXELS', 1)
+
+
+def test_equal_pictures_are_in_the_page_once_and_many_fill_it_to_its_limit(
+  output, monkeypatch
+):
+  folder = output / 'p/fig1'
+  shutil.copy(folder / 'result.png', folder / 'result2.png')
+  [_] = rewritten(output).values('img', 'src')
+  assert 'Its picture is that of <a href="#p-fig1">P, Fig. 1' in text_of(output)
+  size = len(text_of(output).encode())
+  monkeypatch.setattr(page, '_MOST_BYTES', size + 1000)
+  for number in range(2):
+    with Image.open(folder / 'result.png') as image:
+      image.putpixel((number, 0), (0, 0, 0))
+      image.save(folder / f'other{number}.png')
+  sources = rewritten(output).values('img', 'src')
+  # All are of about the same size, and one is in the page.
+  assert len(sources) == 3
+  assert sum(source.startswith('data:') for source in sources) == 1
+  assert len(text_of(output).encode()) <= size + 1000
 
 
 @pytest.mark.parametrize('damage', [_cut, _linked, _piped, _huge])

@@ -1,0 +1,129 @@
+"""Methods in pictures: people's names, and a colour for each that is the same everywhere."""
+
+import collections
+import re
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tff_xc.report import pictures
+
+
+class Method(NamedTuple):
+  """How an algorithm is shown."""
+
+  title: str  # Its name in papers.
+  colour: str
+  marker: str
+
+
+# By family: averaging is blue, what clients add to their loss green, who takes part
+# yellow, sampled classes orange to brown, spread-out rows purple. Colours of methods that
+# papers compare differ for colour-blind readers, too. Six are Okabe and Ito's.
+METHODS = {
+  'fedavg': Method('FedAvg', '#0072B2', 'o'),
+  'fedavgm': Method('FedAvgM', '#56B4E9', 's'),
+  'fedadam': Method('FedAdam', '#3C1599', 'D'),
+  'fedams': Method('FedAMS', '#0B425C', 'v'),
+  'fedprox': Method('FedProx', '#55E982', '^'),
+  'moon': Method('MOON', '#88C72A', 'P'),
+  'feddyn': Method('FedDyn', '#5C7146', '<'),
+  'fedvc': Method('FedVC', '#E69F00', 'D'),
+  'fedir': Method('FedIR', '#A29C44', 'v'),
+  'fedss': Method('FedSS', '#D55E00', 'D'),
+  'negonly': Method('NegOnly', '#DAA197', 'v'),
+  'posonly': Method('PosOnly', '#56340E', '^'),
+  'fullsoftmax': Method('FullSoftmax', '#000000', 's'),
+  'fedaws': Method('FedAwS', '#CC79A7', 'D'),
+  'fedaws_baseline1': Method('Baseline-1', '#8264E7', 'v'),
+  'fedaws_baseline2': Method('Baseline-2', '#8B097B', '^'),
+  'fedaws_posonly': Method('FedAwS on PosOnly', '#A1319B', 'P'),
+  'fedaws_softmax': Method('FedAwS with softmax', '#A16F86', '>'),
+  'turbosvm': Method('TurboSVM-FL', '#B2182B', 's'),
+  'fedmlh': Method('FedMLH', '#009E73', 's'),
+  'centralized': Method('Centralized', '#585858', 'X'),
+}
+# Of algorithms that are not among them, in turn.
+_FREE = ('#B8860B', '#008B8B', '#8B4513', '#FF69B4', '#708090', '#6B8E23')
+_LINES = ('-', '--', '-.', ':')
+# Which part of its brightness the darkest variant of a method loses, and which part of
+# what is missing to white the lightest one gains: dark shades of all hues are alike.
+_DARKEST, _LIGHTEST = 0.5, 0.65
+
+
+def title(algorithm: str) -> str:
+  """Returns people's name of an algorithm, its own if it is not one of ours."""
+  return METHODS[algorithm].title if algorithm in METHODS else algorithm
+
+
+def titles(algorithms: Sequence[str], labels: Sequence[str]) -> list[str]:
+  """Returns what a legend says of methods with these labels, 'fedss negatives=5'.
+
+  It is the title, with the settings in which methods of one algorithm differ.
+  """
+  split = [re.split(r' (?=[^\s=]+=)', label) for label in labels]
+  found = []
+  for algorithm, (head, *words) in zip(algorithms, split, strict=True):
+    others = [
+      w for a, w in zip(algorithms, split, strict=True) if a == algorithm
+    ]
+    told = [w for w in words if not all(w in other for other in others)]
+    # A label may begin with the task, which is in the picture's title.
+    is_named = head.split(' ')[-1] == algorithm
+    found.append(' '.join([title(algorithm) if is_named else head, *told]))
+  return found
+
+
+def styles(algorithms: Sequence[str]) -> list[dict[str, str]]:
+  """Returns color, linestyle and marker of `plot` for each method of a picture.
+
+  Methods of one algorithm are shades of its colour, from dark to light, with other lines.
+  """
+  shown = _shown(algorithms)
+  number, seen = collections.Counter(algorithms), collections.Counter()
+  found = []
+  for algorithm in algorithms:
+    method, place = shown[algorithm], seen[algorithm]
+    seen[algorithm] += 1
+    found.append(
+      {
+        'color': _shade(method.colour, place, number[algorithm]),
+        'linestyle': _LINES[place % len(_LINES)],
+        'marker': method.marker,
+      }
+    )
+  return found
+
+
+def colour(algorithm: str) -> str:
+  """Returns an algorithm's colour."""
+  return _shown([algorithm])[algorithm].colour
+
+
+def _shown(algorithms: Iterable[str]) -> dict[str, Method]:
+  """Returns how algorithms are shown; those that are not ours get what is free."""
+  others = sorted({*algorithms} - METHODS.keys())
+  return METHODS | {
+    name: Method(
+      name,
+      _FREE[place % len(_FREE)],
+      pictures.MARKERS[place % len(pictures.MARKERS)],
+    )
+    for place, name in enumerate(others)
+  }
+
+
+def _shade(colour: str, place: int, number: int) -> str:
+  """Returns one of `number` shades of a colour."""
+  if number == 1:
+    return colour
+  channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+  weights = 0.3, 0.59, 0.11  # Of red, green and blue in brightness.
+  bright = sum(w * c for w, c in zip(weights, channels, strict=True))
+  # From -1, the darkest, to 1, the lightest; of two, the first is the colour itself.
+  step = 2 * place / (number - 1) - 1 if number > 2 else place
+  if step < 0:
+    mixed = [c * (1 + _DARKEST * bright * step) for c in channels]
+  else:
+    mixed = [c + _LIGHTEST * (1 - bright) * step * (1 - c) for c in channels]
+  return '#' + ''.join(f'{round(255 * c):02X}' for c in mixed)
