@@ -137,6 +137,33 @@ def test_the_worked_examples_have_the_bytes_that_a_run_reports(
   ]
 
 
+def test_the_first_example_saves_three_quarters_of_the_bytes():
+  from tasks import experiment
+  from tff_xc.measure import communication
+
+  readme = documents.README.read_text()
+  first, second = [
+    dict(re.findall(r'--(\w+)=(\S+)', ' '.join(words)))
+    for words in documents.commands(readme)
+    if any(word.startswith('--run_dir=runs/first/') for word in words)
+  ]
+  of_round = []
+  for chosen in (first, second):
+    config = experiment.resolve(chosen['task'], chosen['algorithm'], {})
+    made = experiment.assemble(config)
+    rows = made.algorithm.model.num_rows
+    if chosen is first:
+      negatives = config['hyperparameters']['negatives']
+      rows = made.dataset.train.largest_label_set + negatives
+      assert f'receives {rows} class\nrows' in readme
+    requested = {'class': rows}
+    of_round.append(
+      communication.messages(made.algorithm).of_round(requested, requested)
+    )
+  for way in ('bytes_down_per_client', 'bytes_up_per_client'):
+    assert 4 * of_round[0][way] <= of_round[1][way]
+
+
 @pytest.mark.slow
 def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
