@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from datasets import arrays
 from tests import documents
@@ -170,9 +169,9 @@ def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
   own_examples.photos(tmp_path)
   (tmp_path / 'photos/dog/3.jpg').unlink()  # No image.
   shutil.copy(tmp_path / 'photos/emu/1.jpg', tmp_path / 'new.jpg')
-  for name in 'abc':
-    image = np.full([20, 28], ord(name), np.uint8)
-    Image.fromarray(image).save(tmp_path / f'{name}.png')
+  page = documents.page('using_models')
+  draw, program = documents.code(page, 'python')
+  exec(draw, {})
   demo = re.search(
     r'^DEMO := -m (.*)$', (documents.ROOT / 'Makefile').read_text(), re.M
   )
@@ -182,7 +181,6 @@ def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
     '--split=class',
     '--algorithm=fedss',
   ]
-  page = documents.page('using_models')
   for words in (
     demo[1].split(),
     ['launch.train', *own, '--run_dir=runs/photos/fedss'],
@@ -202,7 +200,6 @@ def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
     assert not done.returncode, (words, done.stderr[-2000:])
   assert (tmp_path / 'neighbors.png').exists()
   assert len((tmp_path / 'classes.csv').read_text().splitlines()) > 36
-  [program] = documents.code(page, 'python')
   names = {}
   exec(program, names)
   assert names['found']['classes'].shape == (1, 5)
