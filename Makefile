@@ -2,7 +2,7 @@
 
 PYTHON_BIN := .venv/bin/python
 # The command of `make demo`; for another: make demo DEMO='-m launch.train ...'
-DEMO := -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
+DEMO := -m launch.train --task=glyphs-demo --algorithm=fedss --run_dir=runs/demo
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-gpu venv-cluster demo test test-slow requirements \
@@ -20,7 +20,7 @@ venv-gpu:  ## the same with TensorFlow for CUDA GPUs; `make clean` undoes it
 venv-cluster:  ## add Ray to .venv, of either kind, for --runtime=cluster
 	@PYTHON='$(PYTHON)' MORE=requirements-cluster.txt sh tools/setup_venv.sh
 
-demo: venv  ## train and evaluate on the embedded data
+demo: venv  ## train and evaluate on drawn data, some minutes
 	$(PYTHON_BIN) $(DEMO)
 
 # Three processes for two cores: some tests wait for others.

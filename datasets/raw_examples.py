@@ -224,7 +224,7 @@ def _fitted(data: bytes, description, where: str) -> np.ndarray:
     return pixels
   if (pixels != pixels[..., :1]).any():
     raise errors.InputError(
-      f'{where} has colours, and the model takes grey images; convert it'
+      f'{where} has colours, and the model takes grey images; convert it to grey'
     )
   return pixels[..., :1] if channels else pixels[..., 0]
 

@@ -152,13 +152,20 @@ def _check_written(path: str, inputs: Sequence[str]) -> None:
 def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
   """Yields a function that writes a row to a CSV, or prints it."""
   if output is None:
-    yield lambda row: print(
-      f'{wording.shown(row[0])}:',
-      ', '.join(
+    # Classes, and after a semicolon the neighbors.
+    classes = sum(name.startswith('class_') for name in heading)
+
+    def show(row):
+      pairs = [
         f'{wording.shown(name)} {value}'
         for name, value in zip(row[1::2], row[2::2], strict=True)
-      ),
-    )
+      ]
+      near = (
+        '; nearest: ' + ', '.join(pairs[classes:]) if pairs[classes:] else ''
+      )
+      print(f'{wording.shown(row[0])}:', ', '.join(pairs[:classes]) + near)
+
+    yield show
     return
   try:
     with (

@@ -169,7 +169,10 @@ def given() -> tuple[str, str, dict[str, Any]]:
   values = flags.FLAGS
   for name, known in _CHOSEN.items():
     if values[name].value is None:
-      raise errors.InputError(f'--{name} is missing: ' + ', '.join(known))
+      raise errors.InputError(
+        f'--{name} is missing: {", ".join(known)}; `python -m launch.list {name}s`'
+        ' describes them'
+      )
   return values.task, values.algorithm, changes()
 
 

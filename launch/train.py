@@ -1,6 +1,6 @@
 """Trains a federated classifier and writes everything about the run.
 
-  python -m launch.train --task=glyphs --algorithm=fedss --run_dir=runs/demo
+  python -m launch.train --task=glyphs-demo --algorithm=fedss --run_dir=runs/demo
 
 The same command with the same --run_dir resumes a run that stopped.
 """

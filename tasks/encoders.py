@@ -135,20 +135,23 @@ def _is_whole(options: Mapping) -> bool:
   return options.get('crop', MIDDLE) == MIDDLE
 
 
-def build(options: Mapping, image_shape: tuple[int, ...]):
-  """Returns the `Encoder` of a task's options for stored images, which --crop cuts."""
+def build(options: Mapping, image_shape: tuple[int, ...], filters: int = 32):
+  """Returns the `Encoder` of a task's options for stored images, which --crop cuts.
+
+  The small one has so many `filters`.
+  """
   rotate = options.get('rotate', 0.0)
   if _is_whole(options) and not rotate:
-    return _network(options, image_shape)
+    return _network(options, image_shape, filters)
   from tff_xc.encoders import crops
 
   stored, _, *channels = image_shape
   side = seen_side(options, stored)
-  network = _network(options, (side, side, *channels))
+  network = _network(options, (side, side, *channels), filters)
   return crops.cropped(network, stored, options['crop'], rotate)
 
 
-def _network(options: Mapping, image_shape: tuple[int, ...]):
+def _network(options: Mapping, image_shape: tuple[int, ...], filters: int):
   name = options.get('encoder', SMALL)
   if name == SMALL:
     from tff_xc.encoders import conv
@@ -156,6 +159,7 @@ def _network(options: Mapping, image_shape: tuple[int, ...]):
     return conv.build_conv_encoder(
       image_size=image_shape[0],
       channels=image_shape[2] if len(image_shape) == 3 else None,
+      filters=filters,
       embedding_dim=options['embedding_dim'],
     )
   if name not in (V2, V3):

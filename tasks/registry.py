@@ -25,10 +25,8 @@ OPTIONS: Mapping[str, hp.Hyperparameter] = {
 
 
 def get(name: str) -> task.Task:
-  """Returns the task of a name; `errors.InputError` lists the known names."""
+  """Returns the task of a name; `errors.InputError` names others."""
   if name not in TASKS:
-    raise errors.InputError(
-      f'unknown task {name!r}{wording.meant(name, TASKS)}; choose one of '
-      + ', '.join(TASKS)
-    )
+    choice = wording.meant(name, TASKS) or f'; choose one of {", ".join(TASKS)}'
+    raise errors.InputError(f'unknown task {name!r}{choice}')
   return TASKS[name]

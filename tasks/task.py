@@ -243,15 +243,15 @@ def check_split(draft: Draft) -> None:
       draft.refuse(name, why, 'leave one of them out')
 
 
-def image_network(options: Mapping, description):
-  """Returns the encoder and the head chosen, for images."""
+def image_network(options: Mapping, description, filters: int = 32):
+  """Returns the encoder and the head chosen, for images; see `encoders.build`."""
   from tff_xc import heads
 
   head = heads.LinearHead()
   if options.get('logits', COSINE) == COSINE:
     head = heads.CosineHead(options['logit_scale'])
   return classifier(
-    encoders.build(options, description.shape), description, head
+    encoders.build(options, description.shape, filters), description, head
   )
 
 

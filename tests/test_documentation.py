@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from datasets import arrays
 from tests import documents
@@ -137,15 +136,42 @@ def test_the_worked_examples_have_the_bytes_that_a_run_reports(
   ]
 
 
+def test_the_first_example_saves_three_quarters_of_the_bytes():
+  from tasks import experiment
+  from tff_xc.measure import communication
+
+  readme = documents.README.read_text()
+  first, second = [
+    dict(re.findall(r'--(\w+)=(\S+)', ' '.join(words)))
+    for words in documents.commands(readme)
+    if any(word.startswith('--run_dir=runs/first/') for word in words)
+  ]
+  of_round = []
+  for chosen in (first, second):
+    config = experiment.resolve(chosen['task'], chosen['algorithm'], {})
+    made = experiment.assemble(config)
+    rows = made.algorithm.model.num_rows
+    if chosen is first:
+      negatives = config['hyperparameters']['negatives']
+      rows = made.dataset.train.largest_label_set + negatives
+      assert f'receives {rows} class\nrows' in readme
+    requested = {'class': rows}
+    of_round.append(
+      communication.messages(made.algorithm).of_round(requested, requested)
+    )
+  for way in ('bytes_down_per_client', 'bytes_up_per_client'):
+    assert 4 * of_round[0][way] <= of_round[1][way]
+
+
 @pytest.mark.slow
 def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   own_examples.photos(tmp_path)
   (tmp_path / 'photos/dog/3.jpg').unlink()  # No image.
   shutil.copy(tmp_path / 'photos/emu/1.jpg', tmp_path / 'new.jpg')
-  for name in 'abc':
-    image = np.full([20, 28], ord(name), np.uint8)
-    Image.fromarray(image).save(tmp_path / f'{name}.png')
+  page = documents.page('using_models')
+  draw, program = documents.code(page, 'python')
+  exec(draw, {})
   demo = re.search(
     r'^DEMO := -m (.*)$', (documents.ROOT / 'Makefile').read_text(), re.M
   )
@@ -155,7 +181,6 @@ def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
     '--split=class',
     '--algorithm=fedss',
   ]
-  page = documents.page('using_models')
   for words in (
     demo[1].split(),
     ['launch.train', *own, '--run_dir=runs/photos/fedss'],
@@ -175,7 +200,6 @@ def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
     assert not done.returncode, (words, done.stderr[-2000:])
   assert (tmp_path / 'neighbors.png').exists()
   assert len((tmp_path / 'classes.csv').read_text().splitlines()) > 36
-  [program] = documents.code(page, 'python')
   names = {}
   exec(program, names)
   assert names['found']['classes'].shape == (1, 5)

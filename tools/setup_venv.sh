@@ -92,7 +92,7 @@ for candidate in ${PYTHON:-python3.11 python3.10 python3 python}; do
   fi
 done
 if [ -z "$python" ]; then
-  fail "no usable Python 3.10 or 3.11 (${seen:-${PYTHON:-none on PATH}}): install one (Ubuntu 22.04, Debian 12: apt install python3 python3-venv), or name it as in 'make venv PYTHON=/path/to/python3.11'"
+  fail "no usable Python 3.10 or 3.11 (${seen:-${PYTHON:-none on PATH}}): install one (Ubuntu 22.04, Debian 12: apt install python3 python3-venv), or name it as in 'make venv PYTHON=/path/to/python3.11', or use uv, whose 'uv sync' brings a Python 3.11"
 fi
 
 echo "Installing $requirements into .venv with $("$python" --version)" \

@@ -37,6 +37,14 @@ _MOST_EXAMPLES = 10**8
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   'glyphs': {},
   'glyphs-retrieval': {'retrieval_classes': 200},
+  # Many classes that are learnt in minutes: of each, ten clients have an image.
+  'glyphs-demo': {
+    'num_classes': 2_000,
+    'num_clients': 400,
+    'classes_per_client': 50,
+    'examples_per_client': 50,
+    'test_examples_per_class': 1,
+  },
   'glyphs-landmarks': {
     'num_classes': 2_028,
     'num_clients': 1_262,

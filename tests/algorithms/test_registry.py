@@ -254,8 +254,10 @@ def test_bad_values_are_refused(name, given, word):
 
 
 def test_what_is_misspelt_is_refused():
-  with pytest.raises(errors.InputError, match='fedss, negonly'):
+  with pytest.raises(errors.InputError, match='did you mean fedss'):
     registry.get('fedsss')
+  with pytest.raises(errors.InputError, match='fedss, negonly'):
+    registry.get('nothing')
   with pytest.raises(errors.InputError, match='--row_update='):
     fedaws.FedAwS(row_update='men')
 

@@ -142,6 +142,8 @@ def test_data_is_what_tasks_find(find, is_chosen, is_problem, found):
   check = doctor.check_data('some', is_chosen, find, dict.fromkeys(find, ''))
   assert check.found.startswith(found)
   assert check.is_problem == is_problem
+  # Nobody who has just begun has data: no table of what is missing.
+  assert bool(check.table) == (is_chosen or 'no data' not in found)
 
 
 def test_ones_own_data_and_a_part_of_a_set():

@@ -93,7 +93,11 @@ def test_photographs_and_their_neighbours(here, capsys):
     ['photos/dog'], run_dir=run, neighbors=3, gallery='photos'
   )
   assert {'retrieval_recall@1', 'retrieval_recall@3', 'top1'} <= {*scores}
-  assert 'cat ' in capsys.readouterr().out
+  shown = capsys.readouterr().out.splitlines()
+  shown = [line.split(': ') for line in shown if '; nearest' in line]
+  assert len(shown) > 5
+  for _, best, near in shown:
+    assert 'cat ' in best and near.count('photos/') == 3
 
 
 def test_a_table_has_the_scores_of_its_test(here):

@@ -48,8 +48,7 @@ HYPERPARAMETERS: Mapping[str, hp.Hyperparameter] = {
 def get(name: str) -> type[base.Base]:
   """Returns the algorithm; raises `errors.InputError` for an unknown name."""
   if name not in ALGORITHMS:
-    raise errors.InputError(
-      f'unknown algorithm {name!r}{wording.meant(name, ALGORITHMS)}; choose one'
-      ' of ' + ', '.join(ALGORITHMS)
-    )
+    choice = wording.meant(name, ALGORITHMS)
+    choice = choice or f'; choose one of {", ".join(ALGORITHMS)}'
+    raise errors.InputError(f'unknown algorithm {name!r}{choice}')
   return ALGORITHMS[name]
