@@ -16,6 +16,7 @@ from absl import flags
 
 from launch import app
 from launch import settings
+from tasks import own_data
 from tff_xc import errors
 
 flags.DEFINE_string('run_dir', None, 'the directory of a run')
@@ -33,6 +34,13 @@ flags.DEFINE_string(
   'label_column',
   None,
   "of a table, the true classes; default: 'class', if it is there",
+)
+flags.DEFINE_enum(
+  'corrupt',
+  None,
+  own_data.CORRUPT.choices,
+  'skip: images that cannot be read are left out, which a line says, and have empty'
+  ' cells in --output; fail: the first one is an error. Default: skip',
 )
 flags.DEFINE_integer(
   'neighbors',
@@ -113,6 +121,7 @@ def main(arguments) -> None:
     gallery=values.gallery,
     index=values['index'].value,
     picture=values.picture,
+    corrupt=values.corrupt or '',
     named={name: value for name, value in named.items() if value is not None},
   )
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from datasets import raw_examples
 from launch import evaluation
 from launch import exporting
 from launch import prediction
@@ -343,6 +344,63 @@ def test_images_that_are_none_of_the_models(here):
   with pytest.raises(errors.InputError, match='has no model'):
     prediction.run(['photos'], model='photos')
   assert not (here / 'p.csv').exists()
+
+
+def test_damaged_images_are_left_out_counted_and_named(
+  here, capsys, monkeypatch
+):
+  monkeypatch.setattr(prediction, '_BLOCK', 4)
+  run = photographs(here)
+  predict = lambda *given, **more: prediction.run(
+    given, run_dir=run, top=2, output='p.csv', **more
+  )
+  scores = predict('photos')
+  _, expected = rows_of('p.csv')
+  # A whole block, and one in another.
+  bad = [here / 'photos' / 'cat' / f'-{i}.jpg' for i in range(4)]
+  for path in [*bad, here / 'photos' / 'emu' / 'z.png']:
+    path.write_bytes(b'no image')
+  capsys.readouterr()
+  for given in ('photos', 'photos.zip'):
+    if given == 'photos.zip':
+      shutil.make_archive('photos', 'zip', 'photos')
+    assert (
+      predict(given, neighbors=3, gallery='photos').items() >= scores.items()
+    )
+    header, rows = rows_of('p.csv')
+    assert [r[1:5] for r in rows if r[1]] == [r[1:] for r in expected]
+    left_out = [row for row in rows if not row[1]]
+    assert [row[0].split('/')[-1] for row in left_out[:4]] == [
+      b.name for b in bad
+    ]
+    assert rows[-1] == [f'{given}/emu/z.png', *[''] * (len(header) - 1)]
+    told = capsys.readouterr().err
+    assert told.count(f'5 of 32 images left out, first {given}/cat/-0.jpg') == (
+      2 if given == 'photos' else 1
+    )
+  # Pictures are those of the images that have predictions.
+  found = prediction.of_run(run)
+  inputs = raw_examples.read(['photos'], found.description, size=4)
+  pixels = np.concatenate([b.raw[0] for b in inputs.blocks if b.names])
+  for number in (0, len(expected) - 1):
+    np.testing.assert_array_equal(inputs.image(number), pixels[number])
+  prediction.run(['photos/cat/-0.jpg', 'photos/dog'], run_dir=run)
+  assert 'cat/-0.jpg: left out' in capsys.readouterr().out
+  before = (here / 'p.csv').read_bytes()
+  own_examples.items(here)
+  for given, more, word in (
+    (['photos'], {'corrupt': 'fail'}, 'cat/-0.jpg is not a readable image'),
+    (list(map(str, bad)), {}, 'nor is any other'),
+    (['photos/dog'], {'neighbors': 1, 'gallery': str(bad[0])}, '-0.jpg is not'),
+  ):
+    with pytest.raises(errors.InputError, match=word):
+      predict(*given, **more)
+  assert (here / 'p.csv').read_bytes() == before
+  columns = {'label_column': 'item', 'user_column': 'user'}
+  changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
+  table = test_evaluate.untrained(here / 'table', 'table', 'fedavg', **changes)
+  with pytest.raises(errors.InputError, match='only images'):
+    prediction.run(['later.parquet'], run_dir=str(table), corrupt='skip')
 
 
 def test_grey_models_refuse_colours(here):
