@@ -1,8 +1,9 @@
-"""What a trained model may be given: photographs, tables and sparse text, in blocks.
+"""What a trained model may be given: photographs, tables and text, in blocks.
 
 A `description.Description` says what the model takes. Images are decoded and fitted as
-at reading (`datasets.images`); rows of a table keep the numbers of the file, and sparse
-text its features, since the model has its own mean and hash (`tff_xc.predictor`).
+at reading (`datasets.images`); rows of a table keep the numbers of the file, sparse
+text its features, and lines their characters, since the model has its own mean, hash
+and alphabet (`tff_xc.predictor`).
 Memory does not depend on the number of examples. Labels are what the files say: the
 folders of images, a column of a table, the labels of sparse text.
 """
@@ -12,6 +13,7 @@ import functools
 import itertools
 import os
 import pathlib
+import re
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -36,12 +38,13 @@ _ARGUMENTS = {
   description_lib.IMAGES: 'images: a folder, a .tar, a .zip, or single files',
   description_lib.ROWS: f'rows of numbers: {", ".join(tables.FORMS)}',
   description_lib.SPARSE: 'sparse text: lines of feature:value',
-  description_lib.CHARACTERS: 'text of characters, which is not read here',
+  description_lib.CHARACTERS: 'text: lines of characters',
 }
 _NOUNS = {
   description_lib.IMAGES: 'image',
   description_lib.ROWS: 'row',
   description_lib.SPARSE: 'line',
+  description_lib.CHARACTERS: 'line',
 }
 
 
@@ -107,6 +110,8 @@ def read(
   read_one = functools.partial(_table, label_column=label_column)
   if description.kind == description_lib.SPARSE:
     read_one = _sparse
+  elif description.kind == description_lib.CHARACTERS:
+    read_one = _characters
 
   def blocks():
     for path in paths:
@@ -137,6 +142,8 @@ def _check_kind(path: str, description: description_lib.Description) -> None:
     kind = description_lib.ROWS
   elif name.endswith('.npz'):
     kind = ''  # Arrays, whose owner has Python and launch.export.
+  elif description.kind == description_lib.CHARACTERS:
+    kind = description_lib.CHARACTERS
   else:
     kind = description_lib.SPARSE
   if kind != description.kind:
@@ -343,3 +350,31 @@ def _check_header(path, sizes: list[int], shapes) -> None:
         f'{path}, line 1: the file has {size:,} {what}, and the model {wanted:,};'
         ' give data of the same features and labels'
       )
+
+
+# -- characters --
+
+
+def _characters(path, description, size: int) -> Iterator[Block]:
+  """Reads lines, of each the last characters, which the model continues.
+
+  Runs of spaces become one, as at reading; a shorter line begins with spaces.
+  """
+  [length] = description.shape
+  found = 0
+  advice = 'give a text file in UTF-8'
+  with (
+    zip_members.readable(path, advice),
+    zip_members.open_text(path) as file,
+  ):
+    numbered = enumerate(zip_members.lines(file, path), 1)
+    kept = ((n, line.rstrip('\r\n')) for n, line in numbered if line.strip())
+    while block := list(itertools.islice(kept, size)):
+      places, some = zip(*block, strict=True)
+      found += len(some)
+      last = [re.sub('  +', ' ', line)[-length:].rjust(length) for line in some]
+      # No alphabet has 127, so it stands for all that ASCII lacks.
+      codes = [[min(ord(c), 127) for c in line] for line in last]
+      yield Block(list(map(str, places)), (np.array(codes, np.uint8),), None)
+  if not found:
+    raise errors.InputError(f'{path} has no lines; give text')

@@ -219,7 +219,16 @@ def of_run(
     return {name: t.numpy() for name, t in predictor.predict(*raw).items()}
 
   top = min(top, found.model.num_classes)
-  return Model(found.description, found.class_names, top, predict)
+  names = found.class_names or _symbols(found.description)
+  return Model(found.description, names, top, predict)
+
+
+def _symbols(description: description_lib.Description) -> list[str] | None:
+  """Returns the classes of a model that continues text, one character each."""
+  if description.kind == description_lib.CHARACTERS:
+    symbols = [*description.preprocessing['alphabet']]
+    return symbols if len(symbols) == description.num_classes else None
+  return None
 
 
 def of_file(folder: str) -> Model:
@@ -242,7 +251,7 @@ def of_file(folder: str) -> Model:
         name: np.dtype(card['inputs'][name]['dtype'])
         for name in description_lib.ARGUMENTS[description.kind]
       }
-    names = None
+    names = _symbols(description)
     if card['named_classes']:
       names = trained.class_names(
         path / run_files.CLASSES, description.num_classes

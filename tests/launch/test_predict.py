@@ -142,11 +142,13 @@ def test_a_table_has_the_scores_of_its_test(here):
   assert not [*here.glob('.*tmp*'), *here.glob('p.*.csv')]
 
 
-def _exports_predict_alike(run, file, top):
+_FORMS = ['saved_model', 'tflite']
+_FORMS += ['onnx'] if importlib.util.find_spec('tf2onnx') else []
+
+
+def _exports_predict_alike(run, file, top, forms=('saved_model', 'tflite')):
   """Checks all formats that are installed against the run's own predictions."""
   prediction.run([file], run_dir=run, top=top, output='run.csv')
-  forms = ['saved_model', 'tflite']
-  forms += ['onnx'] if importlib.util.find_spec('tf2onnx') else []
   for form in forms:
     exporting.run(run, f'as_{form}', form, top=top)
     prediction.run([file], model=f'as_{form}', top=top, output='model.csv')
@@ -163,7 +165,7 @@ def test_an_exported_table_predicts_as_its_run(here):
   columns = {'label_column': 'item', 'user_column': 'user'}
   changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
   run = test_evaluate.untrained(here / 'run', 'table', 'fedavg', **changes)
-  _exports_predict_alike(str(run), 'later.parquet', 3)
+  _exports_predict_alike(str(run), 'later.parquet', 3, _FORMS)
 
 
 @pytest.mark.slow
@@ -190,7 +192,7 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
   # As many ids as row splits in the first, so that only their names tell them apart.
   (here / 'few.txt').write_text('0:0.5 3:1 \n5:3\n')
   for file in ('few.txt', 'test.txt'):
-    _exports_predict_alike(str(run), file, 3)
+    _exports_predict_alike(str(run), file, 3, _FORMS)
   header, *lines = (here / 'test.txt').read_text().splitlines()
   unlabelled = [line.split(' ', 1)[1] for line in lines]
   (here / 'lines.txt').write_text('\n'.join(unlabelled))
@@ -207,6 +209,43 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
     (here / 'bad.txt').write_text(text)
     with pytest.raises(errors.InputError, match=word):
       run_on('bad.txt')
+
+
+@pytest.mark.slow
+def test_lines_of_text_are_continued(here):
+  changes = test_evaluate._shakespeare(here)
+  run = test_evaluate.untrained(
+    here / 'run', 'shakespeare', 'fedavg', **changes
+  )
+  found = evaluation.load(str(run), {'data_dir': str(here)})
+  alphabet = found.dataset.description.preprocessing['alphabet']
+  code = lambda text: [alphabet.index(c) for c in text]
+  # The context is what stands last, and what is short begins with spaces.
+  contexts = ['a' * 80, 'To be or not to be '.rjust(80), 'b' * 79 + ' ']
+  lines = ['xyz' + contexts[0], '', 'To be or  not to be ', 'b' * 79 + '\u00e9']
+  (here / 'lines.txt').write_text('\n'.join(lines), encoding='utf-8-sig')
+  predict = lambda name: prediction.run(
+    [name], run_dir=str(run), top=3, output='p.csv'
+  )
+  assert predict('lines.txt') == {}
+  rows = rows_of('p.csv')[1]
+  assert [row[0] for row in rows] == ['1', '3', '4']
+  x = np.array(list(map(code, contexts)), np.uint8)
+  model, weights = found.algorithm.model, found.weights
+  logits = model.head.logits(model.embed(weights, x), weights.class_table, None)
+  logits = logits.numpy()
+  for row, scores in zip(rows, logits, strict=True):
+    best = np.argsort(-scores, kind='stable')[:3]
+    assert [cell[-1] for cell in row[1::2]] == [alphabet[c] for c in best]
+    assert [float(cell) for cell in row[2::2]] == pytest.approx(
+      scores[best], abs=1e-5
+    )
+  _exports_predict_alike(str(run), 'lines.txt', 3)
+  (here / 'latin.txt').write_bytes(b'caf\xe9\n')
+  (here / 'empty.txt').write_text('\n')
+  for name, word in (('latin.txt', 'UTF-8'), ('empty.txt', 'no lines')):
+    with pytest.raises(errors.InputError, match=word):
+      predict(name)
 
 
 @pytest.mark.slow
