@@ -1,8 +1,9 @@
-"""What a trained model may be given: photographs, tables and sparse text, in blocks.
+"""What a trained model may be given: photographs, tables and text, in blocks.
 
 A `description.Description` says what the model takes. Images are decoded and fitted as
-at reading (`datasets.images`); rows of a table keep the numbers of the file, and sparse
-text its features, since the model has its own mean and hash (`tff_xc.predictor`).
+at reading (`datasets.images`); rows of a table keep the numbers of the file, sparse
+text its features, and lines their characters, since the model has its own mean, hash
+and alphabet (`tff_xc.predictor`).
 Memory does not depend on the number of examples. Labels are what the files say: the
 folders of images, a column of a table, the labels of sparse text.
 """
@@ -12,6 +13,7 @@ import functools
 import itertools
 import os
 import pathlib
+import re
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -36,12 +38,13 @@ _ARGUMENTS = {
   description_lib.IMAGES: 'images: a folder, a .tar, a .zip, or single files',
   description_lib.ROWS: f'rows of numbers: {", ".join(tables.FORMS)}',
   description_lib.SPARSE: 'sparse text: lines of feature:value',
-  description_lib.CHARACTERS: 'text of characters, which is not read here',
+  description_lib.CHARACTERS: 'text: lines of characters',
 }
 _NOUNS = {
   description_lib.IMAGES: 'image',
   description_lib.ROWS: 'row',
   description_lib.SPARSE: 'line',
+  description_lib.CHARACTERS: 'line',
 }
 
 
@@ -57,6 +60,9 @@ class Block(NamedTuple):
   folders: Sequence[str] = ()
   # What tells an example from all others, whatever paths lead to it.
   keys: Sequence = ()
+  # Of images that cannot be read and are left out: (place in the block with them, name,
+  # why). A block may have nothing else.
+  damaged: Sequence[tuple[int, str, str]] = ()
 
 
 class Inputs(NamedTuple):
@@ -65,7 +71,8 @@ class Inputs(NamedTuple):
   noun: str  # 'image', 'row' or 'line'.
   count: int | None  # None: unknown.
   blocks: Iterator[Block]
-  # Returns the pixels of an image by its number among all; None: no images.
+  # Returns the pixels of an image by its number among those of the blocks that were
+  # read; None: no images.
   image: Callable[[int], np.ndarray] | None = None
 
 
@@ -74,10 +81,12 @@ def read(
   description: description_lib.Description,
   label_column: str = '',
   size: int = 256,
+  corrupt: str = '',
 ) -> Inputs:
   """Opens inputs of one kind; blocks have at most `size` examples.
 
-  `label_column` of a table; empty: 'class', if it is there. Raises
+  `label_column` of a table; empty: 'class', if it is there. `corrupt` of images: 'skip'
+  or '', those that cannot be read are left out; 'fail', they are an error. Raises
   `errors.InputError`, here or later, for what is missing, damaged, or no input of
   this model.
   """
@@ -91,12 +100,18 @@ def read(
     raise errors.InputError(
       f'--label_column={label_column}: only tables have columns; leave it out'
     )
+  if corrupt and description.kind != description_lib.IMAGES:
+    raise errors.InputError(
+      f'--corrupt={corrupt}: only images can be left out; leave it out'
+    )
   noun = _NOUNS[description.kind]
   if description.kind == description_lib.IMAGES:
-    return _images(paths, description, size)
+    return _images(paths, description, size, corrupt == 'fail')
   read_one = functools.partial(_table, label_column=label_column)
   if description.kind == description_lib.SPARSE:
     read_one = _sparse
+  elif description.kind == description_lib.CHARACTERS:
+    read_one = _characters
 
   def blocks():
     for path in paths:
@@ -127,6 +142,8 @@ def _check_kind(path: str, description: description_lib.Description) -> None:
     kind = description_lib.ROWS
   elif name.endswith('.npz'):
     kind = ''  # Arrays, whose owner has Python and launch.export.
+  elif description.kind == description_lib.CHARACTERS:
+    kind = description_lib.CHARACTERS
   else:
     kind = description_lib.SPARSE
   if kind != description.kind:
@@ -139,41 +156,78 @@ def _check_kind(path: str, description: description_lib.Description) -> None:
 # -- images --
 
 
-def _images(paths, description, size: int) -> Inputs:
+def _images(paths, description, size: int, is_strict: bool) -> Inputs:
   shape = description.shape
   if len(shape) == 3 and shape[2] not in (1, 3):
     raise errors.InputError(
       f'the model takes images of {shape[2]} channels, and photographs have 1 or 3'
     )
   parts = list(map(_image_source, paths))
-  ends = np.cumsum([count for count, _ in parts])
+  ends = np.cumsum([count for count, _, _ in parts])
+  left_out: list[int] = []
 
-  def image(number: int) -> tuple[str, np.ndarray]:
+  def image(number: int) -> tuple[str, np.ndarray | str]:
+    """Returns name and pixels, or why it cannot be read."""
     part = int(np.searchsorted(ends, number, 'right'))
-    count, used = parts[part]
-    return used(number - int(ends[part]) + count, description)
+    count, where, read_bytes = parts[part]
+    number += count - int(ends[part])
+    name = where(number)
+    try:
+      return name, _fitted(read_bytes(number), description, name)
+    except decode.DAMAGE as e:
+      why = f'not a readable image{decode.reason(e)}'
+      if is_strict:
+        raise errors.InputError(
+          f'{name} is {why}; leave it out, or give --corrupt=skip'
+        ) from e
+      return name, why
+
+  def used_image(number: int) -> np.ndarray:
+    for other in left_out:
+      number += other <= number
+    return image(number)[1]
 
   folders = [path if os.path.isdir(path) else '' for path in paths]
+  total = int(ends[-1])
 
   def blocks():
+    first = ''
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
-      for start in range(0, int(ends[-1]), size):
-        numbers = range(start, min(start + size, int(ends[-1])))
-        names, pixels = zip(*threads.map(image, numbers), strict=True)
-        of = np.searchsorted(ends, numbers, 'right').tolist()
-        labels = [
-          _folders(name, paths[part], bool(folders[part]))
-          for name, part in zip(names, of, strict=True)
+      for start in range(0, total, size):
+        numbers = range(start, min(start + size, total))
+        found = list(threads.map(image, numbers))
+        damaged = [
+          (place, *each)
+          for place, each in enumerate(found)
+          if isinstance(each[1], str)
         ]
-        within = [pathlib.PurePath(name).parent.name for name in names]
-        keys = [
-          pathlib.Path(os.path.realpath(paths[part]))
-          / pathlib.PurePath(name).relative_to(paths[part])
-          for name, part in zip(names, of, strict=True)
-        ]
-        yield Block(list(names), (np.stack(pixels),), labels, within, keys)
+        left_out.extend(start + place for place, *_ in damaged)
+        if damaged and not first:
+          _, name, why = damaged[0]
+          first = f'{name} is {why}'
+        block = Block([], (), [], damaged=damaged)
+        kept = np.setdiff1d(numbers, [start + place for place, *_ in damaged])
+        if len(kept):
+          names, pixels = zip(*(found[n - start] for n in kept), strict=True)
+          of = np.searchsorted(ends, kept, 'right').tolist()
+          labels = [
+            _folders(name, paths[part], bool(folders[part]))
+            for name, part in zip(names, of, strict=True)
+          ]
+          within = [pathlib.PurePath(name).parent.name for name in names]
+          keys = [
+            pathlib.Path(os.path.realpath(paths[part]))
+            / pathlib.PurePath(name).relative_to(paths[part])
+            for name, part in zip(names, of, strict=True)
+          ]
+          raw = (np.stack(pixels),)
+          block = Block(list(names), raw, labels, within, keys, damaged)
+        yield block
+    if len(left_out) == total:
+      others = ', nor is any other' if total > 1 else ''
+      raise errors.InputError(f'{first}{others}; give sound images')
 
-  return Inputs('image', int(ends[-1]), blocks(), lambda n: image(n)[1])
+  return Inputs('image', total, blocks(), used_image)
 
 
 def _folders(name: str, path: str, is_folder: bool) -> tuple[str, ...]:
@@ -187,29 +241,18 @@ def _folders(name: str, path: str, is_folder: bool) -> tuple[str, ...]:
 
 
 def _image_source(path: str):
-  """Returns the number of images, and a function: number, description -> name, pixels."""
+  """Returns the number of images, and functions of a number: name, and bytes."""
   if pathlib.Path(path).name.lower().endswith(
     names_lib.SUFFIXES
   ) and not os.path.isdir(path):
 
-    def read_file(number: int, description):
-      try:
-        packed.check_size(os.path.getsize(path))
-        return path, _fitted(pathlib.Path(path).read_bytes(), description, path)
-      except decode.DAMAGE as e:
-        raise errors.InputError(
-          f'{path} is not a readable image{decode.reason(e)}; leave it out'
-        ) from e
+    def read_file(number: int) -> bytes:
+      packed.check_size(os.path.getsize(path))
+      return pathlib.Path(path).read_bytes()
 
-    return 1, read_file
+    return 1, lambda number: path, read_file
   store = store_lib.open_store(path)
-
-  def read_one(number: int, description):
-    where = store.where(number)
-    use = functools.partial(_fitted, description=description, where=where)
-    return where, store.used(number, use, 'leave it out')
-
-  return len(store.names), read_one
+  return len(store.names), store.where, store.read
 
 
 def _fitted(data: bytes, description, where: str) -> np.ndarray:
@@ -307,3 +350,31 @@ def _check_header(path, sizes: list[int], shapes) -> None:
         f'{path}, line 1: the file has {size:,} {what}, and the model {wanted:,};'
         ' give data of the same features and labels'
       )
+
+
+# -- characters --
+
+
+def _characters(path, description, size: int) -> Iterator[Block]:
+  """Reads lines, of each the last characters, which the model continues.
+
+  Runs of spaces become one, as at reading; a shorter line begins with spaces.
+  """
+  [length] = description.shape
+  found = 0
+  advice = 'give a text file in UTF-8'
+  with (
+    zip_members.readable(path, advice),
+    zip_members.open_text(path) as file,
+  ):
+    numbered = enumerate(zip_members.lines(file, path), 1)
+    kept = ((n, line.rstrip('\r\n')) for n, line in numbered if line.strip())
+    while block := list(itertools.islice(kept, size)):
+      places, some = zip(*block, strict=True)
+      found += len(some)
+      last = [re.sub('  +', ' ', line)[-length:].rjust(length) for line in some]
+      # No alphabet has 127, so it stands for all that ASCII lacks.
+      codes = [[min(ord(c), 127) for c in line] for line in last]
+      yield Block(list(map(str, places)), (np.array(codes, np.uint8),), None)
+  if not found:
+    raise errors.InputError(f'{path} has no lines; give text')

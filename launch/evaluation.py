@@ -119,7 +119,7 @@ def load(
   round_number: int | None = None,
 ) -> Trained:
   """Loads a run's newest checkpoint (or a round's) and its data; installs its runtime."""
-  found = run_files.read_run(run_dir).config
+  found = run_files.read_run(run_dir, needs_metrics=False).config
   config = _checked(pathlib.Path(run_dir), found, named or {})
   config['runtime'] = runtimes.DEFAULT  # All is computed here.
   experiment.install_runtime(config)

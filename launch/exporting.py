@@ -341,6 +341,11 @@ def _readme(card: Mapping[str, Any]) -> str:
     means.append('It needs TensorFlow Lite with Select TF ops.')
   form = ' of '.join(filter(None, [card['format'], card['quantize']]))
   licence = card['data_licence'] or 'unknown to this program'
+  scores = []
+  if card['scores']:
+    scores = ['| score | after these rounds |', '|---|---|']
+    scores += [f'| {n} | {value:.4f} |' for n, value in card['scores'].items()]
+    scores.append('')
   return '\n'.join(
     [
       f'# {card["task"]}, {card["algorithm"]}',
@@ -350,10 +355,7 @@ def _readme(card: Mapping[str, Any]) -> str:
       f' {card["parameters"]:,} parameters,'
       f' {wording.human_bytes(card["bytes"])} as {form}.',
       '',
-      '| score | after these rounds |',
-      '|---|---|',
-      *(f'| {name} | {value:.4f} |' for name, value in card['scores'].items()),
-      '',
+      *scores,
       *(line for text in means for line in (text, '')),
       '```python',
       _USES[card['format']].strip().replace('ARGUMENTS', arguments),

@@ -1,4 +1,4 @@
-"""Predicts the classes of photographs, rows or sparse text, and finds their like.
+"""Predicts the classes of photographs, rows or text, and finds their like.
 
   python -m launch.predict --run_dir=runs/demo photos --top=5 --output=classes.csv
   python -m launch.predict --model=models/demo a.jpg b.jpg
@@ -6,8 +6,9 @@
 
 Inputs are of the kind that the model takes: folders, .tar, .zip and single files of
 images; tables (.csv, .tsv, .jsonl, .parquet) with the columns of the training data;
-sparse text, lines of feature:value with or without labels and a header. For each it
-gives the best classes with their scores, which are logits. Where the inputs have labels
+sparse text, lines of feature:value with or without labels and a header; lines of text,
+of which a model of characters gives the next one. For each it gives the best classes
+with their scores, which are logits. Where the inputs have labels
 (folders with the names of classes, a column, labels in sparse text) it also prints the
 scores of the predictions. The training data are not needed.
 """
@@ -16,6 +17,7 @@ from absl import flags
 
 from launch import app
 from launch import settings
+from tasks import own_data
 from tff_xc import errors
 
 flags.DEFINE_string('run_dir', None, 'the directory of a run')
@@ -33,6 +35,13 @@ flags.DEFINE_string(
   'label_column',
   None,
   "of a table, the true classes; default: 'class', if it is there",
+)
+flags.DEFINE_enum(
+  'corrupt',
+  None,
+  own_data.CORRUPT.choices,
+  'skip: images that cannot be read are left out, which a line says, and have empty'
+  ' cells in --output; fail: the first one is an error. Default: skip',
 )
 flags.DEFINE_integer(
   'neighbors',
@@ -118,6 +127,7 @@ def main(arguments) -> None:
     gallery=values.gallery,
     index=values['index'].value,
     picture=values.picture,
+    corrupt=values.corrupt or '',
     named={name: value for name, value in named.items() if value is not None},
   )
 

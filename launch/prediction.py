@@ -61,6 +61,7 @@ def run(
   gallery: str | None = None,
   index: str = neighbors_lib.EXACT,
   picture: str | None = None,
+  corrupt: str = '',
   named: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
   """Predicts, prints or writes; returns the scores. Flags are those of `predict`."""
@@ -81,7 +82,7 @@ def run(
   top = min(top, found.top)
   size = max(1, min(_BLOCK, _SCORES // found.description.num_classes))
   read = lambda paths: raw_examples.read(
-    paths, found.description, label_column, size
+    paths, found.description, label_column, size, corrupt
   )
   queries = read(inputs)
   nearest = None
@@ -99,6 +100,7 @@ def run(
     heading += [f'neighbor_{place}', f'distance_{place}']
   name_of = lambda c: found.class_names[c] if found.class_names else str(c)
   is_shown = output is None and sys.stdout.isatty()
+  damaged = []
   with (
     _writer(output, heading) as write,
     tqdm.tqdm(
@@ -108,19 +110,24 @@ def run(
     ) as bar,
   ):
     for block in queries.blocks:
-      results = found.predict(*block.raw)
-      classes = results[predictor_lib.CLASSES]
-      values = results[predictor_lib.SCORES]
-      scores.add(classes, block.labels)
       rows = [[name] for name in block.names]
-      for row, best, of in zip(rows, classes[:, :top], values, strict=True):
-        for c, value in zip(best, of, strict=False):
-          row += [name_of(c), f'{value:.6g}']
-      if nearest:
-        nearest.add(rows, block, results[predictor_lib.EMBEDDING])
+      if rows:
+        results = found.predict(*block.raw)
+        classes = results[predictor_lib.CLASSES]
+        values = results[predictor_lib.SCORES]
+        scores.add(classes, block.labels)
+        for row, best, of in zip(rows, classes[:, :top], values, strict=True):
+          for c, value in zip(best, of, strict=False):
+            row += [name_of(c), f'{value:.6g}']
+        if nearest:
+          nearest.add(rows, block, results[predictor_lib.EMBEDDING])
+      for place, name, _ in block.damaged:
+        rows.insert(place, [name])
       for row in rows:
         write(row)
+      damaged += block.damaged
       bar.update(len(rows))
+  _tell_damaged(damaged, queries)
   measured = scores.result()
   if nearest:
     measured |= nearest.scores()
@@ -134,6 +141,18 @@ def run(
   for name, value in measured.items():
     print(f'{name:19s} {value:.4f}')
   return measured
+
+
+def _tell_damaged(damaged: Sequence[tuple[int, str, str]], inputs) -> None:
+  """Says in a line how many images are left out."""
+  if damaged:
+    _, name, why = damaged[0]
+    print(
+      f'warning: {len(damaged):,} of {wording.count(inputs.count, inputs.noun)} left'
+      f' out, first {wording.shown(name)}: {wording.shown(why)} (--corrupt=fail: an'
+      ' error)',
+      file=sys.stderr,
+    )
 
 
 def _check_written(path: str, inputs: Sequence[str]) -> None:
@@ -163,7 +182,8 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
       near = (
         '; nearest: ' + ', '.join(pairs[classes:]) if pairs[classes:] else ''
       )
-      print(f'{wording.shown(row[0])}:', ', '.join(pairs[:classes]) + near)
+      told = ', '.join(pairs[:classes]) + near or 'left out'
+      print(f'{wording.shown(row[0])}:', told)
 
     yield show
     return
@@ -174,7 +194,8 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
     ):
       writer = csv.writer(file, lineterminator='\n')
       writer.writerow(heading)
-      yield lambda row: writer.writerow(map(wording.cell, row))
+      whole = lambda row: row + [''] * (len(heading) - len(row))
+      yield lambda row: writer.writerow(map(wording.cell, whole(row)))
   except OSError as e:
     written = pathlib.Path(output)
     name = pathlib.Path(e.filename or output).name
@@ -205,7 +226,16 @@ def of_run(
     return {name: t.numpy() for name, t in predictor.predict(*raw).items()}
 
   top = min(top, found.model.num_classes)
-  return Model(found.description, found.class_names, top, predict)
+  names = found.class_names or _symbols(found.description)
+  return Model(found.description, names, top, predict)
+
+
+def _symbols(description: description_lib.Description) -> list[str] | None:
+  """Returns the classes of a model that continues text, one character each."""
+  if description.kind == description_lib.CHARACTERS:
+    symbols = [*description.preprocessing['alphabet']]
+    return symbols if len(symbols) == description.num_classes else None
+  return None
 
 
 def of_file(folder: str) -> Model:
@@ -228,7 +258,7 @@ def of_file(folder: str) -> Model:
         name: np.dtype(card['inputs'][name]['dtype'])
         for name in description_lib.ARGUMENTS[description.kind]
       }
-    names = None
+    names = _symbols(description)
     if card['named_classes']:
       names = trained.class_names(
         path / run_files.CLASSES, description.num_classes
@@ -369,17 +399,20 @@ class _Neighbors:
   """The nearest inputs of a gallery."""
 
   def __init__(self, model: Model, gallery, k: int, kind: str):
-    names, keys, labels, parts = [], [], [], []
+    names, keys, labels, parts, damaged = [], [], [], [], []
     with tqdm.tqdm(
       total=gallery.count, unit=gallery.noun, desc='gallery', disable=None
     ) as bar:
       for block in gallery.blocks:
-        found = model.predict(*block.raw)[predictor_lib.EMBEDDING]
-        parts.append(neighbors_lib.unit(found))
+        if block.names:
+          found = model.predict(*block.raw)[predictor_lib.EMBEDDING]
+          parts.append(neighbors_lib.unit(found))
         names += block.names
         keys += block.keys
         labels += _texts(block)
-        bar.update(len(block.names))
+        damaged += block.damaged
+        bar.update(len(block.names) + len(block.damaged))
+    _tell_damaged(damaged, gallery)
     self._names, self._keys = names, keys
     self._labels = np.array(labels, object)
     self._k, self._kind, self._image = k, kind, gallery.image

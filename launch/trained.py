@@ -55,7 +55,7 @@ def load(
   `errors.InputError` for what is missing, damaged or not trusted.
   """
   path, named = pathlib.Path(run_dir), named or {}
-  run = run_files.read_run(path)
+  run = run_files.read_run(path, needs_metrics=False)
   chosen = _round(run, round_wanted)
   file = path / run_files.DESCRIPTION
   if file.exists():

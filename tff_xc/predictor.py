@@ -126,7 +126,8 @@ class Predictor(tf.Module):
     size = tf.shape(embeddings)[0]
     at_once = max(1, _SCORES // self._model.num_classes)
     at_once = tf.maximum(1, tf.minimum(at_once, size))
-    blocks = (size + at_once - 1) // at_once
+    # One of padding alone for no examples: `map_fn` must know the shapes of something.
+    blocks = tf.maximum(1, (size + at_once - 1) // at_once)
     padded = tf.pad(embeddings, [[0, blocks * at_once - size], [0, 0], [0, 0]])
     shape = [blocks, at_once, *embeddings.shape[1:]]
     scores, classes = tf.map_fn(

@@ -2,91 +2,134 @@
 
   .venv/bin/python tools/personalization.py OUT [--tasks=omniglot] [--rounds=2] ...
 
-Every run is OUT/TASK/ALGORITHM/seedS of launch.train; launch.evaluate scores all its
-clients before and after local steps of their own. What is done is not done again.
-OUT/personalization.csv has a line for each task, algorithm, part of the clients, and
-what moves; means of clients' top-1 in %, and their sample std over seeds. The rank is
-among the algorithms of a task.
+Every run is OUT/TASK/ALGORITHM/seedS, as launch.train makes it, with the settings of
+_STUDY. --clients of each part, the same of all runs, are then scored before and after
+local steps of their own, as by launch.evaluate. What is done is not done again. Of each
+task that is done OUT/personalization.csv has the means of clients' top-1 in %, ± the
+sample std over seeds, and the rank among the task's algorithms.
 """
 
 import argparse
+import dataclasses
 import json
+import os
 import pathlib
-import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 
-# Of each task: rounds, and algorithms with settings of their own.
+sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
+
+from tasks import experiment
+from tasks import registry as tasks
+
+# Of each task: rounds, settings, and algorithms with settings of their own. Short runs
+# of few clients: each of Omniglot takes about 80 seconds of a core.
 _STUDY = {
   'omniglot': (
-    1000,
-    {'fedavg': [], 'fedprox': [], 'fedss': [], 'negonly': [], 'turbosvm': []}
-    | {'moon': [], 'centralized': []},
+    300,
+    {'clients_per_round': 8},
+    {'fedadam': {}, 'fedss': {}, 'posonly': {}},
   ),
   'cifar10-dirichlet': (
-    1000,
-    {'fedavg': [], 'fedavgm': [], 'fedprox': [], 'fedir': [], 'fedvc': []}
-    | {'feddyn': [], 'moon': [], 'centralized': []},
+    20,
+    {'clients_per_round': 5, 'local_steps': 4, 'batch_size': 32}
+    | {'client_learning_rate': 0.05},
+    {'fedavg': {}, 'fedavgm': {}, 'fedir': {}},
   ),
   'glyphs-landmarks': (
-    500,
-    {'fedavg': [], 'fedprox': [], 'fedss': [], 'negonly': [], 'fedaws': []}
-    | {'centralized': []},
+    100,
+    {'clients_per_round': 8, 'local_steps': 2},
+    {'fedadam': {}, 'fedss': {}, 'posonly': {}},
   ),
 }
-_CLIENTS = ['--client_test_fraction=0.25', '--unseen_clients=0.1']
+_HELD_OUT = {'client_test_fraction': 0.25, 'unseen_clients': 0.1}
+_BY = ['task', 'clients', 'algorithm']
 
 
-def _launch(command: str, *arguments: str) -> None:
-  print(f'python -m launch.{command}', *arguments, flush=True)
-  called = [sys.executable, '-m', f'launch.{command}', *arguments]
-  subprocess.run(called, check=True)
+def _chosen(part: np.ndarray, count: int) -> np.ndarray:
+  """Returns bool [K]: `count` clients of each part, the same in every call."""
+  random, chosen = np.random.default_rng(0), np.zeros(len(part), bool)
+  for name in pd.unique(part):
+    there = np.flatnonzero(part == name)
+    chosen[random.permutation(there)[:count]] = True
+  return chosen
 
 
-def _scores(run_dir: pathlib.Path, steps: int, part: str, train) -> dict:
-  """Returns `clients` of evaluation.json, of a run that may have to be made."""
-  kept = run_dir.with_name(f'{run_dir.name}_{part}_{steps}.json')
-  if not kept.exists():
-    _launch('train', *train, f'--run_dir={run_dir}')
-    how = [f'--personalize={steps}', f'--personalize_part={part}']
-    _launch('evaluate', f'--run_dir={run_dir}', *how)
-    kept.write_text((run_dir / 'evaluation.json').read_text())
-  return json.loads(kept.read_text())['clients']
+def _scored(made, config, run_dir, values) -> list[dict]:
+  """Returns means of clients' top-1 after a run: of each part, before and after."""
+  from tff_xc.experiment import checkpoints
+  from tff_xc.experiment import personalization
+  from tff_xc.measure import client_scores
+  from tff_xc.measure import evaluation
+  from tff_xc.round import process as process_lib
+
+  process = process_lib.build_process(made.algorithm, config['seed'])
+  state, _, _ = checkpoints.load_newest(run_dir, process.initialize())
+  weights = process.get_model_weights(state)
+  evaluator = evaluation.Evaluator(
+    made.algorithm.model, made.dataset, made.metrics
+  )
+  part = client_scores.clients(made.dataset)['part'].to_numpy()
+  before = np.concatenate(
+    [
+      evaluator.of_clients(weights, held_out)
+      for _, _, held_out in client_scores.parts(made.dataset)
+    ]
+  )
+  before[~_chosen(part, values.clients)] = np.nan  # Left out.
+  scores = {'global': before}
+  for moves in values.parts.split(','):
+    how = personalization.Personalization(values.steps, moves)
+    given = made.algorithm, made.dataset, evaluator, state, weights, before
+    scores[moves] = personalization.scores(how, *given)
+  return [
+    {'clients': name}
+    | {of: 100 * np.nanmean(s[part == name]) for of, s in scores.items()}
+    for name in pd.unique(part)
+  ]
 
 
-def _rows(values) -> list[dict]:
-  rows = []
-  for task in values.tasks.split(','):
-    rounds, algorithms = _STUDY[task]
-    rounds = values.rounds or rounds
-    for algorithm, settings in algorithms.items():
-      for seed in values.seeds.split(','):
-        train = [f'--task={task}', f'--algorithm={algorithm}', *settings]
-        train += [f'--rounds={rounds}', f'--eval_every={rounds}', *_CLIENTS]
-        train += [f'--seed={seed}']
-        run_dir = values.output / task / algorithm / f'seed{seed}'
-        for moves in values.parts.split(','):
-          found = _scores(run_dir, values.steps, moves, train)
-          for part in ('trained', 'unseen'):
-            scores = {
-              'before': 100 * found[part]['top1_mean'],
-              'after': 100 * found[part]['top1_personalized_mean'],
-            }
-            row = {'task': task, 'algorithm': algorithm, 'moves': moves}
-            rows.append(row | {'clients': part, **scores})
+def _runs(task: str, values) -> list[dict]:
+  rounds, shared, algorithms = _STUDY[task]
+  rounds, rows, loaded = values.rounds or rounds, [], None
+  for seed in map(int, values.seeds.split(',')):
+    for algorithm, own in algorithms.items():
+      run_dir = values.output / task / algorithm / f'seed{seed}'
+      how = f'{rounds}_{values.steps}_{values.clients}_{values.parts}'
+      kept = run_dir.with_name(f'seed{seed}_{how}.json')
+      if not kept.exists():
+        of_run = {'rounds': rounds, 'eval_every': rounds, 'seed': seed}
+        changes = {**_HELD_OUT, **shared, **own, **of_run}
+        print(f'--task={task} --algorithm={algorithm}', changes, flush=True)
+        config = experiment.resolve(task, algorithm, changes)
+        experiment.install_runtime(config)
+        if loaded is None:
+          of = tasks.get(task)
+          loaded = of.load(config['data_dir'], config['options'])
+        made = experiment.with_data(config, loaded)
+        made = dataclasses.replace(made, metrics=made.metrics[:1])
+        made.run(run_dir)
+        found = _scored(made, config, run_dir, values)
+        kept.write_text(json.dumps(found))
+      for row in json.loads(kept.read_text()):
+        rows.append({'task': task, 'algorithm': algorithm, **row})
   return rows
 
 
 def _table(rows: list[dict]) -> pd.DataFrame:
-  by = ['task', 'algorithm', 'moves', 'clients']
-  grouped = pd.DataFrame(rows).groupby(by, sort=False)
-  table = grouped.mean().reset_index()
-  for name in ('before', 'after'):
-    table[f'{name}_std'] = grouped[name].std().to_numpy()
-    of_task = table.groupby(['task', 'moves', 'clients'])[name]
-    table[f'{name}_rank'] = of_task.rank(ascending=False, method='min')
-  return table.sort_values(['task', 'clients', 'moves', 'before_rank'])
+  """Returns a line for each task, part of the clients, and algorithm."""
+  grouped = pd.DataFrame(rows).groupby(_BY, sort=False)
+  means, deviations = grouped.mean(), grouped.std()
+  ranks = means.groupby(_BY[:2]).rank(ascending=False, method='min')
+  table = pd.DataFrame(index=means.index)
+  for name in means:
+    pairs = zip(means[name], deviations[name], strict=True)
+    table[f'{name} %'] = [f'{mean:.1f} ± {std:.1f}' for mean, std in pairs]
+    table[f'rank, {name}'] = ranks[name].astype(int)
+  order = [*_BY[:2], 'rank, global']
+  return table.reset_index().sort_values(order, kind='stable')
 
 
 def main() -> None:
@@ -96,13 +139,14 @@ def main() -> None:
   parser.add_argument('--seeds', default='0,1,2')
   parser.add_argument('--rounds', type=int, default=0)
   parser.add_argument('--steps', type=int, default=5)
+  parser.add_argument('--clients', type=int, default=60, help='of each part')
   parser.add_argument('--parts', default='all,rows')
-  values = parser.parse_args()
-  table = _table(_rows(values))
-  table.to_csv(
-    values.output / 'personalization.csv', index=False, float_format='%.4f'
-  )
-  print(table.to_string(index=False, float_format='{:.1f}'.format))
+  values, rows = parser.parse_args(), []
+  for task in values.tasks.split(','):
+    rows += _runs(task, values)
+    table = _table(rows)
+    table.to_csv(values.output / 'personalization.csv', index=False)
+  print(table.to_string(index=False))
 
 
 if __name__ == '__main__':

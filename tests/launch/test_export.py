@@ -130,6 +130,18 @@ def test_files_give_the_logits_of_the_evaluation(kind, here):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('kind', ['one label', 'sparse text', 'hashed labels'])
+def test_no_examples_have_no_classes(kind, here):
+  raw, _, path = exported(kind, here)
+  exporting.run(str(path), 'saved', top=3)
+  loaded = tf.saved_model.load('saved').signatures['serving_default']
+  nothing = {name: x[: name == 'row_splits'] for name, x in raw.items()}
+  found = loaded(**{name: tf.constant(x) for name, x in nothing.items()})
+  assert found['classes'].shape == found['scores'].shape == (0, 3)
+  assert len(found['embedding']) == 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['one label', 'table', 'hashed labels'])
 def test_onnx_gives_them_too(kind, here):
   pytest.importorskip('tf2onnx')

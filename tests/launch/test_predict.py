@@ -4,6 +4,7 @@ A run's checkpoint is its initial state, so that nothing is trained.
 """
 
 import csv
+import functools
 import importlib.util
 import shutil
 import sys
@@ -13,6 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from datasets import raw_examples
+from launch import app
 from launch import evaluation
 from launch import exporting
 from launch import prediction
@@ -145,11 +148,13 @@ def test_a_table_has_the_scores_of_its_test(here):
   assert not [*here.glob('.*tmp*'), *here.glob('p.*.csv')]
 
 
-def _exports_predict_alike(run, file, top):
+_FORMS = ['saved_model', 'tflite']
+_FORMS += ['onnx'] if importlib.util.find_spec('tf2onnx') else []
+
+
+def _exports_predict_alike(run, file, top, forms=('saved_model', 'tflite')):
   """Checks all formats that are installed against the run's own predictions."""
   prediction.run([file], run_dir=run, top=top, output='run.csv')
-  forms = ['saved_model', 'tflite']
-  forms += ['onnx'] if importlib.util.find_spec('tf2onnx') else []
   for form in forms:
     exporting.run(run, f'as_{form}', form, top=top)
     prediction.run([file], model=f'as_{form}', top=top, output='model.csv')
@@ -166,7 +171,7 @@ def test_an_exported_table_predicts_as_its_run(here):
   columns = {'label_column': 'item', 'user_column': 'user'}
   changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
   run = test_evaluate.untrained(here / 'run', 'table', 'fedavg', **changes)
-  _exports_predict_alike(str(run), 'later.parquet', 3)
+  _exports_predict_alike(str(run), 'later.parquet', 3, _FORMS)
 
 
 @pytest.mark.slow
@@ -193,7 +198,7 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
   # As many ids as row splits in the first, so that only their names tell them apart.
   (here / 'few.txt').write_text('0:0.5 3:1 \n5:3\n')
   for file in ('few.txt', 'test.txt'):
-    _exports_predict_alike(str(run), file, 3)
+    _exports_predict_alike(str(run), file, 3, _FORMS)
   header, *lines = (here / 'test.txt').read_text().splitlines()
   unlabelled = [line.split(' ', 1)[1] for line in lines]
   (here / 'lines.txt').write_text('\n'.join(unlabelled))
@@ -210,6 +215,43 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
     (here / 'bad.txt').write_text(text)
     with pytest.raises(errors.InputError, match=word):
       run_on('bad.txt')
+
+
+@pytest.mark.slow
+def test_lines_of_text_are_continued(here):
+  changes = test_evaluate._shakespeare(here)
+  run = test_evaluate.untrained(
+    here / 'run', 'shakespeare', 'fedavg', **changes
+  )
+  found = evaluation.load(str(run), {'data_dir': str(here)})
+  alphabet = found.dataset.description.preprocessing['alphabet']
+  code = lambda text: [alphabet.index(c) for c in text]
+  # The context is what stands last, and what is short begins with spaces.
+  contexts = ['a' * 77 + 'Oh,', 'To be or not to be '.rjust(80), 'b' * 79 + ' ']
+  lines = ['aaa' + contexts[0], '', 'To be or  not to be ', 'b' * 79 + '\u00e9']
+  (here / 'lines.txt').write_text('\n'.join(lines), encoding='utf-8-sig')
+  predict = lambda name: prediction.run(
+    [name], run_dir=str(run), top=3, output='p.csv'
+  )
+  assert predict('lines.txt') == {}
+  rows = rows_of('p.csv')[1]
+  assert [row[0] for row in rows] == ['1', '3', '4']
+  x = np.array(list(map(code, contexts)), np.uint8)
+  model, weights = found.algorithm.model, found.weights
+  logits = model.head.logits(model.embed(weights, x), weights.class_table, None)
+  logits = logits.numpy()
+  for row, scores in zip(rows, logits, strict=True):
+    best = np.argsort(-scores, kind='stable')[:3]
+    assert [cell[-1] for cell in row[1::2]] == [alphabet[c] for c in best]
+    assert [float(cell) for cell in row[2::2]] == pytest.approx(
+      scores[best], rel=1e-4
+    )
+  _exports_predict_alike(str(run), 'lines.txt', 3)
+  (here / 'latin.txt').write_bytes(b'caf\xe9\n')
+  (here / 'empty.txt').write_text('\n')
+  for name, word in (('latin.txt', 'UTF-8'), ('empty.txt', 'no lines')):
+    with pytest.raises(errors.InputError, match=word):
+      predict(name)
 
 
 @pytest.mark.slow
@@ -347,6 +389,105 @@ def test_images_that_are_none_of_the_models(here):
   with pytest.raises(errors.InputError, match='has no model'):
     prediction.run(['photos'], model='photos')
   assert not (here / 'p.csv').exists()
+
+
+def test_damaged_images_are_left_out_counted_and_named(
+  here, capsys, monkeypatch
+):
+  monkeypatch.setattr(prediction, '_BLOCK', 4)
+  run = photographs(here)
+  predict = lambda *given, **more: prediction.run(
+    given, run_dir=run, top=2, output='p.csv', **more
+  )
+  scores = predict('photos')
+  _, expected = rows_of('p.csv')
+  # A whole block, and one in another.
+  bad = [here / 'photos' / 'cat' / f'-{i}.jpg' for i in range(4)]
+  for path in [*bad, here / 'photos' / 'emu' / 'z.png']:
+    path.write_bytes(b'no image')
+  capsys.readouterr()
+  for given in ('photos', 'photos.zip'):
+    if given == 'photos.zip':
+      shutil.make_archive('photos', 'zip', 'photos')
+    assert (
+      predict(given, neighbors=3, gallery='photos').items() >= scores.items()
+    )
+    header, rows = rows_of('p.csv')
+    assert [r[1:5] for r in rows if r[1]] == [r[1:] for r in expected]
+    left_out = [row for row in rows if not row[1]]
+    assert [row[0].split('/')[-1] for row in left_out[:4]] == [
+      b.name for b in bad
+    ]
+    assert rows[-1] == [f'{given}/emu/z.png', *[''] * (len(header) - 1)]
+    told = capsys.readouterr().err
+    assert told.count(f'5 of 32 images left out, first {given}/cat/-0.jpg') == (
+      2 if given == 'photos' else 1
+    )
+  # Pictures are those of the images that have predictions.
+  found = prediction.of_run(run)
+  inputs = raw_examples.read(['photos'], found.description, size=4)
+  pixels = np.concatenate([b.raw[0] for b in inputs.blocks if b.names])
+  for number in (0, len(expected) - 1):
+    np.testing.assert_array_equal(inputs.image(number), pixels[number])
+  prediction.run(['photos/cat/-0.jpg', 'photos/dog'], run_dir=run)
+  assert 'cat/-0.jpg: left out' in capsys.readouterr().out
+  before = (here / 'p.csv').read_bytes()
+  own_examples.items(here)
+  for given, more, word in (
+    (['photos'], {'corrupt': 'fail'}, 'cat/-0.jpg is not a readable image'),
+    (list(map(str, bad)), {}, 'nor is any other'),
+    (['photos/dog'], {'neighbors': 1, 'gallery': str(bad[0])}, '-0.jpg is not'),
+  ):
+    with pytest.raises(errors.InputError, match=word):
+      predict(*given, **more)
+  assert (here / 'p.csv').read_bytes() == before
+  columns = {'label_column': 'item', 'user_column': 'user'}
+  changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
+  table = test_evaluate.untrained(here / 'table', 'table', 'fedavg', **changes)
+  with pytest.raises(errors.InputError, match='only images'):
+    prediction.run(['later.parquet'], run_dir=str(table), corrupt='skip')
+
+
+@pytest.mark.slow
+def test_very_long_names(here):
+  run = photographs(here)
+  name = 'ü' * 125
+  names = ''.join(f'{i},{letter * 9000},9\n' for i, letter in enumerate('abc'))
+  (here / 'run' / 'classes.csv').write_text(f'class,name,count\n{names}')
+  (here / 'photos' / 'dog' / '0.jpg').rename(here / 'photos' / f'{name}.jpg')
+  prediction.run(
+    ['photos'],
+    run_dir=run,
+    output='p.csv',
+    neighbors=2,
+    gallery='photos',
+    picture='n.png',
+  )
+  [row] = [row for row in rows_of('p.csv')[1] if name in row[0]]
+  assert len(row[1]) == 9000
+  assert (here / 'n.png').exists()
+  before = sorted(here.iterdir())
+  long = 'n' * 300
+  predict = functools.partial(prediction.run, ['photos'], run_dir=run)
+  for call, given in (
+    (predict, {'output': f'{long}.csv'}),
+    (predict, {'output': f'{long}/p.csv'}),
+    (predict, {'picture': f'{long}.png', 'neighbors': 1, 'gallery': 'photos'}),
+    (predict, {'neighbors': 1, 'gallery': long}),
+    (predict, {'run_dir': long}),
+    (predict, {'run_dir': None, 'model': long}),
+    (functools.partial(exporting.run, run), {'output': long, 'form': 'npz'}),
+    (functools.partial(prediction.run, run_dir=run), {'inputs': [long]}),
+    (
+      functools.partial(prediction.run, run_dir=run),
+      {'inputs': [f'{long}.zip/a']},
+    ),
+  ):
+    with pytest.raises((errors.InputError, OSError)) as e:
+      call(**given)
+    told = app._told(e.value)
+    assert 'nnn' in told and '\n' not in told
+  assert sorted(here.iterdir()) == before
 
 
 def test_grey_models_refuse_colours(here):

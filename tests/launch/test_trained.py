@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from launch import evaluation
+from launch import exporting
 from launch import trained
 from tasks import experiment
 from tests.launch import own_examples
@@ -80,6 +81,21 @@ def test_rounds_that_can_be_chosen(glyphs, here):
       continue
     with pytest.raises(errors.InputError, match=word):
       trained.load(str(path), 'best')
+
+
+def test_a_run_without_metrics_has_a_model_and_no_scores(glyphs, here):
+  path = shutil.copytree(glyphs, here / 'run')
+  (path / run_files.METRICS).unlink()
+  found = trained.load(str(path))
+  equal(found.weights, trained.load(str(glyphs)).weights)
+  assert found.rounds == 4
+  assert found.scores == {}
+  with pytest.raises(errors.InputError, match='no scores; give last'):
+    trained.load(str(path), 'best')
+  card = exporting.run(str(path), 'model', 'npz')
+  assert card['scores'] == {}
+  assert '| score' not in (here / 'model' / exporting.README).read_text()
+  assert 'top1' in evaluation.run(str(path))['metrics']
 
 
 def test_damage_is_told_in_a_sentence(glyphs, here, capsys):

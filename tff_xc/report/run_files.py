@@ -114,8 +114,11 @@ def is_run(path: str | os.PathLike) -> bool:
   return (pathlib.Path(path) / CONFIG).is_file()
 
 
-def read_run(path: str | os.PathLike) -> Run:
-  """Reads a run directory, finished or not."""
+def read_run(path: str | os.PathLike, needs_metrics: bool = True) -> Run:
+  """Reads a run directory, finished or not.
+
+  With `needs_metrics`, one without metrics.csv is damaged; else it has no rounds.
+  """
   path = pathlib.Path(path)
   if not is_run(path):
     what = f'it has no {CONFIG}' if path.is_dir() else 'it is no directory'
@@ -124,7 +127,13 @@ def read_run(path: str | os.PathLike) -> Run:
     )
   config = read_config(path / CONFIG)
   summary = read_summary(path)
-  return Run(path, config, read_metrics(path / METRICS), summary)
+  if needs_metrics or (path / METRICS).exists():
+    metrics = read_metrics(path / METRICS)
+  else:
+    import pandas as pd
+
+    metrics = pd.DataFrame({'round': []}, dtype='float64')
+  return Run(path, config, metrics, summary)
 
 
 def is_finished(
