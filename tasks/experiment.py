@@ -153,6 +153,13 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       least=0,
       most=0.9,
     ),
+    hp.Hyperparameter(
+      'dp_epsilon',
+      0.0,
+      'epsilon of the model after all rounds, from which --dp_noise_multiplier is'
+      ' computed, with --dp=central; 0: give the noise',
+      least=0,
+    ),
     _setting(
       'evaluate_clients',
       0,
@@ -197,6 +204,7 @@ def resolve(
   _check_sizes(draft, 0 if found.data_is_named else num_classes or 0)
   _fit_virtual_clients(draft)
   _check_importance(found, values.get('importance_weights'), num_classes)
+  _check_epsilon(settings['dp_epsilon'], values, given)
   return {
     'task': task,
     'algorithm': algorithm,
@@ -270,6 +278,19 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
     'checkpoint_every', values['eval_every']
   )
   return values
+
+
+def _check_epsilon(epsilon: float, values: Mapping, given: Mapping) -> None:
+  if not epsilon:
+    return
+  if values.get('dp', 'none') == 'none':
+    raise errors.InputError(
+      f'--dp_epsilon={epsilon:g} needs --dp=central, and an algorithm with clients'
+    )
+  if 'dp_noise_multiplier' in given:
+    raise errors.InputError(
+      'give --dp_epsilon or --dp_noise_multiplier, which follows from it, not both'
+    )
 
 
 def _more_metrics(settings: Mapping) -> list[str]:
@@ -431,6 +452,9 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     'examples_per_round', 0
   )
   algorithm = _with_feature_rows(algorithm, dataset, options, drawn)
+  if epsilon := config.get('dp_epsilon'):
+    algorithm = _with_noise(algorithm, dataset, epsilon, config['rounds'])
+    values['dp_noise_multiplier'] = algorithm.privacy.noise_multiplier
   return Experiment(
     {**config, 'hyperparameters': values},
     dataset,
@@ -438,6 +462,17 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     _metrics(config, task, dataset, algorithm.model),
     (*warnings, *made.warnings(dataset.num_classes, most)),
   )
+
+
+def _with_noise(algorithm, dataset, epsilon: float, rounds: int):
+  """Returns the algorithm with the noise that gives `epsilon` after its rounds."""
+  from tff_xc.measure import privacy_loss
+
+  sampling = algorithm.sampling.participation(dataset)
+  hidden = algorithm.privacy
+  found = privacy_loss.noise_multiplier(epsilon, hidden.delta, rounds, sampling)
+  hidden = dataclasses.replace(hidden, noise_multiplier=found)
+  return dataclasses.replace(algorithm, privacy=hidden)
 
 
 def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from tff_xc.measure import catalog
 from tff_xc.measure import client_scores
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
+from tff_xc.measure import privacy_loss
 from tff_xc.measure import skew
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import curves
@@ -125,6 +126,7 @@ def train(
     read_ahead = cohort_lib.Ahead(cohorts, rounds)
   with read_ahead as cohorts:
     parts = {
+      'epsilon': _epsilon(algorithm, dataset),
       'targets': targets_lib.parse(target, metrics),
       'process': process_lib.build_process(algorithm, seed),
       'evaluate': evaluation.Evaluator(
@@ -150,6 +152,18 @@ def train(
       draw_curves(run_dir)
       tracked.finish([directory.path / run_directory.CURVES])
   return summary
+
+
+def _epsilon(algorithm, dataset) -> Callable[[int], float] | None:
+  """Returns rounds -> epsilon, or None without differential privacy."""
+  hidden = algorithm.privacy
+  if hidden is None:
+    return None
+  return privacy_loss.Accountant(
+    hidden.noise_multiplier,
+    algorithm.sampling.participation(dataset),
+    hidden.delta,
+  ).epsilon
 
 
 def draw_curves(run_dir: str | os.PathLike) -> None:
@@ -290,11 +304,12 @@ def run(
   warnings: Sequence[str] = (),
   client_states: client_states_lib.ClientStates | None = None,
   facts: Mapping[str, Any] | None = None,
+  epsilon: Callable[[int], float] | None = None,
 ) -> dict[str, Any]:
   """Runs or resumes an experiment as `train`; returns summary.json, nan for null.
 
   `cohorts` are by round, from 0; `evaluate` returns the `metrics` of global weights, and
-  `facts` are further entries of the summary. Where a client fails, and where five
+  `facts` are further entries of the summary; `epsilon` is that of the rounds done. Where a client fails, and where five
   consecutive rounds dropped every client's update, the rounds done are saved first, as
   after an interrupt.
   """
@@ -319,6 +334,8 @@ def run(
     if not rows:
       with timing('evaluation'):
         measured = evaluate(held.weights())
+      if epsilon:
+        measured['epsilon'] = epsilon(0)
       directory.release(measured, 0)
       rows.append(measured)
       progress.show(measured)
@@ -332,6 +349,8 @@ def run(
       if schedule.due(schedule.eval_every, held.done + 1):
         with timing('evaluation'):
           measured = evaluate(process.get_model_weights(output.state))
+      if epsilon:
+        row['epsilon'] = epsilon(held.done + 1) if measured else math.nan
       row = {**row, **(measured or dict.fromkeys(metrics, math.nan))}
       directory.release(row, held.done + 1)
       rows.append(row)
