@@ -68,9 +68,8 @@ def make_process(num_classes: int, batch_size: int, hidden=None):
 def build(contender: str, settings: Settings):
   """Builds a contender 'RUNTIME@N', in its own process."""
   from launch.benchmarks import rounds
-  from tff_xc.runtime import registry
-
   from tff_xc.round import privacy
+  from tff_xc.runtime import registry
 
   runtime, num_classes = spec.name_and_size(contender)
   hidden = None
