@@ -157,7 +157,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       'dp_epsilon',
       0.0,
       'epsilon of the model after all rounds, from which --dp_noise_multiplier is'
-      ' computed, with --dp=central; 0: give the noise',
+      ' computed, with --dp; 0: give the noise',
       least=0,
     ),
     _setting(
@@ -285,7 +285,8 @@ def _check_epsilon(epsilon: float, values: Mapping, given: Mapping) -> None:
     return
   if values.get('dp', 'none') == 'none':
     raise errors.InputError(
-      f'--dp_epsilon={epsilon:g} needs --dp=central, and an algorithm with clients'
+      f'--dp_epsilon={epsilon:g} needs --dp=central or local, and an algorithm with'
+      ' clients'
     )
   if 'dp_noise_multiplier' in given:
     raise errors.InputError(
@@ -453,8 +454,14 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
   )
   algorithm = _with_feature_rows(algorithm, dataset, options, drawn)
   if epsilon := config.get('dp_epsilon'):
-    algorithm = _with_noise(algorithm, dataset, epsilon, config['rounds'])
-    values['dp_noise_multiplier'] = algorithm.privacy.noise_multiplier
+    from tff_xc.experiment import epsilon as epsilon_lib
+
+    noise = epsilon_lib.noise_multiplier(
+      algorithm, dataset, config['seed'], config['rounds'], epsilon
+    )
+    values['dp_noise_multiplier'] = noise
+    hidden = dataclasses.replace(algorithm.privacy, noise_multiplier=noise)
+    algorithm = dataclasses.replace(algorithm, privacy=hidden)
   return Experiment(
     {**config, 'hyperparameters': values},
     dataset,
@@ -462,17 +469,6 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     _metrics(config, task, dataset, algorithm.model),
     (*warnings, *made.warnings(dataset.num_classes, most)),
   )
-
-
-def _with_noise(algorithm, dataset, epsilon: float, rounds: int):
-  """Returns the algorithm with the noise that gives `epsilon` after its rounds."""
-  from tff_xc.measure import privacy_loss
-
-  sampling = algorithm.sampling.participation(dataset)
-  hidden = algorithm.privacy
-  found = privacy_loss.noise_multiplier(epsilon, hidden.delta, rounds, sampling)
-  hidden = dataclasses.replace(hidden, noise_multiplier=found)
-  return dataclasses.replace(algorithm, privacy=hidden)
 
 
 def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:

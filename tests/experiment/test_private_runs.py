@@ -105,12 +105,27 @@ def test_the_noise_of_an_epsilon(in_process, tmp_path):
   assert 7.5 < last <= 8.0
 
 
+@pytest.mark.slow
+def test_local_noise_counts_who_took_part_most(in_process, tmp_path):
+  made, _ = run(tmp_path / 'run', dp='local', dp_noise_multiplier=2.0)
+  assert made.algorithm.privacy.local
+  cohorts = made.algorithm.sampling.cohorts(made.dataset, 0)
+  numbers = [n for r in range(4) for n in cohorts(r).numbers]
+  most = np.bincount(numbers).max()
+  assert most < 4
+  sampling = privacy_loss.Sampling('fixed', 1.0)
+  expected = privacy_loss.Accountant(2.0, sampling, 1e-5).epsilon(int(most))
+  last = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['epsilon'].iloc[-1]
+  assert last == expected
+
+
 @pytest.mark.parametrize(
   ('algorithm', 'changes', 'told'),
   [
     ('fedss', {'dp_clip': 2.0}, 'dp=central'),
     ('fedss', {'dp_epsilon': 2.0}, 'dp=central'),
     ('centralized', {'dp_epsilon': 2.0}, 'clients'),
+    ('fedss', {'dp': 'local', 'dp_clip_quantile': 0.5}, 'central'),
     ('fedss', {'dp': 'central', 'virtual_client_size': 64}, 'poisson'),
     ('fedss', {'dp': 'central', 'row_renormalize': True}, 'row_renormalize'),
     ('fedavg', {'dp': 'central', 'robust_aggregation': 'zeroing'}, 'dp_clip'),

@@ -6,11 +6,13 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import optimize
 from scipy import stats
 
 from tests import tiny
 from tff_xc import errors
 from tff_xc.algorithms import registry
+from tff_xc.measure import privacy_loss
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
 from tff_xc.round import privacy
@@ -92,6 +94,7 @@ def test_deferred_noise_is_a_sum_over_all_steps(momentum):
   assert np.abs(correlations).max() < 5 / np.sqrt(steps.shape[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('momentum', [0.0, 0.5, 0.99])
 def test_deferred_noise_has_the_covariance_of_the_recurrence(momentum):
   parts = 2 if momentum else 1
@@ -209,6 +212,7 @@ def flat(weights):
 NOTHING = privacy.Privacy(0.0, float('inf'), 4.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['fedss', 'fullsoftmax'])
 def test_without_noise_and_bound_it_is_the_plain_run(name):
   plain = dataclasses.replace(made(name, momentum=0.9), weighting='uniform')
@@ -217,6 +221,7 @@ def test_without_noise_and_bound_it_is_the_plain_run(name):
   np.testing.assert_array_equal(flat(found), flat(expected))
 
 
+@pytest.mark.slow
 def test_a_sum_of_clipped_changes_over_the_expected_clients():
   """With NumPy: the update of one client at a time, clipped and divided by m."""
   start = flat(after(built('fedss', NOTHING), 1, lambda r: [])[0])
@@ -237,6 +242,7 @@ def test_a_sum_of_clipped_changes_over_the_expected_clients():
   assert float(metrics['clipping_norm']) == pytest.approx(clip)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'momentum', 'quantile'),
   [
@@ -294,6 +300,7 @@ def test_noise_is_the_same_whoever_asks():
   )
 
 
+@pytest.mark.slow
 def test_the_norm_follows_a_private_quantile():
   hidden = privacy.Privacy(1e-6, 1e-3, 4.0, 0.5)
   process = built('fedss', hidden)
@@ -308,6 +315,7 @@ def test_the_norm_follows_a_private_quantile():
   assert hidden.value_noise_multiplier > hidden.noise_multiplier
 
 
+@pytest.mark.slow
 def test_replaced_rows_are_sent_as_changes():
   # Each class has one client here.
   own = [[0, 1], [2], [3, 4], [5]]
@@ -329,3 +337,85 @@ def test_what_needs_more_than_sums_is_refused(name, given, told):
   hidden = privacy.Privacy(1.0, 1.0, 4.0)
   with pytest.raises(errors.InputError, match=told):
     process_lib.build_process(made(name, hidden, **given))
+
+
+@pytest.mark.slow
+def test_what_a_canary_tells_is_below_the_accountants_epsilon():
+  """One client more or less, told apart along its own change, in one round.
+
+  Along it, the model is Gaussian with means apart by 1 / z standard deviations, as
+  Nasr et al. audit it ("Tight Auditing of Differentially Private Machine Learning",
+  2023). Half the noise, or a bound of twice the norm, would show.
+  """
+  z, clip, delta, seeds = 1.5, 0.2, 1e-5, 400
+  process = built('fedss', privacy.Privacy(z, clip, 4.0))
+  silent = built('fedss', privacy.Privacy(0.0, clip, 4.0))
+  others, [canary] = cohort(0), cohort(99, 1)
+  canary = canary._replace(client_id=np.int64(77))
+  start = flat(silent.get_model_weights(silent.initialize()))
+  alone = silent.next(silent.initialize(), [canary]).state
+  direction = flat(silent.get_model_weights(alone)) - start
+  assert np.linalg.norm(direction) == pytest.approx(clip / 4.0, rel=1e-3)
+  direction /= np.linalg.norm(direction)
+  initial = process.initialize()
+
+  def seen(clients, seed):
+    state = initial._replace(seed=np.array([seed, 1], np.int32))
+    optimizer = state.server.tables['class'].optimizer
+    optimizer['noise_seed'] = np.array([seed, 2], np.int32)
+    state = process.next(state, clients).state
+    return direction @ (flat(process.get_model_weights(state)) - start)
+
+  without = np.array([seen(others, seed) for seed in range(seeds)])
+  added = np.array(
+    [seen([*others, canary], seeds + seed) for seed in range(seeds)]
+  )
+  spread = np.sqrt((without.var(ddof=1) + added.var(ddof=1)) / 2)
+  apart = (added.mean() - without.mean()) / spread
+  error = np.sqrt(2 / seeds + apart**2 / (4 * seeds))
+  accountant = privacy_loss.Accountant(
+    z, privacy_loss.Sampling(privacy_loss.POISSON, 1.0), delta
+  )
+  stronger = privacy_loss.Accountant(
+    0.7 * z, privacy_loss.Sampling(privacy_loss.POISSON, 1.0), delta
+  )
+  # The accountant's value, of the least and the largest distance that fit.
+  lower = gaussian_epsilon(1 / (apart - 3 * error), delta)
+  upper = gaussian_epsilon(1 / (apart + 3 * error), delta)
+  assert lower < accountant.epsilon(1) < stronger.epsilon(1)
+  assert upper > 0.8 * accountant.epsilon(1)
+
+
+def gaussian_epsilon(noise, delta):
+  """Balle and Wang, "Improving the Gaussian Mechanism", ICML 2018, Theorem 8."""
+
+  def excess(epsilon):
+    a, b = 0.5 / noise, epsilon * noise
+    cdf = stats.norm.cdf
+    return cdf(a - b) - np.exp(epsilon) * cdf(-a - b) - delta
+
+  return optimize.brentq(excess, 0.0, 50.0)
+
+
+@pytest.mark.slow
+def test_local_noise_is_each_clients_own():
+  """Of what a client sends: the encoder and its rows, and of no other row."""
+  hidden = privacy.Privacy(0.5, 1.0, 1.0, local=True)
+  process = built('posonly', hidden)
+  silent = built('posonly', privacy.Privacy(0.0, 1.0, 1.0))
+  initial = process.initialize()
+  [client] = tiny.cohort([[2, 5, 5]], 0)
+  expected = flat(after(silent, 1, lambda r: [client])[0])
+  drawn = []
+  for seed in range(60):
+    state = initial._replace(seed=np.array([seed, 1], np.int32))
+    after_ = process.get_model_weights(process.next(state, [client]).state)
+    drawn.append(flat(after_) - expected)
+  drawn = np.stack(drawn)
+  of_rows = drawn[:, -N * tiny.DIM :].reshape(60, N, tiny.DIM)
+  assert not of_rows[:, [i for i in range(N) if i not in (2, 5)]].any()
+  sent = np.concatenate(
+    [drawn[:, : -N * tiny.DIM], of_rows[:, [2, 5]].reshape(60, -1)], 1
+  )
+  assert sent.std() == pytest.approx(0.5, rel=0.08)
+  assert (sent.std(axis=0) > 0.25).all()

@@ -34,8 +34,9 @@ COSINES = 'cosine logits'
 # Values of --importance_weights that are no file.
 NAMED_IMPORTANCE = NO_IMPORTANCE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
 _BOTH = 'zeroing+clipping'
-POISSON, CENTRAL = 'poisson', 'central'
-_OF_DP = {'of': 'dp', 'only_with': (CENTRAL,)}
+POISSON = 'poisson'
+CENTRAL, LOCAL = 'central', 'local'
+_OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL)}
 
 
 class Answers(NamedTuple):
@@ -334,14 +335,15 @@ class Federated(Base):
 
   dp: str = hp.field(
     'none',
-    "differential privacy of the model, with clients as the unit: 'central', noise of"
-    ' the server on sums of clipped updates; clients then count alike',
-    choices=('none', CENTRAL),
+    "differential privacy with clients as the unit: 'central', of the model, by noise"
+    " of the server on sums of clipped updates; 'local', of each update, by noise of"
+    ' its client on what it sends; clients then count alike',
+    choices=('none', CENTRAL, LOCAL),
   )
   dp_noise_multiplier: float = hp.field(
     1.0,
-    "z, the noise's standard deviation on the sum of updates over the clipping norm;"
-    ' --dp_epsilon computes it',
+    "z, the noise's standard deviation on the sum of updates, or on each one of"
+    ' them, over the clipping norm; --dp_epsilon computes it',
     least=0,
     **_OF_DP,
   )
@@ -358,7 +360,8 @@ class Federated(Base):
     " a private way; a round's noise then costs a pass over all rows",
     least=0,
     below=1,
-    **_OF_DP,
+    of='dp',
+    only_with=(CENTRAL,),
   )
   dp_delta: float = hp.field(
     1e-5,
@@ -429,8 +432,9 @@ class Federated(Base):
       self.dp_noise_multiplier,
       self.dp_clip,
       float(self.clients_per_round),
-      self.dp_clip_quantile,
+      self.dp_clip_quantile if self.dp == CENTRAL else 0.0,
       self.dp_delta,
+      self.dp == LOCAL,
     )
     return dataclasses.replace(made, privacy=hidden, weighting='uniform')
 
@@ -511,11 +515,12 @@ class Federated(Base):
         f'--row_renormalize divides by who holds a row, which --dp={values["dp"]} has'
         ' to hide; leave it out'
       )
-    if values['virtual_client_size'] and not poisson:
+    virtual = values['virtual_client_size']
+    if virtual and not poisson and values['dp'] == CENTRAL:
       raise errors.InputError(
         'how private a fixed number of clients is, drawn in proportion to their'
         ' examples, is not known: give --client_sampling=poisson with'
-        f' --virtual_client_size={values["virtual_client_size"]}'
+        f' --virtual_client_size={virtual}'
       )
     if given.get('client_weighting') == 'examples':
       raise errors.InputError(

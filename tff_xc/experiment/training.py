@@ -26,6 +26,7 @@ from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import client_states as client_states_lib
 from tff_xc.experiment import cohort as cohort_lib
+from tff_xc.experiment import epsilon as epsilon_lib
 from tff_xc.experiment import progress as progress_lib
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
@@ -35,7 +36,6 @@ from tff_xc.measure import catalog
 from tff_xc.measure import client_scores
 from tff_xc.measure import communication
 from tff_xc.measure import evaluation
-from tff_xc.measure import privacy_loss
 from tff_xc.measure import skew
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import curves
@@ -126,7 +126,8 @@ def train(
     read_ahead = cohort_lib.Ahead(cohorts, rounds)
   with read_ahead as cohorts:
     parts = {
-      'epsilon': _epsilon(algorithm, dataset),
+      'epsilon': algorithm.privacy
+      and epsilon_lib.of_rounds(algorithm, dataset, seed),
       'targets': targets_lib.parse(target, metrics),
       'process': process_lib.build_process(algorithm, seed),
       'evaluate': evaluation.Evaluator(
@@ -152,18 +153,6 @@ def train(
       draw_curves(run_dir)
       tracked.finish([directory.path / run_directory.CURVES])
   return summary
-
-
-def _epsilon(algorithm, dataset) -> Callable[[int], float] | None:
-  """Returns rounds -> epsilon, or None without differential privacy."""
-  hidden = algorithm.privacy
-  if hidden is None:
-    return None
-  return privacy_loss.Accountant(
-    hidden.noise_multiplier,
-    algorithm.sampling.participation(dataset),
-    hidden.delta,
-  ).epsilon
 
 
 def draw_curves(run_dir: str | os.PathLike) -> None:

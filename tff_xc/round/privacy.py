@@ -59,6 +59,8 @@ class Privacy:
     clip_quantile: if positive, C follows this quantile of the clients' norms, which
       takes a part of the noise's budget (Andrew et al., 2019, arXiv:1905.03871).
     delta: of (epsilon, delta), for the report.
+    local: each client adds noise of z C to every number that it sends, and the server
+      none. Rows that a client does not hold, which it sends no change of, get none.
   """
 
   noise_multiplier: float
@@ -66,6 +68,16 @@ class Privacy:
   cohort: float
   clip_quantile: float = 0.0
   delta: float = 1e-5
+  local: bool = False
+
+  def __post_init__(self):
+    if self.local and self.clip_quantile:
+      raise ValueError('a norm that adapts needs noise of the server')
+
+  @property
+  def of_server(self) -> float:
+    """The server's noise on the sum, over C."""
+    return 0.0 if self.local else self.value_noise_multiplier
 
   @property
   def count_noise(self) -> float:
@@ -173,7 +185,7 @@ def applied(algorithm, pair: list[int]):
       # The sum of changes: of a class with one client it is the replacement.
       optimizer = optimizers.RowMomentum(privacy.cohort)
     if is_deferred(table, privacy):
-      stddev = privacy.value_noise_multiplier * privacy.clip / privacy.cohort
+      stddev = privacy.of_server * privacy.clip / privacy.cohort
       optimizer = DeferredNoise(optimizer, stddev, tuple(pair), _TABLES + i)
     tables.append(dataclasses.replace(table, merge=joined, optimizer=optimizer))
   return dataclasses.replace(
@@ -218,7 +230,7 @@ def is_deferred(table, privacy: Privacy) -> bool:
     and isinstance(table.optimizer, optimizers.RowMomentum)
     and not table.steps
     and not privacy.clip_quantile
-    and privacy.noise_multiplier
+    and privacy.of_server
   )
 
 
@@ -236,7 +248,7 @@ def noised(
     seed: int32 [2], the round's.
   """
   privacy = algorithm.privacy
-  z, m = privacy.value_noise_multiplier, privacy.cohort
+  z, m = privacy.of_server, privacy.cohort
   stddev = z * clip if z else None
 
   def noise(shape, part):
@@ -261,6 +273,27 @@ def noised(
     )
     rows[table.name] = folding.all_rows(everything, total_weight)
   return scaled, rows
+
+
+def of_client(privacy: Privacy, delta, rows, held, seed) -> tuple[Any, Any]:
+  """Returns (encoder's delta, rows by table) of a client with its own noise.
+
+  `held` are `request.SelectedRows` by table, and `seed` int32 [2] the client's.
+  """
+  stddev = privacy.noise_multiplier * privacy.clip
+
+  def noisy(value, part):
+    normal = tf.random.stateless_normal(tf.shape(value), part)
+    return value + stddev * normal
+
+  parts = iter(range(len(delta) + len(rows)))
+  seeds = lambda: randomness.step_seed(seed, next(parts))
+  delta = type(delta)((n, noisy(value, seeds())) for n, value in delta.items())
+  hidden = collections.OrderedDict()
+  for name, value in rows.items():
+    mask = held[name].mask[: tf.shape(value)[0], None]
+    hidden[name] = tf.where(mask, noisy(value, seeds()), 0.0)
+  return delta, hidden
 
 
 @dataclasses.dataclass(frozen=True)
