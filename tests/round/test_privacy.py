@@ -24,36 +24,32 @@ pytestmark = pytest.mark.usefixtures('in_process')
 N = 12
 
 
-def test_bits_are_those_of_threefry():
-  # Known answers of Random123 1.14, threefry2x32 with 20 rounds.
-  for key, counter, expected in (
-    ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
-    ((2**32 - 1,) * 2, (2**32 - 1,) * 2, (0x1CB996FC, 0xBB002BE7)),
-    (
-      (0x13198A2E, 0x03707344),
-      (0x243F6A88, 0x85A308D3),
-      (0xC4923A9C, 0x483DF7A0),
-    ),
-  ):
-    words = [tf.constant(w, tf.uint32) for w in (*key, *counter)]
-    found = randomness.threefry(tuple(words[:2]), tuple(words[2:]))
-    assert tuple(int(w) for w in found) == expected
+def test_bits_are_those_of_splitmix():
+  # The first numbers of the published generator for a state of 0.
+  step = 0x9E3779B97F4A7C15
+  states = tf.constant([step, 2 * step % 2**64, 3 * step % 2**64], tf.uint64)
+  assert [int(x) for x in randomness.mixed(states)] == [
+    *(0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F),
+  ]
 
 
 def test_rows_have_normals_of_their_own():
-  seed = tf.constant([3, -4])
-  ids = tf.range(3000)
-  pairs = np.array(randomness.row_normals(seed, ids, 8))
+  seed, streams = tf.constant([3, -4]), tf.constant([1, 2])
+  pairs = np.array(randomness.row_normals(seed, streams, tf.range(3000), 8))
   assert stats.kstest(pairs.ravel(), 'norm').pvalue > 0.01
-  flat = pairs.transpose(1, 0, 2).reshape(3000, 16)
-  correlations = np.corrcoef(flat, rowvar=False) - np.eye(16)
-  assert np.abs(correlations).max() < 5 / np.sqrt(3000)
-  some = np.array(randomness.row_normals(seed, tf.constant([7, 2999]), 8))
-  np.testing.assert_array_equal(some, pairs[:, [7, 2999]])
-  one = np.array(randomness.row_normals(seed, tf.constant(7), 8))
-  np.testing.assert_array_equal(one, pairs[:, 7])
-  other = np.array(randomness.row_normals(tf.constant([3, -3]), ids, 8))
-  assert abs(np.corrcoef(other.ravel(), pairs.ravel())[0, 1]) < 0.02
+  # Of one row: two of each stream and column; and of a row and the next.
+  flat = pairs.transpose(2, 0, 1, 3).reshape(3000, 32)
+  for other in (flat, np.roll(flat, 1, axis=0)):
+    correlations = np.corrcoef(flat, other, rowvar=False)[:32, 32:]
+    correlations -= np.eye(32) * (other is flat)
+    assert np.abs(correlations).max() < 5 / np.sqrt(3000)
+  draw = lambda ids, seed=seed: np.array(
+    randomness.row_normals(seed, streams, tf.constant(ids), 8)
+  )
+  np.testing.assert_array_equal(draw([7, 2999]), pairs[:, :, [7, 2999]])
+  np.testing.assert_array_equal(draw(7), pairs[:, :, 7])
+  other = draw(np.arange(3000), tf.constant([3, -3]))
+  assert abs(np.corrcoef(other.ravel(), pairs.ravel())[0, 1]) < 0.01
 
 
 TIMES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 64, 100)

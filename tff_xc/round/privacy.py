@@ -419,59 +419,79 @@ class _Process:
 
   def at(self, time: tf.Tensor, seed: tf.Tensor, ids: tf.Tensor, row_dim: int):
     """Returns x float32 [parts, ..., row_dim] at `time`, an int32 scalar."""
+    times, factors = self._draws(time)
+    normals = randomness.row_normals(seed, times, ids, row_dim)
+    # [parts, draws], times [draws, ..., row_dim], of each part's normals.
+    return tf.add_n(
+      [
+        tf.tensordot(factors[:, :, part], normals[part], 1)
+        for part in range(self._parts)
+      ]
+    )
 
-    def normal(at):
-      both = randomness.row_normals(
-        randomness.step_seed(seed, at), ids, row_dim
-      )
-      return tf.stack(both[: self._parts])
+  def _draws(self, time: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the times whose normals x(time) is made of, and their factors.
 
-    times = lambda matrix, x: tf.tensordot(matrix, x, 1)
+    They are int32 [draws] and float32 [parts, draws, parts].
+    """
+    most, parts = 2 * self._LEVELS, self._parts
 
-    def onwards(level, x, at):
+    def of(times, at, x, matrix):
+      # x plus the matrix times the normals of one more time.
+      place = tf.size(times)
+      place = tf.one_hot(place, most)[None, :, None]
+      return tf.concat([times, [at]], 0), x + matrix[:, None, :] * place
+
+    moved = lambda matrix, x: tf.tensordot(matrix, x, 1)
+
+    def onwards(times, level, x, at):
       level = tf.maximum(level, 0)
-      step = times(self._drawn[level], normal(at))
-      return times(self._forward[level], x) + step
+      return of(times, at, moved(self._forward[level], x), self._drawn[level])
 
     # The last power of 2 up to `time`: levels from -1, which leads from 0 to 1.
-    def double(level, power, x):
-      return level + 1, 2 * power, onwards(level, x, power)
+    def double(level, power, times, x):
+      return level + 1, 2 * power, *onwards(times, level, x, power)
 
-    shape = tf.concat([[self._parts], tf.shape(ids), [row_dim]], 0)
-    nothing = tf.zeros(shape)
-    nothing.set_shape([self._parts, *ids.shape, row_dim])
-    level, power, x = tf.while_loop(
-      lambda level, power, x: power <= time,
+    some, whole = tf.TensorShape([None]), tf.TensorShape([parts, most, parts])
+    level, power, times, x = tf.while_loop(
+      lambda level, power, times, x: power <= time,
       double,
-      [tf.constant(-1), tf.constant(1), nothing],
+      [
+        *(tf.constant(-1), tf.constant(1)),
+        *(tf.zeros([0], tf.int32), tf.zeros(whole)),
+      ],
+      shape_invariants=[tf.TensorShape([]), tf.TensorShape([]), some, whole],
     )
     # x is at power / 2 = 2^level; there is nothing to do if this is the time.
-    exact = tf.logical_or(tf.equal(power // 2, time), time < 1)
-    end = onwards(level, x, power)
+    low = power // 2
+    exact = tf.logical_or(tf.equal(low, time), time < 1)
+    further, end = onwards(times, level, x, power)
+    times = tf.cond(exact, lambda: times, lambda: further)
 
-    def halve(level, low, x, end):
+    def halve(level, low, times, x, end):
       level = level - 1
       middle = low + tf.bitwise.left_shift(1, level)
-      straight = times(self._forward[level], x)
-      missed = end - times(self._forward[level + 1], x)
-      mean = straight + times(self._gain[level], missed)
-      found = mean + times(self._between[level], normal(middle))
+      straight = moved(self._forward[level], x)
+      missed = end - moved(self._forward[level + 1], x)
+      mean = straight + moved(self._gain[level], missed)
+      times, found = of(times, middle, mean, self._between[level])
       right = middle <= time
       return (
-        level,
-        tf.where(right, middle, low),
-        tf.where(right, found, x),
-        tf.where(right, end, found),
+        *(level, tf.where(right, middle, low), times),
+        *(tf.where(right, found, x), tf.where(right, end, found)),
       )
 
-    _, _, x, _ = tf.while_loop(
-      lambda level, low, x, end: tf.logical_and(
+    _, _, times, x, _ = tf.while_loop(
+      lambda level, low, times, x, end: tf.logical_and(
         tf.logical_not(exact), low < time
       ),
       halve,
-      [level, power // 2, x, end],
+      [level, low, times, x, end],
+      shape_invariants=[
+        *(tf.TensorShape([]), tf.TensorShape([]), some, whole, whole)
+      ],
     )
-    return x
+    return times, x[:, : tf.size(times)]
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:

@@ -45,49 +45,46 @@ def noise_seed(seed: tf.Tensor, part: int) -> tf.Tensor:
   return _fold(_fold(seed, -1), part)
 
 
-# Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers:
-# As Easy as 1, 2, 3", SC 2011): rotations, and the parity of the key schedule.
-_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
-_PARITY = 0x1BD11BDA
+# SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators",
+# OOPSLA 2014): the step between states, and the mix of a state. Another odd number
+# steps from stream to stream.
+_STEP, _STREAM = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
+_MIX = (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)
 
 
-def threefry(key: tuple, counter: tuple) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns two words of random bits of each counter.
-
-  `key` and `counter` are pairs of uint32, which broadcast. TensorFlow's own generators
-  count within a tensor; here a number depends on its own counter only.
-  """
-  word = lambda number: tf.constant(number, tf.uint32)
-  bits = tf.bitwise
-
-  def rotated(x, by):
-    left = bits.left_shift(x, word(by))
-    return bits.bitwise_or(left, bits.right_shift(x, word(32 - by)))
-
-  last = bits.bitwise_xor(bits.bitwise_xor(*key), word(_PARITY))
-  schedule = (*key, last)
-  a, b = counter[0] + key[0], counter[1] + key[1]
-  for i in range(20):
-    a = a + b
-    b = bits.bitwise_xor(rotated(b, _ROTATIONS[i % 8]), a)
-    if i % 4 == 3:
-      step = i // 4 + 1
-      a = a + schedule[step % 3]
-      b = b + schedule[(step + 1) % 3] + word(step)
-  return a, b
+def mixed(state: tf.Tensor) -> tf.Tensor:
+  """Returns 64 random bits of each state, uint64."""
+  for shift, factor in _MIX:
+    shifted = tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))
+    state = tf.bitwise.bitwise_xor(state, shifted)
+    state = state * tf.constant(factor, tf.uint64)
+  return state
 
 
 def row_normals(
-  seed: tf.Tensor, ids: tf.Tensor, row_dim: int
+  seed: tf.Tensor, streams: tf.Tensor, ids: tf.Tensor, row_dim: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns two float32 [..., row_dim] of standard normals, for ids int32 [...].
+  """Returns two float32 [S, ..., row_dim] of standard normals, for ids int32 [...].
 
-  A row's numbers depend on `seed` and its id only, whichever others are drawn.
+  A row's numbers depend on `seed` (int32 [2]), the stream (of int32 [S]), its id and
+  the column, whichever others are drawn. TensorFlow's own generators count within a
+  tensor.
   """
-  key = tf.unstack(tf.bitcast(seed, tf.uint32))
-  row, column = tf.cast(ids, tf.uint32)[..., None], tf.range(row_dim)
-  a, b = threefry(key, (row, tf.cast(column, tf.uint32)))
-  # Box-Muller; never the logarithm of 0.
-  unit = lambda x: (tf.cast(x, tf.float32) + 0.5) * 2.0**-32
-  radius, angle = tf.sqrt(-2.0 * tf.math.log(unit(a))), 2 * math.pi * unit(b)
+  count = lambda x: tf.cast(x, tf.uint64)
+  key = tf.bitcast(seed, tf.uint64)
+  start = mixed(key + count(streams) * tf.constant(_STREAM, tf.uint64))
+  start = tf.reshape(
+    start, tf.concat([[-1], tf.ones(ids.shape.rank + 1, tf.int32)], 0)
+  )
+  number = count(ids)[..., None] * count(row_dim) + count(
+    tf.range(1, row_dim + 1)
+  )
+  bits = mixed(start + number * tf.constant(_STEP, tf.uint64))
+  # Box-Muller, of the upper and the lower half; never the logarithm of 0.
+  upper = tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64))
+  unit = lambda x: (tf.cast(tf.cast(x, tf.uint32), tf.float32) + 0.5) * 2.0**-32
+  radius, angle = (
+    tf.sqrt(-2.0 * tf.math.log(unit(upper))),
+    2 * math.pi * unit(bits),
+  )
   return radius * tf.cos(angle), radius * tf.sin(angle)
