@@ -153,6 +153,13 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       least=0,
       most=0.9,
     ),
+    hp.Hyperparameter(
+      'dp_epsilon',
+      0.0,
+      'epsilon of the model after all rounds, from which --dp_noise_multiplier is'
+      ' computed, with --dp; 0: give the noise',
+      least=0,
+    ),
     _setting(
       'evaluate_clients',
       0,
@@ -197,6 +204,7 @@ def resolve(
   _check_sizes(draft, 0 if found.data_is_named else num_classes or 0)
   _fit_virtual_clients(draft)
   _check_importance(found, values.get('importance_weights'), num_classes)
+  _check_epsilon(settings['dp_epsilon'], values, given)
   return {
     'task': task,
     'algorithm': algorithm,
@@ -270,6 +278,20 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
     'checkpoint_every', values['eval_every']
   )
   return values
+
+
+def _check_epsilon(epsilon: float, values: Mapping, given: Mapping) -> None:
+  if not epsilon:
+    return
+  if values.get('dp', 'none') == 'none':
+    raise errors.InputError(
+      f'--dp_epsilon={epsilon:g} needs --dp=central or local, and an algorithm with'
+      ' clients'
+    )
+  if 'dp_noise_multiplier' in given:
+    raise errors.InputError(
+      'give --dp_epsilon or --dp_noise_multiplier, which follows from it, not both'
+    )
 
 
 def _more_metrics(settings: Mapping) -> list[str]:
@@ -431,6 +453,15 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     'examples_per_round', 0
   )
   algorithm = _with_feature_rows(algorithm, dataset, options, drawn)
+  if epsilon := config.get('dp_epsilon'):
+    from tff_xc.experiment import epsilon as epsilon_lib
+
+    noise = epsilon_lib.noise_multiplier(
+      algorithm, dataset, config['seed'], config['rounds'], epsilon
+    )
+    values['dp_noise_multiplier'] = noise
+    hidden = dataclasses.replace(algorithm.privacy, noise_multiplier=noise)
+    algorithm = dataclasses.replace(algorithm, privacy=hidden)
   return Experiment(
     {**config, 'hyperparameters': values},
     dataset,

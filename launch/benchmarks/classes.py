@@ -1,10 +1,14 @@
-"""Measures how a round's time depends on n, the number of classes, in FedSS."""
+"""Measures how a round's time depends on n, the number of classes, in FedSS.
+
+The contenders 'dp' are differentially private: all n rows get noise in every round.
+"""
 
 import dataclasses
 
 from launch.benchmarks import spec
 
 _OWN_CLASSES, _NEGATIVES, _SIDE = 20, 80, 28
+_PRIVATE = 'dp'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +23,8 @@ class Settings:
   num_classes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
   # Values of n for TFF's worker, whose messages are limited to 2 GB.
   worker_num_classes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+  # Values of n with differential privacy, in process.
+  dp_num_classes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
 
 
 def make_clients(clients: int, num_classes: int):
@@ -38,7 +44,7 @@ def make_clients(clients: int, num_classes: int):
   return [make(client) for client in range(clients)]
 
 
-def make_process(num_classes: int, batch_size: int):
+def make_process(num_classes: int, batch_size: int, hidden=None):
   """Returns FedSS with a 64-d cosine head on the small conv encoder."""
   from tff_xc import classifier
   from tff_xc import heads
@@ -54,6 +60,7 @@ def make_process(num_classes: int, batch_size: int):
     ),
     max_positives=_OWN_CLASSES,
     negatives=_NEGATIVES,
+    privacy=hidden,
     local_training=local_training.LocalTraining(0.1, batch_size, 1),
   )
 
@@ -61,11 +68,16 @@ def make_process(num_classes: int, batch_size: int):
 def build(contender: str, settings: Settings):
   """Builds a contender 'RUNTIME@N', in its own process."""
   from launch.benchmarks import rounds
+  from tff_xc.round import privacy
   from tff_xc.runtime import registry
 
   runtime, num_classes = spec.name_and_size(contender)
+  hidden = None
+  if runtime == _PRIVATE:
+    runtime = 'in_process'
+    hidden = privacy.Privacy(1.0, 1.0, float(settings.clients))
   registry.install(runtime)
-  process = make_process(int(num_classes), settings.batch_size)
+  process = make_process(int(num_classes), settings.batch_size, hidden)
   return rounds.of_process(
     process,
     process.initialize(),
@@ -85,13 +97,16 @@ BENCHMARK = spec.Benchmark(
     'clients': 2,
     'num_classes': (200, 400),
     'worker_num_classes': (200, 400),
+    'dp_num_classes': (200, 400),
   },
   contenders=lambda settings: [
     *(spec.at('in_process', n) for n in settings.num_classes),
     *(spec.at('worker', n) for n in settings.worker_num_classes),
+    *(spec.at(_PRIVATE, n) for n in settings.dp_num_classes),
   ],
-  growth=('in_process', 'worker'),
-  ratios=(('worker', 'in_process'),),
+  growth=('in_process', 'worker', _PRIVATE),
+  ratios=(('worker', 'in_process'), (_PRIVATE, 'in_process')),
+  groups=(('in_process', 'worker'),),
   tolerances={'loss': 1e-3, 'class_rows': 1e-6},
   build=build,
 )

@@ -54,6 +54,9 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
 _QUICK = ('fedss',)
 _ADAM = {'server_optimizer': 'adam'}
 _OPTIONS = {'importance_weights': 'train', 'weight_decay': 0.1}
+_CENTRAL = {'dp': 'central', 'dp_clip': 0.1}
+_LOCAL = {'dp': 'local', 'dp_clip': 0.1}
+_ADAPTS = {**_CENTRAL, 'dp_clip_quantile': 0.5}
 _CHANGED = [
   pytest.param(
     name,
@@ -63,9 +66,13 @@ _CHANGED = [
     else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
-  for changes in ({}, _ADAM, {**_OPTIONS, 'trainable': 'bottleneck'})
+  for changes in (
+    *({}, _ADAM, {**_OPTIONS, 'trainable': 'bottleneck'}),
+    *(_CENTRAL, _LOCAL, _ADAPTS),
+  )
   if set(changes) <= set(algorithm.names)
   if name != 'fedmlh' or 'trainable' not in changes  # It hashes classes.
+  if name != 'turbosvm' or 'dp' not in changes  # It refuses.
 ]
 
 

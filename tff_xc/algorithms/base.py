@@ -34,6 +34,9 @@ COSINES = 'cosine logits'
 # Values of --importance_weights that are no file.
 NAMED_IMPORTANCE = NO_IMPORTANCE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
 _BOTH = 'zeroing+clipping'
+POISSON = 'poisson'
+CENTRAL, LOCAL = 'central', 'local'
+_OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL)}
 
 
 class Answers(NamedTuple):
@@ -245,6 +248,12 @@ class Federated(Base):
     of='virtual_client_size',
     not_with=(0,),
   )
+  client_sampling: str = hp.field(
+    'fixed',
+    "who takes part in a round: a 'fixed' number of clients, or each by itself with"
+    " the probability that as many are expected ('poisson')",
+    choices=('fixed', POISSON),
+  )
   client_failure_rate: float = hp.field(
     0.0,
     'probability that a drawn client leaves the round before it sends anything; the'
@@ -324,6 +333,44 @@ class Federated(Base):
     only_with=('clipping', _BOTH),
   )
 
+  dp: str = hp.field(
+    'none',
+    "differential privacy with clients as the unit: 'central', of the model, by noise"
+    " of the server on sums of clipped updates; 'local', of each update, by noise of"
+    ' its client on what it sends; clients then count alike',
+    choices=('none', CENTRAL, LOCAL),
+  )
+  dp_noise_multiplier: float = hp.field(
+    1.0,
+    "z, the noise's standard deviation on the sum of updates, or on each one of"
+    ' them, over the clipping norm; --dp_epsilon computes it',
+    least=0,
+    **_OF_DP,
+  )
+  dp_clip: float = hp.field(
+    1.0,
+    "L2 norm of a client's update, encoder and rows together, above which it is"
+    ' clipped; of the first round, if it adapts',
+    above=0,
+    **_OF_DP,
+  )
+  dp_clip_quantile: float = hp.field(
+    0.0,
+    "if positive, the clipping norm follows this quantile of the clients' norms, in"
+    " a private way; a round's noise then costs a pass over all rows",
+    least=0,
+    below=1,
+    of='dp',
+    only_with=(CENTRAL,),
+  )
+  dp_delta: float = hp.field(
+    1e-5,
+    'delta of (epsilon, delta); below one over the number of clients',
+    above=0,
+    below=1,
+    **_OF_DP,
+  )
+
   def local_training(self):
     return dataclasses.replace(
       super().local_training(),
@@ -357,7 +404,8 @@ class Federated(Base):
             f'{self.importance_weights!r} needs class_probabilities'
           )
       made = importance.importance_weights(made, p)
-    return self._with_sampling(self._with_bounds(made), facts)
+    made = self._with_privacy(self._with_bounds(made))
+    return self._with_sampling(made, facts)
 
   def _with_bounds(self, made):
     from tff_xc.round import robust
@@ -375,16 +423,32 @@ class Federated(Base):
     )
     return dataclasses.replace(made, robust=bounds)
 
+  def _with_privacy(self, made):
+    from tff_xc.round import privacy
+
+    if self.dp == 'none':
+      return made
+    hidden = privacy.Privacy(
+      self.dp_noise_multiplier,
+      self.dp_clip,
+      float(self.clients_per_round),
+      self.dp_clip_quantile if self.dp == CENTRAL else 0.0,
+      self.dp_delta,
+      self.dp == LOCAL,
+    )
+    return dataclasses.replace(made, privacy=hidden, weighting='uniform')
+
   def _with_sampling(self, made, facts):
     from tff_xc.experiment import cohort
 
-    count = self.clients_per_round
+    count, poisson = self.clients_per_round, self.client_sampling == POISSON
     if self.virtual_client_size:
       made = cohort.virtual_clients(
-        made, count, self.virtual_client_size, self.virtual_client_replace
+        *(made, count, self.virtual_client_size),
+        *(self.virtual_client_replace, poisson),
       )
     else:
-      sampling = cohort.UniformClients(count, facts.examples_per_round)
+      sampling = cohort.UniformClients(count, facts.examples_per_round, poisson)
       made = dataclasses.replace(made, sampling=sampling)
     return cohort.with_dropout(made, self.client_failure_rate)
 
@@ -408,6 +472,7 @@ class Federated(Base):
         ' clients keep their models (as in MOON, or with --contrastive_weight) each'
         ' keeps one model; leave one of them out'
       )
+    cls._check_privacy(values, given)
     examples, size = values['virtual_client_size'], values['batch_size']
     if not examples:
       return
@@ -429,6 +494,41 @@ class Federated(Base):
         '--shuffle=false does not apply with --virtual_client_size, whose examples are'
         ' drawn in random order; leave it out'
       )
+
+  @classmethod
+  def _check_privacy(cls, values, given):
+    poisson = values['client_sampling'] == POISSON
+    if poisson and values.get('virtual_client_replace'):
+      raise errors.InputError(
+        '--virtual_client_replace draws a fixed number of clients, and'
+        ' --client_sampling=poisson each by itself; leave one of them out'
+      )
+    if values['dp'] == 'none':
+      return
+    if values['robust_aggregation'] != 'none':
+      raise errors.InputError(
+        f'--robust_aggregation={values["robust_aggregation"]} does not go with'
+        f' --dp={values["dp"]}, which clips by --dp_clip; leave it out'
+      )
+    if values.get('row_renormalize'):
+      raise errors.InputError(
+        f'--row_renormalize divides by who holds a row, which --dp={values["dp"]} has'
+        ' to hide; leave it out'
+      )
+    virtual = values['virtual_client_size']
+    if virtual and not poisson and values['dp'] == CENTRAL:
+      raise errors.InputError(
+        'how private a fixed number of clients is, drawn in proportion to their'
+        ' examples, is not known: give --client_sampling=poisson with'
+        f' --virtual_client_size={virtual}'
+      )
+    if given.get('client_weighting') == 'examples':
+      raise errors.InputError(
+        f'--client_weighting=examples does not go with --dp={values["dp"]}, for which'
+        ' clients count alike; leave it out'
+      )
+    if 'client_weighting' in values:
+      values['client_weighting'] = 'uniform'
 
 
 _ADAM = {'of': 'server_optimizer', 'only_with': ('adam', 'amsgrad')}

@@ -94,6 +94,16 @@ class TurboSVM(fedavg.FedAvg):
     fedaws.FedAwSSoftmax, 'logits_epsilon', **_OF_SPREADOUT
   )
 
+  @classmethod
+  def check(cls, values, given):
+    super().check(values, given)
+    if values['dp'] != 'none':
+      raise errors.InputError(
+        f"{cls.name} chooses support vectors among single clients' rows, and --dp="
+        f'{values["dp"]} shows the server only a sum with noise; choose another'
+        ' algorithm'
+      )
+
   def make(self, model, facts):
     from tff_xc.algorithms import svm
     from tff_xc.round import merge

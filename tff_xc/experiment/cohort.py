@@ -24,14 +24,15 @@ from tff_xc import errors
 from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import sparse
+from tff_xc.measure import privacy_loss
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import examples as examples_lib
 
 # Examples of a round without clients.
 _MOST_POOLED = 10_000_000
-# Keeps the draws of drop-outs apart from others of (seed, round, client). Not 0:
+# Keeps the draws of drop-outs, and of who takes part, apart from others of (seed, round, client). Not 0:
 # NumPy takes [a, b, c] and [a, b, c, 0] for the same seed.
-_OF_DROPOUT = 1
+_OF_DROPOUT, _OF_POISSON = 1, 2
 # The most clients, and bytes of their examples, that are read ahead.
 _AHEAD_CLIENTS, _AHEAD_BYTES = 4, 2**28
 
@@ -118,6 +119,16 @@ def _check_enough(wanted: int, found: int, which: str = '') -> None:
     )
 
 
+def _by_themselves(
+  probabilities: np.ndarray, seed: int, round_number: int
+) -> list[int]:
+  """Returns the clients of a round to which each comes by itself."""
+  random = np.random.default_rng([seed, round_number, 0, _OF_POISSON])
+  return np.flatnonzero(
+    random.random(len(probabilities)) < probabilities
+  ).tolist()
+
+
 @dataclasses.dataclass(frozen=True)
 class UniformClients:
   """K clients a round, drawn uniformly without replacement."""
@@ -126,8 +137,18 @@ class UniformClients:
   # If positive, a client with more examples uses this many of them, drawn without
   # replacement in every round.
   examples_per_round: int = 0
+  # Each client takes part by itself, with probability K / N: K are expected.
+  poisson: bool = False
 
   has_clients = True
+
+  def participation(
+    self, dataset: client_data.FederatedDataset
+  ) -> privacy_loss.Sampling:
+    """Returns what an accountant of differential privacy needs to know."""
+    kind = privacy_loss.POISSON if self.poisson else privacy_loss.FIXED
+    clients = len(dataset.train.partition)
+    return privacy_loss.Sampling(kind, self.clients_per_round / clients)
 
   def cohorts(
     self, dataset: client_data.FederatedDataset, seed: int
@@ -150,7 +171,12 @@ class UniformClients:
           ]
         return client_value(train, used, index, held)
 
-      drawn = sample(round_number, self.clients_per_round)
+      if self.poisson:
+        share = self.clients_per_round / len(partition)
+        shares = np.full(len(partition), share)
+        drawn = _by_themselves(shares, seed, round_number)
+      else:
+        drawn = sample(round_number, self.clients_per_round)
       chosen = [i for i in drawn if len(partition.of_client(i))]
       return Cohort(
         Values(value, chosen) if chosen else _nobody(train),
@@ -231,8 +257,24 @@ class VirtualClients:
   # that its examples and all its random numbers differ: its number plus a multiple
   # of the number of clients.
   replace: bool = False
+  # Each client takes part by itself, with probability min(1, K n_k / n).
+  poisson: bool = False
 
   has_clients = True
+
+  def participation(
+    self, dataset: client_data.FederatedDataset
+  ) -> privacy_loss.Sampling:
+    """Returns what an accountant needs to know: the largest probability."""
+    if not self.poisson:
+      raise errors.InputError(
+        'how private a fixed number of clients is, drawn in proportion to their'
+        ' examples, is not known: give --client_sampling=poisson with'
+        ' --virtual_client_size'
+      )
+    sizes = dataset.train.partition.sizes
+    largest = min(1.0, self.clients_per_round * sizes.max() / sizes.sum())
+    return privacy_loss.Sampling(privacy_loss.POISSON, float(largest))
 
   def cohorts(
     self, dataset: client_data.FederatedDataset, seed: int
@@ -249,11 +291,15 @@ class VirtualClients:
     share = sizes / sizes.sum()
 
     def cohort(round_number: int) -> Cohort:
-      # Its draw of distinct clients is a sequence of independent draws without
-      # the repetitions, which is successive sampling.
-      drawn = np.random.default_rng([seed, round_number, 0]).choice(
-        len(share), self.clients_per_round, self.replace, share
-      )
+      if self.poisson:
+        shares = self.clients_per_round * share
+        drawn = np.array(_by_themselves(shares, seed, round_number), np.int64)
+      else:
+        # Its draw of distinct clients is a sequence of independent draws without
+        # the repetitions, which is successive sampling.
+        drawn = np.random.default_rng([seed, round_number, 0]).choice(
+          len(share), self.clients_per_round, self.replace, share
+        )
       before = [
         np.count_nonzero(drawn[:place] == index)
         for place, index in enumerate(drawn)
@@ -267,7 +313,7 @@ class VirtualClients:
         return client_value(train, used, number, held)
 
       return Cohort(
-        Values(value, numbers),
+        Values(value, numbers) if numbers else _nobody(train),
         0,
         tuple(partition.client_ids[i] for i in drawn),
         tuple(numbers),
@@ -281,6 +327,7 @@ def virtual_clients(
   clients_per_round: int,
   examples: int,
   replace: bool = False,
+  poisson: bool = False,
 ) -> algorithm_lib.Algorithm:
   """Returns the algorithm on `VirtualClients` of equal weight, for one epoch.
 
@@ -296,7 +343,7 @@ def virtual_clients(
     raise ValueError('clients that keep a state are drawn without replacement')
   return dataclasses.replace(
     algorithm,
-    sampling=VirtualClients(clients_per_round, examples, replace),
+    sampling=VirtualClients(clients_per_round, examples, replace, poisson),
     weighting='uniform',
     local_training=dataclasses.replace(training, epochs=1, steps=0),
   )
@@ -317,6 +364,12 @@ class Dropout:
   probability: float  # Of leaving, at least 0 and less than 1.
 
   has_clients = True
+
+  def participation(
+    self, dataset: client_data.FederatedDataset
+  ) -> privacy_loss.Sampling:
+    """Returns that of who is drawn: that some leave is not counted."""
+    return self.sampling.participation(dataset)
 
   def cohorts(
     self, dataset: client_data.FederatedDataset, seed: int

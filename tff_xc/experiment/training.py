@@ -26,6 +26,7 @@ from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import client_states as client_states_lib
 from tff_xc.experiment import cohort as cohort_lib
+from tff_xc.experiment import epsilon as epsilon_lib
 from tff_xc.experiment import progress as progress_lib
 from tff_xc.experiment import run_directory
 from tff_xc.experiment import same_run
@@ -125,6 +126,8 @@ def train(
     read_ahead = cohort_lib.Ahead(cohorts, rounds)
   with read_ahead as cohorts:
     parts = {
+      'epsilon': algorithm.privacy
+      and epsilon_lib.of_rounds(algorithm, dataset, seed),
       'targets': targets_lib.parse(target, metrics),
       'process': process_lib.build_process(algorithm, seed),
       'evaluate': evaluation.Evaluator(
@@ -290,11 +293,12 @@ def run(
   warnings: Sequence[str] = (),
   client_states: client_states_lib.ClientStates | None = None,
   facts: Mapping[str, Any] | None = None,
+  epsilon: Callable[[int], float] | None = None,
 ) -> dict[str, Any]:
   """Runs or resumes an experiment as `train`; returns summary.json, nan for null.
 
   `cohorts` are by round, from 0; `evaluate` returns the `metrics` of global weights, and
-  `facts` are further entries of the summary. Where a client fails, and where five
+  `facts` are further entries of the summary; `epsilon` is that of the rounds done. Where a client fails, and where five
   consecutive rounds dropped every client's update, the rounds done are saved first, as
   after an interrupt.
   """
@@ -319,6 +323,8 @@ def run(
     if not rows:
       with timing('evaluation'):
         measured = evaluate(held.weights())
+      if epsilon:
+        measured['epsilon'] = epsilon(0)
       directory.release(measured, 0)
       rows.append(measured)
       progress.show(measured)
@@ -332,6 +338,8 @@ def run(
       if schedule.due(schedule.eval_every, held.done + 1):
         with timing('evaluation'):
           measured = evaluate(process.get_model_weights(output.state))
+      if epsilon:
+        row['epsilon'] = epsilon(held.done + 1) if measured else math.nan
       row = {**row, **(measured or dict.fromkeys(metrics, math.nan))}
       directory.release(row, held.done + 1)
       rows.append(row)

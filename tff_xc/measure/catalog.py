@@ -124,6 +124,9 @@ worker_bytes_down | to workers | bytes | lower
     server's values once for each node; not the programs (--runtime=cluster)
 worker_bytes_up | from workers | bytes | lower
     bytes from all workers to the driver in a round (--runtime=cluster)
+epsilon | epsilon | epsilon | lower
+    of the differential privacy of the model so far, beside --dp_delta; of rounds with
+    an evaluation (--dp)
 clients_zeroed | clients zeroed | clients | neither
     clients whose update counted as no change (--robust_aggregation)
 zeroing_norm | zeroing norm | norm | neither

@@ -59,12 +59,18 @@ NOT_CONFIGURATION = (
 )
 # Hyper-parameters of federated algorithms that older runs lack, each with the
 # value at which rounds are as they were.
-_ADDED = {'client_failure_rate': 0.0, 'robust_aggregation': 'none'}
+_ADDED = {
+  'client_failure_rate': 0.0,
+  'client_sampling': 'fixed',
+  'dp': 'none',
+  'robust_aggregation': 'none',
+}
 # The same of settings of a run.
 _ADDED_SETTINGS = {
   'client_test_fraction': 0.0,
   'unseen_clients': 0.0,
   'evaluate_clients': 0,
+  'dp_epsilon': 0.0,
 }
 # The same of tasks' options.
 _ADDED_OPTIONS = {'images': {'test_examples': 0}}

@@ -14,6 +14,7 @@ from tff_xc import errors
 from tff_xc.round import local_training as local_training_lib
 from tff_xc.round import losses
 from tff_xc.round import optimizers
+from tff_xc.round import privacy as privacy_lib
 from tff_xc.round import request
 from tff_xc.round import robust as robust_lib
 from tff_xc.round import tables as tables_lib
@@ -103,6 +104,7 @@ class Algorithm:
       factory of means. None: the weighted mean. It does not join rows of tables,
       so a differentially private one is refused where clients send some.
     robust: bounds on a client's whole update, before any mean, or None.
+    privacy: differential privacy of the model, or None; clients then count alike.
     weighting: a client's weight in means: its number of examples, or 1.
     encoder_optimizer: the server's, on the encoder (question 4).
     moves_encoder_state: whether encoder weights without gradients, such as batch
@@ -127,6 +129,7 @@ class Algorithm:
   )
   model_aggregator: tff.aggregators.AggregationFactory | None = None
   robust: robust_lib.Robust | None = None
+  privacy: privacy_lib.Privacy | None = None
   weighting: str = 'examples'
   encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
     default_factory=optimizers.build_sgd

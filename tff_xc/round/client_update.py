@@ -18,10 +18,14 @@ from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
 from tff_xc.round import importance
 from tff_xc.round import losses
+from tff_xc.round import privacy as privacy_lib
 from tff_xc.round import randomness
 from tff_xc.round import request
 from tff_xc.round import robust
 from tff_xc.round import tables
+
+# A client's purpose of randomness that is of no table: its own noise.
+_OF_NOISE = -1
 
 
 class ClientUpdate(NamedTuple):
@@ -54,7 +58,10 @@ def build(algorithm: algorithm_lib.Algorithm):
 
   def update(weights, held, examples, round_seed, target=None, bounds=None):
     after, measured = train(weights, held, examples, round_seed, target)
-    return _message(algorithm, weights, after, held, examples, measured, bounds)
+    seed = randomness.client_seed(round_seed, examples.client_id, _OF_NOISE)
+    return _message(
+      algorithm, weights, after, held, examples, measured, bounds, seed
+    )
 
   return update
 
@@ -270,7 +277,7 @@ def _hits(best: tf.Tensor, targets) -> tf.Tensor:
 
 
 def _message(
-  algorithm, before, after, held, examples, measured, bounds=None
+  algorithm, before, after, held, examples, measured, bounds, seed
 ) -> ClientUpdate:
   """Returns the update of `ModelWeights` before and after; zeros if it is not finite."""
   parts = [frozen.trained_part(algorithm, w) for w in (after, before)]
@@ -291,6 +298,10 @@ def _message(
   if bounds is not None:
     delta, rows, of_bounds = _bounded(
       algorithm, before.tables, delta, rows, held, bounds
+    )
+  if algorithm.privacy and algorithm.privacy.local:
+    delta, rows = privacy_lib.of_client(
+      algorithm.privacy, delta, rows, held, seed
     )
   # Not a product with 0 or 1, which would be one more pass over the numbers.
   delta, rows = tf.cond(

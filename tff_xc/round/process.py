@@ -16,6 +16,7 @@ from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
 from tff_xc.round import importance
 from tff_xc.round import merge
+from tff_xc.round import privacy
 from tff_xc.round import randomness
 from tff_xc.round import request as request_lib
 from tff_xc.round import robust
@@ -80,6 +81,7 @@ def build_process(
   `next` takes `ClientExamples` at clients.
   """
   pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
+  algorithm = privacy.applied(algorithm, pair)
   fixed = frozen.Fixed(algorithm, pair)
   aggregate = merge.EncoderMean(
     algorithm.model_aggregator,
@@ -97,7 +99,7 @@ def build_process(
 
 def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   """Returns the computation (RoundState@SERVER, examples@CLIENTS) -> output."""
-  limits = robust.Limits(algorithm.robust)
+  hidden, limits = algorithm.privacy, robust.Limits(algorithm.robust)
   target = importance.target_of(algorithm)
   exchanges = collections.OrderedDict(
     (
@@ -153,8 +155,14 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
       lambda name, of: of.merge(held[name], update.rows[name], update)
     )
     stepped = tff.federated_map(
-      server_step, (state, joined.result, merged, weight, seed)
+      server_step,
+      (
+        *(state, joined.result, merged, weight, seed),
+        *(limits.at_server(state.aggregator) if hidden else ()),
+      ),
     )
+    if hidden:  # Noise counts also where nobody's update is left.
+      weight = tff.federated_value(float(hidden.cohort), tff.SERVER)
     new_state = RoundState(
       weights=stepped[1],
       server=stepped[0],
@@ -289,8 +297,13 @@ def _build_training(algorithm):
 def _build_server_step(algorithm):
   """Returns the computation of (`ServerState`, `ModelWeights`, the steps' metrics)."""
 
-  @tff.tensorflow.computation
-  def server_step(state, encoder_delta, merged, total_weight, seed):
+  def stepped(state, encoder_delta, merged, total_weight, seed, bounds=None):
+    if bounds is not None:
+      clip = bounds['clipping']
+      encoder_delta, merged = privacy.noised(
+        algorithm, clip, encoder_delta, merged, total_weight, seed
+      )
+      total_weight = tf.constant(algorithm.privacy.cohort, tf.float32)
     optimizer_state, encoder, encoder_state = server.encoder_step(
       algorithm.encoder_optimizer,
       state.server.encoder,
@@ -323,7 +336,15 @@ def _build_server_step(algorithm):
       measured,
     )
 
-  return server_step
+  @tff.tensorflow.computation
+  def server_step(state, encoder_delta, merged, total_weight, seed):
+    return stepped(state, encoder_delta, merged, total_weight, seed)
+
+  @tff.tensorflow.computation
+  def noisy(state, encoder_delta, merged, total_weight, seed, bounds):
+    return stepped(state, encoder_delta, merged, total_weight, seed, bounds)
+
+  return noisy if algorithm.privacy else server_step
 
 
 @tff.tensorflow.computation

@@ -1,6 +1,7 @@
 """Random numbers that depend only on (seed, round, client, purpose)."""
 
 import enum
+import math
 
 import tensorflow as tf
 
@@ -34,3 +35,56 @@ def client_seed(seed: tf.Tensor, client_id: tf.Tensor, purpose: int):
 def step_seed(seed: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
   """Returns the seed int32 [2] of a step or epoch under `seed`."""
   return _fold(seed, step)
+
+
+def noise_seed(seed: tf.Tensor, part: int) -> tf.Tensor:
+  """Returns the seed int32 [2] of the server's noise on a part of the model.
+
+  `seed` is a run's or a round's, whose other uses fold numbers that are not negative.
+  """
+  return _fold(_fold(seed, -1), part)
+
+
+# SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators",
+# OOPSLA 2014): the step between states, and the mix of a state. Another odd number
+# steps from stream to stream.
+_STEP, _STREAM = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
+_MIX = (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)
+
+
+def mixed(state: tf.Tensor) -> tf.Tensor:
+  """Returns 64 random bits of each state, uint64."""
+  for shift, factor in _MIX:
+    shifted = tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))
+    state = tf.bitwise.bitwise_xor(state, shifted)
+    state = state * tf.constant(factor, tf.uint64)
+  return state
+
+
+def row_normals(
+  seed: tf.Tensor, streams: tf.Tensor, ids: tf.Tensor, row_dim: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns two float32 [S, ..., row_dim] of standard normals, for ids int32 [...].
+
+  A row's numbers depend on `seed` (int32 [2]), the stream (of int32 [S]), its id and
+  the column, whichever others are drawn. TensorFlow's own generators count within a
+  tensor.
+  """
+  count = lambda x: tf.cast(x, tf.uint64)
+  key = tf.bitcast(seed, tf.uint64)
+  start = mixed(key + count(streams) * tf.constant(_STREAM, tf.uint64))
+  start = tf.reshape(
+    start, tf.concat([[-1], tf.ones(ids.shape.rank + 1, tf.int32)], 0)
+  )
+  number = count(ids)[..., None] * count(row_dim) + count(
+    tf.range(1, row_dim + 1)
+  )
+  bits = mixed(start + number * tf.constant(_STEP, tf.uint64))
+  # Box-Muller, of the upper and the lower half; never the logarithm of 0.
+  upper = tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64))
+  unit = lambda x: (tf.cast(tf.cast(x, tf.uint32), tf.float32) + 0.5) * 2.0**-32
+  radius, angle = (
+    tf.sqrt(-2.0 * tf.math.log(unit(upper))),
+    2 * math.pi * unit(bits),
+  )
+  return radius * tf.cos(angle), radius * tf.sin(angle)

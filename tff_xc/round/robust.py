@@ -158,11 +158,13 @@ class Limits:
     """Returns the state@SERVER of the encoder's aggregator."""
     return state.encoder if self._processes else state
 
+  def at_server(self, state) -> tuple:
+    """Returns (this round's bounds@SERVER by name,), or ()."""
+    return (self._bounds(state),) if self._processes else ()
+
   def at_clients(self, state) -> tuple:
     """Returns (this round's bounds@CLIENTS by name,), or ()."""
-    if not self._processes:
-      return ()
-    return (tff.federated_broadcast(self._bounds(state)),)
+    return tuple(map(tff.federated_broadcast, self.at_server(state)))
 
   def next(self, state, encoder, update, total_weight):
     """Returns the state@SERVER after a round.

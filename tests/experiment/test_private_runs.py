@@ -1,0 +1,153 @@
+"""Runs with differential privacy: who takes part, epsilon, and what is refused."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tasks import experiment
+from tests import small_data
+from tff_xc import errors
+from tff_xc.algorithms import fedss
+from tff_xc.experiment import cohort
+from tff_xc.measure import privacy_loss
+from tff_xc.round import privacy
+
+CLIENTS = 40
+
+
+@pytest.fixture(scope='module')
+def data():
+  return small_data.images(CLIENTS)[0]
+
+
+def test_each_client_comes_by_itself(data):
+  sampling = cohort.UniformClients(10, poisson=True)
+  draw, again = (sampling.cohorts(data, 3) for _ in range(2))
+  rounds = [draw(r).numbers for r in range(400)]
+  assert rounds[7] == again(7).numbers
+  counts = np.bincount(np.concatenate(rounds), minlength=CLIENTS)
+  # 400 rounds of probability 1 / 4: five standard errors.
+  assert np.abs(counts - 100).max() < 5 * math.sqrt(400 * 3 / 16)
+  sizes = np.array([len(r) for r in rounds])
+  assert np.var(sizes) == pytest.approx(CLIENTS * 3 / 16, rel=0.3)
+  found = sampling.participation(data)
+  assert found == privacy_loss.Sampling('poisson', 0.25)
+  assert cohort.UniformClients(10).participation(data).kind == 'fixed'
+  left = cohort.Dropout(sampling, 0.5)
+  assert left.participation(data) == found
+
+
+def test_virtual_clients_come_in_proportion_to_their_examples(data):
+  sampling = cohort.VirtualClients(10, 4, poisson=True)
+  draw = sampling.cohorts(data, 3)
+  sizes = data.train.partition.sizes
+  rounds = [draw(r).numbers for r in range(400)]
+  counts = np.bincount(np.concatenate(rounds), minlength=CLIENTS)
+  p = np.minimum(1.0, 10 * sizes / sizes.sum())
+  assert np.abs(counts - 400 * p).max() < 5 * math.sqrt(100)
+  found = sampling.participation(data)
+  assert found.rate == pytest.approx(p.max())
+  with pytest.raises(errors.InputError, match='client_sampling=poisson'):
+    cohort.VirtualClients(10, 4).participation(data)
+
+
+def test_a_round_to_which_nobody_comes(data):
+  draw = cohort.UniformClients(1, poisson=True).cohorts(data, 0)
+  empty = [draw(r) for r in range(30) if not draw(r).client_ids]
+  assert empty
+  [nobody] = empty[0].examples
+  assert not len(nobody.y)
+
+
+def run(path, rounds=4, **changes):
+  config = experiment.resolve(
+    'glyphs',
+    'fedss',
+    {
+      **{'num_classes': 30, 'num_clients': 20, 'clients_per_round': 5},
+      **{'examples_per_client': 10, 'classes_per_client': 3, 'negatives': 4},
+      **{'rounds': rounds, 'eval_every': 2, **changes},
+    },
+  )
+  made = experiment.assemble(config)
+  return made, made.run(path)
+
+
+@pytest.mark.slow
+def test_epsilon_is_a_column_and_goes_on_after_a_stop(in_process, tmp_path):
+  private = {'dp': 'central', 'dp_noise_multiplier': 0.8, 'dp_clip': 0.5}
+  private |= {'client_sampling': 'poisson'}
+  whole, half = tmp_path / 'whole', tmp_path / 'half'
+  run(whole, 4, **private)
+  run(half, 2, **private)
+  run(half, 4, **private)
+  found, resumed = (pd.read_csv(p / 'metrics.csv') for p in (whole, half))
+  assert found['epsilon'][0] == 0
+  sampling = privacy_loss.Sampling('poisson', 0.25)
+  accountant = privacy_loss.Accountant(0.8, sampling, 1e-5)
+  for rounds in (2, 4):
+    assert found['epsilon'][rounds] == accountant.epsilon(rounds)
+  assert np.isnan(found['epsilon'][1])
+  same = [c for c in found if c != 'seconds']
+  pd.testing.assert_frame_equal(found[same], resumed[same])
+  assert (found['clipping_norm'].dropna() == 0.5).all()
+
+
+@pytest.mark.slow
+def test_the_noise_of_an_epsilon(in_process, tmp_path):
+  made, _ = run(tmp_path / 'run', dp='central', dp_epsilon=8.0)
+  noise = made.config['hyperparameters']['dp_noise_multiplier']
+  assert made.algorithm.privacy.noise_multiplier == noise
+  last = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['epsilon'].iloc[-1]
+  assert 7.5 < last <= 8.0
+
+
+@pytest.mark.slow
+def test_local_noise_counts_who_took_part_most(in_process, tmp_path):
+  made, _ = run(tmp_path / 'run', dp='local', dp_noise_multiplier=2.0)
+  assert made.algorithm.privacy.local
+  cohorts = made.algorithm.sampling.cohorts(made.dataset, 0)
+  numbers = [n for r in range(4) for n in cohorts(r).numbers]
+  most = np.bincount(numbers).max()
+  assert most < 4
+  sampling = privacy_loss.Sampling('fixed', 1.0)
+  expected = privacy_loss.Accountant(2.0, sampling, 1e-5).epsilon(int(most))
+  last = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['epsilon'].iloc[-1]
+  assert last == expected
+
+
+@pytest.mark.parametrize(
+  ('algorithm', 'changes', 'told'),
+  [
+    ('fedss', {'dp_clip': 2.0}, 'dp=central'),
+    ('fedss', {'dp_epsilon': 2.0}, 'dp=central'),
+    ('centralized', {'dp_epsilon': 2.0}, 'clients'),
+    ('fedss', {'dp': 'local', 'dp_clip_quantile': 0.5}, 'central'),
+    ('fedss', {'dp': 'central', 'virtual_client_size': 64}, 'poisson'),
+    ('fedss', {'dp': 'central', 'row_renormalize': True}, 'row_renormalize'),
+    ('fedavg', {'dp': 'central', 'robust_aggregation': 'zeroing'}, 'dp_clip'),
+    ('fedaws', {'dp': 'central', 'spreadout_classes': 'round'}, 'all'),
+    ('fedaws', {'dp': 'central', 'client_weighting': 'examples'}, 'alike'),
+    ('turbosvm', {'dp': 'central'}, 'support vectors'),
+    (
+      'fedss',
+      {'dp': 'central', 'dp_epsilon': 1.0, 'dp_noise_multiplier': 1.0},
+      'not both',
+    ),
+  ],
+)
+def test_what_does_not_go_together(algorithm, changes, told):
+  with pytest.raises(errors.InputError, match=told):
+    experiment.resolve('glyphs', algorithm, changes)
+
+
+def test_privacy_is_a_field_of_an_algorithm():
+  hidden = privacy.Privacy(1.0, 1.0, 2.0)
+  made = fedss.FedSS.made(
+    model=small_data.images()[1], max_positives=4, negatives=2, privacy=hidden
+  )
+  assert dataclasses.replace(made, privacy=None).privacy is None
+  assert 'noise_multiplier' in repr(made)

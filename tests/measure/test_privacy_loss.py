@@ -1,0 +1,78 @@
+"""Epsilon beside closed forms and published values."""
+
+import math
+
+import pytest
+from scipy import optimize
+from scipy import stats
+
+from tff_xc import errors
+from tff_xc.measure import privacy_loss
+
+ALL = privacy_loss.Sampling(privacy_loss.POISSON, 1.0)
+
+
+def gaussian_epsilon(noise, delta):
+  """Balle and Wang, "Improving the Gaussian Mechanism", ICML 2018, Theorem 8."""
+
+  def excess(epsilon):
+    a, b = 0.5 / noise, epsilon * noise
+    return (
+      stats.norm.cdf(a - b) - math.exp(epsilon) * stats.norm.cdf(-a - b) - delta
+    )
+
+  return optimize.brentq(excess, 0.0, 50.0)
+
+
+@pytest.mark.parametrize('rounds', [1, 4, 25])
+def test_without_sampling_it_is_the_gaussian_mechanism(rounds):
+  found = privacy_loss.Accountant(3.0, ALL, 1e-5).epsilon(rounds)
+  exact = gaussian_epsilon(3.0 / math.sqrt(rounds), 1e-5)
+  assert exact <= found <= exact + 0.02
+
+
+def test_one_in_anothers_place_is_twice_as_far():
+  fixed = privacy_loss.Sampling(privacy_loss.FIXED, 1.0)
+  found = privacy_loss.Accountant(6.0, fixed, 1e-5).epsilon(3)
+  assert found == privacy_loss.Accountant(3.0, ALL, 1e-5).epsilon(3)
+
+
+def test_sampling_has_the_published_value():
+  """TensorFlow Privacy's tutorial on MNIST: epsilon 1.18 by Renyi divergences.
+
+  60,000 examples, batches of 250, noise 1.3, 15 epochs, delta 1e-5.
+  """
+  sampling = privacy_loss.Sampling(privacy_loss.POISSON, 250 / 60_000)
+  accountant = privacy_loss.Accountant(1.3, sampling, 1e-5)
+  orders, divergences = accountant._divergences
+  # Mironov's conversion, which the tutorial's accountant used.
+  of_orders = 3600 * divergences[1:] + math.log(1e5) / (orders[1:] - 1)
+  assert of_orders.min() == pytest.approx(1.18, abs=0.005)
+  # Loss distributions are tighter.
+  assert 0.8 < accountant.epsilon(3600) < accountant._renyi(3600) < 1.18
+
+
+def test_a_fixed_sample_is_accounted_as_one():
+  """Its bound is above that of Poisson's sampling of twice the noise."""
+  fixed = privacy_loss.Sampling(privacy_loss.FIXED, 0.01)
+  poisson = privacy_loss.Sampling(privacy_loss.POISSON, 0.01)
+  found = privacy_loss.Accountant(4.0, fixed, 1e-5).epsilon(100)
+  assert privacy_loss.Accountant(2.0, poisson, 1e-5).epsilon(100) < found < 1.5
+  assert fixed.neighbors != poisson.neighbors
+
+
+def test_it_grows_with_rounds_and_without_noise_it_is_infinite():
+  accountant = privacy_loss.Accountant(1.0, ALL, 1e-5)
+  assert accountant.epsilon(0) == 0
+  assert accountant.epsilon(1) < accountant.epsilon(2)
+  assert privacy_loss.Accountant(0.0, ALL, 1e-5).epsilon(1) == math.inf
+
+
+@pytest.mark.slow
+def test_noise_for_an_epsilon():
+  sampling = privacy_loss.Sampling(privacy_loss.POISSON, 0.05)
+  found = privacy_loss.noise_multiplier(2.0, 1e-5, 50, sampling)
+  of = lambda z: privacy_loss.Accountant(z, sampling, 1e-5).epsilon(50)
+  assert of(found) <= 2.0 < of(0.99 * found)
+  with pytest.raises(errors.InputError, match='dp_epsilon'):
+    privacy_loss.noise_multiplier(1e-9, 1e-5, 10**6, ALL)

@@ -1,0 +1,417 @@
+"""Clipping, noise on all rows, and noise that is drawn when a row is read."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import optimize
+from scipy import stats
+
+from tests import tiny
+from tff_xc import errors
+from tff_xc.algorithms import registry
+from tff_xc.measure import privacy_loss
+from tff_xc.round import local_training
+from tff_xc.round import optimizers
+from tff_xc.round import privacy
+from tff_xc.round import process as process_lib
+from tff_xc.round import randomness
+
+pytestmark = pytest.mark.usefixtures('in_process')
+
+N = 12
+
+
+def test_bits_are_those_of_splitmix():
+  # The first numbers of the published generator for a state of 0.
+  step = 0x9E3779B97F4A7C15
+  states = tf.constant([step, 2 * step % 2**64, 3 * step % 2**64], tf.uint64)
+  assert [int(x) for x in randomness.mixed(states)] == [
+    *(0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F),
+  ]
+
+
+def test_rows_have_normals_of_their_own():
+  seed, streams = tf.constant([3, -4]), tf.constant([1, 2])
+  pairs = np.array(randomness.row_normals(seed, streams, tf.range(3000), 8))
+  assert stats.kstest(pairs.ravel(), 'norm').pvalue > 0.01
+  # Of one row: two of each stream and column; and of a row and the next.
+  flat = pairs.transpose(2, 0, 1, 3).reshape(3000, 32)
+  for other in (flat, np.roll(flat, 1, axis=0)):
+    correlations = np.corrcoef(flat, other, rowvar=False)[:32, 32:]
+    correlations -= np.eye(32) * (other is flat)
+    assert np.abs(correlations).max() < 5 / np.sqrt(3000)
+  draw = lambda ids, seed=seed: np.array(
+    randomness.row_normals(seed, streams, tf.constant(ids), 8)
+  )
+  np.testing.assert_array_equal(draw([7, 2999]), pairs[:, :, [7, 2999]])
+  np.testing.assert_array_equal(draw(7), pairs[:, :, 7])
+  other = draw(np.arange(3000), tf.constant([3, -3]))
+  assert abs(np.corrcoef(other.ravel(), pairs.ravel())[0, 1]) < 0.01
+
+
+TIMES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 64, 100)
+
+
+@functools.cache
+def traced(momentum, rows, dim):
+  process = privacy._Process(momentum)
+  return tf.function(
+    lambda time, seed: process.at(time, seed, tf.range(rows), dim)
+  )
+
+
+@functools.cache
+def noise_at(momentum, time):
+  at = traced(momentum, 4000, 2)
+  found = at(tf.constant(time), tf.constant([5, 6]))
+  return found.numpy().astype(np.float64)
+
+
+@pytest.mark.parametrize('momentum', [0.0, 0.9])
+def test_deferred_noise_is_a_sum_over_all_steps(momentum):
+  """Its increments are independent standard normals, and those of both parts equal."""
+  steps = []
+  before = np.zeros_like(noise_at(momentum, 1))
+  for time in range(1, 18):
+    now = noise_at(momentum, time)
+    steps.append(now[0] - before[0])
+    if momentum:
+      np.testing.assert_allclose(
+        now[1] - momentum * before[1], steps[-1], atol=2e-4
+      )
+    before = now
+  steps = np.stack([s.ravel() for s in steps])
+  for step in steps:
+    assert stats.kstest(step, 'norm').pvalue > 0.001
+  correlations = np.corrcoef(steps) - np.eye(len(steps))
+  assert np.abs(correlations).max() < 5 / np.sqrt(steps.shape[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('momentum', [0.0, 0.5, 0.99])
+def test_deferred_noise_has_the_covariance_of_the_recurrence(momentum):
+  parts = 2 if momentum else 1
+  found = np.concatenate([noise_at(momentum, t) for t in TIMES])
+  found = found.reshape(parts * len(TIMES), -1)
+  # W and U of the recurrence, as linear functions of the noise of 100 steps.
+  rows = []
+  for time in TIMES:
+    step = np.arange(1, max(TIMES) + 1)
+    past = step <= time
+    rows.append(past.astype(float))
+    if momentum:
+      waited = np.where(past, time - step, 0.0)
+      rows.append(np.where(past, momentum**waited, 0.0))
+  linear = np.stack(rows)
+  expected = linear @ linear.T
+  scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+  difference = (np.cov(found) - expected) / scale
+  # A correlation's standard error is at most sqrt(2 / samples).
+  assert np.abs(difference).max() < 5 * np.sqrt(2 / found.shape[1])
+
+
+@pytest.mark.parametrize('momentum', [0.0, 0.9])
+def test_rows_are_those_of_noise_in_every_step(momentum):
+  """Reading early, late or never changes nothing."""
+  rate, stddev, rows, dim, steps = 0.5, 0.1, 6, 3, 9
+  lazy = privacy.DeferredNoise(
+    optimizers.RowMomentum(rate, momentum), stddev, (1, 2), 3
+  )
+  spec = tf.TensorSpec([rows, dim])
+  table = tf.random.stateless_normal([rows, dim], [0, 1])
+  state = lazy.initialize(spec)
+  at_time = traced(momentum, rows, dim)
+  at = [
+    at_time(tf.constant(t), state['noise_seed']).numpy()
+    for t in range(steps + 1)
+  ]
+  w, v = table.numpy(), np.zeros([rows, dim], np.float32)
+  random = np.random.default_rng(0)
+  for step in range(steps):
+    ids = np.sort(random.choice(rows, 2, replace=False)).astype(np.int32)
+    gradients = random.normal(size=[2, dim]).astype(np.float32)
+    full = -stddev * (at[step + 1][0] - at[step][0])
+    full[ids] += gradients
+    v = momentum * v + full
+    w = w - rate * v
+    state, table, _ = lazy.next(
+      state, table, tf.constant(ids), tf.constant(gradients), tf.constant(False)
+    )
+    if step % 3 == 0:  # A read changes nothing.
+      some = lazy.read(state, table, tf.constant([4, 1]))
+      np.testing.assert_allclose(some, w[[4, 1]], atol=1e-5)
+  np.testing.assert_allclose(lazy.read_all(state, table), w, atol=1e-5)
+  np.testing.assert_allclose(
+    lazy.read(state, table, tf.constant(2)), w[2], atol=1e-5
+  )
+  # From here on a new process of noise: the velocity goes on.
+  state, caught = lazy.catch_up(state, table)
+  np.testing.assert_allclose(caught, w, atol=1e-5)
+  again = lazy.read_all(state, caught)
+  np.testing.assert_array_equal(again, caught)
+  state, moved, _ = lazy.next(
+    state,
+    caught,
+    tf.zeros([0], tf.int32),
+    tf.zeros([0, dim]),
+    tf.constant(True),
+  )
+  drawn = at_time(tf.constant(1), state['noise_seed']).numpy()
+  np.testing.assert_allclose(
+    lazy.read_all(state, moved),
+    w - rate * (momentum * v - stddev * drawn[0]),
+    atol=1e-5,
+  )
+
+
+def made(name, hidden=None, momentum=0.0, **given):
+  """Returns the algorithm, of one local step."""
+  training = local_training.LocalTraining(0.5, 8, 1)
+  given = {'max_positives': 5, **given}
+  if name in ('fedss', 'negonly'):
+    given['negatives'] = 3
+  if 'server_momentum' in registry.get(name).names:
+    given['server_momentum'] = momentum
+  found = registry.get(name).made(
+    model=tiny.model(N), local_training=training, **given
+  )
+  return dataclasses.replace(found, privacy=hidden)
+
+
+@functools.cache
+def built(*arguments, **given):
+  return process_lib.build_process(made(*arguments, **given), 7)
+
+
+def cohort(round_number, clients=4):
+  random = np.random.default_rng(round_number)
+  labels = [random.integers(0, N, 3) for _ in range(clients)]
+  return tiny.cohort(labels, round_number)
+
+
+def after(process, rounds=3, cohort_of=cohort):
+  state = process.initialize()
+  for round_number in range(rounds):
+    output = process.next(state, cohort_of(round_number))
+    state = output.state
+  return process.get_model_weights(state), output.metrics
+
+
+def flat(weights):
+  parts = [*weights.encoder.values(), weights.tables['class']]
+  return np.concatenate([np.ravel(part) for part in parts])
+
+
+NOTHING = privacy.Privacy(0.0, float('inf'), 4.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['fedss', 'fullsoftmax'])
+def test_without_noise_and_bound_it_is_the_plain_run(name):
+  plain = dataclasses.replace(made(name, momentum=0.9), weighting='uniform')
+  expected, _ = after(process_lib.build_process(plain, 7))
+  found, _ = after(built(name, NOTHING, momentum=0.9))
+  np.testing.assert_array_equal(flat(found), flat(expected))
+
+
+@pytest.mark.slow
+def test_a_sum_of_clipped_changes_over_the_expected_clients():
+  """With NumPy: the update of one client at a time, clipped and divided by m."""
+  start = flat(after(built('fedss', NOTHING), 1, lambda r: [])[0])
+  alone = dataclasses.replace(NOTHING, cohort=1.0)
+  each = [
+    flat(after(built('fedss', alone), 1, lambda r, c=c: [c])[0]) - start
+    for c in cohort(0)
+  ]
+  norms = [np.linalg.norm(change) for change in each]
+  clip = float(np.median(norms))
+  clipped = [c * min(1.0, clip / n) for c, n in zip(each, norms, strict=True)]
+  hidden = privacy.Privacy(0.0, clip, 10.0)
+  found, metrics = after(built('fedss', hidden), 1)
+  np.testing.assert_allclose(
+    flat(found) - start, sum(clipped) / 10.0, atol=1e-6
+  )
+  assert float(metrics['clients_clipped']) == 2
+  assert float(metrics['clipping_norm']) == pytest.approx(clip)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('name', 'momentum', 'quantile'),
+  [
+    ('fedss', 0.0, 0.0),
+    ('fedss', 0.9, 0.0),
+    ('fullsoftmax', 0.9, 0.0),
+    ('fedss', 0.9, 0.5),
+  ],
+)
+def test_every_number_of_the_model_gets_noise(name, momentum, quantile):
+  """Of a model that nobody changes, after three rounds, over many seeds."""
+  hidden = privacy.Privacy(2.0, 0.5, 8.0, quantile)
+  process = built(name, hidden, momentum)
+  initial = process.initialize()
+  start = flat(process.get_model_weights(initial))
+  drawn = []
+  for seed in range(40):
+    state = initial._replace(seed=np.array([seed, 1], np.int32))
+    optimizer = state.server.tables['class'].optimizer
+    if name == 'fedss' and not quantile:
+      optimizer['noise_seed'] = np.array([seed, 2], np.int32)
+    for _ in range(3):
+      state = process.next(state, []).state
+    drawn.append(flat(process.get_model_weights(state)) - start)
+  # Nobody is there, so a norm that adapts stays, but for the count's noise.
+  step = hidden.value_noise_multiplier * 0.5 / 8.0
+  geometric = [1.0, 1.0 + momentum, 1.0 + momentum + momentum**2]
+  expected = step * np.sqrt(np.sum(np.square(geometric)))
+  drawn = np.stack(drawn)
+  tolerance = 0.12 if quantile else 0.05
+  assert drawn.std() == pytest.approx(expected, rel=tolerance)
+  # Every number, of encoder and rows, and none like another.
+  each = drawn.std(axis=0) / drawn.std()
+  assert each.min() > 0.5 and each.max() < 1.6
+  correlations = np.corrcoef(drawn, rowvar=False) - np.eye(drawn.shape[1])
+  assert np.abs(correlations).max() < 0.8
+
+
+def test_noise_is_the_same_whoever_asks():
+  """Two runs of a seed have equal digits; reading between rounds changes none."""
+  hidden = privacy.Privacy(1.0, 0.5, 4.0)
+  process = built('fedss', hidden, 0.9)
+  first, _ = after(process)
+  state = process.initialize()
+  for round_number in range(3):
+    process.get_model_weights(state)
+    state = process.next(state, cohort(round_number)).state
+  np.testing.assert_array_equal(
+    flat(first), flat(process.get_model_weights(state))
+  )
+  # Weights that are set are those that are read.
+  set_state = process.set_model_weights(state, first)
+  np.testing.assert_array_equal(
+    flat(process.get_model_weights(set_state)), flat(first)
+  )
+
+
+@pytest.mark.slow
+def test_the_norm_follows_a_private_quantile():
+  hidden = privacy.Privacy(1e-6, 1e-3, 4.0, 0.5)
+  process = built('fedss', hidden)
+  state, norms = process.initialize(), []
+  for round_number in range(3):
+    output = process.next(state, cohort(round_number))
+    norms.append(float(output.metrics['clipping_norm']))
+    state = output.state
+  # All are above it, so that it grows by exp(0.2 / 2), but for the count's noise.
+  growth = np.log(np.divide(norms[1:], norms[:-1]))
+  np.testing.assert_allclose(growth, 0.1, atol=0.2 * 5 * 0.05)
+  assert hidden.value_noise_multiplier > hidden.noise_multiplier
+
+
+@pytest.mark.slow
+def test_replaced_rows_are_sent_as_changes():
+  # Each class has one client here.
+  own = [[0, 1], [2], [3, 4], [5]]
+  of = lambda r: tiny.cohort(own, 0)
+  plain, _ = after(built('fedaws', spreadout_classes='all'), 1, of)
+  found, _ = after(built('fedaws', NOTHING, spreadout_classes='all'), 1, of)
+  np.testing.assert_allclose(flat(found), flat(plain), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('name', 'given', 'told'),
+  [
+    ('turbosvm', {}, 'turbosvm'),
+    ('fedss', {'row_renormalize': True}, 'row_renormalize'),
+    ('fedss', {'robust_aggregation': 'zeroing'}, 'robust_aggregation'),
+  ],
+)
+def test_what_needs_more_than_sums_is_refused(name, given, told):
+  hidden = privacy.Privacy(1.0, 1.0, 4.0)
+  with pytest.raises(errors.InputError, match=told):
+    process_lib.build_process(made(name, hidden, **given))
+
+
+@pytest.mark.slow
+def test_what_a_canary_tells_is_below_the_accountants_epsilon():
+  """One client more or less, told apart along its own change, in one round.
+
+  Along it, the model is Gaussian with means apart by 1 / z standard deviations, as
+  Nasr et al. audit it ("Tight Auditing of Differentially Private Machine Learning",
+  2023). Half the noise, or a bound of twice the norm, would show.
+  """
+  z, clip, delta, seeds = 1.5, 0.2, 1e-5, 400
+  process = built('fedss', privacy.Privacy(z, clip, 4.0))
+  silent = built('fedss', privacy.Privacy(0.0, clip, 4.0))
+  others, [canary] = cohort(0), cohort(99, 1)
+  canary = canary._replace(client_id=np.int64(77))
+  start = flat(silent.get_model_weights(silent.initialize()))
+  alone = silent.next(silent.initialize(), [canary]).state
+  direction = flat(silent.get_model_weights(alone)) - start
+  assert np.linalg.norm(direction) == pytest.approx(clip / 4.0, rel=1e-3)
+  direction /= np.linalg.norm(direction)
+  initial = process.initialize()
+
+  def seen(clients, seed):
+    state = initial._replace(seed=np.array([seed, 1], np.int32))
+    optimizer = state.server.tables['class'].optimizer
+    optimizer['noise_seed'] = np.array([seed, 2], np.int32)
+    state = process.next(state, clients).state
+    return direction @ (flat(process.get_model_weights(state)) - start)
+
+  without = np.array([seen(others, seed) for seed in range(seeds)])
+  added = np.array(
+    [seen([*others, canary], seeds + seed) for seed in range(seeds)]
+  )
+  spread = np.sqrt((without.var(ddof=1) + added.var(ddof=1)) / 2)
+  apart = (added.mean() - without.mean()) / spread
+  error = np.sqrt(2 / seeds + apart**2 / (4 * seeds))
+  accountant = privacy_loss.Accountant(
+    z, privacy_loss.Sampling(privacy_loss.POISSON, 1.0), delta
+  )
+  stronger = privacy_loss.Accountant(
+    0.7 * z, privacy_loss.Sampling(privacy_loss.POISSON, 1.0), delta
+  )
+  # The accountant's value, of the least and the largest distance that fit.
+  lower = gaussian_epsilon(1 / (apart - 3 * error), delta)
+  upper = gaussian_epsilon(1 / (apart + 3 * error), delta)
+  assert lower < accountant.epsilon(1) < stronger.epsilon(1)
+  assert upper > 0.8 * accountant.epsilon(1)
+
+
+def gaussian_epsilon(noise, delta):
+  """Balle and Wang, "Improving the Gaussian Mechanism", ICML 2018, Theorem 8."""
+
+  def excess(epsilon):
+    a, b = 0.5 / noise, epsilon * noise
+    cdf = stats.norm.cdf
+    return cdf(a - b) - np.exp(epsilon) * cdf(-a - b) - delta
+
+  return optimize.brentq(excess, 0.0, 50.0)
+
+
+@pytest.mark.slow
+def test_local_noise_is_each_clients_own():
+  """Of what a client sends: the encoder and its rows, and of no other row."""
+  hidden = privacy.Privacy(0.5, 1.0, 1.0, local=True)
+  process = built('posonly', hidden)
+  silent = built('posonly', privacy.Privacy(0.0, 1.0, 1.0))
+  initial = process.initialize()
+  [client] = tiny.cohort([[2, 5, 5]], 0)
+  expected = flat(after(silent, 1, lambda r: [client])[0])
+  drawn = []
+  for seed in range(60):
+    state = initial._replace(seed=np.array([seed, 1], np.int32))
+    after_ = process.get_model_weights(process.next(state, [client]).state)
+    drawn.append(flat(after_) - expected)
+  drawn = np.stack(drawn)
+  of_rows = drawn[:, -N * tiny.DIM :].reshape(60, N, tiny.DIM)
+  assert not of_rows[:, [i for i in range(N) if i not in (2, 5)]].any()
+  sent = np.concatenate(
+    [drawn[:, : -N * tiny.DIM], of_rows[:, [2, 5]].reshape(60, -1)], 1
+  )
+  assert sent.std() == pytest.approx(0.5, rel=0.08)
+  assert (sent.std(axis=0) > 0.25).all()

@@ -1,0 +1,149 @@
+"""What differential privacy a run has: epsilon after some rounds, and the noise for one.
+
+Numbers come from dp-accounting, Google's library. They are about the model that a run
+gives, with clients as the unit; what requests tell is not in them. This does not import
+TensorFlow.
+"""
+
+import dataclasses
+import functools
+import math
+
+from tff_xc import errors
+
+POISSON, FIXED = 'poisson', 'fixed'
+# Of privacy losses; results are upper bounds, at most some thousandths above those of
+# a finer one.
+_INTERVAL = 1e-3
+# From here on nothing is private, and Renyi's bound is told; a loss distribution would
+# take gigabytes.
+_LARGE = 50.0
+_LEAST, _MOST = 1e-3, 1e5  # Noise multipliers between which one is searched.
+_TOLERANCE = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+  """Who takes part in a round.
+
+  Attributes:
+    kind: `POISSON`: each client by itself, with probability `rate`; two data sets are
+      neighbours if one has one client more. `FIXED`: as many clients in every round,
+      the share `rate` of all, drawn uniformly without replacement; neighbours differ in
+      the data of one client, so that their number is no secret.
+    rate: the probability; where clients have several, the largest.
+  """
+
+  kind: str
+  rate: float
+
+  def __post_init__(self):
+    if not 0 < self.rate <= 1:
+      raise ValueError(f'rate {self.rate}: expected more than 0, at most 1')
+
+  @property
+  def neighbors(self) -> str:
+    """In what neighbouring data sets differ, for people."""
+    if self.kind == POISSON:
+      return 'one client more or less'
+    return "another client in one's place"
+
+
+class Accountant:
+  """Epsilon of Gaussian noise on sums over the clients of a round."""
+
+  def __init__(self, noise_multiplier: float, sampling: Sampling, delta: float):
+    """Args: z, over the clipping norm; who takes part; delta of (epsilon, delta)."""
+    if not 0 < delta < 1:
+      raise ValueError(f'delta {delta}: expected between 0 and 1')
+    self._sampling, self._delta = sampling, delta
+    # One client in another's place changes the sum by two norms.
+    apart = 2.0 if sampling.kind == FIXED else 1.0
+    self._noise = noise_multiplier / apart
+
+  def epsilon(self, rounds: int) -> float:
+    """Returns an upper bound of epsilon after this many rounds, inf without noise."""
+    if not rounds:
+      return 0.0
+    if self._noise <= 0:
+      return math.inf
+    bound = self._renyi(rounds)
+    sampled_fixed = self._sampling.kind == FIXED and self._sampling.rate < 1
+    if bound > _LARGE or sampled_fixed:
+      # Of this sampling the library has no loss distribution.
+      return bound
+    composed = self._one_round.self_compose(rounds)
+    return float(composed.get_epsilon_for_delta(self._delta))
+
+  @functools.cached_property
+  def _one_round(self):
+    """The privacy loss distribution of a round."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    return privacy_loss_distribution.from_gaussian_mechanism(
+      self._noise,
+      value_discretization_interval=_INTERVAL,
+      sampling_prob=self._sampling.rate,
+    )
+
+  def _renyi(self, rounds: int) -> float:
+    """Returns the bound by Renyi divergences."""
+    from dp_accounting.rdp import rdp_privacy_accountant
+
+    orders, divergences = self._divergences
+    found, _ = rdp_privacy_accountant.compute_epsilon(
+      orders, rounds * divergences, self._delta
+    )
+    return float(found)
+
+  @functools.cached_property
+  def _divergences(self):
+    """Renyi's orders and the divergences of a round, which add up over rounds."""
+    import dp_accounting
+    from dp_accounting import rdp
+
+    rate, event = (
+      self._sampling.rate,
+      dp_accounting.GaussianDpEvent(self._noise),
+    )
+    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    if self._sampling.kind == FIXED and rate < 1:
+      relation = dp_accounting.NeighboringRelation.REPLACE_ONE
+      # Only the quotient counts.
+      size = max(1, math.ceil(rate * 10**9))
+      event = dp_accounting.SampledWithoutReplacementDpEvent(10**9, size, event)
+    elif rate < 1:
+      event = dp_accounting.PoissonSampledDpEvent(rate, event)
+    accountant = rdp.RdpAccountant(neighboring_relation=relation)
+    accountant.compose(event)
+    return accountant._orders, accountant._rdp
+
+
+def noise_multiplier(
+  epsilon: float, delta: float, rounds: int, sampling: Sampling
+) -> float:
+  """Returns the least z, to a thousandth, with at most `epsilon` after the rounds.
+
+  Raises `errors.InputError` if there is none that the accountant can tell.
+  """
+  accountant = lambda z: Accountant(z, sampling, delta)
+
+  def found(epsilon_of, least, most):
+    while most - least > _TOLERANCE * most:
+      middle = math.sqrt(least * most)
+      if epsilon_of(middle) > epsilon:
+        least = middle
+      else:
+        most = middle
+    return most
+
+  # Renyi's bound first, whose cost does not depend on the noise.
+  renyi = lambda z: accountant(z)._renyi(rounds)
+  if renyi(_MOST) > epsilon:
+    raise errors.InputError(
+      f'--dp_epsilon={epsilon:g}: no noise gives it for {rounds:,} rounds and'
+      f' --dp_delta={delta:g}; give a larger one'
+    )
+  most = found(renyi, _LEAST, _MOST)
+  # Loss distributions tell of a third less at most, or they are not used.
+  return found(lambda z: accountant(z).epsilon(rounds), most / 3, most)
