@@ -34,7 +34,7 @@ def build(
   """Returns a function from the global model to that of a client.
 
   It takes `ModelWeights` with whole tables, `ClientExamples` without weights and state,
-  and the seed int32 [2] of the round that it stands for, and returns whole
+  and the seed int32 [5] of the round that it stands for, and returns whole
   `ModelWeights`. Rows that the client does not hold stay as they are. What clients keep
   between rounds is unknown to it, as to a client in its first round.
 
@@ -103,5 +103,5 @@ def build(
     tf.TensorSpec([], tf.int64),
     integers,
   )
-  signature = model.weight_specs(), of_client, tf.TensorSpec([2], tf.int32)
+  signature = model.weight_specs(), of_client, tf.TensorSpec([5], tf.int32)
   return tf.function(personal, input_signature=signature, autograph=False)

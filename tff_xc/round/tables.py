@@ -115,7 +115,7 @@ class Table:
     has_update = total_weight > 0
     first = sum(not step.on_all_rows for step in self.steps)
     context = lambda rows_before: server.StepContext(
-      seed, round_number, merged, rows_before
+      seed[:2], round_number, merged, rows_before
     )
 
     def after(ids, rows):
@@ -186,11 +186,18 @@ def held_rows(
     purpose = randomness.Purpose.TABLES + i - 1
     if not i:
       purpose = randomness.Purpose.NEGATIVES
-    held[table.name] = table.request.held_rows(
+    seed, requested = round_seed, table.request
+    if requested.secret:
+      seed = randomness.private(seed, requested.secret)
+    lasting = None
+    if requested.selects and requested.schedule != request_lib.FRESH:
+      lasting = randomness.lasting(seed, examples.client_id, purpose)
+    held[table.name] = requested.held_rows(
       keys(model, table.name, examples),
-      randomness.client_seed(round_seed, examples.client_id, purpose),
+      randomness.client_seed(seed, examples.client_id, purpose),
       examples.client_id,
       table.name,
+      lasting,
     )
   return held
 
