@@ -6,12 +6,9 @@ import tensorflow as tf
 
 from tests import tiny
 from tests.algorithms import numpy_fedss
-from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.round import local_training
 from tff_xc.round import randomness
-from tff_xc.round import request
-from tff_xc.runtime import registry as runtimes
 
 N, M = 12, 4
 COHORTS = (

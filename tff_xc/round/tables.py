@@ -181,25 +181,41 @@ def held_rows(
   round_seed: tf.Tensor,
 ) -> collections.OrderedDict:
   """Returns the `SelectedRows` of each table, by name, that a client requests."""
-  held = collections.OrderedDict()
-  for i, table in enumerate(tables):
-    purpose = randomness.Purpose.TABLES + i - 1
-    if not i:
-      purpose = randomness.Purpose.NEGATIVES
-    seed, requested = round_seed, table.request
-    if requested.secret:
-      seed = randomness.private(seed, requested.secret)
-    lasting = None
-    if requested.selects and requested.schedule != request_lib.FRESH:
-      lasting = randomness.lasting(seed, examples.client_id, purpose)
-    held[table.name] = requested.held_rows(
-      keys(model, table.name, examples),
-      randomness.client_seed(seed, examples.client_id, purpose),
-      examples.client_id,
+  return collections.OrderedDict(
+    (
       table.name,
-      lasting,
+      request_of(
+        table,
+        place,
+        keys(model, table.name, examples),
+        examples.client_id,
+        round_seed,
+      ),
     )
-  return held
+    for place, table in enumerate(tables)
+  )
+
+
+def request_of(
+  table: Table, place: int, ids: tf.Tensor, client_id, round_seed: tf.Tensor
+) -> request_lib.SelectedRows:
+  """Returns what a client requests of the table at `place` whose examples name `ids`."""
+  purpose = randomness.Purpose.TABLES + place - 1
+  if not place:
+    purpose = randomness.Purpose.NEGATIVES
+  seed, request = round_seed, table.request
+  if request.secret:
+    seed = randomness.private(seed, request.secret)
+  lasting = None
+  if request.selects and request.schedule != request_lib.FRESH:
+    lasting = randomness.lasting(seed, client_id, purpose)
+  return request.held_rows(
+    ids,
+    randomness.client_seed(seed, client_id, purpose),
+    client_id,
+    table.name,
+    lasting,
+  )
 
 
 def localised(
