@@ -40,6 +40,13 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
   'audit_requests', 20, 'requests of each client that the server sees', 1, 1000
 )
+flags.DEFINE_integer(
+  'audit_seeds',
+  1,
+  'without runs: seeds, from --seed on, of which means are',
+  1,
+  100,
+)
 flags.DEFINE_float(
   'update_clip', None, 'also clip updates to this L2 norm', 1e-30, 1e30
 )
@@ -91,6 +98,7 @@ def main(arguments) -> None:
       values.audit_requests,
       values.update_clip,
       values.update_noise,
+      seeds=values.audit_seeds,
       **of_schedules,
     ),
   )

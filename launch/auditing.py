@@ -48,6 +48,7 @@ class Settings(NamedTuple):
   noise: float | None = None
   negatives_renewed: float = 0.1
   request_epsilon: float = 3.0
+  seeds: int = 1
 
 
 class Subject(NamedTuple):
@@ -90,9 +91,10 @@ def run(
   )
   if where.exists() and not where.is_dir():
     raise errors.InputError(f'--output={where} is a file; name a directory')
-  requests, updates, costs, first = [], [], [], None
-  for subject in _subjects(run_dirs, config, named):
+  requests, updates, costs, first, by_seed = [], [], [], None, {}
+  for subject in _subjects(run_dirs, config, named, settings.seeds):
     first = first or subject
+    by_seed.setdefault(subject.seed, subject)
     if subject.metric != first.metric or (
       subject.dataset.num_classes != first.dataset.num_classes
     ):
@@ -103,8 +105,9 @@ def run(
     updates.append(_updates(subject, settings))
     costs.append({'schedule': subject.schedule, 'score': subject.score})
   seen = {cost['schedule'] for cost in costs}
-  for other in _other_schedules(first, seen, settings):
-    requests.append(_requests(other, settings))
+  for subject in by_seed.values():
+    for other in _other_schedules(subject, seen, settings):
+      requests.append(_requests(other, settings))
   frames = {
     'requests': pd.concat(requests, ignore_index=True),
     'updates': pd.concat(updates, ignore_index=True),
@@ -125,13 +128,14 @@ def run(
   return frames
 
 
-def _subjects(run_dirs, config, named) -> Iterator[Subject]:
+def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
   if config is not None:
     experiment.install_runtime(config)
     made = experiment.assemble(config)
-    seed = config['seed']
-    weights = made.algorithm.model.init(_pair(seed))
-    yield _with_clients(Subject(made.dataset, made.algorithm, weights, seed, 0))
+    for seed in range(config['seed'], config['seed'] + seeds):
+      weights = made.algorithm.model.init(_pair(seed))
+      of_seed = Subject(made.dataset, made.algorithm, weights, seed, 0)
+      yield _with_clients(of_seed)
   for run_dir in run_dirs:
     found, told = evaluation.load(run_dir, named), run_files.read_run(run_dir)
     metric = found.evaluator.metrics[0]

@@ -153,6 +153,10 @@ def test_own_rows_move_against_the_others():
   own = np.arange(30) < 3
   assert leakage.auc(leakage.by_direction(moved), own) == 1
   assert leakage.auc(leakage.by_size(moved), own) == 1
+  # Also where own rows are most.
+  moved[:20] = -4 * common + 0.1 * random.normal(size=[20, 8])
+  own = np.arange(30) < 20
+  assert leakage.auc(leakage.by_direction(moved), own) == 1
   [a, b] = leakage.clipped([moved, common], 1.0)
   assert np.sqrt((a**2).sum() + (b**2).sum()) == pytest.approx(1.0)
   assert leakage.clipped([common], 1e9)[0] is not None

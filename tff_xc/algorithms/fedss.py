@@ -129,8 +129,8 @@ class FedSS(Sampled):
   request_randomness: str = hp.field(
     'reproducible',
     "what draws negatives and their order: 'reproducible', the seed, which the server"
-    " knows; 'private', 64 bits from the operating system at the start of a command:"
-    ' neither a run nor its resumption can then be repeated',
+    " knows; 'private', randomness of the operating system, drawn when a command"
+    ' starts: neither a run nor its resumption can then be repeated',
     choices=('reproducible', 'private'),
   )
   softmax_correction: str = hp.field(

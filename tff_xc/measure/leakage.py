@@ -120,12 +120,16 @@ def by_size(moved: np.ndarray) -> np.ndarray:
 
 
 def by_direction(moved: np.ndarray) -> np.ndarray:
-  """Returns float64 [k], how far each row moved against the others' directions, [-1, 1].
+  """Returns float64 [k], a score in [-1, 1] of own rows by the directions of changes.
 
-  A softmax pulls own rows towards embeddings and pushes all others away. Where these
-  are most, rows move alike except own ones. Each row's direction counts alike: the
-  changes themselves nearly cancel, since a softmax's gradients have the sum 0.
+  A softmax pulls own rows towards embeddings and pushes all others away, so that there
+  are two kinds of directions: with most rows, or against them. Each row's direction
+  counts alike, since the changes themselves nearly cancel (a softmax's gradients have
+  the sum 0). Own rows are of the kind that moves further.
   """
   units = moved / np.maximum(by_size(moved), 1e-300)[:, None]
   others = units.sum(axis=0) - units
-  return -(units * others).sum(axis=1) / np.maximum(by_size(others), 1e-300)
+  against = -(units * others).sum(axis=1) / np.maximum(by_size(others), 1e-300)
+  sizes = by_size(moved)
+  further = (against - against.mean()) @ (sizes - sizes.mean()) >= 0
+  return against if further else -against

@@ -36,7 +36,7 @@ def of_schedules(requests: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
         'seeds': found['seed'].nunique(),
         'requests': mean.index[-1],
         'rounds_between': first['rounds_between'],
-        'own_requested': value(first, 'own_requested'),
+        'own_requested': value(mean.mean(), 'own_requested'),
         'rows': value(mean.mean(), 'rows'),
         'class_bytes': value(mean.mean(), 'class_bytes'),
         'auc_first': first['auc'],

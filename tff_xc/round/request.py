@@ -91,9 +91,13 @@ def window(
   start += tf.cast(tf.floor(phase[1] + moved), tf.int64)
   wanted = tf.minimum(tf.cast(count, tf.int64), size)
   places = (start + tf.range(wanted)) % tf.maximum(size, 1)
-  # Its orders are even only for seeds that are themselves drawn.
-  drawn = tf.random.experimental.index_shuffle(
-    places, randomness.step_seed(seed, 2), tf.maximum(size, 1) - 1
+  # Its orders are even only for random keys, and for more rounds of its cipher than
+  # those of `tf.random.experimental.index_shuffle`.
+  key = tf.random.stateless_uniform(
+    [3], randomness.step_seed(seed, 2), None, None, tf.int32
+  )
+  drawn = tf.raw_ops.RandomIndexShuffle(
+    index=places, seed=key, max_index=tf.maximum(size, 1) - 1, rounds=12
   )
   return tf.cast(drawn, tf.int32)
 
@@ -183,7 +187,11 @@ SCHEDULES = FRESH, STICKY, PARTIAL, RANDOMIZED = (
 
 
 class Secret(tuple):
-  """Two int32 numbers that seed a run's requests and are in no text."""
+  """Two int32 numbers that seed a run's requests and are in no text.
+
+  They let a simulation draw what its server cannot tell from the run's seed. They are no
+  protection: TensorFlow folds seeds into 32 bits, which a server could try one by one.
+  """
 
   @classmethod
   def drawn(cls) -> 'Secret':
