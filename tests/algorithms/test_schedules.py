@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests import tiny
 from tests.algorithms import numpy_fedss
@@ -18,6 +19,7 @@ from tff_xc.round import randomized
 from tff_xc.round import randomness
 from tff_xc.round import request
 from tff_xc.round import tables
+from tff_xc.runtime.in_process import context as context_lib
 
 N, M = 12, 4
 SLOW = pytest.mark.slow
@@ -273,3 +275,20 @@ def test_too_small_an_epsilon_warns():
   [told] = made.warnings(2028, 50)
   assert 'request_epsilon' in told
   assert not dataclasses.replace(made, negatives=300).warnings(2028, 50)
+
+
+@SLOW
+@pytest.mark.parametrize('schedule', ['partial', 'randomized'])
+def test_any_number_of_threads_gives_the_same_numbers(schedule, tff_worker):
+  found = []
+  for threads in (1, 3):
+    context = context_lib.create_context(client_threads=threads)
+    tff.framework.set_default_context(context)
+    found.append(
+      tiny.as_numpy(
+        tiny.weights_after(process(schedule), 3, COHORTS.__getitem__)
+      )
+    )
+  tff.framework.set_default_context(tff_worker)
+  for a, b in zip(*found, strict=True):
+    np.testing.assert_array_equal(a, b)
