@@ -457,7 +457,7 @@ def _membership(subject: Subject) -> float | None:
   pool, held_out = data.test, None
   if data.held_out is not None and len(data.held_out.numbers):
     pool, held_out = train.pool, data.held_out.numbers
-  if pool is None:
+  if pool is None or scipy.sparse.issparse(pool.y):
     return None
   random = np.random.default_rng(subject.seed)
   embed = tf.function(model.embed, autograph=False, reduce_retracing=True)

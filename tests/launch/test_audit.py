@@ -52,21 +52,25 @@ def test_of_a_run_all_schedules(here, capsys):
   assert updates['rows with noise 0.5', 'size'] < 0.8
   assert 0 <= updates['loss of members', 'loss'] <= 1
   said = capsys.readouterr().out
-  assert max(map(len, said.splitlines())) <= 100
+  shown = said.partition('written to')[0].splitlines()
+  assert max(map(len, shown)) <= 100
   assert 'sticky' in said
 
 
 @pytest.mark.slow
-def test_words_and_buckets(here):
-  sizes = {'num_classes': 40, 'num_features': 64, 'num_clients': 5}
-  sizes |= {'hidden_dim': 4}
-  config = experiment.resolve('sparse-words-sets', 'fedavg', sizes)
+def test_words_are_told_exactly_and_buckets_narrow_labels(here):
+  sizes = {'num_classes': 40, 'num_features': 64, 'hidden_dim': 4}
+  words = {'feature_dim': 4, 'classes_per_client': 2, 'examples_per_round': 2}
+  config = experiment.resolve('sparse-words', 'posonly', sizes | words)
   found = auditing.run([], config, {}, None, SETTINGS)['requests']
-  [schedule] = found['schedule'].unique()
-  assert schedule.startswith('rows of')
-  assert (found['posterior'].diff().dropna() >= 0).all()
-  more = {'hash_tables': 3, 'hash_buckets': 12, 'select_features': False}
-  config = experiment.resolve('sparse-words-sets', 'fedmlh', {**sizes, **more})
+  of_words = found[found['schedule'].str.startswith('rows of')]
+  assert len(of_words) == SETTINGS.requests
+  known = of_words['known'].to_numpy()
+  assert 0 < known[0] < known[-1] <= 1
+  assert (found[found['schedule'] == 'own only']['posterior'] == 1).all()
+  tables = {'hash_tables': 3, 'hash_buckets': 12}
+  tables |= {'num_clients': 5}
+  config = experiment.resolve('sparse-words-sets', 'fedmlh', sizes | tables)
   [line] = auditing.run([], config, {}, None, SETTINGS)['requests'].to_dict(
     'records'
   )
