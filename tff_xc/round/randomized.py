@@ -91,7 +91,7 @@ class Randomized(request.OwnAndSampled):
   alone: not of updates, nor of the number of examples.
 
   A request has no fixed length. The slots suffice for 6 standard deviations more than m
-  others; beyond, ids are left out at random, which tells nothing.
+  others; beyond, which is rarer than 1e-8, ids are left out at random.
 
   An own class may be missing from a request. The client then leaves that class's
   examples out of the round.
