@@ -25,6 +25,7 @@ from launch import app
 from launch import settings
 from tasks import experiment
 from tff_xc import errors
+from tff_xc.algorithms import registry as algorithms
 
 flags.DEFINE_list(
   'run_dir', [], 'directories of runs, with commas between them'
@@ -67,7 +68,10 @@ def main(arguments) -> None:
   settings.refuse_arguments(arguments)
   values, config = flags.FLAGS, None
   changes = settings.changes()
-  of_schedules = {n: changes[n] for n in _OF_SCHEDULES if n in changes}
+  known = settings.parameters()
+  of_schedules = {
+    n: known[n].checked(changes[n]) for n in _OF_SCHEDULES if n in changes
+  }
   if values.update_noise and values.update_clip is None:
     raise errors.InputError(
       '--update_noise is a multiple of --update_clip; give that, too'
@@ -81,8 +85,12 @@ def main(arguments) -> None:
       )
   else:
     task, algorithm, changes = settings.given()
-    if 'negatives_schedule' not in changes:  # All of them are audited.
-      changes = {n: v for n, v in changes.items() if n not in of_schedules}
+    # All schedules are audited, also those to which only these apply.
+    applies = {'partial': _OF_SCHEDULES[:1], 'randomized': _OF_SCHEDULES}
+    kept = applies.get(changes.get('negatives_schedule'), ())
+    taken = algorithms.get(algorithm).names
+    left = {n for n in _OF_SCHEDULES if n in taken and n not in kept}
+    changes = {n: v for n, v in changes.items() if n not in left}
     config = experiment.resolve(task, algorithm, changes)
   settings.use_cache_dir()
   from launch import auditing

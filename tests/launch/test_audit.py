@@ -98,3 +98,10 @@ def test_what_cannot_be_audited_is_refused(here):
   light.assert_one_sentence(done, '--algorithm')
   done = light.call('audit', '--update_noise=1')
   light.assert_one_sentence(done, '--update_clip')
+  of_task = '--task=glyphs', '--algorithm=fedss'
+  done = light.call('audit', *of_task, '--request_epsilon=-1')
+  light.assert_one_sentence(done, '--request_epsilon')
+  done = light.call(
+    'audit', *of_task[:1], '--algorithm=fedavg', '--request_epsilon=1'
+  )
+  light.assert_one_sentence(done, '--request_epsilon')
