@@ -44,7 +44,7 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
   'audit_seeds',
   1,
-  'without runs: seeds, from --seed on, of which means are',
+  'seeds of the audited requests, from that of the run on',
   1,
   100,
 )

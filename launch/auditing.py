@@ -140,7 +140,7 @@ def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
     found, told = evaluation.load(run_dir, named), run_files.read_run(run_dir)
     metric = found.evaluator.metrics[0]
     score = ((told.summary or {}).get('final') or {}).get(metric)
-    yield _with_clients(
+    subject = _with_clients(
       Subject(
         found.dataset,
         found.algorithm,
@@ -151,6 +151,9 @@ def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
         metric,
       )
     )
+    yield subject
+    for more in range(1, seeds):  # Its score is that of one run.
+      yield subject._replace(seed=told.seed + more, score=float('nan'))
 
 
 def _with_clients(subject: Subject) -> Subject:
@@ -499,4 +502,4 @@ def _show(frames, subject: Subject, settings: Settings) -> None:
     print('clients receive all class rows: requests tell nothing')
   print('\nupdates: the AUC by which they tell own classes (1/2: not at all)')
   rows = report.table_of_updates(frames['updates'])
-  print(text_table.to_text(rows, (0, 1, 2), width), end='')
+  print(text_table.to_text(rows, (0, 1), width), end='')

@@ -96,11 +96,13 @@ def table(audit: pd.DataFrame, metric: str) -> list[list[str]]:
 
 
 def table_of_updates(updates: pd.DataFrame) -> list[list[str]]:
-  """Returns the rows of a table of AUCs, means over seeds."""
-  rows = [['negatives', 'seen', 'by', 'AUC']]
-  keys = ['schedule', 'seen', 'by']
-  for key, found in updates.groupby(keys, sort=False):
-    rows.append([*key, f'{found["auc"].mean():.3f}'])
+  """Returns the rows of a table of AUCs, means over seeds, a column a schedule."""
+  mean = updates.groupby(['schedule', 'seen', 'by'], sort=False)['auc'].mean()
+  names = [*updates['schedule'].unique()]
+  rows = [['seen', 'by', *names]]
+  for key in updates[['seen', 'by']].drop_duplicates().itertuples(index=False):
+    of = [mean.get((name, *key), np.nan) for name in names]
+    rows.append([*key, *('–' if np.isnan(v) else f'{v:.3f}' for v in of)])
   return rows
 
 
