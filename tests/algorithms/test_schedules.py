@@ -73,7 +73,14 @@ def runtime(request):
   )
 
 
-@pytest.mark.parametrize('schedule', SCHEDULES)
+@pytest.mark.parametrize(
+  'schedule',
+  [
+    # It has all that is new in a round.
+    pytest.param(name, marks=[SLOW] * (name != 'randomized'))
+    for name in SCHEDULES
+  ],
+)
 @pytest.mark.usefixtures('runtime')
 def test_three_rounds_equal_the_numpy_reference(schedule):
   made = process(schedule)

@@ -16,6 +16,7 @@ _SIZES = {'num_classes': 30, 'num_clients': 6, 'embedding_dim': 4}
 _SIZES |= {'examples_per_client': 6, 'classes_per_client': 3}
 
 
+@pytest.mark.slow
 def test_of_a_run_all_schedules(here, capsys):
   path = test_evaluate.untrained(
     here / 'run',
