@@ -10,6 +10,7 @@ A file's tables stand between two comments, of which the first says what is show
   <!-- verdicts docs/results -->
   <!-- benchmark docs/results/benchmarks/select.json [--short] -->
   <!-- table docs/results/measured/cluster_costs.csv -->
+  <!-- audit docs/results/measured/audit_omniglot.csv --metric=top1 -->
   ...
   <!-- end -->
 
@@ -22,7 +23,8 @@ without changes of their own have one. result: what `launch.reproduce
 --output=docs/results` wrote, with --paper at the paper's size, with --short without
 costs and orders. verdicts: how many small results of each paper have which verdict.
 benchmark: what `launch.benchmark NAME --output=FILE` wrote, with --short only its
-ratios. table: a CSV as it is.
+ratios. table: a CSV as it is. audit: what `launch.audit` wrote as audit.csv, with the
+score of its runs.
 Directories and files are relative to the page. --check changes nothing: exit status
 2 if a table is not that of its results.
 """
@@ -164,6 +166,22 @@ def _table(root: pathlib.Path, words: Sequence[str]) -> str:
   return text_table.to_markdown(rows)
 
 
+def _audit(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns what requests tell the server by each schedule of negatives."""
+  import pandas as pd
+
+  from tff_xc.report import audit
+
+  [where], given = _words(words, 'FILE', 'metric')
+  try:
+    found = pd.read_csv(root / where)
+    return text_table.to_markdown(audit.table(found, given.get('metric', '')))
+  except OSError as e:
+    raise ValueError(f'it cannot be read ({e.strerror})') from e
+  except KeyError as e:
+    raise ValueError(f'it is no audit.csv: it has no column {e}') from e
+
+
 def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the columns of a kept table of runs, and published numbers beside."""
   from tff_xc.report import tables
@@ -208,6 +226,7 @@ _KINDS = {
   'verdicts': _verdicts,
   'benchmark': _benchmark,
   'table': _table,
+  'audit': _audit,
 }
 _OPENING = re.compile(f'<!-- ({"|".join(_KINDS)}) ')
 _BLOCK = re.compile(

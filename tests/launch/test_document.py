@@ -3,6 +3,8 @@
 import pathlib
 import re
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from launch import compare
@@ -16,6 +18,7 @@ from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
 from tff_xc.measure import targets
+from tff_xc.report import audit
 from tff_xc.report import tables
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -104,6 +107,22 @@ def test_results_and_the_numbers_of_their_verdicts(tmp_path):
   assert of['FedMLH'] == [2, 1, 0, 1, rest, diagrams, len(fedmlh)]
   assert of['all'][-1] == len(registry.RESULTS)
   assert all(sum(found[:-1]) == found[-1] for found in of.values())
+
+
+def test_an_audit(tmp_path):
+  path = tmp_path / 'a.md'
+  told = {'auc': 0.9, 'posterior': 0.25, 'known': 0.0, 'precision': np.nan}
+  line = {'seed': 0, 'schedule': 'sticky', 'rounds_between': 3, **told}
+  requests = pd.DataFrame([{**line, 'requests': r} for r in (1, 2)])
+  scores = pd.DataFrame({'schedule': ['sticky'] * 2, 'score': [0.5, 0.6]})
+  audit.of_schedules(requests, scores).to_csv(tmp_path / 'a.csv')
+  write(path, 'audit a.csv --metric=top1')
+  [line] = [s for s in document.document(path).splitlines() if 'sticky' in s]
+  assert '| 0.900 0.900 | 0.25 0.25 | >2 |' in line
+  assert line.endswith('| 55.0 ± 7.1 |')
+  (tmp_path / 'a.csv').write_text('b\n1\n')
+  with pytest.raises(errors.InputError, match='no column'):
+    document.document(path)
 
 
 def test_a_kept_table(tmp_path):

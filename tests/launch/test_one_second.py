@@ -16,6 +16,7 @@ COMMANDS = sorted(
   if 'app.run(' in path.read_text() and path.stem != 'app'
 )
 ERRORS = {
+  'audit': ('--task=glyphs',),
   'benchmark': ('round', '--passes=0'),
   'compare': ('runs/a', '--rounds=0'),
   'doctor': ('--worker_timeout_seconds=0',),

@@ -38,6 +38,12 @@ SETTINGS |= {'evaluate_clients': 0}
     ('a', 'hyperparameters', {'clients_per_round': 3}, LACKING),
     ('a', 'hyperparameters', LACKING | {'clients_per_round': 3}, {}),
     ('a', 'hyperparameters', {'steps_per_round': 3}, {}),  # Centralized.
+    (
+      'a',
+      'hyperparameters',
+      LACKING | {'clients_per_round': 3, 'negatives': 80},
+      {'negatives_schedule': 'fresh', 'request_randomness': 'reproducible'},
+    ),
     ('images', 'options', {'crop': 4}, {'test_examples': 0}),
     ('images', 'options', {'test_examples': 9}, {}),
   ],

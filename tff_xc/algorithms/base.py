@@ -650,7 +650,12 @@ def softmax(model, local_training) -> algorithm_lib.Algorithm:
 
 
 def own_and_sampled(model, facts: Facts, negatives: int = 0, **more):
-  """Returns the request of a client's own class rows and sampled others."""
+  """Returns the request of a client's own class rows and sampled others.
+
+  `more` are fields of `request.OwnAndSampled`, or of `randomized.Randomized` if the
+  schedule is that.
+  """
+  from tff_xc.round import randomized
   from tff_xc.round import request
 
   if facts.max_positives is None:
@@ -659,9 +664,10 @@ def own_and_sampled(model, facts: Facts, negatives: int = 0, **more):
       ' holds, such as dataset.train.largest_label_set'
     )
   check_negatives(negatives, model.num_rows)
-  return request.OwnAndSampled(
-    model.num_rows, facts.max_positives, negatives, **more
-  )
+  kind = request.OwnAndSampled
+  if more.get('schedule') == request.RANDOMIZED:
+    kind = randomized.Randomized
+  return kind(model.num_rows, facts.max_positives, negatives, **more)
 
 
 def check_negatives(negatives: int, num_classes: int) -> None:

@@ -99,6 +99,40 @@ class FedSS(Sampled):
   negatives: int = hp.field(
     80, 'm, negatives that a client samples in a round', least=0
   )
+  negatives_schedule: str = hp.field(
+    'fresh',
+    "how a client's negatives of its rounds hang together: drawn anew ('fresh', the"
+    " paper's), always the same ('sticky'), a part of them new ('partial'), or each"
+    " class in a request by chance, own ones likelier ('randomized'). The fewer are"
+    ' new, the less several requests tell; see docs/privacy.md',
+    choices=('fresh', 'sticky', 'partial', 'randomized'),
+  )
+  negatives_renewed: float = hp.field(
+    0.1,
+    "share of a client's negatives that is new in every round of training, also of"
+    ' those in which it does not take part; with randomized, the share of the classes'
+    ' that it always prefers which others replace in a request',
+    least=0,
+    most=1,
+    of='negatives_schedule',
+    only_with=('partial', 'randomized'),
+  )
+  request_epsilon: float = hp.field(
+    3.0,
+    'epsilon of all requests of a client together, with regard to one class; lower'
+    ' hides more, and leaves more own classes out of a request, with their examples',
+    above=0,
+    most=50,
+    of='negatives_schedule',
+    only_with=('randomized',),
+  )
+  request_randomness: str = hp.field(
+    'reproducible',
+    "what draws negatives and their order: 'reproducible', the seed, which the server"
+    " knows; 'private', randomness of the operating system, drawn when a command"
+    ' starts: neither a run nor its resumption can then be repeated',
+    choices=('reproducible', 'private'),
+  )
   softmax_correction: str = hp.field(
     'negatives',
     'the logits that get the sampled-softmax correction',
@@ -107,8 +141,66 @@ class FedSS(Sampled):
 
   def make(self, model, facts):
     return self.softmax(
-      model, facts, 'held', self.negatives, self.softmax_correction
+      model,
+      facts,
+      'held',
+      self.negatives,
+      self.softmax_correction,
+      **self._of_requests(),
     )
+
+  def _of_requests(self) -> dict:
+    """Returns what `base.own_and_sampled` takes of schedule and randomness."""
+    from tff_xc.round import request
+
+    found = {'schedule': self.negatives_schedule}
+    if self.negatives_schedule in ('partial', 'randomized'):
+      found['renewed'] = self.negatives_renewed
+    if self.negatives_schedule == 'randomized':
+      found['epsilon'] = self.request_epsilon
+    if self.request_randomness == 'private':
+      found['secret'] = request.Secret.drawn()
+    return found
+
+  def warnings(self, num_classes, max_positives):
+    found = super().warnings(num_classes, max_positives)
+    if self.negatives_schedule != 'randomized':
+      return found
+    from tff_xc.round import randomized
+
+    bits = randomized.response(
+      self.request_epsilon, self.negatives, num_classes, self.negatives_renewed
+    )
+    if (share := bits.in_request(bits.own)) < 0.5:
+      found.append(
+        f'a client requests {share:.1%} of its own classes, and leaves the examples'
+        f' of the others out: --request_epsilon={self.request_epsilon:g} allows no'
+        f' more with --negatives={self.negatives} of {num_classes:,} classes; raise'
+        ' one of them'
+      )
+    return found
+
+  @classmethod
+  def check(cls, values, given):
+    super().check(values, given)
+    schedule = values['negatives_schedule']
+    if values.get('virtual_client_replace') and schedule != 'fresh':
+      raise errors.InputError(
+        f'--negatives_schedule={schedule} goes by the client, and with'
+        ' --virtual_client_replace one takes part twice as two; leave one of them out'
+      )
+    if schedule != 'randomized':
+      return
+    if not values['negatives']:
+      raise errors.InputError(
+        '--negatives=0 leaves no class among which --negatives_schedule=randomized'
+        ' could hide others; give at least 1'
+      )
+    if values.get('equal_negatives'):
+      raise errors.InputError(
+        "--equal_negatives goes by a client's own classes, which"
+        ' --negatives_schedule=randomized hides; leave one of them out'
+      )
 
   @classmethod
   def fit(cls, values, given, num_classes):
@@ -143,6 +235,7 @@ class NegOnly(FedSS):
       self.negatives,
       self.softmax_correction,
       equal_negatives=self.equal_negatives,
+      **self._of_requests(),
     )
 
 

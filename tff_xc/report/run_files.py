@@ -65,6 +65,11 @@ _ADDED = {
   'dp': 'none',
   'robust_aggregation': 'none',
 }
+# The same of algorithms that sample negatives.
+_ADDED_NEGATIVES = {
+  'negatives_schedule': 'fresh',
+  'request_randomness': 'reproducible',
+}
 # The same of settings of a run.
 _ADDED_SETTINGS = {
   'client_test_fraction': 0.0,
@@ -185,6 +190,8 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
       config[group] = wording.with_new_names(config[group])
   values = config.get('hyperparameters', {})
   if 'clients_per_round' in values:
+    if 'negatives' in values:
+      values = _ADDED_NEGATIVES | values
     config['hyperparameters'] = _ADDED | values
   if 'options' in config:
     added = _ADDED_OPTIONS.get(config['task'], {})

@@ -57,6 +57,7 @@ def build(algorithm: algorithm_lib.Algorithm):
   train = build_training(algorithm)
 
   def update(weights, held, examples, round_seed, target=None, bounds=None):
+    examples = _of_held(algorithm, held, examples)
     after, measured = train(weights, held, examples, round_seed, target)
     seed = randomness.client_seed(round_seed, examples.client_id, _OF_NOISE)
     return _message(
@@ -78,6 +79,7 @@ def build_training(
 
   def train(weights, held, examples, round_seed, target=None):
     of_classes = held[classifier.CLASS]
+    examples = _of_held(algorithm, held, examples)
     local = _localised(algorithm, held, examples)
     if isinstance(algorithm.example_weights, importance.Importance):
       each = importance.of_classes(
@@ -91,6 +93,24 @@ def build_training(
     return _train(algorithm, weights, of_classes, local, round_seed, kept)
 
   return train
+
+
+def _of_held(algorithm, held, examples) -> examples_lib.ClientExamples:
+  """Returns the examples whose class row is held, of requests that may omit own rows."""
+  asked = algorithm.tables[0].request
+  if not asked.omits:
+    return examples
+  if algorithm.model.label_sets or algorithm.model.rows_per_label > 1:
+    raise ValueError('requests that omit own rows take one label of one row')
+  rows = algorithm.model.head.rows_of(examples.y)
+  places = tf.where(request.holds(held[classifier.CLASS], rows))[:, 0]
+  take = lambda x: encoder_lib.take(x, tf.cast(places, tf.int32))
+  weights = examples.weights
+  return examples._replace(
+    x=take(examples.x),
+    y=take(examples.y),
+    weights=weights if isinstance(weights, tuple) else take(weights),
+  )
 
 
 def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:

@@ -7,6 +7,7 @@ does the same for TFF's models.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -34,7 +35,7 @@ def build(
   """Returns a function from the global model to that of a client.
 
   It takes `ModelWeights` with whole tables, `ClientExamples` without weights and state,
-  and the seed int32 [2] of the round that it stands for, and returns whole
+  and the seed int32 [5] of the round that it stands for, and returns whole
   `ModelWeights`. Rows that the client does not hold stay as they are. What clients keep
   between rounds is unknown to it, as to a client in its first round.
 
@@ -61,30 +62,15 @@ def build(
     algorithm = frozen.train_only(algorithm, 'head')
   model, target = algorithm.model, importance.target_of(algorithm)
   train = client_update.build_training(algorithm, own_rows_only=part == ROWS)
-  given = algorithm.example_weights == algorithm_lib.GIVEN
 
   def personal(weights, examples, seed):
-    if given:
-      size = encoder_lib.count(examples.y)
-      examples = examples._replace(weights=tf.ones([size]))
-    if algorithm.client_state is not None:
-      zeros = lambda s: tf.zeros(s.shape, s.dtype)
-      nothing = tf.nest.map_structure(zeros, algorithm.client_state.spec)
-      kept = examples_lib.KeptState(tf.constant(False), nothing)
-      examples = examples._replace(state=kept)
+    examples = first_time(algorithm, examples)
     held = tables_lib.held_rows(model, algorithm.tables, examples, seed)
-    own, p = dict(weights.tables), target
-    for table in algorithm.tables:
-      if table.request.selects:
-        rows = tf.gather(own[table.name], held[table.name].ids)
-        own[table.name] = table.used(rows, held[table.name])
-    of_classes = held[classifier.CLASS]
+    on_client, p = received(algorithm, weights, held), target
     if p is not None:
-      p = tf.gather(p, of_classes.ids)
-    on_client = classifier.replaced(weights.tables, own)
-    after, _ = train(
-      weights._replace(tables=on_client), held, examples, seed, p
-    )
+      p = tf.gather(p, held[classifier.CLASS].ids)
+    after, _ = train(on_client, held, examples, seed, p)
+    own = dict(weights.tables)
     for table in algorithm.tables:
       own[table.name] = rows = after.tables[table.name]
       if table.request.selects:
@@ -96,6 +82,13 @@ def build(
         )
     return after._replace(tables=classifier.replaced(weights.tables, own))
 
+  return tf.function(
+    personal, input_signature=signature(model), autograph=False
+  )
+
+
+def signature(model: classifier.EmbeddingClassifier) -> tuple:
+  """Returns the specs of whole weights, a client's examples and a round's seed."""
   integers = tf.TensorSpec([None], tf.int32)
   of_client = examples_lib.ClientExamples(
     model.encoder.batch_spec(),
@@ -103,5 +96,34 @@ def build(
     tf.TensorSpec([], tf.int64),
     integers,
   )
-  signature = model.weight_specs(), of_client, tf.TensorSpec([2], tf.int32)
-  return tf.function(personal, input_signature=signature, autograph=False)
+  return model.weight_specs(), of_client, tf.TensorSpec([5], tf.int32)
+
+
+def first_time(
+  algorithm: algorithm_lib.Algorithm, examples: examples_lib.ClientExamples
+) -> examples_lib.ClientExamples:
+  """Returns the value of a client that keeps nothing yet, with weights of 1 if any."""
+  if algorithm.example_weights == algorithm_lib.GIVEN:
+    size = encoder_lib.count(examples.y)
+    examples = examples._replace(weights=tf.ones([size]))
+  if algorithm.client_state is not None:
+    zeros = lambda s: tf.zeros(s.shape, s.dtype)
+    nothing = tf.nest.map_structure(zeros, algorithm.client_state.spec)
+    kept = examples_lib.KeptState(tf.constant(False), nothing)
+    examples = examples._replace(state=kept)
+  return examples
+
+
+def received(
+  algorithm: algorithm_lib.Algorithm,
+  weights: classifier.ModelWeights,
+  held: Mapping,
+) -> classifier.ModelWeights:
+  """Returns what a client receives of whole weights that requests the rows `held`."""
+  own = dict(weights.tables)
+  for table in algorithm.tables:
+    if table.request.selects:
+      rows = tf.gather(own[table.name], held[table.name].ids)
+      own[table.name] = table.used(rows, held[table.name])
+  tables = classifier.replaced(weights.tables, own)
+  return weights._replace(tables=tables)

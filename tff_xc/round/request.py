@@ -6,6 +6,7 @@ them are the client's own.
 """
 
 import dataclasses
+import secrets
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -72,6 +73,35 @@ def skip(ranks: tf.Tensor, excluded: tf.Tensor) -> tf.Tensor:
   return ranks + tf.searchsorted(smaller_kept, ranks, side='right')
 
 
+def window(
+  seed: tf.Tensor, count: int, population: tf.Tensor, moved: tf.Tensor
+) -> tf.Tensor:
+  """Returns int32 [min(count, population)], a window on a random order of [0, population).
+
+  The order is a circle, drawn by `seed` int32 [2], and the window starts anywhere on
+  it. It has moved by about `moved` float64, of which the seed also draws the rounding.
+  So windows of the same seed overlap as far as the moves allow, and each alone is a
+  sample without replacement. Costs O(count) for any population.
+  """
+  phase = tf.random.stateless_uniform(
+    [2], randomness.step_seed(seed, 1), dtype=tf.float64
+  )
+  size = tf.cast(population, tf.int64)
+  start = tf.cast(phase[0] * tf.cast(size, tf.float64), tf.int64)
+  start += tf.cast(tf.floor(phase[1] + moved), tf.int64)
+  wanted = tf.minimum(tf.cast(count, tf.int64), size)
+  places = (start + tf.range(wanted)) % tf.maximum(size, 1)
+  # Its orders are even only for random keys, and for more rounds of its cipher than
+  # those of `tf.random.experimental.index_shuffle`.
+  key = tf.random.stateless_uniform(
+    [3], randomness.step_seed(seed, 2), None, None, tf.int32
+  )
+  drawn = tf.raw_ops.RandomIndexShuffle(
+    index=places, seed=key, max_index=tf.maximum(size, 1) - 1, rounds=12
+  )
+  return tf.cast(drawn, tf.int32)
+
+
 def fail_unless(
   holds: tf.Tensor, template: str, values: tuple, client_id: tf.Tensor
 ) -> tf.Operation:
@@ -116,6 +146,8 @@ class AllRows:
   num_rows: int
 
   selects = False
+  omits = False
+  secret = None
 
   @property
   def slots(self) -> int:
@@ -123,10 +155,15 @@ class AllRows:
     return self.num_rows
 
   def held_rows(
-    self, ids: tf.Tensor, seed: tf.Tensor, client_id=_UNKNOWN, noun='class'
+    self,
+    ids: tf.Tensor,
+    seed: tf.Tensor,
+    client_id=_UNKNOWN,
+    noun='class',
+    lasting=None,
   ) -> SelectedRows:
     """Returns the rows held; arguments as `OwnAndSampled.held_rows`."""
-    del seed
+    del seed, lasting
     own = checked_ids(ids, self.num_rows, noun, client_id)
     with tf.control_dependencies([own]):  # Ids need the check too.
       everything = tf.identity(tf.range(self.num_rows))
@@ -144,13 +181,41 @@ class AllRows:
     return checked_ids(ids, self.num_rows, noun, client_id)
 
 
+SCHEDULES = FRESH, STICKY, PARTIAL, RANDOMIZED = (
+  *('fresh', 'sticky', 'partial', 'randomized'),
+)
+
+
+class Secret(tuple):
+  """Two int32 numbers that seed a run's requests and are in no text.
+
+  They let a simulation draw what its server cannot tell from the run's seed. They are no
+  protection: TensorFlow folds seeds into 32 bits, which a server could try one by one.
+  """
+
+  @classmethod
+  def drawn(cls) -> 'Secret':
+    """Returns one from the operating system's randomness."""
+    return cls(secrets.randbits(32) - 2**31 for _ in range(2))
+
+  def __repr__(self) -> str:
+    return 'Secret'
+
+
 @dataclasses.dataclass(frozen=True)
 class OwnAndSampled:
   """The client's own rows and m negatives (FedSS: S_k = P_k and N_k).
 
-  Negatives are drawn uniformly without replacement from [n] minus P_k, afresh
-  every round. A client with fewer than m other rows takes all of them. A client
-  without examples requests nothing.
+  Negatives are drawn uniformly without replacement from [n] minus P_k. A client with
+  fewer than m other rows takes all of them. A client without examples requests
+  nothing. The schedule says how the negatives of a client's rounds hang together:
+
+    fresh: drawn independently in every round, as in the paper.
+    sticky: drawn once; they depend on the client and its own rows, not on the round.
+    partial: the client once puts all other rows in a random order, as a circle. The
+      negatives are a window on it, which moves by m times `renewed` rows in every round
+      of training, whether or not the client takes part. So of the next round's
+      negatives this share is new, and each stays for 1 / `renewed` rounds.
 
   Attributes:
     num_rows: n.
@@ -158,6 +223,9 @@ class OwnAndSampled:
     negatives: m; 0 requests the client's own rows only.
     equal_negatives: draw m + |P_k| - 1 negatives instead of m. In FedSS, this
       many classes push a target away: m negatives and the other own classes.
+    schedule: one of `SCHEDULES`; the last is that of `randomized.Randomized`.
+    renewed: of the partial schedule.
+    secret: seeds the draws in place of the run's seed, which the server knows.
   """
 
   num_rows: int
@@ -165,8 +233,12 @@ class OwnAndSampled:
   negatives: int = 0
   _: dataclasses.KW_ONLY
   equal_negatives: bool = False
+  schedule: str = FRESH
+  renewed: float = 0.0
+  secret: Secret | None = None
 
   selects = True
+  omits = False  # Whether an own row may be missing.
 
   @property
   def slots(self) -> int:
@@ -179,13 +251,19 @@ class OwnAndSampled:
     return self.negatives + more
 
   def held_rows(
-    self, ids: tf.Tensor, seed: tf.Tensor, client_id=_UNKNOWN, noun='class'
+    self,
+    ids: tf.Tensor,
+    seed: tf.Tensor,
+    client_id=_UNKNOWN,
+    noun='class',
+    lasting: randomness.Lasting | None = None,
   ) -> SelectedRows:
     """Returns the rows held, of the ids int32 [k] that all of its examples name.
 
     Fails, naming the client, for an id outside [0, n) or for more than
-    `max_positives` distinct ids. `seed` draws negatives and the order of the ids;
-    `noun` is the word for a row's item in messages.
+    `max_positives` distinct ids. `seed` int32 [2] draws negatives and the order of the
+    ids in this round; `lasting` is for schedules other than 'fresh'; `noun` is the word
+    for a row's item in messages.
     """
     ids = checked_ids(ids, self.num_rows, noun, client_id)
     own, _, counts = tf.unique_with_counts(tf.sort(ids))
@@ -198,27 +276,37 @@ class OwnAndSampled:
     )
     with tf.control_dependencies([fits]):
       own = tf.identity(own)
-    ids = tf.concat([own, self._sampled(own, seed)], axis=0)
-    held = tf.size(ids)
-    counts = tf.pad(counts, [[0, held - tf.size(own)]])
-    order = tf.random.experimental.stateless_shuffle(
-      tf.range(held), randomness.step_seed(seed, 1)
+    kept, others = self._requested(own, seed, lasting)
+    ids, counts = (
+      tf.concat([tf.gather(own, kept), others], axis=0),
+      tf.pad(tf.gather(counts, kept), [[0, tf.size(others)]]),
     )
+    order = tf.random.experimental.stateless_shuffle(
+      tf.range(tf.size(ids)), randomness.step_seed(seed, 1)
+    )[: self.slots]
     ids, counts = tf.gather(ids, order), tf.gather(counts, order)
-    return self._padded(ids, counts, held)
+    return self._padded(ids, counts, tf.size(ids))
 
-  def _sampled(self, own, seed) -> tf.Tensor:
+  def _requested(self, own, seed, lasting) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns (places among `own`, other ids) of the rows that are requested."""
+    return tf.range(tf.size(own)), self._sampled(own, seed, lasting)
+
+  def _sampled(self, own, seed, lasting) -> tf.Tensor:
     if not self._most_negatives:
       return own[:0]
-    ranks = sample_distinct(
-      randomness.step_seed(seed, 0),
-      self._most_negatives,
-      self.num_rows - tf.size(own),
-      self.num_rows,
-    )
+    most, others = self._most_negatives, self.num_rows - tf.size(own)
+    if self.schedule == PARTIAL:
+      rounds = tf.cast(lasting.round_number, tf.float64)
+      moved = rounds * (self.renewed * self.negatives)
+      ranks = window(lasting.seed, most, others, moved)
+    else:
+      of = lasting.seed if self.schedule == STICKY else seed
+      ranks = sample_distinct(
+        randomness.step_seed(of, 0), most, others, self.num_rows
+      )
     wanted = tf.size(ranks)
     if self.equal_negatives:
-      # A prefix of a uniform sample is a uniform sample.
+      # A prefix of a uniform sample, or of a window, is one.
       wanted = self.negatives + tf.size(own) - 1
     ranks = ranks[: tf.where(tf.size(own) > 0, wanted, 0)]
     return skip(ranks, own)
@@ -241,12 +329,8 @@ class OwnAndSampled:
     Fails if an id is not held. Costs O((N + B) log N), without an n-sized
     table.
     """
-    # Padding repeats the id of slot 0. A stable sort keeps slot 0 before the
-    # padding, and the search finds the first match.
-    order = tf.argsort(held.ids, stable=True)
-    ascending = tf.gather(held.ids, order)
-    ranks = tf.minimum(tf.searchsorted(ascending, ids), tf.size(order) - 1)
-    strange = tf.not_equal(tf.gather(ascending, ranks), ids)
+    slots, found = _search(held, ids)
+    strange = tf.logical_not(found)
     check = _fail_where(
       strange,
       ids,
@@ -254,4 +338,20 @@ class OwnAndSampled:
       client_id,
     )
     with tf.control_dependencies([check]):
-      return tf.gather(order, ranks)
+      return tf.identity(slots)
+
+
+def _search(held: SelectedRows, ids) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns (slots int32 [B], found bool [B]) of `ids` int32 [B] among held.ids."""
+  # Padding repeats the id of slot 0. A stable sort keeps slot 0 before the
+  # padding, and the search finds the first match.
+  order = tf.argsort(held.ids, stable=True)
+  ascending = tf.gather(held.ids, order)
+  ranks = tf.minimum(tf.searchsorted(ascending, ids), tf.size(order) - 1)
+  return tf.gather(order, ranks), tf.equal(tf.gather(ascending, ranks), ids)
+
+
+def holds(held: SelectedRows, ids: tf.Tensor) -> tf.Tensor:
+  """Returns bool [B], whether each of `ids` int32 [B] is among the rows held."""
+  # Of no rows at all, all slots are padding and repeat row 0.
+  return tf.logical_and(_search(held, ids)[1], tf.reduce_any(held.mask))

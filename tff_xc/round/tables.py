@@ -115,7 +115,7 @@ class Table:
     has_update = total_weight > 0
     first = sum(not step.on_all_rows for step in self.steps)
     context = lambda rows_before: server.StepContext(
-      seed, round_number, merged, rows_before
+      seed[:2], round_number, merged, rows_before
     )
 
     def after(ids, rows):
@@ -181,18 +181,41 @@ def held_rows(
   round_seed: tf.Tensor,
 ) -> collections.OrderedDict:
   """Returns the `SelectedRows` of each table, by name, that a client requests."""
-  held = collections.OrderedDict()
-  for i, table in enumerate(tables):
-    purpose = randomness.Purpose.TABLES + i - 1
-    if not i:
-      purpose = randomness.Purpose.NEGATIVES
-    held[table.name] = table.request.held_rows(
-      keys(model, table.name, examples),
-      randomness.client_seed(round_seed, examples.client_id, purpose),
-      examples.client_id,
+  return collections.OrderedDict(
+    (
       table.name,
+      request_of(
+        table,
+        place,
+        keys(model, table.name, examples),
+        examples.client_id,
+        round_seed,
+      ),
     )
-  return held
+    for place, table in enumerate(tables)
+  )
+
+
+def request_of(
+  table: Table, place: int, ids: tf.Tensor, client_id, round_seed: tf.Tensor
+) -> request_lib.SelectedRows:
+  """Returns what a client requests of the table at `place` whose examples name `ids`."""
+  purpose = randomness.Purpose.TABLES + place - 1
+  if not place:
+    purpose = randomness.Purpose.NEGATIVES
+  seed, request = round_seed, table.request
+  if request.secret:
+    seed = randomness.private(seed, request.secret)
+  lasting = None
+  if request.selects and request.schedule != request_lib.FRESH:
+    lasting = randomness.lasting(seed, client_id, purpose)
+  return request.held_rows(
+    ids,
+    randomness.client_seed(seed, client_id, purpose),
+    client_id,
+    table.name,
+    lasting,
+  )
 
 
 def localised(

@@ -1,0 +1,108 @@
+"""`launch.audit` on runs, and on tasks without one."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from launch import auditing
+from tasks import experiment
+from tests.launch import light
+from tests.launch import test_evaluate
+from tff_xc import errors
+
+here = test_evaluate.here
+SETTINGS = auditing.Settings(3, 4, clip=0.1, noise=0.5)
+_SIZES = {'num_classes': 30, 'num_clients': 6, 'embedding_dim': 4}
+_SIZES |= {'examples_per_client': 6, 'classes_per_client': 3}
+
+
+@pytest.mark.slow
+def test_of_a_run_all_schedules(here, capsys):
+  path = test_evaluate.untrained(
+    here / 'run',
+    'glyphs',
+    'fedss',
+    negatives=8,
+    **_SIZES,
+    negatives_schedule='sticky',
+  )
+  before = {p: p.read_bytes() for p in path.rglob('*') if p.is_file()}
+  frames = auditing.run([str(path)], None, {}, str(here / 'o'), SETTINGS)
+  assert {p: p.read_bytes() for p in before} == before
+  assert (here / 'o' / 'audit.png').stat().st_size > 1000
+  for name, frame in frames.items():
+    read = pd.read_csv(here / 'o' / f'{name}.csv')
+    assert [*read] == [*frame]
+    assert len(read) == len(frame)
+  audit = frames['audit'].set_index('schedule')
+  assert {*audit.index} == {'fresh', 'sticky', 'partial', 'randomized'}
+  of = lambda schedule: audit.loc[schedule]
+  # Each client has the same number of own classes, among 8 others.
+  first = of('fresh')['posterior_first']
+  assert first == pytest.approx(of('sticky')['posterior_last'])
+  assert of('fresh')['posterior_last'] > 0.9
+  assert of('fresh')['requests_until_90'] <= 3
+  assert np.isnan(of('sticky')['requests_until_90'])
+  assert of('randomized')['epsilon_last'] <= 3 + 1e-9
+  assert of('randomized')['own_requested'] < 1
+  updates = frames['updates'].set_index(['seen', 'by'])['auc']
+  assert updates['rows as sent', 'size'] == pytest.approx(
+    updates['rows clipped to 0.1', 'size']
+  )
+  assert updates['rows as sent', 'size'] > 0.6
+  assert updates['rows with noise 0.5', 'size'] < 0.8
+  assert 0 <= updates['loss of members', 'loss'] <= 1
+  said = capsys.readouterr().out
+  shown = said.partition('written to')[0].splitlines()
+  assert max(map(len, shown)) <= 100
+  assert 'sticky' in said
+
+
+@pytest.mark.slow
+def test_words_are_told_exactly_and_buckets_narrow_labels(here):
+  sizes = {'num_classes': 40, 'num_features': 64, 'hidden_dim': 4}
+  words = {'feature_dim': 4, 'classes_per_client': 2, 'examples_per_round': 2}
+  config = experiment.resolve('sparse-words', 'posonly', sizes | words)
+  found = auditing.run([], config, {}, None, SETTINGS)['requests']
+  of_words = found[found['schedule'].str.startswith('rows of')]
+  assert len(of_words) == SETTINGS.requests
+  known = of_words['known'].to_numpy()
+  assert 0 < known[0] < known[-1] <= 1
+  assert (found[found['schedule'] == 'own only']['posterior'] == 1).all()
+  tables = {'hash_tables': 3, 'hash_buckets': 12}
+  tables |= {'num_clients': 5}
+  config = experiment.resolve('sparse-words-sets', 'fedmlh', sizes | tables)
+  [line] = auditing.run([], config, {}, None, SETTINGS)['requests'].to_dict(
+    'records'
+  )
+  assert line['schedule'] == 'own buckets, 3 tables'
+  assert 0.5 < line['auc'] <= 1
+  assert line['candidates'] < 40
+
+
+@pytest.mark.slow
+def test_exact_requests_and_all_rows(here):
+  config = experiment.resolve('glyphs', 'posonly', _SIZES)
+  audit = auditing.run([], config, {}, None, SETTINGS)['audit']
+  [line] = audit.to_dict('records')
+  assert line['posterior_first'] == line['auc_first'] == 1
+  assert line['requests_until_90'] == 1
+  config = experiment.resolve('glyphs', 'fedavg', _SIZES)
+  assert auditing.run([], config, {}, None, SETTINGS)['audit'].empty
+
+
+def test_what_cannot_be_audited_is_refused(here):
+  config = experiment.resolve('glyphs', 'centralized', {'num_classes': 10})
+  with pytest.raises(errors.InputError, match='clients'):
+    auditing.run([], config, {}, None, SETTINGS)
+  done = light.call('audit', '--run_dir=a', '--algorithm=fedss')
+  light.assert_one_sentence(done, '--algorithm')
+  done = light.call('audit', '--update_noise=1')
+  light.assert_one_sentence(done, '--update_clip')
+  of_task = '--task=glyphs', '--algorithm=fedss'
+  done = light.call('audit', *of_task, '--request_epsilon=-1')
+  light.assert_one_sentence(done, '--request_epsilon')
+  done = light.call(
+    'audit', *of_task[:1], '--algorithm=fedavg', '--request_epsilon=1'
+  )
+  light.assert_one_sentence(done, '--request_epsilon')

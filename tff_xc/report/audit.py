@@ -1,0 +1,163 @@
+"""Tables and pictures of what a server infers from requests and updates."""
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from tff_xc import wording
+from tff_xc.report import pictures
+
+# Requests after which this share of a client's own classes is known.
+MOST = 0.9
+
+
+def of_schedules(requests: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+  """Returns a line for each schedule, means over seeds.
+
+  Args:
+    requests: columns seed, schedule, requests, and what they tell (`leakage.Told`).
+    scores: columns schedule and score, a line a run.
+  """
+  if requests.empty:
+    return pd.DataFrame()
+  lines = []
+  for schedule, found in requests.groupby('schedule', sort=False):
+    mean = found.groupby('requests').mean(numeric_only=True)
+    first, last = mean.iloc[0], mean.iloc[-1]
+    known = mean['known'] >= MOST
+    until = known.idxmax() if known.any() else None
+    own = scores[scores['schedule'] == schedule]['score'].dropna()
+    value = lambda line, name: line.get(name, np.nan)
+    lines.append(
+      {
+        'schedule': schedule,
+        'seeds': found['seed'].nunique(),
+        'requests': mean.index[-1],
+        'rounds_between': first['rounds_between'],
+        'own_requested': value(mean.mean(), 'own_requested'),
+        'rows': value(mean.mean(), 'rows'),
+        'class_bytes': value(mean.mean(), 'class_bytes'),
+        'auc_first': first['auc'],
+        'auc_last': last['auc'],
+        'posterior_first': first['posterior'],
+        'posterior_last': last['posterior'],
+        'known_last': last['known'],
+        'requests_until_90': np.nan if until is None else until,
+        'precision': value(
+          last if until is None else mean.loc[until], 'precision'
+        ),
+        'epsilon_first': value(first, 'epsilon'),
+        'epsilon_last': value(last, 'epsilon'),
+        'score': own.mean() if len(own) else np.nan,
+        'score_std': own.std() if len(own) > 1 else np.nan,
+        'runs': len(own),
+      }
+    )
+  return pd.DataFrame(lines)
+
+
+def table(audit: pd.DataFrame, metric: str) -> list[list[str]]:
+  """Returns the rows of a table, of the frame of `of_schedules`."""
+  percent = lambda v: '–' if np.isnan(v) else f'{100 * v:.1f}'
+  heading = ['negatives', 'own %', 'rows', 'bytes', 'AUC', 'posterior']
+  heading += ['90 % after', 'precision', 'ε', metric or 'score']
+  rows = [heading]
+  for line in audit.to_dict('records'):
+    until, pair = (
+      line['requests_until_90'],
+      lambda name: (
+        line[f'{name}_first'],  # noqa: B023
+        line[f'{name}_last'],  # noqa: B023
+      ),
+    )
+    score = percent(line['score'])
+    if not np.isnan(line['score_std']):
+      score += f' ± {100 * line["score_std"]:.1f}'
+    size = line['class_bytes']
+    rows.append(
+      [
+        line['schedule'],
+        percent(line['own_requested']),
+        '–' if np.isnan(line['rows']) else f'{line["rows"]:.0f}',
+        '–' if np.isnan(size) else wording.human_bytes(size),
+        '{:.3f} {:.3f}'.format(*pair('auc')),
+        '{:.2f} {:.2f}'.format(*pair('posterior')),
+        f'>{line["requests"]}' if np.isnan(until) else f'{until:.0f}',
+        percent(line['precision']),
+        '–'
+        if np.isnan(line['epsilon_first'])
+        else '{:.1f} {:.1f}'.format(*pair('epsilon')),
+        score,
+      ]
+    )
+  return rows
+
+
+def table_of_updates(updates: pd.DataFrame) -> list[list[str]]:
+  """Returns the rows of a table of AUCs, means over seeds, a column a schedule."""
+  mean = updates.groupby(['schedule', 'seen', 'by'], sort=False)['auc'].mean()
+  names = [*updates['schedule'].unique()]
+  rows = [['seen', 'by', *names]]
+  for key in updates[['seen', 'by']].drop_duplicates().itertuples(index=False):
+    of = [mean.get((name, *key), np.nan) for name in names]
+    rows.append([*key, *('–' if np.isnan(v) else f'{v:.3f}' for v in of)])
+  return rows
+
+
+def plot(
+  frames: Mapping[str, pd.DataFrame], path: str | os.PathLike, metric: str
+) -> None:
+  """Draws posteriors and AUCs over requests, what updates tell, and scores beside."""
+  requests, audit, updates = (
+    frames[name] for name in ('requests', 'audit', 'updates')
+  )
+  scored = len(audit) and audit['score'].notna().any()
+  count = 2 * bool(len(audit)) + 1 + bool(scored)
+  figure, axes = pictures.panels(count, count, (4.3 * count, 3.8))
+  axes = [*axes]
+  if len(audit):
+    of_posterior, of_auc, *axes = axes
+    names = requests['schedule'].unique()
+    styles = dict(zip(names, pictures.styles(), strict=False))
+    for name, style in styles.items():
+      found = requests[requests['schedule'] == name]
+      mean = found.groupby('requests').mean(numeric_only=True)
+      for ax, column in ((of_posterior, 'posterior'), (of_auc, 'auc')):
+        ax.plot(mean.index, mean[column], **style, markersize=4, label=name)
+    x, log = 'requests seen', requests['requests'].max() > 10
+    for ax in (of_posterior, of_auc):
+      if log:
+        ax.set_xscale('log')
+    pictures.label(of_posterior, 'Posterior of an own class', x, 'mean')
+    pictures.label(of_auc, 'Own classes among all', x, 'AUC')
+    of_posterior.legend(frameon=False, fontsize=9)
+    if scored:
+      of_score, *axes = axes
+      for line in audit.dropna(subset=['score']).to_dict('records'):
+        style = styles[line['schedule']]
+        of_score.errorbar(
+          line['posterior_last'],
+          100 * line['score'],
+          yerr=100 * np.nan_to_num(line['score_std']),
+          color=style['color'],
+          marker=style['marker'],
+          label=line['schedule'],
+          linestyle='',
+        )
+      last = f'posterior after {requests["requests"].max()} requests'
+      pictures.label(of_score, 'What it costs', last, f'{metric} %')
+      of_score.set_xlim(0, 1.05)
+  [of_updates] = axes
+  mean = updates.groupby(['seen', 'by'], sort=False)['auc'].mean()
+  places = np.arange(len(mean))[::-1]
+  style = next(pictures.styles())
+  of_updates.barh(places, mean, color=style['color'], height=0.6)
+  of_updates.axvline(0.5, color='black', linewidth=1)
+  of_updates.set_yticks(places, [f'{what}, {by}' for what, by in mean.index])
+  of_updates.set_xlim(0, 1)
+  pictures.label(
+    of_updates, 'Updates', 'AUC of own classes', '', has_grid=False
+  )
+  pictures.save(figure, path)

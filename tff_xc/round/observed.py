@@ -1,0 +1,79 @@
+"""What the server sees of one client: its requests and its update."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_xc import classifier
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import client_update
+from tff_xc.round import importance
+from tff_xc.round import personal
+from tff_xc.round import tables as tables_lib
+
+
+class Update(NamedTuple):
+  """The changes that a client sends, and where its class rows are."""
+
+  encoder: encoder_lib.Weights  # By name, after minus before.
+  ids: tf.Tensor  # int32 [N], the class rows held.
+  mask: tf.Tensor  # bool [N], False on padding.
+  rows: tf.Tensor  # float32 [N, row_dim], their changes.
+  others: dict  # By other table, float32 [N', row_dim], changes of its rows.
+
+
+def build_requests(algorithm: algorithm_lib.Algorithm):
+  """Returns a function (labels int32 [k], client id, round's seed) -> class ids int32.
+
+  The labels are those of all of the client's examples, `ClientExamples.all_y`, and the
+  ids those of the class rows that it requests, in their order.
+  """
+  model, table = algorithm.model, algorithm.tables[0]
+
+  def requests(labels, client_id, seed):
+    rows = tf.reshape(model.head.rows_of(labels), [-1])
+    held = tables_lib.request_of(table, 0, rows, client_id, seed)
+    return tf.boolean_mask(held.ids, held.mask)
+
+  integers = tf.TensorSpec([None], tf.int32)
+  signature = (
+    integers,
+    tf.TensorSpec([], tf.int64),
+    tf.TensorSpec([5], tf.int32),
+  )
+  return tf.function(requests, input_signature=signature, autograph=False)
+
+
+def build_update(algorithm: algorithm_lib.Algorithm):
+  """Returns a function from whole `ModelWeights` to a client's `Update`.
+
+  It takes what that of `personal.build` does. What clients keep between rounds is
+  unknown to it, as to a client in its first round.
+  """
+  model, target = algorithm.model, importance.target_of(algorithm)
+  train = client_update.build_training(algorithm)
+
+  def update(weights, examples, seed):
+    examples = personal.first_time(algorithm, examples)
+    held = tables_lib.held_rows(model, algorithm.tables, examples, seed)
+    before, p = personal.received(algorithm, weights, held), target
+    if p is not None:
+      p = tf.gather(p, held[classifier.CLASS].ids)
+    after, _ = train(before, held, examples, seed, p)
+    changes = {}
+    for name, rows in after.tables.items():
+      mask = held[name].mask[: tf.shape(rows)[0], None]
+      changes[name] = tf.where(mask, rows - before.tables[name], 0.0)
+    of_classes = held[classifier.CLASS]
+    return Update(
+      tf.nest.map_structure(tf.subtract, after.encoder, before.encoder),
+      of_classes.ids,
+      of_classes.mask,
+      changes.pop(classifier.CLASS),
+      changes,
+    )
+
+  return tf.function(
+    update, input_signature=personal.signature(model), autograph=False
+  )

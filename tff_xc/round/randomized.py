@@ -1,0 +1,165 @@
+"""Requests by randomized response, with permanent and instantaneous bits.
+
+Niu, Wu, Tang, Hua, Jia, Lv, Wu, Chen: "Billion-Scale Federated Learning on Mobile
+Clients: A Submodel Design with Tunable Privacy", MobiCom 2020; the two kinds of bits
+are those of RAPPOR (Erlingsson, Pihur, Korolova, CCS 2014, arXiv:1407.6981).
+"""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tff_xc.round import randomness
+from tff_xc.round import request
+
+
+class Response(NamedTuple):
+  """The probabilities of a client's bits, one permanent and one of each round."""
+
+  own: float  # That an own class has the permanent bit 1.
+  other: float  # That another class has it.
+  stays: float  # That a class with the permanent bit 1 is in a request.
+  appears: float  # That a class with the permanent bit 0 is.
+
+  def in_request(self, permanent: float) -> float:
+    """Returns the probability of being in one request, of that of the permanent bit."""
+    return permanent * self.stays + (1 - permanent) * self.appears
+
+  def likelihoods(self, times: int, requests: int) -> tuple[float, float]:
+    """Returns the probability to be in these `times` of `requests`: own, and not own."""
+    of_bit = lambda q: q**times * (1 - q) ** (requests - times)
+    ones, zeros = of_bit(self.stays), of_bit(self.appears)
+    own, other = (p * ones + (1 - p) * zeros for p in (self.own, self.other))
+    return own, other
+
+  def epsilon(self, requests: int = 1) -> float:
+    """Returns the epsilon of a client's first `requests` requests together.
+
+    It bounds the log of how much more likely they are if one class is the client's own
+    than if it is not; of k classes, k times as much.
+    """
+    found = 0.0
+    for times in range(requests + 1):
+      own, other = self.likelihoods(times, requests)
+      if own != other:  # Both may be 0.
+        found = max(found, abs(_log(own) - _log(other)))
+    return found
+
+  @property
+  def limit(self) -> float:
+    """The epsilon of any number of requests: that of the permanent bits."""
+    return _epsilon(self.own, self.other)
+
+
+def _log(p: float) -> float:
+  return math.log(p) if p > 0 else -math.inf
+
+
+def _epsilon(p: float, q: float) -> float:
+  return max(
+    abs(_log(p) - _log(q)), abs(_log(1 - p) - _log(1 - q)) if p != q else 0.0
+  )
+
+
+def response(
+  epsilon: float, negatives: int, num_rows: int, renewed: float
+) -> Response:
+  """Returns the bits whose limit is `epsilon`, with m other classes in a request.
+
+  A request has `negatives`, m, other classes in the mean, and as many own ones as
+  epsilon allows. `renewed` is the share of the classes with permanent bit 1 that others
+  replace in a request; from 1 - m / n on, requests tell nothing.
+  """
+  other = negatives / num_rows
+  own = min(math.exp(epsilon) * other, 1 - math.exp(-epsilon) * (1 - other))
+  renewed = min(renewed, 1 - other)
+  return Response(own, other, 1 - renewed, renewed * other / (1 - other))
+
+
+@dataclasses.dataclass(frozen=True)
+class Randomized(request.OwnAndSampled):
+  """Each class is in a request by chance, and more likely if it is an own one.
+
+  A client draws a permanent bit for every class once, and keeps it over all its rounds
+  (stateless here: a function of client and own classes). In every round, it requests a
+  class with a probability that depends on the permanent bit only. So the requests of
+  all its rounds together are epsilon-differentially private, in the local model, with
+  regard to whether one class is among the client's own, as long as its own classes do
+  not change; `response.epsilon(r)` is that of r requests. The guarantee is of requests
+  alone: not of updates, nor of the number of examples.
+
+  A request has no fixed length. The slots suffice for 6 standard deviations more than m
+  others; beyond, which is rarer than 1e-8, ids are left out at random.
+
+  An own class may be missing from a request. The client then leaves that class's
+  examples out of the round.
+
+  Attributes:
+    epsilon: the limit, of any number of requests.
+    renewed: see `response`.
+  """
+
+  _: dataclasses.KW_ONLY
+  schedule: str = request.RANDOMIZED
+  epsilon: float = 3.0
+
+  omits = True
+
+  def __post_init__(self):
+    if self.equal_negatives or not 0 < self.negatives < self.num_rows:
+      raise ValueError(
+        'randomized requests need 0 < m < n, of all clients alike'
+      )
+
+  @property
+  def response(self) -> Response:
+    return response(self.epsilon, self.negatives, self.num_rows, self.renewed)
+
+  @property
+  def _most_negatives(self) -> int:
+    return self.negatives + math.ceil(6 * math.sqrt(self.negatives)) + 8
+
+  def _requested(self, own, seed, lasting):
+    p, most, size = self.response, self._most_negatives, tf.size(own)
+    others = self.num_rows - size
+    kept = _uniform(size, lasting.seed, 0) < p.own
+    likely = tf.where(kept, *(tf.constant(q, tf.float64) for q in p[2:]))
+    asked = _uniform(size, seed, 2) < likely
+    permanent, count = _each_with(
+      p.other, lasting.seed, others, most, self.num_rows
+    )
+    appear, _ = _each_with(p.appears, seed, others - count, most, self.num_rows)
+    stay = tf.boolean_mask(permanent, _uniform(count, seed, 3) < p.stays)
+    ranks = tf.concat([stay, request.skip(appear, tf.sort(permanent))], axis=0)
+    # A client without examples requests nothing.
+    ranks = ranks[: tf.where(size > 0, tf.size(ranks), 0)]
+    places = tf.cast(tf.where(asked)[:, 0], tf.int32)
+    return places, request.skip(ranks, own)
+
+
+def _uniform(count, seed, purpose: int) -> tf.Tensor:
+  return tf.random.stateless_uniform(
+    [count], randomness.step_seed(seed, purpose), dtype=tf.float64
+  )
+
+
+def _each_with(
+  probability: float, seed, population, most: int, max_population: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns (numbers below `population`, each with this probability; their count).
+
+  At most `most`, without a draw for each number: first how many, then which.
+  """
+  count = tf.random.stateless_binomial(
+    [],
+    randomness.step_seed(seed, 4),
+    tf.cast(population, tf.float64),
+    tf.constant(probability, tf.float64),
+  )
+  drawn = request.sample_distinct(
+    randomness.step_seed(seed, 5), most, population, max_population
+  )
+  count = tf.minimum(count, tf.size(drawn))
+  return drawn[:count], count
