@@ -58,12 +58,13 @@ requirements: venv  ## resolve pyproject.toml into requirements*.txt and uv.lock
 # pins hold an old `packaging`, which does not read licences; setuptools brings its own.
 VENDORED = $(shell $(PYTHON_BIN) -c \
   'import setuptools; print(setuptools.__path__[0])')/_vendor
+LEFT = rm -rf build/lib build/bdist.* tff_xc.egg-info
 wheel: venv  ## build the library tff_xc as a wheel, in dist/
-	rm -rf build
+	$(LEFT)
 	PYTHONPATH=$(VENDORED) $(PYTHON_BIN) -m pip \
 	  --disable-pip-version-check wheel --no-deps \
 	  --no-build-isolation --wheel-dir dist .
-	rm -rf build tff_xc.egg-info
+	$(LEFT)
 
 image:  ## build a Docker image for CPUs, tff_xc
 	docker build --tag tff_xc --build-arg VENV=venv .
