@@ -126,6 +126,13 @@ def test_what_sampling_draws_is_what_next_takes(in_process):
   ).state.weights
   tiny.assert_same_weights(found, expected, 0)
   assert not np.array_equal(found.class_table, state.weights.class_table)
+  for part in (slice(1), slice(None, None, -1)):
+    ids = [*drawn.client_ids[part]]
+    found = process.next(state, drawn[part]).state.weights
+    expected = process.next(
+      state, examples.ClientExamples.from_tff(simulated(), ids)
+    ).state.weights
+    tiny.assert_same_weights(found, expected, 0)
 
 
 def failing():
