@@ -175,7 +175,7 @@ RAGGED = tf.data.Dataset.from_generator(
     # One example or a batch.
     ([slices(0, 4).map(lambda x, y: (x[:1], y[None]))], r'\(1,\).*or a batch'),
     ([slices(0, 4).batch(1, drop_remainder=True)], 'or a batch'),
-    ([slices(0, 4).map(lambda x, y: (x, x > 0))], 'or a batch.*cast'),
+    ([slices(0, 4).map(lambda x, y: (x, x > 0))], 'or a batch.*integer'),
     ([slices(0, 4).batch(3).map(lambda x, y: (x, y > 3))], 'bool .*known n'),
     ([slices(0, 4).map(lambda x, y: (x, y[None] > 3))], 'bool .*cast'),
     ([slices(0, 4).repeat()], 'never ends'),

@@ -144,9 +144,8 @@ def _read(
   if is_either and (of_sets or of_y.shape == [1]):
     refuse(
       f'examples {of_x.shape} with labels {of_y.dtype.name} {of_y.shape} may be'
-      ' one example or a batch; batch the data set if they are one, else unbatch it'
-      + of_sets
-      * ', and cast true and false to integers'
+      ' one example or a batch; batch the data set if its elements are examples, and'
+      f' unbatch it if they are batches{", with integer labels" * of_sets}'
     )
   is_batched = of_y.shape.rank > alone
   if is_batched and not of_x.shape.rank:
