@@ -1,6 +1,6 @@
 # `make image` builds it for CPUs, `make image-gpu` for CUDA GPUs. A run's directory
-# is kept by a mount:
-#   docker run --rm --user "$(id -u)" -v "$PWD/runs:/tff_xc/runs" tff_xc \
+# is kept by a mount, of a folder that is made first, else root owns it:
+#   mkdir -p runs && docker run --rm --user "$(id -u)" -v "$PWD/runs:/tff_xc/runs" tff_xc \
 #     launch.train --task=glyphs-demo --algorithm=fedss --run_dir=runs/demo
 # and a GPU is seen with `--gpus all`: CUDA's libraries are in the image, the driver
 # is the machine's.

@@ -5,8 +5,8 @@ PYTHON_BIN := .venv/bin/python
 DEMO := -m launch.train --task=glyphs-demo --algorithm=fedss --run_dir=runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-gpu venv-cluster demo test test-slow requirements \
-  wheel image image-gpu clean reproduce-small documents site
+.PHONY: help venv venv-gpu venv-cluster demo test test-slow test-all \
+  requirements wheel image image-gpu clean reproduce-small documents site notebooks
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -32,6 +32,11 @@ test: venv  ## run the linter, the format check and the quick tests
 test-slow: venv-cluster  ## run the tests that take minutes, with Ray
 	$(PYTHON_BIN) -m pytest -n 2 --dist worksteal -m slow
 
+test-all: test test-slow notebooks  ## the same, and tests of the site, notebooks and tools
+	PATH="$$PWD/.venv-site/bin:$$PATH" $(PYTHON_BIN) -m pytest -m 'slow or not slow' \
+	  tests/test_site.py tests/test_wheel.py tests/test_install.py
+	.venv-notebooks/bin/python -m pytest -m slow tests/test_notebooks.py
+
 reproduce-small: venv  ## measure the published tables, small, and write their page
 	$(PYTHON_BIN) -m launch.reproduce all --scale=small
 
@@ -51,6 +56,10 @@ site: .venv-site/installed  ## build the pages and an API reference in build/sit
 	  -d build/doctrees docs build/site
 	@echo 'Open build/site/index.html in a browser.'
 
+notebooks: .venv-site/installed  ## create .venv-notebooks, with a Jupyter kernel for them
+	UV_PROJECT_ENVIRONMENT=.venv-notebooks .venv-site/bin/uv sync --quiet --frozen \
+	  --extra notebooks
+
 requirements: venv  ## resolve pyproject.toml into requirements*.txt and uv.lock again
 	sh tools/compile_requirements.sh
 
@@ -58,12 +67,13 @@ requirements: venv  ## resolve pyproject.toml into requirements*.txt and uv.lock
 # pins hold an old `packaging`, which does not read licences; setuptools brings its own.
 VENDORED = $(shell $(PYTHON_BIN) -c \
   'import setuptools; print(setuptools.__path__[0])')/_vendor
+LEFT = rm -rf build/lib build/bdist.* tff_xc.egg-info
 wheel: venv  ## build the library tff_xc as a wheel, in dist/
-	rm -rf build
+	$(LEFT)
 	PYTHONPATH=$(VENDORED) $(PYTHON_BIN) -m pip \
 	  --disable-pip-version-check wheel --no-deps \
 	  --no-build-isolation --wheel-dir dist .
-	rm -rf build tff_xc.egg-info
+	$(LEFT)
 
 image:  ## build a Docker image for CPUs, tff_xc
 	docker build --tag tff_xc --build-arg VENV=venv .
@@ -72,5 +82,5 @@ image-gpu:  ## the same for CUDA GPUs, tff_xc:gpu
 	docker build --tag tff_xc:gpu --build-arg VENV=venv-gpu .
 
 clean:  ## remove .venv and the tools' caches, but not runs/
-	rm -rf .venv .venv-site .pytest_cache .ruff_cache build dist tff_xc.egg-info
+	rm -rf .venv .venv-site .venv-notebooks .pytest_cache .ruff_cache build dist tff_xc.egg-info
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -17,6 +17,7 @@ from tff_xc import interrupts
 from tff_xc import lazy_imports
 from tff_xc import wording
 
+_HELP = '--help', '-h', '-help', '--helpfull', '--helpshort'
 # What a path that the user named may have, wherever it is looked at first.
 _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 
@@ -42,14 +43,17 @@ def run(
   os.chdir(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
   try:
     with interrupts.raising():
-      given = [arg for arg in sys.argv if arg not in ('--help', '-h', '-help')]
+      is_help = lambda arg: arg.partition('=')[0] in _HELP  # --help=1, say.
+      given = [arg for arg in sys.argv if not is_help(arg)]
       if len(given) == len(sys.argv):
         main(_parse(given))
       else:
+        told = 'default'
         if narrow:
           _parse(given)
           narrow()
-        print(usage.strip() + '\n' + _flags_help())
+          told = 'value'
+        print(f'{usage.strip()}\n\n{_flags_help(told)}')
       sys.stdout.flush()
       interrupts.check()
     ending.status = 0
@@ -165,10 +169,21 @@ def define_float(
   )
 
 
-def _flags_help() -> str:
-  """Describes the command's flags and those it shares with other commands."""
+def _flags_help(told: str) -> str:
+  """Describes the command's flags and those it shares with other commands.
+
+  `told` is what the value of a flag is called.
+  """
   known, main = flags.FLAGS.flags_by_module_dict(), sys.argv[0]
   modules = [main] if main in known else []
+  modules += [m for m in known if m.startswith('launch.')]
+  bodies = ['flags:'] if modules else []
+  bodies += [_of_module(module).partition('\n')[2] for module in modules]
   # Those without a dot are groups of `launch.settings`.
-  modules += [m for m in known if m.startswith('launch.') or '.' not in m]
-  return '\n'.join(flags.FLAGS.module_help(m) for m in modules)
+  groups = [_of_module(m) for m in known if '.' not in m and m != main]
+  text = '\n\n'.join(['\n'.join(bodies), *groups])
+  return text.replace('(default: ', f'({told}: ')
+
+
+def _of_module(module: str) -> str:
+  return flags.FLAGS.module_help(module).strip('\n')

@@ -81,18 +81,14 @@ def _group(name: str) -> str:
 
 
 def narrow_help() -> None:
-  """Leaves, for --help, the flags of --task and --algorithm, with their values."""
+  """Leaves, for --help, the flags of --task and --algorithm, with their values.
+
+  The values are those of a run with all flags that are given.
+  """
   values = flags.FLAGS
-  known = {}
   task = tasks.get(values.task) if values.task else None
   algorithm = algorithms.get(values.algorithm) if values.algorithm else None
-  if task:
-    known |= {name: s.default for name, s in experiment.SETTINGS.items()}
-    known |= {'rounds': task.rounds, 'eval_every': task.eval_every}
-    known |= task.option_values()
-  if algorithm:
-    of_task = task.hyperparameters(algorithm) if task else {}
-    known |= algorithm.resolve({}, of_task)
+  known = _that_apply(task, algorithm, changes())
   hidden = {*tasks.OPTIONS} if task else set()
   hidden |= {*algorithms.HYPERPARAMETERS} if algorithm else set()
   for name in [*values]:
@@ -100,6 +96,23 @@ def narrow_help() -> None:
       values.set_default(name, known[name])
     elif name in hidden and name not in known:
       delattr(values, name)
+
+
+def _that_apply(task, algorithm, given: dict[str, Any]) -> dict[str, Any]:
+  """Returns what a run of a task, an algorithm, either or both of them has."""
+  if task and algorithm:
+    data = {'data_dir': 'data'} if task.data_is_named else {}
+    config = experiment.resolve(task.name, algorithm.name, data | given)
+    known = config | config['options'] | config['hyperparameters']
+    return {n: v for n, v in known.items() if n not in data or n in given}
+  of = lambda names: {n: v for n, v in given.items() if n in names}
+  known = {}
+  if task:
+    known = experiment.defaults(task, of(experiment.SETTINGS))
+    known |= task.checked_options(of(tasks.OPTIONS))
+  if algorithm:
+    known = algorithm.resolve(of(algorithms.HYPERPARAMETERS), {})
+  return known | given
 
 
 def define_jobs_flag() -> None:

@@ -259,12 +259,19 @@ def _check_needs(task: task_lib.Task, algorithm: type[base.Base]) -> None:
     )
 
 
-def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
-  given = {name: SETTINGS[name].checked(value) for name, value in given.items()}
-  task.check_data_dir(given.get('data_dir'))
+def defaults(task: task_lib.Task, given: Mapping) -> dict[str, Any]:
+  """Returns the settings of a task's run, those given among them."""
   values = {name: setting.default for name, setting in SETTINGS.items()}
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
   values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
+  every = given.get('checkpoint_every', values['eval_every'])
+  return values | {'checkpoint_every': every}
+
+
+def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
+  given = {name: SETTINGS[name].checked(value) for name, value in given.items()}
+  task.check_data_dir(given.get('data_dir'))
+  values = defaults(task, given)
   metrics = (*task.metrics, *_more_metrics(values))
   if values['evaluate_clients']:
     metrics = (*metrics, *catalog.OF_CLIENTS)
@@ -274,9 +281,6 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   )
   if not values[MORE_METRICS]:  # As in runs of before there was this setting.
     del values[MORE_METRICS]
-  values['checkpoint_every'] = given.get(
-    'checkpoint_every', values['eval_every']
-  )
   return values
 
 

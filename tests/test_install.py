@@ -217,6 +217,13 @@ def test_the_dockerfile_copies_what_is_there_and_runs_targets_of_make():
     assert {script, *others} <= {*copied}, recipes[variant]
 
 
+def test_environments_are_in_no_image_commit_or_build():
+  names = set(re.findall(r'\.venv[a-z-]*', (ROOT / 'Makefile').read_text()))
+  assert len(names) == 3
+  for file in ('.dockerignore', '.gitignore', '.bazelignore'):
+    assert names <= {*(ROOT / file).read_text().split()}, file
+
+
 @pytest.mark.skipif(not shutil.which('hadolint'), reason='no hadolint is here')
 def test_hadolint_finds_nothing_in_the_dockerfile():
   done = subprocess.run(

@@ -77,6 +77,34 @@ def test_every_page_has_its_place_in_the_menu():
     assert page.stem == 'index' or page.stem in listed
 
 
+# Parts of modules that are listed.
+INNER = {
+  'algorithms.contrast',
+  'algorithms.spreadout',
+  'algorithms.svm',
+  'experiment.same_run',
+  'measure.catalog',
+  'measure.hashed_labels',
+  'measure.search',
+}
+
+
+def test_the_reference_lists_every_module():
+  text = ''.join(page.read_text() for page in (DOCS / 'api').glob('*.md'))
+  listed = set(re.findall(r'automodule:: tff_xc\.(\S+)', text))
+  folders = 'algorithms', 'data', 'experiment', 'measure', 'runtime'
+  modules = {
+    f'{folder}.{path.stem}'
+    for folder in folders
+    for path in (ROOT / 'tff_xc' / folder).glob('*.py')
+    if path.stem != '__init__'
+  }
+  assert modules - listed == INNER
+  index = (DOCS / 'api' / 'index.md').read_text()
+  for page in (DOCS / 'api').glob('*.md'):
+    assert page.stem == 'index' or f'\n{page.stem}\n' in index
+
+
 def test_a_table_of_a_result_file_has_a_link_to_it(site):
   converted, _ = site
   table = (

@@ -129,3 +129,24 @@ def test_the_page_counts_the_list():
 )
 def test_the_scan_itself(code, names):
   assert used(ast.parse(code)) == names
+
+
+# Of named tuples and of `os`, which are public nevertheless.
+PUBLIC = {'_asdict', '_exit', '_replace'}
+
+
+def test_private_names_of_other_packages_are_told():
+  used_names, own = set(), set()
+  for path in (ROOT / 'tff_xc').rglob('*.py'):
+    for node in ast.walk(ast.parse(path.read_text())):
+      if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        used_names.add(node.attr)
+      own |= {
+        getattr(node, kind)
+        for kind in ('name', 'id', 'attr', 'arg')
+        if hasattr(node, kind)
+        and isinstance(getattr(node, 'ctx', None), ast.Store | None)
+      }
+  private = {n for n in used_names if re.match('_[a-z]', n)} - own - PUBLIC
+  told = set(re.findall(r'\b_[a-z]\w+', documents.page('moving_on')))
+  assert private == told

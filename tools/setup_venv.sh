@@ -58,6 +58,10 @@ if [ -n "${has_base:-}" ]; then
   exit 0
 fi
 
+if grep -q '^uv = ' .venv/pyvenv.cfg 2>/dev/null; then
+  fail ".venv was made by uv, and would be deleted: run commands with 'uv run', or remove it (rm -r .venv) and run the same command again"
+fi
+
 # Prints nothing if the interpreter is suitable, else the reason why not.
 check='
 import os, sys

@@ -99,18 +99,26 @@ def test_an_algorithm_is_shown_in_a_few_lines():
   for name in registry.ALGORITHMS:
     shown = repr(registered.algorithm(name))
     assert shown.count('\n') < 12, shown
-    assert max(map(len, shown.splitlines())) < 250, shown
+    assert max(map(len, shown.splitlines())) < 280, shown
     assert ' at 0x' not in shown
   shown = repr(made('fedss', negatives=3, server_momentum=0.7))
   lines = dict(line.strip().split(': ', 1) for line in shown.splitlines()[1:-1])
   assert lines["table 'class'"] == (
     'OwnAndSampled(num_rows=12, max_positives=4, negatives=3), SumRows(),'
-    ' RowMomentum(momentum=0.7)'
+    ' RowMomentum(learning_rate=1.0, momentum=0.7)'
   )
   assert lines['encoder_optimizer'] == 'SGD(lr=1.0, momentum=0.7)'
   assert '-> 3, CosineHead(scale=4.0), 12 classes' in lines['model']
+  assert lines['model'].startswith('float32 [')
+  # A rate is told also where it is the default.
+  assert lines['local_training'].startswith('LocalTraining(learning_rate=')
   assert 'weighting' not in lines  # As by default.
   assert "weighting: 'uniform'" in repr(registered.algorithm('fedaws'))
+
+
+def test_answers_are_not_taken_where_they_would_be_ignored():
+  with pytest.raises(TypeError, match=r"'model_aggregator'; .*builder"):
+    fedss.FedSS().algorithm(registered.DENSE, model_aggregator=None)
 
 
 @pytest.mark.parametrize('name', registry.ALGORITHMS)

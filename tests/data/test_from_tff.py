@@ -56,7 +56,7 @@ def test_every_form_of_elements_gives_the_same_clients(keys, vectors, batch):
       dataset = dataset.map(lambda e: {**e, y: e[y][None], **more})
     if not keys:
       dataset = dataset.map(lambda e: (e['x'], e['y']))
-    return dataset.batch(batch, drop_remainder=batch == 1) if batch else dataset
+    return dataset.batch(batch) if batch else dataset
 
   source = simulated((x, y)).preprocess(form)
   check(from_tff.as_client_data(source, x=x, y=y))
@@ -126,8 +126,23 @@ def test_what_sampling_draws_is_what_next_takes(in_process):
   ).state.weights
   tiny.assert_same_weights(found, expected, 0)
   assert not np.array_equal(found.class_table, state.weights.class_table)
+  for part in (slice(1), slice(None, None, -1)):
+    ids = [*drawn.client_ids[part]]
+    found = process.next(state, drawn[part]).state.weights
+    expected = process.next(
+      state, examples.ClientExamples.from_tff(simulated(), ids)
+    ).state.weights
+    tiny.assert_same_weights(found, expected, 0)
 
 
+def failing():
+  yield X[0], 1 / 0
+
+
+FAILING = tf.data.Dataset.from_generator(
+  failing,
+  output_signature=(tf.TensorSpec(X[0].shape), tf.TensorSpec([], tf.int32)),
+)
 RAGGED = tf.data.Dataset.from_generator(
   lambda: ((np.zeros(n, np.float32), n) for n in (2, 3)),
   output_signature=(tf.TensorSpec([None]), tf.TensorSpec([], tf.int32)),
@@ -155,6 +170,14 @@ RAGGED = tf.data.Dataset.from_generator(
     ([RAGGED], 'bring them to one shape'),
     ([RAGGED.ragged_batch(2)], 'Ragged'),
     ([slices(0, 4), slices(4, 9).map(lambda x, y: (x[:2], y))], 'client 1 '),
+    ([FAILING], 'client 0: .*division'),
+    ([slices(0, 4).map(lambda x, y: (x, y, y))], r'3 parts; .*\(x, y\)'),
+    # One example or a batch.
+    ([slices(0, 4).map(lambda x, y: (x[:1], y[None]))], r'\(1,\).*or a batch'),
+    ([slices(0, 4).batch(1, drop_remainder=True)], 'or a batch'),
+    ([slices(0, 4).map(lambda x, y: (x, x > 0))], 'or a batch.*integer'),
+    ([slices(0, 4).batch(3).map(lambda x, y: (x, y > 3))], 'bool .*known n'),
+    ([slices(0, 4).map(lambda x, y: (x, y[None] > 3))], 'bool .*cast'),
     ([slices(0, 4).repeat()], 'never ends'),
     ([slices(0, 4).map(lambda x, y: (x, y + 2**40))], 'does not fit int32'),
     ([X], 'ndarray'),
@@ -171,12 +194,41 @@ def test_what_does_not_fit_is_one_sentence(datasets, said):
 
 def test_ids_that_do_not_fit():
   of = examples.ClientExamples.from_tff
+  own = from_tff.as_client_data(simulated())
   for source, ids, said in (
     (simulated(), ['bob'], "no client 'bob'.*3 clients.*'ann'"),
     ([slices(0, 4)], [1, 2], '1 data set and 2 ids'),
     ([slices(0, 4)], ['ann'], 'whole numbers'),
     (simulated(), 'ann', 'a list of clients'),
     (simulated(), ['ann', 'ann'], 'named twice'),
+    (own, ['ann', 'ann'], 'named twice'),
+    (own, [], 'no clients'),
+    (simulated(), [], 'no clients'),
+    ([slices(0, 4)], 7, 'a list of clients'),
+    (simulated(), 7, 'a list of clients'),
+    ([slices(0, 4)], [2**63], r'below 2\*\*63'),
+    ([slices(0, 4)], [-1], 'whole numbers'),
+    ([slices(0, 4), slices(4, 9)], ['01', '1'], 'same number'),
   ):
     with pytest.raises(errors.InputError, match=said):
       of(source, ids)
+
+
+def test_ids_of_a_generator():
+  for source, ids, numbers in (
+    ([slices(0, 4), slices(4, 9)], [7, 3], [7, 3]),
+    (simulated(), ['cy', 'ann'], [2, 0]),
+    (from_tff.as_client_data(simulated()), ['cy', 'ann'], [2, 0]),
+  ):
+    found = examples.ClientExamples.from_tff(source, iter(ids))
+    assert [int(c.client_id) for c in found] == numbers
+    names = from_tff.as_client_data(source, iter(ids)).client_ids
+    assert names == [*map(str, ids)]
+
+
+def test_sets_of_labels_for_a_model_of_single_labels(in_process):
+  process = tiny.process('fedss', negatives=3, max_positives=4)
+  sets = tf.data.Dataset.from_tensor_slices((X[:4], np.eye(4, 12) > 0))
+  cohort_of_sets = examples.ClientExamples.from_tff([sets])
+  with pytest.raises(TypeError, match=r'client 0 .*int32.*LabelSets'):
+    process.next(process.initialize(), cohort_of_sets)

@@ -60,6 +60,19 @@ def test_the_tables_tell_what_they_should():
     assert not [part for part in expected if words(part) not in shown]
 
 
+def test_a_row_has_only_what_is_the_algorithms_own():
+  text = call('list', 'algorithms', columns=999).stdout
+  start = text.index('algorithm', text.index('\n\n'))
+  header, _, *rows = text[start : text.index('\nAll take')].splitlines()
+  first, end = header.index('its own'), header.index('not')
+  own = {row.split()[0]: row[first:end] for row in rows if row}
+  assert 'negatives' in own['fedss'] and 'svm_c' in own['turbosvm']
+  shared = algorithms.get('fedavg').names
+  assert 'clients_per_round' in shared
+  for name, told in own.items():
+    assert not {*told.replace(',', '').split()} & {*shared}, name
+
+
 def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
   (tmp_path / 'cifar-10-batches-bin').mkdir()
   for name in ('femnist', 'celeba', 'shakespeare'):

@@ -130,8 +130,8 @@ def test_presets_resolve_and_their_heads_tell_the_command():
 
 def test_help_shows_what_applies_with_its_value():
   whole = light.call('train', '--help').stdout
-  groups = re.findall(r'^([a-z][a-z ]*):$', whole, re.MULTILINE)
-  assert groups == [*settings._GROUPS]
+  groups = re.findall(r'^(\S.*):$', whole, re.MULTILINE)
+  assert groups == ['flags', *settings._GROUPS]
   told = light.call(
     'train', '--help', '--task=glyphs', '--algorithm=fedss'
   ).stdout
@@ -139,10 +139,52 @@ def test_help_shows_what_applies_with_its_value():
   all_flags, left = set(flag.findall(whole)), set(flag.findall(told))
   assert {'svm_c', 'hashed_features'} <= all_flags - left
   assert {'negatives', 'rounds', 'num_classes', 'seed', 'run_dir'} <= left
-  value = lambda name: re.search(rf"--{name}:[^-]*?default: '(.*?)'", told)[1]
   config, _ = flag_values.resolved(SMALL.split())
-  assert value('negatives') == str(config['hyperparameters']['negatives'])
-  assert value('num_classes') == str(config['options']['num_classes'])
-  assert value('rounds') == str(config['rounds'])
+  assert value(told, 'negatives') == str(config['hyperparameters']['negatives'])
+  assert value(told, 'num_classes') == str(config['options']['num_classes'])
+  assert value(told, 'rounds') == str(config['rounds'])
   wrong = light.call('train', '--help', '--algorithm=fedsss')
   light.assert_one_sentence(wrong, 'fedss')
+
+
+def value(told, name):
+  return re.search(rf"--{name}:[^-]*?\(value: '(.*?)'", told)[1]
+
+
+@pytest.mark.parametrize(
+  ('line', 'expected'),
+  [
+    # A rate that depends on another flag, and the flag itself.
+    (
+      f'{SMALL} --client_optimizer=adam',
+      {'client_optimizer': 'adam', 'client_learning_rate': '0.001'},
+    ),
+    (
+      '--algorithm=fedss --client_optimizer=adam',
+      {'client_learning_rate': '0.001'},
+    ),
+    (f'{SMALL} --eval_every=7', {'eval_every': '7', 'checkpoint_every': '7'}),
+    ('--task=glyphs --rounds=8', {'checkpoint_every': '10', 'rounds': '8'}),
+    # The task's, no more than classes allow.
+    (f'{SMALL} --task=cifar10', {'negatives': '5'}),
+    ('--task=images --algorithm=fedavg', {'image_size': '0'}),
+  ],
+)
+def test_help_tells_values_by_the_other_flags(line, expected):
+  told = light.call('train', '--help', *line.split()).stdout
+  assert {name: value(told, name) for name in expected} == expected
+
+
+def test_help_refuses_a_flag_that_does_not_apply():
+  done = light.call('train', '--help', *SMALL.split(), '--svm_c=2')
+  light.assert_one_sentence(done, '--svm_c')
+
+
+@pytest.mark.parametrize('command', ['evaluate', 'make_splits', 'benchmark'])
+def test_help_has_no_headings_of_modules(command):
+  text = light.call(command, '--help').stdout
+  usage, flags_heading, of_flags = text.partition('\nflags:\n')
+  assert usage and flags_heading and '  --' in of_flags
+  assert not re.search(r'^\S', of_flags, re.MULTILINE)
+  for other in ('--helpfull', '--help=1', '-h'):
+    assert light.call(command, other).stdout == text

@@ -424,3 +424,14 @@ def test_the_best_of_each_column_is_marked(runs):
   assert '*' not in tables.to_text(table) + tables.to_markdown(table)
   same = build([run for run in runs if run.config['algorithm'] == 'fedss'][:1])
   assert '*' not in tables.to_text(same, mark=True)
+
+
+def test_cells_that_look_alike_are_marked_alike(runs):
+  table = build(runs).iloc[:3].copy()
+  table['top1_mean'] = [0.50001, 0.50004, 0.3]
+  table['top1_std'] = [0.01, 0.02, 0.01]
+  text = tables.to_text(table, mark=True)
+  assert '50.0 ± 1.0*' in text and '50.0 ± 2.0*' in text
+  assert '30.0 ± 1.0*' not in text
+  table['top1_mean'] = [0.50001, 0.50004, 0.5]
+  assert '50.0 ± 1.0*' not in tables.to_text(table, mark=True)

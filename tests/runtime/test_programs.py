@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests import registered
 from tests import tiny
 from tff_xc import errors
 from tff_xc.data import client_data
@@ -96,6 +97,11 @@ def test_the_program_asks_for_as_many_clients_as_are_drawn(
 ):
   with pytest.raises(errors.InputError, match='train_per_round_clients=2'):
     train(tmp_path, learning, cohorts, 1, k=3)
+
+
+def test_clients_that_keep_a_state_are_refused():
+  with pytest.raises(errors.InputError, match=r'keep a state.*training\.train'):
+    programs.Cohorts(lambda number: [], registered.process('moon'))
 
 
 def test_a_program_of_ones_own_may_compute_side_by_side(context):

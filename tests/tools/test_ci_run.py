@@ -1,4 +1,4 @@
-"""`.ci/run`: the tests, and Bazel's check where a Bazel is installed."""
+"""`.ci/run`: the tests, and what Bazel and Docker check where they are."""
 
 import os
 import pathlib
@@ -11,21 +11,20 @@ _ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-  ('has_bazel', 'makes', 'printed', 'status'),
+  ('others', 'makes', 'printed', 'status'),
   [
-    (False, 0, 'make test', 0),
-    (True, 0, 'make test\nBazel is checked', 3),
-    (True, 1, 'make test', 1),
+    ({}, 0, 'make test', 0),
+    ({'bazel': ''}, 0, 'make test\nBazel is checked', 3),
+    ({'bazel': ''}, 1, 'make test', 1),
+    ({'docker': ''}, 0, 'make test\nmake image', 0),
+    ({'docker': 'exit 1'}, 0, 'make test', 0),  # No daemon runs.
   ],
 )
-def test_bazel_is_checked_where_it_is(
-  has_bazel, makes, printed, status, tmp_path
-):
+def test_what_is_there_is_checked(others, makes, printed, status, tmp_path):
   (tmp_path / '.ci').mkdir()
   shutil.copy(_ROOT / '.ci' / 'run', tmp_path / '.ci')
   programs = {'make': f'echo "make $*"; exit {makes}'}
-  programs |= {'bazel': ''} if has_bazel else {}
-  programs |= {
+  programs |= others | {
     name: f'exec {shutil.which(name)} "$@"' for name in ('dirname', 'rm', 'sh')
   }
   (tmp_path / 'bin').mkdir()

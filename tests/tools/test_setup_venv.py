@@ -86,6 +86,17 @@ def test_make_stops_with_status_2_and_adds_only_its_own_line(tree):
   assert make.startswith('make: ***')
 
 
+def test_an_environment_of_uv_is_kept(tree):
+  (tree / '.venv').mkdir()
+  config = tree / '.venv' / 'pyvenv.cfg'
+  config.write_text('home = /usr/bin\nuv = 0.9.1\n')
+  done = _set_up(tree)
+  assert (done.returncode, done.stdout) == (2, '')
+  assert done.stderr.startswith('error: .venv was made by uv')
+  assert done.stderr.count('\n') == 1
+  assert config.exists()
+
+
 @pytest.mark.slow
 def test_the_second_call_does_nothing_until_the_requirements_change(tree):
   done = _set_up(tree)

@@ -122,6 +122,12 @@ class Base:
     `facts` are attributes of `Facts`. InputError: the model is not what it needs.
     Values that exclude each other are refused by `made`, not here.
     """
+    names = [field.name for field in dataclasses.fields(Facts)]
+    for name in set(facts) - {*names}:
+      raise TypeError(
+        f'{self.name}: algorithm() takes the model and {", ".join(names)}, not'
+        f' {name!r}; `made` and the builder take hyper-parameters and answers'
+      )
     known = Facts(**facts)
     return self.finish(self.make(model, known), known)
 

@@ -1,5 +1,7 @@
 """Client data that people of TFF have, in the form of this package."""
 
+import re
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +27,7 @@ Source = tff.simulation.datasets.ClientData | Sequence[tf.data.Dataset]
 
 def as_client_data(
   source: Source,
-  ids: Sequence[str] | None = None,
+  ids: Iterable[str] | None = None,
   *,
   x: str = 'x',
   y: str = 'y',
@@ -34,6 +36,7 @@ def as_client_data(
 
   Elements are pairs (x, y) or mappings that have both, single examples or batches.
   x is a tensor of one shape. y is an integer, [] or [1], or a set of labels, bool [n].
+  What may be one example or a batch by its shapes is refused.
 
   Args:
     source: `tff.simulation.datasets.ClientData`, or one data set for each client.
@@ -45,33 +48,37 @@ def as_client_data(
   Raises:
     errors.InputError: an unknown client, or elements of another kind.
   """
-  if isinstance(ids, str):
-    raise errors.InputError(f'ids are {ids!r}; give a list of clients')
-  if not isinstance(source, tff.simulation.datasets.ClientData):
-    if not isinstance(source, list | tuple):
+  if ids is not None:
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+      raise errors.InputError(f'ids are {ids!r}; give a list of clients')
+    ids = list(ids)  # It may be a generator.
+  is_of_tff = isinstance(source, tff.simulation.datasets.ClientData)
+  if is_of_tff:
+    names = source.client_ids if ids is None else ids
+    places = places_of(source, names)
+  elif isinstance(source, list | tuple):
+    names = [*map(str, range(len(source)) if ids is None else ids)]
+    if len(names) != len(source):
       raise errors.InputError(
-        'expected tff.simulation.datasets.ClientData, or a list with a'
-        f' tf.data.Dataset for each client, got {type(source).__name__}'
-      )
-    datasets = source
-    names = [*map(str, range(len(datasets)) if ids is None else ids)]
-    if len(names) != len(datasets):
-      raise errors.InputError(
-        f'{wording.count(len(datasets), "data set")} and'
+        f'{wording.count(len(source), "data set")} and'
         f' {wording.count(len(names), "id")}: give an id for each data set'
       )
   else:
-    names = source.client_ids if ids is None else list(ids)
-    places = places_of(source, names)
-    if isinstance(source, client_data.PartitionedClientData):
-      chosen = source.partition.some(np.array(places, np.int64))
-      return client_data.PartitionedClientData(source.pool, chosen)
-    datasets = map(source.create_tf_dataset_for_client, names)
+    raise errors.InputError(
+      'expected tff.simulation.datasets.ClientData, or a list with a'
+      f' tf.data.Dataset for each client, got {type(source).__name__}'
+    )
   if len(set(names)) < len(names):
     raise errors.InputError('a client is named twice; give each one once')
-  read = [_read(d, x, y, n) for d, n in zip(datasets, names, strict=True)]
-  if not read:
+  if not names:
     raise errors.InputError('no clients: give at least one')
+  if isinstance(source, client_data.PartitionedClientData):
+    chosen = source.partition.some(np.array(places, np.int64))
+    return client_data.PartitionedClientData(source.pool, chosen)
+  datasets = source
+  if is_of_tff:
+    datasets = map(source.create_tf_dataset_for_client, names)
+  read = [_read(d, x, y, n) for d, n in zip(datasets, names, strict=True)]
   sizes = [len(labels) for _, labels in read]
   # Where there are no examples, their shape may not be known.
   some = [part for part, size in zip(read, sizes, strict=True) if size]
@@ -115,16 +122,30 @@ def _read(
     is_tensor = type(spec) is tf.TensorSpec and spec.shape.rank is not None
     if not is_tensor or spec.dtype == tf.string:
       refuse(f'{what} are {spec}; give tensors of numbers, of one shape')
-  alone = 1 if of_y.dtype == tf.bool else 0  # The rank of one example's labels.
-  are_vectors = _are_vectors_of_one(of_x.shape, of_y.shape, alone)
+  of_sets = of_y.dtype == tf.bool
+  alone = int(of_sets)  # The rank of one example's labels.
+  # As some data of TFF have them.
+  are_vectors = not of_sets and _is_of_vectors(of_x.shape, of_y.shape)
   if are_vectors:
     of_y = tf.TensorSpec(of_y.shape[:-1], of_y.dtype)
   if of_y.shape.rank not in (alone, alone + 1) or not (
-    of_y.dtype.is_integer or of_y.dtype == tf.bool
+    of_y.dtype.is_integer or of_sets
   ):
     refuse(
       f'labels are {of_y.dtype.name} {of_y.shape}; give integers, or sets of'
       ' labels as bool [n], in batches or not'
+    )
+  if of_sets and of_y.shape[-1] in (None, 1):
+    refuse(
+      f'labels are bool {of_y.shape}, and a set of labels is bool [n] of a known n'
+      ' above 1; cast true and false to integers'
+    )
+  is_either = of_y.shape.rank == 1 and of_x.shape[:1] == of_y.shape
+  if is_either and (of_sets or of_y.shape == [1]):
+    refuse(
+      f'examples {of_x.shape} with labels {of_y.dtype.name} {of_y.shape} may be'
+      ' one example or a batch; batch the data set if its elements are examples, and'
+      f' unbatch it if they are batches{", with integer labels" * of_sets}'
     )
   is_batched = of_y.shape.rank > alone
   if is_batched and not of_x.shape.rank:
@@ -146,19 +167,23 @@ def _read(
       found.append((examples, labels))
     if found:
       return tuple(map(np.concatenate, zip(*found, strict=True)))
-  except (ValueError, tf.errors.InvalidArgumentError) as e:
-    said = str(e).strip().splitlines()[0][:100]
-    refuse(f'its examples cannot be joined; bring them to one shape ({said})')
+  except tf.errors.ResourceExhaustedError:
+    raise
+  except (ValueError, tf.errors.OpError) as e:
+    said = re.sub(r'\{\{.*?\}\}', '', str(e)).strip()  # TensorFlow's node.
+    said = said.partition('\n')[0][:100]
+    refuse(
+      'its examples cannot be read and joined; bring them to one shape, and mend'
+      f' what makes them ({said})'
+    )
   return tuple(_none(spec, is_batched) for spec in (of_x, of_y))
 
 
-def _are_vectors_of_one(
-  x: tf.TensorShape, y: tf.TensorShape, alone: int
-) -> bool:
-  """Whether labels have a last axis of length 1, as some data of TFF do."""
-  if alone or y.rank not in (1, 2) or y[-1] != 1:
-    return False
-  return y.rank == 2 or x.rank == 0 or x[0] != 1  # Else it is a batch of one.
+def _is_of_vectors(x: tf.TensorShape, y: tf.TensorShape) -> bool:
+  """Whether labels have a last axis of length 1; [1] may also be a batch of one."""
+  if y.rank == 2:
+    return y[1] == 1
+  return y == [1] and x[:1] != [1]
 
 
 def _none(spec: tf.TensorSpec, is_batched: bool) -> np.ndarray:
@@ -176,8 +201,10 @@ def _parts(element: Any, x: str, y: str, refuse) -> tuple[Any, Any]:
         f'its elements have the keys {keys}, not {x!r} and {y!r}; {_WANTED}'
       )
     return element[x], element[y]
-  if isinstance(element, tuple) and len(element) == 2:
-    return element
+  if isinstance(element, tuple):
+    if len(element) == 2:
+      return element
+    refuse(f'its elements have {len(element)} parts; map them to pairs (x, y)')
   return refuse(f'its elements have no labels; {_WANTED}')
 
 

@@ -140,6 +140,7 @@ def _aside(root: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
 
 
 def path_of(run_dir: str | os.PathLike, version: int) -> pathlib.Path:
+  """Returns the file of the checkpoint after `version` rounds."""
   return pathlib.Path(run_dir) / _FOLDER / f'round_{version}.npz'
 
 

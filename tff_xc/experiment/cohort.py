@@ -55,7 +55,8 @@ class Cohort(Sequence):
   def __len__(self) -> int:
     return len(self.examples)
 
-  def __getitem__(self, place: int) -> examples_lib.ClientExamples:
+  def __getitem__(self, place: int | slice):
+    """Returns the value of a client, or a sequence of those of some."""
     return self.examples[place]
 
   @property
@@ -78,7 +79,9 @@ class Values(Sequence):
   def __len__(self) -> int:
     return len(self._clients)
 
-  def __getitem__(self, place: int) -> examples_lib.ClientExamples:
+  def __getitem__(self, place: int | slice):
+    if isinstance(place, slice):
+      return Values(self._value, self._clients[place])
     return self._value(self._clients[place])
 
 

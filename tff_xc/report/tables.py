@@ -545,11 +545,14 @@ def _marked(
   heading, *lines = cells(table, columns)
   for place, each in enumerate(columns, 2):
     means = table[f'{each.key}_mean']
-    if each.better == 'neither' or means.nunique() < 2:
+    # What looks alike is as good as the best.
+    looks = [_NONE if math.isnan(m) else each.show(m, math.nan) for m in means]
+    if each.better == 'neither' or len({*looks} - {_NONE}) < 2:
       continue
     of_best = means.min() if each.better == 'lower' else means.max()
-    for line, mean in zip(lines, means, strict=True):
-      line[place] = (best if mean == of_best else other).format(line[place])
+    as_best = each.show(of_best, math.nan)
+    for line, look in zip(lines, looks, strict=True):
+      line[place] = (best if look == as_best else other).format(line[place])
   return [heading, *lines]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from typing import Protocol
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import classifier
@@ -59,7 +60,7 @@ _MOST_SHOWN = 100
 
 
 def _shown(answer: Any) -> str:
-  """Returns a short text of an answer: its type, and what is not by default."""
+  """Returns a short text of an answer: its type, its rate, what is not by default."""
   if isinstance(answer, types.FunctionType):
     return answer.__name__
   if isinstance(answer, classifier.EmbeddingClassifier):
@@ -67,7 +68,13 @@ def _shown(answer: Any) -> str:
   if dataclasses.is_dataclass(answer):
     of = {f.name: f.default for f in dataclasses.fields(answer)}
     inner = {name: _shown(getattr(answer, name)) for name in of}
-    inner = {n: text for n, text in inner.items() if text != _shown(of[n])}
+    inner = {
+      name: text
+      for name, text in inner.items()
+      if name == 'learning_rate' or text != _shown(of[name])
+    }
+  elif isinstance(answer, tf.TensorSpec):
+    return f'{answer.dtype.name} {answer.shape.as_list()}'
   elif isinstance(answer, tff.learning.optimizers.Optimizer):
     # Their fields are private, and yet the rates of a run.
     inner = {

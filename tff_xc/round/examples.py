@@ -7,7 +7,7 @@ side by side, among its metrics. The caller gives a client its own state back.
 
 import collections
 from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 from typing import NamedTuple
 
@@ -21,6 +21,8 @@ from tff_xc import errors
 from tff_xc.data import from_tff as from_tff_lib
 from tff_xc.data import sparse
 from tff_xc.round import folding
+
+_LARGEST = np.iinfo(np.int64).max  # Of a client's number.
 
 
 class ClientExamples(NamedTuple):
@@ -50,7 +52,7 @@ class ClientExamples(NamedTuple):
   def from_tff(
     cls,
     source: from_tff_lib.Source,
-    ids: Sequence | None = None,
+    ids: Iterable | None = None,
     *,
     x: str = 'x',
     y: str = 'y',
@@ -63,16 +65,23 @@ class ClientExamples(NamedTuple):
     `tff_xc.data.from_tff.as_client_data` for elements, `x`, `y` and errors.
     """
     data = from_tff_lib.as_client_data(source, ids, x=x, y=y)
-    numbers = range(len(data.partition)) if ids is None else ids
+    names = data.client_ids
     if isinstance(source, tff.simulation.datasets.ClientData):
-      numbers = from_tff_lib.places_of(source, data.client_ids)
+      numbers = from_tff_lib.places_of(source, names)
+    else:
+      for name in names:
+        if not name.isdecimal() or int(name) > _LARGEST:
+          raise errors.InputError(
+            f'id {name!r}: clients of a list have whole numbers below 2**63, which'
+            ' seed what they draw'
+          )
+      numbers = [*map(int, names)]
+      if len(set(numbers)) < len(numbers):
+        raise errors.InputError(
+          'two ids are the same number; give each client its own'
+        )
 
     def of(name, number):
-      if not str(number).isdecimal():
-        raise errors.InputError(
-          f'id {number!r}: clients of a list have whole numbers, which seed what'
-          ' they draw'
-        )
       features, labels = data.examples(name)
       is_sparse = scipy.sparse.issparse(labels)
       return cls(
@@ -82,7 +91,7 @@ class ClientExamples(NamedTuple):
         labels.indices if is_sparse else labels,
       )
 
-    return [*map(of, data.client_ids, numbers)]
+    return [*map(of, names, numbers)]
 
 
 class KeptState(NamedTuple):

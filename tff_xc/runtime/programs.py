@@ -122,8 +122,17 @@ class Cohorts(tff.program.FederatedDataSource):
     cohorts: Callable[[int], Sequence],
     process: tff.learning.templates.LearningProcess,
   ):
-    """Args: round, from 0 -> clients' values, as `sampling.cohorts` returns; for whom."""
+    """Args: round, from 0 -> clients' values, as `sampling.cohorts` returns; for whom.
+
+    InputError: an algorithm whose clients keep a state, which no program gives back.
+    """
     self._type = kind = process.next.type_signature.parameter[1]
+    if len(getattr(kind.member, 'state', ())):
+      raise errors.InputError(
+        'the clients of this algorithm keep a state from round to round (as MOON,'
+        " FedDyn), which TFF's programs do not give back to them: train it by"
+        ' `tff_xc.experiment.training.train`'
+      )
 
     class Iterator(tff.program.FederatedDataSourceIterator):
       """What TFF copies and saves of it is the number of the next round."""

@@ -61,6 +61,8 @@ def _from_numpy(value, type_spec: tff.TensorType) -> tf.Tensor:
       f'expected {type_spec}, got an object of {type(value)}'
     )
   dtype = type_spec.dtype.type
+  if hasattr(value, '_fields'):
+    raise _mismatch(type_spec, f'a structure, {type(value).__name__}')
   is_list = isinstance(value, list | tuple)
   for leaf in tf.nest.flatten(value) if is_list else [value]:
     if isinstance(leaf, tf.Tensor | tf.Variable):
