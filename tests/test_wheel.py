@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 WITH_TFF = {
   'absl',
   'attrs',
+  'dp_accounting',
   'google',
   'grpc',
   'h5py',
