@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
 _OF_TRAINING += ('evaluate_clients',)
 _HELD_OUT = ('client_test_fraction', 'unseen_clients')
+# In config.json, the noise multiplier that follows from --dp_epsilon.
+DP_NOISE = 'dp_noise'
 # Floats of a table, 8 GiB.
 _MOST_FLOATS = 2**31
 # Settings of a run that may name files, and code.
@@ -205,6 +207,8 @@ def resolve(
   _fit_virtual_clients(draft)
   _check_importance(found, values.get('importance_weights'), num_classes)
   _check_epsilon(settings['dp_epsilon'], values, given)
+  if settings['dp_epsilon']:  # It follows.
+    del values['dp_noise_multiplier']
   return {
     'task': task,
     'algorithm': algorithm,
@@ -241,7 +245,8 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
       if name not in changes and (name not in found or found[name] != value)
     }
     if not more:
-      return resolved
+      kept = {DP_NOISE: config[DP_NOISE]} if DP_NOISE in config else {}
+      return {**resolved, **kept}
     changes |= more
 
 
@@ -460,10 +465,10 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
   if epsilon := config.get('dp_epsilon'):
     from tff_xc.experiment import epsilon as epsilon_lib
 
-    noise = epsilon_lib.noise_multiplier(
+    noise = config.get(DP_NOISE) or epsilon_lib.noise_multiplier(
       algorithm, dataset, config['seed'], config['rounds'], epsilon
     )
-    values['dp_noise_multiplier'] = noise
+    config = {**config, DP_NOISE: noise}
     hidden = dataclasses.replace(algorithm.privacy, noise_multiplier=noise)
     algorithm = dataclasses.replace(algorithm, privacy=hidden)
   return Experiment(

@@ -106,7 +106,8 @@ def batch_norm(
   """
   epsilon, momentum = 1e-5, 0.1
   if not training:
-    gain = scale * tf.math.rsqrt(variance + epsilon)
+    # Noise of differential privacy may take it below 0.
+    gain = scale * tf.math.rsqrt(tf.maximum(variance, 0.0) + epsilon)
     return x * gain + (offset - mean * gain), mean, variance
   normalised, of_batch, unbiased = tf.compat.v1.nn.fused_batch_norm(
     x, scale, offset, epsilon=epsilon

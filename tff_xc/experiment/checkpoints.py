@@ -32,7 +32,7 @@ _MORE = 'more:'
 _WEIGHTS, _MODEL = 'weights/', 'model/'
 _ABOUT = (
   'The model is model/X where there is one, and weights/X for all others: rows of'
-  ' these weights/X still lack momentum updates. To resume needs only weights/X.'
+  ' these weights/X still lack momentum updates, and the noise of --dp. To resume needs only weights/X.'
 )
 
 

@@ -3,6 +3,7 @@
 import collections
 from collections.abc import Callable
 
+from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.measure import privacy_loss
 from tff_xc.round import algorithm as algorithm_lib
@@ -41,6 +42,11 @@ def _events(algorithm, dataset, seed):
   """Returns (`Privacy`, `Sampling`, rounds -> how often noise hides a client)."""
   hidden = algorithm.privacy
   if not hidden.local:
+    if not hasattr(algorithm.sampling, 'participation'):
+      raise errors.InputError(
+        f'{type(algorithm.sampling).__name__} has no method participation(dataset),'
+        ' which says how clients come to take part; add it, to know an epsilon'
+      )
     sampling = algorithm.sampling.participation(dataset)
     return hidden, sampling, lambda rounds: rounds
   # Any two updates are two norms apart at most; who takes part is no secret.
@@ -52,7 +58,10 @@ def _events(algorithm, dataset, seed):
   def most(rounds: int) -> int:
     nonlocal done
     for round_number in range(done, rounds):
-      numbers = cohorts(round_number).numbers or ()
+      found = cohorts(round_number)
+      numbers = found.numbers
+      if numbers is None:
+        numbers = [int(client.client_id) for client in found.examples]
       counts.update(number % clients for number in numbers)
     done = max(done, rounds)
     return max(counts.values(), default=0)

@@ -59,6 +59,12 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
         ' --importance_weights names a file that has changed since; restore it, or'
         ' choose another --run_dir'
       )
+  if wanted.get('dp_epsilon') and wanted['rounds'] > found['rounds']:
+    raise errors.InputError(
+      f'{path} holds a run whose noise gives --dp_epsilon={wanted["dp_epsilon"]:g}'
+      f' after {found["rounds"]} rounds; more rounds need more noise from the start:'
+      ' choose another --run_dir'
+    )
   if wanted['rounds'] < found['rounds']:
     raise errors.InputError(
       f'{path} holds a run of {found["rounds"]} rounds; give at least as many'

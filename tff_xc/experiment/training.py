@@ -372,6 +372,8 @@ def run(
   finished = run_files.read_run(directory.path)
   summary = _summarise(finished, metrics, messages, targets, best, warnings)
   summary |= facts or {}
+  if epsilon:
+    summary['epsilon'] = epsilon(int(summary['rounds']))
   if held.done < schedule.rounds:
     summary['stopped_after'] = best.stop_after
   directory.write_summary(summary)

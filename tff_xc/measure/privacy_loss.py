@@ -9,6 +9,8 @@ import dataclasses
 import functools
 import math
 
+import numpy as np
+
 from tff_xc import errors
 
 POISSON, FIXED = 'poisson', 'fixed'
@@ -73,7 +75,7 @@ class Accountant:
       # Of this sampling the library has no loss distribution.
       return bound
     composed = self._one_round.self_compose(rounds)
-    return float(composed.get_epsilon_for_delta(self._delta))
+    return min(bound, float(composed.get_epsilon_for_delta(self._delta)))
 
   @functools.cached_property
   def _one_round(self):
@@ -116,7 +118,8 @@ class Accountant:
       event = dp_accounting.PoissonSampledDpEvent(rate, event)
     accountant = rdp.RdpAccountant(neighboring_relation=relation)
     accountant.compose(event)
-    return accountant._orders, accountant._rdp
+    # Rounding may leave less than nothing.
+    return accountant._orders, np.maximum(accountant._rdp, 0.0)
 
 
 def noise_multiplier(

@@ -47,6 +47,7 @@ NOT_CONFIGURATION = (
   'checkpoint_every',
   'client_threads',
   'data_dir',
+  'dp_noise',
   'git_revision',
   'run_dir',
   'signature',

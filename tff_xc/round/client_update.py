@@ -319,16 +319,17 @@ def _message(
     delta, rows, of_bounds = _bounded(
       algorithm, before.tables, delta, rows, held, bounds
     )
-  if algorithm.privacy and algorithm.privacy.local:
-    delta, rows = privacy_lib.of_client(
-      algorithm.privacy, delta, rows, held, seed
-    )
   # Not a product with 0 or 1, which would be one more pass over the numbers.
   delta, rows = tf.cond(
     finite,
     lambda: (delta, rows),
     lambda: tf.nest.map_structure(tf.zeros_like, (delta, rows)),
   )
+  own_noise = bool(algorithm.privacy and algorithm.privacy.local)
+  if own_noise:
+    delta, rows = privacy_lib.of_client(
+      algorithm.privacy, delta, rows, held, seed
+    )
   # `multiply_no_nan` by zero gives zero even for NaN.
   kept = lambda t: tf.math.multiply_no_nan(t, tf.cast(finite, tf.float32))
   count = tf.cast(encoder_lib.count(examples.y), tf.float32)
@@ -349,7 +350,10 @@ def _message(
   return ClientUpdate(
     delta,
     rows,
-    kept(takes_part if algorithm.weighting == 'uniform' else count),
+    # With noise of its own, nobody is told that a client sends nothing else.
+    takes_part
+    if own_noise
+    else kept(takes_part if algorithm.weighting == 'uniform' else count),
     measured,
     tf.nest.map_structure(kept, of_bounds),
     _next_state(algorithm, before, after, examples, finite),

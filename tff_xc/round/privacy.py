@@ -23,6 +23,7 @@ that clients read, and the weights that `get_model_weights` returns, have it.
 
 import collections
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ from tff_xc.round import optimizers
 from tff_xc.round import randomness
 from tff_xc.round import robust
 
-# Rows whose noise is drawn at once, if all are.
-_CHUNK = 2**16
+# Numbers of a table whose noise is drawn at once, if that of all rows is.
+_CHUNK = 2**20
 # Parts of `randomness.noise_seed`: the tables, by number, are those from here on.
 _ENCODER, _QUANTILE, _TABLES = 0, 1, 2
 # Standard deviation of the noise on the count of unclipped clients, over the cohort
@@ -71,6 +72,11 @@ class Privacy:
   local: bool = False
 
   def __post_init__(self):
+    bounded = self.noise_multiplier == 0 or math.isfinite(self.clip)
+    if not (self.noise_multiplier >= 0 and self.clip > 0 and self.cohort > 0):
+      raise ValueError(f'{self}: expected noise of 0 or more, and above 0')
+    if not (bounded and math.isfinite(self.noise_multiplier)):
+      raise ValueError(f'{self}: expected finite numbers')
     if self.local and self.clip_quantile:
       raise ValueError('a norm that adapts needs noise of the server')
 
@@ -343,7 +349,7 @@ class DeferredNoise:
     """Adds the noise so far to rows and velocity; a new process of it begins."""
     inner, table = self.optimizer.catch_up(state['optimizer'], table)
     rows, dim = table.shape
-    size = min(_CHUNK, rows)
+    size = max(1, min(rows, _CHUNK // dim))
     starts = tf.range(0, rows, size)
     of_chunk = lambda start: self._noise(state, start + tf.range(size), dim)
     moved, velocity = tf.map_fn(
@@ -368,14 +374,16 @@ class DeferredNoise:
   def _noise(self, state, ids, row_dim):
     """Returns the noise of rows and of their velocities, float32 [..., row_dim]."""
     rate, beta = self.optimizer.learning_rate, self.optimizer.momentum
-    process = _Process(beta)
-    parts = process.at(state['noise_steps'], state['noise_seed'], ids, row_dim)
     # Gradients are minus the noise: w <- w + rate v, v <- beta v + noise.
-    total = parts[0]
-    if not beta:
-      return rate * self.stddev * total, tf.zeros_like(total)
     scale = rate * self.stddev / (1.0 - beta)
-    return scale * (total - beta * parts[1]), -self.stddev * parts[1]
+    combined = [[scale, -scale * beta], [0.0, -self.stddev]]
+    if not beta:
+      combined = [[scale], [0.0]]
+    return tf.unstack(
+      _Process(beta, np.array(combined)).at(
+        state['noise_steps'], state['noise_seed'], ids, row_dim
+      )
+    )
 
 
 class _Process:
@@ -390,7 +398,8 @@ class _Process:
   # More steps than a run has.
   _LEVELS = 30
 
-  def __init__(self, momentum: float):
+  def __init__(self, momentum: float, combined: np.ndarray | None = None):
+    """`combined` [outputs, parts] are what is wanted of the parts; None: these."""
     parts = 2 if momentum else 1
     rates = np.array([1.0, momentum])[:parts]
     steps = lambda h: np.diag(rates**h)
@@ -412,16 +421,20 @@ class _Process:
       gain.append(gained)
       between.append(_root(noise - gained @ moved @ noise))
     self._forward, self._drawn, self._gain, self._between = (
-      tf.constant(np.stack(m), tf.float32)
+      # In float32 their products lose what a momentum near 1 leaves.
+      tf.constant(np.stack(m), tf.float64)
       for m in (forward, drawn, gain, between)
     )
     self._parts = parts
+    self._combined = np.eye(parts) if combined is None else combined
 
   def at(self, time: tf.Tensor, seed: tf.Tensor, ids: tf.Tensor, row_dim: int):
-    """Returns x float32 [parts, ..., row_dim] at `time`, an int32 scalar."""
+    """Returns x float32 [outputs, ..., row_dim] at `time`, an int32 scalar."""
     times, factors = self._draws(time)
+    factors = tf.tensordot(tf.constant(self._combined), factors, 1)
+    factors = tf.cast(factors, tf.float32)
     normals = randomness.row_normals(seed, times, ids, row_dim)
-    # [parts, draws], times [draws, ..., row_dim], of each part's normals.
+    # [outputs, draws], times [draws, ..., row_dim], of each part's normals.
     return tf.add_n(
       [
         tf.tensordot(factors[:, :, part], normals[part], 1)
@@ -432,14 +445,14 @@ class _Process:
   def _draws(self, time: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the times whose normals x(time) is made of, and their factors.
 
-    They are int32 [draws] and float32 [parts, draws, parts].
+    They are int32 [draws] and float64 [parts, draws, parts].
     """
     most, parts = 2 * self._LEVELS, self._parts
 
     def of(times, at, x, matrix):
       # x plus the matrix times the normals of one more time.
       place = tf.size(times)
-      place = tf.one_hot(place, most)[None, :, None]
+      place = tf.one_hot(place, most, dtype=tf.float64)[None, :, None]
       return tf.concat([times, [at]], 0), x + matrix[:, None, :] * place
 
     moved = lambda matrix, x: tf.tensordot(matrix, x, 1)
@@ -458,7 +471,7 @@ class _Process:
       double,
       [
         *(tf.constant(-1), tf.constant(1)),
-        *(tf.zeros([0], tf.int32), tf.zeros(whole)),
+        *(tf.zeros([0], tf.int32), tf.zeros(whole, tf.float64)),
       ],
       shape_invariants=[tf.TensorShape([]), tf.TensorShape([]), some, whole],
     )
