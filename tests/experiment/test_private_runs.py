@@ -13,6 +13,7 @@ from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import cohort
 from tff_xc.measure import privacy_loss
+from tff_xc.report import run_files
 from tff_xc.round import privacy
 
 CLIENTS = 40
@@ -98,11 +99,19 @@ def test_epsilon_is_a_column_and_goes_on_after_a_stop(in_process, tmp_path):
 
 @pytest.mark.slow
 def test_the_noise_of_an_epsilon(in_process, tmp_path):
-  made, _ = run(tmp_path / 'run', dp='central', dp_epsilon=8.0)
-  noise = made.config['hyperparameters']['dp_noise_multiplier']
-  assert made.algorithm.privacy.noise_multiplier == noise
+  given = {'dp': 'central', 'dp_epsilon': 8.0}
+  made, summary = run(tmp_path / 'run', **given)
+  assert made.algorithm.privacy.noise_multiplier == made.config['dp_noise']
   last = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['epsilon'].iloc[-1]
   assert 7.5 < last <= 8.0
+  assert summary['epsilon'] == last
+  # Later commands take the noise of the run.
+  config = run_files.read_config(tmp_path / 'run' / 'config.json')
+  again = experiment.assemble(experiment.recorded(config))
+  assert again.algorithm.privacy == made.algorithm.privacy
+  run(tmp_path / 'run', **given)
+  with pytest.raises(errors.InputError, match='more noise'):
+    run(tmp_path / 'run', 6, **given)
 
 
 @pytest.mark.slow

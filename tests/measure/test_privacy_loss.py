@@ -68,11 +68,20 @@ def test_it_grows_with_rounds_and_without_noise_it_is_infinite():
   assert privacy_loss.Accountant(0.0, ALL, 1e-5).epsilon(1) == math.inf
 
 
+def test_the_smaller_bound_counts():
+  sampling = privacy_loss.Sampling(privacy_loss.POISSON, 1e-4)
+  accountant = privacy_loss.Accountant(4.0, sampling, 1e-5)
+  assert accountant.epsilon(10**6) <= accountant._renyi(10**6) < 0.1
+
+
 @pytest.mark.slow
 def test_noise_for_an_epsilon():
   sampling = privacy_loss.Sampling(privacy_loss.POISSON, 0.05)
   found = privacy_loss.noise_multiplier(2.0, 1e-5, 50, sampling)
   of = lambda z: privacy_loss.Accountant(z, sampling, 1e-5).epsilon(50)
   assert of(found) <= 2.0 < of(0.99 * found)
+  rare = privacy_loss.Sampling(privacy_loss.POISSON, 0.01)
+  small = privacy_loss.noise_multiplier(0.1, 1e-5, 100, rare)
+  assert privacy_loss.Accountant(small, rare, 1e-5).epsilon(100) <= 0.1
   with pytest.raises(errors.InputError, match='dp_epsilon'):
     privacy_loss.noise_multiplier(1e-9, 1e-5, 10**6, ALL)

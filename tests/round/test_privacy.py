@@ -9,10 +9,13 @@ import tensorflow as tf
 from scipy import optimize
 from scipy import stats
 
+from tests import registered
 from tests import tiny
 from tff_xc import errors
+from tff_xc.algorithms import fedss
 from tff_xc.algorithms import registry
 from tff_xc.measure import privacy_loss
+from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
 from tff_xc.round import privacy
@@ -88,6 +91,24 @@ def test_deferred_noise_is_a_sum_over_all_steps(momentum):
     assert stats.kstest(step, 'norm').pvalue > 0.001
   correlations = np.corrcoef(steps) - np.eye(len(steps))
   assert np.abs(correlations).max() < 5 / np.sqrt(steps.shape[1])
+
+
+@pytest.mark.parametrize('momentum', [0.9, 0.999])
+def test_factors_keep_their_digits(momentum):
+  """Of the position's increment, whose variance is that of the velocity."""
+  combined = np.array([[1.0, -momentum]]) / (1.0 - momentum)
+  process = privacy._Process(momentum, combined)
+  factors = {}
+  for time in (999, 1000):
+    times, of_parts = process._draws(tf.constant(time))
+    both = np.tensordot(combined, of_parts.numpy(), 1)[0].astype(np.float32)
+    for at, pair in zip(times.numpy(), both, strict=True):
+      factors.setdefault(at, {})[time] = pair
+  nothing = np.zeros(2)
+  moved = [f.get(1000, nothing) - f.get(999, nothing) for f in factors.values()]
+  # The sum of momentum^(2 l) over 1,000 steps.
+  expected = (1 - momentum**2000) / (1 - momentum**2)
+  assert np.square(moved).sum() == pytest.approx(expected, rel=2e-3)
 
 
 @pytest.mark.slow
@@ -391,6 +412,61 @@ def gaussian_epsilon(noise, delta):
     return cdf(a - b) - np.exp(epsilon) * cdf(-a - b) - delta
 
   return optimize.brentq(excess, 0.0, 50.0)
+
+
+def model_parts(weights):
+  return {
+    **weights.encoder,
+    **weights.encoder_state,
+    **{f'rows of {name}': rows for name, rows in weights.tables.items()},
+  }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', ['statistics', 'feature rows', 'all rows'])
+def test_every_part_has_noise_of_its_own(kind):
+  """Statistics of batches, and tables of features, by rows and whole."""
+  model, most = tiny.model_with_statistics(), 0
+  if kind != 'statistics':
+    model, most = registered.SPARSE, 5 if kind == 'feature rows' else 0
+  made_ = fedss.FedSS.made(model=model, max_positives=5, negatives=3)
+  for table in model.encoder.tables:
+    made_ = algorithm_lib.own_rows(made_, table, most)
+  hidden = privacy.Privacy(2.0, 0.5, 8.0)
+  process = process_lib.build_process(
+    dataclasses.replace(made_, privacy=hidden), 7
+  )
+  state = process.initialize()
+  start = model_parts(process.get_model_weights(state))
+  drawn = {name: [] for name in start}
+  for seed in range(60):
+    state = process.initialize()._replace(seed=np.array([seed, 1], np.int32))
+    for table in state.server.tables.values():
+      if 'noise_seed' in table.optimizer:
+        own = np.array(table.optimizer['noise_seed'])
+        table.optimizer['noise_seed'] = own + np.array([seed, 0], np.int32)
+    found = process.get_model_weights(process.next(state, []).state)
+    for name, value in model_parts(found).items():
+      drawn[name].append(np.ravel(value - start[name]))
+  for values in drawn.values():
+    assert np.std(values) == pytest.approx(2.0 * 0.5 / 8.0, rel=0.15)
+  # No part repeats another's noise.
+  few = np.concatenate([np.stack(v)[:, :8] for v in drawn.values()], axis=1)
+  correlations = np.corrcoef(few, rowvar=False) - np.eye(few.shape[1])
+  assert np.abs(correlations).max() < 0.65
+
+
+@pytest.mark.slow
+def test_a_client_with_local_noise_does_not_tell_that_it_crashed():
+  hidden = privacy.Privacy(0.5, 1.0, 1.0, local=True)
+  process = built('posonly', hidden)
+  [client] = tiny.cohort([[2, 5, 5]], 0)
+  client.x[:] = 3e38
+  state = process.initialize()
+  before = flat(process.get_model_weights(state))
+  after_ = flat(process.get_model_weights(process.next(state, [client]).state))
+  moved = (after_ != before)[: -N * tiny.DIM]
+  assert moved.all()
 
 
 @pytest.mark.slow

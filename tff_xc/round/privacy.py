@@ -379,11 +379,10 @@ class DeferredNoise:
     combined = [[scale, -scale * beta], [0.0, -self.stddev]]
     if not beta:
       combined = [[scale], [0.0]]
-    return tf.unstack(
-      _Process(beta, np.array(combined)).at(
-        state['noise_steps'], state['noise_seed'], ids, row_dim
-      )
+    both = _Process(beta, np.array(combined)).at(
+      state['noise_steps'], state['noise_seed'], ids, row_dim
     )
+    return both[0], both[1]
 
 
 class _Process:
