@@ -36,6 +36,7 @@ NAMED_IMPORTANCE = NO_IMPORTANCE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
 _BOTH = 'zeroing+clipping'
 POISSON = 'poisson'
 CENTRAL, LOCAL = 'central', 'local'
+QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
 _OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL)}
 
 
@@ -332,6 +333,21 @@ class Federated(Base):
     of='robust_aggregation',
     only_with=('clipping', _BOTH),
   )
+  compression: str = hp.field(
+    'none',
+    "lossy compression of a client's update: 'quantize', its numbers are rounded at"
+    ' random to levels between the least and the largest of a row or a tensor;'
+    " 'rotate_quantize', the same after a random rotation, which makes them alike",
+    choices=('none', QUANTIZE, ROTATE),
+  )
+  compression_bits: int = hp.field(
+    8,
+    'bits of a number of a compressed update, of which there are 2^bits levels',
+    least=1,
+    most=16,
+    of='compression',
+    not_with=('none',),
+  )
 
   dp: str = hp.field(
     'none',
@@ -405,6 +421,7 @@ class Federated(Base):
           )
       made = importance.importance_weights(made, p)
     made = self._with_privacy(self._with_bounds(made))
+    made = self._with_compression(made)
     return self._with_sampling(made, facts)
 
   def _with_bounds(self, made):
@@ -437,6 +454,16 @@ class Federated(Base):
       self.dp == LOCAL,
     )
     return dataclasses.replace(made, privacy=hidden, weighting='uniform')
+
+  def _with_compression(self, made):
+    from tff_xc.round import compression
+
+    if self.compression == 'none':
+      return made
+    used = compression.Compression(
+      self.compression_bits, self.compression == ROTATE
+    )
+    return dataclasses.replace(made, compression=used)
 
   def _with_sampling(self, made, facts):
     from tff_xc.experiment import cohort
@@ -509,6 +536,11 @@ class Federated(Base):
       raise errors.InputError(
         f'--robust_aggregation={values["robust_aggregation"]} does not go with'
         f' --dp={values["dp"]}, which clips by --dp_clip; leave it out'
+      )
+    if values['compression'] != 'none':
+      raise errors.InputError(
+        f'--compression={values["compression"]} rounds updates, which then exceed the'
+        f' norm to which --dp={values["dp"]} clips them; leave one of them out'
       )
     if values.get('row_renormalize'):
       raise errors.InputError(

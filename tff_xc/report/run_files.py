@@ -62,6 +62,7 @@ NOT_CONFIGURATION = (
 _ADDED = {
   'client_failure_rate': 0.0,
   'client_sampling': 'fixed',
+  'compression': 'none',
   'dp': 'none',
   'robust_aggregation': 'none',
 }
