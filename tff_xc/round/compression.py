@@ -60,9 +60,10 @@ class Compression:
     padded = _padded(dim)
     signs = tf.random.stateless_uniform([padded], signs_seed, 0, 2, tf.int32)
     signs = tf.cast(2 * signs - 1, tf.float32)
-    rows = tf.pad(rows, [[0, 0], [0, padded - dim]])
-    found = _rounded(_hadamard(rows * signs), 2**self.bits - 1, seed)
-    return (_hadamard(found) * signs)[:, :dim]
+    wide = tf.pad(rows, [[0, 0], [0, padded - dim]])
+    found = _rounded(_hadamard(wide * signs), 2**self.bits - 1, seed)
+    found = (_hadamard(found) * signs)[:, :dim]
+    return tf.ensure_shape(found, rows.shape)  # Lost in the loop.
 
 
 def of_client(
