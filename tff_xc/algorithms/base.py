@@ -348,6 +348,18 @@ class Federated(Base):
     of='compression',
     not_with=('none',),
   )
+  secure_sums: bool = hp.field(
+    False,
+    'join updates by secure sums, of which the server sees no single summand; where'
+    ' clients send whole tables; they then count alike',
+  )
+  secure_bound: float = hp.field(
+    1.0,
+    "size to which each number of a client's update is clipped for a secure sum",
+    above=0,
+    of='secure_sums',
+    only_with=(True,),
+  )
 
   dp: str = hp.field(
     'none',
@@ -421,7 +433,7 @@ class Federated(Base):
           )
       made = importance.importance_weights(made, p)
     made = self._with_privacy(self._with_bounds(made))
-    made = self._with_compression(made)
+    made = self._with_secure_sums(self._with_compression(made))
     return self._with_sampling(made, facts)
 
   def _with_bounds(self, made):
@@ -464,6 +476,13 @@ class Federated(Base):
       self.compression_bits, self.compression == ROTATE
     )
     return dataclasses.replace(made, compression=used)
+
+  def _with_secure_sums(self, made):
+    from tff_xc.round import secure
+
+    if not self.secure_sums:
+      return made
+    return secure.secure_sums(made, self.secure_bound)
 
   def _with_sampling(self, made, facts):
     from tff_xc.experiment import cohort
@@ -530,8 +549,18 @@ class Federated(Base):
         '--virtual_client_replace draws a fixed number of clients, and'
         ' --client_sampling=poisson each by itself; leave one of them out'
       )
+    if values['secure_sums'] and values['compression'] != 'none':
+      raise errors.InputError(
+        f'--compression={values["compression"]} gives each client levels of its own,'
+        ' which a secure sum cannot add; leave it or --secure_sums out'
+      )
     if values['dp'] == 'none':
       return
+    if values['secure_sums']:
+      raise errors.InputError(
+        f'--secure_sums does not go with --dp={values["dp"]}, which has an aggregator'
+        ' of its own; leave one of them out'
+      )
     if values['robust_aggregation'] != 'none':
       raise errors.InputError(
         f'--robust_aggregation={values["robust_aggregation"]} does not go with'

@@ -65,6 +65,7 @@ _ADDED = {
   'compression': 'none',
   'dp': 'none',
   'robust_aggregation': 'none',
+  'secure_sums': False,
 }
 # The same of settings of a run.
 _ADDED_SETTINGS = {
