@@ -205,6 +205,11 @@ def resolve(
   _fit_virtual_clients(draft)
   _check_importance(found, values.get('importance_weights'), num_classes)
   _check_epsilon(settings['dp_epsilon'], values, given)
+  if values.get('secure_sums') and settings['runtime'] == 'worker':
+    raise errors.InputError(
+      "--secure_sums: TFF's own runtime has no secure sums; leave out"
+      ' --runtime=worker'
+    )
   return {
     'task': task,
     'algorithm': algorithm,

@@ -102,9 +102,12 @@ def test_single_rows_are_refused(name):
 
 def test_selected_features_and_other_options_are_refused():
   sparse = made(model=tiny_sparse.model(N), secure_sums=True)
-  selecting = algorithm_lib.own_rows(sparse, 'feature', 5)
   with pytest.raises(errors.InputError, match='select_features'):
-    process_lib.build_process(selecting)
-  for more in ({'dp': 'central'}, {'compression': 'quantize'}):
+    algorithm_lib.own_rows(sparse, 'feature', 5)
+  for more in (
+    {'dp': 'central'},
+    {'compression': 'quantize'},
+    {'runtime': 'worker'},
+  ):
     with pytest.raises(errors.InputError, match='secure_sums'):
       experiment.resolve('glyphs', 'fedavg', {'secure_sums': True, **more})

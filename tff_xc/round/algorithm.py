@@ -234,6 +234,11 @@ def own_rows(
         f'clients keep a value for each row of the table {name!r}: they have to'
         ' receive all of it, and not only their own rows'
       )
+    if getattr(table.merge, 'secure_bound', None) is not None:
+      raise errors.InputError(
+        'secure sums are of whole tables: let clients receive all rows'
+        ' (--select_features=false), or leave out --secure_sums'
+      )
     own = request.OwnAndSampled(table.request.num_rows, most)
     table = dataclasses.replace(table, request=own)
   if optimizer is not None and table.merge.takes_optimizer:

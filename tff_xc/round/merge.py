@@ -19,7 +19,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import classifier
-from tff_xc import errors
 from tff_xc.round import folding
 from tff_xc.round import optimizers
 
@@ -93,10 +92,7 @@ class SumRows:
   def build(self, num_rows, row_dim, selects):
     if selects:
       if self.secure_bound is not None:
-        raise errors.InputError(
-          'secure sums are of whole tables: let clients receive all rows'
-          ' (--select_features=false), or leave out --secure_sums'
-        )
+        raise ValueError('secure sums are of whole tables')
       message = tff.tensorflow.computation(folding.row_update)
       fold = folding.build(row_dim)
       return lambda held, rows, update: fold(
