@@ -38,9 +38,8 @@ class TableSizes:
   # What comes with a row and is not sent back: a class's probability
   # (`tff_xc.round.importance`).
   beside_bytes: int = 0
-  sent_row_bytes: int | None = (
-    None  # One row as clients send it, if compressed.
-  )
+  # One row as clients send it, if that is compressed.
+  sent_row_bytes: int | None = None
 
   def up(self, rows: float) -> float:
     """Returns the bytes that a client sends if it requests `rows` rows."""

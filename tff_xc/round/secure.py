@@ -41,8 +41,10 @@ def secure_sums(
   return dataclasses.replace(
     algorithm,
     tables=tuple(tables),
-    model_aggregator=tff.aggregators.UnweightedMeanFactory(
-      tff.aggregators.SecureSumFactory(bound)
+    model_aggregator=tff.aggregators.MeanFactory(
+      tff.aggregators.SecureSumFactory(bound),
+      tff.aggregators.SecureSumFactory(1.0, 0.0),  # Weights are 0 or 1.
+      no_nan_division=True,
     ),
     weighting='uniform',
   )
