@@ -59,7 +59,9 @@ def reference(rows, bits, rotate):
 
 
 @pytest.mark.parametrize('rotate', [False, True])
-@pytest.mark.parametrize(('dim', 'bits'), [(1, 3), (5, 1), (8, 3), (19, 8)])
+@pytest.mark.parametrize(
+  ('dim', 'bits'), [(1, 3), (5, 1), (8, 3), (19, 8), (200, 2)]
+)
 def test_the_round_trip_is_that_of_numpy(rotate, dim, bits):
   rows = rows_of(6, dim)
   if dim > 1:

@@ -28,6 +28,7 @@ from tff_xc.round import randomness
 _RANGE_BYTES = 8  # Two floats, the least and the largest number.
 # Of `randomness.noise_seed`, no part of the model.
 _SIGNS = -1
+_BLOCK = 64  # A power of 2.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Compression:
     wide = tf.pad(rows, [[0, 0], [0, padded - dim]])
     found = _rounded(_hadamard(wide * signs), 2**self.bits - 1, seed)
     found = (_hadamard(found) * signs)[:, :dim]
-    return tf.ensure_shape(found, rows.shape)  # Lost in the loop.
+    return tf.ensure_shape(found, rows.shape)  # Lost by reshaping.
 
 
 def of_client(
@@ -113,23 +114,25 @@ def _rounded(rows: tf.Tensor, steps: int, seed: tf.Tensor) -> tf.Tensor:
 
 
 def _hadamard(rows: tf.Tensor) -> tf.Tensor:
-  """Returns the Walsh-Hadamard transform of each row [d], a power of 2, over sqrt(d)."""
-  dim = rows.shape[1]
+  """Returns the Walsh-Hadamard transform of each row [d], a power of 2, over sqrt(d).
 
-  def butterfly(level, rows):
-    # Takes the first of log2(d) axes of length 2, and puts it last: after all of
-    # them, they are in their order.
-    pairs = tf.reshape(rows, [-1, 2, dim // 2])
-    a, b = pairs[:, 0], pairs[:, 1]
-    return level + 1, tf.reshape(tf.stack([a + b, a - b], 2), [-1, dim])
-
-  levels = dim.bit_length() - 1
-  if not levels:
-    return rows
-  _, rows = tf.while_loop(
-    lambda level, rows: level < levels,
-    butterfly,
-    [tf.constant(0), rows],
-    shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, dim])],
-  )
+  Of d = a b, it is that of a and then that of b, each one a product by a small matrix:
+  few large steps take less time than log2(d) small ones.
+  """
+  dim = left = rows.shape[1]
+  while left > 1:
+    size = min(left, _BLOCK)
+    left //= size
+    # The first axis goes to the end: after all of them, they are in their order.
+    parts = tf.reshape(rows, [-1, size, dim // size])
+    parts = tf.reshape(tf.transpose(parts, [0, 2, 1]), [-1, size])
+    rows = tf.reshape(parts @ _matrix(size), [-1, dim])
   return rows * dim**-0.5
+
+
+def _matrix(size: int) -> tf.Tensor:
+  """Returns Sylvester's matrix: -1 where row and column share an odd number of bits."""
+  i = tf.range(size)
+  shared = tf.bitwise.bitwise_and(i[:, None], i)
+  count = tf.cast(tf.raw_ops.PopulationCount(x=shared), tf.int32)
+  return tf.cast(1 - 2 * (count % 2), tf.float32)
