@@ -209,6 +209,11 @@ def resolve(
   _check_epsilon(settings['dp_epsilon'], values, given)
   if settings['dp_epsilon']:  # It follows.
     del values['dp_noise_multiplier']
+  if values.get('secure_sums') and settings['runtime'] == 'worker':
+    raise errors.InputError(
+      "--secure_sums: TFF's own runtime has no secure sums; leave out"
+      ' --runtime=worker'
+    )
   return {
     'task': task,
     'algorithm': algorithm,

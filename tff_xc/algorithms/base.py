@@ -36,6 +36,7 @@ NAMED_IMPORTANCE = NO_IMPORTANCE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
 _BOTH = 'zeroing+clipping'
 POISSON = 'poisson'
 CENTRAL, LOCAL = 'central', 'local'
+QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
 _OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL)}
 
 
@@ -338,6 +339,33 @@ class Federated(Base):
     of='robust_aggregation',
     only_with=('clipping', _BOTH),
   )
+  compression: str = hp.field(
+    'none',
+    "lossy compression of a client's update: 'quantize', its numbers are rounded at"
+    ' random to levels between the least and the largest of a row or a tensor;'
+    " 'rotate_quantize', the same after a random rotation, which makes them alike",
+    choices=('none', QUANTIZE, ROTATE),
+  )
+  compression_bits: int = hp.field(
+    8,
+    'bits of a number of a compressed update, of which there are 2^bits levels',
+    least=1,
+    most=16,
+    of='compression',
+    not_with=('none',),
+  )
+  secure_sums: bool = hp.field(
+    False,
+    'join updates by secure sums, of which the server sees no single summand; where'
+    ' clients send whole tables; they then count alike',
+  )
+  secure_bound: float = hp.field(
+    1.0,
+    "size to which each number of a client's update is clipped for a secure sum",
+    above=0,
+    of='secure_sums',
+    only_with=(True,),
+  )
 
   dp: str = hp.field(
     'none',
@@ -411,6 +439,7 @@ class Federated(Base):
           )
       made = importance.importance_weights(made, p)
     made = self._with_privacy(self._with_bounds(made))
+    made = self._with_secure_sums(self._with_compression(made))
     return self._with_sampling(made, facts)
 
   def _with_bounds(self, made):
@@ -443,6 +472,23 @@ class Federated(Base):
       self.dp == LOCAL,
     )
     return dataclasses.replace(made, privacy=hidden, weighting='uniform')
+
+  def _with_compression(self, made):
+    from tff_xc.round import compression
+
+    if self.compression == 'none':
+      return made
+    used = compression.Compression(
+      self.compression_bits, self.compression == ROTATE
+    )
+    return dataclasses.replace(made, compression=used)
+
+  def _with_secure_sums(self, made):
+    from tff_xc.round import secure
+
+    if not self.secure_sums:
+      return made
+    return secure.secure_sums(made, self.secure_bound)
 
   def _with_sampling(self, made, facts):
     from tff_xc.experiment import cohort
@@ -509,12 +555,27 @@ class Federated(Base):
         '--virtual_client_replace draws a fixed number of clients, and'
         ' --client_sampling=poisson each by itself; leave one of them out'
       )
+    if values['secure_sums'] and values['compression'] != 'none':
+      raise errors.InputError(
+        f'--compression={values["compression"]} gives each client levels of its own,'
+        ' which a secure sum cannot add; leave it or --secure_sums out'
+      )
     if values['dp'] == 'none':
       return
+    if values['secure_sums']:
+      raise errors.InputError(
+        f'--secure_sums does not go with --dp={values["dp"]}, which has an aggregator'
+        ' of its own; leave one of them out'
+      )
     if values['robust_aggregation'] != 'none':
       raise errors.InputError(
         f'--robust_aggregation={values["robust_aggregation"]} does not go with'
         f' --dp={values["dp"]}, which clips by --dp_clip; leave it out'
+      )
+    if values['compression'] != 'none':
+      raise errors.InputError(
+        f'--compression={values["compression"]} rounds updates, which then exceed the'
+        f' norm to which --dp={values["dp"]} clips them; leave one of them out'
       )
     if values.get('row_renormalize'):
       raise errors.InputError(

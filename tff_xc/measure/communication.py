@@ -5,7 +5,9 @@ padding (messages: FedSS, Algorithm 1 and section 3).
   down: the encoder's trained weights and the requested rows of every table; with
         a class row its probability, if the server sends these;
   up:   the requested ids, then the encoder's delta, the updated rows with their
-        ids, and the client's weight, one float.
+        ids, and the client's weight, one float. With compression
+        (`tff_xc.round.compression`), a row or tensor in whole bytes, and its
+        least and largest number.
 A table of which every row is requested has no ids in either message: row c is
 at place c. The round's seed and the sums behind its metrics, some 50 bytes, are
 not counted. A client whose update is dropped is counted like any other.
@@ -36,11 +38,16 @@ class TableSizes:
   # What comes with a row and is not sent back: a class's probability
   # (`tff_xc.round.importance`).
   beside_bytes: int = 0
+  # One row as clients send it, if that is compressed.
+  sent_row_bytes: int | None = None
 
   def up(self, rows: float) -> float:
     """Returns the bytes that a client sends if it requests `rows` rows."""
     ids = rows * _ID if self.selects else 0
-    return ids + (ids + rows * self.row_bytes if self.sends_rows else 0)
+    each = self.row_bytes
+    if self.sent_row_bytes is not None:
+      each = self.sent_row_bytes
+    return ids + (ids + rows * each if self.sends_rows else 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +60,7 @@ class Messages:
   # False for training without clients, which sends no messages.
   has_clients: bool = True
   frozen_bytes: int = 0  # The encoder's other weights, which clients hold.
+  sent_encoder_bytes: int | None = None  # Of its delta, if that is compressed.
 
   def of_round(
     self, rows: Mapping[str, float], largest: Mapping[str, float]
@@ -63,8 +71,10 @@ class Messages:
       down += rows[name] * (table.row_bytes + table.beside_bytes)
       up += table.up(rows[name])
       held += largest[name] * table.row_bytes
-    encoder = self.encoder_bytes
-    down, up = encoder + down, encoder + up + _FLOAT
+    encoder = sent = self.encoder_bytes
+    if self.sent_encoder_bytes is not None:
+      sent = self.sent_encoder_bytes
+    down, up = encoder + down, sent + up + _FLOAT
     return {
       'bytes_down_per_client': down if self.has_clients else 0.0,
       'bytes_up_per_client': up if self.has_clients else 0.0,
@@ -92,7 +102,11 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   beside = 0 if importance.target_of(algorithm) is None else _FLOAT
   whole = algorithm.model.weight_specs()
   specs, all_bytes = whole.tables, _encoder_bytes(whole)
-  trained = _encoder_bytes(frozen.trained_part(algorithm, whole))
+  part = frozen.trained_part(algorithm, whole)
+  trained, sent = _encoder_bytes(part), None
+  size = algorithm.compression and algorithm.compression.size
+  if size:
+    sent = sum(size(s.shape.num_elements()) for s in _of_encoder(part))
   return Messages(
     trained,
     {
@@ -102,14 +116,19 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
         table.request.selects,
         table.merge.sends_rows,
         beside if table.name == classifier.CLASS else 0,
+        size(specs[table.name].shape[1]) if size else None,
       )
       for table in algorithm.tables
     },
     algorithm.has_clients,
     all_bytes - trained,
+    sent,
   )
 
 
+def _of_encoder(specs: classifier.ModelWeights) -> list:
+  return [*specs.encoder.values(), *specs.encoder_state.values()]
+
+
 def _encoder_bytes(specs: classifier.ModelWeights) -> int:
-  of_encoder = (*specs.encoder.values(), *specs.encoder_state.values())
-  return sum(s.shape.num_elements() * s.dtype.size for s in of_encoder)
+  return sum(s.shape.num_elements() * s.dtype.size for s in _of_encoder(specs))

@@ -63,8 +63,10 @@ NOT_CONFIGURATION = (
 _ADDED = {
   'client_failure_rate': 0.0,
   'client_sampling': 'fixed',
+  'compression': 'none',
   'dp': 'none',
   'robust_aggregation': 'none',
+  'secure_sums': False,
 }
 # The same of algorithms that sample negatives.
 _ADDED_NEGATIVES = {

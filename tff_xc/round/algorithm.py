@@ -12,6 +12,7 @@ import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc import errors
+from tff_xc.round import compression as compression_lib
 from tff_xc.round import local_training as local_training_lib
 from tff_xc.round import losses
 from tff_xc.round import optimizers
@@ -112,6 +113,7 @@ class Algorithm:
       so a differentially private one is refused where clients send some.
     robust: bounds on a client's whole update, before any mean, or None.
     privacy: differential privacy of the model, or None; clients then count alike.
+    compression: of what clients send, after bounds, or None.
     weighting: a client's weight in means: its number of examples, or 1.
     encoder_optimizer: the server's, on the encoder (question 4).
     moves_encoder_state: whether encoder weights without gradients, such as batch
@@ -137,6 +139,7 @@ class Algorithm:
   model_aggregator: tff.aggregators.AggregationFactory | None = None
   robust: robust_lib.Robust | None = None
   privacy: privacy_lib.Privacy | None = None
+  compression: compression_lib.Compression | None = None
   weighting: str = 'examples'
   encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
     default_factory=optimizers.build_sgd
@@ -237,6 +240,11 @@ def own_rows(
       raise errors.InputError(
         f'clients keep a value for each row of the table {name!r}: they have to'
         ' receive all of it, and not only their own rows'
+      )
+    if getattr(table.merge, 'secure_bound', None) is not None:
+      raise errors.InputError(
+        'secure sums are of whole tables: let clients receive all rows'
+        ' (--select_features=false), or leave out --secure_sums'
       )
     own = request.OwnAndSampled(table.request.num_rows, most)
     table = dataclasses.replace(table, request=own)

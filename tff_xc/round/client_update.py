@@ -14,6 +14,7 @@ from tff_xc import classifier
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import compression as compression_lib
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
 from tff_xc.round import importance
@@ -24,8 +25,8 @@ from tff_xc.round import request
 from tff_xc.round import robust
 from tff_xc.round import tables
 
-# A client's purpose of randomness that is of no table: its own noise.
-_OF_NOISE = -1
+# A client's purposes of randomness that are of no table: its own noise, and rounding.
+_OF_NOISE, _OF_ROUNDING = -1, -2
 
 
 class ClientUpdate(NamedTuple):
@@ -59,9 +60,9 @@ def build(algorithm: algorithm_lib.Algorithm):
   def update(weights, held, examples, round_seed, target=None, bounds=None):
     examples = _of_held(algorithm, held, examples)
     after, measured = train(weights, held, examples, round_seed, target)
-    seed = randomness.client_seed(round_seed, examples.client_id, _OF_NOISE)
     return _message(
-      algorithm, weights, after, held, examples, measured, bounds, seed
+      *(algorithm, weights, after, held, examples, measured, bounds),
+      round_seed,
     )
 
   return update
@@ -297,7 +298,7 @@ def _hits(best: tf.Tensor, targets) -> tf.Tensor:
 
 
 def _message(
-  algorithm, before, after, held, examples, measured, bounds, seed
+  algorithm, before, after, held, examples, measured, bounds, round_seed
 ) -> ClientUpdate:
   """Returns the update of `ModelWeights` before and after; zeros if it is not finite."""
   parts = [frozen.trained_part(algorithm, w) for w in (after, before)]
@@ -319,6 +320,19 @@ def _message(
     delta, rows, of_bounds = _bounded(
       algorithm, before.tables, delta, rows, held, bounds
     )
+  seed_of = lambda use: randomness.client_seed(
+    round_seed, examples.client_id, use
+  )
+  if algorithm.compression:
+    changes = _changes(algorithm, before.tables, rows, held)
+    delta, changes = compression_lib.of_client(
+      algorithm.compression,
+      *(delta, changes, round_seed, seed_of(_OF_ROUNDING)),
+    )
+    rows = _sent(algorithm, before.tables, changes, held)
+    # The range of large numbers may be infinite.
+    decoded = [*tf.nest.flatten(delta), *rows.values()]
+    finite = tf.logical_and(finite, _is_finite(decoded))
   # Not a product with 0 or 1, which would be one more pass over the numbers.
   delta, rows = tf.cond(
     finite,
@@ -328,7 +342,7 @@ def _message(
   own_noise = bool(algorithm.privacy and algorithm.privacy.local)
   if own_noise:
     delta, rows = privacy_lib.of_client(
-      algorithm.privacy, delta, rows, held, seed
+      algorithm.privacy, delta, rows, held, seed_of(_OF_NOISE)
     )
   # `multiply_no_nan` by zero gives zero even for NaN.
   kept = lambda t: tf.math.multiply_no_nan(t, tf.cast(finite, tf.float32))
@@ -362,28 +376,40 @@ def _message(
 
 def _bounded(algorithm, before, delta, rows, held, bounds):
   """Returns (delta, rows, `robust.Bounded`), changed no more than the bounds."""
-  changes = collections.OrderedDict()
+  changes = _changes(algorithm, before, rows, held)
+  (delta, changes), found = robust.bounded((delta, changes), bounds)
+  exceeded = tf.add_n(list(found.exceeded.values())) > 0
+  # Whoever is within the bounds sends its rows to the last digit.
+  rows = tf.cond(
+    exceeded,
+    lambda: _sent(algorithm, before, changes, held),
+    lambda: rows,
+  )
+  return delta, rows, found
+
+
+def _changes(algorithm, before, rows, held):
+  """Returns the changes of the rows that a client sends, by table; 0 on padding."""
+  changes = collections.OrderedDict(rows)
   for table in algorithm.tables:
-    name, changes[table.name] = table.name, rows[table.name]
     if not table.merge.sends_deltas:
+      name = table.name
       moved = rows[name] - before[name]
       # Padding is sent as zeros, and did not change.
       mask = held[name].mask[: tf.shape(moved)[0], None]
       changes[name] = tf.where(mask, moved, 0.0)
-  (delta, changes), found = robust.bounded((delta, changes), bounds)
-  exceeded = tf.add_n(list(found.exceeded.values())) > 0
+  return changes
+
+
+def _sent(algorithm, before, changes, held):
+  """Returns the rows that are sent for `_changes`."""
+  rows = collections.OrderedDict(changes)
   for table in algorithm.tables:
     if not table.merge.sends_deltas:
-      name = table.name
-      # Whoever is within the bounds sends its rows to the last digit.
-      changes[name] = tf.cond(
-        exceeded,
-        lambda n=name, c=changes[name]: tf.where(
-          held[n].mask[: tf.shape(c)[0], None], before[n] + c, 0.0
-        ),
-        lambda n=name: rows[n],
-      )
-  return delta, changes, found
+      name, change = table.name, changes[table.name]
+      mask = held[name].mask[: tf.shape(change)[0], None]
+      rows[name] = tf.where(mask, before[name] + change, 0.0)
+  return rows
 
 
 def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:

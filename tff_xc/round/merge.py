@@ -73,10 +73,13 @@ class SumRows:
     row_renormalise: divide by the weight of only those clients that hold the
       row; not in the paper.
     takes_optimizer: whether the mean delta goes through the table's optimizer.
+    secure_bound: if not None, whole tables are summed securely, and numbers are
+      clipped to this size before (see `tff_xc.round.secure`).
   """
 
   row_renormalise: bool = False
   takes_optimizer: bool = True
+  secure_bound: float | None = None
 
   sends_rows = sends_deltas = True
 
@@ -87,8 +90,9 @@ class SumRows:
     return update.weight
 
   def build(self, num_rows, row_dim, selects):
-    del num_rows
     if selects:
+      if self.secure_bound is not None:
+        raise ValueError('secure sums are of whole tables')
       message = tff.tensorflow.computation(folding.row_update)
       fold = folding.build(row_dim)
       return lambda held, rows, update: fold(
@@ -96,13 +100,16 @@ class SumRows:
       )
     weighted = tff.tensorflow.computation(lambda rows, weight: rows * weight)
     as_sums = tff.tensorflow.computation(folding.all_rows)
+    sum_of = tff.federated_sum
+    if self.secure_bound is not None:
+      sum_of = _secure_sum(self.secure_bound, num_rows, row_dim)
 
     def dense_sum(held, rows, update):
       del held  # Every client holds every row.
       weight = self._weight(update)
       rows = tff.federated_map(weighted, (rows, weight))
       return tff.federated_map(
-        as_sums, (tff.federated_sum(rows), tff.federated_sum(weight))
+        as_sums, (sum_of(rows), tff.federated_sum(weight))
       )
 
     return dense_sum
@@ -118,6 +125,14 @@ class SumRows:
     return optimizer.next(
       state, table, merged.ids, -delta, total_weight > 0, after
     )
+
+
+def _secure_sum(bound: float, num_rows: int, row_dim: int) -> Callable:
+  """Returns a function from float32 [n, row_dim]@CLIENTS to their secure sum."""
+  process = tff.aggregators.SecureSumFactory(bound).create(
+    tff.TensorType(np.float32, [num_rows, row_dim])
+  )
+  return lambda rows: process.next(process.initialize(), rows).result
 
 
 @dataclasses.dataclass(frozen=True)

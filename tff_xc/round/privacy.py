@@ -184,6 +184,11 @@ def applied(algorithm, pair: list[int]):
       'differential privacy has bounds and an aggregator of its own:'
       ' --robust_aggregation, or a model_aggregator, does not go with it; leave it out'
     )
+  if algorithm.compression:
+    raise errors.InputError(
+      'compression rounds updates that differential privacy has clipped, and they'
+      ' would exceed its norm: leave out --compression, or --dp'
+    )
   tables = []
   for i, table in enumerate(algorithm.tables):
     joined, optimizer = _joined(table, privacy), table.optimizer

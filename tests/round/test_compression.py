@@ -1,0 +1,249 @@
+"""The round trip of a compressed update, its error, its bytes, and its place in a round."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from scipy import linalg
+
+from tasks import experiment
+from tests import tiny
+from tff_xc import errors
+from tff_xc.algorithms import registry
+from tff_xc.measure import communication
+from tff_xc.round import compression
+from tff_xc.round import privacy
+from tff_xc.round import process as process_lib
+
+pytestmark = pytest.mark.usefixtures('in_process')
+
+N = 12
+SIGNS, SEED = tf.constant([1, 2]), tf.constant([3, 4])
+
+
+def decoded(rows, bits, rotate):
+  used = compression.Compression(bits, rotate)
+  return used.decoded(tf.constant(rows), SIGNS, SEED).numpy()
+
+
+def rows_of(count, dim, seed=0):
+  return np.random.default_rng(seed).normal(size=[count, dim]).astype('float32')
+
+
+def reference(rows, bits, rotate):
+  """One number at a time, in float64."""
+  count, dim = rows.shape
+  size = 1
+  while rotate and size < dim:
+    size *= 2
+  width = size if rotate else dim
+  uniform = tf.random.stateless_uniform([count, width], SEED).numpy()
+  rotation = np.eye(dim)
+  if rotate:
+    drawn = tf.random.stateless_uniform([size], SIGNS, 0, 2, tf.int32)
+    rotation = linalg.hadamard(size) / np.sqrt(size)
+    rotation = rotation * (2 * drawn.numpy() - 1)
+  found = []
+  for row, chances in zip(rows, uniform, strict=True):
+    x = rotation @ np.pad(row.astype(float), [0, width - dim])
+    levels = np.linspace(x.min(), x.max(), 2**bits)
+    for i, chance in enumerate(chances):
+      below = max(np.flatnonzero(levels <= x[i] + 1e-12))
+      above = min(below + 1, len(levels) - 1)
+      share = (x[i] - levels[below]) / (levels[1] - levels[0])
+      x[i] = levels[above if chance >= 1 - share else below]
+    found.append((rotation.T @ x)[:dim])
+  return np.array(found)
+
+
+@pytest.mark.parametrize('rotate', [False, True])
+@pytest.mark.parametrize(
+  ('dim', 'bits'), [(1, 3), (5, 1), (8, 3), (19, 8), (200, 2)]
+)
+def test_the_round_trip_is_that_of_numpy(rotate, dim, bits):
+  rows = rows_of(6, dim)
+  if dim > 1:
+    expected = reference(rows, bits, rotate)
+    assert np.abs(expected - rows).max() > 1e-3
+  else:
+    expected = rows  # The least number, to the last digit.
+  np.testing.assert_allclose(
+    decoded(rows, bits, rotate), expected, rtol=1e-5, atol=1e-5
+  )
+
+
+@pytest.mark.parametrize('rotate', [False, True])
+def test_many_bits_give_the_numbers_back(rotate):
+  """So the rotation is orthogonal. Rows of zeros, such as padding, stay zeros."""
+  rows = np.concatenate([rows_of(3, 37), np.zeros([2, 37], np.float32)])
+  found = decoded(rows, 24, rotate)
+  np.testing.assert_allclose(found, rows, atol=2e-6)
+  assert not decoded(rows, 2, rotate)[3:].any()
+  assert decoded(rows[:0], 8, rotate).shape == (0, 37)
+
+
+@pytest.mark.parametrize('rotate', [False, True])
+def test_its_mean_is_the_number_and_its_error_is_bounded(rotate):
+  [row] = rows_of(1, 13)
+  row[4] = 9.0
+  draws = 20_000
+  found = decoded(np.tile(row, [draws, 1]), 2, rotate).astype(float)
+  error = found - row
+  spread = error.std(axis=0) / np.sqrt(draws)
+  assert (np.abs(error.mean(axis=0)) < 5 * spread + 1e-6).all()
+  # Suresh et al.: of k = 4 levels, at most d (range / (2 (k - 1)))^2; and rotated,
+  # (2 log d + 2) / (k - 1)^2 times the square of the norm, in the mean over signs.
+  squared = np.sum(error**2, axis=1).mean()
+  if rotate:
+    bound = (2 * np.log(16) + 2) / 3**2 * np.sum(row**2)
+  else:
+    bound = 13 * (np.ptp(row) / (2 * 3)) ** 2
+    assert np.abs(error).max() <= np.ptp(row) / 3 + 1e-5
+  assert bound / 50 < squared < bound
+
+
+def test_a_rotation_helps_where_one_number_is_large():
+  rows = rows_of(50, 256) / 100
+  rows[:, 3] = 1.0
+  squared = lambda r: np.sum((decoded(rows, 4, r) - rows) ** 2)
+  assert squared(True) < squared(False) / 3
+
+
+def made(name, **given):
+  given = {'server_momentum': 0.0, 'negatives': 3, **given}
+  given = {n: v for n, v in given.items() if n in registry.get(name).names}
+  found = registry.get(name).made(
+    model=tiny.model(N), max_positives=5, **tiny.settings(), **given
+  )
+  # FedAwS's server would give rows another length.
+  plain = dataclasses.replace(found.tables[0], steps=())
+  return found.with_table(plain)
+
+
+CLIENTS = tiny.cohort([[0, 0, 3, 5], [7, 3, 2], [9, 2]])
+
+
+def change(name, clients=CLIENTS, seed=7, **given):
+  process = process_lib.build_process(made(name, **given), seed)
+  state = process.initialize()
+  start = tiny.as_numpy(process.get_model_weights(state))
+  output = process.next(state, clients)
+  assert output.metrics['clients_dropped'] == 0
+  after = tiny.as_numpy(process.get_model_weights(output.state))
+  return [a - b for a, b in zip(after, start, strict=True)]
+
+
+@pytest.mark.parametrize(
+  'name', ['fedss', *(pytest.param('fedaws', marks=pytest.mark.slow),)]
+)
+def test_a_client_sends_two_levels_of_one_bit(name):
+  """Those of its rows and tensors, also where it sends rows and not their changes."""
+  clients = CLIENTS[:1]
+  plain = change(name, clients)
+  found = change(name, clients, compression='quantize', compression_bits=1)
+  vectors = lambda parts: [np.ravel(parts[0]), parts[1], *parts[2]]
+  moved = 0
+  for was, now in zip(vectors(plain), vectors(found), strict=True):
+    levels = np.array([was.min(), was.max()])
+    assert np.abs(now[:, None] - levels).min(axis=1).max() < 1e-6
+    moved += np.abs(now - was).max() > 1e-3
+  assert moved > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['fedss', 'fedaws', 'fullsoftmax'])
+def test_the_finer_the_closer(name):
+  """And within the bounds of --robust_aggregation, which come first."""
+  bounded = {'robust_aggregation': 'clipping', 'clipping_norm': 0.05}
+  plain = np.concatenate([np.ravel(p) for p in change(name, **bounded)])
+  distance = []
+  for bits in (2, 8, 16):
+    given = {'compression': 'rotate_quantize', 'compression_bits': bits}
+    found = change(name, **bounded, **given)
+    flat = np.concatenate([np.ravel(p) for p in found])
+    distance.append(np.linalg.norm(flat - plain) / np.linalg.norm(plain))
+  assert distance[0] > 0.05
+  assert distance[1] < distance[0] / 20
+  assert distance[2] < 1e-4
+
+
+@pytest.mark.slow
+def test_clients_and_rounds_have_draws_of_their_own():
+  given = {'compression': 'quantize', 'compression_bits': 1}
+  process = process_lib.build_process(made('fedss', **given), 7)
+  initial = process.initialize()
+
+  def kernel(client_id, round_number):
+    client = CLIENTS[0]._replace(client_id=np.int64(client_id))
+    state = initial._replace(round_number=np.int32(round_number))
+    after = process.get_model_weights(process.next(state, [client]).state)
+    return tiny.as_numpy(after)[0]
+
+  first = kernel(1, 0)
+  np.testing.assert_array_equal(kernel(1, 0), first)
+  assert np.abs(kernel(2, 0) - first).max() > 1e-3
+  assert np.abs(kernel(1, 1) - first).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+  ('kind', 'bits', 'of_encoder', 'of_row'),
+  [
+    # A kernel of 15 numbers and a bias of 3; a row of 3; and 8 bytes each.
+    ('quantize', 8, 15 + 8 + 3 + 8, 3 + 8),
+    ('quantize', 3, 6 + 8 + 2 + 8, 2 + 8),
+    ('rotate_quantize', 8, 16 + 8 + 4 + 8, 4 + 8),
+    ('rotate_quantize', 16, 32 + 8 + 8 + 8, 8 + 8),
+  ],
+)
+def test_the_bytes_of_a_tiny_model(kind, bits, of_encoder, of_row):
+  given = {'compression': kind, 'compression_bits': bits}
+  rows, largest = {'class': 5}, {'class': 6}
+  of = lambda name, **given: communication.messages(
+    made(name, **given)
+  ).of_round(rows, largest)
+  plain, found = of('fedss'), of('fedss', **given)
+  assert plain['bytes_up_per_client'] == 18 * 4 + 5 * (4 + 4 + 12) + 4
+  sent = of_encoder + 5 * (4 + 4 + of_row) + 4
+  assert found['bytes_up_per_client'] == sent
+  for name in ('bytes_down_per_client', 'client_parameters_peak'):
+    assert found[name] == plain[name]
+  # Without ids, and without rows.
+  found = of('fullsoftmax', **given)['bytes_up_per_client']
+  assert found == of_encoder + 5 * of_row + 4
+  found = of('fedaws_baseline2', **given)['bytes_up_per_client']
+  assert found == of_encoder + 5 * 4 + 4
+
+
+def test_usually_nothing_is_compressed():
+  assert made('fedss').compression is None
+
+
+def test_it_does_not_go_with_differential_privacy():
+  given = {'compression': 'quantize'}
+  with pytest.raises(errors.InputError, match='dp=central'):
+    experiment.resolve('glyphs', 'fedss', {**given, 'dp': 'central'})
+  with pytest.raises(errors.InputError, match='compression=none'):
+    experiment.resolve('glyphs', 'fedss', {'compression_bits': 4})
+  used = made('fedss', **given)
+  hidden = privacy.Privacy(1.0, 1.0, 4.0)
+  with pytest.raises(errors.InputError, match='compression'):
+    process_lib.build_process(dataclasses.replace(used, privacy=hidden))
+
+
+@pytest.mark.slow
+def test_its_error_is_that_of_tffs_quantization():
+  """Of dense values, which TFF's aggregator quantizes from 20,000 numbers on."""
+  clients, dim = 4, 20_001
+  values = rows_of(clients, dim)
+  factory = tff.aggregators.UnweightedMeanFactory(
+    tff.aggregators.EncodedSumFactory.quantize_above_threshold(8, 20_000)
+  )
+  process = factory.create(tff.TensorType(np.float32, [dim]))
+  theirs = process.next(process.initialize(), list(values)).result
+  ours = decoded(values, 8, False).mean(axis=0)
+  mean = values.mean(axis=0)
+  squared = lambda found: np.mean((np.asarray(found) - mean) ** 2)
+  assert squared(ours) > 0
+  assert squared(ours) == pytest.approx(squared(theirs), rel=0.1)

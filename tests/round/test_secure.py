@@ -1,0 +1,113 @@
+"""Secure sums of whole updates: their values, and what is summed otherwise."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tasks import experiment
+from tests import crossing
+from tests import tiny
+from tests import tiny_sparse
+from tff_xc import errors
+from tff_xc.algorithms import registry
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import process as process_lib
+
+pytestmark = pytest.mark.usefixtures('in_process')
+
+N = 12
+CLIENTS = tiny.cohort([[0, 0, 3, 5], [7, 3, 2], [9, 2]])
+
+
+def made(name='fullsoftmax', model=None, **given):
+  return registry.get(name).made(
+    **{'model': model or tiny.model(N), **tiny.settings(), **given}
+  )
+
+
+def change(algorithm, clients=CLIENTS):
+  """Returns (all that a round adds to the model, the process, metrics)."""
+  process = process_lib.build_process(algorithm, 7)
+  state = process.initialize()
+  output = process.next(state, clients)
+  before, after = (
+    np.concatenate(
+      [np.ravel(t) for t in tiny.as_numpy(process.get_model_weights(s))]
+    )
+    for s in (state, output.state)
+  )
+  return after - before, process, output.metrics
+
+
+def sums(block, secure: bool) -> list:
+  """Returns the shapes of all tensors of values that are summed over clients."""
+  found = []
+  if isinstance(block, tff.framework.Intrinsic):
+    uris = ['federated_secure_sum_bitwidth']
+    if not secure:
+      uris = ['federated_sum', 'federated_aggregate', 'federated_reduce']
+    if block.uri in uris:
+      of_values = block.type_signature.parameter
+      if isinstance(of_values, tff.StructType):
+        of_values = of_values[0]
+      found = [tuple(t.shape) for t in crossing.tensors(of_values.member)]
+  return found + [s for b in block.children() for s in sums(b, secure)]
+
+
+def test_the_server_sees_sums_of_encoder_and_rows():
+  plain, process, _ = change(dataclasses.replace(made(), weighting='uniform'))
+  assert (N, tiny.DIM) in sums(process.next.to_building_block(), False)
+  found, process, metrics = change(made(secure_sums=True))
+  assert np.abs(plain).max() > 0.01
+  np.testing.assert_allclose(found, plain, atol=1e-6)
+  body = process.next.to_building_block()
+  assert {s for s in sums(body, False) if s} == set()
+  secure = sums(body, True)
+  for shape in ((N, tiny.DIM), (tiny.FEATURES, tiny.DIM), (tiny.DIM,)):
+    assert shape in secure
+  clipped = 'aggregator/mean_value/secure_upper_clipped_count'
+  assert metrics[clipped] == 0
+
+
+@pytest.mark.slow
+def test_numbers_are_clipped_to_the_bound():
+  bound = 2e-3
+  plain, _, _ = change(made(), CLIENTS[:1])
+  found, _, _ = change(made(secure_sums=True, secure_bound=bound), CLIENTS[:1])
+  np.testing.assert_allclose(found, np.clip(plain, -bound, bound), atol=1e-6)
+  assert np.abs(plain).max() > 2 * bound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['fedss', 'fullsoftmax'])
+def test_tffs_secure_aggregator_joins_the_encoder(name):
+  """And rows are then summed as ever."""
+  given = {'max_positives': 5, 'negatives': 3} if name == 'fedss' else {}
+  plain, _, _ = change(made(name, **given))
+  secure = tff.learning.secure_aggregator(clipping=False, zeroing=False)
+  found, process, _ = change(made(name, **given, model_aggregator=secure))
+  np.testing.assert_allclose(found, plain, atol=1e-5)
+  body = process.next.to_building_block()
+  assert (tiny.FEATURES, tiny.DIM) in sums(body, True)
+  assert any(s and s[-1] == tiny.DIM for s in sums(body, False))
+
+
+@pytest.mark.parametrize('name', ['fedss', 'fedaws', 'turbosvm'])
+def test_single_rows_are_refused(name):
+  with pytest.raises(errors.InputError, match='secure_sums'):
+    made(name, max_positives=5, secure_sums=True)
+
+
+def test_selected_features_and_other_options_are_refused():
+  sparse = made(model=tiny_sparse.model(N), secure_sums=True)
+  with pytest.raises(errors.InputError, match='select_features'):
+    algorithm_lib.own_rows(sparse, 'feature', 5)
+  for more in (
+    {'dp': 'central'},
+    {'compression': 'quantize'},
+    {'runtime': 'worker'},
+  ):
+    with pytest.raises(errors.InputError, match='secure_sums'):
+      experiment.resolve('glyphs', 'fedavg', {'secure_sums': True, **more})

@@ -1,0 +1,50 @@
+"""Secure sums: the server learns sums of updates, and no single one.
+
+Encoder and rows are summed by `tff.federated_secure_sum_bitwidth`, for which numbers
+are clipped to a bound and become integers of 32 bits: Bonawitz et al.: "Practical Secure
+Aggregation for Privacy-Preserving Machine Learning", CCS 2017. A deployment of TFF puts
+such a protocol in the operator's place; a simulation adds the integers. Clients count
+alike, so that weights say nothing.
+
+It needs tables that all clients receive and send whole: a sum by ids would show the ids.
+"""
+
+import dataclasses
+
+import tensorflow_federated as tff
+
+from tff_xc import errors
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import merge
+
+
+def secure_sums(
+  algorithm: algorithm_lib.Algorithm, bound: float
+) -> algorithm_lib.Algorithm:
+  """Returns the algorithm whose server sees only sums of updates.
+
+  `bound` is the largest size of a number of a client's update; larger ones are clipped.
+  Raises `errors.InputError` if clients request rows, or the server needs them singly.
+  """
+  tables = []
+  for table in algorithm.tables:
+    joined = table.merge
+    if joined.sends_rows:
+      if table.request.selects or not isinstance(joined, merge.SumRows):
+        raise errors.InputError(
+          'secure sums are of whole tables, and here the server sees which rows of'
+          f' the table {table.name!r} each client sends, or their values: choose'
+          ' fedavg, fullsoftmax or fedmlh, or leave out --secure_sums'
+        )
+      joined = dataclasses.replace(joined, secure_bound=bound)
+    tables.append(dataclasses.replace(table, merge=joined))
+  return dataclasses.replace(
+    algorithm,
+    tables=tuple(tables),
+    model_aggregator=tff.aggregators.MeanFactory(
+      tff.aggregators.SecureSumFactory(bound),
+      tff.aggregators.SecureSumFactory(1.0, 0.0),  # Weights are 0 or 1.
+      no_nan_division=True,
+    ),
+    weighting='uniform',
+  )
