@@ -34,6 +34,7 @@ COSINES = 'cosine logits'
 # Values of --importance_weights that are no file.
 NAMED_IMPORTANCE = NO_IMPORTANCE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
 _BOTH = 'zeroing+clipping'
+MEDIAN, TRIMMED_MEAN = 'median', 'trimmed_mean'
 POISSON = 'poisson'
 CENTRAL, LOCAL = 'central', 'local'
 _OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL)}
@@ -314,8 +315,10 @@ class Federated(Base):
     'none',
     "bounds on a client's whole update, as tff.learning.robust_aggregator has them:"
     " 'zeroing' of one with a number far above those of others, 'clipping' of its L2"
-    ' norm; both bounds follow the clients',
-    choices=('none', 'zeroing', 'clipping', _BOTH),
+    ' norm; both bounds follow the clients; or, in place of the mean of each number,'
+    " the 'median' or 'trimmed_mean' over the clients that hold it, which then count"
+    ' alike',
+    choices=('none', 'zeroing', 'clipping', _BOTH, MEDIAN, TRIMMED_MEAN),
   )
   clipping_norm: float = hp.field(
     1.0,
@@ -331,6 +334,15 @@ class Federated(Base):
     most=1,
     of='robust_aggregation',
     only_with=('clipping', _BOTH),
+  )
+  trimmed_fraction: float = hp.field(
+    0.1,
+    'beta, share of the values of each number that the trimmed mean leaves out at'
+    ' each end, rounded up; 0: the mean',
+    least=0,
+    most=0.5,
+    of='robust_aggregation',
+    only_with=(TRIMMED_MEAN,),
   )
 
   dp: str = hp.field(
@@ -412,6 +424,12 @@ class Federated(Base):
 
     if self.robust_aggregation == 'none':
       return made
+    if self.robust_aggregation in (MEDIAN, TRIMMED_MEAN):
+      from tff_xc.round import trimming
+
+      median = self.robust_aggregation == MEDIAN
+      fraction = trimming.MEDIAN if median else self.trimmed_fraction
+      return trimming.trimmed(made, fraction)
     clipping = dataclasses.replace(
       robust.CLIPPING,
       initial=self.clipping_norm,
@@ -473,6 +491,7 @@ class Federated(Base):
         ' keeps one model; leave one of them out'
       )
     cls._check_privacy(values, given)
+    cls._check_merge(values, given)
     examples, size = values['virtual_client_size'], values['batch_size']
     if not examples:
       return
@@ -494,6 +513,19 @@ class Federated(Base):
         '--shuffle=false does not apply with --virtual_client_size, whose examples are'
         ' drawn in random order; leave it out'
       )
+
+  @classmethod
+  def _check_merge(cls, values, given):
+    robust = values['robust_aggregation']
+    if robust not in (MEDIAN, TRIMMED_MEAN):
+      return
+    if given.get('client_weighting') == 'examples':
+      raise errors.InputError(
+        f'--client_weighting=examples does not go with --robust_aggregation={robust},'
+        ' for which clients count alike; leave it out'
+      )
+    if 'client_weighting' in values:
+      values['client_weighting'] = 'uniform'
 
   @classmethod
   def _check_privacy(cls, values, given):
