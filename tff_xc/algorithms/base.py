@@ -344,6 +344,29 @@ class Federated(Base):
     of='robust_aggregation',
     only_with=(TRIMMED_MEAN,),
   )
+  attack: str = hp.field(
+    'none',
+    "what some clients do to harm the model: 'flip_labels', train on the label n - 1"
+    " - y in place of y; 'scale', send a multiple of their update; 'flip_signs', send"
+    ' that with the opposite sign',
+    choices=('none', 'flip_labels', 'scale', 'flip_signs'),
+  )
+  attack_fraction: float = hp.field(
+    0.1,
+    'share of the clients that attack, rounded, at least one of them; the same ones'
+    ' in all rounds',
+    above=0,
+    most=1,
+    of='attack',
+    not_with=('none',),
+  )
+  attack_scale: float = hp.field(
+    10.0,
+    'the multiple of their update that attackers send',
+    above=0,
+    of='attack',
+    only_with=('scale', 'flip_signs'),
+  )
 
   dp: str = hp.field(
     'none',
@@ -468,7 +491,22 @@ class Federated(Base):
     else:
       sampling = cohort.UniformClients(count, facts.examples_per_round, poisson)
       made = dataclasses.replace(made, sampling=sampling)
-    return cohort.with_dropout(made, self.client_failure_rate)
+    made = cohort.with_dropout(made, self.client_failure_rate)
+    if self.attack == 'none':
+      return made
+    from tff_xc.round import attack
+
+    if facts.num_clients is None:
+      raise TypeError(
+        'num_clients is missing: the clients of the data set, of which some attack'
+      )
+    return cohort.with_attack(
+      made,
+      attack.Attack(
+        *(self.attack, self.attack_fraction),
+        *(facts.num_clients, self.attack_scale),
+      ),
+    )
 
   @classmethod
   def keeps_models(cls, values: Mapping) -> bool:

@@ -1,6 +1,7 @@
 """What a client computes and sends: SGD on the encoder and the rows that it holds.
 
-It sends its update, within bounds, or nothing where it is not finite.
+It sends its update, within bounds, or nothing where it is not finite; an attacker
+first multiplies it.
 """
 
 import collections
@@ -293,6 +294,10 @@ def _message(
       sent = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
     rows[name] = sent
     used[name] = tf.reduce_sum(tf.cast(mask, tf.float32))
+  if algorithm.attack:
+    delta, rows = _attacked(
+      algorithm, before.tables, delta, rows, held, examples.client_id
+    )
   finite = _is_finite([*tf.nest.flatten(delta), *rows.values()])
   of_bounds = ()
   if bounds is not None:
@@ -336,8 +341,32 @@ def _message(
   )
 
 
+def _attacked(algorithm, before, delta, rows, held, client_id):
+  """Returns (delta, rows), of an attacker its multiple of what it changed."""
+  attack = algorithm.attack
+  if attack.factor == 1.0:
+    return delta, rows
+  attacks = attack.attackers.include(client_id)
+  changed = delta, _changes(algorithm, before, rows, held)
+  delta, changes = tf.cond(
+    attacks,
+    lambda: tf.nest.map_structure(lambda t: t * attack.factor, changed),
+    lambda: changed,
+  )
+  return delta, _as_sent(algorithm, before, changes, rows, held, attacks)
+
+
 def _bounded(algorithm, before, delta, rows, held, bounds):
   """Returns (delta, rows, `robust.Bounded`), changed no more than the bounds."""
+  changes = _changes(algorithm, before, rows, held)
+  (delta, changes), found = robust.bounded((delta, changes), bounds)
+  exceeded = tf.add_n(list(found.exceeded.values())) > 0
+  rows = _as_sent(algorithm, before, changes, rows, held, exceeded)
+  return delta, rows, found
+
+
+def _changes(algorithm, before, rows, held):
+  """Returns by table what the rows that are sent changed; zeros on padding."""
   changes = collections.OrderedDict()
   for table in algorithm.tables:
     name, changes[table.name] = table.name, rows[table.name]
@@ -346,20 +375,24 @@ def _bounded(algorithm, before, delta, rows, held, bounds):
       # Padding is sent as zeros, and did not change.
       mask = held[name].mask[: tf.shape(moved)[0], None]
       changes[name] = tf.where(mask, moved, 0.0)
-  (delta, changes), found = robust.bounded((delta, changes), bounds)
-  exceeded = tf.add_n(list(found.exceeded.values())) > 0
+  return changes
+
+
+def _as_sent(algorithm, before, changes, rows, held, differ):
+  """Returns the rows that are sent by their changes, if these `differ` from `rows`'s."""
+  sent = collections.OrderedDict(changes)
   for table in algorithm.tables:
     if not table.merge.sends_deltas:
       name = table.name
-      # Whoever is within the bounds sends its rows to the last digit.
-      changes[name] = tf.cond(
-        exceeded,
+      # Whoever's do not sends its rows to the last digit.
+      sent[name] = tf.cond(
+        differ,
         lambda n=name, c=changes[name]: tf.where(
           held[n].mask[: tf.shape(c)[0], None], before[n] + c, 0.0
         ),
         lambda n=name: rows[n],
       )
-  return delta, changes, found
+  return sent
 
 
 def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:

@@ -18,6 +18,11 @@ class Purpose(enum.IntEnum):
   TABLES = 3
 
 
+def pair(seed: int) -> list[int]:
+  """Returns a run's seed as two numbers of int32."""
+  return [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
+
+
 def _fold(seed: tf.Tensor, data) -> tf.Tensor:
   return tf.random.experimental.stateless_fold_in(seed, data)
 
