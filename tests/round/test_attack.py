@@ -74,13 +74,13 @@ CLIENTS = 8
 def attacked(name, kind, scale=10.0, fraction=0.25, bounds=None):
   return dataclasses.replace(
     test_robust.made(name, bounds, rate=0.1),
-    attack=attack_lib.Attack(kind, fraction, CLIENTS, scale),
+    adversary=attack_lib.Attack(kind, fraction, CLIENTS, scale),
   )
 
 
 def attack_of(algorithm):
   """Returns whether each client of the cohort attacks, by the process's seed 0."""
-  drawn = algorithm.attack.drawn([0, 0]).attackers
+  drawn = algorithm.adversary.drawn([0, 0]).attackers
   return drawn.include(tf.range(CLIENTS, dtype=tf.int64)).numpy()
 
 
@@ -97,7 +97,7 @@ def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
   if name == 'fedaws':  # Without its spreadout.
     table = dataclasses.replace(algorithm.tables[0], steps=())
     algorithm = algorithm.with_table(table)
-  sent = test_robust.Sent(dataclasses.replace(algorithm, attack=None))
+  sent = test_robust.Sent(dataclasses.replace(algorithm, adversary=None))
   process = process_lib.build_process(algorithm)
   attacks = attack_of(algorithm)
   assert attacks.sum() == 2
@@ -137,7 +137,7 @@ def test_nobody_else_changes_to_the_last_digit():
     flips = attacked(name, 'flip_labels')
     ends = [
       tiny.run(process_lib.build_process(a), 2, without)[0].weights
-      for a in (dataclasses.replace(few, attack=None), few, flips)
+      for a in (dataclasses.replace(few, adversary=None), few, flips)
     ]
     for end in ends[1:]:
       tiny.assert_same_weights(end, ends[0], 0)
@@ -182,7 +182,7 @@ def test_tffs_worker_computes_the_same(in_process_context, tff_worker):
 
 def test_options_make_the_attack():
   made = registered.algorithm('fedss', attack='flip_signs', attack_scale=3.0)
-  assert made.attack == attack_lib.Attack('flip_signs', 0.1, 12, 3.0)
-  assert made.sampling.attack == made.attack
-  assert made.attack.factor == -3.0
-  assert registered.algorithm('fedss').attack is None
+  assert made.adversary == attack_lib.Attack('flip_signs', 0.1, 12, 3.0)
+  assert made.sampling.attack == made.adversary
+  assert made.adversary.factor == -3.0
+  assert registered.algorithm('fedss').adversary is None

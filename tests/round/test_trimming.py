@@ -177,6 +177,22 @@ def test_tffs_worker_computes_the_same(in_process_context, tff_worker):
     tiny.assert_same_weights(measured, expected, 1e-4)
 
 
+@pytest.mark.parametrize('name', registered.FEDERATED)
+def test_every_algorithm_takes_medians_and_attackers_or_says_why_not(name):
+  given = {'robust_aggregation': 'median', 'attack': 'flip_signs'}
+  if name == 'turbosvm':
+    with pytest.raises(errors.InputError, match='support vectors'):
+      registered.algorithm(name, **given)
+    return
+  found = registered.algorithm(name, **given)
+  merge = found.tables[0].merge
+  assert isinstance(merge, trimming.TrimmedRows) == merge.sends_rows
+  assert found.weighting == 'uniform'
+  assert found.adversary.num_clients == 12
+  usual = registered.algorithm(name).tables[0].optimizer
+  assert type(found.tables[0].optimizer) is type(usual)
+
+
 def test_options_and_what_is_refused():
   def of(name='fedavg', **given):
     return registry.get(name).made(

@@ -479,7 +479,7 @@ def with_attack(
   if algorithm.sampling is None or not algorithm.has_clients:
     raise ValueError('the algorithm draws no clients that could attack')
   sampling = Attacked(algorithm.sampling, attack)
-  return dataclasses.replace(algorithm, sampling=sampling, attack=attack)
+  return dataclasses.replace(algorithm, sampling=sampling, adversary=attack)
 
 
 class Ahead(contextlib.AbstractContextManager):

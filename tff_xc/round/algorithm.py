@@ -106,7 +106,7 @@ class Algorithm:
       so a differentially private one is refused where clients send some.
     robust: bounds on a client's whole update, before any mean, or None.
     privacy: differential privacy of the model, or None; clients then count alike.
-    attack: what some clients do to harm the model, or None. Flipped labels are those of
+    adversary: what some clients do to harm the model, or None. Flipped labels are those of
       the `sampling`, see `cohort.with_attack`.
     weighting: a client's weight in means: its number of examples, or 1.
     encoder_optimizer: the server's, on the encoder (question 4).
@@ -133,7 +133,7 @@ class Algorithm:
   model_aggregator: tff.aggregators.AggregationFactory | None = None
   robust: robust_lib.Robust | None = None
   privacy: privacy_lib.Privacy | None = None
-  attack: attack_lib.Attack | None = None
+  adversary: attack_lib.Attack | None = None
   weighting: str = 'examples'
   encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
     default_factory=optimizers.build_sgd

@@ -96,9 +96,11 @@ def _draws(pair, client_ids):
 
 def applied(algorithm, pair: Sequence[int]):
   """Returns the algorithm that knows its attackers; `pair` is the run's seed."""
-  if algorithm.attack is None:
+  if algorithm.adversary is None:
     return algorithm
-  return dataclasses.replace(algorithm, attack=algorithm.attack.drawn(pair))
+  return dataclasses.replace(
+    algorithm, adversary=algorithm.adversary.drawn(pair)
+  )
 
 
 def flipped(

@@ -294,7 +294,7 @@ def _message(
       sent = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
     rows[name] = sent
     used[name] = tf.reduce_sum(tf.cast(mask, tf.float32))
-  if algorithm.attack:
+  if algorithm.adversary:
     delta, rows = _attacked(
       algorithm, before.tables, delta, rows, held, examples.client_id
     )
@@ -343,7 +343,7 @@ def _message(
 
 def _attacked(algorithm, before, delta, rows, held, client_id):
   """Returns (delta, rows), of an attacker its multiple of what it changed."""
-  attack = algorithm.attack
+  attack = algorithm.adversary
   if attack.factor == 1.0:
     return delta, rows
   attacks = attack.attackers.include(client_id)
