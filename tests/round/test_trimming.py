@@ -14,9 +14,11 @@ from tests import tiny_sparse
 from tests.round import test_robust
 from tff_xc import errors
 from tff_xc.algorithms import registry
+from tff_xc.round import attack
 from tff_xc.round import folding
 from tff_xc.round import process as process_lib
 from tff_xc.round import trimming
+from tff_xc.runtime.in_process import context
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -168,8 +170,8 @@ def test_feature_rows_are_trimmed_too():
 def test_tffs_worker_computes_the_same(in_process_context, tff_worker):
   for name in ('fedss', 'fullsoftmax'):
     ends = []
-    for context in (in_process_context, tff_worker):
-      tff.framework.set_default_context(context)
+    for runtime in (in_process_context, tff_worker):
+      tff.framework.set_default_context(runtime)
       process = process_lib.build_process(made(name, 0.3))
       ends.append(tiny.run(process, 2, test_robust.cohort_of))
     (ours, measured), (theirs, expected) = ends
@@ -191,6 +193,20 @@ def test_every_algorithm_takes_medians_and_attackers_or_says_why_not(name):
   assert found.adversary.num_clients == 12
   usual = registered.algorithm(name).tables[0].optimizer
   assert type(found.tables[0].optimizer) is type(usual)
+
+
+@pytest.mark.slow
+def test_one_and_several_threads_give_the_same_digits():
+  adversary = attack.Attack('flip_signs', 0.25, 8)
+  for name in ('fedss', 'fullsoftmax'):
+    process = process_lib.build_process(made(name, 0.3, adversary=adversary))
+    ends = []
+    for threads in (1, 3):
+      runtime = context.create_context(client_threads=threads)
+      with tff.framework.get_context_stack().install(runtime):
+        state, _ = tiny.run(process, 3, test_robust.cohort_of)
+      ends.append((state.weights, state.server))
+    tiny.assert_same_weights(*ends, 0)
 
 
 def test_options_and_what_is_refused():
