@@ -29,7 +29,7 @@ def test_a_run_is_read_with_nan_for_empty_cells(tmp_path):
 
 LACKING = {'client_failure_rate': 0.0, 'robust_aggregation': 'none'}
 LACKING |= {'client_sampling': 'fixed', 'compression': 'none', 'dp': 'none'}
-LACKING |= {'secure_sums': False}
+LACKING |= {'secure_sums': False, 'attack': 'none'}
 SETTINGS = {'client_test_fraction': 0.0, 'unseen_clients': 0.0}
 SETTINGS |= {'evaluate_clients': 0, 'dp_epsilon': 0.0}
 

@@ -84,6 +84,8 @@ def _cases():
   yield 'fedss', 5, {}
   for name, features, given in (
     ('fedss', None, FROZEN_AND_WEIGHTED),
+    ('fedss', 5, {'robust_aggregation': 'median'}),
+    ('fullsoftmax', None, {'robust_aggregation': 'trimmed_mean'}),
     ('fullsoftmax', 5, {}),
     ('fedaws_baseline2', 5, {}),
     ('fedss', 0, {}),

@@ -34,6 +34,7 @@ COSINES = 'cosine logits'
 # Values of --importance_weights that are no file.
 NAMED_IMPORTANCE = NO_IMPORTANCE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
 _BOTH = 'zeroing+clipping'
+MEDIAN, TRIMMED_MEAN = 'median', 'trimmed_mean'
 POISSON = 'poisson'
 CENTRAL, LOCAL = 'central', 'local'
 QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
@@ -321,8 +322,10 @@ class Federated(Base):
     'none',
     "bounds on a client's whole update, as tff.learning.robust_aggregator has them:"
     " 'zeroing' of one with a number far above those of others, 'clipping' of its L2"
-    ' norm; both bounds follow the clients',
-    choices=('none', 'zeroing', 'clipping', _BOTH),
+    ' norm; both bounds follow the clients; or, in place of the mean of each number,'
+    " the 'median' or 'trimmed_mean' over the clients that hold it, which then count"
+    ' alike',
+    choices=('none', 'zeroing', 'clipping', _BOTH, MEDIAN, TRIMMED_MEAN),
   )
   clipping_norm: float = hp.field(
     1.0,
@@ -365,6 +368,38 @@ class Federated(Base):
     above=0,
     of='secure_sums',
     only_with=(True,),
+  )
+  trimmed_fraction: float = hp.field(
+    0.1,
+    'beta, share of the values of each number that the trimmed mean leaves out at'
+    ' each end, rounded up; 0: the mean',
+    least=0,
+    most=0.5,
+    of='robust_aggregation',
+    only_with=(TRIMMED_MEAN,),
+  )
+  attack: str = hp.field(
+    'none',
+    "what some clients do to harm the model: 'flip_labels', train on the label n - 1"
+    " - y in place of y; 'scale', send a multiple of their update; 'flip_signs', send"
+    ' that with the opposite sign',
+    choices=('none', 'flip_labels', 'scale', 'flip_signs'),
+  )
+  attack_fraction: float = hp.field(
+    0.1,
+    'share of the clients that attack, rounded, at least one of them; the same ones'
+    ' in all rounds',
+    above=0,
+    most=1,
+    of='attack',
+    not_with=('none',),
+  )
+  attack_scale: float = hp.field(
+    10.0,
+    'the multiple of their update that attackers send',
+    above=0,
+    of='attack',
+    only_with=('scale', 'flip_signs'),
   )
 
   dp: str = hp.field(
@@ -447,6 +482,12 @@ class Federated(Base):
 
     if self.robust_aggregation == 'none':
       return made
+    if self.robust_aggregation in (MEDIAN, TRIMMED_MEAN):
+      from tff_xc.round import trimming
+
+      median = self.robust_aggregation == MEDIAN
+      fraction = trimming.MEDIAN if median else self.trimmed_fraction
+      return trimming.trimmed(made, fraction)
     clipping = dataclasses.replace(
       robust.CLIPPING,
       initial=self.clipping_norm,
@@ -502,7 +543,22 @@ class Federated(Base):
     else:
       sampling = cohort.UniformClients(count, facts.examples_per_round, poisson)
       made = dataclasses.replace(made, sampling=sampling)
-    return cohort.with_dropout(made, self.client_failure_rate)
+    made = cohort.with_dropout(made, self.client_failure_rate)
+    if self.attack == 'none':
+      return made
+    from tff_xc.round import attack
+
+    if facts.num_clients is None:
+      raise TypeError(
+        'num_clients is missing: the clients of the data set, of which some attack'
+      )
+    return cohort.with_attack(
+      made,
+      attack.Attack(
+        *(self.attack, self.attack_fraction),
+        *(facts.num_clients, self.attack_scale),
+      ),
+    )
 
   @classmethod
   def keeps_models(cls, values: Mapping) -> bool:
@@ -525,6 +581,7 @@ class Federated(Base):
         ' keeps one model; leave one of them out'
       )
     cls._check_privacy(values, given)
+    cls._check_merge(values, given)
     examples, size = values['virtual_client_size'], values['batch_size']
     if not examples:
       return
@@ -546,6 +603,19 @@ class Federated(Base):
         '--shuffle=false does not apply with --virtual_client_size, whose examples are'
         ' drawn in random order; leave it out'
       )
+
+  @classmethod
+  def _check_merge(cls, values, given):
+    robust = values['robust_aggregation']
+    if robust not in (MEDIAN, TRIMMED_MEAN):
+      return
+    if given.get('client_weighting') == 'examples':
+      raise errors.InputError(
+        f'--client_weighting=examples does not go with --robust_aggregation={robust},'
+        ' for which clients count alike; leave it out'
+      )
+    if 'client_weighting' in values:
+      values['client_weighting'] = 'uniform'
 
   @classmethod
   def _check_privacy(cls, values, given):

@@ -103,6 +103,12 @@ class TurboSVM(fedavg.FedAvg):
         f'{values["dp"]} shows the server only a sum with noise; choose another'
         ' algorithm'
       )
+    robust = values['robust_aggregation']
+    if robust in (base.MEDIAN, base.TRIMMED_MEAN):
+      raise errors.InputError(
+        f'{cls.name} joins class rows by support vectors, and --robust_aggregation='
+        f'{robust} by itself; give --robust_aggregation=clipping, or another algorithm'
+      )
 
   def make(self, model, facts):
     from tff_xc.algorithms import svm

@@ -26,7 +26,9 @@ from tff_xc.data import client_data
 from tff_xc.data import sparse
 from tff_xc.measure import privacy_loss
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import attack as attack_lib
 from tff_xc.round import examples as examples_lib
+from tff_xc.round import randomness
 
 # Examples of a round without clients.
 _MOST_POOLED = 10_000_000
@@ -51,6 +53,8 @@ class Cohort(Sequence):
   # Number of drawn clients that left before they sent anything; None where no
   # client ever leaves.
   dropouts: int | None = None
+  # Number of clients that take part and attack; None where nobody ever does.
+  attackers: int | None = None
 
   def __len__(self) -> int:
     return len(self.examples)
@@ -107,6 +111,13 @@ def client_value(
 def _nobody(train) -> list[examples_lib.ClientExamples]:
   """Returns a client without examples, which changes nothing: TFF needs one."""
   return [client_value(train, np.zeros(0, np.int64), 0)]
+
+
+def _numbers(cohort: Cohort) -> Sequence[int]:
+  """Returns the `client_id` of each client that takes part."""
+  if cohort.numbers is not None:
+    return cohort.numbers
+  return [int(client.client_id) for client in cohort.examples]
 
 
 def _check_enough(wanted: int, found: int, which: str = '') -> None:
@@ -386,9 +397,7 @@ class Dropout:
 
     def cohort(round_number: int) -> Cohort:
       found = drawn(round_number)
-      numbers = found.numbers
-      if numbers is None:
-        numbers = [int(client.client_id) for client in found.examples]
+      numbers = _numbers(found)
       stay = [i for i, n in enumerate(numbers) if not leaves(round_number, n)]
       values = Values(found.examples.__getitem__, stay)
       return Cohort(
@@ -415,6 +424,65 @@ def with_dropout(
   return dataclasses.replace(
     algorithm, sampling=Dropout(algorithm.sampling, probability)
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class Attacked:
+  """Clients as `sampling` draws them, of which some attack: `attack.Attack`.
+
+  It counts them, and flips the labels of those that do. Who attacks depends on (seed,
+  client) only, however often it is drawn.
+  """
+
+  sampling: algorithm_lib.Sampling  # Who is drawn.
+  attack: attack_lib.Attack
+
+  has_clients = True
+
+  def participation(
+    self, dataset: client_data.FederatedDataset
+  ) -> privacy_loss.Sampling:
+    """Returns that of who is drawn."""
+    return self.sampling.participation(dataset)
+
+  def cohorts(
+    self, dataset: client_data.FederatedDataset, seed: int
+  ) -> Callable[[int], Cohort]:
+    """Returns round -> cohort; ValueError if the data have other clients."""
+    drawn, count = self.sampling.cohorts(dataset, seed), self.attack.num_clients
+    if count != len(dataset.train.partition):
+      raise ValueError(
+        f'an attack among {count} clients, and the data have'
+        f' {len(dataset.train.partition)}'
+      )
+    attack = self.attack.drawn(randomness.pair(seed))
+    attacks = attack.attackers.include(tf.range(count, dtype=tf.int64)).numpy()
+    flips = attack.kind == attack_lib.FLIP_LABELS
+
+    def value(client: examples_lib.ClientExamples):
+      if attacks[int(client.client_id) % count]:
+        return attack_lib.flipped(client, dataset.num_classes)
+      return client
+
+    def cohort(round_number: int) -> Cohort:
+      found = drawn(round_number)
+      return dataclasses.replace(
+        found,
+        examples=Values(value, found.examples) if flips else found.examples,
+        attackers=sum(bool(attacks[n % count]) for n in _numbers(found)),
+      )
+
+    return cohort
+
+
+def with_attack(
+  algorithm: algorithm_lib.Algorithm, attack: attack_lib.Attack
+) -> algorithm_lib.Algorithm:
+  """Returns the algorithm some of whose clients attack, however they are drawn."""
+  if algorithm.sampling is None or not algorithm.has_clients:
+    raise ValueError('the algorithm draws no clients that could attack')
+  sampling = Attacked(algorithm.sampling, attack)
+  return dataclasses.replace(algorithm, sampling=sampling, adversary=attack)
 
 
 class Ahead(contextlib.AbstractContextManager):

@@ -58,6 +58,8 @@ _MOST_LOST = 5
 _SAVE_SECONDS = 300.0
 # The column of runs whose clients may leave; see `cohort.Cohort.dropouts`.
 _DROPOUTS = 'client_dropouts'
+# That of runs some of whose clients attack.
+_ATTACKERS = 'client_attackers'
 
 
 def train(
@@ -517,6 +519,8 @@ def _row(measured, cohort, messages) -> dict[str, float]:
   row['clients_skipped'] = float(cohort.skipped)
   if cohort.dropouts is not None:
     row[_DROPOUTS] = float(cohort.dropouts)
+  if cohort.attackers is not None:
+    row[_ATTACKERS] = float(cohort.attackers)
   return {**row, **messages.of_round(rows, largest)}
 
 

@@ -114,6 +114,8 @@ clients_skipped | clients skipped | clients | neither
     clients without examples
 client_dropouts | client drop-outs | clients | neither
     drawn clients that left before they sent anything
+client_attackers | client attackers | clients | neither
+    clients that trained and attack (--attack)
 workers | workers | workers | neither
     workers that trained clients (--runtime=cluster)
 workers_lost | workers lost | workers | lower

@@ -61,6 +61,7 @@ NOT_CONFIGURATION = (
 # Hyper-parameters of federated algorithms that older runs lack, each with the
 # value at which rounds are as they were.
 _ADDED = {
+  'attack': 'none',
   'client_failure_rate': 0.0,
   'client_sampling': 'fixed',
   'compression': 'none',

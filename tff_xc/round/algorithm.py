@@ -12,6 +12,7 @@ import tensorflow_federated as tff
 
 from tff_xc import classifier
 from tff_xc import errors
+from tff_xc.round import attack as attack_lib
 from tff_xc.round import compression as compression_lib
 from tff_xc.round import local_training as local_training_lib
 from tff_xc.round import losses
@@ -114,6 +115,8 @@ class Algorithm:
     robust: bounds on a client's whole update, before any mean, or None.
     privacy: differential privacy of the model, or None; clients then count alike.
     compression: of what clients send, after bounds, or None.
+    adversary: what some clients do to harm the model, or None. Flipped labels are those of
+      the `sampling`, see `cohort.with_attack`.
     weighting: a client's weight in means: its number of examples, or 1.
     encoder_optimizer: the server's, on the encoder (question 4).
     moves_encoder_state: whether encoder weights without gradients, such as batch
@@ -140,6 +143,7 @@ class Algorithm:
   robust: robust_lib.Robust | None = None
   privacy: privacy_lib.Privacy | None = None
   compression: compression_lib.Compression | None = None
+  adversary: attack_lib.Attack | None = None
   weighting: str = 'examples'
   encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
     default_factory=optimizers.build_sgd

@@ -1,6 +1,7 @@
 """What a client computes and sends: SGD on the encoder and the rows that it holds.
 
-It sends its update, within bounds, or nothing where it is not finite.
+It sends its update, within bounds, or nothing where it is not finite; an attacker
+first multiplies it.
 """
 
 import collections
@@ -314,6 +315,10 @@ def _message(
       sent = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
     rows[name] = sent
     used[name] = tf.reduce_sum(tf.cast(mask, tf.float32))
+  if algorithm.adversary:
+    delta, rows = _attacked(
+      algorithm, before.tables, delta, rows, held, examples.client_id
+    )
   finite = _is_finite([*tf.nest.flatten(delta), *rows.values()])
   of_bounds = ()
   if bounds is not None:
@@ -372,6 +377,23 @@ def _message(
     tf.nest.map_structure(kept, of_bounds),
     _next_state(algorithm, before, after, examples, finite),
   )
+
+
+def _attacked(algorithm, before, delta, rows, held, client_id):
+  """Returns (delta, rows), of an attacker its multiple of what it changed."""
+  attack = algorithm.adversary
+  if attack.factor == 1.0:
+    return delta, rows
+  attacks = attack.attackers.include(client_id)
+  changed = delta, _changes(algorithm, before, rows, held)
+  delta, changes = tf.cond(
+    attacks,
+    lambda: tf.nest.map_structure(lambda t: t * attack.factor, changed),
+    lambda: changed,
+  )
+  # Nobody else's digits change.
+  sent = lambda: _sent(algorithm, before, changes, held)
+  return delta, tf.cond(attacks, sent, lambda: rows)
 
 
 def _bounded(algorithm, before, delta, rows, held, bounds):

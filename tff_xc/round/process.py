@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 from tff_xc import classifier
 from tff_xc import deep_messages
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import attack
 from tff_xc.round import client_update
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
@@ -80,8 +81,8 @@ def build_process(
   `seed` is of the initial weights and all randomness in the rounds; the process's
   `next` takes `ClientExamples` at clients.
   """
-  pair = [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
-  algorithm = privacy.applied(algorithm, pair)
+  pair = randomness.pair(seed)
+  algorithm = attack.applied(privacy.applied(algorithm, pair), pair)
   fixed = frozen.Fixed(algorithm, pair)
   aggregate = merge.EncoderMean(
     algorithm.model_aggregator,

@@ -27,6 +27,11 @@ class Lasting(NamedTuple):
   round_number: tf.Tensor  # int32 scalar, the rounds before this one.
 
 
+def pair(seed: int) -> list[int]:
+  """Returns a run's seed as two numbers of int32."""
+  return [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
+
+
 def _fold(seed: tf.Tensor, data) -> tf.Tensor:
   return tf.random.experimental.stateless_fold_in(seed[:2], data)
 

@@ -13,8 +13,10 @@ from tests.runtime.cluster import threads_crew
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import cohort
+from tff_xc.round import attack
 from tff_xc.round import process
 from tff_xc.round import robust
+from tff_xc.round import trimming
 from tff_xc.runtime.cluster import context
 
 _ROUNDS = 3
@@ -38,6 +40,12 @@ def _moon(model):
   return dataclasses.replace(fedavg.MOON.made(model=model), robust=_BOUNDS)
 
 
+def _attacked(model):
+  adversary = attack.Attack('flip_signs', 0.2, 60)
+  made = dataclasses.replace(_fedss(model), adversary=adversary)
+  return trimming.trimmed(made, 0.2)
+
+
 def _run(runtime, algorithm, learning, cohorts):
   """Returns the state, what clients keep, and all rounds' metrics, as arrays."""
   clients = registered.Clients(algorithm.client_state)
@@ -55,7 +63,7 @@ def _run(runtime, algorithm, learning, cohorts):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('make', [_fedss, _private, _moon])
+@pytest.mark.parametrize('make', [_fedss, _private, _moon, _attacked])
 def test_the_numbers_are_those_of_one_process(make, in_process_context):
   data, model = small_data.images(60)
   algorithm = make(model)

@@ -1,0 +1,159 @@
+"""Runs some of whose clients attack."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tasks import experiment
+from tests import doubling
+from tests import small_data
+from tff_xc import errors
+from tff_xc.experiment import cohort
+from tff_xc.report import run_files
+from tff_xc.round import attack as attack_lib
+
+CLIENTS = 40
+
+
+@pytest.fixture(scope='module')
+def data():
+  return small_data.images(CLIENTS)[0]
+
+
+def draws(data, kind='flip_labels', sampling=None, seed=3, fraction=0.3):
+  sampling = sampling or cohort.UniformClients(10)
+  made = attack_lib.Attack(kind, fraction, CLIENTS)
+  return cohort.Attacked(sampling, made).cohorts(data, seed)
+
+
+def test_the_same_clients_flip_their_labels_in_all_rounds(data):
+  everybody = cohort.UniformClients(CLIENTS)
+  sound, flips = everybody.cohorts(data, 3), draws(data, sampling=everybody)
+  found = []
+  for r in (4, 0):
+    pairs = list(zip(flips(r).examples, sound(r).examples, strict=True))
+    for ours, theirs in pairs:
+      np.testing.assert_array_equal(ours.x, theirs.x)
+      if (ours.y == theirs.y).all():
+        continue
+      np.testing.assert_array_equal(ours.y, 7 - theirs.y)
+      np.testing.assert_array_equal(ours.all_y, 7 - theirs.all_y)
+      found.append((r, int(ours.client_id)))
+    assert flips(r).attackers == 12
+  of = lambda r: {client for at, client in found if at == r}
+  assert of(4) == of(0)
+  assert len(of(0)) == 12
+  # Whoever else is drawn, and whatever else they do.
+  few = draws(data, 'scale')
+  for r in range(5):
+    assert few(r).attackers == len(of(0) & {*few(r).numbers})
+    np.testing.assert_array_equal(
+      few(r).examples[0].y,
+      cohort.UniformClients(10).cohorts(data, 3)(r).examples[0].y,
+    )
+  other = draws(data, sampling=everybody, seed=4)
+  changed = {
+    int(a.client_id)
+    for a, b in zip(
+      other(0).examples, everybody.cohorts(data, 4)(0).examples, strict=True
+    )
+    if (a.y != b.y).any()
+  }
+  assert changed != of(0)
+  with pytest.raises(ValueError, match='40 clients'):
+    draws(small_data.images(6)[0], sampling=cohort.UniformClients(2))
+
+
+def test_attackers_are_counted_however_clients_are_drawn(data):
+  virtual = cohort.VirtualClients(60, 5, replace=True)
+  found = draws(data, sampling=virtual)(0)
+  sound = virtual.cohorts(data, 3)(0)
+  flipped = [
+    (a.all_y != b.all_y).any()
+    for a, b in zip(found.examples, sound.examples, strict=True)
+  ]
+  assert found.attackers == sum(flipped) > 0
+  # A client that is drawn twice attacks twice.
+  clients = np.array(found.numbers) % CLIENTS
+  for client in set(clients.tolist()):
+    assert len(set(np.array(flipped)[clients == client])) == 1
+  nobody = draws(data, sampling=cohort.Dropout(cohort.UniformClients(1), 0.99))
+  assert 0 in [nobody(r).attackers for r in range(20)]
+  left = draws(data, sampling=cohort.Dropout(cohort.UniformClients(10), 0.5))
+  assert all(left(r).attackers <= len(left(r).numbers) for r in range(20))
+
+
+def run(folder, rounds, algorithm='fedss', **given):
+  given = {**small_data.GLYPHS, 'rounds': rounds, **given}
+  if algorithm == 'fedss':
+    given['negatives'] = 3
+  made = experiment.assemble(experiment.resolve('glyphs', algorithm, given))
+  made.run(str(folder))
+  return made, run_files.read_run(folder).metrics.drop(columns='seconds')
+
+
+@pytest.mark.parametrize(
+  'given',
+  [
+    {'attack': 'flip_labels', 'client_failure_rate': 0.3},
+    pytest.param(
+      {'attack': 'flip_signs', 'robust_aggregation': 'trimmed_mean'},
+      marks=pytest.mark.slow,
+    ),
+  ],
+)
+def test_a_run_counts_attackers_and_resumes(
+  in_process, built_once, tmp_path, given
+):
+  given = {**given, 'attack_fraction': 0.4}
+  made, straight = run(tmp_path / 'straight', 4, **given)
+  drawn = made.algorithm.sampling.cohorts(made.dataset, 0)
+  expected = [drawn(r).attackers for r in range(4)]
+  assert straight['client_attackers'][1:].tolist() == expected
+  assert 0 < sum(expected) < 12
+  run(tmp_path / 'resumed', 2, **given)
+  pd.testing.assert_frame_equal(
+    run(tmp_path / 'resumed', 4, **given)[1], straight
+  )
+  doubling.assert_same_arrays(tmp_path / 'resumed', tmp_path / 'straight')
+
+
+# The clean run reaches 0.99 after 20 rounds, attacked ones 0.1 or 0.9 and more.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('defence', 'learns'),
+  [
+    ({}, False),
+    ({'robust_aggregation': 'median'}, True),
+    ({'robust_aggregation': 'trimmed_mean', 'trimmed_fraction': 0.3}, True),
+    ({'robust_aggregation': 'clipping'}, True),
+  ],
+)
+def test_flipped_signs_of_a_fifth_ruin_the_mean_alone(
+  in_process, tmp_path, defence, learns
+):
+  given = {
+    **{'num_clients': 20, 'classes_per_client': 10, 'clients_per_round': 10},
+    **{'examples_per_client': 40, 'client_learning_rate': 0.1, 'batch_size': 8},
+    **{'embedding_dim': 64, 'eval_every': 20},
+    **{'attack': 'flip_signs', 'attack_fraction': 0.2},
+  }
+  _, table = run(tmp_path, 20, 'fullsoftmax', **given, **defence)
+  assert table['client_attackers'].max() <= 4
+  top1 = table['top1'].iloc[-1]
+  assert top1 > 0.6 if learns else top1 < 0.2
+
+
+@pytest.mark.parametrize(
+  ('algorithm', 'given', 'word'),
+  [
+    ('fedss', {'attack_fraction': 0.2}, 'attack'),
+    ('fedss', {'attack': 'flip_labels', 'attack_scale': 2.0}, 'scale'),
+    ('fedss', {'attack': 'scale', 'attack_fraction': 0.0}, 'more than 0'),
+    ('centralized', {'attack': 'scale'}, 'not a hyper-parameter'),
+    ('turbosvm', {'robust_aggregation': 'median'}, 'support vectors'),
+  ],
+)
+def test_what_does_not_go_together(algorithm, given, word):
+  with pytest.raises(errors.InputError, match=word):
+    experiment.resolve('glyphs', algorithm, given)

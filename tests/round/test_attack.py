@@ -1,0 +1,189 @@
+"""Who attacks, and what attackers read and send."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests import registered
+from tests import tiny
+from tests.round import test_robust
+from tff_xc.data import sparse
+from tff_xc.round import attack as attack_lib
+from tff_xc.round import examples as examples_lib
+from tff_xc.round import process as process_lib
+from tff_xc.round import randomness
+from tff_xc.round import robust
+
+pytestmark = pytest.mark.usefixtures('in_process')
+
+
+def attackers(fraction, seed=0, clients=1000):
+  made = attack_lib.Attack('scale', fraction, clients)
+  found = made.drawn(randomness.pair(seed)).attackers
+  return found, found.include(tf.range(clients, dtype=tf.int64)).numpy()
+
+
+def test_who_attacks_is_a_share_of_the_clients_by_seed_and_id():
+  who, some = attackers(0.1)
+  assert some.sum() == 100
+  more = attackers(0.3)[1]
+  assert more.sum() == 300
+  assert more[some].all()
+  np.testing.assert_array_equal(some, attackers(0.1)[1])
+  # Another seed, also one of more than 31 bits: others, with 10 in common or so.
+  for seed in (1, 2**31, 2**40):
+    assert (some & attackers(0.1, seed)[1]).sum() < 30
+  # Spread over the ids; a client that is drawn twice is the same client.
+  assert 30 < some[:500].sum() < 70
+  first = np.flatnonzero(some)[0]
+  again = tf.constant([first, first + 1000, first + 3000])
+  assert who.include(again).numpy().all()
+  assert attackers(1.0)[1].all()
+  assert attackers(1e-6)[1].sum() == 1
+  for kind, fraction in (('bribe', 0.1), ('scale', 0.0), ('scale', 1.1)):
+    with pytest.raises(ValueError, match='expected'):
+      attack_lib.Attack(kind, fraction, 10)
+
+
+def test_flipped_labels_are_mirror_images():
+  [client] = tiny.cohort([[0, 3, 11]])
+  flipped = attack_lib.flipped(client._replace(all_y=np.int32([0, 5])), 12)
+  assert flipped.y.tolist() == [11, 8, 0]
+  assert flipped.all_y.tolist() == [11, 6]
+  assert flipped.y.dtype == flipped.all_y.dtype == np.int32
+  assert flipped.x is client.x
+  sets = scipy.sparse.csr_matrix(
+    np.array([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]], bool)
+  )
+  y = sparse.as_tensors(sets)
+  flipped = attack_lib.flipped(
+    examples_lib.ClientExamples(None, y, 0, y.ids), 4
+  )
+  # Ascending within an example.
+  assert flipped.y.ids.tolist() == [2, 3, 0, 2]
+  assert flipped.y.row_splits.tolist() == [0, 2, 2, 4]
+  assert flipped.y.ids.dtype == np.int32
+
+
+CLIENTS = 8
+
+
+def attacked(name, kind, scale=10.0, fraction=0.25, bounds=None):
+  return dataclasses.replace(
+    test_robust.made(name, bounds, rate=0.1),
+    adversary=attack_lib.Attack(kind, fraction, CLIENTS, scale),
+  )
+
+
+def attack_of(algorithm):
+  """Returns whether each client of the cohort attacks, by the process's seed 0."""
+  drawn = algorithm.adversary.drawn([0, 0]).attackers
+  return drawn.include(tf.range(CLIENTS, dtype=tf.int64)).numpy()
+
+
+@pytest.mark.parametrize(
+  ('name', 'kind'),
+  [
+    ('fedss', 'flip_signs'),
+    pytest.param('fedss', 'scale', marks=pytest.mark.slow),
+    pytest.param('fedaws', 'flip_signs', marks=pytest.mark.slow),
+  ],
+)
+def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
+  algorithm = attacked(name, kind)
+  if name == 'fedaws':  # Without its spreadout.
+    table = dataclasses.replace(algorithm.tables[0], steps=())
+    algorithm = algorithm.with_table(table)
+  sent = test_robust.Sent(dataclasses.replace(algorithm, adversary=None))
+  process = process_lib.build_process(algorithm)
+  attacks = attack_of(algorithm)
+  assert attacks.sum() == 2
+  state, cohort = process.initialize(), test_robust.cohort_of(0, ())
+  each = [sent.changes(state, client) for client in cohort]
+  factors = np.where(attacks, {'scale': 10.0, 'flip_signs': -10.0}[kind], 1.0)
+  after = process.next(state, cohort).state.weights
+  examples = np.array([len(client.y) for client in cohort])
+  weights = np.array([weight for _, weight in each])
+  for key in ('kernel', 'bias', 'class'):
+    of = lambda w, k=key: np.asarray(
+      w.tables['class'] if k == 'class' else w.encoder[k]
+    )
+    total, share = 0.0, np.full([12, 1], weights.sum())
+    by = weights
+    if name == 'fedaws' and key == 'class':
+      holds = np.array([np.isin(np.arange(12), c.y) for c in cohort])
+      by, share = examples, (examples @ holds)[:, None]
+    for weight, factor, (change, _) in zip(by, factors, each, strict=True):
+      total = total + weight * factor * change[key]
+    share = share if key == 'class' else weights.sum()
+    moved = of(after) - of(state.weights)
+    np.testing.assert_allclose(
+      moved, total / np.maximum(share, 1), rtol=1e-4, atol=3e-6
+    )
+
+
+@pytest.mark.slow
+def test_nobody_else_changes_to_the_last_digit():
+  """Where no attacker takes part, and where only the labels of some are flipped."""
+  for name in ('fedss', 'fedaws'):
+    few = attacked(name, 'flip_signs', fraction=0.125)
+    [bad] = np.flatnonzero(attack_of(few))
+    without = lambda r, bad=bad: [
+      c for c in test_robust.cohort_of(r, ()) if c.client_id != bad
+    ]
+    flips = attacked(name, 'flip_labels')
+    ends = [
+      tiny.run(process_lib.build_process(a), 2, without)[0].weights
+      for a in (dataclasses.replace(few, adversary=None), few, flips)
+    ]
+    for end in ends[1:]:
+      tiny.assert_same_weights(end, ends[0], 0)
+
+
+def test_bounds_apply_to_what_attackers_send():
+  bounds = robust.Robust(None, robust.Quantile(3.0, 0.8, 0.2))
+  process = process_lib.build_process(
+    attacked('fedss', 'scale', 1e4, bounds=bounds)
+  )
+  state = process.initialize()
+  output = process.next(state, test_robust.cohort_of(0, ()))
+  assert 2 <= output.metrics['clients_clipped'] < 8
+  moved = [
+    np.asarray(a) - np.asarray(b)
+    for a, b in zip(
+      tf.nest.flatten(output.state.weights),
+      tf.nest.flatten(state.weights),
+      strict=True,
+    )
+  ]
+  assert np.sqrt(sum((m**2).sum() for m in moved)) < 3.0
+  # One that is not finite is dropped as any other.
+  process = process_lib.build_process(attacked('fedss', 'scale', 1e38))
+  output = process.next(
+    state=process.initialize(), examples=test_robust.cohort_of(0, ())
+  )
+  assert output.metrics['clients_dropped'] <= 2
+
+
+@pytest.mark.slow
+def test_tffs_worker_computes_the_same(in_process_context, tff_worker):
+  ends = []
+  for context in (in_process_context, tff_worker):
+    tff.framework.set_default_context(context)
+    process = process_lib.build_process(attacked('fedss', 'flip_signs', 2.0))
+    ends.append(tiny.run(process, 2, lambda r: test_robust.cohort_of(r, ())))
+  (ours, measured), (theirs, expected) = ends
+  tiny.assert_same_weights(ours.weights, theirs.weights, 1e-4)
+  tiny.assert_same_weights(measured, expected, 1e-4)
+
+
+def test_options_make_the_attack():
+  made = registered.algorithm('fedss', attack='flip_signs', attack_scale=3.0)
+  assert made.adversary == attack_lib.Attack('flip_signs', 0.1, 12, 3.0)
+  assert made.sampling.attack == made.adversary
+  assert made.adversary.factor == -3.0
+  assert registered.algorithm('fedss').adversary is None

@@ -1,0 +1,235 @@
+"""Coordinate-wise medians and trimmed means of the clients' updates.
+
+Yin, Chen, Ramchandran, Bartlett: "Byzantine-Robust Distributed Learning: Towards
+Optimal Statistical Rates", ICML 2018, arXiv:1803.01498. Of each number of an update,
+the server leaves out the share beta of its largest and of its smallest values, and
+takes the mean of the others. beta = 1/2 leaves the one or two in the middle, the
+median; beta = 0 is the mean. Of c values, ceil(beta c) are left out at each end, and
+one or two at least are left.
+
+Clients count alike: neither has weights, and who claims more examples would have more
+say. A client without examples, or whose update is not finite, does not count.
+
+Of a row the values are those of the clients that hold it. If others counted as zeros,
+the median of a row that fewer than half of the clients hold would be zero, and
+no rare class would ever be learned. What merges then do with a mean they do with this
+one: `merge.SumRows` multiplies it by the share of the clients that hold the row, so
+that beta = 0 is its mean with equal weights; with `row_renormalise`, and in
+`merge.ReplaceRows`, it stands as it is. So a row is as safe as the majority of its
+holders: of a row with one holder, an attacker decides alone, within 1 / K of the whole
+step. Bounds (`tff_xc.round.robust`) do not depend on the number of holders.
+
+The server needs the updates of all clients side by side, in the clear: memory for K
+encoders and all rows sent, and no secure sum.
+"""
+
+import collections
+import dataclasses
+from typing import Any
+from typing import NamedTuple
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc import errors
+from tff_xc.round import folding
+from tff_xc.round import merge as merge_lib
+
+MEDIAN = 0.5
+# Most updates of the encoder in each stack of an accumulator.
+_MOST = (4, 16, 64)
+
+
+def _left_out(counts: tf.Tensor, fraction: float) -> tf.Tensor:
+  """Returns how many of `counts` int32 [...] values are left out at each end."""
+  # A product such as 0.07 * 100 may be just above a whole number.
+  wanted = tf.math.ceil(fraction * tf.cast(counts, tf.float64) - 1e-9)
+  most = tf.maximum(counts - 1, 0) // 2
+  return tf.minimum(tf.cast(wanted, tf.int32), most)
+
+
+def trimmed_mean(values: tf.Tensor, fraction: float) -> tf.Tensor:
+  """Returns the trimmed means over the first axis of float32 [K, ...]; 0 of none."""
+  count = tf.shape(values)[0]
+  out = _left_out(count, fraction)
+  kept = tf.sort(values, axis=0)[out : count - out]
+  return tf.math.divide_no_nan(
+    tf.reduce_sum(kept, 0), tf.cast(count - 2 * out, tf.float32)
+  )
+
+
+def trimmed_rows(
+  stacked: folding.StackedRows, fraction: float
+) -> folding.RowSums:
+  """Returns the trimmed mean of each row over those who hold it, times their weights.
+
+  It costs the sort of all numbers of the stack, in one tensor a few times as large.
+  """
+  order = tf.argsort(stacked.ids, stable=True)
+  ids, place, counts = tf.unique_with_counts(tf.gather(stacked.ids, order))
+  values = tf.transpose(tf.gather(stacked.rows, order))
+  # Each column by value, then by row: two sorts, of which the second keeps ties.
+  by_value = tf.argsort(values, axis=1)
+  by_row = tf.argsort(tf.gather(place, by_value), axis=1, stable=True)
+  by_both = tf.gather(by_value, by_row, batch_dims=1)
+  ascending = tf.transpose(tf.gather(values, by_both, batch_dims=1))
+
+  out = _left_out(counts, fraction)
+  first = tf.cumsum(counts, exclusive=True)
+  rank = tf.range(tf.size(place)) - tf.gather(first, place)
+  kept = tf.logical_and(
+    rank >= tf.gather(out, place), rank < tf.gather(counts - out, place)
+  )
+  sums = tf.math.segment_sum(tf.where(kept[:, None], ascending, 0.0), place)
+  weights = tf.math.segment_sum(tf.gather(stacked.weights, order), place)
+  scale = tf.math.divide_no_nan(weights, tf.cast(counts - 2 * out, tf.float32))
+  return folding.RowSums(ids, sums * scale[:, None], weights)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrimmedRows:
+  """A `merge.Merge`: that of `merge`, of trimmed means over those who hold a row.
+
+  Attributes:
+    merge: a `merge.SumRows` or `merge.ReplaceRows`, which sends and takes the rows.
+    fraction: beta, at most 1/2.
+  """
+
+  merge: merge_lib.SumRows
+  fraction: float
+
+  sends_rows = True
+
+  @property
+  def sends_deltas(self) -> bool:
+    return self.merge.sends_deltas
+
+  @property
+  def takes_optimizer(self) -> bool:
+    return self.merge.takes_optimizer
+
+  def sent(self, before, after):
+    return self.merge.sent(before, after)
+
+  def build(self, num_rows, row_dim, selects):
+    fold = folding.build(row_dim, True, None if selects else num_rows)
+
+    @tff.tensorflow.computation
+    def message(held, rows, weight):
+      if selects:
+        return folding.row_update(held, rows, weight)
+      return folding.RowUpdate((), rows, weight)
+
+    @tff.tensorflow.computation
+    def joined(stacked):
+      if selects:
+        return trimmed_rows(stacked, self.fraction)
+      # Each client's rows are all rows, in order.
+      each = tf.reshape(stacked.rows, [-1, num_rows, row_dim])
+      weight = tf.reduce_sum(tf.reshape(stacked.weights, [-1, num_rows])[:, 0])
+      mean = trimmed_mean(each, self.fraction)
+      return folding.all_rows(mean * weight, weight)
+
+    return lambda held, rows, update: tff.federated_map(
+      joined, fold(tff.federated_map(message, (held, rows, update.weight)))
+    )
+
+  def next(self, optimizer, state, table, merged, total_weight, after=None):
+    return self.merge.next(optimizer, state, table, merged, total_weight, after)
+
+
+class _Update(NamedTuple):
+  """One client's update."""
+
+  value: Any
+  weight: tf.Tensor
+
+
+class _Stack(NamedTuple):
+  """The updates of all clients of positive weight, side by side."""
+
+  ids: tf.Tensor  # int32 [K], which count them.
+  value: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class TrimmedMean(tff.aggregators.WeightedAggregationFactory):
+  """Aggregates named tensors by trimmed means over clients of positive weight."""
+
+  fraction: float  # beta, at most 1/2.
+
+  def create(self, value_type, weight_type):
+    fraction = self.fraction
+    spec = collections.OrderedDict(
+      (name, tf.TensorSpec(t.shape, t.dtype))
+      for name, t in tff.structure.iter_elements(value_type)
+    )
+    entry = _Stack(tf.TensorSpec([], tf.int32), spec)
+
+    def alone(update):
+      count = tf.cast(update.weight > 0, tf.int32)
+      repeated = lambda t: tf.repeat(t[None], count, axis=0)
+      value = tf.nest.map_structure(repeated, update.value)
+      return _Stack(tf.zeros([count], tf.int32), value)
+
+    update_type = tff.to_type(_Update(value_type, weight_type))
+    zero, *functions = folding.aggregation(
+      entry, folding.side_by_side, _MOST, update_type, alone
+    )
+
+    @tff.tensorflow.computation(value_type, weight_type)
+    def message(value, weight):
+      return _Update(value, weight)
+
+    @tff.tensorflow.computation
+    def means(stack):
+      return tf.nest.map_structure(
+        lambda t: trimmed_mean(t, fraction), stack.value
+      )
+
+    @tff.federated_computation
+    def initialize():
+      return tff.federated_value((), tff.SERVER)
+
+    @tff.federated_computation(
+      initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+      tff.FederatedType(weight_type, tff.CLIENTS),
+    )
+    def next_fn(state, value, weight):
+      messages = tff.federated_map(message, (value, weight))
+      stacked = tff.federated_aggregate(messages, zero(), *functions)
+      return tff.templates.MeasuredProcessOutput(
+        state,
+        tff.federated_map(means, stacked),
+        tff.federated_value((), tff.SERVER),
+      )
+
+    return tff.templates.AggregationProcess(initialize, next_fn)
+
+
+def trimmed(algorithm, fraction: float):
+  """Returns the algorithm whose server takes trimmed means; clients count alike.
+
+  Raises `errors.InputError` for a table whose merge is more than a mean.
+  """
+  if not 0 <= fraction <= MEDIAN:
+    raise ValueError(f'trimmed_fraction {fraction}: expected 0 <= f <= 0.5')
+  tables = []
+  for table in algorithm.tables:
+    found = table.merge
+    if found.sends_rows:
+      if not isinstance(found, merge_lib.SumRows):
+        raise errors.InputError(
+          f'the server does not average the rows of the table {table.name!r}, so'
+          ' there is no median or trimmed mean of them: choose an algorithm other'
+          ' than turbosvm, or --robust_aggregation=clipping'
+        )
+      table = dataclasses.replace(table, merge=TrimmedRows(found, fraction))
+    tables.append(table)
+  return dataclasses.replace(
+    algorithm,
+    tables=tuple(tables),
+    model_aggregator=TrimmedMean(fraction),
+    weighting='uniform',
+  )
