@@ -88,10 +88,10 @@ class Attack:
 
 def _draws(pair, client_ids):
   """Returns a draw of each client id, int64 [...] in [0, 2^32)."""
-  word = lambda number: tf.constant(number, tf.uint32)
-  counter = tf.cast(client_ids, tf.uint32), word(_OF_ATTACK)
-  bits, _ = randomness.threefry(tuple(map(word, pair)), counter)
-  return tf.cast(bits, tf.int64)
+  seed = tf.constant([*pair], tf.int32)
+  bits = randomness.random_bits(seed, tf.constant(_OF_ATTACK), client_ids)
+  upper = tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64))
+  return tf.cast(upper, tf.int64)
 
 
 def applied(algorithm, pair: Sequence[int]):

@@ -90,25 +90,32 @@ def mixed(state: tf.Tensor) -> tf.Tensor:
   return state
 
 
+def random_bits(
+  seed: tf.Tensor, streams: tf.Tensor, numbers: tf.Tensor
+) -> tf.Tensor:
+  """Returns 64 random bits, uint64, of each of a stream's numbers.
+
+  `seed` is int32 [2]; streams and numbers are integers, which broadcast. Each result
+  depends on its own three alone: TensorFlow's generators count within a tensor.
+  """
+  times = lambda x, odd: tf.cast(x, tf.uint64) * tf.constant(odd, tf.uint64)
+  start = mixed(tf.bitcast(seed, tf.uint64) + times(streams, _STREAM))
+  return mixed(start + times(numbers, _STEP))
+
+
 def row_normals(
   seed: tf.Tensor, streams: tf.Tensor, ids: tf.Tensor, row_dim: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Returns two float32 [S, ..., row_dim] of standard normals, for ids int32 [...].
 
   A row's numbers depend on `seed` (int32 [2]), the stream (of int32 [S]), its id and
-  the column, whichever others are drawn. TensorFlow's own generators count within a
-  tensor.
+  the column, whichever others are drawn.
   """
-  count = lambda x: tf.cast(x, tf.uint64)
-  key = tf.bitcast(seed, tf.uint64)
-  start = mixed(key + count(streams) * tf.constant(_STREAM, tf.uint64))
-  start = tf.reshape(
-    start, tf.concat([[-1], tf.ones(ids.shape.rank + 1, tf.int32)], 0)
-  )
-  number = count(ids)[..., None] * count(row_dim) + count(
-    tf.range(1, row_dim + 1)
-  )
-  bits = mixed(start + number * tf.constant(_STEP, tf.uint64))
+  number = tf.cast(ids, tf.int64)[..., None] * row_dim
+  number += tf.range(1, row_dim + 1, dtype=tf.int64)
+  one_each = tf.ones(ids.shape.rank + 1, tf.int32)
+  streams = tf.reshape(streams, tf.concat([[-1], one_each], 0))
+  bits = random_bits(seed, streams, number)
   # Box-Muller, of the upper and the lower half; never the logarithm of 0.
   upper = tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64))
   unit = lambda x: (tf.cast(tf.cast(x, tf.uint32), tf.float32) + 0.5) * 2.0**-32
