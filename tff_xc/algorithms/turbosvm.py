@@ -15,6 +15,7 @@ from tff_xc.algorithms import base
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import protection
 
 _OF_SPREADOUT = {'of': 'svm_spreadout', 'only_with': (True,)}
 
@@ -104,7 +105,7 @@ class TurboSVM(fedavg.FedAvg):
         ' algorithm'
       )
     robust = values['robust_aggregation']
-    if robust in (base.MEDIAN, base.TRIMMED_MEAN):
+    if robust in (protection.MEDIAN, protection.TRIMMED_MEAN):
       raise errors.InputError(
         f'{cls.name} joins class rows by support vectors, and --robust_aggregation='
         f'{robust} by itself; give --robust_aggregation=clipping, or another algorithm'
