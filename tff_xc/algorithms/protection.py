@@ -236,13 +236,7 @@ class Protection:
     robust = values['robust_aggregation']
     if robust not in (MEDIAN, TRIMMED_MEAN):
       return
-    if given.get('client_weighting') == 'examples':
-      raise errors.InputError(
-        f'--client_weighting=examples does not go with --robust_aggregation={robust},'
-        ' for which clients count alike; leave it out'
-      )
-    if 'client_weighting' in values:
-      values['client_weighting'] = 'uniform'
+    _count_alike(values, given, f'--robust_aggregation={robust}')
 
   @classmethod
   def _check_privacy(cls, values, given):
@@ -281,10 +275,15 @@ class Protection:
         ' examples, is not known: give --client_sampling=poisson with'
         f' --virtual_client_size={virtual}'
       )
-    if given.get('client_weighting') == 'examples':
-      raise errors.InputError(
-        f'--client_weighting=examples does not go with --dp={values["dp"]}, for which'
-        ' clients count alike; leave it out'
-      )
-    if 'client_weighting' in values:
-      values['client_weighting'] = 'uniform'
+    _count_alike(values, given, f'--dp={values["dp"]}')
+
+
+def _count_alike(values: dict, given: Mapping, flag: str) -> None:
+  """Sets equal weights, for `flag`; refuses others that are given."""
+  if given.get('client_weighting') == 'examples':
+    raise errors.InputError(
+      f'--client_weighting=examples does not go with {flag}, for which clients count'
+      ' alike; leave it out'
+    )
+  if 'client_weighting' in values:
+    values['client_weighting'] = 'uniform'

@@ -113,7 +113,7 @@ def _nobody(train) -> list[examples_lib.ClientExamples]:
   return [client_value(train, np.zeros(0, np.int64), 0)]
 
 
-def _numbers(cohort: Cohort) -> Sequence[int]:
+def numbers_of(cohort: Cohort) -> Sequence[int]:
   """Returns the `client_id` of each client that takes part."""
   if cohort.numbers is not None:
     return cohort.numbers
@@ -397,7 +397,7 @@ class Dropout:
 
     def cohort(round_number: int) -> Cohort:
       found = drawn(round_number)
-      numbers = _numbers(found)
+      numbers = numbers_of(found)
       stay = [i for i, n in enumerate(numbers) if not leaves(round_number, n)]
       values = Values(found.examples.__getitem__, stay)
       return Cohort(
@@ -469,7 +469,7 @@ class Attacked:
       return dataclasses.replace(
         found,
         examples=Values(value, found.examples) if flips else found.examples,
-        attackers=sum(bool(attacks[n % count]) for n in _numbers(found)),
+        attackers=sum(bool(attacks[n % count]) for n in numbers_of(found)),
       )
 
     return cohort

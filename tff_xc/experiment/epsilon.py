@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from tff_xc import errors
 from tff_xc.data import client_data
+from tff_xc.experiment import cohort
 from tff_xc.measure import privacy_loss
 from tff_xc.round import algorithm as algorithm_lib
 
@@ -58,10 +59,7 @@ def _events(algorithm, dataset, seed):
   def most(rounds: int) -> int:
     nonlocal done
     for round_number in range(done, rounds):
-      found = cohorts(round_number)
-      numbers = found.numbers
-      if numbers is None:
-        numbers = [int(client.client_id) for client in found.examples]
+      numbers = cohort.numbers_of(cohorts(round_number))
       counts.update(number % clients for number in numbers)
     done = max(done, rounds)
     return max(counts.values(), default=0)

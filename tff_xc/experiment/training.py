@@ -300,9 +300,9 @@ def run(
   """Runs or resumes an experiment as `train`; returns summary.json, nan for null.
 
   `cohorts` are by round, from 0; `evaluate` returns the `metrics` of global weights, and
-  `facts` are further entries of the summary; `epsilon` is that of the rounds done. Where a client fails, and where five
-  consecutive rounds dropped every client's update, the rounds done are saved first, as
-  after an interrupt.
+  `facts` are further entries of the summary; `epsilon` is that of the rounds done.
+  Where a client fails, and where five consecutive rounds dropped every client's update,
+  the rounds done are saved first, as after an interrupt.
   """
   for warning in warnings:
     print(f'warning: {warning}', file=sys.stderr)

@@ -190,6 +190,24 @@ class KeepRows:
     return state, table, more
 
 
+def side_by_side(num_rows: int, row_dim: int, selects: bool) -> Callable:
+  """Returns a function to `folding.StackedRows`@SERVER; see `Merge.build`.
+
+  It takes (held, rows, weight) at clients.
+  """
+  fold = folding.build(row_dim, True, None if selects else num_rows)
+
+  @tff.tensorflow.computation
+  def message(held, rows, weight):
+    if selects:
+      return folding.row_update(held, rows, weight)
+    return folding.RowUpdate((), rows, weight)
+
+  return lambda held, rows, weight: fold(
+    tff.federated_map(message, (held, rows, weight))
+  )
+
+
 @dataclasses.dataclass(frozen=True)
 class StackRows:
   """Keeps the rows of all clients side by side, for a server step to join.
@@ -205,16 +223,9 @@ class StackRows:
     return after
 
   def build(self, num_rows, row_dim, selects):
-    fold = folding.build(row_dim, True, None if selects else num_rows)
-
-    @tff.tensorflow.computation
-    def message(held, rows, weight):
-      if selects:
-        return folding.row_update(held, rows, weight)
-      return folding.RowUpdate((), rows, weight)
-
+    fold = side_by_side(num_rows, row_dim, selects)
     return lambda held, rows, update: fold(
-      tff.federated_map(message, (held, rows, update.measured['examples']))
+      held, rows, update.measured['examples']
     )
 
   def next(self, optimizer, state, table, merged, total_weight, after=None):

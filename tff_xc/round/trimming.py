@@ -112,13 +112,7 @@ class TrimmedRows:
     return self.merge.sent(before, after)
 
   def build(self, num_rows, row_dim, selects):
-    fold = folding.build(row_dim, True, None if selects else num_rows)
-
-    @tff.tensorflow.computation
-    def message(held, rows, weight):
-      if selects:
-        return folding.row_update(held, rows, weight)
-      return folding.RowUpdate((), rows, weight)
+    fold = merge_lib.side_by_side(num_rows, row_dim, selects)
 
     @tff.tensorflow.computation
     def joined(stacked):
@@ -131,7 +125,7 @@ class TrimmedRows:
       return folding.all_rows(mean * weight, weight)
 
     return lambda held, rows, update: tff.federated_map(
-      joined, fold(tff.federated_map(message, (held, rows, update.weight)))
+      joined, fold(held, rows, update.weight)
     )
 
   def next(self, optimizer, state, table, merged, total_weight, after=None):
