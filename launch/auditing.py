@@ -263,7 +263,7 @@ def _requests(subject: Subject, settings: Settings) -> pd.DataFrame:
       asked[i, ids.numpy()] = True
     if isinstance(request, randomized.Randomized):
       of_rows = leakage.of_randomized(
-        asked, request.response.likelihoods, prior
+        asked, request.response.log_likelihoods, prior
       )
     else:
       of_rows = leakage.of_sampled(asked, len(own_rows))
