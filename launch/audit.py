@@ -15,7 +15,9 @@ under the ROC curve of this posterior over all classes; a class is known if it i
 1/2. A client takes part every N / K rounds, of N clients and K in a round.
 
 Updates: the AUC by which the change of a class row tells own classes from others among
-the rows that a client sends: by its size, and by its direction against the other rows.
+the rows that a client sends, and in sums over the clients that are looked at: by its
+size, and by its direction against the other rows. Updates are as clients train them,
+before what --dp, --compression, --secure_sums, bounds or an --attack do to them.
 Membership: the AUC of the loss of training against test examples.
 """
 

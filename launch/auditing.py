@@ -263,7 +263,7 @@ def _requests(subject: Subject, settings: Settings) -> pd.DataFrame:
       asked[i, ids.numpy()] = True
     if isinstance(request, randomized.Randomized):
       of_rows = leakage.of_randomized(
-        asked, request.response.likelihoods, prior
+        asked, request.response.log_likelihoods, prior
       )
     else:
       of_rows = leakage.of_sampled(asked, len(own_rows))
@@ -393,8 +393,9 @@ def _updates(subject: Subject, settings: Settings) -> pd.DataFrame:
     algorithm.model.head.rows_of(tf.range(algorithm.model.num_classes))
   ).reshape([algorithm.model.num_classes, -1])
   table = weights.class_table.shape
-  total, any_own = np.zeros(table), np.zeros(table[0], bool)
-  seen, found = np.zeros(table[0], bool), collections.defaultdict(list)
+  totals = collections.defaultdict(lambda: np.zeros(table))
+  seen, any_own = np.zeros(table[0], bool), np.zeros(table[0], bool)
+  found = collections.defaultdict(list)
   each = max(
     _attribute(algorithm.sampling, 'examples_per_round') or 0,
     _attribute(algorithm.sampling, 'examples') or 0,
@@ -406,6 +407,10 @@ def _updates(subject: Subject, settings: Settings) -> pd.DataFrame:
       ('direction', leakage.by_direction),
     ):
       found[f'rows {what}', how].append(leakage.auc(score(moved), own))
+
+  def judge_one(what, ids, moved, own):
+    judge(what, moved, own)
+    np.add.at(totals[what], ids, moved)
 
   for client in _drawn(subject, min(settings.clients, _UPDATES)):
     held = used = train.partition.of_client(client)
@@ -419,19 +424,19 @@ def _updates(subject: Subject, settings: Settings) -> pd.DataFrame:
     if scipy.sparse.issparse(trained):
       trained = trained.indices
     own = np.isin(ids, rows_of[trained])
-    judge('as sent', moved, own)
+    judge_one('as sent', ids, moved, own)
     if settings.clip is not None:
       parts = [moved, *tf.nest.flatten((sent.encoder, sent.others))]
       moved = leakage.clipped([np.asarray(p) for p in parts], settings.clip)[0]
-      judge(f'clipped to {settings.clip:g}', moved, own)
+      judge_one(f'clipped to {settings.clip:g}', ids, moved, own)
     if settings.noise:
       scale = settings.noise * settings.clip
       moved = moved + random.normal(scale=scale, size=moved.shape)
-      judge(f'with noise {settings.noise:g}', moved, own)
-    np.add.at(total, ids, moved)
+      judge_one(f'with noise {settings.noise:g}', ids, moved, own)
     any_own[ids[own]] = seen[ids] = True
   count = len(found['rows as sent', 'size'])
-  judge(f'summed over {count}', total[seen], any_own[seen])
+  for what, total in totals.items():
+    judge(f'{what}, summed over {count}', total[seen], any_own[seen])
   if (member := _membership(subject)) is not None:
     found['loss of members', 'loss'].append(member)
   return pd.DataFrame(

@@ -238,7 +238,7 @@ def test_randomized_requests_have_their_probabilities():
     found = np.bincount(times[:, of_class].ravel(), minlength=r + 1)
     expected = np.array(
       [
-        math.comb(r, k) * made.response.likelihoods(k, r)[which]
+        math.comb(r, k) * math.exp(made.response.log_likelihoods(k, r)[which])
         for k in range(r + 1)
       ]
     )

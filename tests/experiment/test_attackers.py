@@ -97,7 +97,10 @@ def run(folder, rounds, algorithm='fedss', **given):
   [
     {'attack': 'flip_labels', 'client_failure_rate': 0.3},
     pytest.param(
-      {'attack': 'flip_signs', 'robust_aggregation': 'trimmed_mean'},
+      {
+        **{'attack': 'flip_signs', 'robust_aggregation': 'trimmed_mean'},
+        'compression': 'rotate_quantize',
+      },
       marks=pytest.mark.slow,
     ),
   ],

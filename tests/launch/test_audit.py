@@ -52,6 +52,13 @@ def test_of_a_run_all_schedules(here, capsys):
   assert updates['rows as sent', 'size'] > 0.6
   assert updates['rows with noise 0.5', 'size'] < 0.8
   assert 0 <= updates['loss of members', 'loss'] <= 1
+  # A sum has the noise of its summands, and none of another line.
+  [sent, clipped, noisy] = (
+    updates[f'rows {what}, summed over 3', 'size']
+    for what in ('as sent', 'clipped to 0.1', 'with noise 0.5')
+  )
+  assert sent == pytest.approx(clipped, abs=0.2)
+  assert sent > noisy
   said = capsys.readouterr().out
   shown = said.partition('written to')[0].splitlines()
   assert max(map(len, shown)) <= 100

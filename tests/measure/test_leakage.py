@@ -80,7 +80,7 @@ def test_the_posterior_of_randomized_requests_is_bayes_rule():
   made = randomized.Randomized(N, 2, M, epsilon=2.0, renewed=0.3)
   p, prior, rounds = made.response, 0.2, range(4)
   requests = requests_of(made, rounds)
-  found = leakage.of_randomized(requests, p.likelihoods, prior)
+  found = leakage.of_randomized(requests, p.log_likelihoods, prior)
   every = np.array([*itertools.product([0, 1], repeat=N)])  # [2^N, N].
   of = lambda one, probability: np.where(one, probability, 1 - probability)
   of_own = of(every, prior).prod(axis=1)
@@ -113,6 +113,22 @@ def test_epsilon_bounds_what_any_requests_tell():
   # As many others as asked for, whatever is renewed; and all renewed tells nothing.
   assert p.in_request(p.other) == pytest.approx(M / N)
   assert randomized.response(2.0, M, N, 1.0).epsilon() == pytest.approx(0)
+
+
+def test_many_requests_have_a_posterior_and_an_epsilon():
+  """The least likely of which float64 has no probabilities."""
+  p, prior = randomized.response(3.0, 80, 964, 0.5), 0.1
+  often = np.random.default_rng(0).random([2000, 2]) < [p.stays, p.appears]
+  found = leakage.of_randomized(often, p.log_likelihoods, prior)
+  # All that they tell are the permanent bits: one of 1, and one of 0.
+  pairs = (p.own, p.other), (1 - p.own, 1 - p.other)
+  expected = [
+    prior * own / (prior * own + (1 - prior) * other) for own, other in pairs
+  ]
+  np.testing.assert_allclose(found[-1], expected, rtol=1e-9)
+  for renewed in (0.0, 0.1, 0.5):
+    p = randomized.response(3.0, 80, 964, renewed)
+    assert p.epsilon(2000) == pytest.approx(p.limit, abs=1e-6)
 
 
 def test_auc_counts_ties_half():

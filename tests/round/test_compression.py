@@ -1,5 +1,6 @@
 """The round trip of a compressed update, its error, its bytes, and its place in a round."""
 
+import collections
 import dataclasses
 
 import numpy as np
@@ -14,6 +15,7 @@ from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.measure import communication
 from tff_xc.round import compression
+from tff_xc.round import merge
 from tff_xc.round import privacy
 from tff_xc.round import process as process_lib
 
@@ -82,6 +84,16 @@ def test_many_bits_give_the_numbers_back(rotate):
   np.testing.assert_allclose(found, rows, atol=2e-6)
   assert not decoded(rows, 2, rotate)[3:].any()
   assert decoded(rows[:0], 8, rotate).shape == (0, 37)
+  long = rows_of(2, 5000)  # Rotated in three steps: 64 * 64 * 2 numbers.
+  np.testing.assert_allclose(decoded(long, 24, rotate), long, atol=5e-5)
+
+
+def test_a_long_rotation_is_hadamards():
+  """In all of its steps, and not only orthogonal."""
+  rows = rows_of(2, 8192)
+  expected = rows.astype(float) @ linalg.hadamard(8192, np.int8) / np.sqrt(8192)
+  found = compression._hadamard(tf.constant(rows))
+  np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize('rotate', [False, True])
@@ -169,6 +181,35 @@ def test_the_finer_the_closer(name):
   assert distance[2] < 1e-4
 
 
+class Seeds(compression.Compression):
+  """Keeps the seeds, and compresses nothing."""
+
+  def decoded(self, rows, signs_seed, seed):
+    self.seen.append((tuple(signs_seed.numpy()), tuple(seed.numpy())))
+    return rows
+
+
+def test_a_round_shares_signs_and_everything_is_rounded_by_itself():
+  delta = collections.OrderedDict(a=tf.ones([2, 3]), b=tf.ones([]))
+  changes = collections.OrderedDict(c=tf.ones([4, 3]))
+  used, seen = Seeds(), []
+  object.__setattr__(used, 'seen', seen)
+  for of_round in ([1, 2], [3, 4]):
+    for of_client in ([5, 6], [7, 8]):
+      seeds = tf.constant(of_round), tf.constant(of_client)
+      found = compression.of_client(used, delta, changes, *seeds)
+      tiny.assert_same_weights(found, (delta, changes), 0)
+  signs, rounding = (
+    np.reshape(s, [2, 2, 3, 2]) for s in zip(*seen, strict=True)
+  )
+  np.testing.assert_array_equal(signs[:, 0], signs[:, 1])  # Of both clients.
+  distinct = lambda seeds: len({*map(tuple, seeds.reshape(-1, 2))})
+  assert distinct(signs) == distinct(rounding) == 6
+  # Those of a client are the same in both rounds here.
+  np.testing.assert_array_equal(rounding[0], rounding[1])
+  assert distinct(np.concatenate([signs, rounding])) == 12
+
+
 @pytest.mark.slow
 def test_clients_and_rounds_have_draws_of_their_own():
   given = {'compression': 'quantize', 'compression_bits': 1}
@@ -214,6 +255,35 @@ def test_the_bytes_of_a_tiny_model(kind, bits, of_encoder, of_row):
   assert found == of_encoder + 5 * of_row + 4
   found = of('fedaws_baseline2', **given)['bytes_up_per_client']
   assert found == of_encoder + 5 * 4 + 4
+
+
+def test_a_client_whose_levels_are_not_finite_is_dropped():
+  """Its numbers are, and their range is not."""
+  used, seeds = compression.Compression(8), (SIGNS, SEED)
+  assert np.isnan(used.decoded(tf.constant([[3e38, -3e38, 0.0]]), *seeds)).all()
+  algorithm = made('fedss', compression='quantize')
+  # As large as float32 has them.
+  sent = dataclasses.replace(
+    algorithm.tables[0], merge=Largest(takes_optimizer=False)
+  )
+  dropped = []
+  for one in (algorithm, dataclasses.replace(algorithm, compression=None)):
+    process = process_lib.build_process(one.with_table(sent), 7)
+    state = process.initialize()
+    output = process.next(state, CLIENTS[:1])
+    dropped.append(float(output.metrics['clients_dropped']))
+    if one.compression:
+      tiny.assert_same_weights(output.state.weights, state.weights, 0)
+  assert dropped == [1, 0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Largest(merge.SumRows):
+  """Sends a row of finite numbers, whose range is not."""
+
+  def sent(self, before, after):
+    first = tf.one_hot(0, tf.shape(before)[0])[:, None]
+    return after - before + first * [2e38, -2e38, 0.0]
 
 
 def test_usually_nothing_is_compressed():

@@ -230,11 +230,15 @@ NOTHING = privacy.Privacy(0.0, float('inf'), 4.0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', ['fedss', 'fullsoftmax'])
-def test_without_noise_and_bound_it_is_the_plain_run(name):
+@pytest.mark.parametrize(
+  ('name', 'clip'), [('fedss', 1e9), ('fullsoftmax', float('inf'))]
+)
+def test_without_noise_and_bound_it_is_the_plain_run(name, clip):
+  """By flag, a bound is finite."""
   plain = dataclasses.replace(made(name, momentum=0.9), weighting='uniform')
   expected, _ = after(process_lib.build_process(plain, 7))
-  found, _ = after(built(name, NOTHING, momentum=0.9))
+  hidden = dataclasses.replace(NOTHING, clip=clip)
+  found, _ = after(built(name, hidden, momentum=0.9))
   np.testing.assert_array_equal(flat(found), flat(expected))
 
 

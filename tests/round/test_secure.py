@@ -13,7 +13,11 @@ from tests import tiny_sparse
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import merge
 from tff_xc.round import process as process_lib
+from tff_xc.round import request
+from tff_xc.round import secure
+from tff_xc.round import tables
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -94,10 +98,28 @@ def test_tffs_secure_aggregator_joins_the_encoder(name):
   assert any(s and s[-1] == tiny.DIM for s in sums(body, False))
 
 
-@pytest.mark.parametrize('name', ['fedss', 'fedaws', 'turbosvm'])
-def test_single_rows_are_refused(name):
+def test_where_the_encoder_is_frozen_the_table_alone_is_summed():
+  given = {'trainable': 'head'}
+  plain, _, _ = change(made(**given), CLIENTS[:1])
+  found, process, _ = change(made(**given, secure_sums=True), CLIENTS[:1])
+  assert np.abs(plain).max() > 0.01
+  np.testing.assert_allclose(found, plain, atol=1e-6)
+  assert (N, tiny.DIM) in sums(process.next.to_building_block(), True)
+
+
+@pytest.mark.parametrize(
+  'given',
+  [
+    *({'name': n} for n in ('fedss', 'fedaws', 'turbosvm')),
+    {'name': 'fedmlh', 'select_buckets': True},
+  ],
+)
+def test_single_rows_are_refused(given):
   with pytest.raises(errors.InputError, match='secure_sums'):
-    made(name, max_positives=5, secure_sums=True)
+    made(**given, max_positives=5, secure_sums=True)
+  table = tables.Table('class', request.AllRows(N), merge.ReplaceRows())
+  with pytest.raises(errors.InputError, match='secure_sums'):
+    secure.secure_sums(made().with_table(table), 1.0)
 
 
 def test_selected_features_and_other_options_are_refused():
@@ -111,3 +133,11 @@ def test_selected_features_and_other_options_are_refused():
   ):
     with pytest.raises(errors.InputError, match='secure_sums'):
       experiment.resolve('glyphs', 'fedavg', {'secure_sums': True, **more})
+  # Whether or not there is a table to sum.
+  for name, more, word in (
+    ('fedavg', {'robust_aggregation': 'trimmed_mean'}, 'only sums'),
+    ('fedaws_baseline2', {'robust_aggregation': 'median'}, 'only sums'),
+    ('fedaws_baseline2', {'client_weighting': 'examples'}, 'secure_sums'),
+  ):
+    with pytest.raises(errors.InputError, match=word):
+      made(name, max_positives=5, secure_sums=True, **more)

@@ -122,7 +122,7 @@ class FedSS(Sampled):
     'epsilon of all requests of a client together, with regard to one class; lower'
     ' hides more, and leaves more own classes out of a request, with their examples',
     above=0,
-    most=50,
+    most=30,
     of='negatives_schedule',
     only_with=('randomized',),
   )

@@ -228,31 +228,39 @@ class Protection:
   def check(cls, values: dict, given: Mapping) -> None:
     """Refuses options that exclude each other, see `base.Base.check`."""
     super().check(values, given)
+    cls._check_secure_sums(values, given)
     cls._check_privacy(values, given)
-    cls._check_merge(values, given)
-
-  @classmethod
-  def _check_merge(cls, values, given):
     robust = values['robust_aggregation']
-    if robust not in (MEDIAN, TRIMMED_MEAN):
-      return
-    _count_alike(values, given, f'--robust_aggregation={robust}')
+    if robust in (MEDIAN, TRIMMED_MEAN):
+      _count_alike(values, given, f'--robust_aggregation={robust}')
 
   @classmethod
-  def _check_privacy(cls, values, given):
-    poisson = values['client_sampling'] == POISSON
-    if values['secure_sums'] and values['compression'] != 'none':
-      raise errors.InputError(
-        f'--compression={values["compression"]} gives each client levels of its own,'
-        ' which a secure sum cannot add; leave it or --secure_sums out'
-      )
-    if values['dp'] == 'none':
+  def _check_secure_sums(cls, values, given):
+    if not values['secure_sums']:
       return
-    if values['secure_sums']:
+    compression, robust = values['compression'], values['robust_aggregation']
+    if compression != 'none':
+      raise errors.InputError(
+        f'--compression={compression} gives each client levels of its own, which a'
+        ' secure sum cannot add; leave it or --secure_sums out'
+      )
+    if robust in (MEDIAN, TRIMMED_MEAN):
+      raise errors.InputError(
+        f"--robust_aggregation={robust} needs each client's update, and of"
+        ' --secure_sums the server has only sums; leave one of them out'
+      )
+    if values['dp'] != 'none':
       raise errors.InputError(
         f'--secure_sums does not go with --dp={values["dp"]}, which has an aggregator'
         ' of its own; leave one of them out'
       )
+    _count_alike(values, given, '--secure_sums')
+
+  @classmethod
+  def _check_privacy(cls, values, given):
+    poisson = values['client_sampling'] == POISSON
+    if values['dp'] == 'none':
+      return
     if values['robust_aggregation'] != 'none':
       raise errors.InputError(
         f'--robust_aggregation={values["robust_aggregation"]} does not go with'

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy.special
 import scipy.stats
 
 # A class with a larger posterior is known to be the client's own.
@@ -46,21 +47,21 @@ def of_sampled(requests: np.ndarray, own: int) -> np.ndarray:
 
 def of_randomized(
   requests: np.ndarray,
-  likelihoods: Callable[[int, int], tuple[float, float]],
+  log_likelihoods: Callable[[int, int], tuple[float, float]],
   prior: float,
 ) -> np.ndarray:
   """Returns float64 [r, n], as `of_sampled`, of randomized responses.
 
   Classes are independent, each an own one with probability `prior`. A class's number of
-  requests is sufficient: `likelihoods(times, requests)` are those of an own class and of
-  another (`randomized.Response.likelihoods`).
+  requests is sufficient: `log_likelihoods(times, requests)` are the logs of those of an
+  own class and of another (`randomized.Response.log_likelihoods`).
   """
   times, found = np.cumsum(requests, axis=0), np.zeros(requests.shape)
   for i, of_request in enumerate(times):
-    own, other = np.array([likelihoods(k, i + 1) for k in range(i + 2)]).T
-    joint = prior * own
-    table = joint / np.maximum(joint + (1 - prior) * other, 1e-300)
-    found[i] = table[of_request]
+    each = np.array([log_likelihoods(k, i + 1) for k in range(i + 2)])
+    own, other = each[of_request.ravel()].T
+    odds = scipy.special.logit(prior) + own - other
+    found[i] = scipy.special.expit(odds).reshape(of_request.shape)
   return found
 
 

@@ -279,6 +279,8 @@ class EncoderMean:
     value_type = tff.types.tensorflow_to_type(
       classifier.union(specs.encoder, specs.encoder_state)
     )
+    if not len(value_type):  # All is frozen, and some factories want tensors.
+      factory = tff.aggregators.MeanFactory(no_nan_division=True)
     self._weighted = isinstance(
       factory, tff.aggregators.WeightedAggregationFactory
     )

@@ -9,6 +9,7 @@ import dataclasses
 import math
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tff_xc.round import randomness
@@ -27,12 +28,17 @@ class Response(NamedTuple):
     """Returns the probability of being in one request, of that of the permanent bit."""
     return permanent * self.stays + (1 - permanent) * self.appears
 
-  def likelihoods(self, times: int, requests: int) -> tuple[float, float]:
-    """Returns the probability to be in these `times` of `requests`: own, and not own."""
-    of_bit = lambda q: q**times * (1 - q) ** (requests - times)
-    ones, zeros = of_bit(self.stays), of_bit(self.appears)
-    own, other = (p * ones + (1 - p) * zeros for p in (self.own, self.other))
-    return own, other
+  def log_likelihoods(self, times: int, requests: int) -> tuple[float, float]:
+    """Returns logs of the probability to be in these `times` of `requests`.
+
+    That of an own class, and of another. Of many requests, float64 has only the logs.
+    """
+    ones, zeros = (
+      _times_log(times, q) + _times_log(requests - times, 1 - q)
+      for q in (self.stays, self.appears)
+    )
+    either = lambda p: np.logaddexp(_log(p) + ones, _log(1 - p) + zeros)
+    return float(either(self.own)), float(either(self.other))
 
   def epsilon(self, requests: int = 1) -> float:
     """Returns the epsilon of a client's first `requests` requests together.
@@ -42,9 +48,9 @@ class Response(NamedTuple):
     """
     found = 0.0
     for times in range(requests + 1):
-      own, other = self.likelihoods(times, requests)
-      if own != other:  # Both may be 0.
-        found = max(found, abs(_log(own) - _log(other)))
+      own, other = self.log_likelihoods(times, requests)
+      if own != other:  # Both may be impossible.
+        found = max(found, abs(own - other))
     return found
 
   @property
@@ -55,6 +61,10 @@ class Response(NamedTuple):
 
 def _log(p: float) -> float:
   return math.log(p) if p > 0 else -math.inf
+
+
+def _times_log(times: int, p: float) -> float:
+  return times * _log(p) if times else 0.0
 
 
 def _epsilon(p: float, q: float) -> float:

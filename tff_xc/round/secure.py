@@ -30,11 +30,13 @@ def secure_sums(
   for table in algorithm.tables:
     joined = table.merge
     if joined.sends_rows:
-      if table.request.selects or not isinstance(joined, merge.SumRows):
+      sums = isinstance(joined, merge.SumRows) and joined.sends_deltas
+      if table.request.selects or not sums:
         raise errors.InputError(
           'secure sums are of whole tables, and here the server sees which rows of'
           f' the table {table.name!r} each client sends, or their values: choose'
-          ' fedavg, fullsoftmax or fedmlh, or leave out --secure_sums'
+          ' fedavg, fullsoftmax or fedmlh (whose clients receive all rows), or leave'
+          ' out --secure_sums'
         )
       joined = dataclasses.replace(joined, secure_bound=bound)
     tables.append(dataclasses.replace(table, merge=joined))

@@ -14,6 +14,7 @@ from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import cohort
 from tff_xc.round import attack
+from tff_xc.round import compression
 from tff_xc.round import process
 from tff_xc.round import robust
 from tff_xc.round import trimming
@@ -42,8 +43,16 @@ def _moon(model):
 
 def _attacked(model):
   adversary = attack.Attack('flip_signs', 0.2, 60)
-  made = dataclasses.replace(_fedss(model), adversary=adversary)
+  rounded = compression.Compression(4, True)
+  made = dataclasses.replace(
+    _fedss(model), adversary=adversary, compression=rounded
+  )
   return trimming.trimmed(made, 0.2)
+
+
+def _secure(model):
+  made = fedss.FullSoftmax.made(model=model, secure_sums=True)
+  return dataclasses.replace(made, robust=_BOUNDS)
 
 
 def _run(runtime, algorithm, learning, cohorts):
@@ -63,7 +72,7 @@ def _run(runtime, algorithm, learning, cohorts):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('make', [_fedss, _private, _moon, _attacked])
+@pytest.mark.parametrize('make', [_fedss, _private, _moon, _attacked, _secure])
 def test_the_numbers_are_those_of_one_process(make, in_process_context):
   data, model = small_data.images(60)
   algorithm = make(model)
