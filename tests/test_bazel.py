@@ -117,3 +117,13 @@ def test_every_test_has_a_target_or_drives_the_checkout(name, pattern):
   }
   expected = {part.removeprefix('test_') for part in found - CHECKOUT_ONLY}
   assert sorted(expected) == re.findall(r'"(\w+)"', listed)
+
+
+def test_no_large_file_is_in_the_repository():
+  listed = subprocess.run(
+    ['git', 'ls-files', '-z'], cwd=ROOT, capture_output=True, text=True
+  )
+  names = [name for name in listed.stdout.split('\0') if name]
+  sizes = {name: (ROOT / name).stat().st_size for name in names}
+  assert {name for name, size in sizes.items() if size > 500_000} == set()
+  assert names or not (ROOT / '.git').exists()
