@@ -3,7 +3,7 @@
 A table (`datasets.tables`) has a row for each time that a user took an item: bought,
 watched or rated it. Users are clients, and items are both classes and features: an
 example is an item of a user, and its features are the items before it, as a bag of the
-last few. The first item of a user has none before it, and is no example.
+last few: the last one with the weight 1, the one before with 1/2, then 1/3. The first item of a user has none before it, and is no example.
 """
 
 import dataclasses
@@ -213,7 +213,7 @@ def federated(
   x = bags(items, np.maximum(starts[of], of - options.history), of, n)
   pool = pool_lib.in_memory(x, items[of])
   if options.leave_out_seen:
-    seen = bags(items, np.where(is_test, starts[of], of), of, n).astype(bool)
+    seen = sets(items, np.where(is_test, starts[of], of), of, n)
     pool = dataclasses.replace(pool, seen=seen)
   owners = users[of]
   training = np.unique(owners[~is_test])
@@ -246,15 +246,20 @@ def first_times(found: Histories) -> Histories:
 def bags(
   items: np.ndarray, starts: np.ndarray, stops: np.ndarray, num_items: int
 ) -> scipy.sparse.csr_matrix:
-  """Returns float32 [k, n]: how often each item is in items[start:stop]."""
+  """Returns float32 [k, n]: of items[start:stop] the last has 1, those before 1/2, 1/3 ..."""
   sizes = stops - starts
   splits = np.cumsum(np.append(0, sizes))
   places = np.arange(splits[-1]) + np.repeat(starts - splits[:-1], sizes)
-  values = np.ones(len(places), np.float32)
+  values = (1 / (np.repeat(stops, sizes) - places)).astype(np.float32)
   shape = len(starts), num_items
   made = scipy.sparse.csr_matrix((values, items[places], splits), shape)
-  made.sum_duplicates()
+  made.sum_duplicates()  # Of an item that is there twice, both count.
   return made
+
+
+def sets(items, starts, stops, num_items: int) -> scipy.sparse.csr_matrix:
+  """Returns bool [k, n]: whether an item is in items[start:stop]."""
+  return bags(items, starts, stops, num_items).astype(bool)
 
 
 def popularity(dataset: client_data.FederatedDataset) -> dict[str, float]:

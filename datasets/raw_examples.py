@@ -416,7 +416,7 @@ def _histories(paths, description, size: int, class_names) -> Inputs:
         x = items.bags(found.items, recent, stop, n)
         seen = None
         if how['leave_out_seen']:
-          seen = items.bags(found.items, start, stop, n).astype(bool)
+          seen = items.sets(found.items, start, stop, n)
         raw = x.indices, x.data, x.indptr
         names = found.user_names[users]
         keys = [(os.path.realpath(path), name) for name in names]
