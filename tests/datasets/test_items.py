@@ -1,5 +1,7 @@
 """Histories of items: reading, the examples made of them, and lists without seen items."""
 
+import collections
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,7 +30,7 @@ def table(folder, text=ROWS, name='mine.csv'):
 
 
 def expected(histories, history, is_test, leave_out_seen=True):
-  """Returns (user, features, label, seen) of each example, written out."""
+  """Returns (user, features, label, seen, is test) of each example, written out."""
   found = []
   for user, taken in histories.items():
     if leave_out_seen:
@@ -37,9 +39,16 @@ def expected(histories, history, is_test, leave_out_seen=True):
       before = taken[:place]
       tested = is_test(user, place, taken)
       found.append(
-        (user, sorted(before[-history:]), taken[place], sorted(before), tested)
+        (user, weighed(before[-history:]), taken[place], sorted(before), tested)
       )
   return found
+
+
+def weighed(before):
+  bag = collections.Counter()
+  for age, item in enumerate(reversed(before), 1):
+    bag[item] += 1 / age
+  return {item: pytest.approx(weight) for item, weight in bag.items()}
 
 
 def examples(dataset):
@@ -53,12 +62,12 @@ def examples(dataset):
     owners = part.owners()
     for owner, number in zip(owners, part.numbers, strict=True):
       x = pool.read(np.array([number]))
-      bag = names[np.repeat(x.indices, x.data.astype(int))]
+      bag = dict(zip(names[x.indices], x.data, strict=True))
       seen = names[pool.seen[number].indices] if tested else None
       found.append(
         (
           part.client_ids[owner],
-          sorted(bag),
+          bag,
           names[pool.y[number]],
           seen,
           tested,
@@ -67,14 +76,17 @@ def examples(dataset):
   return found
 
 
-def test_an_example_has_the_items_before_it_in_the_order_of_times(tmp_path):
-  dataset = items.load(table(tmp_path), items.Options(history=1), ANY)
+@pytest.mark.parametrize('history', [1, 20])
+def test_an_example_has_the_items_before_it_in_the_order_of_times(
+  history, tmp_path
+):
+  dataset = items.load(table(tmp_path), items.Options(history), ANY)
   histories = {
     'ann': ['jam', 'rice', 'tea', 'tea'],
     'bob': ['tea', 'rice', 'jam'],
   }
   last = lambda user, place, taken: place == len(taken) - 1
-  wanted = expected(histories, 1, last)
+  wanted = expected(histories, history, last)
   key = lambda e: (e[4], e[0], e[2])
   for found, of in zip(
     sorted(examples(dataset), key=key), sorted(wanted, key=key), strict=True
@@ -94,7 +106,11 @@ def test_items_may_come_twice_where_seen_ones_are_not_left_out(tmp_path):
   [_, again] = dataset.train.pool.examples(dataset.held_out.numbers[:1])
   assert dataset.class_names[again[0]] == 'tea'
   bag = dataset.train.pool.read(dataset.held_out.numbers[:1])
-  assert bag.sum() == 3
+  # Ann's jam, rice and tea in the order of their times.
+  found = dict(zip(bag.indices, bag.data, strict=True))
+  assert {dataset.class_names[i]: x for i, x in found.items()} == weighed(
+    ['jam', 'rice', 'tea']
+  )
 
 
 def test_a_moment_parts_training_from_test(tmp_path):

@@ -236,10 +236,10 @@ def test_users_get_lists_of_items_that_they_have_not(here, capsys):
   assert [row[0] for row in rows] == [f'u{i}' for i in range(9)]
   for user, *row in rows:
     taken = list(dict.fromkeys(frame.item[frame.user == user]))
-    ids = np.sort([names.index(item) for item in taken]).astype(np.int32)
-    x = sparse.SparseFeatures(
-      np.array([0, len(ids)], np.int32), ids, np.ones(len(ids), np.float32)
-    )
+    ids = np.array([names.index(item) for item in taken[::-1]], np.int32)
+    ages = np.arange(1, len(ids) + 1, dtype=np.float32)
+    splits = np.array([0, len(ids)], np.int32)
+    x = sparse.SparseFeatures(splits, ids, 1 / ages)
     embedding = model.embed(weights, x)
     [logits] = model.head.logits(embedding, weights.class_table, None).numpy()
     best = [names[c] for c in np.argsort(-logits) if names[c] not in taken][:3]
