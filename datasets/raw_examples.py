@@ -14,6 +14,7 @@ import itertools
 import os
 import pathlib
 import re
+import sys
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ import numpy as np
 import scipy.sparse
 
 from datasets import features
+from datasets import items
 from datasets import tables
 from datasets import zip_members
 from datasets.images import decode
@@ -40,6 +42,7 @@ _ARGUMENTS = {
   description_lib.SPARSE: 'sparse text: lines of feature:value',
   description_lib.CHARACTERS: 'text: lines of characters',
 }
+_HISTORIES = f'a table of users and their items: {", ".join(tables.FORMS)}'
 _NOUNS = {
   description_lib.IMAGES: 'image',
   description_lib.ROWS: 'row',
@@ -63,6 +66,8 @@ class Block(NamedTuple):
   # Of images that cannot be read and are left out: (place in the block with them, name,
   # why). A block may have nothing else.
   damaged: Sequence[tuple[int, str, str]] = ()
+  # bool [b, n], the classes that are no answer; None: all may be.
+  seen: scipy.sparse.csr_matrix | None = None
 
 
 class Inputs(NamedTuple):
@@ -74,6 +79,7 @@ class Inputs(NamedTuple):
   # Returns the pixels of an image by its number among those of the blocks that were
   # read; None: no images.
   image: Callable[[int], np.ndarray] | None = None
+  most_seen: int = 0  # Of all blocks, the most classes that are no answer.
 
 
 def read(
@@ -82,9 +88,11 @@ def read(
   label_column: str = '',
   size: int = 256,
   corrupt: str = '',
+  class_names: Sequence[str] | None = None,
 ) -> Inputs:
   """Opens inputs of one kind; blocks have at most `size` examples.
 
+  Of histories an example is a user, and `class_names` are the model's items.
   `label_column` of a table; empty: 'class', if it is there. `corrupt` of images: 'skip'
   or '', those that cannot be read are left out; 'fail', they are an error. Raises
   `errors.InputError`, here or later, for what is missing, damaged, or no input of
@@ -92,7 +100,7 @@ def read(
   """
   if not paths:
     raise errors.InputError(
-      f'no input; give {_ARGUMENTS[description.kind]}, which the model takes'
+      f'no input; give {_argument(description)}, which the model takes'
     )
   for path in paths:
     _check_kind(path, description)
@@ -104,6 +112,8 @@ def read(
     raise errors.InputError(
       f'--corrupt={corrupt}: only images can be left out; leave it out'
     )
+  if 'history' in description.preprocessing:
+    return _histories(paths, description, size, class_names)
   noun = _NOUNS[description.kind]
   if description.kind == description_lib.IMAGES:
     return _images(paths, description, size, corrupt == 'fail')
@@ -146,11 +156,19 @@ def _check_kind(path: str, description: description_lib.Description) -> None:
     kind = description_lib.CHARACTERS
   else:
     kind = description_lib.SPARSE
-  if kind != description.kind:
+  wanted = description.kind
+  if 'history' in description.preprocessing:
+    wanted = description_lib.ROWS
+  if kind != wanted:
     raise errors.InputError(
-      f'{path} is no input of this model, which takes'
-      f' {_ARGUMENTS[description.kind]}'
+      f'{path} is no input of this model, which takes {_argument(description)}'
     )
+
+
+def _argument(description: description_lib.Description) -> str:
+  if 'history' in description.preprocessing:
+    return _HISTORIES
+  return _ARGUMENTS[description.kind]
 
 
 # -- images --
@@ -350,6 +368,70 @@ def _check_header(path, sizes: list[int], shapes) -> None:
         f'{path}, line 1: the file has {size:,} {what}, and the model {wanted:,};'
         ' give data of the same features and labels'
       )
+
+
+# -- histories --
+
+
+def _histories(paths, description, size: int, class_names) -> Inputs:
+  """Reads all users, of whom the model gives the next item."""
+  how, n = description.preprocessing, description.num_classes
+  numbers = {
+    name: i for i, name in enumerate(class_names or map(str, range(n)))
+  }
+  parts, unknown, seen_most = [], 0, 0
+  for path in paths:
+    header, named = tables.header(path), how.get('columns') or {}
+    there = {r: c if c in header else '' for r, c in named.items()}
+    found = items.read(path, items.Columns(**there))
+    model_items = np.array([numbers.get(n, -1) for n in found.item_names])
+    kept = model_items[found.items] >= 0
+    unknown += int((~kept).sum())
+    found = found._replace(
+      users=found.users[kept],
+      items=model_items[found.items][kept].astype(np.int32),
+      times=found.times[kept],
+      item_names=range(n),
+    )
+    if how['leave_out_seen']:
+      found = items.first_times(found)
+      seen_most = max(seen_most, int(np.bincount(found.users).max(initial=0)))
+    parts.append((path, found))
+  if unknown:
+    told = 'row has an item' if unknown == 1 else 'rows have items'
+    print(
+      f'warning: {unknown:,} {told} that the model does not know; left out',
+      file=sys.stderr,
+    )
+
+  def blocks():
+    for path, found in parts:
+      total = len(found.user_names)
+      ends = np.cumsum(np.bincount(found.users, minlength=total))
+      starts = np.append(0, ends[:-1])
+      for first in range(0, total, size):
+        users = slice(first, first + size)
+        start, stop = starts[users], ends[users]
+        recent = np.maximum(start, stop - how['history'])
+        x = items.bags(found.items, recent, stop, n)
+        seen = None
+        if how['leave_out_seen']:
+          seen = items.sets(found.items, start, stop, n)
+        raw = x.indices, x.data, x.indptr
+        names = found.user_names[users]
+        keys = [(os.path.realpath(path), name) for name in names]
+        if len(paths) > 1:
+          names = [f'{path}:{name}' for name in names]
+        yield Block(
+          names,
+          tuple(map(np.asarray, raw, (np.int32, np.float32, np.int32))),
+          None,
+          keys=keys,
+          seen=seen,
+        )
+
+  count = sum(len(found.user_names) for _, found in parts)
+  return Inputs('user', count, blocks(), most_seen=seen_most)
 
 
 # -- characters --

@@ -70,6 +70,14 @@ def run(
   neighbors_lib.check(index)
   # Enough ranks for all metrics.
   most = max(top, *catalog.AT)
+  read = lambda paths, of: raw_examples.read(
+    paths,
+    of.description,
+    label_column,
+    max(1, min(_BLOCK, _SCORES // of.description.num_classes)),
+    corrupt,
+    of.class_names,
+  )
   if model:
     found = of_file(model)
     if found.top < min(top, found.description.num_classes):
@@ -77,17 +85,15 @@ def run(
         f'--top={top}: {model} gives {found.top} classes; ask for fewer, or export it'
         f' with --top={top}'
       )
+    queries = read(inputs, found)
   else:
-    found = of_run(run_dir, round_wanted, most, named)
+    run_of = trained.load(run_dir, round_wanted, named)
+    queries = read(inputs, run_of)
+    found = _of_trained(run_of, most + queries.most_seen)
   top = min(top, found.top)
-  size = max(1, min(_BLOCK, _SCORES // found.description.num_classes))
-  read = lambda paths: raw_examples.read(
-    paths, found.description, label_column, size, corrupt
-  )
-  queries = read(inputs)
   nearest = None
   if neighbors:
-    nearest = _Neighbors(found, read([gallery]), neighbors, index)
+    nearest = _Neighbors(found, read([gallery], found), neighbors, index)
     if picture and queries.image is None:
       raise errors.InputError(
         f'--picture={picture}: only images can be drawn; leave it out'
@@ -115,10 +121,14 @@ def run(
         results = found.predict(*block.raw)
         classes = results[predictor_lib.CLASSES]
         values = results[predictor_lib.SCORES]
+        if block.seen is not None:
+          classes, values = ranking.without(
+            classes, block.seen, max(top, *catalog.AT), values
+          )
         scores.add(classes, block.labels)
         for row, best, of in zip(rows, classes[:, :top], values, strict=True):
           for c, value in zip(best, of, strict=False):
-            row += [name_of(c), f'{value:.6g}']
+            row += [name_of(c), f'{value:.6g}'] if c >= 0 else ['', '']
         if nearest:
           nearest.add(rows, block, results[predictor_lib.EMBEDDING])
       for place, name, _ in block.damaged:
@@ -178,6 +188,7 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
       pairs = [
         f'{wording.shown(name)} {value}'
         for name, value in zip(row[1::2], row[2::2], strict=True)
+        if name  # A user may have taken all others.
       ]
       near = (
         '; nearest: ' + ', '.join(pairs[classes:]) if pairs[classes:] else ''
@@ -217,7 +228,11 @@ def of_run(
   named: Mapping[str, str] | None = None,
 ) -> Model:
   """Loads the model of a run; errors are those of `trained.load`."""
-  found = trained.load(run_dir, round_wanted, named)
+  return _of_trained(trained.load(run_dir, round_wanted, named), top)
+
+
+def _of_trained(found: trained.Trained, top: int) -> Model:
+  """Returns the model of a run, which gives `top` classes at most."""
   predictor = predictor_lib.Predictor(
     found.model, found.weights, found.description, top
   )

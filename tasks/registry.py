@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from tasks import cifar
 from tasks import glyphs
+from tasks import items
 from tasks import leaf
 from tasks import own_data
 from tasks import photographs
@@ -15,7 +16,7 @@ from tff_xc.algorithms import hyperparameters as hp
 
 TASKS: Mapping[str, task.Task] = {
   t.name: t
-  for module in (glyphs, cifar, photographs, xc, leaf, own_data)
+  for module in (glyphs, cifar, photographs, xc, items, leaf, own_data)
   for t in module.TASKS
 }
 # The options of all tasks by name; their defaults are each task's.

@@ -25,7 +25,7 @@ _FILE = (
   'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
   ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
 )
-_DRAWN = 'none is needed, this program draws them'
+DRAWN = 'none is needed, this program draws them'
 _FILES = (
   "the repository's train and test files, in a folder of the set's name or in"
   ' xc'
@@ -70,7 +70,8 @@ _METRICS = (
   *catalog.DISTANCES,
 )
 _CLIENTS = (task.CLASSES_PER_CLIENT, task.CLIENTS_PER_CLASS)
-_OPTIONS = (
+# Of bags of features and their network.
+BAGS = (
   task.EMBEDDING_DIM,
   task.LOGIT_SCALE,
   hp.Hyperparameter(
@@ -81,7 +82,6 @@ _OPTIONS = (
     most=65_536,
   ),
   task.HIDDEN_DIM,
-  *_CLIENTS,
   hp.Hyperparameter(
     'select_features',
     True,
@@ -95,6 +95,7 @@ _OPTIONS = (
     above=0,
   ),
 )
+_OPTIONS = (*BAGS, *_CLIENTS)
 _NUM_FEATURES = hp.Hyperparameter(
   'num_features', 50_000, 'features of the sparse-words task', least=16
 )
@@ -151,7 +152,7 @@ _BY_EXAMPLES = {
 }
 
 
-def _fit(draft: task.Draft) -> None:
+def fit(draft: task.Draft) -> None:
   """Lets clients hold all feature rows for MOON; selects those of a frozen table."""
   options, values, algorithm = draft.options, draft.values, draft.algorithm
   if 'split' in options:
@@ -186,7 +187,7 @@ def _fit(draft: task.Draft) -> None:
     options['select_features'] = False
 
 
-def _network(options, description):
+def network(options, description):
   """Returns the bag encoder and a cosine head for sparse text."""
   return _model(options, description.num_classes, *description.shape)
 
@@ -268,13 +269,13 @@ def _task(
     name=name,
     summary=summary,
     read=functools.partial(_read, name),
-    network=_network,
+    network=network,
     metrics=_METRICS,
     defaults=defaults,
     by_algorithm={'centralized': oracle, 'fedaws': _spreadout(k)},
     num_classes=xc_sets.SETS[name].counts.labels,
     options=task.options(*_OPTIONS, **sizes),
-    fit=_fit,
+    fit=fit,
     find=task.at('xc.sets:find', name),
     data=_FILES,
     **{
@@ -332,8 +333,8 @@ _ONE_LABEL = (
     name='sparse-words',
     summary='procedural bags of words of any size, power-law labels',
     read=_read_words,
-    licence=_DRAWN,
-    network=_network,
+    licence=DRAWN,
+    network=network,
     metrics=_METRICS,
     rounds=500,
     clients_per_round=256,
@@ -348,14 +349,14 @@ _ONE_LABEL = (
       task.DATA_SEED,
       **{**_SMALL, 'num_classes': 1000},
     ),
-    fit=_fit,
+    fit=fit,
   ),
   task.Task(
     name='sparse-text',
     summary='your own sparse text: --data_dir is a file `N D L`, `l1,l2 f:v f:v`,'
     ' --test_file another; one label an example, one class a client or --split',
     read=_read_own,
-    network=_network,
+    network=network,
     metrics=_METRICS,
     rounds=500,
     clients_per_round=256,
@@ -363,7 +364,7 @@ _ONE_LABEL = (
     defaults=_DEFAULTS,
     by_algorithm={'centralized': _ORACLE},
     options=_OWN_OPTIONS,
-    fit=_fit,
+    fit=fit,
     check=own_data.check,
     count_classes=_count_labels,
     find=_find_own,
@@ -608,7 +609,7 @@ TASKS = (
     'procedural bags of words with all labels, of any size',
     functools.partial(_read_sets_of_words, 'sparse-words-sets', {}),
     (300, 150, 4, 250),
-    licence=_DRAWN,
+    licence=DRAWN,
     options=task.options(
       task.NUM_CLASSES, _NUM_FEATURES, num_classes=1000, num_features=5000
     ),
@@ -618,7 +619,7 @@ TASKS = (
     'procedural bags of words with all labels, as many as in EURLex-4K',
     functools.partial(_read_sets_of_words, 'sparse-words-eurlex-sets', _EURLEX),
     (300, 150, 4, 250),
-    licence=_DRAWN,
+    licence=DRAWN,
     num_classes=_EURLEX['num_classes'],
   ),
   _sets(

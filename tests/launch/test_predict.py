@@ -25,6 +25,7 @@ from tests.launch import own_examples
 from tests.launch import test_evaluate
 from tff_xc import errors
 from tff_xc.data import description
+from tff_xc.data import sparse
 from tff_xc.measure import neighbors
 
 here = test_evaluate.here
@@ -217,6 +218,44 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
       run_on('bad.txt')
 
 
+def test_users_get_lists_of_items_that_they_have_not(here, capsys):
+  random = np.random.default_rng(0)
+  frame = pd.DataFrame({'user': np.repeat([f'u{i}' for i in range(9)], 8)})
+  frame['item'] = [f'i{i}' for i in random.integers(0, 12, len(frame))]
+  frame.to_csv('mine.csv', index=False)
+  how = {'data_dir': 'mine.csv', 'negatives': 3, **SMALL}
+  run = test_evaluate.untrained(here / 'run', 'items', 'fedss', **how)
+  found = evaluation.load(str(run), {'data_dir': 'mine.csv'})
+  names = found.dataset.class_names
+  (run / 'classes.csv').write_text(
+    '\n'.join(['class,name', *(f'{i},{name}' for i, name in enumerate(names))])
+  )
+  prediction.run(['mine.csv'], run_dir=str(run), top=3, output='p.csv')
+  model, weights = found.algorithm.model, found.weights
+  rows = rows_of('p.csv')[1]
+  assert [row[0] for row in rows] == [f'u{i}' for i in range(9)]
+  for user, *row in rows:
+    taken = list(dict.fromkeys(frame.item[frame.user == user]))
+    ids = np.array([names.index(item) for item in taken[::-1]], np.int32)
+    ages = np.arange(1, len(ids) + 1, dtype=np.float32)
+    splits = np.array([0, len(ids)], np.int32)
+    x = sparse.SparseFeatures(splits, ids, 1 / ages)
+    embedding = model.embed(weights, x)
+    [logits] = model.head.logits(embedding, weights.class_table, None).numpy()
+    best = [names[c] for c in np.argsort(-logits) if names[c] not in taken][:3]
+    assert row[::2] == best
+  # Whoever has all items but one gets one; unknown items are left out and told.
+  few = [('all', name) for name in names[1:]] + [('new', 'elsewhere')]
+  pd.DataFrame(few, columns=['user', 'item']).to_csv('few.csv', index=False)
+  prediction.run(['few.csv'], run_dir=str(run), top=3, output='p.csv')
+  rows = rows_of('p.csv')[1]
+  assert rows[0][1::2] == [names[0], '', '']
+  assert len({*rows[1][1::2]}) == 3
+  assert 'does not know' in capsys.readouterr().err
+  with pytest.raises(errors.InputError, match='users and their items'):
+    prediction.run([str(here)], run_dir=str(run))
+
+
 @pytest.mark.slow
 def test_lines_of_text_are_continued(here):
   changes = test_evaluate._shakespeare(here)
@@ -356,6 +395,7 @@ def test_nothing_that_is_read_is_overwritten_and_nothing_is_ignored(
     ('rows', [1], {'columns': 'abc'}),
     ('sparse', [8], {'num_features': 8}),
     ('sparse', [8], {'hashed': True, 'num_features': 0}),
+    ('sparse', [8], {'hashed': False, 'num_features': 8, 'history': 5}),
     ('characters', [80], {}),
   ],
 )

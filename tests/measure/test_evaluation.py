@@ -99,6 +99,39 @@ def test_top1_of_test_and_training_examples(setting, monkeypatch):
     evaluation.Evaluator(model, dataset, ('top1', 'p@2'))
 
 
+def test_no_ranking_has_the_classes_that_an_example_has_seen(
+  setting, monkeypatch
+):
+  model, weights, dataset, _ = setting
+  x, y = everything(dataset.test)
+  seen = RANDOM.random([len(y), 12]) < RANDOM.random([len(y), 1])
+  seen[np.arange(len(y)), y] = RANDOM.random(len(y)) < 0.1
+  test = dataclasses.replace(dataset.test, seen=scipy.sparse.csr_matrix(seen))
+  dataset = dataclasses.replace(dataset, test=test)
+  monkeypatch.setattr(evaluation, '_RANKED_AT_ONCE', 512)
+  names = ('hit@1', 'hit@10', 'ndcg@5', 'top1')
+  evaluate = evaluation.Evaluator(model, dataset, names)
+  measured = evaluate(weights)
+  scores = unit(x @ weights.encoder['kernel'].numpy())
+  scores = scores @ unit(weights.class_table.numpy()).T
+  scores[seen] = -np.inf
+  own = scores[np.arange(len(y)), y, None]
+  rank = np.where(np.isfinite(own[:, 0]), (scores > own).sum(1), 99)
+  assert measured == pytest.approx(
+    {
+      'hit@1': (rank < 1).mean(),
+      'hit@10': (rank < 10).mean(),
+      'ndcg@5': np.where(rank < 5, 1 / np.log2(rank + 2), 0).mean(),
+      'top1': (rank < 1).mean(),
+    }
+  )
+  some = np.array([700, 3])
+  best = evaluate.predict(weights, test, some)
+  assert best.tolist() == [
+    s.argmax() if np.isfinite(s).any() else -1 for s in scores[some]
+  ]
+
+
 def test_f1_and_mcc_are_of_the_predictions_and_distances_of_classes_held(
   setting,
 ):

@@ -35,7 +35,9 @@ class Description:
       Rows: `columns`, their names if they have some; `mean` and `deviation` [D], if
       raw numbers lose the mean and are divided by the deviation.
       Sparse features: `num_features`, the D of raw examples, and `hashed`, whether
-      these are hashed to `shape` (`data.hashing`).
+      these are hashed to `shape` (`data.hashing`). Of histories of items `history`, the
+      last items that are features, `leave_out_seen`, whether a user takes none twice,
+      and `columns` of the table, by 'user', 'item' and 'time'.
       Characters: `alphabet`, whose places are the numbers of an example; any other
       character counts as a space.
   """
@@ -87,6 +89,10 @@ def _check_preprocessing(found: Description) -> None:
   elif found.kind == SPARSE:
     is_sound = type(how.get('hashed')) is bool
     _sizes([how.get('num_features')])
+    if 'history' in how:
+      _sizes([how['history']])
+      is_sound &= type(how.get('leave_out_seen')) is bool
+      is_sound &= isinstance(how.get('columns', {}), dict)
   else:
     is_sound = isinstance(how.get('alphabet'), str) and bool(how['alphabet'])
   if not is_sound:

@@ -55,6 +55,9 @@ class Pool:
   num_features: int = 0  # D of sparse examples.
   # Whether `read` decodes files, which is worth being done ahead of time.
   is_decoded: bool = False
+  # bool csr [N, n], the classes that no ranking of an example has, such as the items
+  # that a user has already; None: every class is ranked.
+  seen: scipy.sparse.csr_matrix | None = None
   # Of which (or some of many) a run stops where they change.
   files: Sequence[str | os.PathLike] = ()
 
@@ -72,6 +75,7 @@ class Pool:
       y=self.y[numbers],
       read=lambda places: self.read(numbers[places]),
       entries=None if self.entries is None else self.entries[numbers],
+      seen=None if self.seen is None else self.seen[numbers],
     )
 
   def blocks(self, numbers: np.ndarray | None = None) -> Iterator[Examples]:

@@ -14,8 +14,9 @@ from typing import NamedTuple
 if TYPE_CHECKING:
   import pandas as pd
 
-# The k of all metrics with an @k, except MAP@10.
+# The k of metrics with an @k, except MAP@10; those of lists of items are longer.
 AT = (1, 3, 5)
+_OF_LISTS = (*AT, 10, 20)
 
 
 class Metric(NamedTuple):
@@ -39,7 +40,7 @@ class Metric(NamedTuple):
 
 
 # Of each metric: name | heading | unit | better | needs, and below its meaning. A
-# name with {k} stands for one metric with each k of `AT`.
+# name with {k} stands for one metric with each k of `AT`, with {list} of `_OF_LISTS`.
 _SCORES = """
 top1 | top-1 | fraction | higher | test
     test examples whose class is ranked first
@@ -65,15 +66,15 @@ pc_mean | mean capped P | fraction | higher | test
     mean of capped P@1, P@3 and P@5
 pc_mean_validation | validation capped P | fraction | higher | validation
     mean of capped P@1, P@3 and P@5 on validation examples
-ndcg@{k} | nDCG@{k} | fraction | higher | test
+ndcg@{list} | nDCG@{list} | fraction | higher | test
     labels among the {k} ranked first, discounted by rank, over the best
     possible
 psp@{k} | PSP@{k} | fraction | higher | test + propensity
     P@{k} with labels weighted by 1 / propensity, over the best possible
-hit@{k} | hit@{k} | fraction | higher | test
-    test examples with a label among the {k} ranked first
-recall@{k} | recall@{k} | fraction | higher | test
-    share of an example's labels that are among the {k} ranked first
+hit@{list} | hit@{list} | fraction | higher | test
+    test examples with a label among the {list} ranked first
+recall@{list} | recall@{list} | fraction | higher | test
+    share of an example's labels that are among the {list} ranked first
 map@10 | MAP@10 | fraction | higher | retrieval
     mean average precision among the 10 nearest examples of unseen classes
 map@r | MAP@R | fraction | higher | retrieval
@@ -180,9 +181,11 @@ def _read(text: str) -> Mapping[str, Metric]:
   found = {}
   for entry in re.split(r'\n(?! )', text.strip()):
     head, *meaning = (line.strip() for line in entry.splitlines())
-    for k in AT if '{k}' in head else AT[:1]:
-      said = ' '.join(meaning).format(k=k)
-      name, heading, unit, better, *needs = head.format(k=k).split(' | ')
+    ks = AT if '{k}' in head else _OF_LISTS if '{list}' in head else AT[:1]
+    for k in ks:
+      said = ' '.join(meaning).format(k=k, list=k)
+      head_of_k = head.format(k=k, list=k)
+      name, heading, unit, better, *needs = head_of_k.split(' | ')
       needs = tuple(needs[0].split(' + ')) if needs else ()
       found[name] = Metric(heading, said, needs, unit, better)
   return found
@@ -200,7 +203,7 @@ HELD_OUT = tuple(
 )
 # Not defined for sets of labels.
 OF_ONE_LABEL = ('top1', 'top5', 'macro_f1', 'mcc', 'test_loss', 'train_top1')
-HEADLINES = ('top1', 'p@1', 'map@10')
+HEADLINES = ('top1', 'p@1', 'map@10', 'hit@10')
 DISTANCES = tuple(n for n, m in SCORES.items() if m.unit == 'distance')
 
 
@@ -209,3 +212,10 @@ def measurable(
 ) -> tuple[str, ...]:
   """Returns those of the scores `names` whose needs are all `present`."""
   return tuple(n for n in names if set(SCORES[n].needs) <= set(present))
+
+
+def ranks(names: Collection[str]) -> tuple[int, ...]:
+  """Returns `AT`, and the k of further scores of lists among `names`, ascending."""
+  lists = ('ndcg@', 'hit@', 'recall@')
+  more = {int(n.partition('@')[2]) for n in names if n.startswith(lists)}
+  return tuple(sorted({*AT, *more}))

@@ -165,13 +165,14 @@ class Evaluator:
         f'{of_one[0]} is not defined for sets of labels; see p@1.'
       )
     is_ranked = wanted & {*_RANKED, 'top5'}
-    measured, k = {}, max(catalog.AT) if is_ranked else 1
+    ks = catalog.ranks(wanted)
+    measured, k = {}, max(ks) if is_ranked else 1
     losses = []
     if 'test_loss' in wanted:
       rank = self._with_losses(rank, weights.class_table, pool.y, losses)
     top = self._top(weights, rank, pool, None, k)
     if wanted & _RANKED:
-      measured = _of_sets(top, pool.y, self._dataset.propensity)
+      measured = _of_sets(top, pool.y, self._dataset.propensity, ks)
     if 'top1' in wanted:
       measured['top1'] = ranking.accuracy(top[:, 0], pool.y)
     if 'top5' in wanted:
@@ -207,14 +208,27 @@ class Evaluator:
 
   def _top(self, weights, rank, pool, numbers, k: int) -> np.ndarray:
     """Returns int32 [examples, k], the best classes of each example."""
-    top, held = [], []
+    top, held, seen = [], [], pool.seen
+    if seen is not None and numbers is not None:
+      seen = seen[numbers]
+
+    def rank_held():
+      embeddings = np.concatenate(held)
+      held.clear()
+      if seen is None:
+        top.append(rank(embeddings, k))
+        return
+      first = sum(map(len, top))
+      known = seen[first : first + len(embeddings)]
+      most = int(np.diff(known.indptr).max(initial=0))
+      top.append(ranking.without(rank(embeddings, k + most), known, k))
+
     for embedded in self._embedded(weights, pool, numbers):
       held.append(embedded)
       if sum(map(len, held)) >= _RANKED_AT_ONCE:
-        top.append(rank(np.concatenate(held), k))
-        held = []
+        rank_held()
     if sum(map(len, held)):
-      top.append(rank(np.concatenate(held), k))
+      rank_held()
     return np.concatenate(top) if top else np.zeros([0, k], np.int32)
 
   def _ranker(self, weights):
@@ -250,10 +264,10 @@ class Evaluator:
     return np.concatenate(some)[:_TRAIN_EXAMPLES]
 
 
-def _of_sets(top, y, propensity=None) -> dict[str, float]:
+def _of_sets(top, y, propensity=None, ks=catalog.AT) -> dict[str, float]:
   """Returns `ranking.label_set_scores`, and the mean of capped P@k."""
   labels = y if scipy.sparse.issparse(y) else ranking.single_labels(y)
-  scores = ranking.label_set_scores(top, labels, propensity, catalog.AT)
+  scores = ranking.label_set_scores(top, labels, propensity, ks)
   capped = [scores[f'pc@{k}'] for k in catalog.AT]
   return {**scores, _MEAN: float(np.mean(capped))}
 

@@ -221,6 +221,26 @@ def label_set_scores(
   return {name: float(value) for name, value in measured.items()}
 
 
+def without(
+  top: np.ndarray,
+  seen: scipy.sparse.csr_matrix,
+  k: int,
+  scores: np.ndarray | None = None,
+) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+  """Returns int [e, k], the first classes of `top` [e, j] that are not in `seen`.
+
+  `seen` bool [e, n] are sets of classes, ascending; a row that lacks classes ends in -1.
+  With `scores` [e, j] it returns those of these classes, too.
+  """
+  if seen.nnz:
+    top = np.where(_hits(top, seen), -1, top)
+  order = np.argsort(top < 0, axis=1, kind='stable')[:, :k]
+  found = np.take_along_axis(top, order, axis=1)
+  if scores is None:
+    return found
+  return found, np.take_along_axis(scores, order, axis=1)
+
+
 def frequent(propensity: sparse.Propensity) -> np.ndarray:
   """Returns bool [n], the labels of at least `FREQUENT` of the examples."""
   counts = np.asarray(propensity.label_counts)

@@ -1,0 +1,280 @@
+"""Who took which item when, to learn what a user takes next.
+
+A table (`datasets.tables`) has a row for each time that a user took an item: bought,
+watched or rated it. Users are clients, and items are both classes and features: an
+example is an item of a user, and its features are the items before it, as a bag of the
+last few: the last one with the weight 1, the one before with 1/2, then 1/3. The first item of a user has none before it, and is no example.
+"""
+
+import dataclasses
+import datetime
+import os
+import pathlib
+import sys
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from datasets import examples as examples_lib
+from datasets import tables
+from tff_xc import errors
+from tff_xc import wording
+from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool as pool_lib
+from tff_xc.measure import ranking
+
+LAST, TIME = 'last', 'time'
+# Names of columns that need not be given.
+_USUAL = {
+  'user': ('user_id', 'user', 'userId'),
+  'item': ('item_id', 'item', 'itemId', 'movieId'),
+  'time': ('time', 'timestamp', 'date'),
+}
+# The ranks by which lists are scored.
+_RANKS = (1, 5, 10, 20)
+
+
+class Columns(NamedTuple):
+  """The columns of a table. Empty: the first of the usual names that it has."""
+
+  user: str = ''
+  item: str = ''
+  time: str = ''  # Without one, rows are in the order of their times.
+
+
+class Options(NamedTuple):
+  """What is made of histories."""
+
+  history: int = 20  # Items before an example that are its features, at most.
+  # The test: 'last', the last item of each user with two or more; or 'time', all from
+  # a moment on, so that it has about `test_fraction` of all items.
+  test: str = LAST
+  test_fraction: float = 0.1
+  # Whether an item counts for a user the first time only, and no ranking has it again.
+  leave_out_seen: bool = True
+
+
+class Histories(NamedTuple):
+  """The items of each user, in the order of their times."""
+
+  users: np.ndarray  # int32 [N], ascending.
+  items: np.ndarray  # int32 [N].
+  times: np.ndarray  # float64 [N], ascending for each user.
+  user_names: list[str]
+  item_names: list[str]
+
+
+def load(
+  path: str | os.PathLike,
+  options: Options,
+  columns: Columns,
+) -> client_data.FederatedDataset:
+  """Loads a table; errors are those of `read` and `federated`."""
+  found = read(path, columns)
+  name = pathlib.Path(path).name.partition('.')[0]
+  dataset = federated(name, found, options)
+  how = {**dataset.preprocessing, 'columns': columns_of(path, columns)}
+  dataset = dataclasses.replace(dataset, preprocessing=how)
+  scores = ', '.join(f'{k} {v:.1%}' for k, v in popularity(dataset).items())
+  counts = (
+    wording.count(len(found.user_names), 'user'),
+    wording.count(len(found.item_names), 'item'),
+    wording.count(len(found.items), 'row'),
+    wording.count(len(dataset.test), 'test example'),
+  )
+  print(
+    f'{path}: {", ".join(counts)}; popularity alone: {scores}', file=sys.stderr
+  )
+  return dataset
+
+
+def read(path: str | os.PathLike, columns: Columns) -> Histories:
+  """Reads a table.
+
+  Times are numbers or dates (ISO 8601). Raises `errors.InputError` for a file that is
+  missing or damaged, lacks a column, or has a row without a user, item or time.
+  """
+  named = columns_of(path, columns)
+  raw = [named['time']] if 'time' in named else []
+  users, items, times = examples_lib.Codes(), examples_lib.Codes(), []
+  kinds: set[str] = set()
+  for batch in tables.batches(path, [named['user'], named['item']], raw=raw):
+    for codes, column in ((users, named['user']), (items, named['item'])):
+      names = batch.columns[column]
+      if '' in names:
+        raise errors.InputError(
+          f'{batch.where(names.index(""))}: {column!r} is empty; name it, or leave'
+          ' the row out'
+        )
+      codes.add(names)
+    if raw:
+      times.append(_times(batch, raw[0], kinds))
+  of_users, user_names = examples_lib.sorted_codes(users)
+  of_items, item_names = examples_lib.sorted_codes(items)
+  if len(item_names) < 2:
+    raise errors.InputError(
+      f'{path} has {wording.count(len(item_names), "item")}; give a table of at'
+      ' least two'
+    )
+  at = np.concatenate(times) if times else np.arange(len(of_users), dtype=float)
+  order = np.lexsort((np.arange(len(at)), at, of_users))
+  parts = (part[order] for part in (of_users, of_items, at))
+  return Histories(*parts, user_names, item_names)
+
+
+def columns_of(path: str | os.PathLike, columns: Columns) -> dict[str, str]:
+  """Returns the columns 'user', 'item' and, if there is one, 'time' of a table."""
+  header, named = tables.header(path), {}
+  for role, given in columns._asdict().items():
+    flag = f'name it with --{role}_column'
+    if given:
+      tables.present(path, header, [given], flag)
+      named[role] = given
+      continue
+    usual = [name for name in _USUAL[role] if name in header]
+    if usual:
+      named[role] = usual[0]
+    elif role != 'time':
+      tables.present(path, header, [_USUAL[role][0]], flag)
+  if len({*named.values()}) < len(named):
+    raise errors.InputError(
+      f'{path}: user, item and time are the columns {", ".join(named.values())};'
+      ' name a column for each'
+    )
+  return named
+
+
+def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
+  """Returns float64, of dates the seconds since 1970; `kinds` are those met so far."""
+  values = batch.raw[column]
+  values = values.to_pylist() if hasattr(values, 'to_pylist') else values
+  found = np.empty(len(values))
+  for row, value in enumerate(values):
+    kind, found[row] = _time(value)
+    kinds.add(kind)
+    if not np.isfinite(found[row]) or len(kinds) > 1:
+      what = 'numbers in some rows and dates in others'
+      if not np.isfinite(found[row]):
+        what = f'{str(value)[:40]!r}'
+      raise errors.InputError(
+        f'{batch.where(row)}: {column!r} is {what}; expected numbers in all rows, or'
+        ' dates such as 2024-05-31 in all'
+      )
+  return found
+
+
+def _time(value: Any) -> tuple[str, float]:
+  """Returns ('number' or 'date', seconds); nan for anything else."""
+  if isinstance(value, datetime.datetime | datetime.date):
+    value = value.isoformat()
+  try:
+    return 'number', float(value)
+  except (TypeError, ValueError):
+    pass
+  try:
+    date = datetime.datetime.fromisoformat(str(value).strip())
+  except ValueError:
+    return 'number', float('nan')
+  zone = date.tzinfo or datetime.timezone.utc
+  return 'date', date.replace(tzinfo=zone).timestamp()
+
+
+def federated(
+  name: str, found: Histories, options: Options
+) -> client_data.FederatedDataset:
+  """Makes a data set of which each user with training examples is a client.
+
+  `InputError` if there is no training or no test example.
+  """
+  if options.leave_out_seen:
+    found = first_times(found)
+  users, items = found.users, found.items
+  sizes = np.bincount(users, minlength=len(found.user_names))
+  starts = (np.cumsum(sizes) - sizes)[users]
+  places = np.arange(len(items))
+  is_example = places > starts
+  if options.test == LAST:
+    is_test = places == starts + sizes[users] - 1
+  else:
+    moment = np.quantile(found.times, 1 - options.test_fraction, method='lower')
+    is_test = found.times > moment
+  of, is_test = np.flatnonzero(is_example), is_test[is_example]
+  for part, has in (('training', ~is_test), ('test', is_test)):
+    if not has.any():
+      raise errors.InputError(
+        f'{name} has no {part} example: no user has an item before another'
+        f' {"one that is no test" if part == "training" else "one of the test"};'
+        ' give longer histories, or another --test_split'
+      )
+  n = len(found.item_names)
+  x = bags(items, np.maximum(starts[of], of - options.history), of, n)
+  pool = pool_lib.in_memory(x, items[of])
+  if options.leave_out_seen:
+    seen = sets(items, np.where(is_test, starts[of], of), of, n)
+    pool = dataclasses.replace(pool, seen=seen)
+  owners = users[of]
+  training = np.unique(owners[~is_test])
+  place = np.full(len(sizes), -1)
+  place[training] = np.arange(len(training))
+  ids = [found.user_names[user] for user in training.tolist()]
+  part = lambda has: partition.of_places(np.where(has, place[owners], -1), ids)
+  return client_data.FederatedDataset(
+    name=name,
+    num_classes=n,
+    train=client_data.PartitionedClientData(pool, part(~is_test)),
+    test=pool.subset(np.flatnonzero(is_test)),
+    held_out=part(is_test),
+    class_names=found.item_names,
+    preprocessing={
+      'history': options.history,
+      'leave_out_seen': options.leave_out_seen,
+    },
+  )
+
+
+def first_times(found: Histories) -> Histories:
+  """Returns the histories in which an item counts the first time only."""
+  keys = found.users.astype(np.int64) * len(found.item_names) + found.items
+  kept = np.sort(np.unique(keys, return_index=True)[1])
+  columns = {name: getattr(found, name)[kept] for name in Histories._fields[:3]}
+  return found._replace(**columns)
+
+
+def bags(
+  items: np.ndarray, starts: np.ndarray, stops: np.ndarray, num_items: int
+) -> scipy.sparse.csr_matrix:
+  """Returns float32 [k, n]: of items[start:stop] the last has 1, those before 1/2, 1/3 ..."""
+  sizes = stops - starts
+  splits = np.cumsum(np.append(0, sizes))
+  places = np.arange(splits[-1]) + np.repeat(starts - splits[:-1], sizes)
+  values = (1 / (np.repeat(stops, sizes) - places)).astype(np.float32)
+  shape = len(starts), num_items
+  made = scipy.sparse.csr_matrix((values, items[places], splits), shape)
+  made.sum_duplicates()  # Of an item that is there twice, both count.
+  return made
+
+
+def sets(items, starts, stops, num_items: int) -> scipy.sparse.csr_matrix:
+  """Returns bool [k, n]: whether an item is in items[start:stop]."""
+  return bags(items, starts, stops, num_items).astype(bool)
+
+
+def popularity(dataset: client_data.FederatedDataset) -> dict[str, float]:
+  """Returns hit@k and nDCG@k of the items that training examples have most."""
+  counts = np.bincount(
+    dataset.train.pool.y[dataset.train.partition.numbers],
+    minlength=dataset.num_classes,
+  )
+  seen, k = dataset.test.seen, max(_RANKS)
+  more = 0 if seen is None else int(np.diff(seen.indptr).max(initial=0))
+  order = np.argsort(-counts, kind='stable')[: k + more]
+  top = np.full([len(dataset.test), max(k, len(order))], -1)
+  top[:, : len(order)] = order
+  if seen is not None:
+    top = ranking.without(top, seen, k)
+  labels = ranking.single_labels(dataset.test.y)
+  found = ranking.label_set_scores(top, labels, ks=_RANKS)
+  return {name: found[name] for name in ('hit@10', 'ndcg@10')}

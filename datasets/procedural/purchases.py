@@ -1,0 +1,85 @@
+"""Procedural histories of items, in the shape of a small set of ratings.
+
+Items are of groups and some are more popular than others (Zipf's law). A user likes a
+few groups. What it takes next follows from the item before (a series within its group),
+or is of a group that it likes, or is anything. So the popularity of items tells a little,
+and a user's last items more.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from datasets import items as items_lib
+from tff_xc import errors
+
+_FOLLOWS, _LIKED = 0.35, 0.5  # Shares of what is taken; the rest is anything.
+_GROUPS_OF_USER = 3
+
+
+class Options(NamedTuple):
+  """The shape of a set."""
+
+  num_users: int = 943
+  num_items: int = 1682  # n.
+  items_per_user: float = (
+    40.0  # The median; log-normal with a deviation of 0.7.
+  )
+  skew: float = 0.8  # The item of rank r in its group is as popular as r^-skew.
+  seed: int = 0
+
+
+def draw(options: Options) -> items_lib.Histories:
+  """Draws the histories; a user takes no item twice."""
+  users, n = options.num_users, options.num_items
+  if n < 4 or users < 2 or users * options.items_per_user > 10**8:
+    raise errors.InputError(
+      f'{users} users of {options.items_per_user:g} of {n} items: expected at least 2'
+      ' users, 4 items, and at most 10^8 rows'
+    )
+  random = np.random.default_rng(options.seed)
+  groups = max(2, int(n**0.5) // 2)
+  group = random.permutation(np.arange(n) % groups)
+  members = [np.flatnonzero(group == g) for g in range(groups)]
+  following, shares = np.empty(n, np.int64), []
+  for of in members:
+    following[of] = np.roll(of, -1)
+    share = np.cumsum(np.arange(1, len(of) + 1) ** -options.skew)
+    shares.append(share / share[-1])
+  liked = random.integers(groups, size=[users, _GROUPS_OF_USER])
+  sizes = np.exp(
+    np.log(options.items_per_user) + 0.7 * random.normal(size=users)
+  )
+  sizes = np.clip(sizes.astype(int), 3, n // 2)
+  taken = [
+    _of_user(random, size, own, members, shares, following)
+    for size, own in zip(sizes, liked, strict=True)
+  ]
+  lengths = np.array([len(t) for t in taken])
+  owners = np.repeat(np.arange(users, dtype=np.int32), lengths)
+  return items_lib.Histories(
+    owners,
+    np.concatenate(taken).astype(np.int32),
+    np.concatenate([np.arange(len(t), dtype=float) for t in taken]),
+    [str(u) for u in range(users)],
+    [str(i) for i in range(n)],
+  )
+
+
+def _of_user(random, size, liked, members, shares, following) -> np.ndarray:
+  """Returns distinct items, in the order in which the user takes them."""
+  steps = 2 * size  # Some are taken twice, and count once.
+  kinds, draws = random.random([2, steps])
+  own = liked[random.integers(len(liked), size=steps)]
+  anything = random.integers(len(members), size=steps)
+  last, found = -1, {}
+  for kind, draw, mine, other in zip(kinds, draws, own, anything, strict=True):
+    if last >= 0 and kind < _FOLLOWS:
+      last = following[last]
+    else:
+      g = mine if kind < _FOLLOWS + _LIKED else other
+      last = members[g][np.searchsorted(shares[g], draw, 'right')]
+    found.setdefault(int(last))
+    if len(found) == size:
+      break
+  return np.fromiter(found, np.int64)

@@ -1,0 +1,183 @@
+"""Histories of items: reading, the examples made of them, and lists without seen items."""
+
+import collections
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from datasets import items
+from datasets.procedural import purchases
+from tff_xc import errors
+
+ROWS = """user,item,time
+ann,tea,3
+bob,tea,1
+ann,jam,1
+ann,tea,9
+bob,rice,2
+cy,oil,5
+ann,rice,2
+bob,jam,7
+"""
+ANY = items.Columns()
+
+
+def table(folder, text=ROWS, name='mine.csv'):
+  path = folder / name
+  path.write_text(text)
+  return path
+
+
+def expected(histories, history, is_test, leave_out_seen=True):
+  """Returns (user, features, label, seen, is test) of each example, written out."""
+  found = []
+  for user, taken in histories.items():
+    if leave_out_seen:
+      taken = list(dict.fromkeys(taken))
+    for place in range(1, len(taken)):
+      before = taken[:place]
+      tested = is_test(user, place, taken)
+      found.append(
+        (user, weighed(before[-history:]), taken[place], sorted(before), tested)
+      )
+  return found
+
+
+def weighed(before):
+  bag = collections.Counter()
+  for age, item in enumerate(reversed(before), 1):
+    bag[item] += 1 / age
+  return {item: pytest.approx(weight) for item, weight in bag.items()}
+
+
+def examples(dataset):
+  """Returns the same of a data set, as texts."""
+  names = np.array(dataset.class_names)
+  pool, found = dataset.train.pool, []
+  for part, tested in (
+    (dataset.train.partition, False),
+    (dataset.held_out, True),
+  ):
+    owners = part.owners()
+    for owner, number in zip(owners, part.numbers, strict=True):
+      x = pool.read(np.array([number]))
+      bag = dict(zip(names[x.indices], x.data, strict=True))
+      seen = names[pool.seen[number].indices] if tested else None
+      found.append(
+        (
+          part.client_ids[owner],
+          bag,
+          names[pool.y[number]],
+          seen,
+          tested,
+        )
+      )
+  return found
+
+
+@pytest.mark.parametrize('history', [1, 20])
+def test_an_example_has_the_items_before_it_in_the_order_of_times(
+  history, tmp_path
+):
+  dataset = items.load(table(tmp_path), items.Options(history), ANY)
+  histories = {
+    'ann': ['jam', 'rice', 'tea', 'tea'],
+    'bob': ['tea', 'rice', 'jam'],
+  }
+  last = lambda user, place, taken: place == len(taken) - 1
+  wanted = expected(histories, history, last)
+  key = lambda e: (e[4], e[0], e[2])
+  for found, of in zip(
+    sorted(examples(dataset), key=key), sorted(wanted, key=key), strict=True
+  ):
+    assert found[:3] == of[:3]
+    if of[4]:
+      assert list(found[3]) == of[3]
+  assert dataset.train.client_ids == ['ann', 'bob']  # Cy has one item only.
+  assert [dataset.class_names[y] for y in dataset.test.y] == ['tea', 'jam']
+  assert dataset.test.seen.sum(axis=1).tolist() == [[2], [2]]
+
+
+def test_items_may_come_twice_where_seen_ones_are_not_left_out(tmp_path):
+  options = items.Options(leave_out_seen=False)
+  dataset = items.load(table(tmp_path), options, ANY)
+  assert dataset.test.seen is None
+  [_, again] = dataset.train.pool.examples(dataset.held_out.numbers[:1])
+  assert dataset.class_names[again[0]] == 'tea'
+  bag = dataset.train.pool.read(dataset.held_out.numbers[:1])
+  # Ann's jam, rice and tea in the order of their times.
+  found = dict(zip(bag.indices, bag.data, strict=True))
+  assert {dataset.class_names[i]: x for i, x in found.items()} == weighed(
+    ['jam', 'rice', 'tea']
+  )
+
+
+def test_a_moment_parts_training_from_test(tmp_path):
+  options = items.Options(test='time', test_fraction=0.5)
+  found = items.read(table(tmp_path), ANY)
+  dataset = items.federated('mine', found, options)
+  moment = np.quantile([3, 1, 1, 2, 5, 2, 7], 0.5, method='lower')
+  trained = dataset.train.pool.y[dataset.train.partition.numbers]
+  assert moment == 2
+  # Of times 3 and 7; the item of time 5 is its user's first.
+  assert [dataset.class_names[y] for y in dataset.test.y] == ['tea', 'jam']
+  assert [dataset.class_names[y] for y in trained] == ['rice', 'rice']
+
+
+def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
+  dated = ROWS.replace('time\n', 'date\n')
+  for number in '97531':
+    dated = dated.replace(f',{number}\n', f',2024-05-0{number}T10:00\n')
+  dated = dated.replace(',2\n', ',2024-05-02\n')
+  one, two = (items.read(table(tmp_path, text), ANY) for text in (ROWS, dated))
+  assert one.items.tolist() == two.items.tolist()
+  frame = pd.read_csv(tmp_path / 'mine.csv')
+  frame['date'] = pd.to_datetime(frame['date'], format='ISO8601')
+  frame.to_parquet(tmp_path / 'mine.parquet')
+  three = items.read(tmp_path / 'mine.parquet', ANY)
+  assert three.items.tolist() == one.items.tolist()
+  bare = '\n'.join(line.rpartition(',')[0] for line in ROWS.splitlines())
+  four = items.read(table(tmp_path, bare), ANY)
+  names = [four.item_names[i] for i in four.items[four.users == 0]]
+  assert names == ['tea', 'jam', 'tea', 'rice']
+
+
+@pytest.mark.parametrize(
+  ('text', 'told'),
+  [
+    ('user,item\nann,tea\nbob,tea\n', 'at least two'),
+    ('user,item\nann,tea\nbob,jam\n', 'no training example'),
+    ('user,item\nann,tea\nann,jam\n', 'no training example'),
+    ('user,item,time\nann,tea,soon\n', "line 2: 'time' is 'soon'"),
+    ('user,item,time\nann,tea,1\nann,jam,2024-05-01\n', 'dates in others'),
+    ('user,item,time\nann,tea,nan\n', "'nan'"),
+    ('user,item\n,tea\n', "line 2: 'user' is empty"),
+    ('who,item\nann,tea\n', '--user_column'),
+  ],
+)
+def test_bad_tables_are_refused_in_a_sentence(text, told, tmp_path):
+  with pytest.raises(errors.InputError, match=told):
+    items.load(table(tmp_path, text), items.Options(), ANY)
+
+
+def test_popularity_ranks_what_a_user_has_not(tmp_path):
+  dataset = items.load(table(tmp_path), items.Options(), ANY)
+  # Trained: rice (ann), rice (bob). Ann has jam and rice: then oil and tea are level.
+  assert items.popularity(dataset)['hit@10'] == 1.0
+  first = 1 / np.log2(2), 1 / np.log2(3)
+  assert items.popularity(dataset)['ndcg@10'] == pytest.approx(
+    np.mean([first[1], first[0]])
+  )
+
+
+def test_procedural_histories_follow_their_seed_and_repeat_nothing():
+  options = purchases.Options(40, 60, 10)
+  one, two = purchases.draw(options), purchases.draw(options)
+  assert one.items.tolist() == two.items.tolist()
+  other = purchases.draw(options._replace(seed=1))
+  assert one.items.tolist() != other.items.tolist()
+  again = items.first_times(one)
+  assert len(again.items) == len(one.items)
+  followers = np.mean(np.diff(one.items)[np.diff(one.users) == 0] != 0)
+  assert followers == 1.0
