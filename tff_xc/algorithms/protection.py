@@ -16,8 +16,10 @@ _BOTH = 'zeroing+clipping'
 MEDIAN, TRIMMED_MEAN = 'median', 'trimmed_mean'
 POISSON = 'poisson'
 CENTRAL, LOCAL = 'central', 'local'
+CHOSEN = 'chosen'
 QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
 _OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL)}
+_OF_ROWS = {'of': 'dp_rows', 'only_with': (CHOSEN,)}
 
 
 @hp.declared
@@ -138,6 +140,33 @@ class Protection:
     of='dp',
     only_with=(CENTRAL,),
   )
+  dp_rows: str = hp.field(
+    'all',
+    "rows that get noise, where clients select rows: 'all' of a table, or 'chosen',"
+    ' those that more clients hold than a threshold, as noise on these counts has it;'
+    ' no other row is updated in the round',
+    choices=('all', CHOSEN),
+    of='dp',
+    only_with=(CENTRAL,),
+  )
+  dp_rows_threshold: float = hp.field(
+    4.0,
+    'tau, above which the count of a row, with its noise, chooses it',
+    **_OF_ROWS,
+  )
+  dp_rows_clip: float = hp.field(
+    1.0,
+    "C1, L2 norm of a client's counts, of k rows: each counts min(1, C1 / sqrt(k))",
+    above=0,
+    **_OF_ROWS,
+  )
+  dp_rows_noise_ratio: float = hp.field(
+    2.0,
+    'noise on the counts over C1, as a multiple of that on the updates over their'
+    ' norm; together they hide as much as --dp_noise_multiplier alone',
+    above=0,
+    **_OF_ROWS,
+  )
   dp_delta: float = hp.field(
     1e-5,
     'delta of (epsilon, delta); below one over the number of clients',
@@ -193,10 +222,16 @@ class Protection:
     return dataclasses.replace(made, robust=bounds)
 
   def _with_privacy(self, made):
+    from tff_xc.round import chosen
     from tff_xc.round import privacy
 
     if self.dp == 'none':
       return made
+    choice = None
+    if self.dp == CENTRAL and self.dp_rows == CHOSEN:
+      choice = chosen.Choice(
+        *(self.dp_rows_noise_ratio, self.dp_rows_clip, self.dp_rows_threshold)
+      )
     hidden = privacy.Privacy(
       self.dp_noise_multiplier,
       self.dp_clip,
@@ -204,6 +239,7 @@ class Protection:
       self.dp_clip_quantile if self.dp == CENTRAL else 0.0,
       self.dp_delta,
       self.dp == LOCAL,
+      choice,
     )
     return dataclasses.replace(made, privacy=hidden, weighting='uniform')
 
