@@ -15,10 +15,10 @@ from tff_xc.algorithms import hyperparameters as hp
 _BOTH = 'zeroing+clipping'
 MEDIAN, TRIMMED_MEAN = 'median', 'trimmed_mean'
 POISSON = 'poisson'
-CENTRAL, LOCAL = 'central', 'local'
+CENTRAL, LOCAL, DISTRIBUTED = 'central', 'local', 'distributed'
 CHOSEN = 'chosen'
 QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
-_OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL)}
+_OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL, DISTRIBUTED)}
 _OF_ROWS = {'of': 'dp_rows', 'only_with': (CHOSEN,)}
 
 
@@ -114,8 +114,9 @@ class Protection:
     'none',
     "differential privacy with clients as the unit: 'central', of the model, by noise"
     " of the server on sums of clipped updates; 'local', of each update, by noise of"
-    ' its client on what it sends; clients then count alike',
-    choices=('none', CENTRAL, LOCAL),
+    " its client on what it sends; 'distributed', of secure sums of updates, by shares"
+    ' of noise of all clients; clients then count alike',
+    choices=('none', CENTRAL, LOCAL, DISTRIBUTED),
   )
   dp_noise_multiplier: float = hp.field(
     1.0,
@@ -139,6 +140,14 @@ class Protection:
     below=1,
     of='dp',
     only_with=(CENTRAL,),
+  )
+  dp_bits: int = hp.field(
+    24,
+    'bits of the integers that clients send in place of numbers, and of their sum',
+    least=8,
+    most=32,
+    of='dp',
+    only_with=(DISTRIBUTED,),
   )
   dp_rows: str = hp.field(
     'all',
@@ -240,6 +249,7 @@ class Protection:
       self.dp_delta,
       self.dp == LOCAL,
       choice,
+      self.dp_bits if self.dp == DISTRIBUTED else 0,
     )
     return dataclasses.replace(made, privacy=hidden, weighting='uniform')
 
@@ -305,6 +315,11 @@ class Protection:
         ' to hide; leave it out'
       )
     virtual = values['virtual_client_size']
+    if virtual and values['dp'] == DISTRIBUTED:
+      raise errors.InputError(
+        'a client may come several times to a round of --virtual_client_size, and'
+        ' would exceed its norm in a secure sum: leave it or --dp=distributed out'
+      )
     if virtual and not poisson and values['dp'] == CENTRAL:
       raise errors.InputError(
         'how private a fixed number of clients is, drawn in proportion to their'

@@ -36,6 +36,7 @@ import tensorflow_federated as tff
 
 from tff_xc import errors
 from tff_xc.round import chosen
+from tff_xc.round import distributed
 from tff_xc.round import folding
 from tff_xc.round import merge
 from tff_xc.round import optimizers
@@ -69,6 +70,8 @@ class Privacy:
       none. Rows that a client does not hold, which it sends no change of, get none.
     choice: of tables that select rows, only those chosen so move and get noise; or None.
       It takes a part of the noise's budget, too.
+    bits: if positive, each client adds its share of the noise of z C on the sum, and
+      sends integers of so many bits, see `tff_xc.round.distributed`; the server adds none.
   """
 
   noise_multiplier: float
@@ -78,6 +81,7 @@ class Privacy:
   delta: float = 1e-5
   local: bool = False
   choice: chosen.Choice | None = None
+  bits: int = 0
 
   def __post_init__(self):
     bounded = self.noise_multiplier == 0 or math.isfinite(self.clip)
@@ -85,15 +89,32 @@ class Privacy:
       raise ValueError(f'{self}: expected noise of 0 or more, and above 0')
     if not (bounded and math.isfinite(self.noise_multiplier)):
       raise ValueError(f'{self}: expected finite numbers')
-    if self.local and (self.clip_quantile or self.choice):
+    if self.bits and 2 ** (self.bits - 2) < self.cohort:
+      raise errors.InputError(
+        f'--dp_bits={self.bits}: too few for sums over {self.cohort:g} clients; give'
+        ' more'
+      )
+    if self.of_clients and (self.clip_quantile or self.choice):
       raise ValueError(
         'a norm that adapts, and a choice, need noise of the server'
       )
 
   @property
+  def of_clients(self) -> bool:
+    """Whether clients add the noise."""
+    return self.local or self.bits > 0
+
+  @property
+  def integers(self) -> distributed.Integers:
+    """What clients send, if `bits` are positive."""
+    return distributed.Integers.of(
+      self.bits, self.noise_multiplier, self.clip, self.cohort
+    )
+
+  @property
   def of_server(self) -> float:
     """The server's noise on the sum, over C."""
-    return 0.0 if self.local else self.value_noise_multiplier
+    return 0.0 if self.of_clients else self.value_noise_multiplier
 
   @property
   def count_noise(self) -> float:
@@ -217,9 +238,19 @@ def applied(algorithm, pair: list[int]):
       'clients send all rows here, so that there are none to choose: give'
       ' --dp_rows=all, or an algorithm that selects rows, such as fedss'
     )
+  if privacy.bits and counted:
+    raise errors.InputError(
+      'secure sums are of whole tables, and here the server sees which rows of the'
+      f' table {counted[0]!r} each client sends: choose fedavg, fullsoftmax or fedmlh,'
+      ' give --select_features=false, or leave out --dp=distributed'
+    )
   tables = []
   for i, table in enumerate(algorithm.tables):
     joined, optimizer = _joined(table, privacy), table.optimizer
+    if privacy.bits and table.merge.sends_rows:
+      joined = distributed.SecretRows(
+        integers=privacy.integers, cohort=privacy.cohort
+      )
     if privacy.choice and table.name in counted:
       joined = chosen.CountedRows(tables=counted, clip=privacy.choice.clip)
     if isinstance(table.merge, merge.ReplaceRows):
@@ -235,6 +266,13 @@ def applied(algorithm, pair: list[int]):
     robust=privacy.bounds(pair),
     weighting='uniform',
   )
+
+
+def encoder_sum(privacy: Privacy | None) -> distributed.SecretEncoder | None:
+  """Returns what adds the encoder's integers, if clients send such."""
+  if privacy is None or not privacy.bits:
+    return None
+  return distributed.SecretEncoder(privacy.integers, privacy.cohort)
 
 
 def _joined(table, privacy):
@@ -291,6 +329,8 @@ def noised(
   """
   privacy = algorithm.privacy
   z, m = privacy.of_server, privacy.cohort
+  if privacy.bits:  # Its sums are over m already.
+    total_weight = m
   stddev = z * clip if z else None
 
   def noise(shape, part):
@@ -335,6 +375,8 @@ def of_client(privacy: Privacy, delta, rows, held, seed) -> tuple[Any, Any]:
 
   `held` are `request.SelectedRows` by table, and `seed` int32 [2] the client's.
   """
+  if privacy.bits:
+    return distributed.of_client(privacy.integers, delta, rows, seed)
   stddev = privacy.noise_multiplier * privacy.clip
 
   def noisy(value, part):

@@ -84,7 +84,7 @@ def build_process(
   pair = randomness.pair(seed)
   algorithm = attack.applied(privacy.applied(algorithm, pair), pair)
   fixed = frozen.Fixed(algorithm, pair)
-  aggregate = merge.EncoderMean(
+  aggregate = privacy.encoder_sum(algorithm.privacy) or merge.EncoderMean(
     algorithm.model_aggregator,
     fixed.trained_specs(),
     [table.name for table in algorithm.tables if table.merge.sends_rows],
