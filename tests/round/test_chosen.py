@@ -27,6 +27,8 @@ from tff_xc.round import process as process_lib
 pytestmark = pytest.mark.usefixtures('in_process')
 
 N, CLIENTS, PLAIN = 12, 4.0, float('inf')
+# So little noise that it shows nowhere; of counts, at a ratio of 2, sqrt(5) times it.
+TINY = 1e-6
 LOCAL = local_training.LocalTraining(0.05, 8, 1)
 
 
@@ -103,7 +105,7 @@ def test_rows_are_chosen_as_if_every_count_had_noise():
   stddev, threshold, seeds = 1.5, 2.0, 4000
   draw = tf.function(
     lambda seed: chosen.chosen(
-      counted, N, stddev, threshold, tf.stack([seed, 3])
+      counted, N, stddev, threshold / stddev, tf.stack([seed, 3])
     )
   )
   seen = np.zeros([seeds, N])
@@ -148,10 +150,11 @@ def test_a_round_is_that_of_numpy():
     counts[held] += min(1.0, norm_of_counts / np.sqrt(len(held)))
     factor = min(1.0, clip / norm)
     total, encoder = total + factor * t, encoder + factor * e
+  of_noise = threshold / (TINY * math.sqrt(5.0) * norm_of_counts)
   above = counts > threshold
   assert 0 < above.sum() < (counts > 0).sum()
   process = process_lib.build_process(
-    made('posonly', hidden(0.0, clip, threshold, norm_of_counts)), 7
+    made('posonly', hidden(TINY, clip, of_noise, norm_of_counts)), 7
   )
   output = process.next(process.initialize(), clients)
   after = process.get_model_weights(output.state)
@@ -192,7 +195,7 @@ def test_without_noise_and_threshold_it_is_the_plain_run(name, features):
 )
 def test_noise_is_on_chosen_rows_alone(momentum):
   """Of rows that nobody holds, over many seeds: how many, and how far they move."""
-  protected = hidden(1.0, 0.5, 1.5, ratio=0.5)
+  protected = hidden(1.0, 0.5, 1.3, ratio=0.5)
   process = process_lib.build_process(
     made('fedss', protected, momentum=momentum), 7
   )
@@ -214,8 +217,7 @@ def test_noise_is_on_chosen_rows_alone(momentum):
       np.testing.assert_allclose(further, momentum * change, atol=1e-6)
   moved = np.stack(moved)
   above = moved.any(axis=2)
-  of_counts = 0.5 * math.sqrt(1.0 + 4.0)
-  rate = stats.norm.sf(1.5 / of_counts)
+  rate = stats.norm.sf(1.3)
   error = math.sqrt(rate * (1 - rate) / above.size)
   assert above.mean() == pytest.approx(rate, abs=4 * error)
   stddev = math.sqrt(1.0 + 4.0) * 0.5 / CLIENTS
@@ -229,7 +231,7 @@ def test_noise_is_on_chosen_rows_alone(momentum):
 @pytest.mark.slow
 def test_spreadout_moves_rows_that_were_not_chosen():
   process = process_lib.build_process(
-    made('fedaws', hidden(threshold=math.inf)), 7
+    made('fedaws', hidden(TINY, 1e3, math.inf)), 7
   )
   state = process.initialize()
   output = process.next(state, cohort(0))
@@ -280,7 +282,8 @@ def test_the_norm_of_counts_is_over_all_tables():
   cohort = tiny_sparse.cohort([[(3, [[0, 1], [2]]), (5, [[]])]], 0)
   each = 1.2 / math.sqrt(5)
   for threshold, count in ((0.99 * each, 5), (1.01 * each, 0)):
-    protected = hidden(0.0, PLAIN, threshold, 1.2)
+    of_noise = threshold / (TINY * math.sqrt(5.0) * 1.2)
+    protected = hidden(TINY, 1e3, of_noise, 1.2)
     process = process_lib.build_process(
       made('posonly', protected, registered.SPARSE, 4), 7
     )

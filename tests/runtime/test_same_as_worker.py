@@ -57,7 +57,7 @@ _OPTIONS = {'importance_weights': 'train', 'weight_decay': 0.1}
 _CENTRAL = {'dp': 'central', 'dp_clip': 0.1}
 _LOCAL = {'dp': 'local', 'dp_clip': 0.1}
 _ADAPTS = {**_CENTRAL, 'dp_clip_quantile': 0.5}
-_CHOSEN = {**_CENTRAL, 'dp_rows': 'chosen', 'dp_rows_threshold': 0.5}
+_CHOSEN = {**_CENTRAL, 'dp_rows': 'chosen', 'dp_rows_threshold': 1.0}
 _COMPRESSED = {'compression': 'rotate_quantize'}
 _CHANGED = [
   pytest.param(

@@ -160,7 +160,8 @@ class Protection:
   )
   dp_rows_threshold: float = hp.field(
     4.0,
-    'tau, above which the count of a row, with its noise, chooses it',
+    'count with noise above which a row is chosen, in standard deviations of this'
+    ' noise; at 4, noise alone chooses 32 of a million rows',
     **_OF_ROWS,
   )
   dp_rows_clip: float = hp.field(

@@ -31,7 +31,9 @@ class Choice:
       that on the updates over C.
     clip: C1, the L2 norm of a client's counts. Of k rows, each counts min(1, C1 /
       sqrt(k)).
-    threshold: tau, above which a count with its noise chooses a row.
+    threshold: in standard deviations of this noise; a row is chosen if its count with
+      noise is above tau, which is so much. So a row that nobody sent is chosen with the
+      probability of a normal number above it.
   """
 
   noise_ratio: float = 2.0
@@ -94,11 +96,12 @@ def chosen(
   noise = stddev * tf.random.stateless_normal(
     tf.shape(counted.ids), randomness.step_seed(seed, 0)
   )
-  above = counted.weights + noise > threshold
+  # Without noise, what was counted.
+  tau = threshold * stddev if stddev else min(threshold, 0.0)
+  above = counted.weights + noise > tau
   sent = tf.nest.map_structure(lambda t: tf.boolean_mask(t, above), counted)
-  if stddev:
-    rate = math.erfc(threshold / stddev / math.sqrt(2.0)) / 2.0
-  else:
+  rate = math.erfc(threshold / math.sqrt(2.0)) / 2.0
+  if not stddev:
     rate = float(threshold < 0.0)
   others = each_by_itself(rate, num_rows, randomness.step_seed(seed, 1))
   # Rows that somebody sent have noise already.
