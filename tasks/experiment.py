@@ -209,9 +209,11 @@ def resolve(
   _check_epsilon(settings['dp_epsilon'], values, given)
   if settings['dp_epsilon']:  # It follows.
     del values['dp_noise_multiplier']
-  if values.get('secure_sums') and settings['runtime'] == 'worker':
+  sums = {'secure_sums': True, 'dp': 'distributed'}.items()
+  secure = [f'--{n}' for n, value in sums if values.get(n) == value]
+  if secure and settings['runtime'] == 'worker':
     raise errors.InputError(
-      "--secure_sums: TFF's own runtime has no secure sums; leave out"
+      f"{secure[0]}: TFF's own runtime has no secure sums; leave out"
       ' --runtime=worker'
     )
   return {
@@ -299,8 +301,8 @@ def _check_epsilon(epsilon: float, values: Mapping, given: Mapping) -> None:
     return
   if values.get('dp', 'none') == 'none':
     raise errors.InputError(
-      f'--dp_epsilon={epsilon:g} needs --dp=central or local, and an algorithm with'
-      ' clients'
+      f'--dp_epsilon={epsilon:g} needs --dp=central, or another, and an algorithm'
+      ' with clients'
     )
   if 'dp_noise_multiplier' in given:
     raise errors.InputError(

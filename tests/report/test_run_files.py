@@ -46,6 +46,12 @@ SETTINGS |= {'evaluate_clients': 0, 'dp_epsilon': 0.0}
       LACKING | {'clients_per_round': 3, 'negatives': 80},
       {'negatives_schedule': 'fresh', 'request_randomness': 'reproducible'},
     ),
+    (
+      'a',
+      'hyperparameters',
+      LACKING | {'clients_per_round': 3, 'dp': 'central'},
+      {'dp_rows': 'all'},
+    ),
     ('images', 'options', {'crop': 4}, {'test_examples': 0}),
     ('images', 'options', {'test_examples': 9}, {}),
   ],

@@ -57,6 +57,7 @@ _OPTIONS = {'importance_weights': 'train', 'weight_decay': 0.1}
 _CENTRAL = {'dp': 'central', 'dp_clip': 0.1}
 _LOCAL = {'dp': 'local', 'dp_clip': 0.1}
 _ADAPTS = {**_CENTRAL, 'dp_clip_quantile': 0.5}
+_CHOSEN = {**_CENTRAL, 'dp_rows': 'chosen', 'dp_rows_threshold': 1.0}
 _COMPRESSED = {'compression': 'rotate_quantize'}
 _CHANGED = [
   pytest.param(
@@ -69,11 +70,12 @@ _CHANGED = [
   for name, algorithm in algorithms.ALGORITHMS.items()
   for changes in (
     *({}, _ADAM, {**_OPTIONS, 'trainable': 'bottleneck'}),
-    *(_CENTRAL, _LOCAL, _ADAPTS, _COMPRESSED),
+    *(_CENTRAL, _LOCAL, _ADAPTS, _CHOSEN, _COMPRESSED),
   )
   if set(changes) <= set(algorithm.names)
   if name != 'fedmlh' or 'trainable' not in changes  # It hashes classes.
   if name != 'turbosvm' or 'dp' not in changes  # It refuses.
+  if 'dp_rows' not in changes or name in ('fedss', 'fedaws', 'posonly')
   # One algorithm of each merge.
   if 'compression' not in changes or name in ('fedss', 'fedaws', 'turbosvm')
 ]

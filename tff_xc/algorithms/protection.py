@@ -15,9 +15,11 @@ from tff_xc.algorithms import hyperparameters as hp
 _BOTH = 'zeroing+clipping'
 MEDIAN, TRIMMED_MEAN = 'median', 'trimmed_mean'
 POISSON = 'poisson'
-CENTRAL, LOCAL = 'central', 'local'
+CENTRAL, LOCAL, DISTRIBUTED = 'central', 'local', 'distributed'
+CHOSEN = 'chosen'
 QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
-_OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL)}
+_OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL, DISTRIBUTED)}
+_OF_ROWS = {'of': 'dp_rows', 'only_with': (CHOSEN,)}
 
 
 @hp.declared
@@ -112,8 +114,9 @@ class Protection:
     'none',
     "differential privacy with clients as the unit: 'central', of the model, by noise"
     " of the server on sums of clipped updates; 'local', of each update, by noise of"
-    ' its client on what it sends; clients then count alike',
-    choices=('none', CENTRAL, LOCAL),
+    " its client on what it sends; 'distributed', of secure sums of updates, by shares"
+    ' of noise of all clients; clients then count alike',
+    choices=('none', CENTRAL, LOCAL, DISTRIBUTED),
   )
   dp_noise_multiplier: float = hp.field(
     1.0,
@@ -137,6 +140,42 @@ class Protection:
     below=1,
     of='dp',
     only_with=(CENTRAL,),
+  )
+  dp_bits: int = hp.field(
+    24,
+    'bits of the integers that clients send in place of numbers, and of their sum',
+    least=8,
+    most=32,
+    of='dp',
+    only_with=(DISTRIBUTED,),
+  )
+  dp_rows: str = hp.field(
+    'all',
+    "rows that get noise, where clients select rows: 'all' of a table, or 'chosen',"
+    ' those that more clients hold than a threshold, as noise on these counts has it;'
+    ' no other row is updated in the round',
+    choices=('all', CHOSEN),
+    of='dp',
+    only_with=(CENTRAL,),
+  )
+  dp_rows_threshold: float = hp.field(
+    4.0,
+    'count with noise above which a row is chosen, in standard deviations of this'
+    ' noise; at 4, noise alone chooses 32 of a million rows',
+    **_OF_ROWS,
+  )
+  dp_rows_clip: float = hp.field(
+    1.0,
+    "C1, L2 norm of a client's counts, of k rows: each counts min(1, C1 / sqrt(k))",
+    above=0,
+    **_OF_ROWS,
+  )
+  dp_rows_noise_ratio: float = hp.field(
+    2.0,
+    'noise on the counts over C1, as a multiple of that on the updates over their'
+    ' norm; together they hide as much as --dp_noise_multiplier alone',
+    above=0,
+    **_OF_ROWS,
   )
   dp_delta: float = hp.field(
     1e-5,
@@ -193,10 +232,16 @@ class Protection:
     return dataclasses.replace(made, robust=bounds)
 
   def _with_privacy(self, made):
+    from tff_xc.round import chosen
     from tff_xc.round import privacy
 
     if self.dp == 'none':
       return made
+    choice = None
+    if self.dp == CENTRAL and self.dp_rows == CHOSEN:
+      choice = chosen.Choice(
+        *(self.dp_rows_noise_ratio, self.dp_rows_clip, self.dp_rows_threshold)
+      )
     hidden = privacy.Privacy(
       self.dp_noise_multiplier,
       self.dp_clip,
@@ -204,6 +249,8 @@ class Protection:
       self.dp_clip_quantile if self.dp == CENTRAL else 0.0,
       self.dp_delta,
       self.dp == LOCAL,
+      choice,
+      self.dp_bits if self.dp == DISTRIBUTED else 0,
     )
     return dataclasses.replace(made, privacy=hidden, weighting='uniform')
 
@@ -277,6 +324,11 @@ class Protection:
         ' to hide; leave it out'
       )
     virtual = values['virtual_client_size']
+    if virtual and values['dp'] == DISTRIBUTED:
+      raise errors.InputError(
+        'a client may come several times to a round of --virtual_client_size, and'
+        ' would exceed its norm in a secure sum: leave it or --dp=distributed out'
+      )
     if virtual and not poisson and values['dp'] == CENTRAL:
       raise errors.InputError(
         'how private a fixed number of clients is, drawn in proportion to their'

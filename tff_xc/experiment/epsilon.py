@@ -1,13 +1,16 @@
 """Epsilon of a run: what an accountant needs to know of its clients."""
 
 import collections
+import dataclasses
 from collections.abc import Callable
 
+from tff_xc import classifier
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.experiment import cohort
 from tff_xc.measure import privacy_loss
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import frozen
 
 
 def of_rounds(
@@ -20,6 +23,9 @@ def of_rounds(
   With noise of the clients it is that of the one which took part most often; ask for
   rounds in ascending order, then.
   """
+  if algorithm.privacy.bits:
+    epsilon = _distributed(algorithm, dataset, seed)
+    return lambda rounds: epsilon(algorithm.privacy, rounds)
   hidden, sampling, events = _events(algorithm, dataset, seed)
   noise = hidden.noise_multiplier
   accountant = privacy_loss.Accountant(noise, sampling, hidden.delta)
@@ -34,6 +40,15 @@ def noise_multiplier(
   epsilon: float,
 ) -> float:
   """Returns the z with which a run of so many rounds has at most `epsilon`."""
+  if algorithm.privacy.bits:
+    epsilon_of, hidden = (
+      _distributed(algorithm, dataset, seed),
+      algorithm.privacy,
+    )
+    with_noise = lambda z: dataclasses.replace(hidden, noise_multiplier=z)
+    return privacy_loss.least_noise(
+      lambda z: epsilon_of(with_noise(z), rounds), epsilon
+    )
   hidden, sampling, events = _events(algorithm, dataset, seed)
   count = events(rounds)
   return privacy_loss.noise_multiplier(epsilon, hidden.delta, count, sampling)
@@ -52,16 +67,55 @@ def _events(algorithm, dataset, seed):
     return hidden, sampling, lambda rounds: rounds
   # Any two updates are two norms apart at most; who takes part is no secret.
   sampling = privacy_loss.Sampling(privacy_loss.FIXED, 1.0)
+  part = _participation(algorithm, dataset, seed)
+  return hidden, sampling, lambda rounds: part(rounds)[0]
+
+
+def _distributed(algorithm, dataset, seed):
+  """Returns (`Privacy` with `bits`, rounds) -> epsilon, of rounds in ascending order.
+
+  A round counts as if it had the noise of the fewest clients of any round.
+  """
+  part = _participation(algorithm, dataset, seed)
+  count = numbers_sent(algorithm)
+
+  def epsilon(hidden, rounds: int) -> float:
+    most, fewest = part(rounds)
+    integers = hidden.integers
+    return privacy_loss.skellam_epsilon(
+      *(integers.distance(hidden.clip, count), count),
+      *(fewest * integers.stddev**2, hidden.delta, most),
+    )
+
+  return epsilon
+
+
+def _participation(algorithm, dataset, seed):
+  """Returns rounds -> (most rounds of a client, fewest clients of a round).
+
+  Ask for rounds in ascending order.
+  """
   cohorts = algorithm.sampling.cohorts(dataset, seed)
   clients, counts = len(dataset.train.partition), collections.Counter()
-  done = 0
+  done, fewest = 0, clients
 
-  def most(rounds: int) -> int:
-    nonlocal done
+  def found(rounds: int) -> tuple[int, int]:
+    nonlocal done, fewest
     for round_number in range(done, rounds):
       numbers = cohort.numbers_of(cohorts(round_number))
       counts.update(number % clients for number in numbers)
+      if numbers:
+        fewest = min(fewest, len(numbers))
     done = max(done, rounds)
-    return max(counts.values(), default=0)
+    return max(counts.values(), default=0), fewest
 
-  return hidden, sampling, most
+  return found
+
+
+def numbers_sent(algorithm: algorithm_lib.Algorithm) -> int:
+  """Returns how many numbers of the model a client sends that receives all rows."""
+  specs = frozen.trained_part(algorithm, algorithm.model.weight_specs())
+  whole = classifier.union(specs.encoder, specs.encoder_state)
+  sent = [t.name for t in algorithm.tables if t.merge.sends_rows]
+  each = [*whole.values(), *(specs.tables[name] for name in sent)]
+  return sum(spec.shape.num_elements() for spec in each)

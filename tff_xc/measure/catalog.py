@@ -130,6 +130,8 @@ worker_bytes_up | from workers | bytes | lower
 epsilon | epsilon | epsilon | lower
     of the differential privacy of the model so far, beside --dp_delta; of rounds with
     an evaluation (--dp)
+rows_chosen | rows chosen | rows | neither
+    rows of all tables that are chosen for an update and noise (--dp_rows=chosen)
 clients_zeroed | clients zeroed | clients | neither
     clients whose update counted as no change (--robust_aggregation)
 zeroing_norm | zeroing norm | norm | neither

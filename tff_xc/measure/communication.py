@@ -7,7 +7,7 @@ padding (messages: FedSS, Algorithm 1 and section 3).
   up:   the requested ids, then the encoder's delta, the updated rows with their
         ids, and the client's weight, one float. With compression
         (`tff_xc.round.compression`), a row or tensor in whole bytes, and its
-        least and largest number.
+        least and largest number. With distributed privacy, integers in whole bytes.
 A table of which every row is requested has no ids in either message: row c is
 at place c. The round's seed and the sums behind its metrics, some 50 bytes, are
 not counted. A client whose update is dropped is counted like any other.
@@ -105,6 +105,8 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   part = frozen.trained_part(algorithm, whole)
   trained, sent = _encoder_bytes(part), None
   size = algorithm.compression and algorithm.compression.size
+  if algorithm.privacy and algorithm.privacy.bits:
+    size = lambda numbers: -(-numbers * algorithm.privacy.bits // 8)
   if size:
     sent = sum(size(s.shape.num_elements()) for s in _of_encoder(part))
   return Messages(

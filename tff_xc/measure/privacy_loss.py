@@ -8,6 +8,7 @@ TensorFlow.
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -122,6 +123,48 @@ class Accountant:
     return accountant._orders, np.maximum(accountant._rdp, 0.0)
 
 
+def skellam_epsilon(
+  distance: float, numbers: int, variance: float, delta: float, rounds: int
+) -> float:
+  """Returns an upper bound of epsilon of Skellam noise on integers, inf without any.
+
+  By the Renyi divergences of Agarwal, Kairouz, Liu: "The Skellam Mechanism for
+  Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995.
+
+  Args:
+    distance: in the L2 norm, of two vectors that are to look alike.
+    numbers: how many integers a vector has.
+    variance: of the noise on each number.
+    delta: of (epsilon, delta).
+    rounds: in which there is such a vector.
+  """
+  from dp_accounting.rdp import rdp_privacy_accountant
+
+  if not rounds:
+    return 0.0
+  if variance <= 0:
+    return math.inf
+  orders = np.unique(np.geomspace(2, 10_000, 400).astype(int)).astype(float)
+  divergences = skellam_divergences(orders, distance, numbers, variance)
+  found, _ = rdp_privacy_accountant.compute_epsilon(
+    orders, rounds * divergences, delta
+  )
+  return float(found)
+
+
+def skellam_divergences(
+  orders: np.ndarray, distance: float, numbers: int, variance: float
+) -> np.ndarray:
+  """Returns bounds of Renyi's divergences, of whole orders; see `skellam_epsilon`."""
+  # Of integers, none is above its square.
+  total = distance * min(math.sqrt(numbers), distance)
+  more = np.minimum(
+    ((2 * orders - 1) * distance**2 + 6 * total) / (4 * variance**2),
+    3 * total / (2 * variance),
+  )
+  return orders * distance**2 / (2 * variance) + more
+
+
 def noise_multiplier(
   epsilon: float, delta: float, rounds: int, sampling: Sampling
 ) -> float:
@@ -130,23 +173,29 @@ def noise_multiplier(
   Raises `errors.InputError` if there is none that the accountant can tell.
   """
   accountant = lambda z: Accountant(z, sampling, delta)
-
-  def found(epsilon_of, least, most):
-    while most - least > _TOLERANCE * most:
-      middle = math.sqrt(least * most)
-      if epsilon_of(middle) > epsilon:
-        least = middle
-      else:
-        most = middle
-    return most
-
   # Renyi's bound first, whose cost does not depend on the noise.
-  renyi = lambda z: accountant(z)._renyi(rounds)
-  if renyi(_MOST) > epsilon:
-    raise errors.InputError(
-      f'--dp_epsilon={epsilon:g}: no noise gives it for {rounds:,} rounds and'
-      f' --dp_delta={delta:g}; give a larger one'
-    )
-  most = found(renyi, _LEAST, _MOST)
+  most = least_noise(lambda z: accountant(z)._renyi(rounds), epsilon)
   # Loss distributions tell of a third less at most, or they are not used.
-  return found(lambda z: accountant(z).epsilon(rounds), most / 3, most)
+  of = lambda z: accountant(z).epsilon(rounds)
+  return least_noise(of, epsilon, most / 3, most)
+
+
+def least_noise(
+  epsilon_of: Callable[[float], float],
+  epsilon: float,
+  least: float = _LEAST,
+  most: float = _MOST,
+) -> float:
+  """Returns the least z, to a thousandth, of which `epsilon_of` is `epsilon` at most."""
+  if epsilon_of(most) > epsilon:
+    raise errors.InputError(
+      f'--dp_epsilon={epsilon:g}: no noise gives it for the rounds, --dp_delta and'
+      ' other settings of this run; give a larger one'
+    )
+  while most - least > _TOLERANCE * most:
+    middle = math.sqrt(least * most)
+    if epsilon_of(middle) > epsilon:
+      least = middle
+    else:
+      most = middle
+  return most

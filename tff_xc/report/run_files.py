@@ -74,6 +74,8 @@ _ADDED_NEGATIVES = {
   'negatives_schedule': 'fresh',
   'request_randomness': 'reproducible',
 }
+# The same of noise of the server.
+_ADDED_CENTRAL = {'dp_rows': 'all'}
 # The same of settings of a run.
 _ADDED_SETTINGS = {
   'client_test_fraction': 0.0,
@@ -196,6 +198,8 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   if 'clients_per_round' in values:
     if 'negatives' in values:
       values = _ADDED_NEGATIVES | values
+    if values.get('dp') == 'central':
+      values = _ADDED_CENTRAL | values
     config['hyperparameters'] = _ADDED | values
   if 'options' in config:
     added = _ADDED_OPTIONS.get(config['task'], {})

@@ -26,7 +26,7 @@ GIVEN = 'given'
 # The metrics of every round, besides those of tables and steps.
 _METRICS = (
   *('loss', 'local_accuracy', 'examples', 'clients', 'clients_dropped'),
-  *('local_batches', 'loss_largest'),
+  *('local_batches', 'loss_largest', 'rows_chosen'),
 )
 
 

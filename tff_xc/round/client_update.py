@@ -344,7 +344,7 @@ def _message(
     lambda: (delta, rows),
     lambda: tf.nest.map_structure(tf.zeros_like, (delta, rows)),
   )
-  own_noise = bool(algorithm.privacy and algorithm.privacy.local)
+  own_noise = bool(algorithm.privacy and algorithm.privacy.of_clients)
   if own_noise:
     delta, rows = privacy_lib.of_client(
       algorithm.privacy, delta, rows, held, seed_of(_OF_NOISE)

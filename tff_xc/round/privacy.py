@@ -19,6 +19,10 @@ very values of a sum over all steps, whoever reads when.
 
 So the server's state has the rows without noise. It must not leave the server; rows
 that clients read, and the weights that `get_model_weights` returns, have it.
+
+Or rows are chosen first, in private, and the others get no noise and no update
+(`tff_xc.round.chosen`). With server momentum all rows still move by theirs, which is
+made of earlier rounds' noisy sums, and costs no privacy.
 """
 
 import collections
@@ -31,6 +35,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import errors
+from tff_xc.round import chosen
+from tff_xc.round import distributed
 from tff_xc.round import folding
 from tff_xc.round import merge
 from tff_xc.round import optimizers
@@ -62,6 +68,10 @@ class Privacy:
     delta: of (epsilon, delta), for the report.
     local: each client adds noise of z C to every number that it sends, and the server
       none. Rows that a client does not hold, which it sends no change of, get none.
+    choice: of tables that select rows, only those chosen so move and get noise; or None.
+      It takes a part of the noise's budget, too.
+    bits: if positive, each client adds its share of the noise of z C on the sum, and
+      sends integers of so many bits, see `tff_xc.round.distributed`; the server adds none.
   """
 
   noise_multiplier: float
@@ -70,6 +80,8 @@ class Privacy:
   clip_quantile: float = 0.0
   delta: float = 1e-5
   local: bool = False
+  choice: chosen.Choice | None = None
+  bits: int = 0
 
   def __post_init__(self):
     bounded = self.noise_multiplier == 0 or math.isfinite(self.clip)
@@ -77,13 +89,32 @@ class Privacy:
       raise ValueError(f'{self}: expected noise of 0 or more, and above 0')
     if not (bounded and math.isfinite(self.noise_multiplier)):
       raise ValueError(f'{self}: expected finite numbers')
-    if self.local and self.clip_quantile:
-      raise ValueError('a norm that adapts needs noise of the server')
+    if self.bits and 2 ** (self.bits - 2) < self.cohort:
+      raise errors.InputError(
+        f'--dp_bits={self.bits}: too few for sums over {self.cohort:g} clients; give'
+        ' more'
+      )
+    if self.of_clients and (self.clip_quantile or self.choice):
+      raise ValueError(
+        'a norm that adapts, and a choice, need noise of the server'
+      )
+
+  @property
+  def of_clients(self) -> bool:
+    """Whether clients add the noise."""
+    return self.local or self.bits > 0
+
+  @property
+  def integers(self) -> distributed.Integers:
+    """What clients send, if `bits` are positive."""
+    return distributed.Integers.of(
+      self.bits, self.noise_multiplier, self.clip, self.cohort
+    )
 
   @property
   def of_server(self) -> float:
     """The server's noise on the sum, over C."""
-    return 0.0 if self.local else self.value_noise_multiplier
+    return 0.0 if self.of_clients else self.value_noise_multiplier
 
   @property
   def count_noise(self) -> float:
@@ -92,14 +123,22 @@ class Privacy:
 
   @property
   def value_noise_multiplier(self) -> float:
-    """The noise on the sum, over C: more than z where a count takes its part.
+    """The noise on the sum, over C: more than z where counts take their part.
 
-    Together they have the privacy of z alone: z^-2 = value^-2 + (2 count)^-2.
+    Together they have the privacy of z alone, of Gaussian mechanisms on the same
+    clients: z^-2 = value^-2 + (2 count)^-2 + (of the rows' counts)^-2.
     """
     z = self.noise_multiplier
-    if not self.clip_quantile or not z:
-      return z
-    return (z**-2 - (2.0 * self.count_noise) ** -2) ** -0.5
+    if self.clip_quantile and z:
+      z = (z**-2 - (2.0 * self.count_noise) ** -2) ** -0.5
+    if self.choice:
+      z *= math.sqrt(1.0 + self.choice.noise_ratio**-2)
+    return z
+
+  @property
+  def rows_noise_multiplier(self) -> float:
+    """The noise on the rows' counts, over their norm, with a `choice`."""
+    return self.choice.noise_ratio * self.value_noise_multiplier
 
   def bounds(self, pair: list[int]) -> robust.Robust:
     """Returns the bound on a client's change; `pair` is the run's seed."""
@@ -189,9 +228,31 @@ def applied(algorithm, pair: list[int]):
       'compression rounds updates that differential privacy has clipped, and they'
       ' would exceed its norm: leave out --compression, or --dp'
     )
+  counted = tuple(
+    table.name
+    for table in algorithm.tables
+    if table.merge.sends_rows and table.request.selects
+  )
+  if privacy.choice and not counted:
+    raise errors.InputError(
+      'clients send all rows here, so that there are none to choose: give'
+      ' --dp_rows=all, or an algorithm that selects rows, such as fedss'
+    )
+  if privacy.bits and counted:
+    raise errors.InputError(
+      'secure sums are of whole tables, and here the server sees which rows of the'
+      f' table {counted[0]!r} each client sends: choose fedavg, fullsoftmax or fedmlh,'
+      ' give --select_features=false, or leave out --dp=distributed'
+    )
   tables = []
   for i, table in enumerate(algorithm.tables):
     joined, optimizer = _joined(table, privacy), table.optimizer
+    if privacy.bits and table.merge.sends_rows:
+      joined = distributed.SecretRows(
+        integers=privacy.integers, cohort=privacy.cohort
+      )
+    if privacy.choice and table.name in counted:
+      joined = chosen.CountedRows(tables=counted, clip=privacy.choice.clip)
     if isinstance(table.merge, merge.ReplaceRows):
       # The sum of changes: of a class with one client it is the replacement.
       optimizer = optimizers.RowMomentum(privacy.cohort)
@@ -205,6 +266,13 @@ def applied(algorithm, pair: list[int]):
     robust=privacy.bounds(pair),
     weighting='uniform',
   )
+
+
+def encoder_sum(privacy: Privacy | None) -> distributed.SecretEncoder | None:
+  """Returns what adds the encoder's integers, if clients send such."""
+  if privacy is None or not privacy.bits:
+    return None
+  return distributed.SecretEncoder(privacy.integers, privacy.cohort)
 
 
 def _joined(table, privacy):
@@ -232,8 +300,8 @@ def _joined(table, privacy):
 def is_deferred(table, privacy: Privacy) -> bool:
   """Whether a table's noise is drawn when a row is read, and not in every round.
 
-  Not if the size of the noise is unknown before, or the server passes over all rows
-  anyway.
+  Not if the size of the noise is unknown before, rows are chosen first, or the server
+  passes over all rows anyway.
   """
   return bool(
     table.merge.sends_rows
@@ -241,14 +309,15 @@ def is_deferred(table, privacy: Privacy) -> bool:
     and isinstance(table.optimizer, optimizers.RowMomentum)
     and not table.steps
     and not privacy.clip_quantile
+    and not privacy.choice
     and privacy.of_server
   )
 
 
 def noised(
   algorithm, clip: tf.Tensor, delta, merged, total_weight, seed
-) -> tuple[Any, Any]:
-  """Returns (the encoder's delta, rows by table) of a round, over the cohort m.
+) -> tuple[Any, Any, dict[str, tf.Tensor]]:
+  """Returns (the encoder's delta, rows by table, metrics) of a round, over the cohort m.
 
   Args:
     algorithm: as `applied` returns it.
@@ -260,6 +329,8 @@ def noised(
   """
   privacy = algorithm.privacy
   z, m = privacy.of_server, privacy.cohort
+  if privacy.bits:  # Its sums are over m already.
+    total_weight = m
   stddev = z * clip if z else None
 
   def noise(shape, part):
@@ -271,19 +342,32 @@ def noised(
     for i, (name, value) in enumerate(scaled.items()):
       part = randomness.step_seed(of_encoder, i)
       scaled[name] = value + noise(tf.shape(value), part) / m
-  rows = collections.OrderedDict()
+  rows, counts = collections.OrderedDict(), []
   for i, table in enumerate(algorithm.tables):
     sums = rows[table.name] = merged[table.name]
+    part = randomness.noise_seed(seed, _TABLES + i)
+    if isinstance(table.merge, chosen.CountedRows):
+      choice = privacy.choice
+      sums = chosen.chosen(
+        *(sums, table.request.num_rows),
+        *(privacy.rows_noise_multiplier * choice.clip, choice.threshold),
+        part,
+      )
+      if z:
+        of_rows = noise(tf.shape(sums.rows), randomness.step_seed(part, 2))
+        sums = sums._replace(rows=sums.rows + of_rows)
+      rows[table.name] = sums
+      counts.append(tf.cast(tf.size(sums.ids), tf.float32))
+      continue
     lazy = isinstance(table.optimizer, DeferredNoise)
     if not z or lazy or not table.merge.sends_rows:
       continue
-    part = randomness.noise_seed(seed, _TABLES + i)
     shape = table.request.num_rows, sums.rows.shape[1]
     everything = tf.tensor_scatter_nd_add(
       noise(shape, part), sums.ids[:, None], sums.rows
     )
     rows[table.name] = folding.all_rows(everything, total_weight)
-  return scaled, rows
+  return scaled, rows, {'rows_chosen': tf.add_n(counts)} if counts else {}
 
 
 def of_client(privacy: Privacy, delta, rows, held, seed) -> tuple[Any, Any]:
@@ -291,6 +375,8 @@ def of_client(privacy: Privacy, delta, rows, held, seed) -> tuple[Any, Any]:
 
   `held` are `request.SelectedRows` by table, and `seed` int32 [2] the client's.
   """
+  if privacy.bits:
+    return distributed.of_client(privacy.integers, delta, rows, seed)
   stddev = privacy.noise_multiplier * privacy.clip
 
   def noisy(value, part):

@@ -84,7 +84,7 @@ def build_process(
   pair = randomness.pair(seed)
   algorithm = attack.applied(privacy.applied(algorithm, pair), pair)
   fixed = frozen.Fixed(algorithm, pair)
-  aggregate = merge.EncoderMean(
+  aggregate = privacy.encoder_sum(algorithm.privacy) or merge.EncoderMean(
     algorithm.model_aggregator,
     fixed.trained_specs(),
     [table.name for table in algorithm.tables if table.merge.sends_rows],
@@ -299,9 +299,10 @@ def _build_server_step(algorithm):
   """Returns the computation of (`ServerState`, `ModelWeights`, the steps' metrics)."""
 
   def stepped(state, encoder_delta, merged, total_weight, seed, bounds=None):
+    of_noise = {}
     if bounds is not None:
       clip = bounds['clipping']
-      encoder_delta, merged = privacy.noised(
+      encoder_delta, merged, of_noise = privacy.noised(
         algorithm, clip, encoder_delta, merged, total_weight, seed
       )
       total_weight = tf.constant(algorithm.privacy.cohort, tf.float32)
@@ -314,7 +315,7 @@ def _build_server_step(algorithm):
       algorithm.moves_encoder_state,
     )
     states, values = collections.OrderedDict(), collections.OrderedDict()
-    measured = collections.OrderedDict()
+    measured = collections.OrderedDict(of_noise)
     # Outside `tf.cond`, see `optimizers.TableOptimizer`.
     for table in algorithm.tables:
       name = table.name

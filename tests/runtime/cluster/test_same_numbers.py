@@ -37,6 +37,17 @@ def _private(model):
   return fedss.FedSS.made(model=model, max_positives=4, negatives=2, **given)
 
 
+def _chosen(model):
+  given = {'dp': 'central', 'dp_clip': 0.05, 'dp_rows': 'chosen'}
+  given['dp_rows_threshold'] = 1.0
+  return fedss.FedSS.made(model=model, max_positives=4, negatives=2, **given)
+
+
+def _distributed(model):
+  given = {'dp': 'distributed', 'dp_clip': 0.05}
+  return fedss.FullSoftmax.made(model=model, **given)
+
+
 def _moon(model):
   return dataclasses.replace(fedavg.MOON.made(model=model), robust=_BOUNDS)
 
@@ -72,7 +83,9 @@ def _run(runtime, algorithm, learning, cohorts):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('make', [_fedss, _private, _moon, _attacked, _secure])
+@pytest.mark.parametrize(
+  'make', [_fedss, _private, _chosen, _distributed, _moon, _attacked, _secure]
+)
 def test_the_numbers_are_those_of_one_process(make, in_process_context):
   data, model = small_data.images(60)
   algorithm = make(model)

@@ -1,0 +1,144 @@
+"""Rows that are chosen in private: noise on these, and other rows do not move.
+
+DP-AdaFEST of Ghazi, Huang, Kamath, Kumar, Manurangsi, Sinha, Zhang:
+"Sparsity-Preserving Differentially Private Training of Large Embedding Models",
+NeurIPS 2023, arXiv:2311.08357, with clients in place of examples. Each client adds the
+same number to the counts of all rows that it sends, of an L2 norm of C1 at most. The
+server adds noise to the counts of all n rows, and *chooses* those above a threshold.
+
+Counts need no message: ids tell them. Of a row that nobody sent, all that matters is
+whether its noise alone is above the threshold, so these rows are drawn as such: a round
+costs O(rows sent and chosen), and no pass over all n.
+"""
+
+import dataclasses
+import math
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.round import folding
+from tff_xc.round import merge
+from tff_xc.round import randomness
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+  """How rows are chosen.
+
+  Attributes:
+    noise_ratio: the noise's standard deviation on the counts over C1, as a multiple of
+      that on the updates over C.
+    clip: C1, the L2 norm of a client's counts. Of k rows, each counts min(1, C1 /
+      sqrt(k)).
+    threshold: in standard deviations of this noise; a row is chosen if its count with
+      noise is above tau, which is so much. So a row that nobody sent is chosen with the
+      probability of a normal number above it.
+  """
+
+  noise_ratio: float = 2.0
+  clip: float = 1.0
+  threshold: float = 4.0
+
+  def __post_init__(self):
+    if not (0 < self.noise_ratio < math.inf and 0 < self.clip < math.inf):
+      raise ValueError(f'{self}: expected finite numbers above 0')
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedRows(merge.SumRows):
+  """Adds the rows' changes, and counts in place of weights.
+
+  `tables` are the names of all tables whose rows are counted, under one norm `clip`.
+  """
+
+  tables: tuple[str, ...] = ()
+  clip: float = 1.0
+
+  def build(self, num_rows, row_dim, selects):
+    fold = folding.build(row_dim + 1)
+
+    @tff.tensorflow.computation
+    def message(held, rows, weight, measured):
+      count = tf.add_n([measured[f'{name}_rows'] for name in self.tables])
+      each = tf.minimum(1.0, self.clip * tf.math.rsqrt(tf.maximum(count, 1.0)))
+      column = tf.fill([tf.shape(rows)[0], 1], each)
+      return folding.row_update(held, tf.concat([rows, column], 1), weight)
+
+    @tff.tensorflow.computation
+    def split(sums):
+      return folding.RowSums(sums.ids, sums.rows[:, :-1], sums.rows[:, -1])
+
+    return lambda held, rows, update: tff.federated_map(
+      split,
+      fold(
+        tff.federated_map(message, (held, rows, update.weight, update.measured))
+      ),
+    )
+
+
+def chosen(
+  counted: folding.RowSums,
+  num_rows: int,
+  stddev: float,
+  threshold: float,
+  seed: tf.Tensor,
+) -> folding.RowSums:
+  """Returns the sums of the rows that are chosen, zeros where nobody sent one.
+
+  Args:
+    counted: of `CountedRows`.
+    num_rows: n.
+    stddev: of the noise on counts.
+    threshold: see `Choice`.
+    seed: int32 [2].
+  """
+  noise = stddev * tf.random.stateless_normal(
+    tf.shape(counted.ids), randomness.step_seed(seed, 0)
+  )
+  # Without noise, what was counted.
+  tau = threshold * stddev if stddev else min(threshold, 0.0)
+  above = counted.weights + noise > tau
+  sent = tf.nest.map_structure(lambda t: tf.boolean_mask(t, above), counted)
+  rate = math.erfc(threshold / math.sqrt(2.0)) / 2.0
+  if not stddev:
+    rate = float(threshold < 0.0)
+  others = each_by_itself(rate, num_rows, randomness.step_seed(seed, 1))
+  # Rows that somebody sent have noise already.
+  place = tf.searchsorted(counted.ids, others)
+  found = tf.gather(tf.concat([counted.ids, [-1]], 0), place)
+  others = tf.boolean_mask(others, tf.not_equal(found, others))
+  nothing = tf.zeros([tf.size(others), counted.rows.shape[1]])
+  return folding.add_by_id(
+    sent, folding.RowSums(others, nothing, tf.zeros_like(others, tf.float32))
+  )
+
+
+def each_by_itself(rate: float, count: int, seed: tf.Tensor) -> tf.Tensor:
+  """Returns int32 [k], ascending: each number below `count` with probability `rate`.
+
+  Draws the gaps between them, which are geometric, in O(rate count).
+  """
+  if not rate:
+    return tf.zeros([0], tf.int32)
+  expected = rate * count
+  block = int(expected + 6.0 * math.sqrt(expected)) + 16
+  scale = 0.0 if rate == 1.0 else -1.0 / math.log1p(-rate)
+
+  def more(step, places):
+    uniform = tf.random.stateless_uniform(
+      [block], randomness.step_seed(seed, step), dtype=tf.float64
+    )
+    gaps = tf.minimum(tf.floor(-tf.math.log1p(-uniform) * scale), float(count))
+    further = places[-1] + tf.cumsum(1 + tf.cast(gaps, tf.int64))
+    return step + 1, tf.concat([places, further], 0)
+
+  # One block almost always suffices.
+  _, places = tf.while_loop(
+    lambda step, places: places[-1] < count,
+    more,
+    [tf.constant(0), tf.constant([-1], tf.int64)],
+    shape_invariants=[tf.TensorShape([]), tf.TensorShape([None])],
+  )
+  places = places[1:]
+  return tf.cast(tf.boolean_mask(places, places < count), tf.int32)
