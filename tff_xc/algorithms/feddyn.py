@@ -21,6 +21,7 @@ from typing import Any
 from tff_xc import errors
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.round import carried
 
 
 @hp.declared
@@ -59,7 +60,7 @@ class FedDyn(base.Federated):
       made,
       tables=(table, *others),
       weighting='uniform',
-      client_state=_Gradient(_trained(model.weight_specs(), ())),
+      carried=(_Gradient(_trained(model.weight_specs(), ())),),
       encoder_optimizer=optimizer,
     )
 
@@ -67,10 +68,11 @@ class FedDyn(base.Federated):
     made = super().finish(made, facts)
     alpha, frozen = self.feddyn_alpha, made.frozen
     spec = _trained(made.model.weight_specs(), frozen)
+    _, *others = made.carried
     return dataclasses.replace(
       made,
       penalties=(_Regulariser(alpha, frozen), *made.penalties),
-      client_state=_Gradient(spec, alpha, frozen),
+      carried=(_Gradient(spec, alpha, frozen), *others),
     )
 
   @classmethod
@@ -124,22 +126,25 @@ class _Regulariser:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Gradient:
+class _Gradient(carried.Carried):
   """A client keeps g_k."""
 
   spec: Any
   alpha: float = 0.0
   frozen: Collection[str] = ()
 
-  def next(self, state, before, after):
+  name = 'feddyn'
+
+  def on_client(self, local):
     import tensorflow as tf
 
-    return tf.nest.map_structure(
+    kept = tf.nest.map_structure(
       lambda g, b, a: g - self.alpha * (a - b),
-      state.value,
-      _trained(before, self.frozen),
-      _trained(after, self.frozen),
+      local.kept.value,
+      _trained(local.before, self.frozen),
+      _trained(local.after, self.frozen),
     )
+    return carried.Answer(kept)
 
 
 def _less_the_drift(share: float):
