@@ -113,7 +113,7 @@ def terms(model, received, kept, x, embeddings, known=True, each=(0.0, 0.0)):
 
 def _kept(part, after):
   """Returns what a client keeps that trained to these weights."""
-  return part.on_client(carried.Local(*[()] * 3, after, *[()] * 4)).kept
+  return part.on_client(carried.Local(*[()] * 3, after, *[()] * 5)).kept
 
 
 def test_a_client_that_is_new_has_no_contrast():

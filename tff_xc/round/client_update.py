@@ -70,6 +70,7 @@ def build(algorithm: algorithm_lib.Algorithm):
     local = carried.Local(
       *((), examples.state, weights, after, (), (), measured['batches']),
       lambda: _mean_gradients(algorithm, weights, of_classes, own, round_seed),
+      algorithm.local_training,
     )
     return _message(
       algorithm, local, held, examples, measured, received, round_seed
