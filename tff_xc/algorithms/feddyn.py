@@ -60,14 +60,14 @@ class FedDyn(base.Federated):
       made,
       tables=(table, *others),
       weighting='uniform',
-      carried=(_Gradient(_trained(model.weight_specs(), ())),),
+      carried=(_Gradient(trained(model.weight_specs(), ())),),
       encoder_optimizer=optimizer,
     )
 
   def finish(self, made, facts):
     made = super().finish(made, facts)
     alpha, frozen = self.feddyn_alpha, made.frozen
-    spec = _trained(made.model.weight_specs(), frozen)
+    spec = trained(made.model.weight_specs(), frozen)
     _, *others = made.carried
     return dataclasses.replace(
       made,
@@ -90,7 +90,8 @@ class FedDyn(base.Federated):
     return True
 
 
-def _trained(weights, frozen) -> collections.OrderedDict:
+def trained(weights, frozen) -> collections.OrderedDict:
+  """Returns the weights that have a gradient and are not frozen, by name."""
   kept = lambda named: collections.OrderedDict(
     (name, value) for name, value in named.items() if name not in frozen
   )
@@ -112,8 +113,8 @@ class _Regulariser:
     now, received, kept = map(
       tf.nest.flatten,
       (
-        _trained(step.weights, self.frozen),
-        _trained(step.initial_weights, self.frozen),
+        trained(step.weights, self.frozen),
+        trained(step.initial_weights, self.frozen),
         step.state.value,
       ),
     )
@@ -141,8 +142,8 @@ class _Gradient(carried.Carried):
     kept = tf.nest.map_structure(
       lambda g, b, a: g - self.alpha * (a - b),
       local.kept.value,
-      _trained(local.before, self.frozen),
-      _trained(local.after, self.frozen),
+      trained(local.before, self.frozen),
+      trained(local.after, self.frozen),
     )
     return carried.Answer(kept)
 

@@ -12,6 +12,7 @@ from tff_xc.algorithms import fedmlh
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fedvc
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import scaffold
 from tff_xc.algorithms import turbosvm
 
 ALGORITHMS: Mapping[str, type[base.Base]] = {
@@ -24,6 +25,7 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     fedavg.FedProx,
     fedavg.MOON,
     feddyn.FedDyn,
+    scaffold.SCAFFOLD,
     fedvc.FedVC,
     fedvc.FedIR,
     fedss.FedSS,
