@@ -9,6 +9,7 @@ from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import feddyn
 from tff_xc.algorithms import fedmlh
+from tff_xc.algorithms import fednova
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fedvc
 from tff_xc.algorithms import hyperparameters as hp
@@ -26,6 +27,7 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     fedavg.MOON,
     feddyn.FedDyn,
     scaffold.SCAFFOLD,
+    fednova.FedNova,
     fedvc.FedVC,
     fedvc.FedIR,
     fedss.FedSS,
