@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tasks import experiment
 from tests import registered
+from tests import small_data
 from tests import tiny
 from tests.algorithms import numpy_fedss
 from tests.algorithms import test_fedavg
@@ -200,3 +202,32 @@ def test_what_does_not_go_with_it_is_refused():
   made = cls.made(model=registered.SPARSE, num_clients=9)
   with pytest.raises(errors.InputError, match="'feature'"):
     algorithm.own_rows(made, 'feature', 6)
+
+
+@pytest.mark.slow
+def test_a_run_resumes_with_its_variates(tmp_path):
+  def run_of(name, rounds):
+    given = {**small_data.GLYPHS, 'rounds': rounds, 'clients_per_round': 3}
+    given['client_failure_rate'] = 0.2
+    resolved = experiment.resolve('glyphs', 'scaffold', given)
+    experiment.assemble(resolved).run(str(tmp_path / name))
+    path = tmp_path / name / 'checkpoints' / f'round_{rounds}.npz'
+    with np.load(path) as file:
+      return {n: file[n] for n in file.files}
+
+  straight = run_of('straight', 4)
+  run_of('resumed', 2)
+  resumed = run_of('resumed', 4)
+  assert straight.keys() == resumed.keys()
+  for name, array in straight.items():
+    np.testing.assert_array_equal(array, resumed[name], err_msg=name)
+  variate = straight['carried/scaffold/tables/class']
+  folder = tmp_path / 'resumed' / 'client_states'
+  ids, rounds = (straight[f'more:client_{n}'] for n in ('ids', 'rounds'))
+  own = [
+    np.load(folder / f'{client}_{number}.npz')['tables/class']
+    for client, number in zip(ids, rounds, strict=True)
+  ]
+  count = small_data.GLYPHS['num_clients']
+  np.testing.assert_allclose(variate, np.sum(own, 0) / count, atol=1e-6)
+  assert np.abs(variate).max() > 1e-4

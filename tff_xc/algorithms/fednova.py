@@ -42,6 +42,8 @@ class FedNova(fedavg.FedAvg):
     merge='mean delta of a local step, times the mean steps'
   )
 
+  client_optimizer: str = hp.own('sgd')
+
   def make(self, model, facts):
     part = _Normalised(self.prox_mu)
     return dataclasses.replace(super().make(model, facts), carried=(part,))

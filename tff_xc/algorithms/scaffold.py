@@ -53,6 +53,7 @@ class SCAFFOLD(fedavg.FedAvg):
     'optimizer step, sum of variates',
   )
 
+  client_optimizer: str = hp.own('sgd')
   scaffold_variate: str = hp.field(
     STEPS,
     "what a client's control variate becomes: 'steps', the mean gradient of its local"
