@@ -357,8 +357,9 @@ def _scaled(algorithm, weights, delta, merged, factor):
     collections.OrderedDict(delta),
     collections.OrderedDict(merged),
   )
-  for name in weights.encoder.keys() & delta.keys():
-    delta[name] *= factor
+  for name in delta:
+    if name in weights.encoder:  # Not batch statistics.
+      delta[name] *= factor
   for table in algorithm.tables:
     if table.merge.sends_rows and table.merge.sends_deltas:
       of_table = merged[table.name]
