@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc.round import examples
 from tff_xc.runtime.in_process import arguments
 from tff_xc.runtime.in_process import execution
 from tff_xc.runtime.in_process import expressions
@@ -148,7 +149,8 @@ def _metrics(program, found, computation) -> dict[str, float]:
     computation.type_signature.result
   )
   names = values.names(spec.member)
-  return dict(zip(names, map(float, metrics), strict=True))
+  each = zip(names, metrics, strict=True)
+  return {n: float(m) for n, m in each if n != examples.NAME}
 
 
 def _recording(phase, call, folded: list):

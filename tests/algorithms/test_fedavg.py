@@ -154,18 +154,16 @@ def test_frozen_weights_equal_the_numpy_reference(part):
   )
 
 
-def test_fedprox_measures_its_whole_objective():
+def test_the_measured_loss_is_without_penalties():
   process = tiny.process('fedprox', local_training=FULL_BATCH, prox_mu=1.0)
   state, [client, *_] = process.initialize(), COHORTS[0]
-  of = lambda epochs: numpy_fedavg.train_client(
-    tiny.as_numpy(state.weights),
-    client.x,
-    client.y,
-    epochs=epochs,
-    proximal_weight=0.5,
-  )[1]
+  at = lambda weights, **more: numpy_fedavg.train_client(
+    weights, client.x, client.y, epochs=1, **more
+  )
+  received = tiny.as_numpy(state.weights)
+  after, first = at(received, proximal_weight=0.5)
   measured = process.next(state, [client]).metrics['loss']
-  np.testing.assert_allclose(measured, (of(1) + of(2)) / 2, rtol=1e-5)
+  np.testing.assert_allclose(measured, (first + at(after)[1]) / 2, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tff_xc import errors
 from tff_xc.algorithms import contrast
 from tff_xc.algorithms import fedavg
 from tff_xc.round import algorithm
+from tff_xc.round import carried
 from tff_xc.round import examples
 from tff_xc.round import local_training
 from tff_xc.round import losses
@@ -110,10 +111,15 @@ def terms(model, received, kept, x, embeddings, known=True, each=(0.0, 0.0)):
   return loss(step).numpy()
 
 
+def _kept(part, after):
+  """Returns what a client keeps that trained to these weights."""
+  return part.on_client(carried.Local(*[()] * 3, after, *[()] * 5)).kept
+
+
 def test_a_client_that_is_new_has_no_contrast():
   model = tiny.model()
   received = model.init(tf.constant([0, 1]))
-  kept = contrast.LastModel(None).next((), (), received)
+  kept = _kept(contrast.LastModel(None), received)
   assert 'class' not in kept['tables']
   of = lambda known: terms(
     model, received, kept, np.ones([2, 5]), np.eye(2, 3), known, (1.0, 2.0)
@@ -126,7 +132,7 @@ def test_a_client_that_is_new_has_no_contrast():
 def test_the_previous_model_has_its_own_batch_statistics():
   model = tiny.model_with_statistics()
   received = model.init(tf.constant([0, 1]))
-  kept = contrast.LastModel(None).next((), (), received)
+  kept = _kept(contrast.LastModel(None), received)
   kept['encoder_state'] = {'mean': tf.constant([3.0, 0, 0, -1, 0])}
   x, kernel = np.eye(2, 5), received.encoder['kernel'].numpy()
   unit = lambda e: e / np.linalg.norm(e, axis=1, keepdims=True)
@@ -150,7 +156,7 @@ def test_a_client_keeps_only_what_it_trains():
   of = lambda one: terms(
     model,
     received,
-    one.client_state.next((), (), trained),
+    _kept(one.client_state, trained),
     x,
     x @ received.encoder['kernel'].numpy(),
   )

@@ -68,10 +68,12 @@ GIVEN = {
   'weight_decay': 0.1,
   'robust_aggregation': 'zeroing+clipping',
 }
-# Here nothing is trained but the class table, or it has other rows.
+# Here nothing is trained but the class table, it has other rows, or clients send more.
 REFUSED = {
   'fedaws_baseline2': ('trainable', 'nothing would be trained'),
   'fedmlh': ('importance_weights', 'hashes several classes'),
+  'scaffold': ('robust_aggregation', 'variates'),
+  'fednova': ('robust_aggregation', 'numbers of steps'),
 }
 
 
@@ -93,7 +95,9 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
   weighted = made.example_weights is not None
   takes = 'importance_weights' in found.names
   assert weighted == (takes and 'importance_weights' in given)
-  assert bool(made.robust) == made.has_clients
+  assert bool(made.robust) == (
+    made.has_clients and 'robust_aggregation' in given
+  )
   if not made.has_clients:
     return
   drawn = cohort.virtual_clients(made, 2, 6)

@@ -18,6 +18,7 @@ from tff_xc.algorithms import fedss
 from tff_xc.experiment import cohort
 from tff_xc.experiment import training
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import carried
 
 # ---------------------------------------------------------------------------
 
@@ -45,15 +46,18 @@ class RareFirst:
 
 
 @dataclasses.dataclass(frozen=True)
-class LastEncoder:
+class LastEncoder(carried.Carried):
   """A client keeps its encoder after local training, and counts its rounds."""
 
   spec: collections.OrderedDict
 
-  def next(self, state, before, after):
-    return collections.OrderedDict(
-      rounds=state.value['rounds'] + 1, encoder=after.encoder
+  name = 'last_encoder'
+
+  def on_client(self, local):
+    kept = collections.OrderedDict(
+      rounds=local.kept.value['rounds'] + 1, encoder=local.after.encoder
     )
+    return carried.Answer(kept)
 
 
 def near_its_last(step):
@@ -73,7 +77,7 @@ def remembering(model, **arguments):
   return dataclasses.replace(
     fedss.FedSS.made(model=model, **arguments),
     penalties=(near_its_last,),
-    client_state=LastEncoder(spec),
+    carried=(LastEncoder(spec),),
     example_weights=algorithm_lib.GIVEN,
     sampling=RareFirst(cohort.UniformClients(3)),
   )

@@ -141,7 +141,7 @@ def run(folder, algorithm, rounds, **given):
 
 def weights(folder, round_number):
   with np.load(folder / 'checkpoints' / f'round_{round_number}.npz') as file:
-    kept = ('weights/', 'aggregator/')
+    kept = ('weights/', 'aggregator/', 'carried/')
     return {k: file[k] for k in file.files if k.startswith(kept)}
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tests import tiny
 from tff_xc.round import algorithm
+from tff_xc.round import carried
 from tff_xc.round import client_update
 from tff_xc.round import examples
 from tff_xc.round import local_training
@@ -196,16 +197,18 @@ def test_examples_of_weight_zero_do_not_count():
   assert train_weighted([0.0, 2.0, 0.0]).measured['loss'] > 0
 
 
-class Keeps:
-  """Keeps a number."""
+class Keeps(carried.Carried):
+  """Keeps a number, and replies with it."""
+
+  name = 'number'
 
   spec = tf.TensorSpec([])
 
   def __init__(self, new):
     self.new = new
 
-  def next(self, state, before, after):
-    return state.value + self.new
+  def on_client(self, local):
+    return carried.Answer(local.kept.value + self.new, self.new)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +226,8 @@ def test_a_state_that_is_not_finite_is_not_kept(new, labels, kept):
     tiny.model(),
     (tables.Table('class', request.AllRows(12)),),
     losses.HeldSoftmax(12),
-    client_state=Keeps(new),
+    carried=(Keeps(tf.constant(new)),),
   )
-  found = update(made, client._replace(state=state)).state
-  assert (bool(found.known), float(found.value)) == kept
+  found = update(made, client._replace(state=state))
+  assert (bool(found.state.known), float(found.state.value)) == kept
+  assert float(found.told.replies['number']) == kept[1] - 5

@@ -341,13 +341,13 @@ def test_updates_that_are_not_finite_are_dropped_and_bounds_stay_finite():
   output = process.next(state, cohort)
   assert output.metrics['clients_dropped'] == 1
   assert output.metrics['clients_zeroed'] == 0
-  [*numbers] = tf.nest.flatten(output.state.aggregator)
+  [*numbers] = tf.nest.flatten(output.state.carried)
   for number in numbers:
     assert np.isfinite(number).all()
   # Of nobody, nothing is learned.
   for nobody in (tiny.cohort([[]]), [cohort[3]]):
     after = process.next(output.state, nobody).state
-    tiny.assert_same_weights(after.aggregator, output.state.aggregator, 0)
+    tiny.assert_same_weights(after.carried, output.state.carried, 0)
     tiny.assert_same_weights(after.weights, output.state.weights, 0)
 
 
@@ -360,7 +360,7 @@ def test_tffs_worker_computes_the_same(in_process_context, tff_worker):
     ends.append(tiny.run(process, 2, cohort_of))
   (ours, measured), (theirs, expected) = ends
   tiny.assert_same_weights(ours.weights, theirs.weights, 1e-5)
-  tiny.assert_same_weights(ours.aggregator, theirs.aggregator, 1e-5)
+  tiny.assert_same_weights(ours.carried, theirs.carried, 1e-5)
   tiny.assert_same_weights(measured, expected, 1e-4)
 
 

@@ -182,8 +182,13 @@ def test_tffs_worker_computes_the_same(in_process_context, tff_worker):
 @pytest.mark.parametrize('name', registered.FEDERATED)
 def test_every_algorithm_takes_medians_and_attackers_or_says_why_not(name):
   given = {'robust_aggregation': 'median', 'attack': 'flip_signs'}
-  if name == 'turbosvm':
-    with pytest.raises(errors.InputError, match='support vectors'):
+  refusals = {
+    'turbosvm': 'support vectors',
+    'scaffold': 'variates',
+    'fednova': 'numbers of steps',
+  }
+  if name in refusals:
+    with pytest.raises(errors.InputError, match=refusals[name]):
       registered.algorithm(name, **given)
     return
   found = registered.algorithm(name, **given)

@@ -74,7 +74,8 @@ _CHANGED = [
   )
   if set(changes) <= set(algorithm.names)
   if name != 'fedmlh' or 'trainable' not in changes  # It hashes classes.
-  if name != 'turbosvm' or 'dp' not in changes  # It refuses.
+  # These refuse.
+  if name not in ('turbosvm', 'scaffold', 'fednova') or 'dp' not in changes
   if 'dp_rows' not in changes or name in ('fedss', 'fedaws', 'posonly')
   # One algorithm of each merge.
   if 'compression' not in changes or name in ('fedss', 'fedaws', 'turbosvm')

@@ -70,6 +70,8 @@ def test_clients_that_keep_their_model_hold_all_of_it():
     ('fedss', {'select_features': False}, False),
     ('fedmlh', {}, False),
     ('feddyn', {}, False),
+    ('scaffold', {}, False),
+    ('fednova', {}, True),
   ):
     options = experiment.resolve('bibtex', algorithm, changes)['options']
     assert options['select_features'] is selects
@@ -158,6 +160,9 @@ bibtex feddyn select_features=True: whole models
 bibtex feddyn trainable='bottleneck': frozen
 bibtex feddyn feature_learning_rate=0.1: own server
 bibtex feddyn server_optimizer='adam': server_optimizer
+bibtex scaffold select_features=True: whole models
+omniglot scaffold dp='central': variates
+omniglot fednova client_optimizer='adam': SGD
 bibtex fedss trainable='head' select_features=False: frozen
 omniglot fedss weight_decay=-1.0: at least 0
 omniglot fedir importance_weights='p.csv': no file

@@ -12,6 +12,7 @@ from tff_xc import classifier
 from tff_xc import errors
 from tff_xc.encoders import layers
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import carried
 from tff_xc.round import losses
 
 
@@ -71,15 +72,16 @@ def _unit(embeddings):
 
 
 @dataclasses.dataclass(frozen=True)
-class LastModel:
+class LastModel(carried.Carried):
   """A client keeps what it trained of its model, without its class rows."""
 
   spec: collections.OrderedDict
   frozen: frozenset[str] = frozenset()
 
-  def next(self, state, before, after):
-    del state, before
-    return _kept(after, self.frozen)
+  name = 'moon'
+
+  def on_client(self, local):
+    return carried.Answer(_kept(local.after, self.frozen))
 
 
 def _kept(weights, frozen: frozenset[str]) -> collections.OrderedDict:
@@ -115,7 +117,10 @@ def contrastive(
   return dataclasses.replace(
     algorithm,
     loss=Contrastive(algorithm.loss, model, weight, temperature),
-    client_state=LastModel(
-      _kept(model.weight_specs(), algorithm.frozen), algorithm.frozen
+    carried=(
+      *algorithm.carried,
+      LastModel(
+        _kept(model.weight_specs(), algorithm.frozen), algorithm.frozen
+      ),
     ),
   )

@@ -21,6 +21,7 @@ from typing import Any
 from tff_xc import errors
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.round import carried
 
 
 @hp.declared
@@ -59,18 +60,19 @@ class FedDyn(base.Federated):
       made,
       tables=(table, *others),
       weighting='uniform',
-      client_state=_Gradient(_trained(model.weight_specs(), ())),
+      carried=(_Gradient(trained(model.weight_specs(), ())),),
       encoder_optimizer=optimizer,
     )
 
   def finish(self, made, facts):
     made = super().finish(made, facts)
     alpha, frozen = self.feddyn_alpha, made.frozen
-    spec = _trained(made.model.weight_specs(), frozen)
+    spec = trained(made.model.weight_specs(), frozen)
+    _, *others = made.carried
     return dataclasses.replace(
       made,
       penalties=(_Regulariser(alpha, frozen), *made.penalties),
-      client_state=_Gradient(spec, alpha, frozen),
+      carried=(_Gradient(spec, alpha, frozen), *others),
     )
 
   @classmethod
@@ -88,7 +90,8 @@ class FedDyn(base.Federated):
     return True
 
 
-def _trained(weights, frozen) -> collections.OrderedDict:
+def trained(weights, frozen) -> collections.OrderedDict:
+  """Returns the weights that have a gradient and are not frozen, by name."""
   kept = lambda named: collections.OrderedDict(
     (name, value) for name, value in named.items() if name not in frozen
   )
@@ -110,8 +113,8 @@ class _Regulariser:
     now, received, kept = map(
       tf.nest.flatten,
       (
-        _trained(step.weights, self.frozen),
-        _trained(step.initial_weights, self.frozen),
+        trained(step.weights, self.frozen),
+        trained(step.initial_weights, self.frozen),
         step.state.value,
       ),
     )
@@ -124,22 +127,25 @@ class _Regulariser:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Gradient:
+class _Gradient(carried.Carried):
   """A client keeps g_k."""
 
   spec: Any
   alpha: float = 0.0
   frozen: Collection[str] = ()
 
-  def next(self, state, before, after):
+  name = 'feddyn'
+
+  def on_client(self, local):
     import tensorflow as tf
 
-    return tf.nest.map_structure(
+    kept = tf.nest.map_structure(
       lambda g, b, a: g - self.alpha * (a - b),
-      state.value,
-      _trained(before, self.frozen),
-      _trained(after, self.frozen),
+      local.kept.value,
+      trained(local.before, self.frozen),
+      trained(local.after, self.frozen),
     )
+    return carried.Answer(kept)
 
 
 def _less_the_drift(share: float):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
@@ -336,6 +337,16 @@ class Protection:
         f' --virtual_client_size={virtual}'
       )
     _count_alike(values, given, f'--dp={values["dp"]}')
+
+
+def refuse(values: Mapping, flags: Sequence[str], who: str) -> None:
+  """Refuses these options where they are on; `who` says what they do not go with."""
+  for flag in flags:
+    value = values.get(flag)
+    if value and value != 'none':
+      raise errors.InputError(
+        f'--{flag}={value} does not go with {who}; leave it out'
+      )
 
 
 def _count_alike(values: dict, given: Mapping, flag: str) -> None:

@@ -9,9 +9,11 @@ from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import feddyn
 from tff_xc.algorithms import fedmlh
+from tff_xc.algorithms import fednova
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fedvc
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import scaffold
 from tff_xc.algorithms import turbosvm
 
 ALGORITHMS: Mapping[str, type[base.Base]] = {
@@ -24,6 +26,8 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     fedavg.FedProx,
     fedavg.MOON,
     feddyn.FedDyn,
+    scaffold.SCAFFOLD,
+    fednova.FedNova,
     fedvc.FedVC,
     fedvc.FedIR,
     fedss.FedSS,

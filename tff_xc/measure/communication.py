@@ -3,14 +3,16 @@
 The rule: bytes are those of the payload of one client and round, without
 padding (messages: FedSS, Algorithm 1 and section 3).
   down: the encoder's trained weights and the requested rows of every table; with
-        a class row its probability, if the server sends these;
+        a class row its probability, if the server sends these; and what parts of
+        a round carry (`tff_xc.round.carried`), such as SCAFFOLD's variate;
   up:   the requested ids, then the encoder's delta, the updated rows with their
         ids, and the client's weight, one float. With compression
         (`tff_xc.round.compression`), a row or tensor in whole bytes, and its
-        least and largest number. With distributed privacy, integers in whole bytes.
+         least and largest number. With distributed privacy, integers in whole bytes.
+         And replies of carried parts.
 A table of which every row is requested has no ids in either message: row c is
-at place c. The round's seed and the sums behind its metrics, some 50 bytes, are
-not counted. A client whose update is dropped is counted like any other.
+at place c. The round's seed, other scalars, and the sums behind its metrics, some 50
+bytes, are not counted. A client whose update is dropped is counted like any other.
 `tests/round/test_crossing.py` compares this with what a round feeds and folds.
 """
 
@@ -61,6 +63,9 @@ class Messages:
   has_clients: bool = True
   frozen_bytes: int = 0  # The encoder's other weights, which clients hold.
   sent_encoder_bytes: int | None = None  # Of its delta, if that is compressed.
+  # Of the parts that a round carries, to a client and from it.
+  carried_down: int = 0
+  carried_up: int = 0
 
   def of_round(
     self, rows: Mapping[str, float], largest: Mapping[str, float]
@@ -74,7 +79,8 @@ class Messages:
     encoder = sent = self.encoder_bytes
     if self.sent_encoder_bytes is not None:
       sent = self.sent_encoder_bytes
-    down, up = encoder + down, sent + up + _FLOAT
+    down += encoder + self.carried_down
+    up += sent + self.carried_up + _FLOAT
     return {
       'bytes_down_per_client': down if self.has_clients else 0.0,
       'bytes_up_per_client': up if self.has_clients else 0.0,
@@ -95,7 +101,10 @@ class Messages:
 
 def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   """Returns the sizes of an algorithm's messages."""
+  import tensorflow as tf
+
   from tff_xc import classifier
+  from tff_xc.round import carried
   from tff_xc.round import frozen
   from tff_xc.round import importance
 
@@ -109,6 +118,9 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
     size = lambda numbers: -(-numbers * algorithm.privacy.bits // 8)
   if size:
     sent = sum(size(s.shape.num_elements()) for s in _of_encoder(part))
+  with tf.Graph().as_default():  # Nothing is computed.
+    messages_ = [*carried.messages(algorithm).values()]
+  replies = [part.reply_spec for part in carried.parts(algorithm).values()]
   return Messages(
     trained,
     {
@@ -125,7 +137,16 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
     algorithm.has_clients,
     all_bytes - trained,
     sent,
+    *map(_bytes_of, (messages_, replies)),
   )
+
+
+def _bytes_of(tensors) -> int:
+  """Returns the bytes of tensors or of their specs; scalars are not counted."""
+  import tensorflow as tf
+
+  flat = [t for t in tf.nest.flatten(tensors) if t.shape.rank]
+  return sum(t.shape.num_elements() * t.dtype.size for t in flat)
 
 
 def _of_encoder(specs: classifier.ModelWeights) -> list:

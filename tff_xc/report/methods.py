@@ -28,6 +28,8 @@ METHODS = {
   'fedprox': Method('FedProx', '#55E982', '^'),
   'moon': Method('MOON', '#88C72A', 'P'),
   'feddyn': Method('FedDyn', '#5C7146', '<'),
+  'scaffold': Method('SCAFFOLD', '#87F53D', '>'),
+  'fednova': Method('FedNova', '#280DF2', '<'),
   'fedvc': Method('FedVC', '#E69F00', 'D'),
   'fedir': Method('FedIR', '#A29C44', 'v'),
   'fedss': Method('FedSS', '#D55E00', 'D'),

@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc.round import attack as attack_lib
+from tff_xc.round import carried as carried_lib
 from tff_xc.round import compression as compression_lib
 from tff_xc.round import local_training as local_training_lib
 from tff_xc.round import losses
@@ -37,24 +38,6 @@ class Sampling(Protocol):
 
   def cohorts(self, dataset: Any, seed: int) -> Callable[[int], Any]:
     """Returns a function: round, from 0 -> its cohort."""
-
-
-class ClientState(Protocol):
-  """What a client keeps from one round to its next, a structure of `tf.TensorSpec`s."""
-
-  spec: Any
-
-  def next(
-    self,
-    state: Any,
-    before: classifier.ModelWeights,
-    after: classifier.ModelWeights,
-  ) -> Any:
-    """Returns what the client keeps, as `spec`.
-
-    `state` is the `examples.KeptState` of its last round; `before` and `after` local
-    training, the weights' tables have the rows held.
-    """
 
 
 # A longer text of an answer is left out.
@@ -127,7 +110,8 @@ class Algorithm:
     example_weights: how examples weigh in a minibatch's loss, sum w l / sum w.
       None: alike. `GIVEN`: by weights that come with them
       (`ClientExamples.weights`). Or an `importance.Importance`.
-    client_state: what clients keep between rounds, or None.
+    carried: what a round carries beside the model: messages of the server, replies,
+      and what clients keep between rounds.
     measures_largest_loss: whether a round's metrics have the largest mean loss of
       a client.
   """
@@ -152,7 +136,7 @@ class Algorithm:
   frozen: frozenset[str] = frozenset()
   sampling: Sampling | None = None
   example_weights: Any = None
-  client_state: ClientState | None = None
+  carried: tuple[carried_lib.Carried, ...] = ()
   measures_largest_loss: bool = False
 
   def __post_init__(self):
@@ -177,10 +161,15 @@ class Algorithm:
         raise ValueError(
           f'the table {table.name!r} is frozen: merge it by KeepRows'
         )
-    taken = {*_METRICS, *(self.robust.metrics if self.robust else ())}
+    parts = carried_lib.parts(self)
+    if len(parts) < len(self.carried) + bool(self.robust):
+      raise ValueError(f'two of the carried parts have one name: {[*parts]}')
+    if sum(part.spec is not None for part in self.carried) > 1:
+      raise ValueError('of the carried parts only one can keep something')
+    taken = {*_METRICS}
     for table in self.tables:
       taken |= {f'{table.name}_rows', f'{table.name}_rows_largest'}
-    for name in (name for table in self.tables for name in table.metrics):
+    for name in (n for p in (*parts.values(), *self.tables) for n in p.metrics):
       if name in taken:
         raise ValueError(
           f"a round has a metric {name!r} already; rename the step's"
@@ -208,6 +197,12 @@ class Algorithm:
     del lines['tables']
     body = ''.join(f'  {name}: {text}\n' for name, text in lines.items())
     return f'Algorithm(\n{body})'
+
+  @property
+  def client_state(self) -> carried_lib.Carried | None:
+    """The part of which clients keep something (`spec`) between rounds, or None."""
+    keepers = (part for part in self.carried if part.spec is not None)
+    return next(keepers, None)
 
   @property
   def has_clients(self) -> bool:

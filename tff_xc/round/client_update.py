@@ -5,6 +5,7 @@ first multiplies it.
 """
 
 import collections
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
@@ -15,15 +16,16 @@ from tff_xc import classifier
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import carried
 from tff_xc.round import compression as compression_lib
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
 from tff_xc.round import importance
+from tff_xc.round import local_training
 from tff_xc.round import losses
 from tff_xc.round import privacy as privacy_lib
 from tff_xc.round import randomness
 from tff_xc.round import request
-from tff_xc.round import robust
 from tff_xc.round import tables
 
 # A client's purposes of randomness that are of no table: its own noise, and rounding.
@@ -44,7 +46,7 @@ class ClientUpdate(NamedTuple):
   # Sums over the client's examples, by name; all zero for a client without
   # examples.
   measured: collections.OrderedDict
-  bounded: Any = ()  # `robust.Bounded`, if there are bounds.
+  told: carried.Told
   state: Any = ()  # What it keeps, if the algorithm has client state; not sent.
 
 
@@ -52,18 +54,26 @@ def build(algorithm: algorithm_lib.Algorithm):
   """Returns a function that trains on one client and returns its `ClientUpdate`.
 
   It takes `ModelWeights` whose tables are the rows held, `SelectedRows` by table,
-  `ClientExamples`, the round's seed int32 [2]; `target` float32 [N], FedIR's p of the
-  class rows held, or None; and `bounds` by name, for `robust.bounded`, or None.
+  `ClientExamples`, the round's seed int32 [2]; and what the server sent beside the
+  model: messages by part of `carried.parts`, and FedIR's p of the class rows held
+  (`importance.NAME`, float32 [N]) if it is sent. None: as in the first round.
   """
 
-  train = build_training(algorithm)
-
-  def update(weights, held, examples, round_seed, target=None, bounds=None):
+  def update(weights, held, examples, round_seed, received=None):
     examples = _of_held(algorithm, held, examples)
-    after, measured = train(weights, held, examples, round_seed, target)
+    received = _received(algorithm, held, received)
+    own = _prepared(algorithm, held, examples, received)
+    of_classes = held[classifier.CLASS]
+    after, measured = _train(
+      algorithm, weights, of_classes, own, round_seed, received
+    )
+    local = carried.Local(
+      *((), examples.state, weights, after, (), (), measured['batches']),
+      lambda: _mean_gradients(algorithm, weights, of_classes, own, round_seed),
+      algorithm.local_training,
+    )
     return _message(
-      *(algorithm, weights, after, held, examples, measured, bounds),
-      round_seed,
+      algorithm, local, held, examples, measured, received, round_seed
     )
 
   return update
@@ -74,27 +84,50 @@ def build_training(
 ):
   """Returns a function that trains on one client and sends nothing.
 
-  It takes what that of `build` does, without bounds, and returns the `ModelWeights`
-  after local training, and sums of losses, hits and steps by name. `own_rows_only`: of
-  the class rows held, only those of the client's classes move.
+  It takes what that of `build` does, and returns the `ModelWeights` after local
+  training, and sums of losses, hits and steps by name. `own_rows_only`: of the class
+  rows held, only those of the client's classes move.
   """
 
-  def train(weights, held, examples, round_seed, target=None):
+  def train(weights, held, examples, round_seed, received=None):
     of_classes = held[classifier.CLASS]
     examples = _of_held(algorithm, held, examples)
-    local = _localised(algorithm, held, examples)
-    if isinstance(algorithm.example_weights, importance.Importance):
-      each = importance.of_classes(
-        of_classes, target, algorithm.model.num_classes
-      )
-      local = local._replace(weights=tf.gather(each, local.y))
+    received = _received(algorithm, held, received)
+    local = _prepared(algorithm, held, examples, received)
     kept = None
     if own_rows_only:
       before, own = weights.class_table, of_classes.counts[:, None] > 0
       kept = lambda rows: tf.where(own, rows, before)
-    return _train(algorithm, weights, of_classes, local, round_seed, kept)
+    return _train(
+      algorithm, weights, of_classes, local, round_seed, received, kept
+    )
 
   return train
+
+
+def _received(algorithm, held, received):
+  """Returns what a client received beside the model; None: in the first round."""
+  if received is not None:
+    return received
+  received = carried.messages(algorithm)
+  target = importance.target_of(algorithm)
+  if target is not None:
+    ids = held[classifier.CLASS].ids
+    received[importance.NAME] = tf.gather(target, ids)
+  return received
+
+
+def _prepared(algorithm, held, examples, received):
+  """Returns the examples with slots in place of rows, and their weights if any."""
+  local = _localised(algorithm, held, examples)
+  if isinstance(algorithm.example_weights, importance.Importance):
+    each = importance.of_classes(
+      held[classifier.CLASS],
+      received.get(importance.NAME),
+      algorithm.model.num_classes,
+    )
+    local = local._replace(weights=tf.gather(each, local.y))
+  return local
 
 
 def _of_held(algorithm, held, examples) -> examples_lib.ClientExamples:
@@ -177,7 +210,7 @@ def _within(weights, trained) -> classifier.ModelWeights:
   )
 
 
-def _train(algorithm, weights, held, examples, round_seed, kept=None):
+def _train(algorithm, weights, held, examples, round_seed, received, kept=None):
   """Returns (the weights after local training, sums of losses and hits, steps).
 
   `kept` returns the class rows after a step, unless it is None.
@@ -195,17 +228,10 @@ def _train(algorithm, weights, held, examples, round_seed, kept=None):
   def body(step, trained, encoder_state, optimizer_state, losses_, correct):
     batch = training.batch(order_seed, step, size)
     count = tf.cast(tf.size(batch), tf.float32)
-    of_step = examples._replace(
-      x=encoder_lib.take(examples.x, batch),
-      y=encoder_lib.take(examples.y, batch),
-      weights=examples.weights
-      if isinstance(examples.weights, tuple)
-      else tf.gather(examples.weights, batch),
-    )
     seed = randomness.step_seed(encoder_seed, step)
     now = _within(weights, trained)._replace(encoder_state=encoder_state)
     loss, hits, gradients, encoder_state = _gradients(
-      algorithm, now, weights, held, of_step, seed
+      algorithm, now, weights, held, _batch(examples, batch), seed, received
     )
     optimizer_state, trained = optimizer.next(
       optimizer_state, trained, gradients
@@ -240,8 +266,61 @@ def _train(algorithm, weights, held, examples, round_seed, kept=None):
   return after, {**sums, 'batches': tf.cast(steps, tf.float32)}
 
 
-def _gradients(algorithm, weights, initial, held, examples, seed):
-  """Returns (loss with penalties, hits, gradients of the scaled loss, encoder state)."""
+def _batch(examples, places) -> examples_lib.ClientExamples:
+  """Returns the examples at these places."""
+  weights = examples.weights
+  return examples._replace(
+    x=encoder_lib.take(examples.x, places),
+    y=encoder_lib.take(examples.y, places),
+    weights=weights
+    if isinstance(weights, tuple)
+    else tf.gather(weights, places),
+  )
+
+
+def _mean_gradients(algorithm, weights, held, examples, round_seed):
+  """Returns the gradients of `carried.Local`, batch by batch in the stored order."""
+  training = algorithm.local_training
+  # Of rate 1, so that the loss is not scaled.
+  plain = dataclasses.replace(
+    algorithm,
+    penalties=(),
+    local_training=local_training.LocalTraining(
+      1.0, training.batch_size, shuffle=False
+    ),
+  )
+  size, trained = encoder_lib.count(examples.y), _trained_of(algorithm, weights)
+  steps, _ = plain.local_training.steps_and_visits(size)
+  encoder_seed = randomness.client_seed(
+    round_seed, examples.client_id, randomness.Purpose.ENCODER
+  )
+
+  def body(step, sums):
+    batch = plain.local_training.batch(encoder_seed, step, size)
+    # Numbers that no local step has.
+    seed = randomness.step_seed(encoder_seed, -1 - step)
+    _, _, found, _ = _gradients(
+      plain, weights, weights, held, _batch(examples, batch), seed, {}
+    )
+    share = tf.cast(tf.size(batch), tf.float32) / tf.cast(size, tf.float32)
+    add = lambda total, g: total + share * g
+    return step + 1, tf.nest.map_structure(add, sums, found)
+
+  zeros = tf.nest.map_structure(tf.zeros_like, trained)
+  _, means = tf.while_loop(
+    lambda step, *_: step < steps, body, [tf.constant(0), zeros]
+  )
+  decayed = lambda g, w: (
+    g + training.weight_decay * w if training.weight_decay else g
+  )
+  return tf.nest.map_structure(decayed, means, trained)
+
+
+def _gradients(algorithm, weights, initial, held, examples, seed, received):
+  """Returns (loss without penalties, hits, gradients, encoder state).
+
+  The gradients are those of the scaled loss with penalties.
+  """
   model, padded = algorithm.model, algorithm.tables[0].request.selects
   trained = _trained_of(algorithm, weights)
   # Frozen statistics are those of test time: training must see the same.
@@ -263,6 +342,7 @@ def _gradients(algorithm, weights, initial, held, examples, seed):
       weights,
       initial,
       examples.state,
+      received,
     )
     each = algorithm.loss(step)
     if isinstance(examples.weights, tuple):
@@ -271,9 +351,10 @@ def _gradients(algorithm, weights, initial, held, examples, seed):
       loss = tf.math.divide_no_nan(
         tf.reduce_sum(examples.weights * each), tf.reduce_sum(examples.weights)
       )
+    objective = loss
     for penalty in algorithm.penalties:
-      loss += penalty(step)
-    scaled = algorithm.local_training.loss_scale * loss
+      objective += penalty(step)
+    scaled = algorithm.local_training.loss_scale * objective
   best = tf.argmax(
     tf.where(held.mask, logits, logits.dtype.min) if padded else logits,
     axis=1,
@@ -299,9 +380,10 @@ def _hits(best: tf.Tensor, targets) -> tf.Tensor:
 
 
 def _message(
-  algorithm, before, after, held, examples, measured, bounds, round_seed
+  algorithm, local, held, examples, measured, received, round_seed
 ) -> ClientUpdate:
-  """Returns the update of `ModelWeights` before and after; zeros if it is not finite."""
+  """Returns the update of a client; zeros if it is not finite."""
+  before, after = local.before, local.after
   parts = [frozen.trained_part(algorithm, w) for w in (after, before)]
   delta = tf.nest.map_structure(
     tf.subtract,
@@ -315,16 +397,41 @@ def _message(
       sent = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
     rows[name] = sent
     used[name] = tf.reduce_sum(tf.cast(mask, tf.float32))
+  count = tf.cast(encoder_lib.count(examples.y), tf.float32)
+  takes_part = tf.minimum(count, 1.0)
+  weight = takes_part if algorithm.weighting == 'uniform' else count
+  answers = collections.OrderedDict()
+
+  def answered(part, delta, rows):
+    changes = _changes(algorithm, before.tables, rows, held)
+    found = part.on_client(
+      local._replace(
+        received=received[part.name], change=(delta, changes), weight=weight
+      )
+    )
+    answers[part.name] = found
+    if found.change is None:
+      return delta, rows
+    new = _sent(algorithm, before.tables, found.change[1], held)
+    for table in algorithm.tables:
+      if not table.merge.sends_deltas:
+        # Who is not changed sends its rows to the last digit.
+        name = table.name
+        is_same = tf.reduce_all(tf.equal(found.change[1][name], changes[name]))
+        new[name] = tf.cond(
+          is_same, lambda n=name: rows[n], lambda n=name: new[n]
+        )
+    return found.change[0], new
+
+  for part in algorithm.carried:
+    delta, rows = answered(part, delta, rows)
   if algorithm.adversary:
     delta, rows = _attacked(
       algorithm, before.tables, delta, rows, held, examples.client_id
     )
   finite = _is_finite([*tf.nest.flatten(delta), *rows.values()])
-  of_bounds = ()
-  if bounds is not None:
-    delta, rows, of_bounds = _bounded(
-      algorithm, before.tables, delta, rows, held, bounds
-    )
+  if algorithm.robust:
+    delta, rows = answered(algorithm.robust, delta, rows)
   seed_of = lambda use: randomness.client_seed(
     round_seed, examples.client_id, use
   )
@@ -351,8 +458,6 @@ def _message(
     )
   # `multiply_no_nan` by zero gives zero even for NaN.
   kept = lambda t: tf.math.multiply_no_nan(t, tf.cast(finite, tf.float32))
-  count = tf.cast(encoder_lib.count(examples.y), tf.float32)
-  takes_part = tf.minimum(count, 1.0)
   measured = collections.OrderedDict(
     loss=kept(measured['loss']),
     correct=kept(measured['correct']),
@@ -366,17 +471,13 @@ def _message(
     measured['mean_loss'] = tf.math.divide_no_nan(
       measured['loss'], measured['examples']
     )
-  return ClientUpdate(
-    delta,
-    rows,
-    # With noise of its own, nobody is told that a client sends nothing else.
-    takes_part
-    if own_noise
-    else kept(takes_part if algorithm.weighting == 'uniform' else count),
-    measured,
-    tf.nest.map_structure(kept, of_bounds),
-    _next_state(algorithm, before, after, examples, finite),
-  )
+  # With noise of its own, nobody is told that a client sends nothing else.
+  weight = takes_part if own_noise else kept(weight)
+  state, replies = _settled(algorithm, answers, examples, finite)
+  counted = tf.cast(weight > 0, tf.float32)
+  of_round = carried.Round(tf.constant(1.0), counted, weight)
+  told = carried.Told(of_round, replies)
+  return ClientUpdate(delta, rows, weight, measured, told, state)
 
 
 def _attacked(algorithm, before, delta, rows, held, client_id):
@@ -394,20 +495,6 @@ def _attacked(algorithm, before, delta, rows, held, client_id):
   # Nobody else's digits change.
   sent = lambda: _sent(algorithm, before, changes, held)
   return delta, tf.cond(attacks, sent, lambda: rows)
-
-
-def _bounded(algorithm, before, delta, rows, held, bounds):
-  """Returns (delta, rows, `robust.Bounded`), changed no more than the bounds."""
-  changes = _changes(algorithm, before, rows, held)
-  (delta, changes), found = robust.bounded((delta, changes), bounds)
-  exceeded = tf.add_n(list(found.exceeded.values())) > 0
-  # Whoever is within the bounds sends its rows to the last digit.
-  rows = tf.cond(
-    exceeded,
-    lambda: _sent(algorithm, before, changes, held),
-    lambda: rows,
-  )
-  return delta, rows, found
 
 
 def _changes(algorithm, before, rows, held):
@@ -440,19 +527,30 @@ def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:
   return tf.reduce_all([tf.constant(True), *each])
 
 
-def _next_state(algorithm, before, after, examples, finite):
-  """Returns what it keeps: the old state if the update or the new is not finite."""
-  if algorithm.client_state is None:
-    return ()
-  new = tf.nest.map_structure(
-    lambda tensor, spec: tf.ensure_shape(tensor, spec.shape),
-    algorithm.client_state.next(examples.state, before, after),
-    algorithm.client_state.spec,
-  )
-  old = examples.state
-  sound = _is_finite([t for t in tf.nest.flatten(new) if t.dtype.is_floating])
+def _settled(algorithm, answers, examples, finite):
+  """Returns (what a client keeps, its replies by part).
+
+  The state stays, and the reply is zero, if the update is dropped or the answer is not
+  finite.
+  """
   has_examples = encoder_lib.count(examples.y) > 0
-  keeps = tf.reduce_all([finite, has_examples, sound])
-  # The branches' tensors are not copied, as `tf.where` would.
-  kept = tf.cond(keeps, lambda: new, lambda: old.value)
-  return examples_lib.KeptState(tf.logical_or(keeps, old.known), kept)
+  state, replies = (), collections.OrderedDict()
+  for name, part in carried.parts(algorithm).items():
+    kept, reply, _ = answers[name]
+    numbers = [t for t in tf.nest.flatten((kept, reply)) if t.dtype.is_floating]
+    holds = tf.reduce_all([finite, has_examples, _is_finite(numbers)])
+    # The branches' tensors are not copied, as `tf.where` would.
+    replies[name] = tf.nest.map_structure(
+      lambda t, h=holds: tf.cond(h, lambda: t, lambda: tf.zeros_like(t)), reply
+    )
+    if part.spec is None:
+      continue
+    new = tf.nest.map_structure(
+      lambda tensor, spec: tf.ensure_shape(tensor, spec.shape), kept, part.spec
+    )
+    old = examples.state
+    state = examples_lib.KeptState(
+      tf.logical_or(holds, old.known),
+      tf.cond(holds, lambda new=new: new, lambda old=old: old.value),
+    )
+  return state, replies

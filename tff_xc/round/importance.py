@@ -19,6 +19,9 @@ from tff_xc import errors
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import request
 
+# Of p of the rows held, among what a client received beside the model.
+NAME = 'importance'
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Importance:

@@ -41,6 +41,7 @@ class LocalStep(NamedTuple):
   weights: classifier.ModelWeights | tuple = ()
   initial_weights: classifier.ModelWeights | tuple = ()
   state: Any = ()  # `KeptState` of the client.
+  received: Any = ()  # By part, messages of the server, see `carried.Carried`.
 
 
 class Loss(Protocol):
@@ -54,7 +55,7 @@ class Penalty(Protocol):
   """A term of the objective that is no mean over examples."""
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
-    """Returns a float32 scalar, added to the mean loss."""
+    """Returns a float32 scalar, added to the mean loss, and not to the one reported."""
 
 
 def negative_correction(held: request.SelectedRows, num_rows: int) -> tf.Tensor:

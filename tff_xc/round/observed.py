@@ -8,7 +8,6 @@ from tff_xc import classifier
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import client_update
-from tff_xc.round import importance
 from tff_xc.round import personal
 from tff_xc.round import tables as tables_lib
 
@@ -51,16 +50,14 @@ def build_update(algorithm: algorithm_lib.Algorithm):
   It takes what that of `personal.build` does. What clients keep between rounds is
   unknown to it, as to a client in its first round.
   """
-  model, target = algorithm.model, importance.target_of(algorithm)
+  model = algorithm.model
   train = client_update.build_training(algorithm)
 
   def update(weights, examples, seed):
     examples = personal.first_time(algorithm, examples)
     held = tables_lib.held_rows(model, algorithm.tables, examples, seed)
-    before, p = personal.received(algorithm, weights, held), target
-    if p is not None:
-      p = tf.gather(p, held[classifier.CLASS].ids)
-    after, _ = train(before, held, examples, seed, p)
+    before = personal.received(algorithm, weights, held)
+    after, _ = train(before, held, examples, seed)
     changes = {}
     for name, rows in after.tables.items():
       mask = held[name].mask[: tf.shape(rows)[0], None]

@@ -19,7 +19,6 @@ from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import client_update
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
-from tff_xc.round import importance
 from tff_xc.round import tables as tables_lib
 
 # What moves: all that clients train, the class rows held, or those of its classes.
@@ -60,16 +59,13 @@ def build(
         ' rows; give --personalize_part=all'
       )
     algorithm = frozen.train_only(algorithm, 'head')
-  model, target = algorithm.model, importance.target_of(algorithm)
+  model = algorithm.model
   train = client_update.build_training(algorithm, own_rows_only=part == ROWS)
 
   def personal(weights, examples, seed):
     examples = first_time(algorithm, examples)
     held = tables_lib.held_rows(model, algorithm.tables, examples, seed)
-    on_client, p = received(algorithm, weights, held), target
-    if p is not None:
-      p = tf.gather(p, held[classifier.CLASS].ids)
-    after, _ = train(on_client, held, examples, seed, p)
+    after, _ = train(received(algorithm, weights, held), held, examples, seed)
     own = dict(weights.tables)
     for table in algorithm.tables:
       own[table.name] = rows = after.tables[table.name]

@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tff_xc import errors
 from tff_xc.round import chosen
@@ -150,63 +149,36 @@ class Privacy:
 class Bound:
   """A clipping norm, fixed or by a private quantile: a `robust.Quantile`.
 
-  The state of its process is (norm, step).
+  Its state is (norm, step). Noise counts also where nobody's update is left.
   """
 
   privacy: Privacy
   pair: tuple[int, int]  # The run's seed.
 
-  def build(self) -> tff.templates.EstimationProcess:
-    """Returns the process that estimates the norm."""
+  def start(self):
+    return tf.constant(self.privacy.clip, tf.float32), tf.constant(0)
+
+  def bound(self, state):
+    return state[0]
+
+  def vote(self, norm, state):
+    # Centred, so that one client changes the sum by 1 / 2 at most. Who sends nothing
+    # counts as nobody.
+    return tf.where(norm > 0, tf.where(norm <= state[0], 0.5, -0.5), 0.0)
+
+  def next(self, state, votes, of_round):
     privacy = self.privacy
-    state_type = tff.to_type((np.float32, np.int32))
-
-    @tff.tensorflow.computation
-    def initial():
-      return tf.constant(privacy.clip, tf.float32), tf.constant(0)
-
-    @tff.federated_computation
-    def initialize():
-      return tff.federated_eval(initial, tff.SERVER)
-
-    @tff.tensorflow.computation(np.float32, state_type)
-    def below(norm, state):
-      # Centred, so that one client changes the sum by 1 / 2 at most. Who sends nothing
-      # counts as nobody.
-      return tf.where(norm > 0, tf.where(norm <= state[0], 0.5, -0.5), 0.0)
-
-    @tff.tensorflow.computation(state_type, np.float32)
-    def step(state, count):
-      norm, step = state
+    if not privacy.clip_quantile:
+      return state
+    norm, step = state
+    if privacy.noise_multiplier:
       seed = randomness.noise_seed(tf.constant(self.pair), _QUANTILE)
-      if privacy.noise_multiplier:
-        count += privacy.count_noise * tf.random.stateless_normal(
-          [], randomness.step_seed(seed, step)
-        )
-      share = count / privacy.cohort + 0.5
-      change = _QUANTILE_RATE * (privacy.clip_quantile - share)
-      return norm * tf.exp(change), step + 1
-
-    @tff.federated_computation(
-      tff.FederatedType(state_type, tff.SERVER),
-      tff.FederatedType(np.float32, tff.CLIENTS),
-    )
-    def following(state, norms):
-      if not privacy.clip_quantile:
-        return state
-      at_clients = tff.federated_broadcast(state)
-      counts = tff.federated_map(below, (norms, at_clients))
-      return tff.federated_map(step, (state, tff.federated_sum(counts)))
-
-    @tff.tensorflow.computation(state_type)
-    def norm(state):
-      return state[0]
-
-    @tff.federated_computation(tff.FederatedType(state_type, tff.SERVER))
-    def report(state):
-      return tff.federated_map(norm, state)
-
-    return tff.templates.EstimationProcess(initialize, following, report)
+      votes += privacy.count_noise * tf.random.stateless_normal(
+        [], randomness.step_seed(seed, step)
+      )
+    share = votes / privacy.cohort + 0.5
+    change = _QUANTILE_RATE * (privacy.clip_quantile - share)
+    return norm * tf.exp(change), step + 1
 
 
 def applied(algorithm, pair: list[int]):

@@ -12,6 +12,7 @@ from tff_xc import classifier
 from tff_xc import deep_messages
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import attack
+from tff_xc.round import carried
 from tff_xc.round import client_update
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
@@ -20,7 +21,6 @@ from tff_xc.round import merge
 from tff_xc.round import privacy
 from tff_xc.round import randomness
 from tff_xc.round import request as request_lib
-from tff_xc.round import robust
 from tff_xc.round import server
 from tff_xc.round import tables as tables_lib
 
@@ -41,10 +41,10 @@ class RoundState(NamedTuple):
   # momentum updates; `LearningProcess.get_model_weights` applies them.
   weights: classifier.ModelWeights
   server: ServerState  # States of the server's optimizers and steps.
-  # State of the encoder's aggregator; `robust.State` with bounds.
-  aggregator: Any
+  aggregator: Any  # State of the encoder's aggregator.
   round_number: tf.Tensor  # int32, rounds done.
   seed: tf.Tensor  # int32 [2], the run's seed; all randomness derives from it.
+  carried: Any = ()  # States by part, see `carried.Carried`.
 
 
 def build_process(
@@ -61,7 +61,7 @@ def build_process(
 
   A round's metrics are an ordered dictionary of float32 scalars:
 
-  loss: mean over examples of the objective during local training.
+  loss: mean over examples of the loss during local training.
   local_accuracy: fraction of examples of which a target had the largest logit among
     the held rows, in the step that trained on them.
   class_rows, class_rows_largest: mean and largest number of rows that a client
@@ -77,7 +77,8 @@ def build_process(
   aggregator/...: the scalars that `model_aggregator` measures, by its names, such as
     aggregator/zeroing/zeroed_count.
 
-  A mean or maximum over no clients is nan. Bounds and server steps have more.
+  The loss is that of the algorithm alone, without penalties. A mean or maximum over no
+  clients is nan. Carried parts, such as bounds, and server steps have more.
   `seed` is of the initial weights and all randomness in the rounds; the process's
   `next` takes `ClientExamples` at clients.
   """
@@ -100,7 +101,6 @@ def build_process(
 
 def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   """Returns the computation (RoundState@SERVER, examples@CLIENTS) -> output."""
-  hidden, limits = algorithm.privacy, robust.Limits(algorithm.robust)
   target = importance.target_of(algorithm)
   exchanges = collections.OrderedDict(
     (
@@ -120,7 +120,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
     )
   )
   request = _build_request(algorithm)
-  train = _build_training(algorithm)
+  messages, train = _build_messages(algorithm), _build_training(algorithm)
   server_step = _build_server_step(algorithm)
   state_spec = algorithm.client_state and algorithm.client_state.spec
   collect = state_spec and examples_lib.build_collect(state_spec)
@@ -147,34 +147,28 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
         held,
         examples,
         clients_seed,
-        *limits.at_clients(state.aggregator),
+        tff.federated_broadcast(tff.federated_map(messages, state.carried)),
       ),
     )
-    joined = aggregate(limits.of_encoder(state.aggregator), update)
-    weight = tff.federated_sum(update.weight)
+    joined = aggregate(state.aggregator, update)
+    told = tff.federated_sum(update.told)
     merged = of_tables(
       lambda name, of: of.merge(held[name], update.rows[name], update)
     )
     stepped = tff.federated_map(
-      server_step,
-      (
-        *(state, joined.result, merged, weight, seed),
-        *(limits.at_server(state.aggregator) if hidden else ()),
-      ),
+      server_step, (state, joined.result, merged, told, seed)
     )
-    if hidden:  # Noise counts also where nobody's update is left.
-      weight = tff.federated_value(float(hidden.cohort), tff.SERVER)
     new_state = RoundState(
       weights=stepped[1],
       server=stepped[0],
-      aggregator=limits.next(state.aggregator, joined.state, update, weight),
+      aggregator=joined.state,
       round_number=tff.federated_map(_following, state.round_number),
       seed=state.seed,
+      carried=stepped[2],
     )
     sums = tff.federated_sum(update.measured)
     largest = tff.federated_max(update.measured)
-    measured = tff.federated_map(_measured, (sums, largest, stepped[2]))
-    measured = limits.measured(measured, state.aggregator, update)
+    measured = tff.federated_map(_measured, (sums, largest, stepped[3]))
     measured = aggregate.measured(measured, joined.measurements)
     if collect:
       measured = collect(measured, examples.client_id, update.state)
@@ -268,11 +262,22 @@ def _build_request(algorithm):
   return request
 
 
+def _build_messages(algorithm):
+  """Returns the computation: states by part -> their messages."""
+
+  @tff.tensorflow.computation
+  def messages(states):
+    return carried.messages(algorithm, states)
+
+  return messages
+
+
 def _build_training(algorithm):
-  """Returns a client's computation of its `ClientUpdate`, with bounds if there are."""
+  """Returns a client's computation of its `ClientUpdate`."""
   on_client = client_update.build(algorithm)
 
-  def updated(encoder, encoder_state, rows, held, examples, seed, bounds=None):
+  @tff.tensorflow.computation
+  def train(encoder, encoder_state, rows, held, examples, seed, messages):
     received = collections.OrderedDict(
       (t.name, _as_tensors(t, rows[t.name], held[t.name]))
       for t in algorithm.tables
@@ -281,27 +286,31 @@ def _build_training(algorithm):
       (name, own) for name, (own, _) in received.items()
     )
     weights = classifier.ModelWeights(encoder, encoder_state, tables)
-    target = received[classifier.CLASS][1]
-    return on_client(weights, held, examples, seed, target, bounds)
+    messages, target = dict(messages), received[classifier.CLASS][1]
+    if target is not None:
+      messages[importance.NAME] = target
+    return on_client(weights, held, examples, seed, messages)
 
-  @tff.tensorflow.computation
-  def train(encoder, encoder_state, rows, held, examples, seed):
-    return updated(encoder, encoder_state, rows, held, examples, seed)
-
-  @tff.tensorflow.computation
-  def bounded(encoder, encoder_state, rows, held, examples, seed, bounds):
-    return updated(encoder, encoder_state, rows, held, examples, seed, bounds)
-
-  return bounded if algorithm.robust else train
+  return train
 
 
 def _build_server_step(algorithm):
-  """Returns the computation of (`ServerState`, `ModelWeights`, the steps' metrics)."""
+  """Returns the computation of (`ServerState`, `ModelWeights`, carried, metrics)."""
 
-  def stepped(state, encoder_delta, merged, total_weight, seed, bounds=None):
+  @tff.tensorflow.computation
+  def server_step(state, encoder_delta, merged, told, seed):
+    total_weight = told.of_round.weight
+    following, factor, of_parts = carried.on_server(
+      algorithm, state.carried, told
+    )
+    if factor is not None:
+      encoder_delta, merged = _scaled(
+        algorithm, state.weights, encoder_delta, merged, factor
+      )
     of_noise = {}
-    if bounds is not None:
-      clip = bounds['clipping']
+    if algorithm.privacy:
+      bounds = algorithm.robust
+      clip = bounds.of(state.carried[bounds.name])['clipping']
       encoder_delta, merged, of_noise = privacy.noised(
         algorithm, clip, encoder_delta, merged, total_weight, seed
       )
@@ -328,6 +337,7 @@ def _build_server_step(algorithm):
         state.round_number,
       )
       measured.update(found)
+    measured.update(of_parts)
     return (
       ServerState(optimizer_state, states),
       classifier.ModelWeights(
@@ -335,18 +345,27 @@ def _build_server_step(algorithm):
         classifier.replaced(state.weights.encoder_state, encoder_state),
         values,
       ),
+      following,
       measured,
     )
 
-  @tff.tensorflow.computation
-  def server_step(state, encoder_delta, merged, total_weight, seed):
-    return stepped(state, encoder_delta, merged, total_weight, seed)
+  return server_step
 
-  @tff.tensorflow.computation
-  def noisy(state, encoder_delta, merged, total_weight, seed, bounds):
-    return stepped(state, encoder_delta, merged, total_weight, seed, bounds)
 
-  return noisy if algorithm.privacy else server_step
+def _scaled(algorithm, weights, delta, merged, factor):
+  """Returns (delta, rows by table) with mean changes of trained weights times `factor`."""
+  delta, merged = (
+    collections.OrderedDict(delta),
+    collections.OrderedDict(merged),
+  )
+  for name in delta:
+    if name in weights.encoder:  # Not batch statistics.
+      delta[name] *= factor
+  for table in algorithm.tables:
+    if table.merge.sends_rows and table.merge.sends_deltas:
+      of_table = merged[table.name]
+      merged[table.name] = of_table._replace(rows=of_table.rows * factor)
+  return delta, merged
 
 
 @tff.tensorflow.computation
@@ -391,20 +410,23 @@ def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
       ),
     )
     weights = algorithm.model.init(run_seed)
-    return weights, server_state, tf.constant(0, tf.int32), run_seed
+    number = tf.constant(0, tf.int32)
+    states = carried.initial(algorithm)
+    return weights, server_state, number, run_seed, states
 
   @tff.federated_computation
   def initialize():
-    weights, server_state, round_number, run_seed = tff.federated_eval(
+    weights, server_state, round_number, run_seed, states = tff.federated_eval(
       initial, tff.SERVER
     )
     return tff.federated_zip(
       RoundState(
         weights,
         server_state,
-        robust.Limits(algorithm.robust).initialize(aggregate.initialize()),
+        aggregate.initialize(),
         round_number,
         run_seed,
+        states,
       )
     )
 

@@ -1,6 +1,6 @@
 """Bounds on what one client can change: poisoned updates are zeroed or clipped.
 
-As `tff.learning.robust_aggregator`, by TFF's own estimators: an update with a
+As `tff.learning.robust_aggregator`, to its digits: an update with a
 number above one bound counts as no change, and one with an L2 norm above another
 is scaled down to it. The bounds follow quantiles of the clients' norms (Andrew,
 Thakkar, McMahan, Ramaswamy: "Differentially Private Learning with Adaptive
@@ -27,7 +27,8 @@ from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
-import tensorflow_federated as tff
+
+from tff_xc.round import carried
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +45,26 @@ class Quantile:
   multiplier: float = 1.0
   increment: float = 0.0
 
-  def build(self) -> tff.templates.EstimationProcess:
-    """Returns TFF's process that estimates the bound."""
-    return tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
-      self.initial, self.quantile, self.rate, self.multiplier, self.increment
-    )
+  def start(self) -> tf.Tensor:
+    """Returns C of the first round, the state of a quantile: float32 scalar."""
+    return tf.constant(self.initial, tf.float32)
+
+  def bound(self, state: tf.Tensor) -> tf.Tensor:
+    """Returns the bound of a round."""
+    return self.multiplier * state + self.increment
+
+  def vote(self, norm: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
+    """Returns 1 if a client's norm is above C, and 0 otherwise."""
+    return tf.cast(norm > state, tf.float32)
+
+  def next(self, state, votes: tf.Tensor, of_round: carried.Round) -> tf.Tensor:
+    """Returns C after a round; if nobody's update is left, it stays."""
+    # In the order of operations of TFF's `PrivateQuantileEstimationProcess`, for
+    # equal digits: a client counts 1/2 or -1/2, and a dropped one has the norm 0.
+    clients = of_round.clients
+    share = (0.5 * clients - votes) / clients + 0.5
+    following = state * tf.exp(-(self.rate * (share - self.quantile)))
+    return tf.where(of_round.weight > 0, following, state)
 
 
 # Those of `tff.learning.robust_aggregator`.
@@ -57,8 +73,10 @@ CLIPPING = Quantile(1.0, 0.8, 0.2)
 
 
 @dataclasses.dataclass(frozen=True)
-class Robust:
-  """What bounds the clients' updates."""
+class Robust(carried.Carried):
+  """What bounds the clients' updates; by bound, the state is that of its quantile."""
+
+  name = 'bounds'
 
   # The largest number of an update that is not zeroed, or None.
   zeroing: Quantile | None = ZEROING
@@ -79,6 +97,36 @@ class Robust:
   def metrics(self) -> tuple[str, ...]:
     """Names of the numbers of a round; columns of metrics.csv."""
     return tuple(m for n in self.bounds for m in _METRICS[n])
+
+  def initial(self):
+    return collections.OrderedDict(
+      (name, quantile.start()) for name, quantile in self.bounds.items()
+    )
+
+  def of(self, state) -> collections.OrderedDict:
+    """Returns a round's bounds by name, float32 scalars."""
+    return collections.OrderedDict(
+      (name, quantile.bound(state[name]))
+      for name, quantile in self.bounds.items()
+    )
+
+  def on_client(self, local):
+    change, found = bounded(local.change, self.of(local.received))
+    votes = collections.OrderedDict(
+      (name, quantile.vote(found.norms[name], local.received[name]))
+      for name, quantile in self.bounds.items()
+    )
+    reply = collections.OrderedDict(votes=votes, exceeded=found.exceeded)
+    return carried.Answer(reply=reply, change=change)
+
+  def on_server(self, state, total, of_round):
+    following, measured = collections.OrderedDict(), {}
+    for name, quantile in self.bounds.items():
+      votes, count = total['votes'][name], total['exceeded'][name]
+      following[name] = quantile.next(state[name], votes, of_round)
+      values = count, quantile.bound(state[name])
+      measured.update(zip(_METRICS[name], values, strict=True))
+    return carried.Next(following, metrics=measured)
 
 
 _METRICS = {
@@ -127,91 +175,3 @@ def _clipping(change, bound):
 
 
 _OF = {'zeroing': _zeroing, 'clipping': _clipping}
-
-
-class State(NamedTuple):
-  """The state of an encoder's aggregator, and of the bounds by name."""
-
-  encoder: Any
-  bounds: collections.OrderedDict
-
-
-class Limits:
-  """The server's bounds, if any; call its methods within a federated computation.
-
-  A state is that of the encoder's aggregator, or `State` with it.
-  """
-
-  def __init__(self, robust: Robust | None):
-    self._processes = collections.OrderedDict(
-      (name, quantile.build())
-      for name, quantile in (robust.bounds if robust else {}).items()
-    )
-
-  def initialize(self, encoder):
-    """Returns the initial state@SERVER; `encoder` is that of the aggregator."""
-    return self._joined(
-      encoder, self._zipped(lambda name, process: process.initialize())
-    )
-
-  def of_encoder(self, state):
-    """Returns the state@SERVER of the encoder's aggregator."""
-    return state.encoder if self._processes else state
-
-  def at_server(self, state) -> tuple:
-    """Returns (this round's bounds@SERVER by name,), or ()."""
-    return (self._bounds(state),) if self._processes else ()
-
-  def at_clients(self, state) -> tuple:
-    """Returns (this round's bounds@CLIENTS by name,), or ()."""
-    return tuple(map(tff.federated_broadcast, self.at_server(state)))
-
-  def next(self, state, encoder, update, total_weight):
-    """Returns the state@SERVER after a round.
-
-    A dropped client counts with a norm of 0; if nobody's update is left, bounds stay.
-    """
-
-    def after(name, process):
-      @tff.tensorflow.computation
-      def kept(new, old, weight):
-        choose = lambda a, b: tf.where(weight > 0, a, b)
-        return tf.nest.map_structure(choose, new, old)
-
-      old = state.bounds[name]
-      new = process.next(old, update.bounded.norms[name])
-      return tff.federated_map(kept, (new, old, total_weight))
-
-    return self._joined(encoder, self._zipped(after))
-
-  def measured(self, metrics, state, update):
-    """Returns the metrics@SERVER with the bounds of `state` and their counts."""
-    if not self._processes:
-      return metrics
-
-    @tff.tensorflow.computation
-    def added(metrics, bounds, counts):
-      found = collections.OrderedDict(metrics)
-      for name in self._processes:
-        values = counts[name], bounds[name]
-        found.update(zip(_METRICS[name], values, strict=True))
-      return found
-
-    counts = tff.federated_sum(update.bounded.exceeded)
-    return tff.federated_map(added, (metrics, self._bounds(state), counts))
-
-  def _bounds(self, state):
-    report = lambda name, process: process.report(state.bounds[name])
-    return self._zipped(report)
-
-  def _joined(self, encoder, bounds):
-    if not self._processes:
-      return encoder
-    return tff.federated_zip(State(encoder, bounds))
-
-  def _zipped(self, of):
-    if not self._processes:
-      return None
-    return tff.federated_zip(
-      collections.OrderedDict((n, of(n, p)) for n, p in self._processes.items())
-    )

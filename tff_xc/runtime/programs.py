@@ -130,7 +130,7 @@ class Cohorts(tff.program.FederatedDataSource):
     if len(getattr(kind.member, 'state', ())):
       raise errors.InputError(
         'the clients of this algorithm keep a state from round to round (as MOON,'
-        " FedDyn), which TFF's programs do not give back to them: train it by"
+        " FedDyn, SCAFFOLD), which TFF's programs do not give back to them: train it by"
         ' `tff_xc.experiment.training.train`'
       )
 

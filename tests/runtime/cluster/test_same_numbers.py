@@ -12,6 +12,7 @@ from tests import small_data
 from tests.runtime.cluster import threads_crew
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedss
+from tff_xc.algorithms import scaffold
 from tff_xc.experiment import cohort
 from tff_xc.round import attack
 from tff_xc.round import compression
@@ -52,6 +53,11 @@ def _moon(model):
   return dataclasses.replace(fedavg.MOON.made(model=model), robust=_BOUNDS)
 
 
+def _scaffold(model):
+  made = scaffold.SCAFFOLD.made(model=model, num_clients=60)
+  return dataclasses.replace(made, robust=_BOUNDS)
+
+
 def _attacked(model):
   adversary = attack.Attack('flip_signs', 0.2, 60)
   rounded = compression.Compression(4, True)
@@ -78,13 +84,23 @@ def _run(runtime, algorithm, learning, cohorts):
       state = output.state
       metrics.append(output.metrics)
     weights = learning.get_model_weights(state)
-  every = weights, metrics, clients.kept
+  every = weights, state.carried, metrics, clients.kept
   return [np.asarray(x) for x in tf.nest.flatten(every)], metrics
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  'make', [_fedss, _private, _chosen, _distributed, _moon, _attacked, _secure]
+  'make',
+  [
+    _fedss,
+    _private,
+    _chosen,
+    _distributed,
+    _moon,
+    _scaffold,
+    _attacked,
+    _secure,
+  ],
 )
 def test_the_numbers_are_those_of_one_process(make, in_process_context):
   data, model = small_data.images(60)

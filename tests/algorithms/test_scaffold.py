@@ -1,0 +1,233 @@
+"""SCAFFOLD beside NumPy, and its control variates."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tasks import experiment
+from tests import registered
+from tests import small_data
+from tests import tiny
+from tests.algorithms import numpy_fedss
+from tests.algorithms import test_fedavg
+from tff_xc import errors
+from tff_xc.algorithms import scaffold
+from tff_xc.measure import communication
+from tff_xc.round import algorithm
+from tff_xc.round import personal
+
+pytestmark = pytest.mark.usefixtures('in_process')
+
+RATE, CLIENTS = 0.1, 3
+# Client 0 takes part three times, client 1 twice, client 2 once; one is empty.
+COHORTS = [
+  tiny.cohort(labels, seed)
+  for seed, labels in enumerate(
+    (
+      [[0, 1], [2, 3, 3]],
+      [[4, 5, 6], [], [7, 7]],
+      [[8, 8], [9, 10, 1]],
+    )
+  )
+]
+SETTINGS = {
+  'local_training': test_fedavg.FULL_BATCH,
+  'num_clients': CLIENTS,
+  'server_learning_rate': 0.7,
+}
+
+
+def gradients(weights, client):
+  """Returns the gradients of a client's mean loss, float64."""
+  x, y = client.x, client.y
+  every, nothing = np.ones([len(x), 12], bool), np.zeros(12)
+  return numpy_fedss.loss_and_gradients(*weights, x, y, every, nothing, 4.0)[1:]
+
+
+def reference(weights, variate):
+  """Runs Algorithm 1; returns the weights, c, and c_k by client."""
+  zeros = [np.zeros_like(w) for w in weights]
+  server, own = zeros, {}
+  for cohort in COHORTS:
+    moves, changes = [], []
+    for client in (client for client in cohort if len(client.y)):
+      y, c_k = weights, own.get(int(client.client_id), zeros)
+      for _ in range(2):
+        each = zip(y, gradients(y, client), c_k, server, strict=True)
+        y = [w - RATE * (g - k + c) for w, g, k, c in each]
+      if variate == 'gradient':
+        new = gradients(weights, client)
+      else:
+        each = zip(c_k, server, weights, y, strict=True)
+        new = [k - c + (x - w) / (2 * RATE) for k, c, x, w in each]
+      moves.append([w - x for w, x in zip(y, weights, strict=True)])
+      changes.append([n - k for n, k in zip(new, c_k, strict=True)])
+      own[int(client.client_id)] = new
+    mean = lambda found: [np.mean(each, 0) for each in zip(*found, strict=True)]
+    weights = [x + 0.7 * m for x, m in zip(weights, mean(moves), strict=True)]
+    share = len(moves) / CLIENTS
+    server = [c + share * d for c, d in zip(server, mean(changes), strict=True)]
+  return weights, server, own
+
+
+def flat(variate) -> list[np.ndarray]:
+  """Returns (kernel, bias, table) of a variate."""
+  encoder, tables = variate['encoder'], variate['tables']
+  each = encoder['kernel'], encoder['bias'], tables['class']
+  return [np.asarray(t, np.float64) for t in each]
+
+
+def run(cohorts=COHORTS, **changes):
+  """Returns (the first state, the last, what clients keep)."""
+  arguments = {**SETTINGS, **changes}
+  learning = tiny.process('scaffold', **arguments)
+  made = scaffold.SCAFFOLD.made(model=tiny.model(), **arguments)
+  clients = registered.Clients(made.client_state)
+  first = state = learning.initialize()
+  for cohort in cohorts:
+    output = learning.next(state, clients.attach(cohort))
+    clients.take(output.metrics)
+    state = output.state
+  return first, state, clients.kept
+
+
+@pytest.mark.parametrize('variate', ['steps', 'gradient'])
+def test_three_rounds_equal_the_numpy_reference(variate):
+  first, last, kept = run(scaffold_variate=variate)
+  weights, server, own = reference(tiny.as_numpy(first.weights), variate)
+  close = lambda a, b: [
+    np.testing.assert_allclose(x, y, atol=2e-5)
+    for x, y in zip(a, b, strict=True)
+  ]
+  close(tiny.as_numpy(last.weights), weights)
+  close(flat(last.carried['scaffold']), server)
+  assert sorted(kept) == sorted(own) == [0, 1, 2]
+  for client, variates in own.items():
+    close(flat(kept[client]), variates)
+  # The server's variate is the mean of the clients'.
+  mean = [
+    np.mean(each, 0) for each in zip(*map(flat, kept.values()), strict=True)
+  ]
+  close(flat(last.carried['scaffold']), mean)
+  assert max(np.abs(c).max() for c in mean) > 0.01
+
+
+def test_without_variates_it_is_fedavg_whose_clients_count_alike():
+  _, state, _ = run(COHORTS[:1])
+  given = {k: v for k, v in SETTINGS.items() if k != 'num_clients'}
+  fedavg = tiny.process('fedavg', **given, weighting='uniform')
+  plain, _ = tiny.run(fedavg, 1, COHORTS.__getitem__)
+  tiny.assert_same_weights(state.weights, plain.weights, 1e-6)
+
+
+def test_a_dropped_client_keeps_its_variate_and_sends_none():
+  bad = COHORTS[1][2]
+  bad = bad._replace(x=np.full_like(bad.x, np.nan))
+  dropped = [COHORTS[0], [COHORTS[1][0], bad]]
+  _, state, kept = run(dropped)
+  _, without, same = run([COHORTS[0], COHORTS[1][:1]])
+  assert sorted(kept) == sorted(same) == [0, 1]
+  tiny.assert_same_weights(state.carried, without.carried, 1e-7)
+  tiny.assert_same_weights(state.weights, without.weights, 1e-7)
+
+
+def test_the_gradient_is_over_all_batches_and_has_weight_decay():
+  """Option I in batches of two, of five examples."""
+  training = dataclasses.replace(
+    test_fedavg.FULL_BATCH, batch_size=2, weight_decay=0.5
+  )
+  [client] = tiny.cohort([[0, 1, 2, 3, 3]])
+  first, _, kept = run(
+    [[client]], scaffold_variate='gradient', local_training=training
+  )
+  weights = tiny.as_numpy(first.weights)
+  each = zip(flat(kept[0]), gradients(weights, client), weights, strict=True)
+  for found, g, w in each:
+    np.testing.assert_allclose(found, g + 0.5 * w, atol=2e-5)
+
+
+def test_a_round_has_twice_the_bytes():
+  of = lambda name: communication.messages(registered.algorithm(name))
+  rows = {'class': registered.N}
+  plain, twice = (of(n).of_round(rows, rows) for n in ('fedavg', 'scaffold'))
+  down = 'bytes_down_per_client'
+  assert twice[down] == 2 * plain[down]
+  up = 'bytes_up_per_client'  # With one float, the weight.
+  assert twice[up] == 2 * plain[up] - 4
+
+
+def test_what_is_frozen_has_no_variate():
+  given = {'trainable': 'head', 'num_clients': 3}
+  made = scaffold.SCAFFOLD.made(model=tiny.model(), **given)
+  assert not made.client_state.spec['encoder']
+  assert [*made.client_state.spec['tables']] == ['class']
+  first, last, kept = run(COHORTS[:2], trainable='head')
+  np.testing.assert_array_equal(
+    *(s.weights.encoder['kernel'] for s in (first, last))
+  )
+  assert not kept[0]['encoder']
+  assert np.abs(kept[0]['tables']['class']).max() > 0.01
+
+
+def test_a_model_is_personalised_as_in_a_first_round():
+  made = scaffold.SCAFFOLD.made(model=tiny.model(), **SETTINGS)
+  weights = made.model.init(tf.constant([0, 1]))
+  seed = tf.zeros([5], tf.int32)
+  [client] = tiny.cohort([[0, 1, 2]])
+  client = tf.nest.map_structure(tf.constant, client)
+  plain = dataclasses.replace(made, carried=(), penalties=())
+  tiny.assert_same_weights(
+    *(personal.build(a, 2)(weights, client, seed) for a in (made, plain)), 1e-7
+  )
+
+
+def test_what_does_not_go_with_it_is_refused():
+  cls = scaffold.SCAFFOLD
+  for given in (
+    {'dp': 'central'},
+    {'secure_sums': True},
+    {'compression': 'quantize'},
+    {'robust_aggregation': 'median'},
+    {'contrastive_weight': 1.0},
+    {'client_optimizer': 'adam'},
+    {'virtual_client_size': 32, 'virtual_client_replace': True},
+  ):
+    with pytest.raises(errors.InputError, match=[*given][-1]):
+      cls.resolve(given, {})
+  cls.resolve({'client_optimizer': 'adam', 'scaffold_variate': 'gradient'}, {})
+  with pytest.raises(TypeError, match='num_clients'):
+    cls().algorithm(tiny.model())
+  made = cls.made(model=registered.SPARSE, num_clients=9)
+  with pytest.raises(errors.InputError, match="'feature'"):
+    algorithm.own_rows(made, 'feature', 6)
+
+
+@pytest.mark.slow
+def test_a_run_resumes_with_its_variates(tmp_path):
+  def run_of(name, rounds):
+    given = {**small_data.GLYPHS, 'rounds': rounds, 'clients_per_round': 3}
+    given['client_failure_rate'] = 0.2
+    resolved = experiment.resolve('glyphs', 'scaffold', given)
+    experiment.assemble(resolved).run(str(tmp_path / name))
+    path = tmp_path / name / 'checkpoints' / f'round_{rounds}.npz'
+    with np.load(path) as file:
+      return {n: file[n] for n in file.files}
+
+  straight = run_of('straight', 4)
+  run_of('resumed', 2)
+  resumed = run_of('resumed', 4)
+  assert straight.keys() == resumed.keys()
+  for name, array in straight.items():
+    np.testing.assert_array_equal(array, resumed[name], err_msg=name)
+  variate = straight['carried/scaffold/tables/class']
+  folder = tmp_path / 'resumed' / 'client_states'
+  ids, rounds = (straight[f'more:client_{n}'] for n in ('ids', 'rounds'))
+  own = [
+    np.load(folder / f'{client}_{number}.npz')['tables/class']
+    for client, number in zip(ids, rounds, strict=True)
+  ]
+  count = small_data.GLYPHS['num_clients']
+  np.testing.assert_allclose(variate, np.sum(own, 0) / count, atol=1e-6)
+  assert np.abs(variate).max() > 1e-4

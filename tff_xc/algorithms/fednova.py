@@ -1,0 +1,103 @@
+"""FedNova: clients that take more local steps do not count more.
+
+Wang, Liu, Liang, Joshi, Poor: "Tackling the Objective Inconsistency Problem in
+Heterogeneous Federated Optimization", NeurIPS 2020, arXiv:2007.07481. A client's change
+is a sum of its gradients with the factors a_k. It is divided by their sum, ||a_k||_1,
+and the server multiplies the mean, of p_k = n_k / n, by tau_eff:
+
+  x <- x + tau_eff sum_k p_k (y_k - x) / ||a_k||_1    tau_eff = sum_k p_k ||a_k||_1
+
+With SGD ||a_k||_1 is the number tau_k of local steps. With the proximal term of weight
+mu, steps of rate eta shrink the change by 1 - eta mu each, and it is
+(1 - (1 - eta mu)^tau_k) / (eta mu). Where all clients take the same number of steps it
+is FedAvg, or FedProx. (The authors' code has sum_k p_k tau_k as tau_eff with a proximal
+term, which is larger than the clients' steps are then.)
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+
+from tff_xc import errors
+from tff_xc.algorithms import base
+from tff_xc.algorithms import fedavg
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import protection
+from tff_xc.round import carried
+
+
+@hp.declared
+class FedNova(fedavg.FedAvg):
+  """FedAvg of changes a local step, times the mean number of steps.
+
+  Clients take different numbers of steps where they have different numbers of examples
+  and go by --local_epochs. Batch statistics are averaged as in FedAvg.
+  """
+
+  name = 'fednova'
+  paper = 'Wang J. 2020'
+  answers = fedavg.FedAvg.answers._replace(
+    merge='mean delta of a local step, times the mean steps'
+  )
+
+  client_optimizer: str = hp.own('sgd')
+
+  def make(self, model, facts):
+    part = _Normalised(self.prox_mu)
+    return dataclasses.replace(super().make(model, facts), carried=(part,))
+
+  @classmethod
+  def check(cls, values, given):
+    super().check(values, given)
+    protection.refuse(
+      values,
+      ('dp', 'secure_sums', 'robust_aggregation'),
+      'fednova, whose clients also send their numbers of steps, which it would leave'
+      ' as they are',
+    )
+    if values['client_optimizer'] != 'sgd':
+      raise errors.InputError(
+        f'--client_optimizer={values["client_optimizer"]}: fednova divides by the sum of'
+        " a gradient's factors, which is known for SGD only; leave it out"
+      )
+    if values['client_learning_rate'] * values['prox_mu'] >= 1:
+      raise errors.InputError(
+        '--prox_mu times --client_learning_rate is 1 or more, with which a step turns'
+        ' round; lower one of them'
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Normalised(carried.Carried):
+  """Divides a change by ||a_k||_1, and multiplies the mean by tau_eff."""
+
+  prox_mu: float
+
+  name = 'fednova'
+
+  def on_client(self, local):
+    import tensorflow as tf
+
+    steps = tf.maximum(local.steps, 1.0)
+    decay = local.training.learning_rate * self.prox_mu
+    if decay:  # 1 - (1 - decay)^tau, without cancellation.
+      steps = -tf.math.expm1(steps * math.log1p(-decay)) / decay
+    encoder, rows = local.change
+    of_state = local.before.encoder_state
+    encoder = collections.OrderedDict(
+      (name, value if name in of_state else value / steps)
+      for name, value in encoder.items()
+    )
+    rows = collections.OrderedDict((n, r / steps) for n, r in rows.items())
+    return carried.Answer(reply=local.weight * steps, change=(encoder, rows))
+
+  def on_server(self, state, total, of_round):
+    import tensorflow as tf
+
+    factor = tf.math.divide_no_nan(total, of_round.weight)
+    return carried.Next(state, factor)
+
+
+build_fednova = base.builder(FedNova)
