@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.algorithms import base
+from tff_xc.algorithms import calibrated
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedaws
 from tff_xc.algorithms import feddyn
@@ -24,6 +25,8 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     fedavg.FedProx,
     fedavg.MOON,
     feddyn.FedDyn,
+    calibrated.FedRS,
+    calibrated.FedLC,
     fedvc.FedVC,
     fedvc.FedIR,
     fedss.FedSS,
@@ -38,6 +41,7 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     turbosvm.TurboSVM,
     fedmlh.FedMLH,
     fedss.Centralized,
+    calibrated.LogitAdjustment,
   )
 }
 HYPERPARAMETERS: Mapping[str, hp.Hyperparameter] = {
