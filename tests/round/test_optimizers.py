@@ -58,7 +58,8 @@ def test_weight_decay_is_pytorchs(name, decay):
   training = local_training.LocalTraining(
     0.1, optimizer_name=name, weight_decay=decay
   )
-  scaled = trajectory(training.optimizer(), training.loss_scale)
+  rate = training.rate(None)
+  scaled = trajectory(training.optimizer(rate), training.loss_scale(rate))
   expected = moved_by(name, decay=decay)
   np.testing.assert_allclose(scaled, expected, rtol=1e-5)
 

@@ -21,6 +21,7 @@ from tff_xc import errors
 from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import protection
+from tff_xc.algorithms import rates
 
 if TYPE_CHECKING:
   import numpy as np
@@ -69,7 +70,7 @@ class Facts:
 
 
 @hp.declared
-class Base:
+class Base(rates.OfClients):
   """What every algorithm takes.
 
   The class has `name`, for `--algorithm`; `paper`, which introduced it; `answers` to the four
@@ -233,6 +234,7 @@ class Base:
       self.batch_size,
       optimizer_name=self.client_optimizer,
       weight_decay=self.weight_decay,
+      schedule=rates.schedule(self, 'client'),
     )
 
   def warnings(self, num_classes: int, max_positives: int) -> list[str]:
@@ -275,6 +277,7 @@ class Base:
 
     `values` by name may be changed; `given` are the user's.
     """
+    rates.check(values)
 
   @classmethod
   def fit(
@@ -484,7 +487,7 @@ _ADAM = {'of': 'server_optimizer', 'only_with': ('adam', 'amsgrad')}
 
 
 @hp.declared
-class Server(Base):
+class Server(rates.OfServer, Base):
   """The server's optimizer, for algorithms that do not bring one of their own."""
 
   server_optimizer: str = hp.field(
@@ -547,23 +550,31 @@ class Server(Base):
     from tff_xc.round import optimizers
 
     rate, kind = self.server_learning_rate, self.server_optimizer
+    schedule = rates.schedule(self, 'server')
+
+    def make(rate):
+      if kind == 'sgd':
+        return optimizers.build_sgd(rate, self.server_momentum)
+      if kind == 'adagrad':
+        return tff.learning.optimizers.build_adagrad(
+          rate, self.server_initial_accumulator
+        )
+      return optimizers.TorchAdam(
+        rate,
+        self.server_beta_1,
+        self.server_beta_2,
+        self.server_epsilon,
+        amsgrad=kind == 'amsgrad',
+      )
+
+    optimizer = make(rate)
+    if schedule:
+      optimizer = optimizers.Scheduled(make, rate, schedule)
     if kind == 'sgd':
       momentum = self.server_momentum
-      of_rows = optimizers.RowMomentum(rate, momentum)
-      return optimizers.build_sgd(rate, momentum), of_rows
-    if kind == 'adagrad':
-      optimizer = tff.learning.optimizers.build_adagrad(
-        rate, self.server_initial_accumulator
-      )
-      return optimizer, optimizers.LazyRows(optimizer)
-    optimizer = optimizers.TorchAdam(
-      rate,
-      self.server_beta_1,
-      self.server_beta_2,
-      self.server_epsilon,
-      amsgrad=kind == 'amsgrad',
-    )
-    if getattr(self, 'server_adam_rows', 'all') == 'requested':
+      return optimizer, optimizers.RowMomentum(rate, momentum, schedule)
+    lazy = getattr(self, 'server_adam_rows', 'all') == 'requested'
+    if lazy or kind == 'adagrad':
       return optimizer, optimizers.LazyRows(optimizer)
     return optimizer, optimizer
 

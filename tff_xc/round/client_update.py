@@ -183,7 +183,8 @@ def _train(algorithm, weights, held, examples, round_seed, kept=None):
   `kept` returns the class rows after a step, unless it is None.
   """
   training = algorithm.local_training
-  optimizer = training.optimizer()
+  rate = training.rate(round_seed)
+  optimizer, scale = training.optimizer(rate), training.loss_scale(rate)
   initial = _trained_of(algorithm, weights)
   size = encoder_lib.count(examples.y)
   order_seed, encoder_seed = (
@@ -205,7 +206,7 @@ def _train(algorithm, weights, held, examples, round_seed, kept=None):
     seed = randomness.step_seed(encoder_seed, step)
     now = _within(weights, trained)._replace(encoder_state=encoder_state)
     loss, hits, gradients, encoder_state = _gradients(
-      algorithm, now, weights, held, of_step, seed
+      algorithm, now, weights, held, of_step, seed, scale
     )
     optimizer_state, trained = optimizer.next(
       optimizer_state, trained, gradients
@@ -240,7 +241,7 @@ def _train(algorithm, weights, held, examples, round_seed, kept=None):
   return after, {**sums, 'batches': tf.cast(steps, tf.float32)}
 
 
-def _gradients(algorithm, weights, initial, held, examples, seed):
+def _gradients(algorithm, weights, initial, held, examples, seed, scale):
   """Returns (loss with penalties, hits, gradients of the scaled loss, encoder state)."""
   model, padded = algorithm.model, algorithm.tables[0].request.selects
   trained = _trained_of(algorithm, weights)
@@ -273,7 +274,7 @@ def _gradients(algorithm, weights, initial, held, examples, seed):
       )
     for penalty in algorithm.penalties:
       loss += penalty(step)
-    scaled = algorithm.local_training.loss_scale * loss
+    scaled = scale * loss
   best = tf.argmax(
     tf.where(held.mask, logits, logits.dtype.min) if padded else logits,
     axis=1,

@@ -43,12 +43,13 @@ def build(
     algorithm: whose tables' requests have room for the client's rows.
     steps: minibatches, at least 1.
     part: one of `PARTS`.
-    learning_rate: of the client's optimizer; None: the algorithm's.
+    learning_rate: of the client's optimizer; None: the algorithm's, without its
+      schedule, whose rate may be 0 in the end.
   """
   if steps < 1:
     raise ValueError(f'{steps} steps; without any, a model is the global one')
   training = dataclasses.replace(
-    algorithm.local_training, steps=steps, epochs=1
+    algorithm.local_training, steps=steps, epochs=1, schedule=None
   )
   if learning_rate is not None:
     training = dataclasses.replace(training, learning_rate=learning_rate)
