@@ -106,9 +106,9 @@ class Base(rates.OfClients):
   trainable: str = hp.field(
     'all',
     "what clients train: 'all'; 'head', the class table; 'bottleneck', the class"
-    " table and the encoder's last layer; the rest keeps its initial values and is"
-    ' not sent',
-    choices=('all', 'head', 'bottleneck'),
+    " table and the encoder's last layer; 'body', all but the class table (FedBABU);"
+    ' the rest keeps its initial values and is not sent',
+    choices=('all', 'head', 'bottleneck', 'body'),
   )
   calibration: str = hp.field(
     'none',

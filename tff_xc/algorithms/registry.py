@@ -8,6 +8,7 @@ from tff_xc.algorithms import base
 from tff_xc.algorithms import calibrated
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedaws
+from tff_xc.algorithms import fedbabu
 from tff_xc.algorithms import feddyn
 from tff_xc.algorithms import fedmlh
 from tff_xc.algorithms import fedss
@@ -27,6 +28,7 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     feddyn.FedDyn,
     calibrated.FedRS,
     calibrated.FedLC,
+    fedbabu.FedBABU,
     fedvc.FedVC,
     fedvc.FedIR,
     fedss.FedSS,

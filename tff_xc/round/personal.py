@@ -20,6 +20,7 @@ from tff_xc.round import client_update
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
 from tff_xc.round import importance
+from tff_xc.round import losses
 from tff_xc.round import tables as tables_lib
 
 # What moves: all that clients train, the class rows held, or those of its classes.
@@ -54,6 +55,10 @@ def build(
   if learning_rate is not None:
     training = dataclasses.replace(training, learning_rate=learning_rate)
   algorithm = dataclasses.replace(algorithm, local_training=training)
+  if not isinstance(algorithm.loss, losses.PositiveHinge):
+    # FedBABU: a client fine-tunes the class rows that no round trained.
+    trained = algorithm.frozen - {classifier.CLASS}
+    algorithm = dataclasses.replace(algorithm, frozen=trained)
   if part != ALL:
     if classifier.CLASS in algorithm.frozen:
       raise errors.InputError(
