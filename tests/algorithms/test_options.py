@@ -72,6 +72,7 @@ GIVEN = {
 REFUSED = {
   'fedaws_baseline2': ('trainable', 'nothing would be trained'),
   'fedmlh': ('importance_weights', 'hashes several classes'),
+  'fedbabu': ('trainable', 'leaves nothing'),
 }
 
 

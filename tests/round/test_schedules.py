@@ -7,12 +7,15 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tasks import experiment
 from tests import tiny
 from tests.algorithms import numpy_fedavg
 from tests.algorithms import test_fedavg
 from tests.round import test_optimizers
 from tff_xc import errors
+from tff_xc.algorithms import rates
 from tff_xc.algorithms import registry
+from tff_xc.report import run_files
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
 from tff_xc.round import randomness
@@ -184,3 +187,34 @@ def test_what_makes_no_sense_is_refused():
       dp_noise_multiplier=1.0,
       num_clients=9,
     )
+
+
+@pytest.mark.slow
+def test_a_resumed_run_has_the_rates_of_its_rounds(tmp_path):
+  given = {
+    'num_classes': 16,
+    'num_clients': 12,
+    'classes_per_client': 4,
+    'examples_per_client': 20,
+    'embedding_dim': 6,
+    'negatives': 4,
+    'clients_per_round': 3,
+    'client_schedule': 'cosine',
+    'client_schedule_rounds': 4,
+    'server_schedule': 'step',
+    'server_schedule_rounds': 1,
+    'server_schedule_factor': 0.5,
+  }
+
+  def run(name, rounds):
+    changes = {**given, 'rounds': rounds, 'runtime': 'worker'}
+    config = experiment.resolve('glyphs', 'fedss', changes)
+    experiment.run(config, str(tmp_path / name))
+    return run_files.read_run(tmp_path / name).metrics
+
+  run('cut', 2)
+  resumed, whole = run('cut', 4), run('whole', 4)
+  np.testing.assert_array_equal(resumed['loss'], whole['loss'])
+  constant = given.keys() - {*rates.OfClients.names, *rates.OfServer.names}
+  given = {name: given[name] for name in constant}
+  assert not np.array_equal(run('constant', 4)['loss'], whole['loss'])

@@ -57,6 +57,8 @@ _OPTIONS = {'importance_weights': 'train', 'weight_decay': 0.1}
 _CENTRAL = {'dp': 'central', 'dp_clip': 0.1}
 _LOCAL = {'dp': 'local', 'dp_clip': 0.1}
 _ADAPTS = {**_CENTRAL, 'dp_clip_quantile': 0.5}
+_RATES = {'client_schedule': 'step', 'client_schedule_rounds': 1}
+_RATES |= {'server_warmup_rounds': 4}
 _COMPRESSED = {'compression': 'rotate_quantize'}
 _CHANGED = [
   pytest.param(
@@ -69,10 +71,12 @@ _CHANGED = [
   for name, algorithm in algorithms.ALGORITHMS.items()
   for changes in (
     *({}, _ADAM, {**_OPTIONS, 'trainable': 'bottleneck'}),
-    *(_CENTRAL, _LOCAL, _ADAPTS, _COMPRESSED),
+    *(_CENTRAL, _LOCAL, _ADAPTS, _COMPRESSED, _RATES),
   )
   if set(changes) <= set(algorithm.names)
-  if name != 'fedmlh' or 'trainable' not in changes  # It hashes classes.
+  # One hashes classes, the other has its own part.
+  if name not in ('fedmlh', 'fedbabu') or 'trainable' not in changes
+  if changes is not _RATES or name in ('fedss', 'centralized')
   if name != 'turbosvm' or 'dp' not in changes  # It refuses.
   # One algorithm of each merge.
   if 'compression' not in changes or name in ('fedss', 'fedaws', 'turbosvm')
