@@ -14,6 +14,11 @@ data must be those of the run.
 adds the scores of every client on its own held-out examples, as a table, clients.csv and
 clients.png: of the global model, and of each client's own, which is forgotten. Train with
 --client_test_fraction, unless the data say whose the test examples are.
+
+  python -m launch.evaluate --run_dir=runs/demo --calibrate=100
+
+measures the model whose class rows are trained once more, on 100 virtual features of each
+class, drawn from what clients tell of their embeddings (CCVR). The run stays as it is.
 """
 
 import math
@@ -72,6 +77,32 @@ flags.DEFINE_float(
   "rate of the steps; default: the run's --client_learning_rate",
   lower_bound=0,
 )
+flags.DEFINE_integer(
+  'calibrate',
+  None,
+  'before all scores, train the class rows on so many virtual features of each class,'
+  " of a normal distribution with the mean and covariance of all clients' embeddings of"
+  ' it (CCVR)',
+  lower_bound=1,
+  upper_bound=hp.INT32_MAX,
+)
+flags.DEFINE_integer(
+  'calibrate_epochs',
+  10,
+  'passes over the virtual features',
+  lower_bound=1,
+  upper_bound=hp.INT32_MAX,
+)
+flags.DEFINE_float(
+  'calibrate_learning_rate',
+  None,
+  "rate of SGD on the virtual features; default: the run's --client_learning_rate",
+  lower_bound=0,
+)
+_OF = {
+  'personalize': ('personalize_part', 'personalize_learning_rate'),
+  'calibrate': ('calibrate_epochs', 'calibrate_learning_rate'),
+}
 
 
 def _personalization(values):
@@ -91,16 +122,15 @@ def main(arguments) -> None:
   if not flags.FLAGS.run_dir:
     raise errors.InputError('--run_dir is missing: the directory of a run')
   values = flags.FLAGS
-  for name in ('personalize_part', 'personalize_learning_rate'):
-    if values.personalize is None and values[name].value is not None:
-      raise errors.InputError(
-        f'--{name} says how clients personalize; give --personalize=5, say, too'
-      )
-  rate = values.personalize_learning_rate
-  if rate is not None and not math.isfinite(rate):
-    raise errors.InputError(
-      f'--personalize_learning_rate={rate}: expected a finite number'
-    )
+  for of, names in _OF.items():
+    for name in names:
+      if values[of].value is None and values[name].present:
+        raise errors.InputError(
+          f'--{name} goes with --{of}; give --{of}=5, say, too'
+        )
+    rate = values[names[-1]].value
+    if rate is not None and not math.isfinite(rate):
+      raise errors.InputError(f'--{names[-1]}={rate}: expected a finite number')
   settings.use_cache_dir()
   settings.use_picture_format()
   from launch import evaluation
@@ -109,7 +139,16 @@ def main(arguments) -> None:
   named = {name: value for name, value in given.items() if value is not None}
   how = _personalization(values)
   per_client = values.per_client or how is not None
-  evaluation.run(values.run_dir, values.client, named, per_client, how)
+  calibrate = None
+  if values.calibrate:
+    calibrate = (
+      values.calibrate,
+      values.calibrate_epochs,
+      values.calibrate_learning_rate,
+    )
+  evaluation.run(
+    values.run_dir, values.client, named, per_client, how, calibrate
+  )
 
 
 if __name__ == '__main__':

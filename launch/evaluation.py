@@ -20,6 +20,7 @@ from tff_xc import files
 from tff_xc import wording
 from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import fingerprint
+from tff_xc.experiment import ccvr
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import personalization
 from tff_xc.experiment import same_run
@@ -39,18 +40,24 @@ def run(
   named: Mapping[str, str] | None = None,
   per_client: bool = False,
   how: personalization.Personalization | None = None,
+  calibrate: tuple[int, int, float | None] | None = None,
 ) -> dict:
   """Evaluates, prints and writes; returns the content of evaluation.json.
 
   `named` are those of `experiment.NAMED` that the user names: where the run's data and
-  code are now. `per_client` and `how`: see `client_evaluation.run`. Nothing else in the
+  code are now. `per_client` and `how`: see `client_evaluation.run`. `calibrate` are the
+  fields of `ccvr.Calibration`; its rate None: the clients'. Nothing else in the
   directory changes, since the run may be training.
   """
   found, path = load(run_dir, named), pathlib.Path(run_dir)
+  if calibrate:
+    found = _calibrated(found, *calibrate)
   train, frame = found.dataset.train, None
   if per_client:  # Before anything is measured: it may be refused.
     frame = client_evaluation.run(found, how)
   result, more, confused = {'rounds': found.rounds}, {}, None
+  if calibrate:
+    result['calibrate'] = calibrate[0]
   if not scipy.sparse.issparse(train.pool.y):
     result['client'] = client = choose_client(train, client)
     part, *confused = found.predictions(client)
@@ -88,6 +95,18 @@ def run(
     ) from e
   print(done)
   return result
+
+
+def _calibrated(found: 'Trained', features: int, epochs: int, rate):
+  """Returns the run with class rows that CCVR has calibrated."""
+  if rate is None:
+    rate = found.algorithm.local_training.learning_rate
+  how = ccvr.Calibration(features, epochs, rate)
+  weights = ccvr.calibrated(
+    *(found.weights, found.algorithm.model, found.dataset, found.evaluator),
+    *(how, int(found.state.seed[0])),
+  )
+  return found._replace(weights=weights)
 
 
 class Trained(NamedTuple):

@@ -206,6 +206,7 @@ def resolve(
   _check_sizes(draft, 0 if found.data_is_named else num_classes or 0)
   _fit_virtual_clients(draft)
   _check_importance(found, values.get('importance_weights'), num_classes)
+  _check_one_label(found, 'calibration', values['calibration'])
   _check_epsilon(settings['dp_epsilon'], values, given)
   if settings['dp_epsilon']:  # It follows.
     del values['dp_noise_multiplier']
@@ -354,17 +355,21 @@ def _fit_virtual_clients(draft: task_lib.Draft) -> None:
     options['examples_per_round'] = 0
 
 
+def _check_one_label(task: task_lib.Task, flag: str, chosen: str) -> None:
+  if chosen != 'none' and base.ONE_LABEL in task.lacks:
+    raise errors.InputError(
+      f'--{flag}={chosen} needs {base.ONE_LABEL}, which --task={task.name} does not'
+      ' have; leave it out'
+    )
+
+
 def _check_importance(
   task: task_lib.Task, chosen: str | None, num_classes: int | None
 ) -> None:
   """Refuses sets of labels and a bad file, before the data are read."""
   if chosen in (None, base.NO_IMPORTANCE):
     return
-  if base.ONE_LABEL in task.lacks:
-    raise errors.InputError(
-      f'--importance_weights={chosen} needs {base.ONE_LABEL}, which'
-      f' --task={task.name} does not have; leave it out'
-    )
+  _check_one_label(task, 'importance_weights', chosen)
   if chosen in base.NAMED_IMPORTANCE:
     return
   if not os.path.isfile(chosen):
@@ -460,9 +465,7 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     model,
     max_positives=most,
     num_clients=len(dataset.train.partition),
-    class_probabilities=_class_probabilities(
-      values.get('importance_weights'), dataset
-    ),
+    class_probabilities=_class_probabilities(values, dataset),
     examples_per_round=options.get('examples_per_round', 0),
   )
   drawn = values.get('virtual_client_size') or options.get(
@@ -546,13 +549,14 @@ def _fit_clients(values: dict, partition) -> list[str]:
   ]
 
 
-def _class_probabilities(chosen: str | None, dataset):
-  """Returns FedIR's p up to a factor, float64 [n], or None if it is not asked for."""
+def _class_probabilities(values: Mapping, dataset):
+  """Returns p of classes up to a factor, float64 [n], or None if it is not asked for."""
   import numpy as np
 
   from datasets import class_probabilities
 
-  if chosen == base.OF_TRAIN:
+  chosen = values.get('importance_weights')
+  if chosen == base.OF_TRAIN or values.get('calibration') == base.PRIOR:
     _, labels = dataset.train.owned_labels()
     return np.bincount(labels, minlength=dataset.num_classes).astype(float)
   if chosen in (None, *base.NAMED_IMPORTANCE):

@@ -37,7 +37,9 @@ def algorithm(name: str, model=DENSE, max_features: int = 0, **given):
     **given,
   }
   given = {k: v for k, v in given.items() if k in entry.names}
-  p = np.arange(model.num_classes) if 'importance_weights' in given else None
+  chosen = given.get('calibration', entry.defaults['calibration'])
+  needs_p = 'importance_weights' in given or chosen == 'prior'
+  p = np.arange(model.num_classes) if needs_p else None
   made = entry.made(
     model=model,
     max_positives=4,

@@ -81,6 +81,7 @@ def test_every_page_has_its_place_in_the_menu():
 INNER = {
   'algorithms.contrast',
   'algorithms.protection',
+  'algorithms.rates',
   'algorithms.spreadout',
   'algorithms.svm',
   'experiment.same_run',

@@ -74,6 +74,7 @@ REFUSED = {
   'fedmlh': ('importance_weights', 'hashes several classes'),
   'scaffold': ('robust_aggregation', 'variates'),
   'fednova': ('robust_aggregation', 'numbers of steps'),
+  'fedbabu': ('trainable', 'leaves nothing'),
 }
 
 
@@ -138,7 +139,7 @@ def test_the_terms_change_the_objective():
 
 
 def test_numbers_that_are_not_finite_are_replaced_if_asked():
-  descent = local_training.LocalTraining(replace_nonfinite=True).optimizer()
+  descent = local_training.LocalTraining(replace_nonfinite=True).optimizer(0.1)
   gradients = tf.constant([1.0, np.nan, np.inf, -np.inf])
   _, moved = descent.next((), tf.ones([4]), gradients)
   np.testing.assert_allclose(moved, [0, 1e-5, 1e-5, 1e-5])

@@ -343,3 +343,21 @@ def test_what_this_user_has_named_is_trusted(here, monkeypatch):
   (here / 'mine.npz').rename(here / 'moved.npz')
   found = evaluation.run(str(path), None, {'data_dir': 'moved.npz'})
   assert found['rounds'] == 1
+
+
+@pytest.mark.slow
+def test_calibrated_class_rows_know_the_classes_of_an_untrained_run(here):
+  changes = {**_GLYPHS, 'num_clients': 10, 'examples_per_client': 12}
+  changes |= {'embedding_dim': 16, 'negatives': 3}
+  path = untrained(here / 'run', 'glyphs', 'fedss', **changes)
+  run = lambda calibrate: evaluation.run(
+    str(path), None, named(path), calibrate=calibrate
+  )['metrics']['top1']
+  assert run((60, 10, 0.5)) > run(None) + 0.2
+  assert run((60, 10, None)) != run(None)
+
+
+def test_sets_of_labels_cannot_be_calibrated(here):
+  path = untrained(here / 'run', 'sparse-words-sets', **_WORDS)
+  with pytest.raises(errors.InputError, match='--calibrate'):
+    evaluation.run(str(path), None, named(path), calibrate=(5, 1, None))

@@ -30,6 +30,9 @@ def test_a_run_is_read_with_nan_for_empty_cells(tmp_path):
 LACKING = {'client_failure_rate': 0.0, 'robust_aggregation': 'none'}
 LACKING |= {'client_sampling': 'fixed', 'compression': 'none', 'dp': 'none'}
 LACKING |= {'secure_sums': False, 'attack': 'none'}
+TO_ALL = {'calibration': 'none', 'client_schedule': 'constant'}
+TO_ALL |= {'client_warmup_rounds': 0}
+OF_SERVER = {'server_schedule': 'constant', 'server_warmup_rounds': 0}
 SETTINGS = {'client_test_fraction': 0.0, 'unseen_clients': 0.0}
 SETTINGS |= {'evaluate_clients': 0, 'dp_epsilon': 0.0}
 
@@ -40,6 +43,8 @@ SETTINGS |= {'evaluate_clients': 0, 'dp_epsilon': 0.0}
     ('a', 'hyperparameters', {'clients_per_round': 3}, LACKING),
     ('a', 'hyperparameters', LACKING | {'clients_per_round': 3}, {}),
     ('a', 'hyperparameters', {'steps_per_round': 3}, {}),  # Centralized.
+    ('a', 'hyperparameters', {'batch_size': 3}, TO_ALL),
+    ('a', 'hyperparameters', {'server_optimizer': 'sgd'}, OF_SERVER),
     (
       'a',
       'hyperparameters',

@@ -10,6 +10,7 @@ import tensorflow_federated as tff
 from tests import graphs
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
+from tff_xc.round import schedules
 
 GRADIENTS = [
   np.array([1e-4, -0.5]),
@@ -58,7 +59,8 @@ def test_weight_decay_is_pytorchs(name, decay):
   training = local_training.LocalTraining(
     0.1, optimizer_name=name, weight_decay=decay
   )
-  scaled = trajectory(training.optimizer(), training.loss_scale)
+  rate = training.rate(None)
+  scaled = trajectory(training.optimizer(rate), training.loss_scale(rate))
   expected = moved_by(name, decay=decay)
   np.testing.assert_allclose(scaled, expected, rtol=1e-5)
 
@@ -156,6 +158,7 @@ def test_row_momentum_is_momentum_on_all_rows(momentum, catch_up_at):
 OPTIMIZERS = (
   optimizers.Dense(optimizers.build_sgd(0.5, 0.9)),
   optimizers.RowMomentum(0.5, 0.9),
+  optimizers.RowMomentum(0.5, 0.9, schedules.Schedule('cosine', 5)),
   optimizers.RowMomentum(0.5),
   optimizers.LazyRows(optimizers.TorchAdam(0.5)),
 )

@@ -58,6 +58,8 @@ _CENTRAL = {'dp': 'central', 'dp_clip': 0.1}
 _LOCAL = {'dp': 'local', 'dp_clip': 0.1}
 _ADAPTS = {**_CENTRAL, 'dp_clip_quantile': 0.5}
 _CHOSEN = {**_CENTRAL, 'dp_rows': 'chosen', 'dp_rows_threshold': 1.0}
+_RATES = {'client_schedule': 'step', 'client_schedule_rounds': 1}
+_RATES |= {'server_warmup_rounds': 4}
 _COMPRESSED = {'compression': 'rotate_quantize'}
 _CHANGED = [
   pytest.param(
@@ -70,10 +72,12 @@ _CHANGED = [
   for name, algorithm in algorithms.ALGORITHMS.items()
   for changes in (
     *({}, _ADAM, {**_OPTIONS, 'trainable': 'bottleneck'}),
-    *(_CENTRAL, _LOCAL, _ADAPTS, _CHOSEN, _COMPRESSED),
+    *(_CENTRAL, _LOCAL, _ADAPTS, _CHOSEN, _COMPRESSED, _RATES),
   )
   if set(changes) <= set(algorithm.names)
-  if name != 'fedmlh' or 'trainable' not in changes  # It hashes classes.
+  # One hashes classes, the other has its own part.
+  if name not in ('fedmlh', 'fedbabu') or 'trainable' not in changes
+  if changes is not _RATES or name in ('fedss', 'centralized')
   # These refuse.
   if name not in ('turbosvm', 'scaffold', 'fednova') or 'dp' not in changes
   if 'dp_rows' not in changes or name in ('fedss', 'fedaws', 'posonly')

@@ -23,6 +23,7 @@ from tff_xc.report import run_files
 
 COSINES = {'fedaws', 'fedaws_baseline1', 'fedaws_baseline2'}
 ONE_LABEL = COSINES | {'fedss', 'negonly', 'posonly', 'fedaws_posonly', 'fedir'}
+ONE_LABEL |= {'fedrs', 'fedlc', 'logit_adjustment'}
 # Tasks of one's own data need a name; others have a default.
 MINE = {'data_dir': 'mine'}
 LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'} | {
@@ -194,6 +195,11 @@ def test_what_excludes_each_other_is_refused(line):
     experiment.resolve(task, algorithm, changes)
 
 
+def test_calibration_of_sets_is_refused_before_the_data():
+  with pytest.raises(errors.InputError, match='one label each'):
+    experiment.resolve('bibtex-sets', 'fedavg', {'calibration': 'prior'})
+
+
 def test_a_file_of_class_probabilities_is_read_before_the_data(tmp_path):
   path = tmp_path / 'p.csv'
   given = {'num_classes': 10, 'importance_weights': str(path)}
@@ -209,7 +215,7 @@ def test_a_file_of_class_probabilities_is_read_before_the_data(tmp_path):
   experiment.resolve('landmarks-user-160k', 'fedir', given)
   names = ['2', '7', '9', 'Quercus robur']
   data = types.SimpleNamespace(num_classes=4, class_names=names)
-  found = experiment._class_probabilities(str(path), data)
+  found = experiment._class_probabilities(given, data)
   assert found.tolist() == [0, 0, 0, 1]
 
 

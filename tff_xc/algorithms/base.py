@@ -21,6 +21,7 @@ from tff_xc import errors
 from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import protection
+from tff_xc.algorithms import rates
 
 if TYPE_CHECKING:
   import numpy as np
@@ -34,6 +35,8 @@ ONE_LABEL = 'examples with one label each'
 COSINES = 'cosine logits'
 # Values of --importance_weights that are no file.
 NAMED_IMPORTANCE = NO_IMPORTANCE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
+# Values of --calibration.
+RESTRICTED, COUNTS, PRIOR = 'restricted', 'counts', 'prior'
 
 
 class Answers(NamedTuple):
@@ -54,8 +57,8 @@ class Facts:
   Attributes:
     max_positives: the largest number of class rows that a client's labels name.
     num_clients: of the data set.
-    class_probabilities: FedIR's p up to a factor, [n], for values of
-      --importance_weights other than 'uniform'.
+    class_probabilities: p up to a factor, [n]: FedIR's, for values of
+      --importance_weights other than 'uniform', or that of --calibration=prior.
     examples_per_round: a client draws as many of its examples for a round; 0: it
       uses all.
   """
@@ -67,7 +70,7 @@ class Facts:
 
 
 @hp.declared
-class Base:
+class Base(rates.OfClients):
   """What every algorithm takes.
 
   The class has `name`, for `--algorithm`; `paper`, which introduced it; `answers` to the four
@@ -103,9 +106,42 @@ class Base:
   trainable: str = hp.field(
     'all',
     "what clients train: 'all'; 'head', the class table; 'bottleneck', the class"
-    " table and the encoder's last layer; the rest keeps its initial values and is"
-    ' not sent',
-    choices=('all', 'head', 'bottleneck'),
+    " table and the encoder's last layer; 'body', all but the class table (FedBABU);"
+    ' the rest keeps its initial values and is not sent',
+    choices=('all', 'head', 'bottleneck', 'body'),
+  )
+  calibration: str = hp.field(
+    'none',
+    'logits in the softmax of local training: of classes that the client lacks times'
+    " --calibration_alpha ('restricted', FedRS); less --calibration_tau / n^(1/4), with"
+    " n the client's examples of the class ('counts', FedLC); plus"
+    " --calibration_tau log p, with p the class's share of all training examples"
+    " ('prior', logit adjustment)",
+    choices=('none', RESTRICTED, COUNTS, PRIOR),
+  )
+  calibration_alpha: float = hp.field(
+    0.5,
+    'alpha, factor of the logits of classes that a client lacks; 1: plain softmax',
+    least=0,
+    most=1,
+    of='calibration',
+    only_with=(RESTRICTED,),
+  )
+  calibration_tau: float = hp.field(
+    1.0,
+    'tau, factor of the shift of logits; 0: plain softmax',
+    least=0,
+    of='calibration',
+    only_with=(COUNTS, PRIOR),
+  )
+  calibration_absent: float = hp.field(
+    1e-8,
+    'n of a class that the client lacks, for which FedLC has no formula; the default'
+    ' all but leaves these classes out of the softmax',
+    above=0,
+    most=1,
+    of='calibration',
+    only_with=(COUNTS,),
   )
 
   def __post_init__(self):
@@ -147,11 +183,13 @@ class Base:
     for name in set(arguments) - set(own):
       hint = wording.meant(name, [*cls.names, *facts, *own])
       raise TypeError(f'{cls.name} takes no argument {name!r}{hint}')
-    if known.get('class_probabilities') is not None:
+    chosen = given.get('calibration', cls.defaults['calibration'])
+    if known.get('class_probabilities') is not None and chosen != PRIOR:
       weights = given.setdefault('importance_weights', 'train')
       if weights in (NO_IMPORTANCE, UNIFORM):
         raise TypeError(
-          "class_probabilities go with importance_weights='train'"
+          "class_probabilities go with importance_weights='train', or"
+          " calibration='prior'"
         )
     values = cls.resolve(given, {})
     cls.fit(values, given, model.num_classes)
@@ -168,10 +206,24 @@ class Base:
     self, made: algorithm_lib.Algorithm, facts: Facts
   ) -> algorithm_lib.Algorithm:
     """Returns the algorithm with what the fields of this class ask for."""
-    del facts
     from tff_xc.round import frozen
 
-    return frozen.train_only(made, self.trainable)
+    return frozen.train_only(self._calibrated(made, facts), self.trainable)
+
+  def _calibrated(self, made, facts):
+    from tff_xc.round import calibration
+
+    if self.calibration == 'none':
+      return made
+    if self.calibration == RESTRICTED:
+      how = calibration.Restricted(self.calibration_alpha)
+    elif self.calibration == COUNTS:
+      how = calibration.Counts(self.calibration_tau, self.calibration_absent)
+    elif facts.class_probabilities is None:
+      raise ValueError("calibration='prior' needs class_probabilities")
+    else:
+      how = calibration.prior(self.calibration_tau, facts.class_probabilities)
+    return calibration.calibrated(made, how)
 
   def local_training(self) -> local_training_lib.LocalTraining:
     """Returns the local training that the fields describe."""
@@ -182,11 +234,18 @@ class Base:
       self.batch_size,
       optimizer_name=self.client_optimizer,
       weight_decay=self.weight_decay,
+      schedule=rates.schedule(self, 'client'),
     )
 
   def warnings(self, num_classes: int, max_positives: int) -> list[str]:
     """Returns sentences about allowed values that are likely to fail."""
-    del num_classes, max_positives
+    del num_classes
+    if self.calibration == COUNTS and max_positives == 1:
+      return [
+        "--calibration=counts all but leaves out a client's missing classes, and no"
+        ' client has more than one class: nothing is learned; use'
+        ' --calibration=restricted'
+      ]
     return []
 
   @classmethod
@@ -218,6 +277,7 @@ class Base:
 
     `values` by name may be changed; `given` are the user's.
     """
+    rates.check(values)
 
   @classmethod
   def fit(
@@ -375,6 +435,13 @@ class Federated(protection.Protection, Base):
   @classmethod
   def check(cls, values, given):
     super().check(values, given)
+    weights = values.get('importance_weights', NO_IMPORTANCE)
+    if values['calibration'] == PRIOR and weights not in NAMED_IMPORTANCE:
+      raise errors.InputError(
+        f'--importance_weights={weights} names other probabilities of classes than'
+        ' those of the training examples, which --calibration=prior takes; leave one'
+        ' of them out'
+      )
     if values.get('contrastive_weight') and values['trainable'] == 'head':
       raise errors.InputError(
         '--trainable=head does not go with the contrastive term (of MOON, or'
@@ -420,7 +487,7 @@ _ADAM = {'of': 'server_optimizer', 'only_with': ('adam', 'amsgrad')}
 
 
 @hp.declared
-class Server(Base):
+class Server(rates.OfServer, Base):
   """The server's optimizer, for algorithms that do not bring one of their own."""
 
   server_optimizer: str = hp.field(
@@ -483,23 +550,31 @@ class Server(Base):
     from tff_xc.round import optimizers
 
     rate, kind = self.server_learning_rate, self.server_optimizer
+    schedule = rates.schedule(self, 'server')
+
+    def make(rate):
+      if kind == 'sgd':
+        return optimizers.build_sgd(rate, self.server_momentum)
+      if kind == 'adagrad':
+        return tff.learning.optimizers.build_adagrad(
+          rate, self.server_initial_accumulator
+        )
+      return optimizers.TorchAdam(
+        rate,
+        self.server_beta_1,
+        self.server_beta_2,
+        self.server_epsilon,
+        amsgrad=kind == 'amsgrad',
+      )
+
+    optimizer = make(rate)
+    if schedule:
+      optimizer = optimizers.Scheduled(make, rate, schedule)
     if kind == 'sgd':
       momentum = self.server_momentum
-      of_rows = optimizers.RowMomentum(rate, momentum)
-      return optimizers.build_sgd(rate, momentum), of_rows
-    if kind == 'adagrad':
-      optimizer = tff.learning.optimizers.build_adagrad(
-        rate, self.server_initial_accumulator
-      )
-      return optimizer, optimizers.LazyRows(optimizer)
-    optimizer = optimizers.TorchAdam(
-      rate,
-      self.server_beta_1,
-      self.server_beta_2,
-      self.server_epsilon,
-      amsgrad=kind == 'amsgrad',
-    )
-    if getattr(self, 'server_adam_rows', 'all') == 'requested':
+      return optimizer, optimizers.RowMomentum(rate, momentum, schedule)
+    lazy = getattr(self, 'server_adam_rows', 'all') == 'requested'
+    if lazy or kind == 'adagrad':
       return optimizer, optimizers.LazyRows(optimizer)
     return optimizer, optimizer
 
@@ -579,7 +654,7 @@ _ARGUMENTS = {
   ' name; needed where clients request rows.',
   'num_clients': 'of the data set.',
   'class_probabilities': "FedIR's p up to a factor, [n]; clients' examples then have"
-  ' importance weights.',
+  " importance weights, unless calibration='prior' needs it.",
   'seed': 'of all random draws.',
   'table_optimizer': "the server's optimizer of class rows, in place of the one"
   ' that the server_* arguments describe.',

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import math
 
 from tff_xc import errors
 from tff_xc.algorithms import base
@@ -81,9 +80,11 @@ class _Normalised(carried.Carried):
     import tensorflow as tf
 
     steps = tf.maximum(local.steps, 1.0)
-    decay = local.training.learning_rate * self.prox_mu
-    if decay:  # 1 - (1 - decay)^tau, without cancellation.
-      steps = -tf.math.expm1(steps * math.log1p(-decay)) / decay
+    if self.prox_mu:  # 1 - (1 - decay)^tau, without cancellation.
+      decay = tf.convert_to_tensor(local.rate * self.prox_mu, tf.float32)
+      weighed = -tf.math.expm1(steps * tf.math.log1p(-decay))
+      # At a rate of 0 nothing moves.
+      steps = tf.where(decay > 0, tf.math.divide_no_nan(weighed, decay), steps)
     encoder, rows = local.change
     of_state = local.before.encoder_state
     encoder = collections.OrderedDict(

@@ -338,6 +338,15 @@ class Centralized(base.Server):
     **_CONTRASTIVE,
   )
 
+  @classmethod
+  def check(cls, values, given):
+    super().check(values, given)
+    if values['calibration'] not in ('none', base.PRIOR):
+      raise errors.InputError(
+        f'--calibration={values["calibration"]} goes by the examples of a client, and'
+        f' {cls.name} has no clients; give --calibration=prior'
+      )
+
   def make(self, model, facts):
     del facts
     from tff_xc.experiment import cohort

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.algorithms import base
+from tff_xc.algorithms import calibrated
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedaws
+from tff_xc.algorithms import fedbabu
 from tff_xc.algorithms import feddyn
 from tff_xc.algorithms import fedmlh
 from tff_xc.algorithms import fednova
@@ -28,6 +30,9 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     feddyn.FedDyn,
     scaffold.SCAFFOLD,
     fednova.FedNova,
+    calibrated.FedRS,
+    calibrated.FedLC,
+    fedbabu.FedBABU,
     fedvc.FedVC,
     fedvc.FedIR,
     fedss.FedSS,
@@ -42,6 +47,7 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     turbosvm.TurboSVM,
     fedmlh.FedMLH,
     fedss.Centralized,
+    calibrated.LogitAdjustment,
   )
 }
 HYPERPARAMETERS: Mapping[str, hp.Hyperparameter] = {

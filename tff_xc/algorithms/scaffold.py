@@ -161,10 +161,11 @@ class _Variates(carried.Carried):
       encoder, tables = local.gradients()
       new = collections.OrderedDict(encoder=encoder, tables=tables)
     else:
-      rate = local.training.learning_rate
-      share = tf.math.divide_no_nan(1.0, local.steps * rate)
+      share = tf.math.divide_no_nan(1.0, local.steps * local.rate)
+      # At a rate of 0 nothing tells of gradients, and a client keeps its variate.
+      moves = tf.cast(share > 0, tf.float32)
       new = tf.nest.map_structure(
-        lambda k, c, x, y: k - c + share * (x - y),
+        lambda k, c, x, y: k - moves * c + share * (x - y),
         *(old, local.received),
         *(feddyn.trained(w, self.frozen) for w in (local.before, local.after)),
       )

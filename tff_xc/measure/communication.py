@@ -42,6 +42,13 @@ class TableSizes:
   beside_bytes: int = 0
   # One row as clients send it, if that is compressed.
   sent_row_bytes: int | None = None
+  is_held: bool = (
+    False  # Whether clients have it from the start (`round.frozen`).
+  )
+
+  def down(self, rows: float) -> float:
+    """Returns the bytes that a client receives if it requests `rows` rows."""
+    return rows * (self.beside_bytes + (not self.is_held) * self.row_bytes)
 
   def up(self, rows: float) -> float:
     """Returns the bytes that a client sends if it requests `rows` rows."""
@@ -73,7 +80,7 @@ class Messages:
     """Returns the columns of bytes of a round, of mean and `largest` rows by table."""
     down = up = held = 0.0
     for name, table in self.tables.items():
-      down += rows[name] * (table.row_bytes + table.beside_bytes)
+      down += table.down(rows[name])
       up += table.up(rows[name])
       held += largest[name] * table.row_bytes
     encoder = sent = self.encoder_bytes
@@ -131,6 +138,7 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
         table.merge.sends_rows,
         beside if table.name == classifier.CLASS else 0,
         size(specs[table.name].shape[1]) if size else None,
+        frozen.is_held(algorithm, table),
       )
       for table in algorithm.tables
     },

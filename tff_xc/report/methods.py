@@ -30,6 +30,9 @@ METHODS = {
   'feddyn': Method('FedDyn', '#5C7146', '<'),
   'scaffold': Method('SCAFFOLD', '#87F53D', '>'),
   'fednova': Method('FedNova', '#280DF2', '<'),
+  'fedrs': Method('FedRS', '#79DA5C', 'o'),
+  'fedlc': Method('FedLC', '#3AC36E', 's'),
+  'fedbabu': Method('FedBABU', '#0A2DE2', 'X'),
   'fedvc': Method('FedVC', '#E69F00', 'D'),
   'fedir': Method('FedIR', '#A29C44', 'v'),
   'fedss': Method('FedSS', '#D55E00', 'D'),
@@ -44,6 +47,7 @@ METHODS = {
   'turbosvm': Method('TurboSVM-FL', '#B2182B', 's'),
   'fedmlh': Method('FedMLH', '#009E73', 's'),
   'centralized': Method('Centralized', '#585858', 'X'),
+  'logit_adjustment': Method('Logit adjustment', '#312D2B', 'X'),
 }
 # Of algorithms that are not among them, in turn.
 _FREE = ('#B8860B', '#008B8B', '#8B4513', '#FF69B4', '#708090', '#6B8E23')

@@ -69,6 +69,13 @@ _ADDED = {
   'robust_aggregation': 'none',
   'secure_sums': False,
 }
+# The same of all algorithms, and of those whose server has an optimizer.
+_ADDED_TO_ALL = {
+  'calibration': 'none',
+  'client_schedule': 'constant',
+  'client_warmup_rounds': 0,
+}
+_ADDED_SERVER = {'server_schedule': 'constant', 'server_warmup_rounds': 0}
 # The same of algorithms that sample negatives.
 _ADDED_NEGATIVES = {
   'negatives_schedule': 'fresh',
@@ -195,12 +202,16 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
     for group in {'options', 'hyperparameters'} & set(config):
       config[group] = wording.with_new_names(config[group])
   values = config.get('hyperparameters', {})
-  if 'clients_per_round' in values:
-    if 'negatives' in values:
-      values = _ADDED_NEGATIVES | values
-    if values.get('dp') == 'central':
-      values = _ADDED_CENTRAL | values
-    config['hyperparameters'] = _ADDED | values
+  for names, added in (
+    ({'batch_size'}, _ADDED_TO_ALL),
+    ({'server_optimizer'}, _ADDED_SERVER),
+    ({'clients_per_round'}, _ADDED),
+    ({'clients_per_round', 'negatives'}, _ADDED_NEGATIVES),
+  ):
+    if names <= {*values}:
+      config['hyperparameters'] = values = added | values
+  if 'clients_per_round' in values and values.get('dp') == 'central':
+    config['hyperparameters'] = _ADDED_CENTRAL | values
   if 'options' in config:
     added = _ADDED_OPTIONS.get(config['task'], {})
     config['options'] = {**added, **config['options']}

@@ -21,6 +21,7 @@ from tff_xc.round import optimizers
 from tff_xc.round import privacy as privacy_lib
 from tff_xc.round import request
 from tff_xc.round import robust as robust_lib
+from tff_xc.round import schedules
 from tff_xc.round import tables as tables_lib
 
 GIVEN = 'given'
@@ -65,7 +66,7 @@ def _shown(answer: Any) -> str:
     inner = {
       name.strip('_'): str(value)
       for name, value in vars(answer).items()
-      if isinstance(value, int | float)
+      if isinstance(value, int | float | schedules.Schedule)
     }
   else:
     text = repr(answer)

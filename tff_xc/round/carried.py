@@ -20,7 +20,6 @@ if TYPE_CHECKING:
   import tensorflow as tf
 
   from tff_xc import classifier
-  from tff_xc.round import local_training
 
 
 class Local(NamedTuple):
@@ -41,7 +40,7 @@ class Local(NamedTuple):
   # Returns (gradients of the encoder by name, of the rows held by table): of the mean
   # loss, without penalties, over the client's examples at `before`, frozen ones left out.
   gradients: Callable[[], tuple]
-  training: local_training.LocalTraining
+  rate: float | tf.Tensor  # The learning rate of the round.
 
 
 class Answer(NamedTuple):

@@ -70,7 +70,7 @@ def build(algorithm: algorithm_lib.Algorithm):
     local = carried.Local(
       *((), examples.state, weights, after, (), (), measured['batches']),
       lambda: _mean_gradients(algorithm, weights, of_classes, own, round_seed),
-      algorithm.local_training,
+      algorithm.local_training.rate(round_seed),
     )
     return _message(
       algorithm, local, held, examples, measured, received, round_seed
@@ -216,7 +216,8 @@ def _train(algorithm, weights, held, examples, round_seed, received, kept=None):
   `kept` returns the class rows after a step, unless it is None.
   """
   training = algorithm.local_training
-  optimizer = training.optimizer()
+  rate = training.rate(round_seed)
+  optimizer, scale = training.optimizer(rate), training.loss_scale(rate)
   initial = _trained_of(algorithm, weights)
   size = encoder_lib.count(examples.y)
   order_seed, encoder_seed = (
@@ -231,7 +232,8 @@ def _train(algorithm, weights, held, examples, round_seed, received, kept=None):
     seed = randomness.step_seed(encoder_seed, step)
     now = _within(weights, trained)._replace(encoder_state=encoder_state)
     loss, hits, gradients, encoder_state = _gradients(
-      algorithm, now, weights, held, _batch(examples, batch), seed, received
+      *(algorithm, now, weights, held, _batch(examples, batch), seed),
+      *(received, scale),
     )
     optimizer_state, trained = optimizer.next(
       optimizer_state, trained, gradients
@@ -281,7 +283,6 @@ def _batch(examples, places) -> examples_lib.ClientExamples:
 def _mean_gradients(algorithm, weights, held, examples, round_seed):
   """Returns the gradients of `carried.Local`, batch by batch in the stored order."""
   training = algorithm.local_training
-  # Of rate 1, so that the loss is not scaled.
   plain = dataclasses.replace(
     algorithm,
     penalties=(),
@@ -300,7 +301,7 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
     # Numbers that no local step has.
     seed = randomness.step_seed(encoder_seed, -1 - step)
     _, _, found, _ = _gradients(
-      plain, weights, weights, held, _batch(examples, batch), seed, {}
+      plain, weights, weights, held, _batch(examples, batch), seed, {}, 1.0
     )
     share = tf.cast(tf.size(batch), tf.float32) / tf.cast(size, tf.float32)
     add = lambda total, g: total + share * g
@@ -316,7 +317,9 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
   return tf.nest.map_structure(decayed, means, trained)
 
 
-def _gradients(algorithm, weights, initial, held, examples, seed, received):
+def _gradients(
+  algorithm, weights, initial, held, examples, seed, received, scale
+):
   """Returns (loss without penalties, hits, gradients, encoder state).
 
   The gradients are those of the scaled loss with penalties.
@@ -354,7 +357,7 @@ def _gradients(algorithm, weights, initial, held, examples, seed, received):
     objective = loss
     for penalty in algorithm.penalties:
       objective += penalty(step)
-    scaled = algorithm.local_training.loss_scale * objective
+    scaled = scale * objective
   best = tf.argmax(
     tf.where(held.mask, logits, logits.dtype.min) if padded else logits,
     axis=1,

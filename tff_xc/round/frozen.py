@@ -5,13 +5,13 @@ computations contain them, and a round neither sends nor averages them. The
 server's state has them too, so that a checkpoint is a whole model.
 
 Of a frozen table, clients request rows as of any other, since no client has
-room for all of it, and send none back.
+room for all of it, and send none back. A class table of which they use all rows is
+like the other frozen weights.
 """
 
 import collections
 import dataclasses
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -42,13 +42,17 @@ def trained_part(
 
 
 class Fixed:
-  """The frozen weights of a process; `values` are the encoder's by name, except tables."""
+  """The frozen weights of a process that clients have from the start.
+
+  Attributes:
+    values: the encoder's by name, except tables.
+    tables: by name, those of which clients use all rows.
+  """
 
   def __init__(self, algorithm: algorithm_lib.Algorithm, seed: list[int]):
     """Draws the values that `algorithm.frozen` names, by the weights' seed."""
     for table in algorithm.tables:
-      sent = algorithm.has_clients and not table.request.selects
-      if table.name in algorithm.frozen and sent:
+      if table.name != classifier.CLASS and is_held(algorithm, table):
         raise errors.InputError(
           f'clients receive the whole table {table.name!r}, which is frozen, in'
           ' every round; let them request only the rows of their examples'
@@ -56,7 +60,7 @@ class Fixed:
         )
     self._algorithm = algorithm
     self._specs = algorithm.model.weight_specs()
-    self.values = _drawn(algorithm, seed)
+    self.values, self.tables = _drawn(algorithm, seed)
     if not self.values:
       return
 
@@ -105,7 +109,8 @@ class Fixed:
   ) -> classifier.ModelWeights:
     """Returns the weights; fails where frozen ones differ from the present ones."""
     new, old = (
-      classifier.union(w.encoder, w.encoder_state) for w in (weights, present)
+      {**classifier.union(w.encoder, w.encoder_state), **w.tables}
+      for w in (weights, present)
     )
     checks = [
       tf.raw_ops.Assert(
@@ -115,36 +120,50 @@ class Fixed:
           ' the weights of a process that trains it'
         ],
       )
-      for name in self.values
+      for name in (*self.values, *self.tables)
     ]
     with tf.control_dependencies(checks):
       return tf.nest.map_structure(tf.identity, weights)
 
 
-def _drawn(algorithm, seed: list[int]) -> dict[str, np.ndarray]:
-  """Returns the encoder's frozen weights by name, except tables."""
+def is_held(
+  algorithm: algorithm_lib.Algorithm, table: tables_lib.Table
+) -> bool:
+  """Whether clients have all of a frozen table from the start."""
+  sent = algorithm.has_clients and not table.request.selects
+  return sent and table.name in algorithm.frozen
+
+
+def _drawn(algorithm, seed: list[int]) -> tuple[dict, dict]:
+  """Returns frozen weights by name: the encoder's except tables, and held tables."""
   specs = algorithm.model.weight_specs()
   of_encoder = classifier.union(specs.encoder, specs.encoder_state)
   names = [name for name in of_encoder if name in algorithm.frozen]
+  held = [t.name for t in algorithm.tables if is_held(algorithm, t)]
   size = sum(
-    of_encoder[name].shape.num_elements() * of_encoder[name].dtype.size
-    for name in names
+    spec.shape.num_elements() * spec.dtype.size
+    for spec in (
+      *(of_encoder[name] for name in names),
+      *(specs.tables[name] for name in held),
+    )
   )
   if size > _MOST_BYTES:
     raise errors.InputError(
-      f'the frozen weights of the encoder have {size:,} bytes; expected at most'
-      f' {_MOST_BYTES:,}, which a computation can hold: take a smaller network,'
-      ' or --trainable=all'
+      f'the frozen weights have {size:,} bytes; expected at most {_MOST_BYTES:,},'
+      ' which a computation can hold: take a smaller network, or --trainable=all'
     )
 
   @tf.function(autograph=False)
   def draw():  # The graph computes only what is returned.
     made = algorithm.model.init(tf.constant(seed))
     drawn = classifier.union(made.encoder, made.encoder_state)
-    return [drawn[name] for name in names]
+    return [drawn[n] for n in names], [made.tables[n] for n in held]
 
-  drawn = draw() if names else []
-  return {n: t.numpy() for n, t in zip(names, drawn, strict=True)}
+  of_names, of_tables = draw() if names or held else ([], [])
+  return tuple(
+    {n: t.numpy() for n, t in zip(found, values, strict=True)}
+    for found, values in ((names, of_names), (held, of_tables))
+  )
 
 
 def train_only(
@@ -154,10 +173,13 @@ def train_only(
 
   An encoder whose batch statistics are frozen acts as at test time, on clients
   as well. `part` is 'head', the class table; 'bottleneck', the class table and the
-  encoder's last layer (`Encoder.last_layer`); or 'all'.
+  encoder's last layer (`Encoder.last_layer`); 'body', all but the class table; or
+  'all'.
   """
   if part == 'all':
     return algorithm
+  if part == 'body':
+    return _body_only(algorithm)
   model = algorithm.model
   specs, encoder = model.weight_specs(), model.encoder
   if part == 'bottleneck' and not encoder.last_layer:
@@ -180,3 +202,17 @@ def train_only(
     for t in algorithm.tables
   )
   return dataclasses.replace(algorithm, frozen=frozen, tables=tables)
+
+
+def _body_only(algorithm) -> algorithm_lib.Algorithm:
+  table = algorithm.tables[0]
+  if table.steps:
+    raise errors.InputError(
+      '--trainable=body keeps class rows as they are drawn, and the server of this'
+      ' algorithm moves them; choose another --algorithm, such as fedbabu'
+    )
+  kept = tables_lib.Table(table.name, table.request, merge.KeepRows())
+  frozen = algorithm.frozen | {table.name}
+  return dataclasses.replace(
+    algorithm, frozen=frozen, tables=(kept, *algorithm.tables[1:])
+  )

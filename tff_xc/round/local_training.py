@@ -7,6 +7,7 @@ import tensorflow_federated as tff
 
 from tff_xc.round import optimizers
 from tff_xc.round import randomness
+from tff_xc.round import schedules
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,7 @@ class LocalTraining:
       moments in every round (FedMLH).
     weight_decay: a gradient is g + weight_decay w for every trained weight w, as
       in PyTorch's SGD and Adam: the encoder's, and the rows held.
+    schedule: of the learning rate over the rounds, or None: constant.
   """
 
   learning_rate: float = 0.01
@@ -35,6 +37,7 @@ class LocalTraining:
   replace_nonfinite: bool = False
   optimizer_name: str = 'sgd'
   weight_decay: float = 0.0
+  schedule: schedules.Schedule | None = None
 
   def __post_init__(self):
     if self.optimizer_name not in ('sgd', 'adam'):
@@ -42,21 +45,25 @@ class LocalTraining:
     if self.replace_nonfinite and self.optimizer_name != 'sgd':
       raise ValueError('replace_nonfinite is an option of SGD')
 
-  def optimizer(self) -> tff.learning.optimizers.Optimizer:
+  def rate(self, round_seed: tf.Tensor) -> float | tf.Tensor:
+    """Returns the learning rate of the round whose seed is `round_seed`."""
+    if not self.schedule:
+      return self.learning_rate
+    number = randomness.number_of(round_seed)
+    return self.learning_rate * self.schedule(number)
+
+  def optimizer(self, rate) -> tff.learning.optimizers.Optimizer:
     """Returns the optimizer of the local steps, for gradients of the scaled loss."""
     if self.optimizer_name == 'adam':
-      return optimizers.TorchAdam(
-        self.learning_rate, weight_decay=self.weight_decay
-      )
+      return optimizers.TorchAdam(rate, weight_decay=self.weight_decay)
     return optimizers.Descent(
       1e-5 if self.replace_nonfinite else None,
-      self.learning_rate * self.weight_decay,
+      rate * self.weight_decay if self.weight_decay else None,
     )
 
-  @property
-  def loss_scale(self) -> float:
+  def loss_scale(self, rate) -> float | tf.Tensor:
     """SGD's learning rate: on a gradient, it would cost a pass over all weights."""
-    return self.learning_rate if self.optimizer_name == 'sgd' else 1.0
+    return rate if self.optimizer_name == 'sgd' else 1.0
 
   def steps_and_visits(self, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns (steps to take, examples visited, counting repetitions)."""

@@ -11,6 +11,7 @@ from other classes (FedAwS, equation (23)), or the contrastive loss, which does
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 from typing import Protocol
@@ -114,11 +115,14 @@ class HeldSoftmax:
     denominator: 'held' (FedSS eq. 5/6; FullSoftmax eq. 2 where all n rows are
       held), 'negatives' ({t} and N_k, NegOnly eq. 7) or 'positives' (P_k,
       PosOnly eq. 8).
+    calibration: a function (logits [B, N], held) -> logits, or None; see
+      `tff_xc.round.calibration`.
   """
 
   num_rows: int
   correction: str = 'none'
   denominator: str = 'held'
+  calibration: Callable | None = None
 
   def __post_init__(self):
     if self.correction not in ('negatives', 'none'):
@@ -131,7 +135,10 @@ class HeldSoftmax:
     shift = tf.where(self._terms(step), 0.0, _EXCLUDED)
     if self.correction == 'negatives':
       shift += negative_correction(step.held, self.num_rows)
-    return softmax_cross_entropy(step.logits + shift, one_each(step))
+    logits = step.logits
+    if self.calibration:
+      logits = self.calibration(logits, step.held)
+    return softmax_cross_entropy(logits + shift, one_each(step))
 
   def _terms(self, step: LocalStep) -> tf.Tensor:
     """Returns bool [B, N] or [1, N]: the terms of each denominator."""

@@ -19,6 +19,11 @@ from typing import Protocol
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc.round import schedules
+
+# A power of the momentum from which on its step moves no row by a float32 digit.
+_NEGLIGIBLE = 1e-10
+
 
 class TorchAdam(tff.learning.optimizers.Optimizer):
   """Adam (Kingma and Ba, 2015, Algorithm 1) or AMSGrad, as in PyTorch.
@@ -80,7 +85,11 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
 class Descent(tff.learning.optimizers.Optimizer):
   """SGD for gradients that contain the learning rate: w <- (1 - decay) w - g."""
 
-  def __init__(self, replacement: float | None = None, decay: float = 0.0):
+  def __init__(
+    self,
+    replacement: float | None = None,
+    decay: float | tf.Tensor | None = None,
+  ):
     """Replaces numbers that are not finite; `decay` is learning rate times weight decay.
 
     The decay takes one pass over the weights; L2 in the loss would take two.
@@ -95,7 +104,9 @@ class Descent(tff.learning.optimizers.Optimizer):
     return state, tf.nest.map_structure(self._moved, weights, gradients)
 
   def _moved(self, weight, gradient):
-    kept = (1.0 - self._decay) * weight if self._decay else weight
+    kept = weight
+    if self._decay is not None:
+      kept = (1.0 - self._decay) * weight
     moved = kept - gradient
     if self._replacement is None:
       return moved
@@ -108,6 +119,39 @@ def build_sgd(
   """SGD with momentum, v <- beta v + g, w <- w - lr v (FedAvgM)."""
   # TFF treats a momentum of None as plain SGD, without a velocity in its state.
   return tff.learning.optimizers.build_sgdm(learning_rate, momentum or None)
+
+
+class Scheduled(tff.learning.optimizers.Optimizer):
+  """An optimizer whose learning rate follows a schedule.
+
+  The state is that of the optimizer and `server_step`, int32, the steps taken.
+  """
+
+  def __init__(
+    self,
+    make: Callable[[Any], tff.learning.optimizers.Optimizer],
+    learning_rate: float,
+    schedule: schedules.Schedule,
+  ):
+    """`make` returns the optimizer of a learning rate; its state is a dictionary."""
+    self._make, self._learning_rate = make, learning_rate
+    self._schedule = schedule
+
+  def initialize(self, specs):
+    inner = self._make(self._learning_rate).initialize(specs)
+    return collections.OrderedDict(
+      server_step=tf.constant(0, tf.int32), **inner
+    )
+
+  def next(self, state, weights, gradients):
+    inner = collections.OrderedDict(state)
+    step = inner.pop('server_step')
+    rate = self._learning_rate * self._schedule(step)
+    kept = tff.learning.optimizers.LEARNING_RATE_KEY
+    if kept in inner:  # TFF's take it from their state.
+      inner[kept] = rate
+    inner, weights = self._make(rate).next(inner, weights, gradients)
+    return collections.OrderedDict(server_step=step + 1, **inner), weights
 
 
 # (ids int32 [U], new rows [U, row_dim]) -> (rows to write, anything else).
@@ -215,19 +259,26 @@ class RowMomentum:
   last update, with no gradient since, its velocity is beta^j v and its value
   w - lr v beta (1 - beta^j) / (1 - beta).
 
+  With a schedule, step t has the rate lr_t, and the row moves by
+  - (sum over those j steps of lr_t beta^(t - t_0)) v, with t_0 its last update.
+
   The state has, by name, `step` (int32, steps taken), `last_step` (int32 [n],
   the step up to which a row is up to date) and `velocity` (float32 [n,
-  row_dim], at `last_step`). Without momentum the state is empty.
+  row_dim], at `last_step`). Without momentum it has `step` alone, or without a
+  schedule nothing.
   """
 
   learning_rate: float = 1.0
   momentum: float = 0.0
+  schedule: schedules.Schedule | None = None
 
   @property
   def reads_state(self) -> bool:
     return self.momentum > 0
 
   def initialize(self, table_spec):
+    if not self.momentum and self.schedule:
+      return collections.OrderedDict(step=tf.constant(0, tf.int32))
     if not self.momentum:
       return ()
     return collections.OrderedDict(
@@ -240,8 +291,8 @@ class RowMomentum:
     at = lambda t: tf.gather(t, ids)
     if not self.momentum:
       return at(table)
-    waited = state['step'] - at(state['last_step'])
-    return self._moved(at(table), at(state['velocity']), waited)[0]
+    of_rows = at(table), at(state['velocity']), at(state['last_step'])
+    return self._moved(*of_rows, state['step'])[0]
 
   def read_all(self, state, table):
     return self.catch_up(state, table)[1]
@@ -249,14 +300,20 @@ class RowMomentum:
   def next(self, state, table, ids, gradients, has_update, after=None):
     ids, gradients = (none_without(has_update, t) for t in (ids, gradients))
     at = lambda t: tf.gather(t, ids)
+    rate = self.learning_rate
+    if self.schedule:
+      rate = rate * self.schedule(state['step'])
     if not self.momentum:
-      rows = at(table) - self.learning_rate * gradients
+      rows = at(table) - rate * gradients
       rows, more = changed(after, ids, rows)
+      if self.schedule:
+        step = state['step'] + tf.cast(has_update, tf.int32)
+        state = collections.OrderedDict(step=step)
       return state, put(table, ids, rows), more
-    waited = state['step'] - at(state['last_step'])
-    rows, velocity = self._moved(at(table), at(state['velocity']), waited)
+    of_rows = at(table), at(state['velocity']), at(state['last_step'])
+    rows, velocity = self._moved(*of_rows, state['step'])
     velocity = self.momentum * velocity + gradients
-    rows -= self.learning_rate * velocity
+    rows -= rate * velocity
     rows, more = changed(after, ids, rows)
     step = state['step'] + tf.cast(has_update, tf.int32)
     new_state = collections.OrderedDict(
@@ -269,8 +326,9 @@ class RowMomentum:
   def catch_up(self, state, table):
     if not self.momentum:
       return state, table
-    waited = state['step'] - state['last_step']
-    table, velocity = self._moved(table, state['velocity'], waited)
+    table, velocity = self._moved(
+      table, state['velocity'], state['last_step'], state['step']
+    )
     last_step = tf.fill(state['last_step'].shape, state['step'])
     return (
       collections.OrderedDict(
@@ -279,13 +337,32 @@ class RowMomentum:
       table,
     )
 
-  def _moved(self, rows, velocity, waited):
-    """Returns (rows, velocity) [..., row_dim] after `waited` [...] steps."""
+  def _moved(self, rows, velocity, last_step, step):
+    """Returns (rows, velocity) [..., row_dim] after the steps since `last_step` [...]."""
+    waited = tf.cast(step - last_step, tf.float32)[..., None]
     # expm1, because 1 - beta^j loses digits if beta is near one.
-    exponent = math.log(self.momentum) * tf.cast(waited, tf.float32)[..., None]
-    factor = self.learning_rate * self.momentum / (1.0 - self.momentum)
-    moved = rows + factor * tf.math.expm1(exponent) * velocity
+    exponent = math.log(self.momentum) * waited
+    if self.schedule:
+      moved = rows - self._of_schedule(last_step, step)[..., None] * velocity
+    else:
+      factor = self.learning_rate * self.momentum / (1.0 - self.momentum)
+      moved = rows + factor * tf.math.expm1(exponent) * velocity
     return moved, tf.exp(exponent) * velocity
+
+  def _of_schedule(self, last_step, step):
+    """Returns float32 [...], the sum of lr_t beta^(t - t_0) after `last_step` [...]."""
+    # Many rows have waited equally long.
+    starts, places = tf.unique(tf.reshape(last_step, [-1]))
+    most = math.ceil(math.log(_NEGLIGIBLE) / math.log(self.momentum))
+    later = tf.maximum(step - tf.reduce_min(starts), 0)
+    j = tf.range(tf.minimum(most, later))
+    number = (
+      starts[:, None] + j
+    )  # Of the step that takes t_0 + j to t_0 + j + 1.
+    powers = tf.exp(math.log(self.momentum) * tf.cast(j + 1, tf.float32))
+    terms = tf.where(number < step, self.schedule(number) * powers, 0.0)
+    sums = self.learning_rate * tf.reduce_sum(terms, axis=1)
+    return tf.reshape(tf.gather(sums, places), tf.shape(last_step))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,7 @@ from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import client_update
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
+from tff_xc.round import losses
 from tff_xc.round import tables as tables_lib
 
 # What moves: all that clients train, the class rows held, or those of its classes.
@@ -42,16 +43,21 @@ def build(
     algorithm: whose tables' requests have room for the client's rows.
     steps: minibatches, at least 1.
     part: one of `PARTS`.
-    learning_rate: of the client's optimizer; None: the algorithm's.
+    learning_rate: of the client's optimizer; None: the algorithm's, without its
+      schedule, whose rate may be 0 in the end.
   """
   if steps < 1:
     raise ValueError(f'{steps} steps; without any, a model is the global one')
   training = dataclasses.replace(
-    algorithm.local_training, steps=steps, epochs=1
+    algorithm.local_training, steps=steps, epochs=1, schedule=None
   )
   if learning_rate is not None:
     training = dataclasses.replace(training, learning_rate=learning_rate)
   algorithm = dataclasses.replace(algorithm, local_training=training)
+  if not isinstance(algorithm.loss, losses.PositiveHinge):
+    # FedBABU: a client fine-tunes the class rows that no round trained.
+    trained = algorithm.frozen - {classifier.CLASS}
+    algorithm = dataclasses.replace(algorithm, frozen=trained)
   if part != ALL:
     if classifier.CLASS in algorithm.frozen:
       raise errors.InputError(

@@ -382,6 +382,14 @@ class DeferredNoise:
 
   reads_state = True
 
+  def __post_init__(self):
+    if self.optimizer.schedule:
+      raise errors.InputError(
+        '--server_schedule and --server_warmup_rounds do not go with noise on rows that'
+        ' clients select, which is drawn later, at one rate of all rounds: leave them'
+        ' out, or give --server_optimizer=adam'
+      )
+
   def initialize(self, table_spec):
     return collections.OrderedDict(
       optimizer=self.optimizer.initialize(table_spec),

@@ -110,6 +110,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
         state_type.weights.tables[i],
         state_type.server.tables[i],
         target if table.name == classifier.CLASS else None,
+        fixed.tables.get(table.name),
       ),
     )
     for i, table in enumerate(algorithm.tables)
@@ -188,8 +189,12 @@ class _Exchange:
     value_type: tff.TensorType,
     state_type: tff.Type,
     beside: np.ndarray | None = None,
+    own: np.ndarray | None = None,
   ):
-    """Clients receive `beside` [n], a number with each row, unless it is None."""
+    """Clients receive `beside` [n], a number with each row, unless it is None.
+
+    They have the table `own` [n, row_dim] already, unless it is None.
+    """
     optimizer = table.optimizer
     self._request = table.request
     # The value that rows are read from: the table, or a lazy optimizer's state
@@ -209,7 +214,9 @@ class _Exchange:
     def read_all(source):
       return optimizer.read_all(*parts(source))
 
-    self._beside = None
+    self._beside = self._own = None
+    if own is not None:
+      self._own = tff.tensorflow.computation(lambda: tf.constant(own))
     if beside is not None:
       self._beside = tff.tensorflow.computation(lambda: tf.constant(beside))
     self._select_row, self._read_all = select_row, read_all
@@ -231,7 +238,10 @@ class _Exchange:
       return tff.federated_select(held.ids, max_key, source, self._select_row)
     if self._lazy:
       source = tff.federated_map(self._read_all, source)
-    rows = tff.federated_broadcast(source)
+    if self._own:
+      rows = tff.federated_eval(self._own, tff.CLIENTS)
+    else:
+      rows = tff.federated_broadcast(source)
     if not self._beside:
       return rows
     beside = tff.federated_eval(self._beside, tff.SERVER)

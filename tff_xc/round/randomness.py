@@ -40,15 +40,20 @@ def round_seed(seed: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
   """Returns the seed of a round; `seed` is the run's, int32 [2].
 
   It is int32 [5]: the two numbers that seed what is drawn afresh in the round, then
-  the run's seed and the round's number, for `lasting`.
+  the run's seed and the round's number, for `lasting` and `number_of`.
   """
   number = tf.cast(round_number, tf.int32)[None]
   return tf.concat([_fold(seed, round_number), seed, number], axis=0)
 
 
+def number_of(seed: tf.Tensor) -> tf.Tensor:
+  """Returns int32, the number of the round whose seed is `seed`, int32 [5]."""
+  return seed[4]
+
+
 def private(seed: tf.Tensor, secret: Sequence[int]) -> tf.Tensor:
   """Returns the seed of the same round of a run with the seed `secret`, two numbers."""
-  return round_seed(tf.constant([*secret], tf.int32), seed[4])
+  return round_seed(tf.constant([*secret], tf.int32), number_of(seed))
 
 
 def client_seed(seed: tf.Tensor, client_id: tf.Tensor, purpose: int):
@@ -58,7 +63,7 @@ def client_seed(seed: tf.Tensor, client_id: tf.Tensor, purpose: int):
 
 def lasting(seed: tf.Tensor, client_id: tf.Tensor, purpose: int) -> Lasting:
   """Returns a client's seed of the run to which the round's `seed` int32 [5] belongs."""
-  return Lasting(client_seed(seed[2:4], client_id, purpose), seed[4])
+  return Lasting(client_seed(seed[2:4], client_id, purpose), number_of(seed))
 
 
 def step_seed(seed: tf.Tensor, step: tf.Tensor) -> tf.Tensor:

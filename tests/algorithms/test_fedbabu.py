@@ -1,0 +1,120 @@
+"""FedBABU beside NumPy: nobody trains, sends or receives class rows."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import crossing
+from tests import registered
+from tests import tiny
+from tests.algorithms import numpy_fedavg
+from tests.algorithms import test_fedavg
+from tff_xc import errors
+from tff_xc.algorithms import registry
+from tff_xc.measure import communication
+from tff_xc.round import personal
+from tff_xc.round import randomness
+
+pytestmark = pytest.mark.usefixtures('tff_worker')
+
+
+def _process():
+  return tiny.process('fedbabu', local_training=test_fedavg.FULL_BATCH)
+
+
+def test_three_rounds_equal_the_numpy_reference():
+  server = numpy_fedavg.Server('sgd', 1.0)
+  # The third of the weights is the class table.
+  test_fedavg.check_three_rounds(_process(), server, frozen=(2,))
+  assert not np.allclose(
+    tiny.weights_after(_process(), 3, test_fedavg.COHORTS.__getitem__).encoder[
+      'kernel'
+    ],
+    test_fedavg.plain_kernel(),
+    atol=1e-4,
+  )
+
+
+def test_no_class_row_crosses_and_none_is_counted():
+  learning = registered.process('fedbabu')
+  found = crossing.of(learning.next)
+  crossed = [
+    *found.broadcasts.values(),
+    *(t for pair in found.aggregates.values() for t in pair),
+  ]
+  for type_spec in crossed:
+    for tensor in crossing.tensors(type_spec):
+      assert registered.N not in tensor.shape
+  assert not found.selects
+  sizes = communication.messages(registered.algorithm('fedbabu'))
+  rows = {'class': float(registered.N)}
+  of_round = sizes.of_round(rows, rows)
+  assert of_round['bytes_down_per_client'] == sizes.encoder_bytes
+  assert of_round['bytes_up_per_client'] == sizes.encoder_bytes + 4
+  held = registered.N * tiny.DIM
+  assert of_round['client_parameters_peak'] == sizes.encoder_bytes // 4 + held
+
+
+def test_other_class_rows_cannot_be_set():
+  learning = _process()
+  state = learning.initialize()
+  weights = learning.get_model_weights(state)
+  tiny.assert_same_weights(
+    learning.set_model_weights(state, weights).weights, weights, 0.0
+  )
+  other = weights._replace(
+    tables=tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights.tables)
+  )
+  with pytest.raises(Exception, match=r'class.* differs'):
+    learning.set_model_weights(state, other)
+
+
+@pytest.mark.parametrize('part', ['all', 'head'])
+def test_a_client_fine_tunes_its_class_rows(part):
+  given = {'model': tiny.model(), 'local_training': test_fedavg.FULL_BATCH}
+  fixed, plain = (registry.get(n).made(**given) for n in ('fedbabu', 'fedavg'))
+  before = fixed.model.init(tf.constant([0, 0]))
+  seed = randomness.round_seed(tf.constant([0, 0]), 0)
+  client = test_fedavg.COHORTS[0][0]
+  after, expected = (
+    personal.build(made, 3, part)(before, client, seed)
+    for made in (fixed, plain)
+  )
+  tiny.assert_same_weights(after, expected, 1e-6)
+  assert not np.allclose(after.class_table, before.class_table)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('name', 'given'),
+  [
+    ('fedss', {}),
+    ('fedavgm', {'importance_weights': 'train'}),
+    ('fedmlh', {}),
+    ('feddyn', {}),
+    ('fedbabu', {'dp': 'central', 'dp_noise_multiplier': 0.1}),
+  ],
+)
+def test_other_algorithms_train_the_body_only(name, given):
+  given = {'trainable': 'body', **given}
+  made = registered.algorithm(name, **given)
+  learning = registered.process(name, **given)
+  clients = registered.Clients(made.client_state)
+  state = learning.initialize()
+  before = learning.get_model_weights(state)
+  for _ in range(2):
+    output = learning.next(state, clients.attach(test_fedavg.COHORTS[0]))
+    clients.take(output.metrics)
+    state = output.state
+  after = learning.get_model_weights(state)
+  np.testing.assert_array_equal(after.class_table, before.class_table)
+  pairs = zip(after.encoder.values(), before.encoder.values(), strict=True)
+  assert not any(np.allclose(a, b) for a, b in pairs)
+
+
+def test_what_makes_no_sense_is_refused():
+  with pytest.raises(errors.InputError, match='leaves nothing of fedbabu'):
+    registered.algorithm('fedbabu', trainable='all')
+  for name in ('turbosvm', 'fedaws'):
+    with pytest.raises(errors.InputError, match='server of this algorithm'):
+      registered.algorithm(name, trainable='body')

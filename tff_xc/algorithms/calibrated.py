@@ -1,0 +1,101 @@
+"""FedRS, FedLC and logit adjustment: softmax whose logits know the classes' counts.
+
+What each does to the logits, and where it was published, is in
+`tff_xc.round.calibration`. `--calibration` does the same to every algorithm with a
+softmax: FedLC never needs rows of classes that a client lacks, so that
+`posonly --calibration=counts` is FedLC with a client's own rows sent only, and
+`fedss --calibration=restricted` is FedRS on sampled negatives.
+"""
+
+from __future__ import annotations
+
+from tff_xc import errors
+from tff_xc.algorithms import base
+from tff_xc.algorithms import fedavg
+from tff_xc.algorithms import fedss
+from tff_xc.algorithms import hyperparameters as hp
+
+
+def _check(cls, values, wanted: str) -> None:
+  if values['calibration'] != wanted:
+    raise errors.InputError(
+      f'--calibration={values["calibration"]} leaves nothing of {cls.name}; leave it'
+      ' out, or choose another --algorithm'
+    )
+
+
+@hp.declared
+class FedRS(fedavg.FedAvg):
+  """FedAvg whose clients push classes that they lack only by a part (alpha).
+
+  Li, Zhan: "FedRS: Federated Learning with Restricted Softmax for Label Distribution
+  Non-IID Data", KDD 2021. With alpha = 1 it is FedAvg, as it is on clients that have
+  all classes.
+  """
+
+  name = 'fedrs'
+  paper = 'Li X. 2021'
+  answers = fedavg.FedAvg.answers._replace(
+    minimise='softmax, missing classes scaled'
+  )
+  needs = (base.ONE_LABEL,)
+
+  calibration: str = hp.own(base.RESTRICTED)
+
+  @classmethod
+  def check(cls, values, given):
+    _check(cls, values, base.RESTRICTED)
+    super().check(values, given)
+
+
+@hp.declared
+class FedLC(fedavg.FedAvg):
+  """FedAvg whose clients give rare classes wider margins (tau).
+
+  Zhang, Li, Li, Xu, Wu, Ding, Wu: "Federated Learning with Label Distribution Skew via
+  Logits Calibration", ICML 2022, arXiv:2209.00189. With tau = 0 it is FedAvg, as it is
+  on clients that have all classes equally often.
+  """
+
+  name = 'fedlc'
+  paper = 'Zhang J. 2022'
+  answers = fedavg.FedAvg.answers._replace(
+    minimise='softmax, logits less tau / n^(1/4)'
+  )
+  needs = (base.ONE_LABEL,)
+
+  calibration: str = hp.own(base.COUNTS)
+
+  @classmethod
+  def check(cls, values, given):
+    _check(cls, values, base.COUNTS)
+    super().check(values, given)
+
+
+@hp.declared
+class LogitAdjustment(fedss.Centralized):
+  """Centralized training with logits plus tau log p: FedLC's counterpart.
+
+  Menon, Jayasumana, Rawat, Jain, Veit, Kumar: "Long-tail Learning via Logit
+  Adjustment", ICLR 2021, arXiv:2007.07314. With tau = 0, or of classes equally
+  frequent, it is centralized training.
+  """
+
+  name = 'logit_adjustment'
+  paper = 'Menon 2021'
+  answers = fedss.Centralized.answers._replace(
+    minimise='softmax, logits plus tau log p'
+  )
+  needs = (base.ONE_LABEL,)
+
+  calibration: str = hp.own(base.PRIOR)
+
+  @classmethod
+  def check(cls, values, given):
+    _check(cls, values, base.PRIOR)
+    super().check(values, given)
+
+
+build_fedrs = base.builder(FedRS)
+build_fedlc = base.builder(FedLC)
+build_logit_adjustment = base.builder(LogitAdjustment)

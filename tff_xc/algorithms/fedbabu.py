@@ -1,0 +1,46 @@
+"""FedBABU: clients train the encoder under class rows that nobody trains.
+
+Oh, Kim, Yun: "FedBABU: Towards Enhanced Representation for Federated Image
+Classification", ICLR 2022, arXiv:2106.06042.
+"""
+
+from __future__ import annotations
+
+from tff_xc import errors
+from tff_xc.algorithms import base
+from tff_xc.algorithms import fedavg
+from tff_xc.algorithms import hyperparameters as hp
+
+
+@hp.declared
+class FedBABU(fedavg.FedAvg):
+  """FedAvg of the encoder (body); class rows (head) keep their initial values.
+
+  Clients have these rows from the start, so that a round sends none.
+  `launch.evaluate --personalize` fine-tunes each client's head, as the paper does
+  before its test, or encoder and head. `--trainable=body` does the same to other
+  algorithms.
+  """
+
+  name = 'fedbabu'
+  paper = 'Oh 2022'
+  answers = base.Answers(
+    'none: rows are fixed',
+    'softmax',
+    'no rows are sent',
+    'rows keep their values',
+  )
+
+  trainable: str = hp.own('body')
+
+  @classmethod
+  def check(cls, values, given):
+    if values['trainable'] != 'body':
+      raise errors.InputError(
+        f'--trainable={values["trainable"]} leaves nothing of fedbabu; leave it out, or'
+        ' give --algorithm=fedavg'
+      )
+    super().check(values, given)
+
+
+build_fedbabu = base.builder(FedBABU)

@@ -1,0 +1,67 @@
+"""Learning rates that change with the rounds.
+
+With W rounds of warm-up, R = `rounds` and f = `factor`, round t = 0, 1, ... has the
+rate times
+
+  (t + 1) / W                            for t < W, whatever the shape; then, s = t - W:
+  1                                      constant
+  f + (1 - f) (1 + cos(pi s / R)) / 2    cosine; f from s = R on
+  f^floor(s / R)                         step
+
+A client reads t from the round's seed. The server counts its steps: a round in which
+nobody's update is left takes none, and leaves the server's rate where it is.
+"""
+
+import dataclasses
+import math
+
+import tensorflow as tf
+
+CONSTANT, COSINE, STEP = 'constant', 'cosine', 'step'
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+  """The factor of a learning rate, by round.
+
+  Attributes:
+    shape: 'constant', 'cosine' or 'step'.
+    rounds: R, from the end of the warm-up on: until the cosine is at its end, or
+      between two steps.
+    factor: f, the cosine's last value, or what a step multiplies by.
+    warmup: W.
+  """
+
+  shape: str = CONSTANT
+  rounds: int = 0
+  factor: float = 0.0
+  warmup: int = 0
+
+  def __post_init__(self):
+    if self.shape not in (CONSTANT, COSINE, STEP):
+      raise ValueError(f'unknown schedule {self.shape!r}')
+    if self.shape != CONSTANT and self.rounds < 1:
+      raise ValueError(f'the schedule {self.shape!r} has {self.rounds} rounds')
+
+  def __call__(self, number: tf.Tensor) -> tf.Tensor:
+    """Returns float32, of rounds int32 of any shape."""
+    t, warmup = tf.cast(number, tf.float32), float(self.warmup)
+    since, rounds = tf.maximum(t - warmup, 0.0), float(self.rounds)
+    if self.shape == COSINE:
+      done = tf.minimum(since / rounds, 1.0)
+      wave = 0.5 * (1.0 + tf.cos(math.pi * done))
+      found = self.factor + (1.0 - self.factor) * wave
+    elif self.shape == STEP:
+      found = tf.pow(self.factor, tf.floor(since / rounds))
+    else:
+      found = tf.ones_like(t)
+    if not self.warmup:
+      return found
+    return tf.where(t < warmup, (t + 1.0) / warmup, found)
+
+
+def made(shape: str, rounds: int, factor: float, warmup: int):
+  """Returns the `Schedule`, or None for a rate that never changes."""
+  if shape == CONSTANT and not warmup:
+    return None
+  return Schedule(shape, rounds, factor, warmup)
