@@ -78,6 +78,16 @@ def load(
   dataset = federated(name, found, options)
   how = {**dataset.preprocessing, 'columns': columns_of(path, columns)}
   dataset = dataclasses.replace(dataset, preprocessing=how)
+  tell(path, found, dataset)
+  return dataset
+
+
+def tell(
+  name: str | os.PathLike,
+  found: Histories,
+  dataset: client_data.FederatedDataset,
+) -> None:
+  """Prints what there is, and what the popularity of items alone would reach."""
   scores = ', '.join(f'{k} {v:.1%}' for k, v in popularity(dataset).items())
   counts = (
     wording.count(len(found.user_names), 'user'),
@@ -86,9 +96,8 @@ def load(
     wording.count(len(dataset.test), 'test example'),
   )
   print(
-    f'{path}: {", ".join(counts)}; popularity alone: {scores}', file=sys.stderr
+    f'{name}: {", ".join(counts)}; popularity alone: {scores}', file=sys.stderr
   )
-  return dataset
 
 
 def read(path: str | os.PathLike, columns: Columns) -> Histories:

@@ -108,7 +108,9 @@ def _draw(data_dir, options):
       seed=options['data_seed'],
     )
   )
-  return items.federated('items-demo', drawn, _options(options))
+  dataset = items.federated('items-demo', drawn, _options(options))
+  items.tell('items-demo', drawn, dataset)
+  return dataset
 
 
 def _task(**attributes) -> task.Task:
