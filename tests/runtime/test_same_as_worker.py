@@ -80,6 +80,7 @@ _CHANGED = [
   if changes is not _RATES or name in ('fedss', 'centralized')
   # These refuse.
   if name not in ('turbosvm', 'scaffold', 'fednova') or 'dp' not in changes
+  if name != 'fedvc' or changes.get('dp') != 'central'
   if 'dp_rows' not in changes or name in ('fedss', 'fedaws', 'posonly')
   # One algorithm of each merge.
   if 'compression' not in changes or name in ('fedss', 'fedaws', 'turbosvm')
