@@ -139,13 +139,7 @@ def _of_held(algorithm, held, examples) -> examples_lib.ClientExamples:
     raise ValueError('requests that omit own rows take one label of one row')
   rows = algorithm.model.head.rows_of(examples.y)
   places = tf.where(request.holds(held[classifier.CLASS], rows))[:, 0]
-  take = lambda x: encoder_lib.take(x, tf.cast(places, tf.int32))
-  weights = examples.weights
-  return examples._replace(
-    x=take(examples.x),
-    y=take(examples.y),
-    weights=weights if isinstance(weights, tuple) else take(weights),
-  )
+  return _batch(examples, tf.cast(places, tf.int32))
 
 
 def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
@@ -283,21 +277,18 @@ def _batch(examples, places) -> examples_lib.ClientExamples:
 def _mean_gradients(algorithm, weights, held, examples, round_seed):
   """Returns the gradients of `carried.Local`, batch by batch in the stored order."""
   training = algorithm.local_training
-  plain = dataclasses.replace(
-    algorithm,
-    penalties=(),
-    local_training=local_training.LocalTraining(
-      1.0, training.batch_size, shuffle=False
-    ),
+  plain = dataclasses.replace(algorithm, penalties=())
+  once = local_training.LocalTraining(
+    batch_size=training.batch_size, shuffle=False
   )
   size, trained = encoder_lib.count(examples.y), _trained_of(algorithm, weights)
-  steps, _ = plain.local_training.steps_and_visits(size)
+  steps, _ = once.steps_and_visits(size)
   encoder_seed = randomness.client_seed(
     round_seed, examples.client_id, randomness.Purpose.ENCODER
   )
 
   def body(step, sums):
-    batch = plain.local_training.batch(encoder_seed, step, size)
+    batch = once.batch(encoder_seed, step, size)
     # Numbers that no local step has.
     seed = randomness.step_seed(encoder_seed, -1 - step)
     _, _, found, _ = _gradients(
