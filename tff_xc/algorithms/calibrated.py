@@ -16,16 +16,23 @@ from tff_xc.algorithms import fedss
 from tff_xc.algorithms import hyperparameters as hp
 
 
-def _check(cls, values, wanted: str) -> None:
-  if values['calibration'] != wanted:
-    raise errors.InputError(
-      f'--calibration={values["calibration"]} leaves nothing of {cls.name}; leave it'
-      ' out, or choose another --algorithm'
-    )
+class _Preset:
+  """An algorithm that is one value of --calibration."""
+
+  needs = (base.ONE_LABEL,)
+
+  @classmethod
+  def check(cls, values, given):
+    if values['calibration'] != cls.own['calibration']:
+      raise errors.InputError(
+        f'--calibration={values["calibration"]} leaves nothing of {cls.name}; leave it'
+        ' out, or choose another --algorithm'
+      )
+    super().check(values, given)
 
 
 @hp.declared
-class FedRS(fedavg.FedAvg):
+class FedRS(_Preset, fedavg.FedAvg):
   """FedAvg whose clients push classes that they lack only by a part (alpha).
 
   Li, Zhan: "FedRS: Federated Learning with Restricted Softmax for Label Distribution
@@ -38,18 +45,12 @@ class FedRS(fedavg.FedAvg):
   answers = fedavg.FedAvg.answers._replace(
     minimise='softmax, missing classes scaled'
   )
-  needs = (base.ONE_LABEL,)
 
   calibration: str = hp.own(base.RESTRICTED)
 
-  @classmethod
-  def check(cls, values, given):
-    _check(cls, values, base.RESTRICTED)
-    super().check(values, given)
-
 
 @hp.declared
-class FedLC(fedavg.FedAvg):
+class FedLC(_Preset, fedavg.FedAvg):
   """FedAvg whose clients give rare classes wider margins (tau).
 
   Zhang, Li, Li, Xu, Wu, Ding, Wu: "Federated Learning with Label Distribution Skew via
@@ -62,18 +63,12 @@ class FedLC(fedavg.FedAvg):
   answers = fedavg.FedAvg.answers._replace(
     minimise='softmax, logits less tau / n^(1/4)'
   )
-  needs = (base.ONE_LABEL,)
 
   calibration: str = hp.own(base.COUNTS)
 
-  @classmethod
-  def check(cls, values, given):
-    _check(cls, values, base.COUNTS)
-    super().check(values, given)
-
 
 @hp.declared
-class LogitAdjustment(fedss.Centralized):
+class LogitAdjustment(_Preset, fedss.Centralized):
   """Centralized training with logits plus tau log p: FedLC's counterpart.
 
   Menon, Jayasumana, Rawat, Jain, Veit, Kumar: "Long-tail Learning via Logit
@@ -86,14 +81,8 @@ class LogitAdjustment(fedss.Centralized):
   answers = fedss.Centralized.answers._replace(
     minimise='softmax, logits plus tau log p'
   )
-  needs = (base.ONE_LABEL,)
 
   calibration: str = hp.own(base.PRIOR)
-
-  @classmethod
-  def check(cls, values, given):
-    _check(cls, values, base.PRIOR)
-    super().check(values, given)
 
 
 build_fedrs = base.builder(FedRS)
