@@ -68,6 +68,12 @@ class Facts:
   class_probabilities: np.ndarray | None = None
   examples_per_round: int = 0
 
+  def all_clients(self) -> int:
+    """Returns `num_clients`; TypeError if it is not known."""
+    if not self.num_clients or self.num_clients < 1:
+      raise TypeError('num_clients is missing: the number of all clients')
+    return self.num_clients
+
 
 @hp.declared
 class Base(rates.OfClients):

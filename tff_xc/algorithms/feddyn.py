@@ -48,9 +48,7 @@ class FedDyn(base.Federated):
   )
 
   def make(self, model, facts):
-    if not facts.num_clients or facts.num_clients < 1:
-      raise TypeError('num_clients is missing: the number of all clients')
-    share = min(1.0, self.clients_per_round / facts.num_clients)
+    share = min(1.0, self.clients_per_round / facts.all_clients())
     made = base.softmax(model, self.local_training())
     optimizer = _less_the_drift(share)
     [table, *others] = (

@@ -63,14 +63,12 @@ class SCAFFOLD(fedavg.FedAvg):
   )
 
   def make(self, model, facts):
-    if not facts.num_clients or facts.num_clients < 1:
-      raise TypeError('num_clients is missing: the number of all clients')
     return dataclasses.replace(super().make(model, facts), weighting='uniform')
 
   def finish(self, made, facts):
     made = super().finish(made, facts)
     variates = _Variates(
-      facts.num_clients,
+      facts.all_clients(),
       self.scaffold_variate == STEPS,
       made.frozen,
       feddyn.trained(made.model.weight_specs(), made.frozen),
