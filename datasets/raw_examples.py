@@ -36,13 +36,15 @@ from datasets.xc import text
 from tff_xc import errors
 from tff_xc.data import description as description_lib
 
+# Sparse features that are the items which a user had.
+_HISTORIES = 'histories'
 _ARGUMENTS = {
   description_lib.IMAGES: 'images: a folder, a .tar, a .zip, or single files',
   description_lib.ROWS: f'rows of numbers: {", ".join(tables.FORMS)}',
   description_lib.SPARSE: 'sparse text: lines of feature:value',
   description_lib.CHARACTERS: 'text: lines of characters',
+  _HISTORIES: f'a table of users and their items: {", ".join(tables.FORMS)}',
 }
-_HISTORIES = f'a table of users and their items: {", ".join(tables.FORMS)}'
 _NOUNS = {
   description_lib.IMAGES: 'image',
   description_lib.ROWS: 'row',
@@ -100,7 +102,7 @@ def read(
   """
   if not paths:
     raise errors.InputError(
-      f'no input; give {_argument(description)}, which the model takes'
+      f'no input; give {_ARGUMENTS[_kind(description)]}, which the model takes'
     )
   for path in paths:
     _check_kind(path, description)
@@ -112,7 +114,7 @@ def read(
     raise errors.InputError(
       f'--corrupt={corrupt}: only images can be left out; leave it out'
     )
-  if 'history' in description.preprocessing:
+  if _kind(description) == _HISTORIES:
     return _histories(paths, description, size, class_names)
   noun = _NOUNS[description.kind]
   if description.kind == description_lib.IMAGES:
@@ -156,19 +158,18 @@ def _check_kind(path: str, description: description_lib.Description) -> None:
     kind = description_lib.CHARACTERS
   else:
     kind = description_lib.SPARSE
-  wanted = description.kind
-  if 'history' in description.preprocessing:
-    wanted = description_lib.ROWS
-  if kind != wanted:
+  wanted = _kind(description)
+  # Histories are tables, too.
+  if kind != (description_lib.ROWS if wanted == _HISTORIES else wanted):
     raise errors.InputError(
-      f'{path} is no input of this model, which takes {_argument(description)}'
+      f'{path} is no input of this model, which takes {_ARGUMENTS[wanted]}'
     )
 
 
-def _argument(description: description_lib.Description) -> str:
-  if 'history' in description.preprocessing:
-    return _HISTORIES
-  return _ARGUMENTS[description.kind]
+def _kind(description: description_lib.Description) -> str:
+  """Returns the kind of a model's inputs, of `_ARGUMENTS`."""
+  is_history = 'history' in description.preprocessing
+  return _HISTORIES if is_history else description.kind
 
 
 # -- images --

@@ -122,9 +122,7 @@ def run(
         classes = results[predictor_lib.CLASSES]
         values = results[predictor_lib.SCORES]
         if block.seen is not None:
-          classes, values = ranking.without(
-            classes, block.seen, max(top, *catalog.AT), values
-          )
+          classes, values = ranking.without(classes, block.seen, most, values)
         scores.add(classes, block.labels)
         for row, best, of in zip(rows, classes[:, :top], values, strict=True):
           for c, value in zip(best, of, strict=False):
