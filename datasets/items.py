@@ -3,7 +3,8 @@
 A table (`datasets.tables`) has a row for each time that a user took an item: bought,
 watched or rated it. Users are clients, and items are both classes and features: an
 example is an item of a user, and its features are the items before it, as a bag of the
-last few: the last one with the weight 1, the one before with 1/2, then 1/3. The first item of a user has none before it, and is no example.
+last few: the last one with the weight 1, the one before with 1/2, then 1/3. The first
+item of a user has none before it, and is no example.
 """
 
 import dataclasses
@@ -33,8 +34,7 @@ _USUAL = {
   'item': ('item_id', 'item', 'itemId', 'movieId'),
   'time': ('time', 'timestamp', 'date'),
 }
-# The ranks by which lists are scored.
-_RANKS = (1, 5, 10, 20)
+_RANK = 10  # Of the scores of popularity.
 
 
 class Columns(NamedTuple):
@@ -89,15 +89,17 @@ def tell(
 ) -> None:
   """Prints what there is, and what the popularity of items alone would reach."""
   scores = ', '.join(f'{k} {v:.1%}' for k, v in popularity(dataset).items())
-  counts = (
-    wording.count(len(found.user_names), 'user'),
-    wording.count(len(found.item_names), 'item'),
-    wording.count(len(found.items), 'row'),
-    wording.count(len(dataset.test), 'test example'),
-  )
+  tests = wording.count(len(dataset.test), 'test example')
   print(
-    f'{name}: {", ".join(counts)}; popularity alone: {scores}', file=sys.stderr
+    f'{name}: {counts(found)}, {tests}; popularity alone: {scores}',
+    file=sys.stderr,
   )
+
+
+def counts(found: Histories) -> str:
+  """Says how many users, items and rows there are."""
+  sizes = len(found.user_names), len(found.item_names), len(found.items)
+  return ', '.join(map(wording.count, sizes, ('user', 'item', 'row')))
 
 
 def read(path: str | os.PathLike, columns: Columns) -> Histories:
@@ -273,17 +275,17 @@ def sets(items, starts, stops, num_items: int) -> scipy.sparse.csr_matrix:
 
 def popularity(dataset: client_data.FederatedDataset) -> dict[str, float]:
   """Returns hit@k and nDCG@k of the items that training examples have most."""
-  counts = np.bincount(
+  taken = np.bincount(
     dataset.train.pool.y[dataset.train.partition.numbers],
     minlength=dataset.num_classes,
   )
-  seen, k = dataset.test.seen, max(_RANKS)
+  seen, k = dataset.test.seen, _RANK
   more = 0 if seen is None else int(np.diff(seen.indptr).max(initial=0))
-  order = np.argsort(-counts, kind='stable')[: k + more]
+  order = np.argsort(-taken, kind='stable')[: k + more]
   top = np.full([len(dataset.test), max(k, len(order))], -1)
   top[:, : len(order)] = order
   if seen is not None:
     top = ranking.without(top, seen, k)
   labels = ranking.single_labels(dataset.test.y)
-  found = ranking.label_set_scores(top, labels, ks=_RANKS)
-  return {name: found[name] for name in ('hit@10', 'ndcg@10')}
+  found = ranking.label_set_scores(top, labels, ks=[k])
+  return {name: found[name] for name in (f'hit@{k}', f'ndcg@{k}')}

@@ -86,14 +86,7 @@ def _find(data_dir, options=None):
   if options is None:
     told = ', '.join(map(wording.shown, named.values()))
     return f'the columns {told}'
-  found = items.read(data_dir, columns)
-  return ', '.join(
-    (
-      wording.count(len(found.user_names), 'user'),
-      wording.count(len(found.item_names), 'item'),
-      wording.count(len(found.items), 'row'),
-    )
-  )
+  return items.counts(items.read(data_dir, columns))
 
 
 def _draw(data_dir, options):
