@@ -57,17 +57,12 @@ _GLYPHS = {
   'clients_per_round': 10,
   'batch_size': 32,
   'steps_per_round': 40,
-  'rounds': 100,
+  'rounds': 60,
   **_MOMENTUM,
 }
 # The task, what all methods have, and methods that it leaves out: tables of buckets need
 # more classes, and machines over a thousand classes more seconds.
 _SETTINGS = {
-  # The clients are alike.
-  'even': (
-    *('glyphs', {**_GLYPHS, 'split': 'dirichlet', 'concentration': 6000.0}),
-    ('fedmlh',),
-  ),
   # A client has much of few classes, and little of most.
   'within': (
     *('glyphs', {**_GLYPHS, 'split': 'dirichlet', 'concentration': 3.0}),
@@ -115,7 +110,7 @@ def changes(setting: str, algorithm: str, rounds: int = 0) -> dict[str, Any]:
   task, shared, _ = _SETTINGS[setting]
   known = experiment.resolve(task, algorithm)['hyperparameters']
   values = {**_HELD_OUT, **shared, 'rounds': rounds or shared['rounds']}
-  values['eval_every'] = max(values['rounds'] // 20, 1)
+  values['eval_every'] = max(values['rounds'] // 10, 1)
   kept = _MOMENTUM if algorithm in _OF_SERVERS else {}
   return {
     name: value

@@ -50,7 +50,7 @@ def test_the_best_with_clients_is_marked_in_each_setting(study):
       'top1 %, rounds': score,
       'std, rounds': 1,
     }
-    for setting, scores in (('few', (50, 60, 70)), ('even', (80, 60, 90)))
+    for setting, scores in (('few', (50, 60, 70)), ('sizes', (80, 60, 90)))
     for method, score in zip(
       ('fedss', 'fedavg', 'centralized'), scores, strict=True
     )
@@ -59,5 +59,5 @@ def test_the_best_with_clients_is_marked_in_each_setting(study):
   assert table.to_dict('list') == {
     'method': ['fedavg', 'fedss', 'centralized'],
     'few': ['60.0 ± 1.0 *', '50.0 ± 1.0', '70.0 ± 1.0'],
-    'even': ['60.0 ± 1.0', '80.0 ± 1.0 *', ''],
+    'sizes': ['60.0 ± 1.0', '80.0 ± 1.0 *', ''],
   }
