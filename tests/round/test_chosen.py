@@ -1,6 +1,7 @@
 """Rows that are chosen in private: which ones, their noise, and all others' rest."""
 
 import dataclasses
+import itertools
 import math
 
 import dp_accounting
@@ -275,6 +276,32 @@ def test_epsilon_is_that_of_all_mechanisms_together(kind, quantile):
   expected = theirs.get_epsilon(delta)
   assert accountant._renyi(rounds) == pytest.approx(expected, rel=1e-9)
   assert 0.8 * expected < accountant.epsilon(rounds) <= expected * (1 + 1e-9)
+
+
+@pytest.mark.parametrize('ratio', [0.5, 2.0])
+@pytest.mark.parametrize('rate', [1.0, 0.3])
+def test_epsilon_is_above_that_of_one_row_by_definition(rate, ratio):
+  """Not chosen, or chosen and moved so far: of one client more, who comes by chance."""
+  z, delta = 1.0, 1e-5
+  protected = hidden(z, 1.0, ratio=ratio)
+  stddevs = protected.rows_noise_multiplier, protected.value_noise_multiplier
+  grid = np.linspace(-13 * stddevs[1], 13 * stddevs[1], 8001)
+
+  def outcomes(count, total, threshold):
+    above = stats.norm.sf(threshold - count / stddevs[0])
+    moved = stats.norm.pdf(grid, total, stddevs[1]) * (grid[1] - grid[0])
+    return np.concatenate([[1 - above], above * moved])
+
+  worst = 0.0
+  for threshold, change in itertools.product((-2.0, 1.0, 4.0), (-1.0, 1.0)):
+    without = outcomes(0.0, 0.0, threshold)
+    added = outcomes(1.0, change, threshold)
+    added = (1 - rate) * without + rate * added
+    found = test_privacy_loss.exact_epsilon(added, without, delta)
+    worst = max(worst, found)
+  sampling = privacy_loss.Sampling(privacy_loss.POISSON, rate)
+  accounted = privacy_loss.Accountant(z, sampling, delta).epsilon(1)
+  assert 0.9 * accounted < worst < accounted
 
 
 @pytest.mark.slow

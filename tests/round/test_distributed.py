@@ -12,6 +12,7 @@ from scipy import stats
 from tasks import experiment
 from tests import small_data
 from tests import tiny
+from tests.measure import test_privacy_loss
 from tests.round import test_secure
 from tff_xc import errors
 from tff_xc.algorithms import registry
@@ -190,6 +191,24 @@ def test_divergences_are_bounded(variance):
     assert (values <= bound * (1 + 1e-9)).all()
     if variance > 10:
       assert (bound < 1.2 * values).all()
+
+
+@pytest.mark.parametrize(('change', 'variance'), [(0.7, 4.0), (2.3, 30.0)])
+def test_epsilon_is_above_that_of_one_rounded_number_by_definition(
+  change, variance
+):
+  """A number or its opposite, rounded at random, with noise, modulo 2^10."""
+  noise = stats.skellam(variance / 2, variance / 2).pmf(np.arange(-512, 512))
+  up = change - math.floor(change)
+
+  def outcomes(sign):
+    shifted = lambda by: np.roll(noise, sign * (math.floor(change) + by))
+    return (1 - up) * shifted(0) + up * shifted(1)
+
+  worst = test_privacy_loss.exact_epsilon(outcomes(1), outcomes(-1), 1e-5)
+  apart = distributed.Integers(10, 1.0, 0.0).distance(change, 1)
+  found = privacy_loss.skellam_epsilon(apart, 1, variance, 1e-5, 1)
+  assert worst < found < 5 * worst
 
 
 def test_divergences_are_those_of_the_paper():
