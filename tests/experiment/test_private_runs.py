@@ -1,6 +1,7 @@
 """Runs with differential privacy: who takes part, epsilon, and what is refused."""
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -132,6 +133,8 @@ def test_local_noise_counts_who_took_part_most(in_process, tmp_path):
   ('algorithm', 'changes', 'told'),
   [
     ('fedss', {'dp_clip': 2.0}, 'dp=central'),
+    ('fedss', {'dp': 'central', 'dp_clip': math.inf}, 'clips nothing'),
+    ('fedss', {'dp': 'central', 'dp_noise_multiplier': math.inf}, 'finite'),
     ('fedss', {'dp_epsilon': 2.0}, 'dp=central'),
     ('centralized', {'dp_epsilon': 2.0}, 'clients'),
     ('fedss', {'dp': 'local', 'dp_clip_quantile': 0.5}, 'central'),
@@ -151,6 +154,24 @@ def test_local_noise_counts_who_took_part_most(in_process, tmp_path):
 def test_what_does_not_go_together(algorithm, changes, told):
   with pytest.raises(errors.InputError, match=told):
     experiment.resolve('glyphs', algorithm, changes)
+
+
+def test_without_noise_there_need_be_no_norm():
+  """Infinity is a number that config.json can hold."""
+  given = {'dp': 'central', 'dp_noise_multiplier': 0.0, 'dp_clip': math.inf}
+  for more in ({}, {'dp_rows': 'chosen'}):
+    config = experiment.resolve('glyphs', 'fedss', {**given, **more})
+    written = json.loads(json.dumps(config, allow_nan=False))
+    again = experiment.recorded(written)
+    found = again['hyperparameters']
+    assert found == config['hyperparameters']
+    assert np.float32(found['dp_clip']) == np.finfo(np.float32).max
+  for more in (
+    {'dp': 'distributed'},
+    {'dp_clip_quantile': 0.5},
+  ):
+    with pytest.raises(errors.InputError, match='clips nothing'):
+      experiment.resolve('glyphs', 'fedavg', {**given, **more})
 
 
 def test_privacy_is_a_field_of_an_algorithm():

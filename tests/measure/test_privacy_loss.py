@@ -1,7 +1,9 @@
 """Epsilon beside closed forms and published values."""
 
+import itertools
 import math
 
+import numpy as np
 import pytest
 from scipy import optimize
 from scipy import stats
@@ -20,6 +22,17 @@ def gaussian_epsilon(noise, delta):
     return (
       stats.norm.cdf(a - b) - math.exp(epsilon) * stats.norm.cdf(-a - b) - delta
     )
+
+  return optimize.brentq(excess, 0.0, 50.0)
+
+
+def exact_epsilon(p, q, delta):
+  """Returns epsilon of two distributions over the same outcomes, by definition."""
+
+  def excess(epsilon):
+    factor = math.exp(epsilon)
+    more = [np.maximum(a - factor * b, 0).sum() for a, b in ((p, q), (q, p))]
+    return max(more) - delta
 
   return optimize.brentq(excess, 0.0, 50.0)
 
@@ -59,6 +72,28 @@ def test_a_fixed_sample_is_accounted_as_one():
   found = privacy_loss.Accountant(4.0, fixed, 1e-5).epsilon(100)
   assert privacy_loss.Accountant(2.0, poisson, 1e-5).epsilon(100) < found < 1.5
   assert fixed.neighbors != poisson.neighbors
+
+
+@pytest.mark.parametrize('z', [1.0, 4.0])
+def test_two_of_four_clients_by_definition(z):
+  """All six cohorts of a number, one client's in another's place, whoever is there."""
+  grid = np.linspace(-12 * z - 4, 12 * z + 4, 8001)
+  worst = 0.0
+  for others in itertools.combinations_with_replacement((-1, 0, 1), 3):
+    p, q = (
+      np.mean(
+        [
+          stats.norm.pdf(grid, sum(pair), z) * (grid[1] - grid[0])
+          for pair in itertools.combinations((own, *others), 2)
+        ],
+        axis=0,
+      )
+      for own in (1, -1)
+    )
+    worst = max(worst, exact_epsilon(p, q, 1e-5))
+  fixed = privacy_loss.Sampling(privacy_loss.FIXED, 0.5)
+  found = privacy_loss.Accountant(z, fixed, 1e-5).epsilon(1)
+  assert 0.75 * found < worst < found
 
 
 def test_it_grows_with_rounds_and_without_noise_it_is_infinite():

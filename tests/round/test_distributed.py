@@ -12,6 +12,7 @@ from scipy import stats
 from tasks import experiment
 from tests import small_data
 from tests import tiny
+from tests.measure import test_privacy_loss
 from tests.round import test_secure
 from tff_xc import errors
 from tff_xc.algorithms import registry
@@ -71,6 +72,15 @@ def test_a_sum_that_nearly_wraps_is_revealed():
     each.append((found.numpy() + 2**11) % 2**12 - 2**11)
   apart = max(np.linalg.norm(a - b) for a in each for b in each)
   assert apart <= integers.distance(3.0, 200)
+  # Rounding takes numbers apart that the norm allows no more.
+  coarse = distributed.Integers(8, 1.0, 0.0)
+  halves = tf.constant([[0.5] * 400, [-0.5] * 400])
+  one, other = (
+    (coarse.hidden(value, tf.constant([seed, 3])).numpy() + 2**7) % 2**8
+    for seed, value in enumerate(halves)
+  )
+  apart, norm = np.linalg.norm(one - other), 0.5 * math.sqrt(400)
+  assert 1.1 * 2 * norm < apart <= coarse.distance(norm, 400)
 
 
 def test_a_clients_noise_is_skellams():
@@ -135,6 +145,10 @@ def test_clients_share_the_noise_of_the_sum():
     clients[1].x[:] = 3e38
     expected = silent.next(silent.initialize(), clients).state
     expected = flat(silent.get_model_weights(expected))
+    if number == 2:  # One is left, whose change was larger.
+      start = flat(silent.get_model_weights(silent.initialize()))
+      norm = np.linalg.norm(expected - start)
+      assert norm == pytest.approx(0.5 / CLIENTS, rel=1e-3)
     drawn = []
     for seed in range(40):
       state = initial._replace(seed=np.array([seed, 1], np.int32))
@@ -147,6 +161,11 @@ def test_clients_share_the_noise_of_the_sum():
     assert drawn.std() == pytest.approx(stddev, rel=0.06)
     each = drawn.std(axis=0) / stddev
     assert each.min() > 0.5 and each.max() < 1.6
+    # Encoder and rows have noise of their own.
+    own, last = tiny.FEATURES * tiny.DIM, -N * tiny.DIM
+    kernel, rows = drawn[:, last - own : last], drawn[:, last : last + own]
+    alike = np.corrcoef(kernel.ravel(), rows.ravel())[0, 1]
+    assert abs(alike) < 5 / math.sqrt(kernel.size)
     again = process.next(state, clients).state
     np.testing.assert_array_equal(
       flat(process.get_model_weights(again)), flat(weights)
@@ -172,6 +191,36 @@ def test_divergences_are_bounded(variance):
     assert (values <= bound * (1 + 1e-9)).all()
     if variance > 10:
       assert (bound < 1.2 * values).all()
+
+
+@pytest.mark.parametrize(('change', 'variance'), [(0.7, 4.0), (2.3, 30.0)])
+def test_epsilon_is_above_that_of_one_rounded_number_by_definition(
+  change, variance
+):
+  """A number or its opposite, rounded at random, with noise, modulo 2^10."""
+  noise = stats.skellam(variance / 2, variance / 2).pmf(np.arange(-512, 512))
+  up = change - math.floor(change)
+
+  def outcomes(sign):
+    shifted = lambda by: np.roll(noise, sign * (math.floor(change) + by))
+    return (1 - up) * shifted(0) + up * shifted(1)
+
+  worst = test_privacy_loss.exact_epsilon(outcomes(1), outcomes(-1), 1e-5)
+  apart = distributed.Integers(10, 1.0, 0.0).distance(change, 1)
+  found = privacy_loss.skellam_epsilon(apart, 1, variance, 1e-5, 1)
+  assert worst < found < 5 * worst
+
+
+def test_divergences_are_those_of_the_paper():
+  """Corollary of its bound for one number: alpha / 2 mu and the smaller of two more.
+
+  By hand, of order 2; exact values are below the Gaussian term alone.
+  """
+  of = lambda *given: privacy_loss.skellam_divergences(np.array([2.0]), *given)
+  assert of(1, 1, 10.0) == pytest.approx(0.1 + 9 / 400)
+  assert of(1, 1, 1.0) == pytest.approx(1.0 + 3 / 2)
+  # Of 4 numbers with a norm of 3, the L1 norm is at most 6, and not 9.
+  assert of(3, 4, 10.0) == pytest.approx(0.9 + (27 + 36) / 400)
 
 
 def test_with_much_noise_it_is_gaussian():

@@ -13,6 +13,7 @@ from tests import registered
 from tests import tiny
 from tff_xc import errors
 from tff_xc.algorithms import fedss
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry
 from tff_xc.measure import privacy_loss
 from tff_xc.round import algorithm as algorithm_lib
@@ -231,10 +232,10 @@ NOTHING = privacy.Privacy(0.0, float('inf'), 4.0)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  ('name', 'clip'), [('fedss', 1e9), ('fullsoftmax', float('inf'))]
+  ('name', 'clip'), [('fedss', hp.FLOAT32_MAX), ('fullsoftmax', float('inf'))]
 )
 def test_without_noise_and_bound_it_is_the_plain_run(name, clip):
-  """By flag, a bound is finite."""
+  """By flag, infinity is the largest finite number."""
   plain = dataclasses.replace(made(name, momentum=0.9), weighting='uniform')
   expected, _ = after(process_lib.build_process(plain, 7))
   hidden = dataclasses.replace(NOTHING, clip=clip)
@@ -352,6 +353,9 @@ def test_replaced_rows_are_sent_as_changes():
     ('turbosvm', {}, 'turbosvm'),
     ('fedss', {'row_renormalize': True}, 'row_renormalize'),
     ('fedss', {'robust_aggregation': 'zeroing'}, 'robust_aggregation'),
+    # What they tell beside their changes has no noise.
+    ('scaffold', {'num_clients': 9}, "'scaffold'"),
+    ('fednova', {}, "'fednova'"),
   ],
 )
 def test_what_needs_more_than_sums_is_refused(name, given, told):

@@ -72,16 +72,18 @@ def test_the_server_sees_sums_of_encoder_and_rows():
   for shape in ((N, tiny.DIM), (tiny.FEATURES, tiny.DIM), (tiny.DIM,)):
     assert shape in secure
   clipped = 'aggregator/mean_value/secure_upper_clipped_count'
-  assert metrics[clipped] == 0
+  assert metrics[clipped] == metrics['clients_rows_clipped'] == 0
 
 
 @pytest.mark.slow
 def test_numbers_are_clipped_to_the_bound():
   bound = 2e-3
   plain, _, _ = change(made(), CLIENTS[:1])
-  found, _, _ = change(made(secure_sums=True, secure_bound=bound), CLIENTS[:1])
+  algorithm = made(secure_sums=True, secure_bound=bound)
+  found, _, metrics = change(algorithm, CLIENTS[:1])
   np.testing.assert_allclose(found, np.clip(plain, -bound, bound), atol=1e-6)
   assert np.abs(plain).max() > 2 * bound
+  assert metrics['clients_rows_clipped'] == 1
 
 
 @pytest.mark.slow

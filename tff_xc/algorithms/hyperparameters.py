@@ -20,6 +20,8 @@ from tff_xc import wording
 
 # TensorFlow counts steps, examples and classes in int32; larger numbers wrap.
 INT32_MAX = 2**31 - 1
+# Infinity, where it is allowed: JSON has none.
+FLOAT32_MAX = 3.4028234663852886e38
 # In a field's metadata.
 _KEY, _OWN = 'hyperparameter', 'own'
 
@@ -31,7 +33,8 @@ class Hyperparameter:
   name: str  # The field or option, and the flag.
   default: bool | int | float | str  # If neither user nor task sets it.
   help: str  # One sentence, with unit or source.
-  # Bounds of numbers; `above` and `below` are exclusive.
+  # Bounds of numbers; `above` and `below` are exclusive. With a `most` of FLOAT32_MAX,
+  # infinity is allowed and stands for that.
   least: float | None = None
   most: float = INT32_MAX
   above: float | None = None
@@ -58,7 +61,7 @@ class Hyperparameter:
       'at least': self.least,
       'more than': self.above,
       'less than': self.below,
-      'at most': None if self.most == INT32_MAX else self.most,
+      'at most': self.most if self.most < INT32_MAX else None,
     }
     return ', '.join(f'{k} {v}' for k, v in limits.items() if v is not None)
 
@@ -91,7 +94,8 @@ class Hyperparameter:
     if kind is int and isinstance(value, numbers.Integral) and not is_bool:
       return int(value)
     if kind is float and isinstance(value, numbers.Real) and not is_bool:
-      return float(value)
+      unbounded = value == math.inf and self.most == FLOAT32_MAX
+      return self.most if unbounded else float(value)
     nouns = {bool: 'True or False', int: 'a whole number', float: 'a number'}
     return self._refuse(repr(value), nouns.get(kind, 'a text'))
 

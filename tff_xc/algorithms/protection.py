@@ -129,8 +129,9 @@ class Protection:
   dp_clip: float = hp.field(
     1.0,
     "L2 norm of a client's update, encoder and rows together, above which it is"
-    ' clipped; of the first round, if it adapts',
+    ' clipped; of the first round, if it adapts; inf, without noise: never',
     above=0,
+    most=hp.FLOAT32_MAX,
     **_OF_DP,
   )
   dp_clip_quantile: float = hp.field(
@@ -309,6 +310,17 @@ class Protection:
     poisson = values['client_sampling'] == POISSON
     if values['dp'] == 'none':
       return
+    unbounded = values['dp_clip'] == hp.FLOAT32_MAX
+    if unbounded and (
+      values['dp_noise_multiplier']
+      or values.get('dp_clip_quantile')
+      or values['dp'] == DISTRIBUTED
+    ):
+      raise errors.InputError(
+        '--dp_clip=inf clips nothing, so that there is no norm for noise, integers or'
+        ' a quantile: give a finite one, or --dp_noise_multiplier=0 with --dp=central'
+        ' or --dp=local'
+      )
     if values['robust_aggregation'] != 'none':
       raise errors.InputError(
         f'--robust_aggregation={values["robust_aggregation"]} does not go with'

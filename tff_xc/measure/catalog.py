@@ -132,6 +132,8 @@ epsilon | epsilon | epsilon | lower
     an evaluation (--dp)
 rows_chosen | rows chosen | rows | neither
     rows of all tables that are chosen for an update and noise (--dp_rows=chosen)
+clients_rows_clipped | rows clipped | clients | neither
+    clients of whose rows a number was clipped to --secure_bound (--secure_sums)
 clients_zeroed | clients zeroed | clients | neither
     clients whose update counted as no change (--robust_aggregation)
 zeroing_norm | zeroing norm | norm | neither

@@ -28,7 +28,7 @@ GIVEN = 'given'
 # The metrics of every round, besides those of tables and steps.
 _METRICS = (
   *('loss', 'local_accuracy', 'examples', 'clients', 'clients_dropped'),
-  *('local_batches', 'loss_largest', 'rows_chosen'),
+  *('local_batches', 'loss_largest', 'rows_chosen', 'clients_rows_clipped'),
 )
 
 

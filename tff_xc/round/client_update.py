@@ -461,6 +461,13 @@ def _message(
     batches=measured['batches'],
     **{f'{name}_rows': k * takes_part for name, k in used.items()},
   )
+  beyond = [
+    tf.reduce_max(tf.abs(rows[table.name])) > table.merge.secure_bound
+    for table in algorithm.tables
+    if getattr(table.merge, 'secure_bound', None) is not None
+  ]
+  if beyond:
+    measured['rows_clipped'] = tf.cast(tf.reduce_any(beyond), tf.float32)
   if algorithm.measures_largest_loss:
     measured['mean_loss'] = tf.math.divide_no_nan(
       measured['loss'], measured['examples']

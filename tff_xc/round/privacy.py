@@ -34,6 +34,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors
+from tff_xc.round import carried
 from tff_xc.round import chosen
 from tff_xc.round import distributed
 from tff_xc.round import folding
@@ -83,7 +84,9 @@ class Privacy:
   bits: int = 0
 
   def __post_init__(self):
-    bounded = self.noise_multiplier == 0 or math.isfinite(self.clip)
+    bounded = math.isfinite(self.clip) or not (
+      self.noise_multiplier or self.bits
+    )
     if not (self.noise_multiplier >= 0 and self.clip > 0 and self.cohort > 0):
       raise ValueError(f'{self}: expected noise of 0 or more, and above 0')
     if not (bounded and math.isfinite(self.noise_multiplier)):
@@ -200,6 +203,12 @@ def applied(algorithm, pair: list[int]):
       'compression rounds updates that differential privacy has clipped, and they'
       ' would exceed its norm: leave out --compression, or --dp'
     )
+  for part in algorithm.carried:
+    if type(part).on_server is not carried.Carried.on_server:
+      raise errors.InputError(
+        f'clients also tell the server what the part {part.name!r} makes use of, which'
+        ' has no noise: leave out --dp, or choose an algorithm such as fedavg or fedss'
+      )
   counted = tuple(
     table.name
     for table in algorithm.tables

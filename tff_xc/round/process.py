@@ -69,6 +69,8 @@ def build_process(
   examples, clients, clients_dropped: counts. Clients without examples are left
     out; the update of a dropped client was not finite.
   local_batches: minibatches of the client that took the most.
+  clients_rows_clipped: with secure sums, the clients of whose rows a number was clipped
+    to the bound.
   loss_largest: of an algorithm that measures it, the largest mean loss of a client
     whose update is not dropped.
   client_states: of an algorithm with client state, `examples.KeptStates`. The
@@ -395,6 +397,8 @@ def _measured(sums, largest, of_steps):
   measured['examples'] = sums['examples']
   measured['clients'] = sums['clients']
   measured['clients_dropped'] = sums['dropped']
+  if 'rows_clipped' in sums:
+    measured['clients_rows_clipped'] = sums['rows_clipped']
   if 'mean_loss' in largest:
     of_kept = sums['examples'] > 0
     measured['loss_largest'] = tf.where(
