@@ -12,6 +12,7 @@ from tff_xc.algorithms import fedbabu
 from tff_xc.algorithms import feddyn
 from tff_xc.algorithms import fedmlh
 from tff_xc.algorithms import fednova
+from tff_xc.algorithms import fedrep
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fedvc
 from tff_xc.algorithms import hyperparameters as hp
@@ -33,6 +34,7 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     calibrated.FedRS,
     calibrated.FedLC,
     fedbabu.FedBABU,
+    fedrep.FedRep,
     fedvc.FedVC,
     fedvc.FedIR,
     fedss.FedSS,

@@ -29,7 +29,8 @@ class Local(NamedTuple):
   kept: (
     Any  # `examples.KeptState`, of an algorithm whose clients keep something.
   )
-  # `ModelWeights` whose tables have the rows held.
+  # `ModelWeights` whose tables have the rows held; `before` is the client's own model
+  # after any `head_epochs`.
   before: classifier.ModelWeights
   after: classifier.ModelWeights
   # What the client is about to send: changes of the encoder by name, batch statistics
@@ -103,6 +104,14 @@ class Carried:
     """Returns what all clients of a round receive of the server's state."""
     return state
 
+  def own_model(self, weights, kept):
+    """Returns the `ModelWeights` from which a client trains, and which are its own.
+
+    `weights` are those received, and `kept` is its `examples.KeptState`.
+    """
+    del kept
+    return weights
+
   def on_client(self, local: Local) -> Answer:
     """Returns a client's answer, after its local training."""
     del local
@@ -120,6 +129,12 @@ def parts(algorithm) -> collections.OrderedDict:
   return collections.OrderedDict(
     (part.name, part) for part in (*algorithm.carried, *bounds)
   )
+
+
+def has_own_models(algorithm) -> bool:
+  """Whether what clients keep is a part of a model of their own."""
+  part = algorithm.client_state
+  return part is not None and type(part).own_model is not Carried.own_model
 
 
 def initial(algorithm) -> collections.OrderedDict:

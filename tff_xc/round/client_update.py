@@ -59,16 +59,30 @@ def build(algorithm: algorithm_lib.Algorithm):
   (`importance.NAME`, float32 [N]) if it is sent. None: as in the first round.
   """
 
+  keeper, head = algorithm.client_state, None
+  if algorithm.head_epochs:
+    head = frozen.head_only(algorithm)
+    passes = dataclasses.replace(
+      algorithm.local_training, epochs=algorithm.head_epochs, steps=0
+    )
+    head = dataclasses.replace(head, local_training=passes)
+
   def update(weights, held, examples, round_seed, received=None):
     examples = _of_held(algorithm, held, examples)
     received = _received(algorithm, held, received)
     own = _prepared(algorithm, held, examples, received)
-    of_classes = held[classifier.CLASS]
-    after, measured = _train(
-      algorithm, weights, of_classes, own, round_seed, received
-    )
+    arguments = held[classifier.CLASS], own, round_seed, received
+    if keeper is not None:
+      weights = keeper.own_model(weights, examples.state)
+    done = 0.0
+    if head:
+      weights, of_head = _train(head, weights, *arguments)
+      done = of_head['batches']
+    after, measured = _train(algorithm, weights, *arguments, done=done)
+    of_classes, steps = arguments[0], measured['batches']
+    measured['batches'] = steps + done
     local = carried.Local(
-      *((), examples.state, weights, after, (), (), measured['batches']),
+      *((), examples.state, weights, after, (), (), steps),
       lambda: _mean_gradients(algorithm, weights, of_classes, own, round_seed),
       algorithm.local_training.rate(round_seed),
     )
@@ -204,10 +218,20 @@ def _within(weights, trained) -> classifier.ModelWeights:
   )
 
 
-def _train(algorithm, weights, held, examples, round_seed, received, kept=None):
+def _train(
+  algorithm,
+  weights,
+  held,
+  examples,
+  round_seed,
+  received,
+  kept=None,
+  done=0.0,
+):
   """Returns (the weights after local training, sums of losses and hits, steps).
 
-  `kept` returns the class rows after a step, unless it is None.
+  `kept` returns the class rows after a step, unless it is None. The client has taken
+  `done` steps of whole epochs before, whose orders and random numbers are not its next.
   """
   training = algorithm.local_training
   rate = training.rate(round_seed)
@@ -219,6 +243,7 @@ def _train(algorithm, weights, held, examples, round_seed, received, kept=None):
     for purpose in (randomness.Purpose.ORDER, randomness.Purpose.ENCODER)
   )
   steps, visits = training.steps_and_visits(size)
+  first = tf.cast(done, tf.int32)
 
   def body(step, trained, encoder_state, optimizer_state, losses_, correct):
     batch = training.batch(order_seed, step, size)
@@ -243,10 +268,10 @@ def _train(algorithm, weights, held, examples, round_seed, received, kept=None):
     lambda t: tf.TensorSpec(t.shape, t.dtype), initial
   )
   _, trained, encoder_state, _, loss, correct = tf.while_loop(
-    lambda step, *_: step < steps,
+    lambda step, *_: step < first + steps,
     body,
     [
-      tf.constant(0),
+      first,
       initial,
       weights.encoder_state,
       optimizer.initialize(specs),
