@@ -116,6 +116,36 @@ class LinearHead(_OneRowPerLabel):
     return (table[:, :-1], table[:, -1]) if self.bias else (table, None)
 
 
+@dataclasses.dataclass(frozen=True)
+class PrototypeHead(_OneRowPerLabel):
+  """Logits -|g(x) - C_c|^2, of prototypes C_c in the space of embeddings (FedProto).
+
+  A row is C_c, and then 1; or zeros of a label that has no prototype yet, which is
+  last, and never found best. Logits lack |g(x)|^2, the same for all labels.
+  """
+
+  def row_dim(self, embedding_dim: int) -> int:
+    return embedding_dim + 1
+
+  def init(self, seed, num_labels, embedding_dim):
+    del seed
+    return tf.zeros([num_labels, self.row_dim(embedding_dim)])
+
+  def logits(self, embeddings, rows, ids):
+    del ids
+    rows, half = self._parts(rows, -5e8)
+    return 2.0 * (tf.matmul(embeddings, rows, transpose_b=True) + half)
+
+  def scoring_rows(self, table):
+    return self._parts(table, -float('inf'))
+
+  def _parts(self, rows, unknown: float):
+    """Returns (C [N, d], -|C|^2 / 2 [N]), the latter `unknown` without a prototype."""
+    prototypes = rows[:, :-1]
+    half = -tf.reduce_sum(tf.square(prototypes), axis=1) / 2.0
+    return prototypes, tf.where(rows[:, -1] > 0, half, unknown)
+
+
 SCORES = ('logsigmoid', 'logit')
 
 

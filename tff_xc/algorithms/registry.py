@@ -12,6 +12,7 @@ from tff_xc.algorithms import fedbabu
 from tff_xc.algorithms import feddyn
 from tff_xc.algorithms import fedmlh
 from tff_xc.algorithms import fednova
+from tff_xc.algorithms import fedproto
 from tff_xc.algorithms import fedrep
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fedvc
@@ -35,6 +36,7 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     calibrated.FedLC,
     fedbabu.FedBABU,
     fedrep.FedRep,
+    fedproto.FedProto,
     fedvc.FedVC,
     fedvc.FedIR,
     fedss.FedSS,

@@ -85,6 +85,7 @@ def build(algorithm: algorithm_lib.Algorithm):
       *((), examples.state, weights, after, (), (), steps),
       lambda: _mean_gradients(algorithm, weights, of_classes, own, round_seed),
       algorithm.local_training.rate(round_seed),
+      lambda: _embedded(algorithm, after, of_classes, own),
     )
     return _message(
       algorithm, local, held, examples, measured, received, round_seed
@@ -331,6 +332,27 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
     g + training.weight_decay * w if training.weight_decay else g
   )
   return tf.nest.map_structure(decayed, means, trained)
+
+
+def _embedded(algorithm, weights, held, examples):
+  """Returns what `carried.Local.embedded` does, batch by batch in the stored order."""
+  once = local_training.LocalTraining(
+    batch_size=algorithm.local_training.batch_size, shuffle=False
+  )
+  size, slots = encoder_lib.count(examples.y), tf.size(held.ids)
+  steps, _ = once.steps_and_visits(size)
+  add_up = lambda t, y: tf.math.unsorted_segment_sum(t, y, slots)
+
+  def body(step, sums):
+    part = _batch(examples, once.batch(tf.zeros([2], tf.int32), step, size))
+    embeddings = algorithm.model.embed(weights, part.x)
+    return step + 1, sums + add_up(embeddings, part.y)
+
+  zeros = tf.zeros([slots, algorithm.model.encoder.embedding_dim])
+  _, sums = tf.while_loop(
+    lambda step, _: step < steps, body, [tf.constant(0), zeros]
+  )
+  return sums, add_up(tf.ones([size]), examples.y)
 
 
 def _gradients(

@@ -59,7 +59,8 @@ def build(
     trained = algorithm.frozen - {classifier.CLASS}
     algorithm = dataclasses.replace(algorithm, frozen=trained)
   if part != ALL:
-    if classifier.CLASS in algorithm.frozen:
+    is_trained = getattr(algorithm.loss, 'trains_rows', True)
+    if classifier.CLASS in algorithm.frozen or not is_trained:
       raise errors.InputError(
         f'--personalize_part={part}: clients of this algorithm do not train class'
         ' rows; give --personalize_part=all'
