@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -236,11 +237,8 @@ def test_a_run_resumes_and_its_heads_are_scored(here, capsys):
   assert 'kept in this run' in capsys.readouterr().out
   trained = evaluation.load(str(here / 'straight'))
   dataset = trained.dataset
-  frame = np.genfromtxt(
-    here / 'straight' / 'clients.csv', delimiter=',', names=True, dtype=None
-  )
-  kept, part = frame['top1_personalized'], frame['part']
-  is_trained = part == 'trained'
+  frame = pd.read_csv(here / 'straight' / 'clients.csv')
+  kept, is_trained = frame['top1_personalized'], frame['part'] == 'trained'
   for index in range(is_trained.sum()):
     weights = trained.weights
     if index in heads:
@@ -265,10 +263,8 @@ def test_a_run_resumes_and_its_heads_are_scored(here, capsys):
   seed = randomness.round_seed(trained.state.seed, 4)
   model = adapt(trained.weights, value, seed)
   found = trained.evaluator.of_clients(model, dataset.unseen.held_out)[0]
-  frame = np.genfromtxt(
-    here / 'straight' / 'clients.csv', delimiter=',', names=True, dtype=None
-  )
-  assert frame['top1_personalized'][~is_trained][0] == found
+  frame = pd.read_csv(here / 'straight' / 'clients.csv')
+  assert frame['top1_personalized'][is_trained.sum()] == found
   # Calibrated rows take the place of heads.
   calibrated = evaluation.run(
     str(here / 'straight'), per_client=True, calibrate=(5, 1, 0.1)
