@@ -9,6 +9,7 @@ import tensorflow as tf
 from tests import registered
 from tests import small_data
 from tests import tiny
+from tests.algorithms import numpy_fedss
 from tests.algorithms import test_fedavg
 from tff_xc import errors
 from tff_xc import heads
@@ -36,39 +37,48 @@ COHORTS = [
 ]
 
 
+RAW = tiny.model(head=heads.LinearHead(bias=False))
+
+
 def process(**given):
   given = {'local_training': test_fedavg.FULL_BATCH, **given}
   return tiny.process('fedproto', max_positives=4, **given)
 
 
-def steps_of_client(kernel, bias, prototypes, client, weight):
+def steps_of_client(kernel, bias, prototypes, client, weight, unit):
   """Returns the encoder after two full-batch steps; `prototypes` by class."""
   known = np.array([label in prototypes for label in client.y])
   own = [c for c in np.unique(client.y) if c in prototypes]
+  as_compared = numpy_fedss.normalised if unit else np.asarray
+  scale = 4.0 if unit else 2.0  # Half of it times the squared distance.
   for _ in range(2):
     e = client.x @ kernel + bias
-    by_e = np.zeros_like(e)
+    compared, by_e = as_compared(e), np.zeros_like(e)
     for i in np.flatnonzero(known):
-      away = np.array([e[i] - prototypes[c] for c in own])
-      p = np.exp(-(away**2).sum(1))
+      away = np.array([compared[i] - as_compared(prototypes[c]) for c in own])
+      p = np.exp(-scale / 2 * (away**2).sum(1))
       p /= p.sum()
-      p[own.index(client.y[i])] -= 1
-      mine = e[i] - prototypes[client.y[i]]
-      by_e[i] = -2 * p @ away + weight * 2 * mine / DIM
+      place = own.index(client.y[i])
+      p[place] -= 1
+      by_e[i] = -scale * p @ away + weight * 2 * away[place]
+    if unit:
+      by_e = numpy_fedss.back_through_norm(e, by_e)
     by_e /= len(e)
     kernel, bias = kernel - RATE * client.x.T @ by_e, bias - RATE * by_e.sum(0)
   return kernel, bias
 
 
-def reference(kernel, bias, weight):
+def reference(kernel, bias, weight, unit):
   """Returns the encoder, and the prototypes by class, after all cohorts."""
   prototypes = {}
   for clients in COHORTS:
     encoders, sent = [], {}
     for client in (c for c in clients if len(c.y)):
-      own = steps_of_client(kernel, bias, prototypes, client, weight)
+      own = steps_of_client(kernel, bias, prototypes, client, weight, unit)
       encoders.append((len(client.y), *own))
       embeddings = client.x @ own[0] + own[1]
+      if unit:
+        embeddings = numpy_fedss.normalised(embeddings)
       for label in np.unique(client.y):
         of = embeddings[client.y == label]
         sent.setdefault(label, []).append((len(of), of.mean(0)))
@@ -80,12 +90,16 @@ def reference(kernel, bias, weight):
   return kernel, bias, prototypes
 
 
-@pytest.mark.parametrize('weight', [0.0, 2.0])
-def test_three_rounds_equal_the_numpy_reference(weight):
-  learning = process(prototype_weight=weight)
+@pytest.mark.parametrize(
+  ('unit', 'weight'), [(True, 2.0), (False, 0.0), (False, 0.5)]
+)
+def test_three_rounds_equal_the_numpy_reference(unit, weight):
+  """The model's cosine head compares at norm 1, a linear one as embeddings are."""
+  model = tiny.model() if unit else RAW
+  learning = process(prototype_weight=weight, model=model)
   first = tiny.as_numpy(learning.initialize().weights)
   found = tiny.as_numpy(tiny.weights_after(learning, 3, COHORTS.__getitem__))
-  kernel, bias, prototypes = reference(*first[:2], weight)
+  kernel, bias, prototypes = reference(*first[:2], weight, unit)
   np.testing.assert_allclose(found[0], kernel, atol=2e-5)
   np.testing.assert_allclose(found[1], bias, atol=2e-5)
   assert np.abs(kernel - first[0]).max() > 0.05
@@ -98,7 +112,7 @@ def test_three_rounds_equal_the_numpy_reference(weight):
 def test_at_a_rate_of_zero_rows_are_the_means_of_classes():
   """Over all examples of a round's clients, in whichever batches."""
   still = local_training.LocalTraining(0.0, 2)
-  learning = process(local_training=still)
+  learning = process(local_training=still, model=RAW)
   after = tiny.weights_after(learning, 1, lambda _: COHORTS[0])
   kernel, bias, table = tiny.as_numpy(after)
   x, y = (np.concatenate([getattr(c, n) for c in COHORTS[0]]) for n in 'xy')
@@ -156,6 +170,16 @@ def test_the_nearest_prototype_is_best_and_a_class_without_one_never_is():
   np.testing.assert_array_equal((-logits).argsort(1)[:, :4], order)
   of_seen = logits[:, seen] - np.square(e).sum(1, keepdims=True)
   np.testing.assert_allclose(of_seen, -far, rtol=1e-4, atol=1e-3)
+  unit = heads.PrototypeHead(5.0, unit=True)
+  table[seen, :3] *= 7
+  rows, bias = unit.scoring_rows(tf.constant(table))
+  found = search.top_k(e, np.asarray(rows), 6, np.asarray(bias))
+  logits = np.asarray(unit.logits(e, tf.constant(table), None))
+  np.testing.assert_array_equal(found[:, :4], (-logits).argsort(1)[:, :4])
+  cosines = (
+    numpy_fedss.normalised(e) @ numpy_fedss.normalised(table[seen, :3]).T
+  )
+  np.testing.assert_allclose(logits[:, seen] + 2.5, 5 * cosines, atol=1e-4)
   assert not head.init(tf.constant([0, 1]), 6, 3).numpy().any()
 
 

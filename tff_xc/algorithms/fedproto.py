@@ -3,7 +3,7 @@
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: "FedProto: Federated Prototype Learning across
 Heterogeneous Clients", AAAI 2022, arXiv:2105.00243. A client trains its encoder f on
 
-  L_S + lambda d(f(x), C_y),
+  L_S + lambda |f(x) - C_y|^2,
 
 with C_y the global prototype of the example's class, and sends its own prototypes, of
 each of its classes the mean embedding of its D_kj examples. The server's new prototype
@@ -15,9 +15,10 @@ own, and L_S is the cross-entropy of the latter. Here it is one model, of which
 prototypes are the head: the server also averages encoders, as FedAvg does, and L_S is
 the cross-entropy of -|f(x) - C_c|^2 over the client's classes (as in Snell, Swersky,
 Zemel: "Prototypical Networks for Few-shot Learning", NeurIPS 2017, arXiv:1703.05175).
-d is the mean over coordinates of squared differences, as in the authors' code. The
-paper's mean of prototypes has one more factor, one over the number of clients, which
-the authors' code has in place of the weights: it takes the plain mean.
+With cosine logits of scale s, f(x) and C_c are compared at norm 1, and L_S is that of
+s cos(f(x), C_c). The authors' code has the mean over coordinates in place of the squared
+distance. The paper's mean of prototypes has one more factor, one over the number of
+clients; the authors' code takes the plain mean, without weights.
 """
 
 from __future__ import annotations
@@ -55,8 +56,7 @@ class FedProto(base.Server, base.Federated):
   server_momentum: float = hp.own(0.0)
   prototype_weight: float = hp.field(
     1.0,
-    "lambda, weight of the mean squared difference of an embedding and its class's"
-    ' prototype',
+    "lambda, weight of the squared distance of an embedding from its class's prototype",
     least=0,
   )
 
@@ -67,19 +67,24 @@ class FedProto(base.Server, base.Federated):
     from tff_xc.round import losses
     from tff_xc.round import tables
 
-    model = dataclasses.replace(model, head=heads.PrototypeHead())
+    head = heads.PrototypeHead()
+    if isinstance(model.head, heads.CosineHead):
+      head = heads.PrototypeHead(model.head.scale, unit=True)
+    model = dataclasses.replace(model, head=head)
     requested = base.own_and_sampled(model, facts)
     softmax = losses.HeldSoftmax(model.num_rows, denominator='positives')
     return algorithm.Algorithm(
       model,
       (tables.Table(classifier.CLASS, requested, _means()),),
-      _NearPrototypes(model.head, softmax, self.prototype_weight),
+      _NearPrototypes(head, softmax, self.prototype_weight),
       local_training=self.local_training(),
     )
 
   def finish(self, made, facts):
     made = super().finish(made, facts)
-    return dataclasses.replace(made, carried=(*made.carried, _Prototypes()))
+    return dataclasses.replace(
+      made, carried=(*made.carried, _Prototypes(made.model.head))
+    )
 
   @classmethod
   def check(cls, values, given):
@@ -122,7 +127,10 @@ class _NearPrototypes:
     rows = step.initial_weights.class_table
     logits = self.head.logits(step.embeddings, rows, None)
     own = tf.gather(rows, step.targets)
-    far = tf.reduce_mean(tf.square(step.embeddings - own[:, :-1]), axis=1)
+    embeddings, prototypes = map(
+      self.head.compared, (step.embeddings, own[:, :-1])
+    )
+    far = tf.reduce_sum(tf.square(embeddings - prototypes), axis=1)
     each = self.softmax(step._replace(logits=logits)) + self.weight * far
     return tf.where(own[:, -1] > 0, each, 0.0)
 
@@ -131,6 +139,8 @@ class _NearPrototypes:
 class _Prototypes(carried.Carried):
   """What a client sends of a class row: its mean embedding, and its examples' number."""
 
+  head: Any
+
   name = 'fedproto'
 
   def on_client(self, local):
@@ -138,7 +148,7 @@ class _Prototypes(carried.Carried):
 
     from tff_xc import classifier
 
-    sums, numbers = local.embedded()
+    sums, numbers = local.embedded(self.head.compared)
     means = tf.math.divide_no_nan(sums, numbers[:, None])
     rows = tf.concat([means, numbers[:, None]], axis=1)
     encoder, changes = local.change

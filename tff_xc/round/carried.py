@@ -42,9 +42,10 @@ class Local(NamedTuple):
   # loss, without penalties, over the client's examples at `before`, frozen ones left out.
   gradients: Callable[[], tuple]
   rate: float | tf.Tensor  # The learning rate of the round.
-  # Returns (sums float32 [N, d], numbers float32 [N]) of the embeddings of the client's
-  # examples by class row held: at `after`, as at test time, of one label each.
-  embedded: Callable[[], tuple] | None = None
+  # From a function of embeddings [B, d] to (its sums float32 [N, d], numbers float32 [N])
+  # over the client's examples, of one label each, by class row held. The embeddings
+  # are those of `after`, as at test time.
+  embedded: Callable[[Callable], tuple] | None = None
 
 
 class Answer(NamedTuple):

@@ -85,7 +85,7 @@ def build(algorithm: algorithm_lib.Algorithm):
       *((), examples.state, weights, after, (), (), steps),
       lambda: _mean_gradients(algorithm, weights, of_classes, own, round_seed),
       algorithm.local_training.rate(round_seed),
-      lambda: _embedded(algorithm, after, of_classes, own),
+      lambda of: _embedded(algorithm, after, of_classes, own, of),
     )
     return _message(
       algorithm, local, held, examples, measured, received, round_seed
@@ -334,7 +334,7 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
   return tf.nest.map_structure(decayed, means, trained)
 
 
-def _embedded(algorithm, weights, held, examples):
+def _embedded(algorithm, weights, held, examples, of):
   """Returns what `carried.Local.embedded` does, batch by batch in the stored order."""
   once = local_training.LocalTraining(
     batch_size=algorithm.local_training.batch_size, shuffle=False
@@ -346,7 +346,7 @@ def _embedded(algorithm, weights, held, examples):
   def body(step, sums):
     part = _batch(examples, once.batch(tf.zeros([2], tf.int32), step, size))
     embeddings = algorithm.model.embed(weights, part.x)
-    return step + 1, sums + add_up(embeddings, part.y)
+    return step + 1, sums + add_up(of(embeddings), part.y)
 
   zeros = tf.zeros([slots, algorithm.model.encoder.embedding_dim])
   _, sums = tf.while_loop(
