@@ -1,21 +1,16 @@
 """FedProto beside NumPy: prototypes, their weights, and classes without one."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests import registered
-from tests import small_data
 from tests import tiny
 from tests.algorithms import numpy_fedss
 from tests.algorithms import test_fedavg
 from tff_xc import errors
 from tff_xc import heads
 from tff_xc.algorithms import fedproto
-from tff_xc.experiment import cohort
-from tff_xc.experiment import training
 from tff_xc.measure import search
 from tff_xc.round import local_training
 from tff_xc.round import personal
@@ -215,21 +210,3 @@ def test_a_client_adapts_its_encoder_alone():
   after = personal.build(made, 3)(weights, COHORTS[0][0], seed)
   np.testing.assert_array_equal(after.class_table, weights.class_table)
   assert not np.allclose(after.encoder['kernel'], weights.encoder['kernel'])
-
-
-@pytest.mark.slow
-def test_it_learns(tmp_path):
-  dataset, model = small_data.images()
-  made = fedproto.FedProto.made(
-    model=model, max_positives=4, client_learning_rate=0.1
-  )
-  made = dataclasses.replace(made, sampling=cohort.UniformClients(6))
-  summary = training.train(
-    made,
-    dataset,
-    tmp_path / 'run',
-    metrics=('top1',),
-    rounds=60,
-    eval_every=30,
-  )
-  assert summary['final']['top1'] > 0.6

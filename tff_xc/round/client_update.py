@@ -348,9 +348,13 @@ def _embedded(algorithm, weights, held, examples, of):
     embeddings = algorithm.model.embed(weights, part.x)
     return step + 1, sums + add_up(of(embeddings), part.y)
 
-  zeros = tf.zeros([slots, algorithm.model.encoder.embedding_dim])
+  dim = algorithm.model.encoder.embedding_dim
   _, sums = tf.while_loop(
-    lambda step, _: step < steps, body, [tf.constant(0), zeros]
+    lambda step, _: step < steps,
+    body,
+    [tf.constant(0), tf.zeros([slots, dim])],
+    # Tracing may know the number of slots, and not that of the sums.
+    shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, dim])],
   )
   return sums, add_up(tf.ones([size]), examples.y)
 
