@@ -25,7 +25,8 @@ def run(
   """Scores the global model on each client's own held-out examples.
 
   Returns `client_scores.clients` with the column `clients.GLOBAL` and, unless `how` is
-  None, `clients.PERSONAL`; nan of clients without such examples.
+  None and clients keep no models, `clients.PERSONAL`; nan of clients without such
+  examples.
   """
   dataset, evaluator = trained.dataset, trained.evaluator
   frame = client_scores.clients(dataset)
@@ -34,9 +35,9 @@ def run(
     for _, _, held_out in client_scores.parts(dataset)
   ]
   frame[clients.GLOBAL] = [each for part in scores for each in part]
-  if how:
+  if how or trained.kept:
     frame[clients.PERSONAL] = personalization.scores(
-      how,
+      how or personalization.Personalization(0),
       trained.algorithm,
       dataset,
       evaluator,
@@ -44,6 +45,7 @@ def run(
       trained.weights,
       frame[clients.GLOBAL].to_numpy(),
       trained.client_threads,
+      trained.kept,
     )
   return frame
 
@@ -62,6 +64,8 @@ def summary(
       if column in frame:
         of = client_scores.statistics(scored[column].to_numpy())
         found[name] |= {f'{column}_{what}': value for what, value in of.items()}
+  if trained.kept:
+    found['keep_models'] = len(trained.kept.kept)
   if how:
     own = {'class_rows': _class_rows(trained)}
     found['personalize'] = dataclasses.asdict(how) | own
@@ -85,6 +89,9 @@ def show(
   """Prints the table, and how many clients it leaves out."""
   rows, width = clients.table(frame), text_table.terminal_width()
   title = 'top-1 of single clients on their own held-out examples'
+  if trained.kept:
+    number = wording.count(len(trained.kept.kept), 'client')
+    title += f', and with what {number} kept in this run'
   if how:
     steps = wording.count(how.steps, 'local step')
     title += (

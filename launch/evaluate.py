@@ -13,7 +13,8 @@ data must be those of the run.
 
 adds the scores of every client on its own held-out examples, as a table, clients.csv and
 clients.png: of the global model, and of each client's own, which is forgotten. Train with
---client_test_fraction, unless the data say whose the test examples are.
+--client_test_fraction, unless the data say whose the test examples are. In a run whose
+clients keep heads (fedrep), these are scored, too, and clients that have one start from it.
 
   python -m launch.evaluate --run_dir=runs/demo --calibrate=100
 

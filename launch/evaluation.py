@@ -22,6 +22,7 @@ from tff_xc.data import client_data as client_data_lib
 from tff_xc.data import fingerprint
 from tff_xc.experiment import ccvr
 from tff_xc.experiment import checkpoints
+from tff_xc.experiment import client_states
 from tff_xc.experiment import personalization
 from tff_xc.experiment import same_run
 from tff_xc.measure import evaluation
@@ -30,6 +31,7 @@ from tff_xc.report import clients
 from tff_xc.report import curves
 from tff_xc.report import run_files
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import carried
 from tff_xc.round import process as process_lib
 from tff_xc.runtime import registry as runtimes
 
@@ -98,7 +100,7 @@ def run(
 
 
 def _calibrated(found: 'Trained', features: int, epochs: int, rate):
-  """Returns the run with class rows that CCVR has calibrated."""
+  """Returns the run with class rows that CCVR has calibrated, in place of clients' own."""
   if rate is None:
     rate = found.algorithm.local_training.learning_rate
   how = ccvr.Calibration(features, epochs, rate)
@@ -106,7 +108,7 @@ def _calibrated(found: 'Trained', features: int, epochs: int, rate):
     *(found.weights, found.algorithm.model, found.dataset, found.evaluator),
     *(how, int(found.state.seed[0])),
   )
-  return found._replace(weights=weights)
+  return found._replace(weights=weights, kept=None)
 
 
 class Trained(NamedTuple):
@@ -119,6 +121,8 @@ class Trained(NamedTuple):
   algorithm: algorithm_lib.Algorithm
   state: process_lib.RoundState
   client_threads: int
+  # Of a run whose clients have models of their own, what they keep; else None.
+  kept: client_states.ClientStates | None = None
 
   def predictions(self, client: str) -> tuple[str, np.ndarray, np.ndarray]:
     """Returns 'test' if the client has such examples, else 'training'; and predicted
@@ -145,14 +149,17 @@ def load(
   made = experiment.assemble(config)
   same_run.check_data(run_dir, found, fingerprint.fingerprint(made.dataset))
   process = process_lib.build_process(made.algorithm, config['seed'])
-  state, rounds, _ = checkpoints.load_newest(
+  state, rounds, more = checkpoints.load_newest(
     run_dir, process.initialize(), only=round_number
   )
   if not rounds:
     raise errors.InputError(
       f'{run_dir} has no sound checkpoint; start launch.train on it again'
     )
-  weights = process.get_model_weights(state)
+  weights, kept = process.get_model_weights(state), None
+  if carried.has_own_models(made.algorithm):
+    spec = made.algorithm.client_state.spec
+    kept = client_states.of_checkpoint(spec, run_dir, more)
   evaluator = evaluation.Evaluator(
     made.algorithm.model, made.dataset, made.metrics
   )
@@ -164,6 +171,7 @@ def load(
     made.algorithm,
     state,
     config['client_threads'],
+    kept,
   )
 
 

@@ -116,6 +116,48 @@ class LinearHead(_OneRowPerLabel):
     return (table[:, :-1], table[:, -1]) if self.bias else (table, None)
 
 
+@dataclasses.dataclass(frozen=True)
+class PrototypeHead(_OneRowPerLabel):
+  """Logits -scale / 2 |g(x) - C_c|^2 of prototypes C_c, means of embeddings (FedProto).
+
+  A row is C_c, and then 1; or zeros of a label that has no prototype yet, which is
+  last, and never found best. `unit`: embeddings and prototypes are compared at norm 1,
+  so that logits are scale * cos(g(x), C_c). Logits lack a summand that all labels share.
+  """
+
+  scale: float = 2.0
+  unit: bool = False
+
+  def row_dim(self, embedding_dim: int) -> int:
+    return embedding_dim + 1
+
+  def init(self, seed, num_labels, embedding_dim):
+    del seed
+    return tf.zeros([num_labels, self.row_dim(embedding_dim)])
+
+  def compared(self, vectors):
+    """Returns embeddings or prototypes [..., d] as they are compared."""
+    return layers.unit_norm(vectors) if self.unit else vectors
+
+  def logits(self, embeddings, rows, ids):
+    del ids
+    prototypes, half = self._parts(rows, -1e9)
+    products = tf.matmul(
+      self.compared(embeddings), prototypes, transpose_b=True
+    )
+    return self.scale * (products + half)
+
+  def scoring_rows(self, table):
+    # Of unit prototypes all summands are the same, whatever an embedding's norm.
+    return self._parts(table, -float('inf'))
+
+  def _parts(self, rows, unknown: float):
+    """Returns (C [N, d], -|C|^2 / 2 [N]), the latter `unknown` without a prototype."""
+    prototypes = self.compared(rows[:, :-1])
+    half = -tf.reduce_sum(tf.square(prototypes), axis=1) / 2.0
+    return prototypes, tf.where(rows[:, -1] > 0, half, unknown)
+
+
 SCORES = ('logsigmoid', 'logit')
 
 

@@ -70,11 +70,16 @@ GIVEN = {
 }
 # Here nothing is trained but the class table, it has other rows, or clients send more.
 REFUSED = {
-  'fedaws_baseline2': ('trainable', 'nothing would be trained'),
-  'fedmlh': ('importance_weights', 'hashes several classes'),
-  'scaffold': ('robust_aggregation', 'variates'),
-  'fednova': ('robust_aggregation', 'numbers of steps'),
-  'fedbabu': ('trainable', 'leaves nothing'),
+  'fedaws_baseline2': {'trainable': 'nothing would be trained'},
+  'fedmlh': {'importance_weights': 'hashes several classes'},
+  'scaffold': {'robust_aggregation': 'variates'},
+  'fednova': {'robust_aggregation': 'numbers of steps'},
+  'fedbabu': {'trainable': 'leaves nothing'},
+  'fedrep': {'trainable': 'leaves nothing'},
+  'fedproto': {
+    'trainable': 'nobody trains',
+    'robust_aggregation': 'numbers of examples',
+  },
 }
 
 
@@ -85,8 +90,7 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
     given['trainable'] = 'bottleneck'
   found = registry.get(name)
   assert not found.has_clients or {*base.Federated.names} <= {*found.names}
-  option, message = REFUSED.get(name, ('', ''))
-  if option:
+  for option, message in REFUSED.get(name, {}).items():
     with pytest.raises(errors.InputError, match=message):
       registered.algorithm(name, **{option: given.pop(option)})
   made = registered.algorithm(name, **given)
@@ -111,7 +115,8 @@ def test_every_algorithm_trains_with_the_options(name):
   given = dict(GIVEN)
   if name == 'moon':
     given['trainable'] = 'bottleneck'
-  given.pop(REFUSED.get(name, ('',))[0], None)
+  for option in REFUSED.get(name, {}):
+    del given[option]
   process = registered.process(name, **given)
   clients = registered.Clients(registered.algorithm(name, **given).client_state)
   state = process.initialize()

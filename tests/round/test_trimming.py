@@ -186,6 +186,7 @@ def test_every_algorithm_takes_medians_and_attackers_or_says_why_not(name):
     'turbosvm': 'support vectors',
     'scaffold': 'variates',
     'fednova': 'numbers of steps',
+    'fedproto': 'numbers of examples',
   }
   if name in refusals:
     with pytest.raises(errors.InputError, match=refusals[name]):

@@ -76,10 +76,11 @@ _CHANGED = [
   )
   if set(changes) <= set(algorithm.names)
   # One hashes classes, the other has its own part.
-  if name not in ('fedmlh', 'fedbabu') or 'trainable' not in changes
+  if name not in ('fedmlh', 'fedbabu', 'fedrep') or 'trainable' not in changes
   if changes is not _RATES or name in ('fedss', 'centralized')
   # These refuse.
-  if name not in ('turbosvm', 'scaffold', 'fednova') or 'dp' not in changes
+  if 'dp' not in changes
+  or name not in ('turbosvm', 'scaffold', 'fednova', 'fedproto')
   if name != 'fedvc' or changes.get('dp') != 'central'
   if 'dp_rows' not in changes or name in ('fedss', 'fedaws', 'posonly')
   # One algorithm of each merge.

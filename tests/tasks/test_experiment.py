@@ -23,7 +23,7 @@ from tff_xc.report import run_files
 
 COSINES = {'fedaws', 'fedaws_baseline1', 'fedaws_baseline2'}
 ONE_LABEL = COSINES | {'fedss', 'negonly', 'posonly', 'fedaws_posonly', 'fedir'}
-ONE_LABEL |= {'fedrs', 'fedlc', 'logit_adjustment'}
+ONE_LABEL |= {'fedrs', 'fedlc', 'fedproto', 'logit_adjustment'}
 # Tasks of one's own data need a name; others have a default.
 MINE = {'data_dir': 'mine'}
 LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'} | {
@@ -73,6 +73,8 @@ def test_clients_that_keep_their_model_hold_all_of_it():
     ('feddyn', {}, False),
     ('scaffold', {}, False),
     ('fednova', {}, True),
+    ('fedrep', {}, True),
+    ('fedproto', {}, True),
   ):
     options = experiment.resolve('bibtex', algorithm, changes)['options']
     assert options['select_features'] is selects
@@ -163,6 +165,8 @@ bibtex feddyn feature_learning_rate=0.1: own server
 bibtex feddyn server_optimizer='adam': server_optimizer
 bibtex scaffold select_features=True: whole models
 omniglot scaffold dp='central': variates
+omniglot fedproto dp='central': mean embeddings
+omniglot fedrep contrastive_weight=1.0: class rows
 omniglot fednova client_optimizer='adam': SGD
 bibtex fedss trainable='head' select_features=False: frozen
 omniglot fedss weight_decay=-1.0: at least 0

@@ -37,8 +37,8 @@ class FedBABU(fedavg.FedAvg):
   def check(cls, values, given):
     if values['trainable'] != 'body':
       raise errors.InputError(
-        f'--trainable={values["trainable"]} leaves nothing of fedbabu; leave it out, or'
-        ' give --algorithm=fedavg'
+        f'--trainable={values["trainable"]} leaves nothing of {cls.name}; leave it out,'
+        ' or give --algorithm=fedavg'
       )
     super().check(values, given)
 

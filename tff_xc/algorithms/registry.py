@@ -12,6 +12,8 @@ from tff_xc.algorithms import fedbabu
 from tff_xc.algorithms import feddyn
 from tff_xc.algorithms import fedmlh
 from tff_xc.algorithms import fednova
+from tff_xc.algorithms import fedproto
+from tff_xc.algorithms import fedrep
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import fedvc
 from tff_xc.algorithms import hyperparameters as hp
@@ -33,6 +35,8 @@ ALGORITHMS: Mapping[str, type[base.Base]] = {
     calibrated.FedRS,
     calibrated.FedLC,
     fedbabu.FedBABU,
+    fedrep.FedRep,
+    fedproto.FedProto,
     fedvc.FedVC,
     fedvc.FedIR,
     fedss.FedSS,

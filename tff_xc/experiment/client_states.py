@@ -172,6 +172,15 @@ class ClientStates:
     return self._folder / f'{client_id}_{round_number}.npz'
 
 
+def of_checkpoint(
+  spec: Any, run_dir: pathlib.Path, arrays: Mapping[str, np.ndarray]
+) -> ClientStates:
+  """Returns the states that a checkpoint's `arrays` name, to read; no file changes."""
+  found = ClientStates(spec, run_dir)
+  found.kept = {client: (at,) for client, at in _rounds(arrays).items()}
+  return found
+
+
 def _rounds(arrays: Mapping[str, np.ndarray]) -> dict[int, int]:
   """Returns the round of each client's state as a checkpoint records them."""
   ids, rounds = (

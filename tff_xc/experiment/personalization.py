@@ -6,11 +6,13 @@ import os
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 import tqdm
 
 from tff_xc import classifier
 from tff_xc.data import client_data
 from tff_xc.data import partition as partition_lib
+from tff_xc.experiment import client_states as client_states_lib
 from tff_xc.experiment import cohort
 from tff_xc.measure import client_scores
 from tff_xc.measure import evaluation
@@ -37,13 +39,14 @@ def scores(
   weights: classifier.ModelWeights,
   before: np.ndarray,
   threads: int = 0,
+  kept: client_states_lib.ClientStates | None = None,
 ) -> np.ndarray:
   """Returns float64 [K], each client's score after its own local steps.
 
   Clients and scores are those of `client_scores.clients`. A client trains on its
   training examples as in the round after `state`, is scored on its held-out ones, and
   is forgotten. A client without training examples, and any after no steps, keeps the
-  global model and its score.
+  model from which it begins: its own, if it has one, else the global one.
 
   Args:
     how: steps, what they move, and their rate.
@@ -55,23 +58,33 @@ def scores(
     before: float64 [K], its scores; nan: not scored.
     threads: clients that train at a time; 0: one for each core. Scores do not depend
       on it.
+    kept: what training clients keep of models of their own, or None.
   """
-  if not how.steps:
+  if not how.steps and kept is None:
     return before
   algorithm = _with_room(algorithm, dataset)
-  adapt = personal.build(algorithm, how.steps, how.part, how.learning_rate)
+  adapt = lambda own, value, seed: own
+  if how.steps:
+    adapt = personal.build(algorithm, how.steps, how.part, how.learning_rate)
   seed = randomness.round_seed(state.seed, state.round_number)
   pool, clients = dataset.train.pool, []
-  for _, train, held_out in client_scores.parts(dataset):
-    clients += [(train, held_out, index) for index in range(len(train))]
+  for part, train, held_out in client_scores.parts(dataset):
+    known = kept.kept if kept and part == client_scores.TRAINED else ()
+    clients += [(train, held_out, i, i in known) for i in range(len(train))]
 
   def score(number: int) -> float:
-    train, held_out, index = clients[number]
+    train, held_out, index, is_kept = clients[number]
     used = train.of_client(index)
     if np.isnan(before[number]) or not len(used):
       return before[number]
+    if not how.steps and not is_kept:
+      return before[number]
+    start = weights
+    if is_kept:
+      own = tf.nest.map_structure(tf.constant, kept.of(index))
+      start = algorithm.client_state.own_model(weights, own)
     value = cohort.client_value(dataset.train, used, number)
-    after = adapt(weights, value, seed)
+    after = adapt(start, value, seed)
     own = partition_lib.of_clients({'own': held_out.of_client(index)})
     predict = lambda numbers: evaluator.predict(after, pool, numbers)
     return client_scores.top1(pool, own, predict)[0]

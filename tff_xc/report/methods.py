@@ -33,6 +33,8 @@ METHODS = {
   'fedrs': Method('FedRS', '#608F47', 'o'),
   'fedlc': Method('FedLC', '#3AC36E', 's'),
   'fedbabu': Method('FedBABU', '#010152', 'X'),
+  'fedrep': Method('FedRep', '#7F93F2', 'X'),
+  'fedproto': Method('FedProto', '#6F10D1', 'X'),
   'fedvc': Method('FedVC', '#E69F00', 'D'),
   'fedir': Method('FedIR', '#A29C44', 'v'),
   'fedss': Method('FedSS', '#D55E00', 'D'),

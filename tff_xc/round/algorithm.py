@@ -93,6 +93,8 @@ class Algorithm:
     loss: what a client minimises (question 2), a value for each example.
     penalties: terms added to the mean loss.
     local_training: the SGD that minimises it.
+    head_epochs: a client's passes over its examples before that, which train the class
+      rows alone; these are otherwise frozen.
     model_aggregator: joins the encoder (question 3): any `tff.aggregators`
       factory of means. None: the weighted mean. It does not join rows of tables,
       so a differentially private one is refused where clients send some.
@@ -124,6 +126,7 @@ class Algorithm:
   local_training: local_training_lib.LocalTraining = dataclasses.field(
     default_factory=local_training_lib.LocalTraining
   )
+  head_epochs: int = 0
   model_aggregator: tff.aggregators.AggregationFactory | None = None
   robust: robust_lib.Robust | None = None
   privacy: privacy_lib.Privacy | None = None
@@ -162,6 +165,10 @@ class Algorithm:
         raise ValueError(
           f'the table {table.name!r} is frozen: merge it by KeepRows'
         )
+    if self.head_epochs and classifier.CLASS not in self.frozen:
+      raise ValueError(
+        'head_epochs are of class rows that are otherwise frozen'
+      )
     parts = carried_lib.parts(self)
     if len(parts) < len(self.carried) + bool(self.robust):
       raise ValueError(f'two of the carried parts have one name: {[*parts]}')

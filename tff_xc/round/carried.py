@@ -29,7 +29,8 @@ class Local(NamedTuple):
   kept: (
     Any  # `examples.KeptState`, of an algorithm whose clients keep something.
   )
-  # `ModelWeights` whose tables have the rows held.
+  # `ModelWeights` whose tables have the rows held; `before` is the client's own model
+  # after any `head_epochs`.
   before: classifier.ModelWeights
   after: classifier.ModelWeights
   # What the client is about to send: changes of the encoder by name, batch statistics
@@ -41,6 +42,10 @@ class Local(NamedTuple):
   # loss, without penalties, over the client's examples at `before`, frozen ones left out.
   gradients: Callable[[], tuple]
   rate: float | tf.Tensor  # The learning rate of the round.
+  # From a function of embeddings [B, d] to (its sums float32 [N, d], numbers float32 [N])
+  # over the client's examples, of one label each, by class row held. The embeddings
+  # are those of `after`, as at test time.
+  embedded: Callable[[Callable], tuple] | None = None
 
 
 class Answer(NamedTuple):
@@ -103,6 +108,14 @@ class Carried:
     """Returns what all clients of a round receive of the server's state."""
     return state
 
+  def own_model(self, weights, kept):
+    """Returns the `ModelWeights` from which a client trains, and which are its own.
+
+    `weights` are those received, and `kept` is its `examples.KeptState`.
+    """
+    del kept
+    return weights
+
   def on_client(self, local: Local) -> Answer:
     """Returns a client's answer, after its local training."""
     del local
@@ -120,6 +133,12 @@ def parts(algorithm) -> collections.OrderedDict:
   return collections.OrderedDict(
     (part.name, part) for part in (*algorithm.carried, *bounds)
   )
+
+
+def has_own_models(algorithm) -> bool:
+  """Whether what clients keep is a part of a model of their own."""
+  part = algorithm.client_state
+  return part is not None and type(part).own_model is not Carried.own_model
 
 
 def initial(algorithm) -> collections.OrderedDict:

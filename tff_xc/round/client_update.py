@@ -59,18 +59,33 @@ def build(algorithm: algorithm_lib.Algorithm):
   (`importance.NAME`, float32 [N]) if it is sent. None: as in the first round.
   """
 
+  keeper, head = algorithm.client_state, None
+  if algorithm.head_epochs:
+    head = frozen.head_only(algorithm)
+    passes = dataclasses.replace(
+      algorithm.local_training, epochs=algorithm.head_epochs, steps=0
+    )
+    head = dataclasses.replace(head, local_training=passes)
+
   def update(weights, held, examples, round_seed, received=None):
     examples = _of_held(algorithm, held, examples)
     received = _received(algorithm, held, received)
     own = _prepared(algorithm, held, examples, received)
-    of_classes = held[classifier.CLASS]
-    after, measured = _train(
-      algorithm, weights, of_classes, own, round_seed, received
-    )
+    arguments = held[classifier.CLASS], own, round_seed, received
+    if keeper is not None:
+      weights = keeper.own_model(weights, examples.state)
+    done = 0.0
+    if head:
+      weights, of_head = _train(head, weights, *arguments)
+      done = of_head['batches']
+    after, measured = _train(algorithm, weights, *arguments, done=done)
+    of_classes, steps = arguments[0], measured['batches']
+    measured['batches'] = steps + done
     local = carried.Local(
-      *((), examples.state, weights, after, (), (), measured['batches']),
+      *((), examples.state, weights, after, (), (), steps),
       lambda: _mean_gradients(algorithm, weights, of_classes, own, round_seed),
       algorithm.local_training.rate(round_seed),
+      lambda of: _embedded(algorithm, after, of_classes, own, of),
     )
     return _message(
       algorithm, local, held, examples, measured, received, round_seed
@@ -204,10 +219,20 @@ def _within(weights, trained) -> classifier.ModelWeights:
   )
 
 
-def _train(algorithm, weights, held, examples, round_seed, received, kept=None):
+def _train(
+  algorithm,
+  weights,
+  held,
+  examples,
+  round_seed,
+  received,
+  kept=None,
+  done=0.0,
+):
   """Returns (the weights after local training, sums of losses and hits, steps).
 
-  `kept` returns the class rows after a step, unless it is None.
+  `kept` returns the class rows after a step, unless it is None. The client has taken
+  `done` steps of whole epochs before, whose orders and random numbers are not its next.
   """
   training = algorithm.local_training
   rate = training.rate(round_seed)
@@ -219,6 +244,7 @@ def _train(algorithm, weights, held, examples, round_seed, received, kept=None):
     for purpose in (randomness.Purpose.ORDER, randomness.Purpose.ENCODER)
   )
   steps, visits = training.steps_and_visits(size)
+  first = tf.cast(done, tf.int32)
 
   def body(step, trained, encoder_state, optimizer_state, losses_, correct):
     batch = training.batch(order_seed, step, size)
@@ -243,10 +269,10 @@ def _train(algorithm, weights, held, examples, round_seed, received, kept=None):
     lambda t: tf.TensorSpec(t.shape, t.dtype), initial
   )
   _, trained, encoder_state, _, loss, correct = tf.while_loop(
-    lambda step, *_: step < steps,
+    lambda step, *_: step < first + steps,
     body,
     [
-      tf.constant(0),
+      first,
       initial,
       weights.encoder_state,
       optimizer.initialize(specs),
@@ -306,6 +332,31 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
     g + training.weight_decay * w if training.weight_decay else g
   )
   return tf.nest.map_structure(decayed, means, trained)
+
+
+def _embedded(algorithm, weights, held, examples, of):
+  """Returns what `carried.Local.embedded` does, batch by batch in the stored order."""
+  once = local_training.LocalTraining(
+    batch_size=algorithm.local_training.batch_size, shuffle=False
+  )
+  size, slots = encoder_lib.count(examples.y), tf.size(held.ids)
+  steps, _ = once.steps_and_visits(size)
+  add_up = lambda t, y: tf.math.unsorted_segment_sum(t, y, slots)
+
+  def body(step, sums):
+    part = _batch(examples, once.batch(tf.zeros([2], tf.int32), step, size))
+    embeddings = algorithm.model.embed(weights, part.x)
+    return step + 1, sums + add_up(of(embeddings), part.y)
+
+  dim = algorithm.model.encoder.embedding_dim
+  _, sums = tf.while_loop(
+    lambda step, _: step < steps,
+    body,
+    [tf.constant(0), tf.zeros([slots, dim])],
+    # Tracing may know the number of slots, and not that of the sums.
+    shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, dim])],
+  )
+  return sums, add_up(tf.ones([size]), examples.y)
 
 
 def _gradients(

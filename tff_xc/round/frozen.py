@@ -204,6 +204,13 @@ def train_only(
   return dataclasses.replace(algorithm, frozen=frozen, tables=tables)
 
 
+def head_only(algorithm) -> algorithm_lib.Algorithm:
+  """Returns the algorithm whose clients train class rows alone, frozen ones as well."""
+  trained = algorithm.frozen - {classifier.CLASS}
+  unfrozen = dataclasses.replace(algorithm, frozen=trained, head_epochs=0)
+  return train_only(unfrozen, 'head')
+
+
 def _body_only(algorithm) -> algorithm_lib.Algorithm:
   table = algorithm.tables[0]
   if table.steps:

@@ -46,7 +46,10 @@ class LocalStep(NamedTuple):
 
 
 class Loss(Protocol):
-  """Scores the examples of one step of local training."""
+  """Scores the examples of one step of local training.
+
+  A loss that no class row moves has `trains_rows`, False.
+  """
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
     """Returns float32 [B], the loss of each example."""

@@ -57,9 +57,10 @@ def build(
   if not isinstance(algorithm.loss, losses.PositiveHinge):
     # FedBABU: a client fine-tunes the class rows that no round trained.
     trained = algorithm.frozen - {classifier.CLASS}
-    algorithm = dataclasses.replace(algorithm, frozen=trained)
+    algorithm = dataclasses.replace(algorithm, frozen=trained, head_epochs=0)
   if part != ALL:
-    if classifier.CLASS in algorithm.frozen:
+    is_trained = getattr(algorithm.loss, 'trains_rows', True)
+    if classifier.CLASS in algorithm.frozen or not is_trained:
       raise errors.InputError(
         f'--personalize_part={part}: clients of this algorithm do not train class'
         ' rows; give --personalize_part=all'

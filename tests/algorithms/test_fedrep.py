@@ -1,0 +1,272 @@
+"""FedRep beside NumPy, the heads that clients keep, and their scores."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+from launch import evaluation
+from tasks import experiment
+from tests import registered
+from tests import small_data
+from tests import tiny
+from tests.algorithms import numpy_fedavg
+from tests.algorithms import test_fedavg
+from tests.launch import test_evaluate
+from tff_xc import errors
+from tff_xc.algorithms import fedrep
+from tff_xc.experiment import cohort
+from tff_xc.experiment import personalization
+from tff_xc.measure import communication
+from tff_xc.round import local_training
+from tff_xc.round import personal
+from tff_xc.round import randomness
+
+pytestmark = pytest.mark.usefixtures('in_process')
+here = test_evaluate.here
+
+# Client 0 takes part three times, client 1 twice, client 2 once; one is empty.
+COHORTS = [
+  tiny.cohort(labels, seed)
+  for seed, labels in enumerate(
+    ([[0, 1], [2, 3, 3]], [[4, 5, 6], [], [7, 7]], [[8, 8], [9, 10, 1]])
+  )
+]
+FULL_BATCH = {'local_training': test_fedavg.FULL_BATCH, 'head_epochs': 3}
+BATCHES = local_training.LocalTraining(0.1, 2, 2)
+
+
+def run(cohorts=COHORTS, name='fedrep', **given):
+  """Returns (the first state, the last, heads by client, metrics)."""
+  learning = tiny.process(name, **given)
+  made = fedrep.FedRep.made(model=tiny.model())
+  clients = registered.Clients(made.client_state if name == 'fedrep' else None)
+  first = state = learning.initialize()
+  for cohort_ in cohorts:
+    output = learning.next(state, clients.attach(cohort_))
+    clients.take(output.metrics)
+    state = output.state
+  return first, state, clients.kept, output.metrics
+
+
+def test_three_rounds_equal_the_numpy_reference():
+  first, last, kept, metrics = run(**FULL_BATCH)
+  kernel, bias, table = tiny.as_numpy(first.weights)
+  heads = {}
+  for cohort_ in COHORTS:
+    encoders, counts = [], []
+    for client in (c for c in cohort_ if len(c.y)):
+      number, examples = int(client.client_id), (client.x, client.y)
+      own = kernel, bias, heads.get(number, table)
+      (*_, own_rows), _ = numpy_fedavg.train_client(
+        own, *examples, epochs=3, frozen=(0, 1)
+      )
+      (*encoder, _), _ = numpy_fedavg.train_client(
+        (kernel, bias, own_rows), *examples, epochs=2, frozen=(2,)
+      )
+      heads[number] = own_rows
+      encoders.append(encoder)
+      counts.append(len(client.y))
+    kernel, bias = numpy_fedavg.mean(encoders, counts)
+  found = tiny.as_numpy(last.weights)
+  for a, b in zip(found, (kernel, bias, table), strict=True):
+    np.testing.assert_allclose(a, b, atol=2e-5)
+  assert sorted(kept) == sorted(heads) == [0, 1, 2]
+  for number, rows in heads.items():
+    np.testing.assert_allclose(kept[number]['head'], rows, atol=2e-5)
+    assert np.abs(rows - table).max() > 0.05
+  assert metrics['local_batches'] == 3 + 2
+
+
+def test_without_head_epochs_it_is_fedbabu_to_the_last_digit():
+  given = {'local_training': BATCHES}
+  _, plain, *_ = run(name='fedbabu', **given)
+  first, last, kept, _ = run(head_epochs=0, **given)
+  tiny.assert_same_weights(last.weights, plain.weights, 0.0)
+  np.testing.assert_array_equal(kept[0]['head'], first.weights.class_table)
+
+
+def test_the_encoder_takes_other_batches_than_the_head_did():
+  """The epochs of both are numbered on, so none has the order of another."""
+  client = tiny.cohort([[0, 1, 2, 3, 4, 5, 6]])
+  training = dataclasses.replace(BATCHES, epochs=1, learning_rate=1e-3)
+  frozen = {'local_training': training, 'head_epochs': 1}
+  first, last, kept, _ = run([client], **frozen)
+  # From its head, the encoder in the order of the second epoch.
+  made = fedrep.FedRep.made(model=tiny.model(), **frozen)
+  seed = randomness.client_seed(
+    randomness.round_seed(tf.constant([0, 0]), 0),
+    client[0].client_id,
+    randomness.Purpose.ORDER,
+  )
+  weights = [*tiny.as_numpy(first.weights)[:2], kept[0]['head']]
+  for step in range(4, 8):
+    places = made.local_training.batch(seed, tf.constant(step), 7).numpy()
+    weights, _ = numpy_fedavg.train_client(
+      weights,
+      client[0].x[places],
+      client[0].y[places],
+      rate=1e-3,
+      epochs=1,
+      frozen=(2,),
+    )
+  change = lambda w: (np.asarray(w) - first.weights.encoder['kernel']) * 1e3
+  np.testing.assert_allclose(
+    change(last.weights.encoder['kernel']), change(weights[0]), atol=2e-3
+  )
+
+
+def test_a_dropped_client_keeps_its_head():
+  broken = COHORTS[1][0]
+  broken = broken._replace(x=np.full_like(broken.x, np.nan))
+  *_, before, _ = run(COHORTS[:1], **FULL_BATCH)
+  _, state, kept, metrics = run(
+    [COHORTS[0], [broken, COHORTS[1][2]]], **FULL_BATCH
+  )
+  assert metrics['clients_dropped'] == 1
+  np.testing.assert_array_equal(kept[0]['head'], before[0]['head'])
+  assert np.isfinite(state.weights.encoder['kernel']).all()
+
+
+def test_a_round_has_the_bytes_of_fedbabu():
+  of = lambda name: communication.messages(registered.algorithm(name))
+  assert of('fedrep') == of('fedbabu')
+
+
+def test_a_client_goes_on_from_its_own_head():
+  """`personal.build` starts from `own_model`, which is the kept head's."""
+  made = fedrep.FedRep.made(model=tiny.model(), **FULL_BATCH)
+  _, last, kept, _ = run(**FULL_BATCH)
+  keeper = registered.Clients(made.client_state)
+  keeper.kept = kept
+  [client] = keeper.attach(COHORTS[0][:1])
+  own = made.client_state.own_model(
+    last.weights, tf.nest.map_structure(tf.constant, client.state)
+  )
+  np.testing.assert_array_equal(own.class_table, kept[0]['head'])
+  adapt = personal.build(made, 3, 'head')
+  seed = randomness.round_seed(tf.constant([0, 0]), 3)
+  after = adapt(own, client._replace(state=()), seed)
+  expected, _ = numpy_fedavg.train_client(
+    tiny.as_numpy(own), client.x, client.y, epochs=3, frozen=(0, 1)
+  )
+  for a, b in zip(tiny.as_numpy(after), expected, strict=True):
+    np.testing.assert_allclose(a, b, atol=2e-5)
+
+
+def test_what_does_not_go_with_it_is_refused():
+  cls = fedrep.FedRep
+  for given in (
+    {'contrastive_weight': 1.0},
+    {'trainable': 'all'},
+    {'virtual_client_size': 32, 'virtual_client_replace': True},
+  ):
+    with pytest.raises(errors.InputError, match=f'{[*given][-1]}.*fedrep'):
+      cls.resolve(given, {})
+  assert 'per_client' in cls().warnings(10, 3)[0]
+  with pytest.raises(ValueError, match='head_epochs'):
+    dataclasses.replace(registered.algorithm('fedavg'), head_epochs=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'given',
+  [
+    {'dp': 'central', 'dp_noise_multiplier': 0.1},
+    {'dp': 'local', 'dp_noise_multiplier': 0.1},
+    {'compression': 'rotate_quantize'},
+    {'robust_aggregation': 'median'},
+    {'secure_sums': True},
+    {'calibration': 'counts', 'prox_mu': 0.1},
+    {'client_optimizer': 'adam', 'client_learning_rate': 0.01},
+    {'attack': 'scale', 'attack_fraction': 0.3},
+  ],
+)
+def test_options_leave_heads_to_clients(given):
+  made = registered.algorithm('fedrep', **given)
+  learning = registered.process('fedrep', **given)
+  clients = registered.Clients(made.client_state)
+  state = learning.initialize()
+  rows = learning.get_model_weights(state).class_table
+  for _ in range(2):
+    output = learning.next(state, clients.attach(COHORTS[0]))
+    clients.take(output.metrics)
+    state = output.state
+    assert output.metrics['clients_dropped'] == 0
+  after = learning.get_model_weights(state).class_table
+  np.testing.assert_array_equal(after, rows)
+  for own in clients.kept.values():
+    assert np.abs(own['head'] - np.asarray(rows)).max() > 0.01
+
+
+@pytest.mark.slow
+def test_a_run_resumes_and_its_heads_are_scored(here, capsys):
+  given = {**small_data.GLYPHS, 'clients_per_round': 3, 'head_epochs': 2}
+  given |= {'client_test_fraction': 0.25, 'unseen_clients': 0.2}
+  given['client_learning_rate'] = 0.3
+
+  def run_of(name, rounds):
+    resolved = experiment.resolve(
+      'glyphs', 'fedrep', {**given, 'rounds': rounds}
+    )
+    experiment.assemble(resolved).run(str(here / name))
+    path = here / name / 'checkpoints' / f'round_{rounds}.npz'
+    with np.load(path) as file:
+      return {n: file[n] for n in file.files}
+
+  straight = run_of('straight', 4)
+  run_of('resumed', 2)
+  resumed = run_of('resumed', 4)
+  assert straight.keys() == resumed.keys()
+  for name, array in straight.items():
+    np.testing.assert_array_equal(array, resumed[name], err_msg=name)
+  ids, rounds = (straight[f'more:client_{n}'] for n in ('ids', 'rounds'))
+  folders = [here / name / 'client_states' for name in ('straight', 'resumed')]
+  heads = {}
+  for pair in zip(ids.tolist(), rounds.tolist(), strict=True):
+    name = f'{pair[0]}_{pair[1]}.npz'
+    heads[pair[0]], again = (np.load(f / name)['head'] for f in folders)
+    np.testing.assert_array_equal(heads[pair[0]], again)
+  files = sorted(p.name for p in folders[0].iterdir())
+
+  result = evaluation.run(str(here / 'straight'), per_client=True)
+  assert sorted(p.name for p in folders[0].iterdir()) == files
+  assert result['clients']['keep_models'] == len(heads)
+  assert 'kept in this run' in capsys.readouterr().out
+  trained = evaluation.load(str(here / 'straight'))
+  dataset = trained.dataset
+  frame = pd.read_csv(here / 'straight' / 'clients.csv')
+  kept, is_trained = frame['top1_personalized'], frame['part'] == 'trained'
+  for index in range(is_trained.sum()):
+    weights = trained.weights
+    if index in heads:
+      tables = type(weights.tables)(weights.tables)
+      tables['class'] = heads[index]
+      weights = weights._replace(tables=tables)
+    numbers = dataset.held_out.of_client(index)
+    pool = dataset.train.pool
+    found = trained.evaluator.predict(weights, pool, numbers)
+    assert kept[index] == np.mean(found == pool.y[numbers])
+  np.testing.assert_array_equal(kept[~is_trained], frame['top1'][~is_trained])
+  assert np.mean(kept[is_trained]) > np.mean(frame['top1'][is_trained]) + 0.2
+
+  # From their heads and from the server's rows, the last trained and unseen client.
+  how = personalization.Personalization(5, 'head', 0.3)
+  from_heads = evaluation.run(str(here / 'straight'), per_client=True, how=how)
+  assert from_heads['clients']['personalize']['steps'] == 5
+  adapt = personal.build(trained.algorithm, 5, 'head', 0.3)
+  value = cohort.client_value(
+    dataset.train, dataset.unseen.train.of_client(0), is_trained.sum()
+  )
+  seed = randomness.round_seed(trained.state.seed, 4)
+  model = adapt(trained.weights, value, seed)
+  found = trained.evaluator.of_clients(model, dataset.unseen.held_out)[0]
+  frame = pd.read_csv(here / 'straight' / 'clients.csv')
+  assert frame['top1_personalized'][is_trained.sum()] == found
+  # Calibrated rows take the place of heads.
+  calibrated = evaluation.run(
+    str(here / 'straight'), per_client=True, calibrate=(5, 1, 0.1)
+  )
+  assert 'keep_models' not in calibrated['clients']

@@ -1,0 +1,192 @@
+"""FedProto: class rows are prototypes, the means of embeddings.
+
+Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: "FedProto: Federated Prototype Learning across
+Heterogeneous Clients", AAAI 2022, arXiv:2105.00243. A client trains its encoder f on
+
+  L_S + lambda |f(x) - C_y|^2,
+
+with C_y the global prototype of the example's class, and sends its own prototypes, of
+each of its classes the mean embedding of its D_kj examples. The server's new prototype
+is their mean over the clients k of the class j, weighted by D_kj / N_j. An example is of
+the class whose prototype is nearest.
+
+In the paper clients share prototypes alone: each has an encoder and a classifier of its
+own, and L_S is the cross-entropy of the latter. Here it is one model, of which
+prototypes are the head: the server also averages encoders, as FedAvg does, and L_S is
+the cross-entropy of -|f(x) - C_c|^2 over the client's classes (as in Snell, Swersky,
+Zemel: "Prototypical Networks for Few-shot Learning", NeurIPS 2017, arXiv:1703.05175).
+With cosine logits of scale s, f(x) and C_c are compared at norm 1, and L_S is that of
+s cos(f(x), C_c). The authors' code has the mean over coordinates in place of the squared
+distance. The paper's mean of prototypes has one more factor, one over the number of
+clients; the authors' code takes the plain mean, without weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tff_xc import errors
+from tff_xc.algorithms import base
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import protection
+from tff_xc.round import carried
+
+
+@hp.declared
+class FedProto(base.Server, base.Federated):
+  """FedAvg of the encoder with prototypes as its head, of which clients hold their own.
+
+  A class has no prototype before a client has sent one. Until then its examples have
+  no loss, and nothing is found to be of it: in the first round clients only tell their
+  means. A prototype of a class without examples in a round stays as it is. The server's
+  optimizer is that of the encoder alone.
+  """
+
+  name = 'fedproto'
+  paper = 'Tan 2022'
+  needs = (base.ONE_LABEL,)
+  answers = base.Answers(
+    'own classes',
+    'softmax of own distances, own distance',
+    'mean embedding of the examples',
+    'optimizer step on the encoder',
+  )
+
+  server_momentum: float = hp.own(0.0)
+  prototype_weight: float = hp.field(
+    1.0,
+    "lambda, weight of the squared distance of an embedding from its class's prototype",
+    least=0,
+  )
+
+  def make(self, model, facts):
+    from tff_xc import classifier
+    from tff_xc import heads
+    from tff_xc.round import algorithm
+    from tff_xc.round import losses
+    from tff_xc.round import tables
+
+    head = heads.PrototypeHead()
+    if isinstance(model.head, heads.CosineHead):
+      head = heads.PrototypeHead(model.head.scale, unit=True)
+    model = dataclasses.replace(model, head=head)
+    requested = base.own_and_sampled(model, facts)
+    softmax = losses.HeldSoftmax(model.num_rows, denominator='positives')
+    return algorithm.Algorithm(
+      model,
+      (tables.Table(classifier.CLASS, requested, _means()),),
+      _NearPrototypes(head, softmax, self.prototype_weight),
+      local_training=self.local_training(),
+    )
+
+  def finish(self, made, facts):
+    made = super().finish(made, facts)
+    return dataclasses.replace(
+      made, carried=(*made.carried, _Prototypes(made.model.head))
+    )
+
+  @classmethod
+  def check(cls, values, given):
+    super().check(values, given)
+    protection.refuse(
+      values,
+      ('dp', 'secure_sums', 'compression', 'robust_aggregation', 'calibration'),
+      'fedproto, whose clients send mean embeddings and numbers of examples',
+    )
+    if values['trainable'] in ('head', 'body'):
+      raise errors.InputError(
+        f'--trainable={values["trainable"]}: class rows of fedproto are means of'
+        ' embeddings, which nobody trains; leave it out, or give bottleneck'
+      )
+
+  def warnings(self, num_classes, max_positives):
+    found = super().warnings(num_classes, max_positives)
+    if max_positives > 1:
+      return found
+    return [
+      *found,
+      'no client has more than one class, and in fedproto nothing else pushes classes'
+      ' apart: all embeddings become alike',
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class _NearPrototypes:
+  """The loss, 0 of examples whose class has no prototype; prototypes are fixed."""
+
+  head: Any
+  softmax: Any
+  weight: float
+
+  trains_rows = False
+
+  def __call__(self, step):
+    import tensorflow as tf
+
+    rows = step.initial_weights.class_table
+    logits = self.head.logits(step.embeddings, rows, None)
+    own = tf.gather(rows, step.targets)
+    embeddings, prototypes = map(
+      self.head.compared, (step.embeddings, own[:, :-1])
+    )
+    far = tf.reduce_sum(tf.square(embeddings - prototypes), axis=1)
+    each = self.softmax(step._replace(logits=logits)) + self.weight * far
+    return tf.where(own[:, -1] > 0, each, 0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Prototypes(carried.Carried):
+  """What a client sends of a class row: its mean embedding, and its examples' number."""
+
+  head: Any
+
+  name = 'fedproto'
+
+  def on_client(self, local):
+    import tensorflow as tf
+
+    from tff_xc import classifier
+
+    sums, numbers = local.embedded(self.head.compared)
+    means = tf.math.divide_no_nan(sums, numbers[:, None])
+    rows = tf.concat([means, numbers[:, None]], axis=1)
+    encoder, changes = local.change
+    moved = {classifier.CLASS: rows - local.before.class_table}
+    return carried.Answer(change=(encoder, classifier.replaced(changes, moved)))
+
+
+def _means():
+  """Returns the merge of prototypes, by the examples of the class at each client."""
+  import tensorflow as tf
+  import tensorflow_federated as tff
+
+  from tff_xc.round import folding
+  from tff_xc.round import merge
+
+  @tff.tensorflow.computation
+  def message(held, rows, weight):
+    numbers = rows[:, -1:]
+    some = tf.logical_and(held.mask, numbers[:, 0] > 0)
+    sums = tf.concat([rows[:, :-1] * numbers, numbers], axis=1)
+    counts = tf.cast(weight > 0, tf.float32)
+    return folding.row_update(held._replace(mask=some), sums, counts)
+
+  class Means(merge.ReplaceRows):
+    """A row becomes the mean of embeddings, and 1."""
+
+    def build(self, num_rows, row_dim, selects):
+      fold = folding.build(row_dim)
+      return lambda held, rows, update: fold(
+        tff.federated_map(message, (held, rows, update.weight))
+      )
+
+    def mean(self, sums, total_weight):
+      numbers = sums.rows[:, -1:]
+      means = sums.rows[:, :-1] / numbers
+      return tf.concat([means, tf.ones_like(numbers)], axis=1)
+
+  return Means()
+
+
+build_fedproto = base.builder(FedProto)

@@ -1,0 +1,102 @@
+"""FedRep: clients share an encoder, and each keeps a head of its own.
+
+Collins, Hassani, Mokhtari, Shakkottai: "Exploiting Shared Representations for
+Personalized Federated Learning", ICML 2021, arXiv:2102.07078, Algorithm 1. In a round,
+a client trains its class rows (head) with the received encoder (representation) fixed,
+and then the encoder with these rows fixed. It sends the encoder's change and keeps the
+rows. The server moves the encoder by the clients' mean.
+
+The paper's clients count alike. Here they weigh by their numbers of examples, as in
+FedAvg; with --virtual_client_size they are alike. Without head epochs it is FedBABU.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any
+
+from tff_xc.algorithms import base
+from tff_xc.algorithms import fedbabu
+from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import protection
+from tff_xc.round import carried
+
+
+@hp.declared
+class FedRep(fedbabu.FedBABU):
+  """FedAvg of the encoder under class rows that each client trains for itself.
+
+  A client that takes part for the first time begins with the rows that the server
+  drew, which all clients have, and which the server's model keeps. `launch.evaluate
+  --per_client` scores each client with its own.
+  """
+
+  name = 'fedrep'
+  paper = 'Collins 2021'
+  answers = base.Answers(
+    'none: rows are its own',
+    'softmax, first by its rows, then by the encoder',
+    'no rows are sent',
+    'rows keep their values',
+  )
+
+  head_epochs: int = hp.field(
+    10,
+    "passes over a client's examples in which it trains its own class rows, before it"
+    ' trains the encoder; 0: FedBABU',
+    least=0,
+    most=1000,
+  )
+
+  def finish(self, made, facts):
+    made = super().finish(made, facts)
+    rows = made.model.weight_specs().class_table
+    return dataclasses.replace(
+      made,
+      head_epochs=self.head_epochs,
+      carried=(*made.carried, _Head(collections.OrderedDict(head=rows))),
+    )
+
+  @classmethod
+  def check(cls, values, given):
+    super().check(values, given)
+    protection.refuse(
+      values,
+      ('contrastive_weight', 'virtual_client_replace'),
+      'fedrep, whose clients keep class rows, one table each',
+    )
+
+  def warnings(self, num_classes, max_positives):
+    return [
+      *super().warnings(num_classes, max_positives),
+      "scores of classes in this run are of the server's own class rows, which nobody"
+      ' trains; launch.evaluate --per_client scores clients with theirs',
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Head(carried.Carried):
+  """A client keeps its class rows."""
+
+  spec: Any
+
+  name = 'fedrep'
+
+  def own_model(self, weights, kept):
+    import tensorflow as tf
+
+    from tff_xc import classifier
+
+    rows = tf.cond(
+      kept.known, lambda: kept.value['head'], lambda: weights.class_table
+    )
+    tables = classifier.replaced(weights.tables, {classifier.CLASS: rows})
+    return weights._replace(tables=tables)
+
+  def on_client(self, local):
+    rows = local.before.class_table
+    return carried.Answer(collections.OrderedDict(head=rows))
+
+
+build_fedrep = base.builder(FedRep)
