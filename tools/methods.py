@@ -32,12 +32,13 @@ from tff_xc.report import run_files
 
 _FACTORS = (0.3, 1.0, 3.0)
 _SEEDS = (0, 1, 2)
+# All but those of clients with one class, and fedrep, whose rows are of single clients.
 # Who is named after a server keeps it.
 _OF_SERVERS = ('fedavg', 'fedavgm', 'fedadam', 'fedams')
 _METHODS = (
   *_OF_SERVERS,
   *('fedprox', 'moon', 'feddyn', 'scaffold', 'fednova', 'fedvc', 'fedir'),
-  *('fedrs', 'fedlc', 'fedbabu', 'fedss', 'negonly', 'posonly'),
+  *('fedrs', 'fedlc', 'fedbabu', 'fedproto', 'fedss', 'negonly', 'posonly'),
   *('fedaws_posonly', 'fedaws_softmax', 'turbosvm', 'fedmlh'),
   *('centralized', 'logit_adjustment'),
 )
