@@ -289,6 +289,12 @@ _RAW = {
   description_lib.CHARACTERS: 'ASCII codes of {shape[0]} characters; a character'
   ' outside the alphabet counts as a space',
 }
+_HISTORIES = (
+  'items that users had, in compressed rows: ids are places in `classes.csv`; of the'
+  ' last {history} items of a user, the last one has the value 1, the one before 1/2,'
+  ' then 1/3; row_splits go from 0 to the number of ids, one more than users. Items that'
+  ' a user has are among the results'
+)
 _USES = {
   'saved_model': """
 import tensorflow as tf
@@ -318,10 +324,13 @@ def _readme(card: Mapping[str, Any]) -> str:
   """Returns the card for people."""
   about = card['description']
   shape = about['shape']
-  raw = _RAW[about['kind']].format(
+  how = about['preprocessing']
+  form = _HISTORIES if 'history' in how else _RAW[about['kind']]
+  raw = form.format(
     shape=shape,
+    history=how.get('history'),
     dims='height, width, channels' if len(shape) == 3 else 'height, width',
-    features=about['preprocessing'].get('num_features', 0),
+    features=how.get('num_features', 0),
   )
   if card['format'] == 'tflite' and about['kind'] == description_lib.IMAGES:
     size = ' x '.join(map(str, shape))

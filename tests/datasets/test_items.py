@@ -146,7 +146,7 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
 @pytest.mark.parametrize(
   ('text', 'told'),
   [
-    ('user,item\nann,tea\nbob,tea\n', 'at least two'),
+    ('user,item\nann,tea\nbob,tea\n', 'at least 2'),
     ('user,item\nann,tea\nbob,jam\n', 'no training example'),
     ('user,item\nann,tea\nann,jam\n', 'no training example'),
     ('user,item,time\nann,tea,soon\n', "line 2: 'time' is 'soon'"),
@@ -159,6 +159,14 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
 def test_bad_tables_are_refused_in_a_sentence(text, told, tmp_path):
   with pytest.raises(errors.InputError, match=told):
     items.load(table(tmp_path, text), items.Options(), ANY)
+
+
+def test_users_that_train_nobody_are_counted(tmp_path, capsys):
+  items.load(table(tmp_path), items.Options(), ANY)
+  assert '1 user of ' in capsys.readouterr().err  # Cy.
+  text = '\n'.join(line for line in ROWS.splitlines() if 'cy' not in line)
+  items.load(table(tmp_path, text), items.Options(), ANY)
+  assert 'no part' not in capsys.readouterr().err
 
 
 def test_popularity_ranks_what_a_user_has_not(tmp_path):
