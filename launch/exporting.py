@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
+from launch import evaluation
 from launch import onnx_format
 from launch import trained
 from tasks import registry as tasks
@@ -46,14 +47,21 @@ def run(
   top: int = 5,
   quantize: str = '',
   named: Mapping[str, str] | None = None,
+  calibrate: tuple[int, int, float | None] | None = None,
 ) -> dict[str, Any]:
   """Exports, and returns the content of model.json; flags are those of `export`."""
   path = pathlib.Path(output)
   _check_output(path)
-  found = trained.load(run_dir, round_wanted, named)
+  found, how = trained.load(run_dir, round_wanted, named), None
+  if calibrate:
+    of_run = evaluation.load(run_dir, named, found.rounds)
+    of_run, how = evaluation.calibrated(of_run, calibrate)
+    scores = of_run.evaluator(of_run.weights)
+    found = found._replace(weights=of_run.weights, scores=scores)
   with _folder(path) as folder:
     more = write(found, folder, form, top=top, quantize=quantize)
     card = _card(found, form, top, quantize) | more
+    card['calibrate'] = how and dataclasses.asdict(how)
     card['bytes'] = sum(f.stat().st_size for f in _all_files(folder))
     if found.class_names is not None:
       names = pd.Series(found.class_names, name='name')
@@ -360,7 +368,8 @@ def _readme(card: Mapping[str, Any]) -> str:
       f'# {card["task"]}, {card["algorithm"]}',
       '',
       f'A model of {card["num_classes"]:,} classes after'
-      f' {wording.count(card["rounds"], "round")} of training:'
+      f' {wording.count(card["rounds"], "round")} of training'
+      f'{" and calibration of its class rows (CCVR)" * bool(card["calibrate"])}:'
       f' {card["parameters"]:,} parameters,'
       f' {wording.human_bytes(card["bytes"])} as {form}.',
       '',
