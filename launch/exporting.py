@@ -52,10 +52,13 @@ def run(
   """Exports, and returns the content of model.json; flags are those of `export`."""
   path = pathlib.Path(output)
   _check_output(path)
-  found, how = trained.load(run_dir, round_wanted, named), None
-  if calibrate:
-    of_run = evaluation.load(run_dir, named, found.rounds)
+  of_run = how = None
+  if calibrate:  # First, since it installs the runtime.
+    chosen = trained.round_of(run_dir, round_wanted)
+    of_run = evaluation.load(run_dir, named, chosen)
     of_run, how = evaluation.calibrated(of_run, calibrate)
+  found = trained.load(run_dir, round_wanted, named)
+  if of_run:
     scores = of_run.evaluator(of_run.weights)
     found = found._replace(weights=of_run.weights, scores=scores)
   with _folder(path) as folder:
