@@ -154,6 +154,20 @@ def test_at_a_rate_of_0_a_client_keeps_its_variate():
   tiny.assert_same_weights(one[1].weights, two[1].weights, 0.0)
 
 
+def test_a_variate_that_is_not_finite_is_not_taken():
+  """Of a client whose update is finite, since it replaces numbers."""
+  training = dataclasses.replace(
+    SETTINGS['local_training'], replace_nonfinite=True
+  )
+  good, bad = COHORTS[0]
+  bad = bad._replace(x=np.full_like(bad.x, np.nan))
+  more = {'local_training': training, 'scaffold_variate': 'gradient'}
+  _, state, kept = run([[good, bad]], **more)
+  _, alone, same = run([[good]], **more)
+  assert [*kept] == [*same] == [0]
+  tiny.assert_same_weights(state.carried, alone.carried, 1e-7)
+
+
 def test_the_gradient_is_over_all_batches_and_has_weight_decay():
   """Option I in batches of two, of five examples."""
   training = dataclasses.replace(
