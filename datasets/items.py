@@ -35,6 +35,7 @@ _USUAL = {
   'time': ('time', 'timestamp', 'date'),
 }
 _RANK = 10  # Of the scores of popularity.
+_AT_ONCE = 2**22  # Ranks in memory.
 
 
 class Columns(NamedTuple):
@@ -296,13 +297,18 @@ def popularity(dataset: client_data.FederatedDataset) -> dict[str, float]:
     dataset.train.pool.y[dataset.train.partition.numbers],
     minlength=dataset.num_classes,
   )
-  seen, k = dataset.test.seen, _RANK
+  seen, k, count = dataset.test.seen, _RANK, len(dataset.test)
   more = 0 if seen is None else int(np.diff(seen.indptr).max(initial=0))
   order = np.argsort(-taken, kind='stable')[: k + more]
-  top = np.full([len(dataset.test), max(k, len(order))], -1)
-  top[:, : len(order)] = order
+  order = np.pad(order, (0, max(0, k - len(order))), constant_values=-1)
+  top = np.broadcast_to(order, [count, len(order)])
   if seen is not None:
-    top = ranking.without(top, seen, k)
+    # A user may have thousands of items.
+    size = max(1, _AT_ONCE // len(order))
+    parts = [slice(start, start + size) for start in range(0, count, size)]
+    top = np.concatenate(
+      [ranking.without(top[part], seen[part], k) for part in parts]
+    )
   labels = ranking.single_labels(dataset.test.y)
   found = ranking.label_set_scores(top, labels, ks=[k])
   return {name: found[name] for name in (f'hit@{k}', f'ndcg@{k}')}
