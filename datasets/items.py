@@ -35,6 +35,7 @@ _USUAL = {
   'time': ('time', 'timestamp', 'date'),
 }
 _RANK = 10  # Of the scores of popularity.
+_AT_ONCE = 2**22  # Ranks in memory.
 
 
 class Columns(NamedTuple):
@@ -94,6 +95,12 @@ def tell(
     f'{name}: {counts(found)}, {tests}; popularity alone: {scores}',
     file=sys.stderr,
   )
+  if idle := len(found.user_names) - len(dataset.train.partition):
+    print(
+      f'{wording.count(idle, "user")} of {name} with too few items take no part in'
+      ' training',
+      file=sys.stderr,
+    )
 
 
 def counts(found: Histories) -> str:
@@ -102,13 +109,19 @@ def counts(found: Histories) -> str:
   return ', '.join(map(wording.count, sizes, ('user', 'item', 'row')))
 
 
-def read(path: str | os.PathLike, columns: Columns) -> Histories:
+def read(
+  path: str | os.PathLike,
+  columns: Columns,
+  least: int = 2,
+  advice: str = '',
+) -> Histories:
   """Reads a table.
 
   Times are numbers or dates (ISO 8601). Raises `errors.InputError` for a file that is
-  missing or damaged, lacks a column, or has a row without a user, item or time.
+  missing or damaged, lacks a column, has a row without a user, item or time, or fewer
+  than `least` items. `advice` is that of `columns_of`.
   """
-  named = columns_of(path, columns)
+  named = columns_of(path, columns, advice)
   raw = [named['time']] if 'time' in named else []
   users, items, times = examples_lib.Codes(), examples_lib.Codes(), []
   kinds: set[str] = set()
@@ -125,10 +138,10 @@ def read(path: str | os.PathLike, columns: Columns) -> Histories:
       times.append(_times(batch, raw[0], kinds))
   of_users, user_names = examples_lib.sorted_codes(users)
   of_items, item_names = examples_lib.sorted_codes(items)
-  if len(item_names) < 2:
+  if len(item_names) < least:
     raise errors.InputError(
       f'{path} has {wording.count(len(item_names), "item")}; give a table of at'
-      ' least two'
+      f' least {least}'
     )
   at = np.concatenate(times) if times else np.arange(len(of_users), dtype=float)
   order = np.lexsort((np.arange(len(at)), at, of_users))
@@ -136,20 +149,25 @@ def read(path: str | os.PathLike, columns: Columns) -> Histories:
   return Histories(*parts, user_names, item_names)
 
 
-def columns_of(path: str | os.PathLike, columns: Columns) -> dict[str, str]:
-  """Returns the columns 'user', 'item' and, if there is one, 'time' of a table."""
+def columns_of(
+  path: str | os.PathLike, columns: Columns, advice: str = ''
+) -> dict[str, str]:
+  """Returns the columns 'user', 'item' and, if there is one, 'time' of a table.
+
+  `advice` says what to do without one; '': to give a flag of training.
+  """
   header, named = tables.header(path), {}
   for role, given in columns._asdict().items():
-    flag = f'name it with --{role}_column'
+    told = advice or f'name it with --{role}_column'
     if given:
-      tables.present(path, header, [given], flag)
+      tables.present(path, header, [given], told)
       named[role] = given
       continue
     usual = [name for name in _USUAL[role] if name in header]
     if usual:
       named[role] = usual[0]
     elif role != 'time':
-      tables.present(path, header, [_USUAL[role][0]], flag)
+      tables.present(path, header, [_USUAL[role][0]], told)
   if len({*named.values()}) < len(named):
     raise errors.InputError(
       f'{path}: user, item and time are the columns {", ".join(named.values())};'
@@ -279,13 +297,18 @@ def popularity(dataset: client_data.FederatedDataset) -> dict[str, float]:
     dataset.train.pool.y[dataset.train.partition.numbers],
     minlength=dataset.num_classes,
   )
-  seen, k = dataset.test.seen, _RANK
+  seen, k, count = dataset.test.seen, _RANK, len(dataset.test)
   more = 0 if seen is None else int(np.diff(seen.indptr).max(initial=0))
   order = np.argsort(-taken, kind='stable')[: k + more]
-  top = np.full([len(dataset.test), max(k, len(order))], -1)
-  top[:, : len(order)] = order
+  order = np.pad(order, (0, max(0, k - len(order))), constant_values=-1)
+  top = np.broadcast_to(order, [count, len(order)])
   if seen is not None:
-    top = ranking.without(top, seen, k)
+    # A user may have thousands of items.
+    size = max(1, _AT_ONCE // len(order))
+    parts = [slice(start, start + size) for start in range(0, count, size)]
+    top = np.concatenate(
+      [ranking.without(top[part], seen[part], k) for part in parts]
+    )
   labels = ranking.single_labels(dataset.test.y)
   found = ranking.label_set_scores(top, labels, ks=[k])
   return {name: found[name] for name in (f'hit@{k}', f'ndcg@{k}')}

@@ -108,7 +108,8 @@ def read(
     _check_kind(path, description)
   if label_column and description.kind != description_lib.ROWS:
     raise errors.InputError(
-      f'--label_column={label_column}: only tables have columns; leave it out'
+      f'--label_column={label_column}: only rows of numbers have labels in a column;'
+      ' leave it out'
     )
   if corrupt and description.kind != description_lib.IMAGES:
     raise errors.InputError(
@@ -384,7 +385,9 @@ def _histories(paths, description, size: int, class_names) -> Inputs:
   for path in paths:
     header, named = tables.header(path), how.get('columns') or {}
     there = {r: c if c in header else '' for r, c in named.items()}
-    found = items.read(path, items.Columns(**there))
+    usual = [named.get(role, role) for role in items.Columns._fields]
+    advice = f'name the columns {", ".join(usual)}'
+    found = items.read(path, items.Columns(**there), 1, advice)
     model_items = np.array([numbers.get(n, -1) for n in found.item_names])
     kept = model_items[found.items] >= 0
     unknown += int((~kept).sum())

@@ -22,8 +22,6 @@ measures the model whose class rows are trained once more, on 100 virtual featur
 class, drawn from what clients tell of their embeddings (CCVR). The run stays as it is.
 """
 
-import math
-
 from absl import flags
 
 from launch import app
@@ -78,32 +76,8 @@ flags.DEFINE_float(
   "rate of the steps; default: the run's --client_learning_rate",
   lower_bound=0,
 )
-flags.DEFINE_integer(
-  'calibrate',
-  None,
-  'before all scores, train the class rows on so many virtual features of each class,'
-  " of a normal distribution with the mean and covariance of all clients' embeddings of"
-  ' it (CCVR)',
-  lower_bound=1,
-  upper_bound=hp.INT32_MAX,
-)
-flags.DEFINE_integer(
-  'calibrate_epochs',
-  10,
-  'passes over the virtual features',
-  lower_bound=1,
-  upper_bound=hp.INT32_MAX,
-)
-flags.DEFINE_float(
-  'calibrate_learning_rate',
-  None,
-  "rate of SGD on the virtual features; default: the run's --client_learning_rate",
-  lower_bound=0,
-)
-_OF = {
-  'personalize': ('personalize_part', 'personalize_learning_rate'),
-  'calibrate': ('calibrate_epochs', 'calibrate_learning_rate'),
-}
+settings.define_calibration_flags()
+_OF_PERSONALIZE = ('personalize_part', 'personalize_learning_rate')
 
 
 def _personalization(values):
@@ -123,15 +97,8 @@ def main(arguments) -> None:
   if not flags.FLAGS.run_dir:
     raise errors.InputError('--run_dir is missing: the directory of a run')
   values = flags.FLAGS
-  for of, names in _OF.items():
-    for name in names:
-      if values[of].value is None and values[name].present:
-        raise errors.InputError(
-          f'--{name} goes with --{of}; give --{of}=5, say, too'
-        )
-    rate = values[names[-1]].value
-    if rate is not None and not math.isfinite(rate):
-      raise errors.InputError(f'--{names[-1]}={rate}: expected a finite number')
+  settings.check_of('personalize', _OF_PERSONALIZE)
+  calibrate = settings.calibration()
   settings.use_cache_dir()
   settings.use_picture_format()
   from launch import evaluation
@@ -140,13 +107,6 @@ def main(arguments) -> None:
   named = {name: value for name, value in given.items() if value is not None}
   how = _personalization(values)
   per_client = values.per_client or how is not None
-  calibrate = None
-  if values.calibrate:
-    calibrate = (
-      values.calibrate,
-      values.calibrate_epochs,
-      values.calibrate_learning_rate,
-    )
   evaluation.run(
     values.run_dir, values.client, named, per_client, how, calibrate
   )

@@ -1,5 +1,6 @@
 """Evaluates a run's newest checkpoint. Imports TensorFlow."""
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Iterable
@@ -52,14 +53,15 @@ def run(
   directory changes, since the run may be training.
   """
   found, path = load(run_dir, named), pathlib.Path(run_dir)
+  how_rows = None
   if calibrate:
-    found = _calibrated(found, *calibrate)
+    found, how_rows = calibrated(found, calibrate)
   train, frame = found.dataset.train, None
   if per_client:  # Before anything is measured: it may be refused.
     frame = client_evaluation.run(found, how)
   result, more, confused = {'rounds': found.rounds}, {}, None
-  if calibrate:
-    result['calibrate'] = calibrate[0]
+  if how_rows:
+    result['calibrate'] = dataclasses.asdict(how_rows)
   if not scipy.sparse.issparse(train.pool.y):
     result['client'] = client = choose_client(train, client)
     part, *confused = found.predictions(client)
@@ -99,8 +101,14 @@ def run(
   return result
 
 
-def _calibrated(found: 'Trained', features: int, epochs: int, rate):
-  """Returns the run with class rows that CCVR has calibrated, in place of clients' own."""
+def calibrated(
+  found: 'Trained', calibrate: tuple[int, int, float | None]
+) -> tuple['Trained', ccvr.Calibration]:
+  """Returns the run with class rows that CCVR has calibrated, in place of clients' own.
+
+  And how; see `run`.
+  """
+  features, epochs, rate = calibrate
   if rate is None:
     rate = found.algorithm.local_training.learning_rate
   how = ccvr.Calibration(features, epochs, rate)
@@ -108,7 +116,7 @@ def _calibrated(found: 'Trained', features: int, epochs: int, rate):
     *(found.weights, found.algorithm.model, found.dataset, found.evaluator),
     *(how, int(found.state.seed[0])),
   )
-  return found._replace(weights=weights, kept=None)
+  return found._replace(weights=weights, kept=None), how
 
 
 class Trained(NamedTuple):

@@ -6,7 +6,7 @@ A model takes what a user has: photographs of any size, rows of numbers, sparse 
 characters. It gives the best classes, their scores and the embedding. --output is a
 folder: beside the model it has model.json and README.md, which say what inputs and
 outputs mean, and classes.csv with the names of classes. The data of the run are not
-needed; launch.evaluate measures the same model.
+needed, except by --calibrate; launch.evaluate measures the same model.
 
   saved_model  for TensorFlow
   tflite       for phones, by TensorFlow Lite; --quantize makes it smaller
@@ -50,8 +50,10 @@ flags.DEFINE_string(
 flags.DEFINE_string(
   'data_dir',
   None,
-  'the data, of a run of an earlier version, which lacks description.json',
+  'the data, of --calibrate, or of a run of an earlier version, which lacks'
+  ' description.json',
 )
+settings.define_calibration_flags('it is written')
 settings.define_cache_flag()
 
 
@@ -73,6 +75,7 @@ def main(arguments) -> None:
     raise errors.InputError(
       '--top does not apply with --format=npz, which has only weights; leave it out'
     )
+  calibrate = settings.calibration()
   settings.use_cache_dir()
   from launch import exporting
 
@@ -85,6 +88,7 @@ def main(arguments) -> None:
     top=values.top,
     quantize=values.quantize or '',
     named={name: value for name, value in given.items() if value is not None},
+    calibrate=calibrate,
   )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
+from launch import evaluation
 from launch import onnx_format
 from launch import trained
 from tasks import registry as tasks
@@ -46,14 +47,24 @@ def run(
   top: int = 5,
   quantize: str = '',
   named: Mapping[str, str] | None = None,
+  calibrate: tuple[int, int, float | None] | None = None,
 ) -> dict[str, Any]:
   """Exports, and returns the content of model.json; flags are those of `export`."""
   path = pathlib.Path(output)
   _check_output(path)
+  of_run = how = None
+  if calibrate:  # First, since it installs the runtime.
+    chosen = trained.round_of(run_dir, round_wanted)
+    of_run = evaluation.load(run_dir, named, chosen)
+    of_run, how = evaluation.calibrated(of_run, calibrate)
   found = trained.load(run_dir, round_wanted, named)
+  if of_run:
+    scores = of_run.evaluator(of_run.weights)
+    found = found._replace(weights=of_run.weights, scores=scores)
   with _folder(path) as folder:
     more = write(found, folder, form, top=top, quantize=quantize)
     card = _card(found, form, top, quantize) | more
+    card['calibrate'] = how and dataclasses.asdict(how)
     card['bytes'] = sum(f.stat().st_size for f in _all_files(folder))
     if found.class_names is not None:
       names = pd.Series(found.class_names, name='name')
@@ -289,6 +300,12 @@ _RAW = {
   description_lib.CHARACTERS: 'ASCII codes of {shape[0]} characters; a character'
   ' outside the alphabet counts as a space',
 }
+_HISTORIES = (
+  'items that users had, in compressed rows: ids are places in `classes.csv`; of the'
+  ' last {history} items of a user, the last one has the value 1, the one before 1/2,'
+  ' then 1/3; row_splits go from 0 to the number of ids, one more than users. Items that'
+  ' a user has are among the results'
+)
 _USES = {
   'saved_model': """
 import tensorflow as tf
@@ -318,10 +335,13 @@ def _readme(card: Mapping[str, Any]) -> str:
   """Returns the card for people."""
   about = card['description']
   shape = about['shape']
-  raw = _RAW[about['kind']].format(
+  how = about['preprocessing']
+  form = _HISTORIES if 'history' in how else _RAW[about['kind']]
+  raw = form.format(
     shape=shape,
+    history=how.get('history'),
     dims='height, width, channels' if len(shape) == 3 else 'height, width',
-    features=about['preprocessing'].get('num_features', 0),
+    features=how.get('num_features', 0),
   )
   if card['format'] == 'tflite' and about['kind'] == description_lib.IMAGES:
     size = ' x '.join(map(str, shape))
@@ -351,7 +371,8 @@ def _readme(card: Mapping[str, Any]) -> str:
       f'# {card["task"]}, {card["algorithm"]}',
       '',
       f'A model of {card["num_classes"]:,} classes after'
-      f' {wording.count(card["rounds"], "round")} of training:'
+      f' {wording.count(card["rounds"], "round")} of training'
+      f'{" and calibration of its class rows (CCVR)" * bool(card["calibrate"])}:'
       f' {card["parameters"]:,} parameters,'
       f' {wording.human_bytes(card["bytes"])} as {form}.',
       '',

@@ -106,7 +106,7 @@ def run(
     heading += [f'neighbor_{place}', f'distance_{place}']
   name_of = lambda c: found.class_names[c] if found.class_names else str(c)
   is_shown = output is None and sys.stdout.isatty()
-  damaged = []
+  damaged, short = [], 0
   with (
     _writer(output, heading) as write,
     tqdm.tqdm(
@@ -123,6 +123,7 @@ def run(
         values = results[predictor_lib.SCORES]
         if block.seen is not None:
           classes, values = ranking.without(classes, block.seen, most, values)
+          short += int((classes[:, :top] < 0).any(axis=1).sum())
         scores.add(classes, block.labels)
         for row, best, of in zip(rows, classes[:, :top], values, strict=True):
           for c, value in zip(best, of, strict=False):
@@ -136,6 +137,15 @@ def run(
       damaged += block.damaged
       bar.update(len(rows))
   _tell_damaged(damaged, queries)
+  if short:
+    why = 'nearly all of them are taken'
+    if found.top < found.description.num_classes and model:
+      why = f'of the {found.top} that it gives; export it with a larger --top'
+    print(
+      f'warning: {wording.count(short, queries.noun)} with fewer than {top} new'
+      f' items: {why}',
+      file=sys.stderr,
+    )
   measured = scores.result()
   if nearest:
     measured |= nearest.scores()

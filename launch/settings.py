@@ -1,9 +1,11 @@
 """Flags of a run, checked and resolved without importing TensorFlow."""
 
+import math
 import os
 import tempfile
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
@@ -113,6 +115,55 @@ def _that_apply(task, algorithm, given: dict[str, Any]) -> dict[str, Any]:
   if algorithm:
     known = algorithm.resolve(of(algorithms.HYPERPARAMETERS), {})
   return known | given
+
+
+def define_calibration_flags(what: str = 'all scores') -> None:
+  """Defines `--calibrate` and its options; `calibration` returns their values."""
+  flags.DEFINE_integer(
+    'calibrate',
+    None,
+    f'before {what}, train the class rows on so many virtual features of each class,'
+    " of a normal distribution with the mean and covariance of all clients' embeddings of"
+    ' it (CCVR)',
+    lower_bound=1,
+    upper_bound=hp.INT32_MAX,
+  )
+  flags.DEFINE_integer(
+    'calibrate_epochs',
+    10,
+    'passes over the virtual features',
+    lower_bound=1,
+    upper_bound=hp.INT32_MAX,
+  )
+  flags.DEFINE_float(
+    'calibrate_learning_rate',
+    None,
+    "rate of SGD on the virtual features; default: the run's --client_learning_rate",
+    lower_bound=0,
+  )
+
+
+def calibration() -> tuple[int, int, float | None] | None:
+  """Returns what `launch.evaluation.calibrated` takes; None: nothing is calibrated."""
+  values = flags.FLAGS
+  check_of('calibrate', ('calibrate_epochs', 'calibrate_learning_rate'))
+  if not values.calibrate:
+    return None
+  of_it = values.calibrate_epochs, values.calibrate_learning_rate
+  return values.calibrate, *of_it
+
+
+def check_of(of: str, names: Sequence[str]) -> None:
+  """Refuses the options `names` of a flag that is not given; the last is a rate."""
+  values = flags.FLAGS
+  for name in names:
+    if values[of].value is None and values[name].present:
+      raise errors.InputError(
+        f'--{name} goes with --{of}; give --{of}=5, say, too'
+      )
+  rate = values[names[-1]].value
+  if rate is not None and not math.isfinite(rate):
+    raise errors.InputError(f'--{names[-1]}={rate}: expected a finite number')
 
 
 def define_jobs_flag() -> None:

@@ -84,6 +84,11 @@ def load(
   return Trained(run.config, model, weights, rounds, description, names, scores)
 
 
+def round_of(run_dir: str, wanted: str) -> int | None:
+  """Returns the number of the round that `load` takes; None: the newest sound one."""
+  return _round(run_files.read_run(run_dir, needs_metrics=False), wanted)
+
+
 def _round(run: run_files.Run, wanted: str) -> int | None:
   """Returns the number of a round that has a checkpoint; None: the newest sound one."""
   kept = checkpoints.kept(run.path)

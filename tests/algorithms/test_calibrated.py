@@ -110,6 +110,21 @@ def test_without_an_effect_they_are_fedavg_to_the_last_digit(name, given):
   tiny.assert_same_weights(_after(name, **given), _after('fedavg'), 0.0)
 
 
+def test_a_client_counts_examples_that_it_does_not_draw():
+  """With FedRS, one that has all classes trains as with FedAvg."""
+  every = [
+    c._replace(all_y=np.arange(CLASSES, dtype=np.int32)) for c in COHORTS[0]
+  ]
+  given = {'local_training': FULL_BATCH}
+  fedrs = tiny.process('fedrs', calibration_alpha=0.3, **given)
+  fedavg = tiny.process('fedavg', **given)
+  found = tiny.weights_after(fedrs, 1, lambda _: every)
+  plain = tiny.weights_after(fedavg, 1, lambda _: COHORTS[0])
+  tiny.assert_same_weights(found, plain, 0.0)
+  own = tiny.weights_after(fedrs, 1, COHORTS.__getitem__)
+  assert np.abs(own.class_table - plain.class_table).max() > 1e-3
+
+
 def test_fedlc_needs_a_clients_own_rows_only():
   given = {'server_learning_rate': 1.0, 'server_momentum': 0.0}
   own = _after('posonly', calibration='counts', max_positives=4, **given)

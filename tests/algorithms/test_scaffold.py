@@ -17,6 +17,7 @@ from tff_xc.algorithms import scaffold
 from tff_xc.measure import communication
 from tff_xc.round import algorithm
 from tff_xc.round import personal
+from tff_xc.round import schedules
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -133,6 +134,40 @@ def test_a_dropped_client_keeps_its_variate_and_sends_none():
   tiny.assert_same_weights(state.weights, without.weights, 1e-7)
 
 
+def test_attackers_send_honest_variates():
+  attacks = {'attack': 'flip_signs', 'attack_fraction': 0.6}
+  (_, one, kept), (_, two, same) = (
+    run(COHORTS[:1], **given) for given in ({}, attacks)
+  )
+  tiny.assert_same_weights((one.carried, kept), (two.carried, same), 0.0)
+  moved = one.weights.class_table - two.weights.class_table
+  assert np.abs(moved).max() > 0.1
+
+
+def test_at_a_rate_of_0_a_client_keeps_its_variate():
+  ends = dataclasses.replace(
+    SETTINGS['local_training'], schedule=schedules.Schedule('step', 1, 0.0)
+  )
+  one, two = (run(COHORTS[:n], local_training=ends) for n in (1, 2))
+  tiny.assert_same_weights(one[2][0], two[2][0], 0.0)
+  tiny.assert_same_weights(one[1].carried, two[1].carried, 0.0)
+  tiny.assert_same_weights(one[1].weights, two[1].weights, 0.0)
+
+
+def test_a_variate_that_is_not_finite_is_not_taken():
+  """Of a client whose update is finite, since it replaces numbers."""
+  training = dataclasses.replace(
+    SETTINGS['local_training'], replace_nonfinite=True
+  )
+  good, bad = COHORTS[0]
+  bad = bad._replace(x=np.full_like(bad.x, np.nan))
+  more = {'local_training': training, 'scaffold_variate': 'gradient'}
+  _, state, kept = run([[good, bad]], **more)
+  _, alone, same = run([[good]], **more)
+  assert [*kept] == [*same] == [0]
+  tiny.assert_same_weights(state.carried, alone.carried, 1e-7)
+
+
 def test_the_gradient_is_over_all_batches_and_has_weight_decay():
   """Option I in batches of two, of five examples."""
   training = dataclasses.replace(
@@ -192,11 +227,13 @@ def test_what_does_not_go_with_it_is_refused():
     {'robust_aggregation': 'median'},
     {'contrastive_weight': 1.0},
     {'client_optimizer': 'adam'},
+    {'replace_nonfinite': True},
     {'virtual_client_size': 32, 'virtual_client_replace': True},
   ):
     with pytest.raises(errors.InputError, match=[*given][-1]):
       cls.resolve(given, {})
-  cls.resolve({'client_optimizer': 'adam', 'scaffold_variate': 'gradient'}, {})
+  for given in ({'client_optimizer': 'adam'}, {'replace_nonfinite': True}):
+    cls.resolve({**given, 'scaffold_variate': 'gradient'}, {})
   with pytest.raises(TypeError, match='num_clients'):
     cls().algorithm(tiny.model())
   made = cls.made(model=registered.SPARSE, num_clients=9)

@@ -146,7 +146,7 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
 @pytest.mark.parametrize(
   ('text', 'told'),
   [
-    ('user,item\nann,tea\nbob,tea\n', 'at least two'),
+    ('user,item\nann,tea\nbob,tea\n', 'at least 2'),
     ('user,item\nann,tea\nbob,jam\n', 'no training example'),
     ('user,item\nann,tea\nann,jam\n', 'no training example'),
     ('user,item,time\nann,tea,soon\n', "line 2: 'time' is 'soon'"),
@@ -161,14 +161,23 @@ def test_bad_tables_are_refused_in_a_sentence(text, told, tmp_path):
     items.load(table(tmp_path, text), items.Options(), ANY)
 
 
-def test_popularity_ranks_what_a_user_has_not(tmp_path):
+def test_users_that_train_nobody_are_counted(tmp_path, capsys):
+  items.load(table(tmp_path), items.Options(), ANY)
+  assert '1 user of ' in capsys.readouterr().err  # Cy.
+  text = '\n'.join(line for line in ROWS.splitlines() if 'cy' not in line)
+  items.load(table(tmp_path, text), items.Options(), ANY)
+  assert 'no part' not in capsys.readouterr().err
+
+
+def test_popularity_ranks_what_a_user_has_not(tmp_path, monkeypatch):
   dataset = items.load(table(tmp_path), items.Options(), ANY)
   # Trained: rice (ann), rice (bob). Ann has jam and rice: then oil and tea are level.
   assert items.popularity(dataset)['hit@10'] == 1.0
   first = 1 / np.log2(2), 1 / np.log2(3)
-  assert items.popularity(dataset)['ndcg@10'] == pytest.approx(
-    np.mean([first[1], first[0]])
-  )
+  found = items.popularity(dataset)
+  assert found['ndcg@10'] == pytest.approx(np.mean([first[1], first[0]]))
+  monkeypatch.setattr(items, '_AT_ONCE', 1)
+  assert items.popularity(dataset) == found
 
 
 def test_procedural_histories_follow_their_seed_and_repeat_nothing():

@@ -20,6 +20,7 @@ from tff_xc.algorithms import fedavg
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import client_states
 from tff_xc.experiment import cohort
+from tff_xc.experiment import storage
 from tff_xc.experiment import training
 from tff_xc.round import examples
 
@@ -107,6 +108,28 @@ def test_a_missing_or_damaged_file_is_one_sentence(tmp_path, monkeypatch):
   monkeypatch.setattr(np, 'load', no_memory)  # Of which no file is guilty.
   with pytest.raises(errors.InputError, match=r'MemoryError.*mend'):
     states.of(3)
+
+
+def test_states_of_another_run_are_told_from_those_of_this(tmp_path):
+  states = after(tmp_path, [[7, 3], [3]], [1])
+  path = tmp_path / client_states.FOLDER / '3_2.npz'
+  arrays, own = states.arrays(), path.read_bytes()
+  (tmp_path / 'other').mkdir()
+  other = after(tmp_path / 'other', [[7], [7, 3], [3]])
+  path.write_bytes((other._folder / '3_3.npz').read_bytes())
+  assert '3_2.npz, is not that of this run' in states.problem(arrays)
+  # A checkpoint of an earlier version cannot tell.
+  assert not states.problem({n: a for n, a in arrays.items() if 'sum' not in n})
+  path.write_bytes(own)
+  resumed = client_states.ClientStates(SPEC, tmp_path)
+  assert not resumed.problem(arrays)
+  resumed.restore(arrays, 2)
+  resumed.kept = resumed.write(kept([7], 3), 3)
+  again = resumed.arrays()
+  for client, number in ((3, 2), (7, 3)):
+    [place] = np.flatnonzero(again['client_ids'] == client)
+    found = storage.checksum(path.with_name(f'{client}_{number}.npz'))
+    assert again['client_sums'][place] == found
 
 
 def test_without_a_damaged_file_the_checkpoint_before_is_taken(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 import tensorflow_federated as tff
 
 from launch import evaluation
+from launch import exporting
 from tasks import experiment
 from tests.datasets.leaf import on_disk as leaf_on_disk
 from tests.launch import own_examples
@@ -353,8 +354,29 @@ def test_calibrated_class_rows_know_the_classes_of_an_untrained_run(here):
   run = lambda calibrate: evaluation.run(
     str(path), None, named(path), calibrate=calibrate
   )['metrics']['top1']
-  assert run((60, 10, 0.5)) > run(None) + 0.2
-  assert run((60, 10, None)) != run(None)
+  before, after = run(None), run((60, 10, 0.5))
+  assert after > before + 0.2
+  told = json.loads((path / 'evaluation.json').read_text())['calibrate']
+  assert told == {'features': 60, 'epochs': 10, 'learning_rate': 0.5}
+  assert run((60, 10, None)) != before
+  with pytest.raises(errors.InputError, match='calibrate_learning_rate'):
+    run((60, 10, 1e38))
+  # The same rows are exported, and their scores told.
+  given = {'named': named(path), 'calibrate': (60, 10, 0.5)}
+  card = exporting.run(str(path), 'rows', 'npz', **given)
+  assert card['scores']['top1'] == after
+  assert card['calibrate'] == told
+  assert 'CCVR' in (here / 'rows' / 'README.md').read_text()
+  found = evaluation.load(str(path), named(path))
+  rows = np.load('rows/model.npz')['class_rows']
+  wanted = evaluation.calibrated(found, (60, 10, 0.5))[0].weights.class_table
+  np.testing.assert_array_equal(rows, wanted)
+  assert np.abs(rows - found.weights.class_table).max() > 0.1
+  broken = found.weights._replace(
+    encoder={n: w * np.nan for n, w in found.weights.encoder.items()}
+  )
+  with pytest.raises(errors.InputError, match='embeddings'):
+    evaluation.calibrated(found._replace(weights=broken), (60, 10, 0.5))
 
 
 def test_sets_of_labels_cannot_be_calibrated(here):

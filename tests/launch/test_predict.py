@@ -251,9 +251,28 @@ def test_users_get_lists_of_items_that_they_have_not(here, capsys):
   rows = rows_of('p.csv')[1]
   assert rows[0][1::2] == [names[0], '', '']
   assert len({*rows[1][1::2]}) == 3
-  assert 'does not know' in capsys.readouterr().err
+  told = capsys.readouterr().err
+  assert 'does not know' in told
+  assert '1 user with fewer than 3 new items' in told
+  # One user with one item is a table, too.
+  (here / 'one.csv').write_text(f'user,item\nann,{names[4]}\n')
+  prediction.run(['one.csv'], run_dir=str(run), top=11, output='p.csv')
+  [[_, *row]] = rows_of('p.csv')[1]
+  assert sorted(row[::2]) == sorted({*names} - {names[4]})
+  assert 'fewer' not in capsys.readouterr().err
   with pytest.raises(errors.InputError, match='users and their items'):
     prediction.run([str(here)], run_dir=str(run))
+  # There is no flag for it.
+  (here / 'other.csv').write_text(f'kunde,item\nann,{names[4]}\n')
+  with pytest.raises(errors.InputError, match='name the columns user, item'):
+    prediction.run(['other.csv'], run_dir=str(run))
+  with pytest.raises(errors.InputError, match='label_column'):
+    prediction.run(['one.csv'], run_dir=str(run), label_column='item')
+  # A file gives a number of items, of which those taken are left out.
+  exporting.run(str(run), 'file', top=4)
+  assert 'the last 20 items' in (here / 'file' / 'README.md').read_text()
+  prediction.run(['mine.csv'], model='file', top=3, output='p.csv')
+  assert 'larger --top' in capsys.readouterr().err
 
 
 @pytest.mark.slow

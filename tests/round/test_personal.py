@@ -1,5 +1,7 @@
 """Personal models: against NumPy, and against the round of a single client."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,6 +17,7 @@ from tff_xc.round import local_training
 from tff_xc.round import personal
 from tff_xc.round import process as process_lib
 from tff_xc.round import randomness
+from tff_xc.round import schedules
 
 N, RATE = 12, 0.1
 FULL_BATCH = local_training.LocalTraining(RATE, 64, 1)
@@ -149,3 +152,14 @@ def test_rows_that_nobody_trains_are_no_part():
   algorithm = made('fedaws_baseline2', max_positives=4)
   with pytest.raises(errors.InputError, match='personalize_part=head'):
     personal.build(algorithm, 1, 'head')
+
+
+def test_steps_have_the_constant_rate_whatever_the_schedule():
+  ended = dataclasses.replace(
+    FULL_BATCH, schedule=schedules.Schedule('step', 1, 0.0)
+  )
+  ends = [
+    personal.build(algorithm, 2)(initial(algorithm), CLIENT, seed_of(5))
+    for algorithm in (made('fedavg'), made('fedavg', local_training=ended))
+  ]
+  tiny.assert_same_weights(*ends, 0.0)

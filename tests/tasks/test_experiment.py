@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from datasets import items
 from tasks import experiment
 from tasks import registry as tasks
 from tests import small_data
@@ -391,3 +392,12 @@ def test_more_metrics_are_measured_or_refused(in_process):
     'glyphs', 'fedss', {'more_metrics': 'hit@5', 'best_by': 'hit@5'}
   )
   assert best['best_by'] == 'hit@5'
+
+
+def test_the_prior_of_classes_is_that_of_training_examples_alone():
+  """Tests of users are in the same pool."""
+  users, taken = np.int32([0, 0, 0, 1, 1, 1]), np.int32([0, 1, 2, 0, 1, 3])
+  found = items.Histories(users, taken, np.arange(6.0), [*'ab'], [*'ijkl'])
+  dataset = items.federated('mine', found, items.Options())
+  counts = experiment._class_probabilities({'calibration': 'prior'}, dataset)
+  assert counts.tolist() == [0, 2, 0, 0]

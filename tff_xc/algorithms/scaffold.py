@@ -93,13 +93,17 @@ class SCAFFOLD(fedavg.FedAvg):
       ('contrastive_weight',),
       'scaffold, whose clients keep another state already',
     )
-    if (
-      values['scaffold_variate'] == STEPS
-      and values['client_optimizer'] != 'sgd'
-    ):
+    if values['scaffold_variate'] != STEPS:
+      return
+    if values['client_optimizer'] != 'sgd':
       raise errors.InputError(
         f'--client_optimizer={values["client_optimizer"]}: the mean gradient of local'
         ' steps is known for SGD only; give --scaffold_variate=gradient'
+      )
+    if values.get('replace_nonfinite'):
+      raise errors.InputError(
+        '--replace_nonfinite moves weights by more than gradients, and the mean'
+        ' gradient of local steps is not known then; give --scaffold_variate=gradient'
       )
 
   @classmethod

@@ -131,8 +131,8 @@ def calibrated(
 ) -> classifier.ModelWeights:
   """Returns the weights with class rows calibrated on the training clients.
 
-  InputError: examples have sets of labels, a class no row of its own, or there is too
-  much to keep.
+  InputError: examples have sets of labels, a class no row of its own, there is too
+  much to keep, or numbers are not finite.
   """
   if model.label_sets or model.rows_per_label != 1:
     raise errors.InputError(
@@ -144,11 +144,21 @@ def calibrated(
   numbers = train.partition.numbers
   embeddings = evaluator.embeddings(weights, train.pool, numbers)
   embeddings = embeddings.reshape([len(numbers), -1])
+  if not np.isfinite(embeddings).all():
+    raise errors.InputError(
+      '--calibrate: embeddings of this run are not finite; train one with a smaller'
+      ' --client_learning_rate'
+    )
   messages = map(
     of_client, split(embeddings), split(np.asarray(train.pool.y)[numbers])
   )
   found = joined(messages, model.num_classes, embeddings.shape[1])
   features, labels = virtual(found, how.features, seed)
   table = trained(model.head, weights.class_table, features, labels, how, seed)
+  if not np.isfinite(table).all():
+    raise errors.InputError(
+      f'--calibrate: class rows are not finite at the rate {how.learning_rate:g}; give'
+      ' a smaller --calibrate_learning_rate'
+    )
   tables = classifier.replaced(weights.tables, {classifier.CLASS: table})
   return weights._replace(tables=tables)

@@ -26,8 +26,10 @@ from tff_xc.round import examples as examples_lib
 
 FOLDER = 'client_states'
 _NAME = re.compile(r'(\d+)_(\d+)\.npz')
-# In a checkpoint: the clients that have a state, and the rounds of their files.
-_IDS, _ROUNDS = 'client_ids', 'client_rounds'
+# In a checkpoint: the clients that have a state, and the rounds and checksums of
+# their files. Checkpoints of earlier versions have no checksums.
+_IDS, _ROUNDS, _SUMS = 'client_ids', 'client_rounds', 'client_sums'
+_UNKNOWN = -1
 _SYNCED_AT_ONCE = 8
 
 # By client, the rounds of its files, ascending. The last one is its state, and only
@@ -47,6 +49,7 @@ class ClientStates:
     self._unknown = examples_lib.nothing_kept(spec)
     self._named = [(n or 'state', leaf) for n, leaf in storage.named(spec)]
     self.kept: Kept = {}
+    self._sums: dict[tuple[int, int], int] = {}  # By client and round.
     self._saved = 0  # The newest checkpoint's round.
 
   def of(self, client_id: int) -> examples_lib.KeptState:
@@ -92,16 +95,20 @@ class ClientStates:
     for place, client_id in enumerate(np.asarray(new.ids).tolist()):
       named = dict(zip(names, (leaf[place] for leaf in leaves), strict=True))
       path = self._path(client_id, round_number)
-      storage.write_arrays(path, named, durable=False)  # See `sync`.
+      # Not durable, see `sync`.
+      found = storage.write_arrays(path, named, durable=False)
+      self._sums[client_id, round_number] = found
       kept[client_id] = (*kept.get(client_id, ()), round_number)
     return kept
 
   def arrays(self) -> dict[str, np.ndarray]:
     """Returns what a checkpoint records, by name."""
-    ids = sorted(self.kept)
+    last = [(i, self.kept[i][-1]) for i in sorted(self.kept)]
+    sums = [self._sums.get(file, _UNKNOWN) for file in last]
     return {
-      _IDS: np.array(ids, np.int64),
-      _ROUNDS: np.array([self.kept[i][-1] for i in ids], np.int64),
+      _IDS: np.array([client for client, _ in last], np.int64),
+      _ROUNDS: np.array([at for _, at in last], np.int64),
+      _SUMS: np.array(sums, np.int64),
     }
 
   def sync(self) -> None:
@@ -124,6 +131,8 @@ class ClientStates:
   def saved(self, oldest: int, newest: int) -> None:
     """Removes what no checkpoint needs, from that of round `oldest` to the `newest`."""
     self.kept = self._without(lambda at, by: by <= oldest)
+    last = {(client, rounds[-1]) for client, rounds in self.kept.items()}
+    self._sums = {file: n for file, n in self._sums.items() if file in last}
     self._saved = newest
 
   def _without(self, is_needless: Callable[[int, int], bool]) -> dict:
@@ -141,12 +150,13 @@ class ClientStates:
     files.remove_leftovers(self._folder, _NAME.fullmatch)
     if not done:
       return
-    if set(arrays) != {_IDS, _ROUNDS}:
+    if set(arrays) - {_SUMS} != {_IDS, _ROUNDS}:
       raise errors.InputError(
         f"the checkpoint of round {done} has no clients' states, and this"
         ' algorithm has them; choose another --run_dir'
       )
     rounds, old = _rounds(arrays), {}
+    self._sums = _sums(arrays)
     for path in self._folder.iterdir() if rounds else ():
       if match := _NAME.fullmatch(path.name):
         client, at = map(int, match.groups())
@@ -160,12 +170,16 @@ class ClientStates:
     self._saved = done
 
   def problem(self, arrays: Mapping[str, np.ndarray]) -> str:
-    """Says which file of a checkpoint is missing or cut short; '' if none is."""
-    for client, at in _rounds(arrays).items():
-      path = self._path(client, at)
-      if not storage.is_whole(path):
+    """Says which file is missing, cut short or not of this run; '' if none is."""
+    sums = _sums(arrays)
+    for file in _rounds(arrays).items():
+      path = self._path(*file)
+      found = storage.checksum(path)
+      if found is None:
         what = 'damaged' if path.exists() else 'missing'
         return f"a client's state, {path}, is {what}"
+      if sums.get(file, _UNKNOWN) not in (found, _UNKNOWN):
+        return f"a client's state, {path}, is not that of this run"
     return ''
 
   def _path(self, client_id: int, round_number: int) -> pathlib.Path:
@@ -187,3 +201,9 @@ def _rounds(arrays: Mapping[str, np.ndarray]) -> dict[int, int]:
     arrays.get(name, np.zeros(0, np.int64)).tolist() for name in (_IDS, _ROUNDS)
   )
   return dict(zip(ids, rounds, strict=True))
+
+
+def _sums(arrays: Mapping[str, np.ndarray]) -> dict[tuple[int, int], int]:
+  """Returns the checksums of the files as a checkpoint records them."""
+  sums = arrays.get(_SUMS, np.zeros(0, np.int64)).tolist()
+  return dict(zip(_rounds(arrays).items(), sums, strict=False))

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import zipfile
+import zlib
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -41,8 +42,11 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
 
 def write_arrays(
   path: pathlib.Path, named: Mapping[str, np.ndarray], durable: bool = True
-) -> None:
-  """Writes an `.npz` file, whole or not at all; see `files.replacing`."""
+) -> int:
+  """Writes an `.npz` file, whole or not at all; see `files.replacing`.
+
+  Returns a checksum of its content, as `checksum` does.
+  """
   # `np.savez` leaves its archive open if the disk is full, which then
   # complains when Python destroys it.
   with (
@@ -54,6 +58,7 @@ def write_arrays(
     for name, array in named.items():
       with archive.open(f'{name}.npy', 'w', force_zip64=True) as file:
         np.lib.format.write_array(file, array, allow_pickle=False)
+    return _checksum(archive)
 
 
 def read_arrays(
@@ -101,9 +106,23 @@ def named(structure) -> list[tuple[str, Any]]:
   ]
 
 
-def is_whole(path: str | os.PathLike) -> bool:
-  """Whether a file has its beginning and its end; reads little of it."""
-  return os.path.isfile(path) and zipfile.is_zipfile(path)
+def checksum(path: str | os.PathLike) -> int | None:
+  """Returns what `write_arrays` returned for a file; None if it is cut short.
+
+  It reads little of the file: the checksums that the archive has of its arrays.
+  """
+  if not os.path.isfile(path):
+    return None
+  try:
+    with zipfile.ZipFile(path) as archive:
+      return _checksum(archive)
+  except (OSError, zipfile.BadZipFile):
+    return None
+
+
+def _checksum(archive: zipfile.ZipFile) -> int:
+  told = [f'{member.filename} {member.CRC}' for member in archive.infolist()]
+  return zlib.crc32('\n'.join(told).encode())
 
 
 class Watch:

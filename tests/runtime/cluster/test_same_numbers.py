@@ -11,6 +11,7 @@ from tests import registered
 from tests import small_data
 from tests.runtime.cluster import threads_crew
 from tff_xc.algorithms import fedavg
+from tff_xc.algorithms import fednova
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import scaffold
 from tff_xc.experiment import cohort
@@ -58,6 +59,19 @@ def _scaffold(model):
   return dataclasses.replace(made, robust=_BOUNDS)
 
 
+def _changing_rates(model):
+  given = {'client_schedule': 'step', 'client_schedule_rounds': 1}
+  given |= {'server_schedule': 'cosine', 'server_schedule_rounds': 3}
+  given |= {'client_warmup_rounds': 2, 'negatives': 2, 'max_positives': 4}
+  made = fedss.FedSS.made(model=model, calibration='restricted', **given)
+  return dataclasses.replace(made, robust=_BOUNDS)
+
+
+def _fednova(model):
+  made = fednova.FedNova.made(model=model, prox_mu=0.5, batch_size=4)
+  return dataclasses.replace(made, robust=_BOUNDS)
+
+
 def _attacked(model):
   adversary = attack.Attack('flip_signs', 0.2, 60)
   rounded = compression.Compression(4, True)
@@ -98,6 +112,8 @@ def _run(runtime, algorithm, learning, cohorts):
     _distributed,
     _moon,
     _scaffold,
+    _changing_rates,
+    _fednova,
     _attacked,
     _secure,
   ],
