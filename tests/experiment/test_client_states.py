@@ -118,11 +118,15 @@ def test_states_of_another_run_are_told_from_those_of_this(tmp_path):
   other = after(tmp_path / 'other', [[7], [7, 3], [3]])
   path.write_bytes((other._folder / '3_3.npz').read_bytes())
   assert '3_2.npz, is not that of this run' in states.problem(arrays)
+  with pytest.raises(errors.InputError, match='not that of this run'):
+    client_states.of_checkpoint(SPEC, tmp_path, arrays)
   # A checkpoint of an earlier version cannot tell.
   assert not states.problem({n: a for n, a in arrays.items() if 'sum' not in n})
   path.write_bytes(own)
   resumed = client_states.ClientStates(SPEC, tmp_path)
   assert not resumed.problem(arrays)
+  read = client_states.of_checkpoint(SPEC, tmp_path, arrays)
+  assert read.of(3).value['n'] == 2 and read.of(7).value['n'] == 1
   resumed.restore(arrays, 2)
   resumed.kept = resumed.write(kept([7], 3), 3)
   again = resumed.arrays()

@@ -189,8 +189,13 @@ class ClientStates:
 def of_checkpoint(
   spec: Any, run_dir: pathlib.Path, arrays: Mapping[str, np.ndarray]
 ) -> ClientStates:
-  """Returns the states that a checkpoint's `arrays` name, to read; no file changes."""
+  """Returns the states that a checkpoint's `arrays` name, to read; no file changes.
+
+  Raises `errors.InputError` if one of them is missing, damaged or of another run.
+  """
   found = ClientStates(spec, run_dir)
+  if problem := found.problem(arrays):
+    raise errors.InputError(f'{problem}; restore it')
   found.kept = {client: (at,) for client, at in _rounds(arrays).items()}
   return found
 
