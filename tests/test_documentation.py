@@ -36,6 +36,7 @@ def test_the_python_example_runs(tff_worker):
   assert names['metrics']['class_rows'] == 83
 
 
+@pytest.mark.slow
 def test_the_examples_of_own_data_network_and_algorithm_run(
   in_process, tmp_path, monkeypatch
 ):

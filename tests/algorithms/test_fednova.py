@@ -58,7 +58,7 @@ def reference(weights, mu=0.0, rounds=3):
   return weights
 
 
-@pytest.mark.parametrize('mu', [0.0, 2.0])
+@pytest.mark.parametrize('mu', [0.0, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_three_rounds_equal_the_numpy_reference(mu):
   process = tiny.process('fednova', local_training=TRAINING, prox_mu=mu)
   first = tiny.as_numpy(process.initialize().weights)
@@ -67,7 +67,7 @@ def test_three_rounds_equal_the_numpy_reference(mu):
     np.testing.assert_allclose(a, b, atol=2e-5)
 
 
-@pytest.mark.parametrize('mu', [0.0, 2.0])
+@pytest.mark.parametrize('mu', [0.0, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_of_equal_steps_it_is_fedavg_or_fedprox(mu):
   training = dataclasses.replace(TRAINING, steps=3)
   ends = [

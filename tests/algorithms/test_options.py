@@ -190,6 +190,7 @@ def test_a_round_with_nobody_left_keeps_the_state(name, own):
     assert after.round_number == state.round_number + 1
 
 
+@pytest.mark.slow
 def test_any_aggregator_of_the_encoder_plugs_in():
   plain = tiny.process('fullsoftmax')
   clipped, unweighted = (

@@ -174,6 +174,7 @@ def test_a_whole_number_that_stays_is_a_constant():
   np.testing.assert_allclose(found, model(IMAGES), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_nested_network_and_a_recurrent_one():
   inner = network()
   rows = row(

@@ -325,6 +325,7 @@ def test_other_data_are_refused_and_nothing_changes(here, built_once):
   assert contents() == before
 
 
+@pytest.mark.slow
 def test_what_this_user_has_named_is_trusted(here, monkeypatch):
   changes = _images(here)
   path = untrained(here / 'run', 'images', **changes)

@@ -53,6 +53,7 @@ def photographs(here, **more):
   return str(path)
 
 
+@pytest.mark.slow
 def test_photographs_and_their_neighbours(here, capsys):
   run = photographs(here)
   on_disk.tarred(here / 'photos', here / 'photos.tar')
@@ -450,6 +451,7 @@ def test_images_that_are_none_of_the_models(here):
   assert not (here / 'p.csv').exists()
 
 
+@pytest.mark.slow
 def test_damaged_images_are_left_out_counted_and_named(
   here, capsys, monkeypatch
 ):

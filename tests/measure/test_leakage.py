@@ -115,6 +115,7 @@ def test_epsilon_bounds_what_any_requests_tell():
   assert randomized.response(2.0, M, N, 1.0).epsilon() == pytest.approx(0)
 
 
+@pytest.mark.slow
 def test_many_requests_have_a_posterior_and_an_epsilon():
   """The least likely of which float64 has no probabilities."""
   p, prior = randomized.response(3.0, 80, 964, 0.5), 0.1

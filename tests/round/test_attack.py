@@ -144,6 +144,7 @@ def test_nobody_else_changes_to_the_last_digit():
       tiny.assert_same_weights(end, ends[0], 0)
 
 
+@pytest.mark.slow
 def test_bounds_apply_to_what_attackers_send():
   bounds = robust.Robust(None, robust.Quantile(3.0, 0.8, 0.2))
   process = process_lib.build_process(

@@ -257,6 +257,7 @@ def test_the_bytes_of_a_tiny_model(kind, bits, of_encoder, of_row):
   assert found == of_encoder + 5 * 4 + 4
 
 
+@pytest.mark.slow
 def test_a_client_whose_levels_are_not_finite_is_dropped():
   """Its numbers are, and their range is not."""
   used, seeds = compression.Compression(8), (SIGNS, SEED)

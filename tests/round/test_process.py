@@ -77,6 +77,7 @@ def test_weights_that_are_got_and_set_again_change_nothing():
   )
 
 
+@pytest.mark.slow
 def test_weights_that_are_set_keep_the_velocity_and_nothing_else():
   after = []
   for process in momentum():

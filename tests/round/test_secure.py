@@ -100,6 +100,7 @@ def test_tffs_secure_aggregator_joins_the_encoder(name):
   assert any(s and s[-1] == tiny.DIM for s in sums(body, False))
 
 
+@pytest.mark.slow
 def test_where_the_encoder_is_frozen_the_table_alone_is_summed():
   given = {'trainable': 'head'}
   plain, _, _ = change(made(**given), CLIENTS[:1])

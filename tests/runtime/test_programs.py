@@ -71,6 +71,7 @@ def train(folder, process, cohorts, rounds, metrics=None, k=K):
   return released.values()[f'training_checkpoint_round_{rounds}']
 
 
+@pytest.mark.slow
 def test_train_model_gives_what_a_loop_gives_and_resumes(
   tmp_path, learning, cohorts, in_process, context
 ):

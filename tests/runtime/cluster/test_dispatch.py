@@ -209,6 +209,7 @@ def test_values_at_clients_go_through_phases_and_come_back(
   assert measured['workers'] == 1
 
 
+@pytest.mark.slow
 def test_bytes_to_workers_do_not_grow_with_the_classes(on_workers):
   """Only the requested rows go there; the whole table of 12 or 1,200 does not."""
   sent = []

@@ -183,6 +183,7 @@ def test_labels_of_an_example_and_of_a_label_agree():
     assert labels == pytest.approx(positives, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_the_distances_by_alpha_are_as_derived(tmp_path):
   found = registry.RESULTS['fedvc/fig10']
   for scale in table.SCALES:
