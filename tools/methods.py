@@ -1,6 +1,6 @@
 """Trains all methods on one footing, and makes the tables of docs/choosing.md.
 
-  .venv/bin/python tools/methods.py OUT [--settings=few,omniglot] [--jobs=2]
+  .venv/bin/python tools/methods.py OUT [--settings=few,omniglot]
 
 Of each setting (data, and how they lie on clients), all methods have the same clients,
 rounds, batches and, unless a method is named after its server, the same server. A
@@ -9,7 +9,7 @@ by examples that clients held out; with that rate it has three seeds. What is do
 done again. OUT/methods.csv has a line for each setting and method: the test score, in %,
 after all rounds; when it had sent as many bytes as FedSS in all of them; and when it had
 trained for as long as FedAvg in all of them, by seconds that `--seconds` measures of all
-methods in turn. OUT/methods_rounds.csv, _bytes and _seconds have a column for each setting.
+methods in turn. Runs are one after another: two settings go side by side in two OUTs. OUT/methods_rounds.csv, _bytes and _seconds have a column for each setting.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import math
 import os
 import pathlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 from launch.sweeps import plan
 from launch.sweeps import training
 from tasks import experiment
+from tasks import registry as tasks
+from tff_xc import errors
+from tff_xc.measure import catalog
 from tff_xc.report import run_files
 
 _FACTORS = (0.3, 1.0, 3.0)
@@ -53,6 +57,7 @@ _HELD_OUT = {'client_test_fraction': 0.1, 'evaluate_clients': 50}
 _CHOOSES = 'client_top1_mean'
 _GLYPHS = {
   'num_classes': 60,
+  'negatives': 10,
   'num_clients': 100,
   'examples_per_client': 120,
   'clients_per_round': 10,
@@ -81,7 +86,8 @@ _SETTINGS = {
   'cifar10': (
     'cifar10-dirichlet',
     {'concentration': 0.5, 'clients_per_round': 5, 'local_steps': 4}
-    | {'batch_size': 32, 'steps_per_round': 20, 'rounds': 40, **_MOMENTUM},
+    | {'batch_size': 32, 'steps_per_round': 20, 'rounds': 40}
+    | {'negatives': 3, **_MOMENTUM},
     ('fedmlh', 'negonly', 'fednova', 'fedvc', 'fedams', 'fedprox'),
   ),
   'omniglot': (
@@ -98,7 +104,10 @@ _SETTINGS = {
 
 
 # Settings that not every algorithm has.
-_OF_SOME = {'clients_per_round', 'local_steps', 'steps_per_round', *_MOMENTUM}
+_OF_SOME = {
+  *('clients_per_round', 'local_steps', 'steps_per_round', 'negatives'),
+  *_MOMENTUM,
+}
 
 
 def methods(setting: str) -> list[str]:
@@ -139,39 +148,48 @@ def _run(values, setting, algorithm, rate, seed) -> plan.Run:
   return plan.Run(given, config, folder, f'{algorithm} {rate:g}')
 
 
+def _train(runs: Sequence[plan.Run]) -> set[pathlib.Path]:
+  """Trains what is not finished, in this process; returns the folders that failed."""
+  failed, loaded = set(), None
+  for run in runs:
+    if training.is_finished(run):
+      continue
+    print(f'\n{run.folder}', flush=True)
+    experiment.install_runtime(run.config)
+    if loaded is None:
+      of = tasks.get(run.config['task'])
+      loaded = of.load(run.config['data_dir'], run.config['options'])
+    try:
+      experiment.with_data(run.config, loaded).run(run.folder)
+    except errors.InputError as e:  # Such as a loss that is not finite.
+      print(f'failed: {e}')
+      failed.add(run.folder)
+  return failed
+
+
 def _trained(values, setting: str) -> dict[str, list[plan.Run]]:
   """Trains the runs of a setting; returns those of each method's best rate."""
-  train = lambda runs: training.train(
-    runs, {}, values.output / setting, values.jobs
-  )
-  searched = {
-    name: [
+  found = {}
+  for name in methods(setting):
+    runs = [
       _run(values, setting, name, rate, 0) for rate in rates(setting, name)
     ]
-    for name in methods(setting)
-  }
-  failures = train([run for runs in searched.values() for run in runs])
-  found = {}
-  for name, runs in searched.items():
+    failed = _train(runs)
     scores = {
-      run.values['client_learning_rate']: _final(run, _CHOOSES)
+      run.values['client_learning_rate']: _final(run)[_CHOOSES]
       for run in runs
-      if run.folder not in failures
+      if run.folder not in failed
     }
-    if not scores:
-      print(f'{setting}: every run of {name} failed')
-      continue
-    best = max(scores, key=scores.get)
-    found[name] = [_run(values, setting, name, best, seed) for seed in _SEEDS]
-  failures = train([run for runs in found.values() for run in runs])
-  return {
-    name: [run for run in runs if run.folder not in failures]
-    for name, runs in found.items()
-  }
+    if scores:
+      best = max(scores, key=scores.get)
+      runs = [_run(values, setting, name, best, seed) for seed in _SEEDS]
+      failed = _train(runs)
+      found[name] = [run for run in runs if run.folder not in failed]
+  return found
 
 
-def _final(run: plan.Run, score: str) -> float:
-  return run_files.read_run(run.folder).summary['final'].get(score, math.nan)
+def _final(run: plan.Run) -> dict[str, float]:
+  return run_files.read_run(run.folder).summary['final']
 
 
 def seconds(values, setting: str) -> dict[str, float]:
@@ -187,10 +205,8 @@ def seconds(values, setting: str) -> dict[str, float]:
     run = _run(values, setting, name, rate, 0)
     given = {**run.values, 'rounds': 6, 'eval_every': 6}
     config = experiment.resolve(run.config['task'], name, {**given, 'seed': 0})
-    short = plan.Run(
-      given, config, values.output / setting / 'seconds' / name, name
-    )
-    training.train([short], {}, values.output / setting / 'seconds', 1)
+    short = plan.Run(given, config, values.output / setting / 'seconds' / name)
+    _train([short])
     found[name] = float(
       run_files.read_run(short.folder).metrics['seconds'][3:].median()
     )
@@ -215,7 +231,8 @@ def lines(values, setting: str) -> list[dict[str, Any]]:
     for name, runs in best.items()
     if runs
   }
-  score = next(iter(next(iter(read.values()))[0].summary['final']))
+  final = next(iter(read.values()))[0].summary['final']
+  score = next(name for name in catalog.SCORES if name in final)
   sent = lambda run: sum(
     run.metrics[f'bytes_{way}_per_client'] * run.metrics['clients']
     for way in ('down', 'up')
@@ -311,7 +328,6 @@ def main() -> None:
   parser.add_argument('output', type=pathlib.Path)
   parser.add_argument('--settings', default=','.join(_SETTINGS))
   parser.add_argument('--rounds', type=int, default=0)
-  parser.add_argument('--jobs', type=int, default=0)
   parser.add_argument(
     '--seconds', action='store_true', help='of a quiet computer'
   )
