@@ -9,10 +9,12 @@ by examples that clients held out; with that rate it has three seeds. What is do
 done again. OUT/methods.csv has a line for each setting and method: the test score, in %,
 after all rounds; when it had sent as many bytes as FedSS in all of them; and when it had
 trained for as long as FedAvg in all of them, by seconds that `--seconds` measures of all
-methods in turn. Runs are one after another: two settings go side by side in two OUTs. OUT/methods_rounds.csv, _bytes and _seconds have a column for each setting.
+methods in turn. Runs are one after another: two settings go side by side in two OUTs.
+OUT/methods_rounds.csv, _bytes and _seconds have a column for each setting.
 """
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -36,9 +38,9 @@ from tff_xc.report import run_files
 
 _FACTORS = (0.3, 1.0, 3.0)
 _SEEDS = (0, 1, 2)
-# All but those of clients with one class, and fedrep, whose rows are of single clients.
 # Who is named after a server keeps it.
 _OF_SERVERS = ('fedavg', 'fedavgm', 'fedadam', 'fedams')
+# All but those of clients with one class, and fedrep, whose rows are of single clients.
 _METHODS = (
   *_OF_SERVERS,
   *('fedprox', 'moon', 'feddyn', 'scaffold', 'fednova', 'fedvc', 'fedir'),
@@ -148,18 +150,24 @@ def _run(values, setting, algorithm, rate, seed) -> plan.Run:
   return plan.Run(given, config, folder, f'{algorithm} {rate:g}')
 
 
+@functools.lru_cache(maxsize=1)
+def _loaded(*data: str):
+  """Returns data that all methods of a setting share; task, directory, options as JSON."""
+  task, data_dir, options = map(json.loads, data)
+  return tasks.get(task).load(data_dir, options)
+
+
 def _train(runs: Sequence[plan.Run]) -> set[pathlib.Path]:
   """Trains what is not finished, in this process; returns the folders that failed."""
-  failed, loaded = set(), None
+  failed = set()
   for run in runs:
     if training.is_finished(run):
       continue
     print(f'\n{run.folder}', flush=True)
     experiment.install_runtime(run.config)
-    if loaded is None:
-      of = tasks.get(run.config['task'])
-      loaded = of.load(run.config['data_dir'], run.config['options'])
+    data = (run.config[name] for name in ('task', 'data_dir', 'options'))
     try:
+      loaded = _loaded(*map(json.dumps, data))
       experiment.with_data(run.config, loaded).run(run.folder)
     except errors.InputError as e:  # Such as a loss that is not finite.
       print(f'failed: {e}')
@@ -275,7 +283,7 @@ def lines(values, setting: str) -> list[dict[str, Any]]:
 
 
 def pivot(table: pd.DataFrame, budget: str) -> pd.DataFrame:
-  """Returns methods by settings, cells such as '64.0 ± 1.2', the best in bold."""
+  """Returns methods by settings, cells such as '64.0 ± 1.2', the best with ' *'."""
   [column] = [name for name in table if name.endswith(f'%, {budget}')]
   cells = table.pivot(index='method', columns='setting', values=column)
   spread = table.pivot(
