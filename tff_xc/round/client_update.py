@@ -300,27 +300,37 @@ def _batch(examples, places) -> examples_lib.ClientExamples:
   )
 
 
+def _in_order(algorithm, examples):
+  """Returns (the batches of one pass in the stored order, their examples by number)."""
+  once = local_training.LocalTraining(
+    batch_size=algorithm.local_training.batch_size, shuffle=False
+  )
+  size, unused_seed = encoder_lib.count(examples.y), tf.zeros([2], tf.int32)
+  steps, _ = once.steps_and_visits(size)
+  return steps, lambda step: _batch(
+    examples, once.batch(unused_seed, step, size)
+  )
+
+
 def _mean_gradients(algorithm, weights, held, examples, round_seed):
   """Returns the gradients of `carried.Local`, batch by batch in the stored order."""
   training = algorithm.local_training
   plain = dataclasses.replace(algorithm, penalties=())
-  once = local_training.LocalTraining(
-    batch_size=training.batch_size, shuffle=False
-  )
+  steps, batch = _in_order(algorithm, examples)
   size, trained = encoder_lib.count(examples.y), _trained_of(algorithm, weights)
-  steps, _ = once.steps_and_visits(size)
   encoder_seed = randomness.client_seed(
     round_seed, examples.client_id, randomness.Purpose.ENCODER
   )
 
   def body(step, sums):
-    batch = once.batch(encoder_seed, step, size)
+    part = batch(step)
     # Numbers that no local step has.
     seed = randomness.step_seed(encoder_seed, -1 - step)
     _, _, found, _ = _gradients(
-      plain, weights, weights, held, _batch(examples, batch), seed, {}, 1.0
+      plain, weights, weights, held, part, seed, {}, 1.0
     )
-    share = tf.cast(tf.size(batch), tf.float32) / tf.cast(size, tf.float32)
+    share = tf.cast(encoder_lib.count(part.y), tf.float32)
+    share /= tf.cast(size, tf.float32)
     add = lambda total, g: total + share * g
     return step + 1, tf.nest.map_structure(add, sums, found)
 
@@ -336,15 +346,12 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
 
 def _embedded(algorithm, weights, held, examples, of):
   """Returns what `carried.Local.embedded` does, batch by batch in the stored order."""
-  once = local_training.LocalTraining(
-    batch_size=algorithm.local_training.batch_size, shuffle=False
-  )
+  steps, batch = _in_order(algorithm, examples)
   size, slots = encoder_lib.count(examples.y), tf.size(held.ids)
-  steps, _ = once.steps_and_visits(size)
   add_up = lambda t, y: tf.math.unsorted_segment_sum(t, y, slots)
 
   def body(step, sums):
-    part = _batch(examples, once.batch(tf.zeros([2], tf.int32), step, size))
+    part = batch(step)
     embeddings = algorithm.model.embed(weights, part.x)
     return step + 1, sums + add_up(of(embeddings), part.y)
 
