@@ -17,6 +17,10 @@ class DamageError(InputError):
   """A file that this program wrote is damaged, or a file cannot be written."""
 
 
+class DivergedError(InputError):
+  """Training stopped, since its numbers were not finite any more."""
+
+
 def check_labels(labels, num_classes: int, where: str) -> None:
   """Raises InputError, which says where, unless labels lie in [0, num_classes)."""
   bad = labels[(labels < 0) | (labels >= num_classes)]

@@ -1,16 +1,24 @@
 """Trains all methods on one footing, and makes the tables of docs/choosing.md.
 
-  .venv/bin/python tools/methods.py OUT [--settings=few,omniglot]
+  .venv/bin/python tools/methods.py OUT [--settings=few,omniglot] [--methods=fedss,moon]
 
 Of each setting (data, and how they lie on clients), all methods have the same clients,
-rounds, batches and, unless a method is named after its server, the same server. A
-method's clients' rate is the best of its default on the task times _FACTORS, of seed 0,
-by examples that clients held out; with that rate it has three seeds. What is done is not
-done again. OUT/methods.csv has a line for each setting and method: the test score, in %,
-after all rounds; when it had sent as many bytes as FedSS in all of them; and when it had
-trained for as long as FedAvg in all of them, by seconds that `--seconds` measures of all
-methods in turn. Runs are one after another: two settings go side by side in two OUTs.
+rounds, batches and, unless a method has a server of its own, the same server. One rate is
+searched: the server's, if that is Adam or AMSGrad, to which clients' rates matter little,
+else the clients'. The best of a third of its value on the task, that value and three times
+it, of seed 0, by examples that clients held out, is taken; where the best is the last one,
+the next is tried, too. With that rate a method has three seeds.
+
+OUT/methods.csv has a line for each setting and method, with test scores in %: after all
+rounds; at equal bytes, sent to clients as `launch.compare` counts them; and at equal
+seconds, by those of a round, which `--seconds` measures of all methods in turn. Equal is
+what the cheapest method with clients spent in all rounds. Between two evaluations, scores
+are on the line through them. A method of which a seed diverged has no score.
 OUT/methods_rounds.csv, _bytes and _seconds have a column for each setting.
+
+What is done is not done again. With `--methods`, nothing but these methods' runs is made:
+several such calls, of different methods, may go on side by side in one OUT, and one
+without it, after them, makes the tables.
 """
 
 import argparse
@@ -20,6 +28,7 @@ import math
 import os
 import pathlib
 import sys
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,20 +42,23 @@ from launch.sweeps import training
 from tasks import experiment
 from tasks import registry as tasks
 from tff_xc import errors
-from tff_xc.measure import catalog
+from tff_xc.measure import targets
 from tff_xc.report import run_files
 
-_FACTORS = (0.3, 1.0, 3.0)
+# Of the task's rate; those beyond the three in the middle only beside a best one.
+_FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _SEEDS = (0, 1, 2)
+_NO_CLIENTS = ('centralized', 'logit_adjustment')
 # Who is named after a server keeps it.
 _OF_SERVERS = ('fedavg', 'fedavgm', 'fedadam', 'fedams')
-# All but those of clients with one class, and fedrep, whose rows are of single clients.
+# All but those of clients with one class; fedrep, whose rows are of single clients; and
+# fullsoftmax, which is fedavgm or fedadam with the server of the setting.
 _METHODS = (
   *_OF_SERVERS,
   *('fedprox', 'moon', 'feddyn', 'scaffold', 'fednova', 'fedvc', 'fedir'),
   *('fedrs', 'fedlc', 'fedbabu', 'fedproto', 'fedss', 'negonly', 'posonly'),
   *('fedaws_posonly', 'fedaws_softmax', 'turbosvm', 'fedmlh'),
-  *('centralized', 'logit_adjustment'),
+  *_NO_CLIENTS,
 )
 _MOMENTUM = {
   'server_optimizer': 'sgd',
@@ -54,8 +66,8 @@ _MOMENTUM = {
   'server_momentum': 0.9,
 }
 _ADAM = {'server_optimizer': 'adam', 'server_learning_rate': 0.003}
-# Clients whose held-out examples choose the rate.
-_HELD_OUT = {'client_test_fraction': 0.1, 'evaluate_clients': 50}
+# Clients' held-out examples, which choose the rate: settings say of how many clients.
+_HELD_OUT = {'client_test_fraction': 0.1}
 _CHOOSES = 'client_top1_mean'
 _GLYPHS = {
   'num_classes': 60,
@@ -66,6 +78,7 @@ _GLYPHS = {
   'batch_size': 32,
   'steps_per_round': 40,
   'rounds': 60,
+  'evaluate_clients': 95,
   **_MOMENTUM,
 }
 # The task, what all methods have, and methods that it leaves out: tables of buckets need
@@ -89,17 +102,19 @@ _SETTINGS = {
     'cifar10-dirichlet',
     {'concentration': 0.5, 'clients_per_round': 5, 'local_steps': 4}
     | {'batch_size': 32, 'steps_per_round': 20, 'rounds': 40}
-    | {'negatives': 3, **_MOMENTUM},
+    | {'negatives': 3, 'evaluate_clients': 50, **_MOMENTUM},
     ('fedmlh', 'negonly', 'fednova', 'fedvc', 'fedams', 'fedprox'),
   ),
   'omniglot': (
     'omniglot',
-    {'clients_per_round': 8, 'steps_per_round': 8, 'rounds': 200, **_ADAM},
+    {'clients_per_round': 8, 'batch_size': 32, 'steps_per_round': 11}
+    | {'rounds': 200, 'evaluate_clients': 480, **_ADAM},
     ('turbosvm',),
   ),
   'landmarks': (
     'glyphs-landmarks',
-    {'clients_per_round': 8, 'steps_per_round': 32, 'rounds': 100, **_ADAM},
+    {'clients_per_round': 8, 'batch_size': 32, 'steps_per_round': 32}
+    | {'rounds': 100, 'evaluate_clients': 300, **_ADAM},
     ('turbosvm',),
   ),
 }
@@ -120,10 +135,16 @@ def methods(setting: str) -> list[str]:
 def changes(setting: str, algorithm: str, rounds: int = 0) -> dict[str, Any]:
   """Returns what a method's runs have, but for rate and seed; `rounds` 0: all."""
   task, shared, _ = _SETTINGS[setting]
-  known = experiment.resolve(task, algorithm)['hyperparameters']
   values = {**_HELD_OUT, **shared, 'rounds': rounds or shared['rounds']}
   values['eval_every'] = max(values['rounds'] // 10, 1)
-  kept = _MOMENTUM if algorithm in _OF_SERVERS else {}
+  if algorithm == 'fedvc':  # As many batches as others' clients take.
+    steps = values['steps_per_round'] / values['clients_per_round']
+    values['virtual_client_size'] = values['batch_size'] * round(steps)
+  kept = {*_MOMENTUM} if algorithm in _OF_SERVERS else set()
+  known = {*experiment.resolve(task, algorithm)['hyperparameters']} - kept
+  if 'server_optimizer' in known:  # It decides which others there are.
+    server = {'server_optimizer': values['server_optimizer']}
+    known = {*experiment.resolve(task, algorithm, server)['hyperparameters']}
   return {
     name: value
     for name, value in values.items()
@@ -131,17 +152,44 @@ def changes(setting: str, algorithm: str, rounds: int = 0) -> dict[str, Any]:
   }
 
 
-def rates(setting: str, algorithm: str) -> list[float]:
-  """Returns the clients' rates that a method tries."""
-  found = experiment.resolve(_SETTINGS[setting][0], algorithm)
-  rate = found['hyperparameters']['client_learning_rate']
-  return [round(rate * factor, 9) for factor in _FACTORS]
+def searched(setting: str, algorithm: str) -> tuple[str, list[float]]:
+  """Returns the name of the rate that is searched, and its values."""
+  given = changes(setting, algorithm)
+  found = experiment.resolve(_SETTINGS[setting][0], algorithm, given)
+  values = found['hyperparameters']
+  is_adam = values.get('server_optimizer', 'sgd') != 'sgd'
+  name = f'{"server" if is_adam else "client"}_learning_rate'
+  return name, [round(values[name] * factor, 9) for factor in _FACTORS]
+
+
+def best_rate(
+  rates: Sequence[float], score: Callable[[float], float]
+) -> float | None:
+  """Returns the rate with the best score, between worse ones; None: all diverged.
+
+  It begins with the three in the middle. Of equal ones it takes that nearest to the
+  middle, the smaller first. -inf is the score of a run that diverged.
+  """
+  middle, scores = len(rates) // 2, {}
+  places = [middle - 1, middle, middle + 1]
+  while places:
+    scores |= {place: score(rates[place]) for place in places}
+    best = max(
+      sorted(scores),
+      key=lambda p: (scores[p], -abs(p - middle) * math.isfinite(scores[p])),
+    )
+    places = [
+      place
+      for place in (best - 1, best + 1)
+      if 0 <= place < len(rates) and place not in scores
+    ]
+  return rates[best] if math.isfinite(scores[best]) else None
 
 
 def _run(values, setting, algorithm, rate, seed) -> plan.Run:
   given = {
     **changes(setting, algorithm, values.rounds),
-    'client_learning_rate': rate,
+    searched(setting, algorithm)[0]: rate,
   }
   config = experiment.resolve(
     _SETTINGS[setting][0], algorithm, {**given, 'seed': seed}
@@ -157,149 +205,148 @@ def _loaded(*data: str):
   return tasks.get(task).load(data_dir, options)
 
 
-def _train(runs: Sequence[plan.Run]) -> set[pathlib.Path]:
-  """Trains what is not finished, in this process; returns the folders that failed."""
-  failed = set()
-  for run in runs:
-    if training.is_finished(run):
-      continue
+def _train(run: plan.Run) -> bool:
+  """Trains a run that is not finished, in this process; False if it diverged."""
+  if not training.is_finished(run):
     print(f'\n{run.folder}', flush=True)
     experiment.install_runtime(run.config)
     data = (run.config[name] for name in ('task', 'data_dir', 'options'))
     try:
       loaded = _loaded(*map(json.dumps, data))
       experiment.with_data(run.config, loaded).run(run.folder)
-    except errors.InputError as e:  # Such as a loss that is not finite.
-      print(f'failed: {e}')
-      failed.add(run.folder)
-  return failed
+    except errors.DivergedError as e:
+      print(f'diverged: {e}')
+      return False
+  return True
 
 
-def _trained(values, setting: str) -> dict[str, list[plan.Run]]:
-  """Trains the runs of a setting; returns those of each method's best rate."""
-  found = {}
-  for name in methods(setting):
-    runs = [
-      _run(values, setting, name, rate, 0) for rate in rates(setting, name)
-    ]
-    failed = _train(runs)
-    scores = {
-      run.values['client_learning_rate']: _final(run)[_CHOOSES]
-      for run in runs
-      if run.folder not in failed
-    }
-    if scores:
-      best = max(scores, key=scores.get)
-      runs = [_run(values, setting, name, best, seed) for seed in _SEEDS]
-      failed = _train(runs)
-      found[name] = [run for run in runs if run.folder not in failed]
-  return found
+def train(
+  values, setting: str, algorithm: str
+) -> tuple[float, list[run_files.Run]]:
+  """Trains the runs of a method; returns its rate, nan without any, and its seeds."""
 
+  def score(rate):
+    run = _run(values, setting, algorithm, rate, 0)
+    if not _train(run):
+      return -math.inf
+    found = run_files.read_run(run.folder).summary['final'][_CHOOSES]
+    return -math.inf if found is None else found
 
-def _final(run: plan.Run) -> dict[str, float]:
-  return run_files.read_run(run.folder).summary['final']
+  rate = best_rate(searched(setting, algorithm)[1], score)
+  if rate is None:
+    return math.nan, []
+  runs = [_run(values, setting, algorithm, rate, seed) for seed in _SEEDS]
+  done = [run for run in runs if _train(run)]
+  return rate, [run_files.read_run(run.folder) for run in done]
 
 
 def seconds(values, setting: str) -> dict[str, float]:
-  """Returns the median seconds of a round of each method, and writes them."""
-  path = values.output / setting / 'seconds.json'
-  if path.exists():
-    return json.loads(path.read_text())
-  if not values.seconds:
-    return {}
+  """Returns the median seconds of a round of each method that was measured."""
   found = {}
   for name in methods(setting):
-    rate = rates(setting, name)[1]
-    run = _run(values, setting, name, rate, 0)
+    _, rates = searched(setting, name)
+    run = _run(values, setting, name, rates[len(rates) // 2], 0)
     given = {**run.values, 'rounds': 6, 'eval_every': 6}
     config = experiment.resolve(run.config['task'], name, {**given, 'seed': 0})
     short = plan.Run(given, config, values.output / setting / 'seconds' / name)
-    _train([short])
-    found[name] = float(
-      run_files.read_run(short.folder).metrics['seconds'][3:].median()
-    )
-  path.write_text(json.dumps(found, indent=2))
+    if training.is_finished(short) or (values.seconds and _train(short)):
+      measured = run_files.read_run(short.folder).metrics
+      found[name] = float(measured['seconds'][measured['round'] > 2].median())
   return found
 
 
 def at_budget(
   metrics: pd.DataFrame, spent: pd.Series, budget: float, score: str
 ) -> float:
-  """Returns a score of the last evaluated round within a budget; 0 if there is none."""
-  scores = metrics[score][spent <= budget].dropna()
-  return float(scores.iloc[-1]) if len(scores) else 0.0
+  """Returns a score at a budget, on the line between the evaluations beside it."""
+  rows = metrics[score].notna()
+  return float(np.interp(budget, spent[rows], metrics[score][rows]))
 
 
 def lines(values, setting: str) -> list[dict[str, Any]]:
   """Trains the runs of a setting, and returns a line for each method."""
-  best = _trained(values, setting)
-  took = seconds(values, setting)
-  read = {
-    name: [run_files.read_run(run.folder) for run in runs]
-    for name, runs in best.items()
-    if runs
+  trained = {name: train(values, setting, name) for name in methods(setting)}
+  return compared(setting, trained, seconds(values, setting))
+
+
+def compared(
+  setting: str, trained, took: dict[str, float]
+) -> list[dict[str, Any]]:
+  """Returns a line for each method of its rate and runs; `took`: seconds a round."""
+  score = tasks.get(_SETTINGS[setting][0]).metrics[0]
+  spent = {
+    'rounds': lambda name, run: run.metrics['round'],
+    'bytes': lambda name, run: targets.spent(run.metrics, 'bytes'),
+    'seconds': lambda name, run: (
+      took.get(name, math.nan) * run.metrics['round']
+    ),
   }
-  final = next(iter(read.values()))[0].summary['final']
-  score = next(name for name in catalog.SCORES if name in final)
-  sent = lambda run: sum(
-    run.metrics[f'bytes_{way}_per_client'] * run.metrics['clients']
-    for way in ('down', 'up')
-  ).fillna(0)
-  bytes_budget = sent(read['fedss'][0]).sum() if 'fedss' in read else math.inf
-  found = []
-  for name, runs in read.items():
-    rate = runs[0].hyperparameters['client_learning_rate']
-    line = {
+  found = [
+    {
       'setting': setting,
       'method': name,
-      'client rate': rate,
+      'rate': searched(setting, name)[0],
+      'value': rate,
       'seeds': len(runs),
     }
-    budgets = {'rounds': [run.summary['final'][score] for run in runs]}
-    # Who sends nothing is not compared by bytes.
-    budgets['bytes'] = [
-      at_budget(run.metrics, sent(run).cumsum(), bytes_budget, score)
-      for run in runs
-      if sent(run).sum()
-    ]
-    if name in took:
-      budget = took['fedavg'] * runs[0].config['rounds']
-      budgets['seconds'] = [
-        at_budget(run.metrics, took[name] * run.metrics['round'], budget, score)
+    for name, (rate, runs) in trained.items()
+  ]
+  for unit, of in spent.items():
+    budget = min(
+      (
+        of(name, run).iloc[-1]
+        for name, (_, runs) in trained.items()
         for run in runs
-      ]
-    for budget, scores in budgets.items():
-      line[f'{score} %, {budget}'] = (
-        100 * float(np.mean(scores)) if scores else math.nan
-      )
-      deviation = np.std(scores, ddof=1) if len(scores) > 1 else math.nan
-      line[f'std, {budget}'] = 100 * float(deviation)
-    line['MB a client'] = (
-      float(sent(runs[0]).sum() / runs[0].metrics['clients'].sum()) / 1e6
+        if name not in _NO_CLIENTS and math.isfinite(of(name, run).iloc[-1])
+      ),
+      default=math.nan,
     )
-    line['seconds a round'] = took.get(name, math.nan)
-    found.append(line)
+    for line in found:
+      name = line['method']
+      _, runs = trained[name]
+      # Who sends nothing is not compared by bytes.
+      is_compared = len(runs) == len(_SEEDS) and of(name, runs[0]).iloc[-1] > 0
+      scores = [math.nan] * len(_SEEDS)
+      if is_compared:
+        scores = [
+          at_budget(run.metrics, of(name, run), budget, score) for run in runs
+        ]
+      line[f'{score} %, {unit}'] = 100 * float(np.mean(scores))
+      line[f'std, {unit}'] = 100 * float(np.std(scores, ddof=1))
+      line[f'equal {unit}'] = budget
+  for line in found:
+    _, runs = trained[line['method']]
+    line['MB to a client'] = math.nan
+    if runs:
+      line['MB to a client'] = (
+        runs[0].metrics['bytes_down_per_client'].mean() / 1e6
+      )
+    line['seconds a round'] = took.get(line['method'], math.nan)
   return found
 
 
 def pivot(table: pd.DataFrame, budget: str) -> pd.DataFrame:
-  """Returns methods by settings, cells such as '64.0 ± 1.2', the best with ' *'."""
+  """Returns methods by settings, cells such as '64.0 ± 1.2', the best with ' *'.
+
+  A method with too few seeds has 'diverged', and one that is not compared nothing.
+  """
   [column] = [name for name in table if name.endswith(f'%, {budget}')]
   cells = table.pivot(index='method', columns='setting', values=column)
   spread = table.pivot(
     index='method', columns='setting', values=f'std, {budget}'
   )
   shown = pd.DataFrame(index=cells.index)
-  clients = cells.index.map(
-    lambda name: name not in ('centralized', 'logit_adjustment')
-  )
+  seeds = table.pivot(index='method', columns='setting', values='seeds')
+  clients = ~cells.index.isin(_NO_CLIENTS)
   for name in pd.unique(table['setting']):
     best = cells[name][clients].max()
     shown[name] = [
-      ''
-      if math.isnan(mean)
-      else f'{mean:.1f} ± {std:.1f}' + ' *' * (mean == best)
-      for mean, std in zip(cells[name], spread[name], strict=True)
+      f'{mean:.1f} ± {std:.1f}' + ' *' * (is_of_clients and mean == best)
+      if not math.isnan(mean)
+      else 'diverged' * (count < len(_SEEDS))
+      for mean, std, count, is_of_clients in zip(
+        *(cells[name], spread[name], seeds[name], clients), strict=True
+      )
     ]
   order = [name for name in _METHODS if name in shown.index]
   return shown.loc[order].reset_index()
@@ -331,24 +378,68 @@ def draw(table: pd.DataFrame, path: pathlib.Path) -> None:
   pictures.save(figure, path)
 
 
+def _names(known: Sequence[str]) -> Callable[[str], list[str]]:
+  """Returns the type of a flag of some of these names, with commas between them."""
+
+  def names(text):
+    found = text.split(',')
+    for name in found:
+      if name not in known:
+        raise argparse.ArgumentTypeError(
+          f'there is no {name}; there are {", ".join(known)}'
+        )
+    return found
+
+  return names
+
+
 def main() -> None:
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('output', type=pathlib.Path)
-  parser.add_argument('--settings', default=','.join(_SETTINGS))
-  parser.add_argument('--rounds', type=int, default=0)
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('output', type=pathlib.Path, help='directory of all runs')
   parser.add_argument(
-    '--seconds', action='store_true', help='of a quiet computer'
+    '--settings', type=_names([*_SETTINGS]), default=[*_SETTINGS]
+  )
+  parser.add_argument(
+    '--methods',
+    type=_names(_METHODS),
+    help='train these, where a setting has them, and make no tables',
+  )
+  parser.add_argument(
+    '--rounds', type=int, default=0, help="for a trial; default: each setting's"
+  )
+  parser.add_argument(
+    '--seconds',
+    action='store_true',
+    help='measure seconds of a round, on a computer that does nothing else',
   )
   values = parser.parse_args()
+  if values.methods and values.seconds:
+    parser.error('--seconds is of all methods in turn; leave out --methods')
+  try:
+    if values.methods:
+      for setting in values.settings:
+        for name in methods(setting):
+          if name in values.methods:
+            train(values, setting, name)
+    else:
+      _tables(values)
+  except errors.InputError as e:
+    parser.exit(2, f'error: {e}\n')
+
+
+def _tables(values) -> None:
+  """Trains what is missing, and writes the tables and the picture."""
   rows = []
-  for setting in values.settings.split(','):
+  for setting in values.settings:
     rows += lines(values, setting)
     table = pd.DataFrame(rows)
     table.to_csv(
       values.output / 'methods.csv', index=False, float_format='%.6g'
     )
   for budget in ('rounds', 'bytes', 'seconds'):
-    if f'std, {budget}' in table:
+    if table[f'equal {budget}'].notna().any():
       shown = pivot(table, budget)
       shown.to_csv(values.output / f'methods_{budget}.csv', index=False)
       print(f'\nequal {budget}\n{shown.to_string(index=False)}')

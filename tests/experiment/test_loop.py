@@ -301,13 +301,13 @@ def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
   # Four lost rounds in a row; then five, around a round without examples.
   process = Dropping(dropped=[1, 2, 3, 4, 6, 7, 9, 10, 11], empty=[8])
   message = r'last 5 rounds, up to round 11, .* --client_learning_rate'
-  with pytest.raises(errors.InputError, match=message):
+  with pytest.raises(errors.DivergedError, match=message):
     doubling.run(path, rounds=20, process=process)
   assert capsys.readouterr().err.count('warning: ') == 9
   assert (path / 'checkpoints' / 'round_11.npz').is_file()
   assert len(doubling.rows(path)) == 12
   # The same command reports the same error and trains nothing.
-  with pytest.raises(errors.InputError, match=message):
+  with pytest.raises(errors.DivergedError, match=message):
     doubling.run(path, rounds=20, process=Dropping([]))
   assert len(doubling.rows(path)) == 12
 

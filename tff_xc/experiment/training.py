@@ -450,7 +450,7 @@ class _Held:
 
   def check_lost(self) -> None:
     if self.is_lost:
-      raise errors.InputError(
+      raise errors.DivergedError(
         f'the last {self.lost} rounds, up to round {self.done}, dropped every'
         " client's update, since none was finite; a learning rate is probably"
         ' too large: start a new run with a smaller --client_learning_rate or'
