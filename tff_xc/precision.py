@@ -24,8 +24,9 @@ if TYPE_CHECKING:
   import tensorflow as tf
 
 FLOAT32, BFLOAT16 = NAMES = 'float32', 'bfloat16'
-# Set to 1, it allows bfloat16 where it is slower than float32, as tests do.
-SLOW = 'TFF_XC_SLOW_BFLOAT16'
+# Set to 1, products are computed in float32, of numbers rounded in the same places:
+# what bfloat16 gives, on any machine, without its speed.
+EMULATED = 'TFF_XC_EMULATE_BFLOAT16'
 _CPU_FLAGS = 'amx_bf16', 'avx512_bf16'
 _LEAST_CAPABILITY = 8, 0  # Of a GPU.
 
@@ -55,7 +56,8 @@ def factor(x: 'tf.Tensor') -> 'tf.Tensor':
     return x
   import tensorflow as tf
 
-  return tf.cast(x, tf.bfloat16)
+  rounded = tf.cast(x, tf.bfloat16)
+  return tf.cast(rounded, tf.float32) if _is_emulated() else rounded
 
 
 def product(
@@ -71,7 +73,7 @@ def product(
     return found
   import tensorflow as tf
 
-  return tf.cast(found, tf.float32)
+  return tf.cast(tf.cast(found, tf.bfloat16), tf.float32)
 
 
 def check(devices: Sequence[str], cpuinfo: str | None = None) -> None:
@@ -84,7 +86,7 @@ def check(devices: Sequence[str], cpuinfo: str | None = None) -> None:
   Raises:
     errors.InputError: one of the devices is slower.
   """
-  if os.environ.get(SLOW) == '1':
+  if _is_emulated():
     return
   import tensorflow as tf
 
@@ -103,8 +105,12 @@ def check(devices: Sequence[str], cpuinfo: str | None = None) -> None:
   if why:
     raise errors.InputError(
       f'--precision={BFLOAT16} would be slower than {FLOAT32} here: {why}; leave it'
-      f' out ({SLOW}=1 allows it all the same)'
+      f' out, or set {EMULATED}=1 to get its numbers without its speed'
     )
+
+
+def _is_emulated() -> bool:
+  return os.environ.get(EMULATED) == '1'
 
 
 def _slow_cpu(cpuinfo: str | None) -> str:
