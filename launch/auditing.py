@@ -475,7 +475,7 @@ def _membership(subject: Subject) -> float | None:
     some = random.choice(numbers, min(_LOSSES, len(numbers)), replace=False)
     found = []
     for x, y in of.blocks(np.sort(some)):
-      logits = model.head.logits(
+      logits = model.logits(
         embed(subject.weights, sparse.as_tensors(x)),
         subject.weights.class_table,
         None,

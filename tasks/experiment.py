@@ -23,10 +23,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
 
+from tasks import encoders
 from tasks import registry as tasks
 from tasks import task as task_lib
 from tff_xc import environment
 from tff_xc import errors
+from tff_xc import precision
 from tff_xc import wording
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
@@ -99,6 +101,13 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       '',
       "devices that train clients: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1';"
       ' default: the GPUs that TensorFlow sees, else the CPU',
+    ),
+    hp.Hyperparameter(
+      'precision',
+      precision.FLOAT32,
+      "of products of clients' networks and logits; bfloat16 is faster on CPUs with"
+      ' AMX or AVX512-BF16 and on GPUs, and is refused on others',
+      choices=precision.NAMES,
     ),
     _setting(
       'worker_timeout',
@@ -208,6 +217,7 @@ def resolve(
   _check_importance(found, values.get('importance_weights'), num_classes)
   _check_one_label(found, 'calibration', values['calibration'])
   _check_epsilon(settings['dp_epsilon'], values, given)
+  _check_precision(settings['precision'], options)
   if settings['dp_epsilon']:  # It follows.
     del values['dp_noise_multiplier']
   sums = {'secure_sums': True, 'dp': 'distributed'}.items()
@@ -308,6 +318,16 @@ def _check_epsilon(epsilon: float, values: Mapping, given: Mapping) -> None:
   if 'dp_noise_multiplier' in given:
     raise errors.InputError(
       'give --dp_epsilon or --dp_noise_multiplier, which follows from it, not both'
+    )
+
+
+def _check_precision(chosen: str, options: Mapping) -> None:
+  """Refuses networks whose products are not ours."""
+  encoder = options.get('encoder', encoders.SMALL)
+  if chosen != precision.FLOAT32 and encoders.is_code(encoder):
+    raise errors.InputError(
+      f'--precision={chosen} is of the networks of `launch.list encoders`, and not of'
+      f' --encoder={encoder}; leave one of them out'
     )
 
 
@@ -441,6 +461,8 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
   """Assembles a configuration with data and model that need not be its task's."""
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   dataset, model = loaded
+  chosen_precision = config.get('precision', precision.FLOAT32)
+  model = dataclasses.replace(model, precision=chosen_precision)
   options, values = config['options'], dict(config['hyperparameters'])
   fraction, unseen = (config.get(name, 0.0) for name in _HELD_OUT)
   if fraction or unseen:
@@ -610,6 +632,10 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   same_run.check_config(run_dir, config)
   trackers.check(config['tracker'])
   install_runtime(config)
+  if config['precision'] != precision.FLOAT32:
+    from tff_xc.runtime.in_process import context
+
+    precision.check(context.visible_devices(config['device']))
   named = {**config, SIGNATURE: signature(config)}
   return assemble(named).run(run_dir)
 

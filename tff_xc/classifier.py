@@ -13,6 +13,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tff_xc import heads
+from tff_xc import precision as precision_lib
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
 
@@ -42,6 +43,8 @@ class EmbeddingClassifier:
   head: heads.Head  # Scores labels by embeddings and class rows.
   num_classes: int  # n, the number of labels.
   label_sets: bool = False  # Whether a training example has a set of labels.
+  # Of products in `encode` and `logits`, one of `precision.NAMES`.
+  precision: str = precision_lib.FLOAT32
 
   @property
   def num_rows(self) -> int:
@@ -82,17 +85,23 @@ class EmbeddingClassifier:
     `seed` is int32 [2], for encoders that draw random numbers.
     """
     own = {n: t for n, t in weights.tables.items() if n != CLASS}
-    return self.encoder.apply(
-      union(weights.encoder, own),
-      weights.encoder_state,
-      x,
-      training=training,
-      seed=seed,
-    )
+    with precision_lib.of_products(self.precision):
+      return self.encoder.apply(
+        union(weights.encoder, own),
+        weights.encoder_state,
+        x,
+        training=training,
+        seed=seed,
+      )
 
   def embed(self, weights: ModelWeights, x) -> tf.Tensor:
     """Returns the embeddings [B, ...] of `x` [B, ...], as at test time."""
     return self.encode(weights, x, False, tf.zeros([2], tf.int32))[0]
+
+  def logits(self, embeddings, rows, ids) -> tf.Tensor:
+    """Returns `heads.Head.logits`, computed in the model's precision."""
+    with precision_lib.of_products(self.precision):
+      return self.head.logits(embeddings, rows, ids)
 
   def weight_specs(self) -> ModelWeights:
     """Returns the `tf.TensorSpec`s of the weights, without computing any."""

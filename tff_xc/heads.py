@@ -11,6 +11,7 @@ from typing import Protocol
 import tensorflow as tf
 
 from tff_xc import errors
+from tff_xc import precision
 from tff_xc.data import hashing
 from tff_xc.encoders import layers
 
@@ -78,7 +79,8 @@ class CosineHead(_OneRowPerLabel):
 
   def logits(self, embeddings, rows, ids):
     del ids
-    return self.scale * tf.matmul(
+    return self.scale * precision.product(
+      tf.matmul,
       layers.unit_norm(embeddings),
       layers.unit_norm(rows),
       transpose_b=True,
@@ -105,12 +107,12 @@ class LinearHead(_OneRowPerLabel):
   def logits(self, embeddings, rows, ids):
     del ids
     if not self.bias:
-      return tf.matmul(embeddings, rows, transpose_b=True)
+      return precision.product(tf.matmul, embeddings, rows, transpose_b=True)
     # One more coordinate of the embeddings: splitting the rows would copy them,
     # and their gradient once more.
     ones = tf.ones_like(embeddings[:, :1])
     extended = tf.concat([embeddings, ones], axis=1)
-    return tf.matmul(extended, rows, transpose_b=True)
+    return precision.product(tf.matmul, extended, rows, transpose_b=True)
 
   def scoring_rows(self, table):
     return (table[:, :-1], table[:, -1]) if self.bias else (table, None)
@@ -142,8 +144,8 @@ class PrototypeHead(_OneRowPerLabel):
   def logits(self, embeddings, rows, ids):
     del ids
     prototypes, half = self._parts(rows, -1e9)
-    products = tf.matmul(
-      self.compared(embeddings), prototypes, transpose_b=True
+    products = precision.product(
+      tf.matmul, self.compared(embeddings), prototypes, transpose_b=True
     )
     return self.scale * (products + half)
 
@@ -208,7 +210,9 @@ class HashedHead:
     """Returns float32 [B, N]; embeddings are float32 [B, R, d]."""
     extended = _with_ones(embeddings)
     if ids is None:
-      by_table = tf.matmul(extended, self._of_tables(rows), transpose_b=True)
+      by_table = precision.product(
+        tf.matmul, extended, self._of_tables(rows), transpose_b=True
+      )
       return tf.reshape(
         tf.transpose(by_table, [1, 0, 2]), [-1, self.num_rows(0)]
       )
@@ -218,7 +222,7 @@ class HashedHead:
     sizes = tf.math.bincount(table, minlength=self.num_tables)
     of_tables = tf.split(tf.gather(rows, order), sizes, num=self.num_tables)
     products = [
-      tf.matmul(extended[r], of_table, transpose_b=True)
+      precision.product(tf.matmul, extended[r], of_table, transpose_b=True)
       for r, of_table in enumerate(of_tables)
     ]
     places = tf.math.invert_permutation(order)

@@ -14,6 +14,8 @@ NUM_CLASSES = 62
 _LEARNING_RATE = 0.1
 _TFF = ('tff_fedavg', 'tff_fedavg_worker')
 _PEERS = ('pfl_torch', 'torch_side_by_side', 'torch_gpu')
+# Ours in this process, and PyTorch side by side under its autocast.
+_BFLOAT16, _TORCH_BFLOAT16 = 'bfloat16', 'torch_bfloat16'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,8 +118,10 @@ def _build_keras(settings: Settings):
 def build(contender: str, settings: Settings):
   """Builds a contender NAME or NAME@N, in its own process."""
   from launch.benchmarks import rounds
+  from tff_xc import precision
   from tff_xc.encoders import leaf
   from tff_xc.runtime import registry
+  from tff_xc.runtime.in_process import context
 
   name, size = spec.name_and_size(contender)
   n = int(size or NUM_CLASSES)
@@ -131,6 +135,9 @@ def build(contender: str, settings: Settings):
     return rounds.tff_fedavg(lambda: _build_keras(settings), *rest)
   encoder = leaf.build_femnist_encoder(embedding_dim=settings.embedding_dim)
   more = {}
+  if name == _BFLOAT16:
+    precision.check(context.visible_devices())
+    more['precision'] = precision.BFLOAT16
   if name == 'fedss':
     more['max_positives'] = min(NUM_CLASSES, n)
     more['negatives'] = _negatives(settings, n)
@@ -143,8 +150,8 @@ ROUND = spec.Benchmark(
   settings=Settings,
   small={'clients': 2, 'examples': 20, 'batch_size': 8, 'embedding_dim': 32},
   contenders=lambda settings: ('plain', 'in_process', 'worker', *_TFF),
-  optional=lambda settings: ('cluster',),
-  peers=lambda settings: _PEERS,
+  optional=lambda settings: ('cluster', _BFLOAT16),
+  peers=lambda settings: (*_PEERS, _TORCH_BFLOAT16),
   ratios=(
     *(
       (name, 'plain')
@@ -154,6 +161,9 @@ ROUND = spec.Benchmark(
     ('cluster', 'in_process'),
     *(('in_process', name) for name in (*_TFF, *_PEERS)),
     ('tff_fedavg_worker', 'tff_fedavg'),
+    *((_BFLOAT16, name) for name in ('plain', 'in_process', *_PEERS)),
+    (_BFLOAT16, _TORCH_BFLOAT16),
+    (_TORCH_BFLOAT16, 'torch_side_by_side'),
   ),
   # Results differ since every contender draws its own order of the examples.
   tolerances={'loss': 0.05, 'update_norm': 0.15},

@@ -136,6 +136,7 @@ def ours(
   clients: Clients,
   batch_size: int,
   rate: float,
+  precision: str = 'float32',
   **of_fedss: int,
 ) -> Round:
   """Returns this package's FedAvg, or FedSS, started from the given weights."""
@@ -144,7 +145,10 @@ def ours(
     build, table_optimizer = fedss.build_fedss, optimizers.RowMomentum(1.0)
   process = build(
     model=classifier.EmbeddingClassifier(
-      encoder, heads.LinearHead(bias=True), weights['class/bias'].size
+      encoder,
+      heads.LinearHead(bias=True),
+      weights['class/bias'].size,
+      precision=precision,
     ),
     local_training=local_training.LocalTraining(rate, batch_size, epochs=1),
     encoder_optimizer=optimizers.build_sgd(1.0),

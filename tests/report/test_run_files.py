@@ -34,7 +34,7 @@ TO_ALL = {'calibration': 'none', 'client_schedule': 'constant'}
 TO_ALL |= {'client_warmup_rounds': 0}
 OF_SERVER = {'server_schedule': 'constant', 'server_warmup_rounds': 0}
 SETTINGS = {'client_test_fraction': 0.0, 'unseen_clients': 0.0}
-SETTINGS |= {'evaluate_clients': 0, 'dp_epsilon': 0.0}
+SETTINGS |= {'evaluate_clients': 0, 'dp_epsilon': 0.0, 'precision': 'float32'}
 
 
 @pytest.mark.parametrize(

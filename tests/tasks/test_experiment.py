@@ -16,6 +16,7 @@ from tasks import registry as tasks
 from tests import small_data
 from tff_xc import errors
 from tff_xc import files
+from tff_xc import precision
 from tff_xc import wording
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.data import fingerprint
@@ -187,6 +188,7 @@ bibtex fedmlh select_features=True: select_features
 bibtex fedmlh feature_learning_rate=0.1: feature_learning_rate
 bibtex centralized clients_per_round=2: no clients
 bibtex centralized examples_per_round=2: no clients
+images fedavg data_dir='a' encoder='mine:net' precision='bfloat16': --encoder=mine:net
 """
 
 
@@ -198,6 +200,27 @@ def test_what_excludes_each_other_is_refused(line):
   changes = {name: ast.literal_eval(v) for name, v in changes.items()}
   with pytest.raises(errors.InputError, match=word):
     experiment.resolve(task, algorithm, changes)
+
+
+def test_a_run_goes_on_in_its_precision_only_and_is_refused_on_a_slow_cpu(
+  tmp_path, monkeypatch
+):
+  monkeypatch.delenv(precision.EMULATED, raising=False)
+  monkeypatch.setattr(experiment, 'install_runtime', lambda config: None)
+  monkeypatch.setattr(precision, '_CPU_FLAGS', ())
+  changes = {'precision': 'bfloat16', 'device': 'cpu'}
+  config = experiment.resolve('glyphs', 'fedss', changes)
+  with pytest.raises(errors.InputError, match='slower'):
+    experiment.run(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+  files.write_json(tmp_path / run_files.CONFIG, config)
+  same_run.check_config(tmp_path, config)
+  other = experiment.resolve('glyphs', 'fedss')
+  with pytest.raises(errors.InputError, match='precision was bfloat16'):
+    same_run.check_config(tmp_path, other)
+  del other['precision']  # As an older run has it.
+  files.write_json(tmp_path / run_files.CONFIG, other)
+  same_run.check_config(tmp_path, experiment.resolve('glyphs', 'fedss'))
 
 
 def test_calibration_of_sets_is_refused_before_the_data():

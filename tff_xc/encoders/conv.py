@@ -11,6 +11,7 @@ import collections
 
 import tensorflow as tf
 
+from tff_xc import precision
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
 
@@ -50,7 +51,8 @@ def build_conv_encoder(
     h = tf.cast(x, tf.float32) / 255.0
     h = h if channels else h[..., None]
     for i, pooled in enumerate(_POOLED):
-      h = tf.nn.conv2d(h, trainable[f'conv{i}/kernel'], 1, 'SAME')
+      kernel = trainable[f'conv{i}/kernel']
+      h = precision.product(tf.nn.conv2d, h, kernel, 1, 'SAME')
       if pooled:
         h = tf.nn.max_pool2d(h, 2, 2, 'VALID')
       h = tf.nn.relu(layers.group_norm(h, trainable, f'conv{i}', groups))

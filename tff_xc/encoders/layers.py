@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from tff_xc import precision
+
 _NORM_FLOOR = 1e-12
 
 
@@ -36,8 +38,8 @@ def dense(
   """
   kernel, bias = weights[f'{layer}/kernel'], weights[f'{layer}/bias']
   # Not `h` times the transpose, which would read the kernel by columns.
-  product = tf.transpose(tf.matmul(kernel, h, transpose_b=True))
-  return tf.nn.bias_add(product, bias)
+  product = precision.product(tf.matmul, kernel, h, transpose_b=True)
+  return tf.nn.bias_add(tf.transpose(product), bias)
 
 
 def names_of_dense(layer: str) -> tuple[str, str]:

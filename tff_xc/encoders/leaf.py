@@ -10,6 +10,7 @@ import collections
 import tensorflow as tf
 
 from tff_xc import errors
+from tff_xc import precision
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
 from tff_xc.encoders import plain_cnn
@@ -65,7 +66,8 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
     del seed  # Nothing here is random.
     h, state = tf.cast(x, tf.float32) / 255.0, collections.OrderedDict()
     for i in range(_CELEBA_BLOCKS):
-      h = tf.nn.conv2d(h, trainable[f'conv{i}/kernel'], 1, 'SAME')
+      kernel = trainable[f'conv{i}/kernel']
+      h = precision.product(tf.nn.conv2d, h, kernel, 1, 'SAME')
       h = tf.nn.bias_add(h, trainable[f'conv{i}/bias'])
       mean, variance = f'norm{i}/mean', f'norm{i}/variance'
       h, state[mean], state[variance] = layers.batch_norm(
@@ -128,8 +130,10 @@ def build_shakespeare_encoder(
     def layer(i, given):
       of = lambda name: trainable[f'lstm{i}/{name}']
       # With `transpose_b` the kernel's gradient would take a third longer.
-      rows = tf.matmul(
-        tf.reshape(given, [-1, inputs[i]]), tf.transpose(of('kernel'))
+      rows = precision.product(
+        tf.matmul,
+        tf.reshape(given, [-1, inputs[i]]),
+        tf.transpose(of('kernel')),
       )
       return rows + (of('bias') + of('recurrent_bias')), of('recurrent')
 
@@ -170,17 +174,19 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
   once it would not.
   """
   hidden, cells, gates = _run(inputs, recurrent)
+  in_force = precision.in_force()  # The gradient is traced elsewhere.
 
   def gradient(upstream):
-    of_inputs = tf.ensure_shape(
-      _run_back(recurrent, cells, gates, upstream, inputs.shape[0]),
-      inputs.shape,
-    )
     flat = lambda t: tf.reshape(t, [-1, t.shape[-1]])
-    # Its transpose, computed directly, takes a third longer.
-    of_transposed = tf.matmul(
-      flat(hidden[:-1]), flat(of_inputs), transpose_a=True
-    )
+    with precision.of_products(in_force):
+      of_inputs = tf.ensure_shape(
+        _run_back(recurrent, cells, gates, upstream, inputs.shape[0]),
+        inputs.shape,
+      )
+      # Its transpose, computed directly, takes a third longer.
+      of_transposed = precision.product(
+        tf.matmul, flat(hidden[:-1]), flat(of_inputs), transpose_a=True
+      )
     return of_inputs, tf.transpose(of_transposed)
 
   return hidden[1:], gradient
@@ -189,12 +195,12 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
 def _run(inputs, recurrent):
   """Returns hidden states [T + 1, B, H] from zeros, arrays of cells and gates [T, 4, B, H]."""
   steps = inputs.shape[0]
-  transposed = tf.transpose(recurrent)
+  transposed = precision.factor(tf.transpose(recurrent))
   none = tf.zeros([tf.shape(inputs)[1], recurrent.shape[1]])
   states = lambda: _array(steps + 1).write(0, none)
 
   def step(t, h, c, hidden, cells, gates):
-    z = inputs[t] + tf.matmul(h, transposed)
+    z = inputs[t] + precision.product(tf.matmul, h, transposed)
     i, f, g, o = tf.split(z, 4, axis=1)
     i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
     c = f * c + i * g
@@ -213,7 +219,7 @@ def _run(inputs, recurrent):
 
 def _run_back(recurrent, cells, gates, upstream, steps: int):
   """Returns the gradient of the inputs, [T, B, 4 H]."""
-  none = tf.zeros_like(upstream[0])
+  none, recurrent = tf.zeros_like(upstream[0]), precision.factor(recurrent)
 
   def step(t, of_h, of_c, found):
     i, f, g, o = tf.unstack(gates.read(t))
@@ -227,7 +233,7 @@ def _run_back(recurrent, cells, gates, upstream, steps: int):
       of_h * (out * o * (1 - o)),
     ]
     of_z = tf.concat(of_z, axis=1)
-    of_h = tf.matmul(of_z, recurrent)
+    of_h = precision.product(tf.matmul, of_z, recurrent)
     return t - 1, of_h, of_c * f, found.write(t, of_z)
 
   *_, found = tf.while_loop(

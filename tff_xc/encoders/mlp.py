@@ -11,6 +11,7 @@ import functools
 
 import tensorflow as tf
 
+from tff_xc import precision
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
@@ -56,7 +57,8 @@ def build_mlp_encoder(
     sums = _sums(trainable['hidden0/kernel'], x, dense_share)
     first = sums + trainable['hidden0/bias']
     h = tf.reshape(tf.nn.relu(first), [-1, r, hidden_dim])
-    h = tf.matmul(tf.transpose(h, [1, 0, 2]), trainable['hidden1/kernel'])
+    h = tf.transpose(h, [1, 0, 2])
+    h = precision.product(tf.matmul, h, trainable['hidden1/kernel'])
     h = tf.nn.relu(h + trainable['hidden1/bias'])
     h = tf.transpose(h, [1, 0, 2])
     return (h if num_tables else h[:, 0]), non_trainable

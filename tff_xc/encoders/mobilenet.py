@@ -24,6 +24,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tff_xc import errors
+from tff_xc import precision
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
 
@@ -161,7 +162,8 @@ def build(
 
     def convolution(layer, h, stride=1):
       kernel = trainable[f'{layer}/kernel']
-      return norm(layer, tf.nn.conv2d(h, kernel, stride, 'SAME'))
+      h = precision.product(tf.nn.conv2d, h, kernel, stride, 'SAME')
+      return norm(layer, h)
 
     def inverted_residual(name: str, block: Block, x):
       h = x
@@ -169,6 +171,7 @@ def build(
         h = block.activation(convolution(f'{name}/expand', h))
       strides = [1, block.stride, block.stride, 1]
       kernel = trainable[f'{name}/depthwise/kernel']
+      # Of so few products a number, in float32 whatever the precision.
       h = tf.nn.depthwise_conv2d(h, kernel, strides, 'SAME')
       h = block.activation(norm(f'{name}/depthwise', h))
       if block.squeezed:

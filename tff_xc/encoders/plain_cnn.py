@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tff_xc import precision
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
 from tff_xc.encoders import resnet
@@ -52,7 +53,8 @@ def build_plain_cnn(
   def apply(trainable, non_trainable, x, training, seed):
     h = prepare(x, training, seed)
     for i in range(len(filters)):
-      h = tf.nn.conv2d(h, trainable[f'conv{i}/kernel'], 1, 'SAME')
+      kernel = trainable[f'conv{i}/kernel']
+      h = precision.product(tf.nn.conv2d, h, kernel, 1, 'SAME')
       h = tf.nn.bias_add(h, trainable[f'conv{i}/bias'])
       # The same as ReLU first, on a quarter of the numbers.
       h = tf.nn.relu(tf.nn.max_pool2d(h, 2, 2, 'VALID'))

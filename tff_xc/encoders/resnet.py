@@ -21,6 +21,7 @@ import itertools
 import tensorflow as tf
 
 from tff_xc import errors
+from tff_xc import precision
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
 
@@ -125,7 +126,8 @@ def shift(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 def _conv_norm(weights, layer: str, x, stride: int, groups: int):
-  x = tf.nn.conv2d(x, weights[f'{layer}/kernel'], stride, 'SAME')
+  kernel = weights[f'{layer}/kernel']
+  x = precision.product(tf.nn.conv2d, x, kernel, stride, 'SAME')
   return layers.group_norm(x, weights, layer, groups)
 
 

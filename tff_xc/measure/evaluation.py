@@ -197,7 +197,7 @@ class Evaluator:
       for start in range(0, len(embeddings), at_once):
         some = embeddings[start : start + at_once]
         done = sum(map(len, losses))
-        logits = self._model.head.logits(tf.constant(some), table, None)
+        logits = self._model.logits(tf.constant(some), table, None)
         each = tf.nn.sparse_softmax_cross_entropy_with_logits(
           labels[done : done + len(some)], logits
         )

@@ -89,6 +89,7 @@ _ADDED_SETTINGS = {
   'unseen_clients': 0.0,
   'evaluate_clients': 0,
   'dp_epsilon': 0.0,
+  'precision': 'float32',
 }
 # The same of tasks' options.
 _ADDED_OPTIONS = {'images': {'test_examples': 0}}

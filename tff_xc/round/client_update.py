@@ -383,7 +383,7 @@ def _gradients(
       weights, examples.x, training, seed
     )
     ids = held.ids if padded else None
-    logits = model.head.logits(embeddings, weights.class_table, ids)
+    logits = model.logits(embeddings, weights.class_table, ids)
     step = losses.LocalStep(
       logits,
       examples.y,

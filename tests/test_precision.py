@@ -1,0 +1,308 @@
+"""Products in bfloat16: what is rounded, what is not, and where it is refused."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tff_xc
+from tests import tiny
+from tff_xc import classifier
+from tff_xc import errors
+from tff_xc import heads
+from tff_xc import precision
+from tff_xc.algorithms import fedss
+from tff_xc.data import sparse
+from tff_xc.encoders import bag
+from tff_xc.encoders import conv
+from tff_xc.encoders import leaf
+from tff_xc.encoders import mlp
+from tff_xc.encoders import mobilenet
+from tff_xc.encoders import plain_cnn
+from tff_xc.encoders import resnet
+from tff_xc.round import local_training
+
+pytestmark = pytest.mark.usefixtures('as_kernels_do')
+SEED = tf.constant([0, 1])
+# Of a number that is rounded to 8 bits.
+_ROUNDING = 2.0**-8
+
+
+@pytest.fixture
+def as_kernels_do(monkeypatch):
+  """Emulates bfloat16 on a CPU whose kernels add up in it, which nobody uses."""
+  if precision._slow_cpu(None):
+    monkeypatch.setenv(precision.EMULATED, '1')
+
+
+def rounded(x) -> np.ndarray:
+  return tf.cast(tf.cast(x, tf.bfloat16), tf.float32).numpy()
+
+
+def normal(*shape) -> np.ndarray:
+  return np.random.default_rng(len(shape)).normal(size=shape).astype('f4')
+
+
+def assert_rounded(found, exact):
+  """Asserts that numbers are these, rounded once."""
+  assert found.dtype == tf.float32
+  np.testing.assert_allclose(found, exact, rtol=_ROUNDING, atol=1e-5)
+  np.testing.assert_array_equal(found, rounded(found))
+
+
+def test_factors_results_and_gradients_of_a_product_are_rounded():
+  a, b, upstream = normal(7, 300), normal(300, 5), normal(7, 5)
+  given = tf.constant(a), tf.constant(b)
+  with tf.GradientTape() as tape:
+    tape.watch(given)
+    with precision.of_products('bfloat16'):
+      found = precision.product(tf.matmul, *given)
+  gradients = tape.gradient(found, given, upstream)
+  a, b, upstream = map(rounded, (a, b, upstream))
+  assert_rounded(found, a @ b)
+  assert_rounded(gradients[0], upstream @ b.T)
+  assert_rounded(gradients[1], a.T @ upstream)
+  assert precision.in_force() == 'float32'
+  exact = precision.product(tf.matmul, *given)
+  np.testing.assert_array_equal(exact, tf.matmul(*given))
+  assert np.abs(found - exact).max() > 1e-3
+
+
+def test_factors_and_results_of_a_convolution_are_rounded():
+  x, kernel = normal(2, 6, 6, 3), normal(3, 3, 3, 4)
+  with precision.of_products('bfloat16'):
+    found = precision.product(tf.nn.conv2d, x, kernel, 2, 'SAME')
+  exact = tf.nn.conv2d(rounded(x), rounded(kernel), 2, 'SAME')
+  assert_rounded(found, exact)
+
+
+def test_an_unknown_precision_is_refused():
+  with (
+    pytest.raises(ValueError, match='float16'),
+    precision.of_products('float16'),
+  ):
+    pass
+
+
+_TEXT = functools.partial(mlp.build_mlp_encoder, 20, 8)
+# Encoders by name, with their examples.
+_ENCODERS = {
+  'small': lambda: conv.build_conv_encoder(image_size=16, embedding_dim=8),
+  'femnist': lambda: leaf.build_femnist_encoder(embedding_dim=16),
+  'celeba': lambda: leaf.build_celeba_encoder(side=32),
+  'shakespeare': lambda: leaf.build_shakespeare_encoder(
+    symbols=9, window=5, hidden_dim=16
+  ),
+  'bag': lambda: bag.build_bag_encoder(
+    num_features=20, feature_dim=8, hidden_dims=(8,), embedding_dim=8
+  ),
+  'fedmlh': lambda: _TEXT(2),
+  'mlp': lambda: mlp.build_dense_mlp_encoder(6, 8, 8),
+  'resnet': lambda: resnet.build_resnet_encoder(image_size=8, augment=False),
+  'cifar': lambda: plain_cnn.build_cifar_encoder(augment=False),
+  'mobilenet': lambda: mobilenet.build_mobilenet_v3(
+    image_size=32, embedding_dim=8
+  ),
+}
+
+
+def examples(encoder):
+  """Returns six examples of an encoder and their labels."""
+  random = np.random.default_rng(0)
+  spec = encoder.example_spec
+  if not isinstance(spec, tf.TensorSpec):
+    ids = random.integers(0, spec.num_features, 18).astype(np.int32)
+    splits = np.arange(0, 19, 3, np.int32)
+    x = sparse.as_tensors(sparse.SparseFeatures(splits, ids, np.ones(18, 'f4')))
+  elif spec.dtype == tf.uint8:
+    most = 9 if spec.shape.rank == 1 else 256  # Characters, or pixels.
+    x = tf.constant(random.integers(0, most, [6, *spec.shape]), tf.uint8)
+  else:
+    x = tf.constant(random.uniform(size=[6, *spec.shape]), tf.float32)
+  return x, tf.range(6) % 4
+
+
+def step(model, weights, x, y):
+  """Returns (loss, gradients) of a training step."""
+  trained = weights.encoder, weights.tables
+
+  @tf.function(autograph=False)
+  def run():
+    with tf.GradientTape() as tape:
+      tape.watch(trained)
+      embeddings, _ = model.encode(weights, x, True, SEED)
+      logits = model.logits(embeddings, weights.class_table, None)
+      loss = tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits)
+      )
+    gradients = tape.gradient(loss, trained)
+    return loss, tf.nest.map_structure(tf.convert_to_tensor, gradients)
+
+  loss, gradients = run()
+  return loss, tf.nest.flatten(gradients)
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(n, marks=pytest.mark.slow) if n == 'mobilenet' else n
+    for n in _ENCODERS
+  ],
+)
+def test_an_encoder_trains_a_step_nearly_as_in_float32(name):
+  head = heads.LinearHead()
+  if name == 'fedmlh':  # Labels stand for its first buckets here.
+    head = heads.HashedHead(4, num_tables=2, num_buckets=3)
+  model = classifier.EmbeddingClassifier(_ENCODERS[name](), head, 4)
+  weights = model.init(SEED)
+  x, y = examples(model.encoder)
+  loss, gradients = step(model, weights, x, y)
+  in_bfloat16 = dataclasses.replace(model, precision='bfloat16')
+  found, of_found = step(in_bfloat16, weights, x, y)
+  assert float(found) == pytest.approx(float(loss), rel=0.02)
+  assert {g.dtype for g in of_found} == {tf.float32}
+  flat = lambda parts: np.concatenate([np.ravel(p) for p in parts])
+  exact = flat(gradients)
+  apart = np.linalg.norm(flat(of_found) - exact) / np.linalg.norm(exact)
+  assert 1e-4 < apart < 0.25
+
+
+@pytest.mark.parametrize('ids', [None, [4, 0, 2, 5, 1]])
+@pytest.mark.parametrize(
+  'head',
+  [
+    heads.CosineHead(),
+    heads.LinearHead(),
+    heads.LinearHead(bias=False),
+    heads.PrototypeHead(),
+    heads.HashedHead(4, 2, 3),
+  ],
+  ids=str,
+)
+def test_logits_are_of_rounded_factors(head, ids):
+  several = (2,) if isinstance(head, heads.HashedHead) else ()
+  embeddings, rows = normal(5, *several, 9), normal(6, head.row_dim(9))
+  if isinstance(head, heads.PrototypeHead):
+    rows[:, -1] = 1  # All labels have a prototype.
+  if ids is not None:
+    rows = rows[ids]
+  ids = None if ids is None else tf.constant(ids)
+  encoder = tiny.linear_encoder()
+  model = classifier.EmbeddingClassifier(encoder, head, 4)
+  exact = model.logits(embeddings, tf.constant(rows), ids)
+  model = dataclasses.replace(model, precision='bfloat16')
+  found = model.logits(embeddings, tf.constant(rows), ids)
+  assert found.dtype == tf.float32
+  apart = np.abs(found - exact).max() / np.abs(exact).max()
+  assert 1e-4 < apart < 4 * _ROUNDING
+
+
+def test_the_gradient_of_the_lstm_is_rounded_and_that_of_float32_is_not():
+  inputs, recurrent = tf.constant(normal(3, 2, 16)), tf.constant(normal(16, 4))
+
+  def gradients(name):
+    with tf.GradientTape() as tape:
+      tape.watch((inputs, recurrent))
+      with precision.of_products(name):
+        hidden = leaf.lstm(inputs, recurrent)
+    return tape.gradient(hidden, (inputs, recurrent), tf.ones_like(hidden))
+
+  exact, found = gradients('float32'), gradients('bfloat16')
+  # What follows the last step is no product.
+  np.testing.assert_allclose(found[0], exact[0], atol=0.1)
+  np.testing.assert_array_equal(found[1], rounded(found[1]))
+  assert np.abs(exact[1] - rounded(exact[1])).max() > 1e-4
+
+
+def test_embeddings_at_test_time_are_in_the_models_precision():
+  encoder = _ENCODERS['mlp']()
+  model = classifier.EmbeddingClassifier(encoder, heads.LinearHead(), 4)
+  weights, (x, _) = model.init(SEED), examples(encoder)
+  exact = model.embed(weights, x)
+  found = dataclasses.replace(model, precision='bfloat16').embed(weights, x)
+  assert 1e-4 < np.abs(found - exact).max() < 0.1
+
+
+def rounds(chosen: str, seed: int = 0):
+  """Returns (weights, metrics) after two rounds of FedSS."""
+  encoder = mlp.build_dense_mlp_encoder(tiny.FEATURES, 8, 6)
+  model = classifier.EmbeddingClassifier(
+    encoder, heads.CosineHead(4.0), 12, precision=chosen
+  )
+  process = fedss.build_fedss(
+    model=model,
+    local_training=local_training.LocalTraining(0.1, 4, epochs=1),
+    negatives=3,
+    max_positives=3,
+    seed=seed,
+  )
+  state = process.initialize()
+  for _ in range(2):
+    state, metrics = process.next(state, tiny.cohort([[0, 1, 2] * 3, [3, 4]]))
+  return process.get_model_weights(state), metrics
+
+
+def assert_rounds_are_near():
+  exact, measured = rounds('float32')
+  found, of_found = rounds('bfloat16')
+  for a, b in zip(*map(tf.nest.flatten, (found, exact)), strict=True):
+    assert np.asarray(a).dtype == np.float32
+    np.testing.assert_allclose(a, b, atol=0.05)
+  assert any(
+    np.abs(a - rounded(a)).max() > 0 for a in tf.nest.flatten(found.encoder)
+  )
+  assert of_found['loss'] != measured['loss']
+  assert float(of_found['loss']) == pytest.approx(float(measured['loss']), rel=0.02)
+
+
+def test_rounds_of_bfloat16_keep_float32_weights(in_process):
+  assert_rounds_are_near()
+
+
+@pytest.mark.slow
+def test_rounds_of_bfloat16_in_tffs_worker(tff_worker):
+  assert_rounds_are_near()
+
+
+_FAST = 'flags\t\t: fpu avx2 avx512f avx512_bf16\n'
+
+
+@pytest.mark.parametrize(
+  ('cpuinfo', 'told'),
+  [
+    (_FAST, ''),
+    ('flags : amx_bf16 amx_tile\n', ''),
+    ('flags : fpu avx512f avx512_vnni\n', 'AMX'),
+    ('', 'AMX'),
+  ],
+)
+def test_a_cpu_without_instructions_for_bfloat16_is_refused(
+  cpuinfo, told, monkeypatch
+):
+  monkeypatch.delenv(precision.EMULATED, raising=False)
+  if not told:
+    precision.check([''], cpuinfo)
+    monkeypatch.setenv(tff_xc.ONEDNN, '0')
+    told = tff_xc.ONEDNN
+  for device in ('', '/device:CPU:0'):
+    with pytest.raises(errors.InputError, match=told):
+      precision.check([device], cpuinfo)
+  monkeypatch.setenv(precision.EMULATED, '1')
+  precision.check([''], cpuinfo)
+
+
+def test_a_gpu_that_is_older_than_ampere_is_refused(monkeypatch):
+  monkeypatch.delenv(precision.EMULATED, raising=False)
+  gpus = {'a': {'compute_capability': (8, 6)}}
+  gpus['b'] = {'compute_capability': (7, 5)}
+  monkeypatch.setattr(
+    tf.config, 'list_physical_devices', lambda kind: list(gpus)
+  )
+  monkeypatch.setattr(tf.config.experimental, 'get_device_details', gpus.get)
+  precision.check(['/device:GPU:0'], '')
+  with pytest.raises(errors.InputError, match=r'GPU 1 .*7\.5'):
+    precision.check(['/device:GPU:0', '/device:GPU:1'], '')
+  with pytest.raises(errors.InputError, match='AMX'):  # Clients of both.
+    precision.check(['/device:GPU:0', '/device:CPU:0'], '')

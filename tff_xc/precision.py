@@ -1,0 +1,126 @@
+"""The precision of products: float32, or bfloat16 with float32 around them.
+
+In bfloat16 (8 bits of mantissa) both factors of a product and its result are rounded,
+and so are those of its gradients; kernels add up in float32. All else stays float32:
+weights, sums, normalisation, softmax, losses and optimizers.
+
+Importing this module does not import TensorFlow.
+"""
+
+import contextlib
+import contextvars
+import os
+import re
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from typing import Any
+
+import tff_xc
+from tff_xc import errors
+
+if TYPE_CHECKING:
+  import tensorflow as tf
+
+FLOAT32, BFLOAT16 = NAMES = 'float32', 'bfloat16'
+# Set to 1, products are computed in float32, of numbers rounded in the same places:
+# what bfloat16 gives, on any machine, without its speed.
+EMULATED = 'TFF_XC_EMULATE_BFLOAT16'
+_CPU_FLAGS = 'amx_bf16', 'avx512_bf16'
+_LEAST_CAPABILITY = 8, 0  # Of a GPU.
+
+_in_force = contextvars.ContextVar('precision', default=FLOAT32)
+
+
+def in_force() -> str:
+  """Returns the precision of products that are traced now, one of `NAMES`."""
+  return _in_force.get()
+
+
+@contextlib.contextmanager
+def of_products(name: str) -> Iterator[None]:
+  """Within it, `product` computes in the precision `name`, one of `NAMES`."""
+  if name not in NAMES:
+    raise ValueError(f'unknown precision {name!r}: expected one of {NAMES}')
+  token = _in_force.set(name)
+  try:
+    yield
+  finally:
+    _in_force.reset(token)
+
+
+def factor(x: 'tf.Tensor') -> 'tf.Tensor':
+  """Returns float32 `x` in the precision in force, to be a factor of many products."""
+  if in_force() == FLOAT32:
+    return x
+  import tensorflow as tf
+
+  rounded = tf.cast(x, tf.bfloat16)
+  return tf.cast(rounded, tf.float32) if _is_emulated() else rounded
+
+
+def product(
+  function: Callable[..., Any], a: 'tf.Tensor', b: 'tf.Tensor', *args, **named
+) -> 'tf.Tensor':
+  """Returns `function(a, b, ...)`, float32, computed in the precision in force.
+
+  `function` is `tf.matmul` or `tf.nn.conv2d`; a and b are float32, or of `factor`. A
+  product that is traced in bfloat16 has gradients in bfloat16.
+  """
+  found = function(factor(a), factor(b), *args, **named)
+  if in_force() == FLOAT32:
+    return found
+  import tensorflow as tf
+
+  return tf.cast(tf.cast(found, tf.bfloat16), tf.float32)
+
+
+def check(devices: Sequence[str], cpuinfo: str | None = None) -> None:
+  """Refuses bfloat16 on devices that are slower with it than with float32.
+
+  Args:
+    devices: TensorFlow's names, such as '/device:GPU:0'; '' is the CPU.
+    cpuinfo: the content of /proc/cpuinfo; None: it is read.
+
+  Raises:
+    errors.InputError: one of the devices is slower.
+  """
+  if _is_emulated():
+    return
+  import tensorflow as tf
+
+  why = ''
+  gpus = tf.config.list_physical_devices('GPU')
+  for device in devices:
+    number = re.search(r'GPU:(\d+)', device)
+    if not number:
+      why = why or _slow_cpu(cpuinfo)
+      continue
+    details = tf.config.experimental.get_device_details(gpus[int(number[1])])
+    capability = details.get('compute_capability', (0, 0))
+    if capability < _LEAST_CAPABILITY:
+      shown = '.'.join(map(str, capability))
+      why = f'GPU {number[1]} has compute capability {shown}, below 8.0'
+  if why:
+    raise errors.InputError(
+      f'--precision={BFLOAT16} would be slower than {FLOAT32} here: {why}; leave it'
+      f' out, or set {EMULATED}=1 to get its numbers without its speed'
+    )
+
+
+def _is_emulated() -> bool:
+  return os.environ.get(EMULATED) == '1'
+
+
+def _slow_cpu(cpuinfo: str | None) -> str:
+  """Returns why bfloat16 is slow on this CPU; '': it is not."""
+  if os.environ.get(tff_xc.ONEDNN) == '0':
+    return f"{tff_xc.ONEDNN}=0 switches off TensorFlow's kernels for it"
+  if cpuinfo is None:
+    with contextlib.suppress(OSError), open('/proc/cpuinfo') as file:
+      cpuinfo = file.read()
+  found = re.search(r'^flags\s*:(.*)$', cpuinfo or '', re.MULTILINE)
+  if found and {*found[1].split()} & {*_CPU_FLAGS}:
+    return ''
+  return 'this CPU has neither AMX-BF16 nor AVX512-BF16'
