@@ -11,6 +11,7 @@ import tensorflow as tf
 from launch import evaluation
 from launch import exporting
 from launch import prediction
+from launch import trained
 from tests import registered
 from tests import small_data
 from tests import tiny
@@ -175,6 +176,12 @@ def test_what_does_not_go_with_it_is_refused():
     with pytest.raises(errors.InputError, match=f'{[*given][-1]}.*fedrep'):
       cls.resolve(given, {})
   assert 'per_client' in cls().warnings(10, 3)[0]
+  with pytest.raises(errors.InputError, match='by chance; mine'):
+    trained.check_rows(
+      {'algorithm': 'a', 'hyperparameters': {'head_epochs': 1}}, 'mine'
+    )
+  for values in ({}, {'head_epochs': 0}):  # FedBABU, and others.
+    trained.check_rows({'algorithm': 'a', 'hyperparameters': values}, 'mine')
   with pytest.raises(ValueError, match='head_epochs'):
     dataclasses.replace(registered.algorithm('fedavg'), head_epochs=1)
 
@@ -228,19 +235,19 @@ def test_a_run_resumes_and_its_heads_are_scored(here, capsys):
   assert sorted(p.name for p in folders[0].iterdir()) == files
   assert result['clients']['keep_models'] == len(heads)
   assert 'kept in this run' in capsys.readouterr().out
-  trained = evaluation.load(str(here / 'straight'))
-  dataset = trained.dataset
+  of_run = evaluation.load(str(here / 'straight'))
+  dataset = of_run.dataset
   frame = pd.read_csv(here / 'straight' / 'clients.csv')
   kept, is_trained = frame['top1_personalized'], frame['part'] == 'trained'
   for index in range(is_trained.sum()):
-    weights = trained.weights
+    weights = of_run.weights
     if index in heads:
       tables = type(weights.tables)(weights.tables)
       tables['class'] = heads[index]
       weights = weights._replace(tables=tables)
     numbers = dataset.held_out.of_client(index)
     pool = dataset.train.pool
-    found = trained.evaluator.predict(weights, pool, numbers)
+    found = of_run.evaluator.predict(weights, pool, numbers)
     assert kept[index] == np.mean(found == pool.y[numbers])
   np.testing.assert_array_equal(kept[~is_trained], frame['top1'][~is_trained])
   assert np.mean(kept[is_trained]) > np.mean(frame['top1'][is_trained]) + 0.2
@@ -249,13 +256,13 @@ def test_a_run_resumes_and_its_heads_are_scored(here, capsys):
   how = personalization.Personalization(5, 'head', 0.3)
   from_heads = evaluation.run(str(here / 'straight'), per_client=True, how=how)
   assert from_heads['clients']['personalize']['steps'] == 5
-  adapt = personal.build(trained.algorithm, 5, 'head', 0.3)
+  adapt = personal.build(of_run.algorithm, 5, 'head', 0.3)
   value = cohort.client_value(
     dataset.train, dataset.unseen.train.of_client(0), is_trained.sum()
   )
-  seed = randomness.round_seed(trained.state.seed, 4)
-  model = adapt(trained.weights, value, seed)
-  found = trained.evaluator.of_clients(model, dataset.unseen.held_out)[0]
+  seed = randomness.round_seed(of_run.state.seed, 4)
+  model = adapt(of_run.weights, value, seed)
+  found = of_run.evaluator.of_clients(model, dataset.unseen.held_out)[0]
   frame = pd.read_csv(here / 'straight' / 'clients.csv')
   assert frame['top1_personalized'][is_trained.sum()] == found
   # The server's rows are of nobody, unless they are calibrated.
