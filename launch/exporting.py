@@ -58,6 +58,12 @@ def run(
     of_run = evaluation.load(run_dir, named, chosen)
     of_run, how = evaluation.calibrated(of_run, calibrate)
   found = trained.load(run_dir, round_wanted, named)
+  if form != 'npz' and not calibrate:
+    trained.check_rows(
+      found.config,
+      "give --calibrate, which trains the server's on features of all clients, or"
+      ' --format=npz for the weights alone',
+    )
   if of_run:
     scores = of_run.evaluator(of_run.weights)
     found = found._replace(weights=of_run.weights, scores=scores)

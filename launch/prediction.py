@@ -88,6 +88,12 @@ def run(
     queries = read(inputs, found)
   else:
     run_of = trained.load(run_dir, round_wanted, named)
+    if not neighbors:
+      trained.check_rows(
+        run_of.config,
+        'give a model that launch.export --calibrate wrote as --model, or --neighbors,'
+        ' which need no class rows',
+      )
     queries = read(inputs, run_of)
     found = _of_trained(run_of, most + queries.most_seen)
   top = min(top, found.top)

@@ -84,6 +84,18 @@ def load(
   return Trained(run.config, model, weights, rounds, description, names, scores)
 
 
+def check_rows(config: Mapping, instead: str) -> None:
+  """Refuses classes of a run whose clients train class rows of their own alone.
+
+  `config` is the run's config.json, and `instead` what to do.
+  """
+  if config.get('hyperparameters', {}).get('head_epochs'):
+    raise errors.InputError(
+      f"clients of {config['algorithm']} keep class rows of their own, and the server's,"
+      f' which nobody trains, give classes by chance; {instead}'
+    )
+
+
 def round_of(run_dir: str, wanted: str) -> int | None:
   """Returns the number of the round that `load` takes; None: the newest sound one."""
   return _round(run_files.read_run(run_dir, needs_metrics=False), wanted)

@@ -1,10 +1,13 @@
 """A small data set in memory with a model, and settings of small tasks."""
 
 import collections
+import pathlib
 
 import numpy as np
 import tensorflow as tf
 
+from tasks import experiment
+from tests import doubling
 from tff_xc import classifier
 from tff_xc import heads
 from tff_xc.data import client_data
@@ -70,3 +73,19 @@ SPARSE_WORDS = (
   '--classes_per_client=2',
   '--clients_per_round=3',
 )
+
+
+def trained_and_resumed(
+  folder: pathlib.Path, algorithm: str, **given
+) -> dict[str, np.ndarray]:
+  """Trains `folder`/straight, and `folder`/resumed which stops after two of four rounds.
+
+  They must keep the same in the end; it returns the last checkpoint's arrays.
+  """
+  for name, rounds in (('straight', 4), ('resumed', 2), ('resumed', 4)):
+    changes = {**GLYPHS, **given, 'rounds': rounds}
+    config = experiment.resolve('glyphs', algorithm, changes)
+    experiment.assemble(config).run(str(folder / name))
+  doubling.assert_same_arrays(folder / 'resumed', folder / 'straight')
+  with np.load(folder / 'straight' / 'checkpoints' / 'round_4.npz') as file:
+    return {n: file[n] for n in file.files}

@@ -368,13 +368,11 @@ def draw(table: pd.DataFrame, path: pathlib.Path) -> None:
     colours = [names.METHODS[name].colour for name in rows['method']]
     for budget, face in (('rounds', colours), ('bytes', 'none')):
       [column] = [name for name in table if name.endswith(f'%, {budget}')]
-      ax.scatter(
-        rows[column], places, 28, face, edgecolors=colours, label=budget
-      )
+      ax.scatter(rows[column], places, 28, face, edgecolors=colours)
     ax.set_yticks(
       range(len(order)), [names.title(name) for name in order], fontsize=7
     )
-    pictures.label(ax, setting, 'score %', '')
+    pictures.label(ax, setting, 'score % (hollow: at equal bytes)', '')
   pictures.save(figure, path)
 
 

@@ -196,13 +196,23 @@ def test_what_does_not_go_with_it_is_refused():
       cls.resolve(given, {})
   assert 'alike' in cls().warnings(10, 1)[0]
   assert not cls().warnings(10, 2)
-  for part in ('head', 'rows'):
-    with pytest.raises(errors.InputError, match='do not train class'):
-      personal.build(registered.algorithm('fedproto'), 3, part)
+  for given in ({}, {'contrastive_weight': 1.0}):
+    made = registered.algorithm('fedproto', **given)
+    for part in ('head', 'rows'):
+      with pytest.raises(errors.InputError, match='do not train class'):
+        personal.build(made, 3, part)
 
 
-def test_a_client_adapts_its_encoder_alone():
-  made = registered.algorithm('fedproto')
+@pytest.mark.parametrize(
+  'given',
+  [
+    {},
+    {'weight_decay': 0.1},
+    {'weight_decay': 0.1, 'client_optimizer': 'adam'},
+  ],
+)
+def test_a_client_adapts_its_encoder_alone(given):
+  made = registered.algorithm('fedproto', **given)
   learning = registered.process('fedproto')
   state = learning.next(learning.initialize(), COHORTS[0]).state
   weights = learning.get_model_weights(state)

@@ -1,6 +1,7 @@
 """FedRep beside NumPy, the heads that clients keep, and their scores."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,9 @@ import pytest
 import tensorflow as tf
 
 from launch import evaluation
-from tasks import experiment
+from launch import exporting
+from launch import prediction
+from launch import trained
 from tests import registered
 from tests import small_data
 from tests import tiny
@@ -118,6 +121,13 @@ def test_the_encoder_takes_other_batches_than_the_head_did():
   )
 
 
+def test_local_steps_are_of_the_encoder_alone():
+  """The head takes its passes, here of two batches, whatever comes after them."""
+  steps = dataclasses.replace(BATCHES, steps=1)
+  *_, metrics = run(COHORTS[:1], local_training=steps, head_epochs=3)
+  assert metrics['local_batches'] == 3 * 2 + 1
+
+
 def test_a_dropped_client_keeps_its_head():
   broken = COHORTS[1][0]
   broken = broken._replace(x=np.full_like(broken.x, np.nan))
@@ -166,6 +176,12 @@ def test_what_does_not_go_with_it_is_refused():
     with pytest.raises(errors.InputError, match=f'{[*given][-1]}.*fedrep'):
       cls.resolve(given, {})
   assert 'per_client' in cls().warnings(10, 3)[0]
+  with pytest.raises(errors.InputError, match='by chance; mine'):
+    trained.check_rows(
+      {'algorithm': 'a', 'hyperparameters': {'head_epochs': 1}}, 'mine'
+    )
+  for values in ({}, {'head_epochs': 0}):  # FedBABU, and others.
+    trained.check_rows({'algorithm': 'a', 'hyperparameters': values}, 'mine')
   with pytest.raises(ValueError, match='head_epochs'):
     dataclasses.replace(registered.algorithm('fedavg'), head_epochs=1)
 
@@ -203,25 +219,9 @@ def test_options_leave_heads_to_clients(given):
 
 @pytest.mark.slow
 def test_a_run_resumes_and_its_heads_are_scored(here, capsys):
-  given = {**small_data.GLYPHS, 'clients_per_round': 3, 'head_epochs': 2}
-  given |= {'client_test_fraction': 0.25, 'unseen_clients': 0.2}
-  given['client_learning_rate'] = 0.3
-
-  def run_of(name, rounds):
-    resolved = experiment.resolve(
-      'glyphs', 'fedrep', {**given, 'rounds': rounds}
-    )
-    experiment.assemble(resolved).run(str(here / name))
-    path = here / name / 'checkpoints' / f'round_{rounds}.npz'
-    with np.load(path) as file:
-      return {n: file[n] for n in file.files}
-
-  straight = run_of('straight', 4)
-  run_of('resumed', 2)
-  resumed = run_of('resumed', 4)
-  assert straight.keys() == resumed.keys()
-  for name, array in straight.items():
-    np.testing.assert_array_equal(array, resumed[name], err_msg=name)
+  given = {'client_test_fraction': 0.25, 'unseen_clients': 0.2}
+  given |= {'head_epochs': 2, 'client_learning_rate': 0.3}
+  straight = small_data.trained_and_resumed(here, 'fedrep', **given)
   ids, rounds = (straight[f'more:client_{n}'] for n in ('ids', 'rounds'))
   folders = [here / name / 'client_states' for name in ('straight', 'resumed')]
   heads = {}
@@ -235,19 +235,19 @@ def test_a_run_resumes_and_its_heads_are_scored(here, capsys):
   assert sorted(p.name for p in folders[0].iterdir()) == files
   assert result['clients']['keep_models'] == len(heads)
   assert 'kept in this run' in capsys.readouterr().out
-  trained = evaluation.load(str(here / 'straight'))
-  dataset = trained.dataset
+  of_run = evaluation.load(str(here / 'straight'))
+  dataset = of_run.dataset
   frame = pd.read_csv(here / 'straight' / 'clients.csv')
   kept, is_trained = frame['top1_personalized'], frame['part'] == 'trained'
   for index in range(is_trained.sum()):
-    weights = trained.weights
+    weights = of_run.weights
     if index in heads:
       tables = type(weights.tables)(weights.tables)
       tables['class'] = heads[index]
       weights = weights._replace(tables=tables)
     numbers = dataset.held_out.of_client(index)
     pool = dataset.train.pool
-    found = trained.evaluator.predict(weights, pool, numbers)
+    found = of_run.evaluator.predict(weights, pool, numbers)
     assert kept[index] == np.mean(found == pool.y[numbers])
   np.testing.assert_array_equal(kept[~is_trained], frame['top1'][~is_trained])
   assert np.mean(kept[is_trained]) > np.mean(frame['top1'][is_trained]) + 0.2
@@ -256,16 +256,23 @@ def test_a_run_resumes_and_its_heads_are_scored(here, capsys):
   how = personalization.Personalization(5, 'head', 0.3)
   from_heads = evaluation.run(str(here / 'straight'), per_client=True, how=how)
   assert from_heads['clients']['personalize']['steps'] == 5
-  adapt = personal.build(trained.algorithm, 5, 'head', 0.3)
+  adapt = personal.build(of_run.algorithm, 5, 'head', 0.3)
   value = cohort.client_value(
     dataset.train, dataset.unseen.train.of_client(0), is_trained.sum()
   )
-  seed = randomness.round_seed(trained.state.seed, 4)
-  model = adapt(trained.weights, value, seed)
-  found = trained.evaluator.of_clients(model, dataset.unseen.held_out)[0]
+  seed = randomness.round_seed(of_run.state.seed, 4)
+  model = adapt(of_run.weights, value, seed)
+  found = of_run.evaluator.of_clients(model, dataset.unseen.held_out)[0]
   frame = pd.read_csv(here / 'straight' / 'clients.csv')
   assert frame['top1_personalized'][is_trained.sum()] == found
-  # Calibrated rows take the place of heads.
+  # The server's rows are of nobody, unless they are calibrated.
+  exported = functools.partial(exporting.run, str(here / 'straight'), 'model')
+  with pytest.raises(errors.InputError, match='by chance; give --calibrate'):
+    exported()
+  with pytest.raises(errors.InputError, match='by chance; give a model'):
+    prediction.run([], run_dir=str(here / 'straight'))
+  assert exported('npz')['rounds'] == 4
+  assert exported(calibrate=(5, 1, 0.1))['calibrate']['features'] == 5
   calibrated = evaluation.run(
     str(here / 'straight'), per_client=True, calibrate=(5, 1, 0.1)
   )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks import experiment
 from tests import registered
 from tests import small_data
 from tests import tiny
@@ -243,21 +242,9 @@ def test_what_does_not_go_with_it_is_refused():
 
 @pytest.mark.slow
 def test_a_run_resumes_with_its_variates(tmp_path):
-  def run_of(name, rounds):
-    given = {**small_data.GLYPHS, 'rounds': rounds, 'clients_per_round': 3}
-    given['client_failure_rate'] = 0.2
-    resolved = experiment.resolve('glyphs', 'scaffold', given)
-    experiment.assemble(resolved).run(str(tmp_path / name))
-    path = tmp_path / name / 'checkpoints' / f'round_{rounds}.npz'
-    with np.load(path) as file:
-      return {n: file[n] for n in file.files}
-
-  straight = run_of('straight', 4)
-  run_of('resumed', 2)
-  resumed = run_of('resumed', 4)
-  assert straight.keys() == resumed.keys()
-  for name, array in straight.items():
-    np.testing.assert_array_equal(array, resumed[name], err_msg=name)
+  straight = small_data.trained_and_resumed(
+    tmp_path, 'scaffold', client_failure_rate=0.2
+  )
   variate = straight['carried/scaffold/tables/class']
   folder = tmp_path / 'resumed' / 'client_states'
   ids, rounds = (straight[f'more:client_{n}'] for n in ('ids', 'rounds'))

@@ -16,9 +16,10 @@ prototypes are the head: the server also averages encoders, as FedAvg does, and 
 the cross-entropy of -|f(x) - C_c|^2 over the client's classes (as in Snell, Swersky,
 Zemel: "Prototypical Networks for Few-shot Learning", NeurIPS 2017, arXiv:1703.05175).
 With cosine logits of scale s, f(x) and C_c are compared at norm 1, and L_S is that of
-s cos(f(x), C_c). The authors' code has the mean over coordinates in place of the squared
-distance. The paper's mean of prototypes has one more factor, one over the number of
-clients; the authors' code takes the plain mean, without weights.
+s cos(f(x), C_c). The paper's second term is of the client's own prototypes, a sum over
+its classes; the authors' code has single embeddings, as here, and the mean over coordinates
+in place of the squared distance. The paper's mean of prototypes has one more factor, one
+over the number of clients; the authors' code takes the plain mean, without weights.
 """
 
 from __future__ import annotations

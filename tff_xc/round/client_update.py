@@ -207,7 +207,12 @@ def _weight_checks(weights, size, client_id) -> list[tf.Operation]:
 def _trained_of(algorithm, weights):
   """Returns (trained weights of the encoder, held rows of each trained table)."""
   part = frozen.trained_part(algorithm, weights)
-  return part.encoder, part.tables
+  if losses.trains_rows(algorithm.loss):
+    return part.encoder, part.tables
+  # Not even weight decay moves them.
+  rows = part.tables.items()
+  others = ((name, t) for name, t in rows if name != classifier.CLASS)
+  return part.encoder, collections.OrderedDict(others)
 
 
 def _within(weights, trained) -> classifier.ModelWeights:

@@ -48,11 +48,18 @@ class LocalStep(NamedTuple):
 class Loss(Protocol):
   """Scores the examples of one step of local training.
 
-  A loss that no class row moves has `trains_rows`, False.
+  A loss that no class row moves has `trains_rows`, False. One that adds to another has
+  that as `loss`.
   """
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
     """Returns float32 [B], the loss of each example."""
+
+
+def trains_rows(loss: Loss) -> bool:
+  """Whether class rows move a loss, or the one that it adds to."""
+  inner = getattr(loss, 'loss', loss)
+  return getattr(inner, 'trains_rows', True)
 
 
 class Penalty(Protocol):

@@ -59,7 +59,7 @@ def build(
     trained = algorithm.frozen - {classifier.CLASS}
     algorithm = dataclasses.replace(algorithm, frozen=trained, head_epochs=0)
   if part != ALL:
-    is_trained = getattr(algorithm.loss, 'trains_rows', True)
+    is_trained = losses.trains_rows(algorithm.loss)
     if classifier.CLASS in algorithm.frozen or not is_trained:
       raise errors.InputError(
         f'--personalize_part={part}: clients of this algorithm do not train class'
