@@ -24,17 +24,9 @@ from tff_xc.encoders import plain_cnn
 from tff_xc.encoders import resnet
 from tff_xc.round import local_training
 
-pytestmark = pytest.mark.usefixtures('as_kernels_do')
 SEED = tf.constant([0, 1])
 # Of a number that is rounded to 8 bits.
 _ROUNDING = 2.0**-8
-
-
-@pytest.fixture
-def as_kernels_do(monkeypatch):
-  """Emulates bfloat16 on a CPU whose kernels add up in it, which nobody uses."""
-  if precision._slow_cpu(None):
-    monkeypatch.setenv(precision.EMULATED, '1')
 
 
 def rounded(x) -> np.ndarray:
@@ -254,7 +246,9 @@ def assert_rounds_are_near():
     np.abs(a - rounded(a)).max() > 0 for a in tf.nest.flatten(found.encoder)
   )
   assert of_found['loss'] != measured['loss']
-  assert float(of_found['loss']) == pytest.approx(float(measured['loss']), rel=0.02)
+  assert float(of_found['loss']) == pytest.approx(
+    float(measured['loss']), rel=0.02
+  )
 
 
 def test_rounds_of_bfloat16_keep_float32_weights(in_process):
@@ -266,43 +260,71 @@ def test_rounds_of_bfloat16_in_tffs_worker(tff_worker):
   assert_rounds_are_near()
 
 
-_FAST = 'flags\t\t: fpu avx2 avx512f avx512_bf16\n'
+@pytest.fixture
+def machine(monkeypatch):
+  """Returns a function that makes this machine one with such a CPU and such GPUs."""
+
+  def become(cpu: str, *capabilities):
+    precision._why_slow.cache_clear()
+    gpus = {i: {'compute_capability': c} for i, c in enumerate(capabilities)}
+    monkeypatch.setattr(precision, '_cpu_flags', lambda: {*cpu.split()})
+    monkeypatch.setattr(
+      tf.config, 'list_physical_devices', lambda kind: list(gpus)
+    )
+    monkeypatch.setattr(tf.config.experimental, 'get_device_details', gpus.get)
+
+  monkeypatch.delenv(precision.EMULATED, raising=False)
+  yield become
+  precision._why_slow.cache_clear()
 
 
-@pytest.mark.parametrize(
-  ('cpuinfo', 'told'),
-  [
-    (_FAST, ''),
-    ('flags : amx_bf16 amx_tile\n', ''),
-    ('flags : fpu avx512f avx512_vnni\n', 'AMX'),
-    ('', 'AMX'),
-  ],
-)
+def refused(*devices) -> str:
+  """Returns why bfloat16 is refused on the devices; '': it is not."""
+  try:
+    precision.check(devices)
+  except errors.InputError as e:
+    return str(e)
+  return ''
+
+
 def test_a_cpu_without_instructions_for_bfloat16_is_refused(
-  cpuinfo, told, monkeypatch
+  machine, monkeypatch
 ):
-  monkeypatch.delenv(precision.EMULATED, raising=False)
-  if not told:
-    precision.check([''], cpuinfo)
-    monkeypatch.setenv(tff_xc.ONEDNN, '0')
-    told = tff_xc.ONEDNN
-  for device in ('', '/device:CPU:0'):
-    with pytest.raises(errors.InputError, match=told):
-      precision.check([device], cpuinfo)
+  for cpu in 'fpu avx2 avx512_bf16', 'amx_bf16':
+    machine(cpu)
+    assert not refused('')
+  monkeypatch.setenv(tff_xc.ONEDNN, '0')
+  machine('amx_bf16')
+  assert tff_xc.ONEDNN in refused('')
+  monkeypatch.setenv(tff_xc.ONEDNN, '1')
+  for cpu in 'fpu avx512f avx512_vnni', '':
+    machine(cpu)
+    for device in '', '/device:CPU:0':
+      assert 'AMX-BF16' in refused(device)
   monkeypatch.setenv(precision.EMULATED, '1')
-  precision.check([''], cpuinfo)
+  assert not refused('')
 
 
-def test_a_gpu_that_is_older_than_ampere_is_refused(monkeypatch):
-  monkeypatch.delenv(precision.EMULATED, raising=False)
-  gpus = {'a': {'compute_capability': (8, 6)}}
-  gpus['b'] = {'compute_capability': (7, 5)}
-  monkeypatch.setattr(
-    tf.config, 'list_physical_devices', lambda kind: list(gpus)
+def test_a_gpu_that_is_older_than_ampere_is_refused(machine):
+  machine('avx2', (8, 6), (7, 5))
+  assert not refused('/device:GPU:0')
+  assert 'GPU 1 has compute capability 7.5' in refused(
+    '/device:GPU:0', '/device:GPU:1'
   )
-  monkeypatch.setattr(tf.config.experimental, 'get_device_details', gpus.get)
-  precision.check(['/device:GPU:0'], '')
-  with pytest.raises(errors.InputError, match=r'GPU 1 .*7\.5'):
-    precision.check(['/device:GPU:0', '/device:GPU:1'], '')
-  with pytest.raises(errors.InputError, match='AMX'):  # Clients of both.
-    precision.check(['/device:GPU:0', '/device:CPU:0'], '')
+  assert 'AMX-BF16' in refused('/device:GPU:0', '/device:CPU:0')  # Of both.
+
+
+def test_products_are_emulated_where_bfloat16_would_be_slow(
+  machine, monkeypatch
+):
+  x = tf.ones([2, 2])
+  emulated = lambda: precision.factor(x).dtype == tf.float32
+  with precision.of_products('bfloat16'):
+    for gpus, of_slow in ((), True), (((8, 0),), False), (((7, 5),), True):
+      machine('avx2', *gpus)
+      assert emulated() == of_slow
+      machine('amx_bf16', *gpus)
+      assert emulated() == (gpus == ((7, 5),))
+    machine('amx_bf16')
+    monkeypatch.setenv(precision.EMULATED, '1')
+    assert emulated()
