@@ -216,6 +216,11 @@ def test_a_run_goes_on_in_its_precision_only_and_is_refused_on_a_slow_cpu(
   assert not (tmp_path / 'run').exists()
   files.write_json(tmp_path / run_files.CONFIG, config)
   same_run.check_config(tmp_path, config)
+  found = experiment.assemble(config)
+  assert found.algorithm.model.precision == 'bfloat16'
+  description = found.dataset.description
+  exported = experiment.trained_model(config, description)
+  assert exported.precision == 'float32'
   other = experiment.resolve('glyphs', 'fedss')
   with pytest.raises(errors.InputError, match='precision was bfloat16'):
     same_run.check_config(tmp_path, other)
