@@ -117,7 +117,7 @@ def examples(encoder):
 
 
 def step(model, weights, x, y):
-  """Returns (loss, gradients) of a training step."""
+  """Returns a function of no arguments -> (loss, gradients) of a training step."""
   trained = weights.encoder, weights.tables
 
   @tf.function(autograph=False)
@@ -130,35 +130,63 @@ def step(model, weights, x, y):
         tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits)
       )
     gradients = tape.gradient(loss, trained)
-    return loss, tf.nest.map_structure(tf.convert_to_tensor, gradients)
+    return loss, tf.nest.map_structure(
+      tf.convert_to_tensor, tf.nest.flatten(gradients)
+    )
 
-  loss, gradients = run()
-  return loss, tf.nest.flatten(gradients)
+  return run
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(n, marks=pytest.mark.slow) if n == 'mobilenet' else n
-    for n in _ENCODERS
-  ],
-)
-def test_an_encoder_trains_a_step_nearly_as_in_float32(name):
+def made(name, chosen):
+  """Returns a model of an encoder, its first weights, and its examples."""
   head = heads.LinearHead()
   if name == 'fedmlh':  # Labels stand for its first buckets here.
     head = heads.HashedHead(4, num_tables=2, num_buckets=3)
-  model = classifier.EmbeddingClassifier(_ENCODERS[name](), head, 4)
-  weights = model.init(SEED)
-  x, y = examples(model.encoder)
-  loss, gradients = step(model, weights, x, y)
-  in_bfloat16 = dataclasses.replace(model, precision='bfloat16')
-  found, of_found = step(in_bfloat16, weights, x, y)
+  encoder = _ENCODERS[name]()
+  model = classifier.EmbeddingClassifier(encoder, head, 4, precision=chosen)
+  return model, model.init(SEED), *examples(encoder)
+
+
+def names(*slow: str):
+  return [
+    pytest.param(name, marks=pytest.mark.slow) if name in slow else name
+    for name in _ENCODERS
+  ]
+
+
+@pytest.mark.parametrize('name', names('mobilenet', 'resnet'))
+def test_an_encoder_trains_a_step_nearly_as_in_float32(name):
+  loss, gradients = step(*made(name, 'float32'))()
+  found, of_found = step(*made(name, 'bfloat16'))()
   assert float(found) == pytest.approx(float(loss), rel=0.02)
   assert {g.dtype for g in of_found} == {tf.float32}
   flat = lambda parts: np.concatenate([np.ravel(p) for p in parts])
   exact = flat(gradients)
   apart = np.linalg.norm(flat(of_found) - exact) / np.linalg.norm(exact)
   assert 1e-4 < apart < 0.25
+
+
+@pytest.mark.parametrize('name', names('mobilenet'))
+def test_no_product_of_an_encoder_is_left_in_float32(name, monkeypatch):
+  monkeypatch.setattr(precision, '_is_emulated', lambda: False)
+  for chosen in precision.NAMES:
+    graph = step(*made(name, chosen)).get_concrete_function().graph
+    definition = graph.as_graph_def()
+    nodes = [*definition.node]
+    for function in definition.library.function:
+      nodes += function.node_def
+    types = [
+      tf.as_dtype(node.attr['T'].type).name
+      for node in nodes
+      if node.op in ('MatMul', 'BatchMatMulV2') or node.op.startswith('Conv2D')
+    ]
+    left = types.count('float32')
+    if chosen == 'float32':
+      assert {*types} == {'float32'}
+      assert len(types) >= 3
+    # The first layer of FedMLH, where its features are many.
+    elif name != 'fedmlh':
+      assert not left
 
 
 @pytest.mark.parametrize('ids', [None, [4, 0, 2, 5, 1]])
