@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import statistics
 from collections.abc import Mapping
 from typing import Any
@@ -88,12 +89,16 @@ def build(
 
 
 def machine() -> dict[str, Any]:
-  """Returns what the processor is, and the number of cores."""
+  """Returns what the processor is, the number of cores, and NVIDIA's GPUs."""
   try:
     text = pathlib.Path('/proc/cpuinfo').read_text(encoding='utf-8')
   except OSError:
     text = ''
-  return {'cpu': cpu_name(text), 'cores': os.cpu_count()}
+  found = {'cpu': cpu_name(text), 'cores': os.cpu_count()}
+  gpus = pathlib.Path('/proc/driver/nvidia/gpus').glob('*/information')
+  told = [each.read_text(encoding='utf-8') for each in sorted(gpus)]
+  names = [re.search(r'^Model:\s*(.+)', text, re.MULTILINE) for text in told]
+  return found | ({'gpus': [name[1] for name in names if name]} if told else {})
 
 
 def cpu_name(cpuinfo: str) -> str:
@@ -162,11 +167,12 @@ def _circumstances(found) -> list[str]:
     f'{k}={",".join(map(str, v)) if isinstance(v, list | tuple) else v}'
     for k, v in found['settings'].items()
   )
-  cpu = found['machine']
+  machine = found['machine']
   return [
     f'{found["name"]}: {sizes}',
     f'{found["passes"]} passes, {found["dropped"]} dropped; '
-    f'{cpu["cores"]} cores, {cpu["cpu"]}',
+    f'{machine["cores"]} cores, '
+    + ', '.join([machine['cpu'], *machine.get('gpus', ())]),
   ]
 
 

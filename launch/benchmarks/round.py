@@ -13,7 +13,7 @@ from launch.benchmarks import spec
 NUM_CLASSES = 62
 _LEARNING_RATE = 0.1
 _TFF = ('tff_fedavg', 'tff_fedavg_worker')
-_PEERS = ('pfl_torch', 'torch_side_by_side')
+_PEERS = ('pfl_torch', 'torch_side_by_side', 'torch_gpu')
 # Ours in this process, and PyTorch side by side under its autocast.
 _BFLOAT16, _TORCH_BFLOAT16 = 'bfloat16', 'torch_bfloat16'
 

@@ -66,7 +66,7 @@ def test_help_names_flags_sizes_and_every_benchmark():
     (('small', f'--peers=pfl_torch={sys.executable}'), 'small has no peers'),
     (
       ('round', '--peers=torch_submodel=python'),
-      'pfl_torch, torch_side_by_side',
+      'pfl_torch, torch_side_by_side, torch_gpu',
     ),
     (('round', '--peers=pfl_torch=/nowhere'), '/nowhere'),
   ],
