@@ -30,10 +30,14 @@ from launch.benchmarks import spec
 from tff_xc import environment
 from tff_xc import errors
 from tff_xc import files
+from tff_xc import precision
 from tff_xc.algorithms import hyperparameters as hp
 
-# oneDNN and MKL read these when they start.
-_LIMITS = ('ONEDNN_MAX_CPU_ISA', 'MKL_ENABLE_INSTRUCTIONS')
+# oneDNN and MKL read the first two when they start.
+_LIMITS = (
+  *('ONEDNN_MAX_CPU_ISA', 'MKL_ENABLE_INSTRUCTIONS'),
+  precision.EMULATED,
+)
 
 
 def _size_fields() -> dict[str, list[str]]:

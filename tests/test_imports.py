@@ -17,7 +17,7 @@ LAYERS = (
     *('deep_messages', 'environment', 'errors', 'interrupts', 'lazy_imports'),
     'wording',
   ),
-  ('files', 'lock', 'memory'),
+  ('files', 'lock', 'memory', 'precision'),
   ('npz_headers',),
   ('data',),
   ('encoders',),

@@ -24,17 +24,9 @@ from tff_xc.encoders import plain_cnn
 from tff_xc.encoders import resnet
 from tff_xc.round import local_training
 
-pytestmark = pytest.mark.usefixtures('as_kernels_do')
 SEED = tf.constant([0, 1])
 # Of a number that is rounded to 8 bits.
 _ROUNDING = 2.0**-8
-
-
-@pytest.fixture
-def as_kernels_do(monkeypatch):
-  """Emulates bfloat16 on a CPU whose kernels add up in it, which nobody uses."""
-  if precision._slow_cpu(None):
-    monkeypatch.setenv(precision.EMULATED, '1')
 
 
 def rounded(x) -> np.ndarray:
@@ -125,7 +117,7 @@ def examples(encoder):
 
 
 def step(model, weights, x, y):
-  """Returns (loss, gradients) of a training step."""
+  """Returns a function of no arguments -> (loss, gradients) of a training step."""
   trained = weights.encoder, weights.tables
 
   @tf.function(autograph=False)
@@ -138,35 +130,67 @@ def step(model, weights, x, y):
         tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits)
       )
     gradients = tape.gradient(loss, trained)
-    return loss, tf.nest.map_structure(tf.convert_to_tensor, gradients)
+    return loss, tf.nest.map_structure(
+      tf.convert_to_tensor, tf.nest.flatten(gradients)
+    )
 
-  loss, gradients = run()
-  return loss, tf.nest.flatten(gradients)
+  return run
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(n, marks=pytest.mark.slow) if n == 'mobilenet' else n
-    for n in _ENCODERS
-  ],
-)
-def test_an_encoder_trains_a_step_nearly_as_in_float32(name):
+def made(name, chosen):
+  """Returns a model of an encoder, its first weights, and its examples."""
   head = heads.LinearHead()
   if name == 'fedmlh':  # Labels stand for its first buckets here.
     head = heads.HashedHead(4, num_tables=2, num_buckets=3)
-  model = classifier.EmbeddingClassifier(_ENCODERS[name](), head, 4)
-  weights = model.init(SEED)
-  x, y = examples(model.encoder)
-  loss, gradients = step(model, weights, x, y)
-  in_bfloat16 = dataclasses.replace(model, precision='bfloat16')
-  found, of_found = step(in_bfloat16, weights, x, y)
+  encoder = _ENCODERS[name]()
+  model = classifier.EmbeddingClassifier(encoder, head, 4, precision=chosen)
+  return model, model.init(SEED), *examples(encoder)
+
+
+def names(*slow: str):
+  return [
+    pytest.param(name, marks=pytest.mark.slow) if name in slow else name
+    for name in _ENCODERS
+  ]
+
+
+@pytest.mark.parametrize('name', names('mobilenet', 'resnet'))
+def test_an_encoder_trains_a_step_nearly_as_in_float32(name):
+  loss, gradients = step(*made(name, 'float32'))()
+  found, of_found = step(*made(name, 'bfloat16'))()
   assert float(found) == pytest.approx(float(loss), rel=0.02)
   assert {g.dtype for g in of_found} == {tf.float32}
   flat = lambda parts: np.concatenate([np.ravel(p) for p in parts])
   exact = flat(gradients)
   apart = np.linalg.norm(flat(of_found) - exact) / np.linalg.norm(exact)
   assert 1e-4 < apart < 0.25
+
+
+# Products of TensorFlow's gradient of a sparse product, and of FedMLH's first layer
+# where features are many.
+_OF_SPARSE = {'bag': 1, 'fedmlh': 5}
+
+
+@pytest.mark.parametrize('name', names('mobilenet'))
+def test_no_product_of_an_encoder_is_left_in_float32(name, monkeypatch):
+  monkeypatch.setattr(precision, '_is_emulated', lambda: False)
+  for chosen in precision.NAMES:
+    graph = step(*made(name, chosen)).get_concrete_function().graph
+    definition = graph.as_graph_def()
+    nodes = [*definition.node]
+    for function in definition.library.function:
+      nodes += function.node_def
+    types = [
+      tf.as_dtype(node.attr['T'].type).name
+      for node in nodes
+      if node.op in ('MatMul', 'BatchMatMulV2') or node.op.startswith('Conv2D')
+    ]
+    left = types.count('float32')
+    if chosen == 'float32':
+      assert {*types} == {'float32'}
+      assert len(types) >= 3
+    else:
+      assert left == _OF_SPARSE.get(name, 0)
 
 
 @pytest.mark.parametrize('ids', [None, [4, 0, 2, 5, 1]])
@@ -254,7 +278,9 @@ def assert_rounds_are_near():
     np.abs(a - rounded(a)).max() > 0 for a in tf.nest.flatten(found.encoder)
   )
   assert of_found['loss'] != measured['loss']
-  assert float(of_found['loss']) == pytest.approx(float(measured['loss']), rel=0.02)
+  assert float(of_found['loss']) == pytest.approx(
+    float(measured['loss']), rel=0.02
+  )
 
 
 def test_rounds_of_bfloat16_keep_float32_weights(in_process):
@@ -266,43 +292,71 @@ def test_rounds_of_bfloat16_in_tffs_worker(tff_worker):
   assert_rounds_are_near()
 
 
-_FAST = 'flags\t\t: fpu avx2 avx512f avx512_bf16\n'
+@pytest.fixture
+def machine(monkeypatch):
+  """Returns a function that makes this machine one with such a CPU and such GPUs."""
+
+  def become(cpu: str, *capabilities):
+    precision._why_slow.cache_clear()
+    gpus = {i: {'compute_capability': c} for i, c in enumerate(capabilities)}
+    monkeypatch.setattr(precision, '_cpu_flags', lambda: {*cpu.split()})
+    monkeypatch.setattr(
+      tf.config, 'list_physical_devices', lambda kind: list(gpus)
+    )
+    monkeypatch.setattr(tf.config.experimental, 'get_device_details', gpus.get)
+
+  monkeypatch.delenv(precision.EMULATED, raising=False)
+  yield become
+  precision._why_slow.cache_clear()
 
 
-@pytest.mark.parametrize(
-  ('cpuinfo', 'told'),
-  [
-    (_FAST, ''),
-    ('flags : amx_bf16 amx_tile\n', ''),
-    ('flags : fpu avx512f avx512_vnni\n', 'AMX'),
-    ('', 'AMX'),
-  ],
-)
+def refused(*devices) -> str:
+  """Returns why bfloat16 is refused on the devices; '': it is not."""
+  try:
+    precision.check(devices)
+  except errors.InputError as e:
+    return str(e)
+  return ''
+
+
 def test_a_cpu_without_instructions_for_bfloat16_is_refused(
-  cpuinfo, told, monkeypatch
+  machine, monkeypatch
 ):
-  monkeypatch.delenv(precision.EMULATED, raising=False)
-  if not told:
-    precision.check([''], cpuinfo)
-    monkeypatch.setenv(tff_xc.ONEDNN, '0')
-    told = tff_xc.ONEDNN
-  for device in ('', '/device:CPU:0'):
-    with pytest.raises(errors.InputError, match=told):
-      precision.check([device], cpuinfo)
+  for cpu in 'fpu avx2 avx512_bf16', 'amx_bf16':
+    machine(cpu)
+    assert not refused('')
+  monkeypatch.setenv(tff_xc.ONEDNN, '0')
+  machine('amx_bf16')
+  assert tff_xc.ONEDNN in refused('')
+  monkeypatch.setenv(tff_xc.ONEDNN, '1')
+  for cpu in 'fpu avx512f avx512_vnni', '':
+    machine(cpu)
+    for device in '', '/device:CPU:0':
+      assert 'AMX-BF16' in refused(device)
   monkeypatch.setenv(precision.EMULATED, '1')
-  precision.check([''], cpuinfo)
+  assert not refused('')
 
 
-def test_a_gpu_that_is_older_than_ampere_is_refused(monkeypatch):
-  monkeypatch.delenv(precision.EMULATED, raising=False)
-  gpus = {'a': {'compute_capability': (8, 6)}}
-  gpus['b'] = {'compute_capability': (7, 5)}
-  monkeypatch.setattr(
-    tf.config, 'list_physical_devices', lambda kind: list(gpus)
+def test_a_gpu_that_is_older_than_ampere_is_refused(machine):
+  machine('avx2', (8, 6), (7, 5))
+  assert not refused('/device:GPU:0')
+  assert 'GPU 1 has compute capability 7.5' in refused(
+    '/device:GPU:0', '/device:GPU:1'
   )
-  monkeypatch.setattr(tf.config.experimental, 'get_device_details', gpus.get)
-  precision.check(['/device:GPU:0'], '')
-  with pytest.raises(errors.InputError, match=r'GPU 1 .*7\.5'):
-    precision.check(['/device:GPU:0', '/device:GPU:1'], '')
-  with pytest.raises(errors.InputError, match='AMX'):  # Clients of both.
-    precision.check(['/device:GPU:0', '/device:CPU:0'], '')
+  assert 'AMX-BF16' in refused('/device:GPU:0', '/device:CPU:0')  # Of both.
+
+
+def test_products_are_emulated_where_bfloat16_would_be_slow(
+  machine, monkeypatch
+):
+  x = tf.ones([2, 2])
+  emulated = lambda: precision.factor(x).dtype == tf.float32
+  with precision.of_products('bfloat16'):
+    for gpus, of_slow in ((), True), (((8, 0),), False), (((7, 5),), True):
+      machine('avx2', *gpus)
+      assert emulated() == of_slow
+      machine('amx_bf16', *gpus)
+      assert emulated() == (gpus == ((7, 5),))
+    machine('amx_bf16')
+    monkeypatch.setenv(precision.EMULATED, '1')
+    assert emulated()

@@ -9,7 +9,9 @@ Importing this module does not import TensorFlow.
 
 import contextlib
 import contextvars
+import functools
 import os
+import pathlib
 import re
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
   import tensorflow as tf
 
 FLOAT32, BFLOAT16 = NAMES = 'float32', 'bfloat16'
-# Set to 1, products are computed in float32, of numbers rounded in the same places:
-# what bfloat16 gives, on any machine, without its speed.
+# Set to 1, products are computed in float32, of numbers that are rounded in the same
+# places: what bfloat16 gives, on any machine, without its speed.
 EMULATED = 'TFF_XC_EMULATE_BFLOAT16'
 _CPU_FLAGS = 'amx_bf16', 'avx512_bf16'
 _LEAST_CAPABILITY = 8, 0  # Of a GPU.
@@ -76,33 +78,16 @@ def product(
   return tf.cast(tf.cast(found, tf.bfloat16), tf.float32)
 
 
-def check(devices: Sequence[str], cpuinfo: str | None = None) -> None:
+def check(devices: Sequence[str]) -> None:
   """Refuses bfloat16 on devices that are slower with it than with float32.
 
   Args:
     devices: TensorFlow's names, such as '/device:GPU:0'; '' is the CPU.
-    cpuinfo: the content of /proc/cpuinfo; None: it is read.
 
   Raises:
     errors.InputError: one of the devices is slower.
   """
-  if _is_emulated():
-    return
-  import tensorflow as tf
-
-  why = ''
-  gpus = tf.config.list_physical_devices('GPU')
-  for device in devices:
-    number = re.search(r'GPU:(\d+)', device)
-    if not number:
-      why = why or _slow_cpu(cpuinfo)
-      continue
-    details = tf.config.experimental.get_device_details(gpus[int(number[1])])
-    capability = details.get('compute_capability', (0, 0))
-    if capability < _LEAST_CAPABILITY:
-      shown = '.'.join(map(str, capability))
-      why = f'GPU {number[1]} has compute capability {shown}, below 8.0'
-  if why:
+  if os.environ.get(EMULATED) != '1' and (why := _why_slow(tuple(devices))):
     raise errors.InputError(
       f'--precision={BFLOAT16} would be slower than {FLOAT32} here: {why}; leave it'
       f' out, or set {EMULATED}=1 to get its numbers without its speed'
@@ -110,17 +95,46 @@ def check(devices: Sequence[str], cpuinfo: str | None = None) -> None:
 
 
 def _is_emulated() -> bool:
-  return os.environ.get(EMULATED) == '1'
+  """Whether products are traced as `EMULATED` says: also where they would be slow.
+
+  There, kernels may add up in bfloat16, and a run that was trained elsewhere would
+  be evaluated to other numbers.
+  """
+  return os.environ.get(EMULATED) == '1' or bool(_why_slow(_default_devices()))
 
 
-def _slow_cpu(cpuinfo: str | None) -> str:
-  """Returns why bfloat16 is slow on this CPU; '': it is not."""
-  if os.environ.get(tff_xc.ONEDNN) == '0':
-    return f"{tff_xc.ONEDNN}=0 switches off TensorFlow's kernels for it"
-  if cpuinfo is None:
-    with contextlib.suppress(OSError), open('/proc/cpuinfo') as file:
-      cpuinfo = file.read()
-  found = re.search(r'^flags\s*:(.*)$', cpuinfo or '', re.MULTILINE)
-  if found and {*found[1].split()} & {*_CPU_FLAGS}:
-    return ''
-  return 'this CPU has neither AMX-BF16 nor AVX512-BF16'
+def _default_devices() -> tuple[str, ...]:
+  import tensorflow as tf
+
+  gpus = range(len(tf.config.list_physical_devices('GPU')))
+  return tuple(f'/device:GPU:{i}' for i in gpus) or ('',)
+
+
+@functools.cache
+def _why_slow(devices: Sequence[str]) -> str:
+  """Returns why bfloat16 is slow on one of the devices; '': it is not."""
+  import tensorflow as tf
+
+  gpus = tf.config.list_physical_devices('GPU')
+  for device in devices:
+    number = re.search(r'GPU:(\d+)', device)
+    if number:
+      details = tf.config.experimental.get_device_details(gpus[int(number[1])])
+      capability = details.get('compute_capability', (0, 0))
+      if capability < _LEAST_CAPABILITY:
+        shown = '.'.join(map(str, capability))
+        return f'GPU {number[1]} has compute capability {shown}, below 8.0'
+    elif os.environ.get(tff_xc.ONEDNN) == '0':
+      return f"{tff_xc.ONEDNN}=0 switches off TensorFlow's kernels for it"
+    elif not {*_CPU_FLAGS} & _cpu_flags():
+      return 'this CPU has neither AMX-BF16 nor AVX512-BF16'
+  return ''
+
+
+def _cpu_flags() -> set[str]:
+  try:
+    cpuinfo = pathlib.Path('/proc/cpuinfo').read_text()
+  except OSError:
+    return set()
+  found = re.search(r'^flags\s*:(.*)$', cpuinfo, re.MULTILINE)
+  return {*found[1].split()} if found else set()

@@ -175,7 +175,7 @@ def test_the_programs_of_the_peers_run_by_their_path():
   assert programs == {
     path
     for path in folder.glob('*.py')
-    if '\nprotocol.serve(' in path.read_text()
+    if 'protocol.serve(' in path.read_text()
   }
   for path in programs:
     done = subprocess.run(

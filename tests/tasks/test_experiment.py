@@ -207,14 +207,20 @@ def test_a_run_goes_on_in_its_precision_only_and_is_refused_on_a_slow_cpu(
 ):
   monkeypatch.delenv(precision.EMULATED, raising=False)
   monkeypatch.setattr(experiment, 'install_runtime', lambda config: None)
-  monkeypatch.setattr(precision, '_CPU_FLAGS', ())
+  slow = lambda devices: 'it is old'
+  monkeypatch.setattr(precision, '_why_slow', slow)
   changes = {'precision': 'bfloat16', 'device': 'cpu'}
   config = experiment.resolve('glyphs', 'fedss', changes)
-  with pytest.raises(errors.InputError, match='slower'):
+  with pytest.raises(errors.InputError, match='it is old'):
     experiment.run(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
   files.write_json(tmp_path / run_files.CONFIG, config)
   same_run.check_config(tmp_path, config)
+  found = experiment.assemble(config)
+  assert found.algorithm.model.precision == 'bfloat16'
+  description = found.dataset.description
+  exported = experiment.trained_model(config, description)
+  assert exported.precision == 'float32'
   other = experiment.resolve('glyphs', 'fedss')
   with pytest.raises(errors.InputError, match='precision was bfloat16'):
     same_run.check_config(tmp_path, other)

@@ -122,4 +122,5 @@ class Rounds:
     return {'check': check}
 
 
-protocol.serve(lambda: Rounds(inputs.load(*sys.argv[1:])).run)
+if __name__ == '__main__':
+  protocol.serve(lambda: Rounds(inputs.load(*sys.argv[1:])).run)
