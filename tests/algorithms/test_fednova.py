@@ -67,6 +67,7 @@ def test_three_rounds_equal_the_numpy_reference(mu):
     np.testing.assert_allclose(a, b, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('mu', [0.0, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_of_equal_steps_it_is_fedavg_or_fedprox(mu):
   training = dataclasses.replace(TRAINING, steps=3)

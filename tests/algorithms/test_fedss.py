@@ -163,6 +163,7 @@ def test_padding_is_inert():
   tiny.assert_same_weights(*weights, 1e-6)
 
 
+@pytest.mark.slow
 def test_one_seed_is_one_run_and_another_seed_another():
   shared = {'max_positives': 4, 'negatives': 3}
   of_0, of_0_again, of_6 = (

@@ -134,6 +134,7 @@ def test_a_dropped_client_keeps_its_variate_and_sends_none():
   tiny.assert_same_weights(state.weights, without.weights, 1e-7)
 
 
+@pytest.mark.slow
 def test_attackers_send_honest_variates():
   attacks = {'attack': 'flip_signs', 'attack_fraction': 0.6}
   (_, one, kept), (_, two, same) = (
@@ -144,6 +145,7 @@ def test_attackers_send_honest_variates():
   assert np.abs(moved).max() > 0.1
 
 
+@pytest.mark.slow
 def test_at_a_rate_of_0_a_client_keeps_its_variate():
   ends = dataclasses.replace(
     SETTINGS['local_training'], schedule=schedules.Schedule('step', 1, 0.0)
@@ -154,6 +156,7 @@ def test_at_a_rate_of_0_a_client_keeps_its_variate():
   tiny.assert_same_weights(one[1].weights, two[1].weights, 0.0)
 
 
+@pytest.mark.slow
 def test_a_variate_that_is_not_finite_is_not_taken():
   """Of a client whose update is finite, since it replaces numbers."""
   training = dataclasses.replace(
@@ -193,6 +196,7 @@ def test_a_round_has_twice_the_bytes():
   assert twice[up] == 2 * plain[up] - 4
 
 
+@pytest.mark.slow
 def test_what_is_frozen_has_no_variate():
   given = {'trainable': 'head', 'num_clients': 3}
   made = scaffold.SCAFFOLD.made(model=tiny.model(), **given)

@@ -369,6 +369,7 @@ def test_inspecting_sets_of_labels(classes, expected, tmp_path):
   assert 'examples of clients            2' in text
 
 
+@pytest.mark.slow
 def test_pictures_are_the_same_each_time_and_text_fits(tmp_path, monkeypatch):
   monkeypatch.setenv('COLUMNS', '70')
   drawn = []
@@ -424,6 +425,7 @@ def test_a_link_is_followed(tmp_path):
   assert {p.name for p in (tmp_path / 'there').iterdir()} >= {'classes.csv'}
 
 
+@pytest.mark.slow
 def test_a_splits_pictures_do_not_join_its_images(tmp_path):
   source = as_images(tmp_path)
   for output in (source / 'new/split', tmp_path / 'a/../images/c0/s'):

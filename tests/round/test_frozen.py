@@ -86,6 +86,7 @@ def test_other_values_of_frozen_weights_cannot_be_set():
     learning.set_model_weights(state, other)
 
 
+@pytest.mark.slow
 def test_frozen_statistics_are_those_of_test_time_in_training_too():
   made = frozen.train_only(
     fedavg.FedAvg.made(model=tiny.model_with_statistics()), 'head'

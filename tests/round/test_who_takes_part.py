@@ -99,6 +99,7 @@ def test_own_classes_of_examples_not_drawn_are_no_negatives():
   assert metrics['examples'] == 2
 
 
+@pytest.mark.slow
 def test_fedaws_sends_the_rows_of_classes_that_were_not_drawn():
   process = tiny.process('fedaws', max_positives=4, spreadout_neighbors=1)
   state = process.initialize()

@@ -235,6 +235,7 @@ def test_what_is_kept_is_of_todays_rows_and_numbers(tmp_path):
   assert names == {(name, 'small') for name in small} - not_yet | paper
 
 
+@pytest.mark.slow
 def test_the_readme_and_the_report_count_the_same(tmp_path):
   text = (ROOT / 'README.md').read_text()
   [total] = re.findall(r'^\| all \| (.*) \| \d+ \|$', text, re.MULTILINE)
