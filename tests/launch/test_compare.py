@@ -15,6 +15,18 @@ from tff_xc import errors
 from tff_xc.report import tables
 
 
+@pytest.fixture(autouse=True)
+def few_dots(monkeypatch):
+  """Draws empty pictures in this process; those of commands are real."""
+  from tff_xc.report import pictures
+
+  def save(figure, path):
+    path.touch()
+    return [path]
+
+  monkeypatch.setattr(pictures, 'save', save)
+
+
 @pytest.fixture
 def sweep(tmp_path):
   """Makes runs/fedss/seed_{0,1,2}, runs/full, and a folder that is no run."""

@@ -647,6 +647,7 @@ def test_differences_from_what_was_published_are_told(
     assert drawn == name.startswith('inaturalist')
 
 
+@pytest.mark.slow
 def test_pictures_have_a_map_where_places_are_known(tmp_path):
   for rule in ('inaturalist-geo-100', 'inaturalist-user-120k'):
     summary_after(rule, distributed(rule, tmp_path / 'in'), tmp_path / rule)

@@ -69,6 +69,7 @@ def test_a_table_and_a_picture(clients, tmp_path):
   assert pictures[0].startswith(b'\x89PNG')
 
 
+@pytest.mark.slow
 def test_at_the_papers_size_the_sets_that_are_there_are_measured(
   tmp_path, monkeypatch, capsys
 ):
