@@ -37,7 +37,7 @@ def made(root, moments, points):
     cwd=ROOT,
     capture_output=True,
     text=True,
-    timeout=120,
+    timeout=600,
     check=False,
   )
   (root / 'status').write_text(f'{done.returncode}\n{done.stdout}{done.stderr}')

@@ -14,17 +14,8 @@ from tests.report import fake_runs
 from tff_xc import errors
 from tff_xc.report import tables
 
-
-@pytest.fixture(autouse=True)
-def few_dots(monkeypatch):
-  """Draws empty pictures in this process; those of commands are real."""
-  from tff_xc.report import pictures
-
-  def save(figure, path):
-    path.touch()
-    return [path]
-
-  monkeypatch.setattr(pictures, 'save', save)
+# Those of commands are drawn.
+pytestmark = pytest.mark.usefixtures('blank_pictures')
 
 
 @pytest.fixture

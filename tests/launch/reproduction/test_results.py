@@ -218,7 +218,7 @@ def test_what_is_kept_is_of_todays_rows_and_numbers(tmp_path):
     )
     assert {*of.lines['row']} == {*rows}, found.name
     # A new setting, of which they do not know, makes other runs of them.
-    rows_lib.plan_runs(found.small.rows, {}, found.small.seeds, tmp_path)
+    rows_lib.plan_runs(found.small.rows, {}, found.small.seeds[:1], tmp_path)
     for line in of.lines.itertuples():
       row = rows[line.row]
       assert (line.task, line.algorithm) == (row.task, row.algorithm)
