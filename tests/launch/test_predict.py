@@ -573,6 +573,7 @@ def test_grey_models_refuse_colours(here):
     prediction.run(['grey.png', 'colour.png'], run_dir=str(path))
 
 
+@pytest.mark.slow
 def test_an_index_beside_the_exact_answer(here, monkeypatch, capsys):
   """With a stand-in for FAISS that finds every second point."""
   run = photographs(here)

@@ -212,6 +212,7 @@ def _encoder_delta(process, cohort):
   return np.concatenate(moved), output.metrics
 
 
+@pytest.mark.slow
 def test_what_an_aggregator_measures_is_among_the_metrics():
   alone = build('fullsoftmax', model_aggregator=UNWEIGHTED)
   cohort = [SOUND, OTHER]
