@@ -71,9 +71,11 @@ def here(in_process, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def rounds(here, monkeypatch):
+def rounds(here):
   """Lets a test that works here train."""
-  monkeypatch.setattr(process_lib, '_build_next', _BUILD_NEXT)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(process_lib, '_build_next', _BUILD_NEXT)
+    yield
 
 
 def untrained(path, task, algorithm='fedavg', **changes):
