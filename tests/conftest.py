@@ -53,6 +53,20 @@ def few_pictures(request, monkeypatch):
     monkeypatch.setattr(training, 'draw_curves', lambda run_dir: None)
 
 
+@pytest.fixture
+def blank_pictures(monkeypatch):
+  """Saves a dot for each picture of this process, half a second each."""
+  from PIL import Image
+
+  from tff_xc.report import pictures
+
+  def save(figure, path):
+    Image.new('RGB', (1, 1)).save(path)
+    return [pathlib.Path(path)]
+
+  monkeypatch.setattr(pictures, 'save', save)
+
+
 @pytest.fixture(scope='session')
 def tff_worker():
   """Installs TFF's own worker as the default context of this process."""

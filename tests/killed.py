@@ -1,6 +1,6 @@
-"""Runs that kill themselves: python -m tests.killed DIRECTORY POINTS.
+"""Runs that kill themselves: python -m tests.killed DIRECTORY MOMENTS POINTS.
 
-Makes a run below the directory for every moment of `MOMENTS`; kill -9 ends it
+Makes a run below the directory for the first of `MOMENTS`, so many; kill -9 ends it
 at that moment. Each run is a fork of this process, so that TensorFlow is
 imported once. This process computes nothing, since TensorFlow forks badly after
 it has computed something. More runs, in which clients keep states, end at
@@ -131,23 +131,25 @@ def _resume_after_six_rounds(path, name):
 
 
 MOMENTS = (
+  in_an_evaluation,
+  between_row_and_checkpoint,
+  before_a_checkpoint_is_in_place,
+  before_the_columns_of_rounds_are_written,
+  while_events_are_written_anew,
   at_the_start,
   in_the_evaluation_before_round_1,
   in_the_first_round,
-  in_an_evaluation,
-  between_row_and_checkpoint,
   before_a_checkpoint_is_written,
-  before_a_checkpoint_is_in_place,
   before_the_columns_are_written,
-  before_the_columns_of_rounds_are_written,
   before_the_summary_is_in_place,
   while_metrics_are_cut,
-  while_events_are_written_anew,
   while_old_events_are_removed,
 )
 
 
-QUICK_POINTS, POINTS = 6, 20
+# Those of the quick tests.
+QUICK_MOMENTS, QUICK_POINTS = 5, 2
+POINTS = 20
 _CALLS = ('open', 'os.rename', 'os.remove', 'os.mkdir')
 
 
@@ -202,11 +204,11 @@ def in_a_fork(function, path) -> int:
 
 
 if __name__ == '__main__':
-  root = pathlib.Path(sys.argv[1])
-  for moment in MOMENTS:
+  root, moments, points = pathlib.Path(sys.argv[1]), *map(int, sys.argv[2:])
+  for moment in MOMENTS[:moments]:
     status = in_a_fork(moment, root / moment.__name__)
     if status != -signal.SIGKILL:
       sys.exit(f'{moment.__name__} ended with status {status}')
-  if told := killed_at_random(root, int(sys.argv[2])):
+  if told := killed_at_random(root, points):
     sys.exit(told)
   sys.exit(in_a_fork(doubling.run, root / 'held'))

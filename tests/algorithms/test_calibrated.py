@@ -102,6 +102,7 @@ def test_logit_adjustment_equals_the_numpy_reference():
   np.testing.assert_allclose(loss, -log_p[range(4), targets], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'given'),
   [('fedrs', {'calibration_alpha': 1.0}), ('fedlc', {'calibration_tau': 0.0})],
@@ -125,6 +126,7 @@ def test_a_client_counts_examples_that_it_does_not_draw():
   assert np.abs(own.class_table - plain.class_table).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_fedlc_needs_a_clients_own_rows_only():
   given = {'server_learning_rate': 1.0, 'server_momentum': 0.0}
   own = _after('posonly', calibration='counts', max_positives=4, **given)

@@ -100,6 +100,7 @@ def test_three_rounds_equal_the_numpy_reference(settings, step):
   check_three_rounds(build(**NEAR, **settings), spread=step)
 
 
+@pytest.mark.slow
 def test_rows_that_follow_the_mean_equal_the_numpy_reference():
   """Rows move like the encoder: by n_i / n times their client's delta."""
   given = {'client_weighting': 'examples', 'row_update': 'mean'}
@@ -138,6 +139,7 @@ def test_the_baselines_equal_the_numpy_reference():
   np.testing.assert_array_equal(before, after)  # It never moves a row.
 
 
+@pytest.mark.slow
 def test_without_weight_fedaws_is_baseline_1():
   tiny.assert_same_weights(
     tiny.weights_after(build(spreadout_weight=0.0), 3, cohort_of),
@@ -168,6 +170,7 @@ def test_absent_classes_move_only_where_all_are_spread():
     np.testing.assert_allclose(np.linalg.norm(after, axis=1), 1, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_clients_count_alike_or_by_their_examples():
   cohort = tiny.cohort([[0] * 9, [1]], seed=5)
   kernel = lambda clients, **given: tiny.weights_after(

@@ -107,7 +107,7 @@ def hits_of(y, r):
   ('name', 'tables', 'hits'),
   [
     ('fedmlh', TABLES, hits_of),
-    ('fedavg', 1, lambda y, r: y),
+    pytest.param('fedavg', 1, lambda y, r: y, marks=pytest.mark.slow),
   ],
 )
 def test_two_rounds_equal_the_reference(name, tables, hits):

@@ -67,7 +67,8 @@ def test_three_rounds_equal_the_numpy_reference(mu):
     np.testing.assert_allclose(a, b, atol=2e-5)
 
 
-@pytest.mark.parametrize('mu', [0.0, pytest.param(2.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize('mu', [0.0, 2.0])
 def test_of_equal_steps_it_is_fedavg_or_fedprox(mu):
   training = dataclasses.replace(TRAINING, steps=3)
   ends = [
@@ -85,6 +86,7 @@ def test_of_equal_steps_it_is_fedavg_or_fedprox(mu):
   assert np.abs(table - reference(first, mu, 1)[2]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_batch_statistics_are_averaged_as_in_fedavg():
   model = tiny.model_with_statistics()
   ends = []

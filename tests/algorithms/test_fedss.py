@@ -120,9 +120,8 @@ def test_equal_negatives_of_clients_of_one_class_are_m():
     assert several.held_rows(y, seed).mask.numpy().sum() == 5
 
 
-@pytest.mark.parametrize(
-  'correction', ['negatives', pytest.param('none', marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('correction', ['negatives', 'none'])
 def test_all_other_classes_as_negatives_is_full_softmax(correction):
   sampled = tiny.process(
     'fedss', max_positives=4, negatives=N - 1, softmax_correction=correction
@@ -163,6 +162,7 @@ def test_padding_is_inert():
   tiny.assert_same_weights(*weights, 1e-6)
 
 
+@pytest.mark.slow
 def test_one_seed_is_one_run_and_another_seed_another():
   shared = {'max_positives': 4, 'negatives': 3}
   of_0, of_0_again, of_6 = (

@@ -21,28 +21,19 @@ COHORT = tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1)
 BROKEN = COHORT[0]._replace(x=np.full_like(COHORT[0].x, np.nan))
 
 
+# `test_same_as_worker` has options together that are quick.
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'given'),
   [
     ('fedss', {'contrastive_weight': 1.0, **AMSGRAD}),
-    *(
-      pytest.param(name, given, marks=pytest.mark.slow)
-      for name, given in (
-        ('fedaws', {'server_optimizer': 'adam', 'prox_mu': 0.2}),
-        (
-          'fedaws_softmax',
-          {'server_optimizer': 'adam', 'contrastive_weight': 1.0},
-        ),
-        ('turbosvm', {**AMSGRAD, 'prox_mu': 0.02}),
-        # `test_process` has Adam on requested rows.
-        ('posonly', {**AMSGRAD, 'server_adam_rows': 'requested'}),
-        ('moon', {'prox_mu': 0.02, 'server_momentum': 0.9}),
-        (
-          'fedavgm',
-          {'importance_weights': 'train', 'trainable': 'bottleneck'},
-        ),
-      )
-    ),
+    ('fedaws', {'server_optimizer': 'adam', 'prox_mu': 0.2}),
+    ('fedaws_softmax', {'server_optimizer': 'adam', 'contrastive_weight': 1.0}),
+    ('turbosvm', {**AMSGRAD, 'prox_mu': 0.02}),
+    # `test_process` has Adam on requested rows.
+    ('posonly', {**AMSGRAD, 'server_adam_rows': 'requested'}),
+    ('moon', {'prox_mu': 0.02, 'server_momentum': 0.9}),
+    ('fedavgm', {'importance_weights': 'train', 'trainable': 'bottleneck'}),
   ],
 )
 def test_a_combination_trains(name, given):

@@ -93,9 +93,13 @@ def run(cohorts=COHORTS, **changes):
   return first, state, clients.kept
 
 
-@pytest.mark.parametrize('variate', ['steps', 'gradient'])
+@pytest.mark.parametrize(
+  'variate', ['steps', pytest.param('gradient', marks=pytest.mark.slow)]
+)
 def test_three_rounds_equal_the_numpy_reference(variate):
-  first, last, kept = run(scaffold_variate=variate)
+  # The default shares its process with other tests.
+  given = {} if variate == 'steps' else {'scaffold_variate': variate}
+  first, last, kept = run(**given)
   weights, server, own = reference(tiny.as_numpy(first.weights), variate)
   close = lambda a, b: [
     np.testing.assert_allclose(x, y, atol=2e-5)
@@ -133,6 +137,7 @@ def test_a_dropped_client_keeps_its_variate_and_sends_none():
   tiny.assert_same_weights(state.weights, without.weights, 1e-7)
 
 
+@pytest.mark.slow
 def test_attackers_send_honest_variates():
   attacks = {'attack': 'flip_signs', 'attack_fraction': 0.6}
   (_, one, kept), (_, two, same) = (
@@ -143,6 +148,7 @@ def test_attackers_send_honest_variates():
   assert np.abs(moved).max() > 0.1
 
 
+@pytest.mark.slow
 def test_at_a_rate_of_0_a_client_keeps_its_variate():
   ends = dataclasses.replace(
     SETTINGS['local_training'], schedule=schedules.Schedule('step', 1, 0.0)
@@ -153,6 +159,7 @@ def test_at_a_rate_of_0_a_client_keeps_its_variate():
   tiny.assert_same_weights(one[1].weights, two[1].weights, 0.0)
 
 
+@pytest.mark.slow
 def test_a_variate_that_is_not_finite_is_not_taken():
   """Of a client whose update is finite, since it replaces numbers."""
   training = dataclasses.replace(
@@ -192,6 +199,7 @@ def test_a_round_has_twice_the_bytes():
   assert twice[up] == 2 * plain[up] - 4
 
 
+@pytest.mark.slow
 def test_what_is_frozen_has_no_variate():
   given = {'trainable': 'head', 'num_clients': 3}
   made = scaffold.SCAFFOLD.made(model=tiny.model(), **given)

@@ -204,7 +204,11 @@ def test_classes_that_coincide_do_not_move_apart(kernel):
 
 
 @pytest.mark.parametrize(
-  ('kernel', 'far'), [('linear', 300), ('polynomial', 60)]
+  ('kernel', 'far'),
+  [
+    ('linear', 300),
+    pytest.param('polynomial', 60, marks=pytest.mark.slow),
+  ],
 )
 def test_one_class_far_away_does_not_hide_the_others(kernel, far):
   """A normal is short beside the points of its own pair, not of all."""

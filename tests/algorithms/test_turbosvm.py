@@ -239,6 +239,7 @@ def test_the_mean_over_pairs_is_the_sum_with_a_larger_epsilon():
   assert np.abs(take(plain)[1] - take(step)[1]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_class_without_support_vectors_takes_the_mean():
   _, new, measured = take(make(tolerance=10.0))  # No step is taken.
   np.testing.assert_allclose(new, MEAN, atol=1e-6)

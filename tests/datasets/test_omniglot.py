@@ -224,6 +224,7 @@ def test_absurd_arguments(tmp_path):
         load(tmp_path, **{name: value})
 
 
+@pytest.mark.slow
 def test_the_real_one(data_dir):
   if not (data_dir / 'omniglot').is_dir():
     pytest.skip(f'no Omniglot in {data_dir}; set TFF_XC_DATA')

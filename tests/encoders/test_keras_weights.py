@@ -73,6 +73,7 @@ def test_every_weight_of_keras_is_taken_over(v2):
   )
 
 
+@pytest.mark.slow
 def test_folding_keeps_more_of_the_network_than_copying(v2):
   images = photos(24)
   expected = v2(scaled(images)).numpy().mean((1, 2))

@@ -92,17 +92,16 @@ def run(folder, rounds, algorithm='fedss', **given):
   return made, run_files.read_run(folder).metrics.drop(columns='seconds')
 
 
+# `test_dropout` has a quick run that resumes.
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'given',
   [
     {'attack': 'flip_labels', 'client_failure_rate': 0.3},
-    pytest.param(
-      {
-        **{'attack': 'flip_signs', 'robust_aggregation': 'trimmed_mean'},
-        'compression': 'rotate_quantize',
-      },
-      marks=pytest.mark.slow,
-    ),
+    {
+      **{'attack': 'flip_signs', 'robust_aggregation': 'trimmed_mean'},
+      'compression': 'rotate_quantize',
+    },
   ],
 )
 def test_a_run_counts_attackers_and_resumes(

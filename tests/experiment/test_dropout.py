@@ -193,6 +193,7 @@ def test_a_round_of_which_nobody_is_left_keeps_the_model(
     np.testing.assert_array_equal(last[name], before[name], name)
 
 
+@pytest.mark.slow
 def test_what_a_client_keeps_stays_as_it_was(in_process, tmp_path):
   data, model = small_data.images()
   made = dataclasses.replace(

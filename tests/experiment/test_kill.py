@@ -18,24 +18,26 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
-  return made(tmp_path_factory.mktemp('killed'), killed.QUICK_POINTS)
+  root = tmp_path_factory.mktemp('killed')
+  return made(root, killed.QUICK_MOMENTS, killed.QUICK_POINTS)
 
 
 @pytest.fixture(scope='module')
 def root_of_all(tmp_path_factory):
-  return made(tmp_path_factory.mktemp('all'), killed.POINTS)
+  root = tmp_path_factory.mktemp('all')
+  return made(root, len(killed.MOMENTS), killed.POINTS)
 
 
-def made(root, points):
-  """Makes a whole run, a run killed at each moment, and a refused run."""
+def made(root, moments, points):
+  """Makes a whole run, runs that are killed, and a refused run."""
   doubling.run(root / 'whole')
   held = run_directory.RunDirectory(root / 'held', doubling.CONFIG)
   done = subprocess.run(
-    [sys.executable, '-m', 'tests.killed', str(root), str(points)],
+    [sys.executable, '-m', 'tests.killed', *map(str, (root, moments, points))],
     cwd=ROOT,
     capture_output=True,
     text=True,
-    timeout=120,
+    timeout=600,
     check=False,
   )
   (root / 'status').write_text(f'{done.returncode}\n{done.stdout}{done.stderr}')
@@ -64,8 +66,21 @@ def events(path):
   }
 
 
-@pytest.mark.parametrize('moment', [m.__name__ for m in killed.MOMENTS])
+NAMES = [moment.__name__ for moment in killed.MOMENTS]
+
+
+@pytest.mark.parametrize('moment', NAMES[: killed.QUICK_MOMENTS])
 def test_a_killed_run_ends_like_one_that_was_not(root, moment):
+  check_a_killed_run(root, moment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('moment', NAMES[killed.QUICK_MOMENTS :])
+def test_a_run_killed_at_more_moments(root_of_all, moment):
+  check_a_killed_run(root_of_all, moment)
+
+
+def check_a_killed_run(root, moment):
   check_the_end(root, root / moment, root / 'whole')
   found = events(root / moment)
   del found['seconds']

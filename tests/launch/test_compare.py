@@ -14,6 +14,9 @@ from tests.report import fake_runs
 from tff_xc import errors
 from tff_xc.report import tables
 
+# Those of commands are drawn.
+pytestmark = pytest.mark.usefixtures('blank_pictures')
+
 
 @pytest.fixture
 def sweep(tmp_path):

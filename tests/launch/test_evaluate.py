@@ -3,6 +3,7 @@
 A run's checkpoint is its initial state, so that nothing is trained.
 """
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -35,19 +36,54 @@ _WORDS = {
 }
 
 
+_BUILD_NEXT = process_lib._build_next
+
+
+@contextlib.contextmanager
+def without_rounds():
+  """Leaves out the computation of a round, which takes seconds to trace."""
+
+  def build_next(algorithm, aggregate, fixed, state_type):
+    @tff.federated_computation(
+      tff.FederatedType(state_type, tff.SERVER),
+      tff.FederatedType(np.int32, tff.CLIENTS),
+    )
+    def nothing(state, examples):
+      del examples
+      return tff.learning.templates.LearningProcessOutput(
+        state, state.round_number
+      )
+
+    return nothing
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(process_lib, '_build_next', build_next)
+    yield
+
+
 @pytest.fixture
 def here(in_process, tmp_path, monkeypatch):
-  """Works in an empty directory, with one runtime for all runs."""
+  """Works in an empty directory, with one runtime for all runs, and no rounds."""
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
-  return tmp_path
+  with without_rounds():
+    yield tmp_path
+
+
+@pytest.fixture
+def rounds(here):
+  """Lets a test that works here train."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(process_lib, '_build_next', _BUILD_NEXT)
+    yield
 
 
 def untrained(path, task, algorithm='fedavg', **changes):
   """Writes a run whose checkpoint of round 1 is the initial state."""
   config = experiment.resolve(task, algorithm, {'rounds': 1, **changes})
   made = experiment.assemble(config)
-  process = process_lib.build_process(made.algorithm, config['seed'])
+  with without_rounds():
+    process = process_lib.build_process(made.algorithm, config['seed'])
   path.mkdir()
   checkpoints.prepare(path)
   checkpoints.save(path, process.initialize(), 1)
@@ -267,7 +303,7 @@ def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_has_the_model_that_is_evaluated(here):
+def test_a_checkpoint_has_the_model_that_is_evaluated(here, rounds):
   """Rows without requests still move by their momentum (FedSS)."""
   changes = {**_GLYPHS, 'negatives': 2, 'clients_per_round': 1, 'rounds': 3}
   changes |= {'server_optimizer': 'sgd', 'server_momentum': 0.9}
@@ -282,7 +318,7 @@ def test_a_checkpoint_has_the_model_that_is_evaluated(here):
 
 
 @pytest.mark.slow
-def test_other_data_are_refused_and_nothing_changes(here, built_once):
+def test_other_data_are_refused_and_nothing_changes(here, rounds, built_once):
   """By training and by evaluation, which writes only its own files."""
 
   def trained(path, rounds):

@@ -26,6 +26,7 @@ from tff_xc.data import sparse
 from tff_xc.experiment import checkpoints
 
 here = test_evaluate.here
+rounds = test_evaluate.rounds
 _HASHED = {'hash_tables': 3, 'hash_buckets': 4, 'hashed_features': 8}
 
 
@@ -157,7 +158,7 @@ def test_onnx_gives_them_too(kind, here):
 
 
 @pytest.mark.slow
-def test_int8_hardly_changes_what_is_recognised(here):
+def test_int8_hardly_changes_what_is_recognised(here, rounds):
   changes = {**test_evaluate._GLYPHS, 'examples_per_client': 200, 'rounds': 40}
   changes |= {'embedding_dim': 32, 'classes_per_client': 10}
   changes |= {'eval_every': 40, 'clients_per_round': 4}

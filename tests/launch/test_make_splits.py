@@ -369,6 +369,7 @@ def test_inspecting_sets_of_labels(classes, expected, tmp_path):
   assert 'examples of clients            2' in text
 
 
+@pytest.mark.slow
 def test_pictures_are_the_same_each_time_and_text_fits(tmp_path, monkeypatch):
   monkeypatch.setenv('COLUMNS', '70')
   drawn = []
@@ -424,6 +425,7 @@ def test_a_link_is_followed(tmp_path):
   assert {p.name for p in (tmp_path / 'there').iterdir()} >= {'classes.csv'}
 
 
+@pytest.mark.slow
 def test_a_splits_pictures_do_not_join_its_images(tmp_path):
   source = as_images(tmp_path)
   for output in (source / 'new/split', tmp_path / 'a/../images/c0/s'):
@@ -645,6 +647,7 @@ def test_differences_from_what_was_published_are_told(
     assert drawn == name.startswith('inaturalist')
 
 
+@pytest.mark.slow
 def test_pictures_have_a_map_where_places_are_known(tmp_path):
   for rule in ('inaturalist-geo-100', 'inaturalist-user-120k'):
     summary_after(rule, distributed(rule, tmp_path / 'in'), tmp_path / rule)

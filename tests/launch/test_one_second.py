@@ -73,7 +73,14 @@ def seconds(*arguments):
   return usage.ru_utime + usage.ru_stime
 
 
-@pytest.mark.parametrize('command', COMMANDS)
+# What `test_nothing_large_is_imported` lets through is seldom slow.
+@pytest.mark.parametrize(
+  'command',
+  [
+    pytest.param(each, marks=[pytest.mark.slow] * (each != 'train'))
+    for each in COMMANDS
+  ],
+)
 @pytest.mark.parametrize(
   'is_error', [False, pytest.param(True, marks=pytest.mark.slow)]
 )

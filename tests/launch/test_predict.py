@@ -219,7 +219,8 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
       run_on('bad.txt')
 
 
-def test_users_get_lists_of_items_that_they_have_not(here, capsys):
+def items(here):
+  """Makes a run on mine.csv, of nine users and twelve items."""
   random = np.random.default_rng(0)
   frame = pd.DataFrame({'user': np.repeat([f'u{i}' for i in range(9)], 8)})
   frame['item'] = [f'i{i}' for i in random.integers(0, 12, len(frame))]
@@ -231,6 +232,11 @@ def test_users_get_lists_of_items_that_they_have_not(here, capsys):
   (run / 'classes.csv').write_text(
     '\n'.join(['class,name', *(f'{i},{name}' for i, name in enumerate(names))])
   )
+  return run, found, frame, names
+
+
+def test_users_get_lists_of_items_that_they_have_not(here, capsys):
+  run, found, frame, names = items(here)
   prediction.run(['mine.csv'], run_dir=str(run), top=3, output='p.csv')
   model, weights = found.algorithm.model, found.weights
   rows = rows_of('p.csv')[1]
@@ -269,7 +275,11 @@ def test_users_get_lists_of_items_that_they_have_not(here, capsys):
     prediction.run(['other.csv'], run_dir=str(run))
   with pytest.raises(errors.InputError, match='label_column'):
     prediction.run(['one.csv'], run_dir=str(run), label_column='item')
-  # A file gives a number of items, of which those taken are left out.
+
+
+@pytest.mark.slow
+def test_a_file_gives_items_of_which_those_taken_are_left_out(here, capsys):
+  run, *_ = items(here)
   exporting.run(str(run), 'file', top=4)
   assert 'the last 20 items' in (here / 'file' / 'README.md').read_text()
   prediction.run(['mine.csv'], model='file', top=3, output='p.csv')
@@ -563,6 +573,7 @@ def test_grey_models_refuse_colours(here):
     prediction.run(['grey.png', 'colour.png'], run_dir=str(path))
 
 
+@pytest.mark.slow
 def test_an_index_beside_the_exact_answer(here, monkeypatch, capsys):
   """With a stand-in for FAISS that finds every second point."""
   run = photographs(here)

@@ -19,6 +19,7 @@ from tff_xc.experiment import checkpoints
 from tff_xc.report import run_files
 
 here = test_evaluate.here
+rounds = test_evaluate.rounds
 _GLYPHS = {**test_evaluate._GLYPHS, 'negatives': 2, 'clients_per_round': 1}
 
 
@@ -43,7 +44,7 @@ def equal(a, b):
 
 
 @pytest.mark.slow
-def test_the_weights_are_those_that_are_evaluated(here):
+def test_the_weights_are_those_that_are_evaluated(here, rounds):
   """Also of class rows that wait for momentum updates, as FedSS's do."""
   changes = {'server_optimizer': 'sgd', 'server_momentum': 0.9, 'rounds': 4}
   config = experiment.resolve('glyphs', 'fedss', {**_GLYPHS, **changes})
@@ -143,7 +144,7 @@ def test_a_strangers_directory_runs_no_code(glyphs, here, monkeypatch):
 
 
 @pytest.mark.slow
-def test_no_data_are_needed_and_older_runs_say_so(here):
+def test_no_data_are_needed_and_older_runs_say_so(here, rounds):
   own_examples.items(here)
   columns = {'label_column': 'item', 'user_column': 'user'}
   given = {'data_dir': 'items.csv', 'hidden_dim': 4, 'embedding_dim': 4}

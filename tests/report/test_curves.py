@@ -126,7 +126,9 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   assert np.not_equal(*(read(tmp_path / f'{n}.png').shape[1] for n in 'ab'))
 
 
-@pytest.mark.parametrize('suffix', ['.png', '.pdf'])
+@pytest.mark.parametrize(
+  'suffix', ['.png', pytest.param('.pdf', marks=pytest.mark.slow)]
+)
 def test_pictures_are_drawn_again_to_the_same_bytes(tmp_path, runs, suffix):
   paths = [tmp_path / f'{name}{suffix}' for name in 'ab']
   for path in paths:

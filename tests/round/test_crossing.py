@@ -25,8 +25,8 @@ REMEMBERING = [
   for n in FEDERATED
   if registered.algorithm(n).client_state and n != 'scaffold'
 ]
-# Between them they have every request and merge; the bytes of others are slow.
-QUICK = ('fedss', 'fullsoftmax', 'fedaws', 'fedaws_baseline2', 'fedmlh')
+# Between them they have every request and merge of rows; the bytes of others are slow.
+QUICK = ('fedss', 'fullsoftmax', 'fedaws')
 FROZEN_AND_WEIGHTED = {'trainable': 'bottleneck', 'importance_weights': 'train'}
 LABELS = [[0, 0, 3, 5], [7, 3]]
 SPARSE = [
@@ -38,7 +38,7 @@ SPARSE = [
 def _selecting():
   """All algorithms, also with selected features; most of these are slow."""
   for name in SELECTING:
-    for features, quick in ((0, QUICK), (5, ('fedss', 'fedaws_baseline2'))):
+    for features, quick in ((0, QUICK), (5, ('fedss',))):
       marks = [] if name in quick else [pytest.mark.slow]
       yield pytest.param(name, features, marks=marks)
 

@@ -86,6 +86,7 @@ def test_other_values_of_frozen_weights_cannot_be_set():
     learning.set_model_weights(state, other)
 
 
+@pytest.mark.slow
 def test_frozen_statistics_are_those_of_test_time_in_training_too():
   made = frozen.train_only(
     fedavg.FedAvg.made(model=tiny.model_with_statistics()), 'head'
@@ -110,9 +111,8 @@ def test_frozen_statistics_are_those_of_test_time_in_training_too():
   np.testing.assert_allclose(metrics['loss'], np.mean(each), rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-  'part', [pytest.param('head', marks=pytest.mark.slow), 'bottleneck']
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('part', ['head', 'bottleneck'])
 def test_rows_of_a_frozen_table_are_requested_and_not_sent_back(part):
   learning = registered.process('fedss', registered.SPARSE, 5, trainable=part)
   state = learning.initialize()

@@ -52,15 +52,8 @@ def test_a_class_weighs_its_share_of_the_target_over_its_own(target):
   np.testing.assert_allclose((found * q[ids]).sum(), p[[0, 3, 5]].sum(), 1e-5)
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    'fedss',
-    pytest.param('fedaws', marks=pytest.mark.slow),
-    pytest.param('fullsoftmax', marks=pytest.mark.slow),
-    pytest.param('turbosvm', marks=pytest.mark.slow),
-  ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['fedss', 'fedaws', 'fullsoftmax', 'turbosvm'])
 def test_the_rounds_are_those_of_weights_given_with_the_examples(name):
   p = TARGET / TARGET.sum()
 

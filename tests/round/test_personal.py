@@ -91,14 +91,15 @@ def test_with_weight_decay_other_rows_stay_as_they_are():
 SELECTS = {'max_positives': 4, 'server_momentum': 0.0, 'negatives': 3}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('in_process')
 @pytest.mark.parametrize(
   ('method', 'more'),
   [
     ('fedss', SELECTS),
     ('fedir', {'class_probabilities': np.arange(1, N + 1)}),
-    pytest.param('fedprox', {'prox_mu': 0.5}, marks=pytest.mark.slow),
-    pytest.param('moon', {}, marks=pytest.mark.slow),
+    ('fedprox', {'prox_mu': 0.5}),
+    ('moon', {}),
   ],
 )
 def test_it_is_the_model_after_a_round_of_one_client(method, more):

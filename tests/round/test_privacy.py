@@ -74,7 +74,9 @@ def noise_at(momentum, time):
   return found.numpy().astype(np.float64)
 
 
-@pytest.mark.parametrize('momentum', [0.0, 0.9])
+@pytest.mark.parametrize(
+  'momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9]
+)
 def test_deferred_noise_is_a_sum_over_all_steps(momentum):
   """Its increments are independent standard normals, and those of both parts equal."""
   steps = []
@@ -135,7 +137,9 @@ def test_deferred_noise_has_the_covariance_of_the_recurrence(momentum):
   assert np.abs(difference).max() < 5 * np.sqrt(2 / found.shape[1])
 
 
-@pytest.mark.parametrize('momentum', [0.0, 0.9])
+@pytest.mark.parametrize(
+  'momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9]
+)
 def test_rows_are_those_of_noise_in_every_step(momentum):
   """Reading early, late or never changes nothing."""
   rate, stddev, rows, dim, steps = 0.5, 0.1, 6, 3, 9

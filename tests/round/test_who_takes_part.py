@@ -25,9 +25,9 @@ NOISE = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
 EMPTY = tiny.cohort([[], []])[1]
 
 
-def build(method='fedss', max_positives=4, **changes):
+def build(method='fedss', **changes):
   own = {
-    'fedss': {'negatives': 3, 'max_positives': max_positives},
+    'fedss': {'negatives': 3, 'max_positives': 4},
     'fedmlh': {'hash_tables': 2, 'hash_buckets': 5},
   }
   return tiny.process(method, **own.get(method, {}), **changes)
@@ -35,6 +35,10 @@ def build(method='fedss', max_positives=4, **changes):
 
 def broken(client):
   return client._replace(x=np.full_like(client.x, np.nan))
+
+
+FIVE = {'x': np.zeros([5, 5], np.float32)}
+FIVE |= dict.fromkeys(('y', 'all_y'), np.arange(5, dtype=np.int32))
 
 
 def labelled(client, labels):
@@ -61,19 +65,17 @@ def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
 
 
 @pytest.mark.parametrize(
-  ('name', 'max_positives', 'changes', 'message'),
+  ('name', 'changes', 'message'),
   [
-    ('fullsoftmax', 4, {'x': SOUND.x[:3]}, '4 label'),
-    ('fedss', 4, {'all_y': SOUND.y[:3]}, r'class \[5\]'),  # It is missing.
-    ('fedss', 2, {}, r'client 0: .* 3 .*most 2'),
+    ('fullsoftmax', {'x': SOUND.x[:3]}, '4 label'),
+    ('fedss', {'all_y': SOUND.y[:3]}, r'class \[5\]'),  # It is missing.
+    ('fedss', FIVE, r'client 0: .* 5 .*most 4'),
   ],
 )
-def test_a_client_that_does_not_fit_fails_by_name(
-  name, max_positives, changes, message
-):
+def test_a_client_that_does_not_fit_fails_by_name(name, changes, message):
   bad = SOUND._replace(**changes)
   with pytest.raises(client_error.ClientError, match=message):
-    tiny.run(build(name, max_positives), 1, lambda _: [OTHER, bad])
+    tiny.run(build(name), 1, lambda _: [OTHER, bad])
 
 
 @pytest.mark.slow
@@ -99,6 +101,7 @@ def test_own_classes_of_examples_not_drawn_are_no_negatives():
   assert metrics['examples'] == 2
 
 
+@pytest.mark.slow
 def test_fedaws_sends_the_rows_of_classes_that_were_not_drawn():
   process = tiny.process('fedaws', max_positives=4, spreadout_neighbors=1)
   state = process.initialize()
@@ -148,7 +151,10 @@ UNWEIGHTED = tff.aggregators.UnweightedMeanFactory()
       lambda clients: tff.learning.robust_aggregator(weighted=False),
       marks=pytest.mark.slow,
     ),
-    lambda clients: tff.aggregators.clipping_factory(1e3, UNWEIGHTED),
+    pytest.param(
+      lambda clients: tff.aggregators.clipping_factory(1e3, UNWEIGHTED),
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_means_without_weights_are_of_the_clients_that_count(factory):
@@ -169,13 +175,16 @@ def test_means_without_weights_are_of_the_clients_that_count(factory):
       marks=pytest.mark.slow,
     ),
     lambda: tff.aggregators.clipping_factory(1.0, NOISE),
-    lambda: tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation(
-      0.1,
-      100,
-      1.0,
-      collections.OrderedDict(
-        kernel=tf.TensorSpec([5, 3]), bias=tf.TensorSpec([3])
+    pytest.param(
+      lambda: tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation(
+        0.1,
+        100,
+        1.0,
+        collections.OrderedDict(
+          kernel=tf.TensorSpec([5, 3]), bias=tf.TensorSpec([3])
+        ),
       ),
+      marks=pytest.mark.slow,
     ),
   ],
 )
@@ -203,6 +212,7 @@ def _encoder_delta(process, cohort):
   return np.concatenate(moved), output.metrics
 
 
+@pytest.mark.slow
 def test_what_an_aggregator_measures_is_among_the_metrics():
   alone = build('fullsoftmax', model_aggregator=UNWEIGHTED)
   cohort = [SOUND, OTHER]

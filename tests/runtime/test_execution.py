@@ -210,6 +210,7 @@ def test_few_values_are_held_at_a_time_and_each_is_read_once(process):
   tiny.assert_same_weights(output.state, expected.state, tolerance=0)
 
 
+@pytest.mark.slow
 def test_the_worker_takes_them_as_a_list(tff_worker, process):
   lazy = _Lazy(_values(3))
   state = process.initialize()

@@ -100,6 +100,7 @@ def test_the_program_asks_for_as_many_clients_as_are_drawn(
     train(tmp_path, learning, cohorts, 1, k=3)
 
 
+@pytest.mark.slow
 def test_clients_that_keep_a_state_are_refused():
   with pytest.raises(errors.InputError, match=r'keep a state.*training\.train'):
     programs.Cohorts(lambda number: [], registered.process('moon'))

@@ -120,6 +120,7 @@ def test_no_more_is_read_than_the_names(tmp_path):
   assert found.part(task, str(tmp_path)) == '1 of 3,550 users'
 
 
+@pytest.mark.slow
 def test_two_rounds_of_five_real_writers(tmp_path, data_dir, in_process):
   given = {'min_examples': 1, 'clients_per_round': 3, 'rounds': 2}
   given |= {'embedding_dim': 16, 'data_dir': str(data_dir)}

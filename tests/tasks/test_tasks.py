@@ -207,6 +207,7 @@ def test_options_of_label_sets_reach_the_data():
   assert len(made(num_clients=3).train.partition) == 3
 
 
+@pytest.mark.slow
 def test_the_set_of_eurlexs_size():
   task = registry.get('sparse-words-eurlex-sets')
   dataset = task.load('', {**task.option_values(), 'validation': 0}).dataset

@@ -146,6 +146,7 @@ def test_shakespeare(tmp_path, write):
       assert found == text[i : i + 81]
 
 
+@pytest.mark.slow
 def test_the_real_shakespeare(data_dir, capsys):
   dataset = load('shakespeare', data_dir, min_examples=64)
   assert '59 of 643' in capsys.readouterr().err

@@ -140,6 +140,7 @@ def test_sop_has_the_shape_of_the_paper():
   assert glyphs.PRESETS['glyphs-sop']['retrieval_classes'] == 11_316
 
 
+@pytest.mark.slow
 def test_imagenet21k_has_the_shape_of_the_paper():
   dataset = glyphs.load_preset('glyphs-imagenet21k', max_test_examples=50)
   assert dataset.num_classes == 21_841

@@ -72,7 +72,9 @@ def word_by_word(labels, alpha, num_clients, size, random):
   return clients
 
 
-@pytest.mark.parametrize('alpha', [0.3, 3.0])
+@pytest.mark.parametrize(
+  'alpha', [0.3, pytest.param(3.0, marks=pytest.mark.slow)]
+)
 def test_the_same_distribution_as_the_text(alpha):
   """Of 600 splits each, means of what eq. (5) shapes differ by little.
 

@@ -178,7 +178,10 @@ def test_a_papers_size_is_two_rounds_of_its_experiment(who, in_process):
   ('who', 'classes', 'more'),
   [
     ('fedaws_k500@amazoncat', 13_330, {'clients_per_round': 4096}),
-    ('fedaws_k500@amazon670k', 670_091, {'spreadout_neighbors': 500}),
+    pytest.param(
+      *('fedaws_k500@amazon670k', 670_091, {'spreadout_neighbors': 500}),
+      marks=pytest.mark.slow,
+    ),
     pytest.param(
       *('fedss@imagenet21k', 21_841, {'negatives': 800}), marks=pytest.mark.slow
     ),

@@ -174,7 +174,7 @@ time.sleep(100)
   [
     (signal.SIGINT, _SAVES, 30, 130),
     pytest.param(signal.SIGTERM, _SAVES, 30, 143, marks=pytest.mark.slow),
-    (signal.SIGTERM, _STUBBORN, 1, 143),
+    pytest.param(signal.SIGTERM, _STUBBORN, 1, 143, marks=pytest.mark.slow),
     (signal.SIGKILL, _SAVES, 30, -signal.SIGKILL),
   ],
   ids=['ctrl-c', 'term', 'stubborn', 'kill'],

@@ -109,14 +109,21 @@ def _assert_same(found, expected):
 def test_any_number_of_workers_gives_the_numbers_of_one_process(
   algorithm, clients, expected, on_workers
 ):
-  for workers in (1, 2, 3):
+  for workers in (1, 3):
     _, runtime = on_workers(workers)
     found = _after(runtime, clients, algorithm=algorithm)
     _assert_same(found, expected(clients, algorithm))
 
 
-@pytest.mark.parametrize('method', ['keys', 'train'])
-@pytest.mark.parametrize('clients', [_FEW, _MANY])
+@pytest.mark.parametrize(
+  ('clients', 'method'),
+  [
+    (_FEW, 'keys'),
+    (_FEW, 'train'),
+    pytest.param(_MANY, 'keys', marks=pytest.mark.slow),
+    pytest.param(_MANY, 'train', marks=pytest.mark.slow),
+  ],
+)
 def test_a_lost_workers_clients_are_done_by_others(
   method, clients, expected, on_workers, capsys
 ):
@@ -540,7 +547,8 @@ def test_a_worker_without_progress_is_lost_and_the_flag_is_named(
   ('workers', 'keys', 'client', 'last'),
   [
     (2, [1, 10, 2], 1, 1),
-    (1, [1, 2, 3, 10, *[1] * 28], 3, 3),  # Of a share of several clients.
+    # Of a share of several clients.
+    pytest.param(1, [1, 2, 3, 10, *[1] * 28], 3, 3, marks=pytest.mark.slow),
     (1, [1, 2, 3, 4, 5, 10, *[1] * 34], 4, 7),  # Of a block.
   ],
 )

@@ -148,7 +148,12 @@ def test_another_cluster_is_joined_only_if_none_runs(folder, tmp_path):
   ('script', 'message', 'seconds'),
   [
     ('print("x\\nno room\\n")', r'does not start \(no room\)', 60.0),
-    (folders.NODE.replace('%s', folders.IGNORES), 'within 1 s', 1.0),
+    pytest.param(
+      folders.NODE.replace('%s', folders.IGNORES),
+      'within 1 s',
+      1.0,
+      marks=pytest.mark.slow,
+    ),
   ],
   ids=['fails', 'hangs'],
 )

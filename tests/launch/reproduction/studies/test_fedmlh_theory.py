@@ -69,6 +69,7 @@ def test_a_table_and_a_picture(clients, tmp_path):
   assert pictures[0].startswith(b'\x89PNG')
 
 
+@pytest.mark.slow
 def test_at_the_papers_size_the_sets_that_are_there_are_measured(
   tmp_path, monkeypatch, capsys
 ):
@@ -104,6 +105,7 @@ def test_at_the_papers_size_the_sets_that_are_there_are_measured(
   assert missing in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_results_of_one_configuration_are_measured_once(tmp_path, monkeypatch):
   fedmlh_theory._theory.cache_clear()
   theory, calls = fedmlh_theory.theory, []
