@@ -283,7 +283,7 @@ def run_all(
 def fitting(peak_bytes: int, held_bytes: int) -> int:
   """Returns how many runs to run side by side, at least one."""
   if pathlib.Path('/dev/nvidia0').exists():
-    return 1  # TensorFlow takes all memory of a GPU.
+    return 1  # How much of a GPU's memory a run takes is not known.
   cores = len(os.sched_getaffinity(0))
   # What running runs hold is not free, and they or their successors will use it.
   usable = _MEMORY_SHARE * (memory.free_bytes() + held_bytes)
