@@ -94,11 +94,17 @@ def machine() -> dict[str, Any]:
     text = pathlib.Path('/proc/cpuinfo').read_text(encoding='utf-8')
   except OSError:
     text = ''
-  found = {'cpu': cpu_name(text), 'cores': os.cpu_count()}
-  gpus = pathlib.Path('/proc/driver/nvidia/gpus').glob('*/information')
-  told = [each.read_text(encoding='utf-8') for each in sorted(gpus)]
-  names = [re.search(r'^Model:\s*(.+)', text, re.MULTILINE) for text in told]
-  return found | ({'gpus': [name[1] for name in names if name]} if told else {})
+  return {
+    'cpu': cpu_name(text),
+    'cores': os.cpu_count(),
+    'gpus': gpu_names(pathlib.Path('/proc/driver/nvidia/gpus')),
+  }
+
+
+def gpu_names(folder: pathlib.Path) -> list[str]:
+  """Returns the names of the GPUs that NVIDIA's driver tells of in this folder."""
+  told = [path.read_text() for path in sorted(folder.glob('*/information'))]
+  return re.findall(r'^Model:\s*(.+)', '\n'.join(told), re.MULTILINE)
 
 
 def cpu_name(cpuinfo: str) -> str:

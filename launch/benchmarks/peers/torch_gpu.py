@@ -13,9 +13,8 @@ import protocol
 import torch
 import torch_network
 
-torch.backends.cudnn.allow_tf32 = (
-  False  # As here; products have none by default.
-)
+# As this package has it; matrix products are in full float32 by default.
+torch.backends.cudnn.allow_tf32 = False
 
 
 class Rounds:

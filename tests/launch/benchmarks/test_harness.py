@@ -173,6 +173,16 @@ def test_a_processor_is_told_with_its_generation():
   assert report.cpu_name('') == 'unknown'
 
 
+def test_gpus_are_told_by_name(tmp_path):
+  assert report.gpu_names(tmp_path / 'none') == []
+  for slot in ('0000:00:06.0', '0000:00:05.0'):
+    (tmp_path / slot).mkdir()
+    (tmp_path / slot / 'information').write_text(
+      f'Model: \t\t NVIDIA {slot[-3]}\nIRQ:   \t\t 45\n'
+    )
+  assert report.gpu_names(tmp_path) == ['NVIDIA 5', 'NVIDIA 6']
+
+
 def test_ratios_groups_and_growth_are_of_each_size():
   benchmark = catalog.get('bottleneck')
   names = ['plain@5', 'fullsoftmax@5', 'fedss@5', 'fedss@9', 'torch_submodel@9']
