@@ -105,8 +105,8 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'precision',
       precision.FLOAT32,
-      "of products of clients' networks and logits; bfloat16 is faster on CPUs with"
-      ' AMX or AVX512-BF16 and on GPUs, and is refused on others',
+      "of products of clients' networks and logits; bfloat16 is for CPUs with AMX or"
+      ' AVX512-BF16 and for GPUs, and is refused on others',
       choices=precision.NAMES,
     ),
     _setting(
