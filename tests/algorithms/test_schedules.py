@@ -200,7 +200,7 @@ def test_windows_are_samples_without_replacement():
   draw = lambda i: request.window(
     tf.stack([i, 3]), 3, tf.constant(7), tf.constant(2.5, tf.float64)
   )
-  times = 1400
+  times = 4200
   drawn = tf.function(
     lambda: tf.map_fn(
       draw,
@@ -217,7 +217,7 @@ def test_windows_are_samples_without_replacement():
 
 
 def test_randomized_requests_have_their_probabilities():
-  n, r, clients = 100, 12, 60
+  n, r, clients = 100, 12, 200
   made = randomized.Randomized(n, 5, 20, epsilon=2.0, renewed=0.2)
   own = np.isin(np.arange(n), [4, 50, 99])
   ask = tf.function(

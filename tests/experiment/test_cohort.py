@@ -174,7 +174,7 @@ def test_sets_of_labels():
 
 
 SIZES = (5, 0, 1, 3, 2)
-_ROUNDS = 2000
+_ROUNDS = 4000
 
 
 def sized(sizes=SIZES):

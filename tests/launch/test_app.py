@@ -212,7 +212,7 @@ def test_an_interrupt_of_the_start_leaves_no_trace():
 )
 def test_a_standard_output_that_is_closed_or_full(redirected, status, said):
   # `list tasks` prints more than one buffer, --help less.
-  for what in ('tasks', '--help'):
+  for what in ('tasks', 'metrics', '--help'):
     done = subprocess.run(
       f'{sys.executable} -m launch.list {what} {redirected}',
       shell=True,

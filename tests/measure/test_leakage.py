@@ -1,4 +1,4 @@
-"""Posteriors against brute force over all sets of eight classes."""
+"""Posteriors against brute force over all sets of ten classes."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from tff_xc.round import randomized
 from tff_xc.round import randomness
 from tff_xc.round import request
 
-N, M, ROUNDS = 8, 3, (0, 1, 3)
+N, M, ROUNDS = 10, 3, (0, 1, 3)
 OWN = [2, 7]
 SETS = [*itertools.combinations(range(N), len(OWN))]
 

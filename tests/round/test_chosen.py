@@ -79,11 +79,11 @@ def test_each_number_by_itself():
   draw = tf.function(
     lambda seed: chosen.each_by_itself(0.03, 500, tf.stack([seed, 1]))
   )
-  drawn = [draw(tf.constant(seed)).numpy() for seed in range(1000)]
+  drawn = [draw(tf.constant(seed)).numpy() for seed in range(2000)]
   assert all((np.diff(d) > 0).all() for d in drawn)
   counts = np.bincount(np.concatenate(drawn), minlength=500)
   assert len(counts) == 500
-  expected = 1000 * 0.03
+  expected = 2000 * 0.03
   spread = np.square(counts - expected).sum() / (expected * 0.97)
   assert 1e-3 < stats.chi2.cdf(spread, 500) < 1 - 1e-3
   sizes = np.array([len(d) for d in drawn])
@@ -104,7 +104,7 @@ def test_rows_are_chosen_as_if_every_count_had_noise():
     tf.constant(np.eye(4, dtype=np.float32)),
     tf.constant(counts),
   )
-  stddev, threshold, seeds = 1.5, 2.0, 1000
+  stddev, threshold, seeds = 1.5, 2.0, 4000
   draw = tf.function(
     lambda seed: chosen.chosen(
       counted, N, stddev, threshold / stddev, tf.stack([seed, 3])
@@ -204,7 +204,7 @@ def test_noise_is_on_chosen_rows_alone(momentum):
   initial = process.initialize()
   start = rows(process.get_model_weights(initial))
   moved, encoders = [], []
-  for seed in range(60):
+  for seed in range(150):
     state = initial._replace(seed=np.array([seed, 1], np.int32))
     output = process.next(state, [])
     weights = process.get_model_weights(output.state)

@@ -157,20 +157,15 @@ def change(name, clients=CLIENTS, seed=7, **given):
 def test_a_client_sends_two_levels_of_one_bit(name):
   """Those of its rows and tensors, also where it sends rows and not their changes."""
   clients = CLIENTS[:1]
+  plain = change(name, clients)
   found = change(name, clients, compression='quantize', compression_bits=1)
   vectors = lambda parts: [np.ravel(parts[0]), parts[1], *parts[2]]
-  levels = lambda now: np.array([now.min(), now.max()])
-  apart = 0
-  for now in vectors(found):
-    assert np.abs(now[:, None] - levels(now)).min(axis=1).max() < 1e-6
-    apart += np.ptp(now) > 1e-3
-  assert apart > 3
-  if name == 'fedss':  # One compilation.
-    return
-  for was, now in zip(
-    *map(vectors, (change(name, clients), found)), strict=True
-  ):
-    np.testing.assert_allclose(levels(now), levels(was), atol=1e-6)
+  moved = 0
+  for was, now in zip(vectors(plain), vectors(found), strict=True):
+    levels = np.array([was.min(), was.max()])
+    assert np.abs(now[:, None] - levels).min(axis=1).max() < 1e-6
+    moved += np.abs(now - was).max() > 1e-3
+  assert moved > 3
 
 
 @pytest.mark.slow

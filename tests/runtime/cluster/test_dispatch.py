@@ -109,7 +109,7 @@ def _assert_same(found, expected):
 def test_any_number_of_workers_gives_the_numbers_of_one_process(
   algorithm, clients, expected, on_workers
 ):
-  for workers in (1, 3):
+  for workers in (1, 2, 3):
     _, runtime = on_workers(workers)
     found = _after(runtime, clients, algorithm=algorithm)
     _assert_same(found, expected(clients, algorithm))
