@@ -81,7 +81,9 @@ def load(
   clients = celebrities - celebrities * _TEST_CELEBRITIES // CELEBRITIES
   first = offsets[clients]  # Of the test.
   rest = len(labels) - first
-  sample = random(_SAMPLE).choice(rest, min(rest, _TEST_EXAMPLES), replace=False)
+  sample = random(_SAMPLE).choice(
+    rest, min(rest, _TEST_EXAMPLES), replace=False
+  )
   ids = [f'celebrity{c:04d}' for c in range(clients)]
   return client_data.FederatedDataset(
     name='faces',
@@ -165,7 +167,9 @@ def _draw(person, photograph, smiling):
   skin = skin + _colour(who, -0.03, 0.03)
   # The darkest skins have dark hair.
   shades = np.minimum(2 + tone * 8, len(_HAIR))
-  hair = _HAIR[(who()[:, 0] * shades)[:, 0].astype(np.int64)] * who(0.8, 1.2)[:, 0]
+  hair = (
+    _HAIR[(who()[:, 0] * shades)[:, 0].astype(np.int64)] * who(0.8, 1.2)[:, 0]
+  )
   # The background has two colours, the person's and the photograph's.
   add(1, _muted(_colour(how, 0.05, 0.95)))
   angle = how(0, 2 * np.pi)
@@ -181,7 +185,9 @@ def _draw(person, photograph, smiling):
   add(neck, skin * 0.82)
   narrow = wide - wide * jaw * np.maximum(v, 0)
   add(oval(u, v, narrow, np.float32(1)), skin)
-  fringe = soft(who(-0.68, -0.45) - v + u * (who(-0.35, 0.35) + who(-0.1, 0.5) * u))
+  fringe = soft(
+    who(-0.68, -0.45) - v + u * (who(-0.35, 0.35) + who(-0.1, 0.5) * u)
+  )
   add(oval(u, v, wide + 0.06, np.float32(1.06)) * fringe, hair)
   # Eyes, brows, nose and mouth move as the head turns away.
   f = u - how(-0.12, 0.12)
@@ -192,7 +198,9 @@ def _draw(person, photograph, smiling):
   add(oval(side, up, np.float32(0.15), tall * closed), 0.93)
   add(oval(side, up, np.float32(0.065), 0.065 * closed), iris)
   raised = np.abs(up + who(0.15, 0.2) + who(-0.15, 0.15) * side)
-  add(soft(np.minimum(who(0.018, 0.04) - raised, 0.18 - np.abs(side))), hair * 0.7)
+  add(
+    soft(np.minimum(who(0.018, 0.04) - raised, 0.18 - np.abs(side))), hair * 0.7
+  )
   add(oval(f, v - 0.25, who(0.09, 0.15), who(0.04, 0.07)), skin * 0.75)
   # The label bends and widens the mouth, and opens it.
   bend = np.where(smiling[:, None, None], how(*_SMILE), how(*_NO_SMILE))
@@ -211,7 +219,9 @@ def _draw(person, photograph, smiling):
     left -= weights[:, number]
   # Light from one side, of some colour.
   angle, bright = how(0, 2 * np.pi), how(0, 0.3)
-  light = bright * np.cos(angle) * x + (bright * np.sin(angle) * y + how(0.65, 1.15))
+  light = bright * np.cos(angle) * x + (
+    bright * np.sin(angle) * y + how(0.65, 1.15)
+  )
   colours *= 255 * _colour(how, 0.92, 1.08)[:, :, None]
   image = colours @ weights.reshape(len(u), _LAYERS, -1)
   image *= light.reshape(len(u), 1, -1)
