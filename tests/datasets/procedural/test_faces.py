@@ -28,7 +28,6 @@ def test_an_image_does_not_depend_on_what_else_is_read():
   assert len(np.unique(x.reshape(40, -1), axis=0)) == 40
   again = faces.load(celebrities=20).train.pool
   for number, image in zip(numbers[:10], x, strict=False):
-    np.testing.assert_array_equal(again.read(numbers[:0]).shape[0], 0)
     np.testing.assert_array_equal(again.read(np.array([number]))[0], image)
   other = faces.load(celebrities=20, seed=1).train.pool
   assert (other.read(numbers[:1]) != x[:1]).mean() > 0.5
@@ -39,15 +38,8 @@ def test_clients_are_celebrities_and_others_the_test():
   assert len(dataset.train.client_ids) == 18
   x, y = dataset.train.examples('celebrity0003')
   np.testing.assert_array_equal(x, drawn(3, y))
-  x, y = dataset.test.examples(np.arange(len(dataset.test)))
-  first = next(k for k in range(5, len(y)) if (x[:k] == drawn(18, y[:k])).all())
-  size = first + next(
-    k
-    for k in range(len(y) - first + 1)
-    if k == len(y) - first
-    or (x[first + k] != drawn(18, y[: first + k + 1])[-1]).any()
-  )
-  np.testing.assert_array_equal(x[size:], drawn(19, y[size:]))
+  x, y = dataset.test.examples(np.arange(5))  # Each celebrity has five.
+  np.testing.assert_array_equal(x, drawn(18, y))
   with pytest.raises(errors.InputError, match='celebrities is 9'):
     faces.load(celebrities=9)
 
@@ -58,12 +50,10 @@ def test_the_label_is_what_the_mouth_shows():
   shares = differs.mean((1, 2))
   assert (shares > 0).all()
   assert shares.max() < 0.1
+  # The lower half of the faces, which are turned and not all in the middle.
   row, column = np.nonzero(differs.any(0))
   assert row.min() > 30
-  assert (column.min(), column.max()) > (10, 0)
-  assert column.max() < 74
-  # Over many photographs, the middle of a smile is lower than its corners.
-  assert np.abs(smiling.astype(int) - not_smiling).mean() > 0.5
+  assert 10 < column.min() < column.max() < 74
 
 
 def test_the_shape_of_celeba():
