@@ -118,19 +118,73 @@ def _ranges(key: np.ndarray) -> Callable:
   return lambda low=0.0, high=1.0: low + (high - low) * next(numbers)
 
 
-def _colour(draw, low, high):
+def _colour(draw: Callable, low: float, high: float) -> np.ndarray:
   """Draws a colour, [B, 3]."""
   return np.concatenate([draw(low, high)[:, 0] for _ in range(3)], axis=1)
 
 
-def _cut(weight):
+def _muted(draw: Callable) -> np.ndarray:
+  """Draws a colour that is not far from its grey."""
+  colour = _colour(draw, 0.05, 0.95)
+  return 0.5 * (colour + colour.mean(axis=1, keepdims=True))
+
+
+def _chosen(draw: Callable, palette: np.ndarray, most=None) -> np.ndarray:
+  """Draws one of a palette's colours, or of its first `most`, [B, 3]."""
+  most = len(palette) if most is None else most
+  return palette[(draw()[:, 0] * most)[:, 0].astype(np.int64)]
+
+
+def _cut(weight: np.ndarray) -> np.ndarray:
   """Cuts at 0 and 1, in place."""
   np.maximum(weight, 0, out=weight)
   return np.minimum(weight, 1, out=weight)
 
 
+class _Canvas:
+  """Layers of B images, each above the one before: weights of pixels, and a colour."""
+
+  def __init__(self, scale: np.ndarray):
+    self._scale = scale  # Pixels of a unit, [B, 1, 1].
+    self._weights = np.empty([len(scale), _LAYERS, SIDE, SIDE], np.float32)
+    self._colours = np.empty([len(scale), 3, _LAYERS], np.float32)
+    self._layer = iter(range(_LAYERS))
+
+  def soft(self, depth):
+    """Returns weights of a shape with an edge of a pixel; depths in it are positive."""
+    return _cut(depth * self._scale + 0.5)
+
+  def oval(self, a, b, p, q):
+    """Returns the weights of |(a / p, b / q)| < 1; the depth is linear at the edge."""
+    steep = np.minimum(p, q) * (self._scale / 2)
+    root = np.sqrt(steep)
+    weight, other = a * (root / p), b * (root / q)
+    np.square(weight, out=weight)
+    np.square(other, out=other)
+    weight += other
+    return _cut(np.subtract(steep + 0.5, weight, out=weight))
+
+  def add(self, weight, colour):
+    layer = next(self._layer)
+    self._weights[:, layer] = weight
+    self._colours[:, :, layer] = colour
+
+  def image(self, light, tint):
+    """Returns uint8 [B, SIDE, SIDE, 3] in a light [B, SIDE, SIDE] of a colour [B, 3]."""
+    left = 1 - self._weights[:, -1]
+    for layer in reversed(range(_LAYERS - 1)):
+      self._weights[:, layer] *= left
+      left -= self._weights[:, layer]
+    colours = self._colours * (255 * tint[:, :, None])
+    image = colours @ self._weights.reshape(len(light), _LAYERS, -1)
+    image *= light.reshape(len(light), 1, -1)
+    image += 0.5
+    image = np.minimum(image, 255, out=image).astype(np.uint8)
+    return image.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+
+
 def _draw(person, photograph, smiling):
-  """Returns uint8 [B, 84, 84, 3]: the mean of colours, by the weights of layers."""
+  """Returns uint8 [B, SIDE, SIDE, 3] of few images."""
   who, how = _ranges(person), _ranges(photograph)
   line = (np.arange(SIDE, dtype=np.float32) + 0.5) * (2 / SIDE) - 1
   x, y = line[None, None, :], line[None, :, None]
@@ -140,97 +194,70 @@ def _draw(person, photograph, smiling):
   cos, sin = np.cos(turn) / size, np.sin(turn) / size
   left, top = x - how(-0.1, 0.1), y - how(-0.06, 0.1)
   u, v = cos * left + sin * top, cos * top - sin * left
-  scale = size * (SIDE / 2)  # Pixels of a unit of u and v.
-  # Signed depth, in units -> weights, whose edges are a pixel wide.
-  soft = lambda depth: _cut(depth * scale + 0.5)
-
-  def oval(a, b, p, q):
-    # The depth's linear form at the edge.
-    steep = np.minimum(p, q) * (scale / 2)
-    root = np.sqrt(steep)
-    weight, other = a * (root / p), b * (root / q)
-    np.square(weight, out=weight)
-    np.square(other, out=other)
-    weight += other
-    return _cut(np.subtract(steep + 0.5, weight, out=weight))
-
-  weights = np.empty([len(u), _LAYERS, SIDE, SIDE], np.float32)
-  colours = np.empty([len(u), 3, _LAYERS], np.float32)
-  layer = iter(range(_LAYERS))
-
-  def add(weight, colour):
-    number = next(layer)
-    weights[:, number] = weight
-    colours[:, :, number] = colour
-
+  canvas = _Canvas(size * (SIDE / 2))
   tone = who()[:, 0]
   skin = _SKIN[0] + np.sqrt(tone) * (_SKIN[1] - _SKIN[0])
   skin = skin + _colour(who, -0.03, 0.03)
   # The darkest skins have dark hair.
   shades = np.minimum(2 + tone * 8, len(_HAIR))
-  hair = (
-    _HAIR[(who()[:, 0] * shades)[:, 0].astype(np.int64)] * who(0.8, 1.2)[:, 0]
-  )
+  hair = _chosen(who, _HAIR, shades) * who(0.8, 1.2)[:, 0]
   # The background has two colours, the person's and the photograph's.
-  add(1, _muted(_colour(how, 0.05, 0.95)))
-  angle = how(0, 2 * np.pi)
-  slope = how(0.2, 1.5)
+  canvas.add(1, _muted(how))
+  angle, slope = how(0, 2 * np.pi), how(0.2, 1.5)
   wave = slope * np.cos(angle) * x + (slope * np.sin(angle) * y + 0.5)
-  add(_cut(wave), _muted(_colour(who, 0.05, 0.95)))
-  # Hair behind the head, clothes, neck, face, hair before it.
-  wide, jaw, long = who(0.7, 0.82), who(0, 0.16), np.maximum(who(-1, 1), 0)
-  behind = wide + who(0.1, 0.28), 1.06 + 0.5 * long
-  add(oval(u, v + (0.12 - 0.45 * long), *behind), hair)
-  add(oval(u, v - 2.25, 1.5, np.float32(1)), _muted(_colour(how, 0.05, 0.95)))
-  neck = soft(np.float32(0.36) - np.abs(u)) * (v > 0) * (v < 1.42)
-  add(neck, skin * 0.82)
-  narrow = wide - wide * jaw * np.maximum(v, 0)
-  add(oval(u, v, narrow, np.float32(1)), skin)
-  fringe = soft(
-    who(-0.68, -0.45) - v + u * (who(-0.35, 0.35) + who(-0.1, 0.5) * u)
-  )
-  add(oval(u, v, wide + 0.06, np.float32(1.06)) * fringe, hair)
+  canvas.add(_cut(wave), _muted(who))
+  _add_head(canvas, u, v, who, how, skin, hair)
   # Eyes, brows, nose and mouth move as the head turns away.
   f = u - how(-0.12, 0.12)
+  _add_features(canvas, f, v, who, how, skin, hair)
+  _add_mouth(canvas, f, v, who, how, skin, smiling)
+  # Light from one side, of some colour.
+  angle, bright = how(0, 2 * np.pi), how(0, 0.3)
+  light = bright * np.sin(angle) * y + how(0.65, 1.15)
+  light = bright * np.cos(angle) * x + light
+  return canvas.image(light, _colour(how, 0.92, 1.08))
+
+
+def _add_head(canvas, u, v, who, how, skin, hair):
+  """Adds hair behind the head, clothes, neck, face, and hair before it."""
+  wide, jaw, long = who(0.7, 0.82), who(0, 0.16), np.maximum(who(-1, 1), 0)
+  behind = wide + who(0.1, 0.28), 1.06 + 0.5 * long
+  canvas.add(canvas.oval(u, v + (0.12 - 0.45 * long), *behind), hair)
+  canvas.add(canvas.oval(u, v - 2.25, 1.5, 1.0), _muted(how))
+  neck = canvas.soft(np.float32(0.36) - np.abs(u)) * (v > 0) * (v < 1.42)
+  canvas.add(neck, skin * 0.82)
+  narrow = wide - wide * jaw * np.maximum(v, 0)
+  canvas.add(canvas.oval(u, v, narrow, np.float32(1)), skin)
+  start, slant, bow = who(-0.68, -0.45), who(-0.35, 0.35), who(-0.1, 0.5)
+  fringe = canvas.soft(start - v + u * (slant + bow * u))
+  above = canvas.oval(u, v, wide + 0.06, np.float32(1.06))
+  canvas.add(above * fringe, hair)
+
+
+def _add_features(canvas, f, v, who, how, skin, hair):
+  """Adds eyes, brows and nose."""
   side = np.abs(f) - who(0.27, 0.35)  # Of the middle of an eye.
   up = v - who(-0.2, -0.08)
   closed, tall = how(0.6, 1.1), who(0.055, 0.085)
-  iris = _IRIS[(who()[:, 0, 0] * len(_IRIS)).astype(np.int64)]
-  add(oval(side, up, np.float32(0.15), tall * closed), 0.93)
-  add(oval(side, up, np.float32(0.065), 0.065 * closed), iris)
+  iris = _chosen(who, _IRIS)
+  canvas.add(canvas.oval(side, up, np.float32(0.15), tall * closed), 0.93)
+  canvas.add(canvas.oval(side, up, np.float32(0.065), 0.065 * closed), iris)
   raised = np.abs(up + who(0.15, 0.2) + who(-0.15, 0.15) * side)
-  add(
-    soft(np.minimum(who(0.018, 0.04) - raised, 0.18 - np.abs(side))), hair * 0.7
-  )
-  add(oval(f, v - 0.25, who(0.09, 0.15), who(0.04, 0.07)), skin * 0.75)
-  # The label bends and widens the mouth, and opens it.
+  brow = np.minimum(who(0.018, 0.04) - raised, 0.18 - np.abs(side))
+  canvas.add(canvas.soft(brow), hair * 0.7)
+  nose = who(0.09, 0.15), who(0.04, 0.07)
+  canvas.add(canvas.oval(f, v - 0.25, *nose), skin * 0.75)
+
+
+def _add_mouth(canvas, f, v, who, how, skin, smiling):
+  """Adds lips, and teeth or the dark: the label bends, widens and opens the mouth."""
   bend = np.where(smiling[:, None, None], how(*_SMILE), how(*_NO_SMILE))
   bend = (bend + who(-0.05, 0.05)).astype(np.float32)
   along = np.square(f / (who(0.24, 0.32) * (1 + np.maximum(bend, 0))))
   apart = np.abs(v - who(0.5, 0.58) - bend * (0.5 - along))
   taper = np.sqrt(np.maximum(1 - along, 0))
   gap = np.maximum(how(-0.05, 0.06) + 0.25 * np.maximum(bend, 0), 0)
-  lips = skin * np.float32([0.85, 0.5, 0.5])
-  add(soft((who(0.035, 0.06) + gap) * taper - apart) * (along < 1), lips)
+  lips = canvas.soft((who(0.035, 0.06) + gap) * taper - apart) * (along < 1)
+  canvas.add(lips, skin * np.float32([0.85, 0.5, 0.5]))
   teeth = np.where(how() < who(0.2, 1.0), 0.92, 0.12)[:, 0]
-  add(soft(gap * taper - apart) * (along < 1), teeth)
-  left = 1 - weights[:, -1]
-  for number in reversed(range(_LAYERS - 1)):
-    weights[:, number] *= left
-    left -= weights[:, number]
-  # Light from one side, of some colour.
-  angle, bright = how(0, 2 * np.pi), how(0, 0.3)
-  light = bright * np.cos(angle) * x + (
-    bright * np.sin(angle) * y + how(0.65, 1.15)
-  )
-  colours *= 255 * _colour(how, 0.92, 1.08)[:, :, None]
-  image = colours @ weights.reshape(len(u), _LAYERS, -1)
-  image *= light.reshape(len(u), 1, -1)
-  image += 0.5
-  image = np.minimum(image, 255, out=image).astype(np.uint8)
-  return image.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-
-
-def _muted(colour):
-  """Returns a colour nearer to its grey."""
-  return 0.5 * (colour + colour.mean(axis=1, keepdims=True))
+  canvas.add(canvas.soft(gap * taper - apart) * (along < 1), teeth)
