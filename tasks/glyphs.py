@@ -1,4 +1,4 @@
-"""Handwriting: procedural, of any number of classes and clients, and Omniglot.
+"""Drawn data and Omniglot: handwriting of any number of classes and clients, and faces.
 
 `glyphs` takes any shape; its default is small enough for a first run. The other
 tasks have the shapes of the papers' data sets (FedSS, TurboSVM-FL): numbers of
@@ -112,6 +112,13 @@ def _read(preset, data_dir, options):
   return glyphs.load_preset(preset, **changes)
 
 
+def _read_faces(data_dir, options):
+  del data_dir
+  from datasets.procedural import faces
+
+  return faces.load(seed=options['data_seed'])
+
+
 def _read_omniglot(data_dir, options):
   del options
   from datasets import omniglot
@@ -203,6 +210,14 @@ TASKS = (
     licence=_DRAWN,
     **leaf.FEMNIST,
     options=(*leaf.EMBEDDING, task.DATA_SEED),
+  ),
+  task.Task(
+    name='faces-celeba',
+    summary='the shape of CelebA: who smiles, 8,408 drawn celebrities',
+    read=_read_faces,
+    licence=_DRAWN,
+    **leaf.CELEBA,
+    options=(*task.Task.options, task.DATA_SEED),
   ),
   # No experiment of the papers: it has real clients and fits any machine. It trains
   # from scratch, whereas the papers start from pretrained encoders. With a client

@@ -117,7 +117,7 @@ FEMNIST = _settings(
   num_classes=62,
   network=femnist_network,
 )
-_CELEBA = _settings(
+CELEBA = _settings(
   client_rate=1e-3,
   server_rate=1e-3,
   logits_rate=1e-2,
@@ -125,10 +125,12 @@ _CELEBA = _settings(
   target=0.7,
   num_classes=2,
   network=_network_of('build_celeba_encoder'),
-  options=task.options(*_OF_DATA, min_examples=8),
   metrics=(*METRICS, 'test_loss'),  # Table 12.
-  licence='non-commercial research only (CelebA)',
 )
+_OF_PHOTOGRAPHS = {
+  'options': task.options(*_OF_DATA, min_examples=8),
+  'licence': 'non-commercial research only (CelebA)',
+}
 # Table 8 has 1.0 for the logits' rate; the published code ran with 0.1. The test
 # has 400,000 examples, more than the clients of ten rounds.
 _SHAKESPEARE = _settings(
@@ -173,9 +175,10 @@ TASKS = (
   _task(
     'celeba',
     'who smiles, 200,288 photographs of 9,343 celebrities',
-    _CELEBA,
+    CELEBA,
     "celeba: LEAF's JSON, train/*.json and test/*.json or all_data/*.json,"
     ' and img_align_celeba as a folder or zip, in the folder celeba',
+    **_OF_PHOTOGRAPHS,
   ),
   _task(
     'shakespeare',
@@ -196,8 +199,9 @@ TASKS = (
   _task(
     'celeba-tff',
     "celeba of TFF: LEAF's celebrities and images, another split",
-    _CELEBA,
+    CELEBA,
     'celeba: celeba_train.h5 and celeba_test.h5, or celeba.sqlite',
+    **_OF_PHOTOGRAPHS,
   ),
   _task(
     'shakespeare-tff',

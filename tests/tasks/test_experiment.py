@@ -29,6 +29,7 @@ ONE_LABEL |= {'fedrs', 'fedlc', 'fedproto', 'logit_adjustment'}
 # Tasks of one's own data need a name; others have a default.
 MINE = {'data_dir': 'mine'}
 LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'} | {
+  'faces-celeba',
   'cifar10-dirichlet',
   'cifar100-dirichlet',
 }

@@ -1,0 +1,263 @@
+"""Procedural portraits in the shape of LEAF's CelebA: who smiles.
+
+An embedded data set: nothing is stored or downloaded. A celebrity is a seeded
+identity, and each photograph has a seeded pose, light and background; the label decides
+how the mouth curves, more or less. An image depends only on (seed, celebrity, number of
+the photograph), not on the order in which clients are loaded.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.special
+import tensorflow as tf
+
+from datasets.procedural import glyph_strokes
+from tff_xc import errors
+from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool
+
+SIDE = 84
+CELEBRITIES, _TEST_CELEBRITIES = 9_343, 935  # LEAF's; the last are the test.
+# Normal and cut, numbers of photographs are 21.4 ± 7.6 in the mean, as LEAF's.
+_MEAN, _DEVIATION, _FEWEST, _MOST = 21.5, 8.1, 5, 35
+# Celebrities differ in how often they smile, by a Beta distribution.
+_SMILING, _ALIKE = 0.482, 4.0
+_TEST_EXAMPLES = 1_000
+# Of keys, the first part after the seed, and of numpy generators.
+_PERSON, _PHOTOGRAPH, _SIZES, _LABELS, _SAMPLE = range(5)
+_LAYERS, _NUMBERS = 13, 64
+_CHUNK = 8  # images whose work arrays stay in a core's cache
+# How far a mouth's corners are above its middle, in half heights of a face.
+_SMILE, _NO_SMILE = (0.02, 0.3), (-0.14, 0.06)
+# Red, green, blue in [0, 1].
+_SKIN = np.array([[0.36, 0.22, 0.15], [0.98, 0.83, 0.72]], np.float32)
+_HAIR = np.array(
+  [
+    *([0.07, 0.06, 0.06], [0.22, 0.13, 0.08], [0.4, 0.24, 0.12]),
+    *([0.84, 0.68, 0.4], [0.52, 0.2, 0.1], [0.62, 0.61, 0.6]),
+  ],
+  np.float32,
+)
+_IRIS = np.array(
+  [[0.2, 0.1, 0.05], [0.25, 0.4, 0.6], [0.3, 0.4, 0.2]], np.float32
+)
+
+
+def load(
+  *, celebrities: int = CELEBRITIES, seed: int = 0
+) -> client_data.FederatedDataset:
+  """Makes the data set; images are drawn on demand, uint8 [84, 84, 3].
+
+  A tenth of the celebrities, and a seeded sample of at most 1,000 of their photographs,
+  are the test; the others are the clients. InputError for fewer than 10 celebrities.
+  """
+  if celebrities < 10:
+    raise errors.InputError(
+      f'celebrities is {celebrities}; give at least 10, of which 1 is the test'
+    )
+  random = lambda stream: np.random.default_rng([seed, stream])
+  quantiles = (np.arange(celebrities) + 0.5) / celebrities
+  sizes = _MEAN + _DEVIATION * scipy.special.ndtri(quantiles)
+  sizes = np.clip(np.rint(sizes), _FEWEST, _MOST).astype(np.int64)
+  offsets = np.append(0, np.cumsum(random(_SIZES).permutation(sizes)))
+  draw = random(_LABELS)
+  shares = draw.beta(_ALIKE * _SMILING, _ALIKE * (1 - _SMILING), celebrities)
+  smiling = draw.random(offsets[-1]) < np.repeat(shares, np.diff(offsets))
+  labels = smiling.astype(np.int32)
+
+  def read(numbers):
+    celebrity = np.searchsorted(offsets, numbers, side='right') - 1
+    photograph = numbers - offsets[celebrity]
+    return draw_faces(
+      glyph_strokes.mix(seed, _PERSON, celebrity),
+      glyph_strokes.mix(seed, _PHOTOGRAPH, celebrity, photograph),
+      smiling[numbers],
+    )
+
+  spec = tf.TensorSpec([SIDE, SIDE, 3], tf.uint8)
+  everything = pool.Pool(labels, spec, read)
+  clients = celebrities - celebrities * _TEST_CELEBRITIES // CELEBRITIES
+  first = offsets[clients]  # Of the test.
+  rest = len(labels) - first
+  sample = random(_SAMPLE).choice(
+    rest, min(rest, _TEST_EXAMPLES), replace=False
+  )
+  ids = [f'celebrity{c:04d}' for c in range(clients)]
+  return client_data.FederatedDataset(
+    name='faces',
+    num_classes=2,
+    train=client_data.PartitionedClientData(
+      # Not kept: with so many clients few take part twice.
+      everything.subset(np.arange(first)),
+      partition.Partition(ids, offsets[: clients + 1], np.arange(first)),
+    ),
+    test=pool.cached(everything.subset(first + np.sort(sample))),
+    exact=False,  # The machine's sines and products draw, in float32.
+  )
+
+
+def draw_faces(
+  person: np.ndarray, photograph: np.ndarray, smiling: np.ndarray
+) -> np.ndarray:
+  """Draws a portrait for each key of a person and a photograph, uint64 [B], and bool [B].
+
+  Returns uint8 [B, 84, 84, 3].
+  """
+  images = np.empty([len(person), SIDE, SIDE, 3], np.uint8)
+  for start in range(0, len(person), _CHUNK):
+    part = slice(start, start + _CHUNK)
+    images[part] = _draw(person[part], photograph[part], smiling[part])
+  return images
+
+
+def _ranges(key: np.ndarray) -> Callable:
+  """Returns a function that draws further numbers between bounds, [B, 1, 1]."""
+  numbers = iter(glyph_strokes.uniforms(key, _NUMBERS).T[..., None, None])
+  return lambda low=0.0, high=1.0: low + (high - low) * next(numbers)
+
+
+def _colour(draw: Callable, low: float, high: float) -> np.ndarray:
+  """Draws a colour, [B, 3]."""
+  return np.concatenate([draw(low, high)[:, 0] for _ in range(3)], axis=1)
+
+
+def _muted(draw: Callable) -> np.ndarray:
+  """Draws a colour that is not far from its grey."""
+  colour = _colour(draw, 0.05, 0.95)
+  return 0.5 * (colour + colour.mean(axis=1, keepdims=True))
+
+
+def _chosen(draw: Callable, palette: np.ndarray, most=None) -> np.ndarray:
+  """Draws one of a palette's colours, or of its first `most`, [B, 3]."""
+  most = len(palette) if most is None else most
+  return palette[(draw()[:, 0] * most)[:, 0].astype(np.int64)]
+
+
+def _cut(weight: np.ndarray) -> np.ndarray:
+  """Cuts at 0 and 1, in place."""
+  np.maximum(weight, 0, out=weight)
+  return np.minimum(weight, 1, out=weight)
+
+
+class _Canvas:
+  """Layers of B images, each above the one before: weights of pixels, and a colour."""
+
+  def __init__(self, scale: np.ndarray):
+    self._scale = scale  # Pixels of a unit, [B, 1, 1].
+    self._weights = np.empty([len(scale), _LAYERS, SIDE, SIDE], np.float32)
+    self._colours = np.empty([len(scale), 3, _LAYERS], np.float32)
+    self._layer = iter(range(_LAYERS))
+
+  def soft(self, depth):
+    """Returns weights of a shape with an edge of a pixel; depths in it are positive."""
+    return _cut(depth * self._scale + 0.5)
+
+  def oval(self, a, b, p, q):
+    """Returns the weights of |(a / p, b / q)| < 1; the depth is linear at the edge."""
+    steep = np.minimum(p, q) * (self._scale / 2)
+    root = np.sqrt(steep)
+    weight, other = a * (root / p), b * (root / q)
+    np.square(weight, out=weight)
+    np.square(other, out=other)
+    weight += other
+    return _cut(np.subtract(steep + 0.5, weight, out=weight))
+
+  def add(self, weight, colour):
+    layer = next(self._layer)
+    self._weights[:, layer] = weight
+    self._colours[:, :, layer] = colour
+
+  def image(self, light, tint):
+    """Returns uint8 [B, SIDE, SIDE, 3] in a light [B, SIDE, SIDE] of a colour [B, 3]."""
+    left = 1 - self._weights[:, -1]
+    for layer in reversed(range(_LAYERS - 1)):
+      self._weights[:, layer] *= left
+      left -= self._weights[:, layer]
+    colours = self._colours * (255 * tint[:, :, None])
+    image = colours @ self._weights.reshape(len(light), _LAYERS, -1)
+    image *= light.reshape(len(light), 1, -1)
+    image += 0.5
+    image = np.minimum(image, 255, out=image).astype(np.uint8)
+    return image.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+
+
+def _draw(person, photograph, smiling):
+  """Returns uint8 [B, SIDE, SIDE, 3] of few images."""
+  who, how = _ranges(person), _ranges(photograph)
+  line = (np.arange(SIDE, dtype=np.float32) + 0.5) * (2 / SIDE) - 1
+  x, y = line[None, None, :], line[None, :, None]
+  # Coordinates of the face: its half height is 1, u grows to the right, v downward.
+  size = who(0.6, 0.7) * how(0.92, 1.08)
+  turn = how(-0.16, 0.16)
+  cos, sin = np.cos(turn) / size, np.sin(turn) / size
+  left, top = x - how(-0.1, 0.1), y - how(-0.06, 0.1)
+  u, v = cos * left + sin * top, cos * top - sin * left
+  canvas = _Canvas(size * (SIDE / 2))
+  tone = who()[:, 0]
+  skin = _SKIN[0] + np.sqrt(tone) * (_SKIN[1] - _SKIN[0])
+  skin = skin + _colour(who, -0.03, 0.03)
+  # The darkest skins have dark hair.
+  shades = np.minimum(2 + tone * 8, len(_HAIR))
+  hair = _chosen(who, _HAIR, shades) * who(0.8, 1.2)[:, 0]
+  # The background has two colours, the person's and the photograph's.
+  canvas.add(1, _muted(how))
+  angle, slope = how(0, 2 * np.pi), how(0.2, 1.5)
+  wave = slope * np.cos(angle) * x + (slope * np.sin(angle) * y + 0.5)
+  canvas.add(_cut(wave), _muted(who))
+  _add_head(canvas, u, v, who, how, skin, hair)
+  # Eyes, brows, nose and mouth move as the head turns away.
+  f = u - how(-0.12, 0.12)
+  _add_features(canvas, f, v, who, how, skin, hair)
+  _add_mouth(canvas, f, v, who, how, skin, smiling)
+  # Light from one side, of some colour.
+  angle, bright = how(0, 2 * np.pi), how(0, 0.3)
+  light = bright * np.sin(angle) * y + how(0.65, 1.15)
+  light = bright * np.cos(angle) * x + light
+  return canvas.image(light, _colour(how, 0.92, 1.08))
+
+
+def _add_head(canvas, u, v, who, how, skin, hair):
+  """Adds hair behind the head, clothes, neck, face, and hair before it."""
+  wide, jaw, long = who(0.7, 0.82), who(0, 0.16), np.maximum(who(-1, 1), 0)
+  behind = wide + who(0.1, 0.28), 1.06 + 0.5 * long
+  canvas.add(canvas.oval(u, v + (0.12 - 0.45 * long), *behind), hair)
+  canvas.add(canvas.oval(u, v - 2.25, 1.5, 1.0), _muted(how))
+  neck = canvas.soft(np.float32(0.36) - np.abs(u)) * (v > 0) * (v < 1.42)
+  canvas.add(neck, skin * 0.82)
+  narrow = wide - wide * jaw * np.maximum(v, 0)
+  canvas.add(canvas.oval(u, v, narrow, np.float32(1)), skin)
+  start, slant, bow = who(-0.68, -0.45), who(-0.35, 0.35), who(-0.1, 0.5)
+  fringe = canvas.soft(start - v + u * (slant + bow * u))
+  above = canvas.oval(u, v, wide + 0.06, np.float32(1.06))
+  canvas.add(above * fringe, hair)
+
+
+def _add_features(canvas, f, v, who, how, skin, hair):
+  """Adds eyes, brows and nose."""
+  side = np.abs(f) - who(0.27, 0.35)  # Of the middle of an eye.
+  up = v - who(-0.2, -0.08)
+  closed, tall = how(0.6, 1.1), who(0.055, 0.085)
+  iris = _chosen(who, _IRIS)
+  canvas.add(canvas.oval(side, up, np.float32(0.15), tall * closed), 0.93)
+  canvas.add(canvas.oval(side, up, np.float32(0.065), 0.065 * closed), iris)
+  raised = np.abs(up + who(0.15, 0.2) + who(-0.15, 0.15) * side)
+  brow = np.minimum(who(0.018, 0.04) - raised, 0.18 - np.abs(side))
+  canvas.add(canvas.soft(brow), hair * 0.7)
+  nose = who(0.09, 0.15), who(0.04, 0.07)
+  canvas.add(canvas.oval(f, v - 0.25, *nose), skin * 0.75)
+
+
+def _add_mouth(canvas, f, v, who, how, skin, smiling):
+  """Adds lips, and teeth or the dark: the label bends, widens and opens the mouth."""
+  bend = np.where(smiling[:, None, None], how(*_SMILE), how(*_NO_SMILE))
+  bend = (bend + who(-0.05, 0.05)).astype(np.float32)
+  along = np.square(f / (who(0.24, 0.32) * (1 + np.maximum(bend, 0))))
+  apart = np.abs(v - who(0.5, 0.58) - bend * (0.5 - along))
+  taper = np.sqrt(np.maximum(1 - along, 0))
+  gap = np.maximum(how(-0.05, 0.06) + 0.25 * np.maximum(bend, 0), 0)
+  lips = canvas.soft((who(0.035, 0.06) + gap) * taper - apart) * (along < 1)
+  canvas.add(lips, skin * np.float32([0.85, 0.5, 0.5]))
+  teeth = np.where(how() < who(0.2, 1.0), 0.92, 0.12)[:, 0]
+  canvas.add(canvas.soft(gap * taper - apart) * (along < 1), teeth)
