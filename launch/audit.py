@@ -17,7 +17,8 @@ under the ROC curve of this posterior over all classes; a class is known if it i
 Updates: the AUC by which the change of a class row tells own classes from others among
 the rows that a client sends, and in sums over the clients that are looked at: by its
 size, and by its direction against the other rows. Updates are as clients train them,
-before what --dp, --compression, --secure_sums, bounds or an --attack do to them.
+before what --dp, --compression, --message_precision, --secure_sums, bounds or an
+--attack do to them.
 Membership: the AUC of the loss of training against test examples.
 """
 

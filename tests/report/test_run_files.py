@@ -30,6 +30,7 @@ def test_a_run_is_read_with_nan_for_empty_cells(tmp_path):
 LACKING = {'client_failure_rate': 0.0, 'robust_aggregation': 'none'}
 LACKING |= {'client_sampling': 'fixed', 'compression': 'none', 'dp': 'none'}
 LACKING |= {'secure_sums': False, 'attack': 'none'}
+LACKING |= {'message_precision': 'float32'}
 TO_ALL = {'calibration': 'none', 'client_schedule': 'constant'}
 TO_ALL |= {'client_warmup_rounds': 0}
 OF_SERVER = {'server_schedule': 'constant', 'server_warmup_rounds': 0}

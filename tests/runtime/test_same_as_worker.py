@@ -61,6 +61,7 @@ _CHOSEN = {**_CENTRAL, 'dp_rows': 'chosen', 'dp_rows_threshold': 1.0}
 _RATES = {'client_schedule': 'step', 'client_schedule_rounds': 1}
 _RATES |= {'server_warmup_rounds': 4}
 _COMPRESSED = {'compression': 'rotate_quantize'}
+_ROUNDED = {'message_precision': 'bfloat16'}
 _CHANGED = [
   pytest.param(
     name,
@@ -72,7 +73,7 @@ _CHANGED = [
   for name, algorithm in algorithms.ALGORITHMS.items()
   for changes in (
     *({}, _ADAM, {**_OPTIONS, 'trainable': 'bottleneck'}),
-    *(_CENTRAL, _LOCAL, _ADAPTS, _CHOSEN, _COMPRESSED, _RATES),
+    *(_CENTRAL, _LOCAL, _ADAPTS, _CHOSEN, _COMPRESSED, _ROUNDED, _RATES),
   )
   if set(changes) <= set(algorithm.names)
   # One hashes classes, the other has its own part.
@@ -84,7 +85,8 @@ _CHANGED = [
   if name != 'fedvc' or changes.get('dp') != 'central'
   if 'dp_rows' not in changes or name in ('fedss', 'fedaws', 'posonly')
   # One algorithm of each merge.
-  if 'compression' not in changes or name in ('fedss', 'fedaws', 'turbosvm')
+  if changes not in (_COMPRESSED, _ROUNDED)
+  or name in ('fedss', 'fedaws', 'turbosvm')
 ]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from tff_xc import errors
+from tff_xc import precision
 from tff_xc.algorithms import hyperparameters as hp
 
 _BOTH = 'zeroing+clipping'
@@ -21,6 +22,12 @@ CHOSEN = 'chosen'
 QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
 _OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL, DISTRIBUTED)}
 _OF_ROWS = {'of': 'dp_rows', 'only_with': (CHOSEN,)}
+# With what numbers are not rounded, and why.
+_NOT_ROUNDED = {
+  'compression': 'it has levels of its own',
+  'dp': 'rounded updates may exceed the norm to which it clips them',
+  'secure_sums': 'what clients send is integers',
+}
 
 
 @hp.declared
@@ -65,6 +72,12 @@ class Protection:
     most=16,
     of='compression',
     not_with=('none',),
+  )
+  message_precision: str = hp.field(
+    precision.FLOAT32,
+    "of weights that clients receive and of updates that they send: 'bfloat16' rounds"
+    " their numbers, to half of the bytes; the server's model stays float32",
+    choices=precision.NAMES,
   )
   secure_sums: bool = hp.field(
     False,
@@ -259,6 +272,8 @@ class Protection:
   def _with_compression(self, made):
     from tff_xc.round import compression
 
+    if self.message_precision == precision.BFLOAT16:
+      return dataclasses.replace(made, compression=compression.Bfloat16())
     if self.compression == 'none':
       return made
     used = compression.Compression(
@@ -277,6 +292,9 @@ class Protection:
   def check(cls, values: dict, given: Mapping) -> None:
     """Refuses options that exclude each other, see `base.Base.check`."""
     super().check(values, given)
+    if (chosen := values['message_precision']) != precision.FLOAT32:
+      for flag, why in _NOT_ROUNDED.items():
+        refuse(values, (flag,), f'--message_precision={chosen}: {why}')
     cls._check_secure_sums(values, given)
     cls._check_privacy(values, given)
     robust = values['robust_aggregation']

@@ -10,6 +10,8 @@ padding (messages: FedSS, Algorithm 1 and section 3).
         (`tff_xc.round.compression`), a row or tensor in whole bytes, and its
          least and largest number. With distributed privacy, integers in whole bytes.
          And replies of carried parts.
+With `Bfloat16`, weights, rows and deltas have 2 bytes a number in both directions, and
+all else has 4.
 A table of which every row is requested has no ids in either message: row c is
 at place c. The round's seed, other scalars, and the sums behind its metrics, some 50
 bytes, are not counted. A client whose update is dropped is counted like any other.
@@ -45,10 +47,15 @@ class TableSizes:
   is_held: bool = (
     False  # Whether clients have it from the start (`round.frozen`).
   )
+  # One row as clients receive it, if that is compressed.
+  received_row_bytes: int | None = None
 
   def down(self, rows: float) -> float:
     """Returns the bytes that a client receives if it requests `rows` rows."""
-    return rows * (self.beside_bytes + (not self.is_held) * self.row_bytes)
+    each = self.row_bytes
+    if self.received_row_bytes is not None:
+      each = self.received_row_bytes
+    return rows * (self.beside_bytes + (not self.is_held) * each)
 
   def up(self, rows: float) -> float:
     """Returns the bytes that a client sends if it requests `rows` rows."""
@@ -63,7 +70,7 @@ class TableSizes:
 class Messages:
   """Converts numbers of requested rows into bytes."""
 
-  # The encoder's trained weights, except tables; their delta has as many bytes.
+  # The encoder's trained weights, except tables, and their delta, both in float32.
   encoder_bytes: int
   tables: Mapping[str, TableSizes]  # The sizes by name of table.
   # False for training without clients, which sends no messages.
@@ -73,6 +80,9 @@ class Messages:
   # Of the parts that a round carries, to a client and from it.
   carried_down: int = 0
   carried_up: int = 0
+  received_encoder_bytes: int | None = (
+    None  # If what is sent to clients is compressed.
+  )
 
   def of_round(
     self, rows: Mapping[str, float], largest: Mapping[str, float]
@@ -83,10 +93,12 @@ class Messages:
       down += table.down(rows[name])
       up += table.up(rows[name])
       held += largest[name] * table.row_bytes
-    encoder = sent = self.encoder_bytes
+    encoder = received = sent = self.encoder_bytes
+    if self.received_encoder_bytes is not None:
+      received = self.received_encoder_bytes
     if self.sent_encoder_bytes is not None:
       sent = self.sent_encoder_bytes
-    down += encoder + self.carried_down
+    down += received + self.carried_down
     up += sent + self.carried_up + _FLOAT
     return {
       'bytes_down_per_client': down if self.has_clients else 0.0,
@@ -95,7 +107,7 @@ class Messages:
     }
 
   def saving(self, sent: float) -> float:
-    """Returns the saved fraction of FullSoftmax's bytes, down and up.
+    """Returns the saved fraction of FullSoftmax's bytes in float32, down and up.
 
     `sent` are bytes down and up, per client and round. The fraction is negative if the ids
     cost more than the omitted rows save.
@@ -125,6 +137,7 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
     size = lambda numbers: -(-numbers * algorithm.privacy.bits // 8)
   if size:
     sent = sum(size(s.shape.num_elements()) for s in _of_encoder(part))
+  both_ways = algorithm.compression and algorithm.compression.both_ways
   with tf.Graph().as_default():  # Nothing is computed.
     messages_ = [*carried.messages(algorithm).values()]
   replies = [part.reply_spec for part in carried.parts(algorithm).values()]
@@ -139,6 +152,7 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
         beside if table.name == classifier.CLASS else 0,
         size(specs[table.name].shape[1]) if size else None,
         frozen.is_held(algorithm, table),
+        size(specs[table.name].shape[1]) if both_ways else None,
       )
       for table in algorithm.tables
     },
@@ -146,6 +160,7 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
     all_bytes - trained,
     sent,
     *map(_bytes_of, (messages_, replies)),
+    sent if both_ways else None,
   )
 
 

@@ -66,6 +66,7 @@ _ADDED = {
   'client_sampling': 'fixed',
   'compression': 'none',
   'dp': 'none',
+  'message_precision': 'float32',
   'robust_aggregation': 'none',
   'secure_sums': False,
 }

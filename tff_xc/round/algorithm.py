@@ -100,7 +100,8 @@ class Algorithm:
       so a differentially private one is refused where clients send some.
     robust: bounds on a client's whole update, before any mean, or None.
     privacy: differential privacy of the model, or None; clients then count alike.
-    compression: of what clients send, after bounds, or None.
+    compression: of what clients send, after bounds, or None; by `Bfloat16` also of
+      what they receive.
     adversary: what some clients do to harm the model, or None. Flipped labels are those of
       the `sampling`, see `cohort.with_attack`.
     weighting: a client's weight in means: its number of examples, or 1.
@@ -130,7 +131,9 @@ class Algorithm:
   model_aggregator: tff.aggregators.AggregationFactory | None = None
   robust: robust_lib.Robust | None = None
   privacy: privacy_lib.Privacy | None = None
-  compression: compression_lib.Compression | None = None
+  compression: compression_lib.Compression | compression_lib.Bfloat16 | None = (
+    None
+  )
   adversary: attack_lib.Attack | None = None
   weighting: str = 'examples'
   encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(

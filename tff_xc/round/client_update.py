@@ -70,6 +70,9 @@ def build(algorithm: algorithm_lib.Algorithm):
   def update(weights, held, examples, round_seed, received=None):
     examples = _of_held(algorithm, held, examples)
     received = _received(algorithm, held, received)
+    of_server = weights.tables
+    if algorithm.compression and algorithm.compression.both_ways:
+      weights = _decoded(algorithm, weights)
     own = _prepared(algorithm, held, examples, received)
     arguments = held[classifier.CLASS], own, round_seed, received
     if keeper is not None:
@@ -88,7 +91,8 @@ def build(algorithm: algorithm_lib.Algorithm):
       lambda of: _embedded(algorithm, after, of_classes, own, of),
     )
     return _message(
-      algorithm, local, held, examples, measured, received, round_seed
+      *(algorithm, local, of_server, held),
+      *(examples, measured, received, round_seed),
     )
 
   return update
@@ -130,6 +134,21 @@ def _received(algorithm, held, received):
     ids = held[classifier.CLASS].ids
     received[importance.NAME] = tf.gather(target, ids)
   return received
+
+
+def _decoded(algorithm, weights) -> classifier.ModelWeights:
+  """Returns the weights as they arrive; those that clients hold already are not sent."""
+  received = algorithm.compression.received
+  sent = {t.name for t in algorithm.tables if not frozen.is_held(algorithm, t)}
+  return classifier.ModelWeights(
+    *(
+      collections.OrderedDict(
+        (n, t if n in algorithm.frozen - sent else received(t))
+        for n, t in part.items()
+      )
+      for part in weights
+    )
+  )
 
 
 def _prepared(algorithm, held, examples, received):
@@ -437,9 +456,19 @@ def _hits(best: tf.Tensor, targets) -> tf.Tensor:
 
 
 def _message(
-  algorithm, local, held, examples, measured, received, round_seed
+  algorithm,
+  local,
+  of_server,
+  held,
+  examples,
+  measured,
+  received,
+  round_seed,
 ) -> ClientUpdate:
-  """Returns the update of a client; zeros if it is not finite."""
+  """Returns the update of a client; zeros if it is not finite.
+
+  `of_server` are the rows held as the server has them, by table.
+  """
   before, after = local.before, local.after
   parts = [frozen.trained_part(algorithm, w) for w in (after, before)]
   delta = tf.nest.map_structure(
@@ -498,7 +527,11 @@ def _message(
       algorithm.compression,
       *(delta, changes, round_seed, seed_of(_OF_ROUNDING)),
     )
-    rows = _sent(algorithm, before.tables, changes, held)
+    known = before.tables
+    if algorithm.compression.both_ways:
+      # The server adds changes to its rows as they were before they were rounded.
+      known = of_server
+    rows = _sent(algorithm, known, changes, held)
     # The range of large numbers may be infinite.
     decoded = [*tf.nest.flatten(delta), *rows.values()]
     finite = tf.logical_and(finite, _is_finite(decoded))

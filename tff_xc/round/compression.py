@@ -1,4 +1,4 @@
-"""Compression of what clients send: stochastic quantization, after a random rotation.
+"""Compression of messages: stochastic quantization of what clients send, or bfloat16.
 
 Suresh, Yu, Kumar, McMahan: "Distributed Mean Estimation with Limited Communication",
 ICML 2017, arXiv:1611.00429. Each tensor of the encoder's change, and each row of a
@@ -15,6 +15,8 @@ that all clients of a round share, and x padded by zeros to d numbers, a power o
 In a simulation this is a round trip on the client, which then sends what the server
 would have decoded: the model has the very error, and `tff_xc.measure.communication`
 counts the bytes.
+
+With `Bfloat16`, a client also receives its weights rounded.
 """
 
 import collections
@@ -38,10 +40,13 @@ class Compression:
   Attributes:
     bits: of a number, at most 16; more than that, float32 cannot round fairly.
     rotate: whether vectors are rotated before.
+    both_ways: whether what a client receives is compressed, too.
   """
 
   bits: int = 8
   rotate: bool = False
+
+  both_ways = False
 
   def size(self, numbers: int) -> int:
     """Returns the bytes of a vector, in whole bytes."""
@@ -67,8 +72,30 @@ class Compression:
     return tf.ensure_shape(found, rows.shape)  # Lost by reshaping.
 
 
+@dataclasses.dataclass(frozen=True)
+class Bfloat16:
+  """Numbers in half precision, rounded to the nearest, of two to the even one."""
+
+  both_ways = True
+
+  def size(self, numbers: int) -> int:
+    """Returns the bytes of a vector."""
+    return numbers * tf.bfloat16.size
+
+  def received(self, tensor: tf.Tensor) -> tf.Tensor:
+    """Returns the float32 numbers that arrive of `tensor` float32."""
+    return tf.cast(tf.cast(tensor, tf.bfloat16), tf.float32)
+
+  def decoded(
+    self, rows: tf.Tensor, signs_seed: tf.Tensor, seed: tf.Tensor
+  ) -> tf.Tensor:
+    """Returns `received` rows; nothing is drawn."""
+    del signs_seed, seed
+    return self.received(rows)
+
+
 def of_client(
-  compression: Compression,
+  compression: Compression | Bfloat16,
   delta: collections.OrderedDict,
   changes: collections.OrderedDict,
   round_seed: tf.Tensor,

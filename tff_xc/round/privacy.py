@@ -201,7 +201,8 @@ def applied(algorithm, pair: list[int]):
   if algorithm.compression:
     raise errors.InputError(
       'compression rounds updates that differential privacy has clipped, and they'
-      ' would exceed its norm: leave out --compression, or --dp'
+      ' would exceed its norm: leave out --compression and --message_precision, or'
+      ' --dp'
     )
   for part in algorithm.carried:
     if type(part).on_server is not carried.Carried.on_server:
