@@ -3,7 +3,7 @@
 An embedded data set: nothing is stored or downloaded. A celebrity is a seeded
 identity, and each photograph has a seeded pose, light and background; the label decides
 how the mouth curves, more or less. An image depends only on (seed, celebrity, number of
-the photograph), not on the order in which clients are loaded.
+the photograph) and its label, not on the order in which clients are loaded.
 """
 
 from collections.abc import Callable
