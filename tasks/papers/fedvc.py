@@ -71,15 +71,13 @@ _OF_LANDMARKS = (
   f' from scratch, 40 rounds, three seeds{table.REDESIGNED}'
 )
 _OF_TABLE_4 = {'what': _OF_LANDMARKS, 'shared': _LANDMARKS}
-_OF_UNEQUAL = (
-  'Procedural handwriting of 60 classes, 100 clients with 120 images in the mean, of'
+_OF_CLIENTS = (
+  'Procedural handwriting of 60 classes, {} clients with {} images in the mean, of'
   ' sizes and classes that are unequal and independent (size_deviation 1.2, alpha 1),'
   f' virtual clients of 128, 10 a round, from scratch, three seeds{table.REDESIGNED}'
 )
-_AT_END = f'{_OF_UNEQUAL}; scores after 40 rounds'
-_OF_TABLE_3 = _AT_END.replace(
-  '100 clients with 120 images', '400 clients with 30 images'
-)
+_OF_UNEQUAL = _OF_CLIENTS.format(100, 120)
+_AFTER_40 = '; scores after 40 rounds'
 _OF_EQUAL = (
   'Procedural handwriting of 50 classes, 100 clients of 60 images, alpha 1,000, 10 and'
   f' 0, 10 a round, 40 rounds, three seeds; rates 0.01 and 0.1{table.REDESIGNED}'
@@ -91,7 +89,7 @@ def _table(
   caption,
   notes='',
   start=_PRETRAINED,
-  what=_AT_END,
+  what=_OF_UNEQUAL + _AFTER_40,
   shared=_UNEQUAL,
   **more,
 ):
@@ -166,7 +164,7 @@ RESULTS = (
   _table(
     'Table 3',
     'FedIR with FedVC on iNaturalist-User-120k: 5,000 rounds of 10 and 100 clients',
-    what=_OF_TABLE_3,
+    what=_OF_CLIENTS.format(400, 30) + _AFTER_40,
   ),
   _table(
     'Table 4',
