@@ -118,6 +118,7 @@ def a_client(made):
     ('turbosvm', {}, set()),
     ('fedproto', {}, set()),
     ('scaffold', {}, set()),
+    pytest.param('fedmlh', {}, set(), marks=pytest.mark.slow),
     pytest.param('fedrep', {}, {'class'}, marks=pytest.mark.slow),
     ('fedbabu', {}, {'class'}),
     ('fedss', {'robust_aggregation': 'clipping', 'clipping_norm': 0.1}, set()),

@@ -399,3 +399,10 @@ def test_a_figure_has_the_runs_of_its_table(figure, of):
   paper = figure.split('/')[0]
   rows = [r for t in of.split() for r in registry.TABLES[f'{paper}/{t}'].rows]
   assert [*registry.TABLES[figure].rows] == rows
+
+
+@pytest.mark.parametrize('number', [2, 3, 4, 5])
+def test_the_words_of_a_small_form_have_its_number_of_clients(number):
+  small = registry.TABLES[f'fedvc/table{number}'].small
+  [clients] = {r.changes['num_clients'] for r in small.rows}
+  assert f' {clients} clients' in small.what
