@@ -1,0 +1,169 @@
+"""Draws the pictures of docs/privacy.md and docs/runtime.md from kept results and runs.
+
+  .venv/bin/python tools/privacy_pictures.py attacks docs/results/glyphs-attacks.csv
+  .venv/bin/python tools/privacy_pictures.py epsilon docs/results/*-dp.csv
+  .venv/bin/python tools/privacy_pictures.py bytes RUN_DIR...
+
+writes docs/attacks.png, docs/epsilon.png or docs/accuracy_bytes.png.
+
+attacks: scores of each defence against each attack. epsilon: scores against the epsilon
+that the same noise on the mean of the clients' updates has with 10,000 of a million
+clients a round, which `epsilon` also writes, as docs/results/measured/epsilon.csv.
+bytes: as `launch.compare --over=bytes`, with a further line for each method without
+compression whose clients request class rows: the same run, had these been fetched by
+private information retrieval, whose bytes follow from a formula.
+"""
+
+import dataclasses
+import math
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
+
+from launch import compare
+from tff_xc.measure import privacy_loss
+from tff_xc.report import curves
+from tff_xc.report import methods
+from tff_xc.report import pictures
+from tff_xc.report import run_files
+from tff_xc.report import tables
+
+_DOCS = pathlib.Path(__file__).parents[1] / 'docs'
+_ATTACKS = ('none', 'flip_labels', 'scale', 'flip_signs')
+_DEFENCES = ('none', 'clipping', 'median', 'trimmed_mean')
+_MANY, _OF_THEM, _DELTA = 1_000_000, 10_000, 1e-7
+_NUMBER = 4  # Bytes of a float32.
+
+
+def attacks(path: str) -> None:
+  """Draws bars: a group for each attack, a bar for each defence."""
+  given = pd.read_csv(path)
+  figure, [ax] = pictures.panels(1, 1, (7.5, 4.2))
+  width = 0.8 / len(_DEFENCES)
+  for place, (defence, style) in enumerate(
+    zip(_DEFENCES, pictures.styles(), strict=False)
+  ):
+    rows = [
+      given[
+        (_given(given, 'attack', 'none') == attack)
+        & (_given(given, 'robust_aggregation', 'none') == defence)
+      ].squeeze()
+      for attack in _ATTACKS
+    ]
+    ax.bar(
+      np.arange(len(_ATTACKS)) + place * width,
+      [100 * row['top1_mean'] for row in rows],
+      width,
+      yerr=[100 * row['top1_std'] for row in rows],
+      label=defence.replace('_', ' '),
+      color=style['color'],
+      error_kw={'lw': 1},
+    )
+  ax.set_xticks(
+    np.arange(len(_ATTACKS)) + 1.5 * width,
+    [attack.replace('_', ' ') for attack in _ATTACKS],
+  )
+  pictures.label(ax, '', '--attack, of a fifth of the clients', 'top-1 %')
+  figure.legend(
+    loc='outside upper center',
+    ncols=4,
+    frameon=False,
+    title='--robust_aggregation',
+  )
+  pictures.save(figure, _DOCS / 'attacks.png')
+
+
+def epsilon(*paths: str) -> None:
+  """Draws a line for each algorithm and data set, and writes what it shows."""
+  rows = [row for path in paths for row in _private_runs(pd.read_csv(path))]
+  table = pd.DataFrame(rows)
+  lines = {
+    f'{methods.title(algorithm)}, {task}': list(
+      zip(many['ε of a million'], many['top-1 %'], strict=True)
+    )
+    for (task, algorithm), many in table[table['z'] > 0].groupby(
+      ['task', 'algorithm'], sort=False
+    )
+  }
+  figure = curves.lines_figure(
+    lines,
+    '',
+    'ε of the same noise with 10,000 of a million clients a round',
+    'top-1 %',
+  )
+  pictures.save(figure, _DOCS / 'epsilon.png')
+  text = table.drop(columns=['top-1 %', 'algorithm']).drop_duplicates()
+  text = text[text['z'] > 0].map(
+    lambda value: f'{value:.3g}' if isinstance(value, float) else value
+  )
+  text.to_csv(_DOCS / 'results/measured/epsilon.csv', index=False)
+
+
+def _private_runs(given: pd.DataFrame) -> Iterator[dict]:
+  for row in given.to_dict('records'):
+    task, algorithm = re.findall(r'--(?:task|algorithm)=(\S+)', row['command'])
+    part = int(re.search(r'--clients_per_round=(\d+)', row['command'])[1])
+    noise = re.search(r'--dp_noise_multiplier=(\S+)', row['command'])
+    noise = float(noise[1]) if noise else 0.0
+    rounds = int(row['rounds_mean'])
+    scaled = noise * _OF_THEM / part
+    yield {
+      'task': task,
+      'algorithm': algorithm,
+      'z': noise,
+      'z of a million': scaled,
+      'ε of a million': noise
+      and privacy_loss.Accountant(
+        scaled,
+        privacy_loss.Sampling(privacy_loss.POISSON, _OF_THEM / _MANY),
+        _DELTA,
+      ).epsilon(rounds),
+      'top-1 %': 100 * row['top1_mean'],
+    }
+
+
+def bytes_(*directories: str) -> None:
+  """Draws the runs that lie in the directories."""
+  frame = compare.collect(directories)
+  runs, labels = list(frame['run']), list(frame['label'])
+  for run, label in zip(frame['run'], frame['label'], strict=True):
+    given = run.hyperparameters
+    if 'negatives' in given and given['compression'] == 'none':
+      runs.append(_retrieved(run))
+      labels.append(f'{label}, rows by private retrieval')
+  drawn = curves.compare_figure(
+    tables.collect(runs, labels), ['top1'], over='bytes'
+  )
+  pictures.save(drawn, _DOCS / 'accuracy_bytes.png')
+
+
+def _retrieved(run: run_files.Run) -> run_files.Run:
+  """Returns the run with keys and answers in the place of its rows' bytes.
+
+  A row of d of n numbers is a key of 16 log2(n) bytes to, and d numbers from, each of
+  two servers.
+  """
+  row = _NUMBER * run.config['options']['embedding_dim']
+  key = 16 * math.log2(run.config['data']['classes'])
+  more = run.metrics['class_rows'] * (2 * (row + key) - row)
+  down = run.metrics['bytes_down_per_client'] + more
+  return dataclasses.replace(
+    run, metrics=run.metrics.assign(bytes_down_per_client=down)
+  )
+
+
+def _given(table: pd.DataFrame, name: str, default: str) -> pd.Series:
+  return table['command'].str.extract(rf'--{name}=(\S+)')[0].fillna(default)
+
+
+if __name__ == '__main__':
+  {'attacks': attacks, 'epsilon': epsilon, 'bytes': bytes_}[sys.argv[1]](
+    *sys.argv[2:]
+  )
