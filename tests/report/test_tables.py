@@ -1,6 +1,7 @@
 """Methods of runs and their labels; tables over seeds, and their three forms."""
 
 import csv
+import dataclasses
 import io
 import re
 
@@ -345,6 +346,18 @@ def test_a_score_at_a_budget_is_a_column(runs):
   assert printed(table, FEDSS, 'top1@rounds:999') == '–'
   # Of rows that are sorted by a target, it is the target's score.
   assert 'map@10@rounds:10_mean' in build(runs, 'map@10:0.1', budgets=some)
+
+
+def test_epsilon_is_that_at_the_end(runs):
+  private = runs[0]
+  assert 'epsilon_mean' not in build(runs).dropna(axis=1, how='all')
+  rounds = private.metrics['round']
+  epsilon = (rounds / 10).where(rounds % 10 == 0)
+  epsilon.iloc[-1] = np.nan  # A round without an evaluation.
+  told = dataclasses.replace(
+    private, metrics=private.metrics.assign(epsilon=epsilon)
+  )
+  assert printed(build([told]), 'fedss', 'epsilon') == f'{epsilon.max():.3g}'
 
 
 def test_columns_of_a_round_and_of_the_best_round(runs):

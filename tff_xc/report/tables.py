@@ -230,6 +230,12 @@ def _total(name, heading, total, show, better='neither') -> Column:
   return Column(name, heading, read, show_mean, better=better)
 
 
+def _epsilon(run: run_files.Run) -> float | None:
+  """Returns what differential privacy the model has at the end."""
+  known = run.metrics.get('epsilon', pd.Series(dtype=float)).dropna()
+  return None if known.empty else known.iloc[-1]
+
+
 def _of_round(name: str, metric: str, total: str, show) -> Column:
   return _total(name, catalog.ROUND[metric].heading, total, show, 'lower')
 
@@ -242,6 +248,13 @@ COLUMNS = {
     _total('rounds', 'rounds', 'rounds', '{:.0f}'.format),
     _total('emd', 'EMD', 'emd', '{:.2f}'.format),
     *map(_score, catalog.SCORES),
+    Column(
+      'epsilon',
+      catalog.ROUND['epsilon'].heading,
+      _epsilon,
+      lambda mean, _: f'{mean:.3g}',
+      better='lower',
+    ),
     _of_round(
       *('class_rows', 'class_rows', 'class_rows_requested_mean'),
       '{:.1f}'.format,
