@@ -236,9 +236,13 @@ def keep(
 def _changes(run: run_files.Run) -> dict:
   """Returns what a run changes of its defaults on the task."""
   from tasks import experiment
+  from tff_xc.algorithms import registry as algorithms
   from tff_xc.report import tables
 
-  usual = run_files.flat(experiment.resolve(run.task, run.algorithm, {}))
+  # Also of what applies only beside another change, as --dp_clip does beside --dp.
+  declared = algorithms.get(run.algorithm).hyperparameters
+  usual = {each.name: each.default for each in declared}
+  usual |= run_files.flat(experiment.resolve(run.task, run.algorithm, {}))
   return {
     name: value
     for name, value in tables.settings_of(run).items()

@@ -28,6 +28,7 @@ import pandas as pd
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from launch import compare
+from tasks import registry as tasks
 from tff_xc.measure import privacy_loss
 from tff_xc.report import curves
 from tff_xc.report import methods
@@ -107,24 +108,22 @@ def epsilon(*paths: str) -> None:
 
 
 def _private_runs(given: pd.DataFrame) -> Iterator[dict]:
+  of = lambda row, name: re.search(rf'--{name}=(\S+)', row['command'])
   for row in given.to_dict('records'):
-    task, algorithm = re.findall(r'--(?:task|algorithm)=(\S+)', row['command'])
-    part = int(re.search(r'--clients_per_round=(\d+)', row['command'])[1])
-    noise = re.search(r'--dp_noise_multiplier=(\S+)', row['command'])
-    noise = float(noise[1]) if noise else 0.0
-    rounds = int(row['rounds_mean'])
+    task, algorithm = (of(row, name)[1] for name in ('task', 'algorithm'))
+    noise = float(of(row, 'dp_noise_multiplier')[1])
+    part = of(row, 'clients_per_round')
+    part = int(part[1]) if part else tasks.get(task).clients_per_round
     scaled = noise * _OF_THEM / part
+    sampling = privacy_loss.Sampling(privacy_loss.POISSON, _OF_THEM / _MANY)
+    many = noise and privacy_loss.Accountant(scaled, sampling, _DELTA)
     yield {
       'task': task,
       'algorithm': algorithm,
       'z': noise,
+      'ε': row['epsilon_mean'],
       'z of a million': scaled,
-      'ε of a million': noise
-      and privacy_loss.Accountant(
-        scaled,
-        privacy_loss.Sampling(privacy_loss.POISSON, _OF_THEM / _MANY),
-        _DELTA,
-      ).epsilon(rounds),
+      'ε of a million': many and many.epsilon(int(row['rounds_mean'])),
       'top-1 %': 100 * row['top1_mean'],
     }
 

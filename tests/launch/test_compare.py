@@ -342,3 +342,16 @@ def test_a_table_is_kept_for_a_page(tmp_path):
   assert not (tmp_path / 'compare.md').exists()
   with pytest.raises(errors.InputError, match='cannot be written'):
     compare.keep([tmp_path / 'c'], tmp_path / 'no' / 'a.csv')
+
+
+def test_a_kept_command_has_what_applies_beside_another_change(tmp_path):
+  private = {'dp': 'central', 'dp_clip': 0.5, 'dp_delta': 1e-5}
+  for z in (0.0, 0.1):
+    fake_runs.write_run(tmp_path / f'{z}', dp_noise_multiplier=z, **private)
+  path = tmp_path / 'kept.csv'
+  compare.keep([tmp_path / '0.0', tmp_path / '0.1'], path)
+  noiseless, noisy = read_csv(path)
+  assert noiseless['algorithm'] == 'fedss dp_noise_multiplier=0.0'
+  assert noisy['algorithm'] == 'fedss dp_noise_multiplier=0.1'
+  assert '--dp_clip=0.5' in noisy['command'].split()
+  assert '--dp_delta' not in noisy['command']  # The default.
