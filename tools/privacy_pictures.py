@@ -130,32 +130,41 @@ def _private_runs(given: pd.DataFrame) -> Iterator[dict]:
 
 def bytes_(*directories: str) -> None:
   """Draws the runs that lie in the directories."""
-  frame = compare.collect(directories)
-  runs, labels = list(frame['run']), list(frame['label'])
-  for run, label in zip(frame['run'], frame['label'], strict=True):
-    given = run.hyperparameters
-    if 'negatives' in given and given['compression'] == 'none':
-      runs.append(_retrieved(run))
+  runs, labels = [], []
+  for run in compare.collect(directories)['run']:
+    given, label = run.hyperparameters, methods.title(run.algorithm)
+    if is_compressed := given['compression'] != 'none':
+      label += f', updates of {given["compression_bits"]} bits'
+    runs.append(_both_ways(run, 0.0))
+    labels.append(label)
+    if 'negatives' in given and not is_compressed:
+      runs.append(_both_ways(run, _retrieval(run)))
       labels.append(f'{label}, rows by private retrieval')
-  drawn = curves.compare_figure(
+  figure = curves.compare_figure(
     tables.collect(runs, labels), ['top1'], over='bytes'
   )
-  pictures.save(drawn, _DOCS / 'accuracy_bytes.png')
+  figure.axes[0].set_xlabel('bytes between the server and all clients')
+  pictures.save(figure, _DOCS / 'accuracy_bytes.png')
 
 
-def _retrieved(run: run_files.Run) -> run_files.Run:
-  """Returns the run with keys and answers in the place of its rows' bytes.
+def _both_ways(run: run_files.Run, more: float) -> run_files.Run:
+  """Returns the run with all bytes, and `more` of a class row, as those down."""
+  metrics = run.metrics
+  total = metrics['bytes_down_per_client'] + metrics['bytes_up_per_client']
+  total += more * metrics['class_rows']
+  return dataclasses.replace(
+    run, metrics=metrics.assign(bytes_down_per_client=total)
+  )
+
+
+def _retrieval(run: run_files.Run) -> float:
+  """Returns the bytes by which private retrieval of a row exceeds its download.
 
   A row of d of n numbers is a key of 16 log2(n) bytes to, and d numbers from, each of
   two servers.
   """
   row = _NUMBER * run.config['options']['embedding_dim']
-  key = 16 * math.log2(run.config['data']['classes'])
-  more = run.metrics['class_rows'] * (2 * (row + key) - row)
-  down = run.metrics['bytes_down_per_client'] + more
-  return dataclasses.replace(
-    run, metrics=run.metrics.assign(bytes_down_per_client=down)
-  )
+  return 2 * (row + 16 * math.log2(run.config['data']['classes'])) - row
 
 
 def _given(table: pd.DataFrame, name: str, default: str) -> pd.Series:
