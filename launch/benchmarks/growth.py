@@ -35,16 +35,9 @@ _OWN_BYTES, _TABLES = 1e9, 5
 class Settings:
   """The values of each size."""
 
-  num_classes: tuple[int, ...] = (10**3, 10**4, 10**5, 10**6, 10**7)  # n
-  clients: tuple[int, ...] = (1, 10, 100, 1000, 10_000)  # Of a round.
-  examples: tuple[int, ...] = (
-    1,
-    10,
-    100,
-    1000,
-    10_000,
-    100_000,
-  )  # Of a client.
+  num_classes: tuple[int, ...] = tuple(10**k for k in range(3, 8))  # n
+  clients: tuple[int, ...] = tuple(10**k for k in range(5))  # Of a round.
+  examples: tuple[int, ...] = tuple(10**k for k in range(6))  # Of a client.
   embedding_dim: tuple[int, ...] = (16, 64, 256, 1024, 2048)
 
 
