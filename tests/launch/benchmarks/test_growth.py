@@ -126,7 +126,7 @@ def test_a_picture_replaces_no_other_file(tmp_path, output):
 @pytest.mark.slow
 def test_growth_is_measured_drawn_and_written(tmp_path):
   # The same results on one thread and on all.
-  names = 'num_classes@100', 'num_classes_1@100', 'examples@1'
+  names = 'num_classes@100', 'num_classes_1@100'
   done = subprocess.run(
     [
       *(sys.executable, '-m', 'launch.benchmark', 'growth', '--small'),
@@ -136,12 +136,12 @@ def test_growth_is_measured_drawn_and_written(tmp_path):
     cwd=light.ROOT,
     capture_output=True,
     text=True,
-    timeout=300,
+    timeout=900,
     check=False,
   )
   assert (done.returncode, done.stderr) == (0, '')
   assert sorted(os.listdir(tmp_path)) == ['a.json', 'a.png']
   found = json.loads((tmp_path / 'a.json').read_text())
   assert {*found['median_seconds']} == {*names}
-  checks = [found['check'][name]['loss'] for name in names]
-  assert checks[0] == checks[1] != checks[2]
+  losses = {found['check'][name]['loss'] for name in names}
+  assert len(losses) == 1
