@@ -144,6 +144,17 @@ def main(arguments: Sequence[str]) -> None:
     raise errors.InputError(
       f'--output={output} is no regular file; name another'
     )
+  picture = None
+  if output and found.draw:
+    picture = pathlib.Path(output).with_suffix('.png')
+    # What lies beside a report is its picture, of an earlier time.
+    if picture == pathlib.Path(output) or (
+      picture.exists() and not os.path.exists(output)
+    ):
+      raise errors.InputError(
+        f'--output={output}: the picture would replace {picture}; name a .json '
+        'file elsewhere'
+      )
   result = benchmark(
     found,
     settings,
@@ -165,11 +176,13 @@ def main(arguments: Sequence[str]) -> None:
   if output:
     try:
       files.write_json(output, result, is_sorted=False)
+      if picture:
+        found.draw(result, picture)
     except OSError as e:
       raise errors.InputError(
         f'--output={output} cannot be written ({e.strerror})'
       ) from e
-    print(f'\nwritten to {output}')
+    print(f'\nwritten to {output}' + (f' and {picture}' if picture else ''))
   for warning in result['warnings']:
     print(f'warning: {warning}', file=sys.stderr)
   if result['warnings']:

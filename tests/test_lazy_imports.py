@@ -1,5 +1,6 @@
 """Deferred imports, on packages made for the test and on TFF's own."""
 
+import gc
 import importlib
 import inspect
 import pathlib
@@ -89,6 +90,35 @@ def test_a_use_while_the_importer_imports_and_a_module_that_fails(
   assert 'heavy' not in sys.modules
 
 
+@pytest.mark.parametrize('used', [False, True])
+def test_a_deferred_part_of_a_deferred_package(packages, monkeypatch, used):
+  deferred = {'heavy', 'heavy.part'}
+  monkeypatch.setattr(lazy_imports, '_DEFERRED', deferred)
+  text = 'from heavy import part\n' + 'thing = part.Thing\n' * used
+  (packages / 'importer.py').write_text(text)
+  importer = importlib.import_module('importer')
+  assert sys.heavy_runs == ['heavy', 'heavy.part'] * used
+  assert importer.part.Thing is importlib.import_module('heavy').part.Thing
+  assert sorted(sys.heavy_runs) == ['heavy', 'heavy.part']
+
+
+@pytest.mark.parametrize('collects', [True, False])
+def test_garbage_is_not_collected_while_the_importer_imports(
+  packages, monkeypatch, collects
+):
+  (packages / 'importer.py').write_text('import gc\nfound = gc.isenabled()\n')
+  frozen = []
+  monkeypatch.setattr(gc, 'freeze', lambda: frozen.append(gc.isenabled()))
+  was = gc.isenabled()
+  try:
+    (gc.enable if collects else gc.disable)()
+    assert not importlib.import_module('importer').found
+    assert gc.isenabled() == collects
+  finally:
+    (gc.enable if was else gc.disable)()
+  assert frozen == [False] * collects
+
+
 def run(program):
   root = pathlib.Path(__file__).parents[1]
   found = subprocess.run(
@@ -109,11 +139,15 @@ def test_tff_defers_them_and_they_still_work():
     'from tff_xc import lazy_imports as lazy\n'
     'lazy.install()\n'
     'import tensorflow as tf, tensorflow_federated as tff\n'
-    'print([n for n in ("jax", "pandas", "scipy.stats",'
-    ' "tensorflow_probability") if n in sys.modules])\n'
+    'print([n for n in ("jax", "pandas", "scipy.optimize",'
+    ' "scipy.stats", "sklearn", "fsspec", "tensorflow_probability") if n in sys.modules])\n'
     'import numpy as np\n'
     'add = tff.jax.computation(lambda x: x + 1, np.int32)\n'
     'import pandas as pd, scipy.stats, importlib.resources\n'
+    'import scipy.optimize, sklearn.preprocessing, tensorflow_privacy\n'
+    'root = scipy.optimize.brentq(lambda x: x - 2, 0, 3)\n'
+    'made = tensorflow_privacy.linearly_separable_labeled_examples\n'
+    'assert root == 2 and made(5, np.ones((3, 2))).points.shape == (5, 3)\n'
     'print(add.type_signature, pd.Series([1, 2]).sum(),'
     ' scipy.stats.norm.cdf(0), tf.lite.OpsSet.TFLITE_BUILTINS.name,'
     ' importlib.resources.files("tensorflow").name)\n'

@@ -1,6 +1,7 @@
 """The benchmarks by name. Importing this does not import TensorFlow."""
 
 from launch.benchmarks import classes
+from launch.benchmarks import growth
 from launch.benchmarks import paper_sizes
 from launch.benchmarks import rank
 from launch.benchmarks import round as round_lib
@@ -25,6 +26,7 @@ BENCHMARKS: dict[str, spec.Benchmark] = {
     svm.BENCHMARK,
     rank.BENCHMARK,
     paper_sizes.BENCHMARK,
+    growth.BENCHMARK,
     start.BENCHMARK,
   )
 }

@@ -7,7 +7,7 @@ import dataclasses
 
 from launch.benchmarks import spec
 
-_OWN_CLASSES, _NEGATIVES, _SIDE = 20, 80, 28
+_OWN_CLASSES, _NEGATIVES = 20, 80
 _PRIVATE = 'dp'
 
 
@@ -27,8 +27,10 @@ class Settings:
   dp_num_classes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
 
 
-def make_clients(clients: int, num_classes: int):
-  """Returns a cohort whose clients have one image of each of 20 classes."""
+def make_clients(
+  clients: int, num_classes: int, examples: int = _OWN_CLASSES, side: int = 28
+):
+  """Returns a cohort whose clients have images of 20 classes in turn."""
   import numpy as np
 
   from tff_xc.round import examples as examples_lib
@@ -36,16 +38,16 @@ def make_clients(clients: int, num_classes: int):
   random = np.random.default_rng(0)
 
   def make(client):
-    x = random.integers(0, 256, [_OWN_CLASSES, _SIDE, _SIDE], np.uint8)
+    x = random.integers(0, 256, [examples, side, side], np.uint8)
     y = random.choice(num_classes, _OWN_CLASSES, replace=False, shuffle=False)
-    y = y.astype(np.int32)
+    y = np.resize(y.astype(np.int32), examples)
     return examples_lib.ClientExamples(x, y, np.int64(client), y)
 
   return [make(client) for client in range(clients)]
 
 
-def make_process(num_classes: int, batch_size: int, hidden=None):
-  """Returns FedSS with a 64-d cosine head on the small conv encoder."""
+def make_process(num_classes: int, batch_size: int, hidden=None, **encoder):
+  """Returns FedSS with a cosine head on the small conv encoder, 64-d by default."""
   from tff_xc import classifier
   from tff_xc import heads
   from tff_xc.algorithms import fedss
@@ -54,7 +56,7 @@ def make_process(num_classes: int, batch_size: int, hidden=None):
 
   return fedss.build_fedss(
     model=classifier.EmbeddingClassifier(
-      conv.build_conv_encoder(embedding_dim=64),
+      conv.build_conv_encoder(**encoder),
       heads.CosineHead(20.0),
       num_classes,
     ),

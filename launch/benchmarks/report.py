@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -26,6 +27,8 @@ _SHOWN = (
   *('passes', 'dropped', 'warnings', 'median_seconds', 'peak_mb', 'parts'),
   *('ratios', 'ranges'),
 )
+# `exponent` needs values that are so many times that of the smallest size.
+_ABOVE = 1.5
 
 
 def build(
@@ -86,6 +89,38 @@ def build(
     'plan': dataclasses.asdict(plan),
     'machine': machine(),
   }
+
+
+def by_size(values: Mapping[str, float]) -> dict[str, dict[int, float]]:
+  """Returns the values of contenders 'NAME@SIZE', by NAME and ascending size.
+
+  Contenders whose size is no whole number are left out.
+  """
+  found: dict[str, dict[int, float]] = {}
+  for contender, value in values.items():
+    name, size = spec.name_and_size(contender)
+    if size.isdecimal():
+      found.setdefault(name, {})[int(size)] = value
+  return {name: dict(sorted(of.items())) for name, of in found.items()}
+
+
+def exponent(values: Mapping[int, float]) -> float | None:
+  """Returns p, if what a size adds to the smallest one grows as (its excess)^p.
+
+  With a constant part and a linear one it is exactly 1. It is the slope of the
+  least-squares line through log(value - smallest's) over log(size - smallest), of
+  sizes with at least 1.5 times the smallest's value; None if there are fewer than
+  two of these.
+  """
+  (first, floor), *others = sorted(values.items())
+  added = [
+    (math.log(size - first), math.log(value - floor))
+    for size, value in others
+    if value >= _ABOVE * floor
+  ]
+  if len(added) < 2:
+    return None
+  return statistics.linear_regression(*zip(*added, strict=True)).slope
 
 
 def machine() -> dict[str, Any]:
@@ -154,8 +189,8 @@ def to_markdown(found: Mapping[str, Any], is_short: bool = False) -> str:
   """Returns the same tables in Markdown, and below them how they were made."""
   tables = _tables(found)
   if is_short:
-    tables = [table for table in tables if table[0][0] == 'ratio'] or tables
-    tables = tables[:1]
+    of = {table[0][0]: table for table in tables}
+    tables = [of.get('ratio') or of.get('growth') or tables[0]]
   revision = found['git_revision'] or 'unknown'
   lines = [f'`{found["command"]}`', *_circumstances(found)]
   below = [
@@ -183,7 +218,7 @@ def _circumstances(found) -> list[str]:
 
 
 def _tables(found) -> list[list[list[str]]]:
-  """Returns the tables that have rows, as cells: times, ratios, and parts."""
+  """Returns the tables that have rows, as cells: times, ratios, growth and parts."""
   times = [['contender', 'median s', 'peak MB']] + [
     [name, f'{seconds:.4g}', f'{found["peak_mb"][name]:.0f}']
     for name, seconds in found['median_seconds'].items()
@@ -192,10 +227,25 @@ def _tables(found) -> list[list[list[str]]]:
     [label, f'{value:.3g}', '{:.3g} – {:.3g}'.format(*found['ranges'][label])]
     for label, value in found['ratios'].items()
   ]
+  growth = [['growth', 'sizes', 'median s', 'exponent', 'peak MB', 'exponent']]
+  peaks = by_size(found['peak_mb'])
+  for name, seconds in by_size(found['median_seconds']).items():
+    if len(seconds) < 3:
+      continue
+    least, *_, most = seconds
+    line = [name, f'{least} – {most}']
+    for values, digits in ((seconds, '.3g'), (peaks[name], '.0f')):
+      slope = exponent(values)
+      line += [
+        f'{values[least]:{digits}} – {values[most]:{digits}}',
+        '–' if slope is None else f'{slope:.2f}',
+      ]
+    growth.append(line)
   columns = found['parts']
   names = dict.fromkeys(part for c in columns.values() for part in c)
   parts = [['part, median s', *columns]] + [
     [part] + [f'{c[part]:.3g}' if part in c else '–' for c in columns.values()]
     for part in names
   ]
-  return [table for table in (times, ratios, parts) if len(table) > 1]
+  tables = times, ratios, growth, parts
+  return [table for table in tables if len(table) > 1]

@@ -41,6 +41,8 @@ class Benchmark:
   # (settings, path) -> None, writes the peers' training data as .npz
   # (`peers.inputs.load` reads it); None if there are no peers.
   write_arrays: Callable[[Any, str], None] | None = None
+  # (report, path) -> None, draws the report's picture; None: it has none.
+  draw: Callable[[Mapping[str, Any], Any], None] | None = None
   # Whether every round is a new process; only one runs at a time.
   fresh: bool = False
   passes: int = 9  # The default number of undisturbed passes.

@@ -38,7 +38,6 @@ from tff_xc.measure import communication
 from tff_xc.measure import evaluation
 from tff_xc.measure import skew
 from tff_xc.measure import targets as targets_lib
-from tff_xc.report import curves
 from tff_xc.report import run_files
 from tff_xc.round import algorithm as algorithm_lib
 from tff_xc.round import examples as examples_lib
@@ -159,6 +158,10 @@ def train(
 
 def draw_curves(run_dir: str | os.PathLike) -> None:
   """Draws curves.png of a run's directory."""
+  from tff_xc.report import (
+    curves,
+  )  # Not before training, since it takes a while.
+
   picture = pathlib.Path(run_dir) / run_directory.CURVES
   with storage.writing(picture):
     curves.plot_run(run_files.read_run(run_dir), picture)

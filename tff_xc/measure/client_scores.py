@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import scipy.sparse
 
 from tff_xc import errors
@@ -12,6 +12,9 @@ from tff_xc.data import client_data
 from tff_xc.data import partition as partition_lib
 from tff_xc.data import pool as pool_lib
 from tff_xc.measure import skew
+
+if TYPE_CHECKING:
+  import pandas as pd
 
 # The values of the column `part` of `clients`.
 TRAINED, UNSEEN = 'trained', 'unseen'
@@ -88,12 +91,14 @@ def parts(
   yield from found
 
 
-def clients(dataset: client_data.FederatedDataset) -> pd.DataFrame:
+def clients(dataset: client_data.FederatedDataset) -> 'pd.DataFrame':
   """Returns a row for each client of `parts`, in their order.
 
   Columns are `client`, its id; `part`; `training_examples` and `test_examples`; and
   `classes`, the distinct classes of both.
   """
+  import pandas as pd
+
   tables, y = [], dataset.train.pool.y
   for part, train, held_out in parts(dataset):
     numbers = np.concatenate([train.numbers, held_out.numbers])
