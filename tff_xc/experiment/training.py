@@ -158,9 +158,8 @@ def train(
 
 def draw_curves(run_dir: str | os.PathLike) -> None:
   """Draws curves.png of a run's directory."""
-  from tff_xc.report import (
-    curves,
-  )  # Not before training, since it takes a while.
+  # Not before training, since its import takes a while.
+  from tff_xc.report import curves
 
   picture = pathlib.Path(run_dir) / run_directory.CURVES
   with storage.writing(picture):
