@@ -276,8 +276,6 @@ def _requests(subject: Subject, settings: Settings) -> pd.DataFrame:
   lines = []
   for count, found in told.items():
     frame = pd.DataFrame(found)
-    of_request = {'up': sizes.up(frame['rows'].mean())}
-    of_request['down'] = frame['rows'].mean() * sizes.row_bytes
     epsilon = float('nan')
     if isinstance(request, randomized.Randomized):
       epsilon = request.response.epsilon(count)
@@ -296,7 +294,7 @@ def _requests(subject: Subject, settings: Settings) -> pd.DataFrame:
         'epsilon': epsilon,
         'own_requested': frame['asked'].mean(),
         'rows': frame['rows'].mean(),
-        'class_bytes': sum(of_request.values()),
+        'class_bytes': frame['rows'].mean() * (sizes.row_bytes + sizes.up),
       }
     )
   lines += _of_hash(subject, clients, rows_of)
