@@ -80,6 +80,7 @@ def test_every_page_has_its_place_in_the_menu():
 # Parts of modules that are listed.
 INNER = {
   'algorithms.contrast',
+  'algorithms.logits',
   'algorithms.protection',
   'algorithms.rates',
   'algorithms.spreadout',

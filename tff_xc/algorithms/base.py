@@ -20,6 +20,7 @@ from typing import NamedTuple
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import logits
 from tff_xc.algorithms import protection
 from tff_xc.algorithms import rates
 
@@ -35,8 +36,6 @@ ONE_LABEL = 'examples with one label each'
 COSINES = 'cosine logits'
 # Values of --importance_weights that are no file.
 NAMED_IMPORTANCE = NO_IMPORTANCE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
-# Values of --calibration.
-RESTRICTED, COUNTS, PRIOR = 'restricted', 'counts', 'prior'
 
 
 class Answers(NamedTuple):
@@ -76,7 +75,7 @@ class Facts:
 
 
 @hp.declared
-class Base(rates.OfClients):
+class Base(logits.Calibration, rates.OfClients):
   """What every algorithm takes.
 
   The class has `name`, for `--algorithm`; `paper`, which introduced it; `answers` to the four
@@ -115,39 +114,6 @@ class Base(rates.OfClients):
     " table and the encoder's last layer; 'body', all but the class table (FedBABU);"
     ' the rest keeps its initial values and is not sent',
     choices=('all', 'head', 'bottleneck', 'body'),
-  )
-  calibration: str = hp.field(
-    'none',
-    'logits in the softmax of local training: of classes that the client lacks times'
-    " --calibration_alpha ('restricted', FedRS); less --calibration_tau / n^(1/4), with"
-    " n the client's examples of the class ('counts', FedLC); plus"
-    " --calibration_tau log p, with p the class's share of all training examples"
-    " ('prior', logit adjustment)",
-    choices=('none', RESTRICTED, COUNTS, PRIOR),
-  )
-  calibration_alpha: float = hp.field(
-    0.5,
-    'alpha, factor of the logits of classes that a client lacks; 1: plain softmax',
-    least=0,
-    most=1,
-    of='calibration',
-    only_with=(RESTRICTED,),
-  )
-  calibration_tau: float = hp.field(
-    1.0,
-    'tau, factor of the shift of logits; 0: plain softmax',
-    least=0,
-    of='calibration',
-    only_with=(COUNTS, PRIOR),
-  )
-  calibration_absent: float = hp.field(
-    1e-8,
-    'n of a class that the client lacks, for which FedLC has no formula; the default'
-    ' all but leaves these classes out of the softmax',
-    above=0,
-    most=1,
-    of='calibration',
-    only_with=(COUNTS,),
   )
 
   def __post_init__(self):
@@ -190,7 +156,7 @@ class Base(rates.OfClients):
       hint = wording.meant(name, [*cls.names, *facts, *own])
       raise TypeError(f'{cls.name} takes no argument {name!r}{hint}')
     chosen = given.get('calibration', cls.defaults['calibration'])
-    if known.get('class_probabilities') is not None and chosen != PRIOR:
+    if known.get('class_probabilities') is not None and chosen != logits.PRIOR:
       weights = given.setdefault('importance_weights', 'train')
       if weights in (NO_IMPORTANCE, UNIFORM):
         raise TypeError(
@@ -214,22 +180,9 @@ class Base(rates.OfClients):
     """Returns the algorithm with what the fields of this class ask for."""
     from tff_xc.round import frozen
 
-    return frozen.train_only(self._calibrated(made, facts), self.trainable)
-
-  def _calibrated(self, made, facts):
-    from tff_xc.round import calibration
-
-    if self.calibration == 'none':
-      return made
-    if self.calibration == RESTRICTED:
-      how = calibration.Restricted(self.calibration_alpha)
-    elif self.calibration == COUNTS:
-      how = calibration.Counts(self.calibration_tau, self.calibration_absent)
-    elif facts.class_probabilities is None:
-      raise ValueError("calibration='prior' needs class_probabilities")
-    else:
-      how = calibration.prior(self.calibration_tau, facts.class_probabilities)
-    return calibration.calibrated(made, how)
+    return frozen.train_only(
+      self.calibrated(made, facts.class_probabilities), self.trainable
+    )
 
   def local_training(self) -> local_training_lib.LocalTraining:
     """Returns the local training that the fields describe."""
@@ -246,7 +199,7 @@ class Base(rates.OfClients):
   def warnings(self, num_classes: int, max_positives: int) -> list[str]:
     """Returns sentences about allowed values that are likely to fail."""
     del num_classes
-    if self.calibration == COUNTS and max_positives == 1:
+    if self.calibration == logits.COUNTS and max_positives == 1:
       return [
         "--calibration=counts all but leaves out a client's missing classes, and no"
         ' client has more than one class: nothing is learned; use'
@@ -442,7 +395,9 @@ class Federated(protection.Protection, Base):
   def check(cls, values, given):
     super().check(values, given)
     weights = values.get('importance_weights', NO_IMPORTANCE)
-    if values['calibration'] == PRIOR and weights not in NAMED_IMPORTANCE:
+    if (
+      values['calibration'] == logits.PRIOR and weights not in NAMED_IMPORTANCE
+    ):
       raise errors.InputError(
         f'--importance_weights={weights} names other probabilities of classes than'
         ' those of the training examples, which --calibration=prior takes; leave one'
