@@ -81,6 +81,7 @@ def test_every_page_has_its_place_in_the_menu():
 INNER = {
   'algorithms.contrast',
   'algorithms.logits',
+  'algorithms.participation',
   'algorithms.protection',
   'algorithms.rates',
   'algorithms.spreadout',

@@ -21,6 +21,7 @@ from tff_xc import errors
 from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import logits
+from tff_xc.algorithms import participation
 from tff_xc.algorithms import protection
 from tff_xc.algorithms import rates
 
@@ -246,43 +247,11 @@ class Base(logits.Calibration, rates.OfClients):
 
 
 @hp.declared
-class Federated(protection.Protection, Base):
+class Federated(protection.Protection, participation.Participation, Base):
   """Clients, and the options that any algorithm with clients takes."""
 
   has_clients = True
 
-  clients_per_round: int = hp.field(
-    16, "K, clients that take part in a round; default: the task's", least=1
-  )
-  virtual_client_size: int = hp.field(
-    0,
-    'N_VC, examples that every client draws for a round (FedVC): clients are then'
-    ' drawn in proportion to their examples, count alike, and take one local epoch,'
-    ' N_VC / batch_size steps; 0: clients are drawn uniformly and use their own'
-    ' examples',
-    least=0,
-    most=10_000_000,
-  )
-  virtual_client_replace: bool = hp.field(
-    False,
-    'draw the clients of a round with replacement, so that one may take part'
-    ' twice, with other examples',
-    of='virtual_client_size',
-    not_with=(0,),
-  )
-  client_sampling: str = hp.field(
-    'fixed',
-    "who takes part in a round: a 'fixed' number of clients, or each by itself with"
-    " the probability that as many are expected ('poisson')",
-    choices=('fixed', protection.POISSON),
-  )
-  client_failure_rate: float = hp.field(
-    0.0,
-    'probability that a drawn client leaves the round before it sends anything; the'
-    ' round goes on with the others',
-    least=0,
-    below=1,
-  )
   largest_loss: bool = hp.field(
     False,
     'also measure loss_largest, the mean loss of the client of a round whose it is'
@@ -366,24 +335,7 @@ class Federated(protection.Protection, Base):
             f'{self.importance_weights!r} needs class_probabilities'
           )
       made = importance.importance_weights(made, p)
-    return self._with_sampling(self.protected(made), facts)
-
-  def _with_sampling(self, made, facts):
-    from tff_xc.experiment import cohort
-
-    count, poisson = (
-      self.clients_per_round,
-      self.client_sampling == protection.POISSON,
-    )
-    if self.virtual_client_size:
-      made = cohort.virtual_clients(
-        *(made, count, self.virtual_client_size),
-        *(self.virtual_client_replace, poisson),
-      )
-    else:
-      sampling = cohort.UniformClients(count, facts.examples_per_round, poisson)
-      made = dataclasses.replace(made, sampling=sampling)
-    made = cohort.with_dropout(made, self.client_failure_rate)
+    made = self.sampled(self.protected(made), facts.examples_per_round)
     return self.attacked(made, facts.num_clients)
 
   @classmethod
@@ -414,33 +366,6 @@ class Federated(protection.Protection, Base):
         '--virtual_client_replace may draw a client twice in a round, and where'
         ' clients keep their models (as in MOON, or with --contrastive_weight) each'
         ' keeps one model; leave one of them out'
-      )
-    poisson = values['client_sampling'] == protection.POISSON
-    if poisson and values.get('virtual_client_replace'):
-      raise errors.InputError(
-        '--virtual_client_replace draws a fixed number of clients, and'
-        ' --client_sampling=poisson each by itself; leave one of them out'
-      )
-    examples, size = values['virtual_client_size'], values['batch_size']
-    if not examples:
-      return
-    if examples % size:
-      raise errors.InputError(
-        f'--virtual_client_size={examples} is no multiple of --batch_size={size}; give'
-        ' a multiple, since a client takes exactly virtual_client_size / batch_size'
-        ' steps'
-      )
-    for name in ('local_steps', 'local_epochs'):
-      if given.get(name):
-        raise errors.InputError(
-          f'--{name} does not apply with --virtual_client_size, whose clients take one'
-          ' epoch over the examples that they draw; leave it out'
-        )
-      values.pop(name, None)
-    if given.get('shuffle') is False:
-      raise errors.InputError(
-        '--shuffle=false does not apply with --virtual_client_size, whose examples are'
-        ' drawn in random order; leave it out'
       )
 
 
