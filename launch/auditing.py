@@ -114,16 +114,12 @@ def run(
   }
   frames['audit'] = report.of_schedules(frames['requests'], pd.DataFrame(costs))
   _show(frames, first, settings)
-  try:
+  with files.writing(where, 'name another --output'):
     where.mkdir(parents=True, exist_ok=True)
     for name, frame in frames.items():
       with files.replacing(where / f'{name}.csv') as temporary:
         frame.to_csv(temporary, index=False)
     report.plot(frames, where / 'audit.png', first.metric)
-  except OSError as e:
-    raise errors.InputError(
-      f'{where} cannot be written ({e.strerror}); name another --output'
-    ) from e
   print(f'written to {where}: requests.csv, audit.csv, updates.csv, audit.png')
   return frames
 

@@ -14,6 +14,7 @@ from datasets import cache_folder
 from tasks import experiment
 from tasks import registry as tasks
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.report import pictures
@@ -194,13 +195,9 @@ def use_cache_dir() -> None:
   if not flags.FLAGS.cache_dir:
     return
   chosen = os.path.abspath(flags.FLAGS.cache_dir)
-  try:
+  with files.writing(f'--cache_dir={chosen}', 'name another'):
     os.makedirs(chosen, exist_ok=True)
     tempfile.TemporaryFile(dir=chosen).close()
-  except OSError as e:
-    raise errors.InputError(
-      f'--cache_dir={chosen} cannot be written ({e.strerror}); name another'
-    ) from e
   os.environ[cache_folder.VARIABLE] = chosen
 
 
