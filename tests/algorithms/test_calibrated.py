@@ -192,12 +192,7 @@ def test_who_has_one_class_is_warned_of_fedlc():
 def test_combinations_train(name, given):
   made = registered.algorithm(name, **given)
   process = registered.process(name, **given)
-  clients = registered.Clients(made.client_state)
-  state, found = process.initialize(), []
-  for _ in range(4):
-    output = process.next(state, clients.attach(COHORTS[0]))
-    clients.take(output.metrics)
-    state = output.state
-    found.append(float(output.metrics['loss']))
+  metrics = registered.run(process, 4 * COHORTS[:1], made.client_state).metrics
+  found = [float(m['loss']) for m in metrics]
   assert np.isfinite(found).all()
   assert found[-1] < found[1]  # With all terms of MOON.

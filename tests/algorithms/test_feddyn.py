@@ -65,14 +65,8 @@ def _run(**changes):
   arguments = {**SETTINGS, 'num_clients': CLIENTS, **changes}
   learning = tiny.process('feddyn', **arguments)
   made = feddyn.FedDyn.made(model=tiny.model(), **arguments)
-  clients = registered.Clients(made.client_state)
-  state = learning.initialize()
-  first = tiny.as_numpy(state.weights)
-  for cohort in COHORTS:
-    output = learning.next(state, clients.attach(cohort))
-    clients.take(output.metrics)
-    state = output.state
-  return first, tiny.as_numpy(state.weights), clients.kept
+  found = registered.run(learning, COHORTS, made.client_state)
+  return *(tiny.as_numpy(s.weights) for s in found[:2]), found.kept
 
 
 def test_three_rounds_equal_the_numpy_reference():

@@ -84,13 +84,7 @@ def run(cohorts=COHORTS, **changes):
   arguments = {**SETTINGS, **changes}
   learning = tiny.process('scaffold', **arguments)
   made = scaffold.SCAFFOLD.made(model=tiny.model(), **arguments)
-  clients = registered.Clients(made.client_state)
-  first = state = learning.initialize()
-  for cohort in cohorts:
-    output = learning.next(state, clients.attach(cohort))
-    clients.take(output.metrics)
-    state = output.state
-  return first, state, clients.kept
+  return registered.run(learning, cohorts, made.client_state)[:3]
 
 
 @pytest.mark.parametrize(
@@ -254,12 +248,8 @@ def test_a_run_resumes_with_its_variates(tmp_path):
     tmp_path, 'scaffold', client_failure_rate=0.2
   )
   variate = straight['carried/scaffold/tables/class']
-  folder = tmp_path / 'resumed' / 'client_states'
-  ids, rounds = (straight[f'more:client_{n}'] for n in ('ids', 'rounds'))
-  own = [
-    np.load(folder / f'{client}_{number}.npz')['tables/class']
-    for client, number in zip(ids, rounds, strict=True)
-  ]
+  kept = small_data.kept_by_clients(tmp_path / 'resumed')
+  own = [variates['tables/class'] for variates in kept.values()]
   count = small_data.GLYPHS['num_clients']
   np.testing.assert_allclose(variate, np.sum(own, 0) / count, atol=1e-6)
   assert np.abs(variate).max() > 1e-4
