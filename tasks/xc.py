@@ -25,7 +25,6 @@ _FILE = (
   'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
   ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
 )
-DRAWN = 'none is needed, this program draws them'
 _FILES = (
   "the repository's train and test files, in a folder of the set's name or in"
   ' xc'
@@ -322,7 +321,7 @@ _ONE_LABEL = (
     'sparse-words',
     'procedural bags of words of any size, power-law labels',
     _read_words,
-    licence=DRAWN,
+    licence=task.DRAWN,
     options=task.options(
       *_OPTIONS,
       task.NUM_CLASSES,
@@ -582,7 +581,7 @@ TASKS = (
     'procedural bags of words with all labels, of any size',
     functools.partial(_read_sets_of_words, 'sparse-words-sets', {}),
     (300, 150, 4, 250),
-    licence=DRAWN,
+    licence=task.DRAWN,
     options=task.options(
       task.NUM_CLASSES, _NUM_FEATURES, num_classes=1000, num_features=5000
     ),
@@ -592,7 +591,7 @@ TASKS = (
     'procedural bags of words with all labels, as many as in EURLex-4K',
     functools.partial(_read_sets_of_words, 'sparse-words-eurlex-sets', _EURLEX),
     (300, 150, 4, 250),
-    licence=DRAWN,
+    licence=task.DRAWN,
     num_classes=_EURLEX['num_classes'],
   ),
   _sets(
