@@ -80,14 +80,16 @@ class Base(logits.Calibration, rates.OfClients):
   """What every algorithm takes.
 
   The class has `name`, for `--algorithm`; `paper`, which introduced it; `answers` to the four
-  questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing; `has_clients`; and
-  what `hp.declared` adds.
+  questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing; `excludes`: pairs of why,
+  'whose ...', and the options that do not go with it; `has_clients`; and what
+  `hp.declared` adds.
   """
 
   name = ''
   paper = ''
   answers = Answers('', '', '', '')
   needs: ClassVar[tuple[str, ...]] = ()
+  excludes: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
   has_clients = False
 
   client_optimizer: str = hp.field(
@@ -238,6 +240,8 @@ class Base(logits.Calibration, rates.OfClients):
     `values` by name may be changed; `given` are the user's.
     """
     rates.check(values)
+    for why, flags in cls.excludes:
+      protection.refuse(values, flags, f'{cls.name}, {why}')
 
   @classmethod
   def fit(
