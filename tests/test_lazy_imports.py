@@ -3,11 +3,11 @@
 import importlib
 import inspect
 import pathlib
-import subprocess
 import sys
 
 import pytest
 
+from tests import processes
 from tff_xc import lazy_imports
 
 
@@ -91,13 +91,7 @@ def test_a_use_while_the_importer_imports_and_a_module_that_fails(
 
 def run(program):
   root = pathlib.Path(__file__).parents[1]
-  found = subprocess.run(
-    [sys.executable, '-c', program],
-    cwd=root,
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  found = processes.python('-c', program, cwd=root)
   assert found.returncode == 0, found.stderr
   return found.stdout.splitlines()
 
