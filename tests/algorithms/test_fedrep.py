@@ -68,9 +68,7 @@ def test_three_rounds_equal_the_numpy_reference():
       encoders.append(encoder)
       counts.append(len(client.y))
     kernel, bias = numpy_fedavg.mean(encoders, counts)
-  found = tiny.as_numpy(last.weights)
-  for a, b in zip(found, (kernel, bias, table), strict=True):
-    np.testing.assert_allclose(a, b, atol=2e-5)
+  tiny.assert_near(tiny.as_numpy(last.weights), (kernel, bias, table))
   assert sorted(kept) == sorted(heads) == [0, 1, 2]
   for number, rows in heads.items():
     np.testing.assert_allclose(kept[number]['head'], rows, atol=2e-5)
@@ -157,8 +155,7 @@ def test_a_client_goes_on_from_its_own_head():
   expected, _ = numpy_fedavg.train_client(
     tiny.as_numpy(own), client.x, client.y, epochs=3, frozen=(0, 1)
   )
-  for a, b in zip(tiny.as_numpy(after), expected, strict=True):
-    np.testing.assert_allclose(a, b, atol=2e-5)
+  tiny.assert_near(tiny.as_numpy(after), expected)
 
 
 def test_what_does_not_go_with_it_is_refused():

@@ -95,20 +95,16 @@ def test_three_rounds_equal_the_numpy_reference(variate):
   given = {} if variate == 'steps' else {'scaffold_variate': variate}
   first, last, kept = run(**given)
   weights, server, own = reference(tiny.as_numpy(first.weights), variate)
-  close = lambda a, b: [
-    np.testing.assert_allclose(x, y, atol=2e-5)
-    for x, y in zip(a, b, strict=True)
-  ]
-  close(tiny.as_numpy(last.weights), weights)
-  close(flat(last.carried['scaffold']), server)
+  tiny.assert_near(tiny.as_numpy(last.weights), weights)
+  tiny.assert_near(flat(last.carried['scaffold']), server)
   assert sorted(kept) == sorted(own) == [0, 1, 2]
   for client, variates in own.items():
-    close(flat(kept[client]), variates)
+    tiny.assert_near(flat(kept[client]), variates)
   # The server's variate is the mean of the clients'.
   mean = [
     np.mean(each, 0) for each in zip(*map(flat, kept.values()), strict=True)
   ]
-  close(flat(last.carried['scaffold']), mean)
+  tiny.assert_near(flat(last.carried['scaffold']), mean)
   assert max(np.abs(c).max() for c in mean) > 0.01
 
 
