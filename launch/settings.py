@@ -154,6 +154,22 @@ def calibration() -> tuple[int, int, float | None] | None:
   return values.calibrate, *of_it
 
 
+def define_named_flags(**meanings: str) -> None:
+  """Defines flags of `experiment.NAMED`, by what they mean of a run; see `named`."""
+  for name, meaning in meanings.items():
+    flags.DEFINE_string(
+      name,
+      None,
+      f'{meaning}: named once more, since what only the run directory of somebody else'
+      ' names is neither read nor run',
+    )
+
+
+def named() -> dict[str, str]:
+  """Returns what flags name of a run's data and code, by name."""
+  return {n: v for n, v in changes().items() if n in experiment.NAMED}
+
+
 def check_of(of: str, names: Sequence[str]) -> None:
   """Refuses the options `names` of a flag that is not given; the last is a rate."""
   values = flags.FLAGS
