@@ -28,7 +28,7 @@ from tff_xc.round import personal
 from tff_xc.round import randomness
 
 pytestmark = pytest.mark.usefixtures('in_process')
-here = test_evaluate.here
+here, rounds = test_evaluate.here, test_evaluate.rounds
 
 # Client 0 takes part three times, client 1 twice, client 2 once; one is empty.
 COHORTS = [
@@ -206,7 +206,7 @@ def test_options_leave_heads_to_clients(given):
 
 
 @pytest.mark.slow
-def test_a_run_resumes_and_its_heads_are_scored(here, capsys):
+def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
   given = {'client_test_fraction': 0.25, 'unseen_clients': 0.2}
   given |= {'head_epochs': 2, 'client_learning_rate': 0.3}
   small_data.trained_and_resumed(here, 'fedrep', **given)
