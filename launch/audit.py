@@ -98,11 +98,10 @@ def main(arguments) -> None:
   settings.use_cache_dir()
   from launch import auditing
 
-  named = {n: v for n, v in changes.items() if n in experiment.NAMED}
   auditing.run(
     [*values.run_dir],
     config,
-    named,
+    settings.named(),
     values.output,
     auditing.Settings(
       values.audit_clients,

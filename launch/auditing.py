@@ -114,16 +114,12 @@ def run(
   }
   frames['audit'] = report.of_schedules(frames['requests'], pd.DataFrame(costs))
   _show(frames, first, settings)
-  try:
+  with files.writing(where, 'name another --output'):
     where.mkdir(parents=True, exist_ok=True)
     for name, frame in frames.items():
       with files.replacing(where / f'{name}.csv') as temporary:
         frame.to_csv(temporary, index=False)
     report.plot(frames, where / 'audit.png', first.metric)
-  except OSError as e:
-    raise errors.InputError(
-      f'{where} cannot be written ({e.strerror}); name another --output'
-    ) from e
   print(f'written to {where}: requests.csv, audit.csv, updates.csv, audit.png')
   return frames
 
@@ -276,8 +272,6 @@ def _requests(subject: Subject, settings: Settings) -> pd.DataFrame:
   lines = []
   for count, found in told.items():
     frame = pd.DataFrame(found)
-    of_request = {'up': sizes.up(frame['rows'].mean())}
-    of_request['down'] = frame['rows'].mean() * sizes.row_bytes
     epsilon = float('nan')
     if isinstance(request, randomized.Randomized):
       epsilon = request.response.epsilon(count)
@@ -296,7 +290,7 @@ def _requests(subject: Subject, settings: Settings) -> pd.DataFrame:
         'epsilon': epsilon,
         'own_requested': frame['asked'].mean(),
         'rows': frame['rows'].mean(),
-        'class_bytes': sum(of_request.values()),
+        'class_bytes': frame['rows'].mean() * (sizes.row_bytes + sizes.up),
       }
     )
   lines += _of_hash(subject, clients, rows_of)

@@ -168,16 +168,12 @@ def write_files(
   """Writes a table and its picture as PATH.md, .csv and .png; returns a line."""
   from tff_xc.report import pictures
 
-  try:
+  with files.writing(path.parent, 'name another --output'):
     path.parent.mkdir(parents=True, exist_ok=True)
     for suffix, text in (('.md', markdown), ('.csv', csv)):
       with files.replacing(path.with_suffix(suffix)) as temporary:
         temporary.write_text(text, encoding='utf-8')
     drawn = pictures.save(figure, path.with_suffix('.png'))
-  except OSError as e:
-    raise errors.InputError(
-      f'{path.parent} cannot be written ({e.strerror}); name another --output.'
-    ) from e
   names = [f'{path.name}.md', f'{path.name}.csv', *(p.name for p in drawn)]
   return f'written to {path.parent}: {", ".join(names)}\n'
 
@@ -226,11 +222,11 @@ def keep(
     processor=list(map(_processor, first)),
     command=commands,
   )
-  try:
-    with files.replacing(path) as temporary:
-      temporary.write_text(tables.to_csv(table), encoding='utf-8')
-  except OSError as e:
-    raise errors.InputError(f'{path} cannot be written ({e.strerror})') from e
+  with (
+    files.writing(path, 'name another --csv'),
+    files.replacing(path) as temporary,
+  ):
+    temporary.write_text(tables.to_csv(table), encoding='utf-8')
 
 
 def _changes(run: run_files.Run) -> dict:

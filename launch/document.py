@@ -90,13 +90,11 @@ def _read(path: pathlib.Path) -> str:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-  try:
-    with files.replacing(path) as temporary:
-      temporary.write_bytes(text.encode('utf-8'))
-  except OSError as e:
-    raise errors.InputError(
-      f'{path} cannot be written ({e.strerror}); it is as it was'
-    ) from e
+  with (
+    files.writing(path, 'it is as it was'),
+    files.replacing(path) as temporary,
+  ):
+    temporary.write_bytes(text.encode('utf-8'))
 
 
 def _words(

@@ -26,23 +26,16 @@ from absl import flags
 
 from launch import app
 from launch import settings
-from tasks import experiment
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
 flags.DEFINE_string('run_dir', None, 'the directory of a run')
-for _name, _what in (
-  ('data_dir', 'the data of the run, where they are now'),
-  ('split', 'the split, if it is a file or a folder'),
-  ('test_file', 'the test examples, if they are a file'),
-  ('encoder', 'the network, if it is MODULE:FUNCTION'),
-):
-  flags.DEFINE_string(
-    _name,
-    None,
-    f'{_what}: named once more, since what only the run directory of somebody else'
-    ' names is neither read nor run',
-  )
+settings.define_named_flags(
+  data_dir='the data of the run, where they are now',
+  split='the split, if it is a file or a folder',
+  test_file='the test examples, if they are a file',
+  encoder='the network, if it is MODULE:FUNCTION',
+)
 settings.define_cache_flag()
 settings.define_picture_flag()
 flags.DEFINE_string(
@@ -103,12 +96,11 @@ def main(arguments) -> None:
   settings.use_picture_format()
   from launch import evaluation
 
-  given = {name: values[name].value for name in experiment.NAMED}
-  named = {name: value for name, value in given.items() if value is not None}
   how = _personalization(values)
   per_client = values.per_client or how is not None
   evaluation.run(
-    values.run_dir, values.client, named, per_client, how, calibrate
+    *(values.run_dir, values.client, settings.named()),
+    *(per_client, how, calibrate),
   )
 
 

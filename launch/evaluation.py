@@ -81,7 +81,7 @@ def run(
   if frame is not None:
     result['clients'] = client_evaluation.summary(frame, found, how)
     client_evaluation.show(frame, found, how)
-  try:
+  with files.writing(path, 'the results above are all'):
     files.write_json(path / 'evaluation.json', result)
     if confused:
       names = found.dataset.class_names
@@ -93,10 +93,6 @@ def run(
       done += (
         f'\nsingle clients:\n{path / "clients.csv"}\n{path / "clients.png"}'
       )
-  except OSError as e:
-    raise errors.InputError(
-      f'{path} cannot be written ({e.strerror}); the results above are all'
-    ) from e
   print(done)
   return result
 

@@ -41,16 +41,9 @@ flags.DEFINE_enum(
   QUANTIZED,
   'of tflite: weights as float16, or as int8 (dynamic range, which needs no examples)',
 )
-flags.DEFINE_string(
-  'encoder',
-  None,
-  'the network, if it is MODULE:FUNCTION: named once more, since no code that only'
-  ' the run directory of somebody else names is run',
-)
-flags.DEFINE_string(
-  'data_dir',
-  None,
-  'the data, of --calibrate, or of a run of an earlier version, which lacks'
+settings.define_named_flags(
+  encoder='the network, if it is MODULE:FUNCTION',
+  data_dir='the data, of --calibrate, or of a run of an earlier version, which lacks'
   ' description.json',
 )
 settings.define_calibration_flags('it is written')
@@ -79,7 +72,6 @@ def main(arguments) -> None:
   settings.use_cache_dir()
   from launch import exporting
 
-  given = {name: values[name].value for name in ('encoder', 'data_dir')}
   exporting.run(
     values.run_dir,
     values.output,
@@ -87,7 +79,7 @@ def main(arguments) -> None:
     round_wanted=values.round,
     top=values.top,
     quantize=values.quantize or '',
-    named={name: value for name, value in given.items() if value is not None},
+    named=settings.named(),
     calibrate=calibrate,
   )
 

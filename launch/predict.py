@@ -65,16 +65,9 @@ flags.DEFINE_string(
   None,
   'of --neighbors: a .png, .pdf or .svg of the first images and their like',
 )
-flags.DEFINE_string(
-  'encoder',
-  None,
-  'of --run_dir, the network, if it is MODULE:FUNCTION: named once more, since no code'
-  ' that only a run directory names is run',
-)
-flags.DEFINE_string(
-  'data_dir',
-  None,
-  'of --run_dir, the data, of a run of an earlier version, which has no'
+settings.define_named_flags(
+  encoder='of --run_dir, the network, if it is MODULE:FUNCTION',
+  data_dir='of --run_dir, the data, of a run of an earlier version, which has no'
   ' description.json',
 )
 settings.define_cache_flag()
@@ -114,7 +107,6 @@ def main(arguments) -> None:
   settings.use_picture_format()
   from launch import prediction
 
-  named = {name: values[name].value for name in ('encoder', 'data_dir')}
   prediction.run(
     arguments,
     run_dir=values.run_dir,
@@ -128,7 +120,7 @@ def main(arguments) -> None:
     index=values['index'].value,
     picture=values.picture,
     corrupt=values.corrupt or '',
-    named={name: value for name, value in named.items() if value is not None},
+    named=settings.named(),
   )
 
 

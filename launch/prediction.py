@@ -521,12 +521,8 @@ class _Neighbors:
         if n >= 0
       ]
       rows.append((name, image(place), near))
-    try:
+    with files.writing(f'--picture={path}', 'name another file'):
       neighbor_pictures.plot(rows, path)
-    except OSError as e:
-      raise errors.InputError(
-        f'--picture={path} cannot be written ({e.strerror or e}); name another file'
-      ) from e
 
 
 def _texts(block) -> list[str | None]:

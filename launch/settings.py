@@ -14,6 +14,7 @@ from datasets import cache_folder
 from tasks import experiment
 from tasks import registry as tasks
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.report import pictures
@@ -153,6 +154,22 @@ def calibration() -> tuple[int, int, float | None] | None:
   return values.calibrate, *of_it
 
 
+def define_named_flags(**meanings: str) -> None:
+  """Defines flags of `experiment.NAMED`, by what they mean of a run; see `named`."""
+  for name, meaning in meanings.items():
+    flags.DEFINE_string(
+      name,
+      None,
+      f'{meaning}: named once more, since what only the run directory of somebody else'
+      ' names is neither read nor run',
+    )
+
+
+def named() -> dict[str, str]:
+  """Returns what flags name of a run's data and code, by name."""
+  return {n: v for n, v in changes().items() if n in experiment.NAMED}
+
+
 def check_of(of: str, names: Sequence[str]) -> None:
   """Refuses the options `names` of a flag that is not given; the last is a rate."""
   values = flags.FLAGS
@@ -194,13 +211,9 @@ def use_cache_dir() -> None:
   if not flags.FLAGS.cache_dir:
     return
   chosen = os.path.abspath(flags.FLAGS.cache_dir)
-  try:
+  with files.writing(f'--cache_dir={chosen}', 'name another'):
     os.makedirs(chosen, exist_ok=True)
     tempfile.TemporaryFile(dir=chosen).close()
-  except OSError as e:
-    raise errors.InputError(
-      f'--cache_dir={chosen} cannot be written ({e.strerror}); name another'
-    ) from e
   os.environ[cache_folder.VARIABLE] = chosen
 
 

@@ -32,6 +32,7 @@ from tff_xc import precision
 from tff_xc import wording
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import logits
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run
 from tff_xc.experiment import trackers
@@ -578,7 +579,7 @@ def _class_probabilities(values: Mapping, dataset):
   from datasets import class_probabilities
 
   chosen = values.get('importance_weights')
-  if chosen == base.OF_TRAIN or values.get('calibration') == base.PRIOR:
+  if chosen == base.OF_TRAIN or values.get('calibration') == logits.PRIOR:
     _, labels = dataset.train.owned_labels()
     return np.bincount(labels, minlength=dataset.num_classes).astype(float)
   if chosen in (None, *base.NAMED_IMPORTANCE):

@@ -15,7 +15,6 @@ from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
 _DIRICHLET = 'dirichlet'
-_DRAWN = 'none is needed, this program draws them'
 _SHAPE = (
   task.NUM_CLASSES,
   task.NUM_CLIENTS,
@@ -133,7 +132,7 @@ def _task(name, summary, metrics, options=(), filters=32, own=None, **more):
     read=functools.partial(_read, name),
     network=functools.partial(task.image_network, filters=filters),
     metrics=metrics,
-    licence=_DRAWN,
+    licence=task.DRAWN,
     defaults={**task.FROM_SCRATCH, **(own or {})},
     options=(*task.Task.options, *options),
     **more,
@@ -207,7 +206,7 @@ TASKS = (
     name='glyphs-femnist',
     summary='the shape of FEMNIST: 62 classes, 3,195 writers of any class',
     read=functools.partial(_read, 'glyphs-femnist'),
-    licence=_DRAWN,
+    licence=task.DRAWN,
     **leaf.FEMNIST,
     options=(*leaf.EMBEDDING, task.DATA_SEED),
   ),
@@ -215,7 +214,7 @@ TASKS = (
     name='faces-celeba',
     summary='the shape of CelebA: who smiles, 8,408 drawn celebrities',
     read=_read_faces,
-    licence=_DRAWN,
+    licence=task.DRAWN,
     **leaf.CELEBA,
     options=(*task.Task.options, task.DATA_SEED),
   ),

@@ -149,7 +149,7 @@ TASKS = (
     summary='procedural histories, in the shape of a small set of ratings: 1,682 items,'
     ' 943 users',
     read=_draw,
-    licence=xc.DRAWN,
+    licence=task.DRAWN,
     options=task.options(
       *xc.BAGS,
       *_HISTORY,

@@ -15,6 +15,7 @@ from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import catalog
 
 COSINE, LINEAR = 'cosine', 'linear'
+DRAWN = 'none is needed, this program draws them'  # The licence of such data.
 
 # Options of tasks in several files; others are declared where they are used.
 EMBEDDING_DIM = hp.Hyperparameter(

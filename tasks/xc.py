@@ -25,7 +25,6 @@ _FILE = (
   'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
   ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
 )
-DRAWN = 'none is needed, this program draws them'
 _FILES = (
   "the repository's train and test files, in a folder of the set's name or in"
   ' xc'
@@ -128,10 +127,7 @@ _ADAGRAD = {
   'server_learning_rate': 0.03,
   'server_initial_accumulator': 1e-8,
 }
-_DEFAULTS = {
-  **_ADAGRAD,
-  'local_steps': 1,
-}
+_DEFAULTS = {**_ADAGRAD, 'local_steps': 1}
 _ORACLE = {**_ADAGRAD, 'batch_size': 128, 'steps_per_round': 1}
 
 # Every client takes one step on all its examples, and the deltas of encoder and
@@ -256,39 +252,41 @@ def _spreadout(k: int) -> dict:
   return {'spreadout_neighbors': k, 'spreadout_learning_rate': 0.01 / k}
 
 
-def _task(
-  name,
-  summary,
-  k=10,
-  sizes=_PAPER,
-  defaults=_DEFAULTS,
-  oracle=_ORACLE,
-  **more,
+def _task(name, summary, read, **more) -> task.Task:
+  """Returns a task whose training examples have one label each."""
+  usual = {
+    'network': network,
+    'metrics': _METRICS,
+    'rounds': 500,
+    'clients_per_round': 256,
+    'eval_every': 50,
+    'defaults': _DEFAULTS,
+    'by_algorithm': {'centralized': _ORACLE},
+    'fit': fit,
+  }
+  return task.Task(name=name, summary=summary, read=read, **{**usual, **more})
+
+
+def _set(
+  name, summary, k=10, sizes=_PAPER, oracle=_ORACLE, **more
 ) -> task.Task:
-  return task.Task(
-    name=name,
-    summary=summary,
-    read=functools.partial(_read, name),
-    network=network,
-    metrics=_METRICS,
-    defaults=defaults,
+  """Returns the task of a set of the repository."""
+  usual = {'rounds': 5000, 'clients_per_round': 4096, 'eval_every': 100}
+  return _task(
+    name,
+    summary,
+    functools.partial(_read, name),
     by_algorithm={'centralized': oracle, 'fedaws': _spreadout(k)},
     num_classes=xc_sets.SETS[name].counts.labels,
     options=task.options(*_OPTIONS, **sizes),
-    fit=fit,
     find=task.at('xc.sets:find', name),
     data=_FILES,
-    **{
-      'rounds': 5000,
-      'clients_per_round': 4096,
-      'eval_every': 100,
-      **more,
-    },
+    **{**usual, **more},
   )
 
 
 def _small_set(name, summary, clients_per_round) -> task.Task:
-  return _task(
+  return _set(
     name,
     summary,
     sizes=_SMALL_SETS,
@@ -308,39 +306,22 @@ _ONE_LABEL = (
   _small_set(
     'bibtex', 'publications: 159 labels, 1,836 features, 4,880 points', 128
   ),
-  _task(
-    'eurlex-4k',
-    'laws: 3,993 labels, 5,000 features',
-    clients_per_round=1024,
+  _set(
+    'eurlex-4k', 'laws: 3,993 labels, 5,000 features', clients_per_round=1024
   ),
-  _task('wiki10-31k', 'Wikipedia tags: 30,938 labels, 101,938 features'),
-  _task(
-    'amazoncat-13k',
-    'product categories: 13,330 labels, 203,882 features',
-    100,
+  _set('wiki10-31k', 'Wikipedia tags: 30,938 labels, 101,938 features'),
+  _set(
+    'amazoncat-13k', 'product categories: 13,330 labels, 203,882 features', 100
   ),
+  _set('amazon-670k', 'related products: 670,091 labels, 135,909 features'),
+  _set('wikilshtc-325k', 'Wikipedia: 325,056 labels, 1,617,899 features'),
+  _set('lf-amazontitles-131k', 'product titles: 131,073 labels'),
+  _set('lf-wikiseealsotitles-320k', 'Wikipedia titles: 312,330 labels'),
   _task(
-    'amazon-670k',
-    'related products: 670,091 labels, 135,909 features',
-  ),
-  _task(
-    'wikilshtc-325k',
-    'Wikipedia: 325,056 labels, 1,617,899 features',
-  ),
-  _task('lf-amazontitles-131k', 'product titles: 131,073 labels'),
-  _task('lf-wikiseealsotitles-320k', 'Wikipedia titles: 312,330 labels'),
-  task.Task(
-    name='sparse-words',
-    summary='procedural bags of words of any size, power-law labels',
-    read=_read_words,
-    licence=DRAWN,
-    network=network,
-    metrics=_METRICS,
-    rounds=500,
-    clients_per_round=256,
-    eval_every=50,
-    defaults=_DEFAULTS,
-    by_algorithm={'centralized': _ORACLE},
+    'sparse-words',
+    'procedural bags of words of any size, power-law labels',
+    _read_words,
+    licence=task.DRAWN,
     options=task.options(
       *_OPTIONS,
       task.NUM_CLASSES,
@@ -349,22 +330,13 @@ _ONE_LABEL = (
       task.DATA_SEED,
       **{**_SMALL, 'num_classes': 1000},
     ),
-    fit=fit,
   ),
-  task.Task(
-    name='sparse-text',
-    summary='your own sparse text: --data_dir is a file `N D L`, `l1,l2 f:v f:v`,'
+  _task(
+    'sparse-text',
+    'your own sparse text: --data_dir is a file `N D L`, `l1,l2 f:v f:v`,'
     ' --test_file another; one label an example, one class a client or --split',
-    read=_read_own,
-    network=network,
-    metrics=_METRICS,
-    rounds=500,
-    clients_per_round=256,
-    eval_every=50,
-    defaults=_DEFAULTS,
-    by_algorithm={'centralized': _ORACLE},
+    _read_own,
     options=_OWN_OPTIONS,
-    fit=fit,
     check=own_data.check,
     count_classes=_count_labels,
     find=_find_own,
@@ -609,7 +581,7 @@ TASKS = (
     'procedural bags of words with all labels, of any size',
     functools.partial(_read_sets_of_words, 'sparse-words-sets', {}),
     (300, 150, 4, 250),
-    licence=DRAWN,
+    licence=task.DRAWN,
     options=task.options(
       task.NUM_CLASSES, _NUM_FEATURES, num_classes=1000, num_features=5000
     ),
@@ -619,7 +591,7 @@ TASKS = (
     'procedural bags of words with all labels, as many as in EURLex-4K',
     functools.partial(_read_sets_of_words, 'sparse-words-eurlex-sets', _EURLEX),
     (300, 150, 4, 250),
-    licence=DRAWN,
+    licence=task.DRAWN,
     num_classes=_EURLEX['num_classes'],
   ),
   _sets(

@@ -18,7 +18,11 @@ from tff_xc.round import examples as examples_lib
 
 CONFIG = {'task': 't', 'algorithm': 'a', 'seed': 0, 'rounds': 10, 'lr': 0.1}
 MESSAGES = communication.Messages(
-  400, {'class': communication.TableSizes(num_rows=50, row_bytes=16)}
+  encoder_bytes=400,
+  frozen_bytes=0,
+  down=400,
+  up=404,
+  tables={'class': communication.TableSizes(50, 16, down=16, up=24)},
 )
 State = collections.namedtuple('State', 'weights round_number')
 

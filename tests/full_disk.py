@@ -6,6 +6,8 @@ import pathlib
 import subprocess
 from collections.abc import Iterator
 
+from tests import processes
+
 
 class Disk:
   """A mounted file system.
@@ -36,11 +38,8 @@ def mounted(path: pathlib.Path, size: str) -> Iterator[Disk | str]:
   path.mkdir()
   why = 'only root can mount a small file system'
   if os.geteuid() == 0:
-    done = subprocess.run(
-      ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(path)],
-      capture_output=True,
-      text=True,
-      check=False,
+    done = processes.run(
+      ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(path)]
     )
     why = done.stderr.strip()
   if why:

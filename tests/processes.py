@@ -1,8 +1,24 @@
-"""Whether processes end, for tests that start some."""
+"""Processes that tests start, and whether they end."""
 
+import subprocess
+import sys
 import time
 
 import psutil
+
+
+def run(command, **more) -> subprocess.CompletedProcess:
+  """Runs a command; returns its status, and what it printed as text.
+
+  `more`: as of `subprocess.run`.
+  """
+  how = {'capture_output': True, 'text': True, 'check': False}
+  return subprocess.run(command, **{**how, **more})
+
+
+def python(*arguments, **more) -> subprocess.CompletedProcess:
+  """Runs Python with these arguments, see `run`."""
+  return run([sys.executable, *arguments], **more)
 
 
 def is_running(pid: int) -> bool:

@@ -1,6 +1,8 @@
-"""Every registered algorithm on a tiny model, and what its clients keep."""
+"""Every registered algorithm on a tiny model, and runs whose clients keep something."""
 
 import functools
+from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -91,3 +93,24 @@ class Clients:
       self.kept[client] = tf.nest.map_structure(
         lambda t, i=place: np.asarray(t)[i], found.value
       )
+
+
+class Run(NamedTuple):
+  """Some rounds."""
+
+  first: Any  # The server's state before the first round, and after the last.
+  last: Any
+  kept: dict  # By client, what it keeps.
+  metrics: list  # Of each round.
+
+
+def run(learning, cohorts, client_state=None) -> Run:
+  """Runs a round for each cohort; clients keep what the algorithm's `client_state` says."""
+  clients, metrics = Clients(client_state), []
+  first = state = learning.initialize()
+  for cohort in cohorts:
+    output = learning.next(state, clients.attach(cohort))
+    clients.take(output.metrics)
+    state = output.state
+    metrics.append(output.metrics)
+  return Run(first, state, clients.kept, metrics)

@@ -80,7 +80,8 @@ def trained_and_resumed(
 ) -> dict[str, np.ndarray]:
   """Trains `folder`/straight, and `folder`/resumed which stops after two of four rounds.
 
-  They must keep the same in the end; it returns the last checkpoint's arrays.
+  They must keep the same in the end, clients too; it returns the last checkpoint's
+  arrays.
   """
   for name, rounds in (('straight', 4), ('resumed', 2), ('resumed', 4)):
     changes = {**GLYPHS, **given, 'rounds': rounds}
@@ -89,3 +90,13 @@ def trained_and_resumed(
   doubling.assert_same_arrays(folder / 'resumed', folder / 'straight')
   with np.load(folder / 'straight' / 'checkpoints' / 'round_4.npz') as file:
     return {n: file[n] for n in file.files}
+
+
+def kept_by_clients(run_dir: pathlib.Path) -> dict[int, dict[str, np.ndarray]]:
+  """Returns what each client keeps after the four rounds of a run."""
+  with np.load(run_dir / 'checkpoints' / 'round_4.npz') as file:
+    ids, rounds = (file[f'more:client_{n}'].tolist() for n in ('ids', 'rounds'))
+  return {
+    client: dict(np.load(run_dir / 'client_states' / f'{client}_{at}.npz'))
+    for client, at in zip(ids, rounds, strict=True)
+  }

@@ -7,9 +7,10 @@ test of a package that is imported and not named fails only under Bazel.
 import ast
 import pathlib
 import re
-import subprocess
 
 import pytest
+
+from tests import processes
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ('datasets', 'launch', 'tasks', 'tests', 'tff_xc')
@@ -64,9 +65,7 @@ def files_of(package):
 
 @pytest.mark.parametrize('package', [p for p in PACKAGES if p != 'tests'])
 def test_a_library_has_all_its_other_files(package):
-  listed = subprocess.run(
-    ['git', 'ls-files', package], cwd=ROOT, capture_output=True, text=True
-  )
+  listed = processes.run(['git', 'ls-files', package], cwd=ROOT)
   others = {
     ROOT / line
     for line in listed.stdout.splitlines()
@@ -120,9 +119,7 @@ def test_every_test_has_a_target_or_drives_the_checkout(name, pattern):
 
 
 def test_no_large_file_is_in_the_repository():
-  listed = subprocess.run(
-    ['git', 'ls-files', '-z'], cwd=ROOT, capture_output=True, text=True
-  )
+  listed = processes.run(['git', 'ls-files', '-z'], cwd=ROOT)
   names = [name for name in listed.stdout.split('\0') if name]
   sizes = {name: (ROOT / name).stat().st_size for name in names}
   assert {name for name, size in sizes.items() if size > 500_000} == set()

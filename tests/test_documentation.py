@@ -3,14 +3,13 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from datasets import arrays
 from tests import documents
+from tests import processes
 from tests.launch import own_examples
 from tff_xc.encoders import keras_model
 
@@ -190,12 +189,11 @@ def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
     short = ['--rounds=1'] if words[0] == 'launch.train' else []
     if words[0] == 'launch.benchmarks.formats':
       words = [words[0], 'formats.csv', 'CNN']
-    done = subprocess.run(
-      [sys.executable, '-m', *words, *short],
+    done = processes.python(
+      '-m',
+      *words,
+      *short,
       env=os.environ | {'PYTHONPATH': str(documents.ROOT)},
-      capture_output=True,
-      text=True,
-      check=False,
       timeout=600,
     )
     assert not done.returncode, (words, done.stderr[-2000:])

@@ -1,11 +1,9 @@
 """What identifies the program: its source files, whatever git says."""
 
-import subprocess
-import sys
-
 import pytest
 
 import tff_xc
+from tests import processes
 from tff_xc import environment
 
 
@@ -47,10 +45,5 @@ def test_the_checksum_is_of_names_and_contents_of_source_files(copy):
 @pytest.mark.slow
 def test_a_program_that_never_installs_a_runtime_ends_quietly():
   program = 'import tff_xc, tensorflow_federated'
-  done = subprocess.run(
-    [sys.executable, '-c', program],
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  done = processes.python('-c', program)
   assert (done.returncode, 'ServiceManager' in done.stderr) == (0, False)

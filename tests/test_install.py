@@ -6,13 +6,12 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 
 import absl
 import pytest
 
 import launch
+from tests import processes
 
 try:
   import tomllib
@@ -126,13 +125,8 @@ def installed(folder, *distributions):
 
 
 def python(*arguments, path):
-  return subprocess.run(
-    [sys.executable, '-S', *arguments],
-    env={**os.environ, 'PYTHONPATH': path},
-    cwd='/',
-    capture_output=True,
-    text=True,
-    check=False,
+  return processes.python(
+    '-S', *arguments, env={**os.environ, 'PYTHONPATH': path}, cwd='/'
   )
 
 
@@ -226,11 +220,5 @@ def test_environments_are_in_no_image_commit_or_build():
 
 @pytest.mark.skipif(not shutil.which('hadolint'), reason='no hadolint is here')
 def test_hadolint_finds_nothing_in_the_dockerfile():
-  done = subprocess.run(
-    ['hadolint', 'Dockerfile'],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  done = processes.run(['hadolint', 'Dockerfile'], cwd=ROOT)
   assert done.returncode == 0, done.stdout

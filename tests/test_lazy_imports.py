@@ -4,11 +4,11 @@ import gc
 import importlib
 import inspect
 import pathlib
-import subprocess
 import sys
 
 import pytest
 
+from tests import processes
 from tff_xc import lazy_imports
 
 
@@ -121,13 +121,7 @@ def test_garbage_is_not_collected_while_the_importer_imports(
 
 def run(program):
   root = pathlib.Path(__file__).parents[1]
-  found = subprocess.run(
-    [sys.executable, '-c', program],
-    cwd=root,
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  found = processes.python('-c', program, cwd=root)
   assert found.returncode == 0, found.stderr
   return found.stdout.splitlines()
 

@@ -3,7 +3,6 @@
 import html.parser
 import pathlib
 import re
-import subprocess
 import sys
 import textwrap
 import urllib.parse
@@ -11,6 +10,7 @@ import urllib.parse
 import pytest
 
 from tests import documents
+from tests import processes
 from tff_xc import classifier
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import registry
@@ -80,6 +80,8 @@ def test_every_page_has_its_place_in_the_menu():
 # Parts of modules that are listed.
 INNER = {
   'algorithms.contrast',
+  'algorithms.logits',
+  'algorithms.participation',
   'algorithms.protection',
   'algorithms.rates',
   'algorithms.spreadout',
@@ -180,11 +182,8 @@ class _Page(html.parser.HTMLParser):
 @pytest.mark.skipif(not PYTHON.exists(), reason='`make site` was never run')
 def test_the_site_is_whole_and_needs_no_network(tmp_path):
   where = ['-d', tmp_path / 'doctrees', DOCS, tmp_path / 'site']
-  done = subprocess.run(
-    [PYTHON, '-m', 'sphinx', '-q', '-E', '-W', '--keep-going', *where],
-    capture_output=True,
-    text=True,
-    check=False,
+  done = processes.run(
+    [PYTHON, '-m', 'sphinx', '-q', '-E', '-W', '--keep-going', *where]
   )
   assert not done.returncode, done.stderr
   root = tmp_path / 'site'

@@ -6,13 +6,13 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import zipfile
 
 import pytest
 
 from tests import documents
+from tests import processes
 
 ROOT = pathlib.Path(__file__).parents[1]
 # TensorFlow, TFF, and packages that these need: requirements.txt installs them.
@@ -48,14 +48,8 @@ print(tff_xc.__file__)
 
 
 def call(command, folder, **env):
-  done = subprocess.run(
-    [*map(str, command)],
-    cwd=folder,
-    env={**os.environ, **env},
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
+  done = processes.run(
+    [*map(str, command)], cwd=folder, env={**os.environ, **env}, timeout=300
   )
   assert done.returncode == 0, done.stderr
   return done.stdout

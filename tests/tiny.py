@@ -139,6 +139,12 @@ def as_numpy(weights) -> list[np.ndarray]:
   ]
 
 
+def assert_near(found, expected, tolerance: float = 2e-5) -> None:
+  """Checks arrays, one after another, beside those of a reference."""
+  for a, b in zip(found, expected, strict=True):
+    np.testing.assert_allclose(a, b, atol=tolerance)
+
+
 def assert_same_weights(a, b, tolerance: float) -> None:
   for left, right in zip(tf.nest.flatten(a), tf.nest.flatten(b), strict=True):
     np.testing.assert_allclose(left, right, atol=tolerance, rtol=tolerance)

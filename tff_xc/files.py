@@ -44,6 +44,17 @@ def replacing(
     temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def writing(what: str | os.PathLike, then: str) -> Iterator[None]:
+  """Raises InputError if the block cannot write: `what`, and what to do `then`."""
+  try:
+    yield
+  except OSError as e:
+    raise errors.InputError(
+      f'{what} cannot be written ({e.strerror or e}); {then}'
+    ) from e
+
+
 def sync(path: str | os.PathLike) -> None:
   """Waits until the disk has a file's content, or the names in a directory."""
   descriptor = os.open(path, os.O_RDONLY)

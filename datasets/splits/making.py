@@ -351,7 +351,7 @@ def write(folder: str | os.PathLike, made: Made) -> None:
   """Writes the files of a split; a new folder appears when they are complete."""
   folder = pathlib.Path(folder).resolve()  # Of a link, what it leads to.
   work = folder.with_name(f'.{folder.name}.{os.getpid()}.tmp')
-  try:
+  with files.writing(f'--output={folder}', 'name another folder'):
     folder.parent.mkdir(parents=True, exist_ok=True)
     work.mkdir()
     try:
@@ -361,20 +361,12 @@ def write(folder: str | os.PathLike, made: Made) -> None:
       os.rename(work, folder)  # Fails if there is a folder that is not empty.
     finally:
       shutil.rmtree(work, ignore_errors=True)
-  except OSError as e:
-    raise errors.InputError(
-      f'--output={folder} cannot be written ({e.strerror}); name another folder'
-    ) from e
 
 
 def draw_again(folder: str | os.PathLike, made: Made) -> None:
   """Writes the pictures of a split that lies in `folder`, in other formats, too."""
-  try:
+  with files.writing(f'--output={folder}', 'mend that'):
     _draw(pathlib.Path(folder), made)
-  except OSError as e:
-    raise errors.InputError(
-      f'--output={folder} cannot be written ({e.strerror}); mend that'
-    ) from e
 
 
 def _write_tables(folder: pathlib.Path, made: Made) -> None:

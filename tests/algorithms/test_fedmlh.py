@@ -133,8 +133,7 @@ def test_two_rounds_equal_the_reference(name, tables, hits):
     output = made.next(state, [c for c, _ in cohort])
     state = output.state
   found = networks(state.weights, tables)
-  for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True):
-    np.testing.assert_allclose(a, b, atol=3e-4)
+  tiny.assert_near(tf.nest.flatten(found), tf.nest.flatten(wanted), 3e-4)
   assert np.isfinite(output.metrics['loss'])
 
 

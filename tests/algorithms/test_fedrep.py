@@ -28,7 +28,7 @@ from tff_xc.round import personal
 from tff_xc.round import randomness
 
 pytestmark = pytest.mark.usefixtures('in_process')
-here = test_evaluate.here
+here, rounds = test_evaluate.here, test_evaluate.rounds
 
 # Client 0 takes part three times, client 1 twice, client 2 once; one is empty.
 COHORTS = [
@@ -42,16 +42,11 @@ BATCHES = local_training.LocalTraining(0.1, 2, 2)
 
 
 def run(cohorts=COHORTS, name='fedrep', **given):
-  """Returns (the first state, the last, heads by client, metrics)."""
-  learning = tiny.process(name, **given)
+  """Returns (the first state, the last, heads by client, the last metrics)."""
   made = fedrep.FedRep.made(model=tiny.model())
-  clients = registered.Clients(made.client_state if name == 'fedrep' else None)
-  first = state = learning.initialize()
-  for cohort_ in cohorts:
-    output = learning.next(state, clients.attach(cohort_))
-    clients.take(output.metrics)
-    state = output.state
-  return first, state, clients.kept, output.metrics
+  keeps = made.client_state if name == 'fedrep' else None
+  found = registered.run(tiny.process(name, **given), cohorts, keeps)
+  return *found[:3], found.metrics[-1]
 
 
 def test_three_rounds_equal_the_numpy_reference():
@@ -73,9 +68,7 @@ def test_three_rounds_equal_the_numpy_reference():
       encoders.append(encoder)
       counts.append(len(client.y))
     kernel, bias = numpy_fedavg.mean(encoders, counts)
-  found = tiny.as_numpy(last.weights)
-  for a, b in zip(found, (kernel, bias, table), strict=True):
-    np.testing.assert_allclose(a, b, atol=2e-5)
+  tiny.assert_near(tiny.as_numpy(last.weights), (kernel, bias, table))
   assert sorted(kept) == sorted(heads) == [0, 1, 2]
   for number, rows in heads.items():
     np.testing.assert_allclose(kept[number]['head'], rows, atol=2e-5)
@@ -162,8 +155,7 @@ def test_a_client_goes_on_from_its_own_head():
   expected, _ = numpy_fedavg.train_client(
     tiny.as_numpy(own), client.x, client.y, epochs=3, frozen=(0, 1)
   )
-  for a, b in zip(tiny.as_numpy(after), expected, strict=True):
-    np.testing.assert_allclose(a, b, atol=2e-5)
+  tiny.assert_near(tiny.as_numpy(after), expected)
 
 
 def test_what_does_not_go_with_it_is_refused():
@@ -203,36 +195,28 @@ def test_what_does_not_go_with_it_is_refused():
 def test_options_leave_heads_to_clients(given):
   made = registered.algorithm('fedrep', **given)
   learning = registered.process('fedrep', **given)
-  clients = registered.Clients(made.client_state)
-  state = learning.initialize()
-  rows = learning.get_model_weights(state).class_table
-  for _ in range(2):
-    output = learning.next(state, clients.attach(COHORTS[0]))
-    clients.take(output.metrics)
-    state = output.state
-    assert output.metrics['clients_dropped'] == 0
-  after = learning.get_model_weights(state).class_table
+  found = registered.run(learning, 2 * COHORTS[:1], made.client_state)
+  assert [m['clients_dropped'] for m in found.metrics] == [0, 0]
+  rows, after = (
+    learning.get_model_weights(s).class_table for s in (found.first, found.last)
+  )
   np.testing.assert_array_equal(after, rows)
-  for own in clients.kept.values():
+  for own in found.kept.values():
     assert np.abs(own['head'] - np.asarray(rows)).max() > 0.01
 
 
 @pytest.mark.slow
-def test_a_run_resumes_and_its_heads_are_scored(here, capsys):
+def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
   given = {'client_test_fraction': 0.25, 'unseen_clients': 0.2}
   given |= {'head_epochs': 2, 'client_learning_rate': 0.3}
-  straight = small_data.trained_and_resumed(here, 'fedrep', **given)
-  ids, rounds = (straight[f'more:client_{n}'] for n in ('ids', 'rounds'))
-  folders = [here / name / 'client_states' for name in ('straight', 'resumed')]
-  heads = {}
-  for pair in zip(ids.tolist(), rounds.tolist(), strict=True):
-    name = f'{pair[0]}_{pair[1]}.npz'
-    heads[pair[0]], again = (np.load(f / name)['head'] for f in folders)
-    np.testing.assert_array_equal(heads[pair[0]], again)
-  files = sorted(p.name for p in folders[0].iterdir())
+  small_data.trained_and_resumed(here, 'fedrep', **given)
+  kept = small_data.kept_by_clients(here / 'straight')
+  heads = {client: arrays['head'] for client, arrays in kept.items()}
+  folder = here / 'straight' / 'client_states'
+  files = sorted(p.name for p in folder.iterdir())
 
   result = evaluation.run(str(here / 'straight'), per_client=True)
-  assert sorted(p.name for p in folders[0].iterdir()) == files
+  assert sorted(p.name for p in folder.iterdir()) == files
   assert result['clients']['keep_models'] == len(heads)
   assert 'kept in this run' in capsys.readouterr().out
   of_run = evaluation.load(str(here / 'straight'))

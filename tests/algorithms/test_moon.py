@@ -32,16 +32,16 @@ MOON = {
 
 def test_three_rounds_equal_the_numpy_reference():
   made = fedavg.MOON.made(model=tiny.model(), **MOON)
-  weights, models, clients = test_fedavg.check_three_rounds(
+  weights, models, kept = test_fedavg.check_three_rounds(
     tiny.process('moon', **MOON),
     numpy_fedavg.Server('sgd', 1.0),
     client_state=made.client_state,
     contrastive_weight=2.0,
     temperature=0.5,
   )
-  assert set(clients.kept) == set(models)
+  assert set(kept) == set(models)
   for client, (kernel, bias, _) in models.items():
-    mine = clients.kept[client]['encoder']
+    mine = kept[client]['encoder']
     np.testing.assert_allclose(mine['kernel'], kernel, atol=2e-5)
     np.testing.assert_allclose(mine['bias'], bias, atol=2e-5)
   assert not np.allclose(weights[0], test_fedavg.plain_kernel(), atol=1e-3)

@@ -40,17 +40,12 @@ def test_a_combination_trains(name, given):
   given |= {'client_learning_rate': 0.5, 'local_epochs': 2}
   made = registered.algorithm(name, **given)
   process = registered.process(name, **given)
-  clients = registered.Clients(made.client_state)
-  state, losses = process.initialize(), []
-  for _ in range(6):
-    output = process.next(state, clients.attach(COHORT))
-    state = output.state
-    losses.append(float(output.metrics['loss']))
-    assert output.metrics['clients_dropped'] == 0
-    clients.take(output.metrics)
+  found = registered.run(process, [COHORT] * 6, made.client_state)
+  assert not any(m['clients_dropped'] for m in found.metrics)
+  losses = [float(m['loss']) for m in found.metrics]
   assert np.isfinite(losses).all()
   # With MOON's term only from the second round on.
-  assert losses[-1] < losses[1 if clients.kept else 0]
+  assert losses[-1] < losses[1 if found.kept else 0]
 
 
 GIVEN = {
@@ -109,16 +104,12 @@ def test_every_algorithm_trains_with_the_options(name):
   for option in REFUSED.get(name, {}):
     del given[option]
   process = registered.process(name, **given)
-  clients = registered.Clients(registered.algorithm(name, **given).client_state)
-  state = process.initialize()
-  before = process.get_model_weights(state)
-  for _ in range(2):
-    output = process.next(state, clients.attach(COHORT))
-    clients.take(output.metrics)
-    state = output.state
-    assert np.isfinite(float(output.metrics['loss']))
-    assert output.metrics['clients_dropped'] == 0
-  after = process.get_model_weights(state)
+  keeps = registered.algorithm(name, **given).client_state
+  found = registered.run(process, [COHORT] * 2, keeps)
+  for metrics in found.metrics:
+    assert np.isfinite(float(metrics['loss']))
+    assert metrics['clients_dropped'] == 0
+  before, after = map(process.get_model_weights, found[:2])
   [kernel, *_] = [weight for weight in before.encoder if 'kernel' in weight]
   kept = np.array_equal(after.encoder[kernel], before.encoder[kernel])
   assert kept == ('trainable' in given)

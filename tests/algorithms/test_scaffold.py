@@ -84,13 +84,7 @@ def run(cohorts=COHORTS, **changes):
   arguments = {**SETTINGS, **changes}
   learning = tiny.process('scaffold', **arguments)
   made = scaffold.SCAFFOLD.made(model=tiny.model(), **arguments)
-  clients = registered.Clients(made.client_state)
-  first = state = learning.initialize()
-  for cohort in cohorts:
-    output = learning.next(state, clients.attach(cohort))
-    clients.take(output.metrics)
-    state = output.state
-  return first, state, clients.kept
+  return registered.run(learning, cohorts, made.client_state)[:3]
 
 
 @pytest.mark.parametrize(
@@ -101,20 +95,16 @@ def test_three_rounds_equal_the_numpy_reference(variate):
   given = {} if variate == 'steps' else {'scaffold_variate': variate}
   first, last, kept = run(**given)
   weights, server, own = reference(tiny.as_numpy(first.weights), variate)
-  close = lambda a, b: [
-    np.testing.assert_allclose(x, y, atol=2e-5)
-    for x, y in zip(a, b, strict=True)
-  ]
-  close(tiny.as_numpy(last.weights), weights)
-  close(flat(last.carried['scaffold']), server)
+  tiny.assert_near(tiny.as_numpy(last.weights), weights)
+  tiny.assert_near(flat(last.carried['scaffold']), server)
   assert sorted(kept) == sorted(own) == [0, 1, 2]
   for client, variates in own.items():
-    close(flat(kept[client]), variates)
+    tiny.assert_near(flat(kept[client]), variates)
   # The server's variate is the mean of the clients'.
   mean = [
     np.mean(each, 0) for each in zip(*map(flat, kept.values()), strict=True)
   ]
-  close(flat(last.carried['scaffold']), mean)
+  tiny.assert_near(flat(last.carried['scaffold']), mean)
   assert max(np.abs(c).max() for c in mean) > 0.01
 
 
@@ -254,12 +244,8 @@ def test_a_run_resumes_with_its_variates(tmp_path):
     tmp_path, 'scaffold', client_failure_rate=0.2
   )
   variate = straight['carried/scaffold/tables/class']
-  folder = tmp_path / 'resumed' / 'client_states'
-  ids, rounds = (straight[f'more:client_{n}'] for n in ('ids', 'rounds'))
-  own = [
-    np.load(folder / f'{client}_{number}.npz')['tables/class']
-    for client, number in zip(ids, rounds, strict=True)
-  ]
+  kept = small_data.kept_by_clients(tmp_path / 'resumed')
+  own = [variates['tables/class'] for variates in kept.values()]
   count = small_data.GLYPHS['num_clients']
   np.testing.assert_allclose(variate, np.sum(own, 0) / count, atol=1e-6)
   assert np.abs(variate).max() > 1e-4

@@ -86,8 +86,7 @@ def test_three_rounds_equal_the_reference():
     output = process.next(state, cohort)
     state, metrics = output.state, output.metrics
     found = tiny.as_numpy(state.weights)
-    for a, b in zip(found, (kernel, bias, table), strict=True):
-      np.testing.assert_allclose(a, b, atol=1e-3)
+    tiny.assert_near(found, (kernel, bias, table), 1e-3)
     weights = found  # A fit is no continuous function of its points.
     of_class = supports.sum(1)
     seen |= set(of_class)

@@ -112,13 +112,6 @@ def test_states_are_kept_over_rounds_and_a_resume(
   straight = train(made, tmp_path / 'straight', 4)
   train(made, tmp_path / 'resumed', 2)
   assert train(made, tmp_path / 'resumed', 4) == straight
-  saved = np.load(tmp_path / 'straight' / 'checkpoints' / 'round_4.npz')
-  clients = zip(
-    saved['more:client_ids'], saved['more:client_rounds'], strict=True
-  )
-  counts = [
-    np.load(tmp_path / 'straight' / 'client_states' / f'{client}_{at}.npz')
-    for client, at in clients
-  ]
+  counts = small_data.kept_by_clients(tmp_path / 'straight').values()
   assert len(counts) > 3
   assert sum(c['rounds'] for c in counts) == 4 * 3  # Three clients a round.

@@ -6,14 +6,13 @@ import gc
 import pathlib
 import re
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests import doubling
+from tests import processes
 from tests import small_data
 from tff_xc import errors
 from tff_xc.algorithms import fedavg
@@ -248,13 +247,8 @@ def test_moon_killed_while_it_keeps_a_state_ends_as_if_it_was_not(
   in_process, tmp_path
 ):
   straight = train(tmp_path / 'straight')
-  done = subprocess.run(
-    [sys.executable, '-c', _KILLED.format(path=str(tmp_path / 'killed'))],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
+  done = processes.python(
+    '-c', _KILLED.format(path=str(tmp_path / 'killed')), cwd=ROOT, timeout=300
   )
   assert done.returncode == -signal.SIGKILL, done.stderr
   assert train(tmp_path / 'killed') == straight

@@ -2,8 +2,6 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -11,6 +9,7 @@ from tensorboard.backend.event_processing import plugin_event_accumulator
 
 from tests import doubling
 from tests import killed
+from tests import processes
 from tff_xc.experiment import run_directory
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -32,13 +31,11 @@ def made(root, moments, points):
   """Makes a whole run, runs that are killed, and a refused run."""
   doubling.run(root / 'whole')
   held = run_directory.RunDirectory(root / 'held', doubling.CONFIG)
-  done = subprocess.run(
-    [sys.executable, '-m', 'tests.killed', *map(str, (root, moments, points))],
+  done = processes.python(
+    *('-m', 'tests.killed'),
+    *map(str, (root, moments, points)),
     cwd=ROOT,
-    capture_output=True,
-    text=True,
     timeout=600,
-    check=False,
   )
   (root / 'status').write_text(f'{done.returncode}\n{done.stdout}{done.stderr}')
   del held

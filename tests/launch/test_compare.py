@@ -3,12 +3,11 @@
 import csv
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from launch import compare
+from tests import processes
 from tests.launch import light
 from tests.report import fake_runs
 from tff_xc import errors
@@ -49,12 +48,8 @@ def rows_of(out):
 
 
 def run_command(*arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'launch.compare', *map(str, arguments)],
-    capture_output=True,
-    text=True,
-    timeout=120,
-    check=False,
+  return processes.python(
+    '-m', 'launch.compare', *map(str, arguments), timeout=120
   )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from launch import doctor
 from tasks import task as found
+from tests import processes
 from tests.datasets.images import on_disk
 from tests.launch import light
 from tff_xc import errors
@@ -22,13 +23,12 @@ _INSTALLED |= {'tensorflow-cpu': '2.14.1', 'numpy': '1.25.2'}
 
 
 def _doctor(*flags, **env):
-  return subprocess.run(
-    [sys.executable, '-m', 'launch.doctor', *flags],
+  return processes.python(
+    *('-m', 'launch.doctor'),
+    *flags,
     cwd=_ROOT,
     env={**os.environ, **env},
     stdin=subprocess.DEVNULL,
-    capture_output=True,
-    text=True,
     timeout=300,
   )
 
@@ -72,12 +72,10 @@ def test_bad_input_is_one_sentence():
 
 
 def test_without_the_packages_it_says_how_to_get_them():
-  done = subprocess.run(
-    [sys.executable, '-S', '-m', 'launch.doctor'],
+  done = processes.python(
+    *('-S', '-m', 'launch.doctor'),
     cwd=_ROOT,
     env={k: v for k, v in os.environ.items() if k != 'PYTHONPATH'},
-    capture_output=True,
-    text=True,
   )
   assert done.returncode == 2
   assert re.match(r'error: \w+ is not installed', done.stderr)

@@ -2,13 +2,12 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from tests import doubling
+from tests import processes
 from tests import small_data
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -35,17 +34,12 @@ def kill(root, kills, flags, own=(), env=None):
     own: columns of metrics.csv that only the killed one has.
     env: the environment; None for this process's own.
   """
-  done = subprocess.run(
-    [
-      *(sys.executable, '-m', 'tests.launch.killed_training'),
-      *(str(root), str(kills), *flags),
-    ],
+  done = processes.python(
+    *('-m', 'tests.launch.killed_training'),
+    *(str(root), str(kills), *flags),
     cwd=ROOT,
     env=env,
-    capture_output=True,
-    text=True,
     timeout=1800,
-    check=False,
   )
   output = (root / 'output').read_text()
   assert done.returncode == 0, done.stderr[-2000:] + output[-2000:]

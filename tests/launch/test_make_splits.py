@@ -8,8 +8,6 @@ import dataclasses
 import json
 import re
 import shutil
-import subprocess
-import sys
 import tarfile
 
 import numpy as np
@@ -25,6 +23,7 @@ from datasets.splits import own
 from datasets.splits import rules
 from datasets.splits import split_files
 from launch import make_splits
+from tests import processes
 from tests.datasets import imagenet21k_on_disk as imagenet21k
 from tests.datasets import inaturalist_on_disk as inaturalist
 from tests.datasets import landmarks_on_disk as landmarks
@@ -658,14 +657,10 @@ def test_pictures_have_a_map_where_places_are_known(tmp_path):
 def test_the_command(tmp_path):
   source = distributed('landmarks', tmp_path / 'in', packed=True)
   given = OF_PHOTOGRAPHS['landmarks-user-160k'].items()
-  done = subprocess.run(
-    [
-      *(sys.executable, '-m', 'launch.make_splits', 'landmarks-user-160k'),
-      *(f'--input={source}', f'--output={tmp_path / "out"}'),
-      *(f'--{name}={value}' for name, value in given),
-    ],
-    capture_output=True,
-    text=True,
+  done = processes.python(
+    *('-m', 'launch.make_splits', 'landmarks-user-160k'),
+    *(f'--input={source}', f'--output={tmp_path / "out"}'),
+    *(f'--{name}={value}' for name, value in given),
     check=True,
   )
   assert 'note: the input is not the published one' in done.stderr

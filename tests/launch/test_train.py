@@ -17,6 +17,7 @@ from launch.benchmarks import cpu
 from tasks import experiment
 from tests import doubling
 from tests import full_disk
+from tests import processes
 from tests import small_data
 from tests.launch import light
 from tff_xc import errors
@@ -31,14 +32,7 @@ def command(run_dir, *flags):
 
 
 def call(run_dir, *flags):
-  return subprocess.run(
-    command(run_dir, *flags),
-    cwd=light.ROOT,
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
-  )
+  return processes.run(command(run_dir, *flags), cwd=light.ROOT, timeout=300)
 
 
 def rounds_done(run_dir) -> int:

@@ -3,10 +3,10 @@
 import os
 import shlex
 import subprocess
-import sys
 
 import pytest
 
+from tests import processes
 from tests.launch import light
 from tests.runtime.cluster import folders
 from tff_xc.runtime.cluster import state
@@ -66,13 +66,8 @@ def _told(folder, **environ):
   """Returns the lines that a start prints."""
   names = ('USER', 'LOGNAME', 'LNAME', 'USERNAME')
   kept = {k: v for k, v in os.environ.items() if k not in names}
-  return subprocess.run(
-    [sys.executable, '-c', _START, folder],
-    capture_output=True,
-    text=True,
-    check=True,
-    cwd=light.ROOT,
-    env=kept | environ,
+  return processes.python(
+    '-c', _START, folder, check=True, cwd=light.ROOT, env=kept | environ
   ).stdout.splitlines()
 
 
@@ -163,14 +158,12 @@ def test_without_ray_the_cure_is_named(folder):
 
 
 def call(*arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'launch.workers', *arguments],
+  return processes.python(
+    *('-m', 'launch.workers'),
+    *arguments,
     cwd=light.ROOT,
     env={**os.environ, 'COLUMNS': '200'},
-    capture_output=True,
-    text=True,
     timeout=200,
-    check=False,
   )
 
 

@@ -257,16 +257,12 @@ def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(
 ):
   def end(bounds, bad):
     process = built(name, bounds, 0.05)
-    clients = registered.Clients(made(name, bounds, 0.05).client_state)
-    state = process.initialize()
-    for round_number in range(4):
-      cohort = clients.attach(cohort_of(round_number, bad))
-      output = process.next(state, cohort)
-      clients.take(output.metrics)
-      state = output.state
-    weights = process.get_model_weights(state)
+    cohorts = [cohort_of(round_number, bad) for round_number in range(4)]
+    keeps = made(name, bounds, 0.05).client_state
+    found = registered.run(process, cohorts, keeps)
+    weights = process.get_model_weights(found.last)
     flat = [np.ravel(w) for w in tf.nest.flatten(weights)]
-    return np.concatenate(flat), output.metrics
+    return np.concatenate(flat), found.metrics[-1]
 
   # What its seven sound clients come to.
   clean, _ = end(None, ())

@@ -1,12 +1,11 @@
 """Placement on devices, tested on several logical CPUs in place of GPUs."""
 
 import json
-import subprocess
-import sys
 import textwrap
 
 import pytest
 
+from tests import processes
 from tff_xc import errors
 from tff_xc.runtime import registry
 
@@ -71,13 +70,7 @@ print(json.dumps({
 
 
 def _run(device: str) -> dict:
-  done = subprocess.run(
-    [sys.executable, '-c', textwrap.dedent(_PROGRAM), device],
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
-  )
+  done = processes.python('-c', textwrap.dedent(_PROGRAM), device, timeout=300)
   assert done.returncode == 0, done.stderr[-3000:]
   return json.loads(done.stdout.splitlines()[-1])
 
@@ -114,13 +107,7 @@ except RuntimeError as error:
   ('gpu', 'said'), [(True, 'False True'), (False, 'True any digits')]
 )
 def test_a_gpu_computes_in_float32_and_repeats_its_digits(gpu, said):
-  done = subprocess.run(
-    [sys.executable, '-c', _GPU.format(gpu=gpu)],
-    capture_output=True,
-    text=True,
-    timeout=300,
-    check=False,
-  )
+  done = processes.python('-c', _GPU.format(gpu=gpu), timeout=300)
   assert ' '.join(done.stdout.split()) == said, done.stderr[-3000:]
 
 

@@ -96,14 +96,9 @@ def test_every_registered_algorithm(contexts, name, changes):
   keeps = registered.algorithm(name, **changes).client_state
 
   def run():
-    clients = registered.Clients(keeps)
-    state, metrics = process.initialize(), []
-    for labels in _COHORTS:
-      output = process.next(state, clients.attach(tiny.cohort(labels)))
-      clients.take(output.metrics)
-      state = output.state
-      metrics.append(output.metrics)
-    return state, metrics, process.get_model_weights(state)
+    found = registered.run(process, map(tiny.cohort, _COHORTS), keeps)
+    weights = process.get_model_weights(found.last)
+    return found.last, found.metrics, weights
 
   assert_equal(*_on_both(contexts, run))
 

@@ -3,9 +3,10 @@
 import os
 import pathlib
 import shutil
-import subprocess
 
 import pytest
+
+from tests import processes
 
 _ROOT = pathlib.Path(__file__).parents[2]
 
@@ -34,14 +35,11 @@ def test_what_is_there_is_checked(others, makes, printed, status, tmp_path):
   (tmp_path / 'tools').mkdir()
   check = tmp_path / 'tools' / 'check_bazel.sh'
   check.write_text('echo Bazel is checked\nexit 3\n')
-  done = subprocess.run(
+  done = processes.run(
     [shutil.which('bash'), '.ci/run'],
     cwd=tmp_path,
     env={**os.environ, 'PATH': str(tmp_path / 'bin')},
-    capture_output=True,
-    text=True,
     timeout=60,
-    check=False,
   )
   assert done.stdout.strip() == printed, done.stderr
   assert done.returncode == status

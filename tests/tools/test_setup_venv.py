@@ -3,10 +3,11 @@
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 
 import pytest
+
+from tests import processes
 
 _ROOT = pathlib.Path(__file__).parents[2]
 
@@ -25,13 +26,8 @@ def _set_up(tree, **given):
   env = {**os.environ, 'PYTHON': sys.executable, 'PIP_NO_INDEX': '1', **given}
   for name in {'REQUIREMENTS', 'MORE'} - set(given):
     env.pop(name, None)
-  return subprocess.run(
-    ['sh', 'tools/setup_venv.sh'],
-    cwd=tree,
-    env=env,
-    capture_output=True,
-    text=True,
-    timeout=300,
+  return processes.run(
+    ['sh', 'tools/setup_venv.sh'], cwd=tree, env=env, timeout=300
   )
 
 
@@ -71,13 +67,11 @@ def test_what_cannot_work_is_refused_in_one_sentence(
 
 
 def test_make_stops_with_status_2_and_adds_only_its_own_line(tree):
-  done = subprocess.run(
+  done = processes.run(
     ['make', 'venv', 'PYTHON=no-such-python'],
     cwd=tree,
     # It must not be a sub-make of the `make test` that runs this test.
     env={k: v for k, v in os.environ.items() if not k.startswith('MAKE')},
-    capture_output=True,
-    text=True,
   )
   assert done.returncode == 2
   assert done.stdout == ''

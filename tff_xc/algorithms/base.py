@@ -20,6 +20,8 @@ from typing import NamedTuple
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import logits
+from tff_xc.algorithms import participation
 from tff_xc.algorithms import protection
 from tff_xc.algorithms import rates
 
@@ -35,8 +37,6 @@ ONE_LABEL = 'examples with one label each'
 COSINES = 'cosine logits'
 # Values of --importance_weights that are no file.
 NAMED_IMPORTANCE = NO_IMPORTANCE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
-# Values of --calibration.
-RESTRICTED, COUNTS, PRIOR = 'restricted', 'counts', 'prior'
 
 
 class Answers(NamedTuple):
@@ -76,18 +76,20 @@ class Facts:
 
 
 @hp.declared
-class Base(rates.OfClients):
+class Base(logits.Calibration, rates.OfClients):
   """What every algorithm takes.
 
   The class has `name`, for `--algorithm`; `paper`, which introduced it; `answers` to the four
-  questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing; `has_clients`; and
-  what `hp.declared` adds.
+  questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing; `excludes`: pairs of why,
+  'whose ...', and the options that do not go with it; `has_clients`; and what
+  `hp.declared` adds.
   """
 
   name = ''
   paper = ''
   answers = Answers('', '', '', '')
   needs: ClassVar[tuple[str, ...]] = ()
+  excludes: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
   has_clients = False
 
   client_optimizer: str = hp.field(
@@ -115,39 +117,6 @@ class Base(rates.OfClients):
     " table and the encoder's last layer; 'body', all but the class table (FedBABU);"
     ' the rest keeps its initial values and is not sent',
     choices=('all', 'head', 'bottleneck', 'body'),
-  )
-  calibration: str = hp.field(
-    'none',
-    'logits in the softmax of local training: of classes that the client lacks times'
-    " --calibration_alpha ('restricted', FedRS); less --calibration_tau / n^(1/4), with"
-    " n the client's examples of the class ('counts', FedLC); plus"
-    " --calibration_tau log p, with p the class's share of all training examples"
-    " ('prior', logit adjustment)",
-    choices=('none', RESTRICTED, COUNTS, PRIOR),
-  )
-  calibration_alpha: float = hp.field(
-    0.5,
-    'alpha, factor of the logits of classes that a client lacks; 1: plain softmax',
-    least=0,
-    most=1,
-    of='calibration',
-    only_with=(RESTRICTED,),
-  )
-  calibration_tau: float = hp.field(
-    1.0,
-    'tau, factor of the shift of logits; 0: plain softmax',
-    least=0,
-    of='calibration',
-    only_with=(COUNTS, PRIOR),
-  )
-  calibration_absent: float = hp.field(
-    1e-8,
-    'n of a class that the client lacks, for which FedLC has no formula; the default'
-    ' all but leaves these classes out of the softmax',
-    above=0,
-    most=1,
-    of='calibration',
-    only_with=(COUNTS,),
   )
 
   def __post_init__(self):
@@ -190,7 +159,7 @@ class Base(rates.OfClients):
       hint = wording.meant(name, [*cls.names, *facts, *own])
       raise TypeError(f'{cls.name} takes no argument {name!r}{hint}')
     chosen = given.get('calibration', cls.defaults['calibration'])
-    if known.get('class_probabilities') is not None and chosen != PRIOR:
+    if known.get('class_probabilities') is not None and chosen != logits.PRIOR:
       weights = given.setdefault('importance_weights', 'train')
       if weights in (NO_IMPORTANCE, UNIFORM):
         raise TypeError(
@@ -214,22 +183,9 @@ class Base(rates.OfClients):
     """Returns the algorithm with what the fields of this class ask for."""
     from tff_xc.round import frozen
 
-    return frozen.train_only(self._calibrated(made, facts), self.trainable)
-
-  def _calibrated(self, made, facts):
-    from tff_xc.round import calibration
-
-    if self.calibration == 'none':
-      return made
-    if self.calibration == RESTRICTED:
-      how = calibration.Restricted(self.calibration_alpha)
-    elif self.calibration == COUNTS:
-      how = calibration.Counts(self.calibration_tau, self.calibration_absent)
-    elif facts.class_probabilities is None:
-      raise ValueError("calibration='prior' needs class_probabilities")
-    else:
-      how = calibration.prior(self.calibration_tau, facts.class_probabilities)
-    return calibration.calibrated(made, how)
+    return frozen.train_only(
+      self.calibrated(made, facts.class_probabilities), self.trainable
+    )
 
   def local_training(self) -> local_training_lib.LocalTraining:
     """Returns the local training that the fields describe."""
@@ -246,7 +202,7 @@ class Base(rates.OfClients):
   def warnings(self, num_classes: int, max_positives: int) -> list[str]:
     """Returns sentences about allowed values that are likely to fail."""
     del num_classes
-    if self.calibration == COUNTS and max_positives == 1:
+    if self.calibration == logits.COUNTS and max_positives == 1:
       return [
         "--calibration=counts all but leaves out a client's missing classes, and no"
         ' client has more than one class: nothing is learned; use'
@@ -284,6 +240,8 @@ class Base(rates.OfClients):
     `values` by name may be changed; `given` are the user's.
     """
     rates.check(values)
+    for why, flags in cls.excludes:
+      protection.refuse(values, flags, f'{cls.name}, {why}')
 
   @classmethod
   def fit(
@@ -293,43 +251,11 @@ class Base(rates.OfClients):
 
 
 @hp.declared
-class Federated(protection.Protection, Base):
+class Federated(protection.Protection, participation.Participation, Base):
   """Clients, and the options that any algorithm with clients takes."""
 
   has_clients = True
 
-  clients_per_round: int = hp.field(
-    16, "K, clients that take part in a round; default: the task's", least=1
-  )
-  virtual_client_size: int = hp.field(
-    0,
-    'N_VC, examples that every client draws for a round (FedVC): clients are then'
-    ' drawn in proportion to their examples, count alike, and take one local epoch,'
-    ' N_VC / batch_size steps; 0: clients are drawn uniformly and use their own'
-    ' examples',
-    least=0,
-    most=10_000_000,
-  )
-  virtual_client_replace: bool = hp.field(
-    False,
-    'draw the clients of a round with replacement, so that one may take part'
-    ' twice, with other examples',
-    of='virtual_client_size',
-    not_with=(0,),
-  )
-  client_sampling: str = hp.field(
-    'fixed',
-    "who takes part in a round: a 'fixed' number of clients, or each by itself with"
-    " the probability that as many are expected ('poisson')",
-    choices=('fixed', protection.POISSON),
-  )
-  client_failure_rate: float = hp.field(
-    0.0,
-    'probability that a drawn client leaves the round before it sends anything; the'
-    ' round goes on with the others',
-    least=0,
-    below=1,
-  )
   largest_loss: bool = hp.field(
     False,
     'also measure loss_largest, the mean loss of the client of a round whose it is'
@@ -413,24 +339,7 @@ class Federated(protection.Protection, Base):
             f'{self.importance_weights!r} needs class_probabilities'
           )
       made = importance.importance_weights(made, p)
-    return self._with_sampling(self.protected(made), facts)
-
-  def _with_sampling(self, made, facts):
-    from tff_xc.experiment import cohort
-
-    count, poisson = (
-      self.clients_per_round,
-      self.client_sampling == protection.POISSON,
-    )
-    if self.virtual_client_size:
-      made = cohort.virtual_clients(
-        *(made, count, self.virtual_client_size),
-        *(self.virtual_client_replace, poisson),
-      )
-    else:
-      sampling = cohort.UniformClients(count, facts.examples_per_round, poisson)
-      made = dataclasses.replace(made, sampling=sampling)
-    made = cohort.with_dropout(made, self.client_failure_rate)
+    made = self.sampled(self.protected(made), facts.examples_per_round)
     return self.attacked(made, facts.num_clients)
 
   @classmethod
@@ -442,7 +351,9 @@ class Federated(protection.Protection, Base):
   def check(cls, values, given):
     super().check(values, given)
     weights = values.get('importance_weights', NO_IMPORTANCE)
-    if values['calibration'] == PRIOR and weights not in NAMED_IMPORTANCE:
+    if (
+      values['calibration'] == logits.PRIOR and weights not in NAMED_IMPORTANCE
+    ):
       raise errors.InputError(
         f'--importance_weights={weights} names other probabilities of classes than'
         ' those of the training examples, which --calibration=prior takes; leave one'
@@ -459,33 +370,6 @@ class Federated(protection.Protection, Base):
         '--virtual_client_replace may draw a client twice in a round, and where'
         ' clients keep their models (as in MOON, or with --contrastive_weight) each'
         ' keeps one model; leave one of them out'
-      )
-    poisson = values['client_sampling'] == protection.POISSON
-    if poisson and values.get('virtual_client_replace'):
-      raise errors.InputError(
-        '--virtual_client_replace draws a fixed number of clients, and'
-        ' --client_sampling=poisson each by itself; leave one of them out'
-      )
-    examples, size = values['virtual_client_size'], values['batch_size']
-    if not examples:
-      return
-    if examples % size:
-      raise errors.InputError(
-        f'--virtual_client_size={examples} is no multiple of --batch_size={size}; give'
-        ' a multiple, since a client takes exactly virtual_client_size / batch_size'
-        ' steps'
-      )
-    for name in ('local_steps', 'local_epochs'):
-      if given.get(name):
-        raise errors.InputError(
-          f'--{name} does not apply with --virtual_client_size, whose clients take one'
-          ' epoch over the examples that they draw; leave it out'
-        )
-      values.pop(name, None)
-    if given.get('shuffle') is False:
-      raise errors.InputError(
-        '--shuffle=false does not apply with --virtual_client_size, whose examples are'
-        ' drawn in random order; leave it out'
       )
 
 

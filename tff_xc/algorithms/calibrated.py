@@ -14,6 +14,7 @@ from tff_xc.algorithms import base
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import fedss
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import logits
 
 
 class _Preset:
@@ -46,7 +47,7 @@ class FedRS(_Preset, fedavg.FedAvg):
     minimise='softmax, missing classes scaled'
   )
 
-  calibration: str = hp.own(base.RESTRICTED)
+  calibration: str = hp.own(logits.RESTRICTED)
 
 
 @hp.declared
@@ -64,7 +65,7 @@ class FedLC(_Preset, fedavg.FedAvg):
     minimise='softmax, logits less tau / n^(1/4)'
   )
 
-  calibration: str = hp.own(base.COUNTS)
+  calibration: str = hp.own(logits.COUNTS)
 
 
 @hp.declared
@@ -82,7 +83,7 @@ class LogitAdjustment(_Preset, fedss.Centralized):
     minimise='softmax, logits plus tau log p'
   )
 
-  calibration: str = hp.own(base.PRIOR)
+  calibration: str = hp.own(logits.PRIOR)
 
 
 build_fedrs = base.builder(FedRS)

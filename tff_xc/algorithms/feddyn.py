@@ -18,7 +18,6 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
-from tff_xc import errors
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.round import carried
@@ -41,6 +40,9 @@ class FedDyn(base.Federated):
     'softmax, kept gradient, squared distance',
     'mean delta, clients alike',
     'mean less the drift',
+  )
+  excludes = (
+    ('whose drift counts the clients of a round', ('client_failure_rate',)),
   )
 
   feddyn_alpha: float = hp.field(
@@ -72,15 +74,6 @@ class FedDyn(base.Federated):
       penalties=(_Regulariser(alpha, frozen), *made.penalties),
       carried=(_Gradient(spec, alpha, frozen), *others),
     )
-
-  @classmethod
-  def check(cls, values, given):
-    super().check(values, given)
-    if values.get('client_failure_rate'):
-      raise errors.InputError(
-        '--client_failure_rate does not go with feddyn, whose drift counts the clients'
-        ' of a round; leave it out'
-      )
 
   @classmethod
   def keeps_models(cls, values):

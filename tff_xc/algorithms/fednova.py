@@ -23,7 +23,6 @@ from tff_xc import errors
 from tff_xc.algorithms import base
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import protection
 from tff_xc.round import carried
 
 
@@ -40,6 +39,12 @@ class FedNova(fedavg.FedAvg):
   answers = fedavg.FedAvg.answers._replace(
     merge='mean delta of a local step, times the mean steps'
   )
+  excludes = (
+    (
+      'whose clients also send their numbers of steps, which it would leave as they are',
+      ('dp', 'secure_sums', 'robust_aggregation'),
+    ),
+  )
 
   client_optimizer: str = hp.own('sgd')
 
@@ -50,12 +55,6 @@ class FedNova(fedavg.FedAvg):
   @classmethod
   def check(cls, values, given):
     super().check(values, given)
-    protection.refuse(
-      values,
-      ('dp', 'secure_sums', 'robust_aggregation'),
-      'fednova, whose clients also send their numbers of steps, which it would leave'
-      ' as they are',
-    )
     if values['client_optimizer'] != 'sgd':
       raise errors.InputError(
         f'--client_optimizer={values["client_optimizer"]}: fednova divides by the sum of'

@@ -30,7 +30,6 @@ from typing import Any
 from tff_xc import errors
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import protection
 from tff_xc.round import carried
 
 
@@ -52,6 +51,12 @@ class FedProto(base.Server, base.Federated):
     'softmax of own distances, own distance',
     'mean embedding of the examples',
     'optimizer step on the encoder',
+  )
+  excludes = (
+    (
+      'whose clients send mean embeddings and numbers of examples',
+      ('dp', 'secure_sums', 'compression', 'robust_aggregation', 'calibration'),
+    ),
   )
 
   server_momentum: float = hp.own(0.0)
@@ -90,11 +95,6 @@ class FedProto(base.Server, base.Federated):
   @classmethod
   def check(cls, values, given):
     super().check(values, given)
-    protection.refuse(
-      values,
-      ('dp', 'secure_sums', 'compression', 'robust_aggregation', 'calibration'),
-      'fedproto, whose clients send mean embeddings and numbers of examples',
-    )
     if values['trainable'] in ('head', 'body'):
       raise errors.InputError(
         f'--trainable={values["trainable"]}: class rows of fedproto are means of'

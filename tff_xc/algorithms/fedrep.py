@@ -19,7 +19,6 @@ from typing import Any
 from tff_xc.algorithms import base
 from tff_xc.algorithms import fedbabu
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import protection
 from tff_xc.round import carried
 
 
@@ -40,6 +39,12 @@ class FedRep(fedbabu.FedBABU):
     'no rows are sent',
     'rows keep their values',
   )
+  excludes = (
+    (
+      'whose clients keep class rows, one table each',
+      ('contrastive_weight', 'virtual_client_replace'),
+    ),
+  )
 
   head_epochs: int = hp.field(
     10,
@@ -56,15 +61,6 @@ class FedRep(fedbabu.FedBABU):
       made,
       head_epochs=self.head_epochs,
       carried=(*made.carried, _Head(collections.OrderedDict(head=rows))),
-    )
-
-  @classmethod
-  def check(cls, values, given):
-    super().check(values, given)
-    protection.refuse(
-      values,
-      ('contrastive_weight', 'virtual_client_replace'),
-      'fedrep, whose clients keep class rows, one table each',
     )
 
   def warnings(self, num_classes, max_positives):

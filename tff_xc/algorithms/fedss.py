@@ -31,6 +31,7 @@ import dataclasses
 from tff_xc import errors
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import logits
 
 
 @hp.declared
@@ -341,7 +342,7 @@ class Centralized(base.Server):
   @classmethod
   def check(cls, values, given):
     super().check(values, given)
-    if values['calibration'] not in ('none', base.PRIOR):
+    if values['calibration'] not in ('none', logits.PRIOR):
       raise errors.InputError(
         f'--calibration={values["calibration"]} goes by the examples of a client, and'
         f' {cls.name} has no clients; give --calibration=prior'

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from tff_xc import errors
 from tff_xc import precision
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import participation
 
 _BOTH = 'zeroing+clipping'
 MEDIAN, TRIMMED_MEAN = 'median', 'trimmed_mean'
-POISSON = 'poisson'
 CENTRAL, LOCAL, DISTRIBUTED = 'central', 'local', 'distributed'
 CHOSEN = 'chosen'
 QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
@@ -325,7 +325,7 @@ class Protection:
 
   @classmethod
   def _check_privacy(cls, values, given):
-    poisson = values['client_sampling'] == POISSON
+    poisson = values['client_sampling'] == participation.POISSON
     if values['dp'] == 'none':
       return
     unbounded = values['dp_clip'] == hp.FLOAT32_MAX

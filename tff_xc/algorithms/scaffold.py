@@ -29,7 +29,6 @@ from tff_xc.algorithms import base
 from tff_xc.algorithms import fedavg
 from tff_xc.algorithms import feddyn
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import protection
 from tff_xc.round import carried
 
 STEPS, GRADIENT = 'steps', 'gradient'
@@ -51,6 +50,13 @@ class SCAFFOLD(fedavg.FedAvg):
     'softmax, difference of variates',
     'mean delta, clients alike',
     'optimizer step, sum of variates',
+  )
+  excludes = (
+    (
+      'whose clients also send control variates, which it would leave as they are',
+      ('dp', 'secure_sums', 'compression', 'robust_aggregation'),
+    ),
+    ('whose clients keep another state already', ('contrastive_weight',)),
   )
 
   client_optimizer: str = hp.own('sgd')
@@ -82,17 +88,6 @@ class SCAFFOLD(fedavg.FedAvg):
   @classmethod
   def check(cls, values, given):
     super().check(values, given)
-    protection.refuse(
-      values,
-      ('dp', 'secure_sums', 'compression', 'robust_aggregation'),
-      'scaffold, whose clients also send control variates, which it would leave as'
-      ' they are',
-    )
-    protection.refuse(
-      values,
-      ('contrastive_weight',),
-      'scaffold, whose clients keep another state already',
-    )
     if values['scaffold_variate'] != STEPS:
       return
     if values['client_optimizer'] != 'sgd':

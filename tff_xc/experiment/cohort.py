@@ -364,7 +364,22 @@ def virtual_clients(
 
 
 @dataclasses.dataclass(frozen=True)
-class Dropout:
+class _Changed:
+  """Clients as `sampling` draws them, of which some do not do as they should."""
+
+  sampling: algorithm_lib.Sampling  # Who is drawn.
+
+  has_clients = True
+
+  def participation(
+    self, dataset: client_data.FederatedDataset
+  ) -> privacy_loss.Sampling:
+    """Returns that of who is drawn: what some of them do is not counted."""
+    return self.sampling.participation(dataset)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dropout(_Changed):
   """Clients as `sampling` draws them, of which each leaves with a probability.
 
   Whether a client leaves depends on (seed, round, client) only. Those that leave
@@ -374,16 +389,7 @@ class Dropout:
   values, such as weights, goes around this one.
   """
 
-  sampling: algorithm_lib.Sampling  # Who is drawn.
   probability: float  # Of leaving, at least 0 and less than 1.
-
-  has_clients = True
-
-  def participation(
-    self, dataset: client_data.FederatedDataset
-  ) -> privacy_loss.Sampling:
-    """Returns that of who is drawn: that some leave is not counted."""
-    return self.sampling.participation(dataset)
 
   def cohorts(
     self, dataset: client_data.FederatedDataset, seed: int
@@ -427,23 +433,14 @@ def with_dropout(
 
 
 @dataclasses.dataclass(frozen=True)
-class Attacked:
+class Attacked(_Changed):
   """Clients as `sampling` draws them, of which some attack: `attack.Attack`.
 
   It counts them, and flips the labels of those that do. Who attacks depends on (seed,
   client) only, however often it is drawn.
   """
 
-  sampling: algorithm_lib.Sampling  # Who is drawn.
   attack: attack_lib.Attack
-
-  has_clients = True
-
-  def participation(
-    self, dataset: client_data.FederatedDataset
-  ) -> privacy_loss.Sampling:
-    """Returns that of who is drawn."""
-    return self.sampling.participation(dataset)
 
   def cohorts(
     self, dataset: client_data.FederatedDataset, seed: int

@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 if TYPE_CHECKING:
   from tff_xc import classifier
@@ -31,79 +32,41 @@ if TYPE_CHECKING:
 _ID, _FLOAT = 4, 4
 
 
-@dataclasses.dataclass(frozen=True)
-class TableSizes:
-  """Sizes of a table's messages."""
+class TableSizes(NamedTuple):
+  """Sizes of a table's messages, in bytes."""
 
   num_rows: int  # All rows of the table.
-  row_bytes: int  # One row: 4 d, and 4 more with a bias.
-  selects: bool = True  # Whether clients request some rows by their ids.
-  sends_rows: bool = True  # Whether clients send rows back.
-  # What comes with a row and is not sent back: a class's probability
-  # (`tff_xc.round.importance`).
-  beside_bytes: int = 0
-  # One row as clients send it, if that is compressed.
-  sent_row_bytes: int | None = None
-  is_held: bool = (
-    False  # Whether clients have it from the start (`round.frozen`).
-  )
-  # One row as clients receive it, if that is compressed.
-  received_row_bytes: int | None = None
-
-  def down(self, rows: float) -> float:
-    """Returns the bytes that a client receives if it requests `rows` rows."""
-    each = self.row_bytes
-    if self.received_row_bytes is not None:
-      each = self.received_row_bytes
-    return rows * (self.beside_bytes + (not self.is_held) * each)
-
-  def up(self, rows: float) -> float:
-    """Returns the bytes that a client sends if it requests `rows` rows."""
-    ids = rows * _ID if self.selects else 0
-    each = self.row_bytes
-    if self.sent_row_bytes is not None:
-      each = self.sent_row_bytes
-    return ids + (ids + rows * each if self.sends_rows else 0)
+  row_bytes: int  # One row as clients hold it: 4 d, and 4 more with a bias.
+  down: int  # What a client receives for each row that it requests.
+  up: int  # What it sends for each: ids, and the row.
 
 
 @dataclasses.dataclass(frozen=True)
 class Messages:
   """Converts numbers of requested rows into bytes."""
 
-  # The encoder's trained weights, except tables, and their delta, both in float32.
-  encoder_bytes: int
-  tables: Mapping[str, TableSizes]  # The sizes by name of table.
+  encoder_bytes: int  # Trained weights as clients hold them, except tables.
+  frozen_bytes: int  # The encoder's other weights, which clients hold.
+  # What a client receives, and what it sends, besides `tables`.
+  down: int
+  up: int
+  tables: Mapping[str, TableSizes]  # By name.
   # False for training without clients, which sends no messages.
   has_clients: bool = True
-  frozen_bytes: int = 0  # The encoder's other weights, which clients hold.
-  sent_encoder_bytes: int | None = None  # Of its delta, if that is compressed.
-  # Of the parts that a round carries, to a client and from it.
-  carried_down: int = 0
-  carried_up: int = 0
-  received_encoder_bytes: int | None = (
-    None  # If what is sent to clients is compressed.
-  )
 
   def of_round(
     self, rows: Mapping[str, float], largest: Mapping[str, float]
   ) -> dict[str, float]:
     """Returns the columns of bytes of a round, of mean and `largest` rows by table."""
-    down = up = held = 0.0
-    for name, table in self.tables.items():
-      down += table.down(rows[name])
-      up += table.up(rows[name])
-      held += largest[name] * table.row_bytes
-    encoder = received = sent = self.encoder_bytes
-    if self.received_encoder_bytes is not None:
-      received = self.received_encoder_bytes
-    if self.sent_encoder_bytes is not None:
-      sent = self.sent_encoder_bytes
-    down += received + self.carried_down
-    up += sent + self.carried_up + _FLOAT
+    tables = self.tables.items()
+    down = self.down + sum(rows[name] * t.down for name, t in tables)
+    up = self.up + sum(rows[name] * t.up for name, t in tables)
+    held = sum(largest[name] * t.row_bytes for name, t in tables)
+    encoder = self.encoder_bytes + self.frozen_bytes
     return {
       'bytes_down_per_client': down if self.has_clients else 0.0,
       'bytes_up_per_client': up if self.has_clients else 0.0,
-      'client_parameters_peak': (encoder + self.frozen_bytes + held) // _FLOAT,
+      'client_parameters_peak': (encoder + held) // _FLOAT,
     }
 
   def saving(self, sent: float) -> float:
@@ -127,54 +90,50 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   from tff_xc.round import frozen
   from tff_xc.round import importance
 
-  beside = 0 if importance.target_of(algorithm) is None else _FLOAT
-  whole = algorithm.model.weight_specs()
-  specs, all_bytes = whole.tables, _encoder_bytes(whole)
-  part = frozen.trained_part(algorithm, whole)
-  trained, sent = _encoder_bytes(part), None
-  size = algorithm.compression and algorithm.compression.size
-  if algorithm.privacy and algorithm.privacy.bits:
-    size = lambda numbers: -(-numbers * algorithm.privacy.bits // 8)
-  if size:
-    sent = sum(size(s.shape.num_elements()) for s in _of_encoder(part))
-  both_ways = algorithm.compression and algorithm.compression.both_ways
+  privacy, compression = algorithm.privacy, algorithm.compression
+
+  def held(spec):
+    return spec.shape.num_elements() * spec.dtype.size
+
+  def sent(spec):
+    if privacy and privacy.bits:
+      return -(-spec.shape.num_elements() * privacy.bits // 8)
+    return (
+      compression.size(spec.shape.num_elements()) if compression else held(spec)
+    )
+
+  received = sent if compression and compression.both_ways else held
+  total = lambda size, specs: sum(map(size, specs))
+  specs = algorithm.model.weight_specs()
+
+  def of_table(table):
+    num_rows, dim = specs.tables[table.name].shape
+    row = tf.TensorSpec([dim])
+    ids = _ID if table.request.selects else 0
+    weighs = importance.target_of(algorithm) is not None
+    beside = _FLOAT if weighs and table.name == classifier.CLASS else 0
+    return TableSizes(
+      num_rows,
+      held(row),
+      beside + (0 if frozen.is_held(algorithm, table) else received(row)),
+      ids + (ids + sent(row) if table.merge.sends_rows else 0),
+    )
+
   with tf.Graph().as_default():  # Nothing is computed.
-    messages_ = [*carried.messages(algorithm).values()]
-  replies = [part.reply_spec for part in carried.parts(algorithm).values()]
+    messages_ = tf.nest.flatten([*carried.messages(algorithm).values()])
+  parts = carried.parts(algorithm).values()
+  replies = tf.nest.flatten([part.reply_spec for part in parts])
+  no_scalars = lambda tensors: [t for t in tensors if t.shape.rank]
+  trained = _of_encoder(frozen.trained_part(algorithm, specs))
   return Messages(
-    trained,
-    {
-      table.name: TableSizes(
-        specs[table.name].shape[0],
-        _FLOAT * specs[table.name].shape[1],
-        table.request.selects,
-        table.merge.sends_rows,
-        beside if table.name == classifier.CLASS else 0,
-        size(specs[table.name].shape[1]) if size else None,
-        frozen.is_held(algorithm, table),
-        size(specs[table.name].shape[1]) if both_ways else None,
-      )
-      for table in algorithm.tables
-    },
+    total(held, trained),
+    total(held, _of_encoder(specs)) - total(held, trained),
+    total(received, trained) + total(held, no_scalars(messages_)),
+    total(sent, trained) + total(held, no_scalars(replies)) + _FLOAT,
+    {table.name: of_table(table) for table in algorithm.tables},
     algorithm.has_clients,
-    all_bytes - trained,
-    sent,
-    *map(_bytes_of, (messages_, replies)),
-    sent if both_ways else None,
   )
-
-
-def _bytes_of(tensors) -> int:
-  """Returns the bytes of tensors or of their specs; scalars are not counted."""
-  import tensorflow as tf
-
-  flat = [t for t in tf.nest.flatten(tensors) if t.shape.rank]
-  return sum(t.shape.num_elements() * t.dtype.size for t in flat)
 
 
 def _of_encoder(specs: classifier.ModelWeights) -> list:
   return [*specs.encoder.values(), *specs.encoder_state.values()]
-
-
-def _encoder_bytes(specs: classifier.ModelWeights) -> int:
-  return sum(s.shape.num_elements() * s.dtype.size for s in _of_encoder(specs))

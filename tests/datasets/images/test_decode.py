@@ -1,8 +1,6 @@
 """Images of every kind become the same square."""
 
 import concurrent.futures
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -11,6 +9,7 @@ from PIL import EpsImagePlugin
 from PIL import Image
 
 from datasets.images import decode
+from tests import processes
 from tests.datasets.images import on_disk
 
 PICTURE = on_disk.quarters()
@@ -178,8 +177,6 @@ from datasets.images import decode
 for file in pathlib.Path({str(tmp_path)!r}).iterdir():
   print(decode.square(file.read_bytes(), 8).shape)
 """
-  done = subprocess.run(
-    [sys.executable, '-c', script], capture_output=True, text=True, check=True
-  )
+  done = processes.python('-c', script, check=True)
   assert done.stdout.count('(8, 8, 3)') == 2
   assert done.stderr == ''

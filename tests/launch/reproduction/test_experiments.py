@@ -4,8 +4,6 @@ import dataclasses
 import errno
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -22,6 +20,7 @@ from tasks import task as found_lib
 from tasks.papers import fedmlh
 from tasks.papers import registry
 from tasks.papers import table
+from tests import processes
 from tests.launch import light
 from tests.launch.reproduction import small_table
 from tff_xc import errors
@@ -470,12 +469,7 @@ def test_a_formula_with_curves_has_a_picture_of_them(tmp_path):
 def test_a_report_over_all_results_needs_no_data(tmp_path):
   output = tmp_path / 'out'
   arguments = ('--scale=paper', f'--data_dir={tmp_path}', f'--output={output}')
-  done = subprocess.run(
-    [sys.executable, '-m', 'launch.reproduce', 'fedmlh', *arguments],
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  done = processes.python('-m', 'launch.reproduce', 'fedmlh', *arguments)
   assert (done.returncode, done.stderr) == (0, '')
   first, *lines = done.stdout.splitlines()
   assert first == 'the data of these 4 tasks are missing'

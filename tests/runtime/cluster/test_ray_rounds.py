@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests import processes
 from tests.launch import light
 from tests.launch import own_examples
 from tests.launch import test_killed_training as killed
@@ -27,14 +28,8 @@ def environment(folder):
 
 def run(folder, *arguments, status=0):
   """Runs a module with this folder's cluster; returns what it said."""
-  found = subprocess.run(
-    [sys.executable, '-m', *arguments],
-    cwd=light.ROOT,
-    env=environment(folder),
-    capture_output=True,
-    text=True,
-    timeout=600,
-    check=False,
+  found = processes.python(
+    '-m', *arguments, cwd=light.ROOT, env=environment(folder), timeout=600
   )
   assert found.returncode == status, found.stderr
   return found

@@ -88,18 +88,12 @@ def _secure(model):
 
 def _run(runtime, algorithm, learning, cohorts):
   """Returns the state, what clients keep, and all rounds' metrics, as arrays."""
-  clients = registered.Clients(algorithm.client_state)
+  examples = (cohorts(number).examples for number in range(_ROUNDS))
   with tff.framework.get_context_stack().install(runtime):
-    state, metrics = learning.initialize(), []
-    for number in range(_ROUNDS):
-      examples = clients.attach(cohorts(number).examples)
-      output = learning.next(state, examples)
-      clients.take(output.metrics)
-      state = output.state
-      metrics.append(output.metrics)
-    weights = learning.get_model_weights(state)
-  every = weights, state.carried, metrics, clients.kept
-  return [np.asarray(x) for x in tf.nest.flatten(every)], metrics
+    found = registered.run(learning, examples, algorithm.client_state)
+    weights = learning.get_model_weights(found.last)
+  every = weights, found.last.carried, found.metrics, found.kept
+  return [np.asarray(x) for x in tf.nest.flatten(every)], found.metrics
 
 
 @pytest.mark.slow

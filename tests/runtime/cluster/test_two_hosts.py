@@ -22,6 +22,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests import processes
 from tests.launch import light
 from tests.runtime.cluster import folders
 from tests.runtime.cluster import test_ray_rounds
@@ -51,9 +52,7 @@ def missing() -> str:
   for program in ('ip', 'unshare', 'nsenter'):
     if not shutil.which(program, path=_PATH):
       return f'{program} is not installed'
-  made = subprocess.run(
-    [*_NEW, 'true'], capture_output=True, text=True, check=False
-  )
+  made = processes.run([*_NEW, 'true'])
   return f'no namespaces here: {made.stderr}' if made.returncode else ''
 
 
@@ -124,12 +123,7 @@ class Host:
     """Runs `python -m ARGUMENTS` here to its end."""
     # What is killed from outside would live on within.
     limit = ('timeout', '--kill-after=5', str(seconds))
-    done = subprocess.run(
-      self.command(*limit, sys.executable, '-m', *arguments),
-      capture_output=True,
-      text=True,
-      check=False,
-    )
+    done = processes.run(self.command(*limit, sys.executable, '-m', *arguments))
     assert done.returncode == status, (done.stdout, done.stderr)
     return done
 

@@ -1,0 +1,99 @@
+"""Options of who takes part in a round, which all federated algorithms take.
+
+Importing this does not import TensorFlow; its functions do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from tff_xc import errors
+from tff_xc.algorithms import hyperparameters as hp
+
+FIXED, POISSON = 'fixed', 'poisson'
+
+
+@hp.declared
+class Participation:
+  """A part of `base.Federated`: how clients are drawn, and who leaves."""
+
+  clients_per_round: int = hp.field(
+    16, "K, clients that take part in a round; default: the task's", least=1
+  )
+  virtual_client_size: int = hp.field(
+    0,
+    'N_VC, examples that every client draws for a round (FedVC): clients are then'
+    ' drawn in proportion to their examples, count alike, and take one local epoch,'
+    ' N_VC / batch_size steps; 0: clients are drawn uniformly and use their own'
+    ' examples',
+    least=0,
+    most=10_000_000,
+  )
+  virtual_client_replace: bool = hp.field(
+    False,
+    'draw the clients of a round with replacement, so that one may take part'
+    ' twice, with other examples',
+    of='virtual_client_size',
+    not_with=(0,),
+  )
+  client_sampling: str = hp.field(
+    FIXED,
+    "who takes part in a round: a 'fixed' number of clients, or each by itself with"
+    " the probability that as many are expected ('poisson')",
+    choices=(FIXED, POISSON),
+  )
+  client_failure_rate: float = hp.field(
+    0.0,
+    'probability that a drawn client leaves the round before it sends anything; the'
+    ' round goes on with the others',
+    least=0,
+    below=1,
+  )
+
+  def sampled(self, made, examples_per_round: int):
+    """Returns the algorithm whose clients are drawn so; see `base.Facts`."""
+    from tff_xc.experiment import cohort
+
+    count, poisson = self.clients_per_round, self.client_sampling == POISSON
+    if self.virtual_client_size:
+      made = cohort.virtual_clients(
+        *(made, count, self.virtual_client_size),
+        *(self.virtual_client_replace, poisson),
+      )
+    else:
+      sampling = cohort.UniformClients(count, examples_per_round, poisson)
+      made = dataclasses.replace(made, sampling=sampling)
+    return cohort.with_dropout(made, self.client_failure_rate)
+
+  @classmethod
+  def check(cls, values: dict, given: Mapping) -> None:
+    """Refuses options that exclude each other, see `base.Base.check`."""
+    super().check(values, given)
+    poisson = values['client_sampling'] == POISSON
+    if poisson and values.get('virtual_client_replace'):
+      raise errors.InputError(
+        '--virtual_client_replace draws a fixed number of clients, and'
+        ' --client_sampling=poisson each by itself; leave one of them out'
+      )
+    examples, size = values['virtual_client_size'], values['batch_size']
+    if not examples:
+      return
+    if examples % size:
+      raise errors.InputError(
+        f'--virtual_client_size={examples} is no multiple of --batch_size={size}; give'
+        ' a multiple, since a client takes exactly virtual_client_size / batch_size'
+        ' steps'
+      )
+    for name in ('local_steps', 'local_epochs'):
+      if given.get(name):
+        raise errors.InputError(
+          f'--{name} does not apply with --virtual_client_size, whose clients take one'
+          ' epoch over the examples that they draw; leave it out'
+        )
+      values.pop(name, None)
+    if given.get('shuffle') is False:
+      raise errors.InputError(
+        '--shuffle=false does not apply with --virtual_client_size, whose examples are'
+        ' drawn in random order; leave it out'
+      )
