@@ -235,15 +235,21 @@ def _changes(run: run_files.Run) -> dict:
   from tff_xc.algorithms import registry as algorithms
   from tff_xc.report import tables
 
-  # Also of what applies only beside another change, as --dp_clip does beside --dp.
-  declared = algorithms.get(run.algorithm).hyperparameters
-  usual = {each.name: each.default for each in declared}
-  usual |= run_files.flat(experiment.resolve(run.task, run.algorithm, {}))
-  return {
-    name: value
-    for name, value in tables.settings_of(run).items()
-    if name in usual and usual[name] != value
-  }
+  # What applies only beside another change, as --dp_clip does beside --dp, or whose
+  # default goes with one, as that of --server_learning_rate.
+  given, changes = tables.settings_of(run), {}
+  usual = dict(algorithms.get(run.algorithm).defaults)
+  while True:
+    found = experiment.resolve(run.task, run.algorithm, changes)
+    usual |= run_files.flat(found)
+    more = {
+      name: value
+      for name, value in given.items()
+      if name not in changes and name in usual and usual[name] != value
+    }
+    if not more:
+      return changes
+    changes |= more
 
 
 def _revisions(runs) -> str:

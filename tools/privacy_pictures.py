@@ -29,6 +29,7 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from launch import compare
 from tasks import registry as tasks
+from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import privacy_loss
 from tff_xc.report import curves
 from tff_xc.report import methods
@@ -108,12 +109,17 @@ def epsilon(*paths: str) -> None:
 
 
 def _private_runs(given: pd.DataFrame) -> Iterator[dict]:
-  of = lambda row, name: re.search(rf'--{name}=(\S+)', row['command'])
   for row in given.to_dict('records'):
-    task, algorithm = (of(row, name)[1] for name in ('task', 'algorithm'))
-    noise = float(of(row, 'dp_noise_multiplier')[1])
-    part = of(row, 'clients_per_round')
-    part = int(part[1]) if part else tasks.get(task).clients_per_round
+    # A command has what differs from defaults.
+    has = dict(re.findall(r'--(\w+)=(\S+)', row['command']))
+    task, algorithm = has['task'], has['algorithm']
+    usual = {
+      **algorithms.get(algorithm).defaults,
+      'clients_per_round': tasks.get(task).clients_per_round,
+      **has,
+    }
+    noise = float(usual['dp_noise_multiplier']) if 'dp' in has else 0.0
+    part = int(usual['clients_per_round'])
     scaled = noise * _OF_THEM / part
     sampling = privacy_loss.Sampling(privacy_loss.POISSON, _OF_THEM / _MANY)
     many = noise and privacy_loss.Accountant(scaled, sampling, _DELTA)
@@ -160,8 +166,8 @@ def _both_ways(run: run_files.Run, more: float) -> run_files.Run:
 def _retrieval(run: run_files.Run) -> float:
   """Returns the bytes by which private retrieval of a row exceeds its download.
 
-  A row of d of n numbers is a key of 16 log2(n) bytes to, and d numbers from, each of
-  two servers.
+  For one of n rows, of d numbers, each of two servers receives a key of 16 log2(n) bytes
+  and sends d numbers.
   """
   row = _NUMBER * run.config['options']['embedding_dim']
   return 2 * (row + 16 * math.log2(run.config['data']['classes'])) - row

@@ -238,6 +238,18 @@ def test_what_does_not_go_with_it_is_refused():
     algorithm.own_rows(made, 'feature', 6)
 
 
+def test_a_class_of_ones_own_excludes_what_its_base_does():
+  class Own(scaffold.SCAFFOLD):
+    excludes = (('whose clients are odd', ('weight_decay',)),)
+
+  for given, why in (
+    ({'weight_decay': 0.1}, 'odd'),
+    ({'dp': 'central'}, 'variates'),
+  ):
+    with pytest.raises(errors.InputError, match=why):
+      Own.resolve(given, {})
+
+
 @pytest.mark.slow
 def test_a_run_resumes_with_its_variates(tmp_path):
   straight = small_data.trained_and_resumed(

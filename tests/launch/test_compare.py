@@ -350,3 +350,17 @@ def test_a_kept_command_has_what_applies_beside_another_change(tmp_path):
   assert noisy['algorithm'] == 'fedss dp_noise_multiplier=0.1'
   assert '--dp_clip=0.5' in noisy['command'].split()
   assert '--dp_delta' not in noisy['command']  # The default.
+
+
+def test_a_kept_command_has_what_is_the_tasks_default_only_beside_another(
+  tmp_path,
+):
+  # The rate is that of the task's Adam; SGD's would be 1, and that of steps 0.1.
+  sgd = {'server_optimizer': 'sgd', 'server_learning_rate': 0.003}
+  steps = {'client_schedule': 'step', 'client_schedule_rounds': 5}
+  steps['client_schedule_factor'] = 0.0
+  fake_runs.write_run(tmp_path / 'run', **sgd, **steps)
+  compare.keep([tmp_path / 'run'], tmp_path / 'kept.csv')
+  [row] = read_csv(tmp_path / 'kept.csv')
+  given = {f'--{name}={value}' for name, value in {**sgd, **steps}.items()}
+  assert given <= {*row['command'].split()}

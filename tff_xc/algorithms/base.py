@@ -81,8 +81,8 @@ class Base(logits.Calibration, rates.OfClients):
 
   The class has `name`, for `--algorithm`; `paper`, which introduced it; `answers` to the four
   questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing; `excludes`: pairs of why,
-  'whose ...', and the options that do not go with it; `has_clients`; and what
-  `hp.declared` adds.
+  'whose ...', and the options that do not go with it, besides those of its bases;
+  `has_clients`; and what `hp.declared` adds.
   """
 
   name = ''
@@ -240,8 +240,9 @@ class Base(logits.Calibration, rates.OfClients):
     `values` by name may be changed; `given` are the user's.
     """
     rates.check(values)
-    for why, flags in cls.excludes:
-      protection.refuse(values, flags, f'{cls.name}, {why}')
+    for each in cls.__mro__:
+      for why, flags in vars(each).get('excludes', ()):
+        protection.refuse(values, flags, f'{cls.name}, {why}')
 
   @classmethod
   def fit(
