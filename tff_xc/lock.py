@@ -8,7 +8,6 @@ import stat
 from typing import TextIO
 
 from tff_xc import errors
-from tff_xc import files
 
 
 def lock(path: str | os.PathLike, flag: str) -> TextIO:
@@ -17,9 +16,13 @@ def lock(path: str | os.PathLike, flag: str) -> TextIO:
   `flag` names it in errors: another process has it, or it cannot be written.
   """
   path = pathlib.Path(path)
-  with files.writing(f'--{flag}={path}', 'choose another'):
+  try:
     path.mkdir(parents=True, exist_ok=True)
     file = open(path / '.lock', 'a', opener=regular)  # noqa: SIM115
+  except OSError as e:
+    raise errors.InputError(
+      f'--{flag}={path} cannot be written ({e.strerror}); choose another'
+    ) from e
   if not try_lock(file):
     file.close()
     raise errors.InputError(

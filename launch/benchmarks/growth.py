@@ -156,7 +156,7 @@ def draw(found, path) -> None:
 
 BENCHMARK = spec.Benchmark(
   name='growth',
-  summary='a round of FedSS by classes, clients, examples and embedding length',
+  summary='a round of FedSS as classes, clients, examples, embeddings grow',
   settings=Settings,
   small={
     'num_classes': (100, 200, 400),
