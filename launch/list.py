@@ -96,12 +96,17 @@ def _benchmarks(width: int) -> str:
     settings = benchmark.settings()
     names = [*benchmark.contenders(settings), *benchmark.optional(settings)]
     sizes = [
-      f'{n}={",".join(map(str, v)) if isinstance(v, tuple) else v}'
-      for n, v in dataclasses.asdict(settings).items()
+      f'{n}={_values(v)}' for n, v in dataclasses.asdict(settings).items()
     ]
     measured.append([benchmark.name, benchmark.summary])
     rows.append([benchmark.name, ', '.join(names), ', '.join(sizes)])
   return _blocks(measured, rows, width=width)
+
+
+def _values(size) -> str:
+  """Returns a size, or those that a benchmark has one after another."""
+  values = list(map(str, size)) if isinstance(size, tuple) else [str(size)]
+  return ','.join(values) if len(values) <= 3 else f'{values[0]}..{values[-1]}'
 
 
 def _tables(width: int) -> str:
