@@ -46,24 +46,22 @@ _NUMBER = 4  # Bytes of a float32.
 
 def attacks(path: str) -> None:
   """Draws bars: a group for each attack, a bar for each defence."""
-  given = pd.read_csv(path)
+  rows = {}
+  for row in pd.read_csv(path).to_dict('records'):
+    has = _flags(row)
+    by = has.get('attack', 'none'), has.get('robust_aggregation', 'none')
+    rows[by] = row
   figure, [ax] = pictures.panels(1, 1, (7.5, 4.2))
   width = 0.8 / len(_DEFENCES)
   for place, (defence, style) in enumerate(
     zip(_DEFENCES, pictures.styles(), strict=False)
   ):
-    rows = [
-      given[
-        (_given(given, 'attack', 'none') == attack)
-        & (_given(given, 'robust_aggregation', 'none') == defence)
-      ].squeeze()
-      for attack in _ATTACKS
-    ]
+    of = [rows[attack, defence] for attack in _ATTACKS]
     ax.bar(
       np.arange(len(_ATTACKS)) + place * width,
-      [100 * row['top1_mean'] for row in rows],
+      [100 * row['top1_mean'] for row in of],
       width,
-      yerr=[100 * row['top1_std'] for row in rows],
+      yerr=[100 * row['top1_std'] for row in of],
       label=defence.replace('_', ' '),
       color=style['color'],
       error_kw={'lw': 1},
@@ -110,8 +108,7 @@ def epsilon(*paths: str) -> None:
 
 def _private_runs(given: pd.DataFrame) -> Iterator[dict]:
   for row in given.to_dict('records'):
-    # A command has what differs from defaults.
-    has = dict(re.findall(r'--(\w+)=(\S+)', row['command']))
+    has = _flags(row)
     task, algorithm = has['task'], has['algorithm']
     usual = {
       **algorithms.get(algorithm).defaults,
@@ -173,8 +170,9 @@ def _retrieval(run: run_files.Run) -> float:
   return 2 * (row + 16 * math.log2(run.config['data']['classes'])) - row
 
 
-def _given(table: pd.DataFrame, name: str, default: str) -> pd.Series:
-  return table['command'].str.extract(rf'--{name}=(\S+)')[0].fillna(default)
+def _flags(row: dict) -> dict[str, str]:
+  """Returns what the command of a kept row has: what differs from defaults."""
+  return dict(re.findall(r'--(\w+)=(\S+)', row['command']))
 
 
 if __name__ == '__main__':

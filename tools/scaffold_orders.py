@@ -82,11 +82,13 @@ def logistic_regression() -> classifier.EmbeddingClassifier:
     return tf.reshape(x, [-1, _SIDE * _SIDE]), state
 
   image = tf.TensorSpec([_SIDE, _SIDE], tf.uint8)
-  nothing = lambda seed: (
-    collections.OrderedDict()
-  )  # The encoder has no weights.
+
+  def no_weights(seed):
+    del seed
+    return collections.OrderedDict()
+
   return classifier.EmbeddingClassifier(
-    encoder.Encoder(image, _SIDE * _SIDE, nothing, pixels),
+    encoder.Encoder(image, _SIDE * _SIDE, no_weights, pixels),
     heads.LinearHead(),
     _CLASSES,
   )
