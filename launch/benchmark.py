@@ -174,14 +174,10 @@ def main(arguments: Sequence[str]) -> None:
   }
   print('\n' + report.to_text(result), end='')
   if output:
-    try:
+    with files.writing(f'--output={output}', 'the results above are all'):
       files.write_json(output, result, is_sorted=False)
       if picture:
         found.draw(result, picture)
-    except OSError as e:
-      raise errors.InputError(
-        f'--output={output} cannot be written ({e.strerror})'
-      ) from e
     print(f'\nwritten to {output}' + (f' and {picture}' if picture else ''))
   for warning in result['warnings']:
     print(f'warning: {warning}', file=sys.stderr)
