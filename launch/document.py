@@ -24,7 +24,7 @@ without changes of their own have one. result: what `launch.reproduce
 costs and orders. verdicts: how many small results of each paper have which verdict.
 benchmark: what `launch.benchmark NAME --output=FILE` wrote, with --short only its
 ratios. table: a CSV as it is. audit: what `launch.audit` wrote as audit.csv, with the
-score of its runs.
+score of its runs, or as updates.csv.
 Directories and files are relative to the page. --check changes nothing: exit status
 2 if a table is not that of its results.
 """
@@ -165,7 +165,7 @@ def _table(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _audit(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns what requests tell the server by each schedule of negatives."""
+  """Returns what requests or updates tell the server by each schedule."""
   import pandas as pd
 
   from tff_xc.report import audit
@@ -173,6 +173,8 @@ def _audit(root: pathlib.Path, words: Sequence[str]) -> str:
   [where], given = _words(words, 'FILE', 'metric')
   try:
     found = pd.read_csv(root / where)
+    if 'seen' in found:
+      return text_table.to_markdown(audit.table_of_updates(found))
     return text_table.to_markdown(audit.table(found, given.get('metric', '')))
   except OSError as e:
     raise ValueError(f'it cannot be read ({e.strerror})') from e

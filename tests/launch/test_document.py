@@ -120,6 +120,12 @@ def test_an_audit(tmp_path):
   [line] = [s for s in document.document(path).splitlines() if 'sticky' in s]
   assert '| 0.900 0.900 | 0.25 0.25 | >2 |' in line
   assert line.endswith('| 55.0 ± 7.1 |')
+  update = {'schedule': 'sticky', 'seen': 'rows as sent', 'by': 'size'}
+  aucs = [{**update, 'auc': 0.5}, {**update, 'auc': 0.75}]  # Two seeds.
+  pd.DataFrame(aucs).to_csv(tmp_path / 'updates.csv')
+  write(path, 'audit updates.csv')
+  assert '| rows as sent | size | 0.625 |' in document.document(path)
+  write(path, 'audit a.csv')
   (tmp_path / 'a.csv').write_text('b\n1\n')
   with pytest.raises(errors.InputError, match='no column'):
     document.document(path)
