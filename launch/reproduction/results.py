@@ -235,13 +235,9 @@ def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:
 @contextlib.contextmanager
 def writing(where: pathlib.Path) -> Iterator[pathlib.Path]:
   """Makes and yields a directory, and names it if the block cannot write to it."""
-  try:
+  with files.writing(where, 'name another --output'):
     where.mkdir(parents=True, exist_ok=True)
     yield where
-  except OSError as e:
-    raise errors.DamageError(
-      f'{where} cannot be written ({e.strerror}); name another --output'
-    ) from e
 
 
 def refuse_others(output: pathlib.Path, found: Sequence[str]) -> None:
