@@ -126,14 +126,9 @@ def read(
   users, items, times = examples_lib.Codes(), examples_lib.Codes(), []
   kinds: set[str] = set()
   for batch in tables.batches(path, [named['user'], named['item']], raw=raw):
-    for codes, column in ((users, named['user']), (items, named['item'])):
-      names = batch.columns[column]
-      if '' in names:
-        raise errors.InputError(
-          f'{batch.where(names.index(""))}: {column!r} is empty; name it, or leave'
-          ' the row out'
-        )
-      codes.add(names)
+    for codes, role in ((users, 'user'), (items, 'item')):
+      batch.refuse_empty(named[role], role)
+      codes.add(batch.columns[named[role]])
     if raw:
       times.append(_times(batch, raw[0], kinds))
   of_users, user_names = examples_lib.sorted_codes(users)

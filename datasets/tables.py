@@ -52,6 +52,14 @@ class Batch(NamedTuple):
     """Names a row of the batch for an error: `a.csv, line 7`."""
     return f'{self.file} {self.places[row]}'
 
+  def refuse_empty(self, column: str, noun: str) -> None:
+    """Raises InputError if a row has nothing in a column, which names its `noun`."""
+    if '' in (texts := self.columns.get(column, ())):
+      raise errors.InputError(
+        f'{self.where(texts.index(""))} has no {noun}, its {column!r} is empty; fill'
+        ' it in, or leave the row out'
+      )
+
 
 def form(path: str | os.PathLike) -> str | None:
   """Returns the one of `FORMS` that a file's name ends in, or None."""
@@ -72,13 +80,6 @@ def header(path: str | os.PathLike) -> list[str]:
   if not names:
     raise errors.InputError(f'{path} is empty; give a table')
   return names
-
-
-def require(
-  path: str | os.PathLike, columns: Sequence[str], advice: str
-) -> None:
-  """Raises InputError, which ends with `advice`, if a table lacks a column."""
-  present(path, header(path), columns, advice)
 
 
 def batches(
