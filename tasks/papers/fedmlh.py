@@ -84,7 +84,6 @@ def _table(number, caption, notes='', **more):
     **_PAPER,
     **words,
     what=_WHAT,
-    small_seeds=(0, 1, 2),
     shared=_SMALL,
     **more,
   )

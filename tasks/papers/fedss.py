@@ -77,7 +77,6 @@ def _table(number, caption, changes, notes='', **more):
     caption=caption,
     notes=(_PHOTOGRAPHS + notes).strip(),
     what=what + table.REDESIGNED,
-    small_seeds=(0, 1, 2),
     shared=shared,
     best_seed=('fullsoftmax', 'centralized'),
     best_over=('spreadout_weight',),

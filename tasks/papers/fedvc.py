@@ -99,7 +99,6 @@ def _table(
     caption=caption,
     notes=f'{start}{notes}'.strip(),
     what=what,
-    small_seeds=(0, 1, 2),
     shared=shared,
     **more,
   )
