@@ -69,9 +69,7 @@ class Histories(NamedTuple):
 
 
 def load(
-  path: str | os.PathLike,
-  options: Options,
-  columns: Columns,
+  path: str | os.PathLike, options: Options, columns: Columns
 ) -> client_data.FederatedDataset:
   """Loads a table; errors are those of `read` and `federated`."""
   found = read(path, columns)
@@ -110,10 +108,7 @@ def counts(found: Histories) -> str:
 
 
 def read(
-  path: str | os.PathLike,
-  columns: Columns,
-  least: int = 2,
-  advice: str = '',
+  path: str | os.PathLike, columns: Columns, least: int = 2, advice: str = ''
 ) -> Histories:
   """Reads a table.
 

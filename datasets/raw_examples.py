@@ -449,10 +449,7 @@ def _characters(path, description, size: int) -> Iterator[Block]:
   [length] = description.shape
   found = 0
   advice = 'give a text file in UTF-8'
-  with (
-    zip_members.readable(path, advice),
-    zip_members.open_text(path) as file,
-  ):
+  with zip_members.readable(path, advice), zip_members.open_text(path) as file:
     numbered = enumerate(zip_members.lines(file, path), 1)
     kept = ((n, line.rstrip('\r\n')) for n, line in numbered if line.strip())
     while block := list(itertools.islice(kept, size)):

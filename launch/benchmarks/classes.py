@@ -54,9 +54,7 @@ def make_process(num_classes: int, batch_size: int, hidden=None, **encoder):
 
   return fedss.build_fedss(
     model=classifier.EmbeddingClassifier(
-      conv.build_conv_encoder(**encoder),
-      heads.CosineHead(20.0),
-      num_classes,
+      conv.build_conv_encoder(**encoder), heads.CosineHead(20.0), num_classes
     ),
     max_positives=_OWN_CLASSES,
     negatives=_NEGATIVES,

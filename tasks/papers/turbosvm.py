@@ -174,9 +174,7 @@ RESULTS = (
     rows=_rates(),
   ),
   _table(
-    'Table 9',
-    'Rounds to an accuracy; 8, 16 and 32 clients',
-    _FIRST_ROUND,
+    'Table 9', 'Rounds to an accuracy; 8, 16 and 32 clients', _FIRST_ROUND
   ),
   _table(
     'Table 10',

@@ -65,13 +65,7 @@ def examples(dataset):
       bag = dict(zip(names[x.indices], x.data, strict=True))
       seen = names[pool.seen[number].indices] if tested else None
       found.append(
-        (
-          part.client_ids[owner],
-          bag,
-          names[pool.y[number]],
-          seen,
-          tested,
-        )
+        (part.client_ids[owner], bag, names[pool.y[number]], seen, tested)
       )
   return found
 
