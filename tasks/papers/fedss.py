@@ -253,5 +253,5 @@ RESULTS = (
       'noise with all other classes, m = n - |P|': (0, 1e-6),
     },
   ),
-  _table(*('Fig. 10', _SENT + "Table 3's runs", _IMAGENET), of='table3'),
+  _table('Fig. 10', _SENT + "Table 3's runs", _IMAGENET, of='table3'),
 )

@@ -234,7 +234,7 @@ RESULTS = (
     curves=('top1',),
     over=table.EFFECTIVE_RATE,
   ),
-  _curves(*(9, 5, 'pretrained and from scratch'), start='', what=_OF_UNEQUAL),
+  _curves(9, 5, 'pretrained and from scratch', start='', what=_OF_UNEQUAL),
   table.Study(
     **_PAPER,
     number='Fig. 10',
