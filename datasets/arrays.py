@@ -38,10 +38,7 @@ _TO_UINT8 = {
 
 
 def load(
-  path: str | os.PathLike,
-  choice: own.Choice = own.USERS,
-  *,
-  side: int = 0,
+  path: str | os.PathLike, choice: own.Choice = own.USERS, *, side: int = 0
 ) -> client_data.FederatedDataset:
   """Loads a file of images; n is the largest label plus one.
 

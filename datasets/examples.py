@@ -355,12 +355,10 @@ def nfc(name: str) -> str:
   return unicodedata.normalize('NFC', name)
 
 
-def watched(
-  steps: Iterable, what: str, unit: str, total: int | None = None
-) -> Iterator:
+def watched(steps: Iterable, what: str, unit: str) -> Iterator:
   """Yields `steps`; a terminal sees a bar if they take more than a second."""
   yield from tqdm.tqdm(
-    steps, what, total, unit=unit, disable=None, delay=1, leave=False
+    steps, what, unit=unit, disable=None, delay=1, leave=False
   )
 
 

@@ -220,12 +220,7 @@ def read(
   parts, marks, size = [], [], 0
   for batch in batches():
     for role, column in roles.items():
-      if '' in batch.columns[column]:
-        where = batch.where(batch.columns[column].index(''))
-        raise errors.InputError(
-          f"{where}: {column!r} is ''; expected {role}: fill it in, or leave the"
-          ' row out'
-        )
+      batch.refuse_empty(column, role)
     of_role = {role: batch.columns[name] for role, name in roles.items()}
     classes.add(of_role['class'])
     users.add(of_role.get('user', ()))

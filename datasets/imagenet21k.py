@@ -71,24 +71,20 @@ def _lines(path: pathlib.Path) -> Iterator[str]:
   import pyarrow as pa
   import pyarrow.compute
 
-  count = 0
-  with (
-    zip_members.readable(path, 'give text, SYNSET/NAME.JPEG in each line'),
-    zip_members.open_text(path) as file,
-  ):
-    every = map(str.rstrip, zip_members.lines(file, path))
-    while lines := list(itertools.islice(every, _LINES)):
-      right = pyarrow.compute.match_substring_regex(
-        pa.array(lines, pa.large_string()), _AN_IMAGE
+  count, advice = 0, 'give text, SYNSET/NAME.JPEG in each line'
+  every = map(str.rstrip, zip_members.text_lines(path, advice))
+  while lines := list(itertools.islice(every, _LINES)):
+    right = pyarrow.compute.match_substring_regex(
+      pa.array(lines, pa.large_string()), _AN_IMAGE
+    )
+    wrong = np.flatnonzero(~right.to_numpy(zero_copy_only=False)).tolist()
+    if wrong:
+      raise errors.InputError(
+        f'{path}, line {count + wrong[0] + 1:,}: {lines[wrong[0]][:60]!r} is no'
+        ' SYNSET/NAME.JPEG; mend it, or leave it out'
       )
-      wrong = np.flatnonzero(~right.to_numpy(zero_copy_only=False)).tolist()
-      if wrong:
-        raise errors.InputError(
-          f'{path}, line {count + wrong[0] + 1:,}: {lines[wrong[0]][:60]!r} is no'
-          ' SYNSET/NAME.JPEG; mend it, or leave it out'
-        )
-      count += len(lines)
-      yield from (line.removeprefix('./') for line in lines)
+    count += len(lines)
+    yield from (line.removeprefix('./') for line in lines)
 
 
 def split(

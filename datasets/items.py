@@ -69,9 +69,7 @@ class Histories(NamedTuple):
 
 
 def load(
-  path: str | os.PathLike,
-  options: Options,
-  columns: Columns,
+  path: str | os.PathLike, options: Options, columns: Columns
 ) -> client_data.FederatedDataset:
   """Loads a table; errors are those of `read` and `federated`."""
   found = read(path, columns)
@@ -110,10 +108,7 @@ def counts(found: Histories) -> str:
 
 
 def read(
-  path: str | os.PathLike,
-  columns: Columns,
-  least: int = 2,
-  advice: str = '',
+  path: str | os.PathLike, columns: Columns, least: int = 2, advice: str = ''
 ) -> Histories:
   """Reads a table.
 
@@ -126,14 +121,9 @@ def read(
   users, items, times = examples_lib.Codes(), examples_lib.Codes(), []
   kinds: set[str] = set()
   for batch in tables.batches(path, [named['user'], named['item']], raw=raw):
-    for codes, column in ((users, named['user']), (items, named['item'])):
-      names = batch.columns[column]
-      if '' in names:
-        raise errors.InputError(
-          f'{batch.where(names.index(""))}: {column!r} is empty; name it, or leave'
-          ' the row out'
-        )
-      codes.add(names)
+    for codes, role in ((users, 'user'), (items, 'item')):
+      batch.refuse_empty(named[role], role)
+      codes.add(batch.columns[named[role]])
     if raw:
       times.append(_times(batch, raw[0], kinds))
   of_users, user_names = examples_lib.sorted_codes(users)

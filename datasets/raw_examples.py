@@ -448,19 +448,15 @@ def _characters(path, description, size: int) -> Iterator[Block]:
   """
   [length] = description.shape
   found = 0
-  advice = 'give a text file in UTF-8'
-  with (
-    zip_members.readable(path, advice),
-    zip_members.open_text(path) as file,
-  ):
-    numbered = enumerate(zip_members.lines(file, path), 1)
-    kept = ((n, line.rstrip('\r\n')) for n, line in numbered if line.strip())
-    while block := list(itertools.islice(kept, size)):
-      places, some = zip(*block, strict=True)
-      found += len(some)
-      last = [re.sub('  +', ' ', line)[-length:].rjust(length) for line in some]
-      # No alphabet has 127, so it stands for all that ASCII lacks.
-      codes = [[min(ord(c), 127) for c in line] for line in last]
-      yield Block(list(map(str, places)), (np.array(codes, np.uint8),), None)
+  lines = zip_members.text_lines(path, 'give a text file in UTF-8')
+  numbered = enumerate(lines, 1)
+  kept = ((n, line.rstrip('\r\n')) for n, line in numbered if line.strip())
+  while block := list(itertools.islice(kept, size)):
+    places, some = zip(*block, strict=True)
+    found += len(some)
+    last = [re.sub('  +', ' ', line)[-length:].rjust(length) for line in some]
+    # No alphabet has 127, so it stands for all that ASCII lacks.
+    codes = [[min(ord(c), 127) for c in line] for line in last]
+    yield Block(list(map(str, places)), (np.array(codes, np.uint8),), None)
   if not found:
     raise errors.InputError(f'{path} has no lines; give text')

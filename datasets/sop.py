@@ -73,21 +73,18 @@ def _find(path: pathlib.Path, name: str) -> pathlib.Path:
 def _rows(file: pathlib.Path) -> Iterator[tuple[str, int, str]]:
   """Yields each image's line, for errors, class and path."""
   is_number = lambda text: text.isdecimal() and len(text) < 10
-  with (
-    zip_members.readable(file, 'get the list again'),
-    zip_members.open_text(file) as text,
-  ):
-    for number, line in enumerate(zip_members.lines(text, file), 1):
-      where, fields = f'{file}, line {number}', line.split(maxsplit=3)
-      if number == 1 and tuple(line.split()) != HEADER:
-        raise errors.InputError(
-          f'{where}: expected {" ".join(HEADER)!r}; give the list as distributed'
-        )
-      if number == 1 or not fields:
-        continue
-      if len(fields) < 4 or not all(map(is_number, fields[:3])):
-        raise errors.InputError(
-          f'{where}: {line.strip()[:60]!r} is not {" ".join(HEADER)!r}, three'
-          ' numbers and a path; mend it'
-        )
-      yield where, int(fields[1]), fields[3].strip()
+  lines = zip_members.text_lines(file, 'get the list again')
+  for number, line in enumerate(lines, 1):
+    where, fields = f'{file}, line {number}', line.split(maxsplit=3)
+    if number == 1 and tuple(line.split()) != HEADER:
+      raise errors.InputError(
+        f'{where}: expected {" ".join(HEADER)!r}; give the list as distributed'
+      )
+    if number == 1 or not fields:
+      continue
+    if len(fields) < 4 or not all(map(is_number, fields[:3])):
+      raise errors.InputError(
+        f'{where}: {line.strip()[:60]!r} is not {" ".join(HEADER)!r}, three'
+        ' numbers and a path; mend it'
+      )
+    yield where, int(fields[1]), fields[3].strip()

@@ -52,6 +52,14 @@ class Batch(NamedTuple):
     """Names a row of the batch for an error: `a.csv, line 7`."""
     return f'{self.file} {self.places[row]}'
 
+  def refuse_empty(self, column: str, noun: str) -> None:
+    """Raises InputError if a row has nothing in a column, which names its `noun`."""
+    if '' in (texts := self.columns.get(column, ())):
+      raise errors.InputError(
+        f'{self.where(texts.index(""))} has no {noun}, its {column!r} is empty; fill'
+        ' it in, or leave the row out'
+      )
+
 
 def form(path: str | os.PathLike) -> str | None:
   """Returns the one of `FORMS` that a file's name ends in, or None."""
@@ -72,13 +80,6 @@ def header(path: str | os.PathLike) -> list[str]:
   if not names:
     raise errors.InputError(f'{path} is empty; give a table')
   return names
-
-
-def require(
-  path: str | os.PathLike, columns: Sequence[str], advice: str
-) -> None:
-  """Raises InputError, which ends with `advice`, if a table lacks a column."""
-  present(path, header(path), columns, advice)
 
 
 def batches(
@@ -161,24 +162,19 @@ def _csv_rows(path) -> Iterator[tuple[int, list[str], int]]:
   """Yields the records of a CSV that are not blank, with the lines in which they
   begin."""
   csv.field_size_limit(zip_members.LONGEST_LINE)
-  line = 1
-  with (
-    zip_members.readable(path),
-    zip_members.open_text(path, newline='') as file,
-  ):
-    delimiter = '\t' if form(path) == '.tsv' else ','
-    lines = zip_members.lines(file, path)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    try:
-      for record in reader:
-        if record and not (len(record) == 1 and record[0].isspace()):
-          yield line, record, sum(map(len, record))
-        line = reader.line_num + 1
-    except csv.Error as e:
-      raise errors.InputError(
-        f'{path}, line {line}, is no CSV text ({e} until line {reader.line_num});'
-        ' mend it, or give another file'
-      ) from e
+  line, delimiter = 1, '\t' if form(path) == '.tsv' else ','
+  lines = zip_members.text_lines(path, newline='')
+  reader = csv.reader(lines, delimiter=delimiter, strict=True)
+  try:
+    for record in reader:
+      if record and not (len(record) == 1 and record[0].isspace()):
+        yield line, record, sum(map(len, record))
+      line = reader.line_num + 1
+  except csv.Error as e:
+    raise errors.InputError(
+      f'{path}, line {line}, is no CSV text ({e} until line {reader.line_num});'
+      ' mend it, or give another file'
+    ) from e
 
 
 def _csv_names(rows) -> list[str]:
@@ -205,22 +201,21 @@ def _csv(path, required, optional, raw):
 
 def _json_rows(path) -> Iterator[tuple[int, dict, int]]:
   """Yields the objects of JSON lines: (line, object, characters)."""
-  with zip_members.readable(path), zip_members.open_text(path) as file:
-    for number, line in enumerate(zip_members.lines(file, path), 1):
-      if line.isspace():
-        continue
-      try:
-        row = json.loads(line)
-      except (ValueError, RecursionError) as e:
-        raise errors.InputError(
-          f'{path}, line {number} is no JSON ({e}); give one object a line'
-        ) from e
-      if not isinstance(row, dict):
-        raise errors.InputError(
-          f'{path}, line {number} is {line.strip()[:40]!r}; expected an object'
-          ' with the names of columns'
-        )
-      yield number, row, len(line)
+  for number, line in enumerate(zip_members.text_lines(path), 1):
+    if line.isspace():
+      continue
+    try:
+      row = json.loads(line)
+    except (ValueError, RecursionError) as e:
+      raise errors.InputError(
+        f'{path}, line {number} is no JSON ({e}); give one object a line'
+      ) from e
+    if not isinstance(row, dict):
+      raise errors.InputError(
+        f'{path}, line {number} is {line.strip()[:40]!r}; expected an object'
+        ' with the names of columns'
+      )
+    yield number, row, len(line)
 
 
 def _json(path, required, optional, raw):

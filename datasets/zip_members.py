@@ -34,6 +34,7 @@ _NEVER = re.compile(
   r'|FOUND\.\d{3}|System Volume Information|Network Trash Folder|Temporary Items'
   r'|lost\+found)(/|$))'
 )
+_ADVICE = 'mend it, or give another file'
 _GZIP = b'\x1f\x8b'
 _NO_TEXT = {
   'a zip': b'PK\x03\x04',
@@ -98,9 +99,7 @@ def names_of(archive: pathlib.Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def readable(
-  path: str | os.PathLike, advice: str = 'mend it, or give another file'
-) -> Iterator[None]:
+def readable(path: str | os.PathLike, advice: str = _ADVICE) -> Iterator[None]:
   """Turns what opening and reading a file raise into an InputError.
 
   It must not enclose the use of what is read, whose OSError is of another file.
@@ -176,3 +175,11 @@ def lines(
         ' file with shorter lines'
       )
     yield line
+
+
+def text_lines(
+  path: str | os.PathLike, advice: str = _ADVICE, **options
+) -> Iterator[str]:
+  """Yields `lines` of the text of a file or a member; errors are of `readable`."""
+  with readable(path, advice), open_text(path, **options) as file:
+    yield from lines(file, path)

@@ -96,9 +96,7 @@ def _draw(data_dir, options):
 
   drawn = purchases.draw(
     purchases.Options(
-      options['num_clients'],
-      options['num_classes'],
-      seed=options['data_seed'],
+      options['num_clients'], options['num_classes'], seed=options['data_seed']
     )
   )
   dataset = items.federated('items-demo', drawn, _options(options))

@@ -413,10 +413,6 @@ def _fit_sets(draft: task.Draft) -> None:
   draft.settings['best_by'] = ''
 
 
-def _sets_network(options, description):
-  return _sets_model(options, description.num_classes, *description.shape)
-
-
 def _sets_model(options, num_classes: int, features: int):
   from tff_xc import classifier
   from tff_xc import heads
@@ -512,7 +508,7 @@ def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:
     name=name,
     summary=summary,
     read=read,
-    network=_sets_network,
+    network=lambda options, of: _sets_model(options, of.num_classes, *of.shape),
     metrics=_SETS_METRICS,
     rounds=70,
     clients_per_round=4,

@@ -46,11 +46,11 @@ def replacing(
 
 @contextlib.contextmanager
 def writing(what: str | os.PathLike, then: str) -> Iterator[None]:
-  """Raises InputError if the block cannot write: `what`, and what to do `then`."""
+  """Raises DamageError if the block cannot write: `what`, and what to do `then`."""
   try:
     yield
   except OSError as e:
-    raise errors.InputError(
+    raise errors.DamageError(
       f'{what} cannot be written ({e.strerror or e}); {then}'
     ) from e
 

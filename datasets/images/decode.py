@@ -47,17 +47,17 @@ DAMAGE = (
 warnings.filterwarnings('ignore', module=r'PIL\.')
 
 
-def rgb(data: bytes, least: int = 0) -> Image.Image:
-  """Decodes a JPEG, PNG, or another image of pixels, whatever its file's name.
-
-  A JPEG of more than `least` pixels a side is decoded at half its size or less,
-  which is several times as fast; 0: at full size. Raises one of `DAMAGE`.
-  """
-  return _decoded(data, least, lambda image: image)
+def rgb(data: bytes) -> Image.Image:
+  """Decodes an image of pixels, whatever its file's name; raises one of `DAMAGE`."""
+  return _decoded(data, 0, lambda image: image)
 
 
 def _decoded(data: bytes, least: int, use: Callable[[Image.Image], Any]):
-  """Returns `use` of what `rgb` returns, while no other large image is decoded."""
+  """Returns `use` of what `rgb` returns, while no other large image is decoded.
+
+  A JPEG of more than `least` pixels a side is decoded at half its size or less,
+  which is several times as fast; 0: at full size.
+  """
   image = Image.open(io.BytesIO(data), formats=_FORMATS)
   size = image.size
   if least:

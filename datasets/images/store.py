@@ -43,9 +43,8 @@ class Store(NamedTuple):
   # Returns numbers of each image, int [k], that change when its file does.
   stamp: Callable[[np.ndarray], Sequence[list[int]]]
   files: Sequence[pathlib.Path] = ()  # Of the images; none: each is a file.
-  has_users: bool = (
-    False  # In names of training images, see `packed.with_users`.
-  )
+  # Whether names of training images have them, see `packed.with_users`.
+  has_users: bool = False
 
   def where(self, number: int) -> str:
     """Names an image for an error."""

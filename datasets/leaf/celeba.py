@@ -28,9 +28,7 @@ LEAST = 5
 CACHE = 2**29
 
 
-def read(
-  data_dir: str | os.PathLike,
-) -> tuple[pool_lib.Pool, leaf_users.Users]:
+def read(data_dir: str | os.PathLike) -> tuple[pool_lib.Pool, leaf_users.Users]:
   """Reads LEAF's JSON; an image is decoded when it is used."""
   files, images = leaf_files.find_celeba(data_dir)
   arrays = leaf_users.read_json(data_dir, files, 'celeba', _parse)

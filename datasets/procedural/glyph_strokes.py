@@ -109,9 +109,7 @@ def _place(class_key, hand_key, drawing_key, variation):
   return edges.astype(np.float32), present, pen.astype(np.float32)
 
 
-def program(
-  class_key: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def program(class_key: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns the stroke programs of classes, uint64 [B].
 
   float32 [B, strokes, 4, 2], the control points (x, y) of each stroke; int64 [B,

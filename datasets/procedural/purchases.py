@@ -22,9 +22,8 @@ class Options(NamedTuple):
 
   num_users: int = 943
   num_items: int = 1682  # n.
-  items_per_user: float = (
-    40.0  # The median; log-normal with a deviation of 0.7.
-  )
+  # The median; log-normal with a deviation of 0.7.
+  items_per_user: float = 40.0
   skew: float = 0.8  # The item of rank r in its group is as popular as r^-skew.
   seed: int = 0
 

@@ -138,7 +138,7 @@ def table(
   }
   explicit = [n for n in (columns.user, columns.id) if n]
   required = list(dict.fromkeys([columns.label, *explicit]))
-  tables.require(path, required, advice)
+  tables.present(path, tables.header(path), required, advice)
   classes, users = examples_lib.Codes(), examples_lib.Codes()
   ids, present = examples_lib.TextParts(), set()
   for batch in examples_lib.watched_rows(
@@ -147,14 +147,8 @@ def table(
     lambda batch: len(batch.places),
   ):
     for noun, column in named.items():
-      if '' in batch.columns.get(column, ()) and not (
-        repeated and noun == 'class'
-      ):
-        row = batch.columns[column].index('')
-        raise errors.InputError(
-          f'{batch.where(row)} has no {noun}, its {column!r} is empty; fill it in, or leave'
-          ' out the line'
-        )
+      if not (repeated and noun == 'class'):
+        batch.refuse_empty(column, noun)
     present |= set(batch.columns)
     classes.add(batch.columns[columns.label])
     users.add(batch.columns.get(named['user'], ()))

@@ -188,11 +188,7 @@ def chunks(
 
 
 def shards(
-  examples: examples_lib.Examples,
-  seed,
-  *,
-  clients: int,
-  shards_per_client: int,
+  examples: examples_lib.Examples, seed, *, clients: int, shards_per_client: int
 ) -> partition_lib.Partition:
   """Cuts the sorted examples into equal shards; each client has some at random.
 

@@ -51,9 +51,8 @@ class Rule:
   read: Callable[[Any], examples_lib.Examples] | None = None
   # Whether lists in the input name its images, so that others do not count.
   has_lists: bool = False
-  published: Published | None = (
-    None  # What the defaults make of published data.
-  )
+  # What the defaults make of published data.
+  published: Published | None = None
 
   def settings(self, **given) -> dict[str, Any]:
     """Returns all settings: those given, and the defaults of the others."""

@@ -16,9 +16,7 @@ class Settings:
   """Sizes of a round."""
 
   clients: int = 32  # Clients of a round.
-  batch_size: int = (
-    32  # Batch size of local training on 20 examples, one epoch.
-  )
+  batch_size: int = 32  # Of local training on 20 examples, one epoch.
   # Values of n for the in-process runtime.
   num_classes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
   # Values of n for TFF's worker, whose messages are limited to 2 GB.
@@ -56,9 +54,7 @@ def make_process(num_classes: int, batch_size: int, hidden=None, **encoder):
 
   return fedss.build_fedss(
     model=classifier.EmbeddingClassifier(
-      conv.build_conv_encoder(**encoder),
-      heads.CosineHead(20.0),
-      num_classes,
+      conv.build_conv_encoder(**encoder), heads.CosineHead(20.0), num_classes
     ),
     max_positives=_OWN_CLASSES,
     negatives=_NEGATIVES,

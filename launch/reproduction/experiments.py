@@ -60,9 +60,8 @@ class Planned:
 
   found: table_lib.Result
   request: Request  # Without the flags that the result has no use for.
-  rows: Sequence[
-    table_lib.Row
-  ] = ()  # Of a table, each with a run for each seed.
+  # Of a table, each with a run for each seed.
+  rows: Sequence[table_lib.Row] = ()
   runs: Sequence[Sequence[plan.Run]] = ()
   config: Any = None  # Of a study.
 

@@ -201,10 +201,7 @@ def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
   if scale == 'paper' and inside:
     same = f'{sum(inside)} of {len(inside)}'
     parts.append(f'{same} values are the published ones')
-  for what, of in (
-    ('pairs of rows', pairs),
-    ('claims of the paper', claims),
-  ):
+  for what, of in (('pairs of rows', pairs), ('claims of the paper', claims)):
     if enough := [order for order in of if not order.is_few]:
       parts.append(f'{what}: {_counted(enough)}')
   if few:

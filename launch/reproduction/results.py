@@ -235,13 +235,9 @@ def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:
 @contextlib.contextmanager
 def writing(where: pathlib.Path) -> Iterator[pathlib.Path]:
   """Makes and yields a directory, and names it if the block cannot write to it."""
-  try:
+  with files.writing(where, 'name another --output'):
     where.mkdir(parents=True, exist_ok=True)
     yield where
-  except OSError as e:
-    raise errors.DamageError(
-      f'{where} cannot be written ({e.strerror}); name another --output'
-    ) from e
 
 
 def refuse_others(output: pathlib.Path, found: Sequence[str]) -> None:
@@ -275,7 +271,7 @@ def _of_study(found, lines, scale: str) -> list[Cells]:
       for line in grid.itertuples()
     ]
     shown = grid.assign(cell=cells, heading=grid['metric'])
-    made.append(_wide('', shown, {'': 'cell'}))
+    made.append(_wide(shown, {'': 'cell'}))
   values = judge.numbers(lines[lines['metric'] == VALUE])
   bounds = judge.bounds(found, scale)
   cells = []
@@ -297,9 +293,7 @@ def _of_study(found, lines, scale: str) -> list[Cells]:
   return made
 
 
-def _wide(
-  title: str, lines: 'pd.DataFrame', columns: Mapping[str, str]
-) -> Cells:
+def _wide(lines: 'pd.DataFrame', columns: Mapping[str, str]) -> Cells:
   """Returns a row for each row of lines, and these columns for each metric.
 
   `columns` are by their heading, '' for the metric's `heading`.
@@ -311,7 +305,7 @@ def _wide(
   kept = pivot[[(c, m) for m in metrics for c in columns.values()]]
   heading = [each or headings[m] for m in metrics for each in columns]
   rows = tuple((row, *cells) for row, *cells in kept.itertuples())
-  return Cells(title, ('', *heading), rows)
+  return Cells('', ('', *heading), rows)
 
 
 def _number(value: float) -> str:
@@ -356,7 +350,7 @@ def _of_results(lines: 'pd.DataFrame', scale: str) -> Cells:
   )
   more = ('difference',) if scale == 'paper' else ()
   if main['metric'].nunique() <= _BESIDE:
-    return _wide('', shown, {'': 'here', **{c: c for c in ('paper', *more)}})
+    return _wide(shown, {'': 'here', **{c: c for c in ('paper', *more)}})
   cells = shown[['row', 'heading', 'here', 'paper', *more]]
   rows = tuple(cells.itertuples(index=False, name=None))
   return Cells('', ('', 'result', 'here', 'paper', *more), rows)

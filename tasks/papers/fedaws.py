@@ -63,7 +63,6 @@ RESULTS = (
     ' rounds of one batch, three seeds; one rate for encoder and rows in all methods,'
     ' chosen by FedAwS alone, but 0.1 for the oracle, which it kept from learning'
     + table.REDESIGNED,
-    small_seeds=(0, 1, 2),
     real='CIFAR-10, ResNet-8 with GroupNorm, 3,000 rounds of one batch of each class,'
     ' 30 epochs; rate 0.3 of the rows, which FedAwS learnt fastest with of 0.01, 0.1'
     ' and 0.3, for all methods; Adam on the encoder',
@@ -86,7 +85,6 @@ RESULTS = (
     ' SLEEC, which is not implemented here: 90.5 / 76.3 / 61.5, 35.1 / 31.3 /'
     ' 28.6 and 54.8 / 33.4 / 23.9 %.',
     what=_OF_WORDS,
-    small_seeds=(0, 1, 2),
     real='Bibtex and Delicious, which are not in the paper, 128 and 256 clients a round,'
     ' 200 rounds; clients weigh by examples, and rows move by the mean',
     shared=_WORDS,
@@ -98,7 +96,6 @@ RESULTS = (
     notes='k = 0 stands for all others. The sweep of lambda is taken to be with k ='
     ' 100, because its column lambda = 10 equals the column k = 100.',
     what=_OF_WORDS,
-    small_seeds=(0, 1, 2),
     real='Bibtex, which is not in the paper, 200 rounds; neighbours and rate as in the'
     ' small form, of which as many clients take part in a round',
     shared=_WORDS,

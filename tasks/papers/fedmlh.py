@@ -80,14 +80,7 @@ def _table(number, caption, notes='', **more):
   """Returns a result; a figure of another table's runs has those of EURLex."""
   task = CONFIGURATIONS[0].task if 'of' in more else ''
   words = {'number': number, 'caption': caption, 'notes': notes, 'task': task}
-  return table.of_csv(
-    **_PAPER,
-    **words,
-    what=_WHAT,
-    small_seeds=(0, 1, 2),
-    shared=_SMALL,
-    **more,
-  )
+  return table.of_csv(**_PAPER, **words, what=_WHAT, shared=_SMALL, **more)
 
 
 _RATIO = 'fedavg / fedmlh'

@@ -99,7 +99,6 @@ def _table(
     caption=caption,
     notes=f'{start}{notes}'.strip(),
     what=what,
-    small_seeds=(0, 1, 2),
     shared=shared,
     **more,
   )
@@ -235,11 +234,7 @@ RESULTS = (
     curves=('top1',),
     over=table.EFFECTIVE_RATE,
   ),
-  _curves(
-    *(9, 5, 'pretrained and from scratch'),
-    start='',
-    what=_OF_UNEQUAL,
-  ),
+  _curves(9, 5, 'pretrained and from scratch', start='', what=_OF_UNEQUAL),
   table.Study(
     **_PAPER,
     number='Fig. 10',

@@ -22,6 +22,7 @@ NONE = '–'
 # The clients' rate over 1 - the server's momentum (FedVC, fig. 8).
 EFFECTIVE_RATE = 'effective rate'
 EFFECTIVE = 'client_learning_rate', 'server_momentum'
+_SEEDS = (0, 1, 2)  # Of a form, where the paper's has no others.
 # Of small forms that were changed.
 REDESIGNED = '; the form was changed after a first measurement'
 
@@ -185,7 +186,7 @@ class PaperTable(Result):
   # In hours, on real data that are no larger than a computer without GPU can train on.
   real: Form | None = None
   claims: tuple[Claim, ...] = ()
-  seeds: tuple[int, ...] = (0, 1, 2)
+  seeds: tuple[int, ...] = _SEEDS
   at_rounds: int | None = None  # After which scores are taken; None: the last.
   curves: tuple[str, ...] = ()  # Drawn scores; (): the headline metrics.
   over: str = 'rounds'  # Or batches, bytes, seconds; or EFFECTIVE_RATE.
@@ -241,7 +242,6 @@ def of_csv(
   task: str = '',
   what: str = '',
   small: str = '',
-  small_seeds: Sequence[int] = (0,),
   real: str = '',
   shared: Mapping[str, Any] = {},
   algorithms: Sequence[str] = (),
@@ -277,12 +277,10 @@ def of_csv(
 
   if what:
     found = chosen(rows(paper, small or tables[0], 'small', shared))
-    forms['small'] = Form(
-      what, found, claims('small', found), tuple(small_seeds)
-    )
+    forms['small'] = Form(what, found, claims('small', found), _SEEDS)
   if real:
     found = rows(paper, tables[0], 'real')
-    forms['real'] = Form(real, found, claims('real', found), (0, 1, 2))
+    forms['real'] = Form(real, found, claims('real', found), _SEEDS)
   found = tuple(
     row
     for each in tables

@@ -40,8 +40,7 @@ _FACES = 'Drawn faces in the shape of CelebA, 100 rounds of 201, three seeds'
 
 def _table(number, caption, notes='', **more):
   words = {'number': number, 'caption': caption, 'notes': notes}
-  words |= {'what': _WHAT, 'shared': _SMALL, 'small_seeds': (0, 1, 2)}
-  words |= {'seeds': _SEEDS, **more}
+  words |= {'what': _WHAT, 'shared': _SMALL, 'seeds': _SEEDS, **more}
   return table.of_csv(**_PAPER, **words)
 
 
@@ -175,9 +174,7 @@ RESULTS = (
     rows=_rates(),
   ),
   _table(
-    'Table 9',
-    'Rounds to an accuracy; 8, 16 and 32 clients',
-    _FIRST_ROUND,
+    'Table 9', 'Rounds to an accuracy; 8, 16 and 32 clients', _FIRST_ROUND
   ),
   _table(
     'Table 10',

@@ -65,13 +65,7 @@ def examples(dataset):
       bag = dict(zip(names[x.indices], x.data, strict=True))
       seen = names[pool.seen[number].indices] if tested else None
       found.append(
-        (
-          part.client_ids[owner],
-          bag,
-          names[pool.y[number]],
-          seen,
-          tested,
-        )
+        (part.client_ids[owner], bag, names[pool.y[number]], seen, tested)
       )
   return found
 
@@ -152,7 +146,7 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
     ('user,item,time\nann,tea,soon\n', "line 2: 'time' is 'soon'"),
     ('user,item,time\nann,tea,1\nann,jam,2024-05-01\n', 'dates in others'),
     ('user,item,time\nann,tea,nan\n', "'nan'"),
-    ('user,item\n,tea\n', "line 2: 'user' is empty"),
+    ('user,item\n,tea\n', "line 2 has no user, its 'user'"),
     ('who,item\nann,tea\n', '--user_column'),
   ],
 )

@@ -294,8 +294,9 @@ def test_every_client_takes_exactly_n_over_b_steps(
   plain = model.encoder
   sizes = np.array([1, 2, 3, 5, 8, 10])
   kept = np.concatenate([10 * i + np.arange(n) for i, n in enumerate(sizes)])
-  clients = partition.of_owners(kept // 10, kept)
-  train = client_data.PartitionedClientData(sized.train.pool, clients)
+  clients = partition.of_owners(kept // 10)
+  pool = sized.train.pool.subset(kept)
+  train = client_data.PartitionedClientData(pool, clients)
 
   def apply(weights, state, x, training, seed):
     embeddings, _ = plain.apply(weights, {}, x, training, seed)

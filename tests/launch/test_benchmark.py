@@ -34,12 +34,7 @@ def call(*arguments):
 
 def test_help_names_flags_sizes_and_every_benchmark():
   text = light.call('benchmark', '--help').stdout
-  for word in (
-    '--contenders',
-    '--num_classes',
-    '--peers',
-    'torch_submodel',
-  ):
+  for word in ('--contenders', '--num_classes', '--peers', 'torch_submodel'):
     assert word in text
   for name, benchmark in catalog.BENCHMARKS.items():
     assert f'  {name} ' in text
@@ -58,10 +53,7 @@ def test_help_names_flags_sizes_and_every_benchmark():
     (('round', '--contenders=plain,plain'), 'name each contender once'),
     (('select', '--num_classes=10'), 'which takes: --cl'),
     (('round', '--clients=0'), '--clients=0'),
-    (
-      ('classes', '--num_classes=10,x'),
-      'numbers from 1 to 2147483647',
-    ),
+    (('classes', '--num_classes=10,x'), 'numbers from 1 to 2147483647'),
     (('round', '--output=/nowhere/x.json'), 'folder'),
     (('small', f'--peers=pfl_torch={sys.executable}'), 'small has no peers'),
     (

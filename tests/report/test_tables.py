@@ -384,8 +384,7 @@ def test_columns_of_a_round_and_of_the_best_round(runs):
 
 
 @pytest.mark.parametrize(
-  'name',
-  ['top9', 'best.top9', 'relative_top1:x', 'top9@3', '\x1b', 'top1@'],
+  'name', ['top9', 'best.top9', 'relative_top1:x', 'top9@3', '\x1b', 'top1@']
 )
 def test_an_unknown_column_is_refused(name):
   with pytest.raises(errors.InputError, match='there is no column'):

@@ -212,7 +212,7 @@ def test_a_claim_is_of_rows_with_otherwise_the_same_settings():
 def test_results_are_chosen_by_name_paper_or_all():
   chosen = lambda *names: [r.name for r in registry.chosen(names)]
   assert chosen('fedmlh/table5', 'fedmlh/table2') == [
-    *('fedmlh/table2', 'fedmlh/table5'),
+    *('fedmlh/table2', 'fedmlh/table5')
   ]
   assert chosen('fedmlh') == [n for n in registry.RESULTS if 'fedmlh/' in n]
   assert chosen('all', 'fedss') == list(registry.RESULTS)

@@ -14,9 +14,7 @@ from tff_xc.data import partition as partition_lib
 _EXAMPLES, _CLIENTS = 500, 3
 
 
-def fingerprint(
-  dataset: client_data.FederatedDataset,
-) -> dict[str, int | str]:
+def fingerprint(dataset: client_data.FederatedDataset) -> dict[str, int | str]:
   """Returns counts and checksums of a data set's content.
 
   Every client's id and labels count. If the data set is `exact`, so do about 500 training

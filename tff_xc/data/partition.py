@@ -66,21 +66,13 @@ class Partition:
     return of_clients(dict(zip(ids, parts, strict=True)))
 
 
-def of_owners(
-  owners: np.ndarray, numbers: np.ndarray | None = None
-) -> Partition:
-  """Returns one client for each owner, in the owners' order.
+def of_owners(owners: np.ndarray) -> Partition:
+  """Returns one client for each owner, integers or strings [N], in their order.
 
-  A client's examples keep their order. Their owners are integers or strings [k],
-  and their numbers, if not given, 0 to k - 1.
+  A client's examples keep their order.
   """
-  if numbers is not None and len(numbers) != len(owners):
-    raise ValueError(f'{len(owners)} owners have {len(numbers)} numbers.')
   names, places = np.unique(owners, return_inverse=True)
-  made = of_places(places, [str(name) for name in names])
-  if numbers is None:
-    return made
-  return dataclasses.replace(made, numbers=np.asarray(numbers)[made.numbers])
+  return of_places(places, [str(name) for name in names])
 
 
 def of_places(owners: np.ndarray, client_ids: Sequence[str]) -> Partition:

@@ -102,8 +102,7 @@ class Pool:
 
 
 def in_memory(
-  x: np.ndarray | scipy.sparse.spmatrix,
-  y: np.ndarray | scipy.sparse.spmatrix,
+  x: np.ndarray | scipy.sparse.spmatrix, y: np.ndarray | scipy.sparse.spmatrix
 ) -> Pool:
   """Returns a pool of arrays or matrices, copied only where they must change.
 

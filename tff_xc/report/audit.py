@@ -65,13 +65,8 @@ def table(audit: pd.DataFrame, metric: str) -> list[list[str]]:
   heading += ['90 % after', 'precision', 'ε', metric or 'score']
   rows = [heading]
   for line in audit.to_dict('records'):
-    until, pair = (
-      line['requests_until_90'],
-      lambda name: (
-        line[f'{name}_first'],  # noqa: B023
-        line[f'{name}_last'],  # noqa: B023
-      ),
-    )
+    until = line['requests_until_90']
+    pair = lambda name, of=line: (of[f'{name}_first'], of[f'{name}_last'])
     score = percent(line['score'])
     if not np.isnan(line['score_std']):
       score += f' ± {100 * line["score_std"]:.1f}'

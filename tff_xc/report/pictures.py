@@ -30,11 +30,7 @@ FORMATS = tuple(_METADATA)
 _VARIABLE = 'TFF_XC_PICTURE_FORMAT'
 # Text stays text: PDF with TrueType fonts, SVG with the fonts of its reader. Without a
 # salt of its own an SVG differs each time.
-_TEXT = {
-  'pdf.fonttype': 42,
-  'svg.fonttype': 'none',
-  'svg.hashsalt': 'tff_xc',
-}
+_TEXT = {'pdf.fonttype': 42, 'svg.fonttype': 'none', 'svg.hashsalt': 'tff_xc'}
 _COLOURS = (
   *('#0072B2', '#D55E00', '#009E73', '#CC79A7'),
   *('#E69F00', '#56B4E9', '#000000'),
@@ -131,9 +127,6 @@ def save(
       # A name in a script that the font lacks is drawn as boxes.
       warnings.filterwarnings('ignore', 'Glyph .* missing from')
       figure.savefig(
-        temporary,
-        dpi=120,
-        format=kind,
-        metadata=dict.fromkeys(_METADATA[kind]),
+        temporary, dpi=120, format=kind, metadata=dict.fromkeys(_METADATA[kind])
       )
   return written

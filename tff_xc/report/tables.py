@@ -8,10 +8,11 @@ over fewer seeds for one over all.
 """
 
 import contextlib
+import io
 import itertools
 import json
 import math
-import os
+import pathlib
 import re
 import statistics
 import textwrap
@@ -637,11 +638,11 @@ def to_csv(table: pd.DataFrame) -> str:
   return table.assign(algorithm=labels).to_csv(index=False, lineterminator='\n')
 
 
-def read_csv(path: str | os.PathLike) -> pd.DataFrame:
+def read_csv(path: pathlib.Path) -> pd.DataFrame:
   """Reads what `to_csv` wrote; refuses what is no such table."""
   try:
-    files.read_text(path)
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    text = io.StringIO(files.read_text(path))
+    table = pd.read_csv(text, dtype=str, keep_default_na=False)
     exact = [name for name in table if name.endswith(('_mean', '_std'))]
     table[exact] = table[exact].replace('', 'nan').astype(float)
     if 'seeds' not in table:

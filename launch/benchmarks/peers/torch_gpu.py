@@ -43,8 +43,7 @@ class Rounds:
       with torch.no_grad():
         torch._foreach_copy_(self._parameters, self._global)
       loss_sum += torch_network.train(
-        *(self._network, self._optimizer, x, y),
-        int(self._arrays['batch_size']),
+        self._network, self._optimizer, x, y, int(self._arrays['batch_size'])
       )
       with torch.no_grad():
         torch._foreach_add_(

@@ -31,21 +31,18 @@ def revision() -> str:
   return environment.describe()['git_revision'] or ''
 
 
-def lacks(config: Mapping[str, Any]) -> str:
-  """Returns why a configuration's data are not there; '' if they are."""
-  try:
-    if find := tasks.get(config['task']).find:
-      find(config['data_dir'])
-  except errors.InputError as e:
-    return str(e)
-  return ''
-
-
 def lacking(
   configs: Sequence[Mapping[str, Any]], hint: str = ''
 ) -> dict[str, str]:
-  """Returns and tells what each task lacks, see `lacks`; raises if no data are there."""
-  why = {each['task']: lacks(each) for each in configs}
+  """Returns and tells why data are not there, '' if they are, by task; raises if none are."""
+  why = {}
+  for each in configs:
+    why[each['task']] = ''
+    try:
+      if find := tasks.get(each['task']).find:
+        find(each['data_dir'])
+    except errors.InputError as e:
+      why[each['task']] = str(e)
   if all(why.values()):
     raise errors.InputError(f'{found_lib.error(why)}{hint}')
   found_lib.tell(why)

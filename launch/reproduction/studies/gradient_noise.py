@@ -195,12 +195,9 @@ def _draw(
   found: Mapping[int, Sequence[float]], title: str, path: pathlib.Path
 ) -> None:
   """Draws noise over m; the last m, of no noise, has no place on a log axis."""
-  import matplotlib.figure
-
   from tff_xc.report import pictures
 
-  figure = matplotlib.figure.Figure(figsize=(6.5, 4), layout='constrained')
-  ax = figure.subplots()
+  figure, [ax] = pictures.panels(1, 1, (6.5, 4))
   *places, _ = found
   for i, (label, style) in enumerate(
     zip(_PARTS, pictures.styles(), strict=False)

@@ -183,7 +183,7 @@ def test_a_papers_size_is_two_rounds_of_its_experiment(who, in_process):
       marks=pytest.mark.slow,
     ),
     pytest.param(
-      *('fedss@imagenet21k', 21_841, {'negatives': 800}), marks=pytest.mark.slow
+      'fedss@imagenet21k', 21_841, {'negatives': 800}, marks=pytest.mark.slow
     ),
     pytest.param(
       *('fullsoftmax@landmarks', 2_028, {'clients_per_round': 64}),

@@ -20,10 +20,7 @@ def machine(monkeypatch):
 
 def measure(machine, contenders, **plan):
   return harness.measure(
-    contenders,
-    harness.Plan(**plan),
-    usage=machine.usage,
-    clock=machine.clock,
+    contenders, harness.Plan(**plan), usage=machine.usage, clock=machine.clock
   )
 
 

@@ -48,10 +48,7 @@ def told(*lines, **more):
   ],
 )
 def test_two_standard_errors_tell_an_order(low, high, expected):
-  pair = (
-    line('a', '40', low[0], low[1]),
-    line('b', '60', high[0], high[1]),
-  )
+  pair = (line('a', '40', low[0], low[1]), line('b', '60', high[0], high[1]))
   assert told(*pair) == [expected]
   assert told(*reversed(pair)) == [expected]
   # Fewer than three seeds tell none.

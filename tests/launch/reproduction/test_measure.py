@@ -257,7 +257,7 @@ def test_a_picture_for_each_task(tmp_path, monkeypatch):
   assert drawn[2][-1] is None
   names = lambda folder: sorted(path.name for path in folder.iterdir())
   assert names(tmp_path / 'a') == [
-    *('result_glyphs-femnist.png', 'result_glyphs.png'),
+    *('result_glyphs-femnist.png', 'result_glyphs.png')
   ]
   assert names(tmp_path / 'b') == ['result.png']
   picture = tmp_path / 'b' / 'result.png'

@@ -38,10 +38,7 @@ def _written(registered, tmp_path_factory):
   """The output of a table whose third row is behind the others."""
   output = tmp_path_factory.mktemp('output')
   request = experiments.Request(
-    scale='small',
-    output=output,
-    seeds=(0, 1, 2),
-    train=False,
+    scale='small', output=output, seeds=(0, 1, 2), train=False
   )
   planned = experiments.plan_one(TABLE, request)
   for score, runs in zip((0.3, 0.5, 0.46), planned.runs, strict=True):
@@ -95,7 +92,7 @@ def test_a_section_holds_all_that_was_written_and_escapes_it(written):
   assert row in found.rows
   disagree = [row for row in found.rows if row[-1] == 'disagrees']
   assert [row[0].partition(':')[0] for row in disagree] == [
-    *('top-1', 'FedSS is ahead (abstract)'),
+    *('top-1', 'FedSS is ahead (abstract)')
   ]
   assert {'Cost', 'Orders'} <= set(found.captions)
   for address in ('p.csv', 'p/fig1/result.md'):

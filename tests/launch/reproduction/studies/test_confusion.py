@@ -59,10 +59,7 @@ def test_shares_of_the_diagonal_and_two_pictures(trains, tmp_path):
   experiments.run_all([experiments.plan_one(found, asked)], asked)
   grid, value = results.read(tmp_path, found, 'small').tables()
   assert value.rows == ((confusion.DIFFERENCE, '50', 'at least 20', 'yes'),)
-  assert [row[1:] for row in grid.rows] == [
-    ('75', '2', '3'),
-    ('25', '2', '3'),
-  ]
+  assert [row[1:] for row in grid.rows] == [('75', '2', '3'), ('25', '2', '3')]
   assert all('client large' in row[0] for row in grid.rows)
   pictures = {path.name for path in (tmp_path / found.name).glob('*.png')}
   assert pictures == {'fedss.png', 'negonly.png'}

@@ -93,7 +93,7 @@ def test_clients_and_classes_are_drawn(tmp_path, monkeypatch):
   config = resolved(found.name, 'small')
   lines = lines_of(config, tmp_path, monkeypatch, 'glyphs-landmarks')
   assert {path.name for path in tmp_path.iterdir()} == {
-    *('glyphs-landmarks.png', 'glyphs-landmarks_classes.png'),
+    *('glyphs-landmarks.png', 'glyphs-landmarks_classes.png')
   }
   [cells] = results.Measured(found, 'small', lines).tables()
   assert ('clients', '2', 'exactly 1,262', 'no') in cells.rows
