@@ -31,7 +31,8 @@ The pairs are taken in tiles of k x k classes, so that neither the matrix of all
 inner products nor the normals of all pairs are ever in memory. What is kept of
 a pair are its 2 M coefficients: 4 n^2 M bytes for n classes. Where few of the points
 are chosen in a fit, the distances from these points are computed when they are
-chosen. Otherwise all are computed at once, and rows are looked up.
+chosen, for a linear kernel in float32 if the rounding of all steps together cannot
+reach the tolerance. Otherwise all are computed at once, and rows are looked up.
 """
 
 import dataclasses
@@ -54,6 +55,10 @@ _PARALLEL = 4
 # Normals shorter than this, relative to the points and coefficients, are zero:
 # float32 points that differ by less are equal.
 _ZERO = 1e-6
+# A distance computed in float32 of points with |x| <= R is off by 2^-22 (2 R)^2 (as
+# measured for rows of 8 to 2,048 numbers), so a step with coefficients up to C changes
+# a violation, the difference of two gradients, by up to this times C R^2 wrongly.
+_SINGLE = 2.0**-18
 # The class whose support vectors Table 4 counts.
 _COUNTED = 1
 # Folded into a round's seed; no client has this number.
@@ -91,10 +96,10 @@ class Kernel:
     return self(norms, norms, norms)
 
 
-def _forms(points, kernel):
+def _forms(points, kernel, dtype=tf.float64):
   """Returns points in the forms that `_half_squares` takes first and second."""
-  # Products are subtracted: points that coincide have distance 0.
-  points = tf.cast(points, tf.float64)
+  # Products are subtracted: points that coincide have distance 0 in float64.
+  points = tf.cast(points, dtype)
   if kernel.kind != LINEAR:
     return points, points
   norms = tf.reduce_sum(points * points, -1, keepdims=True)
@@ -125,19 +130,19 @@ def _within_classes(points, kernel, on_demand):
   return tf.reshape(apart, [-1, size])
 
 
-def _distances_of(points, classes, within, kernel, on_demand):
+def _distances_of(points, classes, within, kernel, on_demand, is_single):
   """Returns the function of distances that `fit_pairs` takes, for a tile of `classes`.
 
-  Pairs are places in the tile, on demand all of them in order.
+  Pairs are places in the tile, on demand all of them in order, then in float32
+  if `is_single`.
   """
-  (from_first, to_first), (from_second, to_second) = (
-    _forms(tf.gather(points, c), kernel) for c in classes
+  width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
+  (from_first, _), (_, to_second) = (
+    _forms(tf.gather(points, c[: tf.where(on_demand, 0, width)]), kernel)
+    for c in classes
   )
-  width, count = tf.unstack(tf.shape(from_first)[:2])
-  left = tf.concat([from_first, from_second], 0)
-  some = tf.where(on_demand, 0, width)
-  flat = lambda t: tf.reshape(t[:some], [-1, tf.shape(t)[-1]])
-  halves = _half_squares(flat(left), flat(to_second), kernel)
+  flat = lambda t: tf.reshape(t, [-1, tf.shape(t)[-1]])
+  halves = _half_squares(flat(from_first), flat(to_second), kernel)
   # From points of rows to classes of columns, then the other way round.
   across_classes = tf.concat(
     [tf.reshape(t, [-1, count]) for t in (halves, tf.transpose(halves))], axis=0
@@ -157,10 +162,49 @@ def _distances_of(points, classes, within, kernel, on_demand):
     in_first = in_first[:, None]
     return tf.where(in_first, near, far), tf.where(in_first, far, near)
 
+  double, single = (
+    _computed_of(points, classes, kernel, dtype, on_demand & is_wanted)
+    for dtype, is_wanted in (
+      (tf.float64, ~is_single),
+      (tf.float32, is_single),
+    )
+  )
+
+  def distances(point, pairs):
+    computed = lambda: tf.cond(
+      is_single, lambda: single(point), lambda: double(point)
+    )
+    halves = tf.cond(on_demand, computed, lambda: looked_up(point, pairs))
+    return tf.concat([tf.transpose(half) for half in halves], axis=0)
+
+  return distances
+
+
+def _computed_of(points, classes, kernel, dtype, is_wanted):
+  """Returns the function from a point of each pair to distances, in two halves [b, M].
+
+  Each half is of products with the points of one class, less their mean for a linear
+  kernel: clients' rows of a class are near each other and far from the origin.
+  """
+  width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
+  width = tf.where(is_wanted, width, 0)
+  both = [tf.cast(tf.gather(points, c[:width]), dtype) for c in classes]
+  centers = [tf.reduce_mean(t, axis=1, keepdims=True) for t in both]
+  if kernel.kind != LINEAR:
+    centers = [tf.zeros_like(t) for t in centers]
+  to_classes = [
+    _forms(t - center, kernel, dtype)[1]
+    for t, center in zip(both, centers, strict=True)
+  ]
+  left, numbers = tf.concat(both, axis=0), tf.range(width)
+
+  def half(chosen, side):
+    chosen = _forms(chosen - centers[side], kernel, dtype)[0]
+    return _half_squares(chosen, to_classes[side], kernel)
+
   def computed(point):
     square = [width, width]
     point = tf.reshape(point, square)
-    numbers = tf.range(width)
     row = tf.broadcast_to(numbers[:, None], square)
     column = tf.broadcast_to(numbers, square)
     in_first = point < count
@@ -168,19 +212,10 @@ def _distances_of(points, classes, within, kernel, on_demand):
     own = point - tf.where(in_first, 0, count)
     chosen = tf.gather_nd(left, tf.stack([of_class, own], axis=-1))
     turn = lambda t: tf.transpose(t, [1, 0, 2])
-    halves = (
-      _half_squares(chosen, to_first, kernel),
-      turn(_half_squares(turn(chosen), to_second, kernel)),
-    )
+    halves = half(chosen, 0), turn(half(turn(chosen), 1))
     return tuple(tf.reshape(t, [-1, count]) for t in halves)
 
-  def distances(point, pairs):
-    halves = tf.cond(
-      on_demand, lambda: computed(point), lambda: looked_up(point, pairs)
-    )
-    return tf.concat([tf.transpose(half) for half in halves], axis=0)
-
-  return distances
+  return computed
 
 
 def fit_pairs(
@@ -402,6 +437,9 @@ def fit(
   num_points = tf.shape(points)[1]
   # A step chooses two points: so many that are never chosen.
   on_demand = num_points >= 2 * steps
+  longest = tf.reduce_max(tf.reduce_sum(tf.square(points), axis=-1))
+  rounding = _SINGLE * bound * tf.cast(steps, tf.float32) * longest
+  is_single = (rounding <= tolerance) & (kernel.kind == LINEAR)
   tiles = _Tiles(points, on_demand)
   within = _within_classes(points, kernel, on_demand)
 
@@ -409,7 +447,7 @@ def fit(
     first, second = tiles.classes(tile)
     pairs, exists = tiles.pairs(tile)
     distances = _distances_of(
-      points, (first, second), within, kernel, on_demand
+      points, (first, second), within, kernel, on_demand, is_single
     )
     of_pairs, squares, ended = fit_pairs(
       distances, pairs, bound * exists, num_points, tolerance, steps
