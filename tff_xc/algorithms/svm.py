@@ -36,6 +36,7 @@ reach the tolerance. Otherwise all are computed at once, and rows are looked up.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -130,16 +131,14 @@ def _within_classes(points, kernel, on_demand):
   return tf.reshape(apart, [-1, size])
 
 
-def _distances_of(points, classes, within, kernel, on_demand, is_single):
+def _at_once(points, classes, within, kernel):
   """Returns the function of distances that `fit_pairs` takes, for a tile of `classes`.
 
-  Pairs are places in the tile, on demand all of them in order, then in float32
-  if `is_single`.
+  Pairs are places in the tile. All distances are computed here, and rows looked up.
   """
   width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
   (from_first, _), (_, to_second) = (
-    _forms(tf.gather(points, c[: tf.where(on_demand, 0, width)]), kernel)
-    for c in classes
+    _forms(tf.gather(points, c), kernel) for c in classes
   )
   flat = lambda t: tf.reshape(t, [-1, tf.shape(t)[-1]])
   halves = _half_squares(flat(from_first), flat(to_second), kernel)
@@ -148,7 +147,7 @@ def _distances_of(points, classes, within, kernel, on_demand, is_single):
     [tf.reshape(t, [-1, count]) for t in (halves, tf.transpose(halves))], axis=0
   )
 
-  def looked_up(point, pairs):
+  def distances(point, pairs):
     row, column = pairs[:, 0], pairs[:, 1]
     in_first = point < count
     own = point - tf.where(in_first, 0, count)
@@ -160,35 +159,20 @@ def _distances_of(points, classes, within, kernel, on_demand, is_single):
     back = (column * count + own) * width + row + count * width**2
     far = tf.gather(across_classes, tf.where(in_first, forth, back))
     in_first = in_first[:, None]
-    return tf.where(in_first, near, far), tf.where(in_first, far, near)
-
-  double, single = (
-    _computed_of(points, classes, kernel, dtype, on_demand & is_wanted)
-    for dtype, is_wanted in (
-      (tf.float64, ~is_single),
-      (tf.float32, is_single),
-    )
-  )
-
-  def distances(point, pairs):
-    computed = lambda: tf.cond(
-      is_single, lambda: single(point), lambda: double(point)
-    )
-    halves = tf.cond(on_demand, computed, lambda: looked_up(point, pairs))
+    halves = tf.where(in_first, near, far), tf.where(in_first, far, near)
     return tf.concat([tf.transpose(half) for half in halves], axis=0)
 
   return distances
 
 
-def _computed_of(points, classes, kernel, dtype, is_wanted):
-  """Returns the function from a point of each pair to distances, in two halves [b, M].
+def _on_demand(points, classes, kernel, dtype):
+  """Returns a function as `_at_once` does, which computes distances when it is called.
 
-  Each half is of products with the points of one class, less their mean for a linear
-  kernel: clients' rows of a class are near each other and far from the origin.
+  Pairs are all of the tile in order. Products of a linear kernel are those of points
+  less the mean of a class: clients' rows of a class are near each other.
   """
   width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
-  width = tf.where(is_wanted, width, 0)
-  both = [tf.cast(tf.gather(points, c[:width]), dtype) for c in classes]
+  both = [tf.cast(tf.gather(points, c), dtype) for c in classes]
   centers = [tf.reduce_mean(t, axis=1, keepdims=True) for t in both]
   if kernel.kind != LINEAR:
     centers = [tf.zeros_like(t) for t in centers]
@@ -196,26 +180,28 @@ def _computed_of(points, classes, kernel, dtype, is_wanted):
     _forms(t - center, kernel, dtype)[1]
     for t, center in zip(both, centers, strict=True)
   ]
-  left, numbers = tf.concat(both, axis=0), tf.range(width)
+  left, square = tf.concat(both, axis=0), [width, width]
+  numbers = tf.range(width)
+  row = tf.broadcast_to(numbers[:, None], square)
+  column = tf.broadcast_to(numbers, square)
 
   def half(chosen, side):
     chosen = _forms(chosen - centers[side], kernel, dtype)[0]
     return _half_squares(chosen, to_classes[side], kernel)
 
-  def computed(point):
-    square = [width, width]
+  def distances(point, _):
     point = tf.reshape(point, square)
-    row = tf.broadcast_to(numbers[:, None], square)
-    column = tf.broadcast_to(numbers, square)
     in_first = point < count
     of_class = tf.where(in_first, row, width + column)
     own = point - tf.where(in_first, 0, count)
     chosen = tf.gather_nd(left, tf.stack([of_class, own], axis=-1))
     turn = lambda t: tf.transpose(t, [1, 0, 2])
     halves = half(chosen, 0), turn(half(turn(chosen), 1))
-    return tuple(tf.reshape(t, [-1, count]) for t in halves)
+    return tf.concat(
+      [tf.transpose(tf.reshape(t, [-1, count])) for t in halves], axis=0
+    )
 
-  return computed
+  return distances
 
 
 def fit_pairs(
@@ -239,40 +225,65 @@ def fit_pairs(
     steps: the most steps.
 
   Returns:
-    (coefficients float32 [2 M, B], where those of support vectors are not 0; squared
+    (coefficients float32 [B, 2 M], where those of support vectors are not 0; squared
     lengths of the normals float32 [B]; bool [B], whether `steps` ended the fit).
   """
-  points = 2 * num_points
-  state = tf.zeros([points, tf.shape(pairs)[0]])
-  state = (state, state)
+  count, points = tf.shape(pairs)[0], 2 * num_points
   # Most machines end after about M steps. Columns that are done leave then.
-  done, found = 0, []
-  for share in (2, 3, 5, None):
-    last = (
-      steps if share is None else tf.minimum(points * share // 4 + 1, steps)
+  quarters = tf.constant([2, 3, 5])
+  phases = quarters.shape[0] + 1
+
+  # One loop, since a graph of each phase takes four times as long to trace.
+  def phase(number, done, columns, pairs, bounds, *state_and_found):
+    *state, found = state_and_found
+    is_last = tf.equal(number, phases - 1)
+    quarter = quarters[tf.minimum(number, phases - 2)]
+    last = tf.minimum(points * quarter // 4 + 1, steps)
+    done, coefficients, moved, active = _take_steps(
+      distances, pairs, bounds, num_points, tolerance, done,
+      tf.where(is_last, steps, last), *state,
+    )  # fmt: skip
+    # The coefficients' sum is 0 but for rounding, so a constant does not count.
+    gradient = moved - tf.reduce_mean(moved, axis=0)
+    norms = tf.nn.relu(tf.reduce_sum(coefficients * gradient, axis=0))
+    # Rows are gathered several times faster than columns.
+    by_column = tf.transpose(coefficients)
+    leave = tf.where(is_last | ~active)[:, 0]
+    found = tuple(
+      array.write(number, tf.gather(t, leave))
+      for array, t in zip(
+        found, (columns, by_column, norms, active), strict=True
+      )
     )
-    done, *state, active = _take_steps(
-      distances, pairs, bounds, num_points, tolerance, done, last, *state
+    stay = tf.where(active & ~is_last)[:, 0]
+    columns, pairs, bounds, coefficients, moved = (
+      tf.gather(t, stay)
+      for t in (columns, pairs, bounds, by_column, tf.transpose(moved))
     )
-    going = tf.where(active)
-    found.append((*state, going))
-    state = [tf.gather(t, going[:, 0], axis=1) for t in state]
-    pairs, bounds = (tf.gather(t, going[:, 0]) for t in (pairs, bounds))
-  coefficients, moved, still = found.pop()
-  stopped = tf.scatter_nd(
-    still, tf.ones_like(still[:, 0], tf.bool), tf.shape(moved, tf.int64)[1:]
+    return (
+      number + 1, done, columns, pairs, bounds,
+      tf.transpose(coefficients), tf.transpose(moved), found,
+    )  # fmt: skip
+
+  found = tuple(
+    tf.TensorArray(dtype, phases, infer_shape=False)
+    for dtype in (tf.int32, tf.float32, tf.float32, tf.bool)
   )
-  for *earlier, going in reversed(found):
-    turn = tf.transpose
-    coefficients, moved = (
-      turn(tf.tensor_scatter_nd_update(turn(old), going, turn(new)))
-      for old, new in zip(earlier, (coefficients, moved), strict=True)
-    )
-    stopped = tf.scatter_nd(going, stopped, tf.shape(moved, tf.int64)[1:])
-  # The coefficients' sum is 0 but for rounding, so a constant does not count.
-  moved -= tf.reduce_mean(moved, axis=0)
-  norms = tf.nn.relu(tf.reduce_sum(coefficients * moved, axis=0))
-  return coefficients, norms, stopped
+  zero = tf.zeros([points, count])
+  vector, square = tf.TensorShape([None]), tf.TensorShape([None, None])
+  first = (0, 0, tf.range(count), pairs, bounds, zero, zero, found)
+  scalar, arrays = tf.TensorShape([]), (tf.TensorShape(None),) * len(found)
+  *_, found = tf.while_loop(
+    lambda number, *_: number < phases,
+    phase,
+    first,
+    shape_invariants=(
+      scalar, scalar, vector, square, vector, square, square, arrays,
+    ),
+  )  # fmt: skip
+  columns, *found = (array.concat() for array in found)
+  places = tf.math.invert_permutation(columns)
+  return tuple(tf.gather(t, places) for t in found)
 
 
 def _take_steps(
@@ -439,23 +450,37 @@ def fit(
   on_demand = num_points >= 2 * steps
   longest = tf.reduce_max(tf.reduce_sum(tf.square(points), axis=-1))
   rounding = _SINGLE * bound * tf.cast(steps, tf.float32) * longest
-  is_single = (rounding <= tolerance) & (kernel.kind == LINEAR)
+  # 0: at once; 1: on demand in float64; 2: in float32.
+  way = tf.cast(on_demand, tf.int32)
+  if kernel.kind == LINEAR:
+    way *= 1 + tf.cast(rounding <= tolerance, tf.int32)
   tiles = _Tiles(points, on_demand)
   within = _within_classes(points, kernel, on_demand)
 
   def of_tile(tile, supports, coefficients, norms, stopped):
-    first, second = tiles.classes(tile)
+    classes = tiles.classes(tile)
     pairs, exists = tiles.pairs(tile)
-    distances = _distances_of(
-      points, (first, second), within, kernel, on_demand, is_single
-    )
-    of_pairs, squares, ended = fit_pairs(
-      distances, pairs, bound * exists, num_points, tolerance, steps
+
+    def fitted(distances_of, *arguments):
+      return fit_pairs(
+        distances_of(points, classes, *arguments),
+        pairs,
+        bound * exists,
+        num_points,
+        tolerance,
+        steps,
+      )
+
+    ways = [(_at_once, within, kernel), (_on_demand, kernel, tf.float64)]
+    if kernel.kind == LINEAR:
+      ways.append((_on_demand, kernel, tf.float32))
+    of_pairs, squares, ended = tf.switch_case(
+      way, [functools.partial(fitted, *arguments) for arguments in ways]
     )
     square = [tiles.width, tiles.width]
     shape = [*square, 2 * num_points]
-    of_points = tf.scatter_nd(pairs, tf.transpose(of_pairs), shape)
-    supports = _with_used(supports, (first, second), of_points)
+    of_points = tf.scatter_nd(pairs, of_pairs, shape)
+    supports = _with_used(supports, classes, of_points)
     return (
       supports,
       coefficients.write(tile, of_points),
