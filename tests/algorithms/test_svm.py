@@ -162,6 +162,34 @@ def test_distances_on_demand_are_those_computed_at_once(kernel):
   assert np.mean(on_demand[0] != expected) < 0.05
 
 
+def test_distances_in_float32_do_not_change_supports(monkeypatch):
+  """A class's rows differ by 1e-4, as those of lazy clients.
+
+  With one far away rounding could reach the tolerance: that fit is in float64.
+  """
+  random = np.random.default_rng(5)
+  center = 0.3 * random.normal(size=[3, 1, 16])
+  near = np.float32(center + 1e-4 * random.normal(size=[3, 110, 16]))
+  far = near.copy()
+  far[1, 7] *= 100
+  wide = 0.1 * problem('overlapping', classes=3, points=110, dim=16)
+  rows = near, far, wide
+  arguments = [(t, t[:, 0], 1 / 201, 1e-3, 50) for t in rows]
+  found = [traced('linear')(*of) for of in arguments]
+  for points, (supports, coefficients, *_) in zip(rows, found, strict=True):
+    expected, dual, _ = reference.fit(
+      points - points.mean((0, 1)), 'linear', 1 / 201
+    )
+    np.testing.assert_array_equal(supports, expected)
+    for pair, of_pair in by_pair(coefficients.numpy(), 3).items():
+      np.testing.assert_allclose(of_pair, dual[pair], atol=1e-6)
+  monkeypatch.setattr(svm, '_SINGLE', float('inf'))
+  double = traced.__wrapped__('linear')
+  _, of_far, of_wide = (double(*of)[-1] for of in arguments)
+  np.testing.assert_array_equal(found[1][-1], of_far)
+  assert not np.array_equal(found[2][-1], of_wide)
+
+
 def test_a_coefficient_at_the_bound_is_exactly_the_bound():
   _, coefficients, _ = fit(problem('overlapping'), 'linear', 0.3)
   values = np.abs(np.concatenate([*coefficients.values()]))

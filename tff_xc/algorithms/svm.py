@@ -31,10 +31,12 @@ The pairs are taken in tiles of k x k classes, so that neither the matrix of all
 inner products nor the normals of all pairs are ever in memory. What is kept of
 a pair are its 2 M coefficients: 4 n^2 M bytes for n classes. Where few of the points
 are chosen in a fit, the distances from these points are computed when they are
-chosen. Otherwise all are computed at once, and rows are looked up.
+chosen, for a linear kernel in float32 if the rounding of all steps together cannot
+reach the tolerance. Otherwise all are computed at once, and rows are looked up.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -54,6 +56,10 @@ _PARALLEL = 4
 # Normals shorter than this, relative to the points and coefficients, are zero:
 # float32 points that differ by less are equal.
 _ZERO = 1e-6
+# A distance computed in float32 of points with |x| <= R is off by 2^-22 (2 R)^2 (as
+# measured for rows of 8 to 2,048 numbers), so a step with coefficients up to C changes
+# a violation, the difference of two gradients, by up to this times C R^2 wrongly.
+_SINGLE = 2.0**-18
 # The class whose support vectors Table 4 counts.
 _COUNTED = 1
 # Folded into a round's seed; no client has this number.
@@ -91,10 +97,10 @@ class Kernel:
     return self(norms, norms, norms)
 
 
-def _forms(points, kernel):
+def _forms(points, kernel, dtype=tf.float64):
   """Returns points in the forms that `_half_squares` takes first and second."""
-  # Products are subtracted: points that coincide have distance 0.
-  points = tf.cast(points, tf.float64)
+  # Products are subtracted: points that coincide have distance 0 in float64.
+  points = tf.cast(points, dtype)
   if kernel.kind != LINEAR:
     return points, points
   norms = tf.reduce_sum(points * points, -1, keepdims=True)
@@ -125,25 +131,23 @@ def _within_classes(points, kernel, on_demand):
   return tf.reshape(apart, [-1, size])
 
 
-def _distances_of(points, classes, within, kernel, on_demand):
+def _at_once(points, classes, within, kernel):
   """Returns the function of distances that `fit_pairs` takes, for a tile of `classes`.
 
-  Pairs are places in the tile, on demand all of them in order.
+  Pairs are places in the tile. All distances are computed here, and rows looked up.
   """
-  (from_first, to_first), (from_second, to_second) = (
+  width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
+  (from_first, _), (_, to_second) = (
     _forms(tf.gather(points, c), kernel) for c in classes
   )
-  width, count = tf.unstack(tf.shape(from_first)[:2])
-  left = tf.concat([from_first, from_second], 0)
-  some = tf.where(on_demand, 0, width)
-  flat = lambda t: tf.reshape(t[:some], [-1, tf.shape(t)[-1]])
-  halves = _half_squares(flat(left), flat(to_second), kernel)
+  flat = lambda t: tf.reshape(t, [-1, tf.shape(t)[-1]])
+  halves = _half_squares(flat(from_first), flat(to_second), kernel)
   # From points of rows to classes of columns, then the other way round.
   across_classes = tf.concat(
     [tf.reshape(t, [-1, count]) for t in (halves, tf.transpose(halves))], axis=0
   )
 
-  def looked_up(point, pairs):
+  def distances(point, pairs):
     row, column = pairs[:, 0], pairs[:, 1]
     in_first = point < count
     own = point - tf.where(in_first, 0, count)
@@ -155,30 +159,47 @@ def _distances_of(points, classes, within, kernel, on_demand):
     back = (column * count + own) * width + row + count * width**2
     far = tf.gather(across_classes, tf.where(in_first, forth, back))
     in_first = in_first[:, None]
-    return tf.where(in_first, near, far), tf.where(in_first, far, near)
+    halves = tf.where(in_first, near, far), tf.where(in_first, far, near)
+    return tf.concat([tf.transpose(half) for half in halves], axis=0)
 
-  def computed(point):
-    square = [width, width]
+  return distances
+
+
+def _on_demand(points, classes, kernel, dtype):
+  """Returns a function as `_at_once` does, which computes distances when it is called.
+
+  Pairs are all of the tile in order. Products of a linear kernel are those of points
+  less the mean of a class: clients' rows of a class are near each other.
+  """
+  width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
+  both = [tf.cast(tf.gather(points, c), dtype) for c in classes]
+  centers = [tf.reduce_mean(t, axis=1, keepdims=True) for t in both]
+  if kernel.kind != LINEAR:
+    centers = [tf.zeros_like(t) for t in centers]
+  to_classes = [
+    _forms(t - center, kernel, dtype)[1]
+    for t, center in zip(both, centers, strict=True)
+  ]
+  left, square = tf.concat(both, axis=0), [width, width]
+  numbers = tf.range(width)
+  row = tf.broadcast_to(numbers[:, None], square)
+  column = tf.broadcast_to(numbers, square)
+
+  def half(chosen, side):
+    chosen = _forms(chosen - centers[side], kernel, dtype)[0]
+    return _half_squares(chosen, to_classes[side], kernel)
+
+  def distances(point, _):
     point = tf.reshape(point, square)
-    numbers = tf.range(width)
-    row = tf.broadcast_to(numbers[:, None], square)
-    column = tf.broadcast_to(numbers, square)
     in_first = point < count
     of_class = tf.where(in_first, row, width + column)
     own = point - tf.where(in_first, 0, count)
     chosen = tf.gather_nd(left, tf.stack([of_class, own], axis=-1))
     turn = lambda t: tf.transpose(t, [1, 0, 2])
-    halves = (
-      _half_squares(chosen, to_first, kernel),
-      turn(_half_squares(turn(chosen), to_second, kernel)),
+    halves = half(chosen, 0), turn(half(turn(chosen), 1))
+    return tf.concat(
+      [tf.transpose(tf.reshape(t, [-1, count])) for t in halves], axis=0
     )
-    return tuple(tf.reshape(t, [-1, count]) for t in halves)
-
-  def distances(point, pairs):
-    halves = tf.cond(
-      on_demand, lambda: computed(point), lambda: looked_up(point, pairs)
-    )
-    return tf.concat([tf.transpose(half) for half in halves], axis=0)
 
   return distances
 
@@ -204,40 +225,65 @@ def fit_pairs(
     steps: the most steps.
 
   Returns:
-    (coefficients float32 [2 M, B], where those of support vectors are not 0; squared
+    (coefficients float32 [B, 2 M], where those of support vectors are not 0; squared
     lengths of the normals float32 [B]; bool [B], whether `steps` ended the fit).
   """
-  points = 2 * num_points
-  state = tf.zeros([points, tf.shape(pairs)[0]])
-  state = (state, state)
+  count, points = tf.shape(pairs)[0], 2 * num_points
   # Most machines end after about M steps. Columns that are done leave then.
-  done, found = 0, []
-  for share in (2, 3, 5, None):
-    last = (
-      steps if share is None else tf.minimum(points * share // 4 + 1, steps)
+  quarters = tf.constant([2, 3, 5])
+  phases = quarters.shape[0] + 1
+
+  # One loop, since a graph of each phase takes four times as long to trace.
+  def phase(number, done, columns, pairs, bounds, *state_and_found):
+    *state, found = state_and_found
+    is_last = tf.equal(number, phases - 1)
+    quarter = quarters[tf.minimum(number, phases - 2)]
+    last = tf.minimum(points * quarter // 4 + 1, steps)
+    done, coefficients, moved, active = _take_steps(
+      distances, pairs, bounds, num_points, tolerance, done,
+      tf.where(is_last, steps, last), *state,
+    )  # fmt: skip
+    # The coefficients' sum is 0 but for rounding, so a constant does not count.
+    gradient = moved - tf.reduce_mean(moved, axis=0)
+    norms = tf.nn.relu(tf.reduce_sum(coefficients * gradient, axis=0))
+    # Rows are gathered several times faster than columns.
+    by_column = tf.transpose(coefficients)
+    leave = tf.where(is_last | ~active)[:, 0]
+    found = tuple(
+      array.write(number, tf.gather(t, leave))
+      for array, t in zip(
+        found, (columns, by_column, norms, active), strict=True
+      )
     )
-    done, *state, active = _take_steps(
-      distances, pairs, bounds, num_points, tolerance, done, last, *state
+    stay = tf.where(active & ~is_last)[:, 0]
+    columns, pairs, bounds, coefficients, moved = (
+      tf.gather(t, stay)
+      for t in (columns, pairs, bounds, by_column, tf.transpose(moved))
     )
-    going = tf.where(active)
-    found.append((*state, going))
-    state = [tf.gather(t, going[:, 0], axis=1) for t in state]
-    pairs, bounds = (tf.gather(t, going[:, 0]) for t in (pairs, bounds))
-  coefficients, moved, still = found.pop()
-  stopped = tf.scatter_nd(
-    still, tf.ones_like(still[:, 0], tf.bool), tf.shape(moved, tf.int64)[1:]
+    return (
+      number + 1, done, columns, pairs, bounds,
+      tf.transpose(coefficients), tf.transpose(moved), found,
+    )  # fmt: skip
+
+  found = tuple(
+    tf.TensorArray(dtype, phases, infer_shape=False)
+    for dtype in (tf.int32, tf.float32, tf.float32, tf.bool)
   )
-  for *earlier, going in reversed(found):
-    turn = tf.transpose
-    coefficients, moved = (
-      turn(tf.tensor_scatter_nd_update(turn(old), going, turn(new)))
-      for old, new in zip(earlier, (coefficients, moved), strict=True)
-    )
-    stopped = tf.scatter_nd(going, stopped, tf.shape(moved, tf.int64)[1:])
-  # The coefficients' sum is 0 but for rounding, so a constant does not count.
-  moved -= tf.reduce_mean(moved, axis=0)
-  norms = tf.nn.relu(tf.reduce_sum(coefficients * moved, axis=0))
-  return coefficients, norms, stopped
+  zero = tf.zeros([points, count])
+  vector, square = tf.TensorShape([None]), tf.TensorShape([None, None])
+  first = (0, 0, tf.range(count), pairs, bounds, zero, zero, found)
+  scalar, arrays = tf.TensorShape([]), (tf.TensorShape(None),) * len(found)
+  *_, found = tf.while_loop(
+    lambda number, *_: number < phases,
+    phase,
+    first,
+    shape_invariants=(
+      scalar, scalar, vector, square, vector, square, square, arrays,
+    ),
+  )  # fmt: skip
+  columns, *found = (array.concat() for array in found)
+  places = tf.math.invert_permutation(columns)
+  return tuple(tf.gather(t, places) for t in found)
 
 
 def _take_steps(
@@ -402,22 +448,39 @@ def fit(
   num_points = tf.shape(points)[1]
   # A step chooses two points: so many that are never chosen.
   on_demand = num_points >= 2 * steps
+  longest = tf.reduce_max(tf.reduce_sum(tf.square(points), axis=-1))
+  rounding = _SINGLE * bound * tf.cast(steps, tf.float32) * longest
+  # 0: at once; 1: on demand in float64; 2: in float32.
+  way = tf.cast(on_demand, tf.int32)
+  if kernel.kind == LINEAR:
+    way *= 1 + tf.cast(rounding <= tolerance, tf.int32)
   tiles = _Tiles(points, on_demand)
   within = _within_classes(points, kernel, on_demand)
 
   def of_tile(tile, supports, coefficients, norms, stopped):
-    first, second = tiles.classes(tile)
+    classes = tiles.classes(tile)
     pairs, exists = tiles.pairs(tile)
-    distances = _distances_of(
-      points, (first, second), within, kernel, on_demand
-    )
-    of_pairs, squares, ended = fit_pairs(
-      distances, pairs, bound * exists, num_points, tolerance, steps
+
+    def fitted(distances_of, *arguments):
+      return fit_pairs(
+        distances_of(points, classes, *arguments),
+        pairs,
+        bound * exists,
+        num_points,
+        tolerance,
+        steps,
+      )
+
+    ways = [(_at_once, within, kernel), (_on_demand, kernel, tf.float64)]
+    if kernel.kind == LINEAR:
+      ways.append((_on_demand, kernel, tf.float32))
+    of_pairs, squares, ended = tf.switch_case(
+      way, [functools.partial(fitted, *arguments) for arguments in ways]
     )
     square = [tiles.width, tiles.width]
     shape = [*square, 2 * num_points]
-    of_points = tf.scatter_nd(pairs, tf.transpose(of_pairs), shape)
-    supports = _with_used(supports, (first, second), of_points)
+    of_points = tf.scatter_nd(pairs, of_pairs, shape)
+    supports = _with_used(supports, classes, of_points)
     return (
       supports,
       coefficients.write(tile, of_points),
