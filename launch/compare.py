@@ -239,8 +239,10 @@ def _changes(run: run_files.Run) -> dict:
   # default goes with one, as that of --server_learning_rate.
   given, changes = tables.settings_of(run), {}
   usual = dict(algorithms.get(run.algorithm).defaults)
+  # No change of how it trains, and without it no task of one's own data has defaults.
+  where = {k: v for k, v in run.config.items() if k == 'data_dir'}
   while True:
-    found = experiment.resolve(run.task, run.algorithm, changes)
+    found = experiment.resolve(run.task, run.algorithm, {**where, **changes})
     usual |= run_files.flat(found)
     more = {
       name: value

@@ -364,3 +364,12 @@ def test_a_kept_command_has_what_is_the_tasks_default_only_beside_another(
   [row] = read_csv(tmp_path / 'kept.csv')
   given = {f'--{name}={value}' for name, value in {**sgd, **steps}.items()}
   assert given <= {*row['command'].split()}
+
+
+def test_a_table_of_runs_on_own_data_is_kept(tmp_path):
+  # Which need not be there any more.
+  data = {'task': 'images', 'data_dir': 'mine.npz'}
+  fake_runs.write_run(tmp_path / 'run', settings=data)
+  compare.keep([tmp_path / 'run'], tmp_path / 'kept.csv')
+  [row] = read_csv(tmp_path / 'kept.csv')
+  assert '--task=images' in row['command'].split()
