@@ -158,7 +158,8 @@ def ours(
   state = process.initialize()
   initial = process.get_model_weights(state)
   # As encoders and `LinearHead(bias=True)` keep them.
-  of_encoder = {**weights, 'dense/kernel': weights['dense/kernel'].T}
+  kernel = np.ascontiguousarray(weights['dense/kernel'].T)
+  of_encoder = {**weights, 'dense/kernel': kernel}
   table = np.concatenate(
     [weights['class/kernel'].T, weights['class/bias'][:, None]], axis=1
   )

@@ -42,6 +42,19 @@ def test_equal_rows_are_neighbours_by_their_place(small_blocks):
   np.testing.assert_array_equal(places[23], [12, 13, 14])
 
 
+@pytest.mark.parametrize('different', [1, 60, 10**6])
+def test_the_largest_of_parts_are_the_largest_with_ties_by_place(different):
+  largest = tf.function(nearest._top)
+  random = np.random.default_rng(0)
+  for size, k in ((1, 1), (16, 1), (95, 2), (1000, 11), (1024, 90), (17, 17)):
+    values = random.integers(0, different, [40, size]).astype(np.float32)
+    values[1] = np.sort(values[1])
+    expected = tf.math.top_k(-values, k)
+    found = largest(tf.constant(-values), tf.constant(k))
+    np.testing.assert_array_equal(found[0], expected.values)
+    np.testing.assert_array_equal(found[1], expected.indices)
+
+
 def test_no_file_of_autograph_is_written(monkeypatch):
   """One would stay in the temporary folder if the run is killed."""
   written = []

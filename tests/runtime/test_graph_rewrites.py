@@ -95,3 +95,51 @@ def test_the_part_between_two_tensors_lacks_what_feeds_them():
   with tf.Graph().as_default():
     fed = {name: tf.constant(2.0) for name in used}
     tf.graph_util.import_graph_def(part, fed, [wanted.name])
+
+
+def _zeros_and_more():
+  @tf.function
+  def inner(x):
+    return tf.constant(0.0, shape=[512, 1024]) + x
+
+  @tf.function
+  def outer(x):
+    # Large, and of one value; small; large, and of two values.
+    large = tf.constant(3, shape=[2, 2**18], dtype=tf.int32)
+    other = tf.constant([1.0] + [2.0] * 2**18)
+    return inner(x), large, tf.constant(2.0, shape=[4]), other
+
+  return outer.get_concrete_function(tf.TensorSpec([], tf.float32)).graph
+
+
+def test_large_constants_of_one_value_are_made_in_every_call_and_the_same():
+  graph = _zeros_and_more()
+  graph_def = graph.as_graph_def()
+  graph_rewrites.prepare(graph_def, '_7', '/device:CPU:0')
+  nodes = graph_rewrites._nodes(graph_def)
+  # Two are filled, and nothing that TensorFlow could fill in advance.
+  filled = [node for node in nodes if node.op == 'Fill']
+  assert len(filled) == 2
+  assert sum(n.op == 'PlaceholderWithDefault' for n in nodes) == len(filled)
+  kept = [
+    tf.make_ndarray(n.attr['value'].tensor) for n in nodes if n.op == 'Const'
+  ]
+  assert sum(array.size > 2**17 for array in kept) == 1  # Of two values.
+
+  found = tf.compat.v1.wrap_function(
+    lambda x: tf.graph_util.import_graph_def(
+      graph_def, {'x': x}, [t.name for t in graph.outputs], name=''
+    ),
+    [tf.TensorSpec([], tf.float32)],
+  )
+  plain = tf.compat.v1.wrap_function(
+    lambda x: tf.graph_util.import_graph_def(
+      graph.as_graph_def(), {'x': x}, [t.name for t in graph.outputs], name=''
+    ),
+    [tf.TensorSpec([], tf.float32)],
+  )
+  x = tf.constant(1.5)
+  for ours, theirs in zip(found(x), plain(x), strict=True):
+    assert ours.dtype == theirs.dtype
+    assert ours.shape == theirs.shape
+    assert tf.reduce_all(ours == theirs)

@@ -432,6 +432,24 @@ def test_sums_are_folded_in_the_order_of_the_clients_block_by_block():
     assert float(computations.total(list(values))) == expected
 
 
+def test_tasks_of_many_clients_end_with_a_group_that_is_folded_at_once():
+  sizes = []
+  clients = execution.Clients([''], threads=2)
+  clients.run(
+    64,
+    stateful=False,
+    read=lambda index: index,
+    work=lambda index, value, place: value,
+    fold=lambda found: sizes.append(len(found)),
+    at_once=lambda found: 2 * phases.GROUP,
+  )
+  assert sum(sizes) == 64
+  ends = np.cumsum(sizes)
+  of_many = ends[np.array(sizes) >= phases.GROUP]
+  assert of_many.size
+  assert not (of_many % phases.GROUP).any()
+
+
 def test_a_mean_does_not_depend_on_how_many_are_folded_at_a_time():
   """TensorFlow's optimizer would add up a call's terms in its own order."""
   vector = tff.TensorType(np.float32, [9216])

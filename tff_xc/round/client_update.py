@@ -535,11 +535,15 @@ def _message(
     # The range of large numbers may be infinite.
     decoded = [*tf.nest.flatten(delta), *rows.values()]
     finite = tf.logical_and(finite, _is_finite(decoded))
-  # Not a product with 0 or 1, which would be one more pass over the numbers.
+  # Not always a product with 0 or 1, which would be one more pass over the numbers.
+  # Nor zeros, which TensorFlow would make once and keep as long as the graph.
+  factor = tf.cast(finite, tf.float32)
   delta, rows = tf.cond(
     finite,
     lambda: (delta, rows),
-    lambda: tf.nest.map_structure(tf.zeros_like, (delta, rows)),
+    lambda: tf.nest.map_structure(
+      lambda t: tf.math.multiply_no_nan(t, factor), (delta, rows)
+    ),
   )
   own_noise = bool(algorithm.privacy and algorithm.privacy.of_clients)
   if own_noise:

@@ -62,14 +62,37 @@ def nearest(
   def of_block(at):
     similarities = tf.matmul(tf.gather(queries, at), rows, transpose_b=True)
     # One more than k, because the query itself is usually among them.
-    best = tf.math.top_k(similarities, tf.minimum(k + 1, size))
-    itself = tf.equal(best.indices, tf.gather(query_ids, at)[:, None])
-    values = tf.where(itself, -float('inf'), best.values)
+    best, places = _top(similarities, tf.minimum(k + 1, size))
+    itself = tf.equal(places, tf.gather(query_ids, at)[:, None])
+    values = tf.where(itself, -float('inf'), best)
     kept = tf.math.top_k(values, tf.minimum(k, size))
-    return kept.values, tf.gather(best.indices, kept.indices, batch_dims=1)
+    return kept.values, tf.gather(places, kept.indices, batch_dims=1)
 
   specs = (tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.int32))
   return in_blocks(of_block, count, size, specs)
+
+
+# Values of a part of a row, at most, and parts of a row for each value wanted, at least.
+_PART, _PARTS = 32, 8
+
+
+def _top(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns what `tf.math.top_k` does of rows [b, n], in less than half of the time.
+
+  The k largest of a row are in the k parts of it with the largest maxima: these maxima
+  come before any value of another part, ties by place included.
+  """
+  count, size = tf.unstack(tf.shape(values))
+  width = tf.clip_by_value(size // (_PARTS * tf.maximum(k, 1)), 1, _PART)
+  padding = [[0, 0], [0, -size % width]]
+  padded = tf.pad(values, padding, constant_values=-float('inf'))
+  parts = tf.reshape(padded, [count, -1, width])
+  best = tf.math.top_k(tf.reduce_max(parts, axis=2), k, sorted=False)
+  numbers = tf.sort(best.indices, axis=1)
+  few = tf.reshape(tf.gather(parts, numbers, batch_dims=1), [count, k * width])
+  found = tf.math.top_k(few, k)
+  of_part = tf.gather(numbers, found.indices // width, batch_dims=1)
+  return found.values, of_part * width + found.indices % width
 
 
 # The similarities are computed in strips of rows. A strip starts at its own

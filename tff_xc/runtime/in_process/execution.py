@@ -136,7 +136,10 @@ class Clients:
       while first < num_clients and len(pending) <= self._threads:
         # Smaller tasks towards the end, so that the threads end together.
         fair = math.ceil((num_clients - first) / (2 * self._threads))
-        indices = range(first, first + min(most, fair))
+        stop = first + min(most, fair)
+        if (whole := stop - stop % phases_lib.GROUP) > first:
+          stop = whole  # Groups that are folded in one call stay together.
+        indices = range(first, stop)
         reader.start(first)
         pending.append(self._pool.submit(run_some, indices))
         first = indices.stop

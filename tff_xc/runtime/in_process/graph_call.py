@@ -48,6 +48,10 @@ class GraphCall:
     self.inputs = inputs
     self.outputs = outputs
     self._body = body
+    self._leaves = {
+      name: len(values.leaf_specs(type_spec))
+      for name, type_spec in outputs.items()
+    }
     self._traced = {}
     self._lock = threading.Lock()
 
@@ -65,7 +69,7 @@ class GraphCall:
     leaves = iter(imported.made(held, found, recipe))
     return {
       name: values.unflatten(
-        [next(leaves) for _ in values.leaf_specs(type_spec)], type_spec
+        [next(leaves) for _ in range(self._leaves[name])], type_spec
       )
       for name, type_spec in self.outputs.items()
     }
@@ -105,28 +109,29 @@ class GraphCall:
     concrete = run.get_concrete_function()
     if not concrete.outputs:
       return (lambda *_: []), recipe
-    return functools.partial(_call, concrete), recipe
+    name = concrete._inference_function.name.decode()
+    return functools.partial(_call, concrete, name), recipe
 
 
-def _call(concrete, *flat) -> list[tf.Tensor]:
+def _call(concrete, name: str, *flat) -> list[tf.Tensor]:
   """Calls a concrete function that has outputs.
 
-  It skips matching arguments to a signature, which takes half of a small call.
+  It does not call the function object, which takes half of a small call.
   """
-  function = concrete._inference_function
-  inputs = [*flat, *concrete.captured_inputs]
-  manager = getattr(_thread, 'manager', None)
-  if manager is None:
-    return function(*inputs)
   current = context.context()
   options = current.function_call_options.as_attrs()
+  arguments = {
+    'op_name': name,
+    'num_outputs': len(concrete.outputs),
+    'inputs': [*flat, *concrete.captured_inputs],
+    'attrs': tuple(itertools.chain(*options.items())),
+    'ctx': current,
+  }
+  manager = getattr(_thread, 'manager', None)
+  if manager is None:
+    return execute.execute(**arguments)
   return execute.execute_with_cancellation(
-    function.name.decode(),
-    num_outputs=len(concrete.outputs),
-    inputs=inputs,
-    attrs=tuple(itertools.chain(*options.items())),
-    ctx=current,
-    cancellation_manager=manager,
+    **arguments, cancellation_manager=manager
   )
 
 

@@ -1,12 +1,24 @@
 """Changes to a serialized graph before it is imported into this process."""
 
+import math
+
 # In nodes. An SGD step of a linear model has more; a call costs 0.1 ms.
 _LONG_BODY = 50
+# Numbers of a constant that is not kept.
+_LARGE = 2**18
+_FILLED = 'Const', 'Const', 'PlaceholderWithDefault'
+_INT32 = 3  # TensorFlow's number of the type.
 
 
 def prepare(graph_def, suffix: str, device: str) -> None:
-  """Gives a graph its own functions and state, and places its ops, in place."""
+  """Gives a graph its own functions and state, and places its ops, in place.
+
+  Its large constants of one value are no longer kept between calls.
+  """
   _call_long_bodies(graph_def)
+  _fill_large_constants(graph_def.node, '')
+  for function in graph_def.library.function:
+    _fill_large_constants(function.node_def, ':output:0')
   _rename(graph_def, suffix)
   if device:
     for node in _nodes(graph_def):
@@ -88,6 +100,42 @@ def _call_long_bodies(graph_def) -> None:
       callers[name] = graph_def.library.function.add()
       _call_only(callers[name], body)
     loop.attr['body'].func.name = callers[name].signature.name
+
+
+def _fill_large_constants(nodes, output: str) -> None:
+  """Makes large constants of one value, such as a sum's zeros, in every call.
+
+  TensorFlow would keep their tensors as long as the graph. It fills none in advance if
+  the dimensions could be fed. An input is a node's name and `output`.
+  """
+  for node in [n for n in nodes if n.op == 'Const']:
+    tensor = node.attr['value'].tensor
+    filled = [v for f, v in tensor.ListFields() if f.name.endswith('_val')]
+    sizes = [d.size for d in tensor.tensor_shape.dim]
+    if math.prod(sizes) < _LARGE or [len(v) for v in filled] != [1]:
+      continue
+    value, sized, dims = [
+      nodes.add(name=f'{node.name}/{part}', op=op, device=node.device)
+      for part, op in zip(('value', 'sizes', 'dims'), _FILLED, strict=True)
+    ]
+    value.attr['value'].CopyFrom(node.attr['value'])
+    value.attr['value'].tensor.tensor_shape.Clear()
+    value.attr['dtype'].CopyFrom(node.attr['dtype'])
+    shape = sized.attr['value'].tensor.tensor_shape
+    sized.attr['value'].tensor.int_val.extend(sizes)
+    sized.attr['value'].tensor.dtype = _INT32
+    shape.dim.add(size=len(sizes))
+    sized.attr['dtype'].type = dims.attr['dtype'].type = _INT32
+    dims.attr['shape'].shape.CopyFrom(shape)
+    dims.input.append(sized.name + output)
+    given = [dims.name + output, value.name + output, *node.input]
+    node.op = 'Fill'
+    del node.input[:]
+    node.input.extend(given)
+    node.attr['T'].CopyFrom(node.attr['dtype'])
+    node.attr['index_type'].type = _INT32
+    for name in ('value', 'dtype'):
+      del node.attr[name]
 
 
 def _call_only(caller, callee) -> None:
