@@ -108,8 +108,10 @@ def run(
   for subject in by_seed.values():
     for other in _other_schedules(subject, seen, settings):
       requests.append(_requests(other, settings))
+  # Runs of successive seeds share seeds of the audit, and requests need no weights.
+  of_requests = pd.concat(requests).drop_duplicates(ignore_index=True)
   frames = {
-    'requests': pd.concat(requests, ignore_index=True),
+    'requests': of_requests,
     'updates': pd.concat(updates, ignore_index=True),
   }
   frames['audit'] = report.of_schedules(frames['requests'], pd.DataFrame(costs))

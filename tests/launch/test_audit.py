@@ -66,6 +66,28 @@ def test_of_a_run_all_schedules(here, capsys):
 
 
 @pytest.mark.slow
+def test_requests_that_two_runs_share_count_once(here):
+  runs = [
+    str(
+      test_evaluate.untrained(
+        here / f'{seed}', 'glyphs', 'fedss', seed=seed, negatives=8, **_SIZES
+      )
+    )
+    for seed in (0, 1)
+  ]
+  frames = auditing.run(runs, None, {}, 'o', SETTINGS._replace(seeds=2))
+  found = frames['requests']
+  assert (found.groupby(['seed', 'schedule']).size() == 4).all()
+  assert {*found['seed']} == {0, 1, 2}
+  [fresh] = frames['audit'].query('schedule == "fresh"').to_dict('records')
+  assert (fresh['seeds'], fresh['runs']) == (3, 0)  # Nobody measured a score.
+  first = found.query('schedule == "fresh" and requests == 1')['auc']
+  assert fresh['auc_first'] == pytest.approx(first.mean())
+  # Updates are those of each run's weights.
+  assert (frames['updates'].groupby('seed').size() == [13, 26, 13]).all()
+
+
+@pytest.mark.slow
 def test_words_are_told_exactly_and_buckets_narrow_labels(here):
   sizes = {'num_classes': 40, 'num_features': 64, 'hidden_dim': 4}
   words = {'feature_dim': 4, 'classes_per_client': 2, 'examples_per_round': 2}

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from tff_xc import wording
+from tff_xc.measure import catalog
 from tff_xc.report import pictures
 
 # Requests after which this share of a client's own classes is known.
@@ -142,7 +143,8 @@ def plot(
           linestyle='',
         )
       last = f'posterior after {requests["requests"].max()} requests'
-      pictures.label(of_score, 'What it costs', last, f'{metric} %')
+      heading = catalog.METRICS[metric].heading
+      pictures.label(of_score, 'What it costs', last, f'{heading} %')
       of_score.set_xlim(0, 1.05)
   [of_updates] = axes
   mean = updates.groupby(['seen', 'by'], sort=False)['auc'].mean()
@@ -152,7 +154,6 @@ def plot(
   of_updates.axvline(0.5, color='black', linewidth=1)
   of_updates.set_yticks(places, [f'{what}, {by}' for what, by in mean.index])
   of_updates.set_xlim(0, 1)
-  pictures.label(
-    of_updates, 'Updates', 'AUC of own classes', '', has_grid=False
-  )
+  title = 'Updates and losses'
+  pictures.label(of_updates, title, 'AUC', '', has_grid=False)
   pictures.save(figure, path)
