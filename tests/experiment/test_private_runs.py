@@ -140,6 +140,7 @@ def test_local_noise_counts_who_took_part_most(in_process, tmp_path):
     ('fedss', {'dp': 'local', 'dp_clip_quantile': 0.5}, 'central'),
     ('fedss', {'dp': 'central', 'virtual_client_size': 64}, 'poisson'),
     ('fedss', {'dp': 'central', 'row_renormalize': True}, 'row_renormalize'),
+    ('fedss', {'dp': 'central', 'server_adam_rows': 'requested'}, 'all rows'),
     ('fedavg', {'dp': 'central', 'robust_aggregation': 'zeroing'}, 'dp_clip'),
     ('fedaws', {'dp': 'central', 'spreadout_classes': 'round'}, 'all'),
     ('fedaws', {'dp': 'central', 'client_weighting': 'examples'}, 'alike'),

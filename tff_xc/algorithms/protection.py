@@ -354,6 +354,12 @@ class Protection:
         f'--row_renormalize divides by who holds a row, which --dp={values["dp"]} has'
         ' to hide; leave it out'
       )
+    lazy = values.get('server_adam_rows') == 'requested'
+    if lazy and values['dp'] == CENTRAL and values['dp_rows'] != CHOSEN:
+      raise errors.InputError(
+        '--server_adam_rows=requested does not go with --dp=central, whose noise'
+        ' moves all rows; leave it out, or give --dp_rows=chosen'
+      )
     virtual = values['virtual_client_size']
     if virtual and values['dp'] == DISTRIBUTED:
       raise errors.InputError(
