@@ -16,10 +16,6 @@ from tests.launch.reproduction import parsed_page
 from tests.launch.reproduction import small_table
 from tff_xc import errors
 
-# Whose forms have not been run with their seeds.
-_NOT_YET = """
-  fedmlh/fig5
-"""
 ROOT = pathlib.Path(__file__).parents[3]
 KEPT = ROOT / 'docs/results'
 NAME = small_table.NAME
@@ -229,8 +225,7 @@ def test_what_is_kept_is_of_todays_rows_and_numbers(tmp_path):
   }
   others = {('fedaws/table1', 'paper'), ('fedvc/table1', 'paper')}
   others |= {('fedmlh/table6', 'real'), ('fedss/table1', 'real')}
-  not_yet = {(name, 'small') for name in _NOT_YET.split()}
-  assert names == {(name, 'small') for name in small} - not_yet | others
+  assert names == {(name, 'small') for name in small} | others
 
 
 @pytest.mark.slow
