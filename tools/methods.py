@@ -341,7 +341,7 @@ def pivot(table: pd.DataFrame, budget: str) -> pd.DataFrame:
   for name in pd.unique(table['setting']):
     best = cells[name][clients].max()
     shown[name] = [
-      f'{mean:.1f} ± {std:.1f}' + ' *' * (is_of_clients and mean == best)
+      f'{mean:.1f} ± {std:.1f}' + ' *' * bool(is_of_clients and mean == best)
       if not math.isnan(mean)
       else 'diverged' * (count < len(_SEEDS))
       for mean, std, count, is_of_clients in zip(
@@ -359,9 +359,9 @@ def draw(table: pd.DataFrame, path: pathlib.Path) -> None:
 
   settings = pd.unique(table['setting'])
   order = [name for name in _METHODS if (table['method'] == name).any()][::-1]
-  figure, axes = pictures.panels(
-    len(settings), 4, (13, 4.6 * -(-len(settings) // 4))
-  )
+  columns = min(len(settings), 4)
+  size = (3.25 * max(columns, 2), 4.6 * -(-len(settings) // 4))
+  figure, axes = pictures.panels(len(settings), columns, size)
   for ax, setting in zip(axes, settings, strict=False):
     rows = table[table['setting'] == setting]
     places = [order.index(name) for name in rows['method']]
