@@ -127,7 +127,7 @@ def test_without_noise_it_is_the_plain_sum_and_nothing_else_is_seen():
     assert shape in secure
   assert epsilon.numbers_sent(algorithm) == len(found)
   messages = communication.messages(algorithm)
-  assert messages.tables['class'].up(N) == 3 * N * tiny.DIM  # Of 24 bits.
+  assert N * messages.tables['class'].up == 3 * N * tiny.DIM  # Of 24 bits.
 
 
 @pytest.mark.slow
