@@ -14,7 +14,8 @@ rounds; at equal bytes, sent to clients as `launch.compare` counts them; and at 
 seconds, by those of a round, which `--seconds` measures of all methods in turn. Equal is
 what the cheapest method with clients spent in all rounds. Between two evaluations, scores
 are on the line through them. A method of which a seed diverged has no score.
-OUT/methods_rounds.csv, _bytes and _seconds have a column for each setting.
+OUT/methods_rounds.csv, _bytes and _seconds have a column for each setting. Settings that
+OUT/methods.csv has from before and that are not asked for stay as they are, without runs.
 
 What is done is not done again. With `--methods`, nothing but these methods' runs is made:
 several such calls, of different methods, may go on side by side in one OUT, and one
@@ -429,13 +430,16 @@ def main() -> None:
 
 def _tables(values) -> None:
   """Trains what is missing, and writes the tables and the picture."""
-  rows = []
+  path = values.output / 'methods.csv'
+  table = pd.read_csv(path) if path.exists() else pd.DataFrame()
   for setting in values.settings:
-    rows += lines(values, setting)
-    table = pd.DataFrame(rows)
-    table.to_csv(
-      values.output / 'methods.csv', index=False, float_format='%.6g'
-    )
+    measured = pd.DataFrame(lines(values, setting))
+    if len(table):
+      table = table[table['setting'] != setting]
+    order = {'key': lambda names: names.map([*_SETTINGS].index)}
+    table = pd.concat([table, measured], ignore_index=True)
+    table = table.sort_values('setting', kind='stable', **order)
+    table.to_csv(path, index=False, float_format='%.6g')
   for budget in ('rounds', 'bytes', 'seconds'):
     if table[f'equal {budget}'].notna().any():
       shown = pivot(table, budget)

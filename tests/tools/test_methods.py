@@ -174,6 +174,29 @@ def test_the_best_with_clients_is_marked_in_each_setting(study):
   }
 
 
+def test_settings_of_before_stay_in_the_tables(study, monkeypatch, tmp_path):
+  scores = {'few': 60, 'sizes': 70, 'omniglot': 40}
+
+  def lines(values, setting):
+    method = {'setting': setting, 'method': 'fedss', 'seeds': 3}
+    score = {'top1 %, rounds': scores[setting], 'std, rounds': 1}
+    rest = {f'equal {unit}': math.nan for unit in ('bytes', 'seconds')}
+    return [{**method, **score, 'equal rounds': 60, **rest}]
+
+  monkeypatch.setattr(study, 'lines', lines)
+  monkeypatch.setattr(study, 'draw', lambda table, path: None)
+  for settings in (['omniglot', 'few'], ['sizes'], ['few']):
+    scores['few'] += 1
+    study._tables(types.SimpleNamespace(output=tmp_path, settings=settings))
+  table = pd.read_csv(tmp_path / 'methods_rounds.csv').set_index('method')
+  assert [*table] == ['sizes', 'few', 'omniglot']
+  assert [*table.loc['fedss']] == [
+    '70.0 ± 1.0 *',
+    '63.0 ± 1.0 *',
+    '40.0 ± 1.0 *',
+  ]
+
+
 def _main(study, monkeypatch, *arguments):
   """Returns the methods whose runs are made, and whether tables are."""
   made, tables = [], []
