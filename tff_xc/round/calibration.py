@@ -17,7 +17,8 @@ negatives (FedSS) are classes that it lacks; their correction comes after, so th
 sampled sum stays an unbiased estimate of that over all classes.
 
 FedRS's published code differs from the paper: alpha + (1 - alpha) n_c / max n. FedLC
-leaves n_c = 0 open: here n_c is at least `absent`.
+leaves n_c = 0 open: here n_c is at least `absent`. Its formula sums over all classes but
+the true one, here over all (docs/rivals.md says why).
 """
 
 import dataclasses

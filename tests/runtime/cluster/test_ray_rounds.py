@@ -47,7 +47,10 @@ def _train(folder, run_dir, *more, status=0):
   found = run(
     folder,
     *('launch.train', '--task=glyphs', '--algorithm=fedss'),
-    *('--clients_per_round=40', '--rounds=2', '--eval_every=1', *more),
+    *('--clients_per_round=40', '--rounds=2', '--eval_every=1'),
+    # Rates come to workers with each round's seed.
+    *('--client_schedule=step', '--client_schedule_rounds=1'),
+    *('--server_schedule=cosine', '--server_schedule_rounds=3', *more),
     f'--run_dir={run_dir}',
     status=status,
   )
