@@ -141,6 +141,15 @@ def test_the_bound_on_steps_is_scikit_learns(points):
   np.testing.assert_allclose(found, wanted, rtol=0.02, atol=0.02)
 
 
+def test_steps_may_be_as_many_as_an_int32_has():
+  points = problem('overlapping')
+  unbounded, many = (
+    fit(points, 'linear', 0.3, 1e-3, steps) for steps in (2**31 - 1, 10**4)
+  )
+  np.testing.assert_array_equal(unbounded[0], many[0])
+  np.testing.assert_equal(unbounded[1], many[1])
+
+
 @MOST_KERNELS_SLOW
 def test_distances_on_demand_are_those_computed_at_once(kernel):
   points = problem('separable', classes=5, points=24) / 4
@@ -188,6 +197,19 @@ def test_distances_in_float32_do_not_change_supports(monkeypatch):
   _, of_far, of_wide = (double(*of)[-1] for of in arguments)
   np.testing.assert_array_equal(found[1][-1], of_far)
   assert not np.array_equal(found[2][-1], of_wide)
+
+
+def test_sums_that_lose_small_numbers_in_float32_are_in_float64():
+  """Each of a row's many small numbers is less than the rounding of its first."""
+  along = np.float32([[1, 1, 1, 1], [0.8, -1, -1, -1]])
+  points = along[:, :, None] * np.float32([1.0] + [2.3e-4] * 1024)
+  _, coefficients, stopped = fit(points, 'linear', 60.0, 1e-3, 2)
+  exact = np.float64(points)
+  _, dual, _ = reference.fit(
+    exact - exact.mean((0, 1)), 'linear', 60.0, 1e-3, 2
+  )
+  np.testing.assert_allclose(coefficients[0, 1], dual[0, 1], rtol=1e-4)
+  assert not stopped
 
 
 def test_a_coefficient_at_the_bound_is_exactly_the_bound():

@@ -56,9 +56,11 @@ _PARALLEL = 4
 # Normals shorter than this, relative to the points and coefficients, are zero:
 # float32 points that differ by less are equal.
 _ZERO = 1e-6
-# A distance computed in float32 of points with |x| <= R is off by 2^-22 (2 R)^2 (as
-# measured for rows of 8 to 2,048 numbers), so a step with coefficients up to C changes
-# a violation, the difference of two gradients, by up to this times C R^2 wrongly.
+# Of points |x| <= R of d numbers, at most r from the mean of their class, a distance in
+# float32 is off by up to 2^-20 R^2, of norms (as measured), and 2^-24 d (2 R) r, of
+# products, whose terms are summed one after another. A step with coefficients up to C
+# changes a violation, the difference of two gradients, by up to 4 C of this wrongly:
+# C R (R + d r / 8) times this. Choices between points as near as that are rounding's.
 _SINGLE = 2.0**-18
 # The class whose support vectors Table 4 counts.
 _COUNTED = 1
@@ -202,6 +204,17 @@ def _on_demand(points, classes, kernel, dtype):
     )
 
   return distances
+
+
+def _rounding(points):
+  """Returns what a step with C = 1 on distances in float32 can change wrongly."""
+  from_mean = points - tf.reduce_mean(points, axis=1, keepdims=True)
+  longest, spread = (
+    tf.sqrt(tf.reduce_max(tf.reduce_sum(tf.square(t), axis=-1)))
+    for t in (points, from_mean)
+  )
+  size = tf.cast(tf.shape(points)[2], tf.float32)
+  return _SINGLE * longest * (longest + size * spread / 8)
 
 
 def fit_pairs(
@@ -446,13 +459,13 @@ def fit(
     shift = tf.reduce_mean(points, axis=[0, 1])
     points -= shift
   num_points = tf.shape(points)[1]
-  # A step chooses two points: so many that are never chosen.
-  on_demand = num_points >= 2 * steps
-  longest = tf.reduce_max(tf.reduce_sum(tf.square(points), axis=-1))
-  rounding = _SINGLE * bound * tf.cast(steps, tf.float32) * longest
+  # A step chooses two points: so many that are never chosen. Twice `steps` may be
+  # more than an int32 has.
+  on_demand = num_points // 2 >= steps
   # 0: at once; 1: on demand in float64; 2: in float32.
   way = tf.cast(on_demand, tf.int32)
   if kernel.kind == LINEAR:
+    rounding = bound * tf.cast(steps, tf.float32) * _rounding(points)
     way *= 1 + tf.cast(rounding <= tolerance, tf.int32)
   tiles = _Tiles(points, on_demand)
   within = _within_classes(points, kernel, on_demand)
