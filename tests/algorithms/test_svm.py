@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests.algorithms import sklearn_turbosvm as reference
 from tff_xc.algorithms import svm
+from tff_xc.algorithms import svm_kernel
 
 KERNELS = tuple(reference.KERNELS)
 MOST_KERNELS_SLOW = pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def traced(kernel):
   """Returns `_everything` for points, rows, ... of any size; traced once."""
   numbers = [tf.TensorSpec([None] * rank) for rank in (3, 2, 0, 0)]
   signature = [*numbers, tf.TensorSpec([], tf.int32)]
-  function = functools.partial(_everything, svm.Kernel(kernel, 3))
+  function = functools.partial(_everything, svm_kernel.Kernel(kernel, 3))
   return tf.function(function, input_signature=signature, autograph=False)
 
 
@@ -192,7 +193,7 @@ def test_distances_in_float32_do_not_change_supports(monkeypatch):
     np.testing.assert_array_equal(supports, expected)
     for pair, of_pair in by_pair(coefficients.numpy(), 3).items():
       np.testing.assert_allclose(of_pair, dual[pair], atol=1e-6)
-  monkeypatch.setattr(svm, '_SINGLE', float('inf'))
+  monkeypatch.setattr(svm_kernel, '_SINGLE', float('inf'))
   double = traced.__wrapped__('linear')
   _, of_far, of_wide = (double(*of)[-1] for of in arguments)
   np.testing.assert_array_equal(found[1][-1], of_far)
