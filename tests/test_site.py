@@ -86,6 +86,7 @@ INNER = {
   'algorithms.rates',
   'algorithms.spreadout',
   'algorithms.svm',
+  'algorithms.svm_kernel',
   'experiment.same_run',
   'measure.catalog',
   'measure.hashed_labels',

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests.algorithms import sklearn_turbosvm as reference
 from tff_xc.algorithms import svm
+from tff_xc.algorithms import svm_kernel
 
 KERNELS = tuple(reference.KERNELS)
 MOST_KERNELS_SLOW = pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def traced(kernel):
   """Returns `_everything` for points, rows, ... of any size; traced once."""
   numbers = [tf.TensorSpec([None] * rank) for rank in (3, 2, 0, 0)]
   signature = [*numbers, tf.TensorSpec([], tf.int32)]
-  function = functools.partial(_everything, svm.Kernel(kernel, 3))
+  function = functools.partial(_everything, svm_kernel.Kernel(kernel, 3))
   return tf.function(function, input_signature=signature, autograph=False)
 
 
@@ -141,6 +142,15 @@ def test_the_bound_on_steps_is_scikit_learns(points):
   np.testing.assert_allclose(found, wanted, rtol=0.02, atol=0.02)
 
 
+def test_steps_may_be_as_many_as_an_int32_has():
+  points = problem('overlapping')
+  unbounded, many = (
+    fit(points, 'linear', 0.3, 1e-3, steps) for steps in (2**31 - 1, 10**4)
+  )
+  np.testing.assert_array_equal(unbounded[0], many[0])
+  np.testing.assert_equal(unbounded[1], many[1])
+
+
 @MOST_KERNELS_SLOW
 def test_distances_on_demand_are_those_computed_at_once(kernel):
   points = problem('separable', classes=5, points=24) / 4
@@ -183,11 +193,24 @@ def test_distances_in_float32_do_not_change_supports(monkeypatch):
     np.testing.assert_array_equal(supports, expected)
     for pair, of_pair in by_pair(coefficients.numpy(), 3).items():
       np.testing.assert_allclose(of_pair, dual[pair], atol=1e-6)
-  monkeypatch.setattr(svm, '_SINGLE', float('inf'))
+  monkeypatch.setattr(svm_kernel, '_SINGLE', float('inf'))
   double = traced.__wrapped__('linear')
   _, of_far, of_wide = (double(*of)[-1] for of in arguments)
   np.testing.assert_array_equal(found[1][-1], of_far)
   assert not np.array_equal(found[2][-1], of_wide)
+
+
+def test_sums_that_lose_small_numbers_in_float32_are_in_float64():
+  """Each of a row's many small numbers is less than the rounding of its first."""
+  along = np.float32([[1, 1, 1, 1], [0.8, -1, -1, -1]])
+  points = along[:, :, None] * np.float32([1.0] + [2.3e-4] * 1024)
+  _, coefficients, stopped = fit(points, 'linear', 60.0, 1e-3, 2)
+  exact = np.float64(points)
+  _, dual, _ = reference.fit(
+    exact - exact.mean((0, 1)), 'linear', 60.0, 1e-3, 2
+  )
+  np.testing.assert_allclose(coefficients[0, 1], dual[0, 1], rtol=1e-4)
+  assert not stopped
 
 
 def test_a_coefficient_at_the_bound_is_exactly_the_bound():

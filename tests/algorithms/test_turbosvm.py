@@ -15,6 +15,7 @@ from tff_xc import errors
 from tff_xc import heads
 from tff_xc.algorithms import registry
 from tff_xc.algorithms import svm
+from tff_xc.algorithms import svm_kernel
 from tff_xc.algorithms import turbosvm
 from tff_xc.experiment import checkpoints
 from tff_xc.round import folding
@@ -292,7 +293,7 @@ def test_every_setting_reaches_the_step():
   expected = svm.SupportVectors(
     12,
     svm.Bound(0.3, 'increasing', 7),
-    svm.Kernel('polynomial', 4),
+    svm_kernel.Kernel('polynomial', 4),
     5,
     0.01,
     9,

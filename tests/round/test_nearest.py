@@ -46,13 +46,25 @@ def test_equal_rows_are_neighbours_by_their_place(small_blocks):
 def test_the_largest_of_parts_are_the_largest_with_ties_by_place(different):
   largest = tf.function(nearest._top)
   random = np.random.default_rng(0)
-  for size, k in ((1, 1), (16, 1), (95, 2), (1000, 11), (1024, 90), (17, 17)):
+  sizes = (1, 1), (16, 1), (95, 2), (1000, 11), (1024, 90), (17, 17)
+  for size, k in (*sizes, (101, 1), (1025, 16), (4001, 11)):
     values = random.integers(0, different, [40, size]).astype(np.float32)
     values[1] = np.sort(values[1])
     expected = tf.math.top_k(-values, k)
     found = largest(tf.constant(-values), tf.constant(k))
     np.testing.assert_array_equal(found[0], expected.values)
     np.testing.assert_array_equal(found[1], expected.indices)
+
+
+@pytest.mark.parametrize(('k', 'passes'), [(11, 2), (90, 1)])
+def test_parts_are_compared_only_where_that_takes_less_time(
+  monkeypatch, k, passes
+):
+  calls, plain = [], tf.math.top_k
+  counted = lambda *args, **more: calls.append(1) or plain(*args, **more)
+  monkeypatch.setattr(tf.math, 'top_k', counted)
+  nearest._top(tf.random.normal([2, 1024]), tf.constant(k))
+  assert len(calls) == passes
 
 
 def test_no_file_of_autograph_is_written(monkeypatch):

@@ -43,9 +43,9 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_xc.algorithms import svm_kernel
 from tff_xc.round import randomness
 
-LINEAR = 'linear'
 # What libsvm takes for a squared distance that is not positive.
 _TAU = 1e-12
 # A tile has at most _CLASSES^2 pairs, and fewer if their coefficients, their
@@ -56,152 +56,10 @@ _PARALLEL = 4
 # Normals shorter than this, relative to the points and coefficients, are zero:
 # float32 points that differ by less are equal.
 _ZERO = 1e-6
-# A distance computed in float32 of points with |x| <= R is off by 2^-22 (2 R)^2 (as
-# measured for rows of 8 to 2,048 numbers), so a step with coefficients up to C changes
-# a violation, the difference of two gradients, by up to this times C R^2 wrongly.
-_SINGLE = 2.0**-18
 # The class whose support vectors Table 4 counts.
 _COUNTED = 1
 # Folded into a round's seed; no client has this number.
 _SUBSET = -1
-
-
-@dataclasses.dataclass(frozen=True)
-class Kernel:
-  """A kernel K(x, z), computed from inner products, as scikit-learn defines it.
-
-  `kind` is linear; polynomial: (x . z + 1)^degree; rbf: exp(-|x - z|^2); or sigmoid:
-  tanh(x . z + 1), which is not positive definite. gamma and coef0 are 1 (TurboSVM-FL,
-  Table 12). Values are float64.
-  """
-
-  kind: str = LINEAR
-  degree: int = 2
-
-  def __call__(
-    self, products: tf.Tensor, norms: tf.Tensor, other_norms: tf.Tensor
-  ) -> tf.Tensor:
-    """Returns the kernel's values of inner products x . z and the norms |x|^2, |z|^2."""
-    if self.kind == LINEAR:
-      return products
-    if self.kind == 'polynomial':
-      return tf.pow(products + 1.0, float(self.degree))
-    if self.kind == 'rbf':
-      return tf.exp(-tf.nn.relu(norms + other_norms - 2.0 * products))
-    if self.kind == 'sigmoid':
-      return tf.tanh(products + 1.0)
-    raise ValueError(f'unknown kernel {self.kind!r}')
-
-  def of_itself(self, norms: tf.Tensor) -> tf.Tensor:
-    """Returns K(x, x) for points of these |x|^2."""
-    return self(norms, norms, norms)
-
-
-def _forms(points, kernel, dtype=tf.float64):
-  """Returns points in the forms that `_half_squares` takes first and second."""
-  # Products are subtracted: points that coincide have distance 0 in float64.
-  points = tf.cast(points, dtype)
-  if kernel.kind != LINEAR:
-    return points, points
-  norms = tf.reduce_sum(points * points, -1, keepdims=True)
-  ones = tf.ones_like(norms)
-  return (
-    tf.concat([points, 0.5 * norms, ones], axis=-1),
-    tf.concat([-points, ones, 0.5 * norms], axis=-1),
-  )
-
-
-def _half_squares(a, b, kernel):
-  """Returns float32 [..., p, q], half of squared distances in feature space, of `_forms`."""
-  apart = tf.matmul(a, b, transpose_b=True)
-  if kernel.kind != LINEAR:
-    norms = tf.reduce_sum(a * a, -1, keepdims=True)
-    others = tf.reduce_sum(b * b, -1, keepdims=True)
-    others = tf.linalg.matrix_transpose(others)
-    values = kernel(apart, norms, others)
-    apart = 0.5 * (kernel.of_itself(norms) + kernel.of_itself(others)) - values
-  return tf.cast(apart, tf.float32)
-
-
-def _within_classes(points, kernel, on_demand):
-  """Returns float32 [n M, M], from each point to those of its class, or [0, M]."""
-  size = tf.shape(points)[1]
-  points = points[: tf.where(on_demand, 0, tf.shape(points)[0])]
-  apart = _half_squares(*_forms(points, kernel), kernel)
-  return tf.reshape(apart, [-1, size])
-
-
-def _at_once(points, classes, within, kernel):
-  """Returns the function of distances that `fit_pairs` takes, for a tile of `classes`.
-
-  Pairs are places in the tile. All distances are computed here, and rows looked up.
-  """
-  width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
-  (from_first, _), (_, to_second) = (
-    _forms(tf.gather(points, c), kernel) for c in classes
-  )
-  flat = lambda t: tf.reshape(t, [-1, tf.shape(t)[-1]])
-  halves = _half_squares(flat(from_first), flat(to_second), kernel)
-  # From points of rows to classes of columns, then the other way round.
-  across_classes = tf.concat(
-    [tf.reshape(t, [-1, count]) for t in (halves, tf.transpose(halves))], axis=0
-  )
-
-  def distances(point, pairs):
-    row, column = pairs[:, 0], pairs[:, 1]
-    in_first = point < count
-    own = point - tf.where(in_first, 0, count)
-    of_class = tf.where(
-      in_first, tf.gather(classes[0], row), tf.gather(classes[1], column)
-    )
-    near = tf.gather(within, of_class * count + own)
-    forth = (row * count + own) * width + column
-    back = (column * count + own) * width + row + count * width**2
-    far = tf.gather(across_classes, tf.where(in_first, forth, back))
-    in_first = in_first[:, None]
-    halves = tf.where(in_first, near, far), tf.where(in_first, far, near)
-    return tf.concat([tf.transpose(half) for half in halves], axis=0)
-
-  return distances
-
-
-def _on_demand(points, classes, kernel, dtype):
-  """Returns a function as `_at_once` does, which computes distances when it is called.
-
-  Pairs are all of the tile in order. Products of a linear kernel are those of points
-  less the mean of a class: clients' rows of a class are near each other.
-  """
-  width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
-  both = [tf.cast(tf.gather(points, c), dtype) for c in classes]
-  centers = [tf.reduce_mean(t, axis=1, keepdims=True) for t in both]
-  if kernel.kind != LINEAR:
-    centers = [tf.zeros_like(t) for t in centers]
-  to_classes = [
-    _forms(t - center, kernel, dtype)[1]
-    for t, center in zip(both, centers, strict=True)
-  ]
-  left, square = tf.concat(both, axis=0), [width, width]
-  numbers = tf.range(width)
-  row = tf.broadcast_to(numbers[:, None], square)
-  column = tf.broadcast_to(numbers, square)
-
-  def half(chosen, side):
-    chosen = _forms(chosen - centers[side], kernel, dtype)[0]
-    return _half_squares(chosen, to_classes[side], kernel)
-
-  def distances(point, _):
-    point = tf.reshape(point, square)
-    in_first = point < count
-    of_class = tf.where(in_first, row, width + column)
-    own = point - tf.where(in_first, 0, count)
-    chosen = tf.gather_nd(left, tf.stack([of_class, own], axis=-1))
-    turn = lambda t: tf.transpose(t, [1, 0, 2])
-    halves = half(chosen, 0), turn(half(turn(chosen), 1))
-    return tf.concat(
-      [tf.transpose(tf.reshape(t, [-1, count])) for t in halves], axis=0
-    )
-
-  return distances
 
 
 def fit_pairs(
@@ -429,7 +287,7 @@ class _Tiles:
 
 def fit(
   points: tf.Tensor,
-  kernel: Kernel,
+  kernel: svm_kernel.Kernel,
   bound: tf.Tensor,
   tolerance: float = 1e-3,
   steps: int = 50,
@@ -442,20 +300,20 @@ def fit(
   shift = tf.zeros_like(points[0, 0])
   # Shorter points have more exact distances; a linear machine and that of a radial
   # kernel stay the same if all move by one vector.
-  if kernel.kind in (LINEAR, 'rbf'):
+  if kernel.kind in (svm_kernel.LINEAR, 'rbf'):
     shift = tf.reduce_mean(points, axis=[0, 1])
     points -= shift
   num_points = tf.shape(points)[1]
-  # A step chooses two points: so many that are never chosen.
-  on_demand = num_points >= 2 * steps
-  longest = tf.reduce_max(tf.reduce_sum(tf.square(points), axis=-1))
-  rounding = _SINGLE * bound * tf.cast(steps, tf.float32) * longest
+  # A step chooses two points: so many that are never chosen. Twice `steps` may be
+  # more than an int32 has.
+  on_demand = num_points // 2 >= steps
   # 0: at once; 1: on demand in float64; 2: in float32.
   way = tf.cast(on_demand, tf.int32)
-  if kernel.kind == LINEAR:
+  if kernel.kind == svm_kernel.LINEAR:
+    rounding = bound * tf.cast(steps, tf.float32) * svm_kernel.rounding(points)
     way *= 1 + tf.cast(rounding <= tolerance, tf.int32)
   tiles = _Tiles(points, on_demand)
-  within = _within_classes(points, kernel, on_demand)
+  within = svm_kernel.within_classes(points, kernel, on_demand)
 
   def of_tile(tile, supports, coefficients, norms, stopped):
     classes = tiles.classes(tile)
@@ -471,9 +329,12 @@ def fit(
         steps,
       )
 
-    ways = [(_at_once, within, kernel), (_on_demand, kernel, tf.float64)]
-    if kernel.kind == LINEAR:
-      ways.append((_on_demand, kernel, tf.float32))
+    ways = [
+      (svm_kernel.at_once, within, kernel),
+      (svm_kernel.on_demand, kernel, tf.float64),
+    ]
+    if kernel.kind == svm_kernel.LINEAR:
+      ways.append((svm_kernel.on_demand, kernel, tf.float32))
     of_pairs, squares, ended = tf.switch_case(
       way, [functools.partial(fitted, *arguments) for arguments in ways]
     )
@@ -525,7 +386,7 @@ def _with_used(supports, classes, coefficients):
 
 
 def similarities(
-  machines: Machines, rows: tf.Tensor, kernel: Kernel
+  machines: Machines, rows: tf.Tensor, kernel: svm_kernel.Kernel
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Returns sum_{a < b} exp(-u_ab^2 / 2) of rows float32 [n, d], and its gradient by them.
 
@@ -640,7 +501,9 @@ class SupportVectors:
 
   num_classes: int
   bound: Bound
-  kernel: Kernel = Kernel()
+  kernel: svm_kernel.Kernel = dataclasses.field(
+    default_factory=svm_kernel.Kernel
+  )
   subset: int | None = None
   tolerance: float = 1e-3
   steps: int = 50

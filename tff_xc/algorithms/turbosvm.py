@@ -113,6 +113,7 @@ class TurboSVM(fedavg.FedAvg):
 
   def make(self, model, facts):
     from tff_xc.algorithms import svm
+    from tff_xc.algorithms import svm_kernel
     from tff_xc.round import merge
     from tff_xc.round import optimizers
 
@@ -127,7 +128,7 @@ class TurboSVM(fedavg.FedAvg):
     step = svm.SupportVectors(
       n,
       svm.Bound(self.svm_c, self.svm_schedule, self.svm_rounds),
-      svm.Kernel(self.svm_kernel, self.svm_degree),
+      svm_kernel.Kernel(self.svm_kernel, self.svm_degree),
       subset_size(self.svm_classes, n),
       self.svm_tolerance,
       self.svm_steps,

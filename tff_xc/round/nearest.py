@@ -72,27 +72,35 @@ def nearest(
   return in_blocks(of_block, count, size, specs)
 
 
-# Values of a part of a row, at most, and parts of a row for each value wanted, at least.
-_PART, _PARTS = 32, 8
+# Values of a part of a row, at least and at most, and parts of a row for each value
+# wanted, at least.
+_LEAST, _PART, _PARTS = 8, 32, 8
 
 
 def _top(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns what `tf.math.top_k` does of rows [b, n], in less than half of the time.
+  """Returns what `tf.math.top_k` does of rows [b, n], sooner if n is many times k.
 
   The k largest of a row are in the k parts of it with the largest maxima: these maxima
-  come before any value of another part, ties by place included.
+  come before any value of another part, ties by place included. Measured: 0.3 of the
+  time of `top_k` for n = 100,000 and k = 11, as long for parts of 8; not for fewer.
   """
   count, size = tf.unstack(tf.shape(values))
-  width = tf.clip_by_value(size // (_PARTS * tf.maximum(k, 1)), 1, _PART)
-  padding = [[0, 0], [0, -size % width]]
-  padded = tf.pad(values, padding, constant_values=-float('inf'))
-  parts = tf.reshape(padded, [count, -1, width])
-  best = tf.math.top_k(tf.reduce_max(parts, axis=2), k, sorted=False)
-  numbers = tf.sort(best.indices, axis=1)
-  few = tf.reshape(tf.gather(parts, numbers, batch_dims=1), [count, k * width])
-  found = tf.math.top_k(few, k)
-  of_part = tf.gather(numbers, found.indices // width, batch_dims=1)
-  return found.values, of_part * width + found.indices % width
+  width = tf.minimum(size // (_PARTS * tf.maximum(k, 1)), _PART)
+
+  def of_parts():
+    padding = [[0, 0], [0, -size % width]]
+    padded = tf.pad(values, padding, constant_values=-float('inf'))
+    parts = tf.reshape(padded, [count, -1, width])
+    best = tf.math.top_k(tf.reduce_max(parts, axis=2), k, sorted=False)
+    numbers = tf.sort(best.indices, axis=1)
+    few = tf.gather(parts, numbers, batch_dims=1)
+    found = tf.math.top_k(tf.reshape(few, [count, k * width]), k)
+    of_part = tf.gather(numbers, found.indices // width, batch_dims=1)
+    return found.values, of_part * width + found.indices % width
+
+  return tf.cond(
+    width < _LEAST, lambda: tuple(tf.math.top_k(values, k)), of_parts
+  )
 
 
 # The similarities are computed in strips of rows. A strip starts at its own
