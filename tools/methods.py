@@ -13,8 +13,10 @@ OUT/methods.csv has a line for each setting and method, with test scores in %: a
 rounds; at equal bytes, sent to clients as `launch.compare` counts them; and at equal
 seconds, by those of a round, which `--seconds` measures of all methods in turn. Equal is
 what the cheapest method with clients spent in all rounds. Between two evaluations, scores
-are on the line through them. A method of which a seed diverged has no score.
-OUT/methods_rounds.csv, _bytes and _seconds have a column for each setting. Settings that
+are on the line through them. A method of which a seed diverged has no score. 'rounds to
+90 %' is the mean round in which seeds reach 0.9 of what `centralized` has in the end, inf
+if one does not. OUT/methods_rounds.csv, _bytes, _seconds and _speed (rounds to 90 %)
+have a column for each setting. Settings that
 OUT/methods.csv has from before and that are not asked for stay as they are, without runs.
 
 What is done is not done again. With `--methods`, nothing but these methods' runs is made:
@@ -264,6 +266,16 @@ def at_budget(
   return float(np.interp(budget, spent[rows], metrics[score][rows]))
 
 
+def first_round(metrics: pd.DataFrame, score: str, value: float) -> float:
+  """Returns the round in which a score reaches a value, on such a line; inf: none."""
+  found = metrics[metrics[score].notna()]
+  reached = np.flatnonzero(found[score] >= value)
+  if not reached.size:
+    return math.inf
+  last = slice(max(reached[0] - 1, 0), reached[0] + 1)
+  return float(np.interp(value, found[score][last], found['round'][last]))
+
+
 def lines(values, setting: str) -> list[dict[str, Any]]:
   """Trains the runs of a setting, and returns a line for each method."""
   trained = {name: train(values, setting, name) for name in methods(setting)}
@@ -315,9 +327,16 @@ def compared(
       line[f'{score} %, {unit}'] = 100 * float(np.mean(scores))
       line[f'std, {unit}'] = 100 * float(np.std(scores, ddof=1))
       line[f'equal {unit}'] = budget
+  aim = math.nan
+  if runs := trained['centralized'][1] if 'centralized' in trained else []:
+    aim = 0.9 * np.mean([run.metrics[score].iloc[-1] for run in runs])
   for line in found:
     _, runs = trained[line['method']]
-    line['MB to a client'] = math.nan
+    line['MB to a client'] = line['rounds to 90 %'] = math.nan
+    if runs and math.isfinite(aim):
+      rounds = [first_round(run.metrics, score, aim) for run in runs]
+      rounds += [math.inf] * (len(_SEEDS) - len(runs))
+      line['rounds to 90 %'] = float(np.mean(rounds))
     if runs:
       line['MB to a client'] = (
         runs[0].metrics['bytes_down_per_client'].mean() / 1e6
@@ -349,6 +368,21 @@ def pivot(table: pd.DataFrame, budget: str) -> pd.DataFrame:
         *(cells[name], spread[name], seeds[name], clients), strict=True
       )
     ]
+  return _in_order(shown)
+
+
+def speed(table: pd.DataFrame) -> pd.DataFrame:
+  """Returns methods by settings, cells of rounds to 90 % such as '12.3' or '>60'."""
+  shown = {}
+  for name, rows in table.groupby('setting', sort=False):
+    rows = rows.set_index('method')
+    most = f'>{rows["equal rounds"].max():g}'
+    cell = lambda r, most=most: most if math.isinf(r) else f'{r:.1f}'
+    shown[name] = rows['rounds to 90 %'].map(cell, na_action='ignore')
+  return _in_order(pd.DataFrame(shown).rename_axis('method'))
+
+
+def _in_order(shown: pd.DataFrame) -> pd.DataFrame:
   order = [name for name in _METHODS if name in shown.index]
   return shown.loc[order].reset_index()
 
@@ -373,7 +407,7 @@ def draw(table: pd.DataFrame, path: pathlib.Path) -> None:
     ax.set_yticks(
       range(len(order)), [names.title(name) for name in order], fontsize=7
     )
-    pictures.label(ax, setting, 'score % (hollow: at equal bytes)', '')
+    pictures.label(ax, setting, '% (hollow: at equal bytes)', '')
   pictures.save(figure, path)
 
 
@@ -445,6 +479,7 @@ def _tables(values) -> None:
       shown = pivot(table, budget)
       shown.to_csv(values.output / f'methods_{budget}.csv', index=False)
       print(f'\nequal {budget}\n{shown.to_string(index=False)}')
+  speed(table).to_csv(values.output / 'methods_speed.csv', index=False)
   draw(table, values.output / 'methods.png')
 
 

@@ -105,6 +105,14 @@ def test_a_score_at_a_budget_is_between_those_of_the_evaluations_beside(study):
   assert at(30) == at(100) == 0.6
 
 
+def test_the_round_of_a_score_is_between_those_of_the_evaluations_beside(study):
+  scores = [0.1, math.nan, 0.5, 0.4, 0.6]
+  metrics = pd.DataFrame({'round': range(5), 'top1': scores})
+  at = lambda value: round(study.first_round(metrics, 'top1', value), 6)
+  assert (at(0.1), at(0.2), at(0.5), at(0.55)) == (0, 0.5, 2, 3.75)
+  assert at(0.61) == math.inf
+
+
 def _run(clients, down, scores):
   """Returns a run of two rounds, each with an evaluation."""
   metrics = pd.DataFrame(
@@ -149,6 +157,13 @@ def test_methods_are_compared_at_what_the_cheapest_spent(study):
     **{'fedss': -1, 'moon': -1},
   }
   assert column('MB to a client')['fedavg'] == 40
+  # 81 % is 90 % of what `centralized` has in the end.
+  assert column('rounds to 90 %') == {
+    **{'fedavg': math.inf, 'fedbabu': math.inf, 'centralized': 1.775},
+    **{'fedss': math.inf, 'moon': -1},
+  }
+  shown = study.speed(table.reset_index()).set_index('method')['few']
+  assert shown['fedavg'] == '>2' and shown['centralized'] == '1.8'
 
 
 def test_the_best_with_clients_is_marked_in_each_setting(study):
@@ -180,6 +195,7 @@ def test_settings_of_before_stay_in_the_tables(study, monkeypatch, tmp_path):
   def lines(values, setting):
     method = {'setting': setting, 'method': 'fedss', 'seeds': 3}
     score = {'top1 %, rounds': scores[setting], 'std, rounds': 1}
+    score['rounds to 90 %'] = 12.0
     rest = {f'equal {unit}': math.nan for unit in ('bytes', 'seconds')}
     return [{**method, **score, 'equal rounds': 60, **rest}]
 
