@@ -87,10 +87,44 @@ def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
     new = folding.RowSums(
       update.ids, update.rows, tf.fill([len(update.ids)], update.weight)
     )
-    stacks = folding.pushed(stacks, new, folding.add_by_id, bounds)
+    stacks = folding.pushed(stacks, new, folding.grown, bounds)
     held.append([int(tf.size(stack.ids)) for stack in stacks])
   assert np.max(held, axis=0)[3] == 40  # Every id occurs once.
   assert (np.max(held, axis=0)[:3] <= bounds).all()
+
+
+@pytest.mark.parametrize('add', [folding.add_by_id, folding.grown])
+@pytest.mark.parametrize(
+  'ids', [[7, 2, 9], [7, 2, 7, 9, 2, 7], [3, 5], [], [5]]
+)
+def test_additions_have_the_bits_of_those_one_by_one(add, ids):
+  """In float32 and in the arguments' order; what is added stays as it is."""
+  random = np.random.default_rng(0)
+
+  def some(ids):
+    rows = random.normal(size=[len(ids), 5]).astype(np.float32)
+    weights = random.uniform(size=len(ids)).astype(np.float32)
+    return folding.RowSums(np.array(ids, np.int32), rows, weights)
+
+  parts = some([5, 2, 3]), some(ids)
+  given = [folding.RowSums(*map(tf.constant, part)) for part in parts]
+  one_row = folding.RowSums(
+    *[tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in given[0]]
+  )
+  add = tf.function(add, input_signature=[one_row] * 2)
+  for _ in range(2):
+    added = add(*given)
+  order, held = np.argsort(added.ids), sorted({5, 2, 3, *ids})
+  np.testing.assert_array_equal(added.ids.numpy()[order], held)
+  for name in ('rows', 'weights'):
+    expected = np.zeros([10, *parts[0]._asdict()[name].shape[1:]], np.float32)
+    for part in parts:
+      for i, value in zip(part.ids, getattr(part, name), strict=True):
+        expected[i] += value
+    got = getattr(added, name).numpy()[order]
+    assert got.tobytes() == expected[held].tobytes()
+    for part, tensor in zip(parts, given, strict=True):
+      np.testing.assert_array_equal(getattr(tensor, name), getattr(part, name))
 
 
 @pytest.mark.parametrize('all_rows', [False, True])

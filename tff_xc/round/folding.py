@@ -63,17 +63,52 @@ def add_by_id(*sums: RowSums) -> RowSums:
   ids, place = tf.unique(tf.concat([s.ids for s in sums], axis=0))
   order = tf.argsort(ids)
   place = tf.gather(tf.math.invert_permutation(order), place)
-  places = tf.split(place[:, None], [tf.size(s.ids) for s in sums])
+  # `tf.zeros` could become a constant, and these change in place.
+  zeros = lambda like: tf.raw_ops.Empty(
+    shape=[tf.size(ids), *like.shape[1:]], dtype=like.dtype, init=True
+  )
+  first = sums[0]
+  total = RowSums(
+    tf.gather(ids, order), zeros(first.rows), zeros(first.weights)
+  )
+  places = tf.split(place, [tf.size(s.ids) for s in sums])
+  for at, each in zip(places, sums, strict=True):
+    total = _with(each, at, total)
+  return total
 
-  def add(name: str):
-    first = getattr(sums[0], name)
-    total = tf.zeros([tf.size(ids), *first.shape[1:]], first.dtype)
-    # Added one by one and in place: concatenated rows would be one more copy.
-    for at, each in zip(places, sums, strict=True):
-      total = tf.tensor_scatter_nd_add(total, at, getattr(each, name))
-    return total
 
-  return RowSums(tf.gather(ids, order), add('rows'), add('weights'))
+def grown(sums: RowSums, more: RowSums) -> RowSums:
+  """Adds `more` to `sums`, whose ids are distinct; new ids are the last ones.
+
+  It takes the additions of `add_by_id` in the same order, and less time.
+  """
+  held = tf.size(sums.ids)
+  ids, place = tf.unique(tf.concat([sums.ids, more.ids], axis=0))
+  # One row at least, since `tf.pad` by none returns its argument.
+  new = tf.maximum(tf.size(ids) - held, 1)
+  longer = lambda t: tf.pad(t, [[0, new], *[[0, 0]] * (t.shape.rank - 1)])
+  total = RowSums(ids, longer(sums.rows), longer(sums.weights))
+  total = _with(more, place[held:], total)
+  return RowSums(ids, total.rows[: tf.size(ids)], total.weights[: tf.size(ids)])
+
+
+def _with(more: RowSums, place: tf.Tensor, total: RowSums) -> RowSums:
+  """Returns `total` with entries added at `place`, int32 [k], one by one.
+
+  Nobody else may hold the rows and weights of `total`: they change in place.
+  """
+  pairs = ((total.rows, more.rows), (total.weights, more.weights))
+
+  def apart():
+    return [tf.raw_ops.InplaceAdd(x=x, i=place, v=v) for x, v in pairs]
+
+  def repeated():
+    # On a GPU, `InplaceAdd` would lose additions. These take four times as long.
+    at = place[:, None]
+    return [tf.tensor_scatter_nd_add(x, at, v) for x, v in pairs]
+
+  distinct = tf.equal(tf.size(tf.unique(place).y), tf.size(place))
+  return RowSums(total.ids, *tf.cond(distinct, apart, repeated))
 
 
 def side_by_side(*stacks):
@@ -81,11 +116,11 @@ def side_by_side(*stacks):
   return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *stacks)
 
 
-def pushed(stacks: list, new, join: Callable, most: Sequence[int]) -> list:
+def pushed(stacks: list, new, grow: Callable, most: Sequence[int]) -> list:
   """Returns the stacks of an accumulator with new entries, none above its bound.
 
   There is one stack more than bounds `most`; `ids` count the entries, the first of
-  which are in the last stack. `join` makes one stack of two.
+  which are in the last stack. `grow` makes one stack of two.
   """
 
   def folded(stacks: list, level: int) -> list:
@@ -93,7 +128,7 @@ def pushed(stacks: list, new, join: Callable, most: Sequence[int]) -> list:
       return stacks
 
     def into_the_next():
-      following = join(stacks[level + 1], stacks[level])
+      following = grow(stacks[level + 1], stacks[level])
       empty = tf.nest.map_structure(lambda t: t[:0], stacks[level])
       changed = [*stacks[:level], empty, following, *stacks[level + 2 :]]
       return folded(changed, level + 1)
@@ -116,12 +151,15 @@ def aggregation(
   most: Sequence[int],
   value_type: tff.Type | None = None,
   entries_of: Callable = lambda value: value,
+  grow: Callable | None = None,
 ):
   """Returns (zero, accumulate, merge, report) of TFF for an accumulator of stacks.
 
   An `entry` is `tf.TensorSpec`s with `ids`; a stack has one more axis; see `pushed`.
   `entries_of` makes a stack of a client's value; without a `value_type` it is one.
+  `join` makes the report of all stacks, and `grow` (default: `join`) one stack of two.
   """
+  grow = grow or join
   # An accumulator's type has no static lengths.
   stack_type = tff.to_type(
     tf.nest.map_structure(
@@ -139,11 +177,11 @@ def aggregation(
 
   @tff.tensorflow.computation(stacks_type, value_type or stack_type)
   def accumulate(stacks, value):
-    return pushed(stacks, entries_of(value), join, most)
+    return pushed(stacks, entries_of(value), grow, most)
 
   @tff.tensorflow.computation(stacks_type, stacks_type)
   def merge(a, b):
-    return pushed(a, join(*reversed(b)), join, most)
+    return pushed(a, join(*reversed(b)), grow, most)
 
   @tff.tensorflow.computation(stacks_type)
   def report(stacks):
@@ -179,9 +217,9 @@ def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
     weights = tf.fill([tf.size(ids)], weight)
     return kind(ids, rows if stacked else rows * weight, weights)
 
-  join = side_by_side if stacked else add_by_id
+  join, grow = (side_by_side, None) if stacked else (add_by_id, grown)
   zero, *functions = aggregation(
-    entry, join, _STACK_ROWS, update_type, entries_of
+    entry, join, _STACK_ROWS, update_type, entries_of, grow
   )
 
   @tff.federated_computation(tff.FederatedType(update_type, tff.CLIENTS))
