@@ -180,12 +180,13 @@ class Phase:
     def body(environment, place):
       found = {name: environment[name] for name in totals}
       for i in range(size):
+        if i:  # Not at the end: a stack that no client changed would be copied.
+          found = _kept_apart(found, totals)
         for step in self._folding:
           total, value = _total(step.name), _value(step.name)
           found[total] = step.fold.accumulate(
             (found[total], environment[_numbered(value, i)]), place
           )
-        found = _kept_apart(found, totals)
       return found
 
     return graph_call.GraphCall(totals | folded, totals, body)
