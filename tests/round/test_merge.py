@@ -127,6 +127,22 @@ def test_additions_have_the_bits_of_those_one_by_one(add, ids):
       np.testing.assert_array_equal(getattr(tensor, name), getattr(part, name))
 
 
+def test_two_additions_to_the_same_sums_in_one_graph_stay_apart():
+  """Else common subexpressions are merged, and both change one tensor in place."""
+  ids = tf.TensorSpec([None], tf.int32)
+  rows, weights = tf.TensorSpec([None, 2]), tf.TensorSpec([None])
+
+  @tf.function(input_signature=[folding.RowSums(ids, rows, weights)] * 2)
+  def both(sums, more):
+    doubled = more._replace(rows=2 * more.rows)
+    return folding.grown(sums, more), folding.grown(sums, doubled)
+
+  sums = folding.RowSums(tf.constant([3, 5]), tf.ones([2, 2]), tf.ones([2]))
+  for added, row in zip(both(sums, sums), (2, 3), strict=True):
+    np.testing.assert_array_equal(added.rows, np.full([2, 2], row))
+    np.testing.assert_array_equal(added.weights, [2, 2])
+
+
 @pytest.mark.parametrize('all_rows', [False, True])
 @pytest.mark.parametrize('runtime', RUNTIMES)
 def test_stacked_rows_are_those_of_all_clients(

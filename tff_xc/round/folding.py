@@ -86,6 +86,8 @@ def grown(sums: RowSums, more: RowSums) -> RowSums:
   ids, place = tf.unique(tf.concat([sums.ids, more.ids], axis=0))
   # One row at least, since `tf.pad` by none returns its argument.
   new = tf.maximum(tf.size(ids) - held, 1)
+  # A stateful op: else two calls with the same sums and ids share one padded tensor.
+  new += tf.raw_ops.Empty(shape=[], dtype=tf.int32, init=True)
   longer = lambda t: tf.pad(t, [[0, new], *[[0, 0]] * (t.shape.rank - 1)])
   total = RowSums(ids, longer(sums.rows), longer(sums.weights))
   total = _with(more, place[held:], total)
