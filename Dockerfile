@@ -11,7 +11,7 @@ WORKDIR /tff_xc
 COPY Makefile requirements.txt requirements-gpu.txt ./
 COPY tools/setup_venv.sh tools/
 ARG VENV=venv
-RUN make "$VENV" && rm -rf /root/.cache
+RUN make "$VENV" && rm -rf ~/.cache
 
 COPY . .
 # Any user may write there, and where packages keep their caches.

@@ -16,8 +16,8 @@ what the cheapest method with clients spent in all rounds. Between two evaluatio
 are on the line through them. A method of which a seed diverged has no score. 'rounds to
 90 %' is the mean round in which seeds reach 0.9 of what `centralized` has in the end, inf
 if one does not. OUT/methods_rounds.csv, _bytes, _seconds and _speed (rounds to 90 %)
-have a column for each setting. Settings that
-OUT/methods.csv has from before and that are not asked for stay as they are, without runs.
+have a column for each setting. Settings that OUT/methods.csv has from before and that are
+not asked for stay as they are, without runs.
 
 What is done is not done again. With `--methods`, nothing but these methods' runs is made:
 several such calls, of different methods, may go on side by side in one OUT, and one
@@ -327,13 +327,13 @@ def compared(
       line[f'{score} %, {unit}'] = 100 * float(np.mean(scores))
       line[f'std, {unit}'] = 100 * float(np.std(scores, ddof=1))
       line[f'equal {unit}'] = budget
-  aim = math.nan
-  if runs := trained['centralized'][1] if 'centralized' in trained else []:
-    aim = 0.9 * np.mean([run.metrics[score].iloc[-1] for run in runs])
+  _, best = trained.get('centralized', (math.nan, []))
+  ends = [run.metrics[score].iloc[-1] for run in best]
   for line in found:
     _, runs = trained[line['method']]
     line['MB to a client'] = line['rounds to 90 %'] = math.nan
-    if runs and math.isfinite(aim):
+    if runs and ends:
+      aim = 0.9 * np.mean(ends)
       rounds = [first_round(run.metrics, score, aim) for run in runs]
       rounds += [math.inf] * (len(_SEEDS) - len(runs))
       line['rounds to 90 %'] = float(np.mean(rounds))
@@ -466,13 +466,13 @@ def _tables(values) -> None:
   """Trains what is missing, and writes the tables and the picture."""
   path = values.output / 'methods.csv'
   table = pd.read_csv(path) if path.exists() else pd.DataFrame()
+  place = lambda names: names.map([*_SETTINGS].index)
   for setting in values.settings:
     measured = pd.DataFrame(lines(values, setting))
     if len(table):
       table = table[table['setting'] != setting]
-    order = {'key': lambda names: names.map([*_SETTINGS].index)}
     table = pd.concat([table, measured], ignore_index=True)
-    table = table.sort_values('setting', kind='stable', **order)
+    table = table.sort_values('setting', kind='stable', key=place)
     table.to_csv(path, index=False, float_format='%.6g')
   for budget in ('rounds', 'bytes', 'seconds'):
     if table[f'equal {budget}'].notna().any():
