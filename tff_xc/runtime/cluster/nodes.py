@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import psutil
+
 from tff_xc import errors
 from tff_xc.runtime.cluster import certificates
 from tff_xc.runtime.cluster import connection
@@ -68,7 +70,7 @@ def launch(
   state.write_node(folder, node)
   try:
     with open(log, 'wb', opener=state.open_private) as output:
-      child = subprocess.Popen(
+      child = psutil.Popen(
         _command(cluster, node, ready),
         env=_environment(folder, cluster, node),
         cwd='/',
@@ -78,6 +80,9 @@ def launch(
         start_new_session=True,
         umask=0o077,
       )
+    # Until its program is loaded its mark cannot be read, and it would not be ended.
+    while child.poll() is None and not state.is_marked(child, [node.mark]):
+      time.sleep(0.001)
     node = dataclasses.replace(node, pid=child.pid)
     state.write_node(folder, node)
     deadline = time.monotonic() + _START_S
