@@ -48,9 +48,19 @@ def test_the_cifar_network_is_keras():
       for n, w in ((n, w.numpy()) for n, w in weights.items())
     ]
   )
-  embeddings, _ = encoder.apply(weights, {}, x, training=False, seed=SEED)
+  with tf.GradientTape(persistent=True) as tape:
+    tape.watch(weights)
+    embeddings, _ = encoder.apply(weights, {}, x, training=False, seed=SEED)
+    expected = network(images)
   assert embeddings.shape == [3, encoder.embedding_dim] == [3, 192]
-  np.testing.assert_allclose(embeddings, network(images), atol=1e-5)
+  np.testing.assert_allclose(embeddings, expected, atol=1e-5)
+  of_keras = tape.gradient(expected, network.trainable_weights)
+  for (name, gradient), wanted in zip(
+    tape.gradient(embeddings, weights).items(), of_keras, strict=True
+  ):
+    if name.startswith('dense') and name.endswith('kernel'):
+      wanted = tf.transpose(wanted)
+    np.testing.assert_allclose(gradient, wanted, atol=1e-3, err_msg=name)
 
 
 def test_images_are_augmented_in_training_only_and_by_the_flag():

@@ -42,6 +42,22 @@ def dense(
   return tf.nn.bias_add(tf.transpose(product), bias)
 
 
+@tf.custom_gradient
+def conv_bias(h: tf.Tensor, bias: tf.Tensor):
+  """Returns h [B, H, W, C] plus bias [C], for h of a convolution.
+
+  The same as TensorFlow's op, in whose gradient oneDNN adds up the bias' beside the
+  kernel's: that takes up to a tenth of a network's time more than both apart.
+  """
+
+  def gradient(upstream):
+    flat = tf.reshape(upstream, [-1, upstream.shape[-1]])
+    ones = tf.ones([1, tf.shape(flat)[0]])
+    return upstream, tf.squeeze(tf.matmul(ones, flat), axis=0)
+
+  return tf.nn.bias_add(h, bias), gradient
+
+
 def names_of_dense(layer: str) -> tuple[str, str]:
   """Returns the names of the weights of `dense`."""
   return f'{layer}/kernel', f'{layer}/bias'

@@ -68,7 +68,7 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
     for i in range(_CELEBA_BLOCKS):
       kernel = trainable[f'conv{i}/kernel']
       h = precision.product(tf.nn.conv2d, h, kernel, 1, 'SAME')
-      h = tf.nn.bias_add(h, trainable[f'conv{i}/bias'])
+      h = layers.conv_bias(h, trainable[f'conv{i}/bias'])
       mean, variance = f'norm{i}/mean', f'norm{i}/variance'
       h, state[mean], state[variance] = layers.batch_norm(
         h,

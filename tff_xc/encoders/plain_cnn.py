@@ -55,7 +55,7 @@ def build_plain_cnn(
     for i in range(len(filters)):
       kernel = trainable[f'conv{i}/kernel']
       h = precision.product(tf.nn.conv2d, h, kernel, 1, 'SAME')
-      h = tf.nn.bias_add(h, trainable[f'conv{i}/bias'])
+      h = layers.conv_bias(h, trainable[f'conv{i}/bias'])
       # The same as ReLU first, on a quarter of the numbers.
       h = tf.nn.relu(tf.nn.max_pool2d(h, 2, 2, 'VALID'))
     h = tf.reshape(h, [-1, flat])
