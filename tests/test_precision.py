@@ -171,8 +171,8 @@ def test_an_encoder_trains_a_step_nearly_as_in_float32(name):
 
 
 # Products of TensorFlow's gradient of a sparse product, and of FedMLH's first layer
-# where features are many; sums of biases' gradients, by products with ones.
-_LEFT = {'bag': 1, 'fedmlh': 5, 'femnist': 2, 'celeba': 4, 'cifar': 2}
+# where features are many; sums of a bias' gradient over pixels (`layers.conv_bias`).
+_LEFT = {'bag': 1, 'fedmlh': 5, 'celeba': 4, 'cifar': 2, 'femnist': 2}
 
 
 @pytest.mark.parametrize('name', names('mobilenet'))
