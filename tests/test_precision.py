@@ -44,7 +44,11 @@ def assert_rounded(found, exact):
   np.testing.assert_array_equal(found, rounded(found))
 
 
-def test_factors_results_and_gradients_of_a_product_are_rounded():
+@pytest.mark.parametrize('emulated', ['', '1'])
+def test_factors_results_and_gradients_of_a_product_are_rounded(
+  emulated, monkeypatch
+):
+  monkeypatch.setenv(precision.EMULATED, emulated)
   a, b, upstream = normal(7, 300), normal(300, 5), normal(7, 5)
   given = tf.constant(a), tf.constant(b)
   with tf.GradientTape() as tape:
