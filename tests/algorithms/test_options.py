@@ -140,7 +140,9 @@ def test_numbers_that_are_not_finite_are_replaced_if_asked():
 def test_without_shuffling_examples_come_in_their_order():
   training = local_training.LocalTraining(0.1, 2, shuffle=False)
   batches = [
-    training.batch(tf.constant([0, 1]), step, tf.constant(5)).numpy().tolist()
+    training.batch(training.order(tf.constant([0, 1]), step, tf.range(5)), step)
+    .numpy()
+    .tolist()
     for step in range(4)
   ]
   assert batches == [[0, 1], [2, 3], [4], [0, 1]]

@@ -96,6 +96,15 @@ def test_every_epoch_visits_all_examples_once_in_another_order(
     assert len({tuple(order) for order in orders}) == epochs
 
 
+def test_an_order_is_drawn_once_an_epoch():
+  training = local_training.LocalTraining(batch_size=4)
+  order = tf.range(10)
+  for step in range(7):  # Of three an epoch.
+    found = training.order(SEED, tf.constant(step), order)
+    assert (found is order) == bool(step % 3)
+    order = found
+
+
 @pytest.mark.parametrize(
   'given', [{'epochs': 2}, *({'steps': n} for n in (1, 2, 5))]
 )

@@ -270,8 +270,11 @@ def _train(
   steps, visits = training.steps_and_visits(size)
   first = tf.cast(done, tf.int32)
 
-  def body(step, trained, encoder_state, optimizer_state, losses_, correct):
-    batch = training.batch(order_seed, step, size)
+  def body(
+    step, order, trained, encoder_state, optimizer_state, losses_, correct
+  ):
+    order = training.order(order_seed, step, order)
+    batch = training.batch(order, step)
     count = tf.cast(tf.size(batch), tf.float32)
     seed = randomness.step_seed(encoder_seed, step)
     now = _within(weights, trained)._replace(encoder_state=encoder_state)
@@ -287,16 +290,17 @@ def _train(
       new = {classifier.CLASS: kept(rows[classifier.CLASS])}
       trained = encoder, classifier.replaced(rows, new)
     sums = losses_ + loss * count, correct + hits
-    return step + 1, trained, encoder_state, optimizer_state, *sums
+    return step + 1, order, trained, encoder_state, optimizer_state, *sums
 
   specs = tf.nest.map_structure(
     lambda t: tf.TensorSpec(t.shape, t.dtype), initial
   )
-  _, trained, encoder_state, _, loss, correct = tf.while_loop(
+  _, _, trained, encoder_state, _, loss, correct = tf.while_loop(
     lambda step, *_: step < first + steps,
     body,
     [
       first,
+      tf.range(size),
       initial,
       weights.encoder_state,
       optimizer.initialize(specs),
@@ -329,11 +333,9 @@ def _in_order(algorithm, examples):
   once = local_training.LocalTraining(
     batch_size=algorithm.local_training.batch_size, shuffle=False
   )
-  size, unused_seed = encoder_lib.count(examples.y), tf.zeros([2], tf.int32)
-  steps, _ = once.steps_and_visits(size)
-  return steps, lambda step: _batch(
-    examples, once.batch(unused_seed, step, size)
-  )
+  size = encoder_lib.count(examples.y)
+  order, (steps, _) = tf.range(size), once.steps_and_visits(size)
+  return steps, lambda step: _batch(examples, once.batch(order, step))
 
 
 def _mean_gradients(algorithm, weights, held, examples, round_seed):

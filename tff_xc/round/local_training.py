@@ -75,14 +75,34 @@ class LocalTraining:
     rest = (steps - epochs * per_epoch) * self.batch_size
     return steps, epochs * size + tf.minimum(rest, size)
 
-  def batch(self, seed: tf.Tensor, step: tf.Tensor, size: tf.Tensor):
-    """Returns int32 [B'], the examples of `step` of `size`; B' < B at an epoch's end."""
-    per_epoch = -(-size // self.batch_size)
-    epoch, number = step // per_epoch, step % per_epoch
-    order = tf.range(size)
-    if self.shuffle:
-      order = tf.random.experimental.stateless_shuffle(
-        order, randomness.step_seed(seed, epoch)
+  def order(
+    self, seed: tf.Tensor, step: tf.Tensor, before: tf.Tensor
+  ) -> tf.Tensor:
+    """Returns int32 [size], the order of the examples in the epoch of `step`.
+
+    `before` is that of the step before, at first 0, 1, ..., size - 1. An order is drawn
+    once an epoch: in each step, it would make an epoch quadratic in its size.
+    """
+    size = tf.size(before)
+    epoch, number = self._place(step, size)
+
+    def drawn():
+      shuffled = tf.random.experimental.stateless_shuffle(
+        tf.range(size), randomness.step_seed(seed, epoch)
       )
+      return tf.ensure_shape(shuffled, before.shape)
+
+    if not self.shuffle:
+      return before
+    return tf.cond(tf.equal(number, 0), drawn, lambda: before)
+
+  def batch(self, order: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+    """Returns int32 [B'], the examples of `step`; B' < B at an epoch's end."""
+    _, number = self._place(step, tf.size(order))
     start = number * self.batch_size
     return order[start : start + self.batch_size]
+
+  def _place(self, step: tf.Tensor, size: tf.Tensor):
+    """Returns (the epoch of a step, its number there)."""
+    per_epoch = -(-size // self.batch_size)
+    return step // per_epoch, step % per_epoch
