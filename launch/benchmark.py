@@ -64,13 +64,19 @@ def resolve_settings(benchmark: spec.Benchmark) -> Any:
       )
     many = isinstance(own[name], tuple)
     numbers = [int(word) if word.isdecimal() else 0 for word in words if word]
-    if any(not 1 <= n <= hp.INT32_MAX for n in numbers) or (
-      not many and len(numbers) != 1
+    if (
+      any(not 1 <= n <= hp.INT32_MAX for n in numbers)
+      or not 1 <= len(set(numbers)) == len(numbers)
+      or not (many or len(numbers) == 1)
     ):
       bounds = f'from 1 to {hp.INT32_MAX}'
       raise errors.InputError(
         f'--{name}={",".join(words)}: expected '
-        + (f'numbers {bounds}, with commas' if many else f'a number {bounds}')
+        + (
+          f'numbers {bounds}, each once, with commas'
+          if many
+          else f'a number {bounds}'
+        )
       )
     values[name] = tuple(numbers) if many else numbers[0]
   return benchmark.settings(**values)

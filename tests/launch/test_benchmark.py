@@ -54,6 +54,8 @@ def test_help_names_flags_sizes_and_every_benchmark():
     (('select', '--num_classes=10'), 'which takes: --cl'),
     (('round', '--clients=0'), '--clients=0'),
     (('classes', '--num_classes=10,x'), 'numbers from 1 to 2147483647'),
+    (('growth', '--clients=10,10'), 'each once'),
+    (('growth', '--clients=,'), '--clients='),
     (('round', '--output=/nowhere/x.json'), 'folder'),
     (('small', f'--peers=pfl_torch={sys.executable}'), 'small has no peers'),
     (
