@@ -331,7 +331,7 @@ def _batch(examples, places) -> examples_lib.ClientExamples:
 def _in_order(algorithm, examples):
   """Returns (the batches of one pass in the stored order, their examples by number)."""
   once = local_training.LocalTraining(
-    batch_size=algorithm.local_training.batch_size, shuffle=False
+    batch_size=algorithm.local_training.batch_size
   )
   size = encoder_lib.count(examples.y)
   order, (steps, _) = tf.range(size), once.steps_and_visits(size)

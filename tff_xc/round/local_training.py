@@ -83,6 +83,8 @@ class LocalTraining:
     `before` is that of the step before, at first 0, 1, ..., size - 1. An order is drawn
     once an epoch: in each step, it would make an epoch quadratic in its size.
     """
+    if not self.shuffle:
+      return before
     size = tf.size(before)
     epoch, number = self._place(step, size)
 
@@ -92,8 +94,6 @@ class LocalTraining:
       )
       return tf.ensure_shape(shuffled, before.shape)
 
-    if not self.shuffle:
-      return before
     return tf.cond(tf.equal(number, 0), drawn, lambda: before)
 
   def batch(self, order: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
