@@ -534,8 +534,7 @@ def trained_model(
   """Returns the model that a run trains, from its config.json and without its data."""
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   options, values = (
-    without_importance(config).get(group, {})
-    for group in ('options', 'hyperparameters')
+    config.get(group, {}) for group in ('options', 'hyperparameters')
   )
   # A checkpoint has all weights.
   options = {**options, **{n: '' for n in options if n == 'encoder_weights'}}
@@ -552,6 +551,8 @@ def trained_model(
     network,
     max_positives=description.largest_label_set * network.rows_per_label,
     num_clients=description.num_clients,
+    # Of training: no part of a model.
+    class_probabilities=[1.0] * network.num_classes,
   )
   return made.model
 

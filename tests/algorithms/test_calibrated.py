@@ -172,6 +172,8 @@ def test_who_has_one_class_is_warned_of_fedlc():
   [told] = registry.get('fedlc')().warnings(9, 1)
   assert 'nothing is learned' in told
   assert not registry.get('fedlc')().warnings(9, 2)
+  for given in ({'calibration_absent': 1.0}, {'calibration_tau': 0.0}):
+    assert not registry.get('fedlc')(**given).warnings(9, 1)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests import registered
+from tests import small_data
 from tests import tiny
 from tests.algorithms import numpy_fedss
 from tests.algorithms import test_fedavg
@@ -60,12 +61,12 @@ def _reference(weights, cohorts, alpha, clients):
   return weights, kept
 
 
-def _run(**changes):
+def _run(cohorts=COHORTS, **changes):
   """Returns (the first and the last weights, what clients keep) of a run."""
   arguments = {**SETTINGS, 'num_clients': CLIENTS, **changes}
   learning = tiny.process('feddyn', **arguments)
   made = feddyn.FedDyn.made(model=tiny.model(), **arguments)
-  found = registered.run(learning, COHORTS, made.client_state)
+  found = registered.run(learning, cohorts, made.client_state)
   return *(tiny.as_numpy(s.weights) for s in found[:2]), found.kept
 
 
@@ -79,6 +80,21 @@ def test_three_rounds_equal_the_numpy_reference():
     np.testing.assert_allclose(found['encoder']['kernel'], kernel, atol=2e-5)
     np.testing.assert_allclose(found['encoder']['bias'], bias, atol=2e-5)
     np.testing.assert_allclose(found['tables']['class'], table, atol=2e-5)
+
+
+def test_the_drift_is_of_those_whose_updates_arrive():
+  """One fails, has no examples or is dropped, and h stays the mean of all g_k."""
+  [one, two], (*_, empty) = COHORTS[1], tiny.cohort([[], [], []])
+  nan = two._replace(x=np.full_like(two.x, np.nan))
+  arrive = [COHORTS[0], [one], [one], [one], COHORTS[2]]
+  drawn = [COHORTS[0], [one], [one, empty], [one, nan], COHORTS[2]]
+  first, last, kept = _run(drawn, feddyn_alpha=ALPHA)
+  weights, own = _reference(first, arrive, ALPHA, CLIENTS)
+  tiny.assert_near(last, weights)
+  for name, (kernel, *_) in own.items():
+    np.testing.assert_allclose(
+      kept[name]['encoder']['kernel'], kernel, atol=2e-5
+    )
 
 
 @pytest.mark.slow
@@ -101,8 +117,7 @@ def test_what_does_not_go_with_it_is_refused():
     cls.resolve({'feddyn_alpha': 0.0}, {})
   with pytest.raises(errors.InputError, match='server_optimizer'):
     cls.resolve({'server_optimizer': 'adam'}, {})
-  with pytest.raises(errors.InputError, match='client_failure_rate'):
-    cls.resolve({'client_failure_rate': 0.1}, {})
+  cls.resolve({'client_failure_rate': 0.1, 'client_sampling': 'poisson'}, {})
   for number in (None, 0, -3):
     with pytest.raises(TypeError, match='num_clients'):
       cls().algorithm(tiny.model(), num_clients=number)
@@ -121,3 +136,16 @@ def test_clients_keep_nothing_for_what_is_frozen():
   np.testing.assert_array_equal(first[0], last[0])
   assert not np.allclose(first[-1], last[-1])
   assert not kept[0]['encoder']
+
+
+@pytest.mark.slow
+def test_a_run_resumes_with_its_drift(tmp_path):
+  straight = small_data.trained_and_resumed(
+    tmp_path, 'feddyn', client_failure_rate=0.3, client_sampling='poisson'
+  )
+  kept = small_data.kept_by_clients(tmp_path / 'resumed')
+  own = [gradients['tables/class'] for gradients in kept.values()]
+  mean = np.sum(own, 0) / small_data.GLYPHS['num_clients']
+  drift = 0.01 * straight['server/tables/class/optimizer']
+  np.testing.assert_allclose(drift, mean, atol=1e-7)
+  assert np.abs(mean).max() > 1e-5

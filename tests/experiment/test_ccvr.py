@@ -72,6 +72,22 @@ def test_training_equals_the_numpy_reference():
   assert not np.allclose(found, table, atol=1e-2)
 
 
+def test_a_class_without_a_prototype_stays_so_and_pushes_nobody():
+  table = np.zeros([CLASSES, DIM + 1], np.float32)
+  table[[0, 2, 4]] = np.c_[RANDOM.normal(size=(3, DIM)), np.ones(3)]
+  head, gaussians = heads.PrototypeHead(4.0, unit=True), _joined()
+  features, labels = ccvr.virtual(ccvr.with_rows(gaussians, head, table), 8, 0)
+  assert np.unique(labels).tolist() == [0, 2]
+  how = ccvr.Calibration(8, epochs=2, learning_rate=0.1)
+  found = np.asarray(ccvr.trained(head, table, features, labels, how, 0))
+  np.testing.assert_array_equal(found[[1, 3]], table[[1, 3]])
+  np.testing.assert_array_equal(found[:, -1], table[:, -1])
+  assert np.abs(found - table)[[0, 2]].max() > 1e-2
+  for other in (heads.CosineHead(4.0), heads.LinearHead()):
+    same = ccvr.with_rows(gaussians, other, table)
+    np.testing.assert_array_equal(same.counts, gaussians.counts)
+
+
 def test_what_is_too_large_is_refused():
   with pytest.raises(errors.InputError, match='embedding_dim'):
     ccvr.joined([], 10**6, 512)

@@ -230,6 +230,22 @@ def test_a_run_goes_on_in_its_precision_only_and_is_refused_on_a_slow_cpu(
   same_run.check_config(tmp_path, experiment.resolve('glyphs', 'fedss'))
 
 
+@pytest.mark.parametrize(
+  ('algorithm', 'changes'),
+  [
+    ('logit_adjustment', {}),
+    ('fedavg', {'importance_weights': 'train'}),
+    ('fedir', {'importance_weights': 'gone.csv'}),
+  ],
+)
+def test_a_model_is_known_without_the_classes_of_the_data(algorithm, changes):
+  config = experiment.resolve('glyphs', algorithm, {'num_classes': 10})
+  plain = experiment.resolve('glyphs', 'fedavg', small_data.GLYPHS)
+  config['hyperparameters'] |= changes
+  description = experiment.assemble(plain).dataset.description
+  assert experiment.trained_model(config, description).num_classes == 10
+
+
 def test_calibration_of_sets_is_refused_before_the_data():
   with pytest.raises(errors.InputError, match='one label each'):
     experiment.resolve('bibtex-sets', 'fedavg', {'calibration': 'prior'})

@@ -202,7 +202,7 @@ class Base(logits.Calibration, rates.OfClients):
   def warnings(self, num_classes: int, max_positives: int) -> list[str]:
     """Returns sentences about allowed values that are likely to fail."""
     del num_classes
-    if self.calibration == logits.COUNTS and max_positives == 1:
+    if self.leaves_out and max_positives == 1:
       return [
         "--calibration=counts all but leaves out a client's missing classes, and no"
         ' client has more than one class: nothing is learned; use'

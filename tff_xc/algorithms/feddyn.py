@@ -28,9 +28,9 @@ class FedDyn(base.Federated):
   """FedAvg with a regulariser for which clients keep gradients.
 
   A client keeps a number for each weight that it trains, so that all clients
-  receive all class rows. The drift needs the share of the clients that take part,
-  clients_per_round / num_clients, which is taken as the same in every round: clients
-  that fail are refused, and a client whose update is dropped counts as the mean.
+  receive all class rows. P_t are the clients whose updates arrive and are finite, so
+  that h is the mean of all clients' g_k. --dp hides their number, and takes
+  clients_per_round for it.
   """
 
   name = 'feddyn'
@@ -42,7 +42,7 @@ class FedDyn(base.Federated):
     'mean less the drift',
   )
   excludes = (
-    ('whose drift counts the clients of a round', ('client_failure_rate',)),
+    ('whose clients keep another state already', ('contrastive_weight',)),
   )
 
   feddyn_alpha: float = hp.field(
@@ -50,17 +50,14 @@ class FedDyn(base.Federated):
   )
 
   def make(self, model, facts):
-    share = min(1.0, self.clients_per_round / facts.all_clients())
     made = base.softmax(model, self.local_training())
-    optimizer = _less_the_drift(share)
-    [table, *others] = (
-      dataclasses.replace(table, optimizer=optimizer) for table in made.tables
-    )
+    optimizer = _less_the_drift(facts.all_clients())
     return dataclasses.replace(
       made,
-      tables=(table, *others),
+      tables=tuple(
+        dataclasses.replace(table, optimizer=optimizer) for table in made.tables
+      ),
       weighting='uniform',
-      carried=(_Gradient(trained(model.weight_specs(), ())),),
       encoder_optimizer=optimizer,
     )
 
@@ -68,11 +65,10 @@ class FedDyn(base.Federated):
     made = super().finish(made, facts)
     alpha, frozen = self.feddyn_alpha, made.frozen
     spec = trained(made.model.weight_specs(), frozen)
-    _, *others = made.carried
     return dataclasses.replace(
       made,
       penalties=(_Regulariser(alpha, frozen), *made.penalties),
-      carried=(_Gradient(spec, alpha, frozen), *others),
+      carried=(*made.carried, _Gradient(alpha, frozen, spec)),
     )
 
   @classmethod
@@ -121,9 +117,9 @@ class _Regulariser:
 class _Gradient(carried.Carried):
   """A client keeps g_k."""
 
+  alpha: float
+  frozen: Collection[str]
   spec: Any
-  alpha: float = 0.0
-  frozen: Collection[str] = ()
 
   name = 'feddyn'
 
@@ -139,19 +135,25 @@ class _Gradient(carried.Carried):
     return carried.Answer(kept)
 
 
-def _less_the_drift(share: float):
+def _less_the_drift(all_clients: int):
   """Returns the server's optimizer: the mean, less h / alpha, its state."""
   import tensorflow as tf
   import tensorflow_federated as tff
 
   class LessTheDrift(tff.learning.optimizers.Optimizer):
-    """Gradients are minus the mean delta, so that alpha cancels."""
+    """Gradients are minus the mean delta of `clients`, so that alpha cancels."""
+
+    def __init__(self, clients=None):
+      self._clients = clients
+
+    def of_clients(self, clients):
+      return LessTheDrift(clients)
 
     def initialize(self, specs):
       return tf.nest.map_structure(lambda s: tf.zeros(s.shape, s.dtype), specs)
 
     def next(self, state, weights, gradients):
-      each = tf.nest.map_structure
+      each, share = tf.nest.map_structure, self._clients / all_clients
       drift = each(lambda h, g: h + share * g, state, gradients)
       return drift, each(lambda w, g, h: w - g - h, weights, gradients, drift)
 

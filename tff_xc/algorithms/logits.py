@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Values of --calibration.
 RESTRICTED, COUNTS, PRIOR = 'restricted', 'counts', 'prior'
+# A logit less this much all but leaves its class out of a softmax.
+_MUCH = 20.0
 
 
 @hp.declared
@@ -53,6 +55,13 @@ class Calibration:
     of='calibration',
     only_with=(COUNTS,),
   )
+
+  @property
+  def leaves_out(self) -> bool:
+    """Whether the softmax all but leaves out classes that a client lacks."""
+    if self.calibration != COUNTS:
+      return False
+    return self.calibration_tau * self.calibration_absent**-0.25 > _MUCH
 
   def calibrated(self, made, class_probabilities: np.ndarray | None):
     """Returns the algorithm with these logits; `class_probabilities` as in `base.Facts`."""

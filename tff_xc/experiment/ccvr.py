@@ -82,6 +82,19 @@ def joined(messages: Iterable[dict], num_classes: int, dim: int) -> Gaussians:
   return Gaussians(counts, means, squares)
 
 
+def with_rows(gaussians: Gaussians, head, table) -> Gaussians:
+  """Returns the same without classes that the head never finds (FedProto).
+
+  They have no prototype, which training does not give them, and their features would
+  only push the prototypes of others away.
+  """
+  scored = head.scoring_rows(table)
+  if scored is None or scored[1] is None:
+    return gaussians
+  found = np.isfinite(scored[1])
+  return gaussians._replace(counts=np.where(found, gaussians.counts, 0))
+
+
 def virtual(gaussians: Gaussians, features: int, seed: int):
   """Returns (float32 [m, d], labels int32 [m]): `features` of each class with examples."""
   random, (_, dim) = np.random.default_rng(seed), gaussians.means.shape
@@ -153,6 +166,7 @@ def calibrated(
     of_client, split(embeddings), split(np.asarray(train.pool.y)[numbers])
   )
   found = joined(messages, model.num_classes, embeddings.shape[1])
+  found = with_rows(found, model.head, weights.class_table)
   features, labels = virtual(found, how.features, seed)
   table = trained(model.head, weights.class_table, features, labels, how, seed)
   if not np.isfinite(table).all():

@@ -1,6 +1,7 @@
 """Composes a round from an algorithm's answers to its four questions."""
 
 import collections
+import dataclasses
 from typing import Any
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from tff_xc.round import examples as examples_lib
 from tff_xc.round import frozen
 from tff_xc.round import importance
 from tff_xc.round import merge
+from tff_xc.round import optimizers
 from tff_xc.round import privacy
 from tff_xc.round import randomness
 from tff_xc.round import request as request_lib
@@ -311,7 +313,7 @@ def _build_server_step(algorithm):
 
   @tff.tensorflow.computation
   def server_step(state, encoder_delta, merged, told, seed):
-    total_weight = told.of_round.weight
+    total_weight, clients = told.of_round.weight, told.of_round.counted
     following, factor, of_parts = carried.on_server(
       algorithm, state.carried, told
     )
@@ -326,9 +328,10 @@ def _build_server_step(algorithm):
       encoder_delta, merged, of_noise = privacy.noised(
         algorithm, clip, encoder_delta, merged, total_weight, seed
       )
-      total_weight = tf.constant(algorithm.privacy.cohort, tf.float32)
+      total_weight = clients = tf.constant(algorithm.privacy.cohort, tf.float32)
+    optimizer, tables = _of_clients(algorithm, clients)
     optimizer_state, encoder, encoder_state = server.encoder_step(
-      algorithm.encoder_optimizer,
+      optimizer,
       state.server.encoder,
       frozen.trained_part(algorithm, state.weights),
       encoder_delta,
@@ -338,7 +341,7 @@ def _build_server_step(algorithm):
     states, values = collections.OrderedDict(), collections.OrderedDict()
     measured = collections.OrderedDict(of_noise)
     # Outside `tf.cond`, see `optimizers.TableOptimizer`.
-    for table in algorithm.tables:
+    for table in tables:
       name = table.name
       states[name], values[name], found = table.next(
         state.server.tables[name],
@@ -362,6 +365,22 @@ def _build_server_step(algorithm):
     )
 
   return server_step
+
+
+def _of_clients(algorithm, clients):
+  """Returns (the server's optimizer of the encoder, the tables) of a round.
+
+  An optimizer with a method `of_clients` gets the number of clients whose updates the
+  mean has, float32 scalar; and with it the tables that have the same one.
+  """
+  usual = algorithm.encoder_optimizer
+  if not hasattr(usual, 'of_clients'):
+    return usual, algorithm.tables
+  found, dense = usual.of_clients(clients), optimizers.Dense(usual)
+  return found, [
+    dataclasses.replace(t, optimizer=found) if t.optimizer == dense else t
+    for t in algorithm.tables
+  ]
 
 
 def _scaled(algorithm, weights, delta, merged, factor):
