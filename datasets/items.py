@@ -73,11 +73,11 @@ def load(
 ) -> client_data.FederatedDataset:
   """Loads a table; errors are those of `read` and `federated`."""
   found = read(path, columns)
+  dataset = federated(str(path), found, options)
   name = pathlib.Path(path).name.partition('.')[0]
-  dataset = federated(name, found, options)
   how = {**dataset.preprocessing, 'columns': columns_of(path, columns)}
-  dataset = dataclasses.replace(dataset, preprocessing=how)
-  tell(path, found, dataset)
+  dataset = dataclasses.replace(dataset, name=name, preprocessing=how)
+  tell(path, found, dataset, options)
   return dataset
 
 
@@ -85,18 +85,21 @@ def tell(
   name: str | os.PathLike,
   found: Histories,
   dataset: client_data.FederatedDataset,
+  options: Options,
 ) -> None:
   """Prints what there is, and what the popularity of items alone would reach."""
-  scores = ', '.join(f'{k} {v:.1%}' for k, v in popularity(dataset).items())
+  reached = popularity(found, dataset, options).items()
+  scores = ', '.join(f'{k} {v:.1%}' for k, v in reached)
   tests = wording.count(len(dataset.test), 'test example')
   print(
     f'{name}: {counts(found)}, {tests}; popularity alone: {scores}',
     file=sys.stderr,
   )
   if idle := len(found.user_names) - len(dataset.train.partition):
+    takes = 'takes' if idle == 1 else 'take'
     print(
-      f'{wording.count(idle, "user")} of {name} with too few items take no part in'
-      ' training',
+      f'{wording.count(idle, "user")} of {name} with too few items {takes} no part'
+      ' in training',
       file=sys.stderr,
     )
 
@@ -128,10 +131,12 @@ def read(
       times.append(_times(batch, raw[0], kinds))
   of_users, user_names = examples_lib.sorted_codes(users)
   of_items, item_names = examples_lib.sorted_codes(items)
+  if not item_names:
+    raise errors.InputError(f'{path} has no rows; give a table with some')
   if len(item_names) < least:
     raise errors.InputError(
       f'{path} has {wording.count(len(item_names), "item")}; give a table of at'
-      f' least {least}'
+      f' least {least} items'
     )
   at = np.concatenate(times) if times else np.arange(len(of_users), dtype=float)
   order = np.lexsort((np.arange(len(at)), at, of_users))
@@ -176,7 +181,9 @@ def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
     kinds.add(kind)
     if not np.isfinite(found[row]) or len(kinds) > 1:
       what = 'numbers in some rows and dates in others'
-      if not np.isfinite(found[row]):
+      if value is None or value == '':
+        what = 'empty'
+      elif not np.isfinite(found[row]):
         what = f'{str(value)[:40]!r}'
       raise errors.InputError(
         f'{batch.where(row)}: {column!r} is {what}; expected numbers in all rows, or'
@@ -211,16 +218,14 @@ def federated(
   if options.leave_out_seen:
     found = first_times(found)
   users, items = found.users, found.items
-  sizes = np.bincount(users, minlength=len(found.user_names))
-  starts = (np.cumsum(sizes) - sizes)[users]
-  places = np.arange(len(items))
-  is_example = places > starts
-  if options.test == LAST:
-    is_test = places == starts + sizes[users] - 1
-  else:
-    moment = np.quantile(found.times, 1 - options.test_fraction, method='lower')
-    is_test = found.times > moment
-  of, is_test = np.flatnonzero(is_example), is_test[is_example]
+  starts, is_test = _parted(found, options)
+  if not is_test.any() and options.test == TIME:
+    raise errors.InputError(
+      f'{name} has no test example: too many of its items have the last time of all;'
+      ' give finer times, a larger --test_share, or --test_split=last'
+    )
+  of = np.flatnonzero(np.arange(len(items)) > starts)
+  starts, is_test = starts[of], is_test[of]
   for part, has in (('training', ~is_test), ('test', is_test)):
     if not has.any():
       raise errors.InputError(
@@ -229,14 +234,14 @@ def federated(
         ' give longer histories, or another --test_split'
       )
   n = len(found.item_names)
-  x = bags(items, np.maximum(starts[of], of - options.history), of, n)
+  x = bags(items, np.maximum(starts, of - options.history), of, n)
   pool = pool_lib.in_memory(x, items[of])
   if options.leave_out_seen:
-    seen = sets(items, np.where(is_test, starts[of], of), of, n)
+    seen = sets(items, np.where(is_test, starts, of), of, n)
     pool = dataclasses.replace(pool, seen=seen)
   owners = users[of]
   training = np.unique(owners[~is_test])
-  place = np.full(len(sizes), -1)
+  place = np.full(len(found.user_names), -1)
   place[training] = np.arange(len(training))
   ids = [found.user_names[user] for user in training.tolist()]
   part = lambda has: partition.of_places(np.where(has, place[owners], -1), ids)
@@ -252,6 +257,21 @@ def federated(
       'leave_out_seen': options.leave_out_seen,
     },
   )
+
+
+def _parted(
+  found: Histories, options: Options
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns, int and bool [N], where each item's user begins, and whether it is of the
+  test."""
+  sizes = np.bincount(found.users, minlength=len(found.user_names))
+  ends = np.cumsum(sizes)[found.users]
+  starts = ends - sizes[found.users]
+  if options.test == TIME:
+    moment = np.quantile(found.times, 1 - options.test_fraction, method='lower')
+    return starts, found.times > moment
+  places = np.arange(len(found.items))
+  return starts, (places == ends - 1) & (places > starts)
 
 
 def first_times(found: Histories) -> Histories:
@@ -281,12 +301,17 @@ def sets(items, starts, stops, num_items: int) -> scipy.sparse.csr_matrix:
   return bags(items, starts, stops, num_items).astype(bool)
 
 
-def popularity(dataset: client_data.FederatedDataset) -> dict[str, float]:
-  """Returns hit@k and nDCG@k of the items that training examples have most."""
-  taken = np.bincount(
-    dataset.train.pool.y[dataset.train.partition.numbers],
-    minlength=dataset.num_classes,
-  )
+def popularity(
+  found: Histories, dataset: client_data.FederatedDataset, options: Options
+) -> dict[str, float]:
+  """Returns hit@k and nDCG@k of the items that users took most, without the test.
+
+  `dataset` is that of `federated`. All rows count that are not of the test, also a
+  user's first item, which is no example.
+  """
+  found = first_times(found) if options.leave_out_seen else found
+  _, is_test = _parted(found, options)
+  taken = np.bincount(found.items[~is_test], minlength=dataset.num_classes)
   seen, k, count = dataset.test.seen, _RANK, len(dataset.test)
   more = 0 if seen is None else int(np.diff(seen.indptr).max(initial=0))
   order = np.argsort(-taken, kind='stable')[: k + more]
@@ -300,5 +325,5 @@ def popularity(dataset: client_data.FederatedDataset) -> dict[str, float]:
       [ranking.without(top[part], seen[part], k) for part in parts]
     )
   labels = ranking.single_labels(dataset.test.y)
-  found = ranking.label_set_scores(top, labels, ks=[k])
-  return {name: found[name] for name in (f'hit@{k}', f'ndcg@{k}')}
+  scores = ranking.label_set_scores(top, labels, ks=[k])
+  return {name: scores[name] for name in (f'hit@{k}', f'ndcg@{k}')}

@@ -33,6 +33,8 @@ _JSON = ('.jsonl', '.ndjson')
 # Of a batch; characters are those of its rows.
 _ROWS, _CELLS, _CHARACTERS = 1 << 16, 1 << 21, 1 << 26
 _WHOLE = re.compile(r'(0|-?[1-9][0-9]*)\.0')
+# Of one name, what probably stands between several.
+_SEPARATOR = re.compile('[,;:|\t]')
 _SURROGATE = re.compile('[\ud800-\udfff]')
 # What to do without a column that nobody can name otherwise.
 _COLUMN = 'add it, or give another file'
@@ -128,6 +130,11 @@ def present(
   missing = [name for name in required if name not in names]
   if missing and not names:
     raise errors.InputError(f'{path} is empty; give a table')
+  if missing and len(names) == 1 and _SEPARATOR.search(names[0]):
+    raise errors.InputError(
+      f'{path} has one column, {names[0][:80]!r}; line 1 of a .csv has the names of'
+      ' the columns, with commas between them, of a .tsv tabs: write it so'
+    )
   if missing:
     raise errors.InputError(
       f'{path} has no column {missing[0]!r}, it has {", ".join(names)[:200]};'

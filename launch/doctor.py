@@ -29,6 +29,7 @@ from absl import flags
 from launch import app
 from launch import settings
 from tasks import experiment
+from tasks import items
 from tasks import own_data
 from tasks import registry as tasks
 from tasks import task as task_lib
@@ -42,7 +43,7 @@ from tff_xc.runtime import registry as runtimes
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # What a run of one's own data may say about them.
-_OF_DATA = tuple(option.name for option in own_data.OPTIONS)
+_OF_DATA = {o.name: o for o in (*own_data.OPTIONS, *items.OPTIONS)}
 
 GIB = 2**30
 # The demo's peak is below this, although TFF's worker holds a second copy of
@@ -346,7 +347,7 @@ if __name__ == '__main__':
     "directory of the data sets, one folder each, or one's own data; default "
     f'${experiment.DATA_VARIABLE}, then {experiment.DEFAULT_DATA_DIR}',
   )
-  settings.define_flags(own_data.OPTIONS)
+  settings.define_flags(_OF_DATA.values())
   app.define_float(
     'worker_timeout_seconds',
     60.0,

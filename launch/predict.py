@@ -7,7 +7,8 @@
 Inputs are of the kind that the model takes: folders, .tar, .zip and single files of
 images; tables (.csv, .tsv, .jsonl, .parquet) with the columns of the training data;
 sparse text, lines of feature:value with or without labels and a header; lines of text,
-of which a model of characters gives the next one. For each it gives the best classes
+of which a model of characters gives the next one; tables of users and items, of which it
+gives those that a user does not have yet. For each it gives the best classes
 with their scores, which are logits. Where the inputs have labels
 (folders with the names of classes, a column, labels in sparse text) it also prints the
 scores of the predictions. The training data are not needed.

@@ -144,8 +144,9 @@ def run(
       bar.update(len(rows))
   _tell_damaged(damaged, queries)
   if short:
-    why = 'nearly all of them are taken'
-    if found.top < found.description.num_classes and model:
+    known = found.description.num_classes
+    why = f'the model knows {known:,}, and they have others of these'
+    if found.top < known and model:
       why = f'of the {found.top} that it gives; export it with a larger --top'
     print(
       f'warning: {wording.count(short, queries.noun)} with fewer than {top} new'
@@ -207,7 +208,8 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
       near = (
         '; nearest: ' + ', '.join(pairs[classes:]) if pairs[classes:] else ''
       )
-      told = ', '.join(pairs[:classes]) + near or 'left out'
+      nothing = 'no new item' if row[1:] else 'left out'
+      told = ', '.join(pairs[:classes]) + near or nothing
       print(f'{wording.shown(row[0])}:', told)
 
     yield show

@@ -3,9 +3,9 @@
 Importing this imports nothing large, so that flags are checked at once.
 """
 
+from tasks import own_data
 from tasks import task
 from tasks import xc
-from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 
 _HISTORY = (
@@ -39,20 +39,22 @@ _HISTORY = (
     ' false: users may take an item twice',
   ),
 )
-_COLUMNS = tuple(
+_COLUMNS = (
+  own_data.USER_COLUMN,
   hp.Hyperparameter(
-    f'{role}_column', '', f'the column of {what}; default: {usual}'
-  )
-  for role, what, usual in (
-    ('user', 'the user', 'user_id, user or userId'),
-    ('item', 'the item', 'item_id, item, itemId or movieId'),
-    (
-      'time',
-      'the time, numbers or dates',
-      'time, timestamp or date, if any; without one rows are in their order',
-    ),
-  )
+    'item_column',
+    '',
+    'the column of the item; default: item_id, item, itemId or movieId',
+  ),
+  hp.Hyperparameter(
+    'time_column',
+    '',
+    'the column of the time, numbers or dates; default: time, timestamp or date, if'
+    ' any; without one rows are in their order',
+  ),
 )
+# Those that say what the data are.
+OPTIONS = (*_HISTORY, *_COLUMNS)
 
 
 def _options(options):
@@ -79,14 +81,8 @@ def _read(data_dir, options):
 
 
 def _find(data_dir, options=None):
-  from datasets import items
-
-  columns = items.Columns() if options is None else _columns(options)
-  named = items.columns_of(data_dir, columns)
-  if options is None:
-    told = ', '.join(map(wording.shown, named.values()))
-    return f'the columns {told}'
-  return items.counts(items.read(data_dir, columns))
+  options = options or TASKS[0].option_values()
+  return own_data.examined(_read(data_dir, options), 'example', options)
 
 
 def _draw(data_dir, options):
@@ -99,9 +95,17 @@ def _draw(data_dir, options):
       options['num_clients'], options['num_classes'], seed=options['data_seed']
     )
   )
-  dataset = items.federated('items-demo', drawn, _options(options))
-  items.tell('items-demo', drawn, dataset)
+  chosen = _options(options)
+  dataset = items.federated('items-demo', drawn, chosen)
+  items.tell('items-demo', drawn, dataset, chosen)
   return dataset
+
+
+def _fit(draft: task.Draft) -> None:
+  xc.fit(draft)
+  if draft.options['test_split'] != 'time':
+    why = 'with --test_split=last, only with --test_split=time'
+    draft.refuse('test_share', why)
 
 
 def _task(**attributes) -> task.Task:
@@ -118,7 +122,7 @@ def _task(**attributes) -> task.Task:
     # 100 rounds of FullSoftmax: alike but for 0.01 with 30, which is behind.
     defaults={**task.FROM_SCRATCH, 'client_learning_rate': 1.0},
     by_algorithm={'centralized': {'steps_per_round': 48}},
-    fit=xc.fit,
+    fit=_fit,
     **attributes,
   )
 

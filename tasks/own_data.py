@@ -65,13 +65,15 @@ _RECORD_FEATURES = hp.Hyperparameter(
   'what features of TFRecords are called, image=NAME,class=NAME,user=NAME,id=NAME;'
   " default: usual names, such as TFF's image/encoded_jpeg and class",
 )
+USER_COLUMN = hp.Hyperparameter(
+  'user_column',
+  '',
+  "the column of a row's user; default: user_id, if any, where NA is nobody; of"
+  ' --task=items user_id, user or userId',
+)
 _COLUMNS = (
   hp.Hyperparameter('label_column', 'class', "the column of a row's class"),
-  hp.Hyperparameter(
-    'user_column',
-    '',
-    "the column of a row's user, where NA is nobody; default: user_id, if any",
-  ),
+  USER_COLUMN,
   hp.Hyperparameter(
     'id_column',
     '',

@@ -131,7 +131,8 @@ def deal(
   try:
     return rules.deal(name, data, [choice.seed, _RULE], **settings).train
   except errors.InputError as e:
-    raise errors.InputError(f'--split={choice.split}: {e}') from e
+    why = rules.without_dashes(e)
+    raise errors.InputError(f'--split={choice.split}: {why}') from e
 
 
 def sampled(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pkgutil
+import re
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -141,9 +142,14 @@ def parse(split: str) -> tuple[str, dict[str, Any]] | None:
   try:
     return name, settings_of(name, given)
   except errors.InputError as e:
-    raise errors.InputError(
-      f'--split={split}: {str(e).removeprefix("--")}, such as --split=iid:100'
-    ) from e
+    example = ', such as --split=iid:100' if name == 'iid' else ''
+    told = f'--split={split}: {without_dashes(e)}{example}'
+    raise errors.InputError(told) from e
+
+
+def without_dashes(error: Exception) -> str:
+  """Returns a sentence about flags, as `--split` writes them: clients, not --clients."""
+  return re.sub(r'(^|\s)--(?=\w)', r'\1', str(error))
 
 
 def _deals(rule: Rule) -> bool:

@@ -147,31 +147,78 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
     ('user,item,time\nann,tea,1\nann,jam,2024-05-01\n', 'dates in others'),
     ('user,item,time\nann,tea,nan\n', "'nan'"),
     ('user,item\n,tea\n', "line 2 has no user, its 'user'"),
+    ('user,item,time\nann,tea,\n', "line 2: 'time' is empty"),
     ('who,item\nann,tea\n', '--user_column'),
+    ('user,item,time\n', 'has no rows'),
+    ('user;item\nann;tea\n', 'commas between'),
+    ('1::1193::5\n1::661::3\n', 'commas between'),
   ],
 )
 def test_bad_tables_are_refused_in_a_sentence(text, told, tmp_path):
-  with pytest.raises(errors.InputError, match=told):
-    items.load(table(tmp_path, text), items.Options(), ANY)
+  path = table(tmp_path, text)
+  with pytest.raises(errors.InputError, match=told) as refused:
+    items.load(path, items.Options(), ANY)
+  assert str(path) in str(refused.value)
+
+
+def test_a_test_by_time_needs_different_times(tmp_path):
+  path = table(tmp_path, 'user,item,time\nann,tea,1\nann,jam,1\nann,oil,1\n')
+  with pytest.raises(errors.InputError, match='the last time of all'):
+    items.load(path, items.Options(test='time'), ANY)
 
 
 def test_users_that_train_nobody_are_counted(tmp_path, capsys):
   items.load(table(tmp_path), items.Options(), ANY)
-  assert '1 user of ' in capsys.readouterr().err  # Cy.
+  [told] = capsys.readouterr().err.splitlines()[1:]
+  assert told.startswith('1 user of ') and 'takes no part' in told  # Cy.
   text = '\n'.join(line for line in ROWS.splitlines() if 'cy' not in line)
   items.load(table(tmp_path, text), items.Options(), ANY)
   assert 'no part' not in capsys.readouterr().err
 
 
-def test_popularity_ranks_what_a_user_has_not(tmp_path, monkeypatch):
-  dataset = items.load(table(tmp_path), items.Options(), ANY)
-  # Trained: rice (ann), rice (bob). Ann has jam and rice: then oil and tea are level.
-  assert items.popularity(dataset)['hit@10'] == 1.0
-  first = 1 / np.log2(2), 1 / np.log2(3)
-  found = items.popularity(dataset)
-  assert found['ndcg@10'] == pytest.approx(np.mean([first[1], first[0]]))
+@pytest.mark.parametrize('leave_out_seen', [True, False])
+@pytest.mark.parametrize('test', ['last', 'time'])
+def test_popularity_is_of_all_items_taken_before_the_test(
+  test, leave_out_seen, monkeypatch
+):
+  random = np.random.default_rng(0)
+  users = np.sort(random.integers(0, 12, 90)).astype(np.int32)
+  taken = np.minimum(random.geometric(0.08, 90) - 1, 29).astype(np.int32)
+  times = np.lexsort((random.random(90), users)).argsort() + 100.0 * users
+  times = np.concatenate([np.sort(times[users == u] % 97) for u in range(12)])
+  names = list(map(str, range(30)))
+  found = items.Histories(users, taken, times, names[:12], names)
+  options = items.Options(
+    test=test, test_fraction=0.3, leave_out_seen=leave_out_seen
+  )
+  rows = [*zip(users.tolist(), taken.tolist(), times.tolist(), strict=True)]
+  if leave_out_seen:
+    first = {}
+    for user, item, time in rows:
+      first.setdefault((user, item), time)
+    rows = [(*key, time) for key, time in first.items()]
+  moment = sorted(time for _, _, time in rows)[int(0.7 * (len(rows) - 1))]
+  count, tested = collections.Counter(), []
+  for user in range(12):
+    own = [(item, time) for u, item, time in rows if u == user]
+    for place, (item, time) in enumerate(own):
+      is_last = place == len(own) - 1
+      if time > moment if test == 'time' else is_last and place:
+        tested += [(item, {i for i, _ in own[:place]})] * (place > 0)
+      else:
+        count[item] += 1
+  hits, gains = [], []
+  for item, seen in tested:
+    best = sorted(range(30), key=lambda i: (-count[i], i))
+    best = [i for i in best if i not in seen or not leave_out_seen][:10]
+    hits.append(item in best)
+    gains.append(1 / np.log2(best.index(item) + 2) if item in best else 0.0)
+  dataset = items.federated('mine', found, options)
+  expected = {'hit@10': np.mean(hits), 'ndcg@10': np.mean(gains)}
+  assert 0.2 < expected['hit@10'] < 0.9
+  assert items.popularity(found, dataset, options) == pytest.approx(expected)
   monkeypatch.setattr(items, '_AT_ONCE', 1)
-  assert items.popularity(dataset) == found
+  assert items.popularity(found, dataset, options) == pytest.approx(expected)
 
 
 def test_procedural_histories_follow_their_seed_and_repeat_nothing():

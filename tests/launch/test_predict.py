@@ -260,7 +260,14 @@ def test_users_get_lists_of_items_that_they_have_not(here, capsys):
   assert len({*rows[1][1::2]}) == 3
   told = capsys.readouterr().err
   assert 'does not know' in told
-  assert '1 user with fewer than 3 new items' in told
+  assert '1 user with fewer than 3 new items: the model knows 12' in told
+  # Who has everything is no user left out, and --top may be more than there are.
+  every = pd.DataFrame({'user': 'all', 'item': names})
+  every.to_csv('every.csv', index=False)
+  prediction.run(['every.csv'], run_dir=str(run), top=99)
+  told = capsys.readouterr()
+  assert told.out == 'all: no new item\n'
+  assert 'fewer than 12 new items' in told.err
   # One user with one item is a table, too.
   (here / 'one.csv').write_text(f'user,item\nann,{names[4]}\n')
   prediction.run(['one.csv'], run_dir=str(run), top=11, output='p.csv')

@@ -440,6 +440,17 @@ def test_more_metrics_are_measured_or_refused(in_process):
   assert best['best_by'] == 'hit@5'
 
 
+def test_a_share_of_the_test_goes_with_a_split_by_time():
+  changes = {'data_dir': 'mine.csv', 'test_share': 0.2}
+  with pytest.raises(errors.InputError, match='only with --test_split=time'):
+    experiment.resolve('items', 'fedss', changes)
+  by_time = {**changes, 'test_split': 'time'}
+  assert experiment.resolve('items', 'fedss', by_time)['options'].items() >= {
+    ('test_share', 0.2),
+    ('test_split', 'time'),
+  }
+
+
 def test_the_prior_of_classes_is_that_of_training_examples_alone():
   """Tests of users are in the same pool."""
   users, taken = np.int32([0, 0, 0, 1, 1, 1]), np.int32([0, 1, 2, 0, 1, 3])

@@ -77,6 +77,22 @@ def test_the_doctor_says_what_is_there_and_what_a_run_would_find(
       task.find(data_dir, options)
 
 
+def test_the_doctor_says_what_a_run_would_find_in_histories(tmp_path):
+  rows = [f'{user},{item}' for user in 'abc' for item in 'xyz']
+  path = tmp_path / 'mine.csv'
+  path.write_text('\n'.join(['who,what', *rows, 'd,w']))
+  task = registry.get('items')
+  given = {'user_column': 'who', 'item_column': 'what'}
+  assert {*given, 'time_column', 'test_split'} <= doctor._OF_DATA.keys()
+  found = task.find(str(path), task.checked_options(given))
+  assert found.startswith(
+    '6 examples of 4 classes (w, x, y, ...), 3 of them test'
+  )
+  assert '3 clients' in found and 'without a training example' in found
+  with pytest.raises(errors.InputError, match='--user_column'):
+    task.find(str(path))
+
+
 def write_text(path, header='4 9 3'):
   lines = [f'{i % 3} {i}:1 8:0.5' for i in range(4)]
   path.write_text('\n'.join([header, *lines, '']))

@@ -30,6 +30,14 @@ def test_defaults_are_of_hyperparameters_and_within_bounds(name):
     assert not [w for w in made.warnings(10**6, 1) if 'spreadout' in w]
 
 
+def test_an_option_of_several_tasks_is_described_once():
+  for name, option in registry.OPTIONS.items():
+    of = [
+      o for t in registry.TASKS.values() for o in t.options if o.name == name
+    ]
+    assert {o.help for o in of} == {option.help}
+
+
 @pytest.mark.parametrize(
   'name',
   [

@@ -253,7 +253,10 @@ def test_leafs_draw_of_users():
     ('shards:clients', None),
     ('iid:x', "'x': expected a whole number"),
     ('iid:0', 'at least 1'),
-    ('dirichlet:alpha=1', 'alpha is no setting'),
+    (
+      'dirichlet:alpha=1',
+      'alpha is no setting of dirichlet, which takes concentration, [^-]*$',
+    ),
     ('shards:clients=', "'': expected a whole number"),
   ],
 )
