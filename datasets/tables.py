@@ -132,8 +132,8 @@ def present(
     raise errors.InputError(f'{path} is empty; give a table')
   if missing and len(names) == 1 and _SEPARATOR.search(names[0]):
     raise errors.InputError(
-      f'{path} has one column, {names[0][:80]!r}; line 1 of a .csv has the names of'
-      ' the columns, with commas between them, of a .tsv tabs: write it so'
+      f'{path} has no column {missing[0]!r}, but one {names[0][:80]!r}; write names'
+      ' and values of a .csv with commas between them, of a .tsv with tabs'
     )
   if missing:
     raise errors.InputError(

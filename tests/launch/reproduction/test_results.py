@@ -224,7 +224,13 @@ def test_what_is_kept_is_of_todays_rows_and_numbers(tmp_path):
     if isinstance(found, table.Study) or getattr(found, 'small', None)
   }
   others = {('fedaws/table1', 'paper'), ('fedvc/table1', 'paper')}
-  real = ('fedaws/table1', 'fedaws/table3', 'fedaws/table4', 'fedmlh/table6', 'fedss/table1')
+  real = (
+    'fedaws/table1',
+    'fedaws/table3',
+    'fedaws/table4',
+    'fedmlh/table6',
+    'fedss/table1',
+  )
   others |= {(name, 'real') for name in real}
   assert names == {(name, 'small') for name in small} | others
 
