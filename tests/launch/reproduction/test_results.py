@@ -230,6 +230,7 @@ def test_what_is_kept_is_of_todays_rows_and_numbers(tmp_path):
     'fedaws/table4',
     'fedmlh/table6',
     'fedss/table1',
+    'turbosvm-fl/table2',
   )
   others |= {(name, 'real') for name in real}
   assert names == {(name, 'small') for name in small} | others
