@@ -139,6 +139,7 @@ def test_ids_in_another_normal_form(tmp_path):
       'leave out --test_fraction',
     ),
     ({}, {'split': 'iid:25'}, 'split=iid:25: there are 24'),
+    ({}, {'split': 'shards:clients=25'}, 'give fewer clients, or'),
   ],
 )
 def test_what_is_missing_is_named(data, choice, message, tmp_path, monkeypatch):
