@@ -45,14 +45,16 @@ _SMALL = {
   'eval_every': 50,
 }
 _LANDMARKS_SMALL = {'num_classes': 406, 'classes_least': 2, 'classes_most': 22}
-# As a list that is sorted by class, cut into clients.
+# As a list that is sorted by class, cut into clients. After 120 rounds FedSS's score on
+# the training classes is still far below FullSoftmax's, which the paper compares at
+# the end of training; 600 were fixed before they ran.
 _RETRIEVAL = {
   'num_classes': 600,
   'retrieval_classes': 300,
   'num_clients': 120,
   'consecutive_classes': True,
-  'rounds': 120,
-  'eval_every': 40,
+  'rounds': 600,
+  'eval_every': 100,
 }
 _IMAGENET = {
   'num_classes': 2_000,
