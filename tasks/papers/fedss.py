@@ -65,21 +65,29 @@ _IMAGENET = {
   'eval_every': 30,
 }
 
+_DATA = (
+  '{num_classes:,} classes, {num_clients} clients of {classes_per_client} classes,'
+  ' {rounds} rounds'
+)
 
-def _table(number, caption, changes, notes='', **more):
-  """Returns a result whose small form has these settings beside the others."""
-  shared = _SMALL | changes
-  what = (
-    'Procedural handwriting of {num_classes:,} classes, {num_clients} clients of'
-    ' {classes_per_client} classes, 8 a round, {rounds} rounds from scratch, three seeds'
-  ).format(**shared)
+
+def _table(number, caption, changes, notes='', small=(), **more):
+  """Returns a result whose small form has these settings beside the others.
+
+  `small`: tables of its rows, with the settings of each.
+  """
+  tables = {each: _SMALL | own for each, own in dict(small).items()}
+  panels = [*tables.values()] or [_SMALL | changes]
+  data = '; panel b: '.join(map(_DATA.format_map, panels))
   return table.of_csv(
     **_PAPER,
     number=number,
     caption=caption,
     notes=(_PHOTOGRAPHS + notes).strip(),
-    what=what + table.REDESIGNED,
-    shared=shared,
+    what=f'Procedural handwriting of {data}; 8 a round, from scratch, three'
+    f' seeds{table.REDESIGNED}',
+    small=tables,
+    shared=panels[0],
     best_seed=('fullsoftmax', 'centralized'),
     best_over=('spreadout_weight',),
     **more,
@@ -172,7 +180,8 @@ _TABLE1 = _table(
 def _figure(number, caption, small='table1', **more):
   """Returns a figure of Table 1's and Table 2's runs, a panel for each."""
   words = number, caption, _LANDMARKS_SMALL, _PANELS
-  return _table(*words, of='table1 table2', small=small, **more)
+  panels = {small: _LANDMARKS_SMALL, 'table2': _RETRIEVAL}
+  return _table(*words, of='table1 table2', small=panels, **more)
 
 
 _SCORES = ('top1', 'map@10')  # Of panels a and b.

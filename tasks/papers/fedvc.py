@@ -229,8 +229,7 @@ RESULTS = (
     ' are not known here, and these are ours, with FedAvg as momentum 0. It ran 10,000'
     ' rounds on CIFAR-10 and 20,000 on CIFAR-100.',
     what=_OF_EQUAL,
-    small='fig4',
-    shared=_EQUAL,
+    small={'fig4': _EQUAL},
     curves=('top1',),
     over=table.EFFECTIVE_RATE,
   ),

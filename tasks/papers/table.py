@@ -241,7 +241,7 @@ def of_csv(
   of: str = '',
   task: str = '',
   what: str = '',
-  small: str = '',
+  small: Mapping[str, Mapping[str, Any]] = {},
   real: str = '',
   shared: Mapping[str, Any] = {},
   algorithms: Sequence[str] = (),
@@ -251,8 +251,8 @@ def of_csv(
 
   `of` are the tables whose rows a figure draws, a panel for each task, `task` that of the
   rows, and `algorithms` theirs; `what` tells of a small form, whose rows are those of the
-  table `small` with `shared` changes, and `real` of a form on real data. Of other tables'
-  claims a figure has those of its rows.
+  tables `small`, each with its changes (default: the first, with `shared`), and `real` of
+  a form on real data. Of other tables' claims a figure has those of its rows.
   """
   paper, own = words['paper'].lower(), _table(words['number'])
   tables, forms = of.split() or [own], {}
@@ -276,7 +276,12 @@ def of_csv(
     return tuple(claim for is_own, claim in found if is_own or has(claim))
 
   if what:
-    found = chosen(rows(paper, small or tables[0], 'small', shared))
+    small = small or {tables[0]: shared}
+    found = chosen(
+      row
+      for each, changes in small.items()
+      for row in rows(paper, each, 'small', changes)
+    )
     forms['small'] = Form(what, found, claims('small', found), _SEEDS)
   if real:
     found = rows(paper, tables[0], 'real')

@@ -48,7 +48,7 @@ def _curves(number, task):
   """Returns the learning curves of Table 3's runs on one task."""
   small = {
     'femnist': {},
-    'celeba': {'what': _FACES, 'small': f'fig{number}', 'shared': _OF_FACES},
+    'celeba': {'what': _FACES, 'small': {f'fig{number}': _OF_FACES}},
     'shakespeare': {'what': ''},
   }
   none = 'It has no small form: there are no procedural data of this shape.'

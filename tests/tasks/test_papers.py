@@ -330,7 +330,11 @@ def test_a_figure_of_two_tables_has_their_claims_as_far_as_it_has_rows():
   figure = registry.TABLES['fedss/fig3']
   metrics = lambda form: {claim.metric for claim in form.claims}
   assert metrics(figure) == {'top1', 'map@10'}
-  assert metrics(figure.small) == {'top1'}
+  assert metrics(figure.small) == {'top1', 'map@10'}
+  assert not metrics(registry.TABLES['fedss/fig4'].small)  # Of FedSS alone.
+  # Each panel has its own settings.
+  rounds = {(row.task, row.changes['rounds']) for row in figure.small.rows}
+  assert rounds == {('glyphs', 300), ('glyphs-retrieval', 600)}
   row = table.Row('glyphs', 'fedss', {'top1@rounds:9': None})
   assert table.has_metric('top1:0.5', [row])
   assert not table.has_metric('map@10', [row])
