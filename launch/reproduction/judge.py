@@ -115,8 +115,13 @@ def _of_study(found: table_lib.Study, frame, scale: str) -> Judged:
       f'{len(outside)} of {len(told)} {what} do not hold: {"; ".join(outside)}'
     )
     return Judged(Verdict.NOT, why + lacks)
-  if not told or missing:
-    return Judged(Verdict.NOT_RUN, f'{len(told)} {what} were measured{lacks}')
+  # Of a data set or none; other data sets were not asked for.
+  of = {'', *frame['task']}
+  names_of = {*frame['row'], *(frame['task'] + ': ' + frame['row'])}
+  wanted = [n for n in limits if n.rpartition(': ')[0] in of]
+  if not told or missing or not names_of.issuperset(wanted):
+    why = f'{len(told)} of {len(wanted)} {what} were measured{lacks}'
+    return Judged(Verdict.NOT_RUN, why)
   verdict = Verdict.REPRODUCED if is_published else Verdict.SHAPE
   return Judged(verdict, f'all {len(told)} {what} hold')
 

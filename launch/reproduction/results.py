@@ -38,6 +38,7 @@ COLUMNS = (
   *('command', 'note'),
 )
 TEXT = 'result.md'
+_NUMBERS = 'mean', 'std', 'seeds', 'rounds'  # Or empty.
 # The metric of a study's values, of which something is expected or published.
 VALUE = 'value'
 _NONE = table_lib.NONE
@@ -217,12 +218,26 @@ def _lines(path: pathlib.Path) -> list[list[str]]:
       ' overwritten; move it, or name another --output'
     )
   for number, line in enumerate(lines[1:], 2):
-    if len(line) != len(COLUMNS) or any(c != wording.shown(c) for c in line):
+    cells = dict(zip(COLUMNS, line, strict=False))
+    if (
+      len(line) != len(COLUMNS)
+      or any(c != wording.shown(c) for c in line)
+      or not all(_is_number(cells[n]) for n in _NUMBERS)
+    ):
       raise errors.DamageError(
         f'{path} is damaged (line {number}); delete it, and run launch.reproduce'
         ' again'
       )
   return lines[1:]
+
+
+def _is_number(text: str) -> bool:
+  """Whether a cell is empty or a number, or a bound such as '>60'."""
+  try:
+    float(text.removeprefix('>') or 0)
+  except ValueError:
+    return False
+  return True
 
 
 def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:

@@ -16,8 +16,8 @@ _PHOTOGRAPHS = (
 _ASSIGNED = (
   'Which of the two merged numbers is of posonly and which of fedaws_posonly is'
   ' inferred from the order of the rows. The paper searched for the lambda of'
-  ' fedaws_posonly, and so is it here: from 0, which is PosOnly, to below the bound'
-  ' 1 / (2 k) = 0.05.'
+  " fedaws_posonly, and so is it here: from 0, which is PosOnly, at the paper's size"
+  ' to below the bound 1 / (2 k) = 0.05.'
 )
 _PANELS = (
   "Panel a: Landmarks, Table 1's runs; panel b: SOP, Table 2's. The small form has"

@@ -311,6 +311,8 @@ def test_values_of_a_study_are_within_their_bounds():
   assert verdict('paper', a=5, b=1000) == VERDICTS.REPRODUCED
   assert verdict('paper', a=5.1, b=1000) == VERDICTS.NOT
   assert verdict('paper', a=5, b='') == VERDICTS.NOT_RUN
+  assert verdict('paper', a=5) == VERDICTS.NOT_RUN
+  assert verdict('small', b=7000) == VERDICTS.NOT_RUN
   assert verdict('paper', a=4, b='') == VERDICTS.NOT
   assert verdict('paper', c=1) == VERDICTS.NOT_RUN
   assert verdict('paper', a='') == VERDICTS.NOT_RUN

@@ -49,6 +49,10 @@ def test_a_result_replaces_its_own_lines_alone(tmp_path):
       ','.join(results.COLUMNS).encode() + b'\n\x1b[31m' + 15 * b',' + b'\n',
       'line 2',
     ),
+    (
+      ','.join(results.COLUMNS).encode() + b'\n' + 8 * b',' + b'xyz,,,,,,,\n',
+      'line 2',
+    ),
   ],
 )
 def test_a_file_of_others_or_a_damaged_one_stays(content, problem, tmp_path):
