@@ -306,15 +306,33 @@ def _claims(claims, lines: 'pd.DataFrame') -> list[Order]:
       )
       for line in of.itertuples()
     ]
-    measured = [*of.itertuples()]
+    measured, gain = [*of.itertuples()], ''
+    if claim.over:
+      measured, gain = (
+        _gains(measured, rows, claim.over),
+        f', over {claim.over},',
+      )
     for high, low in claim.pairs(rows):
       high, low = measured[high], measured[low]
       says = (
-        f'{claim.says}: {names.heading(claim.metric)} of {high.row} above'
+        f'{claim.says}: {names.heading(claim.metric)}{gain} of {high.row} above'
         f' {low.row}'
       )
       least = f'at least {claim.least:+g}' if claim.least else ''
       found.append(_order(says, least or 'above', high, low, claim.least))
+  return found
+
+
+def _gains(measured, rows, algorithm: str):
+  """Returns measured lines less those of the algorithm's rows beside them."""
+  found = []
+  for line, row in zip(measured, rows, strict=True):
+    other = table_lib.beside(row, rows, algorithm)
+    base = measured[rows.index(other)] if other else line._replace(m=math.nan)
+    error = math.hypot(line.error, base.error)
+    found.append(
+      line._replace(m=line.m - base.m, error=error, n=min(line.n, base.n))
+    )
   return found
 
 

@@ -57,6 +57,8 @@ class Claim(NamedTuple):
   low: str
   # Points that it must be above; negative: that it may be below.
   least: float = 0.0
+  # An algorithm: of both rows, the gain over its row with the same settings.
+  over: str = ''
 
   def pairs(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
     """Returns the numbers of the rows above and below, for each pair."""
@@ -221,19 +223,24 @@ class PaperTable(Result):
     return f'{names.heading(name)}{names.unit(name)}: {", ".join(parts)}'
 
   def reference(self, row: Row, rows: Sequence[Row]) -> Row | None:
-    """Returns the row of `relative_to` to which a row's results relate.
+    """Returns the row of `relative_to` to which a row's results relate."""
+    return beside(row, rows, self.relative_to)
 
-    It has the row's task and, of the row's changes, those that it has at all; how long
-    it trains is its own.
-    """
-    for other in rows:
-      if (other.task, other.algorithm) != (row.task, self.relative_to):
-        continue
-      shared = applying(other.changes, row.algorithm)
-      shared.pop('rounds', None)
-      if shared.items() <= row.changes.items():
-        return other
-    return None
+
+def beside(row: Row, rows: Sequence[Row], algorithm: str) -> Row | None:
+  """Returns the row of an algorithm to which a row is compared, None if none is there.
+
+  It has the row's task and, of the row's changes, those that it has at all; how long it
+  trains is its own.
+  """
+  for other in rows:
+    if (other.task, other.algorithm) != (row.task, algorithm):
+      continue
+    shared = applying(other.changes, row.algorithm)
+    shared.pop('rounds', None)
+    if shared.items() <= row.changes.items():
+      return other
+  return None
 
 
 def of_csv(
@@ -264,8 +271,8 @@ def of_csv(
     found = [
       (
         line['table'] == f'{paper}/{own}',
-        Claim(
-          *(line[n] for n in Claim._fields[:-1]), float(line['least'] or 0)
+        Claim(**{n: line[n] for n in Claim._fields})._replace(
+          least=float(line['least'] or 0)
         ),
       )
       for line in _lines('claims')

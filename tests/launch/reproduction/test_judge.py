@@ -202,6 +202,31 @@ def test_verdicts(lines, scale, verdict):
 
 
 @pytest.mark.parametrize(
+  ('few', 'expected'),
+  [
+    # Four rows' errors: 2 * sqrt(4 / 3) = 2.31.
+    (13.4, judge.AGREES),
+    (13.3, judge.UNDECIDED),
+    (8.6, judge.DISAGREES),
+  ],
+)
+def test_a_claim_may_be_of_gains_over_a_method(few, expected):
+  lines = [
+    line(f'{name} k={k}', '', mean, 1, changes=f'k={k}')
+    for name, k, mean in (
+      ('fedavg', 2, 10),
+      ('fedavg', 9, 30),
+      ('fedir', 2, few),
+      ('fedir', 9, 31),
+    )
+  ]
+  claim = table.Claim('More', 'top1', 'fedir k=2', 'fedir k=9', over='fedavg')
+  assert told(*lines, claims=(claim,)) == [expected]
+  # Without the row that it is over, nothing is told.
+  assert told(*lines[1:], claims=(claim,)) == [judge.UNDECIDED]
+
+
+@pytest.mark.parametrize(
   ('high', 'least', 'verdict'),
   [
     (35, 0, VERDICTS.SHAPE),
