@@ -54,7 +54,8 @@ def site(monkeypatch):
     (
       'docs/data.md',
       '[a](results/fedss)',
-      'a ([fig8/result.png](results/fedss/fig8/result.png),'
+      'a ([fig3/retrieval.png](results/fedss/fig3/retrieval.png),'
+      ' [fig8/result.png](results/fedss/fig8/result.png),'
       ' [table1/result.png](results/fedss/table1/result.png))',
     ),
     (
