@@ -47,7 +47,7 @@ _WORDS = {
 }
 _OF_WORDS = (
   'Procedural bags of words, 500 labels in groups of ten by a power law, one kept of'
-  ' each training example, 128 clients a round, 300 rounds, three seeds; clients weigh'
+  ' each training example, 128 clients a round, 300 rounds; clients weigh'
   f' by examples, and rows move by the mean{table.REDESIGNED}'
 )
 _WRONG = 'least loss of a misclassified example over'
@@ -60,7 +60,7 @@ RESULTS = (
     caption='CIFAR-10 and CIFAR-100, one class a client; ResNet-8, -32, -56',
     notes='The paper calls top-1 P@1. Numbers are at convergence.',
     what='Ten classes of procedural handwriting, a client each, all in every round, 150'
-    ' rounds of one batch, three seeds; one rate for encoder and rows in all methods,'
+    ' rounds of one batch; one rate for encoder and rows in all methods,'
     ' chosen by FedAwS alone, but 0.1 for the oracle, which it kept from learning'
     + table.REDESIGNED,
     real='CIFAR-10, ResNet-8 with GroupNorm, 3,000 rounds of one batch of each class,'

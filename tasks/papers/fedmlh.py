@@ -67,7 +67,7 @@ CONFIGURATIONS = tuple(
 )
 _PAPER = {'paper': 'FedMLH', 'source': 'arXiv:2110.12292'}
 _WHAT = (
-  'Procedural bags of words of the size of EURLex-4K, 80 rounds, three seeds; the round'
+  'Procedural bags of words of the size of EURLex-4K, 80 rounds; the round'
   f' is chosen by validation examples{table.REDESIGNED}'
 )
 # Until FedAvg's scores have peaked, at its best rate: rule, written before the runs: of

@@ -84,8 +84,7 @@ def _table(number, caption, changes, notes='', small=(), **more):
     number=number,
     caption=caption,
     notes=(_PHOTOGRAPHS + notes).strip(),
-    what=f'Procedural handwriting of {data}; 8 a round, from scratch, three'
-    f' seeds{table.REDESIGNED}',
+    what=f'Procedural handwriting of {data}; 8 a round, from scratch{table.REDESIGNED}',
     small=tables,
     shared=panels[0],
     best_seed=('fullsoftmax', 'centralized'),

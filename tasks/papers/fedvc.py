@@ -68,19 +68,19 @@ _OF_LANDMARKS = (
   'Procedural handwriting of 60 classes, 200 clients with 60 images in the mean, of'
   ' sizes as unequal as those of glyphs-landmarks and of classes that are independent'
   ' of them (size_deviation 0.9, alpha 1), 10 and 25 clients a round, five local epochs,'
-  f' from scratch, 40 rounds, three seeds{table.REDESIGNED}'
+  f' from scratch, 40 rounds{table.REDESIGNED}'
 )
 _OF_TABLE_4 = {'what': _OF_LANDMARKS, 'shared': _LANDMARKS}
 _OF_CLIENTS = (
   'Procedural handwriting of 60 classes, {} clients with {} images in the mean, of'
   ' sizes and classes that are unequal and independent (size_deviation 1.2, alpha 1),'
-  f' virtual clients of 128, 10 a round, from scratch, three seeds{table.REDESIGNED}'
+  f' virtual clients of 128, 10 a round, from scratch{table.REDESIGNED}'
 )
 _OF_UNEQUAL = _OF_CLIENTS.format(100, 120)
 _AFTER_40 = '; scores after 40 rounds'
 _OF_EQUAL = (
   'Procedural handwriting of 50 classes, 100 clients of 60 images, alpha 1,000, 10 and'
-  f' 0, 10 a round, 40 rounds, three seeds; rates 0.01 and 0.1{table.REDESIGNED}'
+  f' 0, 10 a round, 40 rounds; rates 0.01 and 0.1{table.REDESIGNED}'
 )
 
 

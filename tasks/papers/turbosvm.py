@@ -31,11 +31,11 @@ _SETS = {'femnist': 'FEMNIST', 'celeba': 'CelebA', 'shakespeare': 'Shakespeare'}
 _EVALUATED = {'eval_every': 4, 'checkpoint_every': 20}
 _SMALL = {'rounds': 48, **_EVALUATED}
 _WHAT = (
-  'Procedural handwriting in the shape of FEMNIST, 48 rounds of 201, three seeds'
+  'Procedural handwriting in the shape of FEMNIST, 48 rounds of 201'
   + table.REDESIGNED
 )
 _OF_FACES = {'rounds': 100, 'eval_every': 10, 'checkpoint_every': 20}
-_FACES = 'Drawn faces in the shape of CelebA, 100 rounds of 201, three seeds'
+_FACES = 'Drawn faces in the shape of CelebA, 100 rounds of 201'
 
 
 def _table(number, caption, notes='', **more):
@@ -161,7 +161,7 @@ RESULTS = (
     'After 200 of 201 rounds. No other method has support vectors.',
     at_rounds=200,
     what='Procedural handwriting in the shape of FEMNIST, 8 clients, 40 rounds in which C'
-    ' falls from 40 / 201 to 1 / 201, three seeds' + table.REDESIGNED,
+    ' falls from 40 / 201 to 1 / 201' + table.REDESIGNED,
     shared=_EVALUATED,
   ),
   *map(_architecture, (5, 6, 7)),
