@@ -246,6 +246,7 @@ def draw(
         found.curves,
         found.over,
         frame(whole) if found.is_relative and whole else None,
+        searched=found.best_over,
       )
     name = 'result.png' if len(tasks) == 1 else f'result_{task}.png'
     where.mkdir(parents=True, exist_ok=True)

@@ -121,6 +121,14 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   [joined] = [line for line in ax.lines if line.get_label() == 'FedAvg']
   assert joined.get_color() == methods.colour('fedavg')
   assert joined.get_xdata().tolist() == [0.28, 1.8]
+  # And of those at their best values of a grid.
+  rates = ((0.281, 0.1), (1.8, 0.01))
+  best = [('fedavg', skewed(e, client_learning_rate=r)) for e, r in rates]
+  tuned = collect(tmp_path / 'tuned', *best)
+  [panel] = curves.points(tuned, searched=['client_learning_rate'])
+  assert panel.lines == ['FedAvg', 'FedAvg']
+  [apart] = curves.points(tuned)
+  assert len({*apart.lines}) == 2
   plot_compare(more, tmp_path / 'a.png', reference=reference)
   plot_compare(frame[:1], tmp_path / 'b.png', ['top1', 'mcc'], 'bytes')
   assert np.not_equal(*(read(tmp_path / f'{n}.png').shape[1] for n in 'ab'))

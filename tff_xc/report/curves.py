@@ -198,6 +198,7 @@ def compare_figure(
   over: str = 'rounds',
   reference: pd.DataFrame | None = None,
   final: str | None = None,
+  searched: Sequence[str] = (),
 ) -> matplotlib.figure.Figure:
   """Draws several methods of `collect` in one picture, a panel for each score.
 
@@ -213,7 +214,7 @@ def compare_figure(
     means = lambda score: found[score].groupby('method')['mean']
     is_flat = lambda score: _is_flat([line for _, line in means(score)])
     panels = [score for score in panels if not is_flat(score)]
-    panels += points(frame, reference, final)
+    panels += points(frame, reference, final, searched)
   panels = panels or scores[: None if is_chosen else 1]
   first = frame.drop_duplicates('method')
   styles = methods_lib.styles(first['algorithm'].tolist())
@@ -349,13 +350,15 @@ def points(
   frame: pd.DataFrame,
   reference: pd.DataFrame | None = None,
   score: str | None = None,
+  searched: Sequence[str] = (),
 ) -> list[Panel]:
   """Returns the panels of final scores in which methods differ, at most two.
 
   The first is against the class parameters that a client receives (FedSS, figs 5 and
   10), the second against the skew of the clients' classes (Hsu, Qi and Brown, fig. 4),
   over the score of the reference if there is one. Without a score it is the first
-  headline that tells methods apart.
+  headline that tells methods apart. A line joins methods that differ in settings that
+  were `searched`, of which these are the best.
   """
   scores = (score,) if score else tuple(catalog.HEADLINES)
   panels = []
@@ -386,7 +389,7 @@ def points(
         p and (p[0], p[1] / whole, p[2] / whole) for p in of_methods
       ]
     x = 'EMD of the split, from 0 (alike) to 2'
-    lines = methods_lib.titles(algorithms, tables.methods(frame))
+    lines = methods_lib.titles(algorithms, tables.methods(frame, searched))
     panels.append(Panel(title, x, y, of_methods, algorithms, lines))
   return panels
 

@@ -105,9 +105,15 @@ def settings_of(run: run_files.Run) -> dict[str, Any]:
   return {key: value for key, value in settings.items() if value is not None}
 
 
-def methods(frame: pd.DataFrame) -> list[str]:
-  """Returns each method's algorithm with the hyper-parameters that differ."""
-  return _labels(frame, lambda run: run.hyperparameters)
+def methods(frame: pd.DataFrame, searched: Sequence[str] = ()) -> list[str]:
+  """Returns each method's algorithm with the hyper-parameters that differ.
+
+  Those that were `searched` are left out.
+  """
+  of = lambda run: {
+    n: v for n, v in run.hyperparameters.items() if n not in searched
+  }
+  return _labels(frame, of)
 
 
 def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
