@@ -234,6 +234,7 @@ def test_what_is_kept_is_of_todays_rows_and_numbers(tmp_path):
     'fedaws/table4',
     'fedmlh/table6',
     'fedss/table1',
+    'fedvc/fig4',
     'turbosvm-fl/fig5',
     'turbosvm-fl/table2',
     'turbosvm-fl/table3',
