@@ -244,7 +244,9 @@ def test_a_picture_for_each_task(tmp_path, monkeypatch):
   groups = measure.finished(found, runs)
   drawn, figure = [], curves.compare_figure
   monkeypatch.setattr(
-    curves, 'compare_figure', lambda *a: drawn.append(a) or figure(*a)
+    curves,
+    'compare_figure',
+    lambda *a, **named: drawn.append(a) or figure(*a, **named),
   )
   measure.draw(found, rows, groups, tmp_path / 'a')
   assert [len(frame) for frame, *_ in drawn] == [4, 1]
