@@ -56,13 +56,15 @@ _RETRIEVAL = {
   'rounds': 600,
   'eval_every': 100,
 }
+# After 90 rounds FedSS is 9 points behind FullSoftmax, and after 900 both still rise
+# and it is 2 behind; 1,200 were fixed before they ran.
 _IMAGENET = {
   'num_classes': 2_000,
   'classes_per_client': 20,
   'examples_per_client': 52,
   'steps_per_round': 8 * 52 // 6,
-  'rounds': 90,
-  'eval_every': 30,
+  'rounds': 1_200,
+  'eval_every': 200,
 }
 
 _DATA = (
