@@ -68,8 +68,12 @@ def _nodes(graph_def) -> list:
   return nodes
 
 
-# Ops of tf.data, and those whose kernel for GPUs sums in any order.
-_ON_CPU = ('Dataset', 'Iterator', 'Optional', 'SparseTensorDenseMatMul')
+# Ops of tf.data, and those whose kernel for GPUs sums in any order; Bincount's refuses
+# to run where order is asked for.
+_ON_CPU = (
+  *('Dataset', 'Iterator', 'Optional'),
+  *('SparseTensorDenseMatMul', 'Bincount'),
+)
 
 
 def _device_of(op: str, device: str) -> str:
