@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     task=values.task,
     algorithm=values.algorithm,
     given=settings.changes(),
-    seeds=plan.seeds(values.seeds) if values.seeds else None,
+    seeds=None if values.seeds is None else plan.seeds(values.seeds),
     output=pathlib.Path(values.output or f'runs/reproduce-{values.scale}'),
     jobs=values.jobs,
     train=not values.finished_only,

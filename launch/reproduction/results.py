@@ -242,9 +242,18 @@ def _is_number(text: str) -> bool:
 
 def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:
   """Returns what was measured of a result."""
-  lines = read_all(path_of(output, found.name))
+  path = path_of(output, found.name)
+  lines = read_all(path)
   is_own = (lines['table'] == found.table) & (lines['scale'] == scale)
-  return Measured(found, scale, lines[is_own].reset_index(drop=True))
+  lines = lines[is_own].reset_index(drop=True)
+  is_table = isinstance(found, table_lib.PaperTable)
+  for name in lines['metric'].unique() if is_table else ():
+    if name and not names.is_known(name):  # A row without a result has none.
+      raise errors.DamageError(
+        f'{path} is damaged ({found.table} has a result {name!r}); delete it, and'
+        ' run launch.reproduce again'
+      )
+  return Measured(found, scale, lines)
 
 
 @contextlib.contextmanager

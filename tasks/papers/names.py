@@ -15,6 +15,7 @@ best_seed_top1       of another result, the best seed's beside the mean
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tff_xc import errors
 from tff_xc.measure import catalog
 from tff_xc.measure import targets
 
@@ -70,6 +71,14 @@ def parse(name: str) -> Parts:
     target = targets.parse_one(name)
     return Parts(target.metric, target=target)
   return Parts(name)
+
+
+def is_known(name: str) -> bool:
+  """Whether there is such a result."""
+  try:
+    return parse(name.removeprefix(BEST_SEED)).metric in _METRICS
+  except (errors.InputError, ValueError):
+    return False
 
 
 def heading(name: str) -> str:

@@ -156,6 +156,7 @@ def test_rounds_whose_scores_a_table_shows_are_evaluated(
     (['fedss/table1', '--needs', '--finished_only'], 'leave one out'),
     (['fedss/table1', '--scale=big'], '<small|real|paper>'),
     (['--scale=paper', 'fedss/table2', '--seeds=1,1'], '--seeds=1,1: expected'),
+    (['fedss/table2', '--seeds='], '--seeds=: expected'),
     (['--scale=paper', 'fedss/table2', '--seed=1'], 'no flag --seed'),
     (['--scale=paper', 'fedmlh/table3', '--validation=2'], '--validation=2.0'),
     (['--scale=paper', 'fedmlh/table3', '--negatives=2'], 'fedmlh, fedavg'),

@@ -69,6 +69,18 @@ def test_a_file_of_others_or_a_damaged_one_stays(content, problem, tmp_path):
     results.read(tmp_path, registry.RESULTS[NAME], 'small')
 
 
+@pytest.mark.parametrize('name', ['top_1', 'relative_top1:a', 'top1:a'])
+def test_a_result_of_which_nothing_is_known_is_damage(name, tmp_path):
+  small_table.measured().write(tmp_path)
+  path = tmp_path / 'fedmlh.csv'
+  text = path.read_text()
+  known = small_table.measured().lines['metric'][0]
+  assert f',{known},' in text
+  path.write_text(text.replace(f',{known},', f',{name},'))
+  with pytest.raises(errors.DamageError, match=r'damaged .*result'):
+    results.read(tmp_path, registry.RESULTS[NAME], 'small')
+
+
 def test_what_somebody_else_wrote_is_not_overwritten(tmp_path):
   results.refuse_others(tmp_path / 'nothing', [NAME])
   where = tmp_path / NAME
