@@ -8,6 +8,7 @@ A file's tables stand between two comments, of which the first says what is show
   <!-- compare FILE --columns=... --paper=turbosvm-fl/table3:femnist -->
   <!-- result docs/results fedss/table1 [--paper] [--short] -->
   <!-- verdicts docs/results -->
+  <!-- both docs/results docs/results/another-processor -->
   <!-- benchmark docs/results/benchmarks/select.json [--short] -->
   <!-- table docs/results/measured/cluster_costs.csv -->
   <!-- audit docs/results/measured/audit_omniglot.csv --metric=top1 -->
@@ -22,6 +23,7 @@ their tasks, whose published numbers of the same algorithm stand beside; only ro
 without changes of their own have one. result: what `launch.reproduce
 --output=docs/results` wrote, with --paper at the paper's size, with --short without
 costs and orders. verdicts: how many small results of each paper have which verdict.
+both: the verdicts of the small results that two such directories have.
 benchmark: what `launch.benchmark NAME --output=FILE` wrote, with --short only its
 ratios. table: a CSV as it is. audit: what `launch.audit` wrote as audit.csv, with the
 score of its runs, or as updates.csv.
@@ -141,6 +143,19 @@ def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
   return text_table.to_markdown([['paper', *map(str, kinds), 'all'], *lines])
 
 
+def _both(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns a line for each small result that was measured in two directories."""
+  wheres, _ = _words(words, 'DIRECTORY DIRECTORY')
+  lines = []
+  for name, each in registry.RESULTS.items():
+    of = [results.read(root / where, each, 'small') for where in wheres]
+    if all(not found.lines.empty for found in of):
+      lines.append([f'`{name}`', *(str(found.judged.verdict) for found in of)])
+  if not lines:
+    raise ValueError('the two have no small result in common')
+  return text_table.to_markdown([['result', *wheres], *lines])
+
+
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the tables of a benchmark, and how they were made."""
   [where], given = _words(words, 'FILE', 'short')
@@ -224,6 +239,7 @@ _KINDS = {
   'compare': _compare,
   'result': _result,
   'verdicts': _verdicts,
+  'both': _both,
   'benchmark': _benchmark,
   'table': _table,
   'audit': _audit,

@@ -76,7 +76,7 @@ def parse(name: str) -> Parts:
 def is_known(name: str) -> bool:
   """Whether there is such a result."""
   try:
-    return parse(name.removeprefix(BEST_SEED)).metric in _METRICS
+    return parse(name.removeprefix(BEST_SEED)).metric in {*_METRICS, SENT}
   except (errors.InputError, ValueError):
     return False
 

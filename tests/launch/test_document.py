@@ -109,6 +109,18 @@ def test_results_and_the_numbers_of_their_verdicts(tmp_path):
   assert all(sum(found[:-1]) == found[-1] for found in of.values())
 
 
+def test_verdicts_of_two_directories(tmp_path):
+  path = tmp_path / 'a.md'
+  small_table.measured(algorithm='fedmlh').write(tmp_path / 'r')
+  write(path, 'both r s')
+  with pytest.raises(errors.InputError, match='in common'):
+    document.document(path)
+  small_table.measured(algorithm='fedmlh').write(tmp_path / 's')
+  [verdict] = {str(small_table.measured(algorithm='fedmlh').judged.verdict)}
+  line = f'| `{small_table.NAME}` | {verdict} | {verdict} |'
+  assert document.document(path).count(line) == 1
+
+
 def test_an_audit(tmp_path):
   path = tmp_path / 'a.md'
   told = {'auc': 0.9, 'posterior': 0.25, 'known': 0.0, 'precision': np.nan}
