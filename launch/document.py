@@ -23,7 +23,7 @@ their tasks, whose published numbers of the same algorithm stand beside; only ro
 without changes of their own have one. result: what `launch.reproduce
 --output=docs/results` wrote, with --paper at the paper's size, with --short without
 costs and orders. verdicts: how many small results of each paper have which verdict.
-both: the verdicts of the small results that two such directories have.
+both: the verdicts of the small results that two such directories have, by processor.
 benchmark: what `launch.benchmark NAME --output=FILE` wrote, with --short only its
 ratios. table: a CSV as it is. audit: what `launch.audit` wrote as audit.csv, with the
 score of its runs, or as updates.csv.
@@ -146,14 +146,17 @@ def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
 def _both(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns a line for each small result that was measured in two directories."""
   wheres, _ = _words(words, 'DIRECTORY DIRECTORY')
-  lines = []
+  lines, machines = [], [set(), set()]
   for name, each in registry.RESULTS.items():
     of = [results.read(root / where, each, 'small') for where in wheres]
     if all(not found.lines.empty for found in of):
       lines.append([f'`{name}`', *(str(found.judged.verdict) for found in of)])
+      for machine, found in zip(machines, of, strict=True):
+        machine |= {*found.lines['processor']} - {''}
   if not lines:
     raise ValueError('the two have no small result in common')
-  return text_table.to_markdown([['result', *wheres], *lines])
+  heading = ['result', *(', '.join(sorted(machine)) for machine in machines)]
+  return text_table.to_markdown([heading, *lines])
 
 
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
