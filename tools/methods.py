@@ -466,6 +466,11 @@ def _tables(values) -> None:
   """Trains what is missing, and writes the tables and the picture."""
   path = values.output / 'methods.csv'
   table = pd.read_csv(path) if path.exists() else pd.DataFrame()
+  if unknown := {*table.get('setting', [])} - {*_SETTINGS}:
+    raise errors.InputError(
+      f'{path} has the settings {", ".join(sorted(unknown))}, which this tool does not'
+      ' have; move it'
+    )
   place = lambda names: names.map([*_SETTINGS].index)
   for setting in values.settings:
     measured = pd.DataFrame(lines(values, setting))

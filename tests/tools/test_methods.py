@@ -211,6 +211,9 @@ def test_settings_of_before_stay_in_the_tables(study, monkeypatch, tmp_path):
     '63.0 ± 1.0 *',
     '40.0 ± 1.0 *',
   ]
+  (tmp_path / 'methods.csv').write_text('setting,method\nold,fedss\n')
+  with pytest.raises(errors.InputError, match=r'methods\.csv has .*old'):
+    study._tables(types.SimpleNamespace(output=tmp_path, settings=['few']))
 
 
 def _main(study, monkeypatch, *arguments):
