@@ -125,11 +125,15 @@ def _result(root: pathlib.Path, words: Sequence[str]) -> str:
   return found.to_markdown('short' in given)
 
 
+def _check_results(where: pathlib.Path) -> None:
+  if not any(where.glob('*.csv')):
+    raise ValueError(f'no result was written to {where}')
+
+
 def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns a line for each paper, with the counts of its small results' verdicts."""
   [where], _ = _words(words, 'DIRECTORY')
-  if not any((root / where).glob('*.csv')):
-    raise ValueError(f'no result was written to {root / where}')
+  _check_results(root / where)
   of: dict[str, list[judge.Verdict]] = {}
   for each in registry.RESULTS.values():
     verdict = results.read(root / where, each, 'small').judged.verdict
@@ -146,13 +150,19 @@ def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
 def _both(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns a line for each small result that was measured in two directories."""
   wheres, _ = _words(words, 'DIRECTORY DIRECTORY')
+  for where in wheres:
+    _check_results(root / where)
   lines, machines = [], [set(), set()]
+  same = ['row', 'task', 'changes', 'metric', 'seeds', 'rounds']
   for name, each in registry.RESULTS.items():
     of = [results.read(root / where, each, 'small') for where in wheres]
-    if all(not found.lines.empty for found in of):
-      lines.append([f'`{name}`', *(str(found.judged.verdict) for found in of)])
-      for machine, found in zip(machines, of, strict=True):
-        machine |= {*found.lines['processor']} - {''}
+    if not all(found.is_measured for found in of):
+      continue
+    if not of[0].lines[same].equals(of[1].lines[same]):
+      raise ValueError(f'{name} has other settings, seeds or rounds in one')
+    lines.append([f'`{name}`', *(str(found.judged.verdict) for found in of)])
+    for machine, found in zip(machines, of, strict=True):
+      machine |= {*found.lines['processor']} - {''}
   if not lines:
     raise ValueError('the two have no small result in common')
   heading = ['result', *(', '.join(sorted(machine)) for machine in machines)]

@@ -468,7 +468,7 @@ def _tables(values) -> None:
   table = pd.read_csv(path) if path.exists() else pd.DataFrame()
   if unknown := {*table.get('setting', [])} - {*_SETTINGS}:
     raise errors.InputError(
-      f'{path} has the settings {", ".join(sorted(unknown))}, which this tool does not'
+      f'{path} has the settings {", ".join(sorted(map(str, unknown)))}, which this tool does not'
       ' have; move it'
     )
   place = lambda names: names.map([*_SETTINGS].index)

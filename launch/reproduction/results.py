@@ -222,7 +222,7 @@ def _lines(path: pathlib.Path) -> list[list[str]]:
     if (
       len(line) != len(COLUMNS)
       or any(c != wording.shown(c) for c in line)
-      or not all(_is_number(cells[n]) for n in _NUMBERS)
+      or not all(_is_number(cells[n], n == 'mean') for n in _NUMBERS)
     ):
       raise errors.DamageError(
         f'{path} is damaged (line {number}); delete it, and run launch.reproduce'
@@ -231,10 +231,10 @@ def _lines(path: pathlib.Path) -> list[list[str]]:
   return lines[1:]
 
 
-def _is_number(text: str) -> bool:
+def _is_number(text: str, may_be_bound: bool) -> bool:
   """Whether a cell is empty or a number, or a bound such as '>60'."""
   try:
-    float(text.removeprefix('>') or 0)
+    float((text.removeprefix('>') if may_be_bound else text) or 0)
   except ValueError:
     return False
   return True

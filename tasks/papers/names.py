@@ -30,6 +30,12 @@ _METRICS: Mapping[str, catalog.Metric] = {
     unit='rounds',
     better='lower',
   ),
+  SENT: catalog.Metric(
+    'sent down',
+    'what clients were sent until then',
+    unit='bytes',
+    better='lower',
+  ),
 }
 
 
@@ -76,8 +82,8 @@ def parse(name: str) -> Parts:
 def is_known(name: str) -> bool:
   """Whether there is such a result."""
   try:
-    return parse(name.removeprefix(BEST_SEED)).metric in {*_METRICS, SENT}
-  except (errors.InputError, ValueError):
+    return parse(name.removeprefix(BEST_SEED)).metric in _METRICS
+  except (errors.InputError, ValueError, IndexError):
     return False
 
 

@@ -10,6 +10,7 @@ import pytest
 from launch import compare
 from launch import document
 from launch.benchmarks import report
+from launch.reproduction import results
 from tasks.papers import registry
 from tasks.papers import table
 from tests.launch import light
@@ -110,15 +111,34 @@ def test_results_and_the_numbers_of_their_verdicts(tmp_path):
 
 
 def test_verdicts_of_two_directories(tmp_path):
+  def measured(where, processor, better, **more):
+    worse = {'row': 'fedavg', 'published': '40.0', 'mean': 50.0}
+    of = {'std': 0.1, 'seeds': 3, 'processor': processor, **more}
+    lines = [
+      small_table.measured(**of, mean=better).lines,
+      small_table.measured(**of, **worse).lines,
+    ]
+    lines = pd.concat(lines, ignore_index=True)
+    found = results.Measured(registry.RESULTS[small_table.NAME], 'small', lines)
+    found.write(tmp_path / where)
+    return found.judged.verdict
+
   path = tmp_path / 'a.md'
-  small_table.measured(algorithm='fedmlh').write(tmp_path / 'r')
+  one = measured('r', 'A', 60.0)
   write(path, 'both r s')
-  with pytest.raises(errors.InputError, match='in common'):
+  with pytest.raises(errors.InputError, match=r'no result was written to .*s$'):
     document.document(path)
-  small_table.measured(algorithm='fedmlh').write(tmp_path / 's')
-  [verdict] = {str(small_table.measured(algorithm='fedmlh').judged.verdict)}
-  line = f'| `{small_table.NAME}` | {verdict} | {verdict} |'
-  assert document.document(path).count(line) == 1
+  small_table.measured(mean='').write(tmp_path / 's')
+  with pytest.raises(errors.InputError, match='in common'):  # s has no value.
+    document.document(path)
+  measured('s', 'B', 40.0, rounds=7)
+  with pytest.raises(errors.InputError, match='other settings'):
+    document.document(path)
+  two = measured('s', 'B', 40.0)
+  assert one != two
+  lines = [x for x in document.document(path).splitlines() if x.startswith('|')]
+  assert lines[0] == '| result | A | B |'
+  assert lines[2:] == [f'| `{small_table.NAME}` | {one} | {two} |']
 
 
 def test_an_audit(tmp_path):
