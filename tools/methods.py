@@ -467,9 +467,9 @@ def _tables(values) -> None:
   path = values.output / 'methods.csv'
   table = pd.read_csv(path) if path.exists() else pd.DataFrame()
   if unknown := {*table.get('setting', [])} - {*_SETTINGS}:
+    told = ', '.join(sorted(map(str, unknown)))
     raise errors.InputError(
-      f'{path} has the settings {", ".join(sorted(map(str, unknown)))}, which this tool does not'
-      ' have; move it'
+      f'{path} has the settings {told}, which this tool does not have; move it'
     )
   place = lambda names: names.map([*_SETTINGS].index)
   for setting in values.settings:
