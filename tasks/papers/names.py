@@ -69,7 +69,8 @@ def parse(name: str) -> Parts:
   """Returns the parts of a result's name."""
   score, _, budget = name.rpartition('@')
   if score in catalog.SCORES:
-    return Parts(score, budget=targets.parse_budgets(budget)[0])
+    [found] = targets.parse_budgets(budget)
+    return Parts(score, budget=found)
   if name.startswith(_RELATIVE):
     score, _, part = name.removeprefix(_RELATIVE).partition(':')
     return Parts(score, relative=float(part))
@@ -83,7 +84,7 @@ def is_known(name: str) -> bool:
   """Whether there is such a result."""
   try:
     return parse(name.removeprefix(BEST_SEED)).metric in _METRICS
-  except (errors.InputError, ValueError, IndexError):
+  except (errors.InputError, ValueError):
     return False
 
 

@@ -70,7 +70,11 @@ def test_a_file_of_others_or_a_damaged_one_stays(content, problem, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'name', ['top_1', 'relative_top1:a', 'top1:a', 'top1@']
+  'name',
+  [
+    *('top_1', 'relative_top1:a', 'top1:a', 'top1@'),
+    '"top1@rounds:1,batches:2"',
+  ],
 )
 def test_a_result_of_which_nothing_is_known_is_damage(name, tmp_path):
   small_table.measured().write(tmp_path)
