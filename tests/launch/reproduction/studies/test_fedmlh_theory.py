@@ -1,6 +1,7 @@
 """FedMLH's theory on a task's labels: the table, the values and the picture."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -86,10 +87,17 @@ def test_at_the_papers_size_the_sets_that_are_there_are_measured(
   assert '--task=' in lines[-1]
   # Two are there.
   there = tasks_[:2]
-  lacks = lambda config: '' if config['task'] in there else 'no files'
+
+  def of(task):
+    def find(data_dir):
+      if task not in there:
+        raise errors.InputError('no files')
+
+    return types.SimpleNamespace(find=find)
+
   [config] = resolved('small', TASK, **SMALL)
   theory = fedmlh_theory._theory(json.dumps(config, sort_keys=True))
-  monkeypatch.setattr(studies, 'lacks', lacks)
+  monkeypatch.setattr(studies.tasks, 'get', of)
   monkeypatch.setattr(fedmlh_theory, '_theory', lambda config: theory)
   measured = fedmlh_theory.measure(configs, tmp_path)
   found, lines = registry.RESULTS['fedmlh/theory'], results.frame(measured)
