@@ -394,8 +394,8 @@ def draw(table: pd.DataFrame, path: pathlib.Path) -> None:
 
   settings = pd.unique(table['setting'])
   order = [name for name in _METHODS if (table['method'] == name).any()][::-1]
-  columns = min(len(settings), 4)
-  size = (3.25 * max(columns, 2), 4.6 * -(-len(settings) // 4))
+  columns = min(len(settings), 3)
+  size = (3.25 * max(columns, 2), 4.6 * -(-len(settings) // 3))
   figure, axes = pictures.panels(len(settings), columns, size)
   for ax, setting in zip(axes, settings, strict=False):
     rows = table[table['setting'] == setting]
