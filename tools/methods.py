@@ -395,7 +395,7 @@ def draw(table: pd.DataFrame, path: pathlib.Path) -> None:
   settings = pd.unique(table['setting'])
   order = [name for name in _METHODS if (table['method'] == name).any()][::-1]
   columns = min(len(settings), 3)
-  size = (3.25 * max(columns, 2), 4.6 * -(-len(settings) // 3))
+  size = (3.25 * max(columns, 2), 4.6 * -(-len(settings) // columns))
   figure, axes = pictures.panels(len(settings), columns, size)
   for ax, setting in zip(axes, settings, strict=False):
     rows = table[table['setting'] == setting]
