@@ -2,8 +2,9 @@
 
   .venv/bin/python tools/methods.py OUT [--settings=few,omniglot] [--methods=fedss,moon]
 
-Of each setting (data, and how they lie on clients), all methods have the same clients,
-rounds, batches and, unless a method has a server of its own, the same server. One rate is
+Of each setting (data, and how they lie on clients), all methods have the same rounds,
+about as many batches and, unless a method has a server of its own, the same server; all
+but FedVC, which draws clients by their size, the same clients. One rate is
 searched: the server's, if that is Adam or AMSGrad, to which clients' rates matter little,
 else the clients'. The best of a third of its value on the task, that value and three times
 it, of seed 0, by examples that clients held out, is taken; where the best is the last one,
@@ -16,8 +17,9 @@ what the cheapest method with clients spent in all rounds. Between two evaluatio
 are on the line through them. A method of which a seed diverged has no score. 'rounds to
 90 %' is the mean round in which seeds reach 0.9 of what `centralized` has in the end, inf
 if one does not. OUT/methods_rounds.csv, _bytes, _seconds and _speed (rounds to 90 %)
-have a column for each setting. Settings that OUT/methods.csv has from before and that are
-not asked for stay as they are, without runs.
+have a column for each setting. OUT/methods_runs.csv has a line for each run, those of
+other rates, too. Settings that OUT/methods.csv has from before and that are not asked for
+stay as they are, without runs.
 
 What is done is not done again. With `--methods`, nothing but these methods' runs is made:
 several such calls, of different methods, may go on side by side in one OUT, and one
@@ -345,6 +347,36 @@ def compared(
   return found
 
 
+def runs(values, setting: str) -> list[dict[str, Any]]:
+  """Returns a line for each finished run: what it had, spent and scored by tenths."""
+  score, found = tasks.get(_SETTINGS[setting][0]).metrics[0], []
+  for name in methods(setting):
+    rate, rates = searched(setting, name)
+    each = [
+      (value, seed, _run(values, setting, name, value, seed))
+      for value in rates
+      for seed in _SEEDS
+    ]
+    for value, seed, run in each:
+      if not training.is_finished(run):
+        continue
+      read = run_files.read_run(run.folder)
+      held_out = read.summary['final'][_CHOOSES]
+      line = {'setting': setting, 'method': name, 'rate': rate, 'value': value}
+      line |= {'seed': seed, 'rounds': read.summary['rounds']}
+      line['held out %'] = math.nan if held_out is None else 100 * held_out
+      line['MB to clients'] = (
+        targets.spent(read.metrics, 'bytes').iloc[-1] / 1e6
+      )
+      scores = read.metrics[score].dropna().iloc[-10:]  # Those after round 0.
+      line |= {
+        f'{score} %, {tenth}/10': 100 * reached
+        for tenth, reached in enumerate(scores, 1)
+      }
+      found.append(line)
+  return found
+
+
 def pivot(table: pd.DataFrame, budget: str) -> pd.DataFrame:
   """Returns methods by settings, cells such as '64.0 ± 1.2', the best with ' *'.
 
@@ -465,20 +497,16 @@ def main() -> None:
 def _tables(values) -> None:
   """Trains what is missing, and writes the tables and the picture."""
   path = values.output / 'methods.csv'
-  table = pd.read_csv(path) if path.exists() else pd.DataFrame()
+  table = _read(path)
   if unknown := {*table.get('setting', [])} - {*_SETTINGS}:
     told = ', '.join(sorted(map(str, unknown)))
     raise errors.InputError(
       f'{path} has the settings {told}, which this tool does not have; move it'
     )
-  place = lambda names: names.map([*_SETTINGS].index)
   for setting in values.settings:
-    measured = pd.DataFrame(lines(values, setting))
-    if len(table):
-      table = table[table['setting'] != setting]
-    table = pd.concat([table, measured], ignore_index=True)
-    table = table.sort_values('setting', kind='stable', key=place)
-    table.to_csv(path, index=False, float_format='%.6g')
+    table = _replaced(path, table, setting, lines(values, setting))
+    of_runs = values.output / 'methods_runs.csv'
+    _replaced(of_runs, _read(of_runs), setting, runs(values, setting))
   for budget in ('rounds', 'bytes', 'seconds'):
     if table[f'equal {budget}'].notna().any():
       shown = pivot(table, budget)
@@ -486,6 +514,23 @@ def _tables(values) -> None:
       print(f'\nequal {budget}\n{shown.to_string(index=False)}')
   speed(table).to_csv(values.output / 'methods_speed.csv', index=False)
   draw(table, values.output / 'methods.png')
+
+
+def _read(path: pathlib.Path) -> pd.DataFrame:
+  return pd.read_csv(path) if path.exists() else pd.DataFrame()
+
+
+def _replaced(
+  path: pathlib.Path, table: pd.DataFrame, setting: str, measured
+) -> pd.DataFrame:
+  """Returns and writes a table with a setting's lines replaced by those measured."""
+  if len(table):
+    table = table[table['setting'] != setting]
+  table = pd.concat([table, pd.DataFrame(measured)], ignore_index=True)
+  place = lambda names: names.map([*_SETTINGS].index)
+  table = table.sort_values('setting', kind='stable', key=place)
+  table.to_csv(path, index=False, float_format='%.6g')
+  return table
 
 
 if __name__ == '__main__':

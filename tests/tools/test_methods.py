@@ -126,6 +126,29 @@ def _run(clients, down, scores):
   return run_files.Run(pathlib.Path(), {}, metrics, {})
 
 
+def test_each_finished_run_has_a_line_of_its_scores(
+  study, monkeypatch, tmp_path
+):
+  """With them the choice of rates and the tables can be computed anew."""
+  scores = [k / 20 for k in range(11)]  # The first is round 0's.
+  metrics = pd.DataFrame({'round': range(11), 'top1': scores})
+  metrics[['clients', 'bytes_down_per_client']] = 2, 6e6
+  summary = {'rounds': 10, 'final': {'client_top1_mean': 0.3}}
+  run = run_files.Run(pathlib.Path(), {}, metrics, summary)
+  monkeypatch.setattr(study, '_METHODS', ('fedss',))
+  monkeypatch.setattr(
+    study.training,
+    'is_finished',
+    lambda run: run.folder.parts[-2:] == ('fedss_0.1', 'seed1'),
+  )
+  monkeypatch.setattr(study.run_files, 'read_run', lambda folder: run)
+  values = types.SimpleNamespace(output=tmp_path, rounds=0)
+  [line] = study.runs(values, 'few')
+  assert (line['method'], line['value'], line['seed']) == ('fedss', 0.1, 1)
+  assert (line['held out %'], line['MB to clients']) == (30, 132)
+  assert [line[f'top1 %, {tenth}/10'] for tenth in (1, 2, 10)] == [5, 10, 50]
+
+
 def test_methods_are_compared_at_what_the_cheapest_spent(study):
   trained = {
     'fedavg': (0.1, [_run(2, 40e6, [0, 0.4, 0.8])] * 3),
@@ -200,6 +223,7 @@ def test_settings_of_before_stay_in_the_tables(study, monkeypatch, tmp_path):
     return [{**method, **score, 'equal rounds': 60, **rest}]
 
   monkeypatch.setattr(study, 'lines', lines)
+  monkeypatch.setattr(study, 'runs', lambda _, s: [{'setting': s, 'seed': 1}])
   monkeypatch.setattr(study, 'draw', lambda table, path: None)
   for settings in (['omniglot', 'few'], ['sizes'], ['few']):
     scores['few'] += 1
@@ -211,6 +235,8 @@ def test_settings_of_before_stay_in_the_tables(study, monkeypatch, tmp_path):
     '63.0 ± 1.0 *',
     '40.0 ± 1.0 *',
   ]
+  kept = pd.read_csv(tmp_path / 'methods_runs.csv')
+  assert [*kept['setting']] == ['sizes', 'few', 'omniglot']
   (tmp_path / 'methods.csv').write_text('setting,method\nold,fedss\n')
   with pytest.raises(errors.InputError, match=r'methods\.csv has .*old'):
     study._tables(types.SimpleNamespace(output=tmp_path, settings=['few']))
