@@ -229,9 +229,10 @@ def federated(
   for part, has in (('training', ~is_test), ('test', is_test)):
     if not has.any():
       raise errors.InputError(
-        f'{name} has no {part} example: no user has an item before another'
-        f' {"one that is no test" if part == "training" else "one of the test"};'
-        ' give longer histories, or another --test_split'
+        f'{name} has no {part} example: no user has'
+        f' {"two items outside" if part == "training" else "an item before one of"}'
+        ' the test; give longer histories, or another --test_split'
+        f'{", or --leave_out_seen=false to count repeats" * options.leave_out_seen}'
       )
   n = len(found.item_names)
   x = bags(items, np.maximum(starts, of - options.history), of, n)

@@ -142,7 +142,7 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
   [
     ('user,item\nann,tea\nbob,tea\n', 'at least 2'),
     ('user,item\nann,tea\nbob,jam\n', 'no training example'),
-    ('user,item\nann,tea\nann,jam\n', 'no training example'),
+    ('user,item\nann,tea\nann,jam\n', '--leave_out_seen=false'),
     ('user,item,time\nann,tea,soon\n', "line 2: 'time' is 'soon'"),
     ('user,item,time\nann,tea,1\nann,jam,2024-05-01\n', 'dates in others'),
     ('user,item,time\nann,tea,nan\n', "'nan'"),
