@@ -19,10 +19,7 @@ _ASSIGNED = (
   " fedaws_posonly, and so is it here: from 0, which is PosOnly, at the paper's size"
   ' to below the bound 1 / (2 k) = 0.05.'
 )
-_PANELS = (
-  "Panel a: Landmarks, Table 1's runs; panel b: SOP, Table 2's. The small form has"
-  ' panel a.'
-)
+_PANELS = "Panel a: Landmarks, Table 1's runs; panel b: SOP, Table 2's."
 _NOT_KNOWN = ' Rows without a number: it is not known here.'
 # A fifth of the shape: classes, and negatives, and a batch of the images that clients
 # have; the paper's server, at the rate of 0.03 that moves a network from scratch. A
