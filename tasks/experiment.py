@@ -532,6 +532,8 @@ def trained_model(
   config: Mapping, description: description_lib.Description
 ) -> classifier.EmbeddingClassifier:
   """Returns the model that a run trains, from its config.json and without its data."""
+  import numpy as np
+
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   options, values = (
     config.get(group, {}) for group in ('options', 'hyperparameters')
@@ -551,8 +553,8 @@ def trained_model(
     network,
     max_positives=description.largest_label_set * network.rows_per_label,
     num_clients=description.num_clients,
-    # Of training: no part of a model.
-    class_probabilities=[1.0] * network.num_classes,
+    # Of training: no part of a model. One number, however many classes a file claims.
+    class_probabilities=np.broadcast_to(1.0, network.num_classes),
   )
   return made.model
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -117,8 +118,12 @@ def test_damage_is_told_in_a_sentence(glyphs, here, capsys):
     ({'more': 1}, 'damaged'),
   ):
     description.write_text(json.dumps(good | change))
+    tracemalloc.start()
     with pytest.raises(errors.InputError, match=word) as e:
       trained.load(str(path))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100e6  # Bytes, before it is refused.
     assert '\n' not in str(e.value)
 
 
