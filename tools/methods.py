@@ -249,12 +249,12 @@ def seconds(values, setting: str) -> dict[str, float]:
   """Returns the median seconds of a round of each method that was measured."""
   found, order = {}, methods(setting)
   # What is first is slower, and does not count.
-  for folder, name in [('first', order[0]), *zip(order, order, strict=True)]:
+  for label, name in [('first', order[0]), *zip(order, order, strict=True)]:
     _, rates = searched(setting, name)
     run = _run(values, setting, name, rates[len(rates) // 2], 0)
     given = {**run.values, 'rounds': 24, 'eval_every': 24}
     config = experiment.resolve(run.config['task'], name, {**given, 'seed': 0})
-    folder = values.output / setting / 'seconds' / folder
+    folder = values.output / setting / 'seconds' / label
     short = plan.Run(given, config, folder)
     if training.is_finished(short) or (values.seconds and _train(short)):
       measured = run_files.read_run(folder).metrics

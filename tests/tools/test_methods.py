@@ -149,6 +149,20 @@ def test_each_finished_run_has_a_line_of_its_scores(
   assert [line[f'top1 %, {tenth}/10'] for tenth in (1, 2, 10)] == [5, 10, 50]
 
 
+def test_seconds_are_not_those_of_what_runs_first(study, monkeypatch, tmp_path):
+  def read(folder):
+    first = 9.0 if folder.name == 'first' else 1.0
+    seconds = [math.nan, *[5.0] * 4, first, first, 2 * first]
+    metrics = pd.DataFrame({'round': range(8), 'seconds': seconds})
+    return run_files.Run(folder, {}, metrics, {})
+
+  monkeypatch.setattr(study, '_METHODS', ('fedavg', 'fedss'))
+  monkeypatch.setattr(study.training, 'is_finished', lambda run: True)
+  monkeypatch.setattr(study.run_files, 'read_run', read)
+  values = types.SimpleNamespace(output=tmp_path, rounds=0, seconds=False)
+  assert study.seconds(values, 'few') == {'fedavg': 1, 'fedss': 1}
+
+
 def test_methods_are_compared_at_what_the_cheapest_spent(study):
   trained = {
     'fedavg': (0.1, [_run(2, 40e6, [0, 0.4, 0.8])] * 3),
