@@ -42,7 +42,8 @@ _IMAGES = {
 # 0.1 and 0.03, not searched, before. The grids had the task's 50,000 features; with these
 # hardly two labels share a word, and random fixed rows were as good as any. AmazonCat has
 # 15 features a label, and so has the form. The oracle's six batches of 128 are about as
-# many examples as those of a round; with them 0.01 is the best of 0.003, 0.01 and 0.03.
+# many examples as those of a round; with them 0.01 is the best of 0.003, 0.01 and 0.03,
+# and a scale of logits of 10 of 5, 10, 20 and 40, by P@1 of seed 0; the paper has none.
 _WORDS = {
   'num_classes': 500,
   'num_features': 7_600,
