@@ -55,12 +55,13 @@ def load(
     for part in present(arrays):
       images = [decode.fitted_array(x, side) for x in arrays[f'{part}x']]
       arrays[f'{part}x'] = np.stack(images)
+  names = listed(arrays, choice.classes)
   found = parts(path, arrays, choice)
   if 'test_y' in arrays:
     kept = own.sampled(np.arange(len(arrays['test_y'])), choice, str(path))
     for name in ('test_x', 'test_y'):
       arrays[name] = arrays[name][kept]
-  return federated(path.stem, arrays, found)
+  return federated(path.stem, arrays, found, class_names=names)
 
 
 def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -125,6 +126,18 @@ def present(arrays: Arrays) -> list[str]:
   return [part for part in PARTS if there(part) or not part]
 
 
+def listed(arrays: dict[str, np.ndarray], file: str) -> list[str] | None:
+  """Numbers labels, in place, as a file lists them; returns its names, or None of ''."""
+  if not file:
+    return None
+  numbers = map(str, range(int(arrays['y'].max()) + 1))
+  places, names = examples_lib.listed(list(numbers), file)
+  for part in ('y', 'test_y'):
+    if part in arrays:
+      arrays[part] = places[arrays[part]]
+  return names
+
+
 def parts(path: pathlib.Path, arrays: Arrays, choice: own.Choice) -> own.Parts:
   """Returns the clients and the test among x; None if it has arrays of its own."""
   y, users, names = arrays['y'], None, ()
@@ -152,9 +165,10 @@ def federated(
     else None
     for part in PARTS
   )
+  names = more.get('class_names')
   return client_data.FederatedDataset(
     name=name,
-    num_classes=int(arrays['y'].max()) + 1,
+    num_classes=int(arrays['y'].max()) + 1 if names is None else len(names),
     train=client_data.PartitionedClientData(train, found.clients),
     test=test if found.test is None else train.subset(found.test),
     retrieval=retrieval,

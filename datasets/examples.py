@@ -9,6 +9,7 @@ labels of 14 million images need about 1 GB.
 import collections
 import dataclasses
 import hashlib
+import pathlib
 import re
 import unicodedata
 from collections.abc import Callable
@@ -23,6 +24,8 @@ import scipy.sparse
 import tqdm
 
 from tff_xc import errors
+from tff_xc import files
+from tff_xc import wording
 
 # Rows at a time.
 BLOCK = 1 << 16
@@ -166,6 +169,15 @@ class Examples:
     new = np.full(size, -1, np.int32)  # The last is none's.
     new[classes] = np.arange(len(classes))
     names = [self.class_names[c] for c in classes.tolist()]
+    return dataclasses.replace(self, labels=new[self.labels], class_names=names)
+
+  def listed(self, file: str) -> 'Examples':
+    """Returns the examples with the classes that a file lists; '': as they are."""
+    if not file:
+      return self
+    places, names = listed(self.class_names, file)
+    others = len(names) + np.arange(len(self.retrieval_class_names))
+    new = np.concatenate([places, others, [-1]]).astype(np.int32)
     return dataclasses.replace(self, labels=new[self.labels], class_names=names)
 
   def fingerprint(self) -> dict[str, Any]:
@@ -345,6 +357,35 @@ def in_order(names: Iterable[str]) -> list[str]:
     # Of numbers without leading zeros, the longer one is larger.
     return sorted(names, key=lambda name: (len(name), name))
   return sorted(names)
+
+
+def listed(names: Sequence[str], file: str) -> tuple[np.ndarray, list[str]]:
+  """Returns int32 [k], the place of each name among the lines of a file, and its lines.
+
+  Raises `errors.InputError` for a file that cannot be read, names a class twice, or
+  lacks one of `names`.
+  """
+  try:
+    lines = files.read_text(pathlib.Path(file)).splitlines()
+  except (OSError, ValueError) as e:
+    raise errors.InputError(
+      f'--classes={file} cannot be read ({e}); give a file with a class name a line'
+    ) from e
+  all_names = [nfc(line.strip()) for line in lines if line.strip()]
+  place = {name: i for i, name in enumerate(all_names)}
+  require_two(len(all_names), f'--classes={file}', 'list at least two')
+  if len(place) < len(all_names):
+    twice = next(n for i, n in enumerate(all_names) if place[n] != i)
+    raise errors.InputError(
+      f'--classes={file} names {wording.shown(twice)} twice; leave one of them out'
+    )
+  missing = [name for name in names if nfc(name) not in place]
+  if missing:
+    raise errors.InputError(
+      f'--classes={file} lacks {wording.shown(missing[0])}, a class of the data; add'
+      ' it, or leave its examples out'
+    )
+  return np.array([place[nfc(name)] for name in names], np.int32), all_names
 
 
 def nfc(name: str) -> str:

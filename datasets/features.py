@@ -13,6 +13,7 @@ import itertools
 import os
 import pathlib
 import sys
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -63,10 +64,13 @@ def load(
   columns: Columns = DEFAULT,
   *,
   standardise: bool = True,
+  bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> client_data.FederatedDataset:
   """Loads a table, or a .npz (`datasets.arrays`), of features; `x` is float32 [D].
 
-  The `test_file` of the choice is a second table. Raises `errors.InputError` for a
+  The `test_file` of the choice is a second table. With `bounds`, the least and the
+  largest number of a column by its name, or of all others by '', features are scaled so
+  that these become -1 and 1, in place of the mean and deviation of the rows. Raises `errors.InputError` for a
   file that is missing or damaged, lacks a column, has a feature that is no finite
   number, or fewer than two classes.
   """
@@ -85,9 +89,11 @@ def load(
         f'--test_file={choice.test_file}: the test rows of {path} are its arrays'
         ' test_x and test_y; leave the flag out'
       )
+    class_names = arrays_lib.listed(arrays, choice.classes)
     found = arrays_lib.parts(path, arrays, choice)
   else:
     x, names, data = _of_tables(path, choice.test_file, columns)
+    data = data.listed(choice.classes)
     arrays, class_names = {'x': x, 'y': data.labels}, data.class_names
     rest = choice._replace(test_file='')
     found = own.parts(data, rest, str(path), 'name --user_column, or ')
@@ -95,6 +101,7 @@ def load(
     shown = ', '.join(names)
     shown = shown if len(shown) < 200 else f'{shown[:200]} ...'
     how = ', standardised by the training rows' if standardise else ''
+    how = ', scaled by --feature_bounds' if bounds else how
     count = wording.count(len(names), 'feature')
     print(f'{path}: {count}{how}: {shown}', file=sys.stderr)
   present = arrays_lib.present(arrays)
@@ -104,6 +111,8 @@ def load(
   moments = 0.0, 1.0
   if standardise and len(rows := found.clients.numbers):
     moments = _moments(raw[0], rows)
+    if bounds:
+      moments = _of_bounds(bounds, names, raw[0].shape[1], path)
     named = zip(('mean', 'deviation'), moments, strict=True)
     preprocessing |= {name: of_all.tolist() for name, of_all in named}
   for part, x in zip(present, raw, strict=True):
@@ -371,6 +380,20 @@ def _moments(x: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   # The mean of equal numbers is rounded, so that they seem to deviate from it.
   varies = _mean(x, rows, lambda x: x != first) > 0
   return mean, np.where(varies & (deviation > 0), deviation, 1.0)
+
+
+def _of_bounds(bounds, names: Sequence[str], size: int, path):
+  """Returns the middle and half the width of each feature's bounds, float64 [D]."""
+  if len(names) != size:  # Of arrays, or of columns of lists.
+    names = [''] * size
+  missing = [name for name in names if not {name, ''} & bounds.keys()]
+  if missing:
+    raise errors.InputError(
+      f'--feature_bounds has none for {wording.shown(missing[0])!r} of {path}; add'
+      ' them, or LOW:HIGH for all other features'
+    )
+  pairs = np.array([bounds.get(name) or bounds[''] for name in names])
+  return pairs.mean(axis=1), (pairs[:, 1] - pairs[:, 0]) / 2
 
 
 def _scaled(x: np.ndarray, mean, deviation) -> np.ndarray:

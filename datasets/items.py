@@ -56,6 +56,9 @@ class Options(NamedTuple):
   test_fraction: float = 0.1
   # Whether an item counts for a user the first time only, and no ranking has it again.
   leave_out_seen: bool = True
+  classes: str = (
+    ''  # A file of all items' names, one a line; '': those of the table.
+  )
 
 
 class Histories(NamedTuple):
@@ -73,6 +76,9 @@ def load(
 ) -> client_data.FederatedDataset:
   """Loads a table; errors are those of `read` and `federated`."""
   found = read(path, columns)
+  if options.classes:
+    places, names = examples_lib.listed(found.item_names, options.classes)
+    found = found._replace(items=places[found.items], item_names=names)
   dataset = federated(str(path), found, options)
   name = pathlib.Path(path).name.partition('.')[0]
   how = {**dataset.preprocessing, 'columns': columns_of(path, columns)}

@@ -5,6 +5,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ import tensorflow as tf
 from launch import evaluation
 from launch import onnx_format
 from launch import trained
+from tasks import experiment
 from tasks import registry as tasks
 from tff_xc import environment
 from tff_xc import errors
@@ -54,6 +56,13 @@ def run(
   _check_output(path)
   of_run = how = None
   if calibrate:  # First, since it installs the runtime.
+    if experiment.is_private(
+      run_files.read_run(run_dir, needs_metrics=False).config
+    ):
+      raise errors.InputError(
+        f'--calibrate puts exact statistics of the clients into the model, and {run_dir}'
+        ' is a private run, whose epsilon does not cover them; leave it out'
+      )
     chosen = trained.round_of(run_dir, round_wanted)
     of_run = evaluation.load(run_dir, named, chosen)
     of_run, how = evaluation.calibrated(of_run, calibrate)
@@ -78,6 +87,12 @@ def run(
     (folder / README).write_text(_readme(card), encoding='utf-8')
     card['files'] = _sizes(folder)
     files.write_json(folder / CARD, card)
+  if card.get('privacy', {}).get('noise_seed') == 'public':
+    print(
+      f'warning: the noise of {run_dir} follows from its --seed (--dp_noise_seed=public):'
+      ' whoever guesses the seed can subtract it; do not give this model away',
+      file=sys.stderr,
+    )
   size = wording.human_bytes(card['bytes'])
   print(f'{path}: {form} after {wording.count(found.rounds, "round")}, {size}')
   if form == 'tflite' and found.description.kind == description_lib.IMAGES:
@@ -271,28 +286,47 @@ def _inputs(predictor) -> dict[str, Any]:
 
 
 def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict:
-  """Returns what model.json says of any format."""
+  """Returns what model.json says of any format.
+
+  Of a private run it says nothing that depends on the data, except the model and what
+  the noise covers: docs/privacy.md lists every field.
+  """
   config, weights = found.config, tf.nest.flatten(found.weights)
   model = found.model
+  if experiment.is_private(config):
+    values = config['hyperparameters']
+    of_data = {
+      'description': description_lib.public(found.description),
+      'privacy': {
+        'epsilon': found.epsilon,
+        'delta': values['dp_delta'],
+        'dp': values['dp'],
+        'noise_seed': values['dp_noise_seed'],
+      },
+    }
+  else:
+    of_data = {
+      'seed': config['seed'],
+      'scores': found.scores,
+      'description': dataclasses.asdict(found.description),
+      'data': config.get('data', {}),
+    }
   return {
     'made_by': _MADE_BY,
     'format': form,
     'quantize': quantize or None,
     'task': config['task'],
     'algorithm': config['algorithm'],
-    'seed': config['seed'],
     'rounds': found.rounds,
-    'scores': found.scores,
     'parameters': sum(int(tf.size(w)) for w in weights),
     'num_classes': model.num_classes,
     'named_classes': found.class_names is not None,
     'embedding_dim': model.encoder.embedding_dim,
     'top': min(top, model.num_classes),
     'head': type(model.head).__name__,
-    'description': dataclasses.asdict(found.description),
-    'data': config.get('data', {}),
     'data_licence': tasks.get(config['task']).licence,
     'versions': environment.describe()['versions'],
+    **of_data,
   }
 
 
@@ -337,6 +371,18 @@ rows = weights['class_rows']
 }
 
 
+def _privacy(told: Mapping[str, Any]) -> str:
+  """Returns what the README says of a private model."""
+  if told['epsilon'] is None:
+    return (
+      '**Trained with differential privacy**; its epsilon was not measured.'
+    )
+  return (
+    f'**Trained with differential privacy** (`--dp={told["dp"]}`), with clients as the'
+    f' unit: epsilon {told["epsilon"]:.3g} at delta {told["delta"]:g}.'
+  )
+
+
 def _readme(card: Mapping[str, Any]) -> str:
   """Returns the card for people."""
   about = card['description']
@@ -368,7 +414,9 @@ def _readme(card: Mapping[str, Any]) -> str:
   form = ' of '.join(filter(None, [card['format'], card['quantize']]))
   licence = card['data_licence'] or 'unknown to this program'
   scores = []
-  if card['scores']:
+  if 'privacy' in card:
+    means.append(_privacy(card['privacy']))
+  if card.get('scores'):
     scores = ['| score | after these rounds |', '|---|---|']
     scores += [f'| {n} | {value:.4f} |' for n, value in card['scores'].items()]
     scores.append('')

@@ -278,7 +278,7 @@ def of_file(folder: str) -> Model:
     )
   try:
     card = files.read_json(path / exporting.CARD)
-    description = description_lib.from_json(card['description'])
+    description = description_lib.from_json(card['description'], True)
     form, top = card['format'], int(card['top'])
     if not 0 < top <= description.num_classes:
       raise ValueError(f'top is {top}')

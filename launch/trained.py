@@ -38,9 +38,10 @@ class Trained(NamedTuple):
   rounds: int
   description: description_lib.Description
   class_names: list[str] | None  # None: they are their numbers.
-  scores: dict[
-    str, float
-  ]  # After these rounds; empty if they were not measured.
+  # After these rounds; empty if they were not measured.
+  scores: dict[str, float]
+  # Of a private run, its epsilon after these rounds; None: unknown, or not private.
+  epsilon: float | None = None
 
 
 def load(
@@ -81,7 +82,19 @@ def load(
     if len(measured) and measured[name].notna().all()
   }
   names = class_names(path / run_files.CLASSES, model.num_classes)
-  return Trained(run.config, model, weights, rounds, description, names, scores)
+  epsilon = None
+  if 'epsilon' in measured and measured['epsilon'].notna().any():
+    epsilon = float(measured['epsilon'].iloc[0])
+  return Trained(
+    run.config,
+    model,
+    weights,
+    rounds,
+    description,
+    names,
+    scores,
+    epsilon,
+  )
 
 
 def check_rows(config: Mapping, instead: str) -> None:

@@ -215,9 +215,18 @@ def resolve(
   found.fit(draft)
   _check_sizes(draft, 0 if found.data_is_named else num_classes or 0)
   _fit_virtual_clients(draft)
-  _check_importance(found, values.get('importance_weights'), num_classes)
+  for flag, chosen_file in (
+    ('importance_weights', values.get('importance_weights')),
+    (
+      'calibration_probabilities',
+      values.get('calibration_probabilities') or None,
+    ),
+  ):
+    _check_importance(found, flag, chosen_file, num_classes)
   _check_one_label(found, 'calibration', values['calibration'])
   _check_epsilon(settings['dp_epsilon'], values, given)
+  if is_private({**settings, 'hyperparameters': values}):
+    _check_private(options, values)
   _check_precision(settings['precision'], options)
   if settings['dp_epsilon']:  # It follows.
     del values['dp_noise_multiplier']
@@ -322,6 +331,48 @@ def _check_epsilon(epsilon: float, values: Mapping, given: Mapping) -> None:
     )
 
 
+def is_private(config: Mapping) -> bool:
+  """Whether a run has differential privacy with noise."""
+  values = config.get('hyperparameters', {})
+  noise = config.get('dp_epsilon') or values.get('dp_noise_multiplier')
+  return values.get('dp', 'none') != 'none' and bool(noise)
+
+
+def _check_private(options: Mapping, values: Mapping) -> None:
+  """Refuses what would put exact facts about clients' data beside a private model."""
+  for flag, is_exact, what, cure in (
+    (
+      'importance_weights=train',
+      values.get('importance_weights') == base.OF_TRAIN,
+      'sends the exact class shares of all clients to every client',
+      'give a CSV FILE of public probabilities, or --importance_weights=uniform',
+    ),
+    (
+      'calibration=prior',
+      values['calibration'] == logits.PRIOR
+      and not values['calibration_probabilities'],
+      'sends the exact class shares of all clients to every client',
+      'give a CSV FILE of public --calibration_probabilities',
+    ),
+    (
+      'standardize',
+      options.get('standardize') and not options.get('feature_bounds'),
+      'puts the exact mean and deviation of all rows into the model',
+      'give public --feature_bounds=LOW:HIGH, or --standardize=false',
+    ),
+    (
+      'classes',
+      options.get('classes') == '',
+      'is missing: classes that are named by the data alone tell that a client has them',
+      'give a FILE of public class names, one a line',
+    ),
+  ):
+    if is_exact:
+      raise errors.InputError(
+        f'--{flag} {what}, which --dp={values["dp"]} does not cover; {cure}'
+      )
+
+
 def _check_precision(chosen: str, options: Mapping) -> None:
   """Refuses networks whose products are not ours."""
   encoder = options.get('encoder', encoders.SMALL)
@@ -385,18 +436,18 @@ def _check_one_label(task: task_lib.Task, flag: str, chosen: str) -> None:
 
 
 def _check_importance(
-  task: task_lib.Task, chosen: str | None, num_classes: int | None
+  task: task_lib.Task, flag: str, chosen: str | None, num_classes: int | None
 ) -> None:
   """Refuses sets of labels and a bad file, before the data are read."""
   if chosen in (None, base.NO_IMPORTANCE):
     return
-  _check_one_label(task, 'importance_weights', chosen)
+  _check_one_label(task, flag, chosen)
   if chosen in base.NAMED_IMPORTANCE:
     return
   if not os.path.isfile(chosen):
     raise errors.InputError(
-      f'--importance_weights={chosen} is no file; give one with the columns'
-      f' class,probability, or {", ".join(base.NAMED_IMPORTANCE)}'
+      f'--{flag}={chosen} is no file; give one with the columns class,probability'
+      f'{", or " + ", ".join(base.NAMED_IMPORTANCE) if flag == "importance_weights" else ""}'
     )
   # Only the data say how many classes photographs have, and their names.
   if num_classes is not None and 'corrupt' not in task.option_values():
@@ -414,11 +465,19 @@ class Experiment:
   algorithm: algorithm_lib.Algorithm
   metrics: tuple[str, ...]  # Those that it can measure, the headline first.
   warnings: tuple[str, ...]  # Of settings and data that are likely to fail.
+  # What `checkpoints.seed_of` returned for its run; None: nobody asked yet.
+  drawn_seed: int | None = None
 
   def run(self, run_dir: str) -> dict[str, Any]:
     """Trains in `run_dir`, or resumes; returns the summary."""
+    from tff_xc.experiment import checkpoints
     from tff_xc.experiment import training
 
+    drawn_seed = self.drawn_seed
+    if drawn_seed is None:
+      drawn_seed = checkpoints.seed_of(
+        self.algorithm.privacy, run_dir, self.config['seed']
+      )
     # Not as the data are assembled: a worker reads them, and holds no model.
     task_lib.check_memory(
       self.algorithm.model,
@@ -431,12 +490,15 @@ class Experiment:
       run_dir,
       metrics=self.metrics,
       **{name: self.config[name] for name in _OF_TRAINING},
+      drawn_seed=drawn_seed,
       best=targets_lib.BestRound(
         self.config['best_by'], self.config['early_stopping_patience']
       ),
       config=self.config,
       warnings=self.warnings,
-      source=functools.partial(own_values, dict(self.config)),
+      source=functools.partial(
+        own_values, dict(self.config), drawn_seed=drawn_seed
+      ),
       tracker=self.config['tracker'],
     )
 
@@ -451,15 +513,22 @@ def install_runtime(config: Mapping) -> None:
   )
 
 
-def assemble(config: Mapping, data_dir: str | None = None) -> Experiment:
+def assemble(
+  config: Mapping, data_dir: str | None = None, run_dir: str = ''
+) -> Experiment:
   """Loads a configuration's data and model, and asks the algorithm."""
   data_dir = config['data_dir'] if data_dir is None else data_dir
   load = tasks.get(config['task']).load
-  return with_data(config, load(data_dir, config['options']))
+  return with_data(config, load(data_dir, config['options']), run_dir)
 
 
-def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
-  """Assembles a configuration with data and model that need not be its task's."""
+def with_data(
+  config: Mapping, loaded: task_lib.Loaded, run_dir: str = ''
+) -> Experiment:
+  """Assembles a configuration with data and model that need not be its task's.
+
+  `run_dir` is of the run that trains, which may have a secret seed; '': --seed counts.
+  """
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   dataset, model = loaded
   chosen_precision = config.get('precision', precision.FLOAT32)
@@ -495,11 +564,20 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     'examples_per_round', 0
   )
   algorithm = _with_feature_rows(algorithm, dataset, options, drawn)
+  drawn_seed = None
+  if run_dir:
+    from tff_xc.experiment import checkpoints
+
+    drawn_seed = checkpoints.seed_of(algorithm.privacy, run_dir, config['seed'])
   if epsilon := config.get('dp_epsilon'):
     from tff_xc.experiment import epsilon as epsilon_lib
 
     noise = config.get(DP_NOISE) or epsilon_lib.noise_multiplier(
-      algorithm, dataset, config['seed'], config['rounds'], epsilon
+      algorithm,
+      dataset,
+      config['seed'] if drawn_seed is None else drawn_seed,
+      config['rounds'],
+      epsilon,
     )
     config = {**config, DP_NOISE: noise}
     hidden = dataclasses.replace(algorithm.privacy, noise_multiplier=noise)
@@ -510,6 +588,7 @@ def with_data(config: Mapping, loaded: task_lib.Loaded) -> Experiment:
     algorithm,
     _metrics(config, task, dataset, algorithm.model),
     (*warnings, *made.warnings(dataset.num_classes, most)),
+    drawn_seed,
   )
 
 
@@ -582,7 +661,9 @@ def _class_probabilities(values: Mapping, dataset):
   from datasets import class_probabilities
 
   chosen = values.get('importance_weights')
-  if chosen == base.OF_TRAIN or values.get('calibration') == logits.PRIOR:
+  if values.get('calibration') == logits.PRIOR:
+    chosen = values.get('calibration_probabilities') or base.OF_TRAIN
+  if chosen == base.OF_TRAIN:
     _, labels = dataset.train.owned_labels()
     return np.bincount(labels, minlength=dataset.num_classes).astype(float)
   if chosen in (None, *base.NAMED_IMPORTANCE):
@@ -609,22 +690,29 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
   return algorithm
 
 
-def own_values(config: Mapping, data_dir: str):
-  """Reads a run's data for a worker that has a copy."""
+def own_values(config: Mapping, data_dir: str, drawn_seed: int | None = None):
+  """Reads a run's data for a worker that has a copy.
+
+  `drawn_seed` draws the cohorts; None: the configuration's seed does.
+  """
   from tff_xc.data import fingerprint
   from tff_xc.experiment import storage
 
+  if drawn_seed is None:
+    drawn_seed = config['seed']
   found = assemble(without_importance(config), data_dir)
   # It begins before the data are compared with the run's.
   watch = storage.Watch(found.dataset.train.pool.files)
-  cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])
+  cohorts = found.algorithm.sampling.cohorts(found.dataset, drawn_seed)
   values_of = functools.lru_cache(2)(lambda number: cohorts(number).examples)
   return fingerprint.fingerprint(found.dataset), values_of, watch.check
 
 
 def without_importance(config: Mapping) -> dict[str, Any]:
-  """Returns a configuration without FedIR's p of a file, which may be elsewhere."""
+  """Returns a configuration without the probabilities of a file, which may be elsewhere."""
   values = dict(config.get('hyperparameters', {}))
+  if 'calibration_probabilities' in values:
+    values['calibration_probabilities'] = ''
   if values.get('importance_weights', '') not in ('', *base.NAMED_IMPORTANCE):
     values['importance_weights'] = base.NO_IMPORTANCE
   return {**config, 'hyperparameters': values}
@@ -641,7 +729,7 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
 
     precision.check(context.visible_devices(config['device']))
   named = {**config, SIGNATURE: signature(config)}
-  return assemble(named).run(run_dir)
+  return assemble(named, run_dir=run_dir).run(run_dir)
 
 
 def signature(config: Mapping[str, Any]) -> str:

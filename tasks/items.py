@@ -54,7 +54,7 @@ _COLUMNS = (
   ),
 )
 # Those that say what the data are.
-OPTIONS = (*_HISTORY, *_COLUMNS)
+OPTIONS = (*_HISTORY, *_COLUMNS, own_data.CLASSES)
 
 
 def _options(options):
@@ -65,6 +65,7 @@ def _options(options):
     options['test_split'],
     options['test_share'],
     options['leave_out_seen'],
+    options.get('classes', ''),
   )
 
 
@@ -140,7 +141,7 @@ TASKS = (
     summary="your own users' items: --data_dir is a table with a row for each time that"
     ' a user took an item; the next item is predicted',
     read=_read,
-    options=task.options(*xc.BAGS, *_HISTORY, *_COLUMNS, **_SIZES),
+    options=task.options(*xc.BAGS, *OPTIONS, **_SIZES),
     find=_find,
     data='a .csv, .tsv, .jsonl or .parquet with a user (--user_column), an item'
     ' (--item_column) and perhaps a time (--time_column) in each row',

@@ -4,6 +4,7 @@
 checked at once.
 """
 
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -99,6 +100,20 @@ _STANDARDIZE = hp.Hyperparameter(
   'scale features to mean 0 and deviation 1 over the training rows',
 )
 
+CLASSES = hp.Hyperparameter(
+  'classes',
+  '',
+  "FILE of all classes' names, one a line (of --task=items, of all items), which are"
+  ' the classes of the model in this order; --dp needs it, because classes that only the'
+  ' data name tell who has them; default: those of the data',
+)
+_FEATURE_BOUNDS = hp.Hyperparameter(
+  'feature_bounds',
+  '',
+  'bounds that --standardize scales features by, in place of the mean and deviation of'
+  ' the training rows: LOW:HIGH of all, or NAME=LOW:HIGH with commas between them',
+)
+
 # Those that say what the data are, and whose.
 OPTIONS = (
   *CLIENTS,
@@ -108,6 +123,8 @@ OPTIONS = (
   *_COLUMNS,
   _FEATURE_COLUMNS,
   _STANDARDIZE,
+  _FEATURE_BOUNDS,
+  CLASSES,
 )
 
 _WARNING = '; warning: '
@@ -118,8 +135,31 @@ _SIDE = 64
 def check(options: Mapping) -> None:
   """Refuses options that cannot be right, whatever the data are."""
   check_test(options)
+  if options.get('feature_bounds') and not options['standardize']:
+    raise errors.InputError(
+      '--feature_bounds does not apply with --standardize=false; leave one of them out'
+    )
+  bounds(options)
   if rules.parse(options['split']) is None:
     check_split(options['split'], 'class, iid:100, RULE:SETTING=VALUE,..., ')
+
+
+def bounds(options: Mapping) -> dict[str, tuple[float, float]]:
+  """Returns the bounds of features by name, '' for all others, of --feature_bounds."""
+  found = {}
+  for part in filter(None, options.get('feature_bounds', '').split(',')):
+    name, _, pair = part.rpartition('=')
+    try:
+      low, high = map(float, pair.split(':'))
+    except ValueError:
+      low = high = math.nan
+    if not -math.inf < low < high < math.inf:
+      raise errors.InputError(
+        f'--feature_bounds: {part!r} is no pair of finite numbers; give LOW:HIGH or'
+        ' NAME=LOW:HIGH, such as age=0:120'
+      )
+    found[name.strip()] = low, high
+  return found
 
 
 def check_split(split: str, others: str = '') -> None:
@@ -150,7 +190,9 @@ def choice(options: Mapping):
   from datasets.splits import own
 
   chosen = (options[option.name] for option in CLIENTS)
-  return own.Choice(*chosen, options.get('test_examples', 0))
+  return own.Choice(
+    *chosen, options.get('test_examples', 0), options.get('classes', '')
+  )
 
 
 def _is_arrays(path: str) -> bool:
@@ -276,7 +318,11 @@ def _read_rows(data_dir, options):
     tuple(name.strip() for name in named if name.strip()),
   )
   return features.load(
-    data_dir, choice(options), columns, standardise=options['standardize']
+    data_dir,
+    choice(options),
+    columns,
+    standardise=options['standardize'],
+    bounds=bounds(options),
   )
 
 
@@ -333,6 +379,7 @@ TASKS = (
       _RECORD_FEATURES,
       *encoders.OPTIONS,
       *CLIENTS,
+      CLASSES,
       task.TEST_EXAMPLES,
     ),
     check=_check_images,
@@ -356,8 +403,10 @@ TASKS = (
       task.HIDDEN_DIM,
       _FEATURE_COLUMNS,
       _STANDARDIZE,
+      _FEATURE_BOUNDS,
       *_COLUMNS,
       *CLIENTS,
+      CLASSES,
       hidden_dim=128,
     ),
     check=check,

@@ -129,14 +129,15 @@ def _labelled(
 ) -> tuple[np.ndarray, examples_lib.Examples]:
   """Returns the images of the store or of a split's files, with their places."""
   if choice.is_file:
-    return _of_split(store, choice, corrupt)
+    places, found = _of_split(store, choice, corrupt)
+    return places, found.listed(choice.classes)
   found = names_lib.of_ids(store.path, store.names)
   if store.has_users:
     found = packed.with_users(found)
   places = store_lib.find(store, found.ids)
   if choice.test_file:
     found = own.with_test(found, choice.test_file, str(store.path))
-  return places, found
+  return places, found.listed(choice.classes)
 
 
 def _parts(store, data: examples_lib.Examples, choice: own.Choice) -> own.Parts:

@@ -3,19 +3,23 @@
 import dataclasses
 import json
 import math
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from launch import exporting
 from tasks import experiment
 from tests import small_data
 from tff_xc import errors
 from tff_xc.algorithms import fedss
+from tff_xc.experiment import checkpoints
 from tff_xc.experiment import cohort
 from tff_xc.measure import privacy_loss
 from tff_xc.report import run_files
 from tff_xc.round import privacy
+from tff_xc.round import randomness
 
 CLIENTS = 40
 
@@ -81,7 +85,7 @@ def run(path, rounds=4, **changes):
 @pytest.mark.slow
 def test_epsilon_is_a_column_and_goes_on_after_a_stop(in_process, tmp_path):
   private = {'dp': 'central', 'dp_noise_multiplier': 0.8, 'dp_clip': 0.5}
-  private |= {'client_sampling': 'poisson'}
+  private |= {'client_sampling': 'poisson', 'dp_noise_seed': 'public'}
   whole, half = tmp_path / 'whole', tmp_path / 'half'
   run(whole, 4, **private)
   run(half, 2, **private)
@@ -117,7 +121,12 @@ def test_the_noise_of_an_epsilon(in_process, tmp_path):
 
 @pytest.mark.slow
 def test_local_noise_counts_who_took_part_most(in_process, tmp_path):
-  made, _ = run(tmp_path / 'run', dp='local', dp_noise_multiplier=2.0)
+  made, _ = run(
+    tmp_path / 'run',
+    dp='local',
+    dp_noise_multiplier=2.0,
+    dp_noise_seed='public',
+  )
   assert made.algorithm.privacy.local
   cohorts = made.algorithm.sampling.cohorts(made.dataset, 0)
   numbers = [n for r in range(4) for n in cohorts(r).numbers]
@@ -129,9 +138,60 @@ def test_local_noise_counts_who_took_part_most(in_process, tmp_path):
   assert last == expected
 
 
+@pytest.mark.slow
+def test_noise_follows_from_a_secret_of_the_run(in_process, tmp_path):
+  """A resumed run goes on with it; no other run, and no file to give away, has it."""
+  private = {'dp': 'central', 'dp_noise_multiplier': 0.8, 'dp_clip': 0.5}
+  private |= {'checkpoint_every': 1}
+  whole, half, other = (tmp_path / name for name in ('whole', 'half', 'other'))
+  run(whole, 2, **private)
+  shutil.copytree(whole, half)
+  run(whole, 4, **private)
+  run(half, 3, **private)
+  run(half, 4, **private)
+  run(other, 4, **private)
+  model = 'weights/tables/class'
+  rows = [
+    np.load(path / 'checkpoints' / 'round_4.npz')[model]
+    for path in (whole, half, other)
+  ]
+  np.testing.assert_array_equal(rows[0], rows[1])
+  assert (rows[0] != rows[2]).all()
+  secret = whole / 'checkpoints' / 'secret_seed'
+  assert secret.stat().st_mode & 0o777 == 0o600
+  exporting.run(str(whole), str(tmp_path / 'export'), 'npz')
+  numbers = [int(secret.read_text())]
+  numbers += randomness.pair(numbers[0])
+  for file in [*whole.rglob('*'), *(tmp_path / 'export').rglob('*')]:
+    if file.is_file() and file.parent.name != 'checkpoints':
+      content = file.read_bytes()
+      for number in numbers:
+        assert str(number).encode() not in content
+        assert number.to_bytes(8, 'little') not in content
+  assert 'seed' not in json.loads((tmp_path / 'export/model.json').read_text())
+  secret.unlink()
+  with pytest.raises(errors.InputError, match='secret_seed'):
+    run(whole, 6, **private)
+
+
+def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
+  hidden = privacy.Privacy(1.0, 1.0, 2.0, secret=True)
+  draw = lambda how: checkpoints.seed_of(how, tmp_path, 7)
+  assert len({draw(hidden) for _ in range(20)}) == 20
+  assert max(draw(hidden) for _ in range(20)) > 2**56
+  for how in (
+    None,
+    dataclasses.replace(hidden, noise_multiplier=0.0),
+    dataclasses.replace(hidden, secret=False),
+  ):
+    assert draw(how) == 7
+
+
 @pytest.mark.parametrize(
   ('algorithm', 'changes', 'told'),
   [
+    ('fedavg', {'dp': 'central', 'calibration': 'prior'}, 'calibration_prob'),
+    ('fedavg', {'dp': 'local', 'importance_weights': 'train'}, 'FILE'),
     ('fedss', {'dp_clip': 2.0}, 'dp=central'),
     ('fedss', {'dp': 'central', 'dp_clip': math.inf}, 'clips nothing'),
     ('fedss', {'dp': 'central', 'dp_noise_multiplier': math.inf}, 'finite'),

@@ -17,6 +17,7 @@ from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry
 from tff_xc.measure import privacy_loss
 from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import chosen
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
 from tff_xc.round import privacy
@@ -54,6 +55,32 @@ def test_rows_have_normals_of_their_own():
   np.testing.assert_array_equal(draw(7), pairs[:, :, 7])
   other = draw(np.arange(3000), tf.constant([3, -3]))
   assert abs(np.corrcoef(other.ravel(), pairs.ravel())[0, 1]) < 0.01
+
+
+def test_noise_of_a_secret_depends_on_all_of_its_bits():
+  """Seeds that derive from int32 numbers have 32 bits: all of them could be tried."""
+  part = 3
+
+  def seeds(secret):
+    pair = tf.constant(randomness.pair(secret))
+    of_run = randomness.wide(pair)
+    of_round = randomness.wide(randomness.round_seed(pair, tf.constant(4)))
+    of_client = randomness.client_seed(of_round, tf.constant(9, tf.int64), -1)
+    for seed in (of_run, of_round):
+      yield randomness.noise_seed(seed, part)
+    yield randomness.step_seed(of_client, 1)
+
+  flipped = [
+    [tuple(seed.numpy().tolist()) for seed in seeds(12345 ^ bit)]
+    for bit in (0, *(1 << i for i in range(62)))
+  ]
+  for found in zip(*flipped, strict=True):
+    assert len(set(found)) == 63
+    assert np.mean([abs(number) > 2**40 for number, _ in found]) > 0.9
+  normals = randomness.row_normals(
+    next(seeds(5)), tf.constant([1]), tf.range(4000), 2
+  )
+  assert stats.kstest(np.ravel(normals), 'norm').pvalue > 0.01
 
 
 TIMES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 64, 100)
@@ -138,13 +165,14 @@ def test_deferred_noise_has_the_covariance_of_the_recurrence(momentum):
 
 
 @pytest.mark.parametrize(
-  'momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9]
+  ('momentum', 'secret'),
+  [pytest.param(0.0, False, marks=pytest.mark.slow), (0.9, False), (0.9, True)],
 )
-def test_rows_are_those_of_noise_in_every_step(momentum):
+def test_rows_are_those_of_noise_in_every_step(momentum, secret):
   """Reading early, late or never changes nothing."""
   rate, stddev, rows, dim, steps = 0.5, 0.1, 6, 3, 9
   lazy = privacy.DeferredNoise(
-    optimizers.RowMomentum(rate, momentum), stddev, (1, 2), 3
+    optimizers.RowMomentum(rate, momentum), stddev, (1, 2), 3, secret
   )
   spec = tf.TensorSpec([rows, dim])
   table = tf.random.stateless_normal([rows, dim], [0, 1])
@@ -324,6 +352,35 @@ def test_noise_is_the_same_whoever_asks():
   np.testing.assert_array_equal(
     flat(process.get_model_weights(set_state)), flat(first)
   )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('name', 'given'),
+  [
+    ('fedss', {}),
+    ('fullsoftmax', {'clip_quantile': 0.5}),
+    ('fedss', {'choice': chosen.Choice(2.0, 1.0, 1.0)}),
+    ('fullsoftmax', {'local': True}),
+    ('fullsoftmax', {'bits': 24}),
+  ],
+)
+def test_all_noise_of_a_secret_is_drawn_from_all_of_its_bits(name, given):
+  """No number of the model has the noise that 32 bits of the seed would give."""
+  hidden = privacy.Privacy(2.0, 0.5, 8.0, **given)
+  process = built(name, dataclasses.replace(hidden, secret=True))
+  found, metrics = after(process, 2)
+  other, of_other = after(built(name, hidden), 2)
+  if hidden.choice:
+    assert float(metrics['rows_chosen']) > 0
+    assert metrics['rows_chosen'] != of_other['rows_chosen']
+    assert not np.array_equal(found.class_table, other.class_table)
+  else:
+    assert (flat(found) != flat(other)).all()
+  if hidden.clip_quantile:
+    assert metrics['clipping_norm'] != of_other['clipping_norm']
+  again, _ = after(process, 2)
+  np.testing.assert_array_equal(flat(found), flat(again))
 
 
 @pytest.mark.slow

@@ -352,13 +352,15 @@ class Federated(protection.Protection, participation.Participation, Base):
   def check(cls, values, given):
     super().check(values, given)
     weights = values.get('importance_weights', NO_IMPORTANCE)
-    if (
-      values['calibration'] == logits.PRIOR and weights not in NAMED_IMPORTANCE
+    prior = values.get('calibration_probabilities', '') or OF_TRAIN
+    if values['calibration'] == logits.PRIOR and weights not in (
+      NO_IMPORTANCE,
+      UNIFORM,
+      prior,
     ):
       raise errors.InputError(
         f'--importance_weights={weights} names other probabilities of classes than'
-        ' those of the training examples, which --calibration=prior takes; leave one'
-        ' of them out'
+        f' --calibration=prior, which takes {prior}; leave one of them out'
       )
     if values.get('contrastive_weight') and values['trainable'] == 'head':
       raise errors.InputError(

@@ -27,8 +27,8 @@ class Calibration:
     'logits in the softmax of local training: of classes that the client lacks times'
     " --calibration_alpha ('restricted', FedRS); less --calibration_tau / n^(1/4), with"
     " n the client's examples of the class ('counts', FedLC); plus"
-    " --calibration_tau log p, with p the class's share of all training examples"
-    " ('prior', logit adjustment)",
+    " --calibration_tau log p, with p the class's share of all training examples, or"
+    " that of --calibration_probabilities ('prior', logit adjustment)",
     choices=('none', RESTRICTED, COUNTS, PRIOR),
   )
   calibration_alpha: float = hp.field(
@@ -45,6 +45,13 @@ class Calibration:
     least=0,
     of='calibration',
     only_with=(COUNTS, PRIOR),
+  )
+  calibration_probabilities: str = hp.field(
+    '',
+    'CSV FILE class,probability of p; default: the shares of all training examples,'
+    ' which --dp refuses because every client would receive them',
+    of='calibration',
+    only_with=(PRIOR,),
   )
   calibration_absent: float = hp.field(
     1e-8,

@@ -192,6 +192,14 @@ class Protection:
     above=0,
     **_OF_ROWS,
   )
+  dp_noise_seed: str = hp.field(
+    'secret',
+    "seed of a private run: 'secret', drawn from the operating system and kept with the"
+    " checkpoints alone; 'public', that of --seed, for tests and studies: anyone who"
+    ' knows it can subtract the noise',
+    choices=('secret', 'public'),
+    **_OF_DP,
+  )
   dp_delta: float = hp.field(
     1e-5,
     'delta of (epsilon, delta); below one over the number of clients',
@@ -266,6 +274,7 @@ class Protection:
       self.dp == LOCAL,
       choice,
       self.dp_bits if self.dp == DISTRIBUTED else 0,
+      secret=self.dp_noise_seed == 'secret',
     )
     return dataclasses.replace(made, privacy=hidden, weighting='uniform')
 

@@ -14,6 +14,7 @@ ARGUMENTS = {
   CHARACTERS: ('characters',),
 }
 KINDS = tuple(ARGUMENTS)
+_OF_CLIENTS = ('num_clients', 'largest_label_set')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Description:
     dtype: of its numbers.
     num_classes: n.
     label_sets: whether a training example has a set of labels.
-    num_clients: those that may take part in training.
+    num_clients: those that may take part in training; None in the export of a private
+      run, as for the next one.
     largest_label_set: the most distinct classes of a client.
     preprocessing: how a raw example becomes such an example.
       Images: `fit`, 'crop' (the shorter side is scaled and the middle is cut out) or
@@ -47,14 +49,32 @@ class Description:
   dtype: str
   num_classes: int
   label_sets: bool
-  num_clients: int
-  largest_label_set: int
+  num_clients: int | None
+  largest_label_set: int | None
   preprocessing: Mapping[str, Any]
 
 
-def from_json(obj: Any) -> Description:
-  """Returns the description of a JSON object; ValueError for another one."""
+def public(found: Description) -> dict[str, Any]:
+  """Returns the fields that tell nothing of single clients, by name."""
+  return {
+    name: value
+    for name, value in dataclasses.asdict(found).items()
+    if name not in _OF_CLIENTS
+  }
+
+
+def from_json(obj: Any, is_public: bool = False) -> Description:
+  """Returns the description of a JSON object; ValueError for another one.
+
+  `is_public`: it may be one of `public`.
+  """
   types = {f.name: f.type for f in dataclasses.fields(Description)}
+  if is_public and isinstance(obj, dict) and not obj.keys() & {*_OF_CLIENTS}:
+    # Any numbers satisfy the checks.
+    return dataclasses.replace(
+      from_json(obj | dict.fromkeys(_OF_CLIENTS, 1)),
+      **dict.fromkeys(_OF_CLIENTS),
+    )
   if not isinstance(obj, dict) or obj.keys() != types.keys():
     raise ValueError(f'expected an object of {", ".join(types)}')
   found = Description(**{**obj, 'shape': _sizes(obj['shape'])})

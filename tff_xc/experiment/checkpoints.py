@@ -11,6 +11,7 @@ every save.)
 import os
 import pathlib
 import re
+import secrets
 import shutil
 import sys
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from tff_xc import files
 from tff_xc.experiment import storage
 
 _FOLDER, _DAMAGED = 'checkpoints', 'damaged'
+_SECRET, _SECRET_BITS = 'secret_seed', 62  # As many as `randomness.pair` keeps.
 _NAME = re.compile(r'round_(\d+)\.npz')
 _KEPT = 3
 # Before the names of arrays that are saved with a state.
@@ -40,7 +42,36 @@ def prepare(run_dir: str | os.PathLike) -> None:
   """Makes the folder, and removes what a kill left of files; needs the run's lock."""
   root = pathlib.Path(run_dir) / _FOLDER
   root.mkdir(exist_ok=True)
-  files.remove_leftovers(root, _NAME.fullmatch)
+  files.remove_leftovers(
+    root, re.compile(rf'{_NAME.pattern}|{_SECRET}').fullmatch
+  )
+
+
+def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
+  """Returns what seeds a run: `seed`, or the secret of a run whose `privacy` needs one.
+
+  A run without checkpoints draws a new secret; `keep_secret` writes it.
+  """
+  if privacy is None or not privacy.needs_secret:
+    return seed
+  file = pathlib.Path(run_dir) / _FOLDER / _SECRET
+  if not file.exists() and not kept(run_dir):
+    return secrets.randbits(_SECRET_BITS)
+  try:
+    return int(files.read_text(file))
+  except (OSError, ValueError) as e:
+    raise errors.DamageError(
+      f'{file} is missing or damaged, and a private run cannot resume without its'
+      ' secret seed; restore the file, or choose another --run_dir'
+    ) from e
+
+
+def keep_secret(run_dir: str | os.PathLike, seed: int) -> None:
+  """Writes the secret of a private run, for its owner alone; needs the run's lock."""
+  file = pathlib.Path(run_dir) / _FOLDER / _SECRET
+  with storage.writing(file), files.replacing(file) as temporary:
+    temporary.touch(0o600)
+    temporary.write_text(f'{seed}\n')
 
 
 def load_newest(

@@ -35,6 +35,8 @@ _MOST_POOLED = 10_000_000
 # Keeps the draws of drop-outs, and of who takes part, apart from others of (seed, round, client). Not 0:
 # NumPy takes [a, b, c] and [a, b, c, 0] for the same seed.
 _OF_DROPOUT, _OF_POISSON = 1, 2
+# NumPy's older generators, which TFF draws clients by, accept only smaller seeds.
+_LARGEST_SEED = 2**32
 # The most clients, and bytes of their examples, that are read ahead.
 _AHEAD_CLIENTS, _AHEAD_BYTES = 4, 2**28
 
@@ -172,7 +174,7 @@ class UniformClients:
     partition = train.partition
     _check_enough(self.clients_per_round, len(partition))
     sample = tff.simulation.build_uniform_sampling_fn(
-      range(len(partition)), random_seed=seed
+      range(len(partition)), random_seed=seed % _LARGEST_SEED
     )
 
     def cohort(round_number: int) -> Cohort:

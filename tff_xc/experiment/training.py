@@ -71,6 +71,7 @@ def train(
   eval_every: int = 10,
   checkpoint_every: int = 0,
   seed: int = 0,
+  drawn_seed: int | None = None,
   target: str = '',
   best: targets_lib.BestRound = targets_lib.NO_BEST,
   config: Mapping[str, Any] | None = None,
@@ -91,7 +92,9 @@ def train(
     rounds: of the whole run.
     eval_every: rounds between evaluations.
     checkpoint_every: rounds between checkpoints; 0: `eval_every`.
-    seed: of the initial weights and all random draws.
+    seed: of the initial weights and all random draws, unless the algorithm's `privacy`
+      wants a secret.
+    drawn_seed: what `checkpoints.seed_of` returned for this run; None: ask it.
     target: scores to which the summary counts the rounds: 'top1:0.7,mcc:0.5'.
     best: chooses the summary's best round, and may stop the run.
     config: further settings for config.json; only the same run is resumed.
@@ -116,21 +119,23 @@ def train(
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
+  if drawn_seed is None:
+    drawn_seed = checkpoints.seed_of(algorithm.privacy, run_dir, seed)
   kept = algorithm.client_state
   owners, labels = dataset.train.owned_labels()
   shape = len(dataset.train.partition), dataset.num_classes
   counts = skew.class_counts(owners, labels, shape)
   runtimes.offer_data(source, config['data'])
-  cohorts = algorithm.sampling.cohorts(dataset, seed)
+  cohorts = algorithm.sampling.cohorts(dataset, drawn_seed)
   read_ahead = contextlib.nullcontext(cohorts)
   if dataset.train.pool.is_decoded:
     read_ahead = cohort_lib.Ahead(cohorts, rounds)
   with read_ahead as cohorts:
     parts = {
       'epsilon': algorithm.privacy
-      and epsilon_lib.of_rounds(algorithm, dataset, seed),
+      and epsilon_lib.of_rounds(algorithm, dataset, drawn_seed),
       'targets': targets_lib.parse(target, metrics),
-      'process': process_lib.build_process(algorithm, seed),
+      'process': process_lib.build_process(algorithm, drawn_seed),
       'evaluate': evaluation.Evaluator(
         algorithm.model, dataset, metrics, evaluated
       ),
@@ -138,6 +143,8 @@ def train(
     }
     # Last, so that nothing is written if any of these fails.
     directory = _directory(run_dir, config, dataset, counts, tracker)
+    if algorithm.privacy and algorithm.privacy.needs_secret:
+      checkpoints.keep_secret(run_dir, drawn_seed)
     with directory.tracked as tracked:
       summary = run(
         **parts,

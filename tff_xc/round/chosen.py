@@ -91,7 +91,7 @@ def chosen(
     num_rows: n.
     stddev: of the noise on counts.
     threshold: see `Choice`.
-    seed: int32 [2].
+    seed: [2], for noise.
   """
   noise = stddev * tf.random.stateless_normal(
     tf.shape(counted.ids), randomness.step_seed(seed, 0)

@@ -520,14 +520,14 @@ def _message(
   finite = _is_finite([*tf.nest.flatten(delta), *rows.values()])
   if algorithm.robust:
     delta, rows = answered(algorithm.robust, delta, rows)
-  seed_of = lambda use: randomness.client_seed(
-    round_seed, examples.client_id, use
-  )
   if algorithm.compression:
     changes = _changes(algorithm, before.tables, rows, held)
     delta, changes = compression_lib.of_client(
       algorithm.compression,
-      *(delta, changes, round_seed, seed_of(_OF_ROUNDING)),
+      delta,
+      changes,
+      round_seed,
+      randomness.client_seed(round_seed, examples.client_id, _OF_ROUNDING),
     )
     known = before.tables
     if algorithm.compression.both_ways:
@@ -549,8 +549,11 @@ def _message(
   )
   own_noise = bool(algorithm.privacy and algorithm.privacy.of_clients)
   if own_noise:
+    noise_seed = randomness.client_seed(
+      algorithm.privacy.seed(round_seed), examples.client_id, _OF_NOISE
+    )
     delta, rows = privacy_lib.of_client(
-      algorithm.privacy, delta, rows, held, seed_of(_OF_NOISE)
+      algorithm.privacy, delta, rows, held, noise_seed
     )
   # `multiply_no_nan` by zero gives zero even for NaN.
   kept = lambda t: tf.math.multiply_no_nan(t, tf.cast(finite, tf.float32))

@@ -60,7 +60,7 @@ class Integers:
   def hidden(self, value: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Returns int64, from 0 to 2^b - 1, of a client's float32 change.
 
-    `seed` int32 [2] is of this client and tensor.
+    `seed` [2] is of this client and tensor.
     """
     scaled = tf.cast(value, tf.float64) * self.scale
     low = tf.floor(scaled)
@@ -100,7 +100,7 @@ class Integers:
 def of_client(integers: Integers, delta, rows, seed) -> tuple[Any, Any]:
   """Returns (encoder's delta, rows by table) of a client as integers with noise.
 
-  `seed` int32 [2] is the client's.
+  `seed` [2] is the client's, for noise.
   """
   parts = iter(range(len(delta) + len(rows)))
   hide = lambda value: integers.hidden(

@@ -72,6 +72,7 @@ class Privacy:
       It takes a part of the noise's budget, too.
     bits: if positive, each client adds its share of the noise of z C on the sum, and
       sends integers of so many bits, see `tff_xc.round.distributed`; the server adds none.
+    secret: the run's seed is a secret, and noise is drawn from all of its bits.
   """
 
   noise_multiplier: float
@@ -82,6 +83,7 @@ class Privacy:
   local: bool = False
   choice: chosen.Choice | None = None
   bits: int = 0
+  secret: bool = False
 
   def __post_init__(self):
     bounded = math.isfinite(self.clip) or not (
@@ -100,6 +102,15 @@ class Privacy:
       raise ValueError(
         'a norm that adapts, and a choice, need noise of the server'
       )
+
+  @property
+  def needs_secret(self) -> bool:
+    """Whether a run draws a secret in place of its seed: there is noise to hide."""
+    return self.secret and self.noise_multiplier > 0
+
+  def seed(self, seed: tf.Tensor) -> tf.Tensor:
+    """Returns what noise derives from; `seed` is that of the run or of a round."""
+    return randomness.wide(seed) if self.secret else seed
 
   @property
   def of_clients(self) -> bool:
@@ -175,7 +186,8 @@ class Bound:
       return state
     norm, step = state
     if privacy.noise_multiplier:
-      seed = randomness.noise_seed(tf.constant(self.pair), _QUANTILE)
+      seed = privacy.seed(tf.constant(self.pair))
+      seed = randomness.noise_seed(seed, _QUANTILE)
       votes += privacy.count_noise * tf.random.stateless_normal(
         [], randomness.step_seed(seed, step)
       )
@@ -240,7 +252,9 @@ def applied(algorithm, pair: list[int]):
       optimizer = optimizers.RowMomentum(privacy.cohort)
     if is_deferred(table, privacy):
       stddev = privacy.of_server * privacy.clip / privacy.cohort
-      optimizer = DeferredNoise(optimizer, stddev, tuple(pair), _TABLES + i)
+      optimizer = DeferredNoise(
+        optimizer, stddev, tuple(pair), _TABLES + i, privacy.secret
+      )
     tables.append(dataclasses.replace(table, merge=joined, optimizer=optimizer))
   return dataclasses.replace(
     algorithm,
@@ -307,9 +321,10 @@ def noised(
     delta: means of the encoder's deltas over the round's clients, by name.
     merged: `folding.RowSums` by table.
     total_weight: float32 scalar, the round's clients.
-    seed: int32 [2], the round's.
+    seed: int32 [5], the round's.
   """
   privacy = algorithm.privacy
+  seed = privacy.seed(seed)
   z, m = privacy.of_server, privacy.cohort
   if privacy.bits:  # Its sums are over m already.
     total_weight = m
@@ -355,7 +370,7 @@ def noised(
 def of_client(privacy: Privacy, delta, rows, held, seed) -> tuple[Any, Any]:
   """Returns (encoder's delta, rows by table) of a client with its own noise.
 
-  `held` are `request.SelectedRows` by table, and `seed` int32 [2] the client's.
+  `held` are `request.SelectedRows` by table, and `seed` [2] the client's, for noise.
   """
   if privacy.bits:
     return distributed.of_client(privacy.integers, delta, rows, seed)
@@ -381,14 +396,15 @@ class DeferredNoise:
 
   In every step each number of the table, held or not, has noise of `stddev` added to
   its gradient. It costs O(log t) draws of a row that is read. The state has, by name,
-  that of the `optimizer`, whose table has no noise; the noise's seed (int32 [2]); and
-  its steps (int32).
+  that of the `optimizer`, whose table has no noise; the noise's seed (int32 [2], of a
+  secret int64 [2]); and its steps (int32).
   """
 
   optimizer: optimizers.RowMomentum
   stddev: float
   pair: tuple[int, int]  # The run's seed.
   part: int  # The table's, see `randomness.noise_seed`.
+  secret: bool = False  # See `Privacy`.
 
   reads_state = True
 
@@ -401,9 +417,11 @@ class DeferredNoise:
       )
 
   def initialize(self, table_spec):
+    seed = tf.constant(self.pair)
+    seed = randomness.wide(seed) if self.secret else seed
     return collections.OrderedDict(
       optimizer=self.optimizer.initialize(table_spec),
-      noise_seed=randomness.noise_seed(tf.constant(self.pair), self.part),
+      noise_seed=randomness.noise_seed(seed, self.part),
       noise_steps=tf.constant(0, tf.int32),
     )
 

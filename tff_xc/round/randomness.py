@@ -57,8 +57,8 @@ def private(seed: tf.Tensor, secret: Sequence[int]) -> tf.Tensor:
 
 
 def client_seed(seed: tf.Tensor, client_id: tf.Tensor, purpose: int):
-  """Returns a client's seed int32 [2] in the round whose seed is `seed`."""
-  return _fold(_fold(seed, client_id), int(purpose))
+  """Returns a client's seed [2] in the round whose seed is `seed`, of its dtype."""
+  return _fold(_fold(seed, client_id), tf.constant(int(purpose), seed.dtype))
 
 
 def lasting(seed: tf.Tensor, client_id: tf.Tensor, purpose: int) -> Lasting:
@@ -67,16 +67,34 @@ def lasting(seed: tf.Tensor, client_id: tf.Tensor, purpose: int) -> Lasting:
 
 
 def step_seed(seed: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-  """Returns the seed int32 [2] of a step or epoch under `seed`."""
+  """Returns the seed [2] of a step or epoch under `seed`.
+
+  It depends on 32 bits of an int32 `seed`, and on all bits of an int64 one (`wide`).
+  """
+  if seed.dtype == tf.int64:
+    step = tf.cast(step, tf.int64)
   return _fold(seed, step)
 
 
 def noise_seed(seed: tf.Tensor, part: int) -> tf.Tensor:
-  """Returns the seed int32 [2] of the server's noise on a part of the model.
+  """Returns the seed [2] of the server's noise on a part of the model.
 
-  `seed` is a run's or a round's, whose other uses fold numbers that are not negative.
+  `seed` is that of a run or a round, or what `wide` makes of it. All other uses of
+  `seed` fold numbers that are not negative.
   """
-  return _fold(_fold(seed, -1), part)
+  return step_seed(step_seed(seed, -1), part)
+
+
+def wide(seed: tf.Tensor) -> tf.Tensor:
+  """Returns int64 [2] that depends on all bits of the run's seed.
+
+  Noise that nobody may guess derives from it: the seeds that derive from int32 numbers
+  have 32 bits, which anyone could try one by one. `seed` is the run's, int32 [2], or the
+  round's, int32 [5].
+  """
+  if seed.shape[0] == 2:
+    return tf.cast(seed, tf.int64)
+  return step_seed(tf.cast(seed[2:4], tf.int64), number_of(seed))
 
 
 # SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators",
@@ -100,11 +118,14 @@ def random_bits(
 ) -> tf.Tensor:
   """Returns 64 random bits, uint64, of each of a stream's numbers.
 
-  `seed` is int32 [2]; streams and numbers are integers, which broadcast. Each result
-  depends on its own three alone: TensorFlow's generators count within a tensor.
+  `seed` is int32 or int64 [2]; streams and numbers are integers, which broadcast. Each
+  result depends on its own three alone: TensorFlow's generators count within a tensor.
   """
   times = lambda x, odd: tf.cast(x, tf.uint64) * tf.constant(odd, tf.uint64)
-  start = mixed(tf.bitcast(seed, tf.uint64) + times(streams, _STREAM))
+  whole = tf.bitcast(seed, tf.uint64)
+  if seed.dtype == tf.int64:
+    whole = mixed(whole[0]) + whole[1]
+  start = mixed(whole + times(streams, _STREAM))
   return mixed(start + times(numbers, _STEP))
 
 
@@ -113,7 +134,7 @@ def row_normals(
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Returns two float32 [S, ..., row_dim] of standard normals, for ids int32 [...].
 
-  A row's numbers depend on `seed` (int32 [2]), the stream (of int32 [S]), its id and
+  A row's numbers depend on `seed` (int32 or int64 [2]), the stream (of int32 [S]), its id and
   the column, whichever others are drawn.
   """
   number = tf.cast(ids, tf.int64)[..., None] * row_dim
