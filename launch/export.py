@@ -43,8 +43,7 @@ flags.DEFINE_enum(
 )
 settings.define_named_flags(
   encoder='the network, if it is MODULE:FUNCTION',
-  data_dir='the data, of --calibrate, or of a run of an earlier version, which lacks'
-  ' description.json',
+  data_dir='the data, with --calibrate',
 )
 settings.define_calibration_flags('it is written')
 settings.define_cache_flag()

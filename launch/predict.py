@@ -68,8 +68,6 @@ flags.DEFINE_string(
 )
 settings.define_named_flags(
   encoder='of --run_dir, the network, if it is MODULE:FUNCTION',
-  data_dir='of --run_dir, the data, of a run of an earlier version, which has no'
-  ' description.json',
 )
 settings.define_cache_flag()
 settings.define_picture_flag()
@@ -82,7 +80,7 @@ def main(arguments) -> None:
       'give one of --run_dir, the directory of a run, and --model, a folder that'
       ' launch.export wrote'
     )
-  for name in ('round', 'encoder', 'data_dir'):
+  for name in ('round', 'encoder'):
     if values.model and values[name].present:
       raise errors.InputError(
         f'--{name} is of --run_dir, and does not apply to --model; leave it out'

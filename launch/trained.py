@@ -51,30 +51,16 @@ def load(
 ) -> Trained:
   """Loads the model of a round: 'last', 'best' (by --best_by) or a number.
 
-  `named` are those of `experiment.NAMED` that the user names. A run of an earlier
-  version, which lacks description.json, is read with its data. Raises
+  `named` are those of `experiment.NAMED` that the user names. Raises
   `errors.InputError` for what is missing, damaged or not trusted.
   """
   path, named = pathlib.Path(run_dir), named or {}
   run = run_files.read_run(path, needs_metrics=False)
   chosen = _round(run, round_wanted)
-  file = path / run_files.DESCRIPTION
-  if file.exists():
-    evaluation.check_named(path, run.config, named, ['encoder'])
-    description = _description(file)
-    model = _model(path, run.config, description)
-    rounds, weights = _weights(path, model, chosen)
-  else:
-    try:
-      found = evaluation.load(run_dir, named, chosen)
-    except errors.InputError as e:
-      raise errors.InputError(
-        f'{file} is missing, as in runs of earlier versions, whose model is read'
-        f' together with their data: {e}'
-      ) from e
-    description = found.dataset.description
-    model = found.algorithm.model
-    rounds, weights = found.rounds, found.weights
+  evaluation.check_named(path, run.config, named, ['encoder'])
+  description = _description(path / run_files.DESCRIPTION)
+  model = _model(path, run.config, description)
+  rounds, weights = _weights(path, model, chosen)
   measured = run.metrics[run.metrics['round'] == rounds]
   scores = {
     name: float(measured[name].iloc[0])
@@ -168,7 +154,7 @@ def _description(file: pathlib.Path) -> description_lib.Description:
     return description_lib.from_json(files.read_json(file))
   except (OSError, ValueError) as e:
     raise errors.DamageError(
-      f'{file} is damaged ({wording.shown(e)}); resume the run for a moment, which'
+      f'{file} is missing or damaged ({wording.shown(e)}); resume the run for a moment, which'
       ' writes it again'
     ) from e
 

@@ -194,9 +194,6 @@ def resolve(
   found, chosen = tasks.get(task), algorithms.get(algorithm)
   _check_needs(found, chosen)
   given = dict(changes or {})
-  for name in given:
-    if told := wording.renamed(name, '--'):
-      raise errors.InputError(f'there is no --{name} any more; {told}')
   taken = lambda names: {n: given.pop(n) for n in list(given) if n in names}
   settings = _settings(taken(SETTINGS), found)
   options = taken(tasks.OPTIONS)
@@ -251,8 +248,7 @@ def resolve(
 def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns a run's configuration as `resolve` returns it, from its config.json.
 
-  Settings that an older run lacks have today's defaults. Initial weights and FedIR's
-  p are left out: a checkpoint has all weights, and only training needs them.
+  Initial weights and FedIR's p are left out: a checkpoint has all weights, and only training needs them.
   """
   given = run_files.flat(without_importance(config))
   taken = {*SETTINGS, *tasks.OPTIONS, *algorithms.HYPERPARAMETERS}

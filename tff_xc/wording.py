@@ -3,7 +3,6 @@
 import difflib
 import unicodedata
 from collections.abc import Iterable
-from collections.abc import Mapping
 
 # What the field also calls our flags, without underscores.
 _SYNONYMS = {
@@ -22,22 +21,6 @@ _SYNONYMS = {
   'rundir': 'output',
   'serverlr': 'server_learning_rate',
 }
-# Settings that have another name now, old to new.
-RENAMED: dict[str, str] = {
-  'client_dropout': 'client_failure_rate',
-  'proximal_weight': 'prox_mu',
-  'robust': 'robust_aggregation',
-  'row_renormalise': 'row_renormalize',
-  'score': 'bucket_score',
-  'spreadout_neighbours': 'spreadout_neighbors',
-  'standardise': 'standardize',
-  'stop_after': 'early_stopping_patience',
-  'train': 'trainable',
-  'virtual_clients': 'virtual_client_size',
-  'virtual_clients_replace': 'virtual_client_replace',
-}
-# Those whose values are other numbers, too: the factor.
-FACTORS = {'proximal_weight': 2.0}
 # Controls, directions of writing, halves of characters, and ends of lines.
 _HIDDEN = ('Cc', 'Cf', 'Cs', 'Zl', 'Zp')
 _JOINERS = '\u200c\u200d'  # Of Persian and Indian words, and of emoji.
@@ -99,11 +82,8 @@ def cell(text: str) -> str:
 def meant(name: str, known: Iterable[str], sign: str = '') -> str:
   """Returns '; did you mean NAME?' for an unknown name, or '' if none is near.
 
-  Of an old name it says what it is now. `sign` goes before names: '--' of a flag.
+  `sign` goes before names: '--' of a flag.
   """
-  known = [*known]
-  if RENAMED.get(_old(name)) in known:
-    return f'; {renamed(name, sign)}'
   plain = lambda text: text.lower().replace('_', '').replace('-', '')
   by_plain = {plain(one): one for one in known}
   written = plain(name)
@@ -112,26 +92,3 @@ def meant(name: str, known: Iterable[str], sign: str = '') -> str:
     near = difflib.get_close_matches(written, by_plain, 1, 0.7)
     found = by_plain[near[0]] if near else None
   return f'; did you mean {sign}{found}?' if found else ''
-
-
-def _old(name: str) -> str:
-  return name if name in RENAMED else name.removeprefix('no')  # --noflag
-
-
-def renamed(name: str, sign: str = '') -> str:
-  """Returns 'it is now --NEW' for a setting's old name, and '' for any other."""
-  old = _old(name)
-  if old not in RENAMED:
-    return ''
-  factor = f', {FACTORS[old]:g} times the old value' if old in FACTORS else ''
-  return f'it is now {sign}{RENAMED[old]}{factor}'
-
-
-def with_new_names(settings: Mapping) -> dict:
-  """Returns settings by name, with the names and values that they have now."""
-  now = {}
-  for name, value in settings.items():
-    if name in FACTORS and isinstance(value, int | float):
-      value = value * FACTORS[name]
-    now[RENAMED.get(name, name)] = value
-  return now

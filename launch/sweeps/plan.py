@@ -142,20 +142,9 @@ def folder_of(
   """Returns ROOT/client_learning_rate=0.1_negatives=40, after words that go first.
 
   A name that file systems would refuse is cut, and ends with a digest of all of it.
-  Where it is missing but was made with old names of settings, it is that folder.
   """
-  named = lambda pairs: (
-    root / _cut('_'.join([*first, *(_word(*p) for p in pairs)]))
-  )
-  found = named(values.items())
-  if found.exists():
-    return found
-  # Not all were renamed at once. Those of a table are in the order of their names.
-  for pairs in itertools.product(*map(_names, values.items())):
-    for ordered in (pairs, sorted(pairs)):
-      if dict(pairs) != values and (old := named(ordered)).exists():
-        return old
-  return found
+  words = [_word(name, value) for name, value in values.items()]
+  return root / _cut('_'.join([*first, *words]))
 
 
 def _cut(name: str) -> str:
@@ -163,16 +152,6 @@ def _cut(name: str) -> str:
     return name
   digest = hashlib.sha256(name.encode()).hexdigest()[:12]
   return f'{name[: _LONGEST_NAME - len(digest) - 1]}_{digest}'
-
-
-def _names(setting: tuple[str, Any]) -> list[tuple[str, Any]]:
-  """Returns a setting's name and value, and those that it had before."""
-  name, value = setting
-  return [setting] + [
-    (old, value / wording.FACTORS[old] if old in wording.FACTORS else value)
-    for old, new in wording.RENAMED.items()
-    if new == name
-  ]
 
 
 def _word(name: str, value) -> str:

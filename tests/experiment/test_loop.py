@@ -328,7 +328,7 @@ def test_what_is_left_of_a_run_without_config_is_refused(tmp_path, kept):
   ('change', 'message'),
   [
     (lambda file: file.unlink(), 'no row of round 0'),
-    (lambda file: _drop_lines(file, 1, 2), 'earlier version'),
+    (lambda file: _drop_lines(file, 1, 2), 'no row of round 0'),
     (lambda file: _drop_lines(file, 4, 6), 'no row of round 3'),
     (lambda file: file.write_bytes(b'\xff\xfe\x00'), 'is damaged'),
   ],

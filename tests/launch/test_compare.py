@@ -174,7 +174,7 @@ def test_what_cannot_be_compared_is_refused(sweep, tmp_path, out):
     ([sweep], {'over': 'batches'}, 'batches'),
     ([sweep], {'columns': ['relative_top1']}, 'give --relative_to'),
     ([sweep], {'columns': ['best.round']}, 'best.round: no run has it'),
-    ([sweep], {'columns': ['accuracy@10']}, 'local_accuracy now'),
+    ([sweep], {'columns': ['accuracy@10']}, 'no column'),
     ([sweep], {'relative_to': sweep}, '--relative_to=.* is 2 configurations'),
     ([sweep], {'relative_to': other}, 'run of task glyphs'),
     ([sweep], {'relative_to': zero}, 'its final top1 is 0'),

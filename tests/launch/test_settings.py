@@ -58,10 +58,7 @@ REFUSED = (
   (f'train {SMALL} --runtime=cloud', 'worker'),
   (f'train {SMALL} --num_classes=20 --negatives=30', 'than the 20 classes'),
   (f'train {SMALL} --task=cifar10 --negatives=10', 'than the 10 classes'),
-  # Other names now.
   (f'train {SMALL} --virtual_clients=64', '--virtual_client_size'),
-  (f'train {SMALL} --proximal_weight=0.1', '--prox_mu'),
-  (f'train {SMALL} --norow_renormalise', '--row_renormalize'),
   # One's own data.
   (f'{OWN} --task=images', '--data_dir is missing'),
   (f'{OWN} --task=sparse-text', '--data_dir is missing'),

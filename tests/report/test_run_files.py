@@ -7,7 +7,6 @@ import pytest
 
 from tests.report import fake_runs
 from tff_xc import errors
-from tff_xc import files
 from tff_xc.report import run_files
 
 
@@ -25,60 +24,6 @@ def test_a_run_is_read_with_nan_for_empty_cells(tmp_path):
   run = run_files.read_run(path)  # Not finished.
   assert run.summary is None
   assert run.metrics.empty
-
-
-LACKING = {'client_failure_rate': 0.0, 'robust_aggregation': 'none'}
-LACKING |= {'client_sampling': 'fixed', 'compression': 'none', 'dp': 'none'}
-LACKING |= {'secure_sums': False, 'attack': 'none'}
-LACKING |= {'message_precision': 'float32'}
-TO_ALL = {'calibration': 'none', 'client_schedule': 'constant'}
-TO_ALL |= {'client_warmup_rounds': 0}
-OF_SERVER = {'server_schedule': 'constant', 'server_warmup_rounds': 0}
-SETTINGS = {'client_test_fraction': 0.0, 'unseen_clients': 0.0}
-SETTINGS |= {'evaluate_clients': 0, 'dp_epsilon': 0.0, 'precision': 'float32'}
-
-
-@pytest.mark.parametrize(
-  ('task', 'key', 'found', 'added'),
-  [
-    ('a', 'hyperparameters', {'clients_per_round': 3}, LACKING),
-    ('a', 'hyperparameters', LACKING | {'clients_per_round': 3}, {}),
-    ('a', 'hyperparameters', {'steps_per_round': 3}, {}),  # Centralized.
-    ('a', 'hyperparameters', {'batch_size': 3}, TO_ALL),
-    ('a', 'hyperparameters', {'server_optimizer': 'sgd'}, OF_SERVER),
-    (
-      'a',
-      'hyperparameters',
-      LACKING | {'clients_per_round': 3, 'negatives': 80},
-      {'negatives_schedule': 'fresh', 'request_randomness': 'reproducible'},
-    ),
-    (
-      'a',
-      'hyperparameters',
-      LACKING | {'clients_per_round': 3, 'dp': 'central'},
-      {'dp_rows': 'all'},
-    ),
-    ('images', 'options', {'crop': 4}, {'test_examples': 0}),
-    ('images', 'options', {'test_examples': 9}, {}),
-  ],
-)
-def test_an_older_run_has_what_it_lacks(tmp_path, task, key, found, added):
-  config = {'task': task, 'algorithm': 'b', 'seed': 0, 'rounds': 1}
-  file = tmp_path / run_files.CONFIG
-  files.write_json(file, config | {key: found})
-  if key == 'options':  # Otherwise from Python, which writes what it was given.
-    config = SETTINGS | config
-  assert run_files.read_config(file) == config | {key: found | added}
-
-
-def test_columns_of_an_older_run_have_todays_names(tmp_path):
-  file = tmp_path / run_files.METRICS
-  file.write_text('round,accuracy,top1\n0,,0.5\n')
-  named = ['round', 'local_accuracy', 'top1']
-  assert list(run_files.read_metrics(file)) == named
-  assert run_files.header_now('round,accuracy,top1\r\n') == (
-    'round,local_accuracy,top1\r\n'
-  )
 
 
 def test_what_is_no_run_is_refused_and_a_pipe_is_not_opened(tmp_path):

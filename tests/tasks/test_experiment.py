@@ -1,7 +1,6 @@
 """Configurations: what a task, an algorithm and changes give together."""
 
 import ast
-import json
 import types
 
 import numpy as np
@@ -17,7 +16,6 @@ from tests import small_data
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import precision
-from tff_xc import wording
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.data import fingerprint
 from tff_xc.experiment import same_run
@@ -225,9 +223,6 @@ def test_a_run_goes_on_in_its_precision_only_and_is_refused_on_a_slow_cpu(
   other = experiment.resolve('glyphs', 'fedss')
   with pytest.raises(errors.InputError, match='precision was bfloat16'):
     same_run.check_config(tmp_path, other)
-  del other['precision']  # As an older run has it.
-  files.write_json(tmp_path / run_files.CONFIG, other)
-  same_run.check_config(tmp_path, experiment.resolve('glyphs', 'fedss'))
 
 
 @pytest.mark.parametrize(
@@ -362,15 +357,6 @@ def test_a_worker_notices_that_its_images_were_replaced(tmp_path):
     check()
 
 
-def test_old_names_of_settings_are_refused_with_the_new_ones(tmp_path):
-  known = {**experiment.SETTINGS, **tasks.OPTIONS, **algorithms.HYPERPARAMETERS}
-  for old, new in wording.RENAMED.items():
-    assert new in known, old
-    assert old not in known
-    with pytest.raises(errors.InputError, match=f'--{new}'):
-      experiment.resolve('glyphs', 'fedvc', {old: 1})
-
-
 def test_what_is_held_out_of_clients_does_not_train():
   changes = {**small_data.GLYPHS, 'unseen_clients': 0.25}
   changes |= {'client_test_fraction': 0.25}
@@ -385,40 +371,6 @@ def test_what_is_held_out_of_clients_does_not_train():
     own = dataset.train.partition.of_client(int(client.client_id))
     np.testing.assert_array_equal(client.x, dataset.train.pool.read(own))
     assert len(own) == 9
-
-
-def test_a_run_of_before_clients_were_held_out_goes_on(tmp_path):
-  config = experiment.resolve('glyphs', 'fedss')
-  names = 'client_test_fraction', 'unseen_clients', 'evaluate_clients'
-  older = {n: value for n, value in config.items() if n not in names}
-  files.write_json(tmp_path / 'config.json', older)
-  same_run.check_config(tmp_path, config)
-  other = experiment.resolve('glyphs', 'fedss', {'unseen_clients': 0.1})
-  with pytest.raises(errors.InputError, match='unseen_clients'):
-    same_run.check_config(tmp_path, other)
-
-
-def test_a_run_of_before_a_renaming_goes_on(tmp_path):
-  old_of = {new: old for old, new in wording.RENAMED.items()}
-
-  def older(settings):
-    made = {}
-    for name, value in settings.items():
-      old = old_of.get(name, name)
-      factor = wording.FACTORS.get(old)
-      made[old] = value / factor if factor else value
-    return made
-
-  config = experiment.resolve('glyphs', 'fedvc', {'prox_mu': 0.5})
-  groups = {n: older(config[n]) for n in ('options', 'hyperparameters')}
-  files.write_json(tmp_path / 'config.json', {**older(config), **groups})
-  assert json.loads((tmp_path / 'config.json').read_text()) != config
-  same_run.check_config(tmp_path, config)
-  found = run_files.read_config(tmp_path / 'config.json')
-  assert experiment.recorded(found) == config
-  other = experiment.resolve('glyphs', 'fedvc', {'prox_mu': 0.25})
-  with pytest.raises(errors.InputError, match='another configuration'):
-    same_run.check_config(tmp_path, other)
 
 
 def test_more_metrics_are_measured_or_refused(in_process):

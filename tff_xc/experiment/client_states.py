@@ -27,7 +27,7 @@ from tff_xc.round import examples as examples_lib
 FOLDER = 'client_states'
 _NAME = re.compile(r'(\d+)_(\d+)\.npz')
 # In a checkpoint: the clients that have a state, and the rounds and checksums of
-# their files. Checkpoints of earlier versions have no checksums.
+# their files.
 _IDS, _ROUNDS, _SUMS = 'client_ids', 'client_rounds', 'client_sums'
 _UNKNOWN = -1
 _SYNCED_AT_ONCE = 8

@@ -195,12 +195,6 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
 
   expected = range(rounds_done + 1)
   kept = [line for line in lines[1:] if number(line) in expected]
-  if rounds_done and kept and number(kept[0]) == 1:
-    raise errors.InputError(
-      f'{file} has no row of round 0: the run is of an earlier version, which did'
-      ' not evaluate the initial model, and cannot be resumed; launch.compare'
-      ' still reads it; choose another --run_dir to train it again'
-    )
   # A run that stopped in its first evaluation has no row, also not of round 0.
   for wanted in expected if rounds_done else ():
     if wanted >= len(kept) or number(kept[wanted]) != wanted:
@@ -209,7 +203,7 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
         f'there is a checkpoint of round {rounds_done}, and no row of round'
         f' {wanted}',
       )
-  return ''.join([*map(run_files.header_now, lines[:1]), *kept])
+  return ''.join([*lines[:1], *kept])
 
 
 def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:

@@ -73,8 +73,7 @@ def read_arrays(
     raise DamagedError('there is no such file')
   try:
     with np.load(path, allow_pickle=False) as file:
-      # Files of earlier versions have no comment.
-      if file.zip.comment not in (b'', _comment(len(file.files))):
+      if file.zip.comment != _comment(len(file.files)):
         raise DamagedError('its list of arrays is damaged')
       names = list(filter(wanted, file.files))
       npz_headers.check(

@@ -98,7 +98,7 @@ def parse_one(text: str, measured: Collection[str] | None = None) -> Target:
 def spent(metrics: 'pd.DataFrame', unit: str) -> 'pd.Series | None':
   """Returns what was spent until the end of every round, of a run's metrics.csv.
 
-  None if the run did not count it, as earlier versions did not count batches.
+  None if the run did not count it.
   """
   if unit == 'rounds':
     return metrics['round']

@@ -58,42 +58,6 @@ NOT_CONFIGURATION = (
   'versions',
   'worker_timeout',
 )
-# Hyper-parameters of federated algorithms that older runs lack, each with the
-# value at which rounds are as they were.
-_ADDED = {
-  'attack': 'none',
-  'client_failure_rate': 0.0,
-  'client_sampling': 'fixed',
-  'compression': 'none',
-  'dp': 'none',
-  'message_precision': 'float32',
-  'robust_aggregation': 'none',
-  'secure_sums': False,
-}
-# The same of all algorithms, and of those whose server has an optimizer.
-_ADDED_TO_ALL = {
-  'calibration': 'none',
-  'client_schedule': 'constant',
-  'client_warmup_rounds': 0,
-}
-_ADDED_SERVER = {'server_schedule': 'constant', 'server_warmup_rounds': 0}
-# The same of algorithms that sample negatives.
-_ADDED_NEGATIVES = {
-  'negatives_schedule': 'fresh',
-  'request_randomness': 'reproducible',
-}
-# The same of noise of the server.
-_ADDED_CENTRAL = {'dp_rows': 'all'}
-# The same of settings of a run.
-_ADDED_SETTINGS = {
-  'client_test_fraction': 0.0,
-  'unseen_clients': 0.0,
-  'evaluate_clients': 0,
-  'dp_epsilon': 0.0,
-  'precision': 'float32',
-}
-# The same of tasks' options.
-_ADDED_OPTIONS = {'images': {'test_examples': 0}}
 # Types of keys that may be absent, since some versions did not write them.
 _OPTIONAL = {
   'hyperparameters': dict,
@@ -102,8 +66,6 @@ _OPTIONAL = {
   'target': str,
   'early_stopping_patience': int,
 }
-# Columns of metrics.csv that have another name now, old to new.
-RENAMED = {'accuracy': 'local_accuracy'}
 # Of summary.json, objects of scores, and all else that is no number.
 _OF_SCORES = ('final', 'best', 'best_round')
 _NO_TOTALS = (*_OF_SCORES, 'rounds_to_target', 'warnings')
@@ -194,29 +156,11 @@ def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
 
 
 def read_config(path: pathlib.Path) -> dict[str, Any]:
-  """Reads a config.json; that of an older run is as if it were written today."""
+  """Reads a config.json."""
   required = {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
   config = _read_object(path, required, _OPTIONAL)
   for name in ('task', 'algorithm'):  # They become text for people.
     config[name] = wording.shown(config[name])
-  if 'options' in config:  # Otherwise from Python: attributes, no flags.
-    config = _ADDED_SETTINGS | wording.with_new_names(config)
-    for group in {'options', 'hyperparameters'} & set(config):
-      config[group] = wording.with_new_names(config[group])
-  values = config.get('hyperparameters', {})
-  for names, added in (
-    ({'batch_size'}, _ADDED_TO_ALL),
-    ({'server_optimizer'}, _ADDED_SERVER),
-    ({'clients_per_round'}, _ADDED),
-    ({'clients_per_round', 'negatives'}, _ADDED_NEGATIVES),
-  ):
-    if names <= {*values}:
-      config['hyperparameters'] = values = added | values
-  if 'clients_per_round' in values and values.get('dp') == 'central':
-    config['hyperparameters'] = _ADDED_CENTRAL | values
-  if 'options' in config:
-    added = _ADDED_OPTIONS.get(config['task'], {})
-    config['options'] = {**added, **config['options']}
   return config
 
 
@@ -296,11 +240,4 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
     ) from e
   except (OSError, ValueError) as e:
     raise files.damaged(path, str(e)) from e
-  return table.rename(columns=RENAMED)
-
-
-def header_now(line: str) -> str:
-  """Returns a metrics.csv's first line with today's names."""
-  names = line.rstrip('\r\n')
-  end = line[len(names) :]
-  return ','.join(RENAMED.get(n, n) for n in names.split(',')) + end
+  return table

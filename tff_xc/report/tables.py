@@ -13,7 +13,6 @@ import itertools
 import json
 import math
 import pathlib
-import re
 import statistics
 import textwrap
 from collections.abc import Callable
@@ -318,17 +317,10 @@ def column(name: str, reference: pd.DataFrame | None = None) -> Column:
       name, found = target.name, _rounds_to(target.heading, target)
   if found is None:
     raise errors.InputError(
-      f'there is no column {wording.shown(name)}{_now(name)}; there are'
+      f'there is no column {wording.shown(name)}; there are'
       f' {", ".join(COLUMNS)}'
     )
   return found._replace(name=name)
-
-
-def _now(name: str) -> str:
-  """Returns ' (NEW now, no column either)' of an old name, and '' of others."""
-  plain = re.split('[@:]', name.removeprefix('best.').removeprefix('relative_'))
-  now = {**wording.RENAMED, **run_files.RENAMED}.get(plain[0])
-  return f' ({now} now, no column either)' if now else ''
 
 
 def _rounds_to(heading: str, target: targets_lib.Target) -> Column:

@@ -44,22 +44,6 @@ def test_settings_are_the_tables_unless_flags_replace_them(tmp_path):
   assert folder(rounds=9) != usual
 
 
-def test_runs_in_folders_of_old_names_are_found(tmp_path):
-  given = {'prox_mu': 0.1, 'bucket_score': 'logit'}
-  folder = lambda: planned(tmp_path, given)[0][0].folder.parent
-  new = folder()
-  assert new.name.startswith('fedmlh_bucket_score=logit_prox_mu=0.1_')
-  # They were in the order of the old names.
-  old = new.with_name(
-    'fedmlh_proximal_weight=0.05_published_reading=true_score=logit_shuffle=false'
-    '_validation=0'
-  )
-  old.mkdir(parents=True)
-  assert folder() == old
-  new.mkdir()
-  assert folder() == new
-
-
 @pytest.mark.parametrize('name', TABLES)
 def test_different_settings_have_different_folders(name, tmp_path):
   for task in {row.task for row in TABLES[name].rows}:

@@ -64,32 +64,6 @@ def test_a_name_that_no_file_system_takes_is_cut(tmp_path):
   assert found != other and len(other.name) == len(found.name) <= 200
 
 
-def test_runs_in_folders_of_old_names_are_found(tmp_path):
-  def folder(*grids, algorithm='fedss'):
-    found = plan.runs('glyphs', algorithm, {}, points(*grids), [0], tmp_path)
-    return found[0].folder.parent.name
-
-  for grids, old, new in (
-    (
-      ('negatives:9', 'virtual_client_size:128', 'prox_mu:0.1'),
-      'negatives=9_virtual_clients=128_proximal_weight=0.05',
-      'negatives=9_virtual_client_size=128_prox_mu=0.1',
-    ),
-    # Renamed one after the other.
-    (
-      ('client_failure_rate:0.5', 'virtual_client_size:64'),
-      'client_failure_rate=0.5_virtual_clients=64',
-      'client_failure_rate=0.5_virtual_client_size=64',
-    ),
-  ):
-    assert folder(*grids) == new
-    (tmp_path / old).mkdir()
-    assert folder(*grids) == old
-    assert folder(*grids[:-1]) != old
-    (tmp_path / new).mkdir()
-    assert folder(*grids) == new
-
-
 @pytest.mark.parametrize(
   ('grids', 'message'),
   [
