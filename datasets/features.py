@@ -198,8 +198,9 @@ def read(
       )
     names.append(name)
   are_named = bool(names)
-  # A column without a name is the rows' index, as pandas writes it.
-  names = names or [n for n in found if n and n not in roles.values()]
+  if not are_named:
+    names = tables.without_index(path, found)
+    names = [name for name in names if name not in roles.values()]
   tables.present(path, found, names)
   test = roles.pop('test', '')
 
@@ -262,8 +263,9 @@ def header(path: str | os.PathLike) -> list[str]:
 
 def _series(values) -> pd.Series:
   """Returns a column: float64 if all its cells are numbers, or true and false."""
-  if hasattr(values, 'to_pandas'):
-    return values.to_pandas()
+  if not isinstance(values, list):
+    is_date = values.dtype.kind == 'M'
+    return pd.Series(values.astype(str) if is_date else values)
   column = pd.Series(values, dtype=object)
   try:
     numbers = _parsed(column)
@@ -290,7 +292,7 @@ def _holds_numbers(column: pd.Series) -> bool:
   if column.dtype.kind in 'fiub' or _is_lists(column):
     return True
   if column.dtype != object:
-    return False  # Dates, for example.
+    return False  # Of pandas' categories, for example.
   try:
     return _parsed(column).notna().mean() > 0.5
   except TypeError:  # JSON's objects.
@@ -330,7 +332,6 @@ def numbers(batch: tables.Batch, name: str) -> np.ndarray:
 def _marks(batch: tables.Batch, column: str) -> list[bool]:
   """Returns whether each row is marked as one of the test."""
   values = batch.raw[column]
-  values = values.to_pylist() if hasattr(values, 'to_pylist') else values
   texts = [str(value).strip().lower().removesuffix('.0') for value in values]
   for row, text in enumerate(texts):
     if text not in _IS_TEST:

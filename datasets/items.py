@@ -63,7 +63,7 @@ class Histories(NamedTuple):
 
   users: np.ndarray  # int32 [N], ascending.
   items: np.ndarray  # int32 [N].
-  times: np.ndarray  # float64 [N], ascending for each user.
+  times: np.ndarray  # int64 or float64 [N], ascending for each user.
   user_names: list[str]
   item_names: list[str]
 
@@ -138,7 +138,7 @@ def read(
       f'{path} has {wording.count(len(item_names), "item")}; give a table of at'
       f' least {least} items'
     )
-  at = np.concatenate(times) if times else np.arange(len(of_users), dtype=float)
+  at = np.concatenate(times) if times else np.arange(len(of_users))
   order = np.lexsort((np.arange(len(at)), at, of_users))
   parts = (part[order] for part in (of_users, of_items, at))
   return Histories(*parts, user_names, item_names)
@@ -172,40 +172,57 @@ def columns_of(
 
 
 def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
-  """Returns float64, of dates the seconds since 1970; `kinds` are those met so far."""
+  """Returns int64 or float64, what orders the rows; `kinds` are those met so far.
+
+  Dates are seconds since 1970; in Parquet, whole numbers of the unit of the column.
+  """
   values = batch.raw[column]
-  values = values.to_pylist() if hasattr(values, 'to_pylist') else values
-  found = np.empty(len(values))
+  if getattr(values, 'dtype', np.dtype(object)).kind == 'M':
+    values = np.where(np.isnat(values), None, values.astype(np.int64))
+  found = []
   for row, value in enumerate(values):
-    kind, found[row] = _time(value)
+    kind, seconds = _time(value)
+    found.append(seconds)
     kinds.add(kind)
-    if not np.isfinite(found[row]) or len(kinds) > 1:
+    is_number = abs(seconds) < 2**63
+    if not is_number or len(kinds) > 1:
       what = 'numbers in some rows and dates in others'
       if value is None or value == '':
         what = 'empty'
-      elif not np.isfinite(found[row]):
+      elif not is_number:
         what = f'{str(value)[:40]!r}'
       raise errors.InputError(
-        f'{batch.where(row)}: {column!r} is {what}; expected numbers in all rows, or'
-        ' dates such as 2024-05-31 in all'
+        f'{batch.where(row)}: {column!r} is {what}; expected numbers below 2^63 in'
+        ' all rows, or dates such as 2024-05-31 in all'
       )
-  return found
+  return np.array(found)
 
 
 def _time(value: Any) -> tuple[str, float]:
-  """Returns ('number' or 'date', seconds); nan for anything else."""
-  if isinstance(value, datetime.datetime | datetime.date):
-    value = value.isoformat()
+  """Returns ('number' or 'date', seconds), whole ones as int; nan for anything else.
+
+  `fromisoformat` of Python 3.10 reads fewer forms of dates than that of 3.11.
+  """
+  import re  # Only dates that are text need it.
+
+  text, nothing = str(value).strip(), ('number', float('nan'))
   try:
-    return 'number', float(value)
+    is_whole = text.lstrip('+-').isdecimal()
+    return 'number', int(text) if is_whole else float(value)
   except (TypeError, ValueError):
     pass
+  time = r'(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?)?'
+  zone = r' ?(?:Z|([+-]\d\d):?(\d\d)?)?'
+  date = re.fullmatch(rf'(\d{{4}})-?(\d\d)-?(\d\d){time}{zone}', text, re.I)
+  if not date:
+    return nothing
+  *parts, fraction, hours, minutes = date.groups('0')
   try:
-    date = datetime.datetime.fromisoformat(str(value).strip())
+    date = datetime.datetime(*map(int, parts), tzinfo=datetime.timezone.utc)
   except ValueError:
-    return 'number', float('nan')
-  zone = date.tzinfo or datetime.timezone.utc
-  return 'date', date.replace(tzinfo=zone).timestamp()
+    return nothing
+  offset = 3600 * int(hours) + 60 * int(hours[0] + minutes)
+  return 'date', date.timestamp() + float(f'0.{fraction}') - offset
 
 
 def federated(

@@ -301,7 +301,7 @@ def _table(path, description, size: int, label_column: str) -> Iterator[Block]:
   if label:
     tables.present(path, header, [label], 'name another --label_column')
   names = description.preprocessing.get('columns') or [
-    name for name in header if name and name != label
+    name for name in tables.without_index(path, header) if name != label
   ]
   tables.present(path, header, names, "give the model's columns")
   [width] = description.shape

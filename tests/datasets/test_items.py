@@ -4,6 +4,8 @@ import collections
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from datasets import items
@@ -137,6 +139,53 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
   assert names == ['tea', 'jam', 'tea', 'rice']
 
 
+def in_order(path):
+  """Returns the items of the only user in the order of their times."""
+  found = items.read(path, ANY)
+  return ''.join(found.item_names[i] for i in found.items)
+
+
+@pytest.mark.parametrize(
+  ('kind', 'times'),
+  [
+    (pa.int64(), [2**60 + 2, 2**60 + 1, 2**60]),
+    (pa.timestamp('ns'), [10**18 + 2, 10**18 + 1, 10**18]),
+    (pa.timestamp('s'), [1_717_171_717_000, 5, -(10**12)]),
+    (pa.date32(), [3_000_000, 0, -3_000_000]),
+  ],
+)
+def test_times_of_any_size_have_their_order(kind, times, tmp_path):
+  path = tmp_path / 'a.parquet'
+  columns = {'user': ['u'] * 3, 'item': list('cba')}
+  pq.write_table(pa.table({**columns, 'time': pa.array(times, kind)}), path)
+  assert in_order(path) == 'abc'
+  missing = pa.array([*times[:2], None], kind)
+  pq.write_table(pa.table({**columns, 'time': missing}), path)
+  with pytest.raises(errors.InputError, match="row 3: 'time' is"):
+    items.read(path, ANY)
+  if kind == pa.int64():
+    rows = zip('cba', times, strict=True)
+    text = 'user,item,time\n' + ''.join(f'u,{i},{t}\n' for i, t in rows)
+    path = table(tmp_path, text)
+    assert in_order(path) == 'abc'
+    found, options = items.read(path, ANY), items.Options(test='time')
+    federated = items.federated('a', found, options._replace(test_fraction=0.4))
+    assert len(federated.test) == 1  # The later two are different times.
+
+
+def test_dates_are_read_alike_by_every_python(tmp_path):
+  times = (
+    ('2024-05-31T10:00:00+02:00', 'b'),
+    ('20240531T115959,999999Z', 'e'),
+    ('2024-05-31T10:00:00.1', 'd'),
+    ('2024-05-31t10:00:00z', 'c'),
+    ('2024-05-31', 'a'),
+    ('2024-05-31 08:30:00.123456789-0330', 'f'),
+  )
+  text = ''.join(f'u,{item},"{time}"\n' for time, item in times)
+  assert in_order(table(tmp_path, f'user,item,time\n{text}')) == 'abcdef'
+
+
 @pytest.mark.parametrize(
   ('text', 'told'),
   [
@@ -148,6 +197,12 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
     ('user,item,time\nann,tea,nan\n', "'nan'"),
     ('user,item\n,tea\n', "line 2 has no user, its 'user'"),
     ('user,item,time\nann,tea,\n', "line 2: 'time' is empty"),
+    pytest.param(
+      f'{{"user":"u","item":"a","time":1{"0" * 400}}}\n',
+      "line 1: 'time' is '100",
+      id='401 digits',
+    ),
+    ('user,item,time\nann,tea,2024-02-30\n', "is '2024-02-30'"),
     ('who,item\nann,tea\n', '--user_column'),
     ('user,item,time\n', 'has no rows'),
     ('user;item\nann;tea\n', 'commas between'),
@@ -155,7 +210,7 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
   ],
 )
 def test_bad_tables_are_refused_in_a_sentence(text, told, tmp_path):
-  path = table(tmp_path, text)
+  path = table(tmp_path, text, 'a.jsonl' if text[0] == '{' else 'mine.csv')
   with pytest.raises(errors.InputError, match=told) as refused:
     items.load(path, items.Options(), ANY)
   assert str(path) in str(refused.value)
