@@ -16,11 +16,11 @@ from typing import Any
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse
 
 from datasets import examples as examples_lib
 from datasets import tables
 from tff_xc import errors
+from tff_xc import memory
 from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import partition
@@ -36,6 +36,7 @@ _USUAL = {
 }
 _RANK = 10  # Of the scores of popularity.
 _AT_ONCE = 2**22  # Ranks in memory.
+_ENTRY_BYTES = 40  # Of bags, while they are made.
 
 
 class Columns(NamedTuple):
@@ -252,12 +253,26 @@ def federated(
         f'{", or --leave_out_seen=false to count repeats" * options.leave_out_seen}'
       )
   n = len(found.item_names)
-  x = bags(items, np.maximum(starts, of - options.history), of, n)
-  pool = pool_lib.in_memory(x, items[of])
-  if options.leave_out_seen:
-    seen = sets(items, np.where(is_test, starts, of), of, n)
-    pool = dataclasses.replace(pool, seen=seen)
   owners = users[of]
+  recent = np.maximum(starts, of - options.history)
+  bags = pool_lib.Ranges(items, recent, of, n)
+  largest = int(np.bincount(owners, bags.lengths * ~is_test).max())
+  what = f'{name}: the items before each training example of one user'
+  advice = 'lower --history, or leave the user with most rows out'
+  memory.require(_ENTRY_BYTES * largest, what, advice)
+  pool = pool_lib.Pool(
+    items[of],
+    pool_lib.SPARSE,
+    lambda numbers: bags.some(numbers).matrix(by_age=True),
+    bags.lengths,
+    num_features=n,
+  )
+  if options.leave_out_seen:
+    seen = bags._replace(starts=np.where(is_test, starts, of))
+    pool = dataclasses.replace(pool, seen=seen)
+  else:  # Of an item that is there twice, a bag has one entry.
+    sizes = [np.diff(block.x.indptr) for block in pool.blocks()]
+    pool = dataclasses.replace(pool, entries=np.concatenate(sizes))
   training = np.unique(owners[~is_test])
   place = np.full(len(found.user_names), -1)
   place[training] = np.arange(len(training))
@@ -300,25 +315,6 @@ def first_times(found: Histories) -> Histories:
   return found._replace(**columns)
 
 
-def bags(
-  items: np.ndarray, starts: np.ndarray, stops: np.ndarray, num_items: int
-) -> scipy.sparse.csr_matrix:
-  """Returns float32 [k, n]: of items[start:stop] the last has 1, those before 1/2, 1/3 ..."""
-  sizes = stops - starts
-  splits = np.cumsum(np.append(0, sizes))
-  places = np.arange(splits[-1]) + np.repeat(starts - splits[:-1], sizes)
-  values = (1 / (np.repeat(stops, sizes) - places)).astype(np.float32)
-  shape = len(starts), num_items
-  made = scipy.sparse.csr_matrix((values, items[places], splits), shape)
-  made.sum_duplicates()  # Of an item that is there twice, both count.
-  return made
-
-
-def sets(items, starts, stops, num_items: int) -> scipy.sparse.csr_matrix:
-  """Returns bool [k, n]: whether an item is in items[start:stop]."""
-  return bags(items, starts, stops, num_items).astype(bool)
-
-
 def popularity(
   found: Histories, dataset: client_data.FederatedDataset, options: Options
 ) -> dict[str, float]:
@@ -331,7 +327,7 @@ def popularity(
   _, is_test = _parted(found, options)
   taken = np.bincount(found.items[~is_test], minlength=dataset.num_classes)
   seen, k, count = dataset.test.seen, _RANK, len(dataset.test)
-  more = 0 if seen is None else int(np.diff(seen.indptr).max(initial=0))
+  more = 0 if seen is None else int(seen.lengths.max(initial=0))
   order = np.argsort(-taken, kind='stable')[: k + more]
   order = np.pad(order, (0, max(0, k - len(order))), constant_values=-1)
   top = np.broadcast_to(order, [count, len(order)])
@@ -340,7 +336,10 @@ def popularity(
     size = max(1, _AT_ONCE // len(order))
     parts = [slice(start, start + size) for start in range(0, count, size)]
     top = np.concatenate(
-      [ranking.without(top[part], seen[part], k) for part in parts]
+      [
+        ranking.without(top[part], seen.some(part).matrix(), k)
+        for part in parts
+      ]
     )
   labels = ranking.single_labels(dataset.test.y)
   scores = ranking.label_set_scores(top, labels, ks=[k])

@@ -1,6 +1,7 @@
 """Histories of items: reading, the examples made of them, and lists without seen items."""
 
 import collections
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 from datasets import items
 from datasets.procedural import purchases
 from tff_xc import errors
+from tff_xc import memory
 
 ROWS = """user,item,time
 ann,tea,3
@@ -65,7 +67,8 @@ def examples(dataset):
     for owner, number in zip(owners, part.numbers, strict=True):
       x = pool.read(np.array([number]))
       bag = dict(zip(names[x.indices], x.data, strict=True))
-      seen = names[pool.seen[number].indices] if tested else None
+      own = pool.seen.some(np.array([number])).matrix() if pool.seen else None
+      seen = names[own.indices] if tested else None
       found.append(
         (part.client_ids[owner], bag, names[pool.y[number]], seen, tested)
       )
@@ -92,13 +95,15 @@ def test_an_example_has_the_items_before_it_in_the_order_of_times(
       assert list(found[3]) == of[3]
   assert dataset.train.client_ids == ['ann', 'bob']  # Cy has one item only.
   assert [dataset.class_names[y] for y in dataset.test.y] == ['tea', 'jam']
-  assert dataset.test.seen.sum(axis=1).tolist() == [[2], [2]]
+  assert dataset.test.seen.lengths.tolist() == [2, 2]
 
 
 def test_items_may_come_twice_where_seen_ones_are_not_left_out(tmp_path):
   options = items.Options(leave_out_seen=False)
   dataset = items.load(table(tmp_path), options, ANY)
   assert dataset.test.seen is None
+  every = dataset.train.pool.read(np.arange(len(dataset.train.pool)))
+  assert dataset.train.pool.entries.tolist() == np.diff(every.indptr).tolist()
   [_, again] = dataset.train.pool.examples(dataset.held_out.numbers[:1])
   assert dataset.class_names[again[0]] == 'tea'
   bag = dataset.train.pool.read(dataset.held_out.numbers[:1])
@@ -214,6 +219,42 @@ def test_bad_tables_are_refused_in_a_sentence(text, told, tmp_path):
   with pytest.raises(errors.InputError, match=told) as refused:
     items.load(path, items.Options(), ANY)
   assert str(path) in str(refused.value)
+
+
+def histories(rows):
+  """Returns a bot that takes each item once, and a user with three items."""
+  taken = np.concatenate([np.arange(rows), np.arange(3)]).astype(np.int32)
+  users = (np.arange(len(taken)) >= rows).astype(np.int32)
+  return items.Histories(
+    users,
+    taken,
+    np.arange(len(taken)),
+    ['bot', 'ann'],
+    [*map(str, range(rows))],
+  )
+
+
+@pytest.mark.parametrize('history', [20, 10_000])
+def test_memory_grows_as_the_rows_of_a_user(history):
+  found = histories(3000)
+  options = items.Options(history, 'time', 0.5)
+  tracemalloc.start()
+  dataset = items.federated('mine', found, options)
+  whole = tracemalloc.get_traced_memory()[1]
+  tracemalloc.stop()
+  assert whole < 500 * len(found.items)
+  ids = dataset.train.partition.numbers[-1:]
+  x, y = dataset.train.pool.examples(ids)
+  before = np.arange(max(0, y[0] - history), y[0])
+  assert x.indices.tolist() == before.tolist()
+  np.testing.assert_array_equal(x.data, np.float32(1 / (y[0] - before)))
+
+
+def test_a_history_that_fills_the_memory_is_refused(monkeypatch):
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 10**7)
+  items.federated('mine', histories(3000), items.Options(20))
+  with pytest.raises(errors.InputError, match='--history'):
+    items.federated('mine', histories(3000), items.Options(10_000))
 
 
 def test_a_test_by_time_needs_different_times(tmp_path):
