@@ -211,7 +211,11 @@ def read(
   if not are_named:
     # Columns without numbers may be large: the rest of the file is read without.
     for batch in itertools.islice(batches(), 1):
-      names = [n for n in names if _holds_numbers(_series(batch.raw[n]))]
+      columns = {name: _series(batch.raw[name]) for name in names}
+      names = [n for n in names if _holds_numbers(columns[n])]
+      for name, column in columns.items():
+        if name not in names:
+          _tell_unused(batch, name, column)
     if not names:
       raise errors.InputError(
         f'{path} has no column of numbers beside {", ".join(roles.values())};'
@@ -297,6 +301,21 @@ def _holds_numbers(column: pd.Series) -> bool:
     return _parsed(column).notna().mean() > 0.5
   except TypeError:  # JSON's objects.
     return False
+
+
+def _tell_unused(batch: tables.Batch, name: str, column: pd.Series) -> None:
+  """Warns of a column of text that was probably meant to be numbers."""
+  texts = column.map(str).str.strip()
+  others = _parsed(texts).isna()
+  distinct = texts.drop_duplicates().str.replace(',', '.')
+  if others.any() and _parsed(distinct).notna().mean() >= 0.5:
+    row = int(others.argmax())
+    print(
+      f'warning: {batch.where(row)}: {name!r} is {texts[row][:40]!r}, and'
+      f' {others.sum():,} of its first {len(texts):,} values are no numbers, so it is'
+      ' no feature; write numbers such as 1.5 in all rows to use it',
+      file=sys.stderr,
+    )
 
 
 def _is_lists(column: pd.Series) -> bool:

@@ -250,6 +250,29 @@ def test_a_whole_number_of_json_that_no_float_holds(tmp_path):
     refused(path, place)
 
 
+@pytest.mark.parametrize('suffix', ['.csv', '.jsonl', '.parquet'])
+@pytest.mark.parametrize(
+  ('cells', 'wrong'),
+  [
+    (['1,5', '2,5', '3', '-1,25'], "line 2: 'b' is '1,5', and 3 of"),
+    (['1.5', 'NA', 'NA', 'NA'], "line 3: 'b' is 'NA', and 3 of"),
+    (['7', '8', '', ''], "line 4: 'b' is '', and 2 of"),
+    (['a 1', '3', 'b 2', ''], ''),
+    (['2024-05-01', 'x', 'y', '1,2,3'], ''),
+  ],
+)
+def test_a_column_that_was_meant_to_be_numbers_is_named(
+  tmp_path, capsys, cells, wrong, suffix
+):
+  path = written(tmp_path, FRAME.assign(b=cells), suffix)
+  assert read(path).features == ['weight', 'count']
+  said = capsys.readouterr().err.splitlines()
+  if suffix == '.csv':
+    assert [wrong in line for line in said] == [True] * bool(wrong)
+  else:
+    assert len(said) == bool(wrong)
+
+
 def test_dates_are_no_features_whatever_their_years(tmp_path):
   frame, path = FRAME[['class', 'weight']], tmp_path / 'a.parquet'
   table = pa.Table.from_pandas(frame)
