@@ -268,8 +268,7 @@ def header(path: str | os.PathLike) -> list[str]:
 def _series(values) -> pd.Series:
   """Returns a column: float64 if all its cells are numbers, or true and false."""
   if not isinstance(values, list):
-    is_date = values.dtype.kind == 'M'
-    return pd.Series(values.astype(str) if is_date else values)
+    return pd.Series(values.astype(str) if values.dtype.kind == 'M' else values)
   column = pd.Series(values, dtype=object)
   try:
     numbers = _parsed(column)

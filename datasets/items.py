@@ -206,7 +206,7 @@ def _time(value: Any) -> tuple[str, float]:
   """
   import re  # Only dates that are text need it.
 
-  text, nothing = str(value).strip(), ('number', float('nan'))
+  text = str(value).strip()
   try:
     is_whole = text.lstrip('+-').isdecimal()
     return 'number', int(text) if is_whole else float(value)
@@ -215,13 +215,11 @@ def _time(value: Any) -> tuple[str, float]:
   time = r'(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?)?'
   zone = r' ?(?:Z|([+-]\d\d):?(\d\d)?)?'
   date = re.fullmatch(rf'(\d{{4}})-?(\d\d)-?(\d\d){time}{zone}', text, re.I)
-  if not date:
-    return nothing
-  *parts, fraction, hours, minutes = date.groups('0')
   try:
+    *parts, fraction, hours, minutes = date.groups('0')
     date = datetime.datetime(*map(int, parts), tzinfo=datetime.timezone.utc)
-  except ValueError:
-    return nothing
+  except (AttributeError, ValueError):  # No date, or a 30th of February.
+    return 'number', float('nan')
   offset = 3600 * int(hours) + 60 * int(hours[0] + minutes)
   return 'date', date.timestamp() + float(f'0.{fraction}') - offset
 
@@ -257,9 +255,11 @@ def federated(
   recent = np.maximum(starts, of - options.history)
   bags = pool_lib.Ranges(items, recent, of, n)
   largest = int(np.bincount(owners, bags.lengths * ~is_test).max())
-  what = f'{name}: the items before each training example of one user'
-  advice = 'lower --history, or leave the user with most rows out'
-  memory.require(_ENTRY_BYTES * largest, what, advice)
+  memory.require(
+    _ENTRY_BYTES * largest,
+    f'{name}: the items before each training example of one user',
+    'lower --history, or leave the user with most rows out',
+  )
   pool = pool_lib.Pool(
     items[of],
     pool_lib.SPARSE,

@@ -100,9 +100,11 @@ def _random_places(classes, num_classes: int, num_shares: int, seed):
   """Returns int64 [shares, n]: a random order of each share's classes."""
   counts = np.bincount(classes, minlength=num_classes)
   shape = min(num_shares, max(counts, default=0)), num_classes
-  what = f'an order of {num_classes:,} classes for each of {shape[0]:,} clients'
-  advice = 'lower --clients_per_class, or take --classes_per_client=1'
-  memory.require(8 * shape[0] * num_classes, what, advice)
+  memory.require(
+    8 * int(shape[0]) * num_classes,
+    f'an order of {num_classes:,} classes for each of {shape[0]:,} clients',
+    'lower --clients_per_class, or take --classes_per_client=1',
+  )
   place = np.zeros(shape, int)
   random = np.random.default_rng(seed)
   for share, row in enumerate(place):

@@ -77,8 +77,11 @@ def confusion(
   rows, columns = place(np.asarray(labels)), place(np.asarray(predictions))
   if (rows == len(ids)).any():
     raise ValueError('a label is not among class_ids.')
-  what = f'a confusion matrix of {len(ids):,} classes'
-  memory.require(8 * len(ids) ** 2, what, 'take a client of fewer classes')
+  memory.require(
+    8 * len(ids) ** 2,
+    f'a confusion matrix of {len(ids):,} classes',
+    'take a client of fewer classes',
+  )
   matrix = np.zeros((len(ids), len(ids) + 1), np.int64)
   np.add.at(matrix, (rows, columns), 1)
   return matrix
