@@ -207,8 +207,9 @@ def read(
       )
     names.append(name)
   are_named = bool(names)
-  # A column without a name is the rows' index, as pandas writes it.
-  names = names or [n for n in found if n and n not in roles.values()]
+  if not are_named:
+    names = tables.without_index(path, found)
+    names = [name for name in names if name not in roles.values()]
   tables.present(path, found, names)
   test = roles.pop('test', '')
 
@@ -219,7 +220,11 @@ def read(
   if not are_named:
     # Columns without numbers may be large: the rest of the file is read without.
     for batch in itertools.islice(batches(), 1):
-      names = [n for n in names if _holds_numbers(_series(batch.raw[n]))]
+      columns = {name: _series(batch.raw[name]) for name in names}
+      names = [n for n in names if _holds_numbers(columns[n])]
+      for name, column in columns.items():
+        if name not in names:
+          _tell_unused(batch, name, column)
     if not names:
       raise errors.InputError(
         f'{path} has no column of numbers beside {", ".join(roles.values())};'
@@ -271,8 +276,8 @@ def header(path: str | os.PathLike) -> list[str]:
 
 def _series(values) -> pd.Series:
   """Returns a column: float64 if all its cells are numbers, or true and false."""
-  if hasattr(values, 'to_pandas'):
-    return values.to_pandas()
+  if not isinstance(values, list):
+    return pd.Series(values.astype(str) if values.dtype.kind == 'M' else values)
   column = pd.Series(values, dtype=object)
   try:
     numbers = _parsed(column)
@@ -299,11 +304,26 @@ def _holds_numbers(column: pd.Series) -> bool:
   if column.dtype.kind in 'fiub' or _is_lists(column):
     return True
   if column.dtype != object:
-    return False  # Dates, for example.
+    return False  # Of pandas' categories, for example.
   try:
     return _parsed(column).notna().mean() > 0.5
   except TypeError:  # JSON's objects.
     return False
+
+
+def _tell_unused(batch: tables.Batch, name: str, column: pd.Series) -> None:
+  """Warns of a column of text that was probably meant to be numbers."""
+  texts = column.map(str).str.strip()
+  others = _parsed(texts).isna()
+  distinct = texts.drop_duplicates().str.replace(',', '.')
+  if others.any() and _parsed(distinct).notna().mean() >= 0.5:
+    row = int(others.argmax())
+    print(
+      f'warning: {batch.where(row)}: {name!r} is {texts[row][:40]!r}, and'
+      f' {others.sum():,} of its first {len(texts):,} values are no numbers, so it is'
+      ' no feature; write numbers such as 1.5 in all rows to use it',
+      file=sys.stderr,
+    )
 
 
 def _is_lists(column: pd.Series) -> bool:
@@ -339,7 +359,6 @@ def numbers(batch: tables.Batch, name: str) -> np.ndarray:
 def _marks(batch: tables.Batch, column: str) -> list[bool]:
   """Returns whether each row is marked as one of the test."""
   values = batch.raw[column]
-  values = values.to_pylist() if hasattr(values, 'to_pylist') else values
   texts = [str(value).strip().lower().removesuffix('.0') for value in values]
   for row, text in enumerate(texts):
     if text not in _IS_TEST:

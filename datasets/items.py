@@ -16,11 +16,11 @@ from typing import Any
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse
 
 from datasets import examples as examples_lib
 from datasets import tables
 from tff_xc import errors
+from tff_xc import memory
 from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import partition
@@ -36,6 +36,7 @@ _USUAL = {
 }
 _RANK = 10  # Of the scores of popularity.
 _AT_ONCE = 2**22  # Ranks in memory.
+_ENTRY_BYTES = 40  # Of bags, while they are made.
 
 
 class Columns(NamedTuple):
@@ -66,7 +67,7 @@ class Histories(NamedTuple):
 
   users: np.ndarray  # int32 [N], ascending.
   items: np.ndarray  # int32 [N].
-  times: np.ndarray  # float64 [N], ascending for each user.
+  times: np.ndarray  # int64 or float64 [N], ascending for each user.
   user_names: list[str]
   item_names: list[str]
 
@@ -144,7 +145,7 @@ def read(
       f'{path} has {wording.count(len(item_names), "item")}; give a table of at'
       f' least {least} items'
     )
-  at = np.concatenate(times) if times else np.arange(len(of_users), dtype=float)
+  at = np.concatenate(times) if times else np.arange(len(of_users))
   order = np.lexsort((np.arange(len(at)), at, of_users))
   parts = (part[order] for part in (of_users, of_items, at))
   return Histories(*parts, user_names, item_names)
@@ -178,40 +179,55 @@ def columns_of(
 
 
 def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
-  """Returns float64, of dates the seconds since 1970; `kinds` are those met so far."""
+  """Returns int64 or float64, what orders the rows; `kinds` are those met so far.
+
+  Dates are seconds since 1970; in Parquet, whole numbers of the unit of the column.
+  """
   values = batch.raw[column]
-  values = values.to_pylist() if hasattr(values, 'to_pylist') else values
-  found = np.empty(len(values))
+  if getattr(values, 'dtype', np.dtype(object)).kind == 'M':
+    values = np.where(np.isnat(values), None, values.astype(np.int64))
+  found = []
   for row, value in enumerate(values):
-    kind, found[row] = _time(value)
+    kind, seconds = _time(value)
+    found.append(seconds)
     kinds.add(kind)
-    if not np.isfinite(found[row]) or len(kinds) > 1:
+    is_number = abs(seconds) < 2**63
+    if not is_number or len(kinds) > 1:
       what = 'numbers in some rows and dates in others'
       if value is None or value == '':
         what = 'empty'
-      elif not np.isfinite(found[row]):
+      elif not is_number:
         what = f'{str(value)[:40]!r}'
       raise errors.InputError(
-        f'{batch.where(row)}: {column!r} is {what}; expected numbers in all rows, or'
-        ' dates such as 2024-05-31 in all'
+        f'{batch.where(row)}: {column!r} is {what}; expected numbers below 2^63 in'
+        ' all rows, or dates such as 2024-05-31 in all'
       )
-  return found
+  return np.array(found)
 
 
 def _time(value: Any) -> tuple[str, float]:
-  """Returns ('number' or 'date', seconds); nan for anything else."""
-  if isinstance(value, datetime.datetime | datetime.date):
-    value = value.isoformat()
+  """Returns ('number' or 'date', seconds), whole ones as int; nan for anything else.
+
+  `fromisoformat` of Python 3.10 reads fewer forms of dates than that of 3.11.
+  """
+  import re  # Only dates that are text need it.
+
+  text = str(value).strip()
   try:
-    return 'number', float(value)
+    is_whole = text.lstrip('+-').isdecimal()
+    return 'number', int(text) if is_whole else float(value)
   except (TypeError, ValueError):
     pass
+  time = r'(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?)?'
+  zone = r' ?(?:Z|([+-]\d\d):?(\d\d)?)?'
+  date = re.fullmatch(rf'(\d{{4}})-?(\d\d)-?(\d\d){time}{zone}', text, re.I)
   try:
-    date = datetime.datetime.fromisoformat(str(value).strip())
-  except ValueError:
+    *parts, fraction, hours, minutes = date.groups('0')
+    date = datetime.datetime(*map(int, parts), tzinfo=datetime.timezone.utc)
+  except (AttributeError, ValueError):  # No date, or a 30th of February.
     return 'number', float('nan')
-  zone = date.tzinfo or datetime.timezone.utc
-  return 'date', date.replace(tzinfo=zone).timestamp()
+  offset = 3600 * int(hours) + 60 * int(hours[0] + minutes)
+  return 'date', date.timestamp() + float(f'0.{fraction}') - offset
 
 
 def federated(
@@ -241,12 +257,28 @@ def federated(
         f'{", or --leave_out_seen=false to count repeats" * options.leave_out_seen}'
       )
   n = len(found.item_names)
-  x = bags(items, np.maximum(starts, of - options.history), of, n)
-  pool = pool_lib.in_memory(x, items[of])
-  if options.leave_out_seen:
-    seen = sets(items, np.where(is_test, starts, of), of, n)
-    pool = dataclasses.replace(pool, seen=seen)
   owners = users[of]
+  recent = np.maximum(starts, of - options.history)
+  bags = pool_lib.Ranges(items, recent, of, n)
+  largest = int(np.bincount(owners, bags.lengths * ~is_test).max())
+  memory.require(
+    _ENTRY_BYTES * largest,
+    f'{name}: the items before each training example of one user',
+    'lower --history, or leave the user with most rows out',
+  )
+  pool = pool_lib.Pool(
+    items[of],
+    pool_lib.SPARSE,
+    lambda numbers: bags.some(numbers).matrix(by_age=True),
+    bags.lengths,
+    num_features=n,
+  )
+  if options.leave_out_seen:
+    seen = bags._replace(starts=np.where(is_test, starts, of))
+    pool = dataclasses.replace(pool, seen=seen)
+  else:  # Of an item that is there twice, a bag has one entry.
+    sizes = [np.diff(block.x.indptr) for block in pool.blocks()]
+    pool = dataclasses.replace(pool, entries=np.concatenate(sizes))
   training = np.unique(owners[~is_test])
   place = np.full(len(found.user_names), -1)
   place[training] = np.arange(len(training))
@@ -289,25 +321,6 @@ def first_times(found: Histories) -> Histories:
   return found._replace(**columns)
 
 
-def bags(
-  items: np.ndarray, starts: np.ndarray, stops: np.ndarray, num_items: int
-) -> scipy.sparse.csr_matrix:
-  """Returns float32 [k, n]: of items[start:stop] the last has 1, those before 1/2, 1/3 ..."""
-  sizes = stops - starts
-  splits = np.cumsum(np.append(0, sizes))
-  places = np.arange(splits[-1]) + np.repeat(starts - splits[:-1], sizes)
-  values = (1 / (np.repeat(stops, sizes) - places)).astype(np.float32)
-  shape = len(starts), num_items
-  made = scipy.sparse.csr_matrix((values, items[places], splits), shape)
-  made.sum_duplicates()  # Of an item that is there twice, both count.
-  return made
-
-
-def sets(items, starts, stops, num_items: int) -> scipy.sparse.csr_matrix:
-  """Returns bool [k, n]: whether an item is in items[start:stop]."""
-  return bags(items, starts, stops, num_items).astype(bool)
-
-
 def popularity(
   found: Histories, dataset: client_data.FederatedDataset, options: Options
 ) -> dict[str, float]:
@@ -320,7 +333,7 @@ def popularity(
   _, is_test = _parted(found, options)
   taken = np.bincount(found.items[~is_test], minlength=dataset.num_classes)
   seen, k, count = dataset.test.seen, _RANK, len(dataset.test)
-  more = 0 if seen is None else int(np.diff(seen.indptr).max(initial=0))
+  more = 0 if seen is None else int(seen.lengths.max(initial=0))
   order = np.argsort(-taken, kind='stable')[: k + more]
   order = np.pad(order, (0, max(0, k - len(order))), constant_values=-1)
   top = np.broadcast_to(order, [count, len(order)])
@@ -329,7 +342,10 @@ def popularity(
     size = max(1, _AT_ONCE // len(order))
     parts = [slice(start, start + size) for start in range(0, count, size)]
     top = np.concatenate(
-      [ranking.without(top[part], seen[part], k) for part in parts]
+      [
+        ranking.without(top[part], seen.some(part).matrix(), k)
+        for part in parts
+      ]
     )
   labels = ranking.single_labels(dataset.test.y)
   scores = ranking.label_set_scores(top, labels, ks=[k])

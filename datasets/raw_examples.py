@@ -35,6 +35,7 @@ from datasets.xc import sets
 from datasets.xc import text
 from tff_xc import errors
 from tff_xc.data import description as description_lib
+from tff_xc.data import pool as pool_lib
 
 # Sparse features that are the items which a user had.
 _HISTORIES = 'histories'
@@ -301,7 +302,7 @@ def _table(path, description, size: int, label_column: str) -> Iterator[Block]:
   if label:
     tables.present(path, header, [label], 'name another --label_column')
   names = description.preprocessing.get('columns') or [
-    name for name in header if name and name != label
+    name for name in tables.without_index(path, header) if name != label
   ]
   tables.present(path, header, names, "give the model's columns")
   [width] = description.shape
@@ -417,10 +418,11 @@ def _histories(paths, description, size: int, class_names) -> Inputs:
         users = slice(first, first + size)
         start, stop = starts[users], ends[users]
         recent = np.maximum(start, stop - how['history'])
-        x = items.bags(found.items, recent, stop, n)
+        bags = pool_lib.Ranges(found.items, recent, stop, n)
+        x = bags.matrix(by_age=True)
         seen = None
         if how['leave_out_seen']:
-          seen = items.sets(found.items, start, stop, n)
+          seen = bags._replace(starts=start).matrix()
         raw = x.indices, x.data, x.indptr
         names = found.user_names[users]
         keys = [(os.path.realpath(path), name) for name in names]

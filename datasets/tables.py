@@ -36,6 +36,8 @@ _WHOLE = re.compile(r'(0|-?[1-9][0-9]*)\.0')
 # Of one name, what probably stands between several.
 _SEPARATOR = re.compile('[,;:|\t]')
 _SURROGATE = re.compile('[\ud800-\udfff]')
+# The index of a pandas table whose index has no name.
+_INDEX = re.compile(r'(__index_level_\d+__|Unnamed: \d+(\.\d+)?)?')
 # What to do without a column that nobody can name otherwise.
 _COLUMN = 'add it, or give another file'
 # Larger floats need not be the number that was meant.
@@ -48,7 +50,8 @@ class Batch(NamedTuple):
   file: str  # `FILE, line` or `FILE, row`.
   places: Sequence[int]  # The rows' lines, or their numbers from 1.
   columns: dict[str, list[str]]  # By name, text of each row.
-  raw: dict[str, Any]  # Values of the file: text, JSON's, or arrow arrays.
+  # Values of the file: lists of text or of JSON values, or `_cells` of Parquet.
+  raw: dict[str, Any]
 
   def where(self, row: int) -> str:
     """Names a row of the batch for an error: `a.csv, line 7`."""
@@ -84,6 +87,23 @@ def header(path: str | os.PathLike) -> list[str]:
   return names
 
 
+def without_index(path: str | os.PathLike, names: Sequence[str]) -> list[str]:
+  """Returns the names except those of columns that pandas wrote as the index of rows.
+
+  `names` are from `header`. In Parquet, pandas names the columns of its index.
+  """
+  index, path = [], pathlib.Path(path)
+  if form(path) == '.parquet':
+    with _open_parquet(path) as file:
+      text = (file.schema_arrow.metadata or {}).get(b'pandas', b'{}')
+    # Other programs may write anything there.
+    with contextlib.suppress(
+      ValueError, RecursionError, LookupError, TypeError
+    ):
+      index = list(json.loads(text)['index_columns'])
+  return [n for n in names if not _INDEX.fullmatch(n) and n not in index]
+
+
 def batches(
   path: str | os.PathLike,
   required: Sequence[str],
@@ -106,7 +126,8 @@ def batches(
     parts, as_text = _csv(path, required, optional, raw), None
   noun = 'row' if kind == '.parquet' else 'line'
   for places, found in parts:
-    others = {name: found[name] for name in raw}
+    as_raw = _cells if kind == '.parquet' else list
+    others = {name: as_raw(found[name]) for name in raw}
     batch = Batch(f'{path}, {noun}', places, {}, others)
     for name in (*required, *optional):
       if name in found:
@@ -306,6 +327,30 @@ def _parquet(path, required, optional, raw):
       end = start + part.num_rows
       yield range(start, end), {name: part.column(name) for name in names}
       start = end
+
+
+def _cells(values):
+  """Returns a column of numbers, text, dates or lists as NumPy or pandas have it.
+
+  Dates are datetime64, because Python has none after the year 9999. A column of any
+  other type is not converted; its cells are the name of the type.
+  """
+  import pyarrow as pa
+
+  kind, types = values.type, pa.types
+  inner = getattr(kind, 'value_type', kind)  # Of lists and dictionaries.
+  is_number = types.is_integer(inner) or types.is_floating(inner)
+  if not (
+    is_number
+    or types.is_decimal(inner)
+    or str(inner) in ('bool', 'string', 'large_string', 'null')
+    or types.is_date(kind)
+    or types.is_timestamp(kind)
+  ):
+    return np.full(len(values), str(kind), object)
+  if types.is_dictionary(kind):
+    return values.to_pandas()
+  return values.to_numpy(zero_copy_only=False)
 
 
 def _few_rows(file, names: Sequence[str]) -> int:

@@ -58,7 +58,11 @@ _OPEN = 64
 _TARS, _RECORDS = 6, 2
 # The names and these arrays are what an index consists of.
 _NUMBERS = {'files': np.int32, 'offsets': np.int64, 'sizes': np.int64}
-_RECORD_FILE = re.compile(r'\.tf_?rec(ord)?s?(-\d+-of-\d+)?$', re.IGNORECASE)
+# Compressed files have such names, too, and are refused with what to do.
+_RECORD_FILE = re.compile(
+  r'\.(tf_?rec(ord)?s?|records?)(-\d+-of-\d+)?(\.(gz|bz2|xz|zst|zlib))?$',
+  re.IGNORECASE,
+)
 _TEST = re.compile(
   r'(^|[/_.-])(test(ing)?|val(id(ation)?)?|dev)([/_.-]|$)', re.IGNORECASE
 )

@@ -172,7 +172,7 @@ def table(
 def where(number: int, *tables_of: pathlib.Path) -> str:
   """Names the line of a row, for an error: it reads the tables again."""
   for path in tables_of:
-    for batch in tables.batches(path, tables.header(path)[:1]):
+    for batch in tables.batches(path, []):
       if number < len(batch.places):
         return batch.where(number)
       number -= len(batch.places)

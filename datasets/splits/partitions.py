@@ -11,6 +11,7 @@ import numpy as np
 
 from datasets import examples as examples_lib
 from tff_xc import errors
+from tff_xc import memory
 from tff_xc import wording
 from tff_xc.data import partition as partition_lib
 
@@ -98,7 +99,13 @@ def by_class(
 def _random_places(classes, num_classes: int, num_shares: int, seed):
   """Returns int64 [shares, n]: a random order of each share's classes."""
   counts = np.bincount(classes, minlength=num_classes)
-  place = np.zeros([min(num_shares, max(counts, default=0)), num_classes], int)
+  shape = min(num_shares, max(counts, default=0)), num_classes
+  memory.require(
+    8 * int(shape[0]) * num_classes,
+    f'an order of {num_classes:,} classes for each of {shape[0]:,} clients',
+    'lower --clients_per_class, or take --classes_per_client=1',
+  )
+  place = np.zeros(shape, int)
   random = np.random.default_rng(seed)
   for share, row in enumerate(place):
     present = np.flatnonzero(counts > share)

@@ -84,8 +84,42 @@ def test_every_form_holds_the_same(tmp_path, suffix):
   assert found.users == ['ann', 'bob', 'ann', 'cy']
   assert (found.ids, found.test) == ([0, 1, 2, 3], None)
   assert features.header(path) == list(FRAME)
-  FRAME.to_csv(tmp_path / 'a.csv')  # Its index has no name.
-  assert read(tmp_path / 'a.csv').features == ['weight', 'count']
+
+
+@pytest.mark.parametrize(
+  'index', [None, 'id', ['a', 'b'], [None, None], 'count', 'user_id']
+)
+def test_the_index_of_pandas_is_no_feature(tmp_path, index):
+  frame = FRAME.assign(id=[7, 5, 6, 4], a=0, b=[3, 1, 2, 0])
+  wanted = ['weight', 'count', 'id', 'a', 'b']
+  names = index if isinstance(index, list) else [index]
+  if index == [None, None]:
+    frame.index = pd.MultiIndex.from_arrays([range(4), range(4)])
+  elif index:
+    frame = frame.set_index(index)
+  else:
+    frame = frame.iloc[[2, 0, 3, 1]]  # Rows in order have no column.
+  frame.to_parquet(tmp_path / 'a.parquet')
+  found = read(tmp_path / 'a.parquet')
+  assert found.features == [name for name in wanted if name not in names]
+  assert sorted(found.users) == ['ann', 'ann', 'bob', 'cy']
+  if index == 'id':  # Unless it is named.
+    named_id = read(tmp_path / 'a.parquet', features=('id',), id='b')
+    assert (named_id.features, named_id.ids[0]) == (['id'], '3')
+
+
+def test_an_index_whose_metadata_are_lost_or_damaged(tmp_path):
+  frame = FRAME.iloc[[2, 0, 3, 1]]
+  frame.to_csv(tmp_path / 'a.csv')
+  pd.read_csv(tmp_path / 'a.csv').to_csv(tmp_path / 'b.csv')
+  table = pa.Table.from_pandas(frame)
+  names = ['a.csv', 'b.csv']
+  for i, said in enumerate([None, b'[', b'[1]', b'{"index_columns": 1}']):
+    names.append(f'{i}.parquet')
+    changed = table.replace_schema_metadata(said and {'pandas': said})
+    pyarrow.parquet.write_table(changed, tmp_path / names[-1])
+  for name in names:
+    assert read(tmp_path / name).features == ['weight', 'count']
 
 
 def test_columns_may_be_named(tmp_path):
@@ -214,6 +248,49 @@ def test_a_whole_number_of_json_that_no_float_holds(tmp_path):
     rows = [{'class': 1, 'x': first}, {'class': 2, 'x': second}]
     path.write_text('\n'.join(map(json.dumps, [*rows, rows[1]])))
     refused(path, place)
+
+
+@pytest.mark.parametrize('suffix', ['.csv', '.jsonl', '.parquet'])
+@pytest.mark.parametrize(
+  ('cells', 'wrong'),
+  [
+    (['1,5', '2,5', '3', '-1,25'], "line 2: 'b' is '1,5', and 3 of"),
+    (['1.5', 'NA', 'NA', 'NA'], "line 3: 'b' is 'NA', and 3 of"),
+    (['7', '8', '', ''], "line 4: 'b' is '', and 2 of"),
+    (['a 1', '3', 'b 2', ''], ''),
+    (['2024-05-01', 'x', 'y', '1,2,3'], ''),
+  ],
+)
+def test_a_column_that_was_meant_to_be_numbers_is_named(
+  tmp_path, capsys, cells, wrong, suffix
+):
+  path = written(tmp_path, FRAME.assign(b=cells), suffix)
+  assert read(path).features == ['weight', 'count']
+  said = capsys.readouterr().err.splitlines()
+  if suffix == '.csv':
+    assert [wrong in line for line in said] == [True] * bool(wrong)
+  else:
+    assert len(said) == bool(wrong)
+
+
+def test_dates_are_no_features_whatever_their_years(tmp_path):
+  frame, path = FRAME[['class', 'weight']], tmp_path / 'a.parquet'
+  table = pa.Table.from_pandas(frame)
+  for kind in (pa.date32(), pa.date64(), pa.timestamp('s', 'UTC')):
+    days = pa.array([0, 3_000_000, None, -3_000_000], pa.date32()).cast(kind)
+    more = table.append_column('day', days)
+    pyarrow.parquet.write_table(more, path)
+    assert read(path).features == ['weight']
+    refused(path, "row 1: 'day' is '1970-01-01", features=('day',))
+    refused(path, "'day'", test='day')
+
+
+def test_a_row_is_named_whatever_the_first_column_holds(tmp_path):
+  frame = FRAME[['weight', 'class']].assign(image_id=['a', 'b', 'c', 'b'])
+  with pytest.raises(
+    errors.InputError, match=r"row 4 has the id 'b', as .*row 2"
+  ):
+    inputs.read(written(tmp_path, frame, '.parquet'), inputs.Columns())
 
 
 def test_columns_without_numbers_are_read_once(tmp_path, monkeypatch):

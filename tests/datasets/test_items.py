@@ -1,14 +1,18 @@
 """Histories of items: reading, the examples made of them, and lists without seen items."""
 
 import collections
+import tracemalloc
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from datasets import items
 from datasets.procedural import purchases
 from tff_xc import errors
+from tff_xc import memory
 
 ROWS = """user,item,time
 ann,tea,3
@@ -63,7 +67,8 @@ def examples(dataset):
     for owner, number in zip(owners, part.numbers, strict=True):
       x = pool.read(np.array([number]))
       bag = dict(zip(names[x.indices], x.data, strict=True))
-      seen = names[pool.seen[number].indices] if tested else None
+      own = pool.seen.some(np.array([number])).matrix() if pool.seen else None
+      seen = names[own.indices] if tested else None
       found.append(
         (part.client_ids[owner], bag, names[pool.y[number]], seen, tested)
       )
@@ -90,13 +95,15 @@ def test_an_example_has_the_items_before_it_in_the_order_of_times(
       assert list(found[3]) == of[3]
   assert dataset.train.client_ids == ['ann', 'bob']  # Cy has one item only.
   assert [dataset.class_names[y] for y in dataset.test.y] == ['tea', 'jam']
-  assert dataset.test.seen.sum(axis=1).tolist() == [[2], [2]]
+  assert dataset.test.seen.lengths.tolist() == [2, 2]
 
 
 def test_items_may_come_twice_where_seen_ones_are_not_left_out(tmp_path):
   options = items.Options(leave_out_seen=False)
   dataset = items.load(table(tmp_path), options, ANY)
   assert dataset.test.seen is None
+  every = dataset.train.pool.read(np.arange(len(dataset.train.pool)))
+  assert dataset.train.pool.entries.tolist() == np.diff(every.indptr).tolist()
   [_, again] = dataset.train.pool.examples(dataset.held_out.numbers[:1])
   assert dataset.class_names[again[0]] == 'tea'
   bag = dataset.train.pool.read(dataset.held_out.numbers[:1])
@@ -137,6 +144,53 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
   assert names == ['tea', 'jam', 'tea', 'rice']
 
 
+def in_order(path):
+  """Returns the items of the only user in the order of their times."""
+  found = items.read(path, ANY)
+  return ''.join(found.item_names[i] for i in found.items)
+
+
+@pytest.mark.parametrize(
+  ('kind', 'times'),
+  [
+    (pa.int64(), [2**60 + 2, 2**60 + 1, 2**60]),
+    (pa.timestamp('ns'), [10**18 + 2, 10**18 + 1, 10**18]),
+    (pa.timestamp('s'), [1_717_171_717_000, 5, -(10**12)]),
+    (pa.date32(), [3_000_000, 0, -3_000_000]),
+  ],
+)
+def test_times_of_any_size_have_their_order(kind, times, tmp_path):
+  path = tmp_path / 'a.parquet'
+  columns = {'user': ['u'] * 3, 'item': list('cba')}
+  pq.write_table(pa.table({**columns, 'time': pa.array(times, kind)}), path)
+  assert in_order(path) == 'abc'
+  missing = pa.array([*times[:2], None], kind)
+  pq.write_table(pa.table({**columns, 'time': missing}), path)
+  with pytest.raises(errors.InputError, match="row 3: 'time' is"):
+    items.read(path, ANY)
+  if kind == pa.int64():
+    rows = zip('cba', times, strict=True)
+    text = 'user,item,time\n' + ''.join(f'u,{i},{t}\n' for i, t in rows)
+    path = table(tmp_path, text)
+    assert in_order(path) == 'abc'
+    found, options = items.read(path, ANY), items.Options(test='time')
+    federated = items.federated('a', found, options._replace(test_fraction=0.4))
+    assert len(federated.test) == 1  # The later two are different times.
+
+
+def test_dates_are_read_alike_by_every_python(tmp_path):
+  times = (
+    ('2024-05-31T10:00:00+02:00', 'b'),
+    ('20240531T115959,999999Z', 'e'),
+    ('2024-05-31T10:00:00.1', 'd'),
+    ('2024-05-31t10:00:00z', 'c'),
+    ('2024-05-31', 'a'),
+    ('2024-05-31 08:30:00.123456789-0330', 'f'),
+  )
+  text = ''.join(f'u,{item},"{time}"\n' for time, item in times)
+  assert in_order(table(tmp_path, f'user,item,time\n{text}')) == 'abcdef'
+
+
 @pytest.mark.parametrize(
   ('text', 'told'),
   [
@@ -148,6 +202,12 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
     ('user,item,time\nann,tea,nan\n', "'nan'"),
     ('user,item\n,tea\n', "line 2 has no user, its 'user'"),
     ('user,item,time\nann,tea,\n', "line 2: 'time' is empty"),
+    pytest.param(
+      f'{{"user":"u","item":"a","time":1{"0" * 400}}}\n',
+      "line 1: 'time' is '100",
+      id='401 digits',
+    ),
+    ('user,item,time\nann,tea,2024-02-30\n', "is '2024-02-30'"),
     ('who,item\nann,tea\n', '--user_column'),
     ('user,item,time\n', 'has no rows'),
     ('user;item\nann;tea\n', 'commas between'),
@@ -155,10 +215,46 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
   ],
 )
 def test_bad_tables_are_refused_in_a_sentence(text, told, tmp_path):
-  path = table(tmp_path, text)
+  path = table(tmp_path, text, 'a.jsonl' if text[0] == '{' else 'mine.csv')
   with pytest.raises(errors.InputError, match=told) as refused:
     items.load(path, items.Options(), ANY)
   assert str(path) in str(refused.value)
+
+
+def histories(rows):
+  """Returns a bot that takes each item once, and a user with three items."""
+  taken = np.concatenate([np.arange(rows), np.arange(3)]).astype(np.int32)
+  users = (np.arange(len(taken)) >= rows).astype(np.int32)
+  return items.Histories(
+    users,
+    taken,
+    np.arange(len(taken)),
+    ['bot', 'ann'],
+    [*map(str, range(rows))],
+  )
+
+
+@pytest.mark.parametrize('history', [20, 10_000])
+def test_memory_grows_as_the_rows_of_a_user(history):
+  found = histories(3000)
+  options = items.Options(history, 'time', 0.5)
+  tracemalloc.start()
+  dataset = items.federated('mine', found, options)
+  whole = tracemalloc.get_traced_memory()[1]
+  tracemalloc.stop()
+  assert whole < 500 * len(found.items)
+  ids = dataset.train.partition.numbers[-1:]
+  x, y = dataset.train.pool.examples(ids)
+  before = np.arange(max(0, y[0] - history), y[0])
+  assert x.indices.tolist() == before.tolist()
+  np.testing.assert_array_equal(x.data, np.float32(1 / (y[0] - before)))
+
+
+def test_a_history_that_fills_the_memory_is_refused(monkeypatch):
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 10**7)
+  items.federated('mine', histories(3000), items.Options(20))
+  with pytest.raises(errors.InputError, match='--history'):
+    items.federated('mine', histories(3000), items.Options(10_000))
 
 
 def test_a_test_by_time_needs_different_times(tmp_path):

@@ -147,6 +147,33 @@ def test_whole_floats_and_bools_are_text(tmp_path, form):
     list(tables.batches(bad, ['user']))
 
 
+@pytest.mark.parametrize(
+  ('kind', 'value', 'expected'),
+  [
+    (pa.int64(), 2**53 + 1, 2**53 + 1),
+    (pa.decimal128(38, 2), 1, 1),
+    (pa.list_(pa.float32()), [1.5], [1.5]),
+    (pa.date32(), 3_000_000, np.datetime64(3_000_000, 'D')),
+    (pa.timestamp('ns'), 1, np.datetime64(1, 'ns')),
+    (pa.dictionary(pa.int32(), pa.string()), 'a', 'a'),
+    (pa.time32('ms'), 0, 'time32[ms]'),
+    (pa.duration('s'), 10**18, 'duration[s]'),
+    (pa.binary(), b'1', 'binary'),
+    (pa.list_(pa.date32()), [3_000_000], 'list<element: date32[day]>'),
+    (
+      pa.struct({'a': pa.timestamp('s')}),
+      {'a': 10**15},
+      'struct<a: timestamp[ms]>',
+    ),
+  ],
+)
+def test_values_of_parquet(kind, value, expected, tmp_path):
+  path = tmp_path / 'a.parquet'
+  pq.write_table(pa.table({'x': pa.array([value], kind)}), path)
+  [batch] = tables.batches(path, [], raw=['x'])
+  assert next(iter(batch.raw['x'])) == expected
+
+
 @pytest.mark.parametrize('form', ['.csv', '.tsv', '.jsonl', '.parquet'])
 def test_names_are_the_same_text_in_every_form(form, tmp_path):
   """pandas writes a column of whole numbers with a missing value as floats."""

@@ -9,6 +9,8 @@ import pytest
 import scipy.sparse
 from sklearn import metrics
 
+from tff_xc import errors
+from tff_xc import memory
 from tff_xc.data import sparse
 from tff_xc.measure import ranking
 
@@ -98,7 +100,7 @@ def test_fewer_than_ten_others_and_what_is_not_finite():
   assert np.isnan(alone['map@r'])
 
 
-def test_confusion_counts_other_classes_apart():
+def test_confusion_counts_other_classes_apart(monkeypatch):
   class_ids = np.array([40, 7, 13])
   labels = np.array([7, 7, 7, 13, 40, 40])
   predictions = np.array([7, 13, 8, 99, 40, -1])
@@ -114,6 +116,9 @@ def test_confusion_counts_other_classes_apart():
     ranking.confusion([1], [1], [1, 1])
   with pytest.raises(ValueError, match='not among'):
     ranking.confusion([1], [2], [1])
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 1000)
+  with pytest.raises(errors.InputError, match='12 classes'):
+    ranking.confusion([1], [2], range(12))
 
 
 _RANDOM = np.random.default_rng(0)

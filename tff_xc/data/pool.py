@@ -41,6 +41,46 @@ class Examples(NamedTuple):
   y: np.ndarray | scipy.sparse.csr_matrix
 
 
+class Ranges(NamedTuple):
+  """Bags of ids that are ranges of one list: bag i is ids[starts[i] : stops[i]].
+
+  Memory grows with the list; that of all bags may grow with its square.
+  """
+
+  ids: np.ndarray  # int32 [M], below `size`.
+  starts: np.ndarray  # int64 [N].
+  stops: np.ndarray  # int64 [N].
+  size: int
+
+  @property
+  def lengths(self) -> np.ndarray:
+    """int64 [N]."""
+    return self.stops - self.starts
+
+  def some(self, numbers: np.ndarray | slice) -> 'Ranges':
+    """Returns the bags of these numbers, int [k], in their order."""
+    return self._replace(starts=self.starts[numbers], stops=self.stops[numbers])
+
+  def matrix(self, by_age: bool = False) -> scipy.sparse.csr_matrix:
+    """Returns bool [N, size], whether a bag has an id.
+
+    With `by_age` float32: the last id of a bag has 1, those before it 1/2, 1/3 and so
+    on, which are added for an id that is there twice.
+    """
+    splits = np.cumsum(np.append(0, self.lengths))
+    places = np.arange(splits[-1])
+    places += np.repeat(self.starts - splits[:-1], self.lengths)
+    values = np.ones(len(places), bool)
+    if by_age:
+      ages = np.repeat(self.stops, self.lengths) - places
+      values = (1 / ages).astype(np.float32)
+    made = scipy.sparse.csr_matrix(
+      (values, self.ids[places], splits), (len(self.starts), self.size)
+    )
+    made.sum_duplicates()
+    return made
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pool:
   """The N examples of a set, or of a part of it, numbered from 0."""
@@ -55,9 +95,9 @@ class Pool:
   num_features: int = 0  # D of sparse examples.
   # Whether `read` decodes files, which is worth being done ahead of time.
   is_decoded: bool = False
-  # bool csr [N, n], the classes that no ranking of an example has, such as the items
-  # that a user has already; None: every class is ranked.
-  seen: scipy.sparse.csr_matrix | None = None
+  # The classes that no ranking of an example has, such as the items that a user has
+  # already; None: every class is ranked.
+  seen: Ranges | None = None
   # Of which (or some of many) a run stops where they change.
   files: Sequence[str | os.PathLike] = ()
 
@@ -75,7 +115,7 @@ class Pool:
       y=self.y[numbers],
       read=lambda places: self.read(numbers[places]),
       entries=None if self.entries is None else self.entries[numbers],
-      seen=None if self.seen is None else self.seen[numbers],
+      seen=self.seen and self.seen.some(numbers),
     )
 
   def blocks(self, numbers: np.ndarray | None = None) -> Iterator[Examples]:

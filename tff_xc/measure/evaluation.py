@@ -23,6 +23,8 @@ from tff_xc.measure import search
 _TRAIN_EXAMPLES = 5_000
 # Embeddings that are ranked at once: each search reads the whole class table.
 _RANKED_AT_ONCE = 2048
+# Ranks in memory, where rankings lack what an example has seen, thousands of classes.
+_RANKS = 2**22
 # Parts of a data set that a metric may need and the set may lack.
 _OF_DATA = ('test', 'validation', 'retrieval', 'propensity')
 _RETRIEVAL = {n for n, m in catalog.SCORES.items() if 'retrieval' in m.needs}
@@ -210,7 +212,7 @@ class Evaluator:
     """Returns int32 [examples, k], the best classes of each example."""
     top, held, seen = [], [], pool.seen
     if seen is not None and numbers is not None:
-      seen = seen[numbers]
+      seen = seen.some(numbers)
 
     def rank_held():
       embeddings = np.concatenate(held)
@@ -219,9 +221,13 @@ class Evaluator:
         top.append(rank(embeddings, k))
         return
       first = sum(map(len, top))
-      known = seen[first : first + len(embeddings)]
-      most = int(np.diff(known.indptr).max(initial=0))
-      top.append(ranking.without(rank(embeddings, k + most), known, k))
+      known = seen.some(slice(first, first + len(embeddings)))
+      at_once = max(1, _RANKS // (k + int(known.lengths.max())))
+      for start in range(0, len(embeddings), at_once):
+        part = slice(start, start + at_once)
+        own = known.some(part)
+        best = rank(embeddings[part], k + int(own.lengths.max()))
+        top.append(ranking.without(best, own.matrix(), k))
 
     for embedded in self._embedded(weights, pool, numbers):
       held.append(embedded)

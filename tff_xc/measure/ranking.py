@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse
 from scipy.spatial import distance
 
+from tff_xc import memory
 from tff_xc.data import sparse
 from tff_xc.measure import catalog
 from tff_xc.measure import search
@@ -76,6 +77,11 @@ def confusion(
   rows, columns = place(np.asarray(labels)), place(np.asarray(predictions))
   if (rows == len(ids)).any():
     raise ValueError('a label is not among class_ids.')
+  memory.require(
+    8 * len(ids) ** 2,
+    f'a confusion matrix of {len(ids):,} classes',
+    'take a client of fewer classes',
+  )
   matrix = np.zeros((len(ids), len(ids) + 1), np.int64)
   np.add.at(matrix, (rows, columns), 1)
   return matrix

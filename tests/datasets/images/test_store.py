@@ -314,7 +314,7 @@ def test_files_of_a_test_are_known_by_their_names(tmp_path, part):
   assert load(tmp_path, 'class').test.y.tolist() == [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize('one_file', [True, False])
+@pytest.mark.parametrize('one_file', ['mine.TFRecord', 'mine.record', ''])
 def test_shards_with_usual_features(tmp_path, one_file):
   made = [
     on_disk.example(
@@ -326,7 +326,7 @@ def test_shards_with_usual_features(tmp_path, one_file):
     for i in range(8)
   ]
   if one_file:
-    path = on_disk.write_records(tmp_path / 'mine.TFRecord', made)
+    path = on_disk.write_records(tmp_path / one_file, made)
   else:
     path = tmp_path / 'shards'
     for shard in range(2):
@@ -361,6 +361,17 @@ def test_features_of_other_names(tmp_path):
   for text in ('photo', 'picture=a', 'image=', 'id=a,id=b'):
     with pytest.raises(errors.InputError, match='image=NAME'):
       record_features.parse(text)
+
+
+@pytest.mark.parametrize(
+  'name', ['a.tfrecord.gz', 'a.record-00000-of-00002.gz']
+)
+def test_compressed_records_are_refused(tmp_path, name):
+  path = tmp_path / 'records' / name
+  on_disk.write_records(path, [on_disk.example(image=b'')])
+  path.write_bytes(gzip.compress(path.read_bytes()))
+  for given in (path, path.parent):
+    refused(given, 'unpack')
 
 
 def test_damaged_and_ambiguous_files_are_refused(tmp_path):

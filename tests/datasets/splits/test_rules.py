@@ -16,6 +16,7 @@ from datasets.xc import sets as xc_sets
 from tests.datasets import test_omniglot as omniglot_on_disk
 from tests.datasets.cifar import on_disk as cifar_on_disk
 from tff_xc import errors
+from tff_xc import memory
 from tff_xc.data import partition
 from tff_xc.experiment import cohort
 
@@ -89,6 +90,13 @@ def test_grouping_several_classes_and_their_shares():
   assert len(seen) > 1
   again = [by_class(LABELS, 5, classes_per_client=3).numbers for _ in range(2)]
   np.testing.assert_array_equal(*again)
+
+
+def test_orders_of_classes_that_fill_the_memory_are_refused(monkeypatch):
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 8 * 12 * 3)
+  by_class(LABELS, classes_per_client=3, clients_per_class=3)
+  with pytest.raises(errors.InputError, match='clients_per_class'):
+    by_class(LABELS, classes_per_client=3, clients_per_class=4)
 
 
 SORTED = np.array([3, 1, 1, -1, 0, 3, 1, 0])
