@@ -215,14 +215,11 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
     yield show
     return
   try:
-    with (
-      files.replacing(output) as temporary,
-      temporary.open('w', newline='', encoding='utf-8') as file,
-    ):
-      writer = csv.writer(file, lineterminator='\n')
+    with files.csv_rows(output) as file:
+      writer = csv.writer(file)
       writer.writerow(heading)
-      whole = lambda row: row + [''] * (len(heading) - len(row))
-      yield lambda row: writer.writerow(map(wording.cell, whole(row)))
+      width = len(heading)
+      yield lambda row: writer.writerow(row + [''] * (width - len(row)))
   except OSError as e:
     written = pathlib.Path(output)
     name = pathlib.Path(e.filename or output).name
