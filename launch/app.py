@@ -3,8 +3,10 @@
 import atexit
 import contextlib
 import errno
+import io
 import math
 import os
+import stat
 import sys
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -32,7 +34,7 @@ def run(
   `narrow` leaves those flags for --help that apply to the others given.
 
   Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted, 143
-  ended by SIGTERM, 141 if nobody reads the output any more (`| head`).
+  ended by SIGTERM, 129 by SIGHUP, 141 if nobody reads the output any more (`| head`).
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   _open_streams()
@@ -71,11 +73,46 @@ def run(
     raise
 
 
+class _Terminal(io.TextIOWrapper):
+  """An output that leads nowhere once its terminal is gone, as after a logout."""
+
+  def write(self, text: str) -> int:
+    try:
+      return super().write(text)
+    except OSError as e:
+      self._leave(e)
+      return len(text)
+
+  def flush(self) -> None:
+    try:
+      super().flush()
+    except OSError as e:
+      self._leave(e)
+
+  def _leave(self, error: OSError) -> None:
+    """Lets all of this process write elsewhere; raises the error of another cause."""
+    number = self.fileno()
+    is_terminal = stat.S_ISCHR(os.fstat(number).st_mode)
+    if error.errno != errno.EIO or not is_terminal:
+      raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+
 def _open_streams() -> None:
   """Lets a closed stream lead nowhere, so that no other file gets its number."""
   for name, mode in (('stdin', 'r'), ('stdout', 'w'), ('stderr', 'w')):
-    if getattr(sys, name) is None:
+    stream = getattr(sys, name)
+    if stream is None:
       setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    elif mode == 'w' and stream is getattr(sys, f'__{name}__'):
+      lasting = _Terminal(
+        stream.buffer,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+      )
+      setattr(sys, name, lasting)
   # Names in people's data may have what a terminal cannot show.
   sys.stdout.reconfigure(errors='replace')
 

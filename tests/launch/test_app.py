@@ -17,7 +17,7 @@ from tests.launch import light
 @pytest.fixture(autouse=True)
 def handlers_as_before():
   """Commands here run in this process, which keeps its own handlers."""
-  numbers = signal.SIGINT, signal.SIGTERM
+  numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
   before = [signal.getsignal(number) for number in numbers]
   yield
   for number, handler in zip(numbers, before, strict=True):
@@ -167,6 +167,7 @@ def interrupted(name, number=signal.SIGINT, ignored=False):
   [
     ('in_a_destructor', signal.SIGINT, 130),
     ('in_a_destructor', signal.SIGTERM, 143),
+    ('in_a_destructor', signal.SIGHUP, 129),
     ('swallowed', signal.SIGINT, 130),
     ('made_another_error', signal.SIGINT, 130),
     ('busy', signal.SIGINT, 130),
@@ -224,6 +225,42 @@ def test_a_standard_output_that_is_closed_or_full(redirected, status, said):
     assert done.returncode == status, done.stderr
     assert done.stderr.startswith(said)
     assert done.stderr.count('\n') == bool(said)
+
+
+GONE = """
+import subprocess, sys
+from launch import app
+
+def main(arguments):
+  print('begun', flush=True)
+  sys.stdin.readline()
+  for stream in (sys.stdout, sys.stderr):
+    print('more', file=stream, flush=True)
+  subprocess.run(['echo', 'of a child'], check=True)
+  print('the end of what nobody reads', file=open(sys.argv[1], 'w'))
+
+app.run(main, '')
+"""
+
+
+@pytest.mark.parametrize('unbuffered', ['', '1'])
+def test_a_terminal_that_goes_away_ends_no_command(tmp_path, unbuffered):
+  master, terminal = os.openpty()
+  process = subprocess.Popen(
+    [sys.executable, '-c', GONE, str(tmp_path / 'end')],
+    cwd=light.ROOT,
+    env={**os.environ, 'PYTHONUNBUFFERED': unbuffered},
+    stdin=subprocess.PIPE,
+    stdout=terminal,
+    stderr=terminal,
+    start_new_session=True,
+  )
+  os.close(terminal)
+  assert os.read(master, 100).startswith(b'begun')
+  os.close(master)
+  process.communicate(b'go on\n', timeout=20)
+  assert process.returncode == 0
+  assert (tmp_path / 'end').exists()
 
 
 def test_a_terminal_that_cannot_show_a_character():
