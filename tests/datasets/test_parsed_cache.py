@@ -1,5 +1,7 @@
 """The cache of parsed arrays: valid for its source, mended, shared by processes."""
 
+import errno
+import fcntl
 import json
 import multiprocessing
 import os
@@ -239,7 +241,16 @@ def test_what_a_killed_process_left_is_removed(cache, folder):
   assert list(folder.iterdir()) == [cache]
 
 
-def test_what_a_living_process_writes_stays(cache, folder):
+@pytest.mark.parametrize('has_locks', [True, False])
+def test_what_a_living_process_writes_stays(
+  cache, folder, has_locks, monkeypatch
+):
+  def flock(file, how):
+    raise OSError(errno.ENOLCK, 'no locks')
+
+  if not has_locks:
+    monkeypatch.setattr(fcntl, 'flock', flock)
+
   def another_meanwhile(store):
     store.append('bytes', ROWS['bytes'][:1])
     check(parsed_cache.arrays(cache, 'another', fill))

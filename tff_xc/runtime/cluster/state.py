@@ -299,7 +299,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
   with contextlib.ExitStack() as stack:
     with _using(folder):
       file = stack.enter_context(open(folder / _LOCK, 'a'))
-      is_ours = lock.try_lock(file)
+      is_ours = lock.hold(file, folder)
     if not is_ours:
       raise errors.InputError(
         f'another command is starting or stopping nodes of {folder}: wait for'
