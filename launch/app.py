@@ -6,20 +6,25 @@ import errno
 import io
 import math
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
 import launch
 from tff_xc import errors
+from tff_xc import home
 from tff_xc import interrupts
 from tff_xc import lazy_imports
 from tff_xc import wording
 
 _HELP = '--help', '-h', '-help', '--helpfull', '--helpshort'
+# Flags of names in data, which may begin with ~.
+_OF_DATA = re.compile('_columns?$|^client$|^record_features$')
 # What a path that the user named may have, wherever it is looked at first.
 _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 
@@ -37,6 +42,8 @@ def run(
   ended by SIGTERM, 129 by SIGHUP, 141 if nobody reads the output any more (`| head`).
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  if not os.path.isabs(os.path.expanduser('~')):  # A user without a name, too.
+    os.environ['HOME'] = os.devnull  # Where no library can keep anything.
   _open_streams()
   ending = _Ending()
   lazy_imports.install()
@@ -178,7 +185,7 @@ class _Ending:
 
 
 def _parse(given: Sequence[str]) -> Sequence[str]:
-  """Parses the flags and returns the other arguments; `~` is the user's home."""
+  """Parses the flags and returns the other arguments; `~` of paths is a home."""
   try:
     arguments = flags.FLAGS(given)[1:]
   except flags.UnrecognizedFlagError as e:
@@ -191,9 +198,15 @@ def _parse(given: Sequence[str]) -> Sequence[str]:
   for name in flags.FLAGS:
     flag = flags.FLAGS[name]
     # A shell expands neither --name=~/x nor what a flag file says.
-    if isinstance(flag.value, str) and flag.value.startswith('~'):
-      flag.value = os.path.expanduser(flag.value)
-  return [os.path.expanduser(argument) for argument in arguments]
+    if not _OF_DATA.search(name):
+      flag.value = _expanded(flag.value)
+  return _expanded(arguments)
+
+
+def _expanded(value: Any) -> Any:
+  if isinstance(value, list):
+    return [_expanded(one) for one in value]
+  return home.expanded(value) if isinstance(value, str) else value
 
 
 def define_float(

@@ -90,6 +90,7 @@ def test_a_cache_is_of_a_path_however_it_is_written(tmp_path, monkeypatch):
     ({'XDG_CACHE_HOME': 'relative', 'HOME': '/h'}, '/h/.cache/tff_xc'),
     ({'HOME': '/h'}, '/h/.cache/tff_xc'),
     ({'TFF_XC_CACHE': '', 'HOME': '/h'}, '/h/.cache/tff_xc'),
+    ({'TFF_XC_CACHE': '~/c', 'HOME': '/h'}, '/h/c'),
   ],
 )
 def test_the_folder_is_the_users(variables, expected, monkeypatch):

@@ -12,6 +12,7 @@ import pytest
 
 from launch import app
 from tests.launch import light
+from tff_xc import home
 
 
 @pytest.fixture(autouse=True)
@@ -277,3 +278,24 @@ def test_a_tilde_is_the_home(tmp_path, monkeypatch):
     assert done.stdout.splitlines()[0] == str(tmp_path / 'run')
   done = light.call('compare', '~/runs', HOME=str(tmp_path))
   light.assert_one_sentence(done, str(tmp_path / 'runs'))
+  monkeypatch.chdir(tmp_path)
+  for arguments in (
+    ('evaluate', '--run_dir=~nosuch'),
+    ('compare', '~nosuch/runs'),
+    ('audit', '--run_dir=run,~nosuch/run'),
+  ):
+    light.assert_one_sentence(light.call(*arguments), '~nosuch')
+  (tmp_path / '~$a').touch()
+  assert home.expanded('~$a') == '~$a'
+
+
+def test_names_in_data_may_begin_with_a_tilde():
+  arguments = [
+    '--label_column=~root',
+    '--user_column=~nosuch',
+    '--data_dir=a.csv',
+  ]
+  done = light.call('train', '--task=table', '--algorithm=fedavg', *arguments)
+  assert done.returncode == 0, done.stderr
+  assert "'~root'" in done.stdout
+  assert "'~nosuch'" in done.stdout
