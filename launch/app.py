@@ -133,6 +133,8 @@ def _told(error: Exception) -> str:
       f'memory ran out ({str(error).partition(chr(10))[0] or "no more is free"});'
       ' free some, or choose smaller settings or data'
     )
+  if isinstance(error, UnicodeEncodeError):  # TensorFlow's files, say.
+    return f'{error.object[:500]} is no UTF-8 text; choose another name'
   if isinstance(error, ModuleNotFoundError):
     return launch.without(error)
   if isinstance(error, OSError) and error.filename is None:

@@ -98,7 +98,8 @@ def write(
   quantize: str = '',
 ) -> dict[str, Any]:
   """Writes only the model file; returns what model.json says of it."""
-  return _FORMATS[form](found, folder, top, quantize)
+  with files.plain(folder) as plain:
+    return _FORMATS[form](found, plain, top, quantize)
 
 
 # -- the folder --

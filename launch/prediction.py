@@ -301,7 +301,8 @@ def of_file(folder: str) -> Model:
       f' export it as {", ".join(LOADERS)}, or give --run_dir'
     )
   try:
-    call = LOADERS[form](path)
+    with files.plain(path) as plain:
+      call = LOADERS[form](plain)
   except errors.InputError:
     raise
   except Exception as e:  # Each library has errors of its own.
@@ -343,8 +344,7 @@ def _onnx(path: pathlib.Path) -> Callable:
     import onnxruntime
   except ModuleNotFoundError as e:
     raise errors.InputError(
-      f'--model={path} is of the form onnx, which needs onnxruntime: run `pip install'
-      ' onnxruntime`'
+      'models of the form onnx need onnxruntime: run `pip install onnxruntime`'
     ) from e
   session = onnxruntime.InferenceSession(str(path / exporting.FILES['onnx']))
   names = [output.name for output in session.get_outputs()]

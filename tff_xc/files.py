@@ -85,6 +85,20 @@ def writing(what: str | os.PathLike, then: str) -> Iterator[None]:
     ) from e
 
 
+@contextlib.contextmanager
+def plain(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
+  """Yields another path of a folder, for libraries that cannot take any name.
+
+  TensorFlow takes brackets, stars, question marks and backslashes of a path for a
+  pattern when it reads a SavedModel. Others refuse what is not UTF-8.
+  """
+  descriptor = os.open(folder, os.O_RDONLY)
+  try:
+    yield pathlib.Path(f'/proc/self/fd/{descriptor}')
+  finally:
+    os.close(descriptor)
+
+
 def sync(path: str | os.PathLike) -> None:
   """Waits until the disk has a file's content, or the names in a directory."""
   descriptor = os.open(path, os.O_RDONLY)

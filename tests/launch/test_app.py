@@ -59,6 +59,7 @@ def ran(error, monkeypatch):
       ('private/x cannot', 'denied'),
     ),
     (OSError(errno.ENAMETOOLONG, 'long', 'x'), ('x cannot be opened',)),
+    (UnicodeEncodeError('utf-8', 'run \udcfc', 4, 5, 'no'), ('run \\udcfc',)),
     (MemoryError('Unable to allocate 7 GiB'), ('memory', '7 GiB')),
     (ModuleNotFoundError('', name='absent'), ('absent', 'make venv')),
   ],
