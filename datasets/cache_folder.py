@@ -6,18 +6,14 @@ It stands apart from `parsed_cache` since commands name it before they import Nu
 import os
 import pathlib
 
+from tff_xc import home
+
 # The environment variable that names the folder; commands set it from `--cache_dir`.
 VARIABLE = 'TFF_XC_CACHE'
 
 
 def folder() -> pathlib.Path:
-  """Returns $TFF_XC_CACHE, $XDG_CACHE_HOME/tff_xc or ~/.cache/tff_xc.
-
-  As the XDG specification asks, a relative $XDG_CACHE_HOME is ignored.
-  """
+  """Returns $TFF_XC_CACHE, $XDG_CACHE_HOME/tff_xc or ~/.cache/tff_xc."""
   if chosen := os.environ.get(VARIABLE):
-    return pathlib.Path(chosen).expanduser()
-  caches = os.environ.get('XDG_CACHE_HOME', '')
-  if not os.path.isabs(caches):
-    caches = os.path.expanduser(os.path.join('~', '.cache'))
-  return pathlib.Path(caches) / 'tff_xc'
+    return pathlib.Path(home.expanded(chosen))
+  return home.folder('XDG_CACHE_HOME', '.cache')

@@ -197,11 +197,10 @@ def _work_folder(cache: pathlib.Path) -> Iterator[pathlib.Path]:
   prefix = f'.{cache.name}.'
   folder = os.open(cache.parent, os.O_RDONLY)
   try:
+    if lock.try_lock(folder):
+      for left in cache.parent.glob(f'{glob.escape(prefix)}*'):
+        shutil.rmtree(left, ignore_errors=True)
     with contextlib.suppress(OSError):  # There are no locks.
-      if lock.try_lock(folder):
-        for left in cache.parent.glob(f'{glob.escape(prefix)}*'):
-          shutil.rmtree(left, ignore_errors=True)
-    with contextlib.suppress(OSError):
       fcntl.flock(folder, fcntl.LOCK_SH)
     with tempfile.TemporaryDirectory(
       dir=cache.parent, prefix=prefix, ignore_cleanup_errors=True

@@ -3,21 +3,28 @@
 import atexit
 import contextlib
 import errno
+import io
 import math
 import os
+import re
+import stat
 import sys
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
 import launch
 from tff_xc import errors
+from tff_xc import home
 from tff_xc import interrupts
 from tff_xc import lazy_imports
 from tff_xc import wording
 
 _HELP = '--help', '-h', '-help', '--helpfull', '--helpshort'
+# Flags of names in data, which may begin with ~.
+_OF_DATA = re.compile('_columns?$|^client$|^record_features$')
 # What a path that the user named may have, wherever it is looked at first.
 _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 
@@ -32,9 +39,11 @@ def run(
   `narrow` leaves those flags for --help that apply to the others given.
 
   Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted, 143
-  ended by SIGTERM, 141 if nobody reads the output any more (`| head`).
+  ended by SIGTERM, 129 by SIGHUP, 141 if nobody reads the output any more (`| head`).
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  if not os.path.isabs(os.path.expanduser('~')):  # A user without a name, too.
+    os.environ['HOME'] = os.devnull  # Where no library can keep anything.
   _open_streams()
   ending = _Ending()
   lazy_imports.install()
@@ -71,11 +80,46 @@ def run(
     raise
 
 
+class _Terminal(io.TextIOWrapper):
+  """An output that leads nowhere once its terminal is gone, as after a logout."""
+
+  def write(self, text: str) -> int:
+    try:
+      return super().write(text)
+    except OSError as e:
+      self._leave(e)
+      return len(text)
+
+  def flush(self) -> None:
+    try:
+      super().flush()
+    except OSError as e:
+      self._leave(e)
+
+  def _leave(self, error: OSError) -> None:
+    """Lets all of this process write elsewhere; raises the error of another cause."""
+    number = self.fileno()
+    is_terminal = stat.S_ISCHR(os.fstat(number).st_mode)
+    if error.errno != errno.EIO or not is_terminal:
+      raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+
 def _open_streams() -> None:
   """Lets a closed stream lead nowhere, so that no other file gets its number."""
   for name, mode in (('stdin', 'r'), ('stdout', 'w'), ('stderr', 'w')):
-    if getattr(sys, name) is None:
+    stream = getattr(sys, name)
+    if stream is None:
       setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    elif mode == 'w' and stream is getattr(sys, f'__{name}__'):
+      lasting = _Terminal(
+        stream.buffer,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+      )
+      setattr(sys, name, lasting)
   # Names in people's data may have what a terminal cannot show.
   sys.stdout.reconfigure(errors='replace')
 
@@ -89,6 +133,8 @@ def _told(error: Exception) -> str:
       f'memory ran out ({str(error).partition(chr(10))[0] or "no more is free"});'
       ' free some, or choose smaller settings or data'
     )
+  if isinstance(error, UnicodeEncodeError):  # TensorFlow's files, say.
+    return f'{error.object[:500]} is no UTF-8 text; choose another name'
   if isinstance(error, ModuleNotFoundError):
     return launch.without(error)
   if isinstance(error, OSError) and error.filename is None:
@@ -141,7 +187,7 @@ class _Ending:
 
 
 def _parse(given: Sequence[str]) -> Sequence[str]:
-  """Parses the flags and returns the other arguments; `~` is the user's home."""
+  """Parses the flags and returns the other arguments; `~` of paths is a home."""
   try:
     arguments = flags.FLAGS(given)[1:]
   except flags.UnrecognizedFlagError as e:
@@ -154,9 +200,15 @@ def _parse(given: Sequence[str]) -> Sequence[str]:
   for name in flags.FLAGS:
     flag = flags.FLAGS[name]
     # A shell expands neither --name=~/x nor what a flag file says.
-    if isinstance(flag.value, str) and flag.value.startswith('~'):
-      flag.value = os.path.expanduser(flag.value)
-  return [os.path.expanduser(argument) for argument in arguments]
+    if not _OF_DATA.search(name):
+      flag.value = _expanded(flag.value)
+  return _expanded(arguments)
+
+
+def _expanded(value: Any) -> Any:
+  if isinstance(value, list):
+    return [_expanded(one) for one in value]
+  return home.expanded(value) if isinstance(value, str) else value
 
 
 def define_float(

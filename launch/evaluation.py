@@ -259,8 +259,7 @@ def _write_confusion(
   matrix = ranking.confusion(predictions, labels, class_ids)
   if names is not None:
     class_ids = [names[number] for number in class_ids]
-  shown = [wording.cell(str(name)) for name in class_ids]
-  table = pd.DataFrame(matrix, shown, [*shown, 'other'])
-  with files.replacing(path / 'confusion.csv') as temporary:
-    table.to_csv(temporary, index_label=f'class of {of}')
+  table = pd.DataFrame(matrix, class_ids, [*class_ids, 'other'])
+  with files.csv_rows(path / 'confusion.csv') as file:
+    table.to_csv(file, index_label=f'class of {of}', lineterminator='\r\n')
   curves.plot_confusion(matrix, class_ids, path / 'confusion.png', title)

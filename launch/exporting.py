@@ -83,7 +83,8 @@ def run(
     card['bytes'] = sum(f.stat().st_size for f in _all_files(folder))
     if found.class_names is not None:
       names = pd.Series(found.class_names, name='name')
-      names.to_csv(folder / run_files.CLASSES, index_label='class')
+      with files.csv_rows(folder / run_files.CLASSES) as file:
+        names.to_csv(file, index_label='class', lineterminator='\r\n')
     (folder / README).write_text(_readme(card), encoding='utf-8')
     card['files'] = _sizes(folder)
     files.write_json(folder / CARD, card)
@@ -112,7 +113,8 @@ def write(
   quantize: str = '',
 ) -> dict[str, Any]:
   """Writes only the model file; returns what model.json says of it."""
-  return _FORMATS[form](found, folder, top, quantize)
+  with files.plain(folder) as plain:
+    return _FORMATS[form](found, plain, top, quantize)
 
 
 # -- the folder --

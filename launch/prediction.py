@@ -215,14 +215,11 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
     yield show
     return
   try:
-    with (
-      files.replacing(output) as temporary,
-      temporary.open('w', newline='', encoding='utf-8') as file,
-    ):
-      writer = csv.writer(file, lineterminator='\n')
+    with files.csv_rows(output) as file:
+      writer = csv.writer(file)
       writer.writerow(heading)
-      whole = lambda row: row + [''] * (len(heading) - len(row))
-      yield lambda row: writer.writerow(map(wording.cell, whole(row)))
+      width = len(heading)
+      yield lambda row: writer.writerow(row + [''] * (width - len(row)))
   except OSError as e:
     written = pathlib.Path(output)
     name = pathlib.Path(e.filename or output).name
@@ -304,7 +301,8 @@ def of_file(folder: str) -> Model:
       f' export it as {", ".join(LOADERS)}, or give --run_dir'
     )
   try:
-    call = LOADERS[form](path)
+    with files.plain(path) as plain:
+      call = LOADERS[form](plain)
   except errors.InputError:
     raise
   except Exception as e:  # Each library has errors of its own.
@@ -346,8 +344,7 @@ def _onnx(path: pathlib.Path) -> Callable:
     import onnxruntime
   except ModuleNotFoundError as e:
     raise errors.InputError(
-      f'--model={path} is of the form onnx, which needs onnxruntime: run `pip install'
-      ' onnxruntime`'
+      'models of the form onnx need onnxruntime: run `pip install onnxruntime`'
     ) from e
   session = onnxruntime.InferenceSession(str(path / exporting.FILES['onnx']))
   names = [output.name for output in session.get_outputs()]

@@ -5,6 +5,7 @@ embeddings = found.model.embed(found.weights, x)
 """
 
 import csv
+import io
 import pathlib
 import sys
 from collections.abc import Mapping
@@ -199,8 +200,8 @@ def class_names(file: pathlib.Path, num_classes: int) -> list[str] | None:
   if not file.exists():
     return None
   try:
-    rows = csv.reader(files.read_text(file).splitlines())
-    header, *found = rows
+    text = io.StringIO(files.read_text(file), newline='')
+    header, *found = csv.reader(text)
     names = [row[header.index('name')] for row in found]
     if len(names) != num_classes:
       raise ValueError(f'{len(names)} names of {num_classes} classes')

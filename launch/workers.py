@@ -76,7 +76,7 @@ def _start(folder: pathlib.Path) -> None:
     ip = values.listen or state.LOOPBACK
     node = nodes.start(folder, workers, ip, values.port)
   else:
-    file = state.expanded(values.join)
+    file = pathlib.Path(values.join)
     node = nodes.join(folder, file, workers, values.listen or '')
   cluster = state.find_cluster(folder)
   print(
@@ -202,7 +202,7 @@ def main(arguments) -> None:
   if flags.FLAGS['port'].present and flags.FLAGS.join is not None:
     raise errors.InputError('--port is of the head: leave it out with --join')
   given = flags.FLAGS.folder
-  folder = state.default_folder() if given is None else state.expanded(given)
+  folder = state.default_folder() if given is None else pathlib.Path(given)
   action(folder.absolute())
 
 

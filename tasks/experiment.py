@@ -28,6 +28,7 @@ from tasks import registry as tasks
 from tasks import task as task_lib
 from tff_xc import environment
 from tff_xc import errors
+from tff_xc import home
 from tff_xc import precision
 from tff_xc import wording
 from tff_xc.algorithms import base
@@ -731,9 +732,9 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
 def signature(config: Mapping[str, Any]) -> str:
   """Returns what to keep in config.json; '' if no key can be read or made."""
   file = _file()
-  if not file.exists():
-    made = file.with_name(f'key.{os.getpid()}')
-    with contextlib.suppress(OSError):
+  made = file.with_name(f'key.{os.getpid()}')
+  with contextlib.suppress(OSError):  # Nothing may be kept in this home.
+    if not file.exists():
       file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
       made.touch(0o600)
       try:
@@ -762,5 +763,4 @@ def _signed(config: Mapping[str, Any]) -> str:
 
 
 def _file() -> pathlib.Path:
-  state = os.environ.get('XDG_STATE_HOME') or '~/.local/state'
-  return pathlib.Path(state).expanduser() / 'tff_xc' / 'key'
+  return home.folder('XDG_STATE_HOME', '.local/state') / 'key'

@@ -1,5 +1,6 @@
 """Atomic writes, JSON, and files that announce more than the memory holds."""
 
+import csv
 import io
 import json
 import math
@@ -8,8 +9,10 @@ import pathlib
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from launch import trained
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import memory
@@ -89,6 +92,27 @@ def _header(shape, dtype='<f4', version=(1, 0)):
   write = getattr(np.lib.format, f'write_array_header_{version[0]}_0')
   write(file, {'shape': shape, 'fortran_order': False, 'descr': dtype})
   return file.getvalue()
+
+
+def test_a_csv_holds_exact_values(tmp_path):
+  """Also what a spreadsheet would run, and all that some program takes for an end of a line."""
+  path = tmp_path / 'classes.csv'
+  names = ['@ann', '-x', '=bob', '+49 1', "'q'", 'a"b,c', 'x\u200ey', ' z ']
+  names += ['a\rb', 'a\r\nb', 'a\nb', 'a\u2028b\x85\x0c', '\t', '']
+  with files.csv_rows(path) as file:
+    writer = csv.writer(file)
+    writer.writerows([('class', 'name'), *enumerate(names)])
+  written = path.read_bytes()
+  assert trained.class_names(path, len(names)) == names
+  table = pd.read_csv(path, keep_default_na=False)
+  assert table['name'].tolist() == names
+  with files.csv_rows(path) as file:
+    table.to_csv(file, index=False, lineterminator='\r\n')
+  assert path.read_bytes() == written
+  assert written.startswith(b'class,name\n')
+  with files.csv_rows(path) as file:  # A file's name that is not UTF-8.
+    csv.writer(file).writerow(['\udcff'])
+  assert path.read_text() == '\\udcff\n'
 
 
 def _archive(path, **members):

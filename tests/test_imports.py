@@ -17,7 +17,7 @@ LAYERS = (
     *('deep_messages', 'environment', 'errors', 'interrupts', 'lazy_imports'),
     'wording',
   ),
-  ('files', 'lock', 'memory', 'precision'),
+  ('files', 'home', 'lock', 'memory', 'precision'),
   ('npz_headers',),
   ('data',),
   ('encoders',),
@@ -28,7 +28,7 @@ LAYERS = (
   ('experiment',),
   ('algorithms',),
 )
-# Runs computations of any kind: it knows errors, versions and locks, and
+# Runs computations of any kind: it knows errors, versions, homes and locks, and
 # only what runs computations imports it.
 RUNTIME = 'runtime'
 # `heads` is beside `classifier` and is used by it.
@@ -54,7 +54,7 @@ def is_allowed(importer, imported):
   if lower == RUNTIME:
     return upper == 'experiment'
   if upper == RUNTIME:
-    return lower in ('deep_messages', 'errors', 'environment', 'lock')
+    return lower in ('deep_messages', 'errors', 'environment', 'home', 'lock')
   return rank(upper) > rank(lower) or (upper, lower) in BESIDE
 
 

@@ -39,14 +39,6 @@ from tff_xc import wording
         7: '7',
       },
     ),
-    (  # A cell holds no formula.
-      wording.cell,
-      {
-        **{same: same for same in ('fedss lr=-1', '-1.5', '+3', '', 'a=b')},
-        **{text: f"'{text}" for text in ('=1+1', '@SUM(A1)', '+cmd|x', '-a')},
-        'a\x1b[31m\n=b': r'a\x1b[31m\n=b',
-      },
-    ),
   ],
 )
 def test_what_people_read(function, cases):

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
+from typing import TextIO
 
 from tff_xc import errors
 
@@ -44,6 +45,35 @@ def replacing(
     temporary.unlink(missing_ok=True)
 
 
+class _Rows:
+  """A text file of a CSV, whose rows come with `\\r\\n` and are written with `\\n`.
+
+  Where a row ends in `\\n` alone, Python's csv and pandas quote no `\\r` in a value.
+  """
+
+  def __init__(self, file: TextIO):
+    self._file = file
+
+  def write(self, row: str) -> None:
+    self._file.write(row.removesuffix('\r\n') + '\n')
+
+
+@contextlib.contextmanager
+def csv_rows(path: str | os.PathLike) -> Iterator[_Rows]:
+  """Yields the file of a CSV for programs, as `replacing` does: exact values.
+
+  It is for `csv.writer`, and for `to_csv` of pandas with `lineterminator='\\r\\n'`. What
+  is not UTF-8 in a file's name is written as an escape.
+  """
+  with (
+    replacing(path) as temporary,
+    temporary.open(
+      'w', newline='', encoding='utf-8', errors='backslashreplace'
+    ) as file,
+  ):
+    yield _Rows(file)
+
+
 @contextlib.contextmanager
 def writing(what: str | os.PathLike, then: str) -> Iterator[None]:
   """Raises DamageError if the block cannot write: `what`, and what to do `then`."""
@@ -53,6 +83,20 @@ def writing(what: str | os.PathLike, then: str) -> Iterator[None]:
     raise errors.DamageError(
       f'{what} cannot be written ({e.strerror or e}); {then}'
     ) from e
+
+
+@contextlib.contextmanager
+def plain(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
+  """Yields another path of a folder, for libraries that cannot take any name.
+
+  TensorFlow takes brackets, stars, question marks and backslashes of a path for a
+  pattern when it reads a SavedModel. Others refuse what is not UTF-8.
+  """
+  descriptor = os.open(folder, os.O_RDONLY)
+  try:
+    yield pathlib.Path(f'/proc/self/fd/{descriptor}')
+  finally:
+    os.close(descriptor)
 
 
 def sync(path: str | os.PathLike) -> None:
@@ -105,7 +149,7 @@ def read_text(path: pathlib.Path) -> str:
   """Reads a regular file. A pipe would wait for a writer."""
   if path.exists() and not path.is_file():
     raise OSError('it is no regular file')
-  return path.read_text(encoding='utf-8')
+  return path.read_bytes().decode()
 
 
 def read_json(path: pathlib.Path) -> Any:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM of a command: none is lost, and a second one ends it at once.
+"""Ctrl-C, SIGTERM and SIGHUP of a command: none is lost, and a second one ends it at once.
 
 Python raises `KeyboardInterrupt` wherever the program is. TensorFlow and TFF run
 destructors and callbacks all the time, and Python ignores what is raised there. It
@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _USUAL = (signal.default_int_handler, signal.SIG_DFL)
 # Some programs, such as `timeout`, pass one Ctrl-C on twice.
 _SAME_SECONDS = 0.3
@@ -27,7 +27,8 @@ _received = 0
 def install() -> None:
   """Ends this process quietly at a signal, until `raising` is entered.
 
-  A signal that is ignored, as Ctrl-C in a script's background job, stays so.
+  A signal that is ignored stays so, as Ctrl-C in a script's background job, or SIGHUP
+  after `nohup`.
   """
   for number in _SIGNALS:
     if signal.getsignal(number) in _USUAL:
@@ -88,7 +89,7 @@ def received() -> bool:
 
 
 def status() -> int:
-  """Returns the exit status of a process that a signal has ended: 130 or 143."""
+  """Returns the exit status of a process that a signal has ended: 130, 143 or 129."""
   return 128 + (_received or signal.SIGINT)
 
 

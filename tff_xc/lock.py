@@ -5,15 +5,20 @@ import fcntl
 import os
 import pathlib
 import stat
+import sys
 from typing import TextIO
 
 from tff_xc import errors
+
+# The first folder that could not be locked, once it is told.
+_told: list[pathlib.Path] = []
 
 
 def lock(path: str | os.PathLike, flag: str) -> TextIO:
   """Creates a directory, and locks it until the returned file is closed.
 
-  `flag` names it in errors: another process has it, or it cannot be written.
+  `flag` names it in errors: another process has it, or it cannot be written. A file
+  system without locks is a warning.
   """
   path = pathlib.Path(path)
   try:
@@ -23,7 +28,7 @@ def lock(path: str | os.PathLike, flag: str) -> TextIO:
     raise errors.InputError(
       f'--{flag}={path} cannot be written ({e.strerror}); choose another'
     ) from e
-  if not try_lock(file):
+  if not hold(file, path):
     file.close()
     raise errors.InputError(
       f'another process is running in {path}; wait for it, or choose another'
@@ -32,12 +37,34 @@ def lock(path: str | os.PathLike, flag: str) -> TextIO:
   return file
 
 
-def try_lock(file: TextIO | int) -> bool:
-  """Locks an open file or folder until it is closed; False if another has it."""
+def hold(file: TextIO, folder: pathlib.Path) -> bool:
+  """Locks an open file of a folder until it is closed; False if another has it.
+
+  Where the file system has no locks, nobody has it: this is told once.
+  """
+  found = try_lock(file)
+  if found is None and not _told:
+    _told.append(folder)
+    print(
+      f'warning: the file system of {folder} has no locks: start no second process'
+      ' that writes there',
+      file=sys.stderr,
+    )
+  return found is not False
+
+
+def try_lock(file: TextIO | int) -> bool | None:
+  """Locks an open file or folder until it is closed.
+
+  False if another has it, and None where the file system has no locks: that of NFS
+  without its lock service, of EFS and of some Lustre has several errors for that.
+  """
   try:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
   except BlockingIOError:
     return False
+  except OSError:
+    return None
   return True
 
 

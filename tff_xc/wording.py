@@ -67,18 +67,6 @@ def shown(text: object) -> str:
   )
 
 
-def cell(text: str) -> str:
-  """Returns a text for a CSV, in which spreadsheets see text and no formula."""
-  text = shown(text)
-  if not text.startswith(('=', '+', '-', '@')):
-    return text
-  try:
-    float(text)
-  except ValueError:
-    return f"'{text}"
-  return text
-
-
 def meant(name: str, known: Iterable[str], sign: str = '') -> str:
   """Returns '; did you mean NAME?' for an unknown name, or '' if none is near.
 

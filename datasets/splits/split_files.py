@@ -345,11 +345,8 @@ def write_rows(
     raise errors.InputError(
       f'{path.parent} is no folder; make it, or write the split elsewhere'
     )
-  with (
-    files.replacing(path) as temporary,
-    temporary.open('w', newline='', encoding='utf-8') as file,
-  ):
-    writer = csv.writer(file, lineterminator='\n')
+  with files.csv_rows(path) as file:
+    writer = csv.writer(file)
     writer.writerow(header)
     for block in examples_lib.watched_rows(
       examples_lib.blocks(size), 'writing', len, size

@@ -56,7 +56,9 @@ def usage() -> Usage:
   `own` is of this process, all below it, and the workers of the cluster that
   `launch.workers` started on this machine.
   """
-  nodes = state.read_nodes(state.default_folder())
+  nodes = []
+  with contextlib.suppress(PermissionError):  # HOME is another user's.
+    nodes = state.read_nodes(state.default_folder())
   roots = {os.getpid(), *(node.pid for node in nodes)}
   return Usage(busy_seconds(), sum(map(tree_seconds, roots)))
 

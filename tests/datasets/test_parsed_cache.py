@@ -1,5 +1,7 @@
 """The cache of parsed arrays: valid for its source, mended, shared by processes."""
 
+import errno
+import fcntl
 import json
 import multiprocessing
 import os
@@ -88,6 +90,7 @@ def test_a_cache_is_of_a_path_however_it_is_written(tmp_path, monkeypatch):
     ({'XDG_CACHE_HOME': 'relative', 'HOME': '/h'}, '/h/.cache/tff_xc'),
     ({'HOME': '/h'}, '/h/.cache/tff_xc'),
     ({'TFF_XC_CACHE': '', 'HOME': '/h'}, '/h/.cache/tff_xc'),
+    ({'TFF_XC_CACHE': '~/c', 'HOME': '/h'}, '/h/c'),
   ],
 )
 def test_the_folder_is_the_users(variables, expected, monkeypatch):
@@ -239,7 +242,16 @@ def test_what_a_killed_process_left_is_removed(cache, folder):
   assert list(folder.iterdir()) == [cache]
 
 
-def test_what_a_living_process_writes_stays(cache, folder):
+@pytest.mark.parametrize('has_locks', [True, False])
+def test_what_a_living_process_writes_stays(
+  cache, folder, has_locks, monkeypatch
+):
+  def flock(file, how):
+    raise OSError(errno.ENOLCK, 'no locks')
+
+  if not has_locks:
+    monkeypatch.setattr(fcntl, 'flock', flock)
+
   def another_meanwhile(store):
     store.append('bytes', ROWS['bytes'][:1])
     check(parsed_cache.arrays(cache, 'another', fill))

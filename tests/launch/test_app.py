@@ -12,12 +12,13 @@ import pytest
 
 from launch import app
 from tests.launch import light
+from tff_xc import home
 
 
 @pytest.fixture(autouse=True)
 def handlers_as_before():
   """Commands here run in this process, which keeps its own handlers."""
-  numbers = signal.SIGINT, signal.SIGTERM
+  numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
   before = [signal.getsignal(number) for number in numbers]
   yield
   for number, handler in zip(numbers, before, strict=True):
@@ -58,6 +59,7 @@ def ran(error, monkeypatch):
       ('private/x cannot', 'denied'),
     ),
     (OSError(errno.ENAMETOOLONG, 'long', 'x'), ('x cannot be opened',)),
+    (UnicodeEncodeError('utf-8', 'run \udcfc', 4, 5, 'no'), ('run \\udcfc',)),
     (MemoryError('Unable to allocate 7 GiB'), ('memory', '7 GiB')),
     (ModuleNotFoundError('', name='absent'), ('absent', 'make venv')),
   ],
@@ -167,6 +169,7 @@ def interrupted(name, number=signal.SIGINT, ignored=False):
   [
     ('in_a_destructor', signal.SIGINT, 130),
     ('in_a_destructor', signal.SIGTERM, 143),
+    ('in_a_destructor', signal.SIGHUP, 129),
     ('swallowed', signal.SIGINT, 130),
     ('made_another_error', signal.SIGINT, 130),
     ('busy', signal.SIGINT, 130),
@@ -226,6 +229,42 @@ def test_a_standard_output_that_is_closed_or_full(redirected, status, said):
     assert done.stderr.count('\n') == bool(said)
 
 
+GONE = """
+import subprocess, sys
+from launch import app
+
+def main(arguments):
+  print('begun', flush=True)
+  sys.stdin.readline()
+  for stream in (sys.stdout, sys.stderr):
+    print('more', file=stream, flush=True)
+  subprocess.run(['echo', 'of a child'], check=True)
+  print('the end of what nobody reads', file=open(sys.argv[1], 'w'))
+
+app.run(main, '')
+"""
+
+
+@pytest.mark.parametrize('unbuffered', ['', '1'])
+def test_a_terminal_that_goes_away_ends_no_command(tmp_path, unbuffered):
+  master, terminal = os.openpty()
+  process = subprocess.Popen(
+    [sys.executable, '-c', GONE, str(tmp_path / 'end')],
+    cwd=light.ROOT,
+    env={**os.environ, 'PYTHONUNBUFFERED': unbuffered},
+    stdin=subprocess.PIPE,
+    stdout=terminal,
+    stderr=terminal,
+    start_new_session=True,
+  )
+  os.close(terminal)
+  assert os.read(master, 100).startswith(b'begun')
+  os.close(master)
+  process.communicate(b'go on\n', timeout=20)
+  assert process.returncode == 0
+  assert (tmp_path / 'end').exists()
+
+
 def test_a_terminal_that_cannot_show_a_character():
   done = python('-m', 'launch.list', 'tables', PYTHONIOENCODING='ascii')
   assert (done.returncode, done.stderr) == (0, '')
@@ -240,3 +279,24 @@ def test_a_tilde_is_the_home(tmp_path, monkeypatch):
     assert done.stdout.splitlines()[0] == str(tmp_path / 'run')
   done = light.call('compare', '~/runs', HOME=str(tmp_path))
   light.assert_one_sentence(done, str(tmp_path / 'runs'))
+  monkeypatch.chdir(tmp_path)
+  for arguments in (
+    ('evaluate', '--run_dir=~nosuch'),
+    ('compare', '~nosuch/runs'),
+    ('audit', '--run_dir=run,~nosuch/run'),
+  ):
+    light.assert_one_sentence(light.call(*arguments), '~nosuch')
+  (tmp_path / '~$a').touch()
+  assert home.expanded('~$a') == '~$a'
+
+
+def test_names_in_data_may_begin_with_a_tilde():
+  arguments = [
+    '--label_column=~root',
+    '--user_column=~nosuch',
+    '--data_dir=a.csv',
+  ]
+  done = light.call('train', '--task=table', '--algorithm=fedavg', *arguments)
+  assert done.returncode == 0, done.stderr
+  assert "'~root'" in done.stdout
+  assert "'~nosuch'" in done.stdout

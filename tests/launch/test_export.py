@@ -17,6 +17,7 @@ from datasets.images import decode
 from datasets.procedural import words
 from launch import evaluation
 from launch import exporting
+from launch import prediction
 from tasks import experiment
 from tests.launch import light
 from tests.launch import test_evaluate
@@ -128,6 +129,17 @@ def test_files_give_the_logits_of_the_evaluation(kind, here):
   read = json.loads((here / 'saved' / 'model.json').read_text())
   assert (read['rounds'], read['num_classes']) == (1, n)
   assert read['data']['classes'] == n
+
+
+@pytest.mark.parametrize('form', ['saved_model', 'tflite'])
+def test_a_folder_whose_name_looks_like_a_pattern(form, here):
+  raw, logits, path = exported('table', here)
+  output = 'lr=[0.1] a*b? {x} %20 #\\z "ü" \udcfc'
+  exporting.run(str(path), output, form, top=1000)
+  found = prediction.of_file(output).predict(*raw.values())
+  np.testing.assert_allclose(
+    ranked(found, logits.shape[1]), logits, rtol=0, atol=1e-4
+  )
 
 
 @pytest.mark.slow

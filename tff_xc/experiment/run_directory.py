@@ -140,12 +140,8 @@ class RunDirectory:
   def write_classes(self, names: Sequence[str], counts: Sequence[int]) -> None:
     """Writes classes.csv: the classes' names and their training examples."""
     path = self.path / run_files.CLASSES
-    with (
-      storage.writing(path),
-      files.replacing(path) as temporary,
-      temporary.open('w', newline='', encoding='utf-8') as file,
-    ):
-      writer = csv.writer(file, lineterminator='\n')
+    with storage.writing(path), files.csv_rows(path) as file:
+      writer = csv.writer(file)
       writer.writerow(('class', 'name', 'count'))
       writer.writerows(zip(range(len(names)), names, counts, strict=True))
 

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from tff_xc import files
-from tff_xc import wording
 from tff_xc.measure import client_scores
 from tff_xc.report import pictures
 
@@ -67,9 +66,8 @@ def _parts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def write_csv(frame: pd.DataFrame, path: str | os.PathLike) -> None:
   """Writes the frame, a line a client; an empty score: it has no example for it."""
-  shown = [wording.cell(str(name)) for name in frame['client']]
-  with files.replacing(path) as temporary:
-    frame.assign(client=shown).to_csv(temporary, index=False)
+  with files.csv_rows(path) as file:
+    frame.to_csv(file, index=False, lineterminator='\r\n')
 
 
 def plot(frame: pd.DataFrame, path: str | os.PathLike, title: str) -> None:

@@ -631,9 +631,8 @@ def to_markdown(table: pd.DataFrame, mark: bool = False) -> str:
 
 
 def to_csv(table: pd.DataFrame) -> str:
-  """Returns a table as CSV; labels are text for spreadsheets, and no formulas."""
-  labels = table['algorithm'].map(wording.cell)
-  return table.assign(algorithm=labels).to_csv(index=False, lineterminator='\n')
+  """Returns a table as CSV."""
+  return table.to_csv(index=False, lineterminator='\n')
 
 
 def read_csv(path: pathlib.Path) -> pd.DataFrame:

@@ -185,7 +185,13 @@ def ask(folder, port, cluster=None, deadline_s=5.0):
   return found, time.monotonic() - started
 
 
-def test_a_head_answers(tmp_path):
+@pytest.mark.parametrize('proxy', ['', 'http://127.0.0.1:9'])
+def test_a_head_answers(tmp_path, monkeypatch, proxy):
+  """Also where the environment names a proxy, which cannot reach it."""
+  for name in ('grpc_proxy', 'https_proxy', 'http_proxy'):
+    monkeypatch.setenv(name, proxy)
+  for name in ('no_grpc_proxy', 'no_proxy'):
+    monkeypatch.delenv(name, raising=False)
   with serve() as port:
     assert ask(tmp_path, port)[0] == b''
   cluster = secrets(tmp_path / 'tls')

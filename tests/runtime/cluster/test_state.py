@@ -29,15 +29,6 @@ def test_the_folder_is_named_by_the_environment(monkeypatch, tmp_path):
   assert str(state.default_folder()) == '/home/a/mine'
 
 
-def test_without_a_home_directory_the_sentence_says_so(monkeypatch):
-  """As for a user without a line in /etc/passwd."""
-  for name in (state.VARIABLE, 'XDG_STATE_HOME', 'HOME'):
-    monkeypatch.delenv(name, raising=False)
-  monkeypatch.setattr('pwd.getpwuid', {}.__getitem__)
-  with pytest.raises(errors.InputError, match='no known home directory'):
-    state.default_folder()
-
-
 def test_everything_is_for_the_user_only_and_is_removed(tmp_path):
   folder = tmp_path / 'a' / 'cluster'
   old = os.umask(0)

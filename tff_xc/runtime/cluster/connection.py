@@ -184,7 +184,10 @@ def _call(
     raise errors.InputError(f'{folder / "token"} is damaged: {_ANEW}')
   # gRPC gives up a silent port after 20 s, and then calls it no server.
   patience = int(1000 * (deadline_s + _GRPC_SECONDS))
-  options = [('grpc.min_reconnect_backoff_ms', patience)]
+  options = [
+    ('grpc.min_reconnect_backoff_ms', patience),
+    ('grpc.enable_http_proxy', 0),  # Ray asks its nodes without one, too.
+  ]
   if cluster.uses_tls:
     credentials = grpc.ssl_channel_credentials(*secrets)
     channel = grpc.secure_channel(address, credentials, options)

@@ -29,6 +29,7 @@ from typing import Any
 import psutil
 
 from tff_xc import errors
+from tff_xc import home
 from tff_xc import lock
 
 # The environment variable that names the folder.
@@ -93,24 +94,9 @@ class Node:
 
 def default_folder() -> pathlib.Path:
   """Returns $TFF_XC_CLUSTER, else tff_xc/cluster of the XDG state folder."""
-  chosen = os.environ.get(VARIABLE)
-  if chosen:
-    return expanded(chosen)
-  states = os.environ.get('XDG_STATE_HOME', '')
-  if not os.path.isabs(states):
-    states = '~/.local/state'
-  return expanded(states) / 'tff_xc' / 'cluster'
-
-
-def expanded(path: str) -> pathlib.Path:
-  """Returns a path whose ~ is replaced."""
-  try:
-    return pathlib.Path(path).expanduser()
-  except RuntimeError as e:
-    raise errors.InputError(
-      f'the ~ of {path} is no known home directory: name a path without ~, for'
-      f' the folder of workers with --folder or ${VARIABLE}'
-    ) from e
+  if chosen := os.environ.get(VARIABLE):
+    return pathlib.Path(home.expanded(chosen))
+  return home.folder('XDG_STATE_HOME', '.local/state') / 'cluster'
 
 
 def is_token(text: str) -> bool:
@@ -253,7 +239,7 @@ def _using(folder: pathlib.Path) -> Iterator[None]:
   except OSError as e:
     raise errors.InputError(
       f'{folder} cannot be used for the cluster ({e.strerror}): name another'
-      ' folder'
+      f' folder with --folder or ${VARIABLE}'
     ) from e
 
 
@@ -299,7 +285,7 @@ def locked(folder: pathlib.Path) -> Iterator[None]:
   with contextlib.ExitStack() as stack:
     with _using(folder):
       file = stack.enter_context(open(folder / _LOCK, 'a'))
-      is_ours = lock.try_lock(file)
+      is_ours = lock.hold(file, folder)
     if not is_ours:
       raise errors.InputError(
         f'another command is starting or stopping nodes of {folder}: wait for'

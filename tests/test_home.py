@@ -1,0 +1,51 @@
+"""What is optional may be missing: users without a home, and homes of others."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+from datasets import cache_folder
+from datasets import parsed_cache
+from launch.benchmarks import cpu
+from tasks import experiment
+from tff_xc import errors
+from tff_xc.runtime.cluster import state
+
+_NAMED = (cache_folder.VARIABLE, state.VARIABLE)
+
+
+@pytest.fixture(params=['none', 'of another', 'read-only'])
+def lacking(request, tmp_path, monkeypatch):
+  """A user who can keep nothing; returns what the home is."""
+  for name in (*_NAMED, 'XDG_CACHE_HOME', 'XDG_STATE_HOME', 'HOME'):
+    monkeypatch.delenv(name, raising=False)
+  if request.param == 'none':
+    monkeypatch.setattr('pwd.getpwuid', {}.__getitem__)
+  else:
+    monkeypatch.setenv('HOME', str(tmp_path / 'theirs'))
+    for name in ('mkdir', 'stat', 'touch', 'read_bytes'):
+      if request.param == 'of another' or name != 'stat':
+        monkeypatch.setattr(pathlib.Path, name, _refused)
+  monkeypatch.chdir(tmp_path)
+  return request.param
+
+
+def _refused(path, *args, **kwargs):
+  raise PermissionError(13, 'Permission denied', str(path))
+
+
+def test_without_a_home_nothing_is_signed_or_cached(lacking, tmp_path):
+  assert experiment.signature({}) == ''
+  assert not experiment.is_signed({'signature': ''})
+  cache = cache_folder.folder() / 'a'
+  found = parsed_cache.arrays(
+    cache, 'source', lambda store: store.append('x', np.arange(3))
+  )
+  assert found['x'].tolist() == [0, 1, 2]
+  if lacking == 'none':
+    with pytest.raises(errors.InputError, match='--folder'):
+      state.make_folder(state.default_folder())
+  assert cpu.usage().own > 0  # It looks for nodes of a cluster.
+  assert os.listdir(tmp_path) == []

@@ -1,0 +1,30 @@
+"""Locks of folders, and file systems that have none."""
+
+import errno
+import fcntl
+
+import pytest
+
+from tff_xc import lock
+from tff_xc.runtime.cluster import state
+
+
+@pytest.mark.parametrize(
+  'number',
+  [errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, 524],
+)
+def test_a_file_system_without_locks_is_told_once(
+  tmp_path, monkeypatch, capsys, number
+):
+  def flock(file, how):
+    raise OSError(number, 'no locks')
+
+  monkeypatch.setattr(fcntl, 'flock', flock)
+  monkeypatch.setattr(lock, '_told', [])
+  cluster = tmp_path / 'cluster'
+  state.make_folder(cluster)
+  with lock.lock(tmp_path / 'run', 'run_dir'), state.locked(cluster):
+    pass
+  told = capsys.readouterr().err
+  assert told.count('warning') == told.count('\n') == 1
+  assert str(tmp_path / 'run') in told
