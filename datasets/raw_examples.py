@@ -95,7 +95,7 @@ def read(
   """Opens inputs of one kind; blocks have at most `size` examples.
 
   Of histories an example is a user, and `class_names` are the model's items.
-  `label_column` of a table; empty: 'class', if it is there. `corrupt` of images: 'skip'
+  `label_column` of a table; empty: that of the training table, if it is there. `corrupt` of images: 'skip'
   or '', those that cannot be read are left out; 'fail', they are an error. Raises
   `errors.InputError`, here or later, for what is missing, damaged, or no input of
   this model.
@@ -297,7 +297,8 @@ def _fitted(data: bytes, description, where: str) -> np.ndarray:
 
 def _table(path, description, size: int, label_column: str) -> Iterator[Block]:
   header = features.header(path)
-  label = label_column or ('class' if 'class' in header else '')
+  usual = description.preprocessing.get('label', features.DEFAULT.label)
+  label = label_column or (usual if usual in header else '')
   if label:
     tables.present(path, header, [label], 'name another --label_column')
   names = description.preprocessing.get('columns') or [
