@@ -34,6 +34,7 @@ from datasets.images import store as store_lib
 from datasets.xc import sets
 from datasets.xc import text
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import description as description_lib
 
 # Sparse features that are the items which a user had.
@@ -358,9 +359,13 @@ def _sparse(path, description, size: int) -> Iterator[Block]:
       yield Block(list(map(str, places)), arrays, labels)
     more = next((n for n, line in numbered if line.strip()), None)
   if more or found != (expected or found) or not found:
-    told = 'it has more' if more else f'it has {found:,} examples'
+    told = (
+      'it has more' if more else f'it has {wording.count(found, "example")}'
+    )
     if expected:
-      told = f'the header promises {expected:,} lines after it, and {told}'
+      told = (
+        f'the header promises {wording.count(expected, "line")}, and {told}'
+      )
     raise errors.InputError(f'{path}: {told}; get or make it again')
 
 
@@ -368,7 +373,7 @@ def _check_header(path, sizes: list[int], shapes) -> None:
   for (what, (_, wanted)), size in zip(shapes.items(), sizes, strict=False):
     if size != wanted:
       raise errors.InputError(
-        f'{path}, line 1: the file has {size:,} {what}, and the model {wanted:,};'
+        f'{path}, line 1: the number of {what} is {size:,}, and the model has {wanted:,};'
         ' give data of the same features and labels'
       )
 

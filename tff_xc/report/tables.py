@@ -380,7 +380,7 @@ def _after(score: str, when: str) -> Column:
   """Returns the column of a score after a round, or at a budget."""
   of = COLUMNS[score]
   if when.isdecimal():
-    heading = f'{of.heading} after {int(when):,} rounds'
+    heading = f'{of.heading} after {wording.count(int(when), "round")}'
     read = lambda run: of.read(run_files.first_rounds(run, int(when)))
   else:
     [budget] = targets_lib.parse_budgets(when)
