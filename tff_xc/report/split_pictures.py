@@ -134,7 +134,9 @@ def plot_map(
   ax.set(xlim=(-180, 180), ylim=(-90, 90), aspect='equal')
   clients = wording.count(len(np.unique(owners)), 'client')
   title = f'Examples by client ({clients})'
-  pictures.label(ax, title, 'longitude', 'latitude', False)
+  pictures.label(
+    ax, title, 'longitude in degrees', 'latitude in degrees', False
+  )
   pictures.save(figure, path)
 
 
@@ -155,7 +157,9 @@ def _shares(counts: scipy.sparse.csr_matrix):
 
 
 def _add_bar(figure, image, ax, **more) -> None:
-  bar = figure.colorbar(image, ax=ax, label="of a client's examples", **more)
+  bar = figure.colorbar(
+    image, ax=ax, label="share of a client's examples", **more
+  )
   bar.ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=' %'))
 
 
