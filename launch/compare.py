@@ -235,12 +235,9 @@ def _chosen(run: run_files.Run) -> set[str]:
   are not known.
   """
   try:
-    found = _changes(run)
+    return _changes(run).keys() - _UNSHOWN
   except errors.InputError:  # An algorithm or task of the user's own code.
-    from tff_xc.report import tables
-
-    found = tables.settings_of(run)
-  return found.keys() - _UNSHOWN
+    return run_files.settings_of(run).keys()
 
 
 def _changes(run: run_files.Run) -> dict:
@@ -248,7 +245,6 @@ def _changes(run: run_files.Run) -> dict:
 
   Raises InputError if the task or the algorithm is not known.
   """
-  from tff_xc.report import tables
 
   def resolved(changes: dict) -> dict:
     files_ = {
@@ -265,7 +261,7 @@ def _changes(run: run_files.Run) -> dict:
     }
 
   # A setting may apply only beside another change, as --dp_clip does beside --dp.
-  given, changes = tables.settings_of(run), {}
+  given, changes = run_files.settings_of(run), {}
   unset = run.config.get(same_run.UNSET, ())  # They follow from the data.
   usual = dict(algorithms.get(run.algorithm).defaults)
   while True:

@@ -128,8 +128,10 @@ def _usage(arguments: Sequence[str]) -> str:
       delattr(flags.FLAGS, other)
     for flag in rule.flags:
       flags.FLAGS[flag.name].help = f'{flag.help} (default {flag.default})'
-    command = f'python -m launch.make_splits {name} --input=DATA --output=DIR'
-    return f'{name}: {rule.summary}\n\n  {command}'
+    return (
+      f'{name}: {rule.summary}\n\n'
+      f'  python -m launch.make_splits {name} --input=DATA --output=DIR'
+    )
   width = max(map(len, rules.RULES))
   lines = [
     f'  {name:{width}}  {rule.summary}' for name, rule in rules.RULES.items()

@@ -441,8 +441,9 @@ def draw(table: pd.DataFrame, path: pathlib.Path) -> None:
     ax.set_yticks(
       range(len(order)), [names.title(name) for name in order], fontsize=7
     )
-    score = column.partition(',')[0]
-    pictures.label(ax, setting, f'{score}\n(hollow: at equal bytes)', '')
+    pictures.label(
+      ax, setting, f'{column.partition(",")[0]}\n(hollow: at equal bytes)', ''
+    )
   pictures.save(figure, path)
 
 

@@ -372,7 +372,7 @@ def points(
   if found := _points(frame, scores, rows):
     of_score, of_methods = found
     label = 'number of class rows sent to a client in a round'
-    dims = [tables.settings_of(r).get('embedding_dim') for r in first['run']]
+    dims = [run_files.settings_of(r).get('embedding_dim') for r in first['run']]
     if all(isinstance(dim, int) for dim in dims):
       label = 'number of class parameters sent to a client in a round'
       by = zip(of_methods, dims, strict=True)

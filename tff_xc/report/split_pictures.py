@@ -132,8 +132,7 @@ def plot_map(
     rasterized=True,  # In a PDF or SVG, too: there are many.
   )
   ax.set(xlim=(-180, 180), ylim=(-90, 90), aspect='equal')
-  clients = wording.count(len(np.unique(owners)), 'client')
-  title = f'Examples by client ({clients})'
+  title = f'Examples of {wording.count(len(np.unique(owners)), "client")}'
   pictures.label(
     ax, title, 'longitude in degrees', 'latitude in degrees', False
   )

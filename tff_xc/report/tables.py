@@ -20,7 +20,6 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Sequence
-from typing import Any
 from typing import NamedTuple
 
 import pandas as pd
@@ -33,14 +32,6 @@ from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
 from tff_xc.report import text_table
 
-# Keys that are not settings: they identify a run, or hold settings.
-_NOT_SETTINGS = frozenset(
-  {
-    *run_files.NOT_CONFIGURATION,
-    *('task', 'algorithm', 'hyperparameters', 'options', 'data', 'seed'),
-  }
-)
-_DATA = 'data.'
 # They change results in their last digits only.
 _OF_MACHINES = ('runtime', 'device')
 # The parts of a reference's score to which rounds are counted: Hsu, Qi and
@@ -75,7 +66,7 @@ def collect(
         'again with its flags and this --run_dir to finish it.'
       )
   keys = labels or [
-    json.dumps([run.algorithm, settings_of(run)], sort_keys=True)
+    json.dumps([run.algorithm, run_files.settings_of(run)], sort_keys=True)
     for run in runs
   ]
   frame = pd.DataFrame(
@@ -94,21 +85,10 @@ def collect(
       f'{a.seed}; name only one of them.'
     )
   names = list(dict.fromkeys(labels or ())) or _labels(
-    frame, settings_of, chosen or settings_of
+    frame, run_files.settings_of, chosen or run_files.settings_of
   )
   frame['label'] = [names[method] for method in frame['method']]
   return frame
-
-
-def settings_of(run: run_files.Run) -> dict[str, Any]:
-  """Returns the settings that decide results, except algorithm and seed, by name."""
-  settings = {
-    key: value for key, value in run.config.items() if key not in _NOT_SETTINGS
-  }
-  settings |= run.config.get('options', {}) | run.hyperparameters
-  data = run.config.get('data', {})
-  settings |= {f'{_DATA}{key}': value for key, value in data.items()}
-  return {key: value for key, value in settings.items() if value is not None}
 
 
 def methods(frame: pd.DataFrame, searched: Sequence[str] = ()) -> list[str]:
@@ -136,9 +116,9 @@ def differing(frame: pd.DataFrame) -> list[str]:
   """Returns the settings that several algorithms have and differ in, rounds first."""
   first = frame.drop_duplicates('method')
   found = []
-  for key, values in _settings(first, settings_of).items():
+  for key, values in _settings(first, run_files.settings_of).items():
     values = values.dropna().groupby(first['algorithm']).agg(frozenset)
-    own = key in _OF_MACHINES or key.startswith(_DATA)
+    own = key in _OF_MACHINES or key.startswith(run_files.DATA)
     if not own and values.nunique() > 1:
       found.append(wording.shown(key))
   return sorted(found, key=lambda key: key != 'rounds')
@@ -153,7 +133,11 @@ def _labels(frame: pd.DataFrame, of: Callable, chosen: Callable) -> list[str]:
   settings = _settings(first, of)
   differ = settings.columns[settings.nunique(dropna=False) > 1]
   named = [
-    {key for key in differ if key in chosen(run) and not key.startswith(_DATA)}
+    {
+      key
+      for key in differ
+      if key in chosen(run) and not key.startswith(run_files.DATA)
+    }
     for run in first['run']
   ]
 
@@ -178,10 +162,10 @@ def _distinguishing(options, settings, labels) -> list[str]:
 
   They also distinguish methods on different data with equal options.
   """
-  keys = sorted(settings, key=lambda key: not key.startswith(_DATA))
+  keys = sorted(settings, key=lambda key: not key.startswith(run_files.DATA))
   values = settings[keys].fillna('').to_dict('records')
   data = [
-    {key: value for key, value in row.items() if key.startswith(_DATA)}
+    {key: value for key, value in row.items() if key.startswith(run_files.DATA)}
     for row in values
   ]
   alike = [
