@@ -373,7 +373,8 @@ def _check_header(path, sizes: list[int], shapes) -> None:
   for (what, (_, wanted)), size in zip(shapes.items(), sizes, strict=False):
     if size != wanted:
       raise errors.InputError(
-        f'{path}, line 1: the number of {what} is {size:,}, and the model has {wanted:,};'
+        f'{path}, line 1: the file has {wording.count(size, what[:-1])}, and the model'
+        f' {wanted:,};'
         ' give data of the same features and labels'
       )
 
