@@ -570,7 +570,7 @@ def _fit_clients(values: dict, partition) -> list[str]:
     return []
   values['clients_per_round'] = clients
   return [
-    f'all clients take part in a round, {clients:,}: the default'
+    f'a round has all {wording.count(clients, "client")}: the default'
     f' --clients_per_round={count} is more than there are'
   ]
 
