@@ -56,9 +56,14 @@ site: .venv-site/installed  ## build the pages and an API reference in build/sit
 	  -d build/doctrees docs build/site
 	@echo 'Open build/site/index.html in a browser.'
 
-notebooks: .venv-site/installed  ## create .venv-notebooks, with a Jupyter kernel for them
+notebooks: .venv-site/installed  ## create .venv-notebooks for them, and say how to open them
 	UV_PROJECT_ENVIRONMENT=.venv-notebooks .venv-site/bin/uv sync --quiet --frozen \
 	  --extra notebooks
+	.venv-notebooks/bin/python -m ipykernel install --prefix=.venv-notebooks >/dev/null
+	@echo 'To open the notebooks in JupyterLab, which uv downloads into its cache:'
+	@echo '  JUPYTER_PATH=.venv-notebooks/share/jupyter \'
+	@echo '    .venv-site/bin/uv tool run --from jupyterlab jupyter-lab notebooks'
+	@echo 'In an editor such as VS Code, choose the kernel .venv-notebooks/bin/python.'
 
 requirements: venv  ## resolve pyproject.toml into requirements*.txt and uv.lock again
 	sh tools/compile_requirements.sh

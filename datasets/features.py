@@ -107,7 +107,7 @@ def load(
   present = arrays_lib.present(arrays)
   raw = [arrays[f'{part}x'] for part in present]
   labels = [arrays[f'{part}y'] for part in present]
-  preprocessing = {'columns': names} if names else {}
+  preprocessing = {'columns': names, 'label': columns.label} if names else {}
   moments = 0.0, 1.0
   if standardise and len(rows := found.clients.numbers):
     moments = _moments(raw[0], rows)

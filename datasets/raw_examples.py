@@ -34,6 +34,7 @@ from datasets.images import store as store_lib
 from datasets.xc import sets
 from datasets.xc import text
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.data import description as description_lib
 from tff_xc.data import pool as pool_lib
 
@@ -96,7 +97,7 @@ def read(
   """Opens inputs of one kind; blocks have at most `size` examples.
 
   Of histories an example is a user, and `class_names` are the model's items.
-  `label_column` of a table; empty: 'class', if it is there. `corrupt` of images: 'skip'
+  `label_column` of a table; empty: that of the training table, if it is there. `corrupt` of images: 'skip'
   or '', those that cannot be read are left out; 'fail', they are an error. Raises
   `errors.InputError`, here or later, for what is missing, damaged, or no input of
   this model.
@@ -298,7 +299,8 @@ def _fitted(data: bytes, description, where: str) -> np.ndarray:
 
 def _table(path, description, size: int, label_column: str) -> Iterator[Block]:
   header = features.header(path)
-  label = label_column or ('class' if 'class' in header else '')
+  usual = description.preprocessing.get('label', features.DEFAULT.label)
+  label = label_column or (usual if usual in header else '')
   if label:
     tables.present(path, header, [label], 'name another --label_column')
   names = description.preprocessing.get('columns') or [
@@ -358,9 +360,13 @@ def _sparse(path, description, size: int) -> Iterator[Block]:
       yield Block(list(map(str, places)), arrays, labels)
     more = next((n for n, line in numbered if line.strip()), None)
   if more or found != (expected or found) or not found:
-    told = 'it has more' if more else f'it has {found:,} examples'
+    told = (
+      'it has more' if more else f'it has {wording.count(found, "example")}'
+    )
     if expected:
-      told = f'the header promises {expected:,} lines after it, and {told}'
+      told = (
+        f'the header promises {wording.count(expected, "line")}, and {told}'
+      )
     raise errors.InputError(f'{path}: {told}; get or make it again')
 
 
@@ -368,7 +374,8 @@ def _check_header(path, sizes: list[int], shapes) -> None:
   for (what, (_, wanted)), size in zip(shapes.items(), sizes, strict=False):
     if size != wanted:
       raise errors.InputError(
-        f'{path}, line 1: the file has {size:,} {what}, and the model {wanted:,};'
+        f'{path}, line 1: the file has {wording.count(size, what[:-1])}, and the model'
+        f' {wanted:,};'
         ' give data of the same features and labels'
       )
 

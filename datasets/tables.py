@@ -26,6 +26,7 @@ import numpy as np
 from datasets import zip_members
 from tff_xc import errors
 from tff_xc import memory
+from tff_xc import wording
 
 FORMS = ('.csv', '.tsv', '.jsonl', '.ndjson', '.parquet')
 
@@ -219,7 +220,7 @@ def _csv(path, required, optional, raw):
     for line, record, size in rows:
       if len(record) != len(header):
         raise errors.InputError(
-          f'{path}, line {line} has {len(record)} fields; expected'
+          f'{path}, line {line} has {wording.count(len(record), "field")}; expected'
           f' {len(header)}, as in line 1: mend the line'
         )
       yield line, [record[place].strip() for place in places], size

@@ -32,11 +32,12 @@ _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 def run(
   main: Callable[[Sequence[str]], None],
   usage: str,
-  narrow: Callable[[], None] | None = None,
+  narrow: Callable[[Sequence[str]], str | None] | None = None,
 ) -> None:
   """Parses `sys.argv`, calls `main` with the arguments left, and exits.
 
-  `narrow` leaves those flags for --help that apply to the others given.
+  `narrow` receives the arguments beside --help. It leaves those flags that apply to
+  the others given, with their values, and returns None; or it returns another `usage`.
 
   Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted, 143
   ended by SIGTERM, 129 by SIGHUP, 141 if nobody reads the output any more (`| head`).
@@ -57,11 +58,9 @@ def run(
       if len(given) == len(sys.argv):
         main(_parse(given))
       else:
-        told = 'default'
-        if narrow:
-          _parse(given)
-          narrow()
-          told = 'value'
+        narrowed = narrow(_parse(given)) if narrow else usage
+        told = 'default' if narrowed else 'value'
+        usage = narrowed or usage
         print(f'{usage.strip()}\n\n{_flags_help(told)}')
       sys.stdout.flush()
       interrupts.check()

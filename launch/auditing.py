@@ -315,7 +315,7 @@ def _of_hash(subject: Subject, clients, rows_of) -> list[dict[str, Any]]:
   return [
     {
       'seed': subject.seed,
-      'schedule': f'own buckets, {rows_of.shape[1]} tables',
+      'schedule': f'own buckets, {wording.count(rows_of.shape[1], "table")}',
       'requests': 1,
       'rounds_between': _gap(subject),
       'auc': frame['auc'].mean(),

@@ -11,6 +11,7 @@ compare.csv and compare.png. The printed table leaves out columns that do not fi
 terminal, or 100 characters without a terminal.
 """
 
+import contextlib
 import os
 import pathlib
 import shlex
@@ -22,10 +23,14 @@ from absl import flags
 
 from launch import app
 from launch import settings
+from tasks import experiment
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import wording
+from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.experiment import same_run
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
@@ -37,8 +42,17 @@ if TYPE_CHECKING:
 
 # Of a run's data, what does not depend on the clients.
 _SAME_DATA = ('classes', 'names_checksum', 'test_examples', 'test_checksum')
-# What does not tell methods of a kept table apart.
+# Settings that are not part of a run's name; the table has a column of rounds.
 _UNSHOWN = {'rounds', 'eval_every', 'runtime', 'device'}
+# Settings that may name a file, and their values that name none.
+_FILES = {
+  *experiment.NAMED,
+  'calibration_probabilities',
+  'classes',
+  'encoder_weights',
+  'importance_weights',
+} - {'encoder'}
+_NO_FILES = ('dirichlet', *base.NAMED_IMPORTANCE)
 
 
 def compare(
@@ -112,7 +126,7 @@ def collect(
   runs = [run_files.read_run(path) for path in paths]
   if rounds is not None:
     runs = [run_files.first_rounds(run, rounds) for run in runs]
-  return tables.collect(runs)
+  return tables.collect(runs, chosen=_chosen)
 
 
 def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
@@ -198,26 +212,15 @@ def keep(
   targets = targets_lib.parse(first.iloc[0].config.get('target', ''))
   table = tables.of_methods(frame, tables.all_columns(targets, more))
   table = table.loc[:, (table.notna() & (table != '')).any()]
-  changes = list(map(_changes, first))
-  differing = {
-    name
-    for own in changes
-    for name in own.keys() - _UNSHOWN
-    if any(own[name] != other.get(name) for other in changes)
-  }
-  labels, commands = [], []
+  commands = []
   seeds_of = frame.groupby('method')['seed'].agg(list)
-  for run, own, seeds in zip(first, changes, seeds_of, strict=True):
-    words = [f'{name}={value}' for name, value in own.items()]
-    told = [w for name, w in zip(own, words, strict=True) if name in differing]
-    labels.append(' '.join([run.algorithm, *told]))
-    given = [f'task={run.task}', f'algorithm={run.algorithm}', *words]
+  for run, seeds in zip(first, seeds_of, strict=True):
+    given = {'task': run.task, 'algorithm': run.algorithm, **_changes(run)}
     if len(seeds) == 1:
-      given.append(f'seed={run.seed}')
-    flags_ = (f'--{word}' for word in given)
-    commands.append(shlex.join(['python', '-m', 'launch.train', *flags_]))
+      given['seed'] = run.seed
+    words = [f'--{name}={value}' for name, value in given.items()]
+    commands.append(shlex.join(['python', '-m', 'launch.train', *words]))
   table = table.assign(
-    algorithm=labels,
     revision=frame.groupby('method')['run'].agg(_revisions),
     processor=list(map(_processor, first)),
     command=commands,
@@ -229,29 +232,60 @@ def keep(
     temporary.write_text(tables.to_csv(table), encoding='utf-8')
 
 
-def _changes(run: run_files.Run) -> dict:
-  """Returns what a run changes of its defaults on the task."""
-  from tasks import experiment
-  from tff_xc.algorithms import registry as algorithms
-  from tff_xc.report import tables
+def _chosen(run: run_files.Run) -> set[str]:
+  """Returns the settings by which a run is named, if other runs do not share them.
 
-  # What applies only beside another change, as --dp_clip does beside --dp, or whose
-  # default goes with one, as that of --server_learning_rate.
-  given, changes = tables.settings_of(run), {}
+  These are the settings that differ from the defaults, or all of them if the defaults
+  are not known.
+  """
+  try:
+    return _changes(run).keys() - _UNSHOWN
+  except errors.InputError:  # An algorithm or task of the user's own code.
+    return run_files.settings_of(run).keys()
+
+
+def _changes(run: run_files.Run) -> dict:
+  """Returns what a run changes of its defaults on the task; it opens no file of the run.
+
+  Raises InputError if the task or the algorithm is not known.
+  """
+
+  def resolved(changes: dict) -> dict:
+    files_ = {
+      name: value
+      for name, value in changes.items()
+      if name in _FILES and value not in _NO_FILES
+    }
+    given = {n: v for n, v in changes.items() if n not in files_}
+    # Without a data_dir, no task of one's own data has defaults.
+    given['data_dir'] = 'data'
+    return {
+      **run_files.flat(experiment.resolve(run.task, run.algorithm, given)),
+      **files_,
+    }
+
+  # A setting may apply only beside another change, as --dp_clip does beside --dp.
+  given, changes = run_files.settings_of(run), {}
+  unset = run.config.get(same_run.UNSET, ())  # They follow from the data.
   usual = dict(algorithms.get(run.algorithm).defaults)
-  # No change of how it trains, and without it no task of one's own data has defaults.
-  where = {k: v for k, v in run.config.items() if k == 'data_dir'}
   while True:
-    found = experiment.resolve(run.task, run.algorithm, {**where, **changes})
-    usual |= run_files.flat(found)
+    usual |= resolved(changes)
     more = {
       name: value
       for name, value in given.items()
-      if name not in changes and name in usual and usual[name] != value
+      if name in usual.keys() - {*changes, *unset} and usual[name] != value
     }
     if not more:
-      return changes
+      break
     changes |= more
+  # Its value may follow from another change, as that of --server_learning_rate does.
+  whole = resolved(changes)
+  for name in [*changes]:
+    rest = {n: v for n, v in changes.items() if n != name}
+    with contextlib.suppress(errors.InputError):
+      if resolved(rest) == whole:
+        changes = rest
+  return changes
 
 
 def _revisions(runs) -> str:

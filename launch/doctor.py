@@ -2,9 +2,10 @@
 
   python -m launch.doctor [--task=T] [--data_dir=D] [--split=S ...]
 
-Looks for the data of every task, or of the given one. For a task of one's own
-data, such as images, --data_dir names them, and --split, --test_fraction and other
-flags of the data say, as in training, what a run would find in them.
+With --task it looks for the data of that task, and with --data_dir alone it lists
+what every task needs. For a task of your own data, such as images, --data_dir names
+them, and --split, --test_fraction and other flags of the data say, as in training,
+what a run would find in them.
 Exit status: 0 all is well, 1 a problem was found.
 """
 
@@ -135,12 +136,12 @@ def check_data(
   """Checks which tasks' data are in the data directory.
 
   The default directory, which is not chosen, may be absent, since the `glyphs`
-  tasks need no data; then there is no table of what is missing. `find` lacks the
-  tasks of the user's own data.
+  tasks need no data. The table has a row for each task of `needs`, what its data must
+  be; `find` lacks the tasks of the user's own data.
   """
   state = {n: task_lib.state(find[n], directory) for n in find}
   known = [n for n in find if state[n] != task_lib.MISSING]
-  rows = [['task', 'data', 'needs']] + [
+  rows = [
     [name, state.get(name, 'your own') or 'found', text]
     for name, text in needs.items()
   ]
@@ -151,7 +152,6 @@ def check_data(
     cure = 'point --data_dir or $TFF_XC_DATA to the directory that holds them'
   else:
     found += '; the glyphs tasks need none, and `launch.list tasks` says what others do'
-    rows = []
   return Check('data', found, cure, rows)
 
 
@@ -300,12 +300,12 @@ def _check_data() -> Check:
     if options is not None:
       find = functools.partial(find, options=options)
     return check_task_data(name, directory, find)
-  needs = {n: t for n, t in tasks.TASKS.items() if t.find is not None}
+  reading = {n: t for n, t in tasks.TASKS.items() if t.find is not None}
   return check_data(
     directory,
     chosen is not None,
-    {n: t.find for n, t in needs.items() if not t.data_is_named},
-    {n: t.data for n, t in needs.items()},
+    {n: t.find for n, t in reading.items() if not t.data_is_named},
+    {n: t.data for n, t in reading.items()} if flags.FLAGS.data_dir else {},
   )
 
 
@@ -316,7 +316,8 @@ def _print(check: Check) -> None:
     print(f'{"":<12}{"cure":<9}{check.cure}', flush=True)
   if check.table:
     width = text_table.terminal_width() - 2
-    text = text_table.to_text(check.table, range(3), width)
+    lines = [['task', 'data', 'needs'], *check.table]
+    text = text_table.to_text(lines, range(3), width)
     print(textwrap.indent(text, '  '), end='', flush=True)
 
 
@@ -339,12 +340,13 @@ def main(arguments) -> None:
 if __name__ == '__main__':
   # Not at import, since other commands have flags of these names.
   flags.DEFINE_string(
-    'task', None, 'the task whose data to look for; default: all tasks'
+    'task', None, 'task whose data to look for; default: all tasks'
   )
   flags.DEFINE_string(
     'data_dir',
     None,
-    "directory of the data sets, one folder each, or one's own data; default "
+    'directory of the data sets, one folder each, or your own data; without --task,'
+    ' also list what every task needs; default '
     f'${experiment.DATA_VARIABLE}, then {experiment.DEFAULT_DATA_DIR}',
   )
   settings.define_flags(_OF_DATA.values())

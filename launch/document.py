@@ -58,12 +58,12 @@ def document(path: pathlib.Path) -> str:
   opened, closed = len(_OPENING.findall(text)), len(_BLOCK.findall(text))
   if opened != closed:  # The text up to the next end would be lost.
     raise errors.InputError(
-      f'{path} begins {opened} tables and ends {closed}; put <!-- end --> on a line'
+      f'{path} begins {opened:,} and ends {closed:,} of its tables; put <!-- end --> on a line'
       ' after each'
     )
   if (ends := len(_END.findall(text))) != closed:
     raise errors.InputError(
-      f'{path} has {ends} lines <!-- end --> for {closed} tables; a table begins with'
+      f'{path}: lines <!-- end -->: {ends}, tables: {closed}; a table begins with'
       f' <!-- and one of: {", ".join(_KINDS)}'
     )
 

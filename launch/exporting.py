@@ -335,7 +335,7 @@ def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict:
 _RAW = {
   description_lib.IMAGES: 'uint8 pixels of images of one size, [B, {dims}]; they are'
   ' scaled and cropped as in training',
-  description_lib.ROWS: 'rows of {shape[0]} numbers as in the table; they are'
+  description_lib.ROWS: 'rows of numbers as in the table, [B, {shape[0]}]; they are'
   ' standardized inside',
   description_lib.SPARSE: 'sparse features in compressed rows: ids below {features},'
   ' their values, and row_splits from 0 to the number of ids, one more than examples',
@@ -405,7 +405,7 @@ def _readme(card: Mapping[str, Any]) -> str:
     f'**It takes** {raw}.',
     f'**It returns** `classes`, the {card["top"]} best of each example, best first;'
     ' `scores`, their logits (of hashed labels the mean over their buckets); and'
-    f' `embedding`, {card["embedding_dim"]} numbers.',
+    f' `embedding`, {wording.count(card["embedding_dim"], "number")}.',
   ]
   if card['format'] == 'npz':
     means = ['**It has** the arrays that `model.json` lists.']

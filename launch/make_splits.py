@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> None:
   columns = {n: values[f'{n}_column'].value for n in ('label', 'user', 'id')}
   settings.use_picture_format()
   if values.inspect is not None:
-    others = ('input', 'seed', 'test_fraction', 'test_per_class', 'alpha')
+    others = ('input', 'seed', 'test_fraction', 'test_per_class')
     others += tuple(_flags())
     given = [*arguments, *(f'--{n}' for n in others if values[n].present)]
     if given:
@@ -100,12 +100,6 @@ def main(arguments: Sequence[str]) -> None:
     raise errors.InputError(
       f'name one rule, {", ".join(rules.RULES)}; or give --inspect=SPLIT.csv'
     )
-  if values['alpha'].present:
-    takes = {flag.name for flag in rules.get(arguments[0]).flags}
-    told = 'is --concentration now; give it by that name'
-    if 'concentration' not in takes:
-      told = f'is no setting of {arguments[0]}; leave it out'
-    raise errors.InputError(f'--alpha {told}')
   request = rules.Request(
     arguments[0],
     _settings(arguments[0]),
@@ -123,13 +117,26 @@ def main(arguments: Sequence[str]) -> None:
   print(make(request, values.input, columns, values.output), end='')
 
 
-def _usage() -> str:
-  """Returns the text of `--help` above the flags: the rules by name."""
+def _usage(arguments: Sequence[str]) -> str:
+  """Returns the text of `--help` above the flags, and leaves the flags of a rule.
+
+  Without a rule it lists the rules by name.
+  """
+  if arguments:
+    name, rule = arguments[0], rules.get(arguments[0])
+    for other in {*_flags(), 'inspect'} - {f.name for f in rule.flags}:
+      delattr(flags.FLAGS, other)
+    for flag in rule.flags:
+      flags.FLAGS[flag.name].help = f'{flag.help} (default {flag.default})'
+    return (
+      f'{name}: {rule.summary}\n\n'
+      f'  python -m launch.make_splits {name} --input=DATA --output=DIR'
+    )
   width = max(map(len, rules.RULES))
   lines = [
     f'  {name:{width}}  {rule.summary}' for name, rule in rules.RULES.items()
   ]
-  return '\n'.join([__doc__, 'RULE is one of', *lines, ''])
+  return '\n'.join([__doc__, 'RULE is one of', *lines])
 
 
 def _define_flags() -> None:
@@ -170,9 +177,8 @@ def _define_flags() -> None:
   settings.define_picture_flag()
   for name, meaning in _flags().items():
     flags.DEFINE_string(name, None, meaning)
-  flags.DEFINE_string('alpha', None, 'renamed: --concentration')
 
 
 if __name__ == '__main__':
   _define_flags()
-  app.run(main, _usage())
+  app.run(main, __doc__, _usage)

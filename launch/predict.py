@@ -35,7 +35,8 @@ flags.DEFINE_string(
 flags.DEFINE_string(
   'label_column',
   None,
-  "of a table, the true classes; default: 'class', if it is there",
+  "column of a table with the true classes; default: that of the run's table, if it"
+  ' is there',
 )
 flags.DEFINE_enum(
   'corrupt',

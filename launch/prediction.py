@@ -82,8 +82,8 @@ def run(
     found = of_file(model)
     if found.top < min(top, found.description.num_classes):
       raise errors.InputError(
-        f'--top={top}: {model} gives {found.top} classes; ask for fewer, or export it'
-        f' with --top={top}'
+        f'--top={top}: {model} gives {wording.count(found.top, "class")}; ask for'
+        f' fewer, or export it with --top={top}'
       )
     queries = read(inputs, found)
   else:

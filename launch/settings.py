@@ -83,11 +83,12 @@ def _group(name: str) -> str:
   return 'clients' if is_shared else 'algorithm'
 
 
-def narrow_help() -> None:
+def narrow_help(arguments: Sequence[str]) -> None:
   """Leaves, for --help, the flags of --task and --algorithm, with their values.
 
   The values are those of a run with all flags that are given.
   """
+  del arguments
   values = flags.FLAGS
   task = tasks.get(values.task) if values.task else None
   algorithm = algorithms.get(values.algorithm) if values.algorithm else None

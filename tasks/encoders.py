@@ -116,7 +116,7 @@ def check_side(options: Mapping, side: int, what: str) -> None:
   least = _LEAST_SIDE.get(options['encoder'], 1)
   if side < least:
     raise errors.InputError(
-      f'{what} have {side} pixels a side, and --encoder={options["encoder"]} takes'
+      f'{what} have {wording.count(side, "pixel")} a side, and --encoder={options["encoder"]} takes'
       f' at least {least}; give --image_size={least} or more'
     )
 

@@ -646,7 +646,7 @@ def _fit_clients(values: dict, partition) -> list[str]:
     return []
   values['clients_per_round'] = clients
   return [
-    f'all {clients:,} clients take part in a round: the default'
+    f'a round has all {wording.count(clients, "client")}: the default'
     f' --clients_per_round={count} is more than there are'
   ]
 

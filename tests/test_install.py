@@ -218,6 +218,16 @@ def test_environments_are_in_no_image_commit_or_build():
     assert names <= {*(ROOT / file).read_text().split()}, file
 
 
+def test_what_pages_write_is_in_no_image_commit_or_build():
+  pages = [ROOT / 'README.md', *(ROOT / 'docs').glob('*.md')]
+  text = '\n'.join(page.read_text() for page in pages)
+  written = set(re.findall(r'--(?:run_dir|output)=(\w+)/', text)) - {'docs'}
+  assert {'runs', 'models', 'splits'} <= written
+  for file in ('.dockerignore', '.gitignore', '.bazelignore'):
+    ignored = [line.strip('/') for line in (ROOT / file).read_text().split()]
+    assert written <= {*ignored}, file
+
+
 @pytest.mark.skipif(not shutil.which('hadolint'), reason='no hadolint is here')
 def test_hadolint_finds_nothing_in_the_dockerfile():
   done = processes.run(['hadolint', 'Dockerfile'], cwd=ROOT)

@@ -441,7 +441,9 @@ def draw(table: pd.DataFrame, path: pathlib.Path) -> None:
     ax.set_yticks(
       range(len(order)), [names.title(name) for name in order], fontsize=7
     )
-    pictures.label(ax, setting, '% (hollow: at equal bytes)', '')
+    pictures.label(
+      ax, setting, f'{column.partition(",")[0]}\n(hollow: at equal bytes)', ''
+    )
   pictures.save(figure, path)
 
 

@@ -214,7 +214,7 @@ def _without(
   for part, numbers in (('', everything), *held, ('training ', trains)):
     if len(numbers) and bad[numbers].all():
       raise errors.InputError(
-        f'{path}: all {len(numbers):,} {part}images {why}, first'
+        f'{path}: all {part}images ({len(numbers):,}) {why}, first'
         f' {first(numbers)}; give sound images, of all parts of the split'
       )
   print(

@@ -90,7 +90,9 @@ class Found:
       said.append(f'leaving out {files} not named as images ({kinds})')
     if lost := sorted(self._of_others - with_images):
       names = ', '.join(repr(wording.shown(name)) for name in lost[:5])
-      more = f' and {len(lost) - 5:,} more folders' * (len(lost) > 5)
+      more = f' and {wording.count(len(lost) - 5, "more folder")}' * (
+        len(lost) > 5
+      )
       said.append(f'there is no image in {names}{more}')
     return '; '.join(said)
 
@@ -165,8 +167,8 @@ def of_ids(
   if (unused := np.flatnonzero(labels < 0)).size:
     [name] = ids.take(unused[:1])
     print(
-      f'note: {path}: {len(unused):,} images for validation are left out, first'
-      f' {name!r}; the test part is that named test',
+      f'note: {path}: leaving out {wording.count(len(unused), "image")} for'
+      f' validation, first {name!r}; the test part is that named test',
       file=sys.stderr,
     )
 

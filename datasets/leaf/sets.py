@@ -125,16 +125,16 @@ def federated(
     owned.append(_owned(users, part, kept, max(min_examples, 1)))
     if not owned[-1]:
       raise errors.InputError(
-        f'{name}: none of {len(part):,} {who} users has {min_examples} '
-        'examples; lower --min_examples, or give data of more users'
+        f'{name}: none of {len(part):,} {who} users has enough examples; lower '
+        f'--min_examples={min_examples}, or give data of more users'
       )
   train, test = owned
   few = [len(part) - len(own) for part, own in zip(parts, owned, strict=True)]
   if any(few):
     leaf_users.say(
       f'{name}: left out {few[0]:,} of {len(parts[0]):,} training users and '
-      f'{few[1]:,} of {len(parts[1]):,} test users, who have fewer than '
-      f'{min_examples} examples'
+      f'{few[1]:,} of {len(parts[1]):,} test users, who have too few '
+      f'examples (--min_examples={min_examples})'
     )
   held_out = hold_out.sample(np.concatenate(list(test.values())), test_examples)
   is_held_out = np.zeros(len(pool), bool)

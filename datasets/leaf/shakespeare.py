@@ -147,7 +147,7 @@ def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
 def _say_unknown(name: str, arrays) -> None:
   if count := int(arrays['unknown'].sum()):
     leaf_users.say(
-      f'{name}: {count:,} characters outside the alphabet became spaces'
+      f'{name}: {wording.count(count, "character")} outside the alphabet, read as spaces'
     )
 
 

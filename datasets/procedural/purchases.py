@@ -33,7 +33,7 @@ def draw(options: Options) -> items_lib.Histories:
   users, n = options.num_users, options.num_items
   if n < 4 or users < 2 or users * options.items_per_user > 10**8:
     raise errors.InputError(
-      f'{users} users of {options.items_per_user:g} of {n} items: expected at least 2'
+      f'users: {users}, items of each: {options.items_per_user:g} of {n}; expected at least 2'
       ' users, 4 items, and at most 10^8 rows'
     )
   random = np.random.default_rng(options.seed)

@@ -33,7 +33,7 @@ def iid(
   if clients > len(numbers):
     raise errors.InputError(
       f'there are {wording.count(len(numbers), "training example")}, fewer than'
-      f' {clients:,} clients; take as many clients or fewer'
+      f' {wording.count(clients, "client")}; take as many clients or fewer'
     )
   shuffled = np.random.default_rng(seed).permutation(numbers)
   return _clients(map(np.sort, np.array_split(shuffled, clients)), clients)
@@ -141,7 +141,7 @@ def frequent_labels(
     counts = np.diff(by_label.indptr)
   if clients > size:
     raise errors.InputError(
-      f'{size} examples are too few for {clients} clients'
+      f'{wording.count(size, "example")}: too few for {wording.count(clients, "client")}'
     )
   of_label = lambda label: by_label.indices[
     by_label.indptr[label] : by_label.indptr[label + 1]
@@ -165,8 +165,8 @@ def frequent_labels(
   commonest = np.argsort(-counts, kind='stable')[:clients]
   if len(commonest) < clients or not counts[commonest].all():
     raise errors.InputError(
-      f'{np.count_nonzero(counts)} labels have examples: too few for'
-      f' {clients} clients of one frequent label each'
+      f'{wording.count(np.count_nonzero(counts), "label")} with examples: too few for'
+      f' {wording.count(clients, "client")} of one frequent label each'
     )
   share = size // clients
   for k, label in enumerate(commonest):

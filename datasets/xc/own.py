@@ -136,9 +136,9 @@ def read(
     found = check(test_file)
     if found[1:] != header[1:]:
       raise errors.InputError(
-        f'{test_file} has {found.num_features:,} features and'
-        f' {found.num_labels:,} labels, and {path} {header.num_features:,} and'
-        f' {header.num_labels:,}; give two files of one set'
+        f'{test_file} has {wording.count(found.num_features, "feature")} and'
+        f' {wording.count(found.num_labels, "label")}, and {path}'
+        f' {header.num_features:,} and {header.num_labels:,}; give two files of one set'
       )
     return _part(path), _part(test_file)
   train = _part(path)
@@ -159,8 +159,8 @@ def check(path: str | os.PathLike) -> sets.Header:
     )
   if not (header.num_examples and header.num_features):
     raise errors.InputError(
-      f'{path}, line 1: {header.num_examples} examples of {header.num_features}'
-      ' features; give a file with some'
+      f'{path}, line 1: {wording.count(header.num_examples, "example")} of'
+      f' {wording.count(header.num_features, "feature")}; give a file with some'
     )
   return header
 

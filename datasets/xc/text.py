@@ -26,6 +26,7 @@ from datasets import parsed_cache
 from datasets import zip_members
 from datasets.xc import sets
 from tff_xc import errors
+from tff_xc import wording
 
 # Increase this when the arrays of a cache or the result of `parse` change.
 VERSION = 5
@@ -126,8 +127,8 @@ def _blocks(file, expected: int, path) -> Iterator[tuple[int, list[bytes]]]:
       if found == expected:
         if line.strip():
           raise errors.InputError(
-            f'{path}, line {number}: the header promises {expected} lines after '
-            'it, and here is one more; mend the header, or download the file '
+            f'{path}, line {number}: the header promises '
+            f'{wording.count(expected, "line")}, and here is one more; mend the header, or download the file '
             'again'
           )
         continue
@@ -141,7 +142,7 @@ def _blocks(file, expected: int, path) -> Iterator[tuple[int, list[bytes]]]:
     yield found - len(block) + 2, block
   if found < expected:
     raise errors.InputError(
-      f'{path}: the header promises {expected} lines after it, found {found}; '
+      f'{path}: the header promises {wording.count(expected, "line")}, found {found}; '
       'the file is cut short, download it again'
     )
 

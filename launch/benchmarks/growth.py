@@ -132,7 +132,10 @@ def draw(found, path) -> None:
 
   rows = [
     (unit, report.by_size(found[key]))
-    for key, unit in (('median_seconds', 'seconds'), ('peak_mb', 'peak MB'))
+    for key, unit in (
+      ('median_seconds', 'seconds a round'),
+      ('peak_mb', 'peak memory, MB'),
+    )
   ]
   drawn = [name for name in _BASE if {name, name + _ONE} & {*rows[0][1]}]
   places = [(*row, name) for row in rows for name in drawn]

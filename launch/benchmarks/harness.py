@@ -105,7 +105,7 @@ def _passes(contenders, plan, first, usage, clock, say) -> Measured:
       kept.append(replies)
   if not kept:
     raise errors.InputError(
-      f'all {dropped} passes were disturbed: others used more than '
+      f'every pass of {dropped} was disturbed: others used more than '
       f'{plan.max_foreign:.0%} of the core time; free the machine, or allow '
       'more with --max_foreign'
     )

@@ -13,6 +13,7 @@ from typing import Any
 from launch.benchmarks import harness
 from launch.benchmarks import spec
 from tff_xc import errors
+from tff_xc import wording
 from tff_xc.report import text_table
 
 # The widest of these that a processor has decides what TensorFlow's kernels run.
@@ -69,7 +70,7 @@ def build(
   if kept < plan.passes:
     warnings.append(
       f'only {kept} of the {plan.passes} passes asked for were undisturbed, '
-      f'{measured.dropped} were dropped: repeat it on a free machine'
+      f'dropped: {measured.dropped}; repeat it on a free machine'
     )
   return {
     'name': benchmark.name,
@@ -211,8 +212,8 @@ def _circumstances(found) -> list[str]:
   machine = found['machine']
   return [
     f'{found["name"]}: {sizes}',
-    f'{found["passes"]} passes, {found["dropped"]} dropped; '
-    f'{machine["cores"]} cores, '
+    f'{wording.count(found["passes"], "pass")}, {found["dropped"]} dropped; '
+    f'{wording.count(machine["cores"], "core")}, '
     + ', '.join([machine['cpu'], *machine.get('gpus', ())]),
   ]
 

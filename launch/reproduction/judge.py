@@ -217,7 +217,7 @@ def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
       f' would tell them, and {fewest} {"were" if fewest > 1 else "was"} run'
     )
   if missing:
-    parts.append(f'{missing} values were not measured')
+    parts.append(f'values that were not measured: {missing}')
   why = '; '.join([*parts, *notes])
   orders = (*pairs, *claims)
   if scale == 'paper' and not missing and all(inside):

@@ -41,7 +41,8 @@ def _read(found: table_lib.PaperTable, planned: plan.Run) -> run_files.Run:
   run = run_files.read_run(planned.folder)
   if run.metrics['round'].max() != run.summary['rounds']:
     raise files.damaged(
-      run.path / run_files.METRICS, f'expected {run.summary["rounds"]} rounds'
+      run.path / run_files.METRICS,
+      f'expected rounds up to {run.summary["rounds"]}',
     )
   by = planned.config['best_by']
   if found.at_rounds:

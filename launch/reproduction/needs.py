@@ -91,14 +91,14 @@ def told(runs: Sequence[plan.Run], output: pathlib.Path) -> str:
   there = output if output.is_dir() else pathlib.Path()
   disk = wording.human_bytes(sum(map(disk_bytes, waiting)))
   free = wording.human_bytes(shutil.disk_usage(there).free)
-  without = f', without {unknown} runs' if unknown else ''
+  without = f', without {wording.count(unknown, "run")}' if unknown else ''
   hours = (
     'not known'
     if waiting and unknown == len(waiting)
     else (f'about {wording.human_duration(total)}')
   )
   return (
-    f'{len(runs)} runs, {len(waiting)} of them not finished\n\n{table}\n{_TOLD}\n\n'
+    f'{wording.count(len(runs), "run")}, {len(waiting)} of them not finished\n\n{table}\n{_TOLD}\n\n'
     f'one after another{without}: {hours}; side by side'
     f' as far as memory allows (--jobs)\ndisk: about {disk}, {free} free\n'
   )

@@ -65,7 +65,7 @@ def test_blank_lines_and_line_breaks_in_fields_count_as_lines(tmp_path):
 @pytest.mark.parametrize(
   ('name', 'content', 'message'),
   [
-    ('a.csv', 'user,item\n1,2\n3\n', 'line 3 has 1 fields'),
+    ('a.csv', 'user,item\n1,2\n3\n', 'line 3 has 1 field;'),
     ('a.csv', 'user,item\n1,"2\n3,4\n', 'line 2,.*until line 3'),
     ('a.csv', 'user,item\n1,2\n3,"4"5\n', 'line 3'),
     ('a.csv', 'user;item\n', "'user'.*user;item"),

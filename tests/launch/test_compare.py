@@ -7,6 +7,7 @@ import os
 import pytest
 
 from launch import compare
+from tasks import experiment
 from tests import processes
 from tests.launch import light
 from tests.report import fake_runs
@@ -61,7 +62,7 @@ def test_command_prints_the_table_and_writes_four_files(sweep, monkeypatch):
   lines = done.stdout.splitlines()
   assert lines[0] == 'task omniglot, final scores'
   assert lines[3].split()[0] == 'fullsoftmax'
-  assert 'fedss negatives=80' in lines[4]
+  assert lines[4].split()[:2] == ['fedss', '3']
   assert str(sweep) in lines[-1]
   # The table fits the terminal, and the files hold all.
   assert max(map(len, lines[:-1])) <= 60
@@ -72,7 +73,7 @@ def test_command_prints_the_table_and_writes_four_files(sweep, monkeypatch):
   assert written == {f'compare.{kind}' for kind in ('md', 'csv', 'png', 'pdf')}
   markdown = (sweep / 'compare.md').read_text()
   assert 's / round' in markdown.splitlines()[0]
-  assert '| fedss negatives=80 | 3 |' in markdown
+  assert '| fedss | 3 |' in markdown
   assert '50.0 ± 3.0' in markdown
   rows = read_csv(sweep / 'compare.csv')
   assert [row['seeds'] for row in rows] == ['0', '0 1 2']
@@ -109,6 +110,44 @@ def test_what_differs_besides_the_methods_is_said(tmp_path, monkeypatch):
   assert expected in (tmp_path / 'compare.md').read_text()
   of_one = compare.compare([tmp_path / 'a', tmp_path / 'b'])
   assert 'between the methods' not in of_one
+
+
+@pytest.mark.parametrize(
+  ('made', 'expected'),
+  [
+    # Defaults of the algorithm or of the task, and what follows from a choice.
+    ([('fedavg', {}), ('fedss', {})], ['fedavg', 'fedss']),
+    (
+      [
+        ('fedss', {'negatives': 5, 'server_optimizer': 'sgd'}),
+        ('posonly', {'dp': 'central', 'dp_clip': 0.5}),
+      ],
+      [
+        'fedss server_optimizer=sgd negatives=5',
+        'posonly dp=central dp_clip=0.5',
+      ],
+    ),
+    # What both share is no name, unless nothing else tells them apart.
+    (
+      [('fedss', {'batch_size': 8, 'rounds': r}) for r in (20, 40)],
+      ['fedss rounds=20', 'fedss rounds=40'],
+    ),
+    # Files of a run need not be there; they are not even looked at.
+    (
+      [('fedavg', {}), ('fedavg', {'split': 'gone.csv'})],
+      ['fedavg', 'fedavg split=gone.csv'],
+    ),
+  ],
+)
+def test_a_run_is_named_by_what_was_chosen(made, expected, tmp_path):
+  for place, (algorithm, changes) in enumerate(made):
+    given = {'data_dir': 'gone', **changes, 'split': ''}
+    config = experiment.resolve('images', algorithm, given)
+    config['options']['split'] = changes.get('split', '')
+    fake_runs.write_run(
+      tmp_path / f'{place}', rounds=config['rounds'], settings=config
+    )
+  assert compare.collect([tmp_path])['label'].tolist() == expected
 
 
 def test_names_of_strangers_do_no_harm(tmp_path):

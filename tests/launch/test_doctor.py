@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -140,18 +141,24 @@ def test_data_is_what_tasks_find(find, is_chosen, is_problem, found):
   check = doctor.check_data('some', is_chosen, find, dict.fromkeys(find, ''))
   assert check.found.startswith(found)
   assert check.is_problem == is_problem
-  # Nobody who has just begun has data: no table of what is missing.
-  assert bool(check.table) == (is_chosen or 'no data' not in found)
 
 
 def test_ones_own_data_and_a_part_of_a_set():
   find = {'a': str, 'b': lambda directory: found.Part('5 of 9 users')}
   needs = {'a': 'files', 'b': 'more', 'mine': 'photographs'}
-  assert doctor.check_data('some', True, find, needs).table[1:] == [
+  assert doctor.check_data('some', True, find, needs).table == [
     ['a', 'found', 'files'],
     ['b', '5 of 9 users', 'more'],
     ['mine', 'your own', 'photographs'],
   ]
+
+
+@pytest.mark.parametrize('data_dir', [None, 'here'])
+def test_sets_are_listed_only_where_they_are_asked_for(monkeypatch, data_dir):
+  given = types.SimpleNamespace(task=None, data_dir=data_dir)
+  monkeypatch.setattr(doctor.flags, 'FLAGS', given)
+  check = doctor._check_data()
+  assert len(check.table) > 40 if data_dir else not check.table
 
 
 def test_the_data_of_one_task():

@@ -242,10 +242,10 @@ def test_bad_input_is_one_sentence(words, problem, runs):
 @pytest.mark.parametrize(
   ('content', 'problem'),
   [
-    (b'<!-- verdicts small -->\n', 'begins 1 tables'),
+    (b'<!-- verdicts small -->\n', 'begins 1 and'),
     (
       b'<!-- verdicts a -->\nkeep me\n<!-- verdicts b -->\n<!-- end -->\n',
-      'begins 2 tables',
+      'begins 2 and',
     ),
     (b'\xff\xfe', 'is no text in UTF-8'),
   ],

@@ -390,9 +390,7 @@ def test_pictures_are_the_same_each_time_and_text_fits(tmp_path, monkeypatch):
     ('chunks', '--input is missing'),
     ('chunks --input=a', '--output is missing'),
     ('chunks --clients=1', '--clients is no setting of chunks'),
-    ('dirichlet --alpha=1', '--alpha is --concentration now'),
-    ('chunks --alpha=1', '--alpha is no setting of chunks'),
-    ('--inspect=a.csv --alpha=1', '--alpha does not go with --inspect'),
+    ('dirichlet --alpha=1', 'did you mean --concentration'),
     ('dirichlet --concentration=nan', 'a finite number'),
     ('dirichlet --clients=1.5', "--clients='1.5': expected a whole number"),
     ('leaf_users --test_fraction=0.1', 'makes the test part itself'),
@@ -414,6 +412,20 @@ def test_help_names_every_rule_and_its_flags():
     assert rule.summary in text
     for flag in rule.flags:
       assert f'--{flag.name}:' in text
+
+
+@pytest.mark.parametrize('name', ['dirichlet', 'sop'])
+def test_help_of_a_rule_has_its_flags_only(name):
+  text = light.call('make_splits', '--seed=3', name, '--help').stdout
+  own = {flag.name for flag in rules.RULES[name].flags}
+  every = {f.name for rule in rules.RULES.values() for f in rule.flags}
+  shown = set(re.findall(r'^  --(\w+):', text, re.MULTILINE))
+  assert shown & every == own
+  assert {'input', 'output', 'seed'} <= shown
+  mentioned = [
+    other for other in rules.RULES if re.search(rf'\b{other}\b', text)
+  ]
+  assert mentioned == [name]
 
 
 def test_a_link_is_followed(tmp_path):

@@ -116,18 +116,22 @@ def test_a_table_has_the_scores_of_its_test(here):
   (run / 'classes.csv').write_text(f'class,name,count\n{names}')
   frame = pd.read_csv('items.csv')
   test = frame[frame['part'] == 'test'].drop(columns=['user', 'part'])
-  test.to_csv('test.csv', index=False)
+  test.assign(**{'class': 'no label'}).to_csv('test.csv', index=False)
   test.to_json('test.jsonl', orient='records', lines=True)
   test.drop(columns='item').to_parquet('unlabelled.parquet')
   run_on = lambda *given, **more: prediction.run(
     given, run_dir=str(run), output='p.csv', **more
   )
-  for file in ('test.csv', 'test.jsonl'):
-    scores = run_on(file, label_column='item')
+  for file, more in (
+    ('test.csv', {}),
+    ('test.jsonl', {'label_column': 'item'}),
+  ):
+    scores = run_on(file, **more)  # The run knows the column.
     assert scores['top1'] == pytest.approx(expected)
     labelled = rows_of('p.csv')[1]
   assert run_on('unlabelled.parquet') == {}
   assert [row[1:] for row in rows_of('p.csv')[1]] == [r[1:] for r in labelled]
+  assert run_on('items.csv').keys() == scores.keys()
   run_on('test.csv', 'test.jsonl')
   names = [row[0] for row in rows_of('p.csv')[1]]
   assert (names[0], names[-1]) == ('test.csv:2', 'test.jsonl:10')

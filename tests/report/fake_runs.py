@@ -48,7 +48,6 @@ def write_run(
     'algorithm': algorithm,
     'seed': seed,
     'rounds': rounds,
-    'clients_per_round': None if algorithm == 'centralized' else 32,
     'options': {'embedding_dim': 64},
     'run_dir': str(path),
     'versions': {'python': f'3.11.{seed}'},

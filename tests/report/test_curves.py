@@ -80,7 +80,7 @@ def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
   frame = tables.collect(runs)
   [panel] = curves.points(frame)
   assert 'top-1' in panel.y_label
-  assert '|S| · d' in panel.x_label
+  assert 'number of class parameters' in panel.x_label
   assert panel.points[FULL][:2] == (964 * 64, 60)
   assert np.isnan(panel.points[FULL][2])
   assert panel.points[CENTRALIZED] is None  # Nothing is sent.
@@ -232,10 +232,12 @@ def test_what_is_level_in_all_runs_has_no_panel(tmp_path, runs, monkeypatch):
   level, changing = map(titles, drawn)
   assert level == [
     *('Training loss', 'Training accuracy', 'Held-out examples'),
-    'Class rows',
+    'Class rows that a client requests',
   ]
-  assert 'Bytes of one client and round' in changing
+  assert 'Messages of one client in a round' in changing
   assert 'Cohort' not in changing
-  assert drawn[0].axes[1].get_ylabel() == '%'
+  assert drawn[0].axes[1].get_ylabel() == 'accuracy %'
+  # Every panel names its metrics, a single one, too.
+  assert all(ax.get_legend() for ax in drawn[0].axes if ax.lines)
   assert drawn[0].axes[0].lines[0].get_color() == methods.colour('fedss')
   assert drawn[0].get_suptitle() == 'FedSS on omniglot, 20 rounds, seed 0'

@@ -72,12 +72,12 @@ def test_methods_are_everything_but_the_seed(runs):
       {'algorithm': 'fullsoftmax', 'server_momentum': 0.9},
       'posonly server_momentum=0.5, fullsoftmax server_momentum=0.9',
     ),
-    (  # An option that is off in all runs is not named.
+    # A configuration without the key differs from one with any value of it.
+    (
       {'row_renormalize': False},
       {'algorithm': 'fullsoftmax'},
-      'fedss, fullsoftmax',
+      'fedss row_renormalize=false, fullsoftmax',
     ),
-    # A configuration without the key differs from one with any value of it.
     ({'row_renormalize': True}, {}, 'fedss row_renormalize=true, fedss'),
   ],
 )

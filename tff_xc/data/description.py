@@ -34,7 +34,8 @@ class Description:
     preprocessing: how a raw example becomes such an example.
       Images: `fit`, 'crop' (the shorter side is scaled and the middle is cut out) or
       'stretch'. float32 pixels are those of a raw image over 255.
-      Rows: `columns`, their names if they have some; `mean` and `deviation` [D], if
+      Rows: `columns`, their names if they have some, and `label`, the name of the
+      column of the class; `mean` and `deviation` [D], if
       raw numbers lose the mean and are divided by the deviation.
       Sparse features: `num_features`, the D of raw examples, and `hashed`, whether
       these are hashed to `shape` (`data.hashing`). Of histories of items `history`, the

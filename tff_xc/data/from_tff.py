@@ -204,7 +204,10 @@ def _parts(element: Any, x: str, y: str, refuse) -> tuple[Any, Any]:
   if isinstance(element, tuple):
     if len(element) == 2:
       return element
-    refuse(f'its elements have {len(element)} parts; map them to pairs (x, y)')
+    refuse(
+      f'its elements have {wording.count(len(element), "part")}; map them to pairs'
+      ' (x, y)'
+    )
   return refuse(f'its elements have no labels; {_WANTED}')
 
 

@@ -47,7 +47,8 @@ def cropped(
   side, *rest = encoder.example_spec.shape
   if stored_side < side:
     raise errors.InputError(
-      f'images of {stored_side} pixels a side cannot be cropped to {side}; give a'
+      f'images of {stored_side} x {stored_side} pixels cannot be cropped to {side};'
+      ' give a'
       ' smaller --image_size'
     )
   inner = encoder.apply

@@ -49,7 +49,7 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
   left = side // 2**_CELEBA_BLOCKS
   if not left:
     raise errors.InputError(
-      f'images of {side} pixels a side are too small for the CelebA network;'
+      f'images of {side} x {side} pixels are too small for the CelebA network;'
       f' give at least {2**_CELEBA_BLOCKS}'
     )
 

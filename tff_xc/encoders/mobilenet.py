@@ -146,7 +146,7 @@ def build(
   """
   if image_size < _LEAST_SIDE:
     raise errors.InputError(
-      f'images of {image_size} pixels a side are too small for a MobileNet; give'
+      f'images of {image_size} x {image_size} pixels are too small for a MobileNet; give'
       f' at least {_LEAST_SIDE} (--image_size)'
     )
   if groups < 1 or _MOST_GROUPS % groups:

@@ -62,12 +62,14 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
   if wanted.get('dp_epsilon') and wanted['rounds'] > found['rounds']:
     raise errors.InputError(
       f'{path} holds a run whose noise gives --dp_epsilon={wanted["dp_epsilon"]:g}'
-      f' after {found["rounds"]} rounds; more rounds need more noise from the start:'
+      f' after {wording.count(found["rounds"], "round")}; more rounds need more noise'
+      ' from the start:'
       ' choose another --run_dir'
     )
   if wanted['rounds'] < found['rounds']:
     raise errors.InputError(
-      f'{path} holds a run of {found["rounds"]} rounds; give at least as many'
+      f'{path} holds a run of {wording.count(found["rounds"], "round")}; give at'
+      ' least as many'
     )
 
 

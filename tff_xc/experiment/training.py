@@ -254,7 +254,7 @@ def _check(algorithm, dataset, metrics, rounds, best) -> None:
     )
   if model.num_classes != dataset.num_classes:
     raise ValueError(
-      f'the model has {model.num_classes} classes, the data'
+      f'the model has {wording.count(model.num_classes, "class")}, the data'
       f' {dataset.num_classes}'
     )
 

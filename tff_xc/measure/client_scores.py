@@ -153,8 +153,8 @@ def drawn(
     if not len(some):
       fewer = 'give --client_test_fraction=0.2, say, too'
     raise errors.InputError(
-      f'--evaluate_clients is {count}, and {len(some):,} training clients have'
-      f' held-out examples of their own; {fewer}'
+      f'--evaluate_clients={count}: more than the training clients with held-out'
+      f' examples of their own, {len(some):,}; {fewer}'
     )
   random = np.random.default_rng([seed, _DRAWN])
   return dataset.held_out.some(

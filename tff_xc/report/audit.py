@@ -122,12 +122,16 @@ def plot(
       mean = found.groupby('requests').mean(numeric_only=True)
       for ax, column in ((of_posterior, 'posterior'), (of_auc, 'auc')):
         ax.plot(mean.index, mean[column], **style, markersize=4, label=name)
-    x, log = 'requests seen', requests['requests'].max() > 10
+    x, most = 'requests seen', int(requests['requests'].max())
     for ax in (of_posterior, of_auc):
-      if log:
+      if most > 10:
         ax.set_xscale('log')
-    pictures.label(of_posterior, 'Posterior of an own class', x, 'mean')
-    pictures.label(of_auc, 'Own classes among all', x, 'AUC')
+    pictures.label(
+      of_posterior, 'Posterior of an own class', x, 'posterior probability'
+    )
+    pictures.label(
+      of_auc, 'Own classes among all', x, 'area under the ROC curve'
+    )
     of_posterior.legend(frameon=False, fontsize=9)
     if scored:
       of_score, *axes = axes
@@ -142,7 +146,7 @@ def plot(
           label=line['schedule'],
           linestyle='',
         )
-      last = f'posterior after {requests["requests"].max()} requests'
+      last = f'posterior probability after {wording.count(most, "request")}'
       heading = catalog.METRICS[metric].heading
       pictures.label(of_score, 'What it costs', last, f'{heading} %')
       of_score.set_xlim(0, 1.05)
@@ -155,5 +159,7 @@ def plot(
   of_updates.set_yticks(places, [f'{what}, {by}' for what, by in mean.index])
   of_updates.set_xlim(0, 1)
   title = 'Updates and losses'
-  pictures.label(of_updates, title, 'AUC', '', has_grid=False)
+  pictures.label(
+    of_updates, title, 'area under the ROC curve', '', has_grid=False
+  )
   pictures.save(figure, path)

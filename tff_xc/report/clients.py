@@ -96,7 +96,7 @@ def plot(frame: pd.DataFrame, path: str | os.PathLike, title: str) -> None:
     examples = part['training_examples'] + part['test_examples']
     for ax, values in zip(axes[1:], (examples, part['classes']), strict=True):
       _draw_points(ax, values.to_numpy(), scores.to_numpy(), style)
-  y = '% of clients at most there'
+  y = 'clients with at most this score, %'
   pictures.label(axes[0], 'Scores of the clients', 'top-1 %', y)
   for ax, noun in zip(axes[1:], ('examples', 'classes'), strict=True):
     x, y = f'{noun} of a client', 'top-1 %'

@@ -31,7 +31,7 @@ _HALF_LINE = 5.5
 # Of a sweep, numbers that span more than this factor get a logarithmic axis.
 _SPAN = 20
 # Units of axes that begin at 0, and the part of a number's height that is seen there.
-_FROM_ZERO = 'bytes', 'rows', 'clients', 'distance'
+_FROM_ZERO = 'bytes', 'class rows', 'clients', 'distance'
 _SEEN = 0.02
 
 
@@ -42,18 +42,18 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   """
   panels = [
     ('Training loss', 'loss', ('loss',)),
-    ('Training accuracy', '%', ('local_accuracy', 'train_top1')),
-    ('Held-out examples', '%', catalog.HELD_OUT),
+    ('Training accuracy', 'accuracy %', ('local_accuracy', 'train_top1')),
+    ('Held-out examples', 'score %', catalog.HELD_OUT),
     (
-      'Bytes of one client and round',
+      'Messages of one client in a round',
       'bytes',
       ('bytes_down_per_client', 'bytes_up_per_client'),
     ),
-    ('Class rows', 'rows', ('class_rows',)),
+    ('Class rows that a client requests', 'class rows', ('class_rows',)),
     ('Cohort', 'clients', ('clients', 'clients_dropped')),
     ('Class rows of length 1', 'distance', catalog.DISTANCES),
     ('Test loss', 'loss', ('test_loss',)),
-    ('Held-out examples of clients', '%', catalog.OF_CLIENTS),
+    ('Held-out examples of clients', 'score %', catalog.OF_CLIENTS),
   ]
   changing = [
     (title, unit, columns)
@@ -129,7 +129,7 @@ def _finish_over_rounds(ax, title: str, unit: str) -> None:
   if lines > 4:  # It would cover the lines.
     beside = {'loc': 'center left', 'bbox_to_anchor': (1, 0.5)}
     ax.legend(frameon=False, fontsize=8, **beside)
-  elif lines > 1:
+  elif lines:
     ax.legend(frameon=False, fontsize=9)
 
 
@@ -170,7 +170,7 @@ def plot_confusion(
         ax.text(column, row, text, ha='center', va='center', color=colour)
   ax.set(title=title, xlabel='predicted class', ylabel='true class')
   percent = ticker.PercentFormatter(1, symbol=' %')
-  figure.colorbar(image, ax=ax, label='of the true class', format=percent)
+  figure.colorbar(image, ax=ax, label='share of the true class', format=percent)
   pictures.save(figure, path)
 
 
@@ -178,7 +178,11 @@ def plot_confusion(
 # until the end of every round.
 AXES: Mapping[str, tuple[str, str, Callable[[pd.DataFrame], pd.Series]]] = {
   'rounds': ('round', '', lambda metrics: metrics['round']),
-  'batches': ('local batches', '', lambda m: targets.spent(m, 'batches')),
+  'batches': (
+    'local batches of a client',
+    '',
+    lambda m: targets.spent(m, 'batches'),
+  ),
   'bytes': (
     'bytes sent to all clients',
     'B',
@@ -367,10 +371,10 @@ def points(
   rows = lambda run: run.summary.get('class_rows_requested_mean')
   if found := _points(frame, scores, rows):
     of_score, of_methods = found
-    label = 'class rows sent to a client, |S|'
-    dims = [tables.settings_of(r).get('embedding_dim') for r in first['run']]
+    label = 'number of class rows sent to a client in a round'
+    dims = [run_files.settings_of(r).get('embedding_dim') for r in first['run']]
     if all(isinstance(dim, int) for dim in dims):
-      label = 'class parameters sent to a client, |S| · d'
+      label = 'number of class parameters sent to a client in a round'
       by = zip(of_methods, dims, strict=True)
       of_methods = [p and (p[0] * dim, *p[1:]) for p, dim in by]
     title = f'{catalog.SCORES[of_score].heading} for what a client is sent'
@@ -388,7 +392,7 @@ def points(
       of_methods = [
         p and (p[0], p[1] / whole, p[2] / whole) for p in of_methods
       ]
-    x = 'EMD of the split, from 0 (alike) to 2'
+    x = "EMD of the clients' classes, from 0 (alike) to 2"
     lines = methods_lib.titles(algorithms, tables.methods(frame, searched))
     panels.append(Panel(title, x, y, of_methods, algorithms, lines))
   return panels

@@ -58,6 +58,15 @@ NOT_CONFIGURATION = (
   'versions',
   'worker_timeout',
 )
+# Keys that are not settings: they identify a run, or hold settings.
+_NOT_SETTINGS = frozenset(
+  {
+    *NOT_CONFIGURATION,
+    *('task', 'algorithm', 'hyperparameters', 'options', 'data', 'seed'),
+  }
+)
+# What begins the names of facts of the data among settings.
+DATA = 'data.'
 # Types of keys that may be absent, since some versions did not write them.
 _OPTIONAL = {
   'hyperparameters': dict,
@@ -168,6 +177,17 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns a configuration with its options and hyper-parameters by their names."""
   settings = config.get('options', {}) | config.get('hyperparameters', {})
   return {**config, **settings}
+
+
+def settings_of(run: Run) -> dict[str, Any]:
+  """Returns the settings that decide results, except algorithm and seed, by name."""
+  settings = {
+    key: value for key, value in run.config.items() if key not in _NOT_SETTINGS
+  }
+  settings |= run.config.get('options', {}) | run.hyperparameters
+  data = run.config.get('data', {})
+  settings |= {f'{DATA}{key}': value for key, value in data.items()}
+  return {key: value for key, value in settings.items() if value is not None}
 
 
 def first_rounds(run: Run, rounds: int) -> Run:

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 from matplotlib import ticker
 
+from tff_xc import wording
 from tff_xc.report import pictures
 
 # The largest picture of class counts, in cells.
@@ -107,7 +108,7 @@ def plot_sizes(
     axes, pictures.styles(), sizes.items(), strict=False
   ):
     ax.hist(values, bins=50, color=style['color'])
-    title = f'{title}, {len(values):,} clients'
+    title = f'{title}, {wording.count(len(values), "client")}'
     pictures.label(ax, title, 'examples of a client', 'clients')
     ax.set_axisbelow(True)
   pictures.save(figure, path)
@@ -131,8 +132,10 @@ def plot_map(
     rasterized=True,  # In a PDF or SVG, too: there are many.
   )
   ax.set(xlim=(-180, 180), ylim=(-90, 90), aspect='equal')
-  title = f'Examples by client ({len(np.unique(owners)):,} clients)'
-  pictures.label(ax, title, 'longitude', 'latitude', False)
+  title = f'Examples of {wording.count(len(np.unique(owners)), "client")}'
+  pictures.label(
+    ax, title, 'longitude in degrees', 'latitude in degrees', False
+  )
   pictures.save(figure, path)
 
 
@@ -153,7 +156,9 @@ def _shares(counts: scipy.sparse.csr_matrix):
 
 
 def _add_bar(figure, image, ax, **more) -> None:
-  bar = figure.colorbar(image, ax=ax, label="of a client's examples", **more)
+  bar = figure.colorbar(
+    image, ax=ax, label="share of a client's examples", **more
+  )
   bar.ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=' %'))
 
 

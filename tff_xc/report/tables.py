@@ -16,9 +16,9 @@ import pathlib
 import statistics
 import textwrap
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Sequence
-from typing import Any
 from typing import NamedTuple
 
 import pandas as pd
@@ -31,14 +31,6 @@ from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
 from tff_xc.report import text_table
 
-# Keys that are not settings: they identify a run, or hold settings.
-_NOT_SETTINGS = frozenset(
-  {
-    *run_files.NOT_CONFIGURATION,
-    *('task', 'algorithm', 'hyperparameters', 'options', 'data', 'seed'),
-  }
-)
-_DATA = 'data.'
 # They change results in their last digits only.
 _OF_MACHINES = ('runtime', 'device')
 # The parts of a reference's score to which rounds are counted: Hsu, Qi and
@@ -48,14 +40,17 @@ _NONE = '–'
 
 
 def collect(
-  runs: Sequence[run_files.Run], labels: Sequence[str] | None = None
+  runs: Sequence[run_files.Run],
+  labels: Sequence[str] | None = None,
+  chosen: Callable[[run_files.Run], Collection[str]] | None = None,
 ) -> pd.DataFrame:
   """Returns finished runs of one task as a DataFrame, a row for each run.
 
   Columns are `run`, a `run_files.Run`; `algorithm`; `seed`; `label`; and `method`, a
   number. Methods are in the order of their first runs, and their runs by seed. Without
   `labels`, the method of each run, runs whose settings are equal have one; its label is
-  the algorithm and the settings that distinguish it.
+  the algorithm with those of the `chosen` settings that other runs do not share. By
+  default all settings are chosen.
   """
   for run in runs:
     if run.task != runs[0].task:
@@ -70,7 +65,7 @@ def collect(
         'again with its flags and this --run_dir to finish it.'
       )
   keys = labels or [
-    json.dumps([run.algorithm, settings_of(run)], sort_keys=True)
+    json.dumps([run.algorithm, run_files.settings_of(run)], sort_keys=True)
     for run in runs
   ]
   frame = pd.DataFrame(
@@ -88,20 +83,11 @@ def collect(
       f'{a.path} and {b.path} have the same configuration and seed '
       f'{a.seed}; name only one of them.'
     )
-  names = list(dict.fromkeys(labels or ())) or _labels(frame, settings_of)
+  names = list(dict.fromkeys(labels or ())) or _labels(
+    frame, run_files.settings_of, chosen or run_files.settings_of
+  )
   frame['label'] = [names[method] for method in frame['method']]
   return frame
-
-
-def settings_of(run: run_files.Run) -> dict[str, Any]:
-  """Returns the settings that decide results, except algorithm and seed, by name."""
-  settings = {
-    key: value for key, value in run.config.items() if key not in _NOT_SETTINGS
-  }
-  settings |= run.config.get('options', {}) | run.hyperparameters
-  data = run.config.get('data', {})
-  settings |= {f'{_DATA}{key}': value for key, value in data.items()}
-  return {key: value for key, value in settings.items() if value is not None}
 
 
 def methods(frame: pd.DataFrame, searched: Sequence[str] = ()) -> list[str]:
@@ -112,7 +98,7 @@ def methods(frame: pd.DataFrame, searched: Sequence[str] = ()) -> list[str]:
   of = lambda run: {
     n: v for n, v in run.hyperparameters.items() if n not in searched
   }
-  return _labels(frame, of)
+  return _labels(frame, of, of)
 
 
 def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
@@ -129,57 +115,71 @@ def differing(frame: pd.DataFrame) -> list[str]:
   """Returns the settings that several algorithms have and differ in, rounds first."""
   first = frame.drop_duplicates('method')
   found = []
-  for key, values in _settings(first, settings_of).items():
+  for key, values in _settings(first, run_files.settings_of).items():
     values = values.dropna().groupby(first['algorithm']).agg(frozenset)
-    own = key in _OF_MACHINES or key.startswith(_DATA)
+    own = key in _OF_MACHINES or key.startswith(run_files.DATA)
     if not own and values.nunique() > 1:
       found.append(wording.shown(key))
   return sorted(found, key=lambda key: key != 'rounds')
 
 
-def _labels(frame: pd.DataFrame, of: Callable) -> list[str]:
-  """Returns the methods' labels, with the settings of `of` that tell them apart."""
+def _labels(frame: pd.DataFrame, of: Callable, chosen: Callable) -> list[str]:
+  """Returns the methods' labels, with the settings of `of` that distinguish them.
+
+  These are settings of `chosen` that another method lacks or sets differently.
+  """
   first = frame.drop_duplicates('method')
   settings = _settings(first, of)
-  some = settings.notna().groupby(first['algorithm']).any()
-  every = settings.notna().groupby(first['algorithm']).all()
-  is_off = (settings.isna() | (settings == 'false')).all()
-  rare = (2 * some.sum() <= len(some)) & ~is_off
-  # Among the methods of one algorithm, some may lack a setting.
-  told = (settings.nunique() > 1) | (some & ~every).any() | rare
-  named = [key for key in settings if told[key] and not key.startswith(_DATA)]
+  differ = settings.columns[settings.nunique(dropna=False) > 1]
+  named = [
+    {
+      key
+      for key in differ
+      if key in chosen(run) and not key.startswith(run_files.DATA)
+    }
+    for run in first['run']
+  ]
 
   def label(place):
     row = settings.iloc[place].dropna()
     words = [first['algorithm'].iloc[place]]
-    for key in [key for key in named if key in row]:
+    for key in row.index[row.index.isin(named[place])]:
       value = json.loads(row[key])
       value = value if isinstance(value, str) else row[key]
       words.append(f'{wording.shown(key)}={wording.shown(value)}')
     return ' '.join(words)
 
-  named += _names_of_data(
-    [run.config.get('options') for run in first['run']],
-    settings,
-    list(map(label, range(len(first)))),
-  )
+  options = [run.config.get('options') for run in first['run']]
+  labels = list(map(label, range(len(first))))
+  more = _distinguishing(options, settings, labels)
+  named = [names.union(more) for names in named]
   return list(map(label, range(len(first))))
 
 
-def _names_of_data(options, settings, labels) -> list[str]:
-  """Returns the facts that distinguish methods on different data with equal options."""
-  keys = [key for key in settings if key.startswith(_DATA)]
-  data = settings[keys].fillna('').to_dict('records')
+def _distinguishing(options, settings, labels) -> list[str]:
+  """Returns settings that distinguish methods whose labels are equal.
+
+  They also distinguish methods on different data with equal options.
+  """
+  keys = sorted(settings, key=lambda key: not key.startswith(run_files.DATA))
+  values = settings[keys].fillna('').to_dict('records')
+  data = [
+    {key: value for key, value in row.items() if key.startswith(run_files.DATA)}
+    for row in values
+  ]
   alike = [
     (i, j)
     for i, j in itertools.combinations(range(len(data)), 2)
-    if data[i] != data[j]
-    and options[i] == options[j]
-    and (labels[i] == labels[j] or all(any(data[k].values()) for k in (i, j)))
+    if labels[i] == labels[j]
+    or (
+      data[i] != data[j]
+      and options[i] == options[j]
+      and all(any(data[k].values()) for k in (i, j))
+    )
   ]
   found = []
   for key in keys:
-    left = [(i, j) for i, j in alike if data[i][key] == data[j][key]]
+    left = [(i, j) for i, j in alike if values[i][key] == values[j][key]]
     if len(left) < len(alike):
       found.append(key)
     alike = left
@@ -356,7 +356,7 @@ def _after(score: str, when: str) -> Column:
   """Returns the column of a score after a round, or at a budget."""
   of = COLUMNS[score]
   if when.isdecimal():
-    heading = f'{of.heading} after {int(when):,} rounds'
+    heading = f'{of.heading} after {wording.count(int(when), "round")}'
     read = lambda run: of.read(run_files.first_rounds(run, int(when)))
   else:
     [budget] = targets_lib.parse_budgets(when)

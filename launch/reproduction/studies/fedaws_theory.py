@@ -203,7 +203,7 @@ def _plot(draws, shown, path: pathlib.Path) -> None:
   right.set(xscale='log', yscale='log')
   title = f'FedAwS beside the contrastive loss, {shown[0]:,} classes'
   x = '(1 + 2 nu) sum |w_c . (w_y - g)|, eq. (17)'
-  pictures.label(right, title, x, '|l_sp - l_ccl|')
+  pictures.label(right, title, x, 'absolute difference of the two losses')
   for ax, place in ((left, 'upper left'), (right, 'lower right')):
     ax.legend(frameon=False, fontsize=9, loc=place)
   pictures.save(figure, path)

@@ -295,7 +295,7 @@ def _frequencies(ax, found) -> None:
     color='0.4',
   )  # fmt: skip
   ax.set(xscale='log', ylim=(0, 103))
-  x, y = 'share of the training examples', 'of at most this share, %'
+  x, y = "label's share of examples", 'labels or positives up to this share, %'
   pictures.label(ax, 'Frequencies of labels (fig. 2 a, b)', x, y)
   ax.legend(frameon=False, fontsize=9)
 

@@ -146,7 +146,7 @@ RESEMBLING = 'Lost+Found', 'Recycler', 'contest', 'interval', 'restraint'
     # Beside test images, those of val are left out.
     (
       ['train/a/1.jpg', 'test/a/2.jpg', 'val/a/3.jpg', 'val/b/3.jpg'],
-      *(['a'], ['test/a/2.jpg'], '2 images for validation'),
+      *(['a'], ['test/a/2.jpg'], '2 images for'),
     ),
   ],
 )

@@ -189,7 +189,7 @@ SETS = scipy.sparse.csr_matrix(np.eye(3, dtype=bool))
     ('iid', SORTED, {'clients': 8}, '7 training examples'),
     ('classes_per_client', SORTED, {'classes_per_client': 5}, 'take 1 to 4'),
     ('classes_per_client', SORTED, {'clients_per_class': 0}, 'at least 1'),
-    ('frequent_labels', SETS[:2, [0, 2]], {'clients': 2}, '1 labels have'),
+    ('frequent_labels', SETS[:2, [0, 2]], {'clients': 2}, '1 label with'),
     ('frequent_labels', SETS, {'clients': 4}, 'too few for 4 clients'),
     ('frequent_labels', SETS, {'variant': 'text'}, 'code, paper'),
     ('dirichlets', SETS, {}, 'did you mean dirichlet'),

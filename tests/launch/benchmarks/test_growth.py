@@ -105,11 +105,11 @@ def test_the_picture_has_seconds_and_memory_of_each_size(tmp_path, monkeypatch):
   GROWTH.draw(grown(tmp_path), tmp_path / 'a.png')
   axes = {(ax.get_xlabel(), ax.get_ylabel()): ax for ax in drawn[0].axes}
   assert len(axes) == 2
-  every, one = axes['clients', 'seconds'].lines
+  every, one = axes['clients', 'seconds a round'].lines
   assert [*every.get_xdata()] == [1, 10, 100]
   assert [*one.get_ydata()] == pytest.approx([2.2, 20.2, 200.2])
   assert every.get_label() == 'all cores: exponent 1.00'
-  assert axes['clients', 'peak MB'].lines[0].get_label() == 'all cores'
+  assert axes['clients', 'peak memory, MB'].lines[0].get_label() == 'all cores'
   monkeypatch.undo()
   GROWTH.draw(grown(tmp_path), tmp_path / 'a.png')
   assert (tmp_path / 'a.png').read_bytes().startswith(b'\x89PNG')

@@ -360,7 +360,7 @@ def end_marked(marks: Collection[str], leaders: Collection[int]) -> int:
       time.sleep(0.1)
   if left := marked(marks):
     raise errors.InputError(
-      f'{len(left)} processes do not end, although they were killed:'
+      'these processes do not end, although they were killed:'
       f' {", ".join(str(p.pid) for p in left)}'
     )
   return len(seen)
