@@ -48,7 +48,6 @@ _UNSHOWN = {'rounds', 'eval_every', 'runtime', 'device'}
 _FILES = {
   *experiment.NAMED,
   'calibration_probabilities',
-  'classes',
   'encoder_weights',
   'importance_weights',
 } - {'encoder'}

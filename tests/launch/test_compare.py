@@ -141,7 +141,7 @@ def test_what_differs_besides_the_methods_is_said(tmp_path, monkeypatch):
 )
 def test_a_run_is_named_by_what_was_chosen(made, expected, tmp_path):
   for place, (algorithm, changes) in enumerate(made):
-    given = {'data_dir': 'gone', **changes, 'split': ''}
+    given = {'data_dir': 'gone', 'classes': 'gone', **changes, 'split': ''}
     config = experiment.resolve('images', algorithm, given)
     config['options']['split'] = changes.get('split', '')
     fake_runs.write_run(
