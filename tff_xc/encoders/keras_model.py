@@ -1,4 +1,4 @@
-"""Any Keras network as an encoder: a pure function of its weights.
+"""A Keras network as an encoder: a pure function of its weights.
 
 A Keras network has variables, and a client's computation must not: the weights
 that it trains come in as tensors, and there may be many clients. So the network
