@@ -23,11 +23,11 @@ _TEST, _CLIENTS, _OWN_TEST = 2, 3, 4
 def with_own_test(
   dataset: client_data.FederatedDataset,
   seed: int,
-  owners: np.ndarray | None = None,
+  users: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> client_data.FederatedDataset:
   """Returns the set whose clients have the test examples as their own.
 
-  `owners`, int [k], are the clients of the test examples, -1: nobody. None: a rule made
+  `users`, int [N] and [k], are those of training and test examples. None: a rule made
   the clients, and the test is drawn from the same examples (`--test_fraction`), so that
   `hold_out.owners_of` gives each example to a client of its class. Of a set of labels
   one counts, drawn by `seed`. A set without a test, or whose clients have their own
@@ -37,12 +37,13 @@ def with_own_test(
   if test is None or dataset.held_out is not None:
     return dataset
   clients = dataset.train.partition
-  labels, tested = (xc.sample_labels(each.y, seed) for each in (pool, test))
-  if owners is None:
-    labels, seed = labels[clients.numbers], [seed, _OWN_TEST]
-    owners = hold_out.owners_of(tested, labels, clients.owners(), seed)
+  labels = [xc.sample_labels(each.y, seed) for each in (pool, test)]
   if not scipy.sparse.issparse(pool.y):
-    test = dataclasses.replace(test, y=tested)
+    test = dataclasses.replace(test, y=labels[1])
+  by, of_test = users or labels
+  owners = hold_out.owners_of(
+    of_test, by[clients.numbers], clients.owners(), [seed, _OWN_TEST]
+  )
   owners = np.append(np.full(len(pool), -1), owners)
   return dataclasses.replace(
     dataset,

@@ -60,9 +60,9 @@ def owners_of(
 ) -> np.ndarray:
   """Gives each test example to the owner of a random training example of its class.
 
-  `labels` and `owners`, int [N], are those of the training examples; `test_labels` int
-  [k]. Returns int64 [k], owners, or -1 for an example without a label or of a class that
-  nobody has.
+  `labels` (or users) and `owners`, int [N], are those of the training examples;
+  `test_labels` int [k]. Returns int64 [k], owners, or -1 for an example without a label
+  or of a class that nobody has.
   """
   order = np.argsort(labels, kind='stable')
   first, last = (

@@ -106,9 +106,7 @@ def make(
   if dealt.test is not None:
     test = numbers[dealt.test]
   train = dataclasses.replace(dealt.train, numbers=numbers[dealt.train.numbers])
-  test_users = []
-  if test is not None and dealt.test is None:
-    test_users = _test_users(request, rule, examples, train, test)
+  test_users = _test_users(request, examples, train, test, dealt.test)
   counts = _counts(examples, train)
   unused = len(numbers) - len(np.unique(train.numbers))
   summary = {
@@ -128,21 +126,17 @@ def make(
   return Made(examples, train, test, test_users, tested, summary, counts)
 
 
-def _test_users(request, rule, examples, train, test) -> list[str]:
-  """Returns whose the test examples are: by the input, or by the classes of clients."""
-  if rule.users:
-    names = [*examples.user_names, *examples.test_user_names, inputs.NOBODY]
-    owners = examples.users[test]
-  elif examples.has_sets or not (
-    request.test_fraction or request.test_per_class
-  ):
+def _test_users(request, examples, train, test, of_rule) -> list[str]:
+  """Returns the clients of test examples: their users, or those that train on their
+  classes; nothing if the test is not of the same examples as the clients."""
+  of_users = rules.get(request.rule).users
+  is_drawn = request.test_fraction or request.test_per_class
+  by = examples.users if of_users else examples.labels
+  is_known = of_users or (is_drawn and not examples.has_sets)
+  if test is None or of_rule is not None or not is_known:
     return []
-  else:
-    names, labels = [*train.client_ids, inputs.NOBODY], examples.labels
-    seed = [request.seed, _TEST_USERS]
-    owners = hold_out.owners_of(
-      labels[test], labels[train.numbers], train.owners(), seed
-    )
+  names, seed = [*train.client_ids, inputs.NOBODY], [request.seed, _TEST_USERS]
+  owners = hold_out.owners_of(by[test], by[train.numbers], train.owners(), seed)
   return [names[owner] for owner in owners.tolist()]
 
 

@@ -96,14 +96,13 @@ def _of_split(path, choice: splits.Choice, name: str):
     test, whole = whole.some(held), whole.some(~held)
   of_test, users, labels = users[held], users[~held], labels[~held]
   owners = users[labels >= 0]
-  some = np.unique(owners).tolist()
-  partition = partitions.of_users(owners, named.user_names, some)
+  partition = partitions.of_users(
+    owners, named.user_names, np.unique(owners).tolist()
+  )
   found = clients.with_clients(name, whole, test, labels, partition)
   if not held.any():
     return found
-  place = {k: i for i, k in enumerate(partition.client_ids)}
-  own = np.array([place.get(name, -1) for name in [*named.user_names, '']])
-  return client_parts.with_own_test(found, choice.seed, own[of_test])
+  return client_parts.with_own_test(found, choice.seed, (owners, of_test))
 
 
 def _labels(data, split, rows: np.ndarray, path, cure: str):

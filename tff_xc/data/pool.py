@@ -125,9 +125,8 @@ class Pool:
 
 def _stacked(parts: Sequence):
   """Returns the rows of all parts, arrays or csr matrices."""
-  if scipy.sparse.issparse(parts[0]):
-    return scipy.sparse.vstack(parts, 'csr')
-  return np.concatenate(parts)
+  is_sparse = scipy.sparse.issparse(parts[0])
+  return (scipy.sparse.vstack if is_sparse else np.concatenate)(parts)
 
 
 def in_memory(
