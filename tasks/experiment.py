@@ -532,10 +532,12 @@ def with_data(
   model = dataclasses.replace(model, precision=chosen_precision)
   options, values = config['options'], dict(config['hyperparameters'])
   fraction, unseen = (config.get(name, 0.0) for name in _HELD_OUT)
-  if fraction or unseen:
+  if fraction or unseen or options.get('test_fraction'):
     from datasets.splits import client_parts
 
     seed = options.get('data_seed', 0)
+    if options.get('test_fraction') and not fraction:
+      dataset = client_parts.with_own_test(dataset, seed)
     dataset = client_parts.hold_out_parts(dataset, fraction, unseen, seed)
   warnings = dataset.warnings()
   unset = config.get(same_run.UNSET, ())

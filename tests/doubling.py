@@ -20,9 +20,10 @@ CONFIG = {'task': 't', 'algorithm': 'a', 'seed': 0, 'rounds': 10, 'lr': 0.1}
 MESSAGES = communication.Messages(
   encoder_bytes=400,
   frozen_bytes=0,
+  full_bytes=400 + 50 * 16,
   down=400,
   up=404,
-  tables={'class': communication.TableSizes(50, 16, down=16, up=24)},
+  tables={'class': communication.TableSizes(16, down=16, up=24)},
 )
 State = collections.namedtuple('State', 'weights round_number')
 

@@ -45,7 +45,7 @@ def test_the_examples_of_own_data_network_and_algorithm_run(
     for block in documents.code(OWN, 'python')
     if 'learning.next' not in block
   ]
-  assert len(examples) == 6
+  assert len(examples) == 7
   y = np.array([0, 1, 1, 1])
   x = np.random.default_rng(0).integers(0, 256, [4, 28, 28], np.uint8)
   # Dataclasses look their module up.
@@ -57,6 +57,8 @@ def test_the_examples_of_own_data_network_and_algorithm_run(
     names['own_network']((32, 32, 3)), (32, 32, 3)
   )
   assert encoder.embedding_dim == 1280
+  keras = names['keras_classifier'].encoder
+  assert (keras.example_spec.dtype.name, keras.embedding_dim) == ('uint8', 16)
   for dataset in (names['dataset'], arrays.load('mine.npz')):
     assert dataset.train.client_ids == ['5', '6']
   found = names['other_clients'].train

@@ -14,6 +14,8 @@ from tff_xc.data import sparse
 
 # The most label scores in memory at once, of heads that score labels themselves.
 _SCORES = 2**23
+# Pillow's weights of pixels are whole numbers of such parts.
+_STEPS = 2.0**22
 CLASSES, SCORES, EMBEDDING = 'classes', 'scores', 'embedding'
 
 
@@ -155,10 +157,10 @@ def squares(x: tf.Tensor, side: int, crop: bool) -> tf.Tensor:
     crop: whether to keep the middle, else the aspect changes.
 
   Returns:
-    uint8 [B, side, side(, channels)]. A level may differ by one from Pillow's, which
-    rounds its weights.
+    uint8 [B, side, side(, channels)], Pillow's levels: float64 holds its products and
+    sums of rounded weights exactly.
   """
-  planes = tf.cast(x if x.shape.rank == 4 else x[..., None], tf.float32)
+  planes = tf.cast(x if x.shape.rank == 4 else x[..., None], tf.float64)
   height, width = tf.unstack(tf.shape(planes)[1:3])
   lengths = (tf.minimum(height, width),) * 2 if crop else (height, width)
   rows, columns = (
@@ -177,19 +179,20 @@ def squares(x: tf.Tensor, side: int, crop: bool) -> tf.Tensor:
 
 
 def _whole(levels: tf.Tensor) -> tf.Tensor:
-  return tf.clip_by_value(tf.floor(levels + 0.5), 0, 255)
+  return tf.clip_by_value(tf.floor(levels + 0.5), 0.0, 255.0)
 
 
 def _weights(size: tf.Tensor, length: tf.Tensor, side: int) -> tf.Tensor:
-  """Returns float32 [side, size]: the weights of pixels for the middle `length`."""
-  size, length = tf.cast(size, tf.float32), tf.cast(length, tf.float32)
+  """Returns float64 [side, size]: the weights of pixels for the middle `length`."""
+  size, length = tf.cast(size, tf.float64), tf.cast(length, tf.float64)
   scale = length / side
   centres = (size - length) / 2 + (
-    tf.range(side, dtype=tf.float32) + 0.5
+    tf.range(side, dtype=tf.float64) + 0.5
   ) * scale
   places = tf.range(size) + 0.5
   x = tf.abs(places - centres[:, None]) / tf.maximum(scale, 1.0)
   near = (1.5 * x - 2.5) * x * x + 1
   far = ((2.5 - 0.5 * x) * x - 4) * x + 2
-  weights = tf.where(x < 1, near, tf.where(x < 2, far, 0.0))
-  return weights / tf.reduce_sum(weights, axis=1, keepdims=True)
+  weights = tf.where(x < 1, near, tf.where(x < 2, far, tf.zeros_like(x)))
+  weights /= tf.reduce_sum(weights, axis=1, keepdims=True)
+  return tf.round(weights * _STEPS) / _STEPS

@@ -7,14 +7,49 @@ drawn by the seed of the data, so that runs of every seed and algorithm hold out
 import dataclasses
 
 import numpy as np
+import scipy.sparse
 
 from datasets.splits import hold_out
+from datasets.xc import clients as xc
 from tff_xc import errors
 from tff_xc.data import client_data
+from tff_xc.data import partition as partition_lib
 
 TEST_FRACTION, UNSEEN = 'client_test_fraction', 'unseen_clients'
 # Streams of numpy generators: [seed, stream]; 0 and 1 are those of `own`.
-_TEST, _CLIENTS = 2, 3
+_TEST, _CLIENTS, _OWN_TEST = 2, 3, 4
+
+
+def with_own_test(
+  dataset: client_data.FederatedDataset,
+  seed: int,
+  users: tuple[np.ndarray, np.ndarray] | None = None,
+) -> client_data.FederatedDataset:
+  """Returns the set whose clients have the test examples as their own.
+
+  `users`, int [N] and [k], are those of training and test examples. None: a rule made
+  the clients, and the test is drawn from the same examples (`--test_fraction`), so that
+  `hold_out.owners_of` gives each example to a client of its class. Of a set of labels
+  one counts, drawn by `seed`. A set without a test, or whose clients have their own
+  test examples, is returned unchanged.
+  """
+  pool, test = dataset.train.pool, dataset.test
+  if test is None or dataset.held_out is not None:
+    return dataset
+  clients = dataset.train.partition
+  labels = [xc.sample_labels(each.y, seed) for each in (pool, test)]
+  if not scipy.sparse.issparse(pool.y):
+    test = dataclasses.replace(test, y=labels[1])
+  by, of_test = users or labels
+  owners = hold_out.owners_of(
+    of_test, by[clients.numbers], clients.owners(), [seed, _OWN_TEST]
+  )
+  owners = np.append(np.full(len(pool), -1), owners)
+  return dataclasses.replace(
+    dataset,
+    train=client_data.PartitionedClientData(pool.joined(test), clients),
+    held_out=partition_lib.of_places(owners, clients.client_ids),
+  )
 
 
 def hold_out_parts(

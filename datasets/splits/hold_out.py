@@ -55,6 +55,26 @@ def by_client(
   return np.isin(np.arange(len(owners)), drawn)
 
 
+def owners_of(
+  test_labels: np.ndarray, labels: np.ndarray, owners: np.ndarray, seed
+) -> np.ndarray:
+  """Gives each test example to the owner of a random training example of its class.
+
+  `labels` (or users) and `owners`, int [N], are those of the training examples;
+  `test_labels` int [k]. Returns int64 [k], owners, or -1 for an example without a label
+  or of a class that nobody has.
+  """
+  order = np.argsort(labels, kind='stable')
+  first, last = (
+    np.searchsorted(labels[order], test_labels, side)
+    for side in ('left', 'right')
+  )
+  share = np.random.default_rng(seed).random(len(test_labels))
+  places = first + (share * (last - first)).astype(np.int64)
+  # The last of the owners is nobody.
+  return np.append(owners[order], -1)[np.where(first < last, places, -1)]
+
+
 def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
   """Draws `each` examples of every class, and half of a class that has fewer."""
   if scipy.sparse.issparse(labels):

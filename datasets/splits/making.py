@@ -1,7 +1,8 @@
 """Makes a split of an input, or describes anybody's, and writes it: all files, or none.
 
 federated_train.csv   user_id,image_id,class
-test.csv              image_id,class, if there is a test part
+test.csv              image_id,class, if there is a test part; and user_id, if its
+                      examples are clients' own (NA: nobody's)
 retrieval.csv         image_id,class, if the input has examples of other classes
                       for a retrieval test; these are numbered after all others
 classes.csv           class,name,count: examples of each class with clients
@@ -53,7 +54,7 @@ _COUNTS = {
   'retrieval_examples': 'retrieval examples',
 }
 # Streams of numpy generators beside the rules' own: [seed, stream].
-_TEST = 1
+_TEST, _TEST_USERS = 1, 2
 
 
 class Made(NamedTuple):
@@ -62,6 +63,7 @@ class Made(NamedTuple):
   examples: examples_lib.Examples  # The input; its labels are those that count.
   train: partition_lib.Partition
   test: np.ndarray | None  # int64, numbers of examples; None: no such part.
+  test_users: list[str]  # Of its examples, 'NA': nobody; empty: not known.
   tested: examples_lib.Examples  # With the labels of the test, perhaps sets.
   summary: Mapping[str, Any]
   counts: scipy.sparse.csr_matrix  # int64 [clients, classes].
@@ -104,6 +106,7 @@ def make(
   if dealt.test is not None:
     test = numbers[dealt.test]
   train = dataclasses.replace(dealt.train, numbers=numbers[dealt.train.numbers])
+  test_users = _test_users(request, examples, train, test, dealt.test)
   counts = _counts(examples, train)
   unused = len(numbers) - len(np.unique(train.numbers))
   summary = {
@@ -120,7 +123,21 @@ def make(
       rule, request.settings, examples.facts, summary
     )
   tested = whole if sets and whole.test is not None else examples
-  return Made(examples, train, test, tested, summary, counts)
+  return Made(examples, train, test, test_users, tested, summary, counts)
+
+
+def _test_users(request, examples, train, test, of_rule) -> list[str]:
+  """Returns the clients of test examples: their users, or those that train on their
+  classes; nothing if the test is not of the same examples as the clients."""
+  of_users = rules.get(request.rule).users
+  is_drawn = request.test_fraction or request.test_per_class
+  by = examples.users if of_users else examples.labels
+  is_known = of_users or (is_drawn and not examples.has_sets)
+  if test is None or of_rule is not None or not is_known:
+    return []
+  names, seed = [*train.client_ids, inputs.NOBODY], [request.seed, _TEST_USERS]
+  owners = hold_out.owners_of(by[test], by[train.numbers], train.owners(), seed)
+  return [names[owner] for owner in owners.tolist()]
 
 
 def inspect(path: str | os.PathLike, columns: inputs.Columns) -> Made:
@@ -140,7 +157,7 @@ def inspect(path: str | os.PathLike, columns: inputs.Columns) -> Made:
     **_describe(examples, train, counts),
     'examples_unused': len(examples) - len(train.numbers),
   }
-  return Made(examples, train, None, examples, summary, counts)
+  return Made(examples, train, None, [], examples, summary, counts)
 
 
 def _check_fits(request, rule, examples, path) -> None:
@@ -374,7 +391,9 @@ def _write_tables(folder: pathlib.Path, made: Made) -> None:
   if made.summary.get('rule'):
     split_files.write(folder / split_path.TRAIN, made.train, data)
   if made.test is not None:
-    split_files.write_part(folder / split_files.TEST, made.test, made.tested)
+    split_files.write_part(
+      folder / split_files.TEST, made.test, made.tested, made.test_users
+    )
   if data.retrieval is not None:
     path = folder / split_files.RETRIEVAL
     split_files.write_part(path, data.retrieval, data)

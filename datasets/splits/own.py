@@ -205,4 +205,5 @@ def _of_split(
       f'{choice.split}: example {data.ids_of(test[both[:1]])[0]!r} is a training'
       ' and a test example; give each example to one part'
     )
+  users[test] = named.users[named.test]
   return dataclasses.replace(data, test=test)

@@ -1,7 +1,7 @@
 """Splits in files: one line for each example, joined to examples by id.
 
   federated_train.csv  user_id,image_id,class
-  test.csv             image_id,class
+  test.csv             image_id,class; and user_id, where an example is a client's own
   retrieval.csv        image_id,class, of other classes
   classes.csv          class,name
 
@@ -112,7 +112,13 @@ def read(
     parts[part] = dataclasses.replace(
       parts[part], labels=labels, class_names=names
     )
-  return Split(examples_lib.of_parts(**parts), ids, files)
+  found = examples_lib.of_parts(**parts)
+  # A test user of the same name is the same user, and another one is nobody.
+  place = {name: i for i, name in enumerate(found.user_names)}
+  same = [place.get(name, -1) for name in found.test_user_names]
+  users = np.array([*range(len(place)), *same, -1], np.int32)[found.users]
+  found = dataclasses.replace(found, users=users, test_user_names=())
+  return Split(found, ids, files)
 
 
 def read_test(path: str | os.PathLike) -> Split:
@@ -180,7 +186,7 @@ def _tell(path: pathlib.Path) -> None:
 
 
 def _rows(path, user: str | None, sets: bool = False):
-  """Returns the examples of a file, without users if `user` is None."""
+  """Returns the examples of a file; it needs no users if `user` is None."""
   if not zip_members.is_file(path):
     _missing(path, ','.join(COLUMNS if user else COLUMNS[1:]))
   columns = inputs.Columns('class', user, 'image_id')
@@ -189,9 +195,7 @@ def _rows(path, user: str | None, sets: bool = False):
   )
   if not len(found):
     raise errors.InputError(f'{path} has no examples; give a line for each')
-  if user:
-    return found
-  return dataclasses.replace(found, users=None, user_names=())
+  return found
 
 
 def _class_names(path: pathlib.Path) -> dict[str, str]:
@@ -325,15 +329,23 @@ def write(
 
 
 def write_part(
-  path: str | os.PathLike, numbers: np.ndarray, data: examples_lib.Examples
+  path: str | os.PathLike,
+  numbers: np.ndarray,
+  data: examples_lib.Examples,
+  users: Sequence[str] = (),
 ) -> None:
-  """Writes the test or retrieval part that has these examples, as `write`."""
+  """Writes the test or retrieval part that has these examples, as `write`.
+
+  `users` are the names of the examples' users; empty: nobody knows them.
+  """
 
   def rows(places):
     chosen = numbers[places]
-    return data.ids_of(chosen), _texts(data.labels, chosen)
+    own = [[users[i] for i in places.tolist()]] if users else []
+    return *own, data.ids_of(chosen), _texts(data.labels, chosen)
 
-  write_rows(path, COLUMNS[1:], len(numbers), rows)
+  header = COLUMNS[0 if users else 1 :]
+  write_rows(path, header, len(numbers), rows)
 
 
 def write_rows(

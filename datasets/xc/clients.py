@@ -116,8 +116,15 @@ def with_clients(
   )
 
 
-def sample_labels(label_sets: scipy.sparse.csr_matrix, seed: int) -> np.ndarray:
-  """Draws one label of each example, uniformly: int32 [N], -1 where none is."""
+def sample_labels(
+  label_sets: np.ndarray | scipy.sparse.csr_matrix, seed: int
+) -> np.ndarray:
+  """Draws one label of each example, uniformly: int32 [N], -1 where none is.
+
+  Labels [N] of examples with one each are returned as they are.
+  """
+  if not scipy.sparse.issparse(label_sets):
+    return label_sets
   sizes = np.diff(label_sets.indptr)
   random = np.random.default_rng([seed, _LABELS])
   chosen = random.integers(0, np.maximum(sizes.astype(np.int64), 1))

@@ -10,6 +10,7 @@ import pathlib
 import numpy as np
 
 from datasets import examples as examples_lib
+from datasets.splits import client_parts
 from datasets.splits import hold_out
 from datasets.splits import inputs
 from datasets.splits import own as splits
@@ -80,24 +81,28 @@ def _of_split(path, choice: splits.Choice, name: str):
         f'{choice.split} has a test part; leave out --test_fraction'
       )
     cure = 'if the test is of another file, give that as --test_file'
-    numbers, _ = _labels(data, split, named.test, path, cure)
+    numbers, kept = _labels(data, split, named.test, path, cure)
     if both := numbers[users[numbers] >= 0].tolist():
       raise errors.InputError(
         f'{choice.split}: example {both[0]} is a training and a test example; give'
         ' each example to one part'
       )
     held[numbers] = True
+    users[numbers], labels[numbers] = named.users[named.test], kept
   elif choice.test_fraction:
     seed = [choice.seed, _TEST]
     held[hold_out.by_fraction(labels, choice.test_fraction, seed)] = True
   if held.any():
     test, whole = whole.some(held), whole.some(~held)
-    users, labels = users[~held], labels[~held]
+  of_test, users, labels = users[held], users[~held], labels[~held]
   owners = users[labels >= 0]
   partition = partitions.of_users(
     owners, named.user_names, np.unique(owners).tolist()
   )
-  return clients.with_clients(name, whole, test, labels, partition)
+  found = clients.with_clients(name, whole, test, labels, partition)
+  if not held.any():
+    return found
+  return client_parts.with_own_test(found, choice.seed, (owners, of_test))
 
 
 def _labels(data, split, rows: np.ndarray, path, cure: str):

@@ -23,7 +23,8 @@ COSTS = (names.BEST_ROUND, names.SENT, names.SECONDS)
 
 
 class Verdict(enum.StrEnum):
-  """REPRODUCED: every value is the published one. SHAPE: no pair of rows disagrees
+  """FORMULA: nothing is trained, and the reason says how many published digits it gives.
+  REPRODUCED: every value is the published one. SHAPE: no pair of rows disagrees
   with the published order, most agree, and so do all claims. NOT: some disagrees, or
   values differ and have no order. UNDECIDED: neither, as with fewer than three seeds.
   """
@@ -33,6 +34,7 @@ class Verdict(enum.StrEnum):
   NOT = 'not reproduced'
   UNDECIDED = 'undecided'
   NOT_RUN = 'not run'
+  FORMULA = 'formula only'
   NOTHING = 'nothing to run'
 
 
@@ -85,7 +87,7 @@ def _of_formula(found: table_lib.Formula) -> Judged:
   why = f'{equal.count("yes")} of {len(equal)} values are the published ones'
   if rounded := equal.count('of rounded'):
     why += f', {rounded} those of rounded numbers'
-  return Judged(Verdict.SHAPE if 'no' in equal else Verdict.REPRODUCED, why)
+  return Judged(Verdict.FORMULA, why)
 
 
 def bounds(found: table_lib.Study, scale: str) -> Mapping[str, Bounds]:

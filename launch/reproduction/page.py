@@ -35,14 +35,12 @@ _VERDICTS = judge.Verdict
 _MEANINGS = {
   _VERDICTS.REPRODUCED: (
     '✓',
-    'every value is the published one, and no pair of rows disagrees; or it has the'
-    ' published digits',
+    'every value is the published one, and no pair of rows disagrees',
   ),
   _VERDICTS.SHAPE: (
     '≈',
     'no pair of rows disagrees with the published order, most agree, and so do all'
-    " claims of the paper's text; a study: what was expected holds; a formula: some"
-    ' digits differ',
+    " claims of the paper's text; a study: what was expected holds",
   ),
   _VERDICTS.NOT: ('✗', 'a pair of rows or a claim disagrees, or values differ'),
   _VERDICTS.UNDECIDED: (
@@ -51,6 +49,11 @@ _MEANINGS = {
     f' standard errors, or fewer than {judge.SEEDS} seeds were run',
   ),
   _VERDICTS.NOT_RUN: ('○', 'something is missing, or runs have not finished'),
+  _VERDICTS.FORMULA: (
+    '=',
+    'sizes, volumes or settings that follow from a formula or a list; nothing is'
+    ' trained, and the reason says how many of the published digits it gives',
+  ),
   _VERDICTS.NOTHING: ('–', 'a diagram, without values'),
 }
 _EQUAL = (
@@ -115,9 +118,13 @@ def _all(output: pathlib.Path, scale: str) -> Iterator[dict[str, Any]]:
     except errors.InputError as e:
       problems.append(str(e))
     verdict, why, _ = of.judged
-    folder = output / found.name
-    pictures = []
-    is_shown = len(of.lines) or isinstance(found, table_lib.Formula)
+    folder, pictures = output / found.name, []
+    # A formula needs no lines, and counts where it was asked for.
+    is_formula = isinstance(found, table_lib.Formula)
+    is_shown = is_formula and (folder / results.TEXT).is_file()
+    if is_formula and not is_shown:
+      verdict, why = _VERDICTS.NOT_RUN, 'it has not been measured here'
+    is_shown = is_shown or len(of.lines)
     for path in sorted(folder.glob('*.png')) if is_shown else ():
       try:
         picture = _picture(output, found, path)
@@ -143,7 +150,7 @@ def _all(output: pathlib.Path, scale: str) -> Iterator[dict[str, Any]]:
       'what': of.what if len(of.lines) else '',
       'size': _size(of),
       'cost': wording.human_duration(of.seconds) if of.seconds else '',
-      'tables': _tables(of),
+      'tables': _tables(of) if is_shown else [],
       'pictures': pictures,
       'problems': problems,
       'commands': of.commands,

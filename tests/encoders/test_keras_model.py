@@ -115,7 +115,7 @@ def test_random_layers_draw_by_the_seed_and_in_training_only():
 
 
 class _Bad(L.Layer):
-  """Draws by itself, calls Python, counts, or reads a variable of no layer."""
+  """Draws by itself, calls Python, counts, fails, or reads a variable of no layer."""
 
   def __init__(self, kind):
     super().__init__()
@@ -125,7 +125,14 @@ class _Bad(L.Layer):
         name='steps', dtype='int64', initializer='zeros', trainable=False
       )
 
+    if kind == 'trained':
+      self.scale = self.add_weight(name='scale')
+
   def call(self, x, training=None):
+    if self.kind == 'trained':
+      return x * self.scale.assign(tf.abs(self.scale))
+    if self.kind == 'fails' and training:
+      raise KeyError('odd')
     if self.kind == 'random':
       return x * tf.random.uniform([])
     if self.kind == 'python':
@@ -154,13 +161,83 @@ OUTSIDE = []
     (lambda: network(L.Conv2D(2, 1, kernel_regularizer='l2')), 'weight_decay'),
     (lambda: network(_Bad('random')), 'random layers'),
     (lambda: network(_Bad('python')), 'calls Python'),
-    (lambda: network(_Bad('number')), 'counts in training'),
-    (lambda: network(_Bad('outside')), 'its weights'),
+    (lambda: network(_Bad('outside')), 'its weights.*bad'),
+    (lambda: network(_Bad('number')), 'private__bad'),
+    (lambda: network(_Bad('trained')), 'private__bad'),
+    (lambda: network(_Bad('fails')), "'private__bad.*odd"),
+    (lambda: network(L.SpectralNormalization(L.Conv2D(2, 1))), "'spectral_"),
+    (lambda: network(L.Conv2D(2, 1, dtype='float64')), 'float64'),
   ],
 )
 def test_what_cannot_be_an_encoder_is_refused(make, message):
   with pytest.raises(errors.InputError, match=message):
     keras_model.build_keras_encoder(make(), SHAPE, 'a:b')
+
+
+class _Branching(L.Layer):
+  """Python's `if` and `while` on tensors, and a dtype that is given by its place."""
+
+  def call(self, x, training=None):
+    i = tf.constant(0)
+    while i < 3:
+      x, i = x + 0.1, i + 1
+    if tf.reduce_mean(x) > 0:
+      x = 2.0 * x
+    return x
+
+
+def numbers(*layers):
+  return tf.keras.Sequential([L.Input([12]), *layers, L.Dense(5)])
+
+
+@pytest.mark.parametrize(
+  ('make', 'x'),
+  [
+    (lambda: network(_Branching(), L.RandomCrop(2, 2)), IMAGES),
+    (lambda: network(L.RandomRotation(0.2)), IMAGES / np.float32(255)),
+    (lambda: network(L.RandomZoom(0.5)), IMAGES / np.float64(255)),
+    (
+      lambda: row(L.Flatten(), L.Dropout(0.5), L.Dense(5)),
+      IMAGES.astype(np.int16),
+    ),
+    (
+      lambda: numbers(L.BatchNormalization(), L.GaussianNoise(0.5)),
+      RANDOM.normal(size=[6, 12]).astype(np.float32),
+    ),
+    (
+      lambda: numbers(L.Embedding(9, 4), L.LSTM(4, dropout=0.5)),
+      np.arange(72, dtype=np.int32).reshape(6, 12) % 9,
+    ),
+    (
+      lambda: tf.keras.Sequential(
+        [
+          L.Input([12, 1]),
+          L.Conv1D(4, 3),
+          L.Flatten(),
+          L.Dropout(0.5),
+          L.Dense(5),
+        ]
+      ),
+      RANDOM.random([6, 12]) > 0.5,
+    ),
+  ],
+)
+def test_examples_of_any_shape_and_type(make, x):
+  model, spec = make(), tf.TensorSpec(x.shape[1:], x.dtype)
+  encoder = keras_model.build_keras_encoder(model, spec)
+  assert encoder.example_spec == spec
+  weights = weights_of(encoder)
+  apply = tf.function(encoder.apply, autograph=False)
+  at_test, _ = apply(*weights, tf.constant(x), False, SEED)
+  shape = [-1, *model.input_shape[1:]]
+  expected = model(x.astype(np.float32).reshape(shape), training=False)
+  np.testing.assert_allclose(at_test, expected, atol=1e-5)
+  a, again, b = (
+    apply(*weights, tf.constant(x), True, tf.constant(seed))[0].numpy()
+    for seed in ([1, 2], [1, 2], [5, 3])
+  )
+  np.testing.assert_array_equal(a, again)
+  assert np.abs(a - b).max() > 1e-6
 
 
 def test_a_whole_number_that_stays_is_a_constant():

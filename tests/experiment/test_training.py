@@ -5,10 +5,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests import small_data
 from tff_xc import errors
 from tff_xc.algorithms import fedss
+from tff_xc.data import client_data
 from tff_xc.experiment import cohort
 from tff_xc.experiment import training
 from tff_xc.measure import catalog
@@ -138,3 +140,17 @@ def test_single_clients_are_scored_in_columns_of_their_own(
   assert run(tmp_path / 'parts', 3, 2)['final'] == whole['final']
   with pytest.raises(errors.InputError, match='evaluate_clients was 2'):
     run(tmp_path / 'parts', 3, 3)
+
+
+def test_other_examples_than_the_encoders_are_refused_at_once(made, tmp_path):
+  """Not in the first round, which takes the time of building the process."""
+  algorithm, dataset = made
+  pool = dataset.train.pool
+  spec = tf.TensorSpec(pool.spec.shape, tf.float32)
+  train_data = client_data.PartitionedClientData(
+    dataclasses.replace(pool, spec=spec), dataset.train.partition
+  )
+  other = dataclasses.replace(dataset, train=train_data)
+  with pytest.raises(ValueError, match='float32'):
+    train((algorithm, other), tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()

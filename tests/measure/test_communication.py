@@ -7,6 +7,7 @@ import tensorflow as tf
 from tests import registered
 from tests import tiny
 from tff_xc import heads
+from tff_xc.algorithms import registry
 from tff_xc.measure import communication
 
 SOP = 11_318
@@ -66,7 +67,31 @@ def test_what_travels_without_ids_without_rows_and_without_clients():
   assert down_and_up(fixed, **{'class': 5})[1] == 20 + encoder + 4
   pooled = messages('centralized')
   assert down_and_up(pooled, **{'class': n}) == (0, 0)
-  assert pooled.saving(0) == 1
+
+
+@pytest.mark.parametrize(
+  ('name', 'given'),
+  [
+    *((name, {}) for name in registry.ALGORITHMS),
+    *((name, {'trainable': 'head'}) for name in ('fedss', 'fedmlh')),
+  ],
+)
+def test_savings_compare_with_all_rows_of_the_task(name, given):
+  """Counts by hand what FullSoftmax sends of the task, whatever the algorithm trains."""
+  made = registered.algorithm(name, hash_buckets=50, **given)
+  sizes = communication.messages(made)
+  rows = {'class': 200 if name == 'fedmlh' else registered.N}
+  sent = sum(down_and_up(sizes, **rows))
+  if not registry.get(name).has_clients:
+    assert sizes.saving(sent) is None
+    return
+  encoder = (tiny.FEATURES + 1) * tiny.DIM * (not given)
+  full = 2 * 4 * (encoder + registered.N * tiny.DIM) + 4
+  assert sizes.saving(sent) == pytest.approx(1 - sent / full)
+  if name == 'fedmlh':  # Four copies and 200 buckets with a bias each.
+    assert sent == 2 * 4 * (4 * encoder + 200 * (tiny.DIM + 1)) + 4
+  elif name == 'fullsoftmax':
+    assert sizes.saving(sent) == 0
 
 
 def test_feature_rows_travel_with_ids_like_class_rows():
@@ -106,9 +131,10 @@ def test_parameter_savings_of_section_5(rows, num_classes, dim, published):
   assert saving == pytest.approx(published, abs=0.0005)
   if dim == 1280:  # Where ids are small, the saving in bytes approaches it.
     encoder, row = BACKBONE * 4, dim * 4
-    table = communication.TableSizes(num_classes, row, row, row + 8)
+    table = communication.TableSizes(row, row, row + 8)
+    full = encoder + num_classes * row
     sizes = communication.Messages(
-      encoder, 0, encoder, encoder + 4, {'class': table}
+      encoder, 0, full, encoder, encoder + 4, {'class': table}
     )
     in_bytes = sizes.saving(sum(down_and_up(sizes, **{'class': rows})))
     assert saving - 1e-4 < in_bytes < saving

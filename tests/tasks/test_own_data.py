@@ -4,7 +4,11 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 
+from datasets.splits import inputs
+from datasets.splits import making
+from datasets.splits import rules
 from launch import doctor
 from tasks import experiment
 from tasks import registry
@@ -13,6 +17,7 @@ from tff_xc import errors
 from tff_xc import files
 from tff_xc import memory
 from tff_xc.experiment import same_run
+from tff_xc.measure import client_scores
 
 # A task, its data, what flags say of them, what a run would find, and what is there.
 RUNS = [
@@ -218,3 +223,73 @@ def test_the_doctor_refuses_features_that_training_refuses(tmp_path):
     save(x)
     with pytest.raises(errors.InputError, match=message):
       registry.get(task).find(str(path))
+
+
+def _text_alone(folder):
+  own_examples.text(folder)
+  (folder / 'test.txt').unlink()
+
+
+@pytest.mark.parametrize(
+  ('name', 'make', 'data_dir', 'given'),
+  [
+    ('images', own_examples.photos, 'photos', {'split': 'iid:3'}),
+    (
+      'images',
+      own_examples.photos,
+      'photos',
+      {'split': 'made', 'test_fraction': 0.0},
+    ),
+    (
+      *('images', own_examples.photos, 'photos'),
+      {'split': 'federated_train.csv'},
+    ),
+    (
+      *('table', own_examples.items, 'items.parquet'),
+      {'label_column': 'item', 'split': 'dirichlet:clients=3'},
+    ),
+    ('images', own_examples.npz, 'mine.npz', {'split': 'class'}),
+    ('sparse-text', own_examples.text, 'train.txt', {}),
+    ('sparse-text', _text_alone, 'train.txt', {'split': 'made'}),
+    (
+      *('sparse-text', _text_alone, 'train.txt'),
+      {'split': 'made', 'test_fraction': 0.0},
+    ),
+    ('sparse-text-sets', own_examples.text, 'train.txt', {'num_clients': 3}),
+  ],
+)
+def test_clients_have_test_examples_that_are_held_out(
+  name, make, data_dir, given, tmp_path, monkeypatch
+):
+  """One way for all data and splits; who trains on what is not changed by it."""
+  make(tmp_path)
+  monkeypatch.chdir(tmp_path)
+  if given.get('split') == 'made':
+    settings = rules.get('dirichlet').settings(clients=3)
+    drawn = 0.0 if given.get('test_fraction', 1.0) else 0.25
+    request = rules.Request('dirichlet', settings, test_fraction=drawn)
+    columns = inputs.Columns()
+    making.write('made', making.make(request, data_dir, columns))
+  given = {'test_fraction': 0.25, **given}
+  config = experiment.resolve(name, 'fedavg', {**given, 'data_dir': data_dir})
+  plain = registry.get(name).load(data_dir, config['options']).dataset
+  found = experiment.assemble(config).dataset
+  train, held_out = found.train.partition, found.held_out
+  assert held_out.client_ids == train.client_ids
+  np.testing.assert_array_equal(train.numbers, plain.train.partition.numbers)
+  assert len(held_out.numbers) > 0.8 * len(found.test)
+  assert not {*held_out.numbers} & {*train.numbers}
+  held, tested = (
+    {
+      row.tobytes()
+      for row in np.asarray(x.todense() if scipy.sparse.issparse(x) else x)
+    }
+    for x in (
+      found.train.pool.read(held_out.numbers),
+      found.test.read(np.arange(len(found.test))),
+    )
+  )
+  assert held <= tested
+  frame = client_scores.clients(found)
+  scored = frame[frame['test_examples'] > 0]
+  assert (scored['training_examples'] > 0).all()

@@ -137,7 +137,10 @@ class Base(logits.Calibration, rates.OfClients):
         f' {name!r}; `made` and the builder take hyper-parameters and answers'
       )
     known = Facts(**facts)
-    return self.finish(self.make(model, known), known)
+    made = self.finish(self.make(model, known), known)
+    if made.model is model:
+      return made
+    return dataclasses.replace(made, task_model=model)
 
   @classmethod
   def made(

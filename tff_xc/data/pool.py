@@ -118,6 +118,28 @@ class Pool:
       seen=self.seen and self.seen.some(numbers),
     )
 
+  def joined(self, other: 'Pool') -> 'Pool':
+    """Returns the pool of these examples and, after them, those of `other`.
+
+    Both have the same kind of x, and of y: one label or a set of labels an example.
+    """
+
+    def read(numbers):
+      own = numbers < len(self)
+      if own.all():
+        return self.read(numbers)
+      parts = self.read(numbers[own]), other.read(numbers[~own] - len(self))
+      return _stacked(parts)[np.argsort(np.argsort(~own, kind='stable'))]
+
+    return dataclasses.replace(
+      self,
+      y=_stacked((self.y, other.y)),
+      read=read,
+      entries=None
+      if self.entries is None
+      else _stacked((self.entries, other.entries)),
+    )
+
   def blocks(self, numbers: np.ndarray | None = None) -> Iterator[Examples]:
     """Yields these (or all) examples in one or more blocks, in their order.
 
@@ -139,6 +161,12 @@ class Pool:
       start = stop
       if start >= len(numbers):
         return
+
+
+def _stacked(parts: Sequence):
+  """Returns the rows of all parts, arrays or csr matrices."""
+  is_sparse = scipy.sparse.issparse(parts[0])
+  return (scipy.sparse.vstack if is_sparse else np.concatenate)(parts)
 
 
 def in_memory(

@@ -1,4 +1,4 @@
-"""Any Keras network as an encoder: a pure function of its weights.
+"""A Keras network as an encoder: a pure function of its weights.
 
 A Keras network has variables, and a client's computation must not: the weights
 that it trains come in as tensors, and there may be many clients. So the network
@@ -10,6 +10,7 @@ argument, and an assignment (BatchNorm's running statistics) replaces the tensor
 import collections
 import contextlib
 import itertools
+import re
 from collections.abc import Iterator
 from collections.abc import Sequence
 
@@ -37,25 +38,35 @@ _PYTHON = ('EagerPyFunc', 'PyFunc', 'PyFuncStateless')
 
 
 def build_keras_encoder(
-  model: tf.keras.Model, image_shape: Sequence[int], name: str = 'the network'
+  model: tf.keras.Model,
+  example: tf.TensorSpec | Sequence[int],
+  name: str = 'the network',
 ) -> encoder_lib.Encoder:
-  """Returns a Keras network as an encoder; examples are uint8 `image_shape`.
+  """Returns a Keras network as an encoder.
 
-  The network receives pixels from 0 to 255, in the type of its input. Its weights
-  are named by their place and kind, such as '003/kernel'; those without gradients
-  are averaged over clients. They start with the values that they have now. Random
-  layers of Keras (dropout, augmentation) draw by the seed of the step.
+  The network receives examples as they are stored, cast to the type of its input: images
+  of uint8 as pixels from 0 to 255. Its weights are named by their place and kind, such as
+  '003/kernel'; those without gradients are averaged over clients. They start with the
+  values that they have now. Random layers of Keras (dropout, augmentation) draw by the
+  seed of the step.
 
   Args:
-    model: from images [B, H, W, C] to embeddings float32 [B, d].
-    image_shape: H, W, C, or H and W of grey images, which become [H, W, 1].
+    model: from examples [B, ...] of numbers to embeddings float32 [B, d].
+    example: the shape and dtype of one stored example, such as those of
+      `dataset.train.pool.spec`. A shape alone means uint8 images, [H, W, C] or [H, W], or
+      float32 vectors, [D]. The network's input has this shape, or one more axis of length
+      1: grey images become [H, W, 1].
     name: of the network in messages.
 
   Raises:
-    errors.InputError: the network takes other images or returns something else, is
-      not reproducible, or has variables that are not among its weights.
+    errors.InputError: the network takes other examples or returns something else, has a
+      layer that cannot be traced or is not reproducible, or has variables that are not
+      among its weights.
   """
-  _check(model, (*image_shape, 1)[:3], name)
+  if not isinstance(example, tf.TensorSpec):
+    dtype = tf.float32 if len(example) == 1 else tf.uint8
+    example = tf.TensorSpec(example, dtype)
+  _check(model, example, name)
   # Keras's own names count the networks of a process.
   ends = [v.name.rsplit('/', 1)[-1].partition(':')[0] for v in model.weights]
   name_of = {
@@ -69,7 +80,7 @@ def build_keras_encoder(
 
   trained, state = named(model.trainable_weights), named(_state(model))
   graphs = {
-    training: _graph(model, image_shape, training, name)
+    training: _graph(model, example, training, name)
     for training in (True, False)
   }
 
@@ -85,7 +96,7 @@ def build_keras_encoder(
     )
   )
   return encoder_lib.Encoder(
-    example_spec=tf.TensorSpec(image_shape, tf.uint8),
+    example_spec=example,
     embedding_dim=model.output_shape[-1],
     init=constants(trained),
     apply=apply,
@@ -94,8 +105,8 @@ def build_keras_encoder(
   )
 
 
-def _check(model, image_shape, name: str) -> None:
-  """Refuses what is no network from these images to embeddings."""
+def _check(model, example: tf.TensorSpec, name: str) -> None:
+  """Refuses what is no network from these examples to embeddings."""
   if not isinstance(model, tf.keras.Model):
     raise errors.InputError(
       f'{name} returned {type(model).__name__}; expected a tf.keras.Model'
@@ -103,29 +114,36 @@ def _check(model, image_shape, name: str) -> None:
   if not model.built or not isinstance(getattr(model, 'inputs', None), list):
     raise errors.InputError(
       f'{name} returned a network without an input; start it with'
-      ' tf.keras.Input((height, width, channels))'
+      ' tf.keras.Input(shape), such as (height, width, channels)'
     )
   shapes = (
     [tuple(t.shape) for t in model.inputs],
     [tuple(t.shape) for t in model.outputs],
   )
   ([taken, *others], [returned, *more]) = shapes
-  fits = len(taken) == 4 and all(
-    a in (None, b) for a, b in zip(taken[1:], image_shape, strict=True)
+  shape = [*example.shape, 1][: len(taken) - 1]
+  fits = len(shape) >= len(example.shape) and all(
+    a in (None, b) for a, b in zip(taken[1:], shape, strict=False)
   )
-  if others or not fits:
+  if others or not fits or len(shape) < len(taken) - 1:
     raise errors.InputError(
-      f'{name} takes {shapes[0]}, and the images are'
-      f' {list(image_shape)}: give --image_size, or another network'
+      f'{name} takes {shapes[0]}, and the examples are {[*example.shape]} of'
+      f' {example.dtype.name}: give another network, or --image_size to images'
     )
   of_numbers = model.outputs[0].dtype == tf.float32
   if more or len(returned) != 2 or not returned[1] or not of_numbers:
     raise errors.InputError(
       f'{name} returns {shapes[1]} of {model.outputs[0].dtype.name}; expected one'
-      ' float32 embedding an image, (None, d)'
+      ' float32 embedding an example, (None, d)'
     )
   if not model.trainable_weights:
     raise errors.InputError(f'{name} has no trainable weights')
+  others = [v for v in model.trainable_weights if v.dtype != tf.float32]
+  if others:
+    raise errors.InputError(
+      f'{name} trains weights of {others[0].dtype.name} in'
+      f' {_layer_of(model, others[0])}; give this layer the dtype float32'
+    )
   if model.losses:
     raise errors.InputError(
       f'{name} adds losses of its own (such as kernel_regularizer), which would be'
@@ -151,33 +169,38 @@ def _last_weights(model) -> list[tf.Variable]:
   return layer.trainable_weights
 
 
-def _graph(model, image_shape, training: bool, name: str):
+def _graph(model, example: tf.TensorSpec, training: bool, name: str):
   """Returns a function (x, seed, *trainable, *state) -> embeddings, *state."""
   variables = [*model.trainable_weights, *_state(model)]
-  constants = {id(v): v.numpy() for v in model.weights if v.dtype != tf.float32}
+  others = [(v, v.numpy()) for v in model.weights if v.dtype != tf.float32]
+  fixed = [*model.trainable_weights, *(v for v, _ in others)]
+  taken, assigned = model.inputs[0], []
 
   def call(x, seed, *given):
     held = {id(v): t for v, t in zip(variables, given, strict=True)}
-    held |= {key: tf.constant(value) for key, value in constants.items()}
-    fixed = {key: held[key] for key in constants}
-    x = tf.cast(
-      x if len(image_shape) == 3 else x[..., None], model.inputs[0].dtype
-    )
+    held |= {id(v): tf.constant(value) for v, value in others}
+    before = dict(held)
+    x = x if len(example.shape) == len(taken.shape) - 1 else x[..., None]
     with _tensors_for(model.weights, held), _seeded(model, seed):
-      embeddings = model(x, training=training)
-    if any(held[key] is not value for key, value in fixed.items()):
-      raise errors.InputError(
-        f'{name} counts in training, with a weight that is no float32 number'
-      )
+      embeddings = model(tf.cast(x, taken.dtype), training=training)
+    assigned.extend(v for v in fixed if held[id(v)] is not before[id(v)])
     state = [held[id(v)] for v in variables[len(model.trainable_weights) :]]
     return embeddings, *state
 
   specs = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
-  graph = tf.function(call, autograph=False).get_concrete_function(
-    tf.TensorSpec([None, *image_shape], tf.uint8),
-    tf.TensorSpec([2], tf.int32),
-    *specs,
-  )
+  batch = tf.TensorSpec([None, *example.shape], example.dtype)
+  try:
+    # With autograph, since layers may have Python's `if` and `while` on tensors.
+    graph = tf.function(call).get_concrete_function(
+      batch, tf.TensorSpec([2], tf.int32), *specs
+    )
+  except Exception as e:  # Whatever a layer raises.
+    raise errors.InputError(_why_untraced(e, name)) from e
+  if assigned:
+    raise errors.InputError(
+      f'{name} assigns to a weight of {_layer_of(model, assigned[0])} while it computes;'
+      ' only a float32 weight that is not trained may change: leave the layer out'
+    )
   _check_graph(graph, name)
   # Computations have no tensors outside. TensorFlow makes constants of the small
   # ones, and asks for them all the same.
@@ -190,6 +213,28 @@ def _graph(model, image_shape, training: bool, name: str):
       inside,
     )
   return graph
+
+
+def _layer_of(model, variable: tf.Variable) -> str:
+  """Returns 'the layer NAME', the innermost one that has a weight."""
+  of = [
+    layer.name
+    for layer in model._flatten_layers()
+    if any(v is variable for v in layer.weights)
+  ]
+  return f'the layer {of[-1]!r}'
+
+
+def _why_untraced(e: Exception, name: str) -> str:
+  """Returns a sentence of what Keras says about the layer that failed."""
+  text = re.split(r'\n\s*Call arguments', str(e))[0].strip()
+  why = text.splitlines()[-1].strip().partition('. ')[0]
+  layer = re.search(r"calling layer ['\"](.+)['\"] \(type (.+)\)", text)
+  where = f'its layer {layer[1]!r} ({layer[2]})' if layer else 'it'
+  return (
+    f'{name} cannot become a graph of TensorFlow, since {where} fails: {why}; write the'
+    ' layer with functions of TensorFlow, or leave it out'
+  )
 
 
 def _check_graph(graph, name: str) -> None:
@@ -210,11 +255,13 @@ def _check_graph(graph, name: str) -> None:
         f"{name} calls Python ({node.name}), which TFF's runtimes cannot; write it"
         ' with TensorFlow'
       )
-  if any(read.dtype == tf.resource for read, _ in graph.graph.captures):
-    raise errors.InputError(
-      f'{name} reads a variable that is not among its weights, or reads one in an'
-      ' unknown way; make it a weight of a layer'
-    )
+  for read, inside in graph.graph.captures:
+    if read.dtype == tf.resource:
+      [user, *_] = inside.consumers()
+      raise errors.InputError(
+        f'{name} reads a variable or a table that is not among its weights, or reads'
+        f' one in an unknown way ({user.name}); make it a weight of a layer'
+      )
 
 
 @contextlib.contextmanager
@@ -238,6 +285,10 @@ def _stand_in(kind: type, held: dict[int, tf.Tensor]) -> type:
 
   class StandIn(kind):
     """Reads and assigns tensors."""
+
+    @property
+    def handle(self):  # For ops that ask where it is placed.
+      return held[id(self)]
 
     def _read_variable_op(self, no_copy=False):
       return held[id(self)]
@@ -266,8 +317,13 @@ class _SeededGenerator:
 
   def __init__(self, seeds: Iterator[tf.Tensor]):
     def drawn(function):
+      # Two numbers, such as mean and deviation, may be followed by the dtype.
       return lambda shape, *given, dtype=None, nonce=None, **named: function(
-        shape, next(seeds), *given, dtype=dtype or tf.float32, **named
+        shape,
+        next(seeds),
+        *given[:2],
+        dtype=next(iter(given[2:]), dtype) or tf.float32,
+        **named,
       )
 
     self.make_seed_for_stateless_op = lambda: next(seeds)

@@ -257,6 +257,11 @@ def _check(algorithm, dataset, metrics, rounds, best) -> None:
       f'the model has {wording.count(model.num_classes, "class")}, the data'
       f' {dataset.num_classes}'
     )
+  taken, stored = model.encoder.example_spec, dataset.train.pool.spec
+  if isinstance(taken, tf.TensorSpec) and not (
+    isinstance(stored, tf.TensorSpec) and taken.is_compatible_with(stored)
+  ):
+    raise ValueError(f'the encoder takes {taken}, and the data have {stored}')
 
 
 def describe(value: Any, depth: int = 0) -> str:

@@ -35,7 +35,6 @@ _ID, _FLOAT = 4, 4
 class TableSizes(NamedTuple):
   """Sizes of a table's messages, in bytes."""
 
-  num_rows: int  # All rows of the table.
   row_bytes: int  # One row as clients hold it: 4 d, and 4 more with a bias.
   down: int  # What a client receives for each row that it requests.
   up: int  # What it sends for each: ids, and the row.
@@ -47,6 +46,8 @@ class Messages:
 
   encoder_bytes: int  # Trained weights as clients hold them, except tables.
   frozen_bytes: int  # The encoder's other weights, which clients hold.
+  # What FullSoftmax sends one way: the weights of the task's own model, with all class rows.
+  full_bytes: int
   # What a client receives, and what it sends, besides `tables`.
   down: int
   up: int
@@ -69,16 +70,20 @@ class Messages:
       'client_parameters_peak': (encoder + held) // _FLOAT,
     }
 
-  def saving(self, sent: float) -> float:
-    """Returns the saved fraction of FullSoftmax's bytes in float32, down and up.
+  def saving(self, sent: float) -> float | None:
+    """Returns the fraction of FullSoftmax's bytes, down and up, that is not sent.
 
-    `sent` are bytes down and up, per client and round. The fraction is negative if the ids
-    cost more than the omitted rows save.
+    Args:
+      sent: bytes that a client receives and sends in a round.
+
+    Returns:
+      A number up to 1. It is negative if the client sends and receives more than
+      FullSoftmax's clients do: rows with ids, control variates, wide hash tables.
+      None for training without clients, which has no messages to compare.
     """
     if not self.has_clients:
-      return 1.0
-    rows = sum(t.num_rows * t.row_bytes for t in self.tables.values())
-    return 1 - sent / (2 * (self.encoder_bytes + rows) + _FLOAT)
+      return None
+    return 1 - sent / (2 * self.full_bytes + _FLOAT)
 
 
 def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
@@ -107,13 +112,11 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   specs = algorithm.model.weight_specs()
 
   def of_table(table):
-    num_rows, dim = specs.tables[table.name].shape
-    row = tf.TensorSpec([dim])
+    row = tf.TensorSpec(specs.tables[table.name].shape[1:])
     ids = _ID if table.request.selects else 0
     weighs = importance.target_of(algorithm) is not None
     beside = _FLOAT if weighs and table.name == classifier.CLASS else 0
     return TableSizes(
-      num_rows,
       held(row),
       beside + (0 if frozen.is_held(algorithm, table) else received(row)),
       ids + (ids + sent(row) if table.merge.sends_rows else 0),
@@ -125,9 +128,15 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   replies = tf.nest.flatten([part.reply_spec for part in parts])
   no_scalars = lambda tensors: [t for t in tensors if t.shape.rank]
   trained = _of_encoder(frozen.trained_part(algorithm, specs))
+  trained_bytes = total(held, trained)
+  all_bytes = total(held, _of_encoder(specs))
+  # FullSoftmax sends the same share of the encoder, of which FedMLH has copies.
+  plain = (algorithm.task_model or algorithm.model).weight_specs()
+  encoder = total(held, _of_encoder(plain)) * trained_bytes // max(all_bytes, 1)
   return Messages(
-    total(held, trained),
-    total(held, _of_encoder(specs)) - total(held, trained),
+    trained_bytes,
+    all_bytes - trained_bytes,
+    encoder + total(held, plain.tables.values()),
     total(received, trained) + total(held, no_scalars(messages_)),
     total(sent, trained) + total(held, no_scalars(replies)) + _FLOAT,
     {table.name: of_table(table) for table in algorithm.tables},

@@ -118,6 +118,9 @@ class Algorithm:
       and what clients keep between rounds.
     measures_largest_loss: whether a round's metrics have the largest mean loss of
       a client.
+    task_model: the model that the algorithm was given, if it trains another one, such as
+      FedMLH with its hashed head. Its size is what `bytes_saving_vs_fullsoftmax`
+      compares messages with. None: `model`.
   """
 
   model: classifier.EmbeddingClassifier
@@ -145,6 +148,7 @@ class Algorithm:
   example_weights: Any = None
   carried: tuple[carried_lib.Carried, ...] = ()
   measures_largest_loss: bool = False
+  task_model: classifier.EmbeddingClassifier | None = None
 
   def __post_init__(self):
     if self.weighting not in ('examples', 'uniform'):

@@ -125,8 +125,8 @@ def test_random_clients(tmp_path):
     ('federated_train.csv', 'ann,2,0 2', 'frequent_lab'),
     ('federated_train.csv', 'ann,0,9', "'9'.*'0' in .*mine_tr"),
     ('federated_train.csv', 'ann,0,0\nbob,0,0', 'line 3'),
-    ('test.csv', '3,0 1 2', 'give that as --test_file'),
-    ('test.csv', '3,', 'give that as --test_file'),
+    ('test.csv', 'ann,3,0 1 2', 'give that as --test_file'),
+    ('test.csv', 'ann,3,', 'give that as --test_file'),
   ],
 )
 def test_splits_of_other_data_are_refused(tmp_path, file, line, message):

@@ -207,7 +207,7 @@ def test_fedmlhs_sizes_are_the_papers(tmp_path, capsys):
   [other] = [row for row in volume.rows if row[-1] == 'no']
   assert other == ('AMZtitle', 'fedavg', 'GiB', '135.0', '134.94', 'no')
   measured(tmp_path, volume, memory)
-  assert '1 reproduced, 1 shape reproduced' in capsys.readouterr().out
+  assert '2 formula only' in capsys.readouterr().out
   assert set(registry.RESULTS['fedmlh/table2'].equal) == {'yes'}
   for found in fedmlh.CONFIGURATIONS:
     task = tasks.get(found.task)
@@ -451,7 +451,7 @@ def test_one_results_files_end_no_other(
   out = capsys.readouterr().out
   assert 'p/fig1: not run: ' in out
   assert reason in out
-  assert '1 reproduced, 1 shape reproduced, 1 not run' in out
+  assert '1 shape reproduced, 1 not run, 1 formula only' in out
   assert (tmp_path / page.FILE).is_file()
   assert len(lines_of(tmp_path, 'fedvc/fig10'))
 
