@@ -33,9 +33,8 @@ class Choice(NamedTuple):
   test_fraction: float = 0.0  # Of the training examples, held out; 0: none.
   seed: int = 0  # Of the clients and of the examples held out.
   test_examples: int = 0  # The size of a sample of the test; 0: all.
-  classes: str = (
-    ''  # A file of all class names, one a line; '': those of the data.
-  )
+  # A file of all class names, one a line; '': those of the data.
+  classes: str = ''
 
   @property
   def is_file(self) -> bool:
