@@ -197,7 +197,7 @@ def test_any_aggregator_of_the_encoder_plugs_in():
 def test_arguments_of_a_builder_that_do_not_fit_are_named():
   model = tiny.model(29)
   with pytest.raises(TypeError, match='prox_mu'):
-    fedss.build_fedss(model=model, max_positives=4, proximal_weight=0.1)
+    fedss.build_fedss(model=model, max_positives=4, prox_mue=0.1)
   with pytest.raises(TypeError, match='model'):
     fedss.build_fedss()
   # The default number of negatives is lowered to the classes.
