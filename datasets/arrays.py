@@ -115,8 +115,6 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   inputs.check_classes(num_classes, path)
   cure = 'give labels of at least two classes'
   examples_lib.require_two(num_classes, f'{path}: y', cure)
-  if 'test_y' in arrays:
-    errors.check_labels(arrays['test_y'], num_classes, f'{path}, test_y')
   return arrays
 
 
@@ -130,11 +128,11 @@ def listed(arrays: dict[str, np.ndarray], file: str) -> list[str] | None:
   """Numbers labels, in place, as a file lists them; returns its names, or None of ''."""
   if not file:
     return None
-  numbers = map(str, range(int(arrays['y'].max()) + 1))
-  places, names = examples_lib.listed(list(numbers), file)
-  for part in ('y', 'test_y'):
-    if part in arrays:
-      arrays[part] = places[arrays[part]]
+  parts_ = [part for part in ('y', 'test_y') if part in arrays]
+  there = np.unique(np.concatenate([arrays[part] for part in parts_]))
+  places, names = examples_lib.listed(list(map(str, there.tolist())), file)
+  for part in parts_:
+    arrays[part] = places[np.searchsorted(there, arrays[part])]
   return names
 
 
@@ -166,9 +164,12 @@ def federated(
     for part in PARTS
   )
   names = more.get('class_names')
+  num_classes = int(arrays['y'].max()) + 1 if names is None else len(names)
+  if 'test_y' in arrays:
+    errors.check_labels(arrays['test_y'], num_classes, f'{name}, test_y')
   return client_data.FederatedDataset(
     name=name,
-    num_classes=int(arrays['y'].max()) + 1 if names is None else len(names),
+    num_classes=num_classes,
     train=client_data.PartitionedClientData(train, found.clients),
     test=test if found.test is None else train.subset(found.test),
     retrieval=retrieval,

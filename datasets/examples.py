@@ -366,12 +366,13 @@ def listed(names: Sequence[str], file: str) -> tuple[np.ndarray, list[str]]:
   lacks one of `names`.
   """
   try:
-    lines = files.read_text(pathlib.Path(file)).splitlines()
+    text = files.read_text(pathlib.Path(file)).removeprefix('\ufeff')
   except (OSError, ValueError) as e:
     raise errors.InputError(
       f'--classes={file} cannot be read ({e}); give a file with a class name a line'
     ) from e
-  all_names = [nfc(line.strip()) for line in lines if line.strip()]
+  lines = [line.strip(' \t\r') for line in text.split('\n')]
+  all_names = [nfc(line) for line in lines if line]
   place = {name: i for i, name in enumerate(all_names)}
   require_two(len(all_names), f'--classes={file}', 'list at least two')
   if len(place) < len(all_names):

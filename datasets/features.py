@@ -403,8 +403,13 @@ def _moments(x: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _of_bounds(bounds, names: Sequence[str], size: int, path):
   """Returns the middle and half the width of each feature's bounds, float64 [D]."""
-  if len(names) != size:  # Of arrays, or of columns of lists.
-    names = [''] * size
+  unknown = [name for name in bounds if name and name not in names]
+  if unknown or (len(names) != size and bounds.keys() != {''}):
+    raise errors.InputError(
+      f'--feature_bounds: {path} has no single feature'
+      f' {wording.shown(next(iter(unknown or bounds)))!r}; give LOW:HIGH of all features'
+    )
+  names = names if len(names) == size else [''] * size
   missing = [name for name in names if not {name, ''} & bounds.keys()]
   if missing:
     raise errors.InputError(

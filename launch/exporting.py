@@ -303,7 +303,7 @@ def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict:
         'epsilon': found.epsilon,
         'delta': values['dp_delta'],
         'dp': values['dp'],
-        'noise_seed': values['dp_noise_seed'],
+        'noise_seed': values.get('dp_noise_seed', 'public'),
       },
     }
   else:
@@ -375,6 +375,11 @@ rows = weights['class_rows']
 
 def _privacy(told: Mapping[str, Any]) -> str:
   """Returns what the README says of a private model."""
+  if told['noise_seed'] == 'public':
+    return (
+      '**Not private**: its noise follows from a public seed, so that anybody can'
+      ' subtract it.'
+    )
   if told['epsilon'] is None:
     return (
       '**Trained with differential privacy**; its epsilon was not measured.'

@@ -223,8 +223,6 @@ def resolve(
     _check_importance(found, flag, chosen_file, num_classes)
   _check_one_label(found, 'calibration', values['calibration'])
   _check_epsilon(settings['dp_epsilon'], values, given)
-  if is_private({**settings, 'hyperparameters': values}):
-    _check_private(options, values)
   _check_precision(settings['precision'], options)
   if settings['dp_epsilon']:  # It follows.
     del values['dp_noise_multiplier']
@@ -335,8 +333,13 @@ def is_private(config: Mapping) -> bool:
   return values.get('dp', 'none') != 'none' and bool(noise)
 
 
-def _check_private(options: Mapping, values: Mapping) -> None:
-  """Refuses what would put exact facts about clients' data beside a private model."""
+def check_private(config: Mapping) -> None:
+  """Refuses settings of a private run that put exact facts about clients' data beside
+  its model."""
+  if not is_private(config):
+    return
+  options, values = config['options'], config['hyperparameters']
+  is_table = not config['data_dir'].lower().endswith('.npz')
   for flag, is_exact, what, cure in (
     (
       'importance_weights=train',
@@ -356,6 +359,12 @@ def _check_private(options: Mapping, values: Mapping) -> None:
       options.get('standardize') and not options.get('feature_bounds'),
       'puts the exact mean and deviation of all rows into the model',
       'give public --feature_bounds=LOW:HIGH, or --standardize=false',
+    ),
+    (
+      'feature_columns',
+      options.get('feature_columns') == '' and is_table,
+      'is missing: which columns are numbers depends on the cells of single clients',
+      'name the columns of features',
     ),
     (
       'classes',
@@ -439,12 +448,13 @@ def _check_importance(
   if chosen in (None, base.NO_IMPORTANCE):
     return
   _check_one_label(task, flag, chosen)
-  if chosen in base.NAMED_IMPORTANCE:
+  named = base.NAMED_IMPORTANCE if flag == 'importance_weights' else ()
+  if chosen in named:
     return
   if not os.path.isfile(chosen):
     raise errors.InputError(
-      f'--{flag}={chosen} is no file; give one with the columns class,probability'
-      f'{", or " + ", ".join(base.NAMED_IMPORTANCE) if flag == "importance_weights" else ""}'
+      f'--{flag}={chosen} is no file; give'
+      f' {", ".join([*named, "a CSV with the columns class,probability"])}'
     )
   # Only the data say how many classes photographs have, and their names.
   if num_classes is not None and 'corrupt' not in task.option_values():
@@ -470,6 +480,7 @@ class Experiment:
     from tff_xc.experiment import checkpoints
     from tff_xc.experiment import training
 
+    check_private(self.config)
     drawn_seed = self.drawn_seed
     if drawn_seed is None:
       drawn_seed = checkpoints.seed_of(
@@ -550,13 +561,21 @@ def with_data(
       f'all other classes are negatives, {values["negatives"]}: the default'
       ' --negatives is more than there are'
     )
+  probabilities = _class_probabilities(values, dataset)
+  if values.get(
+    'calibration_probabilities'
+  ):  # A file, whose content may change.
+    from tff_xc.data import fingerprint
+
+    checksum = fingerprint.checksum([probabilities])
+    config = {**config, same_run.PROBABILITIES: checksum}
   most = dataset.train.largest_label_set * model.rows_per_label
   made = chosen(**values)
   algorithm = made.algorithm(
     model,
     max_positives=most,
     num_clients=len(dataset.train.partition),
-    class_probabilities=_class_probabilities(values, dataset),
+    class_probabilities=probabilities,
     examples_per_round=options.get('examples_per_round', 0),
   )
   drawn = values.get('virtual_client_size') or options.get(
@@ -710,8 +729,10 @@ def own_values(config: Mapping, data_dir: str, drawn_seed: int | None = None):
 def without_importance(config: Mapping) -> dict[str, Any]:
   """Returns a configuration without the probabilities of a file, which may be elsewhere."""
   values = dict(config.get('hyperparameters', {}))
-  if 'calibration_probabilities' in values:
-    values['calibration_probabilities'] = ''
+  if values.get('calibration_probabilities'):
+    values = {
+      n: v for n, v in values.items() if not n.startswith('calibration')
+    }
   if values.get('importance_weights', '') not in ('', *base.NAMED_IMPORTANCE):
     values['importance_weights'] = base.NO_IMPORTANCE
   return {**config, 'hyperparameters': values}
@@ -720,6 +741,7 @@ def without_importance(config: Mapping) -> dict[str, Any]:
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, or resumes; returns the summary."""
   # Every check of the input precedes the first write.
+  check_private(config)
   same_run.check_config(run_dir, config)
   trackers.check(config['tracker'])
   install_runtime(config)

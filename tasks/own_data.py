@@ -103,7 +103,7 @@ _STANDARDIZE = hp.Hyperparameter(
 CLASSES = hp.Hyperparameter(
   'classes',
   '',
-  "FILE of all classes' names, one a line (of --task=items, of all items), which are"
+  "FILE of all classes' names, one a line (--task=items: of all items; .npz: labels), which are"
   ' the classes of the model in this order; --dp needs it, because classes that only the'
   ' data name tell who has them; default: those of the data',
 )
@@ -146,17 +146,22 @@ def check(options: Mapping) -> None:
 
 def bounds(options: Mapping) -> dict[str, tuple[float, float]]:
   """Returns the bounds of features by name, '' for all others, of --feature_bounds."""
-  found = {}
-  for part in filter(None, options.get('feature_bounds', '').split(',')):
+  found, text = {}, options.get('feature_bounds', '')
+  for part in text.split(',') if text else ():
     name, _, pair = part.rpartition('=')
     try:
       low, high = map(float, pair.split(':'))
     except ValueError:
       low = high = math.nan
-    if not -math.inf < low < high < math.inf:
+    # The difference of two may be too small for float32.
+    if not (-math.inf < low < high < math.inf and high - low > 1e-30):
       raise errors.InputError(
         f'--feature_bounds: {part!r} is no pair of finite numbers; give LOW:HIGH or'
         ' NAME=LOW:HIGH, such as age=0:120'
+      )
+    if name.strip() in found:
+      raise errors.InputError(
+        f'--feature_bounds: {part!r} is given twice; leave one of them out'
       )
     found[name.strip()] = low, high
   return found

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from launch import evaluation
 from launch import exporting
 from tasks import experiment
 from tests import small_data
@@ -16,12 +17,20 @@ from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import cohort
+from tff_xc.experiment import storage
 from tff_xc.measure import privacy_loss
 from tff_xc.report import run_files
 from tff_xc.round import privacy
 from tff_xc.round import randomness
 
 CLIENTS = 40
+SMALL = {
+  'num_classes': 30,
+  'num_clients': 20,
+  'clients_per_round': 5,
+  'examples_per_client': 10,
+  'classes_per_client': 3,
+}
 
 
 @pytest.fixture(scope='module')
@@ -73,9 +82,8 @@ def run(path, rounds=4, **changes):
     'glyphs',
     'fedss',
     {
-      **{'num_classes': 30, 'num_clients': 20, 'clients_per_round': 5},
-      **{'examples_per_client': 10, 'classes_per_client': 3, 'negatives': 4},
-      **{'rounds': rounds, 'eval_every': 2, **changes},
+      **SMALL,
+      **{'negatives': 4, 'rounds': rounds, 'eval_every': 2, **changes},
     },
   )
   made = experiment.assemble(config)
@@ -190,8 +198,11 @@ def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
 @pytest.mark.parametrize(
   ('algorithm', 'changes', 'told'),
   [
-    ('fedavg', {'dp': 'central', 'calibration': 'prior'}, 'calibration_prob'),
-    ('fedavg', {'dp': 'local', 'importance_weights': 'train'}, 'FILE'),
+    (
+      'fedavg',
+      {'calibration': 'prior', 'calibration_probabilities': 'train'},
+      'no file',
+    ),
     ('fedss', {'dp_clip': 2.0}, 'dp=central'),
     ('fedss', {'dp': 'central', 'dp_clip': math.inf}, 'clips nothing'),
     ('fedss', {'dp': 'central', 'dp_noise_multiplier': math.inf}, 'finite'),
@@ -215,6 +226,63 @@ def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
 def test_what_does_not_go_together(algorithm, changes, told):
   with pytest.raises(errors.InputError, match=told):
     experiment.resolve('glyphs', algorithm, changes)
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {'dp': 'central', 'calibration': 'prior'},
+    {'dp': 'local', 'importance_weights': 'train'},
+  ],
+)
+def test_exact_class_shares_are_refused(changes, tmp_path):
+  config = experiment.resolve('glyphs', 'fedavg', changes)
+  with pytest.raises(errors.InputError, match='FILE'):
+    experiment.run(config, tmp_path)
+  experiment.check_private(
+    experiment.resolve(
+      'glyphs', 'fedavg', {**changes, 'dp_noise_multiplier': 0.0}
+    )
+  )
+
+
+def test_a_secret_is_never_replaced_and_belongs_to_its_checkpoints(tmp_path):
+  hidden = privacy.Privacy(1.0, 1.0, 2.0, secret=True)
+  checkpoints.prepare(tmp_path)
+  checkpoints.keep_secret(tmp_path, 5)
+  checkpoints.keep_secret(tmp_path, 5)
+  with pytest.raises(errors.InputError, match='another process'):
+    checkpoints.keep_secret(tmp_path, 6)
+  assert checkpoints.seed_of(hidden, tmp_path, 0) == 5
+  assert (tmp_path / 'checkpoints').stat().st_mode & 0o777 == 0o700
+  for secret, is_ours in ((6, False), (5, True)):
+    seed = np.array(randomness.pair(secret), np.int32)
+    storage.write_arrays(checkpoints.path_of(tmp_path, 1), {'seed': seed})
+    if is_ours:
+      assert checkpoints.seed_of(hidden, tmp_path, 0) == 5
+    else:
+      with pytest.raises(errors.InputError, match='secret_seed'):
+        checkpoints.seed_of(hidden, tmp_path, 0)
+
+
+@pytest.mark.slow
+def test_a_private_run_with_probabilities_of_a_file_is_evaluated(
+  in_process, tmp_path
+):
+  file = tmp_path / 'p.csv'
+  lines = [f'{i},{1 / 30}' for i in range(30)]
+  file.write_text('\n'.join(['class,probability', *lines]))
+  given = {'dp': 'central', 'calibration': 'prior', 'calibration_tau': 0.5}
+  given['calibration_probabilities'] = str(file)
+  config = experiment.resolve(
+    'glyphs', 'fedavg', {**SMALL, 'rounds': 2, 'eval_every': 1, **given}
+  )
+  experiment.run(config, tmp_path / 'run')
+  found = evaluation.load(str(tmp_path / 'run'))
+  assert found.rounds == 2
+  file.write_text('\n'.join(['class,probability', '0,0.9', *lines[1:]]))
+  with pytest.raises(errors.InputError, match='calibration_probabilities'):
+    experiment.run({**config, 'rounds': 3}, tmp_path / 'run')
 
 
 def test_without_noise_there_need_be_no_norm():

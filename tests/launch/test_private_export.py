@@ -13,12 +13,17 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from launch import exporting
 from tasks import experiment
+from tests.launch import test_evaluate
 from tff_xc import errors
 
 COLUMNS = {'label_column': 'class', 'user_column': 'user'}
 SMALL = {'hidden_dim': 4, 'embedding_dim': 4, 'clients_per_round': 4}
 PRIVATE = {'dp': 'central', 'dp_epsilon': 8.0}
-PUBLIC = {'classes': 'classes.txt', 'feature_bounds': '-9:9'}
+PUBLIC = {
+  'classes': 'classes.txt',
+  'feature_bounds': '-9:9',
+  'feature_columns': 'a,b',
+}
 
 
 @pytest.fixture
@@ -98,8 +103,12 @@ def test_one_client_changes_nothing_but_the_model(in_process, here):
 @pytest.mark.parametrize(
   ('changes', 'told'),
   [
-    ({**PRIVATE, 'feature_bounds': '-9:9'}, 'classes'),
-    ({**PRIVATE, 'classes': 'classes.txt'}, 'feature_bounds'),
+    ({**PRIVATE, **PUBLIC, 'classes': ''}, 'classes'),
+    ({**PRIVATE, **PUBLIC, 'feature_bounds': ''}, 'feature_bounds'),
+    ({**PRIVATE, **PUBLIC, 'feature_columns': ''}, 'feature_columns'),
+    ({'feature_bounds': ','}, 'LOW'),
+    ({'feature_bounds': 'a=0:1,a=0:2'}, 'twice'),
+    ({'feature_bounds': '0:1e-320'}, 'LOW'),
     ({'feature_bounds': '9:-9'}, '9:-9'),
     ({'feature_bounds': 'a=1'}, 'a=1'),
     ({'feature_bounds': '0:1', 'standardize': False}, 'standardize'),
@@ -107,7 +116,23 @@ def test_one_client_changes_nothing_but_the_model(in_process, here):
 )
 def test_what_would_tell_of_clients_is_refused(here, changes, told):
   with pytest.raises(errors.InputError, match=told):
-    config_of('with.csv', **changes)
+    experiment.check_private(config_of('with.csv', **changes))
+
+
+def test_the_card_of_a_private_run_has_no_exact_facts(here, monkeypatch):
+  for name, more in (('private', PRIVATE), ('plain', {})):
+    given = {'rounds': 1, 'data_dir': 'with.csv', **COLUMNS, **SMALL, **PUBLIC}
+    path = test_evaluate.untrained(here / name, 'table', **given, **more)
+    exporting.run(str(path), name + '_export', 'npz')
+  card, plain = (
+    json.loads((here / f'{name}_export' / 'model.json').read_text())
+    for name in ('private', 'plain')
+  )
+  exact = {'seed', 'scores', 'data'}
+  assert plain.keys() - card.keys() == exact
+  assert card.keys() - plain.keys() == {'privacy'}
+  of_clients = {'num_clients', 'largest_label_set'}
+  assert plain['description'].keys() - card['description'].keys() == of_clients
 
 
 def test_calibration_is_not_exported_of_a_private_run(here):
@@ -135,9 +160,26 @@ def test_classes_and_bounds_are_those_of_the_user(here):
   np.testing.assert_array_equal(y, wanted)
   np.testing.assert_allclose(x[:, 0], (frame['a'][order] - 5) / 5, rtol=1e-6)
   np.testing.assert_allclose(x[:, 1], frame['b'][order], rtol=1e-6)
-  with pytest.raises(errors.InputError, match="'b'"):
-    read(feature_bounds='a=0:10')
+  for bounds, told in (('a=0:10', "'b'"), ('a=0:1,z=0:1,0:1', "'z'")):
+    with pytest.raises(errors.InputError, match=told):
+      read(feature_bounds=bounds)
+  (here / 'classes.txt').write_bytes(b'\xef\xbb\xbfcat\r\ndog\r\nfox\nowl')
+  assert read().class_names == ['cat', 'dog', 'fox', 'owl']
   for text, told in (('yak\nowl', 'cat'), ('cat\ncat', 'twice'), ('', 'one')):
     (here / 'classes.txt').write_text(text)
     with pytest.raises(errors.InputError, match=told):
       read()
+
+
+def test_classes_of_arrays_are_listed_by_their_labels(here):
+  arrays = {'x': np.eye(6, 3), 'y': np.array([5, 0, 2, 0, 2, 5])}
+  arrays |= {'client': np.arange(6) % 2, 'test_x': np.eye(2, 3)}
+  np.savez('mine.npz', **arrays, test_y=np.array([7, 0]))
+  (here / 'classes.txt').write_text('7\n5\n2\n0\n1\n')
+  options = experiment.tasks.get('table').option_values()
+  found = experiment.tasks.get('table').read(
+    'mine.npz', {**options, 'classes': 'classes.txt'}
+  )
+  assert found.num_classes == 5
+  assert found.train.pool.y.tolist() == [1, 3, 2, 3, 2, 1]
+  assert found.test.y.tolist() == [0, 3]

@@ -24,6 +24,7 @@ import tensorflow as tf
 from tff_xc import errors
 from tff_xc import files
 from tff_xc.experiment import storage
+from tff_xc.round import randomness
 
 _FOLDER, _DAMAGED = 'checkpoints', 'damaged'
 _SECRET, _SECRET_BITS = 'secret_seed', 62  # As many as `randomness.pair` keeps.
@@ -58,18 +59,34 @@ def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
   if not file.exists() and not kept(run_dir):
     return secrets.randbits(_SECRET_BITS)
   try:
-    return int(files.read_text(file))
+    found = int(files.read_text(file))
+    for version in kept(run_dir)[-1:]:
+      saved = storage.read_arrays(path_of(run_dir, version), 'seed'.__eq__)
+      if saved['seed'].tolist() != randomness.pair(found):
+        raise ValueError('it is that of another run')
   except (OSError, ValueError) as e:
     raise errors.DamageError(
       f'{file} is missing or damaged, and a private run cannot resume without its'
       ' secret seed; restore the file, or choose another --run_dir'
     ) from e
+  except storage.DamagedError:  # It is told when the checkpoint is loaded.
+    pass
+  return found
 
 
 def keep_secret(run_dir: str | os.PathLike, seed: int) -> None:
-  """Writes the secret of a private run, for its owner alone; needs the run's lock."""
+  """Writes the secret of a private run, for its owner alone; needs the run's lock.
+
+  Nobody else can read the checkpoints either, which have it, too.
+  """
   file = pathlib.Path(run_dir) / _FOLDER / _SECRET
+  if file.exists() and files.read_text(file).strip() != str(seed):
+    raise errors.InputError(
+      f'another process has begun this run meanwhile ({file}); start the same command'
+      ' again'
+    )
   with storage.writing(file), files.replacing(file) as temporary:
+    file.parent.chmod(0o700)
     temporary.touch(0o600)
     temporary.write_text(f'{seed}\n')
 

@@ -56,7 +56,7 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
     if found.get(PROBABILITIES) != wanted.get(PROBABILITIES):
       raise errors.InputError(
         f'{path} holds a run with other probabilities of classes, and'
-        ' --importance_weights names a file that has changed since; restore it, or'
+        ' --importance_weights or --calibration_probabilities names a file that has changed since; restore it, or'
         ' choose another --run_dir'
       )
   if wanted.get('dp_epsilon') and wanted['rounds'] > found['rounds']:

@@ -118,15 +118,57 @@ def random_bits(
 ) -> tf.Tensor:
   """Returns 64 random bits, uint64, of each of a stream's numbers.
 
-  `seed` is int32 or int64 [2]; streams and numbers are integers, which broadcast. Each
-  result depends on its own three alone: TensorFlow's generators count within a tensor.
+  `seed` is int32 [2]; streams and numbers are integers, which broadcast. Each result
+  depends on its own three alone: TensorFlow's generators count within a tensor. The seed
+  follows from a few results: nothing secret may be drawn so.
   """
   times = lambda x, odd: tf.cast(x, tf.uint64) * tf.constant(odd, tf.uint64)
-  whole = tf.bitcast(seed, tf.uint64)
-  if seed.dtype == tf.int64:
-    whole = mixed(whole[0]) + whole[1]
-  start = mixed(whole + times(streams, _STREAM))
+  start = mixed(tf.bitcast(seed, tf.uint64) + times(streams, _STREAM))
   return mixed(start + times(numbers, _STEP))
+
+
+# Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2,
+# 3", SC 2011): the factors of its rounds, and the steps of its key.
+_ROUNDS, _FACTORS = 10, (0xD2511F53, 0xCD9E8D57)
+_KEY_STEPS = 0x9E3779B9, 0xBB67AE85
+
+
+def _bits(x) -> tf.Tensor:
+  return tf.cast(x, tf.uint64)
+
+
+def _low(x: tf.Tensor) -> tf.Tensor:
+  return tf.bitwise.bitwise_and(x, tf.constant(2**32 - 1, tf.uint64))
+
+
+def _high(x: tf.Tensor) -> tf.Tensor:
+  return tf.bitwise.right_shift(x, tf.constant(32, tf.uint64))
+
+
+def philox(key: int | tf.Tensor, counter: Sequence) -> list[tf.Tensor]:
+  """Returns four words of 32 random bits, uint64, of a counter of four such words.
+
+  Unlike `random_bits`, it does not give away its `key`, a uint64 scalar.
+  """
+  xor = tf.bitwise.bitwise_xor
+  keys = [_low(_bits(key)), _high(_bits(key))]
+  words = [_bits(word) for word in counter]
+  for _ in range(_ROUNDS):
+    first, second = (
+      word * tf.constant(factor, tf.uint64)
+      for word, factor in zip(words[::2], _FACTORS, strict=True)
+    )
+    words = [
+      xor(xor(_high(second), words[1]), keys[0]),
+      _low(second),
+      xor(xor(_high(first), words[3]), keys[1]),
+      _low(first),
+    ]
+    keys = [
+      _low(each + tf.constant(step, tf.uint64))
+      for each, step in zip(keys, _KEY_STEPS, strict=True)
+    ]
+  return words
 
 
 def row_normals(
@@ -137,11 +179,14 @@ def row_normals(
   A row's numbers depend on `seed` (int32 or int64 [2]), the stream (of int32 [S]), its id and
   the column, whichever others are drawn.
   """
-  number = tf.cast(ids, tf.int64)[..., None] * row_dim
-  number += tf.range(1, row_dim + 1, dtype=tf.int64)
   one_each = tf.ones(ids.shape.rank + 1, tf.int32)
   streams = tf.reshape(streams, tf.concat([[-1], one_each], 0))
-  bits = random_bits(seed, streams, number)
+  ids = tf.cast(ids, tf.int64)[..., None]
+  if seed.dtype == tf.int64:  # A secret one.
+    bits = _secret_bits(seed, streams, ids, row_dim)
+  else:
+    number = ids * row_dim + tf.range(1, row_dim + 1, dtype=tf.int64)
+    bits = random_bits(seed, streams, number)
   # Box-Muller, of the upper and the lower half; never the logarithm of 0.
   upper = tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64))
   unit = lambda x: (tf.cast(tf.cast(x, tf.uint32), tf.float32) + 0.5) * 2.0**-32
@@ -150,3 +195,20 @@ def row_normals(
     2 * math.pi * unit(bits),
   )
   return radius * tf.cos(angle), radius * tf.sin(angle)
+
+
+def _secret_bits(seed, streams, ids, row_dim: int) -> tf.Tensor:
+  """Returns 64 random bits, uint64 [S, ..., row_dim], of each number of rows."""
+  width = -(-row_dim // 2)  # Each counter is of two columns.
+  number = ids * width + tf.range(width, dtype=tf.int64)
+  unsigned, number = tf.bitcast(seed, tf.uint64), _bits(number)
+  shape = tf.broadcast_dynamic_shape(tf.shape(number), tf.shape(streams))
+  number = tf.broadcast_to(number, shape)
+  words = philox(
+    unsigned[0],
+    [_low(number), _high(number), _bits(streams), _low(unsigned[1])],
+  )
+  half = tf.constant(2**32, tf.uint64)
+  bits = tf.stack([words[0] * half + words[1], words[2] * half + words[3]], -1)
+  whole = tf.concat([shape[:-1], [2 * width]], 0)
+  return tf.reshape(bits, whole)[..., :row_dim]
