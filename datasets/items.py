@@ -34,6 +34,8 @@ _USUAL = {
   'item': ('item_id', 'item', 'itemId', 'movieId'),
   'time': ('time', 'timestamp', 'date'),
 }
+# Times that have no common order: as float64, large whole numbers would lose theirs.
+_APART = (('numbers', 'dates'), ('whole numbers above 2^53', 'fractions'))
 _RANK = 10  # Of the scores of popularity.
 _AT_ONCE = 2**22  # Ranks in memory.
 _ENTRY_BYTES = 40  # Of bags, while they are made.
@@ -190,23 +192,26 @@ def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
   for row, value in enumerate(values):
     kind, seconds = _time(value)
     found.append(seconds)
-    kinds.add(kind)
+    large = 'whole numbers above 2^53' if abs(seconds) > 2**53 else kind
+    kinds |= {kind, 'fractions' if seconds % 1 else large}
     is_number = abs(seconds) < 2**63
-    if not is_number or len(kinds) > 1:
-      what = 'numbers in some rows and dates in others'
-      if value is None or value == '':
+    mixed = [pair for pair in _APART if kinds.issuperset(pair)]
+    if not is_number or mixed:
+      empty = ('',) if isinstance(value, str) else ('None', 'nan')
+      what = f'{str(value)[:40]!r}'
+      if str(value).strip() in empty:
         what = 'empty'
-      elif not is_number:
-        what = f'{str(value)[:40]!r}'
+      elif is_number:
+        what = '{} in some rows and {} in others'.format(*mixed[0])
       raise errors.InputError(
-        f'{batch.where(row)}: {column!r} is {what}; expected numbers below 2^63 in'
-        ' all rows, or dates such as 2024-05-31 in all'
+        f'{batch.where(row)}: {column!r} is {what}; expected in all rows whole numbers'
+        ' below 2^63, or numbers below 2^53, or dates such as 2024-05-31'
       )
   return np.array(found)
 
 
 def _time(value: Any) -> tuple[str, float]:
-  """Returns ('number' or 'date', seconds), whole ones as int; nan for anything else.
+  """Returns ('numbers' or 'dates', seconds), whole numbers as int; nan for other text.
 
   `fromisoformat` of Python 3.10 reads fewer forms of dates than that of 3.11.
   """
@@ -214,20 +219,20 @@ def _time(value: Any) -> tuple[str, float]:
 
   text = str(value).strip()
   try:
-    is_whole = text.lstrip('+-').isdecimal()
-    return 'number', int(text) if is_whole else float(value)
-  except (TypeError, ValueError):
+    number = int(text) if text.lstrip('+-').isdecimal() else float(text)
+    return 'numbers', number if number % 1 else int(number)
+  except ValueError:
     pass
   time = r'(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?)?'
-  zone = r' ?(?:Z|([+-]\d\d):?(\d\d)?)?'
+  zone = r' ?(?:Z|([+-](?:[01]\d|2[0-3]))(?::?([0-5]\d))?)?'
   date = re.fullmatch(rf'(\d{{4}})-?(\d\d)-?(\d\d){time}{zone}', text, re.I)
   try:
     *parts, fraction, hours, minutes = date.groups('0')
     date = datetime.datetime(*map(int, parts), tzinfo=datetime.timezone.utc)
   except (AttributeError, ValueError):  # No date, or a 30th of February.
-    return 'number', float('nan')
+    return 'numbers', float('nan')
   offset = 3600 * int(hours) + 60 * int(hours[0] + minutes)
-  return 'date', date.timestamp() + float(f'0.{fraction}') - offset
+  return 'dates', date.timestamp() + float(f'0.{fraction}') - offset
 
 
 def federated(

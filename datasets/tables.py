@@ -38,7 +38,9 @@ _WHOLE = re.compile(r'(0|-?[1-9][0-9]*)\.0')
 _SEPARATOR = re.compile('[,;:|\t]')
 _SURROGATE = re.compile('[\ud800-\udfff]')
 # The index of a pandas table whose index has no name.
-_INDEX = re.compile(r'(__index_level_\d+__|Unnamed: \d+(\.\d+)?)?')
+_INDEX = re.compile(r'(__index_level_\d+__)?')
+# The same index, after pandas read it from a CSV: the number is its place in that file.
+_READ_INDEX = re.compile(r'Unnamed: (\d+)(\.\d+)?')
 # What to do without a column that nobody can name otherwise.
 _COLUMN = 'add it, or give another file'
 # Larger floats need not be the number that was meant.
@@ -91,7 +93,8 @@ def header(path: str | os.PathLike) -> list[str]:
 def without_index(path: str | os.PathLike, names: Sequence[str]) -> list[str]:
   """Returns the names except those of columns that pandas wrote as the index of rows.
 
-  `names` are from `header`. In Parquet, pandas names the columns of its index.
+  `names` are from `header`. In Parquet, pandas names the columns of its index. In other
+  files, `Unnamed: 0` is an index only if no named column stands before it.
   """
   index, path = [], pathlib.Path(path)
   if form(path) == '.parquet':
@@ -102,6 +105,13 @@ def without_index(path: str | os.PathLike, names: Sequence[str]) -> list[str]:
       ValueError, RecursionError, LookupError, TypeError
     ):
       index = list(json.loads(text)['index_columns'])
+  for place, name in enumerate(names):
+    found = _READ_INDEX.fullmatch(name)
+    # Each time that pandas writes another index, the earlier ones move to the right.
+    if found and int(found[1]) <= place:
+      index.append(name)
+    elif not _INDEX.fullmatch(name):
+      break
   return [n for n in names if not _INDEX.fullmatch(n) and n not in index]
 
 

@@ -72,7 +72,8 @@ def owners_of(
   share = np.random.default_rng(seed).random(len(test_labels))
   places = first + (share * (last - first)).astype(np.int64)
   # The last of the owners is nobody.
-  return np.append(owners[order], -1)[np.where(first < last, places, -1)]
+  is_known = (first < last) & (test_labels >= 0)
+  return np.append(owners[order], -1)[np.where(is_known, places, -1)]
 
 
 def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:

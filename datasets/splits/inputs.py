@@ -37,7 +37,8 @@ class Columns(NamedTuple):
   """The columns of a table."""
 
   label: str = 'class'  # Text or whole numbers.
-  user: str | None = None  # None: 'user_id', if the table has it.
+  # None: 'user_id', if the table has it; '': the examples have no users.
+  user: str | None = None
   id: str | None = None  # None: 'image_id', or else the rows' numbers from 0.
 
 
@@ -133,16 +134,17 @@ def table(
   """
   named = {
     'class': columns.label,
-    'user': columns.user or 'user_id',
+    'user': 'user_id' if columns.user is None else columns.user,
     'id': columns.id or 'image_id',
   }
+  wanted = list(filter(None, named.values()))
   explicit = [n for n in (columns.user, columns.id) if n]
   required = list(dict.fromkeys([columns.label, *explicit]))
   tables.present(path, tables.header(path), required, advice)
   classes, users = examples_lib.Codes(), examples_lib.Codes()
   ids, present = examples_lib.TextParts(), set()
   for batch in examples_lib.watched_rows(
-    tables.batches(path, required, list(named.values())),
+    tables.batches(path, required, wanted),
     'reading',
     lambda batch: len(batch.places),
   ):

@@ -1,7 +1,7 @@
 """Splits in files: one line for each example, joined to examples by id.
 
   federated_train.csv  user_id,image_id,class
-  test.csv             image_id,class; and user_id, where an example is a client's own
+  test.csv             image_id,class; and the users' column, where clients own examples
   retrieval.csv        image_id,class, of other classes
   classes.csv          class,name
 
@@ -76,9 +76,10 @@ def read(
   """Reads the files of a split: its folder, zip or CSV, see `split_path`.
 
   A classes.csv beside the CSV names its classes; test.csv and retrieval.csv count only
-  in a folder or zip, and `test_file` is in place of its test.csv. With `sets` a class
-  may be a set of labels, and a file may have an example several times. Refuses a file
-  that is missing or damaged, and a classes.csv that lacks a class.
+  in a folder or zip, and `test_file` is in place of its test.csv. Test examples have
+  users if their file has the column that names the users of the training examples. With
+  `sets` a class may be a set of labels, and a file may have an example several times.
+  Refuses a file that is missing or damaged, and a classes.csv that lacks a class.
   """
   name = split_path.parse(split)
   folder = name.path if name.is_folder else name.path.parent
@@ -92,7 +93,8 @@ def read(
     is_given = test_file and part == 'test'
     if is_given or (name.is_folder and zip_members.is_file(path)):
       files.append(path)
-      parts[part] = _rows(path, None, sets)
+      user = name.user if part == 'test' else ''
+      parts[part] = _rows(path, user, sets, is_optional=True)
   own = [part for part in ('train', 'test') if part in parts]
   ids = {name for part in own for name in parts[part].class_names}
   named = {}
@@ -125,7 +127,7 @@ def read_test(path: str | os.PathLike) -> Split:
   """Reads a CSV `image_id,class`; other columns do not count."""
   path = pathlib.Path(path)
   _tell(path)
-  found = _rows(path, None)
+  found = _rows(path)
   return Split(found, found.class_names, [path])
 
 
@@ -185,10 +187,15 @@ def _tell(path: pathlib.Path) -> None:
     print(f'note: {path} {told}', file=sys.stderr)
 
 
-def _rows(path, user: str | None, sets: bool = False):
-  """Returns the examples of a file; it needs no users if `user` is None."""
+def _rows(path, user: str = '', sets: bool = False, is_optional: bool = False):
+  """Returns the examples of a file, whose users are in the column `user`.
+
+  If `user` is '', or the column is optional and the file lacks it, they have no users.
+  """
   if not zip_members.is_file(path):
-    _missing(path, ','.join(COLUMNS if user else COLUMNS[1:]))
+    _missing(path, ','.join(COLUMNS[1 if is_optional or not user else 0 :]))
+  if is_optional and user not in tables.header(path):
+    user = ''
   columns = inputs.Columns('class', user, 'image_id')
   found = inputs.table(
     path, columns, repeated=sets, advice=split_path.OTHER_COLUMNS
@@ -200,7 +207,7 @@ def _rows(path, user: str | None, sets: bool = False):
 
 def _class_names(path: pathlib.Path) -> dict[str, str]:
   """Returns the names of classes by their ids, from a CSV `class,name`."""
-  found = inputs.table(path, inputs.Columns('name', None, 'class'))
+  found = inputs.table(path, inputs.Columns('name', '', 'class'))
   ids = found.ids_of(np.arange(len(found)))
   names = [found.class_names[label] for label in found.labels]
   if len(set(names)) < len(names):

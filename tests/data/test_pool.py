@@ -54,6 +54,22 @@ def test_examples_share_their_memory_and_have_subsets(kind):
     assert found.y.dtype == np.int32
 
 
+@pytest.mark.parametrize('kind', ['dense', 'sparse'])
+def test_joined_pools_are_read_in_any_order(kind):
+  if kind == 'dense':
+    x, y = RANDOM.integers(0, 256, [7, 3, 3], np.uint8), np.arange(7)
+  else:
+    x = bags([3, 0, 2, 5, 1, 4, 2])
+    y = scipy.sparse.csr_matrix(np.eye(7, 8) > 0)
+  parts = [pool.in_memory(x[part], y[part]) for part in (slice(4), slice(4, 7))]
+  whole, joined = pool.in_memory(x, y), parts[0].joined(parts[1])
+  same(joined.y, whole.y)
+  if kind == 'sparse':
+    assert joined.entries.tolist() == whole.entries.tolist()
+  for numbers in ([5, 0, 6, 3, 3, 4, 1], [6, 4], [2, 0]):
+    same(joined.read(np.array(numbers)), x[numbers])
+
+
 @pytest.mark.parametrize('form', ['csc', 'coo', 'array', 'dense'])
 def test_other_forms_of_matrices_have_the_same_content(form):
   x, y = bags([3, 0, 2, 5]), scipy.sparse.csr_matrix(np.eye(4, 6) > 0)

@@ -118,8 +118,23 @@ def test_an_index_whose_metadata_are_lost_or_damaged(tmp_path):
     names.append(f'{i}.parquet')
     changed = table.replace_schema_metadata(said and {'pandas': said})
     pyarrow.parquet.write_table(changed, tmp_path / names[-1])
-  for name in names:
+  # A third index moves the other two to the right.
+  pd.read_csv(tmp_path / 'b.csv').to_csv(tmp_path / 'c.csv')
+  for name in [*names, 'c.csv']:
     assert read(tmp_path / name).features == ['weight', 'count']
+
+
+@pytest.mark.parametrize(
+  'header',
+  ['class,Unnamed: 1,a', 'class,a,Unnamed: 0', 'Unnamed: 3,class,a'],
+)
+def test_a_column_that_is_named_as_an_index_elsewhere_is_a_feature(
+  header, tmp_path
+):
+  lines = [','.join(str(i + c) for c in range(3)) for i in range(3)]
+  (tmp_path / 'a.csv').write_text('\n'.join([header, *lines]))
+  wanted = [name for name in header.split(',') if name != 'class']
+  assert read(tmp_path / 'a.csv').features == wanted
 
 
 def test_columns_may_be_named(tmp_path):

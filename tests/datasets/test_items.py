@@ -178,6 +178,39 @@ def test_times_of_any_size_have_their_order(kind, times, tmp_path):
     assert len(federated.test) == 1  # The later two are different times.
 
 
+@pytest.mark.parametrize('form', ['csv', 'jsonl'])
+def test_large_whole_numbers_keep_their_order_beside_floats(form, tmp_path):
+  def written(times):
+    if form == 'csv':
+      rows = ''.join(f'u,{i},{t}\n' for i, t in zip('cba', times, strict=True))
+      return table(tmp_path, f'user,item,time\n{rows}')
+    rows = zip('cba', times, strict=True)
+    text = ''.join(f'{{"user":"u","item":"{i}","time":{t}}}\n' for i, t in rows)
+    return table(tmp_path, text, 'a.jsonl')
+
+  assert in_order(written([2**53 + 1, float(2**53), 1.0])) == 'abc'
+  assert in_order(written([2**53, 1.5, 1])) == 'abc'
+  for times in ([2**53 + 1, 2**53, 0.5], [0.5, 1, 2**60 + 1]):
+    with pytest.raises(errors.InputError, match='fractions in others'):
+      items.read(written(times), ANY)
+
+
+@pytest.mark.parametrize(
+  ('cells', 'told'),
+  [
+    ([[1], [2]], r"row 1: 'time' is '\[1\]'"),
+    ([1, None], "row 2: 'time' is empty"),
+    ([1.5, None], "row 2: 'time' is empty"),
+    ([True, False], "'True'"),
+  ],
+)
+def test_cells_of_parquet_that_are_no_times_are_refused(cells, told, tmp_path):
+  columns = {'user': ['u', 'u'], 'item': ['a', 'b'], 'time': cells}
+  pq.write_table(pa.table(columns), tmp_path / 'a.parquet')
+  with pytest.raises(errors.InputError, match=told):
+    items.read(tmp_path / 'a.parquet', ANY)
+
+
 def test_dates_are_read_alike_by_every_python(tmp_path):
   times = (
     ('2024-05-31T10:00:00+02:00', 'b'),
@@ -210,6 +243,18 @@ def test_dates_are_read_alike_by_every_python(tmp_path):
     ('user,item,time\nann,tea,2024-02-30\n', "is '2024-02-30'"),
     ('who,item\nann,tea\n', '--user_column'),
     ('user,item,time\n', 'has no rows'),
+    *(
+      (f'user,item,time\nann,tea,{time}\n', f"is '{time[:10]}")
+      for time in (
+        '2024-05-31T10:00+99:99',
+        '2024-05-31T10:00+24:00',
+        '2024-05-31T10:00-01:60',
+        '2024-05-31T10:00+01:',
+        '2024-05-31T10:00:60',
+        '2024-W22-5',
+        '2024-152',
+      )
+    ),
     ('user;item\nann;tea\n', 'commas between'),
     ('1::1193::5\n1::661::3\n', 'commas between'),
   ],

@@ -114,6 +114,22 @@ def test_random_layers_draw_by_the_seed_and_in_training_only():
   assert np.abs(a - b).max() > 1e-3
 
 
+def sampled(function):
+  return function(tf.constant([[3]], tf.int64), 1, 4, False, 9)[0]
+
+
+DRAWS = {
+  'uniform': lambda: tf.random.uniform([]),
+  'poisson': lambda: tf.random.poisson([], 3.0),
+  'sampler': lambda: sampled(tf.random.uniform_candidate_sampler),
+  'unigrams': lambda: sampled(tf.random.learned_unigram_candidate_sampler),
+  'box': lambda: tf.image.sample_distorted_bounding_box(
+    [8, 8, 3], [[[0.0, 0.0, 1.0, 1.0]]], min_object_covered=0.5
+  )[0],
+  'clock': tf.timestamp,
+}
+
+
 class _Bad(L.Layer):
   """Draws by itself, calls Python, counts, fails, or reads a variable of no layer."""
 
@@ -133,8 +149,8 @@ class _Bad(L.Layer):
       return x * self.scale.assign(tf.abs(self.scale))
     if self.kind == 'fails' and training:
       raise KeyError('odd')
-    if self.kind == 'random':
-      return x * tf.random.uniform([])
+    if self.kind in DRAWS:
+      return x + tf.cast(tf.reduce_sum(DRAWS[self.kind]()), x.dtype)
     if self.kind == 'python':
       return tf.ensure_shape(tf.py_function(lambda t: t, [x], x.dtype), x.shape)
     if self.kind == 'number' and training:
@@ -159,7 +175,7 @@ OUTSIDE = []
     (lambda: row(L.Conv2D(3, 3)), 'one float32'),
     (lambda: row(L.Flatten()), 'no trainable weights'),
     (lambda: network(L.Conv2D(2, 1, kernel_regularizer='l2')), 'weight_decay'),
-    (lambda: network(_Bad('random')), 'random layers'),
+    *((lambda d=d: network(_Bad(d)), 'random layers') for d in DRAWS),
     (lambda: network(_Bad('python')), 'calls Python'),
     (lambda: network(_Bad('outside')), 'its weights.*bad'),
     (lambda: network(_Bad('number')), 'private__bad'),
@@ -174,11 +190,20 @@ def test_what_cannot_be_an_encoder_is_refused(make, message):
     keras_model.build_keras_encoder(make(), SHAPE, 'a:b')
 
 
+def test_complex_examples_are_refused():
+  with pytest.raises(errors.InputError, match='complex64'):
+    keras_model.build_keras_encoder(
+      numbers(), tf.TensorSpec([12], tf.complex64)
+    )
+
+
 class _Branching(L.Layer):
   """Python's `if` and `while` on tensors, and a dtype that is given by its place."""
 
   def call(self, x, training=None):
     i = tf.constant(0)
+    # TensorFlow calls this op stateful.
+    tf.debugging.Assert(tf.size(x) > 0, [x])
     while i < 3:
       x, i = x + 0.1, i + 1
     if tf.reduce_mean(x) > 0:

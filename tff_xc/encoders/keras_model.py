@@ -16,23 +16,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.encoders import layers
 
-# Ops that would draw other numbers in the same run again, or that TFF's worker
-# does not have.
-_RANDOM = (
-  'Multinomial',
-  'ParameterizedTruncatedNormal',
-  'RandomGamma',
-  'RandomPoisson',
-  'RandomShuffle',
-  'RandomStandardNormal',
-  'RandomUniform',
-  'RandomUniformInt',
-  'TruncatedNormal',
+# TensorFlow marks ops as stateful that draw random numbers, keep something, or read a
+# clock, and also these, whose results depend on their arguments only.
+_PURE = re.compile(
+  'Assert|Case|CheckNumerics.*|CudnnRNN.*|DeviceIndex|If|Print(V2)?'
+  '|StatefulPartitionedCall|StatelessRandomGetAlg|TensorArray.*|While|XlaCallModule'
 )
 _PYTHON = ('EagerPyFunc', 'PyFunc', 'PyFuncStateless')
 
@@ -110,6 +104,11 @@ def _check(model, example: tf.TensorSpec, name: str) -> None:
   if not isinstance(model, tf.keras.Model):
     raise errors.InputError(
       f'{name} returned {type(model).__name__}; expected a tf.keras.Model'
+    )
+  if example.dtype.is_complex:
+    raise errors.InputError(
+      f'{name} takes real numbers, and the examples are {example.dtype.name}; store'
+      ' the real and the imaginary parts as two numbers'
     )
   if not model.built or not isinstance(getattr(model, 'inputs', None), list):
     raise errors.InputError(
@@ -245,11 +244,6 @@ def _check_graph(graph, name: str) -> None:
     *itertools.chain(*(f.node_def for f in definition.library.function)),
   ]
   for node in nodes:
-    if node.op in _RANDOM:
-      raise errors.InputError(
-        f'{name} draws random numbers by itself ({node.op}: {node.name}), which no'
-        ' seed repeats; use the random layers of Keras, such as Dropout'
-      )
     if node.op in _PYTHON:
       raise errors.InputError(
         f"{name} calls Python ({node.name}), which TFF's runtimes cannot; write it"
@@ -261,6 +255,14 @@ def _check_graph(graph, name: str) -> None:
       raise errors.InputError(
         f'{name} reads a variable or a table that is not among its weights, or reads'
         f' one in an unknown way ({user.name}); make it a weight of a layer'
+      )
+  for node in nodes:
+    op = op_def_registry.get(node.op)  # None: a function of the graph.
+    if op and op.is_stateful and not _PURE.fullmatch(node.op):
+      raise errors.InputError(
+        f'{name} draws random numbers, or keeps a state, by itself ({node.op}:'
+        f' {node.name}), which no seed repeats; use the random layers of Keras, such'
+        ' as Dropout'
       )
 
 

@@ -177,6 +177,23 @@ def test_the_same_share_of_every_class_is_held_out(fraction):
   np.testing.assert_array_equal(again, drawn[3])
 
 
+def test_a_test_example_goes_to_a_random_owner_of_its_class():
+  labels = np.array([2, 0, 2, -1, 2, 0, 2])
+  owners = np.array([5, 1, 6, 8, 7, 1, 7])
+  test = np.repeat([2, 0, 9, -1, 1], 400)  # Nobody has 9 and 1.
+  found = hold_out.owners_of(test, labels, owners, 0).reshape(5, 400)
+  shares = np.bincount(found[0], minlength=8) / 400
+  np.testing.assert_allclose(shares[5:], [0.25, 0.25, 0.5], atol=0.08)
+  assert shares[:5].sum() == 0
+  assert [set(part) for part in found[1:].tolist()] == [{1}, {-1}, {-1}, {-1}]
+  again, other = (
+    hold_out.owners_of(test, labels, owners, seed).reshape(5, 400)
+    for seed in (0, 1)
+  )
+  np.testing.assert_array_equal(again, found)
+  assert (other[0] != found[0]).any()
+
+
 def test_so_many_of_every_class_and_of_sets():
   drawn = hold_out.by_class(MIXED, 5, 0)
   counts = np.bincount(MIXED[drawn], minlength=6)

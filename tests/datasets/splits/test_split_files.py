@@ -245,6 +245,38 @@ def test_one_column_of_several(tmp_path):
       split_files.read(name)
 
 
+@pytest.mark.parametrize(
+  ('user', 'owners'),
+  [
+    ('user_120k', ['12', '7', None, None]),
+    ('geo_100', [None, '89c', None, '89c']),
+    ('user_id', [None] * 4),  # The test lacks the column.
+  ],
+)
+def test_test_examples_have_the_users_of_the_column_that_is_chosen(
+  user, owners, tmp_path
+):
+  rows = [
+    (*row, of) for row, of in zip(MERGED, ['user_id', *'abc'], strict=True)
+  ]
+  (tmp_path / 'federated_train.csv').write_text(text(rows))
+  test = [
+    ('geo_100', 'user_120k', 'class', 'image_id'),
+    ('NA', '12', '2', 'dd'),
+    ('89c', '7', '10', 'ee'),
+    ('5', '99', '2', 'ff'),  # Users of the test only are nobody.
+    ('89c', 'NA', '2', 'gg'),
+  ]
+  if user != 'user_id':
+    test = [
+      (*row, of) for row, of in zip(test, ['user_id', *'abca'], strict=True)
+    ]
+  (tmp_path / 'test.csv').write_text(text(test))
+  found = split_files.read(f'{tmp_path}:{user}').examples
+  names = [*found.user_names, None]
+  assert [names[i] for i in found.users[found.test]] == owners
+
+
 def test_clients_are_read_from_the_training_file_only(tmp_path):
   path = tmp_path / 'federated_train.csv'
   path.write_text('user_id,image_id,class\nNA,0,3\nNA,1,1\n')
