@@ -5,7 +5,6 @@ import dataclasses
 import os
 import pathlib
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -88,12 +87,8 @@ def run(
     (folder / README).write_text(_readme(card), encoding='utf-8')
     card['files'] = _sizes(folder)
     files.write_json(folder / CARD, card)
-  if card.get('privacy', {}).get('noise_seed') == 'public':
-    print(
-      f'warning: the noise of {run_dir} follows from its --seed (--dp_noise_seed=public):'
-      ' whoever guesses the seed can subtract it; do not give this model away',
-      file=sys.stderr,
-    )
+  if 'privacy' in card:
+    print(_privacy(card['privacy']))
   size = wording.human_bytes(card['bytes'])
   print(f'{path}: {form} after {wording.count(found.rounds, "round")}, {size}')
   if form == 'tflite' and found.description.kind == description_lib.IMAGES:
@@ -377,8 +372,8 @@ def _privacy(told: Mapping[str, Any]) -> str:
   """Returns what the README says of a private model."""
   if told['noise_seed'] == 'public':
     return (
-      '**Not private**: its noise follows from a public seed, so that anybody can'
-      ' subtract it.'
+      '**Not private**: its noise follows from a public seed (`--dp_noise_seed=public`),'
+      ' so that anybody can subtract it.'
     )
   if told['epsilon'] is None:
     return (

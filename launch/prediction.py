@@ -275,7 +275,7 @@ def of_file(folder: str) -> Model:
     )
   try:
     card = files.read_json(path / exporting.CARD)
-    description = description_lib.from_json(card['description'], True)
+    description = description_lib.from_json(card['description'])
     form, top = card['format'], int(card['top'])
     if not 0 < top <= description.num_classes:
       raise ValueError(f'top is {top}')

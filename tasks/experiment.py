@@ -307,8 +307,6 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   targets_lib.check_best(
     values['best_by'], values['early_stopping_patience'], metrics
   )
-  if not values[MORE_METRICS]:  # As in runs of before there was this setting.
-    del values[MORE_METRICS]
   return values
 
 
@@ -648,8 +646,8 @@ def trained_model(
     raise errors.InputError(f'the option {e} is missing') from e
   made = chosen(**values).algorithm(
     network,
-    max_positives=description.largest_label_set * network.rows_per_label,
-    num_clients=description.num_clients,
+    max_positives=(description.largest_label_set or 1) * network.rows_per_label,
+    num_clients=description.num_clients or 1,
     # Of training: no part of a model. One number, however many classes a file claims.
     class_probabilities=np.broadcast_to(1.0, network.num_classes),
   )

@@ -64,23 +64,19 @@ def public(found: Description) -> dict[str, Any]:
   }
 
 
-def from_json(obj: Any, is_public: bool = False) -> Description:
-  """Returns the description of a JSON object; ValueError for another one.
+def from_json(obj: Any) -> Description:
+  """Returns the description of a JSON object, also of `public` fields alone.
 
-  `is_public`: it may be one of `public`.
+  Raises ValueError for another one.
   """
   types = {f.name: f.type for f in dataclasses.fields(Description)}
-  if is_public and isinstance(obj, dict) and not obj.keys() & {*_OF_CLIENTS}:
-    # Any numbers satisfy the checks.
-    return dataclasses.replace(
-      from_json(obj | dict.fromkeys(_OF_CLIENTS, 1)),
-      **dict.fromkeys(_OF_CLIENTS),
-    )
+  if isinstance(obj, dict):
+    obj = dict.fromkeys(_OF_CLIENTS) | obj
   if not isinstance(obj, dict) or obj.keys() != types.keys():
     raise ValueError(f'expected an object of {", ".join(types)}')
   found = Description(**{**obj, 'shape': _sizes(obj['shape'])})
-  for name in ('num_classes', 'num_clients', 'largest_label_set'):
-    _sizes([getattr(found, name)])
+  known = [getattr(found, name) for name in ('num_classes', *_OF_CLIENTS)]
+  _sizes([size for size in known if size is not None])
   if found.kind not in KINDS or found.dtype not in ('uint8', 'float32'):
     raise ValueError(f'unknown examples: {found.kind} of {found.dtype}')
   if type(found.label_sets) is not bool:

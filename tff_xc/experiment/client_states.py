@@ -29,7 +29,6 @@ _NAME = re.compile(r'(\d+)_(\d+)\.npz')
 # In a checkpoint: the clients that have a state, and the rounds and checksums of
 # their files.
 _IDS, _ROUNDS, _SUMS = 'client_ids', 'client_rounds', 'client_sums'
-_UNKNOWN = -1
 _SYNCED_AT_ONCE = 8
 
 # By client, the rounds of its files, ascending. The last one is its state, and only
@@ -104,7 +103,7 @@ class ClientStates:
   def arrays(self) -> dict[str, np.ndarray]:
     """Returns what a checkpoint records, by name."""
     last = [(i, self.kept[i][-1]) for i in sorted(self.kept)]
-    sums = [self._sums.get(file, _UNKNOWN) for file in last]
+    sums = [self._sums[file] for file in last]
     return {
       _IDS: np.array([client for client, _ in last], np.int64),
       _ROUNDS: np.array([at for _, at in last], np.int64),
@@ -178,7 +177,7 @@ class ClientStates:
       if found is None:
         what = 'damaged' if path.exists() else 'missing'
         return f"a client's state, {path}, is {what}"
-      if sums.get(file, _UNKNOWN) not in (found, _UNKNOWN):
+      if sums[file] != found:
         return f"a client's state, {path}, is not that of this run"
     return ''
 
