@@ -470,8 +470,6 @@ class Experiment:
   algorithm: algorithm_lib.Algorithm
   metrics: tuple[str, ...]  # Those that it can measure, the headline first.
   warnings: tuple[str, ...]  # Of settings and data that are likely to fail.
-  # What `checkpoints.seed_of` returned for its run; None: nobody asked yet.
-  drawn_seed: int | None = None
 
   def run(self, run_dir: str) -> dict[str, Any]:
     """Trains in `run_dir`, or resumes; returns the summary."""
@@ -479,11 +477,9 @@ class Experiment:
     from tff_xc.experiment import training
 
     check_private(self.config)
-    drawn_seed = self.drawn_seed
-    if drawn_seed is None:
-      drawn_seed = checkpoints.seed_of(
-        self.algorithm.privacy, run_dir, self.config['seed']
-      )
+    drawn_seed = checkpoints.seed_of(
+      self.algorithm.privacy, run_dir, self.config['seed']
+    )
     # Not as the data are assembled: a worker reads them, and holds no model.
     task_lib.check_memory(
       self.algorithm.model,
@@ -496,15 +492,12 @@ class Experiment:
       run_dir,
       metrics=self.metrics,
       **{name: self.config[name] for name in _OF_TRAINING},
-      drawn_seed=drawn_seed,
       best=targets_lib.BestRound(
         self.config['best_by'], self.config['early_stopping_patience']
       ),
       config=self.config,
       warnings=self.warnings,
-      source=functools.partial(
-        own_values, dict(self.config), drawn_seed=drawn_seed
-      ),
+      source=functools.partial(own_values, {**self.config, 'seed': drawn_seed}),
       tracker=self.config['tracker'],
     )
 
@@ -580,20 +573,16 @@ def with_data(
     'examples_per_round', 0
   )
   algorithm = _with_feature_rows(algorithm, dataset, options, drawn)
-  drawn_seed = None
-  if run_dir:
-    from tff_xc.experiment import checkpoints
-
-    drawn_seed = checkpoints.seed_of(algorithm.privacy, run_dir, config['seed'])
   if epsilon := config.get('dp_epsilon'):
     from tff_xc.experiment import epsilon as epsilon_lib
 
+    seed = config['seed']
+    if run_dir:
+      from tff_xc.experiment import checkpoints
+
+      seed = checkpoints.seed_of(algorithm.privacy, run_dir, seed)
     noise = config.get(DP_NOISE) or epsilon_lib.noise_multiplier(
-      algorithm,
-      dataset,
-      config['seed'] if drawn_seed is None else drawn_seed,
-      config['rounds'],
-      epsilon,
+      algorithm, dataset, seed, config['rounds'], epsilon
     )
     config = {**config, DP_NOISE: noise}
     hidden = dataclasses.replace(algorithm.privacy, noise_multiplier=noise)
@@ -604,7 +593,6 @@ def with_data(
     algorithm,
     _metrics(config, task, dataset, algorithm.model),
     (*warnings, *made.warnings(dataset.num_classes, most)),
-    drawn_seed,
   )
 
 
@@ -706,20 +694,15 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
   return algorithm
 
 
-def own_values(config: Mapping, data_dir: str, drawn_seed: int | None = None):
-  """Reads a run's data for a worker that has a copy.
-
-  `drawn_seed` draws the cohorts; None: the configuration's seed does.
-  """
+def own_values(config: Mapping, data_dir: str):
+  """Reads a run's data for a worker that has a copy; `seed` draws the cohorts."""
   from tff_xc.data import fingerprint
   from tff_xc.experiment import storage
 
-  if drawn_seed is None:
-    drawn_seed = config['seed']
   found = assemble(without_importance(config), data_dir)
   # It begins before the data are compared with the run's.
   watch = storage.Watch(found.dataset.train.pool.files)
-  cohorts = found.algorithm.sampling.cohorts(found.dataset, drawn_seed)
+  cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])
   values_of = functools.lru_cache(2)(lambda number: cohorts(number).examples)
   return fingerprint.fingerprint(found.dataset), values_of, watch.check
 

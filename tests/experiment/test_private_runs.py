@@ -184,9 +184,10 @@ def test_noise_follows_from_a_secret_of_the_run(in_process, tmp_path):
 
 def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
   hidden = privacy.Privacy(1.0, 1.0, 2.0, secret=True)
-  draw = lambda how: checkpoints.seed_of(how, tmp_path, 7)
-  assert len({draw(hidden) for _ in range(20)}) == 20
-  assert max(draw(hidden) for _ in range(20)) > 2**56
+  draw = lambda how, run=0: checkpoints.seed_of(how, tmp_path / str(run), 7)
+  found = {draw(hidden, run) for run in range(20)}
+  assert len(found) == 20 and max(found) > 2**56
+  assert draw(hidden) == draw(hidden)
   for how in (
     None,
     dataclasses.replace(hidden, noise_multiplier=0.0),

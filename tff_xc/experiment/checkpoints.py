@@ -8,6 +8,7 @@ file also holds the model's array, `model/tables/class`. (A SavedModel, as
 every save.)
 """
 
+import functools
 import os
 import pathlib
 import re
@@ -51,13 +52,14 @@ def prepare(run_dir: str | os.PathLike) -> None:
 def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
   """Returns what seeds a run: `seed`, or the secret of a run whose `privacy` needs one.
 
-  A run without checkpoints draws a new secret; `keep_secret` writes it.
+  A run without checkpoints draws a new secret, which stays the same in this process
+  until `keep_secret` writes it.
   """
   if privacy is None or not privacy.needs_secret:
     return seed
   file = pathlib.Path(run_dir) / _FOLDER / _SECRET
   if not file.exists() and not kept(run_dir):
-    return secrets.randbits(_SECRET_BITS)
+    return _new_secret(os.fspath(run_dir))
   try:
     found = int(files.read_text(file))
     for version in kept(run_dir)[-1:]:
@@ -72,6 +74,12 @@ def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
   except storage.DamagedError:  # It is told when the checkpoint is loaded.
     pass
   return found
+
+
+@functools.cache
+def _new_secret(run_dir: str) -> int:
+  del run_dir
+  return secrets.randbits(_SECRET_BITS)
 
 
 def keep_secret(run_dir: str | os.PathLike, seed: int) -> None:
@@ -89,6 +97,7 @@ def keep_secret(run_dir: str | os.PathLike, seed: int) -> None:
     file.parent.chmod(0o700)
     temporary.touch(0o600)
     temporary.write_text(f'{seed}\n')
+  _new_secret.cache_clear()
 
 
 def load_newest(

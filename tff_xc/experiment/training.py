@@ -71,7 +71,6 @@ def train(
   eval_every: int = 10,
   checkpoint_every: int = 0,
   seed: int = 0,
-  drawn_seed: int | None = None,
   target: str = '',
   best: targets_lib.BestRound = targets_lib.NO_BEST,
   config: Mapping[str, Any] | None = None,
@@ -94,7 +93,6 @@ def train(
     checkpoint_every: rounds between checkpoints; 0: `eval_every`.
     seed: of the initial weights and all random draws, unless the algorithm's `privacy`
       wants a secret.
-    drawn_seed: what `checkpoints.seed_of` returned for this run; None: ask it.
     target: scores to which the summary counts the rounds: 'top1:0.7,mcc:0.5'.
     best: chooses the summary's best round, and may stop the run.
     config: further settings for config.json; only the same run is resumed.
@@ -119,8 +117,7 @@ def train(
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
-  if drawn_seed is None:
-    drawn_seed = checkpoints.seed_of(algorithm.privacy, run_dir, seed)
+  drawn_seed = checkpoints.seed_of(algorithm.privacy, run_dir, seed)
   kept = algorithm.client_state
   owners, labels = dataset.train.owned_labels()
   shape = len(dataset.train.partition), dataset.num_classes
