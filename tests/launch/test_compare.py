@@ -209,7 +209,6 @@ def test_what_cannot_be_compared_is_refused(sweep, tmp_path, out):
     ([sweep], below, 'cannot be written.*--output'),
     ([sweep], {'metric': 'train_top1'}, 'train_top1'),
     ([sweep], {'target': 'mcc:0.1'}, 'the target mcc:0'),
-    ([sweep], {'over': 'batches'}, 'batches'),
     ([sweep], {'columns': ['relative_top1']}, 'give --relative_to'),
     ([sweep], {'columns': ['best.round']}, 'best.round: no run has it'),
     ([sweep], {'columns': ['accuracy@10']}, 'no column'),

@@ -106,8 +106,6 @@ def test_the_last_evaluated_round_within_the_budget_counts(unit, scores):
   budgets = [targets.Budget(unit, number) for number in scores]
   assert [b.score(BATCHES, 'top1') for b in budgets] == [*scores.values()]
   assert budgets[0].score(BATCHES, 'mcc') is None
-  uncounted = BATCHES.drop(columns='local_batches')  # Of an earlier version.
-  assert (budgets[0].score(uncounted, 'top1') is None) == (unit == 'batches')
 
 
 @pytest.mark.parametrize(

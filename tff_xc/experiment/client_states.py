@@ -177,7 +177,7 @@ class ClientStates:
       if found is None:
         what = 'damaged' if path.exists() else 'missing'
         return f"a client's state, {path}, is {what}"
-      if sums[file] != found:
+      if sums.get(file) != found:
         return f"a client's state, {path}, is not that of this run"
     return ''
 

@@ -95,17 +95,12 @@ def parse_one(text: str, measured: Collection[str] | None = None) -> Target:
   return Target(metric, value)
 
 
-def spent(metrics: 'pd.DataFrame', unit: str) -> 'pd.Series | None':
-  """Returns what was spent until the end of every round, of a run's metrics.csv.
-
-  None if the run did not count it.
-  """
+def spent(metrics: 'pd.DataFrame', unit: str) -> 'pd.Series':
+  """Returns what was spent until the end of every round, of a run's metrics.csv."""
   if unit == 'rounds':
     return metrics['round']
   if unit == 'bytes':
     return _sent(metrics, 'down').fillna(0).cumsum()
-  if 'local_batches' not in metrics:
-    return None
   return metrics['local_batches'].fillna(0).cumsum()
 
 
@@ -136,7 +131,7 @@ class Budget(NamedTuple):
     None if the run ended before it, or was not evaluated within it.
     """
     until = spent(metrics, self.unit)
-    if name not in metrics or until is None or until.iloc[-1] < self.number:
+    if name not in metrics or until.iloc[-1] < self.number:
       return None
     scores = metrics[name][until <= self.number].dropna()
     return float(scores.iloc[-1]) if len(scores) else None
