@@ -403,18 +403,14 @@ def _moments(x: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _of_bounds(bounds, names: Sequence[str], size: int, path):
   """Returns the middle and half the width of each feature's bounds, float64 [D]."""
-  unknown = [name for name in bounds if name and name not in names]
-  if unknown or (len(names) != size and bounds.keys() != {''}):
-    raise errors.InputError(
-      f'--feature_bounds: {path} has no single feature'
-      f' {wording.shown(next(iter(unknown or bounds)))!r}; give LOW:HIGH of all features'
-    )
+  # Of arrays, and of columns of lists, features have no names.
   names = names if len(names) == size else [''] * size
-  missing = [name for name in names if not {name, ''} & bounds.keys()]
-  if missing:
+  wrong = [name for name in bounds if name and name not in names]
+  wrong += [name for name in names if not {name, ''} & bounds.keys()]
+  if wrong:
     raise errors.InputError(
-      f'--feature_bounds has none for {wording.shown(missing[0])!r} of {path}; add'
-      ' them, or LOW:HIGH for all other features'
+      f'--feature_bounds: {wording.shown(wrong[0])!r} is no single feature of {path}, or'
+      ' has no bounds; give LOW:HIGH of all features, or NAME=LOW:HIGH of each'
     )
   pairs = np.array([bounds.get(name) or bounds[''] for name in names])
   return pairs.mean(axis=1), (pairs[:, 1] - pairs[:, 0]) / 2

@@ -290,10 +290,15 @@ def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict:
   """
   config, weights = found.config, tf.nest.flatten(found.weights)
   model = found.model
+  description = dataclasses.asdict(found.description)
   if experiment.is_private(config):
     values = config['hyperparameters']
     of_data = {
-      'description': description_lib.public(found.description),
+      'description': {
+        name: value
+        for name, value in description.items()
+        if name not in description_lib.OF_CLIENTS
+      },
       'privacy': {
         'epsilon': found.epsilon,
         'delta': values['dp_delta'],
@@ -305,7 +310,7 @@ def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict:
     of_data = {
       'seed': config['seed'],
       'scores': found.scores,
-      'description': dataclasses.asdict(found.description),
+      'description': description,
       'data': config.get('data', {}),
     }
   return {

@@ -337,7 +337,6 @@ def check_private(config: Mapping) -> None:
   if not is_private(config):
     return
   options, values = config['options'], config['hyperparameters']
-  is_table = not config['data_dir'].lower().endswith('.npz')
   for flag, is_exact, what, cure in (
     (
       'importance_weights=train',
@@ -360,7 +359,8 @@ def check_private(config: Mapping) -> None:
     ),
     (
       'feature_columns',
-      options.get('feature_columns') == '' and is_table,
+      options.get('feature_columns') == ''
+      and not config['data_dir'].lower().endswith('.npz'),
       'is missing: which columns are numbers depends on the cells of single clients',
       'name the columns of features',
     ),

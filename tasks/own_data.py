@@ -154,14 +154,11 @@ def bounds(options: Mapping) -> dict[str, tuple[float, float]]:
     except ValueError:
       low = high = math.nan
     # The difference of two may be too small for float32.
-    if not (-math.inf < low < high < math.inf and high - low > 1e-30):
+    is_pair = -math.inf < low < high < math.inf and high - low > 1e-30
+    if not is_pair or name.strip() in found:
       raise errors.InputError(
-        f'--feature_bounds: {part!r} is no pair of finite numbers; give LOW:HIGH or'
-        ' NAME=LOW:HIGH, such as age=0:120'
-      )
-    if name.strip() in found:
-      raise errors.InputError(
-        f'--feature_bounds: {part!r} is given twice; leave one of them out'
+        f'--feature_bounds: {part!r} is no pair of finite numbers, or is given twice;'
+        ' give LOW:HIGH or NAME=LOW:HIGH, such as age=0:120'
       )
     found[name.strip()] = low, high
   return found

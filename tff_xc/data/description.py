@@ -14,7 +14,8 @@ ARGUMENTS = {
   CHARACTERS: ('characters',),
 }
 KINDS = tuple(ARGUMENTS)
-_OF_CLIENTS = ('num_clients', 'largest_label_set')
+# Fields that tell of single clients.
+OF_CLIENTS = ('num_clients', 'largest_label_set')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,27 +56,18 @@ class Description:
   preprocessing: Mapping[str, Any]
 
 
-def public(found: Description) -> dict[str, Any]:
-  """Returns the fields that tell nothing of single clients, by name."""
-  return {
-    name: value
-    for name, value in dataclasses.asdict(found).items()
-    if name not in _OF_CLIENTS
-  }
-
-
 def from_json(obj: Any) -> Description:
-  """Returns the description of a JSON object, also of `public` fields alone.
+  """Returns the description of a JSON object, which may lack `OF_CLIENTS`.
 
   Raises ValueError for another one.
   """
   types = {f.name: f.type for f in dataclasses.fields(Description)}
   if isinstance(obj, dict):
-    obj = dict.fromkeys(_OF_CLIENTS) | obj
+    obj = dict.fromkeys(OF_CLIENTS) | obj
   if not isinstance(obj, dict) or obj.keys() != types.keys():
     raise ValueError(f'expected an object of {", ".join(types)}')
   found = Description(**{**obj, 'shape': _sizes(obj['shape'])})
-  known = [getattr(found, name) for name in ('num_classes', *_OF_CLIENTS)]
+  known = [getattr(found, name) for name in ('num_classes', *OF_CLIENTS)]
   _sizes([size for size in known if size is not None])
   if found.kind not in KINDS or found.dtype not in ('uint8', 'float32'):
     raise ValueError(f'unknown examples: {found.kind} of {found.dtype}')

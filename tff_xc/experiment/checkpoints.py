@@ -77,8 +77,7 @@ def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
 
 
 @functools.cache
-def _new_secret(run_dir: str) -> int:
-  del run_dir
+def _new_secret(_run_dir: str) -> int:
   return secrets.randbits(_SECRET_BITS)
 
 
