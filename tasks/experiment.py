@@ -327,8 +327,8 @@ def _check_epsilon(epsilon: float, values: Mapping, given: Mapping) -> None:
 def is_private(config: Mapping) -> bool:
   """Whether a run has differential privacy with noise."""
   values = config.get('hyperparameters', {})
-  noise = config.get('dp_epsilon') or values.get('dp_noise_multiplier')
-  return values.get('dp', 'none') != 'none' and bool(noise)
+  has_noise = config.get('dp_epsilon') or values.get('dp_noise_multiplier')
+  return bool(has_noise) and values.get('dp', 'none') != 'none'
 
 
 def check_private(config: Mapping) -> None:

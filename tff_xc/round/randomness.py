@@ -133,10 +133,6 @@ _ROUNDS, _FACTORS = 10, (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 
 
-def _bits(x) -> tf.Tensor:
-  return tf.cast(x, tf.uint64)
-
-
 def _low(x: tf.Tensor) -> tf.Tensor:
   return tf.bitwise.bitwise_and(x, tf.constant(2**32 - 1, tf.uint64))
 
@@ -151,8 +147,8 @@ def philox(key: int | tf.Tensor, counter: Sequence) -> list[tf.Tensor]:
   Unlike `random_bits`, it does not give away its `key`, a uint64 scalar.
   """
   xor = tf.bitwise.bitwise_xor
-  keys = [_low(_bits(key)), _high(_bits(key))]
-  words = [_bits(word) for word in counter]
+  keys = [_low(tf.cast(key, tf.uint64)), _high(tf.cast(key, tf.uint64))]
+  words = [tf.cast(word, tf.uint64) for word in counter]
   for _ in range(_ROUNDS):
     first, second = (
       word * tf.constant(factor, tf.uint64)
@@ -201,12 +197,17 @@ def _secret_bits(seed, streams, ids, row_dim: int) -> tf.Tensor:
   """Returns 64 random bits, uint64 [S, ..., row_dim], of each number of rows."""
   width = -(-row_dim // 2)  # Each counter is of two columns.
   number = ids * width + tf.range(width, dtype=tf.int64)
-  unsigned, number = tf.bitcast(seed, tf.uint64), _bits(number)
+  unsigned, number = tf.bitcast(seed, tf.uint64), tf.cast(number, tf.uint64)
   shape = tf.broadcast_dynamic_shape(tf.shape(number), tf.shape(streams))
   number = tf.broadcast_to(number, shape)
   words = philox(
     unsigned[0],
-    [_low(number), _high(number), _bits(streams), _low(unsigned[1])],
+    [
+      _low(number),
+      _high(number),
+      tf.cast(streams, tf.uint64),
+      _low(unsigned[1]),
+    ],
   )
   half = tf.constant(2**32, tf.uint64)
   bits = tf.stack([words[0] * half + words[1], words[2] * half + words[3]], -1)
