@@ -186,8 +186,9 @@ class Bound:
       return state
     norm, step = state
     if privacy.noise_multiplier:
-      seed = privacy.seed(tf.constant(self.pair))
-      seed = randomness.noise_seed(seed, _QUANTILE)
+      seed = randomness.noise_seed(
+        privacy.seed(tf.constant(self.pair)), _QUANTILE
+      )
       votes += privacy.count_noise * tf.random.stateless_normal(
         [], randomness.step_seed(seed, step)
       )
