@@ -55,8 +55,8 @@ _POINTS = (
   hp.Hyperparameter(
     'feature_noise',
     1.0,
-    'standard deviation of the noise of each drawn feature; centers of classes have 1,'
-    ' and 0.5 about the center of their group',
+    'standard deviation of the noise of each drawn feature, where centers of classes'
+    ' deviate by 0.5, and centers of groups by 0.7',
     least=0,
     most=1000,
   ),

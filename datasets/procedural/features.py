@@ -19,8 +19,8 @@ from datasets.procedural import glyphs
 from tff_xc import errors
 from tff_xc.data import client_data
 
-# Deviations: of the offsets of classes beside groups' centers of 1, of clients'.
-_CLASS, _CLIENT = 0.5, 0.3
+# Standard deviations of the centers of groups and of the offsets of classes and clients.
+_GROUP, _CLASS, _CLIENT = 0.7, 0.5, 0.3
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   'features': {},
@@ -50,9 +50,9 @@ class Options(glyphs.Options):
 
   def draw(self, class_key, group_key, hand_key, drawing_key) -> np.ndarray:
     """Draws float32 [B, num_features]."""
-    x = self._normals(class_key)
+    x = _CLASS * self._normals(class_key)
     if group_key is not None:
-      x = self._normals(group_key) + _CLASS * x
+      x += _GROUP * self._normals(group_key)
     x += self.variation * _CLIENT * self._normals(hand_key)
     x += self.feature_noise * self._normals(drawing_key)
     return x.astype(np.float32)
