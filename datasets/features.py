@@ -267,7 +267,8 @@ def header(path: str | os.PathLike) -> list[str]:
   path = pathlib.Path(path)
   if not tables.form(path):
     raise errors.InputError(
-      f'{path} is no table; give {", ".join(tables.FORMS)} or .npz'
+      f'{path} is no table; give {", ".join(tables.FORMS)} or .npz (an array in a .npy'
+      ' becomes one with numpy.savez(FILE, x=..., y=..., client=...))'
     )
   if not path.is_file():
     raise errors.InputError(f'{path} is no file; give a table')

@@ -328,7 +328,8 @@ def _read_rows(data_dir, options):
   )
 
 
-def _network_of_rows(options, description):
+def perceptron(options, description):
+  """Returns a perceptron with a cosine head, for rows of numbers."""
   from tff_xc import heads
   from tff_xc.encoders import mlp
 
@@ -398,7 +399,7 @@ TASKS = (
     summary='your own rows of numbers: --data_dir is a .csv, .jsonl, .parquet or'
     ' .npz; features are standardized by the training rows',
     read=_read_rows,
-    network=_network_of_rows,
+    network=perceptron,
     options=task.options(
       task.EMBEDDING_DIM,
       task.LOGIT_SCALE,

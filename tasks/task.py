@@ -44,6 +44,12 @@ CLASSES_PER_CLIENT = hp.Hyperparameter(
   'classes of a client, for data that are dealt out by class',
   least=1,
 )
+NUM_FEATURES = hp.Hyperparameter(
+  'num_features',
+  50_000,
+  'features of an example of procedural data, of bags of words at least 16',
+  least=1,
+)
 CLIENTS_PER_CLASS = hp.Hyperparameter(
   'clients_per_class', 1, 'clients that share a class', least=1
 )

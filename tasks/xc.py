@@ -95,9 +95,6 @@ BAGS = (
   ),
 )
 _OPTIONS = (*BAGS, *_CLIENTS)
-_NUM_FEATURES = hp.Hyperparameter(
-  'num_features', 50_000, 'features of the sparse-words task', least=16
-)
 _LABEL_GROUP_SIZE = hp.Hyperparameter(
   'label_group_size',
   0,
@@ -325,7 +322,7 @@ _ONE_LABEL = (
     options=task.options(
       *_OPTIONS,
       task.NUM_CLASSES,
-      _NUM_FEATURES,
+      task.NUM_FEATURES,
       _LABEL_GROUP_SIZE,
       task.DATA_SEED,
       **{**_SMALL, 'num_classes': 1000},
@@ -579,7 +576,7 @@ TASKS = (
     (300, 150, 4, 250),
     licence=task.DRAWN,
     options=task.options(
-      task.NUM_CLASSES, _NUM_FEATURES, num_classes=1000, num_features=5000
+      task.NUM_CLASSES, task.NUM_FEATURES, num_classes=1000, num_features=5000
     ),
   ),
   _sets(

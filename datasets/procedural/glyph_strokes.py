@@ -6,7 +6,8 @@ drawn, however many there are.
 
 A program is 2 to 4 strokes between points of a 4×4 grid; most of them start at
 an end of an earlier stroke. A stroke is a straight line, a corner, an arc
-(quadratic Bézier curve), a wave (cubic), an ellipse or a line with an eyelet. A
+(quadratic Bézier curve), a wave (cubic), an ellipse or a line with an eyelet. Classes
+of a group share all of their strokes except the last one. A
 hand slants, turns, stretches and scales all its drawings. It has its own pen
 width and its own form of each class, and no two of its drawings are the same.
 """
@@ -51,6 +52,7 @@ def draw(
   *,
   image_size: int,
   variation: float,
+  group_key: np.ndarray | None = None,
 ) -> np.ndarray:
   """Draws one glyph for each triple of keys, uint64 [B].
 
@@ -61,18 +63,19 @@ def draw(
   for start in range(0, len(class_key), _CHUNK):
     part = slice(start, start + _CHUNK)
     keys = class_key[part], hand_key[part], drawing_key[part]
-    edges, present, pen = _place(*keys, variation)
+    groups = None if group_key is None else group_key[part]
+    edges, present, pen = _place(*keys, variation, groups)
     images[part] = _ink(edges * image_size, present, pen, image_size)
   return images
 
 
-def _place(class_key, hand_key, drawing_key, variation):
+def _place(class_key, hand_key, drawing_key, variation, group_key=None):
   """Returns points (x, y) of strokes on a page of side 1, which exist, and pens.
 
   They are float32 [B, strokes, _SEGMENTS + 1, 2], bool [B, strokes], and float32
   [B], the pen's width as a standard deviation on a page of 28 pixels.
   """
-  control, kind, present = program(class_key)
+  control, kind, present = program(class_key, group_key)
   hand = uniforms(hand_key, 6) * 2 - 1
   own = uniforms(mix(class_key, hand_key), MAX_STROKES, 4, 2) * 2 - 1
   once = uniforms(drawing_key, MAX_STROKES, 4, 2) * 2 - 1
@@ -109,13 +112,21 @@ def _place(class_key, hand_key, drawing_key, variation):
   return edges.astype(np.float32), present, pen.astype(np.float32)
 
 
-def program(class_key: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the stroke programs of classes, uint64 [B].
+def program(
+  class_key: np.ndarray, group_key: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns the stroke programs of classes, uint64 [B], and perhaps of their groups.
 
   float32 [B, strokes, 4, 2], the control points (x, y) of each stroke; int64 [B,
   strokes], its kind, a row of `_BASES`; bool [B, strokes], whether it exists.
   """
   u = uniforms(class_key, MAX_STROKES, 6)
+  strokes = 2 + (uniforms(mix(class_key, 1), 1) * 3).astype(np.int64)
+  number = np.arange(MAX_STROKES)
+  if group_key is not None:
+    strokes = 3 + (uniforms(mix(group_key, 1), 1) * 2).astype(np.int64)
+    is_shared = number < strokes - 1
+    u = np.where(is_shared[..., None], uniforms(group_key, MAX_STROKES, 6), u)
   ends = np.zeros([len(class_key), MAX_STROKES, 2], np.int64)
   rows = np.arange(len(class_key))
   for s in range(MAX_STROKES):
@@ -139,9 +150,7 @@ def program(class_key: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   control = np.stack(
     [first, first + inner[:, :, 0], first + inner[:, :, 1], last], axis=2
   )
-  strokes = 2 + (uniforms(mix(class_key, 1), 1) * 3).astype(np.int64)
-  present = np.arange(MAX_STROKES) < strokes
-  return control.astype(np.float32), kind, present
+  return control.astype(np.float32), kind, number < strokes
 
 
 def _ink(edges, present, pen, size):

@@ -26,7 +26,7 @@ from tff_xc.data import partition
 from tff_xc.data import pool
 
 # The purpose of a key: the first part after the seed of every hash.
-_CLASS, _HAND, _DRAWING, _TEST_HAND, _TEST_DRAWING = range(5)
+_CLASS, _HAND, _DRAWING, _TEST_HAND, _TEST_DRAWING, _GROUP = range(6)
 # Streams of numpy generators: [seed, stream, ...].
 _SIZES, _LABELS, _SAMPLE = range(3)
 # Their labels and numbers take 2 GB.
@@ -96,6 +96,12 @@ class Options:
   # True: client k has the classes from ⌊k·n / clients⌋ on, as if a list sorted by
   # class were cut into clients (SOP). False: a random sample of all classes.
   consecutive_classes: bool = False
+  # Groups of similar classes: class c is in group ⌊c·groups / n⌋. 0 or 1: no classes
+  # are more similar than others. Unseen classes form further groups of the same size.
+  class_groups: int = 0
+  # The share of a client's classes that come from one group, which is drawn for each
+  # client. If the group has fewer classes, all of them. The others are any classes.
+  group_share: float = 0.0
   # With `classes_range` the mean, and in proportion to a client's classes. A client
   # has at least one of each of its classes; those of the others are drawn.
   examples_per_client: float = 60
@@ -125,6 +131,22 @@ class Options:
     """The smallest and largest number of classes of a client."""
     return self.classes_range or (self.classes_per_client,) * 2
 
+  @property
+  def spec(self) -> tf.TensorSpec:
+    """The shape and dtype of what `draw` makes of one example."""
+    return tf.TensorSpec([self.image_size] * 2, tf.uint8)
+
+  def draw(self, class_key, group_key, hand_key, drawing_key) -> np.ndarray:
+    """Draws examples of these keys, uint64 [B]; group_key is None without groups."""
+    return glyph_strokes.draw(
+      class_key,
+      hand_key,
+      drawing_key,
+      group_key=group_key,
+      image_size=self.image_size,
+      variation=self.variation,
+    )
+
   def __post_init__(self):
     self._check_dealt()
     (low, high), mean = self.bounds, self.classes_per_client
@@ -145,6 +167,8 @@ class Options:
       ('examples_per_client', mean, 10**7, self.examples_per_client),
       ('test_examples_per_class', 0, 10**6, self.test_examples_per_class),
       ('max_test_examples', 1, 10**8, self.max_test_examples),
+      ('class_groups', 0, n, self.class_groups),
+      ('group_share', 0, 1, self.group_share),
       ('retrieval_classes', 0, 10**8, self.retrieval_classes),
       (
         'retrieval_examples_per_class',
@@ -156,7 +180,7 @@ class Options:
     ):
       if not least <= value <= most:
         raise errors.InputError(
-          f'{name} is {value}; glyphs takes {least} to {most} here'
+          f'{name} is {value}; {self.name} takes {least} to {most} here'
         )
     for names in (
       ('num_clients', 'examples_per_client'),
@@ -166,7 +190,7 @@ class Options:
       if math.prod(factors.values()) > _MOST_EXAMPLES:
         said = ' and '.join(f'{name} is {n}' for name, n in factors.items())
         raise errors.InputError(
-          f'{said}; glyphs takes {_MOST_EXAMPLES:,} such examples at most,'
+          f'{said}; {self.name} takes {_MOST_EXAMPLES:,} such examples at most,'
           ' because their labels are held in memory'
         )
 
@@ -174,7 +198,7 @@ class Options:
     """Refuses a Dirichlet distribution beside another rule, and its size alone."""
     others = (
       *('classes_range', 'consecutive_classes', 'class_shares'),
-      'examples_deviation',
+      *('examples_deviation', 'group_share'),
     )
     for name in others if self.concentration is not None else ():
       if getattr(self, name):
@@ -185,6 +209,17 @@ class Options:
     if self.size_deviation and self.concentration is None:
       raise errors.InputError(
         'size_deviation is of clients with a concentration; give that, too'
+      )
+    for name in ('consecutive_classes', 'class_shares'):
+      if self.group_share and getattr(self, name):
+        raise errors.InputError(
+          f'{name} and group_share both say which classes a client has; leave one of'
+          ' them out'
+        )
+    if self.group_share and self.class_groups < 2:
+      raise errors.InputError(
+        'group_share needs groups of classes; give at least 2 class_groups, or'
+        ' group_share 0'
       )
 
 
@@ -202,7 +237,11 @@ def load(**options) -> client_data.FederatedDataset:
 
   `x` is uint8 [image_size, image_size], ink 255 on 0, or float32 on white paper.
   """
-  options = Options(**options)
+  return drawn(Options(**options))
+
+
+def drawn(options: Options) -> client_data.FederatedDataset:
+  """Makes a data set whose examples `options.draw` draws on demand."""
   labels, clients = _deal(options)
   test = retrieval = None
   if options.test_examples_per_class:
@@ -265,21 +304,21 @@ def _pool(
   """Images of these classes; `keys` are those of hands and drawings."""
 
   def read(numbers):
-    return glyph_strokes.draw(
-      glyph_strokes.mix(options.seed, _CLASS, classes[numbers]),
-      *keys(numbers),
-      image_size=options.image_size,
-      variation=options.variation,
-    )
+    class_key = glyph_strokes.mix(options.seed, _CLASS, classes[numbers])
+    group_key = None
+    if options.class_groups > 1:
+      group = classes[numbers] * np.int64(options.class_groups)
+      group //= options.num_classes
+      group_key = glyph_strokes.mix(options.seed, _GROUP, group)
+    return options.draw(class_key, group_key, *keys(numbers))
 
-  shape = [options.image_size] * 2
-  images = pool.cached(pool.Pool(labels, tf.TensorSpec(shape, tf.uint8), read))
+  images = pool.cached(pool.Pool(labels, options.spec, read))
   if not options.white_paper:
     return images
   levels = ((255 - np.arange(256)) / 255).astype(np.float32)
   return dataclasses.replace(
     images,
-    spec=tf.TensorSpec(shape, tf.float32),
+    spec=tf.TensorSpec(images.spec.shape, tf.float32),
     read=lambda numbers: levels[images.read(numbers)],
   )
 
@@ -370,11 +409,28 @@ def _deal(options: Options) -> tuple[np.ndarray, partition.Partition]:
       first = client * num_classes // clients
       classes = (first + np.arange(count)) % num_classes
     else:
-      classes = _sample(random, num_classes, count)
+      classes = _of_group(options, random, count)
     more = classes[random.integers(count, size=sizes[client] - count)]
     # Shuffled, or the first batches would hold each class exactly once.
     labels[mine] = random.permutation(np.concatenate([classes, more]))
   return labels, partition.Partition(ids, offsets, np.arange(len(labels)))
+
+
+def _of_group(
+  options: Options, random: np.random.Generator, count: int
+) -> np.ndarray:
+  """Draws a client's classes, int64 [count], by `group_share`."""
+  n, groups = options.num_classes, options.class_groups
+  if not options.group_share:
+    return _sample(random, n, count)
+  group = random.integers(groups)
+  first, end = -(-group * n // groups), -(-(group + 1) * n // groups)
+  size = min(round(options.group_share * count), end - first)
+  own = first + np.sort(_sample(random, end - first, size))
+  # The i-th of the classes that are not `own` is i plus how many of `own` precede it.
+  others = _sample(random, n - size, count - size)
+  before = np.searchsorted(own - np.arange(size), others, 'right')
+  return np.concatenate([own, others + before])
 
 
 def _test(options: Options) -> tuple[np.ndarray, np.ndarray]:

@@ -47,6 +47,15 @@ def items(folder):
   frame.to_csv(folder / 'items.csv', index=False)
 
 
+def embeddings(folder):
+  random = np.random.default_rng(0)
+  x, y = random.normal(size=[60, 5]).astype(np.float16), np.arange(60) % 4
+  np.savez(folder / 'embeddings.npz', x=x, y=y, client=np.arange(60) % 7)
+  frame = pd.DataFrame({'item': y, 'user': np.arange(60) % 7, 'rank': y})
+  frame['embedding'] = list(x.astype(np.float32))
+  frame.to_parquet(folder / 'embeddings.parquet')
+
+
 def text(folder):
   for part, size in (('train', 60), ('test', 12)):
     lines = [

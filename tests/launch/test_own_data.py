@@ -71,11 +71,12 @@ def examples():
 
 
 MADE_BY = [own_examples.photos] * 2
-MADE_BY += [own_examples.npz, own_examples.items, own_examples.text]
+MADE_BY += [own_examples.npz, own_examples.items, own_examples.embeddings]
+MADE_BY += [own_examples.text]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('number', range(5))
+@pytest.mark.parametrize('number', range(6))
 def test_the_examples_run(number, here, capsys):
   assert len(examples()) == len(MADE_BY)
   MADE_BY[number](here)

@@ -49,13 +49,14 @@ def test_an_option_of_several_tasks_is_described_once():
 def test_tasks_load_what_they_say_and_know_their_classes(name):
   task = registry.get(name)
   known = task.known_classes(options_of(task))
-  if not name.startswith('glyphs') and name != 'sparse-words':
+  is_drawn = name.startswith(('glyphs', 'features'))
+  if not is_drawn and name != 'sparse-words':
     assert (known is None) == task.data_is_named
     return
   dataset, model = task.load('', options_of(task))
   assert dataset.name == name
   assert model.num_classes == dataset.num_classes == known
-  if name.startswith('glyphs'):
+  if is_drawn:
     spec = dataset.train.element_type_structure['x']
     assert model.encoder.example_spec == spec
   assert dataset.test is not None or 'top1' not in task.metrics
@@ -122,6 +123,7 @@ def test_options_of_glyphs_reach_the_data():
       'classes_per_client does not',
     ),
     ({'classes_least': 5, 'split': 'dirichlet'}, 'leave one of them out'),
+    ({'group_share': 0.5, 'split': 'dirichlet'}, 'group_share does not'),
     ({'split': 'iid:3'}, 'expected one of'),
   ],
 )
@@ -223,3 +225,18 @@ def test_the_set_of_eurlexs_size():
   assert len(dataset.test) == 3809
   assert dataset.num_classes == 3993
   assert dataset.train.partition.sizes.tolist() == [1553] * 10
+
+
+def test_options_of_groups_and_features_reach_the_data():
+  task = registry.get('features-landmarks')
+  options = options_of(task, num_features=5)
+  dataset, model = task.load('', options)
+  assert dataset.train.pool.read(np.arange(3)).shape == (3, 5)
+  assert model.encoder.embedding_dim == 64
+  group = np.arange(2028) * options['class_groups'] // 2028
+  labels = dataset.train.labels(dataset.train.client_ids[0])
+  counts = np.bincount(group[np.unique(labels)])
+  assert 0.7 < counts.max() / counts.sum() < 0.95
+  with pytest.raises(errors.InputError, match='class_groups is 201'):
+    glyphs = registry.get('glyphs')
+    glyphs.load('', options_of(glyphs, class_groups=201))
