@@ -46,6 +46,7 @@ _SAME_DATA = ('classes', 'names_checksum', 'test_examples', 'test_checksum')
 _UNSHOWN = {'rounds', 'eval_every', 'runtime', 'device'}
 # Settings that may name a file, and their values that name none.
 _FILES = {
+  experiment.START_FROM,
   *experiment.NAMED,
   'calibration_probabilities',
   'encoder_weights',

@@ -288,7 +288,7 @@ def of_file(folder: str) -> Model:
       }
     names = _symbols(description)
     if card['named_classes']:
-      names = trained.class_names(
+      names = run_files.class_names(
         path / run_files.CLASSES, description.num_classes
       )
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:

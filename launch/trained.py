@@ -4,8 +4,6 @@ found = trained.load('runs/demo')
 embeddings = found.model.embed(found.weights, x)
 """
 
-import csv
-import io
 import pathlib
 import sys
 from collections.abc import Mapping
@@ -68,7 +66,7 @@ def load(
     for name in _scores(run)
     if len(measured) and measured[name].notna().all()
   }
-  names = class_names(path / run_files.CLASSES, model.num_classes)
+  names = run_files.class_names(path / run_files.CLASSES, model.num_classes)
   epsilon = None
   if 'epsilon' in measured and measured['epsilon'].notna().any():
     epsilon = float(measured['epsilon'].iloc[0])
@@ -193,18 +191,3 @@ def _weights(path: pathlib.Path, model, chosen: int | None):
   raise errors.DamageError(
     f'{file} is damaged ({damage}); give another --round, or restore it'
   )
-
-
-def class_names(file: pathlib.Path, num_classes: int) -> list[str] | None:
-  """Reads a classes.csv; None if there is none. Raises `errors.DamageError`."""
-  if not file.exists():
-    return None
-  try:
-    text = io.StringIO(files.read_text(file), newline='')
-    header, *found = csv.reader(text)
-    names = [row[header.index('name')] for row in found]
-    if len(names) != num_classes:
-      raise ValueError(f'{len(names)} names of {num_classes} classes')
-  except (OSError, ValueError, IndexError, csv.Error) as e:
-    raise files.damaged(file, str(e)) from e
-  return names

@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import secrets
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
@@ -59,6 +60,10 @@ _MOST_FLOATS = 2**31
 NAMED = ('data_dir', 'split', 'test_file', 'encoder')
 SIGNATURE = 'signature'
 MORE_METRICS = 'more_metrics'
+START_FROM, START_FROM_ROWS = 'start_from', 'start_from_rows'
+SAME_NAMES = 'same_names'
+# Settings of the first weights, which a checkpoint replaces.
+_OF_START = {'encoder_weights', START_FROM, START_FROM_ROWS}
 
 DATA_VARIABLE = 'TFF_XC_DATA'
 DEFAULT_DATA_DIR = os.path.join('..', 'shared', 'data')
@@ -143,6 +148,19 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       '',
       "scores to measure besides the task's, with commas between them:"
       ' top5,hit@3,recall@5,retrieval_recall@1, ...',
+    ),
+    hp.Hyperparameter(
+      START_FROM,
+      '',
+      'run directory, or folder of `launch.export --format=npz`, from whose encoder and'
+      ' class rows training starts; default: random weights',
+    ),
+    hp.Hyperparameter(
+      START_FROM_ROWS,
+      SAME_NAMES,
+      "class rows to take from --start_from: 'same_names', those of classes that have"
+      " the same name there; 'none', so that all class rows start at random",
+      choices=(SAME_NAMES, 'none'),
     ),
     _setting(
       'early_stopping_patience',
@@ -255,7 +273,7 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
   given = {
     name: value
     for name, value in given.items()
-    if name in taken - {'encoder_weights'} and value is not None
+    if name in taken - _OF_START and value is not None
   }
   # As flags: what has its default was not given, since flags exclude each other.
   changes = {n: v for n, v in given.items() if n == 'data_dir'}
@@ -307,6 +325,15 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   targets_lib.check_best(
     values['best_by'], values['early_stopping_patience'], metrics
   )
+  if START_FROM_ROWS in given and not values[START_FROM]:
+    raise errors.InputError(
+      f'--{START_FROM_ROWS} goes with --{START_FROM}; leave it out'
+    )
+  if values[START_FROM] and not os.path.isdir(values[START_FROM]):
+    raise errors.InputError(
+      f'--{START_FROM}={values[START_FROM]} is no folder; name the directory of a run,'
+      ' or an export of the form npz'
+    )
   return values
 
 
@@ -573,6 +600,7 @@ def with_data(
     'examples_per_round', 0
   )
   algorithm = _with_feature_rows(algorithm, dataset, options, drawn)
+  config, algorithm = _started(config, algorithm, dataset)
   if epsilon := config.get('dp_epsilon'):
     from tff_xc.experiment import epsilon as epsilon_lib
 
@@ -694,12 +722,31 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
   return algorithm
 
 
+def _started(config: Mapping, algorithm, dataset):
+  """Returns the configuration, and the algorithm that starts as --start_from says."""
+  path = config.get(START_FROM)
+  if not path:
+    return config, algorithm
+  from tff_xc.experiment import start
+
+  model, checksum, told = start.started(
+    algorithm.model,
+    dataset.class_names,
+    start.read(path),
+    path,
+    config[START_FROM_ROWS] == SAME_NAMES,
+  )
+  print(told, file=sys.stderr)
+  config = {**config, same_run.STARTED: checksum}
+  return config, dataclasses.replace(algorithm, model=model)
+
+
 def own_values(config: Mapping, data_dir: str):
   """Reads a run's data for a worker that has a copy; `seed` draws the cohorts."""
   from tff_xc.data import fingerprint
   from tff_xc.experiment import storage
 
-  found = assemble(without_importance(config), data_dir)
+  found = assemble({**without_importance(config), START_FROM: ''}, data_dir)
   # It begins before the data are compared with the run's.
   watch = storage.Watch(found.dataset.train.pool.files)
   cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])

@@ -8,6 +8,7 @@ of its own. Clients receive and send rows of tables.
 import collections
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -45,6 +46,10 @@ class EmbeddingClassifier:
   label_sets: bool = False  # Whether a training example has a set of labels.
   # Of products in `encode` and `logits`, one of `precision.NAMES`.
   precision: str = precision_lib.FLOAT32
+  # Fresh weights -> the weights that training starts from, see `experiment.start`.
+  start: Callable[[ModelWeights], ModelWeights] | None = dataclasses.field(
+    default=None, compare=False
+  )
 
   @property
   def num_rows(self) -> int:
@@ -63,7 +68,7 @@ class EmbeddingClassifier:
     return self.head.row_dim(self.encoder.embedding_dim)
 
   def init(self, seed: tf.Tensor) -> ModelWeights:
-    """Returns fresh weights; `seed` is int32 [2]."""
+    """Returns the first weights, fresh ones or those of `start`; `seed` is int32 [2]."""
     fold = layers.fold
     encoder = collections.OrderedDict(self.encoder.init(fold(seed, 0)))
     tables = collections.OrderedDict()
@@ -72,9 +77,9 @@ class EmbeddingClassifier:
     )
     for name in self.encoder.tables:
       tables[name] = encoder.pop(name)
-    return ModelWeights(
-      encoder, self.encoder.init_non_trainable(fold(seed, 1)), tables
-    )
+    state = self.encoder.init_non_trainable(fold(seed, 1))
+    weights = ModelWeights(encoder, state, tables)
+    return self.start(weights) if self.start else weights
 
   def encode(
     self, weights: ModelWeights, x, training: bool, seed: tf.Tensor

@@ -210,15 +210,15 @@ def _of_model(named: Mapping[str, np.ndarray], model) -> dict:
   return found and {**found, f'{_MODEL}README': np.array(_ABOUT)}
 
 
-def load_model(run_dir: str | os.PathLike, version: int, like):
-  """Returns a round's global model, all that waits in its state applied.
+def model_arrays(
+  run_dir: str | os.PathLike, version: int
+) -> dict[str, np.ndarray]:
+  """Returns the arrays of a round's global model by name, such as `tables/class`.
 
-  `like` is the `EmbeddingClassifier.weight_specs` of the model; another one is refused.
   Raises `storage.DamagedError` for a file that is missing or damaged.
   """
-  path = path_of(run_dir, version)
   named = storage.read_arrays(
-    path,
+    path_of(run_dir, version),
     lambda n: n.startswith((_WEIGHTS, _MODEL)) and n != f'{_MODEL}README',
   )
   of = lambda prefix: {
@@ -226,7 +226,17 @@ def load_model(run_dir: str | os.PathLike, version: int, like):
     for name, array in named.items()
     if name.startswith(prefix)
   }
-  weights, expected = {**of(_WEIGHTS), **of(_MODEL)}, storage.named(like)
+  return {**of(_WEIGHTS), **of(_MODEL)}
+
+
+def load_model(run_dir: str | os.PathLike, version: int, like):
+  """Returns a round's global model, all that waits in its state applied.
+
+  `like` is the `EmbeddingClassifier.weight_specs` of the model; another one is refused.
+  Raises `storage.DamagedError` for a file that is missing or damaged.
+  """
+  path = path_of(run_dir, version)
+  weights, expected = model_arrays(run_dir, version), storage.named(like)
   if difference := _first_difference(weights, expected):
     raise errors.InputError(
       f'{path} is of another model: {difference}; take the version of this program'

@@ -17,6 +17,8 @@ from tff_xc.report import run_files
 PROBABILITIES = 'class_probabilities'
 # In config.json: those of `FITTED` that have their defaults.
 UNSET = 'unset'
+# A checksum of the weights that training started from, once they are read.
+STARTED = 'started_from'
 FITTED = ('clients_per_round', 'negatives')
 
 
@@ -59,6 +61,11 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
         ' --importance_weights or --calibration_probabilities names a file that has changed since; restore it, or'
         ' choose another --run_dir'
       )
+    if found.get(STARTED) != wanted.get(STARTED):
+      raise errors.InputError(
+        f'{path} holds a run that started from other weights, and those of'
+        ' --start_from have changed since; restore them, or choose another --run_dir'
+      )
   if wanted.get('dp_epsilon') and wanted['rounds'] > found['rounds']:
     raise errors.InputError(
       f'{path} holds a run whose noise gives --dp_epsilon={wanted["dp_epsilon"]:g}'
@@ -85,7 +92,7 @@ def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
 def _settings(config: Mapping) -> dict[str, Any]:
   """Returns the settings that must be equal: one flat dictionary, by name."""
   groups = ('options', 'hyperparameters')
-  own = ('rounds', 'data', PROBABILITIES)
+  own = ('rounds', 'data', PROBABILITIES, STARTED, 'start_from')
   left_out = {*run_files.NOT_CONFIGURATION, *own, *groups}
   settings = {k: v for k, v in config.items() if k not in left_out}
   for group in groups:

@@ -15,6 +15,7 @@ A run directory holds
     `rounds_to_target`, and totals.
 """
 
+import csv
 import dataclasses
 import io
 import math
@@ -188,6 +189,21 @@ def settings_of(run: Run) -> dict[str, Any]:
   data = run.config.get('data', {})
   settings |= {f'{DATA}{key}': value for key, value in data.items()}
   return {key: value for key, value in settings.items() if value is not None}
+
+
+def class_names(file: pathlib.Path, num_classes: int) -> list[str] | None:
+  """Reads a classes.csv; None if there is none. Raises `errors.DamageError`."""
+  if not file.exists():
+    return None
+  try:
+    text = io.StringIO(files.read_text(file), newline='')
+    header, *found = csv.reader(text)
+    names = [row[header.index('name')] for row in found]
+    if len(names) != num_classes:
+      raise ValueError(f'{len(names)} names of {num_classes} classes')
+  except (OSError, ValueError, IndexError, csv.Error) as e:
+    raise files.damaged(file, str(e)) from e
+  return names
 
 
 def first_rounds(run: Run, rounds: int) -> Run:

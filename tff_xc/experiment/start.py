@@ -1,0 +1,182 @@
+"""Starts training from the weights of another run, or of an exported model.
+
+A run trains centrally what may be central, say, and another one goes on with it on
+clients. The source needs neither its data nor its network: weights are found by name.
+"""
+
+import collections
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tff_xc import classifier
+from tff_xc import errors
+from tff_xc import files
+from tff_xc import wording
+from tff_xc.data import fingerprint
+from tff_xc.experiment import checkpoints
+from tff_xc.experiment import storage
+from tff_xc.report import run_files
+
+# Of a folder of `launch.export --format=npz`: its file, and what its arrays begin with.
+_EXPORT, _CARD = 'model.npz', 'model.json'
+_OF_EXPORT = {
+  'encoder/': ('encoder/', 'tables/'),
+  'state/': ('encoder_state/',),
+}
+# A computation holds the weights, and messages of TFF stop at 2 GB.
+_MOST_BYTES = 2**30
+
+
+class Source(NamedTuple):
+  """Weights by their names in a checkpoint, such as `encoder/dense/bias`."""
+
+  arrays: Mapping[str, np.ndarray]
+  class_names: list[str] | None  # None: they are numbers.
+  num_classes: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Start:
+  """The weights that replace fresh ones: `classifier.EmbeddingClassifier.start`."""
+
+  weights: Mapping[str, np.ndarray]  # Whole ones, by `Source`'s names.
+  rows: np.ndarray  # float32 [k, row_dim].
+  places: np.ndarray  # int32 [k], the places of these class rows.
+
+  def __call__(self, fresh: classifier.ModelWeights) -> classifier.ModelWeights:
+    """Returns fresh weights with those of the source in their places."""
+    parts = (
+      collections.OrderedDict(
+        (name, self.weights.get(f'{part}/{name}', value))
+        for name, value in getattr(fresh, part).items()
+      )
+      for part in fresh._fields
+    )
+    started = tf.nest.map_structure(
+      tf.convert_to_tensor, classifier.ModelWeights(*parts)
+    )
+    if len(self.places):
+      table = started.tables[classifier.CLASS]
+      started.tables[classifier.CLASS] = tf.tensor_scatter_nd_update(
+        table, self.places[:, None], self.rows
+      )
+    return started
+
+
+def read(path: str | os.PathLike) -> Source:
+  """Reads the last checkpoint of a run's directory, or an export of the form npz.
+
+  Raises `errors.InputError` for anything else.
+  """
+  folder = pathlib.Path(path)
+  try:
+    if (folder / _EXPORT).is_file():
+      arrays = _of_export(storage.read_arrays(folder / _EXPORT))
+      about = files.read_json(folder / _CARD)
+    elif run_files.is_run(folder) and (rounds := checkpoints.kept(folder)):
+      arrays = checkpoints.model_arrays(folder, rounds[-1])
+      about = files.read_json(folder / run_files.DESCRIPTION)
+    else:
+      raise errors.InputError(
+        f'--start_from={path} is neither the directory of a run with a checkpoint, nor'
+        ' a folder that `launch.export --format=npz` wrote'
+      )
+    num_classes = int(about['num_classes'])
+    names = run_files.class_names(folder / run_files.CLASSES, num_classes)
+  except (storage.DamagedError, OSError, ValueError, KeyError, TypeError) as e:
+    raise errors.DamageError(
+      f'--start_from={path} is damaged ({wording.shown(e)}); name another one'
+    ) from e
+  return Source(arrays, names, num_classes)
+
+
+def _of_export(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Returns the arrays of a model.npz by the names that checkpoints give them."""
+  found = {}
+  for name, array in arrays.items():
+    for prefix, parts in _OF_EXPORT.items():
+      if name.startswith(prefix):
+        # An export does not say which weights are tables.
+        found |= {part + name.removeprefix(prefix): array for part in parts}
+  return {**found, f'tables/{classifier.CLASS}': arrays['class_rows']}
+
+
+def started(
+  model: classifier.EmbeddingClassifier,
+  class_names: Sequence[str] | None,
+  source: Source,
+  path: str,
+  with_rows: bool = True,
+) -> tuple[classifier.EmbeddingClassifier, str, str]:
+  """Returns the model that starts from a source, a checksum, and what was taken.
+
+  All weights of the encoder come from the source, and if asked for (`with_rows`) the
+  rows of classes that have the same name there. Raises `errors.InputError` for a source
+  whose weights have other shapes.
+  """
+  taken = {}
+  for name, spec in storage.named(model.weight_specs()):
+    if name == f'tables/{classifier.CLASS}':
+      continue
+    shape = source.arrays[name].shape if name in source.arrays else None
+    if shape != tuple(spec.shape):
+      there = 'missing' if shape is None else f'{[*shape]}'
+      raise errors.InputError(
+        f'--start_from={path}: its weight {name} is {there}, and that of this model is'
+        f' {[*spec.shape]}; give the network options of that run, such as --encoder'
+        ' and --embedding_dim'
+      )
+    taken[name] = source.arrays[name]
+  table = source.arrays[f'tables/{classifier.CLASS}']
+  places = np.zeros([0, 2], np.int32)
+  if with_rows:
+    places = _same(model, class_names, source)
+    if len(places) and table.shape[1] != model.row_dim:
+      raise errors.InputError(
+        f'--start_from={path}: its class rows have {table.shape[1]} numbers, and those'
+        f' of this model {model.row_dim}; give --start_from_rows=none, or the same'
+        ' head'
+      )
+  found = Start(taken, table[places[:, 0]], places[:, 1])
+  size = sum(array.nbytes for array in (*taken.values(), found.rows))
+  if size > _MOST_BYTES:
+    raise errors.InputError(
+      f'--start_from={path}: {wording.human_bytes(size)} of weights; at most'
+      f' {wording.human_bytes(_MOST_BYTES)} can be taken: give --start_from_rows=none'
+    )
+  checksum = fingerprint.checksum([*taken.values(), found.rows, found.places])
+  told = (
+    f'start from {path}: the encoder, and {len(places):,} of'
+    f' {wording.count(model.num_rows, "class row")}'
+  )
+  return dataclasses.replace(model, start=found), checksum, told
+
+
+def _same(model, class_names, source: Source) -> np.ndarray:
+  """Returns int32 [k, 2], the places there and here of classes with one name.
+
+  Numbers are names only among equally many classes. Rows of hashed labels belong to
+  all classes together.
+  """
+  here, there = class_names, source.class_names
+  if here is None or there is None:
+    if here is not there or model.num_classes != source.num_classes:
+      return np.zeros([0, 2], np.int32)
+    here = there = range(model.num_classes)
+  if model.num_rows != model.num_classes:
+    is_same = list(here) == list(there)
+    here = there = range(model.num_rows if is_same else 0)
+    if is_same and len(source.arrays[f'tables/{classifier.CLASS}']) != len(
+      here
+    ):
+      here = there = ()
+  place = {name: i for i, name in enumerate(there)}
+  pairs = [(place[name], i) for i, name in enumerate(here) if name in place]
+  return np.array(pairs, np.int32).reshape(-1, 2)
