@@ -8,6 +8,7 @@ import pytest
 
 from launch.reproduction import judge
 from launch.reproduction import results
+from tasks.papers import registry
 from tasks.papers import table
 from tests.launch.reproduction import small_table
 
@@ -223,6 +224,20 @@ def test_of_unsure_values_six_points_are_an_order(
   pair = results.frame([line('a', '40', 1), line('b', published, 2)])
   found = judge.judge(found_of(is_unsure=is_unsure), pair, 'paper')
   assert bool(found.orders) == is_ordered
+
+
+@pytest.mark.parametrize(('task', 'count'), [('femnist', 35), ('celeba', 39)])
+def test_printed_deviations_decide_which_pairs_have_an_order(task, count):
+  found = registry.RESULTS['turbosvm-fl/table3']
+  lines = [
+    line(row.algorithm, text.replace(' ', ''), 1, 0, metric=metric)
+    for row in found.rows
+    if row.task == task
+    for metric, text in row.published.items()
+  ]
+  orders = judge.judge(found, results.frame(lines), 'paper').orders
+  pairs = [order for order in orders if order.published.startswith('+')]
+  assert len(pairs) == count  # Without them 51 and 47.
 
 
 @pytest.mark.parametrize(
