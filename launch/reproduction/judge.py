@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 POINTS = 2.0  # Percent points in which two values count as equal,
 SHARE = 0.1  # and the same of rounds and other counts.
-UNSURE = (
-  3  # So many times as far apart are an order of values that are not sure.
-)
+# Values without a sure deviation have an order if they are so many times as far apart.
+UNSURE = 3
 GOOD = 0.9  # Of a grid's best score: the scores of its good region.
 SEEDS = 3  # That tell an order.
 AGREES, DISAGREES, UNDECIDED = 'agrees', 'disagrees', 'undecided'
@@ -340,18 +339,14 @@ def _claims(claims, lines: 'pd.DataFrame') -> list[Order]:
       )
       for line in of.itertuples()
     ]
-    measured, gain, pairs = [*of.itertuples()], '', claim.pairs(rows)
-    sides = [(measured[i], measured[j]) for i, j in pairs]
+    measured, pairs = [*of.itertuples()], claim.pairs(rows)
+    gain = f', over {claim.over},' if claim.over else ''
     if claim.over == table_lib.REGION:
-      gain, sides = (
-        ', share of good settings,',
-        _regions(claim, measured, rows, pairs),
-      )
-    elif claim.over:
-      gain, measured = (
-        f', over {claim.over},',
-        _gains(measured, rows, claim.over),
-      )
+      gain = ', share of good settings,'
+      sides = _regions(claim, measured, rows, pairs)
+    else:
+      if claim.over:
+        measured = _gains(measured, rows, claim.over)
       sides = [(measured[i], measured[j]) for i, j in pairs]
     for high, low in sides:
       times = f'{claim.times:g} times ' if claim.times != 1 else ''
@@ -424,10 +419,8 @@ def _difference(high, low, times: float = 1.0):
 def _mean_and_error(values: Iterable[float]) -> tuple[float, float]:
   """Returns the mean of seeds' values, and its standard error; nan of one."""
   values = [*values]
-  error = math.nan
-  if len(values) > 1:
-    error = statistics.stdev(values) / len(values) ** 0.5
-  return statistics.fmean(values), error
+  std = statistics.stdev(values) if len(values) > 1 else math.nan
+  return statistics.fmean(values), std / len(values) ** 0.5
 
 
 def _order(

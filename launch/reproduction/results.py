@@ -14,6 +14,7 @@ import io
 import math
 import pathlib
 import textwrap
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -39,7 +40,12 @@ COLUMNS = (
   *('processor', 'command', 'note'),
 )
 TEXT = 'result.md'
-_NUMBERS = 'mean', 'std', 'seeds', 'rounds'  # Or empty.
+# What reads numbers, or raises ValueError; each may be empty.
+_READ = {
+  **dict.fromkeys(('std', 'seeds', 'rounds'), lambda text: float(text or 0)),
+  'mean': lambda text: float(text.removeprefix('>') or 0),  # Or '>60'.
+  'by_seed': judge.values_by_seed,
+}
 # The metric of a study's values, of which something is expected or published.
 VALUE = 'value'
 _NONE = table_lib.NONE
@@ -223,8 +229,7 @@ def _lines(path: pathlib.Path) -> list[list[str]]:
     if (
       len(line) != len(COLUMNS)
       or any(c != wording.shown(c) for c in line)
-      or not all(_is_number(cells[n], n == 'mean') for n in _NUMBERS)
-      or not _is_by_seed(cells['by_seed'])
+      or not all(_can(read, cells[name]) for name, read in _READ.items())
     ):
       raise errors.DamageError(
         f'{path} is damaged (line {number}); delete it, and run launch.reproduce'
@@ -233,19 +238,9 @@ def _lines(path: pathlib.Path) -> list[list[str]]:
   return lines[1:]
 
 
-def _is_number(text: str, may_be_bound: bool) -> bool:
-  """Whether a cell is empty or a number, or a bound such as '>60'."""
+def _can(read: Callable[[str], Any], text: str) -> bool:
   try:
-    float((text.removeprefix('>') if may_be_bound else text) or 0)
-  except ValueError:
-    return False
-  return True
-
-
-def _is_by_seed(text: str) -> bool:
-  """Whether a cell is empty, or has a value for each seed."""
-  try:
-    judge.values_by_seed(text)
+    read(text)
   except ValueError:
     return False
   return True
