@@ -93,7 +93,7 @@ def lines(
       }
     else:
       line['note'] = '; '.join(filter(None, [about['note'], notes.get(number)]))
-    claimed = (c.metric for c in claims if _is_claimed(c.metric, row, rows))
+    claimed = (c.metric for c in claims if _is_claimed(c, row, rows))
     wanted = dict.fromkeys([*row.published, *claimed])
     for name in wanted:
       text = (row.published.get(name) or '').replace(' ', '')
@@ -112,9 +112,15 @@ def lines(
 
 
 def _is_claimed(
-  metric: str, row: table_lib.Row, rows: Sequence[table_lib.Row]
+  claim: table_lib.Claim, row: table_lib.Row, rows: Sequence[table_lib.Row]
 ) -> bool:
-  """Whether a claim's metric is measured of a row: of those that print it, if any do."""
+  """Whether a claim's metric is measured of a row of an algorithm that it names.
+
+  Of those that print the metric, if any do.
+  """
+  metric = claim.metric
+  if row.algorithm not in claim.algorithms:
+    return False
   if any(metric in other.published for other in rows):
     return metric in row.published
   has_metric = table_lib.has_metric

@@ -66,6 +66,12 @@ class Claim(NamedTuple):
     1.0  # The low row counts so often: its double must be below with 2.
   )
 
+  @property
+  def algorithms(self) -> set[str]:
+    """The algorithms that it names."""
+    sides = self.high, self.low, self.over
+    return {n for words in sides for n in words.partition(' ')[0].split('|')}
+
   def pairs(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
     """Returns the numbers of the rows above and below, for each pair."""
     high, low = _selected(self.high, rows), _selected(self.low, rows)

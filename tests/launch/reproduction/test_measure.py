@@ -67,6 +67,23 @@ def test_a_row_has_a_line_for_each_result_cost_and_claim(tmp_path):
   assert [*map(float, claimed['mean'])] == [17.5, 25, 20]
 
 
+def test_a_claim_is_measured_of_the_algorithms_that_it_names(tmp_path):
+  claim = table_lib.Claim('Fast', 'relative_top1:0.9', 'posonly', 'fedss')
+  small = TABLE.small._replace(claims=(claim,))
+  found = dataclasses.replace(TABLE, small=small, relative_to='posonly')
+  *_, other = TABLE.rows
+  tuned = other._replace(
+    algorithm='centralized', changes={'rounds': 20, 'client_learning_rate': 1.0}
+  )
+  other = other._replace(changes={'rounds': 20, 'client_learning_rate': 0.5})
+  rows = (TABLE.rows[0]._replace(changes=other.changes), other, tuned)
+  found = dataclasses.replace(found, rows=rows)
+  made = lines(tmp_path, [(0.5,), (0.5,), (0.5,)], found=found)
+  claimed = made[made['metric'] == claim.metric]
+  assert [*claimed['row']] == ['fedss', 'posonly']
+  assert all(claimed['mean'])
+
+
 def test_of_two_panels_each_row_has_its_own_metrics(tmp_path):
   claims = [
     table_lib.Claim('Ahead', name, 'fedss', 'posonly')
