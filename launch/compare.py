@@ -379,7 +379,8 @@ if __name__ == '__main__':
     'curves': 'scores to draw, such as pc@1,pc@1_infrequent; default: the headline'
     ' metrics',
     'columns': 'further columns: a score after a round, top1@400, or in the round'
-    ' that the run chose, best.pc@1, with best.round and best.bytes_down',
+    ' that the run chose, best.pc@1, with best.round and best.bytes_down; the'
+    ' deviation of a score over the last tenth of the evaluations, volatility_top1',
   }.items():
     flags.DEFINE_list(_name, [], _help)
   flags.DEFINE_integer(

@@ -3,11 +3,14 @@
 import enum
 import itertools
 import math
+import statistics
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import NamedTuple
 
+from launch.reproduction import rows as rows_lib
 from tasks.papers import names
 from tasks.papers import table as table_lib
 
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
 POINTS = 2.0  # Percent points in which two values count as equal,
 SHARE = 0.1  # and the same of rounds and other counts.
+# Values without a sure deviation have an order if they are so many times as far apart.
+UNSURE = 3
+GOOD = 0.9  # Of a grid's best score: the scores of its good region.
 SEEDS = 3  # That tell an order.
 AGREES, DISAGREES, UNDECIDED = 'agrees', 'disagrees', 'undecided'
 Bounds = tuple[float, float]
@@ -132,8 +138,9 @@ def numbers(frame: 'pd.DataFrame') -> 'pd.DataFrame':
   """Returns lines with numbers: m, s and n measured, p, p_std and width published.
 
   `is_open`: m is a bound from below, of runs that missed a target; `is_bound`: p is.
-  `best` is the best seed's score where the paper printed this one; then it is m, too.
-  `error` is m's standard error; a best seed's is at most the deviation of one.
+  `error` is m's standard error; `by_seed` are m's values by seed as far as they are
+  known, and `drawn` what tells which rows draw alike at equal seeds. `best` is the best
+  seed's score where the paper printed this one.
   """
   import pandas as pd  # Late: flags are checked first.
 
@@ -149,20 +156,27 @@ def numbers(frame: 'pd.DataFrame') -> 'pd.DataFrame':
   p, p_std = number(printed[0]), number(printed[1]).fillna(0.0)
   percent = frame['metric'].map(lambda name: bool(names.unit(name)))
   width = (SHARE * p).where(~percent, POINTS).combine(2 * p_std, max)
+  is_open = frame['mean'].str.startswith('>')
+  by_seed = frame['by_seed'].where(~is_open, '').map(values_by_seed)
   of = zip(frame['row'], frame['metric'], strict=True)
   bests = pd.Series([best.get(key) for key in of], frame.index, float)
   s = number(frame['std']).fillna(0.0).astype(float)
   n = number(frame['seeds']).fillna(0)
   return frame.assign(
     best=bests,
-    m=bests.fillna(number(frame['mean'])),
+    m=number(frame['mean']),
     s=s,
     n=n,
-    error=s.where(bests.notna(), s / n**0.5),
+    error=s / n**0.5,
+    by_seed=by_seed,
+    drawn=[
+      rows_lib.drawn(line.task, line.algorithm, line.changes) if known else ''
+      for line, known in zip(frame.itertuples(), by_seed, strict=True)
+    ],
     p=p,
     p_std=p_std,
     width=width,
-    is_open=frame['mean'].str.startswith('>'),
+    is_open=is_open,
     is_bound=frame['published'].str.startswith('>'),
   )
 
@@ -179,8 +193,24 @@ def is_equal(line) -> bool:
   """Whether a measured value of `numbers` counts as the published one."""
   if line.is_bound:
     return line.m > line.p or (line.is_open and line.m >= line.p)
-  apart = _gap(line.m, line.p)
-  return not line.is_open and abs(apart) <= max(line.width, 2 * line.error)
+  apart = abs(_gap(as_printed(line), line.p))
+  # A best seed's error is at most the deviation of one.
+  error = line.error if math.isnan(line.best) else line.s
+  return not line.is_open and apart <= max(line.width, 2 * error)
+
+
+def as_printed(line) -> float:
+  """Returns what compares with a printed value: the mean, or the best seed's."""
+  return line.m if math.isnan(line.best) else line.best
+
+
+def values_by_seed(text: str) -> dict[int, float]:
+  """Returns the values of '0:51.5 1:49.3' by seed; ValueError for another text.
+
+  Of a target that the seed missed it is the bound, as of '2:>60'.
+  """
+  pairs = (each.split(':') for each in text.split())
+  return {int(seed): float(value.lstrip('>')) for seed, value in pairs}
 
 
 def _gap(high: float, low: float) -> float:
@@ -198,7 +228,7 @@ def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
     lines = _best(lines, found.best_over)
     measured = lines[lines['m'].notna()]
   claims = _claims(form.claims, lines)
-  pairs = _pairs(measured)
+  pairs = _pairs(measured, UNSURE if found.is_unsure else 1)
   inside = [
     is_equal(line) for line in measured.itertuples() if line.p == line.p
   ]
@@ -276,14 +306,17 @@ def _counted(orders) -> str:
   )
 
 
-def _pairs(lines: 'pd.DataFrame') -> list[Order]:
+def _pairs(lines: 'pd.DataFrame', times: float = 1) -> list[Order]:
   """Returns the pairs of rows that the paper orders.
 
   Their printed values are further apart than two standard deviations or `POINTS`
-  (`SHARE` of counts). A bound has an order only with a number below it: '>20000' is
-  later than 9005, and may be sooner than 39236 or '>50000'.
+  (`SHARE` of counts), `times` that without a deviation. A bound has an order only with
+  a number below it: '>20000' is later than 9005, and may be sooner than 39236 or
+  '>50000'.
   """
   found = []
+  unsure = lines['width'].where(lines['p_std'] > 0, times * lines['width'])
+  lines = lines.assign(width=unsure)
   for (_, metric), group in lines.groupby(['task', 'metric'], sort=False):
     printed = group[group['p'].notna()]
     for two in itertools.combinations(printed.itertuples(), 2):
@@ -308,21 +341,53 @@ def _claims(claims, lines: 'pd.DataFrame') -> list[Order]:
       )
       for line in of.itertuples()
     ]
-    measured, gain = [*of.itertuples()], ''
-    if claim.over:
-      measured, gain = (
-        _gains(measured, rows, claim.over),
-        f', over {claim.over},',
-      )
-    for high, low in claim.pairs(rows):
-      high, low = measured[high], measured[low]
+    measured, pairs = [*of.itertuples()], claim.pairs(rows)
+    gain = f', over {claim.over},' if claim.over else ''
+    if claim.over == table_lib.REGION:
+      gain = ', share of good settings,'
+      sides = _regions(claim, measured, rows, pairs)
+    else:
+      if claim.over:
+        measured = _gains(measured, rows, claim.over)
+      sides = [(measured[i], measured[j]) for i, j in pairs]
+    for high, low in sides:
+      times = f'{claim.times:g} times ' if claim.times != 1 else ''
       says = (
         f'{claim.says}: {names.heading(claim.metric)}{gain} of {high.row} above'
-        f' {low.row}'
+        f' {times}{low.row}'
       )
-      least = f'at least {claim.least:+g}' if claim.least else ''
-      found.append(_order(says, least or 'above', high, low, claim.least))
+      least = f'at least {claim.least:+g}' if claim.least else 'above'
+      found.append(_order(says, least, high, low, claim.least, claim.times))
   return found
+
+
+def _regions(claim, measured, rows, pairs) -> list[tuple]:
+  """Returns of each task the two sides of a claim, the grid of each as one line."""
+  found = []
+  for task in dict.fromkeys(rows[i].task for i, _ in pairs):
+    high, low = zip(*(p for p in pairs if rows[p[0]].task == task), strict=True)
+    grids = ([measured[i] for i in dict.fromkeys(side)] for side in (high, low))
+    found.append(tuple(map(_region, (claim.high, claim.low), grids)))
+  return found
+
+
+def _region(words: str, grid):
+  """Returns a line of the share in percent of a grid's rows with `GOOD` of its best.
+
+  Its error is that of the seeds' shares; nan where seeds are not known.
+  """
+  share = lambda scores: (
+    100 * sum(s >= GOOD * max(scores) for s in scores) / len(scores)
+  )
+  means = [line.m for line in grid]
+  m = math.nan if any(map(math.isnan, means)) else share(means)
+  seeds = set.intersection(*({*line.by_seed} for line in grid))
+  by_seed = {
+    s: share([line.by_seed[s] for line in grid]) for s in sorted(seeds)
+  }
+  m, error = _mean_and_error(by_seed.values()) if by_seed else (m, math.nan)
+  n = min(line.n for line in grid)
+  return grid[0]._replace(row=words, m=m, error=error, n=n, by_seed=by_seed)
 
 
 def _gains(measured, rows, algorithm: str):
@@ -331,27 +396,51 @@ def _gains(measured, rows, algorithm: str):
   for line, row in zip(measured, rows, strict=True):
     other = table_lib.beside(row, rows, algorithm)
     base = measured[rows.index(other)] if other else line._replace(m=math.nan)
-    error = math.hypot(line.error, base.error)
-    found.append(
-      line._replace(m=line.m - base.m, error=error, n=min(line.n, base.n))
-    )
+    gain, error, by_seed = _difference(line, base)
+    n = min(line.n, base.n)
+    found.append(line._replace(m=gain, error=error, n=n, by_seed=by_seed))
   return found
 
 
-def _order(says, published, high, low, least: float = 0.0) -> Order:
+def _difference(high, low, times: float = 1.0):
+  """Returns high - times low, its standard error, and the differences by seed.
+
+  Rows that draw alike are compared seed by seed: what a draw does to both is in neither
+  difference nor error. Of others, and of fewer than `SEEDS` common seeds, the means are
+  compared, and no differences are returned.
+  """
+  is_alike = high.drawn and high.drawn == low.drawn
+  seeds = sorted(high.by_seed.keys() & low.by_seed.keys()) if is_alike else ()
+  apart = high.m - times * low.m
+  if len(seeds) < SEEDS or math.isnan(apart):
+    return apart, math.hypot(high.error, times * low.error), {}
+  by_seed = {s: high.by_seed[s] - times * low.by_seed[s] for s in seeds}
+  return *_mean_and_error(by_seed.values()), by_seed
+
+
+def _mean_and_error(values: Iterable[float]) -> tuple[float, float]:
+  """Returns the mean of seeds' values, and its standard error; nan of one."""
+  values = [*values]
+  std = statistics.stdev(values) if len(values) > 1 else math.nan
+  return statistics.fmean(values), std / len(values) ** 0.5
+
+
+def _order(
+  says, published, high, low, least: float = 0.0, times: float = 1.0
+) -> Order:
   """Compares two lines: the difference beyond two standard errors tells.
 
   A bound from below tells only what any greater number would tell.
   """
-  apart = high.m - low.m - least
+  difference, error, _ = _difference(high, low, times)
+  apart = difference - least
   if math.isnan(apart):
     return Order(says, published, table_lib.NONE, UNDECIDED, False)
   told, is_few = UNDECIDED, min(high.n, low.n) < SEEDS
   if not is_few:
-    error = 2 * math.hypot(high.error, low.error)
-    if apart > error and not low.is_open:
+    if apart > 2 * error and not low.is_open:
       told = AGREES
-    elif apart < -error and not high.is_open:
+    elif apart < -2 * error and not high.is_open:
       told = DISAGREES
-  here = f'{high.m - low.m + 0.0:+.{names.digits(high.metric)}f}'
+  here = f'{difference + 0.0:+.{names.digits(high.metric)}f}'
   return Order(says, published, here, told, apart > 0, is_few)

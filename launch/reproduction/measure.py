@@ -94,7 +94,7 @@ def lines(
       }
     else:
       line['note'] = '; '.join(filter(None, [about['note'], notes.get(number)]))
-    claimed = (c.metric for c in claims if _is_claimed(c.metric, row, rows))
+    claimed = (c.metric for c in claims if _is_claimed(c, row, rows))
     wanted = dict.fromkeys([*row.published, *claimed])
     for name in wanted:
       text = (row.published.get(name) or '').replace(' ', '')
@@ -113,9 +113,15 @@ def lines(
 
 
 def _is_claimed(
-  metric: str, row: table_lib.Row, rows: Sequence[table_lib.Row]
+  claim: table_lib.Claim, row: table_lib.Row, rows: Sequence[table_lib.Row]
 ) -> bool:
-  """Whether a claim's metric is measured of a row: of those that print it, if any do."""
+  """Whether a claim's metric is measured of a row of an algorithm that it names.
+
+  Of those that print the metric, if any do.
+  """
+  metric = claim.metric
+  if row.algorithm not in claim.algorithms:
+    return False
   if any(metric in other.published for other in rows):
     return metric in row.published
   has_metric = table_lib.has_metric
@@ -140,14 +146,22 @@ def measured(
   if None in found:
     return {}
   factor = 100 if parts.is_percent else 1
-  return _over_seeds([factor * value for value in found])
+  return _over_seeds(runs, [factor * value for value in found])
 
 
-def _over_seeds(found: Sequence[float]) -> dict[str, Any]:
+def _over_seeds(
+  runs: _Runs, found: Sequence[float], missed: Sequence[bool] = ()
+) -> dict[str, Any]:
+  """Returns mean, std, and values by seed, with a bound where a target was missed."""
+  bounds = ['>' if each else '' for each in missed or [False] * len(found)]
   values = {'mean': float(statistics.fmean(found))}
-  return values | (
-    {'std': float(statistics.stdev(found))} if len(found) > 1 else {}
+  if len(found) > 1:
+    values['std'] = float(statistics.stdev(found))
+  values['by_seed'] = ' '.join(
+    f'{run.seed}:{bound}{value:.10g}'
+    for run, bound, value in zip(runs, bounds, found, strict=True)
   )
+  return values
 
 
 def _rounds_to(runs: _Runs, parts: names.Parts, whole) -> dict[str, Any]:
@@ -170,21 +184,27 @@ def _rounds_to(runs: _Runs, parts: names.Parts, whole) -> dict[str, Any]:
     target.first_round(run.metrics)
     for target, run in zip(wanted, runs, strict=True)
   ]
-  if None not in reached:
-    return _over_seeds(reached)
+  missed = [rounds is None for rounds in reached]
   least = [
     run.summary['rounds'] if rounds is None else rounds
     for run, rounds in zip(runs, reached, strict=True)
   ]
-  found = _over_seeds(least)
-  # Of seeds that all missed it nothing is known of how they differ.
-  spread = {'std': found['std']} if any(reached) and len(found) > 1 else {}
-  return {'mean': f'>{found["mean"]:.10g}', **spread}
+  found = _over_seeds(runs, least, missed)
+  if any(missed):
+    found['mean'] = f'>{found["mean"]:.10g}'
+  if all(missed):  # Nothing is known of how they differ.
+    found.pop('std', None)
+  return found
 
 
 def _value(run: run_files.Run, parts: names.Parts) -> float | None:
   """Returns a number of one run at a budget, its best round or its end."""
   best = run.summary['best_round']
+  if parts.is_volatility:
+    found = run.metrics.get(parts.metric)
+    if parts.budget:
+      found = parts.budget.scores(run.metrics, parts.metric)
+    return targets.volatility(found)
   if parts.budget:
     return parts.budget.score(run.metrics, parts.metric)
   if parts.metric == names.SECONDS:

@@ -60,7 +60,8 @@ _EQUAL = (
   f'A value is the published one within {judge.POINTS:g} percent points'
   f' ({100 * judge.SHARE:g} % of rounds and counts) or two standard deviations of'
   ' either. A pair has a published order if it is further apart than that, and agrees'
-  ' or disagrees if the means differ by more than two standard errors.'
+  ' or disagrees if the means differ by more than two standard errors. Rows that draw the'
+  ' same clients are compared seed by seed.'
 )
 
 

@@ -2,7 +2,8 @@
 
 A file has a line for each result of each row of a table, and one for each of its
 costs. Numbers are as people read them: '>60' of a target that a seed missed, '51.7±0.4'
-published. The lines of a table and scale are replaced together.
+published, '0:51.5 1:49.3' each seed's. The lines of a table and scale are replaced
+together.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import io
 import math
 import pathlib
 import textwrap
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -34,11 +36,16 @@ if TYPE_CHECKING:
 
 COLUMNS = (
   *('table', 'scale', 'row', 'task', 'algorithm', 'changes', 'metric'),
-  *('published', 'mean', 'std', 'seeds', 'rounds', 'revision', 'processor'),
-  *('command', 'note'),
+  *('published', 'mean', 'std', 'by_seed', 'seeds', 'rounds', 'revision'),
+  *('processor', 'command', 'note'),
 )
 TEXT = 'result.md'
-_NUMBERS = 'mean', 'std', 'seeds', 'rounds'  # Or empty.
+# What reads numbers, or raises ValueError; each may be empty.
+_READ = {
+  **dict.fromkeys(('std', 'seeds', 'rounds'), lambda text: float(text or 0)),
+  'mean': lambda text: float(text.removeprefix('>') or 0),  # Or '>60'.
+  'by_seed': judge.values_by_seed,
+}
 # The metric of a study's values, of which something is expected or published.
 VALUE = 'value'
 _NONE = table_lib.NONE
@@ -222,7 +229,7 @@ def _lines(path: pathlib.Path) -> list[list[str]]:
     if (
       len(line) != len(COLUMNS)
       or any(c != wording.shown(c) for c in line)
-      or not all(_is_number(cells[n], n == 'mean') for n in _NUMBERS)
+      or not all(_can(read, cells[name]) for name, read in _READ.items())
     ):
       raise errors.DamageError(
         f'{path} is damaged (line {number}); delete it, and run launch.reproduce'
@@ -231,10 +238,9 @@ def _lines(path: pathlib.Path) -> list[list[str]]:
   return lines[1:]
 
 
-def _is_number(text: str, may_be_bound: bool) -> bool:
-  """Whether a cell is empty or a number, or a bound such as '>60'."""
+def _can(read: Callable[[str], Any], text: str) -> bool:
   try:
-    float((text.removeprefix('>') if may_be_bound else text) or 0)
+    read(text)
   except ValueError:
     return False
   return True
@@ -388,7 +394,8 @@ def _difference(line) -> str:
   if line.is_bound or line.is_open:
     return mark.strip() or _NONE
   digits = names.digits(line.metric)
-  return f'{round(line.m - line.p, digits) + 0.0:+.{digits}f}{mark}'
+  apart = round(judge.as_printed(line) - line.p, digits)
+  return f'{apart + 0.0:+.{digits}f}{mark}'
 
 
 def _costs(lines: 'pd.DataFrame') -> Cells:

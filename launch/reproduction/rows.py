@@ -4,6 +4,9 @@ All tables of an output directory share their runs, OUTPUT/runs/TASK/ALGORITHM a
 what its settings change/seedS, so that a figure costs nothing beside its table.
 """
 
+import dataclasses
+import functools
+import json
 import math
 import pathlib
 from collections.abc import Iterable
@@ -17,12 +20,15 @@ from tasks import registry as tasks
 from tasks.papers import names as names_lib
 from tasks.papers import table as table_lib
 from tff_xc import errors
+from tff_xc.algorithms import participation
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import progress
 from tff_xc.report import run_files
 
 # Settings that change no round, and so belong to no experiment.
 UNSEEN = frozenset({*run_files.NOT_CONFIGURATION, 'device', 'runtime'})
+# Options of tasks that change the model, and not who is drawn.
+_OF_MODELS = frozenset({'embedding_dim', 'logit_scale', 'depth'})
 
 
 class Unused(errors.InputError):
@@ -174,6 +180,24 @@ def _seen(row: table_lib.Row, values: Mapping[str, Any]) -> dict[str, Any]:
     for name in sorted(set(values) - UNSEEN)
     if before.get(name) != after.get(name)
   }
+
+
+@functools.cache
+def drawn(task: str, algorithm: str, changes: str) -> str:
+  """Returns what decides, with a seed, whom a row draws in each round, as text.
+
+  Those are the data and the options of who takes part, which a method without clients
+  does not have. '' of settings that are not known today.
+  """
+  try:
+    row = table_lib.changes(changes)
+    config = experiment.resolve(task, algorithm, row)
+  except errors.InputError:
+    return ''
+  data = {n: v for n, v in config['options'].items() if n not in _OF_MODELS}
+  of = {field.name for field in dataclasses.fields(participation.Participation)}
+  taken = {n: v for n, v in config['hyperparameters'].items() if n in of}
+  return json.dumps([task, data, taken], sort_keys=True)
 
 
 def _check_given(rows, given) -> None:

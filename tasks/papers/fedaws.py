@@ -107,7 +107,9 @@ RESULTS = (
     number='Table 4',
     caption='AmazonCat: k with lambda = 10, and lambda with k = 100',
     notes='k = 0 stands for all others. The sweep of lambda is taken to be with k ='
-    ' 100, because its column lambda = 10 equals the column k = 100.',
+    ' 100, because its column lambda = 10 equals the column k = 100. The baselines are'
+    ' those of Table 3. The paper says why a small k is bad: most of the nearest rows are'
+    ' then of labels that are positive together.',
     what=_OF_WORDS,
     real='Bibtex, which is not in the paper, 200 rounds; neighbours and rate as in the'
     ' small form, of which as many clients take part in a round',

@@ -8,6 +8,8 @@ relative_top1:0.1    rounds to a part of the score of the row that
 best_round           the round with the best score, of a run's summary
 seconds              of a round, the median
 bytes_down           that all clients were sent until the best round
+volatility_top1      standard deviation of a score over the last tenth of a run's
+                     evaluations, or of those within a budget, volatility_top1@rounds:9
 others               metrics of the last round, such as support_vectors
 best_seed_top1       of another result, the best seed's beside the mean
 """
@@ -22,6 +24,7 @@ from tff_xc.measure import targets
 BEST_ROUND, SECONDS, SENT = 'best_round', 'seconds', 'bytes_down'
 BEST_SEED = 'best_seed_'
 _RELATIVE = 'relative_'
+_VOLATILITY = 'volatility_'
 _METRICS: Mapping[str, catalog.Metric] = {
   **catalog.METRICS,
   BEST_ROUND: catalog.Metric(
@@ -46,6 +49,7 @@ class Parts(NamedTuple):
   budget: targets.Budget | None = None  # At which a score is taken, or the end.
   target: targets.Target | None = None  # To which rounds are counted.
   relative: float | None = None  # Part of another row's score, likewise.
+  is_volatility: bool = False  # Its deviation over the last evaluations.
 
   @property
   def is_rounds(self) -> bool:
@@ -62,11 +66,15 @@ class Parts(NamedTuple):
   def is_cost(self) -> bool:
     """Whether less is better, as of rounds to a score and of a loss."""
     known = _METRICS.get(self.metric)
-    return self.is_rounds or (known is not None and known.better == 'lower')
+    is_less = self.is_rounds or self.is_volatility
+    return is_less or (known is not None and known.better == 'lower')
 
 
 def parse(name: str) -> Parts:
   """Returns the parts of a result's name."""
+  if name.startswith(_VOLATILITY):
+    found = parse(name.removeprefix(_VOLATILITY))
+    return found._replace(is_volatility=True)
   score, _, budget = name.rpartition('@')
   if score in catalog.SCORES:
     [found] = targets.parse_budgets(budget)
@@ -92,6 +100,8 @@ def heading(name: str) -> str:
   """Returns the heading of a result: 'top-1', 'rounds to top-1 70 %'."""
   found = parse(name)
   metric = _METRICS[found.metric].heading
+  if found.is_volatility:
+    metric = f'volatility of {metric}'
   if found.target:
     return found.target.heading
   if found.relative is not None:

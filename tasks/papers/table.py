@@ -23,6 +23,8 @@ NONE = '–'
 EFFECTIVE_RATE = 'effective rate'
 EFFECTIVE = 'client_learning_rate', 'server_momentum'
 _SEEDS = (0, 1, 2)  # Of a form, where the paper's has no others.
+# Of a claim on the share of a grid's rows that are good.
+REGION = 'region'
 # Of small forms that were changed.
 REDESIGNED = '; the form was changed after a first measurement'
 
@@ -48,7 +50,7 @@ class Claim(NamedTuple):
 
   It is of all pairs of rows of one task that have these algorithms and settings, such as
   'fedavg concentration=100.0', and otherwise the same ones; 'fedavg|fedprox' are rows of
-  either.
+  either, and 'task=NAME' rows of that task.
   """
 
   says: str  # And where it stands.
@@ -57,8 +59,18 @@ class Claim(NamedTuple):
   low: str
   # Points that it must be above; negative: that it may be below.
   least: float = 0.0
-  # An algorithm: of both rows, the gain over its row with the same settings.
+  # An algorithm: of both rows, the gain over its row with the same settings. REGION: the
+  # rows of each side are a grid, of which the share with good scores is compared.
   over: str = ''
+  times: float = (
+    1.0  # The low row counts so often: its double must be below with 2.
+  )
+
+  @property
+  def algorithms(self) -> set[str]:
+    """The algorithms that it names."""
+    sides = self.high, self.low, self.over
+    return {n for words in sides for n in words.partition(' ')[0].split('|')}
 
   def pairs(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
     """Returns the numbers of the rows above and below, for each pair."""
@@ -89,7 +101,8 @@ def _selected(words: str, rows: Sequence[Row]) -> list[int]:
     i
     for i, row in enumerate(rows)
     if row.algorithm in algorithm.split('|')
-    and {*settings} <= {f'{n}={v}' for n, v in row.changes.items()}
+    and {*settings}
+    <= {f'{n}={v}' for n, v in (('task', row.task), *row.changes.items())}
   ]
 
 
@@ -196,6 +209,8 @@ class PaperTable(Result):
   relative_to: str = 'centralized'  # The algorithm of `reference`.
   # Algorithms whose printed scores are those of the best seed.
   best_seed: tuple[str, ...] = ()
+  # Whether its printed values without a deviation are of one seed, or have a large one.
+  is_unsure: bool = False
   # Settings that were searched: of rows that differ in nothing else, with the number
   # of the best, the verdict is on the best, each result's own.
   best_over: tuple[str, ...] = ()
@@ -272,7 +287,7 @@ def of_csv(
       (
         line['table'] == f'{paper}/{own}',
         Claim(**{n: line[n] for n in Claim._fields})._replace(
-          least=float(line['least'] or 0)
+          least=float(line['least'] or 0), times=float(line['times'] or 1)
         ),
       )
       for line in _lines('claims')

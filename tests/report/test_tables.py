@@ -383,8 +383,31 @@ def test_columns_of_a_round_and_of_the_best_round(runs):
     build(runs, more=[tables.column('top1@9')])
 
 
+def test_volatility_is_the_deviation_over_the_last_evaluations(runs):
+  metrics = pd.DataFrame({'round': range(1, 25), 'top1': [0.5] * 24})
+  metrics.loc[20:, 'top1'] = [0.4, np.nan, 0.6, np.nan]
+  # 22 were evaluated, of which 3 are the last tenth: 50, 40 and 60 %.
+  steady = metrics.assign(top1=0.5, **{'map@10': metrics['top1']})
+  run, other = (
+    dataclasses.replace(of, metrics=each)
+    for of, each in ((runs[0], metrics), (runs[5], steady))
+  )
+  table = build([run, other], more=[tables.column('volatility_map@10')])
+  volatility = table['volatility_mean'].tolist()
+  assert sorted(volatility) == pytest.approx([0, 0.1])
+  of_retrieval = table['volatility_map@10_mean'].dropna().tolist()
+  assert of_retrieval == pytest.approx([0.1])
+  assert tables.column('volatility').better == 'lower'
+  few = dataclasses.replace(run, metrics=metrics[:10])
+  assert build([few])['volatility_mean'].isna().all()
+
+
 @pytest.mark.parametrize(
-  'name', ['top9', 'best.top9', 'relative_top1:x', 'top9@3', '\x1b', 'top1@']
+  'name',
+  [
+    *('top9', 'best.top9', 'relative_top1:x', 'top9@3', '\x1b', 'top1@'),
+    'volatility_top9',
+  ],
 )
 def test_an_unknown_column_is_refused(name):
   with pytest.raises(errors.InputError, match='there is no column'):

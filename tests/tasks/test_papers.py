@@ -39,7 +39,8 @@ def test_every_row_is_an_experiment_of_this_package(found):
         assert catalog.SCORES[parts.metric].unit in ('fraction', 'loss')
         most = 100 if parts.is_percent else 50_000
         assert 0 <= float(mean.strip('>')) <= most
-      assert all(0 < float(s) < (10 if parts.is_percent else 25) for s in std)
+      # The largest that TurboSVM-FL admits, in its Tables 10 and 11.
+      assert all(0 < float(s) < (13 if parts.is_percent else 25) for s in std)
       is_bound = mean.startswith('>')
       assert not is_bound or (not parts.is_percent and mean in BOUNDS)
 
@@ -47,7 +48,7 @@ def test_every_row_is_an_experiment_of_this_package(found):
 # Checksums of rows as they were compared with the papers: settings, and numbers.
 CHECKED = {
   'turbosvm-fl/table2': 0x9769D4A6,
-  'turbosvm-fl/table3': 0xCCC33C7F,
+  'turbosvm-fl/table3': 0xFC165764,
   'turbosvm-fl/table4': 0x3B989140,
   'turbosvm-fl/table9': 0x67A824F2,
   'turbosvm-fl/table10': 0x348C292D,
@@ -59,13 +60,13 @@ CHECKED = {
   'fedss/table4': 0xFDA84885,
   'fedaws/table1': 0x5B1C6D19,
   'fedaws/table3': 0x94500669,
-  'fedaws/table4': 0xDDE9F551,
+  'fedaws/table4': 0x6FD5D58A,
   'fedmlh/table3': 0x9B0E3840,
   'fedmlh/table6': 0x5A2D0F24,
   'fedmlh/table7': 0x3F21F6FE,
   'fedvc/table1': 0xCB537676,
-  'fedvc/table2': 0xA5E4D1D0,
-  'fedvc/table3': 0xBEB124D9,
+  'fedvc/table2': 0x81231D12,
+  'fedvc/table3': 0xB09A7751,
   'fedvc/table4': 0x12FFB9E3,
   'fedvc/table5': 0xD6C6F3F9,
 }
@@ -186,7 +187,8 @@ def test_rows_and_claims_of_all_sizes(found):
     for claim in claims:
       assert claim.pairs(best), claim
       metric = names.parse(claim.metric).metric
-      assert any(metric in tasks.get(row.task).metrics for row in rows)
+      known = {n for row in rows for n in tasks.get(row.task).metrics}
+      assert metric in {*known, *catalog.ROUND, *catalog.STEPS}
   printed = {value for row in found.rows for value in row.published.values()}
   assert printed - {None} or found.claims
   for row in [row for form in forms for row in form.rows]:
@@ -249,7 +251,8 @@ fig1,paper,1,glyphs,fedss,a=0.1|1.0;b=x|y;c=3,top1,,91.6,,
 
 
 def test_the_grid_of_fedvcs_figures_is_whole():
-  for name, more in (('fedvc/fig4', 2), ('fedvc/fig8', 0)):
+  # The centralised accuracy; other clients a round and local epochs, at one alpha.
+  for name, more in (('fedvc/fig4', 2), ('fedvc/fig8', 2 * 2 * 5 * 5)):
     rows = registry.TABLES[name].rows
     assert len(rows) == 2 * 8 * 5 * 5 + more
   [cifar10, cifar100] = (
@@ -329,8 +332,9 @@ def test_fedss_takes_the_best_lambda_of_a_search_with_posonly(name):
 def test_a_figure_of_two_tables_has_their_claims_as_far_as_it_has_rows():
   figure = registry.TABLES['fedss/fig3']
   metrics = lambda form: {claim.metric for claim in form.claims}
-  assert metrics(figure) == {'top1', 'map@10'}
-  assert metrics(figure.small) == {'top1', 'map@10'}
+  own = {'relative_top1:0.9', 'relative_map@10:0.9'}
+  assert metrics(figure) == {'top1', 'map@10', *own}
+  assert metrics(figure.small) == {'top1', 'map@10', *own}
   assert not metrics(registry.TABLES['fedss/fig4'].small)  # Of FedSS alone.
   # Each panel has its own settings.
   rounds = {(row.task, row.changes['rounds']) for row in figure.small.rows}

@@ -109,6 +109,18 @@ def _sent(metrics: 'pd.DataFrame', way: str) -> 'pd.Series':
   return metrics[f'bytes_{way}_per_client'] * metrics['clients']
 
 
+def volatility(scores: 'pd.Series | None') -> float | None:
+  """Returns the sample deviation of a score over the last tenth of its evaluations.
+
+  None where this tenth, rounded up, has fewer than two evaluations; nan are none.
+  """
+  if scores is None:
+    return None
+  measured = scores.dropna()
+  last = measured.tail(math.ceil(len(measured) / 10))
+  return float(last.std()) if len(last) > 1 else None
+
+
 class Budget(NamedTuple):
   """A number of rounds, of local batches, or of bytes sent to all clients."""
 
@@ -130,11 +142,16 @@ class Budget(NamedTuple):
 
     None if the run ended before it, or was not evaluated within it.
     """
+    scores = self.scores(metrics, name)
+    return None if scores is None else float(scores.iloc[-1])
+
+  def scores(self, metrics: 'pd.DataFrame', name: str) -> 'pd.Series | None':
+    """Returns the values of a score within the budget; None as `score`."""
     until = spent(metrics, self.unit)
     if name not in metrics or until.iloc[-1] < self.number:
       return None
     scores = metrics[name][until <= self.number].dropna()
-    return float(scores.iloc[-1]) if len(scores) else None
+    return scores if len(scores) else None
 
 
 def parse_budgets(text: str) -> tuple[Budget, ...]:

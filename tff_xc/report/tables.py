@@ -242,6 +242,12 @@ def _epsilon(run: run_files.Run) -> float | None:
   return None if known.empty else known.iloc[-1]
 
 
+def _headline_volatility(run: run_files.Run) -> float | None:
+  """Returns the volatility of the first headline score that a run has."""
+  scores = [name for name in catalog.HEADLINES if name in run.metrics]
+  return targets_lib.volatility(run.metrics[scores[0]]) if scores else None
+
+
 def _of_round(name: str, metric: str, total: str, show) -> Column:
   return _total(name, catalog.ROUND[metric].heading, total, show, 'lower')
 
@@ -254,6 +260,13 @@ COLUMNS = {
     _total('rounds', 'rounds', 'rounds', '{:.0f}'.format),
     _total('emd', 'EMD', 'emd', '{:.2f}'.format),
     *map(_score, catalog.SCORES),
+    Column(
+      'volatility',
+      'volatility %',
+      _headline_volatility,
+      _with_std(1, 100),
+      better='lower',
+    ),
     Column(
       'epsilon',
       catalog.ROUND['epsilon'].heading,
@@ -298,7 +311,8 @@ def column(name: str, reference: pd.DataFrame | None = None) -> Column:
   a round; 'top1@batches:500', at a budget; 'best.top1', 'best.round' and
   'best.bytes_down', of the round that a run chose; 'relative_top1', a score over that of
   the reference, one method (Hsu, Qi and Brown, arXiv:2003.08082), and
-  'relative_top1:0.5', the rounds until that.
+  'relative_top1:0.5', the rounds until that; 'volatility_top1', the deviation of a score
+  over the last tenth of a run's evaluations.
   """
   if name in COLUMNS:
     return COLUMNS[name]
@@ -310,6 +324,8 @@ def column(name: str, reference: pd.DataFrame | None = None) -> Column:
     elif name.startswith('relative_'):
       of, _, part = name.removeprefix('relative_').partition(':')
       found = _relative(of, part, reference)
+    elif name.startswith('volatility_'):
+      found = _volatility(name.removeprefix('volatility_'))
     elif score in catalog.SCORES:
       found = _after(score, when)
     elif ':' in name:
@@ -321,6 +337,15 @@ def column(name: str, reference: pd.DataFrame | None = None) -> Column:
       f' {", ".join(COLUMNS)}'
     )
   return found._replace(name=name)
+
+
+def _volatility(score: str) -> Column | None:
+  if score not in catalog.SCORES:
+    return None
+  of = COLUMNS[score]
+  read = lambda run: targets_lib.volatility(run.metrics.get(score))
+  heading = f'volatility of {of.heading}'
+  return of._replace(heading=heading, read=read, better='lower')
 
 
 def _rounds_to(heading: str, target: targets_lib.Target) -> Column:

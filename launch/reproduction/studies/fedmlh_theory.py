@@ -175,6 +175,7 @@ def _values(found) -> dict[str, float]:
     'labels': sizes[0],
     'tables': sizes[1],
     'buckets of a table': found.num_buckets,
+    'labels of a bucket, p / B': sizes[0] / found.num_buckets,
     'least buckets that tell all labels apart with probability'
     f' {1 - _FAILURE:g} (Lemma 2)': least,
     'labels that share all buckets with an earlier one': collisions,

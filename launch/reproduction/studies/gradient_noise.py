@@ -42,6 +42,10 @@ _FLAGS = {
 FEWEST, MOST = 5, 80
 LARGEST_RATIO = 'noise over that with the next fewer negatives, the largest'
 OF_MOST = f'noise with m = {MOST} over that with m = {FEWEST}'
+EXPONENTIAL, POWER = (
+  f"share of the noise's logarithm that a line over {of} explains, R²"
+  for of in ('m', 'the logarithm of m')
+)
 OF_ALL = 'noise with all other classes, m = n - |P|'
 
 
@@ -75,6 +79,8 @@ def measure(
   config: Mapping[str, Any], folder: pathlib.Path
 ) -> list[dict[str, Any]]:
   """Returns the noise by m, and draws FOLDER/result.png; see `studies`."""
+  import numpy as np
+
   experiment.install_runtime(config)
   load = tasks.get(config['task']).load
   dataset, model = load(config['data_dir'], config['options'])
@@ -93,9 +99,13 @@ def measure(
     ]
   of_all = [values[0] for values in found.values()]
   ratio = max(b / a for a, b in itertools.pairwise(of_all))
+  m, logarithm = np.array([*found][:-1]), np.log(of_all[:-1])
+  explained = lambda x: float(np.corrcoef(x, logarithm)[0, 1] ** 2)
   return [
     *lines,
     studies.value(LARGEST_RATIO, ratio),
+    studies.value(EXPONENTIAL, explained(m)),
+    studies.value(POWER, explained(np.log(m))),
     studies.value(OF_ALL, of_all[-1]),
     studies.value(OF_MOST, found[MOST][0] / found[FEWEST][0]),
   ]

@@ -9,6 +9,7 @@ import pytest
 from launch.reproduction import measure
 from launch.reproduction import results
 from launch.reproduction import rows as rows_lib
+from tasks.papers import names as names_lib
 from tasks.papers import table as table_lib
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
@@ -56,7 +57,7 @@ def test_a_row_has_a_line_for_each_result_cost_and_claim(tmp_path):
     **{'table': 'fig1', 'scale': 'small', 'row': 'fedss negatives=5'},
     **{'task': 'glyphs', 'algorithm': 'fedss', 'metric': 'top1'},
     **{'changes': 'rounds=20;negatives=5', 'published': '60.0'},
-    **{'seeds': '2', 'rounds': '20', 'revision': 'v0'},
+    **{'seeds': '2', 'rounds': '20', 'revision': 'v0', 'by_seed': '0:30 1:40'},
     **{'processor': '', 'command': 'c', 'note': ''},
   }
   assert found['published'][9] == ''
@@ -64,6 +65,23 @@ def test_a_row_has_a_line_for_each_result_cost_and_claim(tmp_path):
   claimed = found[found['metric'] == 'map@r']
   assert [*claimed['published']] == 3 * ['']
   assert [*map(float, claimed['mean'])] == [17.5, 25, 20]
+
+
+def test_a_claim_is_measured_of_the_algorithms_that_it_names(tmp_path):
+  claim = table_lib.Claim('Fast', 'relative_top1:0.9', 'posonly', 'fedss')
+  small = TABLE.small._replace(claims=(claim,))
+  found = dataclasses.replace(TABLE, small=small, relative_to='posonly')
+  *_, other = TABLE.rows
+  tuned = other._replace(
+    algorithm='centralized', changes={'rounds': 20, 'client_learning_rate': 1.0}
+  )
+  other = other._replace(changes={'rounds': 20, 'client_learning_rate': 0.5})
+  rows = (TABLE.rows[0]._replace(changes=other.changes), other, tuned)
+  found = dataclasses.replace(found, rows=rows)
+  made = lines(tmp_path, [(0.5,), (0.5,), (0.5,)], found=found)
+  claimed = made[made['metric'] == claim.metric]
+  assert [*claimed['row']] == ['fedss', 'posonly']
+  assert all(claimed['mean'])
 
 
 def test_of_two_panels_each_row_has_its_own_metrics(tmp_path):
@@ -150,21 +168,38 @@ def test_results_at_budgets_targets_and_relative_ones_are_measured(tmp_path):
   # Seeds that missed a target make it a bound.
   [reached], short = whole, write_scores(tmp_path, 0.5)  # It stopped early.
   both = measure.measured([reached, reached], 'top1:0.7')
-  assert both == {'mean': 4, 'std': 0}
+  assert both == {'mean': 4, 'std': 0, 'by_seed': '0:4 0:4'}
   some = measure.measured([reached, short], 'top1:0.7')
-  assert some == {'mean': '>3', 'std': pytest.approx(2**0.5)}
+  deviation = {'std': pytest.approx(2**0.5)}
+  assert some == {'mean': '>3', **deviation, 'by_seed': '0:4 0:>2'}
   none = measure.measured([short, reached], 'top1:0.9')
-  assert none == {'mean': '>3'}  # How they differ is not known.
+  # How they differ is not known.
+  assert none == {'mean': '>3', 'by_seed': '0:>2 0:>4'}
   # Each seed's target is its own run's score, which it reaches itself.
   seeds = [write_scores(tmp_path / f'own{n}', 0.1, n, seed=n) for n in (0, 1)]
   own = measure.measured(seeds, 'relative_top1:1', seeds)
-  assert own == {'mean': pytest.approx(3), 'std': pytest.approx(2**0.5)}
+  assert own == {'mean': 3, **deviation, 'by_seed': '0:2 1:4'}
   # A number that the last round lacks was not measured.
   name = 'support_vectors_class_1'
   reached.metrics[name] = [8.0, 7.0]
-  assert measure.measured([reached], name) == {'mean': 7}
+  assert measure.measured([reached], name) == {'mean': 7, 'by_seed': '0:7'}
   reached.metrics[name] = [8.0, math.nan]  # The class was not drawn.
   assert measure.measured([reached], name) == {}
+
+
+def test_volatility_is_of_the_last_tenth_of_the_evaluations(tmp_path):
+  scores = [0.1, 0.9] * 9 + [0.5, 0.7, 0.8]
+  runs = [write_scores(tmp_path, *scores)]
+  mean = lambda name: measure.measured(runs, name).get('mean')
+  # 3 of 21, and 2 of the first 20.
+  assert mean('volatility_top1') == pytest.approx(100 * 0.1528, abs=0.01)
+  at = 'volatility_top1@rounds:40'
+  assert mean(at) == pytest.approx(100 * 0.1414, abs=0.01)
+  assert mean('volatility_top1@rounds:20') is None  # 1 of 10.
+  assert mean('volatility_map@10') is None
+  assert names_lib.heading(at) == 'volatility of top-1 at 40 rounds'
+  assert names_lib.parse(at).is_cost
+  assert names_lib.is_known(at) and not names_lib.is_known('volatility_x')
 
 
 def change(path, **values):

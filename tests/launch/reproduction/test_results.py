@@ -46,11 +46,15 @@ def test_a_result_replaces_its_own_lines_alone(tmp_path):
     (b'\xff\xfe', 'cannot be read'),
     (','.join(results.COLUMNS).encode() + b'\n1,2\n', 'line 2'),
     (
-      ','.join(results.COLUMNS).encode() + b'\n\x1b[31m' + 15 * b',' + b'\n',
+      ','.join(results.COLUMNS).encode() + b'\n\x1b[31m' + 16 * b',' + b'\n',
       'line 2',
     ),
     (
-      ','.join(results.COLUMNS).encode() + b'\n' + 8 * b',' + b'xyz,,,,,,,\n',
+      ','.join(results.COLUMNS).encode() + b'\n' + 8 * b',' + b'xyz,,,,,,,,\n',
+      'line 2',
+    ),
+    (
+      ','.join(results.COLUMNS).encode() + b'\n' + 10 * b',' + b'0:1 2,,,,,,\n',
       'line 2',
     ),
   ],

@@ -125,7 +125,9 @@ def test_the_noise_is_that_of_the_derivation(monkeypatch):
 def test_the_study_has_a_table_a_picture_and_values(tmp_path, monkeypatch):
   loaded = dataset(), tiny.model(N)
   task = types.SimpleNamespace(load=lambda *_: loaded)
-  noises = {5: [0.2, 0.1, 0.3], 80: [0.1] * 3, N - 1: [0.0] * 3}
+  halved = 0.2 * 0.5 ** (15 / 75)  # As m = 5 and 80, on an exponential.
+  noises = {5: [0.2, 0.1, 0.3], 20: [halved] * 3, 80: [0.1] * 3}
+  noises[N - 1] = [0.0] * 3
   monkeypatch.setattr(gradient_noise, 'noises', lambda *_: (0.4, noises))
   monkeypatch.setattr(tasks, 'get', lambda _: task)
   monkeypatch.setattr(experiment, 'install_runtime', lambda _: None)
@@ -133,13 +135,17 @@ def test_the_study_has_a_table_a_picture_and_values(tmp_path, monkeypatch):
   found = registry.RESULTS['fedss/fig9']
   grid, values = results.Measured(found, 'small', lines).tables()
   assert grid.rows[0] == ('m = 5', '0.2', '0.1', '0.3', '50')
-  assert grid.rows[2][0] == 'm = n - |P|'
+  assert grid.rows[3][0] == 'm = n - |P|'
   assert (tmp_path / 'result.png').read_bytes().startswith(b'\x89PNG')
   shown = {row[0]: row[1] for row in values.rows}
-  assert shown.keys() - found.expected.keys() == {gradient_noise.OF_MOST}
+  assert shown.keys() - found.expected.keys() == {
+    *(gradient_noise.OF_MOST, gradient_noise.POWER)
+  }
+  assert float(shown.pop(gradient_noise.POWER)) < 0.9
   assert shown == {
     gradient_noise.OF_ALL: '0',
-    gradient_noise.LARGEST_RATIO: '0.5',
+    gradient_noise.LARGEST_RATIO: '0.8706',
+    gradient_noise.EXPONENTIAL: '1',
     gradient_noise.OF_MOST: '0.5',
   }
 
