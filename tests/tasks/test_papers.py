@@ -338,7 +338,7 @@ def test_a_figure_of_two_tables_has_their_claims_as_far_as_it_has_rows():
   assert not metrics(registry.TABLES['fedss/fig4'].small)  # Of FedSS alone.
   # Each panel has its own settings.
   rounds = {(row.task, row.changes['rounds']) for row in figure.small.rows}
-  assert rounds == {('glyphs', 300), ('glyphs-retrieval', 600)}
+  assert rounds == {('features', 500), ('glyphs-retrieval', 600)}
   row = table.Row('glyphs', 'fedss', {'top1@rounds:9': None})
   assert table.has_metric('top1:0.5', [row])
   assert not table.has_metric('map@10', [row])
