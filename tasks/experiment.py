@@ -482,9 +482,13 @@ class Experiment:
     from tff_xc.experiment import training
 
     check_private(self.config)
-    hidden = self.algorithm.privacy
-    of_clients = hidden and hidden.needs_secret and hidden.of_clients
-    if of_clients and self.config['dp_epsilon'] and self.run_dir != run_dir:
+    hidden = self.config['dp_epsilon'] and self.algorithm.privacy
+    if (
+      hidden
+      and hidden.needs_secret
+      and hidden.of_clients
+      and self.run_dir != run_dir
+    ):
       raise ValueError(
         'dp_epsilon depends on who takes part, and so on the secret of the run: give'
         ' its run_dir when you assemble the experiment'

@@ -154,8 +154,10 @@ def bounds(options: Mapping) -> dict[str, tuple[float, float]]:
     except ValueError:
       low = high = math.nan
     # The difference of two may be too small for float32.
-    is_pair = -1e38 < low < high < 1e38 and high - low > 1e-30
-    if not is_pair or name.strip() in found:
+    if (
+      not (-1e38 < low < high < 1e38 and high - low > 1e-30)
+      or name.strip() in found
+    ):
       raise errors.InputError(
         f'--feature_bounds: {part!r} is no pair of finite numbers, or is given twice;'
         ' give LOW:HIGH or NAME=LOW:HIGH, such as age=0:120'

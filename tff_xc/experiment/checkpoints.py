@@ -59,8 +59,9 @@ def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
     return seed
   file = pathlib.Path(run_dir) / _FOLDER / _SECRET
   if not file.exists() and not kept(run_dir):
-    new = secrets.randbits(_SECRET_BITS)
-    return _NEW_SECRETS.setdefault(os.fspath(run_dir), new)
+    return _NEW_SECRETS.setdefault(
+      os.fspath(run_dir), secrets.randbits(_SECRET_BITS)
+    )
   try:
     return int(files.read_text(file))
   except (OSError, ValueError) as e:
