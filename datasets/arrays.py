@@ -56,7 +56,7 @@ def load(
       images = [decode.fitted_array(x, side) for x in arrays[f'{part}x']]
       arrays[f'{part}x'] = np.stack(images)
   names = listed(arrays, choice.classes)
-  found = parts(path, arrays, choice)
+  found = parts(path, arrays, choice, names)
   if 'test_y' in arrays:
     kept = own.sampled(np.arange(len(arrays['test_y'])), choice, str(path))
     for name in ('test_x', 'test_y'):
@@ -136,14 +136,22 @@ def listed(arrays: dict[str, np.ndarray], file: str) -> list[str] | None:
   return names
 
 
-def parts(path: pathlib.Path, arrays: Arrays, choice: own.Choice) -> own.Parts:
-  """Returns the clients and the test among x; None if it has arrays of its own."""
+def parts(
+  path: pathlib.Path,
+  arrays: Arrays,
+  choice: own.Choice,
+  class_names: list[str] | None = None,
+) -> own.Parts:
+  """Returns the clients and the test among x; None if it has arrays of its own.
+
+  `class_names` default to the labels.
+  """
   y, users, names = arrays['y'], None, ()
   if 'client' in arrays:
     users, names = npz.owners(path, arrays['client'], y.shape)
   data = examples_lib.Examples(
     labels=y,
-    class_names=list(map(str, range(int(y.max()) + 1))),
+    class_names=class_names or list(map(str, range(int(y.max()) + 1))),
     ids=range(len(y)),
     users=users,
     user_names=names,

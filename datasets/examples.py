@@ -371,7 +371,7 @@ def listed(names: Sequence[str], file: str) -> tuple[np.ndarray, list[str]]:
     raise errors.InputError(
       f'--classes={file} cannot be read ({e}); give a file with a class name a line'
     ) from e
-  lines = [line.strip(' \t\r') for line in text.split('\n')]
+  lines = map(str.strip, text.split('\n'))
   all_names = [nfc(line) for line in lines if line]
   place = {name: i for i, name in enumerate(all_names)}
   require_two(len(all_names), f'--classes={file}', 'list at least two')

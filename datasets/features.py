@@ -90,7 +90,7 @@ def load(
         ' test_x and test_y; leave the flag out'
       )
     class_names = arrays_lib.listed(arrays, choice.classes)
-    found = arrays_lib.parts(path, arrays, choice)
+    found = arrays_lib.parts(path, arrays, choice, class_names)
   else:
     x, names, data = _of_tables(path, choice.test_file, columns)
     data = data.listed(choice.classes)

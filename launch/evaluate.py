@@ -34,6 +34,7 @@ settings.define_named_flags(
   data_dir='the data of the run, where they are now',
   split='the split, if it is a file or a folder',
   test_file='the test examples, if they are a file',
+  classes='the file of class names',
   encoder='the network, if it is MODULE:FUNCTION',
 )
 settings.define_cache_flag()

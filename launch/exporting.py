@@ -5,6 +5,7 @@ import dataclasses
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -88,7 +89,7 @@ def run(
     card['files'] = _sizes(folder)
     files.write_json(folder / CARD, card)
   if 'privacy' in card:
-    print(_privacy(card['privacy']))
+    print(_privacy(card['privacy']).replace('*', ''), file=sys.stderr)
   size = wording.human_bytes(card['bytes'])
   print(f'{path}: {form} after {wording.count(found.rounds, "round")}, {size}')
   if form == 'tflite' and found.description.kind == description_lib.IMAGES:

@@ -57,7 +57,7 @@ DP_NOISE = 'dp_noise'
 # Floats of a table, 8 GiB.
 _MOST_FLOATS = 2**31
 # Settings of a run that may name files, and code.
-NAMED = ('data_dir', 'split', 'test_file', 'encoder')
+NAMED = ('data_dir', 'split', 'test_file', 'encoder', 'classes')
 SIGNATURE = 'signature'
 MORE_METRICS = 'more_metrics'
 START_FROM, START_FROM_ROWS = 'start_from', 'start_from_rows'
@@ -386,7 +386,8 @@ def check_private(config: Mapping) -> None:
     ),
     (
       'feature_columns',
-      options.get('feature_columns') == ''
+      'feature_columns' in options
+      and not options['feature_columns'].strip(' ,')
       and not config['data_dir'].lower().endswith('.npz'),
       'is missing: which columns are numbers depends on the cells of single clients',
       'name the columns of features',
@@ -470,7 +471,10 @@ def _check_importance(
   task: task_lib.Task, flag: str, chosen: str | None, num_classes: int | None
 ) -> None:
   """Refuses sets of labels and a bad file, before the data are read."""
-  if chosen in (None, base.NO_IMPORTANCE):
+  if chosen is None or (flag, chosen) == (
+    'importance_weights',
+    base.NO_IMPORTANCE,
+  ):
     return
   _check_one_label(task, flag, chosen)
   named = base.NAMED_IMPORTANCE if flag == 'importance_weights' else ()
@@ -497,6 +501,7 @@ class Experiment:
   algorithm: algorithm_lib.Algorithm
   metrics: tuple[str, ...]  # Those that it can measure, the headline first.
   warnings: tuple[str, ...]  # Of settings and data that are likely to fail.
+  run_dir: str = ''  # Of the run that it was assembled for.
 
   def run(self, run_dir: str) -> dict[str, Any]:
     """Trains in `run_dir`, or resumes; returns the summary."""
@@ -504,6 +509,17 @@ class Experiment:
     from tff_xc.experiment import training
 
     check_private(self.config)
+    hidden = self.config['dp_epsilon'] and self.algorithm.privacy
+    if (
+      hidden
+      and hidden.needs_secret
+      and hidden.of_clients
+      and self.run_dir != run_dir
+    ):
+      raise ValueError(
+        'dp_epsilon depends on who takes part, and so on the secret of the run: give'
+        ' its run_dir when you assemble the experiment'
+      )
     drawn_seed = checkpoints.seed_of(
       self.algorithm.privacy, run_dir, self.config['seed']
     )
@@ -621,6 +637,7 @@ def with_data(
     algorithm,
     _metrics(config, task, dataset, algorithm.model),
     (*warnings, *made.warnings(dataset.num_classes, most)),
+    run_dir,
   )
 
 

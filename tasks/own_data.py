@@ -154,8 +154,10 @@ def bounds(options: Mapping) -> dict[str, tuple[float, float]]:
     except ValueError:
       low = high = math.nan
     # The difference of two may be too small for float32.
-    is_pair = -math.inf < low < high < math.inf and high - low > 1e-30
-    if not is_pair or name.strip() in found:
+    if (
+      not (-1e38 < low < high < 1e38 and high - low > 1e-30)
+      or name.strip() in found
+    ):
       raise errors.InputError(
         f'--feature_bounds: {part!r} is no pair of finite numbers, or is given twice;'
         ' give LOW:HIGH or NAME=LOW:HIGH, such as age=0:120'
@@ -239,8 +241,9 @@ def _find_arrays(found: Mapping) -> str:
   from datasets.splits import own
   from tff_xc.data import client_data
 
-  y, test_y = found['y'], found.get('test_y', ())
+  y, test_y = found['y'], found.get('test_y', found['y'][:0])
   classes = range(int(y.max()) + 1)
+  errors.check_labels(test_y, len(classes), 'test_y')
   clients = len(set(found['client'].tolist())) if 'client' in found else 0
   told = own.described(
     len(y) + len(test_y), 'example', classes, len(test_y), clients

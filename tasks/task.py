@@ -214,7 +214,7 @@ class Task:
     self, options: Mapping[str, Any], data_dir: str = ''
   ) -> int | None:
     """Returns n without loading the data; None if that is impossible."""
-    if self.count_classes:
+    if self.count_classes and not options.get('classes'):
       return self.count_classes(data_dir)
     return options.get('num_classes', self.num_classes)
 

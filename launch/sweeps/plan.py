@@ -126,6 +126,7 @@ def runs(
     for seed in run_seeds:
       changes = {**given, **values, 'seed': seed}
       config = experiment.resolve(task, algorithm, changes)
+      experiment.check_private(config)
       folder = folder_of(output, values) / f'seed{seed}'
       found.append(Run(values, config, folder))
   if len({run.folder for run in found}) < len(found):

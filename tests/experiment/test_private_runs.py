@@ -17,7 +17,6 @@ from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import checkpoints
 from tff_xc.experiment import cohort
-from tff_xc.experiment import storage
 from tff_xc.measure import privacy_loss
 from tff_xc.report import run_files
 from tff_xc.round import privacy
@@ -114,6 +113,9 @@ def test_epsilon_is_a_column_and_goes_on_after_a_stop(in_process, tmp_path):
 def test_the_noise_of_an_epsilon(in_process, tmp_path):
   given = {'dp': 'central', 'dp_epsilon': 8.0}
   made, summary = run(tmp_path / 'run', **given)
+  of_clients = {'dp': 'local', 'dp_epsilon': 50.0}
+  with pytest.raises(ValueError, match='run_dir'):
+    run(tmp_path / 'other', **of_clients)
   assert made.algorithm.privacy.noise_multiplier == made.config['dp_noise']
   last = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['epsilon'].iloc[-1]
   assert 7.5 < last <= 8.0
@@ -177,6 +179,9 @@ def test_noise_follows_from_a_secret_of_the_run(in_process, tmp_path):
         assert str(number).encode() not in content
         assert number.to_bytes(8, 'little') not in content
   assert 'seed' not in json.loads((tmp_path / 'export/model.json').read_text())
+  secret.write_text('12345')
+  with pytest.raises(errors.InputError, match='another seed'):
+    run(whole, 6, **private)
   secret.unlink()
   with pytest.raises(errors.InputError, match='secret_seed'):
     run(whole, 6, **private)
@@ -199,10 +204,13 @@ def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
 @pytest.mark.parametrize(
   ('algorithm', 'changes', 'told'),
   [
-    (
-      'fedavg',
-      {'calibration': 'prior', 'calibration_probabilities': 'train'},
-      'no file',
+    *(
+      (
+        'fedavg',
+        {'calibration': 'prior', 'calibration_probabilities': named},
+        'no file',
+      )
+      for named in ('train', 'none')
     ),
     ('fedss', {'dp_clip': 2.0}, 'dp=central'),
     ('fedss', {'dp': 'central', 'dp_clip': math.inf}, 'clips nothing'),
@@ -256,14 +264,6 @@ def test_a_secret_is_never_replaced_and_belongs_to_its_checkpoints(tmp_path):
     checkpoints.keep_secret(tmp_path, 6)
   assert checkpoints.seed_of(hidden, tmp_path, 0) == 5
   assert (tmp_path / 'checkpoints').stat().st_mode & 0o777 == 0o700
-  for secret, is_ours in ((6, False), (5, True)):
-    seed = np.array(randomness.pair(secret), np.int32)
-    storage.write_arrays(checkpoints.path_of(tmp_path, 1), {'seed': seed})
-    if is_ours:
-      assert checkpoints.seed_of(hidden, tmp_path, 0) == 5
-    else:
-      with pytest.raises(errors.InputError, match='secret_seed'):
-        checkpoints.seed_of(hidden, tmp_path, 0)
 
 
 @pytest.mark.slow

@@ -106,7 +106,9 @@ def test_one_client_changes_nothing_but_the_model(in_process, here):
     ({**PRIVATE, **PUBLIC, 'classes': ''}, 'classes'),
     ({**PRIVATE, **PUBLIC, 'feature_bounds': ''}, 'feature_bounds'),
     ({**PRIVATE, **PUBLIC, 'feature_columns': ''}, 'feature_columns'),
+    ({**PRIVATE, **PUBLIC, 'feature_columns': ' ,'}, 'feature_columns'),
     ({'feature_bounds': ','}, 'LOW'),
+    ({'feature_bounds': '-1e308:1e308'}, 'LOW'),
     ({'feature_bounds': 'a=0:1,a=0:2'}, 'twice'),
     ({'feature_bounds': '0:1e-320'}, 'LOW'),
     ({'feature_bounds': '9:-9'}, '9:-9'),
@@ -176,10 +178,16 @@ def test_classes_of_arrays_are_listed_by_their_labels(here):
   arrays |= {'client': np.arange(6) % 2, 'test_x': np.eye(2, 3)}
   np.savez('mine.npz', **arrays, test_y=np.array([7, 0]))
   (here / 'classes.txt').write_text('7\n5\n2\n0\n1\n')
-  options = experiment.tasks.get('table').option_values()
-  found = experiment.tasks.get('table').read(
-    'mine.npz', {**options, 'classes': 'classes.txt'}
-  )
+  labels = enumerate(arrays['y'].tolist())
+  lines = [f'u{i % 3},{i},{label}' for i, label in labels]
+  (here / 'split.csv').write_text('\n'.join(['user_id,image_id,class', *lines]))
+  task = experiment.tasks.get('table')
+  options = {**task.option_values(), 'classes': 'classes.txt'}
+  found = task.read('mine.npz', options)
   assert found.num_classes == 5
+  # No count of the clients' labels decides anything.
+  assert task.known_classes(options, 'mine.npz') is None
+  split = task.read('mine.npz', {**options, 'split': 'split.csv'})
+  assert split.train.client_ids == ['u0', 'u1', 'u2']
   assert found.train.pool.y.tolist() == [1, 3, 2, 3, 2, 1]
   assert found.test.y.tolist() == [0, 3]

@@ -8,7 +8,6 @@ file also holds the model's array, `model/tables/class`. (A SavedModel, as
 every save.)
 """
 
-import functools
 import os
 import pathlib
 import re
@@ -25,10 +24,11 @@ import tensorflow as tf
 from tff_xc import errors
 from tff_xc import files
 from tff_xc.experiment import storage
-from tff_xc.round import randomness
 
 _FOLDER, _DAMAGED = 'checkpoints', 'damaged'
 _SECRET, _SECRET_BITS = 'secret_seed', 62  # As many as `randomness.pair` keeps.
+# By run directory, the secrets of runs that this process has not begun yet.
+_NEW_SECRETS: dict[str, int] = {}
 _NAME = re.compile(r'round_(\d+)\.npz')
 _KEPT = 3
 # Before the names of arrays that are saved with a state.
@@ -59,26 +59,16 @@ def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
     return seed
   file = pathlib.Path(run_dir) / _FOLDER / _SECRET
   if not file.exists() and not kept(run_dir):
-    return _new_secret(os.fspath(run_dir))
+    return _NEW_SECRETS.setdefault(
+      os.fspath(run_dir), secrets.randbits(_SECRET_BITS)
+    )
   try:
-    found = int(files.read_text(file))
-    for version in kept(run_dir)[-1:]:
-      saved = storage.read_arrays(path_of(run_dir, version), 'seed'.__eq__)
-      if saved['seed'].tolist() != randomness.pair(found):
-        raise ValueError('it is that of another run')
+    return int(files.read_text(file))
   except (OSError, ValueError) as e:
     raise errors.DamageError(
       f'{file} is missing or damaged, and a private run cannot resume without its'
       ' secret seed; restore the file, or choose another --run_dir'
     ) from e
-  except storage.DamagedError:  # It is told when the checkpoint is loaded.
-    pass
-  return found
-
-
-@functools.cache
-def _new_secret(_run_dir: str) -> int:
-  return secrets.randbits(_SECRET_BITS)
 
 
 def keep_secret(run_dir: str | os.PathLike, seed: int) -> None:
@@ -96,7 +86,7 @@ def keep_secret(run_dir: str | os.PathLike, seed: int) -> None:
     file.parent.chmod(0o700)
     temporary.touch(0o600)
     temporary.write_text(f'{seed}\n')
-  _new_secret.cache_clear()
+  _NEW_SECRETS.pop(os.fspath(run_dir), None)
 
 
 def load_newest(

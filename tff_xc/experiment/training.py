@@ -399,12 +399,20 @@ class _Held:
   def __init__(self, process, directory, client_states):
     self._process, self._directory = process, directory
     self._clients = client_states
+    fresh = process.initialize()
     self._state, self.done, more = checkpoints.load_newest(
       directory.path,
-      process.initialize(),
+      fresh,
       client_states.problem if client_states else lambda more: '',
       moves_damaged=True,
     )
+    if not np.array_equal(
+      *(getattr(s, 'seed', 0) for s in (fresh, self._state))
+    ):
+      raise errors.InputError(
+        f'{directory.path} has checkpoints of another seed than its secret; restore'
+        ' checkpoints/secret_seed, or choose another --run_dir'
+      )
     if client_states:
       client_states.restore(more, self.done)
     elif more:
