@@ -8,6 +8,7 @@ A file's tables stand between two comments, of which the first says what is show
   <!-- compare FILE --columns=... --paper=turbosvm-fl/table3:femnist -->
   <!-- result docs/results fedss/table1 [--paper] [--short] -->
   <!-- verdicts docs/results -->
+  <!-- overview docs/results -->
   <!-- both docs/results docs/results/another-processor -->
   <!-- benchmark docs/results/benchmarks/select.json [--short] -->
   <!-- table docs/results/measured/cluster_costs.csv -->
@@ -23,6 +24,8 @@ their tasks, whose published numbers of the same algorithm stand beside; only ro
 without changes of their own have one. result: what `launch.reproduce
 --output=docs/results` wrote, with --paper at the paper's size, with --short without
 costs and orders. verdicts: how many small results of each paper have which verdict.
+overview: a line for each result, with its small form's verdict and the cause of a
+verdict that is not the paper's, from causes.csv (result,cause) there.
 both: the verdicts of the small results that two such directories have, by processor.
 benchmark: what `launch.benchmark NAME --output=FILE` wrote, with --short only its
 ratios. table: a CSV as it is. audit: what `launch.audit` wrote as audit.csv, with the
@@ -147,6 +150,22 @@ def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
   return text_table.to_markdown([['paper', *map(str, kinds), 'all'], *lines])
 
 
+def _overview(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns a line for each result: what it is, what was measured, verdict and cause."""
+  [where], _ = _words(words, 'DIRECTORY')
+  _check_results(root / where)
+  with open(root / where / CAUSES, newline='', encoding='utf-8') as file:
+    causes = {line['result']: line['cause'] for line in csv.DictReader(file)}
+  if unknown := causes.keys() - registry.RESULTS.keys():
+    raise ValueError(f'{CAUSES} names {min(unknown)}, which is no result')
+  lines = [['result', 'the paper shows', 'measured here', 'verdict', 'cause']]
+  for name, each in registry.RESULTS.items():
+    verdict, why, _ = results.read(root / where, each, 'small').judged
+    cause = causes.get(name, '')
+    lines.append([f'`{name}`', each.caption, why, str(verdict), cause])
+  return text_table.to_markdown(lines)
+
+
 def _both(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns a line for each small result that was measured in two directories."""
   wheres, _ = _words(words, 'DIRECTORY DIRECTORY')
@@ -252,11 +271,14 @@ _KINDS = {
   'compare': _compare,
   'result': _result,
   'verdicts': _verdicts,
+  'overview': _overview,
   'both': _both,
   'benchmark': _benchmark,
   'table': _table,
   'audit': _audit,
 }
+# In a directory of results: why verdicts are not the paper's.
+CAUSES = 'causes.csv'
 _OPENING = re.compile(f'<!-- ({"|".join(_KINDS)}) ')
 _BLOCK = re.compile(
   rf'({_OPENING.pattern}(.*?) -->\r?\n)(.*?)(<!-- end -->)', re.DOTALL

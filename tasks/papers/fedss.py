@@ -65,14 +65,16 @@ _RETRIEVAL = {
   'rounds': 600,
   'eval_every': 100,
 }
-_IMAGENET = _FEATURES | {
+# After 90 rounds FedSS is 7 points behind FullSoftmax, and after 900 both still rise
+# and it is 2 behind; 1,200 were fixed before they ran.
+_IMAGENET = {
+  'num_clients': 252,
   'num_classes': 2_000,
-  'class_groups': 100,
   'classes_per_client': 20,
   'examples_per_client': 52,
-  'steps_per_round': 16 * 52 // 6,
+  'steps_per_round': 8 * 52 // 6,
   'rounds': 1_200,
-  'eval_every': 100,
+  'eval_every': 200,
 }
 
 _DATA = (

@@ -111,6 +111,23 @@ def test_results_and_the_numbers_of_their_verdicts(tmp_path):
   assert all(sum(found[:-1]) == found[-1] for found in of.values())
 
 
+def test_every_result_has_a_line_and_every_failure_a_cause(tmp_path):
+  text = document.document(ROOT / 'docs' / 'reproduce.md')
+  block = text[text.index('<!-- overview') :].partition('<!-- end -->')[0]
+  lines = [line.split(' | ') for line in block.splitlines()[3:]]
+  assert [line[0].strip('| `') for line in lines] == [*registry.RESULTS]
+  for line in lines:
+    cause = line[-1].strip('| ')
+    decided = line[3].startswith(('shape', 'reproduced', 'formula', 'nothing'))
+    assert bool(cause) != decided, line
+  path = tmp_path / 'page.md'
+  small_table.measured(algorithm='fedmlh').write(tmp_path / 'r')
+  (tmp_path / 'r' / document.CAUSES).write_text('result,cause\nfedss/none,x\n')
+  write(path, 'overview r')
+  with pytest.raises(errors.InputError, match='fedss/none'):
+    document.document(path)
+
+
 def test_verdicts_of_two_directories(tmp_path):
   def measured(where, processor, better, **more):
     worse = {'row': 'fedavg', 'published': '40.0', 'mean': 50.0}
