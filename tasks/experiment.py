@@ -329,11 +329,6 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
     raise errors.InputError(
       f'--{START_FROM_ROWS} goes with --{START_FROM}; leave it out'
     )
-  if values[START_FROM] and not os.path.isdir(values[START_FROM]):
-    raise errors.InputError(
-      f'--{START_FROM}={values[START_FROM]} is no folder; name the directory of a run,'
-      ' or an export of the form npz'
-    )
   return values
 
 
@@ -787,6 +782,11 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, or resumes; returns the summary."""
   # Every check of the input precedes the first write.
   check_private(config)
+  if config[START_FROM] and not os.path.isdir(config[START_FROM]):
+    raise errors.InputError(
+      f'--{START_FROM}={config[START_FROM]} is no folder; name the directory of a run,'
+      ' or an export of the form npz'
+    )
   same_run.check_config(run_dir, config)
   trackers.check(config['tracker'])
   install_runtime(config)

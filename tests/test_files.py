@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from launch import trained
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import memory
 from tff_xc import npz_headers
+from tff_xc.report import run_files
 
 
 def test_json_is_plain_sorted_and_without_nan(tmp_path):
@@ -103,7 +103,7 @@ def test_a_csv_holds_exact_values(tmp_path):
     writer = csv.writer(file)
     writer.writerows([('class', 'name'), *enumerate(names)])
   written = path.read_bytes()
-  assert trained.class_names(path, len(names)) == names
+  assert run_files.class_names(path, len(names)) == names
   table = pd.read_csv(path, keep_default_na=False)
   assert table['name'].tolist() == names
   with files.csv_rows(path) as file:

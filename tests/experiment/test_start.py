@@ -147,10 +147,15 @@ def test_what_does_not_fit_is_refused(tmp_path):
 @pytest.mark.parametrize(
   ('changes', 'told'),
   [
-    ({'start_from': 'nowhere'}, 'no folder'),
     ({'start_from_rows': 'none'}, 'goes with'),
   ],
 )
 def test_flags_are_checked(changes, told):
   with pytest.raises(errors.InputError, match=told):
     experiment.resolve('glyphs', 'fedss', changes)
+
+
+def test_a_start_that_is_not_there_is_refused_first(tmp_path):
+  config = experiment.resolve('glyphs', 'fedss', {'start_from': 'nowhere'})
+  with pytest.raises(errors.InputError, match='no folder'):
+    experiment.run(config, tmp_path / 'run')

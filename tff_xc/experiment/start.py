@@ -57,7 +57,7 @@ class Start:
         (name, self.weights.get(f'{part}/{name}', value))
         for name, value in getattr(fresh, part).items()
       )
-      for part in fresh._fields
+      for part in ('encoder', 'encoder_state', 'tables')
     )
     started = tf.nest.map_structure(
       tf.convert_to_tensor, classifier.ModelWeights(*parts)

@@ -44,7 +44,7 @@ def trains(monkeypatch):
 
   def train(runs, given, output, jobs):
     asked.extend(runs)
-    assert (output.name, jobs) == ('glyphs', 2)
+    assert (output.name, jobs) == ('features', 2)
     return {}
 
   by_folder = lambda path, *_: Trained(path.parent.name.split('_')[0])
