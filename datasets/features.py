@@ -110,9 +110,10 @@ def load(
   preprocessing = {'columns': names, 'label': columns.label} if names else {}
   moments = 0.0, 1.0
   if standardise and len(rows := found.clients.numbers):
-    moments = _moments(raw[0], rows)
     if bounds:
       moments = _of_bounds(bounds, names, raw[0].shape[1], path)
+    else:
+      moments = _moments(raw[0], rows)
     named = zip(('mean', 'deviation'), moments, strict=True)
     preprocessing |= {name: of_all.tolist() for name, of_all in named}
   for part, x in zip(present, raw, strict=True):

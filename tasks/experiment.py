@@ -265,7 +265,8 @@ def resolve(
 def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns a run's configuration as `resolve` returns it, from its config.json.
 
-  Initial weights and FedIR's p are left out: a checkpoint has all weights, and only training needs them.
+  The first weights and probabilities of classes in a file are left out: a checkpoint
+  has all weights, and only training needs them.
   """
   given = run_files.flat(without_importance(config))
   taken = {*SETTINGS, *tasks.OPTIONS, *algorithms.HYPERPARAMETERS}

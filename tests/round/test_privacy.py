@@ -38,16 +38,22 @@ def test_bits_are_those_of_splitmix():
   ]
 
 
+def assert_independent_normals(pairs):
+  """Of rows: two of each stream and column; and of a row and the next."""
+  assert stats.kstest(pairs.ravel(), 'norm').pvalue > 0.01
+  rows = pairs.shape[2]
+  flat = pairs.transpose(2, 0, 1, 3).reshape(rows, -1)
+  size = flat.shape[1]
+  for other in (flat, np.roll(flat, 1, axis=0)):
+    correlations = np.corrcoef(flat, other, rowvar=False)[:size, size:]
+    correlations -= np.eye(size) * (other is flat)
+    assert np.abs(correlations).max() < 5 / np.sqrt(rows)
+
+
 def test_rows_have_normals_of_their_own():
   seed, streams = tf.constant([3, -4]), tf.constant([1, 2])
   pairs = np.array(randomness.row_normals(seed, streams, tf.range(3000), 8))
-  assert stats.kstest(pairs.ravel(), 'norm').pvalue > 0.01
-  # Of one row: two of each stream and column; and of a row and the next.
-  flat = pairs.transpose(2, 0, 1, 3).reshape(3000, 32)
-  for other in (flat, np.roll(flat, 1, axis=0)):
-    correlations = np.corrcoef(flat, other, rowvar=False)[:32, 32:]
-    correlations -= np.eye(32) * (other is flat)
-    assert np.abs(correlations).max() < 5 / np.sqrt(3000)
+  assert_independent_normals(pairs)
   draw = lambda ids, seed=seed: np.array(
     randomness.row_normals(seed, streams, tf.constant(ids), 8)
   )
@@ -113,12 +119,7 @@ def test_the_secret_of_rows_does_not_follow_from_their_noise():
 def test_rows_of_a_secret_have_normals_of_their_own():
   seed, streams = tf.constant([3, -4], tf.int64), tf.constant([1, 2])
   pairs = np.array(randomness.row_normals(seed, streams, tf.range(3000), 7))
-  assert stats.kstest(pairs.ravel(), 'norm').pvalue > 0.01
-  flat = pairs.transpose(2, 0, 1, 3).reshape(3000, 28)
-  for other in (flat, np.roll(flat, 1, axis=0)):
-    correlations = np.corrcoef(flat, other, rowvar=False)[:28, 28:]
-    correlations -= np.eye(28) * (other is flat)
-    assert np.abs(correlations).max() < 5 / np.sqrt(3000)
+  assert_independent_normals(pairs)
   some = randomness.row_normals(seed, streams, tf.constant([7, 2999]), 7)
   # The last digits of a cosine depend on its place in a vector.
   np.testing.assert_allclose(some, pairs[:, :, [7, 2999]], atol=1e-5)

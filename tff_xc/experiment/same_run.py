@@ -58,8 +58,8 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
     if found.get(PROBABILITIES) != wanted.get(PROBABILITIES):
       raise errors.InputError(
         f'{path} holds a run with other probabilities of classes, and'
-        ' --importance_weights or --calibration_probabilities names a file that has changed since; restore it, or'
-        ' choose another --run_dir'
+        ' --importance_weights or --calibration_probabilities names a file that has'
+        ' changed since; restore it, or choose another --run_dir'
       )
     if found.get(STARTED) != wanted.get(STARTED):
       raise errors.InputError(
