@@ -415,8 +415,9 @@ def test_all_noise_of_a_secret_is_drawn_from_all_of_its_bits(name, given):
   """No number of the model has the noise that 32 bits of the seed would give."""
   hidden = privacy.Privacy(2.0, 0.5, 8.0, **given)
   process = built(name, dataclasses.replace(hidden, secret=True))
-  found, metrics = after(process, 2)
-  other, of_other = after(built(name, hidden), 2)
+  # One round: in a second one, noise of rows would change the encoder's updates, too.
+  found, metrics = after(process, 1)
+  other, of_other = after(built(name, hidden), 1)
   if hidden.choice:
     assert float(metrics['rows_chosen']) > 0
     assert metrics['rows_chosen'] != of_other['rows_chosen']
@@ -424,8 +425,12 @@ def test_all_noise_of_a_secret_is_drawn_from_all_of_its_bits(name, given):
   else:
     assert (flat(found) != flat(other)).all()
   if hidden.clip_quantile:
+    (_, metrics), (_, of_other) = (
+      after(process, 2),
+      after(built(name, hidden), 2),
+    )
     assert metrics['clipping_norm'] != of_other['clipping_norm']
-  again, _ = after(process, 2)
+  again, _ = after(process, 1)
   np.testing.assert_array_equal(flat(found), flat(again))
 
 
