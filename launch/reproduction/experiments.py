@@ -275,6 +275,11 @@ def _train(
   """
   with_runs = [each for each in planned if each.runs]
   by_task: dict[str, dict[pathlib.Path, plan.Run]] = {}
+  # Encoders are trained before the runs that start from them.
+  for each in with_runs:
+    for row in each.rows:
+      if run := rows_lib.encoder_run(row, request.output):
+        by_task.setdefault(rows_lib.ENCODERS, {})[run.folder] = run
   for each in with_runs:
     for folder, run in each.by_folder.items():
       if len(with_runs) > 1:  # Rows of several tables have one label.

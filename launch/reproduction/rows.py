@@ -17,6 +17,7 @@ from typing import Any
 from launch.sweeps import plan
 from tasks import experiment
 from tasks import registry as tasks
+from tasks.papers import encoders
 from tasks.papers import names as names_lib
 from tasks.papers import table as table_lib
 from tff_xc import errors
@@ -27,6 +28,7 @@ from tff_xc.report import run_files
 
 # Settings that change no round, and so belong to no experiment.
 UNSEEN = frozenset({*run_files.NOT_CONFIGURATION, 'device', 'runtime'})
+ENCODERS = 'encoders'  # The folder of runs that others start from, beside those of tasks.
 # Options of tasks that change the model, and not who is drawn.
 _OF_MODELS = frozenset({'embedding_dim', 'logit_scale', 'depth'})
 
@@ -131,6 +133,8 @@ def plan_runs(
     seen = _seen(row, values)
     root = pathlib.Path(output, 'runs', row.task)
     folder = plan.folder_of(root, seen, row.algorithm)
+    if source := encoder_run(row, output):
+      values |= {'start_from': str(source.folder), 'start_from_rows': 'none'}
     found.append(
       [
         plan.Run(
@@ -143,6 +147,17 @@ def plan_runs(
       ]
     )
   return found
+
+
+def encoder_run(row: table_lib.Row, output: pathlib.Path) -> plan.Run | None:
+  """Returns the run whose encoder a row's runs start from, OUTPUT/runs/encoders/NAME."""
+  name = row.changes.get('start_from')
+  if name not in encoders.ENCODERS:
+    return None
+  task, changes = encoders.ENCODERS[name]
+  config = experiment.resolve(task, 'centralized', changes)
+  folder = pathlib.Path(output, 'runs', ENCODERS, name)
+  return plan.Run(changes, config, folder, f'encoder {name}')
 
 
 def check_evaluated(

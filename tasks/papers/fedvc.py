@@ -17,6 +17,7 @@ _PAPER = {'paper': 'FedVC', 'source': 'arXiv:2003.08082'}
 _PRETRAINED = (
   'The numbers are of pretrained networks (--encoder_weights=imagenet). '
 )
+_START = {'start_from': 'handwriting'}  # Of `encoders.ENCODERS`.
 _COMMON = {
   'split': 'dirichlet',
   'clients_per_round': 10,
@@ -41,6 +42,20 @@ _UNEQUAL = {
   'client_learning_rate': 0.03,
   'steps_per_round': 10 * 120 // 32,
   'eval_every': 1,
+}
+# As many images a client as in iNaturalist-User-120k, and a small rate, so that scores
+# still rise after half of the rounds. Fixed after a pilot of other data and seeds (100)
+# and before the judged seeds ran.
+_FEW_IMAGES = {
+  **_UNEQUAL,
+  **_START,
+  'num_classes': 200,
+  'num_clients': 1_000,
+  'examples_per_client': 13,
+  'client_learning_rate': 0.01,
+  'virtual_client_size': 128,
+  'rounds': 300,
+  'eval_every': 5,
 }
 # Clients of equal size, as CIFAR-10 by a Dirichlet distribution; two of them hold a class
 # where alpha is 0.
@@ -72,14 +87,16 @@ _OF_LANDMARKS = (
 )
 _OF_TABLE_4 = {'what': _OF_LANDMARKS, 'shared': _LANDMARKS}
 _OF_CLIENTS = (
-  'Procedural handwriting of 60 classes, {} clients with {} images in the mean, of'
+  'Procedural handwriting of {} classes, {} clients with {} images on average, of'
   ' sizes and classes that are unequal and independent (size_deviation 1.2, alpha 1),'
-  f' virtual clients of 128, 10 a round, from scratch{table.REDESIGNED}'
+  ' virtual clients of 128, 10 a round, {}' + table.REDESIGNED
 )
-_OF_UNEQUAL = _OF_CLIENTS.format(100, 120)
+_STARTED = 'from an encoder that was trained on other classes'
+_OF_UNEQUAL = _OF_CLIENTS.format(60, 100, 120, _STARTED)
+_OF_FEW_IMAGES = _OF_CLIENTS.format(200, '1,000', 13, _STARTED)
 _AFTER_40 = '; scores after 40 rounds'
 _OF_EQUAL = (
-  'Procedural handwriting of 50 classes, 100 clients of 60 images, alpha 1,000, 10 and'
+  'Procedural handwriting of 50 classes, 100 clients of 60 images, alpha 1,000, 1 and'
   f' 0, 10 a round, 40 rounds; rates 0.01 and 0.1{table.REDESIGNED}'
 )
 
@@ -163,7 +180,8 @@ RESULTS = (
   _table(
     'Table 3',
     'FedIR with FedVC on iNaturalist-User-120k: 5,000 rounds of 10 and 100 clients',
-    what=_OF_CLIENTS.format(400, 30) + _AFTER_40,
+    what=_OF_FEW_IMAGES,
+    shared=_FEW_IMAGES,
   ),
   _table(
     'Table 4',
@@ -182,7 +200,8 @@ RESULTS = (
     ' scratch is not in the paper as we know it. Each round ends with an evaluation;'
     ' --eval_every=10 saves most of the time.',
     '',
-    _OF_UNEQUAL,
+    f'{_OF_FEW_IMAGES}; and from scratch',
+    _FEW_IMAGES,
   ),
   table.Diagram(
     **_PAPER,
@@ -240,7 +259,14 @@ RESULTS = (
     curves=('top1',),
     over=table.EFFECTIVE_RATE,
   ),
-  _curves(9, 5, 'pretrained and from scratch', start='', what=_OF_UNEQUAL),
+  _curves(
+    9,
+    5,
+    'pretrained and from scratch',
+    start='',
+    what=f'{_OF_FEW_IMAGES}; and from scratch',
+    shared=_FEW_IMAGES,
+  ),
   table.Study(
     **_PAPER,
     number='Fig. 10',

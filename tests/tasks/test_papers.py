@@ -413,4 +413,4 @@ def test_a_figure_has_the_runs_of_its_table(figure, of):
 def test_the_words_of_a_small_form_have_its_number_of_clients(number):
   small = registry.TABLES[f'fedvc/table{number}'].small
   [clients] = {r.changes['num_clients'] for r in small.rows}
-  assert f' {clients} clients' in small.what
+  assert f' {clients:,} clients' in small.what

@@ -500,3 +500,18 @@ def test_without_its_photographs_a_table_says_where_they_are(tmp_path):
       assert part in done.stderr
     assert f'launch.make_splits {task} --input=' in done.stderr
   assert not output.exists()
+
+
+def test_encoders_are_trained_before_the_runs_that_start_from_them(
+  tmp_path, monkeypatch
+):
+  trained = []
+
+  def train(runs, given, where, jobs):
+    trained.append(where.name)
+    return {run.folder: 'stopped' for run in runs}
+
+  monkeypatch.setattr(training, 'train', train)
+  [found] = planned(tmp_path, 'fedvc/table3', scale='small').values()
+  experiments.run_all([found], found.request)
+  assert trained == ['encoders', 'glyphs']

@@ -141,3 +141,19 @@ def test_rows_train_as_long_as_their_published_numbers_need(tmp_path):
   rows = TABLES['fedvc/table5'].rows
   assert rows_lib.having(rows, {'rounds': 3}) == [*rows]
   assert {*rounds('fedvc/table5', rounds=3).values()} == {3}
+
+
+def test_rows_start_from_the_run_of_an_encoder_on_other_classes(tmp_path):
+  rows = TABLES['fedvc/table5'].small.rows
+  runs = [g[0] for g in rows_lib.plan_runs(rows, {}, (0,), tmp_path)]
+  sources = [rows_lib.encoder_run(row, tmp_path) for row in rows]
+  for run, source in zip(runs, sources, strict=True):
+    if source is None:
+      assert not run.config['start_from']
+      continue
+    assert run.config['start_from'] == str(source.folder)
+    assert run.config['start_from_rows'] == 'none'
+    assert source.config['algorithm'] == 'centralized'
+    data = [each.config['options']['data_seed'] for each in (run, source)]
+    assert data[0] != data[1]
+  assert [bool(source) for source in sources] == 3 * [True] + 3 * [False]
