@@ -18,6 +18,7 @@ _PRETRAINED = (
   'The numbers are of pretrained networks (--encoder_weights=imagenet). '
 )
 _START = {'start_from': 'handwriting'}  # Of `encoders.ENCODERS`.
+_STARTED = 'from an encoder that was trained on other classes'
 _COMMON = {
   'split': 'dirichlet',
   'clients_per_round': 10,
@@ -28,19 +29,21 @@ _COMMON = {
   'rounds': 40,
 }
 # The skew is within clients, and their sizes, independent of it, are far apart: the
-# largest of ten has four times the mean. Virtual clients have four batches, as many as
-# in the paper. 40 rounds stand for 5,000, and 400 batches for 50,000; of the paper's
-# columns those of the first 1,000 and 2,500 rounds are left out, because networks that
-# start from nothing have not learnt much by then.
+# largest of ten has four times the mean. Virtual clients have four batches, as in the
+# paper, and twice the images of a mean client, as those of User-120k have many times.
+# 40 rounds stand for 5,000, and 400 batches for 50,000; of the paper's columns those of
+# the first 1,000 and 2,500 rounds are left out. Fixed after a pilot of other data and
+# seeds (100) and before the judged seeds ran.
 _UNEQUAL = {
   **_COMMON,
+  **_START,
   'num_classes': 60,
-  'num_clients': 100,
-  'examples_per_client': 120,
+  'num_clients': 200,
+  'examples_per_client': 60,
   'concentration': 1.0,
   'size_deviation': 1.2,
   'client_learning_rate': 0.03,
-  'steps_per_round': 10 * 120 // 32,
+  'steps_per_round': 10 * 60 // 32,
   'eval_every': 1,
 }
 # As many images a client as in iNaturalist-User-120k, and a small rate, so that scores
@@ -48,13 +51,13 @@ _UNEQUAL = {
 # and before the judged seeds ran.
 _FEW_IMAGES = {
   **_UNEQUAL,
-  **_START,
   'num_classes': 200,
   'num_clients': 1_000,
   'examples_per_client': 13,
   'client_learning_rate': 0.01,
   'virtual_client_size': 128,
-  'rounds': 300,
+  'steps_per_round': 10 * 128 // 32,
+  'rounds': 200,
   'eval_every': 5,
 }
 # Clients of equal size, as CIFAR-10 by a Dirichlet distribution; two of them hold a class
@@ -69,21 +72,20 @@ _EQUAL = {
 }
 # Landmarks, of which plain clients take part, for five epochs: sizes of photographers
 # have a deviation of 1.1 times their mean in `glyphs-landmarks`, that of a log-normal
-# distribution of 0.9.
+# distribution of 0.9. After 24 rounds scores still rise, and FedIR's gain is not at its
+# end; a pilot as above.
 _LANDMARKS = {
   **_UNEQUAL,
-  'num_clients': 200,
-  'examples_per_client': 60,
   'size_deviation': 0.9,
   'local_epochs': 5,
   'steps_per_round': 10 * 60 * 5 // 32,
-  'eval_every': 4,
+  'rounds': 24,
 }
 _OF_LANDMARKS = (
   'Procedural handwriting of 60 classes, 200 clients with 60 images in the mean, of'
   ' sizes as unequal as those of glyphs-landmarks and of classes that are independent'
   ' of them (size_deviation 0.9, alpha 1), 10 and 25 clients a round, five local epochs,'
-  f' from scratch, 40 rounds{table.REDESIGNED}'
+  f' {_STARTED}, 24 rounds{table.REDESIGNED}'
 )
 _OF_TABLE_4 = {'what': _OF_LANDMARKS, 'shared': _LANDMARKS}
 _OF_CLIENTS = (
@@ -91,8 +93,7 @@ _OF_CLIENTS = (
   ' sizes and classes that are unequal and independent (size_deviation 1.2, alpha 1),'
   ' virtual clients of 128, 10 a round, {}' + table.REDESIGNED
 )
-_STARTED = 'from an encoder that was trained on other classes'
-_OF_UNEQUAL = _OF_CLIENTS.format(60, 100, 120, _STARTED)
+_OF_UNEQUAL = _OF_CLIENTS.format(60, 200, 60, _STARTED)
 _OF_FEW_IMAGES = _OF_CLIENTS.format(200, '1,000', 13, _STARTED)
 _AFTER_40 = '; scores after 40 rounds'
 _OF_EQUAL = (
