@@ -410,8 +410,8 @@ def _readme(card: Mapping[str, Any]) -> str:
   means = [
     f'**It takes** {raw}.',
     f'**It returns** `classes`, the {card["top"]} best of each example, best first;'
-    ' `scores`, their logits (of hashed labels the mean over their buckets); and'
-    f' `embedding`, {wording.count(card["embedding_dim"], "number")}.',
+    ' `scores`, their logits (of hashed labels the mean or median over their'
+    f' buckets); and `embedding`, {wording.count(card["embedding_dim"], "number")}.',
   ]
   if card['format'] == 'npz':
     means = ['**It has** the arrays that `model.json` lists.']

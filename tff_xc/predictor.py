@@ -30,7 +30,7 @@ class Predictor(tf.Module):
       of example i in row_splits[i] : row_splits[i + 1].
     characters: uint8 [B, length], ASCII codes.
   Results by name: classes int32 [B, k], best first; scores float32 [B, k], the head's
-  logits, of hashed labels the mean over their buckets; embedding float32 [B, d], of R
+  logits, of hashed labels the mean (or median) over their buckets; embedding float32 [B, d], of R
   networks side by side [B, R, d].
   """
 
@@ -121,7 +121,7 @@ class Predictor(tf.Module):
       # As `label_scores`, of operations that every format has.
       of_rows = head.row_scores(block, table)
       taken = [tf.gather(of_rows, numbers) for numbers in rows.T]
-      scores = tf.transpose(sum(taken[1:], taken[0]) / len(taken))
+      scores = tf.transpose(head.joined(taken))
       return tuple(tf.math.top_k(scores, self._top))
 
     # A label's scores of all examples may not fit the memory.

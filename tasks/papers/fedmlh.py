@@ -257,8 +257,22 @@ RESULTS = (
   ),
   _theory(
     'Theory',
-    'Lemmas 1 and 2 and Theorem 2 beside the labels of a task',
+    'Lemmas 1 and 2 and Theorems 1 and 2 beside the labels of a task',
     {
+      # Theorem 1: it falls as 1 / n_1, here within a tenth of the exponent.
+      "exponent of a centroid's error over its positives (Theorem 1)": (
+        -1.1,
+        -0.9,
+      ),
+      # 1 if a bucket's examples spread as a label's do. They spread more, by the distances
+      # between its labels: at most twice as much is asked. A tenth more is chance.
+      "error of an infrequent label's centroid over its bucket's, over the inverse ratio"
+      ' of their positives (Theorem 1)': (0.5, 1.1),
+      # Its text has 32, p / B without the remainder; Lemma 1 has 1 + (p - 1) / B = 33.8.
+      'AMZtitle: positives of the bucket of an average label, over its own': (
+        32,
+        35,
+      ),
       # Lemma 1 bounds an expectation from below: three errors are chance.
       'standard errors above the bound of Lemma 1': (-3, math.inf),
       'pairs whose divergence grew': (-math.inf, 0),
@@ -270,7 +284,8 @@ RESULTS = (
     'Lemma 1: a bucket of label j has at least n_j + (N - n_j) / B - N / B² positives in'
     ' expectation, N those of all labels. Theorem 2: hashing brings the labels of two'
     ' clients together; the more so with fewer buckets, each a union of others, and with'
-    ' fewer tables taken together. Theorem 1, by which the error of a class falls with'
-    ' its number of positives, is not measured.',
+    ' fewer tables taken together. Theorem 1: the mean and the covariance'
+    ' of the examples of a label have errors of at least the order of 1 over its number of'
+    ' positives. Measured is the mean squared error of the mean of their features.',
   ),
 )

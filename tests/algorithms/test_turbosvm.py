@@ -45,26 +45,27 @@ ROWS = np.float32(ROWS + 0.3 * DRAWN.normal(size=[CLIENTS, CLASSES, DIM]))
 MEAN = (COUNTS[:, None, None] * ROWS).sum(0) / COUNTS.sum()
 
 
-def take(step, seed=(1, 2), state=None, counts=COUNTS):
+def take(step, seed=(1, 2), state=None, counts=COUNTS, rows=ROWS):
   """Returns (state, rows, metrics) after a round in which the rows are sent."""
+  clients, classes, dim = rows.shape
   merged = folding.StackedRows(
-    np.tile(np.arange(CLASSES, dtype=np.int32), CLIENTS),
-    tf.constant(ROWS.reshape(-1, DIM)),
-    np.repeat(counts, CLASSES),
+    np.tile(np.arange(classes, dtype=np.int32), clients),
+    tf.constant(rows.reshape(-1, dim)),
+    np.repeat(counts, classes),
   )
   if state is None:
-    state = step.initialize(tf.TensorSpec([CLASSES, DIM]))
+    state = step.initialize(tf.TensorSpec([classes, dim]))
   context = server.StepContext(
     tf.constant(seed), tf.constant(0), merged, lambda: None
   )
-  state, new, measured = step.next(state, tf.zeros([CLASSES, DIM]), context)
+  state, new, measured = step.next(state, tf.zeros([classes, dim]), context)
   return state, new.numpy(), measured
 
 
-def make(**changes):
+def make(classes=CLASSES, **changes):
   bound = svm.Bound(1.0, 'constant')
   defaults = {'tolerance': 1e-6, 'steps': 10**6, 'bound': bound}
-  return svm.SupportVectors(6, **(defaults | changes))
+  return svm.SupportVectors(classes, **(defaults | changes))
 
 
 def test_three_rounds_equal_the_reference():
@@ -108,6 +109,55 @@ def test_without_spreadout_rows_are_means_of_support_vectors():
   assert 4 > measured['support_vectors'] > 1
   assert state == ()
   assert np.abs(new - MEAN).max() > 0.01
+
+
+@pytest.mark.parametrize(
+  ('dim', 'apart', 'c'),
+  [
+    pytest.param(400, 2.0, 10.0, id='separable'),
+    pytest.param(40, 2.0, 0.001, id='separable, with slack'),
+    pytest.param(2, 0.2, 0.01, id='inseparable'),
+  ],
+)
+def test_eq_9_bounds_the_difference_of_projected_logits(dim, apart, c):
+  """N clients with equally many examples; all of their rows are support vectors.
+
+  A logit's projection is the product of those of a class row and of a sample on h. The
+  sample is measured from the boundary, whose intercept is one more coordinate of h.
+  """
+  random, clients = np.random.default_rng(8), 6
+  rows = random.normal(size=[clients, 2, dim])
+  rows[:, 1] += apart * dim**-0.5
+  rows = np.float32(rows)
+  bound = svm.Bound(c, 'constant')
+  _, (minus, plus), _ = take(
+    make(2, bound=bound), counts=np.full(clients, 7, np.float32), rows=rows
+  )
+  supports, _, machine = reference.fit(
+    rows.transpose(1, 0, 2), 'linear', c, 1e-8, -1
+  )
+  assert supports.all()
+  h, intercept = machine.coef_[0], machine.intercept_[0]
+  from_boundary = lambda x: x @ h + intercept
+  slack = lambda sides: np.maximum(0, 1 - sides)
+  slacks = slack(from_boundary(rows[:, 1])) + slack(-from_boundary(rows[:, 0]))
+  assert (slacks.sum() > 0.1) == (c < 1)
+  # Support vectors are on their margin less their slack, and the intercept falls out.
+  between = (plus - minus) @ h
+  assert between == pytest.approx(2 - slacks.mean(), rel=1e-3)
+  samples = from_boundary(3 * random.normal(size=[500, dim]) / np.abs(h).max())
+  left = between * samples / (h @ h)
+  right = lambda total: total * (1 - slack(samples)) / (clients * h @ h)
+  bounds, rounding = right(2 * clients - slacks.sum()), 1e-3 * np.abs(left)
+  assert (left >= bounds - rounding).all()
+  # Equal but for samples beyond the margin.
+  beyond = samples > 1
+  assert 50 < beyond.sum() < 450
+  np.testing.assert_allclose(left[~beyond], bounds[~beyond], rtol=1e-3)
+  assert (left > bounds + rounding)[samples > 1.1].all()
+  if slacks.sum() > 0.1:  # With slacks of the other sign it is no bound.
+    wrong = right(2 * clients + slacks.sum())
+    assert (left < wrong - rounding).any()
 
 
 @pytest.mark.slow

@@ -70,6 +70,24 @@ def test_examples_that_count_once_are_fewer_than_lemma_1_says():
   )
 
 
+@pytest.mark.parametrize('kind', [np.asarray, scipy.sparse.csr_matrix])
+def test_theorem_1_the_error_of_a_centroid_is_its_spread_over_its_positives(
+  kind,
+):
+  random = np.random.default_rng(6)
+  x = random.normal(size=[40, 7]) * (random.random([40, 7]) < 0.5)
+  spread = x.var(axis=0, ddof=1).sum()
+  for positives in (1, 3, 50):
+    found = hashed_labels.centroid_error(kind(x), positives, 4000, random)
+    assert found == pytest.approx(spread / positives, rel=0.08)
+
+
+def test_an_average_bucket_of_amazon_titles_has_32_times_a_labels_positives():
+  expected = hashed_labels.expected_positives(np.ones(131_073), 4_000).mean()
+  found = hashed_labels.mean_load(131_073, 4, 4_000)
+  assert 32 < found == pytest.approx(expected, rel=0.01)
+
+
 def test_lemma_2_over_many_tables():
   """Labels collide more rarely than n (n - 1) / 2 pairs do, and ever more rarely."""
   ids, shares = np.arange(12), {}

@@ -63,16 +63,20 @@ def test_a_label_is_scored_by_its_buckets(score):
   embeddings = RANDOM.normal(size=[5, 3, 4]).astype(np.float32)
   table = head.init(tf.constant([1, 2]), 40, 4).numpy()
   assert table.shape == (21, 5)
-  wanted = np.zeros([5, 40])
+  of_tables = []
   logits = np.zeros([5, 21])
   for r in range(3):
     rows = table[7 * r : 7 * (r + 1)]
     z = embeddings[:, r] @ rows[:, :-1].T + rows[:, -1]
     logits[:, 7 * r : 7 * (r + 1)] = z
     of_label = z[:, hashing.buckets(np.arange(40), r, 7)]
-    wanted += of_label if score == 'logit' else np.log(sigmoid(of_label))
+    of_tables.append(
+      of_label if score == 'logit' else np.log(sigmoid(of_label))
+    )
+  join = np.median if score == 'median' else np.mean
+  wanted = join(of_tables, axis=0).T
   found = head.label_scores(embeddings, table)
-  np.testing.assert_allclose(found, wanted.T / 3, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
   rows = head.rows_of(tf.constant([11]))[0]
   assert list(rows // 7) == [0, 1, 2]
   np.testing.assert_allclose(
@@ -85,6 +89,19 @@ def test_a_label_is_scored_by_its_buckets(score):
   ids = np.array([8, 9], np.int32)  # No row of two of the tables.
   found = head.logits(embeddings, tf.constant(table[ids]), tf.constant(ids))
   np.testing.assert_allclose(found, logits[:, ids], atol=1e-5)
+
+
+@pytest.mark.parametrize('tables', [1, 2, 5, 8])
+@pytest.mark.parametrize('score', heads.SCORES)
+def test_scores_of_tables_are_joined(score, tables):
+  scores = np.round(RANDOM.normal(size=[tables, 60, 7]), 1)  # Some are equal.
+  wanted = (np.median if score == 'median' else np.mean)(scores, axis=0)
+  found = heads.HashedHead(60, tables, 9, score).joined(
+    [*map(tf.constant, scores)]
+  )
+  np.testing.assert_allclose(found, wanted, atol=1e-12)
+  with pytest.raises(errors.InputError, match='--bucket_score'):
+    heads.HashedHead(60, 65, 9, 'median')
 
 
 @pytest.mark.parametrize('dense_share', [0.0, 1.0])

@@ -42,9 +42,9 @@ class FedMLH(fedavg.FedAvg):
   hash_buckets: int = hp.field(1000, 'B, buckets of a table', least=1)
   bucket_score: str = hp.field(
     'logsigmoid',
-    "what of a label's buckets is averaged to its score: the log of their"
-    " probabilities, or their logits, as in FedMLH's published code",
-    choices=('logsigmoid', 'logit'),
+    "a label's score: the mean of its buckets' log probabilities; the mean of their"
+    " logits, as in FedMLH's published code; or the median of the log probabilities",
+    choices=('logsigmoid', 'logit', 'median'),
   )
   select_buckets: bool = hp.field(
     False,

@@ -1,8 +1,8 @@
 """What hashing labels into buckets does to their counts: FedMLH's theory.
 
-Lemma 1: a bucket has more positive examples than a label alone. Lemma 2: how
-many buckets tell all labels apart. Theorem 2: clients' label distributions
-become more alike.
+Lemma 1: a bucket has more positive examples than a label alone. Theorem 1: with more
+of them its centroid has a smaller error. Lemma 2: how many buckets tell all labels
+apart. Theorem 2: clients' label distributions become more alike.
 """
 
 import math
@@ -63,6 +63,31 @@ def drawn_positives(
   both = np.stack([label_counts, weights])
   summed = (bucket_counts(both, seed, num_buckets) for seed in range(draws))
   return np.array([counts @ shares for counts, shares in summed])
+
+
+def centroid_error(
+  x: np.ndarray | scipy.sparse.csr_matrix,
+  positives: int,
+  draws: int,
+  random: np.random.Generator,
+) -> float:
+  """Returns the mean squared error of the centroid of so many positives (Theorem 1).
+
+  They are drawn with replacement from the rows of x [N, D], N at least 2, `draws` times.
+  The error is the squared distance from the centroid of x, times N / (N - 1), because x
+  is a sample itself.
+  """
+  size = x.shape[0]
+  shares = random.multinomial(positives, np.full(size, 1 / size), draws)
+  off = (shares / positives - 1 / size) @ x
+  return float(np.square(off).sum() / draws * size / (size - 1))
+
+
+def mean_load(num_labels: int, num_tables: int, num_buckets: int) -> float:
+  """Returns how many labels the bucket of a label has, the mean over labels and tables."""
+  ones = np.ones(num_labels)
+  loads = [bucket_counts(ones, r, num_buckets) for r in range(num_tables)]
+  return float(np.square(loads).sum() / (num_labels * num_tables))
 
 
 def least_buckets(num_labels: int, num_tables: int, failure: float) -> int:

@@ -31,6 +31,10 @@ _DRAWS = 1000
 # How many times as many buckets: each is a part of one of the first, which is its
 # number modulo theirs.
 _FINER = 1, 2, 4
+# Theorem 1: positives of which centroids are drawn so often, the most of a population,
+# and the most labels whose centroids are.
+_POSITIVES = 2, 4, 8, 16, 32, 64
+_CENTROIDS, _MOST_ROWS, _MOST_CENTROIDS = 200, 5000, 20
 # The line in figure 2 (b).
 _RARE = 1e-4
 # Labels that are drawn on clients.
@@ -131,6 +135,7 @@ def theory(dataset, num_tables: int, num_buckets: int) -> types.SimpleNamespace:
       divergences(hashed_labels.group_counts(counts, joint, joint.max() + 1))
     )
   is_frequent = ranking.frequent(known)
+  by_positives, apart = _centroids(train.pool, is_frequent, num_buckets)
   return types.SimpleNamespace(
     num_tables=num_tables,
     num_buckets=num_buckets,
@@ -149,6 +154,10 @@ def theory(dataset, num_tables: int, num_buckets: int) -> types.SimpleNamespace:
     )
     if not is_frequent.all()
     else np.zeros(1),
+    # Errors of frequent labels' centroids by _POSITIVES, and of infrequent labels' over
+    # their buckets', over what the positives of both say.
+    by_positives=by_positives,
+    apart=apart,
     client_counts=counts,  # [K, n]
     # Divergences of two clients: over labels [R K (K - 1)], over the buckets of each
     # table and finer ones [3, R K (K - 1)], of the first tables together [R, K (K - 1)].
@@ -156,6 +165,40 @@ def theory(dataset, num_tables: int, num_buckets: int) -> types.SimpleNamespace:
     of_buckets=np.concatenate(of_buckets, axis=1),
     of_tables=np.stack(of_tables),
   )
+
+
+def _centroids(pool, is_frequent, num_buckets: int):
+  """Returns (errors [_POSITIVES], [labels]) of Theorem 1, see `theory`."""
+  from tff_xc.data import hashing
+  from tff_xc.measure import hashed_labels
+
+  random, by_label = np.random.default_rng(0), pool.y.tocsc()
+  buckets = hashing.buckets(np.arange(len(is_frequent)), 0, num_buckets)
+
+  def errors(labels, positives):
+    """Of the examples with any of the labels; `positives`: None for their number."""
+    rows = np.unique(by_label[:, labels].indices)
+    some = random.choice(rows, min(len(rows), _MOST_ROWS), replace=False)
+    x = pool.read(np.sort(some))
+    return len(rows), np.array(
+      [
+        hashed_labels.centroid_error(x, n or len(rows), _CENTROIDS, random)
+        for n in positives
+      ]
+    )
+
+  def chosen(some):
+    labels = np.flatnonzero(some & (np.diff(by_label.indptr) > 1))
+    return random.permutation(labels)[:_MOST_CENTROIDS]
+
+  frequent = [errors([c], _POSITIVES)[1] for c in chosen(is_frequent)]
+  apart = []
+  for label in chosen(~is_frequent):
+    own, [error] = errors([label], [None])
+    shared = np.flatnonzero(buckets == buckets[label])
+    joined, [of_bucket] = errors(shared, [None])
+    apart.append(error / of_bucket / (joined / own))
+  return np.mean(frequent, axis=0) if frequent else None, np.array(apart)
 
 
 def _values(found) -> dict[str, float]:
@@ -171,6 +214,12 @@ def _values(found) -> dict[str, float]:
   error = found.drawn.std() / len(found.drawn) ** 0.5
   least = hashed_labels.least_buckets(*sizes, _FAILURE)
   collisions = hashed_labels.total_collisions(*sizes, found.num_buckets)
+  amazon = fedmlh.CONFIGURATIONS[2]
+  load = hashed_labels.mean_load(amazon.labels, amazon.tables, amazon.buckets)
+  exponent = np.nan
+  if found.by_positives is not None:
+    logs = np.log(_POSITIVES), np.log(found.by_positives)
+    exponent = np.polyfit(*logs, 1)[0]
   return {
     'labels': sizes[0],
     'tables': sizes[1],
@@ -200,6 +249,12 @@ def _values(found) -> dict[str, float]:
       mean(found.drawn) - mean(found.least[rare])
     )
     / (error or 1),
+    "exponent of a centroid's error over its positives (Theorem 1)": exponent,
+    "error of an infrequent label's centroid over its bucket's, over the inverse ratio"
+    ' of their positives (Theorem 1)': found.apart.mean()
+    if found.apart.size
+    else np.nan,
+    f'{amazon.paper}: positives of the bucket of an average label, over its own': load,
     'KL divergence of two clients over labels, mean': mean(of_labels),
     'over the buckets of a table, mean': mean(of_buckets),
     'over twice as many buckets, mean': mean(found.of_buckets[1]),

@@ -136,9 +136,8 @@ def test_a_sets_theory_is_that_of_plain_loops():
   y = random.random([80, 30]) < 0.1
   y[:, 3] = False
   y[0, 5] = True
-  examples = pool.in_memory(
-    np.zeros([80, 1], np.float32), scipy.sparse.csr_matrix(y)
-  )
+  x = np.float32(random.normal(size=[80, 6]) + 3 * y[:, 10:16])
+  examples = pool.in_memory(x, scipy.sparse.csr_matrix(y))
   clients = partition.of_owners(np.arange(70) % 3)
   dataset = client_data.FederatedDataset(
     name='small',
@@ -181,9 +180,39 @@ def test_a_sets_theory_is_that_of_plain_loops():
   wanted = [max(rows[:, c]) / (sum(rows[:, c]) / 3) for c in most]
   np.testing.assert_allclose(fedmlh_theory._concentration(found), wanted)
   of = fedmlh_theory._values(found)
+  exponent = "exponent of a centroid's error over its positives (Theorem 1)"
+  assert of[exponent] == pytest.approx(-1, abs=0.05)
   rare = counts < 0.01 * 80
   assert of['share of all labels'] == rare.mean()
   assert of['share of all positives'] == counts[rare].sum() / counts.sum()
+
+
+def test_the_centroids_of_buckets_are_as_much_nearer_as_they_have_more_positives():
+  """Rare labels 2 to 4 of examples that are alike, label 5 of others; two buckets."""
+  random = np.random.default_rng(7)
+  label = np.concatenate([np.zeros(600), np.repeat([2, 3, 4, 5], 6)]).astype(
+    int
+  )
+  y = np.eye(6, dtype=bool)[label]
+  x = np.float32(random.normal(size=[624, 5]))
+
+  def ratios(x, bucket_of):
+    examples = pool.in_memory(x, scipy.sparse.csr_matrix(y))
+    with pytest.MonkeyPatch.context() as patch:
+      patch.setattr(hashing, 'buckets', lambda *_: np.array(bucket_of))
+      frequent = y.sum(axis=0) > 10
+      return fedmlh_theory._centroids(examples, frequent, 2)
+
+  by_positives, alone = ratios(x, [0, 0, 1, 2, 3, 4])
+  np.testing.assert_allclose(alone, 1, rtol=0.35)
+  wanted = x[:600].var(axis=0, ddof=1).sum() / np.array([2, 4, 8, 16, 32, 64])
+  np.testing.assert_allclose(by_positives, wanted, rtol=0.35)
+  _, joined = ratios(x, [0, 0, 1, 1, 1, 1])
+  assert (
+    0.6 < joined.mean() < 1.4
+  )  # Four times the positives, a quarter of the error.
+  apart = x + 4 * (label == 5)[:, None]
+  assert ratios(np.float32(apart), [0, 0, 1, 1, 1, 1])[1].mean() < 0.4
 
 
 def test_a_hash_that_is_not_uniform_is_told(monkeypatch):
@@ -191,7 +220,7 @@ def test_a_hash_that_is_not_uniform_is_told(monkeypatch):
   y = np.zeros([400, 30], bool)
   y[:, :5], y[0] = True, True
   examples = pool.in_memory(
-    np.zeros([400, 1], np.float32), scipy.sparse.csr_matrix(y)
+    np.float32(y[:, :1] + np.arange(400)[:, None]), scipy.sparse.csr_matrix(y)
   )
   dataset = client_data.FederatedDataset(
     name='small',
