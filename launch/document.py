@@ -13,6 +13,7 @@ A file's tables stand between two comments, of which the first says what is show
   <!-- benchmark docs/results/benchmarks/select.json [--short] -->
   <!-- table docs/results/measured/cluster_costs.csv -->
   <!-- audit docs/results/measured/audit_omniglot.csv --metric=top1 -->
+  <!-- advice docs/results -->
   ...
   <!-- end -->
 
@@ -29,7 +30,8 @@ verdict that is not the paper's, from causes.csv (result,cause) there.
 both: the verdicts of the small results that two such directories have, by processor.
 benchmark: what `launch.benchmark NAME --output=FILE` wrote, with --short only its
 ratios. table: a CSV as it is. audit: what `launch.audit` wrote as audit.csv, with the
-score of its runs, or as updates.csv.
+score of its runs, or as updates.csv. advice: the rules by which `launch.plan`
+recommends algorithms, with the comparisons in that directory on which they rest.
 Directories and files are relative to the page. --check changes nothing: exit status
 2 if a table is not that of its results.
 """
@@ -43,6 +45,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from launch import advice
 from launch import app
 from launch.benchmarks import report
 from launch.reproduction import judge
@@ -229,6 +232,17 @@ def _audit(root: pathlib.Path, words: Sequence[str]) -> str:
     raise ValueError(f'it is no audit.csv: it has no column {e}') from e
 
 
+def _advice(root: pathlib.Path, words: Sequence[str]) -> str:
+  """Returns a line for each rule of `launch.plan`, with links."""
+  [where], _ = _words(words, 'DIRECTORY')
+  for measured in advice.MEASURED:
+    if not (root / where / measured.file).exists():
+      raise ValueError(f'{measured.file} of {measured.name} is not in {where}')
+  heading, *lines = advice.table()
+  rows = [heading, ['---'] * len(heading), *lines]
+  return ''.join(f'| {" | ".join(row)} |\n' for row in rows)
+
+
 def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the columns of a kept table of runs, and published numbers beside."""
   from tff_xc.report import tables
@@ -276,6 +290,7 @@ _KINDS = {
   'benchmark': _benchmark,
   'table': _table,
   'audit': _audit,
+  'advice': _advice,
 }
 # In a directory of results: why verdicts are not the paper's.
 CAUSES = 'causes.csv'

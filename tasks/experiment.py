@@ -54,6 +54,8 @@ _OF_TRAINING += ('evaluate_clients',)
 _HELD_OUT = ('client_test_fraction', 'unseen_clients')
 # In config.json, the noise multiplier that follows from --dp_epsilon.
 DP_NOISE = 'dp_noise'
+# Of a client. With fewer, most class rows hardly move from where they start.
+FEW_VISITS = 3
 # Floats of a table, 8 GiB.
 _MOST_FLOATS = 2**31
 # Settings of a run that may name files, and code.
@@ -570,7 +572,10 @@ def with_data(
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   dataset, model = loaded
   chosen_precision = config.get('precision', precision.FLOAT32)
-  model = dataclasses.replace(model, precision=chosen_precision)
+  if (
+    model.precision != chosen_precision
+  ):  # A new model computes its sizes anew.
+    model = dataclasses.replace(model, precision=chosen_precision)
   options, values = config['options'], dict(config['hyperparameters'])
   fraction, unseen = (config.get(name, 0.0) for name in _HELD_OUT)
   if fraction or unseen or options.get('test_fraction'):
@@ -584,6 +589,7 @@ def with_data(
   unset = config.get(same_run.UNSET, ())
   if 'clients_per_round' in unset:
     warnings += _fit_clients(values, dataset.train.partition)
+  warnings += _few_visits(config, values, task, dataset.train.partition)
   default = values.get('negatives')
   chosen.fit(values, values.keys() - {*unset}, dataset.num_classes)
   if values.get('negatives') != default:
@@ -696,6 +702,25 @@ def _fit_clients(values: dict, partition) -> list[str]:
   return [
     f'a round has all {wording.count(clients, "client")}: the default'
     f' --clients_per_round={count} is more than there are'
+  ]
+
+
+def _few_visits(config: Mapping, values: Mapping, task, partition) -> list[str]:
+  """Warns where clients take part so rarely that little is learned.
+
+  Rounds that a task of fixed data has by default are those of its paper.
+  """
+  rounds, each = config['rounds'], values.get('clients_per_round', 0)
+  is_papers = not task.data_is_named and 'num_clients' not in config['options']
+  is_papers &= (rounds, each) == (task.rounds, task.clients_per_round)
+  clients = int((partition.sizes > 0).sum())
+  if is_papers or not 0 < rounds * each < FEW_VISITS * clients:
+    return []
+  return [
+    f'a client takes part in {rounds * each / clients:.1f} of'
+    f' {wording.count(rounds, "round")} on average, so that most class rows hardly'
+    f' learn: give --rounds={-(-FEW_VISITS * clients // each)} or more, or more --clients_per_round;'
+    ' `launch.plan` compares them'
   ]
 
 

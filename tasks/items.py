@@ -53,8 +53,7 @@ _COLUMNS = (
     ' any; without one rows are in their order',
   ),
 )
-# Those that say what the data are.
-OPTIONS = (*_HISTORY, *_COLUMNS, own_data.CLASSES)
+_OPTIONS = (*_HISTORY, *_COLUMNS, own_data.CLASSES)
 
 
 def _options(options):
@@ -79,11 +78,6 @@ def _read(data_dir, options):
   from datasets import items
 
   return items.load(data_dir, _options(options), _columns(options))
-
-
-def _find(data_dir, options=None):
-  options = options or TASKS[0].option_values()
-  return own_data.examined(_read(data_dir, options), 'example', options)
 
 
 def _draw(data_dir, options):
@@ -141,8 +135,7 @@ TASKS = (
     summary="your own users' items: --data_dir is a table with a row for each time that"
     ' a user took an item; the next item is predicted',
     read=_read,
-    options=task.options(*xc.BAGS, *OPTIONS, **_SIZES),
-    find=_find,
+    options=task.options(*xc.BAGS, *_OPTIONS, **_SIZES),
     data='a .csv, .tsv, .jsonl or .parquet with a user (--user_column), an item'
     ' (--item_column) and perhaps a time (--time_column) in each row',
     data_is_named=True,

@@ -4,6 +4,7 @@
 checked at once.
 """
 
+import functools
 import math
 import os
 import sys
@@ -15,8 +16,6 @@ from datasets.splits import split_path
 from tasks import encoders
 from tasks import task
 from tff_xc import errors
-from tff_xc import memory
-from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 
 SPLIT = hp.Hyperparameter(
@@ -114,20 +113,6 @@ _FEATURE_BOUNDS = hp.Hyperparameter(
   ' the training rows: LOW:HIGH of all, or NAME=LOW:HIGH with commas between them',
 )
 
-# Those that say what the data are, and whose.
-OPTIONS = (
-  *CLIENTS,
-  IMAGE_SIZE,
-  CORRUPT,
-  _RECORD_FEATURES,
-  *_COLUMNS,
-  _FEATURE_COLUMNS,
-  _STANDARDIZE,
-  _FEATURE_BOUNDS,
-  CLASSES,
-)
-
-_WARNING = '; warning: '
 # Pixels a side of photographs, unless --image_size says otherwise.
 _SIDE = 64
 
@@ -216,41 +201,6 @@ def _count_classes(path: str) -> int | None:
     return None
 
 
-def _described(dataset, noun: str) -> str:
-  from datasets.splits import own
-
-  clients = dataset.train.partition
-  tests = 0 if dataset.test is None else len(dataset.test)
-  names = dataset.class_names or range(dataset.num_classes)
-  size = len(clients.numbers) + tests
-  return own.described(size, noun, names, tests, len(clients))
-
-
-def examined(dataset, noun: str, options: Mapping) -> str:
-  """Describes a data set, and tells or refuses what training would."""
-  memory.require(
-    4 * dataset.num_classes * options['embedding_dim'],
-    f'a table of {dataset.num_classes:,} classes',
-    'lower --embedding_dim, or give data of fewer classes',
-  )
-  return _WARNING.join([_described(dataset, noun), *dataset.warnings()])
-
-
-def _find_arrays(found: Mapping) -> str:
-  """Describes arrays of a .npz by their examples, classes, test and clients."""
-  from datasets.splits import own
-  from tff_xc.data import client_data
-
-  y, test_y = found['y'], found.get('test_y', found['y'][:0])
-  classes = range(int(y.max()) + 1)
-  errors.check_labels(test_y, len(classes), 'test_y')
-  clients = len(set(found['client'].tolist())) if 'client' in found else 0
-  told = own.described(
-    len(y) + len(test_y), 'example', classes, len(test_y), clients
-  )
-  return _WARNING.join([told, *client_data.class_warnings(y, test_y, classes)])
-
-
 # -- images --
 
 
@@ -270,7 +220,9 @@ def _how(options) -> dict:
   }
 
 
-def _read_images(data_dir, options):
+def _read_images(data_dir, options, checks=True):
+  from datasets.splits import own
+
   if _is_arrays(data_dir):
     dataset = _of_arrays(data_dir, options)
   else:
@@ -278,11 +230,21 @@ def _read_images(data_dir, options):
 
     side = encoders.stored_side(options, options['image_size'] or _SIDE)
     how = _how(options)
-    dataset = clients.load(data_dir, choice(options), side=side, **how)
+    dataset = clients.load(
+      data_dir, choice(options), side=side, checks=checks, **how
+    )
   side = encoders.seen_side(options, dataset.train.pool.spec.shape[0])
   encoders.check_side(options, side, f'{data_dir}: the images')
   # A wrong folder, or no test, is seen at once.
-  print(f'{data_dir}: {_described(dataset, "image")}', file=sys.stderr)
+  tests = 0 if dataset.test is None else len(dataset.test)
+  told = own.described(
+    len(dataset.train.partition.numbers) + tests,
+    'image',
+    dataset.class_names or range(dataset.num_classes),
+    tests,
+    len(dataset.train.partition),
+  )
+  print(f'{data_dir}: {told}', file=sys.stderr)
   return dataset
 
 
@@ -296,19 +258,6 @@ def _of_arrays(data_dir, options):
   side = options['image_size']
   side = side and encoders.stored_side(options, side)
   return arrays.load(data_dir, choice(options), side=side)
-
-
-def _find_images(data_dir, options=None):
-  from datasets import arrays
-  from datasets.images import clients
-
-  if _is_arrays(data_dir) and options is None:
-    return _find_arrays(arrays.read_images(data_dir))
-  if _is_arrays(data_dir):
-    return examined(_of_arrays(data_dir, options), 'image', options)
-  if options is None:
-    return clients.described(data_dir, None)
-  return clients.described(data_dir, choice(options), **_how(options))
 
 
 # -- rows of numbers --
@@ -341,19 +290,6 @@ def perceptron(options, description):
   )
   head = heads.CosineHead(options['logit_scale'])
   return task.classifier(encoder, description, head)
-
-
-def _find_rows(data_dir, options=None):
-  if options is not None:
-    return examined(_read_rows(data_dir, options), 'row', options)
-  from datasets import features
-
-  if _is_arrays(data_dir):
-    return _find_arrays(features.read_arrays(data_dir))
-  names = features.header(data_dir)
-  if features.DEFAULT.label in names:  # Flags need not say which column it is.
-    features.read(data_dir, features.DEFAULT)
-  return f'the columns {", ".join(map(wording.shown, names))}'
 
 
 def _task(**attributes) -> task.Task:
@@ -390,7 +326,7 @@ TASKS = (
     ),
     check=_check_images,
     fit=encoders.fit,
-    find=_find_images,
+    look=functools.partial(_read_images, checks=False),
     data='images (.jpg, .png, .webp, .bmp, .gif, .tif) in a folder, .tar or .zip, in'
     ' a folder or a .tar for each class unless --split names the classes; TFRecords'
     ' (.tfrecord) in a file or a folder; or a .npz with x uint8 [N, height, width(,'
@@ -416,7 +352,6 @@ TASKS = (
       hidden_dim=128,
     ),
     check=check,
-    find=_find_rows,
     data='a .csv, .tsv, .jsonl or .parquet with a row an example: a class'
     ' (--label_column), a user (--user_column), numbers; or a .npz with x [N, D],'
     ' y [N], client [N], and optionally test_x, test_y, retrieval_x, retrieval_y',

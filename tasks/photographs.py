@@ -271,7 +271,7 @@ def _task(
     lacks=() if options else (base.COSINES,),
     find=split.described,
     data=f'{split.source.folder}: images as a folder (also of tars), .tar or .zip,'
-    ' and their clients; `launch.doctor --task` says where both come from',
+    ' and their clients; `launch.plan --task` says where both come from',
     **more,
   )
 

@@ -175,9 +175,11 @@ class Task:
   licence: str = ''  # Of the data, where it is known.
   lacks: tuple[str, ...] = ()  # Of `base.ONE_LABEL`, `base.COSINES`.
   # (data_dir) -> anything, within seconds, a `Part` if that is known not to be all;
-  # raises InputError if `data` are not there. Of data that are named also
-  # (data_dir, options) -> str, what a run would find. None: it needs no files.
+  # raises InputError if `data` are not there. None: it needs no files, or the user
+  # names them.
   find: Callable[[str], Any] | None = None
+  # As `read`, of data whose examples are not all looked at; None: `read` is quick.
+  look: Callable[[str, Mapping], Any] | None = None
 
   def load(self, data_dir: str, options: Mapping) -> Loaded:
     """Reads the data, and makes the network for them."""

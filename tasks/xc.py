@@ -15,7 +15,6 @@ from datasets.xc import sets as xc_sets
 from tasks import own_data
 from tasks import task
 from tff_xc import errors
-from tff_xc import wording
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import catalog
@@ -50,16 +49,6 @@ def _check_file(path: str, make: Callable, few_labels: int | None = None):
     f' {header.num_features:,} features: a model of these',
     'check line 1, or give a smaller network',
   )
-
-
-def _described(path: str) -> str:
-  """Describes a file, which it reads."""
-  from datasets.xc import own
-
-  header = own.check(path)
-  own.read(path)
-  nouns = ('example', 'feature', 'label')
-  return ', '.join(map(wording.count, header, nouns))
 
 
 _METRICS = (
@@ -212,23 +201,11 @@ def _read(name, data_dir, options):
   return xc.load(name, data_dir, **_clients(options))
 
 
-def _own(data_dir, options):
+def _read_own(data_dir, options):
   from datasets.xc import own
 
-  return own.load(data_dir, own_data.choice(options), **_clients(options))
-
-
-def _read_own(data_dir, options):
   _check_file(data_dir, functools.partial(_model, options))
-  return _own(data_dir, options)
-
-
-def _find_own(data_dir, options=None):
-  defaults = {option.name: option.default for option in _OWN_OPTIONS}
-  _check_file(data_dir, functools.partial(_model, options or defaults))
-  if options is None:
-    return _described(data_dir)
-  return own_data.examined(_own(data_dir, options), 'example', options)
+  return own.load(data_dir, own_data.choice(options), **_clients(options))
 
 
 def _read_words(data_dir, options):
@@ -336,7 +313,6 @@ _ONE_LABEL = (
     options=_OWN_OPTIONS,
     check=own_data.check,
     count_classes=_count_labels,
-    find=_find_own,
     data=_FILE,
     data_is_named=True,
   ),
@@ -467,35 +443,16 @@ def _read_sets_of_words(name, shape, data_dir, options):
   return label_sets.federated(name, *parts, _options_of_sets(options))
 
 
-def _check_own_sets(data_dir, options):
-  # FedMLH has buckets in place of a row for each label.
-  _check_file(data_dir, functools.partial(_sets_model, options), 2)
-
-
-def _own_parts(data_dir, options):
-  from datasets.xc import own
-
-  names = ('test_file', 'test_fraction', 'data_seed')
-  return own.read(data_dir, *(options[name] for name in names))
-
-
 def _read_own_sets(data_dir, options):
   from datasets.xc import label_sets
+  from datasets.xc import own
 
-  _check_own_sets(data_dir, options)
-  parts = _own_parts(data_dir, options)
+  # FedMLH has buckets in place of a row for each label.
+  _check_file(data_dir, functools.partial(_sets_model, options), 2)
+  names = ('test_file', 'test_fraction', 'data_seed')
+  parts = own.read(data_dir, *(options[name] for name in names))
   name = os.path.basename(os.path.normpath(data_dir)).partition('.')[0]
   return label_sets.federated(name, *parts, _options_of_sets(options))
-
-
-def _find_own_sets(data_dir, options=None):
-  _check_own_sets(data_dir, options or TASKS[-1].option_values())
-  found = _described(data_dir)
-  if options is None:
-    return found
-  _, test = _own_parts(data_dir, options)
-  tests = 0 if test is None else test.labels.shape[0]
-  return f'{found}; {wording.count(tests, "test example")}'
 
 
 def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:
@@ -597,7 +554,6 @@ TASKS = (
     options=(own_data.TEST_FILE, own_data.TEST_FRACTION),
     check=own_data.check_test,
     count_classes=_count_labels,
-    find=_find_own_sets,
     data=_FILE,
     data_is_named=True,
   ),

@@ -60,19 +60,20 @@ def load(
   side: int = 64,
   corrupt: str = SKIP,
   features: record_features.Features = record_features.USUAL,
+  checks: bool = True,
 ) -> client_data.FederatedDataset:
   """Loads images of a folder, tar or zip; `x` is uint8 [side, side, 3].
 
   `corrupt` is 'skip': every image is decoded once, and those that fail, or that
   the split names and that are missing, are left out; or 'fail': these are errors,
-  a damaged image when it is first used. `features` are the names of features of
-  TFRecords. Raises `errors.InputError` if images, or files of the split, are
+  a damaged image when it is first used. Without `checks`, no image is decoded before it
+  is used. `features` are the names of features of TFRecords. Raises `errors.InputError` if images, or files of the split, are
   missing or damaged, or there are fewer than two classes.
   """
   store = store_lib.open_store(path, features)
   # The files of the split are read before any image is left out.
   places, data = _labelled(store, choice, corrupt)
-  if corrupt == SKIP:
+  if corrupt == SKIP and checks:
     damage = lambda place: _damage(store, place, side)
     are_sound = lambda block: [d is None for d in _threads().map(damage, block)]
     bad = ~readable(store, places, are_sound)
@@ -97,30 +98,6 @@ def load(
     source_checksum=_checksum(store, places, data.labels, test, data.retrieval),
     class_names=data.class_names,
     held_out=held_out,
-  )
-
-
-def described(
-  path: str | os.PathLike,
-  choice: own.Choice | None,
-  *,
-  corrupt: str = SKIP,
-  features: record_features.Features = record_features.USUAL,
-) -> str:
-  """Says what `load` would load, and decodes no image; no choice: nobody has said
-  yet whose the images are."""
-  store = store_lib.open_store(path, features)
-  _, data = _labelled(store, choice or own.USERS, corrupt)
-  if choice or store.has_users:
-    clients, test, _ = _parts(store, data, choice or own.USERS)
-    trains, num_clients = len(clients.numbers), len(clients)
-  else:
-    _check_classes(store, data, own.USERS)
-    test, num_clients = data.test, 0
-    trains = len(data.labels) - (0 if test is None else len(test))
-  tests = 0 if test is None else len(test)
-  return own.described(
-    trains + tests, 'image', data.class_names, tests, num_clients
   )
 
 

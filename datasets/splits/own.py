@@ -156,19 +156,16 @@ def described(
 ) -> str:
   """Returns `60 images of 4 classes (cat, dog, ...), 6 of them test; 6 clients`.
 
-  `size` counts all examples, `tests` those of the test; 0 clients: not known yet.
+  `size` counts all examples, `tests` those of the test.
   """
   first = [wording.shown(name) for name in class_names[:3]]
   first = [n if len(n) < 30 else f'{n[:27]}...' for n in first]
   if len(class_names) > len(first):
     first.append('...')
   test = f'{tests:,} of them test' if tests else 'no test part'
-  whose = '--split must say whose each is'
-  if clients:
-    whose = wording.count(clients, 'client')
   return (
     f'{wording.count(size, noun)} of {wording.count(len(class_names), "class")}'
-    f' ({", ".join(first)}), {test}; {whose}'
+    f' ({", ".join(first)}), {test}; {wording.count(clients, "client")}'
   )
 
 

@@ -187,7 +187,7 @@ def test_a_round_of_which_nobody_is_left_keeps_the_model(
   assert (table['client_dropouts'][4:] == 3).all()
   assert (table['clients'][4:] == 0).all()
   assert table['loss'][4:].isna().all()
-  assert summary['warnings'] == []
+  assert not [w for w in summary['warnings'] if 'dropped' in w]
   last, before = (weights(tmp_path / 'run', r) for r in (6, 5))
   for name in {*last, *before}:
     np.testing.assert_array_equal(last[name], before[name], name)

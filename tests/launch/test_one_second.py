@@ -18,12 +18,12 @@ ERRORS = {
   'audit': ('--task=glyphs',),
   'benchmark': ('round', '--passes=0'),
   'compare': ('runs/a', '--rounds=0'),
-  'doctor': ('--worker_timeout_seconds=0',),
   'document': ('nowhere.md',),
   'evaluate': (),
   'export': ('--run_dir=r', '--output=m', '--quantize=int8'),
   'list': ('nothing',),
   'make_splits': ('chunks', '--clients=1'),
+  'plan': ('--num_classes=9', '--negatives=9', '--algorithm=fedss'),
   'predict': ('a.jpg',),
   'reproduce': ('nothing',),
   'sweep': (

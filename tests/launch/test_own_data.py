@@ -140,7 +140,7 @@ def test_the_path_from_a_split_to_a_comparison(name, here):
           check=True,
         )
       continue
-    if words[0] == 'launch.doctor':  # `tests/tasks/test_own_data.py` runs it.
+    if words[0] == 'launch.plan':  # `tests/launch/test_plan.py` runs it.
       assert '--split=splits/users' in words
       continue
     result = run(command)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tff_xc.round import randomized
 from tff_xc.round import randomness
 from tff_xc.round import request
 
@@ -147,3 +148,19 @@ def test_all_classes_counts_every_class():
   held = request.AllRows(4).held_rows(tf.constant([2, 2, 0]), SEED)
   np.testing.assert_array_equal(held.counts, [1, 0, 2, 0])
   np.testing.assert_array_equal(held.ids, range(4))
+
+
+def test_mean_rows_are_those_that_are_held():
+  everything = request.AllRows(10)
+  some = request.OwnAndSampled(10, 9, 3)
+  equal = request.OwnAndSampled(30, 9, 3, equal_negatives=True)
+  own = np.array([0, 2, 9])
+  for asked in (everything, some, equal):
+    rows = [
+      asked.held_rows(tf.range(k, dtype=tf.int32), SEED).mask.numpy().sum()
+      for k in own
+    ]
+    assert asked.mean_rows(own).tolist() == rows
+  drawn = randomized.Randomized(1000, 9, 50, renewed=0.1, epsilon=8.0)
+  found = drawn.mean_rows(own)
+  assert found[0] == 0 and 50 < found[1] < 53

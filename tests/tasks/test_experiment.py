@@ -410,3 +410,35 @@ def test_the_prior_of_classes_is_that_of_training_examples_alone():
   dataset = items.federated('mine', found, items.Options())
   counts = experiment._class_probabilities({'calibration': 'prior'}, dataset)
   assert counts.tolist() == [0, 2, 0, 0]
+
+
+SMALL = {'num_classes': 12, 'num_clients': 6, 'classes_per_client': 3}
+SMALL |= {'examples_per_client': 5, 'embedding_dim': 4, 'hidden_dim': 4}
+
+
+@pytest.mark.parametrize(
+  ('changes', 'warned'),
+  [
+    ({'rounds': 8}, True),
+    ({'rounds': 9}, False),
+    ({'rounds': 9, 'clients_per_round': 1}, True),
+  ],
+)
+def test_training_warns_of_few_visits(changes, warned):
+  given = {**SMALL, 'clients_per_round': 2, **changes}
+  found = experiment.assemble(experiment.resolve('features', 'fedss', given))
+  told = [text for text in found.warnings if 'takes part in' in text]
+  assert len(told) == warned
+  assert not warned or '--rounds=' in told[0]
+
+
+def test_training_does_not_warn_of_the_rounds_of_a_paper():
+  task = tasks.get('glyphs-landmarks')
+  partition = types.SimpleNamespace(sizes=np.ones(10**6))
+  config = {'rounds': task.rounds, 'options': task.option_values()}
+  each = task.clients_per_round
+  warn = lambda **more: experiment._few_visits(
+    {**config, **more}, {'clients_per_round': each}, task, partition
+  )
+  assert warn(rounds=4000)
+  assert not warn()

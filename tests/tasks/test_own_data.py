@@ -1,4 +1,4 @@
-"""The doctor says what is in one's own data, and what a run would find there."""
+"""What is in one's own data, and what a run would find there."""
 
 import collections
 import os
@@ -12,7 +12,8 @@ import scipy.sparse
 from datasets.splits import inputs
 from datasets.splits import making
 from datasets.splits import rules
-from launch import doctor
+from launch import advice
+from launch import plan as plan_lib
 from tasks import experiment
 from tasks import registry
 from tests.launch import own_examples
@@ -22,83 +23,72 @@ from tff_xc import memory
 from tff_xc.experiment import same_run
 from tff_xc.measure import client_scores
 
-# A task, its data, what flags say of them, what a run would find, and what is there.
+# Enough for a plan.
+SOME = ['fedavg', *(name for rule in advice.RULES for name in rule.use)]
+# A task, its data, what flags say of them, and (examples, classes, test, clients).
 RUNS = [
   (
     *('images', own_examples.photos, 'photos.tar'),
     {'split': 'federated_train.csv', 'test_file': 'test.csv'},
-    '36 images of 3 classes (0, 1, 2), 4 of them test; 5 clients',
-    '(cat, dog, emu), no test part',
+    (32, 3, 4, 5),
   ),
   (
     *('images', own_examples.npz, 'mine.npz'),
     {'split': 'iid:3', 'test_fraction': 0.25},
-    '20 images of 4 classes (0, 1, 2, ...), 5 of them test; 3 clients',
-    'no test part; 4 clients',
+    (15, 4, 5, 3),
   ),
   (
     *('table', own_examples.items, 'items.csv'),
     {'label_column': 'item', 'user_column': 'user', 'test_column': 'part'},
-    '60 rows of 4 classes (item 0, item 1, item 2, ...), 10 of them test; 7'
-    ' clients',
-    'columns a, b, c, item, colour',
+    (50, 4, 10, 7),
   ),
   (
     *('sparse-text', own_examples.text, 'train.txt'),
     {'split': 'splits/text', 'test_file': 'test.txt'},
-    '72 examples of 11 classes (0, 1, 2, ...), 12 of them test; 10 clients',
-    '13 features, 11 labels',
+    (60, 11, 12, 10),
   ),
   (
     *('sparse-text-sets', own_examples.text, 'train.txt'),
-    {'test_file': 'test.txt'},
-    '60 examples, 13 features, 11 labels; 12 test examples',
-    '60 examples, 13 features, 11 labels',
+    {'test_file': 'test.txt', 'num_clients': 4},
+    (52, 11, 12, 4),
   ),
 ]
 
 
-@pytest.mark.parametrize(
-  ('name', 'make', 'data_dir', 'given', 'found', 'there'), RUNS
-)
-def test_the_doctor_says_what_is_there_and_what_a_run_would_find(
-  name, make, data_dir, given, found, there, tmp_path, monkeypatch
+@pytest.mark.parametrize(('name', 'make', 'data_dir', 'given', 'found'), RUNS)
+def test_a_plan_has_what_a_run_would_find(
+  name, make, data_dir, given, found, tmp_path, monkeypatch
 ):
   make(tmp_path)
   monkeypatch.chdir(tmp_path)
-  task = registry.get(name)
-  check = doctor.check_task_data(name, data_dir, task.find)
-  assert there in check.found
-  assert not check.is_problem
-  assert doctor.check_task_data(name, 'absent', task.find).is_problem
-  options = task.checked_options(given)
-  task.check(options)
-  assert task.find(data_dir, options) == found
-  with pytest.raises(errors.InputError):
-    task.find(data_dir, {**options, 'test_file': 'absent'})
+  monkeypatch.setattr(plan_lib, 'PLANNED', SOME)
+  plan = lambda **more: plan_lib.Planner(
+    name, {'data_dir': data_dir, **given, **more}
+  ).make()
+  data = plan()['data']
+  names = ('examples', 'classes', 'test_examples', 'clients')
+  assert tuple(data[n] for n in names) == found
+  with pytest.raises(errors.InputError, match='absent'):
+    plan(test_file='absent', test_fraction=0.0)
   if name == 'images':  # Which may have a sample of the test.
-    options = task.checked_options({**given, 'test_examples': 3})
-    assert ', 3 of them test' in task.find(data_dir, options)
-    assert len(task.load(data_dir, options).dataset.test) == 3
-    options = task.checked_options({'split': 'class', 'test_examples': 3})
+    assert plan(test_examples=3)['data']['test_examples'] == 3
+    given = {'split': 'class'}
     with pytest.raises(errors.InputError, match='no test part'):
-      task.find(data_dir, options)
+      plan(test_examples=3)
 
 
-def test_the_doctor_says_what_a_run_would_find_in_histories(tmp_path):
+def test_a_plan_of_histories_has_what_a_run_would_find(tmp_path, monkeypatch):
   rows = [f'{user},{item}' for user in 'abc' for item in 'xyz']
   path = tmp_path / 'mine.csv'
   path.write_text('\n'.join(['who,what', *rows, 'd,w']))
-  task = registry.get('items')
-  given = {'user_column': 'who', 'item_column': 'what'}
-  assert {*given, 'time_column', 'test_split'} <= doctor._OF_DATA.keys()
-  found = task.find(str(path), task.checked_options(given))
-  assert found.startswith(
-    '6 examples of 4 classes (w, x, y, ...), 3 of them test'
-  )
-  assert '3 clients' in found and 'without a training example' in found
+  given = {'data_dir': str(path), 'user_column': 'who', 'item_column': 'what'}
+  monkeypatch.setattr(plan_lib, 'PLANNED', SOME)
+  data = plan_lib.Planner('items', given).make()['data']
+  assert (data['classes'], data['test_examples']) == (4, 3)
+  assert data['clients'] == 3
+  assert 'without a training example' in data['check'][0]
   with pytest.raises(errors.InputError, match='--user_column'):
-    task.find(str(path))
+    plan_lib.Planner('items', {'data_dir': str(path)}).make()
 
 
 def write_text(path, header='4 9 3'):
@@ -118,9 +108,8 @@ def test_a_first_line_that_names_too_much_is_told_of(task, header, tmp_path):
   path = write_text(tmp_path / 'a.txt', header)
   found = registry.get(task)
   options = found.option_values()
-  for what in (found.load, found.find):
-    with pytest.raises(errors.InputError, match='line 1'):
-      what(path, options)
+  with pytest.raises(errors.InputError, match='line 1'):
+    found.load(path, options)
 
 
 def test_a_model_larger_than_memory_is_refused(tmp_path, monkeypatch):
@@ -191,8 +180,7 @@ def test_features_of_ones_own_are_not_hashed(tmp_path):
   assert loaded.dataset.train.pool.read(np.arange(1)).shape[1] == 9
 
 
-def test_training_and_the_doctor_tell_what_is_odd(tmp_path):
-  table = registry.get('table')
+def test_training_tells_what_is_odd(tmp_path):
   path, arrays = str(tmp_path / 'a.csv'), str(tmp_path / 'a.npz')
   lines = [f'{c},u,train,{i}' for i, c in enumerate('abab')]
   lines = ['class,user_id,part,a', *lines, 'fox\x1b[2J,u,test,1']
@@ -208,11 +196,9 @@ def test_training_and_the_doctor_tell_what_is_odd(tmp_path):
     config = experiment.resolve('table', 'fedavg', given)
     told = experiment.assemble(config).warnings[0]
     assert re.search(word, told)
-    assert told in table.find(given['data_dir'], config['options'])
-  assert 'labels up to 999' in table.find(arrays)
 
 
-def test_the_doctor_refuses_features_that_training_refuses(tmp_path):
+def test_features_that_are_no_finite_numbers_are_refused(tmp_path):
   arrays, table = tmp_path / 'a.npz', tmp_path / 'a.csv'
   save = lambda x: np.savez(arrays, x=x, y=[0, 1, 0, 1], client=[0, 0, 1, 1])
   table.write_text('class,x\na,1\nb,inf\n')
@@ -225,7 +211,9 @@ def test_the_doctor_refuses_features_that_training_refuses(tmp_path):
   ):
     save(x)
     with pytest.raises(errors.InputError, match=message):
-      registry.get(task).find(str(path))
+      registry.get(task).load(
+        str(path), registry.get(task).checked_options({'split': 'iid:2'})
+      )
 
 
 def contents(pool, numbers):

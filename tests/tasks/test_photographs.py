@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from datasets.splits import rules
-from launch import doctor
 from launch import make_splits
+from launch import plan
 from tasks import experiment
 from tasks import photographs
 from tasks import registry
@@ -130,16 +130,15 @@ def test_what_does_not_go_together_is_refused(changes, message):
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_the_doctor_says_what_is_missing_and_where_it_comes_from(
-  name, tmp_path
-):
+def test_the_task_says_what_is_missing_and_where_it_comes_from(name, tmp_path):
   task = registry.get(name)
-  check = doctor.check_task_data(name, str(tmp_path), task.find)
-  assert check.found == f'{name} cannot be loaded from {tmp_path}'
+  with pytest.raises(errors.InputError) as told:
+    plan.Planner(name, {'data_dir': str(tmp_path)}).make()
+  cure = str(told.value)
   for words in ('has no images', r'\d [GT]B', 'https://', r'^[^\n]*$'):
-    assert re.search(words, check.cure)
+    assert re.search(words, cure)
   command = f'python -m launch.make_splits {name} --input='
-  assert (command in check.cure) == (name != 'gld23k')
+  assert (command in cure) == (name != 'gld23k')
   folder = tmp_path / task.data.split(':')[0]
   images = folder / 'images'
   for made, lacks in (

@@ -41,6 +41,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     self.pool = pool
     self.partition = partition
     self._index = {name: k for k, name in enumerate(partition.client_ids)}
+    self._largest: dict[int, int] = {}  # Of `largest_feature_set`.
 
   def numbers(self, client_id: str) -> np.ndarray:
     """Returns int64 [n_k], the numbers of the client's examples."""
@@ -84,6 +85,12 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     It is exact if clients use all of their examples (0). Else it is the smaller of the
     features of a client's longest examples, and those of all its examples.
     """
+    if examples_per_round not in self._largest:
+      bound = self._largest_feature_set(examples_per_round)
+      self._largest[examples_per_round] = bound
+    return self._largest[examples_per_round]
+
+  def _largest_feature_set(self, examples_per_round: int) -> int:
     entries = self.pool.entries[self.partition.numbers].astype(np.int64)
     owners = self.partition.owners()
     if examples_per_round:

@@ -26,7 +26,10 @@ from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 if TYPE_CHECKING:
+  import numpy as np
+
   from tff_xc import classifier
+  from tff_xc.data import client_data
   from tff_xc.round import algorithm as algorithm_lib
 
 _ID, _FLOAT = 4, 4
@@ -142,6 +145,48 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
     {table.name: of_table(table) for table in algorithm.tables},
     algorithm.has_clients,
   )
+
+
+# Clients whose features are read to count them.
+_MOST_READ = 1000
+
+
+class OwnRows(NamedTuple):
+  """How many rows of a table the examples of each client name."""
+
+  counts: np.ndarray  # int [k], of clients that have examples.
+  sizes: np.ndarray  # int [k], the numbers of their examples.
+
+
+def own_rows(
+  train: client_data.PartitionedClientData, num_classes: int, drawn: int = 0
+) -> dict[str, OwnRows]:
+  """Returns, by table, how many rows the clients' examples name in a round.
+
+  A client names the classes of all of its examples, and the features of the `drawn`
+  examples that it uses; 0: all. Features are those of one draw of 1,000 clients.
+  """
+  import numpy as np
+
+  from tff_xc import classifier
+  from tff_xc.encoders import bag
+  from tff_xc.measure import skew
+
+  sizes = train.partition.sizes
+  active = np.flatnonzero(sizes)
+  shape = len(train.partition), num_classes
+  counts = np.diff(skew.class_counts(*train.owned_labels(), shape).indptr)
+  found = {classifier.CLASS: OwnRows(counts[active], sizes[active])}
+  if train.pool.entries is not None:
+    some = active[:: -(-len(active) // _MOST_READ) or 1]
+    features = []
+    for client in some:
+      held = train.partition.of_client(client)
+      if 0 < drawn < len(held):
+        held = np.random.default_rng([0, 0, client]).choice(held, drawn, False)
+      features.append(len(np.unique(train.pool.read(held).indices)))
+    found[bag.FEATURE] = OwnRows(np.array(features), sizes[some])
+  return found
 
 
 def _of_encoder(specs: classifier.ModelWeights) -> list:

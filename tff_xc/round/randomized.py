@@ -131,6 +131,12 @@ class Randomized(request.OwnAndSampled):
   def _most_negatives(self) -> int:
     return self.negatives + math.ceil(6 * math.sqrt(self.negatives)) + 8
 
+  def mean_rows(self, own):
+    bits = self.response
+    found = own * bits.in_request(bits.own)
+    found = found + (self.num_rows - own) * bits.in_request(bits.other)
+    return np.where(own > 0, found, 0.0)
+
   def _requested(self, own, seed, lasting):
     p, most, size = self.response, self._most_negatives, tf.size(own)
     others = self.num_rows - size

@@ -9,6 +9,7 @@ import dataclasses
 import secrets
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tff_xc.round import randomness
@@ -154,6 +155,10 @@ class AllRows:
     """N, the number of rows a client holds."""
     return self.num_rows
 
+  def mean_rows(self, own: np.ndarray) -> np.ndarray:
+    """Returns float64 [K], the rows that clients with `own` [K] rows request."""
+    return np.full(len(own), float(self.num_rows))
+
   def held_rows(
     self,
     ids: tf.Tensor,
@@ -249,6 +254,12 @@ class OwnAndSampled:
   def _most_negatives(self) -> int:
     more = self.max_positives - 1 if self.equal_negatives else 0
     return self.negatives + more
+
+  def mean_rows(self, own: np.ndarray) -> np.ndarray:
+    """Returns float64 [K], the rows that clients with `own` [K] rows request."""
+    more = own - 1 if self.equal_negatives else 0
+    wanted = np.minimum(own + self.negatives + more, self.num_rows)
+    return np.where(own > 0, wanted, 0).astype(np.float64)
 
   def held_rows(
     self,

@@ -112,7 +112,7 @@ class _Process:
       if self._process.poll() is not None:
         raise errors.InputError(
           f"TFF's worker ended ({self._how_it_ended()}) while starting: run "
-          f'`python -m launch.doctor` and mend what it names{self._log_tail()}'
+          f'`python -m launch.plan` and mend what it names{self._log_tail()}'
         )
       if time.monotonic() > deadline:
         raise errors.InputError(

@@ -232,32 +232,28 @@ def test_an_image_that_rots_is_left_out_the_next_time(tmp_path):
     dataset.train.examples(client)
 
 
-def test_what_would_be_loaded_is_described_without_decoding(
-  tmp_path, monkeypatch
-):
+def test_without_checks_nothing_is_decoded(tmp_path, monkeypatch):
   monkeypatch.setattr(decode, 'square', None)
   path = on_disk.classes(tmp_path / 'photos')
-  found = clients.described(path, None)
-  assert found.startswith('18 images of 3 classes (cat, dog, emu), no test')
-  assert found.endswith('; --split must say whose each is')
-  assert '; 3 clients' in clients.described(path, own.Choice('class'))
+  with pytest.raises(errors.InputError, match='whose'):
+    clients.load(path, own.Choice(), checks=False)
+  found = clients.load(path, own.Choice('class'), checks=False)
+  assert found.train.partition.sizes.tolist() == [6, 5, 7]
   split = own.Choice(str(split_files(tmp_path / 'splits')))
-  assert clients.described(path, split) == (
-    '6 images of 3 classes (cat, dog, emu), 2 of them test; 3 clients'
-  )
+  found = clients.load(path, split, checks=False)
+  assert (len(found.train.partition), len(found.test)) == (3, 2)
 
 
 def test_one_folder_of_all_images_needs_a_split(tmp_path):
   path = on_disk.write(tmp_path / 'photos', [f'all/{i}.jpg' for i in range(4)])
-  for choice in (None, own.Choice('iid:2')):
-    with pytest.raises(errors.InputError, match=r'\(all\)'):
-      clients.described(path, choice)
+  with pytest.raises(errors.InputError, match=r'\(all\)'):
+    clients.load(path, own.Choice('iid:2'))
   lines = [f'ann,all/{i}.jpg,{i % 2}' for i in range(4)]
   split = write(tmp_path / 's.csv', *lines)
-  assert '2 classes (0, 1)' in clients.described(path, own.Choice(str(split)))
+  assert clients.load(path, own.Choice(str(split))).class_names == ['0', '1']
   write(split, 'ann,all/0.jpg,7')
   with pytest.raises(errors.InputError, match=r's\.csv'):
-    clients.described(path, own.Choice(str(split)))
+    clients.load(path, own.Choice(str(split)))
 
 
 def test_missing_images(tmp_path, capsys):

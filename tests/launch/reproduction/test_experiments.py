@@ -492,7 +492,7 @@ def test_without_its_photographs_a_table_says_where_they_are(tmp_path):
   for task, name in named.items():
     arguments = (f'--task={task}', f'--data_dir={data}', f'--output={output}')
     done = light.call('reproduce', name, '--scale=paper', *arguments)
-    with pytest.raises(errors.InputError) as told:  # What the doctor prints.
+    with pytest.raises(errors.InputError) as told:  # What the task says.
       tasks.get(task).find(str(data))
     light.assert_one_sentence(done, f'error: {task}: {told.value}\n')
     where = data / task.partition('-')[0]

@@ -1,0 +1,321 @@
+"""Which algorithm to start with: a few rules, and the kept comparisons behind them.
+
+`launch.plan` recommends by `RULES`, `docs/choosing.md` shows them as a table, and
+`tests/launch/test_advice.py` compares every rule with `docs/results`. A rule has no list
+of evidence: the settings of `MEASURED` to which a rule applies are its evidence.
+"""
+
+import csv
+import functools
+import math
+import pathlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tff_xc import wording
+from tff_xc.algorithms import registry as algorithms
+
+RESULTS = pathlib.Path(__file__).resolve().parents[1] / 'docs' / 'results'
+# Visits of a client in a run that is long enough, as of the long runs in `docs/results`.
+VISITS = 5, 10
+# A setting is near if no size differs by more than this factor.
+NEAR = 4.0
+
+
+class Facts(NamedTuple):
+  """What the rules know of a run before it starts."""
+
+  num_classes: int
+  clients: int
+  classes_per_client: float  # The mean.
+  table_share: float  # The class table's share of the model's weights.
+  visits: float  # The rounds in which a client takes part, on average.
+  fits_all: bool = True  # Whether a client may receive and send all class rows.
+  label_sets: bool = False
+  is_items: bool = False
+
+  def distance(self, other: 'Facts') -> float:
+    """Returns the largest factor between two sizes, at least 1."""
+    return max(
+      max(a / b, b / a) for a, b in zip(self[:3], other[:3], strict=True)
+    )
+
+
+class Measured(NamedTuple):
+  """A setting whose algorithms were compared, and where its scores are kept."""
+
+  name: str
+  facts: Facts
+  page: str  # In docs.
+  file: str  # In `RESULTS`.
+  column: str = 'top1'
+  # Bytes that a client may receive in a round; algorithms that need more are left out.
+  most_bytes: float = math.inf
+
+  def scores(self) -> dict[str, tuple[float, float]]:
+    """Returns mean and standard deviation of each federated algorithm, in percent.
+
+    An algorithm with several rows has those of its best one. Without the file, as
+    outside of a checkout, nothing is returned.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for row in _rows(self.file):
+      if 'setting' in row:  # `measured/methods.csv` has six settings.
+        name, down = row['method'], 1e6 * float(row['MB to a client'] or 0)
+        mean, std, scale = row['top1 %, rounds'], row['std, rounds'], 1
+        if row['setting'] != self.name.partition(' ')[0]:
+          continue
+      else:
+        name, down = row['algorithm'].split()[0], float(row['bytes_down_mean'])
+        mean, std = (row[f'{self.column}_{part}'] for part in ('mean', 'std'))
+        scale = 100
+      if down <= self.most_bytes and algorithms.get(name).has_clients:
+        score = scale * float(mean), scale * float(std or 0)
+        found[name] = max(score, found.get(name, score))
+    return found
+
+  def sentence(self, name: str) -> str:
+    """Returns the setting, an algorithm's score there, and the highest one."""
+    scores, of = self.scores(), self.facts
+    best, (mean, std) = max(scores, key=scores.get), scores[name]
+    rank = f'; {best} scores {scores[best][0]:.1f} %, the highest'
+    if name == best:
+      rank = f', the highest of {wording.count(len(scores), "algorithm")}'
+    metric = self.column.removeprefix('best.')
+    return (
+      f'{self.name} ({of.num_classes:,} classes, {of.clients:,} clients with'
+      f' {of.classes_per_client:,} classes each, {of.visits:g} visits): {name} scores'
+      f' {mean:.1f} ± {std:.1f} % {metric}{rank}'
+    )
+
+
+@functools.cache
+def _rows(file: str) -> list[dict[str, str]]:
+  try:
+    with open(RESULTS / file, newline='', encoding='utf-8') as opened:
+      return list(csv.DictReader(opened))
+  except FileNotFoundError:
+    return []
+
+
+class Rule(NamedTuple):
+  """When a rule applies, and the algorithms to start with, the best one first."""
+
+  when: str  # Of the data and the run, as a clause.
+  applies: Callable[[Facts], bool]
+  use: tuple[str, ...]
+  why: str  # A sentence.
+  avoid: str = ''  # For docs/choosing.md.
+
+
+# The first rule that applies counts.
+RULES = (
+  Rule(
+    'the data are lists of items for users',
+    lambda f: f.is_items,
+    ('fedss', 'fullsoftmax'),
+    'On lists of items, sampled negatives score like all items, with a third of the'
+    ' bytes.',
+  ),
+  Rule(
+    'examples have sets of labels, of a thousand classes or more',
+    lambda f: f.label_sets and f.num_classes >= 1000,
+    ('fedmlh',),
+    'With thousands of labels, hashed tables learn rare labels better and send less.',
+  ),
+  Rule(
+    'examples have sets of labels, of fewer than a thousand classes',
+    lambda f: f.label_sets,
+    ('fedavg',),
+    'With a few hundred labels, all class rows are small, and hashed tables learn no'
+    ' more.',
+    '`fedmlh`, whose tables each send a network of their own',
+  ),
+  Rule(
+    'a client has a single class',
+    lambda f: f.classes_per_client < 1.5,
+    ('fedaws',),
+    'A client that has one class cannot push it away from the others, so the server'
+    ' does.',
+    '`posonly`, which learns nothing from one class; `fedaws_baseline1`, whose rows come'
+    ' together',
+  ),
+  Rule(
+    'a client has at least half of all classes',
+    lambda f: f.classes_per_client >= f.num_classes / 2 and f.fits_all,
+    ('fedavgm',),
+    'Where clients have most classes, momentum on the server and all class rows score'
+    ' highest.',
+    'methods that request a part of the rows: they save nothing here',
+  ),
+  Rule(
+    f'a client takes part in fewer than {VISITS[0]} rounds on average',
+    lambda f: f.visits < VISITS[0],
+    ('fedproto', 'fedvc'),
+    'Prototypes need only a few rounds; methods that train class rows overtake them'
+    ' later.',
+    '`fedss` and `fedadam`, which need more rounds; `posonly`, `negonly` and `fedlc`',
+  ),
+  Rule(
+    'a client may not receive or send all class rows in a round',
+    lambda f: not f.fits_all,
+    ('fedss',),
+    'Among the methods that request a part of the rows, FedSS scores highest after many'
+    ' rounds. More negatives score higher.',
+    '`negonly`, which is behind `fedss` with as many negatives; `posonly`, whose classes'
+    " nothing pushes away from other clients' classes",
+  ),
+  Rule(
+    'the class table is less than a fifth of the model',
+    lambda f: f.table_share < 0.2,
+    ('fedadam', 'fedavgm'),
+    'A small class table gives no reason to select rows, and a server with Adam or'
+    ' momentum scores highest.',
+    '`posonly`, `fedlc` and `fedrs`, which restrict the softmax to the classes of the'
+    ' client',
+  ),
+  Rule(
+    'the class table is a fifth of the model or more',
+    lambda f: True,
+    ('fedadam',),
+    'After many rounds, all class rows with Adam on the server score highest.',
+    '`fedavg` and `fedavgm`, which hardly move with few clients a round; `negonly`',
+  ),
+)
+
+_METHODS = 'measured/methods.csv'
+_FOOTING = 'choosing.md#all-methods-on-one-footing'
+_LONGER = 'choosing.md#the-same-classes-for-longer'
+_OMNIGLOT = Facts(964, 480, 32, 0.57, 3.3)
+_LANDMARKS = Facts(2028, 1262, 90, 0.74, 0.63)
+MEASURED = (
+  Measured('within', Facts(60, 100, 9, 0.077, 6), _FOOTING, _METHODS),
+  Measured('sizes', Facts(60, 100, 34, 0.077, 6), _FOOTING, _METHODS),
+  Measured('few', Facts(60, 100, 3, 0.077, 6), _FOOTING, _METHODS),
+  Measured('cifar10', Facts(10, 100, 3, 0.001, 2), _FOOTING, _METHODS),
+  Measured('omniglot', _OMNIGLOT, _FOOTING, _METHODS),
+  Measured('landmarks', _LANDMARKS, _FOOTING, _METHODS),
+  # Where a client may not receive all rows.
+  Measured(
+    'omniglot within 300 kB a round',
+    _OMNIGLOT._replace(fits_all=False),
+    _FOOTING,
+    _METHODS,
+    most_bytes=3e5,
+  ),
+  Measured(
+    'landmarks within 500 kB a round',
+    _LANDMARKS._replace(fits_all=False),
+    _FOOTING,
+    _METHODS,
+    most_bytes=5e5,
+  ),
+  Measured(
+    'landmarks, 1,000 rounds',
+    _LANDMARKS._replace(visits=6.3),
+    _LONGER,
+    'landmarks-rounds.csv',
+  ),
+  Measured(
+    'omniglot, 400 rounds',
+    _OMNIGLOT._replace(visits=6.7),
+    'choosing.md#then-the-clients',
+    'omniglot.csv',
+  ),
+  Measured(
+    'landmarks within 500 kB a round, 1,000 rounds',
+    _LANDMARKS._replace(visits=6.3, fits_all=False),
+    _LONGER,
+    'landmarks-rounds.csv',
+    most_bytes=5e5,
+  ),
+  Measured(
+    'omniglot within 300 kB a round, 300 rounds',
+    _OMNIGLOT._replace(visits=20, fits_all=False),
+    'choosing.md#first-questions',
+    'omniglot-negatives.csv',
+    most_bytes=3e5,
+  ),
+  Measured(
+    'glyphs-femnist',
+    Facts(62, 3195, 54, 0.019, 0.25),
+    'turbosvm.md#glyphs-femnist',
+    'glyphs-femnist.csv',
+  ),
+  Measured(
+    'cifar10, one class a client',
+    Facts(10, 10, 1, 0.001, 500),
+    'fedaws.md#cifar-10',
+    'cifar10.csv',
+  ),
+  Measured(
+    'delicious, one class a client',
+    Facts(983, 946, 1, 0.39, 54),
+    'fedaws.md#bibtex-and-delicious',
+    'delicious.csv',
+    'p@1',
+  ),
+  Measured(
+    'bibtex, one class a client',
+    Facts(159, 159, 1, 0.053, 161),
+    'fedaws.md#bibtex-and-delicious',
+    'bibtex.csv',
+    'p@1',
+  ),
+  Measured(
+    'sparse-words-eurlex-sets',
+    Facts(3993, 10, 2600, 0.9, 28, label_sets=True),
+    'fedmlh.md#results',
+    'sparse-words-eurlex-sets.csv',
+    'best.pc@1',
+  ),
+  Measured(
+    'delicious-sets',
+    Facts(983, 10, 831, 0.6, 28, label_sets=True),
+    'fedmlh.md#results',
+    'delicious-sets.csv',
+    'best.pc@1',
+  ),
+  Measured(
+    'bibtex-sets',
+    Facts(159, 10, 142, 0.26, 28, label_sets=True),
+    'fedmlh.md#results',
+    'bibtex-sets.csv',
+    'best.pc@1',
+  ),
+  Measured(
+    'items-demo',
+    Facts(1682, 943, 49, 0.43, 6.8, is_items=True),
+    'items.md',
+    'items-demo.csv',
+    'ndcg@10',
+  ),
+)
+
+
+def rule_for(facts: Facts) -> Rule:
+  """Returns the first rule that applies."""
+  return next(rule for rule in RULES if rule.applies(facts))
+
+
+def evidence(facts: Facts, name: str = '') -> Measured | None:
+  """Returns the nearest setting to which the same rule applies; None: there is none.
+
+  If `name` is given, of the settings that have a score of this algorithm.
+  """
+  rule = rule_for(facts)
+  same = [m for m in MEASURED if rule_for(m.facts) is rule]
+  same = [m for m in same if not name or name in m.scores()]
+  return min(same, key=lambda m: facts.distance(m.facts), default=None)
+
+
+def table() -> list[list[str]]:
+  """Returns the rules as a table for docs/choosing.md, the heading first."""
+  lines = [['your case', 'start with', 'because', 'rather not', 'measured']]
+  for rule in RULES:
+    shown = [
+      f'[{m.name}]({m.page})' for m in MEASURED if rule_for(m.facts) is rule
+    ]
+    use = ', then '.join(f'`{name}`' for name in rule.use)
+    lines.append([rule.when, use, rule.why, rule.avoid, '; '.join(shown)])
+  return lines

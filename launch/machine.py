@@ -1,0 +1,112 @@
+"""Checks whether this machine can run the project, and how to make it so.
+
+`python -m launch.plan` without flags prints the checks. That the packages are there and
+of the right versions, `tff_xc` itself checks when it is imported.
+"""
+
+import os
+import pathlib
+import platform
+import re
+import shutil
+from collections.abc import Callable
+from collections.abc import Iterator
+
+from tff_xc import environment
+from tff_xc import memory
+from tff_xc import wording
+from tff_xc.runtime import registry as runtimes
+
+_REQUIREMENTS = pathlib.Path(__file__).resolve().parents[1] / 'requirements.txt'
+# The demo's peak is below the first, although TFF's worker holds a second copy of the
+# values of its computations.
+LEAST_MEMORY, LEAST_DISK = 2 * 2**30, 2**30
+_REINSTALL = 'install the pinned packages anew with `make clean venv`'
+# A check's name, its finding, and the cure of a problem; '': there is none.
+Check = tuple[str, str, str]
+
+
+def check_packages(versions: dict[str, str], requirements: str) -> Check:
+  """Compares versions, by name, with those of requirements.txt."""
+  pins = dict(re.findall(r'^([\w.-]+)==(\S+)', requirements, re.MULTILINE))
+  wrong = [
+    f'{n} {pins[n]}' for n in pins if versions.get(n, pins[n]) != pins[n]
+  ]
+  cure = f'{_REINSTALL}: expected {", ".join(wrong)}' if wrong else ''
+  return 'packages', ', '.join(map(' '.join, versions.items())), cure
+
+
+def check_platform(system: str, machine: str, cpuinfo: str) -> Check:
+  """Checks for Linux on x86-64 with AVX, as TFF and TensorFlow need."""
+  cores, cure = wording.count(len(os.sched_getaffinity(0)), 'core'), ''
+  if (system, machine) != ('Linux', 'x86_64'):
+    cure = 'use Linux on x86-64: TFF is not built for another'
+  elif not re.search(r'^flags\s*:.*\bavx\b', cpuinfo, re.MULTILINE):
+    cure = 'use a processor or a virtual machine with AVX: TensorFlow needs it'
+  return 'platform', f'{system} {machine}, {cores}', cure
+
+
+def check_room(name: str, free: int, least: int) -> Check:
+  """Checks that bytes are free, of the memory or the disk."""
+  cure = f'make room until {wording.human_bytes(least)} are free'
+  return name, f'{wording.human_bytes(free)} are free', cure * (free < least)
+
+
+def check_runtime(name: str, add_up: Callable[[], int]) -> Check:
+  """Checks that a runtime starts and adds 1, 2 and 3, as `add_up` does."""
+  try:
+    found = f'adds 1, 2 and 3 up to {add_up()}'
+  except Exception as e:
+    found = f'does not run: {type(e).__name__}: {e}'.split('\n')[0]
+  return name, found, '' if found.endswith(' 6') else _REINSTALL
+
+
+def checks() -> Iterator[Check]:
+  """Makes all checks; those that need TensorFlow are the last."""
+  cpuinfo = pathlib.Path('/proc/cpuinfo')
+  text = cpuinfo.read_text('utf-8') if cpuinfo.exists() else ''
+  versions = environment.describe()['versions']
+  yield check_packages(versions, _REQUIREMENTS.read_text('utf-8'))
+  yield check_platform(platform.system(), platform.machine(), text)
+  yield check_room('memory', memory.free_bytes(), LEAST_MEMORY)
+  yield check_room('disk', shutil.disk_usage('.').free, LEAST_DISK)
+
+  import numpy as np
+  import tensorflow as tf
+  import tensorflow_federated as tff
+
+  from tff_xc.runtime import worker
+
+  gpus = len(tf.config.list_physical_devices('GPU'))
+  found = f'CPU and {wording.count(gpus, "GPU")}'
+  if os.path.exists('/proc/driver/nvidia/version') and not gpus:
+    found += '; the NVIDIA GPU is left alone (`make venv-gpu` uses it)'
+  yield 'devices', found, ''
+
+  @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+  def total(values):
+    return tff.federated_sum(values)
+
+  def in_worker() -> int:
+    with (
+      worker.create_context() as context,
+      tff.framework.get_context_stack().install(context),
+    ):
+      return int(total([1, 2, 3]))
+
+  yield check_runtime('TFF worker', in_worker)
+  runtimes.install(runtimes.DEFAULT)
+  yield check_runtime(runtimes.DEFAULT, lambda: int(total([1, 2, 3])))
+
+
+def tell() -> int:
+  """Prints the checks; returns the exit status, 1 if there is a problem."""
+  problems = 0
+  for name, found, cure in checks():
+    print(f'{name:<12}{"PROBLEM" if cure else "ok":<9}{found}', flush=True)
+    if cure:
+      print(f'{"":<12}{"cure":<9}{cure}', flush=True)
+    problems += bool(cure)
+  if not problems:
+    print('all is well; `python -m launch.plan --help` says how to plan a run')
+  return int(problems > 0)

@@ -1,0 +1,786 @@
+"""Plans a run before it runs: sizes, bytes, rounds, and commands to start with.
+
+  python -m launch.plan --num_classes=50000 --num_clients=3000 --classes_per_client=20
+  python -m launch.plan --task=images --data_dir=photos --split=iid:20
+  python -m launch.plan
+
+The first form takes the shape of data, the second one reads the data of a task. Both
+take the flags of `launch.train`; --algorithm may name several algorithms, with commas
+between them. Without any flag, the command checks whether this machine can run the
+project. Exit status: 0 all is well, 1 the machine has a problem.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import shlex
+import sys
+import tempfile
+import textwrap
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from typing import Any
+
+from absl import flags
+
+from launch import advice
+from launch import app
+from launch import settings
+from tasks import experiment
+from tasks import registry as tasks
+from tasks import task as task_lib
+from tff_xc import errors
+from tff_xc import files
+from tff_xc import memory
+from tff_xc import precision
+from tff_xc import wording
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.report import text_table
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+  from tff_xc.data import client_data
+
+# In the order of the table.
+PLANNED = tuple(algorithms.ALGORITHMS)
+# The task of a shape, whose data are drawn, and its option that sets the encoder's size.
+SHAPE, _WIDTH = 'features', task_lib.HIDDEN_DIM
+# The task of a data set in memory, by the kind of its description, and of sets of
+# labels.
+_TASKS = {
+  'images': 'images',
+  'rows': 'table',
+  'sparse': 'sparse-text',
+  'sets': 'sparse-text-sets',
+}
+# The largest share of the classes that are negatives in kept comparisons.
+_NEGATIVES = 0.1
+_HALF = {'message_precision': precision.BFLOAT16}
+_MEGA, _CLASS = 10**6, 'class'
+# Flags with a number of 0 or more, and their help.
+_NUMBERS = {
+  'encoder_parameters': 'Number of weights of the encoder of a shape, about; 0: those of'
+  ' the task.',
+  'max_megabytes_per_round': 'Most that a client may receive, and send, in a round, on'
+  ' average, in 10^6 bytes; 0: no limit.',
+}
+
+
+def plan(
+  dataset_or_shape: client_data.FederatedDataset | Mapping[str, Any],
+  task: str = '',
+  *,
+  max_megabytes_per_round: float = math.inf,
+  encoder_parameters: float = 0,
+  measure: bool = False,
+  **changes,
+) -> pd.DataFrame:
+  """Plans a run in Python; returns a row for each algorithm.
+
+  Args:
+    dataset_or_shape: a data set, or the shape of one: `num_classes`, `num_clients`,
+      `classes_per_client` and other options of the task `features`.
+    task: the task whose network the data train; default: that of one's own data of
+      this kind.
+    max_megabytes_per_round: the most that a client may receive, and send, in a round,
+      in 10^6 bytes.
+    encoder_parameters: about how many weights the encoder of a shape has; 0: those of
+      the task.
+    measure: whether to train each algorithm for three rounds, to measure the seconds of
+      a round.
+    **changes: flags of `launch.train` by name, such as `rounds=100`.
+
+  Returns:
+    A DataFrame with the columns algorithm, class_rows, negatives, bytes_down, bytes_up,
+    message_precision, model_bytes, client_memory_bytes, memory_bytes, why_not ('' if the
+    algorithm fits), and with `measure` seconds_per_round. Its `attrs` have the rest of
+    the plan, as `--json` prints it.
+  """
+  import pandas as pd
+
+  dataset = None
+  if isinstance(dataset_or_shape, Mapping):
+    task, changes = task or SHAPE, {**dataset_or_shape, **changes}
+  else:
+    dataset = dataset_or_shape
+    described = dataset.description
+    kind = 'sets' if described.label_sets else described.kind
+    task = task or _TASKS.get(kind, kind)
+    changes = {'data_dir': dataset.name, **changes}
+  planner = Planner(
+    task,
+    changes,
+    encoder_parameters=encoder_parameters,
+    most_bytes=max_megabytes_per_round * _MEGA,
+    measures=measure,
+  )
+  found = planner.make(dataset)
+  frame = pd.DataFrame(found.pop('algorithms'))
+  frame.attrs = found
+  return frame
+
+
+@dataclasses.dataclass
+class Planner:
+  """Plans a run of every algorithm on the same data."""
+
+  task: str
+  changes: Mapping[str, Any]  # Flags of `launch.train` by name.
+  chosen: Sequence[str] = ()  # Algorithms to show; none: all.
+  encoder_parameters: float = 0  # Of a shape; 0: those of the task.
+  most_bytes: float = (
+    math.inf
+  )  # That a client may receive, and send, in a round.
+  measures: bool = False  # Whether to train three rounds of each algorithm.
+  # By algorithm: the `experiment.Experiment`, and its `communication.Messages`.
+  _made: dict[str, tuple] = dataclasses.field(default_factory=dict)
+  _loaded: dict[str, Any] = dataclasses.field(
+    default_factory=dict
+  )  # By options.
+  # By the examples that a client draws: `communication.own_rows`.
+  _own: dict[int, Any] = dataclasses.field(default_factory=dict)
+
+  def make(
+    self, dataset: client_data.FederatedDataset | None = None
+  ) -> dict[str, Any]:
+    """Returns the plan, as JSON has it; by default of the data that the flags name."""
+    for name in self.chosen:
+      algorithms.get(name)
+    if self.encoder_parameters:
+      self.changes = {**self.changes, _WIDTH.name: self._width()}
+    configs = self._configs()
+    first = next(c for c in configs.values() if isinstance(c, dict))
+    if self.measures:
+      experiment.install_runtime(first)
+    self.dataset = dataset or _read(tasks.get(self.task), first)
+    memory.require(
+      4 * self.dataset.num_classes * first['options'].get('embedding_dim', 1),
+      f'a table of {self.dataset.num_classes:,} classes',
+      'lower --embedding_dim, or give data of fewer classes',
+    )
+    lines = {name: self._line(name, configs[name]) for name in PLANNED}
+    made = [
+      made for made, _ in self._made.values() if made.algorithm.has_clients
+    ]
+    if not made:
+      raise errors.InputError(lines[[*self.chosen, *PLANNED][0]]['why_not'])
+    self._first = made[0]
+    sent = [self._largest(line) for line in lines.values()]
+    if (least := min(filter(None, sent), default=0)) > self.most_bytes:
+      raise errors.InputError(
+        f'--max_megabytes_per_round={self.most_bytes / _MEGA:g}: every algorithm sends'
+        f' a client {wording.human_bytes(least)} or more in a round, even in bfloat16,'
+        ' because of the encoder; raise the limit, or take a smaller encoder'
+      )
+    data, rounds = self._data(), self._rounds()
+    limit = None if math.isinf(self.most_bytes) else self.most_bytes
+    return {
+      'task': self.task,
+      'data': data,
+      'algorithms': [lines[name] for name in self.chosen or PLANNED],
+      'rounds': rounds,
+      'starts': self._starts(lines, data, rounds),
+      'most_bytes': limit,
+    }
+
+  def _given(self, name: str) -> dict[str, Any]:
+    """Returns the flags that a run of an algorithm takes."""
+    names = {*experiment.SETTINGS, *tasks.OPTIONS, *algorithms.get(name).names}
+    return {n: v for n, v in self.changes.items() if n in names}
+
+  def _configs(self) -> dict[str, dict[str, Any] | str]:
+    """Returns each algorithm's configuration, or why it does not go with the flags.
+
+    Raises InputError if none of the chosen does, or if none takes one of the flags.
+    """
+    chosen, found = self.chosen or PLANNED, {}
+    for flag in self.changes:
+      if not any(flag in self._given(name) for name in chosen):
+        raise errors.InputError(
+          f'--{flag} is not a hyper-parameter of {", ".join(chosen)}; leave it out'
+        )
+    for name in PLANNED:
+      needs = {*algorithms.get(name).needs} & {*tasks.get(self.task).lacks}
+      found[name] = f'it needs {min(needs)}' if needs else ''
+      with _telling(found, name):
+        if not needs:
+          given = self._given(name)
+          found[name] = experiment.resolve(self.task, name, given)
+    if all(isinstance(found[name], str) for name in chosen):
+      raise errors.InputError(found[chosen[0]])
+    return found
+
+  def _width(self) -> int:
+    """Returns the width of a perceptron with about `encoder_parameters` weights."""
+    if self.task != SHAPE or _WIDTH.name in self.changes:
+      raise errors.InputError(
+        f'--encoder_parameters sets --{_WIDTH.name} of a shape; leave out --task and'
+        f' --{_WIDTH.name}'
+      )
+    task, wanted = tasks.get(SHAPE), self.encoder_parameters
+    options = task.checked_options(
+      {n: v for n, v in self.changes.items() if n in tasks.OPTIONS}
+    )
+    size = lambda width: _encoder_size(task, {**options, _WIDTH.name: width})
+    width = max(bisect.bisect(range(_WIDTH.most), wanted, 1, key=size) - 1, 1)
+    if not 0.9 <= size(width) / wanted <= 1.1:
+      raise errors.InputError(
+        f'--encoder_parameters={wanted:g}: perceptrons for {options["num_features"]}'
+        f' features have {size(1):,} to {size(_WIDTH.most):,}'
+      )
+    return width
+
+  def _line(self, name: str, config: Mapping | str) -> dict[str, Any]:
+    """Returns what is known of an algorithm, and why it does not fit; '': it does."""
+    line: dict[str, Any] = {'algorithm': name, 'message_precision': ''}
+    if isinstance(config, str):
+      return {**line, 'why_not': config}
+    why: dict[str, str] = {}
+    with _telling(why, 'why_not'):
+      line |= self._sizes(name, config)
+      if (
+        self._largest(line) > self.most_bytes
+      ):  # Messages of half the size may fit.
+        given = {**self._given(name), **_HALF}
+        with contextlib.suppress(errors.InputError):
+          half = experiment.resolve(self.task, name, given)
+          line |= self._sizes(name, half) | _HALF
+      why['why_not'] = self._why_not(name, line)
+      if self.measures and not why['why_not']:
+        line['seconds_per_round'] = self._seconds(name)
+    return line | why
+
+  def _largest(self, line: Mapping) -> float:
+    """Returns the bytes of the larger of an algorithm's messages; 0: there is none."""
+    return max(line.get('bytes_down', 0), line.get('bytes_up', 0))
+
+  def _why_not(self, name: str, line: Mapping) -> str:
+    if (sent := self._largest(line)) > self.most_bytes:
+      half = ' even in bfloat16' if line['message_precision'] else ''
+      return (
+        f'a client receives or sends {wording.human_bytes(sent)} in a round{half},'
+        ' above the limit'
+      )
+    if line['memory_bytes'] > (free := memory.free_bytes()):
+      needed = wording.human_bytes(line['memory_bytes'])
+      return (
+        f'it takes {needed} of memory, and {wording.human_bytes(free)} are free'
+      )
+    if self.dataset.train.largest_label_set > 1:
+      return ''
+    # What it warns of with one class per client, and not with two.
+    warnings = algorithms.get(name)(**self._values(name)).warnings
+    one, two = (warnings(self.dataset.num_classes, most) for most in (1, 2))
+    return next((text for text in one if text not in two), '')
+
+  def _values(self, name: str) -> Mapping[str, Any]:
+    return self._made[name][0].config['hyperparameters']
+
+  def _sizes(self, name: str, config: Mapping) -> dict[str, Any]:
+    """Returns the sizes of an algorithm's messages, model and memory."""
+    import numpy as np
+
+    from tff_xc.measure import communication
+
+    options = config['options']
+    made = experiment.with_data(config, self._with_network(options))
+    messages = communication.messages(made.algorithm)
+    self._made[name] = made, messages
+    virtual = self._values(name).get('virtual_client_size', 0)
+    drawn = virtual or options.get('examples_per_round', 0)
+    train, classes = made.dataset.train, made.dataset.num_classes
+    if drawn not in self._own:
+      self._own[drawn] = communication.own_rows(train, classes, drawn)
+    own, rows, largest = self._own[drawn], {}, {}
+    for table in made.algorithm.tables:
+      counts, sizes = own.get(table.name, own[_CLASS])
+      asked = table.request.mean_rows(counts)
+      weights = sizes if virtual else None
+      rows[table.name] = float(np.average(asked, weights=weights))
+      largest[table.name] = float(asked.max())
+    of_round = messages.of_round(rows, largest)
+    on_client = 2 * 4 * of_round['client_parameters_peak']
+    threads = config['client_threads'] or len(os.sched_getaffinity(0))
+    model = _bytes(made.algorithm.model.weight_specs())
+    return {
+      'class_rows': rows[_CLASS],
+      'negatives': self._values(name).get('negatives', 0),
+      'bytes_down': of_round['bytes_down_per_client'],
+      'bytes_up': of_round['bytes_up_per_client'],
+      'model_bytes': model,
+      'client_memory_bytes': on_client,
+      'memory_bytes': model
+      + _state_bytes(made.algorithm)
+      + threads * on_client,
+    }
+
+  def _with_network(self, options: Mapping) -> task_lib.Loaded:
+    key, task = repr(sorted(options.items())), tasks.get(self.task)
+    if key not in self._loaded:
+      self._loaded[key] = task.with_network(self.dataset, options)
+    return self._loaded[key]
+
+  def _seconds(self, name: str) -> float:
+    """Trains for three rounds; returns their median, since the first one compiles."""
+    given = {**self._given(name), 'rounds': 3, 'eval_every': 3}
+    config = experiment.resolve(self.task, name, given)
+    loaded = self._with_network(config['options'])
+    with (
+      tempfile.TemporaryDirectory() as folder,
+      contextlib.redirect_stdout(sys.stderr),
+    ):
+      summary = experiment.with_data(config, loaded, folder).run(folder)
+    return summary['seconds_per_round_median']
+
+  def _data(self) -> dict[str, Any]:
+    """Returns a description of the data and the model in numbers."""
+    import numpy as np
+
+    from tff_xc.measure import skew
+
+    made = self._first
+    dataset, train = made.dataset, made.dataset.train
+    counts = skew.class_counts(
+      *train.owned_labels(), (len(train.partition), dataset.num_classes)
+    )
+    owners = np.bincount(counts.indices, minlength=dataset.num_classes)
+    check = dataset.warnings()
+    for number, who in enumerate(('no client has', 'only one client has')):
+      if few := int((owners == number).sum()):
+        share = f'{few / dataset.num_classes:.0%}'
+        check.append(
+          f'{who} examples of {wording.count(few, "class")} ({share})'
+        )
+    model = made.algorithm.task_model or made.algorithm.model
+    specs = model.weight_specs()
+    table, whole = _bytes(specs.tables[_CLASS]), _bytes(specs)
+    return {
+      'classes': dataset.num_classes,
+      'clients': len(train.partition),
+      'examples': len(train.partition.numbers),
+      'examples_per_client': skew.spread(train.partition.sizes),
+      'classes_per_client': skew.spread(np.diff(counts.indptr)),
+      'clients_per_class': skew.spread(owners),
+      'emd': skew.emd(counts),
+      'test_examples': 0 if dataset.test is None else len(dataset.test),
+      'encoder_parameters': (whole - table) // 4,
+      'class_table_bytes': table,
+      'class_table_share': table / whole,
+      'embedding_dim': model.encoder.embedding_dim,
+      'check': check,
+    }
+
+  def _rounds(self) -> dict[str, Any]:
+    """Returns how often clients and classes take part in the rounds that are given."""
+    made = self._first
+    train, rounds = made.dataset.train, made.config['rounds']
+    each = made.config['hyperparameters']['clients_per_round']
+    active = int((train.partition.sizes > 0).sum())
+    own = next(iter(self._own.values()))[_CLASS]
+    visits = rounds * each / active
+    return {
+      'rounds': rounds,
+      'is_given': 'rounds' in self.changes,
+      'clients_per_round': each,
+      'visits_of_a_client': visits,
+      'visits_of_a_class': visits * int(own.counts.sum()) / len(train.classes),
+      'rounds_for_visits': [
+        math.ceil(n * active / each) for n in advice.VISITS
+      ],
+    }
+
+  def _starts(self, lines, data, rounds) -> list[dict[str, Any]]:
+    """Returns the commands to start with, the best one first."""
+    (few, many), described = (
+      rounds['rounds_for_visits'],
+      self.dataset.description,
+    )
+    number = (
+      rounds['rounds'] if rounds['is_given'] else max(rounds['rounds'], few)
+    )
+    facts = advice.Facts(
+      data['classes'],
+      data['clients'],
+      data['classes_per_client']['mean'],
+      data['class_table_share'],
+      rounds['visits_of_a_client'] * number / rounds['rounds'],
+      not lines['fullsoftmax']['why_not'],
+      described.label_sets,
+      'history' in described.preprocessing,
+    )
+    wanted = [(facts, number, '')]
+    if facts.visits < advice.VISITS[0]:
+      later = facts._replace(visits=advice.VISITS[0])
+      wanted.append((later, few, 'This takes more rounds. '))
+    elif facts.table_share >= 0.2 and facts.fits_all and not facts.label_sets:
+      limited = facts._replace(fits_all=False)
+      wanted.append((limited, number, 'This sends fewer bytes. '))
+    found: dict[str, dict[str, Any]] = {}
+    for of, count, before in wanted:
+      rule = advice.rule_for(of)
+      for name in rule.use:
+        if not lines[name]['why_not'] and name not in found:
+          found[name] = self._start(lines[name], of, count, before + rule.why)
+    if len(found) == 1:
+      [name], count = found, many if many != number else 2 * number
+      why = 'The same for another number of rounds, to compare.'
+      found[why] = self._start(lines[name], facts, count, why)
+    return [*found.values()][:3]
+
+  def _start(
+    self, line: Mapping, facts, rounds: int, why: str
+  ) -> dict[str, Any]:
+    """Returns a command, and the kept comparison that it rests on."""
+    name = line['algorithm']
+    flags_, values = {**self._given(name), 'rounds': rounds}, self._values(name)
+    if 'clients_per_round' in values:
+      flags_['clients_per_round'] = values['clients_per_round']
+    if line['message_precision']:
+      flags_ |= _HALF
+    if 'negatives' in values and 'negatives' not in flags_:
+      flags_['negatives'] = self._negatives(line)
+    sizes = self._sizes(name, experiment.resolve(self.task, name, flags_))
+    words = [f'--task={self.task}', f'--algorithm={name}']
+    words += [f'--{flag}={value}' for flag, value in flags_.items()]
+    near = advice.evidence(facts, name)
+    return {
+      'algorithm': name,
+      'why': why,
+      'command': shlex.join(['python', '-m', 'launch.train', *words]),
+      'rounds': rounds,
+      'bytes_down': sizes['bytes_down'],
+      'bytes_up': sizes['bytes_up'],
+      'evidence': near and near.sentence(name),
+      'page': near and f'docs/{near.page}',
+      'is_near': bool(near) and facts.distance(near.facts) <= advice.NEAR,
+    }
+
+  def _negatives(self, line: Mapping) -> int:
+    """Returns a tenth of the classes, or the most negatives that the limit allows."""
+    classes, default = self.dataset.num_classes, line['negatives']
+    wanted = max(default, int(classes * _NEGATIVES))
+    table = self._made[line['algorithm']][1].tables[_CLASS]
+    if not math.isinf(self.most_bytes):
+      down = (self.most_bytes - line['bytes_down']) // table.down
+      up = (self.most_bytes - line['bytes_up']) // table.up
+      wanted = min(wanted, default + int(min(down, up)))
+    return min(wanted, classes - 1)
+
+
+@contextlib.contextmanager
+def _telling(found: dict, key: str):
+  """Keeps why the input does not do in `found`."""
+  try:
+    yield
+  except errors.InputError as e:
+    found[key] = str(e)
+
+
+def _read(task: task_lib.Task, config: Mapping):
+  """Reads a task's data; what `Task.find` says of missing data goes first."""
+  data_dir, options = config['data_dir'], config['options']
+  if task.find and not task.data_is_named:
+    part = task.find(data_dir)
+    if isinstance(part, task_lib.Part):
+      print(f'{data_dir}: only a part is there, {part}', file=sys.stderr)
+  return (task.look or task.read)(data_dir, options)
+
+
+def _encoder_size(task: task_lib.Task, options: Mapping) -> int:
+  """Returns the number of an encoder's weights, of data in the form of a shape."""
+  import tensorflow as tf
+
+  from tff_xc.data import description
+
+  data = description.Description(
+    kind=description.ROWS,
+    shape=(options['num_features'],),
+    dtype='float32',
+    num_classes=options['num_classes'],
+    label_sets=False,
+    num_clients=None,
+    largest_label_set=None,
+    preprocessing={},
+  )
+  with tf.Graph().as_default():  # Nothing is drawn.
+    made = task.network(options, data).encoder.init(tf.zeros([2], tf.int32))
+  return _bytes(made) // 4
+
+
+def _bytes(specs) -> int:
+  """Returns the bytes of tensors, or of their specs."""
+  import tensorflow as tf
+
+  tensors = [t for t in tf.nest.flatten(specs) if hasattr(t, 'shape')]
+  return sum(t.shape.num_elements() * t.dtype.size for t in tensors)
+
+
+def _state_bytes(algorithm) -> int:
+  """Returns the bytes that the server keeps beside the model."""
+  import tensorflow as tf
+
+  from tff_xc.round import carried
+
+  specs = algorithm.model.weight_specs()
+  with tf.Graph().as_default():  # Nothing is computed.
+    tables = [t.initialize(specs.tables[t.name]) for t in algorithm.tables]
+    encoder = algorithm.encoder_optimizer.initialize(specs.encoder)
+    return _bytes((tables, encoder, carried.initial(algorithm)))
+
+
+# -- for people --
+
+
+def to_text(found: Mapping, width: int) -> str:
+  """Returns a plan in words and tables."""
+  return '\n'.join(
+    part(found, width)
+    for part in (_of_data, _of_algorithms, _of_rounds, _of_starts)
+  )
+
+
+def _of_data(found: Mapping, width: int) -> str:
+  data = found['data']
+  weights = data['encoder_parameters']
+  rows = [
+    ['data and model', f'--task={found["task"]}'],
+    ['classes', f'{data["classes"]:,}'],
+    ['clients', f'{data["clients"]:,}'],
+    ['examples', f'{data["examples"]:,}'],
+    ['examples per client', _range(data['examples_per_client'])],
+    ['classes per client', _range(data['classes_per_client'])],
+    ['clients per class', _range(data['clients_per_class'])],
+    [
+      'skew of the clients',
+      f'{data["emd"]:.2f} (EMD: 0 if all clients have the same share of each class, 2 if'
+      ' no two clients share a class)',
+    ],
+    ['test examples', f'{data["test_examples"]:,}'],
+    ['encoder', f'{weights:,} weights ({wording.human_bytes(4 * weights)})'],
+    [
+      'class table',
+      f'{wording.human_bytes(data["class_table_bytes"])},'
+      f' {data["class_table_share"]:.0%} of the model; a class row has'
+      f' {data["embedding_dim"]:,} numbers',
+    ],
+    *(['please check', text] for text in data['check']),
+  ]
+  return text_table.to_text(rows, (0, 1), width)
+
+
+def _range(of: Mapping[str, float]) -> str:
+  if of['least'] == of['most']:
+    return f'{of["mean"]:,.0f}'
+  return (
+    f'{of["mean"]:,.1f} on average ({of["least"]:,.0f} to {of["most"]:,.0f})'
+  )
+
+
+def _filled(text: str, width: int, first: int = 0, others: int = 0) -> str:
+  """Returns text in lines that end in a newline, with so many spaces before."""
+  text = textwrap.fill(
+    text,
+    width,
+    initial_indent=' ' * first,
+    subsequent_indent=' ' * others,
+    break_long_words=False,
+    break_on_hyphens=False,
+  )
+  return f'{text}\n'
+
+
+def _of_algorithms(found: Mapping, width: int) -> str:
+  size = wording.human_bytes
+  text = 'What a client receives (down) and sends (up) in a round, on average'
+  if found['most_bytes']:
+    text += f'. The limit is {size(found["most_bytes"])} in each direction'
+  heading = ['algorithm', 'class rows', 'down', 'up', 'numbers', 'model']
+  rows, why = [[*heading, 'on a client', 'memory here', 's / round']], {}
+  for line in found['algorithms']:
+    if line['why_not']:
+      why.setdefault(line['why_not'], []).append(line['algorithm'])
+      continue
+    sizes = ('model_bytes', 'client_memory_bytes', 'memory_bytes')
+    rows.append(
+      [
+        line['algorithm'],
+        f'{line["class_rows"]:,.0f}',
+        size(line['bytes_down']) if line['bytes_down'] else '–',
+        size(line['bytes_up']) if line['bytes_down'] else '–',
+        line['message_precision'] or precision.FLOAT32,
+        *(size(line[name]) for name in sizes),
+        f'{line.get("seconds_per_round", 0):.2f}',
+      ]
+    )
+  if not any('seconds_per_round' in line for line in found['algorithms']):
+    rows = [row[:-1] for row in rows]
+  text = _filled(f'{text}.', width) + text_table.to_text(rows)
+  text += _filled(
+    'on a client: the class rows and the encoder that a client holds, and their'
+    ' gradients. memory here: the model and the state of the server, and the clients'
+    ' that train at the same time. Data and activations come on top.',
+    width,
+  )
+  for reason, names in why.items():
+    text += _filled(f'Does not fit: {", ".join(names)}: {reason}', width, 0, 2)
+  return text
+
+
+def _of_rounds(found: Mapping, width: int) -> str:
+  of = found['rounds']
+  (few, many), (first, last) = advice.VISITS, of['rounds_for_visits']
+  text = (
+    f'Rounds: in {wording.count(of["rounds"], "round")}'
+    f' ({"as given" if of["is_given"] else "the default"}) of'
+    f' {wording.count(of["clients_per_round"], "client")}, a client takes part'
+    f' {of["visits_of_a_client"]:,.2f} times on average, and a class'
+    f' {of["visits_of_a_class"]:,.2f} times. Each client takes part {few} times in'
+    f' {first:,} rounds, and {many} times in {last:,}.'
+  )
+  if of['visits_of_a_client'] < experiment.FEW_VISITS:
+    text += (
+      f' If a client takes part fewer than {experiment.FEW_VISITS} times, most class'
+      ' rows hardly learn: raise --rounds or --clients_per_round.'
+    )
+  return _filled(text, width)
+
+
+def _of_starts(found: Mapping, width: int) -> str:
+  text = (
+    'Start with:\n' if found['starts'] else 'No recommended algorithm fits.\n'
+  )
+  for number, start in enumerate(found['starts'], 1):
+    down, up = (
+      wording.human_bytes(start[f'bytes_{way}']) for way in ('down', 'up')
+    )
+    text += _filled(
+      f'{number}. {start["algorithm"]}, {start["rounds"]:,} rounds, {down} down and'
+      f' {up} up. {start["why"]}',
+      width,
+      first=1,
+      others=4,
+    )
+    told = 'No comparison with this algorithm is kept for such a case.'
+    if start['evidence']:
+      told = f'Measured on {start["evidence"]}. See {start["page"]}.'
+      if not start['is_near']:
+        told += ' Nothing was measured within a factor of 4 of your sizes.'
+    # No line may end within quotes.
+    words = (
+      w.replace(' ', '\0')
+      for w in map(shlex.quote, shlex.split(start['command']))
+    )
+    lines = textwrap.wrap(
+      ' '.join(words), width - 8, break_on_hyphens=False, break_long_words=False
+    )
+    text += (
+      '    '
+      + ' \\\n      '.join(lines).replace('\0', ' ')
+      + '\n'
+      + _filled(told, width, 4, 4)
+    )
+  return text
+
+
+def write(found: Mapping, folder: str) -> str:
+  """Writes plan.json and plan.png into a folder; returns a line."""
+  from tff_xc.report import pictures
+
+  path = pathlib.Path(folder)
+  figure, [ax] = pictures.panels(1, 1, (7, 5))
+  lines = [line for line in found['algorithms'] if line.get('bytes_down')]
+  rows = [line['class_rows'] for line in lines]
+  for way, marker in (('down', 'o'), ('up', '^')):
+    sent = [line[f'bytes_{way}'] / _MEGA for line in lines]
+    ax.scatter(rows, sent, marker=marker, label=way, alpha=0.7)
+  alike: dict[
+    tuple[float, str], list[str]
+  ] = {}  # By their place in the picture.
+  for line in lines:
+    size = f'{line["bytes_down"] / _MEGA:.2g}'
+    alike.setdefault((line['class_rows'], size), []).append(line['algorithm'])
+  for (x, y), (name, *others) in alike.items():
+    more = f' and {len(others)} more' if others else ''
+    ax.annotate(f' {name}{more}', (x, float(y)), fontsize=7)
+  if found['most_bytes']:
+    ax.axhline(
+      found['most_bytes'] / _MEGA, color='black', ls='--', label='limit'
+    )
+  ax.set_xscale('log')
+  pictures.label(
+    ax,
+    f'Messages of a client in a round, --task={found["task"]}',
+    'class rows requested',
+    'MB (10^6 bytes)',
+  )
+  ax.legend()
+  with files.writing(path, 'name another --output'):
+    path.mkdir(parents=True, exist_ok=True)
+    files.write_json(path / 'plan.json', found)
+    pictures.save(figure, path / 'plan.png')
+  return f'written to {path}: plan.json, plan.png\n'
+
+
+def _planner() -> Planner | None:
+  """Returns what the flags ask for; None: nothing, so that this machine is checked."""
+  values, changes = flags.FLAGS, settings.changes()
+  own = ('task', 'algorithm', 'measure', *_NUMBERS)
+  given = {*changes, *(name for name in own if values[name].present)}
+  if not given:
+    return None
+  shape = {*tasks.get(SHAPE).option_values(), 'encoder_parameters', 'task'}
+  if not shape & given:
+    raise errors.InputError(
+      'nothing says what the data are; give a shape, such as --num_classes=1000'
+      ' --num_clients=100 --classes_per_client=10, or --task and --data_dir'
+    )
+  task = values.task or SHAPE
+  tasks.get(task).check_data_dir(changes.get('data_dir'))
+  return Planner(
+    task,
+    changes,
+    [name for name in (values.algorithm or '').split(',') if name],
+    values.encoder_parameters,
+    values.max_megabytes_per_round * _MEGA or math.inf,
+    values.measure,
+  )
+
+
+def main(arguments: Sequence[str]) -> None:
+  settings.refuse_arguments(arguments)
+  settings.use_cache_dir()
+  settings.use_picture_format()
+  planner, values = _planner(), flags.FLAGS
+  if planner is None:
+    from launch import machine
+
+    sys.exit(machine.tell())
+  found = planner.make()
+  written = write(found, values.output) if values.output else ''
+  text = to_text(found, text_table.terminal_width()) + written
+  print(json.dumps(found, indent=2) + '\n' if values.json else text, end='')
+
+
+if __name__ == '__main__':
+  # Not at import, since other commands have flags of these names.
+  settings.define_experiment_flags()
+  settings.define_picture_flag()
+  for _name, _help in _NUMBERS.items():
+    app.define_float(_name, 0.0, _help, least=0.0, most=1e9)
+  for _name, _help in {
+    'measure': 'Train each algorithm for three rounds, to measure the seconds of a round.',
+    'json': 'Print the plan as JSON.',
+  }.items():
+    flags.DEFINE_bool(_name, False, _help)
+  flags.DEFINE_string(
+    'output', None, 'Folder for plan.json and plan.png, a picture of the bytes.'
+  )
+  app.run(main, __doc__)

@@ -1,0 +1,71 @@
+"""Every rule recommends what scored highest in the kept comparisons."""
+
+import csv
+
+import pytest
+
+from launch import advice
+from launch import document
+from tests import documents
+from tff_xc.algorithms import registry
+
+
+@pytest.mark.parametrize('measured', advice.MEASURED, ids=lambda m: m.name)
+def test_recommended_methods_are_among_the_highest(measured):
+  """Behind by two points, or by both standard deviations, at most."""
+  use = advice.rule_for(measured.facts).use
+  scores = measured.scores()
+  known = [name for name in use if name in scores]
+  assert known
+  best, spread = max(scores.values())
+  for name in known:
+    mean, std = scores[name]
+    assert best - mean <= max(2.0, spread + std)
+
+
+def test_every_setting_of_the_page_is_measured():
+  """Those of its tables of all methods, and each rule has a setting."""
+  rows = csv.DictReader((advice.RESULTS / advice._METHODS).open())
+  assert {row['setting'] for row in rows} <= {m.name for m in advice.MEASURED}
+  used = {advice.rule_for(m.facts).when for m in advice.MEASURED}
+  assert used == {rule.when for rule in advice.RULES}
+  assert {n for rule in advice.RULES for n in rule.use} <= {
+    *registry.ALGORITHMS
+  }
+
+
+def test_a_limit_leaves_out_what_sends_more():
+  within = {m.name: m for m in advice.MEASURED}
+  free = within['landmarks'].scores()
+  limited = within['landmarks within 500 kB a round'].scores()
+  assert {'fedproto', 'fedss'} <= limited.keys() < free.keys()
+  assert 'fedvc' not in limited and 'centralized' not in free
+
+
+def test_the_nearest_comparison_counts():
+  facts = advice.Facts(1800, 1300, 80, 0.7, 6)
+  found = advice.evidence(facts)
+  assert found.name == 'landmarks, 1,000 rounds'
+  assert facts.distance(found.facts) < advice.NEAR
+  assert facts._replace(num_classes=50_000).distance(found.facts) > 20
+  other = advice.evidence(
+    facts, 'fedams'
+  )  # Which that setting has no score of.
+  assert other.name == 'omniglot, 400 rounds'
+  assert advice.evidence(facts, 'nobody') is None
+  told = found.sentence('fedss')
+  assert 'fedss scores 96.3' in told and 'fedadam scores 97.9' in told
+
+
+def test_without_results_there_is_no_evidence(monkeypatch, tmp_path):
+  monkeypatch.setattr(advice, 'RESULTS', tmp_path)
+  advice._rows.cache_clear()
+  assert advice.MEASURED[0].scores() == {}
+  advice._rows.cache_clear()
+
+
+def test_the_page_shows_the_rules():
+  made = document.document(documents.ROOT / 'docs' / 'choosing.md')
+  assert made == documents.page('choosing')
+  for rule in advice.RULES:
+    assert f'| {rule.when} |' in made

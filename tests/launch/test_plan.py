@@ -1,0 +1,230 @@
+"""A plan says what a run will be: its bytes are those of a real round."""
+
+import json
+import shlex
+
+import pandas as pd
+import pytest
+
+from datasets.procedural import features
+from launch import advice
+from launch import plan
+from tasks import experiment
+from tasks import registry as tasks
+from tests.launch import light
+from tests.launch import own_examples
+from tff_xc import errors
+from tff_xc.algorithms import registry
+from tff_xc.runtime import registry as runtimes
+
+SHAPE = {'num_classes': 12, 'num_clients': 6, 'classes_per_client': 3}
+SHAPE |= {'examples_per_client': 5, 'embedding_dim': 4, 'hidden_dim': 4}
+# Those of the rules, and more.
+USED = dict.fromkeys(name for rule in advice.RULES for name in rule.use)
+SOME = [*{'fedavg': None, **USED, 'posonly': None, 'centralized': None}]
+
+
+@pytest.fixture
+def few(monkeypatch):
+  """Plans only some algorithms, which is quicker."""
+  monkeypatch.setattr(plan, 'PLANNED', SOME)
+
+
+def planned(changes=SHAPE, task='features', **more):
+  return plan.Planner(task, changes, **more).make()
+
+
+def _table(folder):
+  own_examples.items(folder)
+  return {'data_dir': str(folder / 'items.csv'), 'label_column': 'item'} | {
+    'user_column': 'user',
+    'hidden_dim': 4,
+  }
+
+
+def _images(folder):
+  own_examples.photos(folder)
+  return {'data_dir': str(folder / 'photos'), 'split': 'iid:4', 'image_size': 8}
+
+
+def _text(folder):
+  own_examples.text(folder)
+  given = {'data_dir': str(folder / 'train.txt'), 'split': 'iid:5'}
+  given['test_fraction'] = 0.2
+  return {**given, 'hidden_dim': 4, 'feature_dim': 4, 'examples_per_round': 0}
+
+
+DATA = {'images': _images, 'table': _table, 'sparse-text': _text}
+
+
+@pytest.mark.slow  # `tests/round/test_request.py` has a quick form.
+@pytest.mark.parametrize('task', DATA)
+@pytest.mark.parametrize('name', registry.ALGORITHMS)
+def test_bytes_are_those_of_a_round_of_all_clients(
+  task, name, tmp_path, in_process, monkeypatch
+):
+  monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
+  given = {**DATA[task](tmp_path), 'embedding_dim': 4, 'rounds': 1}
+  names = {*registry.get(name).names, *experiment.SETTINGS, *tasks.OPTIONS}
+  if name == 'fedvc':  # Its round is of all clients, once each.
+    given |= {'batch_size': 2, 'virtual_client_size': 2}
+  if task == 'sparse-text' and not registry.get(name).has_clients:
+    given.pop('examples_per_round')
+  given = {n: v for n, v in given.items() if n in names}
+  monkeypatch.setattr(plan, 'PLANNED', [*{**USED, name: None}])
+  found = planned(given, task)
+  [line] = [a for a in found['algorithms'] if a['algorithm'] == name]
+  config = experiment.resolve(task, name, given)
+  experiment.run(config, str(tmp_path / 'run'))
+  row = pd.read_csv(tmp_path / 'run' / 'metrics.csv').iloc[-1]
+  every = found['rounds']['clients_per_round'] == found['data']['clients']
+  assert every
+  for way in ('down', 'up'):
+    # FedVC draws examples, and so features, by chance.
+    drawn = (task, name) == ('sparse-text', 'fedvc')
+    exact = pytest.approx(line[f'bytes_{way}'], rel=0.2 if drawn else 1e-6)
+    assert row[f'bytes_{way}_per_client'] == exact
+  assert row['class_rows'] == pytest.approx(line['class_rows'], rel=1e-6)
+
+
+def test_the_data_and_the_rounds_are_counted(few):
+  found = planned({**SHAPE, 'clients_per_round': 2, 'rounds': 6})
+  data = found['data']
+  assert (data['classes'], data['clients'], data['examples']) == (12, 6, 30)
+  assert {data['classes_per_client'][name] for name in ('least', 'most')} == {3}
+  assert data['clients_per_class']['mean'] == 6 * 3 / 12
+  of = found['rounds']
+  assert of['visits_of_a_client'] == 2
+  assert of['rounds_for_visits'] == [15, 30]
+  absent = data['clients_per_class']['least'] == 0
+  assert any('no client has' in text for text in data['check']) == absent
+
+
+WIDE = {**SHAPE, 'num_classes': 2000, 'hidden_dim': 32}
+
+
+def test_a_limit_chooses_what_fits(few):
+  limit = 20_000  # All class rows have 32,000 bytes, and the encoder 13,072.
+  found = planned(WIDE, most_bytes=limit)
+  by_name = {a['algorithm']: a for a in found['algorithms']}
+  assert 'above the limit' in by_name['fullsoftmax']['why_not']
+  assert not by_name['fedss']['why_not']
+  start = found['starts'][0]
+  assert start['algorithm'] == 'fedss'
+  assert max(start['bytes_down'], start['bytes_up']) <= limit
+  with pytest.raises(errors.InputError, match='max_megabytes_per_round'):
+    planned(WIDE, most_bytes=6_000)
+
+
+def test_messages_are_halved_where_they_would_not_fit(few):
+  found = planned(WIDE, most_bytes=10_000)
+  by_name = {a['algorithm']: a for a in found['algorithms']}
+  assert by_name['fedss']['message_precision'] == 'bfloat16'
+  assert all(
+    '--message_precision=bfloat16' in s['command'] for s in found['starts']
+  )
+  assert found['starts'][0]['bytes_up'] <= 10_000
+
+
+def test_negatives_are_as_many_as_the_limit_allows(few):
+  of = lambda found: {s['algorithm']: s for s in found['starts']}['fedss']
+  assert '--negatives=200' in of(planned(WIDE))['command']  # A tenth.
+  less = of(planned(WIDE, most_bytes=15_000))
+  negatives = int(less['command'].rpartition('--negatives=')[2])
+  assert 0 < negatives < 200
+  row = 4 * 4 + 8  # Sent with its id, which the request also has.
+  assert 15_000 - row < less['bytes_up'] <= 15_000
+
+
+def test_a_command_is_what_training_takes(few):
+  for start in planned({**SHAPE, 'rounds': 3})['starts']:
+    words = [word[2:].partition('=') for word in start['command'].split()[3:]]
+    given = {name: value for name, _, value in words}
+    task, name = given.pop('task'), given.pop('algorithm')
+    known = {**experiment.SETTINGS, **registry.HYPERPARAMETERS, **tasks.OPTIONS}
+    typed = {n: type(known[n].default)(v) for n, v in given.items()}
+    assert experiment.resolve(task, name, typed)['rounds'] == start['rounds']
+
+
+def test_one_class_a_client_leaves_no_loss(few):
+  found = planned({**SHAPE, 'classes_per_client': 1})
+  why = {a['algorithm']: a['why_not'] for a in found['algorithms']}
+  assert 'nothing is learned' in why['posonly']
+  assert 'alike' in why['fedproto']
+  assert not why['fedavg']
+
+
+def test_an_encoder_has_about_the_weights_that_are_asked_for(few):
+  shape = {n: v for n, v in SHAPE.items() if n != 'hidden_dim'}
+  found = planned(shape, encoder_parameters=50_000)
+  assert found['data']['encoder_parameters'] == pytest.approx(50_000, rel=0.02)
+  assert '--hidden_dim=' in found['starts'][0]['command']
+  with pytest.raises(errors.InputError, match='encoder_parameters'):
+    planned(shape, encoder_parameters=3)
+
+
+def test_the_text_fits_and_names_what_matters(few):
+  found = planned({**SHAPE, 'rounds': 1, 'clients_per_round': 2})
+  text = plan.to_text(found, 100)
+  assert max(map(len, text.splitlines())) <= 100
+  for words in ('fewer than 3 times', 'Start with', 'launch.train', 'EMD'):
+    assert words in text
+  assert '–' in text  # Nothing is sent without clients.
+  start = {**found['starts'][0], 'command': f"a '--data_dir={'a b ' * 60}' c"}
+  text = plan._of_starts({'starts': [start]}, 100)
+  assert shlex.split(text)[-1] and f'--data_dir={"a b " * 60}' in text
+
+
+def test_the_function_returns_a_frame_of_a_shape_or_of_data(few):
+  frame = plan.plan(SHAPE, rounds=7)
+  assert [*frame['algorithm']] == SOME
+  assert frame.attrs['rounds']['rounds'] == 7
+  dataset = features.load_preset(
+    'features', num_classes=5, num_clients=4, classes_per_client=2
+  )
+  of_data = plan.plan(dataset, hidden_dim=4, max_megabytes_per_round=1)
+  assert of_data.attrs['task'] == 'table'
+  assert of_data.attrs['data']['clients'] == 4
+  assert (of_data['why_not'] == '').all()
+
+
+def test_json_and_a_picture_are_written(few, tmp_path):
+  found = planned(most_bytes=1e6)
+  assert 'plan.png' in plan.write(found, str(tmp_path / 'out'))
+  read = json.loads((tmp_path / 'out' / 'plan.json').read_text())
+  assert read['data']['classes'] == 12
+  assert read['starts'][0]['command'].startswith('python -m launch.train')
+  assert (tmp_path / 'out' / 'plan.png').stat().st_size > 1000
+  assert planned()['most_bytes'] is None
+
+
+@pytest.mark.slow
+def test_a_round_is_measured(few, in_process, monkeypatch):
+  monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
+  found = planned(measures=True, chosen=('fedss',))
+  [line] = found['algorithms']
+  assert line['seconds_per_round'] > 0
+  assert f'{line["seconds_per_round"]:.2f}' in plan.to_text(found, 100)
+
+
+@pytest.mark.parametrize(
+  ('flags', 'expected'),
+  [
+    (('--algorithm=fedsss', '--num_classes=9'), 'did you mean fedss'),
+    (('--task=mnist',), 'unknown task'),
+    (('--rounds=9',), 'give a shape'),
+    (('--task=images',), '--data_dir is missing'),
+    (('--num_classes=1',), '--num_classes=1'),
+    (('--num_classes=9', '--algorithm=posonly', '--negatives=3'), 'negatives'),
+    (('--task=glyphs', '--encoder_parameters=9'), '--encoder_parameters'),
+    (('--num_classes=9', '--split=nowhere'), '--split=nowhere'),
+    (('stray',), 'stray'),
+  ],
+)
+def test_bad_input_is_one_sentence(flags, expected):
+  light.assert_one_sentence(light.call('plan', *flags), expected)
+
+
+def test_impossible_shapes_are_refused(few):
+  with pytest.raises(errors.InputError, match='classes_per_client'):
+    planned({**SHAPE, 'classes_per_client': 99})
