@@ -767,10 +767,12 @@ def _started(config: Mapping, algorithm, dataset):
     return config, algorithm
   from tff_xc.experiment import start
 
+  source = start.read(path)
+  start.check_features(dataset.preprocessing, dataset.class_names, source, path)
   model, checksum, told = start.started(
     algorithm.model,
     dataset.class_names,
-    start.read(path),
+    source,
     path,
     config[START_FROM_ROWS] == SAME_NAMES,
   )

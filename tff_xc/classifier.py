@@ -48,7 +48,7 @@ class EmbeddingClassifier:
   precision: str = precision_lib.FLOAT32
   # Fresh weights -> the weights that training starts from, see `experiment.start`.
   start: Callable[[ModelWeights], ModelWeights] | None = dataclasses.field(
-    default=None, compare=False
+    default=None, compare=False, repr=False
   )
 
   @property

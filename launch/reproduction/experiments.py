@@ -289,6 +289,13 @@ def _train(
     print(f'{paper}: the runs of its tables and figures ...', flush=True)
   failures, problems = {}, {}
   for task, runs in by_task.items():
+    if task != rows_lib.ENCODERS:
+      encoders = by_task.get(rows_lib.ENCODERS, {})
+      without = _without_encoder(runs, encoders, problems, failures)
+      failures |= without
+      runs = {f: run for f, run in runs.items() if f not in without}
+    if not runs:
+      continue
     # One tells how many fit the memory, and the cores wait for the last.
     ordered = sorted(runs.values(), key=needs.cost, reverse=True)
     where = request.output / 'runs' / task
@@ -299,6 +306,28 @@ def _train(
     except (errors.InputError, OSError) as e:
       problems[task] = e
   return failures, problems
+
+
+def _without_encoder(
+  runs: Mapping[pathlib.Path, plan.Run],
+  encoders: Mapping[pathlib.Path, plan.Run],
+  problems: Mapping[str, Exception],
+  failures: Mapping[pathlib.Path, str],
+) -> dict[pathlib.Path, str]:
+  """Returns why runs cannot start: their encoder has not finished."""
+  whys = {}
+  for folder, encoder in encoders.items():
+    try:
+      if not training.is_finished(encoder):
+        why = problems.get(rows_lib.ENCODERS, 'it has not finished')
+        whys[str(folder)] = str(failures.get(folder, why))
+    except errors.InputError as e:
+      whys[str(folder)] = str(e)
+  return {
+    folder: f'the encoder that it starts from was not trained: {whys[source]}'
+    for folder, run in runs.items()
+    if (source := run.config['start_from']) in whys
+  }
 
 
 def _notes(

@@ -1,5 +1,6 @@
 """`--start_from`: training goes on from the weights of a run or an export."""
 
+import dataclasses
 import json
 import shutil
 
@@ -11,7 +12,9 @@ from launch import exporting
 from tasks import experiment
 from tests import small_data
 from tff_xc import errors
+from tff_xc import heads
 from tff_xc.experiment import checkpoints
+from tff_xc.experiment import same_run
 from tff_xc.experiment import start
 
 SOURCE = {
@@ -144,15 +147,52 @@ def test_what_does_not_fit_is_refused(tmp_path):
     start.read(tmp_path / 'run')
 
 
-@pytest.mark.parametrize(
-  ('changes', 'told'),
-  [
-    ({'start_from_rows': 'none'}, 'goes with'),
-  ],
-)
-def test_flags_are_checked(changes, told):
-  with pytest.raises(errors.InputError, match=told):
-    experiment.resolve('glyphs', 'fedss', changes)
+def test_features_that_mean_something_else_are_refused():
+  table = {'columns': ['a', 'b']}
+  source = start.Source({}, ['x', 'y'], 2, table)
+  start.check_features(table, ['z'], source, 'there')
+  with pytest.raises(errors.InputError, match='feature_columns'):
+    start.check_features({'columns': ['b', 'a']}, ['x', 'y'], source, 'there')
+  lists = {'history': 5, 'columns': {}}
+  start.check_features(lists, ['x', 'y'], source, 'there')
+  with pytest.raises(errors.InputError, match='items'):
+    start.check_features(lists, ['y', 'x'], source, 'there')
+
+
+def test_buckets_do_not_go_by_the_names_of_as_many_classes():
+  model = small_data.images()[1]
+  hashed = heads.HashedHead(num_tables=2, num_buckets=4, num_labels=8)
+  model = dataclasses.replace(model, head=hashed)
+  names = [*'abcdefgh']
+  of = lambda there: start._same(model, names, start.Source(arrays, there, 8))
+  arrays = {'tables/class': np.zeros([8, 5])}
+  assert len(of(names)) == 8
+  assert not len(of(names[::-1]))
+
+
+def test_a_finished_run_of_another_start_is_not_taken_for_this_one(tmp_path):
+  """A sweep and `launch.reproduce` ask before any data are read."""
+  first, second = tmp_path / 'first', tmp_path / 'second'
+  first.mkdir()
+  second.mkdir()
+  path = tmp_path / 'run'
+  path.mkdir()
+  of = lambda source: experiment.resolve(
+    'glyphs', 'fedss', {'start_from': source and str(source)}
+  )
+  for began, goes_on in ((first, second), (first, ''), ('', first)):
+    (path / 'config.json').write_text(json.dumps(of(began)))
+    same_run.check_config(path, of(began))
+    with pytest.raises(errors.InputError, match='start'):
+      same_run.check_config(path, of(goes_on))
+  (path / 'config.json').write_text(json.dumps(of(first)))
+  first.rename(tmp_path / 'moved')
+  same_run.check_config(path, of(tmp_path / 'moved'))
+
+
+def test_rows_without_a_source_are_refused():
+  with pytest.raises(errors.InputError, match='goes with'):
+    experiment.resolve('glyphs', 'fedss', {'start_from_rows': 'none'})
 
 
 def test_a_start_that_is_not_there_is_refused_first(tmp_path):

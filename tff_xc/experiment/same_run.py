@@ -53,6 +53,7 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
       f'{path} holds a run of another configuration: {told}; choose another'
       ' --run_dir, or give the same flags to go on with that run'
     )
+  _check_source(path, found, wanted)
   if 'data' in wanted:
     check_data(path, found, wanted['data'])
     if found.get(PROBABILITIES) != wanted.get(PROBABILITIES):
@@ -63,8 +64,9 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
       )
     if found.get(STARTED) != wanted.get(STARTED):
       raise errors.InputError(
-        f'{path} holds a run that started from other weights, and those of'
-        ' --start_from have changed since; restore them, or choose another --run_dir'
+        f'{path} holds a run that started from other weights: those of'
+        ' --start_from have changed since, or are of another source; restore them, or'
+        ' choose another --run_dir'
       )
   if wanted.get('dp_epsilon') and wanted['rounds'] > found['rounds']:
     raise errors.InputError(
@@ -77,6 +79,26 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
     raise errors.InputError(
       f'{path} holds a run of {wording.count(found["rounds"], "round")}; give at'
       ' least as many'
+    )
+
+
+def _check_source(path: pathlib.Path, found: Mapping, wanted: Mapping) -> None:
+  """Refuses a run that began without a source, or from another one that is still there.
+
+  A source may have been moved: its weights are compared when they have been read.
+  """
+  was, is_now = (str(c.get('start_from') or '') for c in (found, wanted))
+  if bool(was) != bool(is_now):
+    began = f'started from {was}' if was else 'did not start from another one'
+    raise errors.InputError(
+      f'{path} holds a run that {began}; give the same --start_from, or choose another'
+      ' --run_dir'
+    )
+  is_moved = not os.path.isdir(was)
+  if was and not is_moved and os.path.realpath(was) != os.path.realpath(is_now):
+    raise errors.InputError(
+      f'{path} holds a run that started from {was}, not from {is_now}; choose another'
+      ' --run_dir'
     )
 
 

@@ -10,6 +10,7 @@ import os
 import pathlib
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ import tensorflow as tf
 from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import files
+from tff_xc import heads
 from tff_xc import wording
 from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
@@ -40,9 +42,10 @@ class Source(NamedTuple):
   arrays: Mapping[str, np.ndarray]
   class_names: list[str] | None  # None: they are numbers.
   num_classes: int
+  preprocessing: Mapping[str, Any] = {}  # Of its description.
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Start:
   """The weights that replace fresh ones: `classifier.EmbeddingClassifier.start`."""
 
@@ -94,7 +97,7 @@ def read(path: str | os.PathLike) -> Source:
     raise errors.DamageError(
       f'--start_from={path} is damaged ({wording.shown(e)}); name another one'
     ) from e
-  return Source(arrays, names, num_classes)
+  return Source(arrays, names, num_classes, about.get('preprocessing') or {})
 
 
 def _of_export(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -106,6 +109,36 @@ def _of_export(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         # An export does not say which weights are tables.
         found |= {part + name.removeprefix(prefix): array for part in parts}
   return {**found, f'tables/{classifier.CLASS}': arrays['class_rows']}
+
+
+def check_features(
+  preprocessing: Mapping[str, Any],
+  class_names: Sequence[str] | None,
+  source: Source,
+  path: str,
+) -> None:
+  """Refuses a source whose features mean something else than those of a data set.
+
+  Columns of a table have names, and features of a list are items, which are classes.
+  """
+  columns = [
+    how.get('columns') for how in (preprocessing, source.preprocessing)
+  ]
+  if (
+    all(isinstance(each, list) for each in columns) and columns[0] != columns[1]
+  ):
+    there, here = (wording.shown(', '.join(each[:5])) for each in columns[::-1])
+    raise errors.InputError(
+      f'--start_from={path}: its features begin with {there}, and those of these data'
+      f' with {here}; give the same --feature_columns in the same order'
+    )
+  if 'history' in preprocessing and source.class_names != list(
+    class_names or ()
+  ):
+    raise errors.InputError(
+      f'--start_from={path}: its items are not those of these data in the same order,'
+      ' and the rows of features go by the order; train it on the same items'
+    )
 
 
 def started(
@@ -170,7 +203,7 @@ def _same(model, class_names, source: Source) -> np.ndarray:
     if here is not there or model.num_classes != source.num_classes:
       return np.zeros([0, 2], np.int32)
     here = there = range(model.num_classes)
-  if model.num_rows != model.num_classes:
+  if isinstance(model.head, heads.HashedHead):
     is_same = list(here) == list(there)
     here = there = range(model.num_rows if is_same else 0)
     if is_same and len(source.arrays[f'tables/{classifier.CLASS}']) != len(

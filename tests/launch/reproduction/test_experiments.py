@@ -502,8 +502,9 @@ def test_without_its_photographs_a_table_says_where_they_are(tmp_path):
   assert not output.exists()
 
 
-def test_encoders_are_trained_before_the_runs_that_start_from_them(
-  tmp_path, monkeypatch
+@pytest.mark.parametrize('is_trained', [True, False])
+def test_rows_train_only_from_a_finished_encoder(
+  tmp_path, monkeypatch, is_trained
 ):
   trained = []
 
@@ -511,7 +512,12 @@ def test_encoders_are_trained_before_the_runs_that_start_from_them(
     trained.append(where.name)
     return {run.folder: 'stopped' for run in runs}
 
+  is_encoder = lambda run: 'encoders' in run.folder.parts
+  finished = lambda run: is_trained and is_encoder(run)
   monkeypatch.setattr(training, 'train', train)
+  monkeypatch.setattr(training, 'is_finished', finished)
   [found] = planned(tmp_path, 'fedvc/table3', scale='small').values()
   experiments.run_all([found], found.request)
-  assert trained == ['encoders', 'glyphs']
+  assert trained == ['encoders', 'glyphs'][: 1 + is_trained]
+  notes = results.read(tmp_path, found.found, 'small').lines['note']
+  assert all(('encoder' in note) != is_trained for note in notes)
