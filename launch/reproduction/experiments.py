@@ -70,6 +70,12 @@ class Planned:
     """All runs by their directories, which rows with equal settings share."""
     return {run.folder: run for group in self.runs for run in group}
 
+  @property
+  def encoders(self) -> dict[pathlib.Path, plan.Run]:
+    """The runs by whose encoders others start, by their directories."""
+    found = (rows_lib.encoder_run(r, self.request.output) for r in self.rows)
+    return {run.folder: run for run in found if run}
+
   def kept(self) -> results.Measured:
     """Returns what was measured before at this scale."""
     return results.read(self.request.output, self.found, self.request.scale)
@@ -146,7 +152,7 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
   """Prints what the runs of results will roughly take; refuses if all data are missing."""
   runs: dict[pathlib.Path, plan.Run] = {}
   for each in planned:
-    runs |= each.by_folder
+    runs |= each.encoders | each.by_folder
   if not runs:
     print('nothing to run: formulas and studies have no runs of their own')
   else:
@@ -276,10 +282,9 @@ def _train(
   with_runs = [each for each in planned if each.runs]
   by_task: dict[str, dict[pathlib.Path, plan.Run]] = {}
   # Encoders are trained before the runs that start from them.
-  for each in with_runs:
-    for row in each.rows:
-      if run := rows_lib.encoder_run(row, request.output):
-        by_task.setdefault(rows_lib.ENCODERS, {})[run.folder] = run
+  encoders = {f: run for each in with_runs for f, run in each.encoders.items()}
+  if encoders:
+    by_task[rows_lib.ENCODERS] = encoders
   for each in with_runs:
     for folder, run in each.by_folder.items():
       if len(with_runs) > 1:  # Rows of several tables have one label.
@@ -290,7 +295,6 @@ def _train(
   failures, problems = {}, {}
   for task, runs in by_task.items():
     if task != rows_lib.ENCODERS:
-      encoders = by_task.get(rows_lib.ENCODERS, {})
       without = _without_encoder(runs, encoders, problems, failures)
       failures |= without
       runs = {f: run for f, run in runs.items() if f not in without}
