@@ -38,6 +38,13 @@ _HISTORY = (
     'an item counts for a user the first time only, and no ranking has it again;'
     ' false: users may take an item twice',
   ),
+  hp.Hyperparameter(
+    'hold_out_validation',
+    True,
+    'hold out examples before the test, by whose scores the best round is chosen: the'
+    ' last item but one of each user with four or more, or with --test_split=time the'
+    ' last --test_share of the items before the test',
+  ),
 )
 _COLUMNS = (
   own_data.USER_COLUMN,
@@ -66,6 +73,7 @@ def _options(options):
     options['test_share'],
     options['leave_out_seen'],
     options.get('classes', ''),
+    options['hold_out_validation'],
   )
 
 
@@ -104,6 +112,7 @@ def _draw(data_dir, options):
 
 def _fit(draft: task.Draft) -> None:
   xc.fit(draft)
+  xc.fit_best(draft, 'hold_out_validation')
   if draft.options['test_split'] != 'time':
     why = 'with --test_split=last, only with --test_split=time'
     draft.refuse('test_share', why)
@@ -115,7 +124,9 @@ def _task(**attributes) -> task.Task:
     metrics=(
       *('hit@10', 'ndcg@10', 'hit@1', 'hit@5', 'hit@20', 'ndcg@20'),
       'recall@10',
+      *('hit@10_validation', 'ndcg@10_validation'),
     ),
+    best_by='ndcg@10_validation',
     rounds=300,
     clients_per_round=32,
     eval_every=20,

@@ -115,7 +115,7 @@ def test_items_may_come_twice_where_seen_ones_are_not_left_out(tmp_path):
 
 
 def test_a_moment_parts_training_from_test(tmp_path):
-  options = items.Options(test='time', test_fraction=0.5)
+  options = items.Options(test='time', test_fraction=0.5, validation=False)
   found = items.read(table(tmp_path), ANY)
   dataset = items.federated('mine', found, options)
   moment = np.quantile([3, 1, 1, 2, 5, 2, 7], 0.5, method='lower')
@@ -124,6 +124,69 @@ def test_a_moment_parts_training_from_test(tmp_path):
   # Of times 3 and 7; the item of time 5 is its user's first.
   assert [dataset.class_names[y] for y in dataset.test.y] == ['tea', 'jam']
   assert [dataset.class_names[y] for y in trained] == ['rice', 'rice']
+
+
+@pytest.mark.parametrize('leave_out_seen', [True, False])
+@pytest.mark.parametrize('test', ['last', 'time'])
+def test_validation_is_before_the_test_and_never_in_the_training(
+  test, leave_out_seen
+):
+  found = purchases.draw(purchases.Options(30, 40, 6))
+  found = found._replace(times=found.times + 0.01 * found.users)
+  options = items.Options(test=test, leave_out_seen=leave_out_seen)
+  dataset = items.federated('mine', found, options)
+  pool, users = dataset.train.pool, {}
+  times = {}
+  for user, item, time in zip(
+    found.users, found.items, found.times, strict=True
+  ):
+    users.setdefault(int(user), []).append(int(item))
+    times[int(user), int(item)] = time
+  every = {(u, i) for u, taken in users.items() for i in taken[1:]}
+  of = lambda part: {
+    (int(part.client_ids[owner]), int(pool.y[number]))
+    for owner, number in zip(part.owners(), part.numbers, strict=True)
+  }
+  trained, bag = of(dataset.train.partition), dataset.validation.read
+  held, tested = set(), set()
+  if test == 'last':
+    held = {(u, taken[-2]) for u, taken in users.items() if len(taken) > 3}
+    tested = {(u, taken[-1]) for u, taken in users.items()}
+  else:
+    moment = np.quantile(found.times, 0.9, method='lower')
+    before = found.times[found.times <= moment]
+    earlier = np.quantile(before, 0.9, method='lower')
+    tested = {pair for pair in every if times[pair] > moment}
+    held = {pair for pair in every if earlier < times[pair] <= moment}
+  assert trained == every - held - tested and len(held) > 5
+  assert sorted(dataset.validation.y) == sorted(item for _, item in held)
+  assert len(dataset.test) == len(tested)
+  # Neither an item for validation nor a test item is a feature of training.
+  x = pool.read(dataset.train.partition.numbers)
+  owners = dataset.train.partition.owners()
+  ids = [int(name) for name in dataset.train.client_ids]
+  rows, columns = x.nonzero()
+  features = {
+    (ids[owners[r]], int(c)) for r, c in zip(rows, columns, strict=True)
+  }
+  assert not features & (held | tested)
+  if leave_out_seen:
+    seen = dataset.validation.seen.matrix().toarray()
+    assert all(
+      seen[i][row.indices].all()
+      for i, row in enumerate(bag(np.arange(len(seen))))
+    )
+
+
+def test_validation_can_be_left_out(tmp_path):
+  options = items.Options(validation=False)
+  found = purchases.draw(purchases.Options(30, 40, 6))
+  dataset = items.federated('mine', found, options)
+  assert dataset.validation is None
+  whole = items.federated('mine', found, options._replace(validation=True))
+  assert len(whole.train.partition.numbers) + len(whole.validation) == len(
+    dataset.train.partition.numbers
+  )
 
 
 def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
@@ -173,7 +236,10 @@ def test_times_of_any_size_have_their_order(kind, times, tmp_path):
     text = 'user,item,time\n' + ''.join(f'u,{i},{t}\n' for i, t in rows)
     path = table(tmp_path, text)
     assert in_order(path) == 'abc'
-    found, options = items.read(path, ANY), items.Options(test='time')
+    found, options = (
+      items.read(path, ANY),
+      items.Options(test='time', validation=False),
+    )
     federated = items.federated('a', found, options._replace(test_fraction=0.4))
     assert len(federated.test) == 1  # The later two are different times.
 
@@ -282,7 +348,7 @@ def histories(rows):
 @pytest.mark.parametrize('history', [20, 10_000])
 def test_memory_grows_as_the_rows_of_a_user(history):
   found = histories(3000)
-  options = items.Options(history, 'time', 0.5)
+  options = items.Options(history, 'time', 0.5, validation=False)
   tracemalloc.start()
   dataset = items.federated('mine', found, options)
   whole = tracemalloc.get_traced_memory()[1]
@@ -339,14 +405,17 @@ def test_popularity_is_of_all_items_taken_before_the_test(
       first.setdefault((user, item), time)
     rows = [(*key, time) for key, time in first.items()]
   moment = sorted(time for _, _, time in rows)[int(0.7 * (len(rows) - 1))]
+  before = sorted(time for _, _, time in rows if time <= moment)
+  earlier = before[int(0.7 * (len(before) - 1))]
   count, tested = collections.Counter(), []
   for user in range(12):
     own = [(item, time) for u, item, time in rows if u == user]
     for place, (item, time) in enumerate(own):
       is_last = place == len(own) - 1
+      is_held = len(own) > 3 and place == len(own) - 2
       if time > moment if test == 'time' else is_last and place:
         tested += [(item, {i for i, _ in own[:place]})] * (place > 0)
-      else:
+      elif not (time > earlier if test == 'time' else is_held):
         count[item] += 1
   hits, gains = [], []
   for item, seen in tested:

@@ -410,3 +410,26 @@ def test_the_prior_of_classes_is_that_of_training_examples_alone():
   dataset = items.federated('mine', found, items.Options())
   counts = experiment._class_probabilities({'calibration': 'prior'}, dataset)
   assert counts.tolist() == [0, 2, 0, 0]
+
+
+def test_a_choice_by_validation_needs_examples_for_it():
+  task = tasks.get('items')
+  config = {'best_by': task.best_by, 'early_stopping_patience': 0}
+  told = lambda config, metrics=('hit@10',): experiment._without_validation(
+    config, task, metrics
+  )
+  assert task.best_by in told(config)[0]
+  assert not told(config, ('hit@10', task.best_by))
+  for change in (
+    {'early_stopping_patience': 3},
+    {'best_by': 'hit@10_validation'},
+  ):
+    with pytest.raises(errors.InputError, match='do not have the examples'):
+      told({**config, **change})
+  resolved = lambda **changes: experiment.resolve(
+    'items', 'fedss', {'data_dir': 'a.csv', **changes}
+  )['best_by']
+  assert resolved() == task.best_by
+  assert resolved(hold_out_validation=False) == ''
+  with pytest.raises(errors.InputError, match='hold_out_validation=false'):
+    resolved(hold_out_validation=False, best_by=task.best_by)

@@ -219,9 +219,9 @@ def _whole_config(
   return {
     'task': dataset.name,
     'algorithm': 'own',
-    **config,
     'best_by': best.metric,
     'early_stopping_patience': best.stop_after,
+    **config,
     **dataclasses.asdict(schedule),
     'data': fingerprint.fingerprint(dataset),
   }
