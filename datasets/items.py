@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets import examples as examples_lib
+from datasets import item_baselines
 from datasets import tables
 from tff_xc import errors
 from tff_xc import memory
@@ -25,7 +26,6 @@ from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import partition
 from tff_xc.data import pool as pool_lib
-from tff_xc.measure import ranking
 
 LAST, TIME = 'last', 'time'
 # Names of columns that need not be given.
@@ -39,8 +39,6 @@ _APART = (('numbers', 'dates'), ('whole numbers above 2^53', 'fractions'))
 _TRAIN, _VALIDATION, _TEST = range(3)
 # Items of a user who has one for validation, and still an example to train on.
 _LEAST = 4
-_RANK = 10  # Of the scores of popularity.
-_AT_ONCE = 2**22  # Ranks in memory.
 _ENTRY_BYTES = 40  # Of bags, while they are made.
 
 
@@ -91,26 +89,26 @@ def load(
   name = pathlib.Path(path).name.partition('.')[0]
   how = {**dataset.preprocessing, 'columns': columns_of(path, columns)}
   dataset = dataclasses.replace(dataset, name=name, preprocessing=how)
-  tell(path, found, dataset, options)
-  return dataset
+  return told(path, found, dataset, options)
 
 
-def tell(
+def told(
   name: str | os.PathLike,
   found: Histories,
   dataset: client_data.FederatedDataset,
   options: Options,
-) -> None:
-  """Prints what there is, and what the popularity of items alone would reach."""
-  reached = popularity(found, dataset, options).items()
-  scores = ', '.join(f'{k} {v:.1%}' for k, v in reached)
+) -> client_data.FederatedDataset:
+  """Prints what there is; returns the set with what counts of items alone reach on it."""
+  dataset = dataclasses.replace(dataset, baselines=baselines(found, options))
   tests = wording.count(len(dataset.test), 'test example')
   if dataset.validation is not None:
     tests += f', {len(dataset.validation):,} for validation'
   print(
-    f'{name}: {counts(found)}, {tests}; popularity alone: {scores}',
+    f'{name}: {counts(found)}, {tests}; without training reach:',
     file=sys.stderr,
   )
+  for line in wording.baselines(dataset.baselines):
+    print(f'  {line}', file=sys.stderr)
   if idle := len(found.user_names) - len(dataset.train.partition):
     takes = 'takes' if idle == 1 else 'take'
     print(
@@ -118,6 +116,7 @@ def tell(
       ' in training',
       file=sys.stderr,
     )
+  return dataset
 
 
 def counts(found: Histories) -> str:
@@ -343,34 +342,25 @@ def first_times(found: Histories) -> Histories:
   return found._replace(**columns)
 
 
-def popularity(
-  found: Histories, dataset: client_data.FederatedDataset, options: Options
-) -> dict[str, float]:
-  """Returns hit@k and nDCG@k of the items that users took most, in the training part.
+def baselines(
+  found: Histories, options: Options
+) -> dict[str, dict[str, float]]:
+  """Returns what counts of the training rows alone reach, see `item_baselines`.
 
-  `dataset` is that of `federated`. All rows of the training part count, also a user's
-  first item, which is no example.
+  All rows of the training part count, also a user's first item, which is no example.
   """
   found = first_times(found) if options.leave_out_seen else found
-  _, parts = _parted(found, options)
-  taken = np.bincount(
-    found.items[parts == _TRAIN], minlength=dataset.num_classes
+  starts, parts = _parted(found, options)
+  places = np.arange(len(found.items))
+  tested = np.flatnonzero((parts == _TEST) & (places > starts))
+  before = pool_lib.Ranges(
+    found.items, starts[tested], tested, len(found.item_names)
   )
-  seen, k, count = dataset.test.seen, _RANK, len(dataset.test)
-  more = 0 if seen is None else int(seen.lengths.max(initial=0))
-  order = np.argsort(-taken, kind='stable')[: k + more]
-  order = np.pad(order, (0, max(0, k - len(order))), constant_values=-1)
-  top = np.broadcast_to(order, [count, len(order)])
-  if seen is not None:
-    # A user may have thousands of items.
-    size = max(1, _AT_ONCE // len(order))
-    parts = [slice(start, start + size) for start in range(0, count, size)]
-    top = np.concatenate(
-      [
-        ranking.without(top[part], seen.some(part).matrix(), k)
-        for part in parts
-      ]
-    )
-  labels = ranking.single_labels(dataset.test.y)
-  scores = ranking.label_set_scores(top, labels, ks=[k])
-  return {name: scores[name] for name in (f'hit@{k}', f'ndcg@{k}')}
+  return item_baselines.scores(
+    found.users,
+    found.items,
+    parts == _TRAIN,
+    before,
+    found.items[tested],
+    options.leave_out_seen,
+  )

@@ -106,8 +106,7 @@ def _draw(data_dir, options):
   )
   chosen = _options(options)
   dataset = items.federated('items-demo', drawn, chosen)
-  items.tell('items-demo', drawn, dataset, chosen)
-  return dataset
+  return items.told('items-demo', drawn, dataset, chosen)
 
 
 def _fit(draft: task.Draft) -> None:

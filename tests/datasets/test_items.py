@@ -376,59 +376,14 @@ def test_a_test_by_time_needs_different_times(tmp_path):
 
 def test_users_that_train_nobody_are_counted(tmp_path, capsys):
   items.load(table(tmp_path), items.Options(), ANY)
-  [told] = capsys.readouterr().err.splitlines()[1:]
+  *before, told = capsys.readouterr().err.splitlines()
   assert told.startswith('1 user of ') and 'takes no part' in told  # Cy.
+  assert [line.split(':')[0].strip() for line in before[1:]] == [
+    *('popularity', 'markov', 'cooccurrence'),
+  ]
   text = '\n'.join(line for line in ROWS.splitlines() if 'cy' not in line)
   items.load(table(tmp_path, text), items.Options(), ANY)
   assert 'no part' not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize('leave_out_seen', [True, False])
-@pytest.mark.parametrize('test', ['last', 'time'])
-def test_popularity_is_of_all_items_taken_before_the_test(
-  test, leave_out_seen, monkeypatch
-):
-  random = np.random.default_rng(0)
-  users = np.sort(random.integers(0, 12, 90)).astype(np.int32)
-  taken = np.minimum(random.geometric(0.08, 90) - 1, 29).astype(np.int32)
-  times = np.lexsort((random.random(90), users)).argsort() + 100.0 * users
-  times = np.concatenate([np.sort(times[users == u] % 97) for u in range(12)])
-  names = list(map(str, range(30)))
-  found = items.Histories(users, taken, times, names[:12], names)
-  options = items.Options(
-    test=test, test_fraction=0.3, leave_out_seen=leave_out_seen
-  )
-  rows = [*zip(users.tolist(), taken.tolist(), times.tolist(), strict=True)]
-  if leave_out_seen:
-    first = {}
-    for user, item, time in rows:
-      first.setdefault((user, item), time)
-    rows = [(*key, time) for key, time in first.items()]
-  moment = sorted(time for _, _, time in rows)[int(0.7 * (len(rows) - 1))]
-  before = sorted(time for _, _, time in rows if time <= moment)
-  earlier = before[int(0.7 * (len(before) - 1))]
-  count, tested = collections.Counter(), []
-  for user in range(12):
-    own = [(item, time) for u, item, time in rows if u == user]
-    for place, (item, time) in enumerate(own):
-      is_last = place == len(own) - 1
-      is_held = len(own) > 3 and place == len(own) - 2
-      if time > moment if test == 'time' else is_last and place:
-        tested += [(item, {i for i, _ in own[:place]})] * (place > 0)
-      elif not (time > earlier if test == 'time' else is_held):
-        count[item] += 1
-  hits, gains = [], []
-  for item, seen in tested:
-    best = sorted(range(30), key=lambda i: (-count[i], i))
-    best = [i for i in best if i not in seen or not leave_out_seen][:10]
-    hits.append(item in best)
-    gains.append(1 / np.log2(best.index(item) + 2) if item in best else 0.0)
-  dataset = items.federated('mine', found, options)
-  expected = {'hit@10': np.mean(hits), 'ndcg@10': np.mean(gains)}
-  assert 0.2 < expected['hit@10'] < 0.9
-  assert items.popularity(found, dataset, options) == pytest.approx(expected)
-  monkeypatch.setattr(items, '_AT_ONCE', 1)
-  assert items.popularity(found, dataset, options) == pytest.approx(expected)
 
 
 def test_procedural_histories_follow_their_seed_and_repeat_nothing():

@@ -196,6 +196,10 @@ class FederatedDataset:
   # As in `Description`, where examples alone do not tell it.
   preprocessing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   unseen: Unseen | None = None
+  # Test scores of methods that need no training, by method.
+  baselines: Mapping[str, Mapping[str, float]] = dataclasses.field(
+    default_factory=dict
+  )
 
   def __post_init__(self):
     owners, labels = self.train.owned_labels()
