@@ -603,6 +603,8 @@ def with_data(
     checksum = fingerprint.checksum([probabilities])
     config = {**config, same_run.PROBABILITIES: checksum}
   most = dataset.train.largest_label_set * model.rows_per_label
+  if model.encoder.tied:
+    most = dataset.train.largest_tied_set
   made = chosen(**values)
   algorithm = made.algorithm(
     model,

@@ -3,6 +3,8 @@
 Importing this imports nothing large, so that flags are checked at once.
 """
 
+import dataclasses
+
 from tasks import own_data
 from tasks import task
 from tasks import xc
@@ -60,6 +62,20 @@ _COLUMNS = (
     ' any; without one rows are in their order',
   ),
 )
+TIE = hp.Hyperparameter(
+  'tie_items',
+  True,
+  'an item has one row, as a feature and as a class, of --embedding_dim numbers: clients'
+  ' request, receive and send it once; false: two tables. Default false for algorithms'
+  ' whose class rows are no features',
+)
+# Algorithms whose servers or clients make class rows of embeddings or of hashes, keep
+# them, or keep encoders without them.
+_APART = (
+  *('fedaws', 'fedaws_posonly', 'fedaws_softmax', 'fedaws_baseline1'),
+  'fedaws_baseline2',
+  *('turbosvm', 'fedproto', 'fedrep', 'fedbabu', 'fedmlh', 'moon'),
+)
 # Those that say what the data are.
 OPTIONS = (*_HISTORY, *_COLUMNS, own_data.CLASSES)
 
@@ -109,7 +125,49 @@ def _draw(data_dir, options):
   return items.told('items-demo', drawn, dataset, chosen)
 
 
+def _fit_tie(draft: task.Draft) -> None:
+  """Gives items one row, if the run allows it."""
+  values, options = draft.values, draft.options
+  apart = {
+    f'to {draft.algorithm.name}, whose class rows are no features': (
+      draft.algorithm.name in _APART
+    ),
+    'with --contrastive_weight, for which clients keep encoders without class rows': (
+      bool(values.get('contrastive_weight'))
+    ),
+    'with --trainable, which trains class rows or features alone': (
+      values['trainable'] != 'all'
+    ),
+    'with --negatives_schedule=randomized, which leaves own classes out': (
+      values.get('negatives_schedule') == 'randomized'
+    ),
+  }
+  for why, is_so in apart.items():
+    if is_so and options['tie_items']:
+      if draft.given.get('tie_items'):
+        draft.refuse('tie_items', why, 'give --tie_items=false')
+      options['tie_items'] = False
+  if options['tie_items']:
+    for name in ('feature_dim', 'feature_learning_rate', 'select_features'):
+      why = 'with --tie_items, where features have the rows of classes'
+      draft.refuse(name, why, 'leave it out, or give --tie_items=false')
+
+
+def _network(options, description):
+  """Returns the network of bags, tied to the class rows if asked for."""
+  from tff_xc.encoders import bag
+  from tff_xc.encoders import encoder as encoder_lib
+
+  if not options['tie_items']:
+    return xc.network(options, description)
+  tied = {**options, 'feature_dim': options['embedding_dim']}
+  model = xc.network(tied, description)
+  encoder = encoder_lib.tied(model.encoder, bag.FEATURE)
+  return dataclasses.replace(model, encoder=encoder)
+
+
 def _fit(draft: task.Draft) -> None:
+  _fit_tie(draft)
   xc.fit(draft)
   xc.fit_best(draft, 'hold_out_validation')
   if draft.options['test_split'] != 'time':
@@ -119,7 +177,7 @@ def _fit(draft: task.Draft) -> None:
 
 def _task(**attributes) -> task.Task:
   return task.Task(
-    network=xc.network,
+    network=_network,
     metrics=(
       *('hit@10', 'ndcg@10', 'hit@1', 'hit@5', 'hit@20', 'ndcg@20'),
       'recall@10',
@@ -151,7 +209,7 @@ TASKS = (
     summary="your own users' items: --data_dir is a table with a row for each time that"
     ' a user took an item; the next item is predicted',
     read=_read,
-    options=task.options(*xc.BAGS, *OPTIONS, **_SIZES),
+    options=task.options(*xc.BAGS, TIE, *OPTIONS, **_SIZES),
     find=_find,
     data='a .csv, .tsv, .jsonl or .parquet with a user (--user_column), an item'
     ' (--item_column) and perhaps a time (--time_column) in each row',
@@ -165,6 +223,7 @@ TASKS = (
     licence=task.DRAWN,
     options=task.options(
       *xc.BAGS,
+      TIE,
       *_HISTORY,
       task.NUM_CLASSES,
       task.NUM_CLIENTS,

@@ -433,3 +433,39 @@ def test_a_choice_by_validation_needs_examples_for_it():
   assert resolved(hold_out_validation=False) == ''
   with pytest.raises(errors.InputError, match='hold_out_validation=false'):
     resolved(hold_out_validation=False, best_by=task.best_by)
+
+
+def test_items_have_one_row_where_class_rows_may_be_features():
+  of = lambda algorithm, **changes: experiment.resolve(
+    'items', algorithm, {'data_dir': 'a.csv', **changes}
+  )['options']['tie_items']
+  for name in ('fedss', 'fullsoftmax', 'scaffold', 'fedadam', 'centralized'):
+    assert of(name)
+  for name in ('fedaws', 'turbosvm', 'moon', 'fedbabu'):
+    assert not of(name)
+    with pytest.raises(errors.InputError, match='give --tie_items=false'):
+      of(name, tie_items=True)
+  assert not of('fedss', negatives_schedule='randomized')
+  assert not of('fedss', contrastive_weight=1.0)
+  assert not of('fedss', trainable='head')
+  assert not of('fedss', tie_items=False, feature_dim=8)
+  for name in ('feature_dim', 'feature_learning_rate'):
+    with pytest.raises(errors.InputError, match='tie_items=false'):
+      of('fedss', **{name: 8})
+
+
+def test_a_model_of_items_has_one_table_where_they_are_tied():
+  found = {}
+  for is_tied in (True, False):
+    how = {'num_classes': 30, 'num_clients': 20, 'tie_items': is_tied}
+    config = experiment.resolve('items-demo', 'fedss', how)
+    made = experiment.assemble(config)
+    found[is_tied] = made.algorithm
+    tables = made.algorithm.model.weight_specs().tables
+    assert [*tables] == ['class', 'feature'][: 2 - is_tied]
+  train = made.dataset.train
+  unions = [
+    len({*train.pool.read(numbers).indices, *train.pool.y[numbers]})
+    for numbers in map(train.partition.of_client, range(len(train.partition)))
+  ]
+  assert found[True].tables[0].request.max_positives == max(unions)

@@ -140,12 +140,13 @@ class Evaluator:
 
   def _embedded(self, weights, pool, numbers) -> Iterator[np.ndarray]:
     """Yields the embeddings of blocks of examples."""
-    # The encoder does not use the class table, which may be large.
-    tables = {
-      **weights.tables,
-      classifier.CLASS: tf.zeros([0, self._model.row_dim]),
-    }
-    weights = weights._replace(tables=type(weights.tables)(tables))
+    if not self._model.encoder.tied:
+      # The encoder does not use the class table, which may be large.
+      tables = {
+        **weights.tables,
+        classifier.CLASS: tf.zeros([0, self._model.row_dim]),
+      }
+      weights = weights._replace(tables=type(weights.tables)(tables))
     weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
     embed = self._embed
     if pool.entries is not None:
