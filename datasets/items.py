@@ -65,6 +65,9 @@ class Options(NamedTuple):
   )
   # Whether examples before the test are held out, by which a round is chosen.
   validation: bool = True
+  # Whether an example is a sequence: up to `history` items of a user and the next one,
+  # all of which but the first are targets; else it has one target.
+  sequences: bool = False
 
 
 class Histories(NamedTuple):
@@ -282,16 +285,22 @@ def federated(
   pool = pool_lib.Pool(
     items[of],
     pool_lib.SPARSE,
-    lambda numbers: bags.some(numbers).matrix(by_age=True),
+    lambda numbers: bags.some(numbers).matrix(True, not options.sequences),
     bags.lengths,
     num_features=n,
   )
   if options.leave_out_seen:
     seen = bags._replace(starts=np.where(is_train, of, starts))
     pool = dataclasses.replace(pool, seen=seen)
-  else:  # Of an item that is there twice, a bag has one entry.
+  elif (
+    not options.sequences
+  ):  # Of an item that is there twice, a bag has one entry.
     sizes = [np.diff(block.x.indptr) for block in pool.blocks()]
     pool = dataclasses.replace(pool, entries=np.concatenate(sizes))
+  if options.sequences:
+    # Of a user's training examples, those in which every item is a target once.
+    left = np.cumsum(is_train[::-1])[::-1]
+    is_train &= (left - left[_ends(owners, is_train)]) % options.history == 0
   training = np.unique(owners[is_train])
   place = np.full(len(found.user_names), -1)
   place[training] = np.arange(len(training))
@@ -309,8 +318,17 @@ def federated(
     preprocessing={
       'history': options.history,
       'leave_out_seen': options.leave_out_seen,
+      **({'sequences': True} if options.sequences else {}),
     },
   )
+
+
+def _ends(owners: np.ndarray, is_train: np.ndarray) -> np.ndarray:
+  """Returns int [N], for each example the place of its user's last training example."""
+  places = np.where(is_train, np.arange(len(owners)), -1)
+  last = np.full(owners.max() + 1, -1)
+  np.maximum.at(last, owners, places)
+  return last[owners]
 
 
 def _parted(

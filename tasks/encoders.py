@@ -23,6 +23,8 @@ ENCODERS: Mapping[str, str] = {
   ' MODULE that can be imported here returns a tf.keras.Model from pixels 0 to 255'
   ' to embeddings',
 }
+# Those of items.
+OF_ITEMS = BAG, SEQUENCE = 'bag', 'sequence'
 _LEAST_SIDE = {SMALL: 8, V2: 32, V3: 32}
 
 OPTIONS = (
@@ -74,7 +76,7 @@ OPTIONS = (
 
 def is_code(encoder: str) -> bool:
   """Whether the value of --encoder is a function of the user's."""
-  return encoder not in _LEAST_SIDE
+  return encoder not in {*_LEAST_SIDE, *OF_ITEMS}
 
 
 def fit(draft) -> None:

@@ -5,9 +5,11 @@ Importing this imports nothing large, so that flags are checked at once.
 
 import dataclasses
 
+from tasks import encoders
 from tasks import own_data
 from tasks import task
 from tasks import xc
+from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
 _HISTORY = (
@@ -69,6 +71,31 @@ TIE = hp.Hyperparameter(
   ' request, receive and send it once; false: two tables. Default false for algorithms'
   ' whose class rows are no features',
 )
+NETWORK = (
+  hp.Hyperparameter(
+    'encoder',
+    encoders.BAG,
+    "the network of items: 'bag', a weighted mean of the items before and two layers; or"
+    " 'sequence', causal self-attention over them (SASRec), where one example is a"
+    " user's history and all its items are targets",
+    choices=encoders.OF_ITEMS,
+  ),
+  hp.Hyperparameter(
+    'attention_blocks',
+    2,
+    'blocks of self-attention and two layers (--encoder=sequence)',
+    least=1,
+    most=2,
+  ),
+  hp.Hyperparameter(
+    'dropout',
+    0.2,
+    'share of numbers that are left out in training, of the input and of every'
+    ' sub-layer (--encoder=sequence)',
+    least=0,
+    below=1,
+  ),
+)
 # Algorithms whose servers or clients make class rows of embeddings or of hashes, keep
 # them, or keep encoders without them.
 _APART = (
@@ -90,6 +117,7 @@ def _options(options):
     options['leave_out_seen'],
     options.get('classes', ''),
     options['hold_out_validation'],
+    options['encoder'] == encoders.SEQUENCE,
   )
 
 
@@ -147,6 +175,17 @@ def _fit_tie(draft: task.Draft) -> None:
       if draft.given.get('tie_items'):
         draft.refuse('tie_items', why, 'give --tie_items=false')
       options['tie_items'] = False
+  if options['encoder'] == encoders.SEQUENCE:
+    if not options['tie_items']:
+      raise errors.InputError(
+        '--encoder=sequence reads the class rows, and this run has two tables of items'
+        f' (--tie_items=false, or {draft.algorithm.name} or another option needs'
+        ' them); give --encoder=bag'
+      )
+    draft.refuse('hidden_dim', 'with --encoder=sequence')
+  else:
+    for name in ('attention_blocks', 'dropout'):
+      draft.refuse(name, 'with --encoder=bag, only with --encoder=sequence')
   if options['tie_items']:
     for name in ('feature_dim', 'feature_learning_rate', 'select_features'):
       why = 'with --tie_items, where features have the rows of classes'
@@ -154,16 +193,26 @@ def _fit_tie(draft: task.Draft) -> None:
 
 
 def _network(options, description):
-  """Returns the network of bags, tied to the class rows if asked for."""
+  """Returns the network of bags or of sequences, tied to the class rows if asked for."""
   from tff_xc.encoders import bag
   from tff_xc.encoders import encoder as encoder_lib
+  from tff_xc.encoders import sequence
 
   if not options['tie_items']:
     return xc.network(options, description)
   tied = {**options, 'feature_dim': options['embedding_dim']}
   model = xc.network(tied, description)
-  encoder = encoder_lib.tied(model.encoder, bag.FEATURE)
-  return dataclasses.replace(model, encoder=encoder)
+  encoder, name = model.encoder, bag.FEATURE
+  if options['encoder'] == encoders.SEQUENCE:
+    name = sequence.ITEM
+    encoder = sequence.build_sequence_encoder(
+      num_items=description.num_classes,
+      length=options['history'],
+      dim=options['embedding_dim'],
+      blocks=options['attention_blocks'],
+      dropout=options['dropout'],
+    )
+  return dataclasses.replace(model, encoder=encoder_lib.tied(encoder, name))
 
 
 def _fit(draft: task.Draft) -> None:
@@ -209,7 +258,7 @@ TASKS = (
     summary="your own users' items: --data_dir is a table with a row for each time that"
     ' a user took an item; the next item is predicted',
     read=_read,
-    options=task.options(*xc.BAGS, TIE, *OPTIONS, **_SIZES),
+    options=task.options(*xc.BAGS, TIE, *NETWORK, *OPTIONS, **_SIZES),
     find=_find,
     data='a .csv, .tsv, .jsonl or .parquet with a user (--user_column), an item'
     ' (--item_column) and perhaps a time (--time_column) in each row',
@@ -224,6 +273,7 @@ TASKS = (
     options=task.options(
       *xc.BAGS,
       TIE,
+      *NETWORK,
       *_HISTORY,
       task.NUM_CLASSES,
       task.NUM_CLIENTS,

@@ -52,6 +52,10 @@ class EmbeddingClassifier:
   )
 
   def __post_init__(self):
+    if self.encoder.targets and not self.encoder.tied:
+      raise ValueError(
+        'an encoder of sequences of classes is tied to their rows'
+      )
     for name, table in self.encoder.tied.items():
       if table.num_rows != self.num_rows or self.num_rows != self.num_classes:
         raise ValueError(

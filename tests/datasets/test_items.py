@@ -396,3 +396,25 @@ def test_procedural_histories_follow_their_seed_and_repeat_nothing():
   assert len(again.items) == len(one.items)
   followers = np.mean(np.diff(one.items)[np.diff(one.users) == 0] != 0)
   assert followers == 1.0
+
+
+@pytest.mark.parametrize('history', [3, 50])
+def test_of_sequences_every_training_item_is_a_target_once(history):
+  found = purchases.draw(purchases.Options(20, 60, 9))
+  options = items.Options(history, sequences=True)
+  dataset = items.federated('mine', found, options)
+  pool, train = dataset.train.pool, dataset.train.partition
+  targets = collections.Counter()
+  for owner, number in zip(train.owners(), train.numbers, strict=True):
+    x = pool.read(np.array([number]))
+    order = x.indices[np.argsort(x.data)]  # The oldest first.
+    for item in (*order[1:], pool.y[number]):
+      targets[int(train.client_ids[owner]), int(item)] += 1
+  wanted = {}
+  for user in range(20):
+    own = found.items[found.users == user].tolist()
+    for item in own[1 : -2 if len(own) > 3 else -1]:
+      wanted[user, item] = 1
+  assert targets == wanted
+  if history == 50:
+    assert len(train.numbers) == len(train)  # One example a user.

@@ -454,6 +454,23 @@ def test_items_have_one_row_where_class_rows_may_be_features():
       of('fedss', **{name: 8})
 
 
+def test_a_sequence_of_items_is_tied_and_has_options_of_its_own():
+  of = lambda **changes: experiment.resolve(
+    'items', changes.pop('algorithm', 'fedss'), {'data_dir': 'a.csv', **changes}
+  )
+  assert of(encoder='sequence', dropout=0.1)['options']['dropout'] == 0.1
+  for changes, told in (
+    ({'tie_items': False, 'encoder': 'sequence'}, 'give --encoder=bag'),
+    ({'algorithm': 'fedaws', 'encoder': 'sequence'}, 'give --encoder=bag'),
+    ({'hidden_dim': 8, 'encoder': 'sequence'}, 'hidden_dim does not apply'),
+    ({'dropout': 0.5, 'encoder': 'bag'}, 'only with --encoder=sequence'),
+    ({'attention_blocks': 3, 'encoder': 'sequence'}, 'attention_blocks'),
+    ({'encoder': 'small'}, 'encoder'),
+  ):
+    with pytest.raises(errors.InputError, match=told):
+      of(**changes)
+
+
 def test_a_model_of_items_has_one_table_where_they_are_tied():
   found = {}
   for is_tied in (True, False):

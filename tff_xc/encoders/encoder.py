@@ -50,6 +50,9 @@ class Encoder:
     tables: by name, the trainable weights of which `apply` reads few rows.
     tied: by name, further weights that `apply` reads, which are the class rows: an
       example's features are classes. They are no weights of the encoder; see `tied`.
+    targets: for examples that are sequences of classes, (x, y int32 [B]) -> (targets
+      int32 [S], example of each int32 [S]). With it, `apply` returns S embeddings in
+      training, one for each target, and the tied features are labels, too.
     last_layer: names of the weights of the last layer, whose output is the
       embedding (before a function without weights); empty: there is none.
     copies: number -> that many of the encoder side by side, in a form that is
@@ -69,6 +72,7 @@ class Encoder:
   tied: Mapping[str, 'Table'] = dataclasses.field(
     default_factory=dict, hash=False
   )
+  targets: Callable[..., tuple[tf.Tensor, tf.Tensor]] | None = None
   last_layer: tuple[str, ...] = ()
   copies: Callable[[int], 'Encoder'] | None = None
 

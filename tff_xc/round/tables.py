@@ -171,7 +171,10 @@ def keys(
   some = encoder_lib.count(examples.y) > 0
   size = tf.where(some, tf.size(examples.all_y), 0)
   rows = _class_rows(model, examples.all_y[:size], examples.client_id)
-  return tf.reshape(rows, [-1])
+  rows = tf.reshape(rows, [-1])
+  if model.encoder.targets:  # Its features are labels, too.
+    rows = tf.concat([rows, *_features(model, examples)], axis=0)
+  return rows
 
 
 def held_rows(
@@ -230,8 +233,13 @@ def request_of(
 
 def _tied_keys(model, examples) -> tf.Tensor | None:
   """Returns int32 [k], the class rows that features name, or None if none are tied."""
-  found = [t.ids(examples.x) for t in model.encoder.tied.values()]
-  return tf.concat(found, axis=0) if found else None
+  if model.encoder.targets or not model.encoder.tied:
+    return None
+  return tf.concat(_features(model, examples), axis=0)
+
+
+def _features(model, examples) -> list[tf.Tensor]:
+  return [t.ids(examples.x) for t in model.encoder.tied.values()]
 
 
 def localised(
