@@ -72,14 +72,7 @@ TIE = hp.Hyperparameter(
   ' whose class rows are no features',
 )
 NETWORK = (
-  hp.Hyperparameter(
-    'encoder',
-    encoders.BAG,
-    "the network of items: 'bag', a weighted mean of the items before and two layers; or"
-    " 'sequence', causal self-attention over them (SASRec), where one example is a"
-    " user's history and all its items are targets",
-    choices=encoders.OF_ITEMS,
-  ),
+  encoders.OPTIONS[0].with_default(encoders.BAG),
   hp.Hyperparameter(
     'attention_blocks',
     2,
@@ -175,6 +168,10 @@ def _fit_tie(draft: task.Draft) -> None:
       if draft.given.get('tie_items'):
         draft.refuse('tie_items', why, 'give --tie_items=false')
       options['tie_items'] = False
+  if options['encoder'] not in encoders.OF_ITEMS:
+    raise errors.InputError(
+      f'--encoder={options["encoder"]}: choose one of {", ".join(encoders.OF_ITEMS)}'
+    )
   if options['encoder'] == encoders.SEQUENCE:
     if not options['tie_items']:
       raise errors.InputError(
