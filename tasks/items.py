@@ -72,7 +72,7 @@ TIE = hp.Hyperparameter(
   ' whose class rows are no features',
 )
 NETWORK = (
-  encoders.OPTIONS[0].with_default(encoders.BAG),
+  encoders.OPTIONS[0].with_default(encoders.SEQUENCE),
   hp.Hyperparameter(
     'attention_blocks',
     2,
@@ -89,6 +89,37 @@ NETWORK = (
     below=1,
   ),
 )
+_SHAPE = (
+  hp.Hyperparameter(
+    'items_per_user',
+    40.0,
+    'median number of items of a user of procedural histories',
+    least=3,
+    most=10_000,
+  ),
+  hp.Hyperparameter(
+    'series_share',
+    0.35,
+    'share of the items of procedural histories that follow from the item before, as'
+    ' parts of a series do',
+    least=0,
+    most=1,
+  ),
+)
+# By --encoder, of items that have one row: from few runs of FedSS on items-demo, by
+# validation.
+_TIED = {
+  encoders.SEQUENCE: {
+    'local_epochs': 4,
+    'client_learning_rate': 0.3,
+    'server_learning_rate': 0.01,
+  },
+  encoders.BAG: {
+    'local_epochs': 3,
+    'client_learning_rate': 0.5,
+    'server_learning_rate': 0.02,
+  },
+}
 # Algorithms whose servers or clients make class rows of embeddings or of hashes, keep
 # them, or keep encoders without them.
 _APART = (
@@ -138,7 +169,11 @@ def _draw(data_dir, options):
 
   drawn = purchases.draw(
     purchases.Options(
-      options['num_clients'], options['num_classes'], seed=options['data_seed']
+      options['num_clients'],
+      options['num_classes'],
+      options['items_per_user'],
+      seed=options['data_seed'],
+      follows=options['series_share'],
     )
   )
   chosen = _options(options)
@@ -168,6 +203,11 @@ def _fit_tie(draft: task.Draft) -> None:
       if draft.given.get('tie_items'):
         draft.refuse('tie_items', why, 'give --tie_items=false')
       options['tie_items'] = False
+  of_bags = {'hidden_dim', 'feature_dim', 'feature_learning_rate'}
+  if 'encoder' not in draft.given and (
+    not options['tie_items'] or of_bags & draft.given.keys()
+  ):
+    options['encoder'] = encoders.BAG
   if options['encoder'] not in encoders.OF_ITEMS:
     raise errors.InputError(
       f'--encoder={options["encoder"]}: choose one of {", ".join(encoders.OF_ITEMS)}'
@@ -184,9 +224,23 @@ def _fit_tie(draft: task.Draft) -> None:
     for name in ('attention_blocks', 'dropout'):
       draft.refuse(name, 'with --encoder=bag, only with --encoder=sequence')
   if options['tie_items']:
+    _fit_rates(draft)
     for name in ('feature_dim', 'feature_learning_rate', 'select_features'):
       why = 'with --tie_items, where features have the rows of classes'
       draft.refuse(name, why, 'leave it out, or give --tie_items=false')
+
+
+def _fit_rates(draft: task.Draft) -> None:
+  """Gives clients their defaults, and to a server that takes Adam."""
+  values, given = draft.values, draft.given
+  for name, default in _TIED[draft.options['encoder']].items():
+    applies = draft.algorithm.has_clients and name in values
+    if name == 'local_epochs':
+      applies &= not values.get('local_steps')
+    if name == 'server_learning_rate':
+      applies &= values.get('server_optimizer') == 'adam'
+    if applies and name not in given:
+      values[name] = default
 
 
 def _network(options, description):
@@ -275,6 +329,7 @@ TASKS = (
       task.NUM_CLASSES,
       task.NUM_CLIENTS,
       task.DATA_SEED,
+      *_SHAPE,
       num_classes=1682,
       num_clients=943,
       **_SIZES,

@@ -418,3 +418,17 @@ def test_of_sequences_every_training_item_is_a_target_once(history):
   assert targets == wanted
   if history == 50:
     assert len(train.numbers) == len(train)  # One example a user.
+
+
+def test_a_larger_share_of_procedural_items_follows_in_series():
+  """What follows from what is the same for all shares."""
+  options = purchases.Options(300, 60, 20)
+  repeated = []
+  for share in (0.0, 0.35, 0.9):
+    drawn = purchases.draw(options._replace(follows=share))
+    same = drawn.users[1:] == drawn.users[:-1]
+    pairs = collections.Counter(
+      zip(drawn.items[:-1][same], drawn.items[1:][same], strict=True)
+    )
+    repeated.append(pairs.most_common(1)[0][1] / same.sum())
+  assert repeated[0] < repeated[1] < repeated[2]

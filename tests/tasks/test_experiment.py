@@ -471,6 +471,36 @@ def test_a_sequence_of_items_is_tied_and_has_options_of_its_own():
       of(**changes)
 
 
+def test_defaults_of_items_follow_the_network():
+  of = lambda algorithm='fedss', **changes: experiment.resolve(
+    'items', algorithm, {'data_dir': 'a.csv', **changes}
+  )
+  chosen = lambda **changes: of(**changes)['options']['encoder']
+  assert chosen() == 'sequence'
+  for changes in (
+    {'tie_items': False},
+    {'hidden_dim': 8},
+    {'algorithm': 'fedaws'},
+    {'trainable': 'head'},
+  ):
+    assert chosen(**changes) == 'bag'
+  values = of()['hyperparameters']
+  assert values['local_epochs'] == 4
+  assert of(local_epochs=1)['hyperparameters']['local_epochs'] == 1
+  assert of(encoder='bag')['hyperparameters']['local_epochs'] == 3
+  assert of(tie_items=False)['hyperparameters']['local_epochs'] == 1
+  # Not rates of another server, and no epochs beside steps.
+  of_sgd = of(server_optimizer='sgd')['hyperparameters']
+  assert of_sgd['server_learning_rate'] == 1.0
+  assert of(local_steps=3)['hyperparameters']['local_steps'] == 3
+  # A run's config.json gives the same again.
+  for changes in ({}, {'local_epochs': 1}, {'hidden_dim': 8}):
+    config = of(**changes)
+    again = experiment.recorded(config)
+    for part in ('options', 'hyperparameters'):
+      assert again[part] == config[part]
+
+
 def test_a_model_of_items_has_one_table_where_they_are_tied():
   found = {}
   for is_tied in (True, False):
