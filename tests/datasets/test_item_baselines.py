@@ -74,6 +74,15 @@ def test_lists_by_counts_are_those_of_loops(leave_out_seen, monkeypatch):
     assert scores == pytest.approx(found[name])
 
 
+def test_of_many_test_examples_some_are_ranked(monkeypatch):
+  drawn = purchases.draw(purchases.Options(200, 50, 12))
+  whole = items.baselines(drawn, items.Options())
+  monkeypatch.setattr(item_baselines, '_MOST', 150)
+  for name, scores in items.baselines(drawn, items.Options()).items():
+    assert scores != whole[name]
+    assert scores == pytest.approx(whole[name], abs=0.1)
+
+
 def test_a_hundred_thousand_rows_take_about_a_second():
   drawn = purchases.draw(purchases.Options(2000, 1700, 40))
   assert len(drawn.items) > 90_000
