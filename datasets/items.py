@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets import examples as examples_lib
+from datasets import item_baselines
 from datasets import tables
 from tff_xc import errors
 from tff_xc import memory
@@ -25,7 +26,6 @@ from tff_xc import wording
 from tff_xc.data import client_data
 from tff_xc.data import partition
 from tff_xc.data import pool as pool_lib
-from tff_xc.measure import ranking
 
 LAST, TIME = 'last', 'time'
 # Names of columns that need not be given.
@@ -36,8 +36,9 @@ _USUAL = {
 }
 # Times that have no common order: as float64, large whole numbers would lose theirs.
 _APART = (('numbers', 'dates'), ('whole numbers above 2^53', 'fractions'))
-_RANK = 10  # Of the scores of popularity.
-_AT_ONCE = 2**22  # Ranks in memory.
+_TRAIN, _VALIDATION, _TEST = range(3)
+# Items of a user who has one for validation, and still an example to train on.
+_LEAST = 4
 _ENTRY_BYTES = 40  # Of bags, while they are made.
 
 
@@ -62,6 +63,11 @@ class Options(NamedTuple):
   classes: str = (
     ''  # A file of all items' names, one a line; '': those of the table.
   )
+  # Whether examples before the test are held out, by which a round is chosen.
+  validation: bool = True
+  # Whether an example is a sequence: up to `history` items of a user and the next one,
+  # all of which but the first are targets; else it has one target.
+  sequences: bool = False
 
 
 class Histories(NamedTuple):
@@ -86,24 +92,26 @@ def load(
   name = pathlib.Path(path).name.partition('.')[0]
   how = {**dataset.preprocessing, 'columns': columns_of(path, columns)}
   dataset = dataclasses.replace(dataset, name=name, preprocessing=how)
-  tell(path, found, dataset, options)
-  return dataset
+  return told(path, found, dataset, options)
 
 
-def tell(
+def told(
   name: str | os.PathLike,
   found: Histories,
   dataset: client_data.FederatedDataset,
   options: Options,
-) -> None:
-  """Prints what there is, and what the popularity of items alone would reach."""
-  reached = popularity(found, dataset, options).items()
-  scores = ', '.join(f'{k} {v:.1%}' for k, v in reached)
+) -> client_data.FederatedDataset:
+  """Prints what there is; returns the set with what counts of items alone reach on it."""
+  dataset = dataclasses.replace(dataset, baselines=baselines(found, options))
   tests = wording.count(len(dataset.test), 'test example')
+  if dataset.validation is not None:
+    tests += f', {len(dataset.validation):,} for validation'
   print(
-    f'{name}: {counts(found)}, {tests}; popularity alone: {scores}',
+    f'{name}: {counts(found)}, {tests}; without training reach:',
     file=sys.stderr,
   )
+  for line in wording.baselines(dataset.baselines):
+    print(f'  {line}', file=sys.stderr)
   if idle := len(found.user_names) - len(dataset.train.partition):
     takes = 'takes' if idle == 1 else 'take'
     print(
@@ -111,6 +119,7 @@ def tell(
       ' in training',
       file=sys.stderr,
     )
+  return dataset
 
 
 def counts(found: Histories) -> str:
@@ -245,27 +254,29 @@ def federated(
   if options.leave_out_seen:
     found = first_times(found)
   users, items = found.users, found.items
-  starts, is_test = _parted(found, options)
-  if not is_test.any() and options.test == TIME:
+  starts, parts = _parted(found, options)
+  if not (parts == _TEST).any() and options.test == TIME:
     raise errors.InputError(
       f'{name} has no test example: too many of its items have the last time of all;'
       ' give finer times, a larger --test_share, or --test_split=last'
     )
   of = np.flatnonzero(np.arange(len(items)) > starts)
-  starts, is_test = starts[of], is_test[of]
-  for part, has in (('training', ~is_test), ('test', is_test)):
+  starts, parts = starts[of], parts[of]
+  is_train, is_test = parts == _TRAIN, parts == _TEST
+  for part, has in (('training', is_train), ('test', is_test)):
     if not has.any():
       raise errors.InputError(
         f'{name} has no {part} example: no user has'
         f' {"two items outside" if part == "training" else "an item before one of"}'
         ' the test; give longer histories, or another --test_split'
         f'{", or --leave_out_seen=false to count repeats" * options.leave_out_seen}'
+        f'{", or --hold_out_validation=false" * options.validation}'
       )
   n = len(found.item_names)
   owners = users[of]
   recent = np.maximum(starts, of - options.history)
   bags = pool_lib.Ranges(items, recent, of, n)
-  largest = int(np.bincount(owners, bags.lengths * ~is_test).max())
+  largest = int(np.bincount(owners, bags.lengths * is_train).max())
   memory.require(
     _ENTRY_BYTES * largest,
     f'{name}: the items before each training example of one user',
@@ -274,48 +285,71 @@ def federated(
   pool = pool_lib.Pool(
     items[of],
     pool_lib.SPARSE,
-    lambda numbers: bags.some(numbers).matrix(by_age=True),
+    lambda numbers: bags.some(numbers).matrix(True, not options.sequences),
     bags.lengths,
     num_features=n,
   )
   if options.leave_out_seen:
-    seen = bags._replace(starts=np.where(is_test, starts, of))
+    seen = bags._replace(starts=np.where(is_train, of, starts))
     pool = dataclasses.replace(pool, seen=seen)
-  else:  # Of an item that is there twice, a bag has one entry.
+  elif (
+    not options.sequences
+  ):  # Of an item that is there twice, a bag has one entry.
     sizes = [np.diff(block.x.indptr) for block in pool.blocks()]
     pool = dataclasses.replace(pool, entries=np.concatenate(sizes))
-  training = np.unique(owners[~is_test])
+  if options.sequences:
+    # Of a user's training examples, those in which every item is a target once.
+    left = np.cumsum(is_train[::-1])[::-1]
+    is_train &= (left - left[_ends(owners, is_train)]) % options.history == 0
+  training = np.unique(owners[is_train])
   place = np.full(len(found.user_names), -1)
   place[training] = np.arange(len(training))
   ids = [found.user_names[user] for user in training.tolist()]
   part = lambda has: partition.of_places(np.where(has, place[owners], -1), ids)
+  held = np.flatnonzero(parts == _VALIDATION)
   return client_data.FederatedDataset(
     name=name,
     num_classes=n,
-    train=client_data.PartitionedClientData(pool, part(~is_test)),
+    train=client_data.PartitionedClientData(pool, part(is_train)),
     test=pool.subset(np.flatnonzero(is_test)),
+    validation=pool.subset(held) if len(held) else None,
     held_out=part(is_test),
     class_names=found.item_names,
     preprocessing={
       'history': options.history,
       'leave_out_seen': options.leave_out_seen,
+      **({'sequences': True} if options.sequences else {}),
     },
   )
+
+
+def _ends(owners: np.ndarray, is_train: np.ndarray) -> np.ndarray:
+  """Returns int [N], for each example the place of its user's last training example."""
+  places = np.where(is_train, np.arange(len(owners)), -1)
+  last = np.full(owners.max() + 1, -1)
+  np.maximum.at(last, owners, places)
+  return last[owners]
 
 
 def _parted(
   found: Histories, options: Options
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns, int and bool [N], where each item's user begins, and whether it is of the
-  test."""
+  """Returns, int [N], where each item's user begins, and the part that the item is of."""
   sizes = np.bincount(found.users, minlength=len(found.user_names))
   ends = np.cumsum(sizes)[found.users]
   starts = ends - sizes[found.users]
   if options.test == TIME:
-    moment = np.quantile(found.times, 1 - options.test_fraction, method='lower')
-    return starts, found.times > moment
-  places = np.arange(len(found.items))
-  return starts, (places == ends - 1) & (places > starts)
+    share = 1 - options.test_fraction
+    moment = np.quantile(found.times, share, method='lower')
+    before = found.times[found.times <= moment]
+    earlier = np.quantile(before, share, method='lower')
+    is_test, is_held = found.times > moment, found.times > earlier
+  else:
+    left = ends - np.arange(len(found.items))
+    is_test = (left == 1) & (ends - starts >= 2)
+    is_held = (left == 2) & (ends - starts >= _LEAST)
+  parts = np.where(is_held & options.validation, _VALIDATION, _TRAIN)
+  return starts, np.where(is_test, _TEST, parts)
 
 
 def first_times(found: Histories) -> Histories:
@@ -326,32 +360,25 @@ def first_times(found: Histories) -> Histories:
   return found._replace(**columns)
 
 
-def popularity(
-  found: Histories, dataset: client_data.FederatedDataset, options: Options
-) -> dict[str, float]:
-  """Returns hit@k and nDCG@k of the items that users took most, without the test.
+def baselines(
+  found: Histories, options: Options
+) -> dict[str, dict[str, float]]:
+  """Returns what counts of the training rows alone reach, see `item_baselines`.
 
-  `dataset` is that of `federated`. All rows count that are not of the test, also a
-  user's first item, which is no example.
+  All rows of the training part count, also a user's first item, which is no example.
   """
   found = first_times(found) if options.leave_out_seen else found
-  _, is_test = _parted(found, options)
-  taken = np.bincount(found.items[~is_test], minlength=dataset.num_classes)
-  seen, k, count = dataset.test.seen, _RANK, len(dataset.test)
-  more = 0 if seen is None else int(seen.lengths.max(initial=0))
-  order = np.argsort(-taken, kind='stable')[: k + more]
-  order = np.pad(order, (0, max(0, k - len(order))), constant_values=-1)
-  top = np.broadcast_to(order, [count, len(order)])
-  if seen is not None:
-    # A user may have thousands of items.
-    size = max(1, _AT_ONCE // len(order))
-    parts = [slice(start, start + size) for start in range(0, count, size)]
-    top = np.concatenate(
-      [
-        ranking.without(top[part], seen.some(part).matrix(), k)
-        for part in parts
-      ]
-    )
-  labels = ranking.single_labels(dataset.test.y)
-  scores = ranking.label_set_scores(top, labels, ks=[k])
-  return {name: scores[name] for name in (f'hit@{k}', f'ndcg@{k}')}
+  starts, parts = _parted(found, options)
+  places = np.arange(len(found.items))
+  tested = np.flatnonzero((parts == _TEST) & (places > starts))
+  before = pool_lib.Ranges(
+    found.items, starts[tested], tested, len(found.item_names)
+  )
+  return item_baselines.scores(
+    found.users,
+    found.items,
+    parts == _TRAIN,
+    before,
+    found.items[tested],
+    options.leave_out_seen,
+  )

@@ -426,7 +426,7 @@ def _histories(paths, description, size: int, class_names) -> Inputs:
         start, stop = starts[users], ends[users]
         recent = np.maximum(start, stop - how['history'])
         bags = pool_lib.Ranges(found.items, recent, stop, n)
-        x = bags.matrix(by_age=True)
+        x = bags.matrix(True, summed=not how.get('sequences'))
         seen = None
         if how['leave_out_seen']:
           seen = bags._replace(starts=start).matrix()

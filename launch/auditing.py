@@ -253,6 +253,9 @@ def _requests(subject: Subject, settings: Settings) -> pd.DataFrame:
   ask = observed.build_requests(subject.algorithm)
   for client in clients if request.selects else ():
     own_labels = np.unique(_labels(train, client))
+    if model.encoder.tied:  # The classes of its features, too.
+      x = train.pool.read(train.partition.of_client(client))
+      own_labels = np.union1d(own_labels, x.indices)
     own = np.isin(np.arange(model.num_classes), own_labels)
     own_rows = np.unique(rows_of[own_labels])
     asked = np.zeros([settings.requests, model.num_rows], bool)

@@ -83,9 +83,15 @@ def compare(
   )
   from tff_xc.report import curves as curves_lib
 
-  unequal = ''
+  notes = ''
   if found := tables.differing(frame):
-    unequal = f'settings that differ between the methods: {", ".join(found)}'
+    notes = f'settings that differ between the methods: {", ".join(found)}'
+  summaries = [run.summary or {} for run in frame['run']]
+  without = wording.baselines(summaries[0].get('baselines', {}))
+  if without and all(
+    s.get('baselines') == summaries[0]['baselines'] for s in summaries
+  ):
+    notes += '\n' * bool(notes) + f'without training reach {"; ".join(without)}'
   # Drawn before anything is written, so that errors leave nothing.
   final = metric and metric.partition(':')[0]
   figure = curves_lib.compare_figure(frame, curves, over, reference, final)
@@ -94,7 +100,7 @@ def compare(
     output = os.path.commonpath(parents)
   written = write_files(
     pathlib.Path(output) / 'compare',
-    tables.to_markdown(table, mark=True) + (unequal and f'\n{unequal}\n'),
+    tables.to_markdown(table, mark=True) + (notes and f'\n{notes}\n'),
     tables.to_csv(table),
     figure,
   )
@@ -103,8 +109,9 @@ def compare(
     when = f'after {wording.count(rounds, "round")}'
   width = text_table.terminal_width()
   text = tables.to_text(table, width, metric, 'compare.csv', mark=True)
-  if unequal:
-    text += textwrap.fill(unequal, width) + '\n'
+  if notes:
+    for line in notes.splitlines():
+      text += textwrap.fill(line, width) + '\n'
   return f'task {task}, {when}\n{text}{written}'
 
 

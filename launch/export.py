@@ -30,9 +30,10 @@ flags.DEFINE_string(
 flags.DEFINE_enum('format', 'saved_model', FORMATS, 'of the model file')
 flags.DEFINE_string(
   'round',
-  'last',
-  'the checkpoint: last, best (by --best_by of the run, else its first score), or a'
-  ' round; a run keeps three and the best',
+  'chosen',
+  'the checkpoint: chosen, the best round if the run chose it by validation examples,'
+  ' else the last; last; best (by --best_by of the run, else its first score); or a'
+  ' round. A run keeps three and the best',
 )
 flags.DEFINE_integer('top', 5, 'classes that the model returns', lower_bound=1)
 flags.DEFINE_enum(

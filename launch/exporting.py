@@ -45,7 +45,7 @@ def run(
   output: str,
   form: str = 'saved_model',
   *,
-  round_wanted: str = trained.LAST,
+  round_wanted: str = trained.CHOSEN,
   top: int = 5,
   quantize: str = '',
   named: Mapping[str, str] | None = None,

@@ -25,8 +25,9 @@ flags.DEFINE_string('run_dir', None, 'the directory of a run')
 flags.DEFINE_string('model', None, 'or a folder that launch.export wrote')
 flags.DEFINE_string(
   'round',
-  'last',
-  'of --run_dir, the checkpoint: last, best, or the number of a round',
+  'chosen',
+  'of --run_dir, the checkpoint: chosen, the best round if the run chose it by'
+  ' validation examples, else the last; last; best; or the number of a round',
 )
 flags.DEFINE_integer('top', 5, 'classes of each input', lower_bound=1)
 flags.DEFINE_string(

@@ -53,7 +53,7 @@ def run(
   *,
   run_dir: str | None = None,
   model: str | None = None,
-  round_wanted: str = trained.LAST,
+  round_wanted: str = trained.CHOSEN,
   top: int = 5,
   output: str | None = None,
   label_column: str = '',
@@ -236,7 +236,7 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
 
 def of_run(
   run_dir: str,
-  round_wanted: str = trained.LAST,
+  round_wanted: str = trained.CHOSEN,
   top: int = 5,
   named: Mapping[str, str] | None = None,
 ) -> Model:

@@ -57,7 +57,7 @@ def write(
   """Writes the files of a sweep; returns the table as text.
 
   A row is a grid point, in the order of the grids, and '*' marks the best by
-  `metric`. A point has no values if one of its seeds failed, as a mean over the
+  `metric`; None: by validation, where the runs choose their rounds by it. A point has no values if one of its seeds failed, as a mean over the
   other seeds would favour it. `failures` has why a run failed, by its directory.
   """
   from tff_xc.report import curves
@@ -65,6 +65,9 @@ def write(
   from tff_xc.report import tables
 
   training.check_data(runs)
+  by = runs[0].config.get('best_by', '')
+  if by.endswith(catalog.VALIDATION):
+    metric = metric or by
   points: dict[str, list[plan.Run]] = {}
   for run in runs:
     points.setdefault(run.point, []).append(run)
@@ -199,6 +202,7 @@ if __name__ == '__main__':
     'metric',
     None,
     'what decides the best: a metric, or a target such as top1:0.7, of which'
-    ' fewer rounds are better; default: the first score',
+    ' fewer rounds are better; default: the score of validation examples by which the'
+    ' runs choose a round, else the first score',
   )
   app.run(main, __doc__, settings.narrow_help)

@@ -25,6 +25,8 @@ from tff_xc.measure import catalog
 from tff_xc.report import run_files
 
 LAST, BEST = 'last', 'best'
+# The best round if the run chose it by validation, else the last.
+CHOSEN = 'chosen'
 
 
 class Trained(NamedTuple):
@@ -45,10 +47,10 @@ class Trained(NamedTuple):
 
 def load(
   run_dir: str,
-  round_wanted: str = LAST,
+  round_wanted: str = CHOSEN,
   named: Mapping[str, str] | None = None,
 ) -> Trained:
-  """Loads the model of a round: 'last', 'best' (by --best_by) or a number.
+  """Loads the model of a round: 'chosen', 'last', 'best' (by --best_by) or a number.
 
   `named` are those of `experiment.NAMED` that the user names. Raises
   `errors.InputError` for what is missing, damaged or not trusted.
@@ -109,18 +111,28 @@ def _round(run: run_files.Run, wanted: str) -> int | None:
   there = ', '.join(map(str, kept))
   if wanted == LAST:
     return None
-  if wanted == BEST:
-    measured = _scores(run)
+  measured = _scores(run)
+  by = run.config.get('best_by') or ''
+  is_chosen = by in measured and by.endswith(catalog.VALIDATION)
+  if wanted == CHOSEN and not is_chosen:
+    return None
+  if wanted in (BEST, CHOSEN):
     if not measured:
       raise errors.InputError(
         f'--round=best: {run.path} has no scores; give last or one of {there}'
       )
-    by = run.config.get('best_by')
     by = by if by in measured else measured[0]
     values = run.metrics[by]
     is_lower = catalog.SCORES[by].better == 'lower'
     row = values.idxmin() if is_lower else values.idxmax()
     best = int(run.metrics['round'][row])
+    if best not in kept and wanted == CHOSEN:
+      print(
+        f'warning: the round {best}, which is best by {by}, has no checkpoint; the'
+        ' last one is taken',
+        file=sys.stderr,
+      )
+      return None
     if best not in kept:
       raise errors.InputError(
         f'--round=best: the best round by {by}, {best}, has no checkpoint any more;'

@@ -1,4 +1,4 @@
-"""The networks of tasks of images, chosen by --encoder. Imports no TensorFlow."""
+"""The networks of images and items, chosen by --encoder. Imports no TensorFlow."""
 
 import importlib
 import os
@@ -10,6 +10,7 @@ from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
 
 MIDDLE = 'middle'  # Of --crop.
+OF_ITEMS = BAG, SEQUENCE = 'bag', 'sequence'
 SMALL, V2, V3 = 'small', 'mobilenet_v2', 'mobilenet_v3'
 # What each network is; `launch.list encoders` shows it.
 ENCODERS: Mapping[str, str] = {
@@ -22,6 +23,9 @@ ENCODERS: Mapping[str, str] = {
   'MODULE:FUNCTION': 'your own: FUNCTION((height, width, channels)) of a Python'
   ' MODULE that can be imported here returns a tf.keras.Model from pixels 0 to 255'
   ' to embeddings',
+  BAG: 'of items: a weighted mean of the rows of the items before, and three layers',
+  SEQUENCE: 'of items: causal self-attention over the items before (SASRec); a'
+  " training example is a user's history, of which all items but the first are targets",
 }
 _LEAST_SIDE = {SMALL: 8, V2: 32, V3: 32}
 
@@ -74,7 +78,7 @@ OPTIONS = (
 
 def is_code(encoder: str) -> bool:
   """Whether the value of --encoder is a function of the user's."""
-  return encoder not in _LEAST_SIDE
+  return encoder not in {*_LEAST_SIDE, *OF_ITEMS}
 
 
 def fit(draft) -> None:

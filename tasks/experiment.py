@@ -134,7 +134,8 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'best_by',
       '',
-      "score by which the summary's best round is chosen, such as p@1; default:"
+      "score by which the summary's best round is chosen, such as hit@10_validation;"
+      ' a score of test examples makes the test scores of that round too high; default:'
       " the task's",
     ),
     hp.Hyperparameter(
@@ -534,7 +535,9 @@ class Experiment:
       metrics=self.metrics,
       **{name: self.config[name] for name in _OF_TRAINING},
       best=targets_lib.BestRound(
-        self.config['best_by'], self.config['early_stopping_patience']
+        # A default by validation, of data that have none, chooses no round.
+        self.config['best_by'] * (self.config['best_by'] in self.metrics),
+        self.config['early_stopping_patience'],
       ),
       config=self.config,
       warnings=self.warnings,
@@ -606,6 +609,8 @@ def with_data(
     checksum = fingerprint.checksum([probabilities])
     config = {**config, same_run.PROBABILITIES: checksum}
   most = dataset.train.largest_label_set * model.rows_per_label
+  if model.encoder.tied:
+    most = dataset.train.largest_tied_set
   made = chosen(**values)
   algorithm = made.algorithm(
     model,
@@ -633,11 +638,13 @@ def with_data(
     config = {**config, DP_NOISE: noise}
     hidden = dataclasses.replace(algorithm.privacy, noise_multiplier=noise)
     algorithm = dataclasses.replace(algorithm, privacy=hidden)
+  metrics = _metrics(config, task, dataset, algorithm.model)
+  warnings += _without_validation(config, task, metrics)
   return Experiment(
     {**config, 'hyperparameters': values},
     dataset,
     algorithm,
-    _metrics(config, task, dataset, algorithm.model),
+    metrics,
     (*warnings, *made.warnings(dataset.num_classes, most)),
     run_dir,
   )
@@ -656,6 +663,23 @@ def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:
         ' do not have; leave it out'
       )
   return found
+
+
+def _without_validation(config: Mapping, task, metrics) -> list[str]:
+  """Returns a warning if the task chooses a round by validation that the data lack.
+
+  InputError where the user asks for such a choice.
+  """
+  best_by = config['best_by']
+  if not best_by or best_by in metrics:
+    return []
+  if best_by != task.best_by or config['early_stopping_patience']:
+    raise errors.InputError(
+      f'--best_by={best_by}: these data do not have the examples that it is measured'
+      ' on; give another --best_by, and leave --early_stopping_patience out if none'
+      ' is there'
+    )
+  return [f'no round is chosen: the data have no examples for {best_by}']
 
 
 def trained_model(

@@ -3,9 +3,13 @@
 Importing this imports nothing large, so that flags are checked at once.
 """
 
+import dataclasses
+
+from tasks import encoders
 from tasks import own_data
 from tasks import task
 from tasks import xc
+from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
 _HISTORY = (
@@ -38,6 +42,13 @@ _HISTORY = (
     'an item counts for a user the first time only, and no ranking has it again;'
     ' false: users may take an item twice',
   ),
+  hp.Hyperparameter(
+    'hold_out_validation',
+    True,
+    'hold out examples before the test, by whose scores the best round is chosen: the'
+    ' last item but one of each user with four or more, or with --test_split=time the'
+    ' last --test_share of the items before the test',
+  ),
 )
 _COLUMNS = (
   own_data.USER_COLUMN,
@@ -53,7 +64,71 @@ _COLUMNS = (
     ' any; without one rows are in their order',
   ),
 )
-_OPTIONS = (*_HISTORY, *_COLUMNS, own_data.CLASSES)
+TIE = hp.Hyperparameter(
+  'tie_items',
+  True,
+  'an item has one row, as a feature and as a class, of --embedding_dim numbers: clients'
+  ' request, receive and send it once; false: two tables. Default false for algorithms'
+  ' whose class rows are no features',
+)
+NETWORK = (
+  encoders.OPTIONS[0].with_default(encoders.SEQUENCE),
+  hp.Hyperparameter(
+    'attention_blocks',
+    2,
+    'blocks of self-attention and two layers (--encoder=sequence)',
+    least=1,
+    most=2,
+  ),
+  hp.Hyperparameter(
+    'dropout',
+    0.2,
+    'share of numbers that are left out in training, of the input and of every'
+    ' sub-layer (--encoder=sequence)',
+    least=0,
+    below=1,
+  ),
+)
+_SHAPE = (
+  hp.Hyperparameter(
+    'items_per_user',
+    40.0,
+    'median number of items of a user of procedural histories',
+    least=3,
+    most=10_000,
+  ),
+  hp.Hyperparameter(
+    'series_share',
+    0.35,
+    'share of the items of procedural histories that follow from the item before, as'
+    ' parts of a series do',
+    least=0,
+    most=1,
+  ),
+)
+# By --encoder, of items that have one row: from few runs of FedSS on items-demo, by
+# validation.
+_TIED = {
+  encoders.SEQUENCE: {
+    'local_epochs': 4,
+    'client_learning_rate': 0.3,
+    'server_learning_rate': 0.01,
+  },
+  encoders.BAG: {
+    'local_epochs': 3,
+    'client_learning_rate': 0.5,
+    'server_learning_rate': 0.02,
+  },
+}
+# Algorithms whose servers or clients make class rows of embeddings or of hashes, keep
+# them, or keep encoders without them.
+_APART = (
+  *('fedaws', 'fedaws_posonly', 'fedaws_softmax', 'fedaws_baseline1'),
+  'fedaws_baseline2',
+  *('turbosvm', 'fedproto', 'fedrep', 'fedbabu', 'fedmlh', 'moon'),
+)
+# Those that say what the data are.
+OPTIONS = (*_HISTORY, *_COLUMNS, own_data.CLASSES)
 
 
 def _options(options):
@@ -65,6 +140,8 @@ def _options(options):
     options['test_share'],
     options['leave_out_seen'],
     options.get('classes', ''),
+    options['hold_out_validation'],
+    options['encoder'] == encoders.SEQUENCE,
   )
 
 
@@ -87,17 +164,107 @@ def _draw(data_dir, options):
 
   drawn = purchases.draw(
     purchases.Options(
-      options['num_clients'], options['num_classes'], seed=options['data_seed']
+      options['num_clients'],
+      options['num_classes'],
+      options['items_per_user'],
+      seed=options['data_seed'],
+      follows=options['series_share'],
     )
   )
   chosen = _options(options)
   dataset = items.federated('items-demo', drawn, chosen)
-  items.tell('items-demo', drawn, dataset, chosen)
-  return dataset
+  return items.told('items-demo', drawn, dataset, chosen)
+
+
+def _fit_tie(draft: task.Draft) -> None:
+  """Gives items one row, if the run allows it."""
+  values, options = draft.values, draft.options
+  apart = {
+    f'to {draft.algorithm.name}, whose class rows are no features': (
+      draft.algorithm.name in _APART
+    ),
+    'with --contrastive_weight, for which clients keep encoders without class rows': (
+      bool(values.get('contrastive_weight'))
+    ),
+    'with --trainable, which trains class rows or features alone': (
+      values['trainable'] != 'all'
+    ),
+    'with --negatives_schedule=randomized, which leaves own classes out': (
+      values.get('negatives_schedule') == 'randomized'
+    ),
+  }
+  for why, is_so in apart.items():
+    if is_so and options['tie_items']:
+      if draft.given.get('tie_items'):
+        draft.refuse('tie_items', why, 'give --tie_items=false')
+      options['tie_items'] = False
+  of_bags = {'hidden_dim', 'feature_dim', 'feature_learning_rate'}
+  if 'encoder' not in draft.given and (
+    not options['tie_items'] or of_bags & draft.given.keys()
+  ):
+    options['encoder'] = encoders.BAG
+  if options['encoder'] not in encoders.OF_ITEMS:
+    raise errors.InputError(
+      f'--encoder={options["encoder"]}: choose one of {", ".join(encoders.OF_ITEMS)}'
+    )
+  if options['encoder'] == encoders.SEQUENCE:
+    if not options['tie_items']:
+      raise errors.InputError(
+        '--encoder=sequence reads the class rows, and this run has two tables of items'
+        f' (--tie_items=false, or {draft.algorithm.name} or another option needs'
+        ' them); give --encoder=bag'
+      )
+    draft.refuse('hidden_dim', 'with --encoder=sequence')
+  else:
+    for name in ('attention_blocks', 'dropout'):
+      draft.refuse(name, 'with --encoder=bag, only with --encoder=sequence')
+  if options['tie_items']:
+    _fit_rates(draft)
+    for name in ('feature_dim', 'feature_learning_rate', 'select_features'):
+      why = 'with --tie_items, where features have the rows of classes'
+      draft.refuse(name, why, 'leave it out, or give --tie_items=false')
+
+
+def _fit_rates(draft: task.Draft) -> None:
+  """Gives clients their defaults, and to a server that takes Adam."""
+  values, given = draft.values, draft.given
+  for name, default in _TIED[draft.options['encoder']].items():
+    applies = draft.algorithm.has_clients and name in values
+    if name == 'local_epochs':
+      applies &= not values.get('local_steps')
+    if name == 'server_learning_rate':
+      applies &= values.get('server_optimizer') == 'adam'
+    if applies and name not in given:
+      values[name] = default
+
+
+def _network(options, description):
+  """Returns the network of bags or of sequences, tied to the class rows if asked for."""
+  from tff_xc.encoders import bag
+  from tff_xc.encoders import encoder as encoder_lib
+  from tff_xc.encoders import sequence
+
+  if not options['tie_items']:
+    return xc.network(options, description)
+  tied = {**options, 'feature_dim': options['embedding_dim']}
+  model = xc.network(tied, description)
+  encoder, name = model.encoder, bag.FEATURE
+  if options['encoder'] == encoders.SEQUENCE:
+    name = sequence.ITEM
+    encoder = sequence.build_sequence_encoder(
+      num_items=description.num_classes,
+      length=options['history'],
+      dim=options['embedding_dim'],
+      blocks=options['attention_blocks'],
+      dropout=options['dropout'],
+    )
+  return dataclasses.replace(model, encoder=encoder_lib.tied(encoder, name))
 
 
 def _fit(draft: task.Draft) -> None:
+  _fit_tie(draft)
   xc.fit(draft)
+  xc.fit_best(draft, 'hold_out_validation')
   if draft.options['test_split'] != 'time':
     why = 'with --test_split=last, only with --test_split=time'
     draft.refuse('test_share', why)
@@ -105,11 +272,13 @@ def _fit(draft: task.Draft) -> None:
 
 def _task(**attributes) -> task.Task:
   return task.Task(
-    network=xc.network,
+    network=_network,
     metrics=(
       *('hit@10', 'ndcg@10', 'hit@1', 'hit@5', 'hit@20', 'ndcg@20'),
       'recall@10',
+      *('hit@10_validation', 'ndcg@10_validation'),
     ),
+    best_by='ndcg@10_validation',
     rounds=300,
     clients_per_round=32,
     eval_every=20,
@@ -135,7 +304,7 @@ TASKS = (
     summary="your own users' items: --data_dir is a table with a row for each time that"
     ' a user took an item; the next item is predicted',
     read=_read,
-    options=task.options(*xc.BAGS, *_OPTIONS, **_SIZES),
+    options=task.options(*xc.BAGS, TIE, *NETWORK, *OPTIONS, **_SIZES),
     data='a .csv, .tsv, .jsonl or .parquet with a user (--user_column), an item'
     ' (--item_column) and perhaps a time (--time_column) in each row',
     data_is_named=True,
@@ -148,10 +317,13 @@ TASKS = (
     licence=task.DRAWN,
     options=task.options(
       *xc.BAGS,
+      TIE,
+      *NETWORK,
       *_HISTORY,
       task.NUM_CLASSES,
       task.NUM_CLIENTS,
       task.DATA_SEED,
+      *_SHAPE,
       num_classes=1682,
       num_clients=943,
       **_SIZES,

@@ -371,17 +371,20 @@ _SETS_DEFAULTS = {
 }
 
 
-def _fit_sets(draft: task.Draft) -> None:
-  """Drops a default --best_by that needs validation examples, or refuses it."""
+def fit_best(draft: task.Draft, flag: str) -> None:
+  """Drops a default --best_by that needs validation examples, or refuses it.
+
+  `flag` is the option that holds them out.
+  """
   best_by = draft.settings['best_by']
-  if draft.options['validation'] or not best_by:
+  if draft.options[flag] or not best_by:
     return
   if 'validation' not in catalog.SCORES[best_by].needs:
     return
   if 'best_by' in draft.given or draft.settings['early_stopping_patience']:
     raise errors.InputError(
       f'--best_by={best_by} is measured on validation examples, and'
-      ' --validation=0 holds none out; give another --best_by'
+      f' --{flag}={str(draft.options[flag]).lower()} holds none out; give another --best_by'
     )
   draft.settings['best_by'] = ''
 
@@ -478,7 +481,7 @@ def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:
       hidden_dim=hidden,
       num_clients=10,
     ),
-    fit=_fit_sets,
+    fit=lambda draft: fit_best(draft, 'validation'),
     **more,
   )
 

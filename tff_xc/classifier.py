@@ -51,6 +51,18 @@ class EmbeddingClassifier:
     default=None, compare=False, repr=False
   )
 
+  def __post_init__(self):
+    if self.encoder.targets and not self.encoder.tied:
+      raise ValueError(
+        'an encoder of sequences of classes is tied to their rows'
+      )
+    for name, table in self.encoder.tied.items():
+      if table.num_rows != self.num_rows or self.num_rows != self.num_classes:
+        raise ValueError(
+          f'the table {name!r} of {table.num_rows} rows cannot be tied to'
+          f' {self.num_rows} class rows of {self.num_classes} classes'
+        )
+
   @property
   def num_rows(self) -> int:
     """The number of class rows; n if each label has one."""
@@ -90,6 +102,7 @@ class EmbeddingClassifier:
     `seed` is int32 [2], for encoders that draw random numbers.
     """
     own = {n: t for n, t in weights.tables.items() if n != CLASS}
+    own |= dict.fromkeys(self.encoder.tied, weights.class_table)
     with precision_lib.of_products(self.precision):
       return self.encoder.apply(
         union(weights.encoder, own),

@@ -3,6 +3,7 @@
 import difflib
 import unicodedata
 from collections.abc import Iterable
+from collections.abc import Mapping
 
 # What the field also calls our flags, without underscores.
 _SYNONYMS = {
@@ -65,6 +66,15 @@ def shown(text: object) -> str:
     else character.encode('unicode_escape').decode()
     for character in str(text)
   )
+
+
+def baselines(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+  """Returns a line for each method that needs no training, with its scores."""
+  lines = []
+  for name, scores in found.items():
+    each = [f'{score} {100 * value:.1f} %' for score, value in scores.items()]
+    lines.append(f'{name}: {", ".join(each)}')
+  return lines
 
 
 def meant(name: str, known: Iterable[str], sign: str = '') -> str:

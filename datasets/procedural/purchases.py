@@ -13,7 +13,7 @@ import numpy as np
 from datasets import items as items_lib
 from tff_xc import errors
 
-_FOLLOWS, _LIKED = 0.35, 0.5  # Shares of what is taken; the rest is anything.
+_LIKED = 0.5 / 0.65  # Share of what does not follow; the rest is anything.
 _GROUPS_OF_USER = 3
 
 
@@ -26,6 +26,7 @@ class Options(NamedTuple):
   items_per_user: float = 40.0
   skew: float = 0.8  # The item of rank r in its group is as popular as r^-skew.
   seed: int = 0
+  follows: float = 0.35  # Share of items that follow from the one before.
 
 
 def draw(options: Options) -> items_lib.Histories:
@@ -51,7 +52,7 @@ def draw(options: Options) -> items_lib.Histories:
   )
   sizes = np.clip(sizes.astype(int), 3, n // 2)
   taken = [
-    _of_user(random, size, own, members, shares, following)
+    _of_user(random, size, own, members, shares, following, options.follows)
     for size, own in zip(sizes, liked, strict=True)
   ]
   lengths = np.array([len(t) for t in taken])
@@ -65,7 +66,9 @@ def draw(options: Options) -> items_lib.Histories:
   )
 
 
-def _of_user(random, size, liked, members, shares, following) -> np.ndarray:
+def _of_user(
+  random, size, liked, members, shares, following, follows
+) -> np.ndarray:
   """Returns distinct items, in the order in which the user takes them."""
   steps = 2 * size  # Some are taken twice, and count once.
   kinds, draws = random.random([2, steps])
@@ -73,10 +76,10 @@ def _of_user(random, size, liked, members, shares, following) -> np.ndarray:
   anything = random.integers(len(members), size=steps)
   last, found = -1, {}
   for kind, draw, mine, other in zip(kinds, draws, own, anything, strict=True):
-    if last >= 0 and kind < _FOLLOWS:
+    if last >= 0 and kind < follows:
       last = following[last]
     else:
-      g = mine if kind < _FOLLOWS + _LIKED else other
+      g = mine if kind < follows + (1 - follows) * _LIKED else other
       last = members[g][np.searchsorted(shares[g], draw, 'right')]
     found.setdefault(int(last))
     if len(found) == size:

@@ -115,7 +115,7 @@ def test_items_may_come_twice_where_seen_ones_are_not_left_out(tmp_path):
 
 
 def test_a_moment_parts_training_from_test(tmp_path):
-  options = items.Options(test='time', test_fraction=0.5)
+  options = items.Options(test='time', test_fraction=0.5, validation=False)
   found = items.read(table(tmp_path), ANY)
   dataset = items.federated('mine', found, options)
   moment = np.quantile([3, 1, 1, 2, 5, 2, 7], 0.5, method='lower')
@@ -124,6 +124,69 @@ def test_a_moment_parts_training_from_test(tmp_path):
   # Of times 3 and 7; the item of time 5 is its user's first.
   assert [dataset.class_names[y] for y in dataset.test.y] == ['tea', 'jam']
   assert [dataset.class_names[y] for y in trained] == ['rice', 'rice']
+
+
+@pytest.mark.parametrize('leave_out_seen', [True, False])
+@pytest.mark.parametrize('test', ['last', 'time'])
+def test_validation_is_before_the_test_and_never_in_the_training(
+  test, leave_out_seen
+):
+  found = purchases.draw(purchases.Options(30, 40, 6))
+  found = found._replace(times=found.times + 0.01 * found.users)
+  options = items.Options(test=test, leave_out_seen=leave_out_seen)
+  dataset = items.federated('mine', found, options)
+  pool, users = dataset.train.pool, {}
+  times = {}
+  for user, item, time in zip(
+    found.users, found.items, found.times, strict=True
+  ):
+    users.setdefault(int(user), []).append(int(item))
+    times[int(user), int(item)] = time
+  every = {(u, i) for u, taken in users.items() for i in taken[1:]}
+  of = lambda part: {
+    (int(part.client_ids[owner]), int(pool.y[number]))
+    for owner, number in zip(part.owners(), part.numbers, strict=True)
+  }
+  trained, bag = of(dataset.train.partition), dataset.validation.read
+  held, tested = set(), set()
+  if test == 'last':
+    held = {(u, taken[-2]) for u, taken in users.items() if len(taken) > 3}
+    tested = {(u, taken[-1]) for u, taken in users.items()}
+  else:
+    moment = np.quantile(found.times, 0.9, method='lower')
+    before = found.times[found.times <= moment]
+    earlier = np.quantile(before, 0.9, method='lower')
+    tested = {pair for pair in every if times[pair] > moment}
+    held = {pair for pair in every if earlier < times[pair] <= moment}
+  assert trained == every - held - tested and len(held) > 5
+  assert sorted(dataset.validation.y) == sorted(item for _, item in held)
+  assert len(dataset.test) == len(tested)
+  # Neither an item for validation nor a test item is a feature of training.
+  x = pool.read(dataset.train.partition.numbers)
+  owners = dataset.train.partition.owners()
+  ids = [int(name) for name in dataset.train.client_ids]
+  rows, columns = x.nonzero()
+  features = {
+    (ids[owners[r]], int(c)) for r, c in zip(rows, columns, strict=True)
+  }
+  assert not features & (held | tested)
+  if leave_out_seen:
+    seen = dataset.validation.seen.matrix().toarray()
+    assert all(
+      seen[i][row.indices].all()
+      for i, row in enumerate(bag(np.arange(len(seen))))
+    )
+
+
+def test_validation_can_be_left_out(tmp_path):
+  options = items.Options(validation=False)
+  found = purchases.draw(purchases.Options(30, 40, 6))
+  dataset = items.federated('mine', found, options)
+  assert dataset.validation is None
+  whole = items.federated('mine', found, options._replace(validation=True))
+  assert len(whole.train.partition.numbers) + len(whole.validation) == len(
+    dataset.train.partition.numbers
+  )
 
 
 def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
@@ -173,7 +236,10 @@ def test_times_of_any_size_have_their_order(kind, times, tmp_path):
     text = 'user,item,time\n' + ''.join(f'u,{i},{t}\n' for i, t in rows)
     path = table(tmp_path, text)
     assert in_order(path) == 'abc'
-    found, options = items.read(path, ANY), items.Options(test='time')
+    found, options = (
+      items.read(path, ANY),
+      items.Options(test='time', validation=False),
+    )
     federated = items.federated('a', found, options._replace(test_fraction=0.4))
     assert len(federated.test) == 1  # The later two are different times.
 
@@ -282,7 +348,7 @@ def histories(rows):
 @pytest.mark.parametrize('history', [20, 10_000])
 def test_memory_grows_as_the_rows_of_a_user(history):
   found = histories(3000)
-  options = items.Options(history, 'time', 0.5)
+  options = items.Options(history, 'time', 0.5, validation=False)
   tracemalloc.start()
   dataset = items.federated('mine', found, options)
   whole = tracemalloc.get_traced_memory()[1]
@@ -310,56 +376,14 @@ def test_a_test_by_time_needs_different_times(tmp_path):
 
 def test_users_that_train_nobody_are_counted(tmp_path, capsys):
   items.load(table(tmp_path), items.Options(), ANY)
-  [told] = capsys.readouterr().err.splitlines()[1:]
+  *before, told = capsys.readouterr().err.splitlines()
   assert told.startswith('1 user of ') and 'takes no part' in told  # Cy.
+  assert [line.split(':')[0].strip() for line in before[1:]] == [
+    *('popularity', 'markov', 'cooccurrence'),
+  ]
   text = '\n'.join(line for line in ROWS.splitlines() if 'cy' not in line)
   items.load(table(tmp_path, text), items.Options(), ANY)
   assert 'no part' not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize('leave_out_seen', [True, False])
-@pytest.mark.parametrize('test', ['last', 'time'])
-def test_popularity_is_of_all_items_taken_before_the_test(
-  test, leave_out_seen, monkeypatch
-):
-  random = np.random.default_rng(0)
-  users = np.sort(random.integers(0, 12, 90)).astype(np.int32)
-  taken = np.minimum(random.geometric(0.08, 90) - 1, 29).astype(np.int32)
-  times = np.lexsort((random.random(90), users)).argsort() + 100.0 * users
-  times = np.concatenate([np.sort(times[users == u] % 97) for u in range(12)])
-  names = list(map(str, range(30)))
-  found = items.Histories(users, taken, times, names[:12], names)
-  options = items.Options(
-    test=test, test_fraction=0.3, leave_out_seen=leave_out_seen
-  )
-  rows = [*zip(users.tolist(), taken.tolist(), times.tolist(), strict=True)]
-  if leave_out_seen:
-    first = {}
-    for user, item, time in rows:
-      first.setdefault((user, item), time)
-    rows = [(*key, time) for key, time in first.items()]
-  moment = sorted(time for _, _, time in rows)[int(0.7 * (len(rows) - 1))]
-  count, tested = collections.Counter(), []
-  for user in range(12):
-    own = [(item, time) for u, item, time in rows if u == user]
-    for place, (item, time) in enumerate(own):
-      is_last = place == len(own) - 1
-      if time > moment if test == 'time' else is_last and place:
-        tested += [(item, {i for i, _ in own[:place]})] * (place > 0)
-      else:
-        count[item] += 1
-  hits, gains = [], []
-  for item, seen in tested:
-    best = sorted(range(30), key=lambda i: (-count[i], i))
-    best = [i for i in best if i not in seen or not leave_out_seen][:10]
-    hits.append(item in best)
-    gains.append(1 / np.log2(best.index(item) + 2) if item in best else 0.0)
-  dataset = items.federated('mine', found, options)
-  expected = {'hit@10': np.mean(hits), 'ndcg@10': np.mean(gains)}
-  assert 0.2 < expected['hit@10'] < 0.9
-  assert items.popularity(found, dataset, options) == pytest.approx(expected)
-  monkeypatch.setattr(items, '_AT_ONCE', 1)
-  assert items.popularity(found, dataset, options) == pytest.approx(expected)
 
 
 def test_procedural_histories_follow_their_seed_and_repeat_nothing():
@@ -372,3 +396,39 @@ def test_procedural_histories_follow_their_seed_and_repeat_nothing():
   assert len(again.items) == len(one.items)
   followers = np.mean(np.diff(one.items)[np.diff(one.users) == 0] != 0)
   assert followers == 1.0
+
+
+@pytest.mark.parametrize('history', [3, 50])
+def test_of_sequences_every_training_item_is_a_target_once(history):
+  found = purchases.draw(purchases.Options(20, 60, 9))
+  options = items.Options(history, sequences=True)
+  dataset = items.federated('mine', found, options)
+  pool, train = dataset.train.pool, dataset.train.partition
+  targets = collections.Counter()
+  for owner, number in zip(train.owners(), train.numbers, strict=True):
+    x = pool.read(np.array([number]))
+    order = x.indices[np.argsort(x.data)]  # The oldest first.
+    for item in (*order[1:], pool.y[number]):
+      targets[int(train.client_ids[owner]), int(item)] += 1
+  wanted = {}
+  for user in range(20):
+    own = found.items[found.users == user].tolist()
+    for item in own[1 : -2 if len(own) > 3 else -1]:
+      wanted[user, item] = 1
+  assert targets == wanted
+  if history == 50:
+    assert len(train.numbers) == len(train)  # One example a user.
+
+
+def test_a_larger_share_of_procedural_items_follows_in_series():
+  """What follows from what is the same for all shares."""
+  options = purchases.Options(300, 60, 20)
+  repeated = []
+  for share in (0.0, 0.35, 0.9):
+    drawn = purchases.draw(options._replace(follows=share))
+    same = drawn.users[1:] == drawn.users[:-1]
+    pairs = collections.Counter(
+      zip(drawn.items[:-1][same], drawn.items[1:][same], strict=True)
+    )
+    repeated.append(pairs.most_common(1)[0][1] / same.sum())
+  assert repeated[0] < repeated[1] < repeated[2]

@@ -12,6 +12,7 @@ from tests import processes
 from tests.launch import light
 from tests.report import fake_runs
 from tff_xc import errors
+from tff_xc import files
 from tff_xc.report import tables
 
 # Those of commands are drawn.
@@ -110,6 +111,19 @@ def test_what_differs_besides_the_methods_is_said(tmp_path, monkeypatch):
   assert expected in (tmp_path / 'compare.md').read_text()
   of_one = compare.compare([tmp_path / 'a', tmp_path / 'b'])
   assert 'between the methods' not in of_one
+
+
+def test_baselines_without_training_stand_below_the_table(tmp_path):
+  for name, value in (('a', 0.21), ('b', 0.21), ('c', 0.5)):
+    run = fake_runs.write_run(tmp_path / name, seed=ord(name))
+    summary = files.read_json(run / 'summary.json')
+    summary['baselines'] = {'markov': {'hit@10': value}}
+    files.write_json(run / 'summary.json', summary)
+  text = compare.compare([tmp_path / 'a', tmp_path / 'b'])
+  assert 'markov: hit@10 21.0 %' in text
+  assert 'markov: hit@10 21.0 %' in (tmp_path / 'compare.md').read_text()
+  # Runs whose tests differ have none in common.
+  assert 'markov' not in compare.compare([tmp_path])
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from tff_xc.measure import neighbors
 
 here = test_evaluate.here
 SMALL = {'hidden_dim': 4, 'embedding_dim': 4}
+SEQUENCE = {'encoder': 'sequence', 'embedding_dim': 4}
 
 
 def rows_of(path):
@@ -223,13 +224,13 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
       run_on('bad.txt')
 
 
-def items(here):
+def items(here, **more):
   """Makes a run on mine.csv, of nine users and twelve items."""
   random = np.random.default_rng(0)
   frame = pd.DataFrame({'user': np.repeat([f'u{i}' for i in range(9)], 8)})
   frame['item'] = [f'i{i}' for i in random.integers(0, 12, len(frame))]
   frame.to_csv('mine.csv', index=False)
-  how = {'data_dir': 'mine.csv', 'negatives': 3, **SMALL}
+  how = {'data_dir': 'mine.csv', 'negatives': 3, **(more or SMALL)}
   run = test_evaluate.untrained(here / 'run', 'items', 'fedss', **how)
   found = evaluation.load(str(run), {'data_dir': 'mine.csv'})
   names = found.dataset.class_names
@@ -239,8 +240,9 @@ def items(here):
   return run, found, frame, names
 
 
-def test_users_get_lists_of_items_that_they_have_not(here, capsys):
-  run, found, frame, names = items(here)
+@pytest.mark.parametrize('more', [{}, SEQUENCE])
+def test_users_get_lists_of_items_that_they_have_not(here, capsys, more):
+  run, found, frame, names = items(here, **more)
   prediction.run(['mine.csv'], run_dir=str(run), top=3, output='p.csv')
   model, weights = found.algorithm.model, found.weights
   rows = rows_of('p.csv')[1]
@@ -286,6 +288,30 @@ def test_users_get_lists_of_items_that_they_have_not(here, capsys):
     prediction.run(['other.csv'], run_dir=str(run))
   with pytest.raises(errors.InputError, match='label_column'):
     prediction.run(['one.csv'], run_dir=str(run), label_column='item')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('repeats', [True, False])
+def test_predictions_for_the_test_are_those_of_the_evaluation(here, repeats):
+  """Each user's history before its last item; also by exported files."""
+  run, found, frame, _ = items(here, **SEQUENCE, leave_out_seen=not repeats)
+  if not repeats:
+    frame = frame.drop_duplicates()
+  before = frame.groupby('user').head(-1)
+  before.to_csv('before.csv', index=False)
+  prediction.run(['before.csv'], run_dir=str(run), top=5, output='p.csv')
+  rows = rows_of('p.csv')[1]
+  last = frame.groupby('user').tail(1)
+  hits = [
+    item in row[1::2]
+    for (_, item), row in zip(last.to_numpy(), rows, strict=True)
+  ]
+  measured = found.evaluator(found.weights)
+  assert np.mean(hits) == pytest.approx(measured['hit@5'])
+  exporting.run(str(run), 'file', top=12)
+  prediction.run(['before.csv'], model='file', top=5, output='f.csv')
+  for row, other in zip(rows, rows_of('f.csv')[1], strict=True):
+    assert row[1::2] == other[1::2]
 
 
 @pytest.mark.slow

@@ -3,8 +3,10 @@
 import json
 import shutil
 import tracemalloc
+import types
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -166,3 +168,28 @@ def test_no_data_are_needed_and_older_runs_say_so(here, rounds):
   (here / 'run' / run_files.DESCRIPTION).unlink()
   with pytest.raises(errors.InputError, match=r'description.* is missing'):
     trained.load('run', named={'data_dir': 'items.csv'})
+
+
+def test_the_default_round_is_the_one_that_validation_chose(
+  monkeypatch, capsys
+):
+  metrics = pd.DataFrame(
+    {
+      'round': [0, 1, 2],
+      'hit@10': [0.1, 0.2, 0.9],
+      'ndcg@10_validation': [0.1, 0.8, 0.3],
+    }
+  )
+  of = lambda by: types.SimpleNamespace(
+    path='run', task='items', config={'best_by': by}, metrics=metrics
+  )
+  monkeypatch.setattr(checkpoints, 'kept', lambda path: [1, 2])
+  by_validation = of('ndcg@10_validation')
+  assert trained._round(by_validation, trained.CHOSEN) == 1
+  # The test chooses nothing that is not asked for.
+  for by in ('', 'hit@10'):
+    assert trained._round(of(by), trained.CHOSEN) is None
+  assert trained._round(of('hit@10'), trained.BEST) == 2
+  monkeypatch.setattr(checkpoints, 'kept', lambda path: [2])
+  assert trained._round(by_validation, trained.CHOSEN) is None
+  assert 'the last one is taken' in capsys.readouterr().err

@@ -413,3 +413,20 @@ def test_scores_of_single_clients(setting):
   assert measured['client_top1_worst'] == pytest.approx(min(shares))
   with pytest.raises(ValueError, match='held-out'):
     evaluation.Evaluator(model, dataset, names)
+
+
+def test_scores_of_validation_are_of_its_examples_alone(setting):
+  model, weights, dataset, _ = setting
+  held = pool.in_memory(*some(300, 12))
+  dataset = dataclasses.replace(dataset, validation=held)
+  names = ('top1', 'top1_validation', 'ndcg@10_validation', 'hit@10')
+  measured = evaluation.Evaluator(model, dataset, names)(weights)
+  of = lambda examples: naive_top1(weights, everything(examples))
+  assert measured['top1_validation'] == pytest.approx(of(held))
+  assert measured['top1'] == pytest.approx(of(dataset.test))
+  swapped = dataclasses.replace(dataset, test=held, validation=dataset.test)
+  other = evaluation.Evaluator(model, swapped, ('ndcg@10',))(weights)
+  assert other['ndcg@10'] == measured['ndcg@10_validation']
+  with pytest.raises(ValueError, match='validation'):
+    lacks = dataclasses.replace(dataset, validation=None)
+    evaluation.Evaluator(model, lacks, names)

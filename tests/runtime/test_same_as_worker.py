@@ -7,10 +7,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tasks import experiment
 from tests import registered
 from tests import tiny
 from tests import tiny_sparse
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.round import process as process_lib
 
 _ROUNDS = 3
 # Cohorts' sizes repeat and change: a round must not depend on the last cohort.
@@ -116,6 +118,26 @@ def test_feature_tables_by_rows(contexts, name, max_features):
     state = process.initialize()
     for seed in range(2):
       output = process.next(state, tiny_sparse.cohort(clients, seed))
+      state = output.state
+    return state, output.metrics, process.get_model_weights(state)
+
+  assert_equal(*_on_both(contexts, run))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('is_sequence', [True, False])
+def test_items_that_have_one_row(contexts, is_sequence):
+  how = {'encoder': 'sequence'} if is_sequence else {'hidden_dim': 8}
+  how |= {'num_classes': 40, 'num_clients': 12, 'embedding_dim': 8}
+  config = experiment.resolve('items-demo', 'fedss', {'negatives': 5, **how})
+  made = experiment.assemble(config)
+  cohorts = made.algorithm.sampling.cohorts(made.dataset, 0)
+  process = process_lib.build_process(made.algorithm, 0)
+
+  def run():
+    state = process.initialize()
+    for number in range(2):
+      output = process.next(state, cohorts(number).examples)
       state = output.state
     return state, output.metrics, process.get_model_weights(state)
 

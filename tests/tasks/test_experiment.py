@@ -442,3 +442,109 @@ def test_training_does_not_warn_of_the_rounds_of_a_paper():
   )
   assert warn(rounds=4000)
   assert not warn()
+
+
+def test_a_choice_by_validation_needs_examples_for_it():
+  task = tasks.get('items')
+  config = {'best_by': task.best_by, 'early_stopping_patience': 0}
+  told = lambda config, metrics=('hit@10',): experiment._without_validation(
+    config, task, metrics
+  )
+  assert task.best_by in told(config)[0]
+  assert not told(config, ('hit@10', task.best_by))
+  for change in (
+    {'early_stopping_patience': 3},
+    {'best_by': 'hit@10_validation'},
+  ):
+    with pytest.raises(errors.InputError, match='do not have the examples'):
+      told({**config, **change})
+  resolved = lambda **changes: experiment.resolve(
+    'items', 'fedss', {'data_dir': 'a.csv', **changes}
+  )['best_by']
+  assert resolved() == task.best_by
+  assert resolved(hold_out_validation=False) == ''
+  with pytest.raises(errors.InputError, match='hold_out_validation=false'):
+    resolved(hold_out_validation=False, best_by=task.best_by)
+
+
+def test_items_have_one_row_where_class_rows_may_be_features():
+  of = lambda algorithm, **changes: experiment.resolve(
+    'items', algorithm, {'data_dir': 'a.csv', **changes}
+  )['options']['tie_items']
+  for name in ('fedss', 'fullsoftmax', 'scaffold', 'fedadam', 'centralized'):
+    assert of(name)
+  for name in ('fedaws', 'turbosvm', 'moon', 'fedbabu'):
+    assert not of(name)
+    with pytest.raises(errors.InputError, match='give --tie_items=false'):
+      of(name, tie_items=True)
+  assert not of('fedss', negatives_schedule='randomized')
+  assert not of('fedss', contrastive_weight=1.0)
+  assert not of('fedss', trainable='head')
+  assert not of('fedss', tie_items=False, feature_dim=8)
+  for name in ('feature_dim', 'feature_learning_rate'):
+    with pytest.raises(errors.InputError, match='tie_items=false'):
+      of('fedss', **{name: 8})
+
+
+def test_a_sequence_of_items_is_tied_and_has_options_of_its_own():
+  of = lambda **changes: experiment.resolve(
+    'items', changes.pop('algorithm', 'fedss'), {'data_dir': 'a.csv', **changes}
+  )
+  assert of(encoder='sequence', dropout=0.1)['options']['dropout'] == 0.1
+  for changes, told in (
+    ({'tie_items': False, 'encoder': 'sequence'}, 'give --encoder=bag'),
+    ({'algorithm': 'fedaws', 'encoder': 'sequence'}, 'give --encoder=bag'),
+    ({'hidden_dim': 8, 'encoder': 'sequence'}, 'hidden_dim does not apply'),
+    ({'dropout': 0.5, 'encoder': 'bag'}, 'only with --encoder=sequence'),
+    ({'attention_blocks': 3, 'encoder': 'sequence'}, 'attention_blocks'),
+    ({'encoder': 'small'}, 'encoder'),
+  ):
+    with pytest.raises(errors.InputError, match=told):
+      of(**changes)
+
+
+def test_defaults_of_items_follow_the_network():
+  of = lambda algorithm='fedss', **changes: experiment.resolve(
+    'items', algorithm, {'data_dir': 'a.csv', **changes}
+  )
+  chosen = lambda **changes: of(**changes)['options']['encoder']
+  assert chosen() == 'sequence'
+  for changes in (
+    {'tie_items': False},
+    {'hidden_dim': 8},
+    {'algorithm': 'fedaws'},
+    {'trainable': 'head'},
+  ):
+    assert chosen(**changes) == 'bag'
+  values = of()['hyperparameters']
+  assert values['local_epochs'] == 4
+  assert of(local_epochs=1)['hyperparameters']['local_epochs'] == 1
+  assert of(encoder='bag')['hyperparameters']['local_epochs'] == 3
+  assert of(tie_items=False)['hyperparameters']['local_epochs'] == 1
+  # Not rates of another server, and no epochs beside steps.
+  of_sgd = of(server_optimizer='sgd')['hyperparameters']
+  assert of_sgd['server_learning_rate'] == 1.0
+  assert of(local_steps=3)['hyperparameters']['local_steps'] == 3
+  # A run's config.json gives the same again.
+  for changes in ({}, {'local_epochs': 1}, {'hidden_dim': 8}):
+    config = of(**changes)
+    again = experiment.recorded(config)
+    for part in ('options', 'hyperparameters'):
+      assert again[part] == config[part]
+
+
+def test_a_model_of_items_has_one_table_where_they_are_tied():
+  found = {}
+  for is_tied in (True, False):
+    how = {'num_classes': 30, 'num_clients': 20, 'tie_items': is_tied}
+    config = experiment.resolve('items-demo', 'fedss', how)
+    made = experiment.assemble(config)
+    found[is_tied] = made.algorithm
+    tables = made.algorithm.model.weight_specs().tables
+    assert [*tables] == ['class', 'feature'][: 2 - is_tied]
+  train = made.dataset.train
+  unions = [
+    len({*train.pool.read(numbers).indices, *train.pool.y[numbers]})
+    for numbers in map(train.partition.of_client, range(len(train.partition)))
+  ]
+  assert found[True].tables[0].request.max_positives == max(unions)

@@ -79,6 +79,21 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     pairs = np.unique(owners * stride + labels)
     return int(np.bincount(pairs // stride).max())
 
+  @functools.cached_property
+  def largest_tied_set(self) -> int:
+    """The largest number of distinct ids among a client's features and labels."""
+    owners, labels = self.partition.owners(), self.pool.y
+    entries = self.pool.entries[self.partition.numbers].astype(np.int64) + 1
+    bounds = np.bincount(owners, entries, len(self.partition)).astype(int)
+    largest = 1
+    for client in np.argsort(-bounds, kind='stable'):
+      if bounds[client] <= largest:
+        break  # So are those of all others.
+      numbers = self.partition.of_client(client)
+      ids = np.append(self.pool.read(numbers).indices, labels[numbers])
+      largest = max(largest, len(np.unique(ids)))
+    return largest
+
   def largest_feature_set(self, examples_per_round: int = 0) -> int:
     """Returns a bound, at least 1, on the distinct features that a client uses in a round.
 
@@ -203,6 +218,10 @@ class FederatedDataset:
   # As in `Description`, where examples alone do not tell it.
   preprocessing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   unseen: Unseen | None = None
+  # Test scores of methods that need no training, by method.
+  baselines: Mapping[str, Mapping[str, float]] = dataclasses.field(
+    default_factory=dict
+  )
 
   def __post_init__(self):
     owners, labels = self.train.owned_labels()

@@ -61,11 +61,13 @@ class Ranges(NamedTuple):
     """Returns the bags of these numbers, int [k], in their order."""
     return self._replace(starts=self.starts[numbers], stops=self.stops[numbers])
 
-  def matrix(self, by_age: bool = False) -> scipy.sparse.csr_matrix:
+  def matrix(
+    self, by_age: bool = False, summed: bool = True
+  ) -> scipy.sparse.csr_matrix:
     """Returns bool [N, size], whether a bag has an id.
 
     With `by_age` float32: the last id of a bag has 1, those before it 1/2, 1/3 and so
-    on, which are added for an id that is there twice.
+    on, which are added for an id that is there twice, unless `summed` is False.
     """
     splits = np.cumsum(np.append(0, self.lengths))
     places = np.arange(splits[-1])
@@ -77,7 +79,8 @@ class Ranges(NamedTuple):
     made = scipy.sparse.csr_matrix(
       (values, self.ids[places], splits), (len(self.starts), self.size)
     )
-    made.sum_duplicates()
+    if summed:
+      made.sum_duplicates()
     return made
 
 

@@ -48,6 +48,11 @@ class Encoder:
     init_non_trainable: `seed` -> weights without gradients, such as batch
       statistics. They are averaged over clients like the others.
     tables: by name, the trainable weights of which `apply` reads few rows.
+    tied: by name, further weights that `apply` reads, which are the class rows: an
+      example's features are classes. They are no weights of the encoder; see `tied`.
+    targets: for examples that are sequences of classes, (x, y int32 [B]) -> (targets
+      int32 [S], example of each int32 [S]). With it, `apply` returns S embeddings in
+      training, one for each target, and the tied features are labels, too.
     last_layer: names of the weights of the last layer, whose output is the
       embedding (before a function without weights); empty: there is none.
     copies: number -> that many of the encoder side by side, in a form that is
@@ -64,6 +69,10 @@ class Encoder:
   tables: Mapping[str, 'Table'] = dataclasses.field(
     default_factory=dict, hash=False
   )
+  tied: Mapping[str, 'Table'] = dataclasses.field(
+    default_factory=dict, hash=False
+  )
+  targets: Callable[..., tuple[tf.Tensor, tf.Tensor]] | None = None
   last_layer: tuple[str, ...] = ()
   copies: Callable[[int], 'Encoder'] | None = None
 
@@ -101,6 +110,25 @@ def take(x, places: tf.Tensor):
     for v in values
   ]
   return type(x)(rows[0].row_splits, *(r.flat_values for r in rows))
+
+
+def tied(encoder: Encoder, name: str) -> Encoder:
+  """Returns the encoder that reads class rows in place of its table of this name.
+
+  A client then requests, receives and sends the rows of its features and of its labels
+  as one set. Class rows must have the length of the table's rows.
+  """
+  others = dict(encoder.tables)
+  table = others.pop(name)
+
+  def init(seed):
+    weights = collections.OrderedDict(encoder.init(seed))
+    del weights[name]
+    return weights
+
+  return dataclasses.replace(
+    encoder, init=init, tables=others, tied={name: table}
+  )
 
 
 def side_by_side(encoder: Encoder, count: int) -> Encoder:

@@ -122,6 +122,8 @@ def _with_room(algorithm, dataset) -> algorithm_lib.Algorithm:
       if table.name == classifier.CLASS:
         each = algorithm.model.rows_per_label
         most = max(of.largest_label_set * each for of in everyone)
+        if algorithm.model.encoder.tied:
+          most = max(of.largest_tied_set for of in everyone)
       else:
         most = max(of.largest_feature_set() for of in everyone)
       room = dataclasses.replace(table.request, max_positives=most)

@@ -121,6 +121,7 @@ def train(
   kept = algorithm.client_state
   owners, labels = dataset.train.owned_labels()
   shape = len(dataset.train.partition), dataset.num_classes
+  baselines = {'baselines': dataset.baselines} if dataset.baselines else {}
   counts = skew.class_counts(owners, labels, shape)
   runtimes.offer_data(source, config['data'])
   cohorts = algorithm.sampling.cohorts(dataset, drawn_seed)
@@ -153,7 +154,7 @@ def train(
         warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
         client_states=kept
         and client_states_lib.ClientStates(kept.spec, run_dir),
-        facts={'emd': skew.emd(counts)},
+        facts={'emd': skew.emd(counts), **baselines},
       )
       draw_curves(run_dir)
       tracked.finish([directory.path / run_directory.CURVES])
@@ -219,9 +220,9 @@ def _whole_config(
   return {
     'task': dataset.name,
     'algorithm': 'own',
-    **config,
     'best_by': best.metric,
     'early_stopping_patience': best.stop_after,
+    **config,
     **dataclasses.asdict(schedule),
     'data': fingerprint.fingerprint(dataset),
   }

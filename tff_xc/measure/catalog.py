@@ -198,6 +198,15 @@ def _read(text: str) -> Mapping[str, Metric]:
 SCORES, ROUND, STEPS = map(_read, (_SCORES, _ROUND, _STEPS))
 OF_CLIENTS = tuple(_read(_CLIENTS))
 SCORES |= _read(_CLIENTS)
+# The same scores of validation examples, by which a round may be chosen.
+VALIDATION = '_validation'
+for _name, _of_test in list(SCORES.items()):
+  if _of_test.needs == ('test',) and _name + VALIDATION not in SCORES:
+    SCORES[_name + VALIDATION] = _of_test._replace(
+      heading=f'validation {_of_test.heading}',
+      meaning=f'{_name} of the validation examples',
+      needs=('validation',),
+    )
 METRICS: Mapping[str, Metric] = {**SCORES, **ROUND, **STEPS}
 # Fractions of test or retrieval examples; of these, the ones that tell most.
 HELD_OUT = tuple(
@@ -207,6 +216,7 @@ HELD_OUT = tuple(
 )
 # Not defined for sets of labels.
 OF_ONE_LABEL = ('top1', 'top5', 'macro_f1', 'mcc', 'test_loss', 'train_top1')
+OF_ONE_LABEL += tuple(n + VALIDATION for n in OF_ONE_LABEL[:4])
 HEADLINES = ('top1', 'p@1', 'map@10', 'hit@10')
 DISTANCES = tuple(n for n, m in SCORES.items() if m.unit == 'distance')
 
@@ -221,5 +231,6 @@ def measurable(
 def ranks(names: Collection[str]) -> tuple[int, ...]:
   """Returns `AT`, and the k of further scores of lists among `names`, ascending."""
   lists = ('ndcg@', 'hit@', 'recall@')
-  more = {int(n.partition('@')[2]) for n in names if n.startswith(lists)}
+  names = [n.removesuffix(VALIDATION) for n in names if n.startswith(lists)]
+  more = {int(n.partition('@')[2]) for n in names}
   return tuple(sorted({*AT, *more}))

@@ -28,7 +28,7 @@ _RANKS = 2**22
 # Parts of a data set that a metric may need and the set may lack.
 _OF_DATA = ('test', 'validation', 'retrieval', 'propensity')
 _RETRIEVAL = {n for n, m in catalog.SCORES.items() if 'retrieval' in m.needs}
-_MEAN, _MEAN_VALIDATION = 'pc_mean', 'pc_mean_validation'
+_MEAN = 'pc_mean'
 # Those of `ranking.label_set_scores`, and their mean.
 _RANKED = {
   *(
@@ -93,11 +93,12 @@ class Evaluator:
       measured |= {n: found[n.rpartition('_')[2]] for n in catalog.OF_CLIENTS}
     if wanted - _RETRIEVAL:
       rank = self._ranker(weights)
-      measured |= self._ranked(weights, rank, wanted)
-      if _MEAN_VALIDATION in wanted:
-        pool = data.validation
-        top = self._top(weights, rank, pool, None, max(catalog.AT))
-        measured[_MEAN_VALIDATION] = _of_sets(top, pool.y)[_MEAN]
+      suffix = catalog.VALIDATION
+      of_test = {name for name in wanted if not name.endswith(suffix)}
+      measured |= self._ranked(weights, rank, of_test)
+      if of_validation := {n.removesuffix(suffix) for n in wanted - of_test}:
+        found = self._ranked(weights, rank, of_validation, data.validation)
+        measured |= {name + suffix: value for name, value in found.items()}
       if 'train_top1' in wanted:
         pool, some = data.train.pool, self._some_training_examples
         if scipy.sparse.issparse(pool.y):
@@ -139,12 +140,13 @@ class Evaluator:
 
   def _embedded(self, weights, pool, numbers) -> Iterator[np.ndarray]:
     """Yields the embeddings of blocks of examples."""
-    # The encoder does not use the class table, which may be large.
-    tables = {
-      **weights.tables,
-      classifier.CLASS: tf.zeros([0, self._model.row_dim]),
-    }
-    weights = weights._replace(tables=type(weights.tables)(tables))
+    if not self._model.encoder.tied:
+      # The encoder does not use the class table, which may be large.
+      tables = {
+        **weights.tables,
+        classifier.CLASS: tf.zeros([0, self._model.row_dim]),
+      }
+      weights = weights._replace(tables=type(weights.tables)(tables))
     weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
     embed = self._embed
     if pool.entries is not None:
@@ -152,8 +154,8 @@ class Evaluator:
     for x, _ in pool.blocks(numbers):
       yield embed(weights, sparse.as_tensors(x)).numpy()
 
-  def _ranked(self, weights, rank, wanted) -> dict[str, float]:
-    """Returns the test examples' metrics that need a ranking of classes."""
+  def _ranked(self, weights, rank, wanted, pool=None) -> dict[str, float]:
+    """Returns the metrics that need a ranking of classes, of test examples or a pool's."""
     of_one = [
       name
       for name in catalog.OF_ONE_LABEL
@@ -161,7 +163,7 @@ class Evaluator:
     ]
     if not of_one and not wanted & _RANKED:
       return {}
-    pool = self._dataset.test
+    pool = self._dataset.test if pool is None else pool
     if of_one and scipy.sparse.issparse(pool.y):
       raise ValueError(
         f'{of_one[0]} is not defined for sets of labels; see p@1.'

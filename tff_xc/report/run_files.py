@@ -78,7 +78,7 @@ _OPTIONAL = {
 }
 # Of summary.json, objects of scores, and all else that is no number.
 _OF_SCORES = ('final', 'best', 'best_round')
-_NO_TOTALS = (*_OF_SCORES, 'rounds_to_target', 'warnings')
+_NO_TOTALS = (*_OF_SCORES, 'rounds_to_target', 'warnings', 'baselines')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -400,6 +400,15 @@ def _gradients(
   The gradients are those of the scaled loss with penalties.
   """
   model, padded = algorithm.model, algorithm.tables[0].request.selects
+  targets, owners = examples.y, None
+  if model.encoder.targets:
+    targets, owners = model.encoder.targets(examples.x, examples.y)
+  # An example's value is the mean over its targets.
+  of_examples = lambda each: (
+    each
+    if owners is None
+    else tf.math.unsorted_segment_mean(each, owners, tf.size(examples.y))
+  )
   trained = _trained_of(algorithm, weights)
   # Frozen statistics are those of test time: training must see the same.
   training = algorithm.frozen.isdisjoint(weights.encoder_state)
@@ -412,7 +421,7 @@ def _gradients(
     logits = model.logits(embeddings, weights.class_table, ids)
     step = losses.LocalStep(
       logits,
-      examples.y,
+      targets,
       held,
       embeddings,
       examples.x,
@@ -422,7 +431,7 @@ def _gradients(
       examples.state,
       received,
     )
-    each = algorithm.loss(step)
+    each = of_examples(algorithm.loss(step))
     if isinstance(examples.weights, tuple):
       loss = tf.reduce_mean(each)
     else:
@@ -442,7 +451,10 @@ def _gradients(
   gradients = tape.gradient(scaled, trained, unconnected_gradients='zero')
   # Of a weight that is read by rows, it comes as these rows.
   gradients = tf.nest.map_structure(tf.convert_to_tensor, gradients)
-  return loss, _hits(best, examples.y), gradients, encoder_state
+  if owners is None:
+    return loss, _hits(best, examples.y), gradients, encoder_state
+  hits = of_examples(tf.cast(tf.equal(best, targets), tf.float32))
+  return loss, tf.reduce_sum(hits), gradients, encoder_state
 
 
 def _hits(best: tf.Tensor, targets) -> tf.Tensor:

@@ -77,6 +77,6 @@ def of_classes(
 
   `target` is p float32 [N], of these classes; None: uniform.
   """
-  counts = tf.cast(held.counts, tf.float32)
+  counts = tf.nn.relu(tf.cast(held.counts, tf.float32))
   p = 1.0 / num_classes if target is None else target
   return tf.math.divide_no_nan(p * tf.reduce_sum(counts), counts)

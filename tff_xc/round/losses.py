@@ -77,7 +77,8 @@ def negative_correction(held: request.SelectedRows, num_rows: int) -> tf.Tensor:
   partition function unbiased. Positives are always held and need no
   correction. (A constant on every term would cancel in the softmax.)
   """
-  positive = held.counts > 0
+  # Rows that only features name are always held, too.
+  positive = tf.not_equal(held.counts, 0)
   negative = tf.logical_and(held.mask, tf.logical_not(positive))
   num_positives = tf.reduce_sum(tf.cast(positive, tf.float32))
   drawn = tf.reduce_sum(tf.cast(negative, tf.float32))
@@ -162,7 +163,8 @@ class HeldSoftmax:
     target = tf.one_hot(
       one_each(step), tf.shape(held.ids)[0], on_value=True, off_value=False
     )
-    return tf.logical_and(mask, tf.logical_or(target, tf.logical_not(positive)))
+    negative = tf.equal(held.counts[None, :], 0)
+    return tf.logical_and(mask, tf.logical_or(target, negative))
 
 
 @dataclasses.dataclass(frozen=True)

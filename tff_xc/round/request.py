@@ -24,8 +24,9 @@ class SelectedRows(NamedTuple):
 
   ids: tf.Tensor  # int32 [N], numbers of rows in random order.
   mask: tf.Tensor  # bool [N], False on padding.
-  # int32 [N], how often the client's examples name the row; the positives P_k are
-  # the slots with a positive count. Counts never leave the client.
+  # int32 [N], how often the client's labels name the row; the positives P_k are
+  # the slots with a positive count. Of rows that only its features name it is -1
+  # where rows are selected. Counts never leave the client.
   counts: tf.Tensor
 
 
@@ -166,11 +167,15 @@ class AllRows:
     client_id=_UNKNOWN,
     noun='class',
     lasting=None,
+    features=None,
   ) -> SelectedRows:
     """Returns the rows held; arguments as `OwnAndSampled.held_rows`."""
     del seed, lasting
     own = checked_ids(ids, self.num_rows, noun, client_id)
-    with tf.control_dependencies([own]):  # Ids need the check too.
+    checks = [own]
+    if features is not None:
+      checks += [checked_ids(features, self.num_rows, noun, client_id)]
+    with tf.control_dependencies(checks):  # Ids need the check too.
       everything = tf.identity(tf.range(self.num_rows))
     return SelectedRows(
       ids=everything,
@@ -268,8 +273,12 @@ class OwnAndSampled:
     client_id=_UNKNOWN,
     noun='class',
     lasting: randomness.Lasting | None = None,
+    features: tf.Tensor | None = None,
   ) -> SelectedRows:
     """Returns the rows held, of the ids int32 [k] that all of its examples name.
+
+    `features` int32 [m] are further rows that it must hold, and no labels; a row is held
+    once, whoever names it.
 
     Fails, naming the client, for an id outside [0, n) or for more than
     `max_positives` distinct ids. `seed` int32 [2] draws negatives and the order of the
@@ -277,7 +286,12 @@ class OwnAndSampled:
     for a row's item in messages.
     """
     ids = checked_ids(ids, self.num_rows, noun, client_id)
-    own, _, counts = tf.unique_with_counts(tf.sort(ids))
+    if features is None:
+      own, _, counts = tf.unique_with_counts(tf.sort(ids))
+    else:
+      own, counts = _of_both(
+        ids, checked_ids(features, self.num_rows, noun, client_id)
+      )
     fits = fail_unless(
       tf.size(own) <= self.max_positives,
       f'it has {{}} distinct {noun} ids, and this process was built for'
@@ -350,6 +364,15 @@ class OwnAndSampled:
     )
     with tf.control_dependencies([check]):
       return tf.identity(slots)
+
+
+def _of_both(ids, features) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns (distinct ids, ascending; how often `ids` has each, or -1)."""
+  own = tf.unique(tf.sort(tf.concat([ids, features], axis=0))).y
+  counts = tf.math.unsorted_segment_sum(
+    tf.ones_like(ids), tf.searchsorted(own, ids), tf.size(own)
+  )
+  return own, tf.where(counts > 0, counts, -1)
 
 
 def _search(held: SelectedRows, ids) -> tuple[tf.Tensor, tf.Tensor]:

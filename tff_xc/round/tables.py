@@ -171,7 +171,10 @@ def keys(
   some = encoder_lib.count(examples.y) > 0
   size = tf.where(some, tf.size(examples.all_y), 0)
   rows = _class_rows(model, examples.all_y[:size], examples.client_id)
-  return tf.reshape(rows, [-1])
+  rows = tf.reshape(rows, [-1])
+  if model.encoder.targets:  # Its features are labels, too.
+    rows = tf.concat([rows, *_features(model, examples)], axis=0)
+  return rows
 
 
 def held_rows(
@@ -190,6 +193,7 @@ def held_rows(
         keys(model, table.name, examples),
         examples.client_id,
         round_seed,
+        None if place else _tied_keys(model, examples),
       ),
     )
     for place, table in enumerate(tables)
@@ -197,9 +201,17 @@ def held_rows(
 
 
 def request_of(
-  table: Table, place: int, ids: tf.Tensor, client_id, round_seed: tf.Tensor
+  table: Table,
+  place: int,
+  ids: tf.Tensor,
+  client_id,
+  round_seed: tf.Tensor,
+  features: tf.Tensor | None = None,
 ) -> request_lib.SelectedRows:
-  """Returns what a client requests of the table at `place` whose examples name `ids`."""
+  """Returns what a client requests of the table at `place` whose examples name `ids`.
+
+  `features` are class rows that its features name, of an encoder that is tied to them.
+  """
   purpose = randomness.Purpose.TABLES + place - 1
   if not place:
     purpose = randomness.Purpose.NEGATIVES
@@ -215,7 +227,19 @@ def request_of(
     client_id,
     table.name,
     lasting,
+    features,
   )
+
+
+def _tied_keys(model, examples) -> tf.Tensor | None:
+  """Returns int32 [k], the class rows that features name, or None if none are tied."""
+  if model.encoder.targets or not model.encoder.tied:
+    return None
+  return tf.concat(_features(model, examples), axis=0)
+
+
+def _features(model, examples) -> list[tf.Tensor]:
+  return [t.ids(examples.x) for t in model.encoder.tied.values()]
 
 
 def localised(
@@ -232,6 +256,9 @@ def localised(
   if name != classifier.CLASS:
     table, x = model.encoder.tables[name], examples.x
     return examples._replace(x=table.with_ids(x, slots_of(table.ids(x))))
+  for table in model.encoder.tied.values():
+    x = table.with_ids(examples.x, slots_of(table.ids(examples.x)))
+    examples = examples._replace(x=x)
   y = examples.y
   sets = isinstance(y, sparse.LabelSets)
   rows = _class_rows(model, y.ids if sets else y, examples.client_id)

@@ -1,0 +1,133 @@
+"""What counts alone reach on histories of items, without any training.
+
+Three lists that people use before they train a network, computed from the training rows
+by sparse matrices:
+
+  popularity    the items of most rows.
+  markov        count(a, b), how often b came next after the user's last item a. Of equal
+                counts the more popular item is first.
+  cooccurrence  count(a, b) is the sum of 1 / k over all b that came k <= 5 items after a.
+                The score of b is the sum of count(a, b) / ((sqrt(popularity(b)) + 5) r)
+                over the user's last ten items a, of which the newest has r = 1. Of equal
+                scores the item with the lower number is first.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse
+
+from tff_xc.data import pool as pool_lib
+
+_WINDOW, _RECENT, _SHRINKAGE = 5, 10, 5.0
+_AT_ONCE = 2**20  # Scores of a block of examples, or of one example.
+_MOST = 10_000  # Tested examples; of more, a random sample is ranked.
+RANK = 10  # Of the scores.
+
+
+def scores(
+  users: np.ndarray,
+  items: np.ndarray,
+  is_train: np.ndarray,
+  before: pool_lib.Ranges,
+  labels: np.ndarray,
+  leave_out_seen: bool,
+) -> dict[str, dict[str, float]]:
+  """Returns hit@k and nDCG@k of each method, by name.
+
+  The rows int [N] have each user's items together and in order, and `is_train` bool [N]
+  says which are counted. A tested example has the items `before` it, and `labels` int
+  [e] come next. `leave_out_seen`: no list has the items before.
+  """
+  if len(labels) > _MOST:
+    random = np.random.default_rng(0)
+    some = np.sort(random.choice(len(labels), _MOST, replace=False))
+    before, labels = before.some(some), labels[some]
+  n = before.size
+  popularity = np.bincount(items[is_train], minlength=n)
+  by_number = np.arange(n)
+  by_popularity = np.empty(n, np.int64)
+  by_popularity[np.argsort(-popularity, kind='stable')] = by_number
+  counts = [
+    _pairs(users, items, is_train, age, n) for age in range(1, _WINDOW + 1)
+  ]
+  weights = 1 / (np.sqrt(popularity) + _SHRINKAGE)
+  near = sum(each / age for age, each in enumerate(counts, 1))
+  near = near @ scipy.sparse.diags(weights)
+  nothing = scipy.sparse.csr_matrix((n, n))
+  ranks = lambda *how: _ranks(before, labels, leave_out_seen, *how)
+  return {
+    name: _of_ranks(found)
+    for name, found in (
+      ('popularity', ranks(nothing, 1, by_popularity)),
+      ('markov', ranks(counts[0], 1, by_popularity)),
+      ('cooccurrence', ranks(near.tocsr(), _RECENT, by_number)),
+    )
+  }
+
+
+def _pairs(users, items, is_train, age: int, n: int) -> scipy.sparse.csr_matrix:
+  """Returns float64 [n, n], how often item b came `age` items after a."""
+  first, second = slice(None, -age), slice(age, None)
+  kept = (users[first] == users[second]) & is_train[first] & is_train[second]
+  places = items[first][kept], items[second][kept]
+  ones = np.ones(len(places[0]))
+  return scipy.sparse.coo_matrix((ones, places), (n, n)).tocsr()
+
+
+def _ranks(before, labels, leave_out_seen, counts, recent, order) -> np.ndarray:
+  """Returns int [e], the label's rank from 0 by the sum of its recent items' counts.
+
+  Of equal sums the item of the lower `order` int [n] is first.
+  """
+  newest = before._replace(
+    starts=np.maximum(before.starts, before.stops - recent)
+  )
+  ranks = [np.zeros(0, np.int64)]
+  for part in _blocks(newest, before.lengths, np.diff(counts.indptr)):
+    sums = newest.some(part).matrix(by_age=True).astype(np.float64) @ counts
+    of_labels, rows = labels[part], np.arange(sums.shape[0])
+    wanted = np.asarray(sums[rows, of_labels]).ravel()
+    places = order[of_labels]
+    seen = before.some(part).matrix()
+    if not leave_out_seen:
+      seen = scipy.sparse.csr_matrix(seen.shape, dtype=bool)
+    # Only items with a sum, and those that are left out, are not in plain order.
+    sums.data[sums.data == 0] = -1.0
+    scored = (sums - sums.multiply(seen)).tocoo()
+    value, owner = scored.data, scored.row
+    is_before = order[scored.col] < places[owner]
+    ahead = (value > wanted[owner]) | ((value == wanted[owner]) & is_before)
+    rank = np.bincount(owner, ahead & (value > 0), minlength=len(rows))
+    others = (sums.astype(bool) + seen).tocoo()
+    skipped = np.bincount(
+      others.row, order[others.col] < places[others.row], minlength=len(rows)
+    )
+    ranks.append(rank + (wanted <= 0) * (places - skipped))
+  return np.concatenate(ranks).astype(np.int64)
+
+
+def _blocks(newest: pool_lib.Ranges, more, sizes) -> Iterator[slice]:
+  """Yields slices of examples whose sums fit the memory.
+
+  A recent item adds its `sizes` int [n], and an example `more` int [e].
+  """
+  each = np.append(0, np.cumsum(sizes[newest.ids]))
+  upto = np.cumsum(each[newest.stops] - each[newest.starts] + more)
+  ends = np.searchsorted(
+    upto, np.arange(_AT_ONCE, upto[-1] + _AT_ONCE, _AT_ONCE)
+  )
+  ends = np.unique(np.append(ends, len(upto)))
+  start = 0
+  for end in ends[ends > 0]:
+    yield slice(start, int(end))
+    start = int(end)
+
+
+def _of_ranks(ranks: np.ndarray) -> dict[str, float]:
+  hits = ranks < RANK
+  gains = np.where(hits, 1 / np.log2(ranks + 2.0), 0.0)
+  return {
+    f'hit@{RANK}': float(hits.mean()),
+    f'ndcg@{RANK}': float(gains.mean()),
+  }

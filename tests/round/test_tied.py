@@ -1,0 +1,187 @@
+"""Features that have the rows of classes: requested, trained and sent once."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import tensorflow as tf
+
+from tests import tiny_sparse
+from tff_xc import classifier
+from tff_xc import heads
+from tff_xc.data import client_data
+from tff_xc.data import partition
+from tff_xc.data import pool
+from tff_xc.encoders import bag
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.round import algorithm
+from tff_xc.round import local_training
+from tff_xc.round import losses
+from tff_xc.round import optimizers
+from tff_xc.round import process
+from tff_xc.round import request
+from tff_xc.round import tables
+
+N, DIM, RATE, SCALE = 12, 4, 0.5, 4.0
+MOMENTUM = optimizers.RowMomentum(1.0, 0.9)
+# Clients as lists of (label, feature lists); the last one has no examples.
+APART = [[(8, [[0, 1], [2, 3]]), (9, [[4]])], [(8, [[1, 5]]), (11, [[0]])], []]
+SHARED = [[(1, [[0, 2], [2]]), (2, [[1]])], [(2, [[1, 5]]), (7, [[7, 2]])], []]
+pytestmark = pytest.mark.usefixtures('in_process')
+
+
+def model(is_tied, hidden=(5,)):
+  encoder = bag.build_bag_encoder(
+    num_features=N, feature_dim=DIM, hidden_dims=hidden, embedding_dim=DIM
+  )
+  start = None
+  if is_tied:
+    encoder = encoder_lib.tied(encoder, bag.FEATURE)
+  else:  # Both begin with the same numbers.
+
+    def start(weights):
+      weights.tables[bag.FEATURE] = weights.class_table
+      return weights
+
+  head = heads.CosineHead(SCALE)
+  return classifier.EmbeddingClassifier(encoder, head, N, start=start)
+
+
+def build(of, negatives, denominator, optimizer=MOMENTUM, **training):
+  table = tables.Table(
+    'class', request.OwnAndSampled(N, 7, negatives), optimizer=optimizer
+  )
+  made = algorithm.Algorithm(
+    of,
+    (table,),
+    losses.HeldSoftmax(N, 'negatives', denominator),
+    local_training=local_training.LocalTraining(RATE, **training),
+  )
+  for name in of.encoder.tables:
+    made = algorithm.own_rows(made, name, 7, optimizer)
+  return process.build_process(made, seed=4)
+
+
+def test_tied_rows_are_separate_tables_where_nothing_overlaps():
+  cohort = tiny_sparse.cohort(APART)
+  after = []
+  for is_tied in (True, False):
+    made = build(model(is_tied), 0, 'positives', batch_size=2, epochs=2)
+    state = made.initialize()
+    for _ in range(3):
+      output = made.next(state, cohort)
+      state = output.state
+    after.append((made.get_model_weights(state), output.metrics))
+  (tied, measured), (apart, of_apart) = after
+  assert set(tied.tables) == {'class'}
+  close = lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6)
+  close(tied.class_table[6:], apart.class_table[6:])
+  close(tied.class_table[:6], apart.tables[bag.FEATURE][:6])
+  for name, value in apart.encoder.items():
+    close(tied.encoder[name], value)
+  assert not np.allclose(
+    tied.class_table, made.get_model_weights(made.initialize()).class_table
+  )
+  # Each row crosses once.
+  assert measured['class_rows'] == 6  # (7 + 5) / 2.
+  assert of_apart['class_rows'] + of_apart['feature_rows'] == 6
+
+
+def loss_of(weights, examples):
+  """Returns the mean softmax cross entropy over all classes, in float64."""
+  table, kernel, bias = weights
+  unit = lambda v: v / (np.linalg.norm(v) + 1e-12)
+  total = []
+  for x, values, y in examples:
+    mean = values @ table[x] / values.sum()
+    embedding = unit(kernel @ mean + bias)
+    logits = SCALE * np.array([unit(row) @ unit(embedding) for row in table])
+    total.append(np.log(np.exp(logits).sum()) - logits[y])
+  return np.mean(total)
+
+
+def gradient(weights, examples):
+  """Returns central differences."""
+  found = []
+  for part in weights:
+    of_part = np.zeros_like(part)
+    for place in np.ndindex(part.shape):
+      kept = part[place]
+      sides = []
+      for step in (1e-5, -1e-5):
+        part[place] = kept + step
+        sides.append(loss_of(weights, examples))
+      part[place] = kept
+      of_part[place] = (sides[0] - sides[1]) / 2e-5
+    found.append(of_part)
+  return found
+
+
+def test_a_round_of_tied_rows_is_that_of_numpy():
+  """All other rows are negatives, so that the softmax is over all classes."""
+  of, cohort = model(True, ()), tiny_sparse.cohort(SHARED)
+  plain = optimizers.RowMomentum(1.0)
+  made = build(of, N, 'held', plain, batch_size=8)
+  state = made.initialize()
+  before = made.get_model_weights(state)
+  encoder = [before.encoder[n] for n in ('dense0/kernel', 'dense0/bias')]
+  numbers = [np.array(t, np.float64) for t in (before.class_table, *encoder)]
+  wanted, count = [part.copy() for part in numbers], 5
+  for client in cohort:
+    examples = [
+      (
+        client.x.ids[a:b],
+        client.x.values[a:b].astype(np.float64),
+        int(y),
+      )
+      for a, b, y in zip(
+        client.x.row_splits, client.x.row_splits[1:], client.y, strict=False
+      )
+    ]
+    if examples:
+      for part, g in zip(wanted, gradient(numbers, examples), strict=True):
+        part -= RATE * g * len(examples) / count
+  after = made.get_model_weights(made.next(state, cohort).state)
+  encoder = [after.encoder[n] for n in ('dense0/kernel', 'dense0/bias')]
+  for part, found in zip(wanted, (after.class_table, *encoder), strict=True):
+    np.testing.assert_allclose(found, part, atol=1e-5)
+
+
+def test_a_request_has_the_union_once_and_counts_labels_alone():
+  asked = request.OwnAndSampled(30, max_positives=5, negatives=4)
+  labels, features = tf.constant([3, 7, 3]), tf.constant([7, 9, 0, 9, 0])
+  held = asked.held_rows(labels, tf.constant([1, 2]), features=features)
+  ids, counts = (
+    held.ids.numpy(),
+    dict(zip(*map(np.asarray, (held.ids, held.counts)), strict=True)),
+  )
+  # Slots are for at most five distinct ids, and it has four.
+  assert held.mask.numpy().sum() == len({*ids.tolist()}) == 8
+  assert {i: counts[i] for i in (0, 3, 7, 9)} == {0: -1, 3: 2, 7: 1, 9: -1}
+  shift = losses.negative_correction(held, 30).numpy()[held.mask.numpy()]
+  is_drawn = held.counts.numpy()[held.mask.numpy()] == 0
+  assert is_drawn.sum() == 4
+  np.testing.assert_allclose(shift[is_drawn], np.log((30 - 4) / 4), rtol=1e-6)
+  assert not shift[~is_drawn].any()
+  with pytest.raises(tf.errors.InvalidArgumentError, match='outside'):
+    asked.held_rows(labels, tf.constant([1, 2]), features=tf.constant([30]))
+
+
+def test_room_for_a_request_is_of_the_largest_union():
+  x = np.zeros([5, 9], np.float32)
+  for row, ids in enumerate([[0, 1], [1, 2], [3], [4], [4, 5, 6]]):
+    x[row, ids] = 1
+  examples = pool.in_memory(
+    scipy.sparse.csr_matrix(x), np.array([2, 3, 8, 4, 4])
+  )
+  of_two = partition.Partition(['a', 'b'], np.array([0, 3, 5]), np.arange(5))
+  data = client_data.PartitionedClientData(examples, of_two)
+  assert data.largest_tied_set == 5  # 0, 1, 2, 3 and 8.
+
+
+def test_tables_of_other_sizes_cannot_be_tied():
+  encoder = encoder_lib.tied(
+    bag.build_bag_encoder(num_features=N, feature_dim=4, embedding_dim=4),
+    bag.FEATURE,
+  )
+  with pytest.raises(ValueError, match='cannot be tied'):
+    classifier.EmbeddingClassifier(encoder, heads.CosineHead(), N + 1)

@@ -1,0 +1,113 @@
+"""Runs on histories of items: what they train, resume and evaluate."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+from tasks import experiment
+from tff_xc.data import sparse
+from tff_xc.round import process
+
+TINY = {
+  **{'num_classes': 40, 'num_clients': 15, 'embedding_dim': 8},
+  **{'clients_per_round': 4, 'rounds': 2, 'eval_every': 1},
+}
+SEQUENCE = {'encoder': 'sequence', 'attention_blocks': 1, 'dropout': 0.3}
+BAG = {'hidden_dim': 8}
+pytestmark = pytest.mark.usefixtures('in_process')
+
+
+def run(path, algorithm='fedss', **changes):
+  """Trains; returns the summary and metrics.csv without times."""
+  config = experiment.resolve('items-demo', algorithm, {**TINY, **changes})
+  summary = experiment.assemble(config, run_dir=str(path)).run(str(path))
+  metrics = pd.read_csv(path / 'metrics.csv')
+  return summary, metrics.drop(columns='seconds')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('network', [SEQUENCE, BAG])
+def test_a_run_that_stops_ends_as_one_that_does_not(tmp_path, network):
+  _, whole = run(tmp_path / 'whole', **{**network, 'rounds': 4})
+  run(tmp_path / 'parts', **network)
+  _, parts = run(tmp_path / 'parts', **{**network, 'rounds': 4})
+  pd.testing.assert_frame_equal(whole, parts)
+  assert whole['loss'].iloc[1:].notna().all()
+
+
+@pytest.mark.slow
+def test_the_summary_has_the_test_scores_of_the_round_that_validation_chose(
+  tmp_path,
+):
+  summary, metrics = run(tmp_path / 'run', rounds=3, **SEQUENCE)
+  best = metrics['ndcg@10_validation'].idxmax()
+  chosen = summary['best_round']
+  assert chosen['by'] == 'ndcg@10_validation' and chosen['round'] == best
+  assert chosen['hit@10'] == metrics['hit@10'][best]
+  assert set(summary['baselines']) == {'popularity', 'markov', 'cooccurrence'}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('algorithm', 'changes'),
+  [
+    ('fullsoftmax', {}),
+    ('negonly', {'negatives': 5}),
+    ('posonly', {}),
+    ('fedavgm', {}),
+    ('fedadam', {}),
+    ('scaffold', {}),
+    ('centralized', {}),
+    ('fedss', {'negatives': 5, 'dp': 'central', 'dp_clip': 0.5}),
+    ('fedss', {'negatives': 5, 'dp': 'local', 'dp_clip': 0.5}),
+  ],
+)
+@pytest.mark.parametrize('network', [SEQUENCE, BAG])
+def test_algorithms_train_items_that_have_one_row(
+  tmp_path, algorithm, changes, network
+):
+  if algorithm == 'centralized':
+    changes = {**changes, 'steps_per_round': 2}
+  taken = {**TINY, **changes, **network}
+  if algorithm == 'centralized':
+    del taken['clients_per_round']
+  config = experiment.resolve('items-demo', algorithm, taken)
+  path = tmp_path / 'run'
+  experiment.assemble(config, run_dir=str(path)).run(str(path))
+  metrics = pd.read_csv(path / 'metrics.csv')
+  assert np.isfinite(metrics['loss'][1:]).all()
+  assert (metrics['loss'][1:] < 50).all()
+
+
+@pytest.mark.slow
+def test_a_step_on_a_history_is_the_mean_over_its_items():
+  """With all other items as negatives, the loss is that of the softmax over all."""
+  how = {**SEQUENCE, 'dropout': 0.0, 'negatives': 39, 'rounds': 1}
+  config = experiment.resolve('items-demo', 'fedss', {**TINY, **how})
+  made = experiment.assemble(config)
+  built = process.build_process(made.algorithm, 0)
+  state = built.initialize()
+  weights, model = built.get_model_weights(state), made.algorithm.model
+  cohort = made.algorithm.sampling.cohorts(made.dataset, 0)(0).examples
+  losses, count = [], 0
+  for client in cohort:
+    for number, y in enumerate(client.y):
+      a, b = client.x.row_splits[number : number + 2]
+      order = np.argsort(client.x.values[a:b])  # The oldest first.
+      items = np.append(client.x.ids[a:b][order], y)
+      x = sparse.SparseFeatures(
+        np.int32([0, len(items) - 1]),
+        np.int32(items[:-1]),
+        np.float32(1 / np.arange(len(items) - 1, 0, -1)),
+      )
+      embeddings, _ = model.encode(weights, x, True, tf.constant([0, 0]))
+      logits = model.logits(embeddings, weights.class_table, None)
+      each = tf.nn.sparse_softmax_cross_entropy_with_logits(items[1:], logits)
+      losses.append(np.mean(each))
+      count += 1
+  output = built.next(state, cohort)
+  assert count == float(output.metrics['examples'])
+  assert float(output.metrics['loss']) == pytest.approx(
+    np.mean(losses), rel=1e-4
+  )

@@ -1,0 +1,158 @@
+"""A sequence of items: causal self-attention over what a user took before.
+
+Kang, McAuley: "Self-Attentive Sequential Recommendation" (SASRec), ICDM 2018,
+arXiv:1808.09781, with layers normalised before each sub-layer. An example is a user's
+last items: their ids, in any order, and 1 / age as values, where the newest item has the
+age 1. At test time the embedding is that of the newest item. In training every item of
+the example has one, and is followed by a target: the item after it, or for the newest the
+label. So one pass trains on a whole history.
+
+Positions are learned, and counted from the newest item. An item sees itself and older
+ones. Examples of different lengths are padded on the left; padding is no key of the
+attention, and reaches nothing.
+"""
+
+import collections
+
+import tensorflow as tf
+
+from tff_xc import precision
+from tff_xc.data import sparse
+from tff_xc.encoders import encoder as encoder_lib
+from tff_xc.encoders import layers
+
+ITEM = 'item'
+_EXCLUDED = -1e9  # A float32 softmax gives such a score the weight zero.
+_FLOOR = 1e-6  # Of variances.
+
+
+def build_sequence_encoder(
+  *,
+  num_items: int,
+  length: int,
+  dim: int = 64,
+  blocks: int = 2,
+  dropout: float = 0.2,
+) -> encoder_lib.Encoder:
+  """Returns the encoder of `sparse.SparseFeatures` of at most `length` items.
+
+  Its weights are 'item', the table with a row of `dim` numbers per item, which is to be
+  tied to the class rows (`encoder.tied`); 'position' [length, dim]; and of each block
+  'block0/query/kernel' and so on. `dropout` is the share of numbers that are left out in
+  training, of the input and of every sub-layer.
+  """
+
+  def init(seed):
+    draw = lambda number, rows: tf.random.stateless_normal(
+      [rows, dim], layers.fold(seed, number), stddev=dim**-0.5
+    )
+    weights = collections.OrderedDict()
+    weights[ITEM], weights['position'] = draw(0, num_items), draw(1, length)
+    for block in range(blocks):
+      of_block = layers.fold(seed, 2 + block)
+      for i, layer in enumerate(_LAYERS):
+        name = f'block{block}/{layer}'
+        weights |= layers.init_dense(name, layers.fold(of_block, i), dim, dim)
+      # It would add one number to all scores of an item, which a softmax ignores.
+      del weights[f'block{block}/key/bias']
+      for layer in ('attend', 'feed'):
+        weights |= _init_norm(f'block{block}/{layer}', dim)
+    return weights | _init_norm('last', dim)
+
+  def apply(trainable, non_trainable, x, training, seed):
+    places, age, count = _places(x, length)
+    rows = tf.gather(trainable[ITEM], x.ids)
+    rows += tf.gather(trainable['position'], age - 1)
+    shape = tf.concat([count, [dim]], axis=0)
+    h = tf.scatter_nd(places, rows, shape)
+    h = tf.ensure_shape(h, [None, None, dim])
+    is_there = tf.scatter_nd(places, tf.ones_like(x.values), count) > 0
+
+    def dropped(t, number):
+      if not training or not dropout:
+        return t
+      drawn = tf.random.stateless_uniform(
+        tf.shape(t), layers.fold(seed, number)
+      )
+      return tf.where(drawn < dropout, 0.0, t / (1.0 - dropout))
+
+    h = dropped(h, 0)
+    for block in range(blocks):
+      name = f'block{block}'
+      attended = _attention(
+        _norm(h, trainable, f'{name}/attend'), is_there, trainable, name
+      )
+      h += dropped(attended, 2 * block + 1)
+      inner = _norm(h, trainable, f'{name}/feed')
+      inner = tf.nn.relu(_dense(inner, trainable, f'{name}/inner'))
+      h += dropped(_dense(inner, trainable, f'{name}/outer'), 2 * block + 2)
+    h = _norm(h, trainable, 'last')
+    return (tf.gather_nd(h, places) if training else h[:, -1]), non_trainable
+
+  def targets(x, y):
+    places, age, count = _places(x, length)
+    ids = tf.scatter_nd(places, x.ids, count)
+    after = tf.minimum(places + tf.constant([0, 1]), count - 1)
+    newest = tf.gather(y, places[:, 0])
+    # In TFF's graphs, `==` would compare the tensors' identities.
+    is_newest = tf.equal(age, 1)
+    return tf.where(is_newest, newest, tf.gather_nd(ids, after)), places[:, 0]
+
+  return encoder_lib.Encoder(
+    example_spec=encoder_lib.SparseSpec(num_items),
+    embedding_dim=dim,
+    init=init,
+    apply=apply,
+    targets=targets,
+    tables={
+      ITEM: encoder_lib.Table(
+        num_items, lambda x: x.ids, lambda x, ids: x._replace(ids=ids)
+      )
+    },
+  )
+
+
+_LAYERS = 'query', 'key', 'value', 'inner', 'outer'
+
+
+def _places(x: sparse.SparseFeatures, length: int):
+  """Returns (places int32 [k, 2] in a batch, ages [k], the batch's shape [2])."""
+  example = tf.ragged.row_splits_to_segment_ids(x.row_splits, out_type=tf.int32)
+  age = tf.cast(tf.round(1.0 / x.values), tf.int32)
+  age = tf.clip_by_value(age, 1, length)
+  longest = tf.reduce_max(tf.pad(age, [[0, 1]], constant_values=1))
+  count = tf.stack([tf.size(x.row_splits) - 1, longest])
+  return tf.stack([example, longest - age], axis=1), age, count
+
+
+def _dense(h, weights, layer):
+  """Returns the dense layer of h [B, T, d]."""
+  flat = layers.dense(tf.reshape(h, [-1, h.shape[-1]]), weights, layer)
+  return tf.reshape(flat, [tf.shape(h)[0], -1, flat.shape[-1]])
+
+
+def _init_norm(layer: str, dim: int) -> dict[str, tf.Tensor]:
+  return {f'{layer}/scale': tf.ones([dim]), f'{layer}/offset': tf.zeros([dim])}
+
+
+def _norm(h, weights, layer):
+  """Returns h [B, T, d] with mean 0 and variance 1 over d, scaled and shifted."""
+  mean, variance = tf.nn.moments(h, axes=[-1], keepdims=True)
+  unit = (h - mean) * tf.math.rsqrt(variance + _FLOOR)
+  return unit * weights[f'{layer}/scale'] + weights[f'{layer}/offset']
+
+
+def _attention(h, is_there, weights, name):
+  """Returns what each of h [B, T, d] takes from itself and what is before it."""
+  size, dim = tf.shape(h)[1], h.shape[-1]
+  weights = {**weights, f'{name}/key/bias': tf.zeros([dim])}
+  query, key, value = (
+    _dense(h, weights, f'{name}/{part}') for part in _LAYERS[:3]
+  )
+  scores = precision.product(tf.matmul, query, key, transpose_b=True)
+  itself = tf.eye(size, dtype=tf.bool)
+  older = tf.linalg.band_part(tf.ones([size, size]), -1, 0) > 0
+  # Also padding sees itself, since a softmax needs a term.
+  seen = tf.logical_or(tf.logical_and(older, is_there[:, None, :]), itself)
+  scores = tf.where(seen, scores * dim**-0.5, _EXCLUDED)
+  return precision.product(tf.matmul, tf.nn.softmax(scores), value)
