@@ -154,6 +154,9 @@ def test_features_that_mean_something_else_are_refused():
   with pytest.raises(errors.InputError, match='feature_columns'):
     start.check_features({'columns': ['b', 'a']}, ['x', 'y'], source, 'there')
   lists = {'history': 5, 'columns': {}}
+  # Where an item has one row, rows go by the names of classes.
+  start.check_features(lists, ['y', 'x'], source, 'there')
+  source = source._replace(arrays={'tables/feature': np.zeros([2, 4])})
   start.check_features(lists, ['x', 'y'], source, 'there')
   with pytest.raises(errors.InputError, match='items'):
     start.check_features(lists, ['y', 'x'], source, 'there')

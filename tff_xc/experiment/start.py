@@ -132,9 +132,11 @@ def check_features(
       f'--start_from={path}: its features begin with {there}, and those of these data'
       f' with {here}; give the same --feature_columns in the same order'
     )
-  if 'history' in preprocessing and source.class_names != list(
-    class_names or ()
-  ):
+  has_items = 'history' in preprocessing and any(
+    name.startswith('tables/') and name != f'tables/{classifier.CLASS}'
+    for name in source.arrays
+  )
+  if has_items and source.class_names != list(class_names or ()):
     raise errors.InputError(
       f'--start_from={path}: its items are not those of these data in the same order,'
       ' and the rows of features go by the order; train it on the same items'
