@@ -72,19 +72,20 @@ _EQUAL = {
 }
 # Landmarks, of which plain clients take part, for five epochs: sizes of photographers
 # have a deviation of 1.1 times their mean in `glyphs-landmarks`, that of a log-normal
-# distribution of 0.9. From scratch.
+# distribution of 0.9. After 24 rounds scores still rise, and FedIR's gain is not at its
+# end; a pilot as above.
 _LANDMARKS = {
-  **{n: value for n, value in _UNEQUAL.items() if n not in _START},
+  **_UNEQUAL,
   'size_deviation': 0.9,
   'local_epochs': 5,
   'steps_per_round': 10 * 60 * 5 // 32,
-  'eval_every': 4,
+  'rounds': 24,
 }
 _OF_LANDMARKS = (
   'Procedural handwriting of 60 classes, 200 clients with 60 images in the mean, of'
   ' sizes as unequal as those of glyphs-landmarks and of classes that are independent'
   ' of them (size_deviation 0.9, alpha 1), 10 and 25 clients a round, five local epochs,'
-  f' from scratch, 40 rounds{table.REDESIGNED}'
+  f' {_STARTED}, 24 rounds{table.REDESIGNED}'
 )
 _OF_TABLE_4 = {'what': _OF_LANDMARKS, 'shared': _LANDMARKS}
 _OF_CLIENTS = (
