@@ -575,9 +575,8 @@ def with_data(
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   dataset, model = loaded
   chosen_precision = config.get('precision', precision.FLOAT32)
-  if (
-    model.precision != chosen_precision
-  ):  # A new model computes its sizes anew.
+  # A new model computes its sizes anew.
+  if model.precision != chosen_precision:
     model = dataclasses.replace(model, precision=chosen_precision)
   options, values = config['options'], dict(config['hyperparameters'])
   fraction, unseen = (config.get(name, 0.0) for name in _HELD_OUT)

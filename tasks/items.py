@@ -123,9 +123,17 @@ _TIED = {
 # Algorithms whose servers or clients make class rows of embeddings or of hashes, keep
 # them, or keep encoders without them.
 _APART = (
-  *('fedaws', 'fedaws_posonly', 'fedaws_softmax', 'fedaws_baseline1'),
+  'fedaws',
+  'fedaws_posonly',
+  'fedaws_softmax',
+  'fedaws_baseline1',
   'fedaws_baseline2',
-  *('turbosvm', 'fedproto', 'fedrep', 'fedbabu', 'fedmlh', 'moon'),
+  'turbosvm',
+  'fedproto',
+  'fedrep',
+  'fedbabu',
+  'fedmlh',
+  'moon',
 )
 # Those that say what the data are.
 OPTIONS = (*_HISTORY, *_COLUMNS, own_data.CLASSES)
@@ -276,7 +284,8 @@ def _task(**attributes) -> task.Task:
     metrics=(
       *('hit@10', 'ndcg@10', 'hit@1', 'hit@5', 'hit@20', 'ndcg@20'),
       'recall@10',
-      *('hit@10_validation', 'ndcg@10_validation'),
+      'hit@10_validation',
+      'ndcg@10_validation',
     ),
     best_by='ndcg@10_validation',
     rounds=300,

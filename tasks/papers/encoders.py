@@ -16,12 +16,11 @@ class Encoder(NamedTuple):
   changes: Mapping[str, Any]  # Of the task's defaults.
 
 
-_OTHER_CLASSES = {'data_seed': 99}
 ENCODERS: Mapping[str, Encoder] = {
   'handwriting': Encoder(
     'glyphs',
     {
-      **_OTHER_CLASSES,
+      'data_seed': 99,  # Of other classes.
       'num_classes': 400,
       'num_clients': 400,
       'examples_per_client': 50,

@@ -36,14 +36,14 @@ _SMALL = {
 # learn from them alone. Features are drawn in place of images, so that a class is a
 # positive of some client in 500 rounds about 360 times (handwriting: 29 in 300). Fixed
 # after a pilot of other data and seeds (100) and before the judged seeds ran.
-_FEATURES = {
+_DRAWN = {
   'group_share': 0.75,
   'num_clients': 252,
   'clients_per_round': 16,
   'rounds': 500,
   'eval_every': 25,
 }
-_LANDMARKS_SMALL = _FEATURES | {
+_LANDMARKS_SMALL = _DRAWN | {
   'num_classes': 406,
   'class_groups': 20,
   'classes_per_client': 18,
@@ -68,7 +68,7 @@ _RETRIEVAL = {
 # Classes of similar ones, too. With 2,000 of them a class would be a positive of some
 # client in 80 of 500 rounds, and here it is one in 160. Fixed after a pilot of other data
 # and seeds (100) and before the judged seeds ran.
-_IMAGENET = _FEATURES | {
+_IMAGENET = _DRAWN | {
   'num_classes': 1_000,
   'class_groups': 50,
   'classes_per_client': 20,

@@ -91,10 +91,11 @@ _OF_TABLE_4 = {'what': _OF_LANDMARKS, 'shared': _LANDMARKS}
 _OF_CLIENTS = (
   'Procedural handwriting of {} classes, {} clients with {} images on average, of'
   ' sizes and classes that are unequal and independent (size_deviation 1.2, alpha 1),'
-  ' virtual clients of 128, 10 a round, {}' + table.REDESIGNED
+  ' virtual clients of 128, 10 a round, '
+  f'{_STARTED}{table.REDESIGNED}'
 )
-_OF_UNEQUAL = _OF_CLIENTS.format(60, 200, 60, _STARTED)
-_OF_FEW_IMAGES = _OF_CLIENTS.format(200, '1,000', 13, _STARTED)
+_OF_UNEQUAL = _OF_CLIENTS.format(60, 200, 60)
+_OF_FEW_IMAGES = _OF_CLIENTS.format(200, '1,000', 13)
 _AFTER_40 = '; scores after 40 rounds'
 _OF_EQUAL = (
   'Procedural handwriting of 50 classes, 100 clients of 60 images, alpha 1,000, 1 and'

@@ -58,11 +58,7 @@ def build_bag_encoder(
     embedding_dim=embedding_dim,
     init=init,
     apply=apply,
-    tables={
-      FEATURE: encoder_lib.Table(
-        num_features, lambda x: x.ids, lambda x, ids: x._replace(ids=ids)
-      )
-    },
+    tables={FEATURE: encoder_lib.feature_table(num_features)},
     last_layer=layers.names_of_dense(f'dense{len(shapes) - 1}'),
   )
 

@@ -35,6 +35,11 @@ class Table(NamedTuple):
   with_ids: Callable[..., Any]
 
 
+def feature_table(num_rows: int) -> Table:
+  """Returns the table whose rows sparse features name (`sparse.SparseFeatures`)."""
+  return Table(num_rows, lambda x: x.ids, lambda x, ids: x._replace(ids=ids))
+
+
 @dataclasses.dataclass(frozen=True)
 class Encoder:
   """An encoder g(x; phi) in functional form.

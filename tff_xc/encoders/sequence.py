@@ -104,11 +104,7 @@ def build_sequence_encoder(
     init=init,
     apply=apply,
     targets=targets,
-    tables={
-      ITEM: encoder_lib.Table(
-        num_items, lambda x: x.ids, lambda x, ids: x._replace(ids=ids)
-      )
-    },
+    tables={ITEM: encoder_lib.feature_table(num_items)},
   )
 
 

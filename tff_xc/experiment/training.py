@@ -407,9 +407,8 @@ class _Held:
       client_states.problem if client_states else lambda more: '',
       moves_damaged=True,
     )
-    if not np.array_equal(
-      *(getattr(s, 'seed', 0) for s in (fresh, self._state))
-    ):
+    here, there = (getattr(s, 'seed', 0) for s in (fresh, self._state))
+    if not np.array_equal(here, there):
       raise errors.InputError(
         f'{directory.path} has checkpoints of another seed than its secret; restore'
         ' checkpoints/secret_seed, or choose another --run_dir'
