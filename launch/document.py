@@ -157,8 +157,9 @@ def _overview(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns a line for each result: what it is, what was measured, verdict and cause."""
   [where], _ = _words(words, 'DIRECTORY')
   _check_results(root / where)
-  with open(root / where / CAUSES, newline='', encoding='utf-8') as file:
-    causes = {line['result']: line['cause'] for line in csv.DictReader(file)}
+  path = root / where / CAUSES
+  told = csv.DictReader(_read(path).splitlines() if path.exists() else ())
+  causes = {line['result']: line['cause'] for line in told}
   if unknown := causes.keys() - registry.RESULTS.keys():
     raise ValueError(f'{CAUSES} names {min(unknown)}, which is no result')
   lines = [['result', 'the paper shows', 'measured here', 'verdict', 'cause']]

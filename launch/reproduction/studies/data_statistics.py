@@ -87,6 +87,7 @@ def statistics(
   dataset: 'client_data.FederatedDataset', counts
 ) -> dict[str, float]:
   """Returns statistics by name, those that apply to the set."""
+  import numpy as np
   import scipy.sparse
 
   from tff_xc.data import pool as pool_lib
@@ -117,6 +118,8 @@ def statistics(
     found[data.POSITIVES] = labels / dataset.num_classes
   if not scipy.sparse.issparse(train.pool.y):
     found[data.EMD] = skew.emd(counts)
+    if dataset.test is not None:
+      found[data.TEN_TESTS] = (np.bincount(dataset.test.y) == 10).sum()
   return {name: float(value) for name, value in found.items()}
 
 
