@@ -41,26 +41,21 @@ class Benchmark:
   name: str  # Its name on the command line, and of its module.
   summary: str  # One line for people.
   sizes: dict[str, int | tuple[int, ...]]  # Flags, and their defaults.
-  small: dict[
-    str, int | tuple[int, ...]
-  ]  # For `--small`, which tries it in seconds.
+  small: dict[str, int | tuple[int, ...]]  # To try it in seconds.
   names: tuple[str, ...]  # The NAMEs that run by default.
   # (contender, sizes as attributes) -> a function for `protocol.serve`; called in the
   # contender's own process.
   build: Callable
-  ratios: tuple[
-    tuple[str, str], ...
-  ]  # NAMEs whose times are divided, at each size.
-  same: tuple[
-    str, ...
-  ]  # NAMEs that have the results of the first one, at each size.
+  # NAMEs whose times are divided, at each size.
+  ratios: tuple[tuple[str, str], ...]
+  # NAMEs that have the results of the first one, at each size.
+  same: tuple[str, ...]
   tolerances: dict[str, float]  # Relative, by the name of a result.
   optional: tuple[str, ...] = ()  # NAMEs that run only if they are given.
   by: str = ''  # The flag of the SIZEs.
   peers: tuple[str, ...] = ()  # NAMEs of the programs peers/NAME.py.
-  write_arrays: Callable | None = (
-    None  # (sizes, path): what peers start from, as .npz.
-  )
+  # (sizes, path): writes what peers start from, as .npz.
+  write_arrays: Callable | None = None
   fresh: bool = False  # Whether every round is a new process.
 
   def contenders(self, sizes: dict) -> list[str]:

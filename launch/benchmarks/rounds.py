@@ -83,15 +83,20 @@ def build(contender, sizes):
 
 
 def keras_model(sizes) -> tf.keras.Model:
-  """Returns the network as a functional Keras model, logits last."""
+  """Returns the network as a Keras model, logits last."""
   layers = tf.keras.layers
-  x = inputs = tf.keras.Input([28, 28])
-  x = layers.Reshape([28, 28, 1])(x)
-  for filters in (32, 64):
-    x = layers.Conv2D(filters, 5, padding='same', activation='relu')(x)
-    x = layers.MaxPool2D()(x)
-  x = layers.Dense(sizes.embedding_dim, 'relu')(layers.Flatten()(x))
-  return tf.keras.Model(inputs, layers.Dense(NUM_CLASSES)(x))
+  return tf.keras.Sequential(
+    [
+      layers.Reshape([28, 28, 1], input_shape=[28, 28]),
+      layers.Conv2D(32, 5, padding='same', activation='relu'),
+      layers.MaxPool2D(),
+      layers.Conv2D(64, 5, padding='same', activation='relu'),
+      layers.MaxPool2D(),
+      layers.Flatten(),
+      layers.Dense(sizes.embedding_dim, 'relu'),
+      layers.Dense(NUM_CLASSES),
+    ]
+  )
 
 
 def plain(sizes):

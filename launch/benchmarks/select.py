@@ -11,6 +11,8 @@ def build(contender, sizes):
 
   from tff_xc.runtime import registry
 
+  if contender != 'floor':
+    registry.install(contender)  # First, since it may set TensorFlow's threads.
   row_type = tff.TensorType(np.float32, [sizes.dim])
   table_type = tff.TensorType(np.float32, [sizes.rows, sizes.dim])
   keys_type = tff.TensorType(np.int32, [sizes.keys])
@@ -37,13 +39,10 @@ def build(contender, sizes):
     """Does the work that no runtime can avoid, one client after another."""
     return sum(tf.reduce_sum(tf.gather(table, mine), axis=0) for mine in keys)
 
-  if contender != 'floor':
-    registry.install(contender)  # First, since it may set TensorFlow's threads.
   table = tf.random.stateless_normal([sizes.rows, sizes.dim], seed=[0, 0])
   shape = [sizes.clients, sizes.keys]
-  keys = list(
-    np.random.default_rng(0).integers(0, sizes.rows, shape, dtype=np.int32)
-  )
+  random = np.random.default_rng(0)
+  keys = list(random.integers(0, sizes.rows, shape, dtype=np.int32))
   function = floor if contender == 'floor' else select
 
   def run():
