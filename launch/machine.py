@@ -40,13 +40,17 @@ Check = tuple[str, str, str]
 
 def describe() -> dict[str, Any]:
   """Returns the processor's name, the number of cores, and NVIDIA's GPUs."""
-  text = _CPUINFO.read_text('utf-8') if _CPUINFO.exists() else ''
   told = [path.read_text() for path in sorted(_GPUS.glob('*/information'))]
   gpus = re.findall(r'^Model:\s*(.+)', '\n'.join(told), re.MULTILINE)
-  return {'cpu': cpu_name(text), 'cores': os.cpu_count(), 'gpus': gpus}
+  return {'cpu': processor(), 'cores': os.cpu_count(), 'gpus': gpus}
 
 
-def cpu_name(cpuinfo: str) -> str:
+def processor() -> str:
+  """Returns this machine's processor: 'AMD EPYC (family 25, model 1, AVX2)'."""
+  return processor_of(_CPUINFO.read_text('utf-8') if _CPUINFO.exists() else '')
+
+
+def processor_of(cpuinfo: str) -> str:
   """Returns the first processor's name, with what tells its generation.
 
   Names such as 'AMD EPYC' leave open which instructions there are, and these decide

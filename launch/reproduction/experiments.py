@@ -242,7 +242,7 @@ def _measured(each: Planned, notes: Mapping[int, str]) -> results.Measured:
   command, where = request.command(found.name), request.output / found.name
   about = {'scale': request.scale, 'command': command, 'note': _part(each)}
   if request.train:  # Where finished runs come from is not known.
-    about['processor'] = machine.describe()['cpu']
+    about['processor'] = machine.processor()
   if isinstance(found, table_lib.Study) and request.train:
     with results.writing(where):
       made = studies.module(found).measure(each.config, where)

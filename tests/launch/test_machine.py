@@ -68,14 +68,14 @@ def test_platforms(system, processor, cpuinfo, cure):
 
 
 def test_a_processor_is_told_with_its_generation(monkeypatch, tmp_path):
-  of = lambda flags: machine.cpu_name(
+  of = lambda flags: machine.processor_of(
     f'cpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n'
     '\nmodel\t\t: 2\nflags\t\t: avx512f\n'
   )
   assert of('fpu avx avx2 avx512f avx512_vnni').endswith(', AVX-512 VNNI)')
   assert of('fpu avx avx2') == 'AMD EPYC (family 25, model 1, AVX2)'
   assert of('fpu avx') == 'AMD EPYC (family 25, model 1)'
-  assert machine.cpu_name('') == 'unknown'
+  assert machine.processor_of('') == 'unknown'
   monkeypatch.setattr(machine, '_GPUS', tmp_path)
   assert machine.describe()['gpus'] == []
   (tmp_path / '0000:00:06.0').mkdir()
