@@ -37,6 +37,18 @@ def test_a_run_that_stops_ends_as_one_that_does_not(tmp_path, network):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('network', [SEQUENCE, BAG])
+def test_a_run_starts_from_another_ones_last_round(tmp_path, network):
+  """Its features are class rows, which come along."""
+  _, source = run(tmp_path / 'source', rounds=3, **network)
+  path = str(tmp_path / 'source')
+  _, found = run(tmp_path / 'run', **network, start_from=path)
+  scores = [name for name in source if name.startswith(('hit', 'ndcg'))]
+  np.testing.assert_array_equal(found[scores].iloc[0], source[scores].iloc[3])
+  assert (source[scores].iloc[0] != source[scores].iloc[3]).any()
+
+
+@pytest.mark.slow
 def test_the_summary_has_the_test_scores_of_the_round_that_validation_chose(
   tmp_path,
 ):
