@@ -288,6 +288,7 @@ def federated(
     lambda numbers: bags.some(numbers).matrix(True, not options.sequences),
     bags.lengths,
     num_features=n,
+    is_sequences=options.sequences,
   )
   if options.leave_out_seen:
     seen = bags._replace(starts=np.where(is_train, of, starts))
