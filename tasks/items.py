@@ -75,7 +75,7 @@ NETWORK = (
   encoders.OPTIONS[0].with_default(encoders.SEQUENCE),
   hp.Hyperparameter(
     'attention_blocks',
-    2,
+    1,
     'blocks of self-attention and two layers (--encoder=sequence)',
     least=1,
     most=2,
