@@ -49,6 +49,13 @@ _HISTORY = (
     ' last item but one of each user with four or more, or with --test_split=time the'
     ' last --test_share of the items before the test',
   ),
+  hp.Hyperparameter(
+    'most_tested',
+    10_000,
+    'test examples that are ranked at most, and as many for validation: of more, a'
+    ' random sample; 0: all',
+    least=0,
+  ),
 )
 _COLUMNS = (
   own_data.USER_COLUMN,
@@ -150,6 +157,7 @@ def _options(options):
     options.get('classes', ''),
     options['hold_out_validation'],
     options['encoder'] == encoders.SEQUENCE,
+    options['most_tested'],
   )
 
 
