@@ -127,6 +127,13 @@ _TIED = {
     'server_learning_rate': 0.02,
   },
 }
+# Of the server's rate of sequences: without it, nDCG@10 of items-demo by validation is
+# 30.2 % instead of 31.7 % after 160 rounds.
+_DECAY = {
+  'server_schedule': 'cosine',
+  'server_schedule_rounds': 200,
+  'server_schedule_factor': 0.1,
+}
 # Algorithms whose servers or clients make class rows of embeddings or of hashes, keep
 # them, or keep encoders without them.
 _APART = (
@@ -252,6 +259,12 @@ def _fit_rates(draft: task.Draft) -> None:
       applies &= values.get('server_optimizer') == 'adam'
     if applies and name not in given:
       values[name] = default
+  is_adam = draft.algorithm.has_clients and (
+    values.get('server_optimizer') == 'adam'
+  )
+  is_sequence = draft.options['encoder'] == encoders.SEQUENCE
+  if is_adam and is_sequence and 'server_schedule' not in given:
+    values |= _DECAY
 
 
 def _network(options, description):
@@ -296,7 +309,7 @@ def _task(**attributes) -> task.Task:
       'ndcg@10_validation',
     ),
     best_by='ndcg@10_validation',
-    rounds=300,
+    rounds=200,
     clients_per_round=32,
     eval_every=20,
     # Of 0.003 and 0.01 on the server, 30 and 300 of the feature table, items-demo after
