@@ -21,7 +21,6 @@ from tff_xc.data import pool as pool_lib
 
 _WINDOW, _RECENT, _SHRINKAGE = 5, 10, 5.0
 _AT_ONCE = 2**20  # Scores of a block of examples, or of one example.
-_MOST = 10_000  # Tested examples; of more, a random sample is ranked.
 RANK = 10  # Of the scores.
 
 
@@ -39,10 +38,6 @@ def scores(
   says which are counted. A tested example has the items `before` it, and `labels` int
   [e] come next. `leave_out_seen`: no list has the items before.
   """
-  if len(labels) > _MOST:
-    random = np.random.default_rng(0)
-    some = np.sort(random.choice(len(labels), _MOST, replace=False))
-    before, labels = before.some(some), labels[some]
   n = before.size
   popularity = np.bincount(items[is_train], minlength=n)
   by_number = np.arange(n)

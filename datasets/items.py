@@ -68,6 +68,8 @@ class Options(NamedTuple):
   # Whether an example is a sequence: up to `history` items of a user and the next one,
   # all of which but the first are targets; else it has one target.
   sequences: bool = False
+  # Examples of the test, and of the validation, at most: a random sample. 0: all.
+  most_tested: int = 10_000
 
 
 class Histories(NamedTuple):
@@ -288,6 +290,7 @@ def federated(
     lambda numbers: bags.some(numbers).matrix(True, not options.sequences),
     bags.lengths,
     num_features=n,
+    is_sequences=options.sequences,
   )
   if options.leave_out_seen:
     seen = bags._replace(starts=np.where(is_train, of, starts))
@@ -306,12 +309,13 @@ def federated(
   place[training] = np.arange(len(training))
   ids = [found.user_names[user] for user in training.tolist()]
   part = lambda has: partition.of_places(np.where(has, place[owners], -1), ids)
-  held = np.flatnonzero(parts == _VALIDATION)
+  tested = _sample(np.flatnonzero(is_test), options)
+  held = _sample(np.flatnonzero(parts == _VALIDATION), options)
   return client_data.FederatedDataset(
     name=name,
     num_classes=n,
     train=client_data.PartitionedClientData(pool, part(is_train)),
-    test=pool.subset(np.flatnonzero(is_test)),
+    test=pool.subset(tested),
     validation=pool.subset(held) if len(held) else None,
     held_out=part(is_test),
     class_names=found.item_names,
@@ -321,6 +325,14 @@ def federated(
       **({'sequences': True} if options.sequences else {}),
     },
   )
+
+
+def _sample(numbers: np.ndarray, options: Options) -> np.ndarray:
+  """Returns the numbers, ascending, or a random sample where they are too many."""
+  if not 0 < options.most_tested < len(numbers):
+    return numbers
+  random = np.random.default_rng(0)
+  return np.sort(random.choice(numbers, options.most_tested, replace=False))
 
 
 def _ends(owners: np.ndarray, is_train: np.ndarray) -> np.ndarray:
@@ -371,6 +383,7 @@ def baselines(
   starts, parts = _parted(found, options)
   places = np.arange(len(found.items))
   tested = np.flatnonzero((parts == _TEST) & (places > starts))
+  tested = _sample(tested, options)
   before = pool_lib.Ranges(
     found.items, starts[tested], tested, len(found.item_names)
   )

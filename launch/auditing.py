@@ -224,9 +224,17 @@ def _attribute(sampling, name: str):
   return None
 
 
-def _labels(train, client: int) -> np.ndarray:
-  y = train.pool.y[train.partition.of_client(client)]
-  return y.indices if scipy.sparse.issparse(y) else y
+def _own_classes(subject: Subject, numbers: np.ndarray) -> np.ndarray:
+  """Returns the distinct classes of training examples.
+
+  They are labels, and with tied rows also features.
+  """
+  pool = subject.dataset.train.pool
+  y = pool.y[numbers]
+  own = y.indices if scipy.sparse.issparse(y) else y
+  if subject.algorithm.model.encoder.tied:
+    own = np.append(own, pool.read(numbers).indices)
+  return np.unique(own)
 
 
 def _requests(subject: Subject, settings: Settings) -> pd.DataFrame:
@@ -247,15 +255,17 @@ def _requests(subject: Subject, settings: Settings) -> pd.DataFrame:
   rows_of = np.asarray(model.head.rows_of(tf.range(model.num_classes)))
   rows_of = rows_of.reshape([model.num_classes, -1])
   owners, labels = train.owned_labels()
+  if model.encoder.tied:  # The classes of its features, too.
+    x = train.pool.read(train.partition.numbers)
+    of_entries = np.repeat(train.partition.owners(), np.diff(x.indptr))
+    owners = np.append(owners, of_entries)
+    labels = np.append(labels, x.indices)
   pairs = len(np.unique(owners.astype(np.int64) * model.num_classes + labels))
   # Of an average client; which of the classes is not known before.
   prior = pairs / len(train.partition) / model.num_classes
   ask = observed.build_requests(subject.algorithm)
   for client in clients if request.selects else ():
-    own_labels = np.unique(_labels(train, client))
-    if model.encoder.tied:  # The classes of its features, too.
-      x = train.pool.read(train.partition.of_client(client))
-      own_labels = np.union1d(own_labels, x.indices)
+    own_labels = _own_classes(subject, train.partition.of_client(client))
     own = np.isin(np.arange(model.num_classes), own_labels)
     own_rows = np.unique(rows_of[own_labels])
     asked = np.zeros([settings.requests, model.num_rows], bool)
@@ -308,7 +318,8 @@ def _of_hash(subject: Subject, clients, rows_of) -> list[dict[str, Any]]:
     return []
   found, train = [], subject.dataset.train
   for client in clients:
-    own = np.isin(np.arange(len(rows_of)), _labels(train, client))
+    numbers = train.partition.of_client(client)
+    own = np.isin(np.arange(len(rows_of)), _own_classes(subject, numbers))
     seen = np.isin(np.arange(subject.algorithm.model.num_rows), rows_of[own])
     score = leakage.of_buckets(rows_of, seen)
     found.append(
@@ -419,10 +430,7 @@ def _updates(subject: Subject, settings: Settings) -> pd.DataFrame:
     sent = update(weights, value, seed)
     mask = sent.mask.numpy()
     ids, moved = sent.ids.numpy()[mask], sent.rows.numpy()[mask]
-    trained = train.pool.y[used]
-    if scipy.sparse.issparse(trained):
-      trained = trained.indices
-    own = np.isin(ids, rows_of[trained])
+    own = np.isin(ids, rows_of[_own_classes(subject, used)])
     judge_one('as sent', ids, moved, own)
     if settings.clip is not None:
       parts = [moved, *tf.nest.flatten((sent.encoder, sent.others))]

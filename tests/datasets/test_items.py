@@ -416,6 +416,10 @@ def test_of_sequences_every_training_item_is_a_target_once(history):
     for item in own[1 : -2 if len(own) > 3 else -1]:
       wanted[user, item] = 1
   assert targets == wanted
+  # Warnings, priors and the skew of clients count them all.
+  owners, labels = dataset.train.owned_labels()
+  users = [int(train.client_ids[owner]) for owner in owners]
+  assert collections.Counter(zip(users, labels, strict=True)) == wanted
   if history == 50:
     assert len(train.numbers) == len(train)  # One example a user.
 

@@ -159,7 +159,7 @@ def test_order_survives_where_an_item_comes_twice():
 
 
 def test_it_is_tied_and_every_weight_has_a_name_of_its_own():
-  encoder = build()
+  encoder = build(blocks=2)
   with pytest.raises(ValueError, match='is tied'):
     classifier.EmbeddingClassifier(encoder, heads.CosineHead(), ITEMS)
   tied = encoder_lib.tied(encoder, sequence.ITEM)

@@ -110,6 +110,28 @@ def test_words_are_told_exactly_and_buckets_narrow_labels(here):
 
 
 @pytest.mark.slow
+def test_items_are_told_as_features_and_as_labels(here):
+  """A request has both in one table, and a sequence's items are all of a user's."""
+  sizes = {'num_classes': 40, 'num_clients': 6, 'embedding_dim': 4}
+  config = experiment.resolve('items-demo', 'posonly', sizes)
+  found = auditing.run([], config, {}, None, SETTINGS)
+  [line] = found['audit'].to_dict('records')
+  assert line['posterior_first'] == line['auc_first'] == 1
+  config = experiment.resolve('items-demo', 'fedss', {**sizes, 'negatives': 5})
+  found = auditing.run([], config, {}, 'o', SETTINGS._replace(clients=6))
+  train = experiment.assemble(config).dataset.train
+  own = []
+  for place in range(6):
+    numbers = train.partition.of_client(place)
+    own.append({*train.pool.y[numbers], *train.pool.read(numbers).indices})
+  [first, *_] = found['requests'].query('schedule == "fresh"')['rows']
+  assert first == pytest.approx(np.mean([*map(len, own)]) + 5, abs=3)
+  # Also rows that are features alone are a client's own.
+  updates = found['updates'].set_index(['seen', 'by'])['auc']
+  assert updates['rows as sent', 'direction'] > 0.6
+
+
+@pytest.mark.slow
 def test_exact_requests_and_all_rows(here):
   config = experiment.resolve('glyphs', 'posonly', _SIZES)
   audit = auditing.run([], config, {}, None, SETTINGS)['audit']

@@ -23,6 +23,13 @@ FLAGS = (
   '--checkpoint_every=1',
 )
 
+# Sequences whose features are class rows; a round is chosen by validation.
+ITEMS = (
+  *('--task=items-demo', '--algorithm=scaffold', '--num_classes=40'),
+  *('--num_clients=15', '--embedding_dim=8', '--clients_per_round=4'),
+  *('--rounds=200', '--eval_every=5', '--checkpoint_every=1'),
+)
+
 
 def kill(root, kills, flags, own=(), env=None):
   """Trains with kills and without, and compares.
@@ -68,5 +75,6 @@ def kill(root, kills, flags, own=(), env=None):
 
 
 @pytest.mark.slow
-def test_training_killed_at_random_ends_like_one_that_was_not(tmp_path):
-  kill(tmp_path, KILLS, FLAGS)
+@pytest.mark.parametrize('flags', [FLAGS, ITEMS])
+def test_training_killed_at_random_ends_like_one_that_was_not(tmp_path, flags):
+  kill(tmp_path, KILLS, flags)

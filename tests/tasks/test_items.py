@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
+from launch import exporting
+from launch import prediction
 from tasks import experiment
 from tff_xc.data import sparse
 from tff_xc.round import process
@@ -37,6 +39,18 @@ def test_a_run_that_stops_ends_as_one_that_does_not(tmp_path, network):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('network', [SEQUENCE, BAG])
+def test_a_run_starts_from_another_ones_last_round(tmp_path, network):
+  """Its features are class rows, which come along."""
+  _, source = run(tmp_path / 'source', rounds=3, **network)
+  path = str(tmp_path / 'source')
+  _, found = run(tmp_path / 'run', **network, start_from=path)
+  scores = [name for name in source if name.startswith(('hit', 'ndcg'))]
+  np.testing.assert_array_equal(found[scores].iloc[0], source[scores].iloc[3])
+  assert (source[scores].iloc[0] != source[scores].iloc[3]).any()
+
+
+@pytest.mark.slow
 def test_the_summary_has_the_test_scores_of_the_round_that_validation_chose(
   tmp_path,
 ):
@@ -46,6 +60,30 @@ def test_the_summary_has_the_test_scores_of_the_round_that_validation_chose(
   assert chosen['by'] == 'ndcg@10_validation' and chosen['round'] == best
   assert chosen['hit@10'] == metrics['hit@10'][best]
   assert set(summary['baselines']) == {'popularity', 'markov', 'cooccurrence'}
+
+
+@pytest.mark.slow
+def test_lists_and_files_are_of_the_round_that_validation_chose(tmp_path):
+  random, path = np.random.default_rng(0), tmp_path / 'run'
+  frame = pd.DataFrame({'user': np.repeat(range(9), 8)})
+  frame['item'] = [f'i{i}' for i in random.integers(0, 12, len(frame))]
+  table = str(tmp_path / 'mine.csv')
+  frame.to_csv(table, index=False)
+  how = {'data_dir': table, 'negatives': 3, 'rounds': 3, 'eval_every': 1}
+  config = experiment.resolve('items', 'fedss', {**how, 'embedding_dim': 4})
+  experiment.assemble(config, run_dir=str(path)).run(str(path))
+  metrics = pd.read_csv(path / 'metrics.csv')
+  metrics['ndcg@10_validation'] = np.where(metrics['round'] == 2, 0.9, 0.1)
+  metrics.to_csv(path / 'metrics.csv', index=False)
+  texts = {}
+  for wanted in ('chosen', '2', 'last'):
+    output = tmp_path / f'{wanted}.csv'
+    given = {'run_dir': str(path), 'round_wanted': wanted}
+    prediction.run([table], **given, output=str(output))
+    texts[wanted] = output.read_text()
+  assert texts['chosen'] == texts['2'] != texts['last']
+  card = exporting.run(str(path), str(tmp_path / 'file'), top=12)
+  assert card['rounds'] == 2
 
 
 @pytest.mark.slow

@@ -60,6 +60,12 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     owners, y = self.partition.owners(), self.pool.y[self.partition.numbers]
     if scipy.sparse.issparse(y):
       return np.repeat(owners, np.diff(y.indptr)), y.indices
+    if self.pool.is_sequences:
+      x = self.pool.read(self.partition.numbers)
+      lengths = np.diff(x.indptr)
+      is_label = np.rint(1 / x.data) < np.repeat(lengths, lengths)
+      owners = np.append(owners, np.repeat(owners, lengths)[is_label])
+      y = np.append(y, x.indices[is_label])
     return owners, y
 
   @functools.cached_property

@@ -101,6 +101,9 @@ class Pool:
   # The classes that no ranking of an example has, such as the items that a user has
   # already; None: every class is ranked.
   seen: Ranges | None = None
+  # Whether an example is a sequence of classes, each one's value 1 / age, in which every
+  # item but the oldest is a label, too.
+  is_sequences: bool = False
   # Of which (or some of many) a run stops where they change.
   files: Sequence[str | os.PathLike] = ()
 

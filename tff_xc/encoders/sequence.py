@@ -31,7 +31,7 @@ def build_sequence_encoder(
   num_items: int,
   length: int,
   dim: int = 64,
-  blocks: int = 2,
+  blocks: int = 1,
   dropout: float = 0.2,
 ) -> encoder_lib.Encoder:
   """Returns the encoder of `sparse.SparseFeatures` of at most `length` items.
@@ -47,7 +47,9 @@ def build_sequence_encoder(
       [rows, dim], layers.fold(seed, number), stddev=dim**-0.5
     )
     weights = collections.OrderedDict()
-    weights[ITEM], weights['position'] = draw(0, num_items), draw(1, length)
+    weights[ITEM] = draw(0, num_items)
+    # Small, so that an item is the same one at first wherever it is.
+    weights['position'] = 0.1 * draw(1, length)
     for block in range(blocks):
       of_block = layers.fold(seed, 2 + block)
       for i, layer in enumerate(_LAYERS):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tasks import experiment
 from tests import registered
 from tests import small_data
 from tests.runtime.cluster import threads_crew
@@ -142,4 +143,26 @@ def test_the_numbers_are_those_of_one_process(make, in_process_context):
     zeroed += sum(float(m.get('clients_zeroed', 1.0)) for m in metrics)
     clipped += sum(float(m['clients_clipped']) for m in metrics)
   assert zeroed and clipped
+  crew.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('network', [{'encoder': 'sequence'}, {'hidden_dim': 8}])
+def test_items_that_have_one_row(network, in_process_context):
+  """Features are class rows, and dropout draws from the clients' seeds."""
+  sizes = {'num_classes': 40, 'num_clients': 12, 'embedding_dim': 8}
+  sizes |= {'negatives': 5, 'clients_per_round': 6}
+  config = experiment.resolve('items-demo', 'fedss', {**sizes, **network})
+  made = experiment.assemble(config)
+  assert made.algorithm.model.encoder.tied
+  learning = process.build_process(made.algorithm, 0)
+  cohorts = made.algorithm.sampling.cohorts(made.dataset, 0)
+  how = made.algorithm, learning, cohorts
+  expected, _ = _run(in_process_context, *how)
+  crew = threads_crew.ThreadsCrew()
+  crew.reset(2)
+  found, _ = _run(context.ClusterContext(crew), *how)
+  assert crew.calls
+  for one, other in zip(found, expected, strict=True):
+    np.testing.assert_array_equal(one, other)
   crew.close()
