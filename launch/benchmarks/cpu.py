@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import psutil
 
-from tff_xc.runtime.cluster import state
-
 
 class Usage(NamedTuple):
   """Processor seconds so far."""
@@ -51,16 +49,8 @@ def tree_seconds(root: int) -> float:
 
 
 def usage() -> Usage:
-  """Returns the usage so far.
-
-  `own` is of this process, all below it, and the workers of the cluster that
-  `launch.workers` started on this machine.
-  """
-  nodes = []
-  with contextlib.suppress(PermissionError):  # HOME is another user's.
-    nodes = state.read_nodes(state.default_folder())
-  roots = {os.getpid(), *(node.pid for node in nodes)}
-  return Usage(busy_seconds(), sum(map(tree_seconds, roots)))
+  """Returns the usage so far; `own` is of this process and all below it."""
+  return Usage(busy_seconds(), tree_seconds(os.getpid()))
 
 
 def peak_bytes(root: int) -> int:
