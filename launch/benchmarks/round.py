@@ -130,7 +130,8 @@ def build(contender: str, settings: Settings):
     return rounds.plain(rounds.femnist_cnn, *rest)
   of_name = {'worker': 'worker', 'tff_fedavg_worker': 'worker'}
   runtime = 'cluster' if name == 'cluster' else of_name.get(name, 'in_process')
-  registry.install(runtime)
+  # A cluster has a worker of one thread for each core.
+  registry.install(runtime, client_threads=int(runtime == 'cluster'))
   if name.startswith('tff_fedavg'):
     return rounds.tff_fedavg(lambda: _build_keras(settings), *rest)
   encoder = leaf.build_femnist_encoder(embedding_dim=settings.embedding_dim)

@@ -438,10 +438,15 @@ def test_a_slow_worker_whose_clients_go_on_is_kept(
   trains_slowly, crew, runtime, monkeypatch
 ):
   """A block takes longer than a worker may make no progress."""
-  computation, value = computations.total_of(_slowly), lambda place: 1.0
-  if not trains_slowly:
-    computation = computations.total
-    value = lambda place: time.sleep(0.4) or 1.0
+  computation = computations.total
+  if trains_slowly:
+    computation = computations.total_of(_slowly)
+
+  def value(place):
+    del place
+    time.sleep(0.0 if trains_slowly else 0.4)
+    return 1.0
+
   crew.reset(1)
   values = cohort.Values(value, range(6))
   runtime.offer_data(lambda folder: ({}, lambda r: values, lambda: None), {})

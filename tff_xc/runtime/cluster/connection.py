@@ -41,7 +41,7 @@ _VARIABLES = {
   # Workers that reserve no GPU see the machine's GPUs all the same.
   'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',
 }
-_CURE = 'start Ray again, then the same command continues the run'
+_CURE = 'start Ray again if you started it; the same command continues the run'
 
 _is_connected = False
 _guard: subprocess.Popen | None = None  # Of the Ray that was started here.

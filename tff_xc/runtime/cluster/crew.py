@@ -143,12 +143,13 @@ class RayCrew:
 
   def call(self, worker: str, method: str, *args: Any) -> Any:
     """Calls a worker's method; returns a ticket at once."""
-    return self._stored(getattr(self._actors[worker], method).remote, *args)
+    return self._here(getattr(self._actors[worker], method).remote, *args)
 
   def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:
     """Returns the tickets that are done, when one is or the time is over."""
-    connection.check_node()
-    done, _ = self._ray.wait(list(tickets), num_returns=most, timeout=seconds)
+    done, _ = self._here(
+      self._ray.wait, list(tickets), num_returns=most, timeout=seconds
+    )
     return done
 
   def result(self, ticket) -> Any:
@@ -162,7 +163,7 @@ class RayCrew:
         connection.alive()  # It raises if the cluster is gone.
       except exceptions.RayTaskError as e:  # Of our own code.
         raise _of_worker(e, exceptions.RayError) from e
-      except exceptions.RayError as e:
+      except (exceptions.RayError, OSError) as e:
         connection.alive()
         raise dispatch.LostError(_reason(e)) from e
 
@@ -177,18 +178,18 @@ class RayCrew:
 
   def share(self, value: Any) -> '_Shared':
     """Returns a value for several calls' arguments."""
-    return _Shared(self._stored(self._ray.put, value))
+    return _Shared(self._here(self._ray.put, value))
 
-  def _stored(self, call, *args):
-    """Returns what a call returns that stores its arguments on this machine."""
+  def _here(self, call, *args, **more):
+    """Returns what a call returns that needs Ray on this machine, and its store."""
     connection.check_node()
     try:
-      return call(*args)
-    except self._ray.exceptions.RayError as e:
+      return call(*args, **more)
+    except (self._ray.exceptions.RayError, OSError) as e:
       connection.alive()
       raise client_error.WorkersError(
-        f'Ray cannot store here what workers need ({_reason(e)}): make room in the'
-        ' memory and on the disk of this machine, or start Ray again'
+        f'Ray fails on this machine ({_reason(e)}): make room in its memory and on'
+        ' its disk, or start Ray again; the same command continues the run'
       ) from e
 
   def close(self) -> None:

@@ -1,0 +1,286 @@
+"""Runs on a real Ray: equal digits, lost workers, a head that is gone, strangers."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import psutil
+import pytest
+
+from tests import processes
+from tests.launch import light
+from tff_xc.report import run_files
+from tff_xc.runtime.cluster import guard
+
+pytest.importorskip('ray', reason='Ray is not installed: make venv-cluster')
+pytestmark = pytest.mark.slow
+
+# Columns of metrics.csv that only a cluster has.
+OWN = ['workers', 'workers_lost', 'worker_bytes_down', 'worker_bytes_up']
+TRAIN = (
+  'launch.train',
+  '--task=glyphs',
+  '--algorithm=fedss',
+  '--num_classes=100',
+  '--clients_per_round=40',  # More than 32, so that workers send sums of blocks.
+  '--eval_every=1',
+)
+ON_WORKERS = ('--runtime=cluster', '--client_threads=1')
+
+
+def train(run_dir, *more, **variables):
+  """Starts `launch.train`."""
+  return subprocess.Popen(
+    [sys.executable, '-m', *TRAIN, f'--run_dir={run_dir}', *more],
+    cwd=light.ROOT,
+    env={**os.environ, **variables},
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
+def ended(driver, seconds=300):
+  """Returns a driver's status and what it said."""
+  try:
+    error = driver.communicate(timeout=seconds)[1]
+  finally:
+    driver.kill()
+  return driver.returncode, error
+
+
+def metrics(run_dir):
+  return run_files.read_run(run_dir).metrics
+
+
+def wait(is_it, seconds=150.0):
+  deadline = time.monotonic() + seconds
+  while not is_it():
+    assert time.monotonic() < deadline
+    time.sleep(0.1)
+
+
+def wait_for_round(run_dir, number):
+  """Waits until a run has trained some rounds."""
+  path = pathlib.Path(run_dir) / 'metrics.csv'
+  # A heading, and round 0.
+  wait(lambda: path.exists() and path.read_text().count('\n') > number + 1)
+
+
+def of_ray(driver):
+  """Returns the processes of the Ray that a driver started, by name."""
+  found = {}
+  for process in psutil.Process(driver.pid).children(recursive=True):
+    with contextlib.suppress(psutil.Error):  # It has ended.
+      name = (process.cmdline() or [process.name()])[0].split('/')[-1]
+      found.setdefault(name, []).append(process)
+  return found
+
+
+def marked():
+  found = set()
+  for process in psutil.process_iter():
+    with contextlib.suppress(psutil.Error):
+      if guard.VARIABLE in process.environ():
+        found.add(process.pid)
+  return found
+
+
+@pytest.fixture(name='nothing_left', autouse=True)
+def _nothing_left():
+  """No process that Ray started is left after a test."""
+  before = marked()
+  yield
+  wait(lambda: not marked() - before, 20)
+
+
+def test_a_run_with_a_killed_worker_has_the_numbers_of_one_process(tmp_path):
+  assert ended(train(tmp_path / 'one', '--rounds=6'))[0] == 0
+  driver = train(tmp_path / 'two', '--rounds=6', *ON_WORKERS)
+  wait_for_round(tmp_path / 'two', 1)
+  of_ray(driver)['ray::_Actor'][0].kill()
+  status, error = ended(driver)
+  assert status == 0, error
+  expected, found = metrics(tmp_path / 'one'), metrics(tmp_path / 'two')
+  assert found['workers_lost'].sum() == 1
+  assert error.count(' was lost (') == 1 and 'Traceback' not in error
+  same = found.drop(columns=OWN).assign(seconds=expected['seconds'])
+  assert same.equals(expected)
+  # The same with workers that make the procedural data themselves.
+  own = {'TFF_XC_WORKER_DATA_DIR': str(tmp_path)}
+  assert (
+    ended(train(tmp_path / 'own', '--rounds=6', *ON_WORKERS, **own))[0] == 0
+  )
+  found_own = metrics(tmp_path / 'own')
+  assert found_own['top1'].equals(expected['top1'])
+  sent = [m['worker_bytes_down'].iloc[-1] for m in (found_own, found)]
+  assert sent[0] < 0.7 * sent[1]
+
+
+@pytest.mark.parametrize(
+  ('name', 'how'),
+  [
+    ('gcs_server', signal.SIGKILL),
+    ('gcs_server', signal.SIGSTOP),
+    ('raylet', signal.SIGKILL),
+  ],
+)
+def test_a_cluster_that_is_gone_is_one_sentence_in_a_minute(
+  name, how, tmp_path
+):
+  driver = train(tmp_path / 'run', '--rounds=100000', *ON_WORKERS)
+  wait_for_round(tmp_path / 'run', 2)
+  of_ray(driver)[name][0].send_signal(how)
+  started = time.monotonic()
+  status, error = ended(driver, 100)
+  assert time.monotonic() - started < 60
+  assert status == 2 and 'Traceback' not in error, error
+  assert error.splitlines()[-1].startswith('error: the ')
+  last = int(metrics(tmp_path / 'run')['round'].iloc[-1])
+  assert (tmp_path / f'run/checkpoints/round_{last}.npz').exists()
+
+
+# Of each kind of process that listens, a method that it has.
+METHODS = (
+  '/ray.rpc.NodeInfoGcsService/GetClusterId',
+  '/ray.rpc.NodeManagerService/GetResourceLoad',
+  '/ray.rpc.ObjectManagerService/FreeObjects',
+  '/ray.rpc.CoreWorkerService/GetCoreWorkerStats',
+)
+
+
+def answers(port):
+  """Returns what a port answers to a caller without a token."""
+  import grpc
+
+  found = set()
+  with grpc.insecure_channel(f'127.0.0.1:{port}') as channel:
+    for method in METHODS:
+      try:
+        channel.unary_unary(method)(b'', timeout=10)
+        found.add('OK')
+      except grpc.RpcError as e:
+        found.add(e.code().name)
+  if found == {'UNAVAILABLE'}:  # An agent, which is asked by HTTP.
+    with pytest.raises(urllib.error.HTTPError, match='401'):
+      urllib.request.urlopen(f'http://127.0.0.1:{port}/')
+  return found - {'UNIMPLEMENTED'}
+
+
+def test_a_killed_driver_leaves_nothing_and_no_stranger_is_served(tmp_path):
+  driver = train(tmp_path / 'run', '--rounds=100000', *ON_WORKERS)
+  try:
+    wait_for_round(tmp_path / 'run', 0)
+    addresses = [
+      found.laddr
+      for pid in [driver.pid, *marked()]
+      for found in psutil.Process(pid).net_connections('inet')
+      if found.status == 'LISTEN'
+    ]
+    # The driver, the head, a node's two ports, an agent and two workers.
+    assert len(addresses) == 7
+    for address in addresses:
+      assert address.ip.removeprefix('::ffff:') == '127.0.0.1'
+    found = [answers(address.port) for address in addresses]
+    assert sorted(map(str, found)) == [
+      *["{'UNAUTHENTICATED'}"] * 6,
+      "{'UNAVAILABLE'}",
+    ]
+  finally:
+    driver.kill()
+    driver.communicate()
+
+
+@pytest.fixture(name='start')
+def _start(tmp_path):
+  """Returns a function that starts a user's cluster; its address and variables."""
+  started = []
+
+  def start(port, **variables):
+    script = pathlib.Path(sys.executable).parent / 'ray'
+    mine = {
+      'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0',  # 127.0.0.1 stays as it is.
+      'PYTHONPATH': str(light.ROOT),
+      **variables,
+    }
+    head = subprocess.Popen(
+      [
+        script,
+        'start',
+        '--head',
+        '--block',
+        '--node-ip-address=127.0.0.1',
+        f'--port={port}',
+        '--num-cpus=1',
+        '--include-dashboard=false',
+        '--disable-usage-stats',
+        f'--temp-dir={tmp_path}',
+      ],
+      env={**os.environ, **mine, guard.VARIABLE: 'of a user'},
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.DEVNULL,
+    )
+    started.append(head)
+    wait(lambda: _listens(port))
+    return (f'--cluster_address=127.0.0.1:{port}', *ON_WORKERS), mine
+
+  yield start
+  for head in started:
+    head.terminate()  # It ends its processes.
+    head.wait(30)
+
+
+def _listens(port):
+  with socket.socket() as caller:
+    return caller.connect_ex(('127.0.0.1', port)) == 0
+
+
+def test_a_cluster_of_the_user_must_want_a_token(start, tmp_path):
+  token = tmp_path / 'token'
+  token.write_text('ab' * 32)
+  flags, variables = start(
+    7391, RAY_AUTH_MODE='token', RAY_AUTH_TOKEN_PATH=str(token)
+  )
+  status, error = ended(
+    train(tmp_path / 'a', '--rounds=1', *flags, **variables)
+  )
+  assert status == 0, error
+  assert metrics(tmp_path / 'a')['workers'].iloc[-1] == 1
+  token.write_text('cd' * 32)
+  started = time.monotonic()
+  status, error = ended(
+    train(tmp_path / 'b', '--rounds=1', *flags, **variables)
+  )
+  assert status == 2 and error.count('error: ') == 1, error
+  assert 'Traceback' not in error
+  assert time.monotonic() - started < 90  # Of which the imports take most.
+
+
+def test_a_cluster_without_a_token_must_be_named_so(start, tmp_path):
+  flags, variables = start(7392)
+  refused, used = (
+    ended(train(tmp_path / 'run', '--rounds=1', *flags, *more, **variables))
+    for more in ((), ('--cluster_without_token',))
+  )
+  assert refused[0] == 2 and '--cluster_without_token' in refused[1]
+  assert used[0] == 0, used[1]
+
+
+def test_without_a_head_it_is_one_sentence(tmp_path):
+  found = processes.python(
+    '-m',
+    *TRAIN,
+    f'--run_dir={tmp_path / "run"}',
+    '--cluster_address=127.0.0.1:1',
+    *ON_WORKERS,
+    cwd=light.ROOT,
+  )
+  assert found.returncode == 2 and found.stderr.count('error: no head') == 1
+  assert 'Traceback' not in found.stderr
