@@ -1,8 +1,12 @@
 """What a driver started ends with the driver, and nothing else does."""
 
 import os
+import pathlib
+import re
+import signal
 import subprocess
 import sys
+import time
 
 from tests import processes
 from tff_xc.runtime.cluster import guard
@@ -34,6 +38,12 @@ def start(script, *arguments, **variables):
   return started, started.stdout.readline().strip()
 
 
+def ignores_sigterm(pid):
+  status = pathlib.Path(f'/proc/{pid}/status').read_text()
+  [ignored] = re.findall(r'SigIgn:\s+(\w+)', status)
+  return int(ignored, 16) >> (signal.SIGTERM - 1) & 1
+
+
 def test_all_that_has_the_mark_ends_with_a_killed_driver(tmp_path):
   mine, others = tmp_path / 'mine', tmp_path / 'others'
   for folder in (mine, others):
@@ -42,7 +52,9 @@ def test_all_that_has_the_mark_ends_with_a_killed_driver(tmp_path):
   other, _ = start(STUBBORN, **{guard.VARIABLE: str(others)})
   driver, pid = start(DRIVER, guard.__file__, str(mine))
   try:
-    os.kill(int(pid), 15)  # A signal to all is not for the guard.
+    while not ignores_sigterm(pid):  # It starts.
+      time.sleep(0.05)
+    os.kill(int(pid), signal.SIGTERM)  # A signal to all is not for the guard.
     assert processes.is_running(int(pid))
     assert [p.pid for p in guard.left(str(mine))] == [started.pid]
     driver.kill()
