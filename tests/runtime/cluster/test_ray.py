@@ -3,10 +3,12 @@
 import contextlib
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -199,9 +201,10 @@ def test_a_killed_driver_leaves_nothing_and_no_stranger_is_served(tmp_path):
 
 
 @pytest.fixture(name='start')
-def _start(tmp_path):
+def _start():
   """Returns a function that starts a user's cluster; its address and variables."""
   started = []
+  folder = tempfile.mkdtemp(dir='/tmp')  # The path of a socket must be short.
 
   def start(port, **variables):
     script = pathlib.Path(sys.executable).parent / 'ray'
@@ -221,20 +224,22 @@ def _start(tmp_path):
         '--num-cpus=1',
         '--include-dashboard=false',
         '--disable-usage-stats',
-        f'--temp-dir={tmp_path}',
+        f'--temp-dir={folder}',
       ],
       env={**os.environ, **mine, guard.VARIABLE: 'of a user'},
       stdout=subprocess.DEVNULL,
       stderr=subprocess.DEVNULL,
     )
     started.append(head)
-    wait(lambda: _listens(port))
+    wait(lambda: head.poll() is not None or _listens(port))
+    assert head.poll() is None
     return (f'--cluster_address=127.0.0.1:{port}', *ONE_WORKER), mine
 
   yield start
   for head in started:
     head.terminate()  # It ends its processes.
-    head.wait(30)
+    head.wait(60)
+  shutil.rmtree(folder, ignore_errors=True)
 
 
 def _listens(port):
