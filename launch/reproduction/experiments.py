@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from launch.benchmarks import report
+from launch import machine
 from launch.reproduction import judge
 from launch.reproduction import needs
 from launch.reproduction import page
@@ -242,7 +242,7 @@ def _measured(each: Planned, notes: Mapping[int, str]) -> results.Measured:
   command, where = request.command(found.name), request.output / found.name
   about = {'scale': request.scale, 'command': command, 'note': _part(each)}
   if request.train:  # Where finished runs come from is not known.
-    about['processor'] = report.machine()['cpu']
+    about['processor'] = machine.processor()
   if isinstance(found, table_lib.Study) and request.train:
     with results.writing(where):
       made = studies.module(found).measure(each.config, where)

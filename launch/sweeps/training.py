@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from launch.benchmarks import cpu
+from launch import machine
 from launch.sweeps import plan
 from tasks import registry as tasks
 from tff_xc import errors
@@ -202,7 +202,9 @@ class Child:
     now = time.monotonic()
     if now - self._looked >= _MEMORY_SECONDS:
       self._looked = now
-      self.peak_bytes = max(self.peak_bytes, cpu.peak_bytes(self._process.pid))
+      self.peak_bytes = max(
+        self.peak_bytes, machine.peak_bytes(self._process.pid)
+      )
     status = self._process.poll()
     if status is None:
       return False
@@ -213,7 +215,7 @@ class Child:
 
   def held_bytes(self) -> int:
     """Returns the memory that it holds now, with its own children."""
-    return cpu.resident_bytes(self._process.pid)
+    return machine.resident_bytes(self._process.pid)
 
   def interrupt(self) -> None:
     """Lets it end, and save its state if it has one, as between rounds."""
