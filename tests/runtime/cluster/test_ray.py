@@ -259,13 +259,11 @@ def test_a_cluster_of_the_user_must_want_a_token(start, tmp_path):
   assert status == 0, error
   assert metrics(tmp_path / 'a')['workers'].iloc[-1] == 1
   token.write_text('cd' * 32)
-  started = time.monotonic()
   status, error = ended(
     train(tmp_path / 'b', '--rounds=1', *flags, **variables)
   )
-  assert status == 2 and error.count('error: ') == 1, error
-  assert 'Traceback' not in error
-  assert time.monotonic() - started < 90  # Of which the imports take most.
+  assert status == 2 and error.startswith('error: Ray cannot connect'), error
+  assert error.count('\n') == 1
 
 
 def test_a_cluster_without_a_token_must_be_named_so(start, tmp_path):

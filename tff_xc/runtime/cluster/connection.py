@@ -80,6 +80,8 @@ def connect(address: str = '', without_token: bool = False) -> None:
     if isinstance(e, errors.InputError) or not isinstance(e, Exception):
       raise
     reason = str(e) or str(e.__context__ or '') or type(e).__name__
+    if 'uthenticat' in reason:
+      reason = 'the cluster refuses our token'
     raise errors.InputError(
       f'Ray cannot connect ({reason.splitlines()[0]}): see that its node runs on'
       ' this machine, and that the RAY_ variables are those of the cluster'
