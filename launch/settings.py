@@ -21,7 +21,15 @@ from tff_xc.report import pictures
 
 # Of --help, in its order.
 _GROUPS = 'run', 'data and network', 'clients', 'server', 'algorithm', 'runtime'
-_RUNTIME = 'runtime', 'device', 'precision', 'client_threads', 'worker_timeout'
+_RUNTIME = (
+  'runtime',
+  'device',
+  'precision',
+  'client_threads',
+  'worker_timeout',
+  'cluster_address',
+  'cluster_without_token',
+)
 _HELD_OUT = 'data_dir', 'client_test_fraction', 'unseen_clients'
 _SERVER = 'server_', 'robust_', 'clipping_'
 _PARSERS = {

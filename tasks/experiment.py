@@ -96,7 +96,8 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     _setting(
       'client_threads',
       0,
-      'clients that train at a time; 0: one for each core',
+      'clients that train at a time, in each worker of --runtime=cluster; 0: one for'
+      ' each core',
       most=1024,
     ),
     hp.Hyperparameter(
@@ -124,6 +125,18 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       'of --runtime=cluster: seconds after which a worker that has neither read nor'
       ' trained a client is given up, and its clients are trained by others',
       least=1,
+    ),
+    hp.Hyperparameter(
+      'cluster_address',
+      '',
+      "of --runtime=cluster: head of a running Ray cluster, IP:PORT, or 'auto' for the"
+      ' one on this machine; default: $RAY_ADDRESS, else Ray starts on this machine'
+      ' for this run',
+    ),
+    hp.Hyperparameter(
+      'cluster_without_token',
+      False,
+      'use a Ray cluster that runs the programs of anybody who can reach it',
     ),
     hp.Hyperparameter(
       'target',
@@ -553,6 +566,8 @@ def install_runtime(config: Mapping) -> None:
     client_threads=config['client_threads'],
     device=config['device'],
     worker_timeout=config.get('worker_timeout', runtimes.WORKER_TIMEOUT),
+    cluster_address=config.get('cluster_address', ''),
+    cluster_without_token=config.get('cluster_without_token', False),
   )
 
 

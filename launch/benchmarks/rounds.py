@@ -73,7 +73,11 @@ def build(contender, sizes):
     'worker': 'worker',
     'cluster': 'cluster',
   }
-  registry.install(runtimes.get(contender, 'in_process'))
+  # A cluster has a worker of one thread for each core.
+  threads = int(contender == 'cluster')
+  registry.install(
+    runtimes.get(contender, 'in_process'), client_threads=threads
+  )
   if contender.startswith('tff_fedavg'):
     return tff_fedavg(sizes)
   if contender == precision.BFLOAT16:

@@ -31,7 +31,6 @@ ERRORS = {
     *('--grid=client_learning_rate:0.1', '--grid=negatives:1,200'),
   ),
   'train': ('--task=glyphs', '--algorithm=fedss', '--negatives=200'),
-  'workers': ('start', '--workers=-1'),
 }
 TRIES = 5
 

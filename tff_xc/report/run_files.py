@@ -47,6 +47,8 @@ NOT_CONFIGURATION = (
   'best_by',
   'checkpoint_every',
   'client_threads',
+  'cluster_address',
+  'cluster_without_token',
   'data_dir',
   'dp_noise',
   'git_revision',

@@ -14,8 +14,8 @@ CLUSTER = 'cluster'
 WORKER_TIMEOUT = 600
 
 
-def _create(name: str, client_threads: int, device: str, timeout: float) -> Any:
-  """Returns the context of a runtime; see `install`."""
+def _create(name: str, client_threads: int, device: str) -> Any:
+  """Returns the context of a runtime in this process or on one machine."""
   if name == 'worker':
     if device not in ('', 'cpu'):
       raise errors.InputError(
@@ -27,22 +27,27 @@ def _create(name: str, client_threads: int, device: str, timeout: float) -> Any:
     return worker.create_context(max_concurrent_calls=client_threads)
   from tff_xc.runtime.in_process import context as in_process
 
-  if name == DEFAULT:
-    return in_process.create_context(
-      client_threads=client_threads, device=device
-    )
-  if client_threads:
-    raise errors.InputError(
-      f'--client_threads={client_threads}: the workers of a cluster have the'
-      ' threads that `python -m launch.workers start --threads` gave them'
-    )
+  return in_process.create_context(client_threads=client_threads, device=device)
+
+
+def _connect(
+  client_threads: int,
+  device: str,
+  timeout: float,
+  address: str,
+  without_token: bool,
+) -> Any:
+  """Returns the context of a cluster; see `install`."""
   from tff_xc.runtime.cluster import connection
   from tff_xc.runtime.cluster import context
-  from tff_xc.runtime.cluster import ray_crew
+  from tff_xc.runtime.cluster import crew
+  from tff_xc.runtime.in_process import context as in_process
 
-  in_process.new_clients(1, device)  # Refuses one before workers start.
-  connection.disconnect()  # A process has one; those before end with it.
-  return context.ClusterContext(ray_crew.RayCrew(timeout), timeout, device)
+  in_process.new_clients(1, device)  # Refuses a device before workers start.
+  connection.disconnect()  # A process has one connection.
+  connection.connect(address, without_token)
+  workers = crew.RayCrew(client_threads)
+  return context.ClusterContext(workers, timeout, device)
 
 
 def names() -> tuple[str, ...]:
@@ -56,16 +61,22 @@ def install(
   client_threads: int = 0,
   device: str = '',
   worker_timeout: float = WORKER_TIMEOUT,
+  cluster_address: str = '',
+  cluster_without_token: bool = False,
 ) -> Any:
   """Creates the runtime called `name` and makes it TFF's default context.
 
   Args:
     name: one of `names()`.
-    client_threads: clients that compute in parallel; 0: the runtime's choice.
+    client_threads: clients that compute in parallel, in each worker of a cluster; 0:
+      the runtime's choice.
     device: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'; '': the GPUs that
       TensorFlow sees, or the CPU if it sees none.
     worker_timeout: seconds after which a worker of a cluster that has something
       to do and has neither read nor run a client is given up.
+    cluster_address: 'IP:PORT' of a running Ray cluster's head, or 'auto'; '':
+      $RAY_ADDRESS, and without it Ray starts on this machine.
+    cluster_without_token: whether that cluster may serve callers without a token.
 
   Returns:
     The installed context, a `tff.framework.SyncContext`.
@@ -79,7 +90,16 @@ def install(
     )
   import tensorflow_federated as tff
 
-  context = _create(name, client_threads, device, worker_timeout)
+  if name == CLUSTER:
+    context = _connect(
+      client_threads,
+      device,
+      worker_timeout,
+      cluster_address,
+      cluster_without_token,
+    )
+  else:
+    context = _create(name, client_threads, device)
   tff.framework.set_default_context(context)
   return context
 

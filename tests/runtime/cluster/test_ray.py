@@ -1,293 +1,289 @@
-"""Ray's nodes start, join, fail and end; drivers connect or are told why not."""
+"""Runs on a real Ray: equal digits, lost workers, a head that is gone, strangers."""
 
 import contextlib
-import json
 import os
+import pathlib
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
+import tempfile
 import time
+import urllib.error
+import urllib.request
 
 import psutil
 import pytest
 
+from tests import processes
 from tests.launch import light
-from tests.runtime.cluster import folders
-from tests.runtime.cluster import strangers
-from tff_xc.runtime.cluster import connection
-from tff_xc.runtime.cluster import nodes
-from tff_xc.runtime.cluster import state
+from tff_xc.report import run_files
+from tff_xc.runtime.cluster import guard
 
 pytest.importorskip('ray', reason='Ray is not installed: make venv-cluster')
 pytestmark = pytest.mark.slow
 
-WORKERS = nodes.Workers()
+# Columns of metrics.csv that only a cluster has.
+OWN = ['workers', 'workers_lost', 'worker_bytes_down', 'worker_bytes_up']
+TRAIN = (
+  'launch.train',
+  '--task=glyphs',
+  '--algorithm=fedss',
+  '--num_classes=100',
+  '--clients_per_round=40',  # More than 32, so that workers send sums of blocks.
+  '--eval_every=1',
+)
+ON_WORKERS = ('--runtime=cluster', '--client_threads=1')
+ONE_WORKER = ('--runtime=cluster', '--eval_every=1000')
 
 
-@pytest.fixture(name='folder')
-def _folder(tmp_path):
-  """A folder whose nodes end with the test, and leave no process."""
-  folder = tmp_path / 'cluster'
-  yield folder
-  marks = [n.mark for n in state.read_nodes(folder)]
-  nodes.stop(folder)
-  assert not state.marked(marks)
+_drivers = []
 
 
-def outer_ip():
-  """Returns an IPv4 address of this machine that is not 127.0.0.1."""
-  found = [
-    address.address
-    for addresses in psutil.net_if_addrs().values()
-    for address in addresses
-    if address.family == socket.AF_INET
-  ]
-  return next((a for a in found if not a.startswith('127.')), '127.0.0.2')
-
-
-def drive(folder, *arguments, program='workers'):
-  """Starts a driver, a program of `tests.runtime.cluster.drive`."""
-  module = 'tests.runtime.cluster.drive'
-  return subprocess.Popen(
-    [sys.executable, '-m', module, program, folder, *arguments],
+def train(run_dir, *more, **variables):
+  """Starts `launch.train`, which ends with the test."""
+  driver = subprocess.Popen(
+    [sys.executable, '-m', *TRAIN, f'--run_dir={run_dir}', *more],
     cwd=light.ROOT,
-    env={**os.environ, 'RAY_AUTH_TOKEN': 'of another cluster'},
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
+    env={**os.environ, **variables},
+    stdout=subprocess.DEVNULL,
     stderr=subprocess.PIPE,
     text=True,
   )
+  _drivers.append(driver)
+  return driver
 
 
-def first_line(driver, seconds=60):
-  """Returns what a driver found; ends one that says nothing."""
-  timer = threading.Timer(seconds, driver.kill)
-  timer.start()
-  line = driver.stdout.readline()
-  timer.cancel()
-  assert line, driver.communicate()
-  return json.loads(line)
+def ended(driver, seconds=600):
+  """Returns a driver's status and what it said."""
+  error = driver.communicate(timeout=seconds)[1]
+  return driver.returncode, error
 
 
-def go_on(driver):
-  """Lets a driver go on; returns its answers, and what it knows of nodes."""
-  out, error = driver.communicate('\n', timeout=120)
-  assert (driver.returncode, error) == (0, ''), error
-  answers, variables = out.splitlines()
-  # Ray sets the second when it is imported.
-  assert set(json.loads(variables)) <= {'RAY_AUTH_TOKEN', 'RAY_CLIENT_MODE'}
-  assert 'RAY_AUTH_TOKEN' in variables
-  return json.loads(answers)
+def metrics(run_dir):
+  return run_files.read_run(run_dir).metrics
 
 
-def kill(node, *names):
-  for process in state.marked([node.mark]):
-    with contextlib.suppress(psutil.NoSuchProcess):  # Some end by themselves.
-      if not names or process.name() in names:
-        process.kill()
+def wait(is_it, seconds=600.0):  # The machine may be busy.
+  deadline = time.monotonic() + seconds
+  while not is_it():
+    assert time.monotonic() < deadline
+    time.sleep(0.1)
 
 
-def pids(*started):
-  return {p.pid for p in state.marked([n.mark for n in started])}
+def wait_for_round(run_dir, number):
+  """Waits until a run has trained some rounds."""
+  path = pathlib.Path(run_dir) / 'metrics.csv'
+  # A heading, and round 0.
+  wait(lambda: path.exists() and path.read_text().count('\n') > number + 1)
 
 
-def test_a_driver_uses_the_workers_and_nothing_is_left(
-  folder, tmp_path, monkeypatch
-):
-  monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '3')
-  data = nodes.Workers(number=2, threads=3, data_dir=str(tmp_path))
-  first = nodes.start(folder, data)
-  second = nodes.join(folder, folder / state.JOIN, WORKERS)
-  # A session of one's own is no way out.
-  everything = {
-    p.pid
-    for p in state.marked(
-      [state.find_cluster(folder).ray_folder], state.CLUSTER_MARK
-    )
-  }
-  assert everything == pids(first, second)
-  driver = drive(folder)
-  number, found = first_line(driver)
-  assert number == 3
-  expected = sorted(['3', '3', str(second.threads)])
-  assert sorted(threads for _, threads, *_ in found) == expected
-  assert sorted(d for *_, d, _ in found) == ['', str(tmp_path), str(tmp_path)]
-  assert {gpus for *_, gpus in found} == {'3'}
-  assert {pid for pid, *_ in found} < pids(first, second)
-  assert {
-    address.ip.removeprefix('::ffff:')
-    for _, address in strangers.listening(first, second)
-  } == {'127.0.0.1'}
-  answers, alive = go_on(driver)
-  assert (answers, alive) == ([pid for pid, *_ in found], 2)
-  started = time.monotonic()
-  assert nodes.stop(folder) == 2
-  assert time.monotonic() - started < 20
-  assert not pids(first, second)
+def of_ray(driver):
+  """Returns the processes of the Ray that a driver started, by name."""
+  found = {}
+  for process in psutil.Process(driver.pid).children(recursive=True):
+    with contextlib.suppress(psutil.Error):  # It has ended.
+      name = (process.cmdline() or [process.name()])[0].split('/')[-1]
+      found.setdefault(name, []).append(process)
+  return found
 
 
-def test_a_driver_outlives_the_second_node(folder):
-  first = nodes.start(folder, WORKERS)
-  second = nodes.join(folder, folder / state.JOIN, WORKERS)
-  driver = drive(folder)
-  _, found = first_line(driver)
-  [alive] = [pid for pid, *_ in found if pid in pids(first)]
-  kill(second)
-  answers, _ = go_on(driver)
-  assert set(answers) - {alive} <= {'ActorDiedError', 'ActorUnavailableError'}
-  assert alive in answers and len(answers) == 2
-  # It may join again, and another one may leave in peace.
-  third = nodes.join(folder, folder / state.JOIN, WORKERS)
-  assert nodes.stop(folder, third.name) == 1
-  cluster = state.find_cluster(folder)
-  assert folders.wait(lambda: len(connection.ask(folder, cluster, 5)) == 1, 30)
+def marked():
+  found = set()
+  for process in psutil.process_iter():
+    with contextlib.suppress(psutil.Error):
+      if guard.VARIABLE in process.environ():
+        found.add(process.pid)
+  return found
 
 
-def test_a_driver_learns_that_the_head_is_gone(folder):
-  first = nodes.start(folder, WORKERS)
-  driver = drive(folder)
-  first_line(driver)
-  kill(first)
-  [answer], alive = go_on(driver)
-  assert answer in ('ActorDiedError', 'ActorUnavailableError')
-  assert alive.startswith('no head of a cluster at 127.0.0.1')
-
-
-@pytest.mark.parametrize('which', ['gcs_server', 'raylet'])
-def test_a_driver_whose_node_ended_meanwhile_says_so(folder, which):
-  """Ray ends a driver that then uses the node's store, or after a minute."""
-  node = nodes.start(folder, WORKERS)
-  driver = drive(folder, program='share')
-  assert driver.stdout.readline() == 'shared\n'
-  kill(node, which)
-  gone = lambda: (
-    not any(p.name() == 'raylet' for p in state.marked([node.mark]))
-  )
-  assert folders.wait(gone, 30)
-  if which == 'gcs_server':
-    time.sleep(65)
-  out, error = driver.communicate('\n', timeout=60)
-  assert (out, driver.returncode) == ('', 2), error
-  # TFF complains in a process that leaves without a runtime of ours.
-  assert error.startswith('error: no '), error
-
-
-@pytest.mark.parametrize('which', ['leader', 'gcs_server', 'raylet'])
-def test_stop_ends_what_a_killed_process_left(folder, which):
-  """Ray's agents outlive a killed raylet for a minute."""
-  first = nodes.start(folder, WORKERS)
-  second = nodes.join(folder, folder / state.JOIN, WORKERS)
-  if which == 'leader':
-    os.kill(first.pid, signal.SIGKILL)
-  else:
-    kill(first, which)
-  assert folders.wait(lambda: not nodes.find(folder)[0].is_alive, 30)
-  left = pids(first)
-  assert left or which != 'leader', 'nothing to end: the test shows nothing'
-  assert nodes.stop(folder) == 2
-  assert not pids(first, second)
-
-
-def failing(folder, *arguments):
-  """Returns what a driver that cannot connect says, and how long it took."""
-  started = time.monotonic()
-  out, error = drive(folder, *arguments).communicate(timeout=120)
-  assert out == '' and error.startswith('error: '), error
-  assert error.count('\n') == 1, error
-  return error, time.monotonic() - started
-
-
-def test_drivers_that_cannot_connect_say_why_in_time(folder):
-  node = nodes.start(folder, WORKERS, ip=outer_ip())
-  token = (folder / 'token').read_text()
-  (folder / 'token').write_text('0' * 64)
-  error, seconds = failing(folder)
-  assert 'refuses our token' in error and seconds < 10
-  (folder / 'token').write_text(token)
-
-  join = (folder / state.JOIN).read_text()
-  plain = {**json.loads(join), 'authority': '', 'authority_key': ''}
-  (folder / state.JOIN).write_text(json.dumps(plain))
-  error, seconds = failing(folder)
-  assert 'has other certificates' in error and seconds < 10
-  (folder / state.JOIN).write_text(join)
-
-  for name in ('gcs_server', 'raylet'):
-    [process] = [p for p in state.marked([node.mark]) if p.name() == name]
-    process.suspend()
-    error, seconds = failing(folder, '2')
-    process.resume()
-    assert 'does not answer within' in error and seconds < 12
-  drive(folder).communicate('\n', timeout=60)  # The secrets are right again.
-  kill(node)
-  error, seconds = failing(folder)
-  assert 'no head of a cluster' in error and seconds < 10
-
-
-@pytest.mark.parametrize('is_outer', [False, True])
-def test_every_port_refuses_strangers(folder, is_outer):
-  ip = outer_ip() if is_outer else '127.0.0.1'
-  started = [nodes.start(folder, WORKERS, ip=ip)]
-  started.append(nodes.join(folder, folder / state.JOIN, WORKERS, ip=ip))
-  driver = drive(folder)
-  first_line(driver)  # Workers listen, too.
-  ports = lambda: {a.port for _, a in strangers.listening(*started)}
-  # A head, two raylets with two ports, two workers; an agent for each node, which
-  # starts last.
-  assert folders.wait(lambda: len(ports()) == 9, 30), ports()
-  kinds = [
-    strangers.check(folder, f'{ip}:{port}', is_outer)
-    for port in sorted(ports())
-  ]
-  assert sorted(kinds) == ['grpc'] * 7 + ['http'] * 2
-  rows = strangers.table(folder)
-  assert sorted({row[2] for row in rows[1:]}) == ['grpc', 'http']
-  for _, _, kind, *refused, taken in rows[1:]:
-    assert taken == ('OK' if kind == 'grpc' else '404')
-    assert not {'OK', '404'} & set(refused)
-  go_on(driver)
-
-
-def test_sigterm_ends_a_driver_without_a_word(folder):
-  nodes.start(folder, WORKERS)
-  driver = drive(folder)
-  first_line(driver)
-  driver.terminate()
-  assert driver.communicate(timeout=60)[1] == ''
-  assert driver.returncode == -signal.SIGTERM
-
-
-FAILS = """
-import sys
-from tff_xc.runtime.cluster import connection
-
-connection.connect(sys.argv[1])
-print('{}', flush=True)
-sys.stdin.readline()
-raise ValueError('of the user')
-"""
-
-
-def test_an_error_of_the_user_is_told_though_the_head_hangs(folder):
-  node = nodes.start(folder, WORKERS)
-  with subprocess.Popen(
-    [sys.executable, '-c', FAILS, folder],
-    cwd=light.ROOT,
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  ) as driver:
-    first_line(driver)
-    [silent] = [
-      p for p in state.marked([node.mark]) if p.name() == 'gcs_server'
-    ]
-    silent.suspend()
-    try:
-      _, error = driver.communicate('\n', timeout=90)
-    finally:
-      silent.resume()
+@pytest.fixture(name='nothing_left', autouse=True)
+def _nothing_left():
+  """No process that Ray started is left after a test."""
+  before = marked()
+  yield
+  while _drivers:
+    with _drivers.pop() as driver:
       driver.kill()
-  assert error.endswith('ValueError: of the user\n')
+  wait(lambda: not marked() - before, 20)
+
+
+def test_a_run_with_a_killed_worker_has_the_numbers_of_one_process(tmp_path):
+  assert ended(train(tmp_path / 'one', '--rounds=6'))[0] == 0
+  driver = train(tmp_path / 'two', '--rounds=6', *ON_WORKERS)
+  wait_for_round(tmp_path / 'two', 1)
+  of_ray(driver)['ray::_Actor'][0].kill()
+  status, error = ended(driver)
+  assert status == 0, error
+  expected, found = metrics(tmp_path / 'one'), metrics(tmp_path / 'two')
+  assert found['workers_lost'].sum() == 1
+  assert error.count(' was lost (') == 1 and 'Traceback' not in error
+  same = found.drop(columns=OWN).assign(seconds=expected['seconds'])
+  assert same.equals(expected)
+  # The same with workers that make the procedural data themselves.
+  own = {'TFF_XC_WORKER_DATA_DIR': str(tmp_path)}
+  assert (
+    ended(train(tmp_path / 'own', '--rounds=6', *ON_WORKERS, **own))[0] == 0
+  )
+  found_own = metrics(tmp_path / 'own')
+  assert found_own['top1'].equals(expected['top1'])
+  sent = [m['worker_bytes_down'].iloc[-1] for m in (found_own, found)]
+  assert sent[0] < 0.7 * sent[1]
+
+
+@pytest.mark.parametrize(
+  ('name', 'how'),
+  [
+    ('gcs_server', signal.SIGKILL),
+    ('gcs_server', signal.SIGSTOP),
+    ('raylet', signal.SIGKILL),
+  ],
+)
+def test_a_cluster_that_is_gone_is_one_sentence_in_a_minute(
+  name, how, tmp_path
+):
+  driver = train(tmp_path / 'run', '--rounds=100000', *ONE_WORKER)
+  wait_for_round(tmp_path / 'run', 2)
+  of_ray(driver)[name][0].send_signal(how)
+  started = time.monotonic()
+  status, error = ended(driver)
+  assert time.monotonic() - started < 60
+  assert status == 2 and 'Traceback' not in error, error
+  assert error.splitlines()[-1].startswith('error: the ')
+  last = int(metrics(tmp_path / 'run')['round'].iloc[-1])
+  assert (tmp_path / f'run/checkpoints/round_{last}.npz').exists()
+
+
+# Of each kind of process that listens, a method that it has.
+METHODS = (
+  '/ray.rpc.NodeInfoGcsService/GetClusterId',
+  '/ray.rpc.NodeManagerService/GetResourceLoad',
+  '/ray.rpc.ObjectManagerService/FreeObjects',
+  '/ray.rpc.CoreWorkerService/GetCoreWorkerStats',
+)
+
+
+def answers(port):
+  """Returns what a port answers to a caller without a token."""
+  import grpc
+
+  found = set()
+  with grpc.insecure_channel(f'127.0.0.1:{port}') as channel:
+    for method in METHODS:
+      try:
+        channel.unary_unary(method)(b'', timeout=10)
+        found.add('OK')
+      except grpc.RpcError as e:
+        found.add(e.code().name)
+  if found == {'UNAVAILABLE'}:  # An agent, which is asked by HTTP.
+    with pytest.raises(urllib.error.HTTPError, match='401'):
+      urllib.request.urlopen(f'http://127.0.0.1:{port}/')
+  return found - {'UNIMPLEMENTED'}
+
+
+def test_a_killed_driver_leaves_nothing_and_no_stranger_is_served(tmp_path):
+  driver = train(tmp_path / 'run', '--rounds=100000', *ONE_WORKER)
+  wait_for_round(tmp_path / 'run', 0)
+  addresses = [
+    found.laddr
+    for pid in [driver.pid, *marked()]
+    for found in psutil.Process(pid).net_connections('inet')
+    if found.status == 'LISTEN'
+  ]
+  for address in addresses:
+    assert address.ip.removeprefix('::ffff:') == '127.0.0.1'
+  found = [answers(address.port) for address in addresses]
+  # The driver, the head, a node's two ports and a worker; and an agent.
+  assert found.count({'UNAUTHENTICATED'}) >= 5
+  assert found.count({'UNAVAILABLE'}) == 1
+  assert all(each in ({'UNAUTHENTICATED'}, {'UNAVAILABLE'}) for each in found)
+
+
+@pytest.fixture(name='start')
+def _start():
+  """Returns a function that starts a user's cluster; its address and variables."""
+  started = []
+  folder = tempfile.mkdtemp(dir='/tmp')  # The path of a socket must be short.
+
+  def start(port, **variables):
+    script = pathlib.Path(sys.executable).parent / 'ray'
+    mine = {
+      'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0',  # 127.0.0.1 stays as it is.
+      'PYTHONPATH': str(light.ROOT),
+      **variables,
+    }
+    head = subprocess.Popen(
+      [
+        script,
+        'start',
+        '--head',
+        '--block',
+        '--node-ip-address=127.0.0.1',
+        f'--port={port}',
+        '--num-cpus=1',
+        '--include-dashboard=false',
+        '--disable-usage-stats',
+        f'--temp-dir={folder}',
+      ],
+      env={**os.environ, **mine, guard.VARIABLE: 'of a user'},
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.DEVNULL,
+    )
+    started.append(head)
+    wait(lambda: head.poll() is not None or _listens(port))
+    assert head.poll() is None
+    return (f'--cluster_address=127.0.0.1:{port}', *ONE_WORKER), mine
+
+  yield start
+  for head in started:
+    head.terminate()  # It ends its processes.
+    head.wait(60)
+  shutil.rmtree(folder, ignore_errors=True)
+
+
+def _listens(port):
+  with socket.socket() as caller:
+    return caller.connect_ex(('127.0.0.1', port)) == 0
+
+
+def test_a_cluster_of_the_user_must_want_a_token(start, tmp_path):
+  token = tmp_path / 'token'
+  token.write_text('ab' * 32)
+  flags, variables = start(
+    7391, RAY_AUTH_MODE='token', RAY_AUTH_TOKEN_PATH=str(token)
+  )
+  status, error = ended(
+    train(tmp_path / 'a', '--rounds=1', *flags, **variables)
+  )
+  assert status == 0, error
+  assert metrics(tmp_path / 'a')['workers'].iloc[-1] == 1
+  token.write_text('cd' * 32)
+  status, error = ended(
+    train(tmp_path / 'b', '--rounds=1', *flags, **variables)
+  )
+  assert status == 2 and error.startswith('error: Ray cannot connect'), error
+  assert error.count('\n') == 1
+
+
+def test_a_cluster_without_a_token_must_be_named_so(start, tmp_path):
+  flags, variables = start(7392)
+  refused, used = (
+    ended(train(tmp_path / 'run', '--rounds=1', *flags, *more, **variables))
+    for more in ((), ('--cluster_without_token',))
+  )
+  assert refused[0] == 2 and '--cluster_without_token' in refused[1]
+  assert used[0] == 0, used[1]
+
+
+def test_without_a_head_it_is_one_sentence(tmp_path):
+  found = processes.python(
+    '-m',
+    *TRAIN,
+    f'--run_dir={tmp_path / "run"}',
+    '--cluster_address=127.0.0.1:1',
+    *ON_WORKERS,
+    cwd=light.ROOT,
+  )
+  assert found.returncode == 2 and found.stderr.count('error: no head') == 1
+  assert 'Traceback' not in found.stderr

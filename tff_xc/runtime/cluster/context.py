@@ -49,14 +49,10 @@ class ClusterContext(context.InProcessContext):
   def _run_clients(self, program, argument, clients):
     with self._lock:
       if program not in self._programs:
-        number = next(self._counter)
-        block = self._roster.crew.share(program.block.proto)
-        self._roster.programs[number] = block
-        self._programs[program] = number
+        proto = self._roster.crew.share(program.block.proto)
+        self._programs[program] = next(self._counter), proto
+    number, proto = self._programs[program]
+    home = clients.home(program.stateful)
     return dispatch.Dispatch(
-      self._roster,
-      self._programs[program],
-      argument,
-      program,
-      clients.home(program.stateful),
+      self._roster, number, proto, program, argument, home
     )

@@ -49,6 +49,7 @@ class Block:
 
   round: int  # Identifies the invocation and phase.
   program: int  # Identifies the program.
+  proto: Any  # The program's protocol buffer, shared: `get` returns it.
   phase: int  # The phase's number.
   first: int  # The first client's place in the cohort.
   # Each client's own parameter, its leaves or a `Reference`; empty if it is not
@@ -69,8 +70,6 @@ class Trained:
   # The accumulators if the block folds; otherwise each client's values to fold.
   folded: Arrays | list[Arrays]
   kept: list[Arrays]  # Each client's values for later phases.
-  # How many clients may form a share, by the size of what they return.
-  at_once: int
 
 
 @dataclasses.dataclass(frozen=True)

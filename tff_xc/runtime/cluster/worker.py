@@ -35,22 +35,12 @@ class Worker:
     self._check_data: Callable[[], None] | None = None
     self._lock = threading.Lock()
     self._folding = threading.Lock()
+    self._compiling = threading.Lock()
     self._progress = time.monotonic()  # When it last read or ran a client.
 
   def idle_seconds(self) -> float:
     """Returns how long ago it last read a client's values, or ran a client."""
     return time.monotonic() - self._progress
-
-  def load(self, number: int, block) -> None:
-    """Compiles a program, unless that has been done."""
-    if number in self._programs:
-      return
-    building_block = tff.framework.ComputationBuildingBlock.from_proto(
-      block.get()
-    )
-    program = program_lib.Program(building_block)
-    phases = [cut.CutPhase(program, i) for i in range(program.phases)]
-    self._programs[number] = program, phases
 
   def open_data(
     self, values_of: Callable[[int], Any], check: Callable[[], None]
@@ -102,7 +92,7 @@ class Worker:
     server = {**server, **messages.unpack(rows, phase.client.inputs)}
     home = self._clients.home(program.stateful)
     sums = phases_lib.Sums(phase, server, home, len(arguments))
-    found, new, at_once = [], [], 1
+    found, new = [], []
     to_keep, to_fold = {}, {}
     for name, kind in phase.client.outputs.items():
       (to_keep if name in phase.kept else to_fold)[name] = kind
@@ -112,8 +102,6 @@ class Worker:
       return phase.client({**server, **places[index], **own}, place)
 
     def fold(group):
-      nonlocal at_once
-      at_once = phase.at_once(group[0])
       new.extend(messages.pack(each, to_keep) for each in group)
       if not block.folds:
         found.extend(messages.pack(each, to_fold) for each in group)
@@ -128,7 +116,7 @@ class Worker:
       return failed
     if block.folds:
       found = messages.pack(sums.totals(), phase.zero.outputs)
-    return messages.Trained(found, new, at_once)
+    return messages.Trained(found, new)
 
   def _run(self, block, program, read, work, fold, at_once=None):
     """Runs the block's clients; returns `messages.Failed` if one fails."""
@@ -152,6 +140,15 @@ class Worker:
     return None
 
   def _phase(self, block: messages.Block):
+    """Returns the program and its phase; compiles a new program."""
+    with self._compiling:
+      if block.program not in self._programs:
+        building_block = tff.framework.ComputationBuildingBlock.from_proto(
+          block.proto.get()
+        )
+        program = program_lib.Program(building_block)
+        phases = [cut.CutPhase(program, i) for i in range(program.phases)]
+        self._programs[block.program] = program, phases
     program, phases = self._programs[block.program]
     return program, phases[block.phase]
 

@@ -1,0 +1,287 @@
+"""Workers that are actors of Ray, on all machines of a cluster."""
+
+import os
+import pickle
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tff_xc import environment
+from tff_xc import errors
+from tff_xc.runtime import client_error
+from tff_xc.runtime.cluster import connection
+from tff_xc.runtime.cluster import dispatch
+from tff_xc.runtime.cluster import worker as worker_lib
+from tff_xc.runtime.in_process import phases
+
+# In the environment of Ray on a machine: the machine's own copy of the data.
+DATA_VARIABLE = 'TFF_XC_WORKER_DATA_DIR'
+# Seconds between looks at which machines there are.
+_LOOK_SECONDS = 10.0
+# What a worker raises if its machine fails, and not our code.
+_OF_MACHINES = (OSError, MemoryError)
+# Calls that an actor takes at a time; `dispatch` gives it fewer.
+_CALLS = 256
+
+
+class RayCrew:
+  """The workers (`worker.Worker`) of a run.
+
+  Each node has as many as its CPUs allow. A worker trains `threads` clients at a
+  time and reserves as many CPUs; 0: one worker of a node reserves all.
+  """
+
+  def __init__(self, threads: int = 0):
+    import ray
+
+    self._ray = ray
+    self._threads = threads
+    self._actors: dict[str, Any] = {}
+    self._nodes: dict[str, str] = {}  # By worker.
+    self._infos: dict[str, dispatch.Info] = {}  # Of those that are ready.
+    self._starting: dict[str, Any] = {}  # What a worker must answer first.
+    self._refused: set[str] = set()  # Nodes with other data or another program.
+    self._told: set[str] = set()  # Nodes whose trouble was printed.
+    self._had_one = False  # Whether a worker of this run was ready.
+    self._count = 0
+    self._looked = -_LOOK_SECONDS
+    self._data = b''
+    self.workers()  # They start while the driver reads its data.
+    if len(self._actors) > phases.MOST_BLOCKS:
+      print(
+        f'at most {phases.MOST_BLOCKS} of {len(self._actors)} workers have something'
+        ' to do at a time; fewer workers with more --client_threads would use as'
+        ' many cores',
+        file=sys.stderr,
+      )
+
+  def offer_data(self, source, fingerprint) -> None:
+    """Lets workers read clients' values themselves; see `registry.offer_data`."""
+    self._data = pickle.dumps((source, fingerprint))
+    self._had_one = False
+    self._refused.clear()
+    for name in self._actors:  # They may have those of another run.
+      self._infos.pop(name, None)
+      self._prepare(name)
+
+  def workers(self) -> dict[str, dispatch.Info]:
+    """Returns the workers that are ready, by names that are never reused.
+
+    It begins to start workers where machines have joined or workers have ended.
+    """
+    now = time.monotonic()
+    if now - self._looked >= _LOOK_SECONDS:
+      self._looked = now
+      for node, cpus in connection.alive().items():
+        if cpus and node not in self._refused:
+          self._fill(node, cpus)
+    self._welcome()
+    self._had_one |= bool(self._infos)
+    return dict(self._infos)
+
+  def _fill(self, node: str, cpus: int) -> None:
+    """Starts the workers that a node lacks."""
+    from ray.util import scheduling_strategies
+
+    threads = min(self._threads or cpus, cpus)
+    has = list(self._nodes.values()).count(node)
+    for _ in range(cpus // threads - has):
+      name = f'worker {self._count}'
+      self._count += 1
+      new_actor = self._ray.remote(
+        num_cpus=threads,
+        max_concurrency=_CALLS,
+        max_restarts=0,
+        max_task_retries=0,
+        enable_task_events=False,  # The head would remember every task.
+        scheduling_strategy=scheduling_strategies.NodeAffinitySchedulingStrategy(
+          node, soft=False
+        ),
+      )(_Actor)
+      self._nodes[name] = node
+      self._actors[name] = new_actor.remote(threads, list(sys.path))
+      self._prepare(name)
+
+  def _prepare(self, name: str) -> None:
+    program = describe_program()
+    self._starting[name] = self.call(name, 'prepare', program, self._data)
+
+  def _welcome(self) -> None:
+    """Continues with the workers that have started."""
+    waiting = list(self._starting.values())
+    done = self.wait(waiting, 0, len(waiting)) if waiting else []
+    for name, ticket in list(self._starting.items()):
+      if ticket not in done or name not in self._actors:
+        continue
+      try:
+        info, wrong = self.result(ticket)
+      except dispatch.LostError as e:  # Another one is started.
+        self._tell(self._nodes[name], f'a worker could not start ({e})')
+        self.dismiss(name)
+        continue
+      del self._starting[name]
+      if wrong:
+        self._refuse(self._nodes[name], f'a worker on {info.machine} {wrong}')
+      else:
+        self._infos[name] = info
+
+  def _refuse(self, node: str, why: str) -> None:
+    """Gives a node nothing to do until Ray starts there again."""
+    self._refused.add(node)
+    for name in [n for n, of in self._nodes.items() if of == node]:
+      self.dismiss(name)
+    if not self._had_one and not self._actors:
+      raise client_error.WorkersError(why)
+    self._tell(node, f'{why}; it is left out')
+
+  def _tell(self, node: str, what: str) -> None:
+    """Prints what is wrong with a node, once."""
+    if node not in self._told:
+      self._told.add(node)
+      print(f'\n{what}', file=sys.stderr)
+
+  def call(self, worker: str, method: str, *args: Any) -> Any:
+    """Calls a worker's method; returns a ticket at once."""
+    return self._here(getattr(self._actors[worker], method).remote, *args)
+
+  def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:
+    """Returns the tickets that are done, when one is or the time is over."""
+    done, _ = self._here(
+      self._ray.wait, list(tickets), num_returns=most, timeout=seconds
+    )
+    return done
+
+  def result(self, ticket) -> Any:
+    """Returns what the method returned."""
+    exceptions = self._ray.exceptions
+    while True:
+      connection.check_node()
+      try:
+        return self._ray.get(ticket, timeout=_LOOK_SECONDS)
+      except exceptions.GetTimeoutError:
+        connection.alive()  # It raises if the cluster is gone.
+      except exceptions.RayTaskError as e:  # Of our own code.
+        raise _of_worker(e, exceptions.RayError) from e
+      except (exceptions.RayError, OSError) as e:
+        connection.alive()
+        raise dispatch.LostError(_reason(e)) from e
+
+  def dismiss(self, worker: str) -> None:
+    """Ends a worker, which may not react."""
+    for kept in (self._infos, self._starting, self._nodes):
+      kept.pop(worker, None)
+    actor = self._actors.pop(worker, None)
+    if actor is not None:
+      connection.alive()  # Ray would wait for a head that is gone.
+      self._ray.kill(actor, no_restart=True)
+
+  def share(self, value: Any) -> '_Shared':
+    """Returns a value for several calls' arguments."""
+    return _Shared(self._here(self._ray.put, value))
+
+  def _here(self, call, *args, **more):
+    """Returns what a call returns that needs Ray on this machine, and its store."""
+    connection.check_node()
+    try:
+      return call(*args, **more)
+    except (self._ray.exceptions.RayError, OSError) as e:
+      connection.alive()
+      raise client_error.WorkersError(
+        f'Ray fails on this machine ({_reason(e)}): make room in its memory and on'
+        ' its disk, or start Ray again; the same command continues the run'
+      ) from e
+
+  def close(self) -> None:
+    """Ends the workers."""
+    connection.disconnect()
+
+
+def _of_worker(error, ray_error: type[Exception]) -> Exception:
+  """Returns what to raise for an error of a worker's code."""
+  cause = error.cause
+  if isinstance(cause, client_error.ChangedError):
+    return cause
+  if isinstance(cause, errors.InputError):
+    return client_error.WorkersError(f'a worker: {cause}')
+  if isinstance(cause, (*_OF_MACHINES, ray_error)):
+    why = f'{type(cause).__name__}: {cause}'
+    return dispatch.LostError(why.splitlines()[0])
+  return error
+
+
+def _reason(error) -> str:
+  """Returns an error of Ray as one line."""
+  lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+  first = lines[0] if lines else type(error).__name__
+  if 'creation task' in first:  # The error itself is at the end of its trace.
+    return lines[-1]
+  return first
+
+
+class _Shared:
+  """A value in Ray's store: a machine fetches it once."""
+
+  def __init__(self, ref):
+    self._ref = ref
+
+  def get(self) -> Any:
+    import ray
+
+    return ray.get(self._ref)
+
+
+class _Actor(worker_lib.Worker):
+  """A worker in a process of Ray."""
+
+  def __init__(self, threads: int, path: Sequence[str]):
+    sys.path.extend(p for p in path if p not in sys.path)
+    self._threads = threads
+    super().__init__(threads)
+
+  def prepare(self, program: dict, data: bytes) -> tuple[dispatch.Info, str]:
+    """Opens this machine's copy of the data; returns what is wrong here, or ''."""
+    import ray
+
+    wrong = difference(program, describe_program())
+    folder = os.environ.get(DATA_VARIABLE, '')
+    if folder and data and not wrong:
+      wrong = self._open(folder, *pickle.loads(data))
+    node = ray.get_runtime_context().get_node_id()
+    machine = f'{ray.util.get_node_ip_address()} ({node[:8]})'
+    return dispatch.Info(self._threads, machine, bool(folder)), wrong
+
+  def _open(self, folder: str, source, fingerprint) -> str:
+    try:
+      found, values_of, check = source(folder)
+    except errors.InputError as e:
+      return f'cannot read its data: {e}'
+    if found != fingerprint:
+      return (
+        f'finds other data in {folder} than those of the run: put the same there, or'
+        f' start Ray there without {DATA_VARIABLE}'
+      )
+    self.open_data(values_of, check)
+    return ''
+
+
+def describe_program() -> dict:
+  """Returns what a worker's numbers depend on, by what it is called."""
+  return {
+    **{
+      f'source files of {name} with the checksum': checksum
+      for name, checksum in environment.sources().items()
+    },
+    **environment.describe()['versions'],
+  }
+
+
+def difference(here: dict, there: dict) -> str:
+  """Returns how a worker's program differs from this driver's, or ''."""
+  for name in {**here, **there}:
+    if here.get(name) != there.get(name):
+      return (
+        f'has {name} {there.get(name)}, and this driver {here.get(name)}: install'
+        ' the same there, and start Ray there again'
+      )
+  return ''

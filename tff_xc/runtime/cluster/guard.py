@@ -1,0 +1,47 @@
+"""Ends the processes of Ray that a driver started, however the driver ended.
+
+  python guard.py FOLDER < PIPE
+
+The driver holds the other end of the pipe, which closes when the driver ends or is
+killed. Ray's main processes then end by themselves, but its agents live on for a
+minute. All of them have `VARIABLE` in their environment. The folder is removed last.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+
+import psutil
+
+# Names the folder in the environment of everything that Ray starts.
+VARIABLE = 'TFF_XC_RAY_FOLDER'
+
+
+def left(folder: str) -> list[psutil.Process]:
+  """Returns the living processes that belong to a folder."""
+  found = []
+  for process in psutil.process_iter():
+    # It has ended, or belongs to another user.
+    with contextlib.suppress(psutil.Error, OSError):
+      if process.environ().get(VARIABLE) == folder:
+        found.append(process)
+  return found
+
+
+def main(folder: str) -> None:
+  """Waits for the driver's end, then ends what is left."""
+  signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Meant for the driver, too.
+  os.read(sys.stdin.fileno(), 1)
+  while processes := left(folder):
+    for process in processes:
+      with contextlib.suppress(psutil.Error):  # It has ended.
+        process.kill()
+    time.sleep(0.05)
+  shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == '__main__':
+  main(sys.argv[1])
