@@ -91,11 +91,22 @@ def open_store(
     found = _zip(path)
   elif packed.is_records(path.name):
     found = packed.open_records(path, (), features)
+  elif path.name.lower().endswith(names_lib.SUFFIXES):
+    one = examples_lib.texts([[path.name]])
+    return Store(path.parent, *_of_files(path.parent, one))
   else:
     found = packed.open_tars(path)
   store = Store(path, *found)
   _check_some(store.names, path)
   return store
+
+
+def is_images(name: str) -> bool:
+  """Whether a file is an image, or an archive or TFRecords of them, by its name."""
+  name = name.lower()
+  return name.endswith((*ARCHIVES, *names_lib.SUFFIXES)) or packed.is_records(
+    name
+  )
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
@@ -188,6 +199,11 @@ def _folder(path: pathlib.Path, features: record_features.Features) -> tuple:
   if records and not len(names):
     return packed.open_records(path, sorted(records), features)
   names_lib.tell(found.left_out(), path)
+  return _of_files(path, names)
+
+
+def _of_files(path: pathlib.Path, names: examples_lib.Texts) -> tuple:
+  """Returns what follows the path of a folder in its `Store`, by the names in it."""
 
   def read_file(number: int) -> bytes:
     file = path / names.take(np.array([number]))[0]
