@@ -80,11 +80,9 @@ def make(
   _check_fits(request, rule, examples, path)
   whole, sets = examples, examples.has_sets
   if rule.labels == 'one' and sets:
-    from datasets.xc import clients
-
     labels = np.full(len(examples), -1, np.int32)
     trains = examples.train
-    labels[trains] = clients.sample_labels(
+    labels[trains] = examples_lib.sample_labels(
       examples.labels[trains], request.seed
     )
     examples = dataclasses.replace(examples, labels=labels)
@@ -224,7 +222,7 @@ def _with_sets(examples, path) -> examples_lib.Examples:
   ends = np.cumsum([0, *map(len, labels)])
   flat = np.concatenate(labels).astype(np.int64)
   num_classes = int(flat.max()) + 1
-  inputs.check_classes(num_classes, path)
+  examples_lib.check_classes(num_classes, path)
   sets = scipy.sparse.csr_matrix(
     (np.ones(len(flat), bool), flat, ends), (len(words), num_classes)
   )

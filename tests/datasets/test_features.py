@@ -488,7 +488,7 @@ def test_bad_choices_are_refused(tmp_path):
   arrays = npz(tmp_path / 'a.npz')
   for path, message, choice, more in (
     (csv(tmp_path / 'a.csv', y=0 * Y), 'one class', (), {}),
-    (csv(tmp_path / 'b.csv', image_id=['a'] * 12), 'one id', (), {}),
+    (csv(tmp_path / 'b.csv', image_id=['a'] * 12), 'has the id', (), {}),
     (part, '--test_file', ('', part), marked),
     (arrays, 'flag', ('', part), {}),
     (arrays, 'no columns', (), marked),

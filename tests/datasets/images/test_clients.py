@@ -1,6 +1,5 @@
 """One's own photographs as federated data."""
 
-import os
 
 import numpy as np
 import pytest
@@ -208,28 +207,6 @@ def test_a_part_of_which_nothing_is_left_is_an_error(tmp_path, part):
     (path / f'{name}.jpg').unlink()
   with pytest.raises(errors.InputError, match=f'{part} images'):
     load(path, split)
-
-
-def test_an_image_that_rots_is_left_out_the_next_time(tmp_path):
-  """Its file keeps its size and time, so it still counts as sound at first."""
-  folder = on_disk.classes(tmp_path / 'photos')
-  path = on_disk.tarred(folder, tmp_path / 'photos.tar')
-  load(path)
-  status, sound = path.stat(), on_disk.photograph(6)
-  path.write_bytes(path.read_bytes().replace(sound, bytes(len(sound))))
-  os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-  dataset = load(path)
-  with pytest.raises(errors.InputError, match=r'dog/0\.jpg'):
-    dataset.train.examples('class/1')
-  # Only this one is forgotten, and no other file is left in the cache.
-  store, asked = store_lib.open_store(path), []
-  find(store, range(18), lambda n: asked.extend(n.tolist()) or [False])
-  assert [list(store.names)[n] for n in asked] == ['dog/0.jpg']
-  assert not list(cache_folder.folder().glob('.*.tmp*'))
-  dataset = load(path)
-  assert dataset.train.partition.sizes.tolist() == [6, 4, 7]
-  for client in dataset.train.client_ids:
-    dataset.train.examples(client)
 
 
 def test_without_checks_nothing_is_decoded(tmp_path, monkeypatch):
