@@ -267,20 +267,20 @@ def _series(values) -> pd.Series:
     numbers = _parsed(column)
     if not numbers.notna().all():
       numbers = column.map(_BOOL)
-  except TypeError:  # JSON's lists and objects.
+  except (
+    TypeError,
+    OverflowError,
+  ):  # JSON's lists, objects and largest numbers.
     return column
   return numbers.astype(np.float64) if numbers.notna().all() else column
 
 
 def _parsed(column: pd.Series) -> pd.Series:
-  """Returns numbers: NaN for a cell that is none, inf for one that is too large."""
+  """Returns numbers, NaN for a cell that is none; JSON's may be too large for any."""
   try:
     return pd.to_numeric(column, 'coerce')
-  except OverflowError:  # JSON's whole numbers have any number of digits.
-    most = np.finfo(np.float64).max
-    large = column.map(lambda cell: type(cell) is int and abs(cell) > most)
-    signs = column[large].map(lambda cell: 1 if cell > 0 else -1)
-    return pd.to_numeric(column.mask(large, signs * np.inf), 'coerce')
+  except OverflowError:
+    return pd.to_numeric(column.map(str), 'coerce')
 
 
 def _holds_numbers(column: pd.Series) -> bool:

@@ -34,8 +34,12 @@ def read(
       npz_headers.check(path, wanted, 'give smaller arrays')
       return {name: file[name] for name in wanted}
   except (
-    *(ValueError, OSError, EOFError, AttributeError),
-    *(zipfile.BadZipFile, zlib.error),
+    ValueError,
+    OSError,
+    EOFError,
+    AttributeError,
+    zipfile.BadZipFile,
+    zlib.error,
     RuntimeError,  # A password, or an unknown compression.
   ) as e:
     raise errors.InputError(

@@ -89,13 +89,6 @@ def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
       is_named = name in (path.parent.name, place.name)
       if is_named and (path / 'dataset_info.json').is_file():
         return path, PREPARED
-  for place in places:
-    unpack = place / 'unpack.py'
-    if name == 'cifar10' and unpack.is_file() and any(place.glob('*.webp')):
-      raise errors.InputError(
-        f'{place} holds {name} as mosaics; run `python {unpack} OUT` and give'
-        ' --data_dir=OUT'
-      )
   (binary, binaries), (python, pythons) = layout.places.values()
   raise errors.InputError(
     f'{data_dir} has no {name}: neither {binary}, {python}, {binaries} or {pythons},'

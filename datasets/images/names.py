@@ -25,14 +25,37 @@ from datasets import zip_members
 from tff_xc import errors
 from tff_xc import wording
 
-SUFFIXES = (
-  *('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.webp', '.bmp', '.gif', '.tif'),
-  *('.tiff', '.ppm', '.pgm', '.pbm', '.jp2', '.j2k'),
+SUFFIXES = tuple(
+  [
+    '.jpg',
+    '.jpeg',
+    '.jpe',
+    '.jfif',
+    '.png',
+    '.webp',
+    '.bmp',
+    '.gif',
+    '.tif',
+    '.tiff',
+    '.ppm',
+    '.pgm',
+    '.pbm',
+    '.jp2',
+    '.j2k',
+  ]
 )
 # Texts that lie beside images and are none; they are not counted.
-_TEXTS = (
-  *('.txt', '.md', '.csv', '.tsv', '.json', '.xml', '.yaml', '.yml', '.html'),
-)
+_TEXTS = [
+  '.txt',
+  '.md',
+  '.csv',
+  '.tsv',
+  '.json',
+  '.xml',
+  '.yaml',
+  '.yml',
+  '.html',
+]
 _TRAIN, _TEST, _VALIDATION = range(3)
 # Parts of a data set by the names of their folders.
 _KINDS = {

@@ -27,8 +27,6 @@ from tff_xc import errors
 
 # Images that stand for all where reading all would take long.
 _SAMPLE = 500
-# Compressions of zips that Python reads: none, deflate, bzip2, LZMA.
-_METHODS = 0, 8, 12, 14
 _COMPRESSED = ('.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
 ARCHIVES = ('.zip', '.tar', *_COMPRESSED)
 
@@ -261,14 +259,6 @@ def _zip(path: pathlib.Path) -> tuple:
   found, members, ids = names_lib.Found(), [], []
   for member in archive.infolist():
     if not member.is_dir() and (name := found.image(member.filename)):
-      method = member.compress_type
-      if member.flag_bits & 1 or method not in _METHODS:
-        kind = zipfile.compressor_names.get(method, f'method {method}')
-        cause = 'has a password' if member.flag_bits & 1 else f'is in {kind}'
-        raise errors.InputError(
-          f'{path}: {member.filename!r} cannot be read, since it {cause}; unpack the'
-          ' archive with another program, and give the folder'
-        )
       members.append(member)
       ids.append(name)
   names, order = names_lib.last_of_equal(*names_lib.in_order(ids, path))

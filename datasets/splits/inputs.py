@@ -11,6 +11,7 @@ Classes of tables and of folders are numbered in the order of their names, whole
 numbers as numbers. The other inputs number their classes themselves.
 """
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -203,12 +204,9 @@ def _cifar(path: pathlib.Path) -> examples_lib.Examples | None:
 
   found = []
   for name in cifar_files.LAYOUTS:
-    try:
+    with contextlib.suppress(errors.InputError):
       cifar_files.find(path, name)
       found.append(name)
-    except errors.InputError as e:
-      if 'mosaics' in str(e):
-        raise
   if len(found) > 1:
     raise errors.InputError(
       f'--input={path} has CIFAR-10 and CIFAR-100; give the folder or archive of'

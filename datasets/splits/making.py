@@ -14,12 +14,10 @@ map.png               examples by client, if it is known where they were taken
 """
 
 import dataclasses
-import filecmp
 import json
 import os
 import pathlib
 import shutil
-import tempfile
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
@@ -298,18 +296,16 @@ def find(
 ) -> dict[str, Any] | None:
   """Returns the summary of the same request's split, if a folder has nothing else."""
   folder = pathlib.Path(folder)
-  if not folder.exists():
-    return None
-  if folder.is_dir() and not any(folder.iterdir()):
+  if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
     return None
   try:
     found = json.loads((folder / SUMMARY).read_text(encoding='utf-8'))
     asked = json.loads(json.dumps(request._asdict()))
     other = [n for n in asked if found.get(n) != asked[n]]
   except (OSError, ValueError, AttributeError) as e:
-    raise _occupied(folder, 'something else') from e
+    raise occupied(folder, 'something else') from e
   if other:
-    raise _occupied(folder, f'a split of another request ({other[0]})')
+    raise occupied(folder, f'a split of another request ({other[0]})')
   return found
 
 
@@ -334,32 +330,12 @@ def check_apart(
     )
 
 
-def _occupied(folder: str | os.PathLike, what: str) -> errors.InputError:
+def occupied(folder: str | os.PathLike, what: str) -> errors.InputError:
+  """Returns the error of a folder that holds another split, or something else."""
   return errors.InputError(
     f'--output={folder} holds {what}, and nothing is overwritten; name a new'
     ' folder'
   )
-
-
-def check_same(
-  folder: str | os.PathLike, found: Mapping[str, Any], made: Made
-) -> None:
-  """Raises InputError unless a split that was found is the one made."""
-  if found.get('fingerprint') != made.summary['fingerprint']:
-    raise _occupied(folder, 'a split of other data')
-  try:
-    with tempfile.TemporaryDirectory() as work:
-      _write_tables(pathlib.Path(work), made)
-      for name in sorted(os.listdir(work)):
-        there = pathlib.Path(folder, name)
-        if not there.is_file():
-          raise _occupied(folder, f'this split without its {name}')
-        if not filecmp.cmp(there, pathlib.Path(work, name), shallow=False):
-          raise _occupied(folder, f'this split with another {name}')
-  except OSError as e:  # The disk is full, say.
-    raise errors.InputError(
-      f'{e.filename} cannot be read or written ({e.strerror}); mend that'
-    ) from e
 
 
 def write(folder: str | os.PathLike, made: Made) -> None:

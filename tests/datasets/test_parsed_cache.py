@@ -1,6 +1,5 @@
 """The cache of parsed arrays: valid for its source, mended, shared by processes."""
 
-import multiprocessing
 import os
 import pathlib
 
@@ -149,25 +148,6 @@ def test_a_folder_that_cannot_be_made_or_written_to(cache, folder):
   folder.chmod(0o555)
   check(parsed_cache.arrays(cache, 'a', fill))
   assert list(folder.iterdir()) == []
-
-
-def replace_often(cache, process):
-  for k in range(200):
-    check(parsed_cache.arrays(cache, [process, k], fill))
-
-
-@pytest.mark.slow
-def test_processes_that_replace_a_cache_at_once(cache, folder):
-  spawn = multiprocessing.get_context('spawn')
-  processes = [
-    spawn.Process(target=replace_often, args=[cache, k]) for k in range(2)
-  ]
-  for process in processes:
-    process.start()
-  for process in processes:
-    process.join()
-    assert process.exitcode == 0
-  assert list(folder.iterdir()) == [cache]
 
 
 def test_a_disk_that_fills_up_and_what_fill_raises(cache, folder):

@@ -1,11 +1,8 @@
 """One's own photographs as federated data."""
 
-
 import numpy as np
 import pytest
 
-from datasets import cache_folder
-from datasets import parsed_cache
 from datasets.images import clients
 from datasets.images import decode
 from datasets.images import packed
@@ -64,16 +61,6 @@ def test_a_folder_for_each_class(tmp_path, pack):
   assert x.shape == (5, 16, 16, 3)
   assert set(y) == {1}
   np.testing.assert_array_equal(x[0], decode.square(on_disk.photograph(6), 16))
-
-
-def test_train_and_test_folders(tmp_path):
-  on_disk.classes(tmp_path / 'photos' / 'train')
-  on_disk.classes(tmp_path / 'photos' / 'test', {'cat': 2, 'dog': 1})
-  dataset = load(tmp_path / 'photos')
-  assert dataset.test.y.tolist() == [0, 0, 1]
-  assert sum(dataset.train.partition.sizes) == 18
-  with pytest.raises(errors.InputError, match='--test_fraction'):
-    load(tmp_path / 'photos', test_fraction=0.1)
 
 
 @pytest.mark.parametrize('form', ['folder', 'files', 'without suffix'])
@@ -221,18 +208,6 @@ def test_without_checks_nothing_is_decoded(tmp_path, monkeypatch):
   assert (len(found.train.partition), len(found.test)) == (3, 2)
 
 
-def test_one_folder_of_all_images_needs_a_split(tmp_path):
-  path = on_disk.write(tmp_path / 'photos', [f'all/{i}.jpg' for i in range(4)])
-  with pytest.raises(errors.InputError, match=r'\(all\)'):
-    clients.load(path, own.Choice('iid:2'))
-  lines = [f'ann,all/{i}.jpg,{i % 2}' for i in range(4)]
-  split = write(tmp_path / 's.csv', *lines)
-  assert clients.load(path, own.Choice(str(split))).class_names == ['0', '1']
-  write(split, 'ann,all/0.jpg,7')
-  with pytest.raises(errors.InputError, match=r's\.csv'):
-    clients.load(path, own.Choice(str(split)))
-
-
 def test_missing_images(tmp_path, capsys):
   path = on_disk.classes(tmp_path / 'photos')
   split = split_files(tmp_path / 'splits')
@@ -355,22 +330,3 @@ def test_a_file_that_changes_is_decoded_again(tmp_path):
   check = Check()
   find(store_lib.open_store(path), range(18), check)
   assert check.asked == [0, BAD]
-
-
-def test_a_key_that_was_cut_does_no_harm(store):
-  find(store, range(8), Check())
-  file = parsed_cache.path(store.path, 'readable')
-  file.write_bytes(file.read_bytes()[:-3])
-  check = Check()
-  find(store, range(10), check)
-  assert check.asked == [6, BAD, 8, 9]
-  again = Check()
-  find(store, range(10), again)
-  assert again.asked == [BAD]
-
-
-def test_what_cannot_be_remembered_is_found_all_the_same(store, tmp_path):
-  cache_folder.folder().mkdir(parents=True, exist_ok=True)
-  parsed_cache.path(store.path, 'readable').mkdir()
-  for _ in range(2):
-    assert find(store, range(9), Check()) == [i != BAD for i in range(9)]
