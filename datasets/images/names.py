@@ -25,24 +25,22 @@ from datasets import zip_members
 from tff_xc import errors
 from tff_xc import wording
 
-SUFFIXES = tuple(
-  [
-    '.jpg',
-    '.jpeg',
-    '.jpe',
-    '.jfif',
-    '.png',
-    '.webp',
-    '.bmp',
-    '.gif',
-    '.tif',
-    '.tiff',
-    '.ppm',
-    '.pgm',
-    '.pbm',
-    '.jp2',
-    '.j2k',
-  ]
+SUFFIXES = (
+  '.jpg',
+  '.jpeg',
+  '.jpe',
+  '.jfif',
+  '.png',
+  '.webp',
+  '.bmp',
+  '.gif',
+  '.tif',
+  '.tiff',
+  '.ppm',
+  '.pgm',
+  '.pbm',
+  '.jp2',
+  '.j2k',
 )
 # Texts that lie beside images and are none; they are not counted.
 _TEXTS = [
