@@ -108,7 +108,10 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 def present(arrays: Arrays) -> list[str]:
   """Returns the parts that there are, and the training part in any case."""
-  there = lambda part: {f'{part}x', f'{part}y'} & set(arrays)
+
+  def there(part):
+    return {f'{part}x', f'{part}y'} & set(arrays)
+
   return [part for part in PARTS if there(part) or not part]
 
 

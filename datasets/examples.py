@@ -307,7 +307,10 @@ def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:
     found = pa.compute.index_in(_joined(wanted), value_set=_joined(ids))
     return found.fill_null(-1).to_numpy().astype(np.int64)
   # int() may refuse long numbers.
-  is_number = lambda text: text.isdecimal() and len(text) < 19
+
+  def is_number(text):
+    return text.isdecimal() and len(text) < 19
+
   numbers = [int(text) if is_number(text) else -1 for text in wanted]
   known, first = np.unique(ids, return_index=True)
   places = np.searchsorted(known, numbers)

@@ -70,8 +70,13 @@ def load(
   # The files of the split are read before any image is left out.
   places, data = _labelled(store, choice, corrupt)
   if corrupt == SKIP and checks:
-    damage = lambda place: _damage(store, place, side)
-    are_sound = lambda block: [d is None for d in _threads().map(damage, block)]
+
+    def damage(place):
+      return _damage(store, place, side)
+
+    def are_sound(block):
+      return [d is None for d in _threads().map(damage, block)]
+
     bad = ~readable(store, places, are_sound)
     places, data = _without(
       bad,
@@ -222,8 +227,12 @@ def _threads() -> concurrent.futures.ThreadPoolExecutor:
 
 def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
   shape = [side, side, 3]
-  square = lambda data: decode.square(data, side)
-  one = lambda place: _used(store, place, square)
+
+  def square(data):
+    return decode.square(data, side)
+
+  def one(place):
+    return _used(store, place, square)
 
   def read(numbers: np.ndarray) -> np.ndarray:
     images = np.empty([len(numbers), *shape], np.uint8)

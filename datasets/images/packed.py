@@ -266,7 +266,10 @@ def open_records(
   """
   whole = [path / file for file in files] or [path]
   named = [features.get(noun, '') for noun in record_features.KNOWN]
-  fill = lambda store: _fill(store, path, whole, files or [path.name], features)
+
+  def fill(store):
+    return _fill(store, path, whole, files or [path.name], features)
+
   index = parsed_cache.of_files(
     path, 'index', _RECORDS, whole, fill, features=named
   )

@@ -162,9 +162,11 @@ def _forms(names) -> Iterator:
   """Yields what ids may call the images, arrow arrays of text."""
   import pyarrow.compute
 
-  cut = lambda array, pattern: pyarrow.compute.replace_substring_regex(
-    array, pattern=pattern, replacement=''
-  )
+  def cut(array, pattern):
+    return pyarrow.compute.replace_substring_regex(
+      array, pattern=pattern, replacement=''
+    )
+
   yield names
   first, last = names[0].as_py(), names[-1].as_py()  # In order.
   outer = first[: first.find('/') + 1]

@@ -234,25 +234,27 @@ def _with_sets(examples, path) -> examples_lib.Examples:
 def _compare(rule: rules.Rule, settings, facts, summary) -> dict[str, Any]:
   """Returns how a split and its input differ from what was published, where known."""
   published = rule.published
-  both = lambda name, right, found: {'published': right, 'found': found[name]}
-  differing = lambda right, found: {
-    name: both(name, value, found)
-    for name, value in right.items()
-    if found[name] != value
-  }
   exact, drawn = dict(published.counts), {}
   for name in published.drawn:
-    drawn[name] = both(name, exact.pop(name), summary)
-  of_input = differing(published.input, {**published.input, **facts})
-  of_rule = differing(rule.settings(), settings)
+    drawn[name] = {'published': exact.pop(name), 'found': summary[name]}
+  of_input = _differing(published.input, {**published.input, **facts})
+  of_rule = _differing(rule.settings(), settings)
   return {
     'is_the_input': not of_input,
     'is_the_rule': not of_rule,
     'input': of_input,
     'settings': of_rule,
-    'counts': differing(exact, summary),
+    'counts': _differing(exact, summary),
     'not_compared': drawn,
     **({'why': published.why} if published.why else {}),
+  }
+
+
+def _differing(right: Mapping, found: Mapping) -> dict[str, Any]:
+  return {
+    name: {'published': value, 'found': found[name]}
+    for name, value in right.items()
+    if found[name] != value
   }
 
 
@@ -284,7 +286,10 @@ def published_lines(report: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _told(differences: Mapping[str, Mapping], before: str = '') -> str:
-  shown = lambda value: f'{value:,}' if isinstance(value, int) else str(value)
+
+  def shown(value):
+    return f'{value:,}' if isinstance(value, int) else str(value)
+
   return '; '.join(
     f'{before}{name} {shown(both["found"])}, published {shown(both["published"])}'
     for name, both in differences.items()
@@ -372,7 +377,10 @@ def _write_tables(folder: pathlib.Path, made: Made) -> None:
     path = folder / split_files.RETRIEVAL
     split_files.write_part(path, data.retrieval, data)
   names = data.class_names
-  rows = lambda block: (block, [names[c] for c in block], counts[block])
+
+  def rows(block):
+    return (block, [names[c] for c in block], counts[block])
+
   header = 'class', 'name', 'count'
   path = folder / split_files.CLASSES
   split_files.write_rows(path, header, len(names), rows)

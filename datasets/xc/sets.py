@@ -168,7 +168,10 @@ def _found(name: str, data_dir: pathlib.Path) -> list[tuple[pathlib.Path, ...]]:
   partly = ''
   for folder, wanted in _places(data_dir, names):
     there = {p.name.lower(): p for p in _entries(folder) if p.is_file()}
-    of_name = lambda n, there=there: there.get(n, there.get(f'{n}.gz'))
+
+    def of_name(n, there=there):
+      return there.get(n, there.get(f'{n}.gz'))
+
     missing = [n for part in wanted for n in part if of_name(n.lower()) is None]
     if not missing:
       return [tuple(of_name(n.lower()) for n in part) for part in wanted]

@@ -64,7 +64,10 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   not below D or L, a feature is repeated, or a value is not a finite float32.
   """
   header = sets.read_header(path, form)
-  fill = lambda store: parse(store, path, form)
+
+  def fill(store):
+    return parse(store, path, form)
+
   arrays = parsed_cache.of_files(
     path, form, VERSION, [path], fill, form=form, header=list(header)
   )
