@@ -363,6 +363,20 @@ def test_help_names_every_rule_and_its_flags():
       assert f'--{flag.name}:' in text
 
 
+@pytest.mark.parametrize('name', ['dirichlet', 'sop'])
+def test_help_of_a_rule_has_its_flags_only(name):
+  text = light.call('make_splits', '--seed=3', name, '--help').stdout
+  own = {flag.name for flag in rules.RULES[name].flags}
+  every = {f.name for rule in rules.RULES.values() for f in rule.flags}
+  shown = set(re.findall(r'^  --(\w+):', text, re.MULTILINE))
+  assert shown & every == own
+  assert {'input', 'output', 'seed'} <= shown
+  mentioned = [
+    other for other in rules.RULES if re.search(rf'\b{other}\b', text)
+  ]
+  assert mentioned == [name]
+
+
 @pytest.mark.slow
 def test_a_splits_pictures_do_not_join_its_images(tmp_path):
   source = as_images(tmp_path)

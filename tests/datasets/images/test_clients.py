@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from datasets import cache_folder
+from datasets import parsed_cache
 from datasets.images import clients
 from datasets.images import decode
 from datasets.images import packed
@@ -330,3 +332,22 @@ def test_a_file_that_changes_is_decoded_again(tmp_path):
   check = Check()
   find(store_lib.open_store(path), range(18), check)
   assert check.asked == [0, BAD]
+
+
+def test_a_key_that_was_cut_does_no_harm(store):
+  find(store, range(8), Check())
+  file = parsed_cache.path(store.path, 'readable')
+  file.write_bytes(file.read_bytes()[:-3])
+  check = Check()
+  find(store, range(10), check)
+  assert check.asked == [6, BAD, 8, 9]
+  again = Check()
+  find(store, range(10), again)
+  assert again.asked == [BAD]
+
+
+def test_what_cannot_be_remembered_is_found_all_the_same(store, tmp_path):
+  cache_folder.folder().mkdir(parents=True, exist_ok=True)
+  parsed_cache.path(store.path, 'readable').mkdir()
+  for _ in range(2):
+    assert find(store, range(9), Check()) == [i != BAD for i in range(9)]
