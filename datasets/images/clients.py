@@ -179,13 +179,14 @@ def _without(
       f'{data.ids.take(numbers[:1])[0]!r}{reason(places[numbers[0]]) or ""}'
     )
 
-  everything = np.arange(len(bad))
-  held = [('test ', data.test), ('retrieval ', data.retrieval)]
-  held = [(part, numbers) for part, numbers in held if numbers is not None]
-  others = np.concatenate([everything[:0], *(numbers for _, numbers in held)])
-  trains = np.setdiff1d(everything, others)
-  for part, numbers in (('', everything), *held, ('training ', trains)):
-    if len(numbers) and bad[numbers].all():
+  parts = {
+    '': np.arange(len(bad)),
+    'test ': data.test,
+    'retrieval ': data.retrieval,
+    'training ': data.train,
+  }
+  for part, numbers in parts.items():
+    if numbers is not None and len(numbers) and bad[numbers].all():
       raise errors.InputError(
         f'{path}: all {part}images ({len(numbers):,}) {why}, first'
         f' {first(numbers)}; give sound images, of all parts of the split'
