@@ -20,7 +20,6 @@ import numpy as np
 from datasets import examples as examples_lib
 from datasets import npz
 from datasets.images import decode
-from datasets.splits import inputs
 from datasets.splits import own
 from tff_xc import errors
 from tff_xc.data import client_data
@@ -86,33 +85,22 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   """Reads a file and checks all but the form of the examples, as `load`."""
   arrays = npz.read(path)
   for part in present(arrays):
-    names = f'{part}x', f'{part}y'
-    if missing := [name for name in names if name not in arrays]:
-      found = ', '.join(sorted(arrays)) or 'nothing'
+    x, y = arrays.get(f'{part}x'), arrays.get(f'{part}y')
+    npz.labels(path, f'{part}y', y)
+    if x is None or x.shape[:1] != y.shape:
       raise errors.InputError(
-        f'{path} has no array {missing[0]!r} (it has {found}); add it'
+        f'{path}: {part}x is {"missing" if x is None else list(x.shape)}; expected'
+        f' {len(y):,} examples, as many as {part}y has labels'
       )
-    x, y = map(arrays.get, names)
-    if x.shape[1:] != arrays['x'].shape[1:] or not x.ndim:
+    if x.shape[1:] != arrays['x'].shape[1:]:
       raise errors.InputError(
         f'{path}: {part}x has examples {list(x.shape[1:])} and x'
         f' {list(arrays["x"].shape[1:])}; make them alike'
-      )
-    if (
-      y.dtype.kind not in 'iu'
-      or y.shape != (len(x),)
-      or not y.size
-      or y.min() < 0
-    ):
-      raise errors.InputError(
-        f'{path}: {part}y is {y.dtype} {list(y.shape)}; expected {len(x)} whole'
-        ' numbers from 0, one label for each example'
       )
   y = arrays['y']
   if 'client' in arrays:
     npz.owners(path, arrays['client'], y.shape)
   num_classes = int(y.max()) + 1
-  inputs.check_classes(num_classes, path)
   cure = 'give labels of at least two classes'
   examples_lib.require_two(num_classes, f'{path}: y', cure)
   return arrays
@@ -120,7 +108,10 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 def present(arrays: Arrays) -> list[str]:
   """Returns the parts that there are, and the training part in any case."""
-  there = lambda part: {f'{part}x', f'{part}y'} & set(arrays)
+
+  def there(part):
+    return {f'{part}x', f'{part}y'} & set(arrays)
+
   return [part for part in PARTS if there(part) or not part]
 
 

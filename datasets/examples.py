@@ -9,6 +9,7 @@ labels of 14 million images need about 1 GB.
 import collections
 import dataclasses
 import hashlib
+import os
 import pathlib
 import re
 import unicodedata
@@ -27,8 +28,12 @@ from tff_xc import errors
 from tff_xc import files
 from tff_xc import wording
 
+# There are 21,841 in ImageNet-21k and 670,091 in Amazon-670K.
+MOST_CLASSES = 2**24
 # Rows at a time.
 BLOCK = 1 << 16
+# A stream of numpy generators: [seed, stream].
+_LABELS = 0
 _NUMBER = re.compile('0|[1-9][0-9]*')
 
 
@@ -284,6 +289,15 @@ def require_two(num_classes: int, where: str, cure: str) -> None:
     raise errors.InputError(f'{where} has one class only; {cure}')
 
 
+def check_classes(num_classes: int, where: str | os.PathLike) -> None:
+  """Raises InputError if classes are not numbered from 0, but at random."""
+  if num_classes > MOST_CLASSES:
+    raise errors.InputError(
+      f'{where} has classes up to {num_classes - 1:,}, and at most'
+      f' {MOST_CLASSES:,} classes will do; number them from 0 without gaps'
+    )
+
+
 def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:
   """Returns int64, the first place in `ids` of each id wanted, or -1."""
   import pyarrow as pa
@@ -293,7 +307,10 @@ def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:
     found = pa.compute.index_in(_joined(wanted), value_set=_joined(ids))
     return found.fill_null(-1).to_numpy().astype(np.int64)
   # int() may refuse long numbers.
-  is_number = lambda text: text.isdecimal() and len(text) < 19
+
+  def is_number(text):
+    return text.isdecimal() and len(text) < 19
+
   numbers = [int(text) if is_number(text) else -1 for text in wanted]
   known, first = np.unique(ids, return_index=True)
   places = np.searchsorted(known, numbers)
@@ -314,6 +331,24 @@ def blocks(size: int) -> Iterator[np.ndarray]:
   """Yields 0 to size - 1 in blocks."""
   for start in range(0, size, BLOCK):
     yield np.arange(start, min(start + BLOCK, size))
+
+
+def sample_labels(
+  label_sets: np.ndarray | scipy.sparse.csr_matrix, seed: int
+) -> np.ndarray:
+  """Draws one label of each example, uniformly: int32 [N], -1 where none is.
+
+  Labels [N] of examples with one each are returned as they are.
+  """
+  if not scipy.sparse.issparse(label_sets):
+    return label_sets
+  sizes = np.diff(label_sets.indptr)
+  random = np.random.default_rng([seed, _LABELS])
+  chosen = random.integers(0, np.maximum(sizes.astype(np.int64), 1))
+  labels = np.full(len(sizes), -1, np.int32)
+  some = np.flatnonzero(sizes)
+  labels[some] = label_sets.indices[label_sets.indptr[some] + chosen[some]]
+  return labels
 
 
 class Codes:

@@ -187,80 +187,62 @@ def read(
   """
   path = pathlib.Path(path)
   found = header(path)
-  tables.present(path, found, [columns.label], 'name it with --label_column')
-  roles = {'class': columns.label}
-  for role, column, usual in (
-    ('user', columns.user, 'user_id'),
-    ('id', columns.id, 'image_id'),
-    ('test', columns.test, ''),
-  ):
-    if column:
-      tables.present(path, found, [column])
-      roles[role] = column
-    elif usual in found:
-      roles[role] = usual
-  names = list(features)
-  for name in columns.features if not features else ():
-    if name in (*roles.values(), *names):
+  explicit = list(filter(None, (columns.user, columns.id, columns.test)))
+  tables.present(path, found, [columns.label, *explicit], inputs.NAME_THEM)
+  others = {columns.label, *explicit}
+  others |= {usual for usual in ('user_id', 'image_id') if usual in found}
+  names = list(features or columns.features)
+  for place, name in enumerate(columns.features if not features else ()):
+    if name in (*others, *names[:place]):
       raise errors.InputError(
         f'--feature_columns: {name!r} is given twice, or is the column of the'
         ' class, the user, the id or the test; leave it out'
       )
-    names.append(name)
-  are_named = bool(names)
-  if not are_named:
-    names = tables.without_index(path, found)
-    names = [name for name in names if name not in roles.values()]
   tables.present(path, found, names)
-  test = roles.pop('test', '')
+  if not names:
+    names = tables.without_index(path, found)
+    names = _of_numbers(path, [name for name in names if name not in others])
+  parts, marks = [], []
 
-  def batches():
-    raw = list(filter(None, [*names, test]))
-    return tables.batches(path, list(roles.values()), raw=raw)
-
-  if not are_named:
-    # Columns without numbers may be large: the rest of the file is read without.
-    for batch in itertools.islice(batches(), 1):
-      columns = {name: _series(batch.raw[name]) for name in names}
-      names = [n for n in names if _holds_numbers(columns[n])]
-      for name, column in columns.items():
-        if name not in names:
-          _tell_unused(batch, name, column)
-    if not names:
-      raise errors.InputError(
-        f'{path} has no column of numbers beside {", ".join(roles.values())};'
-        ' give --feature_columns=NAME,NAME'
-      )
-  classes, users, ids = examples_lib.Codes(), examples_lib.Codes(), []
-  parts, marks, size = [], [], 0
-  for batch in batches():
-    for role, column in roles.items():
-      batch.refuse_empty(column, role)
-    of_role = {role: batch.columns[name] for role, name in roles.items()}
-    classes.add(of_role['class'])
-    users.add(of_role.get('user', ()))
-    ids += of_role.get('id', ())
-    if test:
-      marks += _marks(batch, test)
+  def use(batch: tables.Batch) -> None:
+    if columns.test:
+      marks.extend(_marks(batch, columns.test))
     parts.append(np.hstack([numbers(batch, name) for name in names]))
-    size += parts[-1].nbytes
     what = f'{batch.where(-1)} and what is before it'
+    size = sum(part.nbytes for part in parts)
     memory.require(size, what, 'give a smaller table')
+
+  data = inputs.table(
+    path,
+    inputs.Columns(columns.label, columns.user or None, columns.id or None),
+    raw=list(filter(None, [*names, columns.test])),
+    use=use,
+  )
   if not parts:
     raise errors.InputError(f'{path} has no rows; give a table with some')
-  if len(set(ids)) < len(ids):
-    raise errors.InputError(
-      f'{path}: two rows have one id; name another --id_column'
-    )
-  labels, class_names = examples_lib.sorted_codes(classes)
-  data = examples_lib.Examples(
-    labels,
-    class_names,
-    examples_lib.texts([ids]) if 'id' in roles else range(len(labels)),
-    *(inputs.named_users(users) if 'user' in roles else (None, ())),
-    np.flatnonzero(marks) if test else None,
-  )
+  if columns.test:
+    data = dataclasses.replace(data, test=np.flatnonzero(marks))
   return np.concatenate(parts), names, data
+
+
+def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
+  """Returns the columns that hold numbers in the first batch of rows.
+
+  The others may be large: the rest of the file is read without them.
+  """
+  found = []
+  for batch in itertools.islice(tables.batches(path, [], raw=names), 1):
+    for name in names:
+      column = _series(batch.raw[name])
+      if _holds_numbers(column):
+        found.append(name)
+      else:
+        _tell_unused(batch, name, column)
+    if not found:
+      raise errors.InputError(
+        f'{path} has no column of numbers; give --feature_columns=NAME,NAME'
+      )
+  return found
 
 
 def header(path: str | os.PathLike) -> list[str]:
@@ -285,20 +267,20 @@ def _series(values) -> pd.Series:
     numbers = _parsed(column)
     if not numbers.notna().all():
       numbers = column.map(_BOOL)
-  except TypeError:  # JSON's lists and objects.
+  except (
+    TypeError,
+    OverflowError,
+  ):  # JSON's lists, objects and largest numbers.
     return column
   return numbers.astype(np.float64) if numbers.notna().all() else column
 
 
 def _parsed(column: pd.Series) -> pd.Series:
-  """Returns numbers: NaN for a cell that is none, inf for one that is too large."""
+  """Returns numbers, NaN for a cell that is none; JSON's may be too large for any."""
   try:
     return pd.to_numeric(column, 'coerce')
-  except OverflowError:  # JSON's whole numbers have any number of digits.
-    most = np.finfo(np.float64).max
-    large = column.map(lambda cell: type(cell) is int and abs(cell) > most)
-    signs = column[large].map(lambda cell: 1 if cell > 0 else -1)
-    return pd.to_numeric(column.mask(large, signs * np.inf), 'coerce')
+  except OverflowError:
+    return pd.to_numeric(column.map(str), 'coerce')
 
 
 def _holds_numbers(column: pd.Series) -> bool:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets import json_text
+from datasets import json_stream
 from datasets import zip_members
 from datasets.splits import hold_out
 from datasets.splits import partitions
@@ -127,62 +127,54 @@ class _Annotations(NamedTuple):
   names: dict[int, str]
 
 
-def _objects(text: json_text.Text, what: str, use: Callable) -> None:
+def _objects(path: pathlib.Path, prefix: str, what: str, use: Callable) -> None:
   """Calls `use` with each object of an array; what it raises names the object."""
-  rows = text.items(what)
-  bar = f'reading {text.path.name}, {what}'
+  rows = json_stream.items(path, prefix, _GET_IT)
+  bar = f'reading {path.name}, {what}'
   for number, item in enumerate(examples_lib.watched(rows, bar, 'row')):
     try:
       use(item)
     except (
       LookupError,
-      TypeError,
       ValueError,
+      TypeError,
       AttributeError,
       OverflowError,
     ) as e:
       raise errors.InputError(
-        f'{text.path}, {what}[{number}] is {str(item)[:80]}, which will not do'
+        f'{path}, {what}[{number}] is {str(item)[:80]}, which will not do'
         f' ({type(e).__name__}: {e}); {_GET_IT}'
       ) from e
+
+
+def _columns(path: pathlib.Path, key: str, first: str, second: str, others):
+  """Returns two columns of an array, numbers and what is appended to `others`."""
+  numbers = array.array('q')
+
+  def use(item):
+    numbers.append(item[first])
+    value = item[second]
+    others.append(value.strip() if isinstance(others, list) else value)
+
+  _objects(path, f'{key}.item', key, use)
+  if not numbers:
+    raise errors.InputError(
+      f'{path} has no "{key}"; expected an object with images, categories and'
+      f' annotations: {_GET_IT}'
+    )
+  return numbers, others
 
 
 def _annotations(path: pathlib.Path) -> _Annotations:
   """Reads annotations in COCO's form; the file's keys may come in any order."""
   import pandas as pd
 
-  columns = {
-    'images': ('id', 'file_name'),
-    'categories': ('id', 'name'),
-    'annotations': ('image_id', 'category_id'),
-  }
-  found = {}
-  with json_text.opened(path, _GET_IT) as text:
-    for key in text.keys('the file'):
-      if key not in columns or key in found:
-        text.value(f'"{key}"')
-        continue
-      first, second = columns[key]
-      numbers = array.array('q')
-      others = array.array('q') if key == 'annotations' else []
-      found[key] = numbers, others
-
-      def use(item, first=first, second=second, numbers=numbers, others=others):
-        numbers.append(item[first])
-        value = item[second]
-        others.append(value.strip() if isinstance(others, list) else value)
-
-      _objects(text, key, use)
-    text.end()
-  if missing := [key for key in columns if key not in found]:
-    raise errors.InputError(
-      f'{path} has no "{missing[0]}", expected an object with'
-      f' {", ".join(columns)}; {_GET_IT}'
-    )
-  (ids, files), (category_ids, names) = found['images'], found['categories']
+  ids, files = _columns(path, 'images', 'id', 'file_name', [])
+  category_ids, names = _columns(path, 'categories', 'id', 'name', [])
+  image_ids, categories_ = _columns(
+    path, 'annotations', 'image_id', 'category_id', array.array('q')
+  )
   place = pd.Index(np.array(ids, np.int64))
-  if not len(place):
-    raise errors.InputError(f'{path} has no images; {_GET_IT}')
   stems = examples_lib.TextParts()
   stems.add([n.rpartition('/')[2].rpartition('.')[0] for n in files])
   for what, again in (
@@ -193,7 +185,7 @@ def _annotations(path: pathlib.Path) -> _Annotations:
       raise errors.InputError(
         f'{path}: two images have {what} {again[0]!r}; {_GET_IT}'
       )
-  of_image, of_category = (np.array(v, np.int64) for v in found['annotations'])
+  of_image, of_category = np.array(image_ids), np.array(categories_)
   rows = place.get_indexer(of_image)
   known = np.isin(of_category, np.array(category_ids, np.int64))
   for key, bad in (
@@ -245,9 +237,7 @@ def _locations(
     if name := _name(item.get('user_id')):
       users[row] = codes.setdefault(name, len(codes))
 
-  with json_text.opened(path, _GET_IT) as text:
-    _objects(text, 'the array', use)
-    text.end()
+  _objects(path, 'item', 'the array', use)
   if not seen.any():
     raise errors.InputError(
       f'{path} has none of the {len(ids):,} images; give files of one year'

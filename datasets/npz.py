@@ -7,6 +7,7 @@ from collections.abc import Container
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from tff_xc import errors
 from tff_xc import npz_headers
 
@@ -33,13 +34,32 @@ def read(
       npz_headers.check(path, wanted, 'give smaller arrays')
       return {name: file[name] for name in wanted}
   except (
-    *(ValueError, OSError, EOFError, AttributeError),
-    *(zipfile.BadZipFile, zlib.error),
+    ValueError,
+    OSError,
+    EOFError,
+    AttributeError,
+    zipfile.BadZipFile,
+    zlib.error,
     RuntimeError,  # A password, or an unknown compression.
   ) as e:
     raise errors.InputError(
       f'{path} is no .npz of plain arrays ({e}); write it with np.savez'
     ) from e
+
+
+def labels(
+  path: str | os.PathLike, name: str, y: np.ndarray | None
+) -> np.ndarray:
+  """Returns an array of labels; raises InputError if there is none, or it has others."""
+  if y is None:
+    raise errors.InputError(f'{path} has no array {name!r}; add the labels')
+  if y.dtype.kind not in 'iu' or y.ndim != 1 or not y.size or y.min() < 0:
+    raise errors.InputError(
+      f'{path}: {name} is {y.dtype} {list(y.shape)}; expected whole numbers from 0,'
+      ' one label for each example'
+    )
+  examples_lib.check_classes(int(y.max()) + 1, f'{path}: {name}')
+  return y
 
 
 def owners(

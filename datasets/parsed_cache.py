@@ -1,114 +1,123 @@
 """A cache of arrays that were parsed from files, in the user's cache folder.
 
-The cache folder (`cache_folder`) holds one folder for each cache: the arrays' bytes,
-and `about.json`, which says what they are and what they were made from. A cache is
-valid for that source only. If it is invalid or damaged, the arrays are made again and
-the cache replaced. Caches may be deleted at any time. Arrays are mapped from the
-cache, not read, so that processes that load the same files share the memory.
+Parsing the largest sets takes many minutes. The cache folder (`cache_folder`) holds one
+folder for each cache: a file for each array, and `about.json`, which says what they are
+and what they were made from. A cache is valid for that source only; any other is made
+again and replaced. Caches may be deleted at any time. Arrays are mapped, not read, so
+that processes that load the same files share the memory.
 """
 
 import collections
 import contextlib
-import fcntl
-import glob
 import hashlib
-import io
 import json
+import math
 import os
 import pathlib
-import shutil
 import stat
 import tempfile
-import zlib
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from datasets import cache_folder
-from tff_xc import lock
 
+_ABOUT = 'about.json'
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class Store:
-  """Where arrays are put while they are made: files, or the memory."""
+  """A folder in which arrays are put while they are made."""
 
-  def __init__(self, open_file: Callable[[str], Any]):
-    """Takes what opens a file for the array of a name."""
-    self._open = open_file
-    self.files, self._specs = {}, {}
-    self._rows, self._sums = collections.Counter(), collections.Counter()
+  def __init__(self, folder: pathlib.Path):
+    self._folder = folder
+    self._rows = collections.Counter()
+    self._specs = {}
 
   def append(self, name: str, rows: np.ndarray) -> None:
     """Adds rows [k, ...], all of one shape and dtype, to the end of an array."""
-    spec = rows.shape[1:], rows.dtype
-    if name not in self.files:
-      self.files[name], self._specs[name] = self._open(name), spec
-    assert spec == self._specs[name], name
-    content = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
-    self.files[name].write(content)
+    spec = rows.dtype.str, rows.shape[1:]
+    assert self._specs.setdefault(name, spec) == spec, name
+    with (self._folder / name).open('ab') as file:
+      file.write(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data)
     self._rows[name] += len(rows)
-    self._sums[name] = zlib.crc32(content, self._sums[name])
 
-  def described(self) -> dict[str, list]:
-    """Returns each array's dtype, shape and checksum, which covers these, too."""
-    described = {}
-    for name, (shape, dtype) in self._specs.items():
-      spec = [dtype.str, [self._rows[name], *shape]]
-      described[name] = [*spec, _checksum(spec, self._sums[name])]
-    return described
+  def close(self, source: Any) -> None:
+    """Writes what the arrays are, and what they are made from."""
+    arrays_ = {
+      name: [dtype, [self._rows[name], *shape]]
+      for name, (dtype, shape) in self._specs.items()
+    }
+    about = json.dumps({'source': source, 'arrays': arrays_})
+    (self._folder / _ABOUT).write_text(about, encoding='ascii')
 
 
 def arrays(
   cache: pathlib.Path, source: Any, fill: Callable[[Store], None]
 ) -> Mapping[str, np.ndarray]:
-  """Returns the read-only arrays of a cache; makes them if there is no valid
-  cache.
+  """Returns the read-only arrays of a cache; makes them if there is no valid one.
 
-  `cache` is from `path`, and `source` describes, in values of JSON, what they are
-  made from. `fill` may be called twice, and runs in memory of constant size if it
-  appends a few rows at a time. If the cache cannot be written, the arrays are
-  made in memory each time.
+  `cache` is from `path`, and `source` describes, in values of JSON, what they are made
+  from. `fill` runs in memory of constant size if it appends a few rows at a time. If
+  the cache cannot be written, the arrays are made in a temporary folder each time.
   """
-  found = load(cache, source)
-  if found is None:
-    _save(cache, source, fill)
-    found = load(cache, source)
-  if found is None:
-    store = Store(lambda name: io.BytesIO())
+  source = json.loads(json.dumps(source))
+  with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+    return _mapped(cache, source)
+  if is_writable(cache.parent):
+    with contextlib.suppress(OSError):  # The disk is full, perhaps.
+      return _made(cache.parent, cache, source, fill)
+  return _made(None, None, source, fill)
+
+
+def _made(
+  place: pathlib.Path | None, cache: pathlib.Path | None, source, fill
+) -> Mapping[str, np.ndarray]:
+  """Makes arrays in a new folder in `place`, which then becomes the cache, if any."""
+  with tempfile.TemporaryDirectory(
+    dir=place, prefix='.new.', ignore_cleanup_errors=True
+  ) as work:
+    new = pathlib.Path(work) / 'new'
+    os.mkdir(new)
+    store = Store(new)
     fill(store)
-    found = {
-      name: _array(spec, np.frombuffer(store.files[name].getbuffer(), np.uint8))
-      for name, spec in store.described().items()
-    }
+    store.close(source)
+    found = _mapped(new, source)  # Files that are mapped may be deleted.
+    if cache:
+      # A folder can only replace an empty one. If another process comes between these
+      # two steps, its cache stays.
+      with contextlib.suppress(OSError):
+        if cache.exists():
+          cache.rename(pathlib.Path(work) / 'old')
+        new.rename(cache)
   return found
 
 
-def load(cache: pathlib.Path, source: Any) -> Mapping[str, np.ndarray] | None:
-  """Returns the arrays of a cache, or None if there is no valid one."""
-  try:
-    folder = cache.stat().st_ino
-    about = json.loads((cache / 'about.json').read_text(encoding='ascii'))
-    # The source first: checksums read all of the arrays.
-    if about['source'] != json.loads(json.dumps(source)):
-      return None
-    found = {}
-    for name, (dtype, shape, checksum) in about['arrays'].items():
-      content = np.zeros(0, np.uint8)  # Nothing cannot be mapped.
-      if (cache / name).stat().st_size:
-        content = np.memmap(cache / name, np.uint8, 'r')
-      if checksum != _checksum([dtype, shape], zlib.crc32(content)):
-        return None
-      found[name] = _array([dtype, shape], content)
-    # If another process replaced the folder meanwhile, these may be files of
-    # both.
-    return found if cache.stat().st_ino == folder else None
-  except (OSError, ValueError, KeyError, TypeError, AttributeError):
-    return None
+def _mapped(cache: pathlib.Path, source: Any) -> Mapping[str, np.ndarray]:
+  """Maps the arrays of a folder; raises ValueError for another source, and more."""
+  folder = os.stat(cache).st_ino
+  about = json.loads((cache / _ABOUT).read_text(encoding='ascii'))
+  if about['source'] != source:
+    raise ValueError('another source')
+  found = {}
+  for name, (dtype, shape) in about['arrays'].items():
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if os.stat(cache / name).st_size != size:
+      raise ValueError(f'{name} is damaged')
+    # Nothing cannot be mapped.
+    found[name] = (
+      np.memmap(cache / name, dtype, 'r', shape=tuple(shape))
+      if size
+      else np.zeros(shape, dtype)
+    )
+    found[name].setflags(write=False)
+  # If another process replaced the folder meanwhile, these may be files of both.
+  if os.stat(cache).st_ino != folder:
+    raise ValueError('another cache')
+  return found
 
 
 def path(data: str | os.PathLike, form: str) -> pathlib.Path:
@@ -127,21 +136,17 @@ def of_files(
   /,
   **settings,
 ) -> Mapping[str, np.ndarray]:
-  """Returns `arrays` made from files by code of a version, cached as `path` says."""
-  source = describe_files(version, files, **settings)
-  return arrays(path(data, form), source, fill)
+  """Returns `arrays` made from files by code of a version, cached as `path` says.
 
-
-def describe_files(
-  version: int, files: Iterable[str | os.PathLike], **settings
-) -> dict:
-  """Describes files by path, size and modification time, as a `source`."""
+  The files count by path, size and modification time.
+  """
   described = []
   for file in files:
     status = os.stat(file)
     where = str(pathlib.Path(file).resolve())
     described.append([where, status.st_size, status.st_mtime_ns])
-  return {'version': version, 'files': described, **settings}
+  source = {'version': version, 'files': described, **settings}
+  return arrays(path(data, form), source, fill)
 
 
 def is_writable(folder: pathlib.Path) -> bool:
@@ -152,59 +157,3 @@ def is_writable(folder: pathlib.Path) -> bool:
     return bool(folder.stat().st_mode & _WRITABLE)
   except OSError:
     return False
-
-
-def _checksum(spec: list, content: int) -> int:
-  return zlib.crc32(json.dumps(spec).encode(), content)
-
-
-def _array(spec: list, content: np.ndarray) -> np.ndarray:
-  array = content.view(spec[0]).reshape(spec[1])
-  array.setflags(write=False)
-  return array
-
-
-def _save(cache: pathlib.Path, source, fill: Callable[[Store], None]) -> None:
-  """Writes a cache in one step, or nothing if that is not possible."""
-  try:
-    if not is_writable(cache.parent):
-      return
-    with _work_folder(cache) as work, contextlib.ExitStack() as opened:
-      new = work / 'new'
-      new.mkdir()
-      store = Store(lambda n: opened.enter_context((new / n).open('wb')))
-      fill(store)
-      opened.close()
-      about = {'source': source, 'arrays': store.described()}
-      (new / 'about.json').write_text(json.dumps(about), encoding='ascii')
-      # A folder can only replace an empty one. If another process comes between
-      # these two steps, its cache stays, and this one is removed.
-      if cache.exists():
-        cache.rename(work / 'old')
-      new.rename(cache)
-  except OSError:
-    pass  # The disk is read-only or full; the arrays can be made in memory.
-
-
-@contextlib.contextmanager
-def _work_folder(cache: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Makes a folder for a new cache; removes those that killed processes left.
-
-  Who writes a cache has a shared lock of the folder of all caches. The system
-  gives it back when the process ends, in whatever way. So if nobody else has it,
-  what lies there belongs to nobody.
-  """
-  prefix = f'.{cache.name}.'
-  folder = os.open(cache.parent, os.O_RDONLY)
-  try:
-    if lock.try_lock(folder):
-      for left in cache.parent.glob(f'{glob.escape(prefix)}*'):
-        shutil.rmtree(left, ignore_errors=True)
-    with contextlib.suppress(OSError):  # There are no locks.
-      fcntl.flock(folder, fcntl.LOCK_SH)
-    with tempfile.TemporaryDirectory(
-      dir=cache.parent, prefix=prefix, ignore_cleanup_errors=True
-    ) as work:
-      yield pathlib.Path(work)
-  finally:
-    os.close(folder)

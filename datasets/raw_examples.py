@@ -8,6 +8,7 @@ Memory does not depend on the number of examples. Labels are what the files say:
 folders of images, a column of a table, the labels of sparse text.
 """
 
+import array
 import concurrent.futures
 import functools
 import itertools
@@ -28,8 +29,6 @@ from datasets import items
 from datasets import tables
 from datasets import zip_members
 from datasets.images import decode
-from datasets.images import names as names_lib
-from datasets.images import packed
 from datasets.images import store as store_lib
 from datasets.xc import sets
 from datasets.xc import text
@@ -142,28 +141,20 @@ def read(
 
 def _check_kind(path: str, description: description_lib.Description) -> None:
   """Refuses what does not exist, or looks like the input of another model."""
-  if not os.path.exists(path) and not any(
-    map(zip_members.is_zip, pathlib.Path(path).parents)
-  ):
+  is_folder = os.path.isdir(path)
+  if not is_folder and not zip_members.is_file(path):
     raise errors.InputError(f'{path} does not exist; give another file')
-  name = pathlib.Path(path).name.lower()
-  if (
-    os.path.isdir(path)
-    or name.endswith((*store_lib.ARCHIVES, *names_lib.SUFFIXES))
-    or packed.is_records(name)
-  ):
+  name, wanted = pathlib.Path(path).name.lower(), _kind(description)
+  if is_folder or store_lib.is_images(name):
     kind = description_lib.IMAGES
   elif tables.form(path):
-    kind = description_lib.ROWS
+    kind = description_lib.ROWS if wanted != _HISTORIES else _HISTORIES
   elif name.endswith('.npz'):
     kind = ''  # Arrays, whose owner has Python and launch.export.
-  elif description.kind == description_lib.CHARACTERS:
-    kind = description_lib.CHARACTERS
   else:
-    kind = description_lib.SPARSE
-  wanted = _kind(description)
-  # Histories are tables, too.
-  if kind != (description_lib.ROWS if wanted == _HISTORIES else wanted):
+    is_text = wanted == description_lib.CHARACTERS
+    kind = wanted if is_text else description_lib.SPARSE
+  if kind != wanted:
     raise errors.InputError(
       f'{path} is no input of this model, which takes {_ARGUMENTS[wanted]}'
     )
@@ -178,103 +169,75 @@ def _kind(description: description_lib.Description) -> str:
 # -- images --
 
 
+class _Image(NamedTuple):
+  """An image, or why it cannot be read."""
+
+  name: str  # Its path.
+  key: pathlib.Path
+  folders: tuple[str, ...]  # Those that it lies in, the outer ones first.
+  pixels: np.ndarray | None
+  why: str = ''
+
+
 def _images(paths, description, size: int, is_strict: bool) -> Inputs:
   shape = description.shape
   if len(shape) == 3 and shape[2] not in (1, 3):
     raise errors.InputError(
       f'the model takes images of {shape[2]} channels, and photographs have 1 or 3'
     )
-  parts = list(map(_image_source, paths))
-  ends = np.cumsum([count for count, _, _ in parts])
-  left_out: list[int] = []
+  stores = list(map(store_lib.open_store, paths))
+  ends = np.cumsum([len(store.names) for store in stores])
+  # A folder given as it is may have the name of a class.
+  own = [[pathlib.Path(p).resolve().name] * os.path.isdir(p) for p in paths]
+  total, readable = int(ends[-1]), array.array('q')
 
-  def image(number: int) -> tuple[str, np.ndarray | str]:
-    """Returns name and pixels, or why it cannot be read."""
+  def image(number: int) -> _Image:
     part = int(np.searchsorted(ends, number, 'right'))
-    count, where, read_bytes = parts[part]
-    number += count - int(ends[part])
-    name = where(number)
+    store, place = stores[part], number - int(ends[part])
+    place += len(store.names)
+    [inner] = store.names.take(np.array([place]))
+    name, key = store.where(place), pathlib.Path(os.path.realpath(store.path))
+    folders = (*pathlib.PurePath(inner).parts[:-1], *own[part])
     try:
-      return name, _fitted(read_bytes(number), description, name)
+      pixels = _fitted(store.read(place), description, name)
     except decode.DAMAGE as e:
       why = f'not a readable image{decode.reason(e)}'
       if is_strict:
         raise errors.InputError(
           f'{name} is {why}; leave it out, or give --corrupt=skip'
         ) from e
-      return name, why
-
-  def used_image(number: int) -> np.ndarray:
-    for other in left_out:
-      number += other <= number
-    return image(number)[1]
-
-  folders = [path if os.path.isdir(path) else '' for path in paths]
-  total = int(ends[-1])
+      return _Image(name, key / inner, folders, None, why)
+    return _Image(name, key / inner, folders, pixels)
 
   def blocks():
-    first = ''
+    first = None
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
       for start in range(0, total, size):
         numbers = range(start, min(start + size, total))
         found = list(threads.map(image, numbers))
-        damaged = [
-          (place, *each)
-          for place, each in enumerate(found)
-          if isinstance(each[1], str)
-        ]
-        left_out.extend(start + place for place, *_ in damaged)
-        if damaged and not first:
-          _, name, why = damaged[0]
-          first = f'{name} is {why}'
-        block = Block([], (), [], damaged=damaged)
-        kept = np.setdiff1d(numbers, [start + place for place, *_ in damaged])
-        if len(kept):
-          names, pixels = zip(*(found[n - start] for n in kept), strict=True)
-          of = np.searchsorted(ends, kept, 'right').tolist()
-          labels = [
-            _folders(name, paths[part], bool(folders[part]))
-            for name, part in zip(names, of, strict=True)
-          ]
-          within = [pathlib.PurePath(name).parent.name for name in names]
-          keys = [
-            pathlib.Path(os.path.realpath(paths[part]))
-            / pathlib.PurePath(name).relative_to(paths[part])
-            for name, part in zip(names, of, strict=True)
-          ]
-          raw = (np.stack(pixels),)
-          block = Block(list(names), raw, labels, within, keys, damaged)
-        yield block
-    if len(left_out) == total:
+        damaged, kept = [], []
+        for place, each in enumerate(found):
+          if each.pixels is None:
+            first = first or each
+            damaged.append((place, each.name, each.why))
+          else:
+            readable.append(start + place)
+            kept.append(each)
+        yield Block(
+          names=[each.name for each in kept],
+          raw=(np.stack([each.pixels for each in kept]),) if kept else (),
+          labels=[each.folders for each in kept],
+          folders=[pathlib.PurePath(each.name).parent.name for each in kept],
+          keys=[each.key for each in kept],
+          damaged=damaged,
+        )
+    if not readable:
       others = ', nor is any other' if total > 1 else ''
-      raise errors.InputError(f'{first}{others}; give sound images')
+      raise errors.InputError(
+        f'{first.name} is {first.why}{others}; give sound images'
+      )
 
-  return Inputs('image', total, blocks(), used_image)
-
-
-def _folders(name: str, path: str, is_folder: bool) -> tuple[str, ...]:
-  """Returns the folders that an image lies in, the outer ones first.
-
-  Of a folder given as it is they may be its own name, as of one class.
-  """
-  inner = pathlib.PurePath(name).relative_to(path).parts[:-1]
-  own = (pathlib.Path(path).resolve().name,) if is_folder else ()
-  return (*inner, *own)
-
-
-def _image_source(path: str):
-  """Returns the number of images, and functions of a number: name, and bytes."""
-  if pathlib.Path(path).name.lower().endswith(
-    names_lib.SUFFIXES
-  ) and not os.path.isdir(path):
-
-    def read_file(number: int) -> bytes:
-      packed.check_size(os.path.getsize(path))
-      return pathlib.Path(path).read_bytes()
-
-    return 1, lambda number: path, read_file
-  store = store_lib.open_store(path)
-  return len(store.names), store.where, store.read
+  return Inputs('image', total, blocks(), lambda n: image(readable[n]).pixels)
 
 
 def _fitted(data: bytes, description, where: str) -> np.ndarray:
@@ -336,38 +299,43 @@ def _sparse(path, description, size: int) -> Iterator[Block]:
     'features': (0, description.preprocessing['num_features']),
     'labels': (0, description.num_classes),
   }
-  found = 0
+  found, expected = 0, None
   with sets.open_file(path) as file, zip_members.readable(path, sets.ADVICE):
-    lines = zip_members.lines(file, path)
-    first = next(lines, b'')
-    fields, expected = first.split(), None
+    lines = enumerate(zip_members.lines(file, path), 1)
+    first = next(lines, (1, b''))
+    fields = first[1].split()
     if len(fields) in (2, 3) and all(field.isdigit() for field in fields):
       expected, *sizes = map(int, fields)
       _check_header(path, sizes, shapes)
-      numbered = enumerate(lines, 2)
       # Among so many lines, an empty one is an example without features.
-      kept = itertools.islice(numbered, expected)
+      kept = itertools.islice(lines, expected)
     else:
-      numbered = enumerate(itertools.chain([first], lines), 1)
-      kept = ((n, line) for n, line in numbered if line.strip(b'\r\n'))
+      every = itertools.chain([first], lines)
+      kept = ((n, line) for n, line in every if line.strip(b'\r\n'))
     while block := list(itertools.islice(kept, size)):
       places, some = zip(*block, strict=True)
       found += len(some)
       x, labels = text.parse_lines(some, shapes, path, places)
-      raw = x.indices, x.data, x.indptr
-      kinds = np.int32, np.float32, np.int32
-      arrays = tuple(map(np.asarray, raw, kinds))
-      yield Block(list(map(str, places)), arrays, labels)
-    more = next((n for n, line in numbered if line.strip()), None)
-  if more or found != (expected or found) or not found:
-    told = (
-      'it has more' if more else f'it has {wording.count(found, "example")}'
-    )
+      yield Block(list(map(str, places)), _bags(x), labels)
+    has_more = any(line.strip() for _, line in lines)
+  if has_more or found != (expected or found) or not found:
+    told = 'it has more'
+    if not has_more:
+      told = f'it has {wording.count(found, "example")}'
     if expected:
       told = (
         f'the header promises {wording.count(expected, "line")}, and {told}'
       )
     raise errors.InputError(f'{path}: {told}; get or make it again')
+
+
+def _bags(x: scipy.sparse.csr_matrix) -> tuple[np.ndarray, ...]:
+  """Returns the arguments of a predictor of sparse features."""
+  return (
+    np.asarray(x.indices, np.int32),
+    np.asarray(x.data, np.float32),
+    np.asarray(x.indptr, np.int32),
+  )
 
 
 def _check_header(path, sizes: list[int], shapes) -> None:
@@ -430,18 +398,11 @@ def _histories(paths, description, size: int, class_names) -> Inputs:
         seen = None
         if how['leave_out_seen']:
           seen = bags._replace(starts=start).matrix()
-        raw = x.indices, x.data, x.indptr
         names = found.user_names[users]
         keys = [(os.path.realpath(path), name) for name in names]
         if len(paths) > 1:
           names = [f'{path}:{name}' for name in names]
-        yield Block(
-          names,
-          tuple(map(np.asarray, raw, (np.int32, np.float32, np.int32))),
-          None,
-          keys=keys,
-          seen=seen,
-        )
+        yield Block(names, _bags(x), None, keys=keys, seen=seen)
 
   count = sum(len(found.user_names) for _, found in parts)
   return Inputs('user', count, blocks(), most_seen=seen_most)

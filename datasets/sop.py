@@ -72,7 +72,10 @@ def _find(path: pathlib.Path, name: str) -> pathlib.Path:
 
 def _rows(file: pathlib.Path) -> Iterator[tuple[str, int, str]]:
   """Yields each image's line, for errors, class and path."""
-  is_number = lambda text: text.isdecimal() and len(text) < 10
+
+  def is_number(text):
+    return text.isdecimal() and len(text) < 10
+
   lines = zip_members.text_lines(file, 'get the list again')
   for number, line in enumerate(lines, 1):
     where, fields = f'{file}, line {number}', line.split(maxsplit=3)

@@ -300,17 +300,8 @@ def _open_parquet(path: pathlib.Path, text: Iterable[str] = ()) -> Iterator:
   import pyarrow as pa
   import pyarrow.parquet
 
-  if any(map(zip_members.is_zip, path.parents)):
-    raise errors.InputError(
-      f'{path} is in a zip, where Parquet is not read; unpack it'
-    )
   zip_members.check_regular(path)
   try:
-    with path.open('rb') as file:
-      if file.read(2) == b'\x1f\x8b':
-        raise errors.InputError(
-          f'{path} is packed by gzip, and Parquet is read as it is; unpack it'
-        )
     schema = pyarrow.parquet.read_schema(path)
     once = [
       name

@@ -36,11 +36,6 @@ _NEVER = re.compile(
 )
 _ADVICE = 'mend it, or give another file'
 _GZIP = b'\x1f\x8b'
-_NO_TEXT = {
-  'a zip': b'PK\x03\x04',
-  'a Parquet file': b'PAR1',
-  'packed by gzip twice': _GZIP,
-}
 
 
 def is_data(path: str) -> bool:
@@ -134,13 +129,6 @@ def open_bytes(path: str | os.PathLike) -> BinaryIO:
   if path.suffix.lower() == '.gz' or file.peek(2)[:2] == _GZIP:
     packed, file = file, gzip.GzipFile(fileobj=file)
     file.myfileobj = packed  # So that it is closed with the other.
-  beginning = file.peek(4)
-  for kind, magic in _NO_TEXT.items():
-    if beginning.startswith(magic):
-      raise errors.InputError(
-        f'{path} is {kind} by its first bytes, and text is expected; unpack it, or'
-        ' name it as what it is'
-      )
   return file
 
 

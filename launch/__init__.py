@@ -6,6 +6,7 @@ import sys
 # Packages that few commands need, and their extras in pyproject.toml.
 EXTRAS = {
   'h5py': 'hdf5',
+  'ijson': 'json',
   'jinja2': 'report',
   'pyarrow': 'tables',
   's2geometry': 'inaturalist',

@@ -70,7 +70,8 @@ def make(
     print(line, file=sys.stderr)
   text = making.to_text(made.summary, text_table.terminal_width())
   if found is not None:
-    making.check_same(output, found, made)
+    if found.get('fingerprint') != made.summary['fingerprint']:
+      raise making.occupied(output, 'a split of other data')
     if pictures.formats():
       making.draw_again(output, made)
     return f'{text}\n{output} holds this split already\n'

@@ -70,14 +70,17 @@ def run(
   neighbors_lib.check(index)
   # Enough ranks for all metrics.
   most = max(top, *catalog.AT)
-  read = lambda paths, of: raw_examples.read(
-    paths,
-    of.description,
-    label_column,
-    max(1, min(_BLOCK, _SCORES // of.description.num_classes)),
-    corrupt,
-    of.class_names,
-  )
+
+  def read(paths, of):
+    return raw_examples.read(
+      paths,
+      of.description,
+      label_column,
+      max(1, min(_BLOCK, _SCORES // of.description.num_classes)),
+      corrupt,
+      of.class_names,
+    )
+
   if model:
     found = of_file(model)
     if found.top < min(top, found.description.num_classes):
@@ -110,7 +113,10 @@ def run(
     heading += [f'class_{place}', f'score_{place}']
   for place in range(1, neighbors + 1):
     heading += [f'neighbor_{place}', f'distance_{place}']
-  name_of = lambda c: found.class_names[c] if found.class_names else str(c)
+
+  def name_of(c):
+    return found.class_names[c] if found.class_names else str(c)
+
   is_shown = output is None and sys.stdout.isatty()
   damaged, short = [], 0
   with (

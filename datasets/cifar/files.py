@@ -89,13 +89,6 @@ def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
       is_named = name in (path.parent.name, place.name)
       if is_named and (path / 'dataset_info.json').is_file():
         return path, PREPARED
-  for place in places:
-    unpack = place / 'unpack.py'
-    if name == 'cifar10' and unpack.is_file() and any(place.glob('*.webp')):
-      raise errors.InputError(
-        f'{place} holds {name} as mosaics; run `python {unpack} OUT` and give'
-        ' --data_dir=OUT'
-      )
   (binary, binaries), (python, pythons) = layout.places.values()
   raise errors.InputError(
     f'{data_dir} has no {name}: neither {binary}, {python}, {binaries} or {pythons},'
@@ -279,13 +272,6 @@ def _prepared(path: pathlib.Path, n: int, split: str, size: int) -> Part:
   x, y = found['image'], found['label'].astype(np.int64)
   errors.check_labels(y, n, where)
   if 'id' in found:
-    ends = [i.decode(errors='replace').rpartition('_')[2] for i in found['id']]
-    numbers = np.array([int(end) if end.isdecimal() else -1 for end in ends])
-    order = np.argsort(numbers, kind='stable')
-    if not np.array_equal(numbers[order], np.arange(size)):
-      raise errors.InputError(
-        f"{where}: the ids are not 'train_00000', 'train_00001' and so on, once"
-        ' each; prepare it anew with TensorFlow Datasets'
-      )
+    order = np.argsort(found['id'], kind='stable')
     x, y = x[order], y[order]
   return x, y

@@ -9,7 +9,7 @@ The user's cache remembers which images can be decoded, in a file of keys of 8 b
 hashes of an image's name and of the sizes and times of its file. So an image is
 decoded once to know that, whatever the split and however often a check is killed.
 Those that cannot be decoded are tried again each time: a disk may have failed only for
-a while. One that fails when it is used is forgotten.
+a while.
 """
 
 import concurrent.futures
@@ -20,7 +20,6 @@ import hashlib
 import os
 import pathlib
 import sys
-import threading
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +37,6 @@ from datasets.images import store as store_lib
 from datasets.splits import own
 from datasets.splits import split_files
 from tff_xc import errors
-from tff_xc import files
 from tff_xc.data import client_data
 from tff_xc.data import pool as pool_lib
 
@@ -49,8 +47,6 @@ SKIP, FAIL = 'skip', 'fail'
 _VERSION = 1
 # Images at a time of a check, and so many that it takes minutes, and is told.
 _BLOCK, _MANY = 256, 20_000
-# Threads decode images, and more than one of them may find a damaged one.
-_FORGETTING = threading.Lock()
 
 
 def load(
@@ -74,8 +70,13 @@ def load(
   # The files of the split are read before any image is left out.
   places, data = _labelled(store, choice, corrupt)
   if corrupt == SKIP and checks:
-    damage = lambda place: _damage(store, place, side)
-    are_sound = lambda block: [d is None for d in _threads().map(damage, block)]
+
+    def damage(place):
+      return _damage(store, place, side)
+
+    def are_sound(block):
+      return [d is None for d in _threads().map(damage, block)]
+
     bad = ~readable(store, places, are_sound)
     places, data = _without(
       bad,
@@ -86,7 +87,11 @@ def load(
       'mend or remove them',
       damage,
     )
-  clients, test, held_out = _parts(store, data, choice)
+  _check_classes(store, data, choice)
+  rest = choice._replace(test_file='')
+  if choice.is_file:
+    rest = rest._replace(split='')
+  clients, test, held_out, _ = own.parts(data, rest, str(store.path))
   pool = _pool(store, places, data.labels, side)
   return client_data.FederatedDataset(
     name=store.path.name,
@@ -115,15 +120,6 @@ def _labelled(
   if choice.test_file:
     found = own.with_test(found, choice.test_file, str(store.path))
   return places, found.listed(choice.classes)
-
-
-def _parts(store, data: examples_lib.Examples, choice: own.Choice) -> own.Parts:
-  """Returns the clients and the test of what `_labelled` read."""
-  _check_classes(store, data, choice)
-  rest = choice._replace(test_file='')
-  if choice.is_file:
-    rest = rest._replace(split='')
-  return own.parts(data, rest, str(store.path), '')
 
 
 def _check_classes(
@@ -183,13 +179,14 @@ def _without(
       f'{data.ids.take(numbers[:1])[0]!r}{reason(places[numbers[0]]) or ""}'
     )
 
-  everything = np.arange(len(bad))
-  held = [('test ', data.test), ('retrieval ', data.retrieval)]
-  held = [(part, numbers) for part, numbers in held if numbers is not None]
-  others = np.concatenate([everything[:0], *(numbers for _, numbers in held)])
-  trains = np.setdiff1d(everything, others)
-  for part, numbers in (('', everything), *held, ('training ', trains)):
-    if len(numbers) and bad[numbers].all():
+  parts = {
+    '': np.arange(len(bad)),
+    'test ': data.test,
+    'retrieval ': data.retrieval,
+    'training ': data.train,
+  }
+  for part, numbers in parts.items():
+    if numbers is not None and len(numbers) and bad[numbers].all():
       raise errors.InputError(
         f'{path}: all {part}images ({len(numbers):,}) {why}, first'
         f' {first(numbers)}; give sound images, of all parts of the split'
@@ -200,9 +197,10 @@ def _without(
     file=sys.stderr,
   )
   kept = np.flatnonzero(~bad)
-  left = lambda numbers: (
-    None if numbers is None else np.flatnonzero(np.isin(kept, numbers))
-  )
+
+  def left(numbers):
+    return None if numbers is None else np.flatnonzero(np.isin(kept, numbers))
+
   return places[kept], dataclasses.replace(
     data,
     labels=data.labels[kept],
@@ -230,8 +228,12 @@ def _threads() -> concurrent.futures.ThreadPoolExecutor:
 
 def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
   shape = [side, side, 3]
-  square = lambda data: decode.square(data, side)
-  one = lambda place: _used(store, place, square)
+
+  def square(data):
+    return decode.square(data, side)
+
+  def one(place):
+    return _used(store, place, square)
 
   def read(numbers: np.ndarray) -> np.ndarray:
     images = np.empty([len(numbers), *shape], np.uint8)
@@ -250,11 +252,7 @@ def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
 def _used(store: store_lib.Store, place: int, use: Callable[[bytes], Any]):
   """Returns `use` of an image's bytes; raises InputError if it is damaged."""
   cure = 'mend or remove it, or leave it out with --corrupt=skip'
-  try:
-    return store.used(place, use, cure)
-  except errors.InputError:
-    _forget(store, place)  # Or --corrupt=skip would not leave it out.
-    raise
+  return store.used(place, use, cure)
 
 
 def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
@@ -302,20 +300,6 @@ def readable(
       with contextlib.suppress(OSError), file.open('ab', buffering=0) as opened:
         opened.write(keys[block[found[block]]].tobytes())
   return found
-
-
-def _forget(store: store_lib.Store, place: int) -> None:
-  """Forgets that an image can be decoded: a disk may damage it, and keep size and
-  time."""
-  file = parsed_cache.path(store.path, 'readable')
-  with _FORGETTING:
-    known = _remembered(file)
-    kept = known[known != _keys(store, np.array([place]))]
-    if len(kept) == len(known) or not parsed_cache.is_writable(file.parent):
-      return
-    # Keys that another process adds meanwhile are lost, and found again.
-    with contextlib.suppress(OSError), files.replacing(file) as new:
-      kept.tofile(new)
 
 
 def _keys(store: store_lib.Store, places: np.ndarray) -> np.ndarray:

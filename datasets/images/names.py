@@ -1,15 +1,14 @@
 """The names of images: which files are images, their order, and their classes.
 
   CLASS/NAME.jpg           CLASS may have folders of its own
-  train/CLASS/NAME.jpg     and test/... or val/...: two parts, see `_KINDS`, in
-                           upper or lower case, perhaps seg_train and seg_test,
-                           perhaps train/train and test/test
+  train/CLASS/NAME.jpg     and test/... or val/...: parts, see `_KINDS`, in upper or
+                           lower case
 
-All may lie in one outer folder, as archives often have it. Beside a test part,
-validation images are left out. A folder named as a part is no class, except
-`train` without folders of its own beside several classes. An image's id is its
-path below the folder or in the archive, so that a folder and its archive have the
-same ids, in the same order: that of the ids' bytes.
+The class of an image is the outermost folder that it lies in; if all outermost folders
+are named as parts, it is the folder below. One folder around everything does not count,
+as archives often have it. Beside a test part, validation images are left out. An
+image's id is its path below the folder or in the archive, so that a folder and its
+archive have the same ids, in the same order: that of the ids' bytes.
 """
 
 import collections
@@ -27,13 +26,34 @@ from tff_xc import errors
 from tff_xc import wording
 
 SUFFIXES = (
-  *('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.webp', '.bmp', '.gif', '.tif'),
-  *('.tiff', '.ppm', '.pgm', '.pbm', '.jp2', '.j2k'),
+  '.jpg',
+  '.jpeg',
+  '.jpe',
+  '.jfif',
+  '.png',
+  '.webp',
+  '.bmp',
+  '.gif',
+  '.tif',
+  '.tiff',
+  '.ppm',
+  '.pgm',
+  '.pbm',
+  '.jp2',
+  '.j2k',
 )
 # Texts that lie beside images and are none; they are not counted.
-_TEXTS = (
-  *('.txt', '.md', '.csv', '.tsv', '.json', '.xml', '.yaml', '.yml', '.html'),
-)
+_TEXTS = [
+  '.txt',
+  '.md',
+  '.csv',
+  '.tsv',
+  '.json',
+  '.xml',
+  '.yaml',
+  '.yml',
+  '.html',
+]
 _TRAIN, _TEST, _VALIDATION = range(3)
 # Parts of a data set by the names of their folders.
 _KINDS = {
@@ -41,8 +61,10 @@ _KINDS = {
   **dict.fromkeys(('test', 'testing'), _TEST),
   **dict.fromkeys(('val', 'valid', 'validation', 'dev'), _VALIDATION),
 }
-# The names of all parts may have something in common: `seg_train`, `TrainData`.
-_PART = re.compile('|'.join(sorted(_KINDS, key=len, reverse=True)))
+# Words of names such as `seg_train` and `test2017`, which are none of the above.
+_PART = re.compile(
+  f'(?<![a-z])({"|".join(sorted(_KINDS, key=len, reverse=True))})(?![a-z])'
+)
 _BY_TABLE = (
   'list them with their classes in a CSV, of which `launch.make_splits` makes a'
   ' --split'
@@ -54,47 +76,29 @@ class Found:
 
   def __init__(self):
     self._suffixes = collections.Counter()
-    self._of_images, self._of_others = set(), set()
 
   def image(self, path: str) -> str | None:
     """Returns the id of an image by the path of a file, None for other files; as
     in tar, absolute paths are relative, and none leads through `..`."""
     if (name := clean(path)) is None:
       return None
-    folder, _, file = name.rpartition('/')
-    suffix = os.path.splitext(file)[1].lower()
+    suffix = os.path.splitext(name)[1].lower()
     if suffix in SUFFIXES:
-      self._of_images.add(folder)
       return name
-    self._of_others.add(folder)
     if suffix not in _TEXTS:
       self._suffixes[suffix] += 1
     return None
 
   def left_out(self) -> str:
-    """Says how many files are no images, and which folders have no others."""
-    if not self._of_images:
+    """Says how many files are no images."""
+    if not self._suffixes:
       return ''
-    with_images = set()
-    for folder in self._of_images:
-      while folder not in with_images:
-        with_images.add(folder)
-        folder = folder.rpartition('/')[0]
-    said = []
-    if self._suffixes:
-      kinds = ', '.join(
-        f'{count:,} {wording.shown(suffix) or "without suffix"}'
-        for suffix, count in self._suffixes.most_common(5)
-      )
-      files = wording.count(self._suffixes.total(), 'file')
-      said.append(f'leaving out {files} not named as images ({kinds})')
-    if lost := sorted(self._of_others - with_images):
-      names = ', '.join(repr(wording.shown(name)) for name in lost[:5])
-      more = f' and {wording.count(len(lost) - 5, "more folder")}' * (
-        len(lost) > 5
-      )
-      said.append(f'there is no image in {names}{more}')
-    return '; '.join(said)
+    kinds = ', '.join(
+      f'{count:,} {wording.shown(suffix) or "without suffix"}'
+      for suffix, count in self._suffixes.most_common(5)
+    )
+    files = wording.count(self._suffixes.total(), 'file')
+    return f'leaving out {files} not named as images ({kinds})'
 
 
 def tell(left_out: str, of) -> None:
@@ -184,40 +188,29 @@ def of_ids(
 def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
   """Returns each folder's class, None if it is of no part, and if it is the test."""
   split = [folder.split('/') if folder else [] for folder in folders]
-  outer = {parts[0] for parts in split if parts}
-  for name in outer:
-    _check_name(name, path)
+  outer = {_checked(parts[0], path) for parts in split if parts}
   if len(outer) == 1 and all(len(parts) > 1 for parts in split):
     split = [parts[1:] for parts in split]
-  depth = _outer(split)
-  split = [parts[depth:] for parts in split]
   kinds = _kinds(split, path)
-  if not kinds:
-    _check_below(split, path)
   used = {_TRAIN, _TEST if _TEST in kinds.values() else _VALIDATION}
-  first = lambda top: [parts[1:2] for parts in split if parts[:1] == [top]]
-  doubled = {top for top in kinds if all(f == [top] for f in first(top))}
+  depth = 1 if kinds else 0
   class_of, tests = [], []
   for folder, parts in zip(folders, split, strict=True):
-    depth = 1 + (parts[:1] != [] and parts[0] in doubled) if kinds else 0
     if len(parts) <= depth:
-      alone = ''
-      if len(kinds) > 1:
-        alone = f' or give the folder {min(kinds, key=kinds.get)!r} alone,'
       raise errors.InputError(
         f'{path} has images in no class folder, in {folder or "the top"}; put'
-        f' them into a folder named as their class,{alone} or {_BY_TABLE}'
+        f' them into a folder named as their class, or {_BY_TABLE}'
       )
     kind = kinds[parts[0]] if kinds else _TRAIN
+    name = examples_lib.nfc(_checked(parts[depth], path))
+    class_of.append(name if kind in used else None)
     tests.append(kind != _TRAIN)
-    is_used = kind in used
-    class_of.append(
-      examples_lib.nfc(_check_name(parts[depth], path)) if is_used else None
-    )
+  inner = {''.join(parts[depth + 1 : depth + 2]) for parts in split}
+  _check_classes({name for name in class_of if name}, inner, path)
   return class_of, tests
 
 
-def _check_name(name: str, path) -> str:
+def _checked(name: str, path) -> str:
   if name != name.strip():
     raise errors.InputError(
       f'{path}: the folder {name!r} begins or ends with a space; rename it'
@@ -225,65 +218,36 @@ def _check_name(name: str, path) -> str:
   return name
 
 
-def _outer(split: list[list[str]]) -> int:
-  """Returns in how many folders more all is, below which are parts, or 0."""
-  for depth in range(1, min(map(len, split), default=0) + 1):
-    tops = {parts[depth - 1].lower() for parts in split}
-    if len(tops) > 1 or tops & set(_KINDS):
-      break
-    if _are_parts({''.join(parts[depth : depth + 1]) for parts in split}):
-      return depth
-  return 0
-
-
-def _are_parts(names: set[str]) -> bool:
-  kinds = {_KINDS.get(name.lower()) for name in names}
-  return None not in kinds and _TRAIN in kinds and len(kinds) > 1
-
-
-def _check_below(split: list[list[str]], path) -> None:
-  """Refuses classes that have parts: their test would be trained on."""
-  if _are_parts({''.join(parts[1:2]) for parts in split}):
-    raise errors.InputError(
-      f'{path} has {"/".join(split[0][:2])!r}, a part of a data set in a class;'
-      f' put the classes into the parts, as train/CLASS and test/CLASS, or'
-      f' {_BY_TABLE}'
-    )
-
-
 def _kinds(split: list[list[str]], path) -> dict[str, int]:
-  """Returns the folders at the top that are parts, if all are, and their kinds."""
+  """Returns the kinds of the folders at the top, if all are parts of a data set."""
   tops = {parts[0] for parts in split if parts}
-  by_rest = collections.defaultdict(dict)
-  for top in sorted(tops):
-    lower = top.lower()
-    for match in _PART.finditer(lower):
-      rest = lower[: match.start()], lower[match.end() :]
-      by_rest[rest][top] = _KINDS[match[0]]
-  for rest, kinds in by_rest.items():
-    present = set(kinds.values())
-    if any(rest) and not (_TRAIN in present and len(present) > 1):
-      continue  # `test-1` and `test-2` may be classes.
-    if len(kinds) == 1 == len(tops):
-      return dict.fromkeys(kinds, _TRAIN)  # It is all there is.
-    parts = ' and '.join(map(repr, kinds))
-    others = sorted(tops - set(kinds))
-    if not others and _TRAIN in present:
-      return kinds
-    if not others:
+  kinds = {top: _KINDS[top.lower()] for top in tops if top.lower() in _KINDS}
+  if others := sorted(tops - kinds.keys()):
+    below = any(len(parts) > 1 and parts[0] in kinds for parts in split)
+    if below or {*kinds.values()} - {_TRAIN}:
       raise errors.InputError(
-        f'{path} has {parts} and no part to train on; name the folder of that'
-        ' train, or give one of these folders'
+        f'{path} has {" and ".join(map(repr, sorted(kinds)))}, which are parts of a'
+        f' data set by their names, beside {others[0]!r}, which is none; take one or'
+        ' the other away, or rename a folder of a class'
       )
-    below = any(top in kinds for top, *below in filter(None, split) if below)
-    if present != {_TRAIN} or below or len(others) < 2:
-      raise errors.InputError(
-        f'{path} has {parts}, which are parts of a data set by their names, beside'
-        f' {others[0]!r}, which is none; take one or the other away, or rename a'
-        ' folder of a class'
-      )
-    print(
-      f'note: {path}: the folder {parts} is taken for a class, as {others[0]} is',
-      file=sys.stderr,
+    return {}  # A class of trains, perhaps.
+  if kinds and _TRAIN not in kinds.values():
+    raise errors.InputError(
+      f'{path} has {" and ".join(map(repr, sorted(kinds)))} and no part to train on;'
+      ' name the folder of that train, or give one of these folders'
     )
-  return {}
+  return kinds
+
+
+def _check_classes(names: set[str], inner: set[str], path) -> None:
+  """Refuses classes that seem to be parts, or have parts: their test would train."""
+  words = [match[1] for name in names for match in _PART.finditer(name.lower())]
+  of_classes = {_KINDS[word] for word in words} if len(names) < 4 else set()
+  of_inner = {_KINDS.get(name.lower()) for name in inner}
+  for found, kinds in ((names, of_classes), (inner, of_inner)):
+    if None not in kinds and _TRAIN in kinds and len(kinds) > 1:
+      raise errors.InputError(
+        f'{path} has {" and ".join(map(repr, sorted(found)))}, which seem to be parts'
+        ' of a data set; put the classes into two folders train and test, as'
+        f' train/CLASS and test/CLASS, or {_BY_TABLE}'
+      )

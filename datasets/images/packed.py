@@ -26,7 +26,6 @@ import functools
 import os
 import pathlib
 import re
-import struct
 import tarfile
 import urllib.parse
 import zlib
@@ -47,11 +46,6 @@ from tff_xc import wording
 
 # Of a file of one image: 89 million pixels without compression.
 MOST_BYTES = 2**28
-_MOST_NAME_BYTES = 1 << 20
-_NAME_TYPES = (
-  *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
-  *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
-)
 # Files that are open at once.
 _OPEN = 64
 # Increase these when the arrays of a cached index change.
@@ -66,11 +60,6 @@ _RECORD_FILE = re.compile(
 _TEST = re.compile(
   r'(^|[/_.-])(test(ing)?|val(id(ation)?)?|dev)([/_.-]|$)', re.IGNORECASE
 )
-_CRC_OF_BYTE = []
-for _byte in range(256):
-  for _ in range(8):
-    _byte = _byte >> 1 ^ (0x82F63B78 if _byte & 1 else 0)
-  _CRC_OF_BYTE.append(_byte)
 
 
 def check_size(size: int) -> None:
@@ -235,12 +224,6 @@ class _Member(tarfile.TarInfo):
         f'it stops at byte {file.offset:,} without the zeros that end a tar'
       ) from e
 
-  def _proc_member(self, file):
-    # Python reads the content of these members whole, as names.
-    if self.type in _NAME_TYPES and self.size > _MOST_NAME_BYTES:
-      raise tarfile.ReadError(f'a name of {self.size:,} bytes')
-    return super()._proc_member(file)
-
 
 @contextlib.contextmanager
 def _readable(path):
@@ -283,7 +266,10 @@ def open_records(
   """
   whole = [path / file for file in files] or [path]
   named = [features.get(noun, '') for noun in record_features.KNOWN]
-  fill = lambda store: _fill(store, path, whole, files or [path.name], features)
+
+  def fill(store):
+    return _fill(store, path, whole, files or [path.name], features)
+
   index = parsed_cache.of_files(
     path, 'index', _RECORDS, whole, fill, features=named
   )
@@ -377,37 +363,19 @@ def _value(feature, is_text: bool) -> bytes | str | None:
 
 
 def _framed(file: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  """Yields the offset and content of each record; damaged content is found when
-  decoded."""
-  size = file.stat().st_size
-  with file.open('rb') as opened:
-    start = 0
-    while start < size:
-      head = opened.read(12)
-      length = size
-      if len(head) == 12:
-        length, check = struct.unpack('<QI', head)
-        if check != masked_crc(head[:8]):
-          raise errors.InputError(
-            f'{file} is no TFRecord file from byte {start:,} on; get a damaged one'
-            ' again, and unpack a compressed one, which cannot be read in place'
-          )
-      if start + 16 + length > size:
-        raise errors.InputError(
-          f'{file} ends within its last record; get it again'
-        )
-      yield start + 12, opened.read(length)
-      opened.read(4)
-      start += 16 + length
+  """Yields the offset and content of each record."""
+  import tensorflow as tf
 
-
-def masked_crc(data: bytes) -> int:
-  """Returns TFRecord's checksum: CRC-32C, rotated, plus a constant."""
-  crc = 0xFFFFFFFF
-  for byte in data:
-    crc = _CRC_OF_BYTE[(crc ^ byte) & 0xFF] ^ crc >> 8
-  crc ^= 0xFFFFFFFF
-  return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+  start = 0
+  try:
+    for data in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
+      yield start + 12, data  # After its length and a checksum of that.
+      start += 16 + len(data)
+  except tf.errors.DataLossError as e:
+    raise errors.InputError(
+      f'{file} is no TFRecord file that can be read ({e.message}); get a damaged one'
+      ' again, and unpack a compressed one, which cannot be read in place'
+    ) from e
 
 
 def with_users(images: examples_lib.Examples) -> examples_lib.Examples:

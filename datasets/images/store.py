@@ -27,8 +27,6 @@ from tff_xc import errors
 
 # Images that stand for all where reading all would take long.
 _SAMPLE = 500
-# Compressions of zips that Python reads: none, deflate, bzip2, LZMA.
-_METHODS = 0, 8, 12, 14
 _COMPRESSED = ('.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
 ARCHIVES = ('.zip', '.tar', *_COMPRESSED)
 
@@ -91,11 +89,22 @@ def open_store(
     found = _zip(path)
   elif packed.is_records(path.name):
     found = packed.open_records(path, (), features)
+  elif path.name.lower().endswith(names_lib.SUFFIXES):
+    one = examples_lib.texts([[path.name]])
+    return Store(path.parent, *_of_files(path.parent, one))
   else:
     found = packed.open_tars(path)
   store = Store(path, *found)
   _check_some(store.names, path)
   return store
+
+
+def is_images(name: str) -> bool:
+  """Whether a file is an image, or an archive or TFRecords of them, by its name."""
+  name = name.lower()
+  return name.endswith((*ARCHIVES, *names_lib.SUFFIXES)) or packed.is_records(
+    name
+  )
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
@@ -153,9 +162,11 @@ def _forms(names) -> Iterator:
   """Yields what ids may call the images, arrow arrays of text."""
   import pyarrow.compute
 
-  cut = lambda array, pattern: pyarrow.compute.replace_substring_regex(
-    array, pattern=pattern, replacement=''
-  )
+  def cut(array, pattern):
+    return pyarrow.compute.replace_substring_regex(
+      array, pattern=pattern, replacement=''
+    )
+
   yield names
   first, last = names[0].as_py(), names[-1].as_py()  # In order.
   outer = first[: first.find('/') + 1]
@@ -188,6 +199,11 @@ def _folder(path: pathlib.Path, features: record_features.Features) -> tuple:
   if records and not len(names):
     return packed.open_records(path, sorted(records), features)
   names_lib.tell(found.left_out(), path)
+  return _of_files(path, names)
+
+
+def _of_files(path: pathlib.Path, names: examples_lib.Texts) -> tuple:
+  """Returns what follows the path of a folder in its `Store`, by the names in it."""
 
   def read_file(number: int) -> bytes:
     file = path / names.take(np.array([number]))[0]
@@ -245,14 +261,6 @@ def _zip(path: pathlib.Path) -> tuple:
   found, members, ids = names_lib.Found(), [], []
   for member in archive.infolist():
     if not member.is_dir() and (name := found.image(member.filename)):
-      method = member.compress_type
-      if member.flag_bits & 1 or method not in _METHODS:
-        kind = zipfile.compressor_names.get(method, f'method {method}')
-        cause = 'has a password' if member.flag_bits & 1 else f'is in {kind}'
-        raise errors.InputError(
-          f'{path}: {member.filename!r} cannot be read, since it {cause}; unpack the'
-          ' archive with another program, and give the folder'
-        )
       members.append(member)
       ids.append(name)
   names, order = names_lib.last_of_equal(*names_lib.in_order(ids, path))

@@ -152,8 +152,12 @@ def _json(place: pathlib.Path) -> tuple[pathlib.Path, ...]:
   if not place.is_dir():
     return ()
   # all_data_2 precedes all_data_10.
-  by_numbers = lambda path: [
-    int(p) if i % 2 else p for i, p in enumerate(re.split(r'(\d+)', path.name))
-  ]
+
+  def by_numbers(path):
+    return [
+      int(p) if i % 2 else p
+      for i, p in enumerate(re.split(r'(\d+)', path.name))
+    ]
+
   found = (p for p in place.glob('*.json') if zip_members.is_data(p.name))
   return tuple(sorted(found, key=by_numbers))

@@ -9,12 +9,11 @@ Its keys come in any order, and further keys ("hierarchies") are skipped.
 Caldas et al.: LEAF: a benchmark for federated settings, 2018.
 """
 
-import contextlib
 import pathlib
 from collections.abc import Callable
 from collections.abc import Iterable
 
-from datasets import json_text
+from datasets import json_stream
 from tff_xc import errors
 
 _GET_IT = "make the file again with LEAF's preprocess.sh"
@@ -32,76 +31,53 @@ def read_all(
   users, seen = [], {}
   for path in paths:
     sizes = {}
-    lists = dict.fromkeys(('users', 'num_samples', 'user_data'))
-    with json_text.opened(path, _GET_IT) as text:
-      for key in text.keys('the file'):
-        if key != 'user_data':
-          value = text.value(f'"{key}"')
-          lists |= {key: value} if key in lists else {}
-          continue
-        lists[key] = sizes
-        for name in text.keys('"user_data"'):
-          where = f'{path}, user {name!r}'
-          data = text.value(f'user {name!r}')
-          data = data if isinstance(data, dict) else {}
-          x, y = data.get('x'), data.get('y')
-          if type(x) is not list or type(y) is not list or len(x) != len(y):
-            raise errors.InputError(
-              f'{where}: expected an object with the lists "x" and "y" of one'
-              f' length; {_GET_IT}'
-            )
-          if name in seen:
-            also = '' if seen[name] == path else f', also in {seen[name]}'
-            raise errors.InputError(
-              f'{where} is there twice{also}; keep one of the two'
-            )
-          seen[name], sizes[name] = path, len(y)
-          add(where, name, x, y)
-      text.end()
-    if missing := [key for key, found in lists.items() if found is None]:
+    names, numbers = (_list(path, key) for key in ('users', 'num_samples'))
+    for name, data in json_stream.pairs(path, 'user_data', _GET_IT):
+      where = f'{path}, user {name!r}'
+      data = data if isinstance(data, dict) else {}
+      x, y = data.get('x'), data.get('y')
+      if type(x) is not list or type(y) is not list or len(x) != len(y):
+        raise errors.InputError(
+          f'{where}: expected an object with the lists "x" and "y" of one'
+          f' length; {_GET_IT}'
+        )
+      if name in seen:
+        raise errors.InputError(
+          f'{where} is there twice, also in {seen[name]}; keep one of the two'
+        )
+      seen[name], sizes[name] = path, len(y)
+      add(where, name, x, y)
+    if len(names) != len(numbers):
       raise errors.InputError(
-        f'{path}: "{missing[0]}" is missing, expected an object with "users",'
-        f' "num_samples" and "user_data"; {_GET_IT}'
+        f'{path}: expected the lists "users" and "num_samples" of one length;'
+        f' {_GET_IT}'
       )
-    users += _agreed(path, lists['users'], lists['num_samples'], sizes)
+    announced = dict(zip(names, numbers, strict=True))
+    for user in [*names, *sizes]:
+      if announced.get(user) != sizes.get(user) or len(announced) < len(names):
+        raise errors.InputError(
+          f'{path}: "users", "num_samples" and "user_data" do not agree about user'
+          f' {user!r} ({announced.get(user)} and {sizes.get(user)} examples);'
+          f' {_GET_IT}'
+        )
+    users += names
   return users
 
 
-def _agreed(path, users, numbers, sizes: dict[str, int]) -> list[str]:
-  """Returns "users", compared with "num_samples" and the sizes of "user_data"."""
-  try:
-    announced = dict(zip(users, numbers, strict=True))
-  except (TypeError, ValueError) as e:
+def _list(path: pathlib.Path, key: str) -> list:
+  """Returns the list of a key; what follows it in the file is not read."""
+  found = next(json_stream.items(path, key, _GET_IT), None)
+  if not isinstance(found, list):
     raise errors.InputError(
-      f'{path}: expected the lists "users" and "num_samples" of one length;'
-      f' {_GET_IT}'
-    ) from e
-  for user in [*users, *sizes]:
-    if announced.get(user) != sizes.get(user) or len(announced) < len(users):
-      raise errors.InputError(
-        f'{path}: "users", "num_samples" and "user_data" do not agree about user '
-        f'{user!r} ({announced.get(user)} and {sizes.get(user)} examples); {_GET_IT}'
-      )
-  return users
+      f'{path}: the list "{key}" is missing, expected an object with "users",'
+      f' "num_samples" and "user_data"; {_GET_IT}'
+    )
+  return found
 
 
 def count_users(paths: Iterable[pathlib.Path]) -> int | None:
-  """Counts users without reading their data; None: a file has these first."""
-  users = set()
-  for path in paths:
-    names = None
-    with (
-      contextlib.suppress(errors.InputError),
-      json_text.opened(path, _GET_IT) as text,
-    ):
-      for key in text.keys('the file'):
-        if key == 'user_data':
-          return None
-        value = text.value(f'"{key}"')
-        if key == 'users':
-          names = value
-          break
-    if not isinstance(names, list):  # Or damaged, which `read_all` tells.
-      return None
-    users.update(map(str, names))
-  return len(users)
+  """Counts users without reading their data; None: a file is damaged."""
+  try:
+    return len({str(name) for path in paths for name in _list(path, 'users')})
+  except errors.InputError:  # `read_all` tells.
+    return None

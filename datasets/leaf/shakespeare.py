@@ -67,7 +67,10 @@ def read(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
     _say_unknown('shakespeare', arrays)
     windows = _pool(arrays['y'], lambda rows: arrays['x'][rows])
     return windows, leaf_users.of_arrays(arrays)
-  texts = lambda: read_plays(found).items()
+
+  def texts():
+    return read_plays(found).items()
+
   return from_texts('shakespeare', [found], texts)
 
 
@@ -90,7 +93,10 @@ def from_texts(
   become one space each; users of at most 80 characters are left out. The first of
   the files names the cache.
   """
-  fill = lambda store: _store_texts(store, read(), files[0])
+
+  def fill(store):
+    return _store_texts(store, read(), files[0])
+
   arrays = parsed_cache.of_files(files[0], form, VERSION, files, fill)
   _say_unknown(form, arrays)
   users = leaf_users.of_arrays(arrays)

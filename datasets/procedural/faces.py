@@ -57,7 +57,10 @@ def load(
     raise errors.InputError(
       f'celebrities is {celebrities}; give at least 10, of which 1 is the test'
     )
-  random = lambda stream: np.random.default_rng([seed, stream])
+
+  def random(stream):
+    return np.random.default_rng([seed, stream])
+
   quantiles = (np.arange(celebrities) + 0.5) / celebrities
   sizes = _MEAN + _DEVIATION * scipy.special.ndtri(quantiles)
   sizes = np.clip(np.rint(sizes), _FEWEST, _MOST).astype(np.int64)

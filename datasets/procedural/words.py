@@ -145,7 +145,10 @@ class Words:
     if y.shape[0] <= _KEPT:
       numbers = np.arange(y.shape[0])
       everything = functools.cache(functools.partial(read, numbers))
-      read = lambda numbers: everything()[numbers]
+
+      def read(numbers):
+        return everything()[numbers]
+
     words = self.options.words_per_example
     most = np.int64(words + words // 2 + 1)
     return pool.Pool(

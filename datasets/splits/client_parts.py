@@ -9,8 +9,8 @@ import dataclasses
 import numpy as np
 import scipy.sparse
 
+from datasets import examples as examples_lib
 from datasets.splits import hold_out
-from datasets.xc import clients as xc
 from tff_xc import errors
 from tff_xc.data import client_data
 from tff_xc.data import partition as partition_lib
@@ -37,7 +37,7 @@ def with_own_test(
   if test is None or dataset.held_out is not None:
     return dataset
   clients = dataset.train.partition
-  labels = [xc.sample_labels(each.y, seed) for each in (pool, test)]
+  labels = [examples_lib.sample_labels(each.y, seed) for each in (pool, test)]
   if not scipy.sparse.issparse(pool.y):
     test = dataclasses.replace(test, y=labels[1])
   by, of_test = users or labels

@@ -14,12 +14,10 @@ map.png               examples by client, if it is known where they were taken
 """
 
 import dataclasses
-import filecmp
 import json
 import os
 import pathlib
 import shutil
-import tempfile
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
@@ -80,11 +78,9 @@ def make(
   _check_fits(request, rule, examples, path)
   whole, sets = examples, examples.has_sets
   if rule.labels == 'one' and sets:
-    from datasets.xc import clients
-
     labels = np.full(len(examples), -1, np.int32)
     trains = examples.train
-    labels[trains] = clients.sample_labels(
+    labels[trains] = examples_lib.sample_labels(
       examples.labels[trains], request.seed
     )
     examples = dataclasses.replace(examples, labels=labels)
@@ -224,7 +220,7 @@ def _with_sets(examples, path) -> examples_lib.Examples:
   ends = np.cumsum([0, *map(len, labels)])
   flat = np.concatenate(labels).astype(np.int64)
   num_classes = int(flat.max()) + 1
-  inputs.check_classes(num_classes, path)
+  examples_lib.check_classes(num_classes, path)
   sets = scipy.sparse.csr_matrix(
     (np.ones(len(flat), bool), flat, ends), (len(words), num_classes)
   )
@@ -238,25 +234,27 @@ def _with_sets(examples, path) -> examples_lib.Examples:
 def _compare(rule: rules.Rule, settings, facts, summary) -> dict[str, Any]:
   """Returns how a split and its input differ from what was published, where known."""
   published = rule.published
-  both = lambda name, right, found: {'published': right, 'found': found[name]}
-  differing = lambda right, found: {
-    name: both(name, value, found)
-    for name, value in right.items()
-    if found[name] != value
-  }
   exact, drawn = dict(published.counts), {}
   for name in published.drawn:
-    drawn[name] = both(name, exact.pop(name), summary)
-  of_input = differing(published.input, {**published.input, **facts})
-  of_rule = differing(rule.settings(), settings)
+    drawn[name] = {'published': exact.pop(name), 'found': summary[name]}
+  of_input = _differing(published.input, {**published.input, **facts})
+  of_rule = _differing(rule.settings(), settings)
   return {
     'is_the_input': not of_input,
     'is_the_rule': not of_rule,
     'input': of_input,
     'settings': of_rule,
-    'counts': differing(exact, summary),
+    'counts': _differing(exact, summary),
     'not_compared': drawn,
     **({'why': published.why} if published.why else {}),
+  }
+
+
+def _differing(right: Mapping, found: Mapping) -> dict[str, Any]:
+  return {
+    name: {'published': value, 'found': found[name]}
+    for name, value in right.items()
+    if found[name] != value
   }
 
 
@@ -288,7 +286,10 @@ def published_lines(report: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _told(differences: Mapping[str, Mapping], before: str = '') -> str:
-  shown = lambda value: f'{value:,}' if isinstance(value, int) else str(value)
+
+  def shown(value):
+    return f'{value:,}' if isinstance(value, int) else str(value)
+
   return '; '.join(
     f'{before}{name} {shown(both["found"])}, published {shown(both["published"])}'
     for name, both in differences.items()
@@ -300,18 +301,16 @@ def find(
 ) -> dict[str, Any] | None:
   """Returns the summary of the same request's split, if a folder has nothing else."""
   folder = pathlib.Path(folder)
-  if not folder.exists():
-    return None
-  if folder.is_dir() and not any(folder.iterdir()):
+  if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
     return None
   try:
     found = json.loads((folder / SUMMARY).read_text(encoding='utf-8'))
     asked = json.loads(json.dumps(request._asdict()))
     other = [n for n in asked if found.get(n) != asked[n]]
   except (OSError, ValueError, AttributeError) as e:
-    raise _occupied(folder, 'something else') from e
+    raise occupied(folder, 'something else') from e
   if other:
-    raise _occupied(folder, f'a split of another request ({other[0]})')
+    raise occupied(folder, f'a split of another request ({other[0]})')
   return found
 
 
@@ -336,32 +335,12 @@ def check_apart(
     )
 
 
-def _occupied(folder: str | os.PathLike, what: str) -> errors.InputError:
+def occupied(folder: str | os.PathLike, what: str) -> errors.InputError:
+  """Returns the error of a folder that holds another split, or something else."""
   return errors.InputError(
     f'--output={folder} holds {what}, and nothing is overwritten; name a new'
     ' folder'
   )
-
-
-def check_same(
-  folder: str | os.PathLike, found: Mapping[str, Any], made: Made
-) -> None:
-  """Raises InputError unless a split that was found is the one made."""
-  if found.get('fingerprint') != made.summary['fingerprint']:
-    raise _occupied(folder, 'a split of other data')
-  try:
-    with tempfile.TemporaryDirectory() as work:
-      _write_tables(pathlib.Path(work), made)
-      for name in sorted(os.listdir(work)):
-        there = pathlib.Path(folder, name)
-        if not there.is_file():
-          raise _occupied(folder, f'this split without its {name}')
-        if not filecmp.cmp(there, pathlib.Path(work, name), shallow=False):
-          raise _occupied(folder, f'this split with another {name}')
-  except OSError as e:  # The disk is full, say.
-    raise errors.InputError(
-      f'{e.filename} cannot be read or written ({e.strerror}); mend that'
-    ) from e
 
 
 def write(folder: str | os.PathLike, made: Made) -> None:
@@ -398,7 +377,10 @@ def _write_tables(folder: pathlib.Path, made: Made) -> None:
     path = folder / split_files.RETRIEVAL
     split_files.write_part(path, data.retrieval, data)
   names = data.class_names
-  rows = lambda block: (block, [names[c] for c in block], counts[block])
+
+  def rows(block):
+    return (block, [names[c] for c in block], counts[block])
+
   header = 'class', 'name', 'count'
   path = folder / split_files.CLASSES
   split_files.write_rows(path, header, len(names), rows)

@@ -7,6 +7,7 @@ each class.
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -66,15 +67,26 @@ class Parts(NamedTuple):
   test: np.ndarray | None = None  # None: there is none among them.
   # The same clients with their own of the test; None: not known.
   held_out: partition_lib.Partition | None = None
+  # The examples with the users of a split; each keeps one label, -1 if it is nobody's.
+  data: examples_lib.Examples | None = None
 
 
 def parts(
-  data: examples_lib.Examples, choice: Choice, where: str, to_name_users: str
+  data: examples_lib.Examples,
+  choice: Choice,
+  where: str,
+  to_name_users: str = '',
+  *,
+  rule: tuple[str, Mapping, Sequence[int]] | None = None,
+  test_stream: int = _TEST,
 ) -> Parts:
-  """Returns the clients and the test; users without training examples are no clients.
+  """Joins data and split, holds out the test, and deals the rest to clients.
 
-  `where` names the data, and `to_name_users` says how they could name users, in errors:
-  of no users, of two test parts, of a split that is damaged or does not fit the data.
+  Users without training examples are no clients. Of a set of labels, training examples
+  keep the one that the split names, or a random one. `where` names the data, and
+  `to_name_users` says how they could name users, in errors: of no users, of two test
+  parts, of a split that is damaged or does not fit the data. `rule` (name, settings,
+  seed) is in place of that of the choice, and `test_stream` of the seed's for the test.
   """
   if choice.is_file:
     data = _of_split(data, choice, where)
@@ -99,16 +111,22 @@ def parts(
         f'{where} has test examples, or --split or --test_file names them; leave'
         ' out --test_fraction'
       )
-    labels = np.where(trains, data.labels, -1)
-    seed = [choice.seed, _TEST]
-    test = hold_out.by_fraction(labels, choice.test_fraction, seed)
+    by = data.labels if data.has_sets else np.where(trains, data.labels, -1)
+    seed = [choice.seed, test_stream]
+    test = hold_out.by_fraction(by, choice.test_fraction, seed)
     trains[test] = False
   test = sampled(test, choice, where)
   numbers = np.flatnonzero(trains)
   if not by_users:
-    clients = deal(data.some(numbers), choice)
+    some = data.some(numbers)
+    some = dataclasses.replace(
+      some, labels=examples_lib.sample_labels(some.labels, choice.seed)
+    )
+    clients = deal(some, choice, rule)
     clients = dataclasses.replace(clients, numbers=numbers[clients.numbers])
-    return Parts(clients, test)
+    labels = np.full(len(data), -1, np.int32)
+    labels[numbers] = some.labels
+    return Parts(clients, test, None, dataclasses.replace(data, labels=labels))
   some = np.unique(users[numbers])
   if not len(some):
     raise errors.InputError(
@@ -122,16 +140,19 @@ def parts(
     return partitions.of_users(owners, data.user_names, some.tolist())
 
   held_out = None if test is None else of_users(test)
-  return Parts(of_users(numbers), test, held_out)
+  return Parts(of_users(numbers), test, held_out, data)
 
 
 def deal(
-  data: examples_lib.Examples, choice: Choice
+  data: examples_lib.Examples, choice: Choice, rule=None
 ) -> partition_lib.Partition:
-  """Returns the clients that the rule of a choice makes of examples."""
-  name, settings = rules.parse(choice.split)
+  """Returns the clients that the rule of a choice, or `rule`, makes of examples."""
+  name, settings, seed = rule or (
+    *rules.parse(choice.split),
+    [choice.seed, _RULE],
+  )
   try:
-    return rules.deal(name, data, [choice.seed, _RULE], **settings).train
+    return rules.deal(name, data, seed, **settings).train
   except errors.InputError as e:
     why = rules.without_dashes(e)
     raise errors.InputError(f'--split={choice.split}: {why}') from e
@@ -182,24 +203,45 @@ def _of_split(
   data: examples_lib.Examples, choice: Choice, where: str
 ) -> examples_lib.Examples:
   """Returns the examples with the users and the test of a split."""
-  split = split_files.read(choice.split, choice.test_file)
+  split = split_files.read(choice.split, choice.test_file, sets=data.has_sets)
   named = split.examples
   if named.retrieval is not None:
     raise errors.InputError(
       f'{choice.split} has a {split_files.RETRIEVAL}, which only images have'
       f' (--task=images), and {where} is other data; take that file away'
     )
-  numbers = split_files.join(data, split, named.train, where)
+  numbers, kept = _joined(data, split, named.train, where)
   users = np.full(len(data), -1, np.int32)
   users[numbers] = named.users[named.train]
-  data = dataclasses.replace(data, users=users, user_names=named.user_names)
+  labels = data.labels
+  if data.has_sets:
+    labels = np.full(len(data), -1, np.int32)
+    labels[numbers] = np.where(users[numbers] >= 0, kept, -1)
+  of_split = dataclasses.replace(
+    data, labels=labels, users=users, user_names=named.user_names
+  )
   if data.test is not None or named.test is None:
-    return data
-  test = split_files.join(data, split, named.test, where)
+    return of_split
+  test, _ = _joined(data, split, named.test, where)
   if both := np.flatnonzero(users[test] >= 0).tolist():
     raise errors.InputError(
       f'{choice.split}: example {data.ids_of(test[both[:1]])[0]!r} is a training'
       ' and a test example; give each example to one part'
     )
   users[test] = named.users[named.test]
-  return dataclasses.replace(data, test=test)
+  return dataclasses.replace(of_split, test=test)
+
+
+def _joined(data, split, rows: np.ndarray, where: str):
+  """Returns the examples that rows of a split are, and the label that each keeps."""
+  classes = np.array(split.class_ids)[split.examples.labels[rows]]
+  if not data.has_sets:
+    return split_files.join(data, split, rows, where), classes
+  if not (one := np.char.isdecimal(classes)).all():
+    row = int(np.argmin(one))
+    raise errors.InputError(
+      f'{split.where(rows[row])} has the class {str(classes[row])!r}, which is not'
+      ' one label; take another rule than frequent_labels, and if the test is of'
+      ' another file, give that as --test_file'
+    )
+  return split_files.join(data, split, rows, where), classes.astype(int)

@@ -143,9 +143,12 @@ def frequent_labels(
     raise errors.InputError(
       f'{wording.count(size, "example")}: too few for {wording.count(clients, "client")}'
     )
-  of_label = lambda label: by_label.indices[
-    by_label.indptr[label] : by_label.indptr[label + 1]
-  ].astype(np.int64)
+
+  def of_label(label):
+    return by_label.indices[
+      by_label.indptr[label] : by_label.indptr[label + 1]
+    ].astype(np.int64)
+
   random, parts = np.random.default_rng(seed), [[] for _ in range(clients)]
   if variant == 'paper':
     frequent = np.flatnonzero(counts >= max(1, frequency * size))

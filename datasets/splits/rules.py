@@ -297,12 +297,14 @@ RULES: Mapping[str, Rule] = {
       variant=(
         'code',
         'the rule of the published code, or of the paper',
-        *('code', 'paper'),
+        'code',
+        'paper',
       ),
       frequency=(
         0.01,
         "share of the examples of a frequent label ('paper')",
-        *(0.0, 1.0),
+        0.0,
+        1.0,
       ),
     ),
     labels='sets',

@@ -234,7 +234,10 @@ def join(
   """
   named = split.examples
   numbers = examples_lib.find(data.ids, named.ids)[rows]
-  shown = lambda row: repr(named.ids_of(rows[row : row + 1])[0])
+
+  def shown(row):
+    return repr(named.ids_of(rows[row : row + 1])[0])
+
   if (bad := np.flatnonzero(numbers < 0)).size:
     raise errors.InputError(
       f'{split.where(rows[bad[0]])} has the image_id {shown(bad[0])}, and {where}'

@@ -22,8 +22,8 @@ from tff_xc.data import partition as partition_lib
 from tff_xc.data import pool
 from tff_xc.data import sparse
 
-# Streams of numpy generators: [label_seed, stream].
-_LABELS, _GROUPS = range(2)
+# A stream of numpy generators: [label_seed, stream]; 0 is that of `sample_labels`.
+GROUPS = 1
 
 
 class Part(NamedTuple):
@@ -78,11 +78,11 @@ def federated(
   a client; it is not the seed of a run. A client has `classes_per_client` random
   classes, of which each is with `clients_per_class` clients.
   """
-  labels = sample_labels(train.labels, label_seed)
+  labels = examples.sample_labels(train.labels, label_seed)
   clients = rules.deal(
     'classes_per_client',
     examples.of_labels(labels[labels >= 0], train.labels.shape[1]),
-    [label_seed, _GROUPS],
+    [label_seed, GROUPS],
     classes_per_client=classes_per_client,
     clients_per_class=clients_per_class,
   ).train
@@ -114,21 +114,3 @@ def with_clients(
     test=None if test is None else pool.in_memory(*test),
     propensity=sparse.Propensity(counts, examples, *constants),
   )
-
-
-def sample_labels(
-  label_sets: np.ndarray | scipy.sparse.csr_matrix, seed: int
-) -> np.ndarray:
-  """Draws one label of each example, uniformly: int32 [N], -1 where none is.
-
-  Labels [N] of examples with one each are returned as they are.
-  """
-  if not scipy.sparse.issparse(label_sets):
-    return label_sets
-  sizes = np.diff(label_sets.indptr)
-  random = np.random.default_rng([seed, _LABELS])
-  chosen = random.integers(0, np.maximum(sizes.astype(np.int64), 1))
-  labels = np.full(len(sizes), -1, np.int32)
-  some = np.flatnonzero(sizes)
-  labels[some] = label_sets.indices[label_sets.indptr[some] + chosen[some]]
-  return labels

@@ -86,9 +86,12 @@ def federated(
     variant=options.partition_rule,
     counts=label_counts,
   ).train
-  as_pool = lambda part: pool.in_memory(
-    hashed_features(part.features, options.hashed_features), part.labels
-  )
+
+  def as_pool(part):
+    return pool.in_memory(
+      hashed_features(part.features, options.hashed_features), part.labels
+    )
+
   return client_data.FederatedDataset(
     name=name,
     num_classes=train.labels.shape[1],

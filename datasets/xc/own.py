@@ -4,6 +4,7 @@ A split (`splits.split_files`) says whose the examples are, and which of its lab
 each keeps. Test examples keep all labels.
 """
 
+import dataclasses
 import os
 import pathlib
 
@@ -12,10 +13,7 @@ import numpy as np
 from datasets import examples as examples_lib
 from datasets.splits import client_parts
 from datasets.splits import hold_out
-from datasets.splits import inputs
 from datasets.splits import own as splits
-from datasets.splits import partitions
-from datasets.splits import split_files
 from datasets.xc import clients
 from datasets.xc import sets
 from tff_xc import errors
@@ -40,85 +38,38 @@ def load(
   `clients_per_class`.
   """
   name = pathlib.Path(path).name.partition('.')[0]
-  if choice.is_file:
-    return _of_split(path, choice, name)
-  train, test = read(path, choice.test_file, choice.test_fraction, choice.seed)
-  if not choice.is_class:
-    labels = clients.sample_labels(train.labels, choice.seed)
-    kept = examples_lib.of_labels(labels[labels >= 0], train.labels.shape[1])
-    dealt = splits.deal(kept, choice)
-    return clients.with_clients(name, train, test, labels, dealt)
-  return clients.federated(
-    name,
-    train,
-    test,
-    label_seed=choice.seed,
-    classes_per_client=classes_per_client,
-    clients_per_class=clients_per_class,
-  )
-
-
-def _of_split(path, choice: splits.Choice, name: str):
-  """Returns the data set whose clients, labels and perhaps test a split names."""
   whole, test = read(path, choice.test_file)
-  data = examples_lib.of_labels(whole.labels)
-  split = split_files.read(choice.split, sets=True)
-  named = split.examples
-  numbers, kept = _labels(
+  data, rule = examples_lib.of_labels(whole.labels), None
+  if test:
+    data = dataclasses.replace(data, test=np.zeros(0, np.int64))  # Elsewhere.
+  if choice.is_class:
+    shared = {
+      'classes_per_client': classes_per_client,
+      'clients_per_class': clients_per_class,
+    }
+    rule = 'classes_per_client', shared, [choice.seed, clients.GROUPS]
+  found = splits.parts(
     data,
-    split,
-    named.train,
-    path,
-    'take another rule than frequent_labels, of one label an example',
+    choice._replace(split=choice.split or 'class', test_file=''),
+    str(path),
+    rule=rule,
+    test_stream=_TEST,
   )
-  users, labels = np.full([2, len(data)], -1, np.int32)
-  users[numbers] = named.users[named.train]
-  labels[numbers] = np.where(users[numbers] >= 0, kept, -1)
   held = np.zeros(len(data), bool)
-  if named.test is not None and not test:
-    if choice.test_fraction:
-      raise errors.InputError(
-        f'{choice.split} has a test part; leave out --test_fraction'
-      )
-    cure = 'if the test is of another file, give that as --test_file'
-    numbers, kept = _labels(data, split, named.test, path, cure)
-    if both := numbers[users[numbers] >= 0].tolist():
-      raise errors.InputError(
-        f'{choice.split}: example {both[0]} is a training and a test example; give'
-        ' each example to one part'
-      )
-    held[numbers] = True
-    users[numbers], labels[numbers] = named.users[named.test], kept
-  elif choice.test_fraction:
-    seed = [choice.seed, _TEST]
-    held[hold_out.by_fraction(labels, choice.test_fraction, seed)] = True
+  labels, users = found.data.labels, found.data.users
+  if found.test is not None:
+    held[found.test] = True
   if held.any():
     test, whole = whole.some(held), whole.some(~held)
-  of_test, users, labels = users[held], users[~held], labels[~held]
-  owners = users[labels >= 0]
-  partition = partitions.of_users(
-    owners, named.user_names, np.unique(owners).tolist()
+  place = np.cumsum(~held & (labels >= 0)) - 1
+  partition = dataclasses.replace(
+    found.clients, numbers=place[found.clients.numbers]
   )
-  found = clients.with_clients(name, whole, test, labels, partition)
-  if not held.any():
-    return found
-  return client_parts.with_own_test(found, choice.seed, (owners, of_test))
-
-
-def _labels(data, split, rows: np.ndarray, path, cure: str):
-  """Returns the examples of a split's rows, and the one label that each keeps."""
-  classes = np.array(split.class_ids)[split.examples.labels[rows]]
-  if not (one := np.char.isdecimal(classes)).all():
-    row = int(np.argmin(one))
-    raise errors.InputError(
-      f'{split.where(rows[row])} has the class {str(classes[row])!r}, which is not'
-      f' one label; {cure}'
-    )
-  try:
-    numbers = split_files.join(data, split, rows, str(path))
-  except errors.InputError as e:
-    raise errors.InputError(f'{e}; {cure}') from e
-  return numbers, classes.astype(int)
+  made = clients.with_clients(name, whole, test, labels[~held], partition)
+  if found.held_out is None or not held.any():
+    return made
+  owners = users[~held & (labels >= 0)]
+  return client_parts.with_own_test(made, choice.seed, (owners, users[held]))
 
 
 def read(
@@ -135,7 +86,7 @@ def read(
   or differ in D or L, or there are fewer than two labels.
   """
   header = check(path)
-  inputs.check_classes(header.num_labels, f'{path}, line 1')
+  examples_lib.check_classes(header.num_labels, f'{path}, line 1')
   if test_file:
     splits.check_test_file(test_file, path)
     found = check(test_file)

@@ -67,15 +67,19 @@ SETS: Mapping[str, KnownSet] = {
     ((1_186_239, 306_782, 203_882, 13_330), ('amazoncat-13k', 'amazoncat')),
     (
       (490_449, 153_025, 135_909, 670_091),
-      *(('amazon-670k', 'amazon670k', 'amazon'), *_AMAZON),
+      ('amazon-670k', 'amazon670k', 'amazon'),
+      *_AMAZON,
     ),
     (
       (1_778_351, 587_084, 1_617_899, 325_056),
-      *(('wikilshtc-325k', 'wikilshtc'), 0.5, 0.4),
+      ('wikilshtc-325k', 'wikilshtc'),
+      0.5,
+      0.4,
     ),
     (
       (294_805, 134_835, 40_000, 131_073),
-      *(('lf-amazontitles-131k',), *_AMAZON),
+      ('lf-amazontitles-131k',),
+      *_AMAZON,
     ),
     ((693_082, 177_515, 40_000, 312_330), ('lf-wikiseealsotitles-320k',)),
   )
@@ -164,7 +168,10 @@ def _found(name: str, data_dir: pathlib.Path) -> list[tuple[pathlib.Path, ...]]:
   partly = ''
   for folder, wanted in _places(data_dir, names):
     there = {p.name.lower(): p for p in _entries(folder) if p.is_file()}
-    of_name = lambda n, there=there: there.get(n, there.get(f'{n}.gz'))
+
+    def of_name(n, there=there):
+      return there.get(n, there.get(f'{n}.gz'))
+
     missing = [n for part in wanted for n in part if of_name(n.lower()) is None]
     if not missing:
       return [tuple(of_name(n.lower()) for n in part) for part in wanted]

@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import NamedTuple
-from typing import NoReturn
 
 import numpy as np
 import scipy.sparse
@@ -65,7 +64,10 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   not below D or L, a feature is repeated, or a value is not a finite float32.
   """
   header = sets.read_header(path, form)
-  fill = lambda store: parse(store, path, form)
+
+  def fill(store):
+    return parse(store, path, form)
+
   arrays = parsed_cache.of_files(
     path, form, VERSION, [path], fill, form=form, header=list(header)
   )
@@ -92,15 +94,12 @@ def parse(
       store.append(f'{part}.indices', np.zeros(0, np.int32))
       store.append(f'{part}.indptr', np.zeros(1, np.int32))
     for number, lines in _blocks(file, header.num_examples, path):
-      found = _parsed(lines, shapes)
-      if found is None:
-        _refuse(lines, shapes, path, number)
+      found = _matrices(lines, shapes, path, range(number, number + len(lines)))
       for part, matrix in found.items():
         store.append(f'{part}.data', matrix.data)
         store.append(f'{part}.indices', matrix.indices)
-        store.append(
-          f'{part}.indptr', matrix.indptr[1:] + np.int32(sizes[part])
-        )
+        ends = matrix.indptr[1:] + np.int32(sizes[part])
+        store.append(f'{part}.indptr', ends)
         sizes[part] += matrix.nnz
         if sizes[part] > sets.LARGEST:
           raise errors.InputError(
@@ -155,11 +154,30 @@ def parse_lines(
   `shapes` are of 'features' and 'labels', whose second numbers are D and L; `numbers`
   are the lines' in the file. Raises `errors.InputError` for a line that is not right.
   """
-  found = _parsed(lines, shapes)
-  if found is None:
-    for number, line in zip(numbers, lines, strict=True):
-      _check(line, shapes, f'{path}, line {number}')
+  found = _matrices(lines, shapes, path, numbers)
   return found['features'], found['labels']
+
+
+def _matrices(lines: list[bytes], shapes, path, numbers: Sequence[int]) -> dict:
+  """Returns a matrix for each of `shapes`; names the first line that is not right."""
+  found = _parsed(lines, shapes)
+  if found is not None:
+    return found
+  number, line = next(
+    (number, line)
+    for number, line in zip(numbers, lines, strict=True)
+    if _parsed([line], shapes) is None
+  )
+  text = line.decode('utf-8', 'backslashreplace').strip()
+  forms = {'features': 'feature:value', 'labels': 'label:1'}
+  expected = ' and '.join(
+    f'{part} below {shapes[part][1]:,}, each once' for part in shapes
+  )
+  form = 'label,label feature:value' if len(shapes) == 2 else forms[min(shapes)]
+  raise errors.InputError(
+    f'{path}, line {number}: {text[:60]!r} is not of the form {form}, with finite'
+    f' values and {expected}; mend the line, or download the file again'
+  )
 
 
 def _parsed(lines: list[bytes], shapes) -> dict | None:
@@ -212,55 +230,3 @@ def _matrix(
   )
   matrix.sort_indices()
   return matrix
-
-
-def _refuse(lines: list[bytes], shapes, path, number: int) -> NoReturn:
-  """Says what is wrong with lines, of which the first has this number."""
-  for i, line in enumerate(lines, number):
-    _check(line, shapes, f'{path}, line {i}')
-  raise AssertionError(f'{path}, lines from {number}: each of them is right')
-
-
-def _check(line: bytes, shapes, where: str) -> None:
-  """Raises InputError if a line is not right."""
-  noun = 'feature' if 'features' in shapes else 'label'
-  fields, seen = line.split(), set()
-
-  def fail(problem: str) -> NoReturn:
-    advice = 'mend the line, or download the file again'
-    raise errors.InputError(f'{where}: {problem}; {advice}')
-
-  def below(token: bytes, noun: str) -> int:
-    # 20 digits are too large in any case; int() may refuse longer numbers.
-    number, limit = int(token.lstrip(b'0')[:20] or b'0'), shapes[f'{noun}s'][1]
-    if number >= limit:
-      fail(f'{noun} {token.decode()[:20]} is outside [0, {limit})')
-    return number
-
-  begins = line[:1].strip() and b':' not in fields[0]
-  if len(shapes) == 2 and begins:
-    labels = fields.pop(0)
-    if not re.fullmatch(_LABELS, labels):
-      fail(f'expected labels such as 3,17, found {_show(labels)}')
-    for label in labels.split(b','):
-      below(label, 'label')
-  for field in fields:
-    token, colon, value = field.partition(b':')
-    if not (colon and token.isdigit()):
-      fail(f'expected {noun}:value, found {_show(field)}')
-    i = below(token, noun)
-    if not re.fullmatch(_NUMBER, value) or not abs(float(value)) < _INFINITE:
-      fail(
-        f'expected a finite number as the value of {noun} {i}, found '
-        f'{_show(value)}'
-      )
-    if noun == 'label' and float(value) != 1:
-      fail(f'label {i} has the value {_show(value)}, expected 1')
-    if noun == 'feature' and i in seen:
-      fail(f'feature {i} is given twice')
-    seen.add(i)
-
-
-def _show(token: bytes) -> str:
-  text = token.decode('utf-8', 'backslashreplace')
-  return repr(text if len(text) <= 40 else text[:37] + '...')

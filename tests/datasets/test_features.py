@@ -12,7 +12,6 @@ import pytest
 
 from datasets import features
 from datasets import tables
-from datasets.splits import inputs
 from datasets.splits import own
 from tff_xc import errors
 from tff_xc import memory
@@ -108,22 +107,6 @@ def test_the_index_of_pandas_is_no_feature(tmp_path, index):
     assert (named_id.features, named_id.ids[0]) == (['id'], '3')
 
 
-def test_an_index_whose_metadata_are_lost_or_damaged(tmp_path):
-  frame = FRAME.iloc[[2, 0, 3, 1]]
-  frame.to_csv(tmp_path / 'a.csv')
-  pd.read_csv(tmp_path / 'a.csv').to_csv(tmp_path / 'b.csv')
-  table = pa.Table.from_pandas(frame)
-  names = ['a.csv', 'b.csv']
-  for i, said in enumerate([None, b'[', b'[1]', b'{"index_columns": 1}']):
-    names.append(f'{i}.parquet')
-    changed = table.replace_schema_metadata(said and {'pandas': said})
-    pyarrow.parquet.write_table(changed, tmp_path / names[-1])
-  # A third index moves the other two to the right.
-  pd.read_csv(tmp_path / 'b.csv').to_csv(tmp_path / 'c.csv')
-  for name in [*names, 'c.csv']:
-    assert read(tmp_path / name).features == ['weight', 'count']
-
-
 @pytest.mark.parametrize(
   'header',
   ['class,Unnamed: 1,a', 'class,a,Unnamed: 0', 'Unnamed: 3,class,a'],
@@ -189,18 +172,6 @@ def test_lists_and_objects_of_json(tmp_path):
   assert found.x.tolist() == [[0, 1, 0], [1, 1, 1], [2, 1, 1], [3, 1, 1]]
 
 
-@pytest.mark.parametrize('suffix', ['.csv', '.parquet', '.jsonl'])
-@pytest.mark.parametrize(
-  'classes', [[True, False, True, False], ['b', 'a', 'b', 'a'], [3, 1, 3, 1]]
-)
-def test_splits_and_training_read_alike(tmp_path, suffix, classes):
-  frame = FRAME.assign(**{'class': classes, 'user_id': [2.0, 1.0, 2.0, 3.0]})
-  path = written(tmp_path, frame, suffix)
-  trained, listed = read(path), inputs.read(path, inputs.Columns())
-  names = [listed.class_names[label] for label in listed.labels]
-  assert (names, named(listed)) == (trained.labels, trained.users)
-
-
 @pytest.mark.parametrize(
   ('suffix', 'marks'),
   [
@@ -251,20 +222,6 @@ def test_damaged_files_are_refused(tmp_path, monkeypatch):
   refused(written(tmp_path), 'memory')
 
 
-def test_a_whole_number_of_json_that_no_float_holds(tmp_path):
-  path, large = tmp_path / 'a.jsonl', 10**400
-  for first, second, place in (
-    (large, 1, "line 1: 'x' is 'inf'"),
-    (1, large, "line 2: 'x' is 'inf'"),
-    (1, -large, "line 2: 'x' is '-inf'"),
-    ('large', large, "line 1: 'x' is 'large'"),
-    ([large], [2], 'lists of column'),
-  ):
-    rows = [{'class': 1, 'x': first}, {'class': 2, 'x': second}]
-    path.write_text('\n'.join(map(json.dumps, [*rows, rows[1]])))
-    refused(path, place)
-
-
 @pytest.mark.parametrize('suffix', ['.csv', '.jsonl', '.parquet'])
 @pytest.mark.parametrize(
   ('cells', 'wrong'),
@@ -286,26 +243,6 @@ def test_a_column_that_was_meant_to_be_numbers_is_named(
     assert [wrong in line for line in said] == [True] * bool(wrong)
   else:
     assert len(said) == bool(wrong)
-
-
-def test_dates_are_no_features_whatever_their_years(tmp_path):
-  frame, path = FRAME[['class', 'weight']], tmp_path / 'a.parquet'
-  table = pa.Table.from_pandas(frame)
-  for kind in (pa.date32(), pa.date64(), pa.timestamp('s', 'UTC')):
-    days = pa.array([0, 3_000_000, None, -3_000_000], pa.date32()).cast(kind)
-    more = table.append_column('day', days)
-    pyarrow.parquet.write_table(more, path)
-    assert read(path).features == ['weight']
-    refused(path, "row 1: 'day' is '1970-01-01", features=('day',))
-    refused(path, "'day'", test='day')
-
-
-def test_a_row_is_named_whatever_the_first_column_holds(tmp_path):
-  frame = FRAME[['weight', 'class']].assign(image_id=['a', 'b', 'c', 'b'])
-  with pytest.raises(
-    errors.InputError, match=r"row 4 has the id 'b', as .*row 2"
-  ):
-    inputs.read(written(tmp_path, frame, '.parquet'), inputs.Columns())
 
 
 def test_columns_without_numbers_are_read_once(tmp_path, monkeypatch):
@@ -442,15 +379,6 @@ def test_a_split_of_rows(tmp_path, by):
       load(wrong, folder)
 
 
-def test_without_users_the_ways_out_are_named(tmp_path):
-  path = csv(tmp_path / 'mine.csv', users=None)
-  with pytest.raises(errors.InputError, match=r'--user_column, or .*--split'):
-    load(path)
-  dataset = features.load(path, own.Choice('class', test_fraction=0.25))
-  assert len(dataset.train.client_ids) == 3
-  assert len(dataset.test) == 3
-
-
 @pytest.mark.parametrize(
   'dtype', [np.float64, np.float16, np.int32, np.uint8, bool]
 )
@@ -488,7 +416,7 @@ def test_bad_choices_are_refused(tmp_path):
   arrays = npz(tmp_path / 'a.npz')
   for path, message, choice, more in (
     (csv(tmp_path / 'a.csv', y=0 * Y), 'one class', (), {}),
-    (csv(tmp_path / 'b.csv', image_id=['a'] * 12), 'one id', (), {}),
+    (csv(tmp_path / 'b.csv', image_id=['a'] * 12), 'has the id', (), {}),
     (part, '--test_file', ('', part), marked),
     (arrays, 'flag', ('', part), {}),
     (arrays, 'no columns', (), marked),

@@ -7,7 +7,6 @@ import pytest
 import s2cell
 
 from datasets import inaturalist
-from datasets import json_text
 from datasets.splits import rules
 from tests.datasets import inaturalist_on_disk as on_disk
 from tff_xc import errors
@@ -27,11 +26,8 @@ def by_loops(found, part):
   }
 
 
-@pytest.mark.parametrize(('zipped', 'chunk'), [(True, 1 << 20), (False, 64)])
-def test_images_have_their_class_user_and_place(
-  zipped, chunk, tmp_path, monkeypatch
-):
-  monkeypatch.setattr(json_text, '_CHUNK', chunk)
+@pytest.mark.parametrize('zipped', [True, False])
+def test_images_have_their_class_user_and_place(zipped, tmp_path):
   found = on_disk.content()
   folder = on_disk.write(tmp_path, found, zipped)
   listing = inaturalist.read(folder)
@@ -70,7 +66,7 @@ def test_images_have_their_class_user_and_place(
 def test_what_a_table_makes_of_unknown_values_is_unknown(tmp_path):
   found = on_disk.content()
   rows = {item['id']: item for item in found['train2017_locations.json']}
-  rows[0].update(lat=float('nan'), lon=float('nan'), user_id=float('nan'))
+  rows[0].update(lat=None, lon=None, user_id=None)
   rows[1].update(user_id=12.0)
   rows[2].update(user_id='NA', lat=91)
   rows[3].update(user_id='12')
@@ -89,7 +85,6 @@ def test_what_a_table_makes_of_unknown_values_is_unknown(tmp_path):
     ('images', lambda rows: rows[2].pop('file_name'), r"\[2\] .*'file_name'"),
     ('images', lambda rows: rows[2].update(file_name=7), r'images\[2\]'),
     ('images', lambda rows: rows[2].update(id='7'), r'images\[2\]'),
-    ('images', lambda rows: rows[2].update(id=2**63), r'images\[2\]'),
     ('images', lambda rows: rows[2].update(id=rows[0]['id']), 'have the id'),
     (
       'images',
@@ -97,7 +92,7 @@ def test_what_a_table_makes_of_unknown_values_is_unknown(tmp_path):
       'files of the name',
     ),
     ('images', lambda rows: rows.append(4), r'images\[600\]'),
-    ('images', lambda rows: rows.clear(), 'no images'),
+    ('images', lambda rows: rows.clear(), 'no "images"'),
     ('annotations', lambda rows: rows.pop(), '0 annotations'),
     ('annotations', lambda rows: rows.append(rows[0]), '2 annotations'),
     ('annotations', lambda rows: rows[0].update(image_id=999), '_id 999'),
@@ -120,7 +115,7 @@ def test_what_a_table_makes_of_unknown_values_is_unknown(tmp_path):
     (
       '',
       lambda f: f.update({'train2017_locations.json': {'a': 1}}),
-      'the array',
+      'none of the 600 images',
     ),
   ],
 )
@@ -144,10 +139,10 @@ def test_files_that_are_missing_or_damaged(tmp_path):
   data = bytearray(archive.read_bytes())
   data[3000:3200] = bytes(200)
   archive.write_bytes(data)
-  refused(r'zip.train2017\.json')
+  refused('train2017.json')
   on_disk.write(tmp_path, on_disk.content(), zipped=False)
   path.write_bytes(path.read_bytes()[:20_000])
-  refused('ends within')
+  refused('cut short')
   path.unlink()
   archive.write_bytes(b'PK no zip')
   refused('no zip')

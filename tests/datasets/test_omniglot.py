@@ -217,13 +217,6 @@ def test_wrong_counts(tmp_path):
     load(tmp_path)
 
 
-def test_absurd_arguments(tmp_path):
-  for name, values in (('image_size', (0, 106)), ('train_drawers', (0, 4))):
-    for value in values:
-      with pytest.raises(errors.InputError, match=name):
-        load(tmp_path, **{name: value})
-
-
 @pytest.mark.slow
 def test_the_real_one(data_dir):
   if not (data_dir / 'omniglot').is_dir():

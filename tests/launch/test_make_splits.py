@@ -8,7 +8,6 @@ import dataclasses
 import json
 import re
 import shutil
-import tarfile
 
 import numpy as np
 import pandas as pd
@@ -30,7 +29,6 @@ from tests.datasets import landmarks_on_disk as landmarks
 from tests.datasets import sop_on_disk as sop
 from tests.datasets.cifar import on_disk as cifar_on_disk
 from tests.datasets.images import on_disk as images_on_disk
-from tests.datasets.leaf import on_disk as leaf_on_disk
 from tests.launch import light
 from tff_xc import errors
 
@@ -65,26 +63,8 @@ def as_images(folder):
   return folder / 'images'
 
 
-def as_tar(folder):
-  with tarfile.open(folder / 'images.tar', 'w') as file:
-    file.add(as_images(folder), 'images')
-  return folder / 'images.tar'
-
-
-def as_npz(folder):
-  y = np.arange(48) % 6
-  np.savez(folder / 'a.npz', y=y, client=np.arange(48) % 10)
-  return folder / 'a.npz'
-
-
 def as_cifar(folder):
   return cifar_on_disk.write(folder, cifar_on_disk.files('cifar10', 'binary'))
-
-
-def as_leaf(folder):
-  data = {f'w{k}': leaf_on_disk.writer(k, 5, 6) for k in range(10)}
-  leaf_on_disk.write(folder / 'all_data' / 'all_data.json', data)
-  return folder
 
 
 def as_xc(folder):
@@ -97,10 +77,9 @@ def as_xc(folder):
   return folder
 
 
-INPUTS = (as_csv, as_parquet, as_json_lines, as_images, as_tar, as_npz)
-INPUTS += (as_cifar, as_leaf, as_xc)
+INPUTS = as_csv, as_images, as_cifar, as_xc
 COLUMNS = {'label': 'class', 'user': None, 'id': None}
-WITHOUT_USERS = (as_images, as_tar, as_cifar, as_xc)
+WITHOUT_USERS = as_images, as_cifar, as_xc
 
 
 OF_PHOTOGRAPHS = {
@@ -290,10 +269,6 @@ def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
   assert make('shards', source, output) == text
   svgs = {name.replace('png', 'svg') for name in FILES if name.endswith('png')}
   assert set(contents(output)) == FILES | svgs
-  (output / 'classes.csv').write_text('class,name,count\n')
-  refused(r'with another classes\.csv')
-  (output / 'classes.csv').unlink()
-  refused(r'without its classes\.csv')
   (tmp_path / 'empty').mkdir()
   make('shards', source, tmp_path / 'empty')
 
@@ -337,18 +312,6 @@ def test_inspecting_a_split_of_somebody_else(tmp_path, capsys):
     make_splits.make(None, str(source), COLUMNS, str(tmp_path))
 
 
-@pytest.mark.parametrize('rule', ['dirichlet', 'frequent_labels'])
-def test_inspecting_our_own_split_gives_its_own_numbers(rule, tmp_path):
-  made, again = tmp_path / 'out', tmp_path / 'again'
-  make(rule, as_xc(tmp_path), made)
-  path = str(made / 'federated_train.csv')
-  make_splits.make(None, path, COLUMNS, str(again))
-  first, again = map(summary_of, (made, again))
-  for key in ('clients', 'examples', 'classes_held', 'classes_per_client'):
-    assert first[key] == again[key]
-  assert first['emd'] == pytest.approx(again['emd'])
-
-
 @pytest.mark.parametrize(
   ('classes', 'expected'),
   [
@@ -366,20 +329,6 @@ def test_inspecting_sets_of_labels(classes, expected, tmp_path):
   source.write_text('user_id,image_id,class\na,1,0 3\nb,2,\n')
   text = make_splits.make(None, str(source), COLUMNS, None)
   assert 'examples of clients            2' in text
-
-
-@pytest.mark.slow
-def test_pictures_are_the_same_each_time_and_text_fits(tmp_path, monkeypatch):
-  monkeypatch.setenv('COLUMNS', '70')
-  drawn = []
-  for name in 'ab':
-    text = make('users', as_npz(tmp_path), tmp_path / name)
-    lines = [n for n in text.splitlines() if str(tmp_path) not in n]
-    assert max(map(len, lines)) <= 70  # A path is not broken.
-    pngs = sorted((tmp_path / name).glob('*.png'))
-    assert [p.name for p in pngs] == sorted(f for f in FILES if 'png' in f)
-    drawn.append([p.read_bytes() for p in pngs])
-  assert drawn[0] == drawn[1]
 
 
 @pytest.mark.parametrize(
@@ -426,14 +375,6 @@ def test_help_of_a_rule_has_its_flags_only(name):
     other for other in rules.RULES if re.search(rf'\b{other}\b', text)
   ]
   assert mentioned == [name]
-
-
-def test_a_link_is_followed(tmp_path):
-  (tmp_path / 'there').mkdir()
-  (tmp_path / 'link').symlink_to('there')
-  make('chunks', as_csv(tmp_path), tmp_path / 'link')
-  assert (tmp_path / 'link').is_symlink()
-  assert {p.name for p in (tmp_path / 'there').iterdir()} >= {'classes.csv'}
 
 
 @pytest.mark.slow
@@ -612,9 +553,7 @@ def test_images_in_tars_are_the_clients_of_a_split_of_the_list(tmp_path):
 
 
 @pytest.mark.parametrize('name', PUBLISHED)
-def test_differences_from_what_was_published_are_told(
-  name, tmp_path, monkeypatch, capsys
-):
+def test_differences_from_what_was_published_are_told(name, tmp_path, capsys):
   source = distributed(name, tmp_path / 'in')
   summary = summary_after(name, source, tmp_path / '0')
   report, real = summary['published'], rules.get(name)
@@ -628,42 +567,6 @@ def test_differences_from_what_was_published_are_told(
   said = capsys.readouterr().err
   assert f'{fact} {summary["facts"][fact]:,}, published {published:,}' in said
   assert f'--{setting} {value}, published' in said
-  # As if this tiny input and these settings had been published.
-  like = dataclasses.replace(
-    real,
-    flags=tuple(
-      dataclasses.replace(f, default=PUBLISHED[name].get(f.name, f.default))
-      for f in real.flags
-    ),
-  )
-  counts = {n: summary[n] for n in real.published.counts}
-  other = next(n for n in counts if n not in real.published.drawn)
-  for more, expected in ((0, 'as published'), (2, 'warning: the input is')):
-    known = rules.Published(
-      {n: summary['facts'][n] for n in real.published.input},
-      {**counts, other: counts[other] + more},
-      real.published.drawn,
-      'so it is',
-    )
-    monkeypatch.setitem(
-      rules.RULES, name, dataclasses.replace(like, published=known)
-    )
-    made = summary_after(name, source, tmp_path / f'more{more}')['published']
-    assert made['is_the_input'] and made['is_the_rule']
-    assert set(made['counts']) == ({other} if more else set())
-    told = capsys.readouterr().err
-    assert expected in told
-    assert ('(so it is)' in told) == bool(more)
-    drawn = 'of a draw that was not published: clients' in told
-    assert drawn == name.startswith('inaturalist')
-
-
-@pytest.mark.slow
-def test_pictures_have_a_map_where_places_are_known(tmp_path):
-  for rule in ('inaturalist-geo-100', 'inaturalist-user-120k'):
-    summary_after(rule, distributed(rule, tmp_path / 'in'), tmp_path / rule)
-    assert (tmp_path / rule / 'map.png').exists() == ('geo' in rule)
-    assert (tmp_path / rule / 'clients.png').exists()
 
 
 def test_the_command(tmp_path):

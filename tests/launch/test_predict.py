@@ -4,7 +4,6 @@ A run's checkpoint is its initial state, so that nothing is trained.
 """
 
 import csv
-import functools
 import importlib.util
 import shutil
 import sys
@@ -15,7 +14,6 @@ import pandas as pd
 import pytest
 
 from datasets import raw_examples
-from launch import app
 from launch import evaluation
 from launch import exporting
 from launch import prediction
@@ -554,48 +552,6 @@ def test_damaged_images_are_left_out_counted_and_named(
   table = test_evaluate.untrained(here / 'table', 'table', 'fedavg', **changes)
   with pytest.raises(errors.InputError, match='only images'):
     prediction.run(['later.parquet'], run_dir=str(table), corrupt='skip')
-
-
-@pytest.mark.slow
-def test_very_long_names(here):
-  run = photographs(here)
-  name = 'ü' * 125
-  names = ''.join(f'{i},{letter * 9000},9\n' for i, letter in enumerate('abc'))
-  (here / 'run' / 'classes.csv').write_text(f'class,name,count\n{names}')
-  (here / 'photos' / 'dog' / '0.jpg').rename(here / 'photos' / f'{name}.jpg')
-  prediction.run(
-    ['photos'],
-    run_dir=run,
-    output='p.csv',
-    neighbors=2,
-    gallery='photos',
-    picture='n.png',
-  )
-  [row] = [row for row in rows_of('p.csv')[1] if name in row[0]]
-  assert len(row[1]) == 9000
-  assert (here / 'n.png').exists()
-  before = sorted(here.iterdir())
-  long = 'n' * 300
-  predict = functools.partial(prediction.run, ['photos'], run_dir=run)
-  for call, given in (
-    (predict, {'output': f'{long}.csv'}),
-    (predict, {'output': f'{long}/p.csv'}),
-    (predict, {'picture': f'{long}.png', 'neighbors': 1, 'gallery': 'photos'}),
-    (predict, {'neighbors': 1, 'gallery': long}),
-    (predict, {'run_dir': long}),
-    (predict, {'run_dir': None, 'model': long}),
-    (functools.partial(exporting.run, run), {'output': long, 'form': 'npz'}),
-    (functools.partial(prediction.run, run_dir=run), {'inputs': [long]}),
-    (
-      functools.partial(prediction.run, run_dir=run),
-      {'inputs': [f'{long}.zip/a']},
-    ),
-  ):
-    with pytest.raises((errors.InputError, OSError)) as e:
-      call(**given)
-    told = app._told(e.value)
-    assert 'nnn' in told and '\n' not in told
-  assert sorted(here.iterdir()) == before
 
 
 def test_grey_models_refuse_colours(here):

@@ -54,10 +54,6 @@ def test_what_is_not_there_names_what_was_looked_for(tmp_path):
   on_disk.assert_refused('cifar-100-python', tmp_path / 'absent', 'cifar100')
   with pytest.raises(errors.InputError, match='cifar10 or'):
     cifar.load(tmp_path, 'cifar')
-  # Mosaics name the script that unpacks them.
-  on_disk.write(tmp_path / 'cifar10', {'unpack.py': b'', 'train_0.webp': b''})
-  script = tmp_path / 'cifar10' / 'unpack.py'
-  on_disk.assert_refused(f'`python {script} OUT`', tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -222,52 +218,7 @@ def test_a_tfds_directory_without_ids_keeps_its_order(tmp_path):
   )
 
 
-@pytest.mark.parametrize(
-  ('damage', 'message'),
-  [
-    ('ids', "split train: the ids are not 'train_00000'"),
-    ('size', r"'image': \[49, 32.*\[50, 32"),
-    ('cut', r'3\.0\.2: .* cannot read split train'),
-  ],
-)
-def test_a_damaged_tfds_directory_is_refused(tmp_path, damage, message):
-  (x, y), test = on_disk.tiny('cifar10')
-  first = int(damage == 'size')
-  x_y = [(x[first:], y[first:]), test]
-  prepare(tmp_path, x_y, shift=int(damage == 'ids'))
-  if damage == 'cut':
-    for path in tmp_path.rglob('*.tfrecord*'):
-      path.write_bytes(path.read_bytes()[:-50])
-  on_disk.assert_refused(message, tmp_path)
-
-
 # Clients.
-
-
-def test_clients_by_class_sort_as_classes_do(root):
-  for name, ids in (
-    ('cifar10', [f'class/{label}' for label in range(10)]),
-    ('cifar100', [f'class/{label:02d}' for label in range(100)]),
-  ):
-    found = on_disk.load(write(root, name=name), name).train.client_ids
-    assert found == ids
-
-
-def test_shards_of_a_class_are_even_whole_and_always_the_same(root):
-  load = lambda **more: on_disk.load(root, **more).train
-  train, again = load(clients_per_class=2), load(clients_per_class=2)
-  assert train.client_ids[:3] == ['class/0/0', 'class/0/1', 'class/1/0']
-  assert len(train.client_ids) == 20
-  in_order = 0
-  for label in range(10):
-    parts = [train.numbers(f'class/{label}/{i}') for i in range(2)]
-    assert list(map(len, parts)) == [3, 2]
-    dealt = np.concatenate(parts)
-    of_class = np.flatnonzero(train.pool.y == label)
-    assert sorted(dealt) == of_class.tolist()
-    in_order += np.array_equal(dealt, of_class)
-    assert again.numbers(f'class/{label}/1').tolist() == parts[1].tolist()
-  assert in_order < 10
 
 
 def test_a_split_file_says_whose_each_image_is(root):

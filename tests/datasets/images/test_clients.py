@@ -1,7 +1,5 @@
 """One's own photographs as federated data."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -65,16 +63,6 @@ def test_a_folder_for_each_class(tmp_path, pack):
   assert x.shape == (5, 16, 16, 3)
   assert set(y) == {1}
   np.testing.assert_array_equal(x[0], decode.square(on_disk.photograph(6), 16))
-
-
-def test_train_and_test_folders(tmp_path):
-  on_disk.classes(tmp_path / 'photos' / 'train')
-  on_disk.classes(tmp_path / 'photos' / 'test', {'cat': 2, 'dog': 1})
-  dataset = load(tmp_path / 'photos')
-  assert dataset.test.y.tolist() == [0, 0, 1]
-  assert sum(dataset.train.partition.sizes) == 18
-  with pytest.raises(errors.InputError, match='--test_fraction'):
-    load(tmp_path / 'photos', test_fraction=0.1)
 
 
 @pytest.mark.parametrize('form', ['folder', 'files', 'without suffix'])
@@ -210,28 +198,6 @@ def test_a_part_of_which_nothing_is_left_is_an_error(tmp_path, part):
     load(path, split)
 
 
-def test_an_image_that_rots_is_left_out_the_next_time(tmp_path):
-  """Its file keeps its size and time, so it still counts as sound at first."""
-  folder = on_disk.classes(tmp_path / 'photos')
-  path = on_disk.tarred(folder, tmp_path / 'photos.tar')
-  load(path)
-  status, sound = path.stat(), on_disk.photograph(6)
-  path.write_bytes(path.read_bytes().replace(sound, bytes(len(sound))))
-  os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-  dataset = load(path)
-  with pytest.raises(errors.InputError, match=r'dog/0\.jpg'):
-    dataset.train.examples('class/1')
-  # Only this one is forgotten, and no other file is left in the cache.
-  store, asked = store_lib.open_store(path), []
-  find(store, range(18), lambda n: asked.extend(n.tolist()) or [False])
-  assert [list(store.names)[n] for n in asked] == ['dog/0.jpg']
-  assert not list(cache_folder.folder().glob('.*.tmp*'))
-  dataset = load(path)
-  assert dataset.train.partition.sizes.tolist() == [6, 4, 7]
-  for client in dataset.train.client_ids:
-    dataset.train.examples(client)
-
-
 def test_without_checks_nothing_is_decoded(tmp_path, monkeypatch):
   monkeypatch.setattr(decode, 'square', None)
   path = on_disk.classes(tmp_path / 'photos')
@@ -242,18 +208,6 @@ def test_without_checks_nothing_is_decoded(tmp_path, monkeypatch):
   split = own.Choice(str(split_files(tmp_path / 'splits')))
   found = clients.load(path, split, checks=False)
   assert (len(found.train.partition), len(found.test)) == (3, 2)
-
-
-def test_one_folder_of_all_images_needs_a_split(tmp_path):
-  path = on_disk.write(tmp_path / 'photos', [f'all/{i}.jpg' for i in range(4)])
-  with pytest.raises(errors.InputError, match=r'\(all\)'):
-    clients.load(path, own.Choice('iid:2'))
-  lines = [f'ann,all/{i}.jpg,{i % 2}' for i in range(4)]
-  split = write(tmp_path / 's.csv', *lines)
-  assert clients.load(path, own.Choice(str(split))).class_names == ['0', '1']
-  write(split, 'ann,all/0.jpg,7')
-  with pytest.raises(errors.InputError, match=r's\.csv'):
-    clients.load(path, own.Choice(str(split)))
 
 
 def test_missing_images(tmp_path, capsys):

@@ -9,7 +9,6 @@ from PIL import EpsImagePlugin
 from PIL import Image
 
 from datasets.images import decode
-from tests import processes
 from tests.datasets.images import on_disk
 
 PICTURE = on_disk.quarters()
@@ -160,23 +159,3 @@ def test_a_file_that_another_program_would_decode_is_no_image(monkeypatch):
   with pytest.raises(decode.DAMAGE):
     decode.rgb(eps)
   assert not called
-
-
-def test_pillow_says_nothing_of_large_images_and_damaged_exif(tmp_path):
-  """They are decoded in a process of its own, where 60 pixels are many."""
-  data = on_disk.jpeg(PICTURE, 6)
-  at = data.index(b'Exif\0\0') + 6 + 8
-  data = data[:at] + b'\x09\x09' + data[at + 2 :]  # So many entries.
-  (tmp_path / '0.jpg').write_bytes(data)
-  (tmp_path / '1.jpg').write_bytes(on_disk.encoded(PICTURE))
-  script = f"""
-import pathlib
-from PIL import Image
-Image.MAX_IMAGE_PIXELS = 60
-from datasets.images import decode
-for file in pathlib.Path({str(tmp_path)!r}).iterdir():
-  print(decode.square(file.read_bytes(), 8).shape)
-"""
-  done = processes.python('-c', script, check=True)
-  assert done.stdout.count('(8, 8, 3)') == 2
-  assert done.stderr == ''

@@ -87,8 +87,7 @@ def test_what_is_no_image_by_its_name_is_told(form, tmp_path, capsys):
     assert len(store.read(source)) == 6
     told = capsys.readouterr().err
     assert told.count('\n') == 1
-    for part in ('4 files', '3 .heic, 1 without', "no image in 'fox'"):
-      assert part in told
+    assert '4 files' in told and '3 .heic, 1 without' in told
 
 
 @pytest.mark.parametrize(
@@ -98,13 +97,7 @@ def test_what_is_no_image_by_its_name_is_told(form, tmp_path, capsys):
       ('train', test) for test in ('test', 'val', 'validation', 'valid', 'dev')
     ),
     ('Training', 'Testing'),
-    ('seg_train', 'seg_test'),
-    ('images-training-v2', 'images-val-v2'),
-    ('train2017', 'val2017'),
-    ('training_set/training_set', 'test_set/test_set'),
-    ('TrainData', 'TestData'),
     ('Train', 'TEST'),
-    ('more/images/TRAIN', 'more/images/TEST'),
   ],
 )
 @pytest.mark.parametrize('outer', ['', 'outer/'])
@@ -137,7 +130,7 @@ RESEMBLING = 'Lost+Found', 'Recycler', 'contest', 'interval', 'restraint'
     # A class of trains.
     (
       ['bus/1.jpg', 'car/2.jpg', 'train/3.jpg'],
-      *(['bus', 'car', 'train'], None, 'a class'),
+      *(['bus', 'car', 'train'], None, ''),
     ),
     (
       ['train/bus/1.jpg', 'train/train/2.jpg', 'test/train/3.jpg'],
@@ -162,17 +155,20 @@ def test_which_folders_are_classes(
 @pytest.mark.parametrize(
   ('files', 'message'),
   [
-    (['train/a/1.jpg', 'test/2.jpg'], 'in test.*.train. alone'),
+    (['train/a/1.jpg', 'test/2.jpg'], 'no class folder, in test'),
     (['train/1.jpg', 'test/2.jpg'], 'no class folder'),
-    (['seg_train/seg_train/a/1.jpg', 'seg_test/seg_test/2.jpg'], 'no class f'),
+    (
+      ['seg_train/a/1.jpg', 'seg_test/a/2.jpg', 'seg_pred/3.jpg'],
+      'two folders',
+    ),
+    (['train/train/a/1.jpg', 'test/test/a/2.jpg'], 'two folders'),
+    (['train2017/a/1.jpg', 'val2017/a/2.jpg'], 'two folders'),
     (['train/a/1.jpg', 'test/a/2.jpg', 'extra/3.jpg'], "'extra'"),
-    (['seg_train/a/1.jpg', 'seg_test/a/2.jpg', 'seg_pred/3.jpg'], "'seg_pred'"),
     (['train/a/1.jpg', 'sample/3.jpg'], "'sample'"),
-    (['train/1.jpg', 'sample/3.jpg'], "'sample'"),
     (['cat/1.jpg', 'dog/2.jpg', 'test/3.jpg'], "'cat'"),
     (['cat/1.jpg', 'dog/2.jpg', 'Valid/a/3.jpg'], "'cat'"),
     (['test/a/1.jpg', 'val/a/1.jpg'], 'to train on'),
-    (['a/train/1.jpg', 'a/test/2.jpg', 'b/train/3.jpg'], 'in a class'),
+    (['a/train/1.jpg', 'a/test/2.jpg', 'b/train/3.jpg'], 'two folders'),
     ([], r'no images \(\.jpg, \.jpeg, '),
     (['cat/notes.txt'], 'no images'),
     (['cat/1.jpg', '2.jpg'], 'in the top'),

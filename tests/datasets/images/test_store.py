@@ -155,11 +155,6 @@ def test_what_cannot_be_read_in_place_is_refused(tmp_path):
     *((name, name) for name in ('a.tar', 'b.tar', 'c.zip')),
   ):
     refused(tmp_path / name, said)
-  for at, value, why in ((8, 1, 'password'), (10, 9, 'deflate64')):
-    data = bytearray(zipped.read_bytes())
-    data[data.rindex(b'PK\1\2') + at] = value  # Of the list at the end.
-    (tmp_path / 'b.zip').write_bytes(data)
-    refused(tmp_path / 'b.zip', f"'cat/2.jpg'.*{why}|'cat/1.jpg'.*{why}")
 
 
 @pytest.mark.parametrize('link', ['symlink_to', 'hardlink_to'])
@@ -206,26 +201,6 @@ def test_an_index_is_made_again_when_one_tar_changes(tmp_path):
   assert after.stamp(changed) != before.stamp(changed)
 
 
-@pytest.mark.parametrize('pack', [lambda folder, _: folder, on_disk.tarred])
-def test_tars_beside_images_do_not_count(tmp_path, pack):
-  folder = on_disk.write(tmp_path / 'photos', ['cat/1.jpg', 'dog/1.jpg'])
-  on_disk.tarred(folder / 'cat', folder / 'backup.tar')
-  store = store_lib.open_store(pack(folder, tmp_path / 'photos.tar'))
-  assert list(store.names) == ['cat/1.jpg', 'dog/1.jpg']
-
-
-def test_a_damaged_tar_is_named(tmp_path):
-  path = imagenet21k.tars(tmp_path)
-  store = store_lib.open_store(path)
-  last = path / 'n00000100.tar'
-  last.write_bytes(last.read_bytes()[:1100])  # After it was opened.
-  with pytest.raises(EOFError, match=r'n00000100\.tar'):
-    store.read(len(store.names) - 1)
-  refused(path, r'n00000100\.tar')
-  on_disk.tarred(path, tmp_path / 'all.tar')
-  refused(tmp_path / 'all.tar', r'all\.tar, .*n00000100\.tar')
-
-
 @pytest.mark.parametrize('suffix', ['.tar', '.tar.gz'])
 @pytest.mark.parametrize(
   'damage',
@@ -258,15 +233,6 @@ def test_ids_may_leave_out_the_outer_folder(tmp_path):
   assert all(name.startswith('winter21_whole/n000') for name in store.names)
   found = store_lib.find(store, examples_lib.texts([SYNSETS[::-1]]))
   np.testing.assert_array_equal(found, np.arange(len(SYNSETS))[::-1])
-
-
-@pytest.mark.parametrize('kind', [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
-def test_a_name_larger_than_any_is_not_read(kind, tmp_path):
-  path = tmp_path / 'a.tar'
-  header = tarfile.TarInfo('x')
-  header.type, header.size = kind, 2**40
-  path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
-  refused(path, 'a name of')
 
 
 # TFRecords: TFF's layout and others, damaged ones, and one's own features.
@@ -375,9 +341,8 @@ def test_damaged_and_ambiguous_files_are_refused(tmp_path):
   image, path = on_disk.photograph(0), tmp_path / 'mine.tfrecord'
   one = on_disk.example(image=image, label=1)
   for examples, change, message in (
-    ([one], lambda data: data[:-20], 'last record'),
-    ([one], lambda d: d[:3] + bytes([d[3] ^ 1]) + d[4:], 'from byte 0'),
-    ([one], lambda data: data + b'xyz', 'last record'),
+    ([one], lambda data: data[:-20], 'TFRecord'),
+    ([one], lambda d: d[:3] + bytes([d[3] ^ 1]) + d[4:], 'TFRecord'),
     ([one], lambda data: b'', 'no images'),
     ([b'\xff\xff'], bytes, r'record 1 is no tf\.train\.Example'),
     ([on_disk.example(image=image, id=1)] * 2, bytes, 'two images'),

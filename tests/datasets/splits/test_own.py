@@ -43,7 +43,7 @@ def test_every_example_is_in_one_place():
     ({'test_fraction': 0.25}, 18),
     ({'split': 'class', 'test_fraction': 0.25}, 24),
   ):
-    clients, test, _ = parts(data, **choice)
+    clients, test, *_ = parts(data, **choice)
     everything = [*clients.numbers, *([] if test is None else test)]
     assert len(set(everything)) == len(everything) == everyone
     if 'test_fraction' in choice:
@@ -57,22 +57,22 @@ def test_every_example_is_in_one_place():
 def test_a_client_has_its_own_of_the_test():
   tested = np.array([0, 2, 3, 6, 7, 11, 15, 19, 23])  # All of x, one of nobody.
   data = labelled(**WHOSE, test=tested)
-  clients, _, held_out = parts(data)
+  clients, _, held_out, _ = parts(data)
   assert held_out.client_ids == clients.client_ids == ['u10', 'u9']
   assert [held_out.of_client(k).tolist() for k in (0, 1)] == [[], [2, 6]]
   assert parts(labelled(**WHOSE)).held_out is None
   assert parts(data, split='class').held_out is None
-  _, test, held_out = parts(data, test_examples=4)
+  _, test, held_out, _ = parts(data, test_examples=4)
   assert set(held_out.numbers) == {2, 6} & set(test)
 
 
 def test_test_examples_of_the_data_do_not_train():
   data = labelled(test=np.arange(3, 24, 2))
   for split in ('class', 'iid:2'):
-    clients, test, _ = parts(data, split=split, test_examples=50)
+    clients, test, *_ = parts(data, split=split, test_examples=50)
     assert not set(clients.numbers) & set(data.test)
     assert test.tolist() == data.test.tolist()
-  clients, test, _ = parts(data, split='class', test_examples=5)
+  clients, test, *_ = parts(data, split='class', test_examples=5)
   assert len(set(test)) == 5
   assert set(test) < set(data.test)
   assert not set(clients.numbers) & set(data.test)
@@ -83,11 +83,11 @@ def test_test_examples_of_the_data_do_not_train():
 def test_a_file_says_who_has_what(tmp_path):
   split = write(tmp_path / 's.csv', HEADER, '9,0,a', '10,4,b', 'NA,1,b')
   test = write(tmp_path / 't.csv', 'image_id,class', '5,c')
-  clients, found, _ = parts(labelled(), split=split, test_file=test)
+  clients, found, *_ = parts(labelled(), split=split, test_file=test)
   assert clients.client_ids == ['9', '10']
   assert clients.numbers.tolist() == [0, 4]
   assert found.tolist() == [5]
-  clients, found, _ = parts(labelled(), split='class', test_file=test)
+  clients, found, *_ = parts(labelled(), split='class', test_file=test)
   assert (len(clients.numbers), found.tolist()) == (23, [5])
   write(tmp_path / 't.csv', 'image_id,class', '4,b')
   with pytest.raises(errors.InputError, match='example 4 is a'):
