@@ -14,9 +14,12 @@ of split_name, client_id and serialized_example_proto, a `tf.train.Example`).
 """
 
 import contextlib
+import lzma
 import os
 import pathlib
+import shutil
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -73,11 +76,11 @@ def read_shakespeare(
 
   def texts() -> dict[str, str]:
     found = {}
-    source = opened('shakespeare', paths)
-    for client in source.clients():
-      for snippet in source.read(client, 'snippets'):
-        line = snippet.decode('utf-8', 'replace') + '\n'
-        found[client.name] = found.get(client.name, '') + line
+    with opened('shakespeare', paths) as source:
+      for client in source.clients():
+        for snippet in source.read(client, 'snippets'):
+          line = snippet.decode('utf-8', 'replace') + '\n'
+          found[client.name] = found.get(client.name, '') + line
     return found
 
   return shakespeare.from_texts(
@@ -93,18 +96,18 @@ def read_emnist(
 
   def fill(store, convert):
     sizes: dict[str, int] = {}
-    source = opened('emnist', paths)
-    for client in source.clients():
-      x = source.read(client, 'pixels')
-      _check(client, 'pixels', x, [femnist.SIDE, femnist.SIDE], 'f')
-      if not ((x >= 0) & (x <= 1)).all():
-        raise errors.InputError(
-          f'{client.where}: a pixel is outside [0, 1]; download the file again'
-        )
-      store.append('x', convert(x))
-      y = _labels(source, client, 'label', femnist.NUM_CLASSES)
-      store.append('y', y)
-      sizes[client.name] = sizes.get(client.name, 0) + len(y)
+    with opened('emnist', paths) as source:
+      for client in source.clients():
+        x = source.read(client, 'pixels')
+        _check(client, 'pixels', x, [femnist.SIDE, femnist.SIDE], 'f')
+        if not ((x >= 0) & (x <= 1)).all():
+          raise errors.InputError(
+            f'{client.where}: a pixel is outside [0, 1]; download the file again'
+          )
+        store.append('x', convert(x))
+        y = _labels(source, client, 'label', femnist.NUM_CLASSES)
+        store.append('y', y)
+        sizes[client.name] = sizes.get(client.name, 0) + len(y)
     leaf_users.put(store, paths[0], list(sizes), list(sizes.values()))
 
   arrays = femnist.in_fewest_bytes(
@@ -120,7 +123,12 @@ def read_celeba(
 ) -> tuple[pool.Pool, leaf_users.Users]:
   """Reads TFF's CelebA; images are read when they are used."""
   paths = leaf_files.find_tff('celeba', data_dir)
-  source = opened('celeba', paths)
+  if paths[0].suffix == '.lzma':
+    raise errors.InputError(
+      f'{paths[0]} is packed, and its examples are read one by one; unpack it '
+      f'with: xz --format=lzma --decompress {paths[0].name}'
+    )
+  source = _opened('celeba', paths)
 
   def fill(store):
     clients = list(source.clients())
@@ -175,17 +183,28 @@ def _check(client: Client, what: str, found, shape, kinds: str) -> None:
     )
 
 
-def opened(name: str, paths: tuple[pathlib.Path, ...]):
-  """Opens what `find_tff` found.
+@contextlib.contextmanager
+def opened(name: str, paths: tuple[pathlib.Path, ...]) -> Iterator:
+  """Opens what `find_tff` found; unpacks `.lzma` into a temporary file.
 
-  Returns what has `clients()`, each `Client`, sorted by name and then by part, and
+  Yields what has `clients()`, each `Client`, sorted by name and then by part, and
   `read(client, column)`, which any thread may call.
   """
-  if paths[0].suffix == '.lzma':
-    raise errors.InputError(
-      f'{paths[0]} is packed; unpack it with: xz --format=lzma --decompress'
-      f' {paths[0].name}'
-    )
+  if paths[0].suffix != '.lzma':
+    yield _opened(name, paths)
+    return
+  with tempfile.TemporaryDirectory() as folder:
+    unpacked = pathlib.Path(folder) / paths[0].stem
+    with (
+      _damage(paths[0]),
+      lzma.open(paths[0]) as packed,
+      unpacked.open('wb') as file,
+    ):
+      shutil.copyfileobj(packed, file)
+    yield _opened(name, (unpacked,))
+
+
+def _opened(name: str, paths: tuple[pathlib.Path, ...]):
   if paths[0].suffix == '.h5':
     return _Hdf5(paths)
   return _Sqlite(paths[0], *_SQLITE[name])

@@ -108,6 +108,10 @@ def test_emnist(tmp_path, write, levels):
 
 def test_celeba(tmp_path, write):
   content = write('celeba')
+  if write.form == 'lzma':
+    with pytest.raises(errors.InputError, match='--decompress'):
+      load('celeba', tmp_path)
+    return
   for _ in range(2):
     dataset = load('celeba', tmp_path)
     assert dataset.train.client_ids == CLIENTS[:7]
@@ -185,12 +189,6 @@ def test_what_is_wrong_is_said(tmp_path, column, value, said):
   content['train'][CLIENTS[4]][column] = value
   tff_on_disk.write_hdf5(tmp_path, 'emnist', content)
   with pytest.raises(errors.InputError, match=f'fed_emnist_train.h5.*{said}'):
-    load('emnist', tmp_path)
-
-
-def test_a_packed_file_says_how_to_unpack_it(tmp_path):
-  (tmp_path / 'emnist_all.sqlite.lzma').touch()
-  with pytest.raises(errors.InputError, match='--decompress'):
     load('emnist', tmp_path)
 
 

@@ -1,5 +1,6 @@
 """Small sets in the files that TFF distributes: HDF5, SQLite, packed SQLite."""
 
+import lzma
 import sqlite3
 
 import h5py
@@ -48,7 +49,14 @@ def write_sqlite(folder, name, content):
   return path
 
 
-WRITERS = {'hdf5': write_hdf5, 'sqlite': write_sqlite}
+def write_lzma(folder, name, content):
+  path = write_sqlite(folder, name, content)
+  packed = lzma.compress(path.read_bytes(), lzma.FORMAT_ALONE)
+  path.with_name(f'{path.name}.lzma').write_bytes(packed)
+  path.unlink()
+
+
+WRITERS = {'hdf5': write_hdf5, 'sqlite': write_sqlite, 'lzma': write_lzma}
 
 
 def _proto(columns, i) -> bytes:
