@@ -99,6 +99,38 @@ def checks() -> Iterator[Check]:
   yield check_runtime(runtimes.DEFAULT, lambda: int(total([1, 2, 3])))
 
 
+# The widest of these that a processor has decides what TensorFlow's kernels run.
+_INSTRUCTIONS = {
+  'avx512_vnni': 'AVX-512 VNNI',
+  'avx512f': 'AVX-512',
+  'avx2': 'AVX2',
+}
+
+
+def processor() -> str:
+  """Returns this machine's processor: 'AMD EPYC (family 25, model 1, AVX2)'."""
+  path = pathlib.Path('/proc/cpuinfo')
+  return processor_of(path.read_text('utf-8') if path.exists() else '')
+
+
+def processor_of(cpuinfo: str) -> str:
+  """Returns the first processor's name, with what tells its generation.
+
+  Names such as 'AMD EPYC' leave open which instructions there are, and these
+  decide which kernels run.
+  """
+  first: dict[str, str] = {}
+  for line in cpuinfo.splitlines():
+    key, _, value = line.partition(':')
+    first.setdefault(key.strip(), value.strip())
+  keys = {'family': 'cpu family', 'model': 'model'}
+  parts = [f'{n} {first[key]}' for n, key in keys.items() if key in first]
+  flags = first.get('flags', '').split()
+  parts += [text for word, text in _INSTRUCTIONS.items() if word in flags][:1]
+  name = first.get('model name', 'unknown')
+  return f'{name} ({", ".join(parts)})' if parts else name
+
+
 def tell() -> int:
   """Prints the checks; returns the exit status, 1 if there is a problem."""
   problems = 0

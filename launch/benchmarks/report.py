@@ -10,18 +10,13 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
+from launch import machine as machine_lib
 from launch.benchmarks import harness
 from launch.benchmarks import spec
 from tff_xc import errors
 from tff_xc import wording
 from tff_xc.report import text_table
 
-# The widest of these that a processor has decides what TensorFlow's kernels run.
-_INSTRUCTIONS = {
-  'avx512_vnni': 'AVX-512 VNNI',
-  'avx512f': 'AVX-512',
-  'avx2': 'AVX2',
-}
 # What the tables of the documentation need.
 _SHOWN = (
   *('name', 'command', 'date', 'git_revision', 'machine', 'settings', 'notes'),
@@ -126,12 +121,8 @@ def exponent(values: Mapping[int, float]) -> float | None:
 
 def machine() -> dict[str, Any]:
   """Returns what the processor is, the number of cores, and NVIDIA's GPUs."""
-  try:
-    text = pathlib.Path('/proc/cpuinfo').read_text(encoding='utf-8')
-  except OSError:
-    text = ''
   return {
-    'cpu': cpu_name(text),
+    'cpu': machine_lib.processor(),
     'cores': os.cpu_count(),
     'gpus': gpu_names(pathlib.Path('/proc/driver/nvidia/gpus')),
   }
@@ -141,28 +132,6 @@ def gpu_names(folder: pathlib.Path) -> list[str]:
   """Returns the names of the GPUs that NVIDIA's driver tells of in this folder."""
   told = [path.read_text() for path in sorted(folder.glob('*/information'))]
   return re.findall(r'^Model:\s*(.+)', '\n'.join(told), re.MULTILINE)
-
-
-def cpu_name(cpuinfo: str) -> str:
-  """Returns the first processor's name, with what tells its generation.
-
-  Names such as 'AMD EPYC' leave open which instructions there are, and these
-  decide which kernels run.
-  """
-  first: dict[str, str] = {}
-  for line in cpuinfo.splitlines():
-    key, _, value = line.partition(':')
-    first.setdefault(key.strip(), value.strip())
-  flags = first.get('flags', '').split()
-  known = [word for word in _INSTRUCTIONS if word in flags][:1]
-  parts = [
-    f'{key.removeprefix("cpu ")} {first[key]}'
-    for key in ('cpu family', 'model')
-    if key in first
-  ]
-  parts += [_INSTRUCTIONS[word] for word in known]
-  name = first.get('model name', 'unknown')
-  return f'{name} ({", ".join(parts)})' if parts else name
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:

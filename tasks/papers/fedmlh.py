@@ -128,6 +128,11 @@ def _compared(name: str, size, digits: int):
 _SIZES = ('set', 'algorithm', 'unit', 'published', 'computed', 'equal')
 
 
+# Flags of the sizes that the lemmas are about.
+_SIZES_OF_STUDY = ('hash_tables', 'hash_buckets', 'num_classes')
+_SIZES_OF_STUDY += ('num_features', 'num_clients', 'data_seed')
+
+
 def _theory(number: str, caption: str, expected, notes='') -> table.Study:
   needs = ', '.join(found.task for found in CONFIGURATIONS)
   return table.Study(
@@ -135,7 +140,14 @@ def _theory(number: str, caption: str, expected, notes='') -> table.Study:
     number=number,
     caption=caption,
     notes=notes,
-    module='fedmlh_theory',
+    measure='fedmlh_theory',
+    tasks={
+      'small': {'sparse-words-eurlex-sets': {}},
+      'paper': {found.task: {} for found in CONFIGURATIONS},
+    },
+    algorithm='fedmlh',
+    flags=('data_dir', *_SIZES_OF_STUDY),
+    takes_sets=True,
     small='Procedural bags of words of the size of EURLex-4K',
     needs=f'the data of {needs}, or --task, any whose examples keep all labels',
     expected=expected,

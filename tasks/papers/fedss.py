@@ -196,6 +196,14 @@ def _figure(number, caption, small='table1', **more):
   return _table(*words, of='table1 table2', small=panels, **more)
 
 
+# Of Fig. 9.
+_NOISE = {
+  'num_classes': 160,
+  'num_clients': 20,
+  'classes_per_client': 20,
+  'examples_per_client': 60,
+  'clients_per_round': 8,
+}
 _SCORES = ('top1', 'map@10')  # Of panels a and b.
 _SENT = 'Accuracy for the class parameters that a client is sent: '
 RESULTS = (
@@ -253,7 +261,8 @@ RESULTS = (
     " NegOnly of Table 1's runs with the fewest negatives",
     notes='The paper draws them without numbers: NegOnly collapses (Fig. 7). That'
     ' this takes 20 points of the diagonal was set here, before the first run.',
-    module='confusion',
+    measure='confusion',
+    runs_of=('fedss/table1', 'fedss', 'negonly'),
     small=_TABLE1.small.what,
     needs='the runs of fedss/table1: the data of landmarks-user-160k',
     expected={'fedss less negonly, points of the diagonal': (20, float('inf'))},
@@ -268,10 +277,13 @@ RESULTS = (
     ' negatives. Deltas are of one local pass from the initial weights; how long the'
     " paper's network had been trained is not known here. The paper calls the fall"
     ' exponential (A.3); that a line explains four fifths of the logarithm was set here.',
-    module='gradient_noise',
+    measure='gradient_noise',
+    tasks={'small': {'glyphs': _NOISE}, 'paper': {'sop': {}}},
+    algorithm='fedss',
+    flags=('data_dir', 'seed', 'device', 'clients_per_round', 'num_classes'),
     small='Procedural handwriting of 160 classes, 8 clients, 4 batches of about 16'
     ' classes',
-    needs='sop (or any task with one label an example: --task)',
+    needs='sop',
     expected={
       # It falls with m (fig. 9); with m = n - |P|, eq. (6) is eq. (2).
       'noise over that with the next fewer negatives, the largest': (0, 1),

@@ -276,7 +276,7 @@ RESULTS = (
     ' 500 images',
     notes='The paper draws the counts without numbers. The distances are derived, with'
     ' alpha as the total concentration: the EMD of its figure 4 appear at these alpha.',
-    module='class_counts',
+    measure='class_counts',
     small="CIFAR's numbers of labels, five seeds; it has one size",
     expected={
       f'EMD at {at(data, alpha)}': (value - _WITHIN, value + _WITHIN)

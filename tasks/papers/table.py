@@ -7,6 +7,7 @@ import itertools
 import math
 import pathlib
 import re
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -29,14 +30,37 @@ REGION = 'region'
 REDESIGNED = '; the form was changed after a first measurement'
 
 
+class Number(NamedTuple):
+  """A number of a table: a value with its standard deviation, or a bound."""
+
+  value: float
+  std: float | None = None  # None: it is not known.
+  is_bound: bool = False  # The number is above `value`, by how much is unknown.
+  text: str = ''  # As the paper prints it: '51.7±0.4', '>200' or '1,262'.
+
+  @classmethod
+  def read(cls, text: str) -> 'Number | None':
+    """Reads a printed number; None for ''. Raises ValueError for another text."""
+    if not text:
+      return None
+    value, _, std = text.replace(',', '').partition('±')
+    is_bound = value.startswith('>')
+    value = float(value.removeprefix('>'))
+    return cls(value, float(std) if std else None, is_bound, text)
+
+  @property
+  def shown(self) -> str:
+    """The printed number, for people."""
+    return self.text.replace('±', ' ± ')
+
+
 class Row(NamedTuple):
   """One experiment of a table."""
 
   task: str  # With the paper's data, or with data of the same shape.
   algorithm: str
-  # Results by name (`tasks.papers.names`) as printed, '51.7 ± 0.4' or '>200'; None if
-  # the number is not known here.
-  published: Mapping[str, str | None]
+  # Results by name (`tasks.papers.names`); None if the number is not known here.
+  published: Mapping[str, Number | None]
   changes: Mapping[str, Any] = {}  # Of the defaults of this task and algorithm.
 
   @property
@@ -74,36 +98,27 @@ class Claim(NamedTuple):
 
   def pairs(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
     """Returns the numbers of the rows above and below, for each pair."""
-    high, low = _selected(self.high, rows), _selected(self.low, rows)
-    named = {
-      word.partition('=')[0]
-      for each in (self.high, self.low)
-      for word in each.split()[1:]
-    }
-    rest = lambda row, other: {
-      name: value
-      for name, value in applying(row.changes, other.algorithm).items()
-      if name not in named and name != 'rounds'
-    }
-    return [
-      (i, j)
-      for i in high
-      for j in low
-      if i != j
-      and rows[i].task == rows[j].task
-      and rest(rows[i], rows[j]) == rest(rows[j], rows[i])
-    ]
+    words = [*self.high.split()[1:], *self.low.split()[1:]]
+    named = {word.partition('=')[0] for word in words} | {'rounds'}
+    found = []
+    for i, above in enumerate(rows):
+      for j, below in enumerate(rows):
+        if i == j or above.task != below.task:
+          continue
+        if not (_is_of(self.high, above) and _is_of(self.low, below)):
+          continue
+        shared = applying(above.changes, below.algorithm)
+        others = applying(below.changes, above.algorithm)
+        if without(shared, named) == without(others, named):
+          found.append((i, j))
+    return found
 
 
-def _selected(words: str, rows: Sequence[Row]) -> list[int]:
-  algorithm, *settings = words.split()
-  return [
-    i
-    for i, row in enumerate(rows)
-    if row.algorithm in algorithm.split('|')
-    and {*settings}
-    <= {f'{n}={v}' for n, v in (('task', row.task), *row.changes.items())}
-  ]
+def _is_of(words: str, row: Row) -> bool:
+  """Whether a row has the algorithm and the settings that a claim names."""
+  names, *settings = words.split()
+  own = {f'{n}={v}' for n, v in {'task': row.task, **row.changes}.items()}
+  return row.algorithm in names.split('|') and own.issuperset(settings)
 
 
 def _table(number: str) -> str:
@@ -172,7 +187,18 @@ class Formula(Result):
 class Study(Result):
   """A result with a measurement of its own, neither a formula nor plain runs."""
 
-  module: str  # Of `launch.reproduction.studies`, which measures it.
+  # The function of `launch.reproduction.studies` that measures it.
+  measure: str
+  # The data that it reads: options by task, by scale; {}: none.
+  tasks: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(
+    default_factory=dict
+  )
+  algorithm: str = 'fedavg'  # Whose hyper-parameters it takes.
+  flags: tuple[str, ...] = ('data_dir',)  # That it can use, besides --task.
+  # Whether --task may name any task whose examples keep all labels.
+  takes_sets: bool = False
+  # A table and algorithms, of whose runs it takes those with the fewest negatives.
+  runs_of: tuple[str, ...] = ()
   small: str  # What the small one measures, in a sentence.
   # Bounds of what the small one shows, by the study's name of the value.
   expected: Mapping[str, tuple[float, float]]
@@ -225,16 +251,16 @@ class PaperTable(Result):
     """Returns results on a task: 'top-1 %: fedss 51.7 to 56.0, posonly 18.7'."""
     rows = [row for row in self.rows if row.task == task]
     name = next(iter(rows[0].published))
-    values: dict[str, set[str]] = {}
+    values: dict[str, list[Number]] = {}
     for row in rows:
       if printed := row.published.get(name):
-        values.setdefault(row.algorithm, set()).add(printed.partition(' ')[0])
+        values.setdefault(row.algorithm, []).append(printed)
     parts = []
     for algorithm, found in values.items():
-      ordered = sorted(found, key=lambda text: (float(text.lstrip('>')), text))
-      parts.append(
-        f'{algorithm} {" to ".join(dict.fromkeys((ordered[0], ordered[-1])))}'
-      )
+      found.sort(key=lambda number: number.value)
+      ends = [number.text.partition('±')[0] for number in found]
+      ends = dict.fromkeys((ends[0], ends[-1]))
+      parts.append(f'{algorithm} {" to ".join(ends)}')
     return f'{names.heading(name)}{names.unit(name)}: {", ".join(parts)}'
 
   def reference(self, row: Row, rows: Sequence[Row]) -> Row | None:
@@ -274,48 +300,51 @@ def of_csv(
   `of` are the tables whose rows a figure draws, a panel for each task, `task` that of the
   rows, and `algorithms` theirs; `what` tells of a small form, whose rows are those of the
   tables `small`, each with its changes (default: the first, with `shared`), and `real` of
-  a form on real data. Of other tables' claims a figure has those of its rows.
+  a form on real data.
   """
   paper, own = words['paper'].lower(), _table(words['number'])
-  tables, forms = of.split() or [own], {}
-  chosen = lambda found: tuple(
-    row for row in found if row.algorithm in (algorithms or (row.algorithm,))
-  )
+  tables = of.split() or [own]
 
-  def claims(scale, rows):
+  def form(scale, text, changes):
     found = [
-      (
-        line['table'] == f'{paper}/{own}',
-        Claim(**{n: line[n] for n in Claim._fields})._replace(
-          least=float(line['least'] or 0), times=float(line['times'] or 1)
-        ),
-      )
-      for line in _lines('claims')
-      if line['table'] in (f'{paper}/{each}' for each in (own, *tables))
-      and line['scale'] in ('', scale)
-    ]
-    has = lambda claim: has_metric(claim.metric, rows) and claim.pairs(rows)
-    return tuple(claim for is_own, claim in found if is_own or has(claim))
-
-  if what:
-    small = small or {tables[0]: shared}
-    found = chosen(
       row
-      for each, changes in small.items()
-      for row in rows(paper, each, 'small', changes)
-    )
-    forms['small'] = Form(what, found, claims('small', found), _SEEDS)
-  if real:
-    found = rows(paper, tables[0], 'real')
-    forms['real'] = Form(real, found, claims('real', found), _SEEDS)
-  found = tuple(
-    row
-    for each in tables
-    for row in chosen(rows(paper, each))
-    if task in ('', row.task)
+      for table, settings in changes.items()
+      for row in rows(paper, table, scale, settings)
+    ]
+    if algorithms:
+      found = [row for row in found if row.algorithm in algorithms]
+    if task and scale == 'paper':
+      found = [row for row in found if row.task == task]
+    given = _claims(f'{paper}/{own}', tables, scale, found)
+    return Form(text, tuple(found), given, _SEEDS)
+
+  whole = form('paper', '', {each: {} for each in tables})
+  return PaperTable(
+    **words,
+    rows=whole.rows,
+    claims=whole.claims,
+    small=form('small', what, small or {tables[0]: shared}) if what else None,
+    real=form('real', real, {tables[0]: {}}) if real else None,
   )
-  given = claims('paper', found)
-  return PaperTable(**words, **forms, rows=found, claims=given)
+
+
+def _claims(
+  name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]
+) -> tuple[Claim, ...]:
+  """Returns a result's claims, and those of other tables that are of its rows."""
+  paper, found = name.partition('/')[0], []
+  for line in _lines('claims'):
+    if line['scale'] not in ('', scale):
+      continue
+    values = {n: line[n] for n in Claim._fields}
+    values['least'] = float(line['least'] or 0)
+    values['times'] = float(line['times'] or 1)
+    claim = Claim(**values)
+    is_others = line['table'] in [f'{paper}/{table}' for table in tables]
+    is_others &= has_metric(claim.metric, rows) and bool(claim.pairs(rows))
+    if line['table'] == name or is_others:
+      found.append(claim)
+  return tuple(found)
 
 
 def has_metric(name: str, rows: Sequence[Row]) -> bool:
@@ -366,11 +395,9 @@ def _name(line: Mapping[str, str]) -> str:
   return f'{line["metric"]}{"@" if ":" in line["at"] else ":"}{line["at"]}'
 
 
-def _published(line: Mapping[str, str]) -> str | None:
-  if not line['published']:
-    return None
-  std = f' ± {line["std"]}' if line['std'] else ''
-  return f'{line["bound"]}{line["published"]}{std}'
+def _published(line: Mapping[str, str]) -> Number | None:
+  std = f'±{line["std"]}' if line['std'] else ''
+  return Number.read(f'{line["bound"]}{line["published"]}{std}')
 
 
 def changes(text: str) -> dict[str, Any]:
@@ -397,10 +424,10 @@ def _value(text: str) -> Any:
 
 
 def without(
-  changes: Mapping[str, Any], searched: Sequence[str]
+  changes: Mapping[str, Any], names: Collection[str]
 ) -> dict[str, Any]:
-  """Returns changes without settings that were searched, see `best_over`."""
-  return {n: value for n, value in changes.items() if n not in searched}
+  """Returns changes without the settings of these names."""
+  return {n: value for n, value in changes.items() if n not in names}
 
 
 def applying(changes: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
