@@ -226,8 +226,8 @@ def statistics(dataset, counts) -> dict[str, float]:
     found[data.POSITIVES] = labels / dataset.num_classes
   if not scipy.sparse.issparse(train.pool.y):
     found[data.EMD] = skew.emd(counts)
-    if test is not None:
-      found[data.TEN_TESTS] = (np.bincount(test.y) == 10).sum()
+  if test is not None and not scipy.sparse.issparse(test.y):
+    found[data.TEN_TESTS] = (np.bincount(test.y) == 10).sum()
   return found
 
 

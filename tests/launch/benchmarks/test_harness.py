@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from launch import machine as machine_lib
 from launch.benchmarks import catalog
 from launch.benchmarks import harness
 from launch.benchmarks import process
@@ -160,14 +161,14 @@ def test_another_file_is_no_report(tmp_path):
 
 
 def test_a_processor_is_told_with_its_generation():
-  of = lambda flags: report.cpu_name(
+  of = lambda flags: machine_lib.processor_of(
     f'cpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n'
     '\nmodel\t\t: 2\nflags\t\t: avx512f\n'
   )
   assert of('fpu avx avx2 avx512f avx512_vnni').endswith(', AVX-512 VNNI)')
   assert of('fpu avx avx2') == 'AMD EPYC (family 25, model 1, AVX2)'
   assert of('fpu avx') == 'AMD EPYC (family 25, model 1)'
-  assert report.cpu_name('') == 'unknown'
+  assert machine_lib.processor_of('') == 'unknown'
 
 
 def test_gpus_are_told_by_name(tmp_path):
