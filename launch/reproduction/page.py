@@ -5,6 +5,7 @@ holds no date: equal results give equal bytes.
 """
 
 import itertools
+import math
 import pathlib
 import re
 import textwrap
@@ -77,7 +78,8 @@ def tables(measured: Measured) -> list[Cells]:
   """Returns the result's tables, its own first: results, costs, orders."""
   found = measured.found
   if isinstance(found, table_lib.Formula):
-    return [Cells('', found.heading, found.rows)]
+    heading, *rows = found.cells
+    return [Cells('', heading, rows)]
   lines = [line for line in measured.lines if line.metric]
   if not lines:
     return []
@@ -156,7 +158,7 @@ def _of_study(
     printed = line.published.text if line.published else ''
     wanted = holds = _NONE
     if within := judge.bound_of(limits, line):
-      wanted = table_lib.bounds(*within)
+      wanted = _bounds(*within)
     if line.measured:
       printed = f'{printed} {line.note}'.strip()
     if within and line.measured:
@@ -207,6 +209,16 @@ def _wide(
     for metric, columns in headings.items():
       shown += cells.get((row, metric), [_NONE] * len(columns))
   return Cells('', ['', *itertools.chain(*headings.values())], [*rows.values()])
+
+
+def _bounds(least: float, most: float) -> str:
+  """Returns bounds for people: 'at least 10', '5 to 7', 'exactly 1,262'."""
+  low, high = (f'{v:,.10g}' for v in (least, most))
+  if least == most:
+    return f'exactly {low}'
+  if most == math.inf:
+    return f'at least {low}'
+  return f'at most {high}' if least == -math.inf else f'{low} to {high}'
 
 
 def _number(value: float) -> str:

@@ -407,13 +407,20 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
   if not runs:
     print('nothing to run: formulas and studies have no runs of their own')
   else:
-    print(needs(_with_data([*runs.values()]), request.output))
+    there = with_data(run.config for run in runs.values())
+    runs_there = [run for run in runs.values() if there[run.task]]
+    print(needs(runs_there, request.output))
 
 
-def _with_data(runs: Sequence[runs_lib.Run]) -> list[runs_lib.Run]:
-  """Returns the runs whose data are there, and prints what is missing, also in part."""
+def with_data(
+  configs: Iterable[Mapping[str, Any]],
+) -> dict[str, bool]:
+  """Returns which tasks have their data, and prints what is missing, also in part.
+
+  Raises `errors.InputError` if all are missing.
+  """
   missing: dict[str, str] = {}
-  for task, directory in {r.task: r.config['data_dir'] for r in runs}.items():
+  for task, directory in {c['task']: c['data_dir'] for c in configs}.items():
     missing[task] = ''
     try:
       runs_lib.check_files(task, directory)
@@ -424,7 +431,7 @@ def _with_data(runs: Sequence[runs_lib.Run]) -> list[runs_lib.Run]:
   if all(missing.values()):
     raise task_lib.error(missing)
   task_lib.tell(missing)
-  return [run for run in runs if not missing[run.task]]
+  return {task: not why for task, why in missing.items()}
 
 
 def needs(runs: Sequence[runs_lib.Run], output: pathlib.Path) -> str:

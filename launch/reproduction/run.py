@@ -195,9 +195,6 @@ def _measured(
   found, where = each.found, each.request.output / each.found.name
   processor = machine.processor() if each.request.train else ''
   about = _about(each, processor=processor, note=_part(each))
-  if isinstance(found, table_lib.Formula) and found.curves:
-    with lines_lib.writing(where):
-      draw_formula(found, where)
   if isinstance(found, table_lib.Study):
     if not each.request.train:
       return each.measured([])
@@ -529,19 +526,3 @@ def by_effective_rate(
     mean, _ = measured(runs, metric)
     line[rate] = max(line.get(rate, 0.0), mean.value)
   return {name: sorted(line.items()) for name, line in best.items()}
-
-
-def draw_formula(found: table_lib.Formula, where: pathlib.Path) -> None:
-  """Draws result.png of a formula's curves, with the printed points."""
-  from tff_xc.report import pictures
-
-  figure, [ax] = pictures.panels(1, 1, (6.5, 4))
-  styles, curves = pictures.styles(), found.curves
-  for drawn, without in (curves.lines, 'marker'), (curves.points, 'linestyle'):
-    for (label, places), style in zip(drawn.items(), styles, strict=False):
-      x, y = zip(*places, strict=True)
-      ax.plot(x, y, **{**style, without: 'none'}, label=label)
-  ax.set_xscale('log')
-  pictures.label(ax, found.title, found.curves.x, found.curves.y)
-  ax.legend(frameon=False)
-  pictures.save(figure, where / 'result.png')

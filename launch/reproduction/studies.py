@@ -24,7 +24,6 @@ from launch.reproduction import lines as lines_lib
 from launch.reproduction import plan
 from tasks import experiment
 from tasks import registry as tasks
-from tasks import task as task_lib
 from tasks.papers import data
 from tasks.papers import fedmlh
 from tasks.papers import fedvc
@@ -44,7 +43,6 @@ from tff_xc.report import split_pictures
 from tff_xc.round import process
 
 Line = lines_lib.Line
-_MISSING = 'its files are missing'
 
 
 def measure(planned: plan.Planned, folder: pathlib.Path) -> list[Line]:
@@ -52,25 +50,12 @@ def measure(planned: plan.Planned, folder: pathlib.Path) -> list[Line]:
   study = STUDIES[planned.found.measure]
   if not planned.configs:
     return study(planned, {}, None, folder)
-  missing = {}
-  for config in planned.configs:
-    find = tasks.get(config['task']).find
-    missing[config['task']] = ''
-    try:
-      if find:
-        find(config['data_dir'])
-    except errors.InputError as e:
-      missing[config['task']] = str(e)
-  if all(missing.values()):
-    raise task_lib.error(missing)
-  task_lib.tell(missing)
-  lines = []
+  there, lines = plan.with_data(planned.configs), []
   for config in planned.configs:
     task = config['task']
-    if missing[task]:
-      lines.append(
-        Line(row='all values', metric=lines_lib.VALUE, note=_MISSING, task=task)
-      )
+    if not there[task]:
+      more = {'row': 'all values', 'note': 'its files are missing'}
+      lines.append(Line(task=task, metric=lines_lib.VALUE, **more))
       continue
     loaded = tasks.get(task).load(config['data_dir'], config['options'])
     for line in study(planned, config, loaded, folder):

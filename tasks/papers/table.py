@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import functools
 import itertools
-import math
 import pathlib
 import re
 from collections.abc import Collection
@@ -100,17 +99,16 @@ class Claim(NamedTuple):
     """Returns the numbers of the rows above and below, for each pair."""
     words = [*self.high.split()[1:], *self.low.split()[1:]]
     named = {word.partition('=')[0] for word in words} | {'rounds'}
+    high = [i for i, row in enumerate(rows) if _is_of(self.high, row)]
+    low = [j for j, row in enumerate(rows) if _is_of(self.low, row)]
     found = []
-    for i, above in enumerate(rows):
-      for j, below in enumerate(rows):
-        if i == j or above.task != below.task:
-          continue
-        if not (_is_of(self.high, above) and _is_of(self.low, below)):
-          continue
-        shared = applying(above.changes, below.algorithm)
-        others = applying(below.changes, above.algorithm)
-        if without(shared, named) == without(others, named):
-          found.append((i, j))
+    for i, j in itertools.product(high, low):
+      above, below = rows[i], rows[j]
+      shared = applying(above.changes, below.algorithm)
+      others = applying(below.changes, above.algorithm)
+      is_alike = without(shared, named) == without(others, named)
+      if i != j and above.task == below.task and is_alike:
+        found.append((i, j))
     return found
 
 
@@ -155,32 +153,27 @@ class Diagram(Result):
   """A figure without measurements; there is nothing to reproduce."""
 
 
-class Curves(NamedTuple):
-  """A picture of formulas over a logarithmic axis: lines, and printed points."""
-
-  x: str
-  y: str
-  lines: Mapping[str, Sequence[tuple[float, float]]]
-  points: Mapping[str, Sequence[tuple[float, float]]]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Formula(Result):
-  """A table that follows from formulas.
+  """A table that follows from formulas, whose cells are in formulas.csv; tests compute them.
 
   The column 'equal' says of each printed number 'yes', 'no', or 'of rounded': computed
   from rounded numbers it has the printed digits.
   """
 
-  heading: tuple[str, ...]
-  rows: tuple[tuple[str, ...], ...]
-  curves: Curves | None = None
+  @property
+  def cells(self) -> list[list[str]]:
+    """The rows of the table, its heading first."""
+    path = pathlib.Path(__file__).with_name('formulas.csv')
+    with open(path, newline='', encoding='utf-8') as file:
+      return [cells for name, *cells in csv.reader(file) if name == self.name]
 
   @property
-  def equal(self) -> tuple[str, ...]:
-    """Returns the cells below 'equal' of printed numbers."""
-    place = self.heading.index('equal')
-    return tuple(row[place] for row in self.rows if row[place] != NONE)
+  def equal(self) -> list[str]:
+    """The cells below 'equal' of printed numbers."""
+    heading, *rows = self.cells
+    found = [row[heading.index('equal')] for row in rows]
+    return [cell for cell in found if cell != NONE]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -468,13 +461,3 @@ def labels(rows: Sequence[Row]) -> list[str]:
     )
     for row in rows
   ]
-
-
-def bounds(least: float, most: float) -> str:
-  """Returns bounds for people: 'at least 10', '5 to 7', 'exactly 1,262'."""
-  low, high = (f'{v:,.10g}' for v in (least, most))
-  if least == most:
-    return f'exactly {low}'
-  if most == math.inf:
-    return f'at least {low}'
-  return f'at most {high}' if least == -math.inf else f'{low} to {high}'

@@ -9,8 +9,6 @@ import pytest
 from tasks import experiment
 from tasks import registry as tasks
 from tasks.papers import fedmlh
-from tasks.papers import fedss
-from tasks.papers import fedvc
 from tasks.papers import names
 from tasks.papers import registry
 from tasks.papers import table
@@ -271,34 +269,109 @@ def test_a_figure_of_two_tables_has_their_claims_as_far_as_it_has_rows():
   assert not table.has_metric('map@10', [row])
 
 
+# -- formulas: their cells are data, and follow from sizes --
+
+
+def formula(name):
+  """Returns the rows of a formula by their columns."""
+  heading, *rows = registry.RESULTS[name].cells
+  return [dict(zip(heading, row, strict=True)) for row in rows]
+
+
+def number(text):
+  return float(text.replace(',', ''))
+
+
+def assert_equal(row, value, digits):
+  """The computed cell is the value, and 'equal' says whether it is as published."""
+  assert row['computed'] == f'{value:.{digits}f}'
+  if (printed := row['published']) != '–':
+    decimals = len(printed.partition('.')[2])
+    assert (row['equal'] == 'yes') == (f'{value:.{decimals}f}' == printed)
+
+
+def parameters(features, hidden, outputs):
+  """Returns the weights and biases of a network with two hidden layers."""
+  first, second = (features + 1) * hidden, (hidden + 1) * hidden
+  return first + second + (hidden + 1) * outputs
+
+
+def bytes_of(found, algorithm):
+  outputs = found.buckets if algorithm == 'fedmlh' else found.labels
+  size = 4 * parameters(found.features, found.hidden, outputs)
+  return size * (found.tables if algorithm == 'fedmlh' else 1)
+
+
+@pytest.mark.parametrize('name', ['table4', 'table5'])
+def test_fedmlhs_sizes_follow_from_its_networks(name):
+  by_paper = {found.paper: found for found in fedmlh.CONFIGURATIONS}
+  for row in formula(f'fedmlh/{name}'):
+    found, sizes = by_paper[row['set']], []
+    for algorithm in ('fedavg', 'fedmlh'):
+      size = bytes_of(found, algorithm)
+      if name == 'table4':  # Of four clients, until the best round.
+        size *= 4 * getattr(found, f'{algorithm}_rounds')
+      sizes.append(size)
+    value = sizes[0] / sizes[1]
+    if row['unit']:
+      unit = 2**20 if row['unit'] == 'MiB' else 2**30
+      value = sizes[row['algorithm'] == 'fedmlh'] / unit
+    assert_equal(row, value, 2 if name == 'table4' else 4)
+
+
+def test_fedmlhs_tables_are_the_tasks():
+  rows = formula('fedmlh/table2')
+  for row, found in zip(rows, fedmlh.CONFIGURATIONS, strict=True):
+    values = experiment.resolve(found.task, 'fedmlh', {})['hyperparameters']
+    here = values['hash_tables'], values['hash_buckets']
+    assert here == (found.tables, found.buckets)
+    assert row['here'] == row['R × B'] == f'{here[0]} × {here[1]}'
+    task = tasks.get(found.task)
+    options = task.option_values()
+    assert task.num_classes == found.labels == number(row['labels'])
+    assert options['hashed_features'] == found.features
+    assert options['hidden_dim'] == found.hidden
+
+
+def test_turbosvms_rates_and_networks():
+  for name in ('table5', 'table6', 'table7'):
+    [row] = formula(f'turbosvm-fl/{name}')
+    value = eval(row['formula'].replace('·', '*'))  # One of our texts.
+    assert row['computed'] == row["the paper's code"] == f'{value:,}'
+  algorithms_ = {
+    'clients': ('fedavg', 'client_learning_rate'),
+    "FedAdam's server": ('fedadam', 'server_learning_rate'),
+    "TurboSVM-FL's rows": ('turbosvm', 'logits_learning_rate'),
+  }
+  for row in formula('turbosvm-fl/table8'):
+    task, what = row['rate of'].lower().split(', ', 1)[0], row['rate of']
+    algorithm, name = algorithms_[what.split(', ', 1)[1]]
+    values = experiment.resolve(task, algorithm, {})['hyperparameters']
+    assert values[name] == float(row['default here'])
+    is_equal = float(row['published']) == values[name]
+    assert row['equal'] == ('yes' if is_equal else 'no')
+
+
 def test_the_share_of_the_class_table_has_the_printed_digits():
-  rows = fedss.FIGURE8.rows
-  digits = [row[6] for row in rows if row[4] != '–']
-  assert digits == ['yes'] * 5
-  # The picture has the same points, and lines through those of the whole table.
-  curves = fedss.FIGURE8.curves
-  number = lambda text: float(text.replace(',', ''))
-  for label, is_less in {'printed': False, 'printed, less |S|': True}.items():
-    of = [r for r in rows if r[4] != '–' and (r[3] != '–') == is_less]
-    points = [(number(r[1]), number(r[4])) for r in of]
-    assert sorted(points) == sorted(curves.points[label])
-  for row in rows[:2]:
-    line = curves.lines[f'd = {row[2]}']
-    below, above = (
-      max(point for point in line if point[0] <= number(row[1])),
-      min(point for point in line if point[0] >= number(row[1])),
-    )
-    assert below[1] <= number(row[5]) <= above[1]
-  # Of tests/encoders/test_mobilenet.py, which counts the network's weights.
-  assert fedss.encoder_here(64) == 3_033_456
-  assert fedss.share(100, 50, 2) == 0.5
-  assert fedss.share(100, 50, 2, sent=10) == pytest.approx(0.4)
+  rows = formula('fedss/fig8')
+  assert [row['equal'] for row in rows[:5]] == ['yes'] * 5
+  for row in rows:
+    n, d = number(row['n']), number(row['d'])
+    sent = 0 if row['|S|'] == '–' else number(row['|S|'])
+    # Derived from the printed 3.38 %; and MobileNetV3 with a linear layer to d.
+    encoders = {
+      'computed': 3_710_000,
+      'of our MobileNetV3': 2_971_952 + 961 * d,
+    }
+    for column, encoder in encoders.items():
+      share = 100 * n * d / (encoder + n * d) * (1 - sent / n)
+      assert row[column] == f'{share:.2f}'
 
 
 def test_fig_4_compares_scores_at_bytes_that_both_methods_reach():
   eurlex, found = fedmlh.CONFIGURATIONS[0], registry.TABLES['fedmlh/fig4']
   [budget] = {names.parse(claim.metric).budget for claim in found.claims}
-  rounds = lambda name: budget.number // (4 * eurlex.bytes(name))
+  rounds = lambda name: budget.number // (4 * bytes_of(eurlex, name))
   assert (rounds('fedmlh'), rounds('fedavg')) == (29, 18)  # As its notes say.
   assert min(row.changes['rounds'] for row in found.small.rows) >= 29
 

@@ -310,7 +310,7 @@ def test_kept_results_tell_seconds_too(tmp_path):
   rows = TABLES['fedaws/table1'].rows[:1]
   [runs] = plan.plan_runs(rows, {}, (0,), tmp_path)
   words, text = line_of(runs, tmp_path, 'cifar10 fedaws')
-  assert float(words[2]) > 0
+  assert float(words[3]) > 0  # Of fedaws_baseline1.
   assert 'without' not in text.split('one after another')[1]
 
 
@@ -324,18 +324,13 @@ def test_data_that_are_missing_or_a_part_are_told(
       raise errors.InputError(why[task])
 
   monkeypatch.setattr(runs_lib, 'check_files', look)
-  rows = [
-    row._replace(task=task)
-    for row, task in zip(small_table.ROWS, why, strict=False)
-  ]
-  groups = plan.plan_runs(rows, {}, (0,), tmp_path)
-  runs = [run for group in groups for run in group]
-  assert plan._with_data(runs) == runs[:1]
+  configs = [{'task': task, 'data_dir': 'd'} for task in why]
+  assert plan.with_data(configs) == {'glyphs': True, 'features': False}
   assert capsys.readouterr().out == 'missing: features: no rows\n'
   why['glyphs'] = 'no images'
   with pytest.raises(errors.InputError, match='2 tasks are missing'):
-    plan._with_data(runs)
+    plan.with_data(configs)
   monkeypatch.setattr(task_lib, 'part', lambda *_: '5 of 9 users')
   why |= dict.fromkeys(why, '')
-  assert plan._with_data(runs) == runs
-  assert 'glyphs in ' in capsys.readouterr().out
+  assert all(plan.with_data(configs).values())
+  assert 'glyphs in d has 5 of 9 users' in capsys.readouterr().out

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse
 import tensorflow as tf
 
+from launch import runs as runs_lib
 from launch.reproduction import lines as lines_lib
 from launch.reproduction import plan
 from launch.reproduction import studies
@@ -90,6 +91,9 @@ def test_statistics_of_classes_and_label_sets():
 def test_sets_that_are_there_are_measured_and_others_are_named(
   tmp_path, monkeypatch, capsys
 ):
+  # Without a process for each task.
+  look = lambda task, data_dir: tasks.get(task).find(data_dir)
+  monkeypatch.setattr(runs_lib, 'check_files', look)
   each = planned('turbosvm-fl/fig3', tmp_path, 'paper', given={'data_dir': 'd'})
   with pytest.raises(errors.InputError, match='these 3 tasks are'):
     studies.measure(each, tmp_path)
@@ -100,9 +104,8 @@ def test_sets_that_are_there_are_measured_and_others_are_named(
     load = staticmethod(lambda *_: loaded)
 
   get = tasks.get
-  monkeypatch.setattr(
-    tasks, 'get', lambda name: There if name == 'femnist' else get(name)
-  )
+  there = lambda name: There if name == 'femnist' else get(name)
+  monkeypatch.setattr(tasks, 'get', there)
   lines = studies.measure(each, tmp_path)
   assert 'missing: celeba' in capsys.readouterr().out
   missing = [line.task for line in lines if not line.measured]
