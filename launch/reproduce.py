@@ -13,9 +13,10 @@ real data of which a part is small enough, such as CIFAR-10. --scale=paper train
 published settings on the paper's data: on all tasks of the table whose data are
 there, or on --task; flags replace settings, or choose the rows that have them where
 rows differ. The same command goes on where it stopped; before it trains, and with
---needs instead, it says what is missing, and roughly how long all will take and in how
-much disk: from runs before, by their clients a round times epochs or steps, and
-layers. Of several, those that do not take a flag are left out, in a line that says so.
+--needs instead, it says what is missing, how many rounds are left, and about how long
+they take by the seconds of earlier rounds. If several results are named, those that do
+not take a flag are left out, in a line that says so. `methods` and `scaffold/table3` are
+comparisons of our own, which `all` does not have.
 Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs, and OUTPUT/report.html
 shows all results there; --finished_only trains nothing.
 """

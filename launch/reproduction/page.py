@@ -9,7 +9,6 @@ import math
 import pathlib
 import re
 import textwrap
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +27,11 @@ from tff_xc.report import text_table
 Line = lines_lib.Line
 Measured = lines_lib.Measured
 _NONE = table_lib.NONE
+_SIZES = {
+  'small': 'small',
+  'real': 'on real data',
+  'paper': "at the paper's size",
+}
 _BESIDE = 2  # Results that fit beside each other.
 _LONG = 24  # Rows of a table that is folded away in HTML.
 _WHY = 110  # Characters of a reason in the overview.
@@ -257,29 +261,22 @@ def _difference(line: Line, best: float | None) -> str:
   return f'{round(apart, digits) + 0.0:+.{digits}f}{mark}'
 
 
-def _seconds(line: Line) -> str:
-  return f'{line.measured.value:.3g}'
-
-
-def _sent(line: Line) -> str:
-  return wording.human_bytes(line.measured.value)
-
-
-_COSTS: Mapping[str, tuple[str, Callable[[Line], str]]] = {
-  names.BEST_ROUND: ('best round', _mean),
-  names.SENT: ('sent down', _sent),
-  names.SECONDS: ('s / round', _seconds),
-}
-
-
 def _costs(lines: Sequence[Line]) -> Cells:
   """Returns seeds, best round, all clients' bytes down to it, and seconds."""
   cells = {(x.row, 'seeds'): [str(x.seeds or _NONE)] for x in lines}
   for line in lines:
-    if line.measured:
-      _, show = _COSTS[line.metric]
-      cells[line.row, line.metric] = [show(line)]
-  headings = {'seeds': ['seeds']} | {n: [h] for n, (h, _) in _COSTS.items()}
+    shown = _mean(line)
+    if line.measured and line.metric == names.SENT:
+      shown = wording.human_bytes(line.measured.value)
+    elif line.measured and line.metric == names.SECONDS:
+      shown = f'{line.measured.value:.3g}'
+    cells[line.row, line.metric] = [shown]
+  headings = {
+    'seeds': ['seeds'],
+    names.BEST_ROUND: ['best round'],
+    names.SENT: ['sent down'],
+    names.SECONDS: ['s / round'],
+  }
   _, [_, *heading], rows = _wide(cells, headings)
   return Cells('Cost', ['runs', *heading], rows)
 
@@ -344,7 +341,7 @@ def _shown(
     'why': why,
     'short_why': textwrap.shorten(why, _WHY, placeholder=' …'),
     'what': measured.what if measured.lines else '',
-    'size': _size(measured),
+    'size': _SIZES[scale] if measured.is_measured else '',
     'cost': wording.human_duration(measured.seconds)
     if measured.seconds
     else '',
@@ -361,18 +358,6 @@ def _shown(
       path.relative_to(output).as_posix() for path in written if path.is_file()
     ],
   }
-
-
-def _size(measured: Measured) -> str:
-  """Returns at which size a result was measured; '' if not, or if it has one size."""
-  found = measured.found
-  is_study = isinstance(found, table_lib.Study)
-  if not measured.is_measured or (is_study and not found.needs):
-    return ''
-  if measured.scale != 'paper':
-    return 'small' if measured.scale == 'small' else 'on real data'
-  is_whole = measured.commands == [measured.usual_command]
-  return "at the paper's size" if is_whole else 'in part, or changed'
 
 
 def _html_tables(measured: Measured) -> list[dict[str, Any]]:

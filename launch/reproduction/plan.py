@@ -43,12 +43,11 @@ _KEPT_RESULTS = pathlib.Path(__file__).parents[2] / 'docs' / 'results'
 
 
 class Unused(errors.InputError):
-  """A flag that a result has no use for; bare if it is not said what would be taken."""
+  """A flag that a result has no use for."""
 
-  def __init__(self, flag: str, message: str, is_bare: bool = False):
+  def __init__(self, flag: str, message: str):
     super().__init__(message)
     self.flag = flag
-    self.is_bare = is_bare
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,9 +137,8 @@ def plan_all(
       why = f'they do not take this --{e.flag}' if is_unused else str(e)
       left_out.setdefault(why, []).append(each.name)
       problems.append(e)
-  if not planned:  # The refusal that says most of what would be taken.
-    problems.sort(key=lambda problem: getattr(problem, 'is_bare', -1))
-    raise problems[0]
+  if not planned:  # The longest refusal says most of what would be taken.
+    raise max(problems, key=lambda problem: len(str(problem)))
   for why, without in left_out.items():
     print(f'left out: {", ".join(without)}: {why}', flush=True)
   return planned
@@ -234,8 +232,7 @@ def _of_runs(found: table_lib.Study, request: Request) -> Planned:
 def refuse(name: str, unused: Iterable[str]) -> None:
   """Raises `Unused` for flags that a result has no use for, if there are any."""
   for flag in sorted(unused):
-    told = f'--{flag}: {name} has no use for it; leave it out'
-    raise Unused(flag, told, is_bare=True)
+    raise Unused(flag, f'--{flag}: {name} has no use for it; leave it out')
 
 
 def choose(
@@ -258,8 +255,8 @@ def choose(
   kept = [row for row in rows if algorithm in (None, row.algorithm)]
   if not kept:
     there = ', '.join(dict.fromkeys(row.algorithm for row in rows))
-    on = f', on {", ".join(wanted)}, {there}' if wanted else ' no such form'
-    raise Unused('algorithm', f'--algorithm={algorithm}: {found.name} has{on}')
+    told = f'{found.name} has, on {", ".join(wanted)}, {there}'
+    raise Unused('algorithm', f'--algorithm={algorithm}: {told}')
   is_claimed = any(
     names.parse(claim.metric).relative is not None for claim in found.claims
   )
