@@ -326,16 +326,16 @@ def _claims(
 ) -> tuple[Claim, ...]:
   """Returns a result's claims, and those of other tables that are of its rows."""
   paper, found = name.partition('/')[0], []
+  known = {name, *(f'{paper}/{table}' for table in tables)}
   for line in _lines('claims'):
-    if line['scale'] not in ('', scale):
+    if line['table'] not in known or line['scale'] not in ('', scale):
       continue
     values = {n: line[n] for n in Claim._fields}
     values['least'] = float(line['least'] or 0)
     values['times'] = float(line['times'] or 1)
     claim = Claim(**values)
-    is_others = line['table'] in [f'{paper}/{table}' for table in tables]
-    is_others &= has_metric(claim.metric, rows) and bool(claim.pairs(rows))
-    if line['table'] == name or is_others:
+    is_own = line['table'] == name
+    if is_own or (has_metric(claim.metric, rows) and claim.pairs(rows)):
       found.append(claim)
   return tuple(found)
 
