@@ -110,7 +110,7 @@ def test_flags_limit_the_results_that_take_them(tmp_path, capsys):
   assert ', '.join(names[1:]) in capsys.readouterr().out
   for flags, problem in (
     ({'task': 'sopp'}, "unknown task 'sopp'|--task=sopp"),
-    ({'algorithm': 'fedxx'}, '--algorithm=fedxx: fedss/table'),
+    ({'algorithm': 'fedxx'}, '--algorithm=fedxx: fedss/'),
     ({'given': {'rounds': 0}}, '--rounds=0'),
   ):
     with pytest.raises(errors.InputError, match=problem):
