@@ -2,210 +2,147 @@
 
   python -m launch.benchmark NAME [--output=F.json] [--contenders=a,b] [sizes]
 
-Every contender has its own process. In every pass each contender runs one
-round, in shuffled order, and ratios are taken within a pass. A pass in which
-other processes used the cores is dropped and repeated. Exit status: 0 done, 1
-done with warnings (too few undisturbed passes, or a contender with different
-results), 2 bad input.
+Every contender has its own process. In every pass each contender runs one round, in
+shuffled order, and ratios are taken within a pass. A pass in which other processes used
+the cores is dropped and repeated. Of a contender NAME@SIZE, one size is SIZE. Exit status:
+0 done, 1 done with warnings (too few undisturbed passes, or a contender with different
+results), 2 bad input. `python -m launch.list benchmarks` lists contenders and sizes.
 """
 
-import dataclasses
 import datetime
+import json
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
-from typing import Any
 
 from absl import flags
 
-import tff_xc
 from launch import app
-from launch.benchmarks import catalog
+from launch.benchmarks import classes
 from launch.benchmarks import harness
-from launch.benchmarks import process
-from launch.benchmarks import report
-from launch.benchmarks import spec
+from launch.benchmarks import rank
+from launch.benchmarks import round as round_lib
+from launch.benchmarks import select
+from launch.benchmarks import start
+from launch.benchmarks import svm
 from tff_xc import environment
 from tff_xc import errors
 from tff_xc import files
-from tff_xc import precision
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc import wording
 
-# oneDNN and MKL read the first two when they start.
-_LIMITS = (
-  *('ONEDNN_MAX_CPU_ISA', 'MKL_ENABLE_INSTRUCTIONS'),
-  precision.EMULATED,
-)
-
-
-def _size_fields() -> dict[str, list[str]]:
-  """Returns the names of the benchmarks that have a size, by size."""
-  fields: dict[str, list[str]] = {}
-  for benchmark in catalog.BENCHMARKS.values():
-    for field in dataclasses.fields(benchmark.settings):
-      fields.setdefault(field.name, []).append(benchmark.name)
-  return fields
+BENCHMARKS: dict[str, harness.Benchmark] = {
+  module.BENCHMARK.name: module.BENCHMARK
+  for module in (round_lib, classes, select, svm, rank, start)
+}
+_PEERS = pathlib.Path(harness.__file__).parent / 'peers'
+_SIZES = sorted({size for found in BENCHMARKS.values() for size in found.sizes})
 
 
-def resolve_settings(benchmark: spec.Benchmark) -> Any:
+def given_sizes(benchmark: harness.Benchmark) -> dict:
   """Returns the sizes of a benchmark from the flags."""
-  own = {f.name: f.default for f in dataclasses.fields(benchmark.settings)}
-  values = dict(benchmark.small) if flags.FLAGS.small else {}
-  for name in _size_fields():
+  sizes = benchmark.sizes | (benchmark.small if flags.FLAGS.small else {})
+  for name in _SIZES:
     words = flags.FLAGS[name].value
     if words is None:
       continue
-    if name not in own:
+    if name not in sizes:
       raise errors.InputError(
-        f'--{name} is not a size of {benchmark.name}, which takes: '
-        + ', '.join(f'--{n}' for n in own)
+        f'--{name} is no size of {benchmark.name}, which has --{", --".join(sizes)}'
       )
-    many = isinstance(own[name], tuple)
-    numbers = [int(word) if word.isdecimal() else 0 for word in words if word]
-    if (
-      any(not 1 <= n <= hp.INT32_MAX for n in numbers)
-      or not 1 <= len(set(numbers)) == len(numbers)
-      or not (many or len(numbers) == 1)
-    ):
-      bounds = f'from 1 to {hp.INT32_MAX}'
+    is_one = not isinstance(sizes[name], tuple)
+    numbers = [int(n) for n in words if n.isdecimal() and int(n) > 0]
+    if len(numbers) != len(words) or not words or (is_one and len(words) > 1):
       raise errors.InputError(
-        f'--{name}={",".join(words)}: expected '
-        + (
-          f'numbers {bounds}, each once, with commas'
-          if many
-          else f'a number {bounds}'
-        )
+        f'--{name}={",".join(words)}: expected a positive number'
+        + ('' if is_one else ', or several with commas')
       )
-    values[name] = tuple(numbers) if many else numbers[0]
-  return benchmark.settings(**values)
+    sizes[name] = numbers[0] if is_one else tuple(numbers)
+  return sizes
 
 
-def benchmark(
-  found: spec.Benchmark,
-  settings: Any,
-  names: Sequence[str],
-  peers: Sequence[str],
-  plan: harness.Plan,
-  timeout_seconds: float,
-) -> dict[str, Any]:
-  """Measures contenders and NAME=INTERPRETER peers; returns the report."""
-  process.check_names(found, settings, names)
-  interpreters = process.parse_peers(found, settings, peers)
-  contenders = {
-    name: process.our_contender(found, settings, name, timeout_seconds)
-    for name in names
-  }
-  with tempfile.TemporaryDirectory(prefix='benchmark_') as folder:
-    if interpreters:
-      path = os.path.join(folder, 'arrays.npz')
-      found.write_arrays(settings, path)
-      contenders |= process.peer_contenders(
-        found.peers(settings), interpreters, path, timeout_seconds
-      )
-    measured = harness.measure(
-      contenders, plan, say=lambda text: print(text, flush=True)
-    )
-  result = report.build(found, settings, measured, plan)
-  return result | environment.describe()
-
-
-def command(name: str, values: flags.FlagValues) -> str:
-  """Returns the command line without files and interpreters, which differ.
-
-  Variables that limit the processor's instructions stand in front of it.
-  """
-  given = {tff_xc.ONEDNN: tff_xc.ONEDNN_GIVEN}
-  given |= {limit: os.environ.get(limit) for limit in _LIMITS}
-  words = [f'{key}={value}' for key, value in given.items() if value]
-  words += ['launch.benchmark', name]
-  for flag in {values[name].name: values[name] for name in values}.values():
-    if flag.name == 'peers' and flag.value:
-      peers = ','.join(
-        word.partition('=')[0] + '=PYTHON' for word in flag.value
-      )
-      words.append(f'--peers={peers}')
-    elif flag.present and flag.name != 'output':
-      words.append(flag.serialize())
-  return ' '.join(words)
-
-
-def main(arguments: Sequence[str]) -> None:
-  """Runs the benchmark named on the command line."""
-  if len(arguments) != 1:
+def given_contenders(
+  benchmark: harness.Benchmark, sizes: dict
+) -> tuple[list[str], dict[str, str]]:
+  """Returns the contenders from the flags, and the interpreters by peer."""
+  names, interpreters = flags.FLAGS.contenders, {}
+  if names is None:
+    names = benchmark.contenders(sizes)
+  known = benchmark.names + benchmark.optional
+  unknown = [name for name in names if name.partition('@')[0] not in known]
+  if unknown or not names or len({*names}) < len(names):
     raise errors.InputError(
-      'name one benchmark: ' + ', '.join(catalog.BENCHMARKS)
+      f'--contenders={",".join(names)}: name each once, of {", ".join(known)}'
     )
-  found = catalog.get(arguments[0])
-  settings = resolve_settings(found)
-  values = flags.FLAGS
-  names, output = values.contenders, values.output
+  for word in flags.FLAGS.peers:
+    peer, _, interpreter = word.partition('=')
+    if peer not in benchmark.peers or not shutil.which(interpreter):
+      raise errors.InputError(
+        f'--peers={word}: expected NAME=INTERPRETER, the python of an environment that'
+        f' has the package; NAME is of {", ".join(benchmark.peers) or "another benchmark"}'
+      )
+    interpreters[peer] = interpreter
+  return names, interpreters
+
+
+def main(arguments: list[str]) -> None:
+  """Runs the benchmark named on the command line."""
+  if len(arguments) != 1 or arguments[0] not in BENCHMARKS:
+    meant = ''.join(wording.meant(each, BENCHMARKS) for each in arguments)
+    raise errors.InputError(
+      f'name one benchmark of {", ".join(BENCHMARKS)}{meant}'
+    )
+  found, output = BENCHMARKS[arguments[0]], flags.FLAGS.output
+  sizes = given_sizes(found)
+  names, interpreters = given_contenders(found, sizes)
   # Before minutes of work.
   if output and not pathlib.Path(output).resolve().parent.is_dir():
     raise errors.InputError(
       f'--output={output}: the folder does not exist; make it first'
     )
-  if output and os.path.exists(output) and not os.path.isfile(output):
-    raise errors.InputError(
-      f'--output={output} is no regular file; name another'
+  with tempfile.TemporaryDirectory(prefix='benchmark_') as folder:
+    arrays = os.path.join(folder, 'arrays.npz')
+    if interpreters:
+      found.write_arrays(sizes, arrays)
+    contenders, timeout = {}, flags.FLAGS.timeout_seconds
+    for name in names:
+      words = [sys.executable, '-m', 'launch.benchmarks', found.name, name]
+      words.append(json.dumps(sizes))
+      contenders[name] = harness.Contender(name, words, timeout)
+    for name, interpreter in interpreters.items():
+      # With its own packages, whatever PYTHONPATH is.
+      words = [interpreter, '-E', str(_PEERS / f'{name}.py'), arrays]
+      contenders[name] = harness.Contender(name, words, timeout)
+    report = harness.measure(
+      found, contenders, flags.FLAGS.passes, flags.FLAGS.max_foreign
     )
-  picture = None
-  if output and found.draw:
-    picture = pathlib.Path(output).with_suffix('.png')
-    # What lies beside a report is its picture, of an earlier time.
-    if picture == pathlib.Path(output) or (
-      picture.exists() and not os.path.exists(output)
-    ):
-      raise errors.InputError(
-        f'--output={output}: the picture would replace {picture}; name a .json '
-        'file elsewhere'
-      )
-  result = benchmark(
-    found,
-    settings,
-    found.contenders(settings) if names is None else names,
-    values.peers,
-    harness.Plan(
-      found.passes if values.passes is None else values.passes,
-      found.warm_up if values.warm_up is None else values.warm_up,
-      values.max_foreign,
-      values.seed,
-    ),
-    values.timeout_seconds,
-  )
-  result |= {
-    'command': command(found.name, values),
-    'date': datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+  # Without files and interpreters, which differ.
+  given = [
+    flags.FLAGS[name] for name in flags.FLAGS if name not in ('output', 'peers')
+  ]
+  words = [flag.serialize() for flag in given if flag.present]
+  if interpreters:
+    peers = ','.join(f'{name}=PYTHON' for name in interpreters)
+    words.append(f'--peers={peers}')
+  report |= environment.describe() | {
+    'settings': sizes,
+    'command': ' '.join(['launch.benchmark', found.name, *words]),
+    'date': datetime.date.today().isoformat(),
   }
-  print('\n' + report.to_text(result), end='')
+  print('\n' + harness.to_markdown(report), end='')
   if output:
     with files.writing(f'--output={output}', 'the results above are all'):
-      files.write_json(output, result, is_sorted=False)
-      if picture:
-        found.draw(result, picture)
-    print(f'\nwritten to {output}' + (f' and {picture}' if picture else ''))
-  for warning in result['warnings']:
-    print(f'warning: {warning}', file=sys.stderr)
-  if result['warnings']:
+      files.write_json(output, report, is_sorted=False)
+    print(f'\nwritten to {output}')
+  if report['warnings']:
     sys.exit(1)
 
 
-def _usage() -> str:
-  """Returns the text of `--help` above the flags: the benchmarks by name."""
-  width = max(map(len, catalog.BENCHMARKS))
-  lines = [
-    f'  {name:{width}}  {found.summary}'
-    for name, found in catalog.BENCHMARKS.items()
-  ]
-  return '\n'.join([__doc__, 'NAME is one of', *lines, ''])
-
-
 def _define_flags() -> None:
-  peers = {
-    name: process.programs(found, found.settings())
-    for name, found in catalog.BENCHMARKS.items()
-  }
+  peers = [
+    peer for benchmark in BENCHMARKS.values() for peer in benchmark.peers
+  ]
   flags.DEFINE_string('output', None, 'a JSON file to write')
   flags.DEFINE_list(
     'contenders', None, "contenders to run; default: the benchmark's"
@@ -213,18 +150,11 @@ def _define_flags() -> None:
   flags.DEFINE_list(
     'peers',
     [],
-    'further contenders NAME=INTERPRETER, the python of an environment with the '
-    'package; the names are '
-    + '; '.join(f'{n}: {", ".join(own)}' for n, own in peers.items() if own),
+    'further contenders NAME=INTERPRETER, the python of an environment with the package;'
+    f' NAME is of {", ".join(peers)}',
   )
-  for name, default, least, text in (
-    ('passes', None, 1, "undisturbed passes; default: the benchmark's, 9 or 1"),
-    ('warm_up', None, 0, "rounds before the passes; default: the benchmark's"),
-    ('seed', 0, 0, "seed of the contenders' order"),
-  ):
-    flags.DEFINE_integer(
-      name, default, text, lower_bound=least, upper_bound=hp.INT32_MAX
-    )
+  flags.DEFINE_integer('passes', 9, 'undisturbed passes', lower_bound=1)
+  flags.DEFINE_bool('small', False, 'tiny sizes, to try a benchmark in seconds')
   app.define_float(
     'max_foreign',
     0.15,
@@ -232,7 +162,6 @@ def _define_flags() -> None:
     least=0.0,
     most=1e6,
   )
-  flags.DEFINE_bool('small', False, 'tiny sizes, to try a benchmark in seconds')
   app.define_float(
     'timeout_seconds',
     1800.0,
@@ -240,11 +169,18 @@ def _define_flags() -> None:
     least=0.1,
     most=86_400.0,
   )
-  for name, benchmarks in _size_fields().items():
-    flags.DEFINE_list(name, None, f'a size of {", ".join(benchmarks)}')
+  for name in _SIZES:
+    having = [
+      found.name for found in BENCHMARKS.values() if name in found.sizes
+    ]
+    flags.DEFINE_list(name, None, f'a size of {", ".join(having)}')
 
 
 if __name__ == '__main__':
   # Not at import, since other commands have flags of these names.
   _define_flags()
-  app.run(main, _usage())
+  width = max(map(len, BENCHMARKS))
+  told = [
+    f'  {name:{width}}  {found.summary}' for name, found in BENCHMARKS.items()
+  ]
+  app.run(main, '\n'.join([__doc__, 'NAME is one of', *told, '']))

@@ -38,6 +38,7 @@ Directories and files are relative to the page. --check changes nothing: exit st
 
 import csv
 import itertools
+import json
 import pathlib
 import re
 import shlex
@@ -47,7 +48,7 @@ from absl import flags
 
 from launch import advice
 from launch import app
-from launch.benchmarks import report
+from launch.benchmarks import harness
 from launch.reproduction import judge
 from launch.reproduction import lines as lines_lib
 from launch.reproduction import page
@@ -205,11 +206,11 @@ def _settings(line: lines_lib.Line) -> tuple:
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the tables of a benchmark, and how they were made."""
   [where], given = _words(words, 'FILE', 'short')
-  found = report.read(root / where)
   try:
-    return report.to_markdown(found, 'short' in given)
-  except (AttributeError, KeyError, TypeError) as e:
-    raise ValueError(f'it is no report of a benchmark ({e})') from e
+    found = json.loads((root / where).read_text(encoding='utf-8'))
+    return harness.to_markdown(found, 'short' in given)
+  except (AttributeError, LookupError, OSError, TypeError, ValueError) as e:
+    raise ValueError(f'{where} is no report of a benchmark ({e!r})') from e
 
 
 def _table(root: pathlib.Path, words: Sequence[str]) -> str:

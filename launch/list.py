@@ -10,14 +10,13 @@ contenders and sizes; tables: published tables and figures, what each needs, and
 whether it can run here.
 """
 
-import dataclasses
 import functools
 import re
 import textwrap
 from collections.abc import Sequence
 
 from launch import app
-from launch.benchmarks import catalog as benchmarks
+from launch import benchmark as benchmark_lib
 from tasks import encoders
 from tasks import experiment
 from tasks import registry as tasks
@@ -92,11 +91,10 @@ def _metrics(width: int) -> str:
 def _benchmarks(width: int) -> str:
   measured = [['benchmark', 'measures']]
   rows = [['benchmark', 'contenders', 'sizes']]
-  for benchmark in benchmarks.BENCHMARKS.values():
-    settings = benchmark.settings()
-    names = [*benchmark.contenders(settings), *benchmark.optional(settings)]
+  for benchmark in benchmark_lib.BENCHMARKS.values():
+    names = benchmark.names + benchmark.optional + benchmark.peers
     sizes = [
-      f'{n}={_values(v)}' for n, v in dataclasses.asdict(settings).items()
+      f'{name}={_values(size)}' for name, size in benchmark.sizes.items()
     ]
     measured.append([benchmark.name, benchmark.summary])
     rows.append([benchmark.name, ', '.join(names), ', '.join(sizes)])

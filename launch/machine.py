@@ -1,9 +1,10 @@
-"""Checks whether this machine can run the project, and how to make it so.
+"""What this machine is and holds, and whether it can run the project.
 
 `python -m launch.plan` without flags prints the checks. That the packages are there and
 of the right versions, `tff_xc` itself checks when it is imported.
 """
 
+import contextlib
 import os
 import pathlib
 import platform
@@ -11,6 +12,9 @@ import re
 import shutil
 from collections.abc import Callable
 from collections.abc import Iterator
+from typing import Any
+
+import psutil
 
 from tff_xc import environment
 from tff_xc import memory
@@ -21,9 +25,65 @@ _REQUIREMENTS = pathlib.Path(__file__).resolve().parents[1] / 'requirements.txt'
 # The demo's peak is below the first, although TFF's worker holds a second copy of the
 # values of its computations.
 LEAST_MEMORY, LEAST_DISK = 2 * 2**30, 2**30
+# The widest of these that a processor has decides what TensorFlow's kernels run.
+_INSTRUCTIONS = {
+  'avx512_vnni': 'AVX-512 VNNI',
+  'avx512f': 'AVX-512',
+  'avx2': 'AVX2',
+}
+_CPUINFO = pathlib.Path('/proc/cpuinfo')
+_GPUS = pathlib.Path('/proc/driver/nvidia/gpus')
 _REINSTALL = 'install the pinned packages anew with `make clean venv`'
 # A check's name, its finding, and the cure of a problem; '': there is none.
 Check = tuple[str, str, str]
+
+
+def describe() -> dict[str, Any]:
+  """Returns the processor's name, the number of cores, and NVIDIA's GPUs."""
+  told = [path.read_text() for path in sorted(_GPUS.glob('*/information'))]
+  gpus = re.findall(r'^Model:\s*(.+)', '\n'.join(told), re.MULTILINE)
+  return {'cpu': processor(), 'cores': os.cpu_count(), 'gpus': gpus}
+
+
+def processor() -> str:
+  """Returns this machine's processor: 'AMD EPYC (family 25, model 1, AVX2)'."""
+  return processor_of(_CPUINFO.read_text('utf-8') if _CPUINFO.exists() else '')
+
+
+def processor_of(cpuinfo: str) -> str:
+  """Returns the first processor's name, with what tells its generation.
+
+  Names such as 'AMD EPYC' leave open which instructions there are, and these decide
+  which kernels run.
+  """
+  first = cpuinfo.partition('\n\n')[0]
+  told = dict(re.findall(r'^(.+?)\s*: *(.*)$', first, re.MULTILINE))
+  parts = [
+    f'{key.removeprefix("cpu ")} {told[key]}'
+    for key in ('cpu family', 'model')
+    if key in told
+  ]
+  has = told.get('flags', '').split()
+  parts += [name for flag, name in _INSTRUCTIONS.items() if flag in has][:1]
+  name = told.get('model name', 'unknown')
+  return f'{name} ({", ".join(parts)})' if parts else name
+
+
+def peak_bytes(root: int) -> int:
+  """Returns the sum of peak resident sizes (VmHWM) at and below the process `root`.
+
+  It is an upper bound if the processes peaked at different times or share pages.
+  """
+  total = 0
+  with contextlib.suppress(psutil.NoSuchProcess):
+    process = psutil.Process(root)
+    for each in [process, *process.children(recursive=True)]:
+      # psutil knows no peaks of other processes; one may just have ended.
+      with contextlib.suppress(OSError):
+        status = pathlib.Path(f'/proc/{each.pid}/status').read_text()
+        found = re.search(r'^VmHWM:\s+(\d+) kB', status, re.MULTILINE)
+        total += 1024 * int(found[1]) if found else 0
+  return total
 
 
 def check_packages(versions: dict[str, str], requirements: str) -> Check:
@@ -63,8 +123,7 @@ def check_runtime(name: str, add_up: Callable[[], int]) -> Check:
 
 def checks() -> Iterator[Check]:
   """Makes all checks; those that need TensorFlow are the last."""
-  cpuinfo = pathlib.Path('/proc/cpuinfo')
-  text = cpuinfo.read_text('utf-8') if cpuinfo.exists() else ''
+  text = _CPUINFO.read_text('utf-8') if _CPUINFO.exists() else ''
   versions = environment.describe()['versions']
   yield check_packages(versions, _REQUIREMENTS.read_text('utf-8'))
   yield check_platform(platform.system(), platform.machine(), text)
@@ -97,38 +156,6 @@ def checks() -> Iterator[Check]:
   yield check_runtime('TFF worker', in_worker)
   runtimes.install(runtimes.DEFAULT)
   yield check_runtime(runtimes.DEFAULT, lambda: int(total([1, 2, 3])))
-
-
-# The widest of these that a processor has decides what TensorFlow's kernels run.
-_INSTRUCTIONS = {
-  'avx512_vnni': 'AVX-512 VNNI',
-  'avx512f': 'AVX-512',
-  'avx2': 'AVX2',
-}
-
-
-def processor() -> str:
-  """Returns this machine's processor: 'AMD EPYC (family 25, model 1, AVX2)'."""
-  path = pathlib.Path('/proc/cpuinfo')
-  return processor_of(path.read_text('utf-8') if path.exists() else '')
-
-
-def processor_of(cpuinfo: str) -> str:
-  """Returns the first processor's name, with what tells its generation.
-
-  Names such as 'AMD EPYC' leave open which instructions there are, and these
-  decide which kernels run.
-  """
-  first: dict[str, str] = {}
-  for line in cpuinfo.splitlines():
-    key, _, value = line.partition(':')
-    first.setdefault(key.strip(), value.strip())
-  keys = {'family': 'cpu family', 'model': 'model'}
-  parts = [f'{n} {first[key]}' for n, key in keys.items() if key in first]
-  flags = first.get('flags', '').split()
-  parts += [text for word, text in _INSTRUCTIONS.items() if word in flags][:1]
-  name = first.get('model name', 'unknown')
-  return f'{name} ({", ".join(parts)})' if parts else name
 
 
 def tell() -> int:

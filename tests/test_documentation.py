@@ -190,8 +190,6 @@ def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
     *documents.commands(page),
   ):
     short = ['--rounds=1'] if words[0] == 'launch.train' else []
-    if words[0] == 'launch.benchmarks.formats':
-      words = [words[0], 'formats.csv', 'CNN']
     done = processes.python(
       '-m',
       *words,

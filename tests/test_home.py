@@ -8,7 +8,6 @@ import pytest
 
 from datasets import cache_folder
 from datasets import parsed_cache
-from launch.benchmarks import cpu
 from tasks import experiment
 from tff_xc import errors
 from tff_xc.runtime.cluster import state
@@ -47,5 +46,4 @@ def test_without_a_home_nothing_is_signed_or_cached(lacking, tmp_path):
   if lacking == 'none':
     with pytest.raises(errors.InputError, match='--folder'):
       state.make_folder(state.default_folder())
-  assert cpu.usage().own > 0  # It looks for nodes of a cluster.
   assert os.listdir(tmp_path) == []

@@ -156,8 +156,8 @@ def test_onednn_is_on_unless_the_user_says_otherwise(given, expected):
     f'if {given!r}: os.environ["TF_ENABLE_ONEDNN_OPTS"] = {given!r}\n'
     'import datasets\n'
     'found = os.environ["TF_ENABLE_ONEDNN_OPTS"]\n'
-    'from launch.benchmarks import process\n'
+    'from launch.benchmarks import harness\n'
     'print(found,'
-    ' process._given_environment().get("TF_ENABLE_ONEDNN_OPTS", ""))\n'
+    ' harness.given_environment().get("TF_ENABLE_ONEDNN_OPTS", ""))\n'
   )
   assert found == f'{expected} {given}'

@@ -1,1 +1,1 @@
-"""The benchmarks: their contenders, and the measurement of time ratios."""
+"""Benchmarks of `launch.benchmark`; a module each. Importing them is quick."""

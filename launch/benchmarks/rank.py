@@ -1,69 +1,57 @@
 """Compares exact P@k, nDCG@k and PSP@k over many classes to a plain product."""
 
-import dataclasses
-
-from launch.benchmarks import spec
+from launch.benchmarks import harness
 
 _BLOCK = 8192
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  """Sizes of an evaluation."""
+def build(contender, sizes):
+  """Builds a contender, in its own process; both find the best score."""
+  import numpy as np
 
-  # Test examples, with the label sets of the sparse-words set.
-  examples: int = 1024
-  num_classes: int = 670_091  # N.
-  dim: int = 512  # The length of a row.
-
-
-def _product(embeddings, table):
-  """Returns the best score of a float32 product, computed in blocks."""
-  return max(
-    (embeddings @ table[first : first + _BLOCK].T).max()
-    for first in range(0, len(table), _BLOCK)
-  )
-
-
-def _exact(settings: Settings):
   from datasets.procedural import words as sparse_words
   from tff_xc.measure import ranking
   from tff_xc.measure import search
 
-  dataset = sparse_words.load(
-    num_classes=settings.num_classes,
-    examples_per_class=1.0,
-    test_examples=settings.examples,
-  )
+  random = np.random.default_rng(0)
+  embeddings = random.standard_normal([sizes.examples, sizes.dim], np.float32)
+  table = random.standard_normal([sizes.num_classes, sizes.dim], np.float32)
 
-  def best(embeddings, table):
+  def product():
+    blocks = [table[i : i + _BLOCK] for i in range(0, len(table), _BLOCK)]
+    return max((embeddings @ block.T).max() for block in blocks)
+
+  def exact():
     top = search.top_k(embeddings, table, 5)
     ranking.label_set_scores(top, dataset.test.y, dataset.propensity)
     return (embeddings * table[top[:, 0]]).sum(axis=1).max()
 
-  return best
+  if contender == 'exact':
+    dataset = sparse_words.load(
+      num_classes=sizes.num_classes,
+      examples_per_class=1.0,
+      test_examples=sizes.examples,
+    )
+
+  def run():
+    best = float(product() if contender == 'product' else exact())
+    return {'check': lambda: {'best': best}}
+
+  return run
 
 
-def build(contender: str, settings: Settings):
-  """Builds a contender, in its own process."""
-  import numpy as np
-
-  function = _product if contender == 'product' else _exact(settings)
-  random = np.random.default_rng(0)
-  embeddings, table = (
-    random.standard_normal([count, settings.dim], np.float32)
-    for count in (settings.examples, settings.num_classes)
-  )
-  return lambda: {'check': {'best': float(function(embeddings, table))}}
-
-
-BENCHMARK = spec.Benchmark(
+BENCHMARK = harness.Benchmark(
   name='rank',
   summary='exact P@k of 1,024 examples over 670,091 classes, rows of 512',
-  settings=Settings,
+  sizes={
+    'examples': 1024,  # Test examples, with the label sets of the sparse-words set.
+    'num_classes': 670_091,  # N.
+    'dim': 512,  # The length of a row.
+  },
   small={'examples': 4, 'num_classes': 50, 'dim': 4},
-  contenders=lambda settings: ('product', 'exact'),
-  ratios=(('exact', 'product'),),
-  tolerances={'best': 1e-4},
+  names=('product', 'exact'),
   build=build,
+  ratios=(('exact', 'product'),),
+  same=('product', 'exact'),
+  tolerances={'best': 1e-4},
 )

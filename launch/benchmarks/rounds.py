@@ -1,118 +1,171 @@
 """Rounds of training as contenders: a plain TensorFlow loop, ours, TFF's own.
 
-Each function returns a contender's round, see `peers.protocol`. Weights have
-names, 'LAYER/kernel' [inputs, outputs] and 'LAYER/bias'; the last layer is
-'class'. Imports TensorFlow.
+Each returns a contender's round, see `peers.protocol`. Weights have names,
+'LAYER/kernel' [inputs, outputs] and 'LAYER/bias'; the last layer is 'class'. Imports
+TensorFlow.
 """
 
 import collections
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
+import types
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from launch.benchmarks import arrays
-from launch.benchmarks.peers import inputs
+from launch.benchmarks.peers import protocol
 from tff_xc import classifier
 from tff_xc import heads
+from tff_xc import precision
 from tff_xc.algorithms import fedss
+from tff_xc.encoders import leaf
 from tff_xc.round import examples as examples_lib
 from tff_xc.round import local_training
 from tff_xc.round import optimizers
 from tff_xc.runtime import registry
+from tff_xc.runtime.in_process import context
 
-Weights = Mapping[str, np.ndarray]
-Clients = Sequence[arrays.Client]
-Round = Callable[[], dict]
-
-
-def femnist_cnn(weights: Mapping[str, tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-  """Returns the logits of LEAF's FEMNIST CNN, written as Keras writes it."""
-  h = tf.reshape(x, [-1, 28, 28, 1])
-  for layer in ('conv0', 'conv1'):
-    h = tf.nn.conv2d(h, weights[f'{layer}/kernel'], 1, 'SAME')
-    h = tf.nn.relu(tf.nn.bias_add(h, weights[f'{layer}/bias']))
-    h = tf.nn.max_pool2d(h, 2, 2, 'VALID')
-  return perceptron(weights, h)
+NUM_CLASSES = 62
+_RATE = 0.1
 
 
-def perceptron(weights: Mapping[str, tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-  """Returns the logits of a dense layer with ReLU and a class layer."""
-  h = tf.reshape(x, [-1, weights['dense/kernel'].shape[0]])
-  h = tf.nn.relu(h @ weights['dense/kernel'] + weights['dense/bias'])
-  return h @ weights['class/kernel'] + weights['class/bias']
+def make_arrays(sizes):
+  """Returns (initial weights by name, x [K, m, 28, 28], y [K, m]), always the same.
+
+  Images are half class pattern, half noise. Weights are drawn as PyTorch draws them,
+  U(-1, 1) / sqrt(fan_in), biases too.
+  """
+  random, weights, fan_in = np.random.default_rng(0), {}, 1
+  width = sizes.embedding_dim
+  for name, shape in {
+    'conv0/kernel': (5, 5, 1, 32),
+    'conv0/bias': (32,),
+    'conv1/kernel': (5, 5, 32, 64),
+    'conv1/bias': (64,),
+    'dense/kernel': (3136, width),
+    'dense/bias': (width,),
+    'class/kernel': (width, NUM_CLASSES),
+    'class/bias': (NUM_CLASSES,),
+  }.items():
+    if name.endswith('/kernel'):
+      fan_in = int(np.prod(shape[:-1]))
+    values = random.uniform(-1.0, 1.0, shape) * fan_in**-0.5
+    weights[name] = values.astype(np.float32)
+  shape = [sizes.clients, sizes.examples]
+  patterns = random.random([NUM_CLASSES, 28, 28], np.float32)
+  y = random.integers(0, NUM_CLASSES, shape, dtype=np.int32)
+  x = (patterns[y] + random.random([*shape, 28, 28], np.float32)) / 2
+  return weights, x, y
 
 
-def plain(
-  logits, weights: Weights, clients: Clients, batch_size: int, rate: float
-) -> Round:
+def write_arrays(sizes: dict, path: str) -> None:
+  """Writes the clients, as x and y, and the weights, for the peers."""
+  weights, x, y = make_arrays(types.SimpleNamespace(**sizes))
+  rates = {'batch_size': sizes['batch_size'], 'learning_rate': _RATE}
+  np.savez(path, x=x, y=y, **rates, **weights)
+
+
+def build(contender, sizes):
+  """Builds a contender of `round`."""
+  if contender == 'plain':
+    return plain(sizes)
+  runtimes = {
+    'tff_fedavg_worker': 'worker',
+    'worker': 'worker',
+    'cluster': 'cluster',
+  }
+  registry.install(runtimes.get(contender, 'in_process'))
+  if contender.startswith('tff_fedavg'):
+    return tff_fedavg(sizes)
+  if contender == precision.BFLOAT16:
+    precision.check(context.visible_devices())
+    return ours(sizes, precision.BFLOAT16)
+  return ours(sizes, 'float32')
+
+
+def keras_model(sizes) -> tf.keras.Model:
+  """Returns the network as a Keras model, logits last."""
+  layers = tf.keras.layers
+  return tf.keras.Sequential(
+    [
+      layers.Reshape([28, 28, 1], input_shape=[28, 28]),
+      layers.Conv2D(32, 5, padding='same', activation='relu'),
+      layers.MaxPool2D(),
+      layers.Conv2D(64, 5, padding='same', activation='relu'),
+      layers.MaxPool2D(),
+      layers.Flatten(),
+      layers.Dense(sizes.embedding_dim, 'relu'),
+      layers.Dense(NUM_CLASSES),
+    ]
+  )
+
+
+def plain(sizes):
   """Trains one client after another, in place on one model, without TFF.
 
-  A training step is one graph call. TensorFlow has its default threads. Deltas
-  are averaged with example counts as weights.
+  A training step is one graph call. TensorFlow has its default threads. Deltas are
+  averaged with example counts as weights.
   """
-  data = [(tf.constant(c.x), tf.constant(c.y)) for c in clients]
-  random = np.random.default_rng(0)
+  weights, *clients = make_arrays(sizes)
+  data = [
+    (tf.constant(x), tf.constant(y)) for x, y in zip(*clients, strict=True)
+  ]
+  random, batch_size = np.random.default_rng(0), sizes.batch_size
+  model = keras_model(sizes)
+  model.set_weights(list(weights.values()))
+  variables = model.trainable_variables
   snapshot = [tf.Variable(w) for w in weights.values()]
   sums = [tf.Variable(tf.zeros(w.shape)) for w in weights.values()]
-  model = {name: tf.Variable(w) for name, w in weights.items()}
-  variables = list(model.values())
 
   @tf.function(reduce_retracing=True)
   def step(x, y, batch):
     with tf.GradientTape() as tape:
       losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-        labels=tf.gather(y, batch), logits=logits(model, tf.gather(x, batch))
+        labels=tf.gather(y, batch), logits=model(tf.gather(x, batch))
       )
       loss = tf.reduce_mean(losses)
     for v, g in zip(variables, tape.gradient(loss, variables), strict=True):
-      tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=rate, delta=g)
+      tf.raw_ops.ResourceApplyGradientDescent(
+        var=v.handle, alpha=_RATE, delta=g
+      )
     return loss
 
   @tf.function
-  def restore():
-    for v, s in zip(variables, snapshot, strict=True):
+  def end_client(weight):
+    for total, v, s in zip(sums, variables, snapshot, strict=True):
+      total.assign_add(weight * (v - s))
       v.assign(s)
 
   @tf.function
-  def accumulate(weight):
+  def end_round(weight):
     for total, v, s in zip(sums, variables, snapshot, strict=True):
-      total.assign_add(weight * (v - s))
-
-  @tf.function
-  def move(weight):
-    for s, total in zip(snapshot, sums, strict=True):
       s.assign_add(total / weight)
+      v.assign(s)
       total.assign(tf.zeros_like(total))
 
   def run():
     loss_sum = examples = 0.0
     for x, y in data:
-      restore()
       order = random.permutation(len(y)).astype(np.int32)
       for start in range(0, len(y), batch_size):
         batch = order[start : start + batch_size]
         loss_sum += step(x, y, tf.constant(batch)) * len(batch)
-      accumulate(tf.constant(float(len(y))))
+      end_client(tf.constant(float(len(y))))
       examples += len(y)
-    move(tf.constant(examples))
-    loss = float(loss_sum) / examples
+    end_round(tf.constant(examples))
     return {
-      'check': lambda: {
-        'loss': loss,
-        'update_norm': inputs.distance(snapshot, list(weights.values())),
-      }
+      'check': lambda: _checked(loss_sum / examples, snapshot, weights.values())
     }
 
-  run.weights = snapshot
   return run
 
 
-def of_process(process, state, cohort: Sequence[Any], check) -> Round:
+def _checked(loss, after, before) -> dict[str, float]:
+  """Returns what contenders must agree on, of the loss and the weights."""
+  moved = protocol.distance(map(np.asarray, after), before)
+  return {'loss': float(loss), 'update_norm': moved}
+
+
+def of_process(process, state, cohort, check):
   """Returns rounds of a learning process, always with the same cohort."""
   kept = [state]
 
@@ -122,86 +175,62 @@ def of_process(process, state, cohort: Sequence[Any], check) -> Round:
     state, metrics = process.next(registry.donate(kept.pop()), cohort)
     kept.append(state)
     # Waits for every result; eager tensors on a CPU are complete already.
-    for leaf in tf.nest.flatten((state, metrics)):
-      if isinstance(leaf, tf.Tensor) and leaf.shape.rank == 0:
-        leaf.numpy()
+    for leaf_value in tf.nest.flatten((state, metrics)):
+      if isinstance(leaf_value, tf.Tensor) and leaf_value.shape.rank == 0:
+        leaf_value.numpy()
     return {'check': lambda: check(state, metrics)}
 
   return run
 
 
-def ours(
-  encoder,
-  weights: Weights,
-  clients: Clients,
-  batch_size: int,
-  rate: float,
-  precision: str = 'float32',
-  **of_fedss: int,
-) -> Round:
-  """Returns this package's FedAvg, or FedSS, started from the given weights."""
-  build, table_optimizer = fedss.build_fullsoftmax, optimizers.build_sgd(1.0)
-  if of_fedss:
-    build, table_optimizer = fedss.build_fedss, optimizers.RowMomentum(1.0)
-  process = build(
+def ours(sizes, precision_name):
+  """Returns this package's FedAvg, started from the arrays' weights."""
+  weights, x, y = make_arrays(sizes)
+  encoder = leaf.build_femnist_encoder(embedding_dim=sizes.embedding_dim)
+  process = fedss.build_fullsoftmax(
     model=classifier.EmbeddingClassifier(
       encoder,
       heads.LinearHead(bias=True),
-      weights['class/bias'].size,
-      precision=precision,
+      NUM_CLASSES,
+      precision=precision_name,
     ),
-    local_training=local_training.LocalTraining(rate, batch_size, epochs=1),
+    local_training=local_training.LocalTraining(
+      _RATE, sizes.batch_size, epochs=1
+    ),
     encoder_optimizer=optimizers.build_sgd(1.0),
-    table_optimizer=table_optimizer,
-    **of_fedss,
+    table_optimizer=optimizers.build_sgd(1.0),
   )
   state = process.initialize()
   initial = process.get_model_weights(state)
   # As encoders and `LinearHead(bias=True)` keep them.
-  kernel = np.ascontiguousarray(weights['dense/kernel'].T)
-  of_encoder = {**weights, 'dense/kernel': kernel}
-  table = np.concatenate(
-    [weights['class/kernel'].T, weights['class/bias'][:, None]], axis=1
-  )
+  weights['dense/kernel'] = np.ascontiguousarray(weights['dense/kernel'].T)
+  table = np.column_stack([weights['class/kernel'].T, weights['class/bias']])
   start = classifier.ModelWeights(
-    type(initial.encoder)((name, of_encoder[name]) for name in initial.encoder),
+    type(initial.encoder)((name, weights[name]) for name in initial.encoder),
     initial.encoder_state,
     collections.OrderedDict([(classifier.CLASS, table)]),
   )
-  expected, given = tf.nest.flatten(initial), tf.nest.flatten(start)
-  if [w.shape for w in expected] != [w.shape for w in given]:
-    raise ValueError('the weights given are not the shapes of the model')
+  cohort = [
+    examples_lib.ClientExamples(x[k], y[k], np.int64(k), y[k])
+    for k in range(len(y))
+  ]
 
   def check(state, metrics):
     after = tf.nest.flatten(process.get_model_weights(state))
-    return {
-      'loss': float(metrics['loss']),
-      'update_norm': inputs.distance(after, given),
-    }
+    return _checked(metrics['loss'], after, tf.nest.flatten(start))
 
-  cohort = [
-    examples_lib.ClientExamples(c.x, c.y, np.int64(i), c.y)
-    for i, c in enumerate(clients)
-  ]
-  state = process.set_model_weights(state, start)
-  return of_process(process, state, cohort, check)
+  return of_process(
+    process, process.set_model_weights(state, start), cohort, check
+  )
 
 
-def tff_fedavg(
-  build_keras: Callable[[], tf.keras.Model],
-  weights: Weights,
-  clients: Clients,
-  batch_size: int,
-  rate: float,
-) -> Round:
-  """Returns TFF's own weighted federated averaging of a Keras model.
-
-  The model's weights have the order of `weights`.
-  """
+def tff_fedavg(sizes):
+  """Returns TFF's own weighted federated averaging of the Keras model."""
+  weights, *clients = make_arrays(sizes)
 
   def model_fn():
     return tff.learning.models.from_keras_model(
-      build_keras(),
+      keras_model(sizes),
       loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
       input_spec=(
         tf.TensorSpec([None, 28, 28], tf.float32),
@@ -211,25 +240,22 @@ def tff_fedavg(
 
   process = tff.learning.algorithms.build_weighted_fed_avg(
     model_fn,
-    client_optimizer_fn=tff.learning.optimizers.build_sgdm(rate),
+    client_optimizer_fn=tff.learning.optimizers.build_sgdm(_RATE),
     server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
   )
-  start = list(weights.values())
-  state = process.set_model_weights(
-    process.initialize(), tff.learning.models.ModelWeights(start, [])
-  )
+  start = tff.learning.models.ModelWeights(list(weights.values()), [])
   cohort = [
-    tf.data.Dataset.from_tensor_slices((c.x, c.y))
-    .shuffle(len(c.y), seed=0)
-    .batch(batch_size)
-    for c in clients
+    tf.data.Dataset.from_tensor_slices((x, y))
+    .shuffle(len(y), seed=0)
+    .batch(sizes.batch_size)
+    for x, y in zip(*clients, strict=True)
   ]
 
   def check(state, metrics):
     after = list(state.global_model_weights.trainable)
-    return {
-      'loss': float(metrics['client_work']['train']['loss']),
-      'update_norm': inputs.distance(after, start),
-    }
+    return _checked(
+      metrics['client_work']['train']['loss'], after, start.trainable
+    )
 
+  state = process.set_model_weights(process.initialize(), start)
   return of_process(process, state, cohort, check)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from launch.benchmarks import catalog as benchmarks
+from launch import benchmark as benchmarks
 from tasks import encoders
 from tasks import registry as tasks
 from tasks.papers import registry as papers

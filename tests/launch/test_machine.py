@@ -67,6 +67,34 @@ def test_platforms(system, processor, cpuinfo, cure):
   assert cure in found
 
 
+def test_a_processor_is_told_with_its_generation(monkeypatch, tmp_path):
+  of = lambda flags: machine.processor_of(
+    f'cpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n'
+    '\nmodel\t\t: 2\nflags\t\t: avx512f\n'
+  )
+  assert of('fpu avx avx2 avx512f avx512_vnni').endswith(', AVX-512 VNNI)')
+  assert of('fpu avx avx2') == 'AMD EPYC (family 25, model 1, AVX2)'
+  assert of('fpu avx') == 'AMD EPYC (family 25, model 1)'
+  assert machine.processor_of('') == 'unknown'
+  monkeypatch.setattr(machine, '_GPUS', tmp_path)
+  assert machine.describe()['gpus'] == []
+  (tmp_path / '0000:00:06.0').mkdir()
+  told = tmp_path / '0000:00:06.0' / 'information'
+  told.write_text('Model: \t\t NVIDIA 6\nIRQ:   \t\t 45\n')
+  assert machine.describe()['gpus'] == ['NVIDIA 6']
+
+
+def test_memory_is_of_a_process_and_its_children():
+  child = subprocess.Popen(['sleep', '60'])
+  try:
+    bytes_of = machine.peak_bytes
+    assert bytes_of(os.getpid()) > bytes_of(child.pid) > 1e5
+  finally:
+    child.kill()
+    child.wait()
+  assert machine.peak_bytes(child.pid) == 0
+
+
 def test_room_packages_and_runtimes():
   assert machine.check_room('memory', 10**8, 2 * 10**9)[2].endswith('are free')
   assert machine.check_room('memory', 10**10, 2 * 10**9)[1:] == (

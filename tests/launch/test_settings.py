@@ -81,8 +81,8 @@ REFUSED = (
   ('plan --encoder_parameters=nan', 'a finite number'),
   ('plan --max_megabytes_per_round=1e10', '10000000000.0'),
   ('benchmark round --max_foreign=inf', '--max_foreign=inf'),
-  ('benchmark round --clients=3000000000', 'from 1 to 2147483647'),
-  ('benchmark round --passes=3000000000', '--passes=3000000000'),
+  ('benchmark round --clients=-1', 'a positive number'),
+  ('benchmark round --passes=0', '--passes=0'),
 )
 
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from launch import evaluation as evaluation_lib
-from launch.benchmarks import cpu
+from launch import machine
 from tasks import experiment
 from tests import doubling
 from tests import full_disk
@@ -209,7 +209,7 @@ def test_a_round_of_the_size_of_amazoncat_fits_4_gb(tmp_path):
   )
   run, peak = subprocess.Popen(given, cwd=light.ROOT), 0
   while run.poll() is None:
-    peak = max(peak, cpu.peak_bytes(run.pid))
+    peak = max(peak, machine.peak_bytes(run.pid))
     time.sleep(0.2)
   assert run.returncode == 0
   print(f'{peak / 1e9:.2f} GB')

@@ -1,13 +1,13 @@
 """pfl-research (PyPI: pfl[pytorch]) with PyTorch, as a contender.
 
-Runs under an interpreter that has pfl: pfl_torch.py ARRAYS.npz [N]. Federated
-averaging of LEAF's FEMNIST CNN from the weights in the file, by the library's
-own `FederatedAveraging` and `SimulatedBackend`.
+Runs under an interpreter that has pfl: pfl_torch.py ARRAYS.npz. Federated averaging of
+LEAF's FEMNIST CNN from the weights in the file, by the library's own
+`FederatedAveraging` and `SimulatedBackend`.
 """
 
+import itertools
 import sys
 
-import inputs
 import numpy as np
 import protocol
 import torch
@@ -26,14 +26,11 @@ from pfl.model.pytorch import PyTorchModel
 class Network(torch_network.Network):
   """The network as pfl trains it; also sums its loss, for the check."""
 
-  def __init__(self, width, classes):
-    super().__init__(width, classes)
-    self.loss_sum, self.examples = 0.0, 0
+  loss_sum = 0.0
 
   def loss(self, x, y):
     loss = torch.nn.functional.cross_entropy(self(x), y)
     self.loss_sum += loss.item() * len(y)
-    self.examples += len(y)
     return loss
 
   def metrics(self, x, y):
@@ -42,27 +39,20 @@ class Network(torch_network.Network):
 
 def build():
   """Returns the contender: every client takes part in every round."""
-  arrays = inputs.load(*sys.argv[1:])
-  network = Network(*arrays['class/kernel'].shape)
-  torch_network.started(network, arrays)
+  arrays = dict(np.load(sys.argv[1]))
+  network = Network(arrays)
   model = PyTorchModel(
     model=network,
     local_optimizer_create=torch.optim.SGD,
     central_optimizer=torch.optim.SGD(network.parameters(), 1.0),
   )
-  before = torch_network.weights(arrays)
-  expected = sum(value.size for value in before)
-  federated = sum(int(np.prod(v.shape)) for v in model.variable_map.values())
-  if federated != expected:
-    raise ValueError('pfl federates only ' + str(federated) + ' parameters')
   datasets = {
     str(k): PyTorchTensorDataset(tensors, user_id=str(k))
     for k, tensors in enumerate(torch_network.clients(arrays))
   }
+  sampler = get_user_sampler('minimize_reuse', list(datasets))
   backend = SimulatedBackend(
-    training_data=FederatedDataset(
-      datasets.__getitem__, get_user_sampler('minimize_reuse', list(datasets))
-    ),
+    training_data=FederatedDataset(datasets.__getitem__, sampler),
     val_data=None,
     postprocessors=[WeightByDatapoints()],
   )
@@ -71,23 +61,17 @@ def build():
     local_learning_rate=float(arrays['learning_rate']),
     local_batch_size=int(arrays['batch_size']),
   )
-  algorithm, rounds = FederatedAveraging(), [0]
+  algorithm, rounds = FederatedAveraging(), itertools.count(1)
 
   def check():
-    return {
-      'loss': network.loss_sum / network.examples,
-      'update_norm': inputs.distance(
-        [p.detach().numpy() for p in network.parameters()], before
-      ),
-    }
+    moved = torch_network.moved(arrays, network.parameters())
+    return {'loss': network.loss_sum / arrays['y'].size, 'update_norm': moved}
 
   def run():
-    rounds[0] += 1
-    # The algorithm resumes at its current round and stops before this one. No
-    # round is evaluated: only round 0 is a multiple of the frequency, and it
-    # has no metrics to compute.
+    # The algorithm resumes at its current round and stops before this one. No round is
+    # evaluated: only round 0 is a multiple of the frequency, and it has no metrics.
     params = NNAlgorithmParams(
-      central_num_iterations=rounds[0],
+      central_num_iterations=next(rounds),
       evaluation_frequency=10**9,
       train_cohort_size=len(datasets),
       val_cohort_size=0,

@@ -1,126 +1,73 @@
-"""Plain PyTorch, one process a core side by side, as a contender.
+"""Plain PyTorch, one thread a core side by side, as a contender.
 
-Runs under an interpreter that has torch: torch_side_by_side.py ARRAYS.npz [N].
-Federated averaging of LEAF's FEMNIST CNN from the weights in the file.
+Runs under an interpreter that has torch: torch_side_by_side.py ARRAYS.npz. Federated
+averaging of LEAF's FEMNIST CNN from the weights in the file.
 
-Each process has one thread and one model, which it trains in place for one
-client after another, and takes the next client that none has taken. Processes
-share the global model and a running sum of weights each; nothing is serialized.
+Each thread has one model, which it trains in place for one client after another, and a
+running sum of weights; clients are equally large. PyTorch's operations run without the
+lock of Python.
 """
 
-import mmap
-import multiprocessing
+import concurrent.futures
 import os
 import sys
-import traceback
 
-import inputs
+import numpy as np
 import protocol
 import torch
 import torch_network
 
-# Before the fork: a process cannot inherit PyTorch's threads.
-torch.set_num_threads(1)
 
-
-def _shared_like(parameters):
-  """Returns zeros of the parameters' shapes, shared with forked processes.
-
-  `share_memory_` would need room in /dev/shm, of which containers often have
-  only 64 MB.
-  """
-  zeros = []
-  for p in parameters:
-    memory = mmap.mmap(-1, p.numel() * p.element_size())
-    flat = torch.frombuffer(memory, dtype=p.dtype)
-    zeros.append(flat.as_strided(p.shape, p.stride()))
-  return zeros
-
-
-class Rounds:
-  """A contender of `protocol`: every client takes part in every round."""
-
-  def __init__(self, arrays):
-    network = torch_network.Network(*arrays['class/kernel'].shape)
-    self._network = torch_network.channels_last(
-      torch_network.started(network, arrays)
+def build(is_bfloat16=False):
+  """Returns the contender: every client takes part in every round."""
+  torch.set_num_threads(1)
+  arrays = dict(np.load(sys.argv[1]))
+  clients, examples = torch_network.clients(arrays), arrays['y'].size
+  threads = min(len(os.sched_getaffinity(0)), len(clients))
+  pool = concurrent.futures.ThreadPoolExecutor(threads)
+  model = [p.detach() for p in torch_network.Network(arrays).parameters()]
+  networks, sums = [], []
+  for _ in range(threads):
+    network = torch_network.Network(arrays).to(
+      memory_format=torch.channels_last
     )
-    self._parameters = list(network.parameters())
-    self._optimizer = torch.optim.SGD(
-      self._parameters, float(arrays['learning_rate'])
+    networks.append(network)
+    sums.append([torch.zeros_like(p) for p in network.parameters()])
+
+  def train(network, total, mine):
+    """Trains clients, adds their weights up, and returns the mean loss's part."""
+    parameters, loss_sum = [p.detach() for p in network.parameters()], 0.0
+    optimizer = torch.optim.SGD(
+      network.parameters(), float(arrays['learning_rate'])
     )
-    self._clients = torch_network.clients(arrays)
-    self._examples = arrays['y'].size
-    self._batch_size = int(arrays['batch_size'])
-    self._arrays = arrays
-    processes = min(len(os.sched_getaffinity(0)), len(self._clients))
-    self._global = _shared_like(self._parameters)
-    self._sums = [_shared_like(self._parameters) for _ in range(processes)]
-    with torch.no_grad():
-      torch._foreach_copy_(self._global, self._parameters)
-    self._start(processes)
+    torch._foreach_zero_(total)
+    for x, y in mine:
+      torch._foreach_copy_(parameters, model)
+      for batch in torch.randperm(len(y)).split(int(arrays['batch_size'])):
+        optimizer.zero_grad()
+        with torch.autocast(
+          'cpu', torch.bfloat16, is_bfloat16, cache_enabled=False
+        ):
+          loss = torch.nn.functional.cross_entropy(network(x[batch]), y[batch])
+        loss.backward()
+        optimizer.step()
+        loss_sum += loss.item() * len(batch) / examples
+      torch._foreach_add_(total, parameters, alpha=len(y) / examples)
+    return loss_sum
 
-  def _start(self, processes):
-    """Forks all processes but this one, which is the first."""
-    context = multiprocessing.get_context('fork')
-    self._next = context.Value('i', 0)
-    self._pipes = []
-    for number in range(1, processes):
-      ours, theirs = context.Pipe()
-      context.Process(
-        target=self._serve, args=(number, theirs, os.getpid()), daemon=True
-      ).start()
-      theirs.close()  # So that reading ends if the process does.
-      self._pipes.append(ours)
+  def run():
+    shares = [clients[first::threads] for first in range(threads)]
+    losses = list(pool.map(train, networks, sums, shares))
+    torch._foreach_zero_(model)
+    for total in sums:
+      torch._foreach_add_(model, total)
+    loss, moved = sum(losses), torch_network.moved
+    return {
+      'check': lambda: {'loss': loss, 'update_norm': moved(arrays, model)}
+    }
 
-  def _serve(self, number, pipe, parent):
-    protocol.die_with_parent(parent)
-    try:
-      while True:
-        pipe.recv()
-        pipe.send(self._train(number))
-    except Exception:
-      traceback.print_exc()
-      os._exit(1)
-
-  def _train(self, number):
-    """Trains the next client until none is left."""
-    loss_sum, examples = 0.0, 0
-    while True:
-      with self._next.get_lock():
-        k = self._next.value
-        self._next.value += 1
-      if k >= len(self._clients):
-        return loss_sum, examples
-      x, y = self._clients[k]
-      with torch.no_grad():
-        torch._foreach_copy_(self._parameters, self._global)
-      loss_sum += torch_network.train(
-        self._network, self._optimizer, x, y, self._batch_size
-      )
-      with torch.no_grad():
-        torch._foreach_add_(
-          self._sums[number], self._parameters, alpha=len(y) / self._examples
-        )
-      examples += len(y)
-
-  def run(self):
-    self._next.value = 0
-    for pipe in self._pipes:
-      pipe.send('round')
-    done = [self._train(0)] + [pipe.recv() for pipe in self._pipes]
-    losses, examples = zip(*done)  # noqa: B905 old Pythons
-    if sum(examples) != self._examples:
-      raise ValueError(f'{sum(examples)} of {self._examples} examples trained')
-    torch._foreach_zero_(self._global)
-    for sums in self._sums:
-      torch._foreach_add_(self._global, sums)
-      torch._foreach_zero_(sums)
-    check = lambda: torch_network.checked(
-      self._arrays, sum(losses), self._global
-    )
-    return {'check': check}
+  return run
 
 
 if __name__ == '__main__':
-  protocol.serve(lambda: Rounds(inputs.load(*sys.argv[1:])).run)
+  protocol.serve(build)

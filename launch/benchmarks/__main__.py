@@ -1,0 +1,23 @@
+"""The process of a contender of this package; `launch.benchmark` starts it.
+
+python -m launch.benchmarks BENCHMARK CONTENDER SIZES_AS_JSON
+"""
+
+import importlib
+import json
+import os
+import sys
+import types
+
+import tff_xc
+from launch.benchmarks.peers import protocol
+from tff_xc import lazy_imports
+
+if __name__ == '__main__':
+  name, contender, words = sys.argv[1:]
+  if contender == 'plain' and tff_xc.ONEDNN_GIVEN is None:
+    del os.environ[tff_xc.ONEDNN]  # Plain TensorFlow, as it comes.
+  lazy_imports.install()
+  found = importlib.import_module(f'launch.benchmarks.{name}').BENCHMARK
+  sizes = types.SimpleNamespace(**json.loads(words))
+  protocol.serve(lambda: found.build(contender, sizes))
