@@ -20,6 +20,7 @@ import scipy.sparse
 from datasets import examples as examples_lib
 from datasets.splits import rules
 from launch import evaluation
+from launch import runs as runs_lib
 from launch.reproduction import lines as lines_lib
 from launch.reproduction import plan
 from tasks import experiment
@@ -128,6 +129,8 @@ def confusion(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
   """Draws confusion matrices of one client, by FedSS and by NegOnly (FedSS, fig. 7)."""
   client, shares, lines = None, [], []
   for [run] in planned.runs:
+    if not runs_lib.is_finished(run):
+      raise errors.InputError(f'{run.folder} has not finished; run it first')
     # What flags have named, and not what the directory says.
     named = run_files.flat(run.config)
     named = {n: named[n] for n in experiment.NAMED if n in named}

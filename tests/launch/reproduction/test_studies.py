@@ -1,5 +1,7 @@
 """Measurements that are neither formulas nor plain runs, beside plain loops."""
 
+import types
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -246,6 +248,36 @@ def test_the_theory_has_values_and_a_picture(tmp_path):
 
 
 # -- FedSS --
+
+
+def test_the_diagonal_of_fedss_is_compared_with_that_of_negonly(
+  tmp_path, monkeypatch
+):
+  each = planned('fedss/fig7', tmp_path)
+  with pytest.raises(errors.InputError, match='has not finished'):
+    studies.measure(each, tmp_path)
+  predicted = {'fedss': [0, 0, 1, 1], 'negonly': [0, 5, 5, 5]}
+
+  def load(folder, named):
+    found = [run for [run] in each.runs if run.folder == folder]
+    guesses = np.array(predicted[found[0].config['algorithm']])
+    labels = np.array([0, 0, 1, 1])
+    return types.SimpleNamespace(
+      dataset=types.SimpleNamespace(train=None),
+      predictions=lambda client: ('train', guesses, labels),
+    )
+
+  monkeypatch.setattr(runs_lib, 'is_finished', lambda run: True)
+  monkeypatch.setattr(studies.evaluation, 'load', load)
+  monkeypatch.setattr(studies.evaluation, 'choose_client', lambda *_: 'c')
+  lines = studies.measure(each, tmp_path)
+  assert [*values(lines).values()] == [100 - 25]
+  shown = [x.measured.value for x in lines if x.metric == 'classes predicted']
+  assert shown == [2, 1]
+  assert {path.name for path in tmp_path.iterdir()} == {
+    'fedss.png',
+    'negonly.png',
+  }
 
 
 N, CLIENTS, RATE, SEED, SCALE = 90, 3, 0.1, 7, 4.0
