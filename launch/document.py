@@ -50,7 +50,8 @@ from launch import advice
 from launch import app
 from launch.benchmarks import harness
 from launch.reproduction import judge
-from launch.reproduction import results
+from launch.reproduction import lines as lines_lib
+from launch.reproduction import page
 from tasks.papers import names
 from tasks.papers import registry
 from tasks.papers import table as table_lib
@@ -123,13 +124,13 @@ def _result(root: pathlib.Path, words: Sequence[str]) -> str:
   (where, name), given = _words(
     words, 'DIRECTORY PAPER/TABLE', 'real', 'paper', 'short'
   )
-  if name not in registry.RESULTS:
+  if name not in registry.KNOWN:
     raise ValueError(f'there is no result {name}')
   scale = next((s for s in table_lib.SCALES if s in given), 'small')
-  found = results.read(root / where, registry.RESULTS[name], scale)
-  if found.lines.empty and not isinstance(found.found, table_lib.Formula):
+  found = lines_lib.read(root / where, registry.KNOWN[name], scale)
+  if not found.lines and not isinstance(found.found, table_lib.Formula):
     raise ValueError(f'nothing was written of {name} in {root / where}')
-  return found.to_markdown('short' in given)
+  return page.to_markdown(found, 'short' in given)
 
 
 def _check_results(where: pathlib.Path) -> None:
@@ -143,7 +144,8 @@ def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
   _check_results(root / where)
   of: dict[str, list[judge.Verdict]] = {}
   for each in registry.RESULTS.values():
-    verdict = results.read(root / where, each, 'small').judged.verdict
+    found = lines_lib.read(root / where, each, 'small')
+    verdict = judge.judge(found).verdict
     of.setdefault(each.paper, []).append(verdict)
   of['all'] = [*itertools.chain(*of.values())]
   kinds = list(judge.Verdict)
@@ -165,7 +167,8 @@ def _overview(root: pathlib.Path, words: Sequence[str]) -> str:
     raise ValueError(f'{CAUSES} names {min(unknown)}, which is no result')
   lines = [['result', 'the paper shows', 'measured here', 'verdict', 'cause']]
   for name, each in registry.RESULTS.items():
-    verdict, why, _ = results.read(root / where, each, 'small').judged
+    found = lines_lib.read(root / where, each, 'small')
+    verdict, why, _ = judge.judge(found)
     cause = causes.get(name, '')
     lines.append([f'`{name}`', each.caption, why, str(verdict), cause])
   return text_table.to_markdown(lines)
@@ -177,20 +180,27 @@ def _both(root: pathlib.Path, words: Sequence[str]) -> str:
   for where in wheres:
     _check_results(root / where)
   lines, machines = [], [set(), set()]
-  same = ['row', 'task', 'changes', 'metric', 'seeds', 'rounds']
   for name, each in registry.RESULTS.items():
-    of = [results.read(root / where, each, 'small') for where in wheres]
+    of = [lines_lib.read(root / where, each, 'small') for where in wheres]
     if not all(found.is_measured for found in of):
       continue
-    if not of[0].lines[same].equals(of[1].lines[same]):
+    one, two = ([_settings(line) for line in found.lines] for found in of)
+    if one != two:
       raise ValueError(f'{name} has other settings, seeds or rounds in one')
-    lines.append([f'`{name}`', *(str(found.judged.verdict) for found in of)])
+    verdicts = [str(judge.judge(found).verdict) for found in of]
+    lines.append([f'`{name}`', *verdicts])
     for machine, found in zip(machines, of, strict=True):
-      machine |= {*found.lines['processor']} - {''}
+      machine |= {*found.distinct('processor')}
   if not lines:
     raise ValueError('the two have no small result in common')
   heading = ['result', *(', '.join(sorted(machine)) for machine in machines)]
   return text_table.to_markdown([heading, *lines])
+
+
+def _settings(line: lines_lib.Line) -> tuple:
+  """Returns what a line is of, besides its values."""
+  of = line.row, line.task, line.changes, line.metric
+  return *of, line.seeds, line.rounds
 
 
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
@@ -266,7 +276,8 @@ def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
     heading += [f'paper: {names.heading(metric)}' for metric in metrics]
     for line, label in zip(lines, table['algorithm'], strict=True):
       numbers = published.get(label.split()[0], {})
-      line += [numbers.get(metric) or '–' for metric in metrics]
+      printed = (numbers.get(metric) for metric in metrics)
+      line += [number.shown if number else '–' for number in printed]
   return text_table.to_markdown([heading, *lines])
 
 

@@ -111,7 +111,7 @@ def _tables(width: int) -> str:
   directory = experiment.SETTINGS['data_dir'].default
   captions = [['table', 'what']]
   needs = [['table', 'small', 'needs']]
-  for name, each in papers.RESULTS.items():
+  for name, each in papers.KNOWN.items():
     captions.append([name, f'{each.title}, {each.source}. {each.caption}'])
     needs.append([name, *_needs(each, directory)])
     if form := getattr(each, 'real', None):

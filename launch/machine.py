@@ -69,36 +69,20 @@ def processor_of(cpuinfo: str) -> str:
   return f'{name} ({", ".join(parts)})' if parts else name
 
 
-def _tree(root: int) -> list[psutil.Process]:
-  """Returns the processes at and below `root`; none if it has ended."""
-  with contextlib.suppress(psutil.NoSuchProcess):
-    process = psutil.Process(root)
-    return [process, *process.children(recursive=True)]
-  return []
-
-
 def peak_bytes(root: int) -> int:
   """Returns the sum of peak resident sizes (VmHWM) at and below the process `root`.
 
   It is an upper bound if the processes peaked at different times or share pages.
   """
   total = 0
-  for process in _tree(root):
-    with contextlib.suppress(
-      OSError
-    ):  # psutil knows no peaks of other processes.
-      status = pathlib.Path(f'/proc/{process.pid}/status').read_text()
-      found = re.search(r'^VmHWM:\s+(\d+) kB', status, re.MULTILINE)
-      total += 1024 * int(found[1]) if found else 0  # One that has just ended.
-  return total
-
-
-def resident_bytes(root: int) -> int:
-  """Returns the sum of present resident sizes at and below the process `root`."""
-  total = 0
-  for process in _tree(root):
-    with contextlib.suppress(psutil.NoSuchProcess):
-      total += process.memory_info().rss
+  with contextlib.suppress(psutil.NoSuchProcess):
+    process = psutil.Process(root)
+    for each in [process, *process.children(recursive=True)]:
+      # psutil knows no peaks of other processes; one may just have ended.
+      with contextlib.suppress(OSError):
+        status = pathlib.Path(f'/proc/{each.pid}/status').read_text()
+        found = re.search(r'^VmHWM:\s+(\d+) kB', status, re.MULTILINE)
+        total += 1024 * int(found[1]) if found else 0
   return total
 
 

@@ -13,9 +13,10 @@ real data of which a part is small enough, such as CIFAR-10. --scale=paper train
 published settings on the paper's data: on all tasks of the table whose data are
 there, or on --task; flags replace settings, or choose the rows that have them where
 rows differ. The same command goes on where it stopped; before it trains, and with
---needs instead, it says what is missing, and roughly how long all will take and in how
-much disk: from runs before, by their clients a round times epochs or steps, and
-layers. Of several, those that do not take a flag are left out, in a line that says so.
+--needs instead, it says what is missing, how many rounds are left, and about how long
+they take by the seconds of earlier rounds. If several results are named, those that do
+not take a flag are left out, in a line that says so. `methods` and `scaffold/table3` are
+comparisons of our own, which `all` does not have.
 Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs, and OUTPUT/report.html
 shows all results there; --finished_only trains nothing.
 """
@@ -26,10 +27,11 @@ from collections.abc import Sequence
 from absl import flags
 
 from launch import app
+from launch import runs as runs_lib
 from launch import settings
-from launch.reproduction import experiments
-from launch.reproduction import results
-from launch.sweeps import plan
+from launch.reproduction import lines
+from launch.reproduction import plan
+from launch.reproduction import run
 from tasks.papers import registry
 from tasks.papers import table
 from tff_xc import errors
@@ -50,32 +52,32 @@ def main(arguments: Sequence[str]) -> None:
   if values.output == '':
     raise errors.InputError('--output is empty; name a directory')
   found = registry.chosen(arguments)
-  request = experiments.Request(
+  request = plan.Request(
     scale=values.scale,
     task=values.task,
     algorithm=values.algorithm,
     given=settings.changes(),
-    seeds=None if values.seeds is None else plan.seeds(values.seeds),
+    seeds=None if values.seeds is None else runs_lib.seeds(values.seeds),
     output=pathlib.Path(values.output or f'runs/reproduce-{values.scale}'),
     jobs=values.jobs,
     train=not values.finished_only,
     is_one=len(found) == 1,
   )
-  planned = experiments.plan_all(found, request)
-  results.refuse_others(request.output, [each.name for each in found])
+  planned = plan.plan_all(found, request)
+  lines.refuse_others(request.output, [each.name for each in found])
   settings.use_cache_dir()
   settings.use_picture_format()
   if values.needs:
-    experiments.tell_needs(planned, request)
+    plan.tell_needs(planned, request)
     return
   if values.scale != 'small' and not values.finished_only:
     try:
-      experiments.tell_needs(planned, request)
+      plan.tell_needs(planned, request)
     except errors.InputError as e:
       if request.is_one:
         raise
       print(e, flush=True)  # Other results may need no data.
-  experiments.run_all(planned, request)
+  run.run_all(planned, request)
 
 
 if __name__ == '__main__':

@@ -13,6 +13,8 @@ it prints a table, mean ± sample std over seeds, the best marked with '*', and
 writes sweep.md, sweep.csv and sweep.png.
 """
 
+import contextlib
+import itertools
 import pathlib
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -22,34 +24,117 @@ from absl import flags
 
 from launch import app
 from launch import compare
+from launch import runs as runs_lib
 from launch import settings
-from launch.sweeps import plan
-from launch.sweeps import training
+from tasks import experiment
 from tasks import registry as tasks
 from tff_xc import errors
 from tff_xc import wording
+from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
 from tff_xc.report import run_files
 from tff_xc.report import text_table
 
 
+def points(
+  grids: Sequence[str], parameters: Mapping[str, hp.Hyperparameter]
+) -> list[dict[str, Any]]:
+  """Returns the product of grids NAME:VALUE,VALUE,...: values by name, the last fastest."""
+  found: dict[str, list] = {}
+  for grid in grids:
+    name, _, texts = grid.partition(':')
+    try:
+      if not texts:
+        raise errors.InputError(
+          'expected NAME:VALUE,VALUE, such as client_learning_rate:0.01,0.1'
+        )
+      if name in found:
+        raise errors.InputError(f'{name} has a grid already')
+      found[name] = _values(name, texts, parameters)
+    except errors.InputError as e:
+      raise errors.InputError(f'--grid={grid}: {e}') from e
+  product = itertools.product(*found.values())
+  return [dict(zip(found, values, strict=True)) for values in product]
+
+
+def _values(name: str, texts: str, parameters) -> list:
+  if name == 'seed':
+    raise errors.InputError('seeds are given by --seeds')
+  if name in ('task', 'algorithm'):
+    raise errors.InputError(f'a sweep has one {name}; run a sweep for each')
+  if name not in parameters or name in run_files.NOT_CONFIGURATION:
+    raise errors.InputError(
+      f'{name} is no setting that changes results'
+      f'{wording.meant(name, parameters)}; `python -m launch.list algorithms`'
+      ' lists hyper-parameters'
+    )
+  values: dict[str, Any] = {}
+  for text in texts.split(','):
+    value = _value(parameters[name], text.strip())
+    shown = runs_lib.text_of(value)
+    if shown in values:
+      raise errors.InputError(f'it has {shown} twice')
+    values[shown] = value
+  return [*values.values()]
+
+
+def _value(parameter: hp.Hyperparameter, text: str) -> bool | int | float | str:
+  """Returns a text as a value of the parameter's type; its bounds come later."""
+  kind, value = type(parameter.default), text
+  if kind is bool:
+    value = {'true': True, 'false': False}.get(text.lower(), text)
+  elif kind is not str:
+    # The parameter refuses what stays a text, and says what it expects.
+    with contextlib.suppress(ValueError):
+      value = kind(text)
+  return parameter.checked(value)
+
+
+def plan(
+  task: str,
+  algorithm: str,
+  given: Mapping[str, Any],
+  grid_points: Sequence[Mapping[str, Any]],
+  run_seeds: Sequence[int],
+  output: pathlib.Path,
+) -> list[runs_lib.Run]:
+  """Returns all runs of a sweep, all seeds of a point after each other."""
+  found = []
+  for values in grid_points:
+    if both := set(values) & set(given):
+      name = min(both)
+      raise errors.InputError(f'--{name} is given, and has a --grid as well')
+    for seed in run_seeds:
+      changes = {**given, **values, 'seed': seed}
+      config = experiment.resolve(task, algorithm, changes)
+      experiment.check_private(config)
+      folder = runs_lib.folder_of(output, values) / f'seed{seed}'
+      found.append(runs_lib.Run(values, config, folder))
+  if len({run.folder for run in found}) < len(found):
+    raise errors.InputError(
+      '--grid has two values whose directories would have one name; sweep over'
+      ' them separately'
+    )
+  return found
+
+
 def sweep(
-  runs: Sequence[plan.Run],
+  runs: Sequence[runs_lib.Run],
   given: Mapping[str, Any],
   output: pathlib.Path,
   jobs: int,
   metric: str | None,
 ) -> str:
   """Trains what is not finished; returns the table, and writes the files."""
-  failures = training.train(runs, given, output, jobs)
+  failures = runs_lib.train(runs, given, output, jobs)
   table = write(runs, failures, output, metric)
   first = runs[0].config
   return f'task {first["task"]}, {first["algorithm"]}\n{table}'
 
 
 def write(
-  runs: Sequence[plan.Run],
+  runs: Sequence[runs_lib.Run],
   failures: Mapping[pathlib.Path, str],
   output: pathlib.Path,
   metric: str | None,
@@ -57,86 +142,90 @@ def write(
   """Writes the files of a sweep; returns the table as text.
 
   A row is a grid point, in the order of the grids, and '*' marks the best by
-  `metric`; None: by validation, where the runs choose their rounds by it. A point has no values if one of its seeds failed, as a mean over the
-  other seeds would favour it. `failures` has why a run failed, by its directory.
+  `metric`; None: by validation, where the runs choose their rounds by it. A point has
+  no values if one of its seeds failed, as a mean over the other seeds would favour it.
+  `failures` has why a run failed, by its directory.
   """
   from tff_xc.report import curves
   from tff_xc.report import methods
   from tff_xc.report import tables
 
-  training.check_data(runs)
-  by = runs[0].config.get('best_by', '')
+  runs_lib.check_data(runs)
+  config = runs[0].config
+  by = config.get('best_by', '')
   if by.endswith(catalog.VALIDATION):
     metric = metric or by
-  points: dict[str, list[plan.Run]] = {}
+  points: dict[str, list[runs_lib.Run]] = {}
   for run in runs:
     points.setdefault(run.point, []).append(run)
   table = _table(points, failures, metric)
   measured = tables.measured(table)
   metric = metric or next(iter([*measured, *catalog.SCORES]))
-  column = tables.column(metric)
-  heading = column.heading if ':' in metric else catalog.SCORES[metric].heading
-  values = table.reindex(columns=[f'{column.key}_mean', f'{column.key}_std'])
+  column, is_target = tables.column(metric), ':' in metric
+  heading = column.heading if is_target else catalog.SCORES[metric].heading
+  scores = table.reindex(columns=[f'{column.key}_mean', f'{column.key}_std'])
   best, notes = None, []
   if metric not in measured:
     notes.append(
       f'no row is marked: no grid point has a value of {metric}; they'
       f' have {", ".join(measured) or "no metric"}'
     )
-  elif values.iloc[:, 0].notna().any():
+  elif scores.iloc[:, 0].notna().any():
     best = tables.ranking(table, metric)[0]
     notes.append(f'* the best by {heading}')
-  notes += [f'{run.point} seed {run.seed} failed: {failures[run.folder]}'
-            for run in runs if run.folder in failures]  # fmt: skip
-  is_best = [place == best for place in range(len(table))]
-  marked = table.assign(
-    algorithm=table['algorithm'].where(
-      [not found for found in is_best], table['algorithm'] + ' *'
-    )
-  )
+  for run in runs:
+    if why := failures.get(run.folder):
+      notes.append(f'{run.point} seed {run.seed} failed: {why}')
+  marked = table.copy()
+  if best is not None:
+    marked.loc[best, 'algorithm'] += ' *'
   grid = [point[0].values for point in points.values()]
-  cells = {name: [point[name] for point in grid] for name in grid[0]}
-  cells['best'] = is_best
-  cells['failed_seeds'] = [
+  failed = [
     ' '.join(str(run.seed) for run in point if run.folder in failures)
     for point in points.values()
   ]
+  columns = {name: [values[name] for values in grid] for name in grid[0]}
+  columns['best'] = [place == best for place in range(len(table))]
+  columns['failed_seeds'] = failed
   csv = table.copy()
-  for place, (name, found) in enumerate(cells.items(), 2):
-    csv.insert(place, name, found)
-  algorithm = runs[0].config['algorithm']
+  for place, (name, cells) in enumerate(columns.items(), 2):
+    csv.insert(place, name, cells)
   most = {run.config['rounds'] for run in runs}
-  rounds = ('up to ' if len(most) > 1 else '') + wording.count(
-    max(most), 'round'
+  rounds = wording.count(max(most), 'round')
+  rounds = f'up to {rounds}' if len(most) > 1 else rounds
+  title = f'{methods.title(config["algorithm"])} on {config["task"]}, {rounds}'
+  is_fraction = not is_target and catalog.SCORES[metric].unit == 'fraction'
+  figure = curves.sweep_figure(
+    grid,
+    scores.to_numpy().tolist(),
+    heading,
+    is_fraction,
+    config['algorithm'],
+    title,
   )
+  told = ''.join(f'{note}\n' for note in notes)
+  markdown = tables.to_markdown(marked) + ''.join(f'\n{n}\n' for n in notes)
   written = compare.write_files(
-    output / 'sweep',
-    tables.to_markdown(marked) + ''.join(f'\n{note}\n' for note in notes),
-    tables.to_csv(csv),
-    curves.sweep_figure(
-      grid,
-      values.to_numpy().tolist(),
-      heading,
-      ':' not in metric and catalog.SCORES[metric].unit == 'fraction',
-      algorithm,
-      f'{methods.title(algorithm)} on {runs[0].config["task"]}, {rounds}',
-    ),
+    output / 'sweep', markdown, tables.to_csv(csv), figure
   )
   width = text_table.terminal_width()
-  text = tables.to_text(marked, width, metric, 'sweep.csv')
-  return text + ''.join(f'{note}\n' for note in notes) + written
+  return tables.to_text(marked, width, metric, 'sweep.csv') + told + written
 
 
-def _table(points, failures, metric):
+def _table(
+  points: Mapping[str, Sequence[runs_lib.Run]],
+  failures: Mapping[pathlib.Path, str],
+  metric: str | None,
+):
   """Returns a row for each point, without values where a seed failed."""
   from tff_xc.report import tables
 
-  done = [
-    run
-    for point in points.values()
-    for run in point
-    if not any(each.folder in failures for each in point)
-  ]
+  done, seeds = [], []
+  for point in points.values():
+    finished = [run for run in point if run.folder not in failures]
+    seeds.append(' '.join(map(str, sorted(run.seed for run in finished))))
+    if len(finished) == len(point):
+      done += point
   if not done:
     raise errors.InputError(
       'no grid point has finished with all its seeds; the first failure:'
@@ -151,10 +240,7 @@ def _table(points, failures, metric):
   found = tables.of_methods(frame, tables.all_columns(targets))
   table = found.set_index('algorithm').reindex(list(points)).reset_index()
   table['algorithm'] = [f'{config["algorithm"]} {name}' for name in points]
-  table['seeds'] = [
-    ' '.join(map(str, sorted(r.seed for r in p if r.folder not in failures)))
-    for p in points.values()
-  ]
+  table['seeds'] = seeds
   texts = [name for name in table if name.endswith('_by_seed')]
   table[texts] = table[texts].fillna('')
   return table
@@ -175,9 +261,9 @@ def main(arguments) -> None:
       f'--metric={metric}: {task} measures {", ".join(measured)}'
     )
   output = pathlib.Path(values.output or f'runs/sweep_{task}_{algorithm}')
-  points = plan.points(values.grid, settings.parameters())
-  seeds = plan.seeds(values.seeds)
-  runs = plan.runs(task, algorithm, given, points, seeds, output)
+  grid = points(values.grid, settings.parameters())
+  seeds = runs_lib.seeds(values.seeds)
+  runs = plan(task, algorithm, given, grid, seeds, output)
   settings.use_cache_dir()
   settings.use_picture_format()
   print(sweep(runs, given, output, values.jobs, metric), end='')

@@ -1,5 +1,6 @@
 """What measured values say of a published table or figure: pairs, claims, a verdict."""
 
+import dataclasses
 import enum
 import itertools
 import math
@@ -7,15 +8,12 @@ import statistics
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 from typing import NamedTuple
 
-from launch.reproduction import rows as rows_lib
+from launch.reproduction import lines as lines_lib
+from launch.reproduction import plan
 from tasks.papers import names
 from tasks.papers import table as table_lib
-
-if TYPE_CHECKING:
-  import pandas as pd
 
 POINTS = 2.0  # Percent points in which two values count as equal,
 SHARE = 0.1  # and the same of rounds and other counts.
@@ -24,8 +22,10 @@ UNSURE = 3
 GOOD = 0.9  # Of a grid's best score: the scores of its good region.
 SEEDS = 3  # That tell an order.
 AGREES, DISAGREES, UNDECIDED = 'agrees', 'disagrees', 'undecided'
-Bounds = tuple[float, float]
+_PLURALS = {AGREES: 'agree', DISAGREES: 'disagree', UNDECIDED: 'undecided'}
 COSTS = (names.BEST_ROUND, names.SENT, names.SECONDS)
+Bounds = tuple[float, float]
+Line = lines_lib.Line
 
 
 class Verdict(enum.StrEnum):
@@ -67,25 +67,43 @@ class Judged(NamedTuple):
   orders: tuple[Order, ...] = ()
 
 
-def judge(found: table_lib.Result, frame: 'pd.DataFrame', scale: str) -> Judged:
-  """Returns the verdict on a result, of its lines at a scale."""
+class Side(NamedTuple):
+  """A row's mean, as one side of a comparison."""
+
+  row: str
+  metric: str
+  mean: float  # nan: it was not measured.
+  error: float  # The standard error of the mean.
+  seeds: int
+  by_seed: Mapping[int, float]  # {}: not known, or some are bounds.
+  # Rows with equal texts draw the same clients at equal seeds; '': it is not known.
+  drawn: str = ''
+  is_open: bool = (
+    False  # The mean is a bound from below: a seed missed a target.
+  )
+
+
+def judge(measured: lines_lib.Measured) -> Judged:
+  """Returns the verdict on what was measured of a result."""
+  found, scale = measured.found, measured.scale
   if isinstance(found, table_lib.Diagram):
     return Judged(Verdict.NOTHING, 'it is a diagram')
   if isinstance(found, table_lib.Formula):
     return _of_formula(found)
-  if frame.empty:
-    is_without = scale != 'paper' and not getattr(found, scale, None)
+  if not measured.lines:
     none = f'it has no {scale} form'
+    is_without = scale != 'paper' and not measured.form
     why = none if is_without else 'it has not been measured here'
     return Judged(Verdict.NOT_RUN, why)
-  notes = [note for note in dict.fromkeys(frame['note']) if note]
-  frame = frame[frame['metric'] != '']  # Others only say what is missing.
-  if not (frame['mean'] != '').any():
-    why = '; '.join(notes) or 'none of its experiments has finished'
+  if not measured.is_measured:
+    notes = '; '.join(measured.distinct('note'))
+    why = notes or 'none of its experiments has finished'
     return Judged(Verdict.NOT_RUN, why)
+  # Lines without a metric only say what is missing.
+  lines = [line for line in measured.lines if line.metric]
   if isinstance(found, table_lib.Study):
-    return _of_study(found, frame, scale)
-  return _of_table(found, frame, scale)
+    return _of_study(found, lines, scale)
+  return _of_table(measured, lines)
 
 
 def _of_formula(found: table_lib.Formula) -> Judged:
@@ -102,115 +120,83 @@ def bounds(found: table_lib.Study, scale: str) -> Mapping[str, Bounds]:
   return found.published if is_published else found.expected
 
 
-def bound_of(limits: Mapping[str, Bounds], line) -> Bounds | None:
+def bound_of(limits: Mapping[str, Bounds], line: Line) -> Bounds | None:
   """Returns the bounds of a line of a study; None if it has none."""
   return limits.get(f'{line.task}: {line.row}') or limits.get(line.row)
 
 
-def _of_study(found: table_lib.Study, frame, scale: str) -> Judged:
+def is_within(limits: Bounds, line: Line) -> bool:
+  """Whether a measured value of a study lies within its bounds."""
+  return limits[0] <= line.measured.value <= limits[1]
+
+
+def _of_study(
+  found: table_lib.Study, lines: Sequence[Line], scale: str
+) -> Judged:
   limits = bounds(found, scale)
   is_published = limits is found.published
-  told, missing = [], dict.fromkeys(frame['task'][frame['mean'] == ''])
-  for line in numbers(frame).itertuples():
+  holds: list[tuple[str, bool]] = []
+  for line in lines:
     within = bound_of(limits, line)
-    if within and not math.isnan(line.m):
-      told.append((line.row, within[0] <= line.m <= within[1]))
-  outside = [row for row, holds in told if not holds]
+    if within and line.measured:
+      holds.append((line.row, is_within(within, line)))
+  outside = [row for row, is_true in holds if not is_true]
+  missing = dict.fromkeys(line.task for line in lines if not line.measured)
   lacks = f'; the data of {", ".join(missing)} are missing' if missing else ''
   what = 'published values' if is_published else 'expected values'
   if outside:
-    why = (
-      f'{len(outside)} of {len(told)} {what} do not hold: {"; ".join(outside)}'
-    )
-    return Judged(Verdict.NOT, why + lacks)
-  # Of a data set or none; other data sets were not asked for.
-  of = {'', *frame['task']}
-  names_of = {*frame['row'], *(frame['task'] + ': ' + frame['row'])}
-  wanted = [n for n in limits if n.rpartition(': ')[0] in of]
-  if not told or missing or not names_of.issuperset(wanted):
-    why = f'{len(told)} of {len(wanted)} {what} were measured{lacks}'
+    count = f'{len(outside)} of {len(holds)} {what} do not hold'
+    return Judged(Verdict.NOT, f'{count}: {"; ".join(outside)}{lacks}')
+  # Those of no data set, or of one that was asked for.
+  tasks = {'', *(line.task for line in lines)}
+  wanted = [name for name in limits if name.rpartition(': ')[0] in tasks]
+  known = {line.row for line in lines}
+  known |= {f'{line.task}: {line.row}' for line in lines}
+  if not holds or missing or not known.issuperset(wanted):
+    why = f'{len(holds)} of {len(wanted)} {what} were measured{lacks}'
     return Judged(Verdict.NOT_RUN, why)
   verdict = Verdict.REPRODUCED if is_published else Verdict.SHAPE
-  return Judged(verdict, f'all {len(told)} {what} hold')
+  return Judged(verdict, f'all {len(holds)} {what} hold')
 
 
-def numbers(frame: 'pd.DataFrame') -> 'pd.DataFrame':
-  """Returns lines with numbers: m, s and n measured, p, p_std and width published.
-
-  `is_open`: m is a bound from below, of runs that missed a target; `is_bound`: p is.
-  `error` is m's standard error; `by_seed` are m's values by seed as far as they are
-  known, and `drawn` what tells which rows draw alike at equal seeds. `best` is the best
-  seed's score where the paper printed this one.
-  """
-  import pandas as pd  # Late: flags are checked first.
-
-  is_best = frame['metric'].str.startswith(names.BEST_SEED)
-  best = {
-    (line.row, line.metric.removeprefix(names.BEST_SEED)): float(line.mean)
-    for line in frame[is_best].itertuples()
-  }
-  frame = frame[~is_best]
-  number = lambda text: pd.to_numeric(text.str.lstrip('>'), errors='coerce')
-  printed = frame['published'].str.replace(',', '').str.split('±', expand=True)
-  printed = printed.reindex(columns=[0, 1]).fillna('').astype(str)
-  p, p_std = number(printed[0]), number(printed[1]).fillna(0.0)
-  percent = frame['metric'].map(lambda name: bool(names.unit(name)))
-  width = (SHARE * p).where(~percent, POINTS).combine(2 * p_std, max)
-  is_open = frame['mean'].str.startswith('>')
-  by_seed = frame['by_seed'].where(~is_open, '').map(values_by_seed)
-  of = zip(frame['row'], frame['metric'], strict=True)
-  bests = pd.Series([best.get(key) for key in of], frame.index, float)
-  s = number(frame['std']).fillna(0.0).astype(float)
-  n = number(frame['seeds']).fillna(0)
-  return frame.assign(
-    best=bests,
-    m=number(frame['mean']),
-    s=s,
-    n=n,
-    error=s / n**0.5,
-    by_seed=by_seed,
-    drawn=[
-      rows_lib.drawn(line.task, line.algorithm, line.changes) if known else ''
-      for line, known in zip(frame.itertuples(), by_seed, strict=True)
-    ],
-    p=p,
-    p_std=p_std,
-    width=width,
-    is_open=is_open,
-    is_bound=frame['published'].str.startswith('>'),
-  )
-
-
-def main_lines(frame: 'pd.DataFrame') -> 'pd.DataFrame':
+def main_lines(lines: Iterable[Line]) -> list[Line]:
   """Returns the lines of results, each row once, without those of what it cost."""
-  printed = set(frame['metric'][frame['published'] != ''])
-  costs = [name for name in COSTS if name not in printed]
-  kept = frame[~frame['metric'].isin(costs)]
-  return kept.drop_duplicates(['row', 'metric'])
+  lines = [x for x in lines if not x.metric.startswith(names.BEST_SEED)]
+  printed = {line.metric for line in lines if line.published}
+  costs = set(COSTS) - printed
+  kept: dict[tuple[str, str], Line] = {}
+  for line in lines:
+    if line.metric not in costs:
+      kept.setdefault((line.row, line.metric), line)
+  return [*kept.values()]
 
 
-def is_equal(line) -> bool:
-  """Whether a measured value of `numbers` counts as the published one."""
-  if line.is_bound:
-    return line.m > line.p or (line.is_open and line.m >= line.p)
-  apart = abs(_gap(as_printed(line), line.p))
+def best_seeds(lines: Iterable[Line]) -> dict[tuple[str, str], float]:
+  """Returns the best seed's score where the paper printed it, by row and metric."""
+  return {
+    (line.row, line.metric.removeprefix(names.BEST_SEED)): line.measured.value
+    for line in lines
+    if line.metric.startswith(names.BEST_SEED) and line.measured
+  }
+
+
+def width(line: Line) -> float:
+  """Returns how far another value may be from the published one, to count as equal."""
+  least = POINTS if names.unit(line.metric) else SHARE * line.published.value
+  return max(least, 2 * (line.published.std or 0.0))
+
+
+def is_equal(line: Line, best: float | None = None) -> bool:
+  """Whether a measured value counts as the published one; `best`: the best seed's."""
+  here, printed = line.measured, line.published
+  if printed.is_bound:
+    return here.value > printed.value or (
+      here.is_bound and here.value >= printed.value
+    )
   # A best seed's error is at most the deviation of one.
-  error = line.error if math.isnan(line.best) else line.s
-  return not line.is_open and apart <= max(line.width, 2 * error)
-
-
-def as_printed(line) -> float:
-  """Returns what compares with a printed value: the mean, or the best seed's."""
-  return line.m if math.isnan(line.best) else line.best
-
-
-def values_by_seed(text: str) -> dict[int, float]:
-  """Returns the values of '0:51.5 1:49.3' by seed; ValueError for another text.
-
-  Of a target that the seed missed it is the bound, as of '2:>60'.
-  """
-  pairs = (each.split(':') for each in text.split())
-  return {int(seed): float(value.lstrip('>')) for seed, value in pairs}
+  error = _side(line).error if best is None else here.std or 0.0
+  apart = abs(_gap(here.value if best is None else best, printed.value))
+  return not here.is_bound and apart <= max(width(line), 2 * error)
 
 
 def _gap(high: float, low: float) -> float:
@@ -218,95 +204,128 @@ def _gap(high: float, low: float) -> float:
   return round(high - low, 9)
 
 
-def _of_table(found: table_lib.PaperTable, frame, scale: str) -> Judged:
-  lines = numbers(main_lines(frame))
-  measured = lines[lines['m'].notna()]
-  notes = [note for note in dict.fromkeys(frame['note']) if note]
-  missing = len(lines) - len(measured)
-  form = found.form(scale) or found
+def _side(line: Line) -> Side:
+  """Returns the measured mean of a line for comparisons."""
+  here = line.measured or table_lib.Number(math.nan)
+  by_seed, drawn = {}, ''
+  if not here.is_bound:
+    by_seed = {seed: each.value for seed, each in line.by_seed.items()}
+  if by_seed:
+    changes = table_lib.text_of(line.changes)
+    drawn = plan.drawn(line.task, line.algorithm, changes)
+  error = (here.std or 0.0) / line.seeds**0.5 if line.seeds else math.nan
+  return Side(
+    row=line.row,
+    metric=line.metric,
+    mean=here.value,
+    error=error,
+    seeds=line.seeds,
+    by_seed=by_seed,
+    drawn=drawn,
+    is_open=here.is_bound,
+  )
+
+
+def _of_table(measured: lines_lib.Measured, lines: Sequence[Line]) -> Judged:
+  found, scale = measured.found, measured.scale
+  best, notes = best_seeds(lines), dict.fromkeys(line.note for line in lines)
+  lines = main_lines(lines)
+  missing = sum(not line.measured for line in lines)
+  form = measured.form or found
   if found.best_over:
     lines = _best(lines, found.best_over)
-    measured = lines[lines['m'].notna()]
+  there = [line for line in lines if line.measured]
+  pairs = _pairs(there, UNSURE if found.is_unsure else 1)
   claims = _claims(form.claims, lines)
-  pairs = _pairs(measured, UNSURE if found.is_unsure else 1)
+  orders = (*pairs, *claims)
   inside = [
-    is_equal(line) for line in measured.itertuples() if line.p == line.p
+    is_equal(line, best.get((line.row, line.metric)))
+    for line in there
+    if line.published
   ]
-  told = [order.told for order in (*pairs, *claims)]
-  few = [order for order in (*pairs, *claims) if order.is_few]
+  seeds = min((line.seeds for line in there), default=0)
   parts = []
   if scale == 'paper' and inside:
     same = f'{sum(inside)} of {len(inside)}'
     parts.append(f'{same} values are the published ones')
   for what, of in (('pairs of rows', pairs), ('claims of the paper', claims)):
-    if enough := [order for order in of if not order.is_few]:
+    if enough := [order.told for order in of if not order.is_few]:
       parts.append(f'{what}: {_counted(enough)}')
-  if few:
-    kept, fewest = sum(order.is_kept for order in few), int(measured['n'].min())
-    other = 'other ' if len(few) < len(told) else ''
+  if few := [order for order in orders if order.is_few]:
+    kept = sum(order.is_kept for order in few)
+    other = 'other ' if len(few) < len(orders) else ''
     parts.append(
       f'the means have {kept} of {len(few)} {other}published orders; {SEEDS} seeds'
-      f' would tell them, and {fewest} {"were" if fewest > 1 else "was"} run'
+      f' would tell them, and {seeds} {"were" if seeds > 1 else "was"} run'
     )
   if missing:
     parts.append(f'values that were not measured: {missing}')
-  why = '; '.join([*parts, *notes])
-  orders = (*pairs, *claims)
+  why = '; '.join(filter(None, [*parts, *notes]))
+
+  told = [order.told for order in orders]
   if scale == 'paper' and not missing and all(inside):
+    # Every printed result has a number, and each claim holds.
     printed = {name for row in form.rows for name in row.published}
-    is_known = lines['p'].notna() | ~lines['metric'].isin(printed)
-    has_seeds = measured['n'].min() >= min(SEEDS, len(form.seeds))
-    is_claimed = all(claim.is_kept for claim in claims)
-    if is_known.all() and has_seeds and is_claimed and DISAGREES not in told:
+    is_whole = all(x.published or x.metric not in printed for x in lines)
+    is_whole &= seeds >= min(SEEDS, len(form.seeds))
+    is_whole &= all(claim.is_kept for claim in claims)
+    if is_whole and DISAGREES not in told:
       return Judged(Verdict.REPRODUCED, why, orders)
-  alone = scale == 'paper' and not told and not all(inside)
+  alone = scale == 'paper' and not orders and not all(inside)
   if DISAGREES in told or alone:
     return Judged(Verdict.NOT, why, orders)
   if missing:
     return Judged(Verdict.NOT_RUN, why, orders)
-  agreed = [order.told for order in pairs].count(AGREES)
+  agreed = sum(order.told == AGREES for order in pairs)
   is_most = 2 * agreed > len(pairs) or not pairs
-  if told and is_most and all(claim.told == AGREES for claim in claims):
+  if orders and is_most and all(claim.told == AGREES for claim in claims):
     return Judged(Verdict.SHAPE, why, orders)
   return Judged(Verdict.UNDECIDED, why or 'nothing tells', orders)
 
 
-def _best(lines: 'pd.DataFrame', searched: Sequence[str]) -> 'pd.DataFrame':
+def _counted(told: Sequence[str]) -> str:
+  """Returns '2 agree, 1 undecided'."""
+  parts = []
+  for word, words in _PLURALS.items():
+    if count := told.count(word):
+      parts.append(f'{count} {word if count == 1 else words}')
+  return ', '.join(parts)
+
+
+def _best(lines: Sequence[Line], searched: Sequence[str]) -> list[Line]:
   """Returns of rows that differ only in settings that were `searched` the best one.
 
-  Its changes are without these. Of a grid without all values none is the best: its m
-  is NaN. Rounds that missed a target come last.
+  Its changes are without these. A grid without all values has none that is measured.
+  Rounds that missed a target come last.
   """
-  others = lambda text: table_lib.text_of(
-    table_lib.without(table_lib.changes(text), searched)
-  )
-  lines = lines.assign(changes=lines['changes'].map(others))
-  kept = []
-  for (*_, metric), grid in lines.groupby(
-    ['task', 'algorithm', 'changes', 'metric'], sort=False
-  ):
-    is_cost = names.parse(metric).is_cost
-    grid = grid.sort_values(
-      ['is_open', 'm'], ascending=[True, is_cost], kind='stable'
+  grids: dict[tuple, list[Line]] = {}
+  for line in lines:
+    others = table_lib.without(line.changes, searched)
+    key = line.task, line.algorithm, table_lib.text_of(others), line.metric
+    grids.setdefault(key, []).append(line)
+  kept = {}
+  for (_, _, others, metric), grid in grids.items():
+    best = _best_of(grid, names.parse(metric).is_cost)
+    is_whole = all(line.measured for line in grid)
+    kept[lines.index(best)] = dataclasses.replace(
+      best,
+      changes=table_lib.changes(others),
+      measured=best.measured if is_whole else None,
     )
-    if grid['m'].isna().any():
-      grid = grid.assign(m=math.nan)
-    kept.append(grid.index[0])
-    lines.loc[grid.index[0], 'm'] = grid['m'].iloc[0]
-  return lines.loc[sorted(kept)]
+  return [kept[place] for place in sorted(kept)]
 
 
-def _counted(orders) -> str:
-  told = [order.told for order in orders]
-  plural = {AGREES: 'agree', DISAGREES: 'disagree', UNDECIDED: 'undecided'}
-  return ', '.join(
-    f'{told.count(word)} {word if told.count(word) == 1 else words}'
-    for word, words in plural.items()
-    if word in told
-  )
+def _best_of(grid: Sequence[Line], is_cost: bool) -> Line:
+  def place(line: Line):
+    if not line.measured:
+      return (True, math.inf)
+    value = line.measured.value
+    return line.measured.is_bound, value if is_cost else -value
+
+  return min(grid, key=place)
 
 
-def _pairs(lines: 'pd.DataFrame', times: float = 1) -> list[Order]:
+def _pairs(lines: Sequence[Line], times: float = 1) -> list[Order]:
   """Returns the pairs of rows that the paper orders.
 
   Their printed values are further apart than two standard deviations or `POINTS`
@@ -314,95 +333,115 @@ def _pairs(lines: 'pd.DataFrame', times: float = 1) -> list[Order]:
   a number below it: '>20000' is later than 9005, and may be sooner than 39236 or
   '>50000'.
   """
+  groups: dict[tuple[str, str], list[Line]] = {}
+  for line in lines:
+    if line.published:
+      groups.setdefault((line.task, line.metric), []).append(line)
   found = []
-  unsure = lines['width'].where(lines['p_std'] > 0, times * lines['width'])
-  lines = lines.assign(width=unsure)
-  for (_, metric), group in lines.groupby(['task', 'metric'], sort=False):
-    printed = group[group['p'].notna()]
-    for two in itertools.combinations(printed.itertuples(), 2):
-      low, high = sorted(two, key=lambda line: line.p)
-      gap = _gap(high.p, low.p)
-      if gap <= max(low.width, high.width) or low.is_bound:
-        continue
-      says = f'{names.heading(metric)}: {high.row} above {low.row}'
-      printed = f'{gap:+.{names.digits(metric)}f}'
-      found.append(_order(says, printed, high, low))
+  for (_, metric), group in groups.items():
+    for two in itertools.combinations(group, 2):
+      low, high = sorted(two, key=lambda line: line.published.value)
+      gap = _gap(high.published.value, low.published.value)
+      far = max(width(x) * (1 if x.published.std else times) for x in two)
+      if gap > far and not low.published.is_bound:
+        says = f'{names.heading(metric)}: {high.row} above {low.row}'
+        printed = f'{gap:+.{names.digits(metric)}f}'
+        found.append(_order(says, printed, _side(high), _side(low)))
   return found
 
 
-def _claims(claims, lines: 'pd.DataFrame') -> list[Order]:
+def _claims(
+  claims: Iterable[table_lib.Claim], lines: Sequence[Line]
+) -> list[Order]:
   """Returns the paper's claims, as far as there are their rows."""
   found = []
   for claim in claims:
-    of = lines[lines['metric'] == claim.metric]
+    of = [line for line in lines if line.metric == claim.metric]
     rows = [
-      table_lib.Row(
-        line.task, line.algorithm, {}, table_lib.changes(line.changes)
-      )
-      for line in of.itertuples()
+      table_lib.Row(line.task, line.algorithm, {}, line.changes) for line in of
     ]
-    measured, pairs = [*of.itertuples()], claim.pairs(rows)
+    sides, pairs = [_side(line) for line in of], claim.pairs(rows)
     gain = f', over {claim.over},' if claim.over else ''
     if claim.over == table_lib.REGION:
       gain = ', share of good settings,'
-      sides = _regions(claim, measured, rows, pairs)
+      compared = _regions(claim, sides, rows, pairs)
     else:
       if claim.over:
-        measured = _gains(measured, rows, claim.over)
-      sides = [(measured[i], measured[j]) for i, j in pairs]
-    for high, low in sides:
-      times = f'{claim.times:g} times ' if claim.times != 1 else ''
+        sides = _gains(sides, rows, claim.over)
+      compared = [(sides[i], sides[j]) for i, j in pairs]
+    times = f'{claim.times:g} times ' if claim.times != 1 else ''
+    least = f'at least {claim.least:+g}' if claim.least else 'above'
+    for high, low in compared:
       says = (
         f'{claim.says}: {names.heading(claim.metric)}{gain} of {high.row} above'
         f' {times}{low.row}'
       )
-      least = f'at least {claim.least:+g}' if claim.least else 'above'
       found.append(_order(says, least, high, low, claim.least, claim.times))
   return found
 
 
-def _regions(claim, measured, rows, pairs) -> list[tuple]:
-  """Returns of each task the two sides of a claim, the grid of each as one line."""
+def _regions(
+  claim: table_lib.Claim,
+  sides: Sequence[Side],
+  rows: Sequence[table_lib.Row],
+  pairs: Sequence[tuple[int, int]],
+) -> list[tuple[Side, Side]]:
+  """Returns of each task the two sides of a claim, the grid of each as one mean."""
   found = []
   for task in dict.fromkeys(rows[i].task for i, _ in pairs):
-    high, low = zip(*(p for p in pairs if rows[p[0]].task == task), strict=True)
-    grids = ([measured[i] for i in dict.fromkeys(side)] for side in (high, low))
-    found.append(tuple(map(_region, (claim.high, claim.low), grids)))
+    own = [pair for pair in pairs if rows[pair[0]].task == task]
+    high = [sides[i] for i in dict.fromkeys(i for i, _ in own)]
+    low = [sides[j] for j in dict.fromkeys(j for _, j in own)]
+    found.append((_region(claim.high, high), _region(claim.low, low)))
   return found
 
 
-def _region(words: str, grid):
-  """Returns a line of the share in percent of a grid's rows with `GOOD` of its best.
+def _region(words: str, grid: Sequence[Side]) -> Side:
+  """Returns the share in percent of a grid's rows with `GOOD` of its best score.
 
   Its error is that of the seeds' shares; nan where seeds are not known.
   """
-  share = lambda scores: (
-    100 * sum(s >= GOOD * max(scores) for s in scores) / len(scores)
+  seeds = set.intersection(*({*side.by_seed} for side in grid))
+  by_seed = {s: _good([x.by_seed[s] for x in grid]) for s in sorted(seeds)}
+  mean, error = _good([side.mean for side in grid]), math.nan
+  if by_seed:
+    mean, error = _mean_and_error(by_seed.values())
+  return grid[0]._replace(
+    row=words,
+    mean=mean,
+    error=error,
+    seeds=min(side.seeds for side in grid),
+    by_seed=by_seed,
   )
-  means = [line.m for line in grid]
-  m = math.nan if any(map(math.isnan, means)) else share(means)
-  seeds = set.intersection(*({*line.by_seed} for line in grid))
-  by_seed = {
-    s: share([line.by_seed[s] for line in grid]) for s in sorted(seeds)
-  }
-  m, error = _mean_and_error(by_seed.values()) if by_seed else (m, math.nan)
-  n = min(line.n for line in grid)
-  return grid[0]._replace(row=words, m=m, error=error, n=n, by_seed=by_seed)
 
 
-def _gains(measured, rows, algorithm: str):
-  """Returns measured lines less those of the algorithm's rows beside them."""
+def _good(scores: Sequence[float]) -> float:
+  """Returns the percentage of scores with `GOOD` of the best; nan if one is."""
+  if any(map(math.isnan, scores)):
+    return math.nan
+  good = sum(score >= GOOD * max(scores) for score in scores)
+  return 100 * good / len(scores)
+
+
+def _gains(
+  sides: Sequence[Side], rows: Sequence[table_lib.Row], algorithm: str
+) -> list[Side]:
+  """Returns means less those of the algorithm's rows beside them."""
   found = []
-  for line, row in zip(measured, rows, strict=True):
+  for side, row in zip(sides, rows, strict=True):
     other = table_lib.beside(row, rows, algorithm)
-    base = measured[rows.index(other)] if other else line._replace(m=math.nan)
-    gain, error, by_seed = _difference(line, base)
-    n = min(line.n, base.n)
-    found.append(line._replace(m=gain, error=error, n=n, by_seed=by_seed))
+    base = sides[rows.index(other)] if other else side._replace(mean=math.nan)
+    gain, error, by_seed = _difference(side, base)
+    seeds = min(side.seeds, base.seeds)
+    found.append(
+      side._replace(mean=gain, error=error, seeds=seeds, by_seed=by_seed)
+    )
   return found
 
 
-def _difference(high, low, times: float = 1.0):
+def _difference(
+  high: Side, low: Side, times: float = 1.0
+) -> tuple[float, float, dict[int, float]]:
   """Returns high - times low, its standard error, and the differences by seed.
 
   Rows that draw alike are compared seed by seed: what a draw does to both is in neither
@@ -411,11 +450,12 @@ def _difference(high, low, times: float = 1.0):
   """
   is_alike = high.drawn and high.drawn == low.drawn
   seeds = sorted(high.by_seed.keys() & low.by_seed.keys()) if is_alike else ()
-  apart = high.m - times * low.m
+  apart = high.mean - times * low.mean
   if len(seeds) < SEEDS or math.isnan(apart):
     return apart, math.hypot(high.error, times * low.error), {}
   by_seed = {s: high.by_seed[s] - times * low.by_seed[s] for s in seeds}
-  return *_mean_and_error(by_seed.values()), by_seed
+  mean, error = _mean_and_error(by_seed.values())
+  return mean, error, by_seed
 
 
 def _mean_and_error(values: Iterable[float]) -> tuple[float, float]:
@@ -426,9 +466,14 @@ def _mean_and_error(values: Iterable[float]) -> tuple[float, float]:
 
 
 def _order(
-  says, published, high, low, least: float = 0.0, times: float = 1.0
+  says: str,
+  published: str,
+  high: Side,
+  low: Side,
+  least: float = 0.0,
+  times: float = 1.0,
 ) -> Order:
-  """Compares two lines: the difference beyond two standard errors tells.
+  """Compares two rows: the difference beyond two standard errors tells.
 
   A bound from below tells only what any greater number would tell.
   """
@@ -436,7 +481,7 @@ def _order(
   apart = difference - least
   if math.isnan(apart):
     return Order(says, published, table_lib.NONE, UNDECIDED, False)
-  told, is_few = UNDECIDED, min(high.n, low.n) < SEEDS
+  told, is_few = UNDECIDED, min(high.seeds, low.seeds) < SEEDS
   if not is_few:
     if apart > 2 * error and not low.is_open:
       told = AGREES

@@ -1,35 +1,40 @@
-"""Writes OUTPUT/report.html: all results of the papers, from what lies in OUTPUT.
+"""Shows results: for a terminal, as Markdown, and all of them in OUTPUT/report.html.
 
-The page is one file that opens without a network. Pictures are inside it, in fewer
-colours and no wider than the text; those that would make it too large are read from
-beside it. It holds no date: equal results give equal bytes.
+The HTML page opens without a network; its pictures are those beside the results. It
+holds no date: equal results give equal bytes.
 """
 
-import base64
-import io
 import itertools
+import math
 import pathlib
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 
 from launch.reproduction import judge
-from launch.reproduction import results
+from launch.reproduction import lines as lines_lib
+from tasks.papers import names
 from tasks.papers import registry
 from tasks.papers import table as table_lib
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import wording
+from tff_xc.report import text_table
 
-FILE = 'report.html'
-# Of the page.
-_MOST_BYTES = 500_000
-_LONG = 24  # Rows of a table that is folded away.
+Line = lines_lib.Line
+Measured = lines_lib.Measured
+_NONE = table_lib.NONE
+_SIZES = {
+  'small': 'small',
+  'real': 'on real data',
+  'paper': "at the paper's size",
+}
+_BESIDE = 2  # Results that fit beside each other.
+_LONG = 24  # Rows of a table that is folded away in HTML.
 _WHY = 110  # Characters of a reason in the overview.
-_COLOURS = 32  # Of a picture.
-_WIDEST = 1024  # Pixels of a picture, as wide as the page.
-
 _VERDICTS = judge.Verdict
 # A mark beside the words, and what the words mean.
 _MEANINGS = {
@@ -65,12 +70,222 @@ _EQUAL = (
 )
 
 
+class Cells(NamedTuple):
+  """A table of text: its title, '' for the result's own; heading; rows of cells."""
+
+  title: str
+  heading: Sequence[str]
+  rows: Sequence[Sequence[str]]
+
+
+def tables(measured: Measured) -> list[Cells]:
+  """Returns the result's tables, its own first: results, costs, orders."""
+  found = measured.found
+  if isinstance(found, table_lib.Formula):
+    heading, *rows = found.cells
+    return [Cells('', heading, rows)]
+  lines = [line for line in measured.lines if line.metric]
+  if not lines:
+    return []
+  if isinstance(found, table_lib.Study):
+    return _of_study(found, lines, measured.scale)
+  made = [_of_results(lines, measured.scale)]
+  if costs := [line for line in lines if line.metric in judge.COSTS]:
+    made.append(_costs(costs))
+  if orders := judge.judge(measured).orders:
+    heading = 'order', 'published', 'here', 'told'
+    made.append(Cells('Orders', heading, [order[:4] for order in orders]))
+  return made
+
+
+def to_text(measured: Measured) -> str:
+  """Returns a result for a terminal, ending in a newline."""
+  width = text_table.terminal_width()
+  blocks = [textwrap.fill(measured.about, width) + '\n']
+  for title, heading, rows in tables(measured):
+    columns = [''.join(column) for column in zip(*rows, strict=True)]
+    words = [
+      i for i, text in enumerate(columns) if re.search(r'[^\W\d_]', text)
+    ]
+    shown = text_table.to_text([heading, *rows], {0, *words}, width)
+    blocks.append(f'{title}\n{shown}' if title else shown)
+  verdict, why, _ = judge.judge(measured)
+  told = textwrap.fill(f'{verdict}: {why}', width)
+  return '\n'.join([*blocks, f'{told}\n'])
+
+
+def to_markdown(measured: Measured, is_short: bool = False) -> str:
+  """Returns tables and verdict, in short without costs and orders, with a newline."""
+  blocks = []
+  for title, heading, rows in tables(measured):
+    if not (title and is_short):
+      table = text_table.to_markdown([heading, *rows])
+      blocks.append(f'**{title}**\n\n{table}' if title else table)
+  verdict, why, _ = judge.judge(measured)
+  return '\n'.join([*blocks, f'**{verdict}**: {why}.\n'])
+
+
+def write_text(measured: Measured, where: pathlib.Path) -> None:
+  """Writes a result as Markdown beside its pictures."""
+  parts = [measured.about, to_markdown(measured)]
+  for path in sorted(where.glob('*.png')):
+    parts.append(f'![{measured.found.title}]({path.name})')
+  parts += [f'`{each}`' for each in measured.commands]
+  text = '\n\n'.join(part.rstrip('\n') for part in parts) + '\n'
+  with files.replacing(where / lines_lib.TEXT) as temporary:
+    temporary.write_text(text, encoding='utf-8')
+
+
+def counted(verdicts: Sequence[judge.Verdict]) -> str:
+  """Returns the numbers of the verdicts: '3 reproduced, 1 not run'."""
+  return ', '.join(
+    f'{verdicts.count(verdict)} {verdict}'
+    for verdict in _VERDICTS
+    if verdict in verdicts
+  )
+
+
+def _of_study(
+  found: table_lib.Study, lines: Sequence[Line], scale: str
+) -> list[Cells]:
+  """Returns what was measured by row and metric, and values beside their bounds."""
+  is_several = len({line.task for line in lines}) > 1
+  limits, cells, values = judge.bounds(found, scale), {}, []
+  for line in lines:
+    row = f'{line.task}: {line.row}' if is_several else line.row
+    here = _number(line.measured.value) if line.measured else line.note
+    if line.metric != lines_lib.VALUE:
+      std = line.measured.std
+      here += '' if std is None else f' ± {std:.2g}'
+      cells[row, line.metric] = [here]
+      continue
+    printed = line.published.text if line.published else ''
+    wanted = holds = _NONE
+    if within := judge.bound_of(limits, line):
+      wanted = _bounds(*within)
+    if line.measured:
+      printed = f'{printed} {line.note}'.strip()
+    if within and line.measured:
+      holds = 'yes' if judge.is_within(within, line) else 'no'
+    values.append([row, printed or _NONE, here, wanted, holds])
+  made = []
+  if cells:
+    made.append(_wide(cells, {metric: [metric] for _, metric in cells}))
+  if values:
+    heading = ['', 'published', 'here', 'expected', 'holds']
+    columns = zip(heading, *values, strict=True)
+    kept = [column for column in columns if {*column[1:]} != {_NONE}]
+    heading, *rows = zip(*kept, strict=True)
+    made.append(Cells('', heading, rows))
+  return made
+
+
+def _of_results(lines: Sequence[Line], scale: str) -> Cells:
+  """Returns measured beside published values, with differences at full scale.
+
+  Few results stand beside each other, and many below each other.
+  """
+  best, main = judge.best_seeds(lines), judge.main_lines(lines)
+  headings = {
+    line.metric: f'{names.heading(line.metric)}{names.unit(line.metric)}'
+    for line in main
+  }
+  more = ['paper', 'difference'] if scale == 'paper' else ['paper']
+  cells = {}
+  for line in main:
+    seed = best.get((line.row, line.metric))
+    here = _mean(line) + ('' if seed is None else f', best {seed:.1f}')
+    all_ = [here, line.published_text, _difference(line, seed)]
+    cells[line.row, line.metric] = all_[: 1 + len(more)]
+  if len(headings) <= _BESIDE:
+    return _wide(cells, {m: [text, *more] for m, text in headings.items()})
+  rows = [[row, headings[m], *values] for (row, m), values in cells.items()]
+  return Cells('', ['', 'result', 'here', *more], rows)
+
+
+def _wide(
+  cells: Mapping[tuple[str, str], Sequence[str]],
+  headings: Mapping[str, Sequence[str]],
+) -> Cells:
+  """Returns a row for each row of `cells`, by (row, metric), and columns by metric."""
+  rows: dict[str, list[str]] = {row: [row] for row, _ in cells}
+  for row, shown in rows.items():
+    for metric, columns in headings.items():
+      shown += cells.get((row, metric), [_NONE] * len(columns))
+  return Cells('', ['', *itertools.chain(*headings.values())], [*rows.values()])
+
+
+def _bounds(least: float, most: float) -> str:
+  """Returns bounds for people: 'at least 10', '5 to 7', 'exactly 1,262'."""
+  low, high = (f'{v:,.10g}' for v in (least, most))
+  if least == most:
+    return f'exactly {low}'
+  if most == math.inf:
+    return f'at least {low}'
+  return f'at most {high}' if least == -math.inf else f'{low} to {high}'
+
+
+def _number(value: float) -> str:
+  """Returns a number for people: '1,262', '3,743.2', '0.2865'."""
+  if abs(value) < 1e3:
+    return f'{value:.4g}'
+  return f'{value:,.10g}' if value.is_integer() else f'{value:,.1f}'
+
+
+def _mean(line: Line) -> str:
+  """Returns a measured result for people: '50.0 ± 3.0', '>60', '–'."""
+  here, digits = line.measured, names.digits(line.metric)
+  if not here:
+    return _NONE
+  if here.is_bound:
+    return f'>{here.value:.10g}'
+  if here.std is not None:
+    std = f' ± {here.std:.{digits}f}'
+  elif names.parse(line.metric).is_rounds:
+    return f'{here.value:.0f}'
+  else:
+    std = ''
+  return f'{round(here.value, digits) + 0.0:.{digits}f}{std}'
+
+
+def _difference(line: Line, best: float | None) -> str:
+  """Returns the difference for people: '+1.2', '-9.0 *', '*' for another value."""
+  here, printed = line.measured, line.published
+  if not (here and printed):
+    return _NONE
+  mark = '' if judge.is_equal(line, best) else ' *'
+  if here.is_bound or printed.is_bound:
+    return mark.strip() or _NONE
+  digits = names.digits(line.metric)
+  apart = (here.value if best is None else best) - printed.value
+  return f'{round(apart, digits) + 0.0:+.{digits}f}{mark}'
+
+
+def _costs(lines: Sequence[Line]) -> Cells:
+  """Returns seeds, best round, all clients' bytes down to it, and seconds."""
+  cells = {(x.row, 'seeds'): [str(x.seeds or _NONE)] for x in lines}
+  for line in lines:
+    shown = _mean(line)
+    if line.measured and line.metric == names.SENT:
+      shown = wording.human_bytes(line.measured.value)
+    elif line.measured and line.metric == names.SECONDS:
+      shown = f'{line.measured.value:.3g}'
+    cells[line.row, line.metric] = [shown]
+  headings = {
+    'seeds': ['seeds'],
+    names.BEST_ROUND: ['best round'],
+    names.SENT: ['sent down'],
+    names.SECONDS: ['s / round'],
+  }
+  _, [_, *heading], rows = _wide(cells, headings)
+  return Cells('Cost', ['runs', *heading], rows)
+
+
 def write(output: pathlib.Path, scale: str) -> pathlib.Path:
-  """Writes the page of the results at a scale; returns its path."""
+  """Writes the page of all results at a scale; returns its path."""
   import jinja2  # Late: flags are checked first.
 
-  shown = [*_all(output, scale)]
-  counts = [each['verdict'] for each in shown]
+  shown = [_shown(output, found, scale) for found in registry.RESULTS.values()]
   environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
     autoescape=True,
@@ -79,13 +294,12 @@ def write(output: pathlib.Path, scale: str) -> pathlib.Path:
     lstrip_blocks=True,
     keep_trailing_newline=True,
   )
-  papers = [
-    (name, group, results.counted([each['verdict'] for each in group]))
-    for name, found in itertools.groupby(shown, lambda each: each['paper'])
-    for group in [[*found]]
-  ]
-  template = environment.get_template('page.html.j2')
-  render = lambda: template.render(
+  papers = []
+  for name, group in itertools.groupby(shown, lambda each: each['paper']):
+    results = [*group]
+    papers.append((name, results, counted([x['verdict'] for x in results])))
+  counts = [each['verdict'] for each in shown]
+  text = environment.get_template('page.html.j2').render(
     papers=papers,
     total=len(shown),
     verdicts=[
@@ -94,134 +308,74 @@ def write(output: pathlib.Path, scale: str) -> pathlib.Path:
     ],
     equal=_EQUAL,
   )
-  pictures = [p for each in shown for p in each['pictures'] if not p['like']]
-  room = _MOST_BYTES - len(render().encode())
-  # As many as there is room for, read from beside it until then.
-  for picture in sorted(pictures, key=lambda each: len(each['data'])):
-    room -= len(picture['data']) - len(picture['src'])
-    if room < 0:
-      break
-    picture['src'] = picture['data']
-  text = render()
-  path = output / FILE
-  with results.writing(output), files.replacing(path) as temporary:
+  path = output / lines_lib.PAGE
+  with lines_lib.writing(output), files.replacing(path) as temporary:
     temporary.write_text(text, encoding='utf-8')
   return path
 
 
-def _all(output: pathlib.Path, scale: str) -> Iterator[dict[str, Any]]:
-  """Yields what the page says of each result."""
-  first: dict[bytes, dict] = {}  # The picture of each content.
-  for found in registry.RESULTS.values():
-    of, problems = results.Measured(found, scale, results.frame()), []
-    try:
-      of = results.read(output, found, scale)
-    except errors.InputError as e:
-      problems.append(str(e))
-    verdict, why, _ = of.judged
-    folder, pictures = output / found.name, []
-    # A formula needs no lines, and counts where it was asked for.
-    is_formula = isinstance(found, table_lib.Formula)
-    is_shown = is_formula and (folder / results.TEXT).is_file()
-    if is_formula and not is_shown:
-      verdict, why = _VERDICTS.NOT_RUN, 'it has not been measured here'
-    is_shown = is_shown or len(of.lines)
-    for path in sorted(folder.glob('*.png')) if is_shown else ():
-      try:
-        picture = _picture(output, found, path)
-        same = first.setdefault(path.read_bytes(), picture)
-        pictures.append(
-          {**picture, 'like': same['of']} if same is not picture else picture
-        )
-      except (OSError, SyntaxError, ValueError):  # Pillow's, for damaged files.
-        told = 'is missing or damaged; the command below draws it again'
-        problems.append(f'{path.name} {told}')
-    every = {
-      name: ', '.join(filter(None, dict.fromkeys(of.lines[name])))
-      for name in ('revision', 'processor')
-    }
-    yield {
-      'id': found.name.replace('/', '-'),
-      'paper': found.paper,
-      'found': found,
-      'verdict': verdict,
-      'mark': _MEANINGS[verdict][0],
-      'why': why,
-      'short_why': textwrap.shorten(why, _WHY, placeholder=' …'),
-      'what': of.what if len(of.lines) else '',
-      'size': _size(of),
-      'cost': wording.human_duration(of.seconds) if of.seconds else '',
-      'tables': _tables(of) if is_shown else [],
-      'pictures': pictures,
-      'problems': problems,
-      'commands': of.commands,
-      **every,
-      'files': [
-        path.relative_to(output).as_posix()
-        for path in (results.path_of(output, found.name), folder / results.TEXT)
-        if path.is_file()
-      ],
-    }
-
-
-def _size(of: results.Measured) -> str:
-  """Returns at which size a result was measured; '' if not, or if it has one size."""
-  is_study = isinstance(of.found, table_lib.Study)
-  if not of.is_measured or (is_study and not of.found.needs):
-    return ''
-  if of.scale != 'paper':
-    return 'small' if of.scale == 'small' else 'on real data'
-  is_whole = of.commands == [of.usual_command]
-  return "at the paper's size" if is_whole else 'in part, or changed'
-
-
-def _tables(of: results.Measured) -> list[dict[str, Any]]:
-  """Returns a result's tables; costs, orders and long ones are folded away."""
-  return [
-    {
-      'id': f'{of.found.name.replace("/", "-")}-{place}',
-      'caption': cells.title or 'Measured beside published',
-      'heading': cells.heading,
-      'rows': cells.rows,
-      'numbers': [
-        all(re.match(r'[<>+-]?\d|–$', cell) for cell in column)
-        for column in zip(*cells.rows, strict=True)
-      ],
-      'is_folded': len(cells.rows) > _LONG or bool(cells.title),
-      'note': '* another value than the published one'
-      if any(cell.endswith('*') for row in cells.rows for cell in row[1:])
-      else '',
-    }
-    for place, cells in enumerate(of.tables(), 1)
-  ]
-
-
-def _picture(output, found, path: pathlib.Path) -> dict[str, Any]:
-  """Returns a picture: its address, its content as one, its text and size."""
-  from PIL import Image  # Late: flags are checked first.
-
-  if not path.is_file() or path.resolve().parent != path.parent.resolve():
-    raise ValueError(f'{path} is a link, or no file')
+def _shown(
+  output: pathlib.Path, found: table_lib.Result, scale: str
+) -> dict[str, Any]:
+  """Returns what the page says of a result."""
+  measured, problems = Measured(found, scale), []
   try:
-    with Image.open(path) as image:
-      small = image.convert('RGB')
-  except Image.DecompressionBombError as e:
-    raise ValueError(str(e)) from e
-  width, height = small.size
-  if width > _WIDEST:
-    small = small.resize((_WIDEST, round(height * _WIDEST / width)))
-  small = small.quantize(
-    _COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
-  )
-  file = io.BytesIO()
-  small.convert('RGB').save(file, 'WEBP', lossless=True, quality=100)
-  data = base64.b64encode(file.getvalue()).decode()
+    measured = lines_lib.read(output, found, scale)
+  except errors.InputError as e:
+    problems.append(str(e))
+  verdict, why, _ = judge.judge(measured)
+  folder = output / found.name
+  # A formula needs no lines, and counts where it was asked for.
+  is_shown = bool(measured.lines)
+  if isinstance(found, table_lib.Formula):
+    is_shown = (folder / lines_lib.TEXT).is_file()
+    if not is_shown:
+      verdict, why = _VERDICTS.NOT_RUN, 'it has not been measured here'
+  written = lines_lib.path_of(output, found.name), folder / lines_lib.TEXT
   return {
-    'of': found,
-    'like': None,  # The result that has the same picture.
-    'src': path.relative_to(output).as_posix(),
-    'data': f'data:image/webp;base64,{data}',
-    'alt': f'{found.title}, drawn from what was measured: {found.caption}',
-    'width': width,
-    'height': height,
+    'id': found.name.replace('/', '-'),
+    'paper': found.paper,
+    'found': found,
+    'verdict': verdict,
+    'mark': _MEANINGS[verdict][0],
+    'why': why,
+    'short_why': textwrap.shorten(why, _WHY, placeholder=' …'),
+    'what': measured.what if measured.lines else '',
+    'size': _SIZES[scale] if measured.is_measured else '',
+    'cost': wording.human_duration(measured.seconds)
+    if measured.seconds
+    else '',
+    'tables': _html_tables(measured) if is_shown else [],
+    'pictures': [
+      path.relative_to(output).as_posix()
+      for path in (sorted(folder.glob('*.png')) if is_shown else ())
+    ],
+    'problems': problems,
+    'commands': measured.commands,
+    'revision': ', '.join(measured.distinct('revision')),
+    'processor': ', '.join(measured.distinct('processor')),
+    'files': [
+      path.relative_to(output).as_posix() for path in written if path.is_file()
+    ],
   }
+
+
+def _html_tables(measured: Measured) -> list[dict[str, Any]]:
+  """Returns a result's tables; costs, orders and long ones are folded away."""
+  made = []
+  for place, cells in enumerate(tables(measured), 1):
+    columns = zip(*cells.rows, strict=True)
+    is_number = re.compile(r'[<>+-]?\d|–$').match
+    marked = any(cell.endswith('*') for row in cells.rows for cell in row[1:])
+    made.append(
+      {
+        'id': f'{measured.found.name.replace("/", "-")}-{place}',
+        'caption': cells.title or 'Measured beside published',
+        'heading': cells.heading,
+        'rows': cells.rows,
+        'numbers': [all(map(is_number, column)) for column in columns],
+        'is_folded': len(cells.rows) > _LONG or bool(cells.title),
+        'note': '* another value than the published one' if marked else '',
+      }
+    )
+  return made

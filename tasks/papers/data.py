@@ -95,7 +95,11 @@ def study(**words: str) -> table.Study:
   published = sets(name, 'paper')
   return table.Study(
     **words,
-    module='data_statistics',
+    measure='data_statistics',
+    tasks={
+      scale: {each.task: each.options for each in sets(name, scale)}
+      for scale in ('small', 'paper')
+    },
     small=f'Procedural data: task {small.task}',
     expected=small.bounds(),
     # Of what others state, none tells whether the paper's result is reproduced.

@@ -154,7 +154,7 @@ RESULTS = (
     notes='Both are given as public summaries of the paper have them, and were not'
     ' compared with its print; they follow from eq. (7), (11) and (12), with better'
     ' constants, which are measured too.',
-    module='fedaws_theory',
+    measure='fedaws_theory',
     small='Rows and embeddings drawn at random, in 64 dimensions',
     expected={
       'misclassified examples': (1000, math.inf),

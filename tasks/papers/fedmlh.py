@@ -11,8 +11,6 @@ from typing import NamedTuple
 from tasks.papers import data
 from tasks.papers import table
 
-_MB, _GB = 2**20, 2**30
-_CLIENTS = 4  # Of a round.
 _SCORES = ('pc@1', 'pc@3', 'pc@5')
 
 
@@ -28,40 +26,34 @@ class Configuration(NamedTuple):
   hidden: int  # The width of both hidden layers.
   fedmlh_rounds: int
   fedavg_rounds: int
-  unit: int  # Bytes of the unit in which the paper prints sizes.
-
-  def bytes(self, algorithm: str) -> int:
-    """Returns the bytes of the model, 'fedmlh' or 'fedavg'."""
-    of = lambda outputs: 4 * parameters(self.features, self.hidden, outputs)
-    if algorithm == 'fedmlh':
-      return self.tables * of(self.buckets)
-    return of(self.labels)
-
-  def volume(self, algorithm: str) -> int:
-    """Returns the bytes sent until the best round, in one direction."""
-    rounds = getattr(self, f'{algorithm}_rounds')
-    return self.bytes(algorithm) * _CLIENTS * rounds
-
-
-def parameters(features: int, hidden: int, outputs: int) -> int:
-  """Returns the weights and biases of a network with two hidden layers."""
-  return (
-    (features + 1) * hidden + (hidden + 1) * hidden + (hidden + 1) * outputs
-  )
 
 
 CONFIGURATIONS = tuple(
-  Configuration(*fields)
+  Configuration._make(fields)
   for fields in (
-    ('eurlex-4k-sets', 'Eurlex', 300, 3_993, 4, 250, 150, 31, 39, _MB),
-    ('wiki10-31k-sets', 'Wiki31', 5_000, 30_938, 4, 1_000, 500, 18, 31, _MB),
+    ('eurlex-4k-sets', 'Eurlex', 300, 3_993, 4, 250, 150, 31, 39),
+    ('wiki10-31k-sets', 'Wiki31', 5_000, 30_938, 4, 1_000, 500, 18, 31),
     (
-      *('amazontitles-131k-sets', 'AMZtitle', 5_000, 131_073),
-      *(4, 4_000, 1_000, 12, 66, _GB),
+      'amazontitles-131k-sets',
+      'AMZtitle',
+      5_000,
+      131_073,
+      4,
+      4_000,
+      1_000,
+      12,
+      66,
     ),
     (
-      *('wikiseealsotitles-320k-sets', 'Wikititle', 10_000, 312_330),
-      *(8, 5_000, 1_000, 28, 64, _GB),
+      'wikiseealsotitles-320k-sets',
+      'Wikititle',
+      10_000,
+      312_330,
+      8,
+      5_000,
+      1_000,
+      28,
+      64,
     ),
   )
 )
@@ -83,49 +75,9 @@ def _table(number, caption, notes='', **more):
   return table.of_csv(**_PAPER, **words, what=_WHAT, shared=_SMALL, **more)
 
 
-_RATIO = 'fedavg / fedmlh'
-_PUBLISHED = {
-  'table4': (
-    '199.7 3572.8 7.2 53.4',
-    '399.2 8633.1 135.0 308.7',
-    '1.99 2.41 18.75 5.78',
-  ),
-  'table5': (
-    '1.61 49.62 0.15 0.48',
-    '2.56 69.62 0.51 1.21',
-    '1.59 1.40 3.40 2.52',
-  ),
-}
-
-
-def _compared(name: str, size, digits: int):
-  """Returns rows of published sizes beside those of `size`."""
-  rows = []
-  printed = [line.split() for line in _PUBLISHED[name]]
-  for algorithm, texts in zip(
-    ('fedmlh', 'fedavg', _RATIO), printed, strict=True
-  ):
-    for place, (found, text) in enumerate(
-      zip(CONFIGURATIONS, texts, strict=True)
-    ):
-      decimals, unit = len(text.partition('.')[2]), ''
-      if algorithm == _RATIO:
-        value = size(found, 'fedavg') / size(found, 'fedmlh')
-      else:
-        value = size(found, algorithm) / found.unit
-        unit = 'MiB' if found.unit == _MB else 'GiB'
-      same = 'yes' if f'{value:.{decimals}f}' == text else 'no'
-      if algorithm == _RATIO and same == 'no':
-        rounded = float(printed[1][place]) / float(printed[0][place])
-        # The last digit is cut off, not rounded.
-        if abs(rounded - float(text)) < 10**-decimals:
-          same = 'of rounded'
-      here = f'{value:.{digits}f}'
-      rows.append((found.paper, algorithm, unit, text, here, same))
-  return tuple(rows)
-
-
-_SIZES = ('set', 'algorithm', 'unit', 'published', 'computed', 'equal')
+# Flags of the sizes that the lemmas are about.
+_SIZES_OF_STUDY = ('hash_tables', 'hash_buckets', 'num_classes')
+_SIZES_OF_STUDY += ('num_features', 'num_clients', 'data_seed')
 
 
 def _theory(number: str, caption: str, expected, notes='') -> table.Study:
@@ -135,29 +87,18 @@ def _theory(number: str, caption: str, expected, notes='') -> table.Study:
     number=number,
     caption=caption,
     notes=notes,
-    module='fedmlh_theory',
+    measure='fedmlh_theory',
+    tasks={
+      'small': {'sparse-words-eurlex-sets': {}},
+      'paper': {found.task: {} for found in CONFIGURATIONS},
+    },
+    algorithm='fedmlh',
+    flags=('data_dir', *_SIZES_OF_STUDY),
+    takes_sets=True,
     small='Procedural bags of words of the size of EURLex-4K',
     needs=f'the data of {needs}, or --task, any whose examples keep all labels',
     expected=expected,
   )
-
-
-def _sizes() -> tuple[tuple[str, ...], ...]:
-  """Returns Table 2 beside what the tasks set."""
-  from tasks import experiment
-
-  rows = []
-  for c in CONFIGURATIONS:
-    values = experiment.resolve(c.task, 'fedmlh', {})['hyperparameters']
-    here = values['hash_tables'], values['hash_buckets']
-    rows.append(
-      (
-        *(c.paper, f'{c.labels:,}', f'{c.tables * c.buckets:,}'),
-        *(' × '.join(map(str, each)) for each in ((c.tables, c.buckets), here)),
-        'yes' if here == (c.tables, c.buckets) else 'no',
-      )
-    )
-  return tuple(rows)
 
 
 RESULTS = (
@@ -173,8 +114,6 @@ RESULTS = (
     number='Table 2',
     caption='Tables R and buckets B, and the rows that they replace, beside the'
     ' defaults of these tasks',
-    heading=('set', 'labels', 'rows', 'R × B', 'here', 'equal'),
-    rows=_sizes(),
   ),
   _table(
     'Table 3',
@@ -192,16 +131,12 @@ RESULTS = (
     caption="Bytes sent until the best round, one way: the model's bytes, 4 clients"
     " a round, and the rounds of the paper's Table 6",
     notes='"of rounded": the quotient of the numbers as printed.',
-    heading=_SIZES,
-    rows=_compared('table4', Configuration.volume, 2),
   ),
   table.Formula(
     **_PAPER,
     number='Table 5',
     caption='Bytes of the model: 4 for each weight and bias',
     notes='"of rounded": the quotient of the numbers as printed.',
-    heading=_SIZES,
-    rows=_compared('table5', Configuration.bytes, 4),
   ),
   _table(
     'Table 6',
@@ -227,7 +162,8 @@ RESULTS = (
     {
       'share of all labels': (0.5, 1),
       'examples of a frequent label on one client, over an even share (Fig. 2 c)': (
-        *(2, math.inf),
+        2,
+        math.inf,
       ),
     },
     'The paper prints no numbers; it calls classes extremely imbalanced and the data of'

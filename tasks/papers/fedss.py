@@ -106,79 +106,6 @@ def _table(number, caption, changes, notes='', small=(), **more):
   )
 
 
-# Derived: the paper does not print it. With it all five printed numbers follow; it is
-# the encoder of which 129,792 class weights (2,028 by 64) are 3.38 % of the model.
-ENCODER = 3_710_000
-# MobileNetV3-Large of this package with its linear layer from 960 to d.
-_FEATURES, _WITHOUT_LAST = 960, 2_971_952
-
-
-def encoder_here(dim: int) -> int:
-  """Returns the parameters of this package's encoder with embeddings of `dim`."""
-  return _WITHOUT_LAST + (_FEATURES + 1) * dim
-
-
-def share(encoder: int, classes: int, dim: int, sent: int = 0) -> float:
-  """Returns the share of parameters that are class rows, less `sent` of the `classes`."""
-  rows = classes * dim
-  return rows / (encoder + rows) * (1 - sent / classes)
-
-
-def _curve(dim: int) -> list[tuple[float, float]]:
-  """Returns (n, share in %) with embeddings of `dim`."""
-  places = [round(10 ** (power / 10)) for power in range(30, 61)]
-  return [(n, 100 * share(ENCODER, n, dim)) for n in places]
-
-
-def _share(name, classes, dim, sent=0, printed=''):
-  """Returns a row of figure 8."""
-  value = 100 * share(ENCODER, classes, dim, sent)
-  decimals = len(printed.partition('.')[2])
-  same = 'yes' if f'{value:.{decimals}f}' == printed else 'no'
-  return (
-    *(name, f'{classes:,}', f'{dim:,}', f'{sent or table.NONE}'),
-    *(printed or table.NONE, f'{value:.2f}', same if printed else table.NONE),
-    f'{100 * share(encoder_here(dim), classes, dim, sent):.2f}',
-  )
-
-
-_LANDMARKS, _SOP = ('Landmarks', 2_028), ('SOP', 11_318)
-FIGURE8 = table.Formula(
-  **_PAPER,
-  number='Fig. 8',
-  caption='Share of the class table, n d / (encoder + n d), in % of all parameters;'
-  ' with |S|, the share that clients are spared, as the text has it',
-  notes='The encoder of the paper is not printed: 3,710,000 parameters are derived'
-  ' from its 3.38 %, which its text calls a reduction with |S| = 170 and is the'
-  " share of the whole table. The last column has this package's MobileNetV3, which"
-  ' has 2,971,952 parameters and a linear layer of d outputs.',
-  heading=(
-    *('classes', 'n', 'd', '|S|', 'published', 'computed', 'equal'),
-    'of our MobileNetV3',
-  ),
-  rows=(
-    _share(*_LANDMARKS, 64, printed='3.38'),
-    _share(*_SOP, 64, printed='16'),
-    _share(*_SOP, 64, 100, '16'),
-    _share(*_LANDMARKS, 1_280, 170, '38'),
-    _share(*_SOP, 1_280, 100, '79'),
-    _share(*_LANDMARKS, 1_280),
-    _share(*_SOP, 1_280),
-    _share('ImageNet-21k', 21_841, 64),
-    _share('ImageNet-21k', 21_841, 1_280),
-    *(_share('more', n, d) for n in (100_000, 1_000_000) for d in (64, 1_280)),
-  ),
-  curves=table.Curves(
-    x='classes, n',
-    y='share of the class table, %',
-    lines={f'd = {dim:,}': _curve(dim) for dim in (64, 1_280)},
-    points={
-      'printed': [(2_028, 3.38), (11_318, 16)],
-      'printed, less |S|': [(2_028, 38), (11_318, 16), (11_318, 79)],
-    },
-  ),
-)
-
 _TABLE1 = _table(
   'Table 1',
   'Landmarks-User-160k: 5,000 rounds of 64 clients; |S| = 95 to 170',
@@ -196,6 +123,14 @@ def _figure(number, caption, small='table1', **more):
   return _table(*words, of='table1 table2', small=panels, **more)
 
 
+# Of Fig. 9.
+_NOISE = {
+  'num_classes': 160,
+  'num_clients': 20,
+  'classes_per_client': 20,
+  'examples_per_client': 60,
+  'clients_per_round': 8,
+}
 _SCORES = ('top1', 'map@10')  # Of panels a and b.
 _SENT = 'Accuracy for the class parameters that a client is sent: '
 RESULTS = (
@@ -228,7 +163,8 @@ RESULTS = (
   ),
   _table('Table 4', 'SOP: training and retrieval, |S| = 100', _RETRIEVAL),
   _figure(
-    *('Fig. 3', "Learning curves of the methods: Table 1's and Table 2's runs"),
+    'Fig. 3',
+    "Learning curves of the methods: Table 1's and Table 2's runs",
     curves=_SCORES,
     relative_to='fullsoftmax',
   ),
@@ -253,12 +189,22 @@ RESULTS = (
     " NegOnly of Table 1's runs with the fewest negatives",
     notes='The paper draws them without numbers: NegOnly collapses (Fig. 7). That'
     ' this takes 20 points of the diagonal was set here, before the first run.',
-    module='confusion',
+    measure='confusion',
+    runs_of=('fedss/table1', 'fedss', 'negonly'),
     small=_TABLE1.small.what,
     needs='the runs of fedss/table1: the data of landmarks-user-160k',
     expected={'fedss less negonly, points of the diagonal': (20, float('inf'))},
   ),
-  FIGURE8,
+  table.Formula(
+    **_PAPER,
+    number='Fig. 8',
+    caption='Share of the class table, n d / (encoder + n d), in % of all parameters;'
+    ' with |S|, the share that clients are spared, as the text has it',
+    notes='The encoder of the paper is not printed: 3,710,000 parameters are derived'
+    ' from its 3.38 %, which its text calls a reduction with |S| = 170 and is the'
+    " share of the whole table. The last column has this package's MobileNetV3, which"
+    ' has 2,971,952 parameters and a linear layer of d outputs.',
+  ),
   table.Study(
     **_PAPER,
     number='Fig. 9',
@@ -268,10 +214,13 @@ RESULTS = (
     ' negatives. Deltas are of one local pass from the initial weights; how long the'
     " paper's network had been trained is not known here. The paper calls the fall"
     ' exponential (A.3); that a line explains four fifths of the logarithm was set here.',
-    module='gradient_noise',
+    measure='gradient_noise',
+    tasks={'small': {'glyphs': _NOISE}, 'paper': {'sop': {}}},
+    algorithm='fedss',
+    flags=('data_dir', 'seed', 'device', 'clients_per_round', 'num_classes'),
     small='Procedural handwriting of 160 classes, 8 clients, 4 batches of about 16'
     ' classes',
-    needs='sop (or any task with one label an example: --task)',
+    needs='sop',
     expected={
       # It falls with m (fig. 9); with m = n - |P|, eq. (6) is eq. (2).
       'noise over that with the next fewer negatives, the largest': (0, 1),

@@ -243,7 +243,9 @@ RESULTS = (
   _curves(5, 4, 'FedIR on Landmarks', **_OF_TABLE_4),
   _curves(6, 2, 'FedVC on iNaturalist'),
   _curves(
-    *(7, 4, 'Landmarks by clients a round'),
+    7,
+    4,
+    'Landmarks by clients a round',
     notes='Section 6.2 says that FedIR helps most where few clients take part. In Table 4'
     ' its gains after 5,000 rounds of 10, 50 and 100 clients are 2.0, 1.7 and 1.8 points'
     ' of all layers, and 2.0, 2.8 and 2.7 of two: here it must help no less.',
@@ -276,7 +278,7 @@ RESULTS = (
     ' 500 images',
     notes='The paper draws the counts without numbers. The distances are derived, with'
     ' alpha as the total concentration: the EMD of its figure 4 appear at these alpha.',
-    module='class_counts',
+    measure='class_counts',
     small="CIFAR's numbers of labels, five seeds; it has one size",
     expected={
       f'EMD at {at(data, alpha)}': (value - _WITHIN, value + _WITHIN)

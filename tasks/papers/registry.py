@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from tasks.papers import comparisons
 from tasks.papers import fedaws
 from tasks.papers import fedmlh
 from tasks.papers import fedss
@@ -17,27 +18,30 @@ RESULTS: Mapping[str, table.Result] = {
   for paper in (fedss, fedaws, turbosvm, fedmlh, fedvc)
   for found in paper.RESULTS
 }
+# With comparisons of our own, which `all` does not have.
+KNOWN: Mapping[str, table.Result] = {
+  **RESULTS,
+  **{found.name: found for found in comparisons.COMPARISONS},
+}
 TABLES = {n: r for n, r in RESULTS.items() if isinstance(r, table.PaperTable)}
 
 
 def chosen(names: Sequence[str]) -> list[table.Result]:
   """Returns results of names, of papers ('fedss') or 'all', in the papers' order."""
-  papers = list(dict.fromkeys(name.partition('/')[0] for name in RESULTS))
+  papers = list(dict.fromkeys(name.partition('/')[0] for name in KNOWN))
   wanted = set()
   for name in names:
-    found = [n for n in RESULTS if name in ('all', n, n.partition('/')[0])]
+    found = [n for n in KNOWN if name in (n, n.partition('/')[0])]
+    found += [n for n in RESULTS if name == 'all']
     if not found:
-      paper = name.partition('/')[0]
-      near = [n for n in RESULTS if n.startswith(f'{paper}/')]
-      known = ', '.join(
-        near or ['all', *papers, 'or one of `launch.list tables`']
-      )
-      meant = wording.meant(name, [*papers, *RESULTS])
+      near = [n for n in KNOWN if n.startswith(f'{name.partition("/")[0]}/')]
+      known = near or ['all', *papers, 'or one of `launch.list tables`']
+      meant = wording.meant(name, [*papers, *KNOWN])
       raise errors.InputError(
-        f'unknown table {name!r}: there are {known}{meant}'
+        f'unknown table {name!r}: there are {", ".join(known)}{meant}'
       )
     wanted.update(found)
-  return [r for name, r in RESULTS.items() if name in wanted]
+  return [result for name, result in KNOWN.items() if name in wanted]
 
 
 def of_task(task: str) -> list[table.PaperTable]:

@@ -4,9 +4,9 @@ import csv
 import dataclasses
 import functools
 import itertools
-import math
 import pathlib
 import re
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -29,14 +29,37 @@ REGION = 'region'
 REDESIGNED = '; the form was changed after a first measurement'
 
 
+class Number(NamedTuple):
+  """A number of a table: a value with its standard deviation, or a bound."""
+
+  value: float
+  std: float | None = None  # None: it is not known.
+  is_bound: bool = False  # The number is above `value`, by how much is unknown.
+  text: str = ''  # As the paper prints it: '51.7±0.4', '>200' or '1,262'.
+
+  @classmethod
+  def read(cls, text: str) -> 'Number | None':
+    """Reads a printed number; None for ''. Raises ValueError for another text."""
+    if not text:
+      return None
+    value, _, std = text.replace(',', '').partition('±')
+    is_bound = value.startswith('>')
+    value = float(value.removeprefix('>'))
+    return cls(value, float(std) if std else None, is_bound, text)
+
+  @property
+  def shown(self) -> str:
+    """The printed number, for people."""
+    return self.text.replace('±', ' ± ')
+
+
 class Row(NamedTuple):
   """One experiment of a table."""
 
   task: str  # With the paper's data, or with data of the same shape.
   algorithm: str
-  # Results by name (`tasks.papers.names`) as printed, '51.7 ± 0.4' or '>200'; None if
-  # the number is not known here.
-  published: Mapping[str, str | None]
+  # Results by name (`tasks.papers.names`); None if the number is not known here.
+  published: Mapping[str, Number | None]
   changes: Mapping[str, Any] = {}  # Of the defaults of this task and algorithm.
 
   @property
@@ -74,36 +97,26 @@ class Claim(NamedTuple):
 
   def pairs(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
     """Returns the numbers of the rows above and below, for each pair."""
-    high, low = _selected(self.high, rows), _selected(self.low, rows)
-    named = {
-      word.partition('=')[0]
-      for each in (self.high, self.low)
-      for word in each.split()[1:]
-    }
-    rest = lambda row, other: {
-      name: value
-      for name, value in applying(row.changes, other.algorithm).items()
-      if name not in named and name != 'rounds'
-    }
-    return [
-      (i, j)
-      for i in high
-      for j in low
-      if i != j
-      and rows[i].task == rows[j].task
-      and rest(rows[i], rows[j]) == rest(rows[j], rows[i])
-    ]
+    words = [*self.high.split()[1:], *self.low.split()[1:]]
+    named = {word.partition('=')[0] for word in words} | {'rounds'}
+    high = [i for i, row in enumerate(rows) if _is_of(self.high, row)]
+    low = [j for j, row in enumerate(rows) if _is_of(self.low, row)]
+    found = []
+    for i, j in itertools.product(high, low):
+      above, below = rows[i], rows[j]
+      shared = applying(above.changes, below.algorithm)
+      others = applying(below.changes, above.algorithm)
+      is_alike = without(shared, named) == without(others, named)
+      if i != j and above.task == below.task and is_alike:
+        found.append((i, j))
+    return found
 
 
-def _selected(words: str, rows: Sequence[Row]) -> list[int]:
-  algorithm, *settings = words.split()
-  return [
-    i
-    for i, row in enumerate(rows)
-    if row.algorithm in algorithm.split('|')
-    and {*settings}
-    <= {f'{n}={v}' for n, v in (('task', row.task), *row.changes.items())}
-  ]
+def _is_of(words: str, row: Row) -> bool:
+  """Whether a row has the algorithm and the settings that a claim names."""
+  names, *settings = words.split()
+  own = {f'{n}={v}' for n, v in {'task': row.task, **row.changes}.items()}
+  return row.algorithm in names.split('|') and own.issuperset(settings)
 
 
 def _table(number: str) -> str:
@@ -140,39 +153,45 @@ class Diagram(Result):
   """A figure without measurements; there is nothing to reproduce."""
 
 
-class Curves(NamedTuple):
-  """A picture of formulas over a logarithmic axis: lines, and printed points."""
-
-  x: str
-  y: str
-  lines: Mapping[str, Sequence[tuple[float, float]]]
-  points: Mapping[str, Sequence[tuple[float, float]]]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Formula(Result):
-  """A table that follows from formulas.
+  """A table that follows from formulas, whose cells are in formulas.csv; tests compute them.
 
   The column 'equal' says of each printed number 'yes', 'no', or 'of rounded': computed
   from rounded numbers it has the printed digits.
   """
 
-  heading: tuple[str, ...]
-  rows: tuple[tuple[str, ...], ...]
-  curves: Curves | None = None
+  @property
+  def cells(self) -> list[list[str]]:
+    """The rows of the table, its heading first."""
+    path = pathlib.Path(__file__).with_name('formulas.csv')
+    with open(path, newline='', encoding='utf-8') as file:
+      return [cells for name, *cells in csv.reader(file) if name == self.name]
 
   @property
-  def equal(self) -> tuple[str, ...]:
-    """Returns the cells below 'equal' of printed numbers."""
-    place = self.heading.index('equal')
-    return tuple(row[place] for row in self.rows if row[place] != NONE)
+  def equal(self) -> list[str]:
+    """The cells below 'equal' of printed numbers."""
+    heading, *rows = self.cells
+    found = [row[heading.index('equal')] for row in rows]
+    return [cell for cell in found if cell != NONE]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study(Result):
   """A result with a measurement of its own, neither a formula nor plain runs."""
 
-  module: str  # Of `launch.reproduction.studies`, which measures it.
+  # The function of `launch.reproduction.studies` that measures it.
+  measure: str
+  # The data that it reads: options by task, by scale; {}: none.
+  tasks: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(
+    default_factory=dict
+  )
+  algorithm: str = 'fedavg'  # Whose hyper-parameters it takes.
+  flags: tuple[str, ...] = ('data_dir',)  # That it can use, besides --task.
+  # Whether --task may name any task whose examples keep all labels.
+  takes_sets: bool = False
+  # A table and algorithms, of whose runs it takes those with the fewest negatives.
+  runs_of: tuple[str, ...] = ()
   small: str  # What the small one measures, in a sentence.
   # Bounds of what the small one shows, by the study's name of the value.
   expected: Mapping[str, tuple[float, float]]
@@ -225,16 +244,16 @@ class PaperTable(Result):
     """Returns results on a task: 'top-1 %: fedss 51.7 to 56.0, posonly 18.7'."""
     rows = [row for row in self.rows if row.task == task]
     name = next(iter(rows[0].published))
-    values: dict[str, set[str]] = {}
+    values: dict[str, list[Number]] = {}
     for row in rows:
       if printed := row.published.get(name):
-        values.setdefault(row.algorithm, set()).add(printed.partition(' ')[0])
+        values.setdefault(row.algorithm, []).append(printed)
     parts = []
     for algorithm, found in values.items():
-      ordered = sorted(found, key=lambda text: (float(text.lstrip('>')), text))
-      parts.append(
-        f'{algorithm} {" to ".join(dict.fromkeys((ordered[0], ordered[-1])))}'
-      )
+      found.sort(key=lambda number: number.value)
+      ends = [number.text.partition('±')[0] for number in found]
+      ends = dict.fromkeys((ends[0], ends[-1]))
+      parts.append(f'{algorithm} {" to ".join(ends)}')
     return f'{names.heading(name)}{names.unit(name)}: {", ".join(parts)}'
 
   def reference(self, row: Row, rows: Sequence[Row]) -> Row | None:
@@ -274,48 +293,51 @@ def of_csv(
   `of` are the tables whose rows a figure draws, a panel for each task, `task` that of the
   rows, and `algorithms` theirs; `what` tells of a small form, whose rows are those of the
   tables `small`, each with its changes (default: the first, with `shared`), and `real` of
-  a form on real data. Of other tables' claims a figure has those of its rows.
+  a form on real data.
   """
   paper, own = words['paper'].lower(), _table(words['number'])
-  tables, forms = of.split() or [own], {}
-  chosen = lambda found: tuple(
-    row for row in found if row.algorithm in (algorithms or (row.algorithm,))
-  )
+  tables = of.split() or [own]
 
-  def claims(scale, rows):
+  def form(scale, text, changes):
     found = [
-      (
-        line['table'] == f'{paper}/{own}',
-        Claim(**{n: line[n] for n in Claim._fields})._replace(
-          least=float(line['least'] or 0), times=float(line['times'] or 1)
-        ),
-      )
-      for line in _lines('claims')
-      if line['table'] in (f'{paper}/{each}' for each in (own, *tables))
-      and line['scale'] in ('', scale)
-    ]
-    has = lambda claim: has_metric(claim.metric, rows) and claim.pairs(rows)
-    return tuple(claim for is_own, claim in found if is_own or has(claim))
-
-  if what:
-    small = small or {tables[0]: shared}
-    found = chosen(
       row
-      for each, changes in small.items()
-      for row in rows(paper, each, 'small', changes)
-    )
-    forms['small'] = Form(what, found, claims('small', found), _SEEDS)
-  if real:
-    found = rows(paper, tables[0], 'real')
-    forms['real'] = Form(real, found, claims('real', found), _SEEDS)
-  found = tuple(
-    row
-    for each in tables
-    for row in chosen(rows(paper, each))
-    if task in ('', row.task)
+      for table, settings in changes.items()
+      for row in rows(paper, table, scale, settings)
+    ]
+    if algorithms:
+      found = [row for row in found if row.algorithm in algorithms]
+    if task and scale == 'paper':
+      found = [row for row in found if row.task == task]
+    given = _claims(f'{paper}/{own}', tables, scale, found)
+    return Form(text, tuple(found), given, _SEEDS)
+
+  whole = form('paper', '', {each: {} for each in tables})
+  return PaperTable(
+    **words,
+    rows=whole.rows,
+    claims=whole.claims,
+    small=form('small', what, small or {tables[0]: shared}) if what else None,
+    real=form('real', real, {tables[0]: {}}) if real else None,
   )
-  given = claims('paper', found)
-  return PaperTable(**words, **forms, rows=found, claims=given)
+
+
+def _claims(
+  name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]
+) -> tuple[Claim, ...]:
+  """Returns a result's claims, and those of other tables that are of its rows."""
+  paper, found = name.partition('/')[0], []
+  known = {name, *(f'{paper}/{table}' for table in tables)}
+  for line in _lines('claims'):
+    if line['table'] not in known or line['scale'] not in ('', scale):
+      continue
+    values = {n: line[n] for n in Claim._fields}
+    values['least'] = float(line['least'] or 0)
+    values['times'] = float(line['times'] or 1)
+    claim = Claim(**values)
+    is_own = line['table'] == name
+    if is_own or (has_metric(claim.metric, rows) and claim.pairs(rows)):
+      found.append(claim)
+  return tuple(found)
 
 
 def has_metric(name: str, rows: Sequence[Row]) -> bool:
@@ -366,11 +388,9 @@ def _name(line: Mapping[str, str]) -> str:
   return f'{line["metric"]}{"@" if ":" in line["at"] else ":"}{line["at"]}'
 
 
-def _published(line: Mapping[str, str]) -> str | None:
-  if not line['published']:
-    return None
-  std = f' ± {line["std"]}' if line['std'] else ''
-  return f'{line["bound"]}{line["published"]}{std}'
+def _published(line: Mapping[str, str]) -> Number | None:
+  std = f'±{line["std"]}' if line['std'] else ''
+  return Number.read(f'{line["bound"]}{line["published"]}{std}')
 
 
 def changes(text: str) -> dict[str, Any]:
@@ -397,10 +417,10 @@ def _value(text: str) -> Any:
 
 
 def without(
-  changes: Mapping[str, Any], searched: Sequence[str]
+  changes: Mapping[str, Any], names: Collection[str]
 ) -> dict[str, Any]:
-  """Returns changes without settings that were searched, see `best_over`."""
-  return {n: value for n, value in changes.items() if n not in searched}
+  """Returns changes without the settings of these names."""
+  return {n: value for n, value in changes.items() if n not in names}
 
 
 def applying(changes: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
@@ -441,13 +461,3 @@ def labels(rows: Sequence[Row]) -> list[str]:
     )
     for row in rows
   ]
-
-
-def bounds(least: float, most: float) -> str:
-  """Returns bounds for people: 'at least 10', '5 to 7', 'exactly 1,262'."""
-  low, high = (f'{v:,.10g}' for v in (least, most))
-  if least == most:
-    return f'exactly {low}'
-  if most == math.inf:
-    return f'at least {low}'
-  return f'at most {high}' if least == -math.inf else f'{low} to {high}'

@@ -68,59 +68,14 @@ def _curves(number, task):
   )
 
 
-# Weights and biases of convolutions and dense layers, a term each.
-_COUNTS = (
-  (
-    *('FEMNIST (Table 5)', 6_603_710),
-    '(25·1+1)·32 + (25·32+1)·64 + (3136+1)·2048 + (2048+1)·62',
-  ),
-  (
-    *('CelebA (Table 6)', 30_498),
-    '(9·3+1)·32 + 3·(9·32+1)·32 + 4·2·32 + (800+1)·2',
-  ),
-  (
-    *('Shakespeare (Table 7)', 819_920),
-    '80·8 + 4·256·(8+256+2) + 4·256·(256+256+2) + (256+1)·80',
-  ),
-)
-
-
 def _architecture(number):
-  name, published, formula = _COUNTS[number - 5]
-  value = eval(formula.replace('·', '*'))  # One of the texts above.
-  same = 'yes' if value == published else 'no'
   return table.Formula(
     **_PAPER,
     number=f'Table {number}',
     caption='Trainable parameters of the network, from its layers',
     notes="The count is of the published code's network; tests compare the tasks'"
     ' encoders with it.',
-    heading=('network', "the paper's code", 'formula', 'computed', 'equal'),
-    rows=((name, f'{published:,}', formula, f'{value:,}', same),),
   )
-
-
-def _rates() -> tuple[tuple[str, ...], ...]:
-  """Returns Table 8 beside what the tasks set."""
-  from tasks import experiment
-
-  rows = []
-  for task, printed in (
-    ('femnist', ('0.1', '0.001', '0.01')),
-    ('celeba', ('0.001', '0.001', '0.01')),
-    ('shakespeare', ('1.0', '0.01', '1.0')),
-  ):
-    for what, algorithm, name, text in zip(
-      ('clients', "FedAdam's server", "TurboSVM-FL's rows"),
-      ('fedavg', 'fedadam', 'turbosvm'),
-      ('client_learning_rate', 'server_learning_rate', 'logits_learning_rate'),
-      printed,
-      strict=True,
-    ):
-      value = experiment.resolve(task, algorithm, {})['hyperparameters'][name]
-      same = 'yes' if value == float(text) else 'no'
-      rows.append((f'{_SETS[task]}, {what}', text, f'{value:g}', same))
-  return tuple(rows)
 
 
 _STATISTICS_NOTES = (
@@ -177,8 +132,6 @@ RESULTS = (
     caption="Learning rates, beside the tasks' defaults",
     notes="On Shakespeare the published code ran TurboSVM-FL's rows with 0.1;"
     ' --logits_learning_rate=1 is the table.',
-    heading=('rate of', 'published', 'default here', 'equal'),
-    rows=_rates(),
   ),
   _table(
     'Table 9', 'Rounds to an accuracy; 8, 16 and 32 clients', _FIRST_ROUND

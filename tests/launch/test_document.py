@@ -10,7 +10,8 @@ import pytest
 
 from launch import compare
 from launch import document
-from launch.reproduction import results
+from launch.reproduction import judge
+from launch.reproduction import lines as lines_lib
 from tasks.papers import registry
 from tasks.papers import table
 from tests.launch import light
@@ -131,14 +132,12 @@ def test_verdicts_of_two_directories(tmp_path):
   def measured(where, processor, better, **more):
     worse = {'row': 'fedavg', 'published': '40.0', 'mean': 50.0}
     of = {'std': 0.1, 'seeds': 3, 'processor': processor, **more}
-    lines = [
-      small_table.measured(**of, mean=better).lines,
-      small_table.measured(**of, **worse).lines,
-    ]
-    lines = pd.concat(lines, ignore_index=True)
-    found = results.Measured(registry.RESULTS[small_table.NAME], 'small', lines)
+    cells = [{'mean': better}, worse]
+    lines = [small_table.measured(**of, **each).lines[0] for each in cells]
+    result = registry.RESULTS[small_table.NAME]
+    found = lines_lib.Measured(result, 'small', lines)
     found.write(tmp_path / where)
-    return found.judged.verdict
+    return judge.judge(found).verdict
 
   path = tmp_path / 'a.md'
   one = measured('r', 'A', 60.0)

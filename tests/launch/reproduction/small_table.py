@@ -1,11 +1,8 @@
 """A small published table for tests, and runs that were not trained."""
 
 import json
-import pathlib
 
-from launch.reproduction import experiments
-from launch.reproduction import results
-from launch.reproduction import studies
+from launch.reproduction import lines as lines_lib
 from tasks.papers import registry
 from tasks.papers import table
 from tests.report import fake_runs
@@ -14,7 +11,7 @@ NAME = 'fedmlh/table3'
 
 
 def row(algorithm, printed, task='glyphs', **changes):
-  values = [None if p == '–' else p for p in printed.split()]
+  values = [None if p == '–' else table.Number.read(p) for p in printed.split()]
   of = dict(zip(('top1', 'map@10'), values, strict=False))
   return table.Row(task, algorithm, of, {'rounds': 20, **changes})
 
@@ -42,19 +39,15 @@ def finish(run, top1):
   (run.folder / 'config.json').write_text(json.dumps(run.config))
 
 
-def resolved(name, scale, task=None, output='out', **given):
-  """Returns the module of a study, and what it resolves of a command line."""
-  module = studies.module(registry.RESULTS[name])
-  output = pathlib.Path(output)
-  request = experiments.Request(
-    scale=scale, task=task, given=given, output=output
-  )
-  return module, module.resolve(name, request)
+def line(**cells):
+  """Returns the line of a CSV with these cells."""
+  of = {'table': 'fig1', 'scale': 'paper', 'metric': 'top1', **cells}
+  return lines_lib._line([str(of.get(n, '')) for n in lines_lib.COLUMNS])
 
 
 def measured(name=NAME, scale='small', **more):
   """Returns a result with one line."""
-  line = {'table': name.partition('/')[2], 'scale': scale, 'row': 'fedmlh'}
-  line |= {'metric': 'pc@1', 'published': '59.3', 'mean': 60.0, 'seeds': 1}
-  lines = results.frame([{**line, 'task': 'eurlex-4k-sets', **more}])
-  return results.Measured(registry.RESULTS[name], scale, lines)
+  of = {'table': name.partition('/')[2], 'scale': scale, 'row': 'fedmlh'}
+  of |= {'metric': 'pc@1', 'published': '59.3', 'mean': 60.0, 'seeds': 1}
+  of |= {'task': 'eurlex-4k-sets', **more}
+  return lines_lib.Measured(registry.RESULTS[name], scale, [line(**of)])

@@ -7,7 +7,8 @@ import statistics
 import pytest
 
 from launch.reproduction import judge
-from launch.reproduction import results
+from launch.reproduction import lines as lines_lib
+from launch.reproduction import page
 from tasks.papers import registry
 from tasks.papers import table
 from tests.launch.reproduction import small_table
@@ -16,21 +17,25 @@ VERDICTS = judge.Verdict
 
 
 def line(row, published='', mean='', std='', seeds=3, **more):
-  of = {'table': 'fig1', 'scale': 'paper', 'task': 'glyphs', 'metric': 'top1'}
+  """Returns the cells of a line."""
+  of = {'task': 'glyphs', 'row': row, 'algorithm': row.split()[0]}
   values = {'published': published, 'mean': mean, 'std': std, 'seeds': seeds}
-  return {**of, 'row': row, 'algorithm': row.split()[0], **values, **more}
+  return {**of, **values, **more}
 
 
 def found_of(**more):
   return dataclasses.replace(small_table.TABLE, small=None, **more)
 
 
+def measured_of(found, lines, scale='paper'):
+  made = [small_table.line(**each) for each in lines]
+  return lines_lib.Measured(found, scale, made)
+
+
 def judged(*lines, scale='paper', claims=()):
-  small = table.Form('Small', (), claims)
-  found = found_of(claims=claims)
-  if scale == 'small':
-    found = dataclasses.replace(found, small=small)
-  return judge.judge(found, results.frame(lines), scale)
+  small = table.Form('Small', (), claims) if scale == 'small' else None
+  found = dataclasses.replace(found_of(claims=claims), small=small)
+  return judge.judge(measured_of(found, lines, scale))
 
 
 def told(*lines, **more):
@@ -122,8 +127,7 @@ def test_a_missed_target_may_have_needed_any_number_of_rounds(
 def test_what_counts_as_the_published_value(
   published, mean, std, metric, is_equal
 ):
-  frame = results.frame([line('a', published, mean, std, metric=metric)])
-  [each] = judge.numbers(frame).itertuples()
+  each = small_table.line(**line('a', published, mean, std, metric=metric))
   assert judge.is_equal(each) is is_equal
 
 
@@ -132,12 +136,10 @@ def test_the_best_seed_stands_for_the_printed_one_and_means_tell_orders():
   pair = line('a', '40', 50, 0), line('b', '60', 51, 3)
   assert told(*pair) == [judge.UNDECIDED]  # 2 * 3 / sqrt(3) = 3.5.
   assert told(*pair, best(90)) == [judge.UNDECIDED]
-  frame = results.frame([*pair, best(66.1)])
-  _, high = judge.numbers(frame).itertuples()
-  assert (high.m, high.best) == (51, 66.1)
   # One run of a deviation of 3.
-  assert not judge.is_equal(high)
-  assert judge.is_equal(high._replace(best=66.0))
+  _, high = (small_table.line(**each) for each in pair)
+  assert not judge.is_equal(high, 66.1)
+  assert judge.is_equal(high, 66.0)
   # It is no row that a claim or a pair could be of, and none that is missing.
   assert 'not measured' not in judged(*pair, best(56.1)).why
 
@@ -221,8 +223,8 @@ def test_gains_of_rows_that_draw_alike_are_compared_seed_by_seed():
 def test_of_unsure_values_six_points_are_an_order(
   published, is_unsure, is_ordered
 ):
-  pair = results.frame([line('a', '40', 1), line('b', published, 2)])
-  found = judge.judge(found_of(is_unsure=is_unsure), pair, 'paper')
+  pair = line('a', '40', 1), line('b', published, 2)
+  found = judge.judge(measured_of(found_of(is_unsure=is_unsure), pair))
   assert bool(found.orders) == is_ordered
 
 
@@ -230,12 +232,12 @@ def test_of_unsure_values_six_points_are_an_order(
 def test_printed_deviations_decide_which_pairs_have_an_order(task, count):
   found = registry.RESULTS['turbosvm-fl/table3']
   lines = [
-    line(row.algorithm, text.replace(' ', ''), 1, 0, metric=metric)
+    line(row.algorithm, number.text, 1, 0, metric=metric)
     for row in found.rows
     if row.task == task
-    for metric, text in row.published.items()
+    for metric, number in row.published.items()
   ]
-  orders = judge.judge(found, results.frame(lines), 'paper').orders
+  orders = judge.judge(measured_of(found, lines)).orders
   pairs = [order for order in orders if order.published.startswith('+')]
   assert len(pairs) == count  # Without them 51 and 47.
 
@@ -290,8 +292,8 @@ def test_losses_have_two_decimals_and_lower_ones_are_below():
   [order] = judged(*lines).orders
   assert order.told == judge.AGREES
   assert order[:3] == ('test loss: b above a', '+0.48', '+0.37')
-  shown = results.Measured(found_of(), 'paper', results.frame(lines)).tables()
-  assert shown[0].rows[0] == ('a', '0.31 ± 0.01', '0.44', '-0.13 *')
+  shown = page.tables(measured_of(found_of(), lines))
+  assert [*shown[0].rows[0]] == ['a', '0.31 ± 0.01', '0.44', '-0.13 *']
 
 
 SAME = line('a', '40', 40, 0), line('b', '60', 60, 0)
@@ -397,7 +399,7 @@ def of_grid(*lines, metric='top1'):
   claim = table.Claim('Ahead', metric, 'a', 'b')
   lines = [{**each, 'metric': metric} for each in lines]
   found = found_of(claims=(claim,), best_over=('rate', 'moment'))
-  return judge.judge(found, results.frame(lines), 'paper')
+  return judge.judge(measured_of(found, lines))
 
 
 def test_the_verdict_is_on_the_best_of_a_grid():
@@ -423,7 +425,7 @@ def test_the_verdict_is_on_the_best_of_a_grid():
 def test_numbers_of_a_grid_are_those_of_its_best():
   grid = [{**each, 'published': '85'} for each in GRID[3:]]
   found = found_of(best_over=('rate',))
-  made = judge.judge(found, results.frame(grid), 'paper')
+  made = judge.judge(measured_of(found, grid))
   assert made.verdict == VERDICTS.REPRODUCED
   assert '1 of 1 values' in made.why
 
@@ -452,7 +454,7 @@ STUDY = table.Study(
   number='Fig. 3',
   source='',
   caption='',
-  module='m',
+  measure='m',
   small='Small',
   expected={'a': (1, 2)},
   published={'glyphs: a': (5, 5), 'glyphs: b': (-math.inf, 1262)},
@@ -461,8 +463,9 @@ STUDY = table.Study(
 
 def test_values_of_a_study_are_within_their_bounds():
   def verdict(scale, **values):
-    lines = [line(n, mean=v, metric=results.VALUE) for n, v in values.items()]
-    return judge.judge(STUDY, results.frame(lines), scale).verdict
+    value = {'metric': lines_lib.VALUE}
+    lines = [line(n, mean=v, **value) for n, v in values.items()]
+    return judge.judge(measured_of(STUDY, lines, scale)).verdict
 
   assert verdict('small', a=1.5, b=7000) == VERDICTS.SHAPE
   assert verdict('small', a=3) == VERDICTS.NOT
@@ -476,23 +479,16 @@ def test_values_of_a_study_are_within_their_bounds():
   assert verdict('paper', a='') == VERDICTS.NOT_RUN
 
 
-def test_a_formula_is_compared_by_its_digits():
-  formula = lambda *equal: table.Formula(
-    paper='P',
-    number='Table 1',
-    source='',
-    caption='',
-    heading=('of', 'equal'),
-    rows=tuple(('a', each) for each in equal),
-  )
-  verdict = lambda *equal: judge.judge(
-    formula(*equal), results.frame(), 'small'
-  )
+def test_a_formula_is_compared_by_its_digits(monkeypatch):
+  formula = table.Formula(paper='P', number='Table 1', source='', caption='')
   # It trains nothing, and is not among what was reproduced.
   for equal, why in (
     (('yes', '–'), '1 of 1'),
     (('yes', 'of rounded'), 'rounded'),
     (('yes', 'no', 'of rounded'), '1 of 3'),
   ):
-    assert verdict(*equal).verdict == VERDICTS.FORMULA
-    assert why in verdict(*equal).why
+    cells = [['of', 'equal'], *(['a', each] for each in equal)]
+    monkeypatch.setattr(table.Formula, 'cells', cells)
+    found = judge.judge(measured_of(formula, (), 'small'))
+    assert found.verdict == VERDICTS.FORMULA
+    assert why in found.why

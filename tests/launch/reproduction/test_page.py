@@ -1,197 +1,267 @@
-"""The page of all results."""
+"""The files of results, how they are shown, and the results that are kept."""
 
 import os
 import pathlib
 import re
-import shutil
 
 import pytest
-from PIL import Image
 
-from launch.reproduction import experiments
+from launch.reproduction import judge
+from launch.reproduction import lines as lines_lib
 from launch.reproduction import page
-from launch.reproduction import results
+from launch.reproduction import plan
 from tasks.papers import registry
 from tasks.papers import table
-from tests.launch.reproduction import parsed_page
 from tests.launch.reproduction import small_table
+from tff_xc import errors
 
-TABLE = small_table.TABLE
-DIAGRAM = table.Diagram(
-  paper='P',
-  number='Fig. 2',
-  source='arXiv:1',
-  caption='A <b>"sketch"</b> & more',
+ROOT = pathlib.Path(__file__).parents[3]
+KEPT = ROOT / 'docs/results'
+NAME = small_table.NAME
+HEADER = ','.join(lines_lib.COLUMNS).encode() + b'\n'
+
+
+def test_a_result_replaces_its_own_lines_alone(tmp_path):
+  small_table.measured('fedmlh/table6').write(tmp_path)
+  small_table.measured().write(tmp_path)
+  small_table.measured(scale='paper', mean=61.5).write(tmp_path)
+  small_table.measured(mean=62.5, note='a, "b"').write(tmp_path)
+  found = lines_lib.read_all(tmp_path / 'fedmlh.csv')
+  assert [(x.table, x.scale, x.measured.value) for x in found] == [
+    ('table3', 'paper', 61.5),
+    ('table3', 'small', 62.5),
+    ('table6', 'small', 60.0),
+  ]
+  of = lambda name: lines_lib.read(tmp_path, registry.RESULTS[name], 'small')
+  assert of(NAME).lines[0].note == 'a, "b"'
+  assert not of('fedss/table1').lines
+  assert [path.name for path in tmp_path.iterdir()] == ['fedmlh.csv']
+
+
+@pytest.mark.parametrize(
+  'path', sorted(KEPT.glob('*.csv')), ids=lambda p: p.stem
+)
+def test_kept_files_are_read_and_written_alike(path, tmp_path):
+  if not path.read_bytes().startswith(HEADER):
+    return  # It is another table.
+  found = lines_lib.read_all(path)
+  text = path.read_text()
+  (tmp_path / path.name).write_text(text)
+  first = next(x for x in found if f'{path.stem}/{x.table}' in registry.RESULTS)
+  result = registry.RESULTS[f'{path.stem}/{first.table}']
+  lines_lib.read(KEPT, result, first.scale).write(tmp_path)
+  assert sorted((tmp_path / path.name).read_text()) == sorted(text)
+
+
+@pytest.mark.parametrize(
+  ('content', 'problem'),
+  [
+    (b'my,notes\n1,2\n', 'not written by'),
+    (b'', 'not written by'),
+    (b'\xff\xfe', 'cannot be read'),
+    (HEADER + b'1,2\n', 'line 2'),
+    (HEADER + b'\x1b[31m' + 16 * b',' + b'\n', 'line 2'),
+    (HEADER + 8 * b',' + b'xyz,,,,,,,,\n', 'line 2'),
+    (HEADER + 10 * b',' + b'0:1 2,,,,,,\n', 'line 2'),
+  ],
+)
+def test_a_file_of_others_or_a_damaged_one_stays(content, problem, tmp_path):
+  path = tmp_path / 'fedmlh.csv'
+  path.write_bytes(content)
+  with pytest.raises(errors.DamageError, match=f'fedmlh.csv .*{problem}'):
+    small_table.measured().write(tmp_path)
+  with pytest.raises(errors.DamageError, match=problem):  # Before training.
+    lines_lib.refuse_others(tmp_path, [NAME])
+  assert path.read_bytes() == content
+  path.unlink()
+  os.mkfifo(path)  # Nobody waits for a pipe.
+  with pytest.raises(errors.DamageError, match='regular'):
+    lines_lib.read(tmp_path, registry.RESULTS[NAME], 'small')
+
+
+@pytest.mark.parametrize(
+  'name', ['top_1', 'relative_top1:a', 'top1:a', 'top1@']
+)
+def test_a_result_of_which_nothing_is_known_is_damage(name, tmp_path):
+  small_table.measured(metric=name).write(tmp_path)
+  with pytest.raises(errors.DamageError, match=r'damaged .*result'):
+    lines_lib.read(tmp_path, registry.RESULTS[NAME], 'small')
+
+
+def test_what_somebody_else_wrote_is_not_overwritten(tmp_path):
+  where = tmp_path / NAME
+  with lines_lib.writing(where):
+    page.write_text(small_table.measured(), where)
+  page.write(tmp_path, 'small')
+  lines_lib.refuse_others(tmp_path, [NAME])
+  for path in (where / lines_lib.TEXT, tmp_path / lines_lib.PAGE):
+    path.write_text('my notes')
+    with pytest.raises(errors.InputError, match=f'{path} was not written'):
+      lines_lib.refuse_others(tmp_path, [NAME])
+    path.unlink()
+
+
+def measured(*values, scale='paper', metrics=('top1',)):
+  """Returns the table with lines (row, published, mean, std) for each metric."""
+  names = 'row', 'published', 'mean', 'std'
+  of = {'task': 'glyphs', 'seeds': 2, 'rounds': 20, 'scale': scale}
+  lines = [
+    small_table.line(
+      **of, metric=metric, **dict(zip(names, cells, strict=True))
+    )
+    for cells in values
+    for metric in metrics
+  ]
+  return lines_lib.Measured(small_table.TABLE, scale, lines)
+
+
+def rows(cells):
+  return [' | '.join(row) for row in (cells.heading, *cells.rows)]
+
+
+VALUES = (
+  ('a', '60.0', 61.04, 1.41),
+  ('b', '40.0±0.5', 30.0, 0.0),
+  ('c', '', 13.3, ''),
+  ('d', '50', '', ''),
 )
 
 
-@pytest.fixture(name='registered', scope='module', autouse=True)
-def _registered():
-  with pytest.MonkeyPatch.context() as patch:
-    for found in (TABLE, DIAGRAM):
-      patch.setitem(registry.RESULTS, found.name, found)
-    yield
+def test_few_results_stand_beside_each_other():
+  own, orders = page.tables(measured(*VALUES))
+  assert rows(own) == [
+    ' | top-1 % | paper | difference',
+    'a | 61.0 ± 1.4 | 60.0 | +1.0',
+    'b | 30.0 ± 0.0 | 40.0 ± 0.5 | -10.0 *',
+    'c | 13.3 | – | –',
+    'd | – | 50 | –',
+  ]
+  assert rows(orders)[1].startswith('top-1: a above b | +20.0 | +31.0')
+  small, _ = page.tables(measured(*VALUES, scale='small'))
+  assert rows(small)[0] == ' | top-1 % | paper'
 
 
-@pytest.fixture(name='written', scope='module')
-def _written(registered, tmp_path_factory):
-  """The output of a table whose third row is behind the others."""
-  output = tmp_path_factory.mktemp('output')
-  request = experiments.Request(
-    scale='small', output=output, seeds=(0, 1, 2), train=False
+def test_many_results_stand_below_each_other(monkeypatch):
+  monkeypatch.setenv('COLUMNS', '100')
+  many = measured(*VALUES, metrics=('top1', 'mcc', 'macro_f1'))
+  own, _ = page.tables(many)
+  assert rows(own)[0] == ' | result | here | paper | difference'
+  assert rows(own)[2] == 'a | MCC % | 61.0 ± 1.4 | 60.0 | +1.0'
+  text = page.to_text(many)
+  assert text.startswith('P, Fig. 1, arXiv:1. Top-1 by negatives.')
+  assert max(map(len, text.splitlines())) <= 100
+
+
+def test_best_seeds_rounds_and_costs_read_well():
+  both = [
+    small_table.line(row='a', published='60.0', mean=50, std=3, seeds=3),
+    small_table.line(row='a', metric='best_seed_top1', mean=53.14),
+  ]
+  [own] = page.tables(lines_lib.Measured(small_table.TABLE, 'paper', both))
+  assert rows(own)[1] == 'a | 50.0 ± 3.0, best 53.1 | 60.0 | -6.9 *'
+  rounds = measured(
+    ('a', '144', 10, ''),
+    ('b', '>200', '>60', ''),
+    ('c', '', 9.5, 0.7),
+    metrics=('top1:0.7',),
+    scale='small',
   )
-  planned = experiments.plan_one(TABLE, request)
-  for score, runs in zip((0.3, 0.5, 0.46), planned.runs, strict=True):
-    for run in runs:
-      small_table.finish(run, score)
-  experiments.run_all([planned], request)
-  return output
+  own, _ = page.tables(rounds)
+  assert rows(own) == [
+    ' | rounds to top-1 70 % | paper',
+    'a | 10 | 144',
+    'b | >60 | >200',
+    'c | 9.5 ± 0.7 | –',
+  ]
+  cost = measured(('a', '', 9.0, 1.0), metrics=judge.COSTS)
+  _, costs = page.tables(cost)
+  assert rows(costs)[1] == 'a | 2 | 9.0 ± 1.0 | 9 B | 9'
+  assert cost.seconds == 9 * 2 * 20
 
 
-@pytest.fixture(name='output')
-def _output(written, tmp_path):
-  """A copy of it, to be changed."""
-  return shutil.copytree(written, tmp_path / 'output')
+def test_a_study_is_shown_with_its_bounds():
+  value = {'metric': lines_lib.VALUE}
+  lines = [
+    small_table.line(row='alpha = 1', metric='EMD', mean=1.446, std=0.025),
+    small_table.line(row='EMD at alpha = 1', mean=1.446, **value),
+    small_table.line(row='EMD at alpha = 10', mean=1262, **value),
+  ]
+  of = lines_lib.Measured(registry.RESULTS['fedvc/fig10'], 'small', lines)
+  grid, own = page.tables(of)
+  assert rows(grid)[1] == 'alpha = 1 | 1.446 ± 0.025'
+  assert rows(own) == [
+    ' | here | expected | holds',
+    'EMD at alpha = 1 | 1.446 | 1.4 to 1.5 | yes',
+    'EMD at alpha = 10 | 1,262 | 0.68 to 0.78 | no',
+  ]
 
 
-def text_of(output):
-  return (output / page.FILE).read_text(encoding='utf-8')
+def test_markdown_has_the_verdict_the_pictures_and_the_command(tmp_path):
+  (tmp_path / 'result.png').write_bytes(b'')
+  of = measured(*VALUES)
+  page.write_text(of, tmp_path)
+  text = (tmp_path / 'result.md').read_text()
+  assert '| a | 61.0 ± 1.4 | 60.0 | +1.0 |' in text
+  assert '**Orders**' in text and '**not run**' in text
+  assert '![P, Fig. 1](result.png)' in text
+  command = 'python -m launch.reproduce p/fig1 --scale=paper'
+  assert text.endswith(f'`{command}`\n')
+  assert '**Orders**' not in page.to_markdown(of, is_short=True)
 
 
-def rewritten(output):
-  page.write(output, 'small')
-  return parsed_page.Page(text_of(output))
-
-
-def test_every_result_has_a_section_a_row_and_a_verdict(written):
-  found = parsed_page.Page(text_of(written))
-  found.assert_sound()
+def test_the_page_has_every_result_its_pictures_and_nothing_from_elsewhere(
+  tmp_path, monkeypatch
+):
+  sketch = table.Diagram(
+    paper='P', number='Fig. 2', source='arXiv:1', caption='A <b>"sketch"</b>'
+  )
+  for found in (small_table.TABLE, sketch):
+    monkeypatch.setitem(registry.RESULTS, found.name, found)
+  of = measured(*VALUES, scale='small')
+  of.write(tmp_path)
+  where = tmp_path / of.found.name
+  where.mkdir(parents=True)
+  (where / 'result.png').write_bytes(b'')
+  page.write_text(of, where)
+  (tmp_path / 'fedmlh.csv').write_text('{')
+  text = page.write(tmp_path, 'small').read_text()
   for name, each in registry.RESULTS.items():
-    assert found.texts[name.replace('/', '-')] == each.title
-  [(_, shows, verdict, time)] = [r for r in found.rows if r[0] == 'P, Fig. 1']
-  # What was made smaller is told beside what it shows.
-  assert shows == 'Top-1 by negativesTwo methods on procedural glyphs.'
-  assert verdict.startswith('✗ not reproduced small')
-  assert time == '90 s'
-  of = lambda kind: sum(isinstance(r, kind) for r in registry.RESULTS.values())
-  diagrams = of(table.Diagram)
-  # Formulas, too, count only where they were asked for.
-  assert found.verdicts() == {
-    'reproduced': 0,
-    'shape reproduced': 0,
-    'not reproduced': 1,
-    'undecided': 0,
-    'not run': len(registry.RESULTS) - 1 - diagrams,
-    'formula only': 0,
-    'nothing to run': diagrams,
+    assert f'id="{name.replace("/", "-")}" tabindex="-1">{each.title}<' in text
+  assert '<td class="number">61.0 ± 1.4</td>' in text
+  assert '<img src="p/fig1/result.png"' in text
+  assert '<code>python -m launch.reproduce p/fig1 --scale=small</code>' in text
+  assert 'A &lt;b&gt;' in text and '<b>' not in text
+  assert 'fedmlh.csv was not written by' in text
+  assert not re.search(r'url\(|@import|https?://|<link|<script src', text)
+  assert page.write(tmp_path, 'small').read_text() == text
+
+
+def test_what_is_kept_is_of_todays_rows_and_numbers(tmp_path):
+  names = set()
+  for found in registry.RESULTS.values():
+    for scale in table.SCALES:
+      of = lines_lib.read(KEPT, found, scale)
+      if not of.lines:
+        continue
+      names.add((found.name, scale))
+      assert of.is_measured, found.name
+      if not isinstance(found, table.PaperTable) or scale == 'paper':
+        continue
+      labels = table.labels(of.form.rows)
+      by_label = dict(zip(labels, of.form.rows, strict=True))
+      assert {line.row for line in of.lines} == {*by_label}, found.name
+      # A new setting, of which they do not know, makes other runs of them.
+      plan.plan_runs(of.form.rows, {}, of.form.seeds, tmp_path)
+      for line in of.lines:
+        row = by_label[line.row]
+        assert (line.task, line.algorithm) == (row.task, row.algorithm)
+        assert line.changes == row.changes
+        assert line.published == row.published.get(line.metric)
+  small = {
+    name
+    for name, found in registry.RESULTS.items()
+    if isinstance(found, table.Study) or getattr(found, 'small', None)
   }
-
-
-def test_a_section_holds_all_that_was_written_and_escapes_it(written):
-  text = text_of(written)
-  found = parsed_page.Page(text)
-  row = ['fedss negatives=9', '50.0 ± 0.0', '80.0', '16.7 ± 0.0', '30.0']
-  assert row in found.rows
-  disagree = [row for row in found.rows if row[-1] == 'disagrees']
-  assert [row[0].partition(':')[0] for row in disagree] == [
-    *('top-1', 'FedSS is ahead (abstract)')
-  ]
-  assert {'Cost', 'Orders'} <= set(found.captions)
-  for address in ('p.csv', 'p/fig1/result.md'):
-    assert address in found.values('a', 'href')
-    assert (written / address).exists()
-  command = 'python -m launch.reproduce p/fig1 --scale=small --seeds=0,1,2'
-  assert command in text
-  assert '<b>' not in text
-  assert 'A &lt;b&gt;&#34;sketch&#34;&lt;/b&gt; &amp; more' in text
-
-
-def test_nothing_is_loaded_from_elsewhere_and_equal_results_are_equal_bytes(
-  written, output, monkeypatch
-):
-  text = text_of(written)
-  found = parsed_page.Page(text)
-  [picture] = found.values('img', 'src')
-  assert picture.startswith('data:image/webp;base64,')
-  assert 'link' not in {tag for tag, _ in found.elements}
-  assert not found.values('script', 'src')
-  assert not re.search(r'url\(|@import|https?://', text)
-  rewritten(output)
-  assert text_of(output) == text
-  # A page that gets too large reads pictures from beside it.
-  monkeypatch.setattr(page, '_MOST_BYTES', 1000)
-  assert rewritten(output).values('img', 'src') == ['p/fig1/result.png']
-
-
-def _cut(picture, elsewhere, patch):
-  picture.write_bytes(b'\x89PNG\r\n')
-
-
-def _linked(picture, elsewhere, patch):
-  picture.rename(elsewhere)
-  picture.symlink_to(elsewhere)
-
-
-def _piped(picture, elsewhere, patch):
-  picture.unlink()
-  os.mkfifo(picture)
-
-
-def _huge(picture, elsewhere, patch):
-  patch.setattr(Image, 'MAX_IMAGE_PIXELS', 1)
-
-
-def test_equal_pictures_are_in_the_page_once_and_many_fill_it_to_its_limit(
-  output, monkeypatch
-):
-  folder = output / 'p/fig1'
-  shutil.copy(folder / 'result.png', folder / 'result2.png')
-  [_] = rewritten(output).values('img', 'src')
-  assert 'Its picture is that of <a href="#p-fig1">P, Fig. 1' in text_of(output)
-  size = len(text_of(output).encode())
-  monkeypatch.setattr(page, '_MOST_BYTES', size + 1000)
-  for number in range(2):
-    with Image.open(folder / 'result.png') as image:
-      image.putpixel((number, 0), (0, 0, 0))
-      image.save(folder / f'other{number}.png')
-  sources = rewritten(output).values('img', 'src')
-  # All are of about the same size, and one is in the page.
-  assert len(sources) == 3
-  assert sum(source.startswith('data:') for source in sources) == 1
-  assert len(text_of(output).encode()) <= size + 1000
-
-
-@pytest.mark.parametrize('damage', [_cut, _linked, _piped, _huge])
-def test_a_picture_that_is_no_picture_of_the_folder_is_told(
-  damage, output, tmp_path, monkeypatch
-):
-  picture = output / 'p/fig1/result.png'
-  damage(picture, tmp_path / 'mine.png', monkeypatch)
-  assert not rewritten(output).values('img', 'src')
-  assert 'result.png is missing or damaged' in text_of(output)
-
-
-def test_a_file_that_cannot_be_read_ends_no_other(output, monkeypatch):
-  exists = pathlib.Path.exists
-
-  def shut(path):
-    if path.name == 'p.csv':
-      raise PermissionError(13, 'Permission denied')
-    return exists(path)
-
-  monkeypatch.setattr(pathlib.Path, 'exists', shut)
-  (output / 'fedmlh.csv').write_text('{')
-  rewritten(output)
-  assert 'p.csv cannot be read ([Errno 13] Permission' in text_of(output)
-  assert 'fedmlh.csv was not written by' in text_of(output)
-
-
-def test_long_tables_are_folded_away(output):
-  lines = results.read(output, TABLE, 'small').lines.to_dict('records')
-  more = [
-    {**each, 'row': each['row'] + str(i)} for i in range(9) for each in lines
-  ]
-  results.Measured(TABLE, 'small', results.frame(more)).write(output)
-  rewritten(output)
-  folded = '<summary>Measured beside published: 27 rows</summary>'
-  assert folded in text_of(output)
+  assert {(name, 'small') for name in small} <= names
+  real = {name for name, scale in names if scale == 'real'}
+  assert real == {n for n, t in registry.TABLES.items() if t.real}

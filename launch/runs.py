@@ -1,5 +1,7 @@
 """Trains planned runs, each in a process of its own, several at a time.
 
+`launch.sweep` plans the points of a grid, and `launch.reproduce` the rows of tables.
+
 A run's memory is given back at its end, and a crash ends one run only. Children
 are in process groups of their own, so that Ctrl-C reaches them through this
 module, which gives them time to end; a kill of this process ends them, too, and so
@@ -9,9 +11,13 @@ resumes from its last checkpoint.
 """
 
 import contextlib
+import dataclasses
+import hashlib
 import json
 import os
 import pathlib
+import re
+import resource
 import signal
 import statistics
 import subprocess
@@ -23,8 +29,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from launch import machine
-from launch.sweeps import plan
 from tasks import registry as tasks
 from tff_xc import errors
 from tff_xc import interrupts
@@ -35,10 +39,10 @@ from tff_xc.experiment import same_run
 from tff_xc.measure import catalog
 from tff_xc.report import run_files
 
-_ROOT = pathlib.Path(__file__).parents[2]
+_ROOT = pathlib.Path(__file__).parents[1]
+# Of a directory; file systems take 255 bytes, and a log lies beside it.
+_LONGEST_NAME = 200
 _POLL_SECONDS = 0.2
-# Looking for all processes of a run takes milliseconds.
-_MEMORY_SECONDS = 1.0
 # A round, an evaluation and a checkpoint may have to end first.
 _GRACE_SECONDS = 60.0
 # The share of the free memory that runs side by side may take.
@@ -63,8 +67,69 @@ except errors.InputError as e:
 """
 
 
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """One run of a sweep, or of a published table."""
+
+  values: Mapping[str, Any]  # Of the grids, or those of the table's row.
+  config: Mapping[str, Any]  # From `experiment.resolve`.
+  folder: pathlib.Path
+  name: str = ''  # Of the grid point or row, for people; '': its values.
+
+  @property
+  def seed(self) -> int:
+    return self.config['seed']
+
+  @property
+  def task(self) -> str:
+    return self.config['task']
+
+  @property
+  def point(self) -> str:
+    """The grid point, for people: 'client_learning_rate=0.1 negatives=40'."""
+    words = (f'{name}={text_of(value)}' for name, value in self.values.items())
+    return self.name or ' '.join(words)
+
+
+def text_of(value: bool | float | str) -> str:
+  """Returns a setting as a flag has it."""
+  if isinstance(value, bool):
+    return str(value).lower()
+  return f'{value:.12g}' if isinstance(value, float) else str(value)
+
+
+def folder_of(
+  root: pathlib.Path, values: Mapping[str, Any], *first: str
+) -> pathlib.Path:
+  """Returns ROOT/client_learning_rate=0.1_negatives=40, after words that go first.
+
+  A name that file systems would refuse is cut, and ends with a digest of all of it.
+  """
+  words = [*first]
+  for name, value in values.items():
+    words.append(f'{name}={re.sub("[^A-Za-z0-9.+-]", "-", text_of(value))}')
+  whole = '_'.join(words)
+  if len(whole) <= _LONGEST_NAME:
+    return root / whole
+  digest = hashlib.sha256(whole.encode()).hexdigest()[:12]
+  return root / f'{whole[: _LONGEST_NAME - len(digest) - 1]}_{digest}'
+
+
+def seeds(text: str) -> list[int]:
+  """Returns the seeds of a text such as '0,1,2', all different."""
+  try:
+    found = [int(part) for part in text.split(',')]
+  except ValueError:
+    found = []
+  if not found or len(set(found)) < len(found):
+    raise errors.InputError(
+      f'--seeds={text}: expected different whole numbers, such as 0,1,2'
+    )
+  return found
+
+
 def train(
-  runs: Sequence[plan.Run],
+  runs: Sequence[Run],
   given: Mapping[str, Any],
   output: pathlib.Path,
   jobs: int,
@@ -72,13 +137,16 @@ def train(
   """Trains what is not finished of the runs of a task; returns why some failed, by folder."""
   waiting = [run for run in runs if not is_finished(run)]
   if waiting:
-    check_files(*(runs[0].config[name] for name in ('task', 'data_dir')))
+    check_files(runs[0].task, runs[0].config['data_dir'])
   with lock.lock(output, 'output'):
     check_data(runs)
     finished, total = len(runs) - len(waiting), wording.count(len(runs), 'run')
     print(f'{total} in {output}, {finished} of them finished', flush=True)
     failures, seconds = {}, []
-    arguments = lambda run, count: arguments_of(run, given, threads(count))
+
+    def arguments(run: Run, side_by_side: int) -> list[str]:
+      return arguments_of(run, given, threads(side_by_side))
+
     try:
       with contextlib.closing(run_all(waiting, arguments, jobs)) as ended:
         for child, side_by_side in ended:
@@ -104,16 +172,16 @@ def train(
   return failures
 
 
-def is_finished(run: plan.Run) -> bool:
+def is_finished(run: Run) -> bool:
   """Whether a run is finished; refuses a directory that holds another run."""
   same_run.check_config(run.folder, run.config)
   summary = run_files.read_summary(run.folder)
   return run_files.is_finished(run.config, summary)
 
 
-def check_data(runs: Sequence[plan.Run]) -> None:
+def check_data(runs: Sequence[Run]) -> None:
   """Refuses runs of equal options, which may change data, that were on different data."""
-  first: dict[str, tuple[plan.Run, Mapping]] = {}
+  first: dict[str, tuple[Run, Mapping]] = {}
   for run in runs:
     if not run_files.is_run(run.folder):
       continue  # It has not begun.
@@ -147,64 +215,53 @@ def check_files(task: str, data_dir: str) -> None:
 
 
 def arguments_of(
-  run: plan.Run, given: Mapping[str, Any], client_threads: int | None
+  run: Run, given: Mapping[str, Any], client_threads: int | None
 ) -> list[str]:
   """Returns Python's arguments that train a run, with the settings of all runs."""
   changes = {**given, **run.values, 'seed': run.seed}
   if client_threads is not None:
     changes.setdefault('client_threads', client_threads)
-  return [
-    *('-m', 'launch.train', f'--run_dir={run.folder}'),
-    *(f'--{name}={run.config[name]}' for name in ('task', 'algorithm')),
-    *(f'--{name}={value}' for name, value in changes.items()),
-  ]
+  changes = {'task': run.task, 'algorithm': run.config['algorithm'], **changes}
+  flags = [f'--{name}={value}' for name, value in changes.items()]
+  return ['-m', 'launch.train', f'--run_dir={run.folder}', *flags]
 
 
-def _score(run: plan.Run) -> str:
+def _score(run: Run) -> str:
   """Returns the final value of the headline metric, for people."""
   final = run_files.read_summary(run.folder)['final']
-  for name in tasks.get(run.config['task']).metrics:
-    if final.get(name) is not None:
+  for name in tasks.get(run.task).metrics:
+    if (value := final.get(name)) is not None:
       metric = catalog.SCORES[name]
-      if metric.unit == 'fraction':
-        return f'{metric.heading} {100 * final[name]:.1f} %'
-      return f'{metric.heading} {final[name]:.4f}'
+      is_share = metric.unit == 'fraction'
+      shown = f'{100 * value:.1f} %' if is_share else f'{value:.4f}'
+      return f'{metric.heading} {shown}'
   return 'no score'
 
 
 class Child:
   """The process of one run; its output goes to a file beside `run.folder`."""
 
-  def __init__(self, run: plan.Run, arguments: Sequence[str]):
+  def __init__(self, run: Run, arguments: Sequence[str]):
     self.run = run
     self.error: str | None = None  # Why it failed, in one sentence.
     self.seconds = 0.0  # From its start to its end.
-    self.peak_bytes = 0  # With its own children, as far as it was seen.
     self._log = run.folder.with_name(run.folder.name + '.log')
     self._log.parent.mkdir(parents=True, exist_ok=True)
+    become = [sys.executable, '-I', '-S', '-c', _BECOME, str(os.getpid())]
     with open(self._log, 'ab', opener=lock.regular) as log:
       self._log_start = log.tell()
       self._process = subprocess.Popen(
-        [
-          *(sys.executable, '-I', '-S', '-c', _BECOME, str(os.getpid())),
-          *(sys.executable, *arguments),
-        ],
+        [*become, sys.executable, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
         start_new_session=True,
         env=_environment(),
       )
-    self._started = self._looked = time.monotonic()
+    self._started = time.monotonic()
 
   def has_ended(self) -> bool:
     """Whether it has ended; fills the attributes."""
-    now = time.monotonic()
-    if now - self._looked >= _MEMORY_SECONDS:
-      self._looked = now
-      self.peak_bytes = max(
-        self.peak_bytes, machine.peak_bytes(self._process.pid)
-      )
     status = self._process.poll()
     if status is None:
       return False
@@ -212,10 +269,6 @@ class Child:
     if status:
       self.error = self._explained(status)
     return True
-
-  def held_bytes(self) -> int:
-    """Returns the memory that it holds now, with its own children."""
-    return machine.resident_bytes(self._process.pid)
 
   def interrupt(self) -> None:
     """Lets it end, and save its state if it has one, as between rounds."""
@@ -231,48 +284,42 @@ class Child:
     self._process.wait()
 
   def _explained(self, status: int) -> str:
-    with open(self._log, 'rb') as log:
-      log.seek(self._log_start)
-      lines = log.read().decode(errors='replace').splitlines()
-    said = [line for line in lines if line.startswith('error: ')]
+    text = self._log.read_bytes()[self._log_start :].decode(errors='replace')
+    said = [line for line in text.splitlines() if line.startswith('error: ')]
     if status == 2 and said:
       return said[-1].removeprefix('error: ')
-    how = f'status {status}'
-    if status < 0:
-      how = signal.Signals(-status).name
+    how = signal.Signals(-status).name if status < 0 else f'status {status}'
     if -status == signal.SIGKILL:
       how += ', perhaps for want of memory'
     return f'it ended with {how}; see {self._log}'
 
 
 def run_all(
-  runs: Sequence[plan.Run],
-  arguments_of: Callable[[plan.Run, int], Sequence[str]],
+  runs: Sequence[Run],
+  arguments_of: Callable[[Run, int], Sequence[str]],
   jobs: int,
 ) -> Iterator[tuple[Child, int]]:
   """Runs all runs in order, `jobs` side by side; 0: as many as fit the memory.
 
   With 0 the first run runs alone, and the others as many at a time as there are cores
-  and as fit, each as large as the largest so far. `arguments_of` gets the number of
+  and as fit, if each is as large as the first. `arguments_of` gets the number of
   runs that share the cores, of which the last count only those that start after them.
   Yields every child that has ended, with the number side by side; ends all if closed.
   """
-  waiting, running, limit = list(runs), [], jobs or 1
-  largest = 0
+  waiting, running, limit = list(runs), [], jobs
   try:
     while waiting or running:
-      while waiting and len(running) < limit:
+      while waiting and len(running) < (limit or 1):
         run = waiting.pop(0)
-        shared = min(limit, len(waiting) + 1)
+        shared = min(limit or 1, len(waiting) + 1)
         running.append(Child(run, arguments_of(run, shared)))
       time.sleep(_POLL_SECONDS)
       for child in [child for child in running if child.has_ended()]:
         running.remove(child)
-        seen = (child.peak_bytes, *(other.peak_bytes for other in running))
-        largest = max(largest, *seen)
-        if not jobs and not child.error:
-          limit = fitting(largest, sum(c.held_bytes() for c in running))
-        yield child, limit
+        if not limit and not child.error:
+          used = resource.getrusage(resource.RUSAGE_CHILDREN)
+          limit = fitting(1024 * used.ru_maxrss)
+        yield child, limit or 1
       interrupts.check()
   finally:
     for child in running:  # They may save their states first.
@@ -282,13 +329,12 @@ def run_all(
       child.end(deadline)
 
 
-def fitting(peak_bytes: int, held_bytes: int) -> int:
-  """Returns how many runs to run side by side, at least one."""
+def fitting(peak_bytes: int) -> int:
+  """Returns how many runs of this size to run side by side, at least one."""
   if pathlib.Path('/dev/nvidia0').exists():
     return 1  # How much of a GPU's memory a run takes is not known.
   cores = len(os.sched_getaffinity(0))
-  # What running runs hold is not free, and they or their successors will use it.
-  usable = _MEMORY_SHARE * (memory.free_bytes() + held_bytes)
+  usable = _MEMORY_SHARE * memory.free_bytes()
   return max(1, min(cores, int(usable / max(peak_bytes, 1))))
 
 

@@ -1,0 +1,499 @@
+"""Plans results: the rows that flags choose, the runs behind them, and what they need.
+
+All tables of an output directory share their runs, OUTPUT/runs/TASK/ALGORITHM and
+what its settings change/seedS, so that a figure costs nothing beside its table.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import json
+import pathlib
+import shlex
+import statistics
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from launch import runs as runs_lib
+from launch.reproduction import lines as lines_lib
+from tasks import experiment
+from tasks import registry as tasks
+from tasks import task as task_lib
+from tasks.papers import encoders
+from tasks.papers import names
+from tasks.papers import registry
+from tasks.papers import table as table_lib
+from tff_xc import errors
+from tff_xc import wording
+from tff_xc.algorithms import base
+from tff_xc.algorithms import participation
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.report import run_files
+from tff_xc.report import text_table
+
+# Settings that change no round, and so belong to no experiment.
+UNSEEN = frozenset({*run_files.NOT_CONFIGURATION, 'device', 'runtime'})
+ENCODERS = 'encoders'  # The folder of runs that others start from.
+# Options of tasks that change the model, and not who is drawn.
+_OF_MODELS = frozenset({'embedding_dim', 'logit_scale', 'depth'})
+_KEPT_RESULTS = pathlib.Path(__file__).parents[2] / 'docs' / 'results'
+
+
+class Unused(errors.InputError):
+  """A flag that a result has no use for."""
+
+  def __init__(self, flag: str, message: str):
+    super().__init__(message)
+    self.flag = flag
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+  """What a command line asks for; None: all tasks, algorithms, or the table's seeds."""
+
+  scale: str
+  output: pathlib.Path
+  task: str | None = None
+  algorithm: str | None = None
+  given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  seeds: Sequence[int] | None = None
+  jobs: int = 0  # Runs side by side; 0: as many as fit the memory.
+  train: bool = True
+  is_one: bool = True  # One result, whose problems end the command.
+
+  def told(self) -> set[str]:
+    """Returns the flags that limit or change results."""
+    limits = ('task', 'algorithm', 'seeds')
+    return {*self.given, *(n for n in limits if getattr(self, n))}
+
+  def without(self, flag: str) -> 'Request':
+    """Returns the request without a setting, or without its seeds."""
+    given = table_lib.without(self.given, [flag])
+    seeds = None if flag == 'seeds' else self.seeds
+    return dataclasses.replace(self, given=given, seeds=seeds)
+
+  def command(self, name: str, chosen: Iterable[str] = ()) -> str:
+    """Returns the command that measures a result again; `chosen` settings go first."""
+    seeds = ','.join(map(str, self.seeds or ()))
+    limits = {'task': self.task, 'algorithm': self.algorithm, 'seeds': seeds}
+    settings = {n: value for n, value in limits.items() if value}
+    settings |= {n: self.given[n] for n in sorted(chosen)} | {**self.given}
+    settings.pop('data_dir', None)  # Where they lie elsewhere is not known.
+    kept = [shlex.quote(f'--{n}={value}') for n, value in settings.items()]
+    return ' '.join([lines_lib.command(name, self.scale), *kept])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Planned:
+  """A result whose flags have been checked."""
+
+  found: table_lib.Result
+  request: Request  # Without the flags that the result has no use for.
+  # Of a table, each with a run for each seed.
+  rows: Sequence[table_lib.Row] = ()
+  runs: Sequence[Sequence[runs_lib.Run]] = ()
+  chosen: frozenset[str] = frozenset()  # Settings given that choose rows.
+  configs: Sequence[Mapping[str, Any]] = ()  # Of a study, by task.
+
+  @property
+  def command(self) -> str:
+    """The command that measures the result again."""
+    return self.request.command(self.found.name, self.chosen)
+
+  @property
+  def by_folder(self) -> dict[pathlib.Path, runs_lib.Run]:
+    """All runs by their directories, which rows with equal settings share."""
+    return {run.folder: run for group in self.runs for run in group}
+
+  @property
+  def encoders(self) -> dict[pathlib.Path, runs_lib.Run]:
+    """The runs whose encoders others start from, by their directories."""
+    found = (encoder_run(row, self.request.output) for row in self.rows)
+    return {run.folder: run for run in found if run}
+
+  def kept(self) -> lines_lib.Measured:
+    """Returns what was measured before at this scale."""
+    return lines_lib.read(self.request.output, self.found, self.request.scale)
+
+  def measured(self, lines: Sequence[lines_lib.Line]) -> lines_lib.Measured:
+    """Returns what these lines say."""
+    return lines_lib.Measured(self.found, self.request.scale, lines)
+
+
+def plan_all(
+  found: Sequence[table_lib.Result], request: Request
+) -> list[Planned]:
+  """Checks the flags; leaves out, in a line that says so, results that do not take them."""
+  planned, problems = [], []
+  left_out: dict[str, list[str]] = {}
+  for each in found:
+    try:
+      planned.append(plan_one(each, request))
+    except errors.InputError as e:
+      is_unused = isinstance(e, Unused)
+      why = f'they do not take this --{e.flag}' if is_unused else str(e)
+      left_out.setdefault(why, []).append(each.name)
+      problems.append(e)
+  if not planned:  # The longest refusal says most of what would be taken.
+    raise max(problems, key=lambda problem: len(str(problem)))
+  for why, without in left_out.items():
+    print(f'left out: {", ".join(without)}: {why}', flush=True)
+  return planned
+
+
+def plan_one(found: table_lib.Result, request: Request) -> Planned:
+  """Checks the flags of one result; of several some may have no use for seeds or data."""
+  while True:
+    try:
+      return _planned(found, request)
+    except Unused as e:
+      if request.is_one or e.flag not in {*UNSEEN, 'seeds'}:
+        raise
+      request = request.without(e.flag)
+
+
+def _planned(found: table_lib.Result, request: Request) -> Planned:
+  told, scale = request.told(), request.scale
+  if isinstance(found, table_lib.Study) and scale != 'real':
+    return _study(found, request)
+  form = None
+  if isinstance(found, table_lib.PaperTable):
+    form = found.form(scale)
+  elif scale != 'real':
+    refuse(found.name, told)
+    return Planned(found=found, request=request)
+  if scale != 'small' and not (form and form.rows):
+    why = (
+      f'--scale={scale}: {found.name} has no form at this scale; leave it out'
+    )
+    raise Unused('scale', why)
+  _, rows, _, seeds = form or table_lib.Form('', ())
+  chosen: set[str] = set()
+  if scale == 'small':
+    refuse(f'{found.name} --scale=small', told - UNSEEN - {'seeds'})
+  else:
+    rows = choose(found, rows, request.task, request.algorithm)
+    chosen = differing(rows) & set(request.given)
+    rows = having(rows, request.given)
+  # What chose rows is theirs, and replaces nothing in others.
+  given = table_lib.without(request.given, chosen)
+  runs = plan_runs(rows, given, request.seeds or seeds, request.output)
+  check_evaluated(found, rows, runs)
+  return Planned(
+    found=found,
+    request=request,
+    rows=rows,
+    runs=runs,
+    chosen=frozenset(chosen),
+  )
+
+
+def _study(found: table_lib.Study, request: Request) -> Planned:
+  """Plans a study: the settings of its tasks, or the runs that it takes."""
+  if found.runs_of:
+    return _of_runs(found, request)
+  taken = {'task', *found.flags} if found.tasks else set()
+  refuse(found.name, request.told() - taken)
+  tasks_ = found.tasks.get(request.scale, {})
+  if request.task:
+    known = [*tasks_]
+    if found.takes_sets:
+      known = [
+        t.name for t in tasks.TASKS.values() if base.ONE_LABEL in t.lacks
+      ]
+    if request.task not in known:
+      told = f'--task={request.task}: {found.name} is of {", ".join(known)}'
+      raise Unused('task', told)
+    tasks_ = {request.task: tasks_.get(request.task, {})}
+  configs = [
+    experiment.resolve(task, found.algorithm, {**options, **request.given})
+    for task, options in tasks_.items()
+  ]
+  return Planned(found=found, request=request, configs=configs)
+
+
+def _of_runs(found: table_lib.Study, request: Request) -> Planned:
+  """Plans a study of a table's runs with the fewest negatives, of one seed."""
+  table, *algorithms_ = found.runs_of
+  whole = _planned(registry.TABLES[table], request)
+  fewest: dict[str, int] = {}
+  for number, row in enumerate(whole.rows):
+    least = whole.rows[fewest.get(row.algorithm, number)]
+    if row.changes.get('negatives', 0) <= least.changes.get('negatives', 0):
+      fewest[row.algorithm] = number
+  rows = [whole.rows[fewest[each]] for each in algorithms_]
+  runs = [whole.runs[fewest[each]][:1] for each in algorithms_]
+  return dataclasses.replace(whole, found=found, rows=rows, runs=runs)
+
+
+def refuse(name: str, unused: Iterable[str]) -> None:
+  """Raises `Unused` for flags that a result has no use for, if there are any."""
+  for flag in sorted(unused):
+    raise Unused(flag, f'--{flag}: {name} has no use for it; leave it out')
+
+
+def choose(
+  found: table_lib.PaperTable,
+  rows: Sequence[table_lib.Row],
+  task: str | None,
+  algorithm: str | None,
+) -> list[table_lib.Row]:
+  """Returns those of a table's rows that flags choose, of tasks with files if any are.
+
+  To rows of an `algorithm` belong those to which they are relative.
+  """
+  known = list(dict.fromkeys(row.task for row in rows))
+  if task is not None and task not in known:
+    told = f'--task={task}: {found.name} has results on {", ".join(known)}'
+    raise Unused('task', told)
+  real = [name for name in known if tasks.get(name).find is not None]
+  wanted = [task] if task else real or known
+  rows = [row for row in rows if row.task in wanted]
+  kept = [row for row in rows if algorithm in (None, row.algorithm)]
+  if not kept:
+    there = ', '.join(dict.fromkeys(row.algorithm for row in rows))
+    told = f'{found.name} has, on {", ".join(wanted)}, {there}'
+    raise Unused('algorithm', f'--algorithm={algorithm}: {told}')
+  is_claimed = any(
+    names.parse(claim.metric).relative is not None for claim in found.claims
+  )
+  for row in [*kept]:
+    if is_claimed or row.is_relative:
+      kept.append(found.reference(row, rows))
+  return [row for row in rows if any(row is each for each in kept)]
+
+
+def differing(rows: Sequence[table_lib.Row]) -> set[str]:
+  """Returns the settings in which rows of one task and algorithm differ."""
+  return {name for row in rows for name in table_lib.own_changes(row, rows)}
+
+
+def having(
+  rows: Sequence[table_lib.Row], given: Mapping[str, Any]
+) -> list[table_lib.Row]:
+  """Returns rows without those that have another value of what rows differ in."""
+  kept = list(rows)
+  for name in sorted(differing(rows) & set(given)):
+    varied, values = set(), {}
+    for row in rows:
+      if name in table_lib.own_changes(row, rows):
+        varied.add((row.task, row.algorithm))
+    for row in rows:
+      if (row.task, row.algorithm) in varied:
+        values[id(row)] = _settings(row, row.changes).get(name)
+    if given[name] not in values.values():
+      known = ', '.join(map(str, dict.fromkeys(values.values())))
+      told = f'--{name}={given[name]}: rows of this table have {known}'
+      raise Unused(name, told)
+    kept = [
+      row for row in kept if values.get(id(row), given[name]) == given[name]
+    ]
+  return kept
+
+
+def _settings(row: table_lib.Row, changes: Mapping[str, Any]) -> dict[str, Any]:
+  return run_files.flat(experiment.resolve(row.task, row.algorithm, changes))
+
+
+def plan_runs(
+  rows: Sequence[table_lib.Row],
+  given: Mapping[str, Any],
+  seeds: Sequence[int],
+  output: pathlib.Path,
+) -> list[list[runs_lib.Run]]:
+  """Returns each row's runs, a run for each seed; `given` replaces settings of rows."""
+  _check_given(rows, given)
+  found = []
+  for row, label in zip(rows, table_lib.labels(rows), strict=True):
+    values = {**row.changes, **table_lib.applying(given, row.algorithm)}
+    before, after = _settings(row, {}), _settings(row, values)
+    seen = {
+      name: values[name]
+      for name in sorted(set(values) - UNSEEN)
+      if before.get(name) != after.get(name)
+    }
+    root = pathlib.Path(output, 'runs', row.task)
+    folder = runs_lib.folder_of(root, seen, row.algorithm)
+    if source := encoder_run(row, output):
+      values |= {'start_from': str(source.folder), 'start_from_rows': 'none'}
+    group = []
+    for seed in seeds:
+      changes = {**values, 'seed': seed}
+      config = experiment.resolve(row.task, row.algorithm, changes)
+      group.append(runs_lib.Run(values, config, folder / f'seed{seed}', label))
+    found.append(group)
+  return found
+
+
+def _check_given(
+  rows: Sequence[table_lib.Row], given: Mapping[str, Any]
+) -> None:
+  """Refuses hyper-parameters that no algorithm of the rows has."""
+  there = dict.fromkeys(row.algorithm for row in rows)
+  taken = {n for name in there for n in algorithms.get(name).names}
+  for name in given:
+    if name in algorithms.HYPERPARAMETERS and name not in taken:
+      why = 'is a hyper-parameter of none of these algorithms'
+      raise Unused(name, f'--{name} {why}: {", ".join(there)}')
+
+
+def encoder_run(
+  row: table_lib.Row, output: pathlib.Path
+) -> runs_lib.Run | None:
+  """Returns the run whose encoder a row's runs start from, OUTPUT/runs/encoders/NAME."""
+  name = row.changes.get('start_from')
+  if name not in encoders.ENCODERS:
+    return None
+  task, changes = encoders.ENCODERS[name]
+  config = experiment.resolve(task, 'centralized', changes)
+  folder = pathlib.Path(output, 'runs', ENCODERS, name)
+  return runs_lib.Run(changes, config, folder, f'encoder {name}')
+
+
+def check_evaluated(
+  found: table_lib.PaperTable,
+  rows: Sequence[table_lib.Row],
+  runs: Sequence[Sequence[runs_lib.Run]],
+) -> None:
+  """Refuses runs without scores of the rounds that a table shows."""
+  for row, [run, *_] in zip(rows, runs, strict=True):
+    budgets = (names.parse(name).budget for name in row.published)
+    wanted = {each.number for each in budgets if each and each.unit == 'rounds'}
+    wanted |= {found.at_rounds} - {None}
+    rounds, every = run.config['rounds'], run.config['eval_every']
+    shown = sorted({min(number, rounds) for number in wanted})
+    if shown and (stop := run.config['early_stopping_patience']):
+      raise errors.InputError(
+        f'--early_stopping_patience={stop}: a run may end before round {shown[-1]}, whose'
+        ' scores this table shows; leave it out'
+      )
+    for at in shown:
+      if at % every and at != rounds:  # The last round is always evaluated.
+        raise errors.InputError(
+          f'--eval_every={every}: the scores are those after round {at} of {rounds},'
+          ' which would not be evaluated; give a divisor of it'
+        )
+
+
+@functools.cache
+def drawn(task: str, algorithm: str, changes: str) -> str:
+  """Returns what decides, with a seed, whom a row draws in each round, as text.
+
+  Those are the data and the options of who takes part, which a method without clients
+  does not have. '' of settings that are not known today.
+  """
+  try:
+    row = table_lib.changes(changes)
+    config = experiment.resolve(task, algorithm, row)
+  except errors.InputError:
+    return ''
+  data = table_lib.without(config['options'], _OF_MODELS)
+  of = {field.name for field in dataclasses.fields(participation.Participation)}
+  taken = {n: v for n, v in config['hyperparameters'].items() if n in of}
+  return json.dumps([task, data, taken], sort_keys=True)
+
+
+def tell_needs(planned: Sequence[Planned], request: Request) -> None:
+  """Prints what the runs of results will roughly take; refuses if all data are missing."""
+  runs: dict[pathlib.Path, runs_lib.Run] = {}
+  for each in planned:
+    runs |= each.encoders | each.by_folder
+  if not runs:
+    print('nothing to run: formulas and studies have no runs of their own')
+  else:
+    there = with_data(run.config for run in runs.values())
+    runs_there = [run for run in runs.values() if there[run.task]]
+    print(needs(runs_there, request.output))
+
+
+def with_data(
+  configs: Iterable[Mapping[str, Any]],
+) -> dict[str, bool]:
+  """Returns which tasks have their data, and prints what is missing, also in part.
+
+  Raises `errors.InputError` if all are missing.
+  """
+  missing: dict[str, str] = {}
+  for task, directory in {c['task']: c['data_dir'] for c in configs}.items():
+    missing[task] = ''
+    try:
+      runs_lib.check_files(task, directory)
+    except errors.InputError as e:
+      missing[task] = str(e)
+    if part := task_lib.part(tasks.get(task), directory):
+      print(f'only a part: {task} in {directory} has {part}', flush=True)
+  if all(missing.values()):
+    raise task_lib.error(missing)
+  task_lib.tell(missing)
+  return {task: not why for task, why in missing.items()}
+
+
+def needs(runs: Sequence[runs_lib.Run], output: pathlib.Path) -> str:
+  """Returns how many runs and rounds are left, and about how long they take."""
+  waiting = [run for run in runs if not runs_lib.is_finished(run)]
+  groups: dict[tuple[str, str], list[runs_lib.Run]] = {}
+  for run in waiting:
+    key = run.task, run.config['algorithm']
+    groups.setdefault(key, []).append(run)
+  rows = [['runs of', 'left', 'rounds', 's / round', 'time']]
+  seconds, total, unknown = _seconds(output), 0.0, 0
+  for (task, algorithm), group in groups.items():
+    left = sum(run.config['rounds'] - _rounds_done(run) for run in group)
+    shown = [f'{task} {algorithm}', str(len(group)), f'{left:,}']
+    if each := seconds.get((task, algorithm)):
+      total += each * left
+      shown += [f'{each:.2g}', wording.human_duration(each * left)]
+    else:
+      unknown += len(group)
+      shown += [table_lib.NONE, table_lib.NONE]
+    rows.append(shown)
+  table = text_table.to_text(rows, (0,), text_table.terminal_width())
+  hours = f'about {wording.human_duration(total)}' if total else 'not known'
+  if unknown:
+    hours += f', without {wording.count(unknown, "run")}'
+  return (
+    f'{wording.count(len(runs), "run")}, {len(waiting)} of them not finished\n\n'
+    f'{table}\ns / round: the median of earlier runs of this task and algorithm,'
+    ' without evaluations;\n  –: none has run yet, and a few rounds will do\n'
+    f'one after another: {hours}\n'
+  )
+
+
+def _rounds_done(run: runs_lib.Run) -> int:
+  """Returns the round of the newest checkpoint; 0 without one."""
+  found = (run.folder / 'checkpoints').glob('round_*.npz')
+  done = (path.stem.removeprefix('round_') for path in found)
+  newest = max(map(int, filter(str.isdigit, done)), default=0)
+  return min(newest, run.config['rounds'])
+
+
+def _seconds(output: pathlib.Path) -> dict[tuple[str, str], float]:
+  """Returns the median seconds of a round, by task and algorithm, of earlier runs.
+
+  Those of runs in `output` go before those of kept results.
+  """
+  kept, own = collections.defaultdict(list), collections.defaultdict(list)
+  for paper in dict.fromkeys(
+    name.partition('/')[0] for name in registry.RESULTS
+  ):
+    for line in lines_lib.read_all(_KEPT_RESULTS / f'{paper}.csv'):
+      if line.metric == names.SECONDS and line.measured:
+        kept[line.task, line.algorithm].append(line.measured.value)
+  for path in (output / 'runs').glob(f'*/*/*/{run_files.METRICS}'):
+    with contextlib.suppress(errors.InputError):
+      run = run_files.read_run(path.parent)
+      # A run that was stopped in its first round has none.
+      if 'seconds' in run.metrics and run.metrics['seconds'].count():
+        own[run.task, run.algorithm].append(run.metrics['seconds'].median())
+  return {k: float(statistics.median(v)) for k, v in {**kept, **own}.items()}
+
+
+def cost(run: runs_lib.Run) -> float:
+  """Returns a number that grows with the time and memory that a run takes."""
+  values = run_files.flat(run.config)
+  passes = values.get('local_steps') or values.get('local_epochs', 1)
+  clients, layers = values.get('clients_per_round') or 1, values.get('depth', 1)
+  return clients * passes * layers * values.get('embedding_dim', 1)

@@ -1,1 +1,0 @@
-"""Sweeps: a loop over experiments. Nothing here imports TensorFlow."""

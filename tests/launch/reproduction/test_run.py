@@ -1,0 +1,479 @@
+"""What is trained, measured, written and kept."""
+
+import dataclasses
+import errno
+import json
+import math
+import shutil
+
+import pytest
+
+from launch import runs as runs_lib
+from launch.reproduction import judge
+from launch.reproduction import lines as lines_lib
+from launch.reproduction import plan
+from launch.reproduction import run as run_lib
+from tasks import registry as tasks
+from tasks import task as task_lib
+from tasks.papers import registry
+from tasks.papers import table
+from tests.launch.reproduction import small_table
+from tests.report import fake_runs
+from tff_xc import errors
+from tff_xc.report import run_files
+
+pytestmark = pytest.mark.usefixtures('blank_pictures')
+
+TABLE = small_table.TABLE
+VERDICTS = judge.Verdict
+BEST = {'by': 'top1', 'round': 4, 'top1': 0.5, 'bytes_down': 10.0}
+
+
+def planned(output, *found, **more):
+  values = {'scale': 'small', 'output': output, 'is_one': len(found) == 1}
+  request = plan.Request(**values | more)
+  return [plan.plan_one(each, request) for each in found], request
+
+
+def measured(output, *found, **more):
+  """Measures results; returns the lines that were written."""
+  plans, request = planned(output, *found, **more)
+  run_lib.run_all(plans, request)
+  return [[*each.kept().lines] for each in plans]
+
+
+def verdict(output, found, scale='small'):
+  return judge.judge(lines_lib.read(output, found, scale)).verdict
+
+
+@pytest.fixture
+def own(monkeypatch):
+  """Returns a small table that is known."""
+  for known in (registry.RESULTS, registry.KNOWN):
+    monkeypatch.setitem(known, TABLE.name, TABLE)
+  return TABLE
+
+
+class Ended:
+  def __init__(self, run, error=None):
+    self.run, self.error, self.seconds = run, error, 1.0
+
+
+@pytest.fixture
+def trains(own, monkeypatch):
+  """Finishes runs at once; () -> the runs that were started."""
+  started = []
+
+  def run_all(waiting, arguments_of, jobs):
+    for run in waiting:
+      fails = run.config['algorithm'] == 'posonly' and run.seed == 1
+      started.append(run)
+      if not fails:
+        small_table.finish(run, 0.5 + len(started) / 100)
+      yield Ended(run, 'no memory' if fails else None), 1
+
+  monkeypatch.setattr(runs_lib, 'run_all', run_all)
+  return started
+
+
+def test_runs_are_trained_once_and_finished_ones_are_kept(
+  trains, own, tmp_path, capsys
+):
+  [lines] = measured(tmp_path, own)
+  assert len(trains) == 3
+  command = 'python -m launch.reproduce p/fig1 --scale=small'
+  assert {line.command for line in lines} == {command}
+  assert all(line.processor for line in lines)
+  assert verdict(tmp_path, own) == VERDICTS.UNDECIDED
+  assert 'undecided: ' in capsys.readouterr().out
+  folder = tmp_path / own.name
+  assert {p.name for p in folder.iterdir()} == {'result.md', 'result.png'}
+  trains.clear()
+  assert measured(tmp_path, own) == [lines]
+  assert not trains
+  [lines] = measured(tmp_path, own, seeds=(0, 2, 3))
+  assert len(trains) == 6
+  assert {line.seeds for line in lines} == {3}
+  assert lines[0].command.endswith('--scale=small --seeds=0,2,3')
+
+
+def test_a_form_on_real_data_has_its_own_rows_and_its_flags_choose_them(
+  trains, monkeypatch, tmp_path
+):
+  rows = small_table.ROWS[:2]
+  found = dataclasses.replace(
+    TABLE, real=table.Form('On real glyphs', rows, (), (0, 1, 2))
+  )
+  monkeypatch.setitem(registry.RESULTS, found.name, found)
+  [lines] = measured(tmp_path, found, scale='real')
+  assert len(trains) == 6
+  assert [*dict.fromkeys(x.row for x in lines)] == table.labels(rows)
+  assert verdict(tmp_path, found) == VERDICTS.NOT_RUN  # The small one.
+  given = {'given': {'negatives': 9, 'rounds': 8}, 'seeds': (0,)}
+  [lines] = measured(tmp_path, found, scale='real', **given)
+  assert {line.row for line in lines} == {table.labels(rows[1:])[0]}
+  assert '--negatives=9' in lines[0].command
+
+
+def test_finished_runs_alone_are_shown_beside_the_published(
+  trains, own, tmp_path, capsys
+):
+  [lines] = measured(tmp_path, own, train=False, scale='paper')
+  assert not trains
+  assert not any(line.measured for line in lines)
+  assert 'none of its experiments has finished' in capsys.readouterr().out
+
+
+def test_failed_runs_and_parts_of_data_are_named(
+  trains, own, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(task_lib, 'part', lambda *_: '5 of 9 users')
+  more = {'scale': 'paper', 'seeds': (0, 1), 'given': {'rounds': 20}}
+  [lines] = measured(tmp_path, own, **more)
+  of = {line.row: line for line in lines}
+  assert of['posonly'].measured is None  # Of one seed it would be no result.
+  assert of['posonly'].note.endswith('seed1 failed: no memory')
+  assert of['fedss negatives=5'].measured
+  assert of['fedss negatives=5'].note == 'glyphs has 5 of 9 users'
+  assert verdict(tmp_path, own, 'paper') == VERDICTS.NOT_RUN
+
+
+def test_missing_data_end_one_result_and_are_told_of_several(
+  tmp_path, capsys, monkeypatch
+):
+  # Without a process for each task; `test_runs` has that.
+  look = lambda task, data_dir: tasks.get(task).find(data_dir)
+  monkeypatch.setattr(runs_lib, 'check_files', look)
+  found = registry.chosen(['fedss/table2', 'fedaws/table1'])
+  more = {'scale': 'paper', 'given': {'data_dir': str(tmp_path / 'none')}}
+  with pytest.raises(errors.InputError, match='none'):
+    measured(tmp_path / 'a', found[0], **more)
+  assert not (tmp_path / 'a').exists()
+  for lines in measured(tmp_path / 'b', *found, **more):
+    assert 'none' in lines[0].note
+  assert '2 not run' in capsys.readouterr().out
+  # All tasks of a table are named in one sentence.
+  with pytest.raises(errors.InputError, match=r'cifar10: .*; cifar100: '):
+    measured(tmp_path / 'c', found[1], **more)
+
+
+def test_a_result_stays_if_nothing_can_be_measured_again(
+  trains, own, tmp_path, monkeypatch, capsys
+):
+  others = own, registry.RESULTS['fedmlh/table5']
+  [before, _] = measured(tmp_path, *others)
+  shutil.rmtree(tmp_path / 'runs')
+  assert measured(tmp_path, own, train=False) == [before]
+  assert 'result of before stays' in capsys.readouterr().out
+
+  def fails(*arguments):
+    raise errors.InputError('another run is in the way')
+
+  monkeypatch.setattr(runs_lib, 'train', fails)
+  assert measured(tmp_path, *others)[0] == before
+  assert 'in the way; the result of' in capsys.readouterr().out
+
+
+def test_tables_of_a_paper_train_their_runs_together_the_costliest_first(
+  trains, own, tmp_path, monkeypatch
+):
+  rows = small_table.SMALL._replace(rows=small_table.ROWS[1:])
+  fewer = dataclasses.replace(TABLE, number='Fig. 2', small=rows)
+  monkeypatch.setitem(registry.RESULTS, fewer.name, fewer)
+  cost = lambda run: run.config['hyperparameters'].get('negatives', 0)
+  monkeypatch.setattr(plan, 'cost', cost)
+  both = measured(tmp_path, fewer, own)
+  assert [cost(run) for run in trains] == [9, 5, 0]
+  # Rows of several tables have one label.
+  names = [run.point.partition(' ')[0] for run in trains]
+  assert names == ['p/fig2', 'p/fig1', 'p/fig2']
+  shared = [line.measured for line in both[1] if line.metric == 'top1'][1:]
+  assert [x.measured for x in both[0] if x.metric == 'top1'] == shared
+
+
+@pytest.mark.parametrize('is_trained', [True, False])
+def test_rows_train_only_from_a_finished_encoder(
+  tmp_path, monkeypatch, is_trained
+):
+  trained = []
+
+  def train(runs, given, where, jobs):
+    trained.append(where.name)
+    return {run.folder: 'stopped' for run in runs}
+
+  is_encoder = lambda run: 'encoders' in run.folder.parts
+  finished = lambda run: is_trained and is_encoder(run)
+  monkeypatch.setattr(runs_lib, 'train', train)
+  monkeypatch.setattr(runs_lib, 'is_finished', finished)
+  [lines] = measured(tmp_path, registry.RESULTS['fedvc/table3'])
+  assert trained == ['encoders', 'glyphs'][: 1 + is_trained]
+  assert all(('encoder' in line.note) != is_trained for line in lines)
+
+
+@pytest.mark.parametrize(
+  ('name', 'error'), [('train', BrokenPipeError), ('is_finished', KeyError)]
+)
+def test_a_bug_keeps_its_trace_and_nothing_goes_on_if_nobody_reads(
+  name, error, own, monkeypatch, tmp_path
+):
+  def fails(*given):
+    raise error
+
+  monkeypatch.setattr(runs_lib, name, fails)
+  with pytest.raises(error):
+    measured(tmp_path, own, registry.RESULTS['fedmlh/table5'])
+
+
+@pytest.mark.parametrize('kind', ['damaged', 'full'])
+def test_one_results_files_end_no_other(
+  kind, trains, own, tmp_path, capsys, monkeypatch
+):
+  others = own, registry.RESULTS['fedmlh/table5']
+  measured(tmp_path, *others)
+  if kind == 'damaged':
+    path = next(tmp_path.rglob('summary.json'))
+    path.write_text('{')
+    reason = f'{path} is damaged ('
+  else:
+    full = OSError(errno.ENOSPC, 'No space left on device', 'result.png')
+    monkeypatch.setattr(run_lib, 'draw', lambda *_: (_ for _ in ()).throw(full))
+    reason = 'No space left on device'
+  capsys.readouterr()
+  with pytest.raises(errors.InputError, match='being measured: p/fig1; the'):
+    measured(tmp_path, *others)
+  out = capsys.readouterr().out
+  assert reason in out
+  assert '1 formula only' in out
+  with pytest.raises(errors.InputError, match='cannot be written'):
+    (tmp_path / 'file').write_text('')
+    measured(tmp_path / 'file', others[1])
+
+
+# -- the lines of runs --
+
+
+def runs_of(output, seeds=(0,), rows=TABLE.rows, **given):
+  return plan.plan_runs(rows, given, seeds, output)
+
+
+def lines_of(output, scores, seeds=(0,), found=TABLE, note=''):
+  """Returns the lines of rows with these top-1 of each seed; None: no run."""
+  runs = runs_of(output, seeds, found.rows)
+  for group, of_row in zip(runs, scores, strict=True):
+    for run, score in zip(group, of_row, strict=True):
+      if score is not None:
+        small_table.finish(run, score)
+  groups = run_lib.finished(found, runs)
+  about = lines_lib.Line(scale='small', table=found.table)
+  notes = [note] * len(runs)
+  return run_lib.lines(found, found.rows, groups, about, notes)
+
+
+def test_a_row_has_a_line_for_each_result_cost_and_claim(tmp_path):
+  claim = table.Claim('Ahead', 'map@r', 'fedss', 'posonly')
+  small = TABLE.small._replace(claims=(claim,))
+  found = dataclasses.replace(TABLE, small=small, best_seed=('posonly',))
+  scores = [(0.3, 0.4), (0.5, 0.5), (0.4, 0.6)]
+  lines = lines_of(tmp_path, scores, (0, 1), found)
+  usual = ['top1', 'map@10', 'map@r']
+  best = [n for name in usual for n in (name, f'best_seed_{name}')]
+  expected = 2 * [*usual, 'seconds'] + [*best, 'seconds']
+  assert [line.metric for line in lines] == expected
+  first = lines[0]
+  assert (first.row, first.seeds, first.rounds) == ('fedss negatives=5', 2, 20)
+  assert first.changes == {'rounds': 20, 'negatives': 5}
+  assert first.published.value == 60
+  assert first.measured.value == pytest.approx(35)
+  assert first.measured.std == pytest.approx(50**0.5)
+  assert {seed: round(x.value) for seed, x in first.by_seed.items()} == {
+    0: 30,
+    1: 40,
+  }
+  assert lines[9].measured.value == pytest.approx(60)  # The best seed's.
+
+
+def test_a_mean_over_some_of_the_seeds_is_no_result(tmp_path):
+  scores = [(0.3, None), (0.5, 0.5), (None, None)]
+  lines = lines_of(tmp_path, scores, (0, 1), note='no disk')
+  of = [line for line in lines if line.metric == 'top1']
+  assert [line.seeds for line in of] == [0, 2, 0]
+  assert [bool(line.measured) for line in of] == [False, True, False]
+  assert [line.note for line in of] == ['no disk', '', 'no disk']
+
+
+def test_a_claim_is_measured_where_its_metric_is_printed(tmp_path):
+  claims = [
+    table.Claim('Ahead', name, 'fedss', 'posonly')
+    for name in ('top1:0.3', 'map@10:0.3')
+  ]
+  first, *_, other = TABLE.rows
+  rows = (
+    first._replace(published={'top1': None}),
+    other._replace(published={'map@10': None}),
+  )
+  small = TABLE.small._replace(claims=tuple(claims))
+  both = dataclasses.replace(TABLE, rows=rows, small=small)
+  lines = lines_of(tmp_path, [(0.3,), (0.5,)], found=both)
+  assert [(line.algorithm, line.metric) for line in lines] == [
+    ('fedss', 'top1'),
+    ('fedss', 'top1:0.3'),
+    ('fedss', 'seconds'),
+    ('posonly', 'map@10'),
+    ('posonly', 'map@10:0.3'),
+    ('posonly', 'seconds'),
+  ]
+
+
+def write_scores(folder, *scores, seed=0):
+  """Returns a finished run with a score after rounds 2, 4, 6 and so on."""
+  path = folder / str(seed)
+  fake_runs.write_run(path, seed=seed, top1=scores[-1], rounds=2 * len(scores))
+  text = 'round,local_batches,top1,seconds\n' + ''.join(
+    f'{2 * n},8,{score},1.0\n' for n, score in enumerate(scores, 1)
+  )
+  (path / 'metrics.csv').write_text(text)
+  run = run_files.read_run(path)
+  return dataclasses.replace(run, summary={**run.summary, 'best_round': {}})
+
+
+def mean(runs, name, whole=None):
+  """Returns a measured mean, a text if it is a bound."""
+  number, _ = run_lib.measured(runs, name, whole)
+  if number and number.is_bound:
+    return f'>{number.value:g}'
+  return number and number.value
+
+
+def test_results_at_budgets_targets_and_relative_ones_are_measured(tmp_path):
+  whole = [write_scores(tmp_path / 'whole', 0.5, 0.8)]
+  part = [write_scores(tmp_path / 'part', 0.1, 0.3, 0.4)]
+  for name, value in {
+    **{'top1': 40, 'top1@rounds:5': 30, 'top1@batches:16': 30},
+    **{'top1@rounds:7': None},  # It ended before.
+    **{'top1:0.3': 4, 'top1:0.7': '>6', 'seconds': 0.5},
+    **{'best_round': None, 'support_vectors': None, 'relative_top1:0.1': None},
+  }.items():
+    found = mean(part, name)
+    assert found == (pytest.approx(value) if isinstance(value, int) else value)
+  assert mean(part, 'relative_top1:0.1', whole) == 2
+  assert mean(part, 'relative_top1:0.9', whole) == '>6'
+  # Each seed's target is its own run's score, which it reaches itself.
+  seeds = [write_scores(tmp_path / f'own{n}', 0.1, n, seed=n) for n in (0, 1)]
+  number, by_seed = run_lib.measured(seeds, 'relative_top1:1', seeds)
+  assert number == (3, pytest.approx(2**0.5), False, '')
+  assert [x.value for x in by_seed.values()] == [2, 4]
+  # A number that the last round lacks was not measured.
+  name = 'support_vectors_class_1'
+  seeds[0].metrics[name] = [8.0, 7.0]
+  assert mean(seeds[:1], name) == 7
+  seeds[0].metrics[name] = [8.0, math.nan]  # The class was not drawn.
+  assert mean(seeds[:1], name) is None
+
+
+def test_seeds_that_missed_a_target_make_it_a_bound(tmp_path):
+  reached = write_scores(tmp_path, 0.5, 0.8)
+  short = write_scores(tmp_path, 0.5, seed=1)  # It stopped early.
+  number, by_seed = run_lib.measured([reached, short], 'top1:0.7')
+  assert number == (3, pytest.approx(2**0.5), True, '')
+  assert [x.is_bound for x in by_seed.values()] == [False, True]
+  number, _ = run_lib.measured([reached, short], 'top1:0.9')
+  assert (number.std, number.is_bound) == (None, True)
+
+
+def test_volatility_is_of_the_last_tenth_of_the_evaluations(tmp_path):
+  runs = [write_scores(tmp_path, *[0.1, 0.9] * 9, 0.5, 0.7, 0.8)]
+  # 3 of 21, and 2 of the first 20.
+  assert mean(runs, 'volatility_top1') == pytest.approx(15.28, abs=0.01)
+  at = 'volatility_top1@rounds:40'
+  assert mean(runs, at) == pytest.approx(14.14, abs=0.01)
+  assert mean(runs, 'volatility_top1@rounds:20') is None  # 1 of 10.
+
+
+def change(path, **values):
+  summary = json.loads(path.read_text()) | values
+  path.write_text(json.dumps(summary))
+
+
+def test_scores_are_those_of_the_round_that_the_command_chooses(tmp_path):
+  """Another command may have trained the runs, with another --best_by."""
+  rows = TABLE.rows[:1]
+  [[run]] = runs_of(tmp_path, rows=rows)
+  small_table.finish(run, 0.5)
+  metrics = run_files.read_metrics(run.folder / 'metrics.csv')
+  metrics.loc[metrics['round'] == 10, 'top1'] = 0.9
+  metrics.to_csv(run.folder / 'metrics.csv', index=False)
+  best = {'by': 'mcc', 'round': 20, 'top1': 0.4, 'bytes_down': 10.0}
+  change(run.folder / 'summary.json', best_round=best)
+
+  def values(*names, found=TABLE, **given):
+    [group] = run_lib.finished(found, runs_of(tmp_path, rows=rows, **given))
+    return [mean(group, name) for name in names]
+
+  names = 'top1', 'best_round'
+  assert values(*names) == [50.0, None]
+  assert values(*names, best_by='top1') == [90.0, 10]
+  assert values(*names, 'bytes_down', best_by='mcc') == [40.0, 20, 10]
+  at_end = dataclasses.replace(TABLE, at_rounds=20)
+  last = pytest.approx(100 * metrics['top1'].iloc[-1])
+  assert values('top1', found=at_end, best_by='top1') == [last]
+
+
+def test_files_of_runs_that_are_damaged_are_named(tmp_path):
+  [[run], *_] = runs = runs_of(tmp_path)
+  for [each] in runs:
+    small_table.finish(each, 0.5)
+  path = run.folder / 'metrics.csv'
+  whole = path.read_text()
+  for cut in ('round,loss,seconds\n', whole[: len(whole) // 2]):
+    path.write_text(cut)
+    with pytest.raises(errors.DamageError, match=f'{path} is damaged'):
+      run_lib.finished(TABLE, runs)
+  path.write_text(whole)
+  path = run.folder / 'summary.json'
+  change(path, best_round={**BEST, 'top1': math.nan})
+  with pytest.raises(errors.DamageError, match=f'{path} is damaged .*"top1"'):
+    run_lib.finished(TABLE, runs)
+
+
+def test_pictures_are_of_tasks_and_of_the_best_of_grids(tmp_path):
+  whole = small_table.row('centralized', '90.0')
+  rows = (*TABLE.rows, TABLE.rows[0]._replace(task='glyphs-femnist'), whole)
+  found = dataclasses.replace(
+    TABLE, rows=rows, is_relative=True, best_over=('negatives',)
+  )
+  runs = runs_of(tmp_path, rows=rows)
+  for [run], score in zip(runs, (0.4, 0.5, 0.5, 0.5, 0.5), strict=True):
+    small_table.finish(run, score)
+  groups = run_lib.finished(found, runs)
+  for name, kept in (('a', groups), ('b', [*groups[:3], None, None])):
+    (tmp_path / name).mkdir()
+    run_lib.draw(found, rows, kept, tmp_path / name)
+  names = lambda folder: sorted(path.name for path in folder.iterdir())
+  assert names(tmp_path / 'a') == [
+    'result_glyphs-femnist.png',
+    'result_glyphs.png',
+  ]
+  assert names(tmp_path / 'b') == ['result.png']
+  there = [*zip(rows, 'abcde', groups, strict=True)]
+  kept = run_lib.best_of_grids(there, found.best_over)
+  assert [label for _, label, _ in kept] == ['b', 'c', 'd', 'e']
+
+
+def test_the_best_score_at_each_effective_rate_is_drawn(tmp_path):
+  rows = [
+    small_table.row(algorithm, '1', classes_per_client=skew, **changes)
+    for algorithm, skew, changes in (
+      ('fedavg', 5, {'client_learning_rate': 0.1}),
+      ('fedavg', 5, {'client_learning_rate': 0.01}),
+      ('fedavg', 1, {'client_learning_rate': 0.01}),
+    )
+  ]
+  runs = runs_of(tmp_path, rows=rows)
+  for [run], score in zip(runs, (0.5, 0.25, 0.125), strict=True):
+    small_table.finish(run, score)
+  groups = run_lib.finished(TABLE, runs)
+  best = run_lib.by_effective_rate([*zip(rows, groups, strict=True)], 'top1')
+  assert best == {
+    'classes_per_client=5': [(0.01, 25.0), (0.1, 50.0)],
+    'classes_per_client=1': [(0.01, 12.5)],
+  }
