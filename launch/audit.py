@@ -80,7 +80,7 @@ def main(arguments) -> None:
       '--update_noise is a multiple of --update_clip; give that, too'
     )
   if values.run_dir:
-    taken = {*experiment.NAMED, *_OF_SCHEDULES}
+    taken = {'encoder', *experiment.DATA_FILES, *_OF_SCHEDULES}
     given = [n for n in ('task', 'algorithm') if values[n].value is not None]
     if wrong := [*given, *(n for n in changes if n not in taken)]:
       raise errors.InputError(

@@ -47,11 +47,11 @@ _UNSHOWN = {'rounds', 'eval_every', 'runtime', 'device'}
 # Settings that may name a file, and their values that name none.
 _FILES = {
   experiment.START_FROM,
-  *experiment.NAMED,
+  *experiment.DATA_FILES,
   'calibration_probabilities',
   'encoder_weights',
   'importance_weights',
-} - {'encoder'}
+}
 _NO_FILES = ('dirichlet', *base.NAMED_IMPORTANCE)
 
 

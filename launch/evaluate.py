@@ -31,10 +31,10 @@ from tff_xc.algorithms import hyperparameters as hp
 
 flags.DEFINE_string('run_dir', None, 'the directory of a run')
 settings.define_named_flags(
-  data_dir='the data of the run, where they are now',
-  split='the split, if it is a file or a folder',
-  test_file='the test examples, if they are a file',
-  classes='the file of class names',
+  data_dir='where the data of the run are now; default: where they were',
+  split='where the file or folder of its split is',
+  test_file='where the file of its test examples is',
+  classes='where the file of its class names is',
   encoder='the network, if it is MODULE:FUNCTION',
 )
 settings.define_cache_flag()

@@ -1,9 +1,7 @@
 """Evaluates a run's newest checkpoint. Imports TensorFlow."""
 
 import dataclasses
-import os
 import pathlib
-from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
@@ -47,8 +45,8 @@ def run(
 ) -> dict:
   """Evaluates, prints and writes; returns the content of evaluation.json.
 
-  `named` are those of `experiment.NAMED` that the user names: where the run's data and
-  code are now. `per_client` and `how`: see `client_evaluation.run`. `calibrate` are the
+  `named` are settings that the user names: where the run's data are now, and the encoder
+  if it is the user's code. `per_client` and `how`: see `client_evaluation.run`. `calibrate` are the
   fields of `ccvr.Calibration`; its rate None: the clients'. Nothing else in the
   directory changes, since the run may be training.
   """
@@ -183,7 +181,7 @@ def _checked(
   path: pathlib.Path, found: Mapping, named: Mapping[str, str]
 ) -> dict[str, Any]:
   """Returns the configuration of a run that somebody else may have written."""
-  check_named(path, found, named, experiment.NAMED)
+  check_encoder(path, found, named)
   options, others = {**found.get('options', {})}, {}
   for name in named.keys() - {'encoder'}:
     (options if name in options else others)[name] = named[name]
@@ -194,49 +192,22 @@ def _checked(
     raise errors.InputError(f'{file}: {wording.shown(e)}') from e
 
 
-def check_named(
-  path: pathlib.Path,
-  found: Mapping,
-  named: Mapping[str, str],
-  opened: Iterable[str],
+def check_encoder(
+  path: pathlib.Path, found: Mapping, named: Mapping[str, str]
 ) -> None:
-  """Refuses to open what a config.json names and the user does not.
-
-  Code runs and files are read only if the user names them, too. `opened` are those of
-  `experiment.NAMED` that will be.
-  """
-  recorded = {
-    n: str(run_files.flat(found).get(n, '')) for n in experiment.NAMED
-  }
-  if named.get('encoder', recorded['encoder']) != recorded['encoder']:
+  """Refuses to run code that a config.json names and the user does not."""
+  recorded = str(run_files.flat(found).get('encoder', ''))
+  shown = wording.shown(recorded)
+  if named.get('encoder', recorded) != recorded:
     raise errors.InputError(
       f'--encoder={named["encoder"]}: {path} is a run with the encoder'
-      f' {wording.shown(recorded["encoder"]) or "of its task"}; leave it out, or'
-      ' give that'
+      f' {shown or "of its task"}; leave it out, or give that'
     )
-  unnamed = [
-    f'--{name}={wording.shown(recorded[name])}'
-    for name in opened
-    if name not in named and _leads_outside(name, recorded[name])
-    # Code is asked for in any case.
-    if name == 'encoder' or not experiment.is_signed(found)
-  ]
-  if unnamed:
+  if recorded and encoders.is_code(recorded) and 'encoder' not in named:
     raise errors.InputError(
-      f'{path / run_files.CONFIG} names {" ".join(unnamed)}, and what a directory'
-      ' from elsewhere names is not opened, and no code is run, before you name it:'
-      ' give this again, if you trust it'
+      f'{path / run_files.CONFIG} names --encoder={shown}, and no code that a directory'
+      ' names is run before you name it: give this again, if you trust it'
     )
-
-
-def _leads_outside(name: str, value: str) -> bool:
-  """Whether a setting leads to files or code of which only its run has told."""
-  if name == 'data_dir':
-    return value != experiment.SETTINGS[name].default
-  if name == 'encoder':
-    return bool(value) and encoders.is_code(value)
-  # A split may also be a rule, such as iid:5.
-  return '/' in value or os.path.lexists(value)
 
 
 def choose_client(clients, wanted: str | None) -> str:

@@ -44,7 +44,7 @@ flags.DEFINE_enum(
 )
 settings.define_named_flags(
   encoder='the network, if it is MODULE:FUNCTION',
-  data_dir='the data, with --calibrate',
+  data_dir='where the data of the run are now, with --calibrate',
 )
 settings.define_calibration_flags('it is written')
 settings.define_cache_flag()

@@ -156,19 +156,17 @@ def calibration() -> tuple[int, int, float | None] | None:
 
 
 def define_named_flags(**meanings: str) -> None:
-  """Defines flags of `experiment.NAMED`, by what they mean of a run; see `named`."""
+  """Defines flags of a run's data and encoder, by what they mean; see `named`."""
   for name, meaning in meanings.items():
-    flags.DEFINE_string(
-      name,
-      None,
-      f'{meaning}: named once more, since what only the run directory of somebody else'
-      ' names is neither read nor run',
-    )
+    if name == 'encoder':
+      meaning += '; no code that only a run directory names is run'
+    flags.DEFINE_string(name, None, meaning)
 
 
 def named() -> dict[str, str]:
-  """Returns what flags name of a run's data and code, by name."""
-  return {n: v for n, v in changes().items() if n in experiment.NAMED}
+  """Returns what flags name of a run's data and encoder, by name."""
+  names = ('encoder', *experiment.DATA_FILES)
+  return {n: v for n, v in changes().items() if n in names}
 
 
 def check_of(of: str, names: Sequence[str]) -> None:

@@ -52,13 +52,13 @@ def load(
 ) -> Trained:
   """Loads the model of a round: 'chosen', 'last', 'best' (by --best_by) or a number.
 
-  `named` are those of `experiment.NAMED` that the user names. Raises
+  `named` has the encoder, if the user names it. Raises
   `errors.InputError` for what is missing, damaged or not trusted.
   """
   path, named = pathlib.Path(run_dir), named or {}
   run = run_files.read_run(path, needs_metrics=False)
   chosen = _round(run, round_wanted)
-  evaluation.check_named(path, run.config, named, ['encoder'])
+  evaluation.check_encoder(path, run.config, named)
   description = _description(path / run_files.DESCRIPTION)
   model = _model(path, run.config, description)
   rounds, weights = _weights(path, model, chosen)

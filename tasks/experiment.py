@@ -3,22 +3,14 @@
   config = experiment.resolve('omniglot', 'fedss', {'negatives': 40})
   summary = experiment.run(config, 'runs/mine')
 
-`assemble` and `run` import TensorFlow. Training signs the paths of a run's
-config.json with a key that only this user can read: what a directory of somebody
-else names outside of itself is not opened before the user names it.
+`assemble` and `run` import TensorFlow.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import hashlib
-import hmac
-import json
 import os
-import pathlib
-import secrets
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -29,7 +21,6 @@ from tasks import registry as tasks
 from tasks import task as task_lib
 from tff_xc import environment
 from tff_xc import errors
-from tff_xc import home
 from tff_xc import precision
 from tff_xc import wording
 from tff_xc.algorithms import base
@@ -58,9 +49,8 @@ DP_NOISE = 'dp_noise'
 FEW_VISITS = 3
 # Floats of a table, 8 GiB.
 _MOST_FLOATS = 2**31
-# Settings of a run that may name files, and code.
-NAMED = ('data_dir', 'split', 'test_file', 'encoder', 'classes')
-SIGNATURE = 'signature'
+# Settings that say where a run's data are, which may have moved.
+DATA_FILES = ('data_dir', 'split', 'test_file', 'classes')
 MORE_METRICS = 'more_metrics'
 START_FROM, START_FROM_ROWS = 'start_from', 'start_from_rows'
 SAME_NAMES = 'same_names'
@@ -845,42 +835,4 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
     from tff_xc.runtime.in_process import context
 
     precision.check(context.visible_devices(config['device']))
-  named = {**config, SIGNATURE: signature(config)}
-  return assemble(named, run_dir=run_dir).run(run_dir)
-
-
-def signature(config: Mapping[str, Any]) -> str:
-  """Returns what to keep in config.json; '' if no key can be read or made."""
-  file = _file()
-  made = file.with_name(f'key.{os.getpid()}')
-  with contextlib.suppress(OSError):  # Nothing may be kept in this home.
-    if not file.exists():
-      file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-      made.touch(0o600)
-      try:
-        made.write_text(secrets.token_hex(32))
-        os.link(made, file)  # A key that another process made meanwhile stays.
-      finally:
-        made.unlink()
-  return _signed(config)
-
-
-def is_signed(config: Mapping[str, Any]) -> bool:
-  """Whether a config.json has this user's signature of what it names."""
-  expected = _signed(config)
-  found = str(config.get(SIGNATURE, ''))
-  return bool(expected) and hmac.compare_digest(found, expected)
-
-
-def _signed(config: Mapping[str, Any]) -> str:
-  try:
-    key = _file().read_bytes()
-  except OSError:
-    return ''
-  flat = run_files.flat(config)
-  text = json.dumps([flat.get(name, '') for name in NAMED])
-  return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-
-
-def _file() -> pathlib.Path:
-  return home.folder('XDG_STATE_HOME', '.local/state') / 'key'
+  return assemble(config, run_dir=run_dir).run(run_dir)

@@ -29,7 +29,7 @@ How = personalization.Personalization
 
 def scored(path, how=None):
   """Returns (content of evaluation.json, clients.csv)."""
-  evaluation.run(str(path), None, test_evaluate.named(path), True, how)
+  evaluation.run(str(path), None, None, True, how)
   frame = pd.read_csv(path / 'clients.csv', dtype={'client': str})
   return json.loads((path / 'evaluation.json').read_text()), frame
 

@@ -81,7 +81,7 @@ def exported(kind, here, **more):
   task, algorithm, made = test_evaluate._KINDS[kind]
   given = {**made(here), **changes, **more}
   path = test_evaluate.untrained(here / 'run', task, algorithm, **given)
-  found = evaluation.load(str(path), test_evaluate.named(path))
+  found = evaluation.load(str(path))
   examples = raw(found.dataset)
   pool = found.dataset.test if part == 'test' else found.dataset.train.pool
   count = len(examples.get('row_splits', ())) - 1

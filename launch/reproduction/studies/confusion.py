@@ -43,7 +43,6 @@ def measure(config, folder: pathlib.Path) -> list[dict[str, Any]]:
   import numpy as np
 
   from launch import evaluation
-  from tasks import experiment as trust
   from tff_xc.measure import ranking
   from tff_xc.report import curves
   from tff_xc.report import methods
@@ -58,8 +57,8 @@ def measure(config, folder: pathlib.Path) -> list[dict[str, Any]]:
   for run in runs:
     algorithm = run.config['algorithm']
     # What flags have named, and not what the directory says.
-    named = run_files.flat(run.config)
-    named = {n: named[n] for n in trust.NAMED if n in named}
+    encoder = run_files.flat(run.config).get('encoder')
+    named = {'encoder': encoder} if encoder else {}
     if (data_dir := request.given.get('data_dir')) is not None:
       named['data_dir'] = data_dir
     found = evaluation.load(run.folder, named)
