@@ -15,7 +15,7 @@ import pandas as pd
 import scipy.sparse
 import tensorflow as tf
 
-from launch import evaluation
+from launch import trained
 from tasks import experiment
 from tff_xc import classifier
 from tff_xc import errors
@@ -84,7 +84,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
   """Audits runs, or a configuration without weights; prints and writes the results.
 
-  `named`: as for `evaluation.load`. Returns the frames of the CSV files by name.
+  `named`: as for `trained.restore`. Returns the frames of the CSV files by name.
   """
   where = pathlib.Path(
     output or (pathlib.Path(run_dirs[0]) / 'audit' if run_dirs else 'audits')
@@ -135,7 +135,7 @@ def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
       of_seed = Subject(made.dataset, made.algorithm, weights, seed, 0)
       yield _with_clients(of_seed)
   for run_dir in run_dirs:
-    found, told = evaluation.load(run_dir, named), run_files.read_run(run_dir)
+    found, told = trained.restore(run_dir, named), run_files.read_run(run_dir)
     metric = found.evaluator.metrics[0]
     score = ((told.summary or {}).get('final') or {}).get(metric)
     subject = _with_clients(

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
-from launch import evaluation
 from launch import onnx_format
 from launch import trained
 from tasks import experiment
@@ -64,8 +63,8 @@ def run(
         ' is a private run, whose epsilon does not cover them; leave it out'
       )
     chosen = trained.round_of(run_dir, round_wanted)
-    of_run = evaluation.load(run_dir, named, chosen)
-    of_run, how = evaluation.calibrated(of_run, calibrate)
+    of_run = trained.restore(run_dir, named, chosen)
+    of_run, how = trained.calibrated(of_run, *calibrate)
   found = trained.load(run_dir, round_wanted, named)
   if form != 'npz' and not calibrate:
     trained.check_rows(

@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
-from launch import evaluation
+from launch import trained
 from tff_xc.measure import ranking
 from tff_xc.report import run_files
 
@@ -43,7 +43,7 @@ def shares(
 def of_run(folder: str) -> np.ndarray:
   """Returns the mean shares of a run's class rows over drawn rounds."""
   config = run_files.read_run(folder).config
-  found = evaluation.load(folder)
+  found = trained.restore(folder)
   labels = found.dataset.test.y.astype(np.int64)
   together = (labels.T @ labels).toarray() > 0
   head = found.algorithm.model.head

@@ -272,11 +272,12 @@ def test_a_terminal_that_cannot_show_a_character():
 
 def test_a_tilde_is_the_home(tmp_path, monkeypatch):
   flag_file = tmp_path / 'own.flags'
-  flag_file.write_text('--run_dir=~/run\n')
-  for arguments in (['--run_dir=~/run'], [f'--flagfile={flag_file}']):
-    done = light.call('evaluate', *arguments, HOME=str(tmp_path))
+  flag_file.write_text('--data_dir=~/data\n')
+  given = ('--task=glyphs', '--algorithm=fedavg')
+  for argument in ('--data_dir=~/data', f'--flagfile={flag_file}'):
+    done = light.call('train', *given, argument, HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == str(tmp_path / 'run')
+    assert f"'{tmp_path / 'data'}'" in done.stdout
   done = light.call('compare', '~/runs', HOME=str(tmp_path))
   light.assert_one_sentence(done, str(tmp_path / 'runs'))
   monkeypatch.chdir(tmp_path)

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from launch import evaluation
+from launch import evaluate
 from launch import exporting
+from launch import trained
 from tasks import experiment
 from tests.datasets.leaf import on_disk as leaf_on_disk
 from tests.launch import own_examples
@@ -157,7 +158,7 @@ _WHOSE = ('table',)
 def test_every_kind_of_run(kind, here, capsys):
   task, algorithm, made = _KINDS[kind]
   path = untrained(here / 'run', task, algorithm, **made(here))
-  result = evaluation.run(str(path))
+  result = evaluate.run(str(path))
   assert json.loads((path / 'evaluation.json').read_text()) == result
   assert np.isfinite(list(result['metrics'].values())).all()
   said = capsys.readouterr().out
@@ -165,7 +166,7 @@ def test_every_kind_of_run(kind, here, capsys):
     assert 'p@1' in result['metrics']
     assert not (path / 'confusion.png').exists()
     with pytest.raises(errors.InputError, match='sets of labels'):
-      evaluation.run(str(path), '0')
+      evaluate.run(str(path), '0')
     return
   part = 'test' if kind in _WHOSE else 'training'
   assert f'client_{part[:5]}_top1' in said
@@ -209,10 +210,10 @@ def test_code_that_a_directory_names_does_not_run(here, monkeypatch):
     ({'encoder': 'small'}, 'run with the'),
   ):
     with pytest.raises(errors.InputError, match=word):
-      evaluation.run(str(path), None, given)
+      evaluate.run(str(path), None, given)
   assert not (here / 'OWNED').exists()
   assert not (path / 'evaluation.json').exists()
-  evaluation.run(str(path), None, {'encoder': own})
+  evaluate.run(str(path), None, {'encoder': own})
   assert (here / 'OWNED').exists()
 
 
@@ -227,7 +228,7 @@ def test_a_directory_that_lies_about_its_network_runs_no_code(
     ({'encoder': 'evil:f'}, 'no option|not an'),
   ):
     with pytest.raises(errors.InputError, match=word):
-      evaluation.run(str(path), None, given)
+      evaluate.run(str(path), None, given)
   assert not (here / 'OWNED').exists()
 
 
@@ -268,7 +269,7 @@ def glyphs(in_process_context, tmp_path_factory):
 def test_an_edited_config_is_refused_in_a_sentence(change, word, glyphs, here):
   path = copied(glyphs, here, change)
   with pytest.raises(errors.InputError, match=word) as e:
-    evaluation.run(str(path))
+    evaluate.run(str(path))
   assert '\n' not in str(e.value)
   assert not (path / 'evaluation.json').exists()
 
@@ -277,7 +278,7 @@ def test_without_held_out_examples_of_clients_nothing_is_written(glyphs, here):
   path = copied(glyphs, here, lambda config: None)
   before = sorted(path.rglob('*'))
   with pytest.raises(errors.InputError, match='client_test_fraction'):
-    evaluation.run(str(path), per_client=True)
+    evaluate.run(str(path), per_client=True)
   assert sorted(path.rglob('*')) == before
 
 
@@ -290,7 +291,7 @@ def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
     del config['hyperparameters']['client_failure_rate']
 
   path = copied(glyphs, here, older)
-  assert evaluation.run(str(path))['rounds'] == 1
+  assert evaluate.run(str(path))['rounds'] == 1
 
 
 @pytest.mark.slow
@@ -299,7 +300,7 @@ def test_a_checkpoint_has_the_model_that_is_evaluated(here, rounds):
   changes = {**_GLYPHS, 'negatives': 2, 'clients_per_round': 1, 'rounds': 3}
   changes |= {'server_optimizer': 'sgd', 'server_momentum': 0.9}
   experiment.run(experiment.resolve('glyphs', 'fedss', changes), 'run')
-  model = evaluation.load('run').weights
+  model = trained.restore('run').weights
   with np.load('run/checkpoints/round_3.npz') as found:
     state = found['weights/tables/class']
     assert (state != model.class_table.numpy()).any()
@@ -312,7 +313,7 @@ def test_a_checkpoint_has_the_model_that_is_evaluated(here, rounds):
 def test_other_data_are_refused_and_nothing_changes(here, rounds, built_once):
   """By training and by evaluation, which writes only its own files."""
 
-  def trained(path, rounds):
+  def train(path, rounds):
     given = {**changes, 'data_dir': str(path), 'rounds': rounds}
     experiment.run(experiment.resolve('images', 'posonly', given), 'run')
 
@@ -321,9 +322,9 @@ def test_other_data_are_refused_and_nothing_changes(here, rounds, built_once):
     return {str(p.relative_to(path)): p.read_bytes() for p in files}
 
   changes, path = {**_images(here), 'clients_per_round': 2}, here / 'run'
-  trained('mine.npz', 1)
+  train('mine.npz', 1)
   (here / 'mine.npz').rename(here / 'moved.npz')
-  trained('moved.npz', 1)
+  train('moved.npz', 1)
   assert (
     json.loads((path / 'config.json').read_text())['data_dir'] == 'moved.npz'
   )
@@ -334,12 +335,12 @@ def test_other_data_are_refused_and_nothing_changes(here, rounds, built_once):
   ):
     np.savez('other.npz', **arrays | change)
     with pytest.raises(errors.InputError, match=f'other data: {told}'):
-      trained('other.npz', 2)
+      train('other.npz', 2)
     with pytest.raises(errors.InputError, match=f'other data: {told}'):
-      evaluation.run('run', None, {'data_dir': 'other.npz'})
+      evaluate.run('run', None, {'data_dir': 'other.npz'})
     assert contents() == before
   mine = {'data_dir': 'moved.npz'}
-  assert evaluation.run('run', None, mine)['rounds'] == 1
+  assert evaluate.run('run', None, mine)['rounds'] == 1
   after, outputs = contents(), {'confusion.csv', 'confusion.png'}
   outputs.add('evaluation.json')
   assert {n: v for n, v in after.items() if n not in outputs} == before
@@ -348,7 +349,7 @@ def test_other_data_are_refused_and_nothing_changes(here, rounds, built_once):
   (path / 'checkpoints' / 'round_1.npz').write_bytes(b'')
   before = contents()
   with pytest.raises(errors.InputError, match='has no sound checkpoint'):
-    evaluation.run('run', None, mine)
+    evaluate.run('run', None, mine)
   assert contents() == before
 
 
@@ -357,7 +358,7 @@ def test_calibrated_class_rows_know_the_classes_of_an_untrained_run(here):
   changes = {**_GLYPHS, 'num_clients': 10, 'examples_per_client': 12}
   changes |= {'embedding_dim': 16, 'negatives': 3}
   path = untrained(here / 'run', 'glyphs', 'fedss', **changes)
-  run = lambda calibrate: evaluation.run(str(path), calibrate=calibrate)[
+  run = lambda calibrate: evaluate.run(str(path), calibrate=calibrate)[
     'metrics'
   ]['top1']
   before, after = run(None), run((60, 10, 0.5))
@@ -372,19 +373,19 @@ def test_calibrated_class_rows_know_the_classes_of_an_untrained_run(here):
   assert card['scores']['top1'] == after
   assert card['calibrate'] == told
   assert 'CCVR' in (here / 'rows' / 'README.md').read_text()
-  found = evaluation.load(str(path))
+  found = trained.restore(str(path))
   rows = np.load('rows/model.npz')['class_rows']
-  wanted = evaluation.calibrated(found, (60, 10, 0.5))[0].weights.class_table
+  wanted = trained.calibrated(found, 60, 10, 0.5)[0].weights.class_table
   np.testing.assert_array_equal(rows, wanted)
   assert np.abs(rows - found.weights.class_table).max() > 0.1
   broken = found.weights._replace(
     encoder={n: w * np.nan for n, w in found.weights.encoder.items()}
   )
   with pytest.raises(errors.InputError, match='embeddings'):
-    evaluation.calibrated(found._replace(weights=broken), (60, 10, 0.5))
+    trained.calibrated(found._replace(weights=broken), 60, 10, 0.5)
 
 
 def test_sets_of_labels_cannot_be_calibrated(here):
   path = untrained(here / 'run', 'sparse-words-sets', **_WORDS)
   with pytest.raises(errors.InputError, match='--calibrate'):
-    evaluation.run(str(path), calibrate=(5, 1, None))
+    evaluate.run(str(path), calibrate=(5, 1, None))

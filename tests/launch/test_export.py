@@ -15,9 +15,9 @@ from PIL import Image
 
 from datasets.images import decode
 from datasets.procedural import words
-from launch import evaluation
 from launch import exporting
 from launch import prediction
+from launch import trained
 from tasks import experiment
 from tests.launch import light
 from tests.launch import test_evaluate
@@ -81,7 +81,7 @@ def exported(kind, here, **more):
   task, algorithm, made = test_evaluate._KINDS[kind]
   given = {**made(here), **changes, **more}
   path = test_evaluate.untrained(here / 'run', task, algorithm, **given)
-  found = evaluation.load(str(path))
+  found = trained.restore(str(path))
   examples = raw(found.dataset)
   pool = found.dataset.test if part == 'test' else found.dataset.train.pool
   count = len(examples.get('row_splits', ())) - 1
@@ -178,7 +178,7 @@ def test_int8_hardly_changes_what_is_recognised(here, rounds):
   changes |= {'eval_every': 40, 'clients_per_round': 4}
   config = experiment.resolve('glyphs', 'fedavg', changes)
   experiment.assemble(config).run('run')
-  test = evaluation.load('run').dataset.test
+  test = trained.restore('run').dataset.test
   x, top1, sizes = test.read(np.arange(len(test))), {}, {}
   for quantize in ('', 'float16', 'int8'):
     card = exporting.run(

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from launch import compare
-from launch import evaluation
+from launch import evaluate
 from launch import train
 from tasks import registry
 from tests import documents
@@ -203,7 +203,7 @@ def test_names_of_classes_are_kept_and_shown(here):
   run(command.replace('runs/tar', 'runs/named'))
   named = here / 'runs' / 'named' / 'fedavg'
   assert names_of(named) == ['cat', 'dog', 'emu']
-  evaluation.run(str(named))
+  evaluate.run(str(named))
   heading = (named / 'confusion.csv').read_text().splitlines()[0]
   assert heading.startswith('class of the training examples of')
   assert heading.endswith(',cat,dog,emu,other')

@@ -16,9 +16,9 @@ import pytest
 
 from datasets import raw_examples
 from launch import app
-from launch import evaluation
 from launch import exporting
 from launch import prediction
+from launch import trained
 from tests.datasets.images import on_disk
 from tests.launch import light
 from tests.launch import own_examples
@@ -59,7 +59,7 @@ def test_photographs_and_their_neighbours(here, capsys):
   run = photographs(here)
   on_disk.tarred(here / 'photos', here / 'photos.tar')
   shutil.make_archive('photos', 'zip', 'photos')
-  found = evaluation.load(run, {'data_dir': 'photos'})
+  found = trained.restore(run, {'data_dir': 'photos'})
   pool = found.dataset.train.pool
   predicted = found.evaluator.predict(found.weights, pool, np.arange(len(pool)))
   top1 = float(np.mean(predicted == pool.y))
@@ -111,7 +111,7 @@ def test_a_table_has_the_scores_of_its_test(here):
   columns = {'label_column': 'item', 'user_column': 'user'}
   changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
   run = test_evaluate.untrained(here / 'run', 'table', 'fedavg', **changes)
-  found = evaluation.load(str(run), {'data_dir': 'items.csv'})
+  found = trained.restore(str(run), {'data_dir': 'items.csv'})
   expected = found.evaluator(found.weights)['top1']
   names = ''.join(f'{i},item {i},15\n' for i in range(4))
   (run / 'classes.csv').write_text(f'class,name,count\n{names}')
@@ -192,7 +192,7 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
     here / 'run', 'sparse-text-sets', algorithm, **changes
   )
   given = {'data_dir': 'train.txt', 'test_file': 'test.txt'}
-  found = evaluation.load(str(run), given)
+  found = trained.restore(str(run), given)
   expected = found.evaluator(found.weights)
   run_on = lambda file: prediction.run(
     [file], run_dir=str(run), top=3, output='p.csv'
@@ -232,7 +232,7 @@ def items(here, **more):
   frame.to_csv('mine.csv', index=False)
   how = {'data_dir': 'mine.csv', 'negatives': 3, **(more or SMALL)}
   run = test_evaluate.untrained(here / 'run', 'items', 'fedss', **how)
-  found = evaluation.load(str(run), {'data_dir': 'mine.csv'})
+  found = trained.restore(str(run), {'data_dir': 'mine.csv'})
   names = found.dataset.class_names
   (run / 'classes.csv').write_text(
     '\n'.join(['class,name', *(f'{i},{name}' for i, name in enumerate(names))])
@@ -329,7 +329,7 @@ def test_lines_of_text_are_continued(here):
   run = test_evaluate.untrained(
     here / 'run', 'shakespeare', 'fedavg', **changes
   )
-  found = evaluation.load(str(run), {'data_dir': str(here)})
+  found = trained.restore(str(run), {'data_dir': str(here)})
   alphabet = found.dataset.description.preprocessing['alphabet']
   code = lambda text: [alphabet.index(c) for c in text]
   # The context is what stands last, and what is short begins with spaces.

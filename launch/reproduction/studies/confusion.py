@@ -42,7 +42,7 @@ def measure(config, folder: pathlib.Path) -> list[dict[str, Any]]:
   """Returns shares of the diagonal, and draws matrices; see `studies`."""
   import numpy as np
 
-  from launch import evaluation
+  from launch import trained
   from tff_xc.measure import ranking
   from tff_xc.report import curves
   from tff_xc.report import methods
@@ -61,8 +61,8 @@ def measure(config, folder: pathlib.Path) -> list[dict[str, Any]]:
     named = {'encoder': encoder} if encoder else {}
     if (data_dir := request.given.get('data_dir')) is not None:
       named['data_dir'] = data_dir
-    found = evaluation.load(run.folder, named)
-    client = client or evaluation.choose_client(found.dataset.train, None)
+    found = trained.restore(run.folder, named)
+    client = client or trained.choose_client(found.dataset.train, None)
     _, predictions, labels = found.predictions(client)
     class_ids = np.unique(labels)
     matrix = ranking.confusion(predictions, labels, class_ids)

@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from launch import evaluation
+from launch import trained as trained_lib
 from launch.reproduction import experiments
 from launch.reproduction import results
 from launch.reproduction import rows as rows_lib
@@ -21,7 +21,7 @@ PREDICTED = {'fedss': [3, 3, 5, 1], 'negonly': [5, 3, 1, 1]}
 
 
 class Trained:
-  """What `evaluation.load` returns."""
+  """What `trained.restore` returns."""
 
   def __init__(self, algorithm):
     self.predicted = np.array(PREDICTED[algorithm])
@@ -49,7 +49,7 @@ def trains(monkeypatch):
 
   by_folder = lambda path, *_: Trained(path.parent.name.split('_')[0])
   monkeypatch.setattr(training, 'train', train)
-  monkeypatch.setattr(evaluation, 'load', by_folder)
+  monkeypatch.setattr(trained_lib, 'restore', by_folder)
   return asked
 
 
