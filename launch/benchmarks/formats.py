@@ -19,7 +19,7 @@ import pandas as pd
 import tensorflow as tf
 
 from datasets.leaf import shakespeare
-from launch import exporting
+from launch import export as exporting
 from launch import prediction
 from launch import trained
 from launch.benchmarks import report

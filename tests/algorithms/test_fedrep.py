@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from launch import evaluate
-from launch import exporting
+from launch import export
 from launch import prediction
 from launch import trained
 from tests import registered
@@ -251,7 +251,7 @@ def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
   frame = pd.read_csv(here / 'straight' / 'clients.csv')
   assert frame['top1_personalized'][is_trained.sum()] == found
   # The server's rows are of nobody, unless they are calibrated.
-  exported = functools.partial(exporting.run, str(here / 'straight'), 'model')
+  exported = functools.partial(export.run, str(here / 'straight'), 'model')
   with pytest.raises(errors.InputError, match='by chance; give --calibrate'):
     exported()
   with pytest.raises(errors.InputError, match='by chance; give a model'):

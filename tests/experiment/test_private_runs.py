@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from launch import exporting
+from launch import export
 from launch import trained
 from tasks import experiment
 from tests import small_data
@@ -169,7 +169,7 @@ def test_noise_follows_from_a_secret_of_the_run(in_process, tmp_path):
   assert (rows[0] != rows[2]).all()
   secret = whole / 'checkpoints' / 'secret_seed'
   assert secret.stat().st_mode & 0o777 == 0o600
-  exporting.run(str(whole), str(tmp_path / 'export'), 'npz')
+  export.run(str(whole), str(tmp_path / 'export'), 'npz')
   numbers = [int(secret.read_text())]
   numbers += randomness.pair(numbers[0])
   for file in [*whole.rglob('*'), *(tmp_path / 'export').rglob('*')]:

@@ -14,7 +14,7 @@ import pytest
 import tensorflow_federated as tff
 
 from launch import evaluate
-from launch import exporting
+from launch import export
 from launch import trained
 from tasks import experiment
 from tests.datasets.leaf import on_disk as leaf_on_disk
@@ -369,7 +369,7 @@ def test_calibrated_class_rows_know_the_classes_of_an_untrained_run(here):
   with pytest.raises(errors.InputError, match='calibrate_learning_rate'):
     run((60, 10, 1e38))
   # The same rows are exported, and their scores told.
-  card = exporting.run(str(path), 'rows', 'npz', calibrate=(60, 10, 0.5))
+  card = export.run(str(path), 'rows', 'npz', calibrate=(60, 10, 0.5))
   assert card['scores']['top1'] == after
   assert card['calibrate'] == told
   assert 'CCVR' in (here / 'rows' / 'README.md').read_text()

@@ -16,7 +16,7 @@ import pytest
 
 from datasets import raw_examples
 from launch import app
-from launch import exporting
+from launch import export
 from launch import prediction
 from launch import trained
 from tests.datasets.images import on_disk
@@ -163,7 +163,7 @@ def _exports_predict_alike(run, file, top, forms=('saved_model', 'tflite')):
   """Checks all formats that are installed against the run's own predictions."""
   prediction.run([file], run_dir=run, top=top, output='run.csv')
   for form in forms:
-    exporting.run(run, f'as_{form}', form, top=top)
+    export.run(run, f'as_{form}', form, top=top)
     prediction.run([file], model=f'as_{form}', top=top, output='model.csv')
     pairs = zip(rows_of('run.csv')[1], rows_of('model.csv')[1], strict=True)
     for row, other in pairs:
@@ -308,7 +308,7 @@ def test_predictions_for_the_test_are_those_of_the_evaluation(here, repeats):
   ]
   measured = found.evaluator(found.weights)
   assert np.mean(hits) == pytest.approx(measured['hit@5'])
-  exporting.run(str(run), 'file', top=12)
+  export.run(str(run), 'file', top=12)
   prediction.run(['before.csv'], model='file', top=5, output='f.csv')
   for row, other in zip(rows, rows_of('f.csv')[1], strict=True):
     assert row[1::2] == other[1::2]
@@ -317,7 +317,7 @@ def test_predictions_for_the_test_are_those_of_the_evaluation(here, repeats):
 @pytest.mark.slow
 def test_a_file_gives_items_of_which_those_taken_are_left_out(here, capsys):
   run, *_ = items(here)
-  exporting.run(str(run), 'file', top=4)
+  export.run(str(run), 'file', top=4)
   assert 'the last 20 items' in (here / 'file' / 'README.md').read_text()
   prediction.run(['mine.csv'], model='file', top=3, output='p.csv')
   assert 'larger --top' in capsys.readouterr().err
@@ -364,7 +364,7 @@ def test_lines_of_text_are_continued(here):
 @pytest.mark.parametrize('form', ['saved_model', 'tflite'])
 def test_an_exported_model_predicts_as_its_run(here, form):
   run = photographs(here)
-  exporting.run(run, 'model', form, top=2)
+  export.run(run, 'model', form, top=2)
   tables = []
   for given in ({'run_dir': run}, {'model': 'model'}):
     scores = prediction.run(['photos'], top=2, output='p.csv', **given)
@@ -376,7 +376,7 @@ def test_an_exported_model_predicts_as_its_run(here, form):
     assert scores[0] == pytest.approx(scores[1], abs=1e-4)
   with pytest.raises(errors.InputError, match='--top=3'):
     prediction.run(['photos'], model='model', top=3)
-  exporting.run(run, 'whole', form)  # Five of three classes.
+  export.run(run, 'whole', form)  # Five of three classes.
   prediction.run(['photos'], model='whole', output='p.csv')
   assert len(rows_of('p.csv')[0]) == 1 + 2 * 3
   card = here / 'model' / 'model.json'
@@ -584,7 +584,7 @@ def test_very_long_names(here):
     (predict, {'neighbors': 1, 'gallery': long}),
     (predict, {'run_dir': long}),
     (predict, {'run_dir': None, 'model': long}),
-    (functools.partial(exporting.run, run), {'output': long, 'form': 'npz'}),
+    (functools.partial(export.run, run), {'output': long, 'form': 'npz'}),
     (functools.partial(prediction.run, run_dir=run), {'inputs': [long]}),
     (
       functools.partial(prediction.run, run_dir=run),

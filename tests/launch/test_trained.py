@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from launch import evaluate
-from launch import exporting
+from launch import export
 from launch import trained
 from tasks import experiment
 from tests.launch import own_examples
@@ -89,9 +89,9 @@ def test_a_run_without_metrics_has_a_model_and_no_scores(glyphs, here):
   assert found.scores == {}
   with pytest.raises(errors.InputError, match='give last'):
     trained.load(str(path), 'best')
-  card = exporting.run(str(path), 'model', 'npz')
+  card = export.run(str(path), 'model', 'npz')
   assert card['scores'] == {}
-  assert '| score' not in (here / 'model' / exporting.README).read_text()
+  assert '| score' not in (here / 'model' / export.README).read_text()
   assert 'top1' in evaluate.run(str(path))['metrics']
 
 
