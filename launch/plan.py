@@ -783,4 +783,4 @@ if __name__ == '__main__':
   flags.DEFINE_string(
     'output', None, 'Folder for plan.json and plan.png, a picture of the bytes.'
   )
-  app.run(main, __doc__)
+  app.run(main, __doc__, settings.narrow_help)

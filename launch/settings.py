@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 import tempfile
 from collections.abc import Collection
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from typing import Any
 from absl import flags
 
 from datasets import cache_folder
+from launch import app
 from tasks import experiment
 from tasks import registry as tasks
 from tff_xc import errors
@@ -19,7 +21,13 @@ from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.report import pictures
 
-# Of --help, in its order.
+# Flags that most runs need, besides --task, --algorithm and --run_dir; --help lists them.
+COMMON = ('data_dir', 'split', 'encoder', 'rounds', 'eval_every', 'seed')
+COMMON += ('clients_per_round', 'local_epochs', 'batch_size', 'device')
+COMMON += ('client_learning_rate', 'server_learning_rate')
+# Flags of all commands that --help=all lists.
+_RARE = ('cache_dir', 'picture_format')
+# Of --help=all, in its order.
 _GROUPS = 'run', 'data and network', 'clients', 'server', 'algorithm', 'runtime'
 _RUNTIME = 'runtime', 'device', 'precision', 'client_threads', 'worker_timeout'
 _HELD_OUT = 'data_dir', 'client_test_fraction', 'unseen_clients'
@@ -44,8 +52,10 @@ def parameters() -> dict[str, hp.Hyperparameter]:
 def define_experiment_flags(without: Collection[str] = ()) -> None:
   """Defines --task, --algorithm, and a flag for every parameter."""
   for name, entries in _CHOSEN.items():
-    listed = f'`python -m launch.list {name}s` describes them'
-    flags.DEFINE_string(name, None, f'{", ".join(entries)}; {listed}')
+    text = (
+      f'{", ".join(entries)}; `python -m launch.list {name}s` describes them'
+    )
+    flags.DEFINE_string(name, None, f'{text}; --help=all lists all flags')
   define_cache_flag()
   groups: dict[str, list] = {group: [] for group in _GROUPS}
   for parameter in parameters().values():
@@ -84,9 +94,10 @@ def _group(name: str) -> str:
 
 
 def narrow_help(arguments: Sequence[str]) -> None:
-  """Leaves, for --help, the flags of --task and --algorithm, with their values.
+  """Leaves the flags that --help lists: those that most runs need.
 
-  The values are those of a run with all flags that are given.
+  With --task or --algorithm these are the flags that apply to them, with the values of
+  such a run; with --help=all, all flags.
   """
   del arguments
   values = flags.FLAGS
@@ -95,6 +106,8 @@ def narrow_help(arguments: Sequence[str]) -> None:
   known = _that_apply(task, algorithm, changes())
   hidden = {*tasks.OPTIONS} if task else set()
   hidden |= {*algorithms.HYPERPARAMETERS} if algorithm else set()
+  if not hidden and not {*app.HELP_ALL} & {*sys.argv}:
+    hidden = {*parameters(), *_RARE} - {*COMMON}
   for name in [*values]:
     if known.get(name) not in (None, ''):
       values.set_default(name, known[name])
