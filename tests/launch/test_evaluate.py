@@ -283,18 +283,6 @@ def test_without_held_out_examples_of_clients_nothing_is_written(glyphs, here):
 
 
 @pytest.mark.slow
-def test_settings_that_an_older_run_lacks_have_their_defaults(glyphs, here):
-  def older(config):
-    for name in ('runtime', 'device', 'client_threads', 'worker_timeout'):
-      del config[name]
-    del config['options']['logit_scale']
-    del config['hyperparameters']['client_failure_rate']
-
-  path = copied(glyphs, here, older)
-  assert evaluate.run(str(path))['rounds'] == 1
-
-
-@pytest.mark.slow
 def test_a_checkpoint_has_the_model_that_is_evaluated(here, rounds):
   """Rows without requests still move by their momentum (FedSS)."""
   changes = {**_GLYPHS, 'negatives': 2, 'clients_per_round': 1, 'rounds': 3}
