@@ -20,6 +20,7 @@ from tff_xc import files
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.report import pictures
+from tff_xc.report import run_files
 
 # Flags that most runs need, besides --task, --algorithm and --run_dir; --help lists them.
 COMMON = ('data_dir', 'split', 'encoder', 'rounds', 'eval_every', 'seed')
@@ -120,15 +121,16 @@ def _that_apply(task, algorithm, given: dict[str, Any]) -> dict[str, Any]:
   if task and algorithm:
     data = {'data_dir': 'data'} if task.data_is_named else {}
     config = experiment.resolve(task.name, algorithm.name, data | given)
-    known = config | config['options'] | config['hyperparameters']
+    known = run_files.flat(config)
     return {n: v for n, v in known.items() if n not in data or n in given}
-  of = lambda names: {n: v for n, v in given.items() if n in names}
   known = {}
   if task:
-    known = experiment.defaults(task, of(experiment.SETTINGS))
-    known |= task.checked_options(of(tasks.OPTIONS))
+    settings = {n: v for n, v in given.items() if n in experiment.SETTINGS}
+    options = {n: v for n, v in given.items() if n in tasks.OPTIONS}
+    known = experiment.defaults(task, settings) | task.checked_options(options)
   if algorithm:
-    known = algorithm.resolve(of(algorithms.HYPERPARAMETERS), {})
+    names = algorithms.HYPERPARAMETERS
+    known = algorithm.resolve({n: given[n] for n in given if n in names}, {})
   return known | given
 
 
