@@ -51,7 +51,7 @@ NOT_CONFIGURATION = (
   'dp_noise',
   'git_revision',
   'run_dir',
-  'signature',
+  'signature',  # Of runs that are not finished yet.
   'early_stopping_patience',
   'target',
   'tracker',
