@@ -22,88 +22,119 @@ before what --dp, --compression, --message_precision, --secure_sums, bounds or a
 Membership: the AUC of the loss of training against test examples.
 """
 
+from __future__ import annotations
+
+import collections
+import dataclasses
+import pathlib
+import textwrap
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
 from absl import flags
 
 from launch import app
-from launch import settings
+from launch import settings as settings_lib
 from tasks import experiment
 from tff_xc import errors
+from tff_xc import files
+from tff_xc import wording
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.report import run_files
+from tff_xc.report import text_table
 
-flags.DEFINE_list(
-  'run_dir', [], 'directories of runs, with commas between them'
-)
-flags.DEFINE_string(
-  'output',
-  None,
-  "directory of the results; default: the first run's, or audits",
-)
-flags.DEFINE_integer(
-  'audit_clients', 50, 'clients that are audited, drawn by the seed', 1, 10_000
-)
-flags.DEFINE_integer(
-  'audit_requests', 20, 'requests of each client that the server sees', 1, 1000
-)
-flags.DEFINE_integer(
-  'audit_seeds',
-  1,
-  'seeds of the audited requests, from that of the run on',
-  1,
-  100,
-)
-flags.DEFINE_float(
-  'update_clip', None, 'also clip updates to this L2 norm', 1e-30, 1e30
-)
-flags.DEFINE_float(
-  'update_noise',
-  None,
-  'also add Gaussian noise to each number of a clipped update, this many times'
-  ' --update_clip, as a client would do by itself',
-  0,
-  1e6,
-)
-settings.define_experiment_flags()
+if TYPE_CHECKING:
+  import pandas as pd
+
+  from tff_xc import classifier
+  from tff_xc.data import client_data
+  from tff_xc.round import algorithm as algorithm_lib
+
 # What schedules need of which there is no run.
 _OF_SCHEDULES = ('negatives_renewed', 'request_epsilon')
+# Columns of what requests tell that not all of them have.
+_MORE = ('own_requested', 'rows', 'candidates')
+# Clients whose updates are looked at, and examples whose losses are.
+_UPDATES, _LOSSES = 20, 2000
+
+
+def _define_flags() -> None:
+  flags.DEFINE_list(
+    'run_dir', [], 'directories of runs, with commas between them'
+  )
+  flags.DEFINE_string(
+    'output',
+    None,
+    "directory of the results; default: the first run's, or audits",
+  )
+  flags.DEFINE_integer(
+    'audit_clients',
+    50,
+    'clients that are audited, drawn by the seed',
+    1,
+    10_000,
+  )
+  flags.DEFINE_integer(
+    'audit_requests',
+    20,
+    'requests of each client that the server sees',
+    1,
+    1000,
+  )
+  flags.DEFINE_integer(
+    'audit_seeds',
+    1,
+    'seeds of the audited requests, from that of the run on',
+    1,
+    100,
+  )
+  flags.DEFINE_float(
+    'update_clip', None, 'also clip updates to this L2 norm', 1e-30, 1e30
+  )
+  flags.DEFINE_float(
+    'update_noise',
+    None,
+    'also add Gaussian noise to each number of a clipped update, this many times'
+    ' --update_clip, as a client would do by itself',
+    0,
+    1e6,
+  )
+  settings_lib.define_experiment_flags()
 
 
 def main(arguments) -> None:
-  settings.refuse_arguments(arguments)
-  values, config = flags.FLAGS, None
-  changes = settings.changes()
-  known = settings.parameters()
-  of_schedules = {
-    n: known[n].checked(changes[n]) for n in _OF_SCHEDULES if n in changes
-  }
+  settings_lib.refuse_arguments(arguments)
+  values, changes = flags.FLAGS, settings_lib.changes()
   if values.update_noise and values.update_clip is None:
     raise errors.InputError(
       '--update_noise is a multiple of --update_clip; give that, too'
     )
+  known = settings_lib.parameters()
+  of_schedules = {
+    n: known[n].checked(changes[n]) for n in _OF_SCHEDULES if n in changes
+  }
+  config = None
   if values.run_dir:
-    taken = {*experiment.NAMED, *_OF_SCHEDULES}
+    of_runs = {'encoder', *experiment.DATA_FILES, *_OF_SCHEDULES}
     given = [n for n in ('task', 'algorithm') if values[n].value is not None]
-    if wrong := [*given, *(n for n in changes if n not in taken)]:
+    if wrong := [*given, *(n for n in changes if n not in of_runs)]:
       raise errors.InputError(
         f'--{wrong[0]} is that of the runs in --run_dir; leave one of both out'
       )
   else:
-    task, algorithm, changes = settings.given()
-    # All schedules are audited, also those to which only these apply.
-    applies = {'partial': _OF_SCHEDULES[:1], 'randomized': _OF_SCHEDULES}
-    kept = applies.get(changes.get('negatives_schedule'), ())
-    taken = algorithms.get(algorithm).names
-    left = {n for n in _OF_SCHEDULES if n in taken and n not in kept}
-    changes = {n: v for n, v in changes.items() if n not in left}
-    config = experiment.resolve(task, algorithm, changes)
-  settings.use_cache_dir()
-  from launch import auditing
-
-  auditing.run(
-    [*values.run_dir],
+    config = _config()
+  settings_lib.use_cache_dir()
+  run(
+    values.run_dir,
     config,
-    settings.named(),
+    settings_lib.named(),
     values.output,
-    auditing.Settings(
+    Settings(
       values.audit_clients,
       values.audit_requests,
       values.update_clip,
@@ -114,5 +145,526 @@ def main(arguments) -> None:
   )
 
 
+def _config() -> dict[str, Any]:
+  """Returns the configuration of the flags.
+
+  All schedules are audited, so flags of schedules may be given beside any of them.
+  """
+  task, algorithm, changes = settings_lib.given()
+  rest = {n: v for n, v in changes.items() if n not in _OF_SCHEDULES}
+  applies = experiment.resolve(task, algorithm, rest)['hyperparameters']
+  unused = {*algorithms.get(algorithm).names} - {*applies}
+  for name in unused & {*_OF_SCHEDULES} & {*changes}:
+    del changes[name]
+  return experiment.resolve(task, algorithm, changes)
+
+
+class Settings(NamedTuple):
+  """How clients are audited; see the flags of `launch.audit`."""
+
+  clients: int = 50
+  requests: int = 20
+  clip: float | None = None
+  noise: float | None = None
+  negatives_renewed: float = 0.1
+  request_epsilon: float = 3.0
+  seeds: int = 1
+
+
+class Subject(NamedTuple):
+  """An algorithm on data, with the weights that its server sends."""
+
+  dataset: client_data.FederatedDataset
+  algorithm: algorithm_lib.Algorithm
+  weights: classifier.ModelWeights
+  seed: int
+  rounds: int  # Done before.
+  score: float = float('nan')  # The final value of `metric`, of a run.
+  metric: str = ''
+
+  @property
+  def request(self):
+    return self.algorithm.tables[0].request
+
+  @property
+  def schedule(self) -> str:
+    """What its clients request, in a word."""
+    request = self.request
+    if not request.selects:
+      return 'all rows'
+    return request.schedule if request.negatives else 'own only'
+
+  @property
+  def gap(self) -> int:
+    """The mean number of rounds after which a client takes part again."""
+    each = _attribute(self.algorithm.sampling, 'clients_per_round') or 1
+    return max(1, round(len(self.dataset.train.partition) / each))
+
+  @property
+  def rows_of_labels(self) -> np.ndarray:
+    """The class rows of each label, int [n, rows per label]."""
+    import tensorflow as tf
+
+    model = self.algorithm.model
+    rows = np.asarray(model.head.rows_of(tf.range(model.num_classes)))
+    return rows.reshape([model.num_classes, -1])
+
+  def clients(self, most: int) -> list[int]:
+    """Draws the clients that are audited, among those with examples."""
+    some = np.flatnonzero(self.dataset.train.partition.sizes)
+    random = np.random.default_rng(self.seed)
+    return sorted(random.choice(some, min(most, len(some)), replace=False))
+
+  def own_classes(self, numbers: np.ndarray) -> np.ndarray:
+    """Returns the distinct classes of examples: labels, and with tied rows features."""
+    pool = self.dataset.train.pool
+    y = pool.y[numbers]
+    own = getattr(y, 'indices', y)  # Of sets of labels, a sparse matrix.
+    if self.algorithm.model.encoder.tied:
+      own = np.append(own, pool.read(numbers).indices)
+    return np.unique(own)
+
+  def drawn(self, held: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Draws the examples that a client uses in a round."""
+    sampling = self.algorithm.sampling
+    each = max(
+      _attribute(sampling, 'examples_per_round') or 0,
+      _attribute(sampling, 'examples') or 0,
+    )
+    if 0 < each < len(held):
+      return random.choice(held, each, replace=False)
+    return held
+
+
+def _attribute(sampling, name: str):
+  """Returns an attribute of a sampling, or of the one in it."""
+  while sampling is not None:
+    if (found := getattr(sampling, name, None)) is not None:
+      return found
+    sampling = getattr(sampling, 'sampling', None)
+  return None
+
+
+def run(
+  run_dirs: Sequence[str],
+  config: Mapping[str, Any] | None,
+  named: Mapping[str, str],
+  output: str | None,
+  settings: Settings,
+) -> dict[str, pd.DataFrame]:
+  """Audits runs, or a configuration without weights; prints and writes the results.
+
+  `named`: as for `trained.restore`. Returns the frames of the CSV files by name.
+  """
+  import pandas as pd
+
+  from tff_xc.report import audit as report
+
+  where = pathlib.Path(
+    output or (pathlib.Path(run_dirs[0]) / 'audit' if run_dirs else 'audits')
+  )
+  if where.exists() and not where.is_dir():
+    raise errors.InputError(f'--output={where} is a file; name a directory')
+  requests, updates, costs, by_seed = [], [], [], {}
+  for subject in _subjects(run_dirs, config, named, settings.seeds):
+    by_seed.setdefault(subject.seed, subject)
+    first = next(iter(by_seed.values()))
+    if (subject.metric, subject.dataset.num_classes) != (
+      first.metric,
+      first.dataset.num_classes,
+    ):
+      raise errors.InputError(
+        '--run_dir names runs of several tasks; give runs of one'
+      )
+    requests += _requests(subject, settings)
+    updates += _updates(subject, settings)
+    costs.append({'schedule': subject.schedule, 'score': subject.score})
+  seen = {cost['schedule'] for cost in costs}
+  for subject in by_seed.values():
+    for other in _other_schedules(subject, seen, settings):
+      requests += _requests(other, settings)
+  # Runs of successive seeds share seeds of the audit, and requests need no weights.
+  of_requests = pd.DataFrame(requests).drop_duplicates(ignore_index=True)
+  frames = {
+    'requests': of_requests,
+    'updates': pd.DataFrame(updates),
+    'audit': report.of_schedules(of_requests, pd.DataFrame(costs)),
+  }
+  _show(frames, first, settings)
+  with files.writing(where, 'name another --output'):
+    where.mkdir(parents=True, exist_ok=True)
+    for name, frame in frames.items():
+      with files.replacing(where / f'{name}.csv') as temporary:
+        frame.to_csv(temporary, index=False)
+    report.plot(frames, where / 'audit.png', first.metric)
+  print(f'written to {where}: requests.csv, audit.csv, updates.csv, audit.png')
+  return frames
+
+
+def _show(
+  frames: Mapping[str, pd.DataFrame], subject: Subject, settings: Settings
+) -> None:
+  from tff_xc.report import audit as report
+
+  width = text_table.terminal_width()
+  if len(frames['audit']):
+    told = (
+      f'requests of {wording.count(settings.clients, "client")} at most, each every'
+      f' {wording.count(subject.gap, "round")}; after 1 and {settings.requests}:'
+    )
+    print(textwrap.fill(told, width))
+    rows = report.table(frames['audit'], subject.metric)
+    print(text_table.to_text(rows, width=width), end='')
+  else:
+    print('clients receive all class rows: requests tell nothing')
+  print('\nupdates: the AUC by which they tell own classes (1/2: not at all)')
+  rows = report.table_of_updates(frames['updates'])
+  print(text_table.to_text(rows, (0, 1), width), end='')
+
+
+# -- who is audited --
+
+
+def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
+  from launch import trained
+
+  if config is not None:
+    experiment.install_runtime(config)
+    made = experiment.assemble(config)
+    _check_clients(made.algorithm)
+    for seed in range(config['seed'], config['seed'] + seeds):
+      weights = made.algorithm.model.init(_pair(seed))
+      yield Subject(made.dataset, made.algorithm, weights, seed, 0)
+  for run_dir in run_dirs:
+    found, told = trained.restore(run_dir, named), run_files.read_run(run_dir)
+    _check_clients(found.algorithm)
+    metric = found.evaluator.metrics[0]
+    score = ((told.summary or {}).get('final') or {}).get(metric)
+    subject = Subject(
+      dataset=found.dataset,
+      algorithm=found.algorithm,
+      weights=found.weights,
+      seed=told.seed,
+      rounds=found.rounds,
+      score=float('nan') if score is None else score,
+      metric=metric,
+    )
+    yield subject
+    for more in range(1, seeds):  # Its score is that of one run.
+      yield subject._replace(seed=told.seed + more, score=float('nan'))
+
+
+def _check_clients(algorithm: algorithm_lib.Algorithm) -> None:
+  if not algorithm.has_clients:
+    raise errors.InputError(
+      'training without clients sends nothing that could be audited; give an'
+      ' algorithm with clients'
+    )
+
+
+def _pair(seed: int) -> np.ndarray:
+  return np.array([seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF], np.int32)
+
+
+def _other_schedules(
+  subject: Subject, seen: set[str], settings: Settings
+) -> Iterator[Subject]:
+  """Yields the subject with the schedules of which there is none."""
+  from tff_xc.round import randomized
+  from tff_xc.round import request as request_lib
+
+  request, table = subject.request, subject.algorithm.tables[0]
+  if not seen <= {*request_lib.SCHEDULES} or subject.algorithm.model.label_sets:
+    return
+  shared = {
+    name: getattr(request, name)
+    for name in ('num_rows', 'max_positives', 'negatives', 'secret')
+  }
+  shared['renewed'] = settings.negatives_renewed
+  for schedule in request_lib.SCHEDULES:
+    if schedule in seen:
+      continue
+    if schedule == request_lib.RANDOMIZED:
+      made = randomized.Randomized(**shared, epsilon=settings.request_epsilon)
+    else:
+      equal = request.equal_negatives
+      made = request_lib.OwnAndSampled(
+        **shared, equal_negatives=equal, schedule=schedule
+      )
+    changed = dataclasses.replace(table, request=made)
+    yield subject._replace(
+      algorithm=subject.algorithm.with_table(changed), score=float('nan')
+    )
+
+
+# -- what requests tell --
+
+
+def _requests(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
+  """Returns what requests tell: a line for each number of requests seen.
+
+  Of class rows, where clients select some, and of sparse text's features.
+  """
+  clients = subject.clients(settings.clients)
+  return [
+    *_of_class_rows(subject, clients, settings.requests),
+    *_of_hash(subject, clients),
+    *_of_features(subject, clients, settings.requests),
+  ]
+
+
+def _line(
+  subject: Subject, schedule: str, requests: int, told: Mapping[str, Sequence]
+) -> dict[str, Any]:
+  """Returns means over clients of `told`, which has fields of `leakage.Told`."""
+  means = {name: np.nanmean(values) for name, values in told.items()}
+  return {
+    'seed': subject.seed,
+    'schedule': schedule,
+    'requests': requests,
+    'rounds_between': subject.gap,
+    'auc': means['auc'],
+    'posterior': means['posterior'],
+    'known': means['known'],
+    'precision': means['hits'] / means['above']
+    if means['above']
+    else float('nan'),
+    **{name: means[name] for name in means if name in _MORE},
+  }
+
+
+def _of_class_rows(
+  subject: Subject, clients: Sequence[int], count: int
+) -> Iterator[dict[str, Any]]:
+  """Yields what the first requests of class rows tell, up to a number of them."""
+  import tensorflow as tf
+
+  from tff_xc import classifier
+  from tff_xc.measure import communication
+  from tff_xc.measure import leakage
+  from tff_xc.round import observed
+  from tff_xc.round import randomized
+  from tff_xc.round import randomness
+
+  model, request = subject.algorithm.model, subject.request
+  if not request.selects:
+    return
+  train, rows_of = subject.dataset.train, subject.rows_of_labels
+  is_randomized = isinstance(request, randomized.Randomized)
+  sizes = communication.messages(subject.algorithm).tables[classifier.CLASS]
+  seed_of = tf.function(randomness.round_seed, autograph=False)
+  run_seed = _pair(subject.seed)
+  seeds = [
+    seed_of(run_seed, tf.constant(r * subject.gap)) for r in range(count)
+  ]
+  owners, labels = train.owned_labels()
+  if model.encoder.tied:  # The classes of its features, too.
+    x = train.pool.read(train.partition.numbers)
+    of_entries = np.repeat(train.partition.owners(), np.diff(x.indptr))
+    owners = np.append(owners, of_entries)
+    labels = np.append(labels, x.indices)
+  pairs = len(np.unique(owners.astype(np.int64) * model.num_classes + labels))
+  # Of an average client; which of the classes is not known before.
+  prior = pairs / len(train.partition) / model.num_classes
+  ask = observed.build_requests(subject.algorithm)
+  told = [collections.defaultdict(list) for _ in seeds]
+  for client in clients:
+    held = train.partition.of_client(client)
+    own_labels = subject.own_classes(held)
+    own = np.isin(np.arange(model.num_classes), own_labels)
+    own_rows = np.unique(rows_of[own_labels])
+    asked = np.zeros([count, model.num_rows], bool)
+    for i, seed in enumerate(seeds):
+      ids = ask(own_labels.astype(np.int32), np.int64(client), seed)
+      asked[i, ids.numpy()] = True
+    if is_randomized:
+      likelihoods = request.response.log_likelihoods
+      of_rows = leakage.of_randomized(asked, likelihoods, prior)
+    else:
+      of_rows = leakage.of_sampled(asked, len(own_rows))
+    # A label of several rows is as likely as its least likely row.
+    posterior = of_rows[:, rows_of].min(axis=2)
+    for i, of_request in enumerate(told):
+      found = leakage.told(posterior[i], own)._asdict()
+      found |= {'own_requested': asked[i, own_rows].mean()}
+      found |= {'rows': asked[i].sum()}
+      for name, value in found.items():
+        of_request[name].append(value)
+  for number, of_request in enumerate(told, 1):
+    line = _line(subject, subject.schedule, number, of_request)
+    line['epsilon'] = float('nan')
+    if is_randomized:
+      line['epsilon'] = request.response.epsilon(number)
+    yield line | {'class_bytes': line['rows'] * (sizes.row_bytes + sizes.up)}
+
+
+def _of_hash(
+  subject: Subject, clients: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+  """Yields what the buckets of several hash tables tell, if all own ones are known."""
+  from tff_xc.measure import leakage
+
+  rows_of = subject.rows_of_labels
+  if rows_of.shape[1] == 1:
+    return
+  told = collections.defaultdict(list)
+  for client in clients:
+    held = subject.dataset.train.partition.of_client(client)
+    own = np.isin(np.arange(len(rows_of)), subject.own_classes(held))
+    seen = np.isin(np.arange(subject.algorithm.model.num_rows), rows_of[own])
+    score = leakage.of_buckets(rows_of, seen)
+    found = leakage.told(score, own)._asdict() | {
+      'candidates': (score > 0).sum()
+    }
+    for name, value in found.items():
+      told[name].append(value)
+  schedule = f'own buckets, {wording.count(rows_of.shape[1], "table")}'
+  yield _line(subject, schedule, 1, told)
+
+
+def _of_features(
+  subject: Subject, clients: Sequence[int], count: int
+) -> Iterator[dict[str, Any]]:
+  """Yields what requests of feature rows tell of a client's features.
+
+  They are exact: of all features of a client's examples, those are known that the
+  examples of a round had.
+  """
+  from tff_xc.data import sparse
+
+  train = subject.dataset.train
+  for table in subject.algorithm.tables[1:]:
+    if not table.request.selects:
+      continue
+    keys = subject.algorithm.model.encoder.tables[table.name]
+    known, rows = np.zeros([len(clients), count]), []
+    for place, client in enumerate(clients):
+      random = np.random.default_rng([subject.seed, client])
+      held, seen = train.partition.of_client(client), np.zeros(0, np.int64)
+      # All of its examples, then those of each round.
+      used = [held, *(subject.drawn(held, random) for _ in range(count))]
+      every, *of_rounds = (
+        np.unique(keys.ids(sparse.as_tensors(train.pool.examples(some)[0])))
+        for some in used
+      )
+      for r, of_round in enumerate(of_rounds):
+        rows.append(len(of_round))
+        seen = np.union1d(seen, of_round)
+        known[place, r] = len(seen) / max(len(every), 1)
+    for number, share in enumerate(known.mean(axis=0), 1):
+      yield {
+        'seed': subject.seed,
+        'schedule': f'rows of {table.name}',
+        'requests': number,
+        'rounds_between': subject.gap,
+        'auc': (1 + share) / 2,
+        'posterior': share,
+        'known': share,
+        'precision': 1.0,
+        'own_requested': 1.0,
+        'rows': np.mean(rows),
+      }
+
+
+# -- what updates tell --
+
+
+def _updates(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
+  """Returns what updates and losses tell: AUCs, means over clients."""
+  import tensorflow as tf
+
+  from tff_xc.experiment import cohort
+  from tff_xc.measure import leakage
+  from tff_xc.round import observed
+  from tff_xc.round import randomness
+
+  train, rows_of = subject.dataset.train, subject.rows_of_labels
+  update = observed.build_update(subject.algorithm)
+  weights = tf.nest.map_structure(tf.convert_to_tensor, subject.weights)
+  seed = randomness.round_seed(_pair(subject.seed), tf.constant(subject.rounds))
+  random = np.random.default_rng(subject.seed)
+  table = weights.class_table.shape
+  totals = collections.defaultdict(lambda: np.zeros(table))
+  seen, any_own = np.zeros(table[0], bool), np.zeros(table[0], bool)
+  found = collections.defaultdict(list)
+
+  def judge(what, moved, own):
+    by_size, by_direction = leakage.by_size(moved), leakage.by_direction(moved)
+    found[what, 'size'].append(leakage.auc(by_size, own))
+    found[what, 'direction'].append(leakage.auc(by_direction, own))
+
+  for client in subject.clients(min(settings.clients, _UPDATES)):
+    held = train.partition.of_client(client)
+    used = subject.drawn(held, random)
+    sent = update(weights, cohort.client_value(train, used, client, held), seed)
+    mask = sent.mask.numpy()
+    ids, moved = sent.ids.numpy()[mask], sent.rows.numpy()[mask]
+    versions = {'rows as sent': moved}
+    if settings.clip is not None:
+      parts = [moved, *tf.nest.flatten((sent.encoder, sent.others))]
+      moved = leakage.clipped([np.asarray(p) for p in parts], settings.clip)[0]
+      versions[f'rows clipped to {settings.clip:g}'] = moved
+    if settings.noise:
+      scale = settings.noise * settings.clip
+      moved = moved + random.normal(scale=scale, size=moved.shape)
+      versions[f'rows with noise {settings.noise:g}'] = moved
+    own = np.isin(ids, rows_of[subject.own_classes(used)])
+    for what, rows in versions.items():
+      judge(what, rows, own)
+      np.add.at(totals[what], ids, rows)
+    any_own[ids[own]] = seen[ids] = True
+  count = len(found['rows as sent', 'size'])
+  for what, total in totals.items():
+    judge(f'{what}, summed over {count}', total[seen], any_own[seen])
+  if (member := _membership(subject)) is not None:
+    found['loss of members', 'loss'].append(member)
+  return [
+    {
+      'seed': subject.seed,
+      'schedule': subject.schedule,
+      'rounds': subject.rounds,
+      'seen': what,
+      'by': how,
+      'auc': float(np.mean([v for v in values if not np.isnan(v)] or [np.nan])),
+      'clients': len(values),
+    }
+    for (what, how), values in found.items()
+  ]
+
+
+def _membership(subject: Subject) -> float | None:
+  """Returns the AUC by which a smaller loss tells training from test examples.
+
+  None: the data have no test examples, or sets of labels.
+  """
+  import tensorflow as tf
+
+  from tff_xc.data import sparse
+  from tff_xc.measure import leakage
+
+  model, weights = subject.algorithm.model, subject.weights
+  train, held_out = subject.dataset.train, subject.dataset.held_out
+  pool = subject.dataset.test
+  if held_out is not None and len(held_out.numbers):
+    pool, others = train.pool, held_out.numbers
+  elif pool is not None:
+    others = np.arange(len(pool))
+  is_told = pool is not None and not hasattr(pool.y, 'indices')
+  if not is_told or model.label_sets or model.rows_per_label > 1:
+    return None
+  random = np.random.default_rng(subject.seed)
+  embed = tf.function(model.embed, autograph=False, reduce_retracing=True)
+  losses, is_member = [], []
+  for of, numbers in ((train.pool, train.partition.numbers), (pool, others)):
+    some = random.choice(numbers, min(_LOSSES, len(numbers)), replace=False)
+    for x, y in of.blocks(np.sort(some)):
+      embeddings = embed(weights, sparse.as_tensors(x))
+      logits = model.logits(embeddings, weights.class_table, None)
+      losses.append(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+    is_member += [numbers is train.partition.numbers] * len(some)
+  return leakage.auc(-np.concatenate(losses), np.array(is_member))
+
+
 if __name__ == '__main__':
-  app.run(main, __doc__, settings.narrow_help)
+  _define_flags()
+  app.run(main, __doc__, settings_lib.narrow_help)

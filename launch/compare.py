@@ -16,8 +16,10 @@ import os
 import pathlib
 import shlex
 import textwrap
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from typing import Any
 
 from absl import flags
 
@@ -29,7 +31,6 @@ from tff_xc import files
 from tff_xc import wording
 from tff_xc.algorithms import base
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run
 from tff_xc.measure import catalog
 from tff_xc.measure import targets as targets_lib
@@ -47,11 +48,11 @@ _UNSHOWN = {'rounds', 'eval_every', 'runtime', 'device'}
 # Settings that may name a file, and their values that name none.
 _FILES = {
   experiment.START_FROM,
-  *experiment.NAMED,
+  *experiment.DATA_FILES,
   'calibration_probabilities',
   'encoder_weights',
   'importance_weights',
-} - {'encoder'}
+}
 _NO_FILES = ('dirichlet', *base.NAMED_IMPORTANCE)
 
 
@@ -249,34 +250,25 @@ def _changes(run: run_files.Run) -> dict:
   Raises InputError if the task or the algorithm is not known.
   """
 
-  def resolved(changes: dict) -> dict:
-    files_ = {
+  def resolved(changes: Mapping[str, Any]) -> dict[str, Any]:
+    named = {
       name: value
       for name, value in changes.items()
       if name in _FILES and value not in _NO_FILES
     }
-    given = {n: v for n, v in changes.items() if n not in files_}
+    given = {n: v for n, v in changes.items() if n not in named}
     # Without a data_dir, no task of one's own data has defaults.
     given['data_dir'] = 'data'
-    return {
-      **run_files.flat(experiment.resolve(run.task, run.algorithm, given)),
-      **files_,
-    }
+    config = experiment.resolve(run.task, run.algorithm, given)
+    return {**run_files.flat(config), **named}
 
-  # A setting may apply only beside another change, as --dp_clip does beside --dp.
-  given, changes = run_files.settings_of(run), {}
   unset = run.config.get(same_run.UNSET, ())  # They follow from the data.
-  usual = dict(algorithms.get(run.algorithm).defaults)
-  while True:
-    usual |= resolved(changes)
-    more = {
-      name: value
-      for name, value in given.items()
-      if name in usual.keys() - {*changes, *unset} and usual[name] != value
-    }
-    if not more:
-      break
-    changes |= more
+  given = {
+    name: value
+    for name, value in run_files.settings_of(run).items()
+    if name in settings.parameters() and name not in unset
+  }
+  changes = experiment.changes_of(given, resolved)
   # Its value may follow from another change, as that of --server_learning_rate does.
   whole = resolved(changes)
   for name in [*changes]:

@@ -22,88 +22,290 @@ measures the model whose class rows are trained once more, on 100 virtual featur
 class, drawn from what clients tell of their embeddings (CCVR). The run stays as it is.
 """
 
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from typing import Any
+
 from absl import flags
 
 from launch import app
 from launch import settings
 from tff_xc import errors
+from tff_xc import files
+from tff_xc import wording
 from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.report import text_table
 
-flags.DEFINE_string('run_dir', None, 'the directory of a run')
-settings.define_named_flags(
-  data_dir='the data of the run, where they are now',
-  split='the split, if it is a file or a folder',
-  test_file='the test examples, if they are a file',
-  classes='the file of class names',
-  encoder='the network, if it is MODULE:FUNCTION',
-)
-settings.define_cache_flag()
-settings.define_picture_flag()
-flags.DEFINE_string(
-  'client',
-  None,
-  'id of the client whose examples the confusion matrix is of; default: among the'
-  ' first hundred clients, the one with the most training examples',
-)
-flags.DEFINE_bool(
-  'per_client', False, 'the scores of every client on its own held-out examples'
-)
-flags.DEFINE_integer(
-  'personalize',
-  None,
-  'the same also after so many local steps of each client from the global model, with'
-  " the run's client optimizer, batches and loss; it is then forgotten",
-  lower_bound=0,
-  upper_bound=hp.INT32_MAX,
-)
-flags.DEFINE_enum(
-  'personalize_part',
-  None,
-  ['all', 'head', 'rows'],
-  'what the steps move: all that clients train; head: the class rows that a client'
-  ' holds, all or those that its algorithm requests; rows: those of its own classes.'
-  ' Default: all',
-)
-flags.DEFINE_float(
-  'personalize_learning_rate',
-  None,
-  "rate of the steps; default: the run's --client_learning_rate",
-  lower_bound=0,
-)
-settings.define_calibration_flags()
+if TYPE_CHECKING:
+  import pandas as pd
+
+  from launch import trained
+  from tff_xc.experiment import personalization
+
 _OF_PERSONALIZE = ('personalize_part', 'personalize_learning_rate')
 
 
-def _personalization(values):
-  """Returns the `Personalization` that flags ask for, or None."""
-  if values.personalize is None:
-    return None
-  from tff_xc.experiment import personalization
-
-  of_it = values.personalize_part, values.personalize_learning_rate
-  return personalization.Personalization(
-    values.personalize, of_it[0] or 'all', of_it[1]
+def _define_flags() -> None:
+  flags.DEFINE_string('run_dir', None, 'the directory of a run')
+  settings.define_named_flags(
+    data_dir='where the data of the run are now; default: where they were',
+    split='where the file or folder of its split is',
+    test_file='where the file of its test examples is',
+    classes='where the file of its class names is',
+    encoder='the network, if it is MODULE:FUNCTION',
   )
+  settings.define_cache_flag()
+  settings.define_picture_flag()
+  flags.DEFINE_string(
+    'client',
+    None,
+    'id of the client whose examples the confusion matrix is of; default: among the'
+    ' first hundred clients, the one with the most training examples',
+  )
+  flags.DEFINE_bool(
+    'per_client',
+    False,
+    'the scores of every client on its own held-out examples',
+  )
+  flags.DEFINE_integer(
+    'personalize',
+    None,
+    'the same also after so many local steps of each client from the global model, with'
+    " the run's client optimizer, batches and loss; it is then forgotten",
+    lower_bound=0,
+    upper_bound=hp.INT32_MAX,
+  )
+  flags.DEFINE_enum(
+    'personalize_part',
+    None,
+    ['all', 'head', 'rows'],
+    'what the steps move: all that clients train; head: the class rows that a client'
+    ' holds, all or those that its algorithm requests; rows: those of its own classes.'
+    ' Default: all',
+  )
+  flags.DEFINE_float(
+    'personalize_learning_rate',
+    None,
+    "rate of the steps; default: the run's --client_learning_rate",
+    lower_bound=0,
+  )
+  settings.define_calibration_flags()
 
 
 def main(arguments) -> None:
   settings.refuse_arguments(arguments)
-  if not flags.FLAGS.run_dir:
-    raise errors.InputError('--run_dir is missing: the directory of a run')
   values = flags.FLAGS
+  if not values.run_dir:
+    raise errors.InputError('--run_dir is missing: the directory of a run')
   settings.check_of('personalize', _OF_PERSONALIZE)
   calibrate = settings.calibration()
   settings.use_cache_dir()
   settings.use_picture_format()
-  from launch import evaluation
+  how = None
+  if values.personalize is not None:
+    from tff_xc.experiment import personalization
 
-  how = _personalization(values)
-  per_client = values.per_client or how is not None
-  evaluation.run(
-    *(values.run_dir, values.client, settings.named()),
-    *(per_client, how, calibrate),
+    how = personalization.Personalization(
+      steps=values.personalize,
+      part=values.personalize_part or 'all',
+      learning_rate=values.personalize_learning_rate,
+    )
+  run(
+    values.run_dir,
+    client=values.client,
+    named=settings.named(),
+    per_client=values.per_client or how is not None,
+    how=how,
+    calibrate=calibrate,
   )
 
 
+def run(
+  run_dir: str,
+  client: str | None = None,
+  named: Mapping[str, str] | None = None,
+  per_client: bool = False,
+  how: personalization.Personalization | None = None,
+  calibrate: tuple[int, int, float | None] | None = None,
+) -> dict[str, Any]:
+  """Evaluates, prints and writes; returns the content of evaluation.json.
+
+  `named`: see `trained.restore`. `per_client` and `how`: see `score_clients`.
+  `calibrate` are the arguments of `trained.calibrated`. Nothing else in the directory
+  changes, since the run may be training.
+  """
+  import scipy.sparse
+
+  from launch import trained
+  from tff_xc.measure import ranking
+  from tff_xc.report import clients
+
+  found, path = trained.restore(run_dir, named), pathlib.Path(run_dir)
+  result: dict[str, Any] = {'rounds': found.rounds}
+  if calibrate:
+    found, calibration = trained.calibrated(found, *calibrate)
+    result['calibrate'] = dataclasses.asdict(calibration)
+  frame = None
+  if per_client:  # Before anything is measured: it may be refused.
+    frame = score_clients(found, how)
+  train, more, confused = found.dataset.train, {}, None
+  if not scipy.sparse.issparse(train.pool.y):
+    result['client'] = client = trained.choose_client(train, client)
+    part, *confused = found.predictions(client)
+    of = f'the {part} examples of client {wording.shown(client)}'
+    # Beside the scores of everybody's test, hence its name.
+    more[f'client_{part[:5]}_top1'] = ranking.accuracy(*confused)
+  elif client is not None:
+    raise errors.InputError(
+      f'--client={client}: a confusion matrix is of examples with one label each,'
+      f' and those of {run_dir} have sets of labels; leave it out'
+    )
+  result |= {'metrics': found.evaluator(found.weights), **more}
+  for name, value in {**result['metrics'], **more}.items():
+    print(f'{name:19s} {value:.4f}')
+  rounds = wording.count(found.rounds, 'round')
+  done, title = f'after {rounds}', f'{found.dataset.name}, {rounds}'
+  if frame is not None:
+    result['clients'] = _summary(frame, found, how)
+    _show(frame, found, how)
+  with files.writing(path, 'the results above are all'):
+    files.write_json(path / 'evaluation.json', result)
+    if confused:
+      names = found.dataset.class_names
+      _write_confusion(confused, of, names, path, f'{title}: {of}')
+      done += f'; confusion of {of}:\n{path / "confusion.png"}'
+    if frame is not None:
+      clients.write_csv(frame, path / 'clients.csv')
+      clients.plot(frame, path / 'clients.png', title)
+      done += (
+        f'\nsingle clients:\n{path / "clients.csv"}\n{path / "clients.png"}'
+      )
+  print(done)
+  return result
+
+
+def _write_confusion(
+  confused, of: str, names, path: pathlib.Path, title: str
+) -> None:
+  """Writes a client's confusion matrix (FedSS, fig. 7) as table and picture."""
+  import numpy as np
+  import pandas as pd
+
+  from tff_xc.measure import ranking
+  from tff_xc.report import curves
+
+  predictions, labels = confused
+  class_ids = np.unique(labels)
+  matrix = ranking.confusion(predictions, labels, class_ids)
+  if names is not None:
+    class_ids = [names[number] for number in class_ids]
+  table = pd.DataFrame(matrix, class_ids, [*class_ids, 'other'])
+  with files.csv_rows(path / 'confusion.csv') as file:
+    table.to_csv(file, index_label=f'class of {of}', lineterminator='\r\n')
+  curves.plot_confusion(matrix, class_ids, path / 'confusion.png', title)
+
+
+# -- single clients --
+
+
+def score_clients(
+  found: trained.Restored, how: personalization.Personalization | None
+) -> pd.DataFrame:
+  """Scores the global model on each client's own held-out examples.
+
+  Returns `client_scores.clients` with the column `clients.GLOBAL` and, unless `how` is
+  None and clients keep no models, `clients.PERSONAL`; nan of clients without such
+  examples.
+  """
+  from tff_xc.experiment import personalization
+  from tff_xc.measure import client_scores
+  from tff_xc.report import clients
+
+  frame = client_scores.clients(found.dataset)
+  scores = [
+    found.evaluator.of_clients(found.weights, held_out)
+    for _, _, held_out in client_scores.parts(found.dataset)
+  ]
+  frame[clients.GLOBAL] = [each for part in scores for each in part]
+  if how or found.kept:
+    frame[clients.PERSONAL] = personalization.scores(
+      how or personalization.Personalization(0),
+      found.algorithm,
+      found.dataset,
+      found.evaluator,
+      found.state,
+      found.weights,
+      frame[clients.GLOBAL].to_numpy(),
+      found.client_threads,
+      found.kept,
+    )
+  return frame
+
+
+def _summary(
+  frame: pd.DataFrame,
+  found: trained.Restored,
+  how: personalization.Personalization | None,
+) -> dict[str, Any]:
+  """Returns what evaluation.json says of the clients of each part."""
+  from tff_xc.measure import client_scores
+  from tff_xc.report import clients
+
+  result: dict[str, Any] = {}
+  for name, part in frame.groupby('part', sort=False):
+    scored = part.dropna(subset=[clients.GLOBAL])
+    result[name] = {'clients': len(scored), 'left_out': len(part) - len(scored)}
+    for column in (clients.GLOBAL, clients.PERSONAL):
+      if column in frame:
+        of = client_scores.statistics(scored[column].to_numpy())
+        result[name] |= {f'{column}_{n}': value for n, value in of.items()}
+  if found.kept:
+    result['keep_models'] = len(found.kept.kept)
+  if how:
+    rows = {'class_rows': _class_rows(found)}
+    result['personalize'] = dataclasses.asdict(how) | rows
+  return result
+
+
+def _class_rows(found: trained.Restored) -> str:
+  """Returns which class rows a client has while it personalizes the model."""
+  request = found.algorithm.tables[0].request
+  if not request.selects:
+    return 'all'
+  more = request.negatives
+  return f'its own and {more} sampled ones' if more else 'its own'
+
+
+def _show(
+  frame: pd.DataFrame,
+  found: trained.Restored,
+  how: personalization.Personalization | None,
+) -> None:
+  """Prints the table, and how many clients it leaves out."""
+  from tff_xc.report import clients
+
+  width = text_table.terminal_width()
+  title = 'top-1 of single clients on their own held-out examples'
+  if found.kept:
+    number = wording.count(len(found.kept.kept), 'client')
+    title += f', and with what {number} kept in this run'
+  if how:
+    steps = wording.count(how.steps, 'local step')
+    title += (
+      f', and after {steps} of each (--personalize_part={how.part}, class rows that'
+      f' it has: {_class_rows(found)})'
+    )
+  print(textwrap.fill(f'{title}:', width))
+  print(text_table.to_text(clients.table(frame), width=width), end='')
+  if left := int(frame[clients.GLOBAL].isna().sum()):
+    print(f'{wording.count(left, "client")} without such examples left out')
+
+
 if __name__ == '__main__':
+  _define_flags()
   app.run(main, __doc__)

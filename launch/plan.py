@@ -229,7 +229,10 @@ class Planner:
     options = task.checked_options(
       {n: v for n, v in self.changes.items() if n in tasks.OPTIONS}
     )
-    size = lambda width: _encoder_size(task, {**options, _WIDTH.name: width})
+
+    def size(width: int) -> int:
+      return _encoder_size(task, {**options, _WIDTH.name: width})
+
     width = max(bisect.bisect(range(_WIDTH.most), wanted, 1, key=size) - 1, 1)
     if not 0.9 <= size(width) / wanted <= 1.1:
       raise errors.InputError(
@@ -783,4 +786,4 @@ if __name__ == '__main__':
   flags.DEFINE_string(
     'output', None, 'Folder for plan.json and plan.png, a picture of the bytes.'
   )
-  app.run(main, __doc__)
+  app.run(main, __doc__, settings.narrow_help)

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tqdm
 
 from datasets import raw_examples
-from launch import exporting
+from launch import export as exporting
 from launch import trained
 from tff_xc import errors
 from tff_xc import files
@@ -338,7 +338,7 @@ def _saved_model(path: pathlib.Path) -> Callable:
 
 
 def _tflite(path: pathlib.Path) -> Callable:
-  interpreter = exporting.lite.Interpreter(
+  interpreter = predictor_lib.lite.Interpreter(
     str(path / exporting.FILES['tflite'])
   )
   runner = interpreter.get_signature_runner()

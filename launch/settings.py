@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 import tempfile
 from collections.abc import Collection
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from typing import Any
 from absl import flags
 
 from datasets import cache_folder
+from launch import app
 from tasks import experiment
 from tasks import registry as tasks
 from tff_xc import errors
@@ -18,8 +20,15 @@ from tff_xc import files
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.report import pictures
+from tff_xc.report import run_files
 
-# Of --help, in its order.
+# Flags that most runs need, besides --task, --algorithm and --run_dir; --help lists them.
+COMMON = ('data_dir', 'split', 'encoder', 'rounds', 'eval_every', 'seed')
+COMMON += ('clients_per_round', 'local_epochs', 'batch_size', 'device')
+COMMON += ('client_learning_rate', 'server_learning_rate')
+# Flags of all commands that --help=all lists.
+_RARE = ('cache_dir', 'picture_format')
+# Of --help=all, in its order.
 _GROUPS = 'run', 'data and network', 'clients', 'server', 'algorithm', 'runtime'
 _RUNTIME = (
   'runtime',
@@ -52,8 +61,10 @@ def parameters() -> dict[str, hp.Hyperparameter]:
 def define_experiment_flags(without: Collection[str] = ()) -> None:
   """Defines --task, --algorithm, and a flag for every parameter."""
   for name, entries in _CHOSEN.items():
-    listed = f'`python -m launch.list {name}s` describes them'
-    flags.DEFINE_string(name, None, f'{", ".join(entries)}; {listed}')
+    text = (
+      f'{", ".join(entries)}; `python -m launch.list {name}s` describes them'
+    )
+    flags.DEFINE_string(name, None, f'{text}; --help=all lists all flags')
   define_cache_flag()
   groups: dict[str, list] = {group: [] for group in _GROUPS}
   for parameter in parameters().values():
@@ -92,9 +103,10 @@ def _group(name: str) -> str:
 
 
 def narrow_help(arguments: Sequence[str]) -> None:
-  """Leaves, for --help, the flags of --task and --algorithm, with their values.
+  """Leaves the flags that --help lists: those that most runs need.
 
-  The values are those of a run with all flags that are given.
+  With --task or --algorithm these are the flags that apply to them, with the values of
+  such a run; with --help=all, all flags.
   """
   del arguments
   values = flags.FLAGS
@@ -103,6 +115,8 @@ def narrow_help(arguments: Sequence[str]) -> None:
   known = _that_apply(task, algorithm, changes())
   hidden = {*tasks.OPTIONS} if task else set()
   hidden |= {*algorithms.HYPERPARAMETERS} if algorithm else set()
+  if not hidden and not {*app.HELP_ALL} & {*sys.argv}:
+    hidden = {*parameters(), *_RARE} - {*COMMON}
   for name in [*values]:
     if known.get(name) not in (None, ''):
       values.set_default(name, known[name])
@@ -115,15 +129,16 @@ def _that_apply(task, algorithm, given: dict[str, Any]) -> dict[str, Any]:
   if task and algorithm:
     data = {'data_dir': 'data'} if task.data_is_named else {}
     config = experiment.resolve(task.name, algorithm.name, data | given)
-    known = config | config['options'] | config['hyperparameters']
+    known = run_files.flat(config)
     return {n: v for n, v in known.items() if n not in data or n in given}
-  of = lambda names: {n: v for n, v in given.items() if n in names}
   known = {}
   if task:
-    known = experiment.defaults(task, of(experiment.SETTINGS))
-    known |= task.checked_options(of(tasks.OPTIONS))
+    settings = {n: v for n, v in given.items() if n in experiment.SETTINGS}
+    options = {n: v for n, v in given.items() if n in tasks.OPTIONS}
+    known = experiment.defaults(task, settings) | task.checked_options(options)
   if algorithm:
-    known = algorithm.resolve(of(algorithms.HYPERPARAMETERS), {})
+    names = algorithms.HYPERPARAMETERS
+    known = algorithm.resolve({n: given[n] for n in given if n in names}, {})
   return known | given
 
 
@@ -154,7 +169,7 @@ def define_calibration_flags(what: str = 'all scores') -> None:
 
 
 def calibration() -> tuple[int, int, float | None] | None:
-  """Returns what `launch.evaluation.calibrated` takes; None: nothing is calibrated."""
+  """Returns what `launch.trained.calibrated` takes; None: nothing is calibrated."""
   values = flags.FLAGS
   check_of('calibrate', ('calibrate_epochs', 'calibrate_learning_rate'))
   if not values.calibrate:
@@ -164,19 +179,17 @@ def calibration() -> tuple[int, int, float | None] | None:
 
 
 def define_named_flags(**meanings: str) -> None:
-  """Defines flags of `experiment.NAMED`, by what they mean of a run; see `named`."""
+  """Defines flags of a run's data and encoder, by what they mean; see `named`."""
   for name, meaning in meanings.items():
-    flags.DEFINE_string(
-      name,
-      None,
-      f'{meaning}: named once more, since what only the run directory of somebody else'
-      ' names is neither read nor run',
-    )
+    if name == 'encoder':
+      meaning += '; no code that only a run directory names is run'
+    flags.DEFINE_string(name, None, meaning)
 
 
 def named() -> dict[str, str]:
-  """Returns what flags name of a run's data and code, by name."""
-  return {n: v for n, v in changes().items() if n in experiment.NAMED}
+  """Returns what flags name of a run's data and encoder, by name."""
+  names = ('encoder', *experiment.DATA_FILES)
+  return {n: v for n, v in changes().items() if n in names}
 
 
 def check_of(of: str, names: Sequence[str]) -> None:

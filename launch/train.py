@@ -2,7 +2,9 @@
 
   python -m launch.train --task=glyphs-demo --algorithm=fedss --run_dir=runs/demo
 
-The same command with the same --run_dir resumes a run that stopped.
+The same command with the same --run_dir resumes a run that stopped. `--help` lists the
+flags that most runs need; with --task and --algorithm those that apply to them, with
+their values; --help=all lists all flags.
 """
 
 import os

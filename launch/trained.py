@@ -1,7 +1,9 @@
-"""Reads what a run has trained, without its data. Imports TensorFlow.
+"""Loads what a run has trained, for the commands that use it. Imports TensorFlow.
 
-found = trained.load('runs/demo')
+found = trained.load('runs/demo')  # The model, without the data.
 embeddings = found.model.embed(found.weights, x)
+found = trained.restore('runs/demo')  # The model and the server's state, with the data.
+scores = found.evaluator(found.weights)
 """
 
 import pathlib
@@ -10,7 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
-from launch import evaluation
+import numpy as np
+
+from tasks import encoders
 from tasks import experiment
 from tasks import registry as tasks
 from tasks import task as task_lib
@@ -18,11 +22,21 @@ from tff_xc import classifier
 from tff_xc import errors
 from tff_xc import files
 from tff_xc import wording
+from tff_xc.data import client_data
 from tff_xc.data import description as description_lib
+from tff_xc.data import fingerprint
+from tff_xc.experiment import ccvr
 from tff_xc.experiment import checkpoints
+from tff_xc.experiment import client_states
+from tff_xc.experiment import same_run
 from tff_xc.experiment import storage
 from tff_xc.measure import catalog
+from tff_xc.measure import evaluation
 from tff_xc.report import run_files
+from tff_xc.round import algorithm as algorithm_lib
+from tff_xc.round import carried
+from tff_xc.round import process as process_lib
+from tff_xc.runtime import registry as runtimes
 
 LAST, BEST = 'last', 'best'
 # The best round if the run chose it by validation, else the last.
@@ -45,6 +59,33 @@ class Trained(NamedTuple):
   epsilon: float | None = None
 
 
+class Restored(NamedTuple):
+  """A run's data, algorithm and state after some rounds."""
+
+  dataset: client_data.FederatedDataset
+  evaluator: evaluation.Evaluator
+  weights: classifier.ModelWeights  # As those of `Trained`.
+  rounds: int
+  algorithm: algorithm_lib.Algorithm
+  state: process_lib.RoundState
+  client_threads: int
+  # Of a run whose clients have models of their own, what they keep; else None.
+  kept: client_states.ClientStates | None = None
+
+  def predictions(self, client: str) -> tuple[str, np.ndarray, np.ndarray]:
+    """Predicts a client's test examples, or its training examples if it has no others.
+
+    Returns 'test' or 'training', and predicted and true classes, int [k].
+    """
+    clients, held_out = self.dataset.train, self.dataset.held_out
+    part, numbers = 'training', clients.numbers(client)
+    if held_out is not None:
+      own = held_out.of_client(clients.client_ids.index(client))
+      part, numbers = ('test', own) if len(own) else (part, numbers)
+    predicted = self.evaluator.predict(self.weights, clients.pool, numbers)
+    return part, predicted, clients.pool.y[numbers]
+
+
 def load(
   run_dir: str,
   round_wanted: str = CHOSEN,
@@ -52,36 +93,100 @@ def load(
 ) -> Trained:
   """Loads the model of a round: 'chosen', 'last', 'best' (by --best_by) or a number.
 
-  `named` are those of `experiment.NAMED` that the user names. Raises
-  `errors.InputError` for what is missing, damaged or not trusted.
+  `named` has the encoder, if the user names it. Raises `errors.InputError` for what is
+  missing, damaged or not trusted.
   """
-  path, named = pathlib.Path(run_dir), named or {}
+  path = pathlib.Path(run_dir)
   run = run_files.read_run(path, needs_metrics=False)
   chosen = _round(run, round_wanted)
-  evaluation.check_named(path, run.config, named, ['encoder'])
+  check_encoder(path, run.config, named or {})
   description = _description(path / run_files.DESCRIPTION)
   model = _model(path, run.config, description)
   rounds, weights = _weights(path, model, chosen)
   measured = run.metrics[run.metrics['round'] == rounds]
-  scores = {
+  of_round = {
     name: float(measured[name].iloc[0])
-    for name in _scores(run)
-    if len(measured) and measured[name].notna().all()
+    for name in measured
+    if measured[name].notna().any()
   }
-  names = run_files.class_names(path / run_files.CLASSES, model.num_classes)
-  epsilon = None
-  if 'epsilon' in measured and measured['epsilon'].notna().any():
-    epsilon = float(measured['epsilon'].iloc[0])
   return Trained(
-    run.config,
-    model,
-    weights,
-    rounds,
-    description,
-    names,
-    scores,
-    epsilon,
+    config=run.config,
+    model=model,
+    weights=weights,
+    rounds=rounds,
+    description=description,
+    class_names=run_files.class_names(
+      path / run_files.CLASSES, model.num_classes
+    ),
+    scores={n: of_round[n] for n in _scores(run) if n in of_round},
+    epsilon=of_round.get('epsilon'),
   )
+
+
+def restore(
+  run_dir: str,
+  named: Mapping[str, str] | None = None,
+  round_number: int | None = None,
+) -> Restored:
+  """Loads a run's newest checkpoint (or a round's) and its data; installs its runtime.
+
+  `named` are settings that the user names: where the run's data are now, and the encoder
+  if it is the user's code.
+  """
+  path = pathlib.Path(run_dir)
+  found = run_files.read_run(path, needs_metrics=False).config
+  check_encoder(path, found, named or {})
+  config = _with_moved_data(path, found, named or {})
+  config['runtime'] = runtimes.DEFAULT  # All is computed here.
+  experiment.install_runtime(config)
+  made = experiment.assemble(config)
+  same_run.check_data(run_dir, found, fingerprint.fingerprint(made.dataset))
+  process = process_lib.build_process(made.algorithm, config['seed'])
+  state, rounds, more = checkpoints.load_newest(
+    run_dir, process.initialize(), only=round_number
+  )
+  if not rounds:
+    raise errors.InputError(
+      f'{run_dir} has no sound checkpoint; start launch.train on it again'
+    )
+  kept = None
+  if carried.has_own_models(made.algorithm):
+    spec = made.algorithm.client_state.spec
+    kept = client_states.of_checkpoint(spec, run_dir, more)
+  return Restored(
+    dataset=made.dataset,
+    evaluator=evaluation.Evaluator(
+      made.algorithm.model, made.dataset, made.metrics
+    ),
+    weights=process.get_model_weights(state),
+    rounds=rounds,
+    algorithm=made.algorithm,
+    state=state,
+    client_threads=config['client_threads'],
+    kept=kept,
+  )
+
+
+def calibrated(
+  found: Restored, features: int, epochs: int, rate: float | None
+) -> tuple[Restored, ccvr.Calibration]:
+  """Returns the run with class rows that CCVR has calibrated, and how.
+
+  The arguments are those of `ccvr.Calibration`; a rate of None: the clients'. What
+  clients keep is left out.
+  """
+  if rate is None:
+    rate = found.algorithm.local_training.learning_rate
+  how = ccvr.Calibration(features, epochs, rate)
+  weights = ccvr.calibrated(
+    found.weights,
+    found.algorithm.model,
+    found.dataset,
+    found.evaluator,
+    how,
+    int(found.state.seed[0]),
+  )
+  return found._replace(weights=weights, kept=None), how
 
 
 def check_rows(config: Mapping, instead: str) -> None:
@@ -96,9 +201,58 @@ def check_rows(config: Mapping, instead: str) -> None:
     )
 
 
+def check_encoder(
+  path: pathlib.Path, config: Mapping, named: Mapping[str, str]
+) -> None:
+  """Refuses to run code that a config.json names and the user does not."""
+  recorded = str(run_files.flat(config).get('encoder', ''))
+  shown = wording.shown(recorded)
+  if named.get('encoder', recorded) != recorded:
+    raise errors.InputError(
+      f'--encoder={named["encoder"]}: {path} is a run with the encoder'
+      f' {shown or "of its task"}; leave it out, or give that'
+    )
+  if recorded and encoders.is_code(recorded) and 'encoder' not in named:
+    raise errors.InputError(
+      f'{path / run_files.CONFIG} names --encoder={shown}, and no code that a directory'
+      ' names is run before you name it: give this again, if you trust it'
+    )
+
+
 def round_of(run_dir: str, wanted: str) -> int | None:
   """Returns the number of the round that `load` takes; None: the newest sound one."""
   return _round(run_files.read_run(run_dir, needs_metrics=False), wanted)
+
+
+def choose_client(clients, wanted: str | None) -> str:
+  """Returns the client wanted; None: of the first hundred, one with most examples."""
+  if wanted is None:
+    return max(clients.client_ids[:100], key=lambda c: len(clients.numbers(c)))
+  if wanted not in clients.client_ids:
+    some = ', '.join(clients.client_ids[:3])
+    raise errors.InputError(
+      f'--client={wanted}: there is no such client; ids look like {some}'
+    )
+  return wanted
+
+
+def _with_moved_data(
+  path: pathlib.Path, config: Mapping, named: Mapping[str, str]
+) -> dict[str, Any]:
+  """Returns the configuration of a run that somebody else may have written."""
+  options, others = {**config.get('options', {})}, {}
+  for name in named.keys() - {'encoder'}:
+    (options if name in options else others)[name] = named[name]
+  try:
+    return experiment.recorded({**config, **others, 'options': options})
+  except errors.InputError as e:
+    raise _of_config(path, e) from e
+
+
+def _of_config(
+  path: pathlib.Path, error: errors.InputError
+) -> errors.InputError:
+  return errors.InputError(f'{path / run_files.CONFIG}: {wording.shown(error)}')
 
 
 def _round(run: run_files.Run, wanted: str) -> int | None:
@@ -108,47 +262,27 @@ def _round(run: run_files.Run, wanted: str) -> int | None:
     raise errors.InputError(
       f'{run.path} has no checkpoint; start launch.train on it again'
     )
-  there = ', '.join(map(str, kept))
-  if wanted == LAST:
+  measured, by = _scores(run), run.config.get('best_by') or ''
+  is_validated = by in measured and by.endswith(catalog.VALIDATION)
+  if wanted == LAST or (wanted == CHOSEN and not is_validated):
     return None
-  measured = _scores(run)
-  by = run.config.get('best_by') or ''
-  is_chosen = by in measured and by.endswith(catalog.VALIDATION)
-  if wanted == CHOSEN and not is_chosen:
-    return None
-  if wanted in (BEST, CHOSEN):
-    if not measured:
-      raise errors.InputError(
-        f'--round=best: {run.path} has no scores; give last or one of {there}'
-      )
+  number, why = wanted, ''
+  if wanted in (BEST, CHOSEN) and measured:
     by = by if by in measured else measured[0]
     values = run.metrics[by]
     is_lower = catalog.SCORES[by].better == 'lower'
     row = values.idxmin() if is_lower else values.idxmax()
-    best = int(run.metrics['round'][row])
-    if best not in kept and wanted == CHOSEN:
-      print(
-        f'warning: the round {best}, which is best by {by}, has no checkpoint; the'
-        ' last one is taken',
-        file=sys.stderr,
-      )
-      return None
-    if best not in kept:
-      raise errors.InputError(
-        f'--round=best: the best round by {by}, {best}, has no checkpoint any more;'
-        f' give last or one of {there}'
-      )
-    return best
-  if not wanted.isdecimal() or len(wanted) > 18:
-    raise errors.InputError(
-      f'--round={wanted}: give last, best, or a round with a checkpoint: {there}'
-    )
-  if int(wanted) not in kept:
-    raise errors.InputError(
-      f'--round={wanted}: {run.path} has no checkpoint of it; give last or one of'
-      f' {there}'
-    )
-  return int(wanted)
+    number = str(int(run.metrics['round'][row]))
+    why = f'the best round by {by}, {number}, has no checkpoint'
+  if number in map(str, kept):
+    return int(number)
+  if wanted == CHOSEN:
+    print(f'warning: {why}; the last one is taken', file=sys.stderr)
+    return None
+  raise errors.InputError(
+    f'--round={wanted}: {why or f"{run.path} has no such checkpoint"}; give last, best'
+    f' or one of {", ".join(map(str, kept))}'
+  )
 
 
 def _scores(run: run_files.Run) -> list[str]:
@@ -174,8 +308,7 @@ def _model(path: pathlib.Path, config: Mapping, description):
   try:
     model = experiment.trained_model(config, description)
   except errors.InputError as e:
-    file = path / run_files.CONFIG
-    raise errors.InputError(f'{file}: {wording.shown(e)}') from e
+    raise _of_config(path, e) from e
   task_lib.check_memory(
     model,
     f'{path}: the model of {model.num_classes:,} classes',
@@ -193,7 +326,7 @@ def _weights(path: pathlib.Path, model, chosen: int | None):
       return version, checkpoints.load_model(path, version, specs)
     except storage.DamagedError as e:
       damage = e
-      if chosen is None and version != versions[0]:
+      if version != versions[0]:
         print(
           f'warning: the checkpoint of round {version} is damaged ({e}); the one'
           ' before is taken',

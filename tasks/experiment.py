@@ -3,23 +3,16 @@
   config = experiment.resolve('omniglot', 'fedss', {'negatives': 40})
   summary = experiment.run(config, 'runs/mine')
 
-`assemble` and `run` import TensorFlow. Training signs the paths of a run's
-config.json with a key that only this user can read: what a directory of somebody
-else names outside of itself is not opened before the user names it.
+`assemble` and `run` import TensorFlow.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import hashlib
-import hmac
-import json
 import os
-import pathlib
-import secrets
 import sys
+from collections.abc import Callable
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from typing import Any
@@ -29,7 +22,6 @@ from tasks import registry as tasks
 from tasks import task as task_lib
 from tff_xc import environment
 from tff_xc import errors
-from tff_xc import home
 from tff_xc import precision
 from tff_xc import wording
 from tff_xc.algorithms import base
@@ -51,16 +43,14 @@ if TYPE_CHECKING:
 
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
 _OF_TRAINING += ('evaluate_clients',)
-_HELD_OUT = ('client_test_fraction', 'unseen_clients')
 # In config.json, the noise multiplier that follows from --dp_epsilon.
 DP_NOISE = 'dp_noise'
 # Of a client. With fewer, most class rows hardly move from where they start.
 FEW_VISITS = 3
 # Floats of a table, 8 GiB.
 _MOST_FLOATS = 2**31
-# Settings of a run that may name files, and code.
-NAMED = ('data_dir', 'split', 'test_file', 'encoder', 'classes')
-SIGNATURE = 'signature'
+# Settings that say where a run's data are, which may have moved.
+DATA_FILES = ('data_dir', 'split', 'test_file', 'classes')
 MORE_METRICS = 'more_metrics'
 START_FROM, START_FROM_ROWS = 'start_from', 'start_from_rows'
 SAME_NAMES = 'same_names'
@@ -229,44 +219,32 @@ def resolve(
   found, chosen = tasks.get(task), algorithms.get(algorithm)
   _check_needs(found, chosen)
   given = dict(changes or {})
-  taken = lambda names: {n: given.pop(n) for n in list(given) if n in names}
-  settings = _settings(taken(SETTINGS), found)
-  options = taken(tasks.OPTIONS)
-  of_clients = [*options.keys() & task_lib.OF_CLIENTS]
-  of_clients += given.keys() & {'clients_per_round'}
-  options = found.checked_options(options)
+  of_run = {n: v for n, v in given.items() if n in SETTINGS}
+  of_task = {n: v for n, v in given.items() if n in tasks.OPTIONS}
+  others = given.keys() - {*of_run, *of_task}
+  settings = _settings(of_run, found)
+  options = found.checked_options(of_task)
+  of_clients = {*task_lib.OF_CLIENTS, 'clients_per_round'} & {*given}
   if of_clients and not chosen.has_clients:
     raise errors.InputError(
       f'--{min(of_clients)} does not apply to {algorithm}, which has no clients'
     )
   found.check(options)
-  values = chosen.resolve(given, found.hyperparameters(chosen))
-  draft = task_lib.Draft(chosen, settings, options, values, changes or {})
+  values = chosen.resolve(
+    {n: v for n, v in given.items() if n in others},
+    found.hyperparameters(chosen),
+  )
+  draft = task_lib.Draft(chosen, settings, options, values, given)
   num_classes = found.known_classes(options, settings['data_dir'])
-  chosen.fit(values, draft.given, num_classes)
+  chosen.fit(values, given, num_classes)
   found.fit(draft)
   _check_sizes(draft, 0 if found.data_is_named else num_classes or 0)
   _fit_virtual_clients(draft)
-  for flag, chosen_file in (
-    ('importance_weights', values.get('importance_weights')),
-    (
-      'calibration_probabilities',
-      values.get('calibration_probabilities') or None,
-    ),
-  ):
-    _check_importance(found, flag, chosen_file, num_classes)
-  _check_one_label(found, 'calibration', values['calibration'])
-  _check_epsilon(settings['dp_epsilon'], values, given)
-  _check_precision(settings['precision'], options)
+  _check_weights_of_classes(found, values, num_classes)
+  _check_epsilon(draft)
+  _check_runtime(draft)
   if settings['dp_epsilon']:  # It follows.
     del values['dp_noise_multiplier']
-  sums = {'secure_sums': True, 'dp': 'distributed'}.items()
-  secure = [f'--{n}' for n, value in sums if values.get(n) == value]
-  if secure and settings['runtime'] == 'worker':
-    raise errors.InputError(
-      f"{secure[0]}: TFF's own runtime has no secure sums; leave out"
-      ' --runtime=worker'
-    )
   return {
     'task': task,
     'algorithm': algorithm,
@@ -284,6 +262,7 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
   The first weights and probabilities of classes in a file are left out: a checkpoint
   has all weights, and only training needs them.
   """
+  task, algorithm = config['task'], config['algorithm']
   given = run_files.flat(without_importance(config))
   taken = {*SETTINGS, *tasks.OPTIONS, *algorithms.HYPERPARAMETERS}
   taken |= {*config.get('options', {}), *config.get('hyperparameters', {})}
@@ -292,19 +271,29 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items()
     if name in taken - _OF_START and value is not None
   }
-  # As flags: what has its default was not given, since flags exclude each other.
+  changes = changes_of(given, lambda tried: resolve(task, algorithm, tried))
+  kept = {DP_NOISE: config[DP_NOISE]} if DP_NOISE in config else {}
+  return {**resolve(task, algorithm, changes), **kept}
+
+
+def changes_of(
+  given: Mapping[str, Any],
+  resolved: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+) -> dict[str, Any]:
+  """Returns those of the settings `given` with which `resolved` has all of them.
+
+  What has its default is left out, since flags exclude each other.
+  """
   changes = {n: v for n, v in given.items() if n == 'data_dir'}
   while True:
-    resolved = resolve(config['task'], config['algorithm'], changes)
-    found = run_files.flat(resolved)
+    found = run_files.flat(resolved(changes))
     more = {
       name: value
       for name, value in given.items()
       if name not in changes and (name not in found or found[name] != value)
     }
     if not more:
-      kept = {DP_NOISE: config[DP_NOISE]} if DP_NOISE in config else {}
-      return {**resolved, **kept}
+      return changes
     changes |= more
 
 
@@ -349,17 +338,34 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   return values
 
 
-def _check_epsilon(epsilon: float, values: Mapping, given: Mapping) -> None:
-  if not epsilon:
-    return
-  if values.get('dp', 'none') == 'none':
+def _check_epsilon(draft: task_lib.Draft) -> None:
+  epsilon = draft.settings['dp_epsilon']
+  if epsilon and draft.values.get('dp', 'none') == 'none':
     raise errors.InputError(
       f'--dp_epsilon={epsilon:g} needs --dp=central, or another, and an algorithm'
       ' with clients'
     )
-  if 'dp_noise_multiplier' in given:
+  if epsilon and 'dp_noise_multiplier' in draft.given:
     raise errors.InputError(
       'give --dp_epsilon or --dp_noise_multiplier, which follows from it, not both'
+    )
+
+
+def _check_runtime(draft: task_lib.Draft) -> None:
+  """Refuses sums that TFF's runtime lacks, and networks whose products are not ours."""
+  settings, values = draft.settings, draft.values
+  is_secure = values.get('secure_sums') or values.get('dp') == 'distributed'
+  if is_secure and settings['runtime'] == 'worker':
+    flag = 'secure_sums' if values.get('secure_sums') else 'dp'
+    raise errors.InputError(
+      f"--{flag}: TFF's own runtime has no secure sums; leave out --runtime=worker"
+    )
+  chosen = settings['precision']
+  encoder = draft.options.get('encoder', encoders.SMALL)
+  if chosen != precision.FLOAT32 and encoders.is_code(encoder):
+    raise errors.InputError(
+      f'--precision={chosen} is of the networks of `launch.list encoders`, and not of'
+      f' --encoder={encoder}; leave one of them out'
     )
 
 
@@ -417,16 +423,6 @@ def check_private(config: Mapping) -> None:
       )
 
 
-def _check_precision(chosen: str, options: Mapping) -> None:
-  """Refuses networks whose products are not ours."""
-  encoder = options.get('encoder', encoders.SMALL)
-  if chosen != precision.FLOAT32 and encoders.is_code(encoder):
-    raise errors.InputError(
-      f'--precision={chosen} is of the networks of `launch.list encoders`, and not of'
-      f' --encoder={encoder}; leave one of them out'
-    )
-
-
 def _more_metrics(settings: Mapping) -> list[str]:
   """Returns the metrics that are asked for besides the task's."""
   text = settings.get(MORE_METRICS, '')
@@ -461,47 +457,45 @@ def _check_sizes(draft: task_lib.Draft, num_classes: int) -> None:
 
 def _fit_virtual_clients(draft: task_lib.Draft) -> None:
   """Lets virtual clients draw their own number of examples."""
-  options = draft.options
-  if (
-    draft.values.get('virtual_client_size') and 'examples_per_round' in options
-  ):
-    if draft.given.get('examples_per_round'):
+  name = 'examples_per_round'
+  if draft.values.get('virtual_client_size') and name in draft.options:
+    if draft.given.get(name):
       why = 'with --virtual_client_size, which is what each client draws'
-      draft.refuse('examples_per_round', why)
-    options['examples_per_round'] = 0
+      draft.refuse(name, why)
+    draft.options[name] = 0
 
 
-def _check_one_label(task: task_lib.Task, flag: str, chosen: str) -> None:
-  if chosen != 'none' and base.ONE_LABEL in task.lacks:
-    raise errors.InputError(
-      f'--{flag}={chosen} needs {base.ONE_LABEL}, which --task={task.name} does not'
-      ' have; leave it out'
-    )
-
-
-def _check_importance(
-  task: task_lib.Task, flag: str, chosen: str | None, num_classes: int | None
+def _check_weights_of_classes(
+  task: task_lib.Task, values: Mapping, num_classes: int | None
 ) -> None:
-  """Refuses sets of labels and a bad file, before the data are read."""
-  if chosen is None or (flag, chosen) == (
-    'importance_weights',
-    base.NO_IMPORTANCE,
+  """Refuses sets of labels, and a bad file of weights, before the data are read."""
+  weights = values.get('importance_weights', base.NO_IMPORTANCE)
+  probabilities = values.get('calibration_probabilities', '')
+  for flag, chosen, names in (
+    ('importance_weights', weights, base.NAMED_IMPORTANCE),
+    ('calibration_probabilities', probabilities, ('',)),
+    ('calibration', values['calibration'], logits.KINDS),
   ):
-    return
-  _check_one_label(task, flag, chosen)
-  named = base.NAMED_IMPORTANCE if flag == 'importance_weights' else ()
-  if chosen in named:
-    return
-  if not os.path.isfile(chosen):
-    raise errors.InputError(
-      f'--{flag}={chosen} is no file; give'
-      f' {", ".join([*named, "a CSV with the columns class,probability"])}'
-    )
-  # Only the data say how many classes photographs have, and their names.
-  if num_classes is not None and 'corrupt' not in task.option_values():
-    from datasets import class_probabilities  # It imports NumPy.
+    if chosen in ('', 'none') and chosen in names:
+      continue
+    if base.ONE_LABEL in task.lacks:
+      raise errors.InputError(
+        f'--{flag}={chosen} needs {base.ONE_LABEL}, which --task={task.name} does not'
+        ' have; leave it out'
+      )
+    if chosen in names:
+      continue
+    if not os.path.isfile(chosen):
+      file = 'a CSV with the columns class,probability'
+      raise errors.InputError(
+        f'--{flag}={chosen} is no file; give'
+        f' {", ".join([*filter(None, names), file])}'
+      )
+    # Only the data say how many classes photographs have, and their names.
+    if num_classes is not None and 'corrupt' not in task.option_values():
+      from datasets import class_probabilities  # It imports NumPy.
 
-    class_probabilities.read(chosen, num_classes)
+      class_probabilities.read(chosen, num_classes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -522,12 +516,8 @@ class Experiment:
 
     check_private(self.config)
     hidden = self.config['dp_epsilon'] and self.algorithm.privacy
-    if (
-      hidden
-      and hidden.needs_secret
-      and hidden.of_clients
-      and self.run_dir != run_dir
-    ):
+    needs_secret = hidden and hidden.needs_secret and hidden.of_clients
+    if needs_secret and self.run_dir != run_dir:
       raise ValueError(
         'dp_epsilon depends on who takes part, and so on the secret of the run: give'
         ' its run_dir when you assemble the experiment'
@@ -565,9 +555,9 @@ def install_runtime(config: Mapping) -> None:
     config['runtime'],
     client_threads=config['client_threads'],
     device=config['device'],
-    worker_timeout=config.get('worker_timeout', runtimes.WORKER_TIMEOUT),
-    cluster_address=config.get('cluster_address', ''),
-    cluster_without_token=config.get('cluster_without_token', False),
+    worker_timeout=config['worker_timeout'],
+    cluster_address=config['cluster_address'],
+    cluster_without_token=config['cluster_without_token'],
   )
 
 
@@ -589,21 +579,13 @@ def with_data(
   """
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   dataset, model = loaded
-  chosen_precision = config.get('precision', precision.FLOAT32)
   # A new model computes its sizes anew.
-  if model.precision != chosen_precision:
-    model = dataclasses.replace(model, precision=chosen_precision)
+  if model.precision != config['precision']:
+    model = dataclasses.replace(model, precision=config['precision'])
   options, values = config['options'], dict(config['hyperparameters'])
-  fraction, unseen = (config.get(name, 0.0) for name in _HELD_OUT)
-  if fraction or unseen or options.get('test_fraction'):
-    from datasets.splits import client_parts
-
-    seed = options.get('data_seed', 0)
-    if options.get('test_fraction') and not fraction:
-      dataset = client_parts.with_own_test(dataset, seed)
-    dataset = client_parts.hold_out_parts(dataset, fraction, unseen, seed)
+  dataset = _held_out(config, dataset)
   warnings = dataset.warnings()
-  unset = config.get(same_run.UNSET, ())
+  unset = config[same_run.UNSET]
   if 'clients_per_round' in unset:
     warnings += _fit_clients(values, dataset.train.partition)
   warnings += _few_visits(config, values, task, dataset.train.partition)
@@ -662,6 +644,21 @@ def with_data(
     (*warnings, *made.warnings(dataset.num_classes, most)),
     run_dir,
   )
+
+
+def _held_out(config: Mapping, dataset):
+  """Returns the data without the examples and clients that are held out of training."""
+  from datasets.splits import client_parts
+
+  options = config['options']
+  fraction, unseen = config['client_test_fraction'], config['unseen_clients']
+  seed = options.get('data_seed', 0)
+  has_own_test = options.get('test_fraction') and not fraction
+  if has_own_test:
+    dataset = client_parts.with_own_test(dataset, seed)
+  if fraction or unseen or has_own_test:
+    dataset = client_parts.hold_out_parts(dataset, fraction, unseen, seed)
+  return dataset
 
 
 def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:
@@ -800,7 +797,7 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
 
 def _started(config: Mapping, algorithm, dataset):
   """Returns the configuration, and the algorithm that starts as --start_from says."""
-  path = config.get(START_FROM)
+  path = config[START_FROM]
   if not path:
     return config, algorithm
   from tff_xc.experiment import start
@@ -860,42 +857,4 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
     from tff_xc.runtime.in_process import context
 
     precision.check(context.visible_devices(config['device']))
-  named = {**config, SIGNATURE: signature(config)}
-  return assemble(named, run_dir=run_dir).run(run_dir)
-
-
-def signature(config: Mapping[str, Any]) -> str:
-  """Returns what to keep in config.json; '' if no key can be read or made."""
-  file = _file()
-  made = file.with_name(f'key.{os.getpid()}')
-  with contextlib.suppress(OSError):  # Nothing may be kept in this home.
-    if not file.exists():
-      file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-      made.touch(0o600)
-      try:
-        made.write_text(secrets.token_hex(32))
-        os.link(made, file)  # A key that another process made meanwhile stays.
-      finally:
-        made.unlink()
-  return _signed(config)
-
-
-def is_signed(config: Mapping[str, Any]) -> bool:
-  """Whether a config.json has this user's signature of what it names."""
-  expected = _signed(config)
-  found = str(config.get(SIGNATURE, ''))
-  return bool(expected) and hmac.compare_digest(found, expected)
-
-
-def _signed(config: Mapping[str, Any]) -> str:
-  try:
-    key = _file().read_bytes()
-  except OSError:
-    return ''
-  flat = run_files.flat(config)
-  text = json.dumps([flat.get(name, '') for name in NAMED])
-  return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-
-
-def _file() -> pathlib.Path:
-  return home.folder('XDG_STATE_HOME', '.local/state') / 'key'
+  return assemble(config, run_dir=run_dir).run(run_dir)

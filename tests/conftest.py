@@ -40,7 +40,6 @@ def cache_folder(tmp_path_factory):
   with pytest.MonkeyPatch.context() as patch:
     folder = tmp_path_factory.mktemp('cache')
     patch.setenv(cache_folder_lib.VARIABLE, str(folder))
-    # The key that signs runs.
     patch.setenv('XDG_STATE_HOME', str(tmp_path_factory.mktemp('state')))
     yield folder
 

@@ -15,7 +15,7 @@ def test_every_command_and_flag_named_exists():
   commands = set(re.findall(r'python -m launch\.(\w+)[` ]', text))
   assert len(commands) >= 7
   for command in commands:
-    done = light.call(command, '--help', COLUMNS='200')
+    done = light.call(command, '--help=all', COLUMNS='200')
     assert done.returncode == 0, done.stderr
     help_text += done.stdout
   named = set(re.findall(r'`--(\w+)', text)) | set(

@@ -19,8 +19,8 @@ import scipy.sparse
 
 from datasets import examples as examples_lib
 from datasets.splits import rules
-from launch import evaluation
 from launch import runs as runs_lib
+from launch import trained
 from launch.reproduction import lines as lines_lib
 from launch.reproduction import plan
 from tasks import experiment
@@ -132,11 +132,11 @@ def confusion(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
     if not runs_lib.is_finished(run):
       raise errors.InputError(f'{run.folder} has not finished; run it first')
     # What flags have named, and not what the directory says.
-    named = run_files.flat(run.config)
-    named = {n: named[n] for n in experiment.NAMED if n in named}
+    encoder = run_files.flat(run.config).get('encoder')
+    named = {'encoder': encoder} if encoder else {}
     named |= {n: v for n, v in planned.request.given.items() if n == 'data_dir'}
-    found = evaluation.load(run.folder, named)
-    client = client or evaluation.choose_client(found.dataset.train, None)
+    found = trained.restore(run.folder, named)
+    client = client or trained.choose_client(found.dataset.train, None)
     _, predictions, labels = found.predictions(client)
     class_ids = np.unique(labels)
     matrix = ranking.confusion(predictions, labels, class_ids)

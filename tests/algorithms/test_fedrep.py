@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from launch import evaluation
-from launch import exporting
+from launch import evaluate
+from launch import export
 from launch import prediction
 from launch import trained
 from tests import registered
@@ -216,11 +216,11 @@ def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
   folder = here / 'straight' / 'client_states'
   files = sorted(p.name for p in folder.iterdir())
 
-  result = evaluation.run(str(here / 'straight'), per_client=True)
+  result = evaluate.run(str(here / 'straight'), per_client=True)
   assert sorted(p.name for p in folder.iterdir()) == files
   assert result['clients']['keep_models'] == len(heads)
   assert 'kept in this run' in capsys.readouterr().out
-  of_run = evaluation.load(str(here / 'straight'))
+  of_run = trained.restore(str(here / 'straight'))
   dataset = of_run.dataset
   frame = pd.read_csv(here / 'straight' / 'clients.csv')
   kept, is_trained = frame['top1_personalized'], frame['part'] == 'trained'
@@ -239,7 +239,7 @@ def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
 
   # From their heads and from the server's rows, the last trained and unseen client.
   how = personalization.Personalization(5, 'head', 0.3)
-  from_heads = evaluation.run(str(here / 'straight'), per_client=True, how=how)
+  from_heads = evaluate.run(str(here / 'straight'), per_client=True, how=how)
   assert from_heads['clients']['personalize']['steps'] == 5
   adapt = personal.build(of_run.algorithm, 5, 'head', 0.3)
   value = cohort.client_value(
@@ -251,14 +251,14 @@ def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
   frame = pd.read_csv(here / 'straight' / 'clients.csv')
   assert frame['top1_personalized'][is_trained.sum()] == found
   # The server's rows are of nobody, unless they are calibrated.
-  exported = functools.partial(exporting.run, str(here / 'straight'), 'model')
+  exported = functools.partial(export.run, str(here / 'straight'), 'model')
   with pytest.raises(errors.InputError, match='by chance; give --calibrate'):
     exported()
   with pytest.raises(errors.InputError, match='by chance; give a model'):
     prediction.run([], run_dir=str(here / 'straight'))
   assert exported('npz')['rounds'] == 4
   assert exported(calibrate=(5, 1, 0.1))['calibrate']['features'] == 5
-  calibrated = evaluation.run(
+  calibrated = evaluate.run(
     str(here / 'straight'), per_client=True, calibrate=(5, 1, 0.1)
   )
   assert 'keep_models' not in calibrated['clients']

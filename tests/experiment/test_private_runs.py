@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from launch import evaluation
-from launch import exporting
+from launch import export
+from launch import trained
 from tasks import experiment
 from tests import small_data
 from tff_xc import errors
@@ -169,7 +169,7 @@ def test_noise_follows_from_a_secret_of_the_run(in_process, tmp_path):
   assert (rows[0] != rows[2]).all()
   secret = whole / 'checkpoints' / 'secret_seed'
   assert secret.stat().st_mode & 0o777 == 0o600
-  exporting.run(str(whole), str(tmp_path / 'export'), 'npz')
+  export.run(str(whole), str(tmp_path / 'export'), 'npz')
   numbers = [int(secret.read_text())]
   numbers += randomness.pair(numbers[0])
   for file in [*whole.rglob('*'), *(tmp_path / 'export').rglob('*')]:
@@ -279,7 +279,7 @@ def test_a_private_run_with_probabilities_of_a_file_is_evaluated(
     'glyphs', 'fedavg', {**SMALL, 'rounds': 2, 'eval_every': 1, **given}
   )
   experiment.run(config, tmp_path / 'run')
-  found = evaluation.load(str(tmp_path / 'run'))
+  found = trained.restore(str(tmp_path / 'run'))
   assert found.rounds == 2
   file.write_text('\n'.join(['class,probability', '0,0.9', *lines[1:]]))
   with pytest.raises(errors.InputError, match='calibration_probabilities'):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from launch import exporting
+from launch import export
 from tasks import experiment
 from tests import small_data
 from tff_xc import errors
@@ -86,7 +86,7 @@ def test_a_resumed_run_keeps_its_start_and_refuses_another(
 
 def test_an_export_gives_what_its_run_gives(source, tmp_path):
   path, _ = source
-  exporting.run(str(path), str(tmp_path / 'export'), 'npz')
+  export.run(str(path), str(tmp_path / 'export'), 'npz')
   of_run, of_export = start.read(path), start.read(tmp_path / 'export')
   for name, array in of_run.arrays.items():
     np.testing.assert_array_equal(of_export.arrays[name], array)

@@ -11,7 +11,7 @@ from tff_xc.experiment import trackers
 
 CONFIG = {
   'task': 'glyphs',
-  'signature': 'abc',
+  'unset': ['negatives'],
   'options': {'num_classes': 5},
   'hyperparameters': {'negatives': 3},
   'versions': {'tensorflow': '2'},

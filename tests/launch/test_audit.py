@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from launch import auditing
+from launch import audit
 from tasks import experiment
 from tests.launch import light
 from tests.launch import test_evaluate
 from tff_xc import errors
 
 here = test_evaluate.here
-SETTINGS = auditing.Settings(3, 4, clip=0.1, noise=0.5)
+SETTINGS = audit.Settings(3, 4, clip=0.1, noise=0.5)
 _SIZES = {'num_classes': 30, 'num_clients': 6, 'embedding_dim': 4}
 _SIZES |= {'examples_per_client': 6, 'classes_per_client': 3}
 
@@ -27,16 +27,16 @@ def test_of_a_run_all_schedules(here, capsys):
     negatives_schedule='sticky',
   )
   before = {p: p.read_bytes() for p in path.rglob('*') if p.is_file()}
-  frames = auditing.run([str(path)], None, {}, str(here / 'o'), SETTINGS)
+  frames = audit.run([str(path)], None, {}, str(here / 'o'), SETTINGS)
   assert {p: p.read_bytes() for p in before} == before
   assert (here / 'o' / 'audit.png').stat().st_size > 1000
   for name, frame in frames.items():
     read = pd.read_csv(here / 'o' / f'{name}.csv')
     assert [*read] == [*frame]
     assert len(read) == len(frame)
-  audit = frames['audit'].set_index('schedule')
-  assert {*audit.index} == {'fresh', 'sticky', 'partial', 'randomized'}
-  of = lambda schedule: audit.loc[schedule]
+  of_schedules = frames['audit'].set_index('schedule')
+  assert {*of_schedules.index} == {'fresh', 'sticky', 'partial', 'randomized'}
+  of = lambda schedule: of_schedules.loc[schedule]
   # Each client has the same number of own classes, among 8 others.
   first = of('fresh')['posterior_first']
   assert first == pytest.approx(of('sticky')['posterior_last'])
@@ -75,7 +75,7 @@ def test_requests_that_two_runs_share_count_once(here):
     )
     for seed in (0, 1)
   ]
-  frames = auditing.run(runs, None, {}, 'o', SETTINGS._replace(seeds=2))
+  frames = audit.run(runs, None, {}, 'o', SETTINGS._replace(seeds=2))
   found = frames['requests']
   assert (found.groupby(['seed', 'schedule']).size() == 4).all()
   assert {*found['seed']} == {0, 1, 2}
@@ -92,7 +92,7 @@ def test_words_are_told_exactly_and_buckets_narrow_labels(here):
   sizes = {'num_classes': 40, 'num_features': 64, 'hidden_dim': 4}
   words = {'feature_dim': 4, 'classes_per_client': 2, 'examples_per_round': 2}
   config = experiment.resolve('sparse-words', 'posonly', sizes | words)
-  found = auditing.run([], config, {}, None, SETTINGS)['requests']
+  found = audit.run([], config, {}, None, SETTINGS)['requests']
   of_words = found[found['schedule'].str.startswith('rows of')]
   assert len(of_words) == SETTINGS.requests
   known = of_words['known'].to_numpy()
@@ -101,7 +101,7 @@ def test_words_are_told_exactly_and_buckets_narrow_labels(here):
   tables = {'hash_tables': 3, 'hash_buckets': 12}
   tables |= {'num_clients': 5}
   config = experiment.resolve('sparse-words-sets', 'fedmlh', sizes | tables)
-  [line] = auditing.run([], config, {}, None, SETTINGS)['requests'].to_dict(
+  [line] = audit.run([], config, {}, None, SETTINGS)['requests'].to_dict(
     'records'
   )
   assert line['schedule'] == 'own buckets, 3 tables'
@@ -134,18 +134,18 @@ def test_items_are_told_as_features_and_as_labels(here):
 @pytest.mark.slow
 def test_exact_requests_and_all_rows(here):
   config = experiment.resolve('glyphs', 'posonly', _SIZES)
-  audit = auditing.run([], config, {}, None, SETTINGS)['audit']
-  [line] = audit.to_dict('records')
+  found = audit.run([], config, {}, None, SETTINGS)['audit']
+  [line] = found.to_dict('records')
   assert line['posterior_first'] == line['auc_first'] == 1
   assert line['requests_until_90'] == 1
   config = experiment.resolve('glyphs', 'fedavg', _SIZES)
-  assert auditing.run([], config, {}, None, SETTINGS)['audit'].empty
+  assert audit.run([], config, {}, None, SETTINGS)['audit'].empty
 
 
 def test_what_cannot_be_audited_is_refused(here):
   config = experiment.resolve('glyphs', 'centralized', {'num_classes': 10})
   with pytest.raises(errors.InputError, match='clients'):
-    auditing.run([], config, {}, None, SETTINGS)
+    audit.run([], config, {}, None, SETTINGS)
   done = light.call('audit', '--run_dir=a', '--algorithm=fedss')
   light.assert_one_sentence(done, '--algorithm')
   done = light.call('audit', '--update_noise=1')

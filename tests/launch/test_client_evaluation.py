@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from launch import client_evaluation
-from launch import evaluation
+from launch import evaluate
+from launch import trained
 from tests.launch import test_evaluate
 from tff_xc.experiment import cohort
 from tff_xc.experiment import personalization
@@ -29,7 +29,7 @@ How = personalization.Personalization
 
 def scored(path, how=None):
   """Returns (content of evaluation.json, clients.csv)."""
-  evaluation.run(str(path), None, test_evaluate.named(path), True, how)
+  evaluate.run(str(path), None, None, True, how)
   frame = pd.read_csv(path / 'clients.csv', dtype={'client': str})
   return json.loads((path / 'evaluation.json').read_text()), frame
 
@@ -43,15 +43,15 @@ def test_before_and_after_of_trained_and_unseen_clients(
   result, frame = scored(path)
   assert result['clients']['trained']['clients'] == 8
   assert result['clients']['unseen']['clients'] == 2
-  trained = evaluation.load(str(path))
-  dataset = trained.dataset
+  found = trained.restore(str(path))
+  dataset = found.dataset
   for part, own in (('trained', dataset), ('unseen', dataset.unseen)):
     rows = frame[frame['part'] == part]
     for index, row in enumerate(rows.itertuples()):
       numbers = own.held_out.of_client(index)
       pool = dataset.train.pool
-      found = trained.evaluator.predict(trained.weights, pool, numbers)
-      assert row.top1 == np.mean(found == pool.y[numbers])
+      classes = found.evaluator.predict(found.weights, pool, numbers)
+      assert row.top1 == np.mean(classes == pool.y[numbers])
       assert (row.training_examples, row.test_examples) == (9, 3)
     mean = result['clients'][part]['top1_mean']
     assert mean == pytest.approx(rows['top1'].mean())
@@ -69,20 +69,20 @@ def test_before_and_after_of_trained_and_unseen_clients(
     assert of == pytest.approx(mean['top1_personalized'][part])
   assert (path / 'clients.png').exists()
   # The last trained client, and the last unseen one, by hand.
-  adapt = personal.build(trained.algorithm, 60, learning_rate=0.3)
-  seed = randomness.round_seed(trained.state.seed, 0)
+  adapt = personal.build(found.algorithm, 60, learning_rate=0.3)
+  seed = randomness.round_seed(found.state.seed, 0)
   for number, index, own in ((7, 7, dataset), (9, 1, dataset.unseen)):
     train = own.train if own is not dataset else dataset.train.partition
     value = cohort.client_value(dataset.train, train.of_client(index), number)
-    model, held = adapt(trained.weights, value, seed), own.held_out
-    found = trained.evaluator.of_clients(model, held)[index]
-    assert found == after['top1_personalized'][number]
-  again = lambda how, threads: client_evaluation.run(
-    trained._replace(client_threads=threads), how
+    model, held = adapt(found.weights, value, seed), own.held_out
+    score = found.evaluator.of_clients(model, held)[index]
+    assert score == after['top1_personalized'][number]
+  again = lambda how, threads: evaluate.score_clients(
+    found._replace(client_threads=threads), how
   )['top1_personalized']
   for threads in (1, 3):
-    found = again(How(60, learning_rate=0.3), threads)
-    assert found.tolist() == after['top1_personalized'].tolist()
+    scores = again(How(60, learning_rate=0.3), threads)
+    assert scores.tolist() == after['top1_personalized'].tolist()
   for how in (How(0), How(5, learning_rate=0.0)):
     assert again(how, 2).tolist() == frame['top1'].tolist()
 

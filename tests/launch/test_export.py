@@ -15,9 +15,9 @@ from PIL import Image
 
 from datasets.images import decode
 from datasets.procedural import words
-from launch import evaluation
-from launch import exporting
+from launch import export
 from launch import prediction
+from launch import trained
 from tasks import experiment
 from tests.launch import light
 from tests.launch import test_evaluate
@@ -81,7 +81,7 @@ def exported(kind, here, **more):
   task, algorithm, made = test_evaluate._KINDS[kind]
   given = {**made(here), **changes, **more}
   path = test_evaluate.untrained(here / 'run', task, algorithm, **given)
-  found = evaluation.load(str(path), test_evaluate.named(path))
+  found = trained.restore(str(path))
   examples = raw(found.dataset)
   pool = found.dataset.test if part == 'test' else found.dataset.train.pool
   count = len(examples.get('row_splits', ())) - 1
@@ -109,19 +109,19 @@ def test_files_give_the_logits_of_the_evaluation(kind, here):
   raw, logits, path = exported(kind, here)
   close = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-4)
   n = logits.shape[1]
-  card = exporting.run(str(path), 'saved', top=1000)
+  card = export.run(str(path), 'saved', top=1000)
   loaded = tf.saved_model.load('saved').signatures['serving_default']
   assert card['inputs'].keys() == raw.keys()
   found = loaded(**{name: tf.constant(x) for name, x in raw.items()})
   close(ranked(found, n), logits)
   assert np.all(np.diff(found['scores']) <= 0)
-  exporting.run(str(path), 'lite', 'tflite', top=1000)
-  lite = exporting.lite.Interpreter('lite/model.tflite').get_signature_runner()
+  export.run(str(path), 'lite', 'tflite', top=1000)
+  lite = predictor.lite.Interpreter('lite/model.tflite').get_signature_runner()
   types = {n: d['dtype'] for n, d in lite.get_input_details().items()}
   found = lite(**{name: x.astype(types[name]) for name, x in raw.items()})
   close(ranked(found, n), logits)
   assert len(found['embedding']) == len(logits)
-  exporting.run(str(path), 'numbers', 'npz')
+  export.run(str(path), 'numbers', 'npz')
   arrays = np.load('numbers/model.npz')
   with np.load(checkpoints.path_of(path, 1)) as saved:
     np.testing.assert_array_equal(
@@ -133,11 +133,10 @@ def test_files_give_the_logits_of_the_evaluation(kind, here):
   assert read['data']['classes'] == n
 
 
-@pytest.mark.parametrize('form', ['saved_model', 'tflite'])
-def test_a_folder_whose_name_looks_like_a_pattern(form, here):
+def test_a_folder_whose_name_looks_like_a_pattern(here):
   raw, logits, path = exported('table', here)
   output = 'lr=[0.1] a*b? {x} %20 #\\z "ü" \udcfc'
-  exporting.run(str(path), output, form, top=1000)
+  export.run(str(path), output, 'tflite', top=1000)
   found = prediction.of_file(output).predict(*raw.values())
   np.testing.assert_allclose(
     ranked(found, logits.shape[1]), logits, rtol=0, atol=1e-4
@@ -148,7 +147,7 @@ def test_a_folder_whose_name_looks_like_a_pattern(form, here):
 @pytest.mark.parametrize('kind', ['one label', 'sparse text', 'hashed labels'])
 def test_no_examples_have_no_classes(kind, here):
   raw, _, path = exported(kind, here)
-  exporting.run(str(path), 'saved', top=3)
+  export.run(str(path), 'saved', top=3)
   loaded = tf.saved_model.load('saved').signatures['serving_default']
   nothing = {name: x[: name == 'row_splits'] for name, x in raw.items()}
   found = loaded(**{name: tf.constant(x) for name, x in nothing.items()})
@@ -162,7 +161,7 @@ def test_onnx_gives_them_too(kind, here):
   pytest.importorskip('tf2onnx')
   runtime = pytest.importorskip('onnxruntime')
   raw, logits, path = exported(kind, here)
-  exporting.run(str(path), 'onnx', 'onnx', top=1000)
+  export.run(str(path), 'onnx', 'onnx', top=1000)
   session = runtime.InferenceSession('onnx/model.onnx')
   names = [output.name for output in session.get_outputs()]
   found = dict(zip(names, session.run(None, raw), strict=True))
@@ -178,13 +177,11 @@ def test_int8_hardly_changes_what_is_recognised(here, rounds):
   changes |= {'eval_every': 40, 'clients_per_round': 4}
   config = experiment.resolve('glyphs', 'fedavg', changes)
   experiment.assemble(config).run('run')
-  test = evaluation.load('run').dataset.test
+  test = trained.restore('run').dataset.test
   x, top1, sizes = test.read(np.arange(len(test))), {}, {}
   for quantize in ('', 'float16', 'int8'):
-    card = exporting.run(
-      'run', quantize or 'whole', 'tflite', quantize=quantize
-    )
-    lite = exporting.lite.Interpreter(f'{quantize or "whole"}/model.tflite')
+    card = export.run('run', quantize or 'whole', 'tflite', quantize=quantize)
+    lite = predictor.lite.Interpreter(f'{quantize or "whole"}/model.tflite')
     classes = lite.get_signature_runner()(images=x)['classes']
     top1[quantize], sizes[quantize] = (
       np.mean(classes[:, 0] == test.y),
@@ -220,21 +217,21 @@ def run(here):
 
 
 def test_an_output_that_is_not_ours_alone_stays(run, here):
-  exporting.run(str(run), 'mine', 'npz')
-  exporting.run(str(run), 'mine', 'npz')  # It replaces an export.
+  export.run(str(run), 'mine', 'npz')
+  export.run(str(run), 'mine', 'npz')  # It replaces an export.
   (here / 'mine' / 'thesis.txt').touch()
   (here / 'file').touch()
   (here / 'folder').mkdir()
   (here / 'folder' / 'model.json').write_text('{"files": ["model.json"]}')
-  exporting.run(str(run), 'edited', 'npz')
+  export.run(str(run), 'edited', 'npz')
   with (here / 'edited' / 'README.md').open('a') as file:
     file.write('what I think of it')
-  exporting.run(str(run), 'with_folder', 'npz')
+  export.run(str(run), 'with_folder', 'npz')
   (here / 'with_folder' / 'mine').mkdir()
   before = sorted(map(str, here.rglob('*')))
   for output in ('mine', 'file', 'folder', 'run', 'edited', 'with_folder', '.'):
     with pytest.raises(errors.InputError, match=r'exists|new folder'):
-      exporting.run(str(run), output, 'npz')
+      export.run(str(run), output, 'npz')
   assert sorted(map(str, here.rglob('*'))) == before
 
 
@@ -242,17 +239,17 @@ def test_what_fails_leaves_nothing(run, here, monkeypatch):
   before = sorted(map(str, here.rglob('*')))
   monkeypatch.setitem(sys.modules, 'tf2onnx', None)
   with pytest.raises(errors.InputError, match='pip install'):
-    exporting.run(str(run), 'new/folder/model', 'onnx')
-  monkeypatch.setattr(exporting, 'lite', None)
+    export.run(str(run), 'new/folder/model', 'onnx')
+  monkeypatch.setattr(export, '_save', None)
   with pytest.raises(errors.InputError, match='--format=tflite'):
-    exporting.run(str(run), 'model', 'tflite')
+    export.run(str(run), 'model', 'tflite')
   with pytest.raises(errors.InputError, match='cannot be written'):
-    exporting.run(str(run), 'run/config.json/model', 'npz')
+    export.run(str(run), 'run/config.json/model', 'npz')
   with pytest.raises(errors.InputError, match='no run directory'):
-    exporting.run('nowhere', 'model', 'npz')
+    export.run('nowhere', 'model', 'npz')
   checkpoints.path_of(run, 1).write_bytes(b'PK')
   with pytest.raises(errors.InputError, match=r'round_1\.npz is damaged'):
-    exporting.run(str(run), 'model', 'npz')
+    export.run(str(run), 'model', 'npz')
   assert sorted(map(str, here.rglob('*'))) == before
 
 

@@ -1,8 +1,5 @@
 """`launch.list` prints every registered entry."""
 
-import subprocess
-import sys
-
 import pytest
 
 from launch import benchmark as benchmarks
@@ -106,19 +103,3 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
 def test_bad_input_is_one_sentence():
   for arguments in ((), ('task',), ('tasks', 'metrics')):
     light.assert_one_sentence(call('list', *arguments), 'name what to list')
-
-
-def test_a_reader_that_goes_away_is_no_error():
-  """Like `python -m launch.list tasks | head -1`."""
-  for command in ('list tasks', 'train --help'):
-    module, *arguments = command.split()
-    process = subprocess.Popen(
-      [sys.executable, '-m', f'launch.{module}', *arguments],
-      cwd=light.ROOT,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-    )
-    process.stdout.close()
-    with process.stderr:
-      assert process.stderr.read() == b''
-    assert process.wait() == 141

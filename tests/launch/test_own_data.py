@@ -12,9 +12,8 @@ import pandas as pd
 import pytest
 
 from launch import compare
-from launch import evaluation
+from launch import evaluate
 from launch import train
-from tasks import experiment
 from tasks import registry
 from tests import documents
 from tests.datasets.images import on_disk
@@ -22,7 +21,6 @@ from tests.launch import flag_values
 from tests.launch import light
 from tests.launch import own_examples
 from tff_xc import errors
-from tff_xc.report import run_files
 from tff_xc.runtime import registry as runtimes
 
 OWN = documents.page('your_own')
@@ -205,9 +203,7 @@ def test_names_of_classes_are_kept_and_shown(here):
   run(command.replace('runs/tar', 'runs/named'))
   named = here / 'runs' / 'named' / 'fedavg'
   assert names_of(named) == ['cat', 'dog', 'emu']
-  config = run_files.flat(run_files.read_run(named).config)
-  own = {n: config[n] for n in experiment.NAMED if config.get(n)}
-  evaluation.run(str(named), named=own)
+  evaluate.run(str(named))
   heading = (named / 'confusion.csv').read_text().splitlines()[0]
   assert heading.startswith('class of the training examples of')
   assert heading.endswith(',cat,dog,emu,other')

@@ -163,13 +163,10 @@ def test_an_encoder_has_about_the_weights_that_are_asked_for(few):
     planned(shape, encoder_parameters=3)
 
 
-def test_the_text_fits_and_names_what_matters(few):
+def test_the_text_fits_and_its_commands_may_be_copied(few):
   found = planned({**SHAPE, 'rounds': 1, 'clients_per_round': 2})
   text = plan.to_text(found, 100)
   assert max(map(len, text.splitlines())) <= 100
-  for words in ('fewer than 3 times', 'Start with', 'launch.train', 'EMD'):
-    assert words in text
-  assert '–' in text  # Nothing is sent without clients.
   start = {**found['starts'][0], 'command': f"a '--data_dir={'a b ' * 60}' c"}
   text = plan._of_starts({'starts': [start]}, 100)
   assert shlex.split(text)[-1] and f'--data_dir={"a b " * 60}' in text

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 from datasets import raw_examples
-from launch import evaluation
-from launch import exporting
+from launch import export
 from launch import prediction
+from launch import trained
 from tests.datasets.images import on_disk
 from tests.launch import light
 from tests.launch import own_examples
@@ -57,7 +57,7 @@ def test_photographs_and_their_neighbours(here, capsys):
   run = photographs(here)
   on_disk.tarred(here / 'photos', here / 'photos.tar')
   shutil.make_archive('photos', 'zip', 'photos')
-  found = evaluation.load(run, {'data_dir': 'photos'})
+  found = trained.restore(run, {'data_dir': 'photos'})
   pool = found.dataset.train.pool
   predicted = found.evaluator.predict(found.weights, pool, np.arange(len(pool)))
   top1 = float(np.mean(predicted == pool.y))
@@ -109,7 +109,7 @@ def test_a_table_has_the_scores_of_its_test(here):
   columns = {'label_column': 'item', 'user_column': 'user'}
   changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
   run = test_evaluate.untrained(here / 'run', 'table', 'fedavg', **changes)
-  found = evaluation.load(str(run), {'data_dir': 'items.csv'})
+  found = trained.restore(str(run), {'data_dir': 'items.csv'})
   expected = found.evaluator(found.weights)['top1']
   names = ''.join(f'{i},item {i},15\n' for i in range(4))
   (run / 'classes.csv').write_text(f'class,name,count\n{names}')
@@ -161,7 +161,7 @@ def _exports_predict_alike(run, file, top, forms=('saved_model', 'tflite')):
   """Checks all formats that are installed against the run's own predictions."""
   prediction.run([file], run_dir=run, top=top, output='run.csv')
   for form in forms:
-    exporting.run(run, f'as_{form}', form, top=top)
+    export.run(run, f'as_{form}', form, top=top)
     prediction.run([file], model=f'as_{form}', top=top, output='model.csv')
     pairs = zip(rows_of('run.csv')[1], rows_of('model.csv')[1], strict=True)
     for row, other in pairs:
@@ -190,7 +190,7 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
     here / 'run', 'sparse-text-sets', algorithm, **changes
   )
   given = {'data_dir': 'train.txt', 'test_file': 'test.txt'}
-  found = evaluation.load(str(run), given)
+  found = trained.restore(str(run), given)
   expected = found.evaluator(found.weights)
   run_on = lambda file: prediction.run(
     [file], run_dir=str(run), top=3, output='p.csv'
@@ -230,7 +230,7 @@ def items(here, **more):
   frame.to_csv('mine.csv', index=False)
   how = {'data_dir': 'mine.csv', 'negatives': 3, **(more or SMALL)}
   run = test_evaluate.untrained(here / 'run', 'items', 'fedss', **how)
-  found = evaluation.load(str(run), {'data_dir': 'mine.csv'})
+  found = trained.restore(str(run), {'data_dir': 'mine.csv'})
   names = found.dataset.class_names
   (run / 'classes.csv').write_text(
     '\n'.join(['class,name', *(f'{i},{name}' for i, name in enumerate(names))])
@@ -306,7 +306,7 @@ def test_predictions_for_the_test_are_those_of_the_evaluation(here, repeats):
   ]
   measured = found.evaluator(found.weights)
   assert np.mean(hits) == pytest.approx(measured['hit@5'])
-  exporting.run(str(run), 'file', top=12)
+  export.run(str(run), 'file', top=12)
   prediction.run(['before.csv'], model='file', top=5, output='f.csv')
   for row, other in zip(rows, rows_of('f.csv')[1], strict=True):
     assert row[1::2] == other[1::2]
@@ -315,7 +315,7 @@ def test_predictions_for_the_test_are_those_of_the_evaluation(here, repeats):
 @pytest.mark.slow
 def test_a_file_gives_items_of_which_those_taken_are_left_out(here, capsys):
   run, *_ = items(here)
-  exporting.run(str(run), 'file', top=4)
+  export.run(str(run), 'file', top=4)
   assert 'the last 20 items' in (here / 'file' / 'README.md').read_text()
   prediction.run(['mine.csv'], model='file', top=3, output='p.csv')
   assert 'larger --top' in capsys.readouterr().err
@@ -327,7 +327,7 @@ def test_lines_of_text_are_continued(here):
   run = test_evaluate.untrained(
     here / 'run', 'shakespeare', 'fedavg', **changes
   )
-  found = evaluation.load(str(run), {'data_dir': str(here)})
+  found = trained.restore(str(run), {'data_dir': str(here)})
   alphabet = found.dataset.description.preprocessing['alphabet']
   code = lambda text: [alphabet.index(c) for c in text]
   # The context is what stands last, and what is short begins with spaces.
@@ -362,7 +362,7 @@ def test_lines_of_text_are_continued(here):
 @pytest.mark.parametrize('form', ['saved_model', 'tflite'])
 def test_an_exported_model_predicts_as_its_run(here, form):
   run = photographs(here)
-  exporting.run(run, 'model', form, top=2)
+  export.run(run, 'model', form, top=2)
   tables = []
   for given in ({'run_dir': run}, {'model': 'model'}):
     scores = prediction.run(['photos'], top=2, output='p.csv', **given)
@@ -374,7 +374,7 @@ def test_an_exported_model_predicts_as_its_run(here, form):
     assert scores[0] == pytest.approx(scores[1], abs=1e-4)
   with pytest.raises(errors.InputError, match='--top=3'):
     prediction.run(['photos'], model='model', top=3)
-  exporting.run(run, 'whole', form)  # Five of three classes.
+  export.run(run, 'whole', form)  # Five of three classes.
   prediction.run(['photos'], model='whole', output='p.csv')
   assert len(rows_of('p.csv')[0]) == 1 + 2 * 3
   card = here / 'model' / 'model.json'

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from tensorflow.core.protobuf import saved_model_pb2
 
-from launch import exporting
+from launch import export
 from tasks import experiment
 from tests.launch import test_evaluate
 from tff_xc import errors
@@ -125,7 +125,7 @@ def test_the_card_of_a_private_run_has_no_exact_facts(here, monkeypatch):
   for name, more in (('private', PRIVATE), ('plain', {})):
     given = {'rounds': 1, 'data_dir': 'with.csv', **COLUMNS, **SMALL, **PUBLIC}
     path = test_evaluate.untrained(here / name, 'table', **given, **more)
-    exporting.run(str(path), name + '_export', 'npz')
+    export.run(str(path), name + '_export', 'npz')
   card, plain = (
     json.loads((here / f'{name}_export' / 'model.json').read_text())
     for name in ('private', 'plain')
@@ -142,7 +142,7 @@ def test_calibration_is_not_exported_of_a_private_run(here):
   (here / 'run').mkdir()
   (here / 'run' / 'config.json').write_text(json.dumps(config))
   with pytest.raises(errors.InputError, match='calibrate'):
-    exporting.run('run', 'export', calibrate=(10, 1, None))
+    export.run('run', 'export', calibrate=(10, 1, None))
   assert not (here / 'export').exists()
 
 

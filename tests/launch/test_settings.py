@@ -13,14 +13,8 @@ from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 
 
-@pytest.mark.parametrize(
-  'arguments',
-  [
-    ('train', '--task=bibtex', '--algorithm=fedaws'),
-    ('evaluate', '--run_dir=somewhere'),
-  ],
-)
-def test_the_cache_folder_may_be_chosen(arguments, tmp_path, cache_folder):
+def test_the_cache_folder_may_be_chosen(tmp_path, cache_folder):
+  arguments = ('train', '--task=bibtex', '--algorithm=fedaws')
   chosen = light.call(*arguments, f'--cache_dir={tmp_path}')
   assert chosen.stdout.splitlines()[-1] == str(tmp_path), chosen.stderr
   default = light.call(*arguments)
@@ -125,16 +119,23 @@ def test_presets_resolve_and_their_heads_tell_the_command():
     assert not found(**config['hyperparameters']).warnings(10**6, 1)
 
 
-def test_help_shows_what_applies_with_its_value():
-  whole = light.call('train', '--help').stdout
+_FLAG = re.compile(r'^  --(?:\[no\])?(\w+)', re.MULTILINE)
+
+
+def test_help_shows_the_flags_that_most_runs_need_and_all_on_request():
+  few = _FLAG.findall(light.call('train', '--help').stdout)
+  needed = {'run_dir', 'task', 'algorithm', *settings.COMMON}
+  assert {*few} == needed and len(few) == 15
+  whole = light.call('train', '--help=all').stdout
   groups = re.findall(r'^(\S.*):$', whole, re.MULTILINE)
   assert groups == ['flags', *settings._GROUPS]
-  told = light.call(
-    'train', '--help', '--task=glyphs', '--algorithm=fedss'
-  ).stdout
-  flag = re.compile(r'^  --(?:\[no\])?(\w+)', re.MULTILINE)
-  all_flags, left = set(flag.findall(whole)), set(flag.findall(told))
-  assert {'svm_c', 'hashed_features'} <= all_flags - left
+  assert {*_FLAG.findall(whole)} >= {*settings.parameters()}
+
+
+def test_help_shows_what_applies_with_its_value():
+  told = light.call('train', '--help', *SMALL.split()).stdout
+  left = {*_FLAG.findall(told)}
+  assert not {'svm_c', 'hashed_features'} & left
   assert {'negatives', 'rounds', 'num_classes', 'seed', 'run_dir'} <= left
   config, _ = flag_values.resolved(SMALL.split())
   assert value(told, 'negatives') == str(config['hyperparameters']['negatives'])
@@ -145,7 +146,7 @@ def test_help_shows_what_applies_with_its_value():
 
 
 def value(told, name):
-  return re.search(rf"--{name}:[^-]*?\(value: '(.*?)'", told)[1]
+  return re.search(rf"--{name}:[^-]*?\(default: '(.*?)'", told)[1]
 
 
 @pytest.mark.parametrize(
@@ -183,5 +184,5 @@ def test_help_has_no_headings_of_modules(command):
   usage, flags_heading, of_flags = text.partition('\nflags:\n')
   assert usage and flags_heading and '  --' in of_flags
   assert not re.search(r'^\S', of_flags, re.MULTILINE)
-  for other in ('--helpfull', '--help=1', '-h'):
+  for other in ('--helpfull', '--help=all', '-h'):
     assert light.call(command, other).stdout == text

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from launch import evaluation as evaluation_lib
+from launch import evaluate
 from launch import machine
 from tasks import experiment
 from tests import doubling
@@ -98,7 +98,7 @@ def _assert_evaluation(run_dir):
   config = json.loads((run_dir / 'config.json').read_text())
   config['hyperparameters']['importance_weights'] = 'gone.csv'
   (run_dir / 'config.json').write_text(json.dumps(config))
-  evaluation_lib.run(str(run_dir))
+  evaluate.run(str(run_dir))
   evaluation = json.loads((run_dir / 'evaluation.json').read_text())
   summary = json.loads((run_dir / 'summary.json').read_text())
   assert evaluation['metrics'] == summary['final']
@@ -110,7 +110,7 @@ def _assert_evaluation(run_dir):
   assert evaluation['client_train_top1'] == pytest.approx(correct / total)
   assert (run_dir / 'confusion.png').stat().st_size > 0
   with pytest.raises(errors.InputError, match='no such client'):
-    evaluation_lib.run(str(run_dir), 'nobody')
+    evaluate.run(str(run_dir), 'nobody')
 
 
 def stopped_by(signal_number, flags, run_dir, after):

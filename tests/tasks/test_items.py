@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from launch import exporting
+from launch import export
 from launch import prediction
 from tasks import experiment
 from tff_xc.data import sparse
@@ -82,7 +82,7 @@ def test_lists_and_files_are_of_the_round_that_validation_chose(tmp_path):
     prediction.run([table], **given, output=str(output))
     texts[wanted] = output.read_text()
   assert texts['chosen'] == texts['2'] != texts['last']
-  card = exporting.run(str(path), str(tmp_path / 'file'), top=12)
+  card = export.run(str(path), str(tmp_path / 'file'), top=12)
   assert card['rounds'] == 2
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Values of --calibration.
 RESTRICTED, COUNTS, PRIOR = 'restricted', 'counts', 'prior'
+KINDS = ('none', RESTRICTED, COUNTS, PRIOR)
 # A logit less this much all but leaves its class out of a softmax.
 _MUCH = 20.0
 
@@ -29,7 +30,7 @@ class Calibration:
     " n the client's examples of the class ('counts', FedLC); plus"
     " --calibration_tau log p, with p the class's share of all training examples, or"
     " that of --calibration_probabilities ('prior', logit adjustment)",
-    choices=('none', RESTRICTED, COUNTS, PRIOR),
+    choices=KINDS,
   )
   calibration_alpha: float = hp.field(
     0.5,

@@ -56,29 +56,29 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
   _check_source(path, found, wanted)
   if 'data' in wanted:
     check_data(path, found, wanted['data'])
-    if found.get(PROBABILITIES) != wanted.get(PROBABILITIES):
-      raise errors.InputError(
-        f'{path} holds a run with other probabilities of classes, and'
-        ' --importance_weights or --calibration_probabilities names a file that has'
-        ' changed since; restore it, or choose another --run_dir'
-      )
-    if found.get(STARTED) != wanted.get(STARTED):
-      raise errors.InputError(
-        f'{path} holds a run that started from other weights: those of'
-        ' --start_from have changed since, or are of another source; restore them, or'
-        ' choose another --run_dir'
-      )
+    for key, what, flags in (
+      (
+        PROBABILITIES,
+        'other probabilities of classes',
+        '--importance_weights or --calibration_probabilities',
+      ),
+      (STARTED, 'other first weights', '--start_from'),
+    ):
+      if found.get(key) != wanted.get(key):
+        raise errors.InputError(
+          f'{path} holds a run with {what}, so what {flags} names has changed; restore'
+          ' it, or choose another --run_dir'
+        )
+  rounds = wording.count(found['rounds'], 'round')
+  if wanted['rounds'] < found['rounds']:
+    raise errors.InputError(
+      f'{path} holds a run of {rounds}; give at least as many'
+    )
   if wanted.get('dp_epsilon') and wanted['rounds'] > found['rounds']:
     raise errors.InputError(
       f'{path} holds a run whose noise gives --dp_epsilon={wanted["dp_epsilon"]:g}'
-      f' after {wording.count(found["rounds"], "round")}; more rounds need more noise'
-      ' from the start:'
-      ' choose another --run_dir'
-    )
-  if wanted['rounds'] < found['rounds']:
-    raise errors.InputError(
-      f'{path} holds a run of {wording.count(found["rounds"], "round")}; give at'
-      ' least as many'
+      f' after {rounds}; more rounds need more noise from the start: choose another'
+      ' --run_dir'
     )
 
 
@@ -88,17 +88,11 @@ def _check_source(path: pathlib.Path, found: Mapping, wanted: Mapping) -> None:
   A source may have been moved: its weights are compared when they have been read.
   """
   was, is_now = (str(c.get('start_from') or '') for c in (found, wanted))
-  if bool(was) != bool(is_now):
-    began = f'started from {was}' if was else 'did not start from another one'
+  is_other = os.path.realpath(was) != os.path.realpath(is_now)
+  if bool(was) != bool(is_now) or (os.path.isdir(was) and was and is_other):
     raise errors.InputError(
-      f'{path} holds a run that {began}; give the same --start_from, or choose another'
-      ' --run_dir'
-    )
-  is_moved = not os.path.isdir(was)
-  if was and not is_moved and os.path.realpath(was) != os.path.realpath(is_now):
-    raise errors.InputError(
-      f'{path} holds a run that started from {was}, not from {is_now}; choose another'
-      ' --run_dir'
+      f'{path} holds a run with --start_from={was}, not {is_now or "without it"}; give'
+      ' the same, or choose another --run_dir'
     )
 
 

@@ -35,7 +35,7 @@ NAMES = (NONE, 'mlflow', 'wandb')
 _PACKAGES = {'mlflow': 'mlflow-skinny', 'wandb': 'wandb'}
 # What MLflow takes at a time, and the longest value of a parameter.
 _PARAMETERS, _LONGEST = 100, 500
-_LEFT_OUT = ('signature', 'unset')
+_LEFT_OUT = ('unset',)
 _STARTS = (
   'no tracked run was started; mend that, or leave --tracker out and choose it when'
   ' the run resumes'

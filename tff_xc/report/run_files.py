@@ -6,7 +6,7 @@ A run directory holds
     the fingerprint of the data (`tff_xc.data.fingerprint`);
   metrics.csv: one row per round with the same columns, `round` first; a cell
     without a measurement is empty or `nan`. Row 0 has the scores of the initial
-    model and nothing else (runs of earlier versions do not have it);
+    model and nothing else;
   classes.csv, if the data name their classes: `class,name,count`, the number of
     each class, its name, and its training examples;
   description.json: the form of an example and of the labels
@@ -53,7 +53,7 @@ NOT_CONFIGURATION = (
   'dp_noise',
   'git_revision',
   'run_dir',
-  'signature',
+  'signature',  # Of runs that are not finished yet.
   'early_stopping_patience',
   'target',
   'tracker',
@@ -70,7 +70,7 @@ _NOT_SETTINGS = frozenset(
 )
 # What begins the names of facts of the data among settings.
 DATA = 'data.'
-# Types of keys that may be absent, since some versions did not write them.
+# Types of keys that may be absent.
 _OPTIONAL = {
   'hyperparameters': dict,
   'options': dict,

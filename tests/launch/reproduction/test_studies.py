@@ -268,8 +268,8 @@ def test_the_diagonal_of_fedss_is_compared_with_that_of_negonly(
     )
 
   monkeypatch.setattr(runs_lib, 'is_finished', lambda run: True)
-  monkeypatch.setattr(studies.evaluation, 'load', load)
-  monkeypatch.setattr(studies.evaluation, 'choose_client', lambda *_: 'c')
+  monkeypatch.setattr(studies.trained, 'restore', load)
+  monkeypatch.setattr(studies.trained, 'choose_client', lambda *_: 'c')
   lines = studies.measure(each, tmp_path)
   assert [*values(lines).values()] == [100 - 25]
   shown = [x.measured.value for x in lines if x.metric == 'classes predicted']
