@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tff_xc import wording
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.measure import catalog
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / 'docs' / 'results'
 # Visits of a client in a run that is long enough, as of the long runs in `docs/results`.
@@ -39,6 +40,11 @@ class Facts(NamedTuple):
     return max(
       max(a / b, b / a) for a, b in zip(self[:3], other[:3], strict=True)
     )
+
+  def is_like(self, other: 'Facts') -> bool:
+    """Returns whether both have sets of labels, lists of items, or neither."""
+    kinds = (self.label_sets, self.is_items)
+    return kinds == (other.label_sets, other.is_items)
 
 
 class Measured(NamedTuple):
@@ -67,7 +73,7 @@ class Measured(NamedTuple):
           continue
       else:
         name, down = row['algorithm'].split()[0], float(row['bytes_down_mean'])
-        mean, std = (row[f'{self.column}_{part}'] for part in ('mean', 'std'))
+        mean, std = row[f'{self.column}_mean'], row.get(f'{self.column}_std')
         scale = 100
       if down <= self.most_bytes and algorithms.get(name).has_clients:
         score = scale * float(mean), scale * float(std or 0)
@@ -81,11 +87,14 @@ class Measured(NamedTuple):
     rank = f'; {best} scores {scores[best][0]:.1f} %, the highest'
     if name == best:
       rank = f', the highest of {wording.count(len(scores), "algorithm")}'
-    metric = self.column.removeprefix('best.')
+    if len(scores) == 1:
+      rank = '; others were not run'
+    metric = catalog.METRICS[self.column.removeprefix('best.')].heading
+    deviation = f' ± {std:.1f}' if std else ''
     return (
       f'{self.name} ({of.num_classes:,} classes, {of.clients:,} clients with'
       f' {of.classes_per_client:,} classes each, {of.visits:g} visits): {name} scores'
-      f' {mean:.1f} ± {std:.1f} % {metric}{rank}'
+      f' {mean:.1f}{deviation} % {metric}{rank}'
     )
 
 
@@ -118,17 +127,18 @@ RULES = (
     ' bytes.',
   ),
   Rule(
-    'examples have sets of labels, of a thousand classes or more',
-    lambda f: f.label_sets and f.num_classes >= 1000,
+    'examples have sets of labels, of two thousand classes or more',
+    lambda f: f.label_sets and f.num_classes >= 2000,
     ('fedmlh',),
-    'With thousands of labels, hashed tables learn rare labels better and send less.',
+    'Of some 4,000 labels, hashed tables learn rare ones better, and send less than all'
+    ' class rows.',
   ),
   Rule(
-    'examples have sets of labels, of fewer than a thousand classes',
+    'examples have sets of labels, of fewer than two thousand classes',
     lambda f: f.label_sets,
     ('fedavg',),
-    'With a few hundred labels, all class rows are small, and hashed tables learn no'
-    ' more.',
+    'Of up to a thousand labels, hashed tables learn no more than all class rows, and'
+    ' send more.',
     '`fedmlh`, whose tables each send a network of their own',
   ),
   Rule(
@@ -230,6 +240,13 @@ MEASURED = (
     most_bytes=5e5,
   ),
   Measured(
+    'features within 5 MB a round, 1,875 rounds',
+    Facts(50_000, 3000, 20, 0.62, 10, fits_all=False),
+    'choosing.md#plan-a-run',
+    'features-50000.csv',
+    'client_top1_mean',
+  ),
+  Measured(
     'omniglot within 300 kB a round, 300 rounds',
     _OMNIGLOT._replace(visits=20, fits_all=False),
     'choosing.md#first-questions',
@@ -288,7 +305,7 @@ MEASURED = (
     Facts(1682, 943, 49, 0.43, 6.8, is_items=True),
     'items.md',
     'items-demo.csv',
-    'ndcg@10',
+    'best.ndcg@10',
   ),
 )
 
@@ -299,14 +316,17 @@ def rule_for(facts: Facts) -> Rule:
 
 
 def evidence(facts: Facts, name: str = '') -> Measured | None:
-  """Returns the nearest setting to which the same rule applies; None: there is none.
+  """Returns the nearest setting of the same kind of labels; None: there is none.
 
-  If `name` is given, of the settings that have a score of this algorithm.
+  If `name` is given, of the settings that have a score of this algorithm. Settings that
+  are near and to which the same rule applies go first.
   """
+  known = [m for m in MEASURED if not name or name in m.scores()]
+  known = [m for m in known if facts.is_like(m.facts)]
   rule = rule_for(facts)
-  same = [m for m in MEASURED if rule_for(m.facts) is rule]
-  same = [m for m in same if not name or name in m.scores()]
-  return min(same, key=lambda m: facts.distance(m.facts), default=None)
+  same = [m for m in known if rule_for(m.facts) is rule]
+  near = [m for m in same if facts.distance(m.facts) <= NEAR]
+  return min(near or known, key=lambda m: facts.distance(m.facts), default=None)
 
 
 def table() -> list[list[str]]:

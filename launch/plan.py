@@ -15,6 +15,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import dataclasses
+import io
 import json
 import math
 import os
@@ -65,6 +66,13 @@ _TASKS = {
 _NEGATIVES = 0.1
 _HALF = {'message_precision': precision.BFLOAT16}
 _MEGA, _CLASS = 10**6, 'class'
+# Options that tasks set by algorithm, and by which they read the same data.
+_NOT_OF_DATA = (
+  'examples_per_round',
+  'feature_learning_rate',
+  'select_features',
+  'tie_items',
+)
 # Flags with a number of 0 or more, and their help.
 _NUMBERS = {
   'encoder_parameters': 'Number of weights of the encoder of a shape, about; 0: those of'
@@ -145,8 +153,11 @@ class Planner:
   _loaded: dict[str, Any] = dataclasses.field(
     default_factory=dict
   )  # By options.
-  # By the examples that a client draws: `communication.own_rows`.
-  _own: dict[int, Any] = dataclasses.field(default_factory=dict)
+  # By the options that shape the data.
+  _datasets: dict[str, Any] = dataclasses.field(default_factory=dict)
+  # By these, the examples that a client draws, and whether features are tied to class
+  # rows: `communication.own_rows`.
+  _own: dict[tuple[str, int, bool], Any] = dataclasses.field(default_factory=dict)
 
   def make(
     self, dataset: client_data.FederatedDataset | None = None
@@ -156,22 +167,23 @@ class Planner:
       algorithms.get(name)
     if self.encoder_parameters:
       self.changes = {**self.changes, _WIDTH.name: self._width()}
-    configs = self._configs()
-    first = next(c for c in configs.values() if isinstance(c, dict))
+    configs, names = self._configs(), [*self.chosen, *PLANNED]
+    possible = (configs[name] for name in names)
+    first = next(c for c in possible if isinstance(c, dict))
     if self.measures:
       experiment.install_runtime(first)
-    self.dataset = dataset or _read(tasks.get(self.task), first)
+    self._given_dataset = dataset
+    self.dataset = self._dataset(first)
     memory.require(
       4 * self.dataset.num_classes * first['options'].get('embedding_dim', 1),
       f'a table of {self.dataset.num_classes:,} classes',
       'lower --embedding_dim, or give data of fewer classes',
     )
     lines = {name: self._line(name, configs[name]) for name in PLANNED}
-    made = [
-      made for made, _ in self._made.values() if made.algorithm.has_clients
-    ]
+    made = [self._made[name][0] for name in names if name in self._made]
+    made = [each for each in made if each.algorithm.has_clients]
     if not made:
-      raise errors.InputError(lines[[*self.chosen, *PLANNED][0]]['why_not'])
+      raise errors.InputError(lines[names[0]]['why_not'])
     self._first = made[0]
     sent = [self._largest(line) for line in lines.values()]
     if (least := min(filter(None, sent), default=0)) > self.most_bytes:
@@ -293,16 +305,11 @@ class Planner:
 
     from tff_xc.measure import communication
 
-    options = config['options']
-    made = experiment.with_data(config, self._with_network(options))
+    made = experiment.with_data(config, self._with_network(config))
     messages = communication.messages(made.algorithm)
     self._made[name] = made, messages
     virtual = self._values(name).get('virtual_client_size', 0)
-    drawn = virtual or options.get('examples_per_round', 0)
-    train, classes = made.dataset.train, made.dataset.num_classes
-    if drawn not in self._own:
-      self._own[drawn] = communication.own_rows(train, classes, drawn)
-    own, rows, largest = self._own[drawn], {}, {}
+    own, rows, largest = self._own_rows(made), {}, {}
     for table in made.algorithm.tables:
       counts, sizes = own.get(table.name, own[_CLASS])
       asked = table.request.mean_rows(counts)
@@ -325,17 +332,45 @@ class Planner:
       + threads * on_client,
     }
 
-  def _with_network(self, options: Mapping) -> task_lib.Loaded:
-    key, task = repr(sorted(options.items())), tasks.get(self.task)
+  def _own_rows(self, made: experiment.Experiment) -> Mapping[str, Any]:
+    """Returns the rows that each client owns, see `communication.own_rows`."""
+    from tff_xc.measure import communication
+
+    dataset, options = made.dataset, made.config['options']
+    drawn = made.config['hyperparameters'].get('virtual_client_size', 0)
+    drawn = drawn or options.get('examples_per_round', 0)
+    tied = bool(made.algorithm.model.encoder.tied)
+    key = _key_of_data(options), drawn, tied
+    if key not in self._own:
+      self._own[key] = communication.own_rows(
+        dataset.train, dataset.num_classes, drawn, tied
+      )
+    return self._own[key]
+
+  def _dataset(self, config: Mapping) -> client_data.FederatedDataset:
+    """Returns the data given, or those that a configuration reads, each once."""
+    if self._given_dataset:
+      return self._given_dataset
+    key = _key_of_data(config['options'])
+    if key not in self._datasets:
+      # Of the same files, a task tells the same.
+      told = io.StringIO() if self._datasets else sys.stderr
+      with contextlib.redirect_stderr(told):
+        self._datasets[key] = _read(tasks.get(self.task), config)
+    return self._datasets[key]
+
+  def _with_network(self, config: Mapping) -> task_lib.Loaded:
+    options, task = config['options'], tasks.get(self.task)
+    key = repr(sorted(options.items()))
     if key not in self._loaded:
-      self._loaded[key] = task.with_network(self.dataset, options)
+      self._loaded[key] = task.with_network(self._dataset(config), options)
     return self._loaded[key]
 
   def _seconds(self, name: str) -> float:
     """Trains for three rounds; returns their median, since the first one compiles."""
     given = {**self._given(name), 'rounds': 3, 'eval_every': 3}
     config = experiment.resolve(self.task, name, given)
-    loaded = self._with_network(config['options'])
+    loaded = self._with_network(config)
     with (
       tempfile.TemporaryDirectory() as folder,
       contextlib.redirect_stdout(sys.stderr),
@@ -387,7 +422,7 @@ class Planner:
     train, rounds = made.dataset.train, made.config['rounds']
     each = made.config['hyperparameters']['clients_per_round']
     active = int((train.partition.sizes > 0).sum())
-    own = next(iter(self._own.values()))[_CLASS]
+    own = self._own_rows(made)[_CLASS]
     visits = rounds * each / active
     return {
       'rounds': rounds,
@@ -426,14 +461,18 @@ class Planner:
     elif facts.table_share >= 0.2 and facts.fits_all and not facts.label_sets:
       limited = facts._replace(fits_all=False)
       wanted.append((limited, number, 'This sends fewer bytes. '))
+    possible = [n for n in self.chosen or PLANNED if not lines[n]['why_not']]
     found: dict[str, dict[str, Any]] = {}
     for of, count, before in wanted:
       rule = advice.rule_for(of)
       for name in rule.use:
-        if not lines[name]['why_not'] and name not in found:
+        if name in possible and name not in found:
           found[name] = self._start(lines[name], of, count, before + rule.why)
+    if self.chosen and possible and not found:
+      name, why = possible[0], 'You named it; no rule recommends it here.'
+      found[name] = self._start(lines[name], facts, number, why)
     if len(found) == 1:
-      [name], count = found, many if many != number else 2 * number
+      [name], count = found, many if many > number else 2 * number
       why = 'The same for another number of rounds, to compare.'
       found[why] = self._start(lines[name], facts, count, why)
     return [*found.values()][:3]
@@ -459,6 +498,7 @@ class Planner:
       'why': why,
       'command': shlex.join(['python', '-m', 'launch.train', *words]),
       'rounds': rounds,
+      'negatives': sizes['negatives'],
       'bytes_down': sizes['bytes_down'],
       'bytes_up': sizes['bytes_up'],
       'evidence': near and near.sentence(name),
@@ -467,11 +507,15 @@ class Planner:
     }
 
   def _negatives(self, line: Mapping) -> int:
-    """Returns a tenth of the classes, or the most negatives that the limit allows."""
-    classes, default = self.dataset.num_classes, line['negatives']
-    wanted = max(default, int(classes * _NEGATIVES))
-    table = self._made[line['algorithm']][1].tables[_CLASS]
+    """Returns the default, or within a limit as many as it allows.
+
+    These are at most a tenth of the classes, or the default if that is more.
+    """
+    classes = self.dataset.num_classes
+    wanted = default = line['negatives']
     if not math.isinf(self.most_bytes):
+      wanted = max(default, int(classes * _NEGATIVES))
+      table = self._made[line['algorithm']][1].tables[_CLASS]
       down = (self.most_bytes - line['bytes_down']) // table.down
       up = (self.most_bytes - line['bytes_up']) // table.up
       wanted = min(wanted, default + int(min(down, up)))
@@ -485,6 +529,11 @@ def _telling(found: dict, key: str):
     yield
   except errors.InputError as e:
     found[key] = str(e)
+
+
+def _key_of_data(options: Mapping) -> str:
+  shaping = {n: v for n, v in options.items() if n not in _NOT_OF_DATA}
+  return repr(sorted(shaping.items()))
 
 
 def _read(task: task_lib.Task, config: Mapping):
@@ -632,6 +681,10 @@ def _of_algorithms(found: Mapping, width: int) -> str:
     ' that train at the same time. Data and activations come on top.',
     width,
   )
+  if any(row[0] == 'fedmlh' for row in rows):
+    text += _filled(
+      'fedmlh: its class rows are those of its hash tables.', width
+    )
   for reason, names in why.items():
     text += _filled(f'Does not fit: {", ".join(names)}: {reason}', width, 0, 2)
   return text
@@ -646,7 +699,9 @@ def _of_rounds(found: Mapping, width: int) -> str:
     f' {wording.count(of["clients_per_round"], "client")}, a client takes part'
     f' {of["visits_of_a_client"]:,.2f} times on average, and a class'
     f' {of["visits_of_a_class"]:,.2f} times. Each client takes part {few} times in'
-    f' {first:,} rounds, and {many} times in {last:,}.'
+    f' {first:,} rounds, and {many} times in {last:,}: in a kept comparison of 2,028'
+    ' classes, FedSS scores 32 % after 0.6 visits, 94 % after 3 and 96 % after 6'
+    ' (docs/choosing.md).'
   )
   if of['visits_of_a_client'] < experiment.FEW_VISITS:
     text += (
@@ -664,9 +719,11 @@ def _of_starts(found: Mapping, width: int) -> str:
     down, up = (
       wording.human_bytes(start[f'bytes_{way}']) for way in ('down', 'up')
     )
+    drawn = start['negatives']
+    negatives = f', {wording.count(drawn, "negative")}' if drawn else ''
     text += _filled(
-      f'{number}. {start["algorithm"]}, {start["rounds"]:,} rounds, {down} down and'
-      f' {up} up. {start["why"]}',
+      f'{number}. {start["algorithm"]}, {start["rounds"]:,} rounds{negatives},'
+      f' {down} down and {up} up. {start["why"]}',
       width,
       first=1,
       others=4,
@@ -675,7 +732,11 @@ def _of_starts(found: Mapping, width: int) -> str:
     if start['evidence']:
       told = f'Measured on {start["evidence"]}. See {start["page"]}.'
       if not start['is_near']:
-        told += ' Nothing was measured within a factor of 4 of your sizes.'
+        told += (
+          ' This algorithm was not measured within a factor of 4 of your sizes.'
+        )
+      if drawn and found.get('most_bytes'):
+        told += ' The number of negatives there may be another.'
     # No line may end within quotes.
     words = (
       w.replace(' ', '\0')

@@ -57,6 +57,18 @@ def test_the_nearest_comparison_counts():
   assert 'fedss scores 96.3' in told and 'fedadam scores 97.9' in told
 
 
+def test_a_near_comparison_of_another_rule_counts():
+  facts = advice.Facts(2100, 10, 900, 0.7, 28, label_sets=True)
+  assert advice.evidence(facts, 'fedmlh').name == 'sparse-words-eurlex-sets'
+  facts = facts._replace(classes_per_client=400)
+  assert advice.rule_for(facts).use == ('fedmlh',)
+  found = advice.evidence(facts, 'fedmlh')
+  assert found.name == 'delicious-sets'
+  assert facts.distance(found.facts) < advice.NEAR
+  # Scores of lists of items are not those of sets of labels.
+  assert advice.evidence(facts, 'fedss') is None
+
+
 def test_without_results_there_is_no_evidence(monkeypatch, tmp_path):
   monkeypatch.setattr(advice, 'RESULTS', tmp_path)
   advice._rows.cache_clear()

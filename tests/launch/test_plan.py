@@ -54,7 +54,16 @@ def _text(folder):
   return {**given, 'hidden_dim': 4, 'feature_dim': 4, 'examples_per_round': 0}
 
 
-DATA = {'images': _images, 'table': _table, 'sparse-text': _text}
+def _items(folder):
+  return {'num_classes': 60, 'num_clients': 8}
+
+
+DATA = {
+  'images': _images,
+  'table': _table,
+  'sparse-text': _text,
+  'items-demo': _items,
+}
 
 
 @pytest.mark.slow  # `tests/round/test_request.py` has a quick form.
@@ -100,6 +109,17 @@ def test_the_data_and_the_rounds_are_counted(few):
   assert any('no client has' in text for text in data['check']) == absent
 
 
+def test_the_scores_by_visits_are_the_kept_ones(few):
+  rows = pd.read_csv(advice.RESULTS / 'landmarks-rounds.csv', index_col=0)
+  columns = ['top1@100_mean', 'top1@500_mean', 'top1_mean']
+  early, later, last = 100 * rows.loc['fedss', columns]
+  told = ' '.join(plan.to_text(planned(), 100).split())
+  assert (
+    f'FedSS scores {early:.0f} % after 0.6 visits, {later:.0f} % after 3 and'
+    f' {last:.0f} % after 6'
+  ) in told
+
+
 WIDE = {**SHAPE, 'num_classes': 2000, 'hidden_dim': 32}
 
 
@@ -128,12 +148,60 @@ def test_messages_are_halved_where_they_would_not_fit(few):
 
 def test_negatives_are_as_many_as_the_limit_allows(few):
   of = lambda found: {s['algorithm']: s for s in found['starts']}['fedss']
-  assert '--negatives=200' in of(planned(WIDE))['command']  # A tenth.
+  free = planned(WIDE)
+  [line] = [a for a in free['algorithms'] if a['algorithm'] == 'fedss']
+  for key in ('negatives', 'bytes_down', 'bytes_up'):
+    assert of(free)[key] == line[key]
+  most = planned(WIDE, most_bytes=20_000)
+  assert '--negatives=200' in of(most)['command']  # A tenth.
+  assert 'negatives there may be another' in ' '.join(
+    plan.to_text(most, 100).split()
+  )
   less = of(planned(WIDE, most_bytes=15_000))
   negatives = int(less['command'].rpartition('--negatives=')[2])
   assert 0 < negatives < 200
   row = 4 * 4 + 8  # Sent with its id, which the request also has.
   assert 15_000 - row < less['bytes_up'] <= 15_000
+
+
+def test_the_second_command_has_more_rounds_than_the_first(few):
+  for rounds in (3, 200):
+    found = planned({**SHAPE, 'rounds': rounds}, chosen=('fedavg',))
+    first, second = found['starts']
+    assert first['algorithm'] == second['algorithm'] == 'fedavg'
+    assert first['rounds'] < second['rounds']
+
+
+def test_only_named_algorithms_are_recommended(few):
+  found = planned(chosen=('fedproto', 'fedss'))
+  names = [a['algorithm'] for a in found['algorithms']]
+  assert {s['algorithm'] for s in found['starts']} <= {*names}
+  found = planned(chosen=('posonly',))
+  assert {s['algorithm'] for s in found['starts']} == {'posonly'}
+  assert 'no rule recommends it' in found['starts'][0]['why']
+
+
+def test_a_thousand_sets_of_labels_are_no_reason_for_hashes(few):
+  planner = plan.Planner('sparse-words-sets', {})
+  found = planner.make()
+  first, second = found['starts']
+  assert first['algorithm'] == second['algorithm'] == 'fedavg'
+  assert first['is_near'] and first['evidence'].startswith('delicious-sets')
+
+
+def test_each_algorithm_has_the_data_of_its_network(monkeypatch):
+  monkeypatch.setattr(plan, 'PLANNED', ('fedss', 'fullsoftmax', 'fedproto'))
+  changes = {'num_classes': 60, 'num_clients': 30, 'items_per_user': 8.0}
+  planner = plan.Planner('items-demo', changes)
+  planner.make()
+  of = {name: made.dataset.train for name, (made, _) in planner._made.items()}
+  assert of['fedss'] is of['fullsoftmax']  # Sequences.
+  assert len(of['fedproto'].partition.numbers) > len(
+    of['fedss'].partition.numbers
+  )
+  alone = plan.Planner('items-demo', changes, chosen=('fedproto',)).make()
+  examples = len(of['fedproto'].partition.numbers)
+  assert alone['data']['examples'] == examples
 
 
 def test_a_command_is_what_training_takes(few):

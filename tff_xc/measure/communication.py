@@ -159,12 +159,16 @@ class OwnRows(NamedTuple):
 
 
 def own_rows(
-  train: client_data.PartitionedClientData, num_classes: int, drawn: int = 0
+  train: client_data.PartitionedClientData,
+  num_classes: int,
+  drawn: int = 0,
+  tied: bool = False,
 ) -> dict[str, OwnRows]:
   """Returns, by table, how many rows the clients' examples name in a round.
 
   A client names the classes of all of its examples, and the features of the `drawn`
-  examples that it uses; 0: all. Features are those of one draw of 1,000 clients.
+  examples that it uses; 0: all. Features are those of one draw of 1,000 clients. If
+  they are `tied` to class rows, there is one table, of both.
   """
   import numpy as np
 
@@ -184,8 +188,11 @@ def own_rows(
       held = train.partition.of_client(client)
       if 0 < drawn < len(held):
         held = np.random.default_rng([0, 0, client]).choice(held, drawn, False)
-      features.append(len(np.unique(train.pool.read(held).indices)))
-    found[bag.FEATURE] = OwnRows(np.array(features), sizes[some])
+      named = train.pool.read(held).indices
+      if tied:
+        named = np.append(named, train.pool.y[train.partition.of_client(client)])
+      features.append(len(np.unique(named)))
+    found[classifier.CLASS if tied else bag.FEATURE] = OwnRows(np.array(features), sizes[some])
   return found
 
 
