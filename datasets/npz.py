@@ -7,7 +7,6 @@ from collections.abc import Container
 
 import numpy as np
 
-from datasets import examples as examples_lib
 from tff_xc import errors
 from tff_xc import npz_headers
 
@@ -58,7 +57,9 @@ def labels(
       f'{path}: {name} is {y.dtype} {list(y.shape)}; expected whole numbers from 0,'
       ' one label for each example'
     )
-  examples_lib.check_classes(int(y.max()) + 1, f'{path}: {name}')
+  from datasets import examples  # Late: lists of data need no SciPy.
+
+  examples.check_classes(int(y.max()) + 1, f'{path}: {name}')
   return y
 
 

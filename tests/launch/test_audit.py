@@ -114,11 +114,11 @@ def test_items_are_told_as_features_and_as_labels(here):
   """A request has both in one table, and a sequence's items are all of a user's."""
   sizes = {'num_classes': 40, 'num_clients': 6, 'embedding_dim': 4}
   config = experiment.resolve('items-demo', 'posonly', sizes)
-  found = auditing.run([], config, {}, None, SETTINGS)
+  found = audit.run([], config, {}, None, SETTINGS)
   [line] = found['audit'].to_dict('records')
   assert line['posterior_first'] == line['auc_first'] == 1
   config = experiment.resolve('items-demo', 'fedss', {**sizes, 'negatives': 5})
-  found = auditing.run([], config, {}, 'o', SETTINGS._replace(clients=6))
+  found = audit.run([], config, {}, 'o', SETTINGS._replace(clients=6))
   train = experiment.assemble(config).dataset.train
   own = []
   for place in range(6):

@@ -45,7 +45,7 @@ _CURE = 'start Ray again if you started it; the same command continues the run'
 
 _is_connected = False
 _guard: subprocess.Popen | None = None  # Of the Ray that was started here.
-_raylet: psutil.Process | None = None  # Ray's process through which we connect.
+_nearest_raylet: psutil.Process | None = None  # Ray's process through which we connect.
 # Whether a thread that waits for Ray was left behind; see `disconnect`.
 left_behind = False
 
@@ -61,7 +61,7 @@ def connect(address: str = '', without_token: bool = False) -> None:
   Raises:
     errors.InputError: no head answers there, or it serves callers without a token.
   """
-  global _is_connected, _raylet
+  global _is_connected, _nearest_raylet
   if importlib.util.find_spec('ray') is None:
     raise errors.InputError(
       'Ray is not installed: `make venv-cluster` adds it to .venv'
@@ -74,7 +74,7 @@ def connect(address: str = '', without_token: bool = False) -> None:
         _join(address, without_token)
       else:
         _start()
-    _raylet = _find_raylet()
+    _nearest_raylet = _find_raylet()
   except BaseException as e:
     disconnect()
     if isinstance(e, errors.InputError) or not isinstance(e, Exception):
@@ -251,7 +251,7 @@ def check_node() -> None:
   """
   ended = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
   with contextlib.suppress(psutil.NoSuchProcess):
-    if _raylet is None or _raylet.status() not in ended:
+    if _nearest_raylet is None or _nearest_raylet.status() not in ended:
       return
   raise client_error.WorkersError(
     f'the node of Ray on this machine has ended: {_CURE}'
@@ -291,12 +291,12 @@ def disconnect() -> None:
   `left_behind` is true: the process may then crash when it ends, unless it ends with
   `os._exit`, as `launch.app` does.
   """
-  global _guard, _is_connected, _raylet, left_behind
+  global _guard, _is_connected, _nearest_raylet, left_behind
   if not _is_connected:
     return
   import ray
 
-  _is_connected, _raylet = False, None
+  _is_connected, _nearest_raylet = False, None
   atexit.unregister(disconnect)
   leaving = threading.Thread(target=ray.shutdown, daemon=True)
   leaving.start()
