@@ -157,7 +157,9 @@ class Planner:
   _datasets: dict[str, Any] = dataclasses.field(default_factory=dict)
   # By these, the examples that a client draws, and whether features are tied to class
   # rows: `communication.own_rows`.
-  _own: dict[tuple[str, int, bool], Any] = dataclasses.field(default_factory=dict)
+  _own: dict[tuple[str, int, bool], Any] = dataclasses.field(
+    default_factory=dict
+  )
 
   def make(
     self, dataset: client_data.FederatedDataset | None = None

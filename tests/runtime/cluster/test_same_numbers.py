@@ -147,7 +147,9 @@ def test_the_numbers_are_those_of_one_process(make, in_process_context):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('network', [{'encoder': 'sequence'}, {'hidden_dim': 8}])
+@pytest.mark.parametrize(
+  'network', [{'encoder': 'sequence'}, {'hidden_dim': 8}]
+)
 def test_items_that_have_one_row(network, in_process_context):
   """Features are class rows, and dropout draws from the clients' seeds."""
   sizes = {'num_classes': 40, 'num_clients': 12, 'embedding_dim': 8}

@@ -45,7 +45,8 @@ _CURE = 'start Ray again if you started it; the same command continues the run'
 
 _is_connected = False
 _guard: subprocess.Popen | None = None  # Of the Ray that was started here.
-_nearest_raylet: psutil.Process | None = None  # Ray's process through which we connect.
+# Ray's process through which we connect.
+_nearest_raylet: psutil.Process | None = None
 # Whether a thread that waits for Ray was left behind; see `disconnect`.
 left_behind = False
 
