@@ -146,6 +146,7 @@ def interrupted(name, number=signal.SIGINT, ignored=False):
   """Starts such a command, and returns it as soon as it has begun."""
   disposition = 'SIG_IGN' if ignored else 'default_int_handler'
   first = f'import signal; signal.signal(2, signal.{disposition})'
+  first += '; signal.signal(1, signal.SIG_DFL)'  # `nohup` ignores it.
   process = started('-c', first + INTERRUPTED, name)
   assert process.stdout.readline() == 'begun\n'
   process.send_signal(number)

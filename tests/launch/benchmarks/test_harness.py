@@ -192,8 +192,9 @@ def test_a_contender_answers_whatever_is_printed():
 )
 def test_a_contender_that_fails_is_one_sentence(monkeypatch, second, expected):
   monkeypatch.setattr(harness, '_GRACE_SECONDS', 0.2)
-  contender = started(second, 2.0)
+  contender = started(second)
   contender.round()
+  contender._timeout = 2.0
   with pytest.raises(errors.InputError, match=expected) as e:
     contender.round()
   assert str(e.value).startswith('contender fake ')
