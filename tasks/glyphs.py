@@ -93,8 +93,11 @@ _ANY = (
 _BY_SPLIT = {
   _DIRICHLET: ('concentration', 'size_deviation'),
   '': (
-    *('classes_per_client', 'classes_least', 'classes_most'),
-    *('consecutive_classes', 'group_share'),
+    'classes_per_client',
+    'classes_least',
+    'classes_most',
+    'consecutive_classes',
+    'group_share',
   ),
 }
 _RETRIEVAL_CLASSES = hp.Hyperparameter(

@@ -309,7 +309,12 @@ def _task(**attributes) -> task.Task:
   return task.Task(
     network=_network,
     metrics=(
-      *('hit@10', 'ndcg@10', 'hit@1', 'hit@5', 'hit@20', 'ndcg@20'),
+      'hit@10',
+      'ndcg@10',
+      'hit@1',
+      'hit@5',
+      'hit@20',
+      'ndcg@20',
       'recall@10',
       'hit@10_validation',
       'ndcg@10_validation',

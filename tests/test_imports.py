@@ -14,7 +14,11 @@ PACKAGES = ('tff_xc', 'datasets', 'tasks', 'launch')  # The lowest first.
 # The lowest first. Layers of one line do not import each other.
 LAYERS = (
   (
-    *('deep_messages', 'environment', 'errors', 'interrupts', 'lazy_imports'),
+    'deep_messages',
+    'environment',
+    'errors',
+    'interrupts',
+    'lazy_imports',
     'wording',
   ),
   ('files', 'home', 'lock', 'memory', 'precision'),

@@ -21,16 +21,22 @@ SOURCES = ('tff_xc', 'datasets', 'tasks', 'launch', 'tools')
 PACKAGE = 'tensorflow_federated'
 # The parts of TFF in which names lie.
 PARTS = (
-  *(
-    'aggregators',
-    'algorithms',
-    'backends',
-    'datasets',
-    'framework',
-    'learning',
-  ),
-  *('models', 'native', 'optimizers', 'program', 'simulation', 'structure'),
-  *('templates', 'tensorflow', 'test', 'types'),
+  'aggregators',
+  'algorithms',
+  'backends',
+  'datasets',
+  'framework',
+  'learning',
+  'models',
+  'native',
+  'optimizers',
+  'program',
+  'simulation',
+  'structure',
+  'templates',
+  'tensorflow',
+  'test',
+  'types',
 )
 
 

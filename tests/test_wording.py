@@ -60,8 +60,14 @@ def test_what_people_read(function, cases):
 )
 def test_a_flag_that_was_meant_is_named(written, meant):
   known = [
-    *('client_learning_rate', 'server_learning_rate', 'rounds', 'batch_size'),
-    *('local_epochs', 'clients_per_round', 'clients_per_class', 'seed'),
+    'client_learning_rate',
+    'server_learning_rate',
+    'rounds',
+    'batch_size',
+    'local_epochs',
+    'clients_per_round',
+    'clients_per_class',
+    'seed',
   ]
   expected = f'; did you mean --{meant}?' if meant else ''
   assert wording.meant(written, known, '--') == expected

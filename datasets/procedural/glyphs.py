@@ -172,7 +172,9 @@ class Options:
       ('retrieval_classes', 0, 10**8, self.retrieval_classes),
       (
         'retrieval_examples_per_class',
-        *(1, 10**6, self.retrieval_examples_per_class),
+        1,
+        10**6,
+        self.retrieval_examples_per_class,
       ),
       ('image_size', 8, 512, self.image_size),
       ('variation', 0, 3, self.variation),
@@ -197,8 +199,11 @@ class Options:
   def _check_dealt(self) -> None:
     """Refuses a Dirichlet distribution beside another rule, and its size alone."""
     others = (
-      *('classes_range', 'consecutive_classes', 'class_shares'),
-      *('examples_deviation', 'group_share'),
+      'classes_range',
+      'consecutive_classes',
+      'class_shares',
+      'examples_deviation',
+      'group_share',
     )
     for name in others if self.concentration is not None else ():
       if getattr(self, name):

@@ -25,9 +25,23 @@ from tff_xc import wording
 
 Number = table_lib.Number
 COLUMNS = (
-  *('table', 'scale', 'row', 'task', 'algorithm', 'changes', 'metric'),
-  *('published', 'mean', 'std', 'by_seed', 'seeds', 'rounds', 'revision'),
-  *('processor', 'command', 'note'),
+  'table',
+  'scale',
+  'row',
+  'task',
+  'algorithm',
+  'changes',
+  'metric',
+  'published',
+  'mean',
+  'std',
+  'by_seed',
+  'seeds',
+  'rounds',
+  'revision',
+  'processor',
+  'command',
+  'note',
 )
 TEXT = 'result.md'
 PAGE = 'report.html'

@@ -36,11 +36,13 @@ def write(folder, rows, unclean=200, packed=False):
   for name, header, lines in (
     ('train', 'id,url,landmark_id', [(i, url, of) for i, of, _ in every]),
     (
-      *('train_attribution', 'id,url,author,license,title'),
+      'train_attribution',
+      'id,url,author,license,title',
       [(image, url, author, 'CC', title) for image, _, author in every],
     ),
     (
-      *('train_clean', 'landmark_id,images'),
+      'train_clean',
+      'landmark_id,images',
       [(landmark, ' '.join(found)) for landmark, found in clean.items()],
     ),
   ):

@@ -379,7 +379,9 @@ def test_users_that_train_nobody_are_counted(tmp_path, capsys):
   *before, told = capsys.readouterr().err.splitlines()
   assert told.startswith('1 user of ') and 'takes no part' in told  # Cy.
   assert [line.split(':')[0].strip() for line in before[1:]] == [
-    *('popularity', 'markov', 'cooccurrence'),
+    'popularity',
+    'markov',
+    'cooccurrence',
   ]
   text = '\n'.join(line for line in ROWS.splitlines() if 'cy' not in line)
   items.load(table(tmp_path, text), items.Options(), ANY)

@@ -121,8 +121,12 @@ def test_clients_are_drawers_and_other_drawers_and_classes_are_held_out(
 ):
   assert dataset.num_classes == 3
   assert dataset.train.client_ids == [
-    *('Braille/01', 'Braille/02', 'Braille/03'),
-    *('Greek/01', 'Greek/02', 'Greek/03'),
+    'Braille/01',
+    'Braille/02',
+    'Braille/03',
+    'Greek/01',
+    'Greek/02',
+    'Greek/03',
   ]
   x, y = dataset.train.examples('Greek/02')
   assert (x.dtype, y.dtype) == (np.uint8, np.int32)

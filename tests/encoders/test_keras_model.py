@@ -54,7 +54,11 @@ def test_embeddings_gradients_and_statistics_are_those_of_keras():
   trainable, state = weights_of(encoder)
   assert encoder.embedding_dim == 5
   assert list(trainable) == [
-    *('000/kernel', '001/gamma', '002/beta', '005/kernel', '006/bias')
+    '000/kernel',
+    '001/gamma',
+    '002/beta',
+    '005/kernel',
+    '006/bias',
   ]
   assert list(state) == ['003/moving_mean', '004/moving_variance']
   assert encoder.last_layer == ('005/kernel', '006/bias')

@@ -191,7 +191,10 @@ def test_only_what_a_kill_leaves_is_removed(tmp_path):
   folder = tmp_path / 'checkpoints'
   folder.mkdir()
   kept = {
-    *('.round_8.tmp.npz', 'round_8.tmp.npz', 'mine.npz', '.round_x.1.tmp.npz')
+    '.round_8.tmp.npz',
+    'round_8.tmp.npz',
+    'mine.npz',
+    '.round_x.1.tmp.npz',
   }
   for name in ('.round_8.1234.tmp.npz', *kept):
     (folder / name).write_bytes(b'')

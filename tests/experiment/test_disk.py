@@ -90,13 +90,15 @@ MOMENTS = {
     of_round(7),
   ),
   'round_9.npz': (
-    *(zipfile.ZipFile, '__init__'),
+    zipfile.ZipFile,
+    '__init__',
     lambda self, file, *_: '.round_9.' in str(file),
   ),
   'client_states/2_6.npz': _WRITE,
   'client_states/2_6.npz in its midst': _WRITE,
   'summary.json': (
-    *(files, 'write_json'),
+    files,
+    'write_json',
     lambda path, _: pathlib.Path(path).name == 'summary.json',
   ),
 }

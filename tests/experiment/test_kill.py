@@ -32,7 +32,8 @@ def made(root, moments, points):
   doubling.run(root / 'whole')
   held = run_directory.RunDirectory(root / 'held', doubling.CONFIG)
   done = processes.python(
-    *('-m', 'tests.killed'),
+    '-m',
+    'tests.killed',
     *map(str, (root, moments, points)),
     cwd=ROOT,
     timeout=600,

@@ -51,7 +51,12 @@ _TASKS = {
 _CASES = [(task, name) for task in _TASKS for name in algorithms.ALGORITHMS]
 # Counts and bytes do not depend on the CPU.
 _EXACT = (
-  *('rows', 'examples', 'clients', 'bytes', 'parameters', 'round'),
+  'rows',
+  'examples',
+  'clients',
+  'bytes',
+  'parameters',
+  'round',
   'batches',
 )
 # Another CPU's last digits grow until runs part: of TurboSVM-FL, whether a client's

@@ -188,7 +188,10 @@ def test_runs_are_found_below_and_written_where_asked(sweep, out):
     [sweep / 'fedss' / 'seed_1', sweep, sweep / 'full' / '..' / 'full']
   )
   assert [str(path.relative_to(sweep)) for path in found] == [
-    *('fedss/seed_1', 'fedss/seed_0', 'fedss/seed_2', 'full')
+    'fedss/seed_1',
+    'fedss/seed_0',
+    'fedss/seed_2',
+    'full',
   ]
   assert str(out / 'new') in compare.compare([sweep], out / 'new', 'map@10')
   assert len(list((out / 'new').iterdir())) == 3
@@ -357,12 +360,12 @@ def test_a_table_is_kept_for_a_page(tmp_path):
   )
   path = tmp_path / 'kept.csv'
   done = run_command(
-    *(tmp_path / 'b0', tmp_path / 'b1', tmp_path / 'c'),
-    *(
-      f'--csv={path}',
-      '--columns=top1@10,relative_top1',
-      f'--relative_to={tmp_path / "c"}',
-    ),
+    tmp_path / 'b0',
+    tmp_path / 'b1',
+    tmp_path / 'c',
+    f'--csv={path}',
+    '--columns=top1@10,relative_top1',
+    f'--relative_to={tmp_path / "c"}',
   )
   assert done.returncode == 0, done.stderr
   first, second = read_csv(path)  # In the order of the runs.

@@ -25,9 +25,15 @@ FLAGS = (
 
 # Sequences whose features are class rows; a round is chosen by validation.
 ITEMS = (
-  *('--task=items-demo', '--algorithm=scaffold', '--num_classes=40'),
-  *('--num_clients=15', '--embedding_dim=8', '--clients_per_round=4'),
-  *('--rounds=200', '--eval_every=5', '--checkpoint_every=1'),
+  '--task=items-demo',
+  '--algorithm=scaffold',
+  '--num_classes=40',
+  '--num_clients=15',
+  '--embedding_dim=8',
+  '--clients_per_round=4',
+  '--rounds=200',
+  '--eval_every=5',
+  '--checkpoint_every=1',
 )
 
 
@@ -42,8 +48,11 @@ def kill(root, kills, flags, own=(), env=None):
     env: the environment; None for this process's own.
   """
   done = processes.python(
-    *('-m', 'tests.launch.killed_training'),
-    *(str(root), str(kills), *flags),
+    '-m',
+    'tests.launch.killed_training',
+    str(root),
+    str(kills),
+    *flags,
     cwd=ROOT,
     env=env,
     timeout=1800,

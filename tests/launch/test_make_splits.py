@@ -573,8 +573,11 @@ def test_the_command(tmp_path):
   source = distributed('landmarks', tmp_path / 'in', packed=True)
   given = OF_PHOTOGRAPHS['landmarks-user-160k'].items()
   done = processes.python(
-    *('-m', 'launch.make_splits', 'landmarks-user-160k'),
-    *(f'--input={source}', f'--output={tmp_path / "out"}'),
+    '-m',
+    'launch.make_splits',
+    'landmarks-user-160k',
+    f'--input={source}',
+    f'--output={tmp_path / "out"}',
     *(f'--{name}={value}' for name, value in given),
     check=True,
   )

@@ -27,8 +27,10 @@ ERRORS = {
   'predict': ('a.jpg',),
   'reproduce': ('nothing',),
   'sweep': (
-    *('--task=glyphs', '--algorithm=fedss'),
-    *('--grid=client_learning_rate:0.1', '--grid=negatives:1,200'),
+    '--task=glyphs',
+    '--algorithm=fedss',
+    '--grid=client_learning_rate:0.1',
+    '--grid=negatives:1,200',
   ),
   'train': ('--task=glyphs', '--algorithm=fedss', '--negatives=200'),
 }

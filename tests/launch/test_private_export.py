@@ -89,7 +89,11 @@ def test_one_client_changes_nothing_but_the_model(in_process, here):
   assert shapes[0] == shapes[1]
   assert names[0].split() == [
     'class,name',
-    *('0,cat', '1,dog', '2,fox', '3,owl', '4,yak'),
+    '0,cat',
+    '1,dog',
+    '2,fox',
+    '3,owl',
+    '4,yak',
   ]
   assert epsilons[-1] == summary['epsilon']
   assert cards[0]['privacy'] == {

@@ -200,8 +200,13 @@ def test_finished_runs_are_kept(planned, tmp_path, started, capsys):
   text = sweep_lib.sweep(runs, given, tmp_path, 0, None)
   assert arguments == [
     [
-      *('-m', 'launch.train', f'--run_dir={tmp_path}/negatives=5/seed0'),
-      *('--task=glyphs', '--algorithm=fedss', '--rounds=20', '--negatives=5'),
+      '-m',
+      'launch.train',
+      f'--run_dir={tmp_path}/negatives=5/seed0',
+      '--task=glyphs',
+      '--algorithm=fedss',
+      '--rounds=20',
+      '--negatives=5',
       '--seed=0',
     ]
   ]
@@ -374,11 +379,22 @@ def test_the_best_is_that_of_the_metric_if_one_has_it(swept, tmp_path):
 
 
 SMALL = (
-  *('--task=sparse-words', '--algorithm=fedss', '--num_classes=20'),
-  *('--num_features=64', '--feature_dim=5', '--hidden_dim=7'),
-  *('--classes_per_client=2', '--examples_per_round=9', '--embedding_dim=6'),
-  *('--batch_size=3', '--negatives=4', '--clients_per_round=5'),
-  *('--rounds=200', '--eval_every=20', '--server_optimizer=sgd', '--seeds=0,1'),
+  '--task=sparse-words',
+  '--algorithm=fedss',
+  '--num_classes=20',
+  '--num_features=64',
+  '--feature_dim=5',
+  '--hidden_dim=7',
+  '--classes_per_client=2',
+  '--examples_per_round=9',
+  '--embedding_dim=6',
+  '--batch_size=3',
+  '--negatives=4',
+  '--clients_per_round=5',
+  '--rounds=200',
+  '--eval_every=20',
+  '--server_optimizer=sgd',
+  '--seeds=0,1',
   # With the second, no client's update stays finite.
   '--grid=client_learning_rate:0.01,2e9',
 )
@@ -387,8 +403,12 @@ SMALL = (
 def start(output, jobs):
   return subprocess.Popen(
     [
-      *(sys.executable, '-m', 'launch.sweep', *SMALL),
-      *(f'--jobs={jobs}', f'--output={output}'),
+      sys.executable,
+      '-m',
+      'launch.sweep',
+      *SMALL,
+      f'--jobs={jobs}',
+      f'--output={output}',
     ],
     cwd=light.ROOT,
     stdout=subprocess.PIPE,

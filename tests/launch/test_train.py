@@ -202,10 +202,17 @@ def test_a_round_of_the_size_of_amazoncat_fits_4_gb(tmp_path):
   """13,330 labels, 203,882 features, 4,096 clients, 512 numbers a row."""
   given = command(
     tmp_path / 'run',
-    *('--task=sparse-words', '--algorithm=fedaws', '--num_classes=13330'),
-    *('--num_features=203882', '--embedding_dim=512', '--feature_dim=512'),
-    *('--hidden_dim=1024', '--clients_per_round=4096', '--rounds=1'),
-    *('--spreadout_neighbors=100', '--spreadout_learning_rate=0.0001'),
+    '--task=sparse-words',
+    '--algorithm=fedaws',
+    '--num_classes=13330',
+    '--num_features=203882',
+    '--embedding_dim=512',
+    '--feature_dim=512',
+    '--hidden_dim=1024',
+    '--clients_per_round=4096',
+    '--rounds=1',
+    '--spreadout_neighbors=100',
+    '--spreadout_learning_rate=0.0001',
   )
   run, peak = subprocess.Popen(given, cwd=light.ROOT), 0
   while run.poll() is None:

@@ -28,7 +28,9 @@ def test_targets_and_budgets_are_read_and_written():
   some = targets.parse_budgets('rounds:1000, batches:10000,rounds:1000,bytes:9')
   assert [b.name for b in some] == ['rounds:1000', 'batches:10000', 'bytes:9']
   assert [b.heading for b in some] == [
-    *('at 1,000 rounds', 'at 10,000 batches', 'at 9 bytes'),
+    'at 1,000 rounds',
+    'at 10,000 batches',
+    'at 9 bytes',
   ]
   assert targets.parse('') == targets.parse_budgets(' ') == ()
 

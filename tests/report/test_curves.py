@@ -231,7 +231,9 @@ def test_what_is_level_in_all_runs_has_no_panel(tmp_path, runs, monkeypatch):
   curves.plot_run(runs[0], tmp_path / 'run.png')
   level, changing = map(titles, drawn)
   assert level == [
-    *('Training loss', 'Training accuracy', 'Held-out examples'),
+    'Training loss',
+    'Training accuracy',
+    'Held-out examples',
     'Class rows that a client requests',
   ]
   assert 'Messages of one client in a round' in changing

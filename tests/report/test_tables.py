@@ -49,8 +49,11 @@ def printed(table, label, name):
 def test_methods_are_everything_but_the_seed(runs):
   frame = tables.collect(runs[::-1])
   assert labels(runs[::-1]) == [
-    *('centralized', 'fullsoftmax', 'posonly'),
-    *('fedss negatives=80 correction=none', FEDSS),
+    'centralized',
+    'fullsoftmax',
+    'posonly',
+    'fedss negatives=80 correction=none',
+    FEDSS,
   ]
   assert frame[frame['label'] == FEDSS]['seed'].tolist() == [0, 1, 2]
 
@@ -64,7 +67,8 @@ def test_methods_are_everything_but_the_seed(runs):
       'fedss rounds=20 negatives=5, fedss rounds=40 negatives=80',
     ),
     (
-      *({'negatives': 80}, {'algorithm': 'fullsoftmax'}),
+      {'negatives': 80},
+      {'algorithm': 'fullsoftmax'},
       'fedss negatives=80, fullsoftmax',
     ),
     (  # A setting that both runs have is named if its values differ.
@@ -372,7 +376,9 @@ def test_columns_of_a_round_and_of_the_best_round(runs):
   assert mean == pytest.approx(np.mean(at))
   heading, *lines = tables.cells(table, columns)
   assert heading[2:] == [
-    *('top-1 % after 10 rounds', 'best round', 'top-1 %, best round'),
+    'top-1 % after 10 rounds',
+    'best round',
+    'top-1 %, best round',
     'MiB sent down until then',
   ]
   of = {line[0]: line[3:] for line in lines}
@@ -405,7 +411,12 @@ def test_volatility_is_the_deviation_over_the_last_evaluations(runs):
 @pytest.mark.parametrize(
   'name',
   [
-    *('top9', 'best.top9', 'relative_top1:x', 'top9@3', '\x1b', 'top1@'),
+    'top9',
+    'best.top9',
+    'relative_top1:x',
+    'top9@3',
+    '\x1b',
+    'top1@',
     'volatility_top9',
   ],
 )

@@ -67,8 +67,11 @@ def test_two_rounds_equal_the_numpy_reference():
       for client in cohort:
         held = test_fedss.held_ids(4, client, number)
         deltas = numpy_fedss.train_client(
-          *('fedss', [through(w) for w in weights], held),
-          *(client.x, client.y),
+          'fedss',
+          [through(w) for w in weights],
+          held,
+          client.x,
+          client.y,
           correct=True,
         )
         clients.append((held, [through(d) for d in deltas], len(client.y)))
@@ -206,8 +209,10 @@ OF_VARIATES = (18 + registered.N * tiny.DIM) * 4
     ('fedaws_baseline2', {}, 36 + 5 * 6, 36 + 5 * 4 + 4),
     # A probability is a float.
     (
-      *('fedss', {'importance_weights': 'train'}),
-      *(36 + 5 * (6 + 4), 36 + 5 * (4 + 4 + 6) + 4),
+      'fedss',
+      {'importance_weights': 'train'},
+      36 + 5 * (6 + 4),
+      36 + 5 * (4 + 4 + 6) + 4,
     ),
     ('fedss', {'trainable': 'head'}, 5 * 6, 5 * (4 + 4 + 6) + 4),
     ('fedbabu', {}, 36, 36 + 4),

@@ -406,8 +406,12 @@ def test_noise_of_changes_is_not_that_of_counts():
   @tf.function
   def drawn(seed):
     _, tables, _ = privacy.noised(
-      *(algorithm, tf.constant(0.5), {}, {'class': counted}),
-      *(tf.constant(CLIENTS), tf.stack([seed, 1])),
+      algorithm,
+      tf.constant(0.5),
+      {},
+      {'class': counted},
+      tf.constant(CLIENTS),
+      tf.stack([seed, 1]),
     )
     return tables['class'].ids, tables['class'].rows
 

@@ -152,7 +152,7 @@ def change(name, clients=CLIENTS, seed=7, **given):
 
 
 @pytest.mark.parametrize(
-  'name', ['fedss', *(pytest.param('fedaws', marks=pytest.mark.slow),)]
+  'name', ['fedss', pytest.param('fedaws', marks=pytest.mark.slow)]
 )
 def test_a_client_sends_two_levels_of_one_bit(name):
   """Those of its rows and tensors, also where it sends rows and not their changes."""

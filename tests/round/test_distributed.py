@@ -265,8 +265,11 @@ def test_a_run_has_its_epsilon(in_process, tmp_path):
   integers = run.algorithm.privacy.integers
   numbers = epsilon.numbers_sent(run.algorithm)
   expected = privacy_loss.skellam_epsilon(
-    *(integers.distance(run.algorithm.privacy.clip, numbers), numbers),
-    *(5 * integers.stddev**2, 1e-5, int(most)),
+    integers.distance(run.algorithm.privacy.clip, numbers),
+    numbers,
+    5 * integers.stddev**2,
+    1e-5,
+    int(most),
   )
   assert last == pytest.approx(expected, rel=1e-12)
 
@@ -290,8 +293,11 @@ def test_fewer_clients_hide_less():
     epsilon.numbers_sent(algorithm),
   )
   of = lambda fewest, rounds: privacy_loss.skellam_epsilon(
-    *(integers.distance(1.0, numbers), numbers),
-    *(fewest * integers.stddev**2, 1e-5, rounds),
+    integers.distance(1.0, numbers),
+    numbers,
+    fewest * integers.stddev**2,
+    1e-5,
+    rounds,
   )
   assert found == [of(4, 1), of(3, 2)]
 

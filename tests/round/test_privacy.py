@@ -34,7 +34,9 @@ def test_bits_are_those_of_splitmix():
   step = 0x9E3779B97F4A7C15
   states = tf.constant([step, 2 * step % 2**64, 3 * step % 2**64], tf.uint64)
   assert [int(x) for x in randomness.mixed(states)] == [
-    *(0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F),
+    0xE220A8397B1DCDAF,
+    0x6E789E6AA1B965F4,
+    0x06C45D188009454F,
   ]
 
 

@@ -89,7 +89,9 @@ def built(name, fraction):
     *(
       pytest.param(name, fraction, marks=pytest.mark.slow)
       for name, fraction in (
-        *(('fedss', 0.5), ('fullsoftmax', 0.2), ('fullsoftmax', 0.5)),
+        ('fedss', 0.5),
+        ('fullsoftmax', 0.2),
+        ('fullsoftmax', 0.5),
         ('fedaws', 0.5),
       )
     ),

@@ -16,10 +16,34 @@ def _listed(*values):
 
 
 _VALUES = _listed(
-  *(3, -1, 2**31, 2**32 + 1, 2**70, 3.7, 1e39, float('inf'), 1j, True),
-  *('a', b'a', object(), {3}, range(2)),
-  *([], [3], (3,), [2**31], [3.7], [3, 3.7], [True], ['a'], [[3]]),
-  *([[3], [4, 5]], [np.int64(3)], [tf.constant(3)], [np.float64(3)]),
+  3,
+  -1,
+  2**31,
+  2**32 + 1,
+  2**70,
+  3.7,
+  1e39,
+  float('inf'),
+  1j,
+  True,
+  'a',
+  b'a',
+  object(),
+  {3},
+  range(2),
+  [],
+  [3],
+  (3,),
+  [2**31],
+  [3.7],
+  [3, 3.7],
+  [True],
+  ['a'],
+  [[3]],
+  [[3], [4, 5]],
+  [np.int64(3)],
+  [tf.constant(3)],
+  [np.float64(3)],
 )
 _DTYPES = ['bool', 'uint8', 'int8', 'int32', 'int64', 'uint32', 'float16']
 _DTYPES += ['float32', 'float64', 'complex64', 'object', 'S1', 'U1']
@@ -45,9 +69,16 @@ _TENSORS |= {
 }
 _VALUES |= _ARRAYS | _TENSORS
 _TYPES = (
-  *(np.int32, np.int64, np.uint8, np.float32, np.float64, np.complex64),
-  *(np.bool_, np.str_),
-  *(tff.TensorType(np.int32, [None]), tff.TensorType(np.float32, [1])),
+  np.int32,
+  np.int64,
+  np.uint8,
+  np.float32,
+  np.float64,
+  np.complex64,
+  np.bool_,
+  np.str_,
+  tff.TensorType(np.int32, [None]),
+  tff.TensorType(np.float32, [1]),
   tff.TensorType(np.str_, [None]),
 )
 

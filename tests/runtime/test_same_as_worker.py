@@ -74,8 +74,16 @@ _CHANGED = [
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
   for changes in (
-    *({}, _ADAM, {**_OPTIONS, 'trainable': 'bottleneck'}),
-    *(_CENTRAL, _LOCAL, _ADAPTS, _CHOSEN, _COMPRESSED, _ROUNDED, _RATES),
+    {},
+    _ADAM,
+    {**_OPTIONS, 'trainable': 'bottleneck'},
+    _CENTRAL,
+    _LOCAL,
+    _ADAPTS,
+    _CHOSEN,
+    _COMPRESSED,
+    _ROUNDED,
+    _RATES,
   )
   if set(changes) <= set(algorithm.names)
   # One hashes classes, the other has its own part.

@@ -107,8 +107,12 @@ def children(tmp_path_factory):
   file = tmp_path_factory.mktemp('child') / 'stays'
   done = subprocess.run(
     [
-      *('bash', '-c', '"$0" -c "$1" "$2" 2>&1 | cat'),
-      *(sys.executable, _CHILD, file),
+      'bash',
+      '-c',
+      '"$0" -c "$1" "$2" 2>&1 | cat',
+      sys.executable,
+      _CHILD,
+      file,
     ],
     cwd=_ROOT,
     env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},

@@ -192,7 +192,8 @@ def test_rows_and_claims_of_all_sizes(found):
 def test_results_are_chosen_by_name_paper_or_all():
   chosen = lambda *names: [r.name for r in registry.chosen(names)]
   assert chosen('fedmlh/table5', 'fedmlh/table2') == [
-    *('fedmlh/table2', 'fedmlh/table5')
+    'fedmlh/table2',
+    'fedmlh/table5',
   ]
   assert chosen('fedmlh') == [n for n in registry.RESULTS if 'fedmlh/' in n]
   assert chosen('all', 'fedss') == list(registry.RESULTS)
@@ -398,9 +399,12 @@ def test_the_reproduction_matrix_is_whole():
 @pytest.mark.parametrize(
   ('figure', 'of'),
   [
-    *(('fedss/fig3', 'table1 table2'), ('fedss/fig10', 'table3')),
-    *(('fedvc/fig5', 'table4'), ('fedvc/fig6', 'table2')),
-    *(('fedvc/fig7', 'table4'), ('fedvc/fig9', 'table5')),
+    ('fedss/fig3', 'table1 table2'),
+    ('fedss/fig10', 'table3'),
+    ('fedvc/fig5', 'table4'),
+    ('fedvc/fig6', 'table2'),
+    ('fedvc/fig7', 'table4'),
+    ('fedvc/fig9', 'table5'),
   ],
 )
 def test_a_figure_has_the_runs_of_its_table(figure, of):

@@ -61,15 +61,21 @@ VIRTUAL = {'virtual_client_size': 256, 'batch_size': 64}
   [
     # Rate, batch, clients a round, rounds, epochs, weight decay.
     (
-      *('landmarks-user-160k', 'fedss', (0.01, 32, 64, 5_000, 1, 0.0)),
+      'landmarks-user-160k',
+      'fedss',
+      (0.01, 32, 64, 5_000, 1, 0.0),
       {**V3, 'embedding_dim': 64, **MOMENTUM},
     ),
     (
-      *('landmarks-user-160k', 'fedavgm', (0.01, 32, 64, 5_000, 5, 4e-5)),
+      'landmarks-user-160k',
+      'fedavgm',
+      (0.01, 32, 64, 5_000, 5, 4e-5),
       MOMENTUM,
     ),
     (
-      *('landmarks-user-160k', 'fedir', (0.01, 32, 64, 5_000, 5, 4e-5)),
+      'landmarks-user-160k',
+      'fedir',
+      (0.01, 32, 64, 5_000, 5, 4e-5),
       {'importance_weights': 'train'},
     ),
     ('gld23k', 'fedir', (), {'importance_weights': 'train'}),

@@ -227,8 +227,10 @@ class Protection:
     return cohort.with_attack(
       made,
       attack.Attack(
-        *(self.attack, self.attack_fraction),
-        *(num_clients, self.attack_scale),
+        self.attack,
+        self.attack_fraction,
+        num_clients,
+        self.attack_scale,
       ),
     )
 
@@ -263,7 +265,7 @@ class Protection:
     choice = None
     if self.dp == CENTRAL and self.dp_rows == CHOSEN:
       choice = chosen.Choice(
-        *(self.dp_rows_noise_ratio, self.dp_rows_clip, self.dp_rows_threshold)
+        self.dp_rows_noise_ratio, self.dp_rows_clip, self.dp_rows_threshold
       )
     hidden = privacy.Privacy(
       self.dp_noise_multiplier,

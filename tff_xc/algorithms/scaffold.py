@@ -163,7 +163,8 @@ class _Variates(carried.Carried):
       moves = tf.cast(share > 0, tf.float32)
       new = tf.nest.map_structure(
         lambda k, c, x, y: k - moves * c + share * (x - y),
-        *(old, local.received),
+        old,
+        local.received,
         *(feddyn.trained(w, self.frozen) for w in (local.before, local.after)),
       )
     return carried.Answer(new, tf.nest.map_structure(tf.subtract, new, old))

@@ -87,7 +87,11 @@ def check_file(path: str | os.PathLike) -> None:
         check(file, path)
   # A link's name need not be text, and links may be of kinds unknown to h5py.
   except (
-    *(OSError, RuntimeError, KeyError, ValueError, TypeError),
+    OSError,
+    RuntimeError,
+    KeyError,
+    ValueError,
+    TypeError,
     zipfile.BadZipFile,
   ) as e:
     raise errors.InputError(f'{path} is damaged ({e}); get it again') from e

@@ -83,8 +83,11 @@ def _distributed(algorithm, dataset, seed):
     most, fewest = part(rounds)
     integers = hidden.integers
     return privacy_loss.skellam_epsilon(
-      *(integers.distance(hidden.clip, count), count),
-      *(fewest * integers.stddev**2, hidden.delta, most),
+      integers.distance(hidden.clip, count),
+      count,
+      fewest * integers.stddev**2,
+      hidden.delta,
+      most,
     )
 
   return epsilon

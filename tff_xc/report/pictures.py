@@ -32,8 +32,13 @@ _VARIABLE = 'TFF_XC_PICTURE_FORMAT'
 # salt of its own an SVG differs each time.
 _TEXT = {'pdf.fonttype': 42, 'svg.fonttype': 'none', 'svg.hashsalt': 'tff_xc'}
 _COLOURS = (
-  *('#0072B2', '#D55E00', '#009E73', '#CC79A7'),
-  *('#E69F00', '#56B4E9', '#000000'),
+  '#0072B2',
+  '#D55E00',
+  '#009E73',
+  '#CC79A7',
+  '#E69F00',
+  '#56B4E9',
+  '#000000',
 )
 _LINES = ('-', '--', '-.', ':')
 MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')

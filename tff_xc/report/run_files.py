@@ -65,7 +65,12 @@ NOT_CONFIGURATION = (
 _NOT_SETTINGS = frozenset(
   {
     *NOT_CONFIGURATION,
-    *('task', 'algorithm', 'hyperparameters', 'options', 'data', 'seed'),
+    'task',
+    'algorithm',
+    'hyperparameters',
+    'options',
+    'data',
+    'seed',
   }
 )
 # What begins the names of facts of the data among settings.

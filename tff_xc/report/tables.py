@@ -275,18 +275,24 @@ COLUMNS = {
       better='lower',
     ),
     _of_round(
-      *('class_rows', 'class_rows', 'class_rows_requested_mean'),
+      'class_rows',
+      'class_rows',
+      'class_rows_requested_mean',
       '{:.1f}'.format,
     ),
     _of_round('bytes_down', _DOWN, f'{_DOWN}_round', wording.human_bytes),
     _of_round('bytes_up', _UP, f'{_UP}_round', wording.human_bytes),
     _total(
-      *('bytes_saving', 'saved %', 'bytes_saving_vs_fullsoftmax'),
+      'bytes_saving',
+      'saved %',
+      'bytes_saving_vs_fullsoftmax',
       lambda saving: _fixed(100 * saving, 1),
       'higher',
     ),
     _of_round(
-      *('seconds_per_round', 'seconds', 'seconds_per_round_median'),
+      'seconds_per_round',
+      'seconds',
+      'seconds_per_round_median',
       '{:.3g}'.format,
     ),
   )
@@ -294,8 +300,14 @@ COLUMNS = {
 # The first columns of a narrow table; the others follow in their own order.
 _TELLING = (
   *catalog.HEADLINES,
-  *('macro_f1', 'mcc', 'class_rows', 'bytes_saving'),
-  *('seconds_per_round', 'p@5', 'train_top1', 'class_distance_mean'),
+  'macro_f1',
+  'mcc',
+  'class_rows',
+  'bytes_saving',
+  'seconds_per_round',
+  'p@5',
+  'train_top1',
+  'class_distance_mean',
 )
 # Numbers of the round that a run chose by a score: heading, and how it is shown.
 _OF_BEST = {

@@ -27,8 +27,15 @@ from tff_xc.round import tables as tables_lib
 GIVEN = 'given'
 # The metrics of every round, besides those of tables and steps.
 _METRICS = (
-  *('loss', 'local_accuracy', 'examples', 'clients', 'clients_dropped'),
-  *('local_batches', 'loss_largest', 'rows_chosen', 'clients_rows_clipped'),
+  'loss',
+  'local_accuracy',
+  'examples',
+  'clients',
+  'clients_dropped',
+  'local_batches',
+  'loss_largest',
+  'rows_chosen',
+  'clients_rows_clipped',
 )
 
 

@@ -85,14 +85,26 @@ def build(algorithm: algorithm_lib.Algorithm):
     of_classes, steps = arguments[0], measured['batches']
     measured['batches'] = steps + done
     local = carried.Local(
-      *((), examples.state, weights, after, (), (), steps),
+      (),
+      examples.state,
+      weights,
+      after,
+      (),
+      (),
+      steps,
       lambda: _mean_gradients(algorithm, weights, of_classes, own, round_seed),
       algorithm.local_training.rate(round_seed),
       lambda of: _embedded(algorithm, after, of_classes, own, of),
     )
     return _message(
-      *(algorithm, local, of_server, held),
-      *(examples, measured, received, round_seed),
+      algorithm,
+      local,
+      of_server,
+      held,
+      examples,
+      measured,
+      received,
+      round_seed,
     )
 
   return update
@@ -279,8 +291,14 @@ def _train(
     seed = randomness.step_seed(encoder_seed, step)
     now = _within(weights, trained)._replace(encoder_state=encoder_state)
     loss, hits, gradients, encoder_state = _gradients(
-      *(algorithm, now, weights, held, _batch(examples, batch), seed),
-      *(received, scale),
+      algorithm,
+      now,
+      weights,
+      held,
+      _batch(examples, batch),
+      seed,
+      received,
+      scale,
     )
     optimizer_state, trained = optimizer.next(
       optimizer_state, trained, gradients
@@ -304,7 +322,8 @@ def _train(
       initial,
       weights.encoder_state,
       optimizer.initialize(specs),
-      *(tf.constant(0.0), tf.constant(0.0)),
+      tf.constant(0.0),
+      tf.constant(0.0),
     ],
   )
   # Turns sums over visits into sums over the client's examples.

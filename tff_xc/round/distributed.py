@@ -72,7 +72,9 @@ class Integers:
       rate = tf.constant([self.stddev**2 / 2.0] * 2, tf.float64)
       pairs = tf.random.stateless_poisson(
         tf.concat([tf.shape(value), [2]], 0),
-        *(randomness.step_seed(seed, 1), rate, tf.int64),
+        randomness.step_seed(seed, 1),
+        rate,
+        tf.int64,
       )
       number += pairs[..., 0] - pairs[..., 1]
     return tf.math.floormod(number, 2**self.bits)

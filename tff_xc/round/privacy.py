@@ -347,8 +347,10 @@ def noised(
     if isinstance(table.merge, chosen.CountedRows):
       choice = privacy.choice
       sums = chosen.chosen(
-        *(sums, table.request.num_rows),
-        *(privacy.rows_noise_multiplier * choice.clip, choice.threshold),
+        sums,
+        table.request.num_rows,
+        privacy.rows_noise_multiplier * choice.clip,
+        choice.threshold,
         part,
       )
       if z:
@@ -569,8 +571,10 @@ class _Process:
       lambda level, power, times, x: power <= time,
       double,
       [
-        *(tf.constant(-1), tf.constant(1)),
-        *(tf.zeros([0], tf.int32), tf.zeros(whole, tf.float64)),
+        tf.constant(-1),
+        tf.constant(1),
+        tf.zeros([0], tf.int32),
+        tf.zeros(whole, tf.float64),
       ],
       shape_invariants=[tf.TensorShape([]), tf.TensorShape([]), some, whole],
     )
@@ -589,8 +593,11 @@ class _Process:
       times, found = of(times, middle, mean, self._between[level])
       right = middle <= time
       return (
-        *(level, tf.where(right, middle, low), times),
-        *(tf.where(right, found, x), tf.where(right, end, found)),
+        level,
+        tf.where(right, middle, low),
+        times,
+        tf.where(right, found, x),
+        tf.where(right, end, found),
       )
 
     _, _, times, x, _ = tf.while_loop(
@@ -600,7 +607,11 @@ class _Process:
       halve,
       [level, low, times, x, end],
       shape_invariants=[
-        *(tf.TensorShape([]), tf.TensorShape([]), some, whole, whole)
+        tf.TensorShape([]),
+        tf.TensorShape([]),
+        some,
+        whole,
+        whole,
       ],
     )
     return times, x[:, : tf.size(times)]

@@ -192,7 +192,10 @@ class AllRows:
 
 
 SCHEDULES = FRESH, STICKY, PARTIAL, RANDOMIZED = (
-  *('fresh', 'sticky', 'partial', 'randomized'),
+  'fresh',
+  'sticky',
+  'partial',
+  'randomized',
 )
 
 

@@ -82,8 +82,14 @@ class _Process:
     port = self._reservation.getsockname()[1]
     self._process = subprocess.Popen(
       [
-        *(sys.executable, '-I', '-S', '-c', _BECOME_WORKER),
-        *(str(self._owner_pid), binary, f'--port={port}'),
+        sys.executable,
+        '-I',
+        '-S',
+        '-c',
+        _BECOME_WORKER,
+        str(self._owner_pid),
+        binary,
+        f'--port={port}',
         f'--max_concurrent_computation_calls={max_concurrent_calls}',
       ],
       stdin=subprocess.DEVNULL,

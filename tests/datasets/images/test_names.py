@@ -17,10 +17,19 @@ FILES = (
   'dog/deep/er/3.jpg',
 )
 OTHERS = (
-  *('notes.txt', 'cat/.hidden.jpg', '__MACOSX/cat/2.jpg', '.git/a/b.jpg'),
-  *('cat/@eaDir/2.jpg', '$RECYCLE.BIN/a/2.jpg', '#recycle/a/b.jpg'),
-  *('lost+found/1.jpg', '.ipynb_checkpoints/cat/2.jpg', 'cat/Thumbs.db'),
-  *('@Recycle/a/1.jpg', 'Network Trash Folder/1.jpg', 'FOUND.000/a/1.jpg'),
+  'notes.txt',
+  'cat/.hidden.jpg',
+  '__MACOSX/cat/2.jpg',
+  '.git/a/b.jpg',
+  'cat/@eaDir/2.jpg',
+  '$RECYCLE.BIN/a/2.jpg',
+  '#recycle/a/b.jpg',
+  'lost+found/1.jpg',
+  '.ipynb_checkpoints/cat/2.jpg',
+  'cat/Thumbs.db',
+  '@Recycle/a/1.jpg',
+  'Network Trash Folder/1.jpg',
+  'FOUND.000/a/1.jpg',
 )
 
 
@@ -130,16 +139,22 @@ RESEMBLING = 'Lost+Found', 'Recycler', 'contest', 'interval', 'restraint'
     # A class of trains.
     (
       ['bus/1.jpg', 'car/2.jpg', 'train/3.jpg'],
-      *(['bus', 'car', 'train'], None, ''),
+      ['bus', 'car', 'train'],
+      None,
+      '',
     ),
     (
       ['train/bus/1.jpg', 'train/train/2.jpg', 'test/train/3.jpg'],
-      *(['bus', 'train'], ['test/train/3.jpg'], ''),
+      ['bus', 'train'],
+      ['test/train/3.jpg'],
+      '',
     ),
     # Beside test images, those of val are left out.
     (
       ['train/a/1.jpg', 'test/a/2.jpg', 'val/a/3.jpg', 'val/b/3.jpg'],
-      *(['a'], ['test/a/2.jpg'], '2 images for'),
+      ['a'],
+      ['test/a/2.jpg'],
+      '2 images for',
     ),
   ],
 )

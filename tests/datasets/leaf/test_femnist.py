@@ -36,7 +36,11 @@ def test_five_real_writers(data_dir):
   dataset = load(data_dir)
   train = dataset.train
   assert train.client_ids == [
-    *('f3797_07', 'f3793_06', 'f3728_28', 'f3687_48', 'f3785_26')
+    'f3797_07',
+    'f3793_06',
+    'f3728_28',
+    'f3687_48',
+    'f3785_26',
   ]
   assert train.partition.sizes.tolist() == [11, 16, 17, 18, 16]
   of_train, of_test = (
@@ -179,8 +183,13 @@ def test_users_that_will_not_do(tmp_path, files, said):
 @pytest.mark.parametrize(
   'place',
   [
-    *('femnist', 'femnist/data', 'leaf/femnist', 'leaf/femnist/data'),
-    *('leaf', 'data', '.'),
+    'femnist',
+    'femnist/data',
+    'leaf/femnist',
+    'leaf/femnist/data',
+    'leaf',
+    'data',
+    '.',
   ],
 )
 def test_where_the_files_may_lie(tmp_path, place):

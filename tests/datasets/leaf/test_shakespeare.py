@@ -59,7 +59,20 @@ def test_the_alphabet():
   every = re.escape(' !"&\'(),-.:;>?[]{}')
   assert re.fullmatch(f'[{every}0-9A-Za-z]*', shakespeare.ALPHABET)
   assert [shakespeare.ALPHABET.index(c) for c in ' .09:?AZ[]az{}'] == [
-    *(0, 9, 10, 19, 20, 23, 24, 49, 50, 51, 52, 77, 78, 79)
+    0,
+    9,
+    10,
+    19,
+    20,
+    23,
+    24,
+    49,
+    50,
+    51,
+    52,
+    77,
+    78,
+    79,
   ]
 
 

@@ -71,8 +71,11 @@ def _nodes(graph_def) -> list:
 # Ops of tf.data, and those whose kernel for GPUs sums in any order; Bincount's refuses
 # to run where order is asked for.
 _ON_CPU = (
-  *('Dataset', 'Iterator', 'Optional'),
-  *('SparseTensorDenseMatMul', 'Bincount'),
+  'Dataset',
+  'Iterator',
+  'Optional',
+  'SparseTensorDenseMatMul',
+  'Bincount',
 )
 
 
