@@ -17,13 +17,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets import npz
+from datasets import examples as examples_lib, npz
 from datasets.images import decode
 from datasets.splits import own
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import pool
+from tff_xc.data import client_data, pool
 
 Arrays = Mapping[str, np.ndarray]
 # What the names of a part's arrays begin with.
@@ -75,9 +73,7 @@ def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
       )
     if x.dtype != np.uint8:
       how = _TO_UINT8.get(x.dtype.kind, 'give pixels from 0 to 255')
-      raise errors.InputError(
-        f'{path}: {part}x is {x.dtype}; expected uint8, 0 to 255: {how}'
-      )
+      raise errors.InputError(f'{path}: {part}x is {x.dtype}; expected uint8, 0 to 255: {how}')
   return arrays
 
 
@@ -128,10 +124,7 @@ def listed(arrays: dict[str, np.ndarray], file: str) -> list[str] | None:
 
 
 def parts(
-  path: pathlib.Path,
-  arrays: Arrays,
-  choice: own.Choice,
-  class_names: list[str] | None = None,
+  path: pathlib.Path, arrays: Arrays, choice: own.Choice, class_names: list[str] | None = None
 ) -> own.Parts:
   """Returns the clients and the test among x; None if it has arrays of its own.
 
@@ -152,14 +145,10 @@ def parts(
   return own.Parts(found.clients) if 'test_y' in arrays else found
 
 
-def federated(
-  name: str, arrays: Arrays, found: own.Parts, **more
-) -> client_data.FederatedDataset:
+def federated(name: str, arrays: Arrays, found: own.Parts, **more) -> client_data.FederatedDataset:
   """Returns the data set of checked arrays and `parts`, with further attributes."""
   train, test, retrieval = (
-    pool.in_memory(arrays[f'{part}x'], arrays[f'{part}y'])
-    if f'{part}x' in arrays
-    else None
+    pool.in_memory(arrays[f'{part}x'], arrays[f'{part}y']) if f'{part}x' in arrays else None
     for part in PARTS
   )
   names = more.get('class_names')

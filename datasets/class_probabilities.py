@@ -11,17 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from datasets import tables
-from datasets import zip_members
+from datasets import tables, zip_members
 from tff_xc import errors
 
 _CLASS, _VALUES = 'class', ('probability', 'weight')
 
 
 def read(
-  path: str | os.PathLike,
-  num_classes: int,
-  class_names: Sequence[str] | None = None,
+  path: str | os.PathLike, num_classes: int, class_names: Sequence[str] | None = None
 ) -> np.ndarray:
   """Returns float64 [n], at least 0, with sum 1.
 
@@ -29,9 +26,7 @@ def read(
   `errors.InputError`, which names the file and the line that is wrong.
   """
   if not zip_members.is_file(path):
-    raise errors.InputError(
-      f'{path} is no file; give one with the columns class,probability'
-    )
+    raise errors.InputError(f'{path} is no file; give one with the columns class,probability')
   header = tables.header(path)
   values = [name for name in header if name in _VALUES]
   if header.count(_CLASS) != 1 or len(values) != 1:

@@ -13,20 +13,14 @@ import os
 import pathlib
 import re
 import unicodedata
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 import tqdm
 
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
+from tff_xc import errors, files, wording
 
 # There are 21,841 in ImageNet-21k and 670,091 in Amazon-670K.
 MOST_CLASSES = 2**24
@@ -203,14 +197,10 @@ class Examples:
           found.update(piece)
     return {**counts, 'checksum': found.hexdigest()}
 
-  def _content(
-    self, numbers, class_names, user_names=(), *columns
-  ) -> Iterator[bytes]:
+  def _content(self, numbers, class_names, user_names=(), *columns) -> Iterator[bytes]:
     yield '\0'.join([*class_names, '', *user_names]).encode()
     labels = self.labels[numbers]
-    yield from map(
-      _bytes, (labels.indptr, labels.indices) if self.has_sets else (labels,)
-    )
+    yield from map(_bytes, (labels.indptr, labels.indices) if self.has_sets else (labels,))
     for column in columns:
       if column is not None:
         yield _bytes(column[numbers])
@@ -237,9 +227,7 @@ def of_labels(
 
 
 def of_parts(
-  train: Examples,
-  test: Examples | None = None,
-  retrieval: Examples | None = None,
+  train: Examples, test: Examples | None = None, retrieval: Examples | None = None
 ) -> Examples:
   """Returns the table of parts that were read one by one.
 
@@ -267,9 +255,7 @@ def of_parts(
     ids = np.concatenate([np.asarray(part.ids) for part in parts])
   return dataclasses.replace(
     train,
-    labels=scipy.sparse.vstack(labels, 'csr')
-    if train.has_sets
-    else np.concatenate(labels),
+    labels=scipy.sparse.vstack(labels, 'csr') if train.has_sets else np.concatenate(labels),
     ids=ids,
     users=None if users is None else np.concatenate(users),
     test=None if test is None else np.arange(*ends[1:3]),
@@ -333,9 +319,7 @@ def blocks(size: int) -> Iterator[np.ndarray]:
     yield np.arange(start, min(start + BLOCK, size))
 
 
-def sample_labels(
-  label_sets: np.ndarray | scipy.sparse.csr_matrix, seed: int
-) -> np.ndarray:
+def sample_labels(label_sets: np.ndarray | scipy.sparse.csr_matrix, seed: int) -> np.ndarray:
   """Draws one label of each example, uniformly: int32 [N], -1 where none is.
 
   Labels [N] of examples with one each are returned as they are.
@@ -434,18 +418,12 @@ def nfc(name: str) -> str:
 
 def watched(steps: Iterable, what: str, unit: str) -> Iterator:
   """Yields `steps`; a terminal sees a bar if they take more than a second."""
-  yield from tqdm.tqdm(
-    steps, what, unit=unit, disable=None, delay=1, leave=False
-  )
+  yield from tqdm.tqdm(steps, what, unit=unit, disable=None, delay=1, leave=False)
 
 
-def watched_rows(
-  parts: Iterable, what: str, size: Callable, total: int | None = None
-) -> Iterator:
+def watched_rows(parts: Iterable, what: str, size: Callable, total: int | None = None) -> Iterator:
   """Yields parts of rows, as `watched`; `size` returns the rows of a part."""
-  with tqdm.tqdm(
-    desc=what, total=total, unit='row', disable=None, delay=1, leave=False
-  ) as bar:
+  with tqdm.tqdm(desc=what, total=total, unit='row', disable=None, delay=1, leave=False) as bar:
     for part in parts:
       yield part
       bar.update(size(part))

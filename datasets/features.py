@@ -13,23 +13,16 @@ import itertools
 import os
 import pathlib
 import sys
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from datasets import arrays as arrays_lib
-from datasets import examples as examples_lib
-from datasets import tables
-from datasets.splits import inputs
-from datasets.splits import own
-from tff_xc import errors
-from tff_xc import memory
-from tff_xc import wording
-from tff_xc.data import client_data
-from tff_xc.data import fingerprint
+from datasets import arrays as arrays_lib, examples as examples_lib, tables
+from datasets.splits import inputs, own
+from tff_xc import errors, memory, wording
+from tff_xc.data import client_data, fingerprint
 
 # Rows at a time.
 _ROWS = 1 << 14
@@ -110,10 +103,7 @@ def load(
   preprocessing = {'columns': names, 'label': columns.label} if names else {}
   moments = 0.0, 1.0
   if standardise and len(rows := found.clients.numbers):
-    if bounds:
-      moments = _of_bounds(bounds, names, raw[0].shape[1], path)
-    else:
-      moments = _moments(raw[0], rows)
+    moments = _of_bounds(bounds, names, raw[0].shape[1], path) if bounds else _moments(raw[0], rows)
     named = zip(('mean', 'deviation'), moments, strict=True)
     preprocessing |= {name: of_all.tolist() for name, of_all in named}
   for part, x in zip(present, raw, strict=True):
@@ -137,16 +127,14 @@ def _of_tables(
   if test_file:
     if data.test is not None:
       raise errors.InputError(
-        f'{path} has test rows, marked by {columns.test!r}; leave out'
-        ' --test_file or --test_column'
+        f'{path} has test rows, marked by {columns.test!r}; leave out --test_file or --test_column'
       )
     own.check_test_file(test_file, path)
     columns_of_test = columns._replace(user='', id='', test='')
     more, _, other = read(test_file, columns_of_test, names)
     if more.shape[1] != x.shape[1]:
       raise errors.InputError(
-        f'{test_file} has {more.shape[1]} features and {path} {x.shape[1]}; give'
-        ' rows of one form'
+        f'{test_file} has {more.shape[1]} features and {path} {x.shape[1]}; give rows of one form'
       )
     x, data = np.concatenate([x, more]), _with_test(data, other)
   where = f'{path}: the column {columns.label!r}'
@@ -154,9 +142,7 @@ def _of_tables(
   return x, names, data
 
 
-def _with_test(
-  data: examples_lib.Examples, other: examples_lib.Examples
-) -> examples_lib.Examples:
+def _with_test(data: examples_lib.Examples, other: examples_lib.Examples) -> examples_lib.Examples:
   """Returns the rows of both; those of `other` have no ids and are the test."""
   names = examples_lib.in_order({*data.class_names, *other.class_names})
   place = {name: i for i, name in enumerate(names)}
@@ -239,9 +225,7 @@ def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
       else:
         _tell_unused(batch, name, column)
     if not found:
-      raise errors.InputError(
-        f'{path} has no column of numbers; give --feature_columns=NAME,NAME'
-      )
+      raise errors.InputError(f'{path} has no column of numbers; give --feature_columns=NAME,NAME')
   return found
 
 
@@ -267,10 +251,7 @@ def _series(values) -> pd.Series:
     numbers = _parsed(column)
     if not numbers.notna().all():
       numbers = column.map(_BOOL)
-  except (
-    TypeError,
-    OverflowError,
-  ):  # JSON's lists, objects and largest numbers.
+  except (TypeError, OverflowError):  # JSON's lists, objects and largest numbers.
     return column
   return numbers.astype(np.float64) if numbers.notna().all() else column
 
@@ -311,9 +292,7 @@ def _tell_unused(batch: tables.Batch, name: str, column: pd.Series) -> None:
 
 
 def _is_lists(column: pd.Series) -> bool:
-  return column.dtype == object and any(
-    isinstance(cell, np.ndarray | list) for cell in column
-  )
+  return column.dtype == object and any(isinstance(cell, np.ndarray | list) for cell in column)
 
 
 def numbers(batch: tables.Batch, name: str) -> np.ndarray:

@@ -18,12 +18,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets import zip_members
-from datasets.images import names as names_lib
-from datasets.images import store as store_lib
-from datasets.splits import hold_out
-from datasets.splits import partitions
+from datasets import examples as examples_lib, zip_members
+from datasets.images import names as names_lib, store as store_lib
+from datasets.splits import hold_out, partitions
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
 
@@ -53,15 +50,12 @@ def _ids(path: pathlib.Path) -> examples_lib.Texts:
   """Returns the lines of a text file, in order."""
   names, _ = names_lib.in_order(filter(None, _lines(path)), path)
   if not len(names):
-    raise errors.InputError(
-      f'{path} has no lines; give SYNSET/NAME.JPEG in each'
-    )
+    raise errors.InputError(f'{path} has no lines; give SYNSET/NAME.JPEG in each')
   if twice := np.flatnonzero(names_lib.equal_to_next(names))[:1].tolist():
     [name] = names.take(twice)
     before, line, *_ = [i for i, n in enumerate(_lines(path), 1) if n == name]
     raise errors.InputError(
-      f'{path}, line {line:,}: {name!r} is in line {before:,} already; list each'
-      ' image once'
+      f'{path}, line {line:,}: {name!r} is in line {before:,} already; list each image once'
     )
   return names
 
@@ -74,9 +68,7 @@ def _lines(path: pathlib.Path) -> Iterator[str]:
   count, advice = 0, 'give text, SYNSET/NAME.JPEG in each line'
   every = map(str.rstrip, zip_members.text_lines(path, advice))
   while lines := list(itertools.islice(every, _LINES)):
-    right = pyarrow.compute.match_substring_regex(
-      pa.array(lines, pa.large_string()), _AN_IMAGE
-    )
+    right = pyarrow.compute.match_substring_regex(pa.array(lines, pa.large_string()), _AN_IMAGE)
     wrong = np.flatnonzero(~right.to_numpy(zero_copy_only=False)).tolist()
     if wrong:
       raise errors.InputError(

@@ -23,19 +23,13 @@ import collections
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets import json_stream
-from datasets import zip_members
-from datasets.splits import hold_out
-from datasets.splits import partitions
-from datasets.splits import split_files
+from datasets import examples as examples_lib, json_stream, zip_members
+from datasets.splits import hold_out, partitions, split_files
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
 
@@ -52,9 +46,7 @@ _GET_IT = f'get it from {_SITE}'
 _LEVELS = 30  # Of S2's cells.
 
 
-def read(
-  path: pathlib.Path, *, positions: bool = False
-) -> examples_lib.Examples:
+def read(path: pathlib.Path, *, positions: bool = False) -> examples_lib.Examples:
   """Lists the images of train2017.json; those of val2017.json are the test.
 
   Classes are in the order of their ids; a name that two have is followed by the
@@ -74,8 +66,7 @@ def read(
   times = collections.Counter(train.names.values())
   names = [train.names[i] for i in class_ids]
   names = [
-    f'{name} {i}' if times[name] > 1 else name
-    for i, name in zip(class_ids, names, strict=True)
+    f'{name} {i}' if times[name] > 1 else name for i, name in zip(class_ids, names, strict=True)
   ]
   facts = {
     f'images in {TRAIN}': len(train.ids),
@@ -89,10 +80,7 @@ def read(
     facts[f'md5 of {_ARCHIVES[LOCATIONS]}'] = checksum
   parts = [
     examples_lib.Examples(
-      np.searchsorted(class_ids, part.categories).astype(np.int32),
-      names,
-      part.stems,
-      facts=facts,
+      np.searchsorted(class_ids, part.categories).astype(np.int32), names, part.stems, facts=facts
     )
     for part in (train, test)
   ]
@@ -102,9 +90,7 @@ def read(
     users = np.append(users, nobody)
     return dataclasses.replace(found, users=users, user_names=user_names)
   nowhere = np.full((len(test.ids), 2), np.nan)
-  return dataclasses.replace(
-    found, positions=np.concatenate([taken_at, nowhere])
-  )
+  return dataclasses.replace(found, positions=np.concatenate([taken_at, nowhere]))
 
 
 def _find(path: pathlib.Path, name: str) -> pathlib.Path:
@@ -134,13 +120,7 @@ def _objects(path: pathlib.Path, prefix: str, what: str, use: Callable) -> None:
   for number, item in enumerate(examples_lib.watched(rows, bar, 'row')):
     try:
       use(item)
-    except (
-      LookupError,
-      ValueError,
-      TypeError,
-      AttributeError,
-      OverflowError,
-    ) as e:
+    except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as e:
       raise errors.InputError(
         f'{path}, {what}[{number}] is {str(item)[:80]}, which will not do'
         f' ({type(e).__name__}: {e}); {_GET_IT}'
@@ -182,20 +162,14 @@ def _annotations(path: pathlib.Path) -> _Annotations:
     ('files of the name', stems.repeated() or ()),
   ):
     if len(again):
-      raise errors.InputError(
-        f'{path}: two images have {what} {again[0]!r}; {_GET_IT}'
-      )
+      raise errors.InputError(f'{path}: two images have {what} {again[0]!r}; {_GET_IT}')
   of_image, of_category = np.array(image_ids), np.array(categories_)
   rows = place.get_indexer(of_image)
   known = np.isin(of_category, np.array(category_ids, np.int64))
-  for key, bad in (
-    ('image', of_image[rows < 0]),
-    ('category', of_category[~known]),
-  ):
+  for key, bad in (('image', of_image[rows < 0]), ('category', of_category[~known])):
     if len(bad):
       raise errors.InputError(
-        f'{path}: "annotations" has the {key}_id {bad[0]}, which its list lacks;'
-        f' {_GET_IT}'
+        f'{path}: "annotations" has the {key}_id {bad[0]}, which its list lacks; {_GET_IT}'
       )
   counts = np.bincount(rows, minlength=len(place))
   if (other := np.flatnonzero(counts != 1)).size:
@@ -209,9 +183,7 @@ def _annotations(path: pathlib.Path) -> _Annotations:
   return _Annotations(place.to_numpy(), stems.texts(), categories, names)
 
 
-def _locations(
-  path: pathlib.Path, ids: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _locations(path: pathlib.Path, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
   """Reads where and by whom the images of these ids, int64 [N], were taken.
 
   Returns latitudes and longitudes in degrees, float64 [N, 2], NaN for unknown
@@ -239,9 +211,7 @@ def _locations(
 
   _objects(path, 'item', 'the array', use)
   if not seen.any():
-    raise errors.InputError(
-      f'{path} has none of the {len(ids):,} images; give files of one year'
-    )
+    raise errors.InputError(f'{path} has none of the {len(ids):,} images; give files of one year')
   return positions, users, list(codes)
 
 
@@ -282,14 +252,10 @@ def by_cell(
 
 def _balanced(examples, seed: int, images_per_class: int):
   """Returns the images drawn of the classes that have enough, and the classes."""
-  order, rank, sizes = hold_out.ranked_by_class(
-    examples.labels, np.random.default_rng(seed)
-  )
+  order, rank, sizes = hold_out.ranked_by_class(examples.labels, np.random.default_rng(seed))
   drawn = order[(rank < images_per_class) & (sizes >= images_per_class)]
   if not len(drawn):
-    raise errors.InputError(
-      f'no class has {images_per_class:,} images; lower --images_per_class'
-    )
+    raise errors.InputError(f'no class has {images_per_class:,} images; lower --images_per_class')
   return np.sort(drawn), np.unique(examples.labels[drawn])
 
 

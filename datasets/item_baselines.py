@@ -43,14 +43,15 @@ def scores(
   by_number = np.arange(n)
   by_popularity = np.empty(n, np.int64)
   by_popularity[np.argsort(-popularity, kind='stable')] = by_number
-  counts = [
-    _pairs(users, items, is_train, age, n) for age in range(1, _WINDOW + 1)
-  ]
+  counts = [_pairs(users, items, is_train, age, n) for age in range(1, _WINDOW + 1)]
   weights = 1 / (np.sqrt(popularity) + _SHRINKAGE)
   near = sum(each / age for age, each in enumerate(counts, 1))
   near = near @ scipy.sparse.diags(weights)
   nothing = scipy.sparse.csr_matrix((n, n))
-  ranks = lambda *how: _ranks(before, labels, leave_out_seen, *how)
+
+  def ranks(*how):
+    return _ranks(before, labels, leave_out_seen, *how)
+
   return {
     name: _of_ranks(found)
     for name, found in (
@@ -75,9 +76,7 @@ def _ranks(before, labels, leave_out_seen, counts, recent, order) -> np.ndarray:
 
   Of equal sums the item of the lower `order` int [n] is first.
   """
-  newest = before._replace(
-    starts=np.maximum(before.starts, before.stops - recent)
-  )
+  newest = before._replace(starts=np.maximum(before.starts, before.stops - recent))
   ranks = [np.zeros(0, np.int64)]
   for part in _blocks(newest, before.lengths, np.diff(counts.indptr)):
     sums = newest.some(part).matrix(by_age=True).astype(np.float64) @ counts
@@ -95,9 +94,7 @@ def _ranks(before, labels, leave_out_seen, counts, recent, order) -> np.ndarray:
     ahead = (value > wanted[owner]) | ((value == wanted[owner]) & is_before)
     rank = np.bincount(owner, ahead & (value > 0), minlength=len(rows))
     others = (sums.astype(bool) + seen).tocoo()
-    skipped = np.bincount(
-      others.row, order[others.col] < places[others.row], minlength=len(rows)
-    )
+    skipped = np.bincount(others.row, order[others.col] < places[others.row], minlength=len(rows))
     ranks.append(rank + (wanted <= 0) * (places - skipped))
   return np.concatenate(ranks).astype(np.int64)
 
@@ -109,9 +106,7 @@ def _blocks(newest: pool_lib.Ranges, more, sizes) -> Iterator[slice]:
   """
   each = np.append(0, np.cumsum(sizes[newest.ids]))
   upto = np.cumsum(each[newest.stops] - each[newest.starts] + more)
-  ends = np.searchsorted(
-    upto, np.arange(_AT_ONCE, upto[-1] + _AT_ONCE, _AT_ONCE)
-  )
+  ends = np.searchsorted(upto, np.arange(_AT_ONCE, upto[-1] + _AT_ONCE, _AT_ONCE))
   ends = np.unique(np.append(ends, len(upto)))
   start = 0
   for end in ends[ends > 0]:
@@ -122,7 +117,4 @@ def _blocks(newest: pool_lib.Ranges, more, sizes) -> Iterator[slice]:
 def _of_ranks(ranks: np.ndarray) -> dict[str, float]:
   hits = ranks < RANK
   gains = np.where(hits, 1 / np.log2(ranks + 2.0), 0.0)
-  return {
-    f'hit@{RANK}': float(hits.mean()),
-    f'ndcg@{RANK}': float(gains.mean()),
-  }
+  return {f'hit@{RANK}': float(hits.mean()), f'ndcg@{RANK}': float(gains.mean())}

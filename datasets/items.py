@@ -12,20 +12,13 @@ import datetime
 import os
 import pathlib
 import sys
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets import item_baselines
-from datasets import tables
-from tff_xc import errors
-from tff_xc import memory
-from tff_xc import wording
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool as pool_lib
+from datasets import examples as examples_lib, item_baselines, tables
+from tff_xc import errors, memory, wording
+from tff_xc.data import client_data, partition, pool as pool_lib
 
 LAST, TIME = 'last', 'time'
 # Names of columns that need not be given.
@@ -60,9 +53,7 @@ class Options(NamedTuple):
   test_fraction: float = 0.1
   # Whether an item counts for a user the first time only, and no ranking has it again.
   leave_out_seen: bool = True
-  classes: str = (
-    ''  # A file of all items' names, one a line; '': those of the table.
-  )
+  classes: str = ''  # A file of all items' names, one a line; '': those of the table.
   # Whether examples before the test are held out, by which a round is chosen.
   validation: bool = True
   # Whether an example is a sequence: up to `history` items of a user and the next one,
@@ -98,27 +89,20 @@ def load(
 
 
 def told(
-  name: str | os.PathLike,
-  found: Histories,
-  dataset: client_data.FederatedDataset,
-  options: Options,
+  name: str | os.PathLike, found: Histories, dataset: client_data.FederatedDataset, options: Options
 ) -> client_data.FederatedDataset:
   """Prints what there is; returns the set with what counts of items alone reach on it."""
   dataset = dataclasses.replace(dataset, baselines=baselines(found, options))
   tests = wording.count(len(dataset.test), 'test example')
   if dataset.validation is not None:
     tests += f', {len(dataset.validation):,} for validation'
-  print(
-    f'{name}: {counts(found)}, {tests}; without training reach:',
-    file=sys.stderr,
-  )
+  print(f'{name}: {counts(found)}, {tests}; without training reach:', file=sys.stderr)
   for line in wording.baselines(dataset.baselines):
     print(f'  {line}', file=sys.stderr)
   if idle := len(found.user_names) - len(dataset.train.partition):
     takes = 'takes' if idle == 1 else 'take'
     print(
-      f'{wording.count(idle, "user")} of {name} with too few items {takes} no part'
-      ' in training',
+      f'{wording.count(idle, "user")} of {name} with too few items {takes} no part in training',
       file=sys.stderr,
     )
   return dataset
@@ -130,9 +114,7 @@ def counts(found: Histories) -> str:
   return ', '.join(map(wording.count, sizes, ('user', 'item', 'row')))
 
 
-def read(
-  path: str | os.PathLike, columns: Columns, least: int = 2, advice: str = ''
-) -> Histories:
+def read(path: str | os.PathLike, columns: Columns, least: int = 2, advice: str = '') -> Histories:
   """Reads a table.
 
   Times are numbers or dates (ISO 8601). Raises `errors.InputError` for a file that is
@@ -155,8 +137,7 @@ def read(
     raise errors.InputError(f'{path} has no rows; give a table with some')
   if len(item_names) < least:
     raise errors.InputError(
-      f'{path} has {wording.count(len(item_names), "item")}; give a table of at'
-      f' least {least} items'
+      f'{path} has {wording.count(len(item_names), "item")}; give a table of at least {least} items'
     )
   at = np.concatenate(times) if times else np.arange(len(of_users))
   order = np.lexsort((np.arange(len(at)), at, of_users))
@@ -164,9 +145,7 @@ def read(
   return Histories(*parts, user_names, item_names)
 
 
-def columns_of(
-  path: str | os.PathLike, columns: Columns, advice: str = ''
-) -> dict[str, str]:
+def columns_of(path: str | os.PathLike, columns: Columns, advice: str = '') -> dict[str, str]:
   """Returns the columns 'user', 'item' and, if there is one, 'time' of a table.
 
   `advice` says what to do without one; '': to give a flag of training.
@@ -246,9 +225,7 @@ def _time(value: Any) -> tuple[str, float]:
   return 'dates', date.timestamp() + float(f'0.{fraction}') - offset
 
 
-def federated(
-  name: str, found: Histories, options: Options
-) -> client_data.FederatedDataset:
+def federated(name: str, found: Histories, options: Options) -> client_data.FederatedDataset:
   """Makes a data set of which each user with training examples is a client.
 
   `InputError` if there is no training or no test example.
@@ -295,9 +272,7 @@ def federated(
   if options.leave_out_seen:
     seen = bags._replace(starts=np.where(is_train, of, starts))
     pool = dataclasses.replace(pool, seen=seen)
-  elif (
-    not options.sequences
-  ):  # Of an item that is there twice, a bag has one entry.
+  elif not options.sequences:  # Of an item that is there twice, a bag has one entry.
     sizes = [np.diff(block.x.indptr) for block in pool.blocks()]
     pool = dataclasses.replace(pool, entries=np.concatenate(sizes))
   if options.sequences:
@@ -308,7 +283,10 @@ def federated(
   place = np.full(len(found.user_names), -1)
   place[training] = np.arange(len(training))
   ids = [found.user_names[user] for user in training.tolist()]
-  part = lambda has: partition.of_places(np.where(has, place[owners], -1), ids)
+
+  def part(has):
+    return partition.of_places(np.where(has, place[owners], -1), ids)
+
   tested = _sample(np.flatnonzero(is_test), options)
   held = _sample(np.flatnonzero(parts == _VALIDATION), options)
   return client_data.FederatedDataset(
@@ -343,9 +321,7 @@ def _ends(owners: np.ndarray, is_train: np.ndarray) -> np.ndarray:
   return last[owners]
 
 
-def _parted(
-  found: Histories, options: Options
-) -> tuple[np.ndarray, np.ndarray]:
+def _parted(found: Histories, options: Options) -> tuple[np.ndarray, np.ndarray]:
   """Returns, int [N], where each item's user begins, and the part that the item is of."""
   sizes = np.bincount(found.users, minlength=len(found.user_names))
   ends = np.cumsum(sizes)[found.users]
@@ -372,9 +348,7 @@ def first_times(found: Histories) -> Histories:
   return found._replace(**columns)
 
 
-def baselines(
-  found: Histories, options: Options
-) -> dict[str, dict[str, float]]:
+def baselines(found: Histories, options: Options) -> dict[str, dict[str, float]]:
   """Returns what counts of the training rows alone reach, see `item_baselines`.
 
   All rows of the training part count, also a user's first item, which is no example.
@@ -384,14 +358,7 @@ def baselines(
   places = np.arange(len(found.items))
   tested = np.flatnonzero((parts == _TEST) & (places > starts))
   tested = _sample(tested, options)
-  before = pool_lib.Ranges(
-    found.items, starts[tested], tested, len(found.item_names)
-  )
+  before = pool_lib.Ranges(found.items, starts[tested], tested, len(found.item_names))
   return item_baselines.scores(
-    found.users,
-    found.items,
-    parts == _TRAIN,
-    before,
-    found.items[tested],
-    options.leave_out_seen,
+    found.users, found.items, parts == _TRAIN, before, found.items[tested], options.leave_out_seen
   )

@@ -19,9 +19,7 @@ def items(path: pathlib.Path, prefix: str, get_it: str) -> Iterator[Any]:
   return _values(path, ijson.items, prefix, get_it)
 
 
-def pairs(
-  path: pathlib.Path, key: str, get_it: str
-) -> Iterator[tuple[str, Any]]:
+def pairs(path: pathlib.Path, key: str, get_it: str) -> Iterator[tuple[str, Any]]:
   """Yields the keys and values of the object of a key; errors are those of `items`."""
   import ijson
 

@@ -20,11 +20,8 @@ import pathlib
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets import tables
-from datasets.splits import hold_out
-from datasets.splits import inputs
-from datasets.splits import partitions
+from datasets import examples as examples_lib, tables
+from datasets.splits import hold_out, inputs, partitions
 from tff_xc import errors
 
 TRAIN, AUTHORS, CLEAN = 'train.csv', 'train_attribution.csv', 'train_clean.csv'
@@ -77,8 +74,7 @@ def _clean(path: pathlib.Path) -> examples_lib.Examples:
     for row, found in enumerate(images):
       if not found or not batch.columns['landmark_id'][row]:
         raise errors.InputError(
-          f'{batch.where(row)} has no landmark_id or no images; expected both:'
-          ' mend the line'
+          f'{batch.where(row)} has no landmark_id or no images; expected both: mend the line'
         )
       sizes.append(len(found))
     ids.add(list(itertools.chain.from_iterable(images)))
@@ -93,9 +89,7 @@ def _column(path: pathlib.Path, column: str) -> examples_lib.Examples:
   """Returns a column of a file by image id: its values are the classes."""
   ids, values = examples_lib.TextParts(), examples_lib.Codes()
   for batch in examples_lib.watched_rows(
-    tables.batches(path, ['id', column]),
-    f'reading {path.name}',
-    lambda batch: len(batch.places),
+    tables.batches(path, ['id', column]), f'reading {path.name}', lambda batch: len(batch.places)
   ):
     ids.add(batch.columns['id'])
     values.add(batch.columns[column])
@@ -111,19 +105,13 @@ def _of(column: examples_lib.Examples, ids: examples_lib.Texts) -> np.ndarray:
 
 def _check_once(path: pathlib.Path, ids: examples_lib.TextParts) -> None:
   if twice := ids.repeated():
-    raise errors.InputError(
-      f'{path} has the image {twice[0]!r} twice; get it again'
-    )
+    raise errors.InputError(f'{path} has the image {twice[0]!r} twice; get it again')
 
 
-def _misplaced(
-  found: examples_lib.Examples, landmark: examples_lib.Examples
-) -> int:
+def _misplaced(found: examples_lib.Examples, landmark: examples_lib.Examples) -> int:
   """Returns how many images train.csv lacks, or has for another landmark."""
   place = {name: i for i, name in enumerate(found.class_names)}
-  of_name = np.array(
-    [place.get(name, -1) for name in landmark.class_names] + [-1]
-  )
+  of_name = np.array([place.get(name, -1) for name in landmark.class_names] + [-1])
   return int((of_name[_of(landmark, found.ids)] != found.labels).sum())
 
 
@@ -135,8 +123,7 @@ def _with_authors(
   codes[np.isin(codes, np.flatnonzero(is_nobody))] = -1
   if (codes < 0).all():
     raise errors.InputError(
-      f'{path}: no image of {CLEAN} has an author in {AUTHORS}; give files of one'
-      ' data set'
+      f'{path}: no image of {CLEAN} has an author in {AUTHORS}; give files of one data set'
     )
   some, users = np.unique(codes[codes >= 0], return_inverse=True)
   codes[codes >= 0] = users
@@ -179,16 +166,12 @@ def split(
       ' landmarks; lower the flags --min_...'
     )
   classes, clients = np.unique(landmarks[kept]), np.unique(authors[kept])
-  others = (
-    (authors >= 0) & ~np.isin(authors, clients) & np.isin(landmarks, classes)
-  )
+  others = (authors >= 0) & ~np.isin(authors, clients) & np.isin(landmarks, classes)
   order, rank, _ = hold_out.ranked_by_class(
     np.where(others, landmarks, -1), np.random.default_rng(seed)
   )
   return partitions.Split(
-    partitions.of_users(
-      np.where(kept, authors, -1), examples.user_names, clients.tolist()
-    ),
+    partitions.of_users(np.where(kept, authors, -1), examples.user_names, clients.tolist()),
     np.sort(order[rank < max_test]),
     classes,
   )

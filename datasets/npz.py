@@ -7,13 +7,10 @@ from collections.abc import Container
 
 import numpy as np
 
-from tff_xc import errors
-from tff_xc import npz_headers
+from tff_xc import errors, npz_headers
 
 
-def read(
-  path: str | os.PathLike, names: Container[str] | None = None
-) -> dict[str, np.ndarray]:
+def read(path: str | os.PathLike, names: Container[str] | None = None) -> dict[str, np.ndarray]:
   """Reads the arrays of these names that there are; None: all arrays.
 
   Raises `errors.InputError` for what is no .npz, is damaged, has Python objects,
@@ -46,9 +43,7 @@ def read(
     ) from e
 
 
-def labels(
-  path: str | os.PathLike, name: str, y: np.ndarray | None
-) -> np.ndarray:
+def labels(path: str | os.PathLike, name: str, y: np.ndarray | None) -> np.ndarray:
   """Returns an array of labels; raises InputError if there is none, or it has others."""
   if y is None:
     raise errors.InputError(f'{path} has no array {name!r}; add the labels')

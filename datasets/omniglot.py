@@ -20,8 +20,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -79,8 +78,7 @@ def load(
   # Late: what is there is found without these.
   import tensorflow as tf
 
-  from tff_xc.data import client_data
-  from tff_xc.data import pool
+  from tff_xc.data import client_data, pool
 
   drawers, num_classes = expected.drawers, expected.background
   for name, value, most in (
@@ -88,9 +86,7 @@ def load(
     ('train_drawers', train_drawers, drawers - 1),
   ):
     if not 1 <= value <= most:
-      raise errors.InputError(
-        f'{name} is {value}; Omniglot takes 1 to {most} here'
-      )
+      raise errors.InputError(f'{name} is {value}; Omniglot takes 1 to {most} here')
   class_names, read_ink = find(data_dir, expected)
   numbers = np.arange(expected.images)
   labels = (numbers // drawers).astype(np.int32)
@@ -109,8 +105,7 @@ def load(
   retrieval = everything.subset(numbers[~background])
   train = numbers[background & first]
   owners = [
-    f'{class_names[number // drawers].split("/")[0]}/{number % drawers + 1:02d}'
-    for number in train
+    f'{class_names[number // drawers].split("/")[0]}/{number % drawers + 1:02d}' for number in train
   ]
   return client_data.FederatedDataset(
     name='omniglot',
@@ -229,9 +224,7 @@ def _ink(data: bytes) -> np.ndarray:
   """Decodes a PNG to uint8 [105, 105], ink 1."""
   image = decode.rgb(data).convert('L')
   if image.size != (SIDE, SIDE):
-    raise ValueError(
-      f'{image.height}×{image.width} pixels, expected {SIDE}×{SIDE}'
-    )
+    raise ValueError(f'{image.height}×{image.width} pixels, expected {SIDE}×{SIDE}')
   return (np.asarray(image) < 128).astype(np.uint8)
 
 
@@ -249,9 +242,7 @@ def _numbered(
   found = len(classes) - evaluation, evaluation, len(alphabets), len(keys)
   wanted = *expected[:3], expected.images
   if found != wanted:
-    say = (
-      '{:,} background and {:,} evaluation classes, {} alphabets, {:,} images'
-    ).format
+    say = ('{:,} background and {:,} evaluation classes, {} alphabets, {:,} images').format
     raise errors.InputError(
       f'{source}: found {say(*found)}; expected {say(*wanted)}; the copy is '
       f'incomplete or has files that do not belong, {_GET_IT}'

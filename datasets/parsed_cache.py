@@ -16,9 +16,7 @@ import os
 import pathlib
 import stat
 import tempfile
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,8 +46,7 @@ class Store:
   def close(self, source: Any) -> None:
     """Writes what the arrays are, and what they are made from."""
     arrays_ = {
-      name: [dtype, [self._rows[name], *shape]]
-      for name, (dtype, shape) in self._specs.items()
+      name: [dtype, [self._rows[name], *shape]] for name, (dtype, shape) in self._specs.items()
     }
     about = json.dumps({'source': source, 'arrays': arrays_})
     (self._folder / _ABOUT).write_text(about, encoding='ascii')
@@ -77,9 +74,7 @@ def _made(
   place: pathlib.Path | None, cache: pathlib.Path | None, source, fill
 ) -> Mapping[str, np.ndarray]:
   """Makes arrays in a new folder in `place`, which then becomes the cache, if any."""
-  with tempfile.TemporaryDirectory(
-    dir=place, prefix='.new.', ignore_cleanup_errors=True
-  ) as work:
+  with tempfile.TemporaryDirectory(dir=place, prefix='.new.', ignore_cleanup_errors=True) as work:
     new = pathlib.Path(work) / 'new'
     os.mkdir(new)
     store = Store(new)
@@ -109,9 +104,7 @@ def _mapped(cache: pathlib.Path, source: Any) -> Mapping[str, np.ndarray]:
       raise ValueError(f'{name} is damaged')
     # Nothing cannot be mapped.
     found[name] = (
-      np.memmap(cache / name, dtype, 'r', shape=tuple(shape))
-      if size
-      else np.zeros(shape, dtype)
+      np.memmap(cache / name, dtype, 'r', shape=tuple(shape)) if size else np.zeros(shape, dtype)
     )
     found[name].setflags(write=False)
   # If another process replaced the folder meanwhile, these may be files of both.

@@ -16,26 +16,17 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
 
-from datasets import features
-from datasets import items
-from datasets import tables
-from datasets import zip_members
-from datasets.images import decode
-from datasets.images import store as store_lib
-from datasets.xc import sets
-from datasets.xc import text
-from tff_xc import errors
-from tff_xc import wording
-from tff_xc.data import description as description_lib
-from tff_xc.data import pool as pool_lib
+from datasets import features, items, tables, zip_members
+from datasets.images import decode, store as store_lib
+from datasets.xc import sets, text
+from tff_xc import errors, wording
+from tff_xc.data import description as description_lib, pool as pool_lib
 
 # Sparse features that are the items which a user had.
 _HISTORIES = 'histories'
@@ -109,13 +100,10 @@ def read(
     _check_kind(path, description)
   if label_column and description.kind != description_lib.ROWS:
     raise errors.InputError(
-      f'--label_column={label_column}: only rows of numbers have labels in a column;'
-      ' leave it out'
+      f'--label_column={label_column}: only rows of numbers have labels in a column; leave it out'
     )
   if corrupt and description.kind != description_lib.IMAGES:
-    raise errors.InputError(
-      f'--corrupt={corrupt}: only images can be left out; leave it out'
-    )
+    raise errors.InputError(f'--corrupt={corrupt}: only images can be left out; leave it out')
   if _kind(description) == _HISTORIES:
     return _histories(paths, description, size, class_names)
   noun = _NOUNS[description.kind]
@@ -155,9 +143,7 @@ def _check_kind(path: str, description: description_lib.Description) -> None:
     is_text = wanted == description_lib.CHARACTERS
     kind = wanted if is_text else description_lib.SPARSE
   if kind != wanted:
-    raise errors.InputError(
-      f'{path} is no input of this model, which takes {_ARGUMENTS[wanted]}'
-    )
+    raise errors.InputError(f'{path} is no input of this model, which takes {_ARGUMENTS[wanted]}')
 
 
 def _kind(description: description_lib.Description) -> str:
@@ -203,9 +189,7 @@ def _images(paths, description, size: int, is_strict: bool) -> Inputs:
     except decode.DAMAGE as e:
       why = f'not a readable image{decode.reason(e)}'
       if is_strict:
-        raise errors.InputError(
-          f'{name} is {why}; leave it out, or give --corrupt=skip'
-        ) from e
+        raise errors.InputError(f'{name} is {why}; leave it out, or give --corrupt=skip') from e
       return _Image(name, key / inner, folders, None, why)
     return _Image(name, key / inner, folders, pixels)
 
@@ -233,9 +217,7 @@ def _images(paths, description, size: int, is_strict: bool) -> Inputs:
         )
     if not readable:
       others = ', nor is any other' if total > 1 else ''
-      raise errors.InputError(
-        f'{first.name} is {first.why}{others}; give sound images'
-      )
+      raise errors.InputError(f'{first.name} is {first.why}{others}; give sound images')
 
   return Inputs('image', total, blocks(), lambda n: image(readable[n]).pixels)
 
@@ -276,14 +258,10 @@ def _table(path, description, size: int, label_column: str) -> Iterator[Block]:
     has_rows = True
     x = np.hstack([features.numbers(batch, name) for name in names])
     if x.shape[1] != width:
-      raise errors.InputError(
-        f'{path} has {x.shape[1]} features, and the model takes {width}'
-      )
+      raise errors.InputError(f'{path} has {x.shape[1]} features, and the model takes {width}')
     for start in range(0, len(x), size):
       part = slice(start, start + size)
-      labels = (
-        [(text,) for text in batch.columns[label][part]] if label else None
-      )
+      labels = [(text,) for text in batch.columns[label][part]] if label else None
       places = list(map(str, batch.places[part]))
       yield Block(places, (x[part],), labels)
   if not has_rows:
@@ -323,9 +301,7 @@ def _sparse(path, description, size: int) -> Iterator[Block]:
     if not has_more:
       told = f'it has {wording.count(found, "example")}'
     if expected:
-      told = (
-        f'the header promises {wording.count(expected, "line")}, and {told}'
-      )
+      told = f'the header promises {wording.count(expected, "line")}, and {told}'
     raise errors.InputError(f'{path}: {told}; get or make it again')
 
 
@@ -354,9 +330,7 @@ def _check_header(path, sizes: list[int], shapes) -> None:
 def _histories(paths, description, size: int, class_names) -> Inputs:
   """Reads all users, of whom the model gives the next item."""
   how, n = description.preprocessing, description.num_classes
-  numbers = {
-    name: i for i, name in enumerate(class_names or map(str, range(n)))
-  }
+  numbers = {name: i for i, name in enumerate(class_names or map(str, range(n)))}
   parts, unknown, seen_most = [], 0, 0
   for path in paths:
     header, named = tables.header(path), how.get('columns') or {}
@@ -379,10 +353,7 @@ def _histories(paths, description, size: int, class_names) -> Inputs:
     parts.append((path, found))
   if unknown:
     told = 'row has an item' if unknown == 1 else 'rows have items'
-    print(
-      f'warning: {unknown:,} {told} that the model does not know; left out',
-      file=sys.stderr,
-    )
+    print(f'warning: {unknown:,} {told} that the model does not know; left out', file=sys.stderr)
 
   def blocks():
     for path, found in parts:

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets import zip_members
+from datasets import examples as examples_lib, zip_members
 from tff_xc import errors
 
 TRAIN, TEST = 'Ebay_train.txt', 'Ebay_test.txt'
@@ -65,9 +64,7 @@ def _find(path: pathlib.Path, name: str) -> pathlib.Path:
   for file in (path / name, path / FOLDER / name):
     if zip_members.is_file(file):
       return file
-  raise errors.InputError(
-    f'--input={path} has no {name}; give the folder {FOLDER} or its .zip'
-  )
+  raise errors.InputError(f'--input={path} has no {name}; give the folder {FOLDER} or its .zip')
 
 
 def _rows(file: pathlib.Path) -> Iterator[tuple[str, int, str]]:

@@ -15,18 +15,13 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from datasets import zip_members
-from tff_xc import errors
-from tff_xc import memory
-from tff_xc import wording
+from tff_xc import errors, memory, wording
 
 FORMS = ('.csv', '.tsv', '.jsonl', '.ndjson', '.parquet')
 
@@ -101,9 +96,7 @@ def without_index(path: str | os.PathLike, names: Sequence[str]) -> list[str]:
     with _open_parquet(path) as file:
       text = (file.schema_arrow.metadata or {}).get(b'pandas', b'{}')
     # Other programs may write anything there.
-    with contextlib.suppress(
-      ValueError, RecursionError, LookupError, TypeError
-    ):
+    with contextlib.suppress(ValueError, RecursionError, LookupError, TypeError):
       index = list(json.loads(text)['index_columns'])
   for place, name in enumerate(names):
     found = _READ_INDEX.fullmatch(name)
@@ -155,9 +148,7 @@ def plain(text: str) -> str:
   return text[:-2] if _WHOLE.fullmatch(text) else text
 
 
-def present(
-  path, names, required, advice='name another column', others=()
-) -> list[str]:
+def present(path, names, required, advice='name another column', others=()) -> list[str]:
   """Returns the wanted columns that a table has; refuses missing and twofold ones."""
   missing = [name for name in required if name not in names]
   if missing and not names:
@@ -169,15 +160,12 @@ def present(
     )
   if missing:
     raise errors.InputError(
-      f'{path} has no column {missing[0]!r}, it has {", ".join(names)[:200]};'
-      f' {advice}'
+      f'{path} has no column {missing[0]!r}, it has {", ".join(names)[:200]}; {advice}'
     )
   wanted = [n for n in dict.fromkeys((*required, *others)) if n in names]
   for name in wanted:
     if names.count(name) > 1:
-      raise errors.InputError(
-        f'{path} names the column {name!r} twice; rename one of the two'
-      )
+      raise errors.InputError(f'{path} names the column {name!r} twice; rename one of the two')
   return wanted
 
 
@@ -287,8 +275,7 @@ def _json_text(values: list, name: str, batch: Batch) -> list[str]:
       value = json.dumps(value)
     if type(value) is not str or _SURROGATE.search(value):
       raise errors.InputError(
-        f'{batch.where(row)}: {name!r} is {json.dumps(value)[:40]}; expected text'
-        ' or a whole number'
+        f'{batch.where(row)}: {name!r} is {json.dumps(value)[:40]}; expected text or a whole number'
       )
     texts.append(value)
   return texts
@@ -306,8 +293,7 @@ def _open_parquet(path: pathlib.Path, text: Iterable[str] = ()) -> Iterator:
     once = [
       name
       for name in text
-      if schema.names.count(name) == 1
-      and not pa.types.is_nested(schema.field(name).type)
+      if schema.names.count(name) == 1 and not pa.types.is_nested(schema.field(name).type)
     ]
     with pyarrow.parquet.ParquetFile(path, read_dictionary=once) as file:
       yield file
@@ -358,9 +344,7 @@ def _cells(values):
 def _few_rows(file, names: Sequence[str]) -> int:
   """Returns how many rows of these columns fill about 64 MB, at most `_ROWS`."""
   widest = 0
-  for group in map(
-    file.metadata.row_group, range(file.metadata.num_row_groups)
-  ):
+  for group in map(file.metadata.row_group, range(file.metadata.num_row_groups)):
     width = sum(
       8 * column.num_values + column.total_uncompressed_size
       for column in map(group.column, range(group.num_columns))
@@ -388,9 +372,7 @@ def _arrow_text(values, name: str, batch: Batch) -> list[str]:
   if not (is_float or str(kind) in ('bool', 'string', 'large_string')) and (
     not pa.types.is_integer(kind)
   ):
-    raise errors.InputError(
-      f'{where} is {kind}; expected text or whole numbers: write it so'
-    )
+    raise errors.InputError(f'{where} is {kind}; expected text or whole numbers: write it so')
   bad = values.is_null().to_numpy(zero_copy_only=False)
   if is_float:
     numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)

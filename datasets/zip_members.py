@@ -13,11 +13,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import IO
-from typing import AnyStr
-from typing import BinaryIO
-from typing import NamedTuple
-from typing import TextIO
+from typing import IO, AnyStr, BinaryIO, NamedTuple, TextIO
 
 from tff_xc import errors
 
@@ -74,8 +70,7 @@ def find(path: str | os.PathLike) -> Member | None:
       return Member(archive, inside)
     if len(names) > 1:
       raise errors.InputError(
-        f'{archive} has {" and ".join(names[:2])}; name one of them with its'
-        ' folder'
+        f'{archive} has {" and ".join(names[:2])}; name one of them with its folder'
       )
     return Member(archive, names[0]) if names else None
   return None
@@ -87,9 +82,7 @@ def names_of(archive: pathlib.Path) -> list[str]:
     with zipfile.ZipFile(archive) as file:
       names = file.namelist()
   except (OSError, ValueError, zipfile.BadZipFile) as e:
-    raise errors.InputError(
-      f'{archive} is no zip that can be read ({e}); get it again'
-    ) from e
+    raise errors.InputError(f'{archive} is no zip that can be read ({e}); get it again') from e
   return [n for n in names if is_data(n) and n[-1:] != '/']
 
 
@@ -145,14 +138,11 @@ def _open_member(member: Member) -> BinaryIO:
       return archive.open(member.name)
   except (*DAMAGE, RuntimeError) as e:
     raise errors.InputError(
-      f'{member.archive} cannot be unpacked ({e}); unpack it, and give the file'
-      f' {member.name}'
+      f'{member.archive} cannot be unpacked ({e}); unpack it, and give the file {member.name}'
     ) from e
 
 
-def lines(
-  file: IO[AnyStr], path: str | os.PathLike, before: int = 0
-) -> Iterator[AnyStr]:
+def lines(file: IO[AnyStr], path: str | os.PathLike, before: int = 0) -> Iterator[AnyStr]:
   """Yields the lines of a file, of which `before` are read; none is too long."""
   number = before
   while line := file.readline(LONGEST_LINE):
@@ -165,9 +155,7 @@ def lines(
     yield line
 
 
-def text_lines(
-  path: str | os.PathLike, advice: str = _ADVICE, **options
-) -> Iterator[str]:
+def text_lines(path: str | os.PathLike, advice: str = _ADVICE, **options) -> Iterator[str]:
   """Yields `lines` of the text of a file or a member; errors are of `readable`."""
   with readable(path, advice), open_text(path, **options) as file:
     yield from lines(file, path)

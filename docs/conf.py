@@ -36,15 +36,9 @@ myst_enable_extensions = ['dollarmath']
 myst_heading_anchors = 5
 
 # All that the package imports and Python does not have.
-_LIBRARY = re.compile(
-  r'^ *(?:from (?=[\w.]+ import)|import )(?!tff_xc)(\w+)', re.M
-)
+_LIBRARY = re.compile(r'^ *(?:from (?=[\w.]+ import)|import )(?!tff_xc)(\w+)', re.M)
 autodoc_mock_imports = sorted(
-  {
-    name
-    for path in (ROOT / 'tff_xc').rglob('*.py')
-    for name in _LIBRARY.findall(path.read_text())
-  }
+  {name for path in (ROOT / 'tff_xc').rglob('*.py') for name in _LIBRARY.findall(path.read_text())}
   - sys.stdlib_module_names
 )
 autodoc_default_options = {'members': True}
@@ -62,11 +56,7 @@ html_math_renderer = 'mathml'
 html_copy_source = False
 html_show_sphinx = False
 
-_SHORT = {
-  'numpy.': 'np.',
-  'tensorflow.': 'tf.',
-  'tensorflow_federated.': 'tff.',
-}
+_SHORT = {'numpy.': 'np.', 'tensorflow.': 'tf.', 'tensorflow_federated.': 'tff.'}
 _MODULE = re.compile('|'.join(map(re.escape, _SHORT)))
 _OBJECT = re.compile(r'<([^<>]|<\w+>)*>')  # Such as '<function <lambda>>'.
 # The package without the code of its `__init__`, which is about TensorFlow.
@@ -88,8 +78,7 @@ def _read_page(app, name, source):
   above = {'index': ROOT / 'README.md', 'changes': ROOT / 'CHANGELOG.md'}
   parts = [above[name]] if name in above else []
   source[0] = '\n'.join(
-    pages.converted(path.read_text(), path, page.parent)
-    for path in [*parts, page]
+    pages.converted(path.read_text(), path, page.parent) for path in [*parts, page]
   )
 
 
@@ -113,8 +102,7 @@ def _signature(app, what, name, obj, options, signature, returned):
   if hasattr(obj, 'hyperparameters') or getattr(obj, '_is_protocol', False):
     signature = ''
   return tuple(
-    text
-    and _MODULE.sub(lambda found: _SHORT[found[0]], _OBJECT.sub('...', text))
+    text and _MODULE.sub(lambda found: _SHORT[found[0]], _OBJECT.sub('...', text))
     for text in (signature, returned)
   )
 

@@ -37,9 +37,7 @@ class Facts(NamedTuple):
 
   def distance(self, other: 'Facts') -> float:
     """Returns the largest factor between two sizes, at least 1."""
-    return max(
-      max(a / b, b / a) for a, b in zip(self[:3], other[:3], strict=True)
-    )
+    return max(max(a / b, b / a) for a, b in zip(self[:3], other[:3], strict=True))
 
   def is_like(self, other: 'Facts') -> bool:
     """Returns whether both have sets of labels, lists of items, or neither."""
@@ -123,8 +121,7 @@ RULES = (
     'the data are lists of items for users',
     lambda f: f.is_items,
     ('fedss', 'fullsoftmax'),
-    'On lists of items, sampled negatives score like all items, with a third of the'
-    ' bytes.',
+    'On lists of items, sampled negatives score like all items, with a third of the bytes.',
   ),
   Rule(
     'examples have sets of labels, of two thousand classes or more',
@@ -137,33 +134,28 @@ RULES = (
     'examples have sets of labels, of fewer than two thousand classes',
     lambda f: f.label_sets,
     ('fedavg',),
-    'Of up to a thousand labels, hashed tables learn no more than all class rows, and'
-    ' send more.',
+    'Of up to a thousand labels, hashed tables learn no more than all class rows, and send more.',
     '`fedmlh`, whose tables each send a network of their own',
   ),
   Rule(
     'a client has a single class',
     lambda f: f.classes_per_client < 1.5,
     ('fedaws',),
-    'A client that has one class cannot push it away from the others, so the server'
-    ' does.',
-    '`posonly`, which learns nothing from one class; `fedaws_baseline1`, whose rows come'
-    ' together',
+    'A client that has one class cannot push it away from the others, so the server does.',
+    '`posonly`, which learns nothing from one class; `fedaws_baseline1`, whose rows come together',
   ),
   Rule(
     'a client has at least half of all classes',
     lambda f: f.classes_per_client >= f.num_classes / 2 and f.fits_all,
     ('fedavgm',),
-    'Where clients have most classes, momentum on the server and all class rows score'
-    ' highest.',
+    'Where clients have most classes, momentum on the server and all class rows score highest.',
     'methods that request a part of the rows: they save nothing here',
   ),
   Rule(
     f'a client takes part in fewer than {VISITS[0]} rounds on average',
     lambda f: f.visits < VISITS[0],
     ('fedproto', 'fedvc'),
-    'Prototypes need only a few rounds; methods that train class rows overtake them'
-    ' later.',
+    'Prototypes need only a few rounds; methods that train class rows overtake them later.',
     '`fedss` and `fedadam`, which need more rounds; `posonly`, `negonly` and `fedlc`',
   ),
   Rule(
@@ -181,8 +173,7 @@ RULES = (
     ('fedadam', 'fedavgm'),
     'A small class table gives no reason to select rows, and a server with Adam or'
     ' momentum scores highest.',
-    '`posonly`, `fedlc` and `fedrs`, which restrict the softmax to the classes of the'
-    ' client',
+    '`posonly`, `fedlc` and `fedrs`, which restrict the softmax to the classes of the client',
   ),
   Rule(
     'the class table is a fifth of the model or more',
@@ -221,10 +212,7 @@ MEASURED = (
     most_bytes=5e5,
   ),
   Measured(
-    'landmarks, 1,000 rounds',
-    _LANDMARKS._replace(visits=6.3),
-    _LONGER,
-    'landmarks-rounds.csv',
+    'landmarks, 1,000 rounds', _LANDMARKS._replace(visits=6.3), _LONGER, 'landmarks-rounds.csv'
   ),
   Measured(
     'omniglot, 400 rounds',
@@ -260,10 +248,7 @@ MEASURED = (
     'glyphs-femnist.csv',
   ),
   Measured(
-    'cifar10, one class a client',
-    Facts(10, 10, 1, 0.001, 500),
-    'fedaws.md#cifar-10',
-    'cifar10.csv',
+    'cifar10, one class a client', Facts(10, 10, 1, 0.001, 500), 'fedaws.md#cifar-10', 'cifar10.csv'
   ),
   Measured(
     'delicious, one class a client',
@@ -333,9 +318,7 @@ def table() -> list[list[str]]:
   """Returns the rules as a table for docs/choosing.md, the heading first."""
   lines = [['your case', 'start with', 'because', 'rather not', 'measured']]
   for rule in RULES:
-    shown = [
-      f'[{m.name}]({m.page})' for m in MEASURED if rule_for(m.facts) is rule
-    ]
+    shown = [f'[{m.name}]({m.page})' for m in MEASURED if rule_for(m.facts) is rule]
     use = ', then '.join(f'`{name}`' for name in rule.use)
     lines.append([rule.when, use, rule.why, rule.avoid, '; '.join(shown)])
   return lines

@@ -6,17 +6,13 @@ import errno
 import math
 import os
 import sys
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
 
 import launch
-from tff_xc import errors
-from tff_xc import interrupts
-from tff_xc import lazy_imports
-from tff_xc import wording
+from tff_xc import errors, interrupts, lazy_imports, wording
 
 # They list all flags.
 HELP_ALL = ('--help=all', '--helpfull')
@@ -142,14 +138,10 @@ def _expanded(value: Any) -> Any:
   return os.path.expanduser(value) if is_in_home else value
 
 
-def define_float(
-  name: str, default: float, text: str, least: float, most: float
-) -> None:
+def define_float(name: str, default: float, text: str, least: float, most: float) -> None:
   """Defines a flag that takes numbers from `least` to `most`, and no nan."""
   flags.DEFINE_float(name, default, text, lower_bound=least, upper_bound=most)
-  flags.register_validator(
-    name, math.isfinite, message='expected a finite number'
-  )
+  flags.register_validator(name, math.isfinite, message='expected a finite number')
 
 
 def _flags_help() -> str:

@@ -28,25 +28,17 @@ import collections
 import dataclasses
 import pathlib
 import textwrap
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from absl import flags
 
-from launch import app
-from launch import settings as settings_lib
+from launch import app, settings as settings_lib
 from tasks import experiment
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
+from tff_xc import errors, files, wording
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.report import run_files
-from tff_xc.report import text_table
+from tff_xc.report import run_files, text_table
 
 if TYPE_CHECKING:
   import pandas as pd
@@ -64,38 +56,20 @@ _UPDATES, _LOSSES = 20, 2000
 
 
 def _define_flags() -> None:
-  flags.DEFINE_list(
-    'run_dir', [], 'directories of runs, with commas between them'
-  )
+  flags.DEFINE_list('run_dir', [], 'directories of runs, with commas between them')
   flags.DEFINE_string(
-    'output',
-    None,
-    "directory of the results; default: the first run's, or audits",
+    'output', None, "directory of the results; default: the first run's, or audits"
   )
   flags.DEFINE_integer(
-    'audit_clients',
-    50,
-    'clients that are audited, drawn by the seed',
-    1,
-    10_000,
+    'audit_clients', 50, 'clients that are audited, drawn by the seed', 1, 10_000
   )
   flags.DEFINE_integer(
-    'audit_requests',
-    20,
-    'requests of each client that the server sees',
-    1,
-    1000,
+    'audit_requests', 20, 'requests of each client that the server sees', 1, 1000
   )
   flags.DEFINE_integer(
-    'audit_seeds',
-    1,
-    'seeds of the audited requests, from that of the run on',
-    1,
-    100,
+    'audit_seeds', 1, 'seeds of the audited requests, from that of the run on', 1, 100
   )
-  flags.DEFINE_float(
-    'update_clip', None, 'also clip updates to this L2 norm', 1e-30, 1e30
-  )
+  flags.DEFINE_float('update_clip', None, 'also clip updates to this L2 norm', 1e-30, 1e30)
   flags.DEFINE_float(
     'update_noise',
     None,
@@ -111,13 +85,9 @@ def main(arguments) -> None:
   settings_lib.refuse_arguments(arguments)
   values, changes = flags.FLAGS, settings_lib.changes()
   if values.update_noise and values.update_clip is None:
-    raise errors.InputError(
-      '--update_noise is a multiple of --update_clip; give that, too'
-    )
+    raise errors.InputError('--update_noise is a multiple of --update_clip; give that, too')
   known = settings_lib.parameters()
-  of_schedules = {
-    n: known[n].checked(changes[n]) for n in _OF_SCHEDULES if n in changes
-  }
+  of_schedules = {n: known[n].checked(changes[n]) for n in _OF_SCHEDULES if n in changes}
   config = None
   if values.run_dir:
     of_runs = {'encoder', *experiment.DATA_FILES, *_OF_SCHEDULES}
@@ -228,8 +198,7 @@ class Subject(NamedTuple):
     """Draws the examples that a client uses in a round."""
     sampling = self.algorithm.sampling
     each = max(
-      _attribute(sampling, 'examples_per_round') or 0,
-      _attribute(sampling, 'examples') or 0,
+      _attribute(sampling, 'examples_per_round') or 0, _attribute(sampling, 'examples') or 0
     )
     if 0 < each < len(held):
       return random.choice(held, each, replace=False)
@@ -260,22 +229,15 @@ def run(
 
   from tff_xc.report import audit as report
 
-  where = pathlib.Path(
-    output or (pathlib.Path(run_dirs[0]) / 'audit' if run_dirs else 'audits')
-  )
+  where = pathlib.Path(output or (pathlib.Path(run_dirs[0]) / 'audit' if run_dirs else 'audits'))
   if where.exists() and not where.is_dir():
     raise errors.InputError(f'--output={where} is a file; name a directory')
   requests, updates, costs, by_seed = [], [], [], {}
   for subject in _subjects(run_dirs, config, named, settings.seeds):
     by_seed.setdefault(subject.seed, subject)
     first = next(iter(by_seed.values()))
-    if (subject.metric, subject.dataset.num_classes) != (
-      first.metric,
-      first.dataset.num_classes,
-    ):
-      raise errors.InputError(
-        '--run_dir names runs of several tasks; give runs of one'
-      )
+    if (subject.metric, subject.dataset.num_classes) != (first.metric, first.dataset.num_classes):
+      raise errors.InputError('--run_dir names runs of several tasks; give runs of one')
     requests += _requests(subject, settings)
     updates += _updates(subject, settings)
     costs.append({'schedule': subject.schedule, 'score': subject.score})
@@ -301,9 +263,7 @@ def run(
   return frames
 
 
-def _show(
-  frames: Mapping[str, pd.DataFrame], subject: Subject, settings: Settings
-) -> None:
+def _show(frames: Mapping[str, pd.DataFrame], subject: Subject, settings: Settings) -> None:
   from tff_xc.report import audit as report
 
   width = text_table.terminal_width()
@@ -357,8 +317,7 @@ def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
 def _check_clients(algorithm: algorithm_lib.Algorithm) -> None:
   if not algorithm.has_clients:
     raise errors.InputError(
-      'training without clients sends nothing that could be audited; give an'
-      ' algorithm with clients'
+      'training without clients sends nothing that could be audited; give an algorithm with clients'
     )
 
 
@@ -366,19 +325,15 @@ def _pair(seed: int) -> np.ndarray:
   return np.array([seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF], np.int32)
 
 
-def _other_schedules(
-  subject: Subject, seen: set[str], settings: Settings
-) -> Iterator[Subject]:
+def _other_schedules(subject: Subject, seen: set[str], settings: Settings) -> Iterator[Subject]:
   """Yields the subject with the schedules of which there is none."""
-  from tff_xc.round import randomized
-  from tff_xc.round import request as request_lib
+  from tff_xc.round import randomized, request as request_lib
 
   request, table = subject.request, subject.algorithm.tables[0]
   if not seen <= {*request_lib.SCHEDULES} or subject.algorithm.model.label_sets:
     return
   shared = {
-    name: getattr(request, name)
-    for name in ('num_rows', 'max_positives', 'negatives', 'secret')
+    name: getattr(request, name) for name in ('num_rows', 'max_positives', 'negatives', 'secret')
   }
   shared['renewed'] = settings.negatives_renewed
   for schedule in request_lib.SCHEDULES:
@@ -388,13 +343,9 @@ def _other_schedules(
       made = randomized.Randomized(**shared, epsilon=settings.request_epsilon)
     else:
       equal = request.equal_negatives
-      made = request_lib.OwnAndSampled(
-        **shared, equal_negatives=equal, schedule=schedule
-      )
+      made = request_lib.OwnAndSampled(**shared, equal_negatives=equal, schedule=schedule)
     changed = dataclasses.replace(table, request=made)
-    yield subject._replace(
-      algorithm=subject.algorithm.with_table(changed), score=float('nan')
-    )
+    yield subject._replace(algorithm=subject.algorithm.with_table(changed), score=float('nan'))
 
 
 # -- what requests tell --
@@ -426,9 +377,7 @@ def _line(
     'auc': means['auc'],
     'posterior': means['posterior'],
     'known': means['known'],
-    'precision': means['hits'] / means['above']
-    if means['above']
-    else float('nan'),
+    'precision': means['hits'] / means['above'] if means['above'] else float('nan'),
     **{name: means[name] for name in means if name in _MORE},
   }
 
@@ -440,11 +389,8 @@ def _of_class_rows(
   import tensorflow as tf
 
   from tff_xc import classifier
-  from tff_xc.measure import communication
-  from tff_xc.measure import leakage
-  from tff_xc.round import observed
-  from tff_xc.round import randomized
-  from tff_xc.round import randomness
+  from tff_xc.measure import communication, leakage
+  from tff_xc.round import observed, randomized, randomness
 
   model, request = subject.algorithm.model, subject.request
   if not request.selects:
@@ -454,9 +400,7 @@ def _of_class_rows(
   sizes = communication.messages(subject.algorithm).tables[classifier.CLASS]
   seed_of = tf.function(randomness.round_seed, autograph=False)
   run_seed = _pair(subject.seed)
-  seeds = [
-    seed_of(run_seed, tf.constant(r * subject.gap)) for r in range(count)
-  ]
+  seeds = [seed_of(run_seed, tf.constant(r * subject.gap)) for r in range(count)]
   owners, labels = train.owned_labels()
   if model.encoder.tied:  # The classes of its features, too.
     x = train.pool.read(train.partition.numbers)
@@ -498,9 +442,7 @@ def _of_class_rows(
     yield line | {'class_bytes': line['rows'] * (sizes.row_bytes + sizes.up)}
 
 
-def _of_hash(
-  subject: Subject, clients: Sequence[int]
-) -> Iterator[dict[str, Any]]:
+def _of_hash(subject: Subject, clients: Sequence[int]) -> Iterator[dict[str, Any]]:
   """Yields what the buckets of several hash tables tell, if all own ones are known."""
   from tff_xc.measure import leakage
 
@@ -513,18 +455,14 @@ def _of_hash(
     own = np.isin(np.arange(len(rows_of)), subject.own_classes(held))
     seen = np.isin(np.arange(subject.algorithm.model.num_rows), rows_of[own])
     score = leakage.of_buckets(rows_of, seen)
-    found = leakage.told(score, own)._asdict() | {
-      'candidates': (score > 0).sum()
-    }
+    found = leakage.told(score, own)._asdict() | {'candidates': (score > 0).sum()}
     for name, value in found.items():
       told[name].append(value)
   schedule = f'own buckets, {wording.count(rows_of.shape[1], "table")}'
   yield _line(subject, schedule, 1, told)
 
 
-def _of_features(
-  subject: Subject, clients: Sequence[int], count: int
-) -> Iterator[dict[str, Any]]:
+def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterator[dict[str, Any]]:
   """Yields what requests of feature rows tell of a client's features.
 
   They are exact: of all features of a client's examples, those are known that the
@@ -544,8 +482,7 @@ def _of_features(
       # All of its examples, then those of each round.
       used = [held, *(subject.drawn(held, random) for _ in range(count))]
       every, *of_rounds = (
-        np.unique(keys.ids(sparse.as_tensors(train.pool.examples(some)[0])))
-        for some in used
+        np.unique(keys.ids(sparse.as_tensors(train.pool.examples(some)[0]))) for some in used
       )
       for r, of_round in enumerate(of_rounds):
         rows.append(len(of_round))
@@ -575,8 +512,7 @@ def _updates(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
 
   from tff_xc.experiment import cohort
   from tff_xc.measure import leakage
-  from tff_xc.round import observed
-  from tff_xc.round import randomness
+  from tff_xc.round import observed, randomness
 
   train, rows_of = subject.dataset.train, subject.rows_of_labels
   update = observed.build_update(subject.algorithm)

@@ -20,17 +20,8 @@ import tempfile
 from absl import flags
 
 from launch import app
-from launch.benchmarks import classes
-from launch.benchmarks import harness
-from launch.benchmarks import rank
-from launch.benchmarks import round as round_lib
-from launch.benchmarks import select
-from launch.benchmarks import start
-from launch.benchmarks import svm
-from tff_xc import environment
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
+from launch.benchmarks import classes, harness, rank, round as round_lib, select, start, svm
+from tff_xc import environment, errors, files, wording
 
 BENCHMARKS: dict[str, harness.Benchmark] = {
   module.BENCHMARK.name: module.BENCHMARK
@@ -62,9 +53,7 @@ def given_sizes(benchmark: harness.Benchmark) -> dict:
   return sizes
 
 
-def given_contenders(
-  benchmark: harness.Benchmark, sizes: dict
-) -> tuple[list[str], dict[str, str]]:
+def given_contenders(benchmark: harness.Benchmark, sizes: dict) -> tuple[list[str], dict[str, str]]:
   """Returns the contenders from the flags, and the interpreters by peer."""
   names, interpreters = flags.FLAGS.contenders, {}
   if names is None:
@@ -90,17 +79,13 @@ def main(arguments: list[str]) -> None:
   """Runs the benchmark named on the command line."""
   if len(arguments) != 1 or arguments[0] not in BENCHMARKS:
     meant = ''.join(wording.meant(each, BENCHMARKS) for each in arguments)
-    raise errors.InputError(
-      f'name one benchmark of {", ".join(BENCHMARKS)}{meant}'
-    )
+    raise errors.InputError(f'name one benchmark of {", ".join(BENCHMARKS)}{meant}')
   found, output = BENCHMARKS[arguments[0]], flags.FLAGS.output
   sizes = given_sizes(found)
   names, interpreters = given_contenders(found, sizes)
   # Before minutes of work.
   if output and not pathlib.Path(output).resolve().parent.is_dir():
-    raise errors.InputError(
-      f'--output={output}: the folder does not exist; make it first'
-    )
+    raise errors.InputError(f'--output={output}: the folder does not exist; make it first')
   with tempfile.TemporaryDirectory(prefix='benchmark_') as folder:
     arrays = os.path.join(folder, 'arrays.npz')
     if interpreters:
@@ -114,13 +99,9 @@ def main(arguments: list[str]) -> None:
       # With its own packages, whatever PYTHONPATH is.
       words = [interpreter, '-E', str(_PEERS / f'{name}.py'), arrays]
       contenders[name] = harness.Contender(name, words, timeout)
-    report = harness.measure(
-      found, contenders, flags.FLAGS.passes, flags.FLAGS.max_foreign
-    )
+    report = harness.measure(found, contenders, flags.FLAGS.passes, flags.FLAGS.max_foreign)
   # Without files and interpreters, which differ.
-  given = [
-    flags.FLAGS[name] for name in flags.FLAGS if name not in ('output', 'peers')
-  ]
+  given = [flags.FLAGS[name] for name in flags.FLAGS if name not in ('output', 'peers')]
   words = [flag.serialize() for flag in given if flag.present]
   if interpreters:
     peers = ','.join(f'{name}=PYTHON' for name in interpreters)
@@ -140,13 +121,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _define_flags() -> None:
-  peers = [
-    peer for benchmark in BENCHMARKS.values() for peer in benchmark.peers
-  ]
+  peers = [peer for benchmark in BENCHMARKS.values() for peer in benchmark.peers]
   flags.DEFINE_string('output', None, 'a JSON file to write')
-  flags.DEFINE_list(
-    'contenders', None, "contenders to run; default: the benchmark's"
-  )
+  flags.DEFINE_list('contenders', None, "contenders to run; default: the benchmark's")
   flags.DEFINE_list(
     'peers',
     [],
@@ -156,11 +133,7 @@ def _define_flags() -> None:
   flags.DEFINE_integer('passes', 9, 'undisturbed passes', lower_bound=1)
   flags.DEFINE_bool('small', False, 'tiny sizes, to try a benchmark in seconds')
   app.define_float(
-    'max_foreign',
-    0.15,
-    "the part of a pass's core time that others may use",
-    least=0.0,
-    most=1e6,
+    'max_foreign', 0.15, "the part of a pass's core time that others may use", least=0.0, most=1e6
   )
   app.define_float(
     'timeout_seconds',
@@ -170,9 +143,7 @@ def _define_flags() -> None:
     most=86_400.0,
   )
   for name in _SIZES:
-    having = [
-      found.name for found in BENCHMARKS.values() if name in found.sizes
-    ]
+    having = [found.name for found in BENCHMARKS.values() if name in found.sizes]
     flags.DEFINE_list(name, None, f'a size of {", ".join(having)}')
 
 
@@ -180,7 +151,5 @@ if __name__ == '__main__':
   # Not at import, since other commands have flags of these names.
   _define_flags()
   width = max(map(len, BENCHMARKS))
-  told = [
-    f'  {name:{width}}  {found.summary}' for name, found in BENCHMARKS.items()
-  ]
+  told = [f'  {name:{width}}  {found.summary}' for name, found in BENCHMARKS.items()]
   app.run(main, '\n'.join([__doc__, 'NAME is one of', *told, '']))

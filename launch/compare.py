@@ -16,26 +16,18 @@ import os
 import pathlib
 import shlex
 import textwrap
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import app
-from launch import settings
+from launch import app, settings
 from tasks import experiment
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
-from tff_xc.algorithms import base
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc import errors, files, wording
+from tff_xc.algorithms import base, hyperparameters as hp
 from tff_xc.experiment import same_run
-from tff_xc.measure import catalog
-from tff_xc.measure import targets as targets_lib
-from tff_xc.report import run_files
-from tff_xc.report import text_table
+from tff_xc.measure import catalog, targets as targets_lib
+from tff_xc.report import run_files, text_table
 
 if TYPE_CHECKING:
   import matplotlib.figure
@@ -79,9 +71,7 @@ def compare(
   task = frame['run'].iloc[0].task
   reference = _reference(relative_to, frame)
   more = _further(columns, reference, frame)
-  table = tables.build(
-    frame, metric, targets, targets_lib.parse_budgets(at or ''), reference, more
-  )
+  table = tables.build(frame, metric, targets, targets_lib.parse_budgets(at or ''), reference, more)
   from tff_xc.report import curves as curves_lib
 
   notes = ''
@@ -89,9 +79,7 @@ def compare(
     notes = f'settings that differ between the methods: {", ".join(found)}'
   summaries = [run.summary or {} for run in frame['run']]
   without = wording.baselines(summaries[0].get('baselines', {}))
-  if without and all(
-    s.get('baselines') == summaries[0]['baselines'] for s in summaries
-  ):
+  if without and all(s.get('baselines') == summaries[0]['baselines'] for s in summaries):
     notes += '\n' * bool(notes) + f'without training reach {"; ".join(without)}'
   # Drawn before anything is written, so that errors leave nothing.
   final = metric and metric.partition(':')[0]
@@ -116,9 +104,7 @@ def compare(
   return f'task {task}, {when}\n{text}{written}'
 
 
-def collect(
-  directories: Sequence[str | os.PathLike], rounds: int | None = None
-) -> 'pd.DataFrame':
+def collect(directories: Sequence[str | os.PathLike], rounds: int | None = None) -> 'pd.DataFrame':
   """Returns the runs in directories as `tables.collect` does, after `rounds`."""
   paths = find_runs(directories)
   from tff_xc.report import tables  # Pandas, which is slow to import.
@@ -163,21 +149,15 @@ def _further(columns: Sequence[str], reference, frame: 'pd.DataFrame') -> list:
       raise errors.InputError(f'--columns={name}: give --relative_to=RUN_DIR')
   found = [tables.column(name, reference) for name in columns]
   for name, each in zip(columns, found, strict=True):
-    if name.startswith('best.') and not any(
-      each.read(run) is not None for run in frame['run']
-    ):
+    if name.startswith('best.') and not any(each.read(run) is not None for run in frame['run']):
       raise errors.InputError(
-        f'--columns={name}: no run has it; those of launch.train'
-        ' --best_by=SCORE choose a round'
+        f'--columns={name}: no run has it; those of launch.train --best_by=SCORE choose a round'
       )
   return found
 
 
 def write_files(
-  path: pathlib.Path,
-  markdown: str,
-  csv: str,
-  figure: 'matplotlib.figure.Figure',
+  path: pathlib.Path, markdown: str, csv: str, figure: 'matplotlib.figure.Figure'
 ) -> str:
   """Writes a table and its picture as PATH.md, .csv and .png; returns a line."""
   from tff_xc.report import pictures
@@ -225,10 +205,7 @@ def keep(
     processor=list(map(_processor, first)),
     command=commands,
   )
-  with (
-    files.writing(path, 'name another --csv'),
-    files.replacing(path) as temporary,
-  ):
+  with files.writing(path, 'name another --csv'), files.replacing(path) as temporary:
     temporary.write_text(tables.to_csv(table), encoding='utf-8')
 
 
@@ -252,9 +229,7 @@ def _changes(run: run_files.Run) -> dict:
 
   def resolved(changes: Mapping[str, Any]) -> dict[str, Any]:
     named = {
-      name: value
-      for name, value in changes.items()
-      if name in _FILES and value not in _NO_FILES
+      name: value for name, value in changes.items() if name in _FILES and value not in _NO_FILES
     }
     given = {n: v for n, v in changes.items() if n not in named}
     # Without a data_dir, no task of one's own data has defaults.
@@ -299,8 +274,7 @@ def check_metric(metric: str) -> str:
 def _check_score(name: str, flag: str, others: str = '') -> str:
   if name not in catalog.SCORES:
     raise errors.InputError(
-      f'--{flag}={name}: there is no such score; there are'
-      f' {", ".join(catalog.SCORES)}{others}'
+      f'--{flag}={name}: there is no such score; there are {", ".join(catalog.SCORES)}{others}'
     )
   return name
 
@@ -330,15 +304,11 @@ def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
 def main(arguments: Sequence[str]) -> None:
   """Compares the runs named on the command line."""
   if not arguments:
-    raise errors.InputError(
-      'no run was named; give run directories: launch.compare RUN_DIR...'
-    )
+    raise errors.InputError('no run was named; give run directories: launch.compare RUN_DIR...')
   values = flags.FLAGS
   for name in ('csv', 'columns'):
     if values[name].present and not values[name].value:
-      raise errors.InputError(
-        f'--{name} is empty; give a value, or leave it out'
-      )
+      raise errors.InputError(f'--{name} is empty; give a value, or leave it out')
   names = ('output', 'metric', 'rounds', 'target', 'curves', 'over', 'at')
   if values.csv:
     for name in (*names, 'picture_format'):
@@ -375,8 +345,7 @@ if __name__ == '__main__':
   }.items():
     flags.DEFINE_string(_name, None, _help)
   for _name, _help in {
-    'curves': 'scores to draw, such as pc@1,pc@1_infrequent; default: the headline'
-    ' metrics',
+    'curves': 'scores to draw, such as pc@1,pc@1_infrequent; default: the headline metrics',
     'columns': 'further columns: a score after a round, top1@400, or in the round'
     ' that the run chose, best.pc@1, with best.round and best.bytes_down; the'
     ' deviation of a score over the last tenth of the evaluations, volatility_top1',

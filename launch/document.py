@@ -46,17 +46,11 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from launch import advice
-from launch import app
+from launch import advice, app
 from launch.benchmarks import harness
-from launch.reproduction import judge
-from launch.reproduction import lines as lines_lib
-from launch.reproduction import page
-from tasks.papers import names
-from tasks.papers import registry
-from tasks.papers import table as table_lib
-from tff_xc import errors
-from tff_xc import files
+from launch.reproduction import judge, lines as lines_lib, page
+from tasks.papers import names, registry, table as table_lib
+from tff_xc import errors, files
 from tff_xc.report import text_table
 
 
@@ -100,16 +94,11 @@ def _read(path: pathlib.Path) -> str:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-  with (
-    files.writing(path, 'it is as it was'),
-    files.replacing(path) as temporary,
-  ):
+  with files.writing(path, 'it is as it was'), files.replacing(path) as temporary:
     temporary.write_bytes(text.encode('utf-8'))
 
 
-def _words(
-  words: Sequence[str], paths: str, *flags_: str
-) -> tuple[list[str], dict[str, str]]:
+def _words(words: Sequence[str], paths: str, *flags_: str) -> tuple[list[str], dict[str, str]]:
   """Returns the words that `paths` names, and the values of flags."""
   found = [word for word in words if not word.startswith('--')]
   given = dict(w[2:].partition('=')[::2] for w in words if w.startswith('--'))
@@ -121,9 +110,7 @@ def _words(
 
 def _result(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the tables of a result, and its verdict."""
-  (where, name), given = _words(
-    words, 'DIRECTORY PAPER/TABLE', 'real', 'paper', 'short'
-  )
+  (where, name), given = _words(words, 'DIRECTORY PAPER/TABLE', 'real', 'paper', 'short')
   if name not in registry.KNOWN:
     raise ValueError(f'there is no result {name}')
   scale = next((s for s in table_lib.SCALES if s in given), 'small')
@@ -266,9 +253,7 @@ def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
   columns = [tables.column(name) for name in names_]
   for each in columns:
     if f'{each.key}_mean' not in table and f'{each.key}_by_seed' not in table:
-      raise ValueError(
-        f'{path} has no column {each.name}; write it anew with it'
-      )
+      raise ValueError(f'{path} has no column {each.name}; write it anew with it')
   table['method'] = [f'`{label}`' for label in table['algorithm']]
   heading, *lines = tables.cells(table, columns, 'method')
   for paper in filter(None, given.get('paper', '').split(',')):
@@ -289,7 +274,10 @@ def _published(name: str):
   rows = [row for row in registry.TABLES[table].rows if row.task == task]
   if not rows:
     raise ValueError(f'{table} has no results on {task!r}')
-  own = lambda row: table_lib.own_changes(row, rows)
+
+  def own(row):
+    return table_lib.own_changes(row, rows)
+
   plain = {row.algorithm: row.published for row in rows if not own(row)}
   return list(rows[0].published), plain
 
@@ -308,9 +296,7 @@ _KINDS = {
 # In a directory of results: why verdicts are not the paper's.
 CAUSES = 'causes.csv'
 _OPENING = re.compile(f'<!-- ({"|".join(_KINDS)}) ')
-_BLOCK = re.compile(
-  rf'({_OPENING.pattern}(.*?) -->\r?\n)(.*?)(<!-- end -->)', re.DOTALL
-)
+_BLOCK = re.compile(rf'({_OPENING.pattern}(.*?) -->\r?\n)(.*?)(<!-- end -->)', re.DOTALL)
 _END = re.compile(r'^<!-- end -->\r?$', re.MULTILINE)
 
 

@@ -28,16 +28,12 @@ import dataclasses
 import pathlib
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import app
-from launch import settings
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
+from launch import app, settings
+from tff_xc import errors, files, wording
 from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.report import text_table
 
@@ -67,11 +63,7 @@ def _define_flags() -> None:
     'id of the client whose examples the confusion matrix is of; default: among the'
     ' first hundred clients, the one with the most training examples',
   )
-  flags.DEFINE_bool(
-    'per_client',
-    False,
-    'the scores of every client on its own held-out examples',
-  )
+  flags.DEFINE_bool('per_client', False, 'the scores of every client on its own held-out examples')
   flags.DEFINE_integer(
     'personalize',
     None,
@@ -182,16 +174,12 @@ def run(
     if frame is not None:
       clients.write_csv(frame, path / 'clients.csv')
       clients.plot(frame, path / 'clients.png', title)
-      done += (
-        f'\nsingle clients:\n{path / "clients.csv"}\n{path / "clients.png"}'
-      )
+      done += f'\nsingle clients:\n{path / "clients.csv"}\n{path / "clients.png"}'
   print(done)
   return result
 
 
-def _write_confusion(
-  confused, of: str, names, path: pathlib.Path, title: str
-) -> None:
+def _write_confusion(confused, of: str, names, path: pathlib.Path, title: str) -> None:
   """Writes a client's confusion matrix (FedSS, fig. 7) as table and picture."""
   import numpy as np
   import pandas as pd
@@ -248,9 +236,7 @@ def score_clients(
 
 
 def _summary(
-  frame: pd.DataFrame,
-  found: trained.Restored,
-  how: personalization.Personalization | None,
+  frame: pd.DataFrame, found: trained.Restored, how: personalization.Personalization | None
 ) -> dict[str, Any]:
   """Returns what evaluation.json says of the clients of each part."""
   from tff_xc.measure import client_scores
@@ -282,9 +268,7 @@ def _class_rows(found: trained.Restored) -> str:
 
 
 def _show(
-  frame: pd.DataFrame,
-  found: trained.Restored,
-  how: personalization.Personalization | None,
+  frame: pd.DataFrame, found: trained.Restored, how: personalization.Personalization | None
 ) -> None:
   """Prints the table, and how many clients it leaves out."""
   from tff_xc.report import clients

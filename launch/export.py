@@ -23,28 +23,20 @@ import pathlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import app
-from launch import settings
-from tasks import experiment
-from tasks import registry as tasks
-from tff_xc import environment
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
+from launch import app, settings
+from tasks import experiment, registry as tasks
+from tff_xc import environment, errors, files, wording
 from tff_xc.data import description as description_lib
 from tff_xc.report import run_files
 
 if TYPE_CHECKING:
   from launch import trained
-  from tff_xc import classifier
-  from tff_xc import predictor as predictor_lib
+  from tff_xc import classifier, predictor as predictor_lib
 
 CARD, README = 'model.json', 'README.md'
 _MADE_BY = 'launch.export'
@@ -57,9 +49,7 @@ _SELECT = (description_lib.SPARSE, description_lib.CHARACTERS)
 
 def _define_flags() -> None:
   flags.DEFINE_string('run_dir', None, 'the directory of a run')
-  flags.DEFINE_string(
-    'output', None, 'the folder to write; it may only hold an earlier export'
-  )
+  flags.DEFINE_string('output', None, 'the folder to write; it may only hold an earlier export')
   formats = ('saved_model', *FILES)
   flags.DEFINE_enum('format', 'saved_model', formats, 'of the model file')
   flags.DEFINE_string(
@@ -69,9 +59,7 @@ def _define_flags() -> None:
     ' else the last; last; best (by --best_by of the run, else its first score); or a'
     ' round. A run keeps three and the best',
   )
-  flags.DEFINE_integer(
-    'top', 5, 'classes that the model returns', lower_bound=1
-  )
+  flags.DEFINE_integer('top', 5, 'classes that the model returns', lower_bound=1)
   flags.DEFINE_enum(
     'quantize',
     None,
@@ -89,10 +77,7 @@ def _define_flags() -> None:
 def main(arguments) -> None:
   settings.refuse_arguments(arguments)
   values = flags.FLAGS
-  for name, what in (
-    ('run_dir', 'the directory of a run'),
-    ('output', 'the folder to write'),
-  ):
+  for name, what in (('run_dir', 'the directory of a run'), ('output', 'the folder to write')):
     if not values[name].value:
       raise errors.InputError(f'--{name} is missing: {what}')
   if values.quantize and values.format != 'tflite':
@@ -153,9 +138,7 @@ def run(
   print(f'{path}: {form} after {wording.count(found.rounds, "round")}, {size}')
   if form == 'tflite' and found.description.kind == description_lib.IMAGES:
     size = ' x '.join(map(str, found.description.shape[:2]))
-    print(
-      f'it takes images of {size} pixels, unlike other formats: scale them before'
-    )
+    print(f'it takes images of {size} pixels, unlike other formats: scale them before')
   return card
 
 
@@ -182,9 +165,7 @@ def _model(
     )
   # First, since it installs the runtime.
   chosen = trained.round_of(run_dir, round_wanted)
-  restored, how = trained.calibrated(
-    trained.restore(run_dir, named, chosen), *calibrate
-  )
+  restored, how = trained.calibrated(trained.restore(run_dir, named, chosen), *calibrate)
   found = trained.load(run_dir, round_wanted, named)._replace(
     weights=restored.weights, scores=restored.evaluator(restored.weights)
   )
@@ -251,12 +232,7 @@ def _sizes(folder: pathlib.Path) -> dict[str, int]:
 
 
 def write(
-  found: trained.Trained,
-  folder: pathlib.Path,
-  form: str,
-  *,
-  top: int = 5,
-  quantize: str = '',
+  found: trained.Trained, folder: pathlib.Path, form: str, *, top: int = 5, quantize: str = ''
 ) -> dict[str, Any]:
   """Writes only the model file; returns what model.json says of it."""
   import tensorflow as tf
@@ -272,11 +248,7 @@ def write(
     # faster.
     of_lite = {'any_size': False, 'rows_type': tf.float32}
     predictor = predictor_lib.Predictor(
-      found.model,
-      found.weights,
-      found.description,
-      top,
-      **(of_lite if form == 'tflite' else {}),
+      found.model, found.weights, found.description, top, **(of_lite if form == 'tflite' else {})
     )
     if form == 'saved_model':
       _save(predictor, plain, kind)
@@ -286,15 +258,12 @@ def write(
       more['select_tf_ops'] = kind in _SELECT
       _write_tflite(predictor, plain, kind, quantize)
   inputs = {
-    spec.name: {'shape': [*spec.shape], 'dtype': spec.dtype.name}
-    for spec in predictor.signature()
+    spec.name: {'shape': [*spec.shape], 'dtype': spec.dtype.name} for spec in predictor.signature()
   }
   return {'inputs': inputs, **more}
 
 
-def _write_arrays(
-  weights: classifier.ModelWeights, file: pathlib.Path
-) -> dict[str, list[int]]:
+def _write_arrays(weights: classifier.ModelWeights, file: pathlib.Path) -> dict[str, list[int]]:
   """Writes the weights by name; returns their shapes."""
   import numpy as np
 
@@ -323,10 +292,7 @@ def _save(predictor: predictor_lib.Predictor, folder, kind: str) -> None:
 
 
 def _write_tflite(
-  predictor: predictor_lib.Predictor,
-  folder: pathlib.Path,
-  kind: str,
-  quantize: str,
+  predictor: predictor_lib.Predictor, folder: pathlib.Path, kind: str, quantize: str
 ) -> None:
   import tensorflow as tf
 
@@ -343,10 +309,7 @@ def _write_tflite(
         converter.target_spec.supported_types = [tf.float16]
       if kind in _SELECT:
         ops = lite.OpsSet
-        converter.target_spec.supported_ops = [
-          ops.TFLITE_BUILTINS,
-          ops.SELECT_TF_OPS,
-        ]
+        converter.target_spec.supported_ops = [ops.TFLITE_BUILTINS, ops.SELECT_TF_OPS]
         converter._experimental_lower_tensor_list_ops = False
       data = converter.convert()
   except Exception as e:  # Its own kind, which is in no public module.
@@ -361,9 +324,7 @@ def _write_tflite(
 # -- the card --
 
 
-def _card(
-  found: trained.Trained, form: str, top: int, quantize: str
-) -> dict[str, Any]:
+def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict[str, Any]:
   """Returns what model.json says of any format.
 
   Of a private run it says nothing that depends on the data, except the model and what
@@ -383,14 +344,10 @@ def _card(
         'delta': values['dp_delta'],
         'dp': values['dp'],
         'noise_seed': values.get('dp_noise_seed', 'public'),
-      },
+      }
     }
   else:
-    of_data = {
-      'seed': config['seed'],
-      'scores': found.scores,
-      'data': config.get('data', {}),
-    }
+    of_data = {'seed': config['seed'], 'scores': found.scores, 'data': config.get('data', {})}
   return {
     'made_by': _MADE_BY,
     'format': form,
@@ -460,9 +417,7 @@ def _privacy(told: Mapping[str, Any]) -> str:
       ' so that anybody can subtract it.'
     )
   if told['epsilon'] is None:
-    return (
-      '**Trained with differential privacy**; its epsilon was not measured.'
-    )
+    return '**Trained with differential privacy**; its epsilon was not measured.'
   return (
     f'**Trained with differential privacy** (`--dp={told["dp"]}`), with clients as the'
     f' unit: epsilon {told["epsilon"]:.3g} at delta {told["delta"]:g}.'

@@ -15,18 +15,11 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from launch import app
-from launch import benchmark as benchmark_lib
-from tasks import encoders
-from tasks import experiment
-from tasks import registry as tasks
-from tasks import task as task_lib
-from tasks.papers import registry as papers
-from tasks.papers import table as table_lib
-from tff_xc import errors
-from tff_xc import wording
-from tff_xc.algorithms import base
-from tff_xc.algorithms import registry as algorithms
+from launch import app, benchmark as benchmark_lib
+from tasks import encoders, experiment, registry as tasks, task as task_lib
+from tasks.papers import registry as papers, table as table_lib
+from tff_xc import errors, wording
+from tff_xc.algorithms import base, registry as algorithms
 from tff_xc.measure import catalog as metrics
 from tff_xc.report import text_table
 
@@ -44,9 +37,7 @@ def _tasks(width: int) -> str:
 
 
 def _blocks(*tables: Sequence[Sequence[str]], width: int) -> str:
-  return '\n'.join(
-    text_table.to_text(rows, range(len(rows[0])), width) for rows in tables
-  )
+  return '\n'.join(text_table.to_text(rows, range(len(rows[0])), width) for rows in tables)
 
 
 def _algorithms(width: int) -> str:
@@ -59,18 +50,14 @@ def _algorithms(width: int) -> str:
     lacks = [n for n in shared if n not in algorithm.names]
     if own or lacks:
       taken.append([name, ', '.join(own), ', '.join(lacks)])
-  about = (
-    f'All take {", ".join(shared)}, but for those that a line has under "not".'
-  )
+  about = f'All take {", ".join(shared)}, but for those that a line has under "not".'
   about += ' `launch.train --help --algorithm=NAME` tells what each is, with its value.'
   shown = _blocks(answers, taken, width=width)
   return f'{shown}\n{textwrap.fill(about, width)}\n'
 
 
 def _encoders(width: int) -> str:
-  return _blocks(
-    [['encoder', 'what'], *map(list, encoders.ENCODERS.items())], width=width
-  )
+  return _blocks([['encoder', 'what'], *map(list, encoders.ENCODERS.items())], width=width)
 
 
 def _metrics(width: int) -> str:
@@ -81,8 +68,7 @@ def _metrics(width: int) -> str:
     "of some algorithms' rounds": metrics.STEPS,
   }
   tables = [
-    [[first, *columns]]
-    + [[n, *(getattr(m, c) for c in columns)] for n, m in named.items()]
+    [[first, *columns]] + [[n, *(getattr(m, c) for c in columns)] for n, m in named.items()]
     for first, named in groups.items()
   ]
   return _blocks(*tables, width=width)
@@ -93,9 +79,7 @@ def _benchmarks(width: int) -> str:
   rows = [['benchmark', 'contenders', 'sizes']]
   for benchmark in benchmark_lib.BENCHMARKS.values():
     names = benchmark.names + benchmark.optional + benchmark.peers
-    sizes = [
-      f'{name}={_values(size)}' for name, size in benchmark.sizes.items()
-    ]
+    sizes = [f'{name}={_values(size)}' for name, size in benchmark.sizes.items()]
     measured.append([benchmark.name, benchmark.summary])
     rows.append([benchmark.name, ', '.join(names), ', '.join(sizes)])
   return _blocks(measured, rows, width=width)

@@ -10,15 +10,12 @@ import pathlib
 import platform
 import re
 import shutil
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
 
-from tff_xc import environment
-from tff_xc import memory
-from tff_xc import wording
+from tff_xc import environment, memory, wording
 from tff_xc.runtime import registry as runtimes
 
 _REQUIREMENTS = pathlib.Path(__file__).resolve().parents[1] / 'requirements.txt'
@@ -26,11 +23,7 @@ _REQUIREMENTS = pathlib.Path(__file__).resolve().parents[1] / 'requirements.txt'
 # values of its computations.
 LEAST_MEMORY, LEAST_DISK = 2 * 2**30, 2**30
 # The widest of these that a processor has decides what TensorFlow's kernels run.
-_INSTRUCTIONS = {
-  'avx512_vnni': 'AVX-512 VNNI',
-  'avx512f': 'AVX-512',
-  'avx2': 'AVX2',
-}
+_INSTRUCTIONS = {'avx512_vnni': 'AVX-512 VNNI', 'avx512f': 'AVX-512', 'avx2': 'AVX2'}
 _CPUINFO = pathlib.Path('/proc/cpuinfo')
 _GPUS = pathlib.Path('/proc/driver/nvidia/gpus')
 _REINSTALL = 'install the pinned packages anew with `make clean venv`'
@@ -59,9 +52,7 @@ def processor_of(cpuinfo: str) -> str:
   first = cpuinfo.partition('\n\n')[0]
   told = dict(re.findall(r'^(.+?)\s*: *(.*)$', first, re.MULTILINE))
   parts = [
-    f'{key.removeprefix("cpu ")} {told[key]}'
-    for key in ('cpu family', 'model')
-    if key in told
+    f'{key.removeprefix("cpu ")} {told[key]}' for key in ('cpu family', 'model') if key in told
   ]
   has = told.get('flags', '').split()
   parts += [name for flag, name in _INSTRUCTIONS.items() if flag in has][:1]
@@ -89,9 +80,7 @@ def peak_bytes(root: int) -> int:
 def check_packages(versions: dict[str, str], requirements: str) -> Check:
   """Compares versions, by name, with those of requirements.txt."""
   pins = dict(re.findall(r'^([\w.-]+)==(\S+)', requirements, re.MULTILINE))
-  wrong = [
-    f'{n} {pins[n]}' for n in pins if versions.get(n, pins[n]) != pins[n]
-  ]
+  wrong = [f'{n} {pins[n]}' for n in pins if versions.get(n, pins[n]) != pins[n]]
   cure = f'{_REINSTALL}: expected {", ".join(wrong)}' if wrong else ''
   return 'packages', ', '.join(map(' '.join, versions.items())), cure
 
@@ -147,10 +136,7 @@ def checks() -> Iterator[Check]:
     return tff.federated_sum(values)
 
   def in_worker() -> int:
-    with (
-      worker.create_context() as context,
-      tff.framework.get_context_stack().install(context),
-    ):
+    with worker.create_context() as context, tff.framework.get_context_stack().install(context):
       return int(total([1, 2, 3]))
 
   yield check_runtime('TFF worker', in_worker)

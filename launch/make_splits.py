@@ -15,15 +15,13 @@ holds anything else is refused. The same data, rule and seed give the same files
 """
 
 import sys
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags
 
 from datasets.splits import rules
-from launch import app
-from launch import settings
+from launch import app, settings
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
@@ -49,23 +47,15 @@ def _flags() -> dict[str, str]:
 
 
 def make(
-  request: rules.Request | None,
-  path: str,
-  columns: Mapping[str, str | None],
-  output: str | None,
+  request: rules.Request | None, path: str, columns: Mapping[str, str | None], output: str | None
 ) -> str:
   """Makes a split, unless it is in `output` already; returns the tables."""
-  from datasets.splits import inputs
-  from datasets.splits import making
-  from tff_xc.report import pictures
-  from tff_xc.report import text_table
+  from datasets.splits import inputs, making
+  from tff_xc.report import pictures, text_table
 
   columns = inputs.Columns(**columns)
   found = making.find(output, request) if output else None
-  if request:
-    made = making.make(request, path, columns)
-  else:
-    made = making.inspect(path, columns)
+  made = making.make(request, path, columns) if request else making.inspect(path, columns)
   for line in making.published_lines(made.summary.get('published')):
     print(line, file=sys.stderr)
   text = making.to_text(made.summary, text_table.terminal_width())
@@ -98,22 +88,14 @@ def main(arguments: Sequence[str]) -> None:
     print(make(None, values.inspect, columns, values.output), end='')
     return
   if len(arguments) != 1:
-    raise errors.InputError(
-      f'name one rule, {", ".join(rules.RULES)}; or give --inspect=SPLIT.csv'
-    )
+    raise errors.InputError(f'name one rule, {", ".join(rules.RULES)}; or give --inspect=SPLIT.csv')
   request = rules.Request(
-    arguments[0],
-    _settings(arguments[0]),
-    values.seed,
-    values.test_fraction,
-    values.test_per_class,
+    arguments[0], _settings(arguments[0]), values.seed, values.test_fraction, values.test_per_class
   )
   request.check()
   for name in ('input', 'output'):
     if not values[name].value:
-      raise errors.InputError(
-        f'--{name} is missing; give --input=DATA and --output=DIR'
-      )
+      raise errors.InputError(f'--{name} is missing; give --input=DATA and --output=DIR')
   settings.use_cache_dir()
   print(make(request, values.input, columns, values.output), end='')
 
@@ -130,13 +112,10 @@ def _usage(arguments: Sequence[str]) -> str:
     for flag in rule.flags:
       flags.FLAGS[flag.name].help = f'{flag.help} (default {flag.default})'
     return (
-      f'{name}: {rule.summary}\n\n'
-      f'  python -m launch.make_splits {name} --input=DATA --output=DIR'
+      f'{name}: {rule.summary}\n\n  python -m launch.make_splits {name} --input=DATA --output=DIR'
     )
   width = max(map(len, rules.RULES))
-  lines = [
-    f'  {name:{width}}  {rule.summary}' for name, rule in rules.RULES.items()
-  ]
+  lines = [f'  {name:{width}}  {rule.summary}' for name, rule in rules.RULES.items()]
   return '\n'.join([__doc__, 'RULE is one of', *lines])
 
 
@@ -144,9 +123,7 @@ def _define_flags() -> None:
   flags.DEFINE_string('input', None, 'the data to split')
   flags.DEFINE_string('output', None, 'the folder to write, a new one')
   flags.DEFINE_string('inspect', None, 'a split file to describe')
-  flags.DEFINE_integer(
-    'seed', 0, 'seed of all draws', lower_bound=0, upper_bound=hp.INT32_MAX
-  )
+  flags.DEFINE_integer('seed', 0, 'seed of all draws', lower_bound=0, upper_bound=hp.INT32_MAX)
   app.define_float(
     'test_fraction',
     0.0,
@@ -165,8 +142,7 @@ def _define_flags() -> None:
   flags.DEFINE_string(
     'user_column',
     None,
-    'column of the user in a table, where NA is nobody; default user_id, if the'
-    ' table has it',
+    'column of the user in a table, where NA is nobody; default user_id, if the table has it',
   )
   flags.DEFINE_string(
     'id_column',

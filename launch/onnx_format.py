@@ -33,9 +33,7 @@ def write(function, path: str | os.PathLike) -> None:
         'ScatterNd': (_scatter, []),
       },
     )
-  except (
-    Exception
-  ) as e:  # It raises anything for a graph that it does not know.
+  except Exception as e:  # It raises anything for a graph that it does not know.
     failures.told.append(str(e))
   finally:
     log.removeHandler(failures)
@@ -44,8 +42,7 @@ def write(function, path: str | os.PathLike) -> None:
   if failures.told:
     why = failures.told[-1].splitlines()[0][:200]
     raise errors.InputError(
-      f'--format=onnx: tf2onnx cannot convert this network ({why}); give another'
-      ' --format'
+      f'--format=onnx: tf2onnx cannot convert this network ({why}); give another --format'
     )
 
 
@@ -65,9 +62,10 @@ def _sparse_product(graph, node, name, args):
   del name, args
   places, values, shape, dense = node.input
   make, outputs = graph.make_node, node.output
-  of = lambda column: make(
-    'Gather', [places, _constant(graph, column)], attr={'axis': 1}
-  ).output[0]
+
+  def of(column):
+    return make('Gather', [places, _constant(graph, column)], attr={'axis': 1}).output[0]
+
   rows = make('Gather', [dense, of(1)]).output[0]
   axis = _constant(graph, [1])
   weights = make('Unsqueeze', [values, axis]).output[0]
@@ -84,7 +82,10 @@ def _scatter(graph, node, name, args):
   """Adds what has the same place, as TensorFlow does and tf2onnx does not."""
   del name, args
   places, updates, shape = node.input
-  as_long = lambda t: graph.make_node('Cast', [t], attr={'to': 7}).output[0]
+
+  def as_long(t):
+    return graph.make_node('Cast', [t], attr={'to': 7}).output[0]
+
   _replace(graph, node, node.output, as_long(shape), as_long(places), updates)
 
 

@@ -24,24 +24,14 @@ import shlex
 import sys
 import tempfile
 import textwrap
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import advice
-from launch import app
-from launch import settings
-from tasks import experiment
-from tasks import registry as tasks
-from tasks import task as task_lib
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import memory
-from tff_xc import precision
-from tff_xc import wording
+from launch import advice, app, settings
+from tasks import experiment, registry as tasks, task as task_lib
+from tff_xc import errors, files, memory, precision, wording
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.report import text_table
 
@@ -56,27 +46,16 @@ PLANNED = tuple(algorithms.ALGORITHMS)
 SHAPE, _WIDTH = 'features', task_lib.HIDDEN_DIM
 # The task of a data set in memory, by the kind of its description, and of sets of
 # labels.
-_TASKS = {
-  'images': 'images',
-  'rows': 'table',
-  'sparse': 'sparse-text',
-  'sets': 'sparse-text-sets',
-}
+_TASKS = {'images': 'images', 'rows': 'table', 'sparse': 'sparse-text', 'sets': 'sparse-text-sets'}
 # The largest share of the classes that are negatives in kept comparisons.
 _NEGATIVES = 0.1
 _HALF = {'message_precision': precision.BFLOAT16}
 _MEGA, _CLASS = 10**6, 'class'
 # Options that tasks set by algorithm, and by which they read the same data.
-_NOT_OF_DATA = (
-  'examples_per_round',
-  'feature_learning_rate',
-  'select_features',
-  'tie_items',
-)
+_NOT_OF_DATA = ('examples_per_round', 'feature_learning_rate', 'select_features', 'tie_items')
 # Flags with a number of 0 or more, and their help.
 _NUMBERS = {
-  'encoder_parameters': 'Number of weights of the encoder of a shape, about; 0: those of'
-  ' the task.',
+  'encoder_parameters': 'Number of weights of the encoder of a shape, about; 0: those of the task.',
   'max_megabytes_per_round': 'Most that a client may receive, and send, in a round, on'
   ' average, in 10^6 bytes; 0: no limit.',
 }
@@ -144,26 +123,18 @@ class Planner:
   changes: Mapping[str, Any]  # Flags of `launch.train` by name.
   chosen: Sequence[str] = ()  # Algorithms to show; none: all.
   encoder_parameters: float = 0  # Of a shape; 0: those of the task.
-  most_bytes: float = (
-    math.inf
-  )  # That a client may receive, and send, in a round.
+  most_bytes: float = math.inf  # That a client may receive, and send, in a round.
   measures: bool = False  # Whether to train three rounds of each algorithm.
   # By algorithm: the `experiment.Experiment`, and its `communication.Messages`.
   _made: dict[str, tuple] = dataclasses.field(default_factory=dict)
-  _loaded: dict[str, Any] = dataclasses.field(
-    default_factory=dict
-  )  # By options.
+  _loaded: dict[str, Any] = dataclasses.field(default_factory=dict)  # By options.
   # By the options that shape the data.
   _datasets: dict[str, Any] = dataclasses.field(default_factory=dict)
   # By these, the examples that a client draws, and whether features are tied to class
   # rows: `communication.own_rows`.
-  _own: dict[tuple[str, int, bool], Any] = dataclasses.field(
-    default_factory=dict
-  )
+  _own: dict[tuple[str, int, bool], Any] = dataclasses.field(default_factory=dict)
 
-  def make(
-    self, dataset: client_data.FederatedDataset | None = None
-  ) -> dict[str, Any]:
+  def make(self, dataset: client_data.FederatedDataset | None = None) -> dict[str, Any]:
     """Returns the plan, as JSON has it; by default of the data that the flags name."""
     for name in self.chosen:
       algorithms.get(name)
@@ -240,9 +211,7 @@ class Planner:
         f' --{_WIDTH.name}'
       )
     task, wanted = tasks.get(SHAPE), self.encoder_parameters
-    options = task.checked_options(
-      {n: v for n, v in self.changes.items() if n in tasks.OPTIONS}
-    )
+    options = task.checked_options({n: v for n, v in self.changes.items() if n in tasks.OPTIONS})
 
     def size(width: int) -> int:
       return _encoder_size(task, {**options, _WIDTH.name: width})
@@ -263,9 +232,7 @@ class Planner:
     why: dict[str, str] = {}
     with _telling(why, 'why_not'):
       line |= self._sizes(name, config)
-      if (
-        self._largest(line) > self.most_bytes
-      ):  # Messages of half the size may fit.
+      if self._largest(line) > self.most_bytes:  # Messages of half the size may fit.
         given = {**self._given(name), **_HALF}
         with contextlib.suppress(errors.InputError):
           half = experiment.resolve(self.task, name, given)
@@ -283,14 +250,11 @@ class Planner:
     if (sent := self._largest(line)) > self.most_bytes:
       half = ' even in bfloat16' if line['message_precision'] else ''
       return (
-        f'a client receives or sends {wording.human_bytes(sent)} in a round{half},'
-        ' above the limit'
+        f'a client receives or sends {wording.human_bytes(sent)} in a round{half}, above the limit'
       )
     if line['memory_bytes'] > (free := memory.free_bytes()):
       needed = wording.human_bytes(line['memory_bytes'])
-      return (
-        f'it takes {needed} of memory, and {wording.human_bytes(free)} are free'
-      )
+      return f'it takes {needed} of memory, and {wording.human_bytes(free)} are free'
     if self.dataset.train.largest_label_set > 1:
       return ''
     # What it warns of with one class per client, and not with two.
@@ -329,9 +293,7 @@ class Planner:
       'bytes_up': of_round['bytes_up_per_client'],
       'model_bytes': model,
       'client_memory_bytes': on_client,
-      'memory_bytes': model
-      + _state_bytes(made.algorithm)
-      + threads * on_client,
+      'memory_bytes': model + _state_bytes(made.algorithm) + threads * on_client,
     }
 
   def _own_rows(self, made: experiment.Experiment) -> Mapping[str, Any]:
@@ -344,9 +306,7 @@ class Planner:
     tied = bool(made.algorithm.model.encoder.tied)
     key = _key_of_data(options), drawn, tied
     if key not in self._own:
-      self._own[key] = communication.own_rows(
-        dataset.train, dataset.num_classes, drawn, tied
-      )
+      self._own[key] = communication.own_rows(dataset.train, dataset.num_classes, drawn, tied)
     return self._own[key]
 
   def _dataset(self, config: Mapping) -> client_data.FederatedDataset:
@@ -373,10 +333,7 @@ class Planner:
     given = {**self._given(name), 'rounds': 3, 'eval_every': 3}
     config = experiment.resolve(self.task, name, given)
     loaded = self._with_network(config)
-    with (
-      tempfile.TemporaryDirectory() as folder,
-      contextlib.redirect_stdout(sys.stderr),
-    ):
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
       summary = experiment.with_data(config, loaded, folder).run(folder)
     return summary['seconds_per_round_median']
 
@@ -388,17 +345,13 @@ class Planner:
 
     made = self._first
     dataset, train = made.dataset, made.dataset.train
-    counts = skew.class_counts(
-      *train.owned_labels(), (len(train.partition), dataset.num_classes)
-    )
+    counts = skew.class_counts(*train.owned_labels(), (len(train.partition), dataset.num_classes))
     owners = np.bincount(counts.indices, minlength=dataset.num_classes)
     check = dataset.warnings()
     for number, who in enumerate(('no client has', 'only one client has')):
       if few := int((owners == number).sum()):
         share = f'{few / dataset.num_classes:.0%}'
-        check.append(
-          f'{who} examples of {wording.count(few, "class")} ({share})'
-        )
+        check.append(f'{who} examples of {wording.count(few, "class")} ({share})')
     model = made.algorithm.task_model or made.algorithm.model
     specs = model.weight_specs()
     table, whole = _bytes(specs.tables[_CLASS]), _bytes(specs)
@@ -432,20 +385,13 @@ class Planner:
       'clients_per_round': each,
       'visits_of_a_client': visits,
       'visits_of_a_class': visits * int(own.counts.sum()) / len(train.classes),
-      'rounds_for_visits': [
-        math.ceil(n * active / each) for n in advice.VISITS
-      ],
+      'rounds_for_visits': [math.ceil(n * active / each) for n in advice.VISITS],
     }
 
   def _starts(self, lines, data, rounds) -> list[dict[str, Any]]:
     """Returns the commands to start with, the best one first."""
-    (few, many), described = (
-      rounds['rounds_for_visits'],
-      self.dataset.description,
-    )
-    number = (
-      rounds['rounds'] if rounds['is_given'] else max(rounds['rounds'], few)
-    )
+    (few, many), described = (rounds['rounds_for_visits'], self.dataset.description)
+    number = rounds['rounds'] if rounds['is_given'] else max(rounds['rounds'], few)
     facts = advice.Facts(
       data['classes'],
       data['clients'],
@@ -479,9 +425,7 @@ class Planner:
       found[why] = self._start(lines[name], facts, count, why)
     return [*found.values()][:3]
 
-  def _start(
-    self, line: Mapping, facts, rounds: int, why: str
-  ) -> dict[str, Any]:
+  def _start(self, line: Mapping, facts, rounds: int, why: str) -> dict[str, Any]:
     """Returns a command, and the kept comparison that it rests on."""
     name = line['algorithm']
     flags_, values = {**self._given(name), 'rounds': rounds}, self._values(name)
@@ -596,8 +540,7 @@ def _state_bytes(algorithm) -> int:
 def to_text(found: Mapping, width: int) -> str:
   """Returns a plan in words and tables."""
   return '\n'.join(
-    part(found, width)
-    for part in (_of_data, _of_algorithms, _of_rounds, _of_starts)
+    part(found, width) for part in (_of_data, _of_algorithms, _of_rounds, _of_starts)
   )
 
 
@@ -633,9 +576,7 @@ def _of_data(found: Mapping, width: int) -> str:
 def _range(of: Mapping[str, float]) -> str:
   if of['least'] == of['most']:
     return f'{of["mean"]:,.0f}'
-  return (
-    f'{of["mean"]:,.1f} on average ({of["least"]:,.0f} to {of["most"]:,.0f})'
-  )
+  return f'{of["mean"]:,.1f} on average ({of["least"]:,.0f} to {of["most"]:,.0f})'
 
 
 def _filled(text: str, width: int, first: int = 0, others: int = 0) -> str:
@@ -684,9 +625,7 @@ def _of_algorithms(found: Mapping, width: int) -> str:
     width,
   )
   if any(row[0] == 'fedmlh' for row in rows):
-    text += _filled(
-      'fedmlh: its class rows are those of its hash tables.', width
-    )
+    text += _filled('fedmlh: its class rows are those of its hash tables.', width)
   for reason, names in why.items():
     text += _filled(f'Does not fit: {", ".join(names)}: {reason}', width, 0, 2)
   return text
@@ -714,13 +653,9 @@ def _of_rounds(found: Mapping, width: int) -> str:
 
 
 def _of_starts(found: Mapping, width: int) -> str:
-  text = (
-    'Start with:\n' if found['starts'] else 'No recommended algorithm fits.\n'
-  )
+  text = 'Start with:\n' if found['starts'] else 'No recommended algorithm fits.\n'
   for number, start in enumerate(found['starts'], 1):
-    down, up = (
-      wording.human_bytes(start[f'bytes_{way}']) for way in ('down', 'up')
-    )
+    down, up = (wording.human_bytes(start[f'bytes_{way}']) for way in ('down', 'up'))
     drawn = start['negatives']
     negatives = f', {wording.count(drawn, "negative")}' if drawn else ''
     text += _filled(
@@ -734,24 +669,16 @@ def _of_starts(found: Mapping, width: int) -> str:
     if start['evidence']:
       told = f'Measured on {start["evidence"]}. See {start["page"]}.'
       if not start['is_near']:
-        told += (
-          ' This algorithm was not measured within a factor of 4 of your sizes.'
-        )
+        told += ' This algorithm was not measured within a factor of 4 of your sizes.'
       if drawn and found.get('most_bytes'):
         told += ' The number of negatives there may be another.'
     # No line may end within quotes.
-    words = (
-      w.replace(' ', '\0')
-      for w in map(shlex.quote, shlex.split(start['command']))
-    )
+    words = (w.replace(' ', '\0') for w in map(shlex.quote, shlex.split(start['command'])))
     lines = textwrap.wrap(
       ' '.join(words), width - 8, break_on_hyphens=False, break_long_words=False
     )
     text += (
-      '    '
-      + ' \\\n      '.join(lines).replace('\0', ' ')
-      + '\n'
-      + _filled(told, width, 4, 4)
+      '    ' + ' \\\n      '.join(lines).replace('\0', ' ') + '\n' + _filled(told, width, 4, 4)
     )
   return text
 
@@ -767,9 +694,7 @@ def write(found: Mapping, folder: str) -> str:
   for way, marker in (('down', 'o'), ('up', '^')):
     sent = [line[f'bytes_{way}'] / _MEGA for line in lines]
     ax.scatter(rows, sent, marker=marker, label=way, alpha=0.7)
-  alike: dict[
-    tuple[float, str], list[str]
-  ] = {}  # By their place in the picture.
+  alike: dict[tuple[float, str], list[str]] = {}  # By their place in the picture.
   for line in lines:
     size = f'{line["bytes_down"] / _MEGA:.2g}'
     alike.setdefault((line['class_rows'], size), []).append(line['algorithm'])
@@ -777,9 +702,7 @@ def write(found: Mapping, folder: str) -> str:
     more = f' and {len(others)} more' if others else ''
     ax.annotate(f' {name}{more}', (x, float(y)), fontsize=7)
   if found['most_bytes']:
-    ax.axhline(
-      found['most_bytes'] / _MEGA, color='black', ls='--', label='limit'
-    )
+    ax.axhline(found['most_bytes'] / _MEGA, color='black', ls='--', label='limit')
   ax.set_xscale('log')
   pictures.label(
     ax,
@@ -846,7 +769,5 @@ if __name__ == '__main__':
     'json': 'Print the plan as JSON.',
   }.items():
     flags.DEFINE_bool(_name, False, _help)
-  flags.DEFINE_string(
-    'output', None, 'Folder for plan.json and plan.png, a picture of the bytes.'
-  )
+  flags.DEFINE_string('output', None, 'Folder for plan.json and plan.png, a picture of the bytes.')
   app.run(main, __doc__, settings.narrow_help)

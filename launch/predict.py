@@ -16,8 +16,7 @@ scores of the predictions. The training data are not needed.
 
 from absl import flags
 
-from launch import app
-from launch import settings
+from launch import app, settings
 from tasks import own_data
 from tff_xc import errors
 
@@ -30,14 +29,11 @@ flags.DEFINE_string(
   ' validation examples, else the last; last; best; or the number of a round',
 )
 flags.DEFINE_integer('top', 5, 'classes of each input', lower_bound=1)
-flags.DEFINE_string(
-  'output', None, 'a .csv to write; default: a line each on standard output'
-)
+flags.DEFINE_string('output', None, 'a .csv to write; default: a line each on standard output')
 flags.DEFINE_string(
   'label_column',
   None,
-  "column of a table with the true classes; default: that of the run's table, if it"
-  ' is there',
+  "column of a table with the true classes; default: that of the run's table, if it is there",
 )
 flags.DEFINE_enum(
   'corrupt',
@@ -53,9 +49,7 @@ flags.DEFINE_integer(
   lower_bound=0,
   upper_bound=10_000,
 )
-flags.DEFINE_string(
-  'gallery', None, 'of --neighbors: a folder or file of inputs'
-)
+flags.DEFINE_string('gallery', None, 'of --neighbors: a folder or file of inputs')
 flags.DEFINE_enum(
   'index',
   'exact',
@@ -64,13 +58,9 @@ flags.DEFINE_enum(
   ' the exact answer is printed',
 )
 flags.DEFINE_string(
-  'picture',
-  None,
-  'of --neighbors: a .png, .pdf or .svg of the first images and their like',
+  'picture', None, 'of --neighbors: a .png, .pdf or .svg of the first images and their like'
 )
-settings.define_named_flags(
-  encoder='of --run_dir, the network, if it is MODULE:FUNCTION',
-)
+settings.define_named_flags(encoder='of --run_dir, the network, if it is MODULE:FUNCTION')
 settings.define_cache_flag()
 settings.define_picture_flag()
 
@@ -88,22 +78,13 @@ def main(arguments) -> None:
         f'--{name} is of --run_dir, and does not apply to --model; leave it out'
       )
   if bool(values.neighbors) != bool(values.gallery):
-    raise errors.InputError(
-      'give --neighbors and --gallery together, or none of them'
-    )
+    raise errors.InputError('give --neighbors and --gallery together, or none of them')
   if not values.neighbors and (values.picture or values['index'].present):
-    raise errors.InputError(
-      '--picture and --index need --neighbors and --gallery'
-    )
-  for name, endings in (
-    ('output', ('.csv',)),
-    ('picture', ('.png', '.pdf', '.svg')),
-  ):
+    raise errors.InputError('--picture and --index need --neighbors and --gallery')
+  for name, endings in (('output', ('.csv',)), ('picture', ('.png', '.pdf', '.svg'))):
     value = values[name].value
     if value and not value.endswith(endings):
-      raise errors.InputError(
-        f'--{name}={value}: expected {" or ".join(endings)}'
-      )
+      raise errors.InputError(f'--{name}={value}: expected {" or ".join(endings)}')
   settings.use_cache_dir()
   settings.use_picture_format()
   from launch import prediction

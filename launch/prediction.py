@@ -5,10 +5,7 @@ import csv
 import os
 import pathlib
 import sys
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,16 +14,10 @@ import tensorflow as tf
 import tqdm
 
 from datasets import raw_examples
-from launch import export as exporting
-from launch import trained
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import predictor as predictor_lib
-from tff_xc import wording
+from launch import export as exporting, trained
+from tff_xc import errors, files, predictor as predictor_lib, wording
 from tff_xc.data import description as description_lib
-from tff_xc.measure import catalog
-from tff_xc.measure import neighbors as neighbors_lib
-from tff_xc.measure import ranking
+from tff_xc.measure import catalog, neighbors as neighbors_lib, ranking
 from tff_xc.report import run_files
 
 # Scores of all classes in memory at once, and the largest block of examples.
@@ -104,9 +95,7 @@ def run(
   if neighbors:
     nearest = _Neighbors(found, read([gallery], found), neighbors, index)
     if picture and queries.image is None:
-      raise errors.InputError(
-        f'--picture={picture}: only images can be drawn; leave it out'
-      )
+      raise errors.InputError(f'--picture={picture}: only images can be drawn; leave it out')
   scores = _Scores(found)
   heading = ['input']
   for place in range(1, top + 1):
@@ -121,11 +110,7 @@ def run(
   damaged, short = [], 0
   with (
     _writer(output, heading) as write,
-    tqdm.tqdm(
-      total=queries.count,
-      unit=queries.noun,
-      disable=True if is_shown else None,
-    ) as bar,
+    tqdm.tqdm(total=queries.count, unit=queries.noun, disable=True if is_shown else None) as bar,
   ):
     for block in queries.blocks:
       rows = [[name] for name in block.names]
@@ -155,8 +140,7 @@ def run(
     if found.top < known and model:
       why = f'of the {found.top} that it gives; export it with a larger --top'
     print(
-      f'warning: {wording.count(short, queries.noun)} with fewer than {top} new'
-      f' items: {why}',
+      f'warning: {wording.count(short, queries.noun)} with fewer than {top} new items: {why}',
       file=sys.stderr,
     )
   measured = scores.result()
@@ -211,9 +195,7 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
         for name, value in zip(row[1::2], row[2::2], strict=True)
         if name  # A user may have taken all others.
       ]
-      near = (
-        '; nearest: ' + ', '.join(pairs[classes:]) if pairs[classes:] else ''
-      )
+      near = '; nearest: ' + ', '.join(pairs[classes:]) if pairs[classes:] else ''
       nothing = 'no new item' if row[1:] else 'left out'
       told = ', '.join(pairs[:classes]) + near or nothing
       print(f'{wording.shown(row[0])}:', told)
@@ -232,8 +214,7 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
     if name != written.name and not name.startswith(f'.{written.stem}.'):
       raise
     raise errors.InputError(
-      f'--output={output} cannot be written ({e.strerror or e}); mend that, or name'
-      ' another'
+      f'--output={output} cannot be written ({e.strerror or e}); mend that, or name another'
     ) from e
 
 
@@ -252,9 +233,7 @@ def of_run(
 
 def _of_trained(found: trained.Trained, top: int) -> Model:
   """Returns the model of a run, which gives `top` classes at most."""
-  predictor = predictor_lib.Predictor(
-    found.model, found.weights, found.description, top
-  )
+  predictor = predictor_lib.Predictor(found.model, found.weights, found.description, top)
 
   def predict(*raw):
     return {name: t.numpy() for name, t in predictor.predict(*raw).items()}
@@ -294,9 +273,7 @@ def of_file(folder: str) -> Model:
       }
     names = _symbols(description)
     if card['named_classes']:
-      names = run_files.class_names(
-        path / run_files.CLASSES, description.num_classes
-      )
+      names = run_files.class_names(path / run_files.CLASSES, description.num_classes)
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
     raise errors.InputError(
       f'{path / exporting.CARD} is damaged ({wording.shown(e)}); export it again'
@@ -314,8 +291,7 @@ def of_file(folder: str) -> Model:
   except Exception as e:  # Each library has errors of its own.
     lines = str(e).strip().splitlines() or [type(e).__name__]
     raise errors.InputError(
-      f'--model={path} cannot be loaded ({wording.shown(lines[0])[:200]}); export it'
-      ' again'
+      f'--model={path} cannot be loaded ({wording.shown(lines[0])[:200]}); export it again'
     ) from e
 
   def predict(*raw):
@@ -338,9 +314,7 @@ def _saved_model(path: pathlib.Path) -> Callable:
 
 
 def _tflite(path: pathlib.Path) -> Callable:
-  interpreter = predictor_lib.lite.Interpreter(
-    str(path / exporting.FILES['tflite'])
-  )
+  interpreter = predictor_lib.lite.Interpreter(str(path / exporting.FILES['tflite']))
   runner = interpreter.get_signature_runner()
   return lambda arguments, kept=interpreter: runner(**arguments)
 
@@ -354,9 +328,7 @@ def _onnx(path: pathlib.Path) -> Callable:
     ) from e
   session = onnxruntime.InferenceSession(str(path / exporting.FILES['onnx']))
   names = [output.name for output in session.get_outputs()]
-  return lambda arguments: dict(
-    zip(names, session.run(None, arguments), strict=True)
-  )
+  return lambda arguments: dict(zip(names, session.run(None, arguments), strict=True))
 
 
 # Of each format: folder -> a function of raw examples, arrays by name, that runs it.
@@ -434,9 +406,7 @@ class _Neighbors:
 
   def __init__(self, model: Model, gallery, k: int, kind: str):
     names, keys, labels, parts, damaged = [], [], [], [], []
-    with tqdm.tqdm(
-      total=gallery.count, unit=gallery.noun, desc='gallery', disable=None
-    ) as bar:
+    with tqdm.tqdm(total=gallery.count, unit=gallery.noun, desc='gallery', disable=None) as bar:
       for block in gallery.blocks:
         if block.names:
           found = model.predict(*block.raw)[predictor_lib.EMBEDDING]
@@ -466,9 +436,7 @@ class _Neighbors:
     apart = neighbors_lib.distances(queries, self._index.points, found)
     for row, numbers, far in zip(rows, found, apart, strict=True):
       for number, distance in zip(numbers, far, strict=True):
-        row += (
-          [self._names[number], f'{distance:.6g}'] if number >= 0 else ['', '']
-        )
+        row += [self._names[number], f'{distance:.6g}'] if number >= 0 else ['', '']
     for label, numbers in zip(_texts(block), found, strict=True):
       if label is not None:
         same = self._labels[numbers] == label
@@ -500,11 +468,7 @@ class _Neighbors:
     kinds = {*self._labels.tolist()}
     if self._hits and None not in kinds and len(kinds) > 1:
       mean = np.mean(self._hits, axis=0)
-      measured = {
-        f'retrieval_recall@{k}': float(mean[k - 1])
-        for k in catalog.AT
-        if k <= self._k
-      }
+      measured = {f'retrieval_recall@{k}': float(mean[k - 1]) for k in catalog.AT if k <= self._k}
     if self._exact:
       parts = zip(*self._exact, strict=True)
       found, exact = map(np.concatenate, parts)

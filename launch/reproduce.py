@@ -26,14 +26,9 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from launch import app
-from launch import runs as runs_lib
-from launch import settings
-from launch.reproduction import lines
-from launch.reproduction import plan
-from launch.reproduction import run
-from tasks.papers import registry
-from tasks.papers import table
+from launch import app, runs as runs_lib, settings
+from launch.reproduction import lines, plan, run
+from tasks.papers import registry, table
 from tff_xc import errors
 
 
@@ -46,9 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     )
   values = flags.FLAGS
   if values.needs and values.finished_only:
-    raise errors.InputError(
-      '--needs and --finished_only both train nothing; leave one out'
-    )
+    raise errors.InputError('--needs and --finished_only both train nothing; leave one out')
   if values.output == '':
     raise errors.InputError('--output is empty; name a directory')
   found = registry.chosen(arguments)
@@ -90,20 +83,10 @@ if __name__ == '__main__':
     'small: in minutes, on data that are always there; real: in hours, on real data of'
     ' that kind; paper: as published',
   )
-  flags.DEFINE_string(
-    'seeds', None, "seeds of every experiment; default: the table's"
-  )
-  flags.DEFINE_string(
-    'output',
-    None,
-    'directory of results and runs; default runs/reproduce-SCALE',
-  )
-  flags.DEFINE_bool(
-    'finished_only', False, 'train nothing; show what has finished'
-  )
-  flags.DEFINE_bool(
-    'needs', False, 'train nothing, and say what all runs will roughly take'
-  )
+  flags.DEFINE_string('seeds', None, "seeds of every experiment; default: the table's")
+  flags.DEFINE_string('output', None, 'directory of results and runs; default runs/reproduce-SCALE')
+  flags.DEFINE_bool('finished_only', False, 'train nothing; show what has finished')
+  flags.DEFINE_bool('needs', False, 'train nothing, and say what all runs will roughly take')
   settings.define_jobs_flag()
   settings.define_picture_flag()
   app.run(main, __doc__, settings.narrow_help)

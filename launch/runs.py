@@ -23,18 +23,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tasks import registry as tasks
-from tff_xc import errors
-from tff_xc import interrupts
-from tff_xc import lock
-from tff_xc import memory
-from tff_xc import wording
+from tff_xc import errors, interrupts, lock, memory, wording
 from tff_xc.experiment import same_run
 from tff_xc.measure import catalog
 from tff_xc.report import run_files
@@ -98,9 +91,7 @@ def text_of(value: bool | float | str) -> str:
   return f'{value:.12g}' if isinstance(value, float) else str(value)
 
 
-def folder_of(
-  root: pathlib.Path, values: Mapping[str, Any], *first: str
-) -> pathlib.Path:
+def folder_of(root: pathlib.Path, values: Mapping[str, Any], *first: str) -> pathlib.Path:
   """Returns ROOT/client_learning_rate=0.1_negatives=40, after words that go first.
 
   A name that file systems would refuse is cut, and ends with a digest of all of it.
@@ -122,17 +113,12 @@ def seeds(text: str) -> list[int]:
   except ValueError:
     found = []
   if not found or len(set(found)) < len(found):
-    raise errors.InputError(
-      f'--seeds={text}: expected different whole numbers, such as 0,1,2'
-    )
+    raise errors.InputError(f'--seeds={text}: expected different whole numbers, such as 0,1,2')
   return found
 
 
 def train(
-  runs: Sequence[Run],
-  given: Mapping[str, Any],
-  output: pathlib.Path,
-  jobs: int,
+  runs: Sequence[Run], given: Mapping[str, Any], output: pathlib.Path, jobs: int
 ) -> dict[pathlib.Path, str]:
   """Trains what is not finished of the runs of a task; returns why some failed, by folder."""
   waiting = [run for run in runs if not is_finished(run)]
@@ -157,10 +143,7 @@ def train(
           else:
             seconds.append(child.seconds)
             what = f'{_score(run)}, {wording.human_duration(child.seconds)}'
-          done, left = (
-            f'finished {finished} of {len(runs)}',
-            len(runs) - finished,
-          )
+          done, left = (f'finished {finished} of {len(runs)}', len(runs) - finished)
           if left and seconds:
             rest = -(-left // side_by_side) * statistics.median(seconds)
             done += f', about {wording.human_duration(rest)} left'
@@ -214,9 +197,7 @@ def check_files(task: str, data_dir: str) -> None:
     raise errors.InputError(looked.stdout.strip().splitlines()[-1])
 
 
-def arguments_of(
-  run: Run, given: Mapping[str, Any], client_threads: int | None
-) -> list[str]:
+def arguments_of(run: Run, given: Mapping[str, Any], client_threads: int | None) -> list[str]:
   """Returns Python's arguments that train a run, with the settings of all runs."""
   changes = {**given, **run.values, 'seed': run.seed}
   if client_threads is not None:
@@ -295,9 +276,7 @@ class Child:
 
 
 def run_all(
-  runs: Sequence[Run],
-  arguments_of: Callable[[Run, int], Sequence[str]],
-  jobs: int,
+  runs: Sequence[Run], arguments_of: Callable[[Run, int], Sequence[str]], jobs: int
 ) -> Iterator[tuple[Child, int]]:
   """Runs all runs in order, `jobs` side by side; 0: as many as fit the memory.
 

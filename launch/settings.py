@@ -4,23 +4,17 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from absl import flags
 
 from datasets import cache_folder
 from launch import app
-from tasks import experiment
-from tasks import registry as tasks
-from tff_xc import errors
-from tff_xc import files
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import registry as algorithms
-from tff_xc.report import pictures
-from tff_xc.report import run_files
+from tasks import experiment, registry as tasks
+from tff_xc import errors, files
+from tff_xc.algorithms import hyperparameters as hp, registry as algorithms
+from tff_xc.report import pictures, run_files
 
 # Flags that most runs need, besides --task, --algorithm and --run_dir; --help lists them.
 COMMON = ('data_dir', 'split', 'encoder', 'rounds', 'eval_every', 'seed')
@@ -41,29 +35,19 @@ _RUNTIME = (
 )
 _HELD_OUT = 'data_dir', 'client_test_fraction', 'unseen_clients'
 _SERVER = 'server_', 'robust_', 'clipping_'
-_PARSERS = {
-  int: flags.IntegerParser,
-  float: flags.FloatParser,
-  str: flags.ArgumentParser,
-}
+_PARSERS = {int: flags.IntegerParser, float: flags.FloatParser, str: flags.ArgumentParser}
 _CHOSEN = {'task': tasks.TASKS, 'algorithm': algorithms.ALGORITHMS}
 
 
 def parameters() -> dict[str, hp.Hyperparameter]:
   """Returns all that a flag may set, by name."""
-  return {
-    **experiment.SETTINGS,
-    **algorithms.HYPERPARAMETERS,
-    **tasks.OPTIONS,
-  }
+  return {**experiment.SETTINGS, **algorithms.HYPERPARAMETERS, **tasks.OPTIONS}
 
 
 def define_experiment_flags(without: Collection[str] = ()) -> None:
   """Defines --task, --algorithm, and a flag for every parameter."""
   for name, entries in _CHOSEN.items():
-    text = (
-      f'{", ".join(entries)}; `python -m launch.list {name}s` describes them'
-    )
+    text = f'{", ".join(entries)}; `python -m launch.list {name}s` describes them'
     flags.DEFINE_string(name, None, f'{text}; --help=all lists all flags')
   define_cache_flag()
   groups: dict[str, list] = {group: [] for group in _GROUPS}
@@ -197,9 +181,7 @@ def check_of(of: str, names: Sequence[str]) -> None:
   values = flags.FLAGS
   for name in names:
     if values[of].value is None and values[name].present:
-      raise errors.InputError(
-        f'--{name} goes with --{of}; give --{of}=5, say, too'
-      )
+      raise errors.InputError(f'--{name} goes with --{of}; give --{of}=5, say, too')
   rate = values[names[-1]].value
   if rate is not None and not math.isfinite(rate):
     raise errors.InputError(f'--{names[-1]}={rate}: expected a finite number')
@@ -258,9 +240,7 @@ def use_picture_format() -> None:
 def refuse_arguments(arguments) -> None:
   """Refuses arguments of a command line that are not flags."""
   if arguments:
-    raise errors.InputError(
-      f'{arguments[0]!r} is no flag; flags are written --name=value'
-    )
+    raise errors.InputError(f'{arguments[0]!r} is no flag; flags are written --name=value')
 
 
 def given() -> tuple[str, str, dict[str, Any]]:
@@ -269,8 +249,7 @@ def given() -> tuple[str, str, dict[str, Any]]:
   for name, known in _CHOSEN.items():
     if values[name].value is None:
       raise errors.InputError(
-        f'--{name} is missing: {", ".join(known)}; `python -m launch.list {name}s`'
-        ' describes them'
+        f'--{name} is missing: {", ".join(known)}; `python -m launch.list {name}s` describes them'
       )
   return values.task, values.algorithm, changes()
 

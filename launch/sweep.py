@@ -16,25 +16,17 @@ writes sweep.md, sweep.csv and sweep.png.
 import contextlib
 import itertools
 import pathlib
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags
 
-from launch import app
-from launch import compare
-from launch import runs as runs_lib
-from launch import settings
-from tasks import experiment
-from tasks import registry as tasks
-from tff_xc import errors
-from tff_xc import wording
+from launch import app, compare, runs as runs_lib, settings
+from tasks import experiment, registry as tasks
+from tff_xc import errors, wording
 from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.measure import catalog
-from tff_xc.measure import targets as targets_lib
-from tff_xc.report import run_files
-from tff_xc.report import text_table
+from tff_xc.measure import catalog, targets as targets_lib
+from tff_xc.report import run_files, text_table
 
 
 def points(
@@ -46,9 +38,7 @@ def points(
     name, _, texts = grid.partition(':')
     try:
       if not texts:
-        raise errors.InputError(
-          'expected NAME:VALUE,VALUE, such as client_learning_rate:0.01,0.1'
-        )
+        raise errors.InputError('expected NAME:VALUE,VALUE, such as client_learning_rate:0.01,0.1')
       if name in found:
         raise errors.InputError(f'{name} has a grid already')
       found[name] = _values(name, texts, parameters)
@@ -113,8 +103,7 @@ def plan(
       found.append(runs_lib.Run(values, config, folder))
   if len({run.folder for run in found}) < len(found):
     raise errors.InputError(
-      '--grid has two values whose directories would have one name; sweep over'
-      ' them separately'
+      '--grid has two values whose directories would have one name; sweep over them separately'
     )
   return found
 
@@ -146,9 +135,7 @@ def write(
   no values if one of its seeds failed, as a mean over the other seeds would favour it.
   `failures` has why a run failed, by its directory.
   """
-  from tff_xc.report import curves
-  from tff_xc.report import methods
-  from tff_xc.report import tables
+  from tff_xc.report import curves, methods, tables
 
   runs_lib.check_data(runs)
   config = runs[0].config
@@ -181,8 +168,7 @@ def write(
     marked.loc[best, 'algorithm'] += ' *'
   grid = [point[0].values for point in points.values()]
   failed = [
-    ' '.join(str(run.seed) for run in point if run.folder in failures)
-    for point in points.values()
+    ' '.join(str(run.seed) for run in point if run.folder in failures) for point in points.values()
   ]
   columns = {name: [values[name] for values in grid] for name in grid[0]}
   columns['best'] = [place == best for place in range(len(table))]
@@ -196,18 +182,11 @@ def write(
   title = f'{methods.title(config["algorithm"])} on {config["task"]}, {rounds}'
   is_fraction = not is_target and catalog.SCORES[metric].unit == 'fraction'
   figure = curves.sweep_figure(
-    grid,
-    scores.to_numpy().tolist(),
-    heading,
-    is_fraction,
-    config['algorithm'],
-    title,
+    grid, scores.to_numpy().tolist(), heading, is_fraction, config['algorithm'], title
   )
   told = ''.join(f'{note}\n' for note in notes)
   markdown = tables.to_markdown(marked) + ''.join(f'\n{n}\n' for n in notes)
-  written = compare.write_files(
-    output / 'sweep', markdown, tables.to_csv(csv), figure
-  )
+  written = compare.write_files(output / 'sweep', markdown, tables.to_csv(csv), figure)
   width = text_table.terminal_width()
   return tables.to_text(marked, width, metric, 'sweep.csv') + told + written
 
@@ -251,15 +230,11 @@ def main(arguments) -> None:
   values = flags.FLAGS
   task, algorithm, given = settings.given()
   if not values.grid:
-    raise errors.InputError(
-      '--grid is missing, such as --grid=client_learning_rate:0.01,0.1'
-    )
+    raise errors.InputError('--grid is missing, such as --grid=client_learning_rate:0.01,0.1')
   metric = values.metric and compare.check_metric(values.metric)
   measured = tasks.get(task).metrics
   if metric and metric.split(':')[0] not in measured:
-    raise errors.InputError(
-      f'--metric={metric}: {task} measures {", ".join(measured)}'
-    )
+    raise errors.InputError(f'--metric={metric}: {task} measures {", ".join(measured)}')
   output = pathlib.Path(values.output or f'runs/sweep_{task}_{algorithm}')
   grid = points(values.grid, settings.parameters())
   seeds = runs_lib.seeds(values.seeds)
@@ -279,9 +254,7 @@ if __name__ == '__main__':
     ' the product of several grids',
   )
   flags.DEFINE_string('seeds', '0', 'seeds of every grid point, such as 0,1,2')
-  flags.DEFINE_string(
-    'output', None, 'directory of the sweep; default runs/sweep_TASK_ALGORITHM'
-  )
+  flags.DEFINE_string('output', None, 'directory of the sweep; default runs/sweep_TASK_ALGORITHM')
   settings.define_jobs_flag()
   settings.define_picture_flag()
   flags.DEFINE_string(

@@ -9,33 +9,17 @@ scores = found.evaluator(found.weights)
 import pathlib
 import sys
 from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks import encoders
-from tasks import experiment
-from tasks import registry as tasks
-from tasks import task as task_lib
-from tff_xc import classifier
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
-from tff_xc.data import client_data
-from tff_xc.data import description as description_lib
-from tff_xc.data import fingerprint
-from tff_xc.experiment import ccvr
-from tff_xc.experiment import checkpoints
-from tff_xc.experiment import client_states
-from tff_xc.experiment import same_run
-from tff_xc.experiment import storage
-from tff_xc.measure import catalog
-from tff_xc.measure import evaluation
+from tasks import encoders, experiment, registry as tasks, task as task_lib
+from tff_xc import classifier, errors, files, wording
+from tff_xc.data import client_data, description as description_lib, fingerprint
+from tff_xc.experiment import ccvr, checkpoints, client_states, same_run, storage
+from tff_xc.measure import catalog, evaluation
 from tff_xc.report import run_files
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import carried
-from tff_xc.round import process as process_lib
+from tff_xc.round import algorithm as algorithm_lib, carried, process as process_lib
 from tff_xc.runtime import registry as runtimes
 
 LAST, BEST = 'last', 'best'
@@ -87,9 +71,7 @@ class Restored(NamedTuple):
 
 
 def load(
-  run_dir: str,
-  round_wanted: str = CHOSEN,
-  named: Mapping[str, str] | None = None,
+  run_dir: str, round_wanted: str = CHOSEN, named: Mapping[str, str] | None = None
 ) -> Trained:
   """Loads the model of a round: 'chosen', 'last', 'best' (by --best_by) or a number.
 
@@ -105,9 +87,7 @@ def load(
   rounds, weights = _weights(path, model, chosen)
   measured = run.metrics[run.metrics['round'] == rounds]
   of_round = {
-    name: float(measured[name].iloc[0])
-    for name in measured
-    if measured[name].notna().any()
+    name: float(measured[name].iloc[0]) for name in measured if measured[name].notna().any()
   }
   return Trained(
     config=run.config,
@@ -115,18 +95,14 @@ def load(
     weights=weights,
     rounds=rounds,
     description=description,
-    class_names=run_files.class_names(
-      path / run_files.CLASSES, model.num_classes
-    ),
+    class_names=run_files.class_names(path / run_files.CLASSES, model.num_classes),
     scores={n: of_round[n] for n in _scores(run) if n in of_round},
     epsilon=of_round.get('epsilon'),
   )
 
 
 def restore(
-  run_dir: str,
-  named: Mapping[str, str] | None = None,
-  round_number: int | None = None,
+  run_dir: str, named: Mapping[str, str] | None = None, round_number: int | None = None
 ) -> Restored:
   """Loads a run's newest checkpoint (or a round's) and its data; installs its runtime.
 
@@ -142,22 +118,16 @@ def restore(
   made = experiment.assemble(config)
   same_run.check_data(run_dir, found, fingerprint.fingerprint(made.dataset))
   process = process_lib.build_process(made.algorithm, config['seed'])
-  state, rounds, more = checkpoints.load_newest(
-    run_dir, process.initialize(), only=round_number
-  )
+  state, rounds, more = checkpoints.load_newest(run_dir, process.initialize(), only=round_number)
   if not rounds:
-    raise errors.InputError(
-      f'{run_dir} has no sound checkpoint; start launch.train on it again'
-    )
+    raise errors.InputError(f'{run_dir} has no sound checkpoint; start launch.train on it again')
   kept = None
   if carried.has_own_models(made.algorithm):
     spec = made.algorithm.client_state.spec
     kept = client_states.of_checkpoint(spec, run_dir, more)
   return Restored(
     dataset=made.dataset,
-    evaluator=evaluation.Evaluator(
-      made.algorithm.model, made.dataset, made.metrics
-    ),
+    evaluator=evaluation.Evaluator(made.algorithm.model, made.dataset, made.metrics),
     weights=process.get_model_weights(state),
     rounds=rounds,
     algorithm=made.algorithm,
@@ -201,9 +171,7 @@ def check_rows(config: Mapping, instead: str) -> None:
     )
 
 
-def check_encoder(
-  path: pathlib.Path, config: Mapping, named: Mapping[str, str]
-) -> None:
+def check_encoder(path: pathlib.Path, config: Mapping, named: Mapping[str, str]) -> None:
   """Refuses to run code that a config.json names and the user does not."""
   recorded = str(run_files.flat(config).get('encoder', ''))
   shown = wording.shown(recorded)
@@ -230,9 +198,7 @@ def choose_client(clients, wanted: str | None) -> str:
     return max(clients.client_ids[:100], key=lambda c: len(clients.numbers(c)))
   if wanted not in clients.client_ids:
     some = ', '.join(clients.client_ids[:3])
-    raise errors.InputError(
-      f'--client={wanted}: there is no such client; ids look like {some}'
-    )
+    raise errors.InputError(f'--client={wanted}: there is no such client; ids look like {some}')
   return wanted
 
 
@@ -249,9 +215,7 @@ def _with_moved_data(
     raise _of_config(path, e) from e
 
 
-def _of_config(
-  path: pathlib.Path, error: errors.InputError
-) -> errors.InputError:
+def _of_config(path: pathlib.Path, error: errors.InputError) -> errors.InputError:
   return errors.InputError(f'{path / run_files.CONFIG}: {wording.shown(error)}')
 
 
@@ -259,9 +223,7 @@ def _round(run: run_files.Run, wanted: str) -> int | None:
   """Returns the number of a round that has a checkpoint; None: the newest sound one."""
   kept = checkpoints.kept(run.path)
   if not kept:
-    raise errors.InputError(
-      f'{run.path} has no checkpoint; start launch.train on it again'
-    )
+    raise errors.InputError(f'{run.path} has no checkpoint; start launch.train on it again')
   measured, by = _scores(run), run.config.get('best_by') or ''
   is_validated = by in measured and by.endswith(catalog.VALIDATION)
   if wanted == LAST or (wanted == CHOSEN and not is_validated):
@@ -328,11 +290,8 @@ def _weights(path: pathlib.Path, model, chosen: int | None):
       damage = e
       if version != versions[0]:
         print(
-          f'warning: the checkpoint of round {version} is damaged ({e}); the one'
-          ' before is taken',
+          f'warning: the checkpoint of round {version} is damaged ({e}); the one before is taken',
           file=sys.stderr,
         )
   file = checkpoints.path_of(path, version)
-  raise errors.DamageError(
-    f'{file} is damaged ({damage}); give another --round, or restore it'
-  )
+  raise errors.DamageError(f'{file} is damaged ({damage}); give another --round, or restore it')

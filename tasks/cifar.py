@@ -6,10 +6,8 @@ FedAwS, Table 1: residual networks, one class a client. FedVC and FedIR, figures
 
 import functools
 
-from tasks import own_data
-from tasks import task
-from tff_xc.algorithms import base
-from tff_xc.algorithms import hyperparameters as hp
+from tasks import own_data, task
+from tff_xc.algorithms import base, hyperparameters as hp
 from tff_xc.measure import catalog
 
 # Each client takes one minibatch a round, so the mean of the clients' gradients
@@ -32,9 +30,7 @@ _OPTIONS = (
   task.CONCENTRATION,
   task.NUM_CLIENTS,
   task.DATA_SEED,
-  hp.Hyperparameter(
-    'augment', True, 'mirror and shift training images at random'
-  ),
+  hp.Hyperparameter('augment', True, 'mirror and shift training images at random'),
 )
 
 
@@ -48,8 +44,7 @@ def _read(name, data_dir, options):
 
 def _network(options, description):
   from tff_xc import heads
-  from tff_xc.encoders import plain_cnn
-  from tff_xc.encoders import resnet
+  from tff_xc.encoders import plain_cnn, resnet
 
   if 'depth' not in options:
     encoder = plain_cnn.build_cifar_encoder(augment=options['augment'])
@@ -71,8 +66,7 @@ def _task(name: str, **more) -> task.Task:
     num_classes=int(of.removeprefix('cifar')),
     fit=task.check_split,
     find=task.at('cifar.files:find', name=of),
-    data=f'{of}: the official binary or Python batches, or their archive,'
-    " or TFDS's folder",
+    data=f"{of}: the official binary or Python batches, or their archive, or TFDS's folder",
     **more,
   )
 
@@ -85,18 +79,12 @@ def _positive(name: str, num_classes: int, **defaults) -> task.Task:
     rounds=3000,
     clients_per_round=num_classes,
     defaults={**_DEFAULTS, **defaults},
-    by_algorithm={
-      'centralized': {'steps_per_round': 1, 'batch_size': 500, **_ADAM}
-    },
+    by_algorithm={'centralized': {'steps_per_round': 1, 'batch_size': 500, **_ADAM}},
     options=task.options(
       task.EMBEDDING_DIM,
       task.LOGIT_SCALE,
       hp.Hyperparameter(
-        'depth',
-        8,
-        'layers of the residual network, 6n + 2 (8, 32, 56)',
-        least=8,
-        most=1202,
+        'depth', 8, 'layers of the residual network, 6n + 2 (8, 32, 56)', least=8, most=1202
       ),
       *_OPTIONS,
       split='class',
@@ -107,16 +95,11 @@ def _positive(name: str, num_classes: int, **defaults) -> task.Task:
 def _skewed(name: str, num_classes: int, rounds: int) -> task.Task:
   return _task(
     f'{name}-dirichlet',
-    summary=f'{num_classes} classes of images, 100 clients by a Dirichlet'
-    ' distribution; CNN',
+    summary=f'{num_classes} classes of images, 100 clients by a Dirichlet distribution; CNN',
     metrics=('top1', 'macro_f1', 'mcc', *catalog.DISTANCES),
     rounds=rounds,
     clients_per_round=10,
-    defaults={
-      'client_learning_rate': 0.01,
-      'batch_size': 64,
-      'weight_decay': 4e-4,
-    },
+    defaults={'client_learning_rate': 0.01, 'batch_size': 64, 'weight_decay': 4e-4},
     # A federated round has as many: 10 clients with 8 batches.
     by_algorithm={'centralized': {'steps_per_round': 80}},
     options=task.options(*_OPTIONS, split='dirichlet'),

@@ -5,8 +5,7 @@ import os
 import traceback
 from collections.abc import Mapping
 
-from tff_xc import errors
-from tff_xc import wording
+from tff_xc import errors, wording
 from tff_xc.algorithms import hyperparameters as hp
 
 MIDDLE = 'middle'  # Of --crop.
@@ -33,8 +32,7 @@ OPTIONS = (
   hp.Hyperparameter(
     'encoder',
     SMALL,
-    f'the network: {", ".join(ENCODERS)}; `python -m launch.list encoders`'
-    ' describes them',
+    f'the network: {", ".join(ENCODERS)}; `python -m launch.list encoders` describes them',
   ),
   hp.Hyperparameter(
     'encoder_weights',
@@ -67,11 +65,7 @@ OPTIONS = (
     choices=(MIDDLE, 'random', 'scale'),
   ),
   hp.Hyperparameter(
-    'rotate',
-    0.0,
-    'training images are rotated by up to this many degrees',
-    least=0,
-    most=180,
+    'rotate', 0.0, 'training images are rotated by up to this many degrees', least=0, most=180
   ),
 )
 
@@ -93,9 +87,7 @@ def fit(draft) -> None:
       f' of yours, MODULE:FUNCTION{wording.meant(name, _LEAST_SIDE)}'
     )
   is_mobilenet = name in (V2, V3)
-  unused = (
-    [] if is_mobilenet else ['encoder_weights', 'norm_groups', 'bottleneck']
-  )
+  unused = [] if is_mobilenet else ['encoder_weights', 'norm_groups', 'bottleneck']
   if own or (is_mobilenet and not options['bottleneck']):
     unused.append('embedding_dim')
   why = '--bottleneck=false' if is_mobilenet else f'--encoder={name}'
@@ -104,9 +96,7 @@ def fit(draft) -> None:
       draft.refuse(option, f'with {why}', 'leave one of them out')
     del options[option]
   if options.get('norm_groups', 1) not in (1, 2, 4, 8):
-    raise errors.InputError(
-      f'--norm_groups={options["norm_groups"]}: take 1, 2, 4 or 8'
-    )
+    raise errors.InputError(f'--norm_groups={options["norm_groups"]}: take 1, 2, 4 or 8')
   weights = options.get('encoder_weights')
   if weights and weights != 'imagenet' and not os.path.isfile(weights):
     raise errors.InputError(
@@ -168,8 +158,7 @@ def _network(options: Mapping, image_shape: tuple[int, ...], filters: int):
     )
   if name not in (V2, V3):
     return _of_user(name, image_shape)
-  from tff_xc.encoders import keras_weights
-  from tff_xc.encoders import mobilenet
+  from tff_xc.encoders import keras_weights, mobilenet
 
   if len(image_shape) != 3 or image_shape[2] != 3:
     raise errors.InputError(
@@ -179,10 +168,7 @@ def _network(options: Mapping, image_shape: tuple[int, ...], filters: int):
   network = {V2: mobilenet.V2, V3: mobilenet.V3_LARGE}[name]
   groups, weights = options['norm_groups'], options['encoder_weights']
   encoder = mobilenet.build(
-    network,
-    image_size=image_shape[0],
-    embedding_dim=options.get('embedding_dim', 0),
-    groups=groups,
+    network, image_size=image_shape[0], embedding_dim=options.get('embedding_dim', 0), groups=groups
   )
   if not weights:
     return encoder
@@ -195,7 +181,9 @@ def _of_user(name: str, image_shape):
 
   from tff_xc.encoders import keras_model
 
-  refused = lambda why: errors.InputError(f'--encoder={name}: {why}')
+  def refused(why):
+    return errors.InputError(f'--encoder={name}: {why}')
+
   module_name, _, function_name = name.partition(':')
   try:
     module = importlib.import_module(module_name)
@@ -216,9 +204,7 @@ def _of_user(name: str, image_shape):
     model = function(shape)
   except Exception as e:
     raise refused(f'{function_name}({shape}) fails: {_where(e)}') from e
-  return keras_model.build_keras_encoder(
-    model, tuple(image_shape), f'--encoder={name}'
-  )
+  return keras_model.build_keras_encoder(model, tuple(image_shape), f'--encoder={name}')
 
 
 def _where(e: Exception) -> str:

@@ -12,33 +12,20 @@ import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Callable
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from tasks import encoders
-from tasks import registry as tasks
-from tasks import task as task_lib
-from tff_xc import environment
-from tff_xc import errors
-from tff_xc import precision
-from tff_xc import wording
-from tff_xc.algorithms import base
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import logits
-from tff_xc.algorithms import registry as algorithms
-from tff_xc.experiment import same_run
-from tff_xc.experiment import trackers
-from tff_xc.measure import catalog
-from tff_xc.measure import targets as targets_lib
+from tasks import encoders, registry as tasks, task as task_lib
+from tff_xc import environment, errors, precision, wording
+from tff_xc.algorithms import base, hyperparameters as hp, logits, registry as algorithms
+from tff_xc.experiment import same_run, trackers
+from tff_xc.measure import catalog, targets as targets_lib
 from tff_xc.report import run_files
 from tff_xc.runtime import registry as runtimes
 
 if TYPE_CHECKING:
   from tff_xc import classifier
-  from tff_xc.data import client_data
-  from tff_xc.data import description as description_lib
+  from tff_xc.data import client_data, description as description_lib
   from tff_xc.round import algorithm as algorithm_lib
 
 _OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
@@ -73,9 +60,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     # NumPy's generators accept only seeds below 2³².
     _setting('seed', 0, 'seed of all random draws', most=2**32 - 1),
     _setting('rounds', 0, "rounds; default: the task's", 1),
-    _setting(
-      'eval_every', 0, "rounds between evaluations; default: the task's", 1
-    ),
+    _setting('eval_every', 0, "rounds between evaluations; default: the task's", 1),
     _setting(
       'checkpoint_every',
       0,
@@ -86,15 +71,11 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     _setting(
       'client_threads',
       0,
-      'clients that train at a time, in each worker of --runtime=cluster; 0: one for'
-      ' each core',
+      'clients that train at a time, in each worker of --runtime=cluster; 0: one for each core',
       most=1024,
     ),
     hp.Hyperparameter(
-      'runtime',
-      runtimes.DEFAULT,
-      'runtime of TFF computations',
-      choices=runtimes.names(),
+      'runtime', runtimes.DEFAULT, 'runtime of TFF computations', choices=runtimes.names()
     ),
     hp.Hyperparameter(
       'device',
@@ -171,8 +152,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     _setting(
       'early_stopping_patience',
       0,
-      'stop after this many evaluations without a better --best_by; 0: all'
-      ' rounds',
+      'stop after this many evaluations without a better --best_by; 0: all rounds',
     ),
     hp.Hyperparameter(
       'client_test_fraction',
@@ -212,9 +192,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
 }
 
 
-def resolve(
-  task: str, algorithm: str, changes: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def resolve(task: str, algorithm: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
   """Returns a run's configuration: every setting, as in config.json."""
   found, chosen = tasks.get(task), algorithms.get(algorithm)
   _check_needs(found, chosen)
@@ -231,8 +209,7 @@ def resolve(
     )
   found.check(options)
   values = chosen.resolve(
-    {n: v for n, v in given.items() if n in others},
-    found.hyperparameters(chosen),
+    {n: v for n, v in given.items() if n in others}, found.hyperparameters(chosen)
   )
   draft = task_lib.Draft(chosen, settings, options, values, given)
   num_classes = found.known_classes(options, settings['data_dir'])
@@ -267,9 +244,7 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
   taken = {*SETTINGS, *tasks.OPTIONS, *algorithms.HYPERPARAMETERS}
   taken |= {*config.get('options', {}), *config.get('hyperparameters', {})}
   given = {
-    name: value
-    for name, value in given.items()
-    if name in taken - _OF_START and value is not None
+    name: value for name, value in given.items() if name in taken - _OF_START and value is not None
   }
   changes = changes_of(given, lambda tried: resolve(task, algorithm, tried))
   kept = {DP_NOISE: config[DP_NOISE]} if DP_NOISE in config else {}
@@ -277,8 +252,7 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes_of(
-  given: Mapping[str, Any],
-  resolved: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+  given: Mapping[str, Any], resolved: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> dict[str, Any]:
   """Returns those of the settings `given` with which `resolved` has all of them.
 
@@ -328,13 +302,9 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   if values['evaluate_clients']:
     metrics = (*metrics, *catalog.OF_CLIENTS)
   targets_lib.parse(values['target'], metrics)
-  targets_lib.check_best(
-    values['best_by'], values['early_stopping_patience'], metrics
-  )
+  targets_lib.check_best(values['best_by'], values['early_stopping_patience'], metrics)
   if START_FROM_ROWS in given and not values[START_FROM]:
-    raise errors.InputError(
-      f'--{START_FROM_ROWS} goes with --{START_FROM}; leave it out'
-    )
+    raise errors.InputError(f'--{START_FROM_ROWS} goes with --{START_FROM}; leave it out')
   return values
 
 
@@ -342,8 +312,7 @@ def _check_epsilon(draft: task_lib.Draft) -> None:
   epsilon = draft.settings['dp_epsilon']
   if epsilon and draft.values.get('dp', 'none') == 'none':
     raise errors.InputError(
-      f'--dp_epsilon={epsilon:g} needs --dp=central, or another, and an algorithm'
-      ' with clients'
+      f'--dp_epsilon={epsilon:g} needs --dp=central, or another, and an algorithm with clients'
     )
   if epsilon and 'dp_noise_multiplier' in draft.given:
     raise errors.InputError(
@@ -391,8 +360,7 @@ def check_private(config: Mapping) -> None:
     ),
     (
       'calibration=prior',
-      values['calibration'] == logits.PRIOR
-      and not values['calibration_probabilities'],
+      values['calibration'] == logits.PRIOR and not values['calibration_probabilities'],
       'sends the exact class shares of all clients to every client',
       'give a CSV FILE of public --calibration_probabilities',
     ),
@@ -418,9 +386,7 @@ def check_private(config: Mapping) -> None:
     ),
   ):
     if is_exact:
-      raise errors.InputError(
-        f'--{flag} {what}, which --dp={values["dp"]} does not cover; {cure}'
-      )
+      raise errors.InputError(f'--{flag} {what}, which --dp={values["dp"]} does not cover; {cure}')
 
 
 def _more_metrics(settings: Mapping) -> list[str]:
@@ -488,8 +454,7 @@ def _check_weights_of_classes(
     if not os.path.isfile(chosen):
       file = 'a CSV with the columns class,probability'
       raise errors.InputError(
-        f'--{flag}={chosen} is no file; give'
-        f' {", ".join([*filter(None, names), file])}'
+        f'--{flag}={chosen} is no file; give {", ".join([*filter(None, names), file])}'
       )
     # Only the data say how many classes photographs have, and their names.
     if num_classes is not None and 'corrupt' not in task.option_values():
@@ -511,8 +476,7 @@ class Experiment:
 
   def run(self, run_dir: str) -> dict[str, Any]:
     """Trains in `run_dir`, or resumes; returns the summary."""
-    from tff_xc.experiment import checkpoints
-    from tff_xc.experiment import training
+    from tff_xc.experiment import checkpoints, training
 
     check_private(self.config)
     hidden = self.config['dp_epsilon'] and self.algorithm.privacy
@@ -522,9 +486,7 @@ class Experiment:
         'dp_epsilon depends on who takes part, and so on the secret of the run: give'
         ' its run_dir when you assemble the experiment'
       )
-    drawn_seed = checkpoints.seed_of(
-      self.algorithm.privacy, run_dir, self.config['seed']
-    )
+    drawn_seed = checkpoints.seed_of(self.algorithm.privacy, run_dir, self.config['seed'])
     # Not as the data are assembled: a worker reads them, and holds no model.
     task_lib.check_memory(
       self.algorithm.model,
@@ -561,18 +523,14 @@ def install_runtime(config: Mapping) -> None:
   )
 
 
-def assemble(
-  config: Mapping, data_dir: str | None = None, run_dir: str = ''
-) -> Experiment:
+def assemble(config: Mapping, data_dir: str | None = None, run_dir: str = '') -> Experiment:
   """Loads a configuration's data and model, and asks the algorithm."""
   data_dir = config['data_dir'] if data_dir is None else data_dir
   load = tasks.get(config['task']).load
   return with_data(config, load(data_dir, config['options']), run_dir)
 
 
-def with_data(
-  config: Mapping, loaded: task_lib.Loaded, run_dir: str = ''
-) -> Experiment:
+def with_data(config: Mapping, loaded: task_lib.Loaded, run_dir: str = '') -> Experiment:
   """Assembles a configuration with data and model that need not be its task's.
 
   `run_dir` is of the run that trains, which may have a secret seed; '': --seed counts.
@@ -597,9 +555,7 @@ def with_data(
       ' --negatives is more than there are'
     )
   probabilities = _class_probabilities(values, dataset)
-  if values.get(
-    'calibration_probabilities'
-  ):  # A file, whose content may change.
+  if values.get('calibration_probabilities'):  # A file, whose content may change.
     from tff_xc.data import fingerprint
 
     checksum = fingerprint.checksum([probabilities])
@@ -615,9 +571,7 @@ def with_data(
     class_probabilities=probabilities,
     examples_per_round=options.get('examples_per_round', 0),
   )
-  drawn = values.get('virtual_client_size') or options.get(
-    'examples_per_round', 0
-  )
+  drawn = values.get('virtual_client_size') or options.get('examples_per_round', 0)
   algorithm = _with_feature_rows(algorithm, dataset, options, drawn)
   config, algorithm = _started(config, algorithm, dataset)
   if epsilon := config.get('dp_epsilon'):
@@ -700,16 +654,12 @@ def trained_model(
   import numpy as np
 
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
-  options, values = (
-    config.get(group, {}) for group in ('options', 'hyperparameters')
-  )
+  options, values = (config.get(group, {}) for group in ('options', 'hyperparameters'))
   # A checkpoint has all weights.
   options = {**options, **{n: '' for n in options if n == 'encoder_weights'}}
   task.checked_options(options)
   if unknown := values.keys() - {*chosen.names}:
-    raise errors.InputError(
-      f'--{min(unknown)} is not a hyper-parameter of {chosen.name}'
-    )
+    raise errors.InputError(f'--{min(unknown)} is not a hyper-parameter of {chosen.name}')
   try:
     network = task.network(options, description)
   except KeyError as e:
@@ -773,15 +723,12 @@ def _class_probabilities(values: Mapping, dataset):
     return np.bincount(labels, minlength=dataset.num_classes).astype(float)
   if chosen in (None, *base.NAMED_IMPORTANCE):
     return None
-  return class_probabilities.read(
-    chosen, dataset.num_classes, dataset.class_names
-  )
+  return class_probabilities.read(chosen, dataset.num_classes, dataset.class_names)
 
 
 def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
   """Returns the algorithm with the task's options of feature tables."""
-  from tff_xc.round import algorithm as algorithm_lib
-  from tff_xc.round import optimizers
+  from tff_xc.round import algorithm as algorithm_lib, optimizers
 
   rate = options.get('feature_learning_rate')
   optimizer = rate and optimizers.RowMomentum(rate)
@@ -789,9 +736,7 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
     most = 0
     if algorithm.has_clients and options['select_features']:
       most = dataset.train.largest_feature_set(drawn)
-    algorithm = algorithm_lib.own_rows(
-      algorithm, name, min(most, table.num_rows), optimizer
-    )
+    algorithm = algorithm_lib.own_rows(algorithm, name, min(most, table.num_rows), optimizer)
   return algorithm
 
 
@@ -805,11 +750,7 @@ def _started(config: Mapping, algorithm, dataset):
   source = start.read(path)
   start.check_features(dataset.preprocessing, dataset.class_names, source, path)
   model, checksum, told = start.started(
-    algorithm.model,
-    dataset.class_names,
-    source,
-    path,
-    config[START_FROM_ROWS] == SAME_NAMES,
+    algorithm.model, dataset.class_names, source, path, config[START_FROM_ROWS] == SAME_NAMES
   )
   print(told, file=sys.stderr)
   config = {**config, same_run.STARTED: checksum}
@@ -833,9 +774,7 @@ def without_importance(config: Mapping) -> dict[str, Any]:
   """Returns a configuration without the probabilities of a file, which may be elsewhere."""
   values = dict(config.get('hyperparameters', {}))
   if values.get('calibration_probabilities'):
-    values = {
-      n: v for n, v in values.items() if not n.startswith('calibration')
-    }
+    values = {n: v for n, v in values.items() if not n.startswith('calibration')}
   if values.get('importance_weights', '') not in ('', *base.NAMED_IMPORTANCE):
     values['importance_weights'] = base.NO_IMPORTANCE
   return {**config, 'hyperparameters': values}

@@ -8,9 +8,7 @@ classes and clients, and of examples and classes of a client.
 import dataclasses
 import functools
 
-from tasks import leaf
-from tasks import own_data
-from tasks import task
+from tasks import leaf, own_data, task
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
@@ -20,11 +18,7 @@ _SHAPE = (
   task.NUM_CLIENTS,
   task.CLASSES_PER_CLIENT,
   hp.Hyperparameter(
-    'examples_per_client',
-    60,
-    'examples of a client of procedural data',
-    least=1,
-    most=10**7,
+    'examples_per_client', 60, 'examples of a client of procedural data', least=1, most=10**7
   ),
   hp.Hyperparameter(
     'consecutive_classes',
@@ -92,13 +86,7 @@ _ANY = (
 # Of --split=dirichlet, and of clients by their number of classes.
 _BY_SPLIT = {
   _DIRICHLET: ('concentration', 'size_deviation'),
-  '': (
-    'classes_per_client',
-    'classes_least',
-    'classes_most',
-    'consecutive_classes',
-    'group_share',
-  ),
+  '': ('classes_per_client', 'classes_least', 'classes_most', 'consecutive_classes', 'group_share'),
 }
 _RETRIEVAL_CLASSES = hp.Hyperparameter(
   'retrieval_classes',
@@ -123,8 +111,7 @@ def _fit(draft: task.Draft) -> None:
 
 def _read(preset, data_dir, options):
   del data_dir  # The examples are drawn, not read.
-  from datasets.procedural import features
-  from datasets.procedural import glyphs
+  from datasets.procedural import features, glyphs
 
   shape = *_SHAPE, *_GROUPS, *_POINTS, _RETRIEVAL_CLASSES
   names = {o.name for o in shape} & options.keys()
@@ -160,15 +147,7 @@ def _read_omniglot(data_dir, options):
   return omniglot.load(data_dir)
 
 
-def _task(
-  name,
-  summary,
-  metrics,
-  options=(),
-  network=task.image_network,
-  own=None,
-  **more,
-):
+def _task(name, summary, metrics, options=(), network=task.image_network, own=None, **more):
   return task.Task(
     name=name,
     summary=summary,

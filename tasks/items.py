@@ -5,10 +5,7 @@ Importing this imports nothing large, so that flags are checked at once.
 
 import dataclasses
 
-from tasks import encoders
-from tasks import own_data
-from tasks import task
-from tasks import xc
+from tasks import encoders, own_data, task, xc
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
@@ -60,9 +57,7 @@ _HISTORY = (
 _COLUMNS = (
   own_data.USER_COLUMN,
   hp.Hyperparameter(
-    'item_column',
-    '',
-    'the column of the item; default: item_id, item, itemId or movieId',
+    'item_column', '', 'the column of the item; default: item_id, item, itemId or movieId'
   ),
   hp.Hyperparameter(
     'time_column',
@@ -116,30 +111,14 @@ _SHAPE = (
 # By --encoder, of items that have one row: from some twenty short runs of FedSS on
 # items-demo, by validation.
 _TIED = {
-  encoders.SEQUENCE: {
-    'local_epochs': 4,
-    'client_learning_rate': 0.3,
-    'server_learning_rate': 0.02,
-  },
-  encoders.BAG: {
-    'local_epochs': 3,
-    'client_learning_rate': 0.5,
-    'server_learning_rate': 0.02,
-  },
+  encoders.SEQUENCE: {'local_epochs': 4, 'client_learning_rate': 0.3, 'server_learning_rate': 0.02},
+  encoders.BAG: {'local_epochs': 3, 'client_learning_rate': 0.5, 'server_learning_rate': 0.02},
 }
 # Of the server's rate of sequences: without it, nDCG@10 of items-demo by validation is
 # 30.2 % instead of 31.7 % after 160 rounds.
-_DECAY = {
-  'server_schedule': 'cosine',
-  'server_schedule_rounds': 200,
-  'server_schedule_factor': 0.1,
-}
+_DECAY = {'server_schedule': 'cosine', 'server_schedule_rounds': 200, 'server_schedule_factor': 0.1}
 # By validation on items-demo, where SGD takes four times as many rounds.
-_CENTRALIZED = {
-  'steps_per_round': 48,
-  'client_optimizer': 'adam',
-  'client_learning_rate': 0.003,
-}
+_CENTRALIZED = {'steps_per_round': 48, 'client_optimizer': 'adam', 'client_learning_rate': 0.003}
 # Algorithms whose servers or clients make class rows of embeddings or of hashes, keep
 # them, or keep encoders without them.
 _APART = (
@@ -215,9 +194,7 @@ def _fit_tie(draft: task.Draft) -> None:
     'with --contrastive_weight, for which clients keep encoders without class rows': (
       bool(values.get('contrastive_weight'))
     ),
-    'with --trainable, which trains class rows or features alone': (
-      values['trainable'] != 'all'
-    ),
+    'with --trainable, which trains class rows or features alone': (values['trainable'] != 'all'),
     'with --negatives_schedule=randomized, which leaves own classes out': (
       values.get('negatives_schedule') == 'randomized'
     ),
@@ -228,9 +205,7 @@ def _fit_tie(draft: task.Draft) -> None:
         draft.refuse('tie_items', why, 'give --tie_items=false')
       options['tie_items'] = False
   of_bags = {'hidden_dim', 'feature_dim', 'feature_learning_rate'}
-  if 'encoder' not in draft.given and (
-    not options['tie_items'] or of_bags & draft.given.keys()
-  ):
+  if 'encoder' not in draft.given and (not options['tie_items'] or of_bags & draft.given.keys()):
     options['encoder'] = encoders.BAG
   if options['encoder'] not in encoders.OF_ITEMS:
     raise errors.InputError(
@@ -265,9 +240,7 @@ def _fit_rates(draft: task.Draft) -> None:
       applies &= values.get('server_optimizer') == 'adam'
     if applies and name not in given:
       values[name] = default
-  is_adam = draft.algorithm.has_clients and (
-    values.get('server_optimizer') == 'adam'
-  )
+  is_adam = draft.algorithm.has_clients and (values.get('server_optimizer') == 'adam')
   is_sequence = draft.options['encoder'] == encoders.SEQUENCE
   if is_adam and is_sequence and 'server_schedule' not in given:
     values |= _DECAY
@@ -275,9 +248,7 @@ def _fit_rates(draft: task.Draft) -> None:
 
 def _network(options, description):
   """Returns the network of bags or of sequences, tied to the class rows if asked for."""
-  from tff_xc.encoders import bag
-  from tff_xc.encoders import encoder as encoder_lib
-  from tff_xc.encoders import sequence
+  from tff_xc.encoders import bag, encoder as encoder_lib, sequence
 
   if not options['tie_items']:
     return xc.network(options, description)
@@ -352,8 +323,7 @@ TASKS = (
   ),
   _task(
     name='items-demo',
-    summary='procedural histories, in the shape of a small set of ratings: 1,682 items,'
-    ' 943 users',
+    summary='procedural histories, in the shape of a small set of ratings: 1,682 items, 943 users',
     read=_draw,
     licence=task.DRAWN,
     options=task.options(

@@ -12,8 +12,7 @@ they differ from LEAF's.
 import functools
 
 from tasks import task
-from tff_xc.algorithms import base
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, hyperparameters as hp
 
 METRICS = ('top1', 'macro_f1', 'mcc')
 ROUNDS = 201
@@ -22,18 +21,14 @@ _USERS = {'femnist': 3_550, 'celeba': 9_343, 'shakespeare': 1_129}
 EMBEDDING = task.options(task.EMBEDDING_DIM, embedding_dim=2048)
 _OF_DATA = (
   hp.Hyperparameter(
-    'min_examples',
-    64,
-    'training and test users with fewer examples are left out',
-    least=1,
+    'min_examples', 64, 'training and test users with fewer examples are left out', least=1
   ),
   task.TEST_EXAMPLES,
 )
 _DROP_DUPLICATES = hp.Hyperparameter(
   'drop_duplicates',
   False,
-  "leave out the second copy of a writer's first image, which LEAF's scripts"
-  ' write twice',
+  "leave out the second copy of a writer's first image, which LEAF's scripts write twice",
 )
 
 
@@ -65,8 +60,7 @@ def _read(name, data_dir, options):
 
 
 def _find_json(name, data_dir):
-  from datasets.leaf import files
-  from datasets.leaf import json_users
+  from datasets.leaf import files, json_users
 
   if name == 'femnist':
     json = there = files.find(name, data_dir)
@@ -92,11 +86,7 @@ def _settings(client_rate, server_rate, logits_rate, batch, target, **more):
     'eval_every': 1,
     'targets': (f'top1:{target}',),
     'lacks': (base.COSINES,),
-    'defaults': {
-      'client_learning_rate': client_rate,
-      'batch_size': batch,
-      'local_epochs': 1,
-    },
+    'defaults': {'client_learning_rate': client_rate, 'batch_size': batch, 'local_epochs': 1},
     'by_algorithm': {
       'fedadam': of_server,
       'fedams': of_server,
@@ -142,9 +132,7 @@ _SHAKESPEARE = _settings(
   eval_every=5,
   num_classes=80,
   network=_network_of('build_shakespeare_encoder'),
-  options=task.options(
-    *_OF_DATA, task.EXAMPLES_PER_ROUND, examples_per_round=0
-  ),
+  options=task.options(*_OF_DATA, task.EXAMPLES_PER_ROUND, examples_per_round=0),
 )
 
 
@@ -192,8 +180,7 @@ TASKS = (
     'emnist-tff',
     "femnist of TFF: 3,400 writers and 749,068 images, not LEAF's set",
     FEMNIST,
-    'emnist: fed_emnist_train.h5 and fed_emnist_test.h5, or'
-    ' emnist_all.sqlite (.lzma)',
+    'emnist: fed_emnist_train.h5 and fed_emnist_test.h5, or emnist_all.sqlite (.lzma)',
     options=(*EMBEDDING, *_OF_DATA),
   ),
   _task(
@@ -207,7 +194,6 @@ TASKS = (
     'shakespeare-tff',
     "shakespeare of TFF: 715 roles and 2,585,814 examples, not LEAF's",
     _SHAKESPEARE,
-    'shakespeare: shakespeare_train.h5 and shakespeare_test.h5, or'
-    ' shakespeare.sqlite (.lzma)',
+    'shakespeare: shakespeare_train.h5 and shakespeare_test.h5, or shakespeare.sqlite (.lzma)',
   ),
 )

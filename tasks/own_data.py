@@ -11,10 +11,8 @@ import sys
 from collections.abc import Mapping
 
 from datasets.images import record_features
-from datasets.splits import rules
-from datasets.splits import split_path
-from tasks import encoders
-from tasks import task
+from datasets.splits import rules, split_path
+from tasks import encoders, task
 from tff_xc import errors
 from tff_xc.algorithms import hyperparameters as hp
 
@@ -83,20 +81,16 @@ _COLUMNS = (
   hp.Hyperparameter(
     'test_column',
     '',
-    'the column that marks test rows by test, true or 1, and others by train,'
-    ' false or 0',
+    'the column that marks test rows by test, true or 1, and others by train, false or 0',
   ),
 )
 _FEATURE_COLUMNS = hp.Hyperparameter(
   'feature_columns',
   '',
-  'columns of numbers, with commas between them; default: all other columns'
-  ' of numbers',
+  'columns of numbers, with commas between them; default: all other columns of numbers',
 )
 _STANDARDIZE = hp.Hyperparameter(
-  'standardize',
-  True,
-  'scale features to mean 0 and deviation 1 over the training rows',
+  'standardize', True, 'scale features to mean 0 and deviation 1 over the training rows'
 )
 
 CLASSES = hp.Hyperparameter(
@@ -139,10 +133,7 @@ def bounds(options: Mapping) -> dict[str, tuple[float, float]]:
     except ValueError:
       low = high = math.nan
     # The difference of two may be too small for float32.
-    if (
-      not (-1e38 < low < high < 1e38 and high - low > 1e-30)
-      or name.strip() in found
-    ):
+    if not (-1e38 < low < high < 1e38 and high - low > 1e-30) or name.strip() in found:
       raise errors.InputError(
         f'--feature_bounds: {part!r} is no pair of finite numbers, or is given twice;'
         ' give LOW:HIGH or NAME=LOW:HIGH, such as age=0:120'
@@ -169,8 +160,7 @@ def check_test(options: Mapping) -> None:
     )
   if test_file and not os.path.exists(test_file):
     raise errors.InputError(
-      f'--test_file={test_file} does not exist; name the file of the test'
-      ' examples'
+      f'--test_file={test_file} does not exist; name the file of the test examples'
     )
 
 
@@ -179,9 +169,7 @@ def choice(options: Mapping):
   from datasets.splits import own
 
   chosen = (options[option.name] for option in CLIENTS)
-  return own.Choice(
-    *chosen, options.get('test_examples', 0), options.get('classes', '')
-  )
+  return own.Choice(*chosen, options.get('test_examples', 0), options.get('classes', ''))
 
 
 def _is_arrays(path: str) -> bool:
@@ -230,9 +218,7 @@ def _read_images(data_dir, options, checks=True):
 
     side = encoders.stored_side(options, options['image_size'] or _SIDE)
     how = _how(options)
-    dataset = clients.load(
-      data_dir, choice(options), side=side, checks=checks, **how
-    )
+    dataset = clients.load(data_dir, choice(options), side=side, checks=checks, **how)
   side = encoders.seen_side(options, dataset.train.pool.spec.shape[0])
   encoders.check_side(options, side, f'{data_dir}: the images')
   # A wrong folder, or no test, is seen at once.
@@ -252,9 +238,7 @@ def _of_arrays(data_dir, options):
   from datasets import arrays
 
   if options['corrupt'] != 'skip':
-    raise errors.InputError(
-      f'{data_dir} has no files of images; leave out --corrupt'
-    )
+    raise errors.InputError(f'{data_dir} has no files of images; leave out --corrupt')
   side = options['image_size']
   side = side and encoders.stored_side(options, side)
   return arrays.load(data_dir, choice(options), side=side)
@@ -272,11 +256,7 @@ def _read_rows(data_dir, options):
     tuple(name.strip() for name in named if name.strip()),
   )
   return features.load(
-    data_dir,
-    choice(options),
-    columns,
-    standardise=options['standardize'],
-    bounds=bounds(options),
+    data_dir, choice(options), columns, standardise=options['standardize'], bounds=bounds(options)
   )
 
 

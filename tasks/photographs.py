@@ -21,17 +21,13 @@ import functools
 import pathlib
 import sys
 from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from datasets import zip_members
 from datasets.splits import split_path
-from tasks import encoders
-from tasks import own_data
-from tasks import task
+from tasks import encoders, own_data, task
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, hyperparameters as hp
 
 _IMAGES = ('images', 'images.tar', 'images.zip')
 
@@ -83,9 +79,7 @@ class Split(NamedTuple):
     for name in names:
       if _has_something(folder / name):
         return str(folder / name)
-    raise errors.InputError(
-      f'{folder} has no images ({", ".join(names)}): get {self.source.get}'
-    )
+    raise errors.InputError(f'{folder} has no images ({", ".join(names)}): get {self.source.get}')
 
   def described(self, data_dir: str) -> str:
     """Says where the images and the clients are."""
@@ -147,11 +141,7 @@ INATURALIST = Source(
   'train_val_images.tar.gz of iNaturalist 2017 (186 GB), unpacked, or as a .tar'
   ' without .gz, from https://ml-inat-competition-datasets.s3.amazonaws.com/2017/'
   ' (https://github.com/visipedia/inat_comp)',
-  (
-    '',
-    'train_val2017.zip (26 MB) and inat2017_locations.zip (12 MB) from the same'
-    ' place',
-  ),
+  ('', 'train_val2017.zip (26 MB) and inat2017_locations.zip (12 MB) from the same place'),
 )
 SOP = Source(
   'sop',
@@ -173,8 +163,7 @@ _TFF = 'https://storage.googleapis.com/tff-datasets-public/'
 _LOGITS = hp.Hyperparameter(
   'logits',
   task.COSINE,
-  "class scores: 'cosine', times --logit_scale (FedSS); 'linear', with a bias"
-  ' (FedVC)',
+  "class scores: 'cosine', times --logit_scale (FedSS); 'linear', with a bias (FedVC)",
   choices=(task.COSINE, task.LINEAR),
 )
 _OPTIONS = (
@@ -195,9 +184,7 @@ _OF_FEDVC = ('fedavg', 'fedavgm')
 def _check(options: Mapping) -> None:
   side, split = options['image_size'], options['split']
   if not side:
-    raise errors.InputError(
-      '--image_size=0: give the pixels a side, such as 224, or leave it out'
-    )
+    raise errors.InputError('--image_size=0: give the pixels a side, such as 224, or leave it out')
   encoders.check_side(options, side, f'--image_size={side}: images')
   if split:
     own_data.check_split(split)
@@ -253,11 +240,7 @@ def _task(
   **more,
 ) -> task.Task:
   """Returns the task of a split; `options` has those of its logits."""
-  defaults = option_defaults or {
-    'encoder': encoders.V3,
-    'image_size': 224,
-    'crop': 'random',
-  }
+  defaults = option_defaults or {'encoder': encoders.V3, 'image_size': 224, 'crop': 'random'}
   return task.Task(
     name=split.task,
     summary=summary,
@@ -305,8 +288,7 @@ def _inaturalist(kind: str, summary: str):
       published=_TFF,
       tff=kind.replace('-', '_'),
     ),
-    f'1,203 species of iNaturalist 2017 with 100 images each; {summary};'
-    ' MobileNetV2',
+    f'1,203 species of iNaturalist 2017 with 100 images each; {summary}; MobileNetV2',
     1_203,
     options=(),
     option_defaults={

@@ -2,16 +2,8 @@
 
 from collections.abc import Mapping
 
-from tasks import cifar
-from tasks import glyphs
-from tasks import items
-from tasks import leaf
-from tasks import own_data
-from tasks import photographs
-from tasks import task
-from tasks import xc
-from tff_xc import errors
-from tff_xc import wording
+from tasks import cifar, glyphs, items, leaf, own_data, photographs, task, xc
+from tff_xc import errors, wording
 from tff_xc.algorithms import hyperparameters as hp
 
 TASKS: Mapping[str, task.Task] = {

@@ -2,16 +2,12 @@
 
 import dataclasses
 import pkgutil
-from collections.abc import Callable
-from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from tasks import encoders
-from tff_xc import errors
-from tff_xc import memory
-from tff_xc.algorithms import base
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc import errors, memory
+from tff_xc.algorithms import base, hyperparameters as hp
 from tff_xc.measure import catalog
 
 COSINE, LINEAR = 'cosine', 'linear'
@@ -25,24 +21,13 @@ LOGIT_SCALE = hp.Hyperparameter(
   'logit_scale', 20.0, 'scale of the cosine logits (FedSS: 20)', above=0
 )
 NUM_CLASSES = hp.Hyperparameter(
-  'num_classes',
-  200,
-  'n, classes of procedural data (2 to 10^7)',
-  least=2,
-  most=10**7,
+  'num_classes', 200, 'n, classes of procedural data (2 to 10^7)', least=2, most=10**7
 )
 NUM_CLIENTS = hp.Hyperparameter(
-  'num_clients',
-  100,
-  'clients, of data that do not determine their number',
-  least=1,
-  most=10**8,
+  'num_clients', 100, 'clients, of data that do not determine their number', least=1, most=10**8
 )
 CLASSES_PER_CLIENT = hp.Hyperparameter(
-  'classes_per_client',
-  10,
-  'classes of a client, for data that are dealt out by class',
-  least=1,
+  'classes_per_client', 10, 'classes of a client, for data that are dealt out by class', least=1
 )
 NUM_FEATURES = hp.Hyperparameter(
   'num_features',
@@ -50,9 +35,7 @@ NUM_FEATURES = hp.Hyperparameter(
   'features of an example of procedural data, of bags of words at least 16',
   least=1,
 )
-CLIENTS_PER_CLASS = hp.Hyperparameter(
-  'clients_per_class', 1, 'clients that share a class', least=1
-)
+CLIENTS_PER_CLASS = hp.Hyperparameter('clients_per_class', 1, 'clients that share a class', least=1)
 HIDDEN_DIM = hp.Hyperparameter(
   'hidden_dim', 1024, 'width of the two hidden layers', least=1, most=65_536
 )
@@ -80,8 +63,7 @@ CONCENTRATION = hp.Hyperparameter(
 DATA_SEED = hp.Hyperparameter(
   'data_seed',
   0,
-  'seed of procedural data, of clients and of examples held out, which do not'
-  ' depend on --seed',
+  'seed of procedural data, of clients and of examples held out, which do not depend on --seed',
   least=0,
   most=2**63 - 1,
 )
@@ -103,18 +85,14 @@ FROM_SCRATCH: Mapping[str, Any] = {
 }
 
 
-def options(
-  *chosen: hp.Hyperparameter, **defaults
-) -> tuple[hp.Hyperparameter, ...]:
+def options(*chosen: hp.Hyperparameter, **defaults) -> tuple[hp.Hyperparameter, ...]:
   """Returns a task's options, some of them with defaults of its own."""
   return tuple(o.with_default(defaults.get(o.name, o.default)) for o in chosen)
 
 
 def at(name: str, /, *first, **more) -> Callable:
   """Returns the function `datasets.NAME`, imported when it is called."""
-  return lambda *given: pkgutil.resolve_name(f'datasets.{name}')(
-    *first, *given, **more
-  )
+  return lambda *given: pkgutil.resolve_name(f'datasets.{name}')(*first, *given, **more)
 
 
 class Loaded(NamedTuple):
@@ -156,9 +134,7 @@ class Task:
   eval_every: int
   defaults: Mapping[str, Any]  # Hyper-parameters of all algorithms.
   # Those of single algorithms, which override `defaults`.
-  by_algorithm: Mapping[str, Mapping[str, Any]] = dataclasses.field(
-    default_factory=dict
-  )
+  by_algorithm: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
   num_classes: int | None = None  # None: the data or an option say it.
   # (data_dir) -> n, read without TensorFlow, or None where that fails.
   count_classes: Callable[[str], int | None] | None = None
@@ -208,13 +184,9 @@ class Task:
   def check_data_dir(self, data_dir: str | None) -> None:
     """Refuses data that the user must name and does not."""
     if self.data_is_named and not data_dir:
-      raise errors.InputError(
-        f'--data_dir is missing: task {self.name} needs {self.data}'
-      )
+      raise errors.InputError(f'--data_dir is missing: task {self.name} needs {self.data}')
 
-  def known_classes(
-    self, options: Mapping[str, Any], data_dir: str = ''
-  ) -> int | None:
+  def known_classes(self, options: Mapping[str, Any], data_dir: str = '') -> int | None:
     """Returns n without loading the data; None if that is impossible."""
     if self.count_classes and not options.get('classes'):
       return self.count_classes(data_dir)
@@ -259,15 +231,12 @@ def image_network(options: Mapping, description, filters: int = 32):
   head = heads.LinearHead()
   if options.get('logits', COSINE) == COSINE:
     head = heads.CosineHead(options['logit_scale'])
-  return classifier(
-    encoders.build(options, description.shape, filters), description, head
-  )
+  return classifier(encoders.build(options, description.shape, filters), description, head)
 
 
 def classifier(encoder, description, head=None):
   """Returns an encoder with a head for the classes described; None: a linear one."""
-  from tff_xc import classifier as classifier_lib
-  from tff_xc import heads
+  from tff_xc import classifier as classifier_lib, heads
 
   return classifier_lib.EmbeddingClassifier(
     encoder, head or heads.LinearHead(), description.num_classes
@@ -279,8 +248,7 @@ def check_memory(model, what: str, advice: str) -> None:
   import tensorflow as tf
 
   size = sum(
-    spec.shape.num_elements() * spec.dtype.size
-    for spec in tf.nest.flatten(model.weight_specs())
+    spec.shape.num_elements() * spec.dtype.size for spec in tf.nest.flatten(model.weight_specs())
   )
   memory.require(size, what, advice)
 

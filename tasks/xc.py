@@ -12,11 +12,9 @@ import os
 from collections.abc import Callable
 
 from datasets.xc import sets as xc_sets
-from tasks import own_data
-from tasks import task
+from tasks import own_data, task
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, hyperparameters as hp
 from tff_xc.measure import catalog
 
 # What tasks of one's own text need.
@@ -24,10 +22,7 @@ _FILE = (
   'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
   ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
 )
-_FILES = (
-  "the repository's train and test files, in a folder of the set's name or in"
-  ' xc'
-)
+_FILES = "the repository's train and test files, in a folder of the set's name or in xc"
 
 
 def _count_labels(path: str) -> int | None:
@@ -77,10 +72,7 @@ BAGS = (
   ),
   task.EXAMPLES_PER_ROUND,
   hp.Hyperparameter(
-    'feature_learning_rate',
-    1.0,
-    "learning rate of the server's SGD on the feature table",
-    above=0,
+    'feature_learning_rate', 1.0, "learning rate of the server's SGD on the feature table", above=0
   ),
 )
 _OPTIONS = (*BAGS, *_CLIENTS)
@@ -95,12 +87,7 @@ _LABEL_GROUP_SIZE = hp.Hyperparameter(
 # The paper's encoder, and a smaller one for sets of some thousand examples.
 _CLIENTS_OF_ONE = {'classes_per_client': 1, 'feature_learning_rate': 10.0}
 _PAPER = {**_CLIENTS_OF_ONE, 'embedding_dim': 512}
-_SMALL = {
-  **_CLIENTS_OF_ONE,
-  'embedding_dim': 128,
-  'feature_dim': 128,
-  'hidden_dim': 256,
-}
+_SMALL = {**_CLIENTS_OF_ONE, 'embedding_dim': 128, 'feature_dim': 128, 'hidden_dim': 256}
 _SMALL_SETS = {**_SMALL, 'feature_learning_rate': 1.0, 'examples_per_round': 0}
 
 # Each client takes one minibatch, so the averaged delta is a gradient times the
@@ -149,16 +136,10 @@ def fit(draft: task.Draft) -> None:
     draft.refuse('feature_learning_rate', why)
     options['select_features'] = False
     return
-  moons = (
-    'clients that keep their models (as in MOON, or with --contrastive_weight)'
-  )
+  moons = 'clients that keep their models (as in MOON, or with --contrastive_weight)'
   keeps_models = algorithm.has_clients and algorithm.keeps_models(values)
-  if values['trainable'] != 'all' and (
-    keeps_models or not options['select_features']
-  ):
-    other = (
-      f'{moons} on sparse text' if keeps_models else '--select_features=false'
-    )
+  if values['trainable'] != 'all' and (keeps_models or not options['select_features']):
+    other = f'{moons} on sparse text' if keeps_models else '--select_features=false'
     raise errors.InputError(
       f'--trainable={values["trainable"]} does not go with {other}: clients would'
       ' receive the whole frozen feature table in every round; leave one of them out'
@@ -175,8 +156,7 @@ def network(options, description):
 
 
 def _model(options, num_classes: int, num_features: int):
-  from tff_xc import classifier
-  from tff_xc import heads
+  from tff_xc import classifier, heads
   from tff_xc.encoders import bag
 
   return classifier.EmbeddingClassifier(
@@ -215,9 +195,7 @@ def _read_words(data_dir, options):
   shape = {n: options[n] for n in ('num_classes', 'num_features')}
   model = _model(options, *shape.values())
   shape |= {'label_group_size': options['label_group_size']}
-  task.check_memory(
-    model, 'a model of so many features', 'lower --num_features'
-  )
+  task.check_memory(model, 'a model of so many features', 'lower --num_features')
   return words.load(**shape, **_clients(options), seed=options['data_seed'])
 
 
@@ -241,9 +219,7 @@ def _task(name, summary, read, **more) -> task.Task:
   return task.Task(name=name, summary=summary, read=read, **{**usual, **more})
 
 
-def _set(
-  name, summary, k=10, sizes=_PAPER, oracle=_ORACLE, **more
-) -> task.Task:
+def _set(name, summary, k=10, sizes=_PAPER, oracle=_ORACLE, **more) -> task.Task:
   """Returns the task of a set of the repository."""
   usual = {'rounds': 5000, 'clients_per_round': 4096, 'eval_every': 100}
   return _task(
@@ -274,19 +250,11 @@ def _small_set(name, summary, clients_per_round) -> task.Task:
 
 _OWN_OPTIONS = task.options(*_OPTIONS, *own_data.CLIENTS, **_SMALL)
 _ONE_LABEL = (
-  _small_set(
-    'delicious', 'bookmarks: 983 labels, 500 features, 12,920 points', 256
-  ),
-  _small_set(
-    'bibtex', 'publications: 159 labels, 1,836 features, 4,880 points', 128
-  ),
-  _set(
-    'eurlex-4k', 'laws: 3,993 labels, 5,000 features', clients_per_round=1024
-  ),
+  _small_set('delicious', 'bookmarks: 983 labels, 500 features, 12,920 points', 256),
+  _small_set('bibtex', 'publications: 159 labels, 1,836 features, 4,880 points', 128),
+  _set('eurlex-4k', 'laws: 3,993 labels, 5,000 features', clients_per_round=1024),
   _set('wiki10-31k', 'Wikipedia tags: 30,938 labels, 101,938 features'),
-  _set(
-    'amazoncat-13k', 'product categories: 13,330 labels, 203,882 features', 100
-  ),
+  _set('amazoncat-13k', 'product categories: 13,330 labels, 203,882 features', 100),
   _set('amazon-670k', 'related products: 670,091 labels, 135,909 features'),
   _set('wikilshtc-325k', 'Wikipedia: 325,056 labels, 1,617,899 features'),
   _set('lf-amazontitles-131k', 'product titles: 131,073 labels'),
@@ -326,17 +294,12 @@ _SETS_METRICS = (
   *(f'pc@{k}' for k in catalog.AT),
   'pc_mean',
   'pc_mean_validation',
-  *(
-    f'pc@{k}_{part}' for part in ('frequent', 'infrequent') for k in catalog.AT
-  ),
+  *(f'pc@{k}_{part}' for part in ('frequent', 'infrequent') for k in catalog.AT),
   *(f'psp@{k}' for k in catalog.AT),
 )
 _SETS_OPTIONS = (
   hp.Hyperparameter(
-    'hashed_features',
-    0,
-    'features after hashing; 0: they are not hashed',
-    least=0,
+    'hashed_features', 0, 'features after hashing; 0: they are not hashed', least=0
   ),
   task.HIDDEN_DIM,
   task.NUM_CLIENTS,
@@ -390,14 +353,11 @@ def fit_best(draft: task.Draft, flag: str) -> None:
 
 
 def _sets_model(options, num_classes: int, features: int):
-  from tff_xc import classifier
-  from tff_xc import heads
+  from tff_xc import classifier, heads
   from tff_xc.encoders import mlp
 
   return classifier.EmbeddingClassifier(
-    mlp.build_mlp_encoder(
-      options['hashed_features'] or features, options['hidden_dim']
-    ),
+    mlp.build_mlp_encoder(options['hashed_features'] or features, options['hidden_dim']),
     heads.LinearHead(),
     num_classes,
     label_sets=True,
@@ -433,22 +393,16 @@ _EURLEX = {
 def _read_sets_of_words(name, shape, data_dir, options):
   del data_dir  # The examples are drawn, not read.
   from datasets.procedural import words
-  from datasets.xc import clients
-  from datasets.xc import label_sets
+  from datasets.xc import clients, label_sets
 
-  sizes = {
-    k: options[k] for k in ('num_classes', 'num_features') if k in options
-  }
+  sizes = {k: options[k] for k in ('num_classes', 'num_features') if k in options}
   made = words.Words(words.Options(**shape, **sizes, seed=options['data_seed']))
-  parts = (
-    clients.Part(*made.everything(part)) for part in (words.TRAIN, words.TEST)
-  )
+  parts = (clients.Part(*made.everything(part)) for part in (words.TRAIN, words.TEST))
   return label_sets.federated(name, *parts, _options_of_sets(options))
 
 
 def _read_own_sets(data_dir, options):
-  from datasets.xc import label_sets
-  from datasets.xc import own
+  from datasets.xc import label_sets, own
 
   # FedMLH has buckets in place of a row for each label.
   _check_file(data_dir, functools.partial(_sets_model, options), 2)
@@ -475,11 +429,7 @@ def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:
     defaults=_SETS_DEFAULTS,
     by_algorithm={'fedmlh': {'hash_tables': tables, 'hash_buckets': buckets}},
     options=task.options(
-      *_SETS_OPTIONS,
-      *options,
-      hashed_features=hashed,
-      hidden_dim=hidden,
-      num_clients=10,
+      *_SETS_OPTIONS, *options, hashed_features=hashed, hidden_dim=hidden, num_clients=10
     ),
     fit=lambda draft: fit_best(draft, 'validation'),
     **more,
@@ -489,14 +439,8 @@ def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:
 # Features after hashing, hidden units, tables and buckets: the papers', and of
 # delicious and bibtex ours.
 _SIZES = {
-  'delicious': (
-    'bookmarks with all labels: 983 labels, 500 features',
-    (0, 150, 4, 150),
-  ),
-  'bibtex': (
-    'publications with all labels: 159 labels, 1,836 features',
-    (300, 150, 4, 40),
-  ),
+  'delicious': ('bookmarks with all labels: 983 labels, 500 features', (0, 150, 4, 150)),
+  'bibtex': ('publications with all labels: 159 labels, 1,836 features', (300, 150, 4, 40)),
   'eurlex-4k': (
     'laws with all labels: 3,993 labels, 5,000 features hashed to 300',
     (300, 150, 4, 250),
@@ -535,9 +479,7 @@ TASKS = (
     functools.partial(_read_sets_of_words, 'sparse-words-sets', {}),
     (300, 150, 4, 250),
     licence=task.DRAWN,
-    options=task.options(
-      task.NUM_CLASSES, task.NUM_FEATURES, num_classes=1000, num_features=5000
-    ),
+    options=task.options(task.NUM_CLASSES, task.NUM_FEATURES, num_classes=1000, num_features=5000),
   ),
   _sets(
     'sparse-words-eurlex-sets',

@@ -138,9 +138,7 @@ def small_blocks(monkeypatch):
 def data_dir() -> pathlib.Path:
   """Returns the directory of the real data sets; skips if it is absent."""
   root = pathlib.Path(__file__).parents[1]
-  path = pathlib.Path(
-    os.environ.get('TFF_XC_DATA', root / '..' / 'shared' / 'data')
-  )
+  path = pathlib.Path(os.environ.get('TFF_XC_DATA', root / '..' / 'shared' / 'data'))
   if not path.is_dir():
     pytest.skip(f'no real data at {path}: set TFF_XC_DATA')
   return path

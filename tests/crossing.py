@@ -12,13 +12,15 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc.round import examples
-from tff_xc.runtime.in_process import arguments
-from tff_xc.runtime.in_process import execution
-from tff_xc.runtime.in_process import expressions
-from tff_xc.runtime.in_process import imported
-from tff_xc.runtime.in_process import phases
-from tff_xc.runtime.in_process import program as program_lib
-from tff_xc.runtime.in_process import values
+from tff_xc.runtime.in_process import (
+  arguments,
+  execution,
+  expressions,
+  imported,
+  phases,
+  program as program_lib,
+  values,
+)
 
 _BROADCASTS = ('federated_broadcast', 'federated_value_at_clients')
 
@@ -62,10 +64,7 @@ def _of(bindings) -> Crossings:
       found.selects[name] = request, keys.type_signature.member, element
     elif uri == 'federated_aggregate':
       value, _, accumulate, *_ = program_lib._parts(block.argument)
-      found.aggregates[name] = (
-        value.type_signature.member,
-        accumulate.type_signature.parameter[0],
-      )
+      found.aggregates[name] = (value.type_signature.member, accumulate.type_signature.parameter[0])
   return found
 
 
@@ -95,16 +94,13 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
   bindings = _bindings(computation)
   monkeypatch.setattr(program_lib, '_bindings', lambda _: bindings)
   # Keeps every binding at the clients, so that it can be read afterwards.
-  monkeypatch.setattr(
-    phases.Phase, '_outliving', lambda self: [s.name for s in self._mapped]
-  )
+  monkeypatch.setattr(phases.Phase, '_outliving', lambda self: [s.name for s in self._mapped])
   program = program_lib.Program(computation)
   made, folded = [phases.Phase(program, i) for i in range(program.phases)], []
   for phase in made:
     phase.client = _recording(phase, phase.client, folded)
   argument = arguments.Argument(
-    tff.structure.Struct([(None, state), (None, cohort)]),
-    program.parameter_type,
+    tff.structure.Struct([(None, state), (None, cohort)]), program.parameter_type
   )
   clients = execution.Clients([''], 1)
   found = execution.run(
@@ -113,16 +109,13 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
     argument.of_server(),
     len(cohort),
     clients.home(program.stateful),
-    functools.partial(
-      execution.on_threads, program, argument.of_client, clients, False
-    ),
+    functools.partial(execution.on_threads, program, argument.of_client, clients, False),
   )
   crossings = _of(bindings[1])
   received = [found[name] for name in crossings.broadcasts if name in found]
   each = range(len(cohort))
   asked = [
-    [_arrays(found[request][i])[0] for i in each]
-    for request, *_ in crossings.selects.values()
+    [_arrays(found[request][i])[0] for i in each] for request, *_ in crossings.selects.values()
   ]
   # Padding repeats an id.
   first = [[np.unique(k, return_index=True)[1] for k in a] for a in asked]
@@ -132,10 +125,7 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
   ]
   return {
     'broadcast': _arrays(received),
-    'ids': [
-      [k[at] for k, at in zip(a, f, strict=True)]
-      for a, f in zip(asked, first, strict=True)
-    ],
+    'ids': [[k[at] for k, at in zip(a, f, strict=True)] for a, f in zip(asked, first, strict=True)],
     'selected': selected,
     'folded': folded,
     'metrics': _metrics(program, found, computation),
@@ -145,9 +135,7 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
 def _metrics(program, found, computation) -> dict[str, float]:
   """Returns the round's metrics by name."""
   _, metrics = program.result(found, imported.Place())
-  [_, (_, spec)] = tff.structure.iter_elements(
-    computation.type_signature.result
-  )
+  [_, (_, spec)] = tff.structure.iter_elements(computation.type_signature.result)
   names = values.names(spec.member)
   each = zip(names, metrics, strict=True)
   return {n: float(m) for n, m in each if n != examples.NAME}
@@ -169,7 +157,10 @@ def _recording(phase, call, folded: list):
 
 def _elements(dataset) -> np.ndarray:
   """Returns a row for each element; its numbers side by side."""
-  flat = lambda element: np.hstack([np.ravel(t) for t in _arrays(element)])
+
+  def flat(element):
+    return np.hstack([np.ravel(t) for t in _arrays(element)])
+
   return np.stack([flat(element) for element in values.as_dataset(dataset)])
 
 

@@ -37,21 +37,14 @@ def code(text, language=''):
 def commands(text):
   """Returns the words of each command of Python modules in code blocks."""
   lines = '\n'.join(code(text)).replace('\\\n', ' ').splitlines()
-  return [
-    line.partition('#')[0].split()[2:]
-    for line in lines
-    if ' -m launch.' in line
-  ]
+  return [line.partition('#')[0].split()[2:] for line in lines if ' -m launch.' in line]
 
 
 def anchors(text):
   """Returns the anchors of a file's headings, as GitHub makes them."""
   text = re.sub(r'^```.*?^```$', '', text, flags=re.DOTALL | re.MULTILINE)
   headings = re.findall(r'^#+ (.*)$', text, re.MULTILINE)
-  return {
-    re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-')
-    for heading in headings
-  }
+  return {re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-') for heading in headings}
 
 
 def links(text):

@@ -7,13 +7,8 @@ import types
 import numpy as np
 import tensorflow as tf
 
-from tff_xc.experiment import client_states
-from tff_xc.experiment import cohort
-from tff_xc.experiment import progress
-from tff_xc.experiment import run_directory
-from tff_xc.experiment import training
-from tff_xc.measure import communication
-from tff_xc.measure import targets
+from tff_xc.experiment import client_states, cohort, progress, run_directory, training
+from tff_xc.measure import communication, targets
 from tff_xc.round import examples as examples_lib
 
 CONFIG = {'task': 't', 'algorithm': 'a', 'seed': 0, 'rounds': 10, 'lr': 0.1}
@@ -114,9 +109,7 @@ def run(
     metrics=('top1',),
     messages=MESSAGES,
     schedule=progress.Schedule(rounds, 4, checkpoint_every),
-    directory=run_directory.RunDirectory(
-      path, {**CONFIG, 'rounds': rounds, 'target': target}
-    ),
+    directory=run_directory.RunDirectory(path, {**CONFIG, 'rounds': rounds, 'target': target}),
     targets=targets.parse(target),
     best=best,
     warnings=warnings,
@@ -126,10 +119,7 @@ def run(
 
 def rows(path):
   with open(path / 'metrics.csv') as file:
-    return [
-      {k: v for k, v in row.items() if k != 'seconds'}
-      for row in csv.DictReader(file)
-    ]
+    return [{k: v for k, v in row.items() if k != 'seconds'} for row in csv.DictReader(file)]
 
 
 def assert_same_arrays(path, whole):

@@ -38,9 +38,7 @@ def mounted(path: pathlib.Path, size: str) -> Iterator[Disk | str]:
   path.mkdir()
   why = 'only root can mount a small file system'
   if os.geteuid() == 0:
-    done = processes.run(
-      ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(path)]
-    )
+    done = processes.run(['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(path)])
     why = done.stderr.strip()
   if why:
     yield f'no small file system: {why}'

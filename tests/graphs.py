@@ -20,9 +20,10 @@ def work_on_all_rows(concrete, num_rows: int) -> list[str]:
     Descriptions of the ops with such a tensor as input or output, except those
     that gather rows from it or scatter rows into it.
   """
-  has_all_rows = lambda tensors: any(
-    t.shape.rank is None or num_rows in t.shape for t in tensors
-  )
+
+  def has_all_rows(tensors):
+    return any(t.shape.rank is None or num_rows in t.shape for t in tensors)
+
   found = []
   for op in concrete.graph.get_operations():
     if op.type in _FREE:

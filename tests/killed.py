@@ -63,20 +63,22 @@ def in_an_evaluation(path):
 
 
 def between_row_and_checkpoint(path):
-  checkpoints.save = killing(
-    checkpoints.save, lambda _, state, done, *more: done == 6
-  )
+  checkpoints.save = killing(checkpoints.save, lambda _, state, done, *more: done == 6)
   doubling.run(path)
 
 
 def before_a_checkpoint_is_written(path):
-  is_it = lambda archive: '.round_6.' in str(archive.filename)
+  def is_it(archive):
+    return '.round_6.' in str(archive.filename)
+
   zipfile.ZipFile.close = killing(zipfile.ZipFile.close, is_it)
   doubling.run(path)
 
 
 def before_a_checkpoint_is_in_place(path):
-  is_it = lambda old, new: new.name == 'round_6.npz'
+  def is_it(old, new):
+    return new.name == 'round_6.npz'
+
   os.replace = killing(os.replace, is_it)
   doubling.run(path)
 
@@ -90,7 +92,9 @@ def before_the_columns_of_rounds_are_written(path):
 
 
 def _kill_before_columns(path, times):
-  is_it = lambda old, new: os.fspath(new).endswith(run_files.METRICS)
+  def is_it(old, new):
+    return os.fspath(new).endswith(run_files.METRICS)
+
   rename = tf.io.gfile.rename
   renamed = []
 
@@ -104,7 +108,9 @@ def _kill_before_columns(path, times):
 
 
 def before_the_summary_is_in_place(path):
-  is_it = lambda old, new: new.name == run_files.SUMMARY
+  def is_it(old, new):
+    return new.name == run_files.SUMMARY
+
   os.replace = killing(os.replace, is_it)
   doubling.run(path)
 
@@ -118,7 +124,9 @@ def while_events_are_written_anew(path):
 
 
 def while_old_events_are_removed(path):
-  is_it = lambda file: file.name.startswith('events.out.')
+  def is_it(file):
+    return file.name.startswith('events.out.')
+
   pathlib.Path.unlink = killing(pathlib.Path.unlink, is_it)
   _resume_after_six_rounds(path, 'nothing')
 

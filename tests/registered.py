@@ -1,24 +1,18 @@
 """Every registered algorithm on a tiny model, and runs whose clients keep something."""
 
 import functools
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tests import tiny
-from tests import tiny_sparse
+from tests import tiny, tiny_sparse
 from tff_xc.algorithms import registry
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import examples
-from tff_xc.round import process as process_lib
+from tff_xc.round import algorithm as algorithm_lib, examples, process as process_lib
 
 N = 29  # No other axis has this length.
 DENSE, SPARSE = tiny.model(N), tiny_sparse.model(N)
-FEDERATED = [
-  name for name, found in registry.ALGORITHMS.items() if found.has_clients
-]
+FEDERATED = [name for name, found in registry.ALGORITHMS.items() if found.has_clients]
 
 
 @functools.cache
@@ -32,23 +26,12 @@ def algorithm(name: str, model=DENSE, max_features: int = 0, **given):
     **given: other hyper-parameters, used if the algorithm has them.
   """
   entry = registry.get(name)
-  given = {
-    'client_learning_rate': 0.1,
-    'batch_size': 2,
-    'negatives': 4,
-    **given,
-  }
+  given = {'client_learning_rate': 0.1, 'batch_size': 2, 'negatives': 4, **given}
   given = {k: v for k, v in given.items() if k in entry.names}
   chosen = given.get('calibration', entry.defaults['calibration'])
   needs_p = 'importance_weights' in given or chosen == 'prior'
   p = np.arange(model.num_classes) if needs_p else None
-  made = entry.made(
-    model=model,
-    max_positives=4,
-    num_clients=12,
-    class_probabilities=p,
-    **given,
-  )
+  made = entry.made(model=model, max_positives=4, num_clients=12, class_probabilities=p, **given)
   for table in model.encoder.tables:
     made = algorithm_lib.own_rows(made, table, max_features)
   return made
@@ -90,9 +73,7 @@ class Clients:
       return
     found = metrics[examples.NAME]
     for place, client in enumerate(np.asarray(found.ids).tolist()):
-      self.kept[client] = tf.nest.map_structure(
-        lambda t, i=place: np.asarray(t)[i], found.value
-      )
+      self.kept[client] = tf.nest.map_structure(lambda t, i=place: np.asarray(t)[i], found.value)
 
 
 class Run(NamedTuple):

@@ -8,11 +8,8 @@ import tensorflow as tf
 
 from tasks import experiment
 from tests import doubling
-from tff_xc import classifier
-from tff_xc import heads
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool
+from tff_xc import classifier, heads
+from tff_xc.data import client_data, partition, pool
 from tff_xc.encoders import encoder
 
 
@@ -21,20 +18,14 @@ def images(clients: int = 6, num_classes: int = 8):
   random = np.random.default_rng(0)
   owners = np.arange(10 * clients) // 10
   y = (np.arange(10 * clients) % 4 + owners) % num_classes
-  examples = pool.in_memory(
-    random.integers(0, 256, (len(y), 16, 16), np.uint8), y
-  )
+  examples = pool.in_memory(random.integers(0, 256, (len(y), 16, 16), np.uint8), y)
   dataset = client_data.FederatedDataset(
     name='small-images',
     num_classes=num_classes,
-    train=client_data.PartitionedClientData(
-      examples, partition.of_owners(owners)
-    ),
+    train=client_data.PartitionedClientData(examples, partition.of_owners(owners)),
     test=examples.subset(np.arange(12)),
   )
-  model = classifier.EmbeddingClassifier(
-    _linear_encoder(), heads.CosineHead(4.0), num_classes
-  )
+  model = classifier.EmbeddingClassifier(_linear_encoder(), heads.CosineHead(4.0), num_classes)
   return dataset, model
 
 
@@ -75,9 +66,7 @@ SPARSE_WORDS = (
 )
 
 
-def trained_and_resumed(
-  folder: pathlib.Path, algorithm: str, **given
-) -> dict[str, np.ndarray]:
+def trained_and_resumed(folder: pathlib.Path, algorithm: str, **given) -> dict[str, np.ndarray]:
   """Trains `folder`/straight, and `folder`/resumed which stops after two of four rounds.
 
   They must keep the same in the end, clients too; it returns the last checkpoint's

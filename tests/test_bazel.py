@@ -67,9 +67,7 @@ def files_of(package):
 def test_a_library_has_all_its_other_files(package):
   listed = processes.run(['git', 'ls-files', package], cwd=ROOT)
   others = {
-    ROOT / line
-    for line in listed.stdout.splitlines()
-    if not line.endswith(('.py', 'BUILD.bazel'))
+    ROOT / line for line in listed.stdout.splitlines() if not line.endswith(('.py', 'BUILD.bazel'))
   }
   data = library(package).get('data')
   named = set()
@@ -103,17 +101,12 @@ def test_a_library_depends_on_every_package_that_it_imports(package):
   assert {f'//{name}' for name in needed} == set(strings(deps) if deps else [])
 
 
-@pytest.mark.parametrize(
-  ('name', 'pattern'), [('FOLDERS', '*/test_*.py'), ('FILES', 'test_*.py')]
-)
+@pytest.mark.parametrize(('name', 'pattern'), [('FOLDERS', '*/test_*.py'), ('FILES', 'test_*.py')])
 def test_every_test_has_a_target_or_drives_the_checkout(name, pattern):
   tests = ROOT / 'tests'
   text = (tests / 'BUILD.bazel').read_text()
   [listed] = re.findall(rf'^{name} = \[(.*?)\]', text, re.DOTALL | re.MULTILINE)
-  found = {
-    path.relative_to(tests).parts[0].removesuffix('.py')
-    for path in tests.glob(pattern)
-  }
+  found = {path.relative_to(tests).parts[0].removesuffix('.py') for path in tests.glob(pattern)}
   expected = {part.removeprefix('test_') for part in found - CHECKOUT_ONLY}
   assert sorted(expected) == re.findall(r'"(\w+)"', listed)
 

@@ -5,10 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
-from tff_xc import classifier
-from tff_xc import heads
-from tff_xc.encoders import conv
-from tff_xc.encoders import layers
+from tff_xc import classifier, heads
+from tff_xc.encoders import conv, layers
 
 RANDOM = np.random.default_rng(0)
 E, W = (RANDOM.normal(size=s).astype(np.float32) for s in ((4, 3), (6, 3)))
@@ -30,12 +28,7 @@ def test_logits_are_those_of_the_definitions():
 
 
 @pytest.mark.parametrize(
-  'head',
-  [
-    heads.CosineHead(20.0),
-    heads.LinearHead(True),
-    heads.LinearHead(False),
-  ],
+  'head', [heads.CosineHead(20.0), heads.LinearHead(True), heads.LinearHead(False)]
 )
 def test_scoring_rows_rank_as_the_logits_do(head):
   table = head.init(tf.constant([1, 2]), 6, 3)
@@ -64,13 +57,9 @@ def test_weights_are_a_function_of_the_seed():
 
 
 def test_specs_have_every_weight():
-  model = classifier.EmbeddingClassifier(
-    conv.build_conv_encoder(), heads.CosineHead(), 964
-  )
+  model = classifier.EmbeddingClassifier(conv.build_conv_encoder(), heads.CosineHead(), 964)
   specs, weights = model.weight_specs(), model.init(tf.constant([0, 0]))
-  for spec, value in zip(
-    tf.nest.flatten(specs), tf.nest.flatten(weights), strict=True
-  ):
+  for spec, value in zip(tf.nest.flatten(specs), tf.nest.flatten(weights), strict=True):
     assert (spec.shape, spec.dtype) == (value.shape, value.dtype)
   # Convolutions 288 + 3 * 9216, scales and offsets 8 * 32, dense 288 * 64 + 64.
   sizes = [spec.shape.num_elements() for spec in specs.encoder.values()]

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from datasets import arrays
-from tests import documents
-from tests import processes
+from tests import documents, processes
 from tests.launch import own_examples
 from tff_xc.encoders import keras_model
 
@@ -21,9 +20,7 @@ def test_the_python_example_runs(tff_worker):
 
   from tff_xc.round import examples as examples_lib
 
-  [example] = [
-    block for block in documents.code(OWN, 'python') if 'learning.next' in block
-  ]
+  [example] = [block for block in documents.code(OWN, 'python') if 'learning.next' in block]
   x, y = np.zeros([3, 28, 28], np.uint8), np.array([0, 963, 5], np.int32)
   client = examples_lib.ClientExamples(x, y, np.int64(0), y)
   names = {'cohorts': [[client]]}
@@ -36,15 +33,9 @@ def test_the_python_example_runs(tff_worker):
 
 
 @pytest.mark.slow
-def test_the_examples_of_own_data_network_and_algorithm_run(
-  in_process, tmp_path, monkeypatch
-):
+def test_the_examples_of_own_data_network_and_algorithm_run(in_process, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  examples = [
-    block
-    for block in documents.code(OWN, 'python')
-    if 'learning.next' not in block
-  ]
+  examples = [block for block in documents.code(OWN, 'python') if 'learning.next' not in block]
   assert len(examples) == 7
   y = np.array([0, 1, 1, 1])
   np.save('embeddings.npy', np.zeros([4, 3]))
@@ -54,9 +45,7 @@ def test_the_examples_of_own_data_network_and_algorithm_run(
   names['__name__'] = __name__
   for example in examples:
     exec(example, names)
-  encoder = keras_model.build_keras_encoder(
-    names['own_network']((32, 32, 3)), (32, 32, 3)
-  )
+  encoder = keras_model.build_keras_encoder(names['own_network']((32, 32, 3)), (32, 32, 3))
   assert encoder.embedding_dim == 1280
   keras = names['keras_classifier'].encoder
   assert (keras.example_spec.dtype.name, keras.embedding_dim) == ('uint8', 16)
@@ -67,9 +56,9 @@ def test_the_examples_of_own_data_network_and_algorithm_run(
   assert found.numbers('1/1').tolist() == [1, 3]
   assert names['algorithm'].loss.smoothing == 0.1
   assert names['summary']['rounds'] == 3
-  [rows, *_] = np.load(tmp_path / 'run' / 'checkpoints' / 'round_3.npz')[
-    'weights/tables/class'
-  ][None]
+  [rows, *_] = np.load(tmp_path / 'run' / 'checkpoints' / 'round_3.npz')['weights/tables/class'][
+    None
+  ]
   np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
 
 
@@ -159,9 +148,7 @@ def test_the_first_example_saves_three_quarters_of_the_bytes():
       rows = made.dataset.train.largest_label_set + negatives
       assert f'receives {rows} class\nrows' in readme
     requested = {'class': rows}
-    of_round.append(
-      communication.messages(made.algorithm).of_round(requested, requested)
-    )
+    of_round.append(communication.messages(made.algorithm).of_round(requested, requested))
   for way in ('bytes_down_per_client', 'bytes_up_per_client'):
     assert 4 * of_round[0][way] <= of_round[1][way]
 
@@ -175,15 +162,8 @@ def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
   page = documents.page('using_models')
   draw, program = documents.code(page, 'python')
   exec(draw, {})
-  demo = re.search(
-    r'^DEMO := -m (.*)$', (documents.ROOT / 'Makefile').read_text(), re.M
-  )
-  own = [
-    '--task=images',
-    '--data_dir=photos',
-    '--split=class',
-    '--algorithm=fedss',
-  ]
+  demo = re.search(r'^DEMO := -m (.*)$', (documents.ROOT / 'Makefile').read_text(), re.M)
+  own = ['--task=images', '--data_dir=photos', '--split=class', '--algorithm=fedss']
   for words in (
     demo[1].split(),
     ['launch.train', *own, '--run_dir=runs/photos/fedss'],
@@ -191,11 +171,7 @@ def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
   ):
     short = ['--rounds=1'] if words[0] == 'launch.train' else []
     done = processes.python(
-      '-m',
-      *words,
-      *short,
-      env=os.environ | {'PYTHONPATH': str(documents.ROOT)},
-      timeout=600,
+      '-m', *words, *short, env=os.environ | {'PYTHONPATH': str(documents.ROOT)}, timeout=600
     )
     assert not done.returncode, (words, done.stderr[-2000:])
   assert (tmp_path / 'neighbors.png').exists()

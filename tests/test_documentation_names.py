@@ -3,8 +3,7 @@
 import re
 
 from tests import documents
-from tests.launch import flag_values
-from tests.launch import light
+from tests.launch import flag_values, light
 
 # Own data, whose commands other tests run.
 OWN = ('images', 'table', 'sparse-text', 'sparse-text-sets')
@@ -18,9 +17,7 @@ def test_every_command_and_flag_named_exists():
     done = light.call(command, '--help=all', COLUMNS='200')
     assert done.returncode == 0, done.stderr
     help_text += done.stdout
-  named = set(re.findall(r'`--(\w+)', text)) | set(
-    re.findall(r'--(\w+)=', text)
-  )
+  named = set(re.findall(r'`--(\w+)', text)) | set(re.findall(r'--(\w+)=', text))
   assert len(named) > 100
   for flag in named:
     known = f'--{flag}' in help_text or f'--[no]{flag}' in help_text
@@ -29,8 +26,7 @@ def test_every_command_and_flag_named_exists():
 
 def test_every_file_named_exists():
   for path in re.findall(
-    r'`((?:tff_xc|tasks|launch|docs|datasets|tests)/[\w/.]+\w)`',
-    documents.everything(),
+    r'`((?:tff_xc|tasks|launch|docs|datasets|tests)/[\w/.]+\w)`', documents.everything()
   ):
     assert (documents.ROOT / path).exists(), path
 

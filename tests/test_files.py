@@ -12,10 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import memory
-from tff_xc import npz_headers
+from tff_xc import errors, files, memory, npz_headers
 from tff_xc.report import run_files
 
 

@@ -6,8 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from datasets import cache_folder
-from datasets import parsed_cache
+from datasets import cache_folder, parsed_cache
 
 
 @pytest.fixture(params=['none', 'of another', 'read-only'])
@@ -33,8 +32,6 @@ def _refused(path, *args, **kwargs):
 
 def test_without_a_home_nothing_is_cached(lacking, tmp_path):
   cache = cache_folder.folder() / 'a'
-  found = parsed_cache.arrays(
-    cache, 'source', lambda store: store.append('x', np.arange(3))
-  )
+  found = parsed_cache.arrays(cache, 'source', lambda store: store.append('x', np.arange(3)))
   assert found['x'].tolist() == [0, 1, 2]
   assert os.listdir(tmp_path) == []

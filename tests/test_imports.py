@@ -13,14 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ('tff_xc', 'datasets', 'tasks', 'launch')  # The lowest first.
 # The lowest first. Layers of one line do not import each other.
 LAYERS = (
-  (
-    'deep_messages',
-    'environment',
-    'errors',
-    'interrupts',
-    'lazy_imports',
-    'wording',
-  ),
+  ('deep_messages', 'environment', 'errors', 'interrupts', 'lazy_imports', 'wording'),
   ('files', 'home', 'lock', 'memory', 'precision'),
   ('npz_headers',),
   ('data',),
@@ -72,11 +65,7 @@ def imports(tree):
       names = [f'{node.module}.{name.name}' for name in node.names]
     else:
       continue
-    yield from (
-      parts
-      for parts in (tuple(n.split('.')) for n in names)
-      if parts[0] in PACKAGES
-    )
+    yield from (parts for parts in (tuple(n.split('.')) for n in names) if parts[0] in PACKAGES)
 
 
 def modules():
@@ -98,9 +87,7 @@ def test_imports_run_downwards_only():
 
 def test_every_part_of_the_library_has_its_layer():
   parts = {
-    path.stem
-    for path in (ROOT / 'tff_xc').iterdir()
-    if path.is_dir() or path.suffix == '.py'
+    path.stem for path in (ROOT / 'tff_xc').iterdir() if path.is_dir() or path.suffix == '.py'
   }
   known = {name for names in LAYERS for name in names} | {RUNTIME}
   assert parts - {'__init__', '__pycache__'} <= known

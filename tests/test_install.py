@@ -37,9 +37,7 @@ def pins(file):
 
 def plain(requirement):
   """Returns a requirement's name and versions, as the lock writes them."""
-  name, extras, versions = re.match(
-    r'([\w.-]+)(\[.*?\])?\s*([^;]*)', requirement
-  ).groups()
+  name, extras, versions = re.match(r'([\w.-]+)(\[.*?\])?\s*([^;]*)', requirement).groups()
   assert not extras
   return name, versions.strip()
 
@@ -47,9 +45,7 @@ def plain(requirement):
 # uv.
 
 
-@pytest.mark.parametrize(
-  'file', ['requirements.txt', 'requirements-cluster.txt']
-)
+@pytest.mark.parametrize('file', ['requirements.txt', 'requirements-cluster.txt'])
 def test_the_lock_has_the_versions_of_the_requirements(file):
   locked = {}
   for package in lock()['package']:
@@ -69,16 +65,10 @@ def test_the_lock_is_of_this_project():
     r for rs in of['project']['optional-dependencies'].values() for r in rs
   ]
   assert sorted(needs) == sorted(map(plain, named))
-  assert set(told['provides-extras']) == {
-    *of['project']['optional-dependencies']
-  }
-  group = {
-    (r['name'], r.get('specifier', '')) for r in told['requires-dev']['dev']
-  }
+  assert set(told['provides-extras']) == {*of['project']['optional-dependencies']}
+  group = {(r['name'], r.get('specifier', '')) for r in told['requires-dev']['dev']}
   assert group == {*map(plain, of['dependency-groups']['dev'])}
-  overrides = {
-    (r['name'], r.get('specifier', '')) for r in locked['manifest']['overrides']
-  }
+  overrides = {(r['name'], r.get('specifier', '')) for r in locked['manifest']['overrides']}
   assert overrides == {*map(plain, of['tool']['uv']['override-dependencies'])}
 
 
@@ -125,9 +115,7 @@ def installed(folder, *distributions):
 
 
 def python(*arguments, path):
-  return processes.python(
-    '-S', *arguments, env={**os.environ, 'PYTHONPATH': path}, cwd='/'
-  )
+  return processes.python('-S', *arguments, env={**os.environ, 'PYTHONPATH': path}, cwd='/')
 
 
 @pytest.mark.parametrize(
@@ -139,20 +127,14 @@ def python(*arguments, path):
     (('tensorflow-2.14.0', 'tensorflow_federated-0.88.0'), 'Federated 0.88.0'),
     # The files of one in the folder of the other.
     (
-      (
-        'tensorflow-2.21.0',
-        'tensorflow_cpu-2.14.1',
-        'tensorflow_federated-0.87.0',
-      ),
+      ('tensorflow-2.21.0', 'tensorflow_cpu-2.14.1', 'tensorflow_federated-0.87.0'),
       'TensorFlow 2.21.0',
     ),
     (('tensorflow_cpu-2.14.1', 'tensorflow_federated-0.87.0'), ''),
     (('tensorflow-2.14', 'tensorflow_federated-0.87.0'), ''),
   ],
 )
-def test_importing_the_package_says_what_does_not_fit(
-  distributions, told, tmp_path
-):
+def test_importing_the_package_says_what_does_not_fit(distributions, told, tmp_path):
   path = installed(tmp_path, *distributions)
   done = python('-c', 'import tff_xc', path=path)
   assert (done.returncode == 0) == (not told), done.stderr
@@ -175,9 +157,7 @@ def test_a_wheel_names_the_requirements_that_it_holds(tmp_path):
   (tmp_path / 'tff_xc').mkdir()
   shutil.copy(ROOT / 'tff_xc' / '__init__.py', tmp_path / 'tff_xc')
   done = python('-c', 'import tff_xc', path=str(tmp_path))
-  assert (
-    f'--require-hashes -r {tmp_path}/tff_xc/requirements.txt' in done.stderr
-  )
+  assert f'--require-hashes -r {tmp_path}/tff_xc/requirements.txt' in done.stderr
   held, ours = ROOT / 'tff_xc' / 'requirements.txt', ROOT / 'requirements.txt'
   assert held.read_bytes() == ours.read_bytes()
 
@@ -188,11 +168,7 @@ def test_a_wheel_names_the_requirements_that_it_holds(tmp_path):
 def test_the_dockerfile_copies_what_is_there_and_runs_targets_of_make():
   text = (ROOT / 'Dockerfile').read_text()
   ignored = (ROOT / '.dockerignore').read_text().split()
-  copied = [
-    name
-    for line in re.findall(r'^COPY (.*)$', text, re.M)
-    for name in line.split()[:-1]
-  ]
+  copied = [name for line in re.findall(r'^COPY (.*)$', text, re.M) for name in line.split()[:-1]]
   assert 'requirements.txt' in copied
   for name in copied:
     assert (ROOT / name).exists(), name
@@ -205,9 +181,7 @@ def test_the_dockerfile_copies_what_is_there_and_runs_targets_of_make():
     variants += re.findall(r'--build-arg VENV=(\S+)', recipes[target])
   assert variants == ['venv', 'venv', 'venv-gpu']
   for variant in variants:
-    script, *others = re.findall(
-      r'(?:REQUIREMENTS=|sh )(\S+)', recipes[variant]
-    )
+    script, *others = re.findall(r'(?:REQUIREMENTS=|sh )(\S+)', recipes[variant])
     assert {script, *others} <= {*copied}, recipes[variant]
 
 

@@ -23,8 +23,7 @@ def packages(tmp_path, monkeypatch):
     'import sys\nsys.heavy_runs.append(__name__)\nclass Thing: pass\n'
   )
   (tmp_path / 'importer.py').write_text(
-    'import heavy\ntry:\n  import no_such_one\n'
-    'except ImportError:\n  no_such_one = None\n'
+    'import heavy\ntry:\n  import no_such_one\nexcept ImportError:\n  no_such_one = None\n'
   )
   monkeypatch.syspath_prepend(tmp_path)
   monkeypatch.setattr(lazy_imports, '_DEFERRED', {'heavy', 'no_such_one'})
@@ -49,9 +48,7 @@ def test_a_deferred_module_runs_at_its_first_use_and_once(packages):
   assert not sys.heavy_runs and 'heavy' not in sys.modules
   assert importer.no_such_one is None
   assert not hasattr(importer.heavy, '__wrapped__')
-  assert inspect.getfile(importer.heavy) == str(
-    packages / 'heavy' / '__init__.py'
-  )
+  assert inspect.getfile(importer.heavy) == str(packages / 'heavy' / '__init__.py')
   assert not sys.heavy_runs
   thing = importer.heavy.part.Thing
   assert sys.heavy_runs == ['heavy', 'heavy.part']
@@ -73,9 +70,7 @@ def test_everybody_else_gets_the_module_itself(packages, first):
 
 
 @pytest.mark.parametrize('fails', [False, True])
-def test_a_use_while_the_importer_imports_and_a_module_that_fails(
-  packages, fails
-):
+def test_a_use_while_the_importer_imports_and_a_module_that_fails(packages, fails):
   if not fails:
     (packages / 'importer.py').write_text('from heavy import part\n')
   importer = importlib.import_module('importer')
@@ -103,9 +98,7 @@ def test_a_deferred_part_of_a_deferred_package(packages, monkeypatch, used):
 
 
 @pytest.mark.parametrize('collects', [True, False])
-def test_garbage_is_not_collected_while_the_importer_imports(
-  packages, monkeypatch, collects
-):
+def test_garbage_is_not_collected_while_the_importer_imports(packages, monkeypatch, collects):
   (packages / 'importer.py').write_text('import gc\nfound = gc.isenabled()\n')
   frozen = []
   monkeypatch.setattr(gc, 'freeze', lambda: frozen.append(gc.isenabled()))

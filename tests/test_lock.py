@@ -8,13 +8,8 @@ import pytest
 from tff_xc import lock
 
 
-@pytest.mark.parametrize(
-  'number',
-  [errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, 524],
-)
-def test_a_file_system_without_locks_is_told_once(
-  tmp_path, monkeypatch, capsys, number
-):
+@pytest.mark.parametrize('number', [errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, 524])
+def test_a_file_system_without_locks_is_told_once(tmp_path, monkeypatch, capsys, number):
   def flock(file, how):
     raise OSError(number, 'no locks')
 

@@ -11,11 +11,7 @@ import pytest
 from tests import documents
 
 FOLDER = documents.ROOT / 'notebooks'
-ABSENT = [
-  name
-  for name in ('ipykernel', 'nbclient')
-  if not importlib.util.find_spec(name)
-]
+ABSENT = [name for name in ('ipykernel', 'nbclient') if not importlib.util.find_spec(name)]
 
 
 def cells(name):
@@ -39,9 +35,7 @@ def test_readme_and_a_page_lead_to_the_notebooks_which_are_small():
   for path in notebooks:
     assert path.suffix == '.ipynb' and path.stat().st_size < 200_000
     for page in named:
-      named[page] += (
-        f'notebooks/{path.name})' in (documents.ROOT / page).read_text()
-      )
+      named[page] += f'notebooks/{path.name})' in (documents.ROOT / page).read_text()
     for cell in cells(path.stem):
       text = ''.join(cell['source'])
       outputs_of(cell)
@@ -66,10 +60,7 @@ def test_own_photographs_need_no_cell_that_draws(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-  bool(ABSENT),
-  reason=f'needs {" and ".join(ABSENT)}, of the extra `notebooks`',
-)
+@pytest.mark.skipif(bool(ABSENT), reason=f'needs {" and ".join(ABSENT)}, of the extra `notebooks`')
 @pytest.mark.parametrize(
   ('name', 'rounds', 'found'),
   [
@@ -93,14 +84,8 @@ def test_a_notebook_runs(name, rounds, found, tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv(variable, str(folder))
   notebook = nbformat.read(FOLDER / f'{name}.ipynb', as_version=4)
-  [parameters] = [
-    cell
-    for cell in notebook.cells
-    if 'parameters' in cell.metadata.get('tags', ())
-  ]
-  parameters.source, changed = re.subn(
-    r'^rounds = \d+$', f'rounds = {rounds}', parameters.source
-  )
+  [parameters] = [cell for cell in notebook.cells if 'parameters' in cell.metadata.get('tags', ())]
+  parameters.source, changed = re.subn(r'^rounds = \d+$', f'rounds = {rounds}', parameters.source)
   assert changed == 1
   client = nbclient.NotebookClient(
     notebook,

@@ -9,19 +9,10 @@ import tensorflow as tf
 
 import tff_xc
 from tests import tiny
-from tff_xc import classifier
-from tff_xc import errors
-from tff_xc import heads
-from tff_xc import precision
+from tff_xc import classifier, errors, heads, precision
 from tff_xc.algorithms import fedss
 from tff_xc.data import sparse
-from tff_xc.encoders import bag
-from tff_xc.encoders import conv
-from tff_xc.encoders import leaf
-from tff_xc.encoders import mlp
-from tff_xc.encoders import mobilenet
-from tff_xc.encoders import plain_cnn
-from tff_xc.encoders import resnet
+from tff_xc.encoders import bag, conv, leaf, mlp, mobilenet, plain_cnn, resnet
 from tff_xc.round import local_training
 
 SEED = tf.constant([0, 1])
@@ -45,9 +36,7 @@ def assert_rounded(found, exact):
 
 
 @pytest.mark.parametrize('emulated', ['', '1'])
-def test_factors_results_and_gradients_of_a_product_are_rounded(
-  emulated, monkeypatch
-):
+def test_factors_results_and_gradients_of_a_product_are_rounded(emulated, monkeypatch):
   monkeypatch.setenv(precision.EMULATED, emulated)
   a, b, upstream = normal(7, 300), normal(300, 5), normal(7, 5)
   given = tf.constant(a), tf.constant(b)
@@ -75,10 +64,7 @@ def test_factors_and_results_of_a_convolution_are_rounded():
 
 
 def test_an_unknown_precision_is_refused():
-  with (
-    pytest.raises(ValueError, match='float16'),
-    precision.of_products('float16'),
-  ):
+  with pytest.raises(ValueError, match='float16'), precision.of_products('float16'):
     pass
 
 
@@ -88,9 +74,7 @@ _ENCODERS = {
   'small': lambda: conv.build_conv_encoder(image_size=16, embedding_dim=8),
   'femnist': lambda: leaf.build_femnist_encoder(embedding_dim=16),
   'celeba': lambda: leaf.build_celeba_encoder(side=32),
-  'shakespeare': lambda: leaf.build_shakespeare_encoder(
-    symbols=9, window=5, hidden_dim=16
-  ),
+  'shakespeare': lambda: leaf.build_shakespeare_encoder(symbols=9, window=5, hidden_dim=16),
   'bag': lambda: bag.build_bag_encoder(
     num_features=20, feature_dim=8, hidden_dims=(8,), embedding_dim=8
   ),
@@ -98,9 +82,7 @@ _ENCODERS = {
   'mlp': lambda: mlp.build_dense_mlp_encoder(6, 8, 8),
   'resnet': lambda: resnet.build_resnet_encoder(image_size=8, augment=False),
   'cifar': lambda: plain_cnn.build_cifar_encoder(augment=False),
-  'mobilenet': lambda: mobilenet.build_mobilenet_v3(
-    image_size=32, embedding_dim=8
-  ),
+  'mobilenet': lambda: mobilenet.build_mobilenet_v3(image_size=32, embedding_dim=8),
 }
 
 
@@ -130,13 +112,9 @@ def step(model, weights, x, y):
       tape.watch(trained)
       embeddings, _ = model.encode(weights, x, True, SEED)
       logits = model.logits(embeddings, weights.class_table, None)
-      loss = tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits)
-      )
+      loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
     gradients = tape.gradient(loss, trained)
-    return loss, tf.nest.map_structure(
-      tf.convert_to_tensor, tf.nest.flatten(gradients)
-    )
+    return loss, tf.nest.map_structure(tf.convert_to_tensor, tf.nest.flatten(gradients))
 
   return run
 
@@ -153,8 +131,7 @@ def made(name, chosen):
 
 def names(*slow: str):
   return [
-    pytest.param(name, marks=pytest.mark.slow) if name in slow else name
-    for name in _ENCODERS
+    pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in _ENCODERS
   ]
 
 
@@ -164,7 +141,10 @@ def test_an_encoder_trains_a_step_nearly_as_in_float32(name):
   found, of_found = step(*made(name, 'bfloat16'))()
   assert float(found) == pytest.approx(float(loss), rel=0.02)
   assert {g.dtype for g in of_found} == {tf.float32}
-  flat = lambda parts: np.concatenate([np.ravel(p) for p in parts])
+
+  def flat(parts):
+    return np.concatenate([np.ravel(p) for p in parts])
+
   exact = flat(gradients)
   apart = np.linalg.norm(flat(of_found) - exact) / np.linalg.norm(exact)
   assert 1e-4 < apart < 0.25
@@ -256,9 +236,7 @@ def test_embeddings_at_test_time_are_in_the_models_precision():
 def rounds(chosen: str, seed: int = 0):
   """Returns (weights, metrics) after two rounds of FedSS."""
   encoder = mlp.build_dense_mlp_encoder(tiny.FEATURES, 8, 6)
-  model = classifier.EmbeddingClassifier(
-    encoder, heads.CosineHead(4.0), 12, precision=chosen
-  )
+  model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 12, precision=chosen)
   process = fedss.build_fedss(
     model=model,
     local_training=local_training.LocalTraining(0.1, 4, epochs=1),
@@ -278,13 +256,9 @@ def assert_rounds_are_near():
   for a, b in zip(*map(tf.nest.flatten, (found, exact)), strict=True):
     assert np.asarray(a).dtype == np.float32
     np.testing.assert_allclose(a, b, atol=0.05)
-  assert any(
-    np.abs(a - rounded(a)).max() > 0 for a in tf.nest.flatten(found.encoder)
-  )
+  assert any(np.abs(a - rounded(a)).max() > 0 for a in tf.nest.flatten(found.encoder))
   assert of_found['loss'] != measured['loss']
-  assert float(of_found['loss']) == pytest.approx(
-    float(measured['loss']), rel=0.02
-  )
+  assert float(of_found['loss']) == pytest.approx(float(measured['loss']), rel=0.02)
 
 
 def test_rounds_of_bfloat16_keep_float32_weights(in_process):
@@ -304,9 +278,7 @@ def machine(monkeypatch):
     precision._why_slow.cache_clear()
     gpus = {i: {'compute_capability': c} for i, c in enumerate(capabilities)}
     monkeypatch.setattr(precision, '_cpu_flags', lambda: {*cpu.split()})
-    monkeypatch.setattr(
-      tf.config, 'list_physical_devices', lambda kind: list(gpus)
-    )
+    monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind: list(gpus))
     monkeypatch.setattr(tf.config.experimental, 'get_device_details', gpus.get)
 
   monkeypatch.delenv(precision.EMULATED, raising=False)
@@ -323,9 +295,7 @@ def refused(*devices) -> str:
   return ''
 
 
-def test_a_cpu_without_instructions_for_bfloat16_is_refused(
-  machine, monkeypatch
-):
+def test_a_cpu_without_instructions_for_bfloat16_is_refused(machine, monkeypatch):
   for cpu in 'fpu avx2 avx512_bf16', 'amx_bf16':
     machine(cpu)
     assert not refused('')
@@ -344,17 +314,16 @@ def test_a_cpu_without_instructions_for_bfloat16_is_refused(
 def test_a_gpu_that_is_older_than_ampere_is_refused(machine):
   machine('avx2', (8, 6), (7, 5))
   assert not refused('/device:GPU:0')
-  assert 'GPU 1 has compute capability 7.5' in refused(
-    '/device:GPU:0', '/device:GPU:1'
-  )
+  assert 'GPU 1 has compute capability 7.5' in refused('/device:GPU:0', '/device:GPU:1')
   assert 'AMX-BF16' in refused('/device:GPU:0', '/device:CPU:0')  # Of both.
 
 
-def test_products_are_emulated_where_bfloat16_would_be_slow(
-  machine, monkeypatch
-):
+def test_products_are_emulated_where_bfloat16_would_be_slow(machine, monkeypatch):
   x = tf.ones([2, 2])
-  emulated = lambda: precision.factor(x).dtype == tf.float32
+
+  def emulated():
+    return precision.factor(x).dtype == tf.float32
+
   with precision.of_products('bfloat16'):
     for gpus, of_slow in ((), True), (((8, 0),), False), (((7, 5),), True):
       machine('avx2', *gpus)

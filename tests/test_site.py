@@ -9,11 +9,9 @@ import urllib.parse
 
 import pytest
 
-from tests import documents
-from tests import processes
+from tests import documents, processes
 from tff_xc import classifier
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import registry
+from tff_xc.algorithms import fedss, registry
 
 ROOT = documents.ROOT
 DOCS = ROOT / 'docs'
@@ -39,17 +37,9 @@ def site(monkeypatch):
     ('README.md', '![a](docs/omniglot.png)', '![a](omniglot.png)'),
     ('README.md', '[a](LICENSE)', '[a](../LICENSE)'),
     # Sphinx offers it as a download.
-    (
-      'README.md',
-      '[a](notebooks/fedss.ipynb)',
-      '[a](../notebooks/fedss.ipynb)',
-    ),
+    ('README.md', '[a](notebooks/fedss.ipynb)', '[a](../notebooks/fedss.ipynb)'),
     ('docs/data.md', '[a](../README.md#limits)', '[a](index.md#limits)'),
-    (
-      'docs/data.md',
-      '[a](#leaf), [b](http://c/d)',
-      '[a](#leaf), [b](http://c/d)',
-    ),
+    ('docs/data.md', '[a](#leaf), [b](http://c/d)', '[a](#leaf), [b](http://c/d)'),
     ('docs/data.md', '```\n[a](../README.md)\n```\n', None),
     (
       'docs/data.md',
@@ -58,16 +48,10 @@ def site(monkeypatch):
       ' [fig8/result.png](results/fedss/fig8/result.png),'
       ' [table1/result.png](results/fedss/table1/result.png))',
     ),
-    (
-      'docs/data.md',
-      '`docs/results/fedss.csv`',
-      '[`docs/results/fedss.csv`](results/fedss.csv)',
-    ),
+    ('docs/data.md', '`docs/results/fedss.csv`', '[`docs/results/fedss.csv`](results/fedss.csv)'),
   ],
 )
-def test_links_of_the_repository_are_links_of_the_site(
-  site, page, text, expected
-):
+def test_links_of_the_repository_are_links_of_the_site(site, page, text, expected):
   converted, _ = site
   assert converted(text, ROOT / page, DOCS) == (expected or text)
 
@@ -113,9 +97,7 @@ def test_the_reference_lists_every_module():
 
 def test_a_table_of_a_result_file_has_a_link_to_it(site):
   converted, _ = site
-  table = (
-    '<!-- compare results/bibtex.csv --columns=p@1 -->\n| a |\n<!-- end -->'
-  )
+  table = '<!-- compare results/bibtex.csv --columns=p@1 -->\n| a |\n<!-- end -->'
   found = converted(f'{table}\nmore', DOCS / 'fedaws.md', DOCS)
   assert found.startswith(table) and '(results/bibtex.csv)' in found
 
@@ -184,9 +166,7 @@ class _Page(html.parser.HTMLParser):
 @pytest.mark.skipif(not PYTHON.exists(), reason='`make site` was never run')
 def test_the_site_is_whole_and_needs_no_network(tmp_path):
   where = ['-d', tmp_path / 'doctrees', DOCS, tmp_path / 'site']
-  done = processes.run(
-    [PYTHON, '-m', 'sphinx', '-q', '-E', '-W', '--keep-going', *where]
-  )
+  done = processes.run([PYTHON, '-m', 'sphinx', '-q', '-E', '-W', '--keep-going', *where])
   assert not done.returncode, done.stderr
   root = tmp_path / 'site'
   found = {path: _Page(path) for path in root.rglob('*.html')}

@@ -104,11 +104,7 @@ def test_the_page_counts_the_list():
   assert {*kinds} == {'api', 'extending', 'inner'}
   page = documents.page('moving_on')
   for kind, count in kinds.items():
-    moved = [
-      row
-      for row in listed().values()
-      if row['kind'] == kind and row['later'] != 'same'
-    ]
+    moved = [row for row in listed().values() if row['kind'] == kind and row['later'] != 'same']
     assert re.search(rf'\| `{kind}` \| .* \| {count} \| {len(moved)} \|', page)
 
 
@@ -120,10 +116,7 @@ def test_the_page_counts_the_list():
       'import tensorflow_federated as t\nt.learning.optimizers.A.b.c',
       {'tff.learning.optimizers.A'},
     ),
-    (
-      'import tensorflow_federated as tff\nx = tff.framework\nx.Block',
-      {'tff.framework.Block'},
-    ),
+    ('import tensorflow_federated as tff\nx = tff.framework\nx.Block', {'tff.framework.Block'}),
     (
       'from tensorflow_federated.python.core import impl',
       {'tensorflow_federated.python.core.impl'},
@@ -150,8 +143,7 @@ def test_private_names_of_other_packages_are_told():
       own |= {
         getattr(node, kind)
         for kind in ('name', 'id', 'attr', 'arg')
-        if hasattr(node, kind)
-        and isinstance(getattr(node, 'ctx', None), ast.Store | None)
+        if hasattr(node, kind) and isinstance(getattr(node, 'ctx', None), ast.Store | None)
       }
   private = {n for n in used_names if re.match('_[a-z]', n)} - own - PUBLIC
   told = set(re.findall(r'\b_[a-z]\w+', documents.page('moving_on')))

@@ -11,8 +11,7 @@ import zipfile
 
 import pytest
 
-from tests import documents
-from tests import processes
+from tests import documents, processes
 
 ROOT = pathlib.Path(__file__).parents[1]
 # TensorFlow, TFF, and packages that these need: requirements.txt installs them.
@@ -48,9 +47,7 @@ print(tff_xc.__file__)
 
 
 def call(command, folder, **env):
-  done = processes.run(
-    [*map(str, command)], cwd=folder, env={**os.environ, **env}, timeout=300
-  )
+  done = processes.run([*map(str, command)], cwd=folder, env={**os.environ, **env}, timeout=300)
   assert done.returncode == 0, done.stderr
   return done.stdout
 
@@ -60,11 +57,7 @@ def _wheel(tmp_path_factory):
   """Builds the wheel by `make wheel` in a copy of the tree."""
   source = tmp_path_factory.mktemp('source')
   for folder in ('tff_xc', 'datasets', 'tasks'):
-    shutil.copytree(
-      ROOT / folder,
-      source / folder,
-      ignore=shutil.ignore_patterns('__pycache__'),
-    )
+    shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns('__pycache__'))
   (source / 'tools').mkdir()
   for file in ('pyproject.toml', 'tools/wheel.md', 'Makefile', 'LICENSE'):
     shutil.copy(ROOT / file, source / file)
@@ -116,15 +109,11 @@ def test_the_citation_is_of_this_version_and_the_five_papers():
     assert f'\n{name} = "{value}"\n' in project
   links = re.compile(r'https://arxiv\.org/abs/[\d.]+')
   pages = ('fedss', 'fedaws', 'turbosvm', 'fedmlh', 'fedvc')
-  assert links.findall(citation) == [
-    links.search(documents.page(name))[0] for name in pages
-  ]
+  assert links.findall(citation) == [links.search(documents.page(name))[0] for name in pages]
 
 
 @pytest.mark.slow
-def test_the_example_of_the_docs_runs_from_the_wheel_outside_the_checkout(
-  wheel, tmp_path
-):
+def test_the_example_of_the_docs_runs_from_the_wheel_outside_the_checkout(wheel, tmp_path):
   installed = tmp_path / 'installed'
   pip = [sys.executable, '-m', 'pip', 'install', '--no-deps', '--quiet']
   call([*pip, '--target', installed, wheel], tmp_path, PIP_NO_INDEX='1')
@@ -136,18 +125,14 @@ def test_the_example_of_the_docs_runs_from_the_wheel_outside_the_checkout(
     if 'learning.next' in block
   ]
   (tmp_path / 'example.py').write_text(BEFORE + example + AFTER)
-  printed = call(
-    [sys.executable, 'example.py'], tmp_path, PYTHONPATH=str(installed)
-  )
+  printed = call([sys.executable, 'example.py'], tmp_path, PYTHONPATH=str(installed))
   assert printed.split()[-1] == str(installed / 'tff_xc' / '__init__.py')
 
 
 def test_dependencies_name_what_the_library_imports():
   text = (ROOT / 'pyproject.toml').read_text()
   listed = re.findall(
-    r'^(?:dependencies|cluster|hnsw|mlflow|wandb) = (\[.*?\])',
-    text,
-    re.M | re.DOTALL,
+    r'^(?:dependencies|cluster|hnsw|mlflow|wandb) = (\[.*?\])', text, re.M | re.DOTALL
   )
   assert len(listed) == 5
   found = set()

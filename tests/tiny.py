@@ -6,13 +6,10 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from tff_xc import classifier
-from tff_xc import heads
-from tff_xc.algorithms import base
-from tff_xc.algorithms import registry
+from tff_xc import classifier, heads
+from tff_xc.algorithms import base, registry
 from tff_xc.encoders import encoder
-from tff_xc.round import examples as examples_lib
-from tff_xc.round import local_training
+from tff_xc.round import examples as examples_lib, local_training
 
 FEATURES, DIM = 5, 3
 
@@ -22,8 +19,7 @@ def linear_encoder() -> encoder.Encoder:
 
   def init(seed):
     return collections.OrderedDict(
-      kernel=tf.random.stateless_normal([FEATURES, DIM], seed),
-      bias=tf.zeros([DIM]),
+      kernel=tf.random.stateless_normal([FEATURES, DIM], seed), bias=tf.zeros([DIM])
     )
 
   def apply(trainable, non_trainable, x, training, seed):
@@ -62,19 +58,14 @@ def model_with_statistics() -> classifier.EmbeddingClassifier:
     mean = non_trainable['mean']
     if training:
       mean = 0.5 * mean + 0.5 * tf.reduce_mean(x, axis=0)
-    return (
-      (x - non_trainable['mean']) @ trainable['kernel'],
-      collections.OrderedDict(mean=mean),
-    )
+    return ((x - non_trainable['mean']) @ trainable['kernel'], collections.OrderedDict(mean=mean))
 
   statistics = encoder.Encoder(
     example_spec=tf.TensorSpec([FEATURES], tf.float32),
     embedding_dim=DIM,
     init=init,
     apply=apply,
-    init_non_trainable=lambda seed: collections.OrderedDict(
-      mean=tf.zeros([FEATURES])
-    ),
+    init_non_trainable=lambda seed: collections.OrderedDict(mean=tf.zeros([FEATURES])),
   )
   return classifier.EmbeddingClassifier(statistics, heads.CosineHead(4.0), 12)
 
@@ -133,10 +124,7 @@ def weights_after(learning_process, rounds: int, cohort_of):
 
 def as_numpy(weights) -> list[np.ndarray]:
   """Returns (kernel, bias, table) of `model()`, float64."""
-  return [
-    np.array(w, np.float64)
-    for w in (*weights.encoder.values(), weights.class_table)
-  ]
+  return [np.array(w, np.float64) for w in (*weights.encoder.values(), weights.class_table)]
 
 
 def assert_near(found, expected, tolerance: float = 2e-5) -> None:

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from tff_xc import classifier
-from tff_xc import heads
+from tff_xc import classifier, heads
 from tff_xc.data import sparse
 from tff_xc.encoders import bag
 from tff_xc.round import examples as examples_lib
@@ -13,14 +12,9 @@ NUM_FEATURES, DIM = 9, 4
 
 def model(num_classes: int = 12) -> classifier.EmbeddingClassifier:
   encoder = bag.build_bag_encoder(
-    num_features=NUM_FEATURES,
-    feature_dim=6,
-    hidden_dims=(5, 5),
-    embedding_dim=DIM,
+    num_features=NUM_FEATURES, feature_dim=6, hidden_dims=(5, 5), embedding_dim=DIM
   )
-  return classifier.EmbeddingClassifier(
-    encoder, heads.CosineHead(4.0), num_classes
-  )
+  return classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), num_classes)
 
 
 def features(feature_lists, seed: int = 0) -> sparse.SparseFeatures:

@@ -18,12 +18,7 @@ import sys
 # A module, its name, how its distributions' folders begin, the version that fits.
 _NEEDS = (
   ('tensorflow', 'TensorFlow', r'tensorflow(_cpu)?|tf_nightly(_cpu)?', '2.14'),
-  (
-    'tensorflow_federated',
-    'TensorFlow Federated',
-    r'tensorflow_federated',
-    '0.87',
-  ),
+  ('tensorflow_federated', 'TensorFlow Federated', r'tensorflow_federated', '0.87'),
 )
 
 
@@ -59,8 +54,7 @@ def _check_packages() -> None:
       f' {os.path.join(folder, "requirements.txt")}`'
     )
   raise ImportError(
-    f'tff_xc needs {needs}, and {sys.executable} has {" and ".join(wrong)}: {cure}',
-    name='tff_xc',
+    f'tff_xc needs {needs}, and {sys.executable} has {" and ".join(wrong)}: {cure}', name='tff_xc'
   )
 
 

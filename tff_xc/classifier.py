@@ -13,10 +13,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_xc import heads
-from tff_xc import precision as precision_lib
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import layers
+from tff_xc import heads, precision as precision_lib
+from tff_xc.encoders import encoder as encoder_lib, layers
 
 # The name of the table of class rows.
 CLASS = 'class'
@@ -53,9 +51,7 @@ class EmbeddingClassifier:
 
   def __post_init__(self):
     if self.encoder.targets and not self.encoder.tied:
-      raise ValueError(
-        'an encoder of sequences of classes is tied to their rows'
-      )
+      raise ValueError('an encoder of sequences of classes is tied to their rows')
     for name, table in self.encoder.tied.items():
       if table.num_rows != self.num_rows or self.num_rows != self.num_classes:
         raise ValueError(
@@ -84,9 +80,7 @@ class EmbeddingClassifier:
     fold = layers.fold
     encoder = collections.OrderedDict(self.encoder.init(fold(seed, 0)))
     tables = collections.OrderedDict()
-    tables[CLASS] = self.head.init(
-      fold(seed, 2), self.num_classes, self.encoder.embedding_dim
-    )
+    tables[CLASS] = self.head.init(fold(seed, 2), self.num_classes, self.encoder.embedding_dim)
     for name in self.encoder.tables:
       tables[name] = encoder.pop(name)
     state = self.encoder.init_non_trainable(fold(seed, 1))
@@ -105,11 +99,7 @@ class EmbeddingClassifier:
     own |= dict.fromkeys(self.encoder.tied, weights.class_table)
     with precision_lib.of_products(self.precision):
       return self.encoder.apply(
-        union(weights.encoder, own),
-        weights.encoder_state,
-        x,
-        training=training,
-        seed=seed,
+        union(weights.encoder, own), weights.encoder_state, x, training=training, seed=seed
       )
 
   def embed(self, weights: ModelWeights, x) -> tf.Tensor:
@@ -128,22 +118,14 @@ class EmbeddingClassifier:
   @functools.cached_property
   def _weight_specs(self) -> ModelWeights:
     # Without autograph, as TFF traces it: conversion would take a second.
-    function = tf.function(
-      lambda: self.init(tf.zeros([2], tf.int32)), autograph=False
-    )
+    function = tf.function(lambda: self.init(tf.zeros([2], tf.int32)), autograph=False)
     outputs = function.get_concrete_function().structured_outputs
-    return tf.nest.map_structure(
-      lambda t: tf.TensorSpec(t.shape, t.dtype), outputs
-    )
+    return tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), outputs)
 
 
-def replaced(
-  weights: encoder_lib.Weights, by: encoder_lib.Weights
-) -> collections.OrderedDict:
+def replaced(weights: encoder_lib.Weights, by: encoder_lib.Weights) -> collections.OrderedDict:
   """Returns `weights`, in their order, with the values that `by` has of them."""
-  return collections.OrderedDict(
-    (name, by.get(name, value)) for name, value in weights.items()
-  )
+  return collections.OrderedDict((name, by.get(name, value)) for name, value in weights.items())
 
 
 def union(*parts: encoder_lib.Weights) -> collections.OrderedDict:

@@ -10,10 +10,8 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Callable
-from collections.abc import Iterator
-from typing import Any
-from typing import TextIO
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
 
 from tff_xc import errors
 
@@ -21,9 +19,7 @@ _TEMPORARY = re.compile(r'\.(?P<stem>.+)\.\d+\.tmp(?P<suffix>\.[^.]+|)')
 
 
 @contextlib.contextmanager
-def replacing(
-  path: str | os.PathLike, durable: bool = True
-) -> Iterator[pathlib.Path]:
+def replacing(path: str | os.PathLike, durable: bool = True) -> Iterator[pathlib.Path]:
   """Yields a temporary path that becomes `path` if the block succeeds.
 
   The temporary file has its suffix and directory, and is removed if the block raises.
@@ -67,9 +63,7 @@ def csv_rows(path: str | os.PathLike) -> Iterator[_Rows]:
   """
   with (
     replacing(path) as temporary,
-    temporary.open(
-      'w', newline='', encoding='utf-8', errors='backslashreplace'
-    ) as file,
+    temporary.open('w', newline='', encoding='utf-8', errors='backslashreplace') as file,
   ):
     yield _Rows(file)
 
@@ -80,9 +74,7 @@ def writing(what: str | os.PathLike, then: str) -> Iterator[None]:
   try:
     yield
   except OSError as e:
-    raise errors.DamageError(
-      f'{what} cannot be written ({e.strerror or e}); {then}'
-    ) from e
+    raise errors.DamageError(f'{what} cannot be written ({e.strerror or e}); {then}') from e
 
 
 @contextlib.contextmanager
@@ -120,9 +112,7 @@ def remove_leftovers(folder: pathlib.Path, is_ours: Callable) -> None:
       file.unlink()
 
 
-def write_json(
-  path: str | os.PathLike, obj: Any, is_sorted: bool = True
-) -> None:
+def write_json(path: str | os.PathLike, obj: Any, is_sorted: bool = True) -> None:
   """Writes `obj` as JSON, atomically, by default with sorted keys, and a final newline.
 
   NumPy values become numbers and lists, paths strings, and numbers that are not finite
@@ -163,6 +153,5 @@ def read_json(path: pathlib.Path) -> Any:
 def damaged(path: pathlib.Path, what: str) -> errors.DamageError:
   """Returns the error for a damaged file of a run."""
   return errors.DamageError(
-    f'{path} is damaged ({what}); restore it, or delete {path.parent} and '
-    'train again.'
+    f'{path} is damaged ({what}); restore it, or delete {path.parent} and train again.'
   )

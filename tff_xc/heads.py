@@ -10,8 +10,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from tff_xc import errors
-from tff_xc import precision
+from tff_xc import errors, precision
 from tff_xc.data import hashing
 from tff_xc.encoders import layers
 
@@ -31,9 +30,7 @@ class Head(Protocol):
   def rows_of(self, labels: tf.Tensor) -> tf.Tensor:
     """Returns the rows of labels int32 [k]: int32 [k], or [k, R] if R each."""
 
-  def logits(
-    self, embeddings: tf.Tensor, rows: tf.Tensor, ids: tf.Tensor
-  ) -> tf.Tensor:
+  def logits(self, embeddings: tf.Tensor, rows: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns float32 [B, N] of embeddings [B, ...] and rows held, float32 [N, row_dim].
 
     `ids` int32 [N] are their numbers in the table; None if all are held, in order.
@@ -80,10 +77,7 @@ class CosineHead(_OneRowPerLabel):
   def logits(self, embeddings, rows, ids):
     del ids
     return self.scale * precision.product(
-      tf.matmul,
-      layers.unit_norm(embeddings),
-      layers.unit_norm(rows),
-      transpose_b=True,
+      tf.matmul, layers.unit_norm(embeddings), layers.unit_norm(rows), transpose_b=True
     )
 
   def scoring_rows(self, table):
@@ -100,9 +94,7 @@ class LinearHead(_OneRowPerLabel):
     return embedding_dim + int(self.bias)
 
   def init(self, seed, num_labels, embedding_dim):
-    return layers.torch_uniform(
-      seed, [num_labels, self.row_dim(embedding_dim)], embedding_dim
-    )
+    return layers.torch_uniform(seed, [num_labels, self.row_dim(embedding_dim)], embedding_dim)
 
   def logits(self, embeddings, rows, ids):
     del ids
@@ -144,9 +136,7 @@ class PrototypeHead(_OneRowPerLabel):
   def logits(self, embeddings, rows, ids):
     del ids
     prototypes, half = self._parts(rows, -1e9)
-    products = precision.product(
-      tf.matmul, self.compared(embeddings), prototypes, transpose_b=True
-    )
+    products = precision.product(tf.matmul, self.compared(embeddings), prototypes, transpose_b=True)
     return self.scale * (products + half)
 
   def scoring_rows(self, table):
@@ -182,9 +172,7 @@ class HashedHead:
 
   def __post_init__(self):
     if self.score not in SCORES:
-      raise ValueError(
-        f'unknown score {self.score!r}: expected one of {SCORES}'
-      )
+      raise ValueError(f'unknown score {self.score!r}: expected one of {SCORES}')
     if self.score == 'median' and self.num_tables > _MOST_ORDERED:
       raise errors.InputError(
         f'a median is taken of at most {_MOST_ORDERED} tables, and there are'
@@ -208,21 +196,15 @@ class HashedHead:
     return layers.torch_uniform(seed, shape, embedding_dim)
 
   def rows_of(self, labels):
-    hashed = hashing.buckets_in_tables(
-      labels, self.num_tables, self.num_buckets
-    )
+    hashed = hashing.buckets_in_tables(labels, self.num_tables, self.num_buckets)
     return hashed + self.num_buckets * tf.range(self.num_tables)
 
   def logits(self, embeddings, rows, ids):
     """Returns float32 [B, N]; embeddings are float32 [B, R, d]."""
     extended = _with_ones(embeddings)
     if ids is None:
-      by_table = precision.product(
-        tf.matmul, extended, self._of_tables(rows), transpose_b=True
-      )
-      return tf.reshape(
-        tf.transpose(by_table, [1, 0, 2]), [-1, self.num_rows(0)]
-      )
+      by_table = precision.product(tf.matmul, extended, self._of_tables(rows), transpose_b=True)
+      return tf.reshape(tf.transpose(by_table, [1, 0, 2]), [-1, self.num_rows(0)])
     # The rows of a table side by side, so that each sub-model has one product.
     table = ids // self.num_buckets
     order = tf.argsort(table, stable=True)
@@ -274,9 +256,7 @@ class HashedHead:
 
   def row_scores(self, embeddings, table):
     """Returns float32 [R B, b], what labels' scores join, by `rows_of`."""
-    logits = tf.matmul(
-      self._of_tables(table), _with_ones(embeddings), transpose_b=True
-    )
+    logits = tf.matmul(self._of_tables(table), _with_ones(embeddings), transpose_b=True)
     if self.score != 'logit':
       logits = tf.math.log_sigmoid(logits)
     return tf.reshape(logits, [self.num_rows(0), -1])

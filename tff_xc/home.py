@@ -13,9 +13,7 @@ def expanded(path: str) -> str:
   """
   found = os.path.expanduser(path)
   if found.startswith('~') and not os.path.lexists(found):
-    raise errors.InputError(
-      f'the ~ of {path} is no known home directory: name a path without ~'
-    )
+    raise errors.InputError(f'the ~ of {path} is no known home directory: name a path without ~')
   return found
 
 

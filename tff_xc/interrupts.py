@@ -61,9 +61,7 @@ def raising():
   before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
   # A child that was forked writes into the same pipe.
   os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
-  threading.Thread(
-    target=_end_at_the_second, args=[for_signals, numbers], daemon=True
-  ).start()
+  threading.Thread(target=_end_at_the_second, args=[for_signals, numbers], daemon=True).start()
   try:
     yield
   finally:

@@ -44,8 +44,7 @@ _DEFERRED = frozenset(
     'tensorflow.compat.v1.lite',
     'tensorflow.compat.v2.lite',
     'tensorflow_federated.python.core.environments.jax',
-    'tensorflow_federated.python.core.environments.xla_backend'
-    '.xla_serialization',
+    'tensorflow_federated.python.core.environments.xla_backend.xla_serialization',
     'tensorflow_model_optimization.python.core.api.clustering',
     'tensorflow_model_optimization.python.core.api.experimental',
     'tensorflow_model_optimization.python.core.api.quantization',
@@ -54,9 +53,7 @@ _DEFERRED = frozenset(
   ]
 )
 # Python looks for these in every module, also in one that is being created.
-_PROBED = frozenset(
-  ['__cached__', '__file__', '__path__', '__warningregistry__', '__wrapped__']
-)
+_PROBED = frozenset(['__cached__', '__file__', '__path__', '__warningregistry__', '__wrapped__'])
 
 
 def install() -> None:

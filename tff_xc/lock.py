@@ -31,8 +31,7 @@ def lock(path: str | os.PathLike, flag: str) -> TextIO:
   if not hold(file, path):
     file.close()
     raise errors.InputError(
-      f'another process is running in {path}; wait for it, or choose another'
-      f' --{flag}'
+      f'another process is running in {path}; wait for it, or choose another --{flag}'
     )
   return file
 

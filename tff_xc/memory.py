@@ -6,8 +6,7 @@ anything of that size is read or made.
 
 import pathlib
 
-from tff_xc import errors
-from tff_xc import wording
+from tff_xc import errors, wording
 
 # What is larger than this, and so many times the file that it is in, is no data:
 # it fills the memory of whoever opens a small file.
@@ -16,9 +15,7 @@ _CGROUP = pathlib.Path('/sys/fs/cgroup')
 _MEMINFO = pathlib.Path('/proc/meminfo')
 
 
-def free_bytes(
-  meminfo: pathlib.Path = _MEMINFO, cgroup: pathlib.Path = _CGROUP
-) -> int:
+def free_bytes(meminfo: pathlib.Path = _MEMINFO, cgroup: pathlib.Path = _CGROUP) -> int:
   """Returns the free memory: the machine's, or the rest of a container's limit."""
   words = meminfo.read_text().split()
   free = int(words[words.index('MemAvailable:') + 1]) * 1024
@@ -50,9 +47,7 @@ def require(needed: int, what: str, advice: str) -> None:
     )
 
 
-def require_unpacked(
-  unpacked: int, packed: int, what: str, advice: str
-) -> None:
+def require_unpacked(unpacked: int, packed: int, what: str, advice: str) -> None:
   """As `require`, of what a file of `packed` bytes announces; a copy is made of it."""
   require(2 * unpacked, f'{what}, with a copy,', advice)
   if unpacked > _LARGE and unpacked > _MOST_TIMES * packed:

@@ -17,22 +17,16 @@ _MAGIC_BYTES = np.lib.format.MAGIC_LEN
 _MOST_HEADER_BYTES = 10_000
 
 
-def check(
-  path: str | os.PathLike, names: Container[str] | None, advice: str
-) -> None:
+def check(path: str | os.PathLike, names: Container[str] | None, advice: str) -> None:
   """Refuses arrays of these (or all) names that the free memory cannot hold.
 
   `advice`, what to do, ends the sentence. Exceptions of `announced` go through.
   """
   size = announced(path, names)
-  memory.require_unpacked(
-    size, os.path.getsize(path), f'{path}: what its headers announce', advice
-  )
+  memory.require_unpacked(size, os.path.getsize(path), f'{path}: what its headers announce', advice)
 
 
-def announced(
-  path: str | os.PathLike, names: Container[str] | None = None
-) -> int:
+def announced(path: str | os.PathLike, names: Container[str] | None = None) -> int:
   """Returns the bytes of memory that these (or all) arrays take, at least.
 
   ValueError for a damaged header or one of Python objects; `zipfile`'s for no archive.

@@ -13,11 +13,8 @@ import functools
 import os
 import pathlib
 import re
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import tff_xc
 from tff_xc import errors

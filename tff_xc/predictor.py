@@ -8,9 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import classifier as classifier_lib
-from tff_xc.data import description as description_lib
-from tff_xc.data import hashing
-from tff_xc.data import sparse
+from tff_xc.data import description as description_lib, hashing, sparse
 
 # The most label scores in memory at once, of heads that score labels themselves.
 _SCORES = 2**23
@@ -54,12 +52,8 @@ class Predictor(tf.Module):
     self._any_size = any_size
     self._rows_type = rows_type
     self._specs = model.weight_specs()
-    self.weights = [
-      tf.Variable(value, trainable=False) for value in tf.nest.flatten(weights)
-    ]
-    self.predict = tf.function(
-      self._predict, input_signature=self.signature(), autograph=False
-    )
+    self.weights = [tf.Variable(value, trainable=False) for value in tf.nest.flatten(weights)]
+    self.predict = tf.function(self._predict, input_signature=self.signature(), autograph=False)
 
   def signature(self) -> tuple[tf.TensorSpec, ...]:
     """Returns the arguments, with the names of `description.ARGUMENTS`."""
@@ -78,9 +72,7 @@ class Predictor(tf.Module):
     )
 
   def _predict(self, *raw):
-    weights = tf.nest.pack_sequence_as(
-      self._specs, [tf.convert_to_tensor(w) for w in self.weights]
-    )
+    weights = tf.nest.pack_sequence_as(self._specs, [tf.convert_to_tensor(w) for w in self.weights])
     embeddings = self._model.embed(weights, self.examples(*raw))
     scores, classes = self._best(embeddings, weights.class_table)
     return {CLASSES: classes, SCORES: scores, EMBEDDING: embeddings}
@@ -98,9 +90,7 @@ class Predictor(tf.Module):
     [x] = raw
     if found.kind == description_lib.ROWS:
       if 'mean' in how:
-        mean, deviation = (
-          tf.constant(how[name], x.dtype) for name in ('mean', 'deviation')
-        )
+        mean, deviation = (tf.constant(how[name], x.dtype) for name in ('mean', 'deviation'))
         x = (x - mean) / deviation
       return tf.cast(x, found.dtype)
     if found.kind == description_lib.CHARACTERS:
@@ -141,7 +131,10 @@ class Predictor(tf.Module):
       fn_output_signature=(tf.float32, tf.int32),
       parallel_iterations=1,
     )
-    flat = lambda t: tf.reshape(t, [-1, self._top])[:size]
+
+    def flat(t):
+      return tf.reshape(t, [-1, self._top])[:size]
+
     return flat(scores), flat(classes)
 
 
@@ -167,8 +160,7 @@ def squares(x: tf.Tensor, side: int, crop: bool) -> tf.Tensor:
   height, width = tf.unstack(tf.shape(planes)[1:3])
   lengths = (tf.minimum(height, width),) * 2 if crop else (height, width)
   rows, columns = (
-    _weights(size, length, side)
-    for size, length in zip((height, width), lengths, strict=True)
+    _weights(size, length, side) for size, length in zip((height, width), lengths, strict=True)
   )
   # Across first, then down, with whole levels between, as Pillow does.
   planes = _whole(tf.matmul(columns, planes))
@@ -189,9 +181,7 @@ def _weights(size: tf.Tensor, length: tf.Tensor, side: int) -> tf.Tensor:
   """Returns float64 [side, size]: the weights of pixels for the middle `length`."""
   size, length = tf.cast(size, tf.float64), tf.cast(length, tf.float64)
   scale = length / side
-  centres = (size - length) / 2 + (
-    tf.range(side, dtype=tf.float64) + 0.5
-  ) * scale
+  centres = (size - length) / 2 + (tf.range(side, dtype=tf.float64) + 0.5) * scale
   places = tf.range(size) + 0.5
   x = tf.abs(places - centres[:, None]) / tf.maximum(scale, 1.0)
   near = (1.5 * x - 2.5) * x * x + 1

@@ -2,8 +2,7 @@
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 # What the field also calls our flags, without underscores.
 _SYNONYMS = {
@@ -82,7 +81,10 @@ def meant(name: str, known: Iterable[str], sign: str = '') -> str:
 
   `sign` goes before names: '--' of a flag.
   """
-  plain = lambda text: text.lower().replace('_', '').replace('-', '')
+
+  def plain(text):
+    return text.lower().replace('_', '').replace('-', '')
+
   by_plain = {plain(one): one for one in known}
   written = plain(name)
   found = _SYNONYMS.get(written)

@@ -11,11 +11,9 @@ import os
 
 from datasets import examples as examples_lib
 from datasets.cifar import files as cifar_files
-from datasets.splits import rules
-from datasets.splits import split_files
+from datasets.splits import rules, split_files
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import pool
+from tff_xc.data import client_data, pool
 
 
 def load(
@@ -40,9 +38,7 @@ def load(
   are missing, damaged or incomplete, and a split that does not fit them.
   """
   if name not in cifar_files.LAYOUTS:
-    raise errors.InputError(
-      f'{name!r} is no CIFAR; take {" or ".join(cifar_files.LAYOUTS)}'
-    )
+    raise errors.InputError(f'{name!r} is no CIFAR; take {" or ".join(cifar_files.LAYOUTS)}')
   n = cifar_files.LAYOUTS[name].num_classes
   share = expected.train // n
   if str(split) != 'class' and clients_per_class != 1:
@@ -67,8 +63,5 @@ def load(
   else:
     clients = split_files.partition(split, examples, name)
   return client_data.FederatedDataset(
-    name=name,
-    num_classes=n,
-    train=client_data.PartitionedClientData(train, clients),
-    test=test,
+    name=name, num_classes=n, train=client_data.PartitionedClientData(train, clients), test=test
   )

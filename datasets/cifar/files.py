@@ -103,9 +103,7 @@ def _version(path: pathlib.Path) -> list[int]:
   return [int(p) for p in parts] if all(p.isdecimal() for p in parts) else []
 
 
-def read(
-  data_dir: str | os.PathLike, name: str, expected: Counts = OFFICIAL
-) -> tuple[Part, Part]:
+def read(data_dir: str | os.PathLike, name: str, expected: Counts = OFFICIAL) -> tuple[Part, Part]:
   """Reads the first form that `find` finds, which must have so many images.
 
   Returns the training and the test images in the order of the source: uint8 [k,
@@ -125,15 +123,11 @@ def read(
         f'{path}: class {wrong[0]} has {counts[wrong[0]]:,} {part} images;'
         f' expected {share:,} as of every class: get the data anew'
       )
-  train, test = (
-    (np.ascontiguousarray(x), y.astype(np.int32)) for x, y in parts
-  )
+  train, test = ((np.ascontiguousarray(x), y.astype(np.int32)) for x, y in parts)
   return train, test
 
 
-def _official(
-  path: pathlib.Path, is_binary: bool, layout: Layout, expected: Counts
-) -> list[Part]:
+def _official(path: pathlib.Path, is_binary: bool, layout: Layout, expected: Counts) -> list[Part]:
   """Reads a folder or an archive of the official files."""
   names = [n + '.bin' * is_binary for n in (*layout.train, layout.test)]
   sizes = [expected.train // len(layout.train)] * len(layout.train)
@@ -168,9 +162,7 @@ def _of_archive(path: pathlib.Path, names: list[str]) -> dict[str, bytes]:
         if member.isfile() and name in names:
           contents[name] = archive.extractfile(member).read()
   except (tarfile.TarError, OSError, EOFError, ValueError) as e:
-    raise errors.InputError(
-      f'{path} is no whole .tar.gz ({e}); get it anew'
-    ) from e
+    raise errors.InputError(f'{path} is no whole .tar.gz ({e}); get it anew') from e
   return contents
 
 
@@ -192,14 +184,11 @@ def parse_pickle(content: bytes, where: str, layout: Layout, size: int) -> Part:
   try:
     batch = _ArraysOnly(io.BytesIO(content), encoding='bytes').load()
     # Python 2 wrote bytes for keys.
-    batch = {
-      k if isinstance(k, str) else k.decode(): v for k, v in batch.items()
-    }
+    batch = {k if isinstance(k, str) else k.decode(): v for k, v in batch.items()}
   except Exception as e:  # A damaged pickle raises nearly anything.
     reason = ' '.join(str(e).split()) or type(e).__name__
     raise errors.InputError(
-      f'{where} is no pickle of plain arrays ({reason}); get the file anew from'
-      ' its owners'
+      f'{where} is no pickle of plain arrays ({reason}); get the file anew from its owners'
     ) from e
   x, y = batch.get('data'), batch.get(layout.labels_key)
   if (
@@ -266,8 +255,7 @@ def _prepared(path: pathlib.Path, n: int, split: str, size: int) -> Part:
   wanted = {'image': [size, SIDE, SIDE, 3], 'label': [size]}
   if any(shapes.get(key) != shape for key, shape in wanted.items()):
     raise errors.InputError(
-      f'{where} has {shapes}; expected {wanted}: prepare it anew with TensorFlow'
-      ' Datasets'
+      f'{where} has {shapes}; expected {wanted}: prepare it anew with TensorFlow Datasets'
     )
   x, y = found['image'], found['label'].astype(np.int64)
   errors.check_labels(y, n, where)

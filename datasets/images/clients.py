@@ -20,25 +20,17 @@ import hashlib
 import os
 import pathlib
 import sys
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from datasets import examples as examples_lib
-from datasets import parsed_cache
-from datasets.images import decode
-from datasets.images import names as names_lib
-from datasets.images import packed
-from datasets.images import record_features
-from datasets.images import store as store_lib
-from datasets.splits import own
-from datasets.splits import split_files
+from datasets import examples as examples_lib, parsed_cache
+from datasets.images import decode, names as names_lib, packed, record_features, store as store_lib
+from datasets.splits import own, split_files
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import pool as pool_lib
+from tff_xc.data import client_data, pool as pool_lib
 
 # Bytes of decoded images that are kept; 43,000 of 64 x 64.
 CACHE = 2**29
@@ -79,13 +71,7 @@ def load(
 
     bad = ~readable(store, places, are_sound)
     places, data = _without(
-      bad,
-      places,
-      data,
-      store.path,
-      'cannot be read',
-      'mend or remove them',
-      damage,
+      bad, places, data, store.path, 'cannot be read', 'mend or remove them', damage
     )
   _check_classes(store, data, choice)
   rest = choice._replace(test_file='')
@@ -106,9 +92,7 @@ def load(
   )
 
 
-def _labelled(
-  store, choice, corrupt: str
-) -> tuple[np.ndarray, examples_lib.Examples]:
+def _labelled(store, choice, corrupt: str) -> tuple[np.ndarray, examples_lib.Examples]:
   """Returns the images of the store or of a split's files, with their places."""
   if choice.is_file:
     places, found = _of_split(store, choice, corrupt)
@@ -122,9 +106,7 @@ def _labelled(
   return places, found.listed(choice.classes)
 
 
-def _check_classes(
-  store, data: examples_lib.Examples, choice: own.Choice
-) -> None:
+def _check_classes(store, data: examples_lib.Examples, choice: own.Choice) -> None:
   labels = np.unique(data.labels[data.labels < len(data.class_names)])
   cure = (
     'put the images of each class into a folder named as the class, or list them'
@@ -136,9 +118,7 @@ def _check_classes(
   examples_lib.require_two(len(labels), f'{store.path} ({names})', cure)
 
 
-def _of_split(
-  store, choice, corrupt: str
-) -> tuple[np.ndarray, examples_lib.Examples]:
+def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, examples_lib.Examples]:
   """Returns the images that a split names, with their places."""
   data = split_files.read(choice.split, choice.test_file).examples
   places = store_lib.find(store, data.ids)
@@ -175,9 +155,7 @@ def _without(
     return places, data
 
   def first(numbers: np.ndarray) -> str:
-    return (
-      f'{data.ids.take(numbers[:1])[0]!r}{reason(places[numbers[0]]) or ""}'
-    )
+    return f'{data.ids.take(numbers[:1])[0]!r}{reason(places[numbers[0]]) or ""}'
 
   parts = {
     '': np.arange(len(bad)),
@@ -243,9 +221,7 @@ def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
     return images
 
   spec = tf.TensorSpec(shape, tf.uint8)
-  pool = pool_lib.Pool(
-    labels, spec, read, is_decoded=True, files=store.watched(places)
-  )
+  pool = pool_lib.Pool(labels, spec, read, is_decoded=True, files=store.watched(places))
   return pool_lib.cached(pool, CACHE)
 
 
@@ -271,9 +247,7 @@ def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
 
 
 def readable(
-  store: store_lib.Store,
-  places: np.ndarray,
-  check: Callable[[np.ndarray], Sequence[bool]],
+  store: store_lib.Store, places: np.ndarray, check: Callable[[np.ndarray], Sequence[bool]]
 ) -> np.ndarray:
   """Returns bool [k], which images of these numbers can be decoded, by `check` of
   some."""

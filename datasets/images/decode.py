@@ -20,8 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from PIL import Image
-from PIL import ImageOps
+from PIL import Image, ImageOps
 
 # Images of more pixels are decoded one at a time, and converted by strips.
 LARGE = 2**24
@@ -101,9 +100,7 @@ def fitted_array(image: np.ndarray, side: int) -> np.ndarray:
   if image.ndim == 2:
     return fitted(Image.fromarray(image), side)
   planes = np.moveaxis(image, -1, 0)
-  return np.stack(
-    [fitted_array(np.ascontiguousarray(p), side) for p in planes], -1
-  )
+  return np.stack([fitted_array(np.ascontiguousarray(p), side) for p in planes], -1)
 
 
 def _by_strips(image: Image.Image) -> Image.Image:

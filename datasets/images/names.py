@@ -20,10 +20,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets import zip_members
-from tff_xc import errors
-from tff_xc import wording
+from datasets import examples as examples_lib, zip_members
+from tff_xc import errors, wording
 
 SUFFIXES = (
   '.jpg',
@@ -43,17 +41,7 @@ SUFFIXES = (
   '.j2k',
 )
 # Texts that lie beside images and are none; they are not counted.
-_TEXTS = [
-  '.txt',
-  '.md',
-  '.csv',
-  '.tsv',
-  '.json',
-  '.xml',
-  '.yaml',
-  '.yml',
-  '.html',
-]
+_TEXTS = ['.txt', '.md', '.csv', '.tsv', '.json', '.xml', '.yaml', '.yml', '.html']
 _TRAIN, _TEST, _VALIDATION = range(3)
 # Parts of a data set by the names of their folders.
 _KINDS = {
@@ -62,13 +50,8 @@ _KINDS = {
   **dict.fromkeys(('val', 'valid', 'validation', 'dev'), _VALIDATION),
 }
 # Words of names such as `seg_train` and `test2017`, which are none of the above.
-_PART = re.compile(
-  f'(?<![a-z])({"|".join(sorted(_KINDS, key=len, reverse=True))})(?![a-z])'
-)
-_BY_TABLE = (
-  'list them with their classes in a CSV, of which `launch.make_splits` makes a'
-  ' --split'
-)
+_PART = re.compile(f'(?<![a-z])({"|".join(sorted(_KINDS, key=len, reverse=True))})(?![a-z])')
+_BY_TABLE = 'list them with their classes in a CSV, of which `launch.make_splits` makes a --split'
 
 
 class Found:
@@ -121,13 +104,9 @@ def in_order(names: Iterable[str], of) -> tuple[examples_lib.Texts, np.ndarray]:
   rest = iter(names)
   blocks = iter(lambda: list(itertools.islice(rest, examples_lib.BLOCK)), [])
   try:
-    found = examples_lib.texts(
-      examples_lib.watched_rows(blocks, 'listing', len)
-    )
+    found = examples_lib.texts(examples_lib.watched_rows(blocks, 'listing', len))
   except UnicodeEncodeError as e:
-    raise errors.InputError(
-      f'{of} has the name {e.object!a}, which is not UTF-8; rename it'
-    ) from e
+    raise errors.InputError(f'{of} has the name {e.object!a}, which is not UTF-8; rename it') from e
   order = pyarrow.compute.sort_indices(found.array)
   return examples_lib.Texts(found.array.take(order)), order.to_numpy()
 
@@ -151,9 +130,7 @@ def last_of_equal(
   return examples_lib.Texts(names.array.take(kept)), order[kept]
 
 
-def of_ids(
-  path: str | os.PathLike, ids: examples_lib.Texts
-) -> examples_lib.Examples:
+def of_ids(path: str | os.PathLike, ids: examples_lib.Texts) -> examples_lib.Examples:
   """Lists the images of these ids, which are all of `path`.
 
   Raises `errors.InputError` if an image is in no class's folder, or parts of a
@@ -212,9 +189,7 @@ def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
 
 def _checked(name: str, path) -> str:
   if name != name.strip():
-    raise errors.InputError(
-      f'{path}: the folder {name!r} begins or ends with a space; rename it'
-    )
+    raise errors.InputError(f'{path}: the folder {name!r} begins or ends with a space; rename it')
   return name
 
 

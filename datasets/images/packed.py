@@ -29,20 +29,13 @@ import re
 import tarfile
 import urllib.parse
 import zlib
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets import parsed_cache
-from datasets import zip_members
-from datasets.images import names as names_lib
-from datasets.images import record_features
-from tff_xc import errors
-from tff_xc import wording
+from datasets import examples as examples_lib, parsed_cache, zip_members
+from datasets.images import names as names_lib, record_features
+from tff_xc import errors, wording
 
 # Of a file of one image: 89 million pixels without compression.
 MOST_BYTES = 2**28
@@ -54,12 +47,9 @@ _TARS, _RECORDS = 6, 2
 _NUMBERS = {'files': np.int32, 'offsets': np.int64, 'sizes': np.int64}
 # Compressed files have such names, too, and are refused with what to do.
 _RECORD_FILE = re.compile(
-  r'\.(tf_?rec(ord)?s?|records?)(-\d+-of-\d+)?(\.(gz|bz2|xz|zst|zlib))?$',
-  re.IGNORECASE,
+  r'\.(tf_?rec(ord)?s?|records?)(-\d+-of-\d+)?(\.(gz|bz2|xz|zst|zlib))?$', re.IGNORECASE
 )
-_TEST = re.compile(
-  r'(^|[/_.-])(test(ing)?|val(id(ation)?)?|dev)([/_.-]|$)', re.IGNORECASE
-)
+_TEST = re.compile(r'(^|[/_.-])(test(ing)?|val(id(ation)?)?|dev)([/_.-]|$)', re.IGNORECASE)
 
 
 def check_size(size: int) -> None:
@@ -96,9 +86,7 @@ def _append(store: parsed_cache.Store, names, order, where) -> None:
     store.append(name, np.frombuffer(numbers, np.int64)[order].astype(dtype))
 
 
-def _open(
-  whole: Sequence[pathlib.Path], index: Mapping[str, np.ndarray]
-) -> tuple:
+def _open(whole: Sequence[pathlib.Path], index: Mapping[str, np.ndarray]) -> tuple:
   """Returns names, read, stamp and files of a `store.Store`, by an index."""
   import pyarrow as pa
 
@@ -181,10 +169,7 @@ def _images(
 ) -> Iterator[tuple[str, int, int, bool]]:
   """Yields name, offset, size, and whether it is in an inner tar, of a file."""
   opened = {'name' if isinstance(file, pathlib.Path) else 'fileobj': file}
-  with (
-    _readable(path),
-    tarfile.open(**opened, mode=mode, tarinfo=_Member) as archive,
-  ):
+  with _readable(path), tarfile.open(**opened, mode=mode, tarinfo=_Member) as archive:
     while (member := archive.next()) is not None:
       archive.members.clear()  # It would keep all.
       tar = names_lib.clean(member.name) or ''
@@ -270,9 +255,7 @@ def open_records(
   def fill(store):
     return _fill(store, path, whole, files or [path.name], features)
 
-  index = parsed_cache.of_files(
-    path, 'index', _RECORDS, whole, fill, features=named
-  )
+  index = parsed_cache.of_files(path, 'index', _RECORDS, whole, fill, features=named)
   return *_open(whole, index), bool(index['has_users'][0])
 
 
@@ -335,8 +318,7 @@ def _examples(
       found = dict(tf.train.Example.FromString(data).features.feature)
     except Exception as e:  # Protobuf's classes differ between its versions.
       raise errors.InputError(
-        f'{file}: record {number + 1} is no tf.train.Example; get the file'
-        ' again, or leave it out'
+        f'{file}: record {number + 1} is no tf.train.Example; get the file again, or leave it out'
       ) from e
     values = {}
     for noun, usual in record_features.KNOWN.items():
@@ -382,10 +364,7 @@ def with_users(images: examples_lib.Examples) -> examples_lib.Examples:
   """Returns images of records with the users of those that train, by their ids."""
   codes, trains = examples_lib.Codes(), images.train
   for block in examples_lib.blocks(len(trains)):
-    codes.add(
-      urllib.parse.unquote(name.split('/')[-2])
-      for name in images.ids.take(trains[block])
-    )
+    codes.add(urllib.parse.unquote(name.split('/')[-2]) for name in images.ids.take(trains[block]))
   users = np.full(len(images), -1, np.int32)
   users[trains] = codes.codes()
   return dataclasses.replace(images, users=users, user_names=codes.names)

@@ -9,20 +9,13 @@ their tars. Of images of one name, the last in an archive counts, as in tar.
 import os
 import pathlib
 import zipfile
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets import zip_members
-from datasets.images import decode
-from datasets.images import names as names_lib
-from datasets.images import packed
-from datasets.images import record_features
+from datasets import examples as examples_lib, zip_members
+from datasets.images import decode, names as names_lib, packed, record_features
 from tff_xc import errors
 
 # Images that stand for all where reading all would take long.
@@ -73,8 +66,7 @@ def some(numbers: np.ndarray) -> np.ndarray:
 
 
 def open_store(
-  path: str | os.PathLike,
-  features: record_features.Features = record_features.USUAL,
+  path: str | os.PathLike, features: record_features.Features = record_features.USUAL
 ) -> Store:
   """Opens a folder, a tar, a zip or TFRecords of images; refuses what has none."""
   path = pathlib.Path(path)
@@ -82,8 +74,7 @@ def open_store(
     found = _folder(path, features)
   elif not path.is_file():
     raise errors.InputError(
-      f'{path} does not exist; give a folder, a .tar, a .zip or a'
-      ' .tfrecord of images'
+      f'{path} does not exist; give a folder, a .tar, a .zip or a .tfrecord of images'
     )
   elif path.name.lower().endswith('.zip'):
     found = _zip(path)
@@ -102,9 +93,7 @@ def open_store(
 def is_images(name: str) -> bool:
   """Whether a file is an image, or an archive or TFRecords of them, by its name."""
   name = name.lower()
-  return name.endswith((*ARCHIVES, *names_lib.SUFFIXES)) or packed.is_records(
-    name
-  )
+  return name.endswith((*ARCHIVES, *names_lib.SUFFIXES)) or packed.is_records(name)
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
@@ -126,8 +115,7 @@ def read(path: str | os.PathLike) -> examples_lib.Examples:
 def _check_some(names: examples_lib.Texts, path: pathlib.Path) -> None:
   if not len(names):
     raise errors.InputError(
-      f'{path} has no images ({", ".join(names_lib.SUFFIXES)}); give another folder'
-      ' or archive'
+      f'{path} has no images ({", ".join(names_lib.SUFFIXES)}); give another folder or archive'
     )
 
 
@@ -163,9 +151,7 @@ def _forms(names) -> Iterator:
   import pyarrow.compute
 
   def cut(array, pattern):
-    return pyarrow.compute.replace_substring_regex(
-      array, pattern=pattern, replacement=''
-    )
+    return pyarrow.compute.replace_substring_regex(array, pattern=pattern, replacement='')
 
   yield names
   first, last = names[0].as_py(), names[-1].as_py()  # In order.
@@ -210,11 +196,7 @@ def _of_files(path: pathlib.Path, names: examples_lib.Texts) -> tuple:
     packed.check_size(file.stat().st_size)
     return file.read_bytes()
 
-  return (
-    names,
-    read_file,
-    lambda numbers: [_stamp(path / name) for name in names.take(numbers)],
-  )
+  return (names, read_file, lambda numbers: [_stamp(path / name) for name in names.take(numbers)])
 
 
 def _stamp(file: pathlib.Path) -> list[int]:
@@ -236,9 +218,7 @@ def _files(path: pathlib.Path) -> Iterator[str]:
 
   above = {os.fspath(path): ()}  # What each folder lies in.
   for folder, below, files in os.walk(path, followlinks=True, onerror=fail):
-    below[:] = filter(
-      zip_members.is_data, below
-    )  # Some may not even be opened.
+    below[:] = filter(zip_members.is_data, below)  # Some may not even be opened.
     outer, real = above.pop(folder), os.path.realpath(folder)
     if real in outer:  # A link leads back.
       below.clear()
@@ -254,9 +234,7 @@ def _zip(path: pathlib.Path) -> tuple:
   try:
     archive = zipfile.ZipFile(path)
   except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as e:
-    raise errors.InputError(
-      f'{path} is no zip that can be read ({e}); make or get it again'
-    ) from e
+    raise errors.InputError(f'{path} is no zip that can be read ({e}); make or get it again') from e
   status = path.stat()
   found, members, ids = names_lib.Found(), [], []
   for member in archive.infolist():

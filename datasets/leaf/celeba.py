@@ -12,10 +12,8 @@ import tensorflow as tf
 from PIL import Image
 
 from datasets import examples as examples_lib
-from datasets.images import decode
-from datasets.images import store as store_lib
-from datasets.leaf import files as leaf_files
-from datasets.leaf import users as leaf_users
+from datasets.images import decode, store as store_lib
+from datasets.leaf import files as leaf_files, users as leaf_users
 from tff_xc import errors
 from tff_xc.data import pool as pool_lib
 
@@ -63,9 +61,7 @@ def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
     # An S array drops NULs, and lone surrogates cannot be encoded; neither is
     # printable.
     if (
-      type(name) is not str
-      or not name.isprintable()
-      or not 0 < len(name.encode()) <= _LONGEST_NAME
+      type(name) is not str or not name.isprintable() or not 0 < len(name.encode()) <= _LONGEST_NAME
     ):
       expected = 'the name of an image such as 000001.jpg'
       leaf_users.refuse(where, 'x has', name, expected)

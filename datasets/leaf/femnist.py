@@ -10,14 +10,12 @@ as they are; `drop_duplicates` leaves the second copy out.
 
 import contextlib
 import os
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
 
-from datasets.leaf import files as leaf_files
-from datasets.leaf import users as leaf_users
+from datasets.leaf import files as leaf_files, users as leaf_users
 from tff_xc.data import pool
 
 NUM_CLASSES = 62
@@ -85,9 +83,7 @@ def _levels(x: np.ndarray) -> np.ndarray:
   return k
 
 
-def _duplicates(
-  users: leaf_users.Users, x: np.ndarray, y: np.ndarray
-) -> list[int]:
+def _duplicates(users: leaf_users.Users, x: np.ndarray, y: np.ndarray) -> list[int]:
   """Returns the numbers of second images that equal the first."""
   first = np.asarray(users.starts)[users.sizes >= 2]
   first = first[y[first] == y[first + 1]]

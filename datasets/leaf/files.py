@@ -14,10 +14,7 @@ from typing import NamedTuple
 from datasets import zip_members
 from tff_xc import errors
 
-GET_PHOTOGRAPHS = (
-  'get img_align_celeba.zip from '
-  'https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html'
-)
+GET_PHOTOGRAPHS = 'get img_align_celeba.zip from https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html'
 GUTENBERG = ('pg100.txt', 'pg100.txt.gz', '100.txt')
 
 _GET_IT = (
@@ -90,14 +87,11 @@ def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
         if (place / name).is_file():
           return place / name
     raise errors.InputError(
-      f'{e}; or put {" or ".join(GUTENBERG)} of Project Gutenberg there or '
-      f'into {gutenberg}'
+      f'{e}; or put {" or ".join(GUTENBERG)} of Project Gutenberg there or into {gutenberg}'
     ) from e
 
 
-def find_tff(
-  name: str, data_dir: str | os.PathLike
-) -> tuple[pathlib.Path, ...]:
+def find_tff(name: str, data_dir: str | os.PathLike) -> tuple[pathlib.Path, ...]:
   """Returns TFF's HDF5 files of train and test, or its SQLite file, of 'emnist',
   'celeba' or 'shakespeare', in `data_dir` or its folder `name` or `fed_<name>`."""
   prefixes, sqlite = _TFF[name]
@@ -128,8 +122,7 @@ def in_folder(place: pathlib.Path) -> Files | None:
     if any(parts):
       there, missing = (train, test) if parts[0] else (test, train)
       raise errors.InputError(
-        f'{there} has JSON files, and {missing} has none; put both parts there, '
-        f'or {_GET_IT}'
+        f'{there} has JSON files, and {missing} has none; put both parts there, or {_GET_IT}'
       )
   everything = _json(place / 'all_data') or _json(place)
   return Files(all=everything) if everything else None
@@ -154,10 +147,7 @@ def _json(place: pathlib.Path) -> tuple[pathlib.Path, ...]:
   # all_data_2 precedes all_data_10.
 
   def by_numbers(path):
-    return [
-      int(p) if i % 2 else p
-      for i, p in enumerate(re.split(r'(\d+)', path.name))
-    ]
+    return [int(p) if i % 2 else p for i, p in enumerate(re.split(r'(\d+)', path.name))]
 
   found = (p for p in place.glob('*.json') if zip_members.is_data(p.name))
   return tuple(sorted(found, key=by_numbers))

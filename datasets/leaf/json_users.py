@@ -10,8 +10,7 @@ Caldas et al.: LEAF: a benchmark for federated settings, 2018.
 """
 
 import pathlib
-from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from datasets import json_stream
 from tff_xc import errors
@@ -38,8 +37,7 @@ def read_all(
       x, y = data.get('x'), data.get('y')
       if type(x) is not list or type(y) is not list or len(x) != len(y):
         raise errors.InputError(
-          f'{where}: expected an object with the lists "x" and "y" of one'
-          f' length; {_GET_IT}'
+          f'{where}: expected an object with the lists "x" and "y" of one length; {_GET_IT}'
         )
       if name in seen:
         raise errors.InputError(
@@ -49,8 +47,7 @@ def read_all(
       add(where, name, x, y)
     if len(names) != len(numbers):
       raise errors.InputError(
-        f'{path}: expected the lists "users" and "num_samples" of one length;'
-        f' {_GET_IT}'
+        f'{path}: expected the lists "users" and "num_samples" of one length; {_GET_IT}'
       )
     announced = dict(zip(names, numbers, strict=True))
     for user in [*names, *sizes]:

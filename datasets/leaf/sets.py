@@ -9,17 +9,10 @@ import os
 
 import numpy as np
 
-from datasets.leaf import celeba
-from datasets.leaf import femnist
-from datasets.leaf import shakespeare
-from datasets.leaf import tff_sets
-from datasets.leaf import users as leaf_users
-from datasets.splits import hold_out
-from datasets.splits import partitions
+from datasets.leaf import celeba, femnist, shakespeare, tff_sets, users as leaf_users
+from datasets.splits import hold_out, partitions
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool as pool_lib
+from tff_xc.data import client_data, partition, pool as pool_lib
 
 _CHARACTERS = {'alphabet': shakespeare.ALPHABET}
 # LEAF resizes photographs of any form to squares.
@@ -84,9 +77,7 @@ def load(
   )
 
 
-def split(
-  users: leaf_users.Users, least: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def split(users: leaf_users.Users, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
   """Returns the indices of training and of test users, int64.
 
   Users that are not split yet are split as LEAF's split_data does: of those with

@@ -20,19 +20,13 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
-from datasets import parsed_cache
-from datasets import zip_members
-from datasets.leaf import files as leaf_files
-from datasets.leaf import users as leaf_users
-from tff_xc import errors
-from tff_xc import wording
+from datasets import parsed_cache, zip_members
+from datasets.leaf import files as leaf_files, users as leaf_users
+from tff_xc import errors, wording
 from tff_xc.data import pool
 
 # The 80 symbols of TurboSVM-FL, in the order of their codes.
-ALPHABET = (
-  ' !"&\'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]'
-  'abcdefghijklmnopqrstuvwxyz{}'
-)
+ALPHABET = ' !"&\'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz{}'
 NUM_CLASSES = len(ALPHABET)
 WINDOW = 80
 # Increase this when the arrays of a cache or the rules of plays change.
@@ -83,9 +77,7 @@ def encode(text: str) -> tuple[np.ndarray, int]:
   return codes, np.count_nonzero(unknown)
 
 
-def from_texts(
-  form: str, files: list[pathlib.Path], read
-) -> tuple[pool.Pool, leaf_users.Users]:
+def from_texts(form: str, files: list[pathlib.Path], read) -> tuple[pool.Pool, leaf_users.Users]:
   """Returns windows and their users, which are read by their offset in cached
   texts.
 
@@ -115,9 +107,7 @@ def from_texts(
   return _pool(np.concatenate(ends), windows_of), users
 
 
-def _store_texts(
-  store: parsed_cache.Store, texts: Iterable[tuple[str, str]], file
-) -> None:
+def _store_texts(store: parsed_cache.Store, texts: Iterable[tuple[str, str]], file) -> None:
   lengths, unknown = {}, 0
   for name, text in texts:
     codes, some = encode(re.sub('  +', ' ', text.replace('\n', ' ')))
@@ -183,10 +173,7 @@ def roles(text: str) -> dict[str, str]:
       if len(lines) > _FEW_LINES:
         role = re.sub(r'\W+', '_', f'{play}_{speaker}'.replace(' ', '_'))
         found.setdefault(role, []).extend(lines)
-  return {
-    role: ''.join(f'{line}\n' for line in lines)
-    for role, lines in found.items()
-  }
+  return {role: ''.join(f'{line}\n' for line in lines) for role, lines in found.items()}
 
 
 def _plays(lines: list[str]):

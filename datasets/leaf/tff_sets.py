@@ -28,14 +28,9 @@ import numpy as np
 import tensorflow as tf
 
 from datasets import parsed_cache
-from datasets.leaf import celeba
-from datasets.leaf import femnist
-from datasets.leaf import files as leaf_files
-from datasets.leaf import shakespeare
-from datasets.leaf import users as leaf_users
+from datasets.leaf import celeba, femnist, files as leaf_files, shakespeare, users as leaf_users
 from tff_xc import errors
-from tff_xc.data import hdf5
-from tff_xc.data import pool
+from tff_xc.data import hdf5, pool
 
 # Increase this when the arrays of a cache change.
 VERSION = 2
@@ -50,10 +45,7 @@ _SQLITE = {
   ),
   'celeba': (
     ('split_by_clients_train', 'split_by_clients_test'),
-    {
-      'image': _feature([84, 84, 3], tf.int64),
-      'smiling': _feature([], tf.int64),
-    },
+    {'image': _feature([84, 84, 3], tf.int64), 'smiling': _feature([], tf.int64)},
   ),
   'shakespeare': (('train', 'test'), {'snippets': _feature([], tf.string)}),
 }
@@ -68,9 +60,7 @@ class Client(NamedTuple):
   where: str
 
 
-def read_shakespeare(
-  data_dir: str | os.PathLike,
-) -> tuple[pool.Pool, leaf_users.Users]:
+def read_shakespeare(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
   """Joins a client's snippets by newlines, and windows them as texts of LEAF."""
   paths = leaf_files.find_tff('shakespeare', data_dir)
 
@@ -83,14 +73,10 @@ def read_shakespeare(
           found[client.name] = found.get(client.name, '') + line
     return found
 
-  return shakespeare.from_texts(
-    'shakespeare-tff', list(paths), lambda: texts().items()
-  )
+  return shakespeare.from_texts('shakespeare-tff', list(paths), lambda: texts().items())
 
 
-def read_emnist(
-  data_dir: str | os.PathLike,
-) -> tuple[pool.Pool, leaf_users.Users]:
+def read_emnist(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
   """Reads TFF's EMNIST of 62 classes, as `femnist.read`."""
   paths = leaf_files.find_tff('emnist', data_dir)
 
@@ -118,9 +104,7 @@ def read_emnist(
   return femnist.pool_of(arrays), leaf_users.of_arrays(arrays)
 
 
-def read_celeba(
-  data_dir: str | os.PathLike,
-) -> tuple[pool.Pool, leaf_users.Users]:
+def read_celeba(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
   """Reads TFF's CelebA; images are read when they are used."""
   paths = leaf_files.find_tff('celeba', data_dir)
   if paths[0].suffix == '.lzma':
@@ -195,11 +179,7 @@ def opened(name: str, paths: tuple[pathlib.Path, ...]) -> Iterator:
     return
   with tempfile.TemporaryDirectory() as folder:
     unpacked = pathlib.Path(folder) / paths[0].stem
-    with (
-      _damage(paths[0]),
-      lzma.open(paths[0]) as packed,
-      unpacked.open('wb') as file,
-    ):
+    with _damage(paths[0]), lzma.open(paths[0]) as packed, unpacked.open('wb') as file:
       shutil.copyfileobj(packed, file)
     yield _opened(name, (unpacked,))
 
@@ -270,9 +250,7 @@ class _Sqlite:
     rows: dict[tuple[str, int], list[int]] = {}
     with _damage(self._path), self._lock:
       for name, split, row in self._database.execute(
-        'SELECT client_id, split_name, rowid FROM examples'
-        ' WHERE split_name IN (?, ?)',
-        self._splits,
+        'SELECT client_id, split_name, rowid FROM examples WHERE split_name IN (?, ?)', self._splits
       ):
         rows.setdefault((name, self._splits.index(split)), []).append(row)
       listed = sorted(rows.items())
@@ -286,8 +264,7 @@ class _Sqlite:
       for row in client.rows.tolist():
         with self._lock:
           [proto] = self._database.execute(
-            'SELECT serialized_example_proto FROM examples WHERE rowid = ?',
-            [row],
+            'SELECT serialized_example_proto FROM examples WHERE rowid = ?', [row]
           ).fetchone()
         protos.append(proto)
       form = {column: self._columns[column]}

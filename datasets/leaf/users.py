@@ -2,18 +2,13 @@
 
 import os
 import sys
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import NamedTuple
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets import parsed_cache
-from datasets.leaf import files as leaf_files
-from datasets.leaf import json_users
+from datasets import examples as examples_lib, parsed_cache
+from datasets.leaf import files as leaf_files, json_users
 from tff_xc import errors
 
 # Increase this when the arrays of a cache change.
@@ -40,28 +35,18 @@ def put(
 ) -> None:
   """Puts the fields of `Users` into a store; without `starts`, in their order."""
   if not sum(sizes):
-    raise errors.InputError(
-      f'{path}: there are no examples of any user; get the file again'
-    )
+    raise errors.InputError(f'{path}: there are no examples of any user; get the file again')
   sizes = np.array(sizes, np.int64)
   store.append('names', np.array(names, np.str_))
   store.append('sizes', sizes)
-  store.append(
-    'starts',
-    np.cumsum(sizes) - sizes if starts is None else np.array(starts, np.int64),
-  )
+  store.append('starts', np.cumsum(sizes) - sizes if starts is None else np.array(starts, np.int64))
   if is_test is not None:
     store.append('is_test', np.array(is_test, bool))
 
 
 def of_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
   """Returns the users of arrays among which `put` has put them."""
-  return Users(
-    arrays['names'].tolist(),
-    arrays['starts'],
-    arrays['sizes'],
-    arrays.get('is_test'),
-  )
+  return Users(arrays['names'].tolist(), arrays['starts'], arrays['sizes'], arrays.get('is_test'))
 
 
 def read_json(
@@ -91,9 +76,7 @@ def read_json(
 
       names = json_users.read_all(paths, add)
       users += [(name, *spans[name], bool(is_test)) for name in names]
-    names, sizes, starts, tests = (
-      zip(*users, strict=True) if users else [()] * 4
-    )
+    names, sizes, starts, tests = zip(*users, strict=True) if users else [()] * 4
     put(store, found.folder, names, sizes, starts, None if found.all else tests)
 
   paths = [path for part in found for path in part]
@@ -123,9 +106,7 @@ def refuse(where: str, what: str, found, expected: str) -> NoReturn:
   """Raises InputError of a value of the JSON, of which 40 characters are shown."""
   text = repr(found)
   text = text if len(text) <= 40 else text[:37] + '...'
-  raise errors.InputError(
-    f'{where}: {what} {text}, expected {expected}; mend the file'
-  )
+  raise errors.InputError(f'{where}: {what} {text}, expected {expected}; mend the file')
 
 
 def say(sentence: str) -> None:
@@ -150,9 +131,7 @@ def read(files: leaf_files.Files) -> examples_lib.Examples:
 
     users = json_users.read_all(paths, add)
     labels = [np.zeros(0, np.int32), *(of_user[name] for name in users)]
-    owners = np.repeat(
-      np.arange(len(users), dtype=np.int32), list(map(len, labels[1:]))
-    )
+    owners = np.repeat(np.arange(len(users), dtype=np.int32), list(map(len, labels[1:])))
     ids = range(first, first + len(owners))
     parts.append((np.concatenate(labels), ids, owners, users))
     first += len(owners)
@@ -167,10 +146,7 @@ def read(files: leaf_files.Files) -> examples_lib.Examples:
     numbers = [place[name] for name in found]
   classes = np.array(numbers, np.int32)
   return examples_lib.of_parts(
-    *(
-      examples_lib.Examples(classes[labels], names, *others)
-      for labels, *others in parts
-    )
+    *(examples_lib.Examples(classes[labels], names, *others) for labels, *others in parts)
   )
 
 

@@ -14,9 +14,7 @@ import tensorflow as tf
 
 from datasets.procedural import glyph_strokes
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool
+from tff_xc.data import client_data, partition, pool
 
 SIDE = 84
 CELEBRITIES, _TEST_CELEBRITIES = 9_343, 935  # LEAF's; the last are the test.
@@ -44,14 +42,10 @@ _HAIR = np.array(
   ],
   np.float32,
 )
-_IRIS = np.array(
-  [[0.2, 0.1, 0.05], [0.25, 0.4, 0.6], [0.3, 0.4, 0.2]], np.float32
-)
+_IRIS = np.array([[0.2, 0.1, 0.05], [0.25, 0.4, 0.6], [0.3, 0.4, 0.2]], np.float32)
 
 
-def load(
-  *, celebrities: int = CELEBRITIES, seed: int = 0
-) -> client_data.FederatedDataset:
+def load(*, celebrities: int = CELEBRITIES, seed: int = 0) -> client_data.FederatedDataset:
   """Makes the data set; images are drawn on demand, uint8 [84, 84, 3].
 
   A tenth of the celebrities, and a seeded sample of at most 1,000 of their photographs,
@@ -88,9 +82,7 @@ def load(
   clients = celebrities - celebrities * _TEST_CELEBRITIES // CELEBRITIES
   first = offsets[clients]  # Of the test.
   rest = len(labels) - first
-  sample = random(_SAMPLE).choice(
-    rest, min(rest, _TEST_EXAMPLES), replace=False
-  )
+  sample = random(_SAMPLE).choice(rest, min(rest, _TEST_EXAMPLES), replace=False)
   ids = [f'celebrity{c:04d}' for c in range(clients)]
   return client_data.FederatedDataset(
     name='faces',
@@ -105,9 +97,7 @@ def load(
   )
 
 
-def draw_faces(
-  person: np.ndarray, photograph: np.ndarray, smiling: np.ndarray
-) -> np.ndarray:
+def draw_faces(person: np.ndarray, photograph: np.ndarray, smiling: np.ndarray) -> np.ndarray:
   """Draws a portrait for each key of a person and a photograph, uint64 [B], and bool [B].
 
   Returns uint8 [B, 84, 84, 3].

@@ -14,8 +14,7 @@ import numpy as np
 import scipy.special
 import tensorflow as tf
 
-from datasets.procedural import glyph_strokes
-from datasets.procedural import glyphs
+from datasets.procedural import glyph_strokes, glyphs
 from tff_xc import errors
 from tff_xc.data import client_data
 

@@ -88,9 +88,7 @@ def _place(class_key, hand_key, drawing_key, variation, group_key=None):
   high = np.where(seen, ideal, -np.inf).max(axis=(1, 2))[:, None, None]
   extent = (high - low).max(axis=-1, keepdims=True)
   shake = variation * (0.035 + 0.015 * hand[:, :1, None, None])
-  moved = (control - (low + high) / 2) / extent + shake * (
-    1.2 * own + 0.8 * once
-  )
+  moved = (control - (low + high) / 2) / extent + shake * (1.2 * own + 0.8 * once)
 
   turn = variation * (0.12 * hand[:, 1] + 0.06 * whole[:, 0])
   slant = variation * 0.3 * hand[:, 2]
@@ -101,8 +99,7 @@ def _place(class_key, hand_key, drawing_key, variation, group_key=None):
   matrix = np.stack(
     [
       np.stack([cos * stretch, sin * stretch], axis=-1),
-      np.stack([slant * cos - sin, slant * sin + cos], axis=-1)
-      / stretch[:, None],
+      np.stack([slant * cos - sin, slant * sin + cos], axis=-1) / stretch[:, None],
     ],
     axis=1,
   )
@@ -147,9 +144,7 @@ def program(
   # [kinds, 2 inner points, (along, across)]
   inner = _INNER[kind][..., None, :]
   inner = inner[..., 0] * along[:, :, None] + inner[..., 1] * across[:, :, None]
-  control = np.stack(
-    [first, first + inner[:, :, 0], first + inner[:, :, 1], last], axis=2
-  )
+  control = np.stack([first, first + inner[:, :, 0], first + inner[:, :, 1], last], axis=2)
   return control.astype(np.float32), kind, number < strokes
 
 
@@ -201,12 +196,7 @@ def _bases() -> np.ndarray:
     (r * r, 2 * t * r, zero, t * t),  # arc
     (r**3, 3 * r * r * t, 3 * r * t * t, t**3),  # wave
     ((1 + cos - sin) / 2, sin, zero, (1 - cos - sin) / 2),  # ellipse
-    (
-      1 - to - 0.25 * eye_cos - 1.25 * eye_sin,
-      eye_sin,
-      zero,
-      to + 0.25 * eye_cos + 0.25 * eye_sin,
-    ),
+    (1 - to - 0.25 * eye_cos - 1.25 * eye_sin, eye_sin, zero, to + 0.25 * eye_cos + 0.25 * eye_sin),
   )
   return np.stack([np.stack(k, axis=-1) for k in kinds]).astype(np.float32)
 

@@ -9,8 +9,7 @@ examples, not on the number of classes.
 
 import dataclasses
 import math
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,7 @@ from datasets import examples
 from datasets.procedural import glyph_strokes
 from datasets.splits import rules
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool
+from tff_xc.data import client_data, partition, pool
 
 # The purpose of a key: the first part after the seed of every hash.
 _CLASS, _HAND, _DRAWING, _TEST_HAND, _TEST_DRAWING, _GROUP = range(6)
@@ -170,20 +167,13 @@ class Options:
       ('class_groups', 0, n, self.class_groups),
       ('group_share', 0, 1, self.group_share),
       ('retrieval_classes', 0, 10**8, self.retrieval_classes),
-      (
-        'retrieval_examples_per_class',
-        1,
-        10**6,
-        self.retrieval_examples_per_class,
-      ),
+      ('retrieval_examples_per_class', 1, 10**6, self.retrieval_examples_per_class),
       ('image_size', 8, 512, self.image_size),
       ('variation', 0, 3, self.variation),
       ('seed', 0, 2**63 - 1, self.seed),
     ):
       if not least <= value <= most:
-        raise errors.InputError(
-          f'{name} is {value}; {self.name} takes {least} to {most} here'
-        )
+        raise errors.InputError(f'{name} is {value}; {self.name} takes {least} to {most} here')
     for names in (
       ('num_clients', 'examples_per_client'),
       ('retrieval_classes', 'retrieval_examples_per_class'),
@@ -208,32 +198,25 @@ class Options:
     for name in others if self.concentration is not None else ():
       if getattr(self, name):
         raise errors.InputError(
-          f'{name} and concentration both say what clients hold; leave one of them'
-          ' out'
+          f'{name} and concentration both say what clients hold; leave one of them out'
         )
     if self.size_deviation and self.concentration is None:
-      raise errors.InputError(
-        'size_deviation is of clients with a concentration; give that, too'
-      )
+      raise errors.InputError('size_deviation is of clients with a concentration; give that, too')
     for name in ('consecutive_classes', 'class_shares'):
       if self.group_share and getattr(self, name):
         raise errors.InputError(
-          f'{name} and group_share both say which classes a client has; leave one of'
-          ' them out'
+          f'{name} and group_share both say which classes a client has; leave one of them out'
         )
     if self.group_share and self.class_groups < 2:
       raise errors.InputError(
-        'group_share needs groups of classes; give at least 2 class_groups, or'
-        ' group_share 0'
+        'group_share needs groups of classes; give at least 2 class_groups, or group_share 0'
       )
 
 
 def load_preset(name: str, **changes) -> client_data.FederatedDataset:
   """Loads one of `PRESETS`; `changes` override its options."""
   if name not in PRESETS:
-    raise errors.InputError(
-      f'no glyphs preset is named {name!r}; there are {", ".join(PRESETS)}'
-    )
+    raise errors.InputError(f'no glyphs preset is named {name!r}; there are {", ".join(PRESETS)}')
   return load(**{'name': name, **PRESETS[name], **changes})
 
 
@@ -262,18 +245,14 @@ def drawn(options: Options) -> client_data.FederatedDataset:
   return client_data.FederatedDataset(
     name=options.name,
     num_classes=options.num_classes,
-    train=client_data.PartitionedClientData(
-      _by_clients(options, labels, clients), clients
-    ),
+    train=client_data.PartitionedClientData(_by_clients(options, labels, clients), clients),
     test=test,
     retrieval=retrieval,
     exact=False,  # The machine's BLAS draws the pen, in float32.
   )
 
 
-def _by_clients(
-  options: Options, labels: np.ndarray, clients: partition.Partition
-) -> pool.Pool:
+def _by_clients(options: Options, labels: np.ndarray, clients: partition.Partition) -> pool.Pool:
   """Each client's hand draws its examples 0, 1, …"""
 
   def keys(numbers):
@@ -303,9 +282,7 @@ def _by_strangers(
   return _pool(options, labels.astype(np.int32), classes, keys)
 
 
-def _pool(
-  options: Options, labels: np.ndarray, classes: np.ndarray, keys: Callable
-) -> pool.Pool:
+def _pool(options: Options, labels: np.ndarray, classes: np.ndarray, keys: Callable) -> pool.Pool:
   """Images of these classes; `keys` are those of hands and drawings."""
 
   def read(numbers):
@@ -359,9 +336,7 @@ def _sizes(options: Options, class_counts: np.ndarray) -> np.ndarray:
   return np.maximum(sizes, class_counts)
 
 
-def _by_shares(
-  options: Options, random: np.random.Generator, k: int
-) -> np.ndarray:
+def _by_shares(options: Options, random: np.random.Generator, k: int) -> np.ndarray:
   """Draws classes by `class_shares`, int64 [k]."""
   counts, shares = np.array(options.class_shares).T
   counts = counts.astype(np.int64)
@@ -421,9 +396,7 @@ def _deal(options: Options) -> tuple[np.ndarray, partition.Partition]:
   return labels, partition.Partition(ids, offsets, np.arange(len(labels)))
 
 
-def _of_group(
-  options: Options, random: np.random.Generator, count: int
-) -> np.ndarray:
+def _of_group(options: Options, random: np.random.Generator, count: int) -> np.ndarray:
   """Draws a client's classes, int64 [count], by `group_share`."""
   n, groups = options.num_classes, options.class_groups
   if not options.group_share:

@@ -47,9 +47,7 @@ def draw(options: Options) -> items_lib.Histories:
     share = np.cumsum(np.arange(1, len(of) + 1) ** -options.skew)
     shares.append(share / share[-1])
   liked = random.integers(groups, size=[users, _GROUPS_OF_USER])
-  sizes = np.exp(
-    np.log(options.items_per_user) + 0.7 * random.normal(size=users)
-  )
+  sizes = np.exp(np.log(options.items_per_user) + 0.7 * random.normal(size=users))
   sizes = np.clip(sizes.astype(int), 3, n // 2)
   taken = [
     _of_user(random, size, own, members, shares, following, options.follows)
@@ -66,9 +64,7 @@ def draw(options: Options) -> items_lib.Histories:
   )
 
 
-def _of_user(
-  random, size, liked, members, shares, following, follows
-) -> np.ndarray:
+def _of_user(random, size, liked, members, shares, following, follows) -> np.ndarray:
   """Returns distinct items, in the order in which the user takes them."""
   steps = 2 * size  # Some are taken twice, and count once.
   kinds, draws = random.random([2, steps])

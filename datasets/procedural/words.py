@@ -18,9 +18,7 @@ from datasets import examples as examples_lib
 from datasets.procedural import glyph_strokes
 from datasets.splits import rules
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import pool
-from tff_xc.data import sparse
+from tff_xc.data import client_data, pool, sparse
 
 # The purpose of a key: the first part after the seed of every hash.
 _CLASS, TRAIN, TEST = range(3)
@@ -69,11 +67,7 @@ _RANGES = {
 
 
 def load(
-  *,
-  name: str = 'sparse-words',
-  classes_per_client: int = 1,
-  clients_per_class: int = 1,
-  **options,
+  *, name: str = 'sparse-words', classes_per_client: int = 1, clients_per_class: int = 1, **options
 ) -> client_data.FederatedDataset:
   """Makes a data set from fields of `Options`; examples are drawn on demand.
 
@@ -114,9 +108,7 @@ class Words:
     n = options.num_classes
     for name, (low, high) in _RANGES.items():
       if not low <= (value := getattr(options, name)) <= high:
-        raise errors.InputError(
-          f'{name} is {value}; sparse-words takes {low} to {high} here'
-        )
+        raise errors.InputError(f'{name} is {value}; sparse-words takes {low} to {high} here')
     if n * options.examples_per_class > 10**9:
       raise errors.InputError(
         f'num_classes is {n} and examples_per_class {options.examples_per_class};'
@@ -137,9 +129,7 @@ class Words:
       self._by_group = self.train_labels[np.argsort(groups, kind='stable')]
       self._group_ends = np.cumsum(np.bincount(groups))
 
-  def as_pool(
-    self, part: int, y: np.ndarray | scipy.sparse.csr_matrix
-  ) -> pool.Pool:
+  def as_pool(self, part: int, y: np.ndarray | scipy.sparse.csr_matrix) -> pool.Pool:
     """Returns the first examples of a part, as many as there are labels."""
     read = functools.partial(self.features, part)
     if y.shape[0] <= _KEPT:
@@ -169,9 +159,7 @@ class Words:
       'csr',
     )
 
-  def label_sets(
-    self, part: int, numbers: np.ndarray
-  ) -> scipy.sparse.csr_matrix:
+  def label_sets(self, part: int, numbers: np.ndarray) -> scipy.sparse.csr_matrix:
     """Returns bool [k, n], all labels of these examples."""
     rows = []
     for chunk in _chunks(np.asarray(numbers, np.int64)):
@@ -230,15 +218,11 @@ class Words:
     mean, d = self.options.words_per_example, self.options.num_features
     size = mean // 2 + _below(glyph_strokes.mix(key, _SIZE), mean + mean % 2)
     size = np.maximum(size, 1)
-    draw = glyph_strokes.mix(
-      key[:, None], _WORD, np.arange(size.max(initial=0))
-    )
+    draw = glyph_strokes.mix(key[:, None], _WORD, np.arange(size.max(initial=0)))
     words = np.where(
       _uniform(draw) < self.options.own_words,
       self._own_words(glyph_strokes.mix(draw), labels),
-      np.minimum(d ** _uniform(glyph_strokes.mix(draw)) - 1, d - 1).astype(
-        np.int64
-      ),
+      np.minimum(d ** _uniform(glyph_strokes.mix(draw)) - 1, d - 1).astype(np.int64),
     )
     row, place = np.nonzero(np.arange(size.max(initial=0)) < size[:, None])
     pairs, count = np.unique(row * d + words[row, place], return_counts=True)

@@ -12,8 +12,7 @@ import scipy.sparse
 from datasets import examples as examples_lib
 from datasets.splits import hold_out
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import partition as partition_lib
+from tff_xc.data import client_data, partition as partition_lib
 
 TEST_FRACTION, UNSEEN = 'client_test_fraction', 'unseen_clients'
 # Streams of numpy generators: [seed, stream]; 0 and 1 are those of `own`.
@@ -41,9 +40,7 @@ def with_own_test(
   if not scipy.sparse.issparse(pool.y):
     test = dataclasses.replace(test, y=labels[1])
   by, of_test = users or labels
-  owners = hold_out.owners_of(
-    of_test, by[clients.numbers], clients.owners(), [seed, _OWN_TEST]
-  )
+  owners = hold_out.owners_of(of_test, by[clients.numbers], clients.owners(), [seed, _OWN_TEST])
   owners = np.append(np.full(len(pool), -1), owners)
   return dataclasses.replace(
     dataset,
@@ -53,10 +50,7 @@ def with_own_test(
 
 
 def hold_out_parts(
-  dataset: client_data.FederatedDataset,
-  test_fraction: float,
-  unseen: float,
-  seed: int,
+  dataset: client_data.FederatedDataset, test_fraction: float, unseen: float, seed: int
 ) -> client_data.FederatedDataset:
   """Returns the set whose clients do not train on what is held out.
 

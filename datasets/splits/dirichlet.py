@@ -15,8 +15,7 @@ one class, and classes have as equal numbers of clients as their shares allow.
 import numpy as np
 
 from datasets import examples as examples_lib
-from tff_xc import errors
-from tff_xc import wording
+from tff_xc import errors, wording
 from tff_xc.data import partition as partition_lib
 
 # Of a class's concentration. A quotient by a smaller number may be no float.

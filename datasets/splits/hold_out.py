@@ -10,10 +10,7 @@ _SAMPLE = 0
 
 
 def by_fraction(
-  labels: np.ndarray | scipy.sparse.csr_matrix,
-  fraction: float,
-  seed,
-  flag: str = 'test_fraction',
+  labels: np.ndarray | scipy.sparse.csr_matrix, fraction: float, seed, flag: str = 'test_fraction'
 ) -> np.ndarray:
   """Draws the same share of every class, up to rounding.
 
@@ -37,9 +34,7 @@ def _spaced(order: np.ndarray, fraction: float, random) -> np.ndarray:
   return order[np.diff(upto) > 0]
 
 
-def by_client(
-  owners: np.ndarray, fraction: float, seed, flag: str
-) -> np.ndarray:
+def by_client(owners: np.ndarray, fraction: float, seed, flag: str) -> np.ndarray:
   """Draws the same share of every client, as `by_fraction` of every class.
 
   `owners` int [N] are the examples' clients. Returns bool [N]: it is drawn.
@@ -55,9 +50,7 @@ def by_client(
   return np.isin(np.arange(len(owners)), drawn)
 
 
-def owners_of(
-  test_labels: np.ndarray, labels: np.ndarray, owners: np.ndarray, seed
-) -> np.ndarray:
+def owners_of(test_labels: np.ndarray, labels: np.ndarray, owners: np.ndarray, seed) -> np.ndarray:
   """Gives each test example to the owner of a random training example of its class.
 
   `labels` (or users) and `owners`, int [N], are those of the training examples;
@@ -65,10 +58,7 @@ def owners_of(
   or of a class that nobody has.
   """
   order = np.argsort(labels, kind='stable')
-  first, last = (
-    np.searchsorted(labels[order], test_labels, side)
-    for side in ('left', 'right')
-  )
+  first, last = (np.searchsorted(labels[order], test_labels, side) for side in ('left', 'right'))
   share = np.random.default_rng(seed).random(len(test_labels))
   places = first + (share * (last - first)).astype(np.int64)
   # The last of the owners is nobody.
@@ -80,8 +70,7 @@ def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
   """Draws `each` examples of every class, and half of a class that has fewer."""
   if scipy.sparse.issparse(labels):
     raise errors.InputError(
-      'examples with sets of labels have no test examples per class; take'
-      ' --test_fraction'
+      'examples with sets of labels have no test examples per class; take --test_fraction'
     )
   order, rank, sizes = ranked_by_class(labels, np.random.default_rng(seed))
   drawn = order[rank < np.minimum(each, sizes // 2)]

@@ -17,16 +17,12 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets import npz
-from datasets import tables
-from datasets import zip_members
+from datasets import examples as examples_lib, npz, tables, zip_members
 from tff_xc import errors
 
 # A user of this name is nobody, as in the files of TFF's iNaturalist.
@@ -43,18 +39,14 @@ class Columns(NamedTuple):
   id: str | None = None  # None: 'image_id', or else the rows' numbers from 0.
 
 
-NAME_THEM = 'name yours: ' + ', '.join(
-  f'--{role}_column' for role in Columns._fields
-)
+NAME_THEM = 'name yours: ' + ', '.join(f'--{role}_column' for role in Columns._fields)
 
 
 def read(path: str | os.PathLike, columns: Columns) -> examples_lib.Examples:
   """Lists the examples of an input, whose kind its names tell; refuses others."""
   path = pathlib.Path(path)
   if not path.exists():
-    raise errors.InputError(
-      f'--input={path} does not exist; give a folder or file'
-    )
+    raise errors.InputError(f'--input={path} does not exist; give a folder or file')
   is_table = not path.is_dir() and tables.form(path)
   if not is_table and columns != Columns():
     given = [f'--{n}_column={v}' for n, v in columns._asdict().items() if v]
@@ -71,16 +63,14 @@ def read(path: str | os.PathLike, columns: Columns) -> examples_lib.Examples:
 
 def _of_folder(path: pathlib.Path) -> examples_lib.Examples:
   from datasets.images import store as images
-  from datasets.leaf import files as leaf_files
-  from datasets.leaf import users as leaf_users
+  from datasets.leaf import files as leaf_files, users as leaf_users
 
   try:
     files = (p for p in path.iterdir() if zip_members.is_data(p.name))
     texts = sorted(p for p in files if _XC.fullmatch(p.name))
     if len(texts) > 1:
       raise errors.InputError(
-        f'--input={path} has {" and ".join(p.name for p in texts)}; give one of'
-        ' these as --input'
+        f'--input={path} has {" and ".join(p.name for p in texts)}; give one of these as --input'
       )
     if texts:
       return _xc(texts[0])
@@ -101,8 +91,7 @@ def _of_folder(path: pathlib.Path) -> examples_lib.Examples:
 
 def _of_file(path: pathlib.Path, columns: Columns) -> examples_lib.Examples:
   from datasets.images import store as images
-  from datasets.leaf import files as leaf_files
-  from datasets.leaf import users as leaf_users
+  from datasets.leaf import files as leaf_files, users as leaf_users
 
   name = path.name.lower()
   if tables.form(path):
@@ -147,9 +136,7 @@ def table(
   classes, users = examples_lib.Codes(), examples_lib.Codes()
   ids, present = examples_lib.TextParts(), set()
   for batch in examples_lib.watched_rows(
-    tables.batches(path, required, wanted, raw),
-    'reading',
-    lambda batch: len(batch.places),
+    tables.batches(path, required, wanted, raw), 'reading', lambda batch: len(batch.places)
   ):
     for noun, column in named.items():
       if not (repeated and noun == 'class'):
@@ -209,8 +196,7 @@ def _cifar(path: pathlib.Path) -> examples_lib.Examples | None:
       found.append(name)
   if len(found) > 1:
     raise errors.InputError(
-      f'--input={path} has CIFAR-10 and CIFAR-100; give the folder or archive of'
-      ' one of them'
+      f'--input={path} has CIFAR-10 and CIFAR-100; give the folder or archive of one of them'
     )
   if not found:
     return None

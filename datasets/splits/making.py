@@ -18,27 +18,18 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
-from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 
 from datasets import examples as examples_lib
-from datasets.splits import hold_out
-from datasets.splits import inputs
-from datasets.splits import partitions
-from datasets.splits import rules
-from datasets.splits import split_files
-from datasets.splits import split_path
-from tff_xc import errors
-from tff_xc import files
+from datasets.splits import hold_out, inputs, partitions, rules, split_files, split_path
+from tff_xc import errors, files
 from tff_xc.data import partition as partition_lib
 from tff_xc.measure import skew
-from tff_xc.report import split_pictures
-from tff_xc.report import text_table
+from tff_xc.report import split_pictures, text_table
 
 SUMMARY = 'summary.json'
 # What the text calls counts of a summary.
@@ -67,9 +58,7 @@ class Made(NamedTuple):
   counts: scipy.sparse.csr_matrix  # int64 [clients, classes].
 
 
-def make(
-  request: rules.Request, path: str | os.PathLike, columns: inputs.Columns
-) -> Made:
+def make(request: rules.Request, path: str | os.PathLike, columns: inputs.Columns) -> Made:
   """Reads an input and splits it; raises InputError if the rule does not fit it."""
   rule = request.check()
   where = pathlib.Path(path)
@@ -80,9 +69,7 @@ def make(
   if rule.labels == 'one' and sets:
     labels = np.full(len(examples), -1, np.int32)
     trains = examples.train
-    labels[trains] = examples_lib.sample_labels(
-      examples.labels[trains], request.seed
-    )
+    labels[trains] = examples_lib.sample_labels(examples.labels[trains], request.seed)
     examples = dataclasses.replace(examples, labels=labels)
   numbers, test = examples.train, examples.test
   if request.test_fraction or request.test_per_class:
@@ -92,9 +79,7 @@ def make(
     seed = [request.seed, _TEST]
     test = numbers[draw(examples.labels[numbers], size, seed)]
     numbers = np.setdiff1d(numbers, test, assume_unique=True)
-  dealt = rules.deal(
-    request.rule, examples.some(numbers), request.seed, **request.settings
-  )
+  dealt = rules.deal(request.rule, examples.some(numbers), request.seed, **request.settings)
   if dealt.classes is not None:
     examples = examples.of_classes(dealt.classes)
     if test is not None:
@@ -115,9 +100,7 @@ def make(
     'test_examples': 0 if test is None else len(test),
   }
   if rule.published:
-    summary['published'] = _compare(
-      rule, request.settings, examples.facts, summary
-    )
+    summary['published'] = _compare(rule, request.settings, examples.facts, summary)
   tested = whole if sets and whole.test is not None else examples
   return Made(examples, train, test, test_users, tested, summary, counts)
 
@@ -212,8 +195,7 @@ def _with_sets(examples, path) -> examples_lib.Examples:
     if '' in names:
       row = np.flatnonzero(examples.labels == names.index(''))[0]
       raise errors.InputError(
-        f'{path}: example {row + 1:,} has no class; fill it in, or leave out the'
-        ' line'
+        f'{path}: example {row + 1:,} has no class; fill it in, or leave out the line'
       )
     return examples
   labels = [sorted(set(map(int, w))) for w in words]
@@ -221,13 +203,9 @@ def _with_sets(examples, path) -> examples_lib.Examples:
   flat = np.concatenate(labels).astype(np.int64)
   num_classes = int(flat.max()) + 1
   examples_lib.check_classes(num_classes, path)
-  sets = scipy.sparse.csr_matrix(
-    (np.ones(len(flat), bool), flat, ends), (len(words), num_classes)
-  )
+  sets = scipy.sparse.csr_matrix((np.ones(len(flat), bool), flat, ends), (len(words), num_classes))
   return dataclasses.replace(
-    examples,
-    labels=sets[examples.labels],
-    class_names=list(map(str, range(num_classes))),
+    examples, labels=sets[examples.labels], class_names=list(map(str, range(num_classes)))
   )
 
 
@@ -296,9 +274,7 @@ def _told(differences: Mapping[str, Mapping], before: str = '') -> str:
   )
 
 
-def find(
-  folder: str | os.PathLike, request: rules.Request | None
-) -> dict[str, Any] | None:
+def find(folder: str | os.PathLike, request: rules.Request | None) -> dict[str, Any] | None:
   """Returns the summary of the same request's split, if a folder has nothing else."""
   folder = pathlib.Path(folder)
   if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
@@ -315,10 +291,7 @@ def find(
 
 
 def check_apart(
-  folder: str | os.PathLike,
-  source: str | os.PathLike,
-  request: rules.Request | None,
-  made: Made,
+  folder: str | os.PathLike, source: str | os.PathLike, request: rules.Request | None, made: Made
 ) -> None:
   """Raises InputError if the split's pictures would be images of its input."""
   source = pathlib.Path(source)
@@ -338,8 +311,7 @@ def check_apart(
 def occupied(folder: str | os.PathLike, what: str) -> errors.InputError:
   """Returns the error of a folder that holds another split, or something else."""
   return errors.InputError(
-    f'--output={folder} holds {what}, and nothing is overwritten; name a new'
-    ' folder'
+    f'--output={folder} holds {what}, and nothing is overwritten; name a new folder'
   )
 
 
@@ -370,9 +342,7 @@ def _write_tables(folder: pathlib.Path, made: Made) -> None:
   if made.summary.get('rule'):
     split_files.write(folder / split_path.TRAIN, made.train, data)
   if made.test is not None:
-    split_files.write_part(
-      folder / split_files.TEST, made.test, made.tested, made.test_users
-    )
+    split_files.write_part(folder / split_files.TEST, made.test, made.tested, made.test_users)
   if data.retrieval is not None:
     path = folder / split_files.RETRIEVAL
     split_files.write_part(path, data.retrieval, data)
@@ -393,21 +363,15 @@ def _totals(made: Made) -> np.ndarray:
 
 def _draw(folder: pathlib.Path, made: Made) -> None:
   data, train = made.examples, made.train
-  split_pictures.plot_clients(
-    train.sizes, np.diff(made.counts.indptr), folder / 'clients.png'
-  )
-  split_pictures.plot_class_counts(
-    made.counts, train.client_ids, folder / 'class_counts.png'
-  )
+  split_pictures.plot_clients(train.sizes, np.diff(made.counts.indptr), folder / 'clients.png')
+  split_pictures.plot_class_counts(made.counts, train.client_ids, folder / 'class_counts.png')
   test = None
   if made.test is not None and not made.tested.has_sets:
     labels = made.tested.labels[made.test]
     test = np.bincount(labels[labels >= 0], minlength=len(data.class_names))
   split_pictures.plot_labels(_totals(made), test, folder / 'labels.png')
   if data.positions is not None:
-    split_pictures.plot_map(
-      data.positions[train.numbers], train.owners(), folder / 'map.png'
-    )
+    split_pictures.plot_map(data.positions[train.numbers], train.owners(), folder / 'map.png')
 
 
 def to_text(summary: Mapping[str, Any], width: int) -> str:

@@ -7,19 +7,14 @@ each class.
 
 import dataclasses
 import os
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets.splits import hold_out
-from datasets.splits import partitions
-from datasets.splits import rules
-from datasets.splits import split_files
-from tff_xc import errors
-from tff_xc import wording
+from datasets.splits import hold_out, partitions, rules, split_files
+from tff_xc import errors, wording
 from tff_xc.data import partition as partition_lib
 
 # Streams of numpy generators: [seed, stream].
@@ -119,9 +114,7 @@ def parts(
   numbers = np.flatnonzero(trains)
   if not by_users:
     some = data.some(numbers)
-    some = dataclasses.replace(
-      some, labels=examples_lib.sample_labels(some.labels, choice.seed)
-    )
+    some = dataclasses.replace(some, labels=examples_lib.sample_labels(some.labels, choice.seed))
     clients = deal(some, choice, rule)
     clients = dataclasses.replace(clients, numbers=numbers[clients.numbers])
     labels = np.full(len(data), -1, np.int32)
@@ -143,14 +136,9 @@ def parts(
   return Parts(of_users(numbers), test, held_out, data)
 
 
-def deal(
-  data: examples_lib.Examples, choice: Choice, rule=None
-) -> partition_lib.Partition:
+def deal(data: examples_lib.Examples, choice: Choice, rule=None) -> partition_lib.Partition:
   """Returns the clients that the rule of a choice, or `rule`, makes of examples."""
-  name, settings, seed = rule or (
-    *rules.parse(choice.split),
-    [choice.seed, _RULE],
-  )
+  name, settings, seed = rule or (*rules.parse(choice.split), [choice.seed, _RULE])
   try:
     return rules.deal(name, data, seed, **settings).train
   except errors.InputError as e:
@@ -158,9 +146,7 @@ def deal(
     raise errors.InputError(f'--split={choice.split}: {why}') from e
 
 
-def sampled(
-  test: np.ndarray | None, choice: Choice, where: str
-) -> np.ndarray | None:
+def sampled(test: np.ndarray | None, choice: Choice, where: str) -> np.ndarray | None:
   """Returns the test examples that `choice.test_examples` leaves."""
   if not choice.test_examples:
     return test
@@ -172,9 +158,7 @@ def sampled(
   return hold_out.sample(test, choice.test_examples)
 
 
-def described(
-  size: int, noun: str, class_names: Sequence, tests: int, clients: int
-) -> str:
+def described(size: int, noun: str, class_names: Sequence, tests: int, clients: int) -> str:
   """Returns `60 images of 4 classes (cat, dog, ...), 6 of them test; 6 clients`.
 
   `size` counts all examples, `tests` those of the test.
@@ -190,18 +174,14 @@ def described(
   )
 
 
-def with_test(
-  data: examples_lib.Examples, test_file: str, where: str
-) -> examples_lib.Examples:
+def with_test(data: examples_lib.Examples, test_file: str, where: str) -> examples_lib.Examples:
   """Returns the examples with those of a CSV `image_id,class` as the test."""
   split = split_files.read_test(test_file)
   test = split_files.join(data, split, split.examples.train, where)
   return dataclasses.replace(data, test=test)
 
 
-def _of_split(
-  data: examples_lib.Examples, choice: Choice, where: str
-) -> examples_lib.Examples:
+def _of_split(data: examples_lib.Examples, choice: Choice, where: str) -> examples_lib.Examples:
   """Returns the examples with the users and the test of a split."""
   split = split_files.read(choice.split, choice.test_file, sets=data.has_sets)
   named = split.examples
@@ -217,9 +197,7 @@ def _of_split(
   if data.has_sets:
     labels = np.full(len(data), -1, np.int32)
     labels[numbers] = np.where(users[numbers] >= 0, kept, -1)
-  of_split = dataclasses.replace(
-    data, labels=labels, users=users, user_names=named.user_names
-  )
+  of_split = dataclasses.replace(data, labels=labels, users=users, user_names=named.user_names)
   if data.test is not None or named.test is None:
     return of_split
   test, _ = _joined(data, split, named.test, where)

@@ -10,9 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets import examples as examples_lib
-from tff_xc import errors
-from tff_xc import memory
-from tff_xc import wording
+from tff_xc import errors, memory, wording
 from tff_xc.data import partition as partition_lib
 
 
@@ -25,9 +23,7 @@ class Split(NamedTuple):
   classes: np.ndarray | None = None
 
 
-def iid(
-  examples: examples_lib.Examples, seed, *, clients: int
-) -> partition_lib.Partition:
+def iid(examples: examples_lib.Examples, seed, *, clients: int) -> partition_lib.Partition:
   """Deals examples to clients at random, as many to each, up to one."""
   numbers = np.flatnonzero(examples.labels >= 0)
   if clients > len(numbers):
@@ -42,17 +38,11 @@ def iid(
 def _clients(parts, count: int) -> partition_lib.Partition:
   """Returns clients 'client/00' and so on, who have the examples of `parts`."""
   width = len(str(count - 1))
-  return partition_lib.of_clients(
-    {f'client/{k:0{width}d}': part for k, part in enumerate(parts)}
-  )
+  return partition_lib.of_clients({f'client/{k:0{width}d}': part for k, part in enumerate(parts)})
 
 
 def by_class(
-  examples: examples_lib.Examples,
-  seed,
-  *,
-  classes_per_client: int,
-  clients_per_class: int,
+  examples: examples_lib.Examples, seed, *, classes_per_client: int, clients_per_class: int
 ) -> partition_lib.Partition:
   """Groups classes into clients; each client has at least one example.
 
@@ -91,9 +81,7 @@ def by_class(
     names.append(f'{noun}/{k // clients_per_class:0{width}d}')
     if clients_per_class > 1:
       names[-1] += f'/{k % clients_per_class:0{digits}d}'
-  return partition_lib.Partition(
-    names, np.append(starts, len(key)), numbers[by_client]
-  )
+  return partition_lib.Partition(names, np.append(starts, len(key)), numbers[by_client])
 
 
 def _random_places(classes, num_classes: int, num_shares: int, seed):
@@ -145,9 +133,7 @@ def frequent_labels(
     )
 
   def of_label(label):
-    return by_label.indices[
-      by_label.indptr[label] : by_label.indptr[label + 1]
-    ].astype(np.int64)
+    return by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]].astype(np.int64)
 
   random, parts = np.random.default_rng(seed), [[] for _ in range(clients)]
   if variant == 'paper':
@@ -159,10 +145,7 @@ def frequent_labels(
       parts[owner].append(of_label(label))
     rest = np.flatnonzero(rare)
     of_rest = random.integers(0, clients, len(rest))
-    whole = (
-      [*part, rest[of_rest == k].astype(np.int64)]
-      for k, part in enumerate(parts)
-    )
+    whole = ([*part, rest[of_rest == k].astype(np.int64)] for k, part in enumerate(parts))
     return _clients((np.unique(np.concatenate(p)) for p in whole), clients)
   # The lower label first where two are as frequent.
   commonest = np.argsort(-counts, kind='stable')[:clients]
@@ -192,9 +175,7 @@ def chunks(
   """
   del seed  # Nothing is drawn.
   order = _sorted_by_class(examples.labels)
-  return _numbered(
-    examples, order, np.arange(len(order)) // examples_per_client
-  )
+  return _numbered(examples, order, np.arange(len(order)) // examples_per_client)
 
 
 def shards(
@@ -216,9 +197,7 @@ def shards(
       ' fewer --shards_per_client'
     )
   owner = np.empty(count, np.int64)
-  owner[np.random.default_rng(seed).permutation(count)] = (
-    np.arange(count) // shards_per_client
-  )
+  owner[np.random.default_rng(seed).permutation(count)] = np.arange(count) // shards_per_client
   sizes = np.diff(np.arange(count + 1) * len(order) // count)
   return _numbered(examples, order, np.repeat(owner, sizes))
 
@@ -234,9 +213,7 @@ def _numbered(examples, order, owner: np.ndarray) -> partition_lib.Partition:
   """Returns clients '0', '1', ...: example order[i] goes to owner[i]."""
   owners = np.full(len(examples), -1, np.int32)
   owners[order] = owner
-  return partition_lib.of_places(
-    owners, list(map(str, range(int(owner.max()) + 1)))
-  )
+  return partition_lib.of_places(owners, list(map(str, range(int(owner.max()) + 1))))
 
 
 def users(
@@ -248,24 +225,17 @@ def users(
   enough = np.flatnonzero(sizes >= max(min_examples, 1)).tolist()
   if not enough:
     raise errors.InputError(
-      f'no user of {len(sizes):,} remains; give data of more users, or'
-      ' lower --min_examples'
+      f'no user of {len(sizes):,} remains; give data of more users, or lower --min_examples'
     )
   return of_users(examples.users, examples.user_names, enough)
 
 
 def leaf_users(
-  examples: examples_lib.Examples,
-  seed,
-  *,
-  min_examples: int,
-  train_share: float,
+  examples: examples_lib.Examples, seed, *, min_examples: int, train_share: float
 ) -> Split:
   """Users, some of whom are the test, as `leaf_parts` draws them."""
   sizes = _sizes(examples)
-  train, test = leaf_parts(
-    sizes, min_examples=min_examples, train_share=train_share, seed=seed
-  )
+  train, test = leaf_parts(sizes, min_examples=min_examples, train_share=train_share, seed=seed)
   some = train[sizes[train] > 0].tolist()
   if not some:
     raise errors.InputError(
@@ -283,19 +253,14 @@ def _sizes(examples) -> np.ndarray:
   """Returns int64 [users]: how many examples each has."""
   if not examples.user_names:
     raise errors.InputError(
-      'all examples are of user NA, who is nobody; give data that name users, or'
-      ' take another rule'
+      'all examples are of user NA, who is nobody; give data that name users, or take another rule'
     )
   some = examples.users[examples.users >= 0]
   return np.bincount(some, minlength=len(examples.user_names))
 
 
 def leaf_parts(
-  sizes: np.ndarray,
-  *,
-  min_examples: int = 0,
-  train_share: float = 0.9,
-  seed: int = 0,
+  sizes: np.ndarray, *, min_examples: int = 0, train_share: float = 0.9, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the places of training users and of test users, as LEAF draws them.
 
@@ -304,9 +269,7 @@ def leaf_parts(
   users' numbers of examples, int [U].
   """
   everyone = np.flatnonzero(sizes >= min_examples)
-  drawn = random_lib.Random(seed).sample(
-    range(len(everyone)), int(train_share * len(everyone))
-  )
+  drawn = random_lib.Random(seed).sample(range(len(everyone)), int(train_share * len(everyone)))
   trains = np.zeros(len(everyone), bool)
   trains[drawn] = True
   return everyone[trains], everyone[~trains]

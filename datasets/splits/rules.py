@@ -10,15 +10,11 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 import re
-from collections.abc import Callable
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasets.splits import split_path
-from tff_xc import errors
-from tff_xc import wording
+from tff_xc import errors, wording
 from tff_xc.algorithms import hyperparameters as hp
 
 if TYPE_CHECKING:
@@ -74,13 +70,9 @@ class Request(NamedTuple):
     rule = get(self.rule)
     asked = [n for n in ('test_fraction', 'test_per_class') if getattr(self, n)]
     if asked and rule.makes_test:
-      raise errors.InputError(
-        f'{self.rule} makes the test part itself; leave out --{asked[0]}'
-      )
+      raise errors.InputError(f'{self.rule} makes the test part itself; leave out --{asked[0]}')
     if len(asked) > 1:
-      raise errors.InputError(
-        'give --test_fraction or --test_per_class, not both'
-      )
+      raise errors.InputError('give --test_fraction or --test_per_class, not both')
     return rule
 
 
@@ -88,15 +80,12 @@ def get(name: str) -> Rule:
   """Returns a rule; raises `errors.InputError` if there is none of that name."""
   if name not in RULES:
     raise errors.InputError(
-      f'unknown rule {name!r}: the rules are {", ".join(RULES)}'
-      + wording.meant(name, RULES)
+      f'unknown rule {name!r}: the rules are {", ".join(RULES)}' + wording.meant(name, RULES)
     )
   return RULES[name]
 
 
-def deal(
-  name: str, examples: examples_lib.Examples, seed=0, **given
-) -> partitions.Split:
+def deal(name: str, examples: examples_lib.Examples, seed=0, **given) -> partitions.Split:
   """Deals examples, those that train, to clients by the rule of a name.
 
   `seed` is whatever `np.random.default_rng` takes; settings that are not given have
@@ -136,9 +125,7 @@ def parse(split: str) -> tuple[str, dict[str, Any]] | None:
   items = [item.partition('=')[::2] for item in rest.split(',')]
   given = dict(items)
   if len(given) < len(items):
-    raise errors.InputError(
-      f'--split={split} gives a setting twice; leave one out'
-    )
+    raise errors.InputError(f'--split={split} gives a setting twice; leave one out')
   try:
     return name, settings_of(name, given)
   except errors.InputError as e:
@@ -208,12 +195,7 @@ def _inaturalist(summary: str, clients: int, counts=(), flags=(), **options):
         'categories in train2017.json': 5_089,
         'md5 of inat2017_locations.zip': 'afc1956f9a100b165b89f3923d040912',
       },
-      counts={
-        'classes': 1_203,
-        'test_examples': 35_641,
-        'clients': clients,
-        **dict(counts),
-      },
+      counts={'classes': 1_203, 'test_examples': 35_641, 'clients': clients, **dict(counts)},
       drawn=('clients',),
     ),
     **options,
@@ -236,8 +218,7 @@ def _inaturalist_geo(most: int, clients: int) -> Rule:
 
 RULES: Mapping[str, Rule] = {
   'dirichlet': Rule(
-    'classes of a client from Dir(alpha p), one client filled after another'
-    ' (FedVC, FedIR)',
+    'classes of a client from Dir(alpha p), one client filled after another (FedVC, FedIR)',
     _at('splits.dirichlet:partition'),
     _flags(
       concentration=(
@@ -249,11 +230,7 @@ RULES: Mapping[str, Rule] = {
         1e9,
       ),
       clients=(100, _CLIENTS),
-      examples_per_client=(
-        0,
-        'examples of each client, or their mean; 0: all are dealt',
-        0,
-      ),
+      examples_per_client=(0, 'examples of each client, or their mean; 0: all are dealt', 0),
       size_deviation=(
         0.0,
         "standard deviation of the logarithm of clients' sizes, which are then"
@@ -264,9 +241,7 @@ RULES: Mapping[str, Rule] = {
     ),
   ),
   'iid': Rule(
-    'random examples, as many each',
-    _at('splits.partitions:iid'),
-    _flags(clients=(100, _CLIENTS)),
+    'random examples, as many each', _at('splits.partitions:iid'), _flags(clients=(100, _CLIENTS))
   ),
   'classes_per_client': Rule(
     'random classes a client, whole or in shares (FedAwS: one class a client)',
@@ -282,30 +257,17 @@ RULES: Mapping[str, Rule] = {
     _flags(examples_per_client=(100, 'examples of each client')),
   ),
   'shards': Rule(
-    'examples sorted by class and cut into shards; some shards a client'
-    ' (FedAvg: MNIST)',
+    'examples sorted by class and cut into shards; some shards a client (FedAvg: MNIST)',
     _at('splits.partitions:shards'),
-    _flags(
-      clients=(100, _CLIENTS), shards_per_client=(2, 'shards of each client')
-    ),
+    _flags(clients=(100, _CLIENTS), shards_per_client=(2, 'shards of each client')),
   ),
   'frequent_labels': Rule(
     'sets of labels: a frequent label a client, with overlaps (FedMLH)',
     _at('splits.partitions:frequent_labels'),
     _flags(
       clients=(10, _CLIENTS),
-      variant=(
-        'code',
-        'the rule of the published code, or of the paper',
-        'code',
-        'paper',
-      ),
-      frequency=(
-        0.01,
-        "share of the examples of a frequent label ('paper')",
-        0.0,
-        1.0,
-      ),
+      variant=('code', 'the rule of the published code, or of the paper', 'code', 'paper'),
+      frequency=(0.01, "share of the examples of a frequent label ('paper')", 0.0, 1.0),
     ),
     labels='sets',
   ),
@@ -320,8 +282,7 @@ RULES: Mapping[str, Rule] = {
     'users, a tenth of whom are the test (LEAF, TurboSVM-FL)',
     _at('splits.partitions:leaf_users'),
     _flags(
-      min_examples=(0, _FEWER, 0),
-      train_share=(0.9, 'share of the users that train', 0.01, 0.99),
+      min_examples=(0, _FEWER, 0), train_share=(0.9, 'share of the users that train', 0.01, 0.99)
     ),
     labels='',
     users=True,
@@ -337,14 +298,8 @@ RULES: Mapping[str, Rule] = {
       min_landmark_images=(30, 'landmarks with fewer images are left out'),
       min_landmark_authors=(10, 'landmarks of fewer authors are left out'),
       min_author_images=(30, 'authors with fewer images are no clients'),
-      min_author_landmarks=(
-        5,
-        'authors with images of fewer landmarks are no clients',
-      ),
-      max_test=(
-        10,
-        'test images of a landmark, of authors that are no clients, at most',
-      ),
+      min_author_landmarks=(5, 'authors with images of fewer landmarks are no clients'),
+      max_test=(10, 'test images of a landmark, of authors that are no clients, at most'),
     ),
     users=True,
     makes_test=True,
@@ -356,12 +311,7 @@ RULES: Mapping[str, Rule] = {
         'images in train_clean.csv': 1_580_470,
         'landmarks in train_clean.csv': 81_313,
       },
-      counts={
-        'examples': 164_172,
-        'classes': 2_028,
-        'clients': 1_262,
-        'test_examples': 19_526,
-      },
+      counts={'examples': 164_172, 'classes': 2_028, 'clients': 1_262, 'test_examples': 19_526},
     ),
   ),
   # The same paper. TFF's documentation has one client more each, since it counts

@@ -19,22 +19,15 @@ import itertools
 import os
 import pathlib
 import sys
-from collections.abc import Callable
-from collections.abc import Sequence
-from typing import NamedTuple
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse
 
-from datasets import examples as examples_lib
-from datasets import tables
-from datasets import zip_members
-from datasets.splits import inputs
-from datasets.splits import partitions
-from datasets.splits import split_path
-from tff_xc import errors
-from tff_xc import files
+from datasets import examples as examples_lib, tables, zip_members
+from datasets.splits import inputs, partitions, split_path
+from tff_xc import errors, files
 from tff_xc.data import partition as partition_lib
 
 COLUMNS = ('user_id', 'image_id', 'class')
@@ -68,10 +61,7 @@ class Split(NamedTuple):
 
 
 def read(
-  split: str | os.PathLike,
-  test_file: str | os.PathLike = '',
-  *,
-  sets: bool = False,
+  split: str | os.PathLike, test_file: str | os.PathLike = '', *, sets: bool = False
 ) -> Split:
   """Reads the files of a split: its folder, zip or CSV, see `split_path`.
 
@@ -111,9 +101,7 @@ def read(
   for part in own:
     new = [place[name] for name in parts[part].class_names]
     labels = np.array(new, np.int32)[parts[part].labels]
-    parts[part] = dataclasses.replace(
-      parts[part], labels=labels, class_names=names
-    )
+    parts[part] = dataclasses.replace(parts[part], labels=labels, class_names=names)
   found = examples_lib.of_parts(**parts)
   # A test user of the same name is the same user, and another one is nobody.
   place = {name: i for i, name in enumerate(found.user_names)}
@@ -156,8 +144,7 @@ def _missing(path: pathlib.Path, columns: str) -> NoReturn:
       f' name one of its files, such as {archive}/{(found or ["a.csv"])[0]}'
     )
   raise errors.InputError(
-    f'{path} is no file; give a CSV {columns}, as `python -m launch.make_splits`'
-    ' writes it'
+    f'{path} is no file; give a CSV {columns}, as `python -m launch.make_splits` writes it'
   )
 
 
@@ -197,9 +184,7 @@ def _rows(path, user: str = '', sets: bool = False, is_optional: bool = False):
   if is_optional and user not in tables.header(path):
     user = ''
   columns = inputs.Columns('class', user, 'image_id')
-  found = inputs.table(
-    path, columns, repeated=sets, advice=split_path.OTHER_COLUMNS
-  )
+  found = inputs.table(path, columns, repeated=sets, advice=split_path.OTHER_COLUMNS)
   if not len(found):
     raise errors.InputError(f'{path} has no examples; give a line for each')
   return found
@@ -212,19 +197,12 @@ def _class_names(path: pathlib.Path) -> dict[str, str]:
   names = [found.class_names[label] for label in found.labels]
   if len(set(names)) < len(names):
     twice = next(name for name in names if names.count(name) > 1)
-    raise errors.InputError(
-      f'{path} names two classes {twice!r}; give each a name of its own'
-    )
+    raise errors.InputError(f'{path} names two classes {twice!r}; give each a name of its own')
   return dict(zip(ids, names, strict=True))
 
 
 def join(
-  data: examples_lib.Examples,
-  split: Split,
-  rows: np.ndarray,
-  where: str,
-  *,
-  repeated: bool = False,
+  data: examples_lib.Examples, split: Split, rows: np.ndarray, where: str, *, repeated: bool = False
 ) -> np.ndarray:
   """Returns which examples of some data some rows of a split are, int64 [k].
 
@@ -280,9 +258,7 @@ def _agree(data, split: Split, numbers, labels) -> np.ndarray:
   plain = [examples_lib.nfc(tables.plain(name)) for name in data.class_names]
   place = {name: i for i, name in enumerate(plain)}
   same = [place.get(examples_lib.nfc(name), -1) for name in names]
-  unnamed = list(names) == list(split.class_ids) or plain == [
-    str(i) for i in range(size)
-  ]
+  unnamed = list(names) == list(split.class_ids) or plain == [str(i) for i in range(size)]
   if unnamed and min(same) < 0:
     # Without names, the numbers that `launch.make_splits` gives to classes.
     same = [_whole(text, size) for text in split.class_ids]
@@ -315,9 +291,7 @@ def partition(
 
 
 def write(
-  path: str | os.PathLike,
-  clients: partition_lib.Partition,
-  data: examples_lib.Examples,
+  path: str | os.PathLike, clients: partition_lib.Partition, data: examples_lib.Examples
 ) -> None:
   """Writes a split of `data` in one step: after an error the old file is unchanged."""
   for name in clients.client_ids:
@@ -358,21 +332,15 @@ def write_part(
   write_rows(path, header, len(numbers), rows)
 
 
-def write_rows(
-  path: str | os.PathLike, header: Sequence[str], size: int, rows: Callable
-) -> None:
+def write_rows(path: str | os.PathLike, header: Sequence[str], size: int, rows: Callable) -> None:
   """Writes a CSV in one step; `rows` returns the columns of some of `size` rows."""
   path = pathlib.Path(path)
   if not path.parent.is_dir():
-    raise errors.InputError(
-      f'{path.parent} is no folder; make it, or write the split elsewhere'
-    )
+    raise errors.InputError(f'{path.parent} is no folder; make it, or write the split elsewhere')
   with files.csv_rows(path) as file:
     writer = csv.writer(file)
     writer.writerow(header)
-    for block in examples_lib.watched_rows(
-      examples_lib.blocks(size), 'writing', len, size
-    ):
+    for block in examples_lib.watched_rows(examples_lib.blocks(size), 'writing', len, size):
       writer.writerows(zip(*rows(block), strict=True))
 
 

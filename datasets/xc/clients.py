@@ -15,12 +15,8 @@ import scipy.sparse
 
 from datasets import examples
 from datasets.splits import rules
-from datasets.xc import sets
-from datasets.xc import text
-from tff_xc.data import client_data
-from tff_xc.data import partition as partition_lib
-from tff_xc.data import pool
-from tff_xc.data import sparse
+from datasets.xc import sets, text
+from tff_xc.data import client_data, partition as partition_lib, pool, sparse
 
 # A stream of numpy generators: [label_seed, stream]; 0 is that of `sample_labels`.
 GROUPS = 1
@@ -44,11 +40,7 @@ def read(paths: tuple[pathlib.Path, ...]) -> Part:
 
 
 def load(
-  name: str,
-  data_dir: str | os.PathLike,
-  *,
-  counts: sets.Counts | None = None,
-  **options,
+  name: str, data_dir: str | os.PathLike, *, counts: sets.Counts | None = None, **options
 ) -> client_data.FederatedDataset:
   """Loads a set of `sets.SETS`, found by `sets.find`, mapped from the cache.
 

@@ -12,12 +12,8 @@ import scipy.sparse
 
 from datasets import examples as examples_lib
 from datasets.splits import rules
-from datasets.xc import clients
-from datasets.xc import sets
-from tff_xc.data import client_data
-from tff_xc.data import hashing
-from tff_xc.data import pool
-from tff_xc.data import sparse
+from datasets.xc import clients, sets
+from tff_xc.data import client_data, hashing, pool, sparse
 
 # Streams of numpy generators: [seed, stream].
 _CLIENTS, _VALIDATION = range(2)
@@ -40,10 +36,7 @@ class Options(NamedTuple):
 
 
 def load(
-  name: str,
-  data_dir: str | os.PathLike,
-  options: Options,
-  counts: sets.Counts | None = None,
+  name: str, data_dir: str | os.PathLike, options: Options, counts: sets.Counts | None = None
 ) -> client_data.FederatedDataset:
   """Loads a set of the repository, found by `sets.find`; refuses too few labels
   or examples for so many clients."""
@@ -69,9 +62,7 @@ def federated(
     held[random.choice(size, count, replace=False)] = True
     train, held_out = train.some(~held), train.some(held)
   # The published code does not count the label 0 that it reads where none is.
-  label_counts = np.bincount(
-    train.labels.indices, minlength=train.labels.shape[1]
-  )
+  label_counts = np.bincount(train.labels.indices, minlength=train.labels.shape[1])
   if options.published_reading:
     train = _without_labels_as_zero(train)
     held_out = held_out and _without_labels_as_zero(held_out)
@@ -88,9 +79,7 @@ def federated(
   ).train
 
   def as_pool(part):
-    return pool.in_memory(
-      hashed_features(part.features, options.hashed_features), part.labels
-    )
+    return pool.in_memory(hashed_features(part.features, options.hashed_features), part.labels)
 
   return client_data.FederatedDataset(
     name=name,
@@ -98,9 +87,7 @@ def federated(
     train=client_data.PartitionedClientData(as_pool(train), partition),
     test=test and as_pool(test),
     validation=held_out and as_pool(held_out),
-    propensity=sparse.Propensity(
-      label_counts, train.labels.shape[0], *constants
-    ),
+    propensity=sparse.Propensity(label_counts, train.labels.shape[0], *constants),
     preprocessing={
       'num_features': train.features.shape[1],
       'hashed': bool(options.hashed_features),
@@ -108,9 +95,7 @@ def federated(
   )
 
 
-def hashed_features(
-  features: scipy.sparse.csr_matrix, size: int
-) -> scipy.sparse.csr_matrix:
+def hashed_features(features: scipy.sparse.csr_matrix, size: int) -> scipy.sparse.csr_matrix:
   """Returns [N, size], values of features in one bucket added; size 0: as they are."""
   if not size:
     return features
@@ -118,8 +103,7 @@ def hashed_features(
   used, place = np.unique(features.indices, return_inverse=True)
   bucket = hashing.buckets(used, hashing.FEATURE_SEED, size)
   hashed = scipy.sparse.csr_matrix(
-    (features.data.copy(), bucket[place], features.indptr.copy()),
-    (features.shape[0], size),
+    (features.data.copy(), bucket[place], features.indptr.copy()), (features.shape[0], size)
   )
   hashed.sum_duplicates()
   return hashed

@@ -11,13 +11,9 @@ import pathlib
 import numpy as np
 
 from datasets import examples as examples_lib
-from datasets.splits import client_parts
-from datasets.splits import hold_out
-from datasets.splits import own as splits
-from datasets.xc import clients
-from datasets.xc import sets
-from tff_xc import errors
-from tff_xc import wording
+from datasets.splits import client_parts, hold_out, own as splits
+from datasets.xc import clients, sets
+from tff_xc import errors, wording
 from tff_xc.data import client_data
 
 # A stream of numpy generators: [seed, stream].
@@ -43,10 +39,7 @@ def load(
   if test:
     data = dataclasses.replace(data, test=np.zeros(0, np.int64))  # Elsewhere.
   if choice.is_class:
-    shared = {
-      'classes_per_client': classes_per_client,
-      'clients_per_class': clients_per_class,
-    }
+    shared = {'classes_per_client': classes_per_client, 'clients_per_class': clients_per_class}
     rule = 'classes_per_client', shared, [choice.seed, clients.GROUPS]
   found = splits.parts(
     data,
@@ -62,9 +55,7 @@ def load(
   if held.any():
     test, whole = whole.some(held), whole.some(~held)
   place = np.cumsum(~held & (labels >= 0)) - 1
-  partition = dataclasses.replace(
-    found.clients, numbers=place[found.clients.numbers]
-  )
+  partition = dataclasses.replace(found.clients, numbers=place[found.clients.numbers])
   made = clients.with_clients(name, whole, test, labels[~held], partition)
   if found.held_out is None or not held.any():
     return made
@@ -110,8 +101,7 @@ def check(path: str | os.PathLike) -> sets.Header:
   header = sets.read_header(path)
   if header.num_labels < 2:
     raise errors.InputError(
-      f'{path}, line 1: {wording.count(header.num_labels, "label")}; give a file'
-      ' with at least two'
+      f'{path}, line 1: {wording.count(header.num_labels, "label")}; give a file with at least two'
     )
   if not (header.num_examples and header.num_features):
     raise errors.InputError(

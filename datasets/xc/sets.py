@@ -10,10 +10,8 @@ files, whose forms it describes.
 import codecs
 import os
 import pathlib
-from collections.abc import Iterator
-from collections.abc import Mapping
-from typing import BinaryIO
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, NamedTuple
 
 from datasets import zip_members
 from tff_xc import errors
@@ -65,22 +63,9 @@ SETS: Mapping[str, KnownSet] = {
     ((15_539, 3_809, 5_000, 3_993), ('eurlex-4k', 'eurlex')),
     ((14_146, 6_616, 101_938, 30_938), ('wiki10-31k', 'wiki10')),
     ((1_186_239, 306_782, 203_882, 13_330), ('amazoncat-13k', 'amazoncat')),
-    (
-      (490_449, 153_025, 135_909, 670_091),
-      ('amazon-670k', 'amazon670k', 'amazon'),
-      *_AMAZON,
-    ),
-    (
-      (1_778_351, 587_084, 1_617_899, 325_056),
-      ('wikilshtc-325k', 'wikilshtc'),
-      0.5,
-      0.4,
-    ),
-    (
-      (294_805, 134_835, 40_000, 131_073),
-      ('lf-amazontitles-131k',),
-      *_AMAZON,
-    ),
+    ((490_449, 153_025, 135_909, 670_091), ('amazon-670k', 'amazon670k', 'amazon'), *_AMAZON),
+    ((1_778_351, 587_084, 1_617_899, 325_056), ('wikilshtc-325k', 'wikilshtc'), 0.5, 0.4),
+    ((294_805, 134_835, 40_000, 131_073), ('lf-amazontitles-131k',), *_AMAZON),
     ((693_082, 177_515, 40_000, 312_330), ('lf-wikiseealsotitles-320k',)),
   )
 }
@@ -99,9 +84,7 @@ def find(
   Without `counts`, they must have those of the set, a key of `SETS`.
   """
   if name not in SETS:
-    raise errors.InputError(
-      f'no set is named {name!r}; there are {", ".join(SETS)}'
-    )
+    raise errors.InputError(f'no set is named {name!r}; there are {", ".join(SETS)}')
   files = _found(name, pathlib.Path(data_dir))
   counts = counts or SETS[name].counts
   for paths, examples in zip(files, counts[:2], strict=True):
@@ -117,9 +100,7 @@ def find(
   return files
 
 
-def forms(
-  paths: tuple[pathlib.Path, ...],
-) -> Iterator[tuple[pathlib.Path, str]]:
+def forms(paths: tuple[pathlib.Path, ...]) -> Iterator[tuple[pathlib.Path, str]]:
   """Returns the form of each file of a part."""
   names = ('examples',) if len(paths) == 1 else ('features', 'labels')
   return zip(paths, names, strict=True)
@@ -136,8 +117,7 @@ def open_file(path: str | os.PathLike) -> BinaryIO:
   path = pathlib.Path(path)
   if not path.is_file():
     raise errors.InputError(
-      f'{path} is no file; give a text file of the Extreme Classification '
-      'Repository'
+      f'{path} is no file; give a text file of the Extreme Classification Repository'
     )
   with zip_members.readable(path, ADVICE):
     return zip_members.open_bytes(path)

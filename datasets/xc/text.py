@@ -14,18 +14,15 @@ in any order, signs and exponents. A repeated label counts once.
 
 import os
 import re
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
 
-from datasets import parsed_cache
-from datasets import zip_members
+from datasets import parsed_cache, zip_members
 from datasets.xc import sets
-from tff_xc import errors
-from tff_xc import wording
+from tff_xc import errors, wording
 
 # Increase this when the arrays of a cache or the result of `parse` change.
 VERSION = 5
@@ -68,9 +65,7 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   def fill(store):
     return parse(store, path, form)
 
-  arrays = parsed_cache.of_files(
-    path, form, VERSION, [path], fill, form=form, header=list(header)
-  )
+  arrays = parsed_cache.of_files(path, form, VERSION, [path], fill, form=form, header=list(header))
   found = {
     part: scipy.sparse.csr_matrix(
       tuple(arrays[f'{part}.{name}'] for name in _ARRAYS), shape, copy=False
@@ -80,9 +75,7 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   return Table(header, found.get('features'), found.get('labels'))
 
 
-def parse(
-  store: parsed_cache.Store, path: str | os.PathLike, form: str
-) -> None:
+def parse(store: parsed_cache.Store, path: str | os.PathLike, form: str) -> None:
   """Puts the arrays of a file into a store; see `read`."""
   with sets.open_file(path) as file:
     header = sets.parse_header(file, path, form)
@@ -102,18 +95,14 @@ def parse(
         store.append(f'{part}.indptr', ends)
         sizes[part] += matrix.nnz
         if sizes[part] > sets.LARGEST:
-          raise errors.InputError(
-            f'{path} has more than 2^31 - 1 {part}; split it'
-          )
+          raise errors.InputError(f'{path} has more than 2^31 - 1 {part}; split it')
 
 
 def _shapes(header: sets.Header, form: str) -> dict[str, tuple[int, int]]:
   """Returns the shapes of the matrices of a file."""
   sizes = {'features': header.num_features, 'labels': header.num_labels}
   return {
-    part: (header.num_examples, size)
-    for part, size in sizes.items()
-    if form in ('examples', part)
+    part: (header.num_examples, size) for part, size in sizes.items() if form in ('examples', part)
   }
 
 
@@ -170,9 +159,7 @@ def _matrices(lines: list[bytes], shapes, path, numbers: Sequence[int]) -> dict:
   )
   text = line.decode('utf-8', 'backslashreplace').strip()
   forms = {'features': 'feature:value', 'labels': 'label:1'}
-  expected = ' and '.join(
-    f'{part} below {shapes[part][1]:,}, each once' for part in shapes
-  )
+  expected = ' and '.join(f'{part} below {shapes[part][1]:,}, each once' for part in shapes)
   form = 'label,label feature:value' if len(shapes) == 2 else forms[min(shapes)]
   raise errors.InputError(
     f'{path}, line {number}: {text[:60]!r} is not of the form {form}, with finite'
@@ -194,9 +181,7 @@ def _parsed(lines: list[bytes], shapes) -> dict | None:
   if 'features' in shapes:
     if not (np.abs(values) < _INFINITE).all():
       return None
-    found['features'] = _matrix(
-      ids, values.astype(np.float32), counts, shapes['features'][1]
-    )
+    found['features'] = _matrix(ids, values.astype(np.float32), counts, shapes['features'][1])
     if found['features'] is None or not found['features'].has_canonical_format:
       return None
     values = np.ones(0)
@@ -225,8 +210,6 @@ def _matrix(
   if ids.max(initial=-1) >= num_columns:
     return None
   ends = np.cumsum([0, *counts], dtype=np.int32)
-  matrix = scipy.sparse.csr_matrix(
-    (values, ids.astype(np.int32), ends), (len(counts), num_columns)
-  )
+  matrix = scipy.sparse.csr_matrix((values, ids.astype(np.int32), ends), (len(counts), num_columns))
   matrix.sort_indices()
   return matrix

@@ -8,9 +8,7 @@ _CODE = re.compile(r'^(```.*?^```$)', re.M | re.S)
 # [text](target#anchor), except for addresses and anchors of the same page.
 _LINK = re.compile(r'\[([^]]*)\]\((?!#|\w+:)([^)#\s]+)([^)\s]*)\)')
 # A table that `launch.document` writes from a result file.
-_RESULT = re.compile(
-  r'<!-- (?:compare|table|benchmark) (results/[\w./-]+)(.*?)<!-- end -->', re.S
-)
+_RESULT = re.compile(r'<!-- (?:compare|table|benchmark) (results/[\w./-]+)(.*?)<!-- end -->', re.S)
 _NAMED_RESULT = re.compile(r'`docs/(results/[\w./-]+\.(?:csv|json))`')
 
 
@@ -27,10 +25,7 @@ def converted(text: str, page: pathlib.Path, start: pathlib.Path) -> str:
   """
   docs = pathlib.Path(__file__).resolve().parent.parent
   root = docs.parent
-  moved = {
-    root / 'README.md': docs / 'index.md',
-    root / 'CHANGELOG.md': docs / 'changes.md',
-  }
+  moved = {root / 'README.md': docs / 'index.md', root / 'CHANGELOG.md': docs / 'changes.md'}
 
   def relative(path):
     return os.path.relpath(moved.get(path, path), start)

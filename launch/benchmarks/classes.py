@@ -30,17 +30,13 @@ def make_clients(sizes, num_classes: int):
 
 def make_process(sizes, num_classes: int, name: str = 'in_process'):
   """Returns FedSS, or of 'fullsoftmax' FedAvg, on the small conv encoder."""
-  from tff_xc import classifier
-  from tff_xc import heads
+  from tff_xc import classifier, heads
   from tff_xc.algorithms import fedss
   from tff_xc.encoders import conv
-  from tff_xc.round import local_training
-  from tff_xc.round import privacy
+  from tff_xc.round import local_training, privacy
 
   encoder = conv.build_conv_encoder(embedding_dim=sizes.embedding_dim)
-  model = classifier.EmbeddingClassifier(
-    encoder, heads.CosineHead(20.0), num_classes
-  )
+  model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(20.0), num_classes)
   local = local_training.LocalTraining(0.1, sizes.batch_size, 1)
   if name == 'fullsoftmax':
     return fedss.build_fullsoftmax(model=model, local_training=local)
@@ -48,9 +44,7 @@ def make_process(sizes, num_classes: int, name: str = 'in_process'):
     model=model,
     max_positives=_OWN_CLASSES,
     negatives=_NEGATIVES,
-    privacy=privacy.Privacy(1.0, 1.0, float(sizes.clients))
-    if name == 'dp'
-    else None,
+    privacy=privacy.Privacy(1.0, 1.0, float(sizes.clients)) if name == 'dp' else None,
     local_training=local,
   )
 
@@ -72,9 +66,7 @@ def build(contender, sizes):
     process,
     process.initialize(),
     cohort,
-    lambda state, metrics: {
-      k: float(metrics[k]) for k in ('loss', 'class_rows')
-    },
+    lambda state, metrics: {k: float(metrics[k]) for k in ('loss', 'class_rows')},
   )
 
 
@@ -94,11 +86,7 @@ BENCHMARK = harness.Benchmark(
   names=('in_process', 'worker', 'dp'),
   optional=('fullsoftmax', *_OTHER_SIZES),
   build=build,
-  ratios=(
-    ('worker', 'in_process'),
-    ('dp', 'in_process'),
-    ('in_process', 'fullsoftmax'),
-  ),
+  ratios=(('worker', 'in_process'), ('dp', 'in_process'), ('in_process', 'fullsoftmax')),
   same=('in_process', 'worker'),
   tolerances={'loss': 1e-3, 'class_rows': 1e-6},
 )

@@ -23,8 +23,7 @@ import psutil
 
 import tff_xc
 from launch import machine
-from tff_xc import errors
-from tff_xc import wording
+from tff_xc import errors, wording
 from tff_xc.report import text_table
 
 STARTED_VARIABLE = 'BENCHMARK_STARTED'
@@ -131,9 +130,7 @@ class Contender:
     if process is None:
       return
     try:
-      process.communicate(
-        timeout=_GRACE_SECONDS
-      )  # There is no more to do for it.
+      process.communicate(timeout=_GRACE_SECONDS)  # There is no more to do for it.
     except subprocess.TimeoutExpired:
       os.killpg(process.pid, signal.SIGKILL)
       process.communicate()
@@ -172,17 +169,11 @@ def cpu_seconds() -> tuple[float, float]:
     with contextlib.suppress(psutil.NoSuchProcess):
       used = process.cpu_times()
       own += used.user + used.system + used.children_user + used.children_system
-  return (
-    now.user + now.nice + now.system + now.irq + now.softirq + now.steal,
-    own,
-  )
+  return (now.user + now.nice + now.system + now.irq + now.softirq + now.steal, own)
 
 
 def measure(
-  benchmark: Benchmark,
-  contenders: dict[str, Contender],
-  passes: int,
-  max_foreign: float,
+  benchmark: Benchmark, contenders: dict[str, Contender], passes: int, max_foreign: float
 ) -> dict:
   """Starts the contenders, runs the passes, and ends them; returns the report."""
   early: list[dict[str, dict]] = []
@@ -224,9 +215,7 @@ def _passes(contenders, passes, max_foreign, fresh):
     busy_now, own_now = cpu_seconds()
     foreign = (busy_now - busy - (own_now - own)) / core_seconds
     (dropped if foreign > max_foreign else kept).append(replies)
-    told = ', '.join(
-      f'{name} {replies[name]["seconds"]:.3g} s' for name in contenders
-    )
+    told = ', '.join(f'{name} {replies[name]["seconds"]:.3g} s' for name in contenders)
     print(f'{told}; others used {foreign:.0%} of the core time', flush=True)
   if not kept:
     raise errors.InputError(
@@ -248,9 +237,7 @@ def _report(benchmark, rounds, kept) -> dict:
   right = [name for name in check if name not in wrong]
   median, ratios, ranges = statistics.median, {}, {}
   for above, below in benchmark.pairs(right):
-    found = [
-      replies[above]['seconds'] / replies[below]['seconds'] for replies in kept
-    ]
+    found = [replies[above]['seconds'] / replies[below]['seconds'] for replies in kept]
     ratios[f'{above}/{below}'] = median(found)
     ranges[f'{above}/{below}'] = [min(found), max(found)]
   seconds, peaks, parts = {}, {}, {}
@@ -291,11 +278,7 @@ def to_markdown(report: dict, is_short: bool = False) -> str:
     values = value if isinstance(value, list | tuple) else [value]
     sizes.append(f'{name}={",".join(map(str, values))}')
   used, revision = report['machine'], report['git_revision'] or 'unknown'
-  names = [
-    wording.count(used['cores'], 'core'),
-    used['cpu'],
-    *used.get('gpus', ()),
-  ]
+  names = [wording.count(used['cores'], 'core'), used['cpu'], *used.get('gpus', ())]
   below = (
     f'`{report["command"]}`; {report["name"]}: {", ".join(sizes)};'
     f' {wording.count(report["passes"], "pass")}, {report["dropped"]} dropped;'

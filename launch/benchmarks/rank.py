@@ -10,8 +10,7 @@ def build(contender, sizes):
   import numpy as np
 
   from datasets.procedural import words as sparse_words
-  from tff_xc.measure import ranking
-  from tff_xc.measure import search
+  from tff_xc.measure import ranking, search
 
   random = np.random.default_rng(0)
   embeddings = random.standard_normal([sizes.examples, sizes.dim], np.float32)
@@ -28,9 +27,7 @@ def build(contender, sizes):
 
   if contender == 'exact':
     dataset = sparse_words.load(
-      num_classes=sizes.num_classes,
-      examples_per_class=1.0,
-      test_examples=sizes.examples,
+      num_classes=sizes.num_classes, examples_per_class=1.0, test_examples=sizes.examples
     )
 
   def run():

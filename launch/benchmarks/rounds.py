@@ -13,14 +13,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from launch.benchmarks.peers import protocol
-from tff_xc import classifier
-from tff_xc import heads
-from tff_xc import precision
+from tff_xc import classifier, heads, precision
 from tff_xc.algorithms import fedss
 from tff_xc.encoders import leaf
-from tff_xc.round import examples as examples_lib
-from tff_xc.round import local_training
-from tff_xc.round import optimizers
+from tff_xc.round import examples as examples_lib, local_training, optimizers
 from tff_xc.runtime import registry
 from tff_xc.runtime.in_process import context
 
@@ -68,16 +64,10 @@ def build(contender, sizes):
   """Builds a contender of `round`."""
   if contender == 'plain':
     return plain(sizes)
-  runtimes = {
-    'tff_fedavg_worker': 'worker',
-    'worker': 'worker',
-    'cluster': 'cluster',
-  }
+  runtimes = {'tff_fedavg_worker': 'worker', 'worker': 'worker', 'cluster': 'cluster'}
   # A cluster has a worker of one thread for each core.
   threads = int(contender == 'cluster')
-  registry.install(
-    runtimes.get(contender, 'in_process'), client_threads=threads
-  )
+  registry.install(runtimes.get(contender, 'in_process'), client_threads=threads)
   if contender.startswith('tff_fedavg'):
     return tff_fedavg(sizes)
   if contender == precision.BFLOAT16:
@@ -110,9 +100,7 @@ def plain(sizes):
   averaged with example counts as weights.
   """
   weights, *clients = make_arrays(sizes)
-  data = [
-    (tf.constant(x), tf.constant(y)) for x, y in zip(*clients, strict=True)
-  ]
+  data = [(tf.constant(x), tf.constant(y)) for x, y in zip(*clients, strict=True)]
   random, batch_size = np.random.default_rng(0), sizes.batch_size
   model = keras_model(sizes)
   model.set_weights(list(weights.values()))
@@ -128,9 +116,7 @@ def plain(sizes):
       )
       loss = tf.reduce_mean(losses)
     for v, g in zip(variables, tape.gradient(loss, variables), strict=True):
-      tf.raw_ops.ResourceApplyGradientDescent(
-        var=v.handle, alpha=_RATE, delta=g
-      )
+      tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=_RATE, delta=g)
     return loss
 
   @tf.function
@@ -156,9 +142,7 @@ def plain(sizes):
       end_client(tf.constant(float(len(y))))
       examples += len(y)
     end_round(tf.constant(examples))
-    return {
-      'check': lambda: _checked(loss_sum / examples, snapshot, weights.values())
-    }
+    return {'check': lambda: _checked(loss_sum / examples, snapshot, weights.values())}
 
   return run
 
@@ -193,14 +177,9 @@ def ours(sizes, precision_name):
   encoder = leaf.build_femnist_encoder(embedding_dim=sizes.embedding_dim)
   process = fedss.build_fullsoftmax(
     model=classifier.EmbeddingClassifier(
-      encoder,
-      heads.LinearHead(bias=True),
-      NUM_CLASSES,
-      precision=precision_name,
+      encoder, heads.LinearHead(bias=True), NUM_CLASSES, precision=precision_name
     ),
-    local_training=local_training.LocalTraining(
-      _RATE, sizes.batch_size, epochs=1
-    ),
+    local_training=local_training.LocalTraining(_RATE, sizes.batch_size, epochs=1),
     encoder_optimizer=optimizers.build_sgd(1.0),
     table_optimizer=optimizers.build_sgd(1.0),
   )
@@ -214,18 +193,13 @@ def ours(sizes, precision_name):
     initial.encoder_state,
     collections.OrderedDict([(classifier.CLASS, table)]),
   )
-  cohort = [
-    examples_lib.ClientExamples(x[k], y[k], np.int64(k), y[k])
-    for k in range(len(y))
-  ]
+  cohort = [examples_lib.ClientExamples(x[k], y[k], np.int64(k), y[k]) for k in range(len(y))]
 
   def check(state, metrics):
     after = tf.nest.flatten(process.get_model_weights(state))
     return _checked(metrics['loss'], after, tf.nest.flatten(start))
 
-  return of_process(
-    process, process.set_model_weights(state, start), cohort, check
-  )
+  return of_process(process, process.set_model_weights(state, start), cohort, check)
 
 
 def tff_fedavg(sizes):
@@ -236,10 +210,7 @@ def tff_fedavg(sizes):
     return tff.learning.models.from_keras_model(
       keras_model(sizes),
       loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-      input_spec=(
-        tf.TensorSpec([None, 28, 28], tf.float32),
-        tf.TensorSpec([None], tf.int32),
-      ),
+      input_spec=(tf.TensorSpec([None, 28, 28], tf.float32), tf.TensorSpec([None], tf.int32)),
     )
 
   process = tff.learning.algorithms.build_weighted_fed_avg(
@@ -249,17 +220,13 @@ def tff_fedavg(sizes):
   )
   start = tff.learning.models.ModelWeights(list(weights.values()), [])
   cohort = [
-    tf.data.Dataset.from_tensor_slices((x, y))
-    .shuffle(len(y), seed=0)
-    .batch(sizes.batch_size)
+    tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(y), seed=0).batch(sizes.batch_size)
     for x, y in zip(*clients, strict=True)
   ]
 
   def check(state, metrics):
     after = list(state.global_model_weights.trainable)
-    return _checked(
-      metrics['client_work']['train']['loss'], after, start.trainable
-    )
+    return _checked(metrics['client_work']['train']['loss'], after, start.trainable)
 
   state = process.set_model_weights(process.initialize(), start)
   return of_process(process, state, cohort, check)

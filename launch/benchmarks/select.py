@@ -26,8 +26,7 @@ def build(contender, sizes):
     return tf.reduce_sum(rows.batch(sizes.keys).get_single_element(), axis=0)
 
   @tff.federated_computation(
-    tff.FederatedType(table_type, tff.SERVER),
-    tff.FederatedType(keys_type, tff.CLIENTS),
+    tff.FederatedType(table_type, tff.SERVER), tff.FederatedType(keys_type, tff.CLIENTS)
   )
   def select(table, keys):
     """Returns the sum of all requested rows."""
@@ -64,11 +63,7 @@ BENCHMARK = harness.Benchmark(
   small={'clients': 2, 'keys': 5, 'rows': 100, 'dim': 4},
   names=('floor', 'in_process', 'worker'),
   build=build,
-  ratios=(
-    ('in_process', 'floor'),
-    ('worker', 'floor'),
-    ('worker', 'in_process'),
-  ),
+  ratios=(('in_process', 'floor'), ('worker', 'floor'), ('worker', 'in_process')),
   same=('floor', 'in_process', 'worker'),
   tolerances={'sum_norm': 1e-3},
 )

@@ -27,9 +27,7 @@ def our_step(rows, weights):
   import tensorflow as tf
 
   from tff_xc.algorithms import svm
-  from tff_xc.round import folding
-  from tff_xc.round import optimizers
-  from tff_xc.round import server
+  from tff_xc.round import folding, optimizers, server
 
   clients, classes, row_dim = rows.shape
   step = svm.SupportVectors(
@@ -47,9 +45,7 @@ def our_step(rows, weights):
   state = step.initialize(tf.TensorSpec([classes, row_dim]))
   table = tf.TensorSpec([None, row_dim])
   specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, state)
-  stacked = folding.StackedRows(
-    tf.TensorSpec([None], tf.int32), table, tf.TensorSpec([None])
-  )
+  stacked = folding.StackedRows(tf.TensorSpec([None], tf.int32), table, tf.TensorSpec([None]))
 
   # For any number of clients, as in a round.
   @tf.function(input_signature=[specs, table, stacked], autograph=False)

@@ -5,15 +5,11 @@ import enum
 import itertools
 import math
 import statistics
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from launch.reproduction import lines as lines_lib
-from launch.reproduction import plan
-from tasks.papers import names
-from tasks.papers import table as table_lib
+from launch.reproduction import lines as lines_lib, plan
+from tasks.papers import names, table as table_lib
 
 POINTS = 2.0  # Percent points in which two values count as equal,
 SHARE = 0.1  # and the same of rounds and other counts.
@@ -78,9 +74,7 @@ class Side(NamedTuple):
   by_seed: Mapping[int, float]  # {}: not known, or some are bounds.
   # Rows with equal texts draw the same clients at equal seeds; '': it is not known.
   drawn: str = ''
-  is_open: bool = (
-    False  # The mean is a bound from below: a seed missed a target.
-  )
+  is_open: bool = False  # The mean is a bound from below: a seed missed a target.
 
 
 def judge(measured: lines_lib.Measured) -> Judged:
@@ -130,9 +124,7 @@ def is_within(limits: Bounds, line: Line) -> bool:
   return limits[0] <= line.measured.value <= limits[1]
 
 
-def _of_study(
-  found: table_lib.Study, lines: Sequence[Line], scale: str
-) -> Judged:
+def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> Judged:
   limits = bounds(found, scale)
   is_published = limits is found.published
   holds: list[tuple[str, bool]] = []
@@ -190,9 +182,7 @@ def is_equal(line: Line, best: float | None = None) -> bool:
   """Whether a measured value counts as the published one; `best`: the best seed's."""
   here, printed = line.measured, line.published
   if printed.is_bound:
-    return here.value > printed.value or (
-      here.is_bound and here.value >= printed.value
-    )
+    return here.value > printed.value or (here.is_bound and here.value >= printed.value)
   # A best seed's error is at most the deviation of one.
   error = _side(line).error if best is None else here.std or 0.0
   apart = abs(_gap(here.value if best is None else best, printed.value))
@@ -238,11 +228,7 @@ def _of_table(measured: lines_lib.Measured, lines: Sequence[Line]) -> Judged:
   pairs = _pairs(there, UNSURE if found.is_unsure else 1)
   claims = _claims(form.claims, lines)
   orders = (*pairs, *claims)
-  inside = [
-    is_equal(line, best.get((line.row, line.metric)))
-    for line in there
-    if line.published
-  ]
+  inside = [is_equal(line, best.get((line.row, line.metric))) for line in there if line.published]
   seeds = min((line.seeds for line in there), default=0)
   parts = []
   if scale == 'paper' and inside:
@@ -308,9 +294,7 @@ def _best(lines: Sequence[Line], searched: Sequence[str]) -> list[Line]:
     best = _best_of(grid, names.parse(metric).is_cost)
     is_whole = all(line.measured for line in grid)
     kept[lines.index(best)] = dataclasses.replace(
-      best,
-      changes=table_lib.changes(others),
-      measured=best.measured if is_whole else None,
+      best, changes=table_lib.changes(others), measured=best.measured if is_whole else None
     )
   return [kept[place] for place in sorted(kept)]
 
@@ -350,16 +334,12 @@ def _pairs(lines: Sequence[Line], times: float = 1) -> list[Order]:
   return found
 
 
-def _claims(
-  claims: Iterable[table_lib.Claim], lines: Sequence[Line]
-) -> list[Order]:
+def _claims(claims: Iterable[table_lib.Claim], lines: Sequence[Line]) -> list[Order]:
   """Returns the paper's claims, as far as there are their rows."""
   found = []
   for claim in claims:
     of = [line for line in lines if line.metric == claim.metric]
-    rows = [
-      table_lib.Row(line.task, line.algorithm, {}, line.changes) for line in of
-    ]
+    rows = [table_lib.Row(line.task, line.algorithm, {}, line.changes) for line in of]
     sides, pairs = [_side(line) for line in of], claim.pairs(rows)
     gain = f', over {claim.over},' if claim.over else ''
     if claim.over == table_lib.REGION:
@@ -373,8 +353,7 @@ def _claims(
     least = f'at least {claim.least:+g}' if claim.least else 'above'
     for high, low in compared:
       says = (
-        f'{claim.says}: {names.heading(claim.metric)}{gain} of {high.row} above'
-        f' {times}{low.row}'
+        f'{claim.says}: {names.heading(claim.metric)}{gain} of {high.row} above {times}{low.row}'
       )
       found.append(_order(says, least, high, low, claim.least, claim.times))
   return found
@@ -407,11 +386,7 @@ def _region(words: str, grid: Sequence[Side]) -> Side:
   if by_seed:
     mean, error = _mean_and_error(by_seed.values())
   return grid[0]._replace(
-    row=words,
-    mean=mean,
-    error=error,
-    seeds=min(side.seeds for side in grid),
-    by_seed=by_seed,
+    row=words, mean=mean, error=error, seeds=min(side.seeds for side in grid), by_seed=by_seed
   )
 
 
@@ -423,9 +398,7 @@ def _good(scores: Sequence[float]) -> float:
   return 100 * good / len(scores)
 
 
-def _gains(
-  sides: Sequence[Side], rows: Sequence[table_lib.Row], algorithm: str
-) -> list[Side]:
+def _gains(sides: Sequence[Side], rows: Sequence[table_lib.Row], algorithm: str) -> list[Side]:
   """Returns means less those of the algorithm's rows beside them."""
   found = []
   for side, row in zip(sides, rows, strict=True):
@@ -433,15 +406,11 @@ def _gains(
     base = sides[rows.index(other)] if other else side._replace(mean=math.nan)
     gain, error, by_seed = _difference(side, base)
     seeds = min(side.seeds, base.seeds)
-    found.append(
-      side._replace(mean=gain, error=error, seeds=seeds, by_seed=by_seed)
-    )
+    found.append(side._replace(mean=gain, error=error, seeds=seeds, by_seed=by_seed))
   return found
 
 
-def _difference(
-  high: Side, low: Side, times: float = 1.0
-) -> tuple[float, float, dict[int, float]]:
+def _difference(high: Side, low: Side, times: float = 1.0) -> tuple[float, float, dict[int, float]]:
   """Returns high - times low, its standard error, and the differences by seed.
 
   Rows that draw alike are compared seed by seed: what a draw does to both is in neither
@@ -466,12 +435,7 @@ def _mean_and_error(values: Iterable[float]) -> tuple[float, float]:
 
 
 def _order(
-  says: str,
-  published: str,
-  high: Side,
-  low: Side,
-  least: float = 0.0,
-  times: float = 1.0,
+  says: str, published: str, high: Side, low: Side, least: float = 0.0, times: float = 1.0
 ) -> Order:
   """Compares two rows: the difference beyond two standard errors tells.
 

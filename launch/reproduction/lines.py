@@ -11,17 +11,11 @@ import csv
 import dataclasses
 import io
 import pathlib
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tasks.papers import names
-from tasks.papers import registry
-from tasks.papers import table as table_lib
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
+from tasks.papers import names, registry, table as table_lib
+from tff_xc import errors, files, wording
 
 Number = table_lib.Number
 COLUMNS = (
@@ -163,11 +157,7 @@ def path_of(output: pathlib.Path, name: str) -> pathlib.Path:
 def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:
   """Returns what was measured of a result."""
   path = path_of(output, found.name)
-  own = [
-    line
-    for line in read_all(path)
-    if (line.table, line.scale) == (found.table, scale)
-  ]
+  own = [line for line in read_all(path) if (line.table, line.scale) == (found.table, scale)]
   if isinstance(found, table_lib.PaperTable):
     for line in own:
       if line.metric and not names.is_known(line.metric):
@@ -228,8 +218,7 @@ def _cells(line: Line) -> list[str]:
   if measured:
     mean = f'>{measured.value:.10g}' if measured.is_bound else measured.value
   by_seed = [
-    f'{seed}:{">" * each.is_bound}{each.value:.10g}'
-    for seed, each in line.by_seed.items()
+    f'{seed}:{">" * each.is_bound}{each.value:.10g}' for seed, each in line.by_seed.items()
   ]
   values = dataclasses.asdict(line) | {
     'changes': table_lib.text_of(line.changes),
@@ -259,8 +248,7 @@ def refuse_others(output: pathlib.Path, found: Sequence[str]) -> None:
     for path in [output / PAGE, *(output / name / TEXT for name in found)]:
       if path.is_file() and b'launch.reproduce' not in path.read_bytes():
         raise errors.InputError(
-          f'{path} was not written by this program and is not overwritten; name'
-          ' another --output'
+          f'{path} was not written by this program and is not overwritten; name another --output'
         )
     for path in {path_of(output, name) for name in found}:
       read_all(path)

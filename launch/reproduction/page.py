@@ -9,39 +9,25 @@ import math
 import pathlib
 import re
 import textwrap
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from launch.reproduction import judge
-from launch.reproduction import lines as lines_lib
-from tasks.papers import names
-from tasks.papers import registry
-from tasks.papers import table as table_lib
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
+from launch.reproduction import judge, lines as lines_lib
+from tasks.papers import names, registry, table as table_lib
+from tff_xc import errors, files, wording
 from tff_xc.report import text_table
 
 Line = lines_lib.Line
 Measured = lines_lib.Measured
 _NONE = table_lib.NONE
-_SIZES = {
-  'small': 'small',
-  'real': 'on real data',
-  'paper': "at the paper's size",
-}
+_SIZES = {'small': 'small', 'real': 'on real data', 'paper': "at the paper's size"}
 _BESIDE = 2  # Results that fit beside each other.
 _LONG = 24  # Rows of a table that is folded away in HTML.
 _WHY = 110  # Characters of a reason in the overview.
 _VERDICTS = judge.Verdict
 # A mark beside the words, and what the words mean.
 _MEANINGS = {
-  _VERDICTS.REPRODUCED: (
-    '✓',
-    'every value is the published one, and no pair of rows disagrees',
-  ),
+  _VERDICTS.REPRODUCED: ('✓', 'every value is the published one, and no pair of rows disagrees'),
   _VERDICTS.SHAPE: (
     '≈',
     'no pair of rows disagrees with the published order, most agree, and so do all'
@@ -104,9 +90,7 @@ def to_text(measured: Measured) -> str:
   blocks = [textwrap.fill(measured.about, width) + '\n']
   for title, heading, rows in tables(measured):
     columns = [''.join(column) for column in zip(*rows, strict=True)]
-    words = [
-      i for i, text in enumerate(columns) if re.search(r'[^\W\d_]', text)
-    ]
+    words = [i for i, text in enumerate(columns) if re.search(r'[^\W\d_]', text)]
     shown = text_table.to_text([heading, *rows], {0, *words}, width)
     blocks.append(f'{title}\n{shown}' if title else shown)
   verdict, why, _ = judge.judge(measured)
@@ -139,15 +123,11 @@ def write_text(measured: Measured, where: pathlib.Path) -> None:
 def counted(verdicts: Sequence[judge.Verdict]) -> str:
   """Returns the numbers of the verdicts: '3 reproduced, 1 not run'."""
   return ', '.join(
-    f'{verdicts.count(verdict)} {verdict}'
-    for verdict in _VERDICTS
-    if verdict in verdicts
+    f'{verdicts.count(verdict)} {verdict}' for verdict in _VERDICTS if verdict in verdicts
   )
 
 
-def _of_study(
-  found: table_lib.Study, lines: Sequence[Line], scale: str
-) -> list[Cells]:
+def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> list[Cells]:
   """Returns what was measured by row and metric, and values beside their bounds."""
   is_several = len({line.task for line in lines}) > 1
   limits, cells, values = judge.bounds(found, scale), {}, []
@@ -187,8 +167,7 @@ def _of_results(lines: Sequence[Line], scale: str) -> Cells:
   """
   best, main = judge.best_seeds(lines), judge.main_lines(lines)
   headings = {
-    line.metric: f'{names.heading(line.metric)}{names.unit(line.metric)}'
-    for line in main
+    line.metric: f'{names.heading(line.metric)}{names.unit(line.metric)}' for line in main
   }
   more = ['paper', 'difference'] if scale == 'paper' else ['paper']
   cells = {}
@@ -204,8 +183,7 @@ def _of_results(lines: Sequence[Line], scale: str) -> Cells:
 
 
 def _wide(
-  cells: Mapping[tuple[str, str], Sequence[str]],
-  headings: Mapping[str, Sequence[str]],
+  cells: Mapping[tuple[str, str], Sequence[str]], headings: Mapping[str, Sequence[str]]
 ) -> Cells:
   """Returns a row for each row of `cells`, by (row, metric), and columns by metric."""
   rows: dict[str, list[str]] = {row: [row] for row, _ in cells}
@@ -314,9 +292,7 @@ def write(output: pathlib.Path, scale: str) -> pathlib.Path:
   return path
 
 
-def _shown(
-  output: pathlib.Path, found: table_lib.Result, scale: str
-) -> dict[str, Any]:
+def _shown(output: pathlib.Path, found: table_lib.Result, scale: str) -> dict[str, Any]:
   """Returns what the page says of a result."""
   measured, problems = Measured(found, scale), []
   try:
@@ -342,9 +318,7 @@ def _shown(
     'short_why': textwrap.shorten(why, _WHY, placeholder=' …'),
     'what': measured.what if measured.lines else '',
     'size': _SIZES[scale] if measured.is_measured else '',
-    'cost': wording.human_duration(measured.seconds)
-    if measured.seconds
-    else '',
+    'cost': wording.human_duration(measured.seconds) if measured.seconds else '',
     'tables': _html_tables(measured) if is_shown else [],
     'pictures': [
       path.relative_to(output).as_posix()
@@ -354,9 +328,7 @@ def _shown(
     'commands': measured.commands,
     'revision': ', '.join(measured.distinct('revision')),
     'processor': ', '.join(measured.distinct('processor')),
-    'files': [
-      path.relative_to(output).as_posix() for path in written if path.is_file()
-    ],
+    'files': [path.relative_to(output).as_posix() for path in written if path.is_file()],
   }
 
 

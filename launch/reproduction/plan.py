@@ -12,27 +12,16 @@ import json
 import pathlib
 import shlex
 import statistics
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from launch import runs as runs_lib
 from launch.reproduction import lines as lines_lib
-from tasks import experiment
-from tasks import registry as tasks
-from tasks import task as task_lib
-from tasks.papers import encoders
-from tasks.papers import names
-from tasks.papers import registry
-from tasks.papers import table as table_lib
-from tff_xc import errors
-from tff_xc import wording
-from tff_xc.algorithms import base
-from tff_xc.algorithms import participation
-from tff_xc.algorithms import registry as algorithms
-from tff_xc.report import run_files
-from tff_xc.report import text_table
+from tasks import experiment, registry as tasks, task as task_lib
+from tasks.papers import encoders, names, registry, table as table_lib
+from tff_xc import errors, wording
+from tff_xc.algorithms import base, participation, registry as algorithms
+from tff_xc.report import run_files, text_table
 
 # Settings that change no round, and so belong to no experiment.
 UNSEEN = frozenset({*run_files.NOT_CONFIGURATION, 'device', 'runtime'})
@@ -123,9 +112,7 @@ class Planned:
     return lines_lib.Measured(self.found, self.request.scale, lines)
 
 
-def plan_all(
-  found: Sequence[table_lib.Result], request: Request
-) -> list[Planned]:
+def plan_all(found: Sequence[table_lib.Result], request: Request) -> list[Planned]:
   """Checks the flags; leaves out, in a line that says so, results that do not take them."""
   planned, problems = [], []
   left_out: dict[str, list[str]] = {}
@@ -166,9 +153,7 @@ def _planned(found: table_lib.Result, request: Request) -> Planned:
     refuse(found.name, told)
     return Planned(found=found, request=request)
   if scale != 'small' and not (form and form.rows):
-    why = (
-      f'--scale={scale}: {found.name} has no form at this scale; leave it out'
-    )
+    why = f'--scale={scale}: {found.name} has no form at this scale; leave it out'
     raise Unused('scale', why)
   _, rows, _, seeds = form or table_lib.Form('', ())
   chosen: set[str] = set()
@@ -182,13 +167,7 @@ def _planned(found: table_lib.Result, request: Request) -> Planned:
   given = table_lib.without(request.given, chosen)
   runs = plan_runs(rows, given, request.seeds or seeds, request.output)
   check_evaluated(found, rows, runs)
-  return Planned(
-    found=found,
-    request=request,
-    rows=rows,
-    runs=runs,
-    chosen=frozenset(chosen),
-  )
+  return Planned(found=found, request=request, rows=rows, runs=runs, chosen=frozenset(chosen))
 
 
 def _study(found: table_lib.Study, request: Request) -> Planned:
@@ -201,9 +180,7 @@ def _study(found: table_lib.Study, request: Request) -> Planned:
   if request.task:
     known = [*tasks_]
     if found.takes_sets:
-      known = [
-        t.name for t in tasks.TASKS.values() if base.ONE_LABEL in t.lacks
-      ]
+      known = [t.name for t in tasks.TASKS.values() if base.ONE_LABEL in t.lacks]
     if request.task not in known:
       told = f'--task={request.task}: {found.name} is of {", ".join(known)}'
       raise Unused('task', told)
@@ -257,9 +234,7 @@ def choose(
     there = ', '.join(dict.fromkeys(row.algorithm for row in rows))
     told = f'{found.name} has, on {", ".join(wanted)}, {there}'
     raise Unused('algorithm', f'--algorithm={algorithm}: {told}')
-  is_claimed = any(
-    names.parse(claim.metric).relative is not None for claim in found.claims
-  )
+  is_claimed = any(names.parse(claim.metric).relative is not None for claim in found.claims)
   for row in [*kept]:
     if is_claimed or row.is_relative:
       kept.append(found.reference(row, rows))
@@ -271,9 +246,7 @@ def differing(rows: Sequence[table_lib.Row]) -> set[str]:
   return {name for row in rows for name in table_lib.own_changes(row, rows)}
 
 
-def having(
-  rows: Sequence[table_lib.Row], given: Mapping[str, Any]
-) -> list[table_lib.Row]:
+def having(rows: Sequence[table_lib.Row], given: Mapping[str, Any]) -> list[table_lib.Row]:
   """Returns rows without those that have another value of what rows differ in."""
   kept = list(rows)
   for name in sorted(differing(rows) & set(given)):
@@ -288,9 +261,7 @@ def having(
       known = ', '.join(map(str, dict.fromkeys(values.values())))
       told = f'--{name}={given[name]}: rows of this table have {known}'
       raise Unused(name, told)
-    kept = [
-      row for row in kept if values.get(id(row), given[name]) == given[name]
-    ]
+    kept = [row for row in kept if values.get(id(row), given[name]) == given[name]]
   return kept
 
 
@@ -328,9 +299,7 @@ def plan_runs(
   return found
 
 
-def _check_given(
-  rows: Sequence[table_lib.Row], given: Mapping[str, Any]
-) -> None:
+def _check_given(rows: Sequence[table_lib.Row], given: Mapping[str, Any]) -> None:
   """Refuses hyper-parameters that no algorithm of the rows has."""
   there = dict.fromkeys(row.algorithm for row in rows)
   taken = {n for name in there for n in algorithms.get(name).names}
@@ -340,9 +309,7 @@ def _check_given(
       raise Unused(name, f'--{name} {why}: {", ".join(there)}')
 
 
-def encoder_run(
-  row: table_lib.Row, output: pathlib.Path
-) -> runs_lib.Run | None:
+def encoder_run(row: table_lib.Row, output: pathlib.Path) -> runs_lib.Run | None:
   """Returns the run whose encoder a row's runs start from, OUTPUT/runs/encoders/NAME."""
   name = row.changes.get('start_from')
   if name not in encoders.ENCODERS:
@@ -354,9 +321,7 @@ def encoder_run(
 
 
 def check_evaluated(
-  found: table_lib.PaperTable,
-  rows: Sequence[table_lib.Row],
-  runs: Sequence[Sequence[runs_lib.Run]],
+  found: table_lib.PaperTable, rows: Sequence[table_lib.Row], runs: Sequence[Sequence[runs_lib.Run]]
 ) -> None:
   """Refuses runs without scores of the rounds that a table shows."""
   for row, [run, *_] in zip(rows, runs, strict=True):
@@ -409,9 +374,7 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
     print(needs(runs_there, request.output))
 
 
-def with_data(
-  configs: Iterable[Mapping[str, Any]],
-) -> dict[str, bool]:
+def with_data(configs: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
   """Returns which tasks have their data, and prints what is missing, also in part.
 
   Raises `errors.InputError` if all are missing.
@@ -476,9 +439,7 @@ def _seconds(output: pathlib.Path) -> dict[tuple[str, str], float]:
   Those of runs in `output` go before those of kept results.
   """
   kept, own = collections.defaultdict(list), collections.defaultdict(list)
-  for paper in dict.fromkeys(
-    name.partition('/')[0] for name in registry.RESULTS
-  ):
+  for paper in dict.fromkeys(name.partition('/')[0] for name in registry.RESULTS):
     for line in lines_lib.read_all(_KEPT_RESULTS / f'{paper}.csv'):
       if line.metric == names.SECONDS and line.measured:
         kept[line.task, line.algorithm].append(line.measured.value)

@@ -5,26 +5,15 @@ import itertools
 import math
 import pathlib
 import statistics
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from launch import machine
-from launch import runs as runs_lib
-from launch.reproduction import judge
-from launch.reproduction import lines as lines_lib
-from launch.reproduction import page
-from launch.reproduction import plan
-from tasks import registry as tasks
-from tasks import task as task_lib
-from tasks.papers import names
-from tasks.papers import table as table_lib
-from tff_xc import environment
-from tff_xc import errors
-from tff_xc import files
-from tff_xc.measure import catalog
-from tff_xc.measure import targets
-from tff_xc.report import methods
-from tff_xc.report import run_files
+from launch import machine, runs as runs_lib
+from launch.reproduction import judge, lines as lines_lib, page, plan
+from tasks import registry as tasks, task as task_lib
+from tasks.papers import names, table as table_lib
+from tff_xc import environment, errors, files
+from tff_xc.measure import catalog, targets
+from tff_xc.report import methods, run_files
 
 Number = lines_lib.Number
 Line = lines_lib.Line
@@ -87,9 +76,7 @@ def _train(
     for folder, run in found.items():
       encoder = encoders.get(pathlib.Path(run.config['start_from']))
       if encoder and (why := _why_not_finished(encoder, failures)):
-        failures[folder] = (
-          f'the encoder that it starts from was not trained: {why}'
-        )
+        failures[folder] = f'the encoder that it starts from was not trained: {why}'
       else:
         waiting.append(run)
     if not waiting:
@@ -133,17 +120,10 @@ def _not_measured(each: Planned, problem: errors.InputError) -> judge.Verdict:
 
 def _about(each: Planned, **more) -> Line:
   """Returns what all lines of a result have."""
-  return Line(
-    table=each.found.table,
-    scale=each.request.scale,
-    command=each.command,
-    **more,
-  )
+  return Line(table=each.found.table, scale=each.request.scale, command=each.command, **more)
 
 
-def _measure(
-  each: Planned, failures: Mapping[pathlib.Path, Exception | str]
-) -> judge.Verdict:
+def _measure(each: Planned, failures: Mapping[pathlib.Path, Exception | str]) -> judge.Verdict:
   """Measures, writes and tells a result; without any now, that of before stays."""
   found, request = each.found, each.request
   if not request.is_one:
@@ -160,8 +140,7 @@ def _measure(
     raise  # Nobody reads what is printed.
   except OSError as e:
     raise errors.DamageError(
-      f'{found.name} could not be measured: {e}; mend that, and run the same'
-      ' command again'
+      f'{found.name} could not be measured: {e}; mend that, and run the same command again'
     ) from e
   verdict, why, _ = judge.judge(shown)
   told = f'{found.name}: {verdict}: {why}\n'
@@ -171,9 +150,7 @@ def _measure(
   return verdict
 
 
-def _refuse_without_runs(
-  each: Planned, failures: Mapping[pathlib.Path, Exception | str]
-) -> None:
+def _refuse_without_runs(each: Planned, failures: Mapping[pathlib.Path, Exception | str]) -> None:
   """Raises why nothing was trained, if no run of a result was begun, now or before."""
   problems: dict[str, Exception] = {}
   for folder, run in each.by_folder.items():
@@ -233,16 +210,11 @@ def _part(each: Planned) -> str:
   told = {}
   for run in each.by_folder.values():
     if run.task not in told:
-      told[run.task] = task_lib.part(
-        tasks.get(run.task), run.config['data_dir']
-      )
+      told[run.task] = task_lib.part(tasks.get(run.task), run.config['data_dir'])
   return ', '.join(f'{task} has {part}' for task, part in told.items() if part)
 
 
-def _note(
-  group: Sequence[runs_lib.Run],
-  failures: Mapping[pathlib.Path, Exception | str],
-) -> str:
+def _note(group: Sequence[runs_lib.Run], failures: Mapping[pathlib.Path, Exception | str]) -> str:
   """Returns why a row lacks a run, ''; of several seeds the last one's."""
   for run in reversed(group):
     why = failures.get(run.folder)
@@ -272,8 +244,7 @@ def _read(found: table_lib.PaperTable, planned: runs_lib.Run) -> run_files.Run:
   run = run_files.read_run(planned.folder)
   if run.metrics['round'].max() != run.summary['rounds']:
     raise files.damaged(
-      run.path / run_files.METRICS,
-      f'expected rounds up to {run.summary["rounds"]}',
+      run.path / run_files.METRICS, f'expected rounds up to {run.summary["rounds"]}'
     )
   by = planned.config['best_by']
   if found.at_rounds:
@@ -305,11 +276,7 @@ def lines(
   of_row = {id(row): runs for row, runs in zip(rows, groups, strict=True)}
   for row, label, runs, note in zip(rows, labels, groups, notes, strict=True):
     line = dataclasses.replace(
-      about,
-      row=label,
-      task=row.task,
-      algorithm=row.algorithm,
-      changes=row.changes,
+      about, row=label, task=row.task, algorithm=row.algorithm, changes=row.changes
     )
     if runs:
       revisions = (run.config.get('git_revision') for run in runs)
@@ -330,11 +297,7 @@ def lines(
       value, by_seed = measured(runs, name, whole)
       made.append(
         dataclasses.replace(
-          line,
-          metric=name,
-          published=row.published.get(name),
-          measured=value,
-          by_seed=by_seed,
+          line, metric=name, published=row.published.get(name), measured=value, by_seed=by_seed
         )
       )
       is_score = names.parse(name).is_percent and len(by_seed) > 1
@@ -345,17 +308,11 @@ def lines(
     for name in (names.SECONDS, names.BEST_ROUND, names.SENT):
       value, by_seed = measured(runs, name)
       if value and name not in wanted:
-        made.append(
-          dataclasses.replace(
-            line, metric=name, measured=value, by_seed=by_seed
-          )
-        )
+        made.append(dataclasses.replace(line, metric=name, measured=value, by_seed=by_seed))
   return made
 
 
-def _is_claimed(
-  claim: table_lib.Claim, row: table_lib.Row, rows: Sequence[table_lib.Row]
-) -> bool:
+def _is_claimed(claim: table_lib.Claim, row: table_lib.Row, rows: Sequence[table_lib.Row]) -> bool:
   """Whether a claim's metric is measured of a row of an algorithm that it names.
 
   Of those that print the metric, if any do.
@@ -450,9 +407,7 @@ def draw(
   Of final scores it draws the best at each effective rate, and of a grid only the
   best row's curve.
   """
-  from tff_xc.report import curves
-  from tff_xc.report import pictures
-  from tff_xc.report import tables
+  from tff_xc.report import curves, pictures, tables
 
   there = zip(rows, table_lib.labels(rows), groups, strict=True)
   there = [each for each in there if each[2]]
@@ -461,9 +416,7 @@ def draw(
 
   def frame(labelled):
     all_ = [(run, label) for label, runs in labelled for run in runs]
-    return tables.collect(
-      [run for run, _ in all_], [label for _, label in all_]
-    )
+    return tables.collect([run for run, _ in all_], [label for _, label in all_])
 
   tasks_ = dict.fromkeys(row.task for row, *_ in there)
   for task in tasks_:

@@ -9,9 +9,7 @@ bounds in `tasks.papers`.
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,28 +17,16 @@ import scipy.sparse
 
 from datasets import examples as examples_lib
 from datasets.splits import rules
-from launch import runs as runs_lib
-from launch import trained
-from launch.reproduction import lines as lines_lib
-from launch.reproduction import plan
-from tasks import experiment
-from tasks import registry as tasks
-from tasks.papers import data
-from tasks.papers import fedmlh
-from tasks.papers import fedvc
+from launch import runs as runs_lib, trained
+from launch.reproduction import lines as lines_lib, plan
+from tasks import experiment, registry as tasks
+from tasks.papers import data, fedmlh, fedvc
 from tff_xc import errors
 from tff_xc.algorithms import fedss as fedss_lib
-from tff_xc.data import hashing
-from tff_xc.data import pool as pool_lib
+from tff_xc.data import hashing, pool as pool_lib
 from tff_xc.experiment import cohort
-from tff_xc.measure import hashed_labels
-from tff_xc.measure import ranking
-from tff_xc.measure import skew
-from tff_xc.report import curves
-from tff_xc.report import methods
-from tff_xc.report import pictures
-from tff_xc.report import run_files
-from tff_xc.report import split_pictures
+from tff_xc.measure import hashed_labels, ranking, skew
+from tff_xc.report import curves, methods, pictures, run_files, split_pictures
 from tff_xc.round import process
 
 Line = lines_lib.Line
@@ -64,9 +50,7 @@ def measure(planned: plan.Planned, folder: pathlib.Path) -> list[Line]:
   return lines
 
 
-def _line(
-  row: str, metric: str, value: float, std: float | None = None, **more
-) -> Line:
+def _line(row: str, metric: str, value: float, std: float | None = None, **more) -> Line:
   number = lines_lib.Number(float(value), std)
   return Line(row=row, metric=metric, measured=number, **more)
 
@@ -112,9 +96,7 @@ def class_counts(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
         *_grid(
           row,
           {
-            'classes of a client': np.mean(
-              [c.getnnz(axis=1).mean() for c in counts]
-            ),
+            'classes of a client': np.mean([c.getnnz(axis=1).mean() for c in counts]),
             'examples of a client': counts[0].sum(axis=1).min(),
           },
         ),
@@ -154,9 +136,7 @@ def confusion(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
   return lines + _values({difference: shares[0] - shares[1]})
 
 
-def data_statistics(
-  planned, config, loaded, folder: pathlib.Path
-) -> list[Line]:
+def data_statistics(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
   """Measures statistics of a data set: clients, classes, labels."""
   dataset, task = loaded[0], config['task']
   train = dataset.train
@@ -180,9 +160,7 @@ def data_statistics(
     of_train, of_test = np.asarray(counts.sum(axis=0)).ravel(), None
     if dataset.test is not None:
       of_test = np.bincount(dataset.test.y, minlength=dataset.num_classes)
-    split_pictures.plot_labels(
-      of_train, of_test, folder / f'{task}_classes.png'
-    )
+    split_pictures.plot_labels(of_train, of_test, folder / f'{task}_classes.png')
   return lines
 
 
@@ -219,9 +197,7 @@ def statistics(dataset, counts) -> dict[str, float]:
   return found
 
 
-def gradient_noise(
-  planned: plan.Planned, config, loaded, folder: pathlib.Path
-) -> list[Line]:
+def gradient_noise(planned: plan.Planned, config, loaded, folder: pathlib.Path) -> list[Line]:
   """Measures how far FedSS's delta is from FullSoftmax's, by m (FedSS, fig. 9).
 
   The K clients of a round hold one batch and draw different negatives. All take one
@@ -297,9 +273,7 @@ def noises(dataset, model, config: Mapping[str, Any]) -> dict[int, float]:
   return found
 
 
-def fedaws_theory(
-  planned: plan.Planned, config, loaded, folder: pathlib.Path
-) -> list[Line]:
+def fedaws_theory(planned: plan.Planned, config, loaded, folder: pathlib.Path) -> list[Line]:
   """Compares what FedAwS minimises with the contrastive loss of eq. (11) and (12).
 
   With unit rows w_c, an embedding g of class y, s_c = g . w_c and a margin nu:
@@ -345,9 +319,7 @@ def fedaws_theory(
   return _values({'examples': examples, **dict(zip(names, shown, strict=True))})
 
 
-def contrastive(
-  classes: int, shared: float, margin: float, noise: float
-) -> dict[str, Any]:
+def contrastive(classes: int, shared: float, margin: float, noise: float) -> dict[str, Any]:
   """Draws unit rows, which share a direction of this length, and returns `losses`.
 
   Embeddings are their rows plus noise of about this length, normalised.
@@ -416,17 +388,12 @@ def hashed(dataset, tables: int, buckets: int) -> dict[str, float]:
   for seed in range(tables):
     own = hashing.buckets(np.arange(n), seed, buckets)
     observed.append(hashed_labels.bucket_examples(y, seed, buckets)[own][rare])
-    finer = [
-      hashed_labels.bucket_counts(held, seed, k * buckets) for k in (1, 2, 4)
-    ]
+    finer = [hashed_labels.bucket_counts(held, seed, k * buckets) for k in (1, 2, 4)]
     of_buckets.append([divergences(each) for each in finer])
     joint = hashed_labels.joint_buckets(n, seed + 1, buckets)
     groups = hashed_labels.group_counts(held, joint, joint.max() + 1)
     of_tables.append(divergences(groups))
-  of_labels, of_buckets = (
-    np.tile(divergences(held), tables),
-    np.concatenate(of_buckets, 1),
-  )
+  of_labels, of_buckets = (np.tile(divergences(held), tables), np.concatenate(of_buckets, 1))
   drawn, same = np.zeros(1), 1e-9  # Nats, to which divergences are rounded.
   if rare.any():
     drawn = hashed_labels.drawn_positives(counts, rare, buckets, 1000)
@@ -452,8 +419,7 @@ def hashed(dataset, tables: int, buckets: int) -> dict[str, float]:
     'infrequent labels, of less than 1 % of the training examples': rare.sum(),
     'share of all labels': rare.mean(),
     'share of all positives': counts[rare].sum() / counts.sum(),
-    'positives of labels below 0.01 %, share (Fig. 2 b)': counts[few].sum()
-    / counts.sum(),
+    'positives of labels below 0.01 %, share (Fig. 2 b)': counts[few].sum() / counts.sum(),
     'examples of a frequent label on one client, over an even share (Fig. 2 c)': (
       concentration(held, counts)
     ),
@@ -463,9 +429,7 @@ def hashed(dataset, tables: int, buckets: int) -> dict[str, float]:
     'expected, an example counts once a label': _mean(expected),
     'mean of 1,000 hash functions': _mean(drawn),
     'bound of Lemma 1': _mean(least),
-    'standard errors above the bound of Lemma 1': (
-      (_mean(drawn) - _mean(least)) / (error or 1)
-    ),
+    'standard errors above the bound of Lemma 1': ((_mean(drawn) - _mean(least)) / (error or 1)),
     "exponent of a centroid's error over its positives (Theorem 1)": exponent,
     "error of an infrequent label's centroid over its bucket's, over the inverse ratio"
     ' of their positives (Theorem 1)': ratio,
@@ -541,9 +505,7 @@ def _centroids(pool, is_frequent, num_buckets: int) -> tuple[float, float]:
     exponent = np.polyfit(np.log(positives), np.log(mean), 1)[0]
   for label in chosen(~is_frequent):
     own, [error] = errors_of([label], [None])
-    joined, [of_bucket] = errors_of(
-      np.flatnonzero(buckets == buckets[label]), [None]
-    )
+    joined, [of_bucket] = errors_of(np.flatnonzero(buckets == buckets[label]), [None])
     ratios.append(error / of_bucket / (joined / own))
   return exponent, np.mean(ratios) if ratios else np.nan
 
@@ -552,10 +514,7 @@ def draw_labels(dataset, of_labels, of_clients) -> None:
   """Draws FedMLH's figure 2: how frequent labels are, and where examples of some lie."""
   known, held = dataset.propensity, _held(dataset)
   counts = np.sort(known.label_counts)
-  for name, weights in (
-    ('labels', np.ones(len(counts))),
-    ('their positives', counts),
-  ):
+  for name, weights in (('labels', np.ones(len(counts))), ('their positives', counts)):
     upto = 100 * weights.cumsum() / weights.sum()
     of_labels.step(counts / known.num_examples, upto, where='post', label=name)
   of_labels.set_xscale('log')

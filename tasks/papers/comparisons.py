@@ -38,17 +38,9 @@ _SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
   ),
   'sizes': (
     f'{_DRAWN}: large and small clients',
-    {
-      **_GLYPHS,
-      'split': 'dirichlet',
-      'concentration': 6000.0,
-      'size_deviation': 1.2,
-    },
+    {**_GLYPHS, 'split': 'dirichlet', 'concentration': 6000.0, 'size_deviation': 1.2},
   ),
-  'few': (
-    f'{_DRAWN}: a client has three classes',
-    {**_GLYPHS, 'classes_per_client': 3},
-  ),
+  'few': (f'{_DRAWN}: a client has three classes', {**_GLYPHS, 'classes_per_client': 3}),
   'cifar10': (
     'CIFAR-10, which it needs, alpha 0.5, 40 rounds of twenty batches',
     {

@@ -11,8 +11,7 @@ import functools
 import math
 import pathlib
 from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tasks.papers import table
 
@@ -71,19 +70,14 @@ STATISTICS = {
 def sets(name: str, scale: str) -> tuple[Set, ...]:
   """Returns the sets of a result of `STATISTICS`; of the small scale one."""
   found: dict[str, Set] = {}
-  with open(
-    pathlib.Path(__file__).with_suffix('.csv'), newline='', encoding='utf-8'
-  ) as file:
+  with open(pathlib.Path(__file__).with_suffix('.csv'), newline='', encoding='utf-8') as file:
     for line in csv.DictReader(file):
       if (line['sets'], line['scale']) != (STATISTICS[name][0], scale):
         continue
       options = table.changes(line['options'])
       of = found.setdefault(line['task'], Set(line['task'], {}, options))
       of.numbers[line['statistic']] = Number(
-        line['printed'],
-        float(line['least']),
-        float(line['most'] or math.inf),
-        line['origin'],
+        line['printed'], float(line['least']), float(line['most'] or math.inf), line['origin']
       )
   return tuple(found.values())
 
@@ -97,8 +91,7 @@ def study(**words: str) -> table.Study:
     **words,
     measure='data_statistics',
     tasks={
-      scale: {each.task: each.options for each in sets(name, scale)}
-      for scale in ('small', 'paper')
+      scale: {each.task: each.options for each in sets(name, scale)} for scale in ('small', 'paper')
     },
     small=f'Procedural data: task {small.task}',
     expected=small.bounds(),

@@ -5,8 +5,7 @@ whose changes have `start_from=NAME` starts with this encoder and with fresh cla
 """
 
 from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Encoder(NamedTuple):
@@ -32,5 +31,5 @@ ENCODERS: Mapping[str, Encoder] = {
       'rounds': 120,
       'eval_every': 20,
     },
-  ),
+  )
 }

@@ -6,8 +6,7 @@ The paper gives neither learning rates nor numbers of rounds; a task's are ours.
 
 import math
 
-from tasks.papers import data
-from tasks.papers import table
+from tasks.papers import data, table
 
 _PAPER = {'paper': 'FedAwS', 'source': 'arXiv:2004.10342'}
 _CLASSES = 100

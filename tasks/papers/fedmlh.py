@@ -8,8 +8,7 @@ of its Table 5. Its MB and GB are 2^20 and 2^30 bytes.
 import math
 from typing import NamedTuple
 
-from tasks.papers import data
-from tasks.papers import table
+from tasks.papers import data, table
 
 _SCORES = ('pc@1', 'pc@3', 'pc@5')
 
@@ -33,28 +32,8 @@ CONFIGURATIONS = tuple(
   for fields in (
     ('eurlex-4k-sets', 'Eurlex', 300, 3_993, 4, 250, 150, 31, 39),
     ('wiki10-31k-sets', 'Wiki31', 5_000, 30_938, 4, 1_000, 500, 18, 31),
-    (
-      'amazontitles-131k-sets',
-      'AMZtitle',
-      5_000,
-      131_073,
-      4,
-      4_000,
-      1_000,
-      12,
-      66,
-    ),
-    (
-      'wikiseealsotitles-320k-sets',
-      'Wikititle',
-      10_000,
-      312_330,
-      8,
-      5_000,
-      1_000,
-      28,
-      64,
-    ),
+    ('amazontitles-131k-sets', 'AMZtitle', 5_000, 131_073, 4, 4_000, 1_000, 12, 66),
+    ('wikiseealsotitles-320k-sets', 'Wikititle', 10_000, 312_330, 8, 5_000, 1_000, 28, 64),
   )
 )
 _PAPER = {'paper': 'FedMLH', 'source': 'arXiv:2110.12292'}
@@ -152,19 +131,14 @@ RESULTS = (
     'Seconds of a round',
     'The published seconds are of a P100: what compares is their order.',
   ),
-  table.Diagram(
-    **_PAPER, number='Fig. 1', caption='Labels hashed into several small tables'
-  ),
+  table.Diagram(**_PAPER, number='Fig. 1', caption='Labels hashed into several small tables'),
   _theory(
     'Fig. 2',
     'How frequent labels are, the share of positives that belong to labels below a'
     ' frequency, and the examples of frequent labels on each client',
     {
       'share of all labels': (0.5, 1),
-      'examples of a frequent label on one client, over an even share (Fig. 2 c)': (
-        2,
-        math.inf,
-      ),
+      'examples of a frequent label on one client, over an even share (Fig. 2 c)': (2, math.inf),
     },
     'The paper prints no numbers; it calls classes extremely imbalanced and the data of'
     ' devices heterogeneous (abstract). Here that means: most labels are infrequent, and'
@@ -196,19 +170,13 @@ RESULTS = (
     'Lemmas 1 and 2 and Theorems 1 and 2 beside the labels of a task',
     {
       # Theorem 1: it falls as 1 / n_1, here within a tenth of the exponent.
-      "exponent of a centroid's error over its positives (Theorem 1)": (
-        -1.1,
-        -0.9,
-      ),
+      "exponent of a centroid's error over its positives (Theorem 1)": (-1.1, -0.9),
       # 1 if a bucket's examples spread as a label's do. They spread more, by the distances
       # between its labels: at most twice as much is asked. A tenth more is chance.
       "error of an infrequent label's centroid over its bucket's, over the inverse ratio"
       ' of their positives (Theorem 1)': (0.5, 1.1),
       # Its text has 32, p / B without the remainder; Lemma 1 has 1 + (p - 1) / B = 33.8.
-      'AMZtitle: positives of the bucket of an average label, over its own': (
-        32,
-        35,
-      ),
+      'AMZtitle: positives of the bucket of an average label, over its own': (32, 35),
       # Lemma 1 bounds an expectation from below: three errors are chance.
       'standard errors above the bound of Lemma 1': (-3, math.inf),
       'pairs whose divergence grew': (-math.inf, 0),

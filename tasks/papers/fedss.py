@@ -134,32 +134,22 @@ _NOISE = {
 _SCORES = ('top1', 'map@10')  # Of panels a and b.
 _SENT = 'Accuracy for the class parameters that a client is sent: '
 RESULTS = (
+  table.Diagram(**_PAPER, number='Fig. 1', caption='What a client receives, trains and returns'),
   table.Diagram(
-    **_PAPER,
-    number='Fig. 1',
-    caption='What a client receives, trains and returns',
-  ),
-  table.Diagram(
-    **_PAPER,
-    number='Fig. 2',
-    caption='The columns of the class table that a client requests',
+    **_PAPER, number='Fig. 2', caption='The columns of the class table that a client requests'
   ),
   _TABLE1,
   _table(
     'Table 2',
     'SOP: 2,000 rounds of 32 clients; |S| = 25 to 100',
     _RETRIEVAL,
-    _ASSIGNED
-    + ' The number of fedss with 80 negatives is from Table 4.'
-    + _NOT_KNOWN,
+    _ASSIGNED + ' The number of fedss with 80 negatives is from Table 4.' + _NOT_KNOWN,
   ),
   _table(
     'Table 3',
     'ImageNet-21k: 25,000 rounds; |S| = 70 to 820',
     _IMAGENET,
-    'The paper does not state the clients of a round. '
-    + _ASSIGNED
-    + _NOT_KNOWN,
+    'The paper does not state the clients of a round. ' + _ASSIGNED + _NOT_KNOWN,
   ),
   _table('Table 4', 'SOP: training and retrieval, |S| = 100', _RETRIEVAL),
   _figure(
@@ -218,16 +208,12 @@ RESULTS = (
     tasks={'small': {'glyphs': _NOISE}, 'paper': {'sop': {}}},
     algorithm='fedss',
     flags=('data_dir', 'seed', 'device', 'clients_per_round', 'num_classes'),
-    small='Procedural handwriting of 160 classes, 8 clients, 4 batches of about 16'
-    ' classes',
+    small='Procedural handwriting of 160 classes, 8 clients, 4 batches of about 16 classes',
     needs='sop',
     expected={
       # It falls with m (fig. 9); with m = n - |P|, eq. (6) is eq. (2).
       'noise over that with the next fewer negatives, the largest': (0, 1),
-      "share of the noise's logarithm that a line over m explains, R²": (
-        0.8,
-        1,
-      ),
+      "share of the noise's logarithm that a line over m explains, R²": (0.8, 1),
       'noise with all other classes, m = n - |P|': (0, 1e-6),
     },
   ),

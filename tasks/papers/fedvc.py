@@ -10,13 +10,10 @@ fewer. Rows on Landmarks have the paper's network, head and crops, where the tas
 those of FedSS.
 """
 
-from tasks.papers import data
-from tasks.papers import table
+from tasks.papers import data, table
 
 _PAPER = {'paper': 'FedVC', 'source': 'arXiv:2003.08082'}
-_PRETRAINED = (
-  'The numbers are of pretrained networks (--encoder_weights=imagenet). '
-)
+_PRETRAINED = 'The numbers are of pretrained networks (--encoder_weights=imagenet). '
 _START = {'start_from': 'handwriting'}  # Of `encoders.ENCODERS`.
 _STARTED = 'from an encoder that was trained on other classes'
 _COMMON = {
@@ -155,8 +152,7 @@ EMD = {
 }
 _WITHIN = 0.05
 _FIGURES = (
-  'That figure 2 is of iNaturalist and figure 3 of Landmarks is from memory. EMD'
-  ' are as well.'
+  'That figure 2 is of iNaturalist and figure 3 of Landmarks is from memory. EMD are as well.'
 )
 
 
@@ -187,8 +183,7 @@ RESULTS = (
   ),
   _table(
     'Table 4',
-    'FedIR on Landmarks-User-160k: 5,000 rounds; two layers (--trainable=bottleneck) or'
-    ' all',
+    'FedIR on Landmarks-User-160k: 5,000 rounds; two layers (--trainable=bottleneck) or all',
     'The target distribution of FedIR, that of the training images, and the 5 local'
     ' epochs are not in the paper as we know it.',
     **_OF_TABLE_4,
@@ -215,8 +210,7 @@ RESULTS = (
     **_PAPER,
     number='Fig. 2',
     caption='Examples and classes of the clients of iNaturalist, by rank',
-    notes='The least images of a Geo cell, 0.01 of its most, are from memory. '
-    + _FIGURES,
+    notes='The least images of a Geo cell, 0.01 of its most, are from memory. ' + _FIGURES,
   ),
   data.study(
     **_PAPER,
@@ -274,8 +268,7 @@ RESULTS = (
   table.Study(
     **_PAPER,
     number='Fig. 10',
-    caption='Classes of the clients of CIFAR-10 and CIFAR-100 by alpha: 100 clients of'
-    ' 500 images',
+    caption='Classes of the clients of CIFAR-10 and CIFAR-100 by alpha: 100 clients of 500 images',
     notes='The paper draws the counts without numbers. The distances are derived, with'
     ' alpha as the total concentration: the EMD of its figure 4 appear at these alpha.',
     measure='class_counts',

@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tff_xc import errors
-from tff_xc.measure import catalog
-from tff_xc.measure import targets
+from tff_xc.measure import catalog, targets
 
 BEST_ROUND, SECONDS, SENT = 'best_round', 'seconds', 'bytes_down'
 BEST_SEED = 'best_seed_'
@@ -34,10 +33,7 @@ _METRICS: Mapping[str, catalog.Metric] = {
     better='lower',
   ),
   SENT: catalog.Metric(
-    'sent down',
-    'what clients were sent until then',
-    unit='bytes',
-    better='lower',
+    'sent down', 'what clients were sent until then', unit='bytes', better='lower'
   ),
 }
 

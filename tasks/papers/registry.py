@@ -1,22 +1,12 @@
 """The published tables and figures by name. Importing this imports no TensorFlow."""
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from tasks.papers import comparisons
-from tasks.papers import fedaws
-from tasks.papers import fedmlh
-from tasks.papers import fedss
-from tasks.papers import fedvc
-from tasks.papers import table
-from tasks.papers import turbosvm
-from tff_xc import errors
-from tff_xc import wording
+from tasks.papers import comparisons, fedaws, fedmlh, fedss, fedvc, table, turbosvm
+from tff_xc import errors, wording
 
 RESULTS: Mapping[str, table.Result] = {
-  found.name: found
-  for paper in (fedss, fedaws, turbosvm, fedmlh, fedvc)
-  for found in paper.RESULTS
+  found.name: found for paper in (fedss, fedaws, turbosvm, fedmlh, fedvc) for found in paper.RESULTS
 }
 # With comparisons of our own, which `all` does not have.
 KNOWN: Mapping[str, table.Result] = {
@@ -37,9 +27,7 @@ def chosen(names: Sequence[str]) -> list[table.Result]:
       near = [n for n in KNOWN if n.startswith(f'{name.partition("/")[0]}/')]
       known = near or ['all', *papers, 'or one of `launch.list tables`']
       meant = wording.meant(name, [*papers, *KNOWN])
-      raise errors.InputError(
-        f'unknown table {name!r}: there are {", ".join(known)}{meant}'
-      )
+      raise errors.InputError(f'unknown table {name!r}: there are {", ".join(known)}{meant}')
     wanted.update(found)
   return [result for name, result in KNOWN.items() if name in wanted]
 

@@ -6,12 +6,8 @@ import functools
 import itertools
 import pathlib
 import re
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tasks.papers import names
 from tff_xc.algorithms import registry as algorithms
@@ -85,9 +81,7 @@ class Claim(NamedTuple):
   # An algorithm: of both rows, the gain over its row with the same settings. REGION: the
   # rows of each side are a grid, of which the share with good scores is compared.
   over: str = ''
-  times: float = (
-    1.0  # The low row counts so often: its double must be below with 2.
-  )
+  times: float = 1.0  # The low row counts so often: its double must be below with 2.
 
   @property
   def algorithms(self) -> set[str]:
@@ -183,9 +177,7 @@ class Study(Result):
   # The function of `launch.reproduction.studies` that measures it.
   measure: str
   # The data that it reads: options by task, by scale; {}: none.
-  tasks: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(
-    default_factory=dict
-  )
+  tasks: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
   algorithm: str = 'fedavg'  # Whose hyper-parameters it takes.
   flags: tuple[str, ...] = ('data_dir',)  # That it can use, besides --task.
   # Whether --task may name any task whose examples keep all labels.
@@ -196,9 +188,7 @@ class Study(Result):
   # Bounds of what the small one shows, by the study's name of the value.
   expected: Mapping[str, tuple[float, float]]
   # Of the published values; {}: `expected` holds there too.
-  published: Mapping[str, tuple[float, float]] = dataclasses.field(
-    default_factory=dict
-  )
+  published: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
   needs: str = ''  # At the paper's size, a sentence; '': it has one size.
 
 
@@ -300,9 +290,7 @@ def of_csv(
 
   def form(scale, text, changes):
     found = [
-      row
-      for table, settings in changes.items()
-      for row in rows(paper, table, scale, settings)
+      row for table, settings in changes.items() for row in rows(paper, table, scale, settings)
     ]
     if algorithms:
       found = [row for row in found if row.algorithm in algorithms]
@@ -321,9 +309,7 @@ def of_csv(
   )
 
 
-def _claims(
-  name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]
-) -> tuple[Claim, ...]:
+def _claims(name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]) -> tuple[Claim, ...]:
   """Returns a result's claims, and those of other tables that are of its rows."""
   paper, found = name.partition('/')[0], []
   known = {name, *(f'{paper}/{table}' for table in tables)}
@@ -368,8 +354,7 @@ def rows(
 def _of_grid(row: Row) -> Iterator[Row]:
   """Yields a row for each combination of its settings' values."""
   values = [
-    [*map(_value, v.split('|'))] if isinstance(v, str) else [v]
-    for v in row.changes.values()
+    [*map(_value, v.split('|'))] if isinstance(v, str) else [v] for v in row.changes.values()
   ]
   for each in itertools.product(*values):
     yield row._replace(changes=dict(zip(row.changes, each, strict=True)))
@@ -401,10 +386,7 @@ def changes(text: str) -> dict[str, Any]:
 
 def text_of(values: Mapping[str, Any]) -> str:
   """Returns what `changes` reads."""
-  return ';'.join(
-    f'{n}={str(v).lower() if isinstance(v, bool) else v}'
-    for n, v in values.items()
-  )
+  return ';'.join(f'{n}={str(v).lower() if isinstance(v, bool) else v}' for n, v in values.items())
 
 
 def _value(text: str) -> Any:
@@ -416,9 +398,7 @@ def _value(text: str) -> Any:
   return float(text) if re.match(r'[\d.]+(e-?\d+)?$', text) else text
 
 
-def without(
-  changes: Mapping[str, Any], names: Collection[str]
-) -> dict[str, Any]:
+def without(changes: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
   """Returns changes without the settings of these names."""
   return {n: value for n, value in changes.items() if n not in names}
 
@@ -428,23 +408,17 @@ def applying(changes: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
   return {
     name: value
     for name, value in changes.items()
-    if name not in algorithms.HYPERPARAMETERS
-    or name in algorithms.get(algorithm).names
+    if name not in algorithms.HYPERPARAMETERS or name in algorithms.get(algorithm).names
   }
 
 
 def own_changes(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
   """Returns what tells a row from others of its algorithm, but how long it trains."""
-  alike = [
-    other
-    for other in rows
-    if (other.task, other.algorithm) == (row.task, row.algorithm)
-  ]
+  alike = [other for other in rows if (other.task, other.algorithm) == (row.task, row.algorithm)]
   return {
     name: value
     for name, value in row.changes.items()
-    if name != 'rounds'
-    and any(other.changes.get(name) != value for other in alike)
+    if name != 'rounds' and any(other.changes.get(name) != value for other in alike)
   }
 
 

@@ -5,8 +5,7 @@ The tasks have the paper's models and rates (its Tables 5 to 8). All numbers are
 means of five seeds on the pooled examples of the test users.
 """
 
-from tasks.papers import data
-from tasks.papers import table
+from tasks.papers import data, table
 
 _PAPER = {'paper': 'TurboSVM-FL', 'source': 'arXiv:2401.12012'}
 _SEEDS = (0, 1, 2, 3, 4)
@@ -31,14 +30,10 @@ _SETS = {'femnist': 'FEMNIST', 'celeba': 'CelebA', 'shakespeare': 'Shakespeare'}
 # 1 / 201.
 _EVALUATED = {'eval_every': 4, 'checkpoint_every': 20}
 _SMALL = {'rounds': 48, **_EVALUATED}
-_WHAT = (
-  'Procedural handwriting in the shape of FEMNIST, 48 rounds of 201'
-  + table.REDESIGNED
-)
+_WHAT = 'Procedural handwriting in the shape of FEMNIST, 48 rounds of 201' + table.REDESIGNED
 _OF_FACES = {'rounds': 100, 'eval_every': 10, 'checkpoint_every': 20}
 _SHAKESPEARE = (
-  'Shakespeare, 60 rounds, FedAvg and TurboSVM-FL, each round scored on 20,000 examples'
-  ' of the test'
+  'Shakespeare, 60 rounds, FedAvg and TurboSVM-FL, each round scored on 20,000 examples of the test'
 )
 _FACES = 'Drawn faces in the shape of CelebA, 100 rounds of 201'
 
@@ -95,10 +90,7 @@ RESULTS = (
     curves=('top1',),
   ),
   data.study(
-    **_PAPER,
-    number='Table 1',
-    caption="Statistics of LEAF's sets",
-    notes=_STATISTICS_NOTES,
+    **_PAPER, number='Table 1', caption="Statistics of LEAF's sets", notes=_STATISTICS_NOTES
   ),
   _table(
     'Table 2',
@@ -134,9 +126,7 @@ RESULTS = (
     notes="On Shakespeare the published code ran TurboSVM-FL's rows with 0.1;"
     ' --logits_learning_rate=1 is the table.',
   ),
-  _table(
-    'Table 9', 'Rounds to an accuracy; 8, 16 and 32 clients', _FIRST_ROUND
-  ),
+  _table('Table 9', 'Rounds to an accuracy; 8, 16 and 32 clients', _FIRST_ROUND),
   _table(
     'Table 10',
     'Scores after 100 rounds; 8, 16 and 32 clients',
@@ -147,15 +137,13 @@ RESULTS = (
   _table(
     'Table 11',
     'Scores after 100 rounds; 1, 2 and 4 local epochs',
-    f'{_AFTER_100} {_DEVIATIONS} The paper heads 4 epochs "before overfitting and model'
-    ' crash".',
+    f'{_AFTER_100} {_DEVIATIONS} The paper heads 4 epochs "before overfitting and model crash".',
     at_rounds=100,
     is_unsure=True,
   ),
   _table(
     'Table 12',
-    'Macro F1 and test loss by the kernel of the machines; 8 clients, one local'
-    ' epoch',
+    'Macro F1 and test loss by the kernel of the machines; 8 clients, one local epoch',
     'After 200 rounds, of one seed. The test loss is the binary cross-entropy, the'
     ' lower the better. Which number is of which kernel, and the rates of rbf and'
     ' sigmoid, are not certain.',
@@ -167,9 +155,6 @@ RESULTS = (
   ),
   *map(_curves, (2, 4, 5), _SETS),
   data.study(
-    **_PAPER,
-    number='Fig. 3',
-    caption='Histograms of the sizes of clients',
-    notes=_STATISTICS_NOTES,
+    **_PAPER, number='Fig. 3', caption='Histograms of the sizes of clients', notes=_STATISTICS_NOTES
   ),
 )

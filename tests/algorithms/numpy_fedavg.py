@@ -15,7 +15,10 @@ def contrast(weights, received, previous, x, temperature):
     x @ kernel + bias for kernel, bias, _ in (weights, received, previous)
   )
   u, g, p = map(numpy_fedss.normalised, (e, of_received, of_previous))
-  by = lambda other: np.exp((u * other).sum(1) / temperature)
+
+  def by(other):
+    return np.exp((u * other).sum(1) / temperature)
+
   term = -np.log(by(g) / (by(g) + by(p)))
   share = by(p) / (by(g) + by(p))
   by_u = (share / temperature)[:, None] * (p - g)
@@ -47,13 +50,7 @@ def train_client(
   n = len(received[2])
   for _ in range(epochs):
     loss, *gradients = numpy_fedss.loss_and_gradients(
-      *weights,
-      x,
-      y,
-      np.ones([len(x), n], bool),
-      np.zeros(n),
-      scale,
-      example_weights,
+      *weights, x, y, np.ones([len(x), n], bool), np.zeros(n), scale, example_weights
     )
     for w, r, g in zip(weights, received, gradients, strict=True):
       loss += proximal_weight * ((w - r) ** 2).sum()
@@ -90,7 +87,10 @@ class Server:
 
   def __call__(self, weights, gradients):
     """Returns the new weights."""
-    arrays = lambda values: np.concatenate([np.ravel(v) for v in values])
+
+    def arrays(values):
+      return np.concatenate([np.ravel(v) for v in values])
+
     moved = arrays(weights) - self._change(arrays(gradients))
     ends = np.cumsum([w.size for w in weights])[:-1]
     parts = np.split(moved, ends)

@@ -17,9 +17,7 @@ def hinge_and_gradients(kernel, bias, rows, x, target, margin=0.9):
   short = np.maximum(0.0, margin - (u * v).sum(1))
   grad_cosine = -2 * short / len(x)
   grad_e = numpy_fedss.back_through_norm(e, grad_cosine[:, None] * v)
-  of_rows = numpy_fedss.back_through_norm(
-    rows[target], grad_cosine[:, None] * u
-  )
+  of_rows = numpy_fedss.back_through_norm(rows[target], grad_cosine[:, None] * u)
   grad_rows = np.zeros_like(rows)
   np.add.at(grad_rows, target, of_rows)
   return (short**2).mean(), x.T @ grad_e, grad_e.sum(0), grad_rows
@@ -93,9 +91,7 @@ def spread_gradient(rows, k, distance, margin=0.0):
   k = count - 1 if margin or not k else min(k, count - 1)
   near = neighbours(normalised(rows), k)
   pairs = [(c, y) for c in range(count) for y in near[c]]
-  return numeric_gradient(
-    lambda r: regulariser(r, pairs, distance, margin), rows
-  )
+  return numeric_gradient(lambda r: regulariser(r, pairs, distance, margin), rows)
 
 
 def server_round(weights, clients, spread=None, normalise=True, average=False):
@@ -115,23 +111,19 @@ def server_round(weights, clients, spread=None, normalise=True, average=False):
   counts = np.array([n for _, _, n in clients], np.float64)
   shares = counts / counts.sum() if average else np.full(len(counts), 1.0)
   shares /= shares.sum()
-  kernel = kernel + sum(
-    s * d[0] for s, (_, d, _) in zip(shares, clients, strict=True)
-  )
-  bias = bias + sum(
-    s * d[1] for s, (_, d, _) in zip(shares, clients, strict=True)
-  )
+  kernel = kernel + sum(s * d[0] for s, (_, d, _) in zip(shares, clients, strict=True))
+  bias = bias + sum(s * d[1] for s, (_, d, _) in zip(shares, clients, strict=True))
   new = {}
   for held, deltas, count in clients:
     for class_id, delta in zip(held, deltas[2], strict=True):
       new.setdefault(class_id, []).append((count, table[class_id] + delta))
   ids = np.array(sorted(new))
-  total = lambda c: counts.sum() if average else sum(n for n, _ in new[c])
+
+  def total(c):
+    return counts.sum() if average else sum(n for n, _ in new[c])
+
   rows = np.stack(
-    [
-      table[c] + sum(n * (row - table[c]) for n, row in new[c]) / total(c)
-      for c in ids
-    ]
+    [table[c] + sum(n * (row - table[c]) for n, row in new[c]) / total(c) for c in ids]
   )
   rows = spread(rows) if spread else rows
   table[ids] = normalised(rows) if normalise else rows

@@ -17,9 +17,7 @@ def back_through_norm(v, grad):
   return (grad - unit * (grad * unit).sum(-1, keepdims=True)) / norm
 
 
-def loss_and_gradients(
-  kernel, bias, rows, x, target, terms, shift, scale, weights=None
-):
+def loss_and_gradients(kernel, bias, rows, x, target, terms, shift, scale, weights=None):
   """Softmax cross entropy over `terms` [B, S]; `shift` [S] adds to logits.
 
   It is the mean over the examples, weighted by `weights` [B].
@@ -56,9 +54,7 @@ def terms_and_shift(method, held, own, labels, num_classes, correct):
   return terms, shift
 
 
-def train_client(
-  method, weights, held, x, y, *, correct, rate=0.1, epochs=2, scale=4.0
-):
+def train_client(method, weights, held, x, y, *, correct, rate=0.1, epochs=2, scale=4.0):
   """Runs full-batch SGD on one client; returns deltas of kernel, bias, rows."""
   kernel, bias, table = (np.array(w, np.float64) for w in weights)
   start = kernel, bias, table[held]
@@ -95,7 +91,5 @@ def server_round(weights, velocity, clients, *, learning_rate, momentum):
     for class_id, row in zip(held, rows, strict=True):
       mean[2][class_id] += count / total * row
   velocity = [momentum * v - m for v, m in zip(velocity, mean, strict=True)]
-  weights = [
-    w - learning_rate * v for w, v in zip(weights, velocity, strict=True)
-  ]
+  weights = [w - learning_rate * v for w, v in zip(weights, velocity, strict=True)]
   return weights, velocity

@@ -32,10 +32,12 @@ def fit(points, kernel, c, tolerance=1e-3, steps=50):
   dual = np.zeros([n - 1, n * m])
   # With two classes, scikit-learn turns the sign.
   dual[:, machine.support_] = machine.dual_coef_ * (-1 if n == 2 else 1)
-  of = lambda row, k: dual[row, k * m : (k + 1) * m]
+
+  def of(row, k):
+    return dual[row, k * m : (k + 1) * m]
+
   coefficients = {
-    (a, b): np.concatenate([of(b - 1, a), of(a, b)])
-    for a, b in itertools.combinations(range(n), 2)
+    (a, b): np.concatenate([of(b - 1, a), of(a, b)]) for a, b in itertools.combinations(range(n), 2)
   }
   return supports.reshape(n, m), coefficients, machine
 
@@ -56,7 +58,10 @@ def similarity(points, coefficients, kernel, rows):
 def similarity_gradient(points, coefficients, kernel, rows):
   """Returns its gradient by the rows, by central differences."""
   gradient = np.zeros_like(rows)
-  of = lambda rows: similarity(points, coefficients, kernel, rows)
+
+  def of(rows):
+    return similarity(points, coefficients, kernel, rows)
+
   for place in np.ndindex(*rows.shape):
     step = np.zeros_like(rows)
     step[place] = 1e-5

@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import registered
-from tests import tiny
-from tests.algorithms import numpy_fedss
-from tests.algorithms import test_fedavg
+from tests import registered, tiny
+from tests.algorithms import numpy_fedss, test_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import registry
-from tff_xc.round import calibration
-from tff_xc.round import losses
-from tff_xc.round import request
+from tff_xc.round import calibration, losses, request
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -65,8 +61,7 @@ def _after(name, **given):
 
 
 @pytest.mark.parametrize(
-  ('name', 'given', 'factor'),
-  [('fedrs', {'calibration_alpha': 0.3}, 0.3), ('fedlc', {}, 1.0)],
+  ('name', 'given', 'factor'), [('fedrs', {'calibration_alpha': 0.3}, 0.3), ('fedlc', {}, 1.0)]
 )
 def test_three_rounds_equal_the_numpy_reference(name, given, factor):
   process = tiny.process(name, local_training=FULL_BATCH, **given)
@@ -75,17 +70,14 @@ def test_three_rounds_equal_the_numpy_reference(name, given, factor):
     models = [_trained(name, weights, c.x, c.y, factor, 2) for c in cohort]
     shares = np.array([len(c.y) for c in cohort])
     weights = [
-      np.tensordot(shares / shares.sum(), np.stack(each), 1)
-      for each in zip(*models, strict=True)
+      np.tensordot(shares / shares.sum(), np.stack(each), 1) for each in zip(*models, strict=True)
     ]
   tiny.assert_near(tiny.as_numpy(_after(name, **given)), weights)
 
 
 def test_logit_adjustment_equals_the_numpy_reference():
   made = registry.get('logit_adjustment').made(
-    model=tiny.model(),
-    class_probabilities=TRAINING_EXAMPLES,
-    calibration_tau=0.7,
+    model=tiny.model(), class_probabilities=TRAINING_EXAMPLES, calibration_tau=0.7
   )
   random = np.random.default_rng(0)
   logits, targets = random.normal(size=[4, CLASSES]), [0, 3, 10, 2]
@@ -102,8 +94,7 @@ def test_logit_adjustment_equals_the_numpy_reference():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  ('name', 'given'),
-  [('fedrs', {'calibration_alpha': 1.0}), ('fedlc', {'calibration_tau': 0.0})],
+  ('name', 'given'), [('fedrs', {'calibration_alpha': 1.0}), ('fedlc', {'calibration_tau': 0.0})]
 )
 def test_without_an_effect_they_are_fedavg_to_the_last_digit(name, given):
   tiny.assert_same_weights(_after(name, **given), _after('fedavg'), 0.0)
@@ -111,9 +102,7 @@ def test_without_an_effect_they_are_fedavg_to_the_last_digit(name, given):
 
 def test_a_client_counts_examples_that_it_does_not_draw():
   """With FedRS, one that has all classes trains as with FedAvg."""
-  every = [
-    c._replace(all_y=np.arange(CLASSES, dtype=np.int32)) for c in COHORTS[0]
-  ]
+  every = [c._replace(all_y=np.arange(CLASSES, dtype=np.int32)) for c in COHORTS[0]]
   given = {'local_training': FULL_BATCH}
   fedrs = tiny.process('fedrs', calibration_alpha=0.3, **given)
   fedavg = tiny.process('fedavg', **given)
@@ -156,11 +145,7 @@ def test_sampled_negatives_estimate_the_sum_over_all_classes():
     ('centralized', {'calibration': 'counts'}, 'calibration=prior'),
     ('fedrs', {'calibration': 'none'}, 'leaves nothing'),
     ('fedlc', {'calibration_alpha': 0.5}, 'only applies with'),
-    (
-      'fedavg',
-      {'calibration': 'prior', 'importance_weights': 'p.csv'},
-      'other probabilities',
-    ),
+    ('fedavg', {'calibration': 'prior', 'importance_weights': 'p.csv'}, 'other probabilities'),
   ],
 )
 def test_what_makes_no_sense_is_refused(name, given, message):

@@ -6,18 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import registered
-from tests import sameness
-from tests import tiny
+from tests import registered, sameness, tiny
 from tests.algorithms import numpy_fedavg
 from tff_xc import errors
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import fedvc
-from tff_xc.algorithms import registry
-from tff_xc.round import frozen
-from tff_xc.round import local_training
-from tff_xc.round import process as process_lib
+from tff_xc.algorithms import fedavg, fedss, fedvc, registry
+from tff_xc.round import frozen, local_training, process as process_lib
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -29,9 +22,7 @@ COHORTS = (
 FULL_BATCH = local_training.LocalTraining(0.1, 64, 2)
 
 
-def check_three_rounds(
-  process, server, weighing=None, client_state=None, **on_client
-):
+def check_three_rounds(process, server, weighing=None, client_state=None, **on_client):
   """Asserts that three rounds are NumPy's; returns weights, and what clients keep.
 
   Args:
@@ -111,8 +102,7 @@ def test_fedprox_equals_the_numpy_reference():
 
 
 @pytest.mark.parametrize(
-  'target',
-  [pytest.param(None, marks=pytest.mark.slow), np.arange(1.0, 13.0)],
+  'target', [pytest.param(None, marks=pytest.mark.slow), np.arange(1.0, 13.0)]
 )
 def test_fedir_equals_the_numpy_reference(target):
   made = fedvc.FedIR.made(
@@ -122,7 +112,10 @@ def test_fedir_equals_the_numpy_reference(target):
     class_probabilities=target,
   )
   p = np.ones(12) / 12 if target is None else target / target.sum()
-  weighing = lambda y: p[y] / (np.bincount(y)[y] / len(y))  # Eq. (3).
+
+  def weighing(y):
+    return p[y] / (np.bincount(y)[y] / len(y))  # Eq. (3).
+
   server = numpy_fedavg.Server('sgd', 1.0)
   process = process_lib.build_process(made)
   near, *_ = check_three_rounds(process, server, weighing)
@@ -130,30 +123,23 @@ def test_fedir_equals_the_numpy_reference(target):
 
 
 # That a head alone trains is also in `test_frozen`.
-@pytest.mark.parametrize(
-  'part', [pytest.param('head', marks=pytest.mark.slow), 'bottleneck']
-)
+@pytest.mark.parametrize('part', [pytest.param('head', marks=pytest.mark.slow), 'bottleneck'])
 def test_frozen_weights_equal_the_numpy_reference(part):
   made = frozen.train_only(fedavg.FedAvg.made(model=tiny.model()), part)
-  made = dataclasses.replace(
-    made,
-    local_training=dataclasses.replace(FULL_BATCH, weight_decay=0.2),
-  )
+  made = dataclasses.replace(made, local_training=dataclasses.replace(FULL_BATCH, weight_decay=0.2))
   kept = (0, 1) if part == 'head' else (0,)  # The last layer is the bias.
   check_three_rounds(
-    process_lib.build_process(made),
-    numpy_fedavg.Server('sgd', 1.0),
-    frozen=kept,
-    weight_decay=0.2,
+    process_lib.build_process(made), numpy_fedavg.Server('sgd', 1.0), frozen=kept, weight_decay=0.2
   )
 
 
 def test_the_measured_loss_is_without_penalties():
   process = tiny.process('fedprox', local_training=FULL_BATCH, prox_mu=1.0)
   state, [client, *_] = process.initialize(), COHORTS[0]
-  at = lambda weights, **more: numpy_fedavg.train_client(
-    weights, client.x, client.y, epochs=1, **more
-  )
+
+  def at(weights, **more):
+    return numpy_fedavg.train_client(weights, client.x, client.y, epochs=1, **more)
+
   received = tiny.as_numpy(state.weights)
   after, first = at(received, proximal_weight=0.5)
   measured = process.next(state, [client]).metrics['loss']
@@ -181,9 +167,7 @@ def test_the_measured_loss_is_without_penalties():
     ('shakespeare', 'fedavg', {}, ('sgd', 1.0, 0.0)),
   ],
 )
-def test_the_server_is_what_the_name_says_on_every_task(
-  task, name, given, expected
-):
+def test_the_server_is_what_the_name_says_on_every_task(task, name, given, expected):
   from tasks import registry as tasks
 
   found = registry.get(name)
@@ -197,9 +181,7 @@ def test_a_round_leaves_frozen_statistics_alone():
   """The quirk of FedOpt in TurboSVM-FL's code."""
   for is_frozen in (True, False):
     learning = tiny.process(
-      'fedadam',
-      model=tiny.model_with_statistics(),
-      frozen_statistics=is_frozen,
+      'fedadam', model=tiny.model_with_statistics(), frozen_statistics=is_frozen
     )
     state = learning.next(learning.initialize(), COHORTS[0]).state
     assert np.any(state.weights.encoder_state['mean']) != is_frozen

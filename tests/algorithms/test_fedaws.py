@@ -7,18 +7,11 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
-from tests.algorithms import numpy_fedavg
-from tests.algorithms import numpy_fedaws
-from tests.algorithms import test_fedavg
-from tff_xc import errors
-from tff_xc import heads
-from tff_xc.algorithms import fedaws as fedaws_lib
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import spreadout
+from tests.algorithms import numpy_fedavg, numpy_fedaws, test_fedavg
+from tff_xc import errors, heads
+from tff_xc.algorithms import fedaws as fedaws_lib, fedss, spreadout
 from tff_xc.measure import ranking
-from tff_xc.round import folding
-from tff_xc.round import local_training
-from tff_xc.round import losses
+from tff_xc.round import folding, local_training, losses
 from tff_xc.runtime import registry
 
 pytestmark = pytest.mark.usefixtures('in_process')
@@ -65,18 +58,11 @@ def check_three_rounds(process, rate=0.2, fixed_rows=False, **server):
     for client in cohort:
       held = np.unique(client.y)
       deltas = numpy_fedaws.train_client(
-        weights,
-        held,
-        client.x,
-        client.y,
-        rate=rate,
-        fixed_rows=fixed_rows,
+        weights, held, client.x, client.y, rate=rate, fixed_rows=fixed_rows
       )
       clients.append((held, deltas, len(client.y)))
     weights = numpy_fedaws.server_round(weights, clients, **server)
-  tiny.assert_near(
-    tiny.as_numpy(tiny.weights_after(process, 3, cohort_of)), weights, 3e-5
-  )
+  tiny.assert_near(tiny.as_numpy(tiny.weights_after(process, 3, cohort_of)), weights, 3e-5)
 
 
 # -- whole rounds --
@@ -109,9 +95,7 @@ def test_rows_that_follow_the_mean_equal_the_numpy_reference():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  'margin', [0.0, pytest.param(1.2, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('margin', [0.0, pytest.param(1.2, marks=pytest.mark.slow)])
 def test_line_14_steps_from_normalised_rows(margin):
   """At this rate clients send rows whose norms are far from 1."""
   process = build(
@@ -150,7 +134,10 @@ def test_without_weight_fedaws_is_baseline_1():
 
 def test_a_spreadout_rate_of_0_is_that_of_the_clients():
   given = {'spreadout_learning_rate': 0.0, 'client_learning_rate': 0.2}
-  of = lambda **given: fedaws_lib.FedAwS(**given)._spread()
+
+  def of(**given):
+    return fedaws_lib.FedAwS(**given)._spread()
+
   expected = of(spreadout_weight=1.0, spreadout_learning_rate=0.02).step_size
   assert of(spreadout_weight=0.1, **given).step_size == pytest.approx(expected)
 
@@ -173,9 +160,10 @@ def test_absent_classes_move_only_where_all_are_spread():
 @pytest.mark.slow
 def test_clients_count_alike_or_by_their_examples():
   cohort = tiny.cohort([[0] * 9, [1]], seed=5)
-  kernel = lambda clients, **given: tiny.weights_after(
-    build('baseline2', **given), 1, lambda _: clients
-  ).encoder['kernel']
+
+  def kernel(clients, **given):
+    return tiny.weights_after(build('baseline2', **given), 1, lambda _: clients).encoder['kernel']
+
   alone = [kernel([client]) for client in cohort]
   for given, shares in (
     ({}, (0.5, 0.5)),  # Uniform.
@@ -192,9 +180,12 @@ def test_baseline_1_collapses_and_fedaws_does_not():
     client._replace(x=1 + 0.1 * client.x)
     for client in tiny.cohort([[c] * 4 for c in range(N)], seed=6)
   ]
-  of = lambda process: ranking.class_distances(
-    tiny.weights_after(process, 60, lambda _: cohort).class_table.numpy()
-  )[1]
+
+  def of(process):
+    return ranking.class_distances(
+      tiny.weights_after(process, 60, lambda _: cohort).class_table.numpy()
+    )[1]
+
   given = {'spreadout_learning_rate': 0.004, 'spreadout_neighbors': 3}
   assert of(build('baseline1')) < 0.7 < 1.0 < of(build(**given))
 
@@ -204,9 +195,9 @@ def test_baseline_1_collapses_and_fedaws_does_not():
 
 @pytest.mark.slow
 def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
-  weights_of = lambda name, rounds, **given: tiny.weights_after(
-    tiny.process(name, max_positives=3, **given), rounds, cohort_of
-  )
+  def weights_of(name, rounds, **given):
+    return tiny.weights_after(tiny.process(name, max_positives=3, **given), rounds, cohort_of)
+
   without = weights_of('fedaws_posonly', 3, spreadout_weight=0.0)
   tiny.assert_same_weights(weights_of('posonly', 3), without, 1e-6)
   after = weights_of('posonly', 1).class_table.numpy()
@@ -217,9 +208,7 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
   near = numpy_fedaws.neighbours(numpy_fedaws.normalised(after), 2)
   pairs = [(c, y) for c in range(N) for y in near[c]]
   gradient = numpy_fedaws.numeric_gradient(
-    lambda rows: numpy_fedaws.regulariser(
-      numpy_fedaws.normalised(rows), pairs, 'sq_euclidean'
-    ),
+    lambda rows: numpy_fedaws.regulariser(numpy_fedaws.normalised(rows), pairs, 'sq_euclidean'),
     after.astype(np.float64),
   )
   np.testing.assert_allclose(moved, after - 0.05 * gradient, atol=1e-5)
@@ -227,7 +216,9 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
 
 @pytest.mark.slow
 def test_a_round_writes_its_rows_in_place():
-  pointer = lambda t: np.asarray(memoryview(t)).__array_interface__['data'][0]
+  def pointer(t):
+    return np.asarray(memoryview(t)).__array_interface__['data'][0]
+
   process = build(**TWO_NEIGHBOURS)
   state = process.next(process.initialize(), COHORTS[0]).state
   where = pointer(state.weights.class_table)
@@ -239,9 +230,7 @@ def test_a_round_writes_its_rows_in_place():
 
 def test_a_head_without_cosines_is_refused():
   with pytest.raises(ValueError, match='CosineHead'):
-    fedaws_lib.build_fedaws(
-      model=tiny.model(N, heads.LinearHead()), max_positives=3
-    )
+    fedaws_lib.build_fedaws(model=tiny.model(N, heads.LinearHead()), max_positives=3)
 
 
 def test_a_class_of_one_client_gets_exactly_its_row():
@@ -252,9 +241,7 @@ def test_a_class_of_one_client_gets_exactly_its_row():
   rows, table = tf.random.normal([4, 3], seed=1), algorithm.tables[0]
   sent = table.merge.sent(rows * 0.1, rows)
   sums = folding.RowSums(tf.range(4), sent * 7.0, tf.fill([4], 7.0))
-  _, replaced, _ = table.merge.next(
-    table.optimizer, (), tf.zeros([4, 3]), sums, tf.constant(7.0)
-  )
+  _, replaced, _ = table.merge.next(table.optimizer, (), tf.zeros([4, 3]), sums, tf.constant(7.0))
   np.testing.assert_allclose(replaced, rows, rtol=1e-6)
 
 
@@ -277,9 +264,7 @@ def penalty_gradient(rows):
 
 def test_the_gradient_is_that_of_turbosvms_penalty():
   rows = np.random.default_rng(0).normal(size=[7, 4])
-  cosines = spreadout.Spreadout(
-    1.0, nearest=0, distance=spreadout.POSITIVE_COSINE, tangent=True
-  )
+  cosines = spreadout.Spreadout(1.0, nearest=0, distance=spreadout.POSITIVE_COSINE, tangent=True)
   found = cosines.gradient(tf.constant(rows, tf.float32))
   np.testing.assert_allclose(found, penalty_gradient(rows), atol=1e-5)
 
@@ -295,9 +280,7 @@ def test_turbosvms_form_equals_the_numpy_reference():
   adam = numpy_fedavg.Server('adam', 0.05, epsilon=1e-2)
 
   def server(weights, gradients):
-    kernel, bias, table = (
-      w - g for w, g in zip(weights, gradients, strict=True)
-    )
+    kernel, bias, table = (w - g for w, g in zip(weights, gradients, strict=True))
     [table] = adam([table], [penalty_gradient(table)])
     return [kernel, bias, table]
 
@@ -308,9 +291,9 @@ def test_turbosvms_form_equals_the_numpy_reference():
 
 
 def test_centralized_training_takes_the_contrastive_loss():
-  made = lambda head=None, **given: fedss.Centralized.made(
-    model=tiny.model(N, head), **given
-  )
+  def made(head=None, **given):
+    return fedss.Centralized.made(model=tiny.model(N, head), **given)
+
   given = {'loss': 'contrastive', 'push_weight': 0.5, 'loss_margin': 1.2}
   expected = losses.Contrastive(1.0, 0.5, 1.2, 'cosine')
   assert made(**given).loss == expected
@@ -332,9 +315,12 @@ def test_a_round_of_the_contrastive_loss_is_one_step_on_it():
   )
   client = tiny.cohort([[0, 4, 4, 7, 9]])[0]
   kernel, bias, table = tiny.as_numpy(process.initialize().weights)
-  of = lambda rows: numpy_fedaws.contrastive(
-    client.x @ kernel + bias, rows, client.y, 1.0, *given.values()
-  ).mean()
+
+  def of(rows):
+    return numpy_fedaws.contrastive(
+      client.x @ kernel + bias, rows, client.y, 1.0, *given.values()
+    ).mean()
+
   after = tiny.weights_after(process, 1, lambda _: [client]).class_table
   expected = table - 0.2 * numpy_fedaws.numeric_gradient(of, table)
   np.testing.assert_allclose(after, expected, atol=1e-5)

@@ -4,16 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import crossing
-from tests import registered
-from tests import tiny
-from tests.algorithms import numpy_fedavg
-from tests.algorithms import test_fedavg
+from tests import crossing, registered, tiny
+from tests.algorithms import numpy_fedavg, test_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.measure import communication
-from tff_xc.round import personal
-from tff_xc.round import randomness
+from tff_xc.round import personal, randomness
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -27,9 +23,7 @@ def test_three_rounds_equal_the_numpy_reference():
   # The third of the weights is the class table.
   test_fedavg.check_three_rounds(_process(), server, frozen=(2,))
   assert not np.allclose(
-    tiny.weights_after(_process(), 3, test_fedavg.COHORTS.__getitem__).encoder[
-      'kernel'
-    ],
+    tiny.weights_after(_process(), 3, test_fedavg.COHORTS.__getitem__).encoder['kernel'],
     test_fedavg.plain_kernel(),
     atol=1e-4,
   )
@@ -38,10 +32,7 @@ def test_three_rounds_equal_the_numpy_reference():
 def test_no_class_row_crosses_and_none_is_counted():
   learning = registered.process('fedbabu')
   found = crossing.of(learning.next)
-  crossed = [
-    *found.broadcasts.values(),
-    *(t for pair in found.aggregates.values() for t in pair),
-  ]
+  crossed = [*found.broadcasts.values(), *(t for pair in found.aggregates.values() for t in pair)]
   for type_spec in crossed:
     for tensor in crossing.tensors(type_spec):
       assert registered.N not in tensor.shape
@@ -59,9 +50,7 @@ def test_other_class_rows_cannot_be_set():
   learning = _process()
   state = learning.initialize()
   weights = learning.get_model_weights(state)
-  tiny.assert_same_weights(
-    learning.set_model_weights(state, weights).weights, weights, 0.0
-  )
+  tiny.assert_same_weights(learning.set_model_weights(state, weights).weights, weights, 0.0)
   other = weights._replace(
     tables=tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights.tables)
   )
@@ -76,10 +65,7 @@ def test_a_client_fine_tunes_its_class_rows(part):
   before = fixed.model.init(tf.constant([0, 0]))
   seed = randomness.round_seed(tf.constant([0, 0]), 0)
   client = test_fedavg.COHORTS[0][0]
-  after, expected = (
-    personal.build(made, 3, part)(before, client, seed)
-    for made in (fixed, plain)
-  )
+  after, expected = (personal.build(made, 3, part)(before, client, seed) for made in (fixed, plain))
   tiny.assert_same_weights(after, expected, 1e-6)
   assert not np.allclose(after.class_table, before.class_table)
 

@@ -3,14 +3,10 @@
 import numpy as np
 import pytest
 
-from tests import registered
-from tests import small_data
-from tests import tiny
-from tests.algorithms import numpy_fedss
-from tests.algorithms import test_fedavg
+from tests import registered, small_data, tiny
+from tests.algorithms import numpy_fedss, test_fedavg
 from tff_xc import errors
-from tff_xc.algorithms import feddyn
-from tff_xc.algorithms import registry
+from tff_xc.algorithms import feddyn, registry
 from tff_xc.round import algorithm
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
@@ -20,9 +16,7 @@ SETTINGS = {'local_training': test_fedavg.FULL_BATCH, 'clients_per_round': 2}
 # Client 0 takes part three times, client 1 twice.
 COHORTS = [
   tiny.cohort(labels, seed)
-  for seed, labels in enumerate(
-    ([[0, 1], [2, 3, 3]], [[4, 5, 6], [7]], [[8, 8], [9, 10, 1]])
-  )
+  for seed, labels in enumerate(([[0, 1], [2, 3, 3]], [[4, 5, 6], [7]], [[8, 8], [9, 10, 1]]))
 ]
 
 
@@ -49,14 +43,11 @@ def _reference(weights, cohorts, alpha, clients):
       own = kept.get(name, [np.zeros_like(w) for w in weights])
       after = _as_arrays(weights, client.x, client.y, weights, own, alpha)
       changes.append([a - w for a, w in zip(after, weights, strict=True)])
-      kept[name] = [
-        k - alpha * c for k, c in zip(own, changes[-1], strict=True)
-      ]
+      kept[name] = [k - alpha * c for k, c in zip(own, changes[-1], strict=True)]
     total = [np.sum(each, axis=0) for each in zip(*changes, strict=True)]
     drift = [h - alpha / clients * t for h, t in zip(drift, total, strict=True)]
     weights = [
-      w + t / len(cohort) - h / alpha
-      for w, t, h in zip(weights, total, drift, strict=True)
+      w + t / len(cohort) - h / alpha for w, t, h in zip(weights, total, drift, strict=True)
     ]
   return weights, kept
 
@@ -92,9 +83,7 @@ def test_the_drift_is_of_those_whose_updates_arrive():
   weights, own = _reference(first, arrive, ALPHA, CLIENTS)
   tiny.assert_near(last, weights)
   for name, (kernel, *_) in own.items():
-    np.testing.assert_allclose(
-      kept[name]['encoder']['kernel'], kernel, atol=2e-5
-    )
+    np.testing.assert_allclose(kept[name]['encoder']['kernel'], kernel, atol=2e-5)
 
 
 @pytest.mark.slow

@@ -7,27 +7,18 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
-from tff_xc import classifier
-from tff_xc import heads
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import fedmlh
-from tff_xc.data import hashing
-from tff_xc.data import sparse
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import mlp
-from tff_xc.round import examples
-from tff_xc.round import local_training
-from tff_xc.round import process
+from tff_xc import classifier, heads
+from tff_xc.algorithms import fedavg, fedmlh
+from tff_xc.data import hashing, sparse
+from tff_xc.encoders import encoder as encoder_lib, mlp
+from tff_xc.round import examples, local_training, process
 
 pytestmark = pytest.mark.usefixtures('in_process_context', 'built_once')
 
 FEATURES, HIDDEN, LABELS, TABLES, BUCKETS = 6, 4, 11, 3, 5
 ADAM = local_training.LocalTraining(0.05, 64, 2, optimizer_name='adam')
 MODEL = classifier.EmbeddingClassifier(
-  mlp.build_mlp_encoder(FEATURES, HIDDEN),
-  heads.LinearHead(),
-  LABELS,
-  label_sets=True,
+  mlp.build_mlp_encoder(FEATURES, HIDDEN), heads.LinearHead(), LABELS, label_sets=True
 )
 
 
@@ -40,7 +31,10 @@ def client(number, label_sets):
   for i, labels in enumerate(label_sets):
     y[i, labels] = True
   at, ids = np.nonzero(x)
-  splits = lambda a: np.int32(np.cumsum([0, *(a != 0).sum(axis=1)]))
+
+  def splits(a):
+    return np.int32(np.cumsum([0, *(a != 0).sum(axis=1)]))
+
   labels = sparse.LabelSets(splits(y), np.int32(np.nonzero(y)[1]))
   features = sparse.SparseFeatures(splits(x), np.int32(ids), x[at, ids])
   made = examples.ClientExamples(features, labels, np.int64(number), labels.ids)
@@ -85,7 +79,10 @@ def networks(weights, tables):
   """Returns the networks' weights, a list each, float64."""
   encoder = [np.float64(w) for w in weights.encoder.values()]
   table = np.float64(weights.class_table)
-  of = lambda r: slice(HIDDEN * r, HIDDEN * (r + 1))
+
+  def of(r):
+    return slice(HIDDEN * r, HIDDEN * (r + 1))
+
   return [
     [
       encoder[0][:, of(r)],
@@ -105,10 +102,7 @@ def hits_of(y, r):
 
 @pytest.mark.parametrize(
   ('name', 'tables', 'hits'),
-  [
-    ('fedmlh', TABLES, hits_of),
-    pytest.param('fedavg', 1, lambda y, r: y, marks=pytest.mark.slow),
-  ],
+  [('fedmlh', TABLES, hits_of), pytest.param('fedavg', 1, lambda y, r: y, marks=pytest.mark.slow)],
 )
 def test_two_rounds_equal_the_reference(name, tables, hits):
   if name == 'fedmlh':
@@ -116,16 +110,11 @@ def test_two_rounds_equal_the_reference(name, tables, hits):
       model=MODEL, hash_tables=TABLES, hash_buckets=BUCKETS, local_training=ADAM
     )
   else:
-    made = fedavg.build_fedavg(
-      model=MODEL, local_training=ADAM, weighting='uniform'
-    )
+    made = fedavg.build_fedavg(model=MODEL, local_training=ADAM, weighting='uniform')
   state = made.initialize()
   wanted = networks(state.weights, tables)
   for cohort in COHORTS:
-    trained = [
-      [train(wanted[r], x, hits(y, r)) for r in range(tables)]
-      for _, (x, y) in cohort
-    ]
+    trained = [[train(wanted[r], x, hits(y, r)) for r in range(tables)] for _, (x, y) in cohort]
     wanted = [
       [np.mean(each, axis=0) for each in zip(*of_r, strict=True)]
       for of_r in zip(*trained, strict=True)
@@ -158,11 +147,12 @@ def test_all_buckets_selected_are_all_buckets():
 def test_the_batched_networks_are_the_networks_one_after_the_other():
   batched = mlp.build_mlp_encoder(FEATURES, HIDDEN, TABLES)
   plain = mlp.build_mlp_encoder(FEATURES, HIDDEN)
-  looped = encoder_lib.side_by_side(
-    dataclasses.replace(plain, copies=None), TABLES
-  )
+  looped = encoder_lib.side_by_side(dataclasses.replace(plain, copies=None), TABLES)
   weights = looped.init(tf.constant([1, 2]))
-  of = lambda name: [weights[f'copy{r}/{name}'] for r in range(TABLES)]
+
+  def of(name):
+    return [weights[f'copy{r}/{name}'] for r in range(TABLES)]
+
   joined = {
     'hidden0/kernel': tf.concat(of('hidden0/kernel'), 1),
     'hidden0/bias': tf.concat(of('hidden0/bias'), 0),

@@ -6,20 +6,17 @@ import numpy as np
 import pytest
 
 from tests import tiny
-from tests.algorithms import numpy_fedavg
-from tests.algorithms import test_fedavg
+from tests.algorithms import numpy_fedavg, test_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import fednova
-from tff_xc.round import local_training
-from tff_xc.round import process as process_lib
+from tff_xc.round import local_training, process as process_lib
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
 RATE, SIZE = 0.1, 2
 # Batches of two without shuffling: one, three and four steps an epoch, and none.
 COHORTS = [
-  tiny.cohort([[0, 1], [2, 3, 3, 4, 5], [6, 7, 8, 9, 10, 1, 0], []], seed)
-  for seed in range(3)
+  tiny.cohort([[0, 1], [2, 3, 3, 4, 5], [6, 7, 8, 9, 10, 1, 0], []], seed) for seed in range(3)
 ]
 TRAINING = local_training.LocalTraining(RATE, SIZE, 2, shuffle=False)
 
@@ -49,10 +46,7 @@ def reference(weights, mu=0.0, rounds=3):
     weights = [
       w
       + effective
-      * sum(
-        p * (after[i] - w) / norm
-        for p, (after, norm) in zip(shares, made, strict=True)
-      )
+      * sum(p * (after[i] - w) / norm for p, (after, norm) in zip(shares, made, strict=True))
       for i, w in enumerate(weights)
     ]
   return weights
@@ -71,11 +65,7 @@ def test_three_rounds_equal_the_numpy_reference(mu):
 def test_of_equal_steps_it_is_fedavg_or_fedprox(mu):
   training = dataclasses.replace(TRAINING, steps=3)
   ends = [
-    tiny.run(
-      tiny.process(name, local_training=training, prox_mu=mu),
-      2,
-      COHORTS.__getitem__,
-    )[0]
+    tiny.run(tiny.process(name, local_training=training, prox_mu=mu), 2, COHORTS.__getitem__)[0]
     for name in ('fednova', 'fedprox')
   ]
   tiny.assert_same_weights(ends[0].weights, ends[1].weights, 2e-6)

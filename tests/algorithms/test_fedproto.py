@@ -4,17 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import registered
-from tests import tiny
-from tests.algorithms import numpy_fedss
-from tests.algorithms import test_fedavg
-from tff_xc import errors
-from tff_xc import heads
+from tests import registered, tiny
+from tests.algorithms import numpy_fedss, test_fedavg
+from tff_xc import errors, heads
 from tff_xc.algorithms import fedproto
 from tff_xc.measure import search
-from tff_xc.round import local_training
-from tff_xc.round import personal
-from tff_xc.round import randomness
+from tff_xc.round import local_training, personal, randomness
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -23,11 +18,7 @@ RATE, N, DIM = 0.1, 12, tiny.DIM
 COHORTS = [
   tiny.cohort(labels, seed)
   for seed, labels in enumerate(
-    (
-      [[0, 0, 3, 5], [3, 3, 3, 7]],
-      [[0, 1, 3], [], [5, 5, 9]],
-      [[9, 3, 0], [1, 1, 7]],
-    )
+    ([[0, 0, 3, 5], [3, 3, 3, 7]], [[0, 1, 3], [], [5, 5, 9]], [[9, 3, 0], [1, 1, 7]])
   )
 ]
 
@@ -85,9 +76,7 @@ def reference(kernel, bias, weight, unit):
   return kernel, bias, prototypes
 
 
-@pytest.mark.parametrize(
-  ('unit', 'weight'), [(True, 2.0), (False, 0.0), (False, 0.5)]
-)
+@pytest.mark.parametrize(('unit', 'weight'), [(True, 2.0), (False, 0.0), (False, 0.5)])
 def test_three_rounds_equal_the_numpy_reference(unit, weight):
   """The model's cosine head compares at norm 1, a linear one as embeddings are."""
   model = tiny.model() if unit else RAW
@@ -121,9 +110,7 @@ def test_the_first_round_only_tells_means():
   before = learning.initialize()
   output = learning.next(before, COHORTS[0])
   assert output.metrics['loss'] == 0.0
-  tiny.assert_same_weights(
-    output.state.weights.encoder, before.weights.encoder, 0.0
-  )
+  tiny.assert_same_weights(output.state.weights.encoder, before.weights.encoder, 0.0)
 
 
 def test_a_class_without_examples_in_a_round_keeps_its_prototype():
@@ -171,9 +158,7 @@ def test_the_nearest_prototype_is_best_and_a_class_without_one_never_is():
   found = search.top_k(e, np.asarray(rows), 6, np.asarray(bias))
   logits = np.asarray(unit.logits(e, tf.constant(table), None))
   np.testing.assert_array_equal(found[:, :4], (-logits).argsort(1)[:, :4])
-  cosines = (
-    numpy_fedss.normalised(e) @ numpy_fedss.normalised(table[seen, :3]).T
-  )
+  cosines = numpy_fedss.normalised(e) @ numpy_fedss.normalised(table[seen, :3]).T
   np.testing.assert_allclose(logits[:, seen] + 2.5, 5 * cosines, atol=1e-4)
   assert not head.init(tf.constant([0, 1]), 6, 3).numpy().any()
 
@@ -190,9 +175,7 @@ def test_what_does_not_go_with_it_is_refused():
     {'trainable': 'head'},
     {'trainable': 'body'},
   ):
-    with pytest.raises(
-      errors.InputError, match=f'{next(iter(given))}.*fedproto'
-    ):
+    with pytest.raises(errors.InputError, match=f'{next(iter(given))}.*fedproto'):
       cls.resolve(given, {})
   assert 'alike' in cls().warnings(10, 1)[0]
   assert not cls().warnings(10, 2)
@@ -204,12 +187,7 @@ def test_what_does_not_go_with_it_is_refused():
 
 
 @pytest.mark.parametrize(
-  'given',
-  [
-    {},
-    {'weight_decay': 0.1},
-    {'weight_decay': 0.1, 'client_optimizer': 'adam'},
-  ],
+  'given', [{}, {'weight_decay': 0.1}, {'weight_decay': 0.1, 'client_optimizer': 'adam'}]
 )
 def test_a_client_adapts_its_encoder_alone(given):
   made = registered.algorithm('fedproto', **given)

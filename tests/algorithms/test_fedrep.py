@@ -8,24 +8,15 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from launch import evaluate
-from launch import export
-from launch import prediction
-from launch import trained
-from tests import registered
-from tests import small_data
-from tests import tiny
-from tests.algorithms import numpy_fedavg
-from tests.algorithms import test_fedavg
+from launch import evaluate, export, prediction, trained
+from tests import registered, small_data, tiny
+from tests.algorithms import numpy_fedavg, test_fedavg
 from tests.launch import test_evaluate
 from tff_xc import errors
 from tff_xc.algorithms import fedrep
-from tff_xc.experiment import cohort
-from tff_xc.experiment import personalization
+from tff_xc.experiment import cohort, personalization
 from tff_xc.measure import communication
-from tff_xc.round import local_training
-from tff_xc.round import personal
-from tff_xc.round import randomness
+from tff_xc.round import local_training, personal, randomness
 
 pytestmark = pytest.mark.usefixtures('in_process')
 here, rounds = test_evaluate.here, test_evaluate.rounds
@@ -58,9 +49,7 @@ def test_three_rounds_equal_the_numpy_reference():
     for client in (c for c in cohort_ if len(c.y)):
       number, examples = int(client.client_id), (client.x, client.y)
       own = kernel, bias, heads.get(number, table)
-      (*_, own_rows), _ = numpy_fedavg.train_client(
-        own, *examples, epochs=3, frozen=(0, 1)
-      )
+      (*_, own_rows), _ = numpy_fedavg.train_client(own, *examples, epochs=3, frozen=(0, 1))
       (*encoder, _), _ = numpy_fedavg.train_client(
         (kernel, bias, own_rows), *examples, epochs=2, frozen=(2,)
       )
@@ -93,26 +82,20 @@ def test_the_encoder_takes_other_batches_than_the_head_did():
   # From its head, the encoder in the order of the second epoch.
   made = fedrep.FedRep.made(model=tiny.model(), **frozen)
   seed = randomness.client_seed(
-    randomness.round_seed(tf.constant([0, 0]), 0),
-    client[0].client_id,
-    randomness.Purpose.ORDER,
+    randomness.round_seed(tf.constant([0, 0]), 0), client[0].client_id, randomness.Purpose.ORDER
   )
   weights = [*tiny.as_numpy(first.weights)[:2], kept[0]['head']]
   order = made.local_training.order(seed, tf.constant(4), tf.range(7))
   for step in range(4, 8):
     places = made.local_training.batch(order, tf.constant(step)).numpy()
     weights, _ = numpy_fedavg.train_client(
-      weights,
-      client[0].x[places],
-      client[0].y[places],
-      rate=1e-3,
-      epochs=1,
-      frozen=(2,),
+      weights, client[0].x[places], client[0].y[places], rate=1e-3, epochs=1, frozen=(2,)
     )
-  change = lambda w: (np.asarray(w) - first.weights.encoder['kernel']) * 1e3
-  np.testing.assert_allclose(
-    change(last.weights.encoder['kernel']), change(weights[0]), atol=2e-3
-  )
+
+  def change(w):
+    return (np.asarray(w) - first.weights.encoder['kernel']) * 1e3
+
+  np.testing.assert_allclose(change(last.weights.encoder['kernel']), change(weights[0]), atol=2e-3)
 
 
 def test_local_steps_are_of_the_encoder_alone():
@@ -126,16 +109,16 @@ def test_a_dropped_client_keeps_its_head():
   broken = COHORTS[1][0]
   broken = broken._replace(x=np.full_like(broken.x, np.nan))
   *_, before, _ = run(COHORTS[:1], **FULL_BATCH)
-  _, state, kept, metrics = run(
-    [COHORTS[0], [broken, COHORTS[1][2]]], **FULL_BATCH
-  )
+  _, state, kept, metrics = run([COHORTS[0], [broken, COHORTS[1][2]]], **FULL_BATCH)
   assert metrics['clients_dropped'] == 1
   np.testing.assert_array_equal(kept[0]['head'], before[0]['head'])
   assert np.isfinite(state.weights.encoder['kernel']).all()
 
 
 def test_a_round_has_the_bytes_of_fedbabu():
-  of = lambda name: communication.messages(registered.algorithm(name))
+  def of(name):
+    return communication.messages(registered.algorithm(name))
+
   assert of('fedrep') == of('fedbabu')
 
 
@@ -146,9 +129,7 @@ def test_a_client_goes_on_from_its_own_head():
   keeper = registered.Clients(made.client_state)
   keeper.kept = kept
   [client] = keeper.attach(COHORTS[0][:1])
-  own = made.client_state.own_model(
-    last.weights, tf.nest.map_structure(tf.constant, client.state)
-  )
+  own = made.client_state.own_model(last.weights, tf.nest.map_structure(tf.constant, client.state))
   np.testing.assert_array_equal(own.class_table, kept[0]['head'])
   adapt = personal.build(made, 3, 'head')
   seed = randomness.round_seed(tf.constant([0, 0]), 3)
@@ -170,9 +151,7 @@ def test_what_does_not_go_with_it_is_refused():
       cls.resolve(given, {})
   assert 'per_client' in cls().warnings(10, 3)[0]
   with pytest.raises(errors.InputError, match='by chance; mine'):
-    trained.check_rows(
-      {'algorithm': 'a', 'hyperparameters': {'head_epochs': 1}}, 'mine'
-    )
+    trained.check_rows({'algorithm': 'a', 'hyperparameters': {'head_epochs': 1}}, 'mine')
   for values in ({}, {'head_epochs': 0}):  # FedBABU, and others.
     trained.check_rows({'algorithm': 'a', 'hyperparameters': values}, 'mine')
   with pytest.raises(ValueError, match='head_epochs'):
@@ -198,9 +177,7 @@ def test_options_leave_heads_to_clients(given):
   learning = registered.process('fedrep', **given)
   found = registered.run(learning, 2 * COHORTS[:1], made.client_state)
   assert [m['clients_dropped'] for m in found.metrics] == [0, 0]
-  rows, after = (
-    learning.get_model_weights(s).class_table for s in (found.first, found.last)
-  )
+  rows, after = (learning.get_model_weights(s).class_table for s in (found.first, found.last))
   np.testing.assert_array_equal(after, rows)
   for own in found.kept.values():
     assert np.abs(own['head'] - np.asarray(rows)).max() > 0.01
@@ -242,9 +219,7 @@ def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
   from_heads = evaluate.run(str(here / 'straight'), per_client=True, how=how)
   assert from_heads['clients']['personalize']['steps'] == 5
   adapt = personal.build(of_run.algorithm, 5, 'head', 0.3)
-  value = cohort.client_value(
-    dataset.train, dataset.unseen.train.of_client(0), is_trained.sum()
-  )
+  value = cohort.client_value(dataset.train, dataset.unseen.train.of_client(0), is_trained.sum())
   seed = randomness.round_seed(of_run.state.seed, 4)
   model = adapt(of_run.weights, value, seed)
   found = of_run.evaluator.of_clients(model, dataset.unseen.held_out)[0]
@@ -258,7 +233,5 @@ def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
     prediction.run([], run_dir=str(here / 'straight'))
   assert exported('npz')['rounds'] == 4
   assert exported(calibrate=(5, 1, 0.1))['calibrate']['features'] == 5
-  calibrated = evaluate.run(
-    str(here / 'straight'), per_client=True, calibrate=(5, 1, 0.1)
-  )
+  calibrated = evaluate.run(str(here / 'straight'), per_client=True, calibrate=(5, 1, 0.1))
   assert 'keep_models' not in calibrated['clients']

@@ -10,11 +10,7 @@ from tests import tiny
 from tests.algorithms import numpy_fedss
 from tff_xc import errors
 from tff_xc.algorithms import fedss
-from tff_xc.round import local_training
-from tff_xc.round import losses
-from tff_xc.round import process as process_lib
-from tff_xc.round import randomness
-from tff_xc.round import request
+from tff_xc.round import local_training, losses, process as process_lib, randomness, request
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -33,9 +29,7 @@ def cohort_of(round_number):
 
 def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
   """Returns the ids that a client requests, drawn as in the round."""
-  chosen = request.OwnAndSampled(
-    N, 4, negatives, equal_negatives=equal_negatives
-  ).held_rows(
+  chosen = request.OwnAndSampled(N, 4, negatives, equal_negatives=equal_negatives).held_rows(
     tf.constant(client.y),
     randomness.client_seed(
       randomness.round_seed(tf.constant([seed, 0]), round_number),
@@ -66,16 +60,10 @@ EQUAL = {'equal_negatives': True}
     ),
   ],
 )
-def test_three_rounds_equal_the_numpy_reference(
-  method, negatives, correction, more
-):
+def test_three_rounds_equal_the_numpy_reference(method, negatives, correction, more):
   own = {'negatives': negatives, 'softmax_correction': correction}
   process = tiny.process(
-    method,
-    max_positives=4,
-    local_training=FULL_BATCH,
-    **(own if negatives else {}),
-    **more,
+    method, max_positives=4, local_training=FULL_BATCH, **(own if negatives else {}), **more
   )
   state = process.initialize()
   weights = tiny.as_numpy(state.weights)
@@ -88,12 +76,7 @@ def test_three_rounds_equal_the_numpy_reference(
       drawn = negatives + (own_classes - 1 if more else 0)
       assert len(held) == min(own_classes + drawn, N)
       deltas = numpy_fedss.train_client(
-        method,
-        weights,
-        held,
-        client.x,
-        client.y,
-        correct=correction == 'negatives',
+        method, weights, held, client.x, client.y, correct=correction == 'negatives'
       )
       clients.append((held, deltas, len(client.y)))
     weights, velocity = numpy_fedss.server_round(
@@ -104,10 +87,7 @@ def test_three_rounds_equal_the_numpy_reference(
 
 
 def test_equal_negatives_of_clients_of_one_class_are_m():
-  plain, equal = (
-    request.OwnAndSampled(N, 1, 4, equal_negatives=equal)
-    for equal in (False, True)
-  )
+  plain, equal = (request.OwnAndSampled(N, 1, 4, equal_negatives=equal) for equal in (False, True))
   for label in range(N):
     y, seed = tf.fill([1 + label % 3], label), tf.constant([7, label])
     a, b = (draws.held_rows(y, seed) for draws in (plain, equal))
@@ -121,30 +101,21 @@ def test_equal_negatives_of_clients_of_one_class_are_m():
 @pytest.mark.slow
 @pytest.mark.parametrize('correction', ['negatives', 'none'])
 def test_all_other_classes_as_negatives_is_full_softmax(correction):
-  sampled = tiny.process(
-    'fedss', max_positives=4, negatives=N - 1, softmax_correction=correction
-  )
+  sampled = tiny.process('fedss', max_positives=4, negatives=N - 1, softmax_correction=correction)
   full = tiny.process('fullsoftmax')
   state, metrics = tiny.run(sampled, 3, cohort_of)
   assert metrics['class_rows'] == N
   tiny.assert_same_weights(
-    sampled.get_model_weights(state),
-    tiny.weights_after(full, 3, cohort_of),
-    1e-5,
+    sampled.get_model_weights(state), tiny.weights_after(full, 3, cohort_of), 1e-5
   )
 
 
 @pytest.mark.slow
 def test_posonly_is_fedss_without_negatives():
-  posonly = fedss.PosOnly.made(
-    model=tiny.model(), max_positives=4, local_training=FULL_BATCH
-  )
-  none = dataclasses.replace(
-    posonly, loss=losses.HeldSoftmax(N, 'negatives', 'held')
-  )
+  posonly = fedss.PosOnly.made(model=tiny.model(), max_positives=4, local_training=FULL_BATCH)
+  none = dataclasses.replace(posonly, loss=losses.HeldSoftmax(N, 'negatives', 'held'))
   weights = [
-    tiny.weights_after(process_lib.build_process(made), 2, cohort_of)
-    for made in (posonly, none)
+    tiny.weights_after(process_lib.build_process(made), 2, cohort_of) for made in (posonly, none)
   ]
   tiny.assert_same_weights(*weights, 0)
 
@@ -152,9 +123,7 @@ def test_posonly_is_fedss_without_negatives():
 @pytest.mark.slow
 def test_padding_is_inert():
   weights = [
-    tiny.weights_after(
-      tiny.process('fedss', max_positives=slots, negatives=3), 2, cohort_of
-    )
+    tiny.weights_after(tiny.process('fedss', max_positives=slots, negatives=3), 2, cohort_of)
     for slots in (4, 9)
   ]
   tiny.assert_same_weights(*weights, 1e-6)
@@ -165,27 +134,21 @@ def test_one_seed_is_one_run_and_another_seed_another():
   shared = {'max_positives': 4, 'negatives': 3}
   of_0, of_0_again, of_6 = (
     np.asarray(tiny.weights_after(process, 2, cohort_of).class_table)
-    for process in (
-      tiny.process('fedss', **shared, **of) for of in ({}, {}, {'seed': 6})
-    )
+    for process in (tiny.process('fedss', **shared, **of) for of in ({}, {}, {'seed': 6}))
   )
   np.testing.assert_array_equal(of_0, of_0_again)
   assert not np.allclose(of_0, of_6)
 
 
 def test_centralized_is_one_client_on_sgd():
-  process = fedss.build_centralized(
-    model=tiny.model(N), local_training=FULL_BATCH
-  )
+  process = fedss.build_centralized(model=tiny.model(N), local_training=FULL_BATCH)
   client = tiny.cohort([[0, 4, 4, 7, 9]])[0]
   weights = tiny.as_numpy(process.initialize().weights)
   deltas = numpy_fedss.train_client(
     'fedss', weights, np.arange(N), client.x, client.y, correct=False
   )
   after = tiny.run(process, 1, lambda _: [client])[0].weights
-  np.testing.assert_allclose(
-    after.class_table, weights[2] + deltas[2], atol=1e-5
-  )
+  np.testing.assert_allclose(after.class_table, weights[2] + deltas[2], atol=1e-5)
 
 
 def test_the_rounds_metrics_are_means_over_the_cohort():
@@ -202,9 +165,7 @@ def test_the_rounds_metrics_are_means_over_the_cohort():
   for client in COHORTS[0]:
     held = held_ids(4, client, 0)
     own = np.unique(client.y)
-    terms, shift = numpy_fedss.terms_and_shift(
-      'fedss', held, own, client.y, N, True
-    )
+    terms, shift = numpy_fedss.terms_and_shift('fedss', held, own, client.y, N, True)
     target = [int(np.flatnonzero(held == label)[0]) for label in client.y]
     rows = np.asarray(weights.class_table)[held]
     loss, *_ = numpy_fedss.loss_and_gradients(

@@ -13,15 +13,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tff_xc import classifier
-from tff_xc import heads
+from tff_xc import classifier, heads
 from tff_xc.algorithms import fedavg
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool
+from tff_xc.data import client_data, partition, pool
 from tff_xc.encoders import leaf
-from tff_xc.experiment import cohort
-from tff_xc.experiment import training
+from tff_xc.experiment import cohort, training
 from tff_xc.round import local_training
 
 pytestmark = pytest.mark.slow
@@ -41,9 +37,7 @@ def stripes() -> client_data.FederatedDataset:
   lying = np.repeat(wave[:, :, None], _SIDE, axis=2)
   image = np.where(y[:, None, None] == 0, lying, lying.transpose(0, 2, 1))
   noise = random.normal(size=[count, _SIDE, _SIDE, 3])
-  examples = pool.in_memory(
-    (128 + 10 * image[..., None] + 10 * noise).astype(np.uint8), y
-  )
+  examples = pool.in_memory((128 + 10 * image[..., None] + 10 * noise).astype(np.uint8), y)
   of_clients = np.arange(_CLIENTS * _OF_CLIENT)
   return client_data.FederatedDataset(
     name='stripes',
@@ -79,9 +73,7 @@ def rounds_of(path, frozen: bool, seed: int) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize('seed', [0, 2])
-def test_with_the_quirk_the_evaluated_model_predicts_one_class(
-  in_process, tmp_path, seed
-):
+def test_with_the_quirk_the_evaluated_model_predicts_one_class(in_process, tmp_path, seed):
   """Shows the collapse of the evaluated model, while training goes well.
 
   Training uses the moments of its batches, and is the same with and without the
@@ -96,7 +88,10 @@ def test_with_the_quirk_the_evaluated_model_predicts_one_class(
   """
   frozen = rounds_of(tmp_path / 'frozen', True, seed)
   moved = rounds_of(tmp_path / 'moved', False, seed)
-  of = lambda rows, name: [r[name] for r in rows if not np.isnan(r[name])]
+
+  def of(rows, name):
+    return [r[name] for r in rows if not np.isnan(r[name])]
+
   losses = [[r['loss'] for r in rows[1:]] for rows in (frozen, moved)]
   np.testing.assert_allclose(*losses, rtol=1e-6)
   assert losses[0][-1] < 0.02

@@ -6,19 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import sameness
-from tests import tiny
-from tests.algorithms import numpy_fedavg
-from tests.algorithms import test_fedavg
+from tests import sameness, tiny
+from tests.algorithms import numpy_fedavg, test_fedavg
 from tff_xc import errors
-from tff_xc.algorithms import contrast
-from tff_xc.algorithms import fedavg
-from tff_xc.round import algorithm
-from tff_xc.round import carried
-from tff_xc.round import examples
-from tff_xc.round import local_training
-from tff_xc.round import losses
-from tff_xc.round import request
+from tff_xc.algorithms import contrast, fedavg
+from tff_xc.round import algorithm, carried, examples, local_training, losses, request
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -47,20 +39,17 @@ def test_three_rounds_equal_the_numpy_reference():
   assert not np.allclose(weights[0], test_fedavg.plain_kernel(), atol=1e-3)
 
 
-PUBLISHED = {
-  'moon_published': True,
-  'client_learning_rate': 0.1,
-  'batch_size': 2,
-}
+PUBLISHED = {'moon_published': True, 'client_learning_rate': 0.1, 'batch_size': 2}
 STORED = local_training.LocalTraining(0.1, 2, shuffle=False)
 
 
 def test_the_published_form_is_fedavg_without_shuffling():
   published = fedavg.MOON.made(model=tiny.model(), **PUBLISHED)
   assert published.local_training == STORED
-  plain = lambda training: fedavg.FedAvg.made(
-    model=tiny.model(), local_training=training
-  )
+
+  def plain(training):
+    return fedavg.FedAvg.made(model=tiny.model(), local_training=training)
+
   assert sameness.same(published, plain(STORED))
   shuffled = dataclasses.replace(STORED, shuffle=True)
   assert not sameness.same(published, plain(shuffled))
@@ -121,9 +110,10 @@ def test_a_client_that_is_new_has_no_contrast():
   received = model.init(tf.constant([0, 1]))
   kept = _kept(contrast.LastModel(None), received)
   assert 'class' not in kept['tables']
-  of = lambda known: terms(
-    model, received, kept, np.ones([2, 5]), np.eye(2, 3), known, (1.0, 2.0)
-  )
+
+  def of(known):
+    return terms(model, received, kept, np.ones([2, 5]), np.eye(2, 3), known, (1.0, 2.0))
+
   np.testing.assert_allclose(of(False), [1, 2])
   # Both models are equal, so the term is log 2.
   np.testing.assert_allclose(of(True), [1, 2] + 3 * np.log(2), rtol=1e-6)
@@ -135,7 +125,10 @@ def test_the_previous_model_has_its_own_batch_statistics():
   kept = _kept(contrast.LastModel(None), received)
   kept['encoder_state'] = {'mean': tf.constant([3.0, 0, 0, -1, 0])}
   x, kernel = np.eye(2, 5), received.encoder['kernel'].numpy()
-  unit = lambda e: e / np.linalg.norm(e, axis=1, keepdims=True)
+
+  def unit(e):
+    return e / np.linalg.norm(e, axis=1, keepdims=True)
+
   now = unit(x @ kernel)
   to_previous = (now * unit((x - [3, 0, 0, -1, 0]) @ kernel)).sum(1)
   expected = 3 * np.log(1 + np.exp((to_previous - 1) / 0.5))
@@ -153,13 +146,12 @@ def test_a_client_keeps_only_what_it_trains():
   bias = received.encoder['bias'] + [2.0, 0.0, -1.0]
   trained = received._replace(encoder={**received.encoder, 'bias': bias})
   x = np.eye(2, 5)
-  of = lambda one: terms(
-    model,
-    received,
-    _kept(one.client_state, trained),
-    x,
-    x @ received.encoder['kernel'].numpy(),
-  )
+
+  def of(one):
+    return terms(
+      model, received, _kept(one.client_state, trained), x, x @ received.encoder['kernel'].numpy()
+    )
+
   np.testing.assert_array_equal(of(made), of(whole))
   assert np.abs(of(made) - 3 * np.log(2)).min() > 1e-2
 

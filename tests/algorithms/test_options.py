@@ -5,12 +5,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests import registered
-from tests import tiny
+from tests import registered, tiny
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import registry
+from tff_xc.algorithms import base, fedss, registry
 from tff_xc.experiment import cohort
 from tff_xc.round import local_training
 
@@ -62,10 +59,7 @@ REFUSED = {
   'fednova': {'robust_aggregation': 'numbers of steps'},
   'fedbabu': {'trainable': 'leaves nothing'},
   'fedrep': {'trainable': 'leaves nothing'},
-  'fedproto': {
-    'trainable': 'nobody trains',
-    'robust_aggregation': 'numbers of examples',
-  },
+  'fedproto': {'trainable': 'nobody trains', 'robust_aggregation': 'numbers of examples'},
 }
 
 
@@ -86,9 +80,7 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
   weighted = made.example_weights is not None
   takes = 'importance_weights' in found.names
   assert weighted == (takes and 'importance_weights' in given)
-  assert bool(made.robust) == (
-    made.has_clients and 'robust_aggregation' in given
-  )
+  assert bool(made.robust) == (made.has_clients and 'robust_aggregation' in given)
   if not made.has_clients:
     return
   drawn = cohort.virtual_clients(made, 2, 6)
@@ -140,9 +132,7 @@ def test_numbers_that_are_not_finite_are_replaced_if_asked():
 def test_without_shuffling_examples_come_in_their_order():
   training = local_training.LocalTraining(0.1, 2, shuffle=False)
   batches = [
-    training.batch(training.order(tf.constant([0, 1]), step, tf.range(5)), step)
-    .numpy()
-    .tolist()
+    training.batch(training.order(tf.constant([0, 1]), step, tf.range(5)), step).numpy().tolist()
     for step in range(4)
   ]
   assert batches == [[0, 1], [2, 3], [4], [0, 1]]
@@ -158,8 +148,7 @@ def test_a_client_whose_update_is_not_finite_is_dropped_and_counted():
 
 
 @pytest.mark.parametrize(
-  ('name', 'own'),
-  [('fedss', {'max_positives': 4, 'negatives': 3}), ('fullsoftmax', {})],
+  ('name', 'own'), [('fedss', {'max_positives': 4, 'negatives': 3}), ('fullsoftmax', {})]
 )
 def test_a_round_with_nobody_left_keeps_the_state(name, own):
   process = tiny.process(name, **own)
@@ -168,9 +157,7 @@ def test_a_round_with_nobody_left_keeps_the_state(name, own):
   broken = [c._replace(x=np.full_like(c.x, np.inf)) for c in COHORT]
   for clients in (nobody, broken):
     after = process.next(state, clients).state
-    tiny.assert_same_weights(
-      (after.weights, after.server), (state.weights, state.server), 0
-    )
+    tiny.assert_same_weights((after.weights, after.server), (state.weights, state.server), 0)
     assert after.round_number == state.round_number + 1
 
 
@@ -205,10 +192,6 @@ def test_arguments_of_a_builder_that_do_not_fit_are_named():
   assert made.tables[0].request.negatives == 28
   p = np.arange(29) + 1.0
   made = registry.get('fedir').made(model=model, class_probabilities=p)
-  np.testing.assert_allclose(
-    made.example_weights.target, p / p.sum(), rtol=1e-6
-  )
+  np.testing.assert_allclose(made.example_weights.target, p / p.sum(), rtol=1e-6)
   with pytest.raises(TypeError, match='importance_weights'):
-    registry.get('fedir').made(
-      model=model, class_probabilities=p, importance_weights='uniform'
-    )
+    registry.get('fedir').made(model=model, class_probabilities=p, importance_weights='uniform')

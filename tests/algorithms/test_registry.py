@@ -9,17 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import registered
-from tests import tiny
+from tests import registered, tiny
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import fedaws
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import registry
-from tff_xc.round import optimizers
-from tff_xc.round import process as process_lib
+from tff_xc.algorithms import base, fedavg, fedaws, fedss, hyperparameters as hp, registry
+from tff_xc.round import optimizers, process as process_lib
 
 M, RATE = 'server_momentum', 'server_learning_rate'
 ADAM = {'server_optimizer': 'adam', RATE: 0.003, 'negatives': 40}
@@ -32,9 +25,7 @@ def resolve(name, given=None, defaults=None):
 
 
 def made(name, **given):
-  return registry.get(name).made(
-    model=tiny.model(), max_positives=4, num_clients=12, **given
-  )
+  return registry.get(name).made(model=tiny.model(), max_positives=4, num_clients=12, **given)
 
 
 # Their own tests build them with other values.
@@ -83,7 +74,9 @@ def test_a_spreadout_step_beyond_its_bound_is_warned_of(name, given, limit):
 
 @pytest.mark.parametrize('name', ['posonly', 'fedaws_posonly'])
 def test_a_softmax_over_one_class_is_warned_of(name):
-  of = lambda most: registry.get(name)().warnings(100, most)
+  def of(most):
+    return registry.get(name)().warnings(100, most)
+
   assert not of(2)
   (warning,) = of(1)
   assert 'nothing is learned' in warning
@@ -155,9 +148,7 @@ def test_an_algorithm_may_bring_its_own_server():
     def make(self, model, facts):
       made = base.softmax(model, self.local_training())
       rate = 1.0 / facts.num_clients
-      return dataclasses.replace(
-        made, encoder_optimizer=optimizers.build_sgd(rate)
-      )
+      return dataclasses.replace(made, encoder_optimizer=optimizers.build_sgd(rate))
 
   assert not [name for name in Own.names if name.startswith('server_')]
   task = {'server_optimizer': 'adam', 'server_learning_rate': 0.5}
@@ -188,9 +179,7 @@ def test_the_tables_optimizer_where_rows_are_selected(given, expected):
 
 
 def test_facts_and_values_reach_the_table():
-  learning = process_lib.build_process(
-    made('posonly', server_optimizer='adagrad')
-  )
+  learning = process_lib.build_process(made('posonly', server_optimizer='adagrad'))
   state = learning.initialize.type_signature.result.member
   optimizer = state.server.tables[0].optimizer
   assert list(optimizer.preconditioner.shape) == [12, 3]

@@ -6,17 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import registered
-from tests import small_data
-from tests import tiny
-from tests.algorithms import numpy_fedss
-from tests.algorithms import test_fedavg
+from tests import registered, small_data, tiny
+from tests.algorithms import numpy_fedss, test_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import scaffold
 from tff_xc.measure import communication
-from tff_xc.round import algorithm
-from tff_xc.round import personal
-from tff_xc.round import schedules
+from tff_xc.round import algorithm, personal, schedules
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -25,11 +20,7 @@ RATE, CLIENTS = 0.1, 3
 COHORTS = [
   tiny.cohort(labels, seed)
   for seed, labels in enumerate(
-    (
-      [[0, 1], [2, 3, 3]],
-      [[4, 5, 6], [], [7, 7]],
-      [[8, 8], [9, 10, 1]],
-    )
+    ([[0, 1], [2, 3, 3]], [[4, 5, 6], [], [7, 7]], [[8, 8], [9, 10, 1]])
   )
 ]
 SETTINGS = {
@@ -65,7 +56,10 @@ def reference(weights, variate):
       moves.append([w - x for w, x in zip(y, weights, strict=True)])
       changes.append([n - k for n, k in zip(new, c_k, strict=True)])
       own[int(client.client_id)] = new
-    mean = lambda found: [np.mean(each, 0) for each in zip(*found, strict=True)]
+
+    def mean(found):
+      return [np.mean(each, 0) for each in zip(*found, strict=True)]
+
     weights = [x + 0.7 * m for x, m in zip(weights, mean(moves), strict=True)]
     share = len(moves) / CLIENTS
     server = [c + share * d for c, d in zip(server, mean(changes), strict=True)]
@@ -87,9 +81,7 @@ def run(cohorts=COHORTS, **changes):
   return registered.run(learning, cohorts, made.client_state)[:3]
 
 
-@pytest.mark.parametrize(
-  'variate', ['steps', pytest.param('gradient', marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('variate', ['steps', pytest.param('gradient', marks=pytest.mark.slow)])
 def test_three_rounds_equal_the_numpy_reference(variate):
   # The default shares its process with other tests.
   given = {} if variate == 'steps' else {'scaffold_variate': variate}
@@ -101,9 +93,7 @@ def test_three_rounds_equal_the_numpy_reference(variate):
   for client, variates in own.items():
     tiny.assert_near(flat(kept[client]), variates)
   # The server's variate is the mean of the clients'.
-  mean = [
-    np.mean(each, 0) for each in zip(*map(flat, kept.values()), strict=True)
-  ]
+  mean = [np.mean(each, 0) for each in zip(*map(flat, kept.values()), strict=True)]
   tiny.assert_near(flat(last.carried['scaffold']), mean)
   assert max(np.abs(c).max() for c in mean) > 0.01
 
@@ -130,9 +120,7 @@ def test_a_dropped_client_keeps_its_variate_and_sends_none():
 @pytest.mark.slow
 def test_attackers_send_honest_variates():
   attacks = {'attack': 'flip_signs', 'attack_fraction': 0.6}
-  (_, one, kept), (_, two, same) = (
-    run(COHORTS[:1], **given) for given in ({}, attacks)
-  )
+  (_, one, kept), (_, two, same) = (run(COHORTS[:1], **given) for given in ({}, attacks))
   tiny.assert_same_weights((one.carried, kept), (two.carried, same), 0.0)
   moved = one.weights.class_table - two.weights.class_table
   assert np.abs(moved).max() > 0.1
@@ -152,9 +140,7 @@ def test_at_a_rate_of_0_a_client_keeps_its_variate():
 @pytest.mark.slow
 def test_a_variate_that_is_not_finite_is_not_taken():
   """Of a client whose update is finite, since it replaces numbers."""
-  training = dataclasses.replace(
-    SETTINGS['local_training'], replace_nonfinite=True
-  )
+  training = dataclasses.replace(SETTINGS['local_training'], replace_nonfinite=True)
   good, bad = COHORTS[0]
   bad = bad._replace(x=np.full_like(bad.x, np.nan))
   more = {'local_training': training, 'scaffold_variate': 'gradient'}
@@ -166,13 +152,9 @@ def test_a_variate_that_is_not_finite_is_not_taken():
 
 def test_the_gradient_is_over_all_batches_and_has_weight_decay():
   """Option I in batches of two, of five examples."""
-  training = dataclasses.replace(
-    test_fedavg.FULL_BATCH, batch_size=2, weight_decay=0.5
-  )
+  training = dataclasses.replace(test_fedavg.FULL_BATCH, batch_size=2, weight_decay=0.5)
   [client] = tiny.cohort([[0, 1, 2, 3, 3]])
-  first, _, kept = run(
-    [[client]], scaffold_variate='gradient', local_training=training
-  )
+  first, _, kept = run([[client]], scaffold_variate='gradient', local_training=training)
   weights = tiny.as_numpy(first.weights)
   each = zip(flat(kept[0]), gradients(weights, client), weights, strict=True)
   for found, g, w in each:
@@ -180,7 +162,9 @@ def test_the_gradient_is_over_all_batches_and_has_weight_decay():
 
 
 def test_a_round_has_twice_the_bytes():
-  of = lambda name: communication.messages(registered.algorithm(name))
+  def of(name):
+    return communication.messages(registered.algorithm(name))
+
   rows = {'class': registered.N}
   plain, twice = (of(n).of_round(rows, rows) for n in ('fedavg', 'scaffold'))
   down = 'bytes_down_per_client'
@@ -196,9 +180,7 @@ def test_what_is_frozen_has_no_variate():
   assert not made.client_state.spec['encoder']
   assert [*made.client_state.spec['tables']] == ['class']
   first, last, kept = run(COHORTS[:2], trainable='head')
-  np.testing.assert_array_equal(
-    *(s.weights.encoder['kernel'] for s in (first, last))
-  )
+  np.testing.assert_array_equal(*(s.weights.encoder['kernel'] for s in (first, last)))
   assert not kept[0]['encoder']
   assert np.abs(kept[0]['tables']['class']).max() > 0.01
 
@@ -242,19 +224,14 @@ def test_a_class_of_ones_own_excludes_what_its_base_does():
   class Own(scaffold.SCAFFOLD):
     excludes = (('whose clients are odd', ('weight_decay',)),)
 
-  for given, why in (
-    ({'weight_decay': 0.1}, 'odd'),
-    ({'dp': 'central'}, 'variates'),
-  ):
+  for given, why in (({'weight_decay': 0.1}, 'odd'), ({'dp': 'central'}, 'variates')):
     with pytest.raises(errors.InputError, match=why):
       Own.resolve(given, {})
 
 
 @pytest.mark.slow
 def test_a_run_resumes_with_its_variates(tmp_path):
-  straight = small_data.trained_and_resumed(
-    tmp_path, 'scaffold', client_failure_rate=0.2
-  )
+  straight = small_data.trained_and_resumed(tmp_path, 'scaffold', client_failure_rate=0.2)
   variate = straight['carried/scaffold/tables/class']
   kept = small_data.kept_by_clients(tmp_path / 'resumed')
   own = [variates['tables/class'] for variates in kept.values()]

@@ -14,11 +14,7 @@ from tests import tiny
 from tests.algorithms import numpy_fedss
 from tff_xc import errors
 from tff_xc.algorithms import fedss
-from tff_xc.round import local_training
-from tff_xc.round import randomized
-from tff_xc.round import randomness
-from tff_xc.round import request
-from tff_xc.round import tables
+from tff_xc.round import local_training, randomized, randomness, request, tables
 from tff_xc.runtime.in_process import context as context_lib
 
 N, M = 12, 4
@@ -68,9 +64,7 @@ def held_ids(schedule, client, round_number):
 
 @pytest.fixture(params=['in_process', pytest.param('worker', marks=SLOW)])
 def runtime(request):
-  request.getfixturevalue(
-    {'worker': 'tff_worker'}.get(request.param, request.param)
-  )
+  request.getfixturevalue({'worker': 'tff_worker'}.get(request.param, request.param))
 
 
 @pytest.mark.parametrize(
@@ -99,9 +93,7 @@ def test_three_rounds_equal_the_numpy_reference(schedule):
       if not kept.any():
         continue
       x, y = client.x[kept], client.y[kept]
-      deltas = numpy_fedss.train_client(
-        'fedss', weights, held, x, y, correct=True
-      )
+      deltas = numpy_fedss.train_client('fedss', weights, held, x, y, correct=True)
       clients.append((held, deltas, len(y)))
     weights, velocity = numpy_fedss.server_round(
       weights, velocity, clients, learning_rate=1.0, momentum=0.9
@@ -113,9 +105,7 @@ def test_three_rounds_equal_the_numpy_reference(schedule):
   tiny.assert_near(tiny.as_numpy(made.get_model_weights(state)), weights)
 
 
-def of_run(
-  client, round_number, randomness_='private', schedule='fresh', made=None
-):
+def of_run(client, round_number, randomness_='private', schedule='fresh', made=None):
   """Returns the ids that a client requests in a round, in their order."""
   made = made or fedss.FedSS.made(
     model=tiny.model(),
@@ -195,16 +185,12 @@ def test_partial_negatives_are_renewed_by_a_share_in_each_round():
 
 
 def test_windows_are_samples_without_replacement():
-  draw = lambda i: request.window(
-    tf.stack([i, 3]), 3, tf.constant(7), tf.constant(2.5, tf.float64)
-  )
+  def draw(i):
+    return request.window(tf.stack([i, 3]), 3, tf.constant(7), tf.constant(2.5, tf.float64))
+
   times = 4200
   drawn = tf.function(
-    lambda: tf.map_fn(
-      draw,
-      tf.range(times),
-      fn_output_signature=tf.TensorSpec([3], tf.int32),
-    )
+    lambda: tf.map_fn(draw, tf.range(times), fn_output_signature=tf.TensorSpec([3], tf.int32))
   )().numpy()
   counts = collections.Counter(tuple(sorted(ids)) for ids in drawn.tolist())
   assert len(counts) == 35
@@ -220,9 +206,7 @@ def test_randomized_requests_have_their_probabilities():
   own = np.isin(np.arange(n), [4, 50, 99])
   ask = tf.function(
     lambda a, b: made.held_rows(
-      tf.constant([4, 50, 99]),
-      b,
-      lasting=randomness.Lasting(a, tf.constant(0)),
+      tf.constant([4, 50, 99]), b, lasting=randomness.Lasting(a, tf.constant(0))
     )
   )
   times = np.zeros([clients, n], int)
@@ -235,10 +219,7 @@ def test_randomized_requests_have_their_probabilities():
   for of_class, which in ((own, 0), (~own, 1)):
     found = np.bincount(times[:, of_class].ravel(), minlength=r + 1)
     expected = np.array(
-      [
-        math.comb(r, k) * math.exp(made.response.log_likelihoods(k, r)[which])
-        for k in range(r + 1)
-      ]
+      [math.comb(r, k) * math.exp(made.response.log_likelihoods(k, r)[which]) for k in range(r + 1)]
     )
     assert expected.sum() == pytest.approx(1)
     # Of a client, classes are independent enough for four standard deviations.
@@ -254,11 +235,7 @@ def test_randomized_requests_have_their_probabilities():
     ({'negatives_schedule': 'sticky', 'request_epsilon': 1.0}, 'epsilon'),
     ({'negatives_schedule': 'randomized', 'negatives': 0}, 'negatives=0'),
     (
-      {
-        'negatives_schedule': 'sticky',
-        'virtual_client_size': 32,
-        'virtual_client_replace': True,
-      },
+      {'negatives_schedule': 'sticky', 'virtual_client_size': 32, 'virtual_client_replace': True},
       'virtual_client_replace',
     ),
   ],
@@ -268,15 +245,11 @@ def test_what_does_not_go_together_is_refused(changes, word):
     fedss.FedSS.resolve(changes, {})
   if word == 'negatives=0':
     with pytest.raises(errors.InputError, match='equal_negatives'):
-      fedss.NegOnly.resolve(
-        {'negatives_schedule': 'randomized', 'equal_negatives': True}, {}
-      )
+      fedss.NegOnly.resolve({'negatives_schedule': 'randomized', 'equal_negatives': True}, {})
 
 
 def test_too_small_an_epsilon_warns():
-  made = fedss.FedSS(
-    negatives=5, negatives_schedule='randomized', request_epsilon=2.0
-  )
+  made = fedss.FedSS(negatives=5, negatives_schedule='randomized', request_epsilon=2.0)
   [told] = made.warnings(2028, 50)
   assert 'request_epsilon' in told
   assert not dataclasses.replace(made, negatives=300).warnings(2028, 50)
@@ -289,11 +262,7 @@ def test_any_number_of_threads_gives_the_same_numbers(schedule, tff_worker):
   for threads in (1, 3):
     context = context_lib.create_context(client_threads=threads)
     tff.framework.set_default_context(context)
-    found.append(
-      tiny.as_numpy(
-        tiny.weights_after(process(schedule), 3, COHORTS.__getitem__)
-      )
-    )
+    found.append(tiny.as_numpy(tiny.weights_after(process(schedule), 3, COHORTS.__getitem__)))
   tff.framework.set_default_context(tff_worker)
   for a, b in zip(*found, strict=True):
     np.testing.assert_array_equal(a, b)

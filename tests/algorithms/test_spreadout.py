@@ -92,9 +92,7 @@ def test_many_neighbours_run_in_tffs_worker_also_in_a_condition(tff_worker):
 def test_the_gradient_of_eq_7(small_blocks, distance):
   rows = numpy_fedaws.unit_rows(12)
   step = spreadout.Spreadout(1.0, 3, distance, margin=0.9)
-  expected = numpy_fedaws.spread_gradient(
-    rows.astype(np.float64), 0, distance, 0.9
-  )
+  expected = numpy_fedaws.spread_gradient(rows.astype(np.float64), 0, distance, 0.9)
   np.testing.assert_allclose(step.gradient(rows), expected, atol=1e-3)
 
 
@@ -102,9 +100,7 @@ def test_the_closed_form_is_the_regularisers_derivative():
   rows = numpy_fedaws.unit_rows(9).astype(np.float64)
   for distance in spreadout.DISTANCES:
     np.testing.assert_allclose(
-      in_closed_form(rows, 2, distance),
-      numpy_fedaws.spread_gradient(rows, 2, distance),
-      atol=1e-6,
+      in_closed_form(rows, 2, distance), numpy_fedaws.spread_gradient(rows, 2, distance), atol=1e-6
     )
 
 
@@ -119,9 +115,7 @@ def test_a_tangent_step_goes_across_the_rows():
   np.testing.assert_allclose(tangent, across / 3.0, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-  ('distance', 'parted'), [('sq_euclidean', 2e-2), ('cosine', 1e-6)]
-)
+@pytest.mark.parametrize(('distance', 'parted'), [('sq_euclidean', 2e-2), ('cosine', 1e-6)])
 def test_rows_that_nearly_collapsed(distance, parted):
   """The cosine distance hardly separates them (see the module's docstring)."""
   angle = 0.01
@@ -135,10 +129,12 @@ def test_all_pairs_of_eq_8_only_ask_for_a_sum_of_zero():
   """Rows that nearly collapsed in pairs part only with eq. (7) or a small k."""
   angles = np.radians([0, 2, 180, 182])
   rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-  force = lambda *settings, **more: np.linalg.norm(
-    spreadout.Spreadout(1.0, *settings, tangent=True, **more).gradient(rows),
-    axis=1,
-  )
+
+  def force(*settings, **more):
+    return np.linalg.norm(
+      spreadout.Spreadout(1.0, *settings, tangent=True, **more).gradient(rows), axis=1
+    )
+
   np.testing.assert_allclose(force(0), np.zeros(4), atol=1e-5)
   assert (force(1) > 0.1).all()
   assert (force(0, margin=1.4) > 1.0).all()

@@ -8,16 +8,12 @@ import pytest
 import tensorflow as tf
 
 from tests.algorithms import sklearn_turbosvm as reference
-from tff_xc.algorithms import svm
-from tff_xc.algorithms import svm_kernel
+from tff_xc.algorithms import svm, svm_kernel
 
 KERNELS = tuple(reference.KERNELS)
 MOST_KERNELS_SLOW = pytest.mark.parametrize(
   'kernel',
-  [
-    k if k in ('linear', 'rbf') else pytest.param(k, marks=pytest.mark.slow)
-    for k in KERNELS
-  ],
+  [k if k in ('linear', 'rbf') else pytest.param(k, marks=pytest.mark.slow) for k in KERNELS],
 )
 
 
@@ -78,17 +74,12 @@ def similarities(points, rows, bound, kernel):
 
 def normals(points, coefficients):
   return np.array(
-    [
-      of_pair @ np.concatenate([points[a], points[b]])
-      for (a, b), of_pair in coefficients.items()
-    ]
+    [of_pair @ np.concatenate([points[a], points[b]]) for (a, b), of_pair in coefficients.items()]
   )
 
 
 @pytest.mark.parametrize('bound', [1 / 201, 0.1, 1.0])
-@pytest.mark.parametrize(
-  'name', ['random', 'separable', 'overlapping', 'coincident']
-)
+@pytest.mark.parametrize('name', ['random', 'separable', 'overlapping', 'coincident'])
 def test_linear_machines_are_scikit_learns(name, bound):
   points = problem(name)
   supports, coefficients, stopped = fit(points, 'linear', bound, 1e-6, 10**6)
@@ -104,12 +95,10 @@ def test_linear_machines_are_scikit_learns(name, bound):
 
 
 @pytest.mark.parametrize(
-  'bound',
-  [0.3, *(pytest.param(c, marks=pytest.mark.slow) for c in (1 / 201, 1))],
+  'bound', [0.3, *(pytest.param(c, marks=pytest.mark.slow) for c in (1 / 201, 1))]
 )
 @pytest.mark.parametrize(
-  'kernel',
-  ['rbf', *(pytest.param(k, marks=pytest.mark.slow) for k in KERNELS[2:])],
+  'kernel', ['rbf', *(pytest.param(k, marks=pytest.mark.slow) for k in KERNELS[2:])]
 )
 def test_kernel_machines_are_scikit_learns(kernel, bound):
   points = problem('overlapping') / 2
@@ -144,9 +133,7 @@ def test_the_bound_on_steps_is_scikit_learns(points):
 
 def test_steps_may_be_as_many_as_an_int32_has():
   points = problem('overlapping')
-  unbounded, many = (
-    fit(points, 'linear', 0.3, 1e-3, steps) for steps in (2**31 - 1, 10**4)
-  )
+  unbounded, many = (fit(points, 'linear', 0.3, 1e-3, steps) for steps in (2**31 - 1, 10**4))
   np.testing.assert_array_equal(unbounded[0], many[0])
   np.testing.assert_equal(unbounded[1], many[1])
 
@@ -154,19 +141,12 @@ def test_steps_may_be_as_many_as_an_int32_has():
 @MOST_KERNELS_SLOW
 def test_distances_on_demand_are_those_computed_at_once(kernel):
   points = problem('separable', classes=5, points=24) / 4
-  on_demand, at_once = (
-    fit(points, kernel, 0.05, 1e-2, steps) for steps in (12, 13)
-  )
+  on_demand, at_once = (fit(points, kernel, 0.05, 1e-2, steps) for steps in (12, 13))
   # The same machines that end before; the others are a step apart.
   np.testing.assert_array_equal(on_demand[0].shape, at_once[0].shape)
-  same = [
-    np.allclose(on_demand[1][pair], at_once[1][pair], atol=1e-6)
-    for pair in at_once[1]
-  ]
+  same = [np.allclose(on_demand[1][pair], at_once[1][pair], atol=1e-6) for pair in at_once[1]]
   expected, dual, _ = reference.fit(points, kernel, 0.05, 1e-2, 12)
-  wanted = [
-    np.allclose(on_demand[1][pair], dual[pair], atol=2e-3) for pair in dual
-  ]
+  wanted = [np.allclose(on_demand[1][pair], dual[pair], atol=2e-3) for pair in dual]
   assert np.mean(wanted) >= 0.8
   assert np.mean(same) + on_demand[2] >= 1 - 1e-6
   assert np.mean(on_demand[0] != expected) < 0.05
@@ -187,9 +167,7 @@ def test_distances_in_float32_do_not_change_supports(monkeypatch):
   arguments = [(t, t[:, 0], 1 / 201, 1e-3, 50) for t in rows]
   found = [traced('linear')(*of) for of in arguments]
   for points, (supports, coefficients, *_) in zip(rows, found, strict=True):
-    expected, dual, _ = reference.fit(
-      points - points.mean((0, 1)), 'linear', 1 / 201
-    )
+    expected, dual, _ = reference.fit(points - points.mean((0, 1)), 'linear', 1 / 201)
     np.testing.assert_array_equal(supports, expected)
     for pair, of_pair in by_pair(coefficients.numpy(), 3).items():
       np.testing.assert_allclose(of_pair, dual[pair], atol=1e-6)
@@ -206,9 +184,7 @@ def test_sums_that_lose_small_numbers_in_float32_are_in_float64():
   points = along[:, :, None] * np.float32([1.0] + [2.3e-4] * 1024)
   _, coefficients, stopped = fit(points, 'linear', 60.0, 1e-3, 2)
   exact = np.float64(points)
-  _, dual, _ = reference.fit(
-    exact - exact.mean((0, 1)), 'linear', 60.0, 1e-3, 2
-  )
+  _, dual, _ = reference.fit(exact - exact.mean((0, 1)), 'linear', 60.0, 1e-3, 2)
   np.testing.assert_allclose(coefficients[0, 1], dual[0, 1], rtol=1e-4)
   assert not stopped
 
@@ -255,11 +231,7 @@ def test_classes_that_coincide_do_not_move_apart(kernel):
 
 
 @pytest.mark.parametrize(
-  ('kernel', 'far'),
-  [
-    ('linear', 300),
-    pytest.param('polynomial', 60, marks=pytest.mark.slow),
-  ],
+  ('kernel', 'far'), [('linear', 300), pytest.param('polynomial', 60, marks=pytest.mark.slow)]
 )
 def test_one_class_far_away_does_not_hide_the_others(kernel, far):
   """A normal is short beside the points of its own pair, not of all."""
@@ -284,9 +256,7 @@ def test_rows_that_nearly_coincide_are_exact():
   points = problem('separable', classes=3, points=4)
   points = np.float32(np.round(points * 1e-5 + 30, 6))
   supports, coefficients, _ = fit(points, 'linear', 1.0, 1e-6, 10**6)
-  expected, dual, _ = reference.fit(
-    points - points.mean((0, 1)), 'linear', 1.0, 1e-6, -1
-  )
+  expected, dual, _ = reference.fit(points - points.mean((0, 1)), 'linear', 1.0, 1e-6, -1)
   np.testing.assert_array_equal(supports, expected)
   for pair, of_pair in coefficients.items():
     np.testing.assert_allclose(of_pair, dual[pair], atol=1e-5)

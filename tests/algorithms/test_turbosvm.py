@@ -6,21 +6,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import experiment
-from tests import sameness
-from tests import tiny
-from tests.algorithms import numpy_fedavg
-from tests.algorithms import sklearn_turbosvm as reference
-from tests.algorithms import test_fedavg
-from tff_xc import errors
-from tff_xc import heads
-from tff_xc.algorithms import registry
-from tff_xc.algorithms import svm
-from tff_xc.algorithms import svm_kernel
-from tff_xc.algorithms import turbosvm
+from tests import sameness, tiny
+from tests.algorithms import numpy_fedavg, sklearn_turbosvm as reference, test_fedavg
+from tff_xc import errors, heads
+from tff_xc.algorithms import registry, svm, svm_kernel, turbosvm
 from tff_xc.experiment import checkpoints
-from tff_xc.round import folding
-from tff_xc.round import optimizers
-from tff_xc.round import server
+from tff_xc.round import folding, optimizers, server
 from tff_xc.runtime.in_process import context
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
@@ -55,9 +46,7 @@ def take(step, seed=(1, 2), state=None, counts=COUNTS, rows=ROWS):
   )
   if state is None:
     state = step.initialize(tf.TensorSpec([classes, dim]))
-  context = server.StepContext(
-    tf.constant(seed), tf.constant(0), merged, lambda: None
-  )
+  context = server.StepContext(tf.constant(seed), tf.constant(0), merged, lambda: None)
   state, new, measured = step.next(state, tf.zeros([classes, dim]), context)
   return state, new.numpy(), measured
 
@@ -133,13 +122,16 @@ def test_eq_9_bounds_the_difference_of_projected_logits(dim, apart, c):
   _, (minus, plus), _ = take(
     make(2, bound=bound), counts=np.full(clients, 7, np.float32), rows=rows
   )
-  supports, _, machine = reference.fit(
-    rows.transpose(1, 0, 2), 'linear', c, 1e-8, -1
-  )
+  supports, _, machine = reference.fit(rows.transpose(1, 0, 2), 'linear', c, 1e-8, -1)
   assert supports.all()
   h, intercept = machine.coef_[0], machine.intercept_[0]
-  from_boundary = lambda x: x @ h + intercept
-  slack = lambda sides: np.maximum(0, 1 - sides)
+
+  def from_boundary(x):
+    return x @ h + intercept
+
+  def slack(sides):
+    return np.maximum(0, 1 - sides)
+
   slacks = slack(from_boundary(rows[:, 1])) + slack(-from_boundary(rows[:, 0]))
   assert (slacks.sum() > 0.1) == (c < 1)
   # Support vectors are on their margin less their slack, and the intercept falls out.
@@ -147,7 +139,10 @@ def test_eq_9_bounds_the_difference_of_projected_logits(dim, apart, c):
   assert between == pytest.approx(2 - slacks.mean(), rel=1e-3)
   samples = from_boundary(3 * random.normal(size=[500, dim]) / np.abs(h).max())
   left = between * samples / (h @ h)
-  right = lambda total: total * (1 - slack(samples)) / (clients * h @ h)
+
+  def right(total):
+    return total * (1 - slack(samples)) / (clients * h @ h)
+
   bounds, rounding = right(2 * clients - slacks.sum()), 1e-3 * np.abs(left)
   assert (left >= bounds - rounding).all()
   # Equal but for samples beyond the margin.
@@ -177,7 +172,10 @@ def test_a_bias_is_the_last_coordinate_of_a_row():
 @pytest.mark.slow
 def test_one_client_is_fedavg():
   process = tiny.process('turbosvm', svm_spreadout=False, **EXACT)
-  cohort = lambda number: COHORTS[number][:1]
+
+  def cohort(number):
+    return COHORTS[number][:1]
+
   state, metrics = tiny.run(process, 2, cohort)
   wanted = tiny.weights_after(tiny.process('fedavg'), 2, cohort)
   tiny.assert_same_weights(state.weights, wanted, 1e-5)
@@ -190,15 +188,16 @@ def test_clients_that_do_not_count():
   process = tiny.process('turbosvm', svm_spreadout=False, **EXACT)
   broken = COHORTS[1][0]._replace(x=np.full_like(COHORTS[1][0].x, np.nan))
   nobody = tiny.cohort([[]])
-  run = lambda more: tiny.run(process, 1, lambda _: [*COHORTS[0], *more])
+
+  def run(more):
+    return tiny.run(process, 1, lambda _: [*COHORTS[0], *more])
+
   (a, with_them), (b, without) = run([broken, *nobody]), run([])
   tiny.assert_same_weights(a.weights, b.weights, 0)
   assert with_them['clients_dropped'] == 1
   assert with_them['support_vectors'] == without['support_vectors']
   state = process.next(a, nobody).state
-  tiny.assert_same_weights(
-    (state.weights, state.server), (a.weights, a.server), 0
-  )
+  tiny.assert_same_weights((state.weights, state.server), (a.weights, a.server), 0)
 
 
 @pytest.mark.slow
@@ -237,7 +236,9 @@ def test_sizes_of_subsets():
 
 
 def test_schedules():
-  of = lambda *a: [float(svm.Bound(*a)(t)) for t in (0, 1, 3, 9)]
+  def of(*a):
+    return [float(svm.Bound(*a)(t)) for t in (0, 1, 3, 9)]
+
   np.testing.assert_allclose(of(1.0, 'decreasing', 4), [1, 0.75, 0.25, 0.25])
   np.testing.assert_allclose(of(2.0, 'increasing', 4), [0.5, 1, 2, 2])
   assert of(0.5, 'constant', 4) == [0.5] * 4
@@ -319,9 +320,7 @@ def test_one_and_several_threads_give_the_same_digits():
   process = tiny.process('turbosvm', logits_learning_rate=0.05)
   ends = []
   for threads in (1, 3):
-    with tff.framework.get_context_stack().install(
-      context.create_context(client_threads=threads)
-    ):
+    with tff.framework.get_context_stack().install(context.create_context(client_threads=threads)):
       state, _ = tiny.run(process, 3, COHORTS.__getitem__)
       ends.append((state.weights, state.server))
   tiny.assert_same_weights(*ends, 0)
@@ -341,13 +340,7 @@ def test_every_setting_reaches_the_step():
   [step] = made.tables[0].steps
   adam = optimizers.TorchAdam(0.5, epsilon=0.1)
   expected = svm.SupportVectors(
-    12,
-    svm.Bound(0.3, 'increasing', 7),
-    svm_kernel.Kernel('polynomial', 4),
-    5,
-    0.01,
-    9,
-    adam,
+    12, svm.Bound(0.3, 'increasing', 7), svm_kernel.Kernel('polynomial', 4), 5, 0.01, 9, adam
   )
   assert sameness.same(step, expected)
 

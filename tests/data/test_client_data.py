@@ -8,9 +8,7 @@ import scipy.sparse
 import tensorflow as tf
 
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool
+from tff_xc.data import client_data, partition, pool
 
 X = np.arange(6 * 2 * 2, dtype=np.uint8).reshape(6, 2, 2)
 BAGS = scipy.sparse.csr_matrix(np.triu(np.arange(24).reshape(6, 4)), dtype='f4')
@@ -20,9 +18,7 @@ CLIENTS = {'bo': [4, 0, 2], 'al': [], 'cy': [1, 5]}
 
 
 def train(x=X, y=Y, clients=CLIENTS):
-  return client_data.PartitionedClientData(
-    pool.in_memory(x, y), partition.of_clients(clients)
-  )
+  return client_data.PartitionedClientData(pool.in_memory(x, y), partition.of_clients(clients))
 
 
 def dense(element):
@@ -42,9 +38,7 @@ def test_as_client_data_of_tff(x, y):
   assert clients.client_ids == ['bo', 'al', 'cy']
   for client_id, numbers in CLIENTS.items():
     expected_x = (x.toarray() if x is BAGS else x)[numbers].tolist()
-    expected_y = [
-      SETS[i].indices.tolist() if y is SETS else Y[i] for i in numbers
-    ]
+    expected_y = [SETS[i].indices.tolist() if y is SETS else Y[i] for i in numbers]
     for found in (
       clients.create_tf_dataset_for_client(client_id),
       clients.serializable_dataset_fn(tf.constant(client_id)),

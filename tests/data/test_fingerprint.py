@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 
 from datasets import arrays
-from datasets.procedural import glyphs
-from datasets.procedural import words as sparse_words
+from datasets.procedural import glyphs, words as sparse_words
 from tff_xc.data import fingerprint
 
 
@@ -39,8 +38,13 @@ def test_what_differs_is_named(tmp_path):
   checked = ['labels_checksum', 'train_checksum', 'test_checksum']
   assert list(found) == facts + checked
   assert [found[name] for name in facts] == [8, 4, 40, 8]
-  write_b = lambda **changes: write(tmp_path / 'b.npz', **changes)[0]
-  changed = lambda **changes: differing(found, of(write_b(**changes)))
+
+  def write_b(**changes):
+    return write(tmp_path / 'b.npz', **changes)[0]
+
+  def changed(**changes):
+    return differing(found, of(write_b(**changes)))
+
   assert changed() == []  # Wherever it lies.
 
   def bumped(name, place):
@@ -54,10 +58,7 @@ def test_what_differs_is_named(tmp_path):
     (bumped('test_y', 0), ['test_checksum']),
     (bumped('y', 0), ['labels_checksum', 'train_checksum']),
     ({'client': content['client'] + 1}, ['labels_checksum']),
-    (
-      {'client': np.arange(40) // 8},
-      ['clients', 'labels_checksum', 'train_checksum'],
-    ),
+    ({'client': np.arange(40) // 8}, ['clients', 'labels_checksum', 'train_checksum']),
     (
       {'retrieval_x': content['x'], 'retrieval_y': content['y']},
       ['retrieval_examples', 'retrieval_checksum'],
@@ -69,7 +70,10 @@ def test_what_differs_is_named(tmp_path):
 def test_of_a_large_set_the_first_and_the_last_client_are_read(tmp_path):
   more = {'y': np.arange(2000) % 8, 'client': np.arange(2000) // 10}
   x, zeros = (np.zeros([k, 8, 8], np.uint8) for k in (2000, 8))
-  made = lambda x: of(write(tmp_path / 'a.npz', x=x, test_x=zeros, **more)[0])
+
+  def made(x):
+    return of(write(tmp_path / 'a.npz', x=x, test_x=zeros, **more)[0])
+
   before = made(x)
   for place in (0, 1999):
     other = x.copy()
@@ -79,9 +83,7 @@ def test_of_a_large_set_the_first_and_the_last_client_are_read(tmp_path):
 
 def test_sets_that_are_made_are_told_apart():
   """Glyphs' pixels depend on the machine, so the fingerprint ignores them."""
-  sets = [
-    glyphs.load(num_classes=20, num_clients=5, seed=seed) for seed in (0, 0, 1)
-  ]
+  sets = [glyphs.load(num_classes=20, num_clients=5, seed=seed) for seed in (0, 0, 1)]
   unread = dataclasses.replace(sets[0].test, read=None)
   sets[0] = dataclasses.replace(sets[0], test=unread)
   same, again, other = map(fingerprint.fingerprint, sets)
@@ -89,9 +91,7 @@ def test_sets_that_are_made_are_told_apart():
   assert differing(same, other) == ['labels_checksum']
   words = [
     fingerprint.fingerprint(
-      sparse_words.load(
-        num_classes=30, num_features=100, test_examples=7, seed=seed
-      )
+      sparse_words.load(num_classes=30, num_features=100, test_examples=7, seed=seed)
     )
     for seed in (0, 0, 1)
   ]

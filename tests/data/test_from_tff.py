@@ -9,8 +9,7 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import from_tff
+from tff_xc.data import client_data, from_tff
 from tff_xc.experiment import cohort
 from tff_xc.round import examples
 
@@ -69,7 +68,10 @@ def test_every_form_of_elements_gives_the_same_clients(keys, vectors, batch):
 
 def test_sets_of_labels_and_own_client_data():
   sets = RANDOM.random([9, 12]) < 0.3
-  of = lambda a, b: tf.data.Dataset.from_tensor_slices((X[a:b], sets[a:b]))
+
+  def of(a, b):
+    return tf.data.Dataset.from_tensor_slices((X[a:b], sets[a:b]))
+
   for datasets in ([of(0, 4), of(4, 9)], [of(0, 4).batch(3), of(4, 9)]):
     found = from_tff.as_client_data(datasets)
     np.testing.assert_array_equal(found.pool.y.toarray(), sets)
@@ -83,9 +85,7 @@ def test_sets_of_labels_and_own_client_data():
 def test_a_cohort_of_tff_data_is_the_cohort_of_its_arrays(in_process):
   process = tiny.process('fedss', negatives=3, max_positives=4)
   expected = [
-    examples.ClientExamples(
-      X[a:b], y := Y[a:b].astype(np.int32), np.int64(k), y
-    )
+    examples.ClientExamples(X[a:b], y := Y[a:b].astype(np.int32), np.int64(k), y)
     for k, (a, b) in enumerate(ENDS.values())
   ]
   source = simulated(('pixels', 'label'))
@@ -93,23 +93,14 @@ def test_a_cohort_of_tff_data_is_the_cohort_of_its_arrays(in_process):
   of = examples.ClientExamples.from_tff
   cohorts = [
     (of(source, ['cy', 'ann'], **names), [expected[2], expected[0]]),
-    (
-      of([slices(4, 9).batch(2), slices(0, 4)], [2, 0]),
-      [expected[2], expected[0]],
-    ),
+    (of([slices(4, 9).batch(2), slices(0, 4)], [2, 0]), [expected[2], expected[0]]),
     (of(source, **names), expected),
   ]
   for found, wanted in cohorts:
-    assert [int(c.client_id) for c in found] == [
-      int(c.client_id) for c in wanted
-    ]
-    weights = [
-      tiny.weights_after(process, 1, lambda _, c=c: c) for c in (found, wanted)
-    ]
+    assert [int(c.client_id) for c in found] == [int(c.client_id) for c in wanted]
+    weights = [tiny.weights_after(process, 1, lambda _, c=c: c) for c in (found, wanted)]
     tiny.assert_same_weights(*weights, 0)
-  assert not np.array_equal(
-    weights[0].class_table, process.initialize().weights.class_table
-  )
+  assert not np.array_equal(weights[0].class_table, process.initialize().weights.class_table)
 
 
 def test_what_sampling_draws_is_what_next_takes(in_process):
@@ -121,17 +112,13 @@ def test_what_sampling_draws_is_what_next_takes(in_process):
   state = process.initialize()
   found = process.next(state, drawn).state.weights
   ids = [*drawn.client_ids]
-  expected = process.next(
-    state, examples.ClientExamples.from_tff(simulated(), ids)
-  ).state.weights
+  expected = process.next(state, examples.ClientExamples.from_tff(simulated(), ids)).state.weights
   tiny.assert_same_weights(found, expected, 0)
   assert not np.array_equal(found.class_table, state.weights.class_table)
   for part in (slice(1), slice(None, None, -1)):
     ids = [*drawn.client_ids[part]]
     found = process.next(state, drawn[part]).state.weights
-    expected = process.next(
-      state, examples.ClientExamples.from_tff(simulated(), ids)
-    ).state.weights
+    expected = process.next(state, examples.ClientExamples.from_tff(simulated(), ids)).state.weights
     tiny.assert_same_weights(found, expected, 0)
 
 
@@ -140,8 +127,7 @@ def failing():
 
 
 FAILING = tf.data.Dataset.from_generator(
-  failing,
-  output_signature=(tf.TensorSpec(X[0].shape), tf.TensorSpec([], tf.int32)),
+  failing, output_signature=(tf.TensorSpec(X[0].shape), tf.TensorSpec([], tf.int32))
 )
 RAGGED = tf.data.Dataset.from_generator(
   lambda: ((np.zeros(n, np.float32), n) for n in (2, 3)),
@@ -153,19 +139,10 @@ RAGGED = tf.data.Dataset.from_generator(
   ('datasets', 'said'),
   [
     ([slices(0, 4).map(lambda x, y: x)], 'no labels'),
-    (
-      [simulated(('pixels', 'label')).create_tf_dataset_for_client('cy')],
-      "'pixels'",
-    ),
+    ([simulated(('pixels', 'label')).create_tf_dataset_for_client('cy')], "'pixels'"),
     ([slices(0, 4).map(lambda x, y: (x, x))], 'labels are float32'),
-    (
-      [slices(0, 4).map(lambda x, y: (x, tf.as_string(y)))],
-      'labels are .*string',
-    ),
-    (
-      [slices(0, 4).batch(2).map(lambda x, y: (x[:1], y))],
-      '1 example with 2 labels',
-    ),
+    ([slices(0, 4).map(lambda x, y: (x, tf.as_string(y)))], 'labels are .*string'),
+    ([slices(0, 4).batch(2).map(lambda x, y: (x[:1], y))], '1 example with 2 labels'),
     ([slices(0, 4).batch(2).map(lambda x, y: (x[0, 0], y))], 'batch both'),
     ([RAGGED], 'bring them to one shape'),
     ([RAGGED.ragged_batch(2)], 'Ragged'),

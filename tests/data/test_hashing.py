@@ -47,9 +47,7 @@ def test_tensorflows_hashes_are_scikit_learns():
     (312_330, 8, 5_000, 32, 97),
   ],
 )
-def test_the_papers_configurations_tell_all_labels_apart(
-  labels, tables, size, least, most
-):
+def test_the_papers_configurations_tell_all_labels_apart(labels, tables, size, least, most):
   """And no bucket is empty (Lemma 2)."""
   ids = np.arange(labels)
   of_tables = [hashing.buckets(ids, seed, size) for seed in range(tables)]

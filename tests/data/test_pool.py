@@ -6,8 +6,7 @@ import scipy.sparse
 import tensorflow as tf
 
 from tff_xc import errors
-from tff_xc.data import pool
-from tff_xc.data import sparse
+from tff_xc.data import pool, sparse
 
 RANDOM = np.random.default_rng(0)
 
@@ -16,9 +15,7 @@ def bags(lengths):
   splits = np.cumsum(np.append(0, lengths))
   ids = np.arange(splits[-1])
   values = RANDOM.normal(size=len(ids)).astype(np.float32)
-  return scipy.sparse.csr_matrix(
-    (values, ids, splits), (len(lengths), max(len(ids), 1))
-  )
+  return scipy.sparse.csr_matrix((values, ids, splits), (len(lengths), max(len(ids), 1)))
 
 
 def same(a, b):

@@ -6,9 +6,7 @@ import tarfile
 
 from tests.datasets.images import on_disk
 
-NAMES = [
-  f'n{c:08}/n{c:08}_{i}.JPEG' for c in (1, 20, 3, 100) for i in range(c % 7 + 2)
-]
+NAMES = [f'n{c:08}/n{c:08}_{i}.JPEG' for c in (1, 20, 3, 100) for i in range(c % 7 + 2)]
 
 
 def folders(folder):

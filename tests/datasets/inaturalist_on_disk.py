@@ -56,9 +56,7 @@ def content(seed=0, train=600, validation=60):
 def places(random, count):
   """Returns positions: clusters, corners of the earth, and one place often."""
   centres = np.stack([random.uniform(-80, 80, 8), random.uniform(-170, 170, 8)])
-  found = centres.T[random.integers(0, 8, count)] + random.normal(
-    0, 1.5, (count, 2)
-  )
+  found = centres.T[random.integers(0, 8, count)] + random.normal(0, 1.5, (count, 2))
   found[::9] = [12.5, -70.25]
   found[1:6] = [[90, 0], [-90, 180], [0, 180], [0, -180], [45, 45]]
   return found.tolist()

@@ -15,9 +15,7 @@ def images(seed=0, count=1500, landmarks=25):
   people = np.minimum(random.geometric(0.08, count), len(AUTHORS)) - 1
   return [
     (f'{i:016x}', str(7 * place + 1), AUTHORS[person])
-    for i, (place, person) in enumerate(
-      zip(places.tolist(), people.tolist(), strict=True)
-    )
+    for i, (place, person) in enumerate(zip(places.tolist(), people.tolist(), strict=True))
   ]
 
 

@@ -6,8 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from datasets import arrays
-from datasets import npz
+from datasets import arrays, npz
 from datasets.splits import own
 from tff_xc import errors
 
@@ -97,9 +96,7 @@ def test_clients_by_a_split_or_at_random(tmp_path):
   dataset = arrays.load(path, own.Choice('iid:2', test_fraction=0.5))
   assert dataset.train.client_ids == ['client/0', 'client/1']
   assert len(dataset.test) == 3
-  (tmp_path / 's.csv').write_text(
-    'user_id,image_id,class\nann,0,2\nbob,4,2\nann,5,0\n'
-  )
+  (tmp_path / 's.csv').write_text('user_id,image_id,class\nann,0,2\nbob,4,2\nann,5,0\n')
   dataset = arrays.load(path, own.Choice(str(tmp_path / 's.csv')))
   assert dataset.train.client_ids == ['ann', 'bob']
   assert dataset.train.numbers('ann').tolist() == [0, 5]

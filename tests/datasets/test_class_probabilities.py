@@ -66,9 +66,7 @@ def test_a_malformed_file_is_one_sentence(tmp_path, content, message):
     (['1', '2', '3', '4'], '0,1\n1,3\n', [0.25, 0.75, 0, 0]),
   ],
 )
-def test_classes_may_have_the_names_of_the_data(
-  tmp_path, names, lines, expected
-):
+def test_classes_may_have_the_names_of_the_data(tmp_path, names, lines, expected):
   found = read(tmp_path, f'class,probability\n{lines}', names=names)
   np.testing.assert_allclose(found, expected)
 

@@ -19,9 +19,7 @@ def of(names, label, users=None, user_names=()):
 
 def test_parts_that_were_read_apart_become_one_table():
   found = examples.of_parts(
-    of(['a', 'b'], 0, [1, -1], ['ann', 'bob']),
-    of(['c'], 1, [0], ['eve']),
-    of(['d', 'e'], 1),
+    of(['a', 'b'], 0, [1, -1], ['ann', 'bob']), of(['c'], 1, [0], ['eve']), of(['d', 'e'], 1)
   )
   assert found.labels.tolist() == [0, 0, 1, 3, 3]
   assert list(found.ids) == list('abcde')
@@ -50,7 +48,9 @@ def test_parts_with_sets_of_labels_and_numbers_as_ids():
 
 
 def test_some_examples_and_some_classes():
-  read = lambda numbers: 10 * numbers
+  def read(numbers):
+    return 10 * numbers
+
   whole = of(['a', 'b', 'c'], 1, [0, 1, 0], ['ann', 'bob'])
   some = dataclasses.replace(whole, read=read).some(np.array([2, 0]))
   assert some.ids_of(np.arange(2)) == [0, 1]

@@ -10,11 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from datasets import features
-from datasets import tables
+from datasets import features, tables
 from datasets.splits import own
-from tff_xc import errors
-from tff_xc import memory
+from tff_xc import errors, memory
 from tff_xc.data import fingerprint
 
 FRAME = pd.DataFrame(
@@ -40,9 +38,7 @@ def written(folder, frame=FRAME, suffix='.csv'):
   elif suffix == '.jsonl':
     frame.to_json(path, orient='records', lines=True)
   else:
-    text = frame.to_csv(
-      index=False, sep='\t' if 'tsv' in suffix.lower() else ','
-    )
+    text = frame.to_csv(index=False, sep='\t' if 'tsv' in suffix.lower() else ',')
     packed = gzip.compress(text.encode())
     path.write_bytes(packed if suffix == '.csv.gz' else text.encode())
   return path
@@ -70,9 +66,7 @@ def refused(path, match, **columns):
     read(path, **columns)
 
 
-@pytest.mark.parametrize(
-  'suffix', ['.csv', '.tsv', '.TSV', '.csv.gz', '.parquet', '.jsonl']
-)
+@pytest.mark.parametrize('suffix', ['.csv', '.tsv', '.TSV', '.csv.gz', '.parquet', '.jsonl'])
 def test_every_form_holds_the_same(tmp_path, suffix):
   path = written(tmp_path, suffix=suffix)
   found = read(path)
@@ -85,9 +79,7 @@ def test_every_form_holds_the_same(tmp_path, suffix):
   assert features.header(path) == list(FRAME)
 
 
-@pytest.mark.parametrize(
-  'index', [None, 'id', ['a', 'b'], [None, None], 'count', 'user_id']
-)
+@pytest.mark.parametrize('index', [None, 'id', ['a', 'b'], [None, None], 'count', 'user_id'])
 def test_the_index_of_pandas_is_no_feature(tmp_path, index):
   frame = FRAME.assign(id=[7, 5, 6, 4], a=0, b=[3, 1, 2, 0])
   wanted = ['weight', 'count', 'id', 'a', 'b']
@@ -108,12 +100,9 @@ def test_the_index_of_pandas_is_no_feature(tmp_path, index):
 
 
 @pytest.mark.parametrize(
-  'header',
-  ['class,Unnamed: 1,a', 'class,a,Unnamed: 0', 'Unnamed: 3,class,a'],
+  'header', ['class,Unnamed: 1,a', 'class,a,Unnamed: 0', 'Unnamed: 3,class,a']
 )
-def test_a_column_that_is_named_as_an_index_elsewhere_is_a_feature(
-  header, tmp_path
-):
+def test_a_column_that_is_named_as_an_index_elsewhere_is_a_feature(header, tmp_path):
   lines = [','.join(str(i + c) for c in range(3)) for i in range(3)]
   (tmp_path / 'a.csv').write_text('\n'.join([header, *lines]))
   wanted = [name for name in header.split(',') if name != 'class']
@@ -133,9 +122,10 @@ def test_columns_may_be_named(tmp_path):
 
 def test_a_column_of_lists_is_many_features(tmp_path):
   vectors = np.arange(12, dtype=np.float32).reshape(4, 3)
-  parquet = lambda vector: written(
-    tmp_path, FRAME.assign(vector=vector), '.parquet'
-  )
+
+  def parquet(vector):
+    return written(tmp_path, FRAME.assign(vector=vector), '.parquet')
+
   found = read(parquet(list(vectors)))
   assert found.features == ['weight', 'count', 'vector']
   np.testing.assert_array_equal(found.x[:, 2:], vectors)
@@ -147,9 +137,7 @@ def test_a_column_of_lists_is_many_features(tmp_path):
   refused(tmp_path / 'mine.parquet', "'x'")
 
 
-@pytest.mark.parametrize(
-  ('suffix', 'place'), [('.csv', 'line 5'), ('.parquet', 'row 4')]
-)
+@pytest.mark.parametrize(('suffix', 'place'), [('.csv', 'line 5'), ('.parquet', 'row 4')])
 def test_rows_are_read_in_parts(tmp_path, monkeypatch, suffix, place):
   monkeypatch.setattr(tables, '_ROWS', 3)
   found = read(written(tmp_path, suffix=suffix))
@@ -161,8 +149,7 @@ def test_rows_are_read_in_parts(tmp_path, monkeypatch, suffix, place):
 
 def test_lists_and_objects_of_json(tmp_path):
   rows = [
-    {'class': i > 1, 'user_id': i / 1, 'v': [i, 1], 'x': i > 0, 'o': {'a': i}}
-    for i in range(4)
+    {'class': i > 1, 'user_id': i / 1, 'v': [i, 1], 'x': i > 0, 'o': {'a': i}} for i in range(4)
   ]
   (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, rows)))
   found = read(tmp_path / 'a.jsonl')
@@ -233,9 +220,7 @@ def test_damaged_files_are_refused(tmp_path, monkeypatch):
     (['2024-05-01', 'x', 'y', '1,2,3'], ''),
   ],
 )
-def test_a_column_that_was_meant_to_be_numbers_is_named(
-  tmp_path, capsys, cells, wrong, suffix
-):
+def test_a_column_that_was_meant_to_be_numbers_is_named(tmp_path, capsys, cells, wrong, suffix):
   path = written(tmp_path, FRAME.assign(b=cells), suffix)
   assert read(path).features == ['weight', 'count']
   said = capsys.readouterr().err.splitlines()
@@ -368,9 +353,7 @@ def test_a_split_of_rows(tmp_path, by):
   dataset = load(path, folder)
   assert dataset.train.client_ids == ['0', '1']
   assert dataset.train.numbers('1').tolist() == [1, 3, 5, 7]
-  np.testing.assert_array_equal(
-    examples(dataset.test)[0], examples(dataset.train.pool)[9]
-  )
+  np.testing.assert_array_equal(examples(dataset.test)[0], examples(dataset.train.pool)[9])
   other = csv(tmp_path / 'other.csv', y=(Y + 1) % 3, users=None, **ids)
   few = {key: values[:3] for key, values in ids.items()}
   short = csv(tmp_path / 'short.csv', X[:3], Y[:3], None, **few)
@@ -379,9 +362,7 @@ def test_a_split_of_rows(tmp_path, by):
       load(wrong, folder)
 
 
-@pytest.mark.parametrize(
-  'dtype', [np.float64, np.float16, np.int32, np.uint8, bool]
-)
+@pytest.mark.parametrize('dtype', [np.float64, np.float16, np.int32, np.uint8, bool])
 def test_arrays_of_any_numbers(tmp_path, dtype):
   x = (X * 10).astype(dtype)
   more = {'test_x': x[:4], 'retrieval_x': x, 'retrieval_y': Y}
@@ -426,7 +407,9 @@ def test_bad_choices_are_refused(tmp_path):
 
 
 def test_other_numbers_are_other_data(tmp_path):
-  of = lambda path: fingerprint.fingerprint(load(path))
+  def of(path):
+    return fingerprint.fingerprint(load(path))
+
   first = of(csv(tmp_path / 'a.csv'))
   assert of(csv(tmp_path / 'b.csv')) == first
   x = X.copy()

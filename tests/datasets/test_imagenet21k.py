@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from datasets import examples
-from datasets import imagenet21k
+from datasets import examples, imagenet21k
 from datasets.splits import rules
 from tests.datasets import imagenet21k_on_disk as on_disk
 from tff_xc import errors
@@ -52,9 +51,12 @@ def check(labels, partition, size, per_client):
 def test_shards_of_a_client_are_of_distinct_classes(sizes, size, per_client):
   labels = labels_of(SIZES[sizes])
   labels[::11] = -1
-  deal = lambda seed: imagenet21k.deal(
-    labels, examples_per_shard=size, shards_per_client=per_client, seed=seed
-  )
+
+  def deal(seed):
+    return imagenet21k.deal(
+      labels, examples_per_shard=size, shards_per_client=per_client, seed=seed
+    )
+
   for seed in range(5):
     partition = deal(seed)
     total = check(labels, partition, size, per_client)
@@ -68,9 +70,7 @@ def test_shards_of_a_client_are_of_distinct_classes(sizes, size, per_client):
 def test_clients_have_no_classes_in_common_by_their_numbers():
   """Dealt class by class, neighbours would have the same classes."""
   labels = labels_of([400] * 200)
-  partition = imagenet21k.deal(
-    labels, examples_per_shard=20, shards_per_client=20, seed=0
-  )
+  partition = imagenet21k.deal(labels, examples_per_shard=20, shards_per_client=20, seed=0)
   held = [set(labels[partition.of_client(k)].tolist()) for k in range(200)]
   common = np.mean([len(held[k] & held[k + 1]) for k in range(199)])
   assert 1 < common < 3  # 20 of 200 classes each: 2 by chance.
@@ -80,14 +80,12 @@ def test_clients_have_no_classes_in_common_by_their_numbers():
 def test_the_test_is_a_share_of_each_class(share):
   labels = labels_of(SIZES['many'] * 3)
   data = examples.of_labels(labels)
-  deal = lambda seed: rules.deal(
-    'imagenet21k',
-    data,
-    seed,
-    test_share=share,
-    examples_per_shard=5,
-    shards_per_client=4,
-  )
+
+  def deal(seed):
+    return rules.deal(
+      'imagenet21k', data, seed, test_share=share, examples_per_shard=5, shards_per_client=4
+    )
+
   split = deal(3)
   in_test = np.bincount(labels[split.test], minlength=180)
   for count, tested in zip(np.bincount(labels), in_test, strict=True):
@@ -103,23 +101,12 @@ def test_nothing_to_deal_is_refused():
   with pytest.raises(errors.InputError, match=r'test_share=0\.2 holds out no'):
     rules.deal('imagenet21k', examples.of_labels(np.arange(4)))
   with pytest.raises(errors.InputError, match='no example has a label'):
-    imagenet21k.deal(
-      np.full(4, -1, np.int32),
-      examples_per_shard=2,
-      shards_per_client=2,
-      seed=0,
-    )
+    imagenet21k.deal(np.full(4, -1, np.int32), examples_per_shard=2, shards_per_client=2, seed=0)
 
 
 @pytest.mark.parametrize(
   'write',
-  [
-    on_disk.folders,
-    on_disk.tars,
-    on_disk.tar_of_tars,
-    on_disk.as_text,
-    on_disk.as_windows_gzip,
-  ],
+  [on_disk.folders, on_disk.tars, on_disk.tar_of_tars, on_disk.as_text, on_disk.as_windows_gzip],
 )
 def test_every_form_has_the_same_images(tmp_path, write, monkeypatch):
   monkeypatch.setattr(imagenet21k, '_LINES', 3)
@@ -127,9 +114,7 @@ def test_every_form_has_the_same_images(tmp_path, write, monkeypatch):
   assert list(found.ids) == sorted(on_disk.NAMES)
   synsets = ['n00000001', 'n00000003', 'n00000020', 'n00000100']
   assert found.class_names == synsets
-  assert [synsets[c] for c in found.labels] == [
-    n[:9] for n in sorted(on_disk.NAMES)
-  ]
+  assert [synsets[c] for c in found.labels] == [n[:9] for n in sorted(on_disk.NAMES)]
   assert found.facts == {'images': len(on_disk.NAMES), 'classes': 4}
 
 

@@ -86,11 +86,7 @@ def test_what_a_table_makes_of_unknown_values_is_unknown(tmp_path):
     ('images', lambda rows: rows[2].update(file_name=7), r'images\[2\]'),
     ('images', lambda rows: rows[2].update(id='7'), r'images\[2\]'),
     ('images', lambda rows: rows[2].update(id=rows[0]['id']), 'have the id'),
-    (
-      'images',
-      lambda rows: rows[2].update(file_name=rows[0]['file_name']),
-      'files of the name',
-    ),
+    ('images', lambda rows: rows[2].update(file_name=rows[0]['file_name']), 'files of the name'),
     ('images', lambda rows: rows.append(4), r'images\[600\]'),
     ('images', lambda rows: rows.clear(), 'no "images"'),
     ('annotations', lambda rows: rows.pop(), '0 annotations'),
@@ -102,9 +98,7 @@ def test_what_a_table_makes_of_unknown_values_is_unknown(tmp_path):
       '',
       lambda f: f['val2017.json'].update(
         categories=[{'id': 4, 'name': 'b'}],
-        annotations=[
-          {**a, 'category_id': 4} for a in f['val2017.json']['annotations']
-        ],
+        annotations=[{**a, 'category_id': 4} for a in f['val2017.json']['annotations']],
       ),
       'the category 4, which',
     ),
@@ -112,11 +106,7 @@ def test_what_a_table_makes_of_unknown_values_is_unknown(tmp_path):
     ('locations', lambda rows: rows[3].update(user_id=[1]), '"user_id"'),
     ('locations', lambda rows: rows.append(rows[0]), 'each "id" once'),
     ('locations', lambda rows: rows.clear(), 'none of the 600 images'),
-    (
-      '',
-      lambda f: f.update({'train2017_locations.json': {'a': 1}}),
-      'none of the 600 images',
-    ),
+    ('', lambda f: f.update({'train2017_locations.json': {'a': 1}}), 'none of the 600 images'),
   ],
 )
 def test_damaged_content(tmp_path, key, change, match):
@@ -174,10 +164,7 @@ def cells_by_loops(points, most):
 
 
 def clients(partition):
-  return {
-    name: partition.of_client(k).tolist()
-    for k, name in enumerate(partition.client_ids)
-  }
+  return {name: partition.of_client(k).tolist() for k, name in enumerate(partition.client_ids)}
 
 
 @pytest.mark.parametrize('level', range(0, 31, 3))
@@ -186,9 +173,7 @@ def test_a_cell_is_that_of_another_library(level):
   expected = [s2cell.lat_lon_to_cell_id(*p, level) for p in points.tolist()]
   found = inaturalist.parents(inaturalist.leaves(points), level).tolist()
   assert found == expected
-  assert list(map(inaturalist.token, found)) == list(
-    map(s2cell.cell_id_to_token, expected)
-  )
+  assert list(map(inaturalist.token, found)) == list(map(s2cell.cell_id_to_token, expected))
 
 
 @pytest.mark.parametrize('seed', range(3))

@@ -6,8 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from datasets import item_baselines
-from datasets import items
+from datasets import item_baselines, items
 from datasets.procedural import purchases
 
 
@@ -35,16 +34,12 @@ def by_loops(rows, tested, n, leave_out_seen):
     }
     for name, key in keys.items():
       best = [
-        b
-        for b in sorted(range(n), key=key.__getitem__)
-        if not (leave_out_seen and b in before)
+        b for b in sorted(range(n), key=key.__getitem__) if not (leave_out_seen and b in before)
       ]
       rank = best.index(label)
       scores[name].append((rank < 10, (rank < 10) / np.log2(rank + 2)))
   return {
-    name: dict(
-      zip(('hit@10', 'ndcg@10'), map(float, np.mean(found, 0)), strict=True)
-    )
+    name: dict(zip(('hit@10', 'ndcg@10'), map(float, np.mean(found, 0)), strict=True))
     for name, found in scores.items()
   }
 
@@ -81,9 +76,7 @@ def test_of_many_test_examples_some_are_ranked():
   for name, scores in items.baselines(drawn, some).items():
     assert scores != whole[name]
     assert scores == pytest.approx(whole[name], abs=0.1)
-  all_of, dataset = (
-    items.federated('mine', drawn, options) for options in (every, some)
-  )
+  all_of, dataset = (items.federated('mine', drawn, options) for options in (every, some))
   assert len(all_of.test) == 200
   assert len(dataset.test) == len(dataset.validation) == 150
   assert len(dataset.test.seen.starts) == 150
@@ -94,9 +87,7 @@ def test_of_many_test_examples_some_are_ranked():
   for user in range(200):
     own = drawn.items[drawn.users == user].tolist()
     rows.append(own[: -2 if len(own) > 3 else -1])
-  before = [
-    seen.ids[a:b].tolist() for a, b in zip(seen.starts, seen.stops, strict=True)
-  ]
+  before = [seen.ids[a:b].tolist() for a, b in zip(seen.starts, seen.stops, strict=True)]
   tested = [*zip(before, dataset.test.y.tolist(), strict=True)]
   wanted = by_loops(rows, tested, 50, True)
   for name, scores in items.baselines(drawn, some).items():

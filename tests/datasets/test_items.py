@@ -11,8 +11,7 @@ import pytest
 
 from datasets import items
 from datasets.procedural import purchases
-from tff_xc import errors
-from tff_xc import memory
+from tff_xc import errors, memory
 
 ROWS = """user,item,time
 ann,tea,3
@@ -42,9 +41,7 @@ def expected(histories, history, is_test, leave_out_seen=True):
     for place in range(1, len(taken)):
       before = taken[:place]
       tested = is_test(user, place, taken)
-      found.append(
-        (user, weighed(before[-history:]), taken[place], sorted(before), tested)
-      )
+      found.append((user, weighed(before[-history:]), taken[place], sorted(before), tested))
   return found
 
 
@@ -59,37 +56,31 @@ def examples(dataset):
   """Returns the same of a data set, as texts."""
   names = np.array(dataset.class_names)
   pool, found = dataset.train.pool, []
-  for part, tested in (
-    (dataset.train.partition, False),
-    (dataset.held_out, True),
-  ):
+  for part, tested in ((dataset.train.partition, False), (dataset.held_out, True)):
     owners = part.owners()
     for owner, number in zip(owners, part.numbers, strict=True):
       x = pool.read(np.array([number]))
       bag = dict(zip(names[x.indices], x.data, strict=True))
       own = pool.seen.some(np.array([number])).matrix() if pool.seen else None
       seen = names[own.indices] if tested else None
-      found.append(
-        (part.client_ids[owner], bag, names[pool.y[number]], seen, tested)
-      )
+      found.append((part.client_ids[owner], bag, names[pool.y[number]], seen, tested))
   return found
 
 
 @pytest.mark.parametrize('history', [1, 20])
-def test_an_example_has_the_items_before_it_in_the_order_of_times(
-  history, tmp_path
-):
+def test_an_example_has_the_items_before_it_in_the_order_of_times(history, tmp_path):
   dataset = items.load(table(tmp_path), items.Options(history), ANY)
-  histories = {
-    'ann': ['jam', 'rice', 'tea', 'tea'],
-    'bob': ['tea', 'rice', 'jam'],
-  }
-  last = lambda user, place, taken: place == len(taken) - 1
+  histories = {'ann': ['jam', 'rice', 'tea', 'tea'], 'bob': ['tea', 'rice', 'jam']}
+
+  def last(user, place, taken):
+    return place == len(taken) - 1
+
   wanted = expected(histories, history, last)
-  key = lambda e: (e[4], e[0], e[2])
-  for found, of in zip(
-    sorted(examples(dataset), key=key), sorted(wanted, key=key), strict=True
-  ):
+
+  def key(e):
+    return (e[4], e[0], e[2])
+
+  for found, of in zip(sorted(examples(dataset), key=key), sorted(wanted, key=key), strict=True):
     assert found[:3] == of[:3]
     if of[4]:
       assert list(found[3]) == of[3]
@@ -109,9 +100,7 @@ def test_items_may_come_twice_where_seen_ones_are_not_left_out(tmp_path):
   bag = dataset.train.pool.read(dataset.held_out.numbers[:1])
   # Ann's jam, rice and tea in the order of their times.
   found = dict(zip(bag.indices, bag.data, strict=True))
-  assert {dataset.class_names[i]: x for i, x in found.items()} == weighed(
-    ['jam', 'rice', 'tea']
-  )
+  assert {dataset.class_names[i]: x for i, x in found.items()} == weighed(['jam', 'rice', 'tea'])
 
 
 def test_a_moment_parts_training_from_test(tmp_path):
@@ -128,25 +117,24 @@ def test_a_moment_parts_training_from_test(tmp_path):
 
 @pytest.mark.parametrize('leave_out_seen', [True, False])
 @pytest.mark.parametrize('test', ['last', 'time'])
-def test_validation_is_before_the_test_and_never_in_the_training(
-  test, leave_out_seen
-):
+def test_validation_is_before_the_test_and_never_in_the_training(test, leave_out_seen):
   found = purchases.draw(purchases.Options(30, 40, 6))
   found = found._replace(times=found.times + 0.01 * found.users)
   options = items.Options(test=test, leave_out_seen=leave_out_seen)
   dataset = items.federated('mine', found, options)
   pool, users = dataset.train.pool, {}
   times = {}
-  for user, item, time in zip(
-    found.users, found.items, found.times, strict=True
-  ):
+  for user, item, time in zip(found.users, found.items, found.times, strict=True):
     users.setdefault(int(user), []).append(int(item))
     times[int(user), int(item)] = time
   every = {(u, i) for u, taken in users.items() for i in taken[1:]}
-  of = lambda part: {
-    (int(part.client_ids[owner]), int(pool.y[number]))
-    for owner, number in zip(part.owners(), part.numbers, strict=True)
-  }
+
+  def of(part):
+    return {
+      (int(part.client_ids[owner]), int(pool.y[number]))
+      for owner, number in zip(part.owners(), part.numbers, strict=True)
+    }
+
   trained, bag = of(dataset.train.partition), dataset.validation.read
   held, tested = set(), set()
   if test == 'last':
@@ -166,16 +154,11 @@ def test_validation_is_before_the_test_and_never_in_the_training(
   owners = dataset.train.partition.owners()
   ids = [int(name) for name in dataset.train.client_ids]
   rows, columns = x.nonzero()
-  features = {
-    (ids[owners[r]], int(c)) for r, c in zip(rows, columns, strict=True)
-  }
+  features = {(ids[owners[r]], int(c)) for r, c in zip(rows, columns, strict=True)}
   assert not features & (held | tested)
   if leave_out_seen:
     seen = dataset.validation.seen.matrix().toarray()
-    assert all(
-      seen[i][row.indices].all()
-      for i, row in enumerate(bag(np.arange(len(seen))))
-    )
+    assert all(seen[i][row.indices].all() for i, row in enumerate(bag(np.arange(len(seen)))))
 
 
 def test_validation_can_be_left_out(tmp_path):
@@ -236,10 +219,7 @@ def test_times_of_any_size_have_their_order(kind, times, tmp_path):
     text = 'user,item,time\n' + ''.join(f'u,{i},{t}\n' for i, t in rows)
     path = table(tmp_path, text)
     assert in_order(path) == 'abc'
-    found, options = (
-      items.read(path, ANY),
-      items.Options(test='time', validation=False),
-    )
+    found, options = (items.read(path, ANY), items.Options(test='time', validation=False))
     federated = items.federated('a', found, options._replace(test_fraction=0.4))
     assert len(federated.test) == 1  # The later two are different times.
 
@@ -302,9 +282,7 @@ def test_dates_are_read_alike_by_every_python(tmp_path):
     ('user,item\n,tea\n', "line 2 has no user, its 'user'"),
     ('user,item,time\nann,tea,\n', "line 2: 'time' is empty"),
     pytest.param(
-      f'{{"user":"u","item":"a","time":1{"0" * 400}}}\n',
-      "line 1: 'time' is '100",
-      id='401 digits',
+      f'{{"user":"u","item":"a","time":1{"0" * 400}}}\n', "line 1: 'time' is '100", id='401 digits'
     ),
     ('user,item,time\nann,tea,2024-02-30\n', "is '2024-02-30'"),
     ('who,item\nann,tea\n', '--user_column'),
@@ -337,11 +315,7 @@ def histories(rows):
   taken = np.concatenate([np.arange(rows), np.arange(3)]).astype(np.int32)
   users = (np.arange(len(taken)) >= rows).astype(np.int32)
   return items.Histories(
-    users,
-    taken,
-    np.arange(len(taken)),
-    ['bot', 'ann'],
-    [*map(str, range(rows))],
+    users, taken, np.arange(len(taken)), ['bot', 'ann'], [*map(str, range(rows))]
   )
 
 
@@ -433,8 +407,6 @@ def test_a_larger_share_of_procedural_items_follows_in_series():
   for share in (0.0, 0.35, 0.9):
     drawn = purchases.draw(options._replace(follows=share))
     same = drawn.users[1:] == drawn.users[:-1]
-    pairs = collections.Counter(
-      zip(drawn.items[:-1][same], drawn.items[1:][same], strict=True)
-    )
+    pairs = collections.Counter(zip(drawn.items[:-1][same], drawn.items[1:][same], strict=True))
     repeated.append(pairs.most_common(1)[0][1] / same.sum())
   assert repeated[0] < repeated[1] < repeated[2]

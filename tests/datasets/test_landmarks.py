@@ -48,11 +48,7 @@ def test_images_that_the_other_files_lack_are_counted(tmp_path):
     ('train_clean.csv', lambda t: t + '9,0 0\n', "image '0' twice"),
     ('train_clean.csv', lambda t: t.split('\n')[0], 'has no images'),
     ('train.csv', lambda t: t + t.split('\n')[1], r'train\.csv has the image'),
-    (
-      'train_attribution.csv',
-      lambda t: t + f'{0:016x},u,Another,l,t\n',
-      f'{0:016x}. twice',
-    ),
+    ('train_attribution.csv', lambda t: t + f'{0:016x},u,Another,l,t\n', f'{0:016x}. twice'),
     ('train.csv', lambda _: '', 'train.csv is empty'),
     ('train.csv', lambda t: t + 'x,y\n', r'line 502 has 2 fields'),
     ('train_attribution.csv', lambda t: t.split('\n')[0], 'has an author'),
@@ -154,9 +150,7 @@ def test_another_seed_draws_another_test_only(tmp_path):
   np.testing.assert_array_equal(splits[0].test, splits[1].test)
   assert len(splits[0].test) == len(splits[2].test)
   assert (splits[0].test != splits[2].test).any()
-  np.testing.assert_array_equal(
-    splits[0].train.numbers, splits[2].train.numbers
-  )
+  np.testing.assert_array_equal(splits[0].train.numbers, splits[2].train.numbers)
 
 
 def test_nothing_remains(tmp_path):

@@ -60,10 +60,7 @@ def write_npz(place):
   names = [name for _, name in CLASSES]
   order = np.random.default_rng(0).permutation(20)
   label, drawer = order // 4, order % 4 + 1
-  bits = [
-    np.packbits(ink(names[c], d), axis=-1)
-    for c, d in zip(label, drawer, strict=True)
-  ]
+  bits = [np.packbits(ink(names[c], d), axis=-1) for c, d in zip(label, drawer, strict=True)]
   np.savez_compressed(
     place / omniglot.NPZ,
     bits=np.array(bits),
@@ -116,9 +113,7 @@ def shrunk(label, drawer):
   return _naive_area_mean(ink(SORTED[label], drawer), 28)
 
 
-def test_clients_are_drawers_and_other_drawers_and_classes_are_held_out(
-  dataset,
-):
+def test_clients_are_drawers_and_other_drawers_and_classes_are_held_out(dataset):
   assert dataset.num_classes == 3
   assert dataset.train.client_ids == [
     'Braille/01',
@@ -146,9 +141,7 @@ def test_labels_do_not_decode_images(tmp_path):
   dataset = load(tmp_path)  # without a folder `omniglot`
   shutil.rmtree(tmp_path / omniglot.PARTS[0])
   np.testing.assert_array_equal(dataset.train.labels('Greek/01'), [1, 2])
-  with pytest.raises(
-    errors.InputError, match=r'Greek/character01/0711_01\.png'
-  ):
+  with pytest.raises(errors.InputError, match=r'Greek/character01/0711_01\.png'):
     dataset.train.examples('Greek/01')
 
 
@@ -171,9 +164,7 @@ def test_missing_data_say_where_to_put_them(tmp_path):
     (lambda a: {'bits': a['bits'][..., :13]}, '105, 14'),
     (lambda a: {'drawer': a['drawer'][:-1]}, '1623'),
     (
-      lambda a: {
-        'drawer': a['drawer'] - (a['drawer'] == 4) * (a['label'] == 0)
-      },
+      lambda a: {'drawer': a['drawer'] - (a['drawer'] == 4) * (a['label'] == 0)},
       'Greek/character02',
     ),
   ],
@@ -183,9 +174,7 @@ def test_npz_of_other_content(tmp_path, change, said):
   path = tmp_path / omniglot.NPZ
   with np.load(path) as arrays:
     arrays = dict(arrays)
-  arrays = {
-    k: v for k, v in {**arrays, **change(arrays)}.items() if v is not None
-  }
+  arrays = {k: v for k, v in {**arrays, **change(arrays)}.items() if v is not None}
   np.savez_compressed(path, **arrays)
   with pytest.raises(errors.InputError, match=said):
     load(tmp_path)

@@ -6,8 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from datasets import cache_folder
-from datasets import parsed_cache
+from datasets import cache_folder, parsed_cache
 
 ROWS = {
   'bytes': np.arange(60, dtype=np.uint8).reshape(10, 2, 3),
@@ -94,15 +93,7 @@ def test_the_folder_is_the_users(variables, expected, monkeypatch):
   assert cache_folder.folder() == pathlib.Path(expected)
 
 
-@pytest.mark.parametrize(
-  'change',
-  [
-    {'text': 'abcd'},
-    {'time': 6},
-    {'version': 2},
-    {'part': 2},
-  ],
-)
+@pytest.mark.parametrize('change', [{'text': 'abcd'}, {'time': 6}, {'version': 2}, {'part': 2}])
 def test_files_count_by_size_time_version_and_settings(change, tmp_path):
   made = Counted()
 

@@ -20,10 +20,7 @@ def naive_clients(train, size):
 def clients(found, size):
   numbers = found.train
   split = rules.deal('sop', found.some(numbers), examples_per_client=size)
-  return [
-    found.ids_of(numbers[split.train.of_client(k)])
-    for k in range(len(split.train))
-  ]
+  return [found.ids_of(numbers[split.train.of_client(k)]) for k in range(len(split.train))]
 
 
 @pytest.mark.parametrize('size', [1, 5, 100])

@@ -10,10 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datasets import tables
-from datasets import zip_members
-from tff_xc import errors
-from tff_xc import memory
+from datasets import tables, zip_members
+from tff_xc import errors, memory
 
 ROWS = [('a, b', '7', 'x'), ('é', '10', 'y'), ('a, b', '9', 'x')]
 NAMES = ('user', 'item', 'kind')
@@ -35,9 +33,7 @@ def write(folder, form):
   return path
 
 
-@pytest.mark.parametrize(
-  'form', [*tables.FORMS, '.csv.gz', '.tsv.gz', '.jsonl.gz']
-)
+@pytest.mark.parametrize('form', [*tables.FORMS, '.csv.gz', '.tsv.gz', '.jsonl.gz'])
 @pytest.mark.parametrize('rows', [1, 1000])
 def test_every_form_has_the_same_columns(form, rows, tmp_path, monkeypatch):
   monkeypatch.setattr(tables, '_ROWS', rows)
@@ -74,11 +70,7 @@ def test_blank_lines_and_line_breaks_in_fields_count_as_lines(tmp_path):
     ('a.csv', 'user\n', "'item', it has user; add it"),
     ('a.csv', b'user,item\n\xff,1\n', '0xff.* UTF-8, or give'),
     ('a.csv.gz', b'user,item\n1,2\n', 'gzip'),
-    (
-      'a.csv.gz',
-      gzip.compress(b'user,item\n1,2\n', mtime=0)[:-9],
-      'cannot be read',
-    ),
+    ('a.csv.gz', gzip.compress(b'user,item\n1,2\n', mtime=0)[:-9], 'cannot be read'),
     ('a.tsv', 'user,item\n', "'user'"),
     ('a.jsonl', '{"user": 1, "item": 2}\n\n{"user": 1', 'line 3 is no JSON'),
     ('a.jsonl', b'{"user": "\xfc"}', 'UTF-8'),
@@ -135,9 +127,7 @@ def test_whole_floats_and_bools_are_text(tmp_path, form):
     frame.to_parquet(path)
     pq.write_table(pa.table({'user': [2.0, float('nan')]}), bad)
   else:
-    path.write_text(
-      '{"user": true, "item": -3.0}\n{"user": false, "item": 2e0}\n'
-    )
+    path.write_text('{"user": true, "item": -3.0}\n{"user": false, "item": 2e0}\n')
     bad.write_text('{"user": 2.0}\n{"user": NaN}\n')
   [batch] = tables.batches(path, ['user'], ['item'], raw=['item'])
   assert batch.columns == {'user': ['true', 'false'], 'item': ['-3', '2']}
@@ -160,11 +150,7 @@ def test_whole_floats_and_bools_are_text(tmp_path, form):
     (pa.duration('s'), 10**18, 'duration[s]'),
     (pa.binary(), b'1', 'binary'),
     (pa.list_(pa.date32()), [3_000_000], 'list<element: date32[day]>'),
-    (
-      pa.struct({'a': pa.timestamp('s')}),
-      {'a': 10**15},
-      'struct<a: timestamp[ms]>',
-    ),
+    (pa.struct({'a': pa.timestamp('s')}), {'a': 10**15}, 'struct<a: timestamp[ms]>'),
   ],
 )
 def test_values_of_parquet(kind, value, expected, tmp_path):
@@ -258,9 +244,7 @@ def test_wide_rows_of_parquet_are_read_a_few_at_a_time(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('kind', [pa.string(), pa.large_string()])
-def test_text_that_repeats_is_compared_with_the_memory(
-  kind, tmp_path, monkeypatch
-):
+def test_text_that_repeats_is_compared_with_the_memory(kind, tmp_path, monkeypatch):
   path = tmp_path / 'a.parquet'
   names = pa.array(['x' * 1000] * 500, kind)
   pq.write_table(pa.table({'class': names}), path)

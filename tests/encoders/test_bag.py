@@ -7,8 +7,7 @@ import tensorflow as tf
 
 from tests import tiny_sparse
 from tff_xc.data import sparse
-from tff_xc.encoders import bag
-from tff_xc.encoders import encoder
+from tff_xc.encoders import bag, encoder
 
 LISTS = [[0, 3, 8], [], [5], [2, 3]]
 
@@ -57,9 +56,7 @@ def test_the_encoder_is_layers_and_unit_norm():
   x = tensors(tiny_sparse.features(LISTS))
   h = lookup(weights.tables['feature'], x).numpy()
   for i in range(3):
-    kernel, bias = (
-      weights.encoder[f'dense{i}/{part}'].numpy() for part in ('kernel', 'bias')
-    )
+    kernel, bias = (weights.encoder[f'dense{i}/{part}'].numpy() for part in ('kernel', 'bias'))
     h = h @ kernel.T + bias
     h = np.maximum(h, 0) if i < 2 else h
   norms = np.linalg.norm(h, axis=1, keepdims=True)
@@ -70,13 +67,8 @@ def test_the_encoder_is_layers_and_unit_norm():
 def test_the_papers_sizes():
   """FedAwS on AmazonCat-13K has 104 M table and 2.1 M layer parameters."""
   built = bag.build_bag_encoder(num_features=203_882)
-  specs = tf.function(built.init).get_concrete_function(
-    tf.TensorSpec([2], tf.int32)
-  )
-  sizes = {
-    name: spec.shape.num_elements()
-    for name, spec in specs.structured_outputs.items()
-  }
+  specs = tf.function(built.init).get_concrete_function(tf.TensorSpec([2], tf.int32))
+  sizes = {name: spec.shape.num_elements() for name, spec in specs.structured_outputs.items()}
   assert sizes.pop('feature') == 203_882 * 512
   layers = 512 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 512 + 512
   assert sum(sizes.values()) == layers

@@ -9,8 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import errors
-from tff_xc.encoders import conv
-from tff_xc.encoders import crops
+from tff_xc.encoders import conv, crops
 
 STORED, SIDE, COUNT = 12, 8, 4_000
 
@@ -34,9 +33,7 @@ def test_a_random_square_lies_anywhere_alike_often():
   starts = x[:, 0, 0, :2] // scale
   naive = places(1).numpy()[0]
   for image, (top, left) in zip(x[:200], starts, strict=False):
-    np.testing.assert_array_equal(
-      image, naive[top : top + SIDE, left : left + SIDE]
-    )
+    np.testing.assert_array_equal(image, naive[top : top + SIDE, left : left + SIDE])
   found = collections.Counter(map(tuple, starts))
   assert len(found) == 25  # (12 - 8 + 1)².
   assert scipy.stats.chisquare(list(found.values())).pvalue > 1e-3
@@ -86,9 +83,10 @@ def test_a_scaled_part_has_the_pixels_of_its_box():
   x = crops.scaled(places(count), SIDE, seed(3)).numpy().astype(float)
   boxes = crops.random_boxes(count, seed(3)).numpy()
   for image, (top, left, bottom, right) in zip(x, boxes, strict=True):
-    line = lambda start, stop: (
-      np.linspace(start, stop, SIDE) * (STORED - 1) * scale
-    )
+
+    def line(start, stop):
+      return np.linspace(start, stop, SIDE) * (STORED - 1) * scale
+
     rows = np.repeat(line(top, bottom)[:, None], SIDE, 1)
     columns = np.repeat(line(left, right)[None], SIDE, 0)
     np.testing.assert_allclose(image[..., 0], rows, atol=0.51)
@@ -113,19 +111,16 @@ def test_a_rotation_turns_about_the_middle_and_reflects_the_edge():
 @pytest.mark.parametrize('crop', ['random', 'scale', 'middle'])
 @pytest.mark.parametrize('channels', [None, 3])
 def test_training_crops_by_the_seed_and_a_test_takes_the_middle(crop, channels):
-  inner = conv.build_conv_encoder(
-    image_size=SIDE, channels=channels, embedding_dim=4
-  )
+  inner = conv.build_conv_encoder(image_size=SIDE, channels=channels, embedding_dim=4)
   # Either draws by the seed, not only both together.
   encoder = crops.cropped(inner, STORED, crop, 10.0 if crop == 'middle' else 0)
   assert encoder.example_spec.shape[:2] == [STORED, STORED]
   weights = encoder.init(seed())
-  x = np.random.default_rng(0).integers(
-    0, 256, [6, *encoder.example_spec.shape], np.uint8
-  )
-  embed = lambda training, s: encoder.apply(
-    weights, {}, tf.constant(x), training, seed(s)
-  )[0].numpy()
+  x = np.random.default_rng(0).integers(0, 256, [6, *encoder.example_spec.shape], np.uint8)
+
+  def embed(training, s):
+    return encoder.apply(weights, {}, tf.constant(x), training, seed(s))[0].numpy()
+
   middle, _ = inner.apply(weights, {}, x[:, 2:10, 2:10], False, seed())
   np.testing.assert_array_equal(embed(False, 1), middle)
   np.testing.assert_array_equal(embed(False, 2), middle)
@@ -143,9 +138,7 @@ def test_both_runtimes_crop_alike(crop, in_process_context, tff_worker):
   @tff.tensorflow.computation(encoder.batch_spec(), tff.TensorType(np.int32))
   def embed(x, number):
     weights = encoder.init(seed())
-    return encoder.apply(
-      weights, {}, x, True, tf.stack([tf.constant(5), number])
-    )[0]
+    return encoder.apply(weights, {}, x, True, tf.stack([tf.constant(5), number]))[0]
 
   found = []
   for context in (in_process_context, tff_worker):

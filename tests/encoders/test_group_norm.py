@@ -12,10 +12,7 @@ RANDOM = np.random.default_rng(0)
 def implementations(groups, epsilon, shape):
   import tensorflow_addons as tfa
 
-  for kind in (
-    tf.keras.layers.GroupNormalization,
-    tfa.layers.GroupNormalization,
-  ):
+  for kind in (tf.keras.layers.GroupNormalization, tfa.layers.GroupNormalization):
     layer = kind(groups, epsilon=epsilon)
     layer.build(shape)
     yield layer
@@ -40,7 +37,10 @@ def test_it_equals_two_other_implementations(shape, groups, epsilon, mean):
   x, upstream = RANDOM.normal(size=[2, *shape]).astype(np.float32)
   x = tf.constant(x + np.float32(mean))
   scale, offset = RANDOM.normal(size=[2, shape[-1]]).astype(np.float32)
-  of = lambda f: _value_and_gradients(f, x, scale, offset, upstream)
+
+  def of(f):
+    return _value_and_gradients(f, x, scale, offset, upstream)
+
   found = of(normalised(groups, epsilon))
   for layer in implementations(groups, epsilon, shape):
     layer.gamma.assign(scale)
@@ -77,7 +77,9 @@ def test_the_gradient_is_that_of_the_formula_in_float64():
         y[image, :, :, g] = (part - part.mean()) / np.sqrt(part.var() + 1e-3)
     return np.sum((y * scale + offset) * upstream)
 
-  single = lambda a: a.astype(np.float32)
+  def single(a):
+    return a.astype(np.float32)
+
   _, of_x, of_scale, of_offset = _value_and_gradients(
     normalised(groups, 1e-3),
     tf.constant(single(x)),
@@ -86,10 +88,11 @@ def test_the_gradient_is_that_of_the_formula_in_float64():
     single(upstream),
   )
   d_x, d_scale = RANDOM.normal(size=shape), RANDOM.normal(size=4)
-  slope = lambda f: (f(1e-5) - f(-1e-5)) / 2e-5
-  assert np.sum(of_x * d_x) == pytest.approx(
-    slope(lambda t: loss(x + t * d_x, scale)), rel=1e-4
-  )
+
+  def slope(f):
+    return (f(1e-5) - f(-1e-5)) / 2e-5
+
+  assert np.sum(of_x * d_x) == pytest.approx(slope(lambda t: loss(x + t * d_x, scale)), rel=1e-4)
   assert np.sum(of_scale * d_scale) == pytest.approx(
     slope(lambda t: loss(x, scale + t * d_scale)), rel=1e-4
   )

@@ -8,15 +8,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import tiny
-from tff_xc import classifier
-from tff_xc import errors
-from tff_xc import heads
+from tff_xc import classifier, errors, heads
 from tff_xc.algorithms import fedavg
 from tff_xc.encoders import keras_model
-from tff_xc.round import examples
-from tff_xc.round import frozen
-from tff_xc.round import local_training
-from tff_xc.round import process as process_lib
+from tff_xc.round import examples, frozen, local_training, process as process_lib
 
 L = tf.keras.layers
 RANDOM = np.random.default_rng(0)
@@ -53,13 +48,7 @@ def test_embeddings_gradients_and_statistics_are_those_of_keras():
   encoder = keras_model.build_keras_encoder(model, SHAPE)
   trainable, state = weights_of(encoder)
   assert encoder.embedding_dim == 5
-  assert list(trainable) == [
-    '000/kernel',
-    '001/gamma',
-    '002/beta',
-    '005/kernel',
-    '006/bias',
-  ]
+  assert list(trainable) == ['000/kernel', '001/gamma', '002/beta', '005/kernel', '006/bias']
   assert list(state) == ['003/moving_mean', '004/moving_variance']
   assert encoder.last_layer == ('005/kernel', '006/bias')
   x = tf.constant(IMAGES)
@@ -80,9 +69,7 @@ def test_embeddings_gradients_and_statistics_are_those_of_keras():
   for (name, ours), theirs in zip(found.items(), gradients, strict=True):
     scale = np.abs(theirs).max()
     np.testing.assert_allclose(ours, theirs, atol=1e-5 * scale, err_msg=name)
-  for (name, ours), theirs in zip(
-    after.items(), model.non_trainable_weights, strict=True
-  ):
+  for (name, ours), theirs in zip(after.items(), model.non_trainable_weights, strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, err_msg=name)
     assert not np.allclose(ours, state[name])
 
@@ -106,9 +93,10 @@ def test_random_layers_draw_by_the_seed_and_in_training_only():
   model = network(*random)
   encoder = keras_model.build_keras_encoder(model, SHAPE)
   weights, x = weights_of(encoder), tf.constant(IMAGES)
-  draw = lambda seed, training=True: encoder.apply(
-    *weights, x, training, tf.constant(seed)
-  )[0].numpy()
+
+  def draw(seed, training=True):
+    return encoder.apply(*weights, x, training, tf.constant(seed))[0].numpy()
+
   np.testing.assert_array_equal(draw([1, 2]), draw([1, 2]))
   assert np.abs(draw([1, 2]) - draw([1, 3])).max() > 1e-3
   np.testing.assert_array_equal(draw([1, 2], False), draw([1, 3], False))
@@ -196,9 +184,7 @@ def test_what_cannot_be_an_encoder_is_refused(make, message):
 
 def test_complex_examples_are_refused():
   with pytest.raises(errors.InputError, match='complex64'):
-    keras_model.build_keras_encoder(
-      numbers(), tf.TensorSpec([12], tf.complex64)
-    )
+    keras_model.build_keras_encoder(numbers(), tf.TensorSpec([12], tf.complex64))
 
 
 class _Branching(L.Layer):
@@ -225,10 +211,7 @@ def numbers(*layers):
     (lambda: network(_Branching(), L.RandomCrop(2, 2)), IMAGES),
     (lambda: network(L.RandomRotation(0.2)), IMAGES / np.float32(255)),
     (lambda: network(L.RandomZoom(0.5)), IMAGES / np.float64(255)),
-    (
-      lambda: row(L.Flatten(), L.Dropout(0.5), L.Dense(5)),
-      IMAGES.astype(np.int16),
-    ),
+    (lambda: row(L.Flatten(), L.Dropout(0.5), L.Dense(5)), IMAGES.astype(np.int16)),
     (
       lambda: numbers(L.BatchNormalization(), L.GaussianNoise(0.5)),
       RANDOM.normal(size=[6, 12]).astype(np.float32),
@@ -239,13 +222,7 @@ def numbers(*layers):
     ),
     (
       lambda: tf.keras.Sequential(
-        [
-          L.Input([12, 1]),
-          L.Conv1D(4, 3),
-          L.Flatten(),
-          L.Dropout(0.5),
-          L.Dense(5),
-        ]
+        [L.Input([12, 1]), L.Conv1D(4, 3), L.Flatten(), L.Dropout(0.5), L.Dense(5)]
       ),
       RANDOM.random([6, 12]) > 0.5,
     ),
@@ -283,16 +260,10 @@ def test_a_whole_number_that_stays_is_a_constant():
 @pytest.mark.slow
 def test_a_nested_network_and_a_recurrent_one():
   inner = network()
-  rows = row(
-    L.Lambda(lambda t: tf.reshape(t, [-1, 8, 24]) / 255),
-    L.GRU(4, dropout=0.2),
-  )
+  rows = row(L.Lambda(lambda t: tf.reshape(t, [-1, 8, 24]) / 255), L.GRU(4, dropout=0.2))
   image = tf.keras.Input(SHAPE)
   joined = L.Concatenate()([inner(image), rows(image)])
-  for end, last in (
-    (L.Dense(3), ('kernel', 'bias')),
-    (L.Activation('tanh'), ()),
-  ):
+  for end, last in ((L.Dense(3), ('kernel', 'bias')), (L.Activation('tanh'), ())):
     model = tf.keras.Model(image, end(joined))
     encoder = keras_model.build_keras_encoder(model, SHAPE)
     trainable, state = weights_of(encoder)
@@ -358,9 +329,7 @@ def test_both_runtimes_train_it_alike(train, in_process_context, tff_worker):
   (before, ours), (_, theirs) = found
   tiny.assert_same_weights(ours, theirs, 1e-4)
   parts = collections.ChainMap(dict(ours.encoder), dict(ours.encoder_state))
-  at_first = collections.ChainMap(
-    dict(before.encoder), dict(before.encoder_state)
-  )
+  at_first = collections.ChainMap(dict(before.encoder), dict(before.encoder_state))
   moved = {n[4:] for n in parts if not np.allclose(parts[n], at_first[n])}
   kinds = {'kernel', 'bias'}
   if train == 'all':

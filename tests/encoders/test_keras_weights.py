@@ -6,9 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tff_xc import errors
-from tff_xc.encoders import keras_weights
-from tff_xc.encoders import layers
-from tff_xc.encoders import mobilenet
+from tff_xc.encoders import keras_weights, layers, mobilenet
 
 RANDOM = np.random.default_rng(0)
 NETWORKS = {'v2': mobilenet.V2, 'v3': mobilenet.V3_LARGE}
@@ -20,13 +18,9 @@ def test_group_norm_equals_batch_norm_where_moments_are_the_populations(groups):
   gamma, beta = RANDOM.normal(size=[2, 8])
   mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
   expected = gamma * (x - mean) / np.sqrt(variance + 1e-3) + beta
-  scale, offset = keras_weights.group_norm_of(
-    gamma, beta, mean, variance, groups, 1e-3
-  )
+  scale, offset = keras_weights.group_norm_of(gamma, beta, mean, variance, groups, 1e-3)
   weights = {'n/scale': scale, 'n/offset': offset}
-  found = layers.group_norm(
-    tf.constant(x, tf.float32), weights, 'n', groups, 1e-3
-  )
+  found = layers.group_norm(tf.constant(x, tf.float32), weights, 'n', groups, 1e-3)
   np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
@@ -64,12 +58,9 @@ def test_every_weight_of_keras_is_taken_over(v2):
   weights = keras_weights.folded(v2, mobilenet.V2, 8)
   encoder = mobilenet.build(mobilenet.V2, image_size=32, embedding_dim=0)
   drawn = encoder.init(np.int32([0, 1]))
-  assert {n: w.shape for n, w in weights.items()} == {
-    n: w.shape for n, w in drawn.items()
-  }
+  assert {n: w.shape for n, w in weights.items()} == {n: w.shape for n, w in drawn.items()}
   np.testing.assert_array_equal(
-    weights['block3/depthwise/kernel'],
-    v2.get_layer('block_3_depthwise').get_weights()[0],
+    weights['block3/depthwise/kernel'], v2.get_layer('block_3_depthwise').get_weights()[0]
   )
 
 
@@ -79,9 +70,7 @@ def test_folding_keeps_more_of_the_network_than_copying(v2):
   expected = v2(scaled(images)).numpy().mean((1, 2))
   found = {}
   for groups in (1, 8):
-    encoder = mobilenet.build(
-      mobilenet.V2, image_size=64, embedding_dim=0, groups=groups
-    )
+    encoder = mobilenet.build(mobilenet.V2, image_size=64, embedding_dim=0, groups=groups)
     folded = dict(keras_weights.folded(v2, mobilenet.V2, groups))
     copied = dict(folded)
     for name, _, norm in keras_weights.layers_of(mobilenet.V2):
@@ -120,9 +109,7 @@ def test_a_file_becomes_initial_weights(name, top, tmp_path):
   assert list(found) == list(drawn)
   for name, value in keras_weights.folded(model, network, 8).items():
     np.testing.assert_array_equal(found[name], value)
-  np.testing.assert_array_equal(
-    found['bottleneck/kernel'], drawn['bottleneck/kernel']
-  )
+  np.testing.assert_array_equal(found['bottleneck/kernel'], drawn['bottleneck/kernel'])
 
 
 @pytest.mark.slow
@@ -133,10 +120,7 @@ def test_a_wrong_file_is_refused_in_one_sentence(what, tmp_path):
     path.write_text('no HDF5')
   else:
     model = tf.keras.applications.MobileNetV2(
-      (96, 96, 3),
-      alpha=0.5 if what == 'wider' else 1.0,
-      include_top=False,
-      weights=None,
+      (96, 96, 3), alpha=0.5 if what == 'wider' else 1.0, include_top=False, weights=None
     )
     model.save_weights(str(path))
   if what == 'cut':

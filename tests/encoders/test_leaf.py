@@ -6,16 +6,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import tiny
-from tff_xc import classifier
-from tff_xc import errors
-from tff_xc import heads
+from tff_xc import classifier, errors, heads
 from tff_xc.algorithms import fedavg
-from tff_xc.encoders import conv
-from tff_xc.encoders import leaf
-from tff_xc.encoders import plain_cnn
-from tff_xc.encoders import resnet
-from tff_xc.round import examples
-from tff_xc.round import local_training
+from tff_xc.encoders import conv, leaf, plain_cnn, resnet
+from tff_xc.round import examples, local_training
 
 RANDOM = np.random.default_rng(0)
 SEED, NO_SEED = tf.constant([0, 1]), tf.constant([0, 0])
@@ -38,16 +32,12 @@ def test_the_femnist_network_is_the_papers_in_numpy():
   encoder = leaf.build_femnist_encoder(embedding_dim=16)
   weights = {k: w.numpy() for k, w in encoder.init(tf.constant([0, 1])).items()}
   x = RANDOM.random([3, 28, 28], np.float32)
-  h = _conv_relu_pool(
-    x[..., None], weights['conv0/kernel'], weights['conv0/bias']
-  )
+  h = _conv_relu_pool(x[..., None], weights['conv0/kernel'], weights['conv0/bias'])
   h = _conv_relu_pool(h, weights['conv1/kernel'], weights['conv1/bias'])
   assert h.shape == (3, 7, 7, 64)
   h = h.reshape(3, 3136) @ weights['dense/kernel'].T + weights['dense/bias']
   for images in (x, x.reshape(3, 784)):
-    embeddings, state = encoder.apply(
-      weights, {}, tf.constant(images), training=True, seed=NO_SEED
-    )
+    embeddings, state = encoder.apply(weights, {}, tf.constant(images), training=True, seed=NO_SEED)
     np.testing.assert_allclose(embeddings, np.maximum(h, 0), atol=1e-5)
     assert state == {}
 
@@ -60,14 +50,13 @@ def test_the_femnist_network_is_the_papers_in_numpy():
     (leaf.build_shakespeare_encoder, 80, 819_920, 0),
   ],
 )
-def test_they_have_the_published_numbers_of_parameters(
-  encoder, classes, parameters, statistics
-):
+def test_they_have_the_published_numbers_of_parameters(encoder, classes, parameters, statistics):
   model = classifier.EmbeddingClassifier(encoder(), heads.LinearHead(), classes)
   specs = model.weight_specs()
-  count = lambda part: sum(
-    s.shape.num_elements() for s in tf.nest.flatten(part)
-  )
+
+  def count(part):
+    return sum(s.shape.num_elements() for s in tf.nest.flatten(part))
+
   assert count(specs.encoder_state) == statistics
   assert count(specs) - statistics == parameters
 
@@ -140,9 +129,7 @@ def numpy_block(h, weights, statistics, i: int, training: bool):
   side = h.shape[1]
   padded = np.pad(h, [[0, 0], [1, 1], [1, 1], [0, 0]])
   out = weights[f'conv{i}/bias'] + sum(
-    padded[:, a : a + side, b : b + side] @ kernel[a, b]
-    for a in range(3)
-    for b in range(3)
+    padded[:, a : a + side, b : b + side] @ kernel[a, b] for a in range(3) for b in range(3)
   )
   mean, variance = (statistics[f'norm{i}/{n}'] for n in ('mean', 'variance'))
   if training:
@@ -155,9 +142,7 @@ def numpy_block(h, weights, statistics, i: int, training: bool):
   out = (out - used[0]) / np.sqrt(used[1] + 1e-5)
   out = out * weights[f'norm{i}/scale'] + weights[f'norm{i}/offset']
   half = side // 2
-  quarters = out[:, : 2 * half, : 2 * half].reshape(
-    len(out), half, 2, half, 2, -1
-  )
+  quarters = out[:, : 2 * half, : 2 * half].reshape(len(out), half, 2, half, 2, -1)
   return np.maximum(quarters.max((2, 4)), 0), mean, variance
 
 
@@ -182,19 +167,13 @@ def test_the_celeba_network_is_the_papers_in_numpy(side, left):
   state = encoder.init_non_trainable(SEED)
   x = images(3, side)
   for training in (True, True, False):
-    embeddings, after = encoder.apply(
-      weights, state, tf.constant(x), training=training, seed=None
-    )
-    expected, expected_after = numpy_network(
-      x, as_arrays(weights), as_arrays(state), training
-    )
+    embeddings, after = encoder.apply(weights, state, tf.constant(x), training=training, seed=None)
+    expected, expected_after = numpy_network(x, as_arrays(weights), as_arrays(state), training)
     assert embeddings.shape == (3, 32 * left**2) == (3, encoder.embedding_dim)
     np.testing.assert_allclose(embeddings, expected, atol=1e-4)
     assert list(after) == list(state)
     for name, value in after.items():
-      np.testing.assert_allclose(
-        value, expected_after[name], atol=1e-5, rtol=1e-5
-      )
+      np.testing.assert_allclose(value, expected_after[name], atol=1e-5, rtol=1e-5)
     state = after
   with pytest.raises(errors.InputError, match=r'15 pixels.* at least 16'):
     leaf.build_celeba_encoder(side=15)
@@ -217,12 +196,7 @@ def test_the_server_takes_the_weighted_mean_of_the_statistics(in_process):
   before = process.get_model_weights(state)
   after = process.get_model_weights(process.next(state, cohort).state)
   each = [
-    numpy_network(
-      c.x,
-      as_arrays(before.encoder),
-      as_arrays(before.encoder_state),
-      training=True,
-    )[1]
+    numpy_network(c.x, as_arrays(before.encoder), as_arrays(before.encoder_state), training=True)[1]
     for c in cohort
   ]
   for name, found in after.encoder_state.items():
@@ -240,12 +214,13 @@ def test_the_shakespeare_network_is_the_papers_in_numpy():
   x = windows(3, 6)
   h = weights['characters'][x].transpose(1, 0, 2)
   for layer in ('lstm0', 'lstm1'):
-    of = lambda name, layer=layer: weights[f'{layer}/{name}']
+
+    def of(name, layer=layer):
+      return weights[f'{layer}/{name}']
+
     inputs = h @ of('kernel').T + of('bias') + of('recurrent_bias')
     h = hidden_states(inputs, of('recurrent'))
-  embeddings, state = encoder.apply(
-    weights, {}, tf.constant(x), training=True, seed=None
-  )
+  embeddings, state = encoder.apply(weights, {}, tf.constant(x), training=True, seed=None)
   np.testing.assert_allclose(embeddings, h[-1], atol=1e-6)
   assert state == {}
 
@@ -270,16 +245,13 @@ def test_the_initial_weights_of_the_lstm_are_pytorchs():
 def test_a_round_is_the_same_on_every_runtime(in_process, tff_worker):
   process = fedavg.build_fedavg(
     model=classifier.EmbeddingClassifier(
-      leaf.build_shakespeare_encoder(window=5, hidden_dim=4),
-      heads.LinearHead(bias=True),
-      80,
+      leaf.build_shakespeare_encoder(window=5, hidden_dim=4), heads.LinearHead(bias=True), 80
     ),
     local_training=local_training.LocalTraining(1.0, 2, 1),
   )
   labels = [np.array(y, np.int32) for y in ([3, 79, 3], [0, 1, 2, 5])]
   cohort = [
-    examples.ClientExamples(windows(len(y), 5), y, np.int64(i), y)
-    for i, y in enumerate(labels)
+    examples.ClientExamples(windows(len(y), 5), y, np.int64(i), y) for i, y in enumerate(labels)
   ]
   found = []
   for context in (in_process, tff_worker):
@@ -338,22 +310,16 @@ def test_states_and_gradients_equal_numpys(steps):
     tape.watch(given)
     states = leaf.lstm(*given)
     loss = tf.reduce_sum(states * upstream)
-  np.testing.assert_allclose(
-    states, hidden_states(inputs, recurrent), atol=1e-6
-  )
+  np.testing.assert_allclose(states, hidden_states(inputs, recurrent), atol=1e-6)
   of_inputs, of_recurrent = tape.gradient(loss, given)
   np.testing.assert_allclose(
     of_inputs,
-    differences(
-      lambda x: np.sum(hidden_states(x, recurrent) * upstream), inputs
-    ),
+    differences(lambda x: np.sum(hidden_states(x, recurrent) * upstream), inputs),
     atol=1e-5,
   )
   np.testing.assert_allclose(
     of_recurrent,
-    differences(
-      lambda r: np.sum(hidden_states(inputs, r) * upstream), recurrent
-    ),
+    differences(lambda r: np.sum(hidden_states(inputs, r) * upstream), recurrent),
     atol=1e-5,
   )
 
@@ -371,13 +337,14 @@ def test_it_trains_inside_a_loop_and_large_inputs_give_finite_gradients():
         loss = tf.reduce_sum(states**2)
       return start + 3, recurrent - 0.1 * tape.gradient(loss, recurrent)
 
-    return tf.while_loop(
-      lambda start, _: start < tf.shape(inputs)[1], step, [0, recurrent]
-    )[1]
+    return tf.while_loop(lambda start, _: start < tf.shape(inputs)[1], step, [0, recurrent])[1]
 
   expected = recurrent
   for batch in (inputs[:, :3], inputs[:, 3:]):
-    loss = lambda r, batch=batch: np.sum(hidden_states(batch, r) ** 2)
+
+    def loss(r, batch=batch):
+      return np.sum(hidden_states(batch, r) ** 2)
+
     expected = expected - 0.1 * differences(loss, expected)
   np.testing.assert_allclose(train(inputs, recurrent), expected, atol=1e-5)
   assert np.isfinite(train(1e4 * inputs, recurrent)).all()

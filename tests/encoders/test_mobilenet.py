@@ -7,15 +7,10 @@ import pytest
 import tensorflow as tf
 
 from tests import crossing
-from tff_xc import classifier
-from tff_xc import errors
-from tff_xc import heads
+from tff_xc import classifier, errors, heads
 from tff_xc.algorithms import fedavg
 from tff_xc.encoders import mobilenet
-from tff_xc.round import examples
-from tff_xc.round import frozen
-from tff_xc.round import local_training
-from tff_xc.round import process as process_lib
+from tff_xc.round import examples, frozen, local_training, process as process_lib
 
 L = tf.keras.layers
 
@@ -40,19 +35,14 @@ def v2_of_tff(side: int, groups: int = 8) -> tf.keras.Model:
   """Returns TFF's MobileNetV2, of pixels 0 to 255, without the class layer."""
   from tensorflow_federated.python.simulation.models import mobilenet_v2
 
-  whole = mobilenet_v2.create_mobilenet_v2(
-    (side, side, 3), num_groups=groups, num_classes=2
-  )
+  whole = mobilenet_v2.create_mobilenet_v2((side, side, 3), num_groups=groups, num_classes=2)
   features = tf.keras.Model(whole.inputs, whole.layers[-2].output)
   image = tf.keras.Input((side, side, 3))
   scaled = L.Rescaling(1 / 127.5, -1)(image)
   return tf.keras.Model(image, features(scaled))
 
 
-REFERENCES = {
-  'v2': (mobilenet.V2, v2_of_tff),
-  'v3': (mobilenet.V3_LARGE, v3_of_keras),
-}
+REFERENCES = {'v2': (mobilenet.V2, v2_of_tff), 'v3': (mobilenet.V3_LARGE, v3_of_keras)}
 
 
 def to_keras(value: np.ndarray) -> np.ndarray:
@@ -94,9 +84,7 @@ def test_it_has_the_weights_of_the_reference_layer_by_layer(name):
   encoder = mobilenet.build(network, image_size=32, embedding_dim=0)
   ours = encoder.init(np.int32([0, 1]))
   theirs = reference(32).weights
-  assert [to_keras(w).shape for w in ours.values()] == [
-    tuple(w.shape) for w in theirs
-  ]
+  assert [to_keras(w).shape for w in ours.values()] == [tuple(w.shape) for w in theirs]
   count = sum(w.shape.num_elements() for w in ours.values())
   assert count == PARAMETERS[name]
   assert encoder.embedding_dim == theirs[-1].shape[0] == network.last
@@ -147,9 +135,7 @@ def test_features_and_gradients_are_those_of_the_reference(name):
   scale = np.abs(expected).max()
   assert scale > 0.1
   np.testing.assert_allclose(features, expected, atol=2e-4 * scale)
-  for (weight, found), reference in zip(
-    gradients.items(), of_keras, strict=True
-  ):
+  for (weight, found), reference in zip(gradients.items(), of_keras, strict=True):
     wanted = np.asarray(reference)
     found = to_keras(found)
     error = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
@@ -179,9 +165,7 @@ def test_the_embedding_is_a_linear_layer_of_the_features():
 def test_of_a_frozen_network_only_the_last_layers_are_sent(part):
   encoder = mobilenet.build(FEW, image_size=32, embedding_dim=5)
   model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 3)
-  made = fedavg.FedAvg.made(
-    model=model, local_training=local_training.LocalTraining(0.1, 2, 1)
-  )
+  made = fedavg.FedAvg.made(model=model, local_training=local_training.LocalTraining(0.1, 2, 1))
   learning = process_lib.build_process(frozen.train_only(made, part))
   y = np.arange(3, dtype=np.int32)
   client = examples.ClientExamples(IMAGES, y, np.int64(0), y)
@@ -190,27 +174,20 @@ def test_of_a_frozen_network_only_the_last_layers_are_sent(part):
   state, _ = learning.next(state, [client, client])
   after = learning.get_model_weights(state)
   moved = {
-    name
-    for name, value in after.encoder.items()
-    if not np.array_equal(value, before.encoder[name])
+    name for name, value in after.encoder.items() if not np.array_equal(value, before.encoder[name])
   }
   assert moved == (set(encoder.last_layer) if part == 'bottleneck' else set())
   assert not np.allclose(after.class_table, before.class_table)
   found = crossing.of(learning.next)
   sent = {
-    tuple(tensor.shape)
-    for value in found.broadcasts.values()
-    for tensor in crossing.tensors(value)
+    tuple(tensor.shape) for value in found.broadcasts.values() for tensor in crossing.tensors(value)
   }
   assert ((5, 16) in sent) == (part == 'bottleneck')
   assert not any(len(shape) == 4 for shape in sent)
 
 
 def test_bad_arguments_are_refused_and_the_seed_draws_initial_weights():
-  for given, message in (
-    ({'image_size': 31}, 'at least 32'),
-    ({'groups': 3}, 'divide 8'),
-  ):
+  for given, message in (({'image_size': 31}, 'at least 32'), ({'groups': 3}, 'divide 8')):
     with pytest.raises(errors.InputError, match=message):
       mobilenet.build_mobilenet_v2(**given)
   encoder = mobilenet.build(FEW, image_size=32, embedding_dim=5)

@@ -4,23 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_xc import classifier
-from tff_xc import heads
-from tff_xc.encoders import conv
-from tff_xc.encoders import mlp
-from tff_xc.encoders import plain_cnn
-from tff_xc.encoders import resnet
+from tff_xc import classifier, heads
+from tff_xc.encoders import conv, mlp, plain_cnn, resnet
 
 SEED = tf.constant([0, 1])
 
 
 def test_the_cifar_network_has_the_published_number_of_parameters():
-  model = classifier.EmbeddingClassifier(
-    plain_cnn.build_cifar_encoder(), heads.LinearHead(), 10
-  )
-  sizes = [
-    s.shape.num_elements() for s in tf.nest.flatten(model.weight_specs())
-  ]
+  model = classifier.EmbeddingClassifier(plain_cnn.build_cifar_encoder(), heads.LinearHead(), 10)
+  sizes = [s.shape.num_elements() for s in tf.nest.flatten(model.weight_specs())]
   assert sum(sizes) == 1_756_426
 
 
@@ -68,9 +60,7 @@ def test_images_are_augmented_in_training_only_and_by_the_flag():
 
   def embed(augment, training):
     encoder = plain_cnn.build_cifar_encoder(augment=augment)
-    return encoder.apply(
-      encoder.init(SEED), {}, x, training=training, seed=SEED
-    )[0].numpy()
+    return encoder.apply(encoder.init(SEED), {}, x, training=training, seed=SEED)[0].numpy()
 
   plain = embed(False, False)
   np.testing.assert_array_equal(embed(False, True), plain)
@@ -78,17 +68,11 @@ def test_images_are_augmented_in_training_only_and_by_the_flag():
   assert np.abs(embed(True, True) - plain).max() > 0.01
 
 
-@pytest.mark.parametrize(
-  ('side', 'channels', 'dim'), [(8, None, 7), (28, None, 64), (32, 3, 5)]
-)
+@pytest.mark.parametrize(('side', 'channels', 'dim'), [(8, None, 7), (28, None, 64), (32, 3, 5)])
 def test_the_conv_network_has_the_dimension_asked_for(side, channels, dim):
-  encoder = conv.build_conv_encoder(
-    image_size=side, channels=channels, embedding_dim=dim
-  )
+  encoder = conv.build_conv_encoder(image_size=side, channels=channels, embedding_dim=dim)
   assert encoder.example_spec.shape == [side, side] + [3] * bool(channels)
-  x = np.random.default_rng(0).integers(
-    0, 256, [3, *encoder.example_spec.shape], np.uint8
-  )
+  x = np.random.default_rng(0).integers(0, 256, [3, *encoder.example_spec.shape], np.uint8)
   embeddings, state = encoder.apply(encoder.init(SEED), {}, x, True, SEED)
   assert embeddings.shape == [3, dim]
   assert np.isfinite(embeddings).all()
@@ -103,8 +87,6 @@ def test_the_perceptron_is_two_hidden_layers_and_a_linear_one():
   h = x
   for layer in ('hidden0', 'hidden1'):
     h = np.maximum(h @ weights[f'{layer}/kernel'].numpy().T, 0)
-  np.testing.assert_allclose(
-    found, h @ weights['dense/kernel'].numpy().T, rtol=1e-5, atol=1e-6
-  )
+  np.testing.assert_allclose(found, h @ weights['dense/kernel'].numpy().T, rtol=1e-5, atol=1e-6)
   assert not state
   assert encoder.batch_spec() == tf.TensorSpec([None, 5], tf.float32)

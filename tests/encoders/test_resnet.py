@@ -43,9 +43,7 @@ def naive_norm(x, scale, offset, groups):
   for image in range(len(x)):
     for start in range(0, x.shape[-1], width):
       part = x[image, :, :, start : start + width]
-      out[image, :, :, start : start + width] = (part - part.mean()) / np.sqrt(
-        part.var() + 1e-5
-      )
+      out[image, :, :, start : start + width] = (part - part.mean()) / np.sqrt(part.var() + 1e-5)
   return out * scale + offset
 
 
@@ -75,28 +73,20 @@ def naive_resnet(weights, x, depth, groups):
 
 @pytest.mark.parametrize(('depth', 'groups'), [(8, 8), (14, 2)])
 def test_the_network_equals_one_in_numpy(depth, groups):
-  encoder = resnet.build_resnet_encoder(
-    depth=depth, embedding_dim=7, image_size=8, groups=groups
-  )
+  encoder = resnet.build_resnet_encoder(depth=depth, embedding_dim=7, image_size=8, groups=groups)
   weights = {
-    name: w.numpy() + RANDOM.normal(0, 0.1, w.shape)
-    for name, w in initial(encoder).items()
+    name: w.numpy() + RANDOM.normal(0, 0.1, w.shape) for name, w in initial(encoder).items()
   }
   x = IMAGES[:, :8, :8]
   assert encoder.example_spec == tf.TensorSpec([8, 8, 3], tf.uint8)
   single = {k: w.astype(np.float32) for k, w in weights.items()}
-  z, expected = (
-    embed(encoder, single, x),
-    naive_resnet(weights, x, depth, groups),
-  )
+  z, expected = (embed(encoder, single, x), naive_resnet(weights, x, depth, groups))
   np.testing.assert_allclose(z, expected, atol=1e-4)
   assert z.shape == (5, 7)
   assert z.min() < 0 < z.max()
 
 
-@pytest.mark.parametrize(
-  ('depth', 'parameters'), [(8, 78_800), (20, 273_232), (56, 856_528)]
-)
+@pytest.mark.parametrize(('depth', 'parameters'), [(8, 78_800), (20, 273_232), (56, 856_528)])
 def test_the_number_of_parameters_is_as_counted_by_hand(depth, parameters):
   # The first kernel has 9 * 3 * 16 parameters. Each stage has 2n kernels of
   # 9 * c * c; the first kernel of stages 2 and 3 has half the inputs. Scale and
@@ -199,7 +189,5 @@ def test_shifting_pads_with_the_mean_colour():
   mean = np.broadcast_to(np.float32([125.3, 123.0, 113.9]), [3, 8, 8, 3])
   weights = initial(encoder)
   np.testing.assert_allclose(
-    embed(encoder, weights, mean, training=True),
-    embed(encoder, weights, mean),
-    atol=1e-4,
+    embed(encoder, weights, mean, training=True), embed(encoder, weights, mean), atol=1e-4
   )

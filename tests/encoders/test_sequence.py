@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_xc import classifier
-from tff_xc import heads
-from tff_xc.data import pool
-from tff_xc.data import sparse
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import sequence
+from tff_xc import classifier, heads
+from tff_xc.data import pool, sparse
+from tff_xc.encoders import encoder as encoder_lib, sequence
 
 ITEMS, LENGTH, DIM = 11, 6, 4
 SEED = tf.constant([3, 5])
@@ -57,9 +54,9 @@ def numpy_all(weights, items, blocks):
     unit = centred / np.sqrt(h.var(1, keepdims=True) + 1e-6)
     return unit * w[f'{layer}/scale'] + w[f'{layer}/offset']
 
-  dense = lambda h, layer: (
-    h @ w[f'{layer}/kernel'].T + w.get(f'{layer}/bias', 0.0)
-  )
+  def dense(h, layer):
+    return h @ w[f'{layer}/kernel'].T + w.get(f'{layer}/bias', 0.0)
+
   h = w['item'][items] + w['position'][: len(items)][::-1]
   for block in range(blocks):
     name = f'block{block}'
@@ -96,9 +93,12 @@ def test_embeddings_are_those_of_numpy_whatever_the_padding(blocks):
 def test_a_later_item_changes_no_earlier_embedding():
   encoder = build(dropout=0.0)
   weights = weights_of(encoder)
-  train = lambda items: encoder.apply(weights, {}, batch(items), True, SEED)[
-    0
-  ].numpy()[np.argsort(batch(items).values)]
+
+  def train(items):
+    return encoder.apply(weights, {}, batch(items), True, SEED)[0].numpy()[
+      np.argsort(batch(items).values)
+    ]
+
   one, other = train([1, 2, 3, 4]), train([1, 2, 3, 5])
   np.testing.assert_array_equal(one[:3], other[:3])
   assert np.abs(one[3] - other[3]).max() > 0.01
@@ -111,9 +111,7 @@ def test_a_user_without_items_has_a_finite_embedding():
   found, _ = encoder.apply(weights_of(encoder), {}, batch([], []), False, SEED)
   assert np.isfinite(found).all() and found.shape == (2, DIM)
   alone, _ = encoder.apply(weights_of(encoder), {}, batch([2, 3]), False, SEED)
-  both, _ = encoder.apply(
-    weights_of(encoder), {}, batch([], [2, 3]), False, SEED
-  )
+  both, _ = encoder.apply(weights_of(encoder), {}, batch([], [2, 3]), False, SEED)
   np.testing.assert_allclose(both[1], alone[0], atol=1e-5)
 
 
@@ -132,9 +130,7 @@ def test_targets_are_the_same_in_a_graph_as_tff_traces_it():
   x, y = batch([3, 1, 2], [5]), np.array([8, 9], np.int32)
   wanted, _ = build().targets(x, y)
   with tf.Graph().as_default() as graph:
-    found, _ = build().targets(
-      sparse.SparseFeatures(*map(tf.constant, x)), tf.constant(y)
-    )
+    found, _ = build().targets(sparse.SparseFeatures(*map(tf.constant, x)), tf.constant(y))
   with tf.compat.v1.Session(graph=graph) as session:
     np.testing.assert_array_equal(session.run(found), wanted)
 
@@ -142,9 +138,10 @@ def test_targets_are_the_same_in_a_graph_as_tff_traces_it():
 def test_dropout_follows_the_seed_and_is_of_training_alone():
   encoder = build(dropout=0.5)
   weights, x = weights_of(encoder), batch([1, 2, 3, 4])
-  of = lambda training, seed: encoder.apply(
-    weights, {}, x, training, tf.constant(seed)
-  )[0].numpy()
+
+  def of(training, seed):
+    return encoder.apply(weights, {}, x, training, tf.constant(seed))[0].numpy()
+
   np.testing.assert_array_equal(of(True, [1, 2]), of(True, [1, 2]))
   assert np.abs(of(True, [1, 2]) - of(True, [1, 3])).max() > 0.01
   np.testing.assert_array_equal(of(False, [1, 2]), of(False, [1, 3]))
@@ -166,7 +163,5 @@ def test_it_is_tied_and_every_weight_has_a_name_of_its_own():
   model = classifier.EmbeddingClassifier(tied, heads.CosineHead(), ITEMS)
   assert [*model.weight_specs().tables] == ['class']
   assert len(tied.init(SEED)) == 1 + 2 * (5 * 2 - 1 + 2 * 2) + 2
-  one = dataclasses.replace(
-    model, encoder=encoder_lib.tied(build(blocks=1), 'item')
-  )
+  one = dataclasses.replace(model, encoder=encoder_lib.tied(build(blocks=1), 'item'))
   assert len(one.weight_specs().encoder) == 1 + 13 + 2

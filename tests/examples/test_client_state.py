@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import doubling
-from tests import small_data
+from tests import doubling, small_data
 from tff_xc.algorithms import fedss
-from tff_xc.experiment import cohort
-from tff_xc.experiment import training
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import carried
+from tff_xc.experiment import cohort, training
+from tff_xc.round import algorithm as algorithm_lib, carried
 
 # ---------------------------------------------------------------------------
 
@@ -106,9 +103,7 @@ def train(made, path, rounds, **changes):
 
 
 @pytest.mark.slow
-def test_states_are_kept_over_rounds_and_a_resume(
-  made, in_process, built_once, tmp_path
-):
+def test_states_are_kept_over_rounds_and_a_resume(made, in_process, built_once, tmp_path):
   straight = train(made, tmp_path / 'straight', 4)
   train(made, tmp_path / 'resumed', 2)
   assert train(made, tmp_path / 'resumed', 4) == straight

@@ -13,11 +13,9 @@ import tensorflow as tf
 
 from tests import small_data
 from tff_xc.algorithms import fedss
-from tff_xc.experiment import cohort
-from tff_xc.experiment import training
+from tff_xc.experiment import cohort, training
 from tff_xc.measure import evaluation
-from tff_xc.round import losses
-from tff_xc.round import request
+from tff_xc.round import losses, request
 
 # ---------------------------------------------------------------------------
 
@@ -77,13 +75,9 @@ def smoothed_prototypes(*, model, smoothing=0.1, **arguments):
 def test_the_loss_is_that_of_smoothed_targets_over_the_rows_held():
   logits = np.random.default_rng(0).normal(size=[3, 5]).astype(np.float32)
   held = request.SelectedRows(
-    ids=tf.range(5),
-    mask=tf.constant([True, True, True, False, True]),
-    counts=tf.ones(5),
+    ids=tf.range(5), mask=tf.constant([True, True, True, False, True]), counts=tf.ones(5)
   )
-  step = losses.LocalStep(
-    tf.constant(logits), tf.constant([0, 2, 4]), held, tf.zeros([3, 2])
-  )
+  step = losses.LocalStep(tf.constant(logits), tf.constant([0, 2, 4]), held, tf.zeros([3, 2]))
   shares = np.exp(logits[:, [0, 1, 2, 4]].astype(np.float64))
   shares /= shares.sum(axis=1, keepdims=True)
   targets = 0.7 * np.eye(4)[[0, 2, 3]] + 0.3 / 4
@@ -100,8 +94,7 @@ def test_the_class_is_that_of_the_nearest_row():
   embeddings = evaluator.embeddings(weights, dataset.test)
   way = embeddings[:, None] - np.array(weights.class_table)[None]
   np.testing.assert_array_equal(
-    evaluator.predict(weights, dataset.test),
-    np.square(way).sum(axis=2).argmin(axis=1),
+    evaluator.predict(weights, dataset.test), np.square(way).sum(axis=2).argmin(axis=1)
   )
 
 
@@ -111,11 +104,6 @@ def test_it_learns(in_process, tmp_path):
   made = smoothed_prototypes(model=model, max_positives=4, negatives=3)
   made = dataclasses.replace(made, sampling=cohort.UniformClients(6))
   summary = training.train(
-    made,
-    dataset,
-    tmp_path / 'run',
-    metrics=('top1',),
-    rounds=150,
-    eval_every=50,
+    made, dataset, tmp_path / 'run', metrics=('top1',), rounds=150, eval_every=50
   )
   assert summary['final']['top1'] > 0.6

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import doubling
-from tests import small_data
+from tests import doubling, small_data
 from tff_xc.algorithms import fedss
-from tff_xc.experiment import cohort
-from tff_xc.experiment import training
+from tff_xc.experiment import cohort, training
 
 # ---------------------------------------------------------------------------
 
@@ -55,13 +53,7 @@ def test_rows_are_held_back(length, in_process, tmp_path):
   dataset, model = small_data.images()
   algorithm = leashed(length=length, model=model, max_positives=4, negatives=3)
   algorithm = dataclasses.replace(algorithm, sampling=cohort.UniformClients(3))
-  training.train(
-    algorithm,
-    dataset,
-    tmp_path / 'run',
-    metrics=('top1', 'train_top1'),
-    rounds=2,
-  )
+  training.train(algorithm, dataset, tmp_path / 'run', metrics=('top1', 'train_top1'), rounds=2)
   _, *rows = doubling.rows(tmp_path / 'run')  # The first is of round 0.
   held_back = [float(row['rows_held_back']) for row in rows]
   assert len(held_back) == 2

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from tasks import experiment
-from tests import doubling
-from tests import small_data
+from tests import doubling, small_data
 from tff_xc import errors
 from tff_xc.experiment import cohort
 from tff_xc.report import run_files
@@ -40,7 +39,10 @@ def test_the_same_clients_flip_their_labels_in_all_rounds(data):
       np.testing.assert_array_equal(ours.all_y, 7 - theirs.all_y)
       found.append((r, int(ours.client_id)))
     assert flips(r).attackers == 12
-  of = lambda r: {client for at, client in found if at == r}
+
+  def of(r):
+    return {client for at, client in found if at == r}
+
   assert of(4) == of(0)
   assert len(of(0)) == 12
   # Whoever else is drawn, and whatever else they do.
@@ -48,15 +50,12 @@ def test_the_same_clients_flip_their_labels_in_all_rounds(data):
   for r in range(5):
     assert few(r).attackers == len(of(0) & {*few(r).numbers})
     np.testing.assert_array_equal(
-      few(r).examples[0].y,
-      cohort.UniformClients(10).cohorts(data, 3)(r).examples[0].y,
+      few(r).examples[0].y, cohort.UniformClients(10).cohorts(data, 3)(r).examples[0].y
     )
   other = draws(data, sampling=everybody, seed=4)
   changed = {
     int(a.client_id)
-    for a, b in zip(
-      other(0).examples, everybody.cohorts(data, 4)(0).examples, strict=True
-    )
+    for a, b in zip(other(0).examples, everybody.cohorts(data, 4)(0).examples, strict=True)
     if (a.y != b.y).any()
   }
   assert changed != of(0)
@@ -69,8 +68,7 @@ def test_attackers_are_counted_however_clients_are_drawn(data):
   found = draws(data, sampling=virtual)(0)
   sound = virtual.cohorts(data, 3)(0)
   flipped = [
-    (a.all_y != b.all_y).any()
-    for a, b in zip(found.examples, sound.examples, strict=True)
+    (a.all_y != b.all_y).any() for a, b in zip(found.examples, sound.examples, strict=True)
   ]
   assert found.attackers == sum(flipped) > 0
   # A client that is drawn twice attacks twice.
@@ -104,9 +102,7 @@ def run(folder, rounds, algorithm='fedss', **given):
     },
   ],
 )
-def test_a_run_counts_attackers_and_resumes(
-  in_process, built_once, tmp_path, given
-):
+def test_a_run_counts_attackers_and_resumes(in_process, built_once, tmp_path, given):
   given = {**given, 'attack_fraction': 0.4}
   made, straight = run(tmp_path / 'straight', 4, **given)
   drawn = made.algorithm.sampling.cohorts(made.dataset, 0)
@@ -114,9 +110,7 @@ def test_a_run_counts_attackers_and_resumes(
   assert straight['client_attackers'][1:].tolist() == expected
   assert 0 < sum(expected) < 12
   run(tmp_path / 'resumed', 2, **given)
-  pd.testing.assert_frame_equal(
-    run(tmp_path / 'resumed', 4, **given)[1], straight
-  )
+  pd.testing.assert_frame_equal(run(tmp_path / 'resumed', 4, **given)[1], straight)
   doubling.assert_same_arrays(tmp_path / 'resumed', tmp_path / 'straight')
 
 
@@ -131,9 +125,7 @@ def test_a_run_counts_attackers_and_resumes(
     ({'robust_aggregation': 'clipping'}, True),
   ],
 )
-def test_flipped_signs_of_a_fifth_ruin_the_mean_alone(
-  in_process, tmp_path, defence, learns
-):
+def test_flipped_signs_of_a_fifth_ruin_the_mean_alone(in_process, tmp_path, defence, learns):
   given = {
     **{'num_clients': 20, 'classes_per_client': 10, 'clients_per_round': 10},
     **{'examples_per_client': 40, 'client_learning_rate': 0.1, 'batch_size': 8},

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.algorithms import numpy_fedss
-from tff_xc import errors
-from tff_xc import heads
+from tff_xc import errors, heads
 from tff_xc.experiment import ccvr
 
 CLASSES, DIM = 5, 3
@@ -41,9 +40,7 @@ def test_virtual_features_have_these_statistics():
   for label in range(3):
     own = features[labels == label]
     np.testing.assert_allclose(own.mean(0), gaussians.means[label], atol=0.05)
-    np.testing.assert_allclose(
-      np.cov(own, rowvar=False), gaussians.covariances[label], atol=0.1
-    )
+    np.testing.assert_allclose(np.cov(own, rowvar=False), gaussians.covariances[label], atol=0.1)
   alone = features[labels == 3]
   np.testing.assert_allclose(alone, np.tile(EMBEDDINGS[-1], [20_000, 1]))
   again = ccvr.virtual(gaussians, 20_000, 1)[0]

@@ -10,10 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests import doubling
-from tff_xc import errors
-from tff_xc import memory
-from tff_xc.experiment import checkpoints
-from tff_xc.experiment import storage
+from tff_xc import errors, memory
+from tff_xc.experiment import checkpoints, storage
 
 State = collections.namedtuple('State', 'weights round_number')
 
@@ -93,9 +91,7 @@ def test_the_model_is_there_where_its_state_lacks_updates(two, capsys):
   save(path, 8, model=lambda: model)
   with np.load(file) as found:
     assert {*found.files} - before == {'model/class_table', 'model/README'}
-    np.testing.assert_array_equal(
-      found['model/class_table'], model['class_table']
-    )
+    np.testing.assert_array_equal(found['model/class_table'], model['class_table'])
     assert 'momentum' in str(found['model/README'])
   assert newest(path, capsys) == 'sound'
 
@@ -106,10 +102,7 @@ def test_the_model_is_there_where_its_state_lacks_updates(two, capsys):
     (state(rows=4), r'class_table is float32 \[3, 2\]'),
     (state(kernel=(5, 1)), r'kernel is float32 \[5, 2\]'),
     (State({}, np.int64(4)), 'round_number is int32'),
-    (
-      state()._replace(round_number=[np.int32(4), np.int32(0)]),
-      'no round_number/0',
-    ),
+    (state()._replace(round_number=[np.int32(4), np.int32(0)]), 'no round_number/0'),
     (state()._replace(weights={}), 'not expected'),
   ],
 )
@@ -190,12 +183,7 @@ def test_a_pipe_is_not_opened(tmp_path):
 def test_only_what_a_kill_leaves_is_removed(tmp_path):
   folder = tmp_path / 'checkpoints'
   folder.mkdir()
-  kept = {
-    '.round_8.tmp.npz',
-    'round_8.tmp.npz',
-    'mine.npz',
-    '.round_x.1.tmp.npz',
-  }
+  kept = {'.round_8.tmp.npz', 'round_8.tmp.npz', 'mine.npz', '.round_x.1.tmp.npz'}
   for name in ('.round_8.1234.tmp.npz', *kept):
     (folder / name).write_bytes(b'')
   checkpoints.prepare(tmp_path)

@@ -11,22 +11,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import doubling
-from tests import processes
-from tests import small_data
+from tests import doubling, processes, small_data
 from tff_xc import errors
 from tff_xc.algorithms import fedavg
-from tff_xc.experiment import checkpoints
-from tff_xc.experiment import client_states
-from tff_xc.experiment import cohort
-from tff_xc.experiment import storage
-from tff_xc.experiment import training
+from tff_xc.experiment import checkpoints, client_states, cohort, storage, training
 from tff_xc.round import examples
 
 ROOT = pathlib.Path(__file__).parents[2]
-SPEC = collections.OrderedDict(
-  a=tf.TensorSpec([2]), n=tf.TensorSpec([], tf.int32)
-)
+SPEC = collections.OrderedDict(a=tf.TensorSpec([2]), n=tf.TensorSpec([], tf.int32))
 
 
 def kept(ids, number):
@@ -135,9 +127,10 @@ def test_states_of_another_run_are_told_from_those_of_this(tmp_path):
 
 def test_without_a_damaged_file_the_checkpoint_before_is_taken(tmp_path):
   """A flipped bit is found only when the client takes part again."""
-  run = lambda name, rounds: doubling.run(
-    tmp_path / name, rounds=rounds, process=doubling.Keeping()
-  )
+
+  def run(name, rounds):
+    return doubling.run(tmp_path / name, rounds=rounds, process=doubling.Keeping())
+
   run('whole', 10)
   run('run', 6)
   for file in (tmp_path / 'run' / client_states.FOLDER).glob('*_6.npz'):
@@ -160,9 +153,7 @@ def test_a_checkpoint_whose_states_are_damaged_is_damaged(tmp_path, capsys):
   states = client_states.ClientStates(SPEC, tmp_path)
   for number in (1, 2):
     states.kept = states.write(kept([7], number), number)
-    oldest = checkpoints.save(
-      tmp_path, np.float32(number), number, states.arrays()
-    )
+    oldest = checkpoints.save(tmp_path, np.float32(number), number, states.arrays())
     states.saved(oldest, number)
   path = tmp_path / client_states.FOLDER / '7_2.npz'
   path.write_bytes(b'')
@@ -199,17 +190,10 @@ def train(path, rounds=8):
   """Trains MOON; python -c calls this in another process, too."""
   dataset, model = small_data.images()
   algorithm = dataclasses.replace(
-    fedavg.MOON.made(model=model, contrastive_weight=5.0),
-    sampling=cohort.UniformClients(3),
+    fedavg.MOON.made(model=model, contrastive_weight=5.0), sampling=cohort.UniformClients(3)
   )
   training.train(
-    algorithm,
-    dataset,
-    path,
-    metrics=('top1',),
-    rounds=rounds,
-    eval_every=1,
-    checkpoint_every=2,
+    algorithm, dataset, path, metrics=('top1',), rounds=rounds, eval_every=1, checkpoint_every=2
   )
   return doubling.rows(path)
 
@@ -241,9 +225,7 @@ tests.train(pathlib.Path({path!r}))
 
 
 @pytest.mark.slow
-def test_moon_killed_while_it_keeps_a_state_ends_as_if_it_was_not(
-  in_process, tmp_path
-):
+def test_moon_killed_while_it_keeps_a_state_ends_as_if_it_was_not(in_process, tmp_path):
   straight = train(tmp_path / 'straight')
   done = processes.python(
     '-c', _KILLED.format(path=str(tmp_path / 'killed')), cwd=ROOT, timeout=300

@@ -11,27 +11,19 @@ import pytest
 import scipy.sparse
 import tensorflow as tf
 
-from tests import small_data
-from tests import tiny
-from tff_xc import classifier
-from tff_xc import errors
+from tests import small_data, tiny
+from tff_xc import classifier, errors
 from tff_xc.algorithms import fedavg
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool
-from tff_xc.data import sparse
+from tff_xc.data import client_data, partition, pool, sparse
 from tff_xc.experiment import cohort
-from tff_xc.round import local_training
-from tff_xc.round import process
+from tff_xc.round import local_training, process
 
 LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
 
 
 def made(x, y, clients):
   """Returns the data set of these examples; clients are numbers of examples."""
-  train = client_data.PartitionedClientData(
-    pool.in_memory(x, y), partition.of_clients(clients)
-  )
+  train = client_data.PartitionedClientData(pool.in_memory(x, y), partition.of_clients(clients))
   return client_data.FederatedDataset('letters', 10, train)
 
 
@@ -46,9 +38,7 @@ def dataset(labels=None, bags=False, sets=None):
   if bags:
     ids = np.stack([x // 10, x + 100], 1).ravel()
     splits = np.arange(0, 2 * len(x) + 1, 2)
-    x = scipy.sparse.csr_matrix(
-      (np.ones(len(ids), np.float32), ids, splits), (len(x), 200)
-    )
+    x = scipy.sparse.csr_matrix((np.ones(len(ids), np.float32), ids, splits), (len(x), 200))
   if sets is not None:
     x, y = np.arange(len(x)), sets
   return made(x, y, clients)
@@ -64,10 +54,12 @@ def pooled(data, examples, seed):
 
 @pytest.mark.parametrize('kind', ['uniform', 'virtual'])
 def test_cohorts_depend_on_seed_and_round_alone(kind):
-  draw = lambda seed: (
-    uniform(dataset(), 3, seed) if kind == 'uniform' else draws(3, 4, seed=seed)
-  )
-  found = lambda c: [(int(e.client_id), [*e.x]) for e in c.examples]
+  def draw(seed):
+    return uniform(dataset(), 3, seed) if kind == 'uniform' else draws(3, 4, seed=seed)
+
+  def found(c):
+    return [(int(e.client_id), [*e.x]) for e in c.examples]
+
   one, two, other = map(draw, (7, 7, 8))
   for r in (5, 4):
     assert found(one(r)) == found(two(r))
@@ -76,9 +68,7 @@ def test_cohorts_depend_on_seed_and_round_alone(kind):
 
 
 def test_a_client_may_draw_some_of_its_examples_for_a_round():
-  draw, again = (
-    uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3) for _ in 'ab'
-  )
+  draw, again = (uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3) for _ in 'ab')
   seen = set()
   for round_number in range(30):
     few, many = sorted(draw(round_number).examples, key=lambda e: len(e.y))
@@ -131,15 +121,11 @@ def test_pooled_rounds_walk_through_shuffled_passes():
   assert set(counts[counts > 0]) <= {2, 3}
 
 
-@pytest.mark.parametrize(
-  'sampling', [cohort.UniformClients(5), cohort.IidBatches(4, 2)]
-)
+@pytest.mark.parametrize('sampling', [cohort.UniformClients(5), cohort.IidBatches(4, 2)])
 def test_examples_are_read_when_they_are_asked_for(sampling):
   data, read = dataset(), []
   whole, train = data.train.pool, data.train
-  train.pool = dataclasses.replace(
-    whole, read=lambda n: read.append(n.tolist()) or whole.read(n)
-  )
+  train.pool = dataclasses.replace(whole, read=lambda n: read.append(n.tolist()) or whole.read(n))
   drawn = sampling.cohorts(data, 0)(0)
   assert read == []
   last = drawn.examples[len(drawn.examples) - 1]
@@ -283,12 +269,9 @@ def test_the_option_changes_sampling_weighting_and_epochs():
 
 
 @pytest.mark.parametrize(
-  ('examples', 'batch_size'),
-  [(12, 4), pytest.param(3, 3, marks=pytest.mark.slow)],
+  ('examples', 'batch_size'), [(12, 4), pytest.param(3, 3, marks=pytest.mark.slow)]
 )
-def test_every_client_takes_exactly_n_over_b_steps(
-  examples, batch_size, in_process
-):
+def test_every_client_takes_exactly_n_over_b_steps(examples, batch_size, in_process):
   """The encoder counts the steps; the clients have 1 to 10 examples."""
   sized, model = small_data.images()
   plain = model.encoder
@@ -305,9 +288,7 @@ def test_every_client_takes_exactly_n_over_b_steps(
   counting = dataclasses.replace(
     plain,
     apply=apply,
-    init_non_trainable=lambda seed: collections.OrderedDict(
-      steps=tf.constant(0.0)
-    ),
+    init_non_trainable=lambda seed: collections.OrderedDict(steps=tf.constant(0.0)),
   )
   made = algorithm(
     classifier.EmbeddingClassifier(counting, model.head, 8),
@@ -335,9 +316,7 @@ def test_with_equal_clients_that_all_take_part_fedvc_is_fedavg(in_process):
   for made in (plain, virtual):
     learning = process.build_process(made)
     draw = made.sampling.cohorts(sized, 3)
-    found.append(
-      tiny.weights_after(learning, 2, lambda r, draw=draw: [*draw(r).examples])
-    )
+    found.append(tiny.weights_after(learning, 2, lambda r, draw=draw: [*draw(r).examples]))
   tiny.assert_same_weights(*found, 1e-5)
 
 
@@ -386,9 +365,7 @@ def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
         source.wait(3 * CLIENTS - max(left - cohort._AHEAD_CLIENTS, 0))
   assert sorted(source.read) == sorted(set(source.read))  # Each once.
   assert 'tff_xc_prefetch' in source.threads
-  assert not any(
-    t.name.startswith('tff_xc_prefetch') for t in threading.enumerate()
-  )
+  assert not any(t.name.startswith('tff_xc_prefetch') for t in threading.enumerate())
 
 
 @pytest.mark.parametrize(('most', 'read'), [(250, 3), (99, 1)])

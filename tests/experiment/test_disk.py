@@ -16,14 +16,9 @@ from PIL import Image
 
 from datasets.images import clients
 from datasets.splits import own
-from tests import doubling
-from tests import full_disk
-from tff_xc import errors
-from tff_xc import files
-from tff_xc.experiment import checkpoints
-from tff_xc.experiment import client_states
-from tff_xc.experiment import run_directory
-from tff_xc.experiment import storage
+from tests import doubling, full_disk
+from tff_xc import errors, files
+from tff_xc.experiment import checkpoints, client_states, run_directory, storage
 from tff_xc.report import run_files
 
 # Enough for metrics.csv to grow over a block of 4,096 bytes, and for all else.
@@ -84,23 +79,11 @@ MOMENTS = {
   'config.json': (files, 'write_json', lambda *_: True),
   'metrics.csv': (*_RELEASE, of_round(7)),
   'metrics.csv in its midst': (*_RELEASE, crosses_a_block),
-  'tensorboard': (
-    tff.program.TensorBoardReleaseManager,
-    'release',
-    of_round(7),
-  ),
-  'round_9.npz': (
-    zipfile.ZipFile,
-    '__init__',
-    lambda self, file, *_: '.round_9.' in str(file),
-  ),
+  'tensorboard': (tff.program.TensorBoardReleaseManager, 'release', of_round(7)),
+  'round_9.npz': (zipfile.ZipFile, '__init__', lambda self, file, *_: '.round_9.' in str(file)),
   'client_states/2_6.npz': _WRITE,
   'client_states/2_6.npz in its midst': _WRITE,
-  'summary.json': (
-    files,
-    'write_json',
-    lambda path, _: pathlib.Path(path).name == 'summary.json',
-  ),
+  'summary.json': (files, 'write_json', lambda path, _: pathlib.Path(path).name == 'summary.json'),
 }
 
 
@@ -117,15 +100,9 @@ def damaged(path):
 
 
 @pytest.mark.parametrize(
-  'moment',
-  [
-    m if 'midst' in m else pytest.param(m, marks=pytest.mark.slow)
-    for m in MOMENTS
-  ],
+  'moment', [m if 'midst' in m else pytest.param(m, marks=pytest.mark.slow) for m in MOMENTS]
 )
-def test_a_full_disk_is_one_sentence_and_the_run_goes_on_later(
-  disk, whole, monkeypatch, moment
-):
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_later(disk, whole, monkeypatch, moment):
   owner, name, is_it = MOMENTS[moment]
   left = 4096 if moment.endswith('npz in its midst') else 0
   full = filling(disk, getattr(owner, name), is_it, left)
@@ -252,9 +229,7 @@ def appeared(file):
   (file.parent / 'absent').write_bytes(b'')
 
 
-@pytest.mark.parametrize(
-  'change', [replaced, written_in_place, pathlib.Path.unlink, appeared]
-)
+@pytest.mark.parametrize('change', [replaced, written_in_place, pathlib.Path.unlink, appeared])
 def test_a_changed_file_is_named(tmp_path, change):
   names = [tmp_path / name for name in ('a.tar', 'b.tar', 'absent')]
   for file in names[:2]:
@@ -275,9 +250,7 @@ def test_a_run_keeps_no_checkpoint_of_other_data(tmp_path, monkeypatch):
   data.write_bytes(b'data')
   whole = run_directory.RunDirectory
   monkeypatch.setattr(
-    run_directory,
-    'RunDirectory',
-    lambda path, config: whole(path, config, [data]),
+    run_directory, 'RunDirectory', lambda path, config: whole(path, config, [data])
   )
 
   def replace():
@@ -300,7 +273,10 @@ def test_images_that_are_read_in_every_round_are_watched(tmp_path):
     path = tmp_path / 'photos' / f'class{i % 2}' / f'{i}.png'
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new('RGB', (8, 8)).save(path)
-  load = lambda path: clients.load(path, own.Choice('iid:2'), side=8)
+
+  def load(path):
+    return clients.load(path, own.Choice('iid:2'), side=8)
+
   watched = load(tmp_path / 'photos').train.pool.files
   assert len([file for file in watched if file.is_file()]) == 8
   for kind in ('tar', 'zip'):

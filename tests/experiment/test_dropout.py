@@ -8,13 +8,9 @@ import pandas as pd
 import pytest
 
 from tasks import experiment
-from tests import doubling
-from tests import small_data
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import fedss
-from tff_xc.experiment import client_states
-from tff_xc.experiment import cohort
-from tff_xc.experiment import training
+from tests import doubling, small_data
+from tff_xc.algorithms import fedavg, fedss
+from tff_xc.experiment import client_states, cohort, training
 from tff_xc.report import run_files
 
 CLIENTS = 40
@@ -113,15 +109,11 @@ def test_a_round_of_which_nobody_is_left_has_one_client_without_examples(data):
 
 def test_no_probability_changes_nothing(data):
   made = dataclasses.replace(
-    fedss.FedSS.made(
-      model=small_data.images()[1], max_positives=4, negatives=3
-    ),
+    fedss.FedSS.made(model=small_data.images()[1], max_positives=4, negatives=3),
     sampling=cohort.UniformClients(2),
   )
   assert cohort.with_dropout(made, 0.0) is made
-  assert cohort.with_dropout(made, 0.2).sampling == cohort.Dropout(
-    made.sampling, 0.2
-  )
+  assert cohort.with_dropout(made, 0.2).sampling == cohort.Dropout(made.sampling, 0.2)
   for wrong, p in ((made, 1.0), (made, -0.1)):
     with pytest.raises(ValueError, match='expected 0 <= p < 1'):
       cohort.with_dropout(wrong, p)
@@ -175,9 +167,7 @@ def test_a_run_goes_on_with_the_rest_and_resumes(
   doubling.assert_same_arrays(tmp_path / 'resumed', tmp_path / 'straight')
 
 
-def test_a_round_of_which_nobody_is_left_keeps_the_model(
-  in_process, built_once, tmp_path
-):
+def test_a_round_of_which_nobody_is_left_keeps_the_model(in_process, built_once, tmp_path):
   _, summary, table = run(tmp_path / 'none', 'fedss', 1)
   assert 'client_dropouts' not in table
   assert 'client_dropouts_total' not in summary
@@ -196,13 +186,9 @@ def test_a_round_of_which_nobody_is_left_keeps_the_model(
 @pytest.mark.slow
 def test_what_a_client_keeps_stays_as_it_was(in_process, tmp_path):
   data, model = small_data.images()
-  made = dataclasses.replace(
-    fedavg.MOON.made(model=model), sampling=cohort.UniformClients(6)
-  )
+  made = dataclasses.replace(fedavg.MOON.made(model=model), sampling=cohort.UniformClients(6))
   made = cohort.with_dropout(made, 0.5)
-  training.train(
-    made, data, tmp_path, metrics=('train_top1',), rounds=4, eval_every=1
-  )
+  training.train(made, data, tmp_path, metrics=('train_top1',), rounds=4, eval_every=1)
   draw, last = made.sampling.cohorts(data, 0), {}
   for r in range(4):
     last |= dict.fromkeys(draw(r).numbers, r + 1)

@@ -7,9 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing import plugin_event_accumulator
 
-from tests import doubling
-from tests import killed
-from tests import processes
+from tests import doubling, killed, processes
 from tff_xc.experiment import run_directory
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -32,11 +30,7 @@ def made(root, moments, points):
   doubling.run(root / 'whole')
   held = run_directory.RunDirectory(root / 'held', doubling.CONFIG)
   done = processes.python(
-    '-m',
-    'tests.killed',
-    *map(str, (root, moments, points)),
-    cwd=ROOT,
-    timeout=600,
+    '-m', 'tests.killed', *map(str, (root, moments, points)), cwd=ROOT, timeout=600
   )
   (root / 'status').write_text(f'{done.returncode}\n{done.stdout}{done.stderr}')
   del held
@@ -56,10 +50,7 @@ def events(path):
   )
   accumulator.Reload()
   return {
-    tag: [
-      (e.step, float(tf.make_ndarray(e.tensor_proto)))
-      for e in accumulator.Tensors(tag)
-    ]
+    tag: [(e.step, float(tf.make_ndarray(e.tensor_proto))) for e in accumulator.Tensors(tag)]
     for tag in accumulator.Tags()['tensors']
   }
 
@@ -121,8 +112,4 @@ def test_a_second_process_is_refused_before_it_trains(root):
   said = (root / 'status').read_text()
   assert said.startswith('2\n'), said
   assert f'another process is running in {root / "held"}' in said
-  assert {p.name for p in (root / 'held').iterdir()} == {
-    '.lock',
-    'checkpoints',
-    'config.json',
-  }
+  assert {p.name for p in (root / 'held').iterdir()} == {'.lock', 'checkpoints', 'config.json'}

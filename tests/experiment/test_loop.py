@@ -11,12 +11,8 @@ import signal
 import pytest
 
 from tests import doubling
-from tff_xc import errors
-from tff_xc import interrupts
-from tff_xc.experiment import checkpoints
-from tff_xc.experiment import run_directory
-from tff_xc.experiment import same_run
-from tff_xc.experiment import training
+from tff_xc import errors, interrupts
+from tff_xc.experiment import checkpoints, run_directory, same_run, training
 from tff_xc.measure import targets
 from tff_xc.report import run_files
 from tff_xc.runtime import client_error
@@ -72,7 +68,10 @@ def test_rounds_to_targets_and_a_resume_with_others(tmp_path):
 
 def test_it_stops_without_a_better_score(tmp_path):
   """Evaluated after rounds 0, 4, 8, ...: the score falls after round 4."""
-  falling = lambda weights: {'top1': 1 - abs(4 - math.log2(float(weights)))}
+
+  def falling(weights):
+    return {'top1': 1 - abs(4 - math.log2(float(weights)))}
+
   choice = targets.BestRound('top1', 2)
   path = tmp_path / 'run'
   found = doubling.run(path, 40, evaluate=falling, best=choice)
@@ -90,9 +89,15 @@ def test_it_stops_without_a_better_score(tmp_path):
 
 def test_the_checkpoint_of_the_best_round_stays(tmp_path):
   """Evaluated and saved after rounds 4, 8, 12, ...: the score falls after round 4."""
-  falling = lambda weights: {'top1': 1 - abs(4 - math.log2(float(weights)))}
+
+  def falling(weights):
+    return {'top1': 1 - abs(4 - math.log2(float(weights)))}
+
   path = tmp_path / 'run'
-  kept = lambda: checkpoints.kept(path)
+
+  def kept():
+    return checkpoints.kept(path)
+
   how = {'evaluate': falling, 'checkpoint_every': 4}
   doubling.run(path, 24, **how)
   assert kept() == [4, 16, 20, 24]
@@ -100,7 +105,10 @@ def test_the_checkpoint_of_the_best_round_stays(tmp_path):
   assert kept() == [4, 20, 24, 28]
   doubling.run(path, 28, **how)
   assert kept() == [4, 20, 24, 28]
-  rising = lambda weights: {'top1': math.log2(float(weights)) + 1}
+
+  def rising(weights):
+    return {'top1': math.log2(float(weights)) + 1}
+
   doubling.run(path, 32, **{**how, 'evaluate': rising})
   assert kept() == [24, 28, 32]
 
@@ -117,36 +125,18 @@ def client_fails():
   ('stopped', 'error', 'again', 'told'),
   [
     # Rounds 7 and 5 are no multiple of 3: they get a checkpoint of their own.
-    (
-      {'process': doubling.At(7, interrupted)},
-      KeyboardInterrupt,
-      5,
-      'after round 7',
-    ),
+    ({'process': doubling.At(7, interrupted)}, KeyboardInterrupt, 5, 'after round 7'),
     # A destructor has swallowed it: the round is done first.
     (
-      {
-        'process': doubling.At(
-          4, lambda: setattr(interrupts, '_received', signal.SIGINT)
-        )
-      },
+      {'process': doubling.At(4, lambda: setattr(interrupts, '_received', signal.SIGINT))},
       KeyboardInterrupt,
       4,
       'after round 5',
     ),
     pytest.param(
-      {'evaluate': interrupted},
-      KeyboardInterrupt,
-      None,
-      'after round 0',
-      marks=pytest.mark.slow,
+      {'evaluate': interrupted}, KeyboardInterrupt, None, 'after round 0', marks=pytest.mark.slow
     ),
-    (
-      {'process': doubling.At(5, client_fails)},
-      errors.InputError,
-      4,
-      "'writer' failed in round 6",
-    ),
+    ({'process': doubling.At(5, client_fails)}, errors.InputError, 4, "'writer' failed in round 6"),
     # It ends earlier, and goes on with more rounds.
     ({'rounds': 8}, None, 7, ''),
   ],
@@ -169,9 +159,7 @@ def test_a_run_that_stops_goes_on_from_there(
     doubling.run(tmp_path / 'cut', rounds=8)
 
 
-def test_a_state_that_a_round_used_up_is_not_saved(
-  tmp_path, capsys, monkeypatch
-):
+def test_a_state_that_a_round_used_up_is_not_saved(tmp_path, capsys, monkeypatch):
   def used_up(state):
     raise ValueError('given up')
 
@@ -208,9 +196,7 @@ def test_another_configuration_is_refused(tmp_path, change, message):
     same_run.check_config(tmp_path / 'run', {**config, **change})
 
 
-def test_other_data_are_refused_and_settings_that_do_not_matter_may_change(
-  tmp_path,
-):
+def test_other_data_are_refused_and_settings_that_do_not_matter_may_change(tmp_path):
   for value in (1, 2):
     free = dict.fromkeys(run_files.NOT_CONFIGURATION, value)
     free |= {'target': f'top1:0.{value}', 'unset': ['negatives'] * value}
@@ -268,12 +254,13 @@ def test_rounds_that_measured_nothing_are_told_and_left_out(tmp_path, capsys):
   process = Dropping(dropped=[2, 9], empty=[5])
   summary = doubling.run(tmp_path / 'run', process=process, warnings=['mine'])
   said = capsys.readouterr()
-  dropped = lambda n: f"{n} dropped every client's update"
+
+  def dropped(n):
+    return f"{n} dropped every client's update"
+
   assert said.err.splitlines() == [
     'warning: mine',
-    *(
-      f'warning: {dropped(f"round {n}")}, since none was finite' for n in (2, 9)
-    ),
+    *(f'warning: {dropped(f"round {n}")}, since none was finite' for n in (2, 9)),
   ]
   assert 'loss 0.0000' not in said.out
   unmeasured = [
@@ -289,7 +276,10 @@ def test_rounds_that_measured_nothing_are_told_and_left_out(tmp_path, capsys):
 
 def test_what_the_last_round_did_not_measure_is_null(tmp_path):
   """No earlier score may replace it."""
-  score = lambda w: {'top1': math.nan if w == 2**10 else 0.5}
+
+  def score(w):
+    return {'top1': math.nan if w == 2**10 else 0.5}
+
   assert math.isnan(doubling.run(tmp_path, evaluate=score)['final']['top1'])
   written = json.loads((tmp_path / 'summary.json').read_text())
   assert written['final'] == {'top1': None}
@@ -349,11 +339,7 @@ def _drop_lines(file, first, last):
 
 
 def contents(path):
-  return {
-    p: p.read_bytes()
-    for p in path.rglob('*')
-    if p.is_file() and p.name != '.lock'
-  }
+  return {p: p.read_bytes() for p in path.rglob('*') if p.is_file() and p.name != '.lock'}
 
 
 @pytest.mark.parametrize('kind', [doubling.Doubling, doubling.Keeping])
@@ -370,9 +356,7 @@ def test_a_checkpoint_is_also_saved_by_the_clock(kind, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('kind', ['link', 'pipe'])
-def test_a_prepared_directory_harms_no_file_and_waits_for_nobody(
-  kind, tmp_path
-):
+def test_a_prepared_directory_harms_no_file_and_waits_for_nobody(kind, tmp_path):
   precious, prepared = tmp_path / 'precious', tmp_path / 'run' / '.lock'
   precious.write_text('precious')
   prepared.parent.mkdir()

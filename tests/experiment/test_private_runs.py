@@ -9,18 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from launch import export
-from launch import trained
+from launch import export, trained
 from tasks import experiment
 from tests import small_data
 from tff_xc import errors
 from tff_xc.algorithms import fedss
-from tff_xc.experiment import checkpoints
-from tff_xc.experiment import cohort
+from tff_xc.experiment import checkpoints, cohort
 from tff_xc.measure import privacy_loss
 from tff_xc.report import run_files
-from tff_xc.round import privacy
-from tff_xc.round import randomness
+from tff_xc.round import privacy, randomness
 
 CLIENTS = 40
 SMALL = {
@@ -78,12 +75,7 @@ def test_a_round_to_which_nobody_comes(data):
 
 def run(path, rounds=4, **changes):
   config = experiment.resolve(
-    'glyphs',
-    'fedss',
-    {
-      **SMALL,
-      **{'negatives': 4, 'rounds': rounds, 'eval_every': 2, **changes},
-    },
+    'glyphs', 'fedss', {**SMALL, **{'negatives': 4, 'rounds': rounds, 'eval_every': 2, **changes}}
   )
   made = experiment.assemble(config)
   return made, made.run(path)
@@ -131,12 +123,7 @@ def test_the_noise_of_an_epsilon(in_process, tmp_path):
 
 @pytest.mark.slow
 def test_local_noise_counts_who_took_part_most(in_process, tmp_path):
-  made, _ = run(
-    tmp_path / 'run',
-    dp='local',
-    dp_noise_multiplier=2.0,
-    dp_noise_seed='public',
-  )
+  made, _ = run(tmp_path / 'run', dp='local', dp_noise_multiplier=2.0, dp_noise_seed='public')
   assert made.algorithm.privacy.local
   cohorts = made.algorithm.sampling.cohorts(made.dataset, 0)
   numbers = [n for r in range(4) for n in cohorts(r).numbers]
@@ -161,10 +148,7 @@ def test_noise_follows_from_a_secret_of_the_run(in_process, tmp_path):
   run(half, 4, **private)
   run(other, 4, **private)
   model = 'weights/tables/class'
-  rows = [
-    np.load(path / 'checkpoints' / 'round_4.npz')[model]
-    for path in (whole, half, other)
-  ]
+  rows = [np.load(path / 'checkpoints' / 'round_4.npz')[model] for path in (whole, half, other)]
   np.testing.assert_array_equal(rows[0], rows[1])
   assert (rows[0] != rows[2]).all()
   secret = whole / 'checkpoints' / 'secret_seed'
@@ -189,7 +173,10 @@ def test_noise_follows_from_a_secret_of_the_run(in_process, tmp_path):
 
 def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
   hidden = privacy.Privacy(1.0, 1.0, 2.0, secret=True)
-  draw = lambda how, run=0: checkpoints.seed_of(how, tmp_path / str(run), 7)
+
+  def draw(how, run=0):
+    return checkpoints.seed_of(how, tmp_path / str(run), 7)
+
   found = {draw(hidden, run) for run in range(20)}
   assert len(found) == 20 and max(found) > 2**56
   assert draw(hidden) == draw(hidden)
@@ -205,11 +192,7 @@ def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
   ('algorithm', 'changes', 'told'),
   [
     *(
-      (
-        'fedavg',
-        {'calibration': 'prior', 'calibration_probabilities': named},
-        'no file',
-      )
+      ('fedavg', {'calibration': 'prior', 'calibration_probabilities': named}, 'no file')
       for named in ('train', 'none')
     ),
     ('fedss', {'dp_clip': 2.0}, 'dp=central'),
@@ -225,11 +208,7 @@ def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
     ('fedaws', {'dp': 'central', 'spreadout_classes': 'round'}, 'all'),
     ('fedaws', {'dp': 'central', 'client_weighting': 'examples'}, 'alike'),
     ('turbosvm', {'dp': 'central'}, 'support vectors'),
-    (
-      'fedss',
-      {'dp': 'central', 'dp_epsilon': 1.0, 'dp_noise_multiplier': 1.0},
-      'not both',
-    ),
+    ('fedss', {'dp': 'central', 'dp_epsilon': 1.0, 'dp_noise_multiplier': 1.0}, 'not both'),
   ],
 )
 def test_what_does_not_go_together(algorithm, changes, told):
@@ -239,19 +218,14 @@ def test_what_does_not_go_together(algorithm, changes, told):
 
 @pytest.mark.parametrize(
   'changes',
-  [
-    {'dp': 'central', 'calibration': 'prior'},
-    {'dp': 'local', 'importance_weights': 'train'},
-  ],
+  [{'dp': 'central', 'calibration': 'prior'}, {'dp': 'local', 'importance_weights': 'train'}],
 )
 def test_exact_class_shares_are_refused(changes, tmp_path):
   config = experiment.resolve('glyphs', 'fedavg', changes)
   with pytest.raises(errors.InputError, match='FILE'):
     experiment.run(config, tmp_path)
   experiment.check_private(
-    experiment.resolve(
-      'glyphs', 'fedavg', {**changes, 'dp_noise_multiplier': 0.0}
-    )
+    experiment.resolve('glyphs', 'fedavg', {**changes, 'dp_noise_multiplier': 0.0})
   )
 
 
@@ -267,17 +241,13 @@ def test_a_secret_is_never_replaced_and_belongs_to_its_checkpoints(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_private_run_with_probabilities_of_a_file_is_evaluated(
-  in_process, tmp_path
-):
+def test_a_private_run_with_probabilities_of_a_file_is_evaluated(in_process, tmp_path):
   file = tmp_path / 'p.csv'
   lines = [f'{i},{1 / 30}' for i in range(30)]
   file.write_text('\n'.join(['class,probability', *lines]))
   given = {'dp': 'central', 'calibration': 'prior', 'calibration_tau': 0.5}
   given['calibration_probabilities'] = str(file)
-  config = experiment.resolve(
-    'glyphs', 'fedavg', {**SMALL, 'rounds': 2, 'eval_every': 1, **given}
-  )
+  config = experiment.resolve('glyphs', 'fedavg', {**SMALL, 'rounds': 2, 'eval_every': 1, **given})
   experiment.run(config, tmp_path / 'run')
   found = trained.restore(str(tmp_path / 'run'))
   assert found.rounds == 2
@@ -296,10 +266,7 @@ def test_without_noise_there_need_be_no_norm():
     found = again['hyperparameters']
     assert found == config['hyperparameters']
     assert np.float32(found['dp_clip']) == np.finfo(np.float32).max
-  for more in (
-    {'dp': 'distributed'},
-    {'dp_clip_quantile': 0.5},
-  ):
+  for more in ({'dp': 'distributed'}, {'dp_clip_quantile': 0.5}):
     with pytest.raises(errors.InputError, match='clips nothing'):
       experiment.resolve('glyphs', 'fedavg', {**given, **more})
 

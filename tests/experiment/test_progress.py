@@ -58,9 +58,7 @@ def test_the_time_left_counts_evaluations_and_checkpoints(capsys):
   shown.close()
   lines = capsys.readouterr().out.splitlines()
   assert lines[0] == 'round 0/100: top1 0.0000, mcc 0.0000'
-  assert lines[1] == (
-    'round 5/100: loss 0.5000, top1 0.2500, mcc -0.5000, 60.0 MB so far'
-  )
+  assert lines[1] == ('round 5/100: loss 0.5000, top1 0.2500, mcc -0.5000, 60.0 MB so far')
   assert lines[2].endswith('mcc -0.5000, 120 MB so far, 12 min left')
   # 80 rounds, 16 evaluations, 4 checkpoints.
   assert lines[4].endswith('mcc -0.5000, 240 MB so far, 11 min left')

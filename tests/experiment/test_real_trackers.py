@@ -14,10 +14,7 @@ pytestmark = pytest.mark.slow
 def followed(name, folder):
   """Makes a run that is stopped after round 1, resumed, and ends with round 2."""
   folder.mkdir()
-  with (
-    pytest.raises(KeyboardInterrupt),
-    trackers.Tracked(name, folder) as tracked,
-  ):
+  with pytest.raises(KeyboardInterrupt), trackers.Tracked(name, folder) as tracked:
     tracked.start(test_trackers.CONFIG, [])
     for row in test_trackers.ROWS:
       tracked.release(row, row['round'])
@@ -41,12 +38,11 @@ def test_mlflow_keeps_settings_rows_and_pictures(tmp_path, monkeypatch, capsys):
   [run] = client.search_runs([experiment.experiment_id])
   assert run.info.run_name == 'run'
   assert run.info.status == 'FINISHED'
-  assert run.data.params == {
-    name: str(value) for name, value in test_trackers.SETTINGS.items()
-  }
-  history = lambda name: [
-    (m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)
-  ]
+  assert run.data.params == {name: str(value) for name, value in test_trackers.SETTINGS.items()}
+
+  def history(name):
+    return [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)]
+
   assert history('p_at_1') == [(0, 0.5)]
   assert history('loss') == [(1, 2.0), (2, 1.0)]
   [artifact] = client.list_artifacts(run.info.run_id)

@@ -17,8 +17,7 @@ import pandas as pd
 import pytest
 from absl import flags
 
-from launch import settings
-from launch import train
+from launch import settings, train
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 from tff_xc.report import run_files
@@ -50,15 +49,7 @@ _TASKS = {
 }
 _CASES = [(task, name) for task in _TASKS for name in algorithms.ALGORITHMS]
 # Counts and bytes do not depend on the CPU.
-_EXACT = (
-  'rows',
-  'examples',
-  'clients',
-  'bytes',
-  'parameters',
-  'round',
-  'batches',
-)
+_EXACT = ('rows', 'examples', 'clients', 'bytes', 'parameters', 'round', 'batches')
 # Another CPU's last digits grow until runs part: of TurboSVM-FL, whether a client's
 # row counts may turn on one, and FedVC's clients take many steps in a round.
 _ROUNDS = {

@@ -11,17 +11,10 @@ import pytest
 from launch import export
 from tasks import experiment
 from tests import small_data
-from tff_xc import errors
-from tff_xc import heads
-from tff_xc.experiment import checkpoints
-from tff_xc.experiment import same_run
-from tff_xc.experiment import start
+from tff_xc import errors, heads
+from tff_xc.experiment import checkpoints, same_run, start
 
-SOURCE = {
-  'client_learning_rate': 0.3,
-  'server_optimizer': 'sgd',
-  'server_learning_rate': 1.0,
-}
+SOURCE = {'client_learning_rate': 0.3, 'server_optimizer': 'sgd', 'server_learning_rate': 1.0}
 
 
 def run(path, algorithm='fedavg', rounds=1, **changes):
@@ -52,9 +45,7 @@ def source(tmp_path_factory):
     pytest.param('fedavg', {'dp': 'central'}, marks=pytest.mark.slow),
   ],
 )
-def test_round_0_scores_as_the_source_ends(
-  in_process, source, tmp_path, algorithm, changes
-):
+def test_round_0_scores_as_the_source_ends(in_process, source, tmp_path, algorithm, changes):
   path, measured = source
   found = run(tmp_path / 'run', algorithm, start_from=str(path), **changes)
   scores = ['top1', 'train_top1']
@@ -63,9 +54,7 @@ def test_round_0_scores_as_the_source_ends(
 
 
 @pytest.mark.slow
-def test_a_resumed_run_keeps_its_start_and_refuses_another(
-  in_process, source, tmp_path
-):
+def test_a_resumed_run_keeps_its_start_and_refuses_another(in_process, source, tmp_path):
   copied = tmp_path / 'source'
   shutil.copytree(source[0], copied)
   given = {'start_from': str(copied), 'trainable': 'head'}
@@ -99,9 +88,7 @@ def started(names, there, dim=4, **more):
   _, model = small_data.images(num_classes=len(names))
   arrays = {
     'encoder/kernel': np.full([256, 4], 7, np.float32),
-    'tables/class': np.arange(len(there) * dim, dtype=np.float32).reshape(
-      -1, dim
-    ),
+    'tables/class': np.arange(len(there) * dim, dtype=np.float32).reshape(-1, dim),
   }
   found = start.Source(arrays, there, len(there))
   made, _, told = start.started(model, names, found, 'there', **more)
@@ -116,9 +103,7 @@ def test_rows_go_to_the_classes_of_their_names():
   np.testing.assert_array_equal(rows[1], [0, 1, 2, 3])
   np.testing.assert_array_equal(rows[2], fresh.class_table[2])
   assert '2 of 3' in told
-  _, found, told = started(
-    ['emu', 'cat', 'ant'], ['cat', 'dog', 'emu'], with_rows=False
-  )
+  _, found, told = started(['emu', 'cat', 'ant'], ['cat', 'dog', 'emu'], with_rows=False)
   np.testing.assert_array_equal(found.class_table, fresh.class_table)
   assert '0 of 3' in told
 
@@ -167,7 +152,10 @@ def test_buckets_do_not_go_by_the_names_of_as_many_classes():
   hashed = heads.HashedHead(num_tables=2, num_buckets=4, num_labels=8)
   model = dataclasses.replace(model, head=hashed)
   names = [*'abcdefgh']
-  of = lambda there: start._same(model, names, start.Source(arrays, there, 8))
+
+  def of(there):
+    return start._same(model, names, start.Source(arrays, there, 8))
+
   arrays = {'tables/class': np.zeros([8, 5])}
   assert len(of(names)) == 8
   assert not len(of(names[::-1]))
@@ -180,9 +168,10 @@ def test_a_finished_run_of_another_start_is_not_taken_for_this_one(tmp_path):
   second.mkdir()
   path = tmp_path / 'run'
   path.mkdir()
-  of = lambda source: experiment.resolve(
-    'glyphs', 'fedss', {'start_from': source and str(source)}
-  )
+
+  def of(source):
+    return experiment.resolve('glyphs', 'fedss', {'start_from': source and str(source)})
+
   for began, goes_on in ((first, second), (first, ''), ('', first)):
     (path / 'config.json').write_text(json.dumps(of(began)))
     same_run.check_config(path, of(began))

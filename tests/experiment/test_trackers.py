@@ -16,16 +16,8 @@ CONFIG = {
   'hyperparameters': {'negatives': 3},
   'versions': {'tensorflow': '2'},
 }
-SETTINGS = {
-  'task': 'glyphs',
-  'num_classes': 5,
-  'negatives': 3,
-  'versions.tensorflow': '2',
-}
-ROWS = [
-  {'round': 0, 'p@1': 0.5, 'loss': math.nan},
-  {'round': 1, 'p@1': math.nan, 'loss': 2.0},
-]
+SETTINGS = {'task': 'glyphs', 'num_classes': 5, 'negatives': 3, 'versions.tensorflow': '2'}
+ROWS = [{'round': 0, 'p@1': 0.5, 'loss': math.nan}, {'round': 1, 'p@1': math.nan, 'loss': 2.0}]
 
 # They append what they are told to the file told.json of the working directory.
 TELL = """
@@ -110,9 +102,7 @@ def test_it_gets_settings_rows_and_pictures_and_goes_on(tmp_path, name):
   (what, run), (_, settings), *rows, end = first
   assert what == 'run'
   assert settings == (
-    SETTINGS
-    if name == 'wandb'
-    else {n: str(value) for n, value in SETTINGS.items()}
+    SETTINGS if name == 'wandb' else {n: str(value) for n, value in SETTINGS.items()}
   )
   p = 'p@1' if name == 'wandb' else 'p_at_1'
   assert rows == [['row', {p: 0.5}, 0], ['row', {'loss': 2.0}, 1]]
@@ -125,9 +115,7 @@ def test_it_gets_settings_rows_and_pictures_and_goes_on(tmp_path, name):
     tracked.release(ROWS[1], 1)
     tracked.release({'loss': 1.0}, 2)
     tracked.finish([picture, tmp_path / 'none.png'])
-  more = [
-    line for line in told(tmp_path)[len(first) :] if line[0] != 'settings'
-  ]
+  more = [line for line in told(tmp_path)[len(first) :] if line[0] != 'settings']
   assert more[0] == ['run', run]
   assert more[1] == ['row', {'loss': 1.0}, 2]
   assert [line[0] for line in more[2:]] == ['row', 'end']
@@ -145,16 +133,10 @@ def test_a_tracker_that_fails_does_not_end_training(tmp_path, capsys):
   assert json.loads((tmp_path / trackers.FILE).read_text())['round'] == 12
 
 
-def test_one_that_does_not_start_or_is_not_there_is_one_sentence(
-  tmp_path, monkeypatch
-):
-  (tmp_path / trackers.FILE).write_text(
-    '{"tracker": "wandb", "run": "bad", "round": 1}'
-  )
+def test_one_that_does_not_start_or_is_not_there_is_one_sentence(tmp_path, monkeypatch):
+  (tmp_path / trackers.FILE).write_text('{"tracker": "wandb", "run": "bad", "round": 1}')
   with pytest.raises(errors.InputError, match='not logged in'):
     trackers.Tracked('wandb', tmp_path).start(CONFIG, [])
   monkeypatch.setattr(trackers.importlib.util, 'find_spec', lambda name: None)
-  with pytest.raises(
-    errors.InputError, match=r'uv pip install .* mlflow-skinny'
-  ):
+  with pytest.raises(errors.InputError, match=r'uv pip install .* mlflow-skinny'):
     trackers.Tracked('mlflow', tmp_path)

@@ -11,8 +11,7 @@ from tests import small_data
 from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.data import client_data
-from tff_xc.experiment import cohort
-from tff_xc.experiment import training
+from tff_xc.experiment import cohort, training
 from tff_xc.measure import catalog
 from tff_xc.report import run_files
 from tff_xc.round import losses
@@ -41,9 +40,7 @@ def train(made, path, rounds=1, metrics=('train_top1',), target='', **changes):
 
 
 @pytest.mark.slow
-def test_another_algorithm_is_refused_in_the_same_directory(
-  made, in_process, built_once, tmp_path
-):
+def test_another_algorithm_is_refused_in_the_same_directory(made, in_process, built_once, tmp_path):
   train(made, tmp_path / 'run')
   for changes, told in (
     ({'loss': losses.HeldSoftmax(8)}, "loss was HeldSoftmax.*'negatives'"),
@@ -58,10 +55,7 @@ def test_another_algorithm_is_refused_in_the_same_directory(
   # Six clients of ten examples each.
   train_data = made[1].train
   shares = np.array(
-    [
-      np.bincount(train_data.labels(name), minlength=8) / 10
-      for name in train_data.client_ids
-    ]
+    [np.bincount(train_data.labels(name), minlength=8) / 10 for name in train_data.client_ids]
   )
   apart = np.abs(shares - shares.mean(axis=0)).sum(axis=1)
   assert summary['emd'] == pytest.approx(apart.mean())
@@ -69,9 +63,7 @@ def test_another_algorithm_is_refused_in_the_same_directory(
 
 @pytest.mark.slow
 @pytest.mark.pictures
-def test_it_trains_while_a_loop_runs_as_in_a_notebook(
-  made, in_process, built_once, tmp_path
-):
+def test_it_trains_while_a_loop_runs_as_in_a_notebook(made, in_process, built_once, tmp_path):
   async def cell():
     return train(made, tmp_path / 'run')
 
@@ -93,9 +85,7 @@ def test_it_trains_while_a_loop_runs_as_in_a_notebook(
     ({'num_classes': 9}, 'the model has'),
   ],
 )
-def test_what_would_fail_later_is_refused_at_once(
-  made, in_process, tmp_path, changes, message
-):
+def test_what_would_fail_later_is_refused_at_once(made, in_process, tmp_path, changes, message):
   if {'label_sets', 'num_classes'} & set(changes):
     changes = {'model': dataclasses.replace(made[0].model, **changes)}
   with pytest.raises((ValueError, errors.InputError), match=message):
@@ -117,9 +107,7 @@ def test_without_a_source_workers_read_no_data(made, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_single_clients_are_scored_in_columns_of_their_own(
-  made, in_process, built_once, tmp_path
-):
+def test_single_clients_are_scored_in_columns_of_their_own(made, in_process, built_once, tmp_path):
   algorithm, dataset = made
   held_out = dataset.train.partition.where(np.arange(60) % 10 < 3)
   more = {'metrics': ('train_top1',), 'seed': 5, 'eval_every': 1}

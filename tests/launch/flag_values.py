@@ -3,8 +3,10 @@
 from absl import flags
 from absl.testing import flagsaver
 
-from launch import settings
-from launch import train  # noqa: F401  The import defines the flags.
+from launch import (
+  settings,
+  train,  # noqa: F401  The import defines the flags.
+)
 
 
 @flagsaver.flagsaver

@@ -14,8 +14,7 @@ import signal
 import sys
 import time
 
-from launch import app
-from launch import train
+from launch import app, train
 from tff_xc.experiment import training  # noqa: F401  Large imports, before the forks.
 
 # Seconds: the most that a start and a few rounds take.
@@ -64,7 +63,10 @@ def main(root, kills, *flags):
       if number % 4 == 3:  # While it starts.
         done = ended(child, now() + draw.uniform(0, _START))
       else:
-        new = lambda before=before: rows(run_dir) > before
+
+        def new(before=before):
+          return rows(run_dir) > before
+
         done = ended(child, now() + 60, new)
         done = done or ended(child, now() + draw.uniform(0, _ROUNDS))
       if done:

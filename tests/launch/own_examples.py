@@ -58,9 +58,7 @@ def embeddings(folder):
 
 def text(folder):
   for part, size in (('train', 60), ('test', 12)):
-    lines = [
-      f'{i % 6},{6 + i % 5} {i % 9}:1 {9 + i % 4}:0.5' for i in range(size)
-    ]
+    lines = [f'{i % 6},{6 + i % 5} {i % 9}:1 {9 + i % 4}:0.5' for i in range(size)]
     header = f'{size} 13 11'
     (folder / f'{part}.txt').write_text('\n'.join([header, *lines, '']))
   settings = rules.get('dirichlet').settings(clients=10)

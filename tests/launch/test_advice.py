@@ -4,8 +4,7 @@ import csv
 
 import pytest
 
-from launch import advice
-from launch import document
+from launch import advice, document
 from tests import documents
 from tff_xc.algorithms import registry
 
@@ -29,9 +28,7 @@ def test_every_setting_of_the_page_is_measured():
   assert {row['setting'] for row in rows} <= {m.name for m in advice.MEASURED}
   used = {advice.rule_for(m.facts).when for m in advice.MEASURED}
   assert used == {rule.when for rule in advice.RULES}
-  assert {n for rule in advice.RULES for n in rule.use} <= {
-    *registry.ALGORITHMS
-  }
+  assert {n for rule in advice.RULES for n in rule.use} <= {*registry.ALGORITHMS}
 
 
 def test_a_limit_leaves_out_what_sends_more():
@@ -48,9 +45,7 @@ def test_the_nearest_comparison_counts():
   assert found.name == 'landmarks, 1,000 rounds'
   assert facts.distance(found.facts) < advice.NEAR
   assert facts._replace(num_classes=50_000).distance(found.facts) > 20
-  other = advice.evidence(
-    facts, 'fedams'
-  )  # Which that setting has no score of.
+  other = advice.evidence(facts, 'fedams')  # Which that setting has no score of.
   assert other.name == 'omniglot, 400 rounds'
   assert advice.evidence(facts, 'nobody') is None
   told = found.sentence('fedss')

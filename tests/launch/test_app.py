@@ -51,18 +51,13 @@ def ran(error, monkeypatch):
 @pytest.mark.parametrize(
   ('error', 'words'),
   [
-    (
-      OSError(errno.EACCES, 'denied', 'private/x'),
-      ('private/x cannot', 'denied'),
-    ),
+    (OSError(errno.EACCES, 'denied', 'private/x'), ('private/x cannot', 'denied')),
     (OSError(errno.ENAMETOOLONG, 'long', 'x'), ('x cannot be opened',)),
     (MemoryError('Unable to allocate 7 GiB'), ('memory', '7 GiB')),
     (ModuleNotFoundError('', name='absent'), ('absent', 'make venv')),
   ],
 )
-def test_what_a_user_can_mend_is_one_sentence(
-  error, words, monkeypatch, capsys
-):
+def test_what_a_user_can_mend_is_one_sentence(error, words, monkeypatch, capsys):
   assert ran(error, monkeypatch) == 2
   [line] = capsys.readouterr().err.splitlines()
   assert line.startswith('error: ')
@@ -185,12 +180,8 @@ def test_an_ignored_interrupt_stays_ignored():
 
 
 def test_nobody_reads_the_output_any_more():
-  line = (
-    f'{sys.executable} -m launch.list tasks | true; exit ${{PIPESTATUS[0]}}'
-  )
-  done = subprocess.run(
-    ['bash', '-c', line], cwd=light.ROOT, capture_output=True, check=False
-  )
+  line = f'{sys.executable} -m launch.list tasks | true; exit ${{PIPESTATUS[0]}}'
+  done = subprocess.run(['bash', '-c', line], cwd=light.ROOT, capture_output=True, check=False)
   assert (done.returncode, done.stderr) == (141, b'')
 
 

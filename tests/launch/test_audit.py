@@ -6,8 +6,7 @@ import pytest
 
 from launch import audit
 from tasks import experiment
-from tests.launch import light
-from tests.launch import test_evaluate
+from tests.launch import light, test_evaluate
 from tff_xc import errors
 
 here = test_evaluate.here
@@ -19,12 +18,7 @@ _SIZES |= {'examples_per_client': 6, 'classes_per_client': 3}
 @pytest.mark.slow
 def test_of_a_run_all_schedules(here, capsys):
   path = test_evaluate.untrained(
-    here / 'run',
-    'glyphs',
-    'fedss',
-    negatives=8,
-    **_SIZES,
-    negatives_schedule='sticky',
+    here / 'run', 'glyphs', 'fedss', negatives=8, **_SIZES, negatives_schedule='sticky'
   )
   before = {p: p.read_bytes() for p in path.rglob('*') if p.is_file()}
   frames = audit.run([str(path)], None, {}, str(here / 'o'), SETTINGS)
@@ -36,7 +30,10 @@ def test_of_a_run_all_schedules(here, capsys):
     assert len(read) == len(frame)
   of_schedules = frames['audit'].set_index('schedule')
   assert {*of_schedules.index} == {'fresh', 'sticky', 'partial', 'randomized'}
-  of = lambda schedule: of_schedules.loc[schedule]
+
+  def of(schedule):
+    return of_schedules.loc[schedule]
+
   # Each client has the same number of own classes, among 8 others.
   first = of('fresh')['posterior_first']
   assert first == pytest.approx(of('sticky')['posterior_last'])
@@ -46,9 +43,7 @@ def test_of_a_run_all_schedules(here, capsys):
   assert of('randomized')['epsilon_last'] <= 3 + 1e-9
   assert of('randomized')['own_requested'] < 1
   updates = frames['updates'].set_index(['seen', 'by'])['auc']
-  assert updates['rows as sent', 'size'] == pytest.approx(
-    updates['rows clipped to 0.1', 'size']
-  )
+  assert updates['rows as sent', 'size'] == pytest.approx(updates['rows clipped to 0.1', 'size'])
   assert updates['rows as sent', 'size'] > 0.6
   assert updates['rows with noise 0.5', 'size'] < 0.8
   assert 0 <= updates['loss of members', 'loss'] <= 1
@@ -69,9 +64,7 @@ def test_of_a_run_all_schedules(here, capsys):
 def test_requests_that_two_runs_share_count_once(here):
   runs = [
     str(
-      test_evaluate.untrained(
-        here / f'{seed}', 'glyphs', 'fedss', seed=seed, negatives=8, **_SIZES
-      )
+      test_evaluate.untrained(here / f'{seed}', 'glyphs', 'fedss', seed=seed, negatives=8, **_SIZES)
     )
     for seed in (0, 1)
   ]
@@ -101,9 +94,7 @@ def test_words_are_told_exactly_and_buckets_narrow_labels(here):
   tables = {'hash_tables': 3, 'hash_buckets': 12}
   tables |= {'num_clients': 5}
   config = experiment.resolve('sparse-words-sets', 'fedmlh', sizes | tables)
-  [line] = audit.run([], config, {}, None, SETTINGS)['requests'].to_dict(
-    'records'
-  )
+  [line] = audit.run([], config, {}, None, SETTINGS)['requests'].to_dict('records')
   assert line['schedule'] == 'own buckets, 3 tables'
   assert 0.5 < line['auc'] <= 1
   assert line['candidates'] < 40
@@ -153,7 +144,5 @@ def test_what_cannot_be_audited_is_refused(here):
   of_task = '--task=glyphs', '--algorithm=fedss'
   done = light.call('audit', *of_task, '--request_epsilon=-1')
   light.assert_one_sentence(done, '--request_epsilon')
-  done = light.call(
-    'audit', *of_task[:1], '--algorithm=fedavg', '--request_epsilon=1'
-  )
+  done = light.call('audit', *of_task[:1], '--algorithm=fedavg', '--request_epsilon=1')
   light.assert_one_sentence(done, '--request_epsilon')

@@ -9,8 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from launch import benchmark as command_lib
-from launch import document
+from launch import benchmark as command_lib, document
 from launch.benchmarks import svm
 from tests.launch import light
 
@@ -110,10 +109,7 @@ def test_the_closed_form_of_the_spread_out_is_the_gradient():
 
 def test_a_contender_that_fails_is_one_sentence(tmp_path):
   done = call(
-    'select',
-    '--contenders=floor',
-    '--timeout_seconds=0.1',
-    f'--output={tmp_path / "x.json"}',
+    'select', '--contenders=floor', '--timeout_seconds=0.1', f'--output={tmp_path / "x.json"}'
   )
   assert done.returncode == 2
   assert done.stderr.startswith('error: contender floor did not answer')
@@ -125,9 +121,6 @@ def test_the_programs_of_the_peers_run_by_their_path():
   for name in command_lib.BENCHMARKS['round'].peers:
     path = ROOT / 'launch' / 'benchmarks' / 'peers' / f'{name}.py'
     done = subprocess.run(
-      [sys.executable, '-S', str(path)],
-      capture_output=True,
-      text=True,
-      check=False,
+      [sys.executable, '-S', str(path)], capture_output=True, text=True, check=False
     )
     assert 'ModuleNotFoundError' in done.stderr

@@ -6,13 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from launch import evaluate
-from launch import trained
+from launch import evaluate, trained
 from tests.launch import test_evaluate
-from tff_xc.experiment import cohort
-from tff_xc.experiment import personalization
-from tff_xc.round import personal
-from tff_xc.round import randomness
+from tff_xc.experiment import cohort, personalization
+from tff_xc.round import personal, randomness
 
 here = test_evaluate.here
 _GLYPHS = {
@@ -35,9 +32,7 @@ def scored(path, how=None):
 
 
 @pytest.mark.slow
-def test_before_and_after_of_trained_and_unseen_clients(
-  here, capsys, monkeypatch
-):
+def test_before_and_after_of_trained_and_unseen_clients(here, capsys, monkeypatch):
   monkeypatch.setenv('COLUMNS', '80')
   path = test_evaluate.untrained(here / 'run', 'glyphs', 'fedss', **_GLYPHS)
   result, frame = scored(path)
@@ -77,9 +72,10 @@ def test_before_and_after_of_trained_and_unseen_clients(
     model, held = adapt(found.weights, value, seed), own.held_out
     score = found.evaluator.of_clients(model, held)[index]
     assert score == after['top1_personalized'][number]
-  again = lambda how, threads: evaluate.score_clients(
-    found._replace(client_threads=threads), how
-  )['top1_personalized']
+
+  def again(how, threads):
+    return evaluate.score_clients(found._replace(client_threads=threads), how)['top1_personalized']
+
   for threads in (1, 3):
     scores = again(How(60, learning_rate=0.3), threads)
     assert scores.tolist() == after['top1_personalized'].tolist()

@@ -11,8 +11,7 @@ from tasks import experiment
 from tests import processes
 from tests.launch import light
 from tests.report import fake_runs
-from tff_xc import errors
-from tff_xc import files
+from tff_xc import errors, files
 from tff_xc.report import tables
 
 # Those of commands are drawn.
@@ -24,9 +23,7 @@ def sweep(tmp_path):
   """Makes runs/fedss/seed_{0,1,2}, runs/full, and a folder that is no run."""
   root = tmp_path / 'runs'
   for seed, top1 in enumerate((0.50, 0.53, 0.47)):
-    fake_runs.write_run(
-      root / 'fedss' / f'seed_{seed}', seed=seed, top1=top1, negatives=80
-    )
+    fake_runs.write_run(root / 'fedss' / f'seed_{seed}', seed=seed, top1=top1, negatives=80)
   fake_runs.write_run(root / 'full', 'fullsoftmax', top1=0.6, rows=964.0)
   (root / 'notes').mkdir()
   (root / 'full' / 'checkpoints').mkdir()
@@ -50,9 +47,7 @@ def rows_of(out):
 
 
 def run_command(*arguments):
-  return processes.python(
-    '-m', 'launch.compare', *map(str, arguments), timeout=120
-  )
+  return processes.python('-m', 'launch.compare', *map(str, arguments), timeout=120)
 
 
 def test_command_prints_the_table_and_writes_four_files(sweep, monkeypatch):
@@ -136,10 +131,7 @@ def test_baselines_without_training_stand_below_the_table(tmp_path):
         ('fedss', {'negatives': 5, 'server_optimizer': 'sgd'}),
         ('posonly', {'dp': 'central', 'dp_clip': 0.5}),
       ],
-      [
-        'fedss server_optimizer=sgd negatives=5',
-        'posonly dp=central dp_clip=0.5',
-      ],
+      ['fedss server_optimizer=sgd negatives=5', 'posonly dp=central dp_clip=0.5'],
     ),
     # What both share is no name, unless nothing else tells them apart.
     (
@@ -147,10 +139,7 @@ def test_baselines_without_training_stand_below_the_table(tmp_path):
       ['fedss rounds=20', 'fedss rounds=40'],
     ),
     # Files of a run need not be there; they are not even looked at.
-    (
-      [('fedavg', {}), ('fedavg', {'split': 'gone.csv'})],
-      ['fedavg', 'fedavg split=gone.csv'],
-    ),
+    ([('fedavg', {}), ('fedavg', {'split': 'gone.csv'})], ['fedavg', 'fedavg split=gone.csv']),
   ],
 )
 def test_a_run_is_named_by_what_was_chosen(made, expected, tmp_path):
@@ -158,16 +147,12 @@ def test_a_run_is_named_by_what_was_chosen(made, expected, tmp_path):
     given = {'data_dir': 'gone', 'classes': 'gone', **changes, 'split': ''}
     config = experiment.resolve('images', algorithm, given)
     config['options']['split'] = changes.get('split', '')
-    fake_runs.write_run(
-      tmp_path / f'{place}', rounds=config['rounds'], settings=config
-    )
+    fake_runs.write_run(tmp_path / f'{place}', rounds=config['rounds'], settings=config)
   assert compare.collect([tmp_path])['label'].tolist() == expected
 
 
 def test_names_of_strangers_do_no_harm(tmp_path):
-  bad = (
-    '<img src=x onerror=alert(1)>\n\n# Heading\n\x1b]0;PWNED\x07 [a](b) $x$y$'
-  )
+  bad = '<img src=x onerror=alert(1)>\n\n# Heading\n\x1b]0;PWNED\x07 [a](b) $x$y$'
   fake_runs.write_run(tmp_path / 'a', '=cmd|calc!A1')
   fake_runs.write_run(tmp_path / 'b', bad, negatives='\x1b[31m')
   text = compare.compare([tmp_path])
@@ -184,9 +169,7 @@ def test_names_of_strangers_do_no_harm(tmp_path):
 
 def test_runs_are_found_below_and_written_where_asked(sweep, out):
   fake_runs.write_run(sweep / 'full' / 'backup')  # Inside another run.
-  found = compare.find_runs(
-    [sweep / 'fedss' / 'seed_1', sweep, sweep / 'full' / '..' / 'full']
-  )
+  found = compare.find_runs([sweep / 'fedss' / 'seed_1', sweep, sweep / 'full' / '..' / 'full'])
   assert [str(path.relative_to(sweep)) for path in found] == [
     'fedss/seed_1',
     'fedss/seed_0',
@@ -254,9 +237,7 @@ def test_runs_of_different_lengths_compare_after_the_same_rounds(tmp_path, out):
 
 
 def test_rounds_to_targets_are_counted_anew(sweep, out):
-  text = compare.compare(
-    [sweep], out, metric='top1:0.40', target='map@10:0.1,top1:0.9'
-  )
+  text = compare.compare([sweep], out, metric='top1:0.40', target='map@10:0.1,top1:0.9')
   heading = text.splitlines()[1]
   assert 'rounds to top-1 40 %' in heading  # Of `metric`, so it stays.
   assert '>20' in (out / 'compare.md').read_text()
@@ -274,10 +255,7 @@ def test_scores_are_related_to_those_of_a_reference(sweep, tmp_path, out):
   assert 'relative top-1 %' in text
   rows = rows_of(out)
   assert float(rows['fedss']['relative_top1_mean']) == pytest.approx(0.5 / 0.8)
-  paths = {
-    'fedss': sorted(sweep.glob('*/seed_*')),
-    'fullsoftmax': [sweep / 'full'],
-  }
+  paths = {'fedss': sorted(sweep.glob('*/seed_*')), 'fullsoftmax': [sweep / 'full']}
   for name, row in rows.items():
     for part in (0.1, 0.5, 0.9):
       reached = row[f'rounds_to_relative_top1:{part}_by_seed'].split()
@@ -315,10 +293,7 @@ def test_scores_over_batches_and_further_columns_are_shown(sweep, out):
 
 
 def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path, out):
-  runs = [
-    fake_runs.write_run(tmp_path / f'{emd}', emd=emd, negatives=emd)
-    for emd in (1, 2)
-  ]
+  runs = [fake_runs.write_run(tmp_path / f'{emd}', emd=emd, negatives=emd) for emd in (1, 2)]
   whole = fake_runs.write_run(tmp_path / 'c', 'centralized', 0, 0.8, None)
   summary = json.loads((whole / 'summary.json').read_text())
   summary['final']['top1'] = None
@@ -332,10 +307,10 @@ def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path, out):
 
 
 def test_a_reference_on_other_data_is_refused(tmp_path, out):
-  of = lambda **data: {'data': {'clients': 5, **data}}
-  ours = fake_runs.write_run(
-    tmp_path / 'a', settings=of(classes=9, test_checksum='1', clients=7)
-  )
+  def of(**data):
+    return {'data': {'clients': 5, **data}}
+
+  ours = fake_runs.write_run(tmp_path / 'a', settings=of(classes=9, test_checksum='1', clients=7))
   for name, data in (
     ('classes', {'classes': 8, 'test_checksum': '1'}),
     ('test_checksum', {'classes': 9, 'test_checksum': '2'}),
@@ -352,11 +327,7 @@ def test_a_table_is_kept_for_a_page(tmp_path):
   for seed in (0, 1):
     fake_runs.write_run(tmp_path / f'b{seed}', seed=seed, negatives=5, **rate)
   fake_runs.write_run(
-    tmp_path / 'c',
-    'posonly',
-    top1=0.8,
-    settings={'versions': {'tensorflow-cpu': '2'}},
-    **rate,
+    tmp_path / 'c', 'posonly', top1=0.8, settings={'versions': {'tensorflow-cpu': '2'}}, **rate
   )
   path = tmp_path / 'kept.csv'
   done = run_command(
@@ -402,9 +373,7 @@ def test_a_kept_command_has_what_applies_beside_another_change(tmp_path):
   assert '--dp_delta' not in noisy['command']  # The default.
 
 
-def test_a_kept_command_has_what_is_the_tasks_default_only_beside_another(
-  tmp_path,
-):
+def test_a_kept_command_has_what_is_the_tasks_default_only_beside_another(tmp_path):
   # The rate is that of the task's Adam; SGD's would be 1, and that of steps 0.1.
   sgd = {'server_optimizer': 'sgd', 'server_learning_rate': 0.003}
   steps = {'client_schedule': 'step', 'client_schedule_rounds': 5}

@@ -8,19 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from launch import compare
-from launch import document
-from launch.reproduction import judge
-from launch.reproduction import lines as lines_lib
-from tasks.papers import registry
-from tasks.papers import table
+from launch import compare, document
+from launch.reproduction import judge, lines as lines_lib
+from tasks.papers import registry, table
 from tests.launch import light
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
 from tff_xc.measure import targets
-from tff_xc.report import audit
-from tff_xc.report import tables
+from tff_xc.report import audit, tables
 
 ROOT = pathlib.Path(__file__).parents[2]
 FILES = [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
@@ -46,9 +42,7 @@ def runs(tmp_path):
     fake_runs.write_run(folder, seed=seed, top1=0.5 + seed / 10)
   fake_runs.write_run(tmp_path / 'runs' / 'b', 'posonly', top1=0.3)
   frame = compare.collect([tmp_path / 'runs'])
-  columns = tables.all_columns(
-    targets.parse('top1:0.4'), [tables.column('top1@10')]
-  )
+  columns = tables.all_columns(targets.parse('top1:0.4'), [tables.column('top1@10')])
   table = tables.of_methods(frame, columns)
   (tmp_path / 'runs.csv').write_text(tables.to_csv(table))
   return tmp_path
@@ -97,9 +91,7 @@ def test_results_and_the_numbers_of_their_verdicts(tmp_path):
   write(path, 'result r fedmlh/table5')  # A formula needs no lines.
   assert '| Eurlex | fedmlh |' in document.document(path)
   write(path, 'verdicts r')
-  lines = [
-    line.split('|')[1:-1] for line in document.document(path).splitlines()
-  ]
+  lines = [line.split('|')[1:-1] for line in document.document(path).splitlines()]
   of = {each[0].strip(): [*map(int, each[1:])] for each in lines[5:-2]}
   fedmlh = [r for r in registry.RESULTS.values() if r.paper == 'FedMLH']
   kinds = [type(r) for r in fedmlh]
@@ -184,11 +176,7 @@ def test_a_kept_table(tmp_path):
   write(path, 'table a.csv')
   (tmp_path / 'a.csv').write_text('fault,s\n"killed, late",1.5\n')
   lines = document.document(path).splitlines()
-  assert lines[3:6] == [
-    '| fault | s |',
-    '| --- | ---: |',
-    '| killed, late | 1.5 |',
-  ]
+  assert lines[3:6] == ['| fault | s |', '| --- | ---: |', '| killed, late | 1.5 |']
   for content in ('a,b\n1\n', ''):
     (tmp_path / 'a.csv').write_text(content)
     with pytest.raises(errors.InputError, match='it is no table'):
@@ -208,9 +196,7 @@ def test_a_benchmark(tmp_path):
   assert '| contender | median s | peak MB |' in text
   assert '| worker/in_process | 1.1 | 1.08 – 1.13 |' in text
   assert '| import tensorflow | 0.902 | 0.909 |' in text
-  assert (
-    f'`{found["command"]}`; start: clients=16, batch_size=32; 5 pass' in text
-  )
+  assert f'`{found["command"]}`; start: clients=16, batch_size=32; 5 pass' in text
   # Either may change: a number of the file, or of the page.
   path.write_text(text.replace('0.902', '0.903'))
   assert document.document(path) == text
@@ -218,9 +204,7 @@ def test_a_benchmark(tmp_path):
   given.write_text(json.dumps(found))
   write(path, 'benchmark b.json --short')
   text = document.document(path)
-  assert (
-    '| worker/in_process | 1.2 |' in text and '**Warning**: too few' in text
-  )
+  assert '| worker/in_process | 1.2 |' in text and '**Warning**: too few' in text
   assert '| contender |' not in text
   given.write_text(json.dumps(found | {'machine': 'a laptop'}))
   with pytest.raises(errors.InputError, match='is no report of a benchmark'):
@@ -237,10 +221,7 @@ def test_a_benchmark(tmp_path):
     ('compare runs.csv --column=top1', 'expected FILE [--columns]'),
     ('compare runs.csv a.csv', 'expected FILE'),
     ('compare runs.csv --columns=top1 --paper=x:y', 'no table x'),
-    (
-      'compare runs.csv --columns=top1 --paper=fedss/table1:omniglot',
-      "'omniglot'",
-    ),
+    ('compare runs.csv --columns=top1 --paper=fedss/table1:omniglot', "'omniglot'"),
     ('result small fedss/table1', 'nothing was written of fedss/table1'),
     ('result small fedss/table1 --paper', 'nothing was written'),
     ('result small fedmlh/table9', 'no result'),
@@ -248,10 +229,7 @@ def test_a_benchmark(tmp_path):
     ('verdicts a b', 'expected DIRECTORY, not a b'),
     ('verdicts none', 'no result was written'),
     ('benchmark none.json', 'none.json is no report of a benchmark'),
-    (
-      'benchmark runs/a0/config.json',
-      'config.json is no report of a benchmark',
-    ),
+    ('benchmark runs/a0/config.json', 'config.json is no report of a benchmark'),
   ],
 )
 def test_bad_input_is_one_sentence(words, problem, runs):
@@ -266,10 +244,7 @@ def test_bad_input_is_one_sentence(words, problem, runs):
   ('content', 'problem'),
   [
     (b'<!-- verdicts small -->\n', 'begins 1 and'),
-    (
-      b'<!-- verdicts a -->\nkeep me\n<!-- verdicts b -->\n<!-- end -->\n',
-      'begins 2 and',
-    ),
+    (b'<!-- verdicts a -->\nkeep me\n<!-- verdicts b -->\n<!-- end -->\n', 'begins 2 and'),
     (b'\xff\xfe', 'is no text in UTF-8'),
   ],
 )

@@ -13,14 +13,11 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from launch import evaluate
-from launch import export
-from launch import trained
+from launch import evaluate, export, trained
 from tasks import experiment
 from tests.datasets.leaf import on_disk as leaf_on_disk
 from tests.launch import own_examples
-from tff_xc import errors
-from tff_xc import files
+from tff_xc import errors, files
 from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
 from tff_xc.report import run_files
@@ -29,12 +26,7 @@ from tff_xc.runtime import registry as runtimes
 
 _GLYPHS = {'num_classes': 10, 'num_clients': 4, 'embedding_dim': 4}
 _GLYPHS |= {'examples_per_client': 6, 'classes_per_client': 3}
-_WORDS = {
-  'num_classes': 10,
-  'num_features': 32,
-  'num_clients': 5,
-  'hidden_dim': 4,
-}
+_WORDS = {'num_classes': 10, 'num_features': 32, 'num_clients': 5, 'hidden_dim': 4}
 
 
 _BUILD_NEXT = process_lib._build_next
@@ -46,14 +38,11 @@ def without_rounds():
 
   def build_next(algorithm, aggregate, fixed, state_type):
     @tff.federated_computation(
-      tff.FederatedType(state_type, tff.SERVER),
-      tff.FederatedType(np.int32, tff.CLIENTS),
+      tff.FederatedType(state_type, tff.SERVER), tff.FederatedType(np.int32, tff.CLIENTS)
     )
     def nothing(state, examples):
       del examples
-      return tff.learning.templates.LearningProcessOutput(
-        state, state.round_number
-      )
+      return tff.learning.templates.LearningProcessOutput(state, state.round_number)
 
     return nothing
 
@@ -116,9 +105,7 @@ def _text(folder):
 
 
 def _shakespeare(folder):
-  content = {
-    f'u{i}': (['a' * 80, 'b' * 80] * 4, [*'bacd'] * 2) for i in range(4)
-  }
+  content = {f'u{i}': (['a' * 80, 'b' * 80] * 4, [*'bacd'] * 2) for i in range(4)}
   leaf_on_disk.write(folder / 'shakespeare' / 'all_data.json', content)
   return {'data_dir': str(folder), 'min_examples': 1}
 
@@ -149,11 +136,7 @@ _WHOSE = ('table',)
 
 
 @pytest.mark.parametrize(
-  'kind',
-  [
-    pytest.param(kind, marks=[pytest.mark.slow] * (kind not in _QUICK))
-    for kind in _KINDS
-  ],
+  'kind', [pytest.param(kind, marks=[pytest.mark.slow] * (kind not in _QUICK)) for kind in _KINDS]
 )
 def test_every_kind_of_run(kind, here, capsys):
   task, algorithm, made = _KINDS[kind]
@@ -205,10 +188,7 @@ def test_code_that_a_directory_names_does_not_run(here, monkeypatch):
   path = untrained(here / 'run', 'images', encoder=own, **changes)
   (here / 'OWNED').unlink()
   sys.modules.pop('network_of_test_evaluate')
-  for given, word in (
-    ({}, '--encoder=.* again'),
-    ({'encoder': 'small'}, 'run with the'),
-  ):
+  for given, word in (({}, '--encoder=.* again'), ({'encoder': 'small'}, 'run with the')):
     with pytest.raises(errors.InputError, match=word):
       evaluate.run(str(path), None, given)
   assert not (here / 'OWNED').exists()
@@ -217,16 +197,11 @@ def test_code_that_a_directory_names_does_not_run(here, monkeypatch):
   assert (here / 'OWNED').exists()
 
 
-def test_a_directory_that_lies_about_its_network_runs_no_code(
-  glyphs, here, monkeypatch
-):
+def test_a_directory_that_lies_about_its_network_runs_no_code(glyphs, here, monkeypatch):
   (here / 'evil.py').write_text("open('OWNED', 'w')")
   monkeypatch.syspath_prepend(str(here))
   path = copied(glyphs, here, lambda c: c['options'].update(encoder='evil:f'))
-  for given, word in (
-    ({}, '--encoder=.* again'),
-    ({'encoder': 'evil:f'}, 'no option|not an'),
-  ):
+  for given, word in (({}, '--encoder=.* again'), ({'encoder': 'evil:f'}, 'no option|not an')):
     with pytest.raises(errors.InputError, match=word):
       evaluate.run(str(path), None, given)
   assert not (here / 'OWNED').exists()
@@ -292,9 +267,7 @@ def test_a_checkpoint_has_the_model_that_is_evaluated(here, rounds):
   with np.load('run/checkpoints/round_3.npz') as found:
     state = found['weights/tables/class']
     assert (state != model.class_table.numpy()).any()
-    np.testing.assert_array_equal(
-      found['model/tables/class'], model.class_table.numpy()
-    )
+    np.testing.assert_array_equal(found['model/tables/class'], model.class_table.numpy())
 
 
 @pytest.mark.slow
@@ -313,9 +286,7 @@ def test_other_data_are_refused_and_nothing_changes(here, rounds, built_once):
   train('mine.npz', 1)
   (here / 'mine.npz').rename(here / 'moved.npz')
   train('moved.npz', 1)
-  assert (
-    json.loads((path / 'config.json').read_text())['data_dir'] == 'moved.npz'
-  )
+  assert json.loads((path / 'config.json').read_text())['data_dir'] == 'moved.npz'
   arrays, before = dict(np.load('moved.npz')), contents()
   for change, told in (
     ({'x': 255 - arrays['x']}, 'train_checksum was '),
@@ -346,9 +317,10 @@ def test_calibrated_class_rows_know_the_classes_of_an_untrained_run(here):
   changes = {**_GLYPHS, 'num_clients': 10, 'examples_per_client': 12}
   changes |= {'embedding_dim': 16, 'negatives': 3}
   path = untrained(here / 'run', 'glyphs', 'fedss', **changes)
-  run = lambda calibrate: evaluate.run(str(path), calibrate=calibrate)[
-    'metrics'
-  ]['top1']
+
+  def run(calibrate):
+    return evaluate.run(str(path), calibrate=calibrate)['metrics']['top1']
+
   before, after = run(None), run((60, 10, 0.5))
   assert after > before + 0.2
   told = json.loads((path / 'evaluation.json').read_text())['calibrate']
@@ -366,9 +338,7 @@ def test_calibrated_class_rows_know_the_classes_of_an_untrained_run(here):
   wanted = trained.calibrated(found, 60, 10, 0.5)[0].weights.class_table
   np.testing.assert_array_equal(rows, wanted)
   assert np.abs(rows - found.weights.class_table).max() > 0.1
-  broken = found.weights._replace(
-    encoder={n: w * np.nan for n, w in found.weights.encoder.items()}
-  )
+  broken = found.weights._replace(encoder={n: w * np.nan for n, w in found.weights.encoder.items()})
   with pytest.raises(errors.InputError, match='embeddings'):
     trained.calibrated(found._replace(weights=broken), 60, 10, 0.5)
 

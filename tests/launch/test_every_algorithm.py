@@ -34,7 +34,10 @@ def _images(root, monkeypatch):
   """Writes a user's own images of 8 classes."""
   del monkeypatch
   random, count = np.random.default_rng(0), np.arange
-  images = lambda k: random.integers(0, 256, (k, 16, 16), dtype=np.uint8)
+
+  def images(k):
+    return random.integers(0, 256, (k, 16, 16), dtype=np.uint8)
+
   parts = {'x': images(40), 'y': count(40) % 8, 'client': count(40) // 10}
   parts |= {'test_x': images(8), 'test_y': count(8)}
   parts |= {'retrieval_x': images(6), 'retrieval_y': count(6) // 2}
@@ -53,9 +56,7 @@ def _cifar10(root, monkeypatch):
 def _bibtex(root, monkeypatch):
   """Writes text of the Extreme Classification Repository, 10 labels."""
   known = xc_sets.SETS['bibtex']
-  monkeypatch.setitem(
-    xc_sets.SETS, 'bibtex', xc_sets.KnownSet(_XC, known.names)
-  )
+  monkeypatch.setitem(xc_sets.SETS, 'bibtex', xc_sets.KnownSet(_XC, known.names))
   random = np.random.default_rng(0)
   for part in ('train', 'test'):
     lines = [f'{getattr(_XC, part)} 20 10']
@@ -142,9 +143,7 @@ def test_two_rounds(task, algorithm, launched, capsys):
     ({'clients_per_round': 1000}, 'give --clients_per_round=4 or fewer'),
   ],
 )
-def test_bad_input_found_with_the_data_leaves_nothing(
-  changes, expected, launched, tmp_path
-):
+def test_bad_input_found_with_the_data_leaves_nothing(changes, expected, launched, tmp_path):
   with pytest.raises(errors.InputError, match=expected):
     launched('images', 'fedss', **changes)
   assert not (tmp_path / 'run').exists()

@@ -15,14 +15,10 @@ from PIL import Image
 
 from datasets.images import decode
 from datasets.procedural import words
-from launch import export
-from launch import prediction
-from launch import trained
+from launch import export, prediction, trained
 from tasks import experiment
-from tests.launch import light
-from tests.launch import test_evaluate
-from tff_xc import errors
-from tff_xc import predictor
+from tests.launch import light, test_evaluate
+from tff_xc import errors, predictor
 from tff_xc.data import sparse
 from tff_xc.experiment import checkpoints
 
@@ -49,9 +45,7 @@ def _sparse(dataset):
 
 def _unhashed(dataset):
   shape = {n: test_evaluate._WORDS[n] for n in ('num_classes', 'num_features')}
-  return _features(
-    words.Words(words.Options(**shape)).everything(words.TEST)[0]
-  )
+  return _features(words.Words(words.Options(**shape)).everything(words.TEST)[0])
 
 
 def _features(matrix):
@@ -97,9 +91,7 @@ def exported(kind, here, **more):
 def ranked(found, num_classes):
   """Returns the logits of all classes, of a model that returns all of them."""
   logits = np.zeros([len(found['classes']), num_classes])
-  np.put_along_axis(
-    logits, np.array(found['classes']), np.array(found['scores']), axis=1
-  )
+  np.put_along_axis(logits, np.array(found['classes']), np.array(found['scores']), axis=1)
   return logits
 
 
@@ -124,9 +116,7 @@ def test_files_give_the_logits_of_the_evaluation(kind, here):
   export.run(str(path), 'numbers', 'npz')
   arrays = np.load('numbers/model.npz')
   with np.load(checkpoints.path_of(path, 1)) as saved:
-    np.testing.assert_array_equal(
-      arrays['class_rows'], saved['weights/tables/class']
-    )
+    np.testing.assert_array_equal(arrays['class_rows'], saved['weights/tables/class'])
   assert 'model.json' in (here / 'numbers' / 'README.md').read_text()
   read = json.loads((here / 'saved' / 'model.json').read_text())
   assert (read['rounds'], read['num_classes']) == (1, n)
@@ -138,9 +128,7 @@ def test_a_folder_whose_name_looks_like_a_pattern(here):
   output = 'lr=[0.1] a*b? {x} %20 #\\z "ü" \udcfc'
   export.run(str(path), output, 'tflite', top=1000)
   found = prediction.of_file(output).predict(*raw.values())
-  np.testing.assert_allclose(
-    ranked(found, logits.shape[1]), logits, rtol=0, atol=1e-4
-  )
+  np.testing.assert_allclose(ranked(found, logits.shape[1]), logits, rtol=0, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -165,9 +153,7 @@ def test_onnx_gives_them_too(kind, here):
   session = runtime.InferenceSession('onnx/model.onnx')
   names = [output.name for output in session.get_outputs()]
   found = dict(zip(names, session.run(None, raw), strict=True))
-  np.testing.assert_allclose(
-    ranked(found, logits.shape[1]), logits, rtol=0, atol=1e-4
-  )
+  np.testing.assert_allclose(ranked(found, logits.shape[1]), logits, rtol=0, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -183,10 +169,7 @@ def test_int8_hardly_changes_what_is_recognised(here, rounds):
     card = export.run('run', quantize or 'whole', 'tflite', quantize=quantize)
     lite = predictor.lite.Interpreter(f'{quantize or "whole"}/model.tflite')
     classes = lite.get_signature_runner()(images=x)['classes']
-    top1[quantize], sizes[quantize] = (
-      np.mean(classes[:, 0] == test.y),
-      card['bytes'],
-    )
+    top1[quantize], sizes[quantize] = (np.mean(classes[:, 0] == test.y), card['bytes'])
   assert top1[''] > 0.5
   assert abs(top1['int8'] - top1['']) <= 0.005
   assert abs(top1['float16'] - top1['']) <= 0.005

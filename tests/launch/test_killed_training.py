@@ -6,9 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from tests import doubling
-from tests import processes
-from tests import small_data
+from tests import doubling, processes, small_data
 
 ROOT = pathlib.Path(__file__).parents[2]
 KILLS = 10

@@ -3,8 +3,7 @@
 import pytest
 
 from launch import benchmark as benchmarks
-from tasks import encoders
-from tasks import registry as tasks
+from tasks import encoders, registry as tasks
 from tasks.papers import registry as papers
 from tests.datasets.leaf import on_disk
 from tests.launch import light

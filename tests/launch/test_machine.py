@@ -17,9 +17,7 @@ _PINS = '# numpy==0\nnumpy==1.25.2 \\\n    --hash=sha256:00\n    # via x\n'
 
 @pytest.mark.slow
 def test_the_command_checks_the_machine():
-  done = processes.python(
-    '-m', 'launch.plan', cwd=_ROOT, stdin=subprocess.DEVNULL, timeout=300
-  )
+  done = processes.python('-m', 'launch.plan', cwd=_ROOT, stdin=subprocess.DEVNULL, timeout=300)
   assert (done.returncode, done.stderr) == (0, '')
   *lines, last = done.stdout.splitlines()
   rows = {line[:12].strip(): line[12:].split(None, 1) for line in lines}
@@ -68,10 +66,12 @@ def test_platforms(system, processor, cpuinfo, cure):
 
 
 def test_a_processor_is_told_with_its_generation(monkeypatch, tmp_path):
-  of = lambda flags: machine.processor_of(
-    f'cpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n'
-    '\nmodel\t\t: 2\nflags\t\t: avx512f\n'
-  )
+  def of(flags):
+    return machine.processor_of(
+      f'cpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n'
+      '\nmodel\t\t: 2\nflags\t\t: avx512f\n'
+    )
+
   assert of('fpu avx avx2 avx512f avx512_vnni').endswith(', AVX-512 VNNI)')
   assert of('fpu avx avx2') == 'AMD EPYC (family 25, model 1, AVX2)'
   assert of('fpu avx') == 'AMD EPYC (family 25, model 1)'
@@ -97,10 +97,7 @@ def test_memory_is_of_a_process_and_its_children():
 
 def test_room_packages_and_runtimes():
   assert machine.check_room('memory', 10**8, 2 * 10**9)[2].endswith('are free')
-  assert machine.check_room('memory', 10**10, 2 * 10**9)[1:] == (
-    '10.0 GB are free',
-    '',
-  )
+  assert machine.check_room('memory', 10**10, 2 * 10**9)[1:] == ('10.0 GB are free', '')
   assert not machine.check_packages({'numpy': '1.25.2', 'a': '1'}, _PINS)[2]
   *_, cure = machine.check_packages({'numpy': '2.0.0'}, _PINS)
   assert cure.endswith('expected numpy 1.25.2')

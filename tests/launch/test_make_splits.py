@@ -15,18 +15,16 @@ import pytest
 
 from datasets import examples
 from datasets.cifar import files as cifar_files
-from datasets.images import clients
-from datasets.images import decode
-from datasets.splits import making
-from datasets.splits import own
-from datasets.splits import rules
-from datasets.splits import split_files
+from datasets.images import clients, decode
+from datasets.splits import making, own, rules, split_files
 from launch import make_splits
 from tests import processes
-from tests.datasets import imagenet21k_on_disk as imagenet21k
-from tests.datasets import inaturalist_on_disk as inaturalist
-from tests.datasets import landmarks_on_disk as landmarks
-from tests.datasets import sop_on_disk as sop
+from tests.datasets import (
+  imagenet21k_on_disk as imagenet21k,
+  inaturalist_on_disk as inaturalist,
+  landmarks_on_disk as landmarks,
+  sop_on_disk as sop,
+)
 from tests.datasets.cifar import on_disk as cifar_on_disk
 from tests.datasets.images import on_disk as images_on_disk
 from tests.launch import light
@@ -38,8 +36,7 @@ def table(form, write):
 
   def written(folder):
     rows = [
-      {'class': f'c{i % 6}', 'user_id': f'u{i % 10}', 'image_id': f'{i}.jpg'}
-      for i in range(48)
+      {'class': f'c{i % 6}', 'user_id': f'u{i % 10}', 'image_id': f'{i}.jpg'} for i in range(48)
     ]
     write(pd.DataFrame(rows), path := folder / f'table.{form}')
     return path
@@ -126,14 +123,7 @@ def _no_pictures(request, monkeypatch):
 
 
 def make(
-  rule,
-  source,
-  output,
-  columns=COLUMNS,
-  seed=0,
-  test_fraction=0.0,
-  test_per_class=0,
-  **changes,
+  rule, source, output, columns=COLUMNS, seed=0, test_fraction=0.0, test_per_class=0, **changes
 ):
   settings = rules.get(rule).settings(**SMALL.get(rule, {}) | changes)
   held_out = test_fraction, test_per_class
@@ -203,9 +193,7 @@ def test_a_split_of_images_is_read_back(tmp_path):
   make('dirichlet', as_images(tmp_path), output, test_per_class=2)
   ids = sorted(f'c{i % 6}/{i}.jpg' for i in range(48))
   labels = np.array([int(name[1]) for name in ids])
-  data = dataclasses.replace(
-    examples.of_labels(labels), ids=examples.texts([ids])
-  )
+  data = dataclasses.replace(examples.of_labels(labels), ids=examples.texts([ids]))
   split = split_files.read(output)
   test = split_files.join(data, split, split.examples.test, '')
   train = split_files.partition(output, data, '')
@@ -213,11 +201,7 @@ def test_a_split_of_images_is_read_back(tmp_path):
   both = np.sort(np.concatenate([train.numbers, test]))
   np.testing.assert_array_equal(both, np.arange(48))
   assert train.client_ids == list('0123')
-  assert lines(output / 'classes.csv')[1] == {
-    'class': '1',
-    'name': 'c1',
-    'count': '6',
-  }
+  assert lines(output / 'classes.csv')[1] == {'class': '1', 'name': 'c1', 'count': '6'}
 
 
 def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
@@ -237,14 +221,10 @@ def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
 
 
 def contents(folder):
-  return {
-    p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.iterdir()
-  }
+  return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.iterdir()}
 
 
-def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(
-  tmp_path, monkeypatch
-):
+def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(tmp_path, monkeypatch):
   source, output = as_csv(tmp_path), tmp_path / 'out'
   make('shards', source, output)
   before = contents(output)
@@ -287,10 +267,7 @@ def test_after_an_error_nothing_is_left(tmp_path, monkeypatch):
 
 def test_inspecting_a_split_of_somebody_else(tmp_path, capsys):
   source = tmp_path / 'iNaturalist_train.csv'
-  source.write_text(
-    'image_id,class,user_120k,geo_100\n'
-    'a,5,u1,NA\nb,5,u2,7\nc,9,u2,7\nd,7,NA,3\n'
-  )
+  source.write_text('image_id,class,user_120k,geo_100\na,5,u1,NA\nb,5,u2,7\nc,9,u2,7\nd,7,NA,3\n')
   text = make_splits.make(
     None, str(source), {**COLUMNS, 'user': 'user_120k'}, str(tmp_path / 'out')
   )
@@ -371,9 +348,7 @@ def test_help_of_a_rule_has_its_flags_only(name):
   shown = set(re.findall(r'^  --(\w+):', text, re.MULTILINE))
   assert shown & every == own
   assert {'input', 'output', 'seed'} <= shown
-  mentioned = [
-    other for other in rules.RULES if re.search(rf'\b{other}\b', text)
-  ]
+  mentioned = [other for other in rules.RULES if re.search(rf'\b{other}\b', text)]
   assert mentioned == [name]
 
 
@@ -453,17 +428,13 @@ def test_the_same_files_and_seed_make_the_same_split(rule, tmp_path):
   assert (made[0] != made[2]) == (rule != 'sop')
 
 
-@pytest.mark.parametrize(
-  'rule', ['inaturalist-user-120k', 'inaturalist-geo-100']
-)
+@pytest.mark.parametrize('rule', ['inaturalist-user-120k', 'inaturalist-geo-100'])
 def test_inaturalist_draws_as_many_of_each_class(rule, tmp_path):
   source = distributed(rule, tmp_path / 'in', zipped=False)
   all_cells = {'least_share': 0.0} if 'geo' in rule else {}
   summary = summary_after(rule, source, tmp_path / 'out', **all_cells)
   found = inaturalist.content()
-  sizes = np.bincount(
-    [a['category_id'] for a in found['train2017.json']['annotations']]
-  )
+  sizes = np.bincount([a['category_id'] for a in found['train2017.json']['annotations']])
   assert summary['classes'] == (sizes >= 40).sum()
   known = {
     f'train{item["id"]:08x}': item['user_id' if 'user' in rule else 'lat']
@@ -481,9 +452,7 @@ def test_inaturalist_draws_as_many_of_each_class(rule, tmp_path):
 
 def test_the_test_list_of_sop_becomes_the_retrieval_part(tmp_path):
   train, test = sop.lists()
-  summary = summary_after(
-    'sop', sop.write(tmp_path, train, test), tmp_path / 'out'
-  )
+  summary = summary_after('sop', sop.write(tmp_path, train, test), tmp_path / 'out')
   assert summary['clients'] == 8
   assert summary['retrieval_examples'] == len(test)
   assert summary['retrieval_classes'] == 3
@@ -546,9 +515,7 @@ def test_images_in_tars_are_the_clients_of_a_split_of_the_list(tmp_path):
   assert sets[0].source_checksum == sets[1].source_checksum
   assert len(sets[0].test.y) == len(lines(tmp_path / 'out' / 'test.csv'))
   for client in sets[0].train.client_ids:
-    for one, other in zip(
-      *(s.train.examples(client) for s in sets), strict=True
-    ):
+    for one, other in zip(*(s.train.examples(client) for s in sets), strict=True):
       np.testing.assert_array_equal(one, other)
 
 
@@ -559,10 +526,7 @@ def test_differences_from_what_was_published_are_told(name, tmp_path, capsys):
   report, real = summary['published'], rules.get(name)
   assert not report['is_the_input'] and not report['is_the_rule']
   fact, published = next(iter(real.published.input.items()))
-  assert report['input'][fact] == {
-    'published': published,
-    'found': summary['facts'][fact],
-  }
+  assert report['input'][fact] == {'published': published, 'found': summary['facts'][fact]}
   setting, value = next(iter(PUBLISHED[name].items()))
   said = capsys.readouterr().err
   assert f'{fact} {summary["facts"][fact]:,}, published {published:,}' in said
@@ -594,6 +558,4 @@ def test_an_input_that_is_none_or_too_small(tmp_path):
         summary_after(rule, path, tmp_path / 'out')
   source = distributed('inaturalist', tmp_path / 'in')
   with pytest.raises(errors.InputError, match='no class has 500 images'):
-    summary_after(
-      'inaturalist-geo-1k', source, tmp_path / 'out', images_per_class=500
-    )
+    summary_after('inaturalist-geo-1k', source, tmp_path / 'out', images_per_class=500)

@@ -76,18 +76,10 @@ def seconds(*arguments):
 
 # What `test_nothing_large_is_imported` lets through is seldom slow.
 @pytest.mark.parametrize(
-  'command',
-  [
-    pytest.param(each, marks=[pytest.mark.slow] * (each != 'train'))
-    for each in COMMANDS
-  ],
+  'command', [pytest.param(each, marks=[pytest.mark.slow] * (each != 'train')) for each in COMMANDS]
 )
-@pytest.mark.parametrize(
-  'is_error', [False, pytest.param(True, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('is_error', [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_second_is_enough(command, is_error):
   """The best of five tries."""
   arguments = ERRORS[command] if is_error else ('--help',)
-  assert any(
-    seconds('-m', f'launch.{command}', *arguments) < 1 for _ in range(TRIES)
-  )
+  assert any(seconds('-m', f'launch.{command}', *arguments) < 1 for _ in range(TRIES))

@@ -11,15 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from launch import compare
-from launch import evaluate
-from launch import train
+from launch import compare, evaluate, train
 from tasks import registry
 from tests import documents
 from tests.datasets.images import on_disk
-from tests.launch import flag_values
-from tests.launch import light
-from tests.launch import own_examples
+from tests.launch import flag_values, light, own_examples
 from tff_xc import errors
 from tff_xc.runtime import registry as runtimes
 
@@ -159,9 +155,7 @@ def test_the_pages_tell_the_defaults():
     assert (task.rounds, task.clients_per_round) == (300, 16)
   assert 'for 300 rounds of 16 clients by default' in OWN
   assert 'A run has 300 rounds' in PATHS['photographs']
-  assert re.search(
-    r'`--clients_per_round` \(default\s16\)', PATHS['photographs']
-  )
+  assert re.search(r'`--clients_per_round` \(default\s16\)', PATHS['photographs'])
 
 
 def test_training_says_what_the_images_are(tmp_path, capsys):
@@ -176,11 +170,7 @@ def test_training_says_what_the_images_are(tmp_path, capsys):
       {'image_size': 16, 'split': str(tmp_path)},
       'photos.tar: 35 images of 3 classes (0, 1, 2), 4 of them test; 5 clients',
     ),
-    (
-      path,
-      {},
-      '20 images of 4 classes (0, 1, 2, ...), no test part; 4 clients',
-    ),
+    (path, {}, '20 images of 4 classes (0, 1, 2, ...), no test part; 4 clients'),
   ):
     images.load(data, defaults | given)
     assert expected in capsys.readouterr().err
@@ -193,7 +183,10 @@ def test_training_says_what_the_images_are(tmp_path, capsys):
 def test_names_of_classes_are_kept_and_shown(here):
   own_examples.photos(here)
   command = examples()[1][0]
-  names_of = lambda run: [*pd.read_csv(run / 'classes.csv')['name']]
+
+  def names_of(run):
+    return [*pd.read_csv(run / 'classes.csv')['name']]
+
   run(command)
   assert names_of(here / 'runs' / 'tar' / 'fedavg') == [0, 1, 2]
   names = pd.DataFrame({'class': [0, 1, 2], 'name': ['cat', 'dog', 'emu']})

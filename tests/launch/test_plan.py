@@ -7,12 +7,9 @@ import pandas as pd
 import pytest
 
 from datasets.procedural import features
-from launch import advice
-from launch import plan
-from tasks import experiment
-from tasks import registry as tasks
-from tests.launch import light
-from tests.launch import own_examples
+from launch import advice, plan
+from tasks import experiment, registry as tasks
+from tests.launch import light, own_examples
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.runtime import registry as runtimes
@@ -58,20 +55,13 @@ def _items(folder):
   return {'num_classes': 60, 'num_clients': 8}
 
 
-DATA = {
-  'images': _images,
-  'table': _table,
-  'sparse-text': _text,
-  'items-demo': _items,
-}
+DATA = {'images': _images, 'table': _table, 'sparse-text': _text, 'items-demo': _items}
 
 
 @pytest.mark.slow  # `tests/round/test_request.py` has a quick form.
 @pytest.mark.parametrize('task', DATA)
 @pytest.mark.parametrize('name', registry.ALGORITHMS)
-def test_bytes_are_those_of_a_round_of_all_clients(
-  task, name, tmp_path, in_process, monkeypatch
-):
+def test_bytes_are_those_of_a_round_of_all_clients(task, name, tmp_path, in_process, monkeypatch):
   monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
   given = {**DATA[task](tmp_path), 'embedding_dim': 4, 'rounds': 1}
   names = {*registry.get(name).names, *experiment.SETTINGS, *tasks.OPTIONS}
@@ -115,8 +105,7 @@ def test_the_scores_by_visits_are_the_kept_ones(few):
   early, later, last = 100 * rows.loc['fedss', columns]
   told = ' '.join(plan.to_text(planned(), 100).split())
   assert (
-    f'FedSS scores {early:.0f} % after 0.6 visits, {later:.0f} % after 3 and'
-    f' {last:.0f} % after 6'
+    f'FedSS scores {early:.0f} % after 0.6 visits, {later:.0f} % after 3 and {last:.0f} % after 6'
   ) in told
 
 
@@ -140,23 +129,21 @@ def test_messages_are_halved_where_they_would_not_fit(few):
   found = planned(WIDE, most_bytes=10_000)
   by_name = {a['algorithm']: a for a in found['algorithms']}
   assert by_name['fedss']['message_precision'] == 'bfloat16'
-  assert all(
-    '--message_precision=bfloat16' in s['command'] for s in found['starts']
-  )
+  assert all('--message_precision=bfloat16' in s['command'] for s in found['starts'])
   assert found['starts'][0]['bytes_up'] <= 10_000
 
 
 def test_negatives_are_as_many_as_the_limit_allows(few):
-  of = lambda found: {s['algorithm']: s for s in found['starts']}['fedss']
+  def of(found):
+    return {s['algorithm']: s for s in found['starts']}['fedss']
+
   free = planned(WIDE)
   [line] = [a for a in free['algorithms'] if a['algorithm'] == 'fedss']
   for key in ('negatives', 'bytes_down', 'bytes_up'):
     assert of(free)[key] == line[key]
   most = planned(WIDE, most_bytes=20_000)
   assert '--negatives=200' in of(most)['command']  # A tenth.
-  assert 'negatives there may be another' in ' '.join(
-    plan.to_text(most, 100).split()
-  )
+  assert 'negatives there may be another' in ' '.join(plan.to_text(most, 100).split())
   less = of(planned(WIDE, most_bytes=15_000))
   negatives = int(less['command'].rpartition('--negatives=')[2])
   assert 0 < negatives < 200
@@ -196,9 +183,7 @@ def test_each_algorithm_has_the_data_of_its_network(monkeypatch):
   planner.make()
   of = {name: made.dataset.train for name, (made, _) in planner._made.items()}
   assert of['fedss'] is of['fullsoftmax']  # Sequences.
-  assert len(of['fedproto'].partition.numbers) > len(
-    of['fedss'].partition.numbers
-  )
+  assert len(of['fedproto'].partition.numbers) > len(of['fedss'].partition.numbers)
   alone = plan.Planner('items-demo', changes, chosen=('fedproto',)).make()
   examples = len(of['fedproto'].partition.numbers)
   assert alone['data']['examples'] == examples
@@ -244,9 +229,7 @@ def test_the_function_returns_a_frame_of_a_shape_or_of_data(few):
   frame = plan.plan(SHAPE, rounds=7)
   assert [*frame['algorithm']] == SOME
   assert frame.attrs['rounds']['rounds'] == 7
-  dataset = features.load_preset(
-    'features', num_classes=5, num_clients=4, classes_per_client=2
-  )
+  dataset = features.load_preset('features', num_classes=5, num_clients=4, classes_per_client=2)
   of_data = plan.plan(dataset, hidden_dim=4, max_megabytes_per_round=1)
   assert of_data.attrs['task'] == 'table'
   assert of_data.attrs['data']['clients'] == 4

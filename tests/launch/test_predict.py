@@ -14,16 +14,11 @@ import pandas as pd
 import pytest
 
 from datasets import raw_examples
-from launch import export
-from launch import prediction
-from launch import trained
+from launch import export, prediction, trained
 from tests.datasets.images import on_disk
-from tests.launch import light
-from tests.launch import own_examples
-from tests.launch import test_evaluate
+from tests.launch import light, own_examples, test_evaluate
 from tff_xc import errors
-from tff_xc.data import description
-from tff_xc.data import sparse
+from tff_xc.data import description, sparse
 from tff_xc.measure import neighbors
 
 here = test_evaluate.here
@@ -46,9 +41,7 @@ def photographs(here, **more):
     'fedavg',
     **{'data_dir': 'photos', 'split': 'iid:2', 'embedding_dim': 4, **more},
   )
-  (path / 'classes.csv').write_text(
-    'class,name,count\n0,cat,9\n1,dog,10\n2,emu,8\n'
-  )
+  (path / 'classes.csv').write_text('class,name,count\n0,cat,9\n1,dog,10\n2,emu,8\n')
   return str(path)
 
 
@@ -77,12 +70,7 @@ def test_photographs_and_their_neighbours(here, capsys):
   shutil.copy(one, here / 'copy.jpg')
   for given, first in (('copy.jpg', str(one)), (str(one), None)):
     prediction.run(
-      [given],
-      run_dir=run,
-      neighbors=26,
-      gallery='photos',
-      picture='n.png',
-      output='n.csv',
+      [given], run_dir=run, neighbors=26, gallery='photos', picture='n.png', output='n.csv'
     )
     row = rows_of('n.csv')[1][0]
     near, far = row[7::2], [float(cell) for cell in row[8::2]]
@@ -93,9 +81,7 @@ def test_photographs_and_their_neighbours(here, capsys):
     else:
       assert given not in near
     assert (here / 'n.png').stat().st_size > 1000
-  scores = prediction.run(
-    ['photos/dog'], run_dir=run, neighbors=3, gallery='photos'
-  )
+  scores = prediction.run(['photos/dog'], run_dir=run, neighbors=3, gallery='photos')
   assert {'retrieval_recall@1', 'retrieval_recall@3', 'top1'} <= {*scores}
   shown = capsys.readouterr().out.splitlines()
   shown = [line.split(': ') for line in shown if '; nearest' in line]
@@ -118,13 +104,11 @@ def test_a_table_has_the_scores_of_its_test(here):
   test.assign(**{'class': 'no label'}).to_csv('test.csv', index=False)
   test.to_json('test.jsonl', orient='records', lines=True)
   test.drop(columns='item').to_parquet('unlabelled.parquet')
-  run_on = lambda *given, **more: prediction.run(
-    given, run_dir=str(run), output='p.csv', **more
-  )
-  for file, more in (
-    ('test.csv', {}),
-    ('test.jsonl', {'label_column': 'item'}),
-  ):
+
+  def run_on(*given, **more):
+    return prediction.run(given, run_dir=str(run), output='p.csv', **more)
+
+  for file, more in (('test.csv', {}), ('test.jsonl', {'label_column': 'item'})):
     scores = run_on(file, **more)  # The run knows the column.
     assert scores['top1'] == pytest.approx(expected)
     labelled = rows_of('p.csv')[1]
@@ -186,15 +170,14 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
   hashed = {'hash_tables': 2, 'hash_buckets': 4, 'hashed_features': 7}
   changes = {'data_dir': 'train.txt', 'test_file': 'test.txt', 'hidden_dim': 4}
   changes |= {'num_clients': 2, **(hashed if algorithm == 'fedmlh' else {})}
-  run = test_evaluate.untrained(
-    here / 'run', 'sparse-text-sets', algorithm, **changes
-  )
+  run = test_evaluate.untrained(here / 'run', 'sparse-text-sets', algorithm, **changes)
   given = {'data_dir': 'train.txt', 'test_file': 'test.txt'}
   found = trained.restore(str(run), given)
   expected = found.evaluator(found.weights)
-  run_on = lambda file: prediction.run(
-    [file], run_dir=str(run), top=3, output='p.csv'
-  )
+
+  def run_on(file):
+    return prediction.run([file], run_dir=str(run), top=3, output='p.csv')
+
   scores = run_on('test.txt')
   for name in ('p@1', 'p@3', 'p@5'):
     assert scores[name] == pytest.approx(expected[name], abs=1e-6)
@@ -300,10 +283,7 @@ def test_predictions_for_the_test_are_those_of_the_evaluation(here, repeats):
   prediction.run(['before.csv'], run_dir=str(run), top=5, output='p.csv')
   rows = rows_of('p.csv')[1]
   last = frame.groupby('user').tail(1)
-  hits = [
-    item in row[1::2]
-    for (_, item), row in zip(last.to_numpy(), rows, strict=True)
-  ]
+  hits = [item in row[1::2] for (_, item), row in zip(last.to_numpy(), rows, strict=True)]
   measured = found.evaluator(found.weights)
   assert np.mean(hits) == pytest.approx(measured['hit@5'])
   export.run(str(run), 'file', top=12)
@@ -324,19 +304,21 @@ def test_a_file_gives_items_of_which_those_taken_are_left_out(here, capsys):
 @pytest.mark.slow
 def test_lines_of_text_are_continued(here):
   changes = test_evaluate._shakespeare(here)
-  run = test_evaluate.untrained(
-    here / 'run', 'shakespeare', 'fedavg', **changes
-  )
+  run = test_evaluate.untrained(here / 'run', 'shakespeare', 'fedavg', **changes)
   found = trained.restore(str(run), {'data_dir': str(here)})
   alphabet = found.dataset.description.preprocessing['alphabet']
-  code = lambda text: [alphabet.index(c) for c in text]
+
+  def code(text):
+    return [alphabet.index(c) for c in text]
+
   # The context is what stands last, and what is short begins with spaces.
   contexts = ['a' * 77 + 'Oh,', 'To be or not to be '.rjust(80), 'b' * 79 + ' ']
   lines = ['aaa' + contexts[0], '', 'To be or  not to be ', 'b' * 79 + '\u00e9']
   (here / 'lines.txt').write_text('\n'.join(lines), encoding='utf-8-sig')
-  predict = lambda name: prediction.run(
-    [name], run_dir=str(run), top=3, output='p.csv'
-  )
+
+  def predict(name):
+    return prediction.run([name], run_dir=str(run), top=3, output='p.csv')
+
   assert predict('lines.txt') == {}
   rows = rows_of('p.csv')[1]
   assert [row[0] for row in rows] == ['1', '3', '4']
@@ -347,9 +329,7 @@ def test_lines_of_text_are_continued(here):
   for row, scores in zip(rows, logits, strict=True):
     best = np.argsort(-scores, kind='stable')[:3]
     assert [cell[-1] for cell in row[1::2]] == [alphabet[c] for c in best]
-    assert [float(cell) for cell in row[2::2]] == pytest.approx(
-      scores[best], rel=1e-4
-    )
+    assert [float(cell) for cell in row[2::2]] == pytest.approx(scores[best], rel=1e-4)
   _exports_predict_alike(str(run), 'lines.txt', 3)
   (here / 'latin.txt').write_bytes(b'caf\xe9\n')
   (here / 'empty.txt').write_text('\n')
@@ -398,9 +378,10 @@ def test_an_exported_model_predicts_as_its_run(here, form):
 
 def test_an_input_is_no_neighbour_of_itself_whatever_leads_to_it(here, capsys):
   run = photographs(here)
-  find = lambda *given, gallery='photos', **more: prediction.run(
-    given, run_dir=run, neighbors=3, gallery=gallery, output='n.csv', **more
-  )
+
+  def find(*given, gallery='photos', **more):
+    return prediction.run(given, run_dir=run, neighbors=3, gallery=gallery, output='n.csv', **more)
+
   same = find('photos')
   for given in (str(here / 'photos'), './photos'):
     assert find(given) == same
@@ -421,9 +402,7 @@ def test_an_input_is_no_neighbour_of_itself_whatever_leads_to_it(here, capsys):
   assert last[-2:] == ['2', '0']
 
 
-def test_nothing_that_is_read_is_overwritten_and_nothing_is_ignored(
-  here, capsys
-):
+def test_nothing_that_is_read_is_overwritten_and_nothing_is_ignored(here, capsys):
   run = photographs(here)
   (here / 'folder.png').mkdir()
   shutil.copytree('photos/cat', 'photos/unknown')
@@ -497,14 +476,13 @@ def test_images_that_are_none_of_the_models(here):
 
 
 @pytest.mark.slow
-def test_damaged_images_are_left_out_counted_and_named(
-  here, capsys, monkeypatch
-):
+def test_damaged_images_are_left_out_counted_and_named(here, capsys, monkeypatch):
   monkeypatch.setattr(prediction, '_BLOCK', 4)
   run = photographs(here)
-  predict = lambda *given, **more: prediction.run(
-    given, run_dir=run, top=2, output='p.csv', **more
-  )
+
+  def predict(*given, **more):
+    return prediction.run(given, run_dir=run, top=2, output='p.csv', **more)
+
   scores = predict('photos')
   _, expected = rows_of('p.csv')
   # A whole block, and one in another.
@@ -515,15 +493,11 @@ def test_damaged_images_are_left_out_counted_and_named(
   for given in ('photos', 'photos.zip'):
     if given == 'photos.zip':
       shutil.make_archive('photos', 'zip', 'photos')
-    assert (
-      predict(given, neighbors=3, gallery='photos').items() >= scores.items()
-    )
+    assert predict(given, neighbors=3, gallery='photos').items() >= scores.items()
     header, rows = rows_of('p.csv')
     assert [r[1:5] for r in rows if r[1]] == [r[1:] for r in expected]
     left_out = [row for row in rows if not row[1]]
-    assert [row[0].split('/')[-1] for row in left_out[:4]] == [
-      b.name for b in bad
-    ]
+    assert [row[0].split('/')[-1] for row in left_out[:4]] == [b.name for b in bad]
     assert rows[-1] == [f'{given}/emu/z.png', *[''] * (len(header) - 1)]
     told = capsys.readouterr().err
     assert told.count(f'5 of 32 images left out, first {given}/cat/-0.jpg') == (
@@ -555,9 +529,7 @@ def test_damaged_images_are_left_out_counted_and_named(
 
 
 def test_grey_models_refuse_colours(here):
-  path = test_evaluate.untrained(
-    here / 'run', 'glyphs', 'fedss', **test_evaluate._GLYPHS
-  )
+  path = test_evaluate.untrained(here / 'run', 'glyphs', 'fedss', **test_evaluate._GLYPHS)
   grey = np.arange(30 * 28, dtype=np.uint8).reshape(30, 28)
   (here / 'grey.png').write_bytes(on_disk.encoded(grey))
   (here / 'colour.png').write_bytes(on_disk.encoded(on_disk.quarters()))
@@ -581,23 +553,14 @@ def test_an_index_beside_the_exact_answer(here, monkeypatch, capsys):
     def search(self, queries, k):
       far = -queries @ self._points[::2].T
       found = 2 * np.argsort(far, axis=1, kind='stable')[:, :k]
-      return None, np.pad(
-        found, [(0, 0), (0, k - found.shape[1])], constant_values=-1
-      )
+      return None, np.pad(found, [(0, 0), (0, k - found.shape[1])], constant_values=-1)
 
   module = types.SimpleNamespace(
-    IndexHNSWFlat=Half,
-    omp_get_max_threads=lambda: 2,
-    omp_set_num_threads=lambda n: None,
+    IndexHNSWFlat=Half, omp_get_max_threads=lambda: 2, omp_set_num_threads=lambda n: None
   )
   monkeypatch.setitem(sys.modules, 'faiss', module)
   prediction.run(
-    ['photos'],
-    run_dir=run,
-    neighbors=26,
-    gallery='photos',
-    index='hnsw',
-    output='p.csv',
+    ['photos'], run_dir=run, neighbors=26, gallery='photos', index='hnsw', output='p.csv'
   )
   # Of 26 others, 13 or 14 have even numbers, less the query's own.
   assert 'hnsw holds 0.5' in capsys.readouterr().out

@@ -19,11 +19,7 @@ from tff_xc import errors
 COLUMNS = {'label_column': 'class', 'user_column': 'user'}
 SMALL = {'hidden_dim': 4, 'embedding_dim': 4, 'clients_per_round': 4}
 PRIVATE = {'dp': 'central', 'dp_epsilon': 8.0}
-PUBLIC = {
-  'classes': 'classes.txt',
-  'feature_bounds': '-9:9',
-  'feature_columns': 'a,b',
-}
+PUBLIC = {'classes': 'classes.txt', 'feature_bounds': '-9:9', 'feature_columns': 'a,b'}
 
 
 @pytest.fixture
@@ -87,20 +83,9 @@ def test_one_client_changes_nothing_but_the_model(in_process, here):
     assert found[:2] == found[2:]
   assert graphs[0] == graphs[1]
   assert shapes[0] == shapes[1]
-  assert names[0].split() == [
-    'class,name',
-    '0,cat',
-    '1,dog',
-    '2,fox',
-    '3,owl',
-    '4,yak',
-  ]
+  assert names[0].split() == ['class,name', '0,cat', '1,dog', '2,fox', '3,owl', '4,yak']
   assert epsilons[-1] == summary['epsilon']
-  assert cards[0]['privacy'] == {
-    'delta': 1e-5,
-    'dp': 'central',
-    'noise_seed': 'secret',
-  }
+  assert cards[0]['privacy'] == {'delta': 1e-5, 'dp': 'central', 'noise_seed': 'secret'}
   assert not cards[0].keys() & {'seed', 'scores', 'data'}
 
 
@@ -152,9 +137,10 @@ def test_calibration_is_not_exported_of_a_private_run(here):
 
 def test_classes_and_bounds_are_those_of_the_user(here):
   options = config_of('with.csv', **PUBLIC)['options']
-  read = lambda **more: experiment.tasks.get('table').read(
-    'with.csv', {**options, **more}
-  )
+
+  def read(**more):
+    return experiment.tasks.get('table').read('with.csv', {**options, **more})
+
   (here / 'classes.txt').write_text('yak\nowl\n\n fox \ndog\ncat\n')
   found = read(feature_bounds='a=0:10,-1:1')
   assert found.class_names == ['yak', 'owl', 'fox', 'dog', 'cat']

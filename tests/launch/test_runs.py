@@ -16,15 +16,15 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def made(tmp_path, count=3):
-  return [
-    runs_lib.Run({'a': i}, {'seed': 0}, tmp_path / f'a={i}' / 'seed0')
-    for i in range(count)
-  ]
+  return [runs_lib.Run({'a': i}, {'seed': 0}, tmp_path / f'a={i}' / 'seed0') for i in range(count)]
 
 
 def run_all(runs, program, jobs=1):
   """Runs `program`, Python code that gets its run's place as argument."""
-  arguments = lambda run, shared: ['-c', program, str(run.values['a'])]
+
+  def arguments(run, shared):
+    return ['-c', program, str(run.values['a'])]
+
   return list(runs_lib.run_all(runs, arguments, jobs))
 
 
@@ -75,10 +75,7 @@ for _ in range(1000):
   time.sleep(0.02)
 sys.exit(1)
 """
-  assert [c.error for c, _ in run_all(made(tmp_path, 2), program, 2)] == [
-    None,
-    None,
-  ]
+  assert [c.error for c, _ in run_all(made(tmp_path, 2), program, 2)] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +83,10 @@ sys.exit(1)
 )
 def test_the_last_run_has_all_cores(tmp_path, jobs, shares):
   seen = []
-  arguments = lambda run, shared: seen.append(shared) or ['-c', '']
+
+  def arguments(run, shared):
+    return seen.append(shared) or ['-c', '']
+
   assert len([*runs_lib.run_all(made(tmp_path, 5), arguments, jobs)]) == 5
   assert seen == shares
 

@@ -7,8 +7,7 @@ from absl import flags
 
 from launch import settings
 from tasks import registry as tasks
-from tests.launch import flag_values
-from tests.launch import light
+from tests.launch import flag_values, light
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 
@@ -56,10 +55,7 @@ REFUSED = (
   # One's own data.
   (f'{OWN} --task=images', '--data_dir is missing'),
   (f'{OWN} --task=sparse-text', '--data_dir is missing'),
-  (
-    f'{OWN} --task=images --data_dir=a --split=iid:0',
-    'such as --split=iid:100',
-  ),
+  (f'{OWN} --task=images --data_dir=a --split=iid:0', 'such as --split=iid:100'),
   (f'{OWN} --task=table --data_dir=a --split=no.csv', 'no.csv does not exist'),
   (f'{OWN} --task=images --data_dir=a --image_size=7', 'at least 8'),
   (f'{OWN} --task=images --data_dir=a --corrupt=maybe', 'skip, fail'),
@@ -89,16 +85,12 @@ def test_bad_flags_are_one_sentence(line, expected):
 def test_every_number_of_a_run_has_bounds():
   """Values that wrap an int32, overflow a float32, or are nan are refused."""
   bad = {int: (-1, 2**63, 10**30), float: ('nan', 'inf', '-inf', 1e39)}
-  for parameter in [
-    *algorithms.HYPERPARAMETERS.values(),
-    *tasks.OPTIONS.values(),
-  ]:
-    of = lambda found, default, name=parameter.name: next(
-      (n for n, names in found.items() if name in names), default
-    )
-    algorithm = of(
-      {n: a.names for n, a in algorithms.ALGORITHMS.items()}, 'fedavg'
-    )
+  for parameter in [*algorithms.HYPERPARAMETERS.values(), *tasks.OPTIONS.values()]:
+
+    def of(found, default, name=parameter.name):
+      return next((n for n, names in found.items() if name in names), default)
+
+    algorithm = of({n: a.names for n, a in algorithms.ALGORITHMS.items()}, 'fedavg')
     task = of({n: t.option_values() for n, t in tasks.TASKS.items()}, 'glyphs')
     given = [f'--task={task}', f'--algorithm={algorithm}', '--data_dir=mine']
     for value in bad.get(type(parameter.default), ()):
@@ -157,10 +149,7 @@ def value(told, name):
       f'{SMALL} --client_optimizer=adam',
       {'client_optimizer': 'adam', 'client_learning_rate': '0.001'},
     ),
-    (
-      '--algorithm=fedss --client_optimizer=adam',
-      {'client_learning_rate': '0.001'},
-    ),
+    ('--algorithm=fedss --client_optimizer=adam', {'client_learning_rate': '0.001'}),
     (f'{SMALL} --eval_every=7', {'eval_every': '7', 'checkpoint_every': '7'}),
     ('--task=glyphs --rounds=8', {'checkpoint_every': '10', 'rounds': '8'}),
     # The task's, no more than classes allow.

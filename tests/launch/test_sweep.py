@@ -11,13 +11,10 @@ import matplotlib.image
 import psutil
 import pytest
 
-from launch import runs as runs_lib
-from launch import settings
-from launch import sweep as sweep_lib
+from launch import runs as runs_lib, settings, sweep as sweep_lib
 from tests.launch import light
 from tests.report import fake_runs
-from tff_xc import errors
-from tff_xc import lock
+from tff_xc import errors, lock
 
 FEDSS = ('--task=glyphs', '--algorithm=fedss')
 
@@ -34,9 +31,7 @@ FEDSS = ('--task=glyphs', '--algorithm=fedss')
     ((*FEDSS, '--grid=batch_size:4', '--metric=top1:x'), 'METRIC:VALUE'),
   ],
 )
-def test_bad_input_is_one_sentence_and_writes_nothing(
-  arguments, message, tmp_path
-):
+def test_bad_input_is_one_sentence_and_writes_nothing(arguments, message, tmp_path):
   output = tmp_path / 'sweep'
   done = light.call('sweep', *arguments, f'--output={output}')
   light.assert_one_sentence(done, message)
@@ -48,19 +43,12 @@ def points(*grids):
 
 
 def planned_runs(*grids, given=None, seeds=(0,)):
-  return sweep_lib.plan(
-    'glyphs', 'fedss', given or {}, points(*grids), seeds, pathlib.Path('out')
-  )
+  return sweep_lib.plan('glyphs', 'fedss', given or {}, points(*grids), seeds, pathlib.Path('out'))
 
 
 def test_a_grid_is_a_product_in_the_order_given():
   found = points('client_learning_rate:1e-3,0.1', 'negatives:2, 5')
-  assert [tuple(point.values()) for point in found] == [
-    (0.001, 2),
-    (0.001, 5),
-    (0.1, 2),
-    (0.1, 5),
-  ]
+  assert [tuple(point.values()) for point in found] == [(0.001, 2), (0.001, 5), (0.1, 2), (0.1, 5)]
   assert points('row_renormalize:true,FALSE') == [
     {'row_renormalize': True},
     {'row_renormalize': False},
@@ -70,10 +58,7 @@ def test_a_grid_is_a_product_in_the_order_given():
 
 def test_runs_are_resolved_with_their_settings_and_directories():
   found = planned_runs(
-    'client_learning_rate:1e-3,1',
-    'server_optimizer:adam',
-    given={'rounds': 7},
-    seeds=(3, 1),
+    'client_learning_rate:1e-3,1', 'server_optimizer:adam', given={'rounds': 7}, seeds=(3, 1)
   )
   assert [str(run.folder) for run in found] == [
     'out/client_learning_rate=0.001_server_optimizer=adam/seed3',
@@ -92,9 +77,7 @@ def test_a_name_that_no_file_system_takes_is_cut(tmp_path):
   found = runs_lib.folder_of(tmp_path, values, 'fedss')
   found.mkdir()
   assert found.name.startswith('fedss_client_learning_rate_0=0.1_')
-  other = runs_lib.folder_of(
-    tmp_path, {**values, 'client_learning_rate_19': 0.2}
-  )
+  other = runs_lib.folder_of(tmp_path, {**values, 'client_learning_rate_19': 0.2})
   assert found != other and len(other.name) == len(found.name) <= 200
 
 
@@ -127,12 +110,7 @@ def test_a_bad_grid_is_refused(grids, message):
 def test_values_of_one_directory_and_bad_seeds_are_refused():
   with pytest.raises(errors.InputError, match='one name'):
     sweep_lib.plan(
-      'cifar10',
-      'fedss',
-      {},
-      points('split:a/b.csv,a-b.csv'),
-      [0],
-      pathlib.Path('out'),
+      'cifar10', 'fedss', {}, points('split:a/b.csv,a-b.csv'), [0], pathlib.Path('out')
     )
   assert runs_lib.seeds('0,1, 5') == [0, 1, 5]
   for text in ('', 'a', '0,,1', '1,1', '0.5'):
@@ -160,9 +138,7 @@ def test_missing_data_are_told_once_and_nothing_is_started(tmp_path):
 def planned(tmp_path):
   """Returns two runs and their common settings; the first one is finished."""
   given = {'rounds': 20}
-  runs = sweep_lib.plan(
-    'glyphs', 'fedss', given, [{'negatives': n} for n in (2, 5)], [0], tmp_path
-  )
+  runs = sweep_lib.plan('glyphs', 'fedss', given, [{'negatives': n} for n in (2, 5)], [0], tmp_path)
   _finish(runs[0])
   return runs, given
 
@@ -239,9 +215,7 @@ def test_failures_are_told_with_the_time_left(tmp_path, started, capsys):
 
 def test_what_is_no_run_of_this_sweep_is_refused(planned, tmp_path, started):
   runs, given = planned
-  other = sweep_lib.plan(
-    'glyphs', 'fedss', {'rounds': 21}, [{'negatives': 2}], [0], tmp_path
-  )
+  other = sweep_lib.plan('glyphs', 'fedss', {'rounds': 21}, [{'negatives': 2}], [0], tmp_path)
   assert not runs_lib.is_finished(other[0])  # More rounds go on.
   changed = {**runs[0].config, 'eval_every': 3}
   run = runs_lib.Run(runs[0].values, changed, runs[0].folder)
@@ -326,8 +300,7 @@ def test_rows_in_grid_order_the_best_marked_and_failures_told(swept, tmp_path):
   assert markdown.endswith(f'\n{failed}\n')
   rows = rows_of(tmp_path)
   found = [
-    tuple(row[name] for name in ('lr', 'm', 'best', 'failed_seeds', 'seeds'))
-    for row in rows
+    tuple(row[name] for name in ('lr', 'm', 'best', 'failed_seeds', 'seeds')) for row in rows
   ]
   assert found == [
     ('0.001', '4', 'False', '', '0 1'),
@@ -345,9 +318,7 @@ def test_runs_on_different_data_are_refused(swept, tmp_path):
     _change_config(run, data={'examples': 60, 'train_checksum': 'a'})
   runs_lib.check_data(swept)  # Those without a directory have no data yet.
   _change_config(swept[3], data={'examples': 60, 'train_checksum': 'b'})
-  with pytest.raises(
-    errors.InputError, match=r'm=4/seed0 and .*m=8/seed1.*was a and is b;'
-  ):
+  with pytest.raises(errors.InputError, match=r'm=4/seed0 and .*m=8/seed1.*was a and is b;'):
     sweep_lib.write(swept[:6], {}, tmp_path, None)
   assert not (tmp_path / 'sweep.md').exists()
   # Options, such as the classes of procedural data, change the data.
@@ -356,7 +327,9 @@ def test_runs_on_different_data_are_refused(swept, tmp_path):
 
 
 def test_the_best_is_that_of_the_metric_if_one_has_it(swept, tmp_path):
-  write = lambda metric: sweep_lib.write(swept[:6], {}, tmp_path, metric)
+  def write(metric):
+    return sweep_lib.write(swept[:6], {}, tmp_path, metric)
+
   text = write('top1:0.3')
   assert 'fedss lr=0.1 m=4 *' in text
   assert '* the best by rounds to top-1 30 %' in text
@@ -402,14 +375,7 @@ SMALL = (
 
 def start(output, jobs):
   return subprocess.Popen(
-    [
-      sys.executable,
-      '-m',
-      'launch.sweep',
-      *SMALL,
-      f'--jobs={jobs}',
-      f'--output={output}',
-    ],
+    [sys.executable, '-m', 'launch.sweep', *SMALL, f'--jobs={jobs}', f'--output={output}'],
     cwd=light.ROOT,
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
@@ -420,11 +386,7 @@ def start(output, jobs):
 def without_seconds(file):
   with open(file, newline='') as f:
     return [
-      {
-        name: cell
-        for name, cell in row.items()
-        if not name.startswith('seconds')
-      }
+      {name: cell for name, cell in row.items() if not name.startswith('seconds')}
       for row in csv.DictReader(f)
     ]
 
@@ -436,8 +398,7 @@ def test_an_interrupted_and_resumed_sweep_ends_like_another(tmp_path):
   assert whole.returncode == 0, said
   cut = start(tmp_path / 'cut', 1)
   first, second = (
-    tmp_path / 'cut' / 'client_learning_rate=0.01' / f'seed{seed}'
-    for seed in (0, 1)
+    tmp_path / 'cut' / 'client_learning_rate=0.01' / f'seed{seed}' for seed in (0, 1)
   )
   try:
     while not _rows(second / 'metrics.csv') > 30:
@@ -461,19 +422,10 @@ def test_an_interrupted_and_resumed_sweep_ends_like_another(tmp_path):
   assert '1 of them finished' in said
   assert said.count("dropped every client's update") == 4  # 2 runs, the table.
   assert (first / 'summary.json').stat().st_mtime_ns == written
-  files = [
-    'sweep.csv',
-    *(f'{first.parent.name}/{s.name}/metrics.csv' for s in (first, second)),
-  ]
+  files = ['sweep.csv', *(f'{first.parent.name}/{s.name}/metrics.csv' for s in (first, second))]
   for file in files:
-    assert without_seconds(tmp_path / 'cut' / file) == without_seconds(
-      tmp_path / 'whole' / file
-    )
-  [best] = [
-    row
-    for row in without_seconds(tmp_path / 'cut' / 'sweep.csv')
-    if row['best'] == 'True'
-  ]
+    assert without_seconds(tmp_path / 'cut' / file) == without_seconds(tmp_path / 'whole' / file)
+  [best] = [row for row in without_seconds(tmp_path / 'cut' / 'sweep.csv') if row['best'] == 'True']
   assert float(best['client_learning_rate']) == 0.01
 
 

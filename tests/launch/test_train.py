@@ -12,13 +12,9 @@ import numpy as np
 import psutil
 import pytest
 
-from launch import evaluate
-from launch import machine
+from launch import evaluate, machine
 from tasks import experiment
-from tests import doubling
-from tests import full_disk
-from tests import processes
-from tests import small_data
+from tests import doubling, full_disk, processes, small_data
 from tests.launch import light
 from tff_xc import errors
 from tff_xc.measure import catalog
@@ -133,9 +129,7 @@ def stopped_by(signal_number, flags, run_dir, after):
 
 
 @pytest.mark.slow
-def test_kill_9_and_ctrl_c_and_resumes_give_the_same_metrics(
-  finished, tmp_path
-):
+def test_kill_9_and_ctrl_c_and_resumes_give_the_same_metrics(finished, tmp_path):
   """Also if the kill cut a line short and damaged the newest checkpoint."""
   run_dir = tmp_path / 'killed'
   flags = (*SMALL, '--rounds=10', '--checkpoint_every=2')
@@ -143,9 +137,7 @@ def test_kill_9_and_ctrl_c_and_resumes_give_the_same_metrics(
   with open(run_dir / 'metrics.csv', 'a') as file:
     file.write('9,0.5,0')
   checkpoints = run_dir / 'checkpoints'
-  rounds = [
-    int(p.stem.removeprefix('round_')) for p in checkpoints.glob('round_*')
-  ]
+  rounds = [int(p.stem.removeprefix('round_')) for p in checkpoints.glob('round_*')]
   assert len(rounds) > 1
   newest = checkpoints / f'round_{max(rounds)}.npz'
   os.truncate(newest, newest.stat().st_size // 2)
@@ -177,9 +169,7 @@ def test_500_rounds_add_nothing_to_the_memory(tmp_path, algorithm):
   given += ('--eval_every=25', '--clients_per_round=3', '--checkpoint_every=5')
   samples = []
   quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
-  with subprocess.Popen(
-    command(run_dir, *given), cwd=light.ROOT, **quiet
-  ) as run:
+  with subprocess.Popen(command(run_dir, *given), cwd=light.ROOT, **quiet) as run:
     try:
       while run.poll() is None:
         done = rounds_done(run_dir)
@@ -243,8 +233,7 @@ def train(run_dir, *flags):
 def test_fedss_is_near_full_softmax_and_above_the_rest(tmp_path):
   """Top-1 after 100 rounds on the default glyphs, 200 classes."""
   top1 = {
-    name: train(tmp_path / name, '--task=glyphs', *flags)['top1']
-    for name, flags in RUNS.items()
+    name: train(tmp_path / name, '--task=glyphs', *flags)['top1'] for name, flags in RUNS.items()
   }
   assert top1['full'] > 0.7
   assert top1['fedss'] > 0.9 * top1['full']

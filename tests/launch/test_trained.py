@@ -11,12 +11,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from launch import evaluate
-from launch import export
-from launch import trained
+from launch import evaluate, export, trained
 from tasks import experiment
-from tests.launch import own_examples
-from tests.launch import test_evaluate
+from tests.launch import own_examples, test_evaluate
 from tff_xc import errors
 from tff_xc.experiment import checkpoints
 from tff_xc.report import run_files
@@ -148,9 +145,7 @@ def test_no_data_are_needed(here, rounds):
   own_examples.items(here)
   columns = {'label_column': 'item', 'user_column': 'user'}
   given = {'data_dir': 'items.csv', 'hidden_dim': 4, 'embedding_dim': 4}
-  config = experiment.resolve(
-    'table', 'fedavg', {**given, **columns, 'rounds': 1}
-  )
+  config = experiment.resolve('table', 'fedavg', {**given, **columns, 'rounds': 1})
   made = experiment.assemble(config)
   made.run('run')
   (here / 'items.csv').unlink()
@@ -160,19 +155,14 @@ def test_no_data_are_needed(here, rounds):
   assert found.class_names == list(made.dataset.class_names)
 
 
-def test_the_default_round_is_the_one_that_validation_chose(
-  monkeypatch, capsys
-):
+def test_the_default_round_is_the_one_that_validation_chose(monkeypatch, capsys):
   metrics = pd.DataFrame(
-    {
-      'round': [0, 1, 2],
-      'hit@10': [0.1, 0.2, 0.9],
-      'ndcg@10_validation': [0.1, 0.8, 0.3],
-    }
+    {'round': [0, 1, 2], 'hit@10': [0.1, 0.2, 0.9], 'ndcg@10_validation': [0.1, 0.8, 0.3]}
   )
-  of = lambda by: types.SimpleNamespace(
-    path='run', task='items', config={'best_by': by}, metrics=metrics
-  )
+
+  def of(by):
+    return types.SimpleNamespace(path='run', task='items', config={'best_by': by}, metrics=metrics)
+
   monkeypatch.setattr(checkpoints, 'kept', lambda path: [1, 2])
   by_validation = of('ndcg@10_validation')
   assert trained._round(by_validation, trained.CHOSEN) == 1

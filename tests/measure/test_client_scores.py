@@ -5,9 +5,7 @@ import pytest
 import scipy.sparse
 
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool as pool_lib
+from tff_xc.data import client_data, partition, pool as pool_lib
 from tff_xc.measure import client_scores
 
 N = 5
@@ -67,17 +65,13 @@ def _set(**more):
   return client_data.FederatedDataset(
     name='mine',
     num_classes=4,
-    train=client_data.PartitionedClientData(
-      _pool(y), partition.of_clients(train)
-    ),
+    train=client_data.PartitionedClientData(_pool(y), partition.of_clients(train)),
     **more,
   )
 
 
 HELD = partition.of_clients({'a': [8, 2], 'b': [], 'c': [3]})
-UNSEEN = client_data.Unseen(
-  partition.of_clients({'u': [6]}), partition.of_clients({'u': [10, 7]})
-)
+UNSEEN = client_data.Unseen(partition.of_clients({'u': [6]}), partition.of_clients({'u': [10, 7]}))
 
 
 def test_clients_are_counted():
@@ -96,10 +90,11 @@ def test_clients_are_counted():
 
 def test_the_same_clients_are_drawn_by_seed():
   names = [f'{k}' for k in range(40)]
-  dataset = _set(
-    held_out=partition.of_clients({n: [k % 12] for k, n in enumerate(names)})
-  )
-  draw = lambda count, seed: client_scores.drawn(dataset, count, seed)
+  dataset = _set(held_out=partition.of_clients({n: [k % 12] for k, n in enumerate(names)}))
+
+  def draw(count, seed):
+    return client_scores.drawn(dataset, count, seed)
+
   first = draw(10, 0).client_ids
   assert len(set(first)) == 10
   assert draw(10, 0).client_ids == first != draw(10, 1).client_ids

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import registered
-from tests import tiny
+from tests import registered, tiny
 from tff_xc import heads
 from tff_xc.algorithms import registry
 from tff_xc.measure import communication
@@ -35,10 +34,7 @@ def down_and_up(sizes, **rows):
 
 
 def test_bytes_are_those_of_the_tensors_that_cross():
-  encoder = [
-    np.zeros((tiny.FEATURES, tiny.DIM), np.float32),
-    np.zeros(tiny.DIM, np.float32),
-  ]
+  encoder = [np.zeros((tiny.FEATURES, tiny.DIM), np.float32), np.zeros(tiny.DIM, np.float32)]
   ids = np.zeros(9, np.int32)
   rows = np.zeros((9, tiny.DIM), np.float32)
   biases = np.zeros(9, np.float32)
@@ -108,9 +104,7 @@ def test_feature_rows_travel_with_ids_like_class_rows():
   assert sizes.saving(down + up) == pytest.approx(1 - (down + up) / all_sent)
 
 
-@pytest.mark.parametrize(
-  ('num_classes', 'published'), [(SOP, 0.164), (LANDMARKS, 0.0340)]
-)
+@pytest.mark.parametrize(('num_classes', 'published'), [(SOP, 0.164), (LANDMARKS, 0.0340)])
 def test_last_layer_shares_of_figure_8(num_classes, published):
   share = last_layer_share(num_classes, 64)
   assert share == pytest.approx(published, abs=0.0005 if share > 0.1 else 5e-5)
@@ -133,8 +127,6 @@ def test_parameter_savings_of_section_5(rows, num_classes, dim, published):
     encoder, row = BACKBONE * 4, dim * 4
     table = communication.TableSizes(row, row, row + 8)
     full = encoder + num_classes * row
-    sizes = communication.Messages(
-      encoder, 0, full, encoder, encoder + 4, {'class': table}
-    )
+    sizes = communication.Messages(encoder, 0, full, encoder, encoder + 4, {'class': table})
     in_bytes = sizes.saving(sum(down_and_up(sizes, **{'class': rows})))
     assert saving - 1e-4 < in_bytes < saving

@@ -11,17 +11,10 @@ import tensorflow as tf
 from sklearn import metrics
 
 from tests import tiny
-from tff_xc import classifier
-from tff_xc import heads
-from tff_xc.data import client_data
-from tff_xc.data import hashing
-from tff_xc.data import partition
-from tff_xc.data import pool
-from tff_xc.data import sparse
+from tff_xc import classifier, heads
+from tff_xc.data import client_data, hashing, partition, pool, sparse
 from tff_xc.encoders import encoder
-from tff_xc.measure import catalog
-from tff_xc.measure import evaluation
-from tff_xc.measure import ranking
+from tff_xc.measure import catalog, evaluation, ranking
 
 RANDOM = np.random.default_rng(0)
 
@@ -50,11 +43,7 @@ def setting():
   parts = [some(count, 12) for count in (700, 0, 900)]
   test, retrieval = some(1300, 12), some(60, 4)
   dataset = client_data.FederatedDataset(
-    'tiny',
-    12,
-    clients(parts),
-    pool.in_memory(*test),
-    pool.in_memory(*retrieval),
+    'tiny', 12, clients(parts), pool.in_memory(*test), pool.in_memory(*retrieval)
   )
   return model, model.init(tf.constant([1, 2])), dataset, parts
 
@@ -84,9 +73,7 @@ def test_top1_of_test_and_training_examples(setting, monkeypatch):
     assert measured[name] == pytest.approx(5 * measured['p@5'])
   alone = evaluation.Evaluator(model, dataset, ('top5',))(weights)
   assert alone['top5'] == measured['top5']
-  assert measured['top1'] == pytest.approx(
-    naive_top1(weights, everything(dataset.test))
-  )
+  assert measured['top1'] == pytest.approx(naive_top1(weights, everything(dataset.test)))
   together = pool.Examples(
     np.concatenate([p.x for p in parts]), np.concatenate([p.y for p in parts])
   )
@@ -99,9 +86,7 @@ def test_top1_of_test_and_training_examples(setting, monkeypatch):
     evaluation.Evaluator(model, dataset, ('top1', 'p@2'))
 
 
-def test_no_ranking_has_the_classes_that_an_example_has_seen(
-  setting, monkeypatch
-):
+def test_no_ranking_has_the_classes_that_an_example_has_seen(setting, monkeypatch):
   model, weights, dataset, _ = setting
   x, y = everything(dataset.test)
   seen = RANDOM.random([len(y), 12]) < RANDOM.random([len(y), 1])
@@ -130,14 +115,10 @@ def test_no_ranking_has_the_classes_that_an_example_has_seen(
   )
   some = np.array([700, 3])
   best = evaluate.predict(weights, test, some)
-  assert best.tolist() == [
-    s.argmax() if np.isfinite(s).any() else -1 for s in scores[some]
-  ]
+  assert best.tolist() == [s.argmax() if np.isfinite(s).any() else -1 for s in scores[some]]
 
 
-def test_f1_and_mcc_are_of_the_predictions_and_distances_of_classes_held(
-  setting,
-):
+def test_f1_and_mcc_are_of_the_predictions_and_distances_of_classes_held(setting):
   model, weights, dataset, parts = setting
   few = pool.Examples(parts[0].x, parts[0].y % 4)
   dataset = dataclasses.replace(dataset, train=clients([few, parts[1]]))
@@ -152,21 +133,15 @@ def test_f1_and_mcc_are_of_the_predictions_and_distances_of_classes_held(
   assert list(measured.values()) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-  'scores', [12 * 500, 2**25]
-)  # In blocks, or all at once.
+@pytest.mark.parametrize('scores', [12 * 500, 2**25])  # In blocks, or all at once.
 def test_the_test_loss_is_scikit_learns_log_loss(setting, monkeypatch, scores):
   _, _, dataset, _ = setting
   model = tiny.model(12, head=heads.LinearHead())
   weights = model.init(tf.constant([1, 2]))
   x, y = everything(dataset.test)
   table = weights.class_table.numpy().astype(np.float64)
-  logits = (
-    x @ weights.encoder['kernel'].numpy() @ table[:, :-1].T + table[:, -1]
-  )
-  wanted = metrics.log_loss(
-    y, scipy.special.softmax(logits, axis=1), labels=range(12)
-  )
+  logits = x @ weights.encoder['kernel'].numpy() @ table[:, :-1].T + table[:, -1]
+  wanted = metrics.log_loss(y, scipy.special.softmax(logits, axis=1), labels=range(12))
   monkeypatch.setattr(evaluation, '_SCORES', scores)
   names = ('test_loss', 'top1')
   measured = evaluation.Evaluator(model, dataset, names)(weights)
@@ -212,9 +187,7 @@ def bag_encoder(traces):
     gathered = tf.gather(trainable['rows'], x.ids) * x.values[:, None]
     lengths = x.row_splits[1:] - x.row_splits[:-1]
     owners = tf.repeat(tf.range(tf.size(lengths)), lengths)
-    embeddings = tf.math.unsorted_segment_sum(
-      gathered, owners, tf.size(lengths)
-    )
+    embeddings = tf.math.unsorted_segment_sum(gathered, owners, tf.size(lengths))
     return embeddings, non_trainable
 
   return encoder.Encoder(encoder.SparseSpec(VOCABULARY), tiny.DIM, init, apply)
@@ -233,21 +206,13 @@ def bags(count):
 def sparse_setting():
   """Returns a sparse examples' model, weights, data, label sets and traces."""
   traces = []
-  model = classifier.EmbeddingClassifier(
-    bag_encoder(traces), heads.CosineHead(4.0), CLASSES
-  )
+  model = classifier.EmbeddingClassifier(bag_encoder(traces), heads.CosineHead(4.0), CLASSES)
   parts = [
-    pool.Examples(bags(n), RANDOM.integers(0, CLASSES, n).astype(np.int32))
-    for n in (300, 0, 450)
+    pool.Examples(bags(n), RANDOM.integers(0, CLASSES, n).astype(np.int32)) for n in (300, 0, 450)
   ]
-  sets = [
-    np.sort(RANDOM.permutation(CLASSES)[: RANDOM.integers(0, 4)])
-    for _ in range(1300)
-  ]
+  sets = [np.sort(RANDOM.permutation(CLASSES)[: RANDOM.integers(0, 4)]) for _ in range(1300)]
   splits, ids = np.cumsum([0] + [len(s) for s in sets]), np.concatenate(sets)
-  y = scipy.sparse.csr_matrix(
-    (np.ones(len(ids), bool), ids, splits), (1300, CLASSES)
-  )
+  y = scipy.sparse.csr_matrix((np.ones(len(ids), bool), ids, splits), (1300, CLASSES))
   dataset = client_data.FederatedDataset(
     'bags',
     CLASSES,
@@ -276,10 +241,7 @@ def test_sparse_examples_with_label_sets(sparse_setting):
   assert measured['p@1'] == measured['ndcg@1'] == pytest.approx(p1)
   assert measured['p@5'] == pytest.approx(p5)
   assert 0 < measured['psp@1'] != measured['p@1']
-  hits = [
-    naive_order(weights, x)[:, 0] == y
-    for x, y in map(dataset.train.examples, ('c0', 'c2'))
-  ]
+  hits = [naive_order(weights, x)[:, 0] == y for x, y in map(dataset.train.examples, ('c0', 'c2'))]
   together = np.concatenate(hits).mean()
   assert measured['train_top1'] == pytest.approx(together)
   assert len(traces) == 1  # Block sizes do not cause retracing.
@@ -295,9 +257,7 @@ def test_sparse_examples_with_label_sets(sparse_setting):
 
 
 @pytest.mark.parametrize('at_once', [1, 700, 10**6])
-def test_no_more_than_a_block_of_examples_is_read_at_once(
-  setting, monkeypatch, at_once
-):
+def test_no_more_than_a_block_of_examples_is_read_at_once(setting, monkeypatch, at_once):
   model, weights, dataset, _ = setting
   names = ('top1', 'p@5', 'map@10', 'train_top1')
   expected = evaluation.Evaluator(model, dataset, names)(weights)
@@ -310,14 +270,9 @@ def test_no_more_than_a_block_of_examples_is_read_at_once(
 
     return dataclasses.replace(examples, read=reading)
 
-  train = client_data.PartitionedClientData(
-    counted(dataset.train.pool), dataset.train.partition
-  )
+  train = client_data.PartitionedClientData(counted(dataset.train.pool), dataset.train.partition)
   streamed = dataclasses.replace(
-    dataset,
-    train=train,
-    test=counted(dataset.test),
-    retrieval=counted(dataset.retrieval),
+    dataset, train=train, test=counted(dataset.test), retrieval=counted(dataset.retrieval)
   )
   monkeypatch.setattr(evaluation, '_RANKED_AT_ONCE', at_once)
   assert evaluation.Evaluator(model, streamed, names)(weights) == expected
@@ -379,9 +334,7 @@ def test_a_search_finds_the_labels_of_the_largest_scores(score, monkeypatch):
     z = z if score == 'logit' else -np.log1p(np.exp(-z))
     of_tables.append(z[hashing.buckets(np.arange(300), r, 20)])
   join = np.median if score == 'median' else np.mean
-  wanted = best_of_each(
-    join(of_tables, axis=0), 5
-  )  # Some labels share all their buckets.
+  wanted = best_of_each(join(of_tables, axis=0), 5)  # Some labels share all their buckets.
   sizes = []
 
   @dataclasses.dataclass(frozen=True)
@@ -421,7 +374,10 @@ def test_scores_of_validation_are_of_its_examples_alone(setting):
   dataset = dataclasses.replace(dataset, validation=held)
   names = ('top1', 'top1_validation', 'ndcg@10_validation', 'hit@10')
   measured = evaluation.Evaluator(model, dataset, names)(weights)
-  of = lambda examples: naive_top1(weights, everything(examples))
+
+  def of(examples):
+    return naive_top1(weights, everything(examples))
+
   assert measured['top1_validation'] == pytest.approx(of(held))
   assert measured['top1'] == pytest.approx(of(dataset.test))
   swapped = dataclasses.replace(dataset, test=held, validation=dataset.test)

@@ -17,12 +17,8 @@ CONFIGURATIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-  ('labels', 'tables', 'buckets', 'least'), CONFIGURATIONS
-)
-def test_lemma_2_holds_in_the_papers_configurations(
-  labels, tables, buckets, least
-):
+@pytest.mark.parametrize(('labels', 'tables', 'buckets', 'least'), CONFIGURATIONS)
+def test_lemma_2_holds_in_the_papers_configurations(labels, tables, buckets, least):
   found = hashed_labels.least_buckets(labels, tables, 0.05)
   assert abs(found - least) <= 1  # The paper's numbers are rounded.
   assert buckets >= found
@@ -65,15 +61,12 @@ def test_examples_that_count_once_are_fewer_than_lemma_1_says():
   assert (expected < hashed_labels.least_positives(counts, 6)).all()
   alone = scipy.sparse.csr_matrix(np.eye(20, dtype=bool))  # One label each.
   np.testing.assert_allclose(
-    hashed_labels.expected_examples(alone, 6),
-    hashed_labels.expected_positives(np.ones(20), 6),
+    hashed_labels.expected_examples(alone, 6), hashed_labels.expected_positives(np.ones(20), 6)
   )
 
 
 @pytest.mark.parametrize('kind', [np.asarray, scipy.sparse.csr_matrix])
-def test_theorem_1_the_error_of_a_centroid_is_its_spread_over_its_positives(
-  kind,
-):
+def test_theorem_1_the_error_of_a_centroid_is_its_spread_over_its_positives(kind):
   random = np.random.default_rng(6)
   x = random.normal(size=[40, 7]) * (random.random([40, 7]) < 0.5)
   spread = x.var(axis=0, ddof=1).sum()
@@ -121,9 +114,10 @@ def test_divergences_are_those_of_the_definition():
 
 def test_fewer_buckets_and_tables_bring_clients_closer():
   counts = np.random.default_rng(3).integers(0, 9, [4, 60])
-  of = lambda groups: hashed_labels.divergences(
-    hashed_labels.group_counts(counts, groups, groups.max() + 1)
-  )
+
+  def of(groups):
+    return hashed_labels.divergences(hashed_labels.group_counts(counts, groups, groups.max() + 1))
+
   # Each bucket of a size is a union of the next size's.
   sizes = [hashing.buckets(np.arange(60), 0, size) for size in (3, 6, 24)]
   tables = [hashed_labels.joint_buckets(60, r, 3) for r in (1, 2, 3)]

@@ -8,9 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tff_xc.measure import leakage
-from tff_xc.round import randomized
-from tff_xc.round import randomness
-from tff_xc.round import request
+from tff_xc.round import randomized, randomness, request
 
 N, M, ROUNDS = 10, 3, (0, 1, 3)
 OWN = [2, 7]
@@ -41,7 +39,10 @@ def likelihood(schedule, own, seen) -> float:
   others = np.array([c for c in range(N) if c not in own])
   mine = sum(1 << c for c in own)
   draws = list(itertools.combinations(others, M))
-  matches = lambda draw, s: sum(1 << int(c) for c in draw) | mine == s
+
+  def matches(draw, s):
+    return sum(1 << int(c) for c in draw) | mine == s
+
   if schedule == 'fresh':
     each = [np.mean([matches(d, s) for d in draws]) for s in seen]
     return math.prod(each)
@@ -82,7 +83,10 @@ def test_the_posterior_of_randomized_requests_is_bayes_rule():
   requests = requests_of(made, rounds)
   found = leakage.of_randomized(requests, p.log_likelihoods, prior)
   every = np.array([*itertools.product([0, 1], repeat=N)])  # [2^N, N].
-  of = lambda one, probability: np.where(one, probability, 1 - probability)
+
+  def of(one, probability):
+    return np.where(one, probability, 1 - probability)
+
   of_own = of(every, prior).prod(axis=1)
   # [sets, permanent bits].
   permanent = np.ones([len(every)] * 2)
@@ -91,9 +95,7 @@ def test_the_posterior_of_randomized_requests_is_bayes_rule():
     permanent *= of(every[None, :, c], chance[:, None])
   for r in range(1, len(rounds) + 1):
     chance = np.where(every, p.stays, p.appears)
-    of_requests = np.prod(
-      [of(s[None], chance).prod(axis=1) for s in requests[:r]], axis=0
-    )
+    of_requests = np.prod([of(s[None], chance).prod(axis=1) for s in requests[:r]], axis=0)
     weights = of_own * (permanent @ of_requests)
     expected = (weights[:, None] * every).sum(axis=0) / weights.sum()
     np.testing.assert_allclose(found[r - 1], expected, atol=1e-12)
@@ -102,9 +104,7 @@ def test_the_posterior_of_randomized_requests_is_bayes_rule():
 def test_epsilon_bounds_what_any_requests_tell():
   p = randomized.response(2.0, M, N, 0.3)
   one = p.in_request(p.own), p.in_request(p.other)
-  largest = max(
-    abs(math.log(one[0] / one[1])), abs(math.log((1 - one[0]) / (1 - one[1])))
-  )
+  largest = max(abs(math.log(one[0] / one[1])), abs(math.log((1 - one[0]) / (1 - one[1]))))
   assert p.epsilon() == pytest.approx(largest)
   several = [p.epsilon(r) for r in (1, 2, 5, 50)]
   assert several == sorted(several)
@@ -123,9 +123,7 @@ def test_many_requests_have_a_posterior_and_an_epsilon():
   found = leakage.of_randomized(often, p.log_likelihoods, prior)
   # All that they tell are the permanent bits: one of 1, and one of 0.
   pairs = (p.own, p.other), (1 - p.own, 1 - p.other)
-  expected = [
-    prior * own / (prior * own + (1 - prior) * other) for own, other in pairs
-  ]
+  expected = [prior * own / (prior * own + (1 - prior) * other) for own, other in pairs]
   np.testing.assert_allclose(found[-1], expected, rtol=1e-9)
   for renewed in (0.0, 0.1, 0.5):
     p = randomized.response(3.0, 80, 964, renewed)
@@ -143,13 +141,9 @@ def test_buckets_of_several_tables_narrow_the_candidates():
   rows_of = np.array([[0, 4], [0, 5], [1, 4], [1, 6], [2, 5]])
   seen = np.zeros(7, bool)
   seen[[0, 1, 4]] = True
-  np.testing.assert_array_equal(
-    leakage.of_buckets(rows_of, seen) > 0, [1, 0, 1, 0, 0]
-  )
+  np.testing.assert_array_equal(leakage.of_buckets(rows_of, seen) > 0, [1, 0, 1, 0, 0])
   # Each of the two is the only candidate for one of the buckets 0 and 1.
-  np.testing.assert_array_equal(
-    leakage.of_buckets(rows_of, seen), [1, 0, 1, 0, 0]
-  )
+  np.testing.assert_array_equal(leakage.of_buckets(rows_of, seen), [1, 0, 1, 0, 0])
   every = leakage.of_buckets(rows_of, np.ones(7, bool))
   assert every[3] == every[4] == 1
   assert 0 <= every[0] <= 1

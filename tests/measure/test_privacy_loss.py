@@ -5,8 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize
-from scipy import stats
+from scipy import optimize, stats
 
 from tff_xc import errors
 from tff_xc.measure import privacy_loss
@@ -19,9 +18,7 @@ def gaussian_epsilon(noise, delta):
 
   def excess(epsilon):
     a, b = 0.5 / noise, epsilon * noise
-    return (
-      stats.norm.cdf(a - b) - math.exp(epsilon) * stats.norm.cdf(-a - b) - delta
-    )
+    return stats.norm.cdf(a - b) - math.exp(epsilon) * stats.norm.cdf(-a - b) - delta
 
   return optimize.brentq(excess, 0.0, 50.0)
 
@@ -113,7 +110,10 @@ def test_the_smaller_bound_counts():
 def test_noise_for_an_epsilon():
   sampling = privacy_loss.Sampling(privacy_loss.POISSON, 0.05)
   found = privacy_loss.noise_multiplier(2.0, 1e-5, 50, sampling)
-  of = lambda z: privacy_loss.Accountant(z, sampling, 1e-5).epsilon(50)
+
+  def of(z):
+    return privacy_loss.Accountant(z, sampling, 1e-5).epsilon(50)
+
   assert of(found) <= 2.0 < of(0.99 * found)
   rare = privacy_loss.Sampling(privacy_loss.POISSON, 0.01)
   small = privacy_loss.noise_multiplier(0.1, 1e-5, 100, rare)

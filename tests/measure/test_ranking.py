@@ -9,8 +9,7 @@ import pytest
 import scipy.sparse
 from sklearn import metrics
 
-from tff_xc import errors
-from tff_xc import memory
+from tff_xc import errors, memory
 from tff_xc.data import sparse
 from tff_xc.measure import ranking
 
@@ -19,12 +18,7 @@ def naive_order(points, query):
   """Sorts other integer points by exact squared distance, then by index."""
 
   def key(other):
-    return (
-      sum(
-        (a - b) ** 2 for a, b in zip(points[query], points[other], strict=True)
-      ),
-      other,
-    )
+    return (sum((a - b) ** 2 for a, b in zip(points[query], points[other], strict=True)), other)
 
   return sorted((i for i in range(len(points)) if i != query), key=key)
 
@@ -48,7 +42,10 @@ def maps_of(orders, labels):
     at_10.append(average(10))
     if total:
       at_r.append(average(total))
-  mean = lambda found: pytest.approx(float(sum(found) / len(found)), abs=1e-12)
+
+  def mean(found):
+    return pytest.approx(float(sum(found) / len(found)), abs=1e-12)
+
   of_k = {f'retrieval_recall@{k}': mean(hits) for k, hits in recalled.items()}
   return {'map@10': mean(at_10), 'map@r': mean(at_r), **of_k}
 
@@ -56,9 +53,7 @@ def maps_of(orders, labels):
 def exact_points(embeddings):
   norms = np.sqrt((embeddings.astype(np.float64) ** 2).sum(1, keepdims=True))
   unit = embeddings / (norms + 1e-12)
-  return [
-    [fractions.Fraction(round(float(v) * 2**25)) for v in row] for row in unit
-  ]
+  return [[fractions.Fraction(round(float(v) * 2**25)) for v in row] for row in unit]
 
 
 @pytest.mark.parametrize('block', [1, 150, 2**22])
@@ -123,9 +118,7 @@ def test_confusion_counts_other_classes_apart(monkeypatch):
 
 _RANDOM = np.random.default_rng(0)
 LABELS = _RANDOM.integers(0, 62, 3000).astype(np.int32)
-GUESSES = np.where(
-  _RANDOM.random(3000) < 0.6, LABELS, _RANDOM.permutation(LABELS)
-)
+GUESSES = np.where(_RANDOM.random(3000) < 0.6, LABELS, _RANDOM.permutation(LABELS))
 
 
 @pytest.mark.parametrize(
@@ -149,9 +142,7 @@ def test_they_are_those_of_scikit_learn(predictions, labels):
   f1 = metrics.f1_score(labels, predictions, average='macro', zero_division=0)
   assert found == {
     'macro_f1': pytest.approx(f1, abs=1e-12),
-    'mcc': pytest.approx(
-      metrics.matthews_corrcoef(labels, predictions), abs=1e-12
-    ),
+    'mcc': pytest.approx(metrics.matthews_corrcoef(labels, predictions), abs=1e-12),
   }
 
 
@@ -176,9 +167,7 @@ def test_top_k_is_scikit_learns():
   top = np.argsort(-scores, axis=1)[:, :6]
   labels = LABELS[:300] % 9
   for k in (1, 5):
-    expected = metrics.top_k_accuracy_score(
-      labels, scores, k=k, labels=range(9)
-    )
+    expected = metrics.top_k_accuracy_score(labels, scores, k=k, labels=range(9))
     assert ranking.top_accuracy(top, labels, k) == pytest.approx(expected)
   assert ranking.top_accuracy([[-1, -1]], [0], 2) == 0.0
 
@@ -231,17 +220,13 @@ def test_equal_the_naive_loops(a, b):
   random = np.random.default_rng(0)
   classes = 30
   sets = [
-    set(random.choice(classes, random.integers(0, 9), replace=False).tolist())
-    for _ in range(200)
+    set(random.choice(classes, random.integers(0, 9), replace=False).tolist()) for _ in range(200)
   ]
   sets[0] = sets[77] = sets[199] = set()
   top = np.stack([random.permutation(classes)[:8] for _ in sets])
   top[5, 2:] = -1  # A table with two classes that can be ranked.
   propensity = sparse.Propensity(random.integers(0, 50, classes), 400, a=a, b=b)
-  weights = [
-    1 + (math.log(400) - 1) * (b + 1) ** a / (n + b) ** a
-    for n in propensity.label_counts
-  ]
+  weights = [1 + (math.log(400) - 1) * (b + 1) ** a / (n + b) ** a for n in propensity.label_counts]
   got = ranking.label_set_scores(top, label_sets(*sets), propensity)
   for k in (1, 3, 5):
     p, ndcg, psp = naive_of_sets(top.tolist(), sets, weights, k)

@@ -11,7 +11,10 @@ from tff_xc.measure import search
 
 def naive_top(embeddings, table, k, bias=None):
   """Sorts all classes by fixed-point scores, in Python integers."""
-  scale = lambda norm: 2.0 ** np.frexp(norm)[1] if norm > 0 else 1.0
+
+  def scale(norm):
+    return 2.0 ** np.frexp(norm)[1] if norm > 0 else 1.0
+
   norms = np.linalg.norm(table.astype(np.float64), axis=1)
   table_scale = scale(np.nanmax(np.where(np.isfinite(norms), norms, 0)))
   found = []
@@ -122,9 +125,10 @@ def test_sizes_that_float32_cannot_multiply(small_blocks, size):
 def test_biases_that_dwarf_scores_or_are_nearly_equal(small_blocks):
   """Masked classes, and a bias beyond float32, come last but are returned."""
   x, table, bias = some(8)
-  check = lambda x, bias, k: (
-    search.top_k(x, table, k, bias).tolist() == naive_top(x, table, k, bias)
-  )
+
+  def check(x, bias, k):
+    return search.top_k(x, table, k, bias).tolist() == naive_top(x, table, k, bias)
+
   bias = bias.astype(np.float64)
   for sign in (1, -1):  # Float32 numbers of this size are 1/16 apart.
     assert check(x / 100, sign * 1e6 + bias / 100, 5)
@@ -207,9 +211,7 @@ def nearest(points, k, block=2**22):
 
 
 @pytest.mark.parametrize('crowded_share', [0.0, 1 / 32, 1.0])
-@pytest.mark.parametrize(
-  'points', [scattered, with_copies, cone, clusters, one_apart]
-)
+@pytest.mark.parametrize('points', [scattered, with_copies, cone, clusters, one_apart])
 def test_both_ways_equal_the_naive_search(monkeypatch, points, crowded_share):
   monkeypatch.setattr(search, '_CROWDED_SHARE', crowded_share)
   monkeypatch.setattr(search, '_LEAST_GROUPS', 20)

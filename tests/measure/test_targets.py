@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from tff_xc import errors
-from tff_xc.measure import catalog
-from tff_xc.measure import targets
+from tff_xc.measure import catalog, targets
 
 METRICS = pd.DataFrame(
   {
@@ -27,21 +26,14 @@ def test_targets_and_budgets_are_read_and_written():
   assert distance.heading == 'rounds to least class distance 1.25'
   some = targets.parse_budgets('rounds:1000, batches:10000,rounds:1000,bytes:9')
   assert [b.name for b in some] == ['rounds:1000', 'batches:10000', 'bytes:9']
-  assert [b.heading for b in some] == [
-    'at 1,000 rounds',
-    'at 10,000 batches',
-    'at 9 bytes',
-  ]
+  assert [b.heading for b in some] == ['at 1,000 rounds', 'at 10,000 batches', 'at 9 bytes']
   assert targets.parse('') == targets.parse_budgets(' ') == ()
 
 
 @pytest.mark.parametrize(
   ('text', 'message'),
   [
-    *(
-      (text, 'not of the form')
-      for text in ('top1', 'top1:', 'top1:x', 'top1:nan', 'top1:inf')
-    ),
+    *((text, 'not of the form') for text in ('top1', 'top1:', 'top1:x', 'top1:nan', 'top1:inf')),
     ('top1:0.7,', "target '' is not"),
     (':0.7', 'names no metric'),
     ('loss:0.7', 'names no metric'),
@@ -56,8 +48,7 @@ def test_what_is_no_target_is_refused(text, message):
 
 
 @pytest.mark.parametrize(
-  'text',
-  ['1000', 'seconds:3', 'rounds:0', 'rounds:x', ',', f'rounds:{"9" * 5000}'],
+  'text', ['1000', 'seconds:3', 'rounds:0', 'rounds:x', ',', f'rounds:{"9" * 5000}']
 )
 def test_what_is_no_budget_is_refused(text):
   with pytest.raises(errors.InputError, match='rounds:1000'):
@@ -65,7 +56,9 @@ def test_what_is_no_budget_is_refused(text):
 
 
 def test_the_first_evaluated_round_counts(monkeypatch):
-  first = lambda text: targets.parse(text)[0].first_round(METRICS)
+  def first(text):
+    return targets.parse(text)[0].first_round(METRICS)
+
   assert first('top1:0.7') == 2
   assert first('top1:0.65') == 2
   assert first('top1:0.05') == 0
@@ -93,15 +86,9 @@ BATCHES = pd.DataFrame(
   ('unit', 'scores'),
   [
     ('rounds', {1: 0.1, 2: 0.3, 3: 0.3, 5: 0.6, 6: None}),
-    (
-      'batches',
-      {3: 0.1, 49: 0.1, 50: 0.3, 99: 0.3, 100: 0.5, 104: 0.6, 105: None},
-    ),
+    ('batches', {3: 0.1, 49: 0.1, 50: 0.3, 99: 0.3, 100: 0.5, 104: 0.6, 105: None}),
     # After the rounds all clients were sent 400, 760, 1,120, 1,320, 1,420.
-    (
-      'bytes',
-      {759: 0.1, 760: 0.3, 1319: 0.3, 1320: 0.5, 1420: 0.6, 1421: None},
-    ),
+    ('bytes', {759: 0.1, 760: 0.3, 1319: 0.3, 1320: 0.5, 1420: 0.6, 1421: None}),
   ],
 )
 def test_the_last_evaluated_round_within_the_budget_counts(unit, scores):
@@ -123,7 +110,10 @@ def test_the_last_evaluated_round_within_the_budget_counts(unit, scores):
 )
 def test_evaluations_since_the_best(values, waited, of_less, monkeypatch):
   rows = [{'p@1': value} for value in values]
-  stops = lambda: [targets.BestRound('p@1', n).stops(rows) for n in range(4)]
+
+  def stops():
+    return [targets.BestRound('p@1', n).stops(rows) for n in range(4)]
+
   assert stops() == [False, *(waited >= n for n in (1, 2, 3))]
   lower = catalog.SCORES['p@1']._replace(better='lower')
   monkeypatch.setitem(catalog.SCORES, 'p@1', lower)

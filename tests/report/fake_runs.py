@@ -60,7 +60,10 @@ def write_run(
   if finished:
     scores = {'top1': top1, 'map@10': top1 / 3, 'map@r': top1 / 2}
     scores['train_top1'] = None
-    sent = lambda base, each: None if rows is None else base + each * rows
+
+    def sent(base, each):
+      return None if rows is None else base + each * rows
+
     summary = {
       'final': scores,
       'best': scores,

@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from tff_xc.report import clients
-from tff_xc.report import text_table
+from tff_xc.report import clients, text_table
 
 
 def _frame():
@@ -23,14 +22,7 @@ def _frame():
 
 def test_a_row_for_each_part_and_group():
   heading, *rows = clients.table(_frame())
-  assert heading[1:] == [
-    'number',
-    'mean',
-    'median',
-    'p10',
-    'worst tenth',
-    'std',
-  ]
+  assert heading[1:] == ['number', 'mean', 'median', 'p10', 'worst tenth', 'std']
   found = {row[0]: row[1:] for row in rows}
   assert found['trained'][:5] == ['10', '45.0', '45.0', '9.0', '0.0']
   assert found['unseen'][:2] == ['2', '75.0']

@@ -7,11 +7,7 @@ import pytest
 from matplotlib.backends import backend_agg
 
 from tests.report import fake_runs
-from tff_xc.report import curves
-from tff_xc.report import methods
-from tff_xc.report import pictures
-from tff_xc.report import run_files
-from tff_xc.report import tables
+from tff_xc.report import curves, methods, pictures, run_files, tables
 
 # Of the `runs` fixture, in the order of its runs.
 FEDSS, FULL, CENTRALIZED = 0, 3, 4
@@ -134,9 +130,7 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   assert np.not_equal(*(read(tmp_path / f'{n}.png').shape[1] for n in 'ab'))
 
 
-@pytest.mark.parametrize(
-  'suffix', ['.png', pytest.param('.pdf', marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('suffix', ['.png', pytest.param('.pdf', marks=pytest.mark.slow)])
 def test_pictures_are_drawn_again_to_the_same_bytes(tmp_path, runs, suffix):
   paths = [tmp_path / f'{name}{suffix}' for name in 'ab']
   for path in paths:
@@ -202,10 +196,7 @@ def test_axes_are_in_percent_and_titles_name_task_rounds_and_seeds(runs):
   assert figure.get_suptitle().startswith('omniglot, 20 rounds, mean ± std')
   [legend] = figure.legends
   told = [text.get_text() for text in legend.get_texts()]
-  assert told == [
-    'FedSS correction=negatives (3 seeds)',
-    'FedSS correction=none (1 seed)',
-  ]
+  assert told == ['FedSS correction=negatives (3 seeds)', 'FedSS correction=none (1 seed)']
   colours = [line.get_color() for line in legend.get_lines()]
   assert colours == [s['color'] for s in methods.styles(['fedss'] * 2)]
   loss = curves.compare_figure(tables.collect(runs[:1]), ['test_loss'])
@@ -214,7 +205,10 @@ def test_axes_are_in_percent_and_titles_name_task_rounds_and_seeds(runs):
 
 def test_what_is_level_in_all_runs_has_no_panel(tmp_path, runs, monkeypatch):
   frame = tables.collect(runs)
-  titles = lambda figure: [ax.get_title() for ax in figure.axes]
+
+  def titles(figure):
+    return [ax.get_title() for ax in figure.axes]
+
   assert 'MAP@10' in titles(curves.compare_figure(frame))
   for run in runs[1:]:
     run.metrics.loc[run.metrics['map@10'].notna(), 'map@10'] = 0.25

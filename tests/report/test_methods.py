@@ -29,27 +29,20 @@ _SEEN_BY = {
   ],
 }
 # Linear RGB to CIE XYZ (D65), and its white.
-_XYZ = np.array(
-  [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
-)
+_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
 
 def lab(colour, seen_by):
   """Returns CIE L*a*b*, in which distances below about 2 are not seen."""
   channels = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-  linear = np.where(
-    channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
-  )
+  linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
   xyz = _XYZ @ np.clip(np.array(_SEEN_BY[seen_by]) @ linear, 0, 1) / _XYZ.sum(1)
   f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
   return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
 def apart(one, other):
-  return min(
-    np.linalg.norm(lab(one, seen_by) - lab(other, seen_by))
-    for seen_by in _SEEN_BY
-  )
+  return min(np.linalg.norm(lab(one, seen_by) - lab(other, seen_by)) for seen_by in _SEEN_BY)
 
 
 def test_every_algorithm_has_a_name_and_a_look_of_its_own():
@@ -89,7 +82,10 @@ def test_a_method_has_one_look_and_its_variants_are_shades_of_it():
   found = methods.styles(['fedss', 'fedavg', 'fedss', 'fedss'])
   dark, middle, light = (found[i] for i in (0, 2, 3))
   assert middle['color'] == '#D55E00'
-  bright = lambda style: lab(style['color'], 'all')[0]
+
+  def bright(style):
+    return lab(style['color'], 'all')[0]
+
   assert bright(dark) + 5 < bright(middle) < bright(light) - 5
   assert len({style['linestyle'] for style in (dark, middle, light)}) == 3
   assert {style['marker'] for style in (dark, middle, light)} == {'D'}
@@ -112,11 +108,7 @@ def test_an_algorithm_of_ones_own_gets_a_free_colour():
     (['turbosvm', 'fedavg'], ['turbosvm', 'fedavg'], ['TurboSVM-FL', 'FedAvg']),
     (
       ['fedss', 'fedss', 'posonly'],
-      [
-        'omniglot fedss m=1 by=a b',
-        'omniglot fedss m=2 by=a b',
-        'posonly by=c',
-      ],
+      ['omniglot fedss m=1 by=a b', 'omniglot fedss m=2 by=a b', 'posonly by=c'],
       ['FedSS m=1', 'FedSS m=2', 'PosOnly'],
     ),
     (['fedss'], ['what I call it'], ['what I call it']),

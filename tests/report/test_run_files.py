@@ -27,7 +27,9 @@ def test_a_run_is_read_with_nan_for_empty_cells(tmp_path):
 
 
 def test_what_is_no_run_is_refused_and_a_pipe_is_not_opened(tmp_path):
-  refused = lambda told: pytest.raises(errors.InputError, match=told)
+  def refused(told):
+    return pytest.raises(errors.InputError, match=told)
+
   with refused('no directory'):
     run_files.read_run(tmp_path / 'absent')
   with refused(r'no config\.json'):

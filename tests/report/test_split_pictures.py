@@ -29,8 +29,7 @@ def test_class_counts(shape, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'size',
-  [1, *(pytest.param(size, marks=pytest.mark.slow) for size in (30, 6_000))],
+  'size', [1, *(pytest.param(size, marks=pytest.mark.slow) for size in (30, 6_000))]
 )
 def test_ranks(size, tmp_path):
   values = np.arange(size) ** 2

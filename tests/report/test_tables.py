@@ -11,21 +11,15 @@ import pytest
 
 from tests.report import fake_runs
 from tff_xc import errors
-from tff_xc.measure import catalog
-from tff_xc.measure import targets
-from tff_xc.report import run_files
-from tff_xc.report import tables
-from tff_xc.report import text_table
+from tff_xc.measure import catalog, targets
+from tff_xc.report import run_files, tables, text_table
 
 FEDSS = 'fedss negatives=80 correction=negatives'
 
 
 def read(tmp_path, *runs):
   """Returns runs; each is the name of a new directory and what it is made of."""
-  return [
-    run_files.read_run(fake_runs.write_run(tmp_path / name, **keys))
-    for name, keys in runs
-  ]
+  return [run_files.read_run(fake_runs.write_run(tmp_path / name, **keys)) for name, keys in runs]
 
 
 def labels(runs):
@@ -66,11 +60,7 @@ def test_methods_are_everything_but_the_seed(runs):
       {'negatives': 80, 'rounds': 40},
       'fedss rounds=20 negatives=5, fedss rounds=40 negatives=80',
     ),
-    (
-      {'negatives': 80},
-      {'algorithm': 'fullsoftmax'},
-      'fedss negatives=80, fullsoftmax',
-    ),
+    ({'negatives': 80}, {'algorithm': 'fullsoftmax'}, 'fedss negatives=80, fullsoftmax'),
     (  # A setting that both runs have is named if its values differ.
       {'algorithm': 'posonly', 'server_momentum': 0.5},
       {'algorithm': 'fullsoftmax', 'server_momentum': 0.9},
@@ -93,7 +83,10 @@ def test_a_label_names_only_what_distinguishes(tmp_path, a, b, expected):
 
 def test_what_does_not_decide_the_numbers_is_no_setting(tmp_path):
   names = ('checkpoint_every', 'data_dir', 'client_threads')
-  made = lambda i: {'seed': i, 'settings': dict.fromkeys(names, i)}
+
+  def made(i):
+    return {'seed': i, 'settings': dict.fromkeys(names, i)}
+
   assert labels(read(tmp_path, ('0', made(0)), ('1', made(1)))) == ['fedss']
 
 
@@ -152,9 +145,7 @@ def test_runs_on_other_data_are_another_method(tmp_path, others, expected):
     tmp_path,
     *(
       (f'{i}', {'algorithm': name, 'seed': seed, 'settings': settings})
-      for i, (name, seed, data, options) in enumerate(
-        [('fedss', 0, A, {}), *others]
-      )
+      for i, (name, seed, data, options) in enumerate([('fedss', 0, A, {}), *others])
       for settings in [{'data': data, 'options': options}]
     ),
   )
@@ -185,7 +176,10 @@ def test_means_and_sample_std(runs):
 
 def test_sorted_by_the_metric_chosen_and_unmeasured_last(runs, monkeypatch):
   runs[5].summary['final']['map@10'] = None
-  names = lambda table: [label.split()[0] for label in table['algorithm']]
+
+  def names(table):
+    return [label.split()[0] for label in table['algorithm']]
+
   order = ['centralized', 'fullsoftmax', 'fedss', 'fedss', 'posonly']
   assert names(build(runs)) == order
   assert names(build(runs, 'map@10'))[-1] == 'fullsoftmax'
@@ -235,7 +229,10 @@ def test_text_fits_a_width_and_says_what_it_leaves_out(runs, width):
   text = tables.to_text(table, width=width, elsewhere='compare.csv')
   assert max(map(len, text.splitlines())) <= width
   shown, _, rest = text.partition('more columns in compare.csv: ')
-  cut = lambda line: [c.strip() for c in line.split('  ') if c.strip()]
+
+  def cut(line):
+    return [c.strip() for c in line.split('  ') if c.strip()]
+
   kept, every = cut(shown.splitlines()[0]), cut(whole.splitlines()[0])
   left_out = [c.strip() for c in ' '.join(rest.split()).rstrip('.').split(',')]
   assert [c for c in every if c in kept] == kept
@@ -270,9 +267,7 @@ def test_csv_is_exact_and_is_read_again(runs, tmp_path):
   path = tmp_path / 'a.csv'
   path.write_text(tables.to_csv(table))
   again = tables.read_csv(path)
-  pd.testing.assert_frame_equal(
-    again, table.reset_index(drop=True), check_dtype=False
-  )
+  pd.testing.assert_frame_equal(again, table.reset_index(drop=True), check_dtype=False)
   for form in (tables.to_text, tables.to_markdown, tables.to_csv):
     assert form(again) == form(table)
   assert target in tables.measured(again)
@@ -301,10 +296,7 @@ def test_rounds_to_a_target_over_seeds(runs):
   assert printed(table, 'b', 'top1:0.4') == '1'
   given = targets.parse('map@10:0.4,top1:0.55')
   table = tables.build(frame, targets=given).set_index('algorithm', drop=False)
-  for label, expected in (
-    ('a', ['>18 in 2 of 3 seeds', '>18']),
-    ('b', ['>20', '1']),
-  ):
+  for label, expected in (('a', ['>18 in 2 of 3 seeds', '>18']), ('b', ['>20', '1'])):
     found = [printed(table, label, each.name) for each in given]
     assert found == expected
   text = tables.to_text(table, 100)
@@ -336,10 +328,7 @@ def test_sorted_by_rounds_to_a_target_or_refused(runs):
 def test_a_score_at_a_budget_is_a_column(runs):
   some = targets.parse_budgets('rounds:10,rounds:999')
   table = build(runs, 'top1', budgets=some)
-  at = [
-    run.metrics.set_index('round')['top1'].loc[:10].dropna().iloc[-1]
-    for run in runs[:3]
-  ]
+  at = [run.metrics.set_index('round')['top1'].loc[:10].dropna().iloc[-1] for run in runs[:3]]
   row = table.loc[FEDSS]
   assert row['top1@rounds:10_mean'] == pytest.approx(np.mean(at))
   assert row['top1@rounds:10_std'] == pytest.approx(np.std(at, ddof=1))
@@ -358,9 +347,7 @@ def test_epsilon_is_that_at_the_end(runs):
   rounds = private.metrics['round']
   epsilon = (rounds / 10).where(rounds % 10 == 0)
   epsilon.iloc[-1] = np.nan  # A round without an evaluation.
-  told = dataclasses.replace(
-    private, metrics=private.metrics.assign(epsilon=epsilon)
-  )
+  told = dataclasses.replace(private, metrics=private.metrics.assign(epsilon=epsilon))
   assert printed(build([told]), 'fedss', 'epsilon') == f'{epsilon.max():.3g}'
 
 
@@ -395,8 +382,7 @@ def test_volatility_is_the_deviation_over_the_last_evaluations(runs):
   # 22 were evaluated, of which 3 are the last tenth: 50, 40 and 60 %.
   steady = metrics.assign(top1=0.5, **{'map@10': metrics['top1']})
   run, other = (
-    dataclasses.replace(of, metrics=each)
-    for of, each in ((runs[0], metrics), (runs[5], steady))
+    dataclasses.replace(of, metrics=each) for of, each in ((runs[0], metrics), (runs[5], steady))
   )
   table = build([run, other], more=[tables.column('volatility_map@10')])
   volatility = table['volatility_mean'].tolist()
@@ -409,16 +395,7 @@ def test_volatility_is_the_deviation_over_the_last_evaluations(runs):
 
 
 @pytest.mark.parametrize(
-  'name',
-  [
-    'top9',
-    'best.top9',
-    'relative_top1:x',
-    'top9@3',
-    '\x1b',
-    'top1@',
-    'volatility_top9',
-  ],
+  'name', ['top9', 'best.top9', 'relative_top1:x', 'top9@3', '\x1b', 'top1@', 'volatility_top9']
 )
 def test_an_unknown_column_is_refused(name):
   with pytest.raises(errors.InputError, match='there is no column'):
@@ -453,11 +430,12 @@ def test_columns_are_aligned_and_the_widest_is_wrapped_between_words():
 
 def test_the_best_of_each_column_is_marked(runs):
   table = build(runs)
-  marked = lambda text, name: [
-    row
-    for row in text.splitlines()[2:]
-    if re.search(rf'{re.escape(name)}(\*|\*\*)( |$)', row)
-  ]
+
+  def marked(text, name):
+    return [
+      row for row in text.splitlines()[2:] if re.search(rf'{re.escape(name)}(\*|\*\*)( |$)', row)
+    ]
+
   text = tables.to_text(table, mark=True)
   key = 'bytes_down'
   least = table[f'{key}_mean'].idxmin()

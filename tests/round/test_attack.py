@@ -8,15 +8,16 @@ import scipy.sparse
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests import registered
-from tests import tiny
+from tests import registered, tiny
 from tests.round import test_robust
 from tff_xc.data import sparse
-from tff_xc.round import attack as attack_lib
-from tff_xc.round import examples as examples_lib
-from tff_xc.round import process as process_lib
-from tff_xc.round import randomness
-from tff_xc.round import robust
+from tff_xc.round import (
+  attack as attack_lib,
+  examples as examples_lib,
+  process as process_lib,
+  randomness,
+  robust,
+)
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -56,13 +57,9 @@ def test_flipped_labels_are_mirror_images():
   assert flipped.all_y.tolist() == [11, 6]
   assert flipped.y.dtype == flipped.all_y.dtype == np.int32
   assert flipped.x is client.x
-  sets = scipy.sparse.csr_matrix(
-    np.array([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]], bool)
-  )
+  sets = scipy.sparse.csr_matrix(np.array([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]], bool))
   y = sparse.as_tensors(sets)
-  flipped = attack_lib.flipped(
-    examples_lib.ClientExamples(None, y, 0, y.ids), 4
-  )
+  flipped = attack_lib.flipped(examples_lib.ClientExamples(None, y, 0, y.ids), 4)
   # Ascending within an example.
   assert flipped.y.ids.tolist() == [2, 3, 0, 2]
   assert flipped.y.row_splits.tolist() == [0, 2, 2, 4]
@@ -109,9 +106,10 @@ def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
   examples = np.array([len(client.y) for client in cohort])
   weights = np.array([weight for _, weight in each])
   for key in ('kernel', 'bias', 'class'):
-    of = lambda w, k=key: np.asarray(
-      w.tables['class'] if k == 'class' else w.encoder[k]
-    )
+
+    def of(w, k=key):
+      return np.asarray(w.tables['class'] if k == 'class' else w.encoder[k])
+
     total, share = 0.0, np.full([12, 1], weights.sum())
     by = weights
     if name == 'fedaws' and key == 'class':
@@ -121,9 +119,7 @@ def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
       total = total + weight * factor * change[key]
     share = share if key == 'class' else weights.sum()
     moved = of(after) - of(state.weights)
-    np.testing.assert_allclose(
-      moved, total / np.maximum(share, 1), rtol=1e-4, atol=3e-6
-    )
+    np.testing.assert_allclose(moved, total / np.maximum(share, 1), rtol=1e-4, atol=3e-6)
 
 
 @pytest.mark.slow
@@ -132,9 +128,10 @@ def test_nobody_else_changes_to_the_last_digit():
   for name in ('fedss', 'fedaws'):
     few = attacked(name, 'flip_signs', fraction=0.125)
     [bad] = np.flatnonzero(attack_of(few))
-    without = lambda r, bad=bad: [
-      c for c in test_robust.cohort_of(r, ()) if c.client_id != bad
-    ]
+
+    def without(r, bad=bad):
+      return [c for c in test_robust.cohort_of(r, ()) if c.client_id != bad]
+
     flips = attacked(name, 'flip_labels')
     ends = [
       tiny.run(process_lib.build_process(a), 2, without)[0].weights
@@ -147,26 +144,20 @@ def test_nobody_else_changes_to_the_last_digit():
 @pytest.mark.slow
 def test_bounds_apply_to_what_attackers_send():
   bounds = robust.Robust(None, robust.Quantile(3.0, 0.8, 0.2))
-  process = process_lib.build_process(
-    attacked('fedss', 'scale', 1e4, bounds=bounds)
-  )
+  process = process_lib.build_process(attacked('fedss', 'scale', 1e4, bounds=bounds))
   state = process.initialize()
   output = process.next(state, test_robust.cohort_of(0, ()))
   assert 2 <= output.metrics['clients_clipped'] < 8
   moved = [
     np.asarray(a) - np.asarray(b)
     for a, b in zip(
-      tf.nest.flatten(output.state.weights),
-      tf.nest.flatten(state.weights),
-      strict=True,
+      tf.nest.flatten(output.state.weights), tf.nest.flatten(state.weights), strict=True
     )
   ]
   assert np.sqrt(sum((m**2).sum() for m in moved)) < 3.0
   # One that is not finite is dropped as any other.
   process = process_lib.build_process(attacked('fedss', 'scale', 1e38))
-  output = process.next(
-    state=process.initialize(), examples=test_robust.cohort_of(0, ())
-  )
+  output = process.next(state=process.initialize(), examples=test_robust.cohort_of(0, ()))
   assert output.metrics['clients_dropped'] <= 2
 
 

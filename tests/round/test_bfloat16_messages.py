@@ -7,20 +7,20 @@ import pytest
 import tensorflow as tf
 
 from tasks import experiment
-from tests import registered
-from tests import tiny
-from tests.algorithms import numpy_fedss
-from tests.algorithms import test_fedss
+from tests import registered, tiny
+from tests.algorithms import numpy_fedss, test_fedss
 from tff_xc import errors
 from tff_xc.measure import communication
-from tff_xc.round import client_update
-from tff_xc.round import compression
-from tff_xc.round import examples
-from tff_xc.round import merge
-from tff_xc.round import personal
-from tff_xc.round import privacy
-from tff_xc.round import process as process_lib
-from tff_xc.round import tables
+from tff_xc.round import (
+  client_update,
+  compression,
+  examples,
+  merge,
+  personal,
+  privacy,
+  process as process_lib,
+  tables,
+)
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -40,9 +40,7 @@ def test_numbers_are_rounded_to_the_nearest_and_ties_to_the_even():
   used, ulp = compression.Bfloat16(), 2.0**-7
   given = [1 + ulp / 2, 1 + 1.5 * ulp, 1 + 0.51 * ulp, -1 - ulp / 2, 3.4e38]
   found = used.received(tf.constant(given)).numpy()
-  np.testing.assert_array_equal(
-    found, np.float32([1, 1 + 2 * ulp, 1 + ulp, -1, np.inf])
-  )
+  np.testing.assert_array_equal(found, np.float32([1, 1 + 2 * ulp, 1 + ulp, -1, np.inf]))
   drawn = np.random.default_rng(0).normal(size=[50, 9]).astype('float32')
   drawn *= np.float32(10.0) ** np.arange(-4, 5)
   found = used.received(tf.constant(drawn)).numpy()
@@ -67,12 +65,7 @@ def test_two_rounds_equal_the_numpy_reference():
       for client in cohort:
         held = test_fedss.held_ids(4, client, number)
         deltas = numpy_fedss.train_client(
-          'fedss',
-          [through(w) for w in weights],
-          held,
-          client.x,
-          client.y,
-          correct=True,
+          'fedss', [through(w) for w in weights], held, client.x, client.y, correct=True
         )
         clients.append((held, [through(d) for d in deltas], len(client.y)))
       weights, velocity = numpy_fedss.server_round(
@@ -102,8 +95,7 @@ def a_client(made):
     client = client._replace(state=tf.nest.map_structure(tf.constant, kept))
   random = np.random.default_rng(1)
   weights = tf.nest.map_structure(
-    lambda s: tf.constant(random.normal(size=s.shape), tf.float32),
-    made.model.weight_specs(),
+    lambda s: tf.constant(random.normal(size=s.shape), tf.float32), made.model.weight_specs()
   )
   held = tables.held_rows(made.model, made.tables, client, ROUND_SEED)
   return client, weights, held
@@ -137,19 +129,15 @@ def test_a_client_receives_and_sends_rounded_numbers(name, given, has_already):
     rows[:, -1] = 1
     whole.tables['class'] = tf.constant(rows)
   weights = personal.received(made, whole, held)
-  arrived = tf.nest.map_structure(
-    lambda t: tf.constant(rounded(t)),
-    weights,
-  )
+  arrived = tf.nest.map_structure(lambda t: tf.constant(rounded(t)), weights)
   for part, new in zip(weights, arrived, strict=True):
     new |= {n: t for n, t in part.items() if n in has_already}
-  send = lambda one, weights: client_update.build(one)(
-    weights, held, client, ROUND_SEED
-  )
+
+  def send(one, weights):
+    return client_update.build(one)(weights, held, client, ROUND_SEED)
+
   found, plain = send(made, weights), send(exact, arrived)
-  for a, b in zip(
-    found.encoder_delta.values(), plain.encoder_delta.values(), strict=True
-  ):
+  for a, b in zip(found.encoder_delta.values(), plain.encoder_delta.values(), strict=True):
     np.testing.assert_array_equal(a, rounded(b))
   sent, rows = (u.rows['class'].numpy() for u in (found, plain))
   if made.tables[0].merge.sends_deltas:
@@ -208,24 +196,17 @@ OF_VARIATES = (18 + registered.N * tiny.DIM) * 4
     ('turbosvm', {}, 36 + 5 * 6, 36 + 5 * 6 + 4),
     ('fedaws_baseline2', {}, 36 + 5 * 6, 36 + 5 * 4 + 4),
     # A probability is a float.
-    (
-      'fedss',
-      {'importance_weights': 'train'},
-      36 + 5 * (6 + 4),
-      36 + 5 * (4 + 4 + 6) + 4,
-    ),
+    ('fedss', {'importance_weights': 'train'}, 36 + 5 * (6 + 4), 36 + 5 * (4 + 4 + 6) + 4),
     ('fedss', {'trainable': 'head'}, 5 * 6, 5 * (4 + 4 + 6) + 4),
     ('fedbabu', {}, 36, 36 + 4),
     ('scaffold', {}, 36 + 30 + OF_VARIATES, 36 + 30 + OF_VARIATES + 4),
   ],
 )
 def test_the_bytes_of_a_tiny_model(name, given, down, up):
-  of = lambda **more: communication.messages(
-    registered.algorithm(name, **given, **more)
-  )
-  plain, found = (
-    m.of_round({'class': 5}, {'class': 6}) for m in (of(), of(**ROUNDED))
-  )
+  def of(**more):
+    return communication.messages(registered.algorithm(name, **given, **more))
+
+  plain, found = (m.of_round({'class': 5}, {'class': 6}) for m in (of(), of(**ROUNDED)))
   assert found['bytes_down_per_client'] == down
   assert found['bytes_up_per_client'] == up
   assert found['client_parameters_peak'] == plain['client_parameters_peak']
@@ -248,18 +229,13 @@ def test_what_it_does_not_go_with_is_refused():
     {'dp': 'local'},
     {'secure_sums': True},
   ):
-    with pytest.raises(
-      errors.InputError,
-      match=f'{next(iter(more))}=.*message_precision=bfloat16',
-    ):
+    with pytest.raises(errors.InputError, match=f'{next(iter(more))}=.*message_precision=bfloat16'):
       experiment.resolve('glyphs', 'fedavg', {**ROUNDED, **more})
   with pytest.raises(errors.InputError, match='message_precision'):
     experiment.resolve('glyphs', 'centralized', ROUNDED)
   with pytest.raises(errors.InputError, match='float32, bfloat16'):
     experiment.resolve('glyphs', 'fedavg', {'message_precision': 'float16'})
-  experiment.resolve(
-    'glyphs', 'fedavg', {**ROUNDED, 'robust_aggregation': 'median'}
-  )
+  experiment.resolve('glyphs', 'fedavg', {**ROUNDED, 'robust_aggregation': 'median'})
   hidden = privacy.Privacy(1.0, 1.0, 4.0)
   made = registered.algorithm('fedss', **ROUNDED)
   with pytest.raises(errors.InputError, match='message_precision'):

@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_xc import errors
-from tff_xc import heads
-from tff_xc.data import hashing
-from tff_xc.data import sparse
+from tff_xc import errors, heads
+from tff_xc.data import hashing, sparse
 from tff_xc.encoders import mlp
-from tff_xc.round import losses
-from tff_xc.round import request
+from tff_xc.round import losses, request
 
 RANDOM = np.random.default_rng(0)
 
@@ -36,9 +33,7 @@ def step(logits, targets, mask=None):
 def test_the_loss_is_numpys():
   logits = RANDOM.normal(size=[3, 8]).astype(np.float32)
   # Two labels of an example share a bucket; one has none.
-  sets = sparse.LabelSets(
-    tf.constant([0, 4, 4, 5]), tf.constant([0, 5, 0, 6, 7])
-  )
+  sets = sparse.LabelSets(tf.constant([0, 4, 4, 5]), tf.constant([0, 5, 0, 6, 7]))
   hits = np.zeros([3, 8])
   hits[0, [0, 5, 6]] = hits[2, 7] = 1
   found = losses.BinaryCrossEntropy(2)(step(logits, sets))
@@ -70,18 +65,14 @@ def test_a_label_is_scored_by_its_buckets(score):
     z = embeddings[:, r] @ rows[:, :-1].T + rows[:, -1]
     logits[:, 7 * r : 7 * (r + 1)] = z
     of_label = z[:, hashing.buckets(np.arange(40), r, 7)]
-    of_tables.append(
-      of_label if score == 'logit' else np.log(sigmoid(of_label))
-    )
+    of_tables.append(of_label if score == 'logit' else np.log(sigmoid(of_label)))
   join = np.median if score == 'median' else np.mean
   wanted = join(of_tables, axis=0).T
   found = head.label_scores(embeddings, table)
   np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
   rows = head.rows_of(tf.constant([11]))[0]
   assert list(rows // 7) == [0, 1, 2]
-  np.testing.assert_allclose(
-    head.logits(embeddings, table, None), logits, atol=1e-5
-  )
+  np.testing.assert_allclose(head.logits(embeddings, table, None), logits, atol=1e-5)
   # Some rows in any order, as a client that selects rows holds them.
   ids = np.array([20, 3, 3, 9, 0, 14, 1], np.int32)
   found = head.logits(embeddings, tf.constant(table[ids]), tf.constant(ids))
@@ -96,9 +87,7 @@ def test_a_label_is_scored_by_its_buckets(score):
 def test_scores_of_tables_are_joined(score, tables):
   scores = np.round(RANDOM.normal(size=[tables, 60, 7]), 1)  # Some are equal.
   wanted = (np.median if score == 'median' else np.mean)(scores, axis=0)
-  found = heads.HashedHead(60, tables, 9, score).joined(
-    [*map(tf.constant, scores)]
-  )
+  found = heads.HashedHead(60, tables, 9, score).joined([*map(tf.constant, scores)])
   np.testing.assert_allclose(found, wanted, atol=1e-12)
   with pytest.raises(errors.InputError, match='--bucket_score'):
     heads.HashedHead(60, 65, 9, 'median')
@@ -113,14 +102,15 @@ def test_networks_side_by_side_are_the_networks_alone(tables, dense_share):
   weights = {n: w.numpy() for n, w in encoder.init(tf.constant([3, 4])).items()}
   dense = np.float32([[0, 0.5, 0, 0, 2, 0], [0] * 6, [1, 0, 0, 0, 0, -1]])
   x = sparse.SparseFeatures(
-    tf.constant([0, 2, 2, 4]),
-    tf.constant([1, 4, 0, 5]),
-    tf.constant([0.5, 2.0, 1.0, -1.0]),
+    tf.constant([0, 2, 2, 4]), tf.constant([1, 4, 0, 5]), tf.constant([0.5, 2.0, 1.0, -1.0])
   )
   found, _ = encoder.apply(weights, {}, x, True, None)
   count = tables or 1
   assert found.shape == ((3, count, 4) if tables else (3, 4))
-  relu = lambda a: np.maximum(a, 0)
+
+  def relu(a):
+    return np.maximum(a, 0)
+
   for r in range(count):
     own = slice(4 * r, 4 * (r + 1))
     h = dense @ weights['hidden0/kernel'][:, own] + weights['hidden0/bias'][own]
@@ -131,14 +121,10 @@ def test_networks_side_by_side_are_the_networks_alone(tables, dense_share):
 
 def test_a_batch_with_many_features_is_a_dense_matrix(monkeypatch):
   dense, scatter = [], tf.scatter_nd
-  monkeypatch.setattr(
-    tf, 'scatter_nd', lambda *given: dense.append(1) or scatter(*given)
-  )
+  monkeypatch.setattr(tf, 'scatter_nd', lambda *given: dense.append(1) or scatter(*given))
   kernel = RANDOM.normal(size=[40, 3]).astype(np.float32)
   x = sparse.SparseFeatures(
-    tf.constant([0, 3, 5]),
-    tf.constant([1, 4, 7, 4, 39]),
-    tf.constant([0.5, 2.0, -1.0, 1.0, 3.0]),
+    tf.constant([0, 3, 5]), tf.constant([1, 4, 7, 4, 39]), tf.constant([0.5, 2.0, -1.0, 1.0, 3.0])
   )
 
   def gradient(share):
@@ -166,15 +152,11 @@ def test_a_batch_with_many_features_is_a_dense_matrix(monkeypatch):
     (10_000, 312_330, 8, 5_000, 1_000, 128_056_000, 323_644_330),
   ],
 )
-def test_the_papers_parameter_counts(
-  features, labels, tables, buckets, hidden, mlh, avg
-):
+def test_the_papers_parameter_counts(features, labels, tables, buckets, hidden, mlh, avg):
   """From which Table 5's sizes follow: 4 bytes each, in units of 2^20 or 2^30."""
 
   def count(head, tables):
-    encoder = mlp.build_mlp_encoder(
-      num_features=features, hidden_dim=hidden, num_tables=tables
-    )
+    encoder = mlp.build_mlp_encoder(num_features=features, hidden_dim=hidden, num_tables=tables)
     function = tf.function(lambda: encoder.init(tf.constant([0, 0])))
     shapes = function.get_concrete_function().structured_outputs.values()
     own = sum(w.shape.num_elements() for w in shapes)
@@ -184,9 +166,7 @@ def test_the_papers_parameter_counts(
   assert count(heads.LinearHead(), 0) == avg
 
 
-@pytest.mark.parametrize(
-  ('tables', 'buckets'), [(0, 5), (2, 0), (1024, 3_000_000)]
-)
+@pytest.mark.parametrize(('tables', 'buckets'), [(0, 5), (2, 0), (1024, 3_000_000)])
 def test_a_head_without_buckets_or_with_too_many_is_refused(tables, buckets):
   with pytest.raises(errors.InputError, match='at least one of each'):
     heads.HashedHead(40, tables, buckets)

@@ -12,19 +12,19 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import stats
 
 from tasks import experiment
-from tests import registered
-from tests import tiny
-from tests import tiny_sparse
+from tests import registered, tiny, tiny_sparse
 from tests.measure import test_privacy_loss
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.measure import privacy_loss
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import chosen
-from tff_xc.round import folding
-from tff_xc.round import local_training
-from tff_xc.round import privacy
-from tff_xc.round import process as process_lib
+from tff_xc.round import (
+  algorithm as algorithm_lib,
+  chosen,
+  folding,
+  local_training,
+  privacy,
+  process as process_lib,
+)
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -45,9 +45,7 @@ def made(name, hidden=None, model=None, features=0, momentum=0.0):
     given['server_momentum'] = momentum
   found = registry.get(name).made(**given)
   if features:
-    found = algorithm_lib.own_rows(
-      found, 'feature', features, found.tables[0].optimizer
-    )
+    found = algorithm_lib.own_rows(found, 'feature', features, found.tables[0].optimizer)
   return dataclasses.replace(found, privacy=hidden, weighting='uniform')
 
 
@@ -76,9 +74,7 @@ def of_rounds(process, rounds=3, cohort_of=cohort):
 
 
 def test_each_number_by_itself():
-  draw = tf.function(
-    lambda seed: chosen.each_by_itself(0.03, 500, tf.stack([seed, 1]))
-  )
+  draw = tf.function(lambda seed: chosen.each_by_itself(0.03, 500, tf.stack([seed, 1])))
   drawn = [draw(tf.constant(seed)).numpy() for seed in range(2000)]
   assert all((np.diff(d) > 0).all() for d in drawn)
   counts = np.bincount(np.concatenate(drawn), minlength=500)
@@ -100,15 +96,11 @@ def test_rows_are_chosen_as_if_every_count_had_noise():
   ids = np.array([1, 4, 5, 9])
   counts = np.array([0.5, 2.0, 3.0, 1.0], np.float32)
   counted = folding.RowSums(
-    tf.constant(ids, tf.int32),
-    tf.constant(np.eye(4, dtype=np.float32)),
-    tf.constant(counts),
+    tf.constant(ids, tf.int32), tf.constant(np.eye(4, dtype=np.float32)), tf.constant(counts)
   )
   stddev, threshold, seeds = 1.5, 2.0, 4000
   draw = tf.function(
-    lambda seed: chosen.chosen(
-      counted, N, stddev, threshold / stddev, tf.stack([seed, 3])
-    )
+    lambda seed: chosen.chosen(counted, N, stddev, threshold / stddev, tf.stack([seed, 3]))
   )
   seen = np.zeros([seeds, N])
   for seed in range(seeds):
@@ -131,9 +123,7 @@ def test_a_round_is_that_of_numpy():
   """Each client's change by itself, clipped; rows by their counts; over m."""
   clients = cohort(0)
   clients[3] = clients[3]._replace(y=clients[0].y, all_y=clients[0].all_y)
-  alone = process_lib.build_process(
-    made('posonly', privacy.Privacy(0.0, PLAIN, 1.0)), 7
-  )
+  alone = process_lib.build_process(made('posonly', privacy.Privacy(0.0, PLAIN, 1.0)), 7)
   start = alone.initialize()
   before = alone.get_model_weights(start)
   encoders, tables = [], []
@@ -142,8 +132,7 @@ def test_a_round_is_that_of_numpy():
     encoders.append(flat(after.encoder) - flat(before.encoder))
     tables.append(rows(after) - rows(before))
   norms = [
-    np.sqrt(np.square(e).sum() + np.square(t).sum())
-    for e, t in zip(encoders, tables, strict=True)
+    np.sqrt(np.square(e).sum() + np.square(t).sum()) for e, t in zip(encoders, tables, strict=True)
   ]
   clip, norm_of_counts, threshold = float(np.median(norms)), 1.2, 0.9
   counts, total, encoder = np.zeros(N), np.zeros([N, tiny.DIM]), 0.0
@@ -170,37 +159,32 @@ def test_a_round_is_that_of_numpy():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  ('name', 'features'), [('fedss', 0), ('negonly', 0), ('posonly', 4)]
-)
+@pytest.mark.parametrize(('name', 'features'), [('fedss', 0), ('negonly', 0), ('posonly', 4)])
 def test_without_noise_and_threshold_it_is_the_plain_run(name, features):
   model = registered.SPARSE if features else None
   of = cohort
   if features:
     data = [[(3, [[0, 1], [2]]), (5, [[]])], [(7, [[8, 1, 0]])]]
-    of = lambda r: tiny_sparse.cohort(data + data, r)
-  build = lambda h: process_lib.build_process(
-    made(name, h, model, features, 0.9), 7
-  )
+
+    def of(r):
+      return tiny_sparse.cohort(data + data, r)
+
+  def build(h):
+    return process_lib.build_process(made(name, h, model, features, 0.9), 7)
+
   expected, _ = of_rounds(build(None), cohort_of=of)
   found, _ = of_rounds(build(hidden()), cohort_of=of)
   np.testing.assert_array_equal(flat(found), flat(expected))
-  everything, metrics = of_rounds(
-    build(hidden(threshold=-math.inf)), cohort_of=of
-  )
+  everything, metrics = of_rounds(build(hidden(threshold=-math.inf)), cohort_of=of)
   np.testing.assert_allclose(flat(everything), flat(expected), atol=1e-6)
   assert metrics['rows_chosen'] == sum(map(len, expected.tables.values()))
 
 
-@pytest.mark.parametrize(
-  'momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9]
-)
+@pytest.mark.parametrize('momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9])
 def test_noise_is_on_chosen_rows_alone(momentum):
   """Of rows that nobody holds, over many seeds: how many, and how far they move."""
   protected = hidden(1.0, 0.5, 1.3, ratio=0.5)
-  process = process_lib.build_process(
-    made('fedss', protected, momentum=momentum), 7
-  )
+  process = process_lib.build_process(made('fedss', protected, momentum=momentum), 7)
   initial = process.initialize()
   start = rows(process.get_model_weights(initial))
   moved, encoders = [], []
@@ -225,16 +209,12 @@ def test_noise_is_on_chosen_rows_alone(momentum):
   stddev = math.sqrt(1.0 + 4.0) * 0.5 / CLIENTS
   values = moved[above] / stddev
   assert stats.kstest(values.ravel(), 'norm').pvalue > 1e-3
-  assert np.std(np.stack(encoders), axis=0).mean() == pytest.approx(
-    stddev, rel=0.1
-  )
+  assert np.std(np.stack(encoders), axis=0).mean() == pytest.approx(stddev, rel=0.1)
 
 
 @pytest.mark.slow
 def test_spreadout_moves_rows_that_were_not_chosen():
-  process = process_lib.build_process(
-    made('fedaws', hidden(TINY, 1e3, math.inf)), 7
-  )
+  process = process_lib.build_process(made('fedaws', hidden(TINY, 1e3, math.inf)), 7)
   state = process.initialize()
   output = process.next(state, cohort(0))
   assert output.metrics['rows_chosen'] == 0
@@ -243,16 +223,12 @@ def test_spreadout_moves_rows_that_were_not_chosen():
   assert change.any()
 
 
-@pytest.mark.parametrize(
-  'quantile', [pytest.param(0.0, marks=pytest.mark.slow), 0.5]
-)
+@pytest.mark.parametrize('quantile', [pytest.param(0.0, marks=pytest.mark.slow), 0.5])
 @pytest.mark.parametrize('kind', [privacy_loss.POISSON, privacy_loss.FIXED])
 def test_epsilon_is_that_of_all_mechanisms_together(kind, quantile):
   """By dp-accounting's Renyi divergences, of each mechanism's own noise."""
   rate, rounds, delta = 0.1, 30, 1e-5
-  protected = dataclasses.replace(
-    hidden(1.4, 1.0, ratio=1.7), clip_quantile=quantile
-  )
+  protected = dataclasses.replace(hidden(1.4, 1.0, ratio=1.7), clip_quantile=quantile)
   accountant = privacy_loss.Accountant(
     protected.noise_multiplier, privacy_loss.Sampling(kind, rate), delta
   )
@@ -314,9 +290,7 @@ def test_the_norm_of_counts_is_over_all_tables():
   for threshold, count in ((0.99 * each, 5), (1.01 * each, 0)):
     of_noise = threshold / (TINY * math.sqrt(5.0) * 1.2)
     protected = hidden(TINY, 1e3, of_noise, 1.2)
-    process = process_lib.build_process(
-      made('posonly', protected, registered.SPARSE, 4), 7
-    )
+    process = process_lib.build_process(made('posonly', protected, registered.SPARSE, 4), 7)
     output = process.next(process.initialize(), cohort)
     assert output.metrics['rows_chosen'] == count
 
@@ -333,7 +307,10 @@ def test_what_a_canary_tells_is_below_the_accountants_epsilon():
   others = tiny.cohort([[0, 1, 2], [3, 4], [5, 6, 7]], 0)
   [canary] = tiny.cohort([[*own, 8, 9]], 1)
   canary = canary._replace(client_id=np.int64(77))
-  build = lambda h: process_lib.build_process(made('posonly', h), 7)
+
+  def build(h):
+    return process_lib.build_process(made('posonly', h), 7)
+
   protected = hidden(z, clip, threshold, ratio=ratio)
   process, silent = build(protected), build(hidden(clip=clip))
   initial = process.initialize()
@@ -345,9 +322,7 @@ def test_what_a_canary_tells_is_below_the_accountants_epsilon():
     return flat(weights.encoder), rows(weights)[own]
 
   start = after(silent, [])
-  of_encoder, of_rows = (
-    a - b for a, b in zip(after(silent, [canary]), start, strict=True)
-  )
+  of_encoder, of_rows = (a - b for a, b in zip(after(silent, [canary]), start, strict=True))
   size = math.sqrt(np.square(of_encoder).sum() + np.square(of_rows).sum())
   assert size == pytest.approx(clip / CLIENTS, rel=1e-3)
   others_only = after(silent, others)
@@ -385,8 +360,7 @@ def test_what_a_canary_tells_is_below_the_accountants_epsilon():
   sampling = privacy_loss.Sampling(privacy_loss.POISSON, 1.0)
   accounted = privacy_loss.Accountant(z, sampling, 1e-5).epsilon(1)
   lower, upper = (
-    test_privacy_loss.gaussian_epsilon(1 / (apart + e), 1e-5)
-    for e in (-3 * error, 3 * error)
+    test_privacy_loss.gaussian_epsilon(1 / (apart + e), 1e-5) for e in (-3 * error, 3 * error)
   )
   assert lower < accounted < upper
   for found, noise, error in (
@@ -406,12 +380,7 @@ def test_noise_of_changes_is_not_that_of_counts():
   @tf.function
   def drawn(seed):
     _, tables, _ = privacy.noised(
-      algorithm,
-      tf.constant(0.5),
-      {},
-      {'class': counted},
-      tf.constant(CLIENTS),
-      tf.stack([seed, 1]),
+      algorithm, tf.constant(0.5), {}, {'class': counted}, tf.constant(CLIENTS), tf.stack([seed, 1])
     )
     return tables['class'].ids, tables['class'].rows
 

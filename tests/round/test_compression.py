@@ -14,10 +14,7 @@ from tests import tiny
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.measure import communication
-from tff_xc.round import compression
-from tff_xc.round import merge
-from tff_xc.round import privacy
-from tff_xc.round import process as process_lib
+from tff_xc.round import compression, merge, privacy, process as process_lib
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -61,9 +58,7 @@ def reference(rows, bits, rotate):
 
 
 @pytest.mark.parametrize('rotate', [False, True])
-@pytest.mark.parametrize(
-  ('dim', 'bits'), [(1, 3), (5, 1), (8, 3), (19, 8), (200, 2)]
-)
+@pytest.mark.parametrize(('dim', 'bits'), [(1, 3), (5, 1), (8, 3), (19, 8), (200, 2)])
 def test_the_round_trip_is_that_of_numpy(rotate, dim, bits):
   rows = rows_of(6, dim)
   if dim > 1:
@@ -71,9 +66,7 @@ def test_the_round_trip_is_that_of_numpy(rotate, dim, bits):
     assert np.abs(expected - rows).max() > 1e-3
   else:
     expected = rows  # The least number, to the last digit.
-  np.testing.assert_allclose(
-    decoded(rows, bits, rotate), expected, rtol=1e-5, atol=1e-5
-  )
+  np.testing.assert_allclose(decoded(rows, bits, rotate), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize('rotate', [False, True])
@@ -123,16 +116,17 @@ def test_its_mean_is_the_number_and_its_error_is_bounded(rotate):
 def test_a_rotation_helps_where_one_number_is_large():
   rows = rows_of(50, 256) / 100
   rows[:, 3] = 1.0
-  squared = lambda r: np.sum((decoded(rows, 4, r) - rows) ** 2)
+
+  def squared(r):
+    return np.sum((decoded(rows, 4, r) - rows) ** 2)
+
   assert squared(True) < squared(False) / 3
 
 
 def made(name, **given):
   given = {'server_momentum': 0.0, 'negatives': 3, **given}
   given = {n: v for n, v in given.items() if n in registry.get(name).names}
-  found = registry.get(name).made(
-    model=tiny.model(N), max_positives=5, **tiny.settings(), **given
-  )
+  found = registry.get(name).made(model=tiny.model(N), max_positives=5, **tiny.settings(), **given)
   # FedAwS's server would give rows another length.
   plain = dataclasses.replace(found.tables[0], steps=())
   return found.with_table(plain)
@@ -151,15 +145,16 @@ def change(name, clients=CLIENTS, seed=7, **given):
   return [a - b for a, b in zip(after, start, strict=True)]
 
 
-@pytest.mark.parametrize(
-  'name', ['fedss', pytest.param('fedaws', marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('name', ['fedss', pytest.param('fedaws', marks=pytest.mark.slow)])
 def test_a_client_sends_two_levels_of_one_bit(name):
   """Those of its rows and tensors, also where it sends rows and not their changes."""
   clients = CLIENTS[:1]
   plain = change(name, clients)
   found = change(name, clients, compression='quantize', compression_bits=1)
-  vectors = lambda parts: [np.ravel(parts[0]), parts[1], *parts[2]]
+
+  def vectors(parts):
+    return [np.ravel(parts[0]), parts[1], *parts[2]]
+
   moved = 0
   for was, now in zip(vectors(plain), vectors(found), strict=True):
     levels = np.array([was.min(), was.max()])
@@ -203,11 +198,12 @@ def test_a_round_shares_signs_and_everything_is_rounded_by_itself():
       seeds = tf.constant(of_round), tf.constant(of_client)
       found = compression.of_client(used, delta, changes, *seeds)
       tiny.assert_same_weights(found, (delta, changes), 0)
-  signs, rounding = (
-    np.reshape(s, [2, 2, 3, 2]) for s in zip(*seen, strict=True)
-  )
+  signs, rounding = (np.reshape(s, [2, 2, 3, 2]) for s in zip(*seen, strict=True))
   np.testing.assert_array_equal(signs[:, 0], signs[:, 1])  # Of both clients.
-  distinct = lambda seeds: len({*map(tuple, seeds.reshape(-1, 2))})
+
+  def distinct(seeds):
+    return len({*map(tuple, seeds.reshape(-1, 2))})
+
   assert distinct(signs) == distinct(rounding) == 6
   # Those of a client are the same in both rounds here.
   np.testing.assert_array_equal(rounding[0], rounding[1])
@@ -245,9 +241,10 @@ def test_clients_and_rounds_have_draws_of_their_own():
 def test_the_bytes_of_a_tiny_model(kind, bits, of_encoder, of_row):
   given = {'compression': kind, 'compression_bits': bits}
   rows, largest = {'class': 5}, {'class': 6}
-  of = lambda name, **given: communication.messages(
-    made(name, **given)
-  ).of_round(rows, largest)
+
+  def of(name, **given):
+    return communication.messages(made(name, **given)).of_round(rows, largest)
+
   plain, found = of('fedss'), of('fedss', **given)
   assert plain['bytes_up_per_client'] == 18 * 4 + 5 * (4 + 4 + 12) + 4
   sent = of_encoder + 5 * (4 + 4 + of_row) + 4
@@ -268,9 +265,7 @@ def test_a_client_whose_levels_are_not_finite_is_dropped():
   assert np.isnan(used.decoded(tf.constant([[3e38, -3e38, 0.0]]), *seeds)).all()
   algorithm = made('fedss', compression='quantize')
   # As large as float32 has them.
-  sent = dataclasses.replace(
-    algorithm.tables[0], merge=Largest(takes_optimizer=False)
-  )
+  sent = dataclasses.replace(algorithm.tables[0], merge=Largest(takes_optimizer=False))
   dropped = []
   for one in (algorithm, dataclasses.replace(algorithm, compression=None)):
     process = process_lib.build_process(one.with_table(sent), 7)
@@ -319,6 +314,9 @@ def test_its_error_is_that_of_tffs_quantization():
   theirs = process.next(process.initialize(), list(values)).result
   ours = decoded(values, 8, False).mean(axis=0)
   mean = values.mean(axis=0)
-  squared = lambda found: np.mean((np.asarray(found) - mean) ** 2)
+
+  def squared(found):
+    return np.mean((np.asarray(found) - mean) ** 2)
+
   assert squared(ours) > 0
   assert squared(ours) == pytest.approx(squared(theirs), rel=0.1)

@@ -4,35 +4,23 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import crossing
-from tests import registered
-from tests import tiny
-from tests import tiny_sparse
+from tests import crossing, registered, tiny, tiny_sparse
 from tff_xc.measure import communication
 from tff_xc.round import examples
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
 N, FEDERATED = registered.N, registered.FEDERATED
-SELECTING = [
-  n for n in FEDERATED if registered.algorithm(n).tables[0].request.selects
-]
+SELECTING = [n for n in FEDERATED if registered.algorithm(n).tables[0].request.selects]
 # The server's optimizer is all that distinguishes FedAvg's family in a round.
 ALIKE = ('fedavg', 'fedavgm', 'fedadam', 'fedams', 'fedprox', 'fedvc', 'fedir')
 # What clients keep does not cross.
-REMEMBERING = [
-  n
-  for n in FEDERATED
-  if registered.algorithm(n).client_state and n != 'scaffold'
-]
+REMEMBERING = [n for n in FEDERATED if registered.algorithm(n).client_state and n != 'scaffold']
 # Between them they have every request and merge of rows; the bytes of others are slow.
 QUICK = ('fedss', 'fullsoftmax', 'fedaws')
 FROZEN_AND_WEIGHTED = {'trainable': 'bottleneck', 'importance_weights': 'train'}
 LABELS = [[0, 0, 3, 5], [7, 3]]
-SPARSE = [
-  [(3, [[0, 1], [2]]), (5, [[]]), (1, [[2]])],
-  [(7, [[8, 1, 0]]), (9, [[3]])],
-]
+SPARSE = [[(3, [[0, 1], [2]]), (5, [[]]), (1, [[2]])], [(7, [[8, 1, 0]]), (9, [[3]])]]
 
 
 def _selecting():
@@ -49,10 +37,7 @@ def test_nothing_of_n_rows_crosses_where_rows_are_selected(name, features):
   model = registered.SPARSE if features else registered.DENSE
   found = crossing.of(registered.process(name, model, features).next)
   forbidden = (N, tiny_sparse.NUM_FEATURES) if features else (N,)
-  crossed = [
-    *found.broadcasts.values(),
-    *(t for pair in found.aggregates.values() for t in pair),
-  ]
+  crossed = [*found.broadcasts.values(), *(t for pair in found.aggregates.values() for t in pair)]
   for type_spec in crossed:
     for tensor in crossing.tensors(type_spec):
       # Also not flattened.
@@ -108,9 +93,7 @@ def _cases():
 
 
 @pytest.mark.parametrize(('name', 'max_features', 'given'), _cases())
-def test_the_bytes_are_those_that_a_round_fed_and_folded(
-  name, max_features, given, monkeypatch
-):
+def test_the_bytes_are_those_that_a_round_fed_and_folded(name, max_features, given, monkeypatch):
   dense = max_features is None
   model = registered.DENSE if dense else registered.SPARSE
   made = name, model, max_features or 0
@@ -123,21 +106,25 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(
   metrics = crossed['metrics']
 
   messages = communication.messages(registered.algorithm(*made, **given))
-  of = lambda which: {
-    table: float(metrics[f'{table}_rows{which}']) for table in messages.tables
-  }
+
+  def of(which):
+    return {table: float(metrics[f'{table}_rows{which}']) for table in messages.tables}
+
   columns = messages.of_round(of(''), of('_largest'))
-  size = lambda arrays: sum(a.nbytes for a in arrays)
+
+  def size(arrays):
+    return sum(a.nbytes for a in arrays)
+
   # Tensors and one weight are counted; the seed and other scalars are not.
-  tensors = lambda arrays: [a for a in arrays if a.ndim]
+  def tensors(arrays):
+    return [a for a in arrays if a.ndim]
+
   seeds = [a for a in crossed['broadcast'] if a.dtype == np.int32]
   assert [a.shape for a in seeds] == [(5,)]
   down = (
     size(crossed['broadcast'])
     - size(seeds)
-    + np.mean(
-      [size(client) for client in zip(*crossed['selected'], strict=True)] or [0]
-    )
+    + np.mean([size(client) for client in zip(*crossed['selected'], strict=True)] or [0])
   )
   asked = [size(client) for client in zip(*crossed['ids'], strict=True)]
   sent = [size(tensors(folded)) for folded in crossed['folded']]
@@ -167,9 +154,7 @@ def test_frozen_weights_count_as_parameters_of_the_client():
   )
   assert (head.encoder_bytes, head.frozen_bytes) == (0, whole.encoder_bytes)
   rows = {'class': N}
-  peaks = [
-    m.of_round(rows, rows)['client_parameters_peak'] for m in (whole, head)
-  ]
+  peaks = [m.of_round(rows, rows)['client_parameters_peak'] for m in (whole, head)]
   assert peaks[0] == peaks[1]
 
 
@@ -181,7 +166,9 @@ def test_baseline_2_sends_no_rows():
 
 
 def test_the_bytes_of_fedavgs_family_are_those_of_full_softmax():
-  of = lambda name: communication.messages(registered.algorithm(name))
+  def of(name):
+    return communication.messages(registered.algorithm(name))
+
   for name in (*ALIKE, *REMEMBERING):
     # The former also gets p, where that is not uniform; rows of the latter stay.
     if name not in ('fedir', 'fedrep'):

@@ -10,19 +10,14 @@ import tensorflow as tf
 from scipy import stats
 
 from tasks import experiment
-from tests import small_data
-from tests import tiny
+from tests import small_data, tiny
 from tests.measure import test_privacy_loss
 from tests.round import test_secure
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.experiment import epsilon
-from tff_xc.measure import communication
-from tff_xc.measure import privacy_loss
-from tff_xc.round import distributed
-from tff_xc.round import local_training
-from tff_xc.round import privacy
-from tff_xc.round import process as process_lib
+from tff_xc.measure import communication, privacy_loss
+from tff_xc.round import distributed, local_training, privacy, process as process_lib
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -56,9 +51,7 @@ def test_a_sum_that_nearly_wraps_is_revealed():
     found = hidden(change, tf.constant([client, 1]))
     assert (found.numpy() >= 0).all() and (found.numpy() < 2**12).all()
     total += found
-  np.testing.assert_allclose(
-    integers.revealed(total), 5 * change, atol=5 / integers.scale
-  )
+  np.testing.assert_allclose(integers.revealed(total), 5 * change, atol=5 / integers.scale)
   # Numbers between two integers, many of them.
   many = tf.fill([20_000], 0.3 / integers.scale)
   found = hidden(many, tf.constant([7, 1])).numpy()
@@ -86,10 +79,7 @@ def test_a_sum_that_nearly_wraps_is_revealed():
 def test_a_clients_noise_is_skellams():
   integers = distributed.Integers.of(16, 4.0, 1.0, 9.0)
   assert integers.stddev == pytest.approx(4.0 / 3.0 * integers.scale)
-  drawn = [
-    integers.hidden(tf.zeros([20_000]), tf.constant([seed, 5]))
-    for seed in range(2)
-  ]
+  drawn = [integers.hidden(tf.zeros([20_000]), tf.constant([seed, 5])) for seed in range(2)]
   drawn = [(d.numpy() + 2**15) % 2**16 - 2**15 for d in drawn]
   rate = integers.stddev**2 / 2
   for found in drawn:
@@ -107,9 +97,7 @@ def test_a_clients_noise_is_skellams():
 
 @pytest.mark.slow
 def test_without_noise_it_is_the_plain_sum_and_nothing_else_is_seen():
-  plain = process_lib.build_process(
-    dataclasses.replace(made(dp='none'), weighting='uniform'), 7
-  )
+  plain = process_lib.build_process(dataclasses.replace(made(dp='none'), weighting='uniform'), 7)
   start = flat(plain.get_model_weights(plain.initialize()))
   expected = plain.next(plain.initialize(), cohort()).state
   expected = flat(plain.get_model_weights(expected)) - start
@@ -133,12 +121,8 @@ def test_without_noise_it_is_the_plain_sum_and_nothing_else_is_seen():
 @pytest.mark.slow
 def test_clients_share_the_noise_of_the_sum():
   """Fewer clients, less noise; a client that crashed adds its share, too."""
-  process = process_lib.build_process(
-    made(dp_noise_multiplier=2.0, dp_clip=0.5), 7
-  )
-  silent = process_lib.build_process(
-    made(dp_noise_multiplier=0.0, dp_clip=0.5), 7
-  )
+  process = process_lib.build_process(made(dp_noise_multiplier=2.0, dp_clip=0.5), 7)
+  silent = process_lib.build_process(made(dp_noise_multiplier=0.0, dp_clip=0.5), 7)
   initial = process.initialize()
   for number in (4, 2):
     clients = cohort(number)
@@ -167,9 +151,7 @@ def test_clients_share_the_noise_of_the_sum():
     alike = np.corrcoef(kernel.ravel(), rows.ravel())[0, 1]
     assert abs(alike) < 5 / math.sqrt(kernel.size)
     again = process.next(state, clients).state
-    np.testing.assert_array_equal(
-      flat(process.get_model_weights(again)), flat(weights)
-    )
+    np.testing.assert_array_equal(flat(process.get_model_weights(again)), flat(weights))
 
 
 @pytest.mark.parametrize('variance', [0.7, 4.0, 50.0])
@@ -184,9 +166,7 @@ def test_divergences_are_bounded(variance):
     for order in (2, 3, 5):
       power = order * p[sound] + (1 - order) * q[sound]
       exact[order] = np.logaddexp.reduce(power) / (order - 1)
-    bound = privacy_loss.skellam_divergences(
-      np.array([*exact], float), distance, 1, variance
-    )
+    bound = privacy_loss.skellam_divergences(np.array([*exact], float), distance, 1, variance)
     values = np.array([*exact.values()])
     assert (values <= bound * (1 + 1e-9)).all()
     if variance > 10:
@@ -194,15 +174,15 @@ def test_divergences_are_bounded(variance):
 
 
 @pytest.mark.parametrize(('change', 'variance'), [(0.7, 4.0), (2.3, 30.0)])
-def test_epsilon_is_above_that_of_one_rounded_number_by_definition(
-  change, variance
-):
+def test_epsilon_is_above_that_of_one_rounded_number_by_definition(change, variance):
   """A number or its opposite, rounded at random, with noise, modulo 2^10."""
   noise = stats.skellam(variance / 2, variance / 2).pmf(np.arange(-512, 512))
   up = change - math.floor(change)
 
   def outcomes(sign):
-    shifted = lambda by: np.roll(noise, sign * (math.floor(change) + by))
+    def shifted(by):
+      return np.roll(noise, sign * (math.floor(change) + by))
+
     return (1 - up) * shifted(0) + up * shifted(1)
 
   worst = test_privacy_loss.exact_epsilon(outcomes(1), outcomes(-1), 1e-5)
@@ -216,7 +196,10 @@ def test_divergences_are_those_of_the_paper():
 
   By hand, of order 2; exact values are below the Gaussian term alone.
   """
-  of = lambda *given: privacy_loss.skellam_divergences(np.array([2.0]), *given)
+
+  def of(*given):
+    return privacy_loss.skellam_divergences(np.array([2.0]), *given)
+
   assert of(1, 1, 10.0) == pytest.approx(0.1 + 9 / 400)
   assert of(1, 1, 1.0) == pytest.approx(1.0 + 3 / 2)
   # Of 4 numbers with a norm of 3, the L1 norm is at most 6, and not 9.
@@ -224,21 +207,15 @@ def test_divergences_are_those_of_the_paper():
 
 
 def test_with_much_noise_it_is_gaussian():
-  gaussian = privacy_loss.Accountant(
-    3.0, privacy_loss.Sampling(privacy_loss.FIXED, 1.0), 1e-5
-  )
+  gaussian = privacy_loss.Accountant(3.0, privacy_loss.Sampling(privacy_loss.FIXED, 1.0), 1e-5)
   found = privacy_loss.skellam_epsilon(2e4, 10**6, 9e8, 1e-5, 2)
   assert found == pytest.approx(gaussian._renyi(2), rel=1e-2)
   assert privacy_loss.skellam_epsilon(2.0, 5, 1.0, 1e-5, 0) == 0
   assert privacy_loss.skellam_epsilon(2.0, 5, 0.0, 1e-5, 1) == math.inf
   # Coarser integers tell more.
-  rounded = [
-    distributed.Integers.of(bits, 2.0, 1.0, 32.0) for bits in (10, 16, 24)
-  ]
+  rounded = [distributed.Integers.of(bits, 2.0, 1.0, 32.0) for bits in (10, 16, 24)]
   values = [
-    privacy_loss.skellam_epsilon(
-      i.distance(1.0, 10**4), 10**4, 32 * i.stddev**2, 1e-5, 5
-    )
+    privacy_loss.skellam_epsilon(i.distance(1.0, 10**4), 10**4, 32 * i.stddev**2, 1e-5, 5)
     for i in rounded
   ]
   assert values[0] > values[1] > values[2]
@@ -283,22 +260,16 @@ def test_fewer_clients_hide_less():
 
   algorithm = made(dp_noise_multiplier=3.0)
   found = [
-    epsilon.of_rounds(
-      dataclasses.replace(algorithm, sampling=Leaving()), data, 0
-    )(rounds)
+    epsilon.of_rounds(dataclasses.replace(algorithm, sampling=Leaving()), data, 0)(rounds)
     for rounds in (1, 2)
   ]
-  integers, numbers = (
-    algorithm.privacy.integers,
-    epsilon.numbers_sent(algorithm),
-  )
-  of = lambda fewest, rounds: privacy_loss.skellam_epsilon(
-    integers.distance(1.0, numbers),
-    numbers,
-    fewest * integers.stddev**2,
-    1e-5,
-    rounds,
-  )
+  integers, numbers = (algorithm.privacy.integers, epsilon.numbers_sent(algorithm))
+
+  def of(fewest, rounds):
+    return privacy_loss.skellam_epsilon(
+      integers.distance(1.0, numbers), numbers, fewest * integers.stddev**2, 1e-5, rounds
+    )
+
   assert found == [of(4, 1), of(3, 2)]
 
 

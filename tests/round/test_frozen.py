@@ -6,23 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import crossing
-from tests import registered
-from tests import tiny
-from tests import tiny_sparse
+from tests import crossing, registered, tiny, tiny_sparse
 from tff_xc import errors
 from tff_xc.algorithms import fedavg
-from tff_xc.encoders import bag
-from tff_xc.encoders import conv
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import leaf
-from tff_xc.encoders import mlp
-from tff_xc.encoders import mobilenet
-from tff_xc.encoders import resnet
-from tff_xc.round import frozen
-from tff_xc.round import local_training
-from tff_xc.round import losses
-from tff_xc.round import process as process_lib
+from tff_xc.encoders import bag, conv, encoder as encoder_lib, leaf, mlp, mobilenet, resnet
+from tff_xc.round import frozen, local_training, losses, process as process_lib
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -71,14 +59,10 @@ def test_what_is_frozen_is_in_the_weights_and_in_no_optimizers_state(part):
 
 
 def test_other_values_of_frozen_weights_cannot_be_set():
-  learning = registered.process(
-    'fedss', trainable='head', server_optimizer='adam'
-  )
+  learning = registered.process('fedss', trainable='head', server_optimizer='adam')
   state = learning.initialize()
   weights = learning.get_model_weights(state)
-  rows = weights._replace(
-    tables=tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights.tables)
-  )
+  rows = weights._replace(tables=tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights.tables))
   found = learning.set_model_weights(state, rows).weights
   tiny.assert_same_weights(found, rows, 0)
   other = tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights)
@@ -88,12 +72,8 @@ def test_other_values_of_frozen_weights_cannot_be_set():
 
 @pytest.mark.slow
 def test_frozen_statistics_are_those_of_test_time_in_training_too():
-  made = frozen.train_only(
-    fedavg.FedAvg.made(model=tiny.model_with_statistics()), 'head'
-  )
-  made = dataclasses.replace(
-    made, local_training=local_training.LocalTraining(1e-9, 64)
-  )
+  made = frozen.train_only(fedavg.FedAvg.made(model=tiny.model_with_statistics()), 'head')
+  made = dataclasses.replace(made, local_training=local_training.LocalTraining(1e-9, 64))
   learning = process_lib.build_process(made)
   state, metrics = tiny.run(learning, 2, lambda _: COHORT)
   np.testing.assert_array_equal(state.weights.encoder_state['mean'], 0)
@@ -117,9 +97,7 @@ def test_rows_of_a_frozen_table_are_requested_and_not_sent_back(part):
   learning = registered.process('fedss', registered.SPARSE, 5, trainable=part)
   state = learning.initialize()
   after, metrics = tiny.run(learning, 1, lambda _: SPARSE)
-  np.testing.assert_array_equal(
-    after.weights.tables['feature'], state.weights.tables['feature']
-  )
+  np.testing.assert_array_equal(after.weights.tables['feature'], state.weights.tables['feature'])
   assert float(metrics['feature_rows']) == 3
   found = crossing.of(learning.next)
   assert len(found.selects) == 2
@@ -134,15 +112,11 @@ def test_what_cannot_be_frozen_is_refused():
   with pytest.raises(errors.InputError, match='feature'):
     process_lib.build_process(made)  # All clients would receive the table.
   with pytest.raises(ValueError, match='KeepRows'):
-    dataclasses.replace(
-      registered.algorithm('fedavg'), frozen=frozenset({'class'})
-    )
+    dataclasses.replace(registered.algorithm('fedavg'), frozen=frozenset({'class'}))
   baseline = registered.algorithm('fedaws_baseline2')
   assert baseline.frozen == {'class'}
   with pytest.raises(errors.InputError, match='nothing would be trained'):
     frozen.train_only(baseline, 'head')
-  model = dataclasses.replace(
-    tiny.model(), encoder=leaf.build_celeba_encoder(side=16)
-  )
+  model = dataclasses.replace(tiny.model(), encoder=leaf.build_celeba_encoder(side=16))
   with pytest.raises(errors.InputError, match='names no last layer'):
     frozen.train_only(fedavg.FedAvg.made(model=model), 'bottleneck')

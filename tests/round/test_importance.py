@@ -6,15 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import registered
-from tests import tiny
-from tff_xc import errors
-from tff_xc import heads
+from tests import registered, tiny
+from tff_xc import errors, heads
 from tff_xc.algorithms import fedvc
-from tff_xc.round import algorithm
-from tff_xc.round import importance
-from tff_xc.round import process
-from tff_xc.round import request
+from tff_xc.round import algorithm, importance, process, request
 
 pytestmark = pytest.mark.usefixtures('in_process', 'built_once')
 
@@ -30,9 +25,7 @@ def clients():
 
 
 def after(made, cohort, rounds=2):
-  state, metrics = tiny.run(
-    process.build_process(made, 3), rounds, lambda _: cohort
-  )
+  state, metrics = tiny.run(process.build_process(made, 3), rounds, lambda _: cohort)
   return state.weights, metrics['loss']
 
 
@@ -65,9 +58,7 @@ def test_the_rounds_are_those_of_weights_given_with_the_examples(name):
   cohort = clients()
   expected = dataclasses.replace(plain, example_weights=algorithm.GIVEN)
   weights, loss = after(expected, [*map(given, cohort)])
-  found, found_loss = after(
-    importance.importance_weights(plain, TARGET), cohort
-  )
+  found, found_loss = after(importance.importance_weights(plain, TARGET), cohort)
   tiny.assert_same_weights(found, weights, 1e-6)
   np.testing.assert_allclose(found_loss, loss, rtol=1e-5)
 

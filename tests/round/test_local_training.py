@@ -7,15 +7,17 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
-from tff_xc.round import algorithm
-from tff_xc.round import carried
-from tff_xc.round import client_update
-from tff_xc.round import examples
-from tff_xc.round import local_training
-from tff_xc.round import losses
-from tff_xc.round import merge
-from tff_xc.round import request
-from tff_xc.round import tables
+from tff_xc.round import (
+  algorithm,
+  carried,
+  client_update,
+  examples,
+  local_training,
+  losses,
+  merge,
+  request,
+  tables,
+)
 
 SEED = tf.constant([1, 2])
 
@@ -24,12 +26,8 @@ class _Recorder:
   """An objective with zero gradient that records the size of every batch."""
 
   def __init__(self):
-    self.targets = tf.Variable(
-      tf.zeros([0], tf.int32), shape=[None], trainable=False
-    )
-    self.sizes = tf.Variable(
-      tf.zeros([0], tf.int32), shape=[None], trainable=False
-    )
+    self.targets = tf.Variable(tf.zeros([0], tf.int32), shape=[None], trainable=False)
+    self.sizes = tf.Variable(tf.zeros([0], tf.int32), shape=[None], trainable=False)
 
   def __call__(self, step):
     self.targets.assign(tf.concat([self.targets, step.targets], 0))
@@ -40,8 +38,7 @@ class _Recorder:
 def update(algorithm_, client, seed=SEED):
   """Returns a client's update in the first round."""
   held = {
-    table.name: table.request.held_rows(tf.constant(client.y), SEED)
-    for table in algorithm_.tables
+    table.name: table.request.held_rows(tf.constant(client.y), SEED) for table in algorithm_.tables
   }
   client = tf.nest.map_structure(tf.constant, client)
   weights = algorithm_.model.init(SEED)
@@ -53,9 +50,7 @@ def update(algorithm_, client, seed=SEED):
 def train(loss, training, labels, model=None, seed=SEED, **answers):
   model = model or tiny.model()
   table = tables.Table('class', request.AllRows(model.num_rows))
-  made = algorithm.Algorithm(
-    model, (table,), loss, local_training=training, **answers
-  )
+  made = algorithm.Algorithm(model, (table,), loss, local_training=training, **answers)
   return update(made, tiny.cohort([labels])[0], seed)
 
 
@@ -81,9 +76,7 @@ def test_rows_of_padding_are_zero_also_where_rows_are_sent_whole():
     (7, 5, [4, 4, 2, 4, 4]),
   ],
 )
-def test_every_epoch_visits_all_examples_once_in_another_order(
-  epochs, steps, sizes
-):
+def test_every_epoch_visits_all_examples_once_in_another_order(epochs, steps, sizes):
   recorder = _Recorder()
   training = local_training.LocalTraining(0.1, 4, epochs, steps)
   train(recorder, training, list(range(10)))
@@ -105,11 +98,11 @@ def test_an_order_is_drawn_once_an_epoch():
     order = found
 
 
-@pytest.mark.parametrize(
-  'given', [{'epochs': 2}, *({'steps': n} for n in (1, 2, 5))]
-)
+@pytest.mark.parametrize('given', [{'epochs': 2}, *({'steps': n} for n in (1, 2, 5))])
 def test_the_measured_loss_is_a_mean_over_what_the_steps_visit(given):
-  one = lambda step: 2.0 + 0.0 * tf.reduce_sum(step.logits, axis=1)
+  def one(step):
+    return 2.0 + 0.0 * tf.reduce_sum(step.logits, axis=1)
+
   found = train(one, local_training.LocalTraining(0.1, 2, **given), [0, 1, 2])
   np.testing.assert_allclose(found.measured['loss'], 2.0 * 3, rtol=1e-6)
   assert found.weight == 3
@@ -125,9 +118,7 @@ def test_the_measured_loss_is_a_mean_over_what_the_steps_visit(given):
     ([0, 1], 'examples', float('nan'), 0, (0, 12, 1, 1)),  # It is dropped.
   ],
 )
-def test_the_update_counts_and_measures(
-  labels, weighting, factor, weight, counts
-):
+def test_the_update_counts_and_measures(labels, weighting, factor, weight, counts):
   loss = losses.HeldSoftmax(12)
   found = train(
     lambda step: factor * loss(step),
@@ -161,9 +152,7 @@ def test_weight_decay_is_of_all_that_is_trained(replaced):
   found = update(made, client)
   before = model.init(SEED)
   held = requested.held_rows(client.y, SEED)
-  rows = tf.where(
-    held.mask[:, None], tf.gather(before.class_table, held.ids), 0
-  )
+  rows = tf.where(held.mask[:, None], tf.gather(before.class_table, held.ids), 0)
   share = 0.95**3 - 1
   for delta, weight in (
     (found.encoder_delta['kernel'], before.encoder['kernel']),
@@ -172,9 +161,7 @@ def test_weight_decay_is_of_all_that_is_trained(replaced):
     np.testing.assert_allclose(delta, share * weight, rtol=1e-4, atol=1e-7)
   # Statistics move by their own rule: here half way to the mean, three times.
   mean = np.mean(client.x, axis=0)
-  np.testing.assert_allclose(
-    found.encoder_delta['mean'], (1 - 0.5**3) * mean, rtol=1e-4
-  )
+  np.testing.assert_allclose(found.encoder_delta['mean'], (1 - 0.5**3) * mean, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -222,11 +209,7 @@ class Keeps(carried.Carried):
 
 @pytest.mark.parametrize(
   ('new', 'labels', 'kept'),
-  [
-    (1.0, [0, 1], (True, 6.0)),
-    (float('nan'), [0, 1], (True, 5.0)),
-    (1.0, [], (True, 5.0)),
-  ],
+  [(1.0, [0, 1], (True, 6.0)), (float('nan'), [0, 1], (True, 5.0)), (1.0, [], (True, 5.0))],
 )
 def test_a_state_that_is_not_finite_is_not_kept(new, labels, kept):
   [client] = tiny.cohort([labels])

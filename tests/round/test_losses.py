@@ -9,8 +9,7 @@ import tensorflow as tf
 from tests.algorithms import numpy_fedaws
 from tff_xc import classifier
 from tff_xc.data import sparse
-from tff_xc.round import losses
-from tff_xc.round import request
+from tff_xc.round import losses, request
 
 # Six slots: own classes in 0 and 3, negatives in 1, 2 and 4, padding in 5.
 HELD = request.SelectedRows(
@@ -24,20 +23,14 @@ TARGETS = [0, 3]
 
 def step(logits=LOGITS):
   return losses.LocalStep(
-    logits=tf.constant(logits, tf.float32),
-    targets=tf.constant(TARGETS),
-    held=HELD,
-    embeddings=None,
+    logits=tf.constant(logits, tf.float32), targets=tf.constant(TARGETS), held=HELD, embeddings=None
   )
 
 
 def naive(terms_of, shift):
   each = []
   for logits, target in zip(LOGITS, TARGETS, strict=True):
-    terms = [
-      np.exp(logits[j] + (shift if j in (1, 2, 4) else 0))
-      for j in terms_of(target)
-    ]
+    terms = [np.exp(logits[j] + (shift if j in (1, 2, 4) else 0)) for j in terms_of(target)]
     each.append(-logits[target] + np.log(sum(terms)))
   return each
 
@@ -88,9 +81,7 @@ def test_excluded_logits_have_no_gradient():
   logits = tf.constant(LOGITS, tf.float32)
   with tf.GradientTape() as tape:
     tape.watch(logits)
-    loss = losses.HeldSoftmax(20, 'none', 'negatives')(
-      step()._replace(logits=logits)
-    )
+    loss = losses.HeldSoftmax(20, 'none', 'negatives')(step()._replace(logits=logits))
   gradient = tape.gradient(loss, logits).numpy()
   np.testing.assert_array_equal(gradient[0, [3, 5]], 0)
   np.testing.assert_array_equal(gradient[1, [0, 5]], 0)
@@ -117,9 +108,7 @@ def test_the_hinge_is_of_the_targets_cosine_alone():
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     # The row of slot 3 moves alone, if at all.
     moved = np.any(tf.convert_to_tensor(tape.gradient(loss, rows)) != 0, axis=1)
-    np.testing.assert_array_equal(
-      moved, np.arange(6) == (3 if margin == 0.9 else -1)
-    )
+    np.testing.assert_array_equal(moved, np.arange(6) == (3 if margin == 0.9 else -1))
 
 
 @pytest.mark.parametrize('distance', losses.DISTANCES)
@@ -132,7 +121,10 @@ def test_the_contrastive_loss_equals_the_numpy_reference(distance):
   with tf.GradientTape() as tape:
     tape.watch(tensor)
     each = losses.Contrastive(*values)(hinge_step(tensor, embeddings))
-  of = lambda rows: numpy_fedaws.contrastive(embeddings, rows, TARGETS, *values)
+
+  def of(rows):
+    return numpy_fedaws.contrastive(embeddings, rows, TARGETS, *values)
+
   np.testing.assert_allclose(each, of(rows[:5]), rtol=1e-5)
   expected = numpy_fedaws.numeric_gradient(lambda r: of(r).sum(), rows[:5])
   found = tape.gradient(each, tensor).numpy()
@@ -144,16 +136,13 @@ def test_a_row_equal_to_the_embedding_has_a_finite_gradient():
   rows = tf.ones([6, 2])
   with tf.GradientTape() as tape:
     tape.watch(rows)
-    loss = losses.Contrastive(distance='euclidean')(
-      hinge_step(rows, [[1, 1], [1, 1]])
-    )
+    loss = losses.Contrastive(distance='euclidean')(hinge_step(rows, [[1, 1], [1, 1]]))
   assert np.isfinite(tf.convert_to_tensor(tape.gradient(loss, rows))).all()
   np.testing.assert_allclose(loss, [4.0, 4.0], rtol=1e-2)
 
 
 @pytest.mark.parametrize(
-  'loss',
-  [losses.HeldSoftmax(20), losses.PositiveHinge(), losses.Contrastive()],
+  'loss', [losses.HeldSoftmax(20), losses.PositiveHinge(), losses.Contrastive()]
 )
 def test_sets_of_labels_are_refused(loss):
   sets = sparse.LabelSets(tf.constant([0, 2, 3]), tf.constant([0, 3, 3]))
@@ -162,9 +151,7 @@ def test_sets_of_labels_are_refused(loss):
     loss(hinge_step(rows, [[0, 0]])._replace(targets=sets))
 
 
-@pytest.mark.parametrize(
-  ('scale', 'count'), [(1.0, 5), (300.0, 5), (1e9, 5), (1.0, 0)]
-)
+@pytest.mark.parametrize(('scale', 'count'), [(1.0, 5), (300.0, 5), (1e9, 5), (1.0, 0)])
 def test_softmax_cross_entropy_is_tensorflows(scale, count):
   random = np.random.default_rng(0)
   logits = (scale * random.normal(size=[count, 7])).astype(np.float32)

@@ -4,16 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_xc.round import folding
-from tff_xc.round import merge
-from tff_xc.round import optimizers
-from tff_xc.round import request
+from tff_xc.round import folding, merge, optimizers, request
 
 # `test_same_as_worker` compares them.
-RUNTIMES = [
-  'in_process',
-  pytest.param('tff_worker', marks=pytest.mark.slow),
-]
+RUNTIMES = ['in_process', pytest.param('tff_worker', marks=pytest.mark.slow)]
 SUMS = folding.RowSums(
   ids=tf.constant([4, 1, 4, 0, 1, 4]),
   rows=tf.reshape(tf.range(12.0), [6, 2]),
@@ -79,14 +73,10 @@ def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
   """The bound does not depend on the clients: here 200, with 800 rows."""
   bounds = (8, 16, 32)
   monkeypatch.setattr(folding, '_STACK_ROWS', bounds)
-  empty = folding.RowSums(
-    tf.zeros([0], tf.int32), tf.zeros([0, 3]), tf.zeros([0])
-  )
+  empty = folding.RowSums(tf.zeros([0], tf.int32), tf.zeros([0, 3]), tf.zeros([0]))
   stacks, held = [empty] * 4, []
   for update in _updates(200, 40):
-    new = folding.RowSums(
-      update.ids, update.rows, tf.fill([len(update.ids)], update.weight)
-    )
+    new = folding.RowSums(update.ids, update.rows, tf.fill([len(update.ids)], update.weight))
     stacks = folding.pushed(stacks, new, folding.grown, bounds)
     held.append([int(tf.size(stack.ids)) for stack in stacks])
   assert np.max(held, axis=0)[3] == 40  # Every id occurs once.
@@ -94,9 +84,7 @@ def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
 
 
 @pytest.mark.parametrize('add', [folding.add_by_id, folding.grown])
-@pytest.mark.parametrize(
-  'ids', [[7, 2, 9], [7, 2, 7, 9, 2, 7], [3, 5], [], [5]]
-)
+@pytest.mark.parametrize('ids', [[7, 2, 9], [7, 2, 7, 9, 2, 7], [3, 5], [], [5]])
 def test_additions_have_the_bits_of_those_one_by_one(add, ids):
   """In float32 and in the arguments' order; what is added stays as it is."""
   random = np.random.default_rng(0)
@@ -108,9 +96,7 @@ def test_additions_have_the_bits_of_those_one_by_one(add, ids):
 
   parts = some([5, 2, 3]), some(ids)
   given = [folding.RowSums(*map(tf.constant, part)) for part in parts]
-  one_row = folding.RowSums(
-    *[tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in given[0]]
-  )
+  one_row = folding.RowSums(*[tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in given[0]])
   add = tf.function(add, input_signature=[one_row] * 2)
   for _ in range(2):
     added = add(*given)
@@ -145,18 +131,14 @@ def test_two_additions_to_the_same_sums_in_one_graph_stay_apart():
 
 @pytest.mark.parametrize('all_rows', [False, True])
 @pytest.mark.parametrize('runtime', RUNTIMES)
-def test_stacked_rows_are_those_of_all_clients(
-  all_rows, runtime, request, monkeypatch
-):
+def test_stacked_rows_are_those_of_all_clients(all_rows, runtime, request, monkeypatch):
   request.getfixturevalue(runtime)
   monkeypatch.setattr(folding, '_STACK_ROWS', (8, 16, 32))
   updates = _updates(40, 12)  # Of more than 32, blocks are merged.
   if all_rows:
     random = np.random.default_rng(1)
     updates = [
-      folding.RowUpdate(
-        (), random.normal(size=[12, 3]).astype(np.float32), update.weight
-      )
+      folding.RowUpdate((), random.normal(size=[12, 3]).astype(np.float32), update.weight)
       for update in updates
     ]
     updates[3] = updates[3]._replace(weight=np.float32(0))  # It is dropped.
@@ -178,9 +160,7 @@ def test_stacked_rows_are_those_of_all_clients(
 
 TABLE = tf.reshape(tf.range(6.0), [3, 2])
 PLAIN = optimizers.RowMomentum()
-SENT = folding.RowSums(
-  tf.constant([1]), tf.constant([[20.0, 40.0]]), tf.constant([4.0])
-)
+SENT = folding.RowSums(tf.constant([1]), tf.constant([[20.0, 40.0]]), tf.constant([4.0]))
 
 
 @pytest.mark.parametrize(
@@ -194,9 +174,7 @@ SENT = folding.RowSums(
   ],
 )
 @pytest.mark.parametrize('total', [10.0, 0.0])
-def test_what_clients_send_and_what_a_merge_does_with_it(
-  merged, sent, row, total
-):
+def test_what_clients_send_and_what_a_merge_does_with_it(merged, sent, row, total):
   found = merged.sent(tf.constant([[1.0, 2]]), tf.constant([[10.0, 10]]))
   np.testing.assert_array_equal(found, np.reshape(sent or [], [-1, 2]))
   state, table, more = merged.next(PLAIN, (), TABLE, SENT, tf.constant(total))
@@ -205,9 +183,7 @@ def test_what_clients_send_and_what_a_merge_does_with_it(
   assert state == more == ()
 
 
-@pytest.mark.parametrize(
-  'merged', [merge.SumRows(), merge.ReplaceRows(), merge.StackRows()]
-)
+@pytest.mark.parametrize('merged', [merge.SumRows(), merge.ReplaceRows(), merge.StackRows()])
 def test_what_follows_a_merge_changes_its_rows(merged):
   seen = []
 

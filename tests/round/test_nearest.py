@@ -57,11 +57,12 @@ def test_the_largest_of_parts_are_the_largest_with_ties_by_place(different):
 
 
 @pytest.mark.parametrize(('k', 'passes'), [(11, 2), (90, 1)])
-def test_parts_are_compared_only_where_that_takes_less_time(
-  monkeypatch, k, passes
-):
+def test_parts_are_compared_only_where_that_takes_less_time(monkeypatch, k, passes):
   calls, plain = [], tf.math.top_k
-  counted = lambda *args, **more: calls.append(1) or plain(*args, **more)
+
+  def counted(*args, **more):
+    return calls.append(1) or plain(*args, **more)
+
   monkeypatch.setattr(tf.math, 'top_k', counted)
   nearest._top(tf.random.normal([2, 1024]), tf.constant(k))
   assert len(calls) == passes
@@ -70,15 +71,11 @@ def test_parts_are_compared_only_where_that_takes_less_time(
 def test_no_file_of_autograph_is_written(monkeypatch):
   """One would stay in the temporary folder if the run is killed."""
   written = []
-  monkeypatch.setattr(
-    tempfile, 'NamedTemporaryFile', lambda **how: written.append(how)
-  )
+  monkeypatch.setattr(tempfile, 'NamedTemporaryFile', lambda **how: written.append(how))
   rows = numpy_fedaws.unit_rows(5)
 
   # Traced, which is where a body is converted; nothing is run.
-  tff.tensorflow.computation(
-    lambda: nearest.nearest(rows, tf.range(5), rows, 1)
-  )
+  tff.tensorflow.computation(lambda: nearest.nearest(rows, tf.range(5), rows, 1))
   assert written == []
 
 
@@ -124,9 +121,7 @@ def test_the_k_nearest_have_a_one(kind, k):
   np.put_along_axis(expected, places, 1, axis=1)
   assert known.all()
   np.testing.assert_array_equal(mask, expected)
-  np.testing.assert_array_equal(
-    least, np.take_along_axis(similar, places[:, -1:], 1)[:, 0]
-  )
+  np.testing.assert_array_equal(least, np.take_along_axis(similar, places[:, -1:], 1)[:, 0])
 
 
 @pytest.mark.slow

@@ -8,24 +8,16 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import graphs
-from tff_xc.round import local_training
-from tff_xc.round import optimizers
-from tff_xc.round import schedules
+from tff_xc.round import local_training, optimizers, schedules
 
-GRADIENTS = [
-  np.array([1e-4, -0.5]),
-  np.array([2.0, 0.3]),
-  np.array([0.0, 1e-3]),
-]
+GRADIENTS = [np.array([1e-4, -0.5]), np.array([2.0, 0.3]), np.array([0.0, 1e-3])]
 
 
 def trajectory(optimizer, scale=1.0):
   weights = tf.constant([1.0, -1.0])
   state = optimizer.initialize(tf.TensorSpec([2]))
   for gradient in GRADIENTS:
-    state, weights = optimizer.next(
-      state, weights, tf.constant(scale * gradient, tf.float32)
-    )
+    state, weights = optimizer.next(state, weights, tf.constant(scale * gradient, tf.float32))
   return weights.numpy()
 
 
@@ -56,9 +48,7 @@ def test_adam_is_pytorchs(amsgrad):
 @pytest.mark.parametrize('name', ['sgd', 'adam'])
 @pytest.mark.parametrize('decay', [0.0, 0.3])
 def test_weight_decay_is_pytorchs(name, decay):
-  training = local_training.LocalTraining(
-    0.1, optimizer_name=name, weight_decay=decay
-  )
+  training = local_training.LocalTraining(0.1, optimizer_name=name, weight_decay=decay)
   rate = training.rate(None)
   scaled = trajectory(training.optimizer(rate), training.loss_scale(rate))
   expected = moved_by(name, decay=decay)
@@ -125,7 +115,9 @@ class NumpyMomentum:
 
 
 def assert_reads(optimizer, state, table, expected):
-  close = lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+  def close(a, b):
+    return np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
   some = tf.constant([7, 0, 8, 3])
   close(optimizer.read_all(state, table), expected)
   close(optimizer.read(state, table, some), expected[some])
@@ -147,9 +139,7 @@ def test_row_momentum_is_momentum_on_all_rows(momentum, catch_up_at):
     reference.next(ids, gradients, counts)
     caught_up = assert_reads(optimizer, state, table, reference.table)
     if momentum:
-      np.testing.assert_allclose(
-        caught_up[0]['velocity'], reference.velocity, rtol=2e-5, atol=2e-5
-      )
+      np.testing.assert_allclose(caught_up[0]['velocity'], reference.velocity, rtol=2e-5, atol=2e-5)
     if index == catch_up_at:
       state, table = caught_up
   assert np.any(reference.table[-2] != TABLE[-2])
@@ -170,12 +160,8 @@ def test_a_step_that_does_not_count_changes_nothing(optimizer):
   for counts in (False, True, False):
     gradients = np.ones([2, DIM], np.float32)
     new = step(optimizer, state, table, np.int32([1, 4]), gradients, counts)
-    pairs = zip(
-      tf.nest.flatten(new), tf.nest.flatten((state, table)), strict=True
-    )
-    assert (
-      any(np.any(np.asarray(a) != np.asarray(b)) for a, b in pairs) == counts
-    )
+    pairs = zip(tf.nest.flatten(new), tf.nest.flatten((state, table)), strict=True)
+    assert any(np.any(np.asarray(a) != np.asarray(b)) for a, b in pairs) == counts
     state, table = new
 
 
@@ -231,7 +217,10 @@ def test_what_comes_after_a_step_is_done_to_its_rows(optimizer):
   state, table = initial(optimizer)
   ids, gradients = np.int32([4, 1]), np.ones([2, DIM], np.float32)
   arguments = (state, table, ids, gradients)
-  thrice = lambda ids, rows: (3 * rows, tf.size(ids))
+
+  def thrice(ids, rows):
+    return (3 * rows, tf.size(ids))
+
   _, plain, _ = optimizer.next(*arguments, tf.constant(True))
   _, after, count = optimizer.next(*arguments, tf.constant(True), thrice)
   assert count == 2
@@ -250,18 +239,13 @@ ON_ROWS = (
   optimizers.LazyRows(optimizers.TorchAdam(0.1, amsgrad=True)),
   optimizers.LazyRows(tff.learning.optimizers.build_adagrad(0.1)),
 )
-STEP = (
-  tf.TensorSpec([None], tf.int32),
-  tf.TensorSpec([None, DIM]),
-  tf.TensorSpec([], tf.bool),
-)
+STEP = (tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, DIM]), tf.TensorSpec([], tf.bool))
 
 
 def graph_of(function, optimizer, *others):
   table = tf.TensorSpec([MANY, DIM])
   state = tf.nest.map_structure(
-    lambda t: tf.TensorSpec.from_tensor(tf.convert_to_tensor(t)),
-    optimizer.initialize(table),
+    lambda t: tf.TensorSpec.from_tensor(tf.convert_to_tensor(t)), optimizer.initialize(table)
   )
   return tf.function(function).get_concrete_function(state, table, *others)
 
@@ -270,9 +254,7 @@ def graph_of(function, optimizer, *others):
 def test_a_step_costs_the_requested_rows_alone(optimizer):
   concrete = graph_of(optimizer.next, optimizer, *STEP)
   assert not graphs.work_on_all_rows(concrete, MANY)
-  scatters = [
-    op for op in concrete.graph.get_operations() if graphs.is_scatter(op)
-  ]
+  scatters = [op for op in concrete.graph.get_operations() if graphs.is_scatter(op)]
   large = [t for t in concrete.inputs if MANY in t.shape]
   # There is one scatter for each large tensor, and it writes into the input.
   assert {s.inputs[0].ref() for s in scatters} == {t.ref() for t in large}

@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import tiny
-from tests import tiny_sparse
+from tests import tiny, tiny_sparse
 from tests.algorithms import numpy_fedss
 from tff_xc import errors
 from tff_xc.algorithms import registry
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import examples as examples_lib
-from tff_xc.round import local_training
-from tff_xc.round import personal
-from tff_xc.round import process as process_lib
-from tff_xc.round import randomness
-from tff_xc.round import schedules
+from tff_xc.round import (
+  algorithm as algorithm_lib,
+  examples as examples_lib,
+  local_training,
+  personal,
+  process as process_lib,
+  randomness,
+  schedules,
+)
 
 N, RATE = 12, 0.1
 FULL_BATCH = local_training.LocalTraining(RATE, 64, 1)
@@ -63,15 +64,11 @@ def test_steps_equal_the_numpy_reference(method, part, steps):
       kernel, bias, rows, CLIENT.x, target, terms, np.zeros(len(held)), 4.0
     )
     if part == 'all':
-      kernel, bias = (
-        w - RATE * g for w, g in zip((kernel, bias), gradients, strict=False)
-      )
+      kernel, bias = (w - RATE * g for w, g in zip((kernel, bias), gradients, strict=False))
     rows = rows - RATE * gradients[2] * moving[:, None]
   table = start[2].copy()
   table[held] = rows
-  for found, expected in zip(
-    tiny.as_numpy(after), (kernel, bias, table), strict=True
-  ):
+  for found, expected in zip(tiny.as_numpy(after), (kernel, bias, table), strict=True):
     np.testing.assert_allclose(found, expected, atol=2e-6)
   assert not np.allclose(after.class_table, before.class_table)
 
@@ -83,9 +80,7 @@ def test_with_weight_decay_other_rows_stay_as_they_are():
   after = personal.build(algorithm, 5, 'rows')(before, CLIENT, seed_of())
   moved = np.any(after.class_table != before.class_table, axis=1)
   assert np.flatnonzero(moved).tolist() == [3, 5, 8]
-  tf.nest.map_structure(
-    np.testing.assert_array_equal, after.encoder, before.encoder
-  )
+  tf.nest.map_structure(np.testing.assert_array_equal, after.encoder, before.encoder)
 
 
 SELECTS = {'max_positives': 4, 'server_momentum': 0.0, 'negatives': 3}
@@ -125,9 +120,7 @@ def test_it_is_the_model_after_a_round_of_one_client(method, more):
 def test_a_rate_of_zero_changes_nothing():
   algorithm = made('fedss', **SELECTS)
   before = initial(algorithm)
-  after = personal.build(algorithm, 3, learning_rate=0.0)(
-    before, CLIENT, seed_of()
-  )
+  after = personal.build(algorithm, 3, learning_rate=0.0)(before, CLIENT, seed_of())
   tf.nest.map_structure(np.testing.assert_array_equal, after, before)
 
 
@@ -140,8 +133,7 @@ def test_feature_rows_that_it_requests_move_as_those_of_a_whole_table():
   own, before = algorithm_lib.own_rows(whole, name, 5), initial(whole)
   for part in personal.PARTS:
     found, expected = (
-      personal.build(each, 2, part)(before, client, seed_of())
-      for each in (own, whole)
+      personal.build(each, 2, part)(before, client, seed_of()) for each in (own, whole)
     )
     tf.nest.map_structure(np.testing.assert_array_equal, found, expected)
     moved = np.any(found.tables[name] != before.tables[name], axis=1)
@@ -156,9 +148,7 @@ def test_rows_that_nobody_trains_are_no_part():
 
 
 def test_steps_have_the_constant_rate_whatever_the_schedule():
-  ended = dataclasses.replace(
-    FULL_BATCH, schedule=schedules.Schedule('step', 1, 0.0)
-  )
+  ended = dataclasses.replace(FULL_BATCH, schedule=schedules.Schedule('step', 1, 0.0))
   ends = [
     personal.build(algorithm, 2)(initial(algorithm), CLIENT, seed_of(5))
     for algorithm in (made('fedavg'), made('fedavg', local_training=ended))

@@ -6,23 +6,21 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy import optimize
-from scipy import stats
+from scipy import optimize, stats
 
-from tests import registered
-from tests import tiny
+from tests import registered, tiny
 from tff_xc import errors
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import registry
+from tff_xc.algorithms import fedss, hyperparameters as hp, registry
 from tff_xc.measure import privacy_loss
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import chosen
-from tff_xc.round import local_training
-from tff_xc.round import optimizers
-from tff_xc.round import privacy
-from tff_xc.round import process as process_lib
-from tff_xc.round import randomness
+from tff_xc.round import (
+  algorithm as algorithm_lib,
+  chosen,
+  local_training,
+  optimizers,
+  privacy,
+  process as process_lib,
+  randomness,
+)
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -56,9 +54,10 @@ def test_rows_have_normals_of_their_own():
   seed, streams = tf.constant([3, -4]), tf.constant([1, 2])
   pairs = np.array(randomness.row_normals(seed, streams, tf.range(3000), 8))
   assert_independent_normals(pairs)
-  draw = lambda ids, seed=seed: np.array(
-    randomness.row_normals(seed, streams, tf.constant(ids), 8)
-  )
+
+  def draw(ids, seed=seed):
+    return np.array(randomness.row_normals(seed, streams, tf.constant(ids), 8))
+
   np.testing.assert_array_equal(draw([7, 2999]), pairs[:, :, [7, 2999]])
   np.testing.assert_array_equal(draw(7), pairs[:, :, 7])
   other = draw(np.arange(3000), tf.constant([3, -3]))
@@ -94,19 +93,13 @@ def test_the_secret_of_rows_does_not_follow_from_their_noise():
   for key, counter, expected in (
     (0, [0] * 4, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
     (2**64 - 1, [most] * 4, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
-    (
-      0x299F31D0A4093822,
-      pi,
-      [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
-    ),
+    (0x299F31D0A4093822, pi, [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]),
   ):
     words = randomness.philox(tf.constant(key, tf.uint64), counter)
     assert [int(word) for word in words] == expected
   # The bits of a secret's rows are these, of two columns each.
   seed = tf.constant([5, 6], tf.int64)
-  normals = np.array(
-    randomness.row_normals(seed, tf.constant([7]), tf.constant([2]), 3)
-  )
+  normals = np.array(randomness.row_normals(seed, tf.constant([7]), tf.constant([2]), 3))
   words = [
     [int(w) for w in randomness.philox(tf.constant(5, tf.uint64), [i, 0, 7, 6])]
     for i in (4, 5)  # Two counters a row.
@@ -133,9 +126,7 @@ TIMES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 64, 100)
 @functools.cache
 def traced(momentum, rows, dim):
   process = privacy._Process(momentum)
-  return tf.function(
-    lambda time, seed: process.at(time, seed, tf.range(rows), dim)
-  )
+  return tf.function(lambda time, seed: process.at(time, seed, tf.range(rows), dim))
 
 
 @functools.cache
@@ -145,9 +136,7 @@ def noise_at(momentum, time):
   return found.numpy().astype(np.float64)
 
 
-@pytest.mark.parametrize(
-  'momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9]
-)
+@pytest.mark.parametrize('momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9])
 def test_deferred_noise_is_a_sum_over_all_steps(momentum):
   """Its increments are independent standard normals, and those of both parts equal."""
   steps = []
@@ -156,9 +145,7 @@ def test_deferred_noise_is_a_sum_over_all_steps(momentum):
     now = noise_at(momentum, time)
     steps.append(now[0] - before[0])
     if momentum:
-      np.testing.assert_allclose(
-        now[1] - momentum * before[1], steps[-1], atol=2e-4
-      )
+      np.testing.assert_allclose(now[1] - momentum * before[1], steps[-1], atol=2e-4)
     before = now
   steps = np.stack([s.ravel() for s in steps])
   for step in steps:
@@ -215,17 +202,12 @@ def test_deferred_noise_has_the_covariance_of_the_recurrence(momentum):
 def test_rows_are_those_of_noise_in_every_step(momentum, secret):
   """Reading early, late or never changes nothing."""
   rate, stddev, rows, dim, steps = 0.5, 0.1, 6, 3, 9
-  lazy = privacy.DeferredNoise(
-    optimizers.RowMomentum(rate, momentum), stddev, (1, 2), 3, secret
-  )
+  lazy = privacy.DeferredNoise(optimizers.RowMomentum(rate, momentum), stddev, (1, 2), 3, secret)
   spec = tf.TensorSpec([rows, dim])
   table = tf.random.stateless_normal([rows, dim], [0, 1])
   state = lazy.initialize(spec)
   at_time = traced(momentum, rows, dim)
-  at = [
-    at_time(tf.constant(t), state['noise_seed']).numpy()
-    for t in range(steps + 1)
-  ]
+  at = [at_time(tf.constant(t), state['noise_seed']).numpy() for t in range(steps + 1)]
   w, v = table.numpy(), np.zeros([rows, dim], np.float32)
   random = np.random.default_rng(0)
   for step in range(steps):
@@ -242,26 +224,18 @@ def test_rows_are_those_of_noise_in_every_step(momentum, secret):
       some = lazy.read(state, table, tf.constant([4, 1]))
       np.testing.assert_allclose(some, w[[4, 1]], atol=1e-5)
   np.testing.assert_allclose(lazy.read_all(state, table), w, atol=1e-5)
-  np.testing.assert_allclose(
-    lazy.read(state, table, tf.constant(2)), w[2], atol=1e-5
-  )
+  np.testing.assert_allclose(lazy.read(state, table, tf.constant(2)), w[2], atol=1e-5)
   # From here on a new process of noise: the velocity goes on.
   state, caught = lazy.catch_up(state, table)
   np.testing.assert_allclose(caught, w, atol=1e-5)
   again = lazy.read_all(state, caught)
   np.testing.assert_array_equal(again, caught)
   state, moved, _ = lazy.next(
-    state,
-    caught,
-    tf.zeros([0], tf.int32),
-    tf.zeros([0, dim]),
-    tf.constant(True),
+    state, caught, tf.zeros([0], tf.int32), tf.zeros([0, dim]), tf.constant(True)
   )
   drawn = at_time(tf.constant(1), state['noise_seed']).numpy()
   np.testing.assert_allclose(
-    lazy.read_all(state, moved),
-    w - rate * (momentum * v - stddev * drawn[0]),
-    atol=1e-5,
+    lazy.read_all(state, moved), w - rate * (momentum * v - stddev * drawn[0]), atol=1e-5
   )
 
 
@@ -273,9 +247,7 @@ def made(name, hidden=None, momentum=0.0, **given):
     given['negatives'] = 3
   if 'server_momentum' in registry.get(name).names:
     given['server_momentum'] = momentum
-  found = registry.get(name).made(
-    model=tiny.model(N), local_training=training, **given
-  )
+  found = registry.get(name).made(model=tiny.model(N), local_training=training, **given)
   return dataclasses.replace(found, privacy=hidden)
 
 
@@ -324,18 +296,13 @@ def test_a_sum_of_clipped_changes_over_the_expected_clients():
   """With NumPy: the update of one client at a time, clipped and divided by m."""
   start = flat(after(built('fedss', NOTHING), 1, lambda r: [])[0])
   alone = dataclasses.replace(NOTHING, cohort=1.0)
-  each = [
-    flat(after(built('fedss', alone), 1, lambda r, c=c: [c])[0]) - start
-    for c in cohort(0)
-  ]
+  each = [flat(after(built('fedss', alone), 1, lambda r, c=c: [c])[0]) - start for c in cohort(0)]
   norms = [np.linalg.norm(change) for change in each]
   clip = float(np.median(norms))
   clipped = [c * min(1.0, clip / n) for c, n in zip(each, norms, strict=True)]
   hidden = privacy.Privacy(0.0, clip, 10.0)
   found, metrics = after(built('fedss', hidden), 1)
-  np.testing.assert_allclose(
-    flat(found) - start, sum(clipped) / 10.0, atol=1e-6
-  )
+  np.testing.assert_allclose(flat(found) - start, sum(clipped) / 10.0, atol=1e-6)
   assert float(metrics['clients_clipped']) == 2
   assert float(metrics['clipping_norm']) == pytest.approx(clip)
 
@@ -343,12 +310,7 @@ def test_a_sum_of_clipped_changes_over_the_expected_clients():
 @pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'momentum', 'quantile'),
-  [
-    ('fedss', 0.0, 0.0),
-    ('fedss', 0.9, 0.0),
-    ('fullsoftmax', 0.9, 0.0),
-    ('fedss', 0.9, 0.5),
-  ],
+  [('fedss', 0.0, 0.0), ('fedss', 0.9, 0.0), ('fullsoftmax', 0.9, 0.0), ('fedss', 0.9, 0.5)],
 )
 def test_every_number_of_the_model_gets_noise(name, momentum, quantile):
   """Of a model that nobody changes, after three rounds, over many seeds."""
@@ -388,14 +350,10 @@ def test_noise_is_the_same_whoever_asks():
   for round_number in range(3):
     process.get_model_weights(state)
     state = process.next(state, cohort(round_number)).state
-  np.testing.assert_array_equal(
-    flat(first), flat(process.get_model_weights(state))
-  )
+  np.testing.assert_array_equal(flat(first), flat(process.get_model_weights(state)))
   # Weights that are set are those that are read.
   set_state = process.set_model_weights(state, first)
-  np.testing.assert_array_equal(
-    flat(process.get_model_weights(set_state)), flat(first)
-  )
+  np.testing.assert_array_equal(flat(process.get_model_weights(set_state)), flat(first))
 
 
 @pytest.mark.parametrize(
@@ -427,10 +385,7 @@ def test_all_noise_of_a_secret_is_drawn_from_all_of_its_bits(name, given):
   else:
     assert (flat(found) != flat(other)).all()
   if hidden.clip_quantile:
-    (_, metrics), (_, of_other) = (
-      after(process, 2),
-      after(built(name, hidden), 2),
-    )
+    (_, metrics), (_, of_other) = (after(process, 2), after(built(name, hidden), 2))
     assert metrics['clipping_norm'] != of_other['clipping_norm']
   again, _ = after(process, 1)
   np.testing.assert_array_equal(flat(found), flat(again))
@@ -455,7 +410,10 @@ def test_the_norm_follows_a_private_quantile():
 def test_replaced_rows_are_sent_as_changes():
   # Each class has one client here.
   own = [[0, 1], [2], [3, 4], [5]]
-  of = lambda r: tiny.cohort(own, 0)
+
+  def of(r):
+    return tiny.cohort(own, 0)
+
   plain, _ = after(built('fedaws', spreadout_classes='all'), 1, of)
   found, _ = after(built('fedaws', NOTHING, spreadout_classes='all'), 1, of)
   np.testing.assert_allclose(flat(found), flat(plain), atol=1e-6)
@@ -506,15 +464,11 @@ def test_what_a_canary_tells_is_below_the_accountants_epsilon():
     return direction @ (flat(process.get_model_weights(state)) - start)
 
   without = np.array([seen(others, seed) for seed in range(seeds)])
-  added = np.array(
-    [seen([*others, canary], seeds + seed) for seed in range(seeds)]
-  )
+  added = np.array([seen([*others, canary], seeds + seed) for seed in range(seeds)])
   spread = np.sqrt((without.var(ddof=1) + added.var(ddof=1)) / 2)
   apart = (added.mean() - without.mean()) / spread
   error = np.sqrt(2 / seeds + apart**2 / (4 * seeds))
-  accountant = privacy_loss.Accountant(
-    z, privacy_loss.Sampling(privacy_loss.POISSON, 1.0), delta
-  )
+  accountant = privacy_loss.Accountant(z, privacy_loss.Sampling(privacy_loss.POISSON, 1.0), delta)
   stronger = privacy_loss.Accountant(
     0.7 * z, privacy_loss.Sampling(privacy_loss.POISSON, 1.0), delta
   )
@@ -555,9 +509,7 @@ def test_every_part_has_noise_of_its_own(kind):
   for table in model.encoder.tables:
     made_ = algorithm_lib.own_rows(made_, table, most)
   hidden = privacy.Privacy(2.0, 0.5, 8.0)
-  process = process_lib.build_process(
-    dataclasses.replace(made_, privacy=hidden), 7
-  )
+  process = process_lib.build_process(dataclasses.replace(made_, privacy=hidden), 7)
   state = process.initialize()
   start = model_parts(process.get_model_weights(state))
   drawn = {name: [] for name in start}
@@ -608,8 +560,6 @@ def test_local_noise_is_each_clients_own():
   drawn = np.stack(drawn)
   of_rows = drawn[:, -N * tiny.DIM :].reshape(60, N, tiny.DIM)
   assert not of_rows[:, [i for i in range(N) if i not in (2, 5)]].any()
-  sent = np.concatenate(
-    [drawn[:, : -N * tiny.DIM], of_rows[:, [2, 5]].reshape(60, -1)], 1
-  )
+  sent = np.concatenate([drawn[:, : -N * tiny.DIM], of_rows[:, [2, 5]].reshape(60, -1)], 1)
   assert sent.std() == pytest.approx(0.5, rel=0.08)
   assert (sent.std(axis=0) > 0.25).all()

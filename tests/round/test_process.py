@@ -47,9 +47,7 @@ def test_momentum_on_requested_rows_is_momentum_on_all(full):
   tiny.assert_same_weights(weights, expected, 1e-5)
   behind = np.any(state.weights.class_table != weights.class_table, axis=1)
   assert np.any(behind) != full
-  assert (
-    state.server.tables['class'].optimizer['step'] == 3
-  )  # One of four rounds had no client.
+  assert state.server.tables['class'].optimizer['step'] == 3  # One of four rounds had no client.
 
 
 @pytest.mark.slow
@@ -58,9 +56,7 @@ def test_without_momentum_the_state_has_no_table():
   of_rows = build(optimizers.RowMomentum(1.0, 0.0))
   state, _ = tiny.run(of_rows, 2, cohort_of)
   assert not tf.nest.flatten(state.server.tables)
-  tiny.assert_same_weights(
-    state.weights, tiny.weights_after(dense, 2, cohort_of), 1e-5
-  )
+  tiny.assert_same_weights(state.weights, tiny.weights_after(dense, 2, cohort_of), 1e-5)
 
 
 @pytest.mark.slow
@@ -72,9 +68,7 @@ def test_weights_that_are_got_and_set_again_change_nothing():
   tiny.assert_same_weights(process.get_model_weights(again), weights, 0)
   tiny.assert_same_weights(again.weights, weights, 0)
   a, b = (process.next(s, COHORTS[3]).state for s in (state, again))
-  tiny.assert_same_weights(
-    process.get_model_weights(a), process.get_model_weights(b), 1e-6
-  )
+  tiny.assert_same_weights(process.get_model_weights(a), process.get_model_weights(b), 1e-6)
 
 
 @pytest.mark.slow
@@ -95,10 +89,7 @@ def test_adam_on_requested_rows_leaves_the_others_alone():
   process = build(optimizers.LazyRows(optimizers.TorchAdam(0.01)))
   before = process.initialize()
   output = process.next(before, COHORTS[0])
-  moved = np.any(
-    np.asarray(output.state.weights.class_table) != before.weights.class_table,
-    axis=1,
-  )
+  moved = np.any(np.asarray(output.state.weights.class_table) != before.weights.class_table, axis=1)
   own = {int(label) for client in COHORTS[0] for label in client.y}
   assert own <= set(np.flatnonzero(moved))
   assert np.any(~moved)

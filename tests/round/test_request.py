@@ -7,18 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_xc.round import randomized
-from tff_xc.round import randomness
-from tff_xc.round import request
+from tff_xc.round import randomized, randomness, request
 
 SEED = tf.constant([3, 4])
 
 
 def many(draw, times, spec):
   """Returns draw(0), ..., draw(times - 1), stacked."""
-  run = tf.function(
-    lambda: tf.map_fn(draw, tf.range(times), fn_output_signature=spec)
-  )
+  run = tf.function(lambda: tf.map_fn(draw, tf.range(times), fn_output_signature=spec))
   return run().numpy()
 
 
@@ -59,9 +55,7 @@ def test_samples_are_uniform_without_replacement(max_population):
   """Tests both ways of drawing: a permutation, and rejection from a stream."""
 
   def draw(i):
-    return request.sample_distinct(
-      tf.stack([i, 0]), 3, tf.constant(30), max_population
-    )
+    return request.sample_distinct(tf.stack([i, 0]), 3, tf.constant(30), max_population)
 
   rounds = 4000
   drawn = many(draw, rounds, tf.TensorSpec([3], tf.int32))
@@ -89,9 +83,7 @@ def test_own_and_sampled_holds_all_own_and_m_others(num_classes):
   ids = real_ids(held)
   assert chosen.slots == 14 == held.ids.shape[0]
   assert len(ids) == len(set(ids)) == 3 + 9
-  counts = collections.Counter(
-    dict(zip(ids, held.counts.numpy()[: len(ids)], strict=True))
-  )
+  counts = collections.Counter(dict(zip(ids, held.counts.numpy()[: len(ids)], strict=True)))
   assert {k: v for k, v in counts.items() if v} == {7: 3, 2: 2, 59: 1}
   assert ids.min() >= 0
   assert ids.max() < num_classes
@@ -132,15 +124,16 @@ def test_order_does_not_tell_own_classes_from_negatives():
   """Own classes come first in proportion to their share."""
   chosen = request.OwnAndSampled(1000, max_positives=5, negatives=15)
   labels = tf.constant([1, 2, 3, 4, 5])
-  draw = lambda i: chosen.held_rows(labels, tf.stack([i, 1])).counts[0]
+
+  def draw(i):
+    return chosen.held_rows(labels, tf.stack([i, 1])).counts[0]
+
   first_is_own = (many(draw, 2000, tf.TensorSpec([], tf.int32)) > 0).mean()
   assert abs(first_is_own - 0.25) < 0.04
 
 
 def test_a_client_without_examples_holds_nothing_of_its_own():
-  held = request.OwnAndSampled(50, max_positives=3).held_rows(
-    tf.zeros([0], tf.int32), SEED
-  )
+  held = request.OwnAndSampled(50, max_positives=3).held_rows(tf.zeros([0], tf.int32), SEED)
   assert not held.mask.numpy().any()
 
 
@@ -156,10 +149,7 @@ def test_mean_rows_are_those_that_are_held():
   equal = request.OwnAndSampled(30, 9, 3, equal_negatives=True)
   own = np.array([0, 2, 9])
   for asked in (everything, some, equal):
-    rows = [
-      asked.held_rows(tf.range(k, dtype=tf.int32), SEED).mask.numpy().sum()
-      for k in own
-    ]
+    rows = [asked.held_rows(tf.range(k, dtype=tf.int32), SEED).mask.numpy().sum() for k in own]
     assert asked.mean_rows(own).tolist() == rows
   drawn = randomized.Randomized(1000, 9, 50, renewed=0.1, epsilon=8.0)
   found = drawn.mean_rows(own)

@@ -10,20 +10,20 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests import registered
-from tests import tiny
-from tests import tiny_sparse
+from tests import registered, tiny, tiny_sparse
 from tff_xc import errors
 from tff_xc.algorithms import registry
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import client_update
-from tff_xc.round import local_training
-from tff_xc.round import losses
-from tff_xc.round import optimizers
-from tff_xc.round import process as process_lib
-from tff_xc.round import randomness
-from tff_xc.round import robust
-from tff_xc.round import tables as tables_lib
+from tff_xc.round import (
+  algorithm as algorithm_lib,
+  client_update,
+  local_training,
+  losses,
+  optimizers,
+  process as process_lib,
+  randomness,
+  robust,
+  tables as tables_lib,
+)
 
 # The first number of a poisoned client's examples.
 MARK = 7.0
@@ -67,10 +67,7 @@ class Sent:
     for table in self._algorithm.tables:
       keys = tables_lib.keys(self._algorithm.model, table.name, client)
       held[table.name] = table.request.held_rows(
-        keys,
-        randomness.client_seed(
-          seed, client.client_id, randomness.Purpose.NEGATIVES
-        ),
+        keys, randomness.client_seed(seed, client.client_id, randomness.Purpose.NEGATIVES)
       )
       rows[table.name] = tf.gather(
         tf.constant(state.weights.tables[table.name]), held[table.name].ids
@@ -97,31 +94,21 @@ class Sent:
 pytestmark = pytest.mark.usefixtures('in_process')
 
 CLIPPING = robust.Quantile(0.05, 0.8, 0.2)
-BOTH = robust.Robust(
-  robust.Quantile(3.0, 0.9, 0.5, 2.0, 0.1), robust.Quantile(3.0, 0.8, 0.2)
-)
+BOTH = robust.Robust(robust.Quantile(3.0, 0.9, 0.5, 2.0, 0.1), robust.Quantile(3.0, 0.8, 0.2))
 CLIPS = robust.Robust(None, CLIPPING)
-OWN = {
-  'fedss': {'max_positives': 5, 'negatives': 3},
-  'fedaws': {'max_positives': 5},
-}
+OWN = {'fedss': {'max_positives': 5, 'negatives': 3}, 'fedaws': {'max_positives': 5}}
 
 
 def made(name, bounds=None, rate=1.0):
   """Returns the algorithm, of one local step and a server of plain SGD."""
   training = local_training.LocalTraining(rate, 8, 1)
-  found = registry.get(name).made(
-    model=tiny.model(), local_training=training, **OWN.get(name, {})
-  )
+  found = registry.get(name).made(model=tiny.model(), local_training=training, **OWN.get(name, {}))
   table = found.tables[0]
   if table.merge.takes_optimizer:
     plain = optimizers.RowMomentum(1.0, 0.0)
     found = found.with_table(dataclasses.replace(table, optimizer=plain))
   return dataclasses.replace(
-    found,
-    loss=Poisoned(found.loss),
-    robust=bounds,
-    encoder_optimizer=optimizers.build_sgd(1.0),
+    found, loss=Poisoned(found.loss), robust=bounds, encoder_optimizer=optimizers.build_sgd(1.0)
   )
 
 
@@ -153,9 +140,7 @@ def followed(estimate, quantile, norms):
   return estimate * math.exp(-quantile.rate * (share - quantile.quantile))
 
 
-@pytest.mark.parametrize(
-  'name', ['fedss', pytest.param('fullsoftmax', marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('name', ['fedss', pytest.param('fullsoftmax', marks=pytest.mark.slow)])
 def test_three_rounds_are_those_of_numpy(name):
   """The mean of the whole models' changes, zeroed and clipped one by one."""
   algorithm, process = made(name, BOTH), built(name, BOTH)
@@ -173,24 +158,18 @@ def test_three_rounds_are_those_of_numpy(name):
     measured = {k: float(v) for k, v in output.metrics.items()}
     before, after = state.weights, output.state.weights
     for key in ('kernel', 'bias', 'class'):
-      mean = sum(
-        weight * parts[key]
-        for weight, (parts, _) in zip(weights, results, strict=True)
-      )
-      of = lambda w, k=key: np.asarray(
-        w.tables['class'] if k == 'class' else w.encoder[k]
-      )
-      np.testing.assert_allclose(
-        of(after), of(before) + mean / weights.sum(), atol=2e-6
-      )
+      mean = sum(weight * parts[key] for weight, (parts, _) in zip(weights, results, strict=True))
+
+      def of(w, k=key):
+        return np.asarray(w.tables['class'] if k == 'class' else w.encoder[k])
+
+      np.testing.assert_allclose(of(after), of(before) + mean / weights.sum(), atol=2e-6)
     largest, norms = zip(*(n for _, n in results), strict=True)
     assert measured['zeroing_norm'] == pytest.approx(of_zero, rel=1e-5)
     assert measured['clipping_norm'] == pytest.approx(clip, rel=1e-5)
     assert measured['clients_zeroed'] == sum(n > of_zero for n in largest)
     assert measured['clients_clipped'] == sum(n > clip for n in norms)
-    counted.update(
-      zeroed=measured['clients_zeroed'], clipped=measured['clients_clipped']
-    )
+    counted.update(zeroed=measured['clients_zeroed'], clipped=measured['clients_clipped'])
     zero = followed(zero, BOTH.zeroing, largest)
     clip = followed(clip, BOTH.clipping, norms)
     state = output.state
@@ -217,11 +196,12 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
     cohort = cohort_of(round_number)
     each = [sent.changes(state, client) for client in cohort]
     changes = [collections.OrderedDict(change) for change, _ in each]
-    expected = aggregator.next(
-      theirs, changes, [np.float32(weight) for _, weight in each]
-    )
+    expected = aggregator.next(theirs, changes, [np.float32(weight) for _, weight in each])
     output = process.next(state, cohort)
-    of = lambda s: [*s.weights.encoder.values(), s.weights.tables['class']]
+
+    def of(s):
+      return [*s.weights.encoder.values(), s.weights.tables['class']]
+
     means = expected.result.values()
     each = zip(of(state), of(output.state), means, strict=True)
     for before, after, mean in each:
@@ -245,16 +225,12 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
   ('name', 'bounds'),
   [
     # `test_three_rounds_are_those_of_numpy` has a poisoned client of eight, too.
-    *(
-      (n, CLIPS) for n in ('fedss', 'fullsoftmax', 'fedaws', 'turbosvm', 'moon')
-    ),
+    *((n, CLIPS) for n in ('fedss', 'fullsoftmax', 'fedaws', 'turbosvm', 'moon')),
     # As TFF has it: zeroing begins at 21, and finds a million at once.
     ('fedss', robust.Robust(clipping=None)),
   ],
 )
-def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(
-  name, bounds
-):
+def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(name, bounds):
   def end(bounds, bad):
     process = built(name, bounds, 0.05)
     cohorts = [cohort_of(round_number, bad) for round_number in range(4)]
@@ -268,7 +244,10 @@ def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(
   clean, _ = end(None, ())
   ruined, _ = end(None, (3,))
   kept, metrics = end(bounds, (3,))
-  away = lambda weights: np.linalg.norm(weights - clean)
+
+  def away(weights):
+    return np.linalg.norm(weights - clean)
+
   assert away(ruined) > 1000 or name in ('fedaws', 'turbosvm')
   assert away(ruined) > 50 * away(kept)
   # Four rounds of bounded changes; the weights are of norm 6.
@@ -279,12 +258,9 @@ def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['fedss', 'fedaws'])
 def test_a_client_within_the_bounds_is_as_without_them_to_the_last_digit(name):
-  wide = robust.Robust(
-    robust.Quantile(1e9, 0.5, 1e-3), robust.Quantile(1e9, 0.5, 1e-3)
-  )
+  wide = robust.Robust(robust.Quantile(1e9, 0.5, 1e-3), robust.Quantile(1e9, 0.5, 1e-3))
   ends = [
-    tiny.run(built(name, bounds), 2, lambda r: cohort_of(r, ()))[0]
-    for bounds in (wide, None)
+    tiny.run(built(name, bounds), 2, lambda r: cohort_of(r, ()))[0] for bounds in (wide, None)
   ]
   tiny.assert_same_weights(ends[0].weights, ends[1].weights, 0)
 
@@ -305,9 +281,7 @@ def test_rows_that_are_sent_whole_stay_near_those_received():
 
 @pytest.mark.slow
 def test_feature_rows_are_within_the_same_norm():
-  cohort = tiny_sparse.cohort(
-    [[(0, [[1, 2], [3]]), (5, [[2, 8]])], [(7, [[4], [0, 1]])]]
-  )
+  cohort = tiny_sparse.cohort([[(0, [[1, 2], [3]]), (5, [[2, 8]])], [(7, [[4], [0, 1]])]])
   given = {
     'robust_aggregation': 'clipping',
     'clipping_norm': 1e-3,
@@ -319,9 +293,7 @@ def test_feature_rows_are_within_the_same_norm():
   output = process.next(state, cohort)
   assert output.metrics['clients_clipped'] == 2
   moved = tf.nest.map_structure(
-    lambda a, b: np.asarray(a, np.float64) - np.asarray(b),
-    output.state.weights,
-    state.weights,
+    lambda a, b: np.asarray(a, np.float64) - np.asarray(b), output.state.weights, state.weights
   )
   assert np.abs(moved.tables['feature']).max() > 1e-6
   norm = math.sqrt(sum((m**2).sum() for m in tf.nest.flatten(moved)))

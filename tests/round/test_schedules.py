@@ -9,17 +9,12 @@ import tensorflow_federated as tff
 
 from tasks import experiment
 from tests import tiny
-from tests.algorithms import numpy_fedavg
-from tests.algorithms import test_fedavg
+from tests.algorithms import numpy_fedavg, test_fedavg
 from tests.round import test_optimizers
 from tff_xc import errors
-from tff_xc.algorithms import rates
-from tff_xc.algorithms import registry
+from tff_xc.algorithms import rates, registry
 from tff_xc.report import run_files
-from tff_xc.round import local_training
-from tff_xc.round import optimizers
-from tff_xc.round import randomness
-from tff_xc.round import schedules
+from tff_xc.round import local_training, optimizers, randomness, schedules
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -73,9 +68,7 @@ class Momentum(test_optimizers.NumpyMomentum):
 )
 def test_pending_momentum_has_the_rates_of_its_steps(schedule, momentum):
   lazy = optimizers.RowMomentum(0.5, momentum, schedule)
-  dense = optimizers.Scheduled(
-    lambda rate: optimizers.build_sgd(rate, momentum), 0.5, schedule
-  )
+  dense = optimizers.Scheduled(lambda rate: optimizers.build_sgd(rate, momentum), 0.5, schedule)
   reference = Momentum(0.5, momentum, schedule)
   state, table = test_optimizers.initial(lazy)
   both = [(optimizers.Dense(dense), *test_optimizers.initial(dense))]
@@ -85,9 +78,7 @@ def test_pending_momentum_has_the_rates_of_its_steps(schedule, momentum):
     moved = test_optimizers.step(optimizer, dense_state, dense_table, *step)
     both.append((optimizer, *moved))
     reference.next(*step)
-    caught_up = test_optimizers.assert_reads(
-      lazy, state, table, reference.table
-    )
+    caught_up = test_optimizers.assert_reads(lazy, state, table, reference.table)
     np.testing.assert_allclose(moved[1], reference.table, atol=2e-5)
     if index == 6:
       state, table = caught_up
@@ -137,26 +128,17 @@ def test_three_rounds_equal_the_numpy_reference():
     'server_warmup_rounds': 1,
   }
   made = registry.get('fedavg').made(
-    model=tiny.model(),
-    client_learning_rate=0.1,
-    batch_size=64,
-    local_epochs=2,
-    **given,
+    model=tiny.model(), client_learning_rate=0.1, batch_size=64, local_epochs=2, **given
   )
   process = tiny.process('fedavg', local_training=made.local_training, **given)
   of_server = schedules.Schedule('cosine', 4, 0.0, warmup=1)
   state = process.initialize()
   weights = tiny.as_numpy(state.weights)
   for t, cohort in enumerate(test_fedavg.COHORTS):
-    trained = [
-      numpy_fedavg.train_client(weights, c.x, c.y, rate=0.1 * 0.5**t)[0]
-      for c in cohort
-    ]
+    trained = [numpy_fedavg.train_client(weights, c.x, c.y, rate=0.1 * 0.5**t)[0] for c in cohort]
     average = numpy_fedavg.mean(trained, [len(c.y) for c in cohort])
     rate = factor(of_server, t)
-    weights = [
-      w + rate * (a - w) for w, a in zip(weights, average, strict=True)
-    ]
+    weights = [w + rate * (a - w) for w, a in zip(weights, average, strict=True)]
     state = process.next(state, cohort).state
   tiny.assert_near(tiny.as_numpy(process.get_model_weights(state)), weights)
 
@@ -168,9 +150,7 @@ def test_weight_decay_and_adam_follow_the_clients_schedule():
     )
     seed = randomness.round_seed(tf.constant([0, 0]), 2)
     rate = training.rate(seed)
-    found = test_optimizers.trajectory(
-      training.optimizer(rate), training.loss_scale(rate)
-    )
+    found = test_optimizers.trajectory(training.optimizer(rate), training.loss_scale(rate))
     expected = test_optimizers.moved_by(name, 0.1, decay=0.3)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 

@@ -7,17 +7,17 @@ import pytest
 import tensorflow_federated as tff
 
 from tasks import experiment
-from tests import crossing
-from tests import tiny
-from tests import tiny_sparse
+from tests import crossing, tiny, tiny_sparse
 from tff_xc import errors
 from tff_xc.algorithms import registry
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import merge
-from tff_xc.round import process as process_lib
-from tff_xc.round import request
-from tff_xc.round import secure
-from tff_xc.round import tables
+from tff_xc.round import (
+  algorithm as algorithm_lib,
+  merge,
+  process as process_lib,
+  request,
+  secure,
+  tables,
+)
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -26,9 +26,7 @@ CLIENTS = tiny.cohort([[0, 0, 3, 5], [7, 3, 2], [9, 2]])
 
 
 def made(name='fullsoftmax', model=None, **given):
-  return registry.get(name).made(
-    **{'model': model or tiny.model(N), **tiny.settings(), **given}
-  )
+  return registry.get(name).made(**{'model': model or tiny.model(N), **tiny.settings(), **given})
 
 
 def change(algorithm, clients=CLIENTS):
@@ -37,9 +35,7 @@ def change(algorithm, clients=CLIENTS):
   state = process.initialize()
   output = process.next(state, clients)
   before, after = (
-    np.concatenate(
-      [np.ravel(t) for t in tiny.as_numpy(process.get_model_weights(s))]
-    )
+    np.concatenate([np.ravel(t) for t in tiny.as_numpy(process.get_model_weights(s))])
     for s in (state, output.state)
   )
   return after - before, process, output.metrics
@@ -129,11 +125,7 @@ def test_selected_features_and_other_options_are_refused():
   sparse = made(model=tiny_sparse.model(N), secure_sums=True)
   with pytest.raises(errors.InputError, match='select_features'):
     algorithm_lib.own_rows(sparse, 'feature', 5)
-  for more in (
-    {'dp': 'central'},
-    {'compression': 'quantize'},
-    {'runtime': 'worker'},
-  ):
+  for more in ({'dp': 'central'}, {'compression': 'quantize'}, {'runtime': 'worker'}):
     with pytest.raises(errors.InputError, match='secure_sums'):
       experiment.resolve('glyphs', 'fedavg', {'secure_sums': True, **more})
   # Whether or not there is a table to sum.

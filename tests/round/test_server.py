@@ -6,17 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import graphs
-from tests import tiny
+from tests import graphs, tiny
 from tff_xc import classifier
-from tff_xc.round import algorithm
-from tff_xc.round import folding
-from tff_xc.round import losses
-from tff_xc.round import merge
-from tff_xc.round import optimizers
-from tff_xc.round import request
-from tff_xc.round import server
-from tff_xc.round import tables
+from tff_xc.round import algorithm, folding, losses, merge, optimizers, request, server, tables
 
 VALUE = tf.reshape(tf.range(6.0), [3, 2])
 WEIGHTS = classifier.ModelWeights(
@@ -24,15 +16,9 @@ WEIGHTS = classifier.ModelWeights(
   collections.OrderedDict(mean=tf.constant(5.0)),
   collections.OrderedDict([('class', VALUE)]),
 )
-DELTA = collections.OrderedDict(
-  a=tf.constant([0.5, 0.0]), mean=tf.constant(1.0)
-)
-ROWS = folding.RowSums(
-  tf.constant([1]), tf.constant([[2.0, 4.0]]), tf.constant([2.0])
-)
-EMPTY = folding.RowSums(
-  tf.zeros([0], tf.int32), tf.zeros([0, 2]), tf.zeros([0])
-)
+DELTA = collections.OrderedDict(a=tf.constant([0.5, 0.0]), mean=tf.constant(1.0))
+ROWS = folding.RowSums(tf.constant([1]), tf.constant([[2.0, 4.0]]), tf.constant([2.0]))
+EMPTY = folding.RowSums(tf.zeros([0], tf.int32), tf.zeros([0, 2]), tf.zeros([0]))
 SEED = tf.constant([3, 4])
 SGD = optimizers.build_sgd(1.0)
 ROW_MOMENTUM = optimizers.RowMomentum(1.0, 0.9)
@@ -79,9 +65,7 @@ class Difference:
 
 
 def table(*steps, optimizer=SGD):
-  return tables.Table(
-    'class', request.AllRows(3), optimizer=optimizer, steps=steps
-  )
+  return tables.Table('class', request.AllRows(3), optimizer=optimizer, steps=steps)
 
 
 def one_step(of, sums=ROWS, total=4.0, state=None, value=VALUE):
@@ -101,8 +85,13 @@ def test_the_encoder_takes_its_step_and_its_state_is_averaged(has_update):
 
 def test_row_steps_see_the_rounds_rows_after_the_optimizer():
   seen = []
-  step = lambda rows: seen.append(rows.numpy()) or rows * 10.0
-  again = lambda rows: rows + 1.0
+
+  def step(rows):
+    return seen.append(rows.numpy()) or rows * 10.0
+
+  def again(rows):
+    return rows + 1.0
+
   _, value, _ = one_step(table(server.RowStep(step), server.RowStep(again)))
   np.testing.assert_allclose(seen, [[[2.5, 4.0]]])
   np.testing.assert_allclose(value, [[0, 1], [26.0, 41.0], [4, 5]])
@@ -110,10 +99,7 @@ def test_row_steps_see_the_rounds_rows_after_the_optimizer():
 
 @pytest.mark.parametrize('on_all_rows', [False, True])
 def test_steps_change_nothing_where_no_client_was_left(on_all_rows):
-  steps = (
-    Halve(on_all_rows),
-    server.RowStep(lambda rows: rows * 10, on_all_rows),
-  )
+  steps = (Halve(on_all_rows), server.RowStep(lambda rows: rows * 10, on_all_rows))
   state, value, measured = one_step(table(*steps), total=0.0)
   np.testing.assert_array_equal(value, VALUE)
   assert state.steps[0] == 0
@@ -121,9 +107,7 @@ def test_steps_change_nothing_where_no_client_was_left(on_all_rows):
 
 
 def test_steps_on_all_rows_come_last_and_keep_their_state():
-  state, value, measured = one_step(
-    table(server.RowStep(lambda rows: rows * 2), Halve())
-  )
+  state, value, measured = one_step(table(server.RowStep(lambda rows: rows * 2), Halve()))
   np.testing.assert_allclose(value, [[0, 0.5], [2.5, 4], [2, 2.5]])
   assert state.steps == ((), 1)
   assert measured['largest'] == 8
@@ -131,16 +115,10 @@ def test_steps_on_all_rows_come_last_and_keep_their_state():
 
 @pytest.mark.parametrize('on_all_rows', [False, True])
 @pytest.mark.parametrize('optimizer', [SGD, ROW_MOMENTUM])
-def test_a_step_sees_the_rows_before_the_seed_and_the_round(
-  on_all_rows, optimizer
-):
+def test_a_step_sees_the_rows_before_the_seed_and_the_round(on_all_rows, optimizer):
   of = table(Difference(on_all_rows), optimizer=optimizer)
   state, value, measured = one_step(of)
-  assert {k: float(v) for k, v in measured.items()} == {
-    'moved': 1.5,
-    'round': 7,
-    'seed': 3,
-  }
+  assert {k: float(v) for k, v in measured.items()} == {'moved': 1.5, 'round': 7, 'seed': 3}
   if optimizer is ROW_MOMENTUM:  # Rows before the round have its momentum.
     measured = one_step(of, state=state, value=value)[2]
     np.testing.assert_allclose(measured['moved'], 1.5 * 1.9, rtol=1e-5)
@@ -165,21 +143,13 @@ def test_steps_on_the_rounds_rows_cost_these_rows_alone(steps):
   of = table(*steps, optimizer=ROW_MOMENTUM)
   value = tf.TensorSpec([many, row_dim])
   state = tf.nest.map_structure(
-    lambda t: tf.TensorSpec.from_tensor(tf.convert_to_tensor(t)),
-    of.initialize(value),
+    lambda t: tf.TensorSpec.from_tensor(tf.convert_to_tensor(t)), of.initialize(value)
   )
   sums = folding.RowSums(
-    tf.TensorSpec([None], tf.int32),
-    tf.TensorSpec([None, row_dim]),
-    tf.TensorSpec([None]),
+    tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, row_dim]), tf.TensorSpec([None])
   )
   concrete = tf.function(of.next).get_concrete_function(
-    state,
-    value,
-    sums,
-    tf.TensorSpec([]),
-    tf.TensorSpec([2], tf.int32),
-    tf.TensorSpec([], tf.int32),
+    state, value, sums, tf.TensorSpec([]), tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.int32)
   )
   assert not graphs.work_on_all_rows(concrete, many)
   scatters = map(graphs.is_scatter, concrete.graph.get_operations())
@@ -187,9 +157,9 @@ def test_steps_on_the_rounds_rows_cost_these_rows_alone(steps):
 
 
 def test_what_does_not_fit_is_refused():
-  made = lambda *args, **given: tables.Table(
-    'class', request.AllRows(3), *args, **given
-  )
+  def made(*args, **given):
+    return tables.Table('class', request.AllRows(3), *args, **given)
+
   assert made(optimizer=SGD).optimizer == optimizers.Dense(SGD)
   for merged in (merge.ReplaceRows(), merge.KeepRows(), merge.StackRows()):
     made(merged, steps=(Halve(),))
@@ -210,6 +180,4 @@ def test_a_metric_that_exists_is_refused(name):
   step, again = Halve(), Halve()
   step.metrics = (name,)
   with pytest.raises(ValueError, match=f'metric {name!r} already'):
-    algorithm.Algorithm(
-      tiny.model(3), (table(step, again),), losses.HeldSoftmax(3)
-    )
+    algorithm.Algorithm(tiny.model(3), (table(step, again),), losses.HeldSoftmax(3))

@@ -7,15 +7,8 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tests import tiny
-from tests import tiny_sparse
-from tff_xc.round import algorithm
-from tff_xc.round import local_training
-from tff_xc.round import losses
-from tff_xc.round import optimizers
-from tff_xc.round import process
-from tff_xc.round import request
-from tff_xc.round import tables
+from tests import tiny, tiny_sparse
+from tff_xc.round import algorithm, local_training, losses, optimizers, process, request, tables
 
 N = 12
 # Clients as lists of (label, feature lists); one has an example without any.
@@ -51,19 +44,13 @@ def build(max_features, feature_optimizer=None, encoder_optimizer=None):
   [
     pytest.param(optimizers.RowMomentum(2.0), marks=pytest.mark.slow),
     MOMENTUM,
-    pytest.param(
-      optimizers.Dense(optimizers.TorchAdam(0.01)), marks=pytest.mark.slow
-    ),
+    pytest.param(optimizers.Dense(optimizers.TorchAdam(0.01)), marks=pytest.mark.slow),
   ],
 )
-@pytest.mark.parametrize(
-  'max_features', [5, pytest.param(9, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('max_features', [5, pytest.param(9, marks=pytest.mark.slow)])
 def test_selected_rows_train_as_all_rows_do(feature_optimizer, max_features):
   tiny.assert_same_weights(
-    trained(max_features, feature_optimizer),
-    trained(0, feature_optimizer),
-    1e-5,
+    trained(max_features, feature_optimizer), trained(0, feature_optimizer), 1e-5
   )
 
 
@@ -81,9 +68,7 @@ def test_sgd_of_rate_1_on_both_parts_is_plain_averaging():
   before = by_rows.get_model_weights(state)
   clients = cohort_of(0)
   after = by_rows.get_model_weights(by_rows.next(state, clients).state)
-  alone = [
-    by_rows.get_model_weights(by_rows.next(state, [c]).state) for c in clients
-  ]
+  alone = [by_rows.get_model_weights(by_rows.next(state, [c]).state) for c in clients]
   sizes = np.array([len(c.y) for c in clients])
 
   def assert_averaged(weights, name):
@@ -117,9 +102,7 @@ def test_rows_that_no_example_uses_stay():
 
 def test_a_table_that_the_encoder_lacks_is_refused():
   table = tables.Table('class', request.AllRows(N))
-  made = algorithm.Algorithm(
-    tiny_sparse.model(N), (table,), losses.HeldSoftmax(N)
-  )
+  made = algorithm.Algorithm(tiny_sparse.model(N), (table,), losses.HeldSoftmax(N))
   assert [t.name for t in made.tables] == ['class', 'feature']
   with pytest.raises(ValueError, match='pixel'):
     algorithm.own_rows(made, 'pixel', 3)
@@ -136,9 +119,7 @@ def test_tables_have_the_order_of_the_encoder():
   """Whatever order they are given in; a round goes through them in it."""
   model = tiny_sparse.model(N)
   two = dict.fromkeys('ab', model.encoder.tables['feature'])
-  model = dataclasses.replace(
-    model, encoder=dataclasses.replace(model.encoder, tables=two)
-  )
+  model = dataclasses.replace(model, encoder=dataclasses.replace(model.encoder, tables=two))
   given = (
     tables.Table('class', request.AllRows(N)),
     tables.Table('b', request.OwnAndSampled(9, 3)),

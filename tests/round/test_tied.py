@@ -6,20 +6,10 @@ import scipy.sparse
 import tensorflow as tf
 
 from tests import tiny_sparse
-from tff_xc import classifier
-from tff_xc import heads
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool
-from tff_xc.encoders import bag
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.round import algorithm
-from tff_xc.round import local_training
-from tff_xc.round import losses
-from tff_xc.round import optimizers
-from tff_xc.round import process
-from tff_xc.round import request
-from tff_xc.round import tables
+from tff_xc import classifier, heads
+from tff_xc.data import client_data, partition, pool
+from tff_xc.encoders import bag, encoder as encoder_lib
+from tff_xc.round import algorithm, local_training, losses, optimizers, process, request, tables
 
 N, DIM, RATE, SCALE = 12, 4, 0.5, 4.0
 MOMENTUM = optimizers.RowMomentum(1.0, 0.9)
@@ -47,9 +37,7 @@ def model(is_tied, hidden=(5,)):
 
 
 def build(of, negatives, denominator, optimizer=MOMENTUM, **training):
-  table = tables.Table(
-    'class', request.OwnAndSampled(N, 7, negatives), optimizer=optimizer
-  )
+  table = tables.Table('class', request.OwnAndSampled(N, 7, negatives), optimizer=optimizer)
   made = algorithm.Algorithm(
     of,
     (table,),
@@ -73,14 +61,15 @@ def test_tied_rows_are_separate_tables_where_nothing_overlaps():
     after.append((made.get_model_weights(state), output.metrics))
   (tied, measured), (apart, of_apart) = after
   assert set(tied.tables) == {'class'}
-  close = lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6)
+
+  def close(a, b):
+    return np.testing.assert_allclose(a, b, atol=1e-6)
+
   close(tied.class_table[6:], apart.class_table[6:])
   close(tied.class_table[:6], apart.tables[bag.FEATURE][:6])
   for name, value in apart.encoder.items():
     close(tied.encoder[name], value)
-  assert not np.allclose(
-    tied.class_table, made.get_model_weights(made.initialize()).class_table
-  )
+  assert not np.allclose(tied.class_table, made.get_model_weights(made.initialize()).class_table)
   # Each row crosses once.
   assert measured['class_rows'] == 6  # (7 + 5) / 2.
   assert of_apart['class_rows'] + of_apart['feature_rows'] == 6
@@ -89,7 +78,10 @@ def test_tied_rows_are_separate_tables_where_nothing_overlaps():
 def loss_of(weights, examples):
   """Returns the mean softmax cross entropy over all classes, in float64."""
   table, kernel, bias = weights
-  unit = lambda v: v / (np.linalg.norm(v) + 1e-12)
+
+  def unit(v):
+    return v / (np.linalg.norm(v) + 1e-12)
+
   total = []
   for x, values, y in examples:
     mean = values @ table[x] / values.sum()
@@ -128,14 +120,8 @@ def test_a_round_of_tied_rows_is_that_of_numpy():
   wanted, count = [part.copy() for part in numbers], 5
   for client in cohort:
     examples = [
-      (
-        client.x.ids[a:b],
-        client.x.values[a:b].astype(np.float64),
-        int(y),
-      )
-      for a, b, y in zip(
-        client.x.row_splits, client.x.row_splits[1:], client.y, strict=False
-      )
+      (client.x.ids[a:b], client.x.values[a:b].astype(np.float64), int(y))
+      for a, b, y in zip(client.x.row_splits, client.x.row_splits[1:], client.y, strict=False)
     ]
     if examples:
       for part, g in zip(wanted, gradient(numbers, examples), strict=True):
@@ -170,9 +156,7 @@ def test_room_for_a_request_is_of_the_largest_union():
   x = np.zeros([5, 9], np.float32)
   for row, ids in enumerate([[0, 1], [1, 2], [3], [4], [4, 5, 6]]):
     x[row, ids] = 1
-  examples = pool.in_memory(
-    scipy.sparse.csr_matrix(x), np.array([2, 3, 8, 4, 4])
-  )
+  examples = pool.in_memory(scipy.sparse.csr_matrix(x), np.array([2, 3, 8, 4, 4]))
   of_two = partition.Partition(['a', 'b'], np.array([0, 3, 5]), np.arange(5))
   data = client_data.PartitionedClientData(examples, of_two)
   assert data.largest_tied_set == 5  # 0, 1, 2, 3 and 8.
@@ -180,8 +164,7 @@ def test_room_for_a_request_is_of_the_largest_union():
 
 def test_tables_of_other_sizes_cannot_be_tied():
   encoder = encoder_lib.tied(
-    bag.build_bag_encoder(num_features=N, feature_dim=4, embedding_dim=4),
-    bag.FEATURE,
+    bag.build_bag_encoder(num_features=N, feature_dim=4, embedding_dim=4), bag.FEATURE
   )
   with pytest.raises(ValueError, match='cannot be tied'):
     classifier.EmbeddingClassifier(encoder, heads.CosineHead(), N + 1)

@@ -8,16 +8,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests import registered
-from tests import tiny
-from tests import tiny_sparse
+from tests import registered, tiny, tiny_sparse
 from tests.round import test_robust
 from tff_xc import errors
 from tff_xc.algorithms import registry
-from tff_xc.round import attack
-from tff_xc.round import folding
-from tff_xc.round import process as process_lib
-from tff_xc.round import trimming
+from tff_xc.round import attack, folding, process as process_lib, trimming
 from tff_xc.runtime.in_process import context
 
 pytestmark = pytest.mark.usefixtures('in_process')
@@ -44,9 +39,7 @@ def test_of_few_values_and_of_half_it_is_the_median():
   # As many as said, where float64 does not hold the product: 7 of 100.
   spread = tf.reshape(tf.range(100.0), [100, 1]) ** 2
   expected = (np.arange(7, 93) ** 2.0).mean()
-  assert float(trimming.trimmed_mean(spread, 0.07)[0]) == pytest.approx(
-    expected
-  )
+  assert float(trimming.trimmed_mean(spread, 0.07)[0]) == pytest.approx(expected)
   assert not trimming.trimmed_mean(tf.zeros([0, 3]), 0.5).numpy().any()
 
 
@@ -64,9 +57,7 @@ def test_rows_are_trimmed_over_those_who_hold_them(fraction):
   for place, i in enumerate(np.unique(ids)):
     total = weights[ids == i].sum()
     expected = expected_mean(rows[ids == i], fraction) * total
-    np.testing.assert_allclose(
-      found.rows[place], expected, rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(found.rows[place], expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.weights[place], total, rtol=1e-5)
   nothing = folding.StackedRows(*(t[:0] for t in stacked))
   assert trimming.trimmed_rows(nothing, fraction).rows.shape == (0, 3)
@@ -115,9 +106,7 @@ def test_a_round_is_that_of_numpy(name, fraction):
   for key in ('kernel', 'bias'):
     deltas = [update.encoder_delta[key] for update, _ in each]
     moved = np.asarray(after.encoder[key]) - np.asarray(before.encoder[key])
-    np.testing.assert_allclose(
-      moved, expected_mean(deltas, fraction), atol=2e-6
-    )
+    np.testing.assert_allclose(moved, expected_mean(deltas, fraction), atol=2e-6)
   table = np.array(before.tables['class'], np.float64)
   for row in range(len(table)):
     held = []
@@ -139,8 +128,7 @@ def test_a_fraction_of_0_is_the_mean_of_clients_that_count_alike(name):
   cohorts = [tiny.cohort(random.integers(0, 12, [6, 3]), r) for r in range(2)]
   usual = process_lib.build_process(test_robust.made(name))
   ends = [
-    tiny.run(process, 2, lambda r: cohorts[r])[0].weights
-    for process in (built(name, 0.0), usual)
+    tiny.run(process, 2, lambda r: cohorts[r])[0].weights for process in (built(name, 0.0), usual)
   ]
   tiny.assert_same_weights(*ends, 1e-5)
 
@@ -219,9 +207,7 @@ def test_one_and_several_threads_give_the_same_digits():
 
 def test_options_and_what_is_refused():
   def of(name='fedavg', **given):
-    return registry.get(name).made(
-      model=tiny.model(), **given, **test_robust.OWN.get(name, {})
-    )
+    return registry.get(name).made(model=tiny.model(), **given, **test_robust.OWN.get(name, {}))
 
   found = of('fedss', robust_aggregation='median')
   assert found.tables[0].merge.fraction == 0.5
@@ -236,10 +222,7 @@ def test_options_and_what_is_refused():
     ({'robust_aggregation': 'median', 'trimmed_fraction': 0.2}, 'trimmed_mean'),
     ({'robust_aggregation': 'trimmed_mean', 'trimmed_fraction': 0.6}, '0.5'),
     ({'robust_aggregation': 'median', 'clipping_norm': 1.0}, 'clipping'),
-    (
-      {'robust_aggregation': 'median', 'client_weighting': 'examples'},
-      'alike',
-    ),
+    ({'robust_aggregation': 'median', 'client_weighting': 'examples'}, 'alike'),
     ({'robust_aggregation': 'median', 'dp': 'central'}, 'dp'),
     ({'robust_aggregation': 'median', 'name': 'turbosvm'}, 'support vectors'),
   ):

@@ -8,20 +8,16 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests import tiny
-from tests import tiny_sparse
+from tests import tiny, tiny_sparse
 from tff_xc.algorithms import fedss
-from tff_xc.round import algorithm
-from tff_xc.round import process as process_lib
+from tff_xc.round import algorithm, process as process_lib
 from tff_xc.runtime import client_error
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
 N = 12
 SOUND, OTHER = tiny.cohort([[0, 0, 3, 5], [7, 3]], seed=1)
-NOISE = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
-  0.1, 100, 1.0
-)
+NOISE = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(0.1, 100, 1.0)
 EMPTY = tiny.cohort([[], []])[1]
 
 
@@ -57,10 +53,7 @@ def labelled(client, labels):
 @pytest.mark.parametrize('label', [12, -1])
 def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
   bad = labelled(OTHER, [7, label])
-  with pytest.raises(
-    client_error.ClientError,
-    match=rf'client 1: class \[{label}\]',
-  ):
+  with pytest.raises(client_error.ClientError, match=rf'client 1: class \[{label}\]'):
     tiny.run(build(method), 1, lambda _: [SOUND, bad])
 
 
@@ -80,9 +73,7 @@ def test_a_client_that_does_not_fit_fails_by_name(name, changes, message):
 
 @pytest.mark.slow
 def test_more_features_than_announced_fail_likewise():
-  made = fedss.FedSS.made(
-    model=tiny_sparse.model(N), max_positives=2, negatives=2
-  )
+  made = fedss.FedSS.made(model=tiny_sparse.model(N), max_positives=2, negatives=2)
   process = process_lib.build_process(algorithm.own_rows(made, 'feature', 2))
   [client] = tiny_sparse.cohort([[(3, [[0, 1], [2]])]])
   with pytest.raises(client_error.ClientError, match=r'3 .*feature.*most 2'):
@@ -91,9 +82,7 @@ def test_more_features_than_announced_fail_likewise():
 
 def test_own_classes_of_examples_not_drawn_are_no_negatives():
   """P_k is all classes of the client, so the three negatives are all others."""
-  process = fedss.build_fedss(
-    model=tiny.model(6), max_positives=3, negatives=3, **tiny.settings()
-  )
+  process = fedss.build_fedss(model=tiny.model(6), max_positives=3, negatives=3, **tiny.settings())
   client = labelled(SOUND, [0, 0, 1, 2])
   drawn = client._replace(x=client.x[:2], y=client.y[:2])
   metrics = tiny.run(process, 1, lambda _: [drawn])[1]
@@ -109,8 +98,7 @@ def test_fedaws_sends_the_rows_of_classes_that_were_not_drawn():
   output = process.next(state, [drawn])
   assert output.metrics['class_rows'] == 3
   moved = np.any(
-    np.abs(output.state.weights.class_table - state.weights.class_table) > 1e-6,
-    axis=1,
+    np.abs(output.state.weights.class_table - state.weights.class_table) > 1e-6, axis=1
   )
   np.testing.assert_array_equal(np.flatnonzero(moved), [0, 3, 5])
 
@@ -148,19 +136,20 @@ UNWEIGHTED = tff.aggregators.UnweightedMeanFactory()
   [
     lambda clients: UNWEIGHTED,
     pytest.param(
-      lambda clients: tff.learning.robust_aggregator(weighted=False),
-      marks=pytest.mark.slow,
+      lambda clients: tff.learning.robust_aggregator(weighted=False), marks=pytest.mark.slow
     ),
     pytest.param(
-      lambda clients: tff.aggregators.clipping_factory(1e3, UNWEIGHTED),
-      marks=pytest.mark.slow,
+      lambda clients: tff.aggregators.clipping_factory(1e3, UNWEIGHTED), marks=pytest.mark.slow
     ),
   ],
 )
 def test_means_without_weights_are_of_the_clients_that_count(factory):
   alone = build('fullsoftmax', model_aggregator=UNWEIGHTED)
   process = build('fullsoftmax', model_aggregator=factory(2))
-  of = lambda built, cohort: tiny.run(built, 1, lambda _: cohort)[0].weights
+
+  def of(built, cohort):
+    return tiny.run(built, 1, lambda _: cohort)[0].weights
+
   expected = of(alone, [SOUND]).encoder
   for cohort in ([SOUND, broken(OTHER)], [EMPTY, SOUND]):
     tiny.assert_same_weights(of(process, cohort).encoder, expected, 1e-6)
@@ -170,19 +159,14 @@ def test_means_without_weights_are_of_the_clients_that_count(factory):
   'factory',
   [
     lambda: tff.learning.dp_aggregator(0.1, 100),
-    pytest.param(
-      lambda: tff.learning.ddp_secure_aggregator(0.1, 100),
-      marks=pytest.mark.slow,
-    ),
+    pytest.param(lambda: tff.learning.ddp_secure_aggregator(0.1, 100), marks=pytest.mark.slow),
     lambda: tff.aggregators.clipping_factory(1.0, NOISE),
     pytest.param(
       lambda: tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation(
         0.1,
         100,
         1.0,
-        collections.OrderedDict(
-          kernel=tf.TensorSpec([5, 3]), bias=tf.TensorSpec([3])
-        ),
+        collections.OrderedDict(kernel=tf.TensorSpec([5, 3]), bias=tf.TensorSpec([3])),
       ),
       marks=pytest.mark.slow,
     ),
@@ -203,11 +187,7 @@ def _encoder_delta(process, cohort):
   """Returns what a round adds to the encoder, and the round's metrics."""
   before = process.initialize()
   output = process.next(before, cohort)
-  pairs = zip(
-    output.state.weights.encoder.values(),
-    before.weights.encoder.values(),
-    strict=True,
-  )
+  pairs = zip(output.state.weights.encoder.values(), before.weights.encoder.values(), strict=True)
   moved = [(np.asarray(a) - np.asarray(b)).ravel() for a, b in pairs]
   return np.concatenate(moved), output.metrics
 
@@ -228,14 +208,11 @@ def test_what_an_aggregator_measures_is_among_the_metrics():
 @pytest.mark.slow
 def test_distributed_privacy_clips_and_averages(in_process):
   """TFF nests this one's messages deeper than protobuf allows by itself."""
-  private = tff.learning.ddp_secure_aggregator(
-    1e-4, 2, zeroing=False, rotation_type='dft'
-  )
+  private = tff.learning.ddp_secure_aggregator(1e-4, 2, zeroing=False, rotation_type='dft')
   clipping = tff.aggregators.clipping_factory(0.1, UNWEIGHTED)
   both = [
     _encoder_delta(
-      tiny.process('fedaws_baseline2', max_positives=3, model_aggregator=a),
-      [SOUND, OTHER],
+      tiny.process('fedaws_baseline2', max_positives=3, model_aggregator=a), [SOUND, OTHER]
     )
     for a in (private, clipping)
   ]
@@ -256,7 +233,10 @@ def test_local_batches_are_those_of_the_client_that_takes_the_most():
 
 def test_the_largest_loss_is_that_of_one_client():
   process = build('fullsoftmax', largest_loss=True)
-  measured = lambda cohort: tiny.run(process, 1, lambda _: cohort)[1]
+
+  def measured(cohort):
+    return tiny.run(process, 1, lambda _: cohort)[1]
+
   clients = tiny.cohort([[0] * 9, [7, 3]])
   # A cohort of one has that client's mean loss.
   losses = [float(measured([client])['loss']) for client in clients]
@@ -268,9 +248,9 @@ def test_the_largest_loss_is_that_of_one_client():
 
 @pytest.mark.slow
 def test_to_measure_the_largest_loss_changes_nothing_else():
-  run = lambda **asked: tiny.run(
-    build('fullsoftmax', **asked), 1, lambda _: [SOUND, OTHER, EMPTY]
-  )
+  def run(**asked):
+    return tiny.run(build('fullsoftmax', **asked), 1, lambda _: [SOUND, OTHER, EMPTY])
+
   (usual, without), (state, measured) = run(), run(largest_loss=True)
   assert measured.keys() - without.keys() == {'loss_largest'}
   assert all(measured[name] == value for name, value in without.items())

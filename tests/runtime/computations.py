@@ -26,7 +26,5 @@ total = tff.federated_computation(tff.federated_sum, FLOATS)
 @tff.tensorflow.computation(np.float32)
 def positive(x):
   """Returns a positive number, and fails with any other."""
-  with tf.control_dependencies(
-    [tf.debugging.Assert(x > 0, ['not positive', x])]
-  ):
+  with tf.control_dependencies([tf.debugging.Assert(x > 0, ['not positive', x])]):
     return tf.identity(x)

@@ -28,9 +28,7 @@ def in_threads():
         except Exception as e:
           found[index] = e
 
-    threads = [
-      threading.Thread(target=run, args=[i], daemon=True) for i in range(4)
-    ]
+    threads = [threading.Thread(target=run, args=[i], daemon=True) for i in range(4)]
     for thread in threads:
       thread.start()
     for thread in threads:

@@ -97,8 +97,7 @@ def _differences(contexts, computation, arguments) -> dict:
   found = {}
   for name, argument in arguments.items():
     ours, theirs = (
-      _outcome(contexts[runtime], computation, argument)
-      for runtime in ('in_process', 'worker')
+      _outcome(contexts[runtime], computation, argument) for runtime in ('in_process', 'worker')
     )
     # The worker raises its own subclasses of some errors.
     both = isinstance(ours, type) and isinstance(theirs, type)
@@ -114,9 +113,7 @@ def test_tensors(contexts, kind):
   assert not _differences(contexts, same, _VALUES)
 
 
-_PAIR = tff.StructWithPythonType(
-  [('y', np.int32), ('x', np.float32)], collections.OrderedDict
-)
+_PAIR = tff.StructWithPythonType([('y', np.int32), ('x', np.float32)], collections.OrderedDict)
 _Pair = collections.namedtuple('_Pair', 'y x')
 _Odict = collections.OrderedDict
 _slices = tf.data.Dataset.from_tensor_slices
@@ -148,9 +145,7 @@ def test_structures(contexts):
 def test_sequences(contexts):
   @tff.tensorflow.computation(tff.SequenceType(_PAIR))
   def total(pairs):
-    return pairs.reduce(
-      tf.constant(0.0), lambda s, e: s + tf.cast(e['y'], tf.float32) * e['x']
-    )
+    return pairs.reduce(tf.constant(0.0), lambda s, e: s + tf.cast(e['y'], tf.float32) * e['x'])
 
   assert not _differences(
     contexts,

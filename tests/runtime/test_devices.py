@@ -103,9 +103,7 @@ except RuntimeError as error:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  ('gpu', 'said'), [(True, 'False True'), (False, 'True any digits')]
-)
+@pytest.mark.parametrize(('gpu', 'said'), [(True, 'False True'), (False, 'True any digits')])
 def test_a_gpu_computes_in_float32_and_repeats_its_digits(gpu, said):
   done = processes.python('-c', _GPU.format(gpu=gpu), timeout=300)
   assert ' '.join(done.stdout.split()) == said, done.stderr[-3000:]

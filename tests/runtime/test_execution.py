@@ -13,25 +13,19 @@ import tensorflow_federated as tff
 
 from tests import tiny
 from tests.runtime import computations
-from tff_xc import errors
-from tff_xc import interrupts
+from tff_xc import errors, interrupts
 from tff_xc.algorithms import fedaws
 from tff_xc.experiment import cohort
-from tff_xc.runtime import client_error
-from tff_xc.runtime import registry
+from tff_xc.runtime import client_error, registry
 from tff_xc.runtime.in_process import context
 
 
-def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(
-  in_process, in_threads
-):
+def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(in_process, in_threads):
   table_type = tff.TensorType(np.float32, [500, 20])
 
   @tff.tensorflow.computation(table_type, np.int32)
   def put(table, row):
-    return tf.tensor_scatter_nd_update(
-      table, row[None, None], tf.gather(table, [row]) + 1.0
-    )
+    return tf.tensor_scatter_nd_update(table, row[None, None], tf.gather(table, [row]) + 1.0)
 
   def work(index):
     table = tf.fill([500, 20], float(1000 * index))
@@ -46,21 +40,14 @@ def test_tables_of_one_shape_that_are_given_up_are_not_exchanged(
     np.testing.assert_array_equal(table, 1000 * index + expected)
 
 
-def test_graphs_with_variables_and_tables_are_not_shared(
-  in_process, in_threads
-):
+def test_graphs_with_variables_and_tables_are_not_shared(in_process, in_threads):
   @tff.tensorflow.computation(np.float32)
   def count(x):
     total = tf.Variable(0.0)
     table = tf.lookup.StaticHashTable(
-      tf.lookup.KeyValueTensorInitializer(
-        tf.constant([b'a']), tf.constant([5.0])
-      ),
-      0.0,
+      tf.lookup.KeyValueTensorInitializer(tf.constant([b'a']), tf.constant([5.0])), 0.0
     )
-    many = tf.while_loop(
-      lambda i: i < 200, lambda i: [i + 1.0 + 0.0 * total.assign_add(x)], [0.0]
-    )
+    many = tf.while_loop(lambda i: i < 200, lambda i: [i + 1.0 + 0.0 * total.assign_add(x)], [0.0])
     with tf.control_dependencies(many):
       return total.read_value() + table.lookup(tf.constant(b'a'))
 
@@ -76,12 +63,12 @@ def test_graphs_with_variables_and_tables_are_not_shared(
     assert found == [(own + 5, 4 * own + 1200 + 20)] * 10
 
 
-def test_an_error_stops_the_clients_of_its_own_computation_only(
-  in_process, in_threads
-):
+def test_an_error_stops_the_clients_of_its_own_computation_only(in_process, in_threads):
   @tff.tensorflow.computation(np.float32)
   def slow(x):
-    step = lambda i: i + tf.math.reduce_max(tf.ones([1000]))
+    def step(i):
+      return i + tf.math.reduce_max(tf.ones([1000]))
+
     with tf.control_dependencies([tf.debugging.Assert(x > 0, ['negative', x])]):
       return x * tf.while_loop(lambda i: i < 5e3, step, [0.0])[0]
 
@@ -99,18 +86,16 @@ def test_an_error_stops_the_clients_of_its_own_computation_only(
     assert found == [2e4] * 3
 
 
-def test_rounds_of_one_process_in_threads_are_those_of_one_thread(
-  in_process, in_threads
-):
+def test_rounds_of_one_process_in_threads_are_those_of_one_thread(in_process, in_threads):
   process = fedaws.build_fedaws(model=tiny.model(), max_positives=3)
-  cohort_of = lambda r: tiny.cohort([[0, 1], [2, 3, 3], [4, 5]], seed=r)
+
+  def cohort_of(r):
+    return tiny.cohort([[0, 1], [2, 3, 3], [4, 5]], seed=r)
 
   def work(index):
     state = process.initialize()
     for r in range(2):
-      state = process.next(
-        registry.donate(state), cohort_of(10 * index + r)
-      ).state
+      state = process.next(registry.donate(state), cohort_of(10 * index + r)).state
     return process.get_model_weights(state)
 
   for index, found in enumerate(in_threads(in_process, work)):
@@ -119,9 +104,7 @@ def test_rounds_of_one_process_in_threads_are_those_of_one_thread(
 
 def test_an_op_has_one_thread_or_it_is_told(monkeypatch, caplog):
   asked = []
-  monkeypatch.setattr(
-    tf.config.threading, 'set_intra_op_parallelism_threads', asked.append
-  )
+  monkeypatch.setattr(tf.config.threading, 'set_intra_op_parallelism_threads', asked.append)
   context.create_context(client_threads=1)
   assert asked == [1]
   assert not caplog.text
@@ -129,9 +112,7 @@ def test_an_op_has_one_thread_or_it_is_told(monkeypatch, caplog):
   def started(threads):
     raise RuntimeError('it has started')
 
-  monkeypatch.setattr(
-    tf.config.threading, 'set_intra_op_parallelism_threads', started
-  )
+  monkeypatch.setattr(tf.config.threading, 'set_intra_op_parallelism_threads', started)
   context.create_context(client_threads=1)
   assert 'will differ in the last digits' in caplog.text
 

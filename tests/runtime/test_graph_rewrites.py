@@ -7,9 +7,7 @@ from tff_xc.runtime.in_process import graph_rewrites
 
 def _graph(loop_body_ops: int) -> tf.compat.v1.GraphDef:
   with tf.Graph().as_default() as graph:
-    variable = tf.raw_ops.VarHandleOp(
-      dtype=tf.float32, shape=[], shared_name='v'
-    )
+    variable = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name='v')
     tf.raw_ops.AssignVariableOp(resource=variable, value=1.0)
 
     def body(x):
@@ -62,10 +60,10 @@ def test_products_that_no_gpu_repeats_stay_on_the_cpu_with_their_gradients():
 
 
 def test_counts_of_classes_stay_on_the_cpu():
-  count = lambda ids: tf.math.bincount(ids, minlength=3, maxlength=3)
-  graph = (
-    tf.function(count).get_concrete_function(tf.TensorSpec([4], tf.int32)).graph
-  )
+  def count(ids):
+    return tf.math.bincount(ids, minlength=3, maxlength=3)
+
+  graph = tf.function(count).get_concrete_function(tf.TensorSpec([4], tf.int32)).graph
   graph_def = graph.as_graph_def()
   graph_rewrites.prepare(graph_def, '_7', '/device:GPU:0')
   counts = [n.device for n in graph_def.node if n.op.endswith('Bincount')]
@@ -132,9 +130,7 @@ def test_large_constants_of_one_value_are_made_in_every_call_and_the_same():
   filled = [node for node in nodes if node.op == 'Fill']
   assert len(filled) == 2
   assert sum(n.op == 'PlaceholderWithDefault' for n in nodes) == len(filled)
-  kept = [
-    tf.make_ndarray(n.attr['value'].tensor) for n in nodes if n.op == 'Const'
-  ]
+  kept = [tf.make_ndarray(n.attr['value'].tensor) for n in nodes if n.op == 'Const']
   assert sum(array.size > 2**17 for array in kept) == 1  # Of two values.
 
   found = tf.compat.v1.wrap_function(

@@ -14,13 +14,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.runtime import computations
-from tff_xc.runtime import client_error
-from tff_xc.runtime import registry
-from tff_xc.runtime.in_process import context
-from tff_xc.runtime.in_process import execution
-from tff_xc.runtime.in_process import expressions
-from tff_xc.runtime.in_process import graph_call
-from tff_xc.runtime.in_process import phases
+from tff_xc.runtime import client_error, registry
+from tff_xc.runtime.in_process import context, execution, expressions, graph_call, phases
 
 _FLOATS = computations.FLOATS
 _TABLE = tff.TensorType(np.float32, [6, 2])
@@ -31,9 +26,7 @@ pytestmark = pytest.mark.usefixtures('in_process')
 @pytest.mark.slow
 def test_results_do_not_wait_for_the_garbage_collector():
   summed = computations.total_of(
-    tff.tensorflow.computation(
-      lambda v: collections.OrderedDict(a=tf.fill([1000], v), b=v)
-    )
+    tff.tensorflow.computation(lambda v: collections.OrderedDict(a=tf.fill([1000], v), b=v))
   )
 
   def alive():
@@ -60,12 +53,8 @@ def test_one_value_for_all_clients_and_structures():
   )
   def run(server, shared, own):
     sent = tff.federated_broadcast(server)
-    zipped = tff.federated_zip(
-      collections.OrderedDict(own=own, sent=sent, shared=shared)
-    )
-    add = tff.tensorflow.computation(
-      lambda v: v['own'] + v['sent'] * v['shared']
-    )
+    zipped = tff.federated_zip(collections.OrderedDict(own=own, sent=sent, shared=shared))
+    add = tff.tensorflow.computation(lambda v: v['own'] + v['sent'] * v['shared'])
     return sent, tff.federated_sum(tff.federated_map(add, zipped))
 
   sent, total = run(2.0, 3.0, [1.0, 1.0])
@@ -92,19 +81,13 @@ def test_sequences_as_data_sets_lists_and_of_nothing():
 
   @tff.tensorflow.computation(tff.SequenceType(pairs))
   def total(elements):
-    return elements.reduce(
-      tf.constant(0.0), lambda s, e: s + e['x'] * tf.cast(e['y'], tf.float32)
-    )
+    return elements.reduce(tf.constant(0.0), lambda s, e: s + e['x'] * tf.cast(e['y'], tf.float32))
 
-  @tff.federated_computation(
-    tff.FederatedType(tff.SequenceType(pairs), tff.CLIENTS)
-  )
+  @tff.federated_computation(tff.FederatedType(tff.SequenceType(pairs), tff.CLIENTS))
   def totals(data):
     return tff.federated_map(total, data)
 
-  given = collections.OrderedDict(
-    y=np.array([1, 2], np.int32), x=np.array([3, 4], np.float32)
-  )
+  given = collections.OrderedDict(y=np.array([1, 2], np.int32), x=np.array([3, 4], np.float32))
   as_dataset = tf.data.Dataset.from_tensor_slices(given)
   as_list = [collections.OrderedDict(y=1, x=3.0)]
   found = totals([as_dataset, as_list, []])
@@ -121,10 +104,7 @@ def test_sequence_intrinsics():
     @tff.federated_computation(numbers)
     def local(each):
       squares = tff.sequence_map(square, each)
-      return (
-        tff.sequence_sum(squares),
-        tff.sequence_reduce(squares, np.float32(10.0), add),
-      )
+      return (tff.sequence_sum(squares), tff.sequence_reduce(squares, np.float32(10.0), add))
 
     return tff.federated_map(local, data)
 
@@ -156,9 +136,7 @@ def test_cohorts_of_any_size_take_the_same_graphs(monkeypatch):
   traced = []
   trace = graph_call.GraphCall._trace
   monkeypatch.setattr(
-    graph_call.GraphCall,
-    '_trace',
-    lambda self, place: traced.append(place) or trace(self, place),
+    graph_call.GraphCall, '_trace', lambda self, place: traced.append(place) or trace(self, place)
   )
   mean([1.0] * 20)  # Enough to fold values one by one, and several at once.
   first = len(traced)
@@ -228,13 +206,9 @@ def test_what_cannot_be_run_is_named_before_any_work(monkeypatch):
   worked = []
   monkeypatch.setattr(execution, 'run', lambda *_: worked.append(1))
 
-  @tff.federated_computation(
-    tff.FederatedType(tff.SequenceType(np.float32), tff.CLIENTS)
-  )
+  @tff.federated_computation(tff.FederatedType(tff.SequenceType(np.float32), tff.CLIENTS))
   def run(data):
-    local = tff.federated_computation(
-      tff.sequence_sum, tff.SequenceType(np.float32)
-    )
+    local = tff.federated_computation(tff.sequence_sum, tff.SequenceType(np.float32))
     return tff.federated_map(local, data)
 
   with pytest.raises(expressions.UnsupportedError, match='sequence_sum'):
@@ -258,13 +232,10 @@ def _pointer(tensor) -> int:
 def _put_rows():
   @tff.tensorflow.computation(_TABLE, np.int32)
   def put(table, row):
-    return tf.tensor_scatter_nd_update(
-      table, row[None, None], tf.gather(table, [row]) + 1.0
-    )
+    return tf.tensor_scatter_nd_update(table, row[None, None], tf.gather(table, [row]) + 1.0)
 
   @tff.federated_computation(
-    tff.FederatedType(_TABLE, tff.SERVER),
-    tff.FederatedType(np.int32, tff.SERVER),
+    tff.FederatedType(_TABLE, tff.SERVER), tff.FederatedType(np.int32, tff.SERVER)
   )
   def run(table, row):
     return tff.federated_map(put, (table, row))
@@ -302,9 +273,7 @@ def test_a_table_that_somebody_holds_is_copied():
 def test_a_state_given_up_to_a_round_that_fails_is_kept():
   @tff.federated_computation(tff.FederatedType(_TABLE, tff.SERVER), _FLOATS)
   def run(table, x):
-    put = tff.tensorflow.computation(
-      lambda t, s: tf.tensor_scatter_nd_update(t, [[0]], [[s, s]])
-    )
+    put = tff.tensorflow.computation(lambda t, s: tf.tensor_scatter_nd_update(t, [[0]], [[s, s]]))
     total = tff.federated_sum(tff.federated_map(computations.positive, x))
     return tff.federated_map(put, (table, total))
 
@@ -320,9 +289,7 @@ def test_a_state_given_up_to_a_round_that_fails_is_kept():
 def test_a_table_that_is_a_result_as_well_is_copied():
   @tff.federated_computation(tff.FederatedType(_TABLE, tff.SERVER))
   def run(table):
-    put = tff.tensorflow.computation(
-      lambda t: tf.tensor_scatter_nd_update(t, [[0]], [[5.0, 5.0]])
-    )
+    put = tff.tensorflow.computation(lambda t: tf.tensor_scatter_nd_update(t, [[0]], [[5.0, 5.0]]))
     changed = tff.federated_map(put, table)
     other = tff.tensorflow.computation(
       lambda t: tf.tensor_scatter_nd_update(t, [[1]], [[7.0, 7.0]])
@@ -350,9 +317,7 @@ def _select(function, use=_together):
     tff.FederatedType(tff.TensorType(np.int32, [3]), tff.CLIENTS),
   )
   def run(table, keys):
-    slices = tff.federated_select(
-      keys, tff.federated_value(6, tff.SERVER), table, function
-    )
+    slices = tff.federated_select(keys, tff.federated_value(6, tff.SERVER), table, function)
     return tff.federated_map(tff.tensorflow.computation(use), slices)
 
   return run
@@ -377,9 +342,7 @@ def test_select_by_a_function_that_is_no_lookup():
   @tff.tensorflow.computation(_TABLE, np.int32)
   def row_sums(table, key):
     # The number of steps depends on the key, so this cannot be vectorised.
-    return tf.while_loop(
-      lambda i, _: i < key, lambda i, s: (i + 1, s + table[i]), [0, table[0]]
-    )[1]
+    return tf.while_loop(lambda i, _: i < key, lambda i, s: (i + 1, s + table[i]), [0, table[0]])[1]
 
   (found,) = _select(row_sums)(_NUMBERS, [np.array([3, 0, 1], np.int32)])
   sums = [_NUMBERS[:k].sum(axis=0) + _NUMBERS[0] for k in (3, 0, 1)]
@@ -426,9 +389,7 @@ def test_sums_are_folded_in_the_order_of_the_clients_block_by_block():
   # 200 clients are 25 blocks of 8.
   expected = folded([folded(block) for block in values.reshape(25, 8)])
   for threads in (1, 2, 5):
-    tff.framework.set_default_context(
-      context.create_context(client_threads=threads)
-    )
+    tff.framework.set_default_context(context.create_context(client_threads=threads))
     assert float(computations.total(list(values))) == expected
 
 
@@ -464,9 +425,7 @@ def test_a_mean_does_not_depend_on_how_many_are_folded_at_a_time():
   weights = list(random.uniform(1, 5, 31).astype(np.float32))
   found = []
   for threads in (1, 2, 5):
-    tff.framework.set_default_context(
-      context.create_context(client_threads=threads)
-    )
+    tff.framework.set_default_context(context.create_context(client_threads=threads))
     found.append(np.stack(mean(x, weights)))
   np.testing.assert_array_equal(found[0], found[1])
   np.testing.assert_array_equal(found[0], found[2])

@@ -8,11 +8,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests import registered
-from tests import tiny
+from tests import registered, tiny
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import from_tff
+from tff_xc.data import client_data, from_tff
 from tff_xc.experiment import cohort
 from tff_xc.runtime import programs
 
@@ -32,23 +30,18 @@ def cohorts():
   simulated = tff.simulation.datasets.TestClientData(
     {
       name: collections.OrderedDict(
-        x=random.normal(size=[n, tiny.FEATURES]).astype(np.float32),
-        y=random.integers(0, 3, n),
+        x=random.normal(size=[n, tiny.FEATURES]).astype(np.float32), y=random.integers(0, 3, n)
       )
       for name, n in sizes.items()
     }
   )
-  dataset = client_data.FederatedDataset(
-    'simulated', 12, from_tff.as_client_data(simulated)
-  )
+  dataset = client_data.FederatedDataset('simulated', 12, from_tff.as_client_data(simulated))
   return cohort.UniformClients(K).cohorts(dataset, SEED)
 
 
 @pytest.fixture
 def context(in_process):
-  with tff.framework.get_context_stack().install(
-    programs.ProgramContext(in_process)
-  ):
+  with tff.framework.get_context_stack().install(programs.ProgramContext(in_process)):
     yield in_process
 
 
@@ -93,9 +86,7 @@ def test_train_model_gives_what_a_loop_gives_and_resumes(
       np.testing.assert_array_equal(released[name], value)
 
 
-def test_the_program_asks_for_as_many_clients_as_are_drawn(
-  tmp_path, learning, cohorts, context
-):
+def test_the_program_asks_for_as_many_clients_as_are_drawn(tmp_path, learning, cohorts, context):
   with pytest.raises(errors.InputError, match='train_per_round_clients=2'):
     train(tmp_path, learning, cohorts, 1, k=3)
 

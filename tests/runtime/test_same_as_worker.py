@@ -8,9 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import experiment
-from tests import registered
-from tests import tiny
-from tests import tiny_sparse
+from tests import registered, tiny, tiny_sparse
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.round import process as process_lib
 
@@ -68,9 +66,7 @@ _CHANGED = [
   pytest.param(
     name,
     changes,
-    marks=[pytest.mark.slow]
-    if name not in _QUICK or 'trainable' not in changes
-    else [],
+    marks=[pytest.mark.slow] if name not in _QUICK or 'trainable' not in changes else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
   for changes in (
@@ -90,13 +86,11 @@ _CHANGED = [
   if name not in ('fedmlh', 'fedbabu', 'fedrep') or 'trainable' not in changes
   if changes is not _RATES or name in ('fedss', 'centralized')
   # These refuse.
-  if 'dp' not in changes
-  or name not in ('turbosvm', 'scaffold', 'fednova', 'fedproto')
+  if 'dp' not in changes or name not in ('turbosvm', 'scaffold', 'fednova', 'fedproto')
   if name != 'fedvc' or changes.get('dp') != 'central'
   if 'dp_rows' not in changes or name in ('fedss', 'fedaws', 'posonly')
   # One algorithm of each merge.
-  if changes not in (_COMPRESSED, _ROUNDED)
-  or name in ('fedss', 'fedaws', 'turbosvm')
+  if changes not in (_COMPRESSED, _ROUNDED) or name in ('fedss', 'fedaws', 'turbosvm')
 ]
 
 
@@ -117,9 +111,7 @@ def test_every_registered_algorithm(contexts, name, changes):
 @pytest.mark.parametrize('name', ['fedaws', 'fedss', 'fullsoftmax'])
 @pytest.mark.parametrize('max_features', [0, 4])
 def test_feature_tables_by_rows(contexts, name, max_features):
-  process = registered.process(
-    name, registered.SPARSE, max_features, server_optimizer='adagrad'
-  )
+  process = registered.process(name, registered.SPARSE, max_features, server_optimizer='adagrad')
   clients = [[(3, [[0, 1], [2]]), (5, [[]])], [(7, [[8, 1, 0]])]]
 
   def run():
@@ -156,9 +148,7 @@ def _linear_model():
   model = tf.keras.Sequential(
     [
       tf.keras.layers.InputLayer([5]),
-      tf.keras.layers.Dense(
-        4, kernel_initializer=tf.keras.initializers.GlorotUniform(seed=1)
-      ),
+      tf.keras.layers.Dense(4, kernel_initializer=tf.keras.initializers.GlorotUniform(seed=1)),
     ]
   )
   return tff.learning.models.functional_model_from_keras(
@@ -209,47 +199,29 @@ _algorithms, _aggregators = tff.learning.algorithms, tff.aggregators
 
 def _aggregated(aggregator):
   weighted = isinstance(aggregator, _aggregators.WeightedAggregationFactory)
-  build = (
-    _algorithms.build_weighted_fed_avg
-    if weighted
-    else _algorithms.build_unweighted_fed_avg
-  )
+  build = _algorithms.build_weighted_fed_avg if weighted else _algorithms.build_unweighted_fed_avg
   return build(_linear_model(), _SGD(0.1), model_aggregator=aggregator)
 
 
 _PROCESSES = {
-  'fed_avg': lambda: _algorithms.build_weighted_fed_avg(
-    _linear_model(), _SGD(0.1), _SGD(1.0, 0.9)
-  ),
-  'fed_avg_keras': lambda: _algorithms.build_weighted_fed_avg(
-    _keras_model, _SGD(0.1), _SGD(1.0)
-  ),
+  'fed_avg': lambda: _algorithms.build_weighted_fed_avg(_linear_model(), _SGD(0.1), _SGD(1.0, 0.9)),
+  'fed_avg_keras': lambda: _algorithms.build_weighted_fed_avg(_keras_model, _SGD(0.1), _SGD(1.0)),
   'fed_avg_dataset_reduce': lambda: _algorithms.build_weighted_fed_avg(
-    _linear_model(),
-    _SGD(0.1),
-    loop_implementation=tff.learning.LoopImplementation.DATASET_REDUCE,
+    _linear_model(), _SGD(0.1), loop_implementation=tff.learning.LoopImplementation.DATASET_REDUCE
   ),
-  'fed_prox': lambda: _algorithms.build_weighted_fed_prox(
-    _linear_model(), 0.3, _SGD(0.1)
-  ),
+  'fed_prox': lambda: _algorithms.build_weighted_fed_prox(_linear_model(), 0.3, _SGD(0.1)),
   'fed_sgd': lambda: _algorithms.build_fed_sgd(_linear_model()),
-  'mime_lite': lambda: _algorithms.build_weighted_mime_lite(
-    _linear_model(), _SGD(0.1, 0.9)
-  ),
+  'mime_lite': lambda: _algorithms.build_weighted_mime_lite(_linear_model(), _SGD(0.1, 0.9)),
   'eval': lambda: _algorithms.build_fed_eval(_linear_model()),
   'robust': lambda: _aggregated(tff.learning.robust_aggregator()),
-  'clipping': lambda: _aggregated(
-    _aggregators.clipping_factory(0.1, _aggregators.MeanFactory())
-  ),
+  'clipping': lambda: _aggregated(_aggregators.clipping_factory(0.1, _aggregators.MeanFactory())),
   'adaptive_clipping': lambda: _aggregated(
     _aggregators.clipping_factory(
       _aggregators.PrivateQuantileEstimationProcess.no_noise(0.1, 0.5, 0.2),
       _aggregators.MeanFactory(),
     )
   ),
-  'zeroing': lambda: _aggregated(
-    _aggregators.zeroing_factory(2.0, _aggregators.MeanFactory())
-  ),
+  'zeroing': lambda: _aggregated(_aggregators.zeroing_factory(2.0, _aggregators.MeanFactory())),
   'dp': lambda: _aggregated(
     _aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(
       noise_multiplier=0.0, clients_per_round=3
@@ -274,10 +246,7 @@ def _run_learning(process):
 
 
 def _slow_but(quick, names):
-  return [
-    pytest.param(n, marks=[] if n in quick else [pytest.mark.slow])
-    for n in names
-  ]
+  return [pytest.param(n, marks=[] if n in quick else [pytest.mark.slow]) for n in names]
 
 
 # 'dp' clips and adapts.
@@ -301,9 +270,7 @@ _RANDOM_AGGREGATORS = {
   'compression': lambda: tff.learning.compression_aggregator(
     weighted=False, clipping=False, zeroing=False
   ),
-  'secure': lambda: tff.learning.secure_aggregator(
-    weighted=False, clipping=False, zeroing=False
-  ),
+  'secure': lambda: tff.learning.secure_aggregator(weighted=False, clipping=False, zeroing=False),
 }
 
 
@@ -311,9 +278,10 @@ _RANDOM_AGGREGATORS = {
 @pytest.mark.parametrize('name', _RANDOM_AGGREGATORS)
 def test_aggregators_with_a_seed_from_the_clock(contexts, name):
   tff.framework.set_default_context(contexts['in_process'])
-  weights = lambda aggregator: (
-    _run_learning(_aggregated(aggregator))()[0].global_model_weights
-  )
+
+  def weights(aggregator):
+    return _run_learning(_aggregated(aggregator))()[0].global_model_weights
+
   mean = _aggregators.UnweightedMeanFactory()
   tolerance = 2e-2 if name == 'compression' else 1e-4
   assert_equal(weights(_RANDOM_AGGREGATORS[name]()), weights(mean), tolerance)

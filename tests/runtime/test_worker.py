@@ -16,8 +16,7 @@ import tensorflow_federated as tff
 
 from tests import processes
 from tff_xc import errors
-from tff_xc.runtime import registry
-from tff_xc.runtime import worker
+from tff_xc.runtime import registry, worker
 
 _ROOT = pathlib.Path(__file__).parents[2]
 # A fork, since the imports take seconds: it writes to a file, and does not end.
@@ -67,10 +66,7 @@ def test_sums_and_ends_when_closed():
   def count():
     return tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
 
-  with (
-    worker.create_context(default_num_clients=5) as context,
-    worker.create_context() as other,
-  ):
+  with worker.create_context(default_num_clients=5) as context, worker.create_context() as other:
     assert _total_in(context, [1, 2, 39]) == 42
     assert _total_in(context, list(range(100))) == 4950
     with tff.framework.get_context_stack().install(context):
@@ -106,14 +102,7 @@ def children(tmp_path_factory):
   """Returns what a child said that ends, and the words of one that stays."""
   file = tmp_path_factory.mktemp('child') / 'stays'
   done = subprocess.run(
-    [
-      'bash',
-      '-c',
-      '"$0" -c "$1" "$2" 2>&1 | cat',
-      sys.executable,
-      _CHILD,
-      file,
-    ],
+    ['bash', '-c', '"$0" -c "$1" "$2" 2>&1 | cat', sys.executable, _CHILD, file],
     cwd=_ROOT,
     env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '3'},
     stdout=subprocess.PIPE,

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from tasks import encoders
-from tasks import experiment
+from tasks import encoders, experiment
 from tff_xc import errors
 from tff_xc.report import run_files
 
@@ -59,29 +58,18 @@ def test_only_options_that_apply_are_recorded():
     ({'encoder': 'resnet'}, 'choose one of small, mobilenet_v2, mobilenet_v3'),
     ({'encoder': 'a:'}, 'MODULE:FUNCTION'),
     ({'norm_groups': 2}, '--norm_groups does not apply with --encoder=small'),
-    (
-      {'encoder': 'mobilenet_v3', 'norm_groups': 3},
-      '--norm_groups=3: take 1, 2, 4 or 8',
-    ),
-    (
-      {'encoder': 'a:b', 'embedding_dim': 8},
-      '--embedding_dim does not apply with --encoder=a:b',
-    ),
+    ({'encoder': 'mobilenet_v3', 'norm_groups': 3}, '--norm_groups=3: take 1, 2, 4 or 8'),
+    ({'encoder': 'a:b', 'embedding_dim': 8}, '--embedding_dim does not apply with --encoder=a:b'),
     (
       {'encoder': 'mobilenet_v2', 'bottleneck': False, 'embedding_dim': 8},
       '--embedding_dim does not apply with --bottleneck=false',
     ),
-    (
-      {'encoder': 'mobilenet_v2', 'encoder_weights': 'no.h5'},
-      'no.h5 is no file',
-    ),
+    ({'encoder': 'mobilenet_v2', 'encoder_weights': 'no.h5'}, 'no.h5 is no file'),
     ({'encoder': 'mobilenet_v3', 'image_size': 31}, 'at least 32'),
     ({'image_size': 7}, 'at least 8'),
   ],
 )
-def test_what_does_not_go_together_is_refused_before_data_are_read(
-  changes, message
-):
+def test_what_does_not_go_together_is_refused_before_data_are_read(changes, message):
   with pytest.raises(errors.InputError, match=message):
     resolve(**changes)
 
@@ -136,9 +124,7 @@ def trained(config, path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('crop', ['random', 'scale'])
-def test_cropped_runs_resume_with_the_same_digits(
-  crop, in_process, built_once, tmp_path
-):
+def test_cropped_runs_resume_with_the_same_digits(crop, in_process, built_once, tmp_path):
   random = np.random.default_rng(0)
   images = random.integers(0, 256, (24, 16, 16, 3), dtype=np.uint8)
   path, numbers = tmp_path / 'mine.npz', np.arange(24)

@@ -10,12 +10,9 @@ import tensorflow as tf
 from PIL import Image
 
 from datasets import items
-from tasks import experiment
-from tasks import registry as tasks
+from tasks import experiment, registry as tasks
 from tests import small_data
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import precision
+from tff_xc import errors, files, precision
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.data import fingerprint
 from tff_xc.experiment import same_run
@@ -51,9 +48,7 @@ def test_a_task_refuses_what_does_not_fit_and_names_what_does(task):
     assert str(refusal.value).endswith(f'or one of {", ".join(others)}')
 
 
-@pytest.mark.parametrize(
-  ('name', 'rounds'), [('cifar10', 10_000), ('cifar100', 20_000)]
-)
+@pytest.mark.parametrize(('name', 'rounds'), [('cifar10', 10_000), ('cifar100', 20_000)])
 def test_cifar_has_the_published_rates(name, rounds):
   """Hsu, Qi and Brown (arXiv:2003.08082), section 6.5 and fig. 8."""
   config = run_files.flat(experiment.resolve(f'{name}-dirichlet', 'fedavgm'))
@@ -82,9 +77,9 @@ def test_clients_that_keep_their_model_hold_all_of_it():
 
 
 def test_without_validation_examples_no_round_is_chosen_by_them():
-  best_by = lambda **changes: experiment.resolve(
-    'bibtex-sets', 'fedmlh', changes
-  )['best_by']
+  def best_by(**changes):
+    return experiment.resolve('bibtex-sets', 'fedmlh', changes)['best_by']
+
   chosen = {'best_by': 'pc_mean', 'early_stopping_patience': 3}
   assert best_by() == 'pc_mean_validation'
   assert best_by(validation=0.0) == ''
@@ -106,11 +101,7 @@ OWN = {'data_dir': 'a.npz'}
     ('glyphs', 'moon', {'robust_aggregation': 'clipping'}),
     ('bibtex', 'centralized', {'embedding_dim': 8}),
     ('bibtex-sets', 'fedmlh', {'validation': 0.0}),
-    (
-      'images',
-      'fedaws',
-      OWN | {'encoder': 'mobilenet_v2', 'bottleneck': False},
-    ),
+    ('images', 'fedaws', OWN | {'encoder': 'mobilenet_v2', 'bottleneck': False}),
     ('images', 'fedavg', OWN | {'encoder': 'my.module:f'}),
     ('sparse-text', 'fedavg', OWN | {'data_seed': 3}),
   ],
@@ -201,12 +192,13 @@ def test_what_excludes_each_other_is_refused(line):
     experiment.resolve(task, algorithm, changes)
 
 
-def test_a_run_goes_on_in_its_precision_only_and_is_refused_on_a_slow_cpu(
-  tmp_path, monkeypatch
-):
+def test_a_run_goes_on_in_its_precision_only_and_is_refused_on_a_slow_cpu(tmp_path, monkeypatch):
   monkeypatch.delenv(precision.EMULATED, raising=False)
   monkeypatch.setattr(experiment, 'install_runtime', lambda config: None)
-  slow = lambda devices: 'it is old'
+
+  def slow(devices):
+    return 'it is old'
+
   monkeypatch.setattr(precision, '_why_slow', slow)
   changes = {'precision': 'bfloat16', 'device': 'cpu'}
   config = experiment.resolve('glyphs', 'fedss', changes)
@@ -266,9 +258,7 @@ def test_a_file_of_class_probabilities_is_read_before_the_data(tmp_path):
 
 
 @pytest.mark.slow
-def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(
-  in_process, built_once, tmp_path
-):
+def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(in_process, built_once, tmp_path):
   target = tmp_path / 'p.csv'
   lines = [f'{label},{label + 1}\n' for label in range(10)]
   target.write_text('class,weight\n' + ''.join(lines))
@@ -315,12 +305,9 @@ def test_the_target_may_be_that_of_the_training_examples():
 
 
 @pytest.mark.parametrize(
-  ('algorithm', 'changes'),
-  [('fedir', {}), ('fedss', {'virtual_client_size': 8})],
+  ('algorithm', 'changes'), [('fedir', {}), ('fedss', {'virtual_client_size': 8})]
 )
-def test_a_worker_reads_examples_without_the_file_of_the_target(
-  algorithm, changes, tmp_path
-):
+def test_a_worker_reads_examples_without_the_file_of_the_target(algorithm, changes, tmp_path):
   target = tmp_path / 'p.csv'
   target.write_text('class,weight\n1,2\n3,4\n')
   given = {**small_data.GLYPHS, **changes, 'importance_weights': str(target)}
@@ -333,9 +320,7 @@ def test_a_worker_reads_examples_without_the_file_of_the_target(
   cohorts = made.algorithm.sampling.cohorts(made.dataset, config['seed'])
   for number in range(2):
     tf.nest.map_structure(
-      np.testing.assert_array_equal,
-      list(values_of(number)),
-      list(cohorts(number).examples),
+      np.testing.assert_array_equal, list(values_of(number)), list(cohorts(number).examples)
     )
 
 
@@ -374,9 +359,9 @@ def test_what_is_held_out_of_clients_does_not_train():
 
 
 def test_more_metrics_are_measured_or_refused(in_process):
-  resolve = lambda task, more: experiment.resolve(
-    task, 'fedss', {'more_metrics': more}
-  )
+  def resolve(task, more):
+    return experiment.resolve(task, 'fedss', {'more_metrics': more})
+
   assert resolve('glyphs', '')['more_metrics'] == ''
   for text, told in (('top55', 'top5'), ('hit@2', 'no score hit@2')):
     with pytest.raises(errors.InputError, match=told):
@@ -386,9 +371,7 @@ def test_more_metrics_are_measured_or_refused(in_process):
   assert found.metrics[-2:] == ('top5', 'hit@5')
   with pytest.raises(errors.InputError, match='propensity'):
     experiment.assemble(resolve('glyphs', 'psp@1'))
-  best = experiment.resolve(
-    'glyphs', 'fedss', {'more_metrics': 'hit@5', 'best_by': 'hit@5'}
-  )
+  best = experiment.resolve('glyphs', 'fedss', {'more_metrics': 'hit@5', 'best_by': 'hit@5'})
   assert best['best_by'] == 'hit@5'
 
 
@@ -418,11 +401,7 @@ SMALL |= {'examples_per_client': 5, 'embedding_dim': 4, 'hidden_dim': 4}
 
 @pytest.mark.parametrize(
   ('changes', 'warned'),
-  [
-    ({'rounds': 8}, True),
-    ({'rounds': 9}, False),
-    ({'rounds': 9, 'clients_per_round': 1}, True),
-  ],
+  [({'rounds': 8}, True), ({'rounds': 9}, False), ({'rounds': 9, 'clients_per_round': 1}, True)],
 )
 def test_training_warns_of_few_visits(changes, warned):
   given = {**SMALL, 'clients_per_round': 2, **changes}
@@ -437,9 +416,10 @@ def test_training_does_not_warn_of_the_rounds_of_a_paper():
   partition = types.SimpleNamespace(sizes=np.ones(10**6))
   config = {'rounds': task.rounds, 'options': task.option_values()}
   each = task.clients_per_round
-  warn = lambda **more: experiment._few_visits(
-    {**config, **more}, {'clients_per_round': each}, task, partition
-  )
+
+  def warn(**more):
+    return experiment._few_visits({**config, **more}, {'clients_per_round': each}, task, partition)
+
   assert warn(rounds=4000)
   assert not warn()
 
@@ -447,20 +427,19 @@ def test_training_does_not_warn_of_the_rounds_of_a_paper():
 def test_a_choice_by_validation_needs_examples_for_it():
   task = tasks.get('items')
   config = {'best_by': task.best_by, 'early_stopping_patience': 0}
-  told = lambda config, metrics=('hit@10',): experiment._without_validation(
-    config, task, metrics
-  )
+
+  def told(config, metrics=('hit@10',)):
+    return experiment._without_validation(config, task, metrics)
+
   assert task.best_by in told(config)[0]
   assert not told(config, ('hit@10', task.best_by))
-  for change in (
-    {'early_stopping_patience': 3},
-    {'best_by': 'hit@10_validation'},
-  ):
+  for change in ({'early_stopping_patience': 3}, {'best_by': 'hit@10_validation'}):
     with pytest.raises(errors.InputError, match='do not have the examples'):
       told({**config, **change})
-  resolved = lambda **changes: experiment.resolve(
-    'items', 'fedss', {'data_dir': 'a.csv', **changes}
-  )['best_by']
+
+  def resolved(**changes):
+    return experiment.resolve('items', 'fedss', {'data_dir': 'a.csv', **changes})['best_by']
+
   assert resolved() == task.best_by
   assert resolved(hold_out_validation=False) == ''
   with pytest.raises(errors.InputError, match='hold_out_validation=false'):
@@ -468,9 +447,11 @@ def test_a_choice_by_validation_needs_examples_for_it():
 
 
 def test_items_have_one_row_where_class_rows_may_be_features():
-  of = lambda algorithm, **changes: experiment.resolve(
-    'items', algorithm, {'data_dir': 'a.csv', **changes}
-  )['options']['tie_items']
+  def of(algorithm, **changes):
+    return experiment.resolve('items', algorithm, {'data_dir': 'a.csv', **changes})['options'][
+      'tie_items'
+    ]
+
   for name in ('fedss', 'fullsoftmax', 'scaffold', 'fedadam', 'centralized'):
     assert of(name)
   for name in ('fedaws', 'turbosvm', 'moon', 'fedbabu'):
@@ -487,9 +468,11 @@ def test_items_have_one_row_where_class_rows_may_be_features():
 
 
 def test_a_sequence_of_items_is_tied_and_has_options_of_its_own():
-  of = lambda **changes: experiment.resolve(
-    'items', changes.pop('algorithm', 'fedss'), {'data_dir': 'a.csv', **changes}
-  )
+  def of(**changes):
+    return experiment.resolve(
+      'items', changes.pop('algorithm', 'fedss'), {'data_dir': 'a.csv', **changes}
+    )
+
   assert of(encoder='sequence', dropout=0.1)['options']['dropout'] == 0.1
   for changes, told in (
     ({'tie_items': False, 'encoder': 'sequence'}, 'give --encoder=bag'),
@@ -504,10 +487,12 @@ def test_a_sequence_of_items_is_tied_and_has_options_of_its_own():
 
 
 def test_defaults_of_items_follow_the_network():
-  of = lambda algorithm='fedss', **changes: experiment.resolve(
-    'items', algorithm, {'data_dir': 'a.csv', **changes}
-  )
-  chosen = lambda **changes: of(**changes)['options']['encoder']
+  def of(algorithm='fedss', **changes):
+    return experiment.resolve('items', algorithm, {'data_dir': 'a.csv', **changes})
+
+  def chosen(**changes):
+    return of(**changes)['options']['encoder']
+
   assert chosen() == 'sequence'
   for changes in (
     {'tie_items': False},

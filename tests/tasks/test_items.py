@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from launch import export
-from launch import prediction
+from launch import export, prediction
 from tasks import experiment
 from tff_xc.data import sparse
 from tff_xc.round import process
@@ -51,9 +50,7 @@ def test_a_run_starts_from_another_ones_last_round(tmp_path, network):
 
 
 @pytest.mark.slow
-def test_the_summary_has_the_test_scores_of_the_round_that_validation_chose(
-  tmp_path,
-):
+def test_the_summary_has_the_test_scores_of_the_round_that_validation_chose(tmp_path):
   summary, metrics = run(tmp_path / 'run', rounds=3, **SEQUENCE)
   best = metrics['ndcg@10_validation'].idxmax()
   chosen = summary['best_round']
@@ -102,9 +99,7 @@ def test_lists_and_files_are_of_the_round_that_validation_chose(tmp_path):
   ],
 )
 @pytest.mark.parametrize('network', [SEQUENCE, BAG])
-def test_algorithms_train_items_that_have_one_row(
-  tmp_path, algorithm, changes, network
-):
+def test_algorithms_train_items_that_have_one_row(tmp_path, algorithm, changes, network):
   if algorithm == 'centralized':
     changes = {**changes, 'steps_per_round': 2}
   taken = {**TINY, **changes, **network}
@@ -146,6 +141,4 @@ def test_a_step_on_a_history_is_the_mean_over_its_items():
       count += 1
   output = built.next(state, cohort)
   assert count == float(output.metrics['examples'])
-  assert float(output.metrics['loss']) == pytest.approx(
-    np.mean(losses), rel=1e-4
-  )
+  assert float(output.metrics['loss']) == pytest.approx(np.mean(losses), rel=1e-4)

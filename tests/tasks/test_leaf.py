@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from datasets import cache_folder
-from tasks import experiment
-from tasks import leaf
-from tasks import registry
-from tasks import task as found
-from tests.datasets.leaf import on_disk
-from tests.datasets.leaf import test_celeba as celeba
-from tests.datasets.leaf import test_shakespeare as shakespeare
-from tests.datasets.leaf import test_tff_sets as tff_sets
-from tests.datasets.leaf import tff_on_disk
+from tasks import experiment, leaf, registry, task as found
+from tests.datasets.leaf import (
+  on_disk,
+  test_celeba as celeba,
+  test_shakespeare as shakespeare,
+  test_tff_sets as tff_sets,
+  tff_on_disk,
+)
 
 # TurboSVM-FL, Table 8 and code: rates of clients, of FedAdam's server and of the
 # logits, batch size, least examples of a user.
@@ -21,11 +20,7 @@ SETTINGS = {
   'celeba': (1e-3, 1e-3, 1e-2, 8, 8),
   'shakespeare': (1.0, 1e-2, 1e-1, 64, 64),
 }
-LEAFS_NAME = {
-  'emnist-tff': 'femnist',
-  'celeba-tff': 'celeba',
-  'shakespeare-tff': 'shakespeare',
-}
+LEAFS_NAME = {'emnist-tff': 'femnist', 'celeba-tff': 'celeba', 'shakespeare-tff': 'shakespeare'}
 NAMES = [*SETTINGS, *LEAFS_NAME]
 
 
@@ -97,7 +92,10 @@ def test_small_files_load_as_the_encoder_takes_them(name, tmp_path):
 )
 def test_a_sample_of_the_users_is_told(order, tmp_path, monkeypatch):
   task = registry.get('femnist')
-  writers = lambda *users: {f'f{u}': on_disk.writer(u, 2) for u in users}
+
+  def writers(*users):
+    return {f'f{u}': on_disk.writer(u, 2) for u in users}
+
   folder = tmp_path / 'femnist'
   on_disk.write(folder / 'train/a.json', writers(1, 2, 3), order=order)
   on_disk.write(folder / 'test/a.json', writers(3, 4), order=order)

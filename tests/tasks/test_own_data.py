@@ -9,17 +9,11 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from datasets.splits import inputs
-from datasets.splits import making
-from datasets.splits import rules
-from launch import advice
-from launch import plan as plan_lib
-from tasks import experiment
-from tasks import registry
+from datasets.splits import inputs, making, rules
+from launch import advice, plan as plan_lib
+from tasks import experiment, registry
 from tests.launch import own_examples
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import memory
+from tff_xc import errors, files, memory
 from tff_xc.experiment import same_run
 from tff_xc.measure import client_scores
 
@@ -72,9 +66,10 @@ def test_a_plan_has_what_a_run_would_find(
   make(tmp_path)
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(plan_lib, 'PLANNED', SOME)
-  plan = lambda **more: plan_lib.Planner(
-    name, {'data_dir': data_dir, **given, **more}
-  ).make()
+
+  def plan(**more):
+    return plan_lib.Planner(name, {'data_dir': data_dir, **given, **more}).make()
+
   data = plan()['data']
   names = ('examples', 'classes', 'test_examples', 'clients')
   assert tuple(data[n] for n in names) == found
@@ -173,9 +168,10 @@ def test_a_default_number_of_virtual_clients_fits(replace, expected, tmp_path):
 def test_a_default_number_of_negatives_fits(tmp_path):
   path = tmp_path / 'a.csv'
   path.write_text('class,user_id,a\n' + 'cat,u,1\ndog,v,2\nfox,u,3\n')
-  resolve = lambda **given: experiment.resolve(
-    'table', 'fedss', {'data_dir': str(path), **given}
-  )
+
+  def resolve(**given):
+    return experiment.resolve('table', 'fedss', {'data_dir': str(path), **given})
+
   found = experiment.assemble(resolve())
   assert found.config['hyperparameters']['negatives'] == 2
   assert any('--negatives' in warning for warning in found.warnings)
@@ -197,10 +193,7 @@ def test_training_tells_what_is_odd(tmp_path):
   (tmp_path / 'a.csv').write_text('\n'.join(lines))
   np.savez(arrays, x=np.eye(4), y=[3, 999, 3, 999], client=[0, 0, 1, 1])
   for given, word in (
-    (
-      {'data_dir': path, 'test_column': 'part'},
-      r'1 class of the test.*fox\\x1b',
-    ),
+    ({'data_dir': path, 'test_column': 'part'}, r'1 class of the test.*fox\\x1b'),
     ({'data_dir': arrays}, 'labels up to 999, of which only 2 occur'),
   ):
     config = experiment.resolve('table', 'fedavg', given)
@@ -210,7 +203,10 @@ def test_training_tells_what_is_odd(tmp_path):
 
 def test_features_that_are_no_finite_numbers_are_refused(tmp_path):
   arrays, table = tmp_path / 'a.npz', tmp_path / 'a.csv'
-  save = lambda x: np.savez(arrays, x=x, y=[0, 1, 0, 1], client=[0, 0, 1, 1])
+
+  def save(x):
+    return np.savez(arrays, x=x, y=[0, 1, 0, 1], client=[0, 0, 1, 1])
+
   table.write_text('class,x\na,1\nb,inf\n')
   infinite = np.eye(4)
   infinite[2, 1] = np.inf
@@ -221,9 +217,7 @@ def test_features_that_are_no_finite_numbers_are_refused(tmp_path):
   ):
     save(x)
     with pytest.raises(errors.InputError, match=message):
-      registry.get(task).load(
-        str(path), registry.get(task).checked_options({'split': 'iid:2'})
-      )
+      registry.get(task).load(str(path), registry.get(task).checked_options({'split': 'iid:2'}))
 
 
 def contents(pool, numbers):
@@ -240,9 +234,10 @@ def labels_of(pool, numbers):
 def users_by_content(name, data_dir, given):
   """Returns the names of users that have an example; {}: a rule made clients."""
   split, names = given.get('split'), collections.defaultdict(set)
-  load = lambda given: registry.get(name).load(
-    data_dir, registry.get(name).checked_options(given)
-  )
+
+  def load(given):
+    return registry.get(name).load(data_dir, registry.get(name).checked_options(given))
+
   if name == 'sparse-text' and split == 'made':  # It draws labels, too.
     parts = [f'made/{part}.csv' for part in ('federated_train', 'test')]
     parts = [pd.read_csv(part) for part in parts if os.path.exists(part)]
@@ -269,18 +264,8 @@ def _text_alone(folder):
   ('name', 'make', 'data_dir', 'given'),
   [
     ('images', own_examples.photos, 'photos', {'split': 'iid:3'}),
-    (
-      'images',
-      own_examples.photos,
-      'photos',
-      {'split': 'made', 'test_fraction': 0.0},
-    ),
-    (
-      'images',
-      own_examples.photos,
-      'photos',
-      {'split': 'federated_train.csv'},
-    ),
+    ('images', own_examples.photos, 'photos', {'split': 'made', 'test_fraction': 0.0}),
+    ('images', own_examples.photos, 'photos', {'split': 'federated_train.csv'}),
     (
       'table',
       own_examples.items,
@@ -291,12 +276,7 @@ def _text_alone(folder):
     ('images', own_examples.npz, 'mine.npz', {}),
     ('sparse-text', own_examples.text, 'train.txt', {}),
     ('sparse-text', _text_alone, 'train.txt', {'split': 'made'}),
-    (
-      'sparse-text',
-      _text_alone,
-      'train.txt',
-      {'split': 'made', 'test_fraction': 0.0},
-    ),
+    ('sparse-text', _text_alone, 'train.txt', {'split': 'made', 'test_fraction': 0.0}),
     ('sparse-text-sets', own_examples.text, 'train.txt', {'num_clients': 3}),
   ],
 )
@@ -338,9 +318,7 @@ def test_clients_have_test_examples_that_are_held_out(
 
 
 @pytest.mark.parametrize('in_test', [True, False])
-def test_users_of_another_column_are_those_of_the_test_too(
-  in_test, tmp_path, monkeypatch
-):
+def test_users_of_another_column_are_those_of_the_test_too(in_test, tmp_path, monkeypatch):
   own_examples.items(tmp_path)
   monkeypatch.chdir(tmp_path)
   settings = rules.get('dirichlet').settings(clients=4)

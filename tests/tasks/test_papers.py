@@ -6,12 +6,8 @@ import zlib
 
 import pytest
 
-from tasks import experiment
-from tasks import registry as tasks
-from tasks.papers import fedmlh
-from tasks.papers import names
-from tasks.papers import registry
-from tasks.papers import table
+from tasks import experiment, registry as tasks
+from tasks.papers import fedmlh, names, registry, table
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
@@ -19,9 +15,7 @@ from tff_xc.measure import catalog
 BOUNDS = ('>200', '>20000', '>50000')
 
 
-@pytest.mark.parametrize(
-  'found', registry.TABLES.values(), ids=lambda found: found.name
-)
+@pytest.mark.parametrize('found', registry.TABLES.values(), ids=lambda found: found.name)
 def test_every_row_is_an_experiment_of_this_package(found):
   for row in found.rows:
     task = tasks.get(row.task)
@@ -80,7 +74,9 @@ def results(row):
 
 @pytest.mark.parametrize('name', CHECKED)
 def test_every_digit_is_the_papers(name):
-  of = lambda r: f'{r.task} {r.algorithm} {sorted(r.changes.items())}'
+  def of(r):
+    return f'{r.task} {r.algorithm} {sorted(r.changes.items())}'
+
   rows = [f'{of(r)} {results(r)}' for r in registry.TABLES[name].rows]
   assert zlib.crc32('\n'.join(rows).encode()) == CHECKED[name]
 
@@ -99,15 +95,13 @@ def test_names_and_rows_are_unique():
 
 
 def paper_table(number, rows):
-  return table.PaperTable(
-    paper='P', number=number, source='arXiv:1', caption='', rows=tuple(rows)
-  )
+  return table.PaperTable(paper='P', number=number, source='arXiv:1', caption='', rows=tuple(rows))
 
 
 def test_a_tables_summary_is_of_one_task_and_its_first_metric():
-  row = lambda task, algorithm, printed, m: table.Row(
-    task, algorithm, {'top1': table.Number.read(printed)}, {'m': m}
-  )
+  def row(task, algorithm, printed, m):
+    return table.Row(task, algorithm, {'top1': table.Number.read(printed)}, {'m': m})
+
   t = paper_table(
     'Table 9',
     (
@@ -160,9 +154,7 @@ table1,small,1,glyphs,fedss,rounds=0.1|1.0;crop=x|y,top1,,1,,
   ]
 
 
-@pytest.mark.parametrize(
-  'found', registry.TABLES.values(), ids=lambda t: t.name
-)
+@pytest.mark.parametrize('found', registry.TABLES.values(), ids=lambda t: t.name)
 def test_rows_and_claims_of_all_sizes(found):
   forms = [form for scale in table.SCALES if (form := found.form(scale))]
   for form in (found.small, found.real):
@@ -174,10 +166,7 @@ def test_rows_and_claims_of_all_sizes(found):
     labels = table.labels(rows)
     of = dict(zip(labels, rows, strict=True))
     assert [of[label] for label in labels] == [*rows]  # Equal ones alone.
-    best = [
-      r._replace(changes=table.without(r.changes, found.best_over))
-      for r in rows
-    ]
+    best = [r._replace(changes=table.without(r.changes, found.best_over)) for r in rows]
     for claim in claims:
       assert claim.pairs(best), claim
       metric = names.parse(claim.metric).metric
@@ -190,11 +179,10 @@ def test_rows_and_claims_of_all_sizes(found):
 
 
 def test_results_are_chosen_by_name_paper_or_all():
-  chosen = lambda *names: [r.name for r in registry.chosen(names)]
-  assert chosen('fedmlh/table5', 'fedmlh/table2') == [
-    'fedmlh/table2',
-    'fedmlh/table5',
-  ]
+  def chosen(*names):
+    return [r.name for r in registry.chosen(names)]
+
+  assert chosen('fedmlh/table5', 'fedmlh/table2') == ['fedmlh/table2', 'fedmlh/table5']
   assert chosen('fedmlh') == [n for n in registry.RESULTS if 'fedmlh/' in n]
   assert chosen('all', 'fedss') == list(registry.RESULTS)
   with pytest.raises(errors.InputError, match=r"'fedmlh/table99': .*/table2, "):
@@ -207,9 +195,9 @@ def test_results_are_chosen_by_name_paper_or_all():
 
 
 def test_a_claim_is_of_rows_with_the_same_other_settings():
-  row = lambda task, algorithm, **changes: table.Row(
-    task, algorithm, {}, changes
-  )
+  def row(task, algorithm, **changes):
+    return table.Row(task, algorithm, {}, changes)
+
   rows = [
     row('a', 'fedss', negatives=5),
     row('a', 'fedss', negatives=80),
@@ -217,7 +205,10 @@ def test_a_claim_is_of_rows_with_the_same_other_settings():
     row('b', 'negonly', negatives=5),
     row('a', 'fullsoftmax', rounds=3),
   ]
-  pairs = lambda high, low: table.Claim('', 'top1', high, low).pairs(rows)
+
+  def pairs(high, low):
+    return table.Claim('', 'top1', high, low).pairs(rows)
+
   assert pairs('fedss', 'negonly') == [(0, 2)]
   assert pairs('fedss negatives=80', 'fullsoftmax') == [(1, 4)]
   assert pairs('fedss negatives=80', 'fedss negatives=5') == [(1, 0)]
@@ -257,7 +248,10 @@ def test_a_row_is_relative_to_a_row_with_its_settings():
 
 def test_a_figure_of_two_tables_has_their_claims_as_far_as_it_has_rows():
   figure = registry.TABLES['fedss/fig3']
-  metrics = lambda form: {claim.metric for claim in form.claims}
+
+  def metrics(form):
+    return {claim.metric for claim in form.claims}
+
   own = {'relative_top1:0.9', 'relative_map@10:0.9'}
   assert metrics(figure) == {'top1', 'map@10', *own}
   assert metrics(figure.small) == {'top1', 'map@10', *own}
@@ -360,10 +354,7 @@ def test_the_share_of_the_class_table_has_the_printed_digits():
     n, d = number(row['n']), number(row['d'])
     sent = 0 if row['|S|'] == '–' else number(row['|S|'])
     # Derived from the printed 3.38 %; and MobileNetV3 with a linear layer to d.
-    encoders = {
-      'computed': 3_710_000,
-      'of our MobileNetV3': 2_971_952 + 961 * d,
-    }
+    encoders = {'computed': 3_710_000, 'of our MobileNetV3': 2_971_952 + 961 * d}
     for column, encoder in encoders.items():
       share = 100 * n * d / (encoder + n * d) * (1 - sent / n)
       assert row[column] == f'{share:.2f}'
@@ -372,7 +363,10 @@ def test_the_share_of_the_class_table_has_the_printed_digits():
 def test_fig_4_compares_scores_at_bytes_that_both_methods_reach():
   eurlex, found = fedmlh.CONFIGURATIONS[0], registry.TABLES['fedmlh/fig4']
   [budget] = {names.parse(claim.metric).budget for claim in found.claims}
-  rounds = lambda name: budget.number // (4 * bytes_of(eurlex, name))
+
+  def rounds(name):
+    return budget.number // (4 * bytes_of(eurlex, name))
+
   assert (rounds('fedmlh'), rounds('fedavg')) == (29, 18)  # As its notes say.
   assert min(row.changes['rounds'] for row in found.small.rows) >= 29
 

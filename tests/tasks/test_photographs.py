@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 
 from datasets.splits import rules
-from launch import make_splits
-from launch import plan
-from tasks import experiment
-from tasks import photographs
-from tasks import registry
+from launch import make_splits, plan
+from tasks import experiment, photographs, registry
 from tasks.papers import registry as papers
 from tests.datasets import sop_on_disk as sop
 from tests.datasets.images import on_disk
-from tff_xc import errors
-from tff_xc import heads
+from tff_xc import errors, heads
 from tff_xc.report import run_files
 
 NAMES = [task.name for task in photographs.TASKS]
@@ -29,7 +25,10 @@ def resolve(task, algorithm='fedss', **changes):
 def split(folder, ids, retrieval):
   """Writes a split of images `CLASS/NAME`, two users."""
   folder.mkdir(parents=True)
-  of = lambda name: f'{name},{name.split("/")[0]}'
+
+  def of(name):
+    return f'{name},{name.split("/")[0]}'
+
   rows = [f'{i % 2},{of(name)}' for i, name in enumerate(ids)]
   for name, lines in (
     ('federated_train', ['user_id,image_id,class', *rows]),
@@ -66,12 +65,7 @@ VIRTUAL = {'virtual_client_size': 256, 'batch_size': 64}
       (0.01, 32, 64, 5_000, 1, 0.0),
       {**V3, 'embedding_dim': 64, **MOMENTUM},
     ),
-    (
-      'landmarks-user-160k',
-      'fedavgm',
-      (0.01, 32, 64, 5_000, 5, 4e-5),
-      MOMENTUM,
-    ),
+    ('landmarks-user-160k', 'fedavgm', (0.01, 32, 64, 5_000, 5, 4e-5), MOMENTUM),
     (
       'landmarks-user-160k',
       'fedir',
@@ -222,9 +216,7 @@ def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
   assert dataset.num_classes == 2
   assert len(dataset.retrieval) == 2
   assert np.all(dataset.retrieval.y >= 2)
-  assert 'has 2 classes, and the published split 11,318' in (
-    capsys.readouterr().err
-  )
+  assert 'has 2 classes, and the published split 11,318' in (capsys.readouterr().err)
 
 
 @pytest.mark.slow

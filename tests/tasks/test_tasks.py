@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from datasets.cifar import clients as cifar
-from tasks import experiment
-from tasks import registry
+from tasks import experiment, registry
 from tests import tiny
 from tests.datasets.cifar import on_disk as cifar_on_disk
-from tff_xc import errors
-from tff_xc import heads
+from tff_xc import errors, heads
 from tff_xc.algorithms import registry as algorithms
 
 
@@ -32,9 +30,7 @@ def test_defaults_are_of_hyperparameters_and_within_bounds(name):
 
 def test_an_option_of_several_tasks_is_described_once():
   for name, option in registry.OPTIONS.items():
-    of = [
-      o for t in registry.TASKS.values() for o in t.options if o.name == name
-    ]
+    of = [o for t in registry.TASKS.values() for o in t.options if o.name == name]
     assert {o.help for o in of} == {option.help}
 
 
@@ -80,9 +76,10 @@ def test_options_of_glyphs_reach_the_data():
   task = registry.get('glyphs')
   shape = {'num_classes': 10**6, 'num_clients': 7, 'classes_per_client': 4}
   shape['examples_per_client'] = 9
-  labels_of = lambda dataset: [
-    dataset.train.labels(client) for client in dataset.train.client_ids
-  ]
+
+  def labels_of(dataset):
+    return [dataset.train.labels(client) for client in dataset.train.client_ids]
+
   dataset, model = task.load('', options_of(task, **shape, data_seed=3))
   labels = labels_of(dataset)
   assert (model.num_classes, len(labels)) == (10**6, 7)
@@ -113,15 +110,9 @@ def test_options_of_glyphs_reach_the_data():
 @pytest.mark.parametrize(
   ('given', 'message'),
   [
-    (
-      {'size_deviation': 1.0},
-      'size_deviation does not apply without --split=d',
-    ),
+    ({'size_deviation': 1.0}, 'size_deviation does not apply without --split=d'),
     ({'concentration': 1.0}, 'without --split=dirichlet; give that, too'),
-    (
-      {'classes_per_client': 5, 'split': 'dirichlet'},
-      'classes_per_client does not',
-    ),
+    ({'classes_per_client': 5, 'split': 'dirichlet'}, 'classes_per_client does not'),
     ({'classes_least': 5, 'split': 'dirichlet'}, 'leave one of them out'),
     ({'group_share': 0.5, 'split': 'dirichlet'}, 'group_share does not'),
     ({'split': 'iid:3'}, 'expected one of'),
@@ -134,10 +125,7 @@ def test_clients_of_glyphs_are_dealt_by_one_rule(given, message):
 
 @pytest.mark.parametrize(
   ('name', 'head', 'embedding_dim'),
-  [
-    ('cifar10', heads.CosineHead, 8),
-    ('cifar10-dirichlet', heads.LinearHead, 192),
-  ],
+  [('cifar10', heads.CosineHead, 8), ('cifar10-dirichlet', heads.LinearHead, 192)],
 )
 def test_cifars_networks_are_those_of_their_papers(
   name, head, embedding_dim, tmp_path, monkeypatch
@@ -177,26 +165,22 @@ def test_images_measures_what_the_file_has_examples_for(tmp_path):
   ('name', 'classes', 'features', 'commonest'),
   [('delicious', 983, 500, 0.4075), ('bibtex', 159, 1836, 0.0775)],
 )
-def test_multi_label_sets_from_the_real_files(
-  data_dir, name, classes, features, commonest
-):
+def test_multi_label_sets_from_the_real_files(data_dir, name, classes, features, commonest):
   task = registry.get(name)
   dataset, model = task.load(str(data_dir), options_of(task))
   assert model.num_classes == classes
   assert model.encoder.example_spec.num_features == features
   assert task.metrics_of(dataset, tiny.model())[:3] == ('p@1', 'p@3', 'p@5')
-  assert all(
-    len(set(dataset.train.labels(c))) == 1 for c in dataset.train.client_ids
-  )
+  assert all(len(set(dataset.train.labels(c))) == 1 for c in dataset.train.client_ids)
   # The P@1 of always answering the commonest label of the clients.
   counts = np.bincount(dataset.train.owned_labels()[1])
   assert round(dataset.test.y[:, counts.argmax()].mean(), 4) == commonest
 
 
 def test_without_clients_a_tasks_server_does_not_apply():
-  of = lambda task, name: registry.get(task).hyperparameters(
-    algorithms.get(name)
-  )
+  def of(task, name):
+    return registry.get(task).hyperparameters(algorithms.get(name))
+
   assert 'server_optimizer' not in of('omniglot', 'centralized')
   assert of('omniglot', 'fedss')['server_optimizer'] == 'adam'
   assert of('cifar10', 'centralized')['server_optimizer'] == 'adam'
@@ -205,7 +189,10 @@ def test_without_clients_a_tasks_server_does_not_apply():
 def test_options_of_label_sets_reach_the_data():
   task = registry.get('sparse-words-sets')
   small = {**task.option_values(), 'num_classes': 30, 'num_features': 40}
-  made = lambda **more: task.load('', {**small, **more}).dataset
+
+  def made(**more):
+    return task.load('', {**small, **more}).dataset
+
   default = made()
   examples = len(default.train.pool) + len(default.validation)
   assert len(default.validation) == round(0.1 * examples)

@@ -25,9 +25,7 @@ def test_what_is_there_is_checked(others, makes, printed, status, tmp_path):
   (tmp_path / '.ci').mkdir()
   shutil.copy(_ROOT / '.ci' / 'run', tmp_path / '.ci')
   programs = {'make': f'echo "make $*"; exit {makes}'}
-  programs |= others | {
-    name: f'exec {shutil.which(name)} "$@"' for name in ('dirname', 'rm', 'sh')
-  }
+  programs |= others | {name: f'exec {shutil.which(name)} "$@"' for name in ('dirname', 'rm', 'sh')}
   (tmp_path / 'bin').mkdir()
   for name, text in programs.items():
     (tmp_path / 'bin' / name).write_text(f'#!/bin/sh\n{text}\n')

@@ -26,9 +26,7 @@ def _set_up(tree, **given):
   env = {**os.environ, 'PYTHON': sys.executable, 'PIP_NO_INDEX': '1', **given}
   for name in {'REQUIREMENTS', 'MORE'} - set(given):
     env.pop(name, None)
-  return processes.run(
-    ['sh', 'tools/setup_venv.sh'], cwd=tree, env=env, timeout=300
-  )
+  return processes.run(['sh', 'tools/setup_venv.sh'], cwd=tree, env=env, timeout=300)
 
 
 @pytest.mark.parametrize(
@@ -40,19 +38,14 @@ def _set_up(tree, **given):
       ('Linux x86-64', 'Darwin arm64'),
     ),
     (  # A version manager's shim exists and fails.
-      {
-        'python3.11': 'echo no such version >&2; exit 1',
-        'python3': 'echo is Python 3.13',
-      },
+      {'python3.11': 'echo no such version >&2; exit 1', 'python3': 'echo is Python 3.13'},
       'python3.11 python3',
       ('python3 is Python 3.13', 'Python 3.10 or 3.11'),
     ),
     ({}, 'no-such-python', ('no-such-python',)),
   ],
 )
-def test_what_cannot_work_is_refused_in_one_sentence(
-  tree, programs, python, words
-):
+def test_what_cannot_work_is_refused_in_one_sentence(tree, programs, python, words):
   (tree / 'bin').mkdir()
   for name, script in programs.items():
     (tree / 'bin' / name).write_text(f'#!/bin/sh\n{script}\n')
@@ -102,9 +95,7 @@ def test_the_second_call_does_nothing_until_the_requirements_change(tree):
   assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
   assert mark.exists()
   # A package that does not exist stands for an interrupted install.
-  (tree / 'requirements.txt').write_text(
-    f'no-such-package==1.0 --hash=sha256:{"0" * 64}\n'
-  )
+  (tree / 'requirements.txt').write_text(f'no-such-package==1.0 --hash=sha256:{"0" * 64}\n')
   done = _set_up(tree)
   assert done.returncode == 2
   assert done.stderr.splitlines()[-1].startswith('error: the install failed')

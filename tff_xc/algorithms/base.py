@@ -9,28 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import ClassVar
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from tff_xc import errors
-from tff_xc import wording
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import logits
-from tff_xc.algorithms import participation
-from tff_xc.algorithms import protection
-from tff_xc.algorithms import rates
+from tff_xc import errors, wording
+from tff_xc.algorithms import hyperparameters as hp, logits, participation, protection, rates
 
 if TYPE_CHECKING:
   import numpy as np
 
   from tff_xc import classifier as classifier_lib
-  from tff_xc.round import algorithm as algorithm_lib
-  from tff_xc.round import local_training as local_training_lib
+  from tff_xc.round import algorithm as algorithm_lib, local_training as local_training_lib
 
 # What some algorithms need of a task (`Base.needs`).
 ONE_LABEL = 'examples with one label each'
@@ -156,7 +145,10 @@ class Base(logits.Calibration, rates.OfClients):
 
     facts = [f.name for f in dataclasses.fields(Facts)]
     own = [f.name for f in dataclasses.fields(algorithm.Algorithm)]
-    of = lambda names: {n: arguments.pop(n) for n in names if n in arguments}
+
+    def of(names):
+      return {n: arguments.pop(n) for n in names if n in arguments}
+
     given, known = of(cls.names), of(facts)
     for name in set(arguments) - set(own):
       hint = wording.meant(name, [*cls.names, *facts, *own])
@@ -166,8 +158,7 @@ class Base(logits.Calibration, rates.OfClients):
       weights = given.setdefault('importance_weights', 'train')
       if weights in (NO_IMPORTANCE, UNIFORM):
         raise TypeError(
-          "class_probabilities go with importance_weights='train', or"
-          " calibration='prior'"
+          "class_probabilities go with importance_weights='train', or calibration='prior'"
         )
     values = cls.resolve(given, {})
     cls.fit(values, given, model.num_classes)
@@ -180,15 +171,11 @@ class Base(logits.Calibration, rates.OfClients):
     """Returns what distinguishes this algorithm; its bases add the rest."""
     raise NotImplementedError
 
-  def finish(
-    self, made: algorithm_lib.Algorithm, facts: Facts
-  ) -> algorithm_lib.Algorithm:
+  def finish(self, made: algorithm_lib.Algorithm, facts: Facts) -> algorithm_lib.Algorithm:
     """Returns the algorithm with what the fields of this class ask for."""
     from tff_xc.round import frozen
 
-    return frozen.train_only(
-      self.calibrated(made, facts.class_probabilities), self.trainable
-    )
+    return frozen.train_only(self.calibrated(made, facts.class_probabilities), self.trainable)
 
   def local_training(self) -> local_training_lib.LocalTraining:
     """Returns the local training that the fields describe."""
@@ -217,15 +204,11 @@ class Base(logits.Calibration, rates.OfClients):
   def resolve(cls, given: Mapping, task_defaults: Mapping) -> dict[str, Any]:
     """Returns the values of the hyper-parameters that apply, see `hp.resolve`."""
     if given.get('local_steps') and 'local_epochs' in given:
-      raise errors.InputError(
-        '--local_epochs does not apply with --local_steps; give one of them'
-      )
+      raise errors.InputError('--local_epochs does not apply with --local_steps; give one of them')
     if 'local_epochs' in given and 'local_steps' not in given:
       # Not the task's steps, but these epochs.
       task_defaults = {**task_defaults, 'local_steps': 0}
-    values = hp.resolve(
-      cls.hyperparameters, given, task_defaults, cls.name, cls.defaults
-    )
+    values = hp.resolve(cls.hyperparameters, given, task_defaults, cls.name, cls.defaults)
     for name in ('local_steps', 'steps_per_round'):
       steps, size = values.get(name, 0), values['batch_size']
       if steps * size > hp.INT32_MAX:
@@ -248,9 +231,7 @@ class Base(logits.Calibration, rates.OfClients):
         protection.refuse(values, flags, f'{cls.name}, {why}')
 
   @classmethod
-  def fit(
-    cls, values: dict, given: Collection[str], num_classes: int | None
-  ) -> None:
+  def fit(cls, values: dict, given: Collection[str], num_classes: int | None) -> None:
     """Lowers defaults to the number of classes, if known; refuses what does not fit it."""
 
 
@@ -266,16 +247,12 @@ class Federated(protection.Protection, participation.Participation, Base):
     ' largest, which shows when training diverges on a few clients',
   )
   local_steps: int = hp.field(
-    0,
-    'minibatches that a client takes in a round; 0: whole local epochs',
-    least=0,
+    0, 'minibatches that a client takes in a round; 0: whole local epochs', least=0
   )
   local_epochs: int = hp.field(
     1, "passes over a client's data, without --local_steps", least=1, most=1000
   )
-  shuffle: bool = hp.field(
-    True, 'whether each local epoch takes the examples in a new order'
-  )
+  shuffle: bool = hp.field(True, 'whether each local epoch takes the examples in a new order')
   replace_nonfinite: bool = hp.field(
     False,
     'set trained numbers that are not finite to 0.00001 after every local step,'
@@ -297,11 +274,7 @@ class Federated(protection.Protection, participation.Participation, Base):
     least=0,
   )
   contrastive_temperature: float = hp.field(
-    0.5,
-    "temperature of MOON's contrastive term",
-    above=0,
-    of='contrastive_weight',
-    not_with=(0.0,),
+    0.5, "temperature of MOON's contrastive term", above=0, of='contrastive_weight', not_with=(0.0,)
   )
   importance_weights: str = hp.field(
     NO_IMPORTANCE,
@@ -321,8 +294,7 @@ class Federated(protection.Protection, participation.Participation, Base):
 
   def finish(self, made, facts):
     from tff_xc.algorithms import contrast
-    from tff_xc.round import importance
-    from tff_xc.round import losses
+    from tff_xc.round import importance, losses
 
     made = super().finish(made, facts)
     if self.largest_loss:
@@ -331,17 +303,13 @@ class Federated(protection.Protection, participation.Participation, Base):
       penalty = losses.Proximal(self.prox_mu / 2)
       made = dataclasses.replace(made, penalties=(*made.penalties, penalty))
     if self.contrastive_weight:
-      made = contrast.contrastive(
-        made, self.contrastive_weight, self.contrastive_temperature
-      )
+      made = contrast.contrastive(made, self.contrastive_weight, self.contrastive_temperature)
     if self.importance_weights != NO_IMPORTANCE:
       p = None
       if self.importance_weights != UNIFORM:
         p = facts.class_probabilities
         if p is None:
-          raise ValueError(
-            f'{self.importance_weights!r} needs class_probabilities'
-          )
+          raise ValueError(f'{self.importance_weights!r} needs class_probabilities')
       made = importance.importance_weights(made, p)
     made = self.sampled(self.protected(made), facts.examples_per_round)
     return self.attacked(made, facts.num_clients)
@@ -356,11 +324,7 @@ class Federated(protection.Protection, participation.Participation, Base):
     super().check(values, given)
     weights = values.get('importance_weights', NO_IMPORTANCE)
     prior = values.get('calibration_probabilities', '') or OF_TRAIN
-    if values['calibration'] == logits.PRIOR and weights not in (
-      NO_IMPORTANCE,
-      UNIFORM,
-      prior,
-    ):
+    if values['calibration'] == logits.PRIOR and weights not in (NO_IMPORTANCE, UNIFORM, prior):
       raise errors.InputError(
         f'--importance_weights={weights} names other probabilities of classes than'
         f' --calibration=prior, which takes {prior}; leave one of them out'
@@ -388,25 +352,18 @@ class Server(rates.OfServer, Base):
 
   server_optimizer: str = hp.field(
     'sgd',
-    "the server's optimizer, on the encoder and, except in FedAwS, on the class"
-    ' table',
+    "the server's optimizer, on the encoder and, except in FedAwS, on the class table",
     choices=('sgd', 'adam', 'amsgrad', 'adagrad'),
   )
   server_learning_rate: float | None = hp.field(
     1.0,
-    "the server's learning rate; default for adam and amsgrad 0.001, for adagrad"
-    ' 0.01',
+    "the server's learning rate; default for adam and amsgrad 0.001, for adagrad 0.01",
     above=0,
     of='server_optimizer',
     defaults={'adam': 1e-3, 'amsgrad': 1e-3, 'adagrad': 1e-2},
   )
   server_momentum: float = hp.field(
-    0.9,
-    "momentum of the server's SGD",
-    least=0,
-    below=1,
-    of='server_optimizer',
-    only_with=('sgd',),
+    0.9, "momentum of the server's SGD", least=0, below=1, of='server_optimizer', only_with=('sgd',)
   )
   server_beta_1: float = hp.field(
     0.9, "decay of the mean in the server's Adam", least=0, below=1, **_ADAM
@@ -415,10 +372,7 @@ class Server(rates.OfServer, Base):
     0.999, "decay of the square in the server's Adam", least=0, below=1, **_ADAM
   )
   server_epsilon: float = hp.field(
-    1e-8,
-    "epsilon of the server's Adam, added to the root as in PyTorch",
-    above=0,
-    **_ADAM,
+    1e-8, "epsilon of the server's Adam, added to the root as in PyTorch", above=0, **_ADAM
   )
   server_initial_accumulator: float = hp.field(
     0.1,
@@ -452,15 +406,9 @@ class Server(rates.OfServer, Base):
       if kind == 'sgd':
         return optimizers.build_sgd(rate, self.server_momentum)
       if kind == 'adagrad':
-        return tff.learning.optimizers.build_adagrad(
-          rate, self.server_initial_accumulator
-        )
+        return tff.learning.optimizers.build_adagrad(rate, self.server_initial_accumulator)
       return optimizers.TorchAdam(
-        rate,
-        self.server_beta_1,
-        self.server_beta_2,
-        self.server_epsilon,
-        amsgrad=kind == 'amsgrad',
+        rate, self.server_beta_1, self.server_beta_2, self.server_epsilon, amsgrad=kind == 'amsgrad'
       )
 
     optimizer = make(rate)
@@ -479,9 +427,7 @@ class Server(rates.OfServer, Base):
 class Softmax(Server, Federated):
   """Clients train all class rows, on softmax, or on each label of a set."""
 
-  answers = Answers(
-    'all classes', 'softmax', 'mean delta of the table', 'optimizer step'
-  )
+  answers = Answers('all classes', 'softmax', 'mean delta of the table', 'optimizer step')
 
   def make(self, model, facts):
     del facts
@@ -491,18 +437,13 @@ class Softmax(Server, Federated):
 def softmax(model, local_training) -> algorithm_lib.Algorithm:
   """Returns training on all class rows, whose server takes the clients' mean."""
   from tff_xc import classifier
-  from tff_xc.round import algorithm
-  from tff_xc.round import losses
-  from tff_xc.round import request
-  from tff_xc.round import tables
+  from tff_xc.round import algorithm, losses, request, tables
 
   loss = losses.HeldSoftmax(model.num_rows)
   if model.label_sets:
     loss = losses.BinaryCrossEntropy()
   table = tables.Table(classifier.CLASS, request.AllRows(model.num_rows))
-  return algorithm.Algorithm(
-    model, (table,), loss, local_training=local_training
-  )
+  return algorithm.Algorithm(model, (table,), loss, local_training=local_training)
 
 
 def own_and_sampled(model, facts: Facts, negatives: int = 0, **more):
@@ -511,8 +452,7 @@ def own_and_sampled(model, facts: Facts, negatives: int = 0, **more):
   `more` are fields of `request.OwnAndSampled`, or of `randomized.Randomized` if the
   schedule is that.
   """
-  from tff_xc.round import randomized
-  from tff_xc.round import request
+  from tff_xc.round import randomized, request
 
   if facts.max_positives is None:
     raise TypeError(
@@ -535,9 +475,7 @@ def check_negatives(negatives: int, num_classes: int) -> None:
     )
 
 
-def with_steps(
-  made: algorithm_lib.Algorithm, *steps
-) -> algorithm_lib.Algorithm:
+def with_steps(made: algorithm_lib.Algorithm, *steps) -> algorithm_lib.Algorithm:
   """Returns the algorithm whose server takes steps on class rows."""
   return made.with_table(dataclasses.replace(made.tables[0], steps=steps))
 
@@ -571,9 +509,7 @@ def builder(cls: type[Base]) -> Callable:
     build.__signature__.bind(**arguments)
     made = cls.made(**arguments)
     if table_optimizer is not None:
-      made = made.with_table(
-        dataclasses.replace(made.tables[0], optimizer=table_optimizer)
-      )
+      made = made.with_table(dataclasses.replace(made.tables[0], optimizer=table_optimizer))
     return process.build_process(made, seed)
 
   kind, usual = inspect.Parameter, cls()
@@ -588,9 +524,7 @@ def builder(cls: type[Base]) -> Callable:
   build.__signature__ = inspect.Signature(
     [
       *(
-        kind(
-          n, kind.KEYWORD_ONLY, default=d, annotation=types.get(n, kind.empty)
-        )
+        kind(n, kind.KEYWORD_ONLY, default=d, annotation=types.get(n, kind.empty))
         for n, d in defaults.items()
       ),
       kind('attributes', kind.VAR_KEYWORD),

@@ -10,11 +10,7 @@ softmax: FedLC never needs rows of classes that a client lacks, so that
 from __future__ import annotations
 
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import logits
+from tff_xc.algorithms import base, fedavg, fedss, hyperparameters as hp, logits
 
 
 class _Preset:
@@ -43,9 +39,7 @@ class FedRS(_Preset, fedavg.FedAvg):
 
   name = 'fedrs'
   paper = 'Li X. 2021'
-  answers = fedavg.FedAvg.answers._replace(
-    minimise='softmax, missing classes scaled'
-  )
+  answers = fedavg.FedAvg.answers._replace(minimise='softmax, missing classes scaled')
 
   calibration: str = hp.own(logits.RESTRICTED)
 
@@ -61,9 +55,7 @@ class FedLC(_Preset, fedavg.FedAvg):
 
   name = 'fedlc'
   paper = 'Zhang J. 2022'
-  answers = fedavg.FedAvg.answers._replace(
-    minimise='softmax, logits less tau / n^(1/4)'
-  )
+  answers = fedavg.FedAvg.answers._replace(minimise='softmax, logits less tau / n^(1/4)')
 
   calibration: str = hp.own(logits.COUNTS)
 
@@ -79,9 +71,7 @@ class LogitAdjustment(_Preset, fedss.Centralized):
 
   name = 'logit_adjustment'
   paper = 'Menon 2021'
-  answers = fedss.Centralized.answers._replace(
-    minimise='softmax, logits plus tau log p'
-  )
+  answers = fedss.Centralized.answers._replace(minimise='softmax, logits plus tau log p')
 
   calibration: str = hp.own(logits.PRIOR)
 

@@ -8,12 +8,9 @@ import dataclasses
 
 import tensorflow as tf
 
-from tff_xc import classifier
-from tff_xc import errors
+from tff_xc import classifier, errors
 from tff_xc.encoders import layers
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import carried
-from tff_xc.round import losses
+from tff_xc.round import algorithm as algorithm_lib, carried, losses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +35,7 @@ class Contrastive:
   def __call__(self, step: losses.LocalStep) -> tf.Tensor:
     each = self.loss(step)
     # Without a previous model, two of three forward passes are left out.
-    contrast = tf.cond(
-      step.state.known,
-      lambda: self._contrast(step),
-      lambda: tf.zeros_like(each),
-    )
+    contrast = tf.cond(step.state.known, lambda: self._contrast(step), lambda: tf.zeros_like(each))
     return each + self.weight * contrast
 
   def _contrast(self, step):
@@ -119,8 +112,6 @@ def contrastive(
     loss=Contrastive(algorithm.loss, model, weight, temperature),
     carried=(
       *algorithm.carried,
-      LastModel(
-        _kept(model.weight_specs(), algorithm.frozen), algorithm.frozen
-      ),
+      LastModel(_kept(model.weight_specs(), algorithm.frozen), algorithm.frozen),
     ),
   )

@@ -12,8 +12,7 @@ from __future__ import annotations
 import dataclasses
 
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, hyperparameters as hp
 
 
 @hp.declared
@@ -107,9 +106,7 @@ class FedProx(FedAvg):
 
   name = 'fedprox'
   paper = 'Li T. 2020'
-  answers = FedAvg.answers._replace(
-    minimise='softmax, squared distance from the model received'
-  )
+  answers = FedAvg.answers._replace(minimise='softmax, squared distance from the model received')
 
   prox_mu: float = 0.02
 
@@ -134,9 +131,7 @@ class MOON(FedAvg):
 
   name = 'moon'
   paper = 'Li Q. 2021'
-  answers = FedAvg.answers._replace(
-    minimise='softmax, contrast with its previous model'
-  )
+  answers = FedAvg.answers._replace(minimise='softmax, contrast with its previous model')
 
   moon_published: bool = hp.field(
     False,

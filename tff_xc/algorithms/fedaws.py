@@ -41,10 +41,7 @@ from __future__ import annotations
 import dataclasses
 
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, fedavg, fedss, hyperparameters as hp
 
 
 @hp.declared
@@ -65,19 +62,15 @@ class Positive(base.Server, base.Federated):
   )
   hinge_margin: float = hp.field(
     0.9,
-    'cosine of an embedding and its class row from which on the loss is 0'
-    ' (FedAwS: 0.9)',
+    'cosine of an embedding and its class row from which on the loss is 0 (FedAwS: 0.9)',
     above=0,
     least=0,
   )
 
   def hinge(self, model, facts, merged):
     """Returns training on the positive hinge; `merged` joins class rows."""
-    from tff_xc import classifier
-    from tff_xc import heads
-    from tff_xc.round import algorithm as algorithm_lib
-    from tff_xc.round import losses
-    from tff_xc.round import tables
+    from tff_xc import classifier, heads
+    from tff_xc.round import algorithm as algorithm_lib, losses, tables
 
     if not isinstance(model.head, heads.CosineHead):
       raise ValueError('FedAwS compares by cosine: give the model a CosineHead')
@@ -99,10 +92,7 @@ class Baseline2(Positive):
 
   name = 'fedaws_baseline2'
   answers = base.Answers(
-    'own classes',
-    'hinge of the positive cosine',
-    'no rows are sent',
-    'rows keep their values',
+    'own classes', 'hinge of the positive cosine', 'no rows are sent', 'rows keep their values'
   )
 
   def make(self, model, facts):
@@ -117,8 +107,7 @@ class Baseline1(Positive):
 
   name = 'fedaws_baseline1'
   answers = Baseline2.answers._replace(
-    merge='rows replaced, or moved by the mean (--row_update)',
-    server='unit rows',
+    merge='rows replaced, or moved by the mean (--row_update)', server='unit rows'
   )
 
   row_update: str = hp.field(
@@ -130,8 +119,7 @@ class Baseline1(Positive):
 
   def make(self, model, facts):
     from tff_xc.encoders import layers
-    from tff_xc.round import merge
-    from tff_xc.round import server
+    from tff_xc.round import merge, server
 
     if self.row_update == 'replace':
       merged = merge.ReplaceRows()
@@ -181,8 +169,7 @@ class FedAwS(Baseline1):
   )
   spreadout_neighbors: int = hp.field(
     10,
-    'k, number of nearest classes from which the spreadout step separates a'
-    ' class; 0: all others',
+    'k, number of nearest classes from which the spreadout step separates a class; 0: all others',
     least=0,
     of='spreadout_margin',
     only_with=(0.0,),
@@ -226,9 +213,7 @@ class FedAwS(Baseline1):
 
     made, on_all = super().make(model, facts), self.spreadout_classes == 'all'
     functions = (self._spread(), *(s.function for s in made.tables[0].steps))
-    return base.with_steps(
-      made, *(server.RowStep(function, on_all) for function in functions)
-    )
+    return base.with_steps(made, *(server.RowStep(function, on_all) for function in functions))
 
   def warnings(self, num_classes, max_positives):
     if self.spreadout_classes == 'round':
@@ -249,9 +234,7 @@ class FedAwSPosOnly(fedss.PosOnly):
   """
 
   name = 'fedaws_posonly'
-  answers = fedss.PosOnly.answers._replace(
-    server='optimizer step, spreadout on all rows'
-  )
+  answers = fedss.PosOnly.answers._replace(server='optimizer step, spreadout on all rows')
 
   spreadout_weight: float = hp.again(FedAwS, 'spreadout_weight', default=0.01)
   spreadout_neighbors: int = hp.again(FedAwS, 'spreadout_neighbors')
@@ -261,10 +244,7 @@ class FedAwSPosOnly(fedss.PosOnly):
     from tff_xc.algorithms import spreadout
 
     return spreadout.Spreadout(
-      self.spreadout_weight,
-      self.spreadout_neighbors,
-      self.spreadout_distance,
-      tangent=True,
+      self.spreadout_weight, self.spreadout_neighbors, self.spreadout_distance, tangent=True
     )
 
   def make(self, model, facts):
@@ -294,32 +274,21 @@ class FedAwSSoftmax(fedavg.FedAvg):
 
   name = 'fedaws_softmax'
   paper = 'TurboSVM-FL'
-  answers = fedavg.FedAvg.answers._replace(
-    server='optimizer step, Adam step on positive cosines'
-  )
+  answers = fedavg.FedAvg.answers._replace(server='optimizer step, Adam step on positive cosines')
 
   logits_learning_rate: float = hp.field(
-    0.01,
-    "learning rate of the server's Adam step on class rows (TurboSVM-FL: 0.01)",
-    above=0,
+    0.01, "learning rate of the server's Adam step on class rows (TurboSVM-FL: 0.01)", above=0
   )
   logits_epsilon: float = hp.field(
-    1e-5,
-    "epsilon of the server's Adam step on class rows (TurboSVM-FL: 0.00001)",
-    above=0,
+    1e-5, "epsilon of the server's Adam step on class rows (TurboSVM-FL: 0.00001)", above=0
   )
 
   def make(self, model, facts):
     from tff_xc.algorithms import spreadout
-    from tff_xc.round import optimizers
-    from tff_xc.round import server
+    from tff_xc.round import optimizers, server
 
-    cosines = spreadout.Spreadout(
-      1.0, nearest=0, distance=spreadout.POSITIVE_COSINE, tangent=True
-    )
-    adam = optimizers.TorchAdam(
-      self.logits_learning_rate, epsilon=self.logits_epsilon
-    )
+    cosines = spreadout.Spreadout(1.0, nearest=0, distance=spreadout.POSITIVE_COSINE, tangent=True)
+    adam = optimizers.TorchAdam(self.logits_learning_rate, epsilon=self.logits_epsilon)
     step = server.DescentStep(cosines.gradient, adam)
     return base.with_steps(super().make(model, facts), step)
 

@@ -7,9 +7,7 @@ Classification", ICLR 2022, arXiv:2106.06042.
 from __future__ import annotations
 
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, fedavg, hyperparameters as hp
 
 
 @hp.declared
@@ -25,10 +23,7 @@ class FedBABU(fedavg.FedAvg):
   name = 'fedbabu'
   paper = 'Oh 2022'
   answers = base.Answers(
-    'none: rows are fixed',
-    'softmax',
-    'no rows are sent',
-    'rows keep their values',
+    'none: rows are fixed', 'softmax', 'no rows are sent', 'rows keep their values'
   )
 
   trainable: str = hp.own('body')

@@ -18,8 +18,7 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
-from tff_xc.algorithms import base
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, hyperparameters as hp
 from tff_xc.round import carried
 
 
@@ -41,9 +40,7 @@ class FedDyn(base.Federated):
     'mean delta, clients alike',
     'mean less the drift',
   )
-  excludes = (
-    ('whose clients keep another state already', ('contrastive_weight',)),
-  )
+  excludes = (('whose clients keep another state already', ('contrastive_weight',)),)
 
   feddyn_alpha: float = hp.field(
     0.01, 'alpha of the regularizer (FedDyn: 0.1, 0.01 or 0.001)', above=0
@@ -54,9 +51,7 @@ class FedDyn(base.Federated):
     optimizer = _less_the_drift(facts.all_clients())
     return dataclasses.replace(
       made,
-      tables=tuple(
-        dataclasses.replace(table, optimizer=optimizer) for table in made.tables
-      ),
+      tables=tuple(dataclasses.replace(table, optimizer=optimizer) for table in made.tables),
       weighting='uniform',
       encoder_optimizer=optimizer,
     )
@@ -79,12 +74,13 @@ class FedDyn(base.Federated):
 
 def trained(weights, frozen) -> collections.OrderedDict:
   """Returns the weights that have a gradient and are not frozen, by name."""
-  kept = lambda named: collections.OrderedDict(
-    (name, value) for name, value in named.items() if name not in frozen
-  )
-  return collections.OrderedDict(
-    encoder=kept(weights.encoder), tables=kept(weights.tables)
-  )
+
+  def kept(named):
+    return collections.OrderedDict(
+      (name, value) for name, value in named.items() if name not in frozen
+    )
+
+  return collections.OrderedDict(encoder=kept(weights.encoder), tables=kept(weights.tables))
 
 
 @dataclasses.dataclass(frozen=True)

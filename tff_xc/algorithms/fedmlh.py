@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tff_xc.algorithms import base
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, fedavg, hyperparameters as hp
 
 
 @hp.declared
@@ -29,16 +27,11 @@ class FedMLH(fedavg.FedAvg):
   name = 'fedmlh'
   paper = 'FedMLH'
   answers = base.Answers(
-    'all buckets',
-    'binary cross entropy',
-    'mean delta of the table',
-    'optimizer step',
+    'all buckets', 'binary cross entropy', 'mean delta of the table', 'optimizer step'
   )
 
   client_optimizer: str = 'adam'
-  hash_tables: int = hp.field(
-    4, 'R, tables that labels are hashed into', least=1, most=1024
-  )
+  hash_tables: int = hp.field(4, 'R, tables that labels are hashed into', least=1, most=1024)
   hash_buckets: int = hp.field(1000, 'B, buckets of a table', least=1)
   bucket_score: str = hp.field(
     'logsigmoid',
@@ -60,21 +53,15 @@ class FedMLH(fedavg.FedAvg):
   )
 
   def make(self, model, facts):
-    from tff_xc import classifier
-    from tff_xc import heads
+    from tff_xc import classifier, heads
     from tff_xc.encoders import encoder
-    from tff_xc.round import algorithm
-    from tff_xc.round import losses
-    from tff_xc.round import request
-    from tff_xc.round import tables
+    from tff_xc.round import algorithm, losses, request, tables
 
     count = self.hash_tables
     model = dataclasses.replace(
       model,
       encoder=encoder.side_by_side(model.encoder, count),
-      head=heads.HashedHead(
-        model.num_classes, count, self.hash_buckets, self.bucket_score
-      ),
+      head=heads.HashedHead(model.num_classes, count, self.hash_buckets, self.bucket_score),
     )
     rows = model.num_rows
     requested = request.AllRows(rows)

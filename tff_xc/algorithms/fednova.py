@@ -20,9 +20,7 @@ import collections
 import dataclasses
 
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, fedavg, hyperparameters as hp
 from tff_xc.round import carried
 
 
@@ -36,9 +34,7 @@ class FedNova(fedavg.FedAvg):
 
   name = 'fednova'
   paper = 'Wang J. 2020'
-  answers = fedavg.FedAvg.answers._replace(
-    merge='mean delta of a local step, times the mean steps'
-  )
+  answers = fedavg.FedAvg.answers._replace(merge='mean delta of a local step, times the mean steps')
   excludes = (
     (
       'whose clients also send their numbers of steps, which it would leave as they are',
@@ -87,8 +83,7 @@ class _Normalised(carried.Carried):
     encoder, rows = local.change
     of_state = local.before.encoder_state
     encoder = collections.OrderedDict(
-      (name, value if name in of_state else value / steps)
-      for name, value in encoder.items()
+      (name, value if name in of_state else value / steps) for name, value in encoder.items()
     )
     rows = collections.OrderedDict((n, r / steps) for n, r in rows.items())
     return carried.Answer(reply=local.weight * steps, change=(encoder, rows))

@@ -28,8 +28,7 @@ import dataclasses
 from typing import Any
 
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, hyperparameters as hp
 from tff_xc.round import carried
 
 
@@ -67,11 +66,8 @@ class FedProto(base.Server, base.Federated):
   )
 
   def make(self, model, facts):
-    from tff_xc import classifier
-    from tff_xc import heads
-    from tff_xc.round import algorithm
-    from tff_xc.round import losses
-    from tff_xc.round import tables
+    from tff_xc import classifier, heads
+    from tff_xc.round import algorithm, losses, tables
 
     head = heads.PrototypeHead()
     if isinstance(model.head, heads.CosineHead):
@@ -88,9 +84,7 @@ class FedProto(base.Server, base.Federated):
 
   def finish(self, made, facts):
     made = super().finish(made, facts)
-    return dataclasses.replace(
-      made, carried=(*made.carried, _Prototypes(made.model.head))
-    )
+    return dataclasses.replace(made, carried=(*made.carried, _Prototypes(made.model.head)))
 
   @classmethod
   def check(cls, values, given):
@@ -128,9 +122,7 @@ class _NearPrototypes:
     rows = step.initial_weights.class_table
     logits = self.head.logits(step.embeddings, rows, None)
     own = tf.gather(rows, step.targets)
-    embeddings, prototypes = map(
-      self.head.compared, (step.embeddings, own[:, :-1])
-    )
+    embeddings, prototypes = map(self.head.compared, (step.embeddings, own[:, :-1]))
     far = tf.reduce_sum(tf.square(embeddings - prototypes), axis=1)
     each = self.softmax(step._replace(logits=logits)) + self.weight * far
     return tf.where(own[:, -1] > 0, each, 0.0)
@@ -162,8 +154,7 @@ def _means():
   import tensorflow as tf
   import tensorflow_federated as tff
 
-  from tff_xc.round import folding
-  from tff_xc.round import merge
+  from tff_xc.round import folding, merge
 
   @tff.tensorflow.computation
   def message(held, rows, weight):

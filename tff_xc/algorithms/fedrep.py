@@ -16,9 +16,7 @@ import collections
 import dataclasses
 from typing import Any
 
-from tff_xc.algorithms import base
-from tff_xc.algorithms import fedbabu
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, fedbabu, hyperparameters as hp
 from tff_xc.round import carried
 
 
@@ -84,9 +82,7 @@ class _Head(carried.Carried):
 
     from tff_xc import classifier
 
-    rows = tf.cond(
-      kept.known, lambda: kept.value['head'], lambda: weights.class_table
-    )
+    rows = tf.cond(kept.known, lambda: kept.value['head'], lambda: weights.class_table)
     tables = classifier.replaced(weights.tables, {classifier.CLASS: rows})
     return weights._replace(tables=tables)
 

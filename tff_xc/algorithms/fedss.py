@@ -29,9 +29,7 @@ from __future__ import annotations
 import dataclasses
 
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import logits
+from tff_xc.algorithms import base, hyperparameters as hp, logits
 
 
 @hp.declared
@@ -55,19 +53,14 @@ class Sampled(base.Server, base.Federated):
     ' those of the whole cohort (not in the FedSS paper)',
   )
 
-  def softmax(
-    self, model, facts, denominator, negatives=0, correction='none', **more
-  ):
+  def softmax(self, model, facts, denominator, negatives=0, correction='none', **more):
     """Returns training on own and m = `negatives` sampled rows.
 
     See `losses.HeldSoftmax` for the denominator and the correction, and
     `request.OwnAndSampled` for `more`.
     """
     from tff_xc import classifier
-    from tff_xc.round import algorithm
-    from tff_xc.round import losses
-    from tff_xc.round import merge
-    from tff_xc.round import tables
+    from tff_xc.round import algorithm, losses, merge, tables
 
     requested = base.own_and_sampled(model, facts, negatives, **more)
     merged = merge.SumRows(self.row_renormalize)
@@ -91,15 +84,10 @@ class FedSS(Sampled):
   name = 'fedss'
   paper = 'FedSS'
   answers = base.Answers(
-    'own classes, m negatives',
-    'sampled softmax',
-    'deltas added by class',
-    'optimizer step',
+    'own classes, m negatives', 'sampled softmax', 'deltas added by class', 'optimizer step'
   )
 
-  negatives: int = hp.field(
-    80, 'm, negatives that a client samples in a round', least=0
-  )
+  negatives: int = hp.field(80, 'm, negatives that a client samples in a round', least=0)
   negatives_schedule: str = hp.field(
     'fresh',
     "how a client's negatives of its rounds hang together: drawn anew ('fresh', the"
@@ -135,19 +123,12 @@ class FedSS(Sampled):
     choices=('reproducible', 'private'),
   )
   softmax_correction: str = hp.field(
-    'negatives',
-    'the logits that get the sampled-softmax correction',
-    choices=('negatives', 'none'),
+    'negatives', 'the logits that get the sampled-softmax correction', choices=('negatives', 'none')
   )
 
   def make(self, model, facts):
     return self.softmax(
-      model,
-      facts,
-      'held',
-      self.negatives,
-      self.softmax_correction,
-      **self._of_requests(),
+      model, facts, 'held', self.negatives, self.softmax_correction, **self._of_requests()
     )
 
   def _of_requests(self) -> dict:
@@ -218,9 +199,7 @@ class NegOnly(FedSS):
   """FedSS's NegOnly: softmax over the target and the sampled negatives (eq. 7)."""
 
   name = 'negonly'
-  answers = FedSS.answers._replace(
-    minimise='softmax of the target and the negatives'
-  )
+  answers = FedSS.answers._replace(minimise='softmax of the target and the negatives')
 
   equal_negatives: bool = hp.field(
     False,
@@ -247,10 +226,7 @@ class PosOnly(Sampled):
   name = 'posonly'
   paper = 'FedSS'
   answers = base.Answers(
-    'own classes',
-    'softmax over own classes',
-    'deltas added by class',
-    'optimizer step',
+    'own classes', 'softmax over own classes', 'deltas added by class', 'optimizer step'
   )
 
   def make(self, model, facts):
@@ -294,9 +270,7 @@ class Centralized(base.Server):
 
   name = 'centralized'
   paper = '–'
-  answers = base.Answers(
-    'all classes, no clients', 'softmax', 'nothing', 'optimizer step'
-  )
+  answers = base.Answers('all classes, no clients', 'softmax', 'nothing', 'optimizer step')
 
   steps_per_round: int = hp.field(
     0,
@@ -318,15 +292,11 @@ class Centralized(base.Server):
     **_CONTRASTIVE,
   )
   push_weight: float = hp.field(
-    1.0,
-    'beta of the contrastive loss, weight of the other class rows',
-    least=0,
-    **_CONTRASTIVE,
+    1.0, 'beta of the contrastive loss, weight of the other class rows', least=0, **_CONTRASTIVE
   )
   loss_margin: float = hp.field(
     1.0,
-    'nu of the contrastive loss, the distance from which on another class row does'
-    ' not push',
+    'nu of the contrastive loss, the distance from which on another class row does not push',
     above=0,
     most=2,
     **_CONTRASTIVE,
@@ -364,8 +334,7 @@ class Centralized(base.Server):
 
     if not isinstance(model.head, heads.CosineHead):
       raise errors.InputError(
-        f'--loss=contrastive needs {base.COSINES}, which this task does not have;'
-        ' leave it out'
+        f'--loss=contrastive needs {base.COSINES}, which this task does not have; leave it out'
       )
     return losses.Contrastive(
       self.pull_weight, self.push_weight, self.loss_margin, self.loss_distance

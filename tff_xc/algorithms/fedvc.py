@@ -10,9 +10,7 @@ with FedVC and FedIR.
 from __future__ import annotations
 
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, fedavg, hyperparameters as hp
 
 
 @hp.declared
@@ -56,9 +54,7 @@ class FedIR(fedavg.FedAvg):
 
   name = 'fedir'
   paper = 'FedVC'
-  answers = fedavg.FedAvg.answers._replace(
-    minimise='softmax, weighted by p(y) / q_k(y)'
-  )
+  answers = fedavg.FedAvg.answers._replace(minimise='softmax, weighted by p(y) / q_k(y)')
   needs = (base.ONE_LABEL,)
 
   importance_weights: str = base.UNIFORM

@@ -11,12 +11,10 @@ import math
 import numbers
 import operator
 import os
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tff_xc import errors
-from tff_xc import wording
+from tff_xc import errors, wording
 
 # TensorFlow counts steps, examples and classes in int32; larger numbers wrap.
 INT32_MAX = 2**31 - 1
@@ -67,9 +65,7 @@ class Hyperparameter:
 
   def applies_with(self, chosen) -> bool:
     """Whether it applies when `of` has the value `chosen`."""
-    return chosen not in self.not_with and (
-      not self.only_with or chosen in self.only_with
-    )
+    return chosen not in self.not_with and (not self.only_with or chosen in self.only_with)
 
   def checked(self, value) -> bool | int | float | str:
     """Returns `value` in the hyper-parameter's type; InputError if it is not allowed."""
@@ -112,9 +108,7 @@ class Hyperparameter:
         self._refuse(value, f'{words} {limit}')
 
   def _refuse(self, value, expected: str) -> None:
-    raise errors.InputError(
-      f'--{self.name}={value}: expected {expected} ({self.help})'
-    )
+    raise errors.InputError(f'--{self.name}={value}: expected {expected} ({self.help})')
 
 
 def field(default: Any, text: str, **more) -> Any:
@@ -211,8 +205,7 @@ def resolve(
     if name not in names:
       raise errors.InputError(
         f'--{name} is not a hyper-parameter of {who}'
-        f'{wording.meant(name, names, "--")}; it takes: '
-        + ', '.join(f'--{n}' for n in names)
+        f'{wording.meant(name, names, "--")}; it takes: ' + ', '.join(f'--{n}' for n in names)
       )
   own, values = own_defaults or {}, {}
   for h in taken:

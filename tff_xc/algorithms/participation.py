@@ -58,11 +58,7 @@ class Participation:
     count, poisson = self.clients_per_round, self.client_sampling == POISSON
     if self.virtual_client_size:
       made = cohort.virtual_clients(
-        made,
-        count,
-        self.virtual_client_size,
-        self.virtual_client_replace,
-        poisson,
+        made, count, self.virtual_client_size, self.virtual_client_replace, poisson
       )
     else:
       sampling = cohort.UniformClients(count, examples_per_round, poisson)

@@ -7,13 +7,10 @@ them. Importing this does not import TensorFlow; its functions do.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from tff_xc import errors
-from tff_xc import precision
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import participation
+from tff_xc import errors, precision
+from tff_xc.algorithms import hyperparameters as hp, participation
 
 _BOTH = 'zeroing+clipping'
 MEDIAN, TRIMMED_MEAN = 'median', 'trimmed_mean'
@@ -109,8 +106,7 @@ class Protection:
   )
   attack_fraction: float = hp.field(
     0.1,
-    'share of the clients that attack, rounded, at least one of them; the same ones'
-    ' in all rounds',
+    'share of the clients that attack, rounded, at least one of them; the same ones in all rounds',
     above=0,
     most=1,
     of='attack',
@@ -221,17 +217,9 @@ class Protection:
     from tff_xc.round import attack
 
     if num_clients is None:
-      raise TypeError(
-        'num_clients is missing: the clients of the data set, of which some attack'
-      )
+      raise TypeError('num_clients is missing: the clients of the data set, of which some attack')
     return cohort.with_attack(
-      made,
-      attack.Attack(
-        self.attack,
-        self.attack_fraction,
-        num_clients,
-        self.attack_scale,
-      ),
+      made, attack.Attack(self.attack, self.attack_fraction, num_clients, self.attack_scale)
     )
 
   def _with_bounds(self, made):
@@ -246,9 +234,7 @@ class Protection:
       fraction = trimming.MEDIAN if median else self.trimmed_fraction
       return trimming.trimmed(made, fraction)
     clipping = dataclasses.replace(
-      robust.CLIPPING,
-      initial=self.clipping_norm,
-      quantile=self.clipping_quantile,
+      robust.CLIPPING, initial=self.clipping_norm, quantile=self.clipping_quantile
     )
     bounds = robust.Robust(
       robust.ZEROING if 'zeroing' in self.robust_aggregation else None,
@@ -257,16 +243,13 @@ class Protection:
     return dataclasses.replace(made, robust=bounds)
 
   def _with_privacy(self, made):
-    from tff_xc.round import chosen
-    from tff_xc.round import privacy
+    from tff_xc.round import chosen, privacy
 
     if self.dp == 'none':
       return made
     choice = None
     if self.dp == CENTRAL and self.dp_rows == CHOSEN:
-      choice = chosen.Choice(
-        self.dp_rows_noise_ratio, self.dp_rows_clip, self.dp_rows_threshold
-      )
+      choice = chosen.Choice(self.dp_rows_noise_ratio, self.dp_rows_clip, self.dp_rows_threshold)
     hidden = privacy.Privacy(
       self.dp_noise_multiplier,
       self.dp_clip,
@@ -287,9 +270,7 @@ class Protection:
       return dataclasses.replace(made, compression=compression.Bfloat16())
     if self.compression == 'none':
       return made
-    used = compression.Compression(
-      self.compression_bits, self.compression == ROTATE
-    )
+    used = compression.Compression(self.compression_bits, self.compression == ROTATE)
     return dataclasses.replace(made, compression=used)
 
   def _with_secure_sums(self, made):
@@ -341,9 +322,7 @@ class Protection:
       return
     unbounded = values['dp_clip'] == hp.FLOAT32_MAX
     if unbounded and (
-      values['dp_noise_multiplier']
-      or values.get('dp_clip_quantile')
-      or values['dp'] == DISTRIBUTED
+      values['dp_noise_multiplier'] or values.get('dp_clip_quantile') or values['dp'] == DISTRIBUTED
     ):
       raise errors.InputError(
         '--dp_clip=inf clips nothing, so that there is no norm for noise, integers or'
@@ -391,9 +370,7 @@ def refuse(values: Mapping, flags: Sequence[str], who: str) -> None:
   for flag in flags:
     value = values.get(flag)
     if value and value != 'none':
-      raise errors.InputError(
-        f'--{flag}={value} does not go with {who}; leave it out'
-      )
+      raise errors.InputError(f'--{flag}={value} does not go with {who}; leave it out')
 
 
 def _count_alike(values: dict, given: Mapping, flag: str) -> None:

@@ -45,11 +45,7 @@ def _factor(side: str):
 
 
 def _warmup(side: str):
-  return hp.field(
-    0,
-    f'first rounds, in which the {side} learning rate grows linearly',
-    least=0,
-  )
+  return hp.field(0, f'first rounds, in which the {side} learning rate grows linearly', least=0)
 
 
 @hp.declared

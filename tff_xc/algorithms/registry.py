@@ -2,23 +2,24 @@
 
 from collections.abc import Mapping
 
-from tff_xc import errors
-from tff_xc import wording
-from tff_xc.algorithms import base
-from tff_xc.algorithms import calibrated
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import fedaws
-from tff_xc.algorithms import fedbabu
-from tff_xc.algorithms import feddyn
-from tff_xc.algorithms import fedmlh
-from tff_xc.algorithms import fednova
-from tff_xc.algorithms import fedproto
-from tff_xc.algorithms import fedrep
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import fedvc
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import scaffold
-from tff_xc.algorithms import turbosvm
+from tff_xc import errors, wording
+from tff_xc.algorithms import (
+  base,
+  calibrated,
+  fedavg,
+  fedaws,
+  fedbabu,
+  feddyn,
+  fedmlh,
+  fednova,
+  fedproto,
+  fedrep,
+  fedss,
+  fedvc,
+  hyperparameters as hp,
+  scaffold,
+  turbosvm,
+)
 
 ALGORITHMS: Mapping[str, type[base.Base]] = {
   cls.name: cls

@@ -25,10 +25,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import feddyn
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.algorithms import base, fedavg, feddyn, hyperparameters as hp
 from tff_xc.round import carried
 
 STEPS, GRADIENT = 'steps', 'gradient'
@@ -80,9 +77,7 @@ class SCAFFOLD(fedavg.FedAvg):
       feddyn.trained(made.model.weight_specs(), made.frozen),
     )
     return dataclasses.replace(
-      made,
-      penalties=(*made.penalties, _Correction(made.frozen)),
-      carried=(*made.carried, variates),
+      made, penalties=(*made.penalties, _Correction(made.frozen)), carried=(*made.carried, variates)
     )
 
   @classmethod
@@ -118,11 +113,7 @@ class _Correction:
 
     now, variate, own = map(
       tf.nest.flatten,
-      (
-        feddyn.trained(step.weights, self.frozen),
-        step.received[_Variates.name],
-        step.state.value,
-      ),
+      (feddyn.trained(step.weights, self.frozen), step.received[_Variates.name], step.state.value),
     )
     each = zip(now, variate, own, strict=True)
     return tf.add_n([tf.reduce_sum((c - k) * w) for w, c, k in each])
@@ -146,9 +137,7 @@ class _Variates(carried.Carried):
   def initial(self):
     import tensorflow as tf
 
-    return tf.nest.map_structure(
-      lambda s: tf.zeros(s.shape, s.dtype), self.spec
-    )
+    return tf.nest.map_structure(lambda s: tf.zeros(s.shape, s.dtype), self.spec)
 
   def on_client(self, local):
     import tensorflow as tf
@@ -172,7 +161,9 @@ class _Variates(carried.Carried):
   def on_server(self, state, total, of_round):
     import tensorflow as tf
 
-    moved = lambda c, change: c + change / self.num_clients
+    def moved(c, change):
+      return c + change / self.num_clients
+
     return carried.Next(tf.nest.map_structure(moved, state, total))
 
 

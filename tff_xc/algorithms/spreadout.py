@@ -97,16 +97,11 @@ class Spreadout:
   def gradient(self, rows: tf.Tensor) -> tf.Tensor:
     """Returns the regulariser's gradient [U, d] at the normalised rows float32 [U, d]."""
     units = layers.unit_norm(rows)
-    if self.margin or not self.nearest:
-      gradient = self._of_all(units)
-    else:
-      gradient = self._of_nearest(units)
+    gradient = self._of_all(units) if self.margin or not self.nearest else self._of_nearest(units)
     if not self.tangent:
       return gradient
     along = tf.reduce_sum(gradient * units, axis=1, keepdims=True)
-    return tf.math.divide_no_nan(
-      gradient - along * units, tf.norm(rows, axis=1, keepdims=True)
-    )
+    return tf.math.divide_no_nan(gradient - along * units, tf.norm(rows, axis=1, keepdims=True))
 
   def _by_similarity(self, s: tf.Tensor) -> tf.Tensor:
     """Returns the derivative by s of a pair's term, as `s` or a scalar."""

@@ -109,14 +109,11 @@ def fit_pairs(
     leave = tf.where(is_last | ~active)[:, 0]
     found = tuple(
       array.write(number, tf.gather(t, leave))
-      for array, t in zip(
-        found, (columns, by_column, norms, active), strict=True
-      )
+      for array, t in zip(found, (columns, by_column, norms, active), strict=True)
     )
     stay = tf.where(active & ~is_last)[:, 0]
     columns, pairs, bounds, coefficients, moved = (
-      tf.gather(t, stay)
-      for t in (columns, pairs, bounds, by_column, tf.transpose(moved))
+      tf.gather(t, stay) for t in (columns, pairs, bounds, by_column, tf.transpose(moved))
     )
     return (
       number + 1, done, columns, pairs, bounds,
@@ -144,17 +141,18 @@ def fit_pairs(
   return tuple(tf.gather(t, places) for t in found)
 
 
-def _take_steps(
-  distances, pairs, bounds, half, tolerance, done, last, coefficients, moved
-):
+def _take_steps(distances, pairs, bounds, half, tolerance, done, last, coefficients, moved):
   """Returns (`done`, coefficients, moved, bool [B]: not ended) after steps until `last`.
 
   `moved` is the gradient plus y, up to a constant for each machine.
   """
   count = tf.shape(pairs)[0]
   columns = tf.range(count)
+
   # Of full size, since operations that broadcast take twice as long.
-  full = lambda t: tf.broadcast_to(t, [2 * half, count])
+  def full(t):
+    return tf.broadcast_to(t, [2 * half, count])
+
   number = tf.range(2 * half)[:, None]
   is_first = tf.cast(number < half, tf.float32)
   number, y = full(number), full(2.0 * is_first - 1.0)
@@ -194,9 +192,7 @@ def _take_steps(
     new_j = tf.where(size < at_j - end_j, at_j - size, end_j)
     new_i, new_j = tf.where(active, new_i, at_i), tf.where(active, new_j, at_j)
     coefficients = tf.where(
-      tf.equal(number, i),
-      new_i,
-      tf.where(tf.equal(number, j), new_j, coefficients),
+      tf.equal(number, i), new_i, tf.where(tf.equal(number, j), new_j, coefficients)
     )
     moved += size * (distances(j, pairs) - from_i)
     return done + 1, coefficients, moved, active
@@ -239,10 +235,11 @@ class _Tiles:
   def __init__(self, points: tf.Tensor, on_demand: tf.Tensor):
     """Args: float32 [n, M, d], and whether all pairs of a tile are listed."""
     num_classes, num_points, size = tf.unstack(tf.shape(points))
-    root = lambda size: tf.cast(tf.sqrt(tf.cast(size, tf.float32)), tf.int32)
-    distances = tf.where(
-      on_demand, _CLASSES, root(_DISTANCES // 2) // num_points
-    )
+
+    def root(size):
+      return tf.cast(tf.sqrt(tf.cast(size, tf.float32)), tf.int32)
+
+    distances = tf.where(on_demand, _CLASSES, root(_DISTANCES // 2) // num_points)
     width = tf.minimum(root(_COEFFICIENTS // (2 * num_points)), distances)
     width = tf.minimum(width, _NUMBERS // (num_points * size))
     # At least three tiles, for as many threads.
@@ -270,9 +267,7 @@ class _Tiles:
     first, second = self._numbers(tile)
     exists = (first[:, None] < second) & (second < self._classes)
     pairs = tf.where(exists | self._all)
-    return tf.cast(pairs, tf.int32), tf.cast(
-      tf.gather_nd(exists, pairs), tf.float32
-    )
+    return tf.cast(pairs, tf.int32), tf.cast(tf.gather_nd(exists, pairs), tf.float32)
 
   def each(self, function, *state):
     """Returns the state after (tile, *state) -> state for every tile."""
@@ -329,10 +324,7 @@ def fit(
         steps,
       )
 
-    ways = [
-      (svm_kernel.at_once, within, kernel),
-      (svm_kernel.on_demand, kernel, tf.float64),
-    ]
+    ways = [(svm_kernel.at_once, within, kernel), (svm_kernel.on_demand, kernel, tf.float64)]
     if kernel.kind == svm_kernel.LINEAR:
       ways.append((svm_kernel.on_demand, kernel, tf.float32))
     of_pairs, squares, ended = tf.switch_case(
@@ -349,13 +341,11 @@ def fit(
       stopped + tf.reduce_sum(tf.cast(ended, tf.float32)),
     )
 
-  array = lambda: tf.TensorArray(
-    tf.float32, tiles.count, infer_shape=False, clear_after_read=False
-  )
+  def array():
+    return tf.TensorArray(tf.float32, tiles.count, infer_shape=False, clear_after_read=False)
+
   supports = tf.zeros(tf.shape(points)[:2], tf.int32)
-  supports, coefficients, norms, stopped = tiles.each(
-    of_tile, supports, array(), array(), 0.0
-  )
+  supports, coefficients, norms, stopped = tiles.each(of_tile, supports, array(), array(), 0.0)
   return Machines(
     points,
     shift,
@@ -376,9 +366,7 @@ def pair_count(num_classes: tf.Tensor) -> tf.Tensor:
 def _with_used(supports, classes, coefficients):
   """Returns int32 [n, M], 1 for support vectors, with those of a tile [k, k, 2 M]."""
   used = tf.cast(tf.not_equal(coefficients, 0.0), tf.int32)
-  for axis, (of, half) in enumerate(
-    zip(classes, tf.split(used, 2, axis=-1), strict=True)
-  ):
+  for axis, (of, half) in enumerate(zip(classes, tf.split(used, 2, axis=-1), strict=True)):
     # A class of the rows is in a pair with every column.
     any_pair = tf.reduce_max(half, axis=1 - axis)
     supports = tf.tensor_scatter_nd_max(supports, of[:, None], any_pair)
@@ -403,7 +391,10 @@ def similarities(
 
   def of_tile(tile, total, gradient):
     first, second = tiles.classes(tile)
-    of = lambda t, classes: tf.cast(tf.gather(t, classes), tf.float64)
+
+    def of(t, classes):
+      return tf.cast(tf.gather(t, classes), tf.float64)
+
     a, b = of(rows, first), of(rows, second)
     coefficients = tf.cast(machines.coefficients.read(tile), tf.float64)
     of_first, of_second = tf.split(coefficients, 2, axis=-1)
@@ -414,17 +405,13 @@ def similarities(
         kernel,
       )  # fmt: skip
       squares = tf.cast(machines.norms.read(tile), tf.float64)
-      scale = tf.maximum(
-        tf.gather(longest, first)[:, None], tf.gather(longest, second)
-      )
+      scale = tf.maximum(tf.gather(longest, first)[:, None], tf.gather(longest, second))
       zero = scale * tf.square(_ZERO * tf.reduce_sum(of_first, axis=-1))
       exists = squares > zero
       squares = tf.where(exists, squares, 1.0)
       terms = tf.exp(-0.5 * tf.square(along) / squares)
       similarity = tf.reduce_sum(tf.where(exists, terms, 0.0))
-    for classes, move in zip(
-      (first, second), tape.gradient(similarity, (a, b)), strict=True
-    ):
+    for classes, move in zip((first, second), tape.gradient(similarity, (a, b)), strict=True):
       gradient = tf.tensor_scatter_nd_add(gradient, classes[:, None], move)
     return total + similarity, gradient
 
@@ -445,19 +432,13 @@ def _along_normals(rows, points, coefficients, kernel):
   def across(row, points):
     flat = tf.reshape(points, [width * count, size])
     norms = tf.reduce_sum(row * row, -1)[:, None]
-    values = kernel(
-      tf.matmul(row, flat, transpose_b=True),
-      norms,
-      tf.reduce_sum(flat * flat, -1),
-    )
+    values = kernel(tf.matmul(row, flat, transpose_b=True), norms, tf.reduce_sum(flat * flat, -1))
     return tf.reshape(values, [width, width, count])
 
   (a, b), (of_a, of_b) = rows, points
   from_a = own(a, of_a)[:, None] - tf.transpose(across(b, of_a), [1, 0, 2])
   from_b = across(a, of_b) - own(b, of_b)[None]
-  return tf.reduce_sum(
-    coefficients[0] * from_a + coefficients[1] * from_b, axis=-1
-  )
+  return tf.reduce_sum(coefficients[0] * from_a + coefficients[1] * from_b, axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -501,9 +482,7 @@ class SupportVectors:
 
   num_classes: int
   bound: Bound
-  kernel: svm_kernel.Kernel = dataclasses.field(
-    default_factory=svm_kernel.Kernel
-  )
+  kernel: svm_kernel.Kernel = dataclasses.field(default_factory=svm_kernel.Kernel)
   subset: int | None = None
   tolerance: float = 1e-3
   steps: int = 50
@@ -536,11 +515,7 @@ class SupportVectors:
       stacked = tf.gather(stacked, classes, axis=1)
     points = tf.transpose(stacked, [1, 0, 2])
     machines = fit(
-      points,
-      self.kernel,
-      self.bound(context.round_number),
-      self.tolerance,
-      self.steps,
+      points, self.kernel, self.bound(context.round_number), self.tolerance, self.steps
     )
     supports = weights * tf.cast(machines.supports, tf.float32)
     selected = _mean(supports[:, None], points)[:, 0]
@@ -581,9 +556,7 @@ class SupportVectors:
 
   def _measured(self, machines, classes):
     counts = tf.reduce_sum(tf.cast(machines.supports, tf.float32), axis=1)
-    of_one = tf.reduce_max(
-      tf.where(tf.equal(classes, _COUNTED), counts, float('-inf'))
-    )
+    of_one = tf.reduce_max(tf.where(tf.equal(classes, _COUNTED), counts, float('-inf')))
     of_one = tf.where(tf.math.is_finite(of_one), of_one, float('nan'))
     values = (
       tf.reduce_mean(counts),

@@ -30,9 +30,7 @@ class Kernel:
   kind: str = LINEAR
   degree: int = 2
 
-  def __call__(
-    self, products: tf.Tensor, norms: tf.Tensor, other_norms: tf.Tensor
-  ) -> tf.Tensor:
+  def __call__(self, products: tf.Tensor, norms: tf.Tensor, other_norms: tf.Tensor) -> tf.Tensor:
     """Returns the kernel's values of inner products x . z and the norms |x|^2, |z|^2."""
     if self.kind == LINEAR:
       return products
@@ -75,9 +73,7 @@ def _half_squares(a, b, kernel):
   return tf.cast(apart, tf.float32)
 
 
-def within_classes(
-  points: tf.Tensor, kernel: Kernel, on_demand: tf.Tensor
-) -> tf.Tensor:
+def within_classes(points: tf.Tensor, kernel: Kernel, on_demand: tf.Tensor) -> tf.Tensor:
   """Returns float32 [n M, M], from each of points [n, M, d] to those of its class.
 
   With `on_demand`, a bool, it is [0, M].
@@ -89,10 +85,7 @@ def within_classes(
 
 
 def at_once(
-  points: tf.Tensor,
-  classes: tuple[tf.Tensor, tf.Tensor],
-  within: tf.Tensor,
-  kernel: Kernel,
+  points: tf.Tensor, classes: tuple[tf.Tensor, tf.Tensor], within: tf.Tensor, kernel: Kernel
 ) -> Callable:
   """Returns the function of distances for a tile of `classes`, each int32 [k].
 
@@ -100,10 +93,11 @@ def at_once(
   classes, and rows looked up.
   """
   width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
-  (from_first, _), (_, to_second) = (
-    _forms(tf.gather(points, c), kernel) for c in classes
-  )
-  flat = lambda t: tf.reshape(t, [-1, tf.shape(t)[-1]])
+  (from_first, _), (_, to_second) = (_forms(tf.gather(points, c), kernel) for c in classes)
+
+  def flat(t):
+    return tf.reshape(t, [-1, tf.shape(t)[-1]])
+
   halves = _half_squares(flat(from_first), flat(to_second), kernel)
   # From points of rows to classes of columns, then the other way round.
   across_classes = tf.concat(
@@ -114,9 +108,7 @@ def at_once(
     row, column = pairs[:, 0], pairs[:, 1]
     in_first = point < count
     own = point - tf.where(in_first, 0, count)
-    of_class = tf.where(
-      in_first, tf.gather(classes[0], row), tf.gather(classes[1], column)
-    )
+    of_class = tf.where(in_first, tf.gather(classes[0], row), tf.gather(classes[1], column))
     near = tf.gather(within, of_class * count + own)
     forth = (row * count + own) * width + column
     back = (column * count + own) * width + row + count * width**2
@@ -129,10 +121,7 @@ def at_once(
 
 
 def on_demand(
-  points: tf.Tensor,
-  classes: tuple[tf.Tensor, tf.Tensor],
-  kernel: Kernel,
-  dtype: tf.DType,
+  points: tf.Tensor, classes: tuple[tf.Tensor, tf.Tensor], kernel: Kernel, dtype: tf.DType
 ) -> Callable:
   """Returns a function as `at_once` does, which computes distances when it is called.
 
@@ -146,8 +135,7 @@ def on_demand(
   if kernel.kind != LINEAR:
     centers = [tf.zeros_like(t) for t in centers]
   to_classes = [
-    _forms(t - center, kernel, dtype)[1]
-    for t, center in zip(both, centers, strict=True)
+    _forms(t - center, kernel, dtype)[1] for t, center in zip(both, centers, strict=True)
   ]
   left, square = tf.concat(both, axis=0), [width, width]
   numbers = tf.range(width)
@@ -164,11 +152,12 @@ def on_demand(
     of_class = tf.where(in_first, row, width + column)
     own = point - tf.where(in_first, 0, count)
     chosen = tf.gather_nd(left, tf.stack([of_class, own], axis=-1))
-    turn = lambda t: tf.transpose(t, [1, 0, 2])
+
+    def turn(t):
+      return tf.transpose(t, [1, 0, 2])
+
     halves = half(chosen, 0), turn(half(turn(chosen), 1))
-    return tf.concat(
-      [tf.transpose(tf.reshape(t, [-1, count])) for t in halves], axis=0
-    )
+    return tf.concat([tf.transpose(tf.reshape(t, [-1, count])) for t in halves], axis=0)
 
   return distances
 
@@ -180,8 +169,7 @@ def rounding(points: tf.Tensor) -> tf.Tensor:
   """
   from_mean = points - tf.reduce_mean(points, axis=1, keepdims=True)
   longest, spread = (
-    tf.sqrt(tf.reduce_max(tf.reduce_sum(tf.square(t), axis=-1)))
-    for t in (points, from_mean)
+    tf.sqrt(tf.reduce_max(tf.reduce_sum(tf.square(t), axis=-1))) for t in (points, from_mean)
   )
   size = tf.cast(tf.shape(points)[2], tf.float32)
   return _SINGLE * longest * (longest + size * spread / 8)

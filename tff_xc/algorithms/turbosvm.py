@@ -11,11 +11,7 @@ import dataclasses
 import math
 
 from tff_xc import errors
-from tff_xc.algorithms import base
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import fedaws
-from tff_xc.algorithms import hyperparameters as hp
-from tff_xc.algorithms import protection
+from tff_xc.algorithms import base, fedavg, fedaws, hyperparameters as hp, protection
 
 _OF_SPREADOUT = {'of': 'svm_spreadout', 'only_with': (True,)}
 
@@ -43,9 +39,7 @@ class TurboSVM(fedavg.FedAvg):
   )
 
   svm_c: float = hp.field(
-    1.0,
-    'C of the support vector machines, the largest of --svm_schedule',
-    above=0,
+    1.0, 'C of the support vector machines, the largest of --svm_schedule', above=0
   )
   svm_schedule: str = hp.field(
     'decreasing',
@@ -74,9 +68,7 @@ class TurboSVM(fedavg.FedAvg):
     only_with=('polynomial',),
   )
   svm_tolerance: float = hp.field(1e-3, "tolerance of a machine's fit", above=0)
-  svm_steps: int = hp.field(
-    50, "most steps of a machine's fit, scikit-learn's max_iter", least=1
-  )
+  svm_steps: int = hp.field(50, "most steps of a machine's fit, scikit-learn's max_iter", least=1)
   svm_classes: float = hp.field(
     1.0,
     'classes drawn for the machines in each round: up to 1 a fraction of all,'
@@ -85,15 +77,12 @@ class TurboSVM(fedavg.FedAvg):
     above=0,
   )
   svm_spreadout: bool = hp.field(
-    True,
-    'whether an Adam step moves the class rows apart along the normals',
+    True, 'whether an Adam step moves the class rows apart along the normals'
   )
   logits_learning_rate: float = hp.again(
     fedaws.FedAwSSoftmax, 'logits_learning_rate', **_OF_SPREADOUT
   )
-  logits_epsilon: float = hp.again(
-    fedaws.FedAwSSoftmax, 'logits_epsilon', **_OF_SPREADOUT
-  )
+  logits_epsilon: float = hp.again(fedaws.FedAwSSoftmax, 'logits_epsilon', **_OF_SPREADOUT)
 
   @classmethod
   def check(cls, values, given):
@@ -112,19 +101,13 @@ class TurboSVM(fedavg.FedAvg):
       )
 
   def make(self, model, facts):
-    from tff_xc.algorithms import svm
-    from tff_xc.algorithms import svm_kernel
-    from tff_xc.round import merge
-    from tff_xc.round import optimizers
+    from tff_xc.algorithms import svm, svm_kernel
+    from tff_xc.round import merge, optimizers
 
     n = model.num_rows
     if n < 2:
-      raise errors.InputError(
-        'turbosvm separates pairs of classes: expected at least 2 classes'
-      )
-    adam = optimizers.TorchAdam(
-      self.logits_learning_rate, epsilon=self.logits_epsilon
-    )
+      raise errors.InputError('turbosvm separates pairs of classes: expected at least 2 classes')
+    adam = optimizers.TorchAdam(self.logits_learning_rate, epsilon=self.logits_epsilon)
     step = svm.SupportVectors(
       n,
       svm.Bound(self.svm_c, self.svm_schedule, self.svm_rounds),
@@ -135,9 +118,7 @@ class TurboSVM(fedavg.FedAvg):
       adam if self.svm_spreadout else None,
     )
     made = base.with_steps(super().make(model, facts), step)
-    return made.with_table(
-      dataclasses.replace(made.tables[0], merge=merge.StackRows())
-    )
+    return made.with_table(dataclasses.replace(made.tables[0], merge=merge.StackRows()))
 
   @classmethod
   def fit(cls, values, given, num_classes):

@@ -3,23 +3,21 @@
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc import errors
-from tff_xc import wording
-from tff_xc.data import description as description_lib
-from tff_xc.data import partition as partition_lib
-from tff_xc.data import pool as pool_lib
-from tff_xc.data import sparse
+from tff_xc import errors, wording
+from tff_xc.data import (
+  description as description_lib,
+  partition as partition_lib,
+  pool as pool_lib,
+  sparse,
+)
 
 
 class PartitionedClientData(tff.simulation.datasets.ClientData):
@@ -35,8 +33,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     numbers = partition.numbers
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(pool):
       raise ValueError(
-        f'a partition has example {numbers.min()} to {numbers.max()}; the pool'
-        f' has {len(pool)}.'
+        f'a partition has example {numbers.min()} to {numbers.max()}; the pool has {len(pool)}.'
       )
     self.pool = pool
     self.partition = partition
@@ -78,9 +75,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     """The largest number of distinct classes of a client; InputError without any."""
     owners, labels = self.owned_labels()
     if not len(labels):
-      raise errors.InputError(
-        'no client has any examples; give clients with labelled examples'
-      )
+      raise errors.InputError('no client has any examples; give clients with labelled examples')
     stride = int(labels.max()) + 1
     pairs = np.unique(owners * stride + labels)
     return int(np.bincount(pairs // stride).max())
@@ -136,9 +131,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
   @property
   def element_type_structure(self):
     shape = [None] if scipy.sparse.issparse(self.pool.y) else []
-    return collections.OrderedDict(
-      x=self.pool.spec, y=tf.TensorSpec(shape, tf.int32)
-    )
+    return collections.OrderedDict(x=self.pool.spec, y=tf.TensorSpec(shape, tf.int32))
 
   @property
   def serializable_dataset_fn(self) -> Callable[[str], tf.data.Dataset]:
@@ -150,9 +143,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
     def dataset_fn(client_id):
       flat = tf.numpy_function(
-        lambda name: tf.nest.flatten(
-          self._tensors(self.numbers(np.asarray(name).item().decode()))
-        ),
+        lambda name: tf.nest.flatten(self._tensors(self.numbers(np.asarray(name).item().decode()))),
         [client_id],
         [array.dtype for array in tf.nest.flatten(none)],
       )
@@ -175,14 +166,12 @@ def _dataset(examples: pool_lib.Examples) -> tf.data.Dataset:
   x, y = examples
   row = tf.RaggedTensor.from_row_splits
   if isinstance(x, sparse.SparseFeatures):
-    x = collections.OrderedDict(
-      ids=row(x.ids, x.row_splits), values=row(x.values, x.row_splits)
-    )
+    x = collections.OrderedDict(ids=row(x.ids, x.row_splits), values=row(x.values, x.row_splits))
   if isinstance(y, sparse.LabelSets):
     y = row(y.ids, y.row_splits)
-  return tf.data.Dataset.from_tensor_slices(
-    collections.OrderedDict(x=x, y=y)
-  ).map(lambda element: element)  # Rows of ragged tensors become tensors.
+  return tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y)).map(
+    lambda element: element
+  )  # Rows of ragged tensors become tensors.
 
 
 class Unseen(NamedTuple):
@@ -225,9 +214,7 @@ class FederatedDataset:
   preprocessing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   unseen: Unseen | None = None
   # Test scores of methods that need no training, by method.
-  baselines: Mapping[str, Mapping[str, float]] = dataclasses.field(
-    default_factory=dict
-  )
+  baselines: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
     owners, labels = self.train.owned_labels()
@@ -286,9 +273,7 @@ class FederatedDataset:
     return dataclasses.replace(self, train=train)
 
 
-def class_warnings(
-  trained: np.ndarray, tested: np.ndarray, class_names: Sequence
-) -> list[str]:
+def class_warnings(trained: np.ndarray, tested: np.ndarray, class_names: Sequence) -> list[str]:
   """Returns sentences about classes that are likely to be a mistake."""
   found = []
   unseen = np.setdiff1d(tested, trained)

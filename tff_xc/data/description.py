@@ -87,9 +87,7 @@ def _check_preprocessing(found: Description) -> None:
     is_sound = how.get('fit', 'crop') in ('crop', 'stretch')
   elif found.kind == ROWS:
     columns = how.get('columns') or []
-    is_sound = isinstance(columns, list) and all(
-      isinstance(name, str) for name in columns
-    )
+    is_sound = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
     moments = [how[name] for name in ('mean', 'deviation') if how.get(name)]
     for numbers in moments:
       is_sound &= isinstance(numbers, list) and len(numbers) == shape[0]
@@ -109,8 +107,6 @@ def _check_preprocessing(found: Description) -> None:
 
 
 def _sizes(values: Any) -> tuple[int, ...]:
-  if not isinstance(values, list) or not all(
-    type(v) is int and 0 < v < 2**31 for v in values
-  ):
+  if not isinstance(values, list) or not all(type(v) is int and 0 < v < 2**31 for v in values):
     raise ValueError(f'expected sizes of at least 1: {values}')
   return tuple(values)

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 import scipy.sparse
 
-from tff_xc.data import client_data
-from tff_xc.data import partition as partition_lib
+from tff_xc.data import client_data, partition as partition_lib
 
 # The least numbers of training examples, and of clients, that are read. Clients
 # are read whole.
@@ -22,11 +21,7 @@ def fingerprint(dataset: client_data.FederatedDataset) -> dict[str, int | str]:
   """
   pool, partition = dataset.train.pool, dataset.train.partition
   held = partition.numbers
-  counts = {
-    'classes': dataset.num_classes,
-    'clients': len(partition),
-    'examples': len(held),
-  }
+  counts = {'classes': dataset.num_classes, 'clients': len(partition), 'examples': len(held)}
   labels = ['\0'.join(partition.client_ids), partition.offsets, pool.y[held]]
   checksums = {'labels_checksum': checksum(labels)}
   if dataset.exact:

@@ -1,20 +1,15 @@
 """Client data that people of TFF have, in the form of this package."""
 
 import re
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc import errors
-from tff_xc import wording
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool
+from tff_xc import errors, wording
+from tff_xc.data import client_data, partition, pool
 
 _BATCH = 1024  # Examples that are read at once where the data have no batches.
 _WANTED = (
@@ -26,11 +21,7 @@ Source = tff.simulation.datasets.ClientData | Sequence[tf.data.Dataset]
 
 
 def as_client_data(
-  source: Source,
-  ids: Iterable[str] | None = None,
-  *,
-  x: str = 'x',
-  y: str = 'y',
+  source: Source, ids: Iterable[str] | None = None, *, x: str = 'x', y: str = 'y'
 ) -> client_data.PartitionedClientData:
   """Reads clients' data sets into memory, as `client_data.FederatedDataset` takes them.
 
@@ -90,9 +81,7 @@ def as_client_data(
   )
 
 
-def places_of(
-  source: tff.simulation.datasets.ClientData, ids: Sequence[str]
-) -> list[int]:
+def places_of(source: tff.simulation.datasets.ClientData, ids: Sequence[str]) -> list[int]:
   """Returns the places of these clients among all; InputError for an unknown one."""
   places = {name: place for place, name in enumerate(source.client_ids)}
   for name in ids:
@@ -105,9 +94,7 @@ def places_of(
   return [places[name] for name in ids]
 
 
-def _read(
-  dataset: tf.data.Dataset, x: str, y: str, name: str
-) -> tuple[np.ndarray, np.ndarray]:
+def _read(dataset: tf.data.Dataset, x: str, y: str, name: str) -> tuple[np.ndarray, np.ndarray]:
   """Returns all of a client's examples and labels."""
 
   def refuse(what):
@@ -128,9 +115,7 @@ def _read(
   are_vectors = not of_sets and _is_of_vectors(of_x.shape, of_y.shape)
   if are_vectors:
     of_y = tf.TensorSpec(of_y.shape[:-1], of_y.dtype)
-  if of_y.shape.rank not in (alone, alone + 1) or not (
-    of_y.dtype.is_integer or of_sets
-  ):
+  if of_y.shape.rank not in (alone, alone + 1) or not (of_y.dtype.is_integer or of_sets):
     refuse(
       f'labels are {of_y.dtype.name} {of_y.shape}; give integers, or sets of'
       ' labels as bool [n], in batches or not'
@@ -197,17 +182,12 @@ def _parts(element: Any, x: str, y: str, refuse) -> tuple[Any, Any]:
   if isinstance(element, Mapping):
     if x not in element or y not in element:
       keys = ', '.join(map(repr, element))
-      refuse(
-        f'its elements have the keys {keys}, not {x!r} and {y!r}; {_WANTED}'
-      )
+      refuse(f'its elements have the keys {keys}, not {x!r} and {y!r}; {_WANTED}')
     return element[x], element[y]
   if isinstance(element, tuple):
     if len(element) == 2:
       return element
-    refuse(
-      f'its elements have {wording.count(len(element), "part")}; map them to pairs'
-      ' (x, y)'
-    )
+    refuse(f'its elements have {wording.count(len(element), "part")}; map them to pairs (x, y)')
   return refuse(f'its elements have no labels; {_WANTED}')
 
 

@@ -18,20 +18,14 @@ def buckets(ids: np.ndarray, seed: int, num_buckets: int) -> np.ndarray:
 
   ids = np.asarray(ids)
   bounds = np.iinfo(np.int32)
-  if ids.size and (
-    ids.dtype.kind not in 'iu'
-    or ids.min() < bounds.min
-    or ids.max() > bounds.max
-  ):
+  if ids.size and (ids.dtype.kind not in 'iu' or ids.min() < bounds.min or ids.max() > bounds.max):
     raise ValueError('only numbers of int32 can be hashed')
 
   hashed = utils.murmurhash3_32(np.asarray(ids, np.int32), seed)
   return (hashed.astype(np.int64) % num_buckets).astype(np.int32)
 
 
-def buckets_in_tables(
-  ids: tf.Tensor, num_tables: int, num_buckets: int
-) -> tf.Tensor:
+def buckets_in_tables(ids: tf.Tensor, num_tables: int, num_buckets: int) -> tf.Tensor:
   """Returns int32 [k, R], the buckets of ids int32 [k] in tables 0 to R - 1."""
   seeds = tf.range(num_tables)
   return tf.math.floormod(_murmur(ids[:, None], seeds[None, :]), num_buckets)
@@ -39,7 +33,10 @@ def buckets_in_tables(
 
 def _murmur(ids: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
   """Returns MurmurHash3_x86_32 of int32 ids, int32; its products wrap."""
-  number = lambda value: tf.constant(value, tf.uint32)
+
+  def number(value):
+    return tf.constant(value, tf.uint32)
+
   right = tf.bitwise.right_shift
   xor = tf.bitwise.bitwise_xor
 

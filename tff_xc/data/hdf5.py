@@ -10,8 +10,7 @@ import os
 import pathlib
 import zipfile
 
-from tff_xc import errors
-from tff_xc import memory
+from tff_xc import errors, memory
 
 # Bytes that are not worth a look at the free memory for each of 20,000 datasets.
 _SMALL = 1 << 20
@@ -56,15 +55,12 @@ def _check_dataset(dataset, where: str) -> None:
   memory.require_unpacked(size, stored, where, 'get the file again')
   if not stored or (stored < size and not made.get_nfilters()):
     raise errors.InputError(
-      f'{where} announces {list(dataset.shape)} values and has not all of them; get'
-      ' the file again'
+      f'{where} announces {list(dataset.shape)} values and has not all of them; get the file again'
     )
 
 
 def _refuse(where: str) -> None:
-  raise errors.InputError(
-    f'{where} is in another file, which is not read; copy it into this one'
-  )
+  raise errors.InputError(f'{where} is in another file, which is not read; copy it into this one')
 
 
 def check_file(path: str | os.PathLike) -> None:
@@ -86,12 +82,5 @@ def check_file(path: str | os.PathLike) -> None:
       with h5py.File(path, 'r') as file:
         check(file, path)
   # A link's name need not be text, and links may be of kinds unknown to h5py.
-  except (
-    OSError,
-    RuntimeError,
-    KeyError,
-    ValueError,
-    TypeError,
-    zipfile.BadZipFile,
-  ) as e:
+  except (OSError, RuntimeError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as e:
     raise errors.InputError(f'{path} is damaged ({e}); get it again') from e

@@ -1,8 +1,7 @@
 """Which client has which examples of a pool."""
 
 import dataclasses
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -26,14 +25,12 @@ class Partition:
     offsets = self.offsets
     if len(offsets) != len(self.client_ids) + 1:
       raise ValueError(
-        f'{len(offsets)} offsets do not delimit the examples of'
-        f' {len(self.client_ids)} clients.'
+        f'{len(offsets)} offsets do not delimit the examples of {len(self.client_ids)} clients.'
       )
     total = len(self.numbers)
     if offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
       raise ValueError(
-        f'offsets are {offsets}; they must ascend from 0 to the number of'
-        f' examples, {total}.'
+        f'offsets are {offsets}; they must ascend from 0 to the number of examples, {total}.'
       )
 
   def __len__(self) -> int:
@@ -93,20 +90,15 @@ def of_clients(clients: Mapping[str, Sequence[int]]) -> Partition:
   """Returns the partition with these clients: id -> numbers of examples."""
   parts = [_integers(part, f'{k!r}') for k, part in clients.items()]
   return Partition(
-    list(clients),
-    np.cumsum([0, *map(len, parts)]),
-    np.concatenate([np.zeros(0, np.int64), *parts]),
+    list(clients), np.cumsum([0, *map(len, parts)]), np.concatenate([np.zeros(0, np.int64), *parts])
   )
 
 
 def _integers(values: Sequence[int], name: str) -> np.ndarray:
   """Returns int64 [k]; an empty list has no dtype of its own."""
   array = np.asarray(values)
-  if array.ndim != 1 or (
-    array.size and not np.issubdtype(array.dtype, np.integer)
-  ):
+  if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
     raise ValueError(
-      f'{name} is {array.dtype} {list(array.shape)}; expected integers in one'
-      ' dimension.'
+      f'{name} is {array.dtype} {list(array.shape)}; expected integers in one dimension.'
     )
   return array.astype(np.int64, copy=False)

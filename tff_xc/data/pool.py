@@ -8,10 +8,7 @@ import collections
 import dataclasses
 import os
 import threading
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -61,9 +58,7 @@ class Ranges(NamedTuple):
     """Returns the bags of these numbers, int [k], in their order."""
     return self._replace(starts=self.starts[numbers], stops=self.stops[numbers])
 
-  def matrix(
-    self, by_age: bool = False, summed: bool = True
-  ) -> scipy.sparse.csr_matrix:
+  def matrix(self, by_age: bool = False, summed: bool = True) -> scipy.sparse.csr_matrix:
     """Returns bool [N, size], whether a bag has an id.
 
     With `by_age` float32: the last id of a bag has 1, those before it 1/2, 1/3 and so
@@ -141,9 +136,7 @@ class Pool:
       self,
       y=_stacked((self.y, other.y)),
       read=read,
-      entries=None
-      if self.entries is None
-      else _stacked((self.entries, other.entries)),
+      entries=None if self.entries is None else _stacked((self.entries, other.entries)),
     )
 
   def blocks(self, numbers: np.ndarray | None = None) -> Iterator[Examples]:
@@ -175,9 +168,7 @@ def _stacked(parts: Sequence):
   return (scipy.sparse.vstack if is_sparse else np.concatenate)(parts)
 
 
-def in_memory(
-  x: np.ndarray | scipy.sparse.spmatrix, y: np.ndarray | scipy.sparse.spmatrix
-) -> Pool:
+def in_memory(x: np.ndarray | scipy.sparse.spmatrix, y: np.ndarray | scipy.sparse.spmatrix) -> Pool:
   """Returns a pool of arrays or matrices, copied only where they must change.
 
   `x` are numbers [N, ...], or a matrix of sparse features [N, D], whose repeated entries
@@ -190,8 +181,7 @@ def in_memory(
     x = x.astype(np.float32)
   if x.shape[:1] != y.shape[:1]:
     raise errors.InputError(
-      f'x has the shape {list(x.shape)} and y {list(y.shape)}; give one y for'
-      ' each example of x'
+      f'x has the shape {list(x.shape)} and y {list(y.shape)}; give one y for each example of x'
     )
   return Pool(
     y=y,
@@ -221,15 +211,12 @@ def _single_labels(y: np.ndarray) -> np.ndarray:
   """Returns int32 [N]."""
   if y.ndim != 1 or (y.size and not np.issubdtype(y.dtype, np.integer)):
     raise errors.InputError(
-      f'labels are {y.dtype} {list(y.shape)}; give integers [N], or sets of'
-      ' labels as bool [N, n]'
+      f'labels are {y.dtype} {list(y.shape)}; give integers [N], or sets of labels as bool [N, n]'
     )
   bounds = np.iinfo(np.int32)
   bad = y[(y < bounds.min) | (y > bounds.max)]
   if bad.size:
-    raise errors.InputError(
-      f'label {bad[0]} does not fit int32; number the classes from 0'
-    )
+    raise errors.InputError(f'label {bad[0]} does not fit int32; number the classes from 0')
   return y.astype(np.int32, copy=False)
 
 

@@ -49,7 +49,5 @@ def as_tensors(
   if value.dtype == bool:
     return LabelSets(value.indptr.astype(np.int32, copy=False), ids)
   return SparseFeatures(
-    value.indptr.astype(np.int32, copy=False),
-    ids,
-    value.data.astype(np.float32, copy=False),
+    value.indptr.astype(np.int32, copy=False), ids, value.data.astype(np.float32, copy=False)
   )

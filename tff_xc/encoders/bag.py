@@ -12,8 +12,7 @@ import itertools
 import tensorflow as tf
 
 from tff_xc.data import sparse
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import layers
+from tff_xc.encoders import encoder as encoder_lib, layers
 
 FEATURE = 'feature'
 
@@ -36,9 +35,7 @@ def build_bag_encoder(
   def init(seed):
     weights = collections.OrderedDict()
     weights[FEATURE] = tf.random.stateless_normal(
-      [num_features, feature_dim],
-      layers.fold(seed, 0),
-      stddev=feature_dim**-0.5,
+      [num_features, feature_dim], layers.fold(seed, 0), stddev=feature_dim**-0.5
     )
     for i, shape in enumerate(shapes):
       seed_i = layers.fold(seed, i + 1)

@@ -12,8 +12,7 @@ import collections
 import tensorflow as tf
 
 from tff_xc import precision
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import layers
+from tff_xc.encoders import encoder as encoder_lib, layers
 
 _POOLED = (True, True, True, False)
 

@@ -20,8 +20,7 @@ import warnings
 import tensorflow as tf
 
 from tff_xc import errors
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import layers
+from tff_xc.encoders import encoder as encoder_lib, layers
 
 MIDDLE, RANDOM, SCALE = 'middle', 'random', 'scale'
 _AREA = 0.08, 1.0
@@ -33,10 +32,7 @@ _OF_CROP, _OF_ROTATION = 2**31 - 2, 2**31 - 1
 
 
 def cropped(
-  encoder: encoder_lib.Encoder,
-  stored_side: int,
-  crop: str = RANDOM,
-  rotate: float = 0.0,
+  encoder: encoder_lib.Encoder, stored_side: int, crop: str = RANDOM, rotate: float = 0.0
 ) -> encoder_lib.Encoder:
   """Returns the encoder of stored images, which crops them.
 
@@ -64,9 +60,7 @@ def cropped(
 
   return dataclasses.replace(
     encoder,
-    example_spec=tf.TensorSpec(
-      [stored_side, stored_side, *rest[1:]], encoder.example_spec.dtype
-    ),
+    example_spec=tf.TensorSpec([stored_side, stored_side, *rest[1:]], encoder.example_spec.dtype),
     apply=apply,
     copies=None,
   )
@@ -118,23 +112,21 @@ def random_boxes(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   height, width = tf.sqrt(area / aspect), tf.sqrt(area * aspect)
   fits = (height <= 1.0) & (width <= 1.0)
   first = tf.argmax(tf.cast(fits, tf.int32), axis=0)[:, None]
-  pick = lambda sizes: tf.where(
-    tf.reduce_any(fits, axis=0),
-    tf.gather(tf.transpose(sizes), first, axis=1, batch_dims=1)[:, 0],
-    1.0,
-  )
+
+  def pick(sizes):
+    return tf.where(
+      tf.reduce_any(fits, axis=0),
+      tf.gather(tf.transpose(sizes), first, axis=1, batch_dims=1)[:, 0],
+      1.0,
+    )
+
   height, width = pick(height), pick(width)
   top, left, mirror = tf.unstack(draws[2 * _TRIES :])
   top, left = top * (1.0 - height), left * (1.0 - width)
   right = left + width
   is_mirrored = mirror < 0.5
   return tf.stack(
-    [
-      top,
-      tf.where(is_mirrored, right, left),
-      top + height,
-      tf.where(is_mirrored, left, right),
-    ],
+    [top, tf.where(is_mirrored, right, left), top + height, tf.where(is_mirrored, left, right)],
     axis=1,
   )
 
@@ -150,9 +142,7 @@ def rotated(x: tf.Tensor, degrees: float, seed: tf.Tensor) -> tf.Tensor:
 
   most = math.radians(degrees)
   angles = tf.random.stateless_uniform([tf.shape(x)[0]], seed, -most, most)
-  turned = tfa.image.rotate(
-    tf.cast(x, tf.float32), angles, 'bilinear', fill_mode='reflect'
-  )
+  turned = tfa.image.rotate(tf.cast(x, tf.float32), angles, 'bilinear', fill_mode='reflect')
   return tf.ensure_shape(tf.cast(tf.round(turned), x.dtype), x.shape)
 
 

@@ -7,10 +7,8 @@ names trains only the last variable of each name.)
 
 import collections
 import dataclasses
-from collections.abc import Callable
-from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -68,15 +66,9 @@ class Encoder:
   embedding_dim: int
   init: Callable[[tf.Tensor], Weights]
   apply: Callable[..., tuple[tf.Tensor, Weights]]
-  init_non_trainable: Callable[[tf.Tensor], Weights] = lambda seed: (
-    collections.OrderedDict()
-  )
-  tables: Mapping[str, 'Table'] = dataclasses.field(
-    default_factory=dict, hash=False
-  )
-  tied: Mapping[str, 'Table'] = dataclasses.field(
-    default_factory=dict, hash=False
-  )
+  init_non_trainable: Callable[[tf.Tensor], Weights] = lambda seed: collections.OrderedDict()
+  tables: Mapping[str, 'Table'] = dataclasses.field(default_factory=dict, hash=False)
+  tied: Mapping[str, 'Table'] = dataclasses.field(default_factory=dict, hash=False)
   targets: Callable[..., tuple[tf.Tensor, tf.Tensor]] | None = None
   last_layer: tuple[str, ...] = ()
   copies: Callable[[int], 'Encoder'] | None = None
@@ -109,9 +101,7 @@ def take(x, places: tf.Tensor):
     return tf.gather(x, places)
   _, *values = x
   rows = [
-    tf.gather(
-      tf.RaggedTensor.from_row_splits(v, x.row_splits, validate=False), places
-    )
+    tf.gather(tf.RaggedTensor.from_row_splits(v, x.row_splits, validate=False), places)
     for v in values
   ]
   return type(x)(rows[0].row_splits, *(r.flat_values for r in rows))
@@ -131,9 +121,7 @@ def tied(encoder: Encoder, name: str) -> Encoder:
     del weights[name]
     return weights
 
-  return dataclasses.replace(
-    encoder, init=init, tables=others, tied={name: table}
-  )
+  return dataclasses.replace(encoder, init=init, tables=others, tied={name: table})
 
 
 def side_by_side(encoder: Encoder, count: int) -> Encoder:
@@ -160,17 +148,16 @@ def side_by_side(encoder: Encoder, count: int) -> Encoder:
   def apply(trainable, non_trainable, x, training, seed):
     embeddings, states = [], collections.OrderedDict()
     for r, prefix in enumerate(names):
-      own = lambda weights, prefix=prefix: collections.OrderedDict(
-        (name.removeprefix(prefix), weight)
-        for name, weight in weights.items()
-        if name.startswith(prefix)
-      )
+
+      def own(weights, prefix=prefix):
+        return collections.OrderedDict(
+          (name.removeprefix(prefix), weight)
+          for name, weight in weights.items()
+          if name.startswith(prefix)
+        )
+
       embedding, state = encoder.apply(
-        own(trainable),
-        own(non_trainable),
-        x,
-        training=training,
-        seed=layers.fold(seed, r),
+        own(trainable), own(non_trainable), x, training=training, seed=layers.fold(seed, r)
       )
       embeddings.append(embedding)
       states |= {prefix + name: value for name, value in state.items()}

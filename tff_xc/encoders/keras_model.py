@@ -11,16 +11,14 @@ import collections
 import contextlib
 import itertools
 import re
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
 from tff_xc import errors
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import layers
+from tff_xc.encoders import encoder as encoder_lib, layers
 
 # TensorFlow marks ops as stateful that draw random numbers, keep something, or read a
 # clock, and also these, whose results depend on their arguments only.
@@ -32,9 +30,7 @@ _PYTHON = ('EagerPyFunc', 'PyFunc', 'PyFuncStateless')
 
 
 def build_keras_encoder(
-  model: tf.keras.Model,
-  example: tf.TensorSpec | Sequence[int],
-  name: str = 'the network',
+  model: tf.keras.Model, example: tf.TensorSpec | Sequence[int], name: str = 'the network'
 ) -> encoder_lib.Encoder:
   """Returns a Keras network as an encoder.
 
@@ -64,8 +60,7 @@ def build_keras_encoder(
   # Keras's own names count the networks of a process.
   ends = [v.name.rsplit('/', 1)[-1].partition(':')[0] for v in model.weights]
   name_of = {
-    id(v): f'{i:03}/{end}'
-    for i, (v, end) in enumerate(zip(model.weights, ends, strict=True))
+    id(v): f'{i:03}/{end}' for i, (v, end) in enumerate(zip(model.weights, ends, strict=True))
   }
 
   def named(variables) -> dict[str, np.ndarray]:
@@ -73,10 +68,7 @@ def build_keras_encoder(
     return {name_of[id(v)]: v.numpy() for v in model.weights if id(v) in held}
 
   trained, state = named(model.trainable_weights), named(_state(model))
-  graphs = {
-    training: _graph(model, example, training, name)
-    for training in (True, False)
-  }
+  graphs = {training: _graph(model, example, training, name) for training in (True, False)}
 
   def apply(trainable, non_trainable, x, training, seed):
     seed = tf.zeros([2], tf.int32) if seed is None else seed
@@ -84,11 +76,9 @@ def build_keras_encoder(
     embeddings, *after = graphs[bool(training)](x, seed, *given)
     return embeddings, collections.OrderedDict(zip(state, after, strict=True))
 
-  constants = lambda of: (
-    lambda seed: collections.OrderedDict(
-      (n, tf.constant(value)) for n, value in of.items()
-    )
-  )
+  def constants(of):
+    return lambda seed: collections.OrderedDict((n, tf.constant(value)) for n, value in of.items())
+
   return encoder_lib.Encoder(
     example_spec=example,
     embedding_dim=model.output_shape[-1],
@@ -102,9 +92,7 @@ def build_keras_encoder(
 def _check(model, example: tf.TensorSpec, name: str) -> None:
   """Refuses what is no network from these examples to embeddings."""
   if not isinstance(model, tf.keras.Model):
-    raise errors.InputError(
-      f'{name} returned {type(model).__name__}; expected a tf.keras.Model'
-    )
+    raise errors.InputError(f'{name} returned {type(model).__name__}; expected a tf.keras.Model')
   if example.dtype.is_complex:
     raise errors.InputError(
       f'{name} takes real numbers, and the examples are {example.dtype.name}; store'
@@ -115,10 +103,7 @@ def _check(model, example: tf.TensorSpec, name: str) -> None:
       f'{name} returned a network without an input; start it with'
       ' tf.keras.Input(shape), such as (height, width, channels)'
     )
-  shapes = (
-    [tuple(t.shape) for t in model.inputs],
-    [tuple(t.shape) for t in model.outputs],
-  )
+  shapes = ([tuple(t.shape) for t in model.inputs], [tuple(t.shape) for t in model.outputs])
   ([taken, *others], [returned, *more]) = shapes
   shape = [*example.shape, 1][: len(taken) - 1]
   fits = len(shape) >= len(example.shape) and all(
@@ -190,9 +175,7 @@ def _graph(model, example: tf.TensorSpec, training: bool, name: str):
   batch = tf.TensorSpec([None, *example.shape], example.dtype)
   try:
     # With autograph, since layers may have Python's `if` and `while` on tensors.
-    graph = tf.function(call).get_concrete_function(
-      batch, tf.TensorSpec([2], tf.int32), *specs
-    )
+    graph = tf.function(call).get_concrete_function(batch, tf.TensorSpec([2], tf.int32), *specs)
   except Exception as e:  # Whatever a layer raises.
     raise errors.InputError(_why_untraced(e, name)) from e
   if assigned:
@@ -217,9 +200,7 @@ def _graph(model, example: tf.TensorSpec, training: bool, name: str):
 def _layer_of(model, variable: tf.Variable) -> str:
   """Returns 'the layer NAME', the innermost one that has a weight."""
   of = [
-    layer.name
-    for layer in model._flatten_layers()
-    if any(v is variable for v in layer.weights)
+    layer.name for layer in model._flatten_layers() if any(v is variable for v in layer.weights)
   ]
   return f'the layer {of[-1]!r}'
 
@@ -239,15 +220,11 @@ def _why_untraced(e: Exception, name: str) -> str:
 def _check_graph(graph, name: str) -> None:
   """Refuses a graph that is no function of its arguments."""
   definition = graph.graph.as_graph_def()
-  nodes = [
-    *definition.node,
-    *itertools.chain(*(f.node_def for f in definition.library.function)),
-  ]
+  nodes = [*definition.node, *itertools.chain(*(f.node_def for f in definition.library.function))]
   for node in nodes:
     if node.op in _PYTHON:
       raise errors.InputError(
-        f"{name} calls Python ({node.name}), which TFF's runtimes cannot; write it"
-        ' with TensorFlow'
+        f"{name} calls Python ({node.name}), which TFF's runtimes cannot; write it with TensorFlow"
       )
   for read, inside in graph.graph.captures:
     if read.dtype == tf.resource:
@@ -267,9 +244,7 @@ def _check_graph(graph, name: str) -> None:
 
 
 @contextlib.contextmanager
-def _tensors_for(
-  variables: Sequence[tf.Variable], held: dict[int, tf.Tensor]
-) -> Iterator[None]:
+def _tensors_for(variables: Sequence[tf.Variable], held: dict[int, tf.Tensor]) -> Iterator[None]:
   """Within it, variables read and assign what is held for them, by their ids."""
   kinds = [type(v) for v in variables]
   of_kind = {kind: _stand_in(kind, held) for kind in set(kinds)}
@@ -321,21 +296,15 @@ class _SeededGenerator:
     def drawn(function):
       # Two numbers, such as mean and deviation, may be followed by the dtype.
       return lambda shape, *given, dtype=None, nonce=None, **named: function(
-        shape,
-        next(seeds),
-        *given[:2],
-        dtype=next(iter(given[2:]), dtype) or tf.float32,
-        **named,
+        shape, next(seeds), *given[:2], dtype=next(iter(given[2:]), dtype) or tf.float32, **named
       )
 
     self.make_seed_for_stateless_op = lambda: next(seeds)
     self.random_normal = drawn(tf.random.stateless_normal)
     self.random_uniform = drawn(tf.random.stateless_uniform)
     self.truncated_normal = drawn(tf.random.stateless_truncated_normal)
-    self.dropout = lambda inputs, rate, noise_shape=None: (
-      tf.nn.experimental.stateless_dropout(
-        inputs, rate, next(seeds), noise_shape=noise_shape
-      )
+    self.dropout = lambda inputs, rate, noise_shape=None: tf.nn.experimental.stateless_dropout(
+      inputs, rate, next(seeds), noise_shape=noise_shape
     )
 
 
@@ -343,11 +312,7 @@ class _SeededGenerator:
 def _seeded(model: tf.keras.Model, seed: tf.Tensor) -> Iterator[None]:
   """Within it, random layers of Keras draw by the seed."""
   seeds = (layers.fold(seed, i) for i in itertools.count())
-  random = [
-    layer
-    for layer in model._flatten_layers()
-    if hasattr(layer, '_random_generator')
-  ]
+  random = [layer for layer in model._flatten_layers() if hasattr(layer, '_random_generator')]
   before = [layer._random_generator for layer in random]
   try:
     for layer in random:  # Not by `setattr`, of which Keras keeps a list.

@@ -22,27 +22,20 @@ one, and at most 0.24 if gamma and beta are copied.
 
 import dataclasses
 import os
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.data import hdf5
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import mobilenet
+from tff_xc.encoders import encoder as encoder_lib, mobilenet
 
 DOWNLOAD = 'imagenet'
-_APPLICATIONS = {
-  mobilenet.V2: 'MobileNetV2',
-  mobilenet.V3_LARGE: 'MobileNetV3Large',
-}
+_APPLICATIONS = {mobilenet.V2: 'MobileNetV2', mobilenet.V3_LARGE: 'MobileNetV3Large'}
 
 
-def layers_of(
-  network: mobilenet.Network,
-) -> Iterator[tuple[str, str, str | None]]:
+def layers_of(network: mobilenet.Network) -> Iterator[tuple[str, str, str | None]]:
   """Yields each layer but the bottleneck, and Keras's with its kernel and BatchNorm.
 
   Without a norm, it has a bias, and Keras makes a convolution of one pixel of it.
@@ -53,9 +46,12 @@ def layers_of(
   for i, block in enumerate(network.blocks):
     prefix = 'expanded_conv' if v3 or not i else 'block'
     prefix += (f'_{i}' if i else '') + ('/' if v3 else '_')
-    of = lambda layer, i=i, prefix=prefix: (
-      f'block{i}/{layer}', prefix + layer, prefix + layer + end
-    )  # fmt: skip
+
+    def of(layer, i=i, prefix=prefix):
+      return (
+          f'block{i}/{layer}', prefix + layer, prefix + layer + end
+        )  # fmt: skip
+
     if block.expanded != block.inputs:
       yield of('expand')
     yield of('depthwise')
@@ -67,10 +63,7 @@ def layers_of(
 
 
 def with_weights(
-  encoder: encoder_lib.Encoder,
-  network: mobilenet.Network,
-  source: str,
-  groups: int = 8,
+  encoder: encoder_lib.Encoder, network: mobilenet.Network, source: str, groups: int = 8
 ) -> encoder_lib.Encoder:
   """Returns the encoder with initial weights of Keras; a bottleneck is drawn.
 
@@ -157,9 +150,10 @@ def group_norm_of(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns GroupNorm's scale and offset, float32 [C], for BatchNorm's weights."""
   mean, variance = mean.astype(np.float64), variance.astype(np.float64)
-  over_group = lambda x: np.repeat(
-    x.reshape(groups, -1).mean(1), len(x) // groups
-  )
+
+  def over_group(x):
+    return np.repeat(x.reshape(groups, -1).mean(1), len(x) // groups)
+
   of_group = over_group(mean)
   spread = over_group(variance + mean**2) - of_group**2
   gain = gamma / np.sqrt(variance + epsilon)

@@ -27,9 +27,7 @@ def torch_uniform(seed: tf.Tensor, shape: list[int], fan_in: int) -> tf.Tensor:
   return tf.random.stateless_uniform(shape, seed, -bound, bound)
 
 
-def dense(
-  h: tf.Tensor, weights: Mapping[str, tf.Tensor], layer: str
-) -> tf.Tensor:
+def dense(h: tf.Tensor, weights: Mapping[str, tf.Tensor], layer: str) -> tf.Tensor:
   """A dense layer of h [B, inputs] whose kernel is [outputs, inputs], as in PyTorch.
 
   In this form, the three products of a training step read the kernel by rows.
@@ -63,34 +61,23 @@ def names_of_dense(layer: str) -> tuple[str, str]:
   return f'{layer}/kernel', f'{layer}/bias'
 
 
-def init_dense(
-  layer: str, seed: tf.Tensor, inputs: int, outputs: int
-) -> dict[str, tf.Tensor]:
+def init_dense(layer: str, seed: tf.Tensor, inputs: int, outputs: int) -> dict[str, tf.Tensor]:
   """Returns the weights of `dense` by name: He's normal kernel, zero bias."""
   kernel = he_normal(seed, [inputs, outputs])
-  return {
-    f'{layer}/kernel': tf.transpose(kernel),
-    f'{layer}/bias': tf.zeros([outputs]),
-  }
+  return {f'{layer}/kernel': tf.transpose(kernel), f'{layer}/bias': tf.zeros([outputs])}
 
 
-def init_torch(
-  layer: str, seed: tf.Tensor, number: int, shape: list[int]
-) -> dict[str, tf.Tensor]:
+def init_torch(layer: str, seed: tf.Tensor, number: int, shape: list[int]) -> dict[str, tf.Tensor]:
   """Returns PyTorch's default kernel [..., outputs] and bias of layer `number`."""
   fan_in = math.prod(shape[:-1])
-  draw = lambda part, shape: torch_uniform(
-    fold(seed, 2 * number + part), shape, fan_in
-  )
-  return {
-    f'{layer}/kernel': draw(0, shape),
-    f'{layer}/bias': draw(1, shape[-1:]),
-  }
+
+  def draw(part, shape):
+    return torch_uniform(fold(seed, 2 * number + part), shape, fan_in)
+
+  return {f'{layer}/kernel': draw(0, shape), f'{layer}/bias': draw(1, shape[-1:])}
 
 
-def with_group_norm(
-  layer: str, kernel: tf.Tensor, axis: int = -1
-) -> dict[str, tf.Tensor]:
+def with_group_norm(layer: str, kernel: tf.Tensor, axis: int = -1) -> dict[str, tf.Tensor]:
   """Returns a convolution's weights by name, with GroupNorm's of an axis' length."""
   return {
     f'{layer}/kernel': kernel,
@@ -138,11 +125,7 @@ def batch_norm(
 
 
 def group_norm(
-  x: tf.Tensor,
-  weights: Mapping[str, tf.Tensor],
-  layer: str,
-  groups: int,
-  epsilon: float = 1e-5,
+  x: tf.Tensor, weights: Mapping[str, tf.Tensor], layer: str, groups: int, epsilon: float = 1e-5
 ) -> tf.Tensor:
   """GroupNorm (Wu and He, 2018) of `x` float32 [B, H, W, C]; `groups` divides C.
 

@@ -9,11 +9,8 @@ import collections
 
 import tensorflow as tf
 
-from tff_xc import errors
-from tff_xc import precision
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import layers
-from tff_xc.encoders import plain_cnn
+from tff_xc import errors, precision
+from tff_xc.encoders import encoder as encoder_lib, layers, plain_cnn
 
 _SIDE = 28
 
@@ -95,11 +92,7 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
 
 
 def build_shakespeare_encoder(
-  *,
-  symbols: int = 80,
-  window: int = 80,
-  character_dim: int = 8,
-  hidden_dim: int = 256,
+  *, symbols: int = 80, window: int = 80, character_dim: int = 8, hidden_dim: int = 256
 ) -> encoder_lib.Encoder:
   """Returns the Shakespeare LSTM without its class layer.
 
@@ -111,9 +104,7 @@ def build_shakespeare_encoder(
 
   def init(seed):
     weights = collections.OrderedDict(
-      characters=tf.random.stateless_normal(
-        [symbols, character_dim], layers.fold(seed, 0)
-      )
+      characters=tf.random.stateless_normal([symbols, character_dim], layers.fold(seed, 0))
     )
     gates = 4 * hidden_dim
     for i, width in enumerate(inputs):
@@ -128,12 +119,12 @@ def build_shakespeare_encoder(
     del training, seed  # Nothing here is random or differs in training.
 
     def layer(i, given):
-      of = lambda name: trainable[f'lstm{i}/{name}']
+      def of(name):
+        return trainable[f'lstm{i}/{name}']
+
       # With `transpose_b` the kernel's gradient would take a third longer.
       rows = precision.product(
-        tf.matmul,
-        tf.reshape(given, [-1, inputs[i]]),
-        tf.transpose(of('kernel')),
+        tf.matmul, tf.reshape(given, [-1, inputs[i]]), tf.transpose(of('kernel'))
       )
       return rows + (of('bias') + of('recurrent_bias')), of('recurrent')
 
@@ -177,11 +168,12 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
   in_force = precision.in_force()  # The gradient is traced elsewhere.
 
   def gradient(upstream):
-    flat = lambda t: tf.reshape(t, [-1, t.shape[-1]])
+    def flat(t):
+      return tf.reshape(t, [-1, t.shape[-1]])
+
     with precision.of_products(in_force):
       of_inputs = tf.ensure_shape(
-        _run_back(recurrent, cells, gates, upstream, inputs.shape[0]),
-        inputs.shape,
+        _run_back(recurrent, cells, gates, upstream, inputs.shape[0]), inputs.shape
       )
       # Its transpose, computed directly, takes a third longer.
       of_transposed = precision.product(
@@ -197,7 +189,9 @@ def _run(inputs, recurrent):
   steps = inputs.shape[0]
   transposed = precision.factor(tf.transpose(recurrent))
   none = tf.zeros([tf.shape(inputs)[1], recurrent.shape[1]])
-  states = lambda: _array(steps + 1).write(0, none)
+
+  def states():
+    return _array(steps + 1).write(0, none)
 
   def step(t, h, c, hidden, cells, gates):
     z = inputs[t] + precision.product(tf.matmul, h, transposed)
@@ -237,10 +231,7 @@ def _run_back(recurrent, cells, gates, upstream, steps: int):
     return t - 1, of_h, of_c * f, found.write(t, of_z)
 
   *_, found = tf.while_loop(
-    lambda t, *_: t >= 0,
-    step,
-    [steps - 1, none, none, _array(steps)],
-    parallel_iterations=1,
+    lambda t, *_: t >= 0, step, [steps - 1, none, none, _array(steps)], parallel_iterations=1
   )
   return found.stack()
 

@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from tff_xc import precision
 from tff_xc.data import sparse
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import layers
+from tff_xc.encoders import encoder as encoder_lib, layers
 
 # The share of a batch's features from which a dense product is faster: the sparse
 # one takes so much longer for each number that is not zero.
@@ -22,10 +21,7 @@ _DENSE_SHARE = 1 / 16
 
 
 def build_mlp_encoder(
-  num_features: int,
-  hidden_dim: int,
-  num_tables: int = 0,
-  dense_share: float = _DENSE_SHARE,
+  num_features: int, hidden_dim: int, num_tables: int = 0, dense_share: float = _DENSE_SHARE
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are `sparse.SparseFeatures`.
 
@@ -46,7 +42,9 @@ def build_mlp_encoder(
   }
 
   def init(seed):
-    fan_in = lambda name: num_features if '0' in name else hidden_dim
+    def fan_in(name):
+      return num_features if '0' in name else hidden_dim
+
     return collections.OrderedDict(
       (name, layers.torch_uniform(layers.fold(seed, i), shape, fan_in(name)))
       for i, (name, shape) in enumerate(shapes.items())
@@ -69,15 +67,11 @@ def build_mlp_encoder(
     init=init,
     apply=apply,
     last_layer=('hidden1/kernel', 'hidden1/bias'),
-    copies=functools.partial(
-      build_mlp_encoder, num_features, hidden_dim, dense_share=dense_share
-    ),
+    copies=functools.partial(build_mlp_encoder, num_features, hidden_dim, dense_share=dense_share),
   )
 
 
-def _sums(
-  kernel: tf.Tensor, x: sparse.SparseFeatures, dense_share: float
-) -> tf.Tensor:
+def _sums(kernel: tf.Tensor, x: sparse.SparseFeatures, dense_share: float) -> tf.Tensor:
   """Returns float32 [B, outputs], the examples times a kernel [features, outputs]."""
   size = tf.size(x.row_splits) - 1
   example = tf.ragged.row_splits_to_segment_ids(x.row_splits, out_type=tf.int32)

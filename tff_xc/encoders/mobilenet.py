@@ -23,10 +23,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tff_xc import errors
-from tff_xc import precision
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import layers
+from tff_xc import errors, precision
+from tff_xc.encoders import encoder as encoder_lib, layers
 
 _LEAST_SIDE = 32
 _EPSILON = 1e-3
@@ -68,15 +66,7 @@ def hard_swish(x: tf.Tensor) -> tf.Tensor:
 
 def _v2() -> Network:
   # Outputs, blocks, stride of the first one (Table 2 of the paper).
-  stages = (
-    (16, 1, 1),
-    (24, 2, 2),
-    (32, 3, 2),
-    (64, 4, 2),
-    (96, 3, 1),
-    (160, 3, 2),
-    (320, 1, 1),
-  )
+  stages = ((16, 1, 1), (24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 2), (320, 1, 1))
   blocks, inputs = [], 32
   for outputs, count, stride in stages:
     for i in range(count):
@@ -109,9 +99,7 @@ def _v3() -> Network:
   )
   blocks, inputs = [], 16
   for side, expanded, outputs, squeezed, activation, stride in rows:
-    blocks.append(
-      Block(inputs, expanded, outputs, side, stride, squeezed, activation)
-    )
+    blocks.append(Block(inputs, expanded, outputs, side, stride, squeezed, activation))
     inputs = outputs
   return Network(16, tuple(blocks), 960, swish)
 
@@ -130,11 +118,7 @@ def build_mobilenet_v3(**arguments) -> encoder_lib.Encoder:
 
 
 def build(
-  network: Network,
-  *,
-  image_size: int = 224,
-  embedding_dim: int = 64,
-  groups: int = 8,
+  network: Network, *, image_size: int = 224, embedding_dim: int = 64, groups: int = 8
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are uint8 [image_size, image_size, 3].
 
@@ -150,9 +134,7 @@ def build(
       f' at least {_LEAST_SIDE} (--image_size)'
     )
   if groups < 1 or _MOST_GROUPS % groups:
-    raise errors.InputError(
-      f'groups is {groups}; it must divide {_MOST_GROUPS}, take 1, 2, 4 or 8'
-    )
+    raise errors.InputError(f'groups is {groups}; it must divide {_MOST_GROUPS}, take 1, 2, 4 or 8')
 
   def apply(trainable, non_trainable, x, training, seed):
     del training, seed  # Nothing here is random or differs in training.
@@ -229,7 +211,5 @@ def _initial_weights(network: Network, embedding_dim: int, seed: tf.Tensor):
     convolution(f'{name}/project', 1, block.expanded, block.outputs)
   convolution('last', 1, network.blocks[-1].outputs, network.last)
   if embedding_dim:
-    weights |= layers.init_dense(
-      'bottleneck', next(seeds), network.last, embedding_dim
-    )
+    weights |= layers.init_dense('bottleneck', next(seeds), network.last, embedding_dim)
   return weights

@@ -6,15 +6,12 @@ arXiv:2003.08082) differ in their sizes only.
 """
 
 import collections
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from tff_xc import precision
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import layers
-from tff_xc.encoders import resnet
+from tff_xc.encoders import encoder as encoder_lib, layers, resnet
 
 
 def build_plain_cnn(
@@ -82,9 +79,7 @@ def build_cifar_encoder(*, augment: bool = True) -> encoder_lib.Encoder:
   """
   return build_plain_cnn(
     example_spec=tf.TensorSpec([32, 32, 3], tf.uint8),
-    prepare=lambda x, training, seed: resnet.standardized(
-      x, augment and training, seed
-    ),
+    prepare=lambda x, training, seed: resnet.standardized(x, augment and training, seed),
     image_shape=(32, 32, 3),
     filters=(64, 64),
     dense={'dense0': 384, 'dense1': 192},

@@ -20,10 +20,8 @@ import itertools
 
 import tensorflow as tf
 
-from tff_xc import errors
-from tff_xc import precision
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import layers
+from tff_xc import errors, precision
+from tff_xc.encoders import encoder as encoder_lib, layers
 
 _FILTERS = (16, 32, 64)
 # Over the 50,000 training images of CIFAR-10, for pixels from 0 to 255.
@@ -75,9 +73,7 @@ def build_resnet_encoder(
     for name, inputs, filters in blocks:
       add(f'{name}/conv0', inputs, filters)
       add(f'{name}/conv1', filters, filters)
-    return weights | layers.init_dense(
-      'dense', next(seeds), _FILTERS[-1], embedding_dim
-    )
+    return weights | layers.init_dense('dense', next(seeds), _FILTERS[-1], embedding_dim)
 
   def apply(trainable, non_trainable, x, training, seed):
     h = standardized(x, augment and training, seed)
@@ -111,9 +107,7 @@ def shift(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   the batch.
   """
   batch, side = tf.shape(x)[0], x.shape[1]
-  draws = tf.random.stateless_uniform(
-    [3, batch], seed, 0, 2 * (2 * _MARGIN + 1), tf.int32
-  )
+  draws = tf.random.stateless_uniform([3, batch], seed, 0, 2 * (2 * _MARGIN + 1), tf.int32)
   down, right = draws[0] // 2, draws[1] // 2
   mirrored = draws[2, :, None] % 2 == 1
   pixels = tf.range(side)

@@ -18,8 +18,7 @@ import tensorflow as tf
 
 from tff_xc import precision
 from tff_xc.data import sparse
-from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.encoders import layers
+from tff_xc.encoders import encoder as encoder_lib, layers
 
 ITEM = 'item'
 _EXCLUDED = -1e9  # A float32 softmax gives such a score the weight zero.
@@ -27,12 +26,7 @@ _FLOOR = 1e-6  # Of variances.
 
 
 def build_sequence_encoder(
-  *,
-  num_items: int,
-  length: int,
-  dim: int = 64,
-  blocks: int = 1,
-  dropout: float = 0.2,
+  *, num_items: int, length: int, dim: int = 64, blocks: int = 1, dropout: float = 0.2
 ) -> encoder_lib.Encoder:
   """Returns the encoder of `sparse.SparseFeatures` of at most `length` items.
 
@@ -43,9 +37,9 @@ def build_sequence_encoder(
   """
 
   def init(seed):
-    draw = lambda number, rows: tf.random.stateless_normal(
-      [rows, dim], layers.fold(seed, number), stddev=dim**-0.5
-    )
+    def draw(number, rows):
+      return tf.random.stateless_normal([rows, dim], layers.fold(seed, number), stddev=dim**-0.5)
+
     weights = collections.OrderedDict()
     weights[ITEM] = draw(0, num_items)
     # Small, so that an item is the same one at first wherever it is.
@@ -73,17 +67,13 @@ def build_sequence_encoder(
     def dropped(t, number):
       if not training or not dropout:
         return t
-      drawn = tf.random.stateless_uniform(
-        tf.shape(t), layers.fold(seed, number)
-      )
+      drawn = tf.random.stateless_uniform(tf.shape(t), layers.fold(seed, number))
       return tf.where(drawn < dropout, 0.0, t / (1.0 - dropout))
 
     h = dropped(h, 0)
     for block in range(blocks):
       name = f'block{block}'
-      attended = _attention(
-        _norm(h, trainable, f'{name}/attend'), is_there, trainable, name
-      )
+      attended = _attention(_norm(h, trainable, f'{name}/attend'), is_there, trainable, name)
       h += dropped(attended, 2 * block + 1)
       inner = _norm(h, trainable, f'{name}/feed')
       inner = tf.nn.relu(_dense(inner, trainable, f'{name}/inner'))
@@ -144,9 +134,7 @@ def _attention(h, is_there, weights, name):
   """Returns what each of h [B, T, d] takes from itself and what is before it."""
   size, dim = tf.shape(h)[1], h.shape[-1]
   weights = {**weights, f'{name}/key/bias': tf.zeros([dim])}
-  query, key, value = (
-    _dense(h, weights, f'{name}/{part}') for part in _LAYERS[:3]
-  )
+  query, key, value = (_dense(h, weights, f'{name}/{part}') for part in _LAYERS[:3])
   scores = precision.product(tf.matmul, query, key, transpose_b=True)
   itself = tf.eye(size, dtype=tf.bool)
   older = tf.linalg.band_part(tf.ones([size, size]), -1, 0) > 0

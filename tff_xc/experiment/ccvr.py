@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_xc import classifier
-from tff_xc import errors
+from tff_xc import classifier, errors
 from tff_xc.data import client_data
 from tff_xc.measure import evaluation
 from tff_xc.round import losses
@@ -153,7 +152,10 @@ def calibrated(
       ' this run does not have; leave it out'
     )
   train = dataset.train
-  split = lambda values: np.split(values, train.partition.offsets[1:-1])
+
+  def split(values):
+    return np.split(values, train.partition.offsets[1:-1])
+
   numbers = train.partition.numbers
   embeddings = evaluator.embeddings(weights, train.pool, numbers)
   embeddings = embeddings.reshape([len(numbers), -1])
@@ -162,9 +164,7 @@ def calibrated(
       '--calibrate: embeddings of this run are not finite; train one with a smaller'
       ' --client_learning_rate'
     )
-  messages = map(
-    of_client, split(embeddings), split(np.asarray(train.pool.y)[numbers])
-  )
+  messages = map(of_client, split(embeddings), split(np.asarray(train.pool.y)[numbers]))
   found = joined(messages, model.num_classes, embeddings.shape[1])
   found = with_rows(found, model.head, weights.class_table)
   features, labels = virtual(found, how.features, seed)

@@ -14,15 +14,13 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tff_xc import errors
-from tff_xc import files
+from tff_xc import errors, files
 from tff_xc.experiment import storage
 
 _FOLDER, _DAMAGED = 'checkpoints', 'damaged'
@@ -44,9 +42,7 @@ def prepare(run_dir: str | os.PathLike) -> None:
   """Makes the folder, and removes what a kill left of files; needs the run's lock."""
   root = pathlib.Path(run_dir) / _FOLDER
   root.mkdir(exist_ok=True)
-  files.remove_leftovers(
-    root, re.compile(rf'{_NAME.pattern}|{_SECRET}').fullmatch
-  )
+  files.remove_leftovers(root, re.compile(rf'{_NAME.pattern}|{_SECRET}').fullmatch)
 
 
 def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
@@ -59,9 +55,7 @@ def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
     return seed
   file = pathlib.Path(run_dir) / _FOLDER / _SECRET
   if not file.exists() and not kept(run_dir):
-    return _NEW_SECRETS.setdefault(
-      os.fspath(run_dir), secrets.randbits(_SECRET_BITS)
-    )
+    return _NEW_SECRETS.setdefault(os.fspath(run_dir), secrets.randbits(_SECRET_BITS))
   try:
     return int(files.read_text(file))
   except (OSError, ValueError) as e:
@@ -79,8 +73,7 @@ def keep_secret(run_dir: str | os.PathLike, seed: int) -> None:
   file = pathlib.Path(run_dir) / _FOLDER / _SECRET
   if file.exists() and files.read_text(file).strip() != str(seed):
     raise errors.InputError(
-      f'another process has begun this run meanwhile ({file}); start the same command'
-      ' again'
+      f'another process has begun this run meanwhile ({file}); start the same command again'
     )
   with storage.writing(file), files.replacing(file) as temporary:
     file.parent.chmod(0o700)
@@ -110,9 +103,7 @@ def load_newest(
     try:
       named = storage.read_arrays(path, lambda n: not n.startswith(_MODEL))
       more = {
-        name.removeprefix(_MORE): named.pop(name)
-        for name in list(named)
-        if name.startswith(_MORE)
+        name.removeprefix(_MORE): named.pop(name) for name in list(named) if name.startswith(_MORE)
       }
       if told := problem(more):
         raise storage.DamagedError(told)
@@ -128,8 +119,7 @@ def load_newest(
       if version == versions[0]:
         before = 'there is none before it'
       print(
-        f'warning: the checkpoint of round {version} is damaged ({e});'
-        f' {where}, and {before}',
+        f'warning: the checkpoint of round {version} is damaged ({e}); {where}, and {before}',
         file=sys.stderr,
       )
       continue
@@ -200,22 +190,20 @@ def _of_model(named: Mapping[str, np.ndarray], model) -> dict:
   return found and {**found, f'{_MODEL}README': np.array(_ABOUT)}
 
 
-def model_arrays(
-  run_dir: str | os.PathLike, version: int
-) -> dict[str, np.ndarray]:
+def model_arrays(run_dir: str | os.PathLike, version: int) -> dict[str, np.ndarray]:
   """Returns the arrays of a round's global model by name, such as `tables/class`.
 
   Raises `storage.DamagedError` for a file that is missing or damaged.
   """
   named = storage.read_arrays(
-    path_of(run_dir, version),
-    lambda n: n.startswith((_WEIGHTS, _MODEL)) and n != f'{_MODEL}README',
+    path_of(run_dir, version), lambda n: n.startswith((_WEIGHTS, _MODEL)) and n != f'{_MODEL}README'
   )
-  of = lambda prefix: {
-    name.removeprefix(prefix): array
-    for name, array in named.items()
-    if name.startswith(prefix)
-  }
+
+  def of(prefix):
+    return {
+      name.removeprefix(prefix): array for name, array in named.items() if name.startswith(prefix)
+    }
+
   return {**of(_WEIGHTS), **of(_MODEL)}
 
 
@@ -229,8 +217,7 @@ def load_model(run_dir: str | os.PathLike, version: int, like):
   weights, expected = model_arrays(run_dir, version), storage.named(like)
   if difference := _first_difference(weights, expected):
     raise errors.InputError(
-      f'{path} is of another model: {difference}; take the version of this program'
-      ' that wrote it'
+      f'{path} is of another model: {difference}; take the version of this program that wrote it'
     )
   tensors = [tf.convert_to_tensor(weights[name]) for name, _ in expected]
   return tf.nest.pack_sequence_as(like, tensors)
@@ -247,7 +234,10 @@ def kept(run_dir: str | os.PathLike) -> list[int]:
 
 def _first_difference(named: dict[str, np.ndarray], expected: list) -> str:
   """Says where arrays differ from leaves expected; '' where nowhere."""
-  described = lambda leaf: f'{np.dtype(leaf.dtype.name)} {list(leaf.shape)}'
+
+  def described(leaf):
+    return f'{np.dtype(leaf.dtype.name)} {list(leaf.shape)}'
+
   for name, leaf in expected:
     if name not in named:
       return f'it has no {name}'

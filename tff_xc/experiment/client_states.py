@@ -10,18 +10,14 @@ import concurrent.futures
 import itertools
 import pathlib
 import re
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tff_xc import errors
-from tff_xc import files
-from tff_xc.experiment import cohort
-from tff_xc.experiment import storage
+from tff_xc import errors, files
+from tff_xc.experiment import cohort, storage
 from tff_xc.round import examples as examples_lib
 
 FOLDER = 'client_states'
@@ -62,9 +58,7 @@ class ClientStates:
         leaf = found.get(name, np.zeros(0))
         dtype = spec.dtype.as_numpy_dtype
         if leaf.dtype != dtype or leaf.shape != tuple(spec.shape):
-          raise storage.DamagedError(
-            f'{name} is {leaf.dtype} {list(leaf.shape)}'
-          )
+          raise storage.DamagedError(f'{name} is {leaf.dtype} {list(leaf.shape)}')
     except storage.DamagedError as e:
       raise errors.InputError(
         f"a client's state, {path}, cannot be read ({e}); restore it, or move it"
@@ -78,9 +72,10 @@ class ClientStates:
     self, examples: Sequence[examples_lib.ClientExamples]
   ) -> Sequence[examples_lib.ClientExamples]:
     """Returns a cohort's examples with the clients' states, as they are read."""
-    with_state = lambda client: client._replace(
-      state=self.of(int(client.client_id))
-    )
+
+    def with_state(client):
+      return client._replace(state=self.of(int(client.client_id)))
+
     return cohort.Values(with_state, examples)
 
   def write(self, new: examples_lib.KeptStates, round_number: int) -> Kept:
@@ -162,10 +157,7 @@ class ClientStates:
         # Files of later rounds will be written again.
         if at < rounds.get(client, -1):
           old.setdefault(client, []).append(at)
-    self.kept = {
-      client: (*sorted(old.get(client, ())), at)
-      for client, at in rounds.items()
-    }
+    self.kept = {client: (*sorted(old.get(client, ())), at) for client, at in rounds.items()}
     self._saved = done
 
   def problem(self, arrays: Mapping[str, np.ndarray]) -> str:
@@ -201,9 +193,7 @@ def of_checkpoint(
 
 def _rounds(arrays: Mapping[str, np.ndarray]) -> dict[int, int]:
   """Returns the round of each client's state as a checkpoint records them."""
-  ids, rounds = (
-    arrays.get(name, np.zeros(0, np.int64)).tolist() for name in (_IDS, _ROUNDS)
-  )
+  ids, rounds = (arrays.get(name, np.zeros(0, np.int64)).tolist() for name in (_IDS, _ROUNDS))
   return dict(zip(ids, rounds, strict=True))
 
 

@@ -10,9 +10,7 @@ import dataclasses
 import functools
 import math
 import threading
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,15 +18,15 @@ import scipy.sparse
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc import errors
-from tff_xc import wording
-from tff_xc.data import client_data
-from tff_xc.data import sparse
+from tff_xc import errors, wording
+from tff_xc.data import client_data, sparse
 from tff_xc.measure import privacy_loss
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import attack as attack_lib
-from tff_xc.round import examples as examples_lib
-from tff_xc.round import randomness
+from tff_xc.round import (
+  algorithm as algorithm_lib,
+  attack as attack_lib,
+  examples as examples_lib,
+  randomness,
+)
 
 # Examples of a round without clients.
 _MOST_POOLED = 10_000_000
@@ -75,11 +73,7 @@ class Cohort(Sequence):
 class Values(Sequence):
   """Clients' values: `value` of each of `clients`, made at each access."""
 
-  def __init__(
-    self,
-    value: Callable[[Any], examples_lib.ClientExamples],
-    clients: Sequence,
-  ):
+  def __init__(self, value: Callable[[Any], examples_lib.ClientExamples], clients: Sequence):
     self._value, self._clients = value, clients
 
   def __len__(self) -> int:
@@ -103,10 +97,7 @@ def client_value(
   if scipy.sparse.issparse(all_y):
     all_y = all_y.indices
   return examples_lib.ClientExamples(
-    x=sparse.as_tensors(x),
-    y=sparse.as_tensors(y),
-    client_id=np.int64(index),
-    all_y=all_y,
+    x=sparse.as_tensors(x), y=sparse.as_tensors(y), client_id=np.int64(index), all_y=all_y
   )
 
 
@@ -135,14 +126,10 @@ def _check_enough(wanted: int, found: int, which: str = '') -> None:
     )
 
 
-def _by_themselves(
-  probabilities: np.ndarray, seed: int, round_number: int
-) -> list[int]:
+def _by_themselves(probabilities: np.ndarray, seed: int, round_number: int) -> list[int]:
   """Returns the clients of a round to which each comes by itself."""
   random = np.random.default_rng([seed, round_number, 0, _OF_POISSON])
-  return np.flatnonzero(
-    random.random(len(probabilities)) < probabilities
-  ).tolist()
+  return np.flatnonzero(random.random(len(probabilities)) < probabilities).tolist()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,17 +145,13 @@ class UniformClients:
 
   has_clients = True
 
-  def participation(
-    self, dataset: client_data.FederatedDataset
-  ) -> privacy_loss.Sampling:
+  def participation(self, dataset: client_data.FederatedDataset) -> privacy_loss.Sampling:
     """Returns what an accountant of differential privacy needs to know."""
     kind = privacy_loss.POISSON if self.poisson else privacy_loss.FIXED
     clients = len(dataset.train.partition)
     return privacy_loss.Sampling(kind, self.clients_per_round / clients)
 
-  def cohorts(
-    self, dataset: client_data.FederatedDataset, seed: int
-  ) -> Callable[[int], Cohort]:
+  def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
     """Returns round -> cohort; InputError for fewer than K clients."""
     train = dataset.train
     partition = train.partition
@@ -182,9 +165,7 @@ class UniformClients:
         held = used = partition.of_client(index)
         if 0 < self.examples_per_round < len(held):
           random = np.random.default_rng([seed, round_number, index])
-          used = held[
-            random.choice(len(held), self.examples_per_round, replace=False)
-          ]
+          used = held[random.choice(len(held), self.examples_per_round, replace=False)]
         return client_value(train, used, index, held)
 
       if self.poisson:
@@ -217,17 +198,13 @@ class IidBatches:
 
   has_clients = False
 
-  def cohorts(
-    self, dataset: client_data.FederatedDataset, seed: int
-  ) -> Callable[[int], Cohort]:
+  def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
     """Returns round -> cohort of one client."""
     train = dataset.train
     partition = train.partition
     total = len(partition.numbers)
     if not total:
-      raise errors.InputError(
-        'no client has any examples; give clients with examples'
-      )
+      raise errors.InputError('no client has any examples; give clients with examples')
     steps = self.steps or math.ceil(total / len(partition) / self.batch_size)
     each = steps * self.batch_size
     if each > _MOST_POOLED:
@@ -278,9 +255,7 @@ class VirtualClients:
 
   has_clients = True
 
-  def participation(
-    self, dataset: client_data.FederatedDataset
-  ) -> privacy_loss.Sampling:
+  def participation(self, dataset: client_data.FederatedDataset) -> privacy_loss.Sampling:
     """Returns what an accountant needs to know: the largest probability."""
     if not self.poisson:
       raise errors.InputError(
@@ -292,17 +267,13 @@ class VirtualClients:
     largest = min(1.0, self.clients_per_round * sizes.max() / sizes.sum())
     return privacy_loss.Sampling(privacy_loss.POISSON, float(largest))
 
-  def cohorts(
-    self, dataset: client_data.FederatedDataset, seed: int
-  ) -> Callable[[int], Cohort]:
+  def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
     """Returns round -> cohort; raises InputError if too few have examples."""
     train = dataset.train
     partition = train.partition
     sizes = partition.sizes
     _check_enough(
-      1 if self.replace else self.clients_per_round,
-      np.count_nonzero(sizes),
-      ' with examples',
+      1 if self.replace else self.clients_per_round, np.count_nonzero(sizes), ' with examples'
     )
     share = sizes / sizes.sum()
 
@@ -316,10 +287,7 @@ class VirtualClients:
         drawn = np.random.default_rng([seed, round_number, 0]).choice(
           len(share), self.clients_per_round, self.replace, share
         )
-      before = [
-        np.count_nonzero(drawn[:place] == index)
-        for place, index in enumerate(drawn)
-      ]
+      before = [np.count_nonzero(drawn[:place] == index) for place, index in enumerate(drawn)]
       numbers = (drawn + len(partition) * np.array(before)).tolist()
 
       def value(number: int) -> examples_lib.ClientExamples:
@@ -352,9 +320,7 @@ def virtual_clients(
   """
   training = algorithm.local_training
   if examples % training.batch_size:
-    raise ValueError(
-      f'{examples} examples are no multiple of batches of {training.batch_size}'
-    )
+    raise ValueError(f'{examples} examples are no multiple of batches of {training.batch_size}')
   if replace and algorithm.client_state is not None:
     raise ValueError('clients that keep a state are drawn without replacement')
   return dataclasses.replace(
@@ -373,9 +339,7 @@ class _Changed:
 
   has_clients = True
 
-  def participation(
-    self, dataset: client_data.FederatedDataset
-  ) -> privacy_loss.Sampling:
+  def participation(self, dataset: client_data.FederatedDataset) -> privacy_loss.Sampling:
     """Returns that of who is drawn: what some of them do is not counted."""
     return self.sampling.participation(dataset)
 
@@ -393,9 +357,7 @@ class Dropout(_Changed):
 
   probability: float  # Of leaving, at least 0 and less than 1.
 
-  def cohorts(
-    self, dataset: client_data.FederatedDataset, seed: int
-  ) -> Callable[[int], Cohort]:
+  def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
     """Returns round -> the cohort of those who stay; raises as `sampling`."""
     drawn = self.sampling.cohorts(dataset, seed)
 
@@ -419,9 +381,7 @@ class Dropout(_Changed):
     return cohort
 
 
-def with_dropout(
-  algorithm: algorithm_lib.Algorithm, probability: float
-) -> algorithm_lib.Algorithm:
+def with_dropout(algorithm: algorithm_lib.Algorithm, probability: float) -> algorithm_lib.Algorithm:
   """Returns the algorithm with `Dropout`; as it is for a probability of 0."""
   if not 0 <= probability < 1:
     raise ValueError(f'probability {probability}: expected 0 <= p < 1')
@@ -429,9 +389,7 @@ def with_dropout(
     return algorithm
   if algorithm.sampling is None or not algorithm.has_clients:
     raise ValueError('the algorithm draws no clients that could leave')
-  return dataclasses.replace(
-    algorithm, sampling=Dropout(algorithm.sampling, probability)
-  )
+  return dataclasses.replace(algorithm, sampling=Dropout(algorithm.sampling, probability))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -444,15 +402,12 @@ class Attacked(_Changed):
 
   attack: attack_lib.Attack
 
-  def cohorts(
-    self, dataset: client_data.FederatedDataset, seed: int
-  ) -> Callable[[int], Cohort]:
+  def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
     """Returns round -> cohort; ValueError if the data have other clients."""
     drawn, count = self.sampling.cohorts(dataset, seed), self.attack.num_clients
     if count != len(dataset.train.partition):
       raise ValueError(
-        f'an attack among {count} clients, and the data have'
-        f' {len(dataset.train.partition)}'
+        f'an attack among {count} clients, and the data have {len(dataset.train.partition)}'
       )
     attack = self.attack.drawn(randomness.pair(seed))
     attacks = attack.attackers.include(tf.range(count, dtype=tf.int64)).numpy()
@@ -499,9 +454,7 @@ class Ahead(contextlib.AbstractContextManager):
     self._last = (-1, 0)  # The value that was used last, in order.
     self._largest = 0  # Bytes of the largest value so far.
     self._lock = threading.Lock()
-    self._thread = concurrent.futures.ThreadPoolExecutor(
-      1, thread_name_prefix='tff_xc_prefetch'
-    )
+    self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='tff_xc_prefetch')
 
   def __exit__(self, *error) -> None:
     self._thread.shutdown(cancel_futures=True)
@@ -514,7 +467,10 @@ class Ahead(contextlib.AbstractContextManager):
         del self._drawn[old]
       for key in [k for k in self._started if k[0] < round_number]:
         self._started.pop(key).cancel()
-    value = lambda place: self._take(found, round_number, place)
+
+    def value(place):
+      return self._take(found, round_number, place)
+
     values = Values(value, range(len(found.examples)))
     return dataclasses.replace(found, examples=values)
 
@@ -527,10 +483,7 @@ class Ahead(contextlib.AbstractContextManager):
     with self._lock:
       started = self._started.pop((round_number, place), None)
     # If the thread has not begun to read it, the caller reads at once.
-    if started is None or started.cancel():
-      value = cohort.examples[place]
-    else:
-      value = started.result()
+    value = cohort.examples[place] if started is None or started.cancel() else started.result()
     arrays = [t for t in tf.nest.flatten(value) if hasattr(t, 'nbytes')]
     with self._lock:
       self._largest = max(self._largest, sum(t.nbytes for t in arrays))

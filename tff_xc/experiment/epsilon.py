@@ -4,19 +4,15 @@ import collections
 import dataclasses
 from collections.abc import Callable
 
-from tff_xc import classifier
-from tff_xc import errors
+from tff_xc import classifier, errors
 from tff_xc.data import client_data
 from tff_xc.experiment import cohort
 from tff_xc.measure import privacy_loss
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import frozen
+from tff_xc.round import algorithm as algorithm_lib, frozen
 
 
 def of_rounds(
-  algorithm: algorithm_lib.Algorithm,
-  dataset: client_data.FederatedDataset,
-  seed: int,
+  algorithm: algorithm_lib.Algorithm, dataset: client_data.FederatedDataset, seed: int
 ) -> Callable[[int], float]:
   """Returns a function: rounds done -> epsilon of an algorithm with `privacy`.
 
@@ -41,14 +37,12 @@ def noise_multiplier(
 ) -> float:
   """Returns the z with which a run of so many rounds has at most `epsilon`."""
   if algorithm.privacy.bits:
-    epsilon_of, hidden = (
-      _distributed(algorithm, dataset, seed),
-      algorithm.privacy,
-    )
-    with_noise = lambda z: dataclasses.replace(hidden, noise_multiplier=z)
-    return privacy_loss.least_noise(
-      lambda z: epsilon_of(with_noise(z), rounds), epsilon
-    )
+    epsilon_of, hidden = (_distributed(algorithm, dataset, seed), algorithm.privacy)
+
+    def with_noise(z):
+      return dataclasses.replace(hidden, noise_multiplier=z)
+
+    return privacy_loss.least_noise(lambda z: epsilon_of(with_noise(z), rounds), epsilon)
   hidden, sampling, events = _events(algorithm, dataset, seed)
   count = events(rounds)
   return privacy_loss.noise_multiplier(epsilon, hidden.delta, count, sampling)
@@ -83,11 +77,7 @@ def _distributed(algorithm, dataset, seed):
     most, fewest = part(rounds)
     integers = hidden.integers
     return privacy_loss.skellam_epsilon(
-      integers.distance(hidden.clip, count),
-      count,
-      fewest * integers.stddev**2,
-      hidden.delta,
-      most,
+      integers.distance(hidden.clip, count), count, fewest * integers.stddev**2, hidden.delta, most
     )
 
   return epsilon

@@ -10,15 +10,10 @@ import tensorflow as tf
 import tqdm
 
 from tff_xc import classifier
-from tff_xc.data import client_data
-from tff_xc.data import partition as partition_lib
-from tff_xc.experiment import client_states as client_states_lib
-from tff_xc.experiment import cohort
-from tff_xc.measure import client_scores
-from tff_xc.measure import evaluation
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import personal
-from tff_xc.round import randomness
+from tff_xc.data import client_data, partition as partition_lib
+from tff_xc.experiment import client_states as client_states_lib, cohort
+from tff_xc.measure import client_scores, evaluation
+from tff_xc.round import algorithm as algorithm_lib, personal, randomness
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +58,10 @@ def scores(
   if not how.steps and kept is None:
     return before
   algorithm = _with_room(algorithm, dataset)
-  adapt = lambda own, value, seed: own
+
+  def adapt(own, value, seed):
+    return own
+
   if how.steps:
     adapt = personal.build(algorithm, how.steps, how.part, how.learning_rate)
   seed = randomness.round_seed(state.seed, state.round_number)
@@ -86,7 +84,10 @@ def scores(
     value = cohort.client_value(dataset.train, used, number)
     after = adapt(start, value, seed)
     own = partition_lib.of_clients({'own': held_out.of_client(index)})
-    predict = lambda numbers: evaluator.predict(after, pool, numbers)
+
+    def predict(numbers):
+      return evaluator.predict(after, pool, numbers)
+
     return client_scores.top1(pool, own, predict)[0]
 
   threads = threads or len(os.sched_getaffinity(0))

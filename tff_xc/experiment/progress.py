@@ -12,10 +12,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import tqdm
 
@@ -81,17 +78,11 @@ class Progress:
       'evaluation': schedule.eval_every,
       'checkpoint': schedule.checkpoint_every,
     }
-    self._recent = {
-      part: collections.deque(maxlen=_RECENT) for part in self._every
-    }
+    self._recent = {part: collections.deque(maxlen=_RECENT) for part in self._every}
     # Rounds done here, the last one's end, and what other parts took since then.
     self._clock, self._here, self._since, self._apart = clock, 0, clock(), 0.0
     self._bar = tqdm.tqdm(
-      total=schedule.rounds,
-      initial=self._done,
-      unit='round',
-      disable=None,
-      bar_format=_BAR,
+      total=schedule.rounds, initial=self._done, unit='round', disable=None, bar_format=_BAR
     )
 
   @contextlib.contextmanager
@@ -116,9 +107,7 @@ class Progress:
           return None
     return seconds
 
-  def round_done(
-    self, row: Mapping[str, float], scores: Mapping[str, float] | None
-  ) -> None:
+  def round_done(self, row: Mapping[str, float], scores: Mapping[str, float] | None) -> None:
     """Shows a round: its row, and the scores of its evaluation, if it had one."""
     now = self._clock()
     self._recent['round'].append(now - self._since - self._apart)

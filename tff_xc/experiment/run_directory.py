@@ -17,22 +17,15 @@ import os
 import pathlib
 import re
 import time
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import lock
+from tff_xc import errors, files, lock
 from tff_xc.data import description
-from tff_xc.experiment import checkpoints
-from tff_xc.experiment import same_run
-from tff_xc.experiment import storage
-from tff_xc.experiment import trackers
+from tff_xc.experiment import checkpoints, same_run, storage, trackers
 from tff_xc.report import run_files
 
 CURVES = 'curves.png'
@@ -94,12 +87,7 @@ class RunDirectory:
         file.unlink()
 
   def save(
-    self,
-    state,
-    rounds_done: int,
-    more: Mapping,
-    model: Callable,
-    best: int | None = None,
+    self, state, rounds_done: int, more: Mapping, model: Callable, best: int | None = None
   ) -> int:
     """As `checkpoints.save`, once the disk has the rows that a resume needs."""
     if not checkpoints.path_of(self.path, rounds_done).exists():
@@ -130,9 +118,7 @@ class RunDirectory:
           temporary.write_text(kept)
         rows = run_files.read_metrics(file).to_dict('records')
       _rewrite_events(folder, rows)
-      self._metrics = tff.program.CSVFileReleaseManager(
-        str(file), key_fieldname='round'
-      )
+      self._metrics = tff.program.CSVFileReleaseManager(str(file), key_fieldname='round')
       self._events = tff.program.TensorBoardReleaseManager(str(folder))
       self.tracked.start(self._config, rows)
     return rows
@@ -195,9 +181,7 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
   for wanted in expected if rounds_done else ():
     if wanted >= len(kept) or number(kept[wanted]) != wanted:
       raise files.damaged(
-        file,
-        f'there is a checkpoint of round {rounds_done}, and no row of round'
-        f' {wanted}',
+        file, f'there is a checkpoint of round {rounds_done}, and no row of round {wanted}'
       )
   return ''.join([*lines[:1], *kept])
 
@@ -208,10 +192,7 @@ def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:
   kept = folder / _KEPT_EVENTS
   if rows:
     folder.mkdir(exist_ok=True)
-    with (
-      files.replacing(kept) as temporary,
-      tf.io.TFRecordWriter(str(temporary)) as writer,
-    ):
+    with files.replacing(kept) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
       seconds = [row.get('seconds', math.nan) for row in rows]
       seconds = [0.0 if math.isnan(taken) else taken for taken in seconds]
       ended = time.time() - sum(seconds)
@@ -226,9 +207,7 @@ def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:
             if name != 'round' and value == value
           ]
         )
-        event = tf.compat.v1.Event(
-          wall_time=ended, step=int(row['round']), summary=summary
-        )
+        event = tf.compat.v1.Event(wall_time=ended, step=int(row['round']), summary=summary)
         writer.write(event.SerializeToString())
   for file in old:
     if file != kept or not rows:

@@ -9,8 +9,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tff_xc import errors
-from tff_xc import wording
+from tff_xc import errors, wording
 from tff_xc.report import run_files
 
 # A checksum of FedIR's target distribution; in config.json once it is read.
@@ -33,9 +32,7 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
   if path.exists() and not path.is_dir():
     raise errors.InputError(f'--run_dir={path} is a file; name a directory')
   if not file.exists():
-    left = [
-      n for n in (run_files.METRICS, 'checkpoints') if (path / n).exists()
-    ]
+    left = [n for n in (run_files.METRICS, 'checkpoints') if (path / n).exists()]
     if left:
       raise errors.InputError(
         f'{path} has {" and ".join(left)} of a run, but no {run_files.CONFIG};'
@@ -71,9 +68,7 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
         )
   rounds = wording.count(found['rounds'], 'round')
   if wanted['rounds'] < found['rounds']:
-    raise errors.InputError(
-      f'{path} holds a run of {rounds}; give at least as many'
-    )
+    raise errors.InputError(f'{path} holds a run of {rounds}; give at least as many')
   if wanted.get('dp_epsilon') and wanted['rounds'] > found['rounds']:
     raise errors.InputError(
       f'{path} holds a run whose noise gives --dp_epsilon={wanted["dp_epsilon"]:g}'

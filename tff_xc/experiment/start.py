@@ -8,30 +8,20 @@ import collections
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tff_xc import classifier
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import heads
-from tff_xc import wording
+from tff_xc import classifier, errors, files, heads, wording
 from tff_xc.data import fingerprint
-from tff_xc.experiment import checkpoints
-from tff_xc.experiment import storage
+from tff_xc.experiment import checkpoints, storage
 from tff_xc.report import run_files
 
 # Of a folder of `launch.export --format=npz`: its file, and what its arrays begin with.
 _EXPORT, _CARD = 'model.npz', 'model.json'
-_OF_EXPORT = {
-  'encoder/': ('encoder/', 'tables/'),
-  'state/': ('encoder_state/',),
-}
+_OF_EXPORT = {'encoder/': ('encoder/', 'tables/'), 'state/': ('encoder_state/',)}
 # A computation holds the weights, and messages of TFF stop at 2 GB.
 _MOST_BYTES = 2**30
 
@@ -62,9 +52,7 @@ class Start:
       )
       for part in ('encoder', 'encoder_state', 'tables')
     )
-    started = tf.nest.map_structure(
-      tf.convert_to_tensor, classifier.ModelWeights(*parts)
-    )
+    started = tf.nest.map_structure(tf.convert_to_tensor, classifier.ModelWeights(*parts))
     if len(self.places):
       table = started.tables[classifier.CLASS]
       started.tables[classifier.CLASS] = tf.tensor_scatter_nd_update(
@@ -112,29 +100,21 @@ def _of_export(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def check_features(
-  preprocessing: Mapping[str, Any],
-  class_names: Sequence[str] | None,
-  source: Source,
-  path: str,
+  preprocessing: Mapping[str, Any], class_names: Sequence[str] | None, source: Source, path: str
 ) -> None:
   """Refuses a source whose features mean something else than those of a data set.
 
   Columns of a table have names, and features of a list are items, which are classes.
   """
-  columns = [
-    how.get('columns') for how in (preprocessing, source.preprocessing)
-  ]
-  if (
-    all(isinstance(each, list) for each in columns) and columns[0] != columns[1]
-  ):
+  columns = [how.get('columns') for how in (preprocessing, source.preprocessing)]
+  if all(isinstance(each, list) for each in columns) and columns[0] != columns[1]:
     there, here = (wording.shown(', '.join(each[:5])) for each in columns[::-1])
     raise errors.InputError(
       f'--start_from={path}: its features begin with {there}, and those of these data'
       f' with {here}; give the same --feature_columns in the same order'
     )
   has_items = 'history' in preprocessing and any(
-    name.startswith('tables/') and name != f'tables/{classifier.CLASS}'
-    for name in source.arrays
+    name.startswith('tables/') and name != f'tables/{classifier.CLASS}' for name in source.arrays
   )
   if has_items and source.class_names != list(class_names or ()):
     raise errors.InputError(
@@ -208,9 +188,7 @@ def _same(model, class_names, source: Source) -> np.ndarray:
   if isinstance(model.head, heads.HashedHead):
     is_same = list(here) == list(there)
     here = there = range(model.num_rows if is_same else 0)
-    if is_same and len(source.arrays[f'tables/{classifier.CLASS}']) != len(
-      here
-    ):
+    if is_same and len(source.arrays[f'tables/{classifier.CLASS}']) != len(here):
       here = there = ()
   place = {name: i for i, name in enumerate(there)}
   pairs = [(place[name], i) for i, name in enumerate(here) if name in place]

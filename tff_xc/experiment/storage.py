@@ -5,19 +5,14 @@ import os
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tree
 
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import npz_headers
+from tff_xc import errors, files, npz_headers
 
 
 class DamagedError(Exception):
@@ -40,9 +35,7 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
     ) from e
 
 
-def write_arrays(
-  path: pathlib.Path, named: Mapping[str, np.ndarray], durable: bool = True
-) -> int:
+def write_arrays(path: pathlib.Path, named: Mapping[str, np.ndarray], durable: bool = True) -> int:
   """Writes an `.npz` file, whole or not at all; see `files.replacing`.
 
   Returns a checksum of its content, as `checksum` does.
@@ -76,9 +69,7 @@ def read_arrays(
       if file.zip.comment != _comment(len(file.files)):
         raise DamagedError('its list of arrays is damaged')
       names = list(filter(wanted, file.files))
-      npz_headers.check(
-        path, names, 'free some, or delete the file if it is damaged'
-      )
+      npz_headers.check(path, names, 'free some, or delete the file if it is damaged')
       return {name: file[name] for name in names}
   except (DamagedError, errors.InputError):
     raise
@@ -87,8 +78,7 @@ def read_arrays(
     if not isinstance(e, MemoryError | PermissionError):
       raise DamagedError(told) from e
     raise errors.InputError(
-      f'{path} cannot be read ({told}); mend that, and start the same command'
-      ' again'
+      f'{path} cannot be read ({told}); mend that, and start the same command again'
     ) from e
 
 
@@ -99,10 +89,7 @@ def _comment(count: int) -> bytes:
 
 def named(structure) -> list[tuple[str, Any]]:
   """Returns the leaves of a structure in order, with their paths as names."""
-  return [
-    ('/'.join(map(str, path)), leaf)
-    for path, leaf in tree.flatten_with_path(structure)
-  ]
+  return [('/'.join(map(str, path)), leaf) for path, leaf in tree.flatten_with_path(structure)]
 
 
 def checksum(path: str | os.PathLike) -> int | None:

@@ -18,14 +18,10 @@ import pathlib
 import secrets
 import sys
 import time
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
+from tff_xc import errors, files, wording
 from tff_xc.report import run_files
 
 FILE = 'tracker.json'
@@ -37,8 +33,7 @@ _PACKAGES = {'mlflow': 'mlflow-skinny', 'wandb': 'wandb'}
 _PARAMETERS, _LONGEST = 100, 500
 _LEFT_OUT = ('unset',)
 _STARTS = (
-  'no tracked run was started; mend that, or leave --tracker out and choose it when'
-  ' the run resumes'
+  'no tracked run was started; mend that, or leave --tracker out and choose it when the run resumes'
 )
 
 
@@ -80,9 +75,7 @@ class Tracked:
     self._name, self._folder = name, pathlib.Path(folder)
     self._tracker, self._id, self._round = None, '', -1
 
-  def start(
-    self, config: Mapping[str, Any], rows: Iterable[Mapping[str, float]]
-  ) -> None:
+  def start(self, config: Mapping[str, Any], rows: Iterable[Mapping[str, float]]) -> None:
     """Opens the tracked run, or begins one, and adds the rows it lacks.
 
     InputError if the package does not start: a server that does not answer, say.
@@ -93,13 +86,9 @@ class Tracked:
     is_same = known.get('tracker') == self._name
     kind = {'mlflow': _MLflow, 'wandb': _Wandb}[self._name]
     try:
-      self._tracker = kind(
-        self._folder, known['run'] if is_same else '', settings_of(config)
-      )
+      self._tracker = kind(self._folder, known['run'] if is_same else '', settings_of(config))
     except Exception as e:  # Packages have many errors of their own.
-      raise errors.InputError(
-        f'--tracker={self._name}: {_line(e)}: {_STARTS}'
-      ) from e
+      raise errors.InputError(f'--tracker={self._name}: {_line(e)}: {_STARTS}') from e
     self._id = self._tracker.id
     self._round = int(known.get('round', -1)) if is_same else -1
     self._keep()
@@ -111,9 +100,7 @@ class Tracked:
     if self._tracker is None or round_number <= self._round:
       return
     measured = {
-      name: float(value)
-      for name, value in row.items()
-      if name != 'round' and not math.isnan(value)
+      name: float(value) for name, value in row.items() if name != 'round' and not math.isnan(value)
     }
     if self._try(self._tracker.log, measured, round_number):
       self._round = round_number
@@ -179,18 +166,14 @@ class _MLflow:
     mlflow = importlib.import_module('mlflow')
     self._entities = importlib.import_module('mlflow.entities')
     uri = os.environ.get('MLFLOW_TRACKING_URI')
-    self._client = mlflow.MlflowClient(
-      tracking_uri=uri or (folder / 'mlruns').resolve().as_uri()
-    )
+    self._client = mlflow.MlflowClient(tracking_uri=uri or (folder / 'mlruns').resolve().as_uri())
     if run:
       self._client.update_run(run, status='RUNNING')
       self.id = run
       return
     name = os.environ.get('MLFLOW_EXPERIMENT_NAME', 'tff_xc')
     found = self._client.get_experiment_by_name(name)
-    experiment = (
-      found.experiment_id if found else self._client.create_experiment(name)
-    )
+    experiment = found.experiment_id if found else self._client.create_experiment(name)
     made = self._client.create_run(experiment, run_name=folder.resolve().name)
     self.id = made.info.run_id
     # A resumed run may have more rounds, and MLflow does not let a value change.

@@ -8,43 +8,42 @@ import pathlib
 import re
 import sys
 import time
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
-from tff_xc import environment
-from tff_xc import errors
-from tff_xc import interrupts
-from tff_xc import wording
-from tff_xc.data import client_data
-from tff_xc.data import fingerprint
-from tff_xc.experiment import checkpoints
-from tff_xc.experiment import client_states as client_states_lib
-from tff_xc.experiment import cohort as cohort_lib
-from tff_xc.experiment import epsilon as epsilon_lib
-from tff_xc.experiment import progress as progress_lib
-from tff_xc.experiment import run_directory
-from tff_xc.experiment import same_run
-from tff_xc.experiment import storage
-from tff_xc.experiment import trackers
-from tff_xc.measure import catalog
-from tff_xc.measure import client_scores
-from tff_xc.measure import communication
-from tff_xc.measure import evaluation
-from tff_xc.measure import skew
-from tff_xc.measure import targets as targets_lib
+from tff_xc import environment, errors, interrupts, wording
+from tff_xc.data import client_data, fingerprint
+from tff_xc.experiment import (
+  checkpoints,
+  client_states as client_states_lib,
+  cohort as cohort_lib,
+  epsilon as epsilon_lib,
+  progress as progress_lib,
+  run_directory,
+  same_run,
+  storage,
+  trackers,
+)
+from tff_xc.measure import (
+  catalog,
+  client_scores,
+  communication,
+  evaluation,
+  skew,
+  targets as targets_lib,
+)
 from tff_xc.report import run_files
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import examples as examples_lib
-from tff_xc.round import importance
-from tff_xc.round import process as process_lib
-from tff_xc.runtime import client_error
-from tff_xc.runtime import registry as runtimes
+from tff_xc.round import (
+  algorithm as algorithm_lib,
+  examples as examples_lib,
+  importance,
+  process as process_lib,
+)
+from tff_xc.runtime import client_error, registry as runtimes
 
 # Bytes of clients' states of which a run warns.
 _MUCH = 10**9
@@ -130,13 +129,10 @@ def train(
     read_ahead = cohort_lib.Ahead(cohorts, rounds)
   with read_ahead as cohorts:
     parts = {
-      'epsilon': algorithm.privacy
-      and epsilon_lib.of_rounds(algorithm, dataset, drawn_seed),
+      'epsilon': algorithm.privacy and epsilon_lib.of_rounds(algorithm, dataset, drawn_seed),
       'targets': targets_lib.parse(target, metrics),
       'process': process_lib.build_process(algorithm, drawn_seed),
-      'evaluate': evaluation.Evaluator(
-        algorithm.model, dataset, metrics, evaluated
-      ),
+      'evaluate': evaluation.Evaluator(algorithm.model, dataset, metrics, evaluated),
       'messages': communication.messages(algorithm),
     }
     # Last, so that nothing is written if any of these fails.
@@ -152,8 +148,7 @@ def train(
         directory=directory,
         best=best,
         warnings=[*warnings, *_large_states(algorithm, dataset, run_dir)],
-        client_states=kept
-        and client_states_lib.ClientStates(kept.spec, run_dir),
+        client_states=kept and client_states_lib.ClientStates(kept.spec, run_dir),
         facts={'emd': skew.emd(counts), **baselines},
       )
       draw_curves(run_dir)
@@ -171,9 +166,7 @@ def draw_curves(run_dir: str | os.PathLike) -> None:
     curves.plot_run(run_files.read_run(run_dir), picture)
 
 
-def _directory(
-  run_dir, config, dataset, counts, tracker
-) -> run_directory.RunDirectory:
+def _directory(run_dir, config, dataset, counts, tracker) -> run_directory.RunDirectory:
   """Opens the run's directory, and writes the data's description into it."""
   watched = dataset.train.pool.files
   directory = run_directory.RunDirectory(run_dir, config, watched, tracker)
@@ -189,8 +182,7 @@ def _large_states(algorithm, dataset, run_dir) -> list[str]:
   if algorithm.client_state is None:
     return []
   each = sum(
-    s.shape.num_elements() * s.dtype.size
-    for s in tf.nest.flatten(algorithm.client_state.spec)
+    s.shape.num_elements() * s.dtype.size for s in tf.nest.flatten(algorithm.client_state.spec)
   )
   clients = len(dataset.train.partition)
   if each * clients < _MUCH:
@@ -203,9 +195,7 @@ def _large_states(algorithm, dataset, run_dir) -> list[str]:
   ]
 
 
-def _whole_config(
-  config: dict, best, algorithm, dataset, metrics, schedule
-) -> dict[str, Any]:
+def _whole_config(config: dict, best, algorithm, dataset, metrics, schedule) -> dict[str, Any]:
   """Returns what config.json records."""
   if 'hyperparameters' not in config:
     fields = [field.name for field in dataclasses.fields(algorithm)]
@@ -231,9 +221,7 @@ def _whole_config(
 def _check(algorithm, dataset, metrics, rounds, best) -> None:
   """Raises ValueError for what would fail only later."""
   if algorithm.sampling is None:
-    raise ValueError(
-      'the algorithm has no sampling: who takes part in a round?'
-    )
+    raise ValueError('the algorithm has no sampling: who takes part in a round?')
   if rounds < 1 or not metrics:
     raise ValueError('give at least one round and one metric')
   if best.metric and best.metric not in metrics:
@@ -252,8 +240,7 @@ def _check(algorithm, dataset, metrics, rounds, best) -> None:
     )
   if model.num_classes != dataset.num_classes:
     raise ValueError(
-      f'the model has {wording.count(model.num_classes, "class")}, the data'
-      f' {dataset.num_classes}'
+      f'the model has {wording.count(model.num_classes, "class")}, the data {dataset.num_classes}'
     )
   taken, stored = model.encoder.example_spec, dataset.train.pool.spec
   if isinstance(taken, tf.TensorSpec) and not (
@@ -268,7 +255,10 @@ def describe(value: Any, depth: int = 0) -> str:
   Functions are described by their names and by the values that they captured,
   objects by their types and attributes.
   """
-  inner = lambda part: describe(part, depth + 1)
+
+  def inner(part):
+    return describe(part, depth + 1)
+
   if value is None or isinstance(value, bool | int | float | str):
     return repr(value)
   if depth > _DEPTH:
@@ -282,9 +272,7 @@ def describe(value: Any, depth: int = 0) -> str:
     return f'{np.dtype(value.dtype.name)}{list(value.shape)}'
   if callable(value) and hasattr(value, '__qualname__'):
     cells = [c.cell_contents for c in getattr(value, '__closure__', None) or ()]
-    return (
-      f'{value.__module__}.{value.__qualname__}({", ".join(map(inner, cells))})'
-    )
+    return f'{value.__module__}.{value.__qualname__}({", ".join(map(inner, cells))})'
   attributes = sorted(getattr(value, '__dict__', {}).items())
   if dataclasses.is_dataclass(value):  # Without what it has cached.
     fields = [field.name for field in dataclasses.fields(value)]
@@ -367,10 +355,7 @@ def run(
         with timing('checkpoint'):
           held.save()
       if held.lost and _dropped_all(row):
-        progress.warn(
-          f"round {held.done} dropped every client's update, since none was"
-          ' finite'
-        )
+        progress.warn(f"round {held.done} dropped every client's update, since none was finite")
       held.check_lost()
       progress.round_done(row, measured)
     if held.done < schedule.rounds:
@@ -482,9 +467,7 @@ class _Held:
     if clients:
       clients.sync()
       more = clients.arrays()
-    oldest = self._directory.save(
-      self._state, self.done, more, self.weights, self.best
-    )
+    oldest = self._directory.save(self._state, self.done, more, self.weights, self.best)
     if clients:
       clients.saved(oldest, self.done)
     self._saved_at = time.monotonic()
@@ -502,8 +485,7 @@ class _Held:
       return
     self.save()
     print(
-      f'\nstopped after round {self.done}; the same command goes on from there',
-      file=sys.stderr,
+      f'\nstopped after round {self.done}; the same command goes on from there', file=sys.stderr
     )
 
 
@@ -516,9 +498,7 @@ def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
   ids = dict(enumerate(cohort.client_ids))
   names = [ids.get(i, i) for i in (error.client_index, error.last_index)]
   # Of TensorFlow's message, the part that a check of ours wrote.
-  said = re.search(
-    r'assertion failed: \[client -?\d+: (.*?)\] ?\[', error.reason
-  )
+  said = re.search(r'assertion failed: \[client -?\d+: (.*?)\] ?\[', error.reason)
   return (
     f'{client_error.which(*names)} failed in round {round_number}:'
     f' {said[1] if said else error.reason}; mend its data or what ran out, and'
@@ -528,11 +508,7 @@ def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
 
 def _row(measured, cohort, messages) -> dict[str, float]:
   """Returns a round's row of metrics.csv, without scores and seconds."""
-  row = {
-    name: float(value)
-    for name, value in measured.items()
-    if name != examples_lib.NAME
-  }
+  row = {name: float(value) for name, value in measured.items() if name != examples_lib.NAME}
   rows = {name: row[f'{name}_rows'] for name in messages.tables}
   largest = {n: row.pop(f'{n}_rows_largest') for n in messages.tables}
   row['clients_skipped'] = float(cohort.skipped)
@@ -548,7 +524,10 @@ def _summarise(
 ) -> dict[str, Any]:
   """Returns the summary; means are over the rounds that measured something."""
   table = finished.metrics
-  mean = lambda name: float(table[name].mean())
+
+  def mean(name):
+    return float(table[name].mean())
+
   down, up = (mean(f'bytes_{way}_per_client') for way in ('down', 'up'))
   warnings = list(warnings)
   if lost := sum(_dropped_all(row) for row in table.to_dict('records')):

@@ -6,10 +6,8 @@ algorithms. A file of metrics may have more columns, of an algorithm of one's ow
 """
 
 import re
-from collections.abc import Collection
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
   import pandas as pd
@@ -221,9 +219,7 @@ HEADLINES = ('top1', 'p@1', 'map@10', 'hit@10')
 DISTANCES = tuple(n for n, m in SCORES.items() if m.unit == 'distance')
 
 
-def measurable(
-  names: Collection[str], present: Collection[str]
-) -> tuple[str, ...]:
+def measurable(names: Collection[str], present: Collection[str]) -> tuple[str, ...]:
   """Returns those of the scores `names` whose needs are all `present`."""
   return tuple(n for n in names if set(SCORES[n].needs) <= set(present))
 

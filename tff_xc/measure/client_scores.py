@@ -1,16 +1,13 @@
 """How single clients fare: a model's scores on their own held-out examples."""
 
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
 
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import partition as partition_lib
-from tff_xc.data import pool as pool_lib
+from tff_xc.data import client_data, partition as partition_lib, pool as pool_lib
 from tff_xc.measure import skew
 
 if TYPE_CHECKING:
@@ -137,9 +134,7 @@ def groups(values: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
     yield int(values[inside].min()), int(values[inside].max()), inside
 
 
-def drawn(
-  dataset: client_data.FederatedDataset, count: int, seed: int
-) -> partition_lib.Partition:
+def drawn(dataset: client_data.FederatedDataset, count: int, seed: int) -> partition_lib.Partition:
   """Returns the held-out examples of `count` training clients that have some.
 
   InputError if fewer have.
@@ -157,6 +152,4 @@ def drawn(
       f' examples of their own, {len(some):,}; {fewer}'
     )
   random = np.random.default_rng([seed, _DRAWN])
-  return dataset.held_out.some(
-    np.sort(random.choice(some, count, replace=False))
-  )
+  return dataset.held_out.some(np.sort(random.choice(some, count, replace=False)))

@@ -22,8 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
   import numpy as np
@@ -58,9 +57,7 @@ class Messages:
   # False for training without clients, which sends no messages.
   has_clients: bool = True
 
-  def of_round(
-    self, rows: Mapping[str, float], largest: Mapping[str, float]
-  ) -> dict[str, float]:
+  def of_round(self, rows: Mapping[str, float], largest: Mapping[str, float]) -> dict[str, float]:
     """Returns the columns of bytes of a round, of mean and `largest` rows by table."""
     tables = self.tables.items()
     down = self.down + sum(rows[name] * t.down for name, t in tables)
@@ -94,9 +91,7 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   import tensorflow as tf
 
   from tff_xc import classifier
-  from tff_xc.round import carried
-  from tff_xc.round import frozen
-  from tff_xc.round import importance
+  from tff_xc.round import carried, frozen, importance
 
   privacy, compression = algorithm.privacy, algorithm.compression
 
@@ -106,12 +101,13 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   def sent(spec):
     if privacy and privacy.bits:
       return -(-spec.shape.num_elements() * privacy.bits // 8)
-    return (
-      compression.size(spec.shape.num_elements()) if compression else held(spec)
-    )
+    return compression.size(spec.shape.num_elements()) if compression else held(spec)
 
   received = sent if compression and compression.both_ways else held
-  total = lambda size, specs: sum(map(size, specs))
+
+  def total(size, specs):
+    return sum(map(size, specs))
+
   specs = algorithm.model.weight_specs()
 
   def of_table(table):
@@ -129,7 +125,10 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
     messages_ = tf.nest.flatten([*carried.messages(algorithm).values()])
   parts = carried.parts(algorithm).values()
   replies = tf.nest.flatten([part.reply_spec for part in parts])
-  no_scalars = lambda tensors: [t for t in tensors if t.shape.rank]
+
+  def no_scalars(tensors):
+    return [t for t in tensors if t.shape.rank]
+
   trained = _of_encoder(frozen.trained_part(algorithm, specs))
   trained_bytes = total(held, trained)
   all_bytes = total(held, _of_encoder(specs))
@@ -159,10 +158,7 @@ class OwnRows(NamedTuple):
 
 
 def own_rows(
-  train: client_data.PartitionedClientData,
-  num_classes: int,
-  drawn: int = 0,
-  tied: bool = False,
+  train: client_data.PartitionedClientData, num_classes: int, drawn: int = 0, tied: bool = False
 ) -> dict[str, OwnRows]:
   """Returns, by table, how many rows the clients' examples name in a round.
 
@@ -190,13 +186,9 @@ def own_rows(
         held = np.random.default_rng([0, 0, client]).choice(held, drawn, False)
       named = train.pool.read(held).indices
       if tied:
-        named = np.append(
-          named, train.pool.y[train.partition.of_client(client)]
-        )
+        named = np.append(named, train.pool.y[train.partition.of_client(client)])
       features.append(len(np.unique(named)))
-    found[classifier.CLASS if tied else bag.FEATURE] = OwnRows(
-      np.array(features), sizes[some]
-    )
+    found[classifier.CLASS if tied else bag.FEATURE] = OwnRows(np.array(features), sizes[some])
   return found
 
 

@@ -1,23 +1,20 @@
 """Evaluates a global model on the held-out examples of a data set."""
 
 import functools
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
-from tff_xc import classifier
-from tff_xc import heads
-from tff_xc.data import client_data as client_data_lib
-from tff_xc.data import partition as partition_lib
-from tff_xc.data import pool as pool_lib
-from tff_xc.data import sparse
-from tff_xc.measure import catalog
-from tff_xc.measure import client_scores
-from tff_xc.measure import ranking
-from tff_xc.measure import search
+from tff_xc import classifier, heads
+from tff_xc.data import (
+  client_data as client_data_lib,
+  partition as partition_lib,
+  pool as pool_lib,
+  sparse,
+)
+from tff_xc.measure import catalog, client_scores, ranking, search
 
 # Most training examples for 'train_top1'.
 _TRAIN_EXAMPLES = 5_000
@@ -109,8 +106,7 @@ class Evaluator:
         scoring = self._model.head.scoring_rows(weights.class_table)
         if scoring is None:
           raise ValueError(
-            'distances of classes are those of their rows, and this head has no'
-            ' row for each class'
+            'distances of classes are those of their rows, and this head has no row for each class'
           )
         rows = np.asarray(scoring[0])
         found = ranking.class_distances(rows, data.train.classes)
@@ -123,29 +119,25 @@ class Evaluator:
     """Returns float32 [k, d] of all k examples, or of those of `numbers`."""
     return np.concatenate(list(self._embedded(weights, pool, numbers)))
 
-  def predict(
-    self, weights, pool: pool_lib.Pool, numbers: np.ndarray | None = None
-  ) -> np.ndarray:
+  def predict(self, weights, pool: pool_lib.Pool, numbers: np.ndarray | None = None) -> np.ndarray:
     """Returns int32 [k], the best class among all n for each of k examples."""
     rank = self._ranker(weights)
     return self._top(weights, rank, pool, numbers, 1)[:, 0]
 
-  def of_clients(
-    self, weights, held_out: partition_lib.Partition
-  ) -> np.ndarray:
+  def of_clients(self, weights, held_out: partition_lib.Partition) -> np.ndarray:
     """Returns float64 [K], `client_scores.top1` of numbers in the pool of `train`."""
     pool = self._dataset.train.pool
-    predict = lambda numbers: self.predict(weights, pool, numbers)
+
+    def predict(numbers):
+      return self.predict(weights, pool, numbers)
+
     return client_scores.top1(pool, held_out, predict)
 
   def _embedded(self, weights, pool, numbers) -> Iterator[np.ndarray]:
     """Yields the embeddings of blocks of examples."""
     if not self._model.encoder.tied:
       # The encoder does not use the class table, which may be large.
-      tables = {
-        **weights.tables,
-        classifier.CLASS: tf.zeros([0, self._model.row_dim]),
-      }
+      tables = {**weights.tables, classifier.CLASS: tf.zeros([0, self._model.row_dim])}
       weights = weights._replace(tables=type(weights.tables)(tables))
     weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
     embed = self._embed
@@ -165,9 +157,7 @@ class Evaluator:
       return {}
     pool = self._dataset.test if pool is None else pool
     if of_one and scipy.sparse.issparse(pool.y):
-      raise ValueError(
-        f'{of_one[0]} is not defined for sets of labels; see p@1.'
-      )
+      raise ValueError(f'{of_one[0]} is not defined for sets of labels; see p@1.')
     is_ranked = wanted & {*_RANKED, 'top5'}
     ks = catalog.ranks(wanted)
     measured, k = {}, max(ks) if is_ranked else 1
@@ -251,9 +241,7 @@ class Evaluator:
   def _embedding_of_sparse(self, weights):
     """Returns the function for sparse examples, traced once for any sizes."""
     if self._embed_sparse is None:
-      specs = tf.nest.map_structure(
-        lambda t: tf.TensorSpec(t.shape, t.dtype), weights
-      )
+      specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), weights)
       self._embed_sparse = tf.function(
         self._model.embed,
         input_signature=(specs, self._model.encoder.batch_spec()),
@@ -289,13 +277,9 @@ class LabelSearch:
 
   def __init__(self, head: heads.Head, num_labels: int):
     self._head, self._num_labels = head, num_labels
-    self._of_block = tf.function(
-      self._best, autograph=False, reduce_retracing=True
-    )
+    self._of_block = tf.function(self._best, autograph=False, reduce_retracing=True)
 
-  def __call__(
-    self, embeddings: np.ndarray, table: tf.Tensor, k: int
-  ) -> np.ndarray:
+  def __call__(self, embeddings: np.ndarray, table: tf.Tensor, k: int) -> np.ndarray:
     """Returns int32 [e, k], as `top_labels`, of [e, ...] and float32 [rows, d]."""
     table = tf.convert_to_tensor(table)
     at_once = max(1, min(_SCORES // self._num_labels, _EXAMPLES))

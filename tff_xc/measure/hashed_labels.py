@@ -13,9 +13,7 @@ import scipy.sparse
 from tff_xc.data import hashing
 
 
-def expected_positives(
-  label_counts: np.ndarray, num_buckets: int
-) -> np.ndarray:
+def expected_positives(label_counts: np.ndarray, num_buckets: int) -> np.ndarray:
   """Returns float64 [n], the expected positive examples of each label's bucket.
 
   Those of the label, and of every other label with probability 1 / B. An example with
@@ -32,14 +30,10 @@ def least_positives(label_counts: np.ndarray, num_buckets: int) -> np.ndarray:
   together N.
   """
   everything = np.sum(label_counts)
-  return (
-    expected_positives(label_counts, num_buckets) - everything / num_buckets**2
-  )
+  return expected_positives(label_counts, num_buckets) - everything / num_buckets**2
 
 
-def expected_examples(
-  labels: scipy.sparse.csr_matrix, num_buckets: int
-) -> np.ndarray:
+def expected_examples(labels: scipy.sparse.csr_matrix, num_buckets: int) -> np.ndarray:
   """Returns float64 [n], as `expected_positives`; an example counts once a bucket.
 
   Labels are bool [N, n]. n_j + sum of 1 - (1 - 1 / B)^m over the examples without label
@@ -66,10 +60,7 @@ def drawn_positives(
 
 
 def centroid_error(
-  x: np.ndarray | scipy.sparse.csr_matrix,
-  positives: int,
-  draws: int,
-  random: np.random.Generator,
+  x: np.ndarray | scipy.sparse.csr_matrix, positives: int, draws: int, random: np.random.Generator
 ) -> float:
   """Returns the mean squared error of the centroid of so many positives (Theorem 1).
 
@@ -107,29 +98,21 @@ def total_collisions(num_labels: int, num_tables: int, num_buckets: int) -> int:
   return num_labels - len(np.unique(joint))
 
 
-def joint_buckets(
-  num_labels: int, num_tables: int, num_buckets: int
-) -> np.ndarray:
+def joint_buckets(num_labels: int, num_tables: int, num_buckets: int) -> np.ndarray:
   """Returns int64 [n], equal numbers for labels that share their buckets in all tables."""
   ids = np.arange(num_labels)
-  buckets = np.stack(
-    [hashing.buckets(ids, seed, num_buckets) for seed in range(num_tables)]
-  )
+  buckets = np.stack([hashing.buckets(ids, seed, num_buckets) for seed in range(num_tables)])
   return np.unique(buckets, axis=1, return_inverse=True)[1].reshape(-1)
 
 
-def bucket_counts(
-  label_counts: np.ndarray, seed: int, num_buckets: int
-) -> np.ndarray:
+def bucket_counts(label_counts: np.ndarray, seed: int, num_buckets: int) -> np.ndarray:
   """Returns [..., B], the sums over a table's buckets of counts [..., n]."""
   num_labels = np.shape(label_counts)[-1]
   buckets = hashing.buckets(np.arange(num_labels), seed, num_buckets)
   return group_counts(label_counts, buckets, num_buckets)
 
 
-def group_counts(
-  label_counts: np.ndarray, groups: np.ndarray, num_groups: int
-) -> np.ndarray:
+def group_counts(label_counts: np.ndarray, groups: np.ndarray, num_groups: int) -> np.ndarray:
   """Returns float64 [..., g], the sums over groups int [n] of counts [..., n]."""
   counts = np.asarray(label_counts)
   flat = counts.reshape(-1, counts.shape[-1])
@@ -137,9 +120,7 @@ def group_counts(
   return np.reshape(sums, (*counts.shape[:-1], num_groups))
 
 
-def bucket_examples(
-  labels: scipy.sparse.csr_matrix, seed: int, num_buckets: int
-) -> np.ndarray:
+def bucket_examples(labels: scipy.sparse.csr_matrix, seed: int, num_buckets: int) -> np.ndarray:
   """Returns int64 [B], the examples with a label of each of a table's buckets.
 
   Labels are bool [N, n]. Unlike in `bucket_counts`, an example counts once a bucket.

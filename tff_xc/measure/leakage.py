@@ -26,9 +26,7 @@ def auc(scores: np.ndarray, positive: np.ndarray) -> float:
   if not ones or not others:
     return float('nan')
   ranks = scipy.stats.rankdata(scores)
-  return float(
-    (ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * others)
-  )
+  return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * others))
 
 
 def of_sampled(requests: np.ndarray, own: int) -> np.ndarray:
@@ -46,9 +44,7 @@ def of_sampled(requests: np.ndarray, own: int) -> np.ndarray:
 
 
 def of_randomized(
-  requests: np.ndarray,
-  log_likelihoods: Callable[[int, int], tuple[float, float]],
-  prior: float,
+  requests: np.ndarray, log_likelihoods: Callable[[int, int], tuple[float, float]], prior: float
 ) -> np.ndarray:
   """Returns float64 [r, n], as `of_sampled`, of randomized responses.
 

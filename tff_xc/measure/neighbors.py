@@ -8,8 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from tff_xc import errors
-from tff_xc.measure import ranking
-from tff_xc.measure import search
+from tff_xc.measure import ranking, search
 
 EXACT, HNSW = 'exact', 'hnsw'
 KINDS = EXACT, HNSW
@@ -104,9 +103,7 @@ def _faiss():
   return faiss
 
 
-def distances(
-  queries: np.ndarray, points: np.ndarray, found: np.ndarray
-) -> np.ndarray:
+def distances(queries: np.ndarray, points: np.ndarray, found: np.ndarray) -> np.ndarray:
   """Returns float64 [q, k] of what `find` returned; nan where that is -1."""
   apart = queries[:, None].astype(np.float64) - points[found]
   apart = np.sqrt((apart**2).sum(axis=2))

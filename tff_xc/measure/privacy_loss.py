@@ -84,9 +84,7 @@ class Accountant:
     from dp_accounting.pld import privacy_loss_distribution
 
     return privacy_loss_distribution.from_gaussian_mechanism(
-      self._noise,
-      value_discretization_interval=_INTERVAL,
-      sampling_prob=self._sampling.rate,
+      self._noise, value_discretization_interval=_INTERVAL, sampling_prob=self._sampling.rate
     )
 
   def _renyi(self, rounds: int) -> float:
@@ -94,9 +92,7 @@ class Accountant:
     from dp_accounting.rdp import rdp_privacy_accountant
 
     orders, divergences = self._divergences
-    found, _ = rdp_privacy_accountant.compute_epsilon(
-      orders, rounds * divergences, self._delta
-    )
+    found, _ = rdp_privacy_accountant.compute_epsilon(orders, rounds * divergences, self._delta)
     return float(found)
 
   @functools.cached_property
@@ -105,10 +101,7 @@ class Accountant:
     import dp_accounting
     from dp_accounting import rdp
 
-    rate, event = (
-      self._sampling.rate,
-      dp_accounting.GaussianDpEvent(self._noise),
-    )
+    rate, event = (self._sampling.rate, dp_accounting.GaussianDpEvent(self._noise))
     relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
     if self._sampling.kind == FIXED and rate < 1:
       relation = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -146,9 +139,7 @@ def skellam_epsilon(
     return math.inf
   orders = np.unique(np.geomspace(2, 10_000, 400).astype(int)).astype(float)
   divergences = skellam_divergences(orders, distance, numbers, variance)
-  found, _ = rdp_privacy_accountant.compute_epsilon(
-    orders, rounds * divergences, delta
-  )
+  found, _ = rdp_privacy_accountant.compute_epsilon(orders, rounds * divergences, delta)
   return float(found)
 
 
@@ -159,32 +150,32 @@ def skellam_divergences(
   # Of integers, none is above its square.
   total = distance * min(math.sqrt(numbers), distance)
   more = np.minimum(
-    ((2 * orders - 1) * distance**2 + 6 * total) / (4 * variance**2),
-    3 * total / (2 * variance),
+    ((2 * orders - 1) * distance**2 + 6 * total) / (4 * variance**2), 3 * total / (2 * variance)
   )
   return orders * distance**2 / (2 * variance) + more
 
 
-def noise_multiplier(
-  epsilon: float, delta: float, rounds: int, sampling: Sampling
-) -> float:
+def noise_multiplier(epsilon: float, delta: float, rounds: int, sampling: Sampling) -> float:
   """Returns the least z, to a thousandth, with at most `epsilon` after the rounds.
 
   Raises `errors.InputError` if there is none that the accountant can tell.
   """
-  accountant = lambda z: Accountant(z, sampling, delta)
+
+  def accountant(z):
+    return Accountant(z, sampling, delta)
+
   # Renyi's bound first, whose cost does not depend on the noise.
   most = least_noise(lambda z: accountant(z)._renyi(rounds), epsilon)
+
   # Loss distributions tell of a third less at most, or they are not used.
-  of = lambda z: accountant(z).epsilon(rounds)
+  def of(z):
+    return accountant(z).epsilon(rounds)
+
   return least_noise(of, epsilon, most / 3, most)
 
 
 def least_noise(
-  epsilon_of: Callable[[float], float],
-  epsilon: float,
-  least: float = _LEAST,
-  most: float = _MOST,
+  epsilon_of: Callable[[float], float], epsilon: float, least: float = _LEAST, most: float = _MOST
 ) -> float:
   """Returns the least z, to a thousandth, of which `epsilon_of` is `epsilon` at most."""
   if epsilon_of(most) > epsilon:

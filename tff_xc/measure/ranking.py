@@ -16,8 +16,7 @@ from scipy.spatial import distance
 
 from tff_xc import memory
 from tff_xc.data import sparse
-from tff_xc.measure import catalog
-from tff_xc.measure import search
+from tff_xc.measure import catalog, search
 
 
 def normalise(rows: np.ndarray) -> np.ndarray:
@@ -34,8 +33,7 @@ def _pairs(found, labels) -> tuple[np.ndarray, np.ndarray]:
   found, labels = np.asarray(found), np.asarray(labels)
   if len(found) != len(labels) or not len(labels):
     raise ValueError(
-      'expected as many labels as others, and at least one; got'
-      f' {len(labels)} and {len(found)}'
+      f'expected as many labels as others, and at least one; got {len(labels)} and {len(found)}'
     )
   return found, labels
 
@@ -55,9 +53,7 @@ def top_accuracy(top: np.ndarray, labels: np.ndarray, k: int) -> float:
   return float((top[:, :k] == labels[:, None]).any(axis=1).mean())
 
 
-def confusion(
-  predictions: np.ndarray, labels: np.ndarray, class_ids: np.ndarray
-) -> np.ndarray:
+def confusion(predictions: np.ndarray, labels: np.ndarray, class_ids: np.ndarray) -> np.ndarray:
   """Returns one client's confusion matrix (FedSS, fig. 7), int64 [c, c + 1].
 
   Row i counts the examples of class `class_ids[i]`. Column j < c counts those predicted
@@ -108,9 +104,7 @@ def retrieval_scores(
   A block has the most distances in memory at once, 4 bytes each.
   """
   embeddings, labels = _pairs(embeddings, labels)
-  _, inverse, counts = np.unique(
-    labels, return_inverse=True, return_counts=True
-  )
+  _, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
   relevant = counts[inverse] - 1
   k = max(10, int(relevant.max()))
   at_10 = np.zeros(len(labels))
@@ -130,16 +124,11 @@ def retrieval_scores(
   return {
     'map@10': float(at_10.mean()),
     'map@r': float(at_r.mean()) if len(at_r) else float('nan'),
-    **{
-      f'retrieval_recall@{k}': float(recalled[:, k - 1].mean())
-      for k in catalog.AT
-    },
+    **{f'retrieval_recall@{k}': float(recalled[:, k - 1].mean()) for k in catalog.AT},
   }
 
 
-def single_label_scores(
-  predictions: np.ndarray, labels: np.ndarray
-) -> dict[str, float]:
+def single_label_scores(predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
   """Returns macro_f1, a fraction, and mcc, in [-1, 1], with O(e + n) memory.
 
   Definitions and corner cases are scikit-learn's, whose functions build a confusion
@@ -152,14 +141,20 @@ def single_label_scores(
   """
   predictions, labels = _pairs(predictions, labels)
   size = 2 + max(int(predictions.max()), int(labels.max()))
-  count = lambda classes: np.bincount(classes + 1, minlength=size)
+
+  def count(classes):
+    return np.bincount(classes + 1, minlength=size)
+
   hit, true = count(labels[predictions == labels]), count(labels)
   predicted = count(predictions)
   occurs = (true + predicted) > 0
   f1 = 2 * hit[occurs] / (true + predicted)[occurs]
   # Python's integers do not overflow in the products of squares.
   square, right = len(labels) ** 2, len(labels) * int(hit.sum())
-  dot = lambda a, b: int(np.dot(a, b))
+
+  def dot(a, b):
+    return int(np.dot(a, b))
+
   spread = (square - dot(true, true)) * (square - dot(predicted, predicted))
   covariance = right - dot(true, predicted)
   mcc = covariance / math.sqrt(spread) if spread else 0.0
@@ -219,19 +214,13 @@ def label_set_scores(
     is_frequent = frequent(propensity)[top]
     for k in ks:
       measured[f'psp@{k}'] = gains[:k].sum() / ideal[:k].sum()
-      for name, part in (
-        ('frequent', hits & is_frequent),
-        ('infrequent', hits & ~is_frequent),
-      ):
+      for name, part in (('frequent', hits & is_frequent), ('infrequent', hits & ~is_frequent)):
         measured[f'pc@{k}_{name}'] = _capped(part[:, :k], full)
   return {name: float(value) for name, value in measured.items()}
 
 
 def without(
-  top: np.ndarray,
-  seen: scipy.sparse.csr_matrix,
-  k: int,
-  scores: np.ndarray | None = None,
+  top: np.ndarray, seen: scipy.sparse.csr_matrix, k: int, scores: np.ndarray | None = None
 ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
   """Returns int [e, k], the first classes of `top` [e, j] that are not in `seen`.
 
@@ -313,10 +302,7 @@ def _largest_by_rank(values, row_splits, k):
 
 
 def class_distances(
-  class_rows: np.ndarray,
-  class_ids: np.ndarray | None = None,
-  sample: int = 4096,
-  seed: int = 0,
+  class_rows: np.ndarray, class_ids: np.ndarray | None = None, sample: int = 4096, seed: int = 0
 ) -> tuple[float, float]:
   """Returns the smallest and the mean distance between two class rows.
 

@@ -51,9 +51,7 @@ def _finite_norms(rows: np.ndarray, block: int = 2**16) -> np.ndarray:
   for start in range(0, len(rows), at_once):
     part = np.asarray(rows[start : start + at_once], np.float64)
     with np.errstate(invalid='ignore', over='ignore'):
-      norms[start : start + at_once] = np.sqrt(
-        np.einsum('kd,kd->k', part, part)
-      )
+      norms[start : start + at_once] = np.sqrt(np.einsum('kd,kd->k', part, part))
   norms[~np.isfinite(norms)] = np.nan
   return norms
 
@@ -217,15 +215,10 @@ def _above(scores, floor, k):
   if not many.any():
     return row, column
   many = np.flatnonzero(many)
-  if k == 1:
-    best = scores[many].argmax(axis=1)[:, None]  # Of ties, the lowest.
-  else:
-    best = _smallest(-scores[many], k)
+  # Of ties, the lowest.
+  best = scores[many].argmax(axis=1)[:, None] if k == 1 else _smallest(-scores[many], k)
   place, rank = np.nonzero(best >= 0)  # -1 marks a value that is not finite.
-  return (
-    np.concatenate([row, many[place]]),
-    np.concatenate([column, best[place, rank]]),
-  )
+  return (np.concatenate([row, many[place]]), np.concatenate([column, best[place, rank]]))
 
 
 def _score_pairs(examples, table, example, ids):
@@ -304,8 +297,7 @@ def _check(embeddings, class_table, bias, k):
     raise ValueError('embeddings and class_table must be matrices.')
   if embeddings.shape[1] != class_table.shape[1]:
     raise ValueError(
-      f'embeddings have {embeddings.shape[1]} dimensions, the class table '
-      f'{class_table.shape[1]}.'
+      f'embeddings have {embeddings.shape[1]} dimensions, the class table {class_table.shape[1]}.'
     )
   if bias is not None and len(bias) != len(class_table):
     raise ValueError(f'{len(bias)} biases for {len(class_table)} classes.')
@@ -371,9 +363,7 @@ def _prepared(points: np.ndarray, k: int) -> _Points:
   return _Points(fixed, finite, queries, targets, slack, groups)
 
 
-def _nearest(
-  points: _Points, queries: slice, k: int, scores: np.ndarray
-) -> np.ndarray:
+def _nearest(points: _Points, queries: slice, k: int, scores: np.ndarray) -> np.ndarray:
   """Returns int64 [q, k] of a block of queries; overwrites `scores` [q, e']."""
   count = len(scores)
   np.matmul(points.queries[queries], points.targets.T, out=scores)

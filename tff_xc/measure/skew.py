@@ -10,13 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import scipy.sparse
 
-_QUANTILES = (
-  ('least', 0),
-  ('10%', 10),
-  ('median', 50),
-  ('90%', 90),
-  ('most', 100),
-)
+_QUANTILES = (('least', 0), ('10%', 10), ('median', 50), ('90%', 90), ('most', 100))
 
 
 def class_counts(
@@ -32,9 +26,7 @@ def class_counts(
   return counts
 
 
-def emd(
-  counts: scipy.sparse.csr_matrix, target: np.ndarray | None = None
-) -> float:
+def emd(counts: scipy.sparse.csr_matrix, target: np.ndarray | None = None) -> float:
   """Returns the mean over clients of sum_y |q_k(y) - p(y)|, in [0, 2].
 
   q_k(y) is the share of class y with client k; clients are weighted by their examples.

@@ -9,13 +9,8 @@ are separated by commas. Importing this imports neither TensorFlow nor pandas.
 """
 
 import math
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tff_xc import errors
 from tff_xc.measure import catalog
@@ -55,9 +50,7 @@ class Target(NamedTuple):
     return int(found.iloc[0]) if len(found) else None
 
 
-def parse(
-  text: str, measured: Collection[str] | None = None
-) -> tuple[Target, ...]:
+def parse(text: str, measured: Collection[str] | None = None) -> tuple[Target, ...]:
   """Returns the targets of a text such as 'top1:0.7,mcc:0.5', each once.
 
   Raises `errors.InputError` for a malformed text, or a metric that is none of
@@ -81,10 +74,7 @@ def parse_one(text: str, measured: Collection[str] | None = None) -> Target:
   elif metric not in catalog.SCORES:
     told = f'names no metric; there are {", ".join(measured or catalog.SCORES)}'
   elif measured is not None and metric not in measured:
-    told = (
-      'is of a metric that is not measured here; measured are'
-      f' {", ".join(measured)}'
-    )
+    told = f'is of a metric that is not measured here; measured are {", ".join(measured)}'
   elif catalog.SCORES[metric].unit == 'fraction' and abs(value) > 1:
     told = (
       f'is {"above 1" if value > 0 else "below -1"}; write a fraction, such as'
@@ -198,9 +188,7 @@ class BestRound(NamedTuple):
     best = min(measured) if self._is_lower() else max(measured)
     return int(rows[0].get('round', 0)) + values.index(best)
 
-  def summary(
-    self, table: 'pd.DataFrame', metrics: Iterable[str]
-  ) -> dict[str, Any] | None:
+  def summary(self, table: 'pd.DataFrame', metrics: Iterable[str]) -> dict[str, Any] | None:
     """Returns the best round, its scores and the bytes up to it, or None.
 
     'bytes_down' and 'bytes_up' are sums over clients and rounds of metrics.csv.
@@ -214,9 +202,7 @@ class BestRound(NamedTuple):
       'by': self.metric,
       'round': int(row['round']),
       **{name: float(row[name]) for name in metrics},
-      **{
-        f'bytes_{way}': float(_sent(upto, way).sum()) for way in ('down', 'up')
-      },
+      **{f'bytes_{way}': float(_sent(upto, way).sum()) for way in ('down', 'up')},
     }
 
   def _is_lower(self) -> bool:
@@ -226,16 +212,11 @@ class BestRound(NamedTuple):
 NO_BEST = BestRound()
 
 
-def check_best(
-  best_by: str, stop_after: int, measured: Collection[str]
-) -> None:
+def check_best(best_by: str, stop_after: int, measured: Collection[str]) -> None:
   """Raises `errors.InputError` for flags that do not go together."""
   if best_by and best_by not in measured:
     raise errors.InputError(
-      f'--best_by={best_by}: expected a score of this task:'
-      f' {", ".join(measured)}'
+      f'--best_by={best_by}: expected a score of this task: {", ".join(measured)}'
     )
   if stop_after and not best_by:
-    raise errors.InputError(
-      '--early_stopping_patience needs --best_by, a score to improve'
-    )
+    raise errors.InputError('--early_stopping_patience needs --best_by, a score to improve')

@@ -30,7 +30,10 @@ def of_schedules(requests: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     known = mean['known'] >= MOST
     until = known.idxmax() if known.any() else None
     own = scores[scores['schedule'] == schedule]['score'].dropna()
-    value = lambda line, name: line.get(name, np.nan)
+
+    def value(line, name):
+      return line.get(name, np.nan)
+
     lines.append(
       {
         'schedule': schedule,
@@ -46,9 +49,7 @@ def of_schedules(requests: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
         'posterior_last': last['posterior'],
         'known_last': last['known'],
         'requests_until_90': np.nan if until is None else until,
-        'precision': value(
-          last if until is None else mean.loc[until], 'precision'
-        ),
+        'precision': value(last if until is None else mean.loc[until], 'precision'),
         'epsilon_first': value(first, 'epsilon'),
         'epsilon_last': value(last, 'epsilon'),
         'score': own.mean() if len(own) else np.nan,
@@ -61,13 +62,19 @@ def of_schedules(requests: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
 def table(audit: pd.DataFrame, metric: str) -> list[list[str]]:
   """Returns the rows of a table, of the frame of `of_schedules`."""
-  percent = lambda v: '–' if np.isnan(v) else f'{100 * v:.1f}'
+
+  def percent(v):
+    return '–' if np.isnan(v) else f'{100 * v:.1f}'
+
   heading = ['negatives', 'own %', 'rows', 'bytes', 'AUC', 'posterior']
   heading += ['90 % after', 'precision', 'ε', metric or 'score']
   rows = [heading]
   for line in audit.to_dict('records'):
     until = line['requests_until_90']
-    pair = lambda name, of=line: (of[f'{name}_first'], of[f'{name}_last'])
+
+    def pair(name, of=line):
+      return (of[f'{name}_first'], of[f'{name}_last'])
+
     score = percent(line['score'])
     if not np.isnan(line['score_std']):
       score += f' ± {100 * line["score_std"]:.1f}'
@@ -82,9 +89,7 @@ def table(audit: pd.DataFrame, metric: str) -> list[list[str]]:
         '{:.2f} {:.2f}'.format(*pair('posterior')),
         f'>{line["requests"]}' if np.isnan(until) else f'{until:.0f}',
         percent(line['precision']),
-        '–'
-        if np.isnan(line['epsilon_first'])
-        else '{:.1f} {:.1f}'.format(*pair('epsilon')),
+        '–' if np.isnan(line['epsilon_first']) else '{:.1f} {:.1f}'.format(*pair('epsilon')),
         score,
       ]
     )
@@ -102,13 +107,9 @@ def table_of_updates(updates: pd.DataFrame) -> list[list[str]]:
   return rows
 
 
-def plot(
-  frames: Mapping[str, pd.DataFrame], path: str | os.PathLike, metric: str
-) -> None:
+def plot(frames: Mapping[str, pd.DataFrame], path: str | os.PathLike, metric: str) -> None:
   """Draws posteriors and AUCs over requests, what updates tell, and scores beside."""
-  requests, audit, updates = (
-    frames[name] for name in ('requests', 'audit', 'updates')
-  )
+  requests, audit, updates = (frames[name] for name in ('requests', 'audit', 'updates'))
   scored = len(audit) and audit['score'].notna().any()
   count = 2 * bool(len(audit)) + 1 + bool(scored)
   figure, axes = pictures.panels(count, count, (4.3 * count, 3.8))
@@ -126,12 +127,8 @@ def plot(
     for ax in (of_posterior, of_auc):
       if most > 10:
         ax.set_xscale('log')
-    pictures.label(
-      of_posterior, 'Posterior of an own class', x, 'posterior probability'
-    )
-    pictures.label(
-      of_auc, 'Own classes among all', x, 'area under the ROC curve'
-    )
+    pictures.label(of_posterior, 'Posterior of an own class', x, 'posterior probability')
+    pictures.label(of_auc, 'Own classes among all', x, 'area under the ROC curve')
     of_posterior.legend(frameon=False, fontsize=9)
     if scored:
       of_score, *axes = axes
@@ -159,7 +156,5 @@ def plot(
   of_updates.set_yticks(places, [f'{what}, {by}' for what, by in mean.index])
   of_updates.set_xlim(0, 1)
   title = 'Updates and losses'
-  pictures.label(
-    of_updates, title, 'area under the ROC curve', '', has_grid=False
-  )
+  pictures.label(of_updates, title, 'area under the ROC curve', '', has_grid=False)
   pictures.save(figure, path)

@@ -80,18 +80,12 @@ def plot(frame: pd.DataFrame, path: str | os.PathLike, title: str) -> None:
     for column, after in ((GLOBAL, ''), (PERSONAL, ', personalized'))
     if column in frame
   ]
-  for style, (label, part, column) in zip(
-    pictures.styles(), series, strict=False
-  ):
+  for style, (label, part, column) in zip(pictures.styles(), series, strict=False):
     scores = 100 * part[column]
     share = 100 * np.arange(1, len(scores) + 1) / len(scores)
     line = {n: style[n] for n in ('color', 'linestyle')}
     axes[0].plot(
-      [0, *np.sort(scores), 100],
-      [0, *share, 100],
-      **line,
-      drawstyle='steps-post',
-      label=label,
+      [0, *np.sort(scores), 100], [0, *share, 100], **line, drawstyle='steps-post', label=label
     )
     examples = part['training_examples'] + part['test_examples']
     for ax, values in zip(axes[1:], (examples, part['classes']), strict=True):
@@ -120,8 +114,7 @@ def _draw_points(ax, values: np.ndarray, scores: np.ndarray, style) -> None:
     rasterized=not few,
   )
   means = [
-    (values[inside].mean(), scores[inside].mean())
-    for _, _, inside in client_scores.groups(values)
+    (values[inside].mean(), scores[inside].mean()) for _, _, inside in client_scores.groups(values)
   ]
   if means:
     line = {n: style[n] for n in ('color', 'linestyle', 'marker')}

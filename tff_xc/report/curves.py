@@ -4,12 +4,8 @@ import itertools
 import math
 import os
 import textwrap
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import matplotlib.figure
 import matplotlib.lines
@@ -18,12 +14,8 @@ import pandas as pd
 from matplotlib import ticker
 
 from tff_xc import wording
-from tff_xc.measure import catalog
-from tff_xc.measure import targets
-from tff_xc.report import methods as methods_lib
-from tff_xc.report import pictures
-from tff_xc.report import run_files
-from tff_xc.report import tables
+from tff_xc.measure import catalog, targets
+from tff_xc.report import methods as methods_lib, pictures, run_files, tables
 
 # The characters of a label, for each inch of a picture's width, that leave room
 # for a second column of labels.
@@ -87,11 +79,12 @@ def _is_flat(lines: Sequence[pd.Series], to_the_eye: bool = False) -> bool:
 
   `to_the_eye`: also if they change by less than `_SEEN` of their height.
   """
-  least = lambda line: _SEEN * line.abs().max() if to_the_eye else 0
+
+  def least(line):
+    return _SEEN * line.abs().max() if to_the_eye else 0
+
   drawn = [line for line in lines if len(line)]
-  return all(
-    len(line) > 1 and line.max() - line.min() <= least(line) for line in drawn
-  )
+  return all(len(line) > 1 and line.max() - line.min() <= least(line) for line in drawn)
 
 
 def _scale(metric: str) -> int:
@@ -147,9 +140,7 @@ def plot_confusion(
   matrix = np.asarray(matrix)
   count = len(class_ids)
   if matrix.shape != (count, count + 1):
-    raise ValueError(
-      f'Expected a matrix of shape {(count, count + 1)}, got {matrix.shape}.'
-    )
+    raise ValueError(f'Expected a matrix of shape {(count, count + 1)}, got {matrix.shape}.')
   shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
   size = min(12.0, 4.5 + 0.16 * count)
   figure, [ax] = pictures.panels(1, 1, (size + 1, size))
@@ -178,21 +169,9 @@ def plot_confusion(
 # until the end of every round.
 AXES: Mapping[str, tuple[str, str, Callable[[pd.DataFrame], pd.Series]]] = {
   'rounds': ('round', '', lambda metrics: metrics['round']),
-  'batches': (
-    'local batches of a client',
-    '',
-    lambda m: targets.spent(m, 'batches'),
-  ),
-  'bytes': (
-    'bytes sent to all clients',
-    'B',
-    lambda m: targets.spent(m, 'bytes'),
-  ),
-  'seconds': (
-    'seconds of training',
-    's',
-    lambda metrics: metrics['seconds'].fillna(0).cumsum(),
-  ),
+  'batches': ('local batches of a client', '', lambda m: targets.spent(m, 'batches')),
+  'bytes': ('bytes sent to all clients', 'B', lambda m: targets.spent(m, 'bytes')),
+  'seconds': ('seconds of training', 's', lambda metrics: metrics['seconds'].fillna(0).cumsum()),
 }
 
 
@@ -215,8 +194,13 @@ def compare_figure(
   found = {score: band(frame, score, over) for score in scores}
   panels = [score for score in scores if len(found[score])]
   if not is_chosen:
-    means = lambda score: found[score].groupby('method')['mean']
-    is_flat = lambda score: _is_flat([line for _, line in means(score)])
+
+    def means(score):
+      return found[score].groupby('method')['mean']
+
+    def is_flat(score):
+      return _is_flat([line for _, line in means(score)])
+
     panels = [score for score in panels if not is_flat(score)]
     panels += points(frame, reference, final, searched)
   panels = panels or scores[: None if is_chosen else 1]
@@ -239,9 +223,7 @@ def compare_figure(
       if unit:
         ax.xaxis.set_major_formatter(ticker.EngFormatter(unit, sep=' '))
   seeds = frame.groupby('method')['seed'].size().tolist()
-  labels = methods_lib.titles(
-    *(first[n].tolist() for n in ('algorithm', 'label'))
-  )
+  labels = methods_lib.titles(*(first[n].tolist() for n in ('algorithm', 'label')))
   handles = []
   for label, style, number in zip(labels, styles, seeds, strict=True):
     if len({*seeds}) > 1:
@@ -271,25 +253,19 @@ def _title(frame: pd.DataFrame, seeds: Sequence[int]) -> str:
   """Returns 'glyphs, 300 rounds, mean ± std of 3 seeds'."""
   words = [frame['run'].iloc[0].task, rounds_of(frame['run'])]
   if max(seeds) > 1:
-    of = (
-      wording.count(seeds[0], 'seed') if len({*seeds}) == 1 else 'their seeds'
-    )
+    of = wording.count(seeds[0], 'seed') if len({*seeds}) == 1 else 'their seeds'
     words.append(f'mean ± std of {of}')
   return ', '.join(words)
 
 
-def band(
-  frame: pd.DataFrame, metric: str, over: str = 'rounds'
-) -> pd.DataFrame:
+def band(frame: pd.DataFrame, metric: str, over: str = 'rounds') -> pd.DataFrame:
   """Returns method, round, x, mean, std, for rounds measured by every seed."""
   have = frame['run'].map(lambda run: metric in run.metrics)
   whole = frame[have.groupby(frame['method']).transform('all')]
   if whole.empty:
     return pd.DataFrame(columns=['method', 'round', 'x', 'mean', 'std'])
   rows = pd.concat(
-    row.run.metrics[['round', metric]].assign(
-      method=row.method, x=AXES[over][2](row.run.metrics)
-    )
+    row.run.metrics[['round', metric]].assign(method=row.method, x=AXES[over][2](row.run.metrics))
     for row in whole.itertuples()
   )
   of_round = rows.dropna().groupby(['method', 'round'])
@@ -300,9 +276,7 @@ def band(
   return table[table['count'] == seeds].drop(columns='count')
 
 
-def _draw_bands(
-  ax, bands: pd.DataFrame, styles: Sequence[Mapping], scale: int
-) -> None:
+def _draw_bands(ax, bands: pd.DataFrame, styles: Sequence[Mapping], scale: int) -> None:
   for method, drawn in bands.groupby('method'):
     mean, std = scale * drawn['mean'], scale * drawn['std']
     _draw_line(ax, drawn['x'], mean, styles[method])
@@ -313,10 +287,7 @@ def _draw_bands(
 
 
 def lines_figure(
-  lines: Mapping[str, Sequence[tuple[float, float]]],
-  title: str,
-  x_label: str,
-  y_label: str,
+  lines: Mapping[str, Sequence[tuple[float, float]]], title: str, x_label: str, y_label: str
 ) -> matplotlib.figure.Figure:
   """Draws a line through (x, y) by its name, x > 0 in logarithms.
 
@@ -324,9 +295,7 @@ def lines_figure(
   """
   figure, [ax] = pictures.panels(1, 1, (7.5, 4.8))
   own = {methods_lib.title(name): name for name in methods_lib.METHODS}
-  for (name, points), style in zip(
-    lines.items(), pictures.styles(), strict=False
-  ):
+  for (name, points), style in zip(lines.items(), pictures.styles(), strict=False):
     if name in own:
       [style] = methods_lib.styles([own[name]])
     x, y = zip(*points, strict=True)
@@ -368,7 +337,10 @@ def points(
   panels = []
   first = frame.drop_duplicates('method')
   algorithms = first['algorithm'].tolist()
-  rows = lambda run: run.summary.get('class_rows_requested_mean')
+
+  def rows(run):
+    return run.summary.get('class_rows_requested_mean')
+
   if found := _points(frame, scores, rows):
     of_score, of_methods = found
     label = 'number of class rows sent to a client in a round'
@@ -380,7 +352,10 @@ def points(
     title = f'{catalog.SCORES[of_score].heading} for what a client is sent'
     y = f'final {_heading(of_score)}'
     panels.append(Panel(title, label, y, of_methods, algorithms))
-  emd = lambda run: run.summary.get('emd') and round(run.summary['emd'], 2)
+
+  def emd(run):
+    return run.summary.get('emd') and round(run.summary['emd'], 2)
+
   if found := _points(frame, scores, emd):
     of_score, of_methods = found
     heading = catalog.SCORES[of_score].heading
@@ -389,9 +364,7 @@ def points(
     if reference is not None:
       whole = tables.whole(reference, of_score)
       title, y = f'Relative {title}', f'{y} of the reference'
-      of_methods = [
-        p and (p[0], p[1] / whole, p[2] / whole) for p in of_methods
-      ]
+      of_methods = [p and (p[0], p[1] / whole, p[2] / whole) for p in of_methods]
     x = "EMD of the clients' classes, from 0 (alike) to 2"
     lines = methods_lib.titles(algorithms, tables.methods(frame, searched))
     panels.append(Panel(title, x, y, of_methods, algorithms, lines))
@@ -402,8 +375,11 @@ def _points(
   frame, scores: Sequence[str], of: Callable[[run_files.Run], float | None]
 ) -> tuple[str, list] | None:
   """Returns the first score with values that `of` tells apart, and its points."""
+
   # Centralised training has no clients, and sends nothing.
-  sends = lambda run: run.summary.get('bytes_down_per_client_round')
+  def sends(run):
+    return run.summary.get('bytes_down_per_client_round')
+
   x = tables.Column('x', '', lambda run: of(run) if sends(run) else None, str)
   for metric in scores:
     table = tables.of_methods(frame, [x, tables.COLUMNS[metric]])
@@ -419,9 +395,7 @@ def draw_points(ax, panel: Panel) -> None:
   """Draws a panel, in the styles of the methods' curves."""
   lines: dict[str, list] = {name: [] for name in panel.lines}
   colours = {}
-  for point, name, algorithm in zip(
-    panel.points, panel.lines, panel.algorithms, strict=False
-  ):
+  for point, name, algorithm in zip(panel.points, panel.lines, panel.algorithms, strict=False):
     colours[name] = methods_lib.colour(algorithm)
     if point:
       lines[name].append(point[:2])
@@ -473,9 +447,7 @@ def sweep_figure(
   """
   first, *others = points[0]
   order = list(dict.fromkeys(point[first] for point in points))
-  numbers = all(
-    isinstance(v, int | float) and not isinstance(v, bool) for v in order
-  )
+  numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in order)
   # Texts are drawn at places 0, 1, ...
   place = {v: v if numbers else i for i, v in enumerate(order)}
   scale = 100 if percent else 1

@@ -2,8 +2,7 @@
 
 import collections
 import re
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tff_xc.report import pictures
@@ -72,9 +71,7 @@ def titles(algorithms: Sequence[str], labels: Sequence[str]) -> list[str]:
   split = [re.split(r' (?=[^\s=]+=)', label) for label in labels]
   found = []
   for algorithm, (head, *words) in zip(algorithms, split, strict=True):
-    others = [
-      w for a, w in zip(algorithms, split, strict=True) if a == algorithm
-    ]
+    others = [w for a, w in zip(algorithms, split, strict=True) if a == algorithm]
     told = [w for w in words if not all(w in other for other in others)]
     # A label may begin with the task, which is in the picture's title.
     is_named = head.split(' ')[-1] == algorithm
@@ -112,11 +109,7 @@ def _shown(algorithms: Iterable[str]) -> dict[str, Method]:
   """Returns how algorithms are shown; those that are not ours get what is free."""
   others = sorted({*algorithms} - METHODS.keys())
   return METHODS | {
-    name: Method(
-      name,
-      _FREE[place % len(_FREE)],
-      pictures.MARKERS[place % len(pictures.MARKERS)],
-    )
+    name: Method(name, _FREE[place % len(_FREE)], pictures.MARKERS[place % len(pictures.MARKERS)])
     for place, name in enumerate(others)
   }
 

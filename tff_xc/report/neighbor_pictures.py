@@ -12,9 +12,7 @@ _NAME = 18
 
 
 def plot(
-  rows: Sequence[
-    tuple[str, np.ndarray, Sequence[tuple[str, np.ndarray, float]]]
-  ],
+  rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[str, np.ndarray, float]]]],
   path: str | os.PathLike,
 ) -> None:
   """Draws each query (name, pixels) with its neighbours (name, pixels, distance).

@@ -12,9 +12,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
+from tff_xc import errors, files, wording
 
 if TYPE_CHECKING:
   import matplotlib.figure
@@ -31,15 +29,7 @@ _VARIABLE = 'TFF_XC_PICTURE_FORMAT'
 # Text stays text: PDF with TrueType fonts, SVG with the fonts of its reader. Without a
 # salt of its own an SVG differs each time.
 _TEXT = {'pdf.fonttype': 42, 'svg.fonttype': 'none', 'svg.hashsalt': 'tff_xc'}
-_COLOURS = (
-  '#0072B2',
-  '#D55E00',
-  '#009E73',
-  '#CC79A7',
-  '#E69F00',
-  '#56B4E9',
-  '#000000',
-)
+_COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
 _LINES = ('-', '--', '-.', ':')
 MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
 
@@ -49,8 +39,7 @@ def use_formats(text: str) -> None:
   for name in text.split(','):
     if name not in FORMATS:
       raise errors.InputError(
-        f'--picture_format={text}: expected some of {", ".join(FORMATS)}, separated'
-        ' by commas'
+        f'--picture_format={text}: expected some of {", ".join(FORMATS)}, separated by commas'
       )
   os.environ[_VARIABLE] = text
 
@@ -102,9 +91,7 @@ def short(name: object, most: int) -> str:
   return text if len(text) <= most else f'{text[: most - 1]}…'
 
 
-def save(
-  figure: 'matplotlib.figure.Figure', path: str | os.PathLike
-) -> list[pathlib.Path]:
+def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> list[pathlib.Path]:
   """Writes a figure, and beside it the formats of `use_formats`; returns the files.
 
   The ending of `path` is one of `FORMATS`. `$` in names is a character, no formula.
@@ -131,7 +118,5 @@ def save(
     ):
       # A name in a script that the font lacks is drawn as boxes.
       warnings.filterwarnings('ignore', 'Glyph .* missing from')
-      figure.savefig(
-        temporary, dpi=120, format=kind, metadata=dict.fromkeys(_METADATA[kind])
-      )
+      figure.savefig(temporary, dpi=120, format=kind, metadata=dict.fromkeys(_METADATA[kind]))
   return written

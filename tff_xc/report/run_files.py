@@ -22,12 +22,9 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
+from tff_xc import errors, files, wording
 from tff_xc.measure import catalog
 
 if TYPE_CHECKING:
@@ -63,15 +60,7 @@ NOT_CONFIGURATION = (
 )
 # Keys that are not settings: they identify a run, or hold settings.
 _NOT_SETTINGS = frozenset(
-  {
-    *NOT_CONFIGURATION,
-    'task',
-    'algorithm',
-    'hyperparameters',
-    'options',
-    'data',
-    'seed',
-  }
+  {*NOT_CONFIGURATION, 'task', 'algorithm', 'hyperparameters', 'options', 'data', 'seed'}
 )
 # What begins the names of facts of the data among settings.
 DATA = 'data.'
@@ -141,15 +130,11 @@ def read_run(path: str | os.PathLike, needs_metrics: bool = True) -> Run:
   return Run(path, config, metrics, summary)
 
 
-def is_finished(
-  config: Mapping[str, Any], summary: Mapping[str, Any] | None
-) -> bool:
+def is_finished(config: Mapping[str, Any], summary: Mapping[str, Any] | None) -> bool:
   """Whether a run has all its rounds, or waited `stop_after` for a better one."""
   return summary is not None and (
     summary['rounds'] >= config.get('rounds', 0)
-    or summary.get('stopped_after', 0)
-    == config.get('early_stopping_patience', 0)
-    > 0
+    or summary.get('stopped_after', 0) == config.get('early_stopping_patience', 0) > 0
   )
 
 
@@ -189,9 +174,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings_of(run: Run) -> dict[str, Any]:
   """Returns the settings that decide results, except algorithm and seed, by name."""
-  settings = {
-    key: value for key, value in run.config.items() if key not in _NOT_SETTINGS
-  }
+  settings = {key: value for key, value in run.config.items() if key not in _NOT_SETTINGS}
   settings |= run.config.get('options', {}) | run.hyperparameters
   data = run.config.get('data', {})
   settings |= {f'{DATA}{key}': value for key, value in data.items()}
@@ -252,9 +235,7 @@ def _read_object(path, required, optional):
     value = obj.get(key)
     is_right = isinstance(value, kind) and not isinstance(value, bool)
     if not is_right and (key in required or value is not None):
-      raise files.damaged(
-        path, f'expected "{key}" to be of type {kind.__name__}'
-      )
+      raise files.damaged(path, f'expected "{key}" to be of type {kind.__name__}')
   return {k: v for k, v in obj.items() if k not in optional or v is not None}
 
 
@@ -271,16 +252,12 @@ def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
     for number, line in enumerate(lines, 2):
       if line.count(',') != header.count(','):
         raise ValueError(f'line {number} has other cells than the header')
-    table = pd.read_csv(
-      io.StringIO(text), dtype='float64', float_precision='round_trip'
-    )
+    table = pd.read_csv(io.StringIO(text), dtype='float64', float_precision='round_trip')
     rounds = table['round']
     if rounds.isna().any() or (rounds.diff() <= 0).any():
       raise ValueError('rounds must ascend')
   except FileNotFoundError as e:
-    raise errors.DamageError(
-      f'{path} is missing; delete {path.parent} and train again.'
-    ) from e
+    raise errors.DamageError(f'{path} is missing; delete {path.parent} and train again.') from e
   except (OSError, ValueError) as e:
     raise files.damaged(path, str(e)) from e
   return table

@@ -1,8 +1,7 @@
 """Pictures of a split and of a data set. Importing this imports Matplotlib."""
 
 import os
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib
 import matplotlib.colors
@@ -17,9 +16,7 @@ from tff_xc.report import pictures
 _CLIENTS, _CLASSES = 100, 200
 
 
-def plot_clients(
-  sizes: np.ndarray, classes: np.ndarray, path: str | os.PathLike
-) -> None:
+def plot_clients(sizes: np.ndarray, classes: np.ndarray, path: str | os.PathLike) -> None:
   """Draws clients by size rank (FedVC, figs 2 and 3); int [K] examples and classes."""
   figure, axes = pictures.panels(2, 2, (10, 4))
   styles = pictures.styles()
@@ -31,9 +28,7 @@ def plot_clients(
   pictures.save(figure, path)
 
 
-def plot_labels(
-  train: np.ndarray, test: np.ndarray | None, path: str | os.PathLike
-) -> None:
+def plot_labels(train: np.ndarray, test: np.ndarray | None, path: str | os.PathLike) -> None:
   """Draws the examples of each class, int [n] with clients and for the test."""
   figure, [ax] = pictures.panels(1, 1, (6.5, 4))
   styles = pictures.styles()
@@ -53,9 +48,7 @@ def plot_labels(
 
 
 def plot_class_counts(
-  counts: scipy.sparse.csr_matrix,
-  client_ids: Sequence[str],
-  path: str | os.PathLike,
+  counts: scipy.sparse.csr_matrix, client_ids: Sequence[str], path: str | os.PathLike
 ) -> None:
   """Draws which classes clients have, as shares of a client (FedVC, fig. 10).
 
@@ -81,9 +74,7 @@ def plot_class_counts(
   pictures.save(figure, path)
 
 
-def plot_panels(
-  counts: Mapping[str, scipy.sparse.csr_matrix], path: str | os.PathLike
-) -> None:
+def plot_panels(counts: Mapping[str, scipy.sparse.csr_matrix], path: str | os.PathLike) -> None:
   """Draws the class counts of several splits by title, a panel each."""
   across = min(4, len(counts))
   size = 2.6 * across + 0.8, 3.4 * -(-len(counts) // across)
@@ -99,14 +90,10 @@ def plot_panels(
   pictures.save(figure, path)
 
 
-def plot_sizes(
-  sizes: Mapping[str, np.ndarray], path: str | os.PathLike
-) -> None:
+def plot_sizes(sizes: Mapping[str, np.ndarray], path: str | os.PathLike) -> None:
   """Draws histograms of clients' sizes by title, int [K] (TurboSVM-FL, fig. 3)."""
   figure, axes = pictures.panels(len(sizes), len(sizes), (5 * len(sizes), 3.6))
-  for ax, style, (title, values) in zip(
-    axes, pictures.styles(), sizes.items(), strict=False
-  ):
+  for ax, style, (title, values) in zip(axes, pictures.styles(), sizes.items(), strict=False):
     ax.hist(values, bins=50, color=style['color'])
     title = f'{title}, {wording.count(len(values), "client")}'
     pictures.label(ax, title, 'examples of a client', 'clients')
@@ -114,9 +101,7 @@ def plot_sizes(
   pictures.save(figure, path)
 
 
-def plot_map(
-  positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike
-) -> None:
+def plot_map(positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike) -> None:
   """Draws where examples were taken, coloured by client (FedVC, fig. 1).
 
   `positions` are float [N, 2], latitude and longitude in degrees, `owners` int [N].
@@ -133,9 +118,7 @@ def plot_map(
   )
   ax.set(xlim=(-180, 180), ylim=(-90, 90), aspect='equal')
   title = f'Examples of {wording.count(len(np.unique(owners)), "client")}'
-  pictures.label(
-    ax, title, 'longitude in degrees', 'latitude in degrees', False
-  )
+  pictures.label(ax, title, 'longitude in degrees', 'latitude in degrees', False)
   pictures.save(figure, path)
 
 
@@ -156,9 +139,7 @@ def _shares(counts: scipy.sparse.csr_matrix):
 
 
 def _add_bar(figure, image, ax, **more) -> None:
-  bar = figure.colorbar(
-    image, ax=ax, label="share of a client's examples", **more
-  )
+  bar = figure.colorbar(image, ax=ax, label="share of a client's examples", **more)
   bar.ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=' %'))
 
 
@@ -173,9 +154,7 @@ def _draw_shares(ax, table, most: float, extent=None):
   )
 
 
-def _draw_ranks(
-  ax, values: np.ndarray, style, label: str | None = None
-) -> None:
+def _draw_ranks(ax, values: np.ndarray, style, label: str | None = None) -> None:
   """Draws values over their rank, the largest first."""
   ranked = np.sort(values)[::-1]
   # At most 5,000 of them, so that a picture's size does not grow.
@@ -184,12 +163,7 @@ def _draw_ranks(
     chosen = np.unique(np.linspace(0, len(ranked) - 1, 5000).astype(int))
   few = {'marker': 'o', 'markersize': 3} if len(ranked) <= 25 else {}
   ax.plot(
-    chosen + 1,
-    ranked[chosen],
-    color=style['color'],
-    drawstyle='steps-mid',
-    label=label,
-    **few,
+    chosen + 1, ranked[chosen], color=style['color'], drawstyle='steps-mid', label=label, **few
   )
   ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=6, integer=True))
   positive = ranked[ranked > 0]

@@ -15,21 +15,14 @@ import math
 import pathlib
 import statistics
 import textwrap
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import pandas as pd
 
-from tff_xc import errors
-from tff_xc import files
-from tff_xc import wording
-from tff_xc.measure import catalog
-from tff_xc.measure import targets as targets_lib
-from tff_xc.report import run_files
-from tff_xc.report import text_table
+from tff_xc import errors, files, wording
+from tff_xc.measure import catalog, targets as targets_lib
+from tff_xc.report import run_files, text_table
 
 # They change results in their last digits only.
 _OF_MACHINES = ('runtime', 'device')
@@ -65,8 +58,7 @@ def collect(
         'again with its flags and this --run_dir to finish it.'
       )
   keys = labels or [
-    json.dumps([run.algorithm, run_files.settings_of(run)], sort_keys=True)
-    for run in runs
+    json.dumps([run.algorithm, run_files.settings_of(run)], sort_keys=True) for run in runs
   ]
   frame = pd.DataFrame(
     {
@@ -80,8 +72,7 @@ def collect(
   if again.any():
     a, b = frame['run'][[again.idxmax() - 1, again.idxmax()]]
     raise errors.InputError(
-      f'{a.path} and {b.path} have the same configuration and seed '
-      f'{a.seed}; name only one of them.'
+      f'{a.path} and {b.path} have the same configuration and seed {a.seed}; name only one of them.'
     )
   names = list(dict.fromkeys(labels or ())) or _labels(
     frame, run_files.settings_of, chosen or run_files.settings_of
@@ -95,15 +86,19 @@ def methods(frame: pd.DataFrame, searched: Sequence[str] = ()) -> list[str]:
 
   Those that were `searched` are left out.
   """
-  of = lambda run: {
-    n: v for n, v in run.hyperparameters.items() if n not in searched
-  }
+
+  def of(run):
+    return {n: v for n, v in run.hyperparameters.items() if n not in searched}
+
   return _labels(frame, of, of)
 
 
 def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
   """Returns the settings of runs as JSON, a row a run; nan where it has none."""
-  text = lambda value: json.dumps(value, sort_keys=True)
+
+  def text(value):
+    return json.dumps(value, sort_keys=True)
+
   rows = [
     {key: text(value) for key, value in of(run).items() if value is not None}
     for run in first['run']
@@ -132,11 +127,7 @@ def _labels(frame: pd.DataFrame, of: Callable, chosen: Callable) -> list[str]:
   settings = _settings(first, of)
   differ = settings.columns[settings.nunique(dropna=False) > 1]
   named = [
-    {
-      key
-      for key in differ
-      if key in chosen(run) and not key.startswith(run_files.DATA)
-    }
+    {key for key in differ if key in chosen(run) and not key.startswith(run_files.DATA)}
     for run in first['run']
   ]
 
@@ -164,17 +155,14 @@ def _distinguishing(options, settings, labels) -> list[str]:
   keys = sorted(settings, key=lambda key: not key.startswith(run_files.DATA))
   values = settings[keys].fillna('').to_dict('records')
   data = [
-    {key: value for key, value in row.items() if key.startswith(run_files.DATA)}
-    for row in values
+    {key: value for key, value in row.items() if key.startswith(run_files.DATA)} for row in values
   ]
   alike = [
     (i, j)
     for i, j in itertools.combinations(range(len(data)), 2)
     if labels[i] == labels[j]
     or (
-      data[i] != data[j]
-      and options[i] == options[j]
-      and all(any(data[k].values()) for k in (i, j))
+      data[i] != data[j] and options[i] == options[j] and all(any(data[k].values()) for k in (i, j))
     )
   ]
   found = []
@@ -222,7 +210,10 @@ def _with_std(digits: int, factor: float = 1.0):
 
 def _score(name: str) -> Column:
   metric = catalog.SCORES[name]
-  read = lambda run: run.summary['final'].get(name)
+
+  def read(run):
+    return run.summary['final'].get(name)
+
   if metric.unit == 'fraction':
     found = Column(name, f'{metric.heading} %', read, _with_std(1, 100))
   else:
@@ -231,8 +222,12 @@ def _score(name: str) -> Column:
 
 
 def _total(name, heading, total, show, better='neither') -> Column:
-  read = lambda run: run.summary.get(total)
-  show_mean = lambda mean, std: show(mean)
+  def read(run):
+    return run.summary.get(total)
+
+  def show_mean(mean, std):
+    return show(mean)
+
   return Column(name, heading, read, show_mean, better=better)
 
 
@@ -260,13 +255,7 @@ COLUMNS = {
     _total('rounds', 'rounds', 'rounds', '{:.0f}'.format),
     _total('emd', 'EMD', 'emd', '{:.2f}'.format),
     *map(_score, catalog.SCORES),
-    Column(
-      'volatility',
-      'volatility %',
-      _headline_volatility,
-      _with_std(1, 100),
-      better='lower',
-    ),
+    Column('volatility', 'volatility %', _headline_volatility, _with_std(1, 100), better='lower'),
     Column(
       'epsilon',
       catalog.ROUND['epsilon'].heading,
@@ -274,12 +263,7 @@ COLUMNS = {
       lambda mean, _: f'{mean:.3g}',
       better='lower',
     ),
-    _of_round(
-      'class_rows',
-      'class_rows',
-      'class_rows_requested_mean',
-      '{:.1f}'.format,
-    ),
+    _of_round('class_rows', 'class_rows', 'class_rows_requested_mean', '{:.1f}'.format),
     _of_round('bytes_down', _DOWN, f'{_DOWN}_round', wording.human_bytes),
     _of_round('bytes_up', _UP, f'{_UP}_round', wording.human_bytes),
     _total(
@@ -289,12 +273,7 @@ COLUMNS = {
       lambda saving: _fixed(100 * saving, 1),
       'higher',
     ),
-    _of_round(
-      'seconds_per_round',
-      'seconds',
-      'seconds_per_round_median',
-      '{:.3g}'.format,
-    ),
+    _of_round('seconds_per_round', 'seconds', 'seconds_per_round_median', '{:.3g}'.format),
   )
 }
 # The first columns of a narrow table; the others follow in their own order.
@@ -345,8 +324,7 @@ def column(name: str, reference: pd.DataFrame | None = None) -> Column:
       name, found = target.name, _rounds_to(target.heading, target)
   if found is None:
     raise errors.InputError(
-      f'there is no column {wording.shown(name)}; there are'
-      f' {", ".join(COLUMNS)}'
+      f'there is no column {wording.shown(name)}; there are {", ".join(COLUMNS)}'
     )
   return found._replace(name=name)
 
@@ -355,7 +333,10 @@ def _volatility(score: str) -> Column | None:
   if score not in catalog.SCORES:
     return None
   of = COLUMNS[score]
-  read = lambda run: targets_lib.volatility(run.metrics.get(score))
+
+  def read(run):
+    return targets_lib.volatility(run.metrics.get(score))
+
   heading = f'volatility of {of.heading}'
   return of._replace(heading=heading, read=read, better='lower')
 
@@ -368,7 +349,9 @@ def _rounds_to(heading: str, target: targets_lib.Target) -> Column:
     reached = target.first_round(metrics)
     return math.inf if reached is None else reached
 
-  show = lambda mean, std: _with_std(0 if math.isnan(std) else 1)(mean, std)
+  def show(mean, std):
+    return _with_std(0 if math.isnan(std) else 1)(mean, std)
+
   return Column('', heading, read, show, is_target=True, better='lower')
 
 
@@ -394,11 +377,16 @@ def _after(score: str, when: str) -> Column:
   of = COLUMNS[score]
   if when.isdecimal():
     heading = f'{of.heading} after {wording.count(int(when), "round")}'
-    read = lambda run: of.read(run_files.first_rounds(run, int(when)))
+
+    def read(run):
+      return of.read(run_files.first_rounds(run, int(when)))
   else:
     [budget] = targets_lib.parse_budgets(when)
     heading = f'{of.heading} {budget.heading}'
-    read = lambda run: budget.score(run.metrics, score)
+
+    def read(run):
+      return budget.score(run.metrics, score)
+
   return of._replace(heading=heading, read=read, is_asked_for=True)
 
 
@@ -408,7 +396,10 @@ def _of_best_round(key: str) -> Column | None:
   if key in catalog.SCORES:
     heading, show = f'{COLUMNS[key].heading}, best round', COLUMNS[key].show
     better = COLUMNS[key].better
-  read = lambda run: (run.summary.get('best_round') or {}).get(key)
+
+  def read(run):
+    return (run.summary.get('best_round') or {}).get(key)
+
   found = Column('', heading or '', read, show, better=better)
   return heading and found._replace(is_asked_for=True)
 
@@ -460,9 +451,7 @@ def of_methods(frame: pd.DataFrame, columns: Iterable[Column]) -> pd.DataFrame:
   rounds = [run.summary['rounds'] for run in frame['run']]
   for each in columns:
     read = map(each.read, frame['run'])
-    values = pd.Series(
-      [math.nan if v is None else v for v in read], dtype=float
-    )
+    values = pd.Series([math.nan if v is None else v for v in read], dtype=float)
     mean = values.groupby(by).agg(_mean)
     cells[f'{each.key}_mean'] = mean.replace(math.inf, math.nan)
     cells[f'{each.key}_std'] = values.groupby(by).agg(_std)
@@ -478,14 +467,10 @@ def _by_seed(runs: pd.DataFrame) -> str:
     return ''
   missed = runs['reached'] == math.inf
   bound = f'>{runs["rounds"][missed].min()}'
-  return ' '.join(
-    bound if found == math.inf else f'{found:.0f}' for found in runs['reached']
-  )
+  return ' '.join(bound if found == math.inf else f'{found:.0f}' for found in runs['reached'])
 
 
-def all_columns(
-  targets: Iterable[targets_lib.Target], more: Iterable[Column] = ()
-) -> list[Column]:
+def all_columns(targets: Iterable[targets_lib.Target], more: Iterable[Column] = ()) -> list[Column]:
   """Returns the columns of every table, those of targets, and more."""
   rounds, *others = COLUMNS.values()
   names = dict.fromkeys(target.name for target in targets)
@@ -514,9 +499,7 @@ def build(
   wanted = [target.name for target in targets or ()]
   if targets is None:
     targets = [
-      target
-      for run in frame['run']
-      for target in targets_lib.parse(run.config.get('target', ''))
+      target for run in frame['run'] for target in targets_lib.parse(run.config.get('target', ''))
     ]
   if metric is not None:
     wanted.append(metric)
@@ -540,8 +523,7 @@ def build(
       if ':' in name:
         what = f'the scores of all its seeds that the target {name} needs'
       raise errors.InputError(
-        f'none of the runs has {what}; they have '
-        f'{", ".join(present) or "no metric"}.'
+        f'none of the runs has {what}; they have {", ".join(present) or "no metric"}.'
       )
   if metric is None:
     metric = present[0] if present else next(iter(catalog.SCORES))
@@ -618,11 +600,7 @@ def shown(each: Column, row: pd.Series) -> str:
 
 def _shown_columns(table: pd.DataFrame) -> list[Column]:
   """Returns the columns that a row has a value of, or that were asked for."""
-  return [
-    each
-    for each in columns_of(table)
-    if each.is_asked_for or _has_value(table, each)
-  ]
+  return [each for each in columns_of(table) if each.is_asked_for or _has_value(table, each)]
 
 
 def to_text(
@@ -642,7 +620,10 @@ def to_text(
   stars = ('{}*', '{} ') if mark else ('{}', '{}')
   if width is None:
     return text_table.to_text(_marked(table, columns, *stars))
-  wrap = lambda label: textwrap.fill(label, max(width // 2, 20))
+
+  def wrap(label):
+    return textwrap.fill(label, max(width // 2, 20))
+
   table = table.assign(algorithm=table['algorithm'].map(wrap))
   asked_for = [each.name for each in columns if each.name not in COLUMNS]
   first = [metric, *catalog.HEADLINES, *asked_for, *_TELLING]

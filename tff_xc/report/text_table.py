@@ -2,8 +2,7 @@
 
 import shutil
 import textwrap
-from collections.abc import Collection
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 _GAP = 2
 # The default width for a pipe or a file, which have none.
@@ -16,9 +15,7 @@ def terminal_width() -> int:
 
 
 def to_text(
-  rows: Sequence[Sequence[str]],
-  left: Collection[int] = (0,),
-  width: int | None = None,
+  rows: Sequence[Sequence[str]], left: Collection[int] = (0,), width: int | None = None
 ) -> str:
   """Returns rows as text with a rule below the first, ending in a newline.
 
@@ -28,10 +25,7 @@ def to_text(
   widths = _widths(rows, left, width)
   lines = []
   for row in [rows[0], ['-' * w for w in widths], *rows[1:]]:
-    cells = [
-      _wrap(cell, widths[i]) if i in left else [cell]
-      for i, cell in enumerate(row)
-    ]
+    cells = [_wrap(cell, widths[i]) if i in left else [cell] for i, cell in enumerate(row)]
     for k in range(max(map(len, cells))):
       parts = [cell[k] if k < len(cell) else '' for cell in cells]
       padded = [
@@ -46,9 +40,7 @@ def to_markdown(rows: Sequence[Sequence[str]]) -> str:
   """Returns rows, of which the first is the heading, as a Markdown table."""
   heading, *cells = rows
   rule = ['---'] + ['---:'] * (len(heading) - 1)
-  escaped = (
-    [_markdown(cell) for cell in row] for row in (heading, rule, *cells)
-  )
+  escaped = ([_markdown(cell) for cell in row] for row in (heading, rule, *cells))
   return ''.join(f'| {" | ".join(row)} |\n' for row in escaped)
 
 
@@ -61,25 +53,18 @@ def _markdown(cell: str) -> str:
 def _wrap(text: str, width: int) -> list[str]:
   lines = []
   for line in text.split('\n'):
-    lines += textwrap.wrap(
-      line, width, break_long_words=False, break_on_hyphens=False
-    ) or ['']
+    lines += textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or ['']
   return lines
 
 
 def _widths(rows, left, width: int | None) -> list[int]:
   """Returns the columns' widths; the widest wrappable ones shrink first."""
   columns = list(zip(*rows, strict=True))
-  widths = [
-    max(len(line) for cell in column for line in cell.split('\n'))
-    for column in columns
-  ]
+  widths = [max(len(line) for cell in column for line in cell.split('\n')) for column in columns]
   if width is None:
     return widths
   least = [
-    max(len(word) for cell in column for word in cell.split() or [''])
-    if i in left
-    else widths[i]
+    max(len(word) for cell in column for word in cell.split() or ['']) if i in left else widths[i]
     for i, column in enumerate(columns)
   ]
   room = width - _GAP * (len(columns) - 1)

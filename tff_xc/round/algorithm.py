@@ -2,27 +2,26 @@
 
 import dataclasses
 import types
-from collections.abc import Callable
-from collections.abc import Mapping
-from typing import Any
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc import classifier
-from tff_xc import errors
-from tff_xc.round import attack as attack_lib
-from tff_xc.round import carried as carried_lib
-from tff_xc.round import compression as compression_lib
-from tff_xc.round import local_training as local_training_lib
-from tff_xc.round import losses
-from tff_xc.round import optimizers
-from tff_xc.round import privacy as privacy_lib
-from tff_xc.round import request
-from tff_xc.round import robust as robust_lib
-from tff_xc.round import schedules
-from tff_xc.round import tables as tables_lib
+from tff_xc import classifier, errors
+from tff_xc.round import (
+  attack as attack_lib,
+  carried as carried_lib,
+  compression as compression_lib,
+  local_training as local_training_lib,
+  losses,
+  optimizers,
+  privacy as privacy_lib,
+  request,
+  robust as robust_lib,
+  schedules,
+  tables as tables_lib,
+)
 
 GIVEN = 'given'
 # The metrics of every round, besides those of tables and steps.
@@ -141,9 +140,7 @@ class Algorithm:
   model_aggregator: tff.aggregators.AggregationFactory | None = None
   robust: robust_lib.Robust | None = None
   privacy: privacy_lib.Privacy | None = None
-  compression: compression_lib.Compression | compression_lib.Bfloat16 | None = (
-    None
-  )
+  compression: compression_lib.Compression | compression_lib.Bfloat16 | None = None
   adversary: attack_lib.Attack | None = None
   weighting: str = 'examples'
   encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
@@ -169,20 +166,14 @@ class Algorithm:
       )
     own = self.model.encoder.tables
     others = tuple(
-      named.get(name)
-      or tables_lib.Table(name, request.AllRows(own[name].num_rows))
-      for name in own
+      named.get(name) or tables_lib.Table(name, request.AllRows(own[name].num_rows)) for name in own
     )
     object.__setattr__(self, 'tables', (self.tables[0], *others))
     for table in self.tables:
       if table.name in self.frozen and table.merge.sends_rows:
-        raise ValueError(
-          f'the table {table.name!r} is frozen: merge it by KeepRows'
-        )
+        raise ValueError(f'the table {table.name!r} is frozen: merge it by KeepRows')
     if self.head_epochs and classifier.CLASS not in self.frozen:
-      raise ValueError(
-        'head_epochs are of class rows that are otherwise frozen'
-      )
+      raise ValueError('head_epochs are of class rows that are otherwise frozen')
     parts = carried_lib.parts(self)
     if len(parts) < len(self.carried) + bool(self.robust):
       raise ValueError(f'two of the carried parts have one name: {[*parts]}')
@@ -193,9 +184,7 @@ class Algorithm:
       taken |= {f'{table.name}_rows', f'{table.name}_rows_largest'}
     for name in (n for p in (*parts.values(), *self.tables) for n in p.metrics):
       if name in taken:
-        raise ValueError(
-          f"a round has a metric {name!r} already; rename the step's"
-        )
+        raise ValueError(f"a round has a metric {name!r} already; rename the step's")
       taken.add(name)
 
   def __repr__(self) -> str:
@@ -209,8 +198,7 @@ class Algorithm:
     for table in self.tables:
       steps = ''.join(f', then {_shown(step)}' for step in table.steps)
       lines[f'table {table.name!r}'] = (
-        f'{_shown(table.request)}, {_shown(table.merge)},'
-        f' {_shown(table.optimizer)}{steps}'
+        f'{_shown(table.request)}, {_shown(table.merge)}, {_shown(table.optimizer)}{steps}'
       )
     for field in dataclasses.fields(self):
       value = _shown(getattr(self, field.name))
@@ -236,17 +224,11 @@ class Algorithm:
     if table.name not in tables_lib.by_name(self.tables):
       raise ValueError(f'the algorithm has no table {table.name!r}')
     return dataclasses.replace(
-      self,
-      tables=tuple(table if t.name == table.name else t for t in self.tables),
+      self, tables=tuple(table if t.name == table.name else t for t in self.tables)
     )
 
 
-def own_rows(
-  algorithm: Algorithm,
-  name: str,
-  most: int,
-  optimizer: Any = None,
-) -> Algorithm:
+def own_rows(algorithm: Algorithm, name: str, most: int, optimizer: Any = None) -> Algorithm:
   """Returns the algorithm whose clients request only their own rows of a table.
 
   Of an encoder's table, a client's examples name at most `most` distinct rows; 0:

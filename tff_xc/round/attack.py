@@ -21,8 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc.data import sparse
-from tff_xc.round import examples as examples_lib
-from tff_xc.round import randomness
+from tff_xc.round import examples as examples_lib, randomness
 
 FLIP_LABELS, SCALE, FLIP_SIGNS = KINDS = ('flip_labels', 'scale', 'flip_signs')
 # Keeps the draw of who attacks apart from others by the run's seed.
@@ -33,9 +32,7 @@ class Attackers(NamedTuple):
   """The clients that attack in a run: those whose draw is up to a threshold."""
 
   pair: tuple[int, int]  # The run's seed.
-  num_clients: (
-    int  # N. Ids above it are further draws of a client, id modulo N.
-  )
+  num_clients: int  # N. Ids above it are further draws of a client, id modulo N.
   threshold: int
 
   def include(self, client_ids: tf.Tensor) -> tf.Tensor:
@@ -98,14 +95,10 @@ def applied(algorithm, pair: Sequence[int]):
   """Returns the algorithm that knows its attackers; `pair` is the run's seed."""
   if algorithm.adversary is None:
     return algorithm
-  return dataclasses.replace(
-    algorithm, adversary=algorithm.adversary.drawn(pair)
-  )
+  return dataclasses.replace(algorithm, adversary=algorithm.adversary.drawn(pair))
 
 
-def flipped(
-  client: examples_lib.ClientExamples, num_classes: int
-) -> examples_lib.ClientExamples:
+def flipped(client: examples_lib.ClientExamples, num_classes: int) -> examples_lib.ClientExamples:
   """Returns a client's value with the label n - 1 - y in place of each y."""
   y, last = client.y, num_classes - 1
   if isinstance(y, sparse.LabelSets):

@@ -28,9 +28,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import losses
-from tff_xc.round import request
+from tff_xc.round import algorithm as algorithm_lib, losses, request
 
 # Keeps the logarithm of a class without training examples finite.
 _TINY = 1e-12
@@ -41,9 +39,7 @@ _NOTHING_LEFT = 80.0
 class Calibration(Protocol):
   """Changes logits within a loss; a field of `losses.HeldSoftmax`."""
 
-  def __call__(
-    self, logits: tf.Tensor, held: request.SelectedRows
-  ) -> tf.Tensor:
+  def __call__(self, logits: tf.Tensor, held: request.SelectedRows) -> tf.Tensor:
     """Returns float32 [B, N], of the logits of the class rows held."""
 
 
@@ -99,9 +95,7 @@ def prior(tau: float, examples: np.ndarray) -> Prior:
   return Prior((tau * np.log(p / p.sum() + _TINY)).astype(np.float32))
 
 
-def calibrated(
-  algorithm: algorithm_lib.Algorithm, how: Calibration
-) -> algorithm_lib.Algorithm:
+def calibrated(algorithm: algorithm_lib.Algorithm, how: Calibration) -> algorithm_lib.Algorithm:
   """Returns the algorithm with calibrated logits in its softmax.
 
   InputError: it has no softmax, no row for each class, or nothing would change.
@@ -114,8 +108,7 @@ def calibrated(
     )
   if not isinstance(loss, losses.HeldSoftmax):
     raise errors.InputError(
-      '--calibration changes the logits of a softmax, and here none is minimized;'
-      ' leave it out'
+      '--calibration changes the logits of a softmax, and here none is minimized; leave it out'
     )
   if isinstance(how, Restricted) and loss.denominator == 'positives':
     raise errors.InputError(
@@ -129,6 +122,4 @@ def calibrated(
       ' negatives no gradient: give --calibration_absent=1, which counts them like'
       ' classes of one example, or --algorithm=posonly, which requests none'
     )
-  return dataclasses.replace(
-    algorithm, loss=dataclasses.replace(loss, calibration=how)
-  )
+  return dataclasses.replace(algorithm, loss=dataclasses.replace(loss, calibration=how))

@@ -10,11 +10,8 @@ are such parts. Importing this does not import TensorFlow.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
   import tensorflow as tf
@@ -26,9 +23,7 @@ class Local(NamedTuple):
   """A client after local training, as a `Carried` sees it."""
 
   received: Any  # The message, see `Carried.message`.
-  kept: (
-    Any  # `examples.KeptState`, of an algorithm whose clients keep something.
-  )
+  kept: Any  # `examples.KeptState`, of an algorithm whose clients keep something.
   # `ModelWeights` whose tables have the rows held; `before` is the client's own model
   # after any `head_epochs`.
   before: classifier.ModelWeights
@@ -75,12 +70,8 @@ class Next(NamedTuple):
   """What the server makes of the replies."""
 
   state: Any = ()
-  factor: Any = (
-    None  # Scalar by which mean changes of trained weights are multiplied.
-  )
-  metrics: Mapping[
-    str, tf.Tensor
-  ] = {}  # float32 scalars, by `Carried.metrics`.
+  factor: Any = None  # Scalar by which mean changes of trained weights are multiplied.
+  metrics: Mapping[str, tf.Tensor] = {}  # float32 scalars, by `Carried.metrics`.
 
 
 class Carried:
@@ -130,9 +121,7 @@ class Carried:
 def parts(algorithm) -> collections.OrderedDict:
   """Returns the parts of an algorithm by name, its bounds last."""
   bounds = (algorithm.robust,) if algorithm.robust else ()
-  return collections.OrderedDict(
-    (part.name, part) for part in (*algorithm.carried, *bounds)
-  )
+  return collections.OrderedDict((part.name, part) for part in (*algorithm.carried, *bounds))
 
 
 def has_own_models(algorithm) -> bool:
@@ -143,17 +132,14 @@ def has_own_models(algorithm) -> bool:
 
 def initial(algorithm) -> collections.OrderedDict:
   """Returns the server's states by part."""
-  return collections.OrderedDict(
-    (name, part.initial()) for name, part in parts(algorithm).items()
-  )
+  return collections.OrderedDict((name, part.initial()) for name, part in parts(algorithm).items())
 
 
 def messages(algorithm, states: Mapping | None = None):
   """Returns what clients receive by part; None: in the first round."""
   states = initial(algorithm) if states is None else states
   return collections.OrderedDict(
-    (name, part.message(states[name]))
-    for name, part in parts(algorithm).items()
+    (name, part.message(states[name])) for name, part in parts(algorithm).items()
   )
 
 

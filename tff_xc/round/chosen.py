@@ -17,9 +17,7 @@ import math
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.round import folding
-from tff_xc.round import merge
-from tff_xc.round import randomness
+from tff_xc.round import folding, merge, randomness
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,19 +68,12 @@ class CountedRows(merge.SumRows):
       return folding.RowSums(sums.ids, sums.rows[:, :-1], sums.rows[:, -1])
 
     return lambda held, rows, update: tff.federated_map(
-      split,
-      fold(
-        tff.federated_map(message, (held, rows, update.weight, update.measured))
-      ),
+      split, fold(tff.federated_map(message, (held, rows, update.weight, update.measured)))
     )
 
 
 def chosen(
-  counted: folding.RowSums,
-  num_rows: int,
-  stddev: float,
-  threshold: float,
-  seed: tf.Tensor,
+  counted: folding.RowSums, num_rows: int, stddev: float, threshold: float, seed: tf.Tensor
 ) -> folding.RowSums:
   """Returns the sums of the rows that are chosen, zeros where nobody sent one.
 
@@ -93,9 +84,7 @@ def chosen(
     threshold: see `Choice`.
     seed: [2], for noise.
   """
-  noise = stddev * tf.random.stateless_normal(
-    tf.shape(counted.ids), randomness.step_seed(seed, 0)
-  )
+  noise = stddev * tf.random.stateless_normal(tf.shape(counted.ids), randomness.step_seed(seed, 0))
   # Without noise, what was counted.
   tau = threshold * stddev if stddev else min(threshold, 0.0)
   above = counted.weights + noise > tau

@@ -7,26 +7,27 @@ first multiplies it.
 import collections
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tff_xc import classifier
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import carried
-from tff_xc.round import compression as compression_lib
-from tff_xc.round import examples as examples_lib
-from tff_xc.round import frozen
-from tff_xc.round import importance
-from tff_xc.round import local_training
-from tff_xc.round import losses
-from tff_xc.round import privacy as privacy_lib
-from tff_xc.round import randomness
-from tff_xc.round import request
-from tff_xc.round import tables
+from tff_xc.round import (
+  algorithm as algorithm_lib,
+  carried,
+  compression as compression_lib,
+  examples as examples_lib,
+  frozen,
+  importance,
+  local_training,
+  losses,
+  privacy as privacy_lib,
+  randomness,
+  request,
+  tables,
+)
 
 # A client's purposes of randomness that are of no table: its own noise, and rounding.
 _OF_NOISE, _OF_ROUNDING = -1, -2
@@ -62,9 +63,7 @@ def build(algorithm: algorithm_lib.Algorithm):
   keeper, head = algorithm.client_state, None
   if algorithm.head_epochs:
     head = frozen.head_only(algorithm)
-    passes = dataclasses.replace(
-      algorithm.local_training, epochs=algorithm.head_epochs, steps=0
-    )
+    passes = dataclasses.replace(algorithm.local_training, epochs=algorithm.head_epochs, steps=0)
     head = dataclasses.replace(head, local_training=passes)
 
   def update(weights, held, examples, round_seed, received=None):
@@ -96,23 +95,12 @@ def build(algorithm: algorithm_lib.Algorithm):
       algorithm.local_training.rate(round_seed),
       lambda of: _embedded(algorithm, after, of_classes, own, of),
     )
-    return _message(
-      algorithm,
-      local,
-      of_server,
-      held,
-      examples,
-      measured,
-      received,
-      round_seed,
-    )
+    return _message(algorithm, local, of_server, held, examples, measured, received, round_seed)
 
   return update
 
 
-def build_training(
-  algorithm: algorithm_lib.Algorithm, own_rows_only: bool = False
-):
+def build_training(algorithm: algorithm_lib.Algorithm, own_rows_only: bool = False):
   """Returns a function that trains on one client and sends nothing.
 
   It takes what that of `build` does, and returns the `ModelWeights` after local
@@ -128,10 +116,11 @@ def build_training(
     kept = None
     if own_rows_only:
       before, own = weights.class_table, of_classes.counts[:, None] > 0
-      kept = lambda rows: tf.where(own, rows, before)
-    return _train(
-      algorithm, weights, of_classes, local, round_seed, received, kept
-    )
+
+      def kept(rows):
+        return tf.where(own, rows, before)
+
+    return _train(algorithm, weights, of_classes, local, round_seed, received, kept)
 
   return train
 
@@ -155,8 +144,7 @@ def _decoded(algorithm, weights) -> classifier.ModelWeights:
   return classifier.ModelWeights(
     *(
       collections.OrderedDict(
-        (n, t if n in algorithm.frozen - sent else received(t))
-        for n, t in part.items()
+        (n, t if n in algorithm.frozen - sent else received(t)) for n, t in part.items()
       )
       for part in weights
     )
@@ -168,9 +156,7 @@ def _prepared(algorithm, held, examples, received):
   local = _localised(algorithm, held, examples)
   if isinstance(algorithm.example_weights, importance.Importance):
     each = importance.of_classes(
-      held[classifier.CLASS],
-      received.get(importance.NAME),
-      algorithm.model.num_classes,
+      held[classifier.CLASS], received.get(importance.NAME), algorithm.model.num_classes
     )
     local = local._replace(weights=tf.gather(each, local.y))
   return local
@@ -193,23 +179,16 @@ def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
   client_id = examples.client_id
   size, count = encoder_lib.count(examples.y), encoder_lib.count(examples.x)
   one_each = request.fail_unless(
-    tf.equal(count, size),
-    'it has {} examples x and {} labels y',
-    (count, size),
-    client_id,
+    tf.equal(count, size), 'it has {} examples x and {} labels y', (count, size), client_id
   )
   checks = [one_each, *_weight_checks(examples.weights, size, client_id)]
   for table in algorithm.tables:
 
     def slots_of(ids, table=table):
-      return table.request.positions(
-        held[table.name], ids, client_id, table.name
-      )
+      return table.request.positions(held[table.name], ids, client_id, table.name)
 
     with tf.control_dependencies(checks):
-      examples = tables.localised(
-        algorithm.model, table.name, examples, slots_of
-      )
+      examples = tables.localised(algorithm.model, table.name, examples, slots_of)
   return examples
 
 
@@ -221,16 +200,12 @@ def _weight_checks(weights, size, client_id) -> list[tf.Operation]:
   return [
     request.fail_unless(
       tf.equal(count, size),
-      'it has {} example weights and {} examples; its sampling must give a'
-      ' weight to each',
+      'it has {} example weights and {} examples; its sampling must give a weight to each',
       (count, size),
       client_id,
     ),
     request.fail_unless(
-      least >= 0,
-      'an example weight is {}; expected 0 or more',
-      (least,),
-      client_id,
+      least >= 0, 'an example weight is {}; expected 0 or more', (least,), client_id
     ),
   ]
 
@@ -255,16 +230,7 @@ def _within(weights, trained) -> classifier.ModelWeights:
   )
 
 
-def _train(
-  algorithm,
-  weights,
-  held,
-  examples,
-  round_seed,
-  received,
-  kept=None,
-  done=0.0,
-):
+def _train(algorithm, weights, held, examples, round_seed, received, kept=None, done=0.0):
   """Returns (the weights after local training, sums of losses and hits, steps).
 
   `kept` returns the class rows after a step, unless it is None. The client has taken
@@ -282,27 +248,16 @@ def _train(
   steps, visits = training.steps_and_visits(size)
   first = tf.cast(done, tf.int32)
 
-  def body(
-    step, order, trained, encoder_state, optimizer_state, losses_, correct
-  ):
+  def body(step, order, trained, encoder_state, optimizer_state, losses_, correct):
     order = training.order(order_seed, step, order)
     batch = training.batch(order, step)
     count = tf.cast(tf.size(batch), tf.float32)
     seed = randomness.step_seed(encoder_seed, step)
     now = _within(weights, trained)._replace(encoder_state=encoder_state)
     loss, hits, gradients, encoder_state = _gradients(
-      algorithm,
-      now,
-      weights,
-      held,
-      _batch(examples, batch),
-      seed,
-      received,
-      scale,
+      algorithm, now, weights, held, _batch(examples, batch), seed, received, scale
     )
-    optimizer_state, trained = optimizer.next(
-      optimizer_state, trained, gradients
-    )
+    optimizer_state, trained = optimizer.next(optimizer_state, trained, gradients)
     if kept:
       encoder, rows = trained
       new = {classifier.CLASS: kept(rows[classifier.CLASS])}
@@ -310,9 +265,7 @@ def _train(
     sums = losses_ + loss * count, correct + hits
     return step + 1, order, trained, encoder_state, optimizer_state, *sums
 
-  specs = tf.nest.map_structure(
-    lambda t: tf.TensorSpec(t.shape, t.dtype), initial
-  )
+  specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), initial)
   _, _, trained, encoder_state, _, loss, correct = tf.while_loop(
     lambda step, *_: step < first + steps,
     body,
@@ -327,9 +280,7 @@ def _train(
     ],
   )
   # Turns sums over visits into sums over the client's examples.
-  share = tf.math.divide_no_nan(
-    tf.cast(size, tf.float32), tf.cast(visits, tf.float32)
-  )
+  share = tf.math.divide_no_nan(tf.cast(size, tf.float32), tf.cast(visits, tf.float32))
   after = _within(weights, trained)._replace(encoder_state=encoder_state)
   sums = {'loss': loss * share, 'correct': correct * share}
   return after, {**sums, 'batches': tf.cast(steps, tf.float32)}
@@ -341,17 +292,13 @@ def _batch(examples, places) -> examples_lib.ClientExamples:
   return examples._replace(
     x=encoder_lib.take(examples.x, places),
     y=encoder_lib.take(examples.y, places),
-    weights=weights
-    if isinstance(weights, tuple)
-    else tf.gather(weights, places),
+    weights=weights if isinstance(weights, tuple) else tf.gather(weights, places),
   )
 
 
 def _in_order(algorithm, examples):
   """Returns (the batches of one pass in the stored order, their examples by number)."""
-  once = local_training.LocalTraining(
-    batch_size=algorithm.local_training.batch_size
-  )
+  once = local_training.LocalTraining(batch_size=algorithm.local_training.batch_size)
   size = encoder_lib.count(examples.y)
   order, (steps, _) = tf.range(size), once.steps_and_visits(size)
   return steps, lambda step: _batch(examples, once.batch(order, step))
@@ -363,29 +310,27 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
   plain = dataclasses.replace(algorithm, penalties=())
   steps, batch = _in_order(algorithm, examples)
   size, trained = encoder_lib.count(examples.y), _trained_of(algorithm, weights)
-  encoder_seed = randomness.client_seed(
-    round_seed, examples.client_id, randomness.Purpose.ENCODER
-  )
+  encoder_seed = randomness.client_seed(round_seed, examples.client_id, randomness.Purpose.ENCODER)
 
   def body(step, sums):
     part = batch(step)
     # Numbers that no local step has.
     seed = randomness.step_seed(encoder_seed, -1 - step)
-    _, _, found, _ = _gradients(
-      plain, weights, weights, held, part, seed, {}, 1.0
-    )
+    _, _, found, _ = _gradients(plain, weights, weights, held, part, seed, {}, 1.0)
     share = tf.cast(encoder_lib.count(part.y), tf.float32)
     share /= tf.cast(size, tf.float32)
-    add = lambda total, g: total + share * g
+
+    def add(total, g):
+      return total + share * g
+
     return step + 1, tf.nest.map_structure(add, sums, found)
 
   zeros = tf.nest.map_structure(tf.zeros_like, trained)
-  _, means = tf.while_loop(
-    lambda step, *_: step < steps, body, [tf.constant(0), zeros]
-  )
-  decayed = lambda g, w: (
-    g + training.weight_decay * w if training.weight_decay else g
-  )
+  _, means = tf.while_loop(lambda step, *_: step < steps, body, [tf.constant(0), zeros])
+
+  def decayed(g, w):
+    return g + training.weight_decay * w if training.weight_decay else g
+
   return tf.nest.map_structure(decayed, means, trained)
 
 
@@ -393,7 +338,9 @@ def _embedded(algorithm, weights, held, examples, of):
   """Returns what `carried.Local.embedded` does, batch by batch in the stored order."""
   steps, batch = _in_order(algorithm, examples)
   size, slots = encoder_lib.count(examples.y), tf.size(held.ids)
-  add_up = lambda t, y: tf.math.unsorted_segment_sum(t, y, slots)
+
+  def add_up(t, y):
+    return tf.math.unsorted_segment_sum(t, y, slots)
 
   def body(step, sums):
     part = batch(step)
@@ -411,9 +358,7 @@ def _embedded(algorithm, weights, held, examples, of):
   return sums, add_up(tf.ones([size]), examples.y)
 
 
-def _gradients(
-  algorithm, weights, initial, held, examples, seed, received, scale
-):
+def _gradients(algorithm, weights, initial, held, examples, seed, received, scale):
   """Returns (loss without penalties, hits, gradients, encoder state).
 
   The gradients are those of the scaled loss with penalties.
@@ -422,20 +367,19 @@ def _gradients(
   targets, owners = examples.y, None
   if model.encoder.targets:
     targets, owners = model.encoder.targets(examples.x, examples.y)
+
   # An example's value is the mean over its targets.
-  of_examples = lambda each: (
-    each
-    if owners is None
-    else tf.math.unsorted_segment_mean(each, owners, tf.size(examples.y))
-  )
+  def of_examples(each):
+    return (
+      each if owners is None else tf.math.unsorted_segment_mean(each, owners, tf.size(examples.y))
+    )
+
   trained = _trained_of(algorithm, weights)
   # Frozen statistics are those of test time: training must see the same.
   training = algorithm.frozen.isdisjoint(weights.encoder_state)
   with tf.GradientTape() as tape:
     tape.watch(trained)
-    embeddings, encoder_state = model.encode(
-      weights, examples.x, training, seed
-    )
+    embeddings, encoder_state = model.encode(weights, examples.x, training, seed)
     ids = held.ids if padded else None
     logits = model.logits(embeddings, weights.class_table, ids)
     step = losses.LocalStep(
@@ -480,23 +424,14 @@ def _hits(best: tf.Tensor, targets) -> tf.Tensor:
   """Returns the number of examples whose best slot int32 [B] is a target."""
   if not isinstance(targets, sparse.LabelSets):
     return tf.reduce_sum(tf.cast(tf.equal(best, targets), tf.float32))
-  example = tf.ragged.row_splits_to_segment_ids(
-    targets.row_splits, out_type=tf.int32
-  )
+  example = tf.ragged.row_splits_to_segment_ids(targets.row_splits, out_type=tf.int32)
   hit = tf.cast(tf.equal(tf.gather(best, example), targets.ids), tf.float32)
   each = tf.math.unsorted_segment_sum(hit, example, tf.size(best))
   return tf.reduce_sum(tf.minimum(each, 1.0))
 
 
 def _message(
-  algorithm,
-  local,
-  of_server,
-  held,
-  examples,
-  measured,
-  received,
-  round_seed,
+  algorithm, local, of_server, held, examples, measured, received, round_seed
 ) -> ClientUpdate:
   """Returns the update of a client; zeros if it is not finite.
 
@@ -505,8 +440,7 @@ def _message(
   before, after = local.before, local.after
   parts = [frozen.trained_part(algorithm, w) for w in (after, before)]
   delta = tf.nest.map_structure(
-    tf.subtract,
-    *(classifier.union(part.encoder, part.encoder_state) for part in parts),
+    tf.subtract, *(classifier.union(part.encoder, part.encoder_state) for part in parts)
   )
   rows, used = collections.OrderedDict(), {}
   for table in algorithm.tables:
@@ -524,9 +458,7 @@ def _message(
   def answered(part, delta, rows):
     changes = _changes(algorithm, before.tables, rows, held)
     found = part.on_client(
-      local._replace(
-        received=received[part.name], change=(delta, changes), weight=weight
-      )
+      local._replace(received=received[part.name], change=(delta, changes), weight=weight)
     )
     answers[part.name] = found
     if found.change is None:
@@ -537,17 +469,13 @@ def _message(
         # Who is not changed sends its rows to the last digit.
         name = table.name
         is_same = tf.reduce_all(tf.equal(found.change[1][name], changes[name]))
-        new[name] = tf.cond(
-          is_same, lambda n=name: rows[n], lambda n=name: new[n]
-        )
+        new[name] = tf.cond(is_same, lambda n=name: rows[n], lambda n=name: new[n])
     return found.change[0], new
 
   for part in algorithm.carried:
     delta, rows = answered(part, delta, rows)
   if algorithm.adversary:
-    delta, rows = _attacked(
-      algorithm, before.tables, delta, rows, held, examples.client_id
-    )
+    delta, rows = _attacked(algorithm, before.tables, delta, rows, held, examples.client_id)
   finite = _is_finite([*tf.nest.flatten(delta), *rows.values()])
   if algorithm.robust:
     delta, rows = answered(algorithm.robust, delta, rows)
@@ -574,20 +502,19 @@ def _message(
   delta, rows = tf.cond(
     finite,
     lambda: (delta, rows),
-    lambda: tf.nest.map_structure(
-      lambda t: tf.math.multiply_no_nan(t, factor), (delta, rows)
-    ),
+    lambda: tf.nest.map_structure(lambda t: tf.math.multiply_no_nan(t, factor), (delta, rows)),
   )
   own_noise = bool(algorithm.privacy and algorithm.privacy.of_clients)
   if own_noise:
     noise_seed = randomness.client_seed(
       algorithm.privacy.seed(round_seed), examples.client_id, _OF_NOISE
     )
-    delta, rows = privacy_lib.of_client(
-      algorithm.privacy, delta, rows, held, noise_seed
-    )
+    delta, rows = privacy_lib.of_client(algorithm.privacy, delta, rows, held, noise_seed)
+
   # `multiply_no_nan` by zero gives zero even for NaN.
-  kept = lambda t: tf.math.multiply_no_nan(t, tf.cast(finite, tf.float32))
+  def kept(t):
+    return tf.math.multiply_no_nan(t, tf.cast(finite, tf.float32))
+
   measured = collections.OrderedDict(
     loss=kept(measured['loss']),
     correct=kept(measured['correct']),
@@ -605,9 +532,7 @@ def _message(
   if beyond:
     measured['rows_clipped'] = tf.cast(tf.reduce_any(beyond), tf.float32)
   if algorithm.measures_largest_loss:
-    measured['mean_loss'] = tf.math.divide_no_nan(
-      measured['loss'], measured['examples']
-    )
+    measured['mean_loss'] = tf.math.divide_no_nan(measured['loss'], measured['examples'])
   # With noise of its own, nobody is told that a client sends nothing else.
   weight = takes_part if own_noise else kept(weight)
   state, replies = _settled(algorithm, answers, examples, finite)
@@ -625,12 +550,13 @@ def _attacked(algorithm, before, delta, rows, held, client_id):
   attacks = attack.attackers.include(client_id)
   changed = delta, _changes(algorithm, before, rows, held)
   delta, changes = tf.cond(
-    attacks,
-    lambda: tf.nest.map_structure(lambda t: t * attack.factor, changed),
-    lambda: changed,
+    attacks, lambda: tf.nest.map_structure(lambda t: t * attack.factor, changed), lambda: changed
   )
+
   # Nobody else's digits change.
-  sent = lambda: _sent(algorithm, before, changes, held)
+  def sent():
+    return _sent(algorithm, before, changes, held)
+
   return delta, tf.cond(attacks, sent, lambda: rows)
 
 

@@ -53,9 +53,7 @@ class Compression:
     padded = _padded(numbers) if self.rotate else numbers
     return -(-padded * self.bits // 8) + _RANGE_BYTES if numbers else 0
 
-  def decoded(
-    self, rows: tf.Tensor, signs_seed: tf.Tensor, seed: tf.Tensor
-  ) -> tf.Tensor:
+  def decoded(self, rows: tf.Tensor, signs_seed: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Returns what the server decodes of `rows` float32 [N, d], each one a vector.
 
     `signs_seed` int32 [2] is of the rotation, and `seed` int32 [2] of the rounding.
@@ -86,9 +84,7 @@ class Bfloat16:
     """Returns the float32 numbers that arrive of `tensor` float32."""
     return tf.cast(tf.cast(tensor, tf.bfloat16), tf.float32)
 
-  def decoded(
-    self, rows: tf.Tensor, signs_seed: tf.Tensor, seed: tf.Tensor
-  ) -> tf.Tensor:
+  def decoded(self, rows: tf.Tensor, signs_seed: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Returns `received` rows; nothing is drawn."""
     del signs_seed, seed
     return self.received(rows)
@@ -111,16 +107,14 @@ def of_client(
   def decoded(rows):
     part = next(parts)
     return compression.decoded(
-      rows,
-      randomness.step_seed(signs_seed, part),
-      randomness.step_seed(seed, part),
+      rows, randomness.step_seed(signs_seed, part), randomness.step_seed(seed, part)
     )
 
   # A tensor is one vector, and a table's rows are vectors each.
-  flat = lambda t: tf.reshape(t, [1, t.shape.num_elements()])
-  delta = type(delta)(
-    (name, tf.reshape(decoded(flat(t)), t.shape)) for name, t in delta.items()
-  )
+  def flat(t):
+    return tf.reshape(t, [1, t.shape.num_elements()])
+
+  delta = type(delta)((name, tf.reshape(decoded(flat(t)), t.shape)) for name, t in delta.items())
   changes = type(changes)((name, decoded(t)) for name, t in changes.items())
   return delta, changes
 

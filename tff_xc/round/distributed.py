@@ -23,9 +23,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.round import folding
-from tff_xc.round import merge
-from tff_xc.round import randomness
+from tff_xc.round import folding, merge, randomness
 
 # Standard deviations of noise for which there is room.
 _ROOM = 8.0
@@ -71,10 +69,7 @@ class Integers:
     if self.stddev:
       rate = tf.constant([self.stddev**2 / 2.0] * 2, tf.float64)
       pairs = tf.random.stateless_poisson(
-        tf.concat([tf.shape(value), [2]], 0),
-        randomness.step_seed(seed, 1),
-        rate,
-        tf.int64,
+        tf.concat([tf.shape(value), [2]], 0), randomness.step_seed(seed, 1), rate, tf.int64
       )
       number += pairs[..., 0] - pairs[..., 1]
     return tf.math.floormod(number, 2**self.bits)
@@ -88,9 +83,7 @@ class Integers:
   def secure_sum(self, values):
     """Returns the sum@SERVER, as `revealed`, of a structure of int64@CLIENTS."""
     total = tff.federated_secure_sum_bitwidth(values, self.bits)
-    reveal = tff.tensorflow.computation(
-      lambda totals: tf.nest.map_structure(self.revealed, totals)
-    )
+    reveal = tff.tensorflow.computation(lambda totals: tf.nest.map_structure(self.revealed, totals))
     return tff.federated_map(reveal, total)
 
   def distance(self, clip: float, numbers: int) -> float:
@@ -105,10 +98,13 @@ def of_client(integers: Integers, delta, rows, seed) -> tuple[Any, Any]:
   `seed` [2] is the client's, for noise.
   """
   parts = iter(range(len(delta) + len(rows)))
-  hide = lambda value: integers.hidden(
-    value, randomness.step_seed(seed, next(parts))
-  )
-  each = lambda values: [(name, hide(value)) for name, value in values.items()]
+
+  def hide(value):
+    return integers.hidden(value, randomness.step_seed(seed, next(parts)))
+
+  def each(values):
+    return [(name, hide(value)) for name, value in values.items()]
+
   return type(delta)(each(delta)), collections.OrderedDict(each(rows))
 
 
@@ -125,9 +121,7 @@ class SecretRows(merge.SumRows):
       rows = tf.ensure_shape(rows, [num_rows, row_dim])
       return folding.all_rows(rows, tf.constant(self.cohort))
 
-    return lambda held, rows, update: tff.federated_map(
-      as_sums, self.integers.secure_sum(rows)
-    )
+    return lambda held, rows, update: tff.federated_map(as_sums, self.integers.secure_sum(rows))
 
 
 class SecretEncoder:
@@ -145,9 +139,7 @@ class SecretEncoder:
       lambda totals: tf.nest.map_structure(lambda t: t / self._cohort, totals)
     )
     nothing = tff.federated_value((), tff.SERVER)
-    return tff.templates.MeasuredProcessOutput(
-      state, tff.federated_map(over, total), nothing
-    )
+    return tff.templates.MeasuredProcessOutput(state, tff.federated_map(over, total), nothing)
 
   def measured(self, metrics, measurements):
     del measurements

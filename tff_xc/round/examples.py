@@ -6,20 +6,16 @@ side by side, among its metrics. The caller gives a client its own state back.
 """
 
 import collections
-from collections.abc import Callable
-from collections.abc import Iterable
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc import classifier
-from tff_xc import errors
-from tff_xc.data import from_tff as from_tff_lib
-from tff_xc.data import sparse
+from tff_xc import classifier, errors
+from tff_xc.data import from_tff as from_tff_lib, sparse
 from tff_xc.round import folding
 
 _LARGEST = np.iinfo(np.int64).max  # Of a client's number.
@@ -50,12 +46,7 @@ class ClientExamples(NamedTuple):
 
   @classmethod
   def from_tff(
-    cls,
-    source: from_tff_lib.Source,
-    ids: Iterable | None = None,
-    *,
-    x: str = 'x',
-    y: str = 'y',
+    cls, source: from_tff_lib.Source, ids: Iterable | None = None, *, x: str = 'x', y: str = 'y'
   ) -> list['ClientExamples']:
     """Returns a cohort, which a learning process's `next` takes.
 
@@ -77,9 +68,7 @@ class ClientExamples(NamedTuple):
           )
       numbers = [*map(int, names)]
       if len(set(numbers)) < len(numbers):
-        raise errors.InputError(
-          'two ids are the same number; give each client its own'
-        )
+        raise errors.InputError('two ids are the same number; give each client its own')
 
     def of(name, number):
       features, labels = data.examples(name)
@@ -104,14 +93,15 @@ class KeptState(NamedTuple):
 
 def nothing_kept(spec: Any) -> KeptState:
   """Returns the state of a client that has not taken part yet."""
-  zeros = lambda s: np.zeros(s.shape, s.dtype.as_numpy_dtype)
+
+  def zeros(s):
+    return np.zeros(s.shape, s.dtype.as_numpy_dtype)
+
   return KeptState(np.bool_(False), tf.nest.map_structure(zeros, spec))
 
 
 def client_type(
-  model: classifier.EmbeddingClassifier,
-  weighted: bool = False,
-  state_spec: Any = None,
+  model: classifier.EmbeddingClassifier, weighted: bool = False, state_spec: Any = None
 ) -> tff.Type:
   """Returns the type of a client's value on this model.
 
@@ -126,9 +116,7 @@ def client_type(
       tff.TensorType(np.int64),
       integers,
       tff.TensorType(np.float32, [None]) if weighted else (),
-      ()
-      if state_spec is None
-      else KeptState(tff.TensorType(np.bool_), of_specs(state_spec)),
+      () if state_spec is None else KeptState(tff.TensorType(np.bool_), of_specs(state_spec)),
     )
   )
 
@@ -156,7 +144,10 @@ def build_collect(spec: Any) -> Callable:
   @tff.tensorflow.computation
   def message(client_id, state):
     count = tf.cast(state.known, tf.int32)
-    alone = lambda t: tf.repeat(t[None], count, axis=0)
+
+    def alone(t):
+      return tf.repeat(t[None], count, axis=0)
+
     return tf.nest.map_structure(alone, KeptStates(client_id, state.value))
 
   entry = KeptStates(tf.TensorSpec([], tf.int64), spec)

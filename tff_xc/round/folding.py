@@ -6,10 +6,8 @@ If rows are added, it holds few more rows than the cohort has distinct ids.
 """
 
 import functools
-from collections.abc import Callable
-from collections.abc import Sequence
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -63,14 +61,13 @@ def add_by_id(*sums: RowSums) -> RowSums:
   ids, place = tf.unique(tf.concat([s.ids for s in sums], axis=0))
   order = tf.argsort(ids)
   place = tf.gather(tf.math.invert_permutation(order), place)
+
   # `tf.zeros` could become a constant, and these change in place.
-  zeros = lambda like: tf.raw_ops.Empty(
-    shape=[tf.size(ids), *like.shape[1:]], dtype=like.dtype, init=True
-  )
+  def zeros(like):
+    return tf.raw_ops.Empty(shape=[tf.size(ids), *like.shape[1:]], dtype=like.dtype, init=True)
+
   first = sums[0]
-  total = RowSums(
-    tf.gather(ids, order), zeros(first.rows), zeros(first.weights)
-  )
+  total = RowSums(tf.gather(ids, order), zeros(first.rows), zeros(first.weights))
   places = tf.split(place, [tf.size(s.ids) for s in sums])
   for at, each in zip(places, sums, strict=True):
     total = _with(each, at, total)
@@ -88,7 +85,10 @@ def grown(sums: RowSums, more: RowSums) -> RowSums:
   new = tf.maximum(tf.size(ids) - held, 1)
   # A stateful op: else two calls with the same sums and ids share one padded tensor.
   new += tf.raw_ops.Empty(shape=[], dtype=tf.int32, init=True)
-  longer = lambda t: tf.pad(t, [[0, new], *[[0, 0]] * (t.shape.rank - 1)])
+
+  def longer(t):
+    return tf.pad(t, [[0, new], *[[0, 0]] * (t.shape.rank - 1)])
+
   total = RowSums(ids, longer(sums.rows), longer(sums.weights))
   total = _with(more, place[held:], total)
   return RowSums(ids, total.rows[: tf.size(ids)], total.weights[: tf.size(ids)])
@@ -164,17 +164,17 @@ def aggregation(
   grow = grow or join
   # An accumulator's type has no static lengths.
   stack_type = tff.to_type(
-    tf.nest.map_structure(
-      lambda s: tff.TensorType(s.dtype.as_numpy_dtype, [None, *s.shape]), entry
-    )
+    tf.nest.map_structure(lambda s: tff.TensorType(s.dtype.as_numpy_dtype, [None, *s.shape]), entry)
   )
   stacks_type = tff.to_type([stack_type] * (len(most) + 1))
 
   @tff.tensorflow.computation
   def zero():
-    empty = lambda s: tf.raw_ops.PlaceholderWithDefault(
-      input=tf.zeros([0, *s.shape], s.dtype), shape=[None, *s.shape]
-    )
+    def empty(s):
+      return tf.raw_ops.PlaceholderWithDefault(
+        input=tf.zeros([0, *s.shape], s.dtype), shape=[None, *s.shape]
+      )
+
     return [tf.nest.map_structure(empty, entry)] * (len(most) + 1)
 
   @tff.tensorflow.computation(stacks_type, value_type or stack_type)
@@ -200,9 +200,7 @@ def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
   clients send all rows, and `()` in place of ids.
   """
   kind = StackedRows if stacked else RowSums
-  entry = kind(
-    tf.TensorSpec([], tf.int32), tf.TensorSpec([row_dim]), tf.TensorSpec([])
-  )
+  entry = kind(tf.TensorSpec([], tf.int32), tf.TensorSpec([row_dim]), tf.TensorSpec([]))
   update_type = tff.to_type(
     RowUpdate(
       () if num_rows else tff.TensorType(np.int32, [None]),
@@ -220,9 +218,7 @@ def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
     return kind(ids, rows if stacked else rows * weight, weights)
 
   join, grow = (side_by_side, None) if stacked else (add_by_id, grown)
-  zero, *functions = aggregation(
-    entry, join, _STACK_ROWS, update_type, entries_of, grow
-  )
+  zero, *functions = aggregation(entry, join, _STACK_ROWS, update_type, entries_of, grow)
 
   @tff.federated_computation(tff.FederatedType(update_type, tff.CLIENTS))
   def fold(updates):

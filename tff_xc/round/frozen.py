@@ -15,11 +15,8 @@ import dataclasses
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc import classifier
-from tff_xc import errors
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import merge
-from tff_xc.round import tables as tables_lib
+from tff_xc import classifier, errors
+from tff_xc.round import algorithm as algorithm_lib, merge, tables as tables_lib
 
 # A computation is a protocol buffer, which holds 2 GiB.
 _MOST_BYTES = 2**31 - 2**24
@@ -32,9 +29,7 @@ def trained_part(
   return classifier.ModelWeights(
     *(
       collections.OrderedDict(
-        (name, value)
-        for name, value in part.items()
-        if name not in algorithm.frozen
+        (name, value) for name, value in part.items() if name not in algorithm.frozen
       )
       for part in weights
     )
@@ -109,8 +104,7 @@ class Fixed:
   ) -> classifier.ModelWeights:
     """Returns the weights; fails where frozen ones differ from the present ones."""
     new, old = (
-      {**classifier.union(w.encoder, w.encoder_state), **w.tables}
-      for w in (weights, present)
+      {**classifier.union(w.encoder, w.encoder_state), **w.tables} for w in (weights, present)
     )
     checks = [
       tf.raw_ops.Assert(
@@ -126,9 +120,7 @@ class Fixed:
       return tf.nest.map_structure(tf.identity, weights)
 
 
-def is_held(
-  algorithm: algorithm_lib.Algorithm, table: tables_lib.Table
-) -> bool:
+def is_held(algorithm: algorithm_lib.Algorithm, table: tables_lib.Table) -> bool:
   """Whether clients have all of a frozen table from the start."""
   sent = algorithm.has_clients and not table.request.selects
   return sent and table.name in algorithm.frozen
@@ -142,10 +134,7 @@ def _drawn(algorithm, seed: list[int]) -> tuple[dict, dict]:
   held = [t.name for t in algorithm.tables if is_held(algorithm, t)]
   size = sum(
     spec.shape.num_elements() * spec.dtype.size
-    for spec in (
-      *(of_encoder[name] for name in names),
-      *(specs.tables[name] for name in held),
-    )
+    for spec in (*(of_encoder[name] for name in names), *(specs.tables[name] for name in held))
   )
   if size > _MOST_BYTES:
     raise errors.InputError(
@@ -166,9 +155,7 @@ def _drawn(algorithm, seed: list[int]) -> tuple[dict, dict]:
   )
 
 
-def train_only(
-  algorithm: algorithm_lib.Algorithm, part: str
-) -> algorithm_lib.Algorithm:
+def train_only(algorithm: algorithm_lib.Algorithm, part: str) -> algorithm_lib.Algorithm:
   """Returns the algorithm whose clients train only a part of the model.
 
   An encoder whose batch statistics are frozen acts as at test time, on clients
@@ -196,9 +183,7 @@ def train_only(
       ' would be trained; give --trainable=bottleneck or all'
     )
   tables = tuple(
-    tables_lib.Table(t.name, t.request, merge.KeepRows())
-    if t.name in names
-    else t
+    tables_lib.Table(t.name, t.request, merge.KeepRows()) if t.name in names else t
     for t in algorithm.tables
   )
   return dataclasses.replace(algorithm, frozen=frozen, tables=tables)
@@ -220,6 +205,4 @@ def _body_only(algorithm) -> algorithm_lib.Algorithm:
     )
   kept = tables_lib.Table(table.name, table.request, merge.KeepRows())
   frozen = algorithm.frozen | {table.name}
-  return dataclasses.replace(
-    algorithm, frozen=frozen, tables=(kept, *algorithm.tables[1:])
-  )
+  return dataclasses.replace(algorithm, frozen=frozen, tables=(kept, *algorithm.tables[1:]))

@@ -16,8 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import request
+from tff_xc.round import algorithm as algorithm_lib, request
 
 # Of p of the rows held, among what a client received beside the model.
 NAME = 'importance'
@@ -59,9 +58,7 @@ def importance_weights(
   if target is not None:
     target = np.asarray(target, np.float64)
     total = target.sum()
-    if target.shape != (model.num_classes,) or not (
-      (target >= 0).all() and 0 < total < np.inf
-    ):
+    if target.shape != (model.num_classes,) or not ((target >= 0).all() and 0 < total < np.inf):
       raise ValueError(
         f'a target distribution has {model.num_classes} finite numbers of at'
         f' least 0, and not all 0; this one is {target}'
@@ -70,9 +67,7 @@ def importance_weights(
   return dataclasses.replace(algorithm, example_weights=Importance(target))
 
 
-def of_classes(
-  held: request.SelectedRows, target: tf.Tensor | None, num_classes: int
-) -> tf.Tensor:
+def of_classes(held: request.SelectedRows, target: tf.Tensor | None, num_classes: int) -> tf.Tensor:
   """Returns w_k float32 [N] of the class rows held; 0 for those the client lacks.
 
   `target` is p float32 [N], of these classes; None: uniform.

@@ -5,9 +5,7 @@ import dataclasses
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.round import optimizers
-from tff_xc.round import randomness
-from tff_xc.round import schedules
+from tff_xc.round import optimizers, randomness, schedules
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +73,7 @@ class LocalTraining:
     rest = (steps - epochs * per_epoch) * self.batch_size
     return steps, epochs * size + tf.minimum(rest, size)
 
-  def order(
-    self, seed: tf.Tensor, step: tf.Tensor, before: tf.Tensor
-  ) -> tf.Tensor:
+  def order(self, seed: tf.Tensor, step: tf.Tensor, before: tf.Tensor) -> tf.Tensor:
     """Returns int32 [size], the order of the examples in the epoch of `step`.
 
     `before` is that of the step before, at first 0, 1, ..., size - 1. An order is drawn

@@ -12,9 +12,7 @@ from other classes (FedAwS, equation (23)), or the contrastive loss, which does
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
-from typing import NamedTuple
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -160,9 +158,7 @@ class HeldSoftmax:
     positive = held.counts[None, :] > 0
     if self.denominator == 'positives':
       return positive
-    target = tf.one_hot(
-      one_each(step), tf.shape(held.ids)[0], on_value=True, off_value=False
-    )
+    target = tf.one_hot(one_each(step), tf.shape(held.ids)[0], on_value=True, off_value=False)
     negative = tf.equal(held.counts[None, :], 0)
     return tf.logical_and(mask, tf.logical_or(target, negative))
 
@@ -178,10 +174,7 @@ class PositiveHinge:
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
     rows = tf.gather(step.weights.class_table, one_each(step))
-    cosines = tf.reduce_sum(
-      layers.unit_norm(step.embeddings) * layers.unit_norm(rows),
-      axis=1,
-    )
+    cosines = tf.reduce_sum(layers.unit_norm(step.embeddings) * layers.unit_norm(rows), axis=1)
     return tf.square(tf.nn.relu(self.margin - cosines))
 
 
@@ -227,9 +220,7 @@ class Contrastive:
     own = tf.one_hot(one_each(step), tf.shape(d)[1])
     others = tf.cast(step.held.mask, tf.float32) - own
     pull = tf.reduce_sum(own * tf.square(d), axis=1)
-    push = tf.reduce_sum(
-      others * tf.square(tf.nn.relu(self.margin - d)), axis=1
-    )
+    push = tf.reduce_sum(others * tf.square(tf.nn.relu(self.margin - d)), axis=1)
     return self.pull_weight * pull + self.push_weight * push
 
 
@@ -257,9 +248,7 @@ def _sum_of_targets(logits, targets):
   """Returns float32 [B], the sums of the logits of each example's targets."""
   size, slots = tf.shape(logits)[0], tf.shape(logits)[1]
   if isinstance(targets, sparse.LabelSets):
-    example = tf.ragged.row_splits_to_segment_ids(
-      targets.row_splits, out_type=tf.int32
-    )
+    example = tf.ragged.row_splits_to_segment_ids(targets.row_splits, out_type=tf.int32)
     # Labels of one example may share a row, which counts once.
     places = tf.unique(example * slots + targets.ids).y
   else:

@@ -8,19 +8,15 @@ place. A merge may also keep all clients' rows side by side.
 
 import collections
 import dataclasses
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
-from typing import Any
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import classifier
-from tff_xc.round import folding
-from tff_xc.round import optimizers
+from tff_xc.round import folding, optimizers
 
 
 class Merge(Protocol):
@@ -108,9 +104,7 @@ class SumRows:
       del held  # Every client holds every row.
       weight = self._weight(update)
       rows = tff.federated_map(weighted, (rows, weight))
-      return tff.federated_map(
-        as_sums, (sum_of(rows), tff.federated_sum(weight))
-      )
+      return tff.federated_map(as_sums, (sum_of(rows), tff.federated_sum(weight)))
 
     return dense_sum
 
@@ -122,9 +116,7 @@ class SumRows:
 
   def next(self, optimizer, state, table, merged, total_weight, after=None):
     delta = self.mean(merged, total_weight)
-    return optimizer.next(
-      state, table, merged.ids, -delta, total_weight > 0, after
-    )
+    return optimizer.next(state, table, merged.ids, -delta, total_weight > 0, after)
 
 
 def _secure_sum(bound: float, num_rows: int, row_dim: int) -> Callable:
@@ -179,9 +171,7 @@ class KeepRows:
 
     @tff.tensorflow.computation
     def nothing():
-      return folding.RowSums(
-        tf.zeros([0], tf.int32), tf.zeros([0, row_dim]), tf.zeros([0])
-      )
+      return folding.RowSums(tf.zeros([0], tf.int32), tf.zeros([0, row_dim]), tf.zeros([0]))
 
     return lambda held, rows, update: tff.federated_eval(nothing, tff.SERVER)
 
@@ -203,9 +193,7 @@ def side_by_side(num_rows: int, row_dim: int, selects: bool) -> Callable:
       return folding.row_update(held, rows, weight)
     return folding.RowUpdate((), rows, weight)
 
-  return lambda held, rows, weight: fold(
-    tff.federated_map(message, (held, rows, weight))
-  )
+  return lambda held, rows, weight: fold(tff.federated_map(message, (held, rows, weight)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,9 +212,7 @@ class StackRows:
 
   def build(self, num_rows, row_dim, selects):
     fold = side_by_side(num_rows, row_dim, selects)
-    return lambda held, rows, update: fold(
-      held, rows, update.measured['examples']
-    )
+    return lambda held, rows, update: fold(held, rows, update.measured['examples'])
 
   def next(self, optimizer, state, table, merged, total_weight, after=None):
     if after is None:
@@ -265,9 +251,7 @@ class EncoderMean:
   scaled by (clients / clients of positive weight).
   """
 
-  def __init__(
-    self, factory, specs: classifier.ModelWeights, rows: Sequence[str] = ()
-  ):
+  def __init__(self, factory, specs: classifier.ModelWeights, rows: Sequence[str] = ()):
     """Args: the factory, specs of trained weights, tables that send rows, too."""
     if factory is None:
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
@@ -276,14 +260,10 @@ class EncoderMean:
         f'{type(factory).__name__} gives a sum of the deltas, and the server'
         ' needs a mean: give a factory of means, such as UnweightedMeanFactory'
       )
-    value_type = tff.types.tensorflow_to_type(
-      classifier.union(specs.encoder, specs.encoder_state)
-    )
+    value_type = tff.types.tensorflow_to_type(classifier.union(specs.encoder, specs.encoder_state))
     if not len(value_type):  # All is frozen, and some factories want tensors.
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
-    self._weighted = isinstance(
-      factory, tff.aggregators.WeightedAggregationFactory
-    )
+    self._weighted = isinstance(factory, tff.aggregators.WeightedAggregationFactory)
     extra = [tff.TensorType(np.float32)] if self._weighted else []
     self._process = factory.create(value_type, *extra)
     if rows and _DP in str(self._process.initialize.type_signature):
@@ -297,9 +277,7 @@ class EncoderMean:
     @tff.tensorflow.computation(value_type, np.float32, np.float32)
     def over_those_who_count(mean, clients, counted):
       scale = tf.math.divide_no_nan(clients, counted)
-      return tf.nest.map_structure(
-        lambda t: tf.math.multiply_no_nan(t, scale), mean
-      )
+      return tf.nest.map_structure(lambda t: tf.math.multiply_no_nan(t, scale), mean)
 
     self._over_those_who_count = over_those_who_count
     self.initialize = self._process.initialize
@@ -322,9 +300,7 @@ class EncoderMean:
       self._over_those_who_count,
       (output.result, tff.federated_sum(everybody), tff.federated_sum(counts)),
     )
-    return tff.templates.MeasuredProcessOutput(
-      output.state, result, output.measurements
-    )
+    return tff.templates.MeasuredProcessOutput(output.state, result, output.measurements)
 
   def measured(self, metrics, measurements):
     """Returns the metrics@SERVER with the scalars of the aggregator's own."""

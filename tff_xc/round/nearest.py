@@ -23,15 +23,14 @@ def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
   It is one flat loop outside any condition: Grappler aborts on nested ones. The
   function maps int32 [b] to [b, width]; `width` is a structure of specs [width].
   """
-  at_once = tf.clip_by_value(
-    _SIMILARITIES // tf.maximum(others, 1), _LEAST_ROWS, _ROWS
-  )
+  at_once = tf.clip_by_value(_SIMILARITIES // tf.maximum(others, 1), _LEAST_ROWS, _ROWS)
   # The last number pads the last block; one block runs even if count is 0.
   last = tf.maximum(count - 1, 0)
   at_once = tf.minimum(at_once, last + 1)
-  block = lambda first: function(
-    tf.minimum(tf.range(first, first + at_once), last)
-  )
+
+  def block(first):
+    return function(tf.minimum(tf.range(first, first + at_once), last))
+
   blocks = tf.map_fn(
     # AutoGraph would write a file, which stays after a kill.
     tf.autograph.experimental.do_not_convert(block),
@@ -41,7 +40,10 @@ def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
       lambda spec: tf.TensorSpec([None, *spec.shape], spec.dtype), width
     ),
   )
-  join = lambda t: tf.reshape(t, tf.concat([[-1], tf.shape(t)[2:]], 0))[:count]
+
+  def join(t):
+    return tf.reshape(t, tf.concat([[-1], tf.shape(t)[2:]], 0))[:count]
+
   return tf.nest.map_structure(join, blocks)
 
 
@@ -98,9 +100,7 @@ def _top(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     of_part = tf.gather(numbers, found.indices // width, batch_dims=1)
     return found.values, of_part * width + found.indices % width
 
-  return tf.cond(
-    width < _LEAST, lambda: tuple(tf.math.top_k(values, k)), of_parts
-  )
+  return tf.cond(width < _LEAST, lambda: tuple(tf.math.top_k(values, k)), of_parts)
 
 
 # The similarities are computed in strips of rows. A strip starts at its own
@@ -123,10 +123,7 @@ def similarities(units: tf.Tensor) -> list[tf.Tensor]:
   ]
   strips = []
   for i, (start, end) in enumerate(itertools.pairwise(ends)):
-    left = [
-      tf.transpose(right[j][:, start - ends[j] : end - ends[j]])
-      for j in range(i)
-    ]
+    left = [tf.transpose(right[j][:, start - ends[j] : end - ends[j]]) for j in range(i)]
     width = end - start
     square = right[i][:, :width]
     # A product may round (c, y) and (y, c) differently.
@@ -166,9 +163,7 @@ def neighbours(strip: tf.Tensor, k: int) -> Neighbours:
   mask_of_few *= tf.cast(found, tf.float32)[:, None]
   put = tf.tensor_scatter_nd_update
   return Neighbours(
-    put(mask, again, mask_of_few),
-    put(least[:, 0], again, least_of_few),
-    put(known, again, found),
+    put(mask, again, mask_of_few), put(least[:, 0], again, least_of_few), put(known, again, found)
   )
 
 

@@ -6,10 +6,7 @@ import tensorflow as tf
 
 from tff_xc import classifier
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import client_update
-from tff_xc.round import personal
-from tff_xc.round import tables as tables_lib
+from tff_xc.round import algorithm as algorithm_lib, client_update, personal, tables as tables_lib
 
 
 class Update(NamedTuple):
@@ -36,11 +33,7 @@ def build_requests(algorithm: algorithm_lib.Algorithm):
     return tf.boolean_mask(held.ids, held.mask)
 
   integers = tf.TensorSpec([None], tf.int32)
-  signature = (
-    integers,
-    tf.TensorSpec([], tf.int64),
-    tf.TensorSpec([5], tf.int32),
-  )
+  signature = (integers, tf.TensorSpec([], tf.int64), tf.TensorSpec([5], tf.int32))
   return tf.function(requests, input_signature=signature, autograph=False)
 
 
@@ -71,6 +64,4 @@ def build_update(algorithm: algorithm_lib.Algorithm):
       changes,
     )
 
-  return tf.function(
-    update, input_signature=personal.signature(model), autograph=False
-  )
+  return tf.function(update, input_signature=personal.signature(model), autograph=False)

@@ -13,8 +13,7 @@ import collections
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
-from typing import Protocol
+from typing import Any, Protocol
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -47,12 +46,10 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
     self._amsgrad, self._weight_decay = amsgrad, weight_decay
 
   def initialize(self, specs):
-    zeros = lambda: tf.nest.map_structure(
-      lambda s: tf.zeros(s.shape, s.dtype), specs
-    )
-    state = collections.OrderedDict(
-      step=tf.constant(0, tf.int32), sum=zeros(), squares=zeros()
-    )
+    def zeros():
+      return tf.nest.map_structure(lambda s: tf.zeros(s.shape, s.dtype), specs)
+
+    state = collections.OrderedDict(step=tf.constant(0, tf.int32), sum=zeros(), squares=zeros())
     if self._amsgrad:
       state['largest'] = zeros()
     return state
@@ -61,12 +58,13 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
     step = state['step'] + 1
     each = tf.nest.map_structure
     if self._weight_decay:  # L2, not AdamW's decoupled decay.
-      decayed = lambda g, w: g + self._weight_decay * w
+
+      def decayed(g, w):
+        return g + self._weight_decay * w
+
       gradients = each(decayed, gradients, weights)
     total = each(lambda s, g: self._beta_1 * s + g, state['sum'], gradients)
-    squares = each(
-      lambda s, g: self._beta_2 * s + tf.square(g), state['squares'], gradients
-    )
+    squares = each(lambda s, g: self._beta_2 * s + tf.square(g), state['squares'], gradients)
     new_state = collections.OrderedDict(step=step, sum=total, squares=squares)
     scale = squares
     if self._amsgrad:
@@ -78,18 +76,17 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
     second = (1.0 - self._beta_2) / (1.0 - tf.pow(self._beta_2, power))
     rate = self._learning_rate * first / tf.sqrt(second)
     epsilon = self._epsilon / tf.sqrt(second)
-    move = lambda w, m, s: w - rate * (m / (tf.sqrt(s) + epsilon))
+
+    def move(w, m, s):
+      return w - rate * (m / (tf.sqrt(s) + epsilon))
+
     return new_state, each(move, weights, total, scale)
 
 
 class Descent(tff.learning.optimizers.Optimizer):
   """SGD for gradients that contain the learning rate: w <- (1 - decay) w - g."""
 
-  def __init__(
-    self,
-    replacement: float | None = None,
-    decay: float | tf.Tensor | None = None,
-  ):
+  def __init__(self, replacement: float | None = None, decay: float | tf.Tensor | None = None):
     """Replaces numbers that are not finite; `decay` is learning rate times weight decay.
 
     The decay takes one pass over the weights; L2 in the loss would take two.
@@ -139,9 +136,7 @@ class Scheduled(tff.learning.optimizers.Optimizer):
 
   def initialize(self, specs):
     inner = self._make(self._learning_rate).initialize(specs)
-    return collections.OrderedDict(
-      server_step=tf.constant(0, tf.int32), **inner
-    )
+    return collections.OrderedDict(server_step=tf.constant(0, tf.int32), **inner)
 
   def next(self, state, weights, gradients):
     inner = collections.OrderedDict(state)
@@ -288,7 +283,9 @@ class RowMomentum:
     )
 
   def read(self, state, table, ids):
-    at = lambda t: tf.gather(t, ids)
+    def at(t):
+      return tf.gather(t, ids)
+
     if not self.momentum:
       return at(table)
     of_rows = at(table), at(state['velocity']), at(state['last_step'])
@@ -299,7 +296,10 @@ class RowMomentum:
 
   def next(self, state, table, ids, gradients, has_update, after=None):
     ids, gradients = (none_without(has_update, t) for t in (ids, gradients))
-    at = lambda t: tf.gather(t, ids)
+
+    def at(t):
+      return tf.gather(t, ids)
+
     rate = self.learning_rate
     if self.schedule:
       rate = rate * self.schedule(state['step'])
@@ -326,14 +326,10 @@ class RowMomentum:
   def catch_up(self, state, table):
     if not self.momentum:
       return state, table
-    table, velocity = self._moved(
-      table, state['velocity'], state['last_step'], state['step']
-    )
+    table, velocity = self._moved(table, state['velocity'], state['last_step'], state['step'])
     last_step = tf.fill(state['last_step'].shape, state['step'])
     return (
-      collections.OrderedDict(
-        step=state['step'], last_step=last_step, velocity=velocity
-      ),
+      collections.OrderedDict(step=state['step'], last_step=last_step, velocity=velocity),
       table,
     )
 
@@ -356,9 +352,7 @@ class RowMomentum:
     most = math.ceil(math.log(_NEGLIGIBLE) / math.log(self.momentum))
     later = tf.maximum(step - tf.reduce_min(starts), 0)
     j = tf.range(tf.minimum(most, later))
-    number = (
-      starts[:, None] + j
-    )  # Of the step that takes t_0 + j to t_0 + j + 1.
+    number = starts[:, None] + j  # Of the step that takes t_0 + j to t_0 + j + 1.
     powers = tf.exp(math.log(self.momentum) * tf.cast(j + 1, tf.float32))
     terms = tf.where(number < step, self.schedule(number) * powers, 0.0)
     sums = self.learning_rate * tf.reduce_sum(terms, axis=1)
@@ -384,19 +378,19 @@ class LazyRows(_UpToDate):
 
   def next(self, state, table, ids, gradients, has_update, after=None):
     ids, gradients = (none_without(has_update, t) for t in (ids, gradients))
-    of_table = lambda value: tf.convert_to_tensor(value).shape.rank > 0
+
+    def of_table(value):
+      return tf.convert_to_tensor(value).shape.rank > 0
+
     of_rows = collections.OrderedDict(
-      (name, tf.gather(value, ids) if of_table(value) else value)
-      for name, value in state.items()
+      (name, tf.gather(value, ids) if of_table(value) else value) for name, value in state.items()
     )
     new, rows = self.optimizer.next(of_rows, tf.gather(table, ids), gradients)
     rows, more = changed(after, ids, rows)
     new_state = collections.OrderedDict(
       (
         name,
-        put(value, ids, new[name])
-        if of_table(value)
-        else tf.where(has_update, new[name], value),
+        put(value, ids, new[name]) if of_table(value) else tf.where(has_update, new[name], value),
       )
       for name, value in state.items()
     )

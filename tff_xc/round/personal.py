@@ -11,16 +11,17 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tff_xc import classifier
-from tff_xc import errors
+from tff_xc import classifier, errors
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import client_update
-from tff_xc.round import examples as examples_lib
-from tff_xc.round import frozen
-from tff_xc.round import losses
-from tff_xc.round import tables as tables_lib
+from tff_xc.round import (
+  algorithm as algorithm_lib,
+  client_update,
+  examples as examples_lib,
+  frozen,
+  losses,
+  tables as tables_lib,
+)
 
 # What moves: all that clients train, the class rows held, or those of its classes.
 PARTS = ALL, HEAD, ROWS = 'all', 'head', 'rows'
@@ -48,9 +49,7 @@ def build(
   """
   if steps < 1:
     raise ValueError(f'{steps} steps; without any, a model is the global one')
-  training = dataclasses.replace(
-    algorithm.local_training, steps=steps, epochs=1, schedule=None
-  )
+  training = dataclasses.replace(algorithm.local_training, steps=steps, epochs=1, schedule=None)
   if learning_rate is not None:
     training = dataclasses.replace(training, learning_rate=learning_rate)
   algorithm = dataclasses.replace(algorithm, local_training=training)
@@ -85,9 +84,7 @@ def build(
         )
     return after._replace(tables=classifier.replaced(weights.tables, own))
 
-  return tf.function(
-    personal, input_signature=signature(model), autograph=False
-  )
+  return tf.function(personal, input_signature=signature(model), autograph=False)
 
 
 def signature(model: classifier.EmbeddingClassifier) -> tuple:
@@ -110,7 +107,10 @@ def first_time(
     size = encoder_lib.count(examples.y)
     examples = examples._replace(weights=tf.ones([size]))
   if algorithm.client_state is not None:
-    zeros = lambda s: tf.zeros(s.shape, s.dtype)
+
+    def zeros(s):
+      return tf.zeros(s.shape, s.dtype)
+
     nothing = tf.nest.map_structure(zeros, algorithm.client_state.spec)
     kept = examples_lib.KeptState(tf.constant(False), nothing)
     examples = examples._replace(state=kept)
@@ -118,9 +118,7 @@ def first_time(
 
 
 def received(
-  algorithm: algorithm_lib.Algorithm,
-  weights: classifier.ModelWeights,
-  held: Mapping,
+  algorithm: algorithm_lib.Algorithm, weights: classifier.ModelWeights, held: Mapping
 ) -> classifier.ModelWeights:
   """Returns what a client receives of whole weights that requests the rows `held`."""
   own = dict(weights.tables)

@@ -34,14 +34,16 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors
-from tff_xc.round import carried
-from tff_xc.round import chosen
-from tff_xc.round import distributed
-from tff_xc.round import folding
-from tff_xc.round import merge
-from tff_xc.round import optimizers
-from tff_xc.round import randomness
-from tff_xc.round import robust
+from tff_xc.round import (
+  carried,
+  chosen,
+  distributed,
+  folding,
+  merge,
+  optimizers,
+  randomness,
+  robust,
+)
 
 # Numbers of a table whose noise is drawn at once, if that of all rows is.
 _CHUNK = 2**20
@@ -86,22 +88,17 @@ class Privacy:
   secret: bool = False
 
   def __post_init__(self):
-    bounded = math.isfinite(self.clip) or not (
-      self.noise_multiplier or self.bits
-    )
+    bounded = math.isfinite(self.clip) or not (self.noise_multiplier or self.bits)
     if not (self.noise_multiplier >= 0 and self.clip > 0 and self.cohort > 0):
       raise ValueError(f'{self}: expected noise of 0 or more, and above 0')
     if not (bounded and math.isfinite(self.noise_multiplier)):
       raise ValueError(f'{self}: expected finite numbers')
     if self.bits and 2 ** (self.bits - 2) < self.cohort:
       raise errors.InputError(
-        f'--dp_bits={self.bits}: too few for sums over {self.cohort:g} clients; give'
-        ' more'
+        f'--dp_bits={self.bits}: too few for sums over {self.cohort:g} clients; give more'
       )
     if self.of_clients and (self.clip_quantile or self.choice):
-      raise ValueError(
-        'a norm that adapts, and a choice, need noise of the server'
-      )
+      raise ValueError('a norm that adapts, and a choice, need noise of the server')
 
   @property
   def needs_secret(self) -> bool:
@@ -120,9 +117,7 @@ class Privacy:
   @property
   def integers(self) -> distributed.Integers:
     """What clients send, if `bits` are positive."""
-    return distributed.Integers.of(
-      self.bits, self.noise_multiplier, self.clip, self.cohort
-    )
+    return distributed.Integers.of(self.bits, self.noise_multiplier, self.clip, self.cohort)
 
   @property
   def of_server(self) -> float:
@@ -186,9 +181,7 @@ class Bound:
       return state
     norm, step = state
     if privacy.noise_multiplier:
-      seed = randomness.noise_seed(
-        privacy.seed(tf.constant(self.pair)), _QUANTILE
-      )
+      seed = randomness.noise_seed(privacy.seed(tf.constant(self.pair)), _QUANTILE)
       votes += privacy.count_noise * tf.random.stateless_normal(
         [], randomness.step_seed(seed, step)
       )
@@ -224,9 +217,7 @@ def applied(algorithm, pair: list[int]):
         ' has no noise: leave out --dp, or choose an algorithm such as fedavg or fedss'
       )
   counted = tuple(
-    table.name
-    for table in algorithm.tables
-    if table.merge.sends_rows and table.request.selects
+    table.name for table in algorithm.tables if table.merge.sends_rows and table.request.selects
   )
   if privacy.choice and not counted:
     raise errors.InputError(
@@ -243,9 +234,7 @@ def applied(algorithm, pair: list[int]):
   for i, table in enumerate(algorithm.tables):
     joined, optimizer = _joined(table, privacy), table.optimizer
     if privacy.bits and table.merge.sends_rows:
-      joined = distributed.SecretRows(
-        integers=privacy.integers, cohort=privacy.cohort
-      )
+      joined = distributed.SecretRows(integers=privacy.integers, cohort=privacy.cohort)
     if privacy.choice and table.name in counted:
       joined = chosen.CountedRows(tables=counted, clip=privacy.choice.clip)
     if isinstance(table.merge, merge.ReplaceRows):
@@ -253,15 +242,10 @@ def applied(algorithm, pair: list[int]):
       optimizer = optimizers.RowMomentum(privacy.cohort)
     if is_deferred(table, privacy):
       stddev = privacy.of_server * privacy.clip / privacy.cohort
-      optimizer = DeferredNoise(
-        optimizer, stddev, tuple(pair), _TABLES + i, privacy.secret
-      )
+      optimizer = DeferredNoise(optimizer, stddev, tuple(pair), _TABLES + i, privacy.secret)
     tables.append(dataclasses.replace(table, merge=joined, optimizer=optimizer))
   return dataclasses.replace(
-    algorithm,
-    tables=tuple(tables),
-    robust=privacy.bounds(pair),
-    weighting='uniform',
+    algorithm, tables=tuple(tables), robust=privacy.bounds(pair), weighting='uniform'
   )
 
 
@@ -363,9 +347,7 @@ def noised(
     if not z or lazy or not table.merge.sends_rows:
       continue
     shape = table.request.num_rows, sums.rows.shape[1]
-    everything = tf.tensor_scatter_nd_add(
-      noise(shape, part), sums.ids[:, None], sums.rows
-    )
+    everything = tf.tensor_scatter_nd_add(noise(shape, part), sums.ids[:, None], sums.rows)
     rows[table.name] = folding.all_rows(everything, total_weight)
   return scaled, rows, {'rows_chosen': tf.add_n(counts)} if counts else {}
 
@@ -384,7 +366,10 @@ def of_client(privacy: Privacy, delta, rows, held, seed) -> tuple[Any, Any]:
     return value + stddev * normal
 
   parts = iter(range(len(delta) + len(rows)))
-  seeds = lambda: randomness.step_seed(seed, next(parts))
+
+  def seeds():
+    return randomness.step_seed(seed, next(parts))
+
   delta = type(delta)((n, noisy(value, seeds())) for n, value in delta.items())
   hidden = collections.OrderedDict()
   for name, value in rows.items():
@@ -441,9 +426,7 @@ class DeferredNoise:
       state['optimizer'], table, ids, gradients, tf.constant(True), after
     )
     new_state = collections.OrderedDict(
-      optimizer=inner,
-      noise_seed=state['noise_seed'],
-      noise_steps=state['noise_steps'] + 1,
+      optimizer=inner, noise_seed=state['noise_seed'], noise_steps=state['noise_steps'] + 1
     )
     return new_state, table, more
 
@@ -453,22 +436,23 @@ class DeferredNoise:
     rows, dim = table.shape
     size = max(1, min(rows, _CHUNK // dim))
     starts = tf.range(0, rows, size)
-    of_chunk = lambda start: self._noise(state, start + tf.range(size), dim)
+
+    def of_chunk(start):
+      return self._noise(state, start + tf.range(size), dim)
+
     moved, velocity = tf.map_fn(
-      of_chunk,
-      starts,
-      fn_output_signature=(tf.float32, tf.float32),
-      parallel_iterations=1,
+      of_chunk, starts, fn_output_signature=(tf.float32, tf.float32), parallel_iterations=1
     )
-    flat = lambda noise: tf.reshape(noise, [-1, dim])[:rows]
+
+    def flat(noise):
+      return tf.reshape(noise, [-1, dim])[:rows]
+
     if self.optimizer.momentum:
       inner = collections.OrderedDict(inner)
       inner['velocity'] += flat(velocity)
     new_state = collections.OrderedDict(
       optimizer=inner,
-      noise_seed=randomness.step_seed(
-        state['noise_seed'], state['noise_steps']
-      ),
+      noise_seed=randomness.step_seed(state['noise_seed'], state['noise_steps']),
       noise_steps=tf.zeros_like(state['noise_steps']),
     )
     return new_state, table + flat(moved)
@@ -503,7 +487,9 @@ class _Process:
     """`combined` [outputs, parts] are what is wanted of the parts; None: these."""
     parts = 2 if momentum else 1
     rates = np.array([1.0, momentum])[:parts]
-    steps = lambda h: np.diag(rates**h)
+
+    def steps(h):
+      return np.diag(rates**h)
 
     def covariance(h):
       # Sum over l < h of (a b)^l, for each pair of rates.
@@ -537,10 +523,7 @@ class _Process:
     normals = randomness.row_normals(seed, times, ids, row_dim)
     # [outputs, draws], times [draws, ..., row_dim], of each part's normals.
     return tf.add_n(
-      [
-        tf.tensordot(factors[:, :, part], normals[part], 1)
-        for part in range(self._parts)
-      ]
+      [tf.tensordot(factors[:, :, part], normals[part], 1) for part in range(self._parts)]
     )
 
   def _draws(self, time: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -556,7 +539,8 @@ class _Process:
       place = tf.one_hot(place, most, dtype=tf.float64)[None, :, None]
       return tf.concat([times, [at]], 0), x + matrix[:, None, :] * place
 
-    moved = lambda matrix, x: tf.tensordot(matrix, x, 1)
+    def moved(matrix, x):
+      return tf.tensordot(matrix, x, 1)
 
     def onwards(times, level, x, at):
       level = tf.maximum(level, 0)
@@ -570,12 +554,7 @@ class _Process:
     level, power, times, x = tf.while_loop(
       lambda level, power, times, x: power <= time,
       double,
-      [
-        tf.constant(-1),
-        tf.constant(1),
-        tf.zeros([0], tf.int32),
-        tf.zeros(whole, tf.float64),
-      ],
+      [tf.constant(-1), tf.constant(1), tf.zeros([0], tf.int32), tf.zeros(whole, tf.float64)],
       shape_invariants=[tf.TensorShape([]), tf.TensorShape([]), some, whole],
     )
     # x is at power / 2 = 2^level; there is nothing to do if this is the time.
@@ -601,18 +580,10 @@ class _Process:
       )
 
     _, _, times, x, _ = tf.while_loop(
-      lambda level, low, times, x, end: tf.logical_and(
-        tf.logical_not(exact), low < time
-      ),
+      lambda level, low, times, x, end: tf.logical_and(tf.logical_not(exact), low < time),
       halve,
       [level, low, times, x, end],
-      shape_invariants=[
-        tf.TensorShape([]),
-        tf.TensorShape([]),
-        some,
-        whole,
-        whole,
-      ],
+      shape_invariants=[tf.TensorShape([]), tf.TensorShape([]), some, whole, whole],
     )
     return times, x[:, : tf.size(times)]
 

@@ -2,29 +2,29 @@
 
 import collections
 import dataclasses
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc import classifier
-from tff_xc import deep_messages
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import attack
-from tff_xc.round import carried
-from tff_xc.round import client_update
-from tff_xc.round import examples as examples_lib
-from tff_xc.round import frozen
-from tff_xc.round import importance
-from tff_xc.round import merge
-from tff_xc.round import optimizers
-from tff_xc.round import privacy
-from tff_xc.round import randomness
-from tff_xc.round import request as request_lib
-from tff_xc.round import server
-from tff_xc.round import tables as tables_lib
+from tff_xc import classifier, deep_messages
+from tff_xc.round import (
+  algorithm as algorithm_lib,
+  attack,
+  carried,
+  client_update,
+  examples as examples_lib,
+  frozen,
+  importance,
+  merge,
+  optimizers,
+  privacy,
+  randomness,
+  request as request_lib,
+  server,
+  tables as tables_lib,
+)
 
 deep_messages.allow()
 
@@ -98,9 +98,7 @@ def build_process(
   state_type = initialize.type_signature.result.member
   next_fn = _build_next(algorithm, aggregate, fixed, state_type)
   get_weights, set_weights = _build_weights_access(algorithm, fixed, state_type)
-  return tff.learning.templates.LearningProcess(
-    initialize, next_fn, get_weights, set_weights
-  )
+  return tff.learning.templates.LearningProcess(initialize, next_fn, get_weights, set_weights)
 
 
 def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
@@ -119,11 +117,12 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
     )
     for i, table in enumerate(algorithm.tables)
   )
-  of_tables = lambda call: tff.federated_zip(
-    collections.OrderedDict(
-      (name, call(name, of)) for name, of in exchanges.items()
+
+  def of_tables(call):
+    return tff.federated_zip(
+      collections.OrderedDict((name, call(name, of)) for name, of in exchanges.items())
     )
-  )
+
   request = _build_request(algorithm)
   messages, train = _build_messages(algorithm), _build_training(algorithm)
   server_step = _build_server_step(algorithm)
@@ -133,8 +132,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   client = examples_lib.client_type(algorithm.model, given, state_spec)
 
   @tff.federated_computation(
-    tff.FederatedType(state_type, tff.SERVER),
-    tff.FederatedType(client, tff.CLIENTS),
+    tff.FederatedType(state_type, tff.SERVER), tff.FederatedType(client, tff.CLIENTS)
   )
   def next_fn(state, examples):
     seed = tff.federated_map(_round_seed, (state.seed, state.round_number))
@@ -157,12 +155,8 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
     )
     joined = aggregate(state.aggregator, update)
     told = tff.federated_sum(update.told)
-    merged = of_tables(
-      lambda name, of: of.merge(held[name], update.rows[name], update)
-    )
-    stepped = tff.federated_map(
-      server_step, (state, joined.result, merged, told, seed)
-    )
+    merged = of_tables(lambda name, of: of.merge(held[name], update.rows[name], update))
+    stepped = tff.federated_map(server_step, (state, joined.result, merged, told, seed))
     new_state = RoundState(
       weights=stepped[1],
       server=stepped[0],
@@ -177,9 +171,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
     measured = aggregate.measured(measured, joined.measurements)
     if collect:
       measured = collect(measured, examples.client_id, update.state)
-    return tff.learning.templates.LearningProcessOutput(
-      tff.federated_zip(new_state), measured
-    )
+    return tff.learning.templates.LearningProcessOutput(tff.federated_zip(new_state), measured)
 
   return next_fn
 
@@ -207,7 +199,9 @@ class _Exchange:
     source_type = value_type
     if self._lazy:
       source_type = tff.to_type((state_type.optimizer, value_type))
-    parts = lambda source: source if self._lazy else ((), source)
+
+    def parts(source):
+      return source if self._lazy else ((), source)
 
     @tff.tensorflow.computation(source_type, np.int32)
     def select_row(source, row_id):
@@ -225,9 +219,7 @@ class _Exchange:
       self._beside = tff.tensorflow.computation(lambda: tf.constant(beside))
     self._select_row, self._read_all = select_row, read_all
     # See `merge.Merge.build`.
-    self.merge = table.merge.build(
-      *value_type.shape, selects=table.request.selects
-    )
+    self.merge = table.merge.build(*value_type.shape, selects=table.request.selects)
 
   def receive(self, state, value, held):
     """Returns rows@CLIENTS, or pairs of rows and numbers: a sequence of those selected.
@@ -269,9 +261,7 @@ def _build_request(algorithm):
 
   @tff.tensorflow.computation
   def request(examples, seed):
-    return tables_lib.held_rows(
-      algorithm.model, algorithm.tables, examples, seed
-    )
+    return tables_lib.held_rows(algorithm.model, algorithm.tables, examples, seed)
 
   return request
 
@@ -293,12 +283,9 @@ def _build_training(algorithm):
   @tff.tensorflow.computation
   def train(encoder, encoder_state, rows, held, examples, seed, messages):
     received = collections.OrderedDict(
-      (t.name, _as_tensors(t, rows[t.name], held[t.name]))
-      for t in algorithm.tables
+      (t.name, _as_tensors(t, rows[t.name], held[t.name])) for t in algorithm.tables
     )
-    tables = collections.OrderedDict(
-      (name, own) for name, (own, _) in received.items()
-    )
+    tables = collections.OrderedDict((name, own) for name, (own, _) in received.items())
     weights = classifier.ModelWeights(encoder, encoder_state, tables)
     messages, target = dict(messages), received[classifier.CLASS][1]
     if target is not None:
@@ -314,13 +301,9 @@ def _build_server_step(algorithm):
   @tff.tensorflow.computation
   def server_step(state, encoder_delta, merged, told, seed):
     total_weight, clients = told.of_round.weight, told.of_round.counted
-    following, factor, of_parts = carried.on_server(
-      algorithm, state.carried, told
-    )
+    following, factor, of_parts = carried.on_server(algorithm, state.carried, told)
     if factor is not None:
-      encoder_delta, merged = _scaled(
-        algorithm, state.weights, encoder_delta, merged, factor
-      )
+      encoder_delta, merged = _scaled(algorithm, state.weights, encoder_delta, merged, factor)
     of_noise = {}
     if algorithm.privacy:
       bounds = algorithm.robust
@@ -378,17 +361,13 @@ def _of_clients(algorithm, clients):
     return usual, algorithm.tables
   found, dense = usual.of_clients(clients), optimizers.Dense(usual)
   return found, [
-    dataclasses.replace(t, optimizer=found) if t.optimizer == dense else t
-    for t in algorithm.tables
+    dataclasses.replace(t, optimizer=found) if t.optimizer == dense else t for t in algorithm.tables
   ]
 
 
 def _scaled(algorithm, weights, delta, merged, factor):
   """Returns (delta, rows by table) with mean changes of trained weights times `factor`."""
-  delta, merged = (
-    collections.OrderedDict(delta),
-    collections.OrderedDict(merged),
-  )
+  delta, merged = (collections.OrderedDict(delta), collections.OrderedDict(merged))
   for name in delta:
     if name in weights.encoder:  # Not batch statistics.
       delta[name] *= factor
@@ -404,15 +383,12 @@ def _measured(sums, largest, of_steps):
   """Returns a round's metrics from sums and maxima over its clients."""
   of_clients = sums['clients'] > 0
   measured = collections.OrderedDict(
-    loss=sums['loss'] / sums['examples'],
-    local_accuracy=sums['correct'] / sums['examples'],
+    loss=sums['loss'] / sums['examples'], local_accuracy=sums['correct'] / sums['examples']
   )
   for name in sums:
     if name.endswith('_rows'):
       measured[name] = sums[name] / sums['clients']
-      measured[f'{name}_largest'] = tf.where(
-        of_clients, largest[name], float('nan')
-      )
+      measured[f'{name}_largest'] = tf.where(of_clients, largest[name], float('nan'))
   measured['examples'] = sums['examples']
   measured['clients'] = sums['clients']
   measured['clients_dropped'] = sums['dropped']
@@ -420,9 +396,7 @@ def _measured(sums, largest, of_steps):
     measured['clients_rows_clipped'] = sums['rows_clipped']
   if 'mean_loss' in largest:
     of_kept = sums['examples'] > 0
-    measured['loss_largest'] = tf.where(
-      of_kept, largest['mean_loss'], float('nan')
-    )
+    measured['loss_largest'] = tf.where(of_kept, largest['mean_loss'], float('nan'))
   measured['local_batches'] = tf.where(of_clients, largest['batches'], 0.0)
   measured.update(of_steps)
   return measured
@@ -438,8 +412,7 @@ def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
     server_state = ServerState(
       algorithm.encoder_optimizer.initialize(fixed.trained_specs().encoder),
       collections.OrderedDict(
-        (table.name, table.initialize(specs.tables[table.name]))
-        for table in algorithm.tables
+        (table.name, table.initialize(specs.tables[table.name])) for table in algorithm.tables
       ),
     )
     weights = algorithm.model.init(run_seed)
@@ -449,18 +422,9 @@ def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
 
   @tff.federated_computation
   def initialize():
-    weights, server_state, round_number, run_seed, states = tff.federated_eval(
-      initial, tff.SERVER
-    )
+    weights, server_state, round_number, run_seed, states = tff.federated_eval(initial, tff.SERVER)
     return tff.federated_zip(
-      RoundState(
-        weights,
-        server_state,
-        aggregate.initialize(),
-        round_number,
-        run_seed,
-        states,
-      )
+      RoundState(weights, server_state, aggregate.initialize(), round_number, run_seed, states)
     )
 
   return initialize

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tff_xc.round import randomness
-from tff_xc.round import request
+from tff_xc.round import randomness, request
 
 
 class Response(NamedTuple):
@@ -34,10 +33,12 @@ class Response(NamedTuple):
     That of an own class, and of another. Of many requests, float64 has only the logs.
     """
     ones, zeros = (
-      _times_log(times, q) + _times_log(requests - times, 1 - q)
-      for q in (self.stays, self.appears)
+      _times_log(times, q) + _times_log(requests - times, 1 - q) for q in (self.stays, self.appears)
     )
-    either = lambda p: np.logaddexp(_log(p) + ones, _log(1 - p) + zeros)
+
+    def either(p):
+      return np.logaddexp(_log(p) + ones, _log(1 - p) + zeros)
+
     return float(either(self.own)), float(either(self.other))
 
   def epsilon(self, requests: int = 1) -> float:
@@ -68,14 +69,10 @@ def _times_log(times: int, p: float) -> float:
 
 
 def _epsilon(p: float, q: float) -> float:
-  return max(
-    abs(_log(p) - _log(q)), abs(_log(1 - p) - _log(1 - q)) if p != q else 0.0
-  )
+  return max(abs(_log(p) - _log(q)), abs(_log(1 - p) - _log(1 - q)) if p != q else 0.0)
 
 
-def response(
-  epsilon: float, negatives: int, num_rows: int, renewed: float
-) -> Response:
+def response(epsilon: float, negatives: int, num_rows: int, renewed: float) -> Response:
   """Returns the bits whose limit is `epsilon`, with m other classes in a request.
 
   A request has `negatives`, m, other classes in the mean, and as many own ones as
@@ -119,9 +116,7 @@ class Randomized(request.OwnAndSampled):
 
   def __post_init__(self):
     if self.equal_negatives or not 0 < self.negatives < self.num_rows:
-      raise ValueError(
-        'randomized requests need 0 < m < n, of all clients alike'
-      )
+      raise ValueError('randomized requests need 0 < m < n, of all clients alike')
 
   @property
   def response(self) -> Response:
@@ -143,9 +138,7 @@ class Randomized(request.OwnAndSampled):
     kept = _uniform(size, lasting.seed, 0) < p.own
     likely = tf.where(kept, *(tf.constant(q, tf.float64) for q in p[2:]))
     asked = _uniform(size, seed, 2) < likely
-    permanent, count = _each_with(
-      p.other, lasting.seed, others, most, self.num_rows
-    )
+    permanent, count = _each_with(p.other, lasting.seed, others, most, self.num_rows)
     appear, _ = _each_with(p.appears, seed, others - count, most, self.num_rows)
     stay = tf.boolean_mask(permanent, _uniform(count, seed, 3) < p.stays)
     ranks = tf.concat([stay, request.skip(appear, tf.sort(permanent))], axis=0)
@@ -156,9 +149,7 @@ class Randomized(request.OwnAndSampled):
 
 
 def _uniform(count, seed, purpose: int) -> tf.Tensor:
-  return tf.random.stateless_uniform(
-    [count], randomness.step_seed(seed, purpose), dtype=tf.float64
-  )
+  return tf.random.stateless_uniform([count], randomness.step_seed(seed, purpose), dtype=tf.float64)
 
 
 def _each_with(
@@ -174,8 +165,6 @@ def _each_with(
     tf.cast(population, tf.float64),
     tf.constant(probability, tf.float64),
   )
-  drawn = request.sample_distinct(
-    randomness.step_seed(seed, 5), most, population, max_population
-  )
+  drawn = request.sample_distinct(randomness.step_seed(seed, 5), most, population, max_population)
   count = tf.minimum(count, tf.size(drawn))
   return drawn[:count], count

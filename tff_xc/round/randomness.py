@@ -113,16 +113,17 @@ def mixed(state: tf.Tensor) -> tf.Tensor:
   return state
 
 
-def random_bits(
-  seed: tf.Tensor, streams: tf.Tensor, numbers: tf.Tensor
-) -> tf.Tensor:
+def random_bits(seed: tf.Tensor, streams: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
   """Returns 64 random bits, uint64, of each of a stream's numbers.
 
   `seed` is int32 [2]; streams and numbers are integers, which broadcast. Each result
   depends on its own three alone: TensorFlow's generators count within a tensor. The seed
   follows from a few results: nothing secret may be drawn so.
   """
-  times = lambda x, odd: tf.cast(x, tf.uint64) * tf.constant(odd, tf.uint64)
+
+  def times(x, odd):
+    return tf.cast(x, tf.uint64) * tf.constant(odd, tf.uint64)
+
   start = mixed(tf.bitcast(seed, tf.uint64) + times(streams, _STREAM))
   return mixed(start + times(numbers, _STEP))
 
@@ -161,8 +162,7 @@ def philox(key: int | tf.Tensor, counter: Sequence) -> list[tf.Tensor]:
       _low(first),
     ]
     keys = [
-      _low(each + tf.constant(step, tf.uint64))
-      for each, step in zip(keys, _KEY_STEPS, strict=True)
+      _low(each + tf.constant(step, tf.uint64)) for each, step in zip(keys, _KEY_STEPS, strict=True)
     ]
   return words
 
@@ -185,11 +185,11 @@ def row_normals(
     bits = random_bits(seed, streams, number)
   # Box-Muller, of the upper and the lower half; never the logarithm of 0.
   upper = tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64))
-  unit = lambda x: (tf.cast(tf.cast(x, tf.uint32), tf.float32) + 0.5) * 2.0**-32
-  radius, angle = (
-    tf.sqrt(-2.0 * tf.math.log(unit(upper))),
-    2 * math.pi * unit(bits),
-  )
+
+  def unit(x):
+    return (tf.cast(tf.cast(x, tf.uint32), tf.float32) + 0.5) * 2.0**-32
+
+  radius, angle = (tf.sqrt(-2.0 * tf.math.log(unit(upper))), 2 * math.pi * unit(bits))
   return radius * tf.cos(angle), radius * tf.sin(angle)
 
 
@@ -201,13 +201,7 @@ def _secret_bits(seed, streams, ids, row_dim: int) -> tf.Tensor:
   shape = tf.broadcast_dynamic_shape(tf.shape(number), tf.shape(streams))
   number = tf.broadcast_to(number, shape)
   words = philox(
-    unsigned[0],
-    [
-      _low(number),
-      _high(number),
-      tf.cast(streams, tf.uint64),
-      _low(unsigned[1]),
-    ],
+    unsigned[0], [_low(number), _high(number), tf.cast(streams, tf.uint64), _low(unsigned[1])]
   )
   half = tf.constant(2**32, tf.uint64)
   bits = tf.stack([words[0] * half + words[1], words[2] * half + words[3]], -1)

@@ -49,10 +49,7 @@ def sample_distinct(
 
   def draw(i, drawn):
     fresh = tf.random.stateless_uniform(
-      [block],
-      randomness.step_seed(seed, i),
-      maxval=population,
-      dtype=tf.int32,
+      [block], randomness.step_seed(seed, i), maxval=population, dtype=tf.int32
     )
     return i + 1, tf.unique(tf.concat([drawn, fresh], axis=0)).y
 
@@ -75,9 +72,7 @@ def skip(ranks: tf.Tensor, excluded: tf.Tensor) -> tf.Tensor:
   return ranks + tf.searchsorted(smaller_kept, ranks, side='right')
 
 
-def window(
-  seed: tf.Tensor, count: int, population: tf.Tensor, moved: tf.Tensor
-) -> tf.Tensor:
+def window(seed: tf.Tensor, count: int, population: tf.Tensor, moved: tf.Tensor) -> tf.Tensor:
   """Returns int32 [min(count, population)], a window on a random order of [0, population).
 
   The order is a circle, drawn by `seed` int32 [2], and the window starts anywhere on
@@ -85,9 +80,7 @@ def window(
   So windows of the same seed overlap as far as the moves allow, and each alone is a
   sample without replacement. Costs O(count) for any population.
   """
-  phase = tf.random.stateless_uniform(
-    [2], randomness.step_seed(seed, 1), dtype=tf.float64
-  )
+  phase = tf.random.stateless_uniform([2], randomness.step_seed(seed, 1), dtype=tf.float64)
   size = tf.cast(population, tf.int64)
   start = tf.cast(phase[0] * tf.cast(size, tf.float64), tf.int64)
   start += tf.cast(tf.floor(phase[1] + moved), tf.int64)
@@ -95,9 +88,7 @@ def window(
   places = (start + tf.range(wanted)) % tf.maximum(size, 1)
   # Its orders are even only for random keys, and for more rounds of its cipher than
   # those of `tf.random.experimental.index_shuffle`.
-  key = tf.random.stateless_uniform(
-    [3], randomness.step_seed(seed, 2), None, None, tf.int32
-  )
+  key = tf.random.stateless_uniform([3], randomness.step_seed(seed, 2), None, None, tf.int32)
   drawn = tf.raw_ops.RandomIndexShuffle(
     index=places, seed=key, max_index=tf.maximum(size, 1) - 1, rounds=12
   )
@@ -116,14 +107,10 @@ def fail_unless(
   return tf.raw_ops.Assert(condition=holds, data=[message])
 
 
-def checked_ids(
-  ids: tf.Tensor, bound: int, noun: str, client_id: tf.Tensor
-) -> tf.Tensor:
+def checked_ids(ids: tf.Tensor, bound: int, noun: str, client_id: tf.Tensor) -> tf.Tensor:
   """Returns `ids` int32 [k]; fails where one of them is outside [0, bound)."""
   outside = tf.logical_or(ids < 0, ids >= bound)
-  check = _fail_where(
-    outside, ids, f'{noun} {{}} is outside [0, {bound})', client_id
-  )
+  check = _fail_where(outside, ids, f'{noun} {{}} is outside [0, {bound})', client_id)
   with tf.control_dependencies([check]):
     return tf.identity(ids)
 
@@ -131,10 +118,7 @@ def checked_ids(
 def _fail_where(bad, ids, template: str, client_id) -> tf.Operation:
   """Returns an op that fails, naming the first, where `bad` is True for ids."""
   return fail_unless(
-    tf.logical_not(tf.reduce_any(bad)),
-    template,
-    (tf.boolean_mask(ids, bad)[:1],),
-    client_id,
+    tf.logical_not(tf.reduce_any(bad)), template, (tf.boolean_mask(ids, bad)[:1],), client_id
   )
 
 
@@ -180,9 +164,7 @@ class AllRows:
     return SelectedRows(
       ids=everything,
       mask=tf.ones([self.num_rows], tf.bool),
-      counts=tf.math.bincount(
-        own, minlength=self.num_rows, maxlength=self.num_rows
-      ),
+      counts=tf.math.bincount(own, minlength=self.num_rows, maxlength=self.num_rows),
     )
 
   def positions(self, held, ids, client_id=_UNKNOWN, noun='class'):
@@ -191,12 +173,7 @@ class AllRows:
     return checked_ids(ids, self.num_rows, noun, client_id)
 
 
-SCHEDULES = FRESH, STICKY, PARTIAL, RANDOMIZED = (
-  'fresh',
-  'sticky',
-  'partial',
-  'randomized',
-)
+SCHEDULES = FRESH, STICKY, PARTIAL, RANDOMIZED = ('fresh', 'sticky', 'partial', 'randomized')
 
 
 class Secret(tuple):
@@ -292,9 +269,7 @@ class OwnAndSampled:
     if features is None:
       own, _, counts = tf.unique_with_counts(tf.sort(ids))
     else:
-      own, counts = _of_both(
-        ids, checked_ids(features, self.num_rows, noun, client_id)
-      )
+      own, counts = _of_both(ids, checked_ids(features, self.num_rows, noun, client_id))
     fits = fail_unless(
       tf.size(own) <= self.max_positives,
       f'it has {{}} distinct {noun} ids, and this process was built for'
@@ -329,9 +304,7 @@ class OwnAndSampled:
       ranks = window(lasting.seed, most, others, moved)
     else:
       of = lasting.seed if self.schedule == STICKY else seed
-      ranks = sample_distinct(
-        randomness.step_seed(of, 0), most, others, self.num_rows
-      )
+      ranks = sample_distinct(randomness.step_seed(of, 0), most, others, self.num_rows)
     wanted = tf.size(ranks)
     if self.equal_negatives:
       # A prefix of a uniform sample, or of a window, is one.
@@ -344,9 +317,7 @@ class OwnAndSampled:
     # A client without examples holds nothing; its padding repeats row 0.
     first = tf.concat([ids, [0]], axis=0)[0]
     return SelectedRows(
-      ids=tf.ensure_shape(
-        tf.pad(ids, [[0, padding]], constant_values=first), [self.slots]
-      ),
+      ids=tf.ensure_shape(tf.pad(ids, [[0, padding]], constant_values=first), [self.slots]),
       mask=tf.range(self.slots) < held,
       counts=tf.ensure_shape(tf.pad(counts, [[0, padding]]), [self.slots]),
     )
@@ -372,9 +343,7 @@ class OwnAndSampled:
 def _of_both(ids, features) -> tuple[tf.Tensor, tf.Tensor]:
   """Returns (distinct ids, ascending; how often `ids` has each, or -1)."""
   own = tf.unique(tf.sort(tf.concat([ids, features], axis=0))).y
-  counts = tf.math.unsorted_segment_sum(
-    tf.ones_like(ids), tf.searchsorted(own, ids), tf.size(own)
-  )
+  counts = tf.math.unsorted_segment_sum(tf.ones_like(ids), tf.searchsorted(own, ids), tf.size(own))
   return own, tf.where(counts > 0, counts, -1)
 
 

@@ -23,8 +23,7 @@ import collections
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -106,8 +105,7 @@ class Robust(carried.Carried):
   def of(self, state) -> collections.OrderedDict:
     """Returns a round's bounds by name, float32 scalars."""
     return collections.OrderedDict(
-      (name, quantile.bound(state[name]))
-      for name, quantile in self.bounds.items()
+      (name, quantile.bound(state[name])) for name, quantile in self.bounds.items()
     )
 
   def on_client(self, local):

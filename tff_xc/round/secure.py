@@ -14,13 +14,10 @@ import dataclasses
 import tensorflow_federated as tff
 
 from tff_xc import errors
-from tff_xc.round import algorithm as algorithm_lib
-from tff_xc.round import merge
+from tff_xc.round import algorithm as algorithm_lib, merge
 
 
-def secure_sums(
-  algorithm: algorithm_lib.Algorithm, bound: float
-) -> algorithm_lib.Algorithm:
+def secure_sums(algorithm: algorithm_lib.Algorithm, bound: float) -> algorithm_lib.Algorithm:
   """Returns the algorithm whose server sees only sums of updates.
 
   `bound` is the largest size of a number of a client's update; larger ones are clipped.

@@ -6,11 +6,8 @@ table: spreadout, or aggregation by support vectors.
 """
 
 import dataclasses
-from collections.abc import Callable
-from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -93,10 +90,7 @@ class DescentStep:
 
 
 def run_steps(
-  steps: tuple[ServerStep, ...],
-  states: tuple,
-  rows: tf.Tensor,
-  context: StepContext,
+  steps: tuple[ServerStep, ...], states: tuple, rows: tf.Tensor, context: StepContext
 ) -> tuple[tf.Tensor, tuple[tuple, dict[str, tf.Tensor]]]:
   """Returns (rows, (states, metrics by name)) after the steps, in order."""
   after, measured = [], {}
@@ -104,8 +98,7 @@ def run_steps(
     state, rows, found = step.next(state, rows, context)
     if set(found) != set(step.metrics):
       raise ValueError(
-        f'{type(step).__name__} declares the metrics {step.metrics} and'
-        f' returned {tuple(found)}'
+        f'{type(step).__name__} declares the metrics {step.metrics} and returned {tuple(found)}'
       )
     after.append(state)
     measured |= found
@@ -125,26 +118,22 @@ def encoder_step(
   `delta` has the mean deltas of all encoder weights by name. Weights without gradient
   move by theirs, if `moves_state`. Without `has_update` nothing changes.
   """
-  like = lambda names, value: type(names)((k, value(k)) for k in names)
+
+  def like(names, value):
+    return type(names)((k, value(k)) for k in names)
 
   def step():
     state, encoder = optimizer.next(
-      optimizer_state,
-      weights.encoder,
-      like(weights.encoder, lambda name: -delta[name]),
+      optimizer_state, weights.encoder, like(weights.encoder, lambda name: -delta[name])
     )
     averaged = like(
       weights.encoder_state,
       lambda name: (
-        weights.encoder_state[name] + delta[name]
-        if moves_state
-        else weights.encoder_state[name]
+        weights.encoder_state[name] + delta[name] if moves_state else weights.encoder_state[name]
       ),
     )
     return state, encoder, averaged
 
   return tf.cond(
-    has_update,
-    step,
-    lambda: (optimizer_state, weights.encoder, weights.encoder_state),
+    has_update, step, lambda: (optimizer_state, weights.encoder, weights.encoder_state)
   )

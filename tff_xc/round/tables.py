@@ -9,10 +9,8 @@ rows back, the server merges them (question 3) and updates the table (question
 
 import collections
 import dataclasses
-from collections.abc import Callable
-from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -20,12 +18,14 @@ import tensorflow_federated as tff
 from tff_xc import classifier
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
-from tff_xc.round import examples as examples_lib
-from tff_xc.round import merge as merge_lib
-from tff_xc.round import optimizers
-from tff_xc.round import randomness
-from tff_xc.round import request as request_lib
-from tff_xc.round import server
+from tff_xc.round import (
+  examples as examples_lib,
+  merge as merge_lib,
+  optimizers,
+  randomness,
+  request as request_lib,
+  server,
+)
 
 # Row deltas are added to the table: SGD of rate 1 on their mean.
 _SUM, _PLAIN = merge_lib.SumRows(), optimizers.RowMomentum()
@@ -55,9 +55,7 @@ class Table:
   name: str
   request: request_lib.AllRows | request_lib.OwnAndSampled
   merge: merge_lib.Merge = _SUM
-  optimizer: optimizers.TableOptimizer | tff.learning.optimizers.Optimizer = (
-    _PLAIN
-  )
+  optimizer: optimizers.TableOptimizer | tff.learning.optimizers.Optimizer = _PLAIN
   steps: tuple[server.ServerStep, ...] = ()
 
   def __post_init__(self):
@@ -67,8 +65,7 @@ class Table:
     plain = self.optimizer == _PLAIN
     if not plain and not self.merge.takes_optimizer:
       raise ValueError(
-        f'{type(self.merge).__name__} takes no optimizer; table {self.name!r}'
-        ' has one'
+        f'{type(self.merge).__name__} takes no optimizer; table {self.name!r} has one'
       )
     on_all_rows = [step.on_all_rows for step in self.steps]
     if not self.merge.sends_rows and not all(on_all_rows):
@@ -114,27 +111,32 @@ class Table:
     """
     has_update = total_weight > 0
     first = sum(not step.on_all_rows for step in self.steps)
-    context = lambda rows_before: server.StepContext(
-      seed[:2], round_number, merged, rows_before
-    )
+
+    def context(rows_before):
+      return server.StepContext(seed[:2], round_number, merged, rows_before)
 
     def after(ids, rows):
-      before = lambda: self.optimizer.read(state.optimizer, value, ids)
-      return server.run_steps(
-        self.steps[:first], state.steps[:first], rows, context(before)
-      )
+      def before():
+        return self.optimizer.read(state.optimizer, value, ids)
+
+      return server.run_steps(self.steps[:first], state.steps[:first], rows, context(before))
 
     optimizer_state, new, (states, measured) = self.merge.next(
       self.optimizer, state.optimizer, value, merged, total_weight, after
     )
-    kept = lambda a, b: tf.where(has_update, a, b)
+
+    def kept(a, b):
+      return tf.where(has_update, a, b)
+
     states = tf.nest.map_structure(kept, states, state.steps[:first])
     measured = {n: kept(m, float('nan')) for n, m in measured.items()}
     if first == len(self.steps):
       return TableState(optimizer_state, states), new, measured
 
     def on_all_rows():
-      before = lambda: self.optimizer.read_all(state.optimizer, value)
+      def before():
+        return self.optimizer.read_all(state.optimizer, value)
+
       caught_up, rows = self.optimizer.catch_up(optimizer_state, new)
       rows, (later, found) = server.run_steps(
         self.steps[first:], state.steps[first:], rows, context(before)
@@ -143,9 +145,7 @@ class Table:
 
     def unchanged():
       nothing = {
-        name: tf.constant(float('nan'))
-        for step in self.steps[first:]
-        for name in step.metrics
+        name: tf.constant(float('nan')) for step in self.steps[first:] for name in step.metrics
       }
       later = state.steps[first:]
       return TableState(optimizer_state, (*states, *later)), new, nothing
@@ -160,9 +160,7 @@ class Table:
 
 
 def keys(
-  model: classifier.EmbeddingClassifier,
-  name: str,
-  examples: examples_lib.ClientExamples,
+  model: classifier.EmbeddingClassifier, name: str, examples: examples_lib.ClientExamples
 ) -> tf.Tensor:
   """Returns int32 [k], the rows of the model's table that the examples name."""
   if name != classifier.CLASS:
@@ -222,12 +220,7 @@ def request_of(
   if request.selects and request.schedule != request_lib.FRESH:
     lasting = randomness.lasting(seed, client_id, purpose)
   return request.held_rows(
-    ids,
-    randomness.client_seed(seed, client_id, purpose),
-    client_id,
-    table.name,
-    lasting,
-    features,
+    ids, randomness.client_seed(seed, client_id, purpose), client_id, table.name, lasting, features
   )
 
 

@@ -25,15 +25,13 @@ encoders and all rows sent, and no secure sum.
 
 import collections
 import dataclasses
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import errors
-from tff_xc.round import folding
-from tff_xc.round import merge as merge_lib
+from tff_xc.round import folding, merge as merge_lib
 
 MEDIAN = 0.5
 # Most updates of the encoder in each stack of an accumulator.
@@ -53,14 +51,10 @@ def trimmed_mean(values: tf.Tensor, fraction: float) -> tf.Tensor:
   count = tf.shape(values)[0]
   out = _left_out(count, fraction)
   kept = tf.sort(values, axis=0)[out : count - out]
-  return tf.math.divide_no_nan(
-    tf.reduce_sum(kept, 0), tf.cast(count - 2 * out, tf.float32)
-  )
+  return tf.math.divide_no_nan(tf.reduce_sum(kept, 0), tf.cast(count - 2 * out, tf.float32))
 
 
-def trimmed_rows(
-  stacked: folding.StackedRows, fraction: float
-) -> folding.RowSums:
+def trimmed_rows(stacked: folding.StackedRows, fraction: float) -> folding.RowSums:
   """Returns the trimmed mean of each row over those who hold it, times their weights.
 
   It costs the sort of all numbers of the stack, in one tensor a few times as large.
@@ -77,9 +71,7 @@ def trimmed_rows(
   out = _left_out(counts, fraction)
   first = tf.cumsum(counts, exclusive=True)
   rank = tf.range(tf.size(place)) - tf.gather(first, place)
-  kept = tf.logical_and(
-    rank >= tf.gather(out, place), rank < tf.gather(counts - out, place)
-  )
+  kept = tf.logical_and(rank >= tf.gather(out, place), rank < tf.gather(counts - out, place))
   sums = tf.math.segment_sum(tf.where(kept[:, None], ascending, 0.0), place)
   weights = tf.math.segment_sum(tf.gather(stacked.weights, order), place)
   scale = tf.math.divide_no_nan(weights, tf.cast(counts - 2 * out, tf.float32))
@@ -124,9 +116,7 @@ class TrimmedRows:
       mean = trimmed_mean(each, self.fraction)
       return folding.all_rows(mean * weight, weight)
 
-    return lambda held, rows, update: tff.federated_map(
-      joined, fold(held, rows, update.weight)
-    )
+    return lambda held, rows, update: tff.federated_map(joined, fold(held, rows, update.weight))
 
   def next(self, optimizer, state, table, merged, total_weight, after=None):
     return self.merge.next(optimizer, state, table, merged, total_weight, after)
@@ -155,21 +145,21 @@ class TrimmedMean(tff.aggregators.WeightedAggregationFactory):
   def create(self, value_type, weight_type):
     fraction = self.fraction
     spec = collections.OrderedDict(
-      (name, tf.TensorSpec(t.shape, t.dtype))
-      for name, t in tff.structure.iter_elements(value_type)
+      (name, tf.TensorSpec(t.shape, t.dtype)) for name, t in tff.structure.iter_elements(value_type)
     )
     entry = _Stack(tf.TensorSpec([], tf.int32), spec)
 
     def alone(update):
       count = tf.cast(update.weight > 0, tf.int32)
-      repeated = lambda t: tf.repeat(t[None], count, axis=0)
+
+      def repeated(t):
+        return tf.repeat(t[None], count, axis=0)
+
       value = tf.nest.map_structure(repeated, update.value)
       return _Stack(tf.zeros([count], tf.int32), value)
 
     update_type = tff.to_type(_Update(value_type, weight_type))
-    zero, *functions = folding.aggregation(
-      entry, folding.side_by_side, _MOST, update_type, alone
-    )
+    zero, *functions = folding.aggregation(entry, folding.side_by_side, _MOST, update_type, alone)
 
     @tff.tensorflow.computation(value_type, weight_type)
     def message(value, weight):
@@ -177,9 +167,7 @@ class TrimmedMean(tff.aggregators.WeightedAggregationFactory):
 
     @tff.tensorflow.computation
     def means(stack):
-      return tf.nest.map_structure(
-        lambda t: trimmed_mean(t, fraction), stack.value
-      )
+      return tf.nest.map_structure(lambda t: trimmed_mean(t, fraction), stack.value)
 
     @tff.federated_computation
     def initialize():
@@ -194,9 +182,7 @@ class TrimmedMean(tff.aggregators.WeightedAggregationFactory):
       messages = tff.federated_map(message, (value, weight))
       stacked = tff.federated_aggregate(messages, zero(), *functions)
       return tff.templates.MeasuredProcessOutput(
-        state,
-        tff.federated_map(means, stacked),
-        tff.federated_value((), tff.SERVER),
+        state, tff.federated_map(means, stacked), tff.federated_value((), tff.SERVER)
       )
 
     return tff.templates.AggregationProcess(initialize, next_fn)
@@ -222,8 +208,5 @@ def trimmed(algorithm, fraction: float):
       table = dataclasses.replace(table, merge=TrimmedRows(found, fraction))
     tables.append(table)
   return dataclasses.replace(
-    algorithm,
-    tables=tuple(tables),
-    model_aggregator=TrimmedMean(fraction),
-    weighting='uniform',
+    algorithm, tables=tuple(tables), model_aggregator=TrimmedMean(fraction), weighting='uniform'
   )

@@ -21,11 +21,7 @@ class ClientError(RuntimeError):
   """
 
   def __init__(
-    self,
-    client_index: int,
-    num_clients: int,
-    cause: Exception,
-    last_index: int | None = None,
+    self, client_index: int, num_clients: int, cause: Exception, last_index: int | None = None
   ):
     self.reason = _reason(cause)
     self.client_index = client_index

@@ -8,8 +8,7 @@ values apart if they are structures, as here (`ClientExamples`); this one hands 
 import asyncio
 import collections
 import itertools
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -38,9 +37,7 @@ class ProgramContext(tff.program.FederatedContext):
     """
     kind = comp.type_signature.result
     if not tff.program.contains_only_server_placed_data(kind):
-      raise ValueError(
-        f'a program takes results of the server only, not {kind}'
-      )
+      raise ValueError(f'a program takes results of the server only, not {kind}')
     task = asyncio.create_task(self._run(comp, arg))
     places = itertools.count()
 
@@ -49,9 +46,7 @@ class ProgramContext(tff.program.FederatedContext):
         return references(kind.member)
       if isinstance(kind, tff.StructType):
         parts = tff.structure.iter_elements(kind)
-        return tff.structure.Struct(
-          [(n, references(part)) for n, part in parts]
-        )
+        return tff.structure.Struct([(n, references(part)) for n, part in parts])
       return _Reference(task, next(places), kind)
 
     return tff.types.type_to_py_container(references(kind), kind)
@@ -104,9 +99,7 @@ async def _known(value: Any, kind: tff.Type | None) -> Any:
     pairs = tff.structure.iter_elements(value)
     of = list(kind) if isinstance(kind, tff.StructType) else [None] * len(value)
     parts = zip(pairs, of, strict=True)
-    return tff.structure.Struct(
-      [(name, await _known(part, k)) for (name, part), k in parts]
-    )
+    return tff.structure.Struct([(name, await _known(part, k)) for (name, part), k in parts])
   return await tff.program.materialize_value(value)
 
 
@@ -118,9 +111,7 @@ class Cohorts(tff.program.FederatedDataSource):
   """
 
   def __init__(
-    self,
-    cohorts: Callable[[int], Sequence],
-    process: tff.learning.templates.LearningProcess,
+    self, cohorts: Callable[[int], Sequence], process: tff.learning.templates.LearningProcess
   ):
     """Args: round, from 0 -> clients' values, as `sampling.cohorts` returns; for whom.
 
@@ -196,8 +187,5 @@ def with_train_metrics(
     )
 
   return tff.learning.templates.LearningProcess(
-    process.initialize,
-    next_fn,
-    process.get_model_weights,
-    process.set_model_weights,
+    process.initialize, next_fn, process.get_model_weights, process.set_model_weights
   )

@@ -3,8 +3,7 @@
 Importing this module does not import TensorFlow; `install` does.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tff_xc import errors
@@ -19,8 +18,7 @@ def _create(name: str, client_threads: int, device: str) -> Any:
   if name == 'worker':
     if device not in ('', 'cpu'):
       raise errors.InputError(
-        f"--device={device}: TFF's worker computes on the CPU only; use"
-        ' --runtime=in_process'
+        f"--device={device}: TFF's worker computes on the CPU only; use --runtime=in_process"
       )
     from tff_xc.runtime import worker
 
@@ -31,16 +29,10 @@ def _create(name: str, client_threads: int, device: str) -> Any:
 
 
 def _connect(
-  client_threads: int,
-  device: str,
-  timeout: float,
-  address: str,
-  without_token: bool,
+  client_threads: int, device: str, timeout: float, address: str, without_token: bool
 ) -> Any:
   """Returns the context of a cluster; see `install`."""
-  from tff_xc.runtime.cluster import connection
-  from tff_xc.runtime.cluster import context
-  from tff_xc.runtime.cluster import crew
+  from tff_xc.runtime.cluster import connection, context, crew
   from tff_xc.runtime.in_process import context as in_process
 
   in_process.new_clients(1, device)  # Refuses a device before workers start.
@@ -85,18 +77,12 @@ def install(
     errors.InputError: if no runtime has that name, or it cannot start.
   """
   if name not in names():
-    raise errors.InputError(
-      f'unknown runtime {name!r}: the runtimes are {", ".join(names())}'
-    )
+    raise errors.InputError(f'unknown runtime {name!r}: the runtimes are {", ".join(names())}')
   import tensorflow_federated as tff
 
   if name == CLUSTER:
     context = _connect(
-      client_threads,
-      device,
-      worker_timeout,
-      cluster_address,
-      cluster_without_token,
+      client_threads, device, worker_timeout, cluster_address, cluster_without_token
     )
   else:
     context = _create(name, client_threads, device)
@@ -133,8 +119,7 @@ def measured() -> dict[str, float]:
 
 
 def offer_data(
-  source: Callable[[str], tuple[Mapping, Callable, Callable]] | None,
-  fingerprint: Mapping[str, Any],
+  source: Callable[[str], tuple[Mapping, Callable, Callable]] | None, fingerprint: Mapping[str, Any]
 ) -> None:
   """Lets workers that have a copy of a run's data read clients' values there.
 

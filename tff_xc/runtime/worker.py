@@ -201,10 +201,7 @@ def _listed(arg, type_spec: tff.Type | None):
     types = [part for _, part in tff.structure.iter_elements(type_spec)]
     parts = tff.structure.to_elements(arg)
     return tff.structure.Struct(
-      [
-        (name, _listed(value, part))
-        for (name, value), part in zip(parts, types, strict=True)
-      ]
+      [(name, _listed(value, part)) for (name, value), part in zip(parts, types, strict=True)]
     )
   of_clients = isinstance(type_spec, tff.FederatedType)
   of_clients = of_clients and not type_spec.all_equal

@@ -21,9 +21,7 @@ class Network(torch.nn.Module):
     functional = torch.nn.functional
     h = functional.max_pool2d(functional.relu(self.conv0(x)), 2)
     h = functional.max_pool2d(functional.relu(self.conv1(h)), 2)
-    h = h.permute(0, 2, 3, 1).flatten(
-      1
-    )  # As TensorFlow; no copy if channels are last.
+    h = h.permute(0, 2, 3, 1).flatten(1)  # As TensorFlow; no copy if channels are last.
     return self.head(functional.relu(self.dense(h)))
 
 

@@ -28,26 +28,20 @@ def build(is_bfloat16=False):
   model = [p.detach() for p in torch_network.Network(arrays).parameters()]
   networks, sums = [], []
   for _ in range(threads):
-    network = torch_network.Network(arrays).to(
-      memory_format=torch.channels_last
-    )
+    network = torch_network.Network(arrays).to(memory_format=torch.channels_last)
     networks.append(network)
     sums.append([torch.zeros_like(p) for p in network.parameters()])
 
   def train(network, total, mine):
     """Trains clients, adds their weights up, and returns the mean loss's part."""
     parameters, loss_sum = [p.detach() for p in network.parameters()], 0.0
-    optimizer = torch.optim.SGD(
-      network.parameters(), float(arrays['learning_rate'])
-    )
+    optimizer = torch.optim.SGD(network.parameters(), float(arrays['learning_rate']))
     torch._foreach_zero_(total)
     for x, y in mine:
       torch._foreach_copy_(parameters, model)
       for batch in torch.randperm(len(y)).split(int(arrays['batch_size'])):
         optimizer.zero_grad()
-        with torch.autocast(
-          'cpu', torch.bfloat16, is_bfloat16, cache_enabled=False
-        ):
+        with torch.autocast('cpu', torch.bfloat16, is_bfloat16, cache_enabled=False):
           loss = torch.nn.functional.cross_entropy(network(x[batch]), y[batch])
         loss.backward()
         optimizer.step()
@@ -62,9 +56,7 @@ def build(is_bfloat16=False):
     for total in sums:
       torch._foreach_add_(model, total)
     loss, moved = sum(losses), torch_network.moved
-    return {
-      'check': lambda: {'loss': loss, 'update_norm': moved(arrays, model)}
-    }
+    return {'check': lambda: {'loss': loss, 'update_norm': moved(arrays, model)}}
 
   return run
 

@@ -9,15 +9,11 @@ import typing
 import numpy as np
 import pytest
 
-from datasets.cifar import clients as cifar
-from datasets.cifar import files as cifar_files
+from datasets.cifar import clients as cifar, files as cifar_files
 from tff_xc import errors
 
 # Training and test images per class: 5 and 2 of CIFAR-10, 2 and 1 of CIFAR-100.
-COUNTS = {
-  'cifar10': cifar_files.Counts(50, 20),
-  'cifar100': cifar_files.Counts(200, 100),
-}
+COUNTS = {'cifar10': cifar_files.Counts(50, 20), 'cifar100': cifar_files.Counts(200, 100)}
 FORMS = ['binary', 'python']
 
 
@@ -59,14 +55,7 @@ def files(name, form, x_y=None):
   """Returns the official files of a version, {path: bytes}."""
   layout = cifar_files.LAYOUTS[name]
   (x, y), test = x_y or tiny(name)
-  parts = [
-    *zip(
-      np.split(x, len(layout.train)),
-      np.split(y, len(layout.train)),
-      strict=True,
-    ),
-    test,
-  ]
+  parts = [*zip(np.split(x, len(layout.train)), np.split(y, len(layout.train)), strict=True), test]
   folder, _ = layout.places[form]
   content = {}
   for file, (x, y) in zip((*layout.train, layout.test), parts, strict=True):
@@ -113,9 +102,7 @@ def check_equal(dataset, name='cifar10'):
     examples = dataset.train.examples(client)
     np.testing.assert_array_equal(examples.x, x[y == label])
     assert set(examples.y.tolist()) == {label}
-  np.testing.assert_array_equal(
-    dataset.test.read(np.arange(len(test_x))), test_x
-  )
+  np.testing.assert_array_equal(dataset.test.read(np.arange(len(test_x))), test_x)
   np.testing.assert_array_equal(dataset.test.y, test_y)
   assert dataset.test.y.dtype == np.int32
   assert dataset.train.element_type_structure['x'].shape == [32, 32, 3]

@@ -9,8 +9,7 @@ import tempfile
 import numpy as np
 import pytest
 
-from datasets.cifar import clients as cifar
-from datasets.cifar import files as cifar_files
+from datasets.cifar import clients as cifar, files as cifar_files
 from tests.datasets.cifar import on_disk
 from tff_xc import errors
 
@@ -187,9 +186,7 @@ def prepare(root, x_y, ids=True, shift=0):
         example = features.encode_example(example)
         writer.write(features.serialize_example(example))
     size = file.stat().st_size
-    info = tfds.core.SplitInfo(
-      name=split, shard_lengths=[len(y)], num_bytes=size
-    )
+    info = tfds.core.SplitInfo(name=split, shard_lengths=[len(y)], num_bytes=size)
     infos.append(info)
   tfds.folder_dataset.write_metadata(
     data_dir=folder,
@@ -213,9 +210,7 @@ def test_a_tfds_directory_without_ids_keeps_its_order(tmp_path):
   x_y = on_disk.tiny('cifar10')
   dataset = on_disk.load(prepare(tmp_path, x_y, ids=False))
   order = np.random.default_rng(5).permutation(20)
-  np.testing.assert_array_equal(
-    dataset.test.read(np.arange(len(order))), x_y[1][0][order]
-  )
+  np.testing.assert_array_equal(dataset.test.read(np.arange(len(order))), x_y[1][0][order])
 
 
 # Clients.
@@ -250,22 +245,19 @@ def test_bad_arguments_are_refused(root, arguments, message):
 
 
 def test_clients_by_a_dirichlet_distribution(root):
-  load = lambda concentration: (
-    on_disk.load(
-      root,
-      split='dirichlet',
-      num_clients=4,
-      seed=3,
-      concentration=concentration,
+  def load(concentration):
+    return on_disk.load(
+      root, split='dirichlet', num_clients=4, seed=3, concentration=concentration
     ).train
-  )
+
   skewed, even, again = load(0.0), load(1e6), load(0.0)
   for data in (skewed, even):
     assert len(data.partition) == 4
     assert len(set(data.partition.numbers)) == len(data.pool)
-  classes = lambda data: max(
-    len(set(data.labels(client))) for client in data.client_ids
-  )
+
+  def classes(data):
+    return max(len(set(data.labels(client))) for client in data.client_ids)
+
   assert classes(skewed) <= classes(even)
   assert skewed.partition.numbers.tolist() == again.partition.numbers.tolist()
 
@@ -283,9 +275,7 @@ def test_the_real_set_is_complete(data_dir):
   assert dataset.test.read(np.arange(10_000)).shape == (10_000, 32, 32, 3)
   assert np.bincount(dataset.test.y).tolist() == [1000] * 10
   # The means of the three colours are well known and show the colours' order.
-  x = np.concatenate(
-    [dataset.train.examples(c).x for c in dataset.train.client_ids]
-  )
+  x = np.concatenate([dataset.train.examples(c).x for c in dataset.train.client_ids])
   means = x.mean((0, 1, 2))
   np.testing.assert_allclose(means, [125.3, 123.0, 113.9], atol=0.06)
   # If planes were read in a wrong order, rows would not be smooth.

@@ -64,9 +64,7 @@ def write(folder, names):
 def classes(folder, sizes=None):
   """Writes photographs into a folder for each class."""
   sizes = sizes or {'cat': 6, 'dog': 5, 'emu': 7}
-  return write(
-    folder, [f'{c}/{i}.jpg' for c, k in sizes.items() for i in range(k)]
-  )
+  return write(folder, [f'{c}/{i}.jpg' for c, k in sizes.items() for i in range(k)])
 
 
 def tarred(folder, path, form=tarfile.PAX_FORMAT):
@@ -91,9 +89,7 @@ def example(**values):
       text = value if isinstance(value, bytes) else value.encode()
       made = tf.train.Feature(bytes_list=tf.train.BytesList(value=[text]))
     feature[name.replace('__', '/')] = made
-  return tf.train.Example(
-    features=tf.train.Features(feature=feature)
-  ).SerializeToString()
+  return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
 
 
 def write_records(path, contents):
@@ -106,13 +102,11 @@ def write_records(path, contents):
 
 def of_tff(folder):
   """What TFF's gldv2 and inaturalist write: 3 users, 4 classes."""
-  from tensorflow_federated.python.simulation.datasets import (
-    vision_datasets_utils,
-  )
+  from tensorflow_federated.python.simulation.datasets import vision_datasets_utils
 
-  make = lambda number, label: vision_datasets_utils.create_example(
-    photograph(number), label
-  ).SerializeToString()
+  def make(number, label):
+    return vision_datasets_utils.create_example(photograph(number), label).SerializeToString()
+
   for user in range(3):
     write_records(
       folder / 'train' / f'user{user}',

@@ -3,21 +3,15 @@
 import numpy as np
 import pytest
 
-from datasets import cache_folder
-from datasets import parsed_cache
-from datasets.images import clients
-from datasets.images import decode
-from datasets.images import packed
-from datasets.images import store as store_lib
+from datasets import cache_folder, parsed_cache
+from datasets.images import clients, decode, packed, store as store_lib
 from datasets.splits import own
 from tests.datasets.images import on_disk
 from tff_xc import errors
 from tff_xc.data import fingerprint
 
 
-def load(
-  path, split='class', *, test_file='', test_fraction=0.0, seed=0, **more
-):
+def load(path, split='class', *, test_file='', test_fraction=0.0, seed=0, **more):
   choice = own.Choice(str(split), str(test_file), test_fraction, seed)
   return clients.load(path, choice, **{'side': 16, **more})
 
@@ -30,12 +24,7 @@ def write(path, *lines, header='user_id,image_id,class'):
 
 def split_files(folder):
   """Writes what `launch.make_splits` would: user, image, class; names."""
-  rows = (
-    'ann,cat/0.jpg,0',
-    'bob,dog/1.jpg,1',
-    'ann,dog/0.jpg,1',
-    '9,emu/0.jpg,2',
-  )
+  rows = ('ann,cat/0.jpg,0', 'bob,dog/1.jpg,1', 'ann,dog/0.jpg,1', '9,emu/0.jpg,2')
   write(folder / 'federated_train.csv', *rows)
   held_out(folder / 'test.csv', 'emu/1.jpg,2', 'cat/2.jpg,0')
   classes(folder, '0,cat', '1,dog', '2,emu')
@@ -92,9 +81,7 @@ def test_a_split_names_clients_classes_and_test(tmp_path, form):
 def test_a_split_needs_no_class_folders(tmp_path):
   names = ['a1.jpg', 'b/2.jpg', 'b/c/3.jpg', '4.png']
   path = on_disk.write(tmp_path / 'photos', names)
-  rows = [
-    f'{c},{n},u{c},x' for c, n in zip((10, 9, 10, 300), names, strict=True)
-  ]
+  rows = [f'{c},{n},u{c},x' for c, n in zip((10, 9, 10, 300), names, strict=True)]
   split = write(tmp_path / 's.csv', *rows, header='class,image_id,user_id,note')
   dataset = load(path, split)
   assert dataset.class_names == ['9', '10', '300']
@@ -117,9 +104,7 @@ def test_ids_in_another_normal_form(tmp_path, pack):
 def counted(monkeypatch):
   """Returns a list that grows by each image that is decoded."""
   decoded, square = [], decode.square
-  monkeypatch.setattr(
-    decode, 'square', lambda *a: decoded.append(0) or square(*a)
-  )
+  monkeypatch.setattr(decode, 'square', lambda *a: decoded.append(0) or square(*a))
   return decoded
 
 
@@ -148,9 +133,7 @@ def test_damaged_images_are_counted_and_left_out(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize('pack', [None, on_disk.tarred, on_disk.zipped])
-def test_what_announces_too_many_bytes_is_not_read(
-  tmp_path, pack, capsys, monkeypatch
-):
+def test_what_announces_too_many_bytes_is_not_read(tmp_path, pack, capsys, monkeypatch):
   monkeypatch.setattr(packed, 'MOST_BYTES', 5_000)
   path = on_disk.classes(tmp_path / 'photos')
   (path / 'cat/0.jpg').write_bytes(bytes(5_001))
@@ -241,9 +224,7 @@ def test_bad_input_is_one_sentence(tmp_path):
   (split / 'classes.csv').unlink()
   held_out(split / 'test.csv', 'cat/0.jpg,0')
   refused(r'cat/0\.jpg .*twice')
-  write(
-    split / 'federated_train.csv', 'ann,cat/0.jpg', header='user_id,image_id'
-  )
+  write(split / 'federated_train.csv', 'ann,cat/0.jpg', header='user_id,image_id')
   refused('class')
   one = on_disk.classes(tmp_path / 'one', {'cat': 3})
   refused('one class only', one, 'class')
@@ -269,7 +250,10 @@ def test_not_all_images_are_decoded_or_kept(tmp_path, monkeypatch):
 
 def test_other_images_or_classes_are_other_data_and_a_tar_is_the_same(tmp_path):
   path = on_disk.classes(tmp_path / 'photos')
-  of = lambda p: fingerprint.fingerprint(load(p, 'iid:3', test_fraction=0.2))
+
+  def of(p):
+    return fingerprint.fingerprint(load(p, 'iid:3', test_fraction=0.2))
+
   first = of(path)
   assert of(on_disk.tarred(path, tmp_path / 'p.tar')) == first
   (path / 'dog/1.jpg').write_bytes(on_disk.photograph(99))

@@ -5,8 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from PIL import EpsImagePlugin
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from datasets.images import decode
 from tests.datasets.images import on_disk
@@ -44,9 +43,7 @@ def modes():
   yield 'WebP', on_disk.encoded(PICTURE, 'WebP', lossless=True), PICTURE
 
 
-@pytest.mark.parametrize(
-  ('data', 'expected'), [pytest.param(*m[1:], id=m[0]) for m in modes()]
-)
+@pytest.mark.parametrize(('data', 'expected'), [pytest.param(*m[1:], id=m[0]) for m in modes()])
 def test_every_kind_is_rgb(data, expected, monkeypatch):
   whole = np.asarray(decode.rgb(data))
   assert close(whole, expected)

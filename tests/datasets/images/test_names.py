@@ -9,13 +9,7 @@ import pytest
 from datasets.images import store
 from tff_xc import errors
 
-FILES = (
-  'cat/2.jpg',
-  'cat/10.JPEG',
-  'dog/a b.png',
-  'dog-wild/x,1.jpg',
-  'dog/deep/er/3.jpg',
-)
+FILES = ('cat/2.jpg', 'cat/10.JPEG', 'dog/a b.png', 'dog-wild/x,1.jpg', 'dog/deep/er/3.jpg')
 OTHERS = (
   'notes.txt',
   'cat/.hidden.jpg',
@@ -57,9 +51,7 @@ def content(found, part='train'):
   numbers = getattr(found, part)
   return {
     name: found.class_names[label]
-    for name, label in zip(
-      found.ids_of(numbers), found.labels[numbers], strict=True
-    )
+    for name, label in zip(found.ids_of(numbers), found.labels[numbers], strict=True)
   }
 
 
@@ -102,9 +94,7 @@ def test_what_is_no_image_by_its_name_is_told(form, tmp_path, capsys):
 @pytest.mark.parametrize(
   ('train', 'test'),
   [
-    *(
-      ('train', test) for test in ('test', 'val', 'validation', 'valid', 'dev')
-    ),
+    *(('train', test) for test in ('test', 'val', 'validation', 'valid', 'dev')),
     ('Training', 'Testing'),
     ('Train', 'TEST'),
   ],
@@ -115,9 +105,7 @@ def test_a_train_and_a_test_folder(train, test, outer, tmp_path):
   folder(root, [f'{outer}{test}/dog/9.jpg', f'{outer}{test}/bird/1.png'])
   found = store.read(root)
   assert found.class_names == ['bird', 'cat', 'dog', 'dog-wild']
-  assert content(found) == {
-    f'{outer}{train}/{n}': c for n, c in EXPECTED.items()
-  }
+  assert content(found) == {f'{outer}{train}/{n}': c for n, c in EXPECTED.items()}
   assert content(found, 'test') == {
     f'{outer}{test}/bird/1.png': 'bird',
     f'{outer}{test}/dog/9.jpg': 'dog',
@@ -137,12 +125,7 @@ RESEMBLING = 'Lost+Found', 'Recycler', 'contest', 'interval', 'restraint'
     (['train/a/1.jpg', 'train/b/1.jpg'], ['a', 'b'], None, ''),
     (['x/train/a/1.jpg', 'x/train/b/1.jpg'], ['a', 'b'], None, ''),
     # A class of trains.
-    (
-      ['bus/1.jpg', 'car/2.jpg', 'train/3.jpg'],
-      ['bus', 'car', 'train'],
-      None,
-      '',
-    ),
+    (['bus/1.jpg', 'car/2.jpg', 'train/3.jpg'], ['bus', 'car', 'train'], None, ''),
     (
       ['train/bus/1.jpg', 'train/train/2.jpg', 'test/train/3.jpg'],
       ['bus', 'train'],
@@ -158,9 +141,7 @@ RESEMBLING = 'Lost+Found', 'Recycler', 'contest', 'interval', 'restraint'
     ),
   ],
 )
-def test_which_folders_are_classes(
-  files, classes, test, told, tmp_path, capsys
-):
+def test_which_folders_are_classes(files, classes, test, told, tmp_path, capsys):
   found = store.read(folder(tmp_path / 'a', files))
   assert found.class_names == classes
   assert test == (found.test if test is None else list(content(found, 'test')))
@@ -172,10 +153,7 @@ def test_which_folders_are_classes(
   [
     (['train/a/1.jpg', 'test/2.jpg'], 'no class folder, in test'),
     (['train/1.jpg', 'test/2.jpg'], 'no class folder'),
-    (
-      ['seg_train/a/1.jpg', 'seg_test/a/2.jpg', 'seg_pred/3.jpg'],
-      'two folders',
-    ),
+    (['seg_train/a/1.jpg', 'seg_test/a/2.jpg', 'seg_pred/3.jpg'], 'two folders'),
     (['train/train/a/1.jpg', 'test/test/a/2.jpg'], 'two folders'),
     (['train2017/a/1.jpg', 'val2017/a/2.jpg'], 'two folders'),
     (['train/a/1.jpg', 'test/a/2.jpg', 'extra/3.jpg'], "'extra'"),

@@ -10,16 +10,10 @@ import zipfile
 
 import numpy as np
 import pytest
-from tensorflow_federated.python.simulation.datasets import (
-  vision_datasets_utils,
-)
+from tensorflow_federated.python.simulation.datasets import vision_datasets_utils
 
 from datasets import examples as examples_lib
-from datasets.images import clients
-from datasets.images import decode
-from datasets.images import packed
-from datasets.images import record_features
-from datasets.images import store as store_lib
+from datasets.images import clients, decode, packed, record_features, store as store_lib
 from datasets.splits import own
 from tests.datasets import imagenet21k_on_disk as imagenet21k
 from tests.datasets.images import on_disk
@@ -46,9 +40,7 @@ def gnu(folder, path):
   return on_disk.tarred(folder, path, tarfile.GNU_FORMAT)
 
 
-@pytest.mark.parametrize(
-  'pack', [lambda folder, _: folder, on_disk.tarred, gnu, on_disk.zipped]
-)
+@pytest.mark.parametrize('pack', [lambda folder, _: folder, on_disk.tarred, gnu, on_disk.zipped])
 def test_every_form_has_the_same_images(tmp_path, pack):
   # What people's computers leave there is no image.
   left = 'cat/._1.jpg', '__MACOSX/cat/1.jpg', '.trash/9.jpg', 'cat/Thumbs.db'
@@ -253,11 +245,13 @@ def test_tffs_layout_has_its_users_and_its_test(tmp_path):
   dataset = load(path)
   assert dataset.train.client_ids == ['user0', 'user1', 'user2']
   assert dataset.num_classes == 4
+
   # TFF's own `load_data_from_cache` fails in 0.87: it lacks an argument.
-  read = lambda file: sorted(
-    int(e['class'][0])
-    for e in vision_datasets_utils.load_tfrecord(str(path / file), '')
-  )
+  def read(file):
+    return sorted(
+      int(e['class'][0]) for e in vision_datasets_utils.load_tfrecord(str(path / file), '')
+    )
+
   for user in dataset.train.client_ids:
     assert sorted(dataset.train.labels(user)) == read(f'train/{user}')
   assert sorted(dataset.test.y) == read('test.tfRecord')
@@ -274,10 +268,7 @@ def test_tffs_layout_has_its_users_and_its_test(tmp_path):
 @pytest.mark.parametrize('part', ['test', 'valid/a', 'validation', 'dev'])
 def test_files_of_a_test_are_known_by_their_names(tmp_path, part):
   for name, first in (('train', 0), (part, 20)):
-    made = [
-      on_disk.example(image=on_disk.photograph(first + i), label=i % 2)
-      for i in range(4)
-    ]
+    made = [on_disk.example(image=on_disk.photograph(first + i), label=i % 2) for i in range(4)]
     on_disk.write_records(tmp_path / f'{name}.tfrecord', made)
   assert load(tmp_path, 'class').test.y.tolist() == [0, 0, 1, 1]
 
@@ -314,9 +305,7 @@ def test_shards_with_usual_features(tmp_path, one_file):
 
 def test_features_of_other_names(tmp_path):
   made = [
-    on_disk.example(
-      photo=on_disk.photograph(i), kind=f'a/{i % 2}', who=i % 3, key=i
-    )
+    on_disk.example(photo=on_disk.photograph(i), kind=f'a/{i % 2}', who=i % 3, key=i)
     for i in range(6)
   ]
   path = on_disk.write_records(tmp_path / 'mine.tfrecord', made)
@@ -331,9 +320,7 @@ def test_features_of_other_names(tmp_path):
       record_features.parse(text)
 
 
-@pytest.mark.parametrize(
-  'name', ['a.tfrecord.gz', 'a.record-00000-of-00002.gz']
-)
+@pytest.mark.parametrize('name', ['a.tfrecord.gz', 'a.record-00000-of-00002.gz'])
 def test_compressed_records_are_refused(tmp_path, name):
   path = tmp_path / 'records' / name
   on_disk.write_records(path, [on_disk.example(image=b'')])

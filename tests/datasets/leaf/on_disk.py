@@ -28,7 +28,4 @@ def image(*seed: int) -> list[float]:
 
 def writer(user: int, size: int, num_classes: int = 62):
   """Returns (x, y) of a user of FEMNIST."""
-  return (
-    [image(user, i) for i in range(size)],
-    [(user + i) % num_classes for i in range(size)],
-  )
+  return ([image(user, i) for i in range(size)], [(user + i) % num_classes for i in range(size)])

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 
 from datasets import cache_folder
-from datasets.leaf import files as leaf_files
-from datasets.leaf import json_users
-from datasets.leaf import sets
-from datasets.leaf import users as leaf_users
+from datasets.leaf import files as leaf_files, json_users, sets, users as leaf_users
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
 from tff_xc.data import pool
@@ -35,13 +32,7 @@ def all_data(data_dir, sizes, files=1):
 def test_five_real_writers(data_dir):
   dataset = load(data_dir)
   train = dataset.train
-  assert train.client_ids == [
-    'f3797_07',
-    'f3793_06',
-    'f3728_28',
-    'f3687_48',
-    'f3785_26',
-  ]
+  assert train.client_ids == ['f3797_07', 'f3793_06', 'f3728_28', 'f3687_48', 'f3785_26']
   assert train.partition.sizes.tolist() == [11, 16, 17, 18, 16]
   of_train, of_test = (
     json.loads((data_dir / f'leaf/{part}.json').read_text())['user_data']
@@ -138,10 +129,7 @@ PIXELS = on_disk.image(7)
   ('x', 'y'),
   [
     *((x, 3) for x in (PIXELS[1:], [], 'abc', None, 0.5)),
-    *(
-      ([*PIXELS[1:], pixel], 3)
-      for pixel in ('0.5', [0.5], None, True, 1.001, -1)
-    ),
+    *(([*PIXELS[1:], pixel], 3) for pixel in ('0.5', [0.5], None, True, 1.001, -1)),
     *((PIXELS, y) for y in (62, -1, 3.5, True, '3', None, [3])),
   ],
 )
@@ -160,10 +148,7 @@ def test_what_is_wrong_is_said(tmp_path, x, y):
   ('files', 'said'),
   [
     ({'all_data.json': {'w': 3}}, r'no training user \(0 to train, 1 to test'),
-    (
-      {'train/a.json': {'w': 2}, 'test/a.json': {}},
-      r'no test user \(1 to train, 0 to test\)',
-    ),
+    ({'train/a.json': {'w': 2}, 'test/a.json': {}}, r'no test user \(1 to train, 0 to test\)'),
     (
       {f'{n}.json': {'w': 2} for n in ('train/a', 'train/b', 'test/a')},
       r"b.json, user 'w' .* twice.*a.json",
@@ -181,16 +166,7 @@ def test_users_that_will_not_do(tmp_path, files, said):
 
 
 @pytest.mark.parametrize(
-  'place',
-  [
-    'femnist',
-    'femnist/data',
-    'leaf/femnist',
-    'leaf/femnist/data',
-    'leaf',
-    'data',
-    '.',
-  ],
+  'place', ['femnist', 'femnist/data', 'leaf/femnist', 'leaf/femnist/data', 'leaf', 'data', '.']
 )
 def test_where_the_files_may_lie(tmp_path, place):
   with pytest.raises(errors.InputError, match='no femnist of LEAF'):
@@ -209,8 +185,7 @@ def test_where_the_files_may_lie(tmp_path, place):
 
 
 @pytest.mark.parametrize(
-  ('users', 'train', 'test'),
-  [(3550, 3195, 355), (9343, 8408, 935), (1129, 1016, 113)],
+  ('users', 'train', 'test'), [(3550, 3195, 355), (9343, 8408, 935), (1129, 1016, 113)]
 )
 def test_the_published_numbers_of_users(users, train, test):
   listed = leaf_users.Users([''] * users, [], np.full(users, 64), None)
@@ -224,10 +199,7 @@ def test_a_sample_is_uniform_over_the_test_of_all_users():
     1,
     pool.in_memory(np.arange(1010), np.zeros(1010, int)),
     leaf_users.Users(
-      ['a', 'b', 'c'],
-      np.cumsum(sizes) - sizes,
-      sizes,
-      np.array([False, True, True]),
+      ['a', 'b', 'c'], np.cumsum(sizes) - sizes, sizes, np.array([False, True, True])
     ),
     test_examples=200,
   )

@@ -19,9 +19,7 @@ DATA = {
 
 def read(path):
   found = {}
-  users = json_users.read_all(
-    [path], lambda _, user, x, y: found.update({user: (x, y)})
-  )
+  users = json_users.read_all([path], lambda _, user, x, y: found.update({user: (x, y)}))
   return users, found
 
 
@@ -84,10 +82,7 @@ MALFORMED = [
   (changed(num_samples=[1]), 'num_samples'),
   (changed(users=['ann', 'ann', 'bob'], num_samples=[1, 1, 1]), 'users'),
   (changed(user_data={'ann': [], 'bob': []}), "'ann'"),
-  (
-    GOOD.replace('"user_data": {', '"user_data": {"ann":{"x":[],"y":[]},'),
-    'there twice',
-  ),
+  (GOOD.replace('"user_data": {', '"user_data": {"ann":{"x":[],"y":[]},'), 'there twice'),
 ]
 
 

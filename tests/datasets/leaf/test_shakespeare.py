@@ -6,10 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from datasets.leaf import files as leaf_files
-from datasets.leaf import json_users
-from datasets.leaf import sets
-from datasets.leaf import shakespeare
+from datasets.leaf import files as leaf_files, json_users, sets, shakespeare
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
 
@@ -87,9 +84,7 @@ def test_json(tmp_path, capsys, monkeypatch):
   check(load(tmp_path), users())
   assert not capsys.readouterr().err
   # The texts give the same.
-  pool, of_text = shakespeare.from_texts(
-    'x', [tmp_path], lambda: users().items()
-  )
+  pool, of_text = shakespeare.from_texts('x', [tmp_path], lambda: users().items())
   assert of_text.names == list(users())
   np.testing.assert_array_equal(pool.y, again.y)
   some = np.arange(len(pool))[::-1]
@@ -203,16 +198,13 @@ def test_the_whole_text(data_dir, capsys):
   assert len(dataset.train.pool) == 4_226_158
   sizes = dataset.train.partition.sizes
   assert len(dataset.train.pool) == sizes.sum() + len(dataset.test)
-  _, found = shakespeare.from_texts(
-    'shakespeare', [leaf_files.find_shakespeare(data_dir)], None
-  )
+  _, found = shakespeare.from_texts('shakespeare', [leaf_files.find_shakespeare(data_dir)], None)
   assert len(found.names) == 1129
   np.testing.assert_allclose(found.sizes.mean(), 3743.2, atol=0.1)
   np.testing.assert_allclose(found.sizes.std(), 6212.3, atol=0.1)
   x, y = dataset.train.examples('ALLS_WELL_THAT_ENDS_WELL_COUNTESS')
   assert decoded(x[0]) + decoded(y[:8]) == (
-    'In delivering my son from me, I bury a second husband. What hope is there'
-    ' of his Majesty'
+    'In delivering my son from me, I bury a second husband. What hope is there of his Majesty'
   )
   assert not capsys.readouterr().err  # No character is outside the alphabet.
 

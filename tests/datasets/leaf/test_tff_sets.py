@@ -6,10 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from datasets.leaf import files as leaf_files
-from datasets.leaf import sets
-from datasets.leaf import shakespeare
-from datasets.leaf import tff_sets
+from datasets.leaf import files as leaf_files, sets, shakespeare, tff_sets
 from tests.datasets.leaf import tff_on_disk
 from tff_xc import errors
 
@@ -44,10 +41,7 @@ def celeba():
       }
       for client in clients
     }
-    for split, clients, k in (
-      ('train', CLIENTS[:7], 3),
-      ('test', CLIENTS[7:], 2),
-    )
+    for split, clients, k in (('train', CLIENTS[:7], 3), ('test', CLIENTS[7:], 2))
   }
 
 
@@ -56,9 +50,7 @@ def snippets():
   return {
     split: {
       f'PLAY_{client}': {
-        'snippets': np.array(
-          [f'{text}\n{split} {client} {i}' for i in range(k)], 'S'
-        )
+        'snippets': np.array([f'{text}\n{split} {client} {i}' for i in range(k)], 'S')
       }
       for client in CLIENTS
     }
@@ -97,12 +89,8 @@ def test_emnist(tmp_path, write, levels):
     for client in dataset.train.client_ids:
       x, y = dataset.train.examples(client)
       parts = [content[split][client] for split in ('train', 'test')]
-      np.testing.assert_array_equal(
-        x, np.concatenate([part['pixels'] for part in parts])
-      )
-      np.testing.assert_array_equal(
-        y, np.concatenate([part['label'] for part in parts])
-      )
+      np.testing.assert_array_equal(x, np.concatenate([part['pixels'] for part in parts]))
+      np.testing.assert_array_equal(y, np.concatenate([part['label'] for part in parts]))
     assert len(dataset.test) == 7
 
 
@@ -133,10 +121,7 @@ def test_shakespeare(tmp_path, write):
   dataset = load('shakespeare', tmp_path)
   assert len(dataset.train.client_ids) == 9
   for client in dataset.train.client_ids:
-    lines = [
-      *content['train'][client]['snippets'],
-      *content['test'][client]['snippets'],
-    ]
+    lines = [*content['train'][client]['snippets'], *content['test'][client]['snippets']]
     text = b' '.join(lines).decode().replace('\n', ' ').replace('_', ' ') + ' '
     x, y = dataset.train.examples(client)
     assert len(x) == len(text) - 80
@@ -205,8 +190,6 @@ def test_text_of_another_file_is_no_example(tmp_path):
   other.write_text('a password')
   for part in ('train', 'test'):
     with h5py.File(tmp_path / f'shakespeare_{part}.h5', 'w') as file:
-      file.create_dataset(
-        'examples/A/snippets', (1,), 'S10', external=[(str(other), 0, 10)]
-      )
+      file.create_dataset('examples/A/snippets', (1,), 'S10', external=[(str(other), 0, 10)])
   with pytest.raises(errors.InputError, match='another file'):
     load('shakespeare', tmp_path)

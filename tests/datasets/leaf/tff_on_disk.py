@@ -10,10 +10,7 @@ import tensorflow as tf
 # split ('train' or 'test') -> client -> column -> array [k, ...]
 SPLITS = {
   'emnist': {'train': 'all_train', 'test': 'all_test'},
-  'celeba': {
-    'train': 'split_by_clients_train',
-    'test': 'split_by_clients_test',
-  },
+  'celeba': {'train': 'split_by_clients_train', 'test': 'split_by_clients_test'},
   'shakespeare': {'train': 'train', 'test': 'test'},
 }
 PREFIX = {'emnist': 'fed_emnist'}
@@ -70,9 +67,5 @@ def _feature(value) -> tf.train.Feature:
   if value.dtype.kind == 'f':
     return tf.train.Feature(float_list=tf.train.FloatList(value=flat))
   if value.dtype.kind == 'S':
-    return tf.train.Feature(
-      bytes_list=tf.train.BytesList(value=[bytes(v) for v in flat])
-    )
-  return tf.train.Feature(
-    int64_list=tf.train.Int64List(value=flat.astype(np.int64))
-  )
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[bytes(v) for v in flat]))
+  return tf.train.Feature(int64_list=tf.train.Int64List(value=flat.astype(np.int64)))

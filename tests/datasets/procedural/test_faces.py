@@ -3,17 +3,14 @@
 import numpy as np
 import pytest
 
-from datasets.procedural import faces
-from datasets.procedural import glyph_strokes
+from datasets.procedural import faces, glyph_strokes
 from tff_xc import errors
 
 
 def drawn(celebrity, smiling, seed=0):
   """Draws photographs 0, 1, ... of a celebrity."""
   number = np.arange(len(smiling))
-  person = np.broadcast_to(
-    glyph_strokes.mix(seed, faces._PERSON, celebrity), len(number)
-  )
+  person = np.broadcast_to(glyph_strokes.mix(seed, faces._PERSON, celebrity), len(number))
   photograph = glyph_strokes.mix(seed, faces._PHOTOGRAPH, celebrity, number)
   return faces.draw_faces(person, photograph, np.array(smiling, bool))
 
@@ -65,9 +62,7 @@ def test_the_shape_of_celeba():
   assert dataset.num_classes == 2
   offsets = dataset.train.partition.offsets
   shares = np.add.reduceat(y, offsets[:-1]) / sizes
-  np.testing.assert_allclose(
-    [y.mean(), dataset.test.y.mean()], 0.482, atol=0.02
-  )
+  np.testing.assert_allclose([y.mean(), dataset.test.y.mean()], 0.482, atol=0.02)
   assert 0.15 < shares.std() < 0.35
   assert len(dataset.test) == 1_000
   total = sizes.sum() + 935 * sizes.mean()

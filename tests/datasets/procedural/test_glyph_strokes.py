@@ -42,9 +42,7 @@ def test_uniforms_are_uniform_and_of_their_key_alone():
   assert u.shape == (4000, 3, 2)
   assert u.min() >= 0
   assert u.max() < 1
-  counts = np.stack(
-    [np.histogram(c, 10, (0, 1))[0] for c in u.reshape(-1, 6).T]
-  )
+  counts = np.stack([np.histogram(c, 10, (0, 1))[0] for c in u.reshape(-1, 6).T])
   # Binomial(4000, 0.1) has a standard deviation of 19.
   assert np.abs(counts - 400).max() < 5 * 19
   corr = np.corrcoef(u.reshape(4000, 6).T) - np.eye(6)
@@ -67,15 +65,13 @@ def _naive_line(start, end, pen, size):
 
 def test_ink_of_a_line_follows_the_distance_to_it():
   t = np.linspace(0, 1, 97)[:, None]
-  for start, end, pen in (
-    ([-10.0, 3.0], [40.0, 20.0], 0.8),
-    ([14.0, -20.0], [9.0, 50.0], 1.1),
-  ):
+  for start, end, pen in (([-10.0, 3.0], [40.0, 20.0], 0.8), ([14.0, -20.0], [9.0, 50.0], 1.1)):
     start, end = np.array(start), np.array(end)
     edges = (start + t * (end - start))[None, None].astype(np.float32)
-    ink = lambda present, edges=edges, pen=pen: glyph_strokes._ink(
-      edges, np.array([[present]]), np.array([pen], np.float32), 28
-    )[0]
+
+    def ink(present, edges=edges, pen=pen):
+      return glyph_strokes._ink(edges, np.array([[present]]), np.array([pen], np.float32), 28)[0]
+
     expected = _naive_line(start, end, pen, 28)
     assert np.abs(ink(True) - expected).max() < 2
     assert ink(False).max() == 0
@@ -111,9 +107,7 @@ def test_an_image_is_the_same_in_any_batch():
   whole = _draw(classes, hands, np.arange(200))
   assert whole.dtype == np.uint8
   order = np.random.default_rng(0).permutation(200)
-  np.testing.assert_array_equal(
-    _draw(classes[order], hands[order], order), whole[order]
-  )
+  np.testing.assert_array_equal(_draw(classes[order], hands[order], order), whole[order])
   for i in (0, 63, 64, 199):
     one = _draw(classes[i : i + 1], hands[i : i + 1], np.array([i]))
     np.testing.assert_array_equal(one[0], whole[i])

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from datasets.procedural import glyph_strokes
-from datasets.procedural import glyphs
+from datasets.procedural import glyph_strokes, glyphs
 from tff_xc import errors
 from tff_xc.measure import skew
 
@@ -49,9 +48,7 @@ def test_clients_hold_what_was_asked():
 
 
 def test_test_has_every_class_and_retrieval_others():
-  dataset = glyphs.load(
-    **SMALL, retrieval_classes=8, retrieval_examples_per_class=2.5
-  )
+  dataset = glyphs.load(**SMALL, retrieval_classes=8, retrieval_examples_per_class=2.5)
   x, y = everything(dataset.test)
   np.testing.assert_array_equal(y, np.repeat(np.arange(30), 3))
   rx, ry = everything(dataset.retrieval)
@@ -90,17 +87,13 @@ def test_the_same_for_the_same_seed_whatever_the_order():
 def test_no_drawing_and_no_hand_serves_twice(monkeypatch):
   calls = []
   draw = glyph_strokes.draw
-  monkeypatch.setattr(
-    glyph_strokes, 'draw', lambda *k, **kw: calls.append(k) or draw(*k, **kw)
-  )
+  monkeypatch.setattr(glyph_strokes, 'draw', lambda *k, **kw: calls.append(k) or draw(*k, **kw))
   dataset = glyphs.load(**SMALL, retrieval_classes=5)
   for client_id in dataset.train.client_ids:
     dataset.train.examples(client_id)
   everything(dataset.test)
   everything(dataset.retrieval)
-  classes, hands, drawings = (
-    np.concatenate(k) for k in zip(*calls, strict=True)
-  )
+  classes, hands, drawings = (np.concatenate(k) for k in zip(*calls, strict=True))
   assert len(classes) == 12 * 15 + 30 * 3 + 5 * 5
   assert len(np.unique(classes)) == 30 + 5
   assert len(np.unique(hands)) == 12 + 30 * 3 + 5 * 5
@@ -166,13 +159,9 @@ def test_nothing_grows_with_the_number_of_classes():
 
 @pytest.mark.parametrize('n', [2, 10, 11])
 def test_few_classes(n):
-  dataset = glyphs.load(
-    num_classes=n, num_clients=3, classes_per_client=n, examples_per_client=n
-  )
+  dataset = glyphs.load(num_classes=n, num_clients=3, classes_per_client=n, examples_per_client=n)
   for c in dataset.train.client_ids:
-    np.testing.assert_array_equal(
-      np.sort(dataset.train.labels(c)), np.arange(n)
-    )
+    np.testing.assert_array_equal(np.sort(dataset.train.labels(c)), np.arange(n))
 
 
 @pytest.mark.parametrize(
@@ -244,9 +233,7 @@ def test_dirichlet_clients_are_equal_by_default_and_the_same_for_a_seed():
   other = _counts(glyphs.load(**DIRICHLET, seed=1))
   assert (other != whole).any(axis=1).all()
   # Total concentration: of very much all clients are alike, of none of one class.
-  alike, single = (
-    _counts(glyphs.load(**{**DIRICHLET, 'concentration': c})) for c in (1e6, 0)
-  )
+  alike, single = (_counts(glyphs.load(**{**DIRICHLET, 'concentration': c})) for c in (1e6, 0))
   assert np.median(_alike(alike)) < 1.1 / 60
   assert np.median(_alike(single)) == 1
   # Examples are in no order.
@@ -258,10 +245,7 @@ def test_dirichlet_clients_are_equal_by_default_and_the_same_for_a_seed():
   ('given', 'message'),
   [
     ({'concentration': 1.0, 'classes_range': (1, 9)}, 'classes_range and conc'),
-    (
-      {'concentration': 1.0, 'consecutive_classes': True},
-      'consecutive_classes',
-    ),
+    ({'concentration': 1.0, 'consecutive_classes': True}, 'consecutive_classes'),
     ({'concentration': 1.0, 'examples_deviation': 2.0}, 'examples_deviation'),
     ({'size_deviation': 1.0}, 'with a concentration; give that'),
     ({'concentration': -1.0}, 'concentration is -1.0'),
@@ -286,13 +270,9 @@ def test_classes_are_drawn_by_their_shares():
 
 
 def test_paper_may_be_white():
-  ink, white = (
-    everything(glyphs.load(**SMALL, white_paper=w).test).x for w in (0, 1)
-  )
+  ink, white = (everything(glyphs.load(**SMALL, white_paper=w).test).x for w in (0, 1))
   assert white.dtype == np.float32
-  np.testing.assert_array_equal(
-    white, ((255 - ink.astype(int)) / 255).astype('f')
-  )
+  np.testing.assert_array_equal(white, ((255 - ink.astype(int)) / 255).astype('f'))
   assert np.median(white) == 1
 
 

@@ -5,9 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from datasets.procedural import features
-from datasets.procedural import glyph_strokes
-from datasets.procedural import glyphs
+from datasets.procedural import features, glyph_strokes, glyphs
 from tff_xc import errors
 
 # Groups of 7 or 8 classes.
@@ -89,9 +87,7 @@ def test_without_groups_digits_are_those_of_before(groups):
   # The images are of these programs.
   number = np.array([5])
   hand, drawing = glyph_strokes.mix(3, 1, 0), glyph_strokes.mix(3, 2, 0, 5)
-  drawn = glyph_strokes.draw(
-    keys[14:15], hand, drawing, image_size=28, variation=1
-  )
+  drawn = glyph_strokes.draw(keys[14:15], hand, drawing, image_size=28, variation=1)
   np.testing.assert_array_equal(dataset.train.pool.read(number), drawn)
 
 
@@ -102,9 +98,7 @@ def test_groups_are_determined_by_the_seed(source):
   numbers = np.arange(0, len(a.train.pool), 7)
   np.testing.assert_array_equal(a.train.pool.y, b.train.pool.y)
   # In another order, and together with others.
-  np.testing.assert_array_equal(
-    a.train.pool.read(numbers), b.train.pool.read(numbers[::-1])[::-1]
-  )
+  np.testing.assert_array_equal(a.train.pool.read(numbers), b.train.pool.read(numbers[::-1])[::-1])
   assert (a.train.pool.y != c.train.pool.y).any()
   assert (a.train.pool.read(numbers) != c.train.pool.read(numbers)).any()
 
@@ -139,9 +133,7 @@ def test_groups_that_cannot_be_are_refused(source, given, word):
     make(source, **SHAPE | given)
 
 
-@pytest.mark.parametrize(
-  'given', [{'num_features': 0}, {'feature_noise': -1}, {'num_classes': 1}]
-)
+@pytest.mark.parametrize('given', [{'num_features': 0}, {'feature_noise': -1}, {'num_classes': 1}])
 def test_features_that_cannot_be_are_refused(given):
   with pytest.raises(errors.InputError, match=next(iter(given))):
     make(features, **given)

@@ -46,9 +46,7 @@ def test_the_nearest_mean_of_a_class_is_nearly_always_right():
 
 
 def test_examples_have_the_shape_asked_for():
-  words = sparse_words.Words(
-    sparse_words.Options(words_per_example=20, labels_per_example=4)
-  )
+  words = sparse_words.Words(sparse_words.Options(words_per_example=20, labels_per_example=4))
   x, y = train(words, np.arange(2000))
   assert (x.dtype, y.dtype) == (np.float32, bool)
   assert (x.shape, y.shape) == ((2000, D), (2000, 1000))
@@ -67,9 +65,7 @@ def test_examples_have_the_shape_asked_for():
 
 
 def test_an_example_follows_from_its_number_alone():
-  words, again = (
-    sparse_words.Words(sparse_words.Options(seed=4)) for _ in range(2)
-  )
+  words, again = (sparse_words.Words(sparse_words.Options(seed=4)) for _ in range(2))
   numbers = np.array([17, 3, 9000, 17])
   x, y = train(words, numbers)
   # The same as in runs of before.
@@ -97,9 +93,7 @@ def test_chunks_do_not_show(monkeypatch):
 
 
 def test_labels_are_as_frequent_as_their_rank_says():
-  words = sparse_words.Words(
-    sparse_words.Options(num_classes=500, examples_per_class=100)
-  )
+  words = sparse_words.Words(sparse_words.Options(num_classes=500, examples_per_class=100))
   kept = np.sort(np.bincount(words.train_labels, minlength=500))[::-1]
   assert kept.sum() == len(words.train_labels) == 50_000
   expected = 50_000 / np.arange(1, 501)
@@ -116,16 +110,19 @@ def test_labels_are_as_frequent_as_their_rank_says():
 
 
 def test_labels_of_a_group_occur_together():
-  of = lambda size: sparse_words.Words(
-    sparse_words.Options(num_classes=43, label_group_size=size)
-  )
+  def of(size):
+    return sparse_words.Words(sparse_words.Options(num_classes=43, label_group_size=size))
+
   grouped, plain = of(10), of(0)
   np.testing.assert_array_equal(grouped.train_labels, plain.train_labels)
   for part in (sparse_words.TRAIN, sparse_words.TEST):
     numbers = np.arange(430)
     y = grouped.label_sets(part, numbers)
     apart = plain.label_sets(part, numbers)
-    groups = lambda y: [{*(row.indices // 10)} for row in y]
+
+    def groups(y):
+      return [{*(row.indices // 10)} for row in y]
+
     assert all(len(found) == 1 for found in groups(y))
     assert sum(len(found) > 1 for found in groups(apart)) > 200
     assert y.getnnz(axis=1).max() > 2
@@ -141,9 +138,7 @@ def test_labels_of_a_group_occur_together():
 
 
 def test_a_million_classes_cost_what_their_examples_do():
-  dataset = sparse_words.load(
-    num_classes=10**6, examples_per_class=0.1, num_features=300_000
-  )
+  dataset = sparse_words.load(num_classes=10**6, examples_per_class=0.1, num_features=300_000)
   train = dataset.train
   held = np.unique(np.concatenate([train.labels(c) for c in train.client_ids]))
   assert len(held) == len(train.client_ids) < 60_000

@@ -5,9 +5,7 @@ import pytest
 
 from datasets.splits import client_parts
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import partition
-from tff_xc.data import pool
+from tff_xc.data import client_data, partition, pool
 
 SIZES = [1, 2, 3, 10, 40, 0, 4, 5]
 
@@ -46,9 +44,7 @@ def test_every_example_trains_or_is_held_out():
     if len(numbers) > 1:
       assert abs(len(held[name]) - 0.25 * len(numbers)) < 1
   # The set had no test.
-  assert sorted(after.test.read(np.arange(len(after.test)))[:, 0]) == sorted(
-    after.held_out.numbers
-  )
+  assert sorted(after.test.read(np.arange(len(after.test)))[:, 0]) == sorted(after.held_out.numbers)
   again = client_parts.hold_out_parts(before, 0.25, 0.0, seed=3)
   other = client_parts.hold_out_parts(before, 0.25, 0.0, seed=4)
   assert _owned(again.held_out) == held != _owned(other.held_out)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from datasets import examples
-from datasets.splits import dirichlet
-from datasets.splits import rules
+from datasets.splits import dirichlet, rules
 from tff_xc import errors
 from tff_xc.measure import skew
 
@@ -31,16 +30,12 @@ def deal(labels, alpha=1.0, num_clients=100, seed=0, **settings):
 
 
 def emd(found, labels):
-  counts = skew.class_counts(
-    found.owners(), labels[found.numbers], (len(found), labels.max() + 1)
-  )
+  counts = skew.class_counts(found.owners(), labels[found.numbers], (len(found), labels.max() + 1))
   return skew.emd(counts)
 
 
 @pytest.mark.parametrize('seed', range(5))
-@pytest.mark.parametrize(
-  ('classes', 'alpha'), [(n, alpha) for n in BANDS for alpha in BANDS[n]]
-)
+@pytest.mark.parametrize(('classes', 'alpha'), [(n, alpha) for n in BANDS for alpha in BANDS[n]])
 def test_the_papers_skew(classes, alpha, seed):
   labels = np.arange(50_000) % classes
   found = deal(labels, alpha, examples_per_client=500, seed=seed)
@@ -72,9 +67,7 @@ def word_by_word(labels, alpha, num_clients, size, random):
   return clients
 
 
-@pytest.mark.parametrize(
-  'alpha', [0.3, pytest.param(3.0, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('alpha', [0.3, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_the_same_distribution_as_the_text(alpha):
   """Of 600 splits each, means of what eq. (5) shapes differ by little.
 
@@ -83,13 +76,9 @@ def test_the_same_distribution_as_the_text(alpha):
   labels = np.repeat([0, 1, 2, 3], [12, 6, 4, 3])
   ours, text = [], []
   for seed in range(600):
-    found = deal(
-      labels, alpha=alpha, num_clients=4, examples_per_client=6, seed=seed
-    )
+    found = deal(labels, alpha=alpha, num_clients=4, examples_per_client=6, seed=seed)
     ours.append(statistics([labels[found.of_client(k)] for k in range(4)]))
-    clients = word_by_word(
-      labels, alpha, 4, 6, np.random.default_rng([1, seed])
-    )
+    clients = word_by_word(labels, alpha, 4, 6, np.random.default_rng([1, seed]))
     text.append(statistics([labels[mine] for mine in clients]))
   ours, text = np.array(ours), np.array(text)
   deviation = np.sqrt((ours.var(axis=0) + text.var(axis=0)) / 600)
@@ -120,9 +109,9 @@ def test_what_is_left_of_q_is_renormalised():
 
 @pytest.mark.filterwarnings('error')
 def test_clients_of_one_class_and_as_many_as_its_share_allows():
-  classes_of = lambda found: [
-    {*labels[found.of_client(k)]} for k in range(len(found))
-  ]
+  def classes_of(found):
+    return [{*labels[found.of_client(k)]} for k in range(len(found))]
+
   for counts, expected in (([30, 20, 10], [1, 2, 3]), ([20] * 3, [2, 2, 2])):
     labels = np.random.default_rng(0).permutation(np.repeat([4, 0, 7], counts))
     owned = classes_of(deal(labels, alpha=0, num_clients=6, seed=2))
@@ -160,9 +149,10 @@ def test_too_few_examples(clients, each, message):
 @pytest.mark.parametrize('deviation', [0.5, 1.0, 10.0])
 def test_sizes_are_log_normal_and_add_up(deviation):
   labels = np.arange(30_000) % 10
-  some = lambda seed, **more: deal(
-    labels, 1, 300, seed, size_deviation=deviation, **more
-  )
+
+  def some(seed, **more):
+    return deal(labels, 1, 300, seed, size_deviation=deviation, **more)
+
   found = some(0)
   sizes = np.diff(found.offsets)
   assert sizes.sum() == len(labels)

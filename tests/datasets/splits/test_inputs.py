@@ -117,9 +117,7 @@ def test_extreme_classification_text(tmp_path):
   for path in (tmp_path, tmp_path / 'a_train.txt'):
     assert labels_of_test(read(path)).indices.tolist() == [3]
   (tmp_path / 'a_test.txt').write_text('1 4 6\n3 0:1\n')
-  with pytest.raises(
-    errors.InputError, match=r'has 6 labels and a_train\.txt 5'
-  ):
+  with pytest.raises(errors.InputError, match=r'has 6 labels and a_train\.txt 5'):
     read(tmp_path)
   (tmp_path / 'trn_X_Y.txt').write_text('1 5\n2:1\n')
   with pytest.raises(errors.InputError, match='give one of these as --input'):
@@ -189,9 +187,7 @@ def test_npz(tmp_path):
 def test_leaf(tmp_path):
   users = {'b': leaf_on_disk.writer(1, 3), 'a': leaf_on_disk.writer(2, 2)}
   leaf_on_disk.write(tmp_path / 'train' / 'data.json', users)
-  leaf_on_disk.write(
-    tmp_path / 'test' / 'data.json', {'c': leaf_on_disk.writer(40, 4)}
-  )
+  leaf_on_disk.write(tmp_path / 'test' / 'data.json', {'c': leaf_on_disk.writer(40, 4)})
   (tmp_path / 'train' / '._data.json').write_bytes(b'\0\5\26\7')  # Of macOS.
   found = read(tmp_path)
   dataset = sets.load('femnist', tmp_path)

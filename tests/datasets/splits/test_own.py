@@ -5,8 +5,7 @@ import pytest
 import scipy.sparse
 
 from datasets import examples
-from datasets.splits import hold_out
-from datasets.splits import own
+from datasets.splits import hold_out, own
 from tff_xc import errors
 
 LABELS = np.array([0, 1, 2] * 8, np.int32)
@@ -109,9 +108,7 @@ def test_a_file_says_who_has_what(tmp_path):
     (['a', 'b', 'c'], ['u,0,'], 'no class'),
   ],
 )
-def test_classes_of_a_file_are_those_of_the_data(
-  names, lines, expected, tmp_path
-):
+def test_classes_of_a_file_are_those_of_the_data(names, lines, expected, tmp_path):
   split = write(tmp_path / 's.csv', HEADER, *lines)
   data = labelled(class_names=names)
   if isinstance(expected, str):
@@ -156,9 +153,7 @@ def test_one_is_no_plural():
 
 
 SIZES = [40, 1, 2, 3, 0, 17]
-MIXED = np.random.default_rng(0).permutation(
-  np.append(np.repeat(np.arange(6), SIZES), [-1] * 10)
-)
+MIXED = np.random.default_rng(0).permutation(np.append(np.repeat(np.arange(6), SIZES), [-1] * 10))
 
 
 @pytest.mark.parametrize('fraction', [0.1, 0.2, 0.5])
@@ -186,10 +181,7 @@ def test_a_test_example_goes_to_a_random_owner_of_its_class():
   np.testing.assert_allclose(shares[5:], [0.25, 0.25, 0.5], atol=0.08)
   assert shares[:5].sum() == 0
   assert [set(part) for part in found[1:].tolist()] == [{1}, {-1}, {-1}, {-1}]
-  again, other = (
-    hold_out.owners_of(test, labels, owners, seed).reshape(5, 400)
-    for seed in (0, 1)
-  )
+  again, other = (hold_out.owners_of(test, labels, owners, seed).reshape(5, 400) for seed in (0, 1))
   np.testing.assert_array_equal(again, found)
   assert (other[0] != found[0]).any()
 

@@ -8,15 +8,11 @@ import pytest
 import scipy.sparse
 
 from datasets import examples as examples_lib
-from datasets.splits import partitions
-from datasets.splits import rules
-from datasets.splits import split_files
-from datasets.xc import clients as xc
-from datasets.xc import sets as xc_sets
+from datasets.splits import partitions, rules, split_files
+from datasets.xc import clients as xc, sets as xc_sets
 from tests.datasets import test_omniglot as omniglot_on_disk
 from tests.datasets.cifar import on_disk as cifar_on_disk
-from tff_xc import errors
-from tff_xc import memory
+from tff_xc import errors, memory
 from tff_xc.data import partition
 from tff_xc.experiment import cohort
 
@@ -27,9 +23,7 @@ def deal(rule, labels, seed=0, num_classes=None, **settings):
 
 
 def clients_of(found):
-  return {
-    name: found.of_client(k).tolist() for k, name in enumerate(found.client_ids)
-  }
+  return {name: found.of_client(k).tolist() for k, name in enumerate(found.client_ids)}
 
 
 def by_class(labels, seed=0, **settings):
@@ -74,9 +68,7 @@ def test_grouping_several_classes_and_their_shares():
     assert sorted(label for group in mine for label in group) == list(range(12))
   assert len(set(groups.values())) > 9  # Grouped anew for each share.
   for label in range(12):
-    counts = [
-      np.count_nonzero(labels[own] == label) for own in clients.values()
-    ]
+    counts = [np.count_nonzero(labels[own] == label) for own in clients.values()]
     counts = [c for c in counts if c]
     assert (len(counts), max(counts) - min(counts) <= 1) == (4, True)
   seen = set()
@@ -244,27 +236,18 @@ def test_leafs_draw_of_users():
     ('', ('users', {})),
     ('class', ('classes_per_client', {})),
     ('iid:7', ('iid', {'clients': 7})),
-    (
-      'dirichlet:concentration=0.5,clients=9',
-      ('dirichlet', {'concentration': 0.5, 'clients': 9}),
-    ),
+    ('dirichlet:concentration=0.5,clients=9', ('dirichlet', {'concentration': 0.5, 'clients': 9})),
     ('a.csv', None),
     ('a.csv:user', None),
     ('dirichlet', None),  # A folder may be called so.
     ('a:user=1', 'is no file, and no rule'),
-    (
-      'users:min_examples=2',
-      'dirichlet, iid, classes_per_client, chunks, shards$',
-    ),
+    ('users:min_examples=2', 'dirichlet, iid, classes_per_client, chunks, shards$'),
     ('sop:examples_per_client=1', 'is no file, and no rule'),
     ('iid:clients=3,clients=4', 'twice'),
     ('shards:clients', None),
     ('iid:x', "'x': expected a whole number"),
     ('iid:0', 'at least 1'),
-    (
-      'dirichlet:alpha=1',
-      'alpha is no setting of dirichlet, which takes concentration, [^-]*$',
-    ),
+    ('dirichlet:alpha=1', 'alpha is no setting of dirichlet, which takes concentration, [^-]*$'),
     ('shards:clients=', "'': expected a whole number"),
   ],
 )
@@ -333,8 +316,9 @@ def test_ones_own_rule_makes_the_clients_of_any_set(load, tmp_path):
   # A split file makes the same clients.
   path, data = tmp_path / 'split.csv', examples_lib.of_labels(train.pool.y)
   split_files.write(path, train.partition, data)
-  again = dataset.repartitioned(
-    lambda labels: split_files.partition(path, data, 'the set')
-  ).train
-  of = lambda found: {c: found.numbers(c).tolist() for c in found.client_ids}
+  again = dataset.repartitioned(lambda labels: split_files.partition(path, data, 'the set')).train
+
+  def of(found):
+    return {c: found.numbers(c).tolist() for c in found.client_ids}
+
   assert of(again) == of(train)

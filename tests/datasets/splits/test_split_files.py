@@ -10,8 +10,7 @@ import pytest
 import scipy.sparse
 
 from datasets import examples as examples_lib
-from datasets.splits import split_files
-from datasets.splits import split_path
+from datasets.splits import split_files, split_path
 from tasks import own_data
 from tff_xc import errors
 from tff_xc.data import partition
@@ -37,9 +36,7 @@ def read(path, text, data=DATA):
   path = path / 'split.csv'
   path.write_bytes(text if isinstance(text, bytes) else text.encode())
   found = partition_of(path, data)
-  return {
-    name: found.of_client(k).tolist() for k, name in enumerate(found.client_ids)
-  }
+  return {name: found.of_client(k).tolist() for k, name in enumerate(found.client_ids)}
 
 
 @pytest.mark.parametrize(
@@ -51,17 +48,14 @@ def read(path, text, data=DATA):
     (['1' + '0' * 5000 + ',0,3', '9,4,2'], [('9', [4]), ('1' + '0' * 5000, [0])]),
   ],
 )  # fmt: skip
-def test_users_sort_as_numbers_and_do_not_differ_in_spaces(
-  tmp_path, lines, expected
-):
+def test_users_sort_as_numbers_and_do_not_differ_in_spaces(tmp_path, lines, expected):
   found = read(tmp_path, '\n'.join(['user_id,image_id,class', *lines]))
   assert list(found.items()) == expected
 
 
 def test_quotes_spaces_blank_lines_and_other_columns(tmp_path):
   text = (
-    '\ufeff"class",note,image_id,user_id\r\n'
-    '1,"a, b",2,"an, other"\r\n\r\n   \r\n 0 ,, 3 , bo \r\n'
+    '\ufeff"class",note,image_id,user_id\r\n1,"a, b",2,"an, other"\r\n\r\n   \r\n 0 ,, 3 , bo \r\n'
   )
   assert read(tmp_path, text) == {'an, other': [2], 'bo': [3]}
 
@@ -99,11 +93,7 @@ def test_a_split_is_written_in_one_step(tmp_path):
   path = tmp_path / 'split.csv'
   clients = partition.of_clients({'d': [2], 'a, "b"': [3, 0], 'c': []})
   split_files.write(path, clients, DATA)
-  assert path.read_text().split('\n')[:3] == [
-    'user_id,image_id,class',
-    'd,2,1',
-    '"a, ""b""",3,0',
-  ]
+  assert path.read_text().split('\n')[:3] == ['user_id,image_id,class', 'd,2,1', '"a, ""b""",3,0']
   found = partition_of(path)
   assert found.client_ids == ['a, "b"', 'd']
   assert found.of_client(0).tolist() == [3, 0]
@@ -120,9 +110,7 @@ def test_a_split_that_cannot_be_written_is_one_sentence(tmp_path):
     (' a', '', 'is empty, or begins'),
   ):
     with pytest.raises(errors.InputError, match=message):
-      split_files.write(
-        tmp_path / folder / 'a.csv', partition.of_clients({name: [0]}), DATA
-      )
+      split_files.write(tmp_path / folder / 'a.csv', partition.of_clients({name: [0]}), DATA)
 
 
 def test_examples_with_sets_of_labels_may_be_with_several_users(tmp_path):
@@ -159,12 +147,7 @@ def test_ids_that_are_text(tmp_path):
     partition_of(path, of(LABELS[:4], ids[:4]))
 
 
-TRAIN = [
-  ('user_id', 'image_id', 'class'),
-  ('7', 'aa', '10'),
-  ('7', 'bb', '2'),
-  ('12', 'cc', '2'),
-]
+TRAIN = [('user_id', 'image_id', 'class'), ('7', 'aa', '10'), ('7', 'bb', '2'), ('12', 'cc', '2')]
 TEST = [('image_id', 'class'), ('dd', '10')]
 # TFF's: a column of users for each split; NA is nobody.
 MERGED = [
@@ -223,9 +206,7 @@ def test_zips_as_they_are_published(rows, tmp_path):
   split = split_files.read(path / 'federated_train_100.csv', path / 'test.csv')
   assert clients(split) == BY_USER
   assert len(split.examples.test) == 1
-  with pytest.raises(
-    errors.InputError, match=r'geo.zip/set/federated_train_100'
-  ):
+  with pytest.raises(errors.InputError, match=r'geo.zip/set/federated_train_100'):
     split_files.read(path)
 
 
@@ -253,12 +234,8 @@ def test_one_column_of_several(tmp_path):
     ('user_id', [None] * 4),  # The test lacks the column.
   ],
 )
-def test_test_examples_have_the_users_of_the_column_that_is_chosen(
-  user, owners, tmp_path
-):
-  rows = [
-    (*row, of) for row, of in zip(MERGED, ['user_id', *'abc'], strict=True)
-  ]
+def test_test_examples_have_the_users_of_the_column_that_is_chosen(user, owners, tmp_path):
+  rows = [(*row, of) for row, of in zip(MERGED, ['user_id', *'abc'], strict=True)]
   (tmp_path / 'federated_train.csv').write_text(text(rows))
   test = [
     ('geo_100', 'user_120k', 'class', 'image_id'),
@@ -268,9 +245,7 @@ def test_test_examples_have_the_users_of_the_column_that_is_chosen(
     ('89c', 'NA', '2', 'gg'),
   ]
   if user != 'user_id':
-    test = [
-      (*row, of) for row, of in zip(test, ['user_id', *'abca'], strict=True)
-    ]
+    test = [(*row, of) for row, of in zip(test, ['user_id', *'abca'], strict=True)]
   (tmp_path / 'test.csv').write_text(text(test))
   found = split_files.read(f'{tmp_path}:{user}').examples
   names = [*found.user_names, None]
@@ -325,9 +300,7 @@ def test_a_published_file_is_known(tmp_path, capsys, monkeypatch):
   split_files.read(path / 'federated_train.csv')
   assert capsys.readouterr().err == said
   split_files.read(path, zipped(tmp_path / 'b.zip', test=TEST) / 'test.csv')
-  assert 'b.zip is named as the split B, and is another' in (
-    capsys.readouterr().err
-  )
+  assert 'b.zip is named as the split B, and is another' in (capsys.readouterr().err)
   (tmp_path / 'federated_train.csv').write_text(text(TRAIN))
   for other in (tmp_path, tmp_path / 'federated_train.csv'):
     split_files.read(other)

@@ -7,9 +7,7 @@ import pytest
 import scipy.sparse
 
 from datasets import examples as examples_lib
-from datasets.xc import clients as xc
-from datasets.xc import sets as xc_sets
-from datasets.xc import text as xc_text
+from datasets.xc import clients as xc, sets as xc_sets, text as xc_text
 from tff_xc import errors
 
 TRAIN = """\
@@ -87,9 +85,7 @@ def test_labels_are_drawn_uniformly_and_by_their_own_seed():
   counts = np.bincount(labels[3:])
   assert sorted(np.flatnonzero(counts)) == [1, 4, 9]
   assert (np.abs(counts[[1, 4, 9]] - 1000) < 110).all()
-  np.testing.assert_array_equal(
-    labels, examples_lib.sample_labels(label_sets, 0)
-  )
+  np.testing.assert_array_equal(labels, examples_lib.sample_labels(label_sets, 0))
   assert (labels != examples_lib.sample_labels(label_sets, 1)).sum() > 1500
 
 
@@ -180,8 +176,7 @@ def test_other_counts_are_refused(tiny, change, message):
 
 
 @pytest.mark.parametrize(
-  ('name', 'unlabelled', 'clients'),
-  [('delicious', (10, 4), 946), ('bibtex', (0, 0), 159)],
+  ('name', 'unlabelled', 'clients'), [('delicious', (10, 4), 946), ('bibtex', (0, 0), 159)]
 )
 def test_real_sets(data_dir, name, unlabelled, clients):
   if not (data_dir / 'xc' / f'{name}_train.txt').is_file():

@@ -3,21 +3,16 @@
 import numpy as np
 import scipy.sparse
 
-from datasets.xc import clients as xc
-from datasets.xc import label_sets
+from datasets.xc import clients as xc, label_sets
 from tff_xc.data import hashing
 
 
 def part(examples, features=9, labels=4, seed=0):
   random = np.random.default_rng(seed)
-  x = random.random([examples, features]) * (
-    random.random([examples, features]) < 0.4
-  )
+  x = random.random([examples, features]) * (random.random([examples, features]) < 0.4)
   y = random.random([examples, labels]) < [0.6, 0.4, 0.1, 0.05]
   y[0] = False
-  return xc.Part(
-    scipy.sparse.csr_matrix(np.float32(x)), scipy.sparse.csr_matrix(y)
-  )
+  return xc.Part(scipy.sparse.csr_matrix(np.float32(x)), scipy.sparse.csr_matrix(y))
 
 
 def test_values_of_one_bucket_are_added():
@@ -37,9 +32,7 @@ def test_examples_keep_all_labels_and_clients_overlap():
   options = label_sets.Options(hashed_features=5, num_clients=2)
   made = label_sets.federated('some', part(41), part(7, seed=1), options)
   assert list(made.train.partition.sizes) == [20, 20]
-  np.testing.assert_array_equal(
-    made.train.pool.y.toarray(), part(41).labels.toarray()
-  )
+  np.testing.assert_array_equal(made.train.pool.y.toarray(), part(41).labels.toarray())
   counts = part(41).labels.toarray().sum(0)
   np.testing.assert_array_equal(made.propensity.label_counts, counts)
   most = np.argsort(-counts, kind='stable')[:2]
@@ -112,7 +105,10 @@ def test_validation_examples_are_with_no_client():
   everything = made(validation=0)
   assert everything.validation is None
   assert len(everything.train.pool) == 80
-  numbers = lambda pool: pool.read(np.arange(len(pool))).toarray()[:, 0] - 1
+
+  def numbers(pool):
+    return pool.read(np.arange(len(pool))).toarray()[:, 0] - 1
+
   some = made(validation=0.25, seed=3)
   pools = some.validation, some.train.pool
   held_out, kept = map(numbers, pools)

@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 
-from datasets.splits import inputs
-from datasets.splits import making
-from datasets.splits import own as splits
-from datasets.splits import rules
-from datasets.xc import clients as xc
-from datasets.xc import own
+from datasets.splits import inputs, making, own as splits, rules
+from datasets.xc import clients as xc, own
 from tff_xc import errors
 
 
@@ -62,8 +58,7 @@ def make(tmp_path):
   """Writes a split as `launch.make_splits` does; returns text and split."""
   random = np.random.default_rng(0)
   lines = [
-    ','.join(map(str, sorted({i % 5, *random.integers(0, 5, i % 3)})))
-    + f' {i}:1 40:0.5'
+    ','.join(map(str, sorted({i % 5, *random.integers(0, 5, i % 3)}))) + f' {i}:1 40:0.5'
     for i in range(40)
   ]
   path = write(tmp_path / 'mine_train.txt', lines, '40 41 5')

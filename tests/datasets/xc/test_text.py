@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from datasets.xc import sets as xc_sets
-from datasets.xc import text as xc_text
+from datasets.xc import sets as xc_sets, text as xc_text
 from tff_xc import errors
 
 # An example without labels, one without features, one with neither.
@@ -58,10 +57,7 @@ def test_examples_with_and_without_labels_and_features(tmp_path):
   table = xc_text.read(written(tmp_path, EXAMPLES))
   assert table.header == (4, 7, 5)
   splits, ids = np.int32([0, 2, 2, 3, 3]), np.int32([0, 3, 4])
-  same(
-    table.labels,
-    scipy.sparse.csr_matrix((np.ones(3, bool), ids, splits), (4, 5)),
-  )
+  same(table.labels, scipy.sparse.csr_matrix((np.ones(3, bool), ids, splits), (4, 5)))
   splits, ids = np.int32([0, 2, 4, 4, 4]), np.int32([1, 6, 2, 3])
   values = np.float32([0.5, 2, 0.123456, 1])
   same(table.features, scipy.sparse.csr_matrix((values, ids, splits), (4, 7)))
@@ -122,14 +118,7 @@ def test_values_are_rounded_as_python_and_numpy_do(tmp_path):
   middle = '1.000000059604644775390625'
   texts += [middle[:k] for k in range(3, 27)] + [middle + '1', '-0.0', '1e-46']
   texts += ['16777217', '16777219', '9007199254740993', '123456789012345678']
-  texts += [
-    '3.4028235e38',
-    '-3.4028235677973362e38',
-    '.5',
-    '5.',
-    '1E5',
-    '1e-05',
-  ]
+  texts += ['3.4028235e38', '-3.4028235677973362e38', '.5', '5.', '1E5', '1e-05']
   texts += ['0' * 30 + '7.5']
   expected = np.array([np.float32(float(v)) for v in texts])
   pairs = (f'{i}:{v}' for i, v in enumerate(texts))
@@ -139,9 +128,7 @@ def test_values_are_rounded_as_python_and_numpy_do(tmp_path):
 
 
 @pytest.mark.parametrize('block', [7, 64, 1 << 18])
-def test_equals_a_naive_parser_wherever_blocks_end(
-  tmp_path, monkeypatch, block
-):
+def test_equals_a_naive_parser_wherever_blocks_end(tmp_path, monkeypatch, block):
   monkeypatch.setattr(xc_text, '_BLOCK', block)
   rng = np.random.default_rng(1)
   lines = ['300 90000 40']

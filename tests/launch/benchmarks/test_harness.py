@@ -36,7 +36,10 @@ class Machine:
     self._later = list(foreign)  # What others use in each round of all.
     monkeypatch.setattr(os, 'cpu_count', lambda: 2)
     monkeypatch.setattr(time, 'monotonic', lambda: self.now)
-    usage = lambda: (self.now + self.foreign, self.now)
+
+    def usage():
+      return (self.now + self.foreign, self.now)
+
     monkeypatch.setattr(harness, 'cpu_seconds', usage)
     self.contenders: dict[str, Fake] = {}
 
@@ -214,10 +217,7 @@ contender.round()
 
 def test_a_contender_ends_with_its_parent():
   parent = subprocess.Popen(
-    [sys.executable, '-c', _PARENT],
-    cwd=_ROOT,
-    stdout=subprocess.PIPE,
-    text=True,
+    [sys.executable, '-c', _PARENT], cwd=_ROOT, stdout=subprocess.PIPE, text=True
   )
   pid = int(parent.stdout.readline())
   parent.send_signal(signal.SIGKILL)

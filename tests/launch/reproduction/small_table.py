@@ -3,8 +3,7 @@
 import json
 
 from launch.reproduction import lines as lines_lib
-from tasks.papers import registry
-from tasks.papers import table
+from tasks.papers import registry, table
 from tests.report import fake_runs
 
 NAME = 'fedmlh/table3'
@@ -24,12 +23,7 @@ ROWS = (
 CLAIMS = (table.Claim('FedSS is ahead (abstract)', 'top1', 'fedss', 'posonly'),)
 SMALL = table.Form('Two methods on procedural glyphs', ROWS, CLAIMS)
 TABLE = table.PaperTable(
-  paper='P',
-  number='Fig. 1',
-  source='arXiv:1',
-  caption='Top-1 by negatives',
-  rows=ROWS,
-  small=SMALL,
+  paper='P', number='Fig. 1', source='arXiv:1', caption='Top-1 by negatives', rows=ROWS, small=SMALL
 )
 
 

@@ -6,11 +6,8 @@ import statistics
 
 import pytest
 
-from launch.reproduction import judge
-from launch.reproduction import lines as lines_lib
-from launch.reproduction import page
-from tasks.papers import registry
-from tasks.papers import table
+from launch.reproduction import judge, lines as lines_lib, page
+from tasks.papers import registry, table
 from tests.launch.reproduction import small_table
 
 VERDICTS = judge.Verdict
@@ -98,9 +95,7 @@ def test_pairs_that_the_paper_orders(low, high, metric, is_ordered):
     ('>60', '>60', judge.UNDECIDED),
   ],
 )
-def test_a_missed_target_may_have_needed_any_number_of_rounds(
-  low, high, expected
-):
+def test_a_missed_target_may_have_needed_any_number_of_rounds(low, high, expected):
   pair = line('a', '100', low), line('b', '200', high)
   assert told(*({**each, 'metric': 'top1:0.7'} for each in pair)) == [expected]
 
@@ -124,15 +119,15 @@ def test_a_missed_target_may_have_needed_any_number_of_rounds(
     ('8', 7.3, '', 'support_vectors', True),
   ],
 )
-def test_what_counts_as_the_published_value(
-  published, mean, std, metric, is_equal
-):
+def test_what_counts_as_the_published_value(published, mean, std, metric, is_equal):
   each = small_table.line(**line('a', published, mean, std, metric=metric))
   assert judge.is_equal(each) is is_equal
 
 
 def test_the_best_seed_stands_for_the_printed_one_and_means_tell_orders():
-  best = lambda mean: line('b', mean=mean, metric='best_seed_top1')
+  def best(mean):
+    return line('b', mean=mean, metric='best_seed_top1')
+
   pair = line('a', '40', 50, 0), line('b', '60', 51, 3)
   assert told(*pair) == [judge.UNDECIDED]  # 2 * 3 / sqrt(3) = 3.5.
   assert told(*pair, best(90)) == [judge.UNDECIDED]
@@ -220,9 +215,7 @@ def test_gains_of_rows_that_draw_alike_are_compared_seed_by_seed():
     ('46.1±4', True, False),
   ],
 )
-def test_of_unsure_values_six_points_are_an_order(
-  published, is_unsure, is_ordered
-):
+def test_of_unsure_values_six_points_are_an_order(published, is_unsure, is_ordered):
   pair = line('a', '40', 1), line('b', published, 2)
   found = judge.judge(measured_of(found_of(is_unsure=is_unsure), pair))
   assert bool(found.orders) == is_ordered
@@ -243,8 +236,7 @@ def test_printed_deviations_decide_which_pairs_have_an_order(task, count):
 
 
 @pytest.mark.parametrize(
-  ('low', 'expected'),
-  [(24, judge.AGREES), (26, judge.DISAGREES), (25, judge.UNDECIDED)],
+  ('low', 'expected'), [(24, judge.AGREES), (26, judge.DISAGREES), (25, judge.UNDECIDED)]
 )
 def test_a_claim_may_be_of_a_multiple(low, expected):
   lines = line('b', '', 50, 0), line('a', '', low, 0)
@@ -267,9 +259,7 @@ def test_a_claim_may_be_of_the_share_of_good_settings():
   [order] = judged(*wide, *thin, claims=(claim,)).orders
   # Shares of 75, 75 and 75 %, and of 25, 50 and 25 %.
   assert (order.here, order.told) == ('+41.7', judge.AGREES)
-  [order] = judged(
-    *thin, *wide, claims=(claim._replace(high='a skew=2', low='a skew=1'),)
-  ).orders
+  [order] = judged(*thin, *wide, claims=(claim._replace(high='a skew=2', low='a skew=1'),)).orders
   assert order.told == judge.DISAGREES
   # Without values of the seeds it is not known how far they differ.
   without = [{**each, 'by_seed': ''} for each in (*wide, *thin)]
@@ -300,11 +290,7 @@ SAME = line('a', '40', 40, 0), line('b', '60', 60, 0)
 LATER = line('a', '40', 20, 0), line('b', '60', 30, 0)
 NOISY = tuple(
   line(name, published, mean, 9)
-  for name, published, mean in (
-    ('a', '40', 30),
-    ('b', '60', 40),
-    ('c', '80', 50),
-  )
+  for name, published, mean in (('a', '40', 30), ('b', '60', 40), ('c', '80', 50))
 )
 OTHER = line('a', '40', 30, 0), line('b', '60', 20, 0)
 
@@ -348,12 +334,7 @@ def test_verdicts(lines, scale, verdict):
 def test_a_claim_may_be_of_gains_over_a_method(few, expected):
   lines = [
     line(f'{name} k={k}', '', mean, 1, changes=f'k={k}')
-    for name, k, mean in (
-      ('fedavg', 2, 10),
-      ('fedavg', 9, 30),
-      ('fedir', 2, few),
-      ('fedir', 9, 31),
-    )
+    for name, k, mean in (('fedavg', 2, 10), ('fedavg', 9, 30), ('fedir', 2, few), ('fedir', 9, 31))
   ]
   claim = table.Claim('More', 'top1', 'fedir k=2', 'fedir k=9', over='fedavg')
   assert told(*lines, claims=(claim,)) == [expected]
@@ -435,10 +416,9 @@ def test_costs_and_a_row_that_is_printed_twice_do_not_count():
   twice = judged(*LATER, *LATER, cost)
   assert twice == judged(*LATER)
   # Printed seconds are results.
-  assert told(
-    line('a', '4', 1, 0, metric='seconds'),
-    line('b', '5', 2, 0, metric='seconds'),
-  ) == [judge.AGREES]
+  assert told(line('a', '4', 1, 0, metric='seconds'), line('b', '5', 2, 0, metric='seconds')) == [
+    judge.AGREES
+  ]
 
 
 def test_what_keeps_a_row_from_being_measured_is_told():

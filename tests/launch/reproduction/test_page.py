@@ -6,12 +6,8 @@ import re
 
 import pytest
 
-from launch.reproduction import judge
-from launch.reproduction import lines as lines_lib
-from launch.reproduction import page
-from launch.reproduction import plan
-from tasks.papers import registry
-from tasks.papers import table
+from launch.reproduction import judge, lines as lines_lib, page, plan
+from tasks.papers import registry, table
 from tests.launch.reproduction import small_table
 from tff_xc import errors
 
@@ -32,15 +28,16 @@ def test_a_result_replaces_its_own_lines_alone(tmp_path):
     ('table3', 'small', 62.5),
     ('table6', 'small', 60.0),
   ]
-  of = lambda name: lines_lib.read(tmp_path, registry.RESULTS[name], 'small')
+
+  def of(name):
+    return lines_lib.read(tmp_path, registry.RESULTS[name], 'small')
+
   assert of(NAME).lines[0].note == 'a, "b"'
   assert not of('fedss/table1').lines
   assert [path.name for path in tmp_path.iterdir()] == ['fedmlh.csv']
 
 
-@pytest.mark.parametrize(
-  'path', sorted(KEPT.glob('*.csv')), ids=lambda p: p.stem
-)
+@pytest.mark.parametrize('path', sorted(KEPT.glob('*.csv')), ids=lambda p: p.stem)
 def test_kept_files_are_read_and_written_alike(path, tmp_path):
   if not path.read_bytes().startswith(HEADER):
     return  # It is another table.
@@ -79,9 +76,7 @@ def test_a_file_of_others_or_a_damaged_one_stays(content, problem, tmp_path):
     lines_lib.read(tmp_path, registry.RESULTS[NAME], 'small')
 
 
-@pytest.mark.parametrize(
-  'name', ['top_1', 'relative_top1:a', 'top1:a', 'top1@']
-)
+@pytest.mark.parametrize('name', ['top_1', 'relative_top1:a', 'top1:a', 'top1@'])
 def test_a_result_of_which_nothing_is_known_is_damage(name, tmp_path):
   small_table.measured(metric=name).write(tmp_path)
   with pytest.raises(errors.DamageError, match=r'damaged .*result'):
@@ -106,9 +101,7 @@ def measured(*values, scale='paper', metrics=('top1',)):
   names = 'row', 'published', 'mean', 'std'
   of = {'task': 'glyphs', 'seeds': 2, 'rounds': 20, 'scale': scale}
   lines = [
-    small_table.line(
-      **of, metric=metric, **dict(zip(names, cells, strict=True))
-    )
+    small_table.line(**of, metric=metric, **dict(zip(names, cells, strict=True)))
     for cells in values
     for metric in metrics
   ]
@@ -209,12 +202,8 @@ def test_markdown_has_the_verdict_the_pictures_and_the_command(tmp_path):
   assert '**Orders**' not in page.to_markdown(of, is_short=True)
 
 
-def test_the_page_has_every_result_its_pictures_and_nothing_from_elsewhere(
-  tmp_path, monkeypatch
-):
-  sketch = table.Diagram(
-    paper='P', number='Fig. 2', source='arXiv:1', caption='A <b>"sketch"</b>'
-  )
+def test_the_page_has_every_result_its_pictures_and_nothing_from_elsewhere(tmp_path, monkeypatch):
+  sketch = table.Diagram(paper='P', number='Fig. 2', source='arXiv:1', caption='A <b>"sketch"</b>')
   for found in (small_table.TABLE, sketch):
     monkeypatch.setitem(registry.RESULTS, found.name, found)
   of = measured(*VALUES, scale='small')

@@ -7,17 +7,11 @@ import pytest
 
 from launch import runs as runs_lib
 from launch.reproduction import plan
-from tasks import registry as tasks
-from tasks import task as task_lib
-from tasks.papers import comparisons
-from tasks.papers import data
-from tasks.papers import fedmlh
-from tasks.papers import registry
-from tasks.papers import table
+from tasks import registry as tasks, task as task_lib
+from tasks.papers import comparisons, data, fedmlh, registry, table
 from tests.launch import light
 from tests.launch.reproduction import small_table
-from tff_xc import errors
-from tff_xc import wording
+from tff_xc import errors, wording
 
 TABLES = registry.TABLES
 EURLEX = 'eurlex-4k-sets'
@@ -61,9 +55,7 @@ def test_comparisons_run_like_a_papers_table(found, tmp_path):
         assert values['server_optimizer'] in ('sgd', 'adam')
 
 
-def test_a_flag_in_which_rows_differ_chooses_rows_and_changes_no_others(
-  tmp_path,
-):
+def test_a_flag_in_which_rows_differ_chooses_rows_and_changes_no_others(tmp_path):
   given = {'client_learning_rate': 0.1, 'server_momentum': 0.5, 'rounds': 9}
   more = {'task': 'cifar10-dirichlet', 'given': given, 'seeds': (0,)}
   [found] = planned(tmp_path, 'fedvc/fig4', **more).values()
@@ -72,11 +64,7 @@ def test_a_flag_in_which_rows_differ_chooses_rows_and_changes_no_others(
     for [run] in found.runs
     for config in [run.config]
   }
-  assert of == {
-    ('fedavg', 0.1, 0.0),
-    ('fedavgm', 0.1, 0.5),
-    ('centralized', 0.01, 0.0),
-  }
+  assert of == {('fedavg', 0.1, 0.0), ('fedavgm', 0.1, 0.5), ('centralized', 0.01, 0.0)}
   assert {run.config['rounds'] for [run] in found.runs} == {9}
   # PosOnly has no negatives, and stays; a row that names none has the task's.
   rows = plan.having(TABLES['fedss/table1'].rows, {'negatives': 5})
@@ -134,9 +122,7 @@ EARLY = {'early_stopping_patience': 3, 'best_by': 'mcc'}
     ('fedvc/table3', {'eval_every': 1000, 'rounds': 1500}, None),
   ],
 )
-def test_rounds_whose_scores_a_table_shows_are_evaluated(
-  name, given, problem, tmp_path
-):
+def test_rounds_whose_scores_a_table_shows_are_evaluated(name, given, problem, tmp_path):
   if problem:
     with pytest.raises(errors.InputError, match=problem):
       planned(tmp_path, name, given=given)
@@ -176,9 +162,7 @@ def folders(rows, output):
 
 
 def test_settings_are_the_tables_unless_flags_replace_them(tmp_path):
-  rows = plan.choose(
-    TABLES['fedmlh/table3'], TABLES['fedmlh/table3'].rows, EURLEX, None
-  )
+  rows = plan.choose(TABLES['fedmlh/table3'], TABLES['fedmlh/table3'].rows, EURLEX, None)
 
   def runs(**given):
     return plan.plan_runs(rows, given, (0, 1), tmp_path)
@@ -281,9 +265,7 @@ def line_of(runs, output, kind):
   return line.removeprefix(kind).split(), text
 
 
-def test_needs_are_the_runs_and_rounds_left_and_earlier_seconds(
-  tmp_path, monkeypatch
-):
+def test_needs_are_the_runs_and_rounds_left_and_earlier_seconds(tmp_path, monkeypatch):
   monkeypatch.setattr(plan, '_KEPT_RESULTS', tmp_path / 'none')
   groups = plan.plan_runs(small_table.ROWS, {}, (0, 1), tmp_path)
   runs = [run for group in groups for run in group]
@@ -314,9 +296,7 @@ def test_kept_results_tell_seconds_too(tmp_path):
   assert 'without' not in text.split('one after another')[1]
 
 
-def test_data_that_are_missing_or_a_part_are_told(
-  monkeypatch, tmp_path, capsys
-):
+def test_data_that_are_missing_or_a_part_are_told(monkeypatch, tmp_path, capsys):
   why = {'glyphs': '', 'features': 'no rows'}
 
   def look(task, data_dir):

@@ -9,14 +9,9 @@ import shutil
 import pytest
 
 from launch import runs as runs_lib
-from launch.reproduction import judge
-from launch.reproduction import lines as lines_lib
-from launch.reproduction import plan
-from launch.reproduction import run as run_lib
-from tasks import registry as tasks
-from tasks import task as task_lib
-from tasks.papers import registry
-from tasks.papers import table
+from launch.reproduction import judge, lines as lines_lib, plan, run as run_lib
+from tasks import registry as tasks, task as task_lib
+from tasks.papers import registry, table
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
@@ -76,9 +71,7 @@ def trains(own, monkeypatch):
   return started
 
 
-def test_runs_are_trained_once_and_finished_ones_are_kept(
-  trains, own, tmp_path, capsys
-):
+def test_runs_are_trained_once_and_finished_ones_are_kept(trains, own, tmp_path, capsys):
   [lines] = measured(tmp_path, own)
   assert len(trains) == 3
   command = 'python -m launch.reproduce p/fig1 --scale=small'
@@ -101,9 +94,7 @@ def test_a_form_on_real_data_has_its_own_rows_and_its_flags_choose_them(
   trains, monkeypatch, tmp_path
 ):
   rows = small_table.ROWS[:2]
-  found = dataclasses.replace(
-    TABLE, real=table.Form('On real glyphs', rows, (), (0, 1, 2))
-  )
+  found = dataclasses.replace(TABLE, real=table.Form('On real glyphs', rows, (), (0, 1, 2)))
   monkeypatch.setitem(registry.RESULTS, found.name, found)
   [lines] = measured(tmp_path, found, scale='real')
   assert len(trains) == 6
@@ -115,18 +106,14 @@ def test_a_form_on_real_data_has_its_own_rows_and_its_flags_choose_them(
   assert '--negatives=9' in lines[0].command
 
 
-def test_finished_runs_alone_are_shown_beside_the_published(
-  trains, own, tmp_path, capsys
-):
+def test_finished_runs_alone_are_shown_beside_the_published(trains, own, tmp_path, capsys):
   [lines] = measured(tmp_path, own, train=False, scale='paper')
   assert not trains
   assert not any(line.measured for line in lines)
   assert 'none of its experiments has finished' in capsys.readouterr().out
 
 
-def test_failed_runs_and_parts_of_data_are_named(
-  trains, own, tmp_path, monkeypatch
-):
+def test_failed_runs_and_parts_of_data_are_named(trains, own, tmp_path, monkeypatch):
   monkeypatch.setattr(task_lib, 'part', lambda *_: '5 of 9 users')
   more = {'scale': 'paper', 'seeds': (0, 1), 'given': {'rounds': 20}}
   [lines] = measured(tmp_path, own, **more)
@@ -138,11 +125,11 @@ def test_failed_runs_and_parts_of_data_are_named(
   assert verdict(tmp_path, own, 'paper') == VERDICTS.NOT_RUN
 
 
-def test_missing_data_end_one_result_and_are_told_of_several(
-  tmp_path, capsys, monkeypatch
-):
+def test_missing_data_end_one_result_and_are_told_of_several(tmp_path, capsys, monkeypatch):
   # Without a process for each task; `test_runs` has that.
-  look = lambda task, data_dir: tasks.get(task).find(data_dir)
+  def look(task, data_dir):
+    return tasks.get(task).find(data_dir)
+
   monkeypatch.setattr(runs_lib, 'check_files', look)
   found = registry.chosen(['fedss/table2', 'fedaws/table1'])
   more = {'scale': 'paper', 'given': {'data_dir': str(tmp_path / 'none')}}
@@ -180,7 +167,10 @@ def test_tables_of_a_paper_train_their_runs_together_the_costliest_first(
   rows = small_table.SMALL._replace(rows=small_table.ROWS[1:])
   fewer = dataclasses.replace(TABLE, number='Fig. 2', small=rows)
   monkeypatch.setitem(registry.RESULTS, fewer.name, fewer)
-  cost = lambda run: run.config['hyperparameters'].get('negatives', 0)
+
+  def cost(run):
+    return run.config['hyperparameters'].get('negatives', 0)
+
   monkeypatch.setattr(plan, 'cost', cost)
   both = measured(tmp_path, fewer, own)
   assert [cost(run) for run in trains] == [9, 5, 0]
@@ -192,17 +182,19 @@ def test_tables_of_a_paper_train_their_runs_together_the_costliest_first(
 
 
 @pytest.mark.parametrize('is_trained', [True, False])
-def test_rows_train_only_from_a_finished_encoder(
-  tmp_path, monkeypatch, is_trained
-):
+def test_rows_train_only_from_a_finished_encoder(tmp_path, monkeypatch, is_trained):
   trained = []
 
   def train(runs, given, where, jobs):
     trained.append(where.name)
     return {run.folder: 'stopped' for run in runs}
 
-  is_encoder = lambda run: 'encoders' in run.folder.parts
-  finished = lambda run: is_trained and is_encoder(run)
+  def is_encoder(run):
+    return 'encoders' in run.folder.parts
+
+  def finished(run):
+    return is_trained and is_encoder(run)
+
   monkeypatch.setattr(runs_lib, 'train', train)
   monkeypatch.setattr(runs_lib, 'is_finished', finished)
   [lines] = measured(tmp_path, registry.RESULTS['fedvc/table3'])
@@ -210,9 +202,7 @@ def test_rows_train_only_from_a_finished_encoder(
   assert all(('encoder' in line.note) != is_trained for line in lines)
 
 
-@pytest.mark.parametrize(
-  ('name', 'error'), [('train', BrokenPipeError), ('is_finished', KeyError)]
-)
+@pytest.mark.parametrize(('name', 'error'), [('train', BrokenPipeError), ('is_finished', KeyError)])
 def test_a_bug_keeps_its_trace_and_nothing_goes_on_if_nobody_reads(
   name, error, own, monkeypatch, tmp_path
 ):
@@ -225,9 +215,7 @@ def test_a_bug_keeps_its_trace_and_nothing_goes_on_if_nobody_reads(
 
 
 @pytest.mark.parametrize('kind', ['damaged', 'full'])
-def test_one_results_files_end_no_other(
-  kind, trains, own, tmp_path, capsys, monkeypatch
-):
+def test_one_results_files_end_no_other(kind, trains, own, tmp_path, capsys, monkeypatch):
   others = own, registry.RESULTS['fedmlh/table5']
   measured(tmp_path, *others)
   if kind == 'damaged':
@@ -285,10 +273,7 @@ def test_a_row_has_a_line_for_each_result_cost_and_claim(tmp_path):
   assert first.published.value == 60
   assert first.measured.value == pytest.approx(35)
   assert first.measured.std == pytest.approx(50**0.5)
-  assert {seed: round(x.value) for seed, x in first.by_seed.items()} == {
-    0: 30,
-    1: 40,
-  }
+  assert {seed: round(x.value) for seed, x in first.by_seed.items()} == {0: 30, 1: 40}
   assert lines[9].measured.value == pytest.approx(60)  # The best seed's.
 
 
@@ -302,15 +287,9 @@ def test_a_mean_over_some_of_the_seeds_is_no_result(tmp_path):
 
 
 def test_a_claim_is_measured_where_its_metric_is_printed(tmp_path):
-  claims = [
-    table.Claim('Ahead', name, 'fedss', 'posonly')
-    for name in ('top1:0.3', 'map@10:0.3')
-  ]
+  claims = [table.Claim('Ahead', name, 'fedss', 'posonly') for name in ('top1:0.3', 'map@10:0.3')]
   first, *_, other = TABLE.rows
-  rows = (
-    first._replace(published={'top1': None}),
-    other._replace(published={'map@10': None}),
-  )
+  rows = (first._replace(published={'top1': None}), other._replace(published={'map@10': None}))
   small = TABLE.small._replace(claims=tuple(claims))
   both = dataclasses.replace(TABLE, rows=rows, small=small)
   lines = lines_of(tmp_path, [(0.3,), (0.5,)], found=both)
@@ -438,9 +417,7 @@ def test_files_of_runs_that_are_damaged_are_named(tmp_path):
 def test_pictures_are_of_tasks_and_of_the_best_of_grids(tmp_path):
   whole = small_table.row('centralized', '90.0')
   rows = (*TABLE.rows, TABLE.rows[0]._replace(task='glyphs-femnist'), whole)
-  found = dataclasses.replace(
-    TABLE, rows=rows, is_relative=True, best_over=('negatives',)
-  )
+  found = dataclasses.replace(TABLE, rows=rows, is_relative=True, best_over=('negatives',))
   runs = runs_of(tmp_path, rows=rows)
   for [run], score in zip(runs, (0.4, 0.5, 0.5, 0.5, 0.5), strict=True):
     small_table.finish(run, score)
@@ -448,11 +425,11 @@ def test_pictures_are_of_tasks_and_of_the_best_of_grids(tmp_path):
   for name, kept in (('a', groups), ('b', [*groups[:3], None, None])):
     (tmp_path / name).mkdir()
     run_lib.draw(found, rows, kept, tmp_path / name)
-  names = lambda folder: sorted(path.name for path in folder.iterdir())
-  assert names(tmp_path / 'a') == [
-    'result_glyphs-femnist.png',
-    'result_glyphs.png',
-  ]
+
+  def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+  assert names(tmp_path / 'a') == ['result_glyphs-femnist.png', 'result_glyphs.png']
   assert names(tmp_path / 'b') == ['result.png']
   there = [*zip(rows, 'abcde', groups, strict=True)]
   kept = run_lib.best_of_grids(there, found.best_over)

@@ -8,24 +8,14 @@ import scipy.sparse
 import tensorflow as tf
 
 from launch import runs as runs_lib
-from launch.reproduction import lines as lines_lib
-from launch.reproduction import plan
-from launch.reproduction import studies
-from tasks import registry as tasks
-from tasks import task as task_lib
-from tasks.papers import data
-from tasks.papers import registry
+from launch.reproduction import lines as lines_lib, plan, studies
+from tasks import registry as tasks, task as task_lib
+from tasks.papers import data, registry
 from tests import tiny
 from tff_xc import errors
-from tff_xc.data import client_data
-from tff_xc.data import hashing
-from tff_xc.data import partition
-from tff_xc.data import pool
-from tff_xc.data import sparse
-from tff_xc.measure import hashed_labels
-from tff_xc.measure import skew
-from tff_xc.round import randomness
-from tff_xc.round import request
+from tff_xc.data import client_data, hashing, partition, pool, sparse
+from tff_xc.measure import hashed_labels, skew
+from tff_xc.round import randomness, request
 
 pytestmark = pytest.mark.usefixtures('blank_pictures')
 
@@ -90,11 +80,11 @@ def test_statistics_of_classes_and_label_sets():
   assert data.EMD not in found and data.TEN_TESTS not in found
 
 
-def test_sets_that_are_there_are_measured_and_others_are_named(
-  tmp_path, monkeypatch, capsys
-):
+def test_sets_that_are_there_are_measured_and_others_are_named(tmp_path, monkeypatch, capsys):
   # Without a process for each task.
-  look = lambda task, data_dir: tasks.get(task).find(data_dir)
+  def look(task, data_dir):
+    return tasks.get(task).find(data_dir)
+
   monkeypatch.setattr(runs_lib, 'check_files', look)
   each = planned('turbosvm-fl/fig3', tmp_path, 'paper', given={'data_dir': 'd'})
   with pytest.raises(errors.InputError, match='these 3 tasks are'):
@@ -106,7 +96,10 @@ def test_sets_that_are_there_are_measured_and_others_are_named(
     load = staticmethod(lambda *_: loaded)
 
   get = tasks.get
-  there = lambda name: There if name == 'femnist' else get(name)
+
+  def there(name):
+    return There if name == 'femnist' else get(name)
+
   monkeypatch.setattr(tasks, 'get', there)
   lines = studies.measure(each, tmp_path)
   assert 'missing: celeba' in capsys.readouterr().out
@@ -120,11 +113,17 @@ def test_sets_that_are_there_are_measured_and_others_are_named(
 
 def test_the_losses_are_those_of_plain_loops():
   random = np.random.default_rng(0)
-  unit = lambda x: x / np.linalg.norm(x, axis=1, keepdims=True)
+
+  def unit(x):
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
   rows, y = unit(random.normal(size=(4, 3))), np.repeat(np.arange(4), 2)
   g, nu = unit(random.normal(size=(8, 3))), 1.4
   found = studies.losses(rows, g, y, nu)
-  hinge = lambda s: max(0.0, nu - 1 + s) ** 2
+
+  def hinge(s):
+    return max(0.0, nu - 1 + s) ** 2
+
   pull = [(1 - g[i] @ rows[y[i]]) ** 2 for i in range(8)]
   for i in range(8):
     others = [c for c in range(4) if c != y[i]]
@@ -136,9 +135,7 @@ def test_the_losses_are_those_of_plain_loops():
     assert found['l_sp'][i] == pytest.approx(spread)
     assert found['mismatch'][i] == pytest.approx(mismatch)
     assert found['is wrong'][i] == any(g[i] @ rows[c] >= own for c in others)
-  pairs = [
-    hinge(rows[c] @ rows[d]) for c in range(4) for d in range(4) if c != d
-  ]
+  pairs = [hinge(rows[c] @ rows[d]) for c in range(4) for d in range(4) if c != d]
   assert found['objective'] == pytest.approx(np.mean(pull) + sum(pairs) / 4)
 
 
@@ -150,9 +147,7 @@ def sets_of(y, x, clients):
   return client_data.FederatedDataset(
     name='small',
     num_classes=y.shape[1],
-    train=client_data.PartitionedClientData(
-      examples, partition.of_owners(clients)
-    ),
+    train=client_data.PartitionedClientData(examples, partition.of_owners(clients)),
     propensity=sparse.Propensity(y.sum(axis=0), len(y)),
   )
 
@@ -194,15 +189,11 @@ def test_a_sets_theory_is_that_of_plain_loops():
   assert found[exponent] == pytest.approx(-1, abs=0.05)
   assert found['share of all labels'] == rare.mean()
   assert found['pairs of clients and tables'] == 2 * 3 * 2
-  grew = [
-    value for row, value in found.items() if row.startswith('pairs whose')
-  ]
+  grew = [value for row, value in found.items() if row.startswith('pairs whose')]
   assert not any(grew)
 
 
-def test_the_centroids_of_buckets_are_nearer_as_they_have_more_positives(
-  monkeypatch,
-):
+def test_the_centroids_of_buckets_are_nearer_as_they_have_more_positives(monkeypatch):
   """Rare labels 2 to 4 of examples that are alike, label 5 of others; two buckets."""
   random = np.random.default_rng(7)
   label = np.repeat([0, 2, 3, 4, 5], [600, 6, 6, 6, 6])
@@ -228,7 +219,10 @@ def test_a_hash_that_is_not_uniform_is_told(monkeypatch):
   dataset = sets_of(y, y[:, :1] + np.arange(400)[:, None], np.arange(400) % 2)
   above = 'standard errors above the bound of Lemma 1'
   assert studies.hashed(dataset, 1, 4)[above] > -3
-  apart = lambda ids, seed, size: np.where(ids < 5, 0, 1 + ids % (size - 1))
+
+  def apart(ids, seed, size):
+    return np.where(ids < 5, 0, 1 + ids % (size - 1))
+
   monkeypatch.setattr(hashing, 'buckets', apart)
   assert studies.hashed(dataset, 1, 4)[above] < -3
 
@@ -236,9 +230,7 @@ def test_a_hash_that_is_not_uniform_is_told(monkeypatch):
 @pytest.mark.slow
 def test_the_theory_has_values_and_a_picture(tmp_path):
   given = {'num_classes': 60, 'num_features': 40, 'hash_buckets': 7}
-  each = planned(
-    'fedmlh/theory', tmp_path, task='sparse-words-sets', given=given
-  )
+  each = planned('fedmlh/theory', tmp_path, task='sparse-words-sets', given=given)
   of = values(studies.measure(each, tmp_path))
   assert (of['labels'], of['tables'], of['buckets of a table']) == (60, 4, 7)
   expected = of['expected, an example counts once a label']
@@ -250,9 +242,7 @@ def test_the_theory_has_values_and_a_picture(tmp_path):
 # -- FedSS --
 
 
-def test_the_diagonal_of_fedss_is_compared_with_that_of_negonly(
-  tmp_path, monkeypatch
-):
+def test_the_diagonal_of_fedss_is_compared_with_that_of_negonly(tmp_path, monkeypatch):
   each = planned('fedss/fig7', tmp_path)
   with pytest.raises(errors.InputError, match='has not finished'):
     studies.measure(each, tmp_path)
@@ -274,10 +264,7 @@ def test_the_diagonal_of_fedss_is_compared_with_that_of_negonly(
   assert [*values(lines).values()] == [100 - 25]
   shown = [x.measured.value for x in lines if x.metric == 'classes predicted']
   assert shown == [2, 1]
-  assert {path.name for path in tmp_path.iterdir()} == {
-    'fedss.png',
-    'negonly.png',
-  }
+  assert {path.name for path in tmp_path.iterdir()} == {'fedss.png', 'negonly.png'}
 
 
 N, CLIENTS, RATE, SEED, SCALE = 90, 3, 0.1, 7, 4.0
@@ -318,7 +305,10 @@ def gradients(x, y, weights, ids, shift):
   p /= p.sum(axis=1, keepdims=True)
   d = (p - (y[:, None] == ids)) / len(y)
   of_u, of_w = SCALE * d @ w, SCALE * d.T @ u
-  along = lambda v, unit: (v * unit).sum(axis=1, keepdims=True) * unit
+
+  def along(v, unit):
+    return (v * unit).sum(axis=1, keepdims=True) * unit
+
   of_g = (of_u - along(of_u, u)) / lengths[0]
   of_table = np.zeros_like(table)
   of_table[ids] = (of_w - along(of_w, w)) / lengths[1]
@@ -329,9 +319,7 @@ def held(y, client, m, most):
   """Returns the rows that a client holds, and FedSS's correction of them."""
   pair = tf.constant([SEED, 0])
   seed = randomness.client_seed(
-    randomness.round_seed(pair, 0),
-    tf.constant(client, tf.int64),
-    randomness.Purpose.NEGATIVES,
+    randomness.round_seed(pair, 0), tf.constant(client, tf.int64), randomness.Purpose.NEGATIVES
   )
   found = request.OwnAndSampled(N, most, m).held_rows(tf.constant(y), seed)
   ids = found.ids.numpy()[found.mask.numpy()]
@@ -356,10 +344,7 @@ def test_the_noise_is_that_of_the_derivation():
     for place, numbers in enumerate([np.arange(32), np.arange(47, 79)]):
       x, y = dataset.train.pool.examples(numbers)
       exact = gradients(x, y, weights, np.arange(N), 0.0)
-      each = [
-        gradients(x, y, weights, *held(y, place * CLIENTS + k, m, 4))
-        for k in range(CLIENTS)
-      ]
+      each = [gradients(x, y, weights, *held(y, place * CLIENTS + k, m, 4)) for k in range(CLIENTS)]
       mean = [np.mean(parts, axis=0) for parts in zip(*each, strict=True)]
       apart = [np.abs(a - b).ravel() for a, b in zip(mean, exact, strict=True)]
       noise.append(RATE * np.concatenate(apart).mean())

@@ -8,12 +8,8 @@ import types
 import pytest
 
 from tff_xc import errors
-from tff_xc.runtime import client_error
-from tff_xc.runtime import registry
-from tff_xc.runtime.cluster import connection
-from tff_xc.runtime.cluster import context
-from tff_xc.runtime.cluster import crew as crew_lib
-from tff_xc.runtime.cluster import dispatch
+from tff_xc.runtime import client_error, registry
+from tff_xc.runtime.cluster import connection, context, crew as crew_lib, dispatch
 
 
 class RayError(Exception):
@@ -38,9 +34,7 @@ class Ray(types.ModuleType):
   def __init__(self):
     super().__init__('ray')
     self.exceptions = types.SimpleNamespace(
-      RayError=RayError,
-      RayTaskError=RayTaskError,
-      GetTimeoutError=GetTimeoutError,
+      RayError=RayError, RayTaskError=RayTaskError, GetTimeoutError=GetTimeoutError
     )
     self.answers = {}  # By node and method, or by method.
     self.started, self.calls, self.killed = [], [], []
@@ -105,21 +99,16 @@ def _nodes(monkeypatch):
 def _ray(nodes, monkeypatch):
   found = Ray()
   monkeypatch.setitem(sys.modules, 'ray', found)
-  strategies = types.SimpleNamespace(
-    NodeAffinitySchedulingStrategy=lambda node, soft: node
-  )
+  strategies = types.SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node, soft: node)
   util = types.SimpleNamespace(scheduling_strategies=strategies)
   monkeypatch.setitem(sys.modules, 'ray.util', util)
   return found
 
 
 @pytest.mark.parametrize(
-  ('threads', 'expected'),
-  [(0, [5, 2]), (1, [1] * 7), (2, [2] * 3), (9, [5, 2])],
+  ('threads', 'expected'), [(0, [5, 2]), (1, [1] * 7), (2, [2] * 3), (9, [5, 2])]
 )
-def test_nodes_have_as_many_workers_as_their_cpus_allow(
-  threads, expected, ray, nodes
-):
+def test_nodes_have_as_many_workers_as_their_cpus_allow(threads, expected, ray, nodes):
   nodes |= {'a': 5, 'b': 2, 'head': 0}
   crew = crew_lib.RayCrew(threads)
   assert [cpus for _, cpus in ray.started] == expected
@@ -151,9 +140,7 @@ def test_more_workers_than_blocks_are_told(ray, nodes, capsys):
     (MemoryError(), dispatch.LostError, 'MemoryError'),
   ],
 )
-def test_what_becomes_of_a_workers_error(
-  answer, error, message, ray, monkeypatch
-):
+def test_what_becomes_of_a_workers_error(answer, error, message, ray, monkeypatch):
   crew = crew_lib.RayCrew()
   if not isinstance(answer, RayError):
     answer = RayTaskError(answer)
@@ -252,17 +239,12 @@ def test_another_program_is_named():
 def test_a_full_disk_of_the_driver_is_one_sentence(ray):
   crew = crew_lib.RayCrew()
   ray.stored = RayError('Local disk is full\nTip: Use `df`')
-  for store, given in (
-    (crew.share, [1]),
-    (crew.call, ['worker 0', 'train']),
-  ):
+  for store, given in ((crew.share, [1]), (crew.call, ['worker 0', 'train'])):
     with pytest.raises(client_error.WorkersError, match='disk is full'):
       store(*given)
 
 
-def test_a_runtime_of_the_cluster_takes_the_place_of_the_one_before(
-  monkeypatch,
-):
+def test_a_runtime_of_the_cluster_takes_the_place_of_the_one_before(monkeypatch):
   done = []
   monkeypatch.setattr(connection, 'disconnect', lambda: done.append('left'))
   monkeypatch.setattr(connection, 'connect', lambda *more: done.append(more))

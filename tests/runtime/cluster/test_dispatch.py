@@ -14,12 +14,8 @@ from tests.runtime import computations
 from tests.runtime.cluster import threads_crew
 from tff_xc import errors
 from tff_xc.experiment import cohort
-from tff_xc.runtime import client_error
-from tff_xc.runtime import registry
-from tff_xc.runtime.cluster import context
-from tff_xc.runtime.cluster import dispatch
-from tff_xc.runtime.cluster import messages
-from tff_xc.runtime.cluster import worker
+from tff_xc.runtime import client_error, registry
+from tff_xc.runtime.cluster import context, dispatch, messages, worker
 from tff_xc.runtime.in_process import phases
 
 _FEW, _MANY = 9, 41  # Alone in their blocks; eleven blocks.
@@ -100,12 +96,8 @@ def _assert_same(found, expected):
     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize(
-  'clients', [_FEW, pytest.param(_MANY, marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize(
-  'algorithm', ['fedss', pytest.param('turbosvm', marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('clients', [_FEW, pytest.param(_MANY, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('algorithm', ['fedss', pytest.param('turbosvm', marks=pytest.mark.slow)])
 def test_any_number_of_workers_gives_the_numbers_of_one_process(
   algorithm, clients, expected, on_workers
 ):
@@ -124,9 +116,7 @@ def test_any_number_of_workers_gives_the_numbers_of_one_process(
     pytest.param(_MANY, 'train', marks=pytest.mark.slow),
   ],
 )
-def test_a_lost_workers_clients_are_done_by_others(
-  method, clients, expected, on_workers, capsys
-):
+def test_a_lost_workers_clients_are_done_by_others(method, clients, expected, on_workers, capsys):
   lost = []
 
   def faults(worker, called, block):
@@ -186,14 +176,10 @@ def test_a_client_that_fails_is_named(on_workers):
   assert computations.invoke(runtime, run, [2.0] * 9) == 18.0
 
 
-def test_values_at_clients_go_through_phases_and_come_back(
-  in_process_context, on_workers
-):
+def test_values_at_clients_go_through_phases_and_come_back(in_process_context, on_workers):
   vector = tff.TensorType(np.float32, [1000])
   first = tff.tensorflow.computation(lambda x: x[0], vector)
-  less = tff.tensorflow.computation(
-    lambda x, mean: x - mean, [np.float32, np.float32]
-  )
+  less = tff.tensorflow.computation(lambda x, mean: x - mean, [np.float32, np.float32])
 
   @tff.federated_computation(tff.FederatedType(vector, tff.CLIENTS))
   def run(x):
@@ -221,9 +207,7 @@ def test_bytes_to_workers_do_not_grow_with_the_classes(on_workers):
   """Only the requested rows go there; the whole table of 12 or 1,200 does not."""
   sent = []
   for classes in (12, 1200):
-    process = tiny.process(
-      'fedss', model=tiny.model(classes), max_positives=6, negatives=3
-    )
+    process = tiny.process('fedss', model=tiny.model(classes), max_positives=6, negatives=3)
     _, runtime = on_workers(2)
     with tff.framework.get_context_stack().install(runtime):
       tiny.run(process, 1, lambda r: _cohort(_FEW, r))
@@ -232,9 +216,7 @@ def test_bytes_to_workers_do_not_grow_with_the_classes(on_workers):
   assert sent[1] <= 1.5 * sent[0]
 
 
-def test_workers_read_the_values_of_which_they_have_a_copy(
-  expected, on_workers
-):
+def test_workers_read_the_values_of_which_they_have_a_copy(expected, on_workers):
   class Unread(messages.Referenced):
     def __getitem__(self, place):
       raise AssertionError('the driver reads no value')
@@ -242,8 +224,7 @@ def test_workers_read_the_values_of_which_they_have_a_copy(
   _, runtime = on_workers(2)
   marks = {'clients': _FEW}
   runtime.offer_data(
-    lambda folder: (marks, lambda number: _cohort(_FEW, number), lambda: None),
-    marks,
+    lambda folder: (marks, lambda number: _cohort(_FEW, number), lambda: None), marks
   )
   found = _after(runtime, _FEW, lambda r: Unread(_cohort(_FEW, r), r))
   _assert_same(found, expected(_FEW))
@@ -259,8 +240,7 @@ def _selected():
   table_type = tff.TensorType(np.float32, [10])
   row = graph(lambda table, key: table[key], [table_type, np.int32])
   add_up = graph(
-    lambda slices: slices.reduce(0.0, lambda a, b: a + b),
-    tff.SequenceType(np.float32),
+    lambda slices: slices.reduce(0.0, lambda a, b: a + b), tff.SequenceType(np.float32)
   )
 
   @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
@@ -417,8 +397,7 @@ def test_a_client_with_which_three_workers_are_lost_is_named(crew, runtime):
 
   crew.reset(4, lost)
   with pytest.raises(
-    client_error.ClientError,
-    match=r'client 3 .*the last: it was killed.*want of',
+    client_error.ClientError, match=r'client 3 .*the last: it was killed.*want of'
   ):
     _total(runtime, [1.0] * 20)
 
@@ -431,12 +410,8 @@ def _slowly(x):
     return x + 0.0
 
 
-@pytest.mark.parametrize(
-  'trains_slowly', [True, pytest.param(False, marks=pytest.mark.slow)]
-)
-def test_a_slow_worker_whose_clients_go_on_is_kept(
-  trains_slowly, crew, runtime, monkeypatch
-):
+@pytest.mark.parametrize('trains_slowly', [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_slow_worker_whose_clients_go_on_is_kept(trains_slowly, crew, runtime, monkeypatch):
   """A block takes longer than a worker may make no progress."""
   computation = computations.total
   if trains_slowly:
@@ -461,9 +436,7 @@ def test_a_slow_worker_whose_clients_go_on_is_kept(
   assert not crew.dismissed
 
 
-@pytest.mark.parametrize(
-  'answers', [True, pytest.param(False, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize('answers', [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_worker_without_progress_is_lost_and_the_flag_is_named(
   answers, crew, runtime, monkeypatch, capsys
 ):
@@ -497,9 +470,7 @@ def test_a_worker_without_progress_is_lost_and_the_flag_is_named(
     (1, [1, 2, 3, 4, 5, 10, *[1] * 34], 4, 7),  # Of a block.
   ],
 )
-def test_a_key_out_of_range_is_a_clients_error(
-  workers, keys, client, last, crew, runtime
-):
+def test_a_key_out_of_range_is_a_clients_error(workers, keys, client, last, crew, runtime):
   crew.reset(workers)
   selected = _selected()
   for_all = [9] * len(keys)
@@ -531,9 +502,7 @@ def _aligned(read_only: bool) -> np.ndarray:
 @pytest.mark.parametrize('borrowed', [False, True])
 def test_only_what_is_borrowed_and_never_written_is_shared(borrowed, read_only):
   given = _aligned(read_only)
-  tensor = messages.unpack(
-    {'x': [given]}, {'x': tff.TensorType(np.float32, [1024])}, borrowed
-  )['x']
+  tensor = messages.unpack({'x': [given]}, {'x': tff.TensorType(np.float32, [1024])}, borrowed)['x']
   np.testing.assert_array_equal(tensor, given)
   assert np.shares_memory(np.asarray(tensor), given) == (borrowed and read_only)
 

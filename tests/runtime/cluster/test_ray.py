@@ -123,9 +123,7 @@ def test_a_run_with_a_killed_worker_has_the_numbers_of_one_process(tmp_path):
   assert same.equals(expected)
   # The same with workers that make the procedural data themselves.
   own = {'TFF_XC_WORKER_DATA_DIR': str(tmp_path)}
-  assert (
-    ended(train(tmp_path / 'own', '--rounds=6', *ON_WORKERS, **own))[0] == 0
-  )
+  assert ended(train(tmp_path / 'own', '--rounds=6', *ON_WORKERS, **own))[0] == 0
   found_own = metrics(tmp_path / 'own')
   assert found_own['top1'].equals(expected['top1'])
   sent = [m['worker_bytes_down'].iloc[-1] for m in (found_own, found)]
@@ -134,15 +132,9 @@ def test_a_run_with_a_killed_worker_has_the_numbers_of_one_process(tmp_path):
 
 @pytest.mark.parametrize(
   ('name', 'how'),
-  [
-    ('gcs_server', signal.SIGKILL),
-    ('gcs_server', signal.SIGSTOP),
-    ('raylet', signal.SIGKILL),
-  ],
+  [('gcs_server', signal.SIGKILL), ('gcs_server', signal.SIGSTOP), ('raylet', signal.SIGKILL)],
 )
-def test_a_cluster_that_is_gone_is_one_sentence_in_a_minute(
-  name, how, tmp_path
-):
+def test_a_cluster_that_is_gone_is_one_sentence_in_a_minute(name, how, tmp_path):
   driver = train(tmp_path / 'run', '--rounds=100000', *ONE_WORKER)
   wait_for_round(tmp_path / 'run', 2)
   of_ray(driver)[name][0].send_signal(how)
@@ -250,18 +242,12 @@ def _listens(port):
 def test_a_cluster_of_the_user_must_want_a_token(start, tmp_path):
   token = tmp_path / 'token'
   token.write_text('ab' * 32)
-  flags, variables = start(
-    7391, RAY_AUTH_MODE='token', RAY_AUTH_TOKEN_PATH=str(token)
-  )
-  status, error = ended(
-    train(tmp_path / 'a', '--rounds=1', *flags, **variables)
-  )
+  flags, variables = start(7391, RAY_AUTH_MODE='token', RAY_AUTH_TOKEN_PATH=str(token))
+  status, error = ended(train(tmp_path / 'a', '--rounds=1', *flags, **variables))
   assert status == 0, error
   assert metrics(tmp_path / 'a')['workers'].iloc[-1] == 1
   token.write_text('cd' * 32)
-  status, error = ended(
-    train(tmp_path / 'b', '--rounds=1', *flags, **variables)
-  )
+  status, error = ended(train(tmp_path / 'b', '--rounds=1', *flags, **variables))
   assert status == 2 and error.startswith('error: Ray cannot connect'), error
   assert error.count('\n') == 1
 

@@ -8,26 +8,16 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tasks import experiment
-from tests import registered
-from tests import small_data
+from tests import registered, small_data
 from tests.runtime.cluster import threads_crew
-from tff_xc.algorithms import fedavg
-from tff_xc.algorithms import fednova
-from tff_xc.algorithms import fedss
-from tff_xc.algorithms import scaffold
+from tff_xc.algorithms import fedavg, fednova, fedss, scaffold
 from tff_xc.experiment import cohort
-from tff_xc.round import attack
-from tff_xc.round import compression
-from tff_xc.round import process
-from tff_xc.round import robust
-from tff_xc.round import trimming
+from tff_xc.round import attack, compression, process, robust, trimming
 from tff_xc.runtime.cluster import context
 
 _ROUNDS = 3
 # Bounds that zero some of these clients' updates and clip others.
-_BOUNDS = robust.Robust(
-  robust.Quantile(0.01, 0.9, 0.5, 2.0), robust.Quantile(0.05, 0.8, 0.2)
-)
+_BOUNDS = robust.Robust(robust.Quantile(0.01, 0.9, 0.5, 2.0), robust.Quantile(0.05, 0.8, 0.2))
 
 
 def _fedss(model):
@@ -76,9 +66,7 @@ def _fednova(model):
 def _attacked(model):
   adversary = attack.Attack('flip_signs', 0.2, 60)
   rounded = compression.Compression(4, True)
-  made = dataclasses.replace(
-    _fedss(model), adversary=adversary, compression=rounded
-  )
+  made = dataclasses.replace(_fedss(model), adversary=adversary, compression=rounded)
   return trimming.trimmed(made, 0.2)
 
 
@@ -147,9 +135,7 @@ def test_the_numbers_are_those_of_one_process(make, in_process_context):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  'network', [{'encoder': 'sequence'}, {'hidden_dim': 8}]
-)
+@pytest.mark.parametrize('network', [{'encoder': 'sequence'}, {'hidden_dim': 8}])
 def test_items_that_have_one_row(network, in_process_context):
   """Features are class rows, and dropout draws from the clients' seeds."""
   sizes = {'num_classes': 40, 'num_clients': 12, 'embedding_dim': 8}

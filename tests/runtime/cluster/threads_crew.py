@@ -5,8 +5,7 @@ import itertools
 import pickle
 import threading
 
-from tff_xc.runtime.cluster import dispatch
-from tff_xc.runtime.cluster import worker
+from tff_xc.runtime.cluster import dispatch, worker
 
 
 class _Shared:
@@ -71,11 +70,7 @@ class ThreadsCrew:
     return self._pool.submit(run)
 
   def wait(self, tickets, seconds):
-    return list(
-      concurrent.futures.wait(
-        tickets, seconds, concurrent.futures.FIRST_COMPLETED
-      ).done
-    )
+    return list(concurrent.futures.wait(tickets, seconds, concurrent.futures.FIRST_COMPLETED).done)
 
   def result(self, ticket):
     return ticket.result()

@@ -17,8 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import psutil
 
@@ -64,9 +63,7 @@ def connect(address: str = '', without_token: bool = False) -> None:
   """
   global _is_connected, _nearest_raylet
   if importlib.util.find_spec('ray') is None:
-    raise errors.InputError(
-      'Ray is not installed: `make venv-cluster` adds it to .venv'
-    )
+    raise errors.InputError('Ray is not installed: `make venv-cluster` adds it to .venv')
   address = address or os.environ.get('RAY_ADDRESS', '')
   _is_connected = True
   try:
@@ -254,9 +251,7 @@ def check_node() -> None:
   with contextlib.suppress(psutil.NoSuchProcess):
     if _nearest_raylet is None or _nearest_raylet.status() not in ended:
       return
-  raise client_error.WorkersError(
-    f'the node of Ray on this machine has ended: {_CURE}'
-  )
+  raise client_error.WorkersError(f'the node of Ray on this machine has ended: {_CURE}')
 
 
 def alive() -> dict[str, int]:
@@ -275,8 +270,7 @@ def alive() -> dict[str, int]:
     found = client.get_all_node_info(timeout=_HEAD_SECONDS)
   except ray.exceptions.RayError as e:
     raise client_error.WorkersError(
-      f'the head of the Ray cluster does not answer ({str(e).splitlines()[0]}):'
-      f' {_CURE}'
+      f'the head of the Ray cluster does not answer ({str(e).splitlines()[0]}): {_CURE}'
     ) from e
   return {
     node.hex(): int(info.resources_total.get('CPU', 0))

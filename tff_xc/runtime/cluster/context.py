@@ -4,9 +4,7 @@ import itertools
 import weakref
 
 from tff_xc.runtime import registry
-from tff_xc.runtime.cluster import cut
-from tff_xc.runtime.cluster import dispatch
-from tff_xc.runtime.cluster import messages
+from tff_xc.runtime.cluster import cut, dispatch, messages
 from tff_xc.runtime.in_process import context
 
 
@@ -15,12 +13,7 @@ class ClusterContext(context.InProcessContext):
 
   _phase = cut.CutPhase
 
-  def __init__(
-    self,
-    crew,
-    timeout_seconds: float = registry.WORKER_TIMEOUT,
-    device: str = '',
-  ):
+  def __init__(self, crew, timeout_seconds: float = registry.WORKER_TIMEOUT, device: str = ''):
     super().__init__(context.new_clients(1, device), 0)
     self._roster = dispatch.Roster(crew, timeout_seconds)
     self._programs = weakref.WeakKeyDictionary()
@@ -53,6 +46,4 @@ class ClusterContext(context.InProcessContext):
         self._programs[program] = next(self._counter), proto
     number, proto = self._programs[program]
     home = clients.home(program.stateful)
-    return dispatch.Dispatch(
-      self._roster, number, proto, program, argument, home
-    )
+    return dispatch.Dispatch(self._roster, number, proto, program, argument, home)

@@ -7,12 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tff_xc import environment
-from tff_xc import errors
+from tff_xc import environment, errors
 from tff_xc.runtime import client_error
-from tff_xc.runtime.cluster import connection
-from tff_xc.runtime.cluster import dispatch
-from tff_xc.runtime.cluster import worker as worker_lib
+from tff_xc.runtime.cluster import connection, dispatch, worker as worker_lib
 from tff_xc.runtime.in_process import phases
 
 # In the environment of Ray on a machine: the machine's own copy of the data.
@@ -95,9 +92,7 @@ class RayCrew:
         max_restarts=0,
         max_task_retries=0,
         enable_task_events=False,  # The head would remember every task.
-        scheduling_strategy=scheduling_strategies.NodeAffinitySchedulingStrategy(
-          node, soft=False
-        ),
+        scheduling_strategy=scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False),
       )(_Actor)
       self._nodes[name] = node
       self._actors[name] = new_actor.remote(threads, list(sys.path))
@@ -147,9 +142,7 @@ class RayCrew:
 
   def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:
     """Returns the tickets that are done, when one is or the time is over."""
-    done, _ = self._here(
-      self._ray.wait, list(tickets), num_returns=most, timeout=seconds
-    )
+    done, _ = self._here(self._ray.wait, list(tickets), num_returns=most, timeout=seconds)
     return done
 
   def result(self, ticket) -> Any:

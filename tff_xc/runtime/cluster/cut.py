@@ -8,11 +8,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.runtime.in_process import expressions
-from tff_xc.runtime.in_process import graph_call
-from tff_xc.runtime.in_process import phases
-from tff_xc.runtime.in_process import program as program_lib
-from tff_xc.runtime.in_process import values
+from tff_xc.runtime.in_process import (
+  expressions,
+  graph_call,
+  phases,
+  program as program_lib,
+  values,
+)
 
 
 class CutPhase(phases.Phase):
@@ -51,10 +53,7 @@ class CutPhase(phases.Phase):
       more[places_of(name)] = _integers(found.num_keys)
 
     def prepare(environment):
-      slices = {
-        name: _own_slices(environment, name, found)
-        for name, found in self.selects.items()
-      }
+      slices = {name: _own_slices(environment, name, found) for name, found in self.selects.items()}
       return {**environment, **slices}
 
     mapped = [s for s in self._mapped if s.name not in self.selects]
@@ -69,15 +68,11 @@ class CutPhase(phases.Phase):
         ' slices of another; use --runtime=in_process'
       )
     reads = wanted.union(*[s.reads for s in made])
-    outputs = {
-      name: _integers(found.num_keys) for name, found in self.selects.items()
-    }
+    outputs = {name: _integers(found.num_keys) for name, found in self.selects.items()}
 
     def body(environment, place):
       environment = phases.run_steps(made, environment, place)
-      return {
-        name: environment[found.keys] for name, found in self.selects.items()
-      }
+      return {name: environment[found.keys] for name, found in self.selects.items()}
 
     inputs = self._inputs(reads - {s.name for s in made}, of_clients=True)
     return graph_call.GraphCall(inputs, outputs, body)
@@ -86,16 +81,11 @@ class CutPhase(phases.Phase):
     offers = {found.offer for found in self.selects.values()}
     inputs = self._types(offers, at_clients=False)
     inputs |= {name: _integers(None) for name in self.selects}
-    outputs = {
-      rows_of(name): _stacked(found.element)
-      for name, found in self.selects.items()
-    }
+    outputs = {rows_of(name): _stacked(found.element) for name, found in self.selects.items()}
 
     def body(environment, place):
       return {
-        rows_of(name): found.slices(
-          environment[found.offer], environment[name], place
-        )
+        rows_of(name): found.slices(environment[found.offer], environment[name], place)
         for name, found in self.selects.items()
       }
 
@@ -105,9 +95,7 @@ class CutPhase(phases.Phase):
 def _own_slices(environment: dict, name: str, found: program_lib.Select):
   """Returns a client's slices from the rows of several clients' keys."""
   rows, places = environment[rows_of(name)], environment[places_of(name)]
-  own = values.map_leaves(
-    lambda leaf, _: tf.gather(leaf, places), rows, found.element
-  )
+  own = values.map_leaves(lambda leaf, _: tf.gather(leaf, places), rows, found.element)
   return values.Slices(own, found.element, found.num_keys)
 
 

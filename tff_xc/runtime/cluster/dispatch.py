@@ -11,15 +11,13 @@ import math
 import sys
 import threading
 import time
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tff_xc import errors
 from tff_xc.runtime import client_error
-from tff_xc.runtime.cluster import cut
-from tff_xc.runtime.cluster import messages
+from tff_xc.runtime.cluster import cut, messages
 from tff_xc.runtime.in_process import phases as phases_lib
 
 # A run without workers waits at least so long: each imports TensorFlow first.
@@ -57,9 +55,7 @@ class Member:
   """A worker as the driver sees it."""
 
   info: Info
-  heard: (
-    float  # When it last answered or trained a client, by `time.monotonic`.
-  )
+  heard: float  # When it last answered or trained a client, by `time.monotonic`.
   # What it is doing: the clients of a block, by ticket.
   tickets: dict[Any, range] = dataclasses.field(default_factory=dict)
 
@@ -88,9 +84,7 @@ class Roster:
 class Dispatch:
   """Runs the clients of a computation's phases; see `execution.run`."""
 
-  def __init__(
-    self, roster: Roster, number: int, proto, program, argument, home
-  ):
+  def __init__(self, roster: Roster, number: int, proto, program, argument, home):
     """`number` and `proto` are the program's in `messages.Block`."""
     self._roster = roster
     self._crew = roster.crew
@@ -139,9 +133,7 @@ class Dispatch:
       self._roster.refresh()
       self._hand_out()
       tickets = {
-        ticket: name
-        for name, member in self._roster.members.items()
-        for ticket in member.tickets
+        ticket: name for name, member in self._roster.members.items() for ticket in member.tickets
       }
       if tickets:
         self._alone_since = time.monotonic()
@@ -273,21 +265,16 @@ class Dispatch:
         types = self._phase.zero.outputs
         self._sums.merge(messages.unpack(found.folded, types))
       else:
-        self._sums.add(
-          [messages.unpack(v, types, borrowed=True) for v in found.folded]
-        )
+        self._sums.add([messages.unpack(v, types, borrowed=True) for v in found.folded])
       self._joined = clients.stop
 
-  def _lose(
-    self, name: str, why: str, cure: str = 'perhaps for want of memory'
-  ) -> None:
+  def _lose(self, name: str, why: str, cure: str = 'perhaps for want of memory') -> None:
     """Gives what a lost worker was doing to others."""
     self._measured['workers_lost'] += 1
     member = self._roster.members.pop(name)
     self._crew.dismiss(name)
     print(
-      f'\na worker on {member.info.machine} was lost ({why}); its clients go to'
-      ' others',
+      f'\na worker on {member.info.machine} was lost ({why}); its clients go to others',
       file=sys.stderr,
     )
     for clients in member.tickets.values():
@@ -296,20 +283,13 @@ class Dispatch:
         raise self._error(
           clients,
           RuntimeError(
-            f'{_MOST_LOST} workers were lost one after the other with it (the'
-            f' last: {why}), {cure}'
+            f'{_MOST_LOST} workers were lost one after the other with it (the last: {why}), {cure}'
           ),
         )
-    self._waiting = sorted(
-      [*member.tickets.values(), *self._waiting], key=lambda block: block[0]
-    )
+    self._waiting = sorted([*member.tickets.values(), *self._waiting], key=lambda block: block[0])
 
-  def _error(
-    self, clients: range, cause: Exception
-  ) -> client_error.ClientError:
-    return client_error.ClientError(
-      clients[0], self._num_clients, cause, clients[-1]
-    )
+  def _error(self, clients: range, cause: Exception) -> client_error.ClientError:
+    return client_error.ClientError(clients[0], self._num_clients, cause, clients[-1])
 
   def _dismiss_silent(self) -> None:
     """Gives up workers that make no progress; a large block takes its time."""
@@ -350,7 +330,4 @@ class Dispatch:
 
 def blocks(num_clients: int, size: int) -> list[range]:
   """Cuts a cohort into blocks of consecutive clients."""
-  return [
-    range(first, min(first + size, num_clients))
-    for first in range(0, num_clients, size)
-  ]
+  return [range(first, min(first + size, num_clients)) for first in range(0, num_clients, size)]

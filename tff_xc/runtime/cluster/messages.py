@@ -1,8 +1,7 @@
 """What a driver and its workers send each other: plain objects and NumPy arrays."""
 
 import dataclasses
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,7 @@ import tensorflow_federated as tff
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 
-from tff_xc.runtime.in_process import expressions
-from tff_xc.runtime.in_process import graph_call
-from tff_xc.runtime.in_process import values
+from tff_xc.runtime.in_process import expressions, graph_call, values
 
 # Leaves of values by name, in the order of `values.leaves`.
 Arrays = dict[str, list[np.ndarray]]
@@ -92,17 +89,14 @@ def arrays(value, type_spec: tff.Type) -> list[np.ndarray]:
     leaf = graph_call.readable(leaf)
     if not isinstance(leaf, tf.Tensor):
       raise expressions.UnsupportedError(
-        'the cluster cannot send a sequence to another machine; use'
-        ' --runtime=in_process'
+        'the cluster cannot send a sequence to another machine; use --runtime=in_process'
       )
     found.append(np.asarray(leaf))  # `numpy()` would copy it.
   return found
 
 
 def unpack(
-  found: Mapping[str, list[np.ndarray]],
-  types: Mapping[str, tff.Type],
-  borrowed: bool = False,
+  found: Mapping[str, list[np.ndarray]], types: Mapping[str, tff.Type], borrowed: bool = False
 ) -> dict[str, Any]:
   """Inverts `pack`; names without a type are left out.
 
@@ -116,14 +110,10 @@ def unpack(
   }
 
 
-def tensors(
-  leaves: list[np.ndarray], borrowed: bool = False
-) -> list[tf.Tensor]:
+def tensors(leaves: list[np.ndarray], borrowed: bool = False) -> list[tf.Tensor]:
   """Returns arrays as tensors; see `unpack`."""
   return [
-    _shared(leaf)
-    if borrowed and not leaf.flags.writeable
-    else tf.constant(leaf)  # It copies.
+    _shared(leaf) if borrowed and not leaf.flags.writeable else tf.constant(leaf)  # It copies.
     for leaf in leaves
   ]
 

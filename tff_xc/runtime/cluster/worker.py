@@ -15,12 +15,8 @@ import tensorflow_federated as tff
 
 from tff_xc import errors
 from tff_xc.runtime import client_error
-from tff_xc.runtime.cluster import cut
-from tff_xc.runtime.cluster import messages
-from tff_xc.runtime.in_process import context
-from tff_xc.runtime.in_process import phases as phases_lib
-from tff_xc.runtime.in_process import program as program_lib
-from tff_xc.runtime.in_process import values
+from tff_xc.runtime.cluster import cut, messages
+from tff_xc.runtime.in_process import context, phases as phases_lib, program as program_lib, values
 
 
 class Worker:
@@ -42,9 +38,7 @@ class Worker:
     """Returns how long ago it last read a client's values, or ran a client."""
     return time.monotonic() - self._progress
 
-  def open_data(
-    self, values_of: Callable[[int], Any], check: Callable[[], None]
-  ) -> None:
+  def open_data(self, values_of: Callable[[int], Any], check: Callable[[], None]) -> None:
     """Lets clients' values be read here; see `registry.offer_data`."""
     self._values_of, self._check_data = values_of, check
 
@@ -63,9 +57,7 @@ class Worker:
       own = {program.parameter: argument}
       return phase.keys({**server, **kept[index], **own}, place)
 
-    failed = self._run(
-      block, program, arguments.__getitem__, work, found.extend
-    )
+    failed = self._run(block, program, arguments.__getitem__, work, found.extend)
     if failed:
       return failed
     distinct, places = {}, [{} for _ in found]
@@ -109,9 +101,7 @@ class Worker:
         with self._folding:
           sums.add(group)
 
-    failed = self._run(
-      block, program, arguments.__getitem__, work, fold, phase.at_once
-    )
+    failed = self._run(block, program, arguments.__getitem__, work, fold, phase.at_once)
     if failed:
       return failed
     if block.folds:
@@ -143,9 +133,7 @@ class Worker:
     """Returns the program and its phase; compiles a new program."""
     with self._compiling:
       if block.program not in self._programs:
-        building_block = tff.framework.ComputationBuildingBlock.from_proto(
-          block.proto.get()
-        )
+        building_block = tff.framework.ComputationBuildingBlock.from_proto(block.proto.get())
         program = program_lib.Program(building_block)
         phases = [cut.CutPhase(program, i) for i in range(program.phases)]
         self._programs[block.program] = program, phases
@@ -168,9 +156,7 @@ class Worker:
       value = self._values_of(client.round_number)[client.place]
       self._progress = time.monotonic()
       return of_client(value, kind)
-    return values.unflatten(
-      messages.tensors(client), phases_lib.seen_by(True, kind)
-    )
+    return values.unflatten(messages.tensors(client), phases_lib.seen_by(True, kind))
 
   def _refuse_changes(self) -> None:
     try:
@@ -187,9 +173,7 @@ class Worker:
     """Returns the server's values; those of an older round are dropped."""
     with self._lock:
       if block.round not in self._servers:
-        found = messages.unpack(
-          block.server.get(), phase.server_inputs, borrowed=True
-        )
+        found = messages.unpack(block.server.get(), phase.server_inputs, borrowed=True)
         if block.round < max(self._servers, default=0):
           return found  # Of a round that was given up; a newer one has begun.
         self._servers = {block.round: found}
@@ -203,10 +187,6 @@ def of_client(value, parameter_type: tff.Type):
   """Returns the parameter as a client sees it, whose only own part is `value`."""
   if values.at_clients(parameter_type):
     return values.from_python(value, parameter_type.member)
-  if values.contains_placement(parameter_type) and isinstance(
-    parameter_type, tff.StructType
-  ):
-    return tuple(
-      [of_client(value, part) for part in values.members(parameter_type)]
-    )
+  if values.contains_placement(parameter_type) and isinstance(parameter_type, tff.StructType):
+    return tuple([of_client(value, part) for part in values.members(parameter_type)])
   return ()

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow_federated as tff
 
-from tff_xc.runtime.in_process import updates
-from tff_xc.runtime.in_process import values
+from tff_xc.runtime.in_process import updates, values
 
 
 class Argument:
@@ -34,13 +33,9 @@ class Argument:
   def _take_clients(self, given):
     text = str | bytes | range  # TFF refuses these.
     if isinstance(given, text) or not isinstance(given, Sequence):
-      raise TypeError(
-        f'expected a list with a value for each client, got {type(given)}'
-      )
+      raise TypeError(f'expected a list with a value for each client, got {type(given)}')
     if self.num_clients not in (None, len(given)):
-      raise ValueError(
-        f'arguments for {self.num_clients} and for {len(given)} clients'
-      )
+      raise ValueError(f'arguments for {self.num_clients} and for {len(given)} clients')
     self.num_clients = len(given)
     self.is_lazy |= not isinstance(given, list | tuple)
     return given
@@ -76,8 +71,7 @@ class Argument:
   def whole(self):
     """Returns the argument with lists of all clients' values."""
     return self._view(
-      lambda value, _: value,
-      lambda given, member: [values.from_python(v, member) for v in given],
+      lambda value, _: value, lambda given, member: [values.from_python(v, member) for v in given]
     )
 
   def release(self) -> None:
@@ -85,9 +79,7 @@ class Argument:
 
     def drop(value, type_spec):
       values.map_leaves(
-        lambda leaf, _: isinstance(leaf, updates.GivenUp) and leaf.drop(),
-        value,
-        type_spec,
+        lambda leaf, _: isinstance(leaf, updates.GivenUp) and leaf.drop(), value, type_spec
       )
 
     self._view(drop, lambda given, _: None)
@@ -105,7 +97,5 @@ def _view(value, type_spec: tff.Type, of_server, of_clients):
   is_struct = isinstance(type_spec, tff.StructType)
   if is_struct and values.contains_placement(type_spec):
     pairs = zip(value, values.members(type_spec), strict=True)
-    return tuple(
-      [_view(part, member, of_server, of_clients) for part, member in pairs]
-    )
+    return tuple([_view(part, member, of_server, of_clients) for part, member in pairs])
   return of_server(value, type_spec)

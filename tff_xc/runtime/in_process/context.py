@@ -20,14 +20,16 @@ import tensorflow_federated as tff
 from absl import logging
 
 from tff_xc import errors
-from tff_xc.runtime.in_process import arguments
-from tff_xc.runtime.in_process import execution
-from tff_xc.runtime.in_process import graph_call
-from tff_xc.runtime.in_process import imported
-from tff_xc.runtime.in_process import phases as phases_lib
-from tff_xc.runtime.in_process import program as program_lib
-from tff_xc.runtime.in_process import updates
-from tff_xc.runtime.in_process import values
+from tff_xc.runtime.in_process import (
+  arguments,
+  execution,
+  graph_call,
+  imported,
+  phases as phases_lib,
+  program as program_lib,
+  updates,
+  values,
+)
 
 
 class InProcessContext(tff.framework.SyncContext):
@@ -37,11 +39,7 @@ class InProcessContext(tff.framework.SyncContext):
   Each invocation has its own client threads.
   """
 
-  def __init__(
-    self,
-    new_clients: Callable[[int], execution.Clients],
-    default_num_clients: int,
-  ):
+  def __init__(self, new_clients: Callable[[int], execution.Clients], default_num_clients: int):
     self._new_clients = new_clients
     self._numbers = itertools.count()
     self._idle = []
@@ -82,18 +80,12 @@ class InProcessContext(tff.framework.SyncContext):
     result = program.result(found, imported.Place())
     result = self._finish(result, result_type)
     argument.release()
-    return tff.types.type_to_py_container(
-      values.to_python(result, result_type), result_type
-    )
+    return tff.types.type_to_py_container(values.to_python(result, result_type), result_type)
 
   def _run_clients(self, program, argument: arguments.Argument, clients):
     """Returns what runs the clients of a phase, see `execution.run`."""
     return functools.partial(
-      execution.on_threads,
-      program,
-      argument.of_client,
-      clients,
-      argument.is_lazy,
+      execution.on_threads, program, argument.of_client, clients, argument.is_lazy
     )
 
   @contextlib.contextmanager
@@ -142,14 +134,10 @@ def _map_placed(function, value, type_spec: tff.Type):
   """Applies `function` to all leaves, including those in clients' lists."""
   if values.at_clients(type_spec):
     member = type_spec.member
-    return [
-      values.map_leaves(lambda v, _: function(v), v, member) for v in value
-    ]
+    return [values.map_leaves(lambda v, _: function(v), v, member) for v in value]
   if isinstance(type_spec, tff.StructType):
     pairs = zip(value, values.members(type_spec), strict=True)
-    return tuple(
-      [_map_placed(function, part, member) for part, member in pairs]
-    )
+    return tuple([_map_placed(function, part, member) for part, member in pairs])
   return values.map_leaves(lambda leaf, _: function(leaf), value, type_spec)
 
 
@@ -168,15 +156,10 @@ def visible_devices(wanted: str = '') -> list[str]:
   chosen = []
   for name in wanted.lower().split(','):
     matching = [d for found in kinds.values() for d in found]
-    if name in kinds:
-      matching = kinds[name]
-    else:
-      matching = [d for d in matching if _short(d) == name]
+    matching = kinds[name] if name in kinds else [d for d in matching if _short(d) == name]
     if not matching:
       known = ', '.join(_short(d) for found in kinds.values() for d in found)
-      raise errors.InputError(
-        f'--device={wanted}: TensorFlow sees no {name!r}; it sees {known}'
-      )
+      raise errors.InputError(f'--device={wanted}: TensorFlow sees no {name!r}; it sees {known}')
     chosen += matching
   return chosen
 
@@ -186,10 +169,7 @@ def _short(device: str) -> str:
 
 
 def create_context(
-  *,
-  client_threads: int = 0,
-  device: str = '',
-  default_num_clients: int = 0,
+  *, client_threads: int = 0, device: str = '', default_num_clients: int = 0
 ) -> InProcessContext:
   """Returns a context that runs computations in this process.
 
@@ -206,14 +186,10 @@ def create_context(
   Raises:
     errors.InputError: for a device that TensorFlow does not see.
   """
-  return InProcessContext(
-    new_clients(client_threads, device), default_num_clients
-  )
+  return InProcessContext(new_clients(client_threads, device), default_num_clients)
 
 
-def new_clients(
-  client_threads: int, device: str
-) -> Callable[[int], execution.Clients]:
+def new_clients(client_threads: int, device: str) -> Callable[[int], execution.Clients]:
   """Returns what makes the threads of an invocation; see `create_context`."""
   threads = client_threads or len(os.sched_getaffinity(0))
   _use_one_thread_for_an_op()

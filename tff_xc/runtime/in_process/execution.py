@@ -5,18 +5,19 @@ import concurrent.futures
 import contextlib
 import math
 import queue
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import cancellation
 
 from tff_xc.runtime import client_error
-from tff_xc.runtime.in_process import graph_call
-from tff_xc.runtime.in_process import imported
-from tff_xc.runtime.in_process import phases as phases_lib
-from tff_xc.runtime.in_process import program as program_lib
+from tff_xc.runtime.in_process import (
+  graph_call,
+  imported,
+  phases as phases_lib,
+  program as program_lib,
+)
 
 
 class _Reader:
@@ -27,9 +28,7 @@ class _Reader:
     self._started = {}
     self._thread = None
     if ahead:
-      self._thread = concurrent.futures.ThreadPoolExecutor(
-        1, thread_name_prefix='tff_xc_reader'
-      )
+      self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='tff_xc_reader')
 
   def start(self, index: int) -> None:
     """Starts to read a value that `take` will return."""
@@ -71,9 +70,7 @@ class Clients:
         self._free[stateful].put(place)
     # Also for one client at a time: only the main thread receives an interrupt,
     # and a TensorFlow call in it would delay that.
-    self._pool = concurrent.futures.ThreadPoolExecutor(
-      threads, thread_name_prefix='tff_xc_client'
-    )
+    self._pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix='tff_xc_client')
 
   def home(self, stateful: bool) -> imported.Place:
     """Returns where the server's steps run."""
@@ -85,9 +82,7 @@ class Clients:
     first = self._number * self._threads
     return [
       imported.Place(
-        first + i if stateful else 0,
-        self._devices[i % len(self._devices)],
-        self._devices[0],
+        first + i if stateful else 0, self._devices[i % len(self._devices)], self._devices[0]
       )
       for i in range(self._threads)
     ]

@@ -12,8 +12,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.runtime.in_process import imported
-from tff_xc.runtime.in_process import values
+from tff_xc.runtime.in_process import imported, values
 
 _blocks = tff.framework
 # (environment, place) -> value
@@ -36,8 +35,7 @@ def compile_expression(block) -> Expression:
     if isinstance(block, kind):
       return build(block)
   raise UnsupportedError(
-    f'the in-process runtime cannot run {type(block).__name__}'
-    f' {block!r:.200}; use --runtime=worker'
+    f'the in-process runtime cannot run {type(block).__name__} {block!r:.200}; use --runtime=worker'
   )
 
 
@@ -52,8 +50,7 @@ def intrinsic_of(block) -> str | None:
 def unknown(uri: str) -> UnsupportedError:
   """Returns the error for an unknown intrinsic."""
   return UnsupportedError(
-    f'the in-process runtime cannot run the intrinsic {uri!r}; use'
-    ' --runtime=worker'
+    f'the in-process runtime cannot run the intrinsic {uri!r}; use --runtime=worker'
   )
 
 
@@ -84,9 +81,7 @@ def _selection(block) -> Expression:
   source = compile_expression(block.source)
   index = block.index
   if index is None:
-    index = values.names(_unplaced(block.source.type_signature)).index(
-      block.name
-    )
+    index = values.names(_unplaced(block.source.type_signature)).index(block.name)
   return lambda environment, place: source(environment, place)[index]
 
 
@@ -97,9 +92,7 @@ def _unplaced(type_spec: tff.Type) -> tff.Type:
 
 def _struct(block) -> Expression:
   parts = [compile_expression(p) for _, p in tff.structure.iter_elements(block)]
-  return lambda environment, place: tuple(
-    [p(environment, place) for p in parts]
-  )
+  return lambda environment, place: tuple([p(environment, place) for p in parts])
 
 
 def _block(block) -> Expression:
@@ -122,9 +115,7 @@ def _call(block) -> Expression:
     if uri not in _SEQUENCES:
       raise unknown(uri)
     run, types = _SEQUENCES[uri], block.argument.type_signature
-    return lambda environment, place: run(
-      argument(environment, place), place, types
-    )
+    return lambda environment, place: run(argument(environment, place), place, types)
   function = compile_expression(block.function)
 
   def call(environment, place):
@@ -143,10 +134,7 @@ def _sequence_reduce(argument, place, types):
   sequence, zero, step = argument
   element = types[0].element
   return values.as_dataset(sequence).reduce(
-    zero,
-    lambda total, each: step(
-      (total, values.from_element(each, element)), place
-    ),
+    zero, lambda total, each: step((total, values.from_element(each, element)), place)
   )
 
 
@@ -154,9 +142,7 @@ def _sequence_map(argument, place, types):
   function, sequence = argument
   element, mapped = types[1].element, types[0].result
   return values.as_dataset(sequence).map(
-    lambda *parts: values.to_element(
-      function(_element(parts, element), place), mapped
-    )
+    lambda *parts: values.to_element(function(_element(parts, element), place), mapped)
   )
 
 

@@ -8,13 +8,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 import tensorflow_federated as tff
-from tensorflow.python.eager import cancellation
-from tensorflow.python.eager import context
-from tensorflow.python.eager import execute
+from tensorflow.python.eager import cancellation, context, execute
 
-from tff_xc.runtime.in_process import imported
-from tff_xc.runtime.in_process import updates
-from tff_xc.runtime.in_process import values
+from tff_xc.runtime.in_process import imported, updates, values
 
 Types = dict[str, tff.Type]
 _thread = threading.local()
@@ -48,10 +44,7 @@ class GraphCall:
     self.inputs = inputs
     self.outputs = outputs
     self._body = body
-    self._leaves = {
-      name: len(values.leaf_specs(type_spec))
-      for name, type_spec in outputs.items()
-    }
+    self._leaves = {name: len(values.leaf_specs(type_spec)) for name, type_spec in outputs.items()}
     self._traced = {}
     self._lock = threading.Lock()
 
@@ -68,9 +61,7 @@ class GraphCall:
     found = function(*[readable(leaf) for leaf in held])
     leaves = iter(imported.made(held, found, recipe))
     return {
-      name: values.unflatten(
-        [next(leaves) for _ in range(self._leaves[name])], type_spec
-      )
+      name: values.unflatten([next(leaves) for _ in range(self._leaves[name])], type_spec)
       for name, type_spec in self.outputs.items()
     }
 
@@ -97,9 +88,7 @@ class GraphCall:
       recipe.clear()
       leaves = iter(given)
       environment = {
-        name: values.unflatten(
-          [next(leaves) for _ in values.leaf_specs(type_spec)], type_spec
-        )
+        name: values.unflatten([next(leaves) for _ in values.leaf_specs(type_spec)], type_spec)
         for name, type_spec in self.inputs.items()
       }
       with tf.device(place.device):
@@ -130,9 +119,7 @@ def _call(concrete, name: str, *flat) -> list[tf.Tensor]:
   manager = getattr(_thread, 'manager', None)
   if manager is None:
     return execute.execute(**arguments)
-  return execute.execute_with_cancellation(
-    **arguments, cancellation_manager=manager
-  )
+  return execute.execute_with_cancellation(**arguments, cancellation_manager=manager)
 
 
 def _fetched(given, leaves, recipe: imported.Recipe) -> list[tf.Tensor]:

@@ -70,13 +70,7 @@ def _nodes(graph_def) -> list:
 
 # Ops of tf.data, and those whose kernel for GPUs sums in any order; Bincount's refuses
 # to run where order is asked for.
-_ON_CPU = (
-  'Dataset',
-  'Iterator',
-  'Optional',
-  'SparseTensorDenseMatMul',
-  'Bincount',
-)
+_ON_CPU = ('Dataset', 'Iterator', 'Optional', 'SparseTensorDenseMatMul', 'Bincount')
 
 
 def _device_of(op: str, device: str) -> str:
@@ -154,10 +148,7 @@ def _call_only(caller, callee) -> None:
   call = caller.node_def.add(name='call', op='StatefulPartitionedCall')
   call.attr['f'].func.name = callee.signature.name
   call.input.extend(arg.name for arg in callee.signature.input_arg)
-  for name, args in (
-    ('Tin', callee.signature.input_arg),
-    ('Tout', callee.signature.output_arg),
-  ):
+  for name, args in (('Tin', callee.signature.input_arg), ('Tout', callee.signature.output_arg)):
     call.attr[name].list.type.extend(arg.type for arg in args)
   for index, arg in enumerate(callee.signature.output_arg):
     caller.ret[arg.name] = f'call:output:{index}'
@@ -173,9 +164,7 @@ def _rename(graph_def, suffix: str) -> None:
   TensorFlow finds a variable or table by its shared name.
   """
   library = graph_def.library
-  renamed = {
-    f.signature.name: f.signature.name + suffix for f in library.function
-  }
+  renamed = {f.signature.name: f.signature.name + suffix for f in library.function}
   for function in library.function:
     function.signature.name = renamed[function.signature.name]
   for gradient in library.gradient:

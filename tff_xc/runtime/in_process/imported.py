@@ -12,9 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.runtime.in_process import graph_rewrites
-from tff_xc.runtime.in_process import updates
-from tff_xc.runtime.in_process import values
+from tff_xc.runtime.in_process import graph_rewrites, updates, values
 
 _imports = itertools.count()
 
@@ -71,9 +69,7 @@ class _Import:
     fetches = [get(name) for name in _names(proto, 'result')]
     self._fetched, self._recipe = _recipe(self._feeds, fetches)
     self._batches = {
-      i: batch
-      for i, feed in enumerate(self._feeds)
-      if (batch := _only_batch(feed)) is not None
+      i: batch for i, feed in enumerate(self._feeds) if (batch := _only_batch(feed)) is not None
     }
     self._initialize = None
     if proto.initialize_op:
@@ -82,9 +78,7 @@ class _Import:
 
   def __call__(self, held: list) -> list:
     """Returns the result's leaves for the argument's."""
-    whole = frozenset(
-      i for i, leaf in enumerate(held) if self._is_batch(i, leaf)
-    )
+    whole = frozenset(i for i, leaf in enumerate(held) if self._is_batch(i, leaf))
     with tf.init_scope():
       if whole not in self._pruned:
         self._pruned[whole] = self._prune(whole)
@@ -179,9 +173,7 @@ def made(held: list, fetched: list, recipe: Recipe, base=lambda leaf: leaf):
     elif first is None:
       found.append(held[source])
     else:
-      found.append(
-        updates.RowUpdate(base(held[source]), fetched[first], fetched[rows])
-      )
+      found.append(updates.RowUpdate(base(held[source]), fetched[first], fetched[rows]))
   return found
 
 

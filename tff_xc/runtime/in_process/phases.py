@@ -10,10 +10,7 @@ import math
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.runtime.in_process import graph_call
-from tff_xc.runtime.in_process import imported
-from tff_xc.runtime.in_process import program as program_lib
-from tff_xc.runtime.in_process import values
+from tff_xc.runtime.in_process import graph_call, imported, program as program_lib, values
 
 # Clients folded in one call, if their results are small.
 GROUP = 4
@@ -92,9 +89,7 @@ class Phase:
 
     def body(environment, place):
       environment = run_steps(made, environment, place)
-      return {
-        _total(s.name): s.fold.zero(environment, place) for s in self._folding
-      }
+      return {_total(s.name): s.fold.zero(environment, place) for s in self._folding}
 
     return graph_call.GraphCall(inputs, self._total_types(), body)
 
@@ -143,9 +138,7 @@ class Phase:
 
     return graph_call.GraphCall(inputs, outputs, body)
 
-  def fold(
-    self, totals: dict, group: list[dict], place: imported.Place
-  ) -> dict:
+  def fold(self, totals: dict, group: list[dict], place: imported.Place) -> dict:
     """Returns the accumulators after the clients of `group`, in their order."""
     group = list(group)
     while group:
@@ -172,9 +165,7 @@ class Phase:
   def _fold(self, size: int) -> graph_call.GraphCall:
     totals = self._total_types()
     folded = {
-      _numbered(_value(s.name), i): s.fold.value_type
-      for i in range(size)
-      for s in self._folding
+      _numbered(_value(s.name), i): s.fold.value_type for i in range(size) for s in self._folding
     }
 
     def body(environment, place):
@@ -212,10 +203,11 @@ def _kept_apart(found: dict, types: graph_call.Types) -> dict:
   It would add up the terms of several clients in an order of its own, and the
   digits would depend on how many are folded in a call.
   """
-  apart = lambda leaf, _: tf.raw_ops.Snapshot(input=leaf)
-  return {
-    name: values.map_leaves(apart, found[name], types[name]) for name in types
-  }
+
+  def apart(leaf, _):
+    return tf.raw_ops.Snapshot(input=leaf)
+
+  return {name: values.map_leaves(apart, found[name], types[name]) for name in types}
 
 
 def _are_small(found: dict, types: graph_call.Types) -> bool:
@@ -280,15 +272,10 @@ def seen_by(clients: bool, type_spec: tff.Type) -> tff.Type:
   clients.
   """
   if isinstance(type_spec, tff.FederatedType):
-    if clients:
-      seen = type_spec.placement is tff.CLIENTS
-    else:
-      seen = not values.at_clients(type_spec)
+    seen = type_spec.placement is tff.CLIENTS if clients else not values.at_clients(type_spec)
     return type_spec.member if seen else tff.StructType([])
   if values.contains_placement(type_spec):
-    return tff.StructType(
-      [seen_by(clients, member) for member in values.members(type_spec)]
-    )
+    return tff.StructType([seen_by(clients, member) for member in values.members(type_spec)])
   return tff.StructType([]) if clients else type_spec
 
 
@@ -308,13 +295,7 @@ def block_size(num_clients: int) -> int:
 class Sums:
   """The accumulators of a phase's folds."""
 
-  def __init__(
-    self,
-    phase: Phase,
-    server: dict,
-    home: imported.Place,
-    block_size: int,
-  ):
+  def __init__(self, phase: Phase, server: dict, home: imported.Place, block_size: int):
     self._phase, self._server, self._home = phase, server, home
     self._size = block_size
     self._whole = self._block = self._zeros = None

@@ -19,13 +19,9 @@ import tensorflow_federated as tff
 from absl import logging
 
 from tff_xc import deep_messages
-from tff_xc.runtime.in_process import expressions
-from tff_xc.runtime.in_process import imported
-from tff_xc.runtime.in_process import values
+from tff_xc.runtime.in_process import expressions, imported, values
 
-_OUT_OF_RANGE = (
-  'federated_select: a key is outside [0, max_key); keys, max_key:'
-)
+_OUT_OF_RANGE = 'federated_select: a key is outside [0, max_key); keys, max_key:'
 
 
 def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
@@ -36,9 +32,7 @@ def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
   """
   try:
     return tf.vectorized_map(function, keys, fallback_to_while_loop=False)
-  except (
-    Exception
-  ) as e:  # The type of error depends on the first op that fails.
+  except Exception as e:  # The type of error depends on the first op that fails.
     logging.info('federated_select runs once for each key: %s', e)
   finally:
     _remove_sources()
@@ -71,9 +65,7 @@ class Step:
   """One binding, or the server's half of one."""
 
   name: str  # The name that it binds.
-  type: (
-    tff.Type
-  )  # The type of its value, of one client if it is at the clients.
+  type: tff.Type  # The type of its value, of one client if it is at the clients.
   at_clients: bool  # Whether each client has a value of it.
   phase: int  # The first phase in which it can run.
   reads: frozenset[str]  # The names that it reads.
@@ -139,10 +131,7 @@ class Program:
     self.phases = 1 + max([s.phase for s in self.steps.values()], default=0)
 
   def _phase(self, reads) -> int:
-    return max(
-      [self.steps[name].phase for name in reads if name in self.steps],
-      default=0,
-    )
+    return max([self.steps[name].phase for name in reads if name in self.steps], default=0)
 
   def _compile(self, name: str, block) -> list[Step]:
     reads = frozenset(_names_in(block))
@@ -181,20 +170,15 @@ class Program:
     def slices(offered, keys, place):
       max_key, server_value = offered
       in_range = tf.logical_and(keys >= 0, keys < max_key)
-      check = tf.debugging.Assert(
-        tf.reduce_all(in_range), [_OUT_OF_RANGE, keys, max_key]
-      )
-      one = lambda key: of_key((server_value, key), place.at_home())
+      check = tf.debugging.Assert(tf.reduce_all(in_range), [_OUT_OF_RANGE, keys, max_key])
+
+      def one(key):
+        return of_key((server_value, key), place.at_home())
+
       with tf.device(place.home), tf.control_dependencies([check]):
         return _for_each(one, tf.identity(keys), type_spec.element)
 
-    found = Select(
-      wanted.name,
-      wanted.type.shape[0],
-      offer.name,
-      type_spec.element,
-      slices,
-    )
+    found = Select(wanted.name, wanted.type.shape[0], offer.name, type_spec.element, slices)
 
     def run(environment, place):
       stacked = slices(environment[offer.name], environment[wanted.name], place)
@@ -202,20 +186,14 @@ class Program:
 
     phase = max(offer.phase, wanted.phase)
     reads = frozenset({offer.name, wanted.name})
-    return [
-      offer,
-      wanted,
-      Step(name, type_spec, True, phase, reads, run, select=found),
-    ]
+    return [offer, wanted, Step(name, type_spec, True, phase, reads, run, select=found)]
 
 
 def _transformed(computation: tff.Computation):
   """Returns a block that is a list of bindings, without TFF's conveniences."""
   body = computation.to_building_block()
   if _has_secure(body):  # Replacing them takes time also where there are none.
-    body = tff.backends.test.replace_secure_intrinsics_with_bodies(
-      computation
-    ).to_building_block()
+    body = tff.backends.test.replace_secure_intrinsics_with_bodies(computation).to_building_block()
   body, _ = tff.tensorflow.replace_intrinsics_with_bodies(body)
   return tff.framework.to_call_dominant(body)
 
@@ -263,9 +241,7 @@ def _parts(block) -> list:
   """Returns the blocks of an intrinsic's arguments."""
   if isinstance(block, _blocks.Struct):
     return [part for _, part in tff.structure.iter_elements(block)]
-  return [
-    _blocks.Selection(block, index=i) for i in range(len(block.type_signature))
-  ]
+  return [_blocks.Selection(block, index=i) for i in range(len(block.type_signature))]
 
 
 def _compile_fold(argument) -> Fold:
@@ -287,9 +263,7 @@ def _apply(block) -> expressions.Expression:
   function, argument = _parts(block.argument)
   function = expressions.compile_function(function)
   argument = expressions.compile_expression(argument)
-  return lambda environment, place: function(
-    argument(environment, place), place
-  )
+  return lambda environment, place: function(argument(environment, place), place)
 
 
 def _same(block) -> expressions.Expression:

@@ -9,8 +9,7 @@ then written into it. Otherwise the table is copied first, with the same result.
 
 import itertools
 import threading
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -55,13 +54,19 @@ class GivenUp:
 
 def donate(structure):
   """See `registry.donate`."""
-  wrap = lambda leaf: GivenUp(leaf) if isinstance(leaf, tf.Tensor) else leaf
+
+  def wrap(leaf):
+    return GivenUp(leaf) if isinstance(leaf, tf.Tensor) else leaf
+
   return tf.nest.map_structure(wrap, structure)
 
 
 def keep(structure):
   """See `registry.keep`."""
-  unwrap = lambda leaf: leaf.read() if isinstance(leaf, GivenUp) else leaf
+
+  def unwrap(leaf):
+    return leaf.read() if isinstance(leaf, GivenUp) else leaf
+
   return tf.nest.map_structure(unwrap, structure)
 
 
@@ -72,9 +77,7 @@ class InPlace:
     self._functions = {}
     self._lock = threading.Lock()
 
-  def __call__(
-    self, given_up: GivenUp, ids: tf.Tensor, rows: tf.Tensor
-  ) -> tf.Tensor:
+  def __call__(self, given_up: GivenUp, ids: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Returns the tensor of `given_up` with `rows` at `ids`.
 
     It takes the time of writing the rows. If another reference to the tensor's
@@ -113,10 +116,7 @@ def _build(tensor: tf.Tensor, ids_dtype: tf.DType):
       tf.raw_ops.Stage(values=[value], shared_name=name)
 
   @tf.function(
-    input_signature=[
-      tf.TensorSpec([None, 1], ids_dtype),
-      tf.TensorSpec([None, *row], dtype),
-    ],
+    input_signature=[tf.TensorSpec([None, 1], ids_dtype), tf.TensorSpec([None, *row], dtype)],
     autograph=False,
   )
   def update(ids, rows):
@@ -124,14 +124,8 @@ def _build(tensor: tf.Tensor, ids_dtype: tf.DType):
       (value,) = tf.raw_ops.Unstage(dtypes=[dtype], shared_name=name)
       value = tf.ensure_shape(value, shape)
       own = tf.raw_ops.TensorStridedSliceUpdate(
-        input=value,
-        begin=[0],
-        end=[0],
-        strides=[1],
-        value=tf.zeros([0, *row], dtype),
+        input=value, begin=[0], end=[0], strides=[1], value=tf.zeros([0, *row], dtype)
       )
-      return tf.raw_ops.InplaceUpdate(
-        x=own, i=tf.cast(ids[:, 0], tf.int32), v=rows
-      )
+      return tf.raw_ops.InplaceUpdate(x=own, i=tf.cast(ids[:, 0], tf.int32), v=rows)
 
   return put, update

@@ -6,9 +6,7 @@ at clients as a list with one value per client. Graph calls take and return flat
 lists, in which a data set is a variant tensor.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -54,12 +52,8 @@ def _cast_tensor(tensor: tf.Tensor, type_spec: tff.TensorType) -> tf.Tensor:
 
 
 def _from_numpy(value, type_spec: tff.TensorType) -> tf.Tensor:
-  if not isinstance(
-    value, bool | int | float | complex | np.generic | np.ndarray | Sequence
-  ):
-    raise NotImplementedError(
-      f'expected {type_spec}, got an object of {type(value)}'
-    )
+  if not isinstance(value, bool | int | float | complex | np.generic | np.ndarray | Sequence):
+    raise NotImplementedError(f'expected {type_spec}, got an object of {type(value)}')
   dtype = type_spec.dtype.type
   if hasattr(value, '_fields'):
     raise _mismatch(type_spec, f'a structure, {type(value).__name__}')
@@ -103,10 +97,7 @@ def _widens(found: np.dtype, wanted: type[np.generic]) -> bool:
 
 
 def _same_kind(found, wanted) -> bool:
-  return any(
-    np.issubdtype(found, kind) and np.issubdtype(wanted, kind)
-    for kind in _KINDS
-  )
+  return any(np.issubdtype(found, kind) and np.issubdtype(wanted, kind) for kind in _KINDS)
 
 
 def members(type_spec: tff.StructType) -> list[tff.Type]:
@@ -154,8 +145,7 @@ def parts_of(value, type_spec: tff.StructType) -> list:
   if isinstance(value, tff.structure.Struct):
     given = tff.structure.to_elements(value)
     if len(given) != len(expected) or any(
-      name not in (None, want)
-      for (name, _), want in zip(given, expected, strict=True)
+      name not in (None, want) for (name, _), want in zip(given, expected, strict=True)
     ):
       raise TypeError(f'expected the names {expected}, got {value}')
     return [part for _, part in given]
@@ -167,9 +157,7 @@ def parts_of(value, type_spec: tff.StructType) -> list:
     return [value[name] for name in expected]
   if isinstance(value, list | tuple) and len(value) == len(expected):
     return list(value)
-  raise TypeError(
-    f'expected a structure of {len(expected)} parts, got a {type(value)}'
-  )
+  raise TypeError(f'expected a structure of {len(expected)} parts, got a {type(value)}')
 
 
 def to_python(value, type_spec: tff.Type):
@@ -181,9 +169,7 @@ def to_python(value, type_spec: tff.Type):
   if not isinstance(type_spec, tff.StructType):
     return value
   pairs = zip(value, tff.structure.iter_elements(type_spec), strict=True)
-  return tff.structure.Struct(
-    [(name, to_python(part, member)) for part, (name, member) in pairs]
-  )
+  return tff.structure.Struct([(name, to_python(part, member)) for part, (name, member) in pairs])
 
 
 def element_spec(element: tff.Type):
@@ -216,10 +202,11 @@ def _to_dataset(value, type_spec: tff.SequenceType) -> tf.data.Dataset:
   spec = element_spec(element)
   elements = [to_element(_from_listed(e, element), element) for e in value]
   if not elements:
-    nothing = lambda s: tf.zeros([0, *(d or 0 for d in s.shape)], s.dtype)
-    return tf.data.Dataset.from_tensor_slices(
-      tf.nest.map_structure(nothing, spec)
-    )
+
+    def nothing(s):
+      return tf.zeros([0, *(d or 0 for d in s.shape)], s.dtype)
+
+    return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(nothing, spec))
   dataset = tf.data.Dataset.from_tensors(elements[0])
   for each in elements[1:]:
     dataset = dataset.concatenate(tf.data.Dataset.from_tensors(each))
@@ -257,9 +244,7 @@ def leaf_specs(type_spec: tff.Type) -> list[tf.TensorSpec]:
   if isinstance(type_spec, tff.FederatedType):
     return leaf_specs(type_spec.member)
   if isinstance(type_spec, tff.StructType):
-    return [
-      spec for member in members(type_spec) for spec in leaf_specs(member)
-    ]
+    return [spec for member in members(type_spec) for spec in leaf_specs(member)]
   if isinstance(type_spec, tff.SequenceType):
     return [tf.TensorSpec([], tf.variant)]
   return [tf.TensorSpec(type_spec.shape, tf.as_dtype(type_spec.dtype))]
@@ -327,6 +312,4 @@ def _build(leaves: Iterator, type_spec: tff.Type):
 
 def contains_placement(type_spec: tff.Type) -> bool:
   """Whether any part of a value of this type is placed."""
-  return tff.types.contains(
-    type_spec, lambda part: isinstance(part, tff.FederatedType)
-  )
+  return tff.types.contains(type_spec, lambda part: isinstance(part, tff.FederatedType))
