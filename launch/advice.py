@@ -108,7 +108,7 @@ def _rows(file: str) -> list[dict[str, str]]:
 class Rule(NamedTuple):
   """When a rule applies, and the algorithms to start with, the best one first."""
 
-  when: str  # Of the data and the run, as a clause.
+  when: str  # A clause about the data and the run.
   applies: Callable[[Facts], bool]
   use: tuple[str, ...]
   why: str  # A sentence.
@@ -118,75 +118,73 @@ class Rule(NamedTuple):
 # The first rule that applies counts.
 RULES = (
   Rule(
-    'the data are lists of items for users',
+    'examples are the item lists of users',
     lambda f: f.is_items,
     ('fedss', 'fullsoftmax'),
-    'On lists of items, sampled negatives score like all items, with a third of the bytes.',
+    'On item lists, sampled negatives score as high as all items, with a quarter of the bytes.',
   ),
   Rule(
-    'examples have sets of labels, of two thousand classes or more',
+    'an example has several labels, out of at least 2,000 classes',
     lambda f: f.label_sets and f.num_classes >= 2000,
     ('fedmlh',),
-    'Of some 4,000 labels, hashed tables learn rare ones better, and send less than all'
-    ' class rows.',
+    'With about 4,000 labels, hashed tables learn rare labels better than a full class table'
+    ' and send less.',
   ),
   Rule(
-    'examples have sets of labels, of fewer than two thousand classes',
+    'an example has several labels, out of fewer than 2,000 classes',
     lambda f: f.label_sets,
     ('fedavg',),
-    'Of up to a thousand labels, hashed tables learn no more than all class rows, and send more.',
-    '`fedmlh`, whose tables each send a network of their own',
+    'With up to 1,000 labels, hashed tables score no higher than a full class table and send more.',
+    '`fedmlh`',
   ),
   Rule(
     'a client has a single class',
     lambda f: f.classes_per_client < 1.5,
     ('fedaws',),
-    'A client that has one class cannot push it away from the others, so the server does.',
-    '`posonly`, which learns nothing from one class; `fedaws_baseline1`, whose rows come together',
+    'A client with one class cannot push other classes away, so the server does.',
+    '`posonly`, `fedaws_baseline1`',
   ),
   Rule(
     'a client has at least half of all classes',
     lambda f: f.classes_per_client >= f.num_classes / 2 and f.fits_all,
     ('fedavgm',),
-    'Where clients have most classes, momentum on the server and all class rows score highest.',
-    'methods that request a part of the rows: they save nothing here',
+    'When clients have most classes, all class rows and server momentum score highest.',
+    'methods that request only some rows, which save nothing here',
   ),
   Rule(
-    f'a client takes part in fewer than {VISITS[0]} rounds on average',
+    f'a client participates in fewer than {VISITS[0]} rounds on average',
     lambda f: f.visits < VISITS[0],
     ('fedproto', 'fedvc'),
-    'Prototypes need only a few rounds; methods that train class rows overtake them later.',
-    '`fedss` and `fedadam`, which need more rounds; `posonly`, `negonly` and `fedlc`',
+    'Prototypes need only a few rounds. Methods that train class rows overtake them later.',
+    '`fedss`, `fedadam`, `posonly`, `negonly`, `fedlc`',
   ),
   Rule(
-    'a client may not receive or send all class rows in a round',
+    'a client cannot receive or send all class rows in a round',
     lambda f: not f.fits_all,
     ('fedss',),
-    'Among the methods that request a part of the rows, FedSS scores highest after many'
-    ' rounds. More negatives score higher.',
-    '`negonly`, which is behind `fedss` with as many negatives; `posonly`, whose classes'
-    " nothing pushes away from other clients' classes",
+    'After many rounds, FedSS scores highest among the methods that request only some rows.'
+    ' More negatives score higher.',
+    '`negonly`, `posonly`',
   ),
   Rule(
     'the class table is less than a fifth of the model',
     lambda f: f.table_share < 0.2,
     ('fedadam', 'fedavgm'),
-    'A small class table gives no reason to select rows, and a server with Adam or'
-    ' momentum scores highest.',
-    '`posonly`, `fedlc` and `fedrs`, which restrict the softmax to the classes of the client',
+    'Selecting rows of a small class table saves little. Server Adam or momentum scores highest.',
+    '`posonly`, `fedlc`, `fedrs`',
   ),
   Rule(
     'the class table is a fifth of the model or more',
     lambda f: True,
     ('fedadam',),
-    'After many rounds, all class rows with Adam on the server score highest.',
-    '`fedavg` and `fedavgm`, which hardly move with few clients a round; `negonly`',
+    'After many rounds, all class rows with server Adam score highest.',
+    '`fedavg`, `fedavgm`, `negonly`',
   ),
 )
 
 _METHODS = 'measured/methods.csv'
 _FOOTING = 'choosing.md#all-methods-on-one-footing'
-_LONGER = 'choosing.md#the-same-classes-for-longer'
+_LONGER = 'choosing.md#longer-runs'
 _OMNIGLOT = Facts(964, 480, 32, 0.57, 3.3)
 _LANDMARKS = Facts(2028, 1262, 90, 0.74, 0.63)
 MEASURED = (
@@ -217,7 +215,7 @@ MEASURED = (
   Measured(
     'omniglot, 400 rounds',
     _OMNIGLOT._replace(visits=6.7),
-    'choosing.md#then-the-clients',
+    'choosing.md#which-server-optimizer',
     'omniglot.csv',
   ),
   Measured(
@@ -237,7 +235,7 @@ MEASURED = (
   Measured(
     'omniglot within 300 kB a round, 300 rounds',
     _OMNIGLOT._replace(visits=20, fits_all=False),
-    'choosing.md#first-questions',
+    'choosing.md#how-many-negatives',
     'omniglot-negatives.csv',
     most_bytes=3e5,
   ),
@@ -316,9 +314,13 @@ def evidence(facts: Facts, name: str = '') -> Measured | None:
 
 def table() -> list[list[str]]:
   """Returns the rules as a table for docs/choosing.md, the heading first."""
-  lines = [['your case', 'start with', 'because', 'rather not', 'measured']]
+  lines = [['your case', 'start with', 'because', 'avoid', 'measured on']]
   for rule in RULES:
-    shown = [f'[{m.name}]({m.page})' for m in MEASURED if rule_for(m.facts) is rule]
+    pages: dict[str, str] = {}  # A page is linked once, under the name of its first data set.
+    for measured in MEASURED:
+      if rule_for(measured.facts) is rule:
+        pages.setdefault(measured.page, measured.name.partition(' ')[0].rstrip(','))
+    shown = [f'[{name}]({page})' for page, name in pages.items()]
     use = ', then '.join(f'`{name}`' for name in rule.use)
     lines.append([rule.when, use, rule.why, rule.avoid, '; '.join(shown)])
   return lines

@@ -133,10 +133,10 @@ def test_the_first_example_saves_three_quarters_of_the_bytes():
   from tff_xc.measure import communication
 
   readme = documents.README.read_text()
+  demo = re.search(r'^DEMO := (.*)$', (documents.ROOT / 'Makefile').read_text(), re.M)[1]
+  [full] = [words for words in documents.commands(readme) if words[0] == 'launch.train']
   first, second = [
-    dict(re.findall(r'--(\w+)=(\S+)', ' '.join(words)))
-    for words in documents.commands(readme)
-    if any(word.startswith('--run_dir=runs/first/') for word in words)
+    dict(re.findall(r'--(\w+)=(\S+)', command)) for command in (demo, ' '.join(full))
   ]
   of_round = []
   for chosen in (first, second):
@@ -146,7 +146,7 @@ def test_the_first_example_saves_three_quarters_of_the_bytes():
     if chosen is first:
       negatives = config['hyperparameters']['negatives']
       rows = made.dataset.train.largest_label_set + negatives
-      assert f'receives {rows} class\nrows' in readme
+      assert f'downloads {rows} of the 2,000 class rows' in readme
     requested = {'class': rows}
     of_round.append(communication.messages(made.algorithm).of_round(requested, requested))
   for way in ('bytes_down_per_client', 'bytes_up_per_client'):
