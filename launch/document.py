@@ -9,7 +9,6 @@ A file's tables stand between two comments, of which the first says what is show
   <!-- result docs/results fedss/table1 [--paper] [--short] -->
   <!-- verdicts docs/results -->
   <!-- overview docs/results -->
-  <!-- both docs/results docs/results/another-processor -->
   <!-- benchmark docs/results/benchmarks/select.json [--short] -->
   <!-- table docs/results/measured/cluster_costs.csv -->
   <!-- audit docs/results/measured/audit_omniglot.csv --metric=top1 -->
@@ -25,9 +24,9 @@ their tasks, whose published numbers of the same algorithm stand beside; only ro
 without changes of their own have one. result: what `launch.reproduce
 --output=docs/results` wrote, with --paper at the paper's size, with --short without
 costs and orders. verdicts: how many small results of each paper have which verdict.
-overview: a line for each result, with its small form's verdict and the cause of a
-verdict that is not the paper's, from causes.csv (result,cause) there.
-both: the verdicts of the small results that two such directories have, by processor.
+overview: a line for each result except diagrams, with its caption up to a colon, its
+small form's verdict, and from causes.csv (result,cause) there the cause of a verdict
+that is not the paper's.
 benchmark: what `launch.benchmark NAME --output=FILE` wrote, with --short only its
 ratios. table: a CSV as it is. audit: what `launch.audit` wrote as audit.csv, with the
 score of its runs, or as updates.csv. advice: the rules by which `launch.plan`
@@ -144,50 +143,36 @@ def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _overview(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line for each result: what it is, what was measured, verdict and cause."""
+  """Returns a line for each result that is not a diagram: agreement, verdict and cause."""
   [where], _ = _words(words, 'DIRECTORY')
   _check_results(root / where)
   path = root / where / CAUSES
-  told = csv.DictReader(_read(path).splitlines() if path.exists() else ())
-  causes = {line['result']: line['cause'] for line in told}
+  rows = csv.DictReader(_read(path).splitlines() if path.exists() else ())
+  causes = {row['result']: row['cause'] for row in rows}
   if unknown := causes.keys() - registry.RESULTS.keys():
     raise ValueError(f'{CAUSES} names {min(unknown)}, which is no result')
-  lines = [['result', 'the paper shows', 'measured here', 'verdict', 'cause']]
+  lines = [['result', 'the paper shows', 'agreement', 'verdict']]
   for name, each in registry.RESULTS.items():
-    found = lines_lib.read(root / where, each, 'small')
-    verdict, why, _ = judge.judge(found)
-    cause = causes.get(name, '')
-    lines.append([f'`{name}`', each.caption, why, str(verdict), cause])
+    verdict, why, _ = judge.judge(lines_lib.read(root / where, each, 'small'))
+    if verdict is judge.Verdict.NOTHING:
+      continue
+    shown = re.split('[:;]', each.caption)[0]
+    says = f'{verdict}. {causes[name]}' if name in causes else str(verdict)
+    lines.append([f'`{name}`', shown, _in_short(why), says])
   return text_table.to_markdown(lines)
 
 
-def _both(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line for each small result that was measured in two directories."""
-  wheres, _ = _words(words, 'DIRECTORY DIRECTORY')
-  for where in wheres:
-    _check_results(root / where)
-  lines, machines = [], [set(), set()]
-  for name, each in registry.RESULTS.items():
-    of = [lines_lib.read(root / where, each, 'small') for where in wheres]
-    if not all(found.is_measured for found in of):
-      continue
-    one, two = ([_settings(line) for line in found.lines] for found in of)
-    if one != two:
-      raise ValueError(f'{name} has other settings, seeds or rounds in one')
-    verdicts = [str(judge.judge(found).verdict) for found in of]
-    lines.append([f'`{name}`', *verdicts])
-    for machine, found in zip(machines, of, strict=True):
-      machine |= {*found.distinct('processor')}
-  if not lines:
-    raise ValueError('the two have no small result in common')
-  heading = ['result', *(', '.join(sorted(machine)) for machine in machines)]
-  return text_table.to_markdown([heading, *lines])
+def _in_short(why: str) -> str:
+  """Returns the reason of a verdict as counts: '3 of 4 pairs', '6 of 6 bounds'."""
 
+  def counted(found):
+    counts = re.findall(r'(\d+) (\w+)', found[2])
+    agree = sum(int(number) for number, word in counts if word.startswith('agree'))
+    return f'{agree} of {sum(int(number) for number, _ in counts)} {found[1]}'
 
-def _settings(line: lines_lib.Line) -> tuple:
-  """Returns what a line is of, besides its values."""
-  of = line.row, line.task, line.changes, line.metric
-  return *of, line.seeds, line.rounds
+  why = re.sub('(pairs|claims) of [a-z ]+: ([^;]*)', counted, why)
+  why = re.sub(r'all (\d+) expected values hold', r'\1 of \1 bounds', why)
+  return why.replace(' are the published ones', '').replace('those of rounded', 'of rounded')
 
 
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
@@ -287,7 +272,6 @@ _KINDS = {
   'result': _result,
   'verdicts': _verdicts,
   'overview': _overview,
-  'both': _both,
   'benchmark': _benchmark,
   'table': _table,
   'audit': _audit,

@@ -33,15 +33,12 @@ def test_every_file_named_exists():
 
 def test_every_test_named_exists():
   """A page says how an algorithm was checked: `FILE`: (`test`, `test`)."""
-  checked = 0
   for path in documents.PAGES:
     parts = re.split(r'`(tests/[\w/]+\.py)`', path.read_text())
     for file, after in zip(parts[1::2], parts[2::2], strict=True):
       source = (documents.ROOT / file).read_text()
       for name in re.findall(r'`(test_\w+)`', after):
         assert f'def {name}(' in source, (path, file, name)
-        checked += 1
-  assert checked > 40
 
 
 def test_every_link_and_anchor_exists():

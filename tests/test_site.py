@@ -34,7 +34,7 @@ def site(monkeypatch):
   [
     ('README.md', '[a](docs/fedss.md#results)', '[a](fedss.md#results)'),
     ('README.md', '[two\nwords](CHANGELOG.md)', '[two\nwords](changes.md)'),
-    ('README.md', '![a](docs/omniglot.png)', '![a](omniglot.png)'),
+    ('README.md', '![a](docs/epsilon.png)', '![a](epsilon.png)'),
     ('README.md', '[a](LICENSE)', '[a](../LICENSE)'),
     # Sphinx offers it as a download.
     ('README.md', '[a](notebooks/fedss.ipynb)', '[a](../notebooks/fedss.ipynb)'),
@@ -44,8 +44,7 @@ def site(monkeypatch):
     (
       'docs/data.md',
       '[a](results/fedss)',
-      'a ([fig3/retrieval.png](results/fedss/fig3/retrieval.png),'
-      ' [fig8/result.png](results/fedss/fig8/result.png),'
+      'a ([fig8/result.png](results/fedss/fig8/result.png),'
       ' [table1/result.png](results/fedss/table1/result.png))',
     ),
     ('docs/data.md', '`docs/results/fedss.csv`', '[`docs/results/fedss.csv`](results/fedss.csv)'),

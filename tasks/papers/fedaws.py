@@ -96,7 +96,7 @@ RESULTS = (
   table.of_csv(
     **_PAPER,
     number='Table 1',
-    caption='CIFAR-10 and CIFAR-100, one class a client; ResNet-8, -32, -56',
+    caption='CIFAR-10 and CIFAR-100 with one class per client; ResNet-8, -32, -56',
     notes='The paper calls top-1 P@1. Numbers are at convergence.',
     what='A hundred classes of procedural features, a client each, ten test examples a'
     ' class, rows of 20 dimensions; all clients in every round, 150 rounds of one batch;'
@@ -118,7 +118,7 @@ RESULTS = (
   table.of_csv(
     **_PAPER,
     number='Table 3',
-    caption='Multi-label sets, one label a client; 4,096 clients a round',
+    caption='Multi-label sets with one label per client; 4,096 clients per round',
     notes='The text says k = 10 for the whole table, but the row of AmazonCat equals'
     ' the column k = 100 of Table 4, so that k is used for it. The paper also has'
     ' SLEEC, which is not implemented here: 90.5 / 76.3 / 61.5, 35.1 / 31.3 /'
@@ -136,7 +136,7 @@ RESULTS = (
   table.of_csv(
     **_PAPER,
     number='Table 4',
-    caption='AmazonCat: k with lambda = 10, and lambda with k = 100',
+    caption='AmazonCat by k and lambda: k with lambda = 10, and lambda with k = 100',
     notes='k = 0 stands for all others. The sweep of lambda is taken to be with k ='
     ' 100, because its column lambda = 10 equals the column k = 100. The baselines are'
     ' those of Table 3. The paper says why a small k is bad: most of the nearest rows are'
@@ -149,7 +149,7 @@ RESULTS = (
   table.Study(
     **_PAPER,
     number='Theory',
-    caption='Lemma 1 and eq. (17): the contrastive loss beside what FedAwS minimises',
+    caption='Lemma 1 and eq. (17): the contrastive loss and the loss that FedAwS minimizes',
     notes='Both are given as public summaries of the paper have them, and were not'
     ' compared with its print; they follow from eq. (7), (11) and (12), with better'
     ' constants, which are measured too.',

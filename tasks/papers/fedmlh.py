@@ -91,7 +91,7 @@ RESULTS = (
   table.Formula(
     **_PAPER,
     number='Table 2',
-    caption='Tables R and buckets B, and the rows that they replace, beside the'
+    caption='Numbers of tables R and buckets B: with the rows that they replace and the'
     ' defaults of these tasks',
   ),
   _table(
@@ -134,8 +134,8 @@ RESULTS = (
   table.Diagram(**_PAPER, number='Fig. 1', caption='Labels hashed into several small tables'),
   _theory(
     'Fig. 2',
-    'How frequent labels are, the share of positives that belong to labels below a'
-    ' frequency, and the examples of frequent labels on each client',
+    'Label frequencies: the share of positives that belong to labels below a frequency, and'
+    ' the examples of frequent labels on each client',
     {
       'share of all labels': (0.5, 1),
       'examples of a frequent label on one client, over an even share (Fig. 2 c)': (2, math.inf),
@@ -152,7 +152,7 @@ RESULTS = (
   ),
   _table(
     'Fig. 4',
-    "Scores over the bytes that all clients are sent: Table 3's runs",
+    "Scores by bytes sent to all clients: Table 3's runs",
     'At 200 MB FedMLH has trained 29 rounds (published best: 31), FedAvg 18.',
     of='table3',
     curves=_SCORES,
@@ -160,14 +160,14 @@ RESULTS = (
   ),
   _table(
     'Fig. 5',
-    'Scores by the numbers of tables R and of buckets B',
+    'Scores by numbers of tables R and buckets B',
     'The paper draws curves of other sizes, and prints no numbers. It calls the method'
     ' robust to B.',
     curves=_SCORES,
   ),
   _theory(
     'Theory',
-    'Lemmas 1 and 2 and Theorems 1 and 2 beside the labels of a task',
+    'Lemmas 1 and 2 and Theorems 1 and 2 on the labels of a task',
     {
       # Theorem 1: it falls as 1 / n_1, here within a tenth of the exponent.
       "exponent of a centroid's error over its positives (Theorem 1)": (-1.1, -0.9),

@@ -108,7 +108,7 @@ def _table(number, caption, changes, notes='', small=(), **more):
 
 _TABLE1 = _table(
   'Table 1',
-  'Landmarks-User-160k: 5,000 rounds of 64 clients; |S| = 95 to 170',
+  'Top-1 on Landmarks-User-160k: 5,000 rounds of 64 clients; |S| = 95 to 170',
   _LANDMARKS_SMALL,
   _ASSIGNED + _NOT_KNOWN,
   real="Omniglot, 964 characters and 480 drawers, 32 a round, 300 rounds with the task's"
@@ -132,7 +132,7 @@ _NOISE = {
   'clients_per_round': 8,
 }
 _SCORES = ('top1', 'map@10')  # Of panels a and b.
-_SENT = 'Accuracy for the class parameters that a client is sent: '
+_SENT = 'Accuracy by number of class parameters sent to a client: '
 RESULTS = (
   table.Diagram(**_PAPER, number='Fig. 1', caption='What a client receives, trains and returns'),
   table.Diagram(
@@ -141,17 +141,17 @@ RESULTS = (
   _TABLE1,
   _table(
     'Table 2',
-    'SOP: 2,000 rounds of 32 clients; |S| = 25 to 100',
+    'MAP@10 on SOP: 2,000 rounds of 32 clients; |S| = 25 to 100',
     _RETRIEVAL,
     _ASSIGNED + ' The number of fedss with 80 negatives is from Table 4.' + _NOT_KNOWN,
   ),
   _table(
     'Table 3',
-    'ImageNet-21k: 25,000 rounds; |S| = 70 to 820',
+    'Top-1 on ImageNet-21k: 25,000 rounds; |S| = 70 to 820',
     _IMAGENET,
     'The paper does not state the clients of a round. ' + _ASSIGNED + _NOT_KNOWN,
   ),
-  _table('Table 4', 'SOP: training and retrieval, |S| = 100', _RETRIEVAL),
+  _table('Table 4', 'Training top-1 and MAP@10 on SOP: |S| = 100', _RETRIEVAL),
   _figure(
     'Fig. 3',
     "Learning curves of the methods: Table 1's and Table 2's runs",
@@ -175,8 +175,8 @@ RESULTS = (
   table.Study(
     **_PAPER,
     number='Fig. 7',
-    caption="Confusion matrices of one client's training examples: FedSS and"
-    " NegOnly of Table 1's runs with the fewest negatives",
+    caption="Confusion matrices of one client: FedSS and NegOnly of Table 1's runs with the"
+    ' fewest negatives, on training examples',
     notes='The paper draws them without numbers: NegOnly collapses (Fig. 7). That'
     ' this takes 20 points of the diagonal was set here, before the first run.',
     measure='confusion',
@@ -188,8 +188,8 @@ RESULTS = (
   table.Formula(
     **_PAPER,
     number='Fig. 8',
-    caption='Share of the class table, n d / (encoder + n d), in % of all parameters;'
-    ' with |S|, the share that clients are spared, as the text has it',
+    caption='Share of the class table in all parameters: n d / (encoder + n d) in %, and with'
+    ' |S| the share that clients save',
     notes='The encoder of the paper is not printed: 3,710,000 parameters are derived'
     ' from its 3.38 %, which its text calls a reduction with |S| = 170 and is the'
     " share of the whole table. The last column has this package's MobileNetV3, which"
@@ -198,8 +198,8 @@ RESULTS = (
   table.Study(
     **_PAPER,
     number='Fig. 9',
-    caption="Gradient noise: mean absolute difference of FedSS's aggregated delta"
-    " from FullSoftmax's, over m",
+    caption="Gradient noise by number of negatives: mean absolute difference of FedSS's"
+    " aggregated delta from FullSoftmax's",
     notes='Clients of a round hold one batch of 32 images and differ in their'
     ' negatives. Deltas are of one local pass from the initial weights; how long the'
     " paper's network had been trained is not known here. The paper calls the fall"

@@ -164,7 +164,7 @@ def at(data: str, alpha: float) -> str:
 RESULTS = (
   _table(
     'Table 1',
-    'Centralised training',
+    'Centralized training',
     'How long it trained is not in the paper as we know it.',
     'Those of photographs are of pretrained networks (--encoder_weights). ',
     what='',
@@ -190,7 +190,7 @@ RESULTS = (
   ),
   _table(
     'Table 5',
-    'Rounds on iNaturalist-Geo-3k until 10, 50 and 90 % of the centralised accuracy',
+    'Rounds on iNaturalist-Geo-3k to 10, 50 and 90 % of centralized accuracy',
     'That these runs are of FedVC is inferred: without it, Table 2 stays below 90 %'
     ' of 57.90. From scratch (no --encoder_weights) rounds are 50,000 with 10'
     ' clients and 20,000 with 100, as in the paper. The centralised accuracy from'
@@ -209,19 +209,19 @@ RESULTS = (
   data.study(
     **_PAPER,
     number='Fig. 2',
-    caption='Examples and classes of the clients of iNaturalist, by rank',
+    caption='Examples and classes of iNaturalist clients, by rank',
     notes='The least images of a Geo cell, 0.01 of its most, are from memory. ' + _FIGURES,
   ),
   data.study(
     **_PAPER,
     number='Fig. 3',
-    caption='Examples and classes of the clients of Landmarks-User-160k, by rank, and'
-    ' examples of its classes for training and test',
+    caption='Examples and classes of Landmarks clients, by rank; and examples of the classes for'
+    ' training and test',
     notes=_FIGURES,
   ),
   _table(
     'Fig. 4',
-    'Accuracy relative to the centralised one, for the skew of the clients (EMD)',
+    'Accuracy relative to centralized training, by skew of the clients (EMD)',
     'Ten clients a round and one local epoch of the curves; the paper also varies'
     ' epochs and clients. Every point is the best of a grid of rates and momenta, with'
     ' FedAvg as momentum 0; the paper has such a grid, and this one is ours. Section 6.1'
@@ -239,7 +239,7 @@ RESULTS = (
   _curves(
     7,
     4,
-    'Landmarks by clients a round',
+    'Landmarks by clients per round',
     notes='Section 6.2 says that FedIR helps most where few clients take part. In Table 4'
     ' its gains after 5,000 rounds of 10, 50 and 100 clients are 2.0, 1.7 and 1.8 points'
     ' of all layers, and 2.0, 2.8 and 2.7 of two: here it must help no less.',
@@ -247,7 +247,7 @@ RESULTS = (
   ),
   _table(
     'Fig. 8',
-    "Accuracy by the clients' effective rate, that over 1 - momentum, for each alpha",
+    'Accuracy by effective learning rate: learning rate / (1 - momentum), for each alpha',
     'The paper draws the best score at each effective rate, without numbers; its grids'
     ' are not known here, and these are ours, with FedAvg as momentum 0, 50 clients a'
     ' round and 5 local epochs. It ran 10,000 rounds on CIFAR-10 and 20,000 on CIFAR-100.'

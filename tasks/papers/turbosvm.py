@@ -83,7 +83,7 @@ _STATISTICS_NOTES = (
 RESULTS = (
   _table(
     'Fig. 1',
-    'Curves on FEMNIST at a suboptimal client rate, for 1, 2 and 4 local epochs',
+    'Curves on FEMNIST at a suboptimal learning rate; for 1, 2 and 4 local epochs',
     "Only the figure's right part, whose caption names neither the rate nor the"
     " epochs: 0.03, a third of Table 8's, and the epochs of Table 11 are chosen here;"
     ' the small form has one epoch. The left part is a diagram of the round.',

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from launch import compare, document
-from launch.reproduction import judge, lines as lines_lib
 from tasks.papers import registry, table
 from tests.launch import light
 from tests.launch.reproduction import small_table
@@ -106,47 +105,19 @@ def test_results_and_the_numbers_of_their_verdicts(tmp_path):
 def test_every_result_has_a_line_and_every_failure_a_cause(tmp_path):
   text = document.document(ROOT / 'docs' / 'reproduce.md')
   block = text[text.index('<!-- overview') :].partition('<!-- end -->')[0]
-  lines = [line.split(' | ') for line in block.splitlines()[3:]]
-  assert [line[0].strip('| `') for line in lines] == [*registry.RESULTS]
-  for line in lines:
-    cause = line[-1].strip('| ')
-    decided = line[3].startswith(('shape', 'reproduced', 'formula', 'nothing'))
-    assert bool(cause) != decided, line
+  lines = [line.strip('| ').split(' | ') for line in block.splitlines()[3:]]
+  shown = {line[0].strip('`'): line[-1] for line in lines}
+  results = registry.RESULTS.items()
+  assert [*shown] == [name for name, each in results if not isinstance(each, table.Diagram)]
+  for name, says in shown.items():
+    verdict, _, cause = says.partition('. ')
+    assert bool(cause) != verdict.startswith(('shape', 'reproduced', 'formula')), name
   path = tmp_path / 'page.md'
   small_table.measured(algorithm='fedmlh').write(tmp_path / 'r')
   (tmp_path / 'r' / document.CAUSES).write_text('result,cause\nfedss/none,x\n')
   write(path, 'overview r')
   with pytest.raises(errors.InputError, match='fedss/none'):
     document.document(path)
-
-
-def test_verdicts_of_two_directories(tmp_path):
-  def measured(where, processor, better, **more):
-    worse = {'row': 'fedavg', 'published': '40.0', 'mean': 50.0}
-    of = {'std': 0.1, 'seeds': 3, 'processor': processor, **more}
-    cells = [{'mean': better}, worse]
-    lines = [small_table.measured(**of, **each).lines[0] for each in cells]
-    result = registry.RESULTS[small_table.NAME]
-    found = lines_lib.Measured(result, 'small', lines)
-    found.write(tmp_path / where)
-    return judge.judge(found).verdict
-
-  path = tmp_path / 'a.md'
-  one = measured('r', 'A', 60.0)
-  write(path, 'both r s')
-  with pytest.raises(errors.InputError, match=r'no result was written to .*s$'):
-    document.document(path)
-  small_table.measured(mean='').write(tmp_path / 's')
-  with pytest.raises(errors.InputError, match='in common'):  # s has no value.
-    document.document(path)
-  measured('s', 'B', 40.0, rounds=7)
-  with pytest.raises(errors.InputError, match='other settings'):
-    document.document(path)
-  two = measured('s', 'B', 40.0)
-  assert one != two
-  lines = [x for x in document.document(path).splitlines() if x.startswith('|')]
-  assert lines[0] == '| result | A | B |'
-  assert lines[2:] == [f'| `{small_table.NAME}` | {one} | {two} |']
 
 
 def test_an_audit(tmp_path):
