@@ -7,9 +7,18 @@ import tensorflow as tf
 
 from tests import tiny_sparse
 from tff_xc import classifier, heads
-from tff_xc.data import client_data, partition, pool
-from tff_xc.encoders import bag, encoder as encoder_lib
-from tff_xc.round import algorithm, local_training, losses, optimizers, process, request, tables
+from tff_xc.data import client_data, partition, pool, sparse
+from tff_xc.encoders import bag, encoder as encoder_lib, sequence
+from tff_xc.round import (
+  algorithm,
+  examples as examples_lib,
+  local_training,
+  losses,
+  optimizers,
+  process,
+  request,
+  tables,
+)
 
 N, DIM, RATE, SCALE = 12, 4, 0.5, 4.0
 MOMENTUM = optimizers.RowMomentum(1.0, 0.9)
@@ -150,6 +159,29 @@ def test_a_request_has_the_union_once_and_counts_labels_alone():
   assert not shift[~is_drawn].any()
   with pytest.raises(tf.errors.InvalidArgumentError, match='outside'):
     asked.held_rows(labels, tf.constant([1, 2]), features=tf.constant([30]))
+
+
+@pytest.mark.parametrize('request_all', [False, True])
+def test_the_oldest_item_of_a_history_is_no_class_of_the_client(request_all):
+  """Histories 5, 2, 3 before 4, and 2, 6 before 2: no item is followed by 5."""
+  encoder = encoder_lib.tied(
+    sequence.build_sequence_encoder(num_items=N, length=3, dim=DIM), sequence.ITEM
+  )
+  of = classifier.EmbeddingClassifier(encoder, heads.CosineHead(SCALE), N)
+  x = sparse.SparseFeatures(
+    np.array([0, 3, 5], np.int32),
+    np.array([3, 5, 2, 6, 2], np.int32),
+    (1 / np.array([1, 3, 2, 1, 2])).astype(np.float32),
+  )
+  y = np.array([4, 2], np.int32)
+  client = tf.nest.map_structure(tf.constant, examples_lib.ClientExamples(x, y, np.int64(0), y))
+  asked = request.AllRows(N) if request_all else request.OwnAndSampled(N, 5)
+  table = tables.Table('class', asked)
+  held = tables.held_rows(of, (table,), client, tf.constant([1, 2]))['class']
+  counts = dict(zip(held.ids.numpy().tolist(), held.counts.numpy().tolist(), strict=True))
+  assert {i: n for i, n in counts.items() if n} == {2: 2, 3: 1, 4: 1, 6: 1} | (
+    {} if request_all else {5: -1}
+  )
 
 
 def test_room_for_a_request_is_of_the_largest_union():

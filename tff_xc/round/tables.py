@@ -170,8 +170,9 @@ def keys(
   size = tf.where(some, tf.size(examples.all_y), 0)
   rows = _class_rows(model, examples.all_y[:size], examples.client_id)
   rows = tf.reshape(rows, [-1])
-  if model.encoder.targets:  # Its features are labels, too.
-    rows = tf.concat([rows, *_features(model, examples)], axis=0)
+  if model.encoder.targets:  # All items of a history except its oldest are labels, too.
+    targets, _ = model.encoder.targets(examples.x, tf.fill(tf.shape(examples.y), -1))
+    rows = tf.concat([rows, targets[targets >= 0]], axis=0)
   return rows
 
 
@@ -226,7 +227,7 @@ def request_of(
 
 def _tied_keys(model, examples) -> tf.Tensor | None:
   """Returns int32 [k], the class rows that features name, or None if none are tied."""
-  if model.encoder.targets or not model.encoder.tied:
+  if not model.encoder.tied:
     return None
   return tf.concat(_features(model, examples), axis=0)
 
