@@ -162,6 +162,9 @@ def run(
     print(f'{name:19s} {value:.4f}')
   rounds = wording.count(found.rounds, 'round')
   done, title = f'after {rounds}', f'{found.dataset.name}, {rounds}'
+  chosen = trained.round_of(run_dir, trained.CHOSEN)
+  if chosen not in (None, found.rounds):
+    done += f'; launch.predict and launch.export take the model of round {chosen}'
   if frame is not None:
     result['clients'] = _summary(frame, found, how)
     _show(frame, found, how)

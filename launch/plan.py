@@ -166,13 +166,15 @@ class Planner:
         ' because of the encoder; raise the limit, or take a smaller encoder'
       )
     data, rounds = self._data(), self._rounds()
+    starts, why_no_start = self._starts(lines, data, rounds)
     limit = None if math.isinf(self.most_bytes) else self.most_bytes
     return {
       'task': self.task,
       'data': data,
       'algorithms': [lines[name] for name in self.chosen or PLANNED],
       'rounds': rounds,
-      'starts': self._starts(lines, data, rounds),
+      'starts': starts,
+      'why_no_start': why_no_start,
       'most_bytes': limit,
     }
 
@@ -388,8 +390,8 @@ class Planner:
       'rounds_for_visits': [math.ceil(n * active / each) for n in advice.VISITS],
     }
 
-  def _starts(self, lines, data, rounds) -> list[dict[str, Any]]:
-    """Returns the commands to start with, the best one first."""
+  def _starts(self, lines, data, rounds) -> tuple[list[dict[str, Any]], str]:
+    """Returns the commands to start with, the best one first, or why there is none."""
     (few, many), described = (rounds['rounds_for_visits'], self.dataset.description)
     number = rounds['rounds'] if rounds['is_given'] else max(rounds['rounds'], few)
     facts = advice.Facts(
@@ -419,11 +421,17 @@ class Planner:
     if self.chosen and possible and not found:
       name, why = possible[0], 'You named it; no rule recommends it here.'
       found[name] = self._start(lines[name], facts, number, why)
+    if not found:
+      name = [*self.chosen, *advice.rule_for(facts).use][0]
+      others = [n for n in possible if algorithms.get(n).has_clients]
+      change = 'Change that' if math.isinf(self.most_bytes) else 'Raise the limit'
+      other = f'train --algorithm={others[0]}, which fits' if others else 'leave out --algorithm'
+      return [], f'{name} does not: {lines[name]["why_not"]}. {change}, or {other}'
     if len(found) == 1:
       [name], count = found, many if many > number else 2 * number
       why = 'The same for another number of rounds, to compare.'
       found[why] = self._start(lines[name], facts, count, why)
-    return [*found.values()][:3]
+    return [*found.values()][:3], ''
 
   def _start(self, line: Mapping, facts, rounds: int, why: str) -> dict[str, Any]:
     """Returns a command, and the kept comparison that it rests on."""
@@ -653,7 +661,9 @@ def _of_rounds(found: Mapping, width: int) -> str:
 
 
 def _of_starts(found: Mapping, width: int) -> str:
-  text = 'Start with:\n' if found['starts'] else 'No recommended algorithm fits.\n'
+  text = 'Start with:\n'
+  if not found['starts']:
+    text = _filled(f'No recommended algorithm fits. {found["why_no_start"]}.', width)
   for number, start in enumerate(found['starts'], 1):
     down, up = (wording.human_bytes(start[f'bytes_{way}']) for way in ('down', 'up'))
     drawn = start['negatives']

@@ -23,7 +23,8 @@ from tff_xc.round import algorithm as algorithm_lib, carried, process as process
 from tff_xc.runtime import registry as runtimes
 
 LAST, BEST = 'last', 'best'
-# The best round if the run chose it by validation, else the last.
+# The best round if the run chose it by validation, or the best of those that have a
+# checkpoint; else the last.
 CHOSEN = 'chosen'
 
 
@@ -231,16 +232,18 @@ def _round(run: run_files.Run, wanted: str) -> int | None:
   number, why = wanted, ''
   if wanted in (BEST, CHOSEN) and measured:
     by = by if by in measured else measured[0]
-    values = run.metrics[by]
-    is_lower = catalog.SCORES[by].better == 'lower'
-    row = values.idxmin() if is_lower else values.idxmax()
-    number = str(int(run.metrics['round'][row]))
+    values = run.metrics.set_index('round')[by]
+    if catalog.SCORES[by].better == 'lower':
+      values = -values
+    number = str(int(values.idxmax()))
     why = f'the best round by {by}, {number}, has no checkpoint'
   if number in map(str, kept):
     return int(number)
   if wanted == CHOSEN:
-    print(f'warning: {why}; the last one is taken', file=sys.stderr)
-    return None
+    saved = values[values.index.isin(kept)].dropna()
+    instead = int(saved.idxmax()) if len(saved) else kept[-1]
+    print(f'warning: {why}; the model of round {instead} is taken', file=sys.stderr)
+    return instead
   raise errors.InputError(
     f'--round={wanted}: {why or f"{run.path} has no such checkpoint"}; give last, best'
     f' or one of {", ".join(map(str, kept))}'

@@ -113,6 +113,18 @@ def test_the_checkpoint_of_the_best_round_stays(tmp_path):
   assert kept() == [24, 28, 32]
 
 
+@pytest.mark.parametrize(('metric', 'kept'), [('top1', [4, 12, 24]), ('', [12, 24])])
+def test_a_best_round_that_was_asked_for_has_a_checkpoint_of_its_own(tmp_path, metric, kept):
+  """Evaluated after rounds 4, 8, ..., and saved after 12 and 24: the best round is 4."""
+
+  def falling(weights):
+    return {'top1': 1 - abs(4 - math.log2(float(weights)))}
+
+  best = targets.BestRound(metric)
+  doubling.run(tmp_path, 24, evaluate=falling, best=best, checkpoint_every=12)
+  assert checkpoints.kept(tmp_path) == kept
+
+
 def interrupted(*_):
   raise KeyboardInterrupt
 

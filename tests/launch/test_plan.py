@@ -125,6 +125,15 @@ def test_a_limit_chooses_what_fits(few):
     planned(WIDE, most_bytes=6_000)
 
 
+def test_it_says_what_to_do_where_no_recommended_algorithm_fits():
+  changes = {'num_clients': 8, 'num_classes': 200, 'num_features': 64, 'hidden_dim': 8}
+  found = planned(changes, 'sparse-words-sets', most_bytes=6000)
+  assert found['starts'] == [] and 'fedavg' in found['why_no_start']
+  assert 'Raise the limit, or train --algorithm=fed' in ' '.join(plan.to_text(found, 100).split())
+  found = planned(changes, 'sparse-words-sets', most_bytes=6000, chosen=('fedavg',))
+  assert found['why_no_start'].endswith('leave out --algorithm')
+
+
 def test_messages_are_halved_where_they_would_not_fit(few):
   found = planned(WIDE, most_bytes=10_000)
   by_name = {a['algorithm']: a for a in found['algorithms']}

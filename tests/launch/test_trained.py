@@ -157,19 +157,26 @@ def test_no_data_are_needed(here, rounds):
 
 def test_the_default_round_is_the_one_that_validation_chose(monkeypatch, capsys):
   metrics = pd.DataFrame(
-    {'round': [0, 1, 2], 'hit@10': [0.1, 0.2, 0.9], 'ndcg@10_validation': [0.1, 0.8, 0.3]}
+    {
+      'round': [0, 1, 2, 3],
+      'hit@10': [0.1, 0.2, 0.9, 0.5],
+      'ndcg@10_validation': [0.1, 0.8, 0.4, 0.3],
+    }
   )
 
   def of(by):
     return types.SimpleNamespace(path='run', task='items', config={'best_by': by}, metrics=metrics)
 
-  monkeypatch.setattr(checkpoints, 'kept', lambda path: [1, 2])
+  monkeypatch.setattr(checkpoints, 'kept', lambda path: [1, 2, 3])
   by_validation = of('ndcg@10_validation')
   assert trained._round(by_validation, trained.CHOSEN) == 1
   # The test chooses nothing that is not asked for.
   for by in ('', 'hit@10'):
     assert trained._round(of(by), trained.CHOSEN) is None
   assert trained._round(of('hit@10'), trained.BEST) == 2
-  monkeypatch.setattr(checkpoints, 'kept', lambda path: [2])
-  assert trained._round(by_validation, trained.CHOSEN) is None
-  assert 'the last one is taken' in capsys.readouterr().err
+  # Round 1 is best, but has no checkpoint: the best one that has is taken, and that is said.
+  monkeypatch.setattr(checkpoints, 'kept', lambda path: [2, 3])
+  assert trained._round(by_validation, trained.CHOSEN) == 2
+  assert 'the model of round 2 is taken' in capsys.readouterr().err
+  monkeypatch.setattr(checkpoints, 'kept', lambda path: [7])  # Round 7 was not evaluated.
+  assert trained._round(by_validation, trained.CHOSEN) == 7

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from launch import export, prediction
+from launch import evaluate, export, prediction
 from tasks import experiment
 from tff_xc.data import sparse
 from tff_xc.round import process
@@ -60,7 +60,7 @@ def test_the_summary_has_the_test_scores_of_the_round_that_validation_chose(tmp_
 
 
 @pytest.mark.slow
-def test_lists_and_files_are_of_the_round_that_validation_chose(tmp_path):
+def test_lists_and_files_are_of_the_round_that_validation_chose(tmp_path, capsys):
   random, path = np.random.default_rng(0), tmp_path / 'run'
   frame = pd.DataFrame({'user': np.repeat(range(9), 8)})
   frame['item'] = [f'i{i}' for i in random.integers(0, 12, len(frame))]
@@ -81,6 +81,8 @@ def test_lists_and_files_are_of_the_round_that_validation_chose(tmp_path):
   assert texts['chosen'] == texts['2'] != texts['last']
   card = export.run(str(path), str(tmp_path / 'file'), top=12)
   assert card['rounds'] == 2
+  evaluate.run(str(path))
+  assert 'after 3 rounds; launch.predict' in capsys.readouterr().out
 
 
 @pytest.mark.slow

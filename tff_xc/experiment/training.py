@@ -89,7 +89,8 @@ def train(
     metrics: names in `measure.catalog.SCORES`, the headline first.
     rounds: of the whole run.
     eval_every: rounds between evaluations.
-    checkpoint_every: rounds between checkpoints; 0: `eval_every`.
+    checkpoint_every: rounds between checkpoints; 0: `eval_every`. The best round by
+      `best` gets one, too.
     seed: of the initial weights and all random draws, unless the algorithm's `privacy`
       wants a secret.
     target: scores to which the summary counts the rounds: 'top1:0.7,mcc:0.5'.
@@ -351,6 +352,7 @@ def run(
         held.best = kept.round(rows)
       del output  # A second reference would force a copy.
       due = schedule.due(schedule.checkpoint_every, held.done)
+      due |= bool(best.metric) and held.best == held.done
       if due or held.is_lost or held.is_old:
         with timing('checkpoint'):
           held.save()
