@@ -146,7 +146,7 @@ def test_the_first_example_saves_three_quarters_of_the_bytes():
     if chosen is first:
       negatives = config['hyperparameters']['negatives']
       rows = made.dataset.train.largest_label_set + negatives
-      assert f'downloads {rows} of the 2,000 class rows' in readme
+      assert f'downloads {rows} of the 2,000 class rows' in ' '.join(readme.split())
     requested = {'class': rows}
     of_round.append(communication.messages(made.algorithm).of_round(requested, requested))
   for way in ('bytes_down_per_client', 'bytes_up_per_client'):
