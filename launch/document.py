@@ -163,16 +163,16 @@ def _overview(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _in_short(why: str) -> str:
-  """Returns the reason of a verdict as counts: '3 of 4 pairs', '6 of 6 bounds'."""
+  """Returns the reason of a verdict as counts: '3/4 pairs; 1/1 claims', '6/6 bounds'."""
 
   def counted(found):
     counts = re.findall(r'(\d+) (\w+)', found[2])
     agree = sum(int(number) for number, word in counts if word.startswith('agree'))
-    return f'{agree} of {sum(int(number) for number, _ in counts)} {found[1]}'
+    return f'{agree}/{sum(int(number) for number, _ in counts)} {found[1]}'
 
   why = re.sub('(pairs|claims) of [a-z ]+: ([^;]*)', counted, why)
-  why = re.sub(r'all (\d+) expected values hold', r'\1 of \1 bounds', why)
-  return why.replace(' are the published ones', '').replace('those of rounded', 'of rounded')
+  why = re.sub(r'(\d+) of (\d+) values are the published ones', r'\1/\2 values', why)
+  return re.sub(r'all (\d+) expected values hold', r'\1/\1 bounds', why)
 
 
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:

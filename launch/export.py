@@ -328,7 +328,7 @@ def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict[st
   """Returns what model.json says of any format.
 
   Of a private run it says nothing that depends on the data, except the model and what
-  the noise covers: docs/privacy.md lists every field.
+  the noise covers: see docs/privacy.md.
   """
   import tensorflow as tf
 

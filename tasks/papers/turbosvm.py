@@ -67,7 +67,7 @@ def _architecture(number):
   return table.Formula(
     **_PAPER,
     number=f'Table {number}',
-    caption='Trainable parameters of the network, from its layers',
+    caption='Trainable parameters: of the network, from its layers',
     notes="The count is of the published code's network; tests compare the tasks'"
     ' encoders with it.',
   )
@@ -122,7 +122,7 @@ RESULTS = (
   table.Formula(
     **_PAPER,
     number='Table 8',
-    caption="Learning rates, beside the tasks' defaults",
+    caption="Learning rates: with the tasks' defaults",
     notes="On Shakespeare the published code ran TurboSVM-FL's rows with 0.1;"
     ' --logits_learning_rate=1 is the table.',
   ),
