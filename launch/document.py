@@ -247,7 +247,7 @@ def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
     for line, label in zip(lines, table['algorithm'], strict=True):
       numbers = published.get(label.split()[0], {})
       printed = (numbers.get(metric) for metric in metrics)
-      line += [number.shown if number else '–' for number in printed]
+      line += [str(number or '–') for number in printed]
   return text_table.to_markdown([heading, *lines])
 
 

@@ -98,7 +98,7 @@ def _tables(width: int) -> str:
   for name, each in papers.KNOWN.items():
     captions.append([name, f'{each.title}, {each.source}. {each.caption}'])
     needs.append([name, *_needs(each, directory)])
-    if form := getattr(each, 'real', None):
+    if form := each.forms.get('real'):
       told = _of_rows(form.rows, directory)
       needs.append([f'{name} --scale=real', form.what, told])
   about = (
@@ -119,9 +119,8 @@ def _needs(each: table_lib.Result, directory: str) -> tuple[str, str]:
     return 'a diagram', 'nothing'
   if isinstance(each, table_lib.Study):
     told = re.sub(r'[\w-]+', lambda w: _told(w[0], directory), each.needs)
-    return each.small, told or 'nothing'
-  small = each.small.what if each.small else '–'
-  return small, _of_rows(each.rows, directory)
+    return each.form('small').what, told or 'nothing'
+  return each.form('small').what or '–', _of_rows(each.rows, directory)
 
 
 def _of_rows(rows: Sequence[table_lib.Row], directory: str) -> str:

@@ -2,14 +2,19 @@
 
 import dataclasses
 import enum
+import functools
 import itertools
+import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from launch.reproduction import lines as lines_lib, plan
+from launch.reproduction import lines as lines_lib
+from tasks import experiment
 from tasks.papers import names, table as table_lib
+from tff_xc import errors
+from tff_xc.algorithms import participation
 
 POINTS = 2.0  # Percent points in which two values count as equal,
 SHARE = 0.1  # and the same of rounds and other counts.
@@ -19,6 +24,8 @@ GOOD = 0.9  # Of a grid's best score: the scores of its good region.
 SEEDS = 3  # That tell an order.
 AGREES, DISAGREES, UNDECIDED = 'agrees', 'disagrees', 'undecided'
 _PLURALS = {AGREES: 'agree', DISAGREES: 'disagree', UNDECIDED: 'undecided'}
+# Options of tasks that change the model, and not who is drawn.
+_OF_MODELS = frozenset({'embedding_dim', 'logit_scale', 'depth'})
 COSTS = (names.BEST_ROUND, names.SENT, names.SECONDS)
 Bounds = tuple[float, float]
 Line = lines_lib.Line
@@ -85,38 +92,36 @@ def judge(measured: lines_lib.Measured) -> Judged:
   if isinstance(found, table_lib.Formula):
     return _of_formula(found)
   if not measured.lines:
-    none = f'it has no {scale} form'
-    is_without = scale != 'paper' and not measured.form
-    why = none if is_without else 'it has not been measured here'
+    has_form = scale == 'paper' or measured.form.what
+    why = 'it has not been measured here' if has_form else f'it has no {scale} form'
     return Judged(Verdict.NOT_RUN, why)
   if not measured.is_measured:
     notes = '; '.join(measured.distinct('note'))
-    why = notes or 'none of its experiments has finished'
-    return Judged(Verdict.NOT_RUN, why)
+    return Judged(Verdict.NOT_RUN, notes or 'none of its experiments has finished')
   # Lines without a metric only say what is missing.
   lines = [line for line in measured.lines if line.metric]
-  if isinstance(found, table_lib.Study):
-    return _of_study(found, lines, scale)
-  return _of_table(measured, lines)
+  judged = _of_study if isinstance(found, table_lib.Study) else _of_table
+  return judged(found, lines, scale)
 
 
 def _of_formula(found: table_lib.Formula) -> Judged:
-  equal = found.equal
-  why = f'{equal.count("yes")} of {len(equal)} values are the published ones'
+  heading, *rows = found.cells
+  equal = [row[heading.index('equal')] for row in rows]
+  values = len(equal) - equal.count(table_lib.NONE)
+  why = f'{equal.count("yes")} of {values} values are the published ones'
   if rounded := equal.count('of rounded'):
     why += f', {rounded} those of rounded numbers'
   return Judged(Verdict.FORMULA, why)
 
 
-def bounds(found: table_lib.Study, scale: str) -> Mapping[str, Bounds]:
-  """Returns the bounds of a study's values: published ones at that scale, or expected."""
-  is_published = scale == 'paper' and found.published
-  return found.published if is_published else found.expected
-
-
-def bound_of(limits: Mapping[str, Bounds], line: Line) -> Bounds | None:
-  """Returns the bounds of a line of a study; None if it has none."""
+def bound_of(found: table_lib.Study, scale: str, line: Line) -> Bounds | None:
+  """Returns the bounds of a line of a study, published or expected; None if it has none."""
+  limits = _limits(found, scale)
   return limits.get(f'{line.task}: {line.row}') or limits.get(line.row)
+
+
+def _limits(found: table_lib.Study, scale: str) -> Mapping[str, Bounds]:
+  return (scale == 'paper' and found.published) or found.expected
 
 
 def is_within(limits: Bounds, line: Line) -> bool:
@@ -125,40 +130,34 @@ def is_within(limits: Bounds, line: Line) -> bool:
 
 
 def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> Judged:
-  limits = bounds(found, scale)
-  is_published = limits is found.published
-  holds: list[tuple[str, bool]] = []
-  for line in lines:
-    within = bound_of(limits, line)
-    if within and line.measured:
-      holds.append((line.row, is_within(within, line)))
+  limits = _limits(found, scale)
+  bounded = [(line, bound_of(found, scale, line)) for line in lines if line.measured]
+  holds = [(line.row, is_within(within, line)) for line, within in bounded if within]
   outside = [row for row, is_true in holds if not is_true]
   missing = dict.fromkeys(line.task for line in lines if not line.measured)
   lacks = f'; the data of {", ".join(missing)} are missing' if missing else ''
+  is_published = limits is found.published
   what = 'published values' if is_published else 'expected values'
   if outside:
     count = f'{len(outside)} of {len(holds)} {what} do not hold'
     return Judged(Verdict.NOT, f'{count}: {"; ".join(outside)}{lacks}')
   # Those of no data set, or of one that was asked for.
   tasks = {'', *(line.task for line in lines)}
-  wanted = [name for name in limits if name.rpartition(': ')[0] in tasks]
-  known = {line.row for line in lines}
-  known |= {f'{line.task}: {line.row}' for line in lines}
-  if not holds or missing or not known.issuperset(wanted):
+  wanted = {name for name in limits if name.rpartition(': ')[0] in tasks}
+  known = {name for line in lines for name in (line.row, f'{line.task}: {line.row}')}
+  if not holds or missing or wanted - known:
     why = f'{len(holds)} of {len(wanted)} {what} were measured{lacks}'
     return Judged(Verdict.NOT_RUN, why)
   verdict = Verdict.REPRODUCED if is_published else Verdict.SHAPE
   return Judged(verdict, f'all {len(holds)} {what} hold')
 
 
-def main_lines(lines: Iterable[Line]) -> list[Line]:
+def main_lines(lines: Sequence[Line]) -> list[Line]:
   """Returns the lines of results, each row once, without those of what it cost."""
-  lines = [x for x in lines if not x.metric.startswith(names.BEST_SEED)]
-  printed = {line.metric for line in lines if line.published}
-  costs = set(COSTS) - printed
+  left_out = set(COSTS) - {line.metric for line in lines if line.published}
   kept: dict[tuple[str, str], Line] = {}
   for line in lines:
-    if line.metric not in costs:
+    if line.metric not in left_out and not line.metric.startswith(names.BEST_SEED):
       kept.setdefault((line.row, line.metric), line)
   return [*kept.values()]
 
@@ -194,34 +193,47 @@ def _gap(high: float, low: float) -> float:
   return round(high - low, 9)
 
 
+@functools.cache
+def drawn(task: str, algorithm: str, changes: str) -> str:
+  """Returns what decides, with a seed, whom a row draws in each round, as text.
+
+  Those are the data and the options of who takes part, which a method without clients
+  does not have. '' of settings that are not known today.
+  """
+  try:
+    config = experiment.resolve(task, algorithm, table_lib.changes(changes))
+  except errors.InputError:
+    return ''
+  data = table_lib.without(config['options'], _OF_MODELS)
+  of = {field.name for field in dataclasses.fields(participation.Participation)}
+  taken = {n: v for n, v in config['hyperparameters'].items() if n in of}
+  return json.dumps([task, data, taken], sort_keys=True)
+
+
 def _side(line: Line) -> Side:
   """Returns the measured mean of a line for comparisons."""
   here = line.measured or table_lib.Number(math.nan)
-  by_seed, drawn = {}, ''
+  by_seed = {}
   if not here.is_bound:
     by_seed = {seed: each.value for seed, each in line.by_seed.items()}
-  if by_seed:
-    changes = table_lib.text_of(line.changes)
-    drawn = plan.drawn(line.task, line.algorithm, changes)
-  error = (here.std or 0.0) / line.seeds**0.5 if line.seeds else math.nan
+  changes = table_lib.text_of(line.changes)
   return Side(
     row=line.row,
     metric=line.metric,
     mean=here.value,
-    error=error,
+    error=(here.std or 0.0) / line.seeds**0.5 if line.seeds else math.nan,
     seeds=line.seeds,
     by_seed=by_seed,
-    drawn=drawn,
+    drawn=drawn(line.task, line.algorithm, changes) if by_seed else '',
     is_open=here.is_bound,
   )
 
 
-def _of_table(measured: lines_lib.Measured, lines: Sequence[Line]) -> Judged:
-  found, scale = measured.found, measured.scale
+def _of_table(found: table_lib.PaperTable, lines: Sequence[Line], scale: str) -> Judged:
+  form, is_paper = found.form(scale), scale == 'paper'
   best, notes = best_seeds(lines), dict.fromkeys(line.note for line in lines)
   lines = main_lines(lines)
   missing = sum(not line.measured for line in lines)
-  form = measured.form or found
   if found.best_over:
     lines = _best(lines, found.best_over)
   there = [line for line in lines if line.measured]
@@ -231,51 +243,48 @@ def _of_table(measured: lines_lib.Measured, lines: Sequence[Line]) -> Judged:
   inside = [is_equal(line, best.get((line.row, line.metric))) for line in there if line.published]
   seeds = min((line.seeds for line in there), default=0)
   parts = []
-  if scale == 'paper' and inside:
-    same = f'{sum(inside)} of {len(inside)}'
-    parts.append(f'{same} values are the published ones')
+  if is_paper and inside:
+    parts.append(f'{sum(inside)} of {len(inside)} values are the published ones')
   for what, of in (('pairs of rows', pairs), ('claims of the paper', claims)):
     if enough := [order.told for order in of if not order.is_few]:
       parts.append(f'{what}: {_counted(enough)}')
-  if few := [order for order in orders if order.is_few]:
-    kept = sum(order.is_kept for order in few)
+  if few := [order.is_kept for order in orders if order.is_few]:
     other = 'other ' if len(few) < len(orders) else ''
     parts.append(
-      f'the means have {kept} of {len(few)} {other}published orders; {SEEDS} seeds'
+      f'the means have {sum(few)} of {len(few)} {other}published orders; {SEEDS} seeds'
       f' would tell them, and {seeds} {"were" if seeds > 1 else "was"} run'
     )
   if missing:
     parts.append(f'values that were not measured: {missing}')
-  why = '; '.join(filter(None, [*parts, *notes]))
+  why = '; '.join(filter(None, [*parts, *notes])) or 'nothing tells'
 
   told = [order.told for order in orders]
-  if scale == 'paper' and not missing and all(inside):
-    # Every printed result has a number, and each claim holds.
-    printed = {name for row in form.rows for name in row.published}
-    is_whole = all(x.published or x.metric not in printed for x in lines)
-    is_whole &= seeds >= min(SEEDS, len(form.seeds))
-    is_whole &= all(claim.is_kept for claim in claims)
-    if is_whole and DISAGREES not in told:
-      return Judged(Verdict.REPRODUCED, why, orders)
-  alone = scale == 'paper' and not orders and not all(inside)
-  if DISAGREES in told or alone:
-    return Judged(Verdict.NOT, why, orders)
-  if missing:
-    return Judged(Verdict.NOT_RUN, why, orders)
   agreed = sum(order.told == AGREES for order in pairs)
-  is_most = 2 * agreed > len(pairs) or not pairs
-  if orders and is_most and all(claim.told == AGREES for claim in claims):
-    return Judged(Verdict.SHAPE, why, orders)
-  return Judged(Verdict.UNDECIDED, why or 'nothing tells', orders)
+  # Every printed result has a number, and each claim holds.
+  printed = {name for row in form.rows for name in row.published}
+  is_whole = all(inside) and all(x.published or x.metric not in printed for x in lines)
+  is_whole &= seeds >= min(SEEDS, len(form.seeds)) and all(claim.is_kept for claim in claims)
+  if DISAGREES in told or (is_paper and not orders and not all(inside)):
+    verdict = Verdict.NOT
+  elif missing:
+    verdict = Verdict.NOT_RUN
+  elif is_paper and is_whole:
+    verdict = Verdict.REPRODUCED
+  elif (
+    orders
+    and (2 * agreed > len(pairs) or not pairs)
+    and all(claim.told == AGREES for claim in claims)
+  ):
+    verdict = Verdict.SHAPE
+  else:
+    verdict = Verdict.UNDECIDED
+  return Judged(verdict, why, orders)
 
 
 def _counted(told: Sequence[str]) -> str:
   """Returns '2 agree, 1 undecided'."""
-  parts = []
-  for word, words in _PLURALS.items():
-    if count := told.count(word):
-      parts.append(f'{count} {word if count == 1 else words}')
-  return ', '.join(parts)
+  counts = {word: told.count(word) for word in _PLURALS if word in told}
+  return ', '.join(f'{n} {word if n == 1 else _PLURALS[word]}' for word, n in counts.items())
 
 
 def _best(lines: Sequence[Line], searched: Sequence[str]) -> list[Line]:
@@ -284,29 +293,28 @@ def _best(lines: Sequence[Line], searched: Sequence[str]) -> list[Line]:
   Its changes are without these. A grid without all values has none that is measured.
   Rounds that missed a target come last.
   """
-  grids: dict[tuple, list[Line]] = {}
-  for line in lines:
-    others = table_lib.without(line.changes, searched)
-    key = line.task, line.algorithm, table_lib.text_of(others), line.metric
-    grids.setdefault(key, []).append(line)
+  grids: dict[tuple, list[int]] = {}
+  for number, line in enumerate(lines):
+    others = table_lib.text_of(table_lib.without(line.changes, searched))
+    grids.setdefault((line.task, line.algorithm, others, line.metric), []).append(number)
   kept = {}
   for (_, _, others, metric), grid in grids.items():
-    best = _best_of(grid, names.parse(metric).is_cost)
-    is_whole = all(line.measured for line in grid)
-    kept[lines.index(best)] = dataclasses.replace(
-      best, changes=table_lib.changes(others), measured=best.measured if is_whole else None
+    sign = 1 if names.parse(metric).is_cost else -1
+    places = {number: _place(lines[number], sign) for number in grid}
+    best = min(places, key=places.get)
+    is_whole = all(lines[number].measured for number in grid)
+    kept[best] = dataclasses.replace(
+      lines[best],
+      changes=table_lib.changes(others),
+      measured=lines[best].measured if is_whole else None,
     )
-  return [kept[place] for place in sorted(kept)]
+  return [kept[number] for number in sorted(kept)]
 
 
-def _best_of(grid: Sequence[Line], is_cost: bool) -> Line:
-  def place(line: Line):
-    if not line.measured:
-      return (True, math.inf)
-    value = line.measured.value
-    return line.measured.is_bound, value if is_cost else -value
-
-  return min(grid, key=place)
+def _place(line: Line, sign: int) -> tuple[bool, float]:
+  """Returns what sorts lines by their value, or -1 times it; without one they are last."""
+  here = line.measured or table_lib.Number(sign * math.inf, is_bound=True)
+  return here.is_bound, sign * here.value
 
 
 def _pairs(lines: Sequence[Line], times: float = 1) -> list[Order]:
@@ -344,7 +352,14 @@ def _claims(claims: Iterable[table_lib.Claim], lines: Sequence[Line]) -> list[Or
     gain = f', over {claim.over},' if claim.over else ''
     if claim.over == table_lib.REGION:
       gain = ', share of good settings,'
-      compared = _regions(claim, sides, rows, pairs)
+      grids: dict[str, list] = {}
+      for i, j in pairs:
+        highs, lows = grids.setdefault(rows[i].task, [{}, {}])
+        highs[i], lows[j] = sides[i], sides[j]
+      compared = [
+        (_region(claim.high, [*highs.values()]), _region(claim.low, [*lows.values()]))
+        for highs, lows in grids.values()
+      ]
     else:
       if claim.over:
         sides = _gains(sides, rows, claim.over)
@@ -359,22 +374,6 @@ def _claims(claims: Iterable[table_lib.Claim], lines: Sequence[Line]) -> list[Or
   return found
 
 
-def _regions(
-  claim: table_lib.Claim,
-  sides: Sequence[Side],
-  rows: Sequence[table_lib.Row],
-  pairs: Sequence[tuple[int, int]],
-) -> list[tuple[Side, Side]]:
-  """Returns of each task the two sides of a claim, the grid of each as one mean."""
-  found = []
-  for task in dict.fromkeys(rows[i].task for i, _ in pairs):
-    own = [pair for pair in pairs if rows[pair[0]].task == task]
-    high = [sides[i] for i in dict.fromkeys(i for i, _ in own)]
-    low = [sides[j] for j in dict.fromkeys(j for _, j in own)]
-    found.append((_region(claim.high, high), _region(claim.low, low)))
-  return found
-
-
 def _region(words: str, grid: Sequence[Side]) -> Side:
   """Returns the share in percent of a grid's rows with `GOOD` of its best score.
 
@@ -385,17 +384,15 @@ def _region(words: str, grid: Sequence[Side]) -> Side:
   mean, error = _good([side.mean for side in grid]), math.nan
   if by_seed:
     mean, error = _mean_and_error(by_seed.values())
-  return grid[0]._replace(
-    row=words, mean=mean, error=error, seeds=min(side.seeds for side in grid), by_seed=by_seed
-  )
+  seeds = min(side.seeds for side in grid)
+  return grid[0]._replace(row=words, mean=mean, error=error, seeds=seeds, by_seed=by_seed)
 
 
 def _good(scores: Sequence[float]) -> float:
   """Returns the percentage of scores with `GOOD` of the best; nan if one is."""
   if any(map(math.isnan, scores)):
     return math.nan
-  good = sum(score >= GOOD * max(scores) for score in scores)
-  return 100 * good / len(scores)
+  return 100 * sum(score >= GOOD * max(scores) for score in scores) / len(scores)
 
 
 def _gains(sides: Sequence[Side], rows: Sequence[table_lib.Row], algorithm: str) -> list[Side]:
@@ -404,14 +401,12 @@ def _gains(sides: Sequence[Side], rows: Sequence[table_lib.Row], algorithm: str)
   for side, row in zip(sides, rows, strict=True):
     other = table_lib.beside(row, rows, algorithm)
     base = sides[rows.index(other)] if other else side._replace(mean=math.nan)
-    gain, error, by_seed = _difference(side, base)
-    seeds = min(side.seeds, base.seeds)
-    found.append(side._replace(mean=gain, error=error, seeds=seeds, by_seed=by_seed))
+    found.append(_less(side, base))
   return found
 
 
-def _difference(high: Side, low: Side, times: float = 1.0) -> tuple[float, float, dict[int, float]]:
-  """Returns high - times low, its standard error, and the differences by seed.
+def _less(high: Side, low: Side, times: float = 1.0) -> Side:
+  """Returns high - times low, with its standard error.
 
   Rows that draw alike are compared seed by seed: what a draw does to both is in neither
   difference nor error. Of others, and of fewer than `SEEDS` common seeds, the means are
@@ -419,12 +414,14 @@ def _difference(high: Side, low: Side, times: float = 1.0) -> tuple[float, float
   """
   is_alike = high.drawn and high.drawn == low.drawn
   seeds = sorted(high.by_seed.keys() & low.by_seed.keys()) if is_alike else ()
-  apart = high.mean - times * low.mean
-  if len(seeds) < SEEDS or math.isnan(apart):
-    return apart, math.hypot(high.error, times * low.error), {}
   by_seed = {s: high.by_seed[s] - times * low.by_seed[s] for s in seeds}
-  mean, error = _mean_and_error(by_seed.values())
-  return mean, error, by_seed
+  mean, error = high.mean - times * low.mean, math.hypot(high.error, times * low.error)
+  if len(by_seed) < SEEDS or math.isnan(mean):
+    by_seed = {}
+  else:
+    mean, error = _mean_and_error(by_seed.values())
+  seeds = min(high.seeds, low.seeds)
+  return high._replace(mean=mean, error=error, seeds=seeds, by_seed=by_seed)
 
 
 def _mean_and_error(values: Iterable[float]) -> tuple[float, float]:
@@ -441,15 +438,14 @@ def _order(
 
   A bound from below tells only what any greater number would tell.
   """
-  difference, error, _ = _difference(high, low, times)
-  apart = difference - least
+  difference = _less(high, low, times)
+  apart, error = difference.mean - least, difference.error
   if math.isnan(apart):
     return Order(says, published, table_lib.NONE, UNDECIDED, False)
-  told, is_few = UNDECIDED, min(high.seeds, low.seeds) < SEEDS
-  if not is_few:
-    if apart > 2 * error and not low.is_open:
-      told = AGREES
-    elif apart < -2 * error and not high.is_open:
-      told = DISAGREES
-  here = f'{difference + 0.0:+.{names.digits(high.metric)}f}'
+  told, is_few = UNDECIDED, difference.seeds < SEEDS
+  if not is_few and apart > 2 * error and not low.is_open:
+    told = AGREES
+  elif not is_few and apart < -2 * error and not high.is_open:
+    told = DISAGREES
+  here = f'{difference.mean + 0.0:+.{names.digits(high.metric)}f}'
   return Order(says, published, here, told, apart > 0, is_few)

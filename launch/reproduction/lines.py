@@ -64,11 +64,6 @@ class Line:
   command: str = ''
   note: str = ''
 
-  @property
-  def published_text(self) -> str:
-    """The published number, for people."""
-    return self.published.shown if self.published else table_lib.NONE
-
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
@@ -84,14 +79,14 @@ class Measured:
     return any(line.measured for line in self.lines)
 
   @property
-  def usual_command(self) -> str:
-    """The command without further flags."""
-    return command(self.found.name, self.scale)
+  def form(self) -> table_lib.Form:
+    """The result's form at this scale."""
+    return self.found.form(self.scale)
 
   @property
   def commands(self) -> list[str]:
     """The commands that measured the lines, or the one that will."""
-    return self.distinct('command') or [self.usual_command]
+    return self.distinct('command') or [command(self.found.name, self.scale)]
 
   def distinct(self, name: str) -> list[str]:
     """Returns the different texts of a column, without ''."""
@@ -107,41 +102,25 @@ class Measured:
     )
 
   @property
-  def what(self) -> str:
-    """What is smaller, or of other data, at this scale, a sentence, or ''."""
-    form = None if self.scale == 'paper' else self.form
-    return form.what if isinstance(form, table_lib.Form) else form or ''
-
-  @property
-  def form(self) -> Any:
-    """The form of a table, or the sentence of a study, at this scale; None: none."""
-    if isinstance(self.found, table_lib.PaperTable):
-      return self.found.form(self.scale)
-    return getattr(self.found, self.scale, None)
-
-  @property
   def about(self) -> str:
     """What the result is, and what is different here, a paragraph."""
     found = self.found
-    sentences = f'{found.title}, {found.source}', found.caption, self.what
+    sentences = f'{found.title}, {found.source}', found.caption, self.form.what
     text = ' '.join(f'{s.rstrip(".")}.' for s in sentences if s)
     return f'{text} {found.notes}'.strip()
 
   def write(self, output: pathlib.Path) -> None:
     """Replaces the lines of the result at this scale, in the papers' order."""
-    path, order = path_of(output, self.found.name), [*registry.KNOWN]
-
-    def place(line: Line):
-      name = f'{path.stem}/{line.table}'
-      where = order.index(name) if name in order else len(order)
-      return where, line.scale
-
+    path = path_of(output, self.found.name)
     own = self.found.table, self.scale
     kept = [x for x in read_all(path) if (x.table, x.scale) != own]
+    order = {name: place for place, name in enumerate(registry.KNOWN)}
+    lines = sorted(
+      [*kept, *self.lines],
+      key=lambda x: (order.get(f'{path.stem}/{x.table}', len(order)), x.scale),
+    )
     with writing(output), files.csv_rows(path) as file:
-      rows = csv.writer(file)
-      rows.writerow(COLUMNS)
-      rows.writerows(map(_cells, sorted([*kept, *self.lines], key=place)))
+      csv.writer(file).writerows([COLUMNS, *map(_cells, lines)])
 
 
 def command(name: str, scale: str) -> str:
@@ -156,75 +135,60 @@ def path_of(output: pathlib.Path, name: str) -> pathlib.Path:
 
 def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:
   """Returns what was measured of a result."""
-  path = path_of(output, found.name)
-  own = [line for line in read_all(path) if (line.table, line.scale) == (found.table, scale)]
-  if isinstance(found, table_lib.PaperTable):
-    for line in own:
-      if line.metric and not names.is_known(line.metric):
-        raise _damaged(path, f'{found.table} has a result {line.metric!r}')
-  return Measured(found, scale, own)
+  kept = read_all(path_of(output, found.name))
+  return Measured(found, scale, [x for x in kept if (x.table, x.scale) == (found.table, scale)])
 
 
 def read_all(path: pathlib.Path) -> list[Line]:
   """Reads a paper's CSV, none if it is not there; refuses another program's file."""
+  if not path.exists():
+    return []
   try:
-    if not path.exists():
-      return []
-    rows = [*csv.reader(io.StringIO(files.read_text(path)))]
-  except (OSError, ValueError, csv.Error) as e:
-    raise errors.DamageError(f'{path} cannot be read ({e}); move it') from e
-  if not rows or tuple(rows[0]) != COLUMNS:
+    heading, *rows = csv.reader(io.StringIO(files.read_text(path)))
+    if tuple(heading) != COLUMNS:
+      raise ValueError('it has other columns')
+    return [*map(_line, rows)]
+  except (OSError, ValueError, LookupError, csv.Error, errors.InputError) as e:
     raise errors.DamageError(
-      f'{path} was not written by this version of launch.reproduce and is not'
-      ' overwritten; move it, or name another --output'
-    )
-  found = []
-  for number, cells in enumerate(rows[1:], 2):
-    try:
-      found.append(_line(cells))
-    except ValueError as e:
-      raise _damaged(path, f'line {number}') from e
-  return found
-
-
-def _damaged(path: pathlib.Path, what: str) -> errors.DamageError:
-  return errors.DamageError(
-    f'{path} is damaged ({what}); delete it, and run launch.reproduce again'
-  )
+      f'{path} cannot be read ({e}): it is damaged, or was not written by this version of'
+      ' launch.reproduce; move it, or name another --output'
+    ) from e
 
 
 def _line(cells: Sequence[str]) -> Line:
-  """Returns a line of its cells; ValueError if they are damaged."""
-  if any(cell != wording.shown(cell) for cell in cells):
-    raise ValueError('a cell has characters that nobody sees')
-  of = dict(zip(COLUMNS, cells, strict=True))
-  measured, std = Number.read(of.pop('mean')), of.pop('std')
-  if measured:
-    measured = measured._replace(std=float(std) if std else None, text='')
+  """Returns a line of its cells; an error of one of many kinds if they are damaged."""
+  of = dict(zip(COLUMNS, map(wording.shown, cells), strict=True))
+  value, _, std = of['published'].partition('±')
   pairs = (pair.split(':') for pair in of['by_seed'].split())
   values = {
-    'published': Number.read(of['published']),
     'changes': table_lib.changes(of['changes']),
-    'by_seed': {int(seed): Number.read(value) for seed, value in pairs},
+    'published': _number(value, std),
+    'measured': _number(of.pop('mean'), of.pop('std')),
+    'by_seed': {int(seed): _number(value) for seed, value in pairs},
     'seeds': int(of['seeds'] or 0),
     'rounds': int(of['rounds'] or 0),
   }
-  return Line(measured=measured, **{**of, **values})
+  return Line(**of | values)
+
+
+def _number(value: str, std: str = '') -> Number | None:
+  """Reads a number, such as '>60'."""
+  return Number.read(value.removeprefix('>'), std, value[:1] == '>')
 
 
 def _cells(line: Line) -> list[str]:
   """Returns what `_line` reads."""
-  mean, measured = '', line.measured
+  printed, measured = line.published, line.measured
+  mean = std = ''
   if measured:
     mean = f'>{measured.value:.10g}' if measured.is_bound else measured.value
-  by_seed = [
-    f'{seed}:{">" * each.is_bound}{each.value:.10g}' for seed, each in line.by_seed.items()
-  ]
+    std = '' if measured.std is None else measured.std
+  by_seed = [f'{seed}:{">" * n.is_bound}{n.value:.10g}' for seed, n in line.by_seed.items()]
   values = dataclasses.asdict(line) | {
     'changes': table_lib.text_of(line.changes),
-    'published': line.published.text if line.published else '',
+    'published': str(printed).replace(' ', '') if printed else '',
     'mean': mean,
-    'std': '' if measured is None or measured.std is None else measured.std,
+    'std': std,
     'by_seed': ' '.join(by_seed),
     'seeds': line.seeds or '',
     'rounds': line.rounds or '',
@@ -244,15 +208,11 @@ def writing(where: pathlib.Path) -> Iterator[pathlib.Path]:
 
 def refuse_others(output: pathlib.Path, found: Sequence[str]) -> None:
   """Refuses files that these results would replace and that are not of this program."""
-  try:
-    for path in [output / PAGE, *(output / name / TEXT for name in found)]:
+  for path in [output / PAGE, *(output / name / TEXT for name in found)]:
+    with files.writing(path, 'name another --output'):
       if path.is_file() and b'launch.reproduce' not in path.read_bytes():
         raise errors.InputError(
           f'{path} was not written by this program and is not overwritten; name another --output'
         )
-    for path in {path_of(output, name) for name in found}:
-      read_all(path)
-  except OSError as e:
-    raise errors.InputError(
-      f'{e.filename} cannot be read ({e.strerror}); name another --output'
-    ) from e
+  for path in {path_of(output, name) for name in found}:
+    read_all(path)

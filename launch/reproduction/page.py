@@ -130,18 +130,17 @@ def counted(verdicts: Sequence[judge.Verdict]) -> str:
 def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> list[Cells]:
   """Returns what was measured by row and metric, and values beside their bounds."""
   is_several = len({line.task for line in lines}) > 1
-  limits, cells, values = judge.bounds(found, scale), {}, []
+  cells, values = {}, []
   for line in lines:
     row = f'{line.task}: {line.row}' if is_several else line.row
     here = _number(line.measured.value) if line.measured else line.note
     if line.metric != lines_lib.VALUE:
       std = line.measured.std
-      here += '' if std is None else f' ± {std:.2g}'
-      cells[row, line.metric] = [here]
+      cells[row, line.metric] = [here if std is None else f'{here} ± {std:.2g}']
       continue
-    printed = line.published.text if line.published else ''
+    printed = f'{line.published.value:,}' if line.published else ''
     wanted = holds = _NONE
-    if within := judge.bound_of(limits, line):
+    if within := judge.bound_of(found, scale, line):
       wanted = _bounds(*within)
     if line.measured:
       printed = f'{printed} {line.note}'.strip()
@@ -174,7 +173,7 @@ def _of_results(lines: Sequence[Line], scale: str) -> Cells:
   for line in main:
     seed = best.get((line.row, line.metric))
     here = _mean(line) + ('' if seed is None else f', best {seed:.1f}')
-    all_ = [here, line.published_text, _difference(line, seed)]
+    all_ = [here, str(line.published or _NONE), _difference(line, seed)]
     cells[line.row, line.metric] = all_[: 1 + len(more)]
   if len(headings) <= _BESIDE:
     return _wide(cells, {m: [text, *more] for m, text in headings.items()})
@@ -207,7 +206,7 @@ def _number(value: float) -> str:
   """Returns a number for people: '1,262', '3,743.2', '0.2865'."""
   if abs(value) < 1e3:
     return f'{value:.4g}'
-  return f'{value:,.10g}' if value.is_integer() else f'{value:,.1f}'
+  return f'{value:,.10g}' if value == round(value) else f'{value:,.1f}'
 
 
 def _mean(line: Line) -> str:
@@ -217,12 +216,9 @@ def _mean(line: Line) -> str:
     return _NONE
   if here.is_bound:
     return f'>{here.value:.10g}'
-  if here.std is not None:
-    std = f' ± {here.std:.{digits}f}'
-  elif names.parse(line.metric).is_rounds:
+  if here.std is None and names.parse(line.metric).is_rounds:
     return f'{here.value:.0f}'
-  else:
-    std = ''
+  std = '' if here.std is None else f' ± {here.std:.{digits}f}'
   return f'{round(here.value, digits) + 0.0:.{digits}f}{std}'
 
 
@@ -316,7 +312,7 @@ def _shown(output: pathlib.Path, found: table_lib.Result, scale: str) -> dict[st
     'mark': _MEANINGS[verdict][0],
     'why': why,
     'short_why': textwrap.shorten(why, _WHY, placeholder=' …'),
-    'what': measured.what if measured.lines else '',
+    'what': measured.form.what if measured.lines else '',
     'size': _SIZES[scale] if measured.is_measured else '',
     'cost': wording.human_duration(measured.seconds) if measured.seconds else '',
     'tables': _html_tables(measured) if is_shown else [],

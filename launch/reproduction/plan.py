@@ -7,8 +7,6 @@ what its settings change/seedS, so that a figure costs nothing beside its table.
 import collections
 import contextlib
 import dataclasses
-import functools
-import json
 import pathlib
 import shlex
 import statistics
@@ -20,23 +18,13 @@ from launch.reproduction import lines as lines_lib
 from tasks import experiment, registry as tasks, task as task_lib
 from tasks.papers import encoders, names, registry, table as table_lib
 from tff_xc import errors, wording
-from tff_xc.algorithms import base, participation, registry as algorithms
+from tff_xc.algorithms import base, registry as algorithms
 from tff_xc.report import run_files, text_table
 
 # Settings that change no round, and so belong to no experiment.
 UNSEEN = frozenset({*run_files.NOT_CONFIGURATION, 'device', 'runtime'})
 ENCODERS = 'encoders'  # The folder of runs that others start from.
-# Options of tasks that change the model, and not who is drawn.
-_OF_MODELS = frozenset({'embedding_dim', 'logit_scale', 'depth'})
 _KEPT_RESULTS = pathlib.Path(__file__).parents[2] / 'docs' / 'results'
-
-
-class Unused(errors.InputError):
-  """A flag that a result has no use for."""
-
-  def __init__(self, flag: str, message: str):
-    super().__init__(message)
-    self.flag = flag
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,23 +41,15 @@ class Request:
   train: bool = True
   is_one: bool = True  # One result, whose problems end the command.
 
-  def told(self) -> set[str]:
-    """Returns the flags that limit or change results."""
-    limits = ('task', 'algorithm', 'seeds')
-    return {*self.given, *(n for n in limits if getattr(self, n))}
-
-  def without(self, flag: str) -> 'Request':
-    """Returns the request without a setting, or without its seeds."""
-    given = table_lib.without(self.given, [flag])
-    seeds = None if flag == 'seeds' else self.seeds
-    return dataclasses.replace(self, given=given, seeds=seeds)
+  def limits(self) -> dict[str, Any]:
+    """Returns the flags that choose tasks, algorithms and seeds, those that are given."""
+    seeds = ','.join(map(str, self.seeds or ()))
+    named = {'task': self.task, 'algorithm': self.algorithm, 'seeds': seeds}
+    return {name: value for name, value in named.items() if value}
 
   def command(self, name: str, chosen: Iterable[str] = ()) -> str:
     """Returns the command that measures a result again; `chosen` settings go first."""
-    seeds = ','.join(map(str, self.seeds or ()))
-    limits = {'task': self.task, 'algorithm': self.algorithm, 'seeds': seeds}
-    settings = {n: value for n, value in limits.items() if value}
-    settings |= {n: self.given[n] for n in sorted(chosen)} | {**self.given}
+    settings = self.limits() | {n: self.given[n] for n in sorted(chosen)} | {**self.given}
     settings.pop('data_dir', None)  # Where they lie elsewhere is not known.
     kept = [shlex.quote(f'--{n}={value}') for n, value in settings.items()]
     return ' '.join([lines_lib.command(name, self.scale), *kept])
@@ -113,103 +93,110 @@ class Planned:
 
 
 def plan_all(found: Sequence[table_lib.Result], request: Request) -> list[Planned]:
-  """Checks the flags; leaves out, in a line that says so, results that do not take them."""
-  planned, problems = [], []
-  left_out: dict[str, list[str]] = {}
+  """Checks the flags; leaves out, each in a line that says why, results that do not take them."""
+  planned, problems = [], {}
   for each in found:
     try:
       planned.append(plan_one(each, request))
     except errors.InputError as e:
-      is_unused = isinstance(e, Unused)
-      why = f'they do not take this --{e.flag}' if is_unused else str(e)
-      left_out.setdefault(why, []).append(each.name)
-      problems.append(e)
+      problems[each.name] = str(e)
   if not planned:  # The longest refusal says most of what would be taken.
-    raise max(problems, key=lambda problem: len(str(problem)))
-  for why, without in left_out.items():
-    print(f'left out: {", ".join(without)}: {why}', flush=True)
+    raise errors.InputError(max(problems.values(), key=len))
+  for name, why in problems.items():
+    print(f'left out: {name}: {why}', flush=True)
   return planned
 
 
 def plan_one(found: table_lib.Result, request: Request) -> Planned:
-  """Checks the flags of one result; of several some may have no use for seeds or data."""
-  while True:
-    try:
-      return _planned(found, request)
-    except Unused as e:
-      if request.is_one or e.flag not in {*UNSEEN, 'seeds'}:
-        raise
-      request = request.without(e.flag)
+  """Checks the flags of one result, and plans its runs.
 
-
-def _planned(found: table_lib.Result, request: Request) -> Planned:
-  told, scale = request.told(), request.scale
-  if isinstance(found, table_lib.Study) and scale != 'real':
-    return _study(found, request)
-  form = None
+  Of several results, some may have no use for seeds or data.
+  """
+  table, scale = found, request.scale
+  has_form = scale != 'real'
   if isinstance(found, table_lib.PaperTable):
-    form = found.form(scale)
-  elif scale != 'real':
-    refuse(found.name, told)
-    return Planned(found=found, request=request)
-  if scale != 'small' and not (form and form.rows):
+    has_form = scale == 'small' or found.form(scale).rows
+  elif isinstance(found, table_lib.Study) and found.runs_of:
+    table = registry.TABLES[found.runs_of[0]]
+  if not has_form:
     why = f'--scale={scale}: {found.name} has no form at this scale; leave it out'
-    raise Unused('scale', why)
-  _, rows, _, seeds = form or table_lib.Form('', ())
-  chosen: set[str] = set()
-  if scale == 'small':
-    refuse(f'{found.name} --scale=small', told - UNSEEN - {'seeds'})
-  else:
+    raise errors.InputError(why)
+  request = _used(table, request)
+  if isinstance(table, table_lib.PaperTable):
+    planned = _of_table(table, request)
+    return planned if table is found else _fewest(found, planned)
+  configs = _of_study(found, request) if isinstance(found, table_lib.Study) else ()
+  return Planned(found=found, request=request, configs=configs)
+
+
+def _used(found: table_lib.Result, request: Request) -> Request:
+  """Returns a request without harmless flags, of several results; refuses other unused ones."""
+  told = {*request.given, *request.limits()}
+  unused, name = told, found.name
+  if isinstance(found, table_lib.Study):
+    unused = told - ({'task', *found.flags} if found.tasks else set())
+  elif isinstance(found, table_lib.PaperTable):
+    unused = told - UNSEEN - {'seeds'} if request.scale == 'small' else set()
+    name += ' --scale=small'
+  if not request.is_one:
+    left_out = unused & {*UNSEEN, 'seeds'}
+    unused -= left_out
+    given = table_lib.without(request.given, left_out)
+    seeds = None if 'seeds' in left_out else request.seeds
+    request = dataclasses.replace(request, given=given, seeds=seeds)
+  for flag in sorted(unused):
+    raise errors.InputError(f'--{flag}: {name} has no use for it; leave it out')
+  return request
+
+
+def _of_table(found: table_lib.PaperTable, request: Request) -> Planned:
+  """Plans the rows of a table that flags choose."""
+  form = found.form(request.scale)
+  rows, chosen = form.rows, set()
+  if request.scale != 'small':
     rows = choose(found, rows, request.task, request.algorithm)
-    chosen = differing(rows) & set(request.given)
+    chosen = _differing(rows) & {*request.given}
     rows = having(rows, request.given)
   # What chose rows is theirs, and replaces nothing in others.
   given = table_lib.without(request.given, chosen)
-  runs = plan_runs(rows, given, request.seeds or seeds, request.output)
+  runs = plan_runs(rows, given, request.seeds or form.seeds, request.output)
   check_evaluated(found, rows, runs)
   return Planned(found=found, request=request, rows=rows, runs=runs, chosen=frozenset(chosen))
 
 
-def _study(found: table_lib.Study, request: Request) -> Planned:
-  """Plans a study: the settings of its tasks, or the runs that it takes."""
-  if found.runs_of:
-    return _of_runs(found, request)
-  taken = {'task', *found.flags} if found.tasks else set()
-  refuse(found.name, request.told() - taken)
-  tasks_ = found.tasks.get(request.scale, {})
+def _differing(rows: Sequence[table_lib.Row]) -> set[str]:
+  """Returns the settings in which rows of one task and algorithm differ."""
+  return {name for row in rows for name in table_lib.differing(row, rows)}
+
+
+def _of_study(found: table_lib.Study, request: Request) -> list[dict[str, Any]]:
+  """Returns the settings of a study's tasks."""
+  of = found.tasks.get(request.scale, {})
   if request.task:
-    known = [*tasks_]
+    known = [*of]
     if found.takes_sets:
       known = [t.name for t in tasks.TASKS.values() if base.ONE_LABEL in t.lacks]
     if request.task not in known:
       told = f'--task={request.task}: {found.name} is of {", ".join(known)}'
-      raise Unused('task', told)
-    tasks_ = {request.task: tasks_.get(request.task, {})}
-  configs = [
+      raise errors.InputError(told)
+    of = {request.task: of.get(request.task, {})}
+  return [
     experiment.resolve(task, found.algorithm, {**options, **request.given})
-    for task, options in tasks_.items()
+    for task, options in of.items()
   ]
-  return Planned(found=found, request=request, configs=configs)
 
 
-def _of_runs(found: table_lib.Study, request: Request) -> Planned:
+def _fewest(found: table_lib.Study, whole: Planned) -> Planned:
   """Plans a study of a table's runs with the fewest negatives, of one seed."""
-  table, *algorithms_ = found.runs_of
-  whole = _planned(registry.TABLES[table], request)
-  fewest: dict[str, int] = {}
-  for number, row in enumerate(whole.rows):
-    least = whole.rows[fewest.get(row.algorithm, number)]
-    if row.changes.get('negatives', 0) <= least.changes.get('negatives', 0):
-      fewest[row.algorithm] = number
-  rows = [whole.rows[fewest[each]] for each in algorithms_]
-  runs = [whole.runs[fewest[each]][:1] for each in algorithms_]
+  rows, runs = [], []
+  for algorithm in found.runs_of[1:]:
+    own = [
+      pair for pair in zip(whole.rows, whole.runs, strict=True) if pair[0].algorithm == algorithm
+    ]
+    row, group = min(own, key=lambda pair: pair[0].changes.get('negatives', 0))
+    rows.append(row)
+    runs.append(group[:1])
   return dataclasses.replace(whole, found=found, rows=rows, runs=runs)
-
-
-def refuse(name: str, unused: Iterable[str]) -> None:
-  """Raises `Unused` for flags that a result has no use for, if there are any."""
-  for flag in sorted(unused):
-    raise Unused(flag, f'--{flag}: {name} has no use for it; leave it out')
 
 
 def choose(
@@ -223,9 +210,8 @@ def choose(
   To rows of an `algorithm` belong those to which they are relative.
   """
   known = list(dict.fromkeys(row.task for row in rows))
-  if task is not None and task not in known:
-    told = f'--task={task}: {found.name} has results on {", ".join(known)}'
-    raise Unused('task', told)
+  if task not in (None, *known):
+    raise errors.InputError(f'--task={task}: {found.name} has results on {", ".join(known)}')
   real = [name for name in known if tasks.get(name).find is not None]
   wanted = [task] if task else real or known
   rows = [row for row in rows if row.task in wanted]
@@ -233,34 +219,26 @@ def choose(
   if not kept:
     there = ', '.join(dict.fromkeys(row.algorithm for row in rows))
     told = f'{found.name} has, on {", ".join(wanted)}, {there}'
-    raise Unused('algorithm', f'--algorithm={algorithm}: {told}')
-  is_claimed = any(names.parse(claim.metric).relative is not None for claim in found.claims)
-  for row in [*kept]:
-    if is_claimed or row.is_relative:
-      kept.append(found.reference(row, rows))
+    raise errors.InputError(f'--algorithm={algorithm}: {told}')
+  metrics = {name for row in kept for name in row.published}
+  metrics |= {claim.metric for claim in found.form('paper').claims}
+  if any(names.parse(metric).relative is not None for metric in metrics):
+    kept += [found.reference(row, rows) for row in kept]
   return [row for row in rows if any(row is each for each in kept)]
-
-
-def differing(rows: Sequence[table_lib.Row]) -> set[str]:
-  """Returns the settings in which rows of one task and algorithm differ."""
-  return {name for row in rows for name in table_lib.own_changes(row, rows)}
 
 
 def having(rows: Sequence[table_lib.Row], given: Mapping[str, Any]) -> list[table_lib.Row]:
   """Returns rows without those that have another value of what rows differ in."""
   kept = list(rows)
-  for name in sorted(differing(rows) & set(given)):
-    varied, values = set(), {}
-    for row in rows:
-      if name in table_lib.own_changes(row, rows):
-        varied.add((row.task, row.algorithm))
-    for row in rows:
-      if (row.task, row.algorithm) in varied:
-        values[id(row)] = _settings(row, row.changes).get(name)
+  for name in sorted(_differing(rows) & set(given)):
+    values = {
+      id(row): _settings(row, row.changes).get(name)
+      for row in rows
+      if name in table_lib.differing(row, rows)
+    }
     if given[name] not in values.values():
       known = ', '.join(map(str, dict.fromkeys(values.values())))
-      told = f'--{name}={given[name]}: rows of this table have {known}'
-      raise Unused(name, told)
+      raise errors.InputError(f'--{name}={given[name]}: rows of this table have {known}')
     kept = [row for row in kept if values.get(id(row), given[name]) == given[name]]
   return kept
 
@@ -276,7 +254,11 @@ def plan_runs(
   output: pathlib.Path,
 ) -> list[list[runs_lib.Run]]:
   """Returns each row's runs, a run for each seed; `given` replaces settings of rows."""
-  _check_given(rows, given)
+  there = dict.fromkeys(row.algorithm for row in rows)
+  taken = {name for each in there for name in algorithms.get(each).names}
+  for name in sorted(given.keys() & algorithms.HYPERPARAMETERS.keys() - taken):
+    why = 'is a hyper-parameter of none of these algorithms'
+    raise errors.InputError(f'--{name} {why}: {", ".join(there)}')
   found = []
   for row, label in zip(rows, table_lib.labels(rows), strict=True):
     values = {**row.changes, **table_lib.applying(given, row.algorithm)}
@@ -286,27 +268,15 @@ def plan_runs(
       for name in sorted(set(values) - UNSEEN)
       if before.get(name) != after.get(name)
     }
-    root = pathlib.Path(output, 'runs', row.task)
-    folder = runs_lib.folder_of(root, seen, row.algorithm)
+    folder = runs_lib.folder_of(pathlib.Path(output, 'runs', row.task), seen, row.algorithm)
     if source := encoder_run(row, output):
       values |= {'start_from': str(source.folder), 'start_from_rows': 'none'}
     group = []
     for seed in seeds:
-      changes = {**values, 'seed': seed}
-      config = experiment.resolve(row.task, row.algorithm, changes)
+      config = experiment.resolve(row.task, row.algorithm, {**values, 'seed': seed})
       group.append(runs_lib.Run(values, config, folder / f'seed{seed}', label))
     found.append(group)
   return found
-
-
-def _check_given(rows: Sequence[table_lib.Row], given: Mapping[str, Any]) -> None:
-  """Refuses hyper-parameters that no algorithm of the rows has."""
-  there = dict.fromkeys(row.algorithm for row in rows)
-  taken = {n for name in there for n in algorithms.get(name).names}
-  for name in given:
-    if name in algorithms.HYPERPARAMETERS and name not in taken:
-      why = 'is a hyper-parameter of none of these algorithms'
-      raise Unused(name, f'--{name} {why}: {", ".join(there)}')
 
 
 def encoder_run(row: table_lib.Row, output: pathlib.Path) -> runs_lib.Run | None:
@@ -343,24 +313,6 @@ def check_evaluated(
         )
 
 
-@functools.cache
-def drawn(task: str, algorithm: str, changes: str) -> str:
-  """Returns what decides, with a seed, whom a row draws in each round, as text.
-
-  Those are the data and the options of who takes part, which a method without clients
-  does not have. '' of settings that are not known today.
-  """
-  try:
-    row = table_lib.changes(changes)
-    config = experiment.resolve(task, algorithm, row)
-  except errors.InputError:
-    return ''
-  data = table_lib.without(config['options'], _OF_MODELS)
-  of = {field.name for field in dataclasses.fields(participation.Participation)}
-  taken = {n: v for n, v in config['hyperparameters'].items() if n in of}
-  return json.dumps([task, data, taken], sort_keys=True)
-
-
 def tell_needs(planned: Sequence[Planned], request: Request) -> None:
   """Prints what the runs of results will roughly take; refuses if all data are missing."""
   runs: dict[pathlib.Path, runs_lib.Run] = {}
@@ -370,8 +322,7 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
     print('nothing to run: formulas and studies have no runs of their own')
   else:
     there = with_data(run.config for run in runs.values())
-    runs_there = [run for run in runs.values() if there[run.task]]
-    print(needs(runs_there, request.output))
+    print(needs([run for run in runs.values() if there[run.task]], request.output))
 
 
 def with_data(configs: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
@@ -397,25 +348,22 @@ def with_data(configs: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
 def needs(runs: Sequence[runs_lib.Run], output: pathlib.Path) -> str:
   """Returns how many runs and rounds are left, and about how long they take."""
   waiting = [run for run in runs if not runs_lib.is_finished(run)]
-  groups: dict[tuple[str, str], list[runs_lib.Run]] = {}
+  counts, rounds = collections.Counter(), collections.Counter()
   for run in waiting:
     key = run.task, run.config['algorithm']
-    groups.setdefault(key, []).append(run)
+    counts[key] += 1
+    rounds[key] += run.config['rounds'] - _rounds_done(run)
+  each = _seconds(output)
+  seconds = {key: each[key] * rounds[key] for key in counts if key in each}
   rows = [['runs of', 'left', 'rounds', 's / round', 'time']]
-  seconds, total, unknown = _seconds(output), 0.0, 0
-  for (task, algorithm), group in groups.items():
-    left = sum(run.config['rounds'] - _rounds_done(run) for run in group)
-    shown = [f'{task} {algorithm}', str(len(group)), f'{left:,}']
-    if each := seconds.get((task, algorithm)):
-      total += each * left
-      shown += [f'{each:.2g}', wording.human_duration(each * left)]
-    else:
-      unknown += len(group)
-      shown += [table_lib.NONE, table_lib.NONE]
-    rows.append(shown)
+  for key, count in counts.items():
+    shown = [table_lib.NONE, table_lib.NONE]
+    if key in seconds:
+      shown = [f'{each[key]:.2g}', wording.human_duration(seconds[key])]
+    rows.append([' '.join(key), str(count), f'{rounds[key]:,}', *shown])
   table = text_table.to_text(rows, (0,), text_table.terminal_width())
-  hours = f'about {wording.human_duration(total)}' if total else 'not known'
-  if unknown:
+  hours = f'about {wording.human_duration(sum(seconds.values()))}' if seconds else 'not known'
+  if unknown := sum(count for key, count in counts.items() if key not in seconds):
     hours += f', without {wording.count(unknown, "run")}'
   return (
     f'{wording.count(len(runs), "run")}, {len(waiting)} of them not finished\n\n'

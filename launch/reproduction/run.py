@@ -19,6 +19,8 @@ Number = lines_lib.Number
 Line = lines_lib.Line
 Planned = plan.Planned
 _Runs = Sequence[run_files.Run]
+# Why runs were not trained, by their directories.
+_Failures = Mapping[pathlib.Path, str]
 
 
 def run_all(planned: Sequence[Planned], request: plan.Request) -> None:
@@ -32,14 +34,18 @@ def run_all(planned: Sequence[Planned], request: plan.Request) -> None:
     together = [*group]
     failures = _train(paper, together, request) if request.train else {}
     for each in together:
+      name = each.found.name
+      if not request.is_one:
+        print(f'{name} ...', flush=True)
       try:
-        verdicts.append(_measure(each, failures))
+        with files.writing(name, 'mend that, and run the same command again'):
+          now = _measured(each, failures)
       except errors.InputError as e:
         if request.is_one:
           raise
-        if isinstance(e, errors.DamageError):
-          damaged.append(each.found.name)
-        verdicts.append(_not_measured(each, e))
+        damaged += [name] if isinstance(e, errors.DamageError) else []
+        now = each.measured([_about(each, note=str(e))])
+      verdicts.append(_write(each, now))
   if not request.is_one:
     print(page.counted(verdicts))
   shown = page.write(request.output, request.scale)
@@ -51,13 +57,8 @@ def run_all(planned: Sequence[Planned], request: plan.Request) -> None:
     )
 
 
-def _train(
-  paper: str, planned: Sequence[Planned], request: plan.Request
-) -> dict[pathlib.Path, Exception | str]:
-  """Trains the runs of tables together, so that no core waits for a table's last run.
-
-  Returns why runs failed, by directory; an exception if none of its task was trained.
-  """
+def _train(paper: str, planned: Sequence[Planned], request: plan.Request) -> _Failures:
+  """Trains the runs of tables together, so that no core waits for a table's last run."""
   with_runs = [each for each in planned if each.runs]
   by_folder: dict[str, dict[pathlib.Path, runs_lib.Run]] = {}
   for each in with_runs:
@@ -69,52 +70,42 @@ def _train(
       by_folder.setdefault(run.task, {}).setdefault(folder, run)
   if len(with_runs) > 1:
     print(f'{paper}: the runs of its tables and figures ...', flush=True)
-  failures: dict[pathlib.Path, Exception | str] = {}
-  encoders = by_folder.get(plan.ENCODERS, {})
+  failures: dict[pathlib.Path, str] = {}
   for task, found in by_folder.items():
-    waiting = []
-    for folder, run in found.items():
-      encoder = encoders.get(pathlib.Path(run.config['start_from']))
-      if encoder and (why := _why_not_finished(encoder, failures)):
-        failures[folder] = f'the encoder that it starts from was not trained: {why}'
-      else:
-        waiting.append(run)
-    if not waiting:
-      continue
     # One tells how many fit the memory, and the cores wait for the last.
-    waiting.sort(key=plan.cost, reverse=True)
+    waiting = sorted(found.values(), key=plan.cost, reverse=True)
     where = request.output / 'runs' / task
+    for run in waiting:
+      encoder = by_folder[plan.ENCODERS].get(pathlib.Path(run.config['start_from']))
+      if encoder and (encoder.folder in failures or not runs_lib.is_finished(encoder)):
+        why = failures.get(encoder.folder, 'it has not finished')
+        failures[run.folder] = f'the encoder that it starts from was not trained: {why}'
+    waiting = [run for run in waiting if run.folder not in failures]
     try:
-      failures |= runs_lib.train(waiting, {}, where, request.jobs)
+      failed = runs_lib.train(waiting, {}, where, request.jobs) if waiting else {}
+      failures |= {folder: f'{folder} failed: {why}' for folder, why in failed.items()}
     except BrokenPipeError:
       raise  # Nobody reads what is printed.
     except (errors.InputError, OSError) as e:
-      failures |= {run.folder: e for run in waiting}
+      failures |= {run.folder: f'{run.task}: {e}' for run in waiting}
   return failures
 
 
-def _why_not_finished(
-  encoder: runs_lib.Run, failures: Mapping[pathlib.Path, Exception | str]
-) -> str:
-  """Returns why a run is not finished; '' if it is."""
-  try:
-    if runs_lib.is_finished(encoder):
-      return ''
-  except errors.InputError as e:
-    return str(e)
-  return str(failures.get(encoder.folder, 'it has not finished'))
-
-
-def _not_measured(each: Planned, problem: errors.InputError) -> judge.Verdict:
-  """Tells why a result was not measured, and writes it where nothing was before."""
-  kept, why = each.kept(), str(problem)
-  if kept.is_measured:
-    why = f'{why}; the result of before stays'
-  elif not isinstance(problem, errors.DamageError):
-    kept = each.measured([_about(each, note=why)])
-    kept.write(each.request.output)
-  verdict = judge.judge(kept).verdict
-  print(f'{kept.found.name}: {verdict}: {why}\n', flush=True)
+def _write(each: Planned, now: lines_lib.Measured) -> judge.Verdict:
+  """Writes and tells a result; without any value now, that of before stays."""
+  kept, request = each.kept(), each.request
+  stays = kept.is_measured and not now.is_measured
+  shown = kept if stays else now
+  if now.lines and not stays:
+    now.write(request.output)
+  with lines_lib.writing(request.output / each.found.name) as where:
+    page.write_text(shown, where)
+  verdict, why, _ = judge.judge(shown)
+  told = f'{each.found.name}: {verdict}: {why}\n'
+  print(page.to_text(shown) if request.is_one else told, flush=True)
+  if stays:
+    reasons = '; '.join(['nothing was measured now', *now.distinct('note')])
+    print(f'{reasons}; the result of before stays\n', flush=True)
   return verdict
 
 
@@ -123,55 +114,17 @@ def _about(each: Planned, **more) -> Line:
   return Line(table=each.found.table, scale=each.request.scale, command=each.command, **more)
 
 
-def _measure(each: Planned, failures: Mapping[pathlib.Path, Exception | str]) -> judge.Verdict:
-  """Measures, writes and tells a result; without any now, that of before stays."""
-  found, request = each.found, each.request
-  if not request.is_one:
-    print(f'{found.name} ...', flush=True)
-  try:
-    _refuse_without_runs(each, failures)
-    now, kept = _measured(each, failures), each.kept()
-    shown = now if now.is_measured or not kept.is_measured else kept
-    if shown is now and now.lines:
-      now.write(request.output)
-    with lines_lib.writing(request.output / found.name) as where:
-      page.write_text(shown, where)
-  except BrokenPipeError:
-    raise  # Nobody reads what is printed.
-  except OSError as e:
-    raise errors.DamageError(
-      f'{found.name} could not be measured: {e}; mend that, and run the same command again'
-    ) from e
-  verdict, why, _ = judge.judge(shown)
-  told = f'{found.name}: {verdict}: {why}\n'
-  print(page.to_text(shown) if request.is_one else told, flush=True)
-  if shown is kept:
-    print('nothing was measured now; the result of before stays\n', flush=True)
-  return verdict
+def _measured(each: Planned, failures: _Failures) -> lines_lib.Measured:
+  """Measures a study, or reads a table's runs.
 
-
-def _refuse_without_runs(each: Planned, failures: Mapping[pathlib.Path, Exception | str]) -> None:
-  """Raises why nothing was trained, if no run of a result was begun, now or before."""
-  problems: dict[str, Exception] = {}
-  for folder, run in each.by_folder.items():
-    why = failures.get(folder)
-    if isinstance(why, OSError):
-      raise why
-    if not isinstance(why, Exception) or folder.exists():
-      return
-    problems[run.task] = why
-  if problems:
-    told = [f'{task}: {why}' for task, why in problems.items()]
-    raise errors.InputError('; '.join(told))
-
-
-def _measured(
-  each: Planned, failures: Mapping[pathlib.Path, Exception | str]
-) -> lines_lib.Measured:
-  """Measures a study, or reads a table's runs."""
+  Raises `errors.InputError` if nothing was trained, now or before.
+  """
   found, where = each.found, each.request.output / each.found.name
-  processor = machine.processor() if each.request.train else ''
-  about = _about(each, processor=processor, note=_part(each))
+  why = [failures.get(folder) for folder in each.by_folder if not folder.exists()]
+  if why and None not in why and len(why) == len(each.by_folder):
+    raise errors.InputError('; '.join(dict.fromkeys(why)))
+  part = _part(each)
+  about = _about(each, processor=machine.processor() if each.request.train else '')
   if isinstance(found, table_lib.Study):
     if not each.request.train:
       return each.measured([])
@@ -179,50 +132,25 @@ def _measured(
 
     with lines_lib.writing(where):
       made = studies.measure(each, where)
-    revision = environment.describe()['git_revision'] or ''
-    about = dataclasses.replace(about, revision=revision)
-    return each.measured([_joined(about, line) for line in made])
-  if not each.rows:
-    return each.measured([])
+    same = {n: getattr(about, n) for n in ('table', 'scale', 'command', 'processor')}
+    same['revision'] = environment.describe()['git_revision'] or ''
+    return each.measured([dataclasses.replace(x, **same, note=x.note or part) for x in made])
   groups = finished(found, each.runs)
   if any(groups):
     with lines_lib.writing(where):
       draw(found, each.rows, groups, where)
-  notes = [_note(group, failures) for group in each.runs]
+  notes = []
+  for group, runs in zip(each.runs, groups, strict=True):
+    failed = [failures[run.folder] for run in group if not runs and run.folder in failures]
+    notes.append('; '.join(filter(None, [part, *failed[-1:]])))
   return each.measured(lines(found, each.rows, groups, about, notes))
-
-
-def _joined(about: Line, line: Line) -> Line:
-  """Returns a study's line with what all lines have."""
-  return dataclasses.replace(
-    line,
-    table=about.table,
-    scale=about.scale,
-    command=about.command,
-    processor=about.processor,
-    revision=about.revision,
-    note=line.note or about.note,
-  )
 
 
 def _part(each: Planned) -> str:
   """Returns which data sets of a table are there only in part; '' if none is."""
-  told = {}
-  for run in each.by_folder.values():
-    if run.task not in told:
-      told[run.task] = task_lib.part(tasks.get(run.task), run.config['data_dir'])
-  return ', '.join(f'{task} has {part}' for task, part in told.items() if part)
-
-
-def _note(group: Sequence[runs_lib.Run], failures: Mapping[pathlib.Path, Exception | str]) -> str:
-  """Returns why a row lacks a run, ''; of several seeds the last one's."""
-  for run in reversed(group):
-    why = failures.get(run.folder)
-    if isinstance(why, Exception):
-      return f'{run.task}: {why}'
-    if why:
-      return f'{run.folder} failed: {why}'
-  return ''
+  folders = {run.task: run.config['data_dir'] for run in each.by_folder.values()}
+  parts = {task: task_lib.part(tasks.get(task), folder) for task, folder in folders.items()}
+  return ', '.join(f'{task} has {part}' for task, part in parts.items() if part)
 
 
 def finished(
@@ -233,11 +161,10 @@ def finished(
   None for a row of which a seed has not finished: a mean over some seeds would pass
   for one over all.
   """
-  groups = []
-  for group in runs:
-    is_whole = all(runs_lib.is_finished(run) for run in group)
-    groups.append([_read(found, run) for run in group] if is_whole else None)
-  return groups
+  return [
+    [_read(found, run) for run in group] if all(map(runs_lib.is_finished, group)) else None
+    for group in runs
+  ]
 
 
 def _read(found: table_lib.PaperTable, planned: runs_lib.Run) -> run_files.Run:
@@ -249,12 +176,11 @@ def _read(found: table_lib.PaperTable, planned: runs_lib.Run) -> run_files.Run:
   by = planned.config['best_by']
   if found.at_rounds:
     by = ''
-    last = min(found.at_rounds, run.config['rounds'])
-    run = run_files.first_rounds(run, last)
+    run = run_files.first_rounds(run, min(found.at_rounds, run.config['rounds']))
   # Another command, with another --best_by, may have trained it.
-  scores = [name for name in catalog.SCORES if name in run.metrics]
-  best = (run.summary.get('best_round') or {}) if by else {}
-  if by and best.get('by') != by:
+  best = run.summary.get('best_round') or {}
+  if best.get('by', '') != by:
+    scores = [name for name in catalog.SCORES if name in run.metrics]
     choice = targets.BestRound(by if by in scores else '')
     best = choice.summary(run.metrics, scores) or {}
   return dataclasses.replace(run, summary={**run.summary, 'best_round': best})
@@ -269,46 +195,39 @@ def lines(
 ) -> list[Line]:
   """Returns the lines of a table, those of rows without runs empty.
 
-  `about` has what all lines have, `notes` why each row has no runs.
+  `about` has what all lines have, `notes` what is missing of each row.
   """
   made, labels = [], table_lib.labels(rows)
-  claims = (found.form(about.scale) or found).claims
+  claims = found.form(about.scale).claims
   of_row = {id(row): runs for row, runs in zip(rows, groups, strict=True)}
   for row, label, runs, note in zip(rows, labels, groups, notes, strict=True):
+    revisions = (run.config.get('git_revision') for run in runs or ())
     line = dataclasses.replace(
-      about, row=label, task=row.task, algorithm=row.algorithm, changes=row.changes
+      about,
+      row=label,
+      task=row.task,
+      algorithm=row.algorithm,
+      changes=row.changes,
+      seeds=len(runs or ()),
+      # The longest, if some stopped early.
+      rounds=max((run.summary['rounds'] for run in runs or ()), default=0),
+      revision=' '.join(dict.fromkeys(filter(None, revisions))),
+      note=note,
     )
-    if runs:
-      revisions = (run.config.get('git_revision') for run in runs)
-      line = dataclasses.replace(
-        line,
-        seeds=len(runs),
-        # The longest, if some stopped early.
-        rounds=max(run.summary['rounds'] for run in runs),
-        revision=' '.join(dict.fromkeys(filter(None, revisions))),
-      )
-    else:
-      note = '; '.join(filter(None, [about.note, note]))
-      line = dataclasses.replace(line, note=note)
     whole = of_row.get(id(found.reference(row, rows)))
     claimed = (c.metric for c in claims if _is_claimed(c, row, rows))
     wanted = dict.fromkeys([*row.published, *claimed])
-    for name in wanted:
+    for name in dict.fromkeys([*wanted, names.SECONDS, names.BEST_ROUND, names.SENT]):
       value, by_seed = measured(runs, name, whole)
-      made.append(
-        dataclasses.replace(
-          line, metric=name, published=row.published.get(name), measured=value, by_seed=by_seed
-        )
-      )
+      if not value and name not in wanted:
+        continue  # A cost.
+      printed = row.published.get(name)
+      own = {'published': printed, 'measured': value, 'by_seed': by_seed}
+      made.append(dataclasses.replace(line, metric=name, **own))
       is_score = names.parse(name).is_percent and len(by_seed) > 1
       if is_score and row.algorithm in found.best_seed:
         best = Number(max(each.value for each in by_seed.values()))
-        name = names.BEST_SEED + name
-        made.append(dataclasses.replace(line, metric=name, measured=best))
-    for name in (names.SECONDS, names.BEST_ROUND, names.SENT):
-      value, by_seed = measured(runs, name)
-      if value and name not in wanted:
-        made.append(dataclasses.replace(line, metric=name, measured=value, by_seed=by_seed))
+        made.append(dataclasses.replace(line, metric=names.BEST_SEED + name, measured=best))
   return made
 
 
@@ -317,12 +236,11 @@ def _is_claimed(claim: table_lib.Claim, row: table_lib.Row, rows: Sequence[table
 
   Of those that print the metric, if any do.
   """
-  metric = claim.metric
+  metric, has_metric = claim.metric, table_lib.has_metric
   if row.algorithm not in claim.algorithms:
     return False
   if any(metric in other.published for other in rows):
     return metric in row.published
-  has_metric = table_lib.has_metric
   return has_metric(metric, [row]) or not has_metric(metric, rows)
 
 
@@ -336,32 +254,26 @@ def measured(
   rounds that it had. `whole` are the runs to whose score a result may be relative, each
   seed's to its own.
   """
-  parts, by_seed = names.parse(name), {}
+  parts = names.parse(name)
   references = {run.seed: run for run in whole or ()}
-  for run in runs or ():
-    if parts.is_rounds:
-      value = _rounds_to(run, parts, references.get(run.seed))
-    else:
-      value = _value(run, parts)
-      factor = 100 if parts.is_percent else 1
-      value = None if value is None else Number(factor * value)
-    if value is None:
-      return None, {}
-    by_seed[run.seed] = value
-  if not by_seed:
+  by_seed = {run.seed: _number(run, parts, references.get(run.seed)) for run in runs or ()}
+  if not by_seed or None in by_seed.values():
     return None, {}
   values = [each.value for each in by_seed.values()]
   missed = [each.is_bound for each in by_seed.values()]
-  std = statistics.stdev(values) if len(values) > 1 else None
-  if all(missed):  # Nothing is known of how they differ.
-    std = None
+  # Of bounds alone, nothing is known of how they differ.
+  std = statistics.stdev(values) if len(values) > 1 and not all(missed) else None
   return Number(statistics.fmean(values), std, any(missed)), by_seed
 
 
-def _rounds_to(
+def _number(
   run: run_files.Run, parts: names.Parts, reference: run_files.Run | None
 ) -> Number | None:
-  """Returns the first round with a score; a bound if there is none."""
+  """Returns a result of one run: a value, or the first round with a score, or a bound of it."""
+  if not parts.is_rounds:
+    value = _value(run, parts)
+    factor = 100 if parts.is_percent else 1
+    return None if value is None else Number(factor * value)
   target = parts.target
   if target is None:
     score = reference and _value(reference, names.Parts(parts.metric))
@@ -422,9 +334,8 @@ def draw(
   for task in tasks_:
     of_task = [each for each in there if each[0].task == task]
     if found.over == table_lib.EFFECTIVE_RATE:
-      of_rate = [(row, runs) for row, _, runs in of_task]
       figure = curves.lines_figure(
-        by_effective_rate(of_rate, found.curves[0]),
+        by_effective_rate([(row, runs) for row, _, runs in of_task], found.curves[0]),
         task,
         'effective rate, that of the clients / (1 - momentum)',
         f'final {names.heading(found.curves[0])} %',
@@ -449,17 +360,14 @@ def best_of_grids(
   there: Sequence[tuple[table_lib.Row, str, _Runs]], searched: Sequence[str]
 ) -> list[tuple[table_lib.Row, str, _Runs]]:
   """Returns the best of rows that differ only in `searched`, by their first score."""
-  best = {}
-  for each in there:
-    row, _, runs = each
+  grids: dict[tuple, list] = {}
+  for row, label, runs in there:
     scores = [n for n in row.published if names.parse(n).is_percent]
     mean = measured(runs, scores[0])[0] if scores else None
-    score = mean.value if mean else 0.0
     others = table_lib.text_of(table_lib.without(row.changes, searched))
-    key = row.task, row.algorithm, others
-    if key not in best or score > best[key][0]:
-      best[key] = score, each
-  return [each for _, each in best.values()]
+    grid = grids.setdefault((row.task, row.algorithm, others), [])
+    grid.append((mean.value if mean else 0.0, (row, label, runs)))
+  return [max(grid, key=lambda each: each[0])[1] for grid in grids.values()]
 
 
 def by_effective_rate(
@@ -472,8 +380,7 @@ def by_effective_rate(
     rate, momentum = (runs[0].hyperparameters[n] for n in table_lib.EFFECTIVE)
     # 0.001 / (1 - 0.9) is a little above 0.01.
     rate = float(f'{rate / (1 - momentum):.6g}')
-    others = table_lib.own_changes(row, rows)
-    others = table_lib.without(others, table_lib.EFFECTIVE)
+    others = table_lib.without(table_lib.own_changes(row, rows), table_lib.EFFECTIVE)
     text = table_lib.text_of(others).replace(';', ', ')
     line = best.setdefault(text or methods.title(row.algorithm), {})
     mean, _ = measured(runs, metric)

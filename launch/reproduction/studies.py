@@ -34,19 +34,19 @@ Line = lines_lib.Line
 
 def measure(planned: plan.Planned, folder: pathlib.Path) -> list[Line]:
   """Measures a study on each of its tasks whose data are there."""
-  study = STUDIES[planned.found.measure]
+  study, lines = STUDIES[planned.found.measure], []
   if not planned.configs:
     return study(planned, {}, None, folder)
-  there, lines = plan.with_data(planned.configs), []
+  there = plan.with_data(planned.configs)
   for config in planned.configs:
     task = config['task']
-    if not there[task]:
-      more = {'row': 'all values', 'note': 'its files are missing'}
-      lines.append(Line(task=task, metric=lines_lib.VALUE, **more))
-      continue
-    loaded = tasks.get(task).load(config['data_dir'], config['options'])
-    for line in study(planned, config, loaded, folder):
-      lines.append(dataclasses.replace(line, task=task))
+    if there[task]:
+      loaded = tasks.get(task).load(config['data_dir'], config['options'])
+      made = study(planned, config, loaded, folder)
+    else:
+      note = 'its files are missing'
+      made = [Line(row='all values', metric=lines_lib.VALUE, note=note)]
+    lines += [dataclasses.replace(line, task=task) for line in made]
   return lines
 
 
@@ -146,9 +146,8 @@ def data_statistics(planned, config, loaded, folder: pathlib.Path) -> list[Line]
   [printed] = [x.numbers for x in data.sets(name, scale) if x.task == task]
   lines = []
   for statistic, value in statistics(dataset, counts).items():
-    number = printed.get(statistic, data.Number('', 0, 0, ''))
-    published = lines_lib.Number.read(number.printed)
-    more = {'published': published, 'note': number.origin}
+    number = printed.get(statistic, data.Statistic(None, 0, 0, ''))
+    more = {'published': number.printed, 'note': number.origin}
     lines.append(_line(statistic, lines_lib.VALUE, value, **more))
   picture, path = data.STATISTICS[name][1], folder / f'{task}.png'
   sizes = train.partition.sizes
@@ -487,12 +486,9 @@ def _centroids(pool, is_frequent, num_buckets: int) -> tuple[float, float]:
   def errors_of(labels, numbers: Iterable[int | None]):
     """Of the examples with any of the labels; None for their number."""
     rows = np.unique(by_label[:, labels].indices)
-    some = random.choice(rows, min(len(rows), 5000), replace=False)
-    x, found = pool.read(np.sort(some)), []
-    for number in numbers:
-      size = number or len(rows)
-      found.append(hashed_labels.centroid_error(x, size, 200, random))
-    return len(rows), found
+    x = pool.read(np.sort(random.choice(rows, min(len(rows), 5000), replace=False)))
+    sizes = [number or len(rows) for number in numbers]
+    return len(rows), [hashed_labels.centroid_error(x, size, 200, random) for size in sizes]
 
   def chosen(some):
     labels = np.flatnonzero(some & (np.diff(by_label.indptr) > 1))

@@ -30,10 +30,10 @@ POSITIVES = 'examples a label, mean'
 EMD = 'EMD of the clients'
 
 
-class Number(NamedTuple):
-  """A printed number, '' if none is, with its band and its origin."""
+class Statistic(NamedTuple):
+  """A statistic of a set: the printed number, if one is, with its band and its origin."""
 
-  printed: str
+  printed: table.Number | None
   least: float
   most: float
   origin: str
@@ -43,16 +43,8 @@ class Set(NamedTuple):
   """A data set: its task, statistics that are compared, and options of the task."""
 
   task: str
-  numbers: dict[str, Number]
+  numbers: dict[str, Statistic]
   options: Mapping[str, Any]
-
-  def bounds(self) -> dict[str, tuple[float, float]]:
-    """Returns the bands of what the paper itself prints, or the small form has."""
-    return {
-      f'{self.task}: {name}': (number.least, number.most)
-      for name, number in self.numbers.items()
-      if not number.origin
-    }
 
 
 # The sets of data.csv, and what the study draws: clients, their sizes, or labels.
@@ -72,30 +64,37 @@ def sets(name: str, scale: str) -> tuple[Set, ...]:
   found: dict[str, Set] = {}
   with open(pathlib.Path(__file__).with_suffix('.csv'), newline='', encoding='utf-8') as file:
     for line in csv.DictReader(file):
-      if (line['sets'], line['scale']) != (STATISTICS[name][0], scale):
-        continue
-      options = table.changes(line['options'])
-      of = found.setdefault(line['task'], Set(line['task'], {}, options))
-      of.numbers[line['statistic']] = Number(
-        line['printed'], float(line['least']), float(line['most'] or math.inf), line['origin']
-      )
+      if (line['sets'], line['scale']) == (STATISTICS[name][0], scale):
+        of = found.setdefault(line['task'], Set(line['task'], {}, table.changes(line['options'])))
+        of.numbers[line['statistic']] = Statistic(
+          table.Number.read(line['printed']),
+          float(line['least']),
+          float(line['most'] or math.inf),
+          line['origin'],
+        )
   return tuple(found.values())
 
 
 def study(**words: str) -> table.Study:
   """Returns the result of this paper, number, source, caption and notes."""
   name = table.Result(**words).name
-  [small] = sets(name, 'small')
-  published = sets(name, 'paper')
+  of = {scale: sets(name, scale) for scale in ('small', 'paper')}
+  # Of what others state, none tells whether the paper's result is reproduced.
+  expected, published = (
+    {
+      f'{each.task}: {statistic}': (number.least, number.most)
+      for each in of_scale
+      for statistic, number in each.numbers.items()
+      if not number.origin
+    }
+    for of_scale in of.values()
+  )
   return table.Study(
     **words,
     measure='data_statistics',
-    tasks={
-      scale: {each.task: each.options for each in sets(name, scale)} for scale in ('small', 'paper')
-    },
-    small=f'Procedural data: task {small.task}',
-    expected=small.bounds(),
-    # Of what others state, none tells whether the paper's result is reproduced.
-    published={n: b for each in published for n, b in each.bounds().items()},
-    needs=f'the data of {", ".join(s.task for s in published)}; of one with --task',
+    tasks={scale: {each.task: each.options for each in of[scale]} for scale in of},
+    forms={'small': table.Form(f'Procedural data: task {of["small"][0].task}')},
+    expected=expected,
+    published=published,
+    needs=f'the data of {", ".join(s.task for s in of["paper"])}; of one with --task',
   )

@@ -154,7 +154,7 @@ RESULTS = (
     ' compared with its print; they follow from eq. (7), (11) and (12), with better'
     ' constants, which are measured too.',
     measure='fedaws_theory',
-    small='Rows and embeddings drawn at random, in 64 dimensions',
+    forms={'small': table.Form('Rows and embeddings drawn at random, in 64 dimensions')},
     expected={
       'misclassified examples': (1000, math.inf),
       f'{_WRONG} 2 (nu - 1) (Lemma 1)': (1, math.inf),

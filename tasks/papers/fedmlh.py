@@ -74,7 +74,7 @@ def _theory(number: str, caption: str, expected, notes='') -> table.Study:
     algorithm='fedmlh',
     flags=('data_dir', *_SIZES_OF_STUDY),
     takes_sets=True,
-    small='Procedural bags of words of the size of EURLex-4K',
+    forms={'small': table.Form('Procedural bags of words of the size of EURLex-4K')},
     needs=f'the data of {needs}, or --task, any whose examples keep all labels',
     expected=expected,
   )

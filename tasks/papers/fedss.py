@@ -181,7 +181,7 @@ RESULTS = (
     ' this takes 20 points of the diagonal was set here, before the first run.',
     measure='confusion',
     runs_of=('fedss/table1', 'fedss', 'negonly'),
-    small=_TABLE1.small.what,
+    forms={'small': table.Form(_TABLE1.form('small').what)},
     needs='the runs of fedss/table1: the data of landmarks-user-160k',
     expected={'fedss less negonly, points of the diagonal': (20, float('inf'))},
   ),
@@ -208,7 +208,11 @@ RESULTS = (
     tasks={'small': {'glyphs': _NOISE}, 'paper': {'sop': {}}},
     algorithm='fedss',
     flags=('data_dir', 'seed', 'device', 'clients_per_round', 'num_classes'),
-    small='Procedural handwriting of 160 classes, 8 clients, 4 batches of about 16 classes',
+    forms={
+      'small': table.Form(
+        'Procedural handwriting of 160 classes, 8 clients, 4 batches of about 16 classes'
+      )
+    },
     needs='sop',
     expected={
       # It falls with m (fig. 9); with m = n - |P|, eq. (6) is eq. (2).

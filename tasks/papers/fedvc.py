@@ -272,7 +272,7 @@ RESULTS = (
     notes='The paper draws the counts without numbers. The distances are derived, with'
     ' alpha as the total concentration: the EMD of its figure 4 appear at these alpha.',
     measure='class_counts',
-    small="CIFAR's numbers of labels, five seeds; it has one size",
+    forms={'small': table.Form("CIFAR's numbers of labels, five seeds; it has one size")},
     expected={
       f'EMD at {at(data, alpha)}': (value - _WITHIN, value + _WITHIN)
       for data, by_alpha in EMD.items()

@@ -55,19 +55,17 @@ class Parts(NamedTuple):
   @property
   def is_percent(self) -> bool:
     """Whether the result is in percent; others are numbers."""
-    known = _METRICS.get(self.metric)
-    return not self.is_rounds and known is not None and known.unit == 'fraction'
+    return not self.is_rounds and _METRICS[self.metric].unit == 'fraction'
 
   @property
   def is_cost(self) -> bool:
     """Whether less is better, as of rounds to a score and of a loss."""
-    known = _METRICS.get(self.metric)
     is_less = self.is_rounds or self.is_volatility
-    return is_less or (known is not None and known.better == 'lower')
+    return is_less or _METRICS[self.metric].better == 'lower'
 
 
 def parse(name: str) -> Parts:
-  """Returns the parts of a result's name."""
+  """Returns the parts of a result's name; `errors.InputError` if there is no such result."""
   if name.startswith(_VOLATILITY):
     found = parse(name.removeprefix(_VOLATILITY))
     return found._replace(is_volatility=True)
@@ -81,15 +79,9 @@ def parse(name: str) -> Parts:
   if ':' in name:
     target = targets.parse_one(name)
     return Parts(target.metric, target=target)
+  if name not in _METRICS:
+    raise errors.InputError(f'there is no result {name!r}')
   return Parts(name)
-
-
-def is_known(name: str) -> bool:
-  """Whether there is such a result."""
-  try:
-    return parse(name.removeprefix(BEST_SEED)).metric in _METRICS
-  except (errors.InputError, ValueError):
-    return False
 
 
 def heading(name: str) -> str:
@@ -112,5 +104,4 @@ def unit(name: str) -> str:
 
 def digits(name: str) -> int:
   """Returns the decimals that people read: 2 of a loss, 1 of all others."""
-  known = _METRICS.get(parse(name).metric)
-  return 2 if known is not None and known.unit == 'loss' else 1
+  return 2 if _METRICS[parse(name).metric].unit == 'loss' else 1

@@ -4,9 +4,9 @@ import csv
 import dataclasses
 import functools
 import itertools
+import json
 import pathlib
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tasks.papers import names
@@ -28,25 +28,23 @@ REDESIGNED = '; the form was changed after a first measurement'
 class Number(NamedTuple):
   """A number of a table: a value with its standard deviation, or a bound."""
 
-  value: float
+  value: float  # An int, if it has no decimals in print.
   std: float | None = None  # None: it is not known.
   is_bound: bool = False  # The number is above `value`, by how much is unknown.
-  text: str = ''  # As the paper prints it: '51.7±0.4', '>200' or '1,262'.
 
   @classmethod
-  def read(cls, text: str) -> 'Number | None':
-    """Reads a printed number; None for ''. Raises ValueError for another text."""
-    if not text:
+  def read(cls, value: str, std: str = '', bound: str = '') -> 'Number | None':
+    """Reads the cells of a CSV; None without a value. ValueError for other texts."""
+    if not value:
       return None
-    value, _, std = text.replace(',', '').partition('±')
-    is_bound = value.startswith('>')
-    value = float(value.removeprefix('>'))
-    return cls(value, float(std) if std else None, is_bound, text)
+    digits = value.replace(',', '')
+    number = int(digits) if digits.isdigit() else float(digits)
+    return cls(number, float(std) if std else None, bool(bound))
 
-  @property
-  def shown(self) -> str:
-    """The printed number, for people."""
-    return self.text.replace('±', ' ± ')
+  def __str__(self) -> str:
+    """The number as papers print it: '51.7 ± 0.4', '>200'."""
+    std = '' if self.std is None else f' ± {self.std}'
+    return f'{">" * self.is_bound}{self.value}{std}'
 
 
 class Row(NamedTuple):
@@ -57,11 +55,6 @@ class Row(NamedTuple):
   # Results by name (`tasks.papers.names`); None if the number is not known here.
   published: Mapping[str, Number | None]
   changes: Mapping[str, Any] = {}  # Of the defaults of this task and algorithm.
-
-  @property
-  def is_relative(self) -> bool:
-    """Whether results are relative to those of `PaperTable.reference`."""
-    return any(names.parse(n).relative is not None for n in self.published)
 
 
 class Claim(NamedTuple):
@@ -91,8 +84,7 @@ class Claim(NamedTuple):
 
   def pairs(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
     """Returns the numbers of the rows above and below, for each pair."""
-    words = [*self.high.split()[1:], *self.low.split()[1:]]
-    named = {word.partition('=')[0] for word in words} | {'rounds'}
+    named = {word.partition('=')[0] for word in f'{self.high} {self.low} rounds'.split()}
     high = [i for i, row in enumerate(rows) if _is_of(self.high, row)]
     low = [j for j, row in enumerate(rows) if _is_of(self.low, row)]
     found = []
@@ -113,6 +105,15 @@ def _is_of(words: str, row: Row) -> bool:
   return row.algorithm in names.split('|') and own.issuperset(settings)
 
 
+class Form(NamedTuple):
+  """A result at one scale: what is measured, in a sentence, and a table's experiments."""
+
+  what: str = ''  # Was made smaller, or is of other data; '' at the paper's size.
+  rows: tuple[Row, ...] = ()  # With all settings; numbers are of the paper's row.
+  claims: tuple[Claim, ...] = ()  # In the words of these rows.
+  seeds: tuple[int, ...] = (0,)
+
+
 def _table(number: str) -> str:
   return number.replace(' ', '').replace('.', '').lower()
 
@@ -126,6 +127,9 @@ class Result:
   source: str
   caption: str
   notes: str = ''  # Doubts about the numbers, and what differs here; sentences.
+  # By scale. small: in minutes, on data that are always there; real: in hours, on real
+  # data that are no larger than a computer without GPU can train on.
+  forms: Mapping[str, Form] = dataclasses.field(default_factory=dict)
 
   @property
   def name(self) -> str:
@@ -140,6 +144,10 @@ class Result:
   @property
   def title(self) -> str:
     return f'{self.paper}, {self.number}'
+
+  def form(self, scale: str) -> Form:
+    """Returns its form at a scale, an empty one if there is none."""
+    return self.forms.get(scale, Form())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,13 +170,6 @@ class Formula(Result):
     with open(path, newline='', encoding='utf-8') as file:
       return [cells for name, *cells in csv.reader(file) if name == self.name]
 
-  @property
-  def equal(self) -> list[str]:
-    """The cells below 'equal' of printed numbers."""
-    heading, *rows = self.cells
-    found = [row[heading.index('equal')] for row in rows]
-    return [cell for cell in found if cell != NONE]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study(Result):
@@ -184,7 +185,6 @@ class Study(Result):
   takes_sets: bool = False
   # A table and algorithms, of whose runs it takes those with the fewest negatives.
   runs_of: tuple[str, ...] = ()
-  small: str  # What the small one measures, in a sentence.
   # Bounds of what the small one shows, by the study's name of the value.
   expected: Mapping[str, tuple[float, float]]
   # Of the published values; {}: `expected` holds there too.
@@ -192,25 +192,10 @@ class Study(Result):
   needs: str = ''  # At the paper's size, a sentence; '': it has one size.
 
 
-class Form(NamedTuple):
-  """The experiments of a table, at one scale."""
-
-  what: str  # Was made smaller, or is of other data, in a sentence.
-  rows: tuple[Row, ...]  # With all settings; numbers are of the paper's row.
-  claims: tuple[Claim, ...] = ()  # In the words of these rows.
-  seeds: tuple[int, ...] = (0,)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PaperTable(Result):
-  """A published table or figure of trained models."""
+  """A published table or figure of trained models; `forms` has their rows."""
 
-  rows: tuple[Row, ...]  # In the paper's order.
-  small: Form | None = None  # In minutes, on data that are always there.
-  # In hours, on real data that are no larger than a computer without GPU can train on.
-  real: Form | None = None
-  claims: tuple[Claim, ...] = ()
-  seeds: tuple[int, ...] = _SEEDS
   at_rounds: int | None = None  # After which scores are taken; None: the last.
   curves: tuple[str, ...] = ()  # Drawn scores; (): the headline metrics.
   over: str = 'rounds'  # Or batches, bytes, seconds; or EFFECTIVE_RATE.
@@ -224,11 +209,10 @@ class PaperTable(Result):
   # of the best, the verdict is on the best, each result's own.
   best_over: tuple[str, ...] = ()
 
-  def form(self, scale: str) -> Form | None:
-    """Returns what is run at a scale, None if there is nothing."""
-    if scale != 'paper':
-      return getattr(self, scale)
-    return Form('', self.rows, self.claims, self.seeds)
+  @property
+  def rows(self) -> tuple[Row, ...]:
+    """The paper's rows, in its order."""
+    return self.form('paper').rows
 
   def summary(self, task: str) -> str:
     """Returns results on a task: 'top-1 %: fedss 51.7 to 56.0, posonly 18.7'."""
@@ -237,12 +221,10 @@ class PaperTable(Result):
     values: dict[str, list[Number]] = {}
     for row in rows:
       if printed := row.published.get(name):
-        values.setdefault(row.algorithm, []).append(printed)
+        values.setdefault(row.algorithm, []).append(printed._replace(std=None))
     parts = []
     for algorithm, found in values.items():
-      found.sort(key=lambda number: number.value)
-      ends = [number.text.partition('±')[0] for number in found]
-      ends = dict.fromkeys((ends[0], ends[-1]))
+      ends = dict.fromkeys(map(str, (min(found), max(found))))
       parts.append(f'{algorithm} {" to ".join(ends)}')
     return f'{names.heading(name)}{names.unit(name)}: {", ".join(parts)}'
 
@@ -258,11 +240,9 @@ def beside(row: Row, rows: Sequence[Row], algorithm: str) -> Row | None:
   trains is its own.
   """
   for other in rows:
-    if (other.task, other.algorithm) != (row.task, algorithm):
-      continue
-    shared = applying(other.changes, row.algorithm)
-    shared.pop('rounds', None)
-    if shared.items() <= row.changes.items():
+    shared = without(applying(other.changes, row.algorithm), ('rounds',))
+    is_alike = (other.task, other.algorithm) == (row.task, algorithm)
+    if is_alike and shared.items() <= row.changes.items():
       return other
   return None
 
@@ -276,6 +256,7 @@ def of_csv(
   real: str = '',
   shared: Mapping[str, Any] = {},
   algorithms: Sequence[str] = (),
+  seeds: tuple[int, ...] = _SEEDS,
   **words: Any,
 ) -> PaperTable:
   """Returns a table or figure with rows of PAPER.csv, and claims of claims.csv.
@@ -283,30 +264,26 @@ def of_csv(
   `of` are the tables whose rows a figure draws, a panel for each task, `task` that of the
   rows, and `algorithms` theirs; `what` tells of a small form, whose rows are those of the
   tables `small`, each with its changes (default: the first, with `shared`), and `real` of
-  a form on real data.
+  a form on real data. `seeds` are the paper's.
   """
   paper, own = words['paper'].lower(), _table(words['number'])
-  tables = of.split() or [own]
-
-  def form(scale, text, changes):
-    found = [
-      row for table, settings in changes.items() for row in rows(paper, table, scale, settings)
-    ]
-    if algorithms:
-      found = [row for row in found if row.algorithm in algorithms]
-    if task and scale == 'paper':
-      found = [row for row in found if row.task == task]
-    given = _claims(f'{paper}/{own}', tables, scale, found)
-    return Form(text, tuple(found), given, _SEEDS)
-
-  whole = form('paper', '', {each: {} for each in tables})
-  return PaperTable(
-    **words,
-    rows=whole.rows,
-    claims=whole.claims,
-    small=form('small', what, small or {tables[0]: shared}) if what else None,
-    real=form('real', real, {tables[0]: {}}) if real else None,
-  )
+  tables, forms = of.split() or [own], {}
+  for scale, text, changes in (
+    ('small', what, small or {tables[0]: shared}),
+    ('real', real, {tables[0]: {}}),
+    ('paper', '', {each: {} for each in tables}),
+  ):
+    if text or scale == 'paper':
+      found = tuple(
+        row
+        for table, settings in changes.items()
+        for row in rows(paper, table, scale, settings)
+        if (not algorithms or row.algorithm in algorithms)
+        and (not task or scale != 'paper' or row.task == task)
+      )
+      given = _claims(f'{paper}/{own}', tables, scale, found)
+      forms[scale] = Form(text, found, given, seeds if scale == 'paper' else _SEEDS)
+  return PaperTable(**words, forms=forms)
 
 
 def _claims(name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]) -> tuple[Claim, ...]:
@@ -314,15 +291,12 @@ def _claims(name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]) -
   paper, found = name.partition('/')[0], []
   known = {name, *(f'{paper}/{table}' for table in tables)}
   for line in _lines('claims'):
-    if line['table'] not in known or line['scale'] not in ('', scale):
-      continue
-    values = {n: line[n] for n in Claim._fields}
-    values['least'] = float(line['least'] or 0)
-    values['times'] = float(line['times'] or 1)
-    claim = Claim(**values)
-    is_own = line['table'] == name
-    if is_own or (has_metric(claim.metric, rows) and claim.pairs(rows)):
-      found.append(claim)
+    if line['table'] in known and line['scale'] in ('', scale):
+      numbers = {'least': float(line['least'] or 0), 'times': float(line['times'] or 1)}
+      claim = Claim(**{n: line[n] for n in Claim._fields} | numbers)
+      is_own = line['table'] == name
+      if is_own or (has_metric(claim.metric, rows) and claim.pairs(rows)):
+        found.append(claim)
   return tuple(found)
 
 
@@ -346,18 +320,19 @@ def rows(
     if line['row'] not in found:
       own = applying(shared, line['algorithm']) | changes(line['changes'])
       found[line['row']] = Row(line['task'], line['algorithm'], {}, own)
-    if line['metric']:
-      found[line['row']].published[_name(line)] = _published(line)
-  return tuple(each for row in found.values() for each in _of_grid(row))
-
-
-def _of_grid(row: Row) -> Iterator[Row]:
-  """Yields a row for each combination of its settings' values."""
-  values = [
-    [*map(_value, v.split('|'))] if isinstance(v, str) else [v] for v in row.changes.values()
-  ]
-  for each in itertools.product(*values):
-    yield row._replace(changes=dict(zip(row.changes, each, strict=True)))
+    if name := line['metric']:
+      if at := line['at']:
+        name += f'{"@" if ":" in at else ":"}{at}'
+      number = Number.read(line['published'], line['std'], line['bound'])
+      found[line['row']].published[name] = number
+  grids = []
+  for row in found.values():
+    values = [
+      [*map(_value, v.split('|'))] if isinstance(v, str) else [v] for v in row.changes.values()
+    ]
+    for each in itertools.product(*values):
+      grids.append(row._replace(changes=dict(zip(row.changes, each, strict=True))))
+  return tuple(grids)
 
 
 @functools.cache
@@ -365,17 +340,6 @@ def _lines(paper: str) -> list[dict[str, str]]:
   path = pathlib.Path(__file__).parent / f'{paper}.csv'
   with open(path, newline='', encoding='utf-8') as file:
     return list(csv.DictReader(file))
-
-
-def _name(line: Mapping[str, str]) -> str:
-  if not line['at']:
-    return line['metric']
-  return f'{line["metric"]}{"@" if ":" in line["at"] else ":"}{line["at"]}'
-
-
-def _published(line: Mapping[str, str]) -> Number | None:
-  std = f'±{line["std"]}' if line['std'] else ''
-  return Number.read(f'{line["bound"]}{line["published"]}{std}')
 
 
 def changes(text: str) -> dict[str, Any]:
@@ -391,11 +355,10 @@ def text_of(values: Mapping[str, Any]) -> str:
 
 def _value(text: str) -> Any:
   """Returns a bool, a number that prints as it was written, or the text."""
-  if text in ('true', 'false'):
-    return text == 'true'
-  if text.isdigit():
-    return int(text)
-  return float(text) if re.match(r'[\d.]+(e-?\d+)?$', text) else text
+  try:
+    return json.loads(text)
+  except ValueError:
+    return text
 
 
 def without(changes: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -412,26 +375,23 @@ def applying(changes: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
   }
 
 
+def differing(row: Row, rows: Sequence[Row]) -> set[str]:
+  """Returns the settings, but for how long they train, in which a row's kind differs."""
+  alike = [other for other in rows if (other.task, other.algorithm) == (row.task, row.algorithm)]
+  names_ = {name for other in alike for name in other.changes} - {'rounds'}
+  return {n for n in names_ if any(x.changes.get(n) != alike[0].changes.get(n) for x in alike)}
+
+
 def own_changes(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
   """Returns what tells a row from others of its algorithm, but how long it trains."""
-  alike = [other for other in rows if (other.task, other.algorithm) == (row.task, row.algorithm)]
-  return {
-    name: value
-    for name, value in row.changes.items()
-    if name != 'rounds' and any(other.changes.get(name) != value for other in alike)
-  }
+  names_ = differing(row, rows)
+  return {name: value for name, value in row.changes.items() if name in names_}
 
 
 def labels(rows: Sequence[Row]) -> list[str]:
   """Returns a name for each row: 'fedss negatives=5', the task where it differs."""
-  several = len({row.task for row in rows}) > 1
-  return [
-    ' '.join(
-      [
-        *([row.task] if several else []),
-        row.algorithm,
-        *(f'{n}={v}' for n, v in own_changes(row, rows).items()),
-      ]
-    )
-    for row in rows
-  ]
+  several, found = len({row.task for row in rows}) > 1, []
+  for row in rows:
+    settings = [f'{n}={v}' for n, v in own_changes(row, rows).items()]
+    found.append(' '.join([*[row.task] * several, row.algorithm, *settings]))
+  return found

@@ -82,7 +82,7 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
   done = call('list', 'tables', columns=999, TFF_XC_DATA=str(tmp_path))
   assert done.returncode == 0, done.stderr
   text = words(done.stdout)
-  small = words(papers.TABLES['fedss/table2'].small.what)
+  small = words(papers.TABLES['fedss/table2'].form('small').what)
   for expected in (
     f'looked for in {tmp_path}',
     f'fedss/table2 {small} sop (missing)',

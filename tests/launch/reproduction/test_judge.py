@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 from launch.reproduction import judge, lines as lines_lib, page
-from tasks.papers import registry, table
+from tasks.papers import table
 from tests.launch.reproduction import small_table
 
 VERDICTS = judge.Verdict
@@ -20,8 +20,9 @@ def line(row, published='', mean='', std='', seeds=3, **more):
   return {**of, **values, **more}
 
 
-def found_of(**more):
-  return dataclasses.replace(small_table.TABLE, small=None, **more)
+def found_of(claims=(), scale='paper', **more):
+  form = small_table.TABLE.form(scale)._replace(claims=claims)
+  return dataclasses.replace(small_table.TABLE, forms={scale: form}, **more)
 
 
 def measured_of(found, lines, scale='paper'):
@@ -30,9 +31,7 @@ def measured_of(found, lines, scale='paper'):
 
 
 def judged(*lines, scale='paper', claims=()):
-  small = table.Form('Small', (), claims) if scale == 'small' else None
-  found = dataclasses.replace(found_of(claims=claims), small=small)
-  return judge.judge(measured_of(found, lines, scale))
+  return judge.judge(measured_of(found_of(claims, scale), lines, scale))
 
 
 def told(*lines, **more):
@@ -219,20 +218,6 @@ def test_of_unsure_values_six_points_are_an_order(published, is_unsure, is_order
   pair = line('a', '40', 1), line('b', published, 2)
   found = judge.judge(measured_of(found_of(is_unsure=is_unsure), pair))
   assert bool(found.orders) == is_ordered
-
-
-@pytest.mark.parametrize(('task', 'count'), [('femnist', 35), ('celeba', 39)])
-def test_printed_deviations_decide_which_pairs_have_an_order(task, count):
-  found = registry.RESULTS['turbosvm-fl/table3']
-  lines = [
-    line(row.algorithm, number.text, 1, 0, metric=metric)
-    for row in found.rows
-    if row.task == task
-    for metric, number in row.published.items()
-  ]
-  orders = judge.judge(measured_of(found, lines)).orders
-  pairs = [order for order in orders if order.published.startswith('+')]
-  assert len(pairs) == count  # Without them 51 and 47.
 
 
 @pytest.mark.parametrize(
@@ -435,28 +420,29 @@ STUDY = table.Study(
   source='',
   caption='',
   measure='m',
-  small='Small',
   expected={'a': (1, 2)},
   published={'glyphs: a': (5, 5), 'glyphs: b': (-math.inf, 1262)},
 )
 
 
-def test_values_of_a_study_are_within_their_bounds():
-  def verdict(scale, **values):
-    value = {'metric': lines_lib.VALUE}
-    lines = [line(n, mean=v, **value) for n, v in values.items()]
-    return judge.judge(measured_of(STUDY, lines, scale)).verdict
-
-  assert verdict('small', a=1.5, b=7000) == VERDICTS.SHAPE
-  assert verdict('small', a=3) == VERDICTS.NOT
-  assert verdict('paper', a=5, b=1000) == VERDICTS.REPRODUCED
-  assert verdict('paper', a=5.1, b=1000) == VERDICTS.NOT
-  assert verdict('paper', a=5, b='') == VERDICTS.NOT_RUN
-  assert verdict('paper', a=5) == VERDICTS.NOT_RUN
-  assert verdict('small', b=7000) == VERDICTS.NOT_RUN
-  assert verdict('paper', a=4, b='') == VERDICTS.NOT
-  assert verdict('paper', c=1) == VERDICTS.NOT_RUN
-  assert verdict('paper', a='') == VERDICTS.NOT_RUN
+@pytest.mark.parametrize(
+  ('scale', 'values', 'verdict'),
+  [
+    ('small', {'a': 1.5, 'b': 7000}, VERDICTS.SHAPE),
+    ('small', {'a': 3}, VERDICTS.NOT),
+    ('paper', {'a': 5, 'b': 1000}, VERDICTS.REPRODUCED),
+    ('paper', {'a': 5.1, 'b': 1000}, VERDICTS.NOT),
+    ('paper', {'a': 5, 'b': ''}, VERDICTS.NOT_RUN),
+    ('paper', {'a': 5}, VERDICTS.NOT_RUN),
+    ('small', {'b': 7000}, VERDICTS.NOT_RUN),
+    ('paper', {'a': 4, 'b': ''}, VERDICTS.NOT),
+    ('paper', {'c': 1}, VERDICTS.NOT_RUN),
+    ('paper', {'a': ''}, VERDICTS.NOT_RUN),
+  ],
+)
+def test_values_of_a_study_are_within_their_bounds(scale, values, verdict):
+  lines = [line(n, mean=v, metric=lines_lib.VALUE) for n, v in values.items()]
+  assert judge.judge(measured_of(STUDY, lines, scale)).verdict == verdict
 
 
 def test_a_formula_is_compared_by_its_digits(monkeypatch):
