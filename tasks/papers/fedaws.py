@@ -13,8 +13,8 @@ _CLASSES = 100
 # A client for each class, drawn features, and five classes a dimension, so that the rows
 # of positive labels alone can come together: on ten classes of handwriting in 64
 # dimensions they do not before the encoder has learnt some classes. The encoder has the
-# server's Adam, in place of Algorithm 1's SGD at the same rate (docs/fedaws.md#cifar-10
-# has that). Settings were chosen on the data and seed 100: the rate of rows among 0.3, 1
+# server's Adam, in place of Algorithm 1's SGD at the same rate, which learns more slowly on
+# CIFAR-10. Settings were chosen on the data and seed 100: the rate of rows among 0.3, 1
 # and 3 for FedAwS, in simulated rounds, and the oracle's among 1, 3, 10, 30 and 100 with
 # one step of a round's examples, and among 3, 30 and 100 with ten steps of a tenth.
 _FEATURES = {
@@ -40,8 +40,7 @@ _FEATURES = {
 # the rate is stable with all of them and lambda = 10. Labels of an example come from
 # groups of ten, as those of a text do.
 #
-# The form was changed several times after it had disagreed; docs/fedaws.md has how, and
-# what was tried. Federated methods have the rates that FedAwS is best with by P@1 of seed
+# The form was changed several times after it had disagreed. Federated methods have the rates that FedAwS is best with by P@1 of seed
 # 0: the client's of 0.1, 1, 10 and 100, by a rule written before, then the server's. The
 # features a label are AmazonCat's.
 _WORDS = {
@@ -97,7 +96,7 @@ RESULTS = (
     **_PAPER,
     number='Table 1',
     caption='CIFAR-10 and CIFAR-100 with one class per client; ResNet-8, -32, -56',
-    notes='The paper calls top-1 P@1. Numbers are at convergence.',
+    notes='The paper writes P@1 for top-1. Its numbers are at convergence.',
     what='A hundred classes of procedural features, a client each, ten test examples a'
     ' class, rows of 20 dimensions; all clients in every round, 150 rounds of one batch;'
     ' Adam on the encoder, and one rate of rows in all federated methods; the oracle has'
@@ -111,18 +110,17 @@ RESULTS = (
     **_PAPER,
     number='Table 2',
     caption='Statistics of the multi-label sets',
-    notes='Labels are those before one of each training example is kept; a client is a'
-    ' class with an example. Test examples are of the distributed files. Bibtex and'
-    ' Delicious are not in the paper.',
+    notes='Labels are counted before one label of each training example is kept. Each class'
+    ' with an example is a client. Test examples are those of the distributed files.'
+    ' Bibtex and Delicious are not in the paper.',
   ),
   table.of_csv(
     **_PAPER,
     number='Table 3',
     caption='Multi-label sets with one label per client; 4,096 clients per round',
-    notes='The text says k = 10 for the whole table, but the row of AmazonCat equals'
-    ' the column k = 100 of Table 4, so that k is used for it. The paper also has'
-    ' SLEEC, which is not implemented here: 90.5 / 76.3 / 61.5, 35.1 / 31.3 /'
-    ' 28.6 and 54.8 / 33.4 / 23.9 %.',
+    notes='The text says k = 10 for the whole table. The row of AmazonCat equals the column k ='
+    ' 100 of Table 4, so we use k = 100 there. The paper also has SLEEC, which is not'
+    ' implemented here: 90.5 / 76.3 / 61.5, 35.1 / 31.3 / 28.6 and 54.8 / 33.4 / 23.9 %.',
     what='Procedural bags of 3,800 words, 250 labels in groups of ten by a power law, one'
     ' kept of each training example, rows of 16 dimensions, so that classes are many for'
     ' the dimensions as in the paper; 64 clients a round, 200 rounds; clients weigh by'
@@ -137,10 +135,10 @@ RESULTS = (
     **_PAPER,
     number='Table 4',
     caption='AmazonCat by k and lambda: k with lambda = 10, and lambda with k = 100',
-    notes='k = 0 stands for all others. The sweep of lambda is taken to be with k ='
-    ' 100, because its column lambda = 10 equals the column k = 100. The baselines are'
-    ' those of Table 3. The paper says why a small k is bad: most of the nearest rows are'
-    ' then of labels that are positive together.',
+    notes='k = 0 stands for all other classes. We assume that the sweep of lambda uses k = 100,'
+    ' because its column lambda = 10 equals the column k = 100. The baselines are those of'
+    " Table 3. The paper's reason against a small k is that most of the nearest rows then"
+    ' belong to labels that occur together.',
     what=_OF_WORDS,
     real='Bibtex, which is not in the paper, 200 rounds; neighbours and rate as in the'
     ' small form, of which as many clients take part in a round',
@@ -150,9 +148,9 @@ RESULTS = (
     **_PAPER,
     number='Theory',
     caption='Lemma 1 and eq. (17): the contrastive loss and the loss that FedAwS minimizes',
-    notes='Both are given as public summaries of the paper have them, and were not'
-    ' compared with its print; they follow from eq. (7), (11) and (12), with better'
-    ' constants, which are measured too.',
+    notes='Both statements come from public summaries of the paper; we could not compare them'
+    ' with the paper. They follow from eq. (7), (11) and (12) with better constants, which'
+    ' we measure, too.',
     measure='fedaws_theory',
     forms={'small': table.Form('Rows and embeddings drawn at random, in 64 dimensions')},
     expected={

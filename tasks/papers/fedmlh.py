@@ -85,8 +85,8 @@ RESULTS = (
     **_PAPER,
     number='Table 1',
     caption='Statistics of the multi-label sets, before features are hashed',
-    notes='Test examples, and labels an example, are of the distributed files.'
-    ' Bibtex and Delicious are not in the paper.',
+    notes='Numbers of test examples and of labels per example are those of the distributed'
+    ' files. Bibtex and Delicious are not in the paper.',
   ),
   table.Formula(
     **_PAPER,
@@ -97,31 +97,30 @@ RESULTS = (
   _table(
     'Table 3',
     'Scores of the round with the best mean on the test set',
-    'The paper divides by k; its code, and hence these numbers, by the'
-    ' labels of an example where they are fewer. The changes are what its code'
-    ' does; they choose the round on the test set, and rank by logits. Its order'
-    ' of examples is not ours: it takes floor(n / 100) batches an epoch, carries'
-    ' the rest over to the next, and never uses the last example; here an epoch is'
-    ' all examples, its last batch smaller.',
+    'The paper divides by k. Its code, and therefore these numbers, divide by the number of'
+    ' labels of an example if that is smaller. The changes follow the code: they choose the'
+    ' round on the test set and rank by logits. The order of examples differs: the code takes'
+    ' floor(n / 100) batches per epoch, carries the rest over to the next epoch and never uses'
+    ' the last example. Here an epoch has all examples, and its last batch is smaller.',
   ),
   table.Formula(
     **_PAPER,
     number='Table 4',
     caption="Bytes sent until the best round, one way: the model's bytes, 4 clients"
     " a round, and the rounds of the paper's Table 6",
-    notes='"of rounded": the quotient of the numbers as printed.',
+    notes='"of rounded" means: equal to the quotient of the numbers as printed.',
   ),
   table.Formula(
     **_PAPER,
     number='Table 5',
     caption='Bytes of the model: 4 for each weight and bias',
-    notes='"of rounded": the quotient of the numbers as printed.',
+    notes='"of rounded" means: equal to the quotient of the numbers as printed.',
   ),
   _table(
     'Table 6',
     'The round with the best mean of P@1, 3 and 5',
-    "The paper's third line, the quotients of these rounds, is left out. Beside it"
-    " stand the rounds until FedAvg's score in its best round, of the same seed.",
+    "The paper's third line, the quotients of these rounds, is left out. The second result is"
+    " the number of rounds until FedAvg's score in its best round with the same seed.",
     relative_to='fedavg',
     real='Bibtex and Delicious, which are not in the paper, 70 rounds; the round is chosen'
     ' by validation examples',
@@ -129,7 +128,7 @@ RESULTS = (
   _table(
     'Table 7',
     'Seconds of a round',
-    'The published seconds are of a P100: what compares is their order.',
+    'The published seconds are for a P100 GPU, so only their order can be compared.',
   ),
   table.Diagram(**_PAPER, number='Fig. 1', caption='Labels hashed into several small tables'),
   _theory(
@@ -140,9 +139,9 @@ RESULTS = (
       'share of all labels': (0.5, 1),
       'examples of a frequent label on one client, over an even share (Fig. 2 c)': (2, math.inf),
     },
-    'The paper prints no numbers; it calls classes extremely imbalanced and the data of'
-    ' devices heterogeneous (abstract). Here that means: most labels are infrequent, and'
-    ' one client has more than twice an even share of a frequent one.',
+    'The paper prints no numbers. It calls classes extremely imbalanced and the data of devices'
+    ' heterogeneous (abstract). We test that most labels are infrequent, and that one client has'
+    ' more than twice an even share of a frequent label.',
   ),
   _table(
     'Fig. 3',
@@ -153,7 +152,7 @@ RESULTS = (
   _table(
     'Fig. 4',
     "Scores by bytes sent to all clients: Table 3's runs",
-    'At 200 MB FedMLH has trained 29 rounds (published best: 31), FedAvg 18.',
+    'At 200 MB FedMLH has trained 29 rounds (the published best round is 31), and FedAvg 18.',
     of='table3',
     curves=_SCORES,
     over='bytes',
@@ -161,8 +160,7 @@ RESULTS = (
   _table(
     'Fig. 5',
     'Scores by numbers of tables R and buckets B',
-    'The paper draws curves of other sizes, and prints no numbers. It calls the method'
-    ' robust to B.',
+    'The paper shows curves of other sizes without numbers. It calls the method robust to B.',
     curves=_SCORES,
   ),
   _theory(
@@ -185,11 +183,11 @@ RESULTS = (
       # Its text has 32.
       'amazontitles-131k-sets: labels of a bucket, p / B': (32, 33),
     },
-    'Lemma 1: a bucket of label j has at least n_j + (N - n_j) / B - N / B² positives in'
-    ' expectation, N those of all labels. Theorem 2: hashing brings the labels of two'
-    ' clients together; the more so with fewer buckets, each a union of others, and with'
-    ' fewer tables taken together. Theorem 1: the mean and the covariance'
-    ' of the examples of a label have errors of at least the order of 1 over its number of'
-    ' positives. Measured is the mean squared error of the mean of their features.',
+    'Lemma 1: a bucket of label j has at least n_j + (N - n_j) / B - N / B² expected positives,'
+    ' where N counts the positives of all labels. Theorem 1: estimates of the mean and the'
+    ' covariance of the examples of a label have errors of at least the order of 1 over its'
+    ' number of positives; we measure the mean squared error of the mean of their features.'
+    ' Theorem 2: hashing brings the labels of two clients closer together, with fewer buckets'
+    ' and with fewer tables even more.',
   ),
 )

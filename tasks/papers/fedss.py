@@ -10,17 +10,16 @@ from tasks.papers import table
 
 _PAPER = {'paper': 'FedSS', 'source': 'arXiv:2203.04888'}
 _PHOTOGRAPHS = (
-  'The numbers are of photographs and pretrained networks. Tasks named glyphs- are'
-  ' procedural handwriting of the same shape. '
+  'The published numbers are for photographs and pretrained networks. Tasks named glyphs- use'
+  ' procedural handwriting with the same sizes. '
 )
 _ASSIGNED = (
-  'Which of the two merged numbers is of posonly and which of fedaws_posonly is'
-  ' inferred from the order of the rows. The paper searched for the lambda of'
-  " fedaws_posonly, and so is it here: from 0, which is PosOnly, at the paper's size"
-  ' to below the bound 1 / (2 k) = 0.05.'
+  'Two numbers are merged in our source; the order of the rows assigns them to posonly and'
+  ' fedaws_posonly. Like the paper, we tune the lambda of fedaws_posonly: from 0, which is'
+  " PosOnly, to below the bound 1 / (2 k) = 0.05 at the paper's size."
 )
-_PANELS = "Panel a: Landmarks, Table 1's runs; panel b: SOP, Table 2's."
-_NOT_KNOWN = ' Rows without a number: it is not known here.'
+_PANELS = "Panel a shows Table 1's runs on Landmarks, and panel b Table 2's runs on SOP."
+_NOT_KNOWN = ' For rows without a number, we do not know the published value.'
 # A fifth of the shape: classes, and negatives, and a batch of the images that clients
 # have; the paper's server, at the rate of 0.03 that moves a network from scratch.
 _SMALL = {
@@ -143,13 +142,13 @@ RESULTS = (
     'Table 2',
     'MAP@10 on SOP: 2,000 rounds of 32 clients; |S| = 25 to 100',
     _RETRIEVAL,
-    _ASSIGNED + ' The number of fedss with 80 negatives is from Table 4.' + _NOT_KNOWN,
+    _ASSIGNED + ' The number of fedss with 80 negatives comes from Table 4.' + _NOT_KNOWN,
   ),
   _table(
     'Table 3',
     'Top-1 on ImageNet-21k: 25,000 rounds; |S| = 70 to 820',
     _IMAGENET,
-    'The paper does not state the clients of a round. ' + _ASSIGNED + _NOT_KNOWN,
+    'The paper does not state the number of clients per round. ' + _ASSIGNED + _NOT_KNOWN,
   ),
   _table('Table 4', 'Training top-1 and MAP@10 on SOP: |S| = 100', _RETRIEVAL),
   _figure(
@@ -170,15 +169,15 @@ RESULTS = (
     'Fig. 6',
     'FedSS and NegOnly with equally many pushing classes',
     _RETRIEVAL,
-    'The paper shows curves without numbers, with FedSS above.',
+    'The paper shows curves without numbers, in which FedSS is above NegOnly.',
   ),
   table.Study(
     **_PAPER,
     number='Fig. 7',
     caption="Confusion matrices of one client: FedSS and NegOnly of Table 1's runs with the"
     ' fewest negatives, on training examples',
-    notes='The paper draws them without numbers: NegOnly collapses (Fig. 7). That'
-    ' this takes 20 points of the diagonal was set here, before the first run.',
+    notes='The paper shows no numbers, only that NegOnly collapses. We chose the bound of 20'
+    ' points of the diagonal before the first run.',
     measure='confusion',
     runs_of=('fedss/table1', 'fedss', 'negonly'),
     forms={'small': table.Form(_TABLE1.form('small').what)},
@@ -190,20 +189,21 @@ RESULTS = (
     number='Fig. 8',
     caption='Share of the class table in all parameters: n d / (encoder + n d) in %, and with'
     ' |S| the share that clients save',
-    notes='The encoder of the paper is not printed: 3,710,000 parameters are derived'
-    ' from its 3.38 %, which its text calls a reduction with |S| = 170 and is the'
-    " share of the whole table. The last column has this package's MobileNetV3, which"
-    ' has 2,971,952 parameters and a linear layer of d outputs.',
+    notes='The paper does not print the size of its encoder. 3,710,000 parameters follow from'
+    ' its 3.38 %, which its text calls a reduction with |S| = 170 but which is the share'
+    ' of the whole table. The last column shows the MobileNetV3 of this package, with'
+    ' 2,971,952 parameters and a linear layer of d outputs.',
   ),
   table.Study(
     **_PAPER,
     number='Fig. 9',
     caption="Gradient noise by number of negatives: mean absolute difference of FedSS's"
     " aggregated delta from FullSoftmax's",
-    notes='Clients of a round hold one batch of 32 images and differ in their'
-    ' negatives. Deltas are of one local pass from the initial weights; how long the'
-    " paper's network had been trained is not known here. The paper calls the fall"
-    ' exponential (A.3); that a line explains four fifths of the logarithm was set here.',
+    notes='All clients of a round have the same batch of 32 images and draw different'
+    ' negatives. Deltas come from one local pass from the initial weights; we do not know'
+    ' how long the network of the paper had been trained. The paper calls the decrease'
+    ' exponential (A.3). We chose the bound that a line explains four fifths of the'
+    ' logarithm.',
     measure='gradient_noise',
     tasks={'small': {'glyphs': _NOISE}, 'paper': {'sop': {}}},
     algorithm='fedss',

@@ -13,7 +13,7 @@ those of FedSS.
 from tasks.papers import data, table
 
 _PAPER = {'paper': 'FedVC', 'source': 'arXiv:2003.08082'}
-_PRETRAINED = 'The numbers are of pretrained networks (--encoder_weights=imagenet). '
+_PRETRAINED = 'The published numbers are for pretrained networks (--encoder_weights=imagenet). '
 _START = {'start_from': 'handwriting'}  # Of `encoders.ENCODERS`.
 _STARTED = 'from an encoder that was trained on other classes'
 _COMMON = {
@@ -152,7 +152,8 @@ EMD = {
 }
 _WITHIN = 0.05
 _FIGURES = (
-  'That figure 2 is of iNaturalist and figure 3 of Landmarks is from memory. EMD are as well.'
+  'It is not verified that figure 2 shows iNaturalist and figure 3 Landmarks. The EMDs are not'
+  ' verified either.'
 )
 
 
@@ -165,15 +166,15 @@ RESULTS = (
   _table(
     'Table 1',
     'Centralized training',
-    'How long it trained is not in the paper as we know it.',
-    'Those of photographs are of pretrained networks (--encoder_weights). ',
+    'We do not know how long the paper trained.',
+    'The numbers on photographs are for pretrained networks (--encoder_weights). ',
     what='',
   ),
   _table(
     'Table 2',
     'FedVC on iNaturalist: 5,000 rounds of 10 clients',
-    'Virtual clients take 4 batches a round, so that 50,000 batches are 12,500 rounds;'
-    ' the rows of User-120k train as long. The centralised accuracy has no budget.',
+    'Virtual clients take 4 batches per round, so 50,000 batches are 12,500 rounds; the rows of'
+    ' User-120k train as long. The centralized accuracy has no budget.',
   ),
   _table(
     'Table 3',
@@ -184,18 +185,17 @@ RESULTS = (
   _table(
     'Table 4',
     'FedIR on Landmarks-User-160k: 5,000 rounds; two layers (--trainable=bottleneck) or all',
-    'The target distribution of FedIR, that of the training images, and the 5 local'
-    ' epochs are not in the paper as we know it.',
+    'We chose the target distribution of FedIR, that of the training images, and 5 local'
+    ' epochs; we do not know the choices of the paper.',
     **_OF_TABLE_4,
   ),
   _table(
     'Table 5',
     'Rounds on iNaturalist-Geo-3k to 10, 50 and 90 % of centralized accuracy',
-    'That these runs are of FedVC is inferred: without it, Table 2 stays below 90 %'
-    ' of 57.90. From scratch (no --encoder_weights) rounds are 50,000 with 10'
-    ' clients and 20,000 with 100, as in the paper. The centralised accuracy from'
-    ' scratch is not in the paper as we know it. Each round ends with an evaluation;'
-    ' --eval_every=10 saves most of the time.',
+    'We infer that these runs use FedVC, because without it Table 2 stays below 90 % of 57.90.'
+    ' From scratch (no --encoder_weights), runs have 50,000 rounds with 10 clients and 20,000'
+    ' with 100, as in the paper. We do not know the centralized accuracy from scratch. Each'
+    ' round ends with an evaluation; --eval_every=10 saves most of the time.',
     '',
     f'{_OF_FEW_IMAGES}; and from scratch',
     _FEW_IMAGES,
@@ -210,7 +210,8 @@ RESULTS = (
     **_PAPER,
     number='Fig. 2',
     caption='Examples and classes of iNaturalist clients, by rank',
-    notes='The least images of a Geo cell, 0.01 of its most, are from memory. ' + _FIGURES,
+    notes='The minimum number of images of a Geo cell, 0.01 of the maximum, is not verified. '
+    + _FIGURES,
   ),
   data.study(
     **_PAPER,
@@ -222,11 +223,11 @@ RESULTS = (
   _table(
     'Fig. 4',
     'Accuracy relative to centralized training, by skew of the clients (EMD)',
-    'Ten clients a round and one local epoch of the curves; the paper also varies'
-    ' epochs and clients. Every point is the best of a grid of rates and momenta, with'
-    ' FedAvg as momentum 0; the paper has such a grid, and this one is ours. Section 6.1'
-    ' says that momentum is ahead where clients are heterogeneous, and nothing of others.'
-    ' The centralised accuracy is in Table 1.',
+    'The curves with ten clients per round and one local epoch; the paper also varies epochs'
+    ' and clients. Every point is the best of a grid of learning rates and momenta, with FedAvg'
+    ' as momentum 0. The paper has such a grid, and this grid is ours. Section 6.1 says that'
+    ' momentum scores higher where clients are heterogeneous, and nothing about other clients.'
+    ' The centralized accuracy is in Table 1.',
     '',
     _OF_EQUAL,
     _EQUAL,
@@ -240,18 +241,19 @@ RESULTS = (
     7,
     4,
     'Landmarks by clients per round',
-    notes='Section 6.2 says that FedIR helps most where few clients take part. In Table 4'
-    ' its gains after 5,000 rounds of 10, 50 and 100 clients are 2.0, 1.7 and 1.8 points'
-    ' of all layers, and 2.0, 2.8 and 2.7 of two: here it must help no less.',
+    notes='Section 6.2 says that FedIR helps most where few clients participate. In Table 4 its'
+    ' gains after 5,000 rounds with 10, 50 and 100 clients are 2.0, 1.7 and 1.8 points'
+    ' with all layers, and 2.0, 2.8 and 2.7 with two. We therefore test that it helps no'
+    ' less with few clients.',
     **_OF_TABLE_4,
   ),
   _table(
     'Fig. 8',
     'Accuracy by effective learning rate: learning rate / (1 - momentum), for each alpha',
-    'The paper draws the best score at each effective rate, without numbers; its grids'
-    ' are not known here, and these are ours, with FedAvg as momentum 0, 50 clients a'
-    ' round and 5 local epochs. It ran 10,000 rounds on CIFAR-10 and 20,000 on CIFAR-100.'
-    ' The good region is the share of a grid that has nine tenths of its best score.',
+    'The paper shows the best score at each effective learning rate, without numbers. We do not'
+    ' know its grids; these are ours, with FedAvg as momentum 0, 50 clients per round and 5'
+    ' local epochs. The paper ran 10,000 rounds on CIFAR-10 and 20,000 on CIFAR-100. The good'
+    ' region is the share of a grid that has nine tenths of its best score.',
     what=_OF_EQUAL,
     small={'fig4': _EQUAL},
     curves=('top1',),
@@ -269,8 +271,8 @@ RESULTS = (
     **_PAPER,
     number='Fig. 10',
     caption='Classes of the clients of CIFAR-10 and CIFAR-100 by alpha: 100 clients of 500 images',
-    notes='The paper draws the counts without numbers. The distances are derived, with'
-    ' alpha as the total concentration: the EMD of its figure 4 appear at these alpha.',
+    notes='The paper shows the counts without numbers. We derived the distances with alpha as'
+    ' the total concentration; the EMDs of its figure 4 appear at these alpha.',
     measure='class_counts',
     forms={'small': table.Form("CIFAR's numbers of labels, five seeds; it has one size")},
     expected={

@@ -15,9 +15,9 @@ _AS_PUBLISHED = (
   ' term.'
 )
 _AFTER_100 = f'Scores after 100 of 201 rounds. {_AS_PUBLISHED}'
-_DEVIATIONS = 'Of its deviations the paper says that they are below 13.0 and mostly below 3.0.'
+_DEVIATIONS = 'The paper says that its deviations are below 13.0 and mostly below 3.0.'
 _FIRST_ROUND = (
-  'The first round whose test accuracy reaches 70, 70 and 50 %; >200: not in 201'
+  'The first round whose test accuracy reaches 70, 70 and 50 %. >200 means not within 201'
   f' rounds. {_AS_PUBLISHED}'
 )
 _SETS = {'femnist': 'FEMNIST', 'celeba': 'CelebA', 'shakespeare': 'Shakespeare'}
@@ -51,7 +51,7 @@ def _curves(number, task):
     'celeba': {'what': _FACES, 'small': {f'fig{number}': _OF_FACES}},
     'shakespeare': {'what': '', 'real': _SHAKESPEARE},
   }
-  none = 'It has no small form: there are no procedural data of this shape.'
+  none = 'There is no small form, because there are no procedural data of this shape.'
   return _table(
     f'Fig. {number}',
     f"Learning curves on {_SETS[task]}: Table 3's runs",
@@ -68,15 +68,15 @@ def _architecture(number):
     **_PAPER,
     number=f'Table {number}',
     caption='Trainable parameters: of the network, from its layers',
-    notes="The count is of the published code's network; tests compare the tasks'"
-    ' encoders with it.',
+    notes="The network of the published code has this number; tests compare the tasks' encoders"
+    ' with it.',
   )
 
 
 _STATISTICS_NOTES = (
-  'The paper counts all users: 3,550, 9,343 and 1,129. Here clients are the training'
-  ' users, nine tenths of them, also those with few examples (--min_examples=1);'
-  " their number is derived from LEAF's split."
+  'The paper counts all users: 3,550, 9,343 and 1,129. Clients here are the training users,'
+  ' nine tenths of them, including those with few examples (--min_examples=1). Their number'
+  " follows from LEAF's split."
 )
 
 
@@ -84,9 +84,9 @@ RESULTS = (
   _table(
     'Fig. 1',
     'Curves on FEMNIST at a suboptimal learning rate; for 1, 2 and 4 local epochs',
-    "Only the figure's right part, whose caption names neither the rate nor the"
-    " epochs: 0.03, a third of Table 8's, and the epochs of Table 11 are chosen here;"
-    ' the small form has one epoch. The left part is a diagram of the round.',
+    'Only the right part of the figure. Its caption names neither the rate nor the epochs. We'
+    " chose 0.03, a third of Table 8's rate, and the epochs of Table 11; the small form has one"
+    ' epoch. The left part is a diagram of the round.',
     curves=('top1',),
   ),
   data.study(
@@ -110,8 +110,9 @@ RESULTS = (
   _table(
     'Table 4',
     'Macro F1 by the length of class rows; 8, 64 and 512 clients',
-    'After 200 of 201 rounds. No other method has support vectors. Of 8 clients all are,'
-    ' whatever the length: fewer with longer rows can be seen with 64 and 512 alone.',
+    'Scores after 200 of 201 rounds. No other method has support vectors. With 8 clients all'
+    ' rows are support vectors, whatever their length, so only 64 and 512 clients can show fewer'
+    ' with longer rows.',
     at_rounds=200,
     what='Procedural handwriting in the shape of FEMNIST, 8 clients and 40 rounds in which'
     ' C falls from 40 / 201 to 1 / 201, and 64 clients and 20 rounds from 20 / 201'
@@ -123,8 +124,8 @@ RESULTS = (
     **_PAPER,
     number='Table 8',
     caption="Learning rates: with the tasks' defaults",
-    notes="On Shakespeare the published code ran TurboSVM-FL's rows with 0.1;"
-    ' --logits_learning_rate=1 is the table.',
+    notes="On Shakespeare the published code used 0.1 for TurboSVM-FL's rows;"
+    ' --logits_learning_rate=1 is the value of the table.',
   ),
   _table('Table 9', 'Rounds to an accuracy; 8, 16 and 32 clients', _FIRST_ROUND),
   _table(
@@ -137,16 +138,16 @@ RESULTS = (
   _table(
     'Table 11',
     'Scores after 100 rounds; 1, 2 and 4 local epochs',
-    f'{_AFTER_100} {_DEVIATIONS} The paper heads 4 epochs "before overfitting and model crash".',
+    f'{_AFTER_100} {_DEVIATIONS} The paper titles 4 epochs "before overfitting and model crash".',
     at_rounds=100,
     is_unsure=True,
   ),
   _table(
     'Table 12',
     'Macro F1 and test loss by the kernel of the machines; 8 clients, one local epoch',
-    'After 200 rounds, of one seed. The test loss is the binary cross-entropy, the'
-    ' lower the better. Which number is of which kernel, and the rates of rbf and'
-    ' sigmoid, are not certain.',
+    'Scores after 200 rounds with one seed. The test loss is the binary cross-entropy; lower is'
+    ' better. We are not certain which number belongs to which kernel, nor about the rates of'
+    ' rbf and sigmoid.',
     seeds=(0,),
     is_unsure=True,
     at_rounds=200,
