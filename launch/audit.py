@@ -510,9 +510,8 @@ def _updates(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
   """Returns what updates and losses tell: AUCs, means over clients."""
   import tensorflow as tf
 
-  from tff_xc.experiment import cohort
   from tff_xc.measure import leakage
-  from tff_xc.round import observed, randomness
+  from tff_xc.round import cohort, observed, randomness
 
   train, rows_of = subject.dataset.train, subject.rows_of_labels
   update = observed.build_update(subject.algorithm)

@@ -34,7 +34,7 @@ from absl import flags
 
 from launch import app, settings
 from tff_xc import errors, files, wording
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp
 from tff_xc.report import text_table
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from absl import flags
 from datasets.splits import rules
 from launch import app, settings
 from tff_xc import errors
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp
 
 
 def _settings(name: str) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from datasets import cache_folder
 from launch import app
 from tasks import experiment, registry as tasks
 from tff_xc import errors, files
-from tff_xc.algorithms import hyperparameters as hp, registry as algorithms
+from tff_xc.algorithms import registry as algorithms
+from tff_xc.options import hyperparameters as hp
 from tff_xc.report import pictures, run_files
 
 # Flags that most runs need, besides --task, --algorithm and --run_dir; --help lists them.

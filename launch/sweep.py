@@ -24,8 +24,8 @@ from absl import flags
 from launch import app, compare, runs as runs_lib, settings
 from tasks import experiment, registry as tasks
 from tff_xc import errors, wording
-from tff_xc.algorithms import hyperparameters as hp
 from tff_xc.measure import catalog, targets as targets_lib
+from tff_xc.options import hyperparameters as hp
 from tff_xc.report import run_files, text_table
 
 

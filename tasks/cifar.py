@@ -7,8 +7,9 @@ FedAwS, Table 1: residual networks, one class a client. FedVC and FedIR, figures
 import functools
 
 from tasks import own_data, task
-from tff_xc.algorithms import base, hyperparameters as hp
+from tff_xc.algorithms import base
 from tff_xc.measure import catalog
+from tff_xc.options import hyperparameters as hp
 
 # Each client takes one minibatch a round, so the mean of the clients' gradients
 # is the gradient of one minibatch of all classes. The server uses Adam: with

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Mapping
 
 from tff_xc import errors, wording
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp
 
 MIDDLE = 'middle'  # Of --crop.
 OF_ITEMS = BAG, SEQUENCE = 'bag', 'sequence'

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from tasks import encoders, registry as tasks, task as task_lib
 from tff_xc import environment, errors, precision, wording
-from tff_xc.algorithms import base, hyperparameters as hp, logits, registry as algorithms
+from tff_xc.algorithms import base, logits, registry as algorithms
 from tff_xc.experiment import same_run, trackers
 from tff_xc.measure import catalog, targets as targets_lib
+from tff_xc.options import hyperparameters as hp
 from tff_xc.report import run_files
 from tff_xc.runtime import registry as runtimes
 
@@ -199,7 +200,6 @@ def resolve(task: str, algorithm: str, changes: Mapping[str, Any] | None = None)
   given = dict(changes or {})
   of_run = {n: v for n, v in given.items() if n in SETTINGS}
   of_task = {n: v for n, v in given.items() if n in tasks.OPTIONS}
-  others = given.keys() - {*of_run, *of_task}
   settings = _settings(of_run, found)
   options = found.checked_options(of_task)
   of_clients = {*task_lib.OF_CLIENTS, 'clients_per_round'} & {*given}
@@ -208,15 +208,12 @@ def resolve(task: str, algorithm: str, changes: Mapping[str, Any] | None = None)
       f'--{min(of_clients)} does not apply to {algorithm}, which has no clients'
     )
   found.check(options)
-  values = chosen.resolve(
-    {n: v for n, v in given.items() if n in others}, found.hyperparameters(chosen)
-  )
+  values = chosen.resolve(given, found.hyperparameters(chosen), settings, options)
   draft = task_lib.Draft(chosen, settings, options, values, given)
   num_classes = found.known_classes(options, settings['data_dir'])
   chosen.fit(values, given, num_classes)
   found.fit(draft)
   _check_sizes(draft, 0 if found.data_is_named else num_classes or 0)
-  _fit_virtual_clients(draft)
   _check_weights_of_classes(found, values, num_classes)
   _check_epsilon(draft)
   _check_runtime(draft)
@@ -321,14 +318,8 @@ def _check_epsilon(draft: task_lib.Draft) -> None:
 
 
 def _check_runtime(draft: task_lib.Draft) -> None:
-  """Refuses sums that TFF's runtime lacks, and networks whose products are not ours."""
-  settings, values = draft.settings, draft.values
-  is_secure = values.get('secure_sums') or values.get('dp') == 'distributed'
-  if is_secure and settings['runtime'] == 'worker':
-    flag = 'secure_sums' if values.get('secure_sums') else 'dp'
-    raise errors.InputError(
-      f"--{flag}: TFF's own runtime has no secure sums; leave out --runtime=worker"
-    )
+  """Refuses a precision of networks whose products are not ours."""
+  settings = draft.settings
   chosen = settings['precision']
   encoder = draft.options.get('encoder', encoders.SMALL)
   if chosen != precision.FLOAT32 and encoders.is_code(encoder):
@@ -419,16 +410,6 @@ def _check_sizes(draft: task_lib.Draft, num_classes: int) -> None:
         f'--{flag}={given[flag]}: a table of {size:,} rows of {row:,} numbers has'
         f' more than {_MOST_FLOATS:,} (8 GiB); lower one of them'
       )
-
-
-def _fit_virtual_clients(draft: task_lib.Draft) -> None:
-  """Lets virtual clients draw their own number of examples."""
-  name = 'examples_per_round'
-  if draft.values.get('virtual_client_size') and name in draft.options:
-    if draft.given.get(name):
-      why = 'with --virtual_client_size, which is what each client draws'
-      draft.refuse(name, why)
-    draft.options[name] = 0
 
 
 def _check_weights_of_classes(

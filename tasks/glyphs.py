@@ -10,7 +10,7 @@ import functools
 
 from tasks import leaf, own_data, task
 from tff_xc import errors
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp
 
 _DIRICHLET = 'dirichlet'
 _SHAPE = (

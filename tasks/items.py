@@ -7,7 +7,7 @@ import dataclasses
 
 from tasks import encoders, own_data, task, xc
 from tff_xc import errors
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp
 
 _HISTORY = (
   hp.Hyperparameter(

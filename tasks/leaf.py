@@ -12,7 +12,8 @@ they differ from LEAF's.
 import functools
 
 from tasks import task
-from tff_xc.algorithms import base, hyperparameters as hp
+from tff_xc.algorithms import base
+from tff_xc.options import hyperparameters as hp
 
 METRICS = ('top1', 'macro_f1', 'mcc')
 ROUNDS = 201

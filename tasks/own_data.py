@@ -14,7 +14,7 @@ from datasets.images import record_features
 from datasets.splits import rules, split_path
 from tasks import encoders, task
 from tff_xc import errors
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp
 
 SPLIT = hp.Hyperparameter(
   'split',

@@ -27,7 +27,8 @@ from datasets import zip_members
 from datasets.splits import split_path
 from tasks import encoders, own_data, task
 from tff_xc import errors
-from tff_xc.algorithms import base, hyperparameters as hp
+from tff_xc.algorithms import base
+from tff_xc.options import hyperparameters as hp
 
 _IMAGES = ('images', 'images.tar', 'images.zip')
 

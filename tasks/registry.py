@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from tasks import cifar, glyphs, items, leaf, own_data, photographs, task, xc
 from tff_xc import errors, wording
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp
 
 TASKS: Mapping[str, task.Task] = {
   t.name: t

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from tasks import encoders
 from tff_xc import errors, memory
-from tff_xc.algorithms import base, hyperparameters as hp
+from tff_xc.algorithms import base
 from tff_xc.measure import catalog
+from tff_xc.options import hyperparameters as hp
 
 COSINE, LINEAR = 'cosine', 'linear'
 DRAWN = 'none is needed, this program draws them'  # The licence of such data.

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from datasets.xc import sets as xc_sets
 from tasks import own_data, task
 from tff_xc import errors
-from tff_xc.algorithms import base, hyperparameters as hp
+from tff_xc.algorithms import base
 from tff_xc.measure import catalog
+from tff_xc.options import hyperparameters as hp
 
 # What tasks of one's own text need.
 _FILE = (

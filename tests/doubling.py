@@ -7,9 +7,9 @@ import types
 import numpy as np
 import tensorflow as tf
 
-from tff_xc.experiment import client_states, cohort, progress, run_directory, training
+from tff_xc.experiment import client_states, progress, run_directory, training
 from tff_xc.measure import communication, targets
-from tff_xc.round import examples as examples_lib
+from tff_xc.round import cohort, examples as examples_lib
 
 CONFIG = {'task': 't', 'algorithm': 'a', 'seed': 0, 'rounds': 10, 'lr': 0.1}
 MESSAGES = communication.Messages(

@@ -22,8 +22,9 @@ LAYERS = (
   ('predictor', 'round'),
   ('measure',),
   ('report',),
-  ('experiment',),
+  ('options',),
   ('algorithms',),
+  ('experiment',),
 )
 # Runs computations of any kind: it knows errors, versions, homes and locks, and
 # only what runs computations imports it.

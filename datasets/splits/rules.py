@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasets.splits import split_path
 from tff_xc import errors, wording
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp
 
 if TYPE_CHECKING:
   from datasets import examples as examples_lib

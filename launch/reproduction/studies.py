@@ -24,10 +24,9 @@ from tasks.papers import data, fedmlh, fedvc
 from tff_xc import errors
 from tff_xc.algorithms import fedss as fedss_lib
 from tff_xc.data import hashing, pool as pool_lib
-from tff_xc.experiment import cohort
 from tff_xc.measure import hashed_labels, ranking, skew
 from tff_xc.report import curves, methods, pictures, run_files, split_pictures
-from tff_xc.round import process
+from tff_xc.round import cohort, process
 
 Line = lines_lib.Line
 

@@ -142,8 +142,6 @@ def test_sampled_negatives_estimate_the_sum_over_all_classes():
     ('fedaws', {'calibration': 'restricted'}, 'softmax'),
     ('posonly', {'calibration': 'restricted'}, 'lacks'),
     ('fedss', {'calibration': 'counts'}, 'calibration_absent=1'),
-    ('centralized', {'calibration': 'counts'}, 'calibration=prior'),
-    ('fedrs', {'calibration': 'none'}, 'leaves nothing'),
     ('fedlc', {'calibration_alpha': 0.5}, 'only applies with'),
     ('fedavg', {'calibration': 'prior', 'importance_weights': 'p.csv'}, 'other probabilities'),
   ],

@@ -97,16 +97,6 @@ def test_without_alpha_and_of_countless_clients_it_is_a_plain_mean():
 def test_what_does_not_go_with_it_is_refused():
   cls = registry.get('feddyn')
   assert cls is feddyn.FedDyn
-  with pytest.raises(errors.InputError, match='virtual_client_replace'):
-    twice = {'virtual_client_size': 32, 'virtual_client_replace': True}
-    cls.resolve(twice, {})
-  with pytest.raises(errors.InputError, match='contrastive'):
-    cls.made(model=tiny.model(), num_clients=9, contrastive_weight=1.0)
-  with pytest.raises(errors.InputError, match='feddyn_alpha'):
-    cls.resolve({'feddyn_alpha': 0.0}, {})
-  with pytest.raises(errors.InputError, match='server_optimizer'):
-    cls.resolve({'server_optimizer': 'adam'}, {})
-  cls.resolve({'client_failure_rate': 0.1, 'client_sampling': 'poisson'}, {})
   for number in (None, 0, -3):
     with pytest.raises(TypeError, match='num_clients'):
       cls().algorithm(tiny.model(), num_clients=number)

@@ -17,8 +17,8 @@ from tff_xc import classifier, heads
 from tff_xc.algorithms import fedavg
 from tff_xc.data import client_data, partition, pool
 from tff_xc.encoders import leaf
-from tff_xc.experiment import cohort, training
-from tff_xc.round import local_training
+from tff_xc.experiment import training
+from tff_xc.round import cohort, local_training
 
 pytestmark = pytest.mark.slow
 

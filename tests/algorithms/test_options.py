@@ -8,8 +8,7 @@ import tensorflow_federated as tff
 from tests import registered, tiny
 from tff_xc import errors
 from tff_xc.algorithms import base, fedss, registry
-from tff_xc.experiment import cohort
-from tff_xc.round import local_training
+from tff_xc.round import cohort, local_training
 
 pytestmark = pytest.mark.usefixtures('in_process_context')
 

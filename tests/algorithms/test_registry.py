@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from tests import registered, tiny
 from tff_xc import errors
-from tff_xc.algorithms import base, fedavg, fedaws, fedss, hyperparameters as hp, registry
+from tff_xc.algorithms import base, fedavg, fedaws, fedss, registry
+from tff_xc.options import hyperparameters as hp
 from tff_xc.round import optimizers, process as process_lib
 
 M, RATE = 'server_momentum', 'server_learning_rate'

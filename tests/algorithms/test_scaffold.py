@@ -199,34 +199,11 @@ def test_a_model_is_personalised_as_in_a_first_round():
 
 def test_what_does_not_go_with_it_is_refused():
   cls = scaffold.SCAFFOLD
-  for given in (
-    {'dp': 'central'},
-    {'secure_sums': True},
-    {'compression': 'quantize'},
-    {'robust_aggregation': 'median'},
-    {'contrastive_weight': 1.0},
-    {'client_optimizer': 'adam'},
-    {'replace_nonfinite': True},
-    {'virtual_client_size': 32, 'virtual_client_replace': True},
-  ):
-    with pytest.raises(errors.InputError, match=[*given][-1]):
-      cls.resolve(given, {})
-  for given in ({'client_optimizer': 'adam'}, {'replace_nonfinite': True}):
-    cls.resolve({**given, 'scaffold_variate': 'gradient'}, {})
   with pytest.raises(TypeError, match='num_clients'):
     cls().algorithm(tiny.model())
   made = cls.made(model=registered.SPARSE, num_clients=9)
   with pytest.raises(errors.InputError, match="'feature'"):
     algorithm.own_rows(made, 'feature', 6)
-
-
-def test_a_class_of_ones_own_excludes_what_its_base_does():
-  class Own(scaffold.SCAFFOLD):
-    excludes = (('whose clients are odd', ('weight_decay',)),)
-
-  for given, why in (({'weight_decay': 0.1}, 'odd'), ({'dp': 'central'}, 'variates')):
-    with pytest.raises(errors.InputError, match=why):
-      Own.resolve(given, {})
 
 
 @pytest.mark.slow

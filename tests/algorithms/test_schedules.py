@@ -233,19 +233,11 @@ def test_randomized_requests_have_their_probabilities():
   [
     ({'negatives_renewed': 0.5}, 'negatives_schedule'),
     ({'negatives_schedule': 'sticky', 'request_epsilon': 1.0}, 'epsilon'),
-    ({'negatives_schedule': 'randomized', 'negatives': 0}, 'negatives=0'),
-    (
-      {'negatives_schedule': 'sticky', 'virtual_client_size': 32, 'virtual_client_replace': True},
-      'virtual_client_replace',
-    ),
   ],
 )
 def test_what_does_not_go_together_is_refused(changes, word):
   with pytest.raises(errors.InputError, match=word):
     fedss.FedSS.resolve(changes, {})
-  if word == 'negatives=0':
-    with pytest.raises(errors.InputError, match='equal_negatives'):
-      fedss.NegOnly.resolve({'negatives_schedule': 'randomized', 'equal_negatives': True}, {})
 
 
 def test_too_small_an_epsilon_warns():

@@ -10,8 +10,7 @@ import tensorflow_federated as tff
 from tests import tiny
 from tff_xc import errors
 from tff_xc.data import client_data, from_tff
-from tff_xc.experiment import cohort
-from tff_xc.round import examples
+from tff_xc.round import cohort, examples
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=[9, tiny.FEATURES]).astype(np.float32)

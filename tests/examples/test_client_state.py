@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tests import doubling, small_data
 from tff_xc.algorithms import fedss
-from tff_xc.experiment import cohort, training
-from tff_xc.round import algorithm as algorithm_lib, carried
+from tff_xc.experiment import training
+from tff_xc.round import algorithm as algorithm_lib, carried, cohort
 
 # ---------------------------------------------------------------------------
 

@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from tests import small_data
 from tff_xc.algorithms import fedss
-from tff_xc.experiment import cohort, training
+from tff_xc.experiment import training
 from tff_xc.measure import evaluation
-from tff_xc.round import losses, request
+from tff_xc.round import cohort, losses, request
 
 # ---------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ import tensorflow as tf
 from tests import doubling, processes, small_data
 from tff_xc import errors
 from tff_xc.algorithms import fedavg
-from tff_xc.experiment import checkpoints, client_states, cohort, storage, training
-from tff_xc.round import examples
+from tff_xc.experiment import checkpoints, client_states, storage, training
+from tff_xc.round import cohort, examples
 
 ROOT = pathlib.Path(__file__).parents[2]
 SPEC = collections.OrderedDict(a=tf.TensorSpec([2]), n=tf.TensorSpec([], tf.int32))

@@ -15,8 +15,8 @@ from tests import small_data, tiny
 from tff_xc import classifier, errors
 from tff_xc.algorithms import fedavg
 from tff_xc.data import client_data, partition, pool, sparse
-from tff_xc.experiment import cohort
-from tff_xc.round import local_training, process
+from tff_xc.experiment import ahead
+from tff_xc.round import cohort, local_training, process
 
 LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
 
@@ -353,7 +353,7 @@ class Source:
 
 def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
   source = Source()
-  with cohort.Ahead(source.of, 3) as cohorts:
+  with ahead.Ahead(source.of, 3) as cohorts:
     for number in range(3):
       drawn = cohorts(number)
       assert (drawn.skipped, drawn.client_ids) == (number, ('a',))
@@ -372,14 +372,14 @@ def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
 def test_the_bound_in_bytes_holds(most, read, monkeypatch):
   monkeypatch.setattr(cohort, '_AHEAD_BYTES', most)
   source = Source(size=100)
-  with cohort.Ahead(source.of, 3) as cohorts:
+  with ahead.Ahead(source.of, 3) as cohorts:
     cohorts(0).examples[0]
     source.wait(read)
 
 
 def test_any_order_a_second_time_and_an_error_where_the_value_is_used():
   source = Source(bad=(1, 1))
-  with cohort.Ahead(source.of, 3) as cohorts:
+  with ahead.Ahead(source.of, 3) as cohorts:
     examples = cohorts(0).examples
     for place in (3, 1, 5, 1, 0, 2, 4):
       assert examples[place][0] == place

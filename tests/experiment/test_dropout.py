@@ -10,8 +10,9 @@ import pytest
 from tasks import experiment
 from tests import doubling, small_data
 from tff_xc.algorithms import fedavg, fedss
-from tff_xc.experiment import client_states, cohort, training
+from tff_xc.experiment import client_states, training
 from tff_xc.report import run_files
+from tff_xc.round import cohort
 
 CLIENTS = 40
 

@@ -11,10 +11,10 @@ from tests import small_data
 from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.data import client_data
-from tff_xc.experiment import cohort, training
+from tff_xc.experiment import training
 from tff_xc.measure import catalog
 from tff_xc.report import run_files
-from tff_xc.round import losses
+from tff_xc.round import cohort, losses
 
 
 @pytest.fixture(scope='module')

@@ -8,8 +8,8 @@ import pytest
 
 from launch import evaluate, trained
 from tests.launch import test_evaluate
-from tff_xc.experiment import cohort, personalization
-from tff_xc.round import personal, randomness
+from tff_xc.experiment import personalization
+from tff_xc.round import cohort, personal, randomness
 
 here = test_evaluate.here
 _GLYPHS = {

@@ -223,14 +223,6 @@ def test_the_saving_is_of_full_softmax_in_float32():
 
 
 def test_what_it_does_not_go_with_is_refused():
-  for more in (
-    {'compression': 'quantize'},
-    {'dp': 'central'},
-    {'dp': 'local'},
-    {'secure_sums': True},
-  ):
-    with pytest.raises(errors.InputError, match=f'{next(iter(more))}=.*message_precision=bfloat16'):
-      experiment.resolve('glyphs', 'fedavg', {**ROUNDED, **more})
   with pytest.raises(errors.InputError, match='message_precision'):
     experiment.resolve('glyphs', 'centralized', ROUNDED)
   with pytest.raises(errors.InputError, match='float32, bfloat16'):

@@ -277,13 +277,5 @@ def test_what_is_not_a_secure_sum_is_refused():
   for name in ('fedss', 'fedaws', 'turbosvm'):
     with pytest.raises(errors.InputError, match='--dp'):
       process_lib.build_process(made(name, max_positives=5), 7)
-  for changes, told in (
-    ({'virtual_client_size': 64}, 'virtual'),
-    ({'runtime': 'worker'}, 'worker'),
-    ({'secure_sums': True}, 'aggregator'),
-  ):
-    given = {'dp': 'distributed', **changes}
-    with pytest.raises(errors.InputError, match=told):
-      experiment.resolve('glyphs', 'fedavg', given)
   with pytest.raises(errors.InputError, match='dp_bits'):
     privacy.Privacy(1.0, 1.0, 500.0, bits=8)

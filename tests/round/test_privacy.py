@@ -10,8 +10,9 @@ from scipy import optimize, stats
 
 from tests import registered, tiny
 from tff_xc import errors
-from tff_xc.algorithms import fedss, hyperparameters as hp, registry
+from tff_xc.algorithms import fedss, registry
 from tff_xc.measure import privacy_loss
+from tff_xc.options import hyperparameters as hp
 from tff_xc.round import (
   algorithm as algorithm_lib,
   chosen,

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from tasks import experiment
 from tests import crossing, tiny, tiny_sparse
 from tff_xc import errors
 from tff_xc.algorithms import registry
@@ -121,18 +120,7 @@ def test_single_rows_are_refused(given):
     secure.secure_sums(made().with_table(table), 1.0)
 
 
-def test_selected_features_and_other_options_are_refused():
+def test_selected_features_are_refused():
   sparse = made(model=tiny_sparse.model(N), secure_sums=True)
   with pytest.raises(errors.InputError, match='select_features'):
     algorithm_lib.own_rows(sparse, 'feature', 5)
-  for more in ({'dp': 'central'}, {'compression': 'quantize'}, {'runtime': 'worker'}):
-    with pytest.raises(errors.InputError, match='secure_sums'):
-      experiment.resolve('glyphs', 'fedavg', {'secure_sums': True, **more})
-  # Whether or not there is a table to sum.
-  for name, more, word in (
-    ('fedavg', {'robust_aggregation': 'trimmed_mean'}, 'only sums'),
-    ('fedaws_baseline2', {'robust_aggregation': 'median'}, 'only sums'),
-    ('fedaws_baseline2', {'client_weighting': 'examples'}, 'secure_sums'),
-  ):
-    with pytest.raises(errors.InputError, match=word):
-      made(name, max_positives=5, secure_sums=True, **more)

@@ -15,7 +15,7 @@ from tests import tiny
 from tests.runtime import computations
 from tff_xc import errors, interrupts
 from tff_xc.algorithms import fedaws
-from tff_xc.experiment import cohort
+from tff_xc.round import cohort
 from tff_xc.runtime import client_error, registry
 from tff_xc.runtime.in_process import context
 

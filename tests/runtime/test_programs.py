@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from tests import registered, tiny
 from tff_xc import errors
 from tff_xc.data import client_data, from_tff
-from tff_xc.experiment import cohort
+from tff_xc.round import cohort
 from tff_xc.runtime import programs
 
 K, SEED = 2, 3

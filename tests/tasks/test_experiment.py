@@ -140,14 +140,8 @@ def test_virtual_clients_take_one_epoch_over_what_they_draw():
 EXCLUDED = """
 omniglot fedss virtual_client_size=100: multiple
 omniglot fedvc batch_size=100: multiple
-omniglot fedvc local_epochs=2: local_epochs
-omniglot fedvc virtual_client_size=0: nothing
 omniglot moon virtual_client_size=64 local_steps=2: local_steps
-omniglot moon virtual_client_size=64 virtual_client_replace=True: twice
 omniglot fedss virtual_client_replace=True: virtual_client_replace
-omniglot fedss virtual_client_size=64 shuffle=False: shuffle
-bibtex fedvc examples_per_round=5: examples_per_round
-omniglot moon trainable='head': never change
 omniglot fedss trainable='tail': bottleneck
 bibtex moon trainable='bottleneck': frozen
 bibtex moon select_features=True: whole models
@@ -156,10 +150,6 @@ bibtex feddyn trainable='bottleneck': frozen
 bibtex feddyn feature_learning_rate=0.1: own server
 bibtex feddyn server_optimizer='adam': server_optimizer
 bibtex scaffold select_features=True: whole models
-omniglot scaffold dp='central': variates
-omniglot fedproto dp='central': mean embeddings
-omniglot fedrep contrastive_weight=1.0: class rows
-omniglot fednova client_optimizer='adam': SGD
 bibtex fedss trainable='head' select_features=False: frozen
 omniglot fedss weight_decay=-1.0: at least 0
 omniglot fedir importance_weights='p.csv': no file

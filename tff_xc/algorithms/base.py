@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tff_xc import errors, wording
-from tff_xc.algorithms import hyperparameters as hp, logits, participation, protection, rates
+from tff_xc.algorithms import logits, participation, protection, rates
+from tff_xc.options import conflicts, hyperparameters as hp
 
 if TYPE_CHECKING:
   import numpy as np
@@ -69,16 +70,14 @@ class Base(logits.Calibration, rates.OfClients):
   """What every algorithm takes.
 
   The class has `name`, for `--algorithm`; `paper`, which introduced it; `answers` to the four
-  questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing; `excludes`: pairs of why,
-  'whose ...', and the options that do not go with it, besides those of its bases;
-  `has_clients`; and what `hp.declared` adds.
+  questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing; `has_clients`; and what
+  `hp.declared` adds. What it excludes is in `tff_xc.options.conflicts`.
   """
 
   name = ''
   paper = ''
   answers = Answers('', '', '', '')
   needs: ClassVar[tuple[str, ...]] = ()
-  excludes: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
   has_clients = False
 
   client_optimizer: str = hp.field(
@@ -201,14 +200,18 @@ class Base(logits.Calibration, rates.OfClients):
     return []
 
   @classmethod
-  def resolve(cls, given: Mapping, task_defaults: Mapping) -> dict[str, Any]:
-    """Returns the values of the hyper-parameters that apply, see `hp.resolve`."""
+  def resolve(cls, given: Mapping, task_defaults: Mapping, *others: dict) -> dict[str, Any]:
+    """Returns the values of the hyper-parameters that apply, see `hp.resolve`.
+
+    `others` are a run's other settings, by name, which may exclude some of these values.
+    """
     if given.get('local_steps') and 'local_epochs' in given:
       raise errors.InputError('--local_epochs does not apply with --local_steps; give one of them')
     if 'local_epochs' in given and 'local_steps' not in given:
       # Not the task's steps, but these epochs.
       task_defaults = {**task_defaults, 'local_steps': 0}
-    values = hp.resolve(cls.hyperparameters, given, task_defaults, cls.name, cls.defaults)
+    own = {n: v for n, v in given.items() if not any(n in group for group in others)}
+    values = hp.resolve(cls.hyperparameters, own, task_defaults, cls.name, cls.defaults)
     for name in ('local_steps', 'steps_per_round'):
       steps, size = values.get(name, 0), values['batch_size']
       if steps * size > hp.INT32_MAX:
@@ -216,19 +219,13 @@ class Base(logits.Calibration, rates.OfClients):
           f'--{name}={steps} and --batch_size={size}: expected a product of at'
           f' most {hp.INT32_MAX} examples in a round; lower one of them'
         )
-    cls.check(values, given)
+    conflicts.check(cls, given, values, *others)
+    cls.check(values)
     return values
 
   @classmethod
-  def check(cls, values: dict, given: Mapping) -> None:
-    """Refuses values that exclude each other; removes those that do not apply.
-
-    `values` by name may be changed; `given` are the user's.
-    """
-    rates.check(values)
-    for each in cls.__mro__:
-      for why, flags in vars(each).get('excludes', ()):
-        protection.refuse(values, flags, f'{cls.name}, {why}')
+  def check(cls, values: Mapping) -> None:
+    """Refuses values by name that cannot be right; `conflicts` has pairs that exclude each other."""
 
   @classmethod
   def fit(cls, values: dict, given: Collection[str], num_classes: int | None) -> None:
@@ -320,26 +317,14 @@ class Federated(protection.Protection, participation.Participation, Base):
     return bool(values.get('contrastive_weight'))
 
   @classmethod
-  def check(cls, values, given):
-    super().check(values, given)
+  def check(cls, values):
+    super().check(values)
     weights = values.get('importance_weights', NO_IMPORTANCE)
     prior = values.get('calibration_probabilities', '') or OF_TRAIN
     if values['calibration'] == logits.PRIOR and weights not in (NO_IMPORTANCE, UNIFORM, prior):
       raise errors.InputError(
         f'--importance_weights={weights} names other probabilities of classes than'
         f' --calibration=prior, which takes {prior}; leave one of them out'
-      )
-    if values.get('contrastive_weight') and values['trainable'] == 'head':
-      raise errors.InputError(
-        '--trainable=head does not go with the contrastive term (of MOON, or'
-        ' --contrastive_weight), which compares embeddings, and these would never'
-        ' change; give --trainable=bottleneck or all'
-      )
-    if cls.keeps_models(values) and values.get('virtual_client_replace'):
-      raise errors.InputError(
-        '--virtual_client_replace may draw a client twice in a round, and where'
-        ' clients keep their models (as in MOON, or with --contrastive_weight) each'
-        ' keeps one model; leave one of them out'
       )
 
 

@@ -9,27 +9,12 @@ softmax: FedLC never needs rows of classes that a client lacks, so that
 
 from __future__ import annotations
 
-from tff_xc import errors
-from tff_xc.algorithms import base, fedavg, fedss, hyperparameters as hp, logits
-
-
-class _Preset:
-  """An algorithm that is one value of --calibration."""
-
-  needs = (base.ONE_LABEL,)
-
-  @classmethod
-  def check(cls, values, given):
-    if values['calibration'] != cls.own['calibration']:
-      raise errors.InputError(
-        f'--calibration={values["calibration"]} leaves nothing of {cls.name}; leave it'
-        ' out, or choose another --algorithm'
-      )
-    super().check(values, given)
+from tff_xc.algorithms import base, fedavg, fedss, logits
+from tff_xc.options import hyperparameters as hp
 
 
 @hp.declared
-class FedRS(_Preset, fedavg.FedAvg):
+class FedRS(fedavg.FedAvg):
   """FedAvg whose clients push classes that they lack only by a part (alpha).
 
   Li, Zhan: "FedRS: Federated Learning with Restricted Softmax for Label Distribution
@@ -40,12 +25,13 @@ class FedRS(_Preset, fedavg.FedAvg):
   name = 'fedrs'
   paper = 'Li X. 2021'
   answers = fedavg.FedAvg.answers._replace(minimise='softmax, missing classes scaled')
+  needs = (base.ONE_LABEL,)
 
   calibration: str = hp.own(logits.RESTRICTED)
 
 
 @hp.declared
-class FedLC(_Preset, fedavg.FedAvg):
+class FedLC(fedavg.FedAvg):
   """FedAvg whose clients give rare classes wider margins (tau).
 
   Zhang, Li, Li, Xu, Wu, Ding, Wu: "Federated Learning with Label Distribution Skew via
@@ -56,12 +42,13 @@ class FedLC(_Preset, fedavg.FedAvg):
   name = 'fedlc'
   paper = 'Zhang J. 2022'
   answers = fedavg.FedAvg.answers._replace(minimise='softmax, logits less tau / n^(1/4)')
+  needs = (base.ONE_LABEL,)
 
   calibration: str = hp.own(logits.COUNTS)
 
 
 @hp.declared
-class LogitAdjustment(_Preset, fedss.Centralized):
+class LogitAdjustment(fedss.Centralized):
   """Centralized training with logits plus tau log p: FedLC's counterpart.
 
   Menon, Jayasumana, Rawat, Jain, Veit, Kumar: "Long-tail Learning via Logit
@@ -72,6 +59,7 @@ class LogitAdjustment(_Preset, fedss.Centralized):
   name = 'logit_adjustment'
   paper = 'Menon 2021'
   answers = fedss.Centralized.answers._replace(minimise='softmax, logits plus tau log p')
+  needs = (base.ONE_LABEL,)
 
   calibration: str = hp.own(logits.PRIOR)
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import dataclasses
 
 from tff_xc import errors
-from tff_xc.algorithms import base, hyperparameters as hp
+from tff_xc.algorithms import base
+from tff_xc.options import hyperparameters as hp
 
 
 @hp.declared

@@ -40,8 +40,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tff_xc import errors
-from tff_xc.algorithms import base, fedavg, fedss, hyperparameters as hp
+from tff_xc.algorithms import base, fedavg, fedss
+from tff_xc.options import hyperparameters as hp
 
 
 @hp.declared
@@ -184,18 +184,6 @@ class FedAwS(Baseline1):
     "classes of the spreadout step: those of the round's clients, or all",
     choices=('round', 'all'),
   )
-
-  @classmethod
-  def check(cls, values, given):
-    super().check(values, given)
-    if values['dp'] == 'none':
-      return
-    if given.get('spreadout_classes') == 'round':
-      raise errors.InputError(
-        f"--spreadout_classes=round moves the rows of the round's classes, and --dp="
-        f'{values["dp"]} has to hide which these are; give --spreadout_classes=all'
-      )
-    values['spreadout_classes'] = 'all'
 
   def _spread(self):
     from tff_xc.algorithms import spreadout

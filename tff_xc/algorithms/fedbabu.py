@@ -6,8 +6,8 @@ Classification", ICLR 2022, arXiv:2106.06042.
 
 from __future__ import annotations
 
-from tff_xc import errors
-from tff_xc.algorithms import base, fedavg, hyperparameters as hp
+from tff_xc.algorithms import base, fedavg
+from tff_xc.options import hyperparameters as hp
 
 
 @hp.declared
@@ -27,15 +27,6 @@ class FedBABU(fedavg.FedAvg):
   )
 
   trainable: str = hp.own('body')
-
-  @classmethod
-  def check(cls, values, given):
-    if values['trainable'] != 'body':
-      raise errors.InputError(
-        f'--trainable={values["trainable"]} leaves nothing of {cls.name}; leave it out,'
-        ' or give --algorithm=fedavg'
-      )
-    super().check(values, given)
 
 
 build_fedbabu = base.builder(FedBABU)

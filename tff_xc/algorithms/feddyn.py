@@ -18,7 +18,8 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
-from tff_xc.algorithms import base, hyperparameters as hp
+from tff_xc.algorithms import base
+from tff_xc.options import hyperparameters as hp
 from tff_xc.round import carried
 
 
@@ -40,8 +41,6 @@ class FedDyn(base.Federated):
     'mean delta, clients alike',
     'mean less the drift',
   )
-  excludes = (('whose clients keep another state already', ('contrastive_weight',)),)
-
   feddyn_alpha: float = hp.field(
     0.01, 'alpha of the regularizer (FedDyn: 0.1, 0.01 or 0.001)', above=0
   )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tff_xc.algorithms import base, fedavg, hyperparameters as hp
+from tff_xc.algorithms import base, fedavg
+from tff_xc.options import hyperparameters as hp
 
 
 @hp.declared

@@ -20,7 +20,8 @@ import collections
 import dataclasses
 
 from tff_xc import errors
-from tff_xc.algorithms import base, fedavg, hyperparameters as hp
+from tff_xc.algorithms import base, fedavg
+from tff_xc.options import hyperparameters as hp
 from tff_xc.round import carried
 
 
@@ -35,13 +36,6 @@ class FedNova(fedavg.FedAvg):
   name = 'fednova'
   paper = 'Wang J. 2020'
   answers = fedavg.FedAvg.answers._replace(merge='mean delta of a local step, times the mean steps')
-  excludes = (
-    (
-      'whose clients also send their numbers of steps, which it would leave as they are',
-      ('dp', 'secure_sums', 'robust_aggregation'),
-    ),
-  )
-
   client_optimizer: str = hp.own('sgd')
 
   def make(self, model, facts):
@@ -49,13 +43,8 @@ class FedNova(fedavg.FedAvg):
     return dataclasses.replace(super().make(model, facts), carried=(part,))
 
   @classmethod
-  def check(cls, values, given):
-    super().check(values, given)
-    if values['client_optimizer'] != 'sgd':
-      raise errors.InputError(
-        f'--client_optimizer={values["client_optimizer"]}: fednova divides by the sum of'
-        " a gradient's factors, which is known for SGD only; leave it out"
-      )
+  def check(cls, values):
+    super().check(values)
     if values['client_learning_rate'] * values['prox_mu'] >= 1:
       raise errors.InputError(
         '--prox_mu times --client_learning_rate is 1 or more, with which a step turns'

@@ -27,8 +27,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tff_xc import errors
-from tff_xc.algorithms import base, hyperparameters as hp
+from tff_xc.algorithms import base
+from tff_xc.options import hyperparameters as hp
 from tff_xc.round import carried
 
 
@@ -51,13 +51,6 @@ class FedProto(base.Server, base.Federated):
     'mean embedding of the examples',
     'optimizer step on the encoder',
   )
-  excludes = (
-    (
-      'whose clients send mean embeddings and numbers of examples',
-      ('dp', 'secure_sums', 'compression', 'robust_aggregation', 'calibration'),
-    ),
-  )
-
   server_momentum: float = hp.own(0.0)
   prototype_weight: float = hp.field(
     1.0,
@@ -85,15 +78,6 @@ class FedProto(base.Server, base.Federated):
   def finish(self, made, facts):
     made = super().finish(made, facts)
     return dataclasses.replace(made, carried=(*made.carried, _Prototypes(made.model.head)))
-
-  @classmethod
-  def check(cls, values, given):
-    super().check(values, given)
-    if values['trainable'] in ('head', 'body'):
-      raise errors.InputError(
-        f'--trainable={values["trainable"]}: class rows of fedproto are means of'
-        ' embeddings, which nobody trains; leave it out, or give bottleneck'
-      )
 
   def warnings(self, num_classes, max_positives):
     found = super().warnings(num_classes, max_positives)

@@ -16,7 +16,8 @@ import collections
 import dataclasses
 from typing import Any
 
-from tff_xc.algorithms import base, fedbabu, hyperparameters as hp
+from tff_xc.algorithms import base, fedbabu
+from tff_xc.options import hyperparameters as hp
 from tff_xc.round import carried
 
 
@@ -37,13 +38,6 @@ class FedRep(fedbabu.FedBABU):
     'no rows are sent',
     'rows keep their values',
   )
-  excludes = (
-    (
-      'whose clients keep class rows, one table each',
-      ('contrastive_weight', 'virtual_client_replace'),
-    ),
-  )
-
   head_epochs: int = hp.field(
     10,
     "passes over a client's examples in which it trains its own class rows, before it"

@@ -29,7 +29,8 @@ from __future__ import annotations
 import dataclasses
 
 from tff_xc import errors
-from tff_xc.algorithms import base, hyperparameters as hp, logits
+from tff_xc.algorithms import base
+from tff_xc.options import hyperparameters as hp
 
 
 @hp.declared
@@ -163,28 +164,6 @@ class FedSS(Sampled):
     return found
 
   @classmethod
-  def check(cls, values, given):
-    super().check(values, given)
-    schedule = values['negatives_schedule']
-    if values.get('virtual_client_replace') and schedule != 'fresh':
-      raise errors.InputError(
-        f'--negatives_schedule={schedule} goes by the client, and with'
-        ' --virtual_client_replace one takes part twice as two; leave one of them out'
-      )
-    if schedule != 'randomized':
-      return
-    if not values['negatives']:
-      raise errors.InputError(
-        '--negatives=0 leaves no class among which --negatives_schedule=randomized'
-        ' could hide others; give at least 1'
-      )
-    if values.get('equal_negatives'):
-      raise errors.InputError(
-        "--equal_negatives goes by a client's own classes, which"
-        ' --negatives_schedule=randomized hides; leave one of them out'
-      )
-
-  @classmethod
   def fit(cls, values, given, num_classes):
     super().fit(values, given, num_classes)
     if num_classes is None:
@@ -309,18 +288,9 @@ class Centralized(base.Server):
     **_CONTRASTIVE,
   )
 
-  @classmethod
-  def check(cls, values, given):
-    super().check(values, given)
-    if values['calibration'] not in ('none', logits.PRIOR):
-      raise errors.InputError(
-        f'--calibration={values["calibration"]} goes by the examples of a client, and'
-        f' {cls.name} has no clients; give --calibration=prior'
-      )
-
   def make(self, model, facts):
     del facts
-    from tff_xc.experiment import cohort
+    from tff_xc.round import cohort
 
     batches = cohort.IidBatches(self.batch_size, self.steps_per_round)
     made = base.softmax(model, self.local_training())

@@ -9,8 +9,8 @@ with FedVC and FedIR.
 
 from __future__ import annotations
 
-from tff_xc import errors
-from tff_xc.algorithms import base, fedavg, hyperparameters as hp
+from tff_xc.algorithms import base, fedavg
+from tff_xc.options import hyperparameters as hp
 
 
 @hp.declared
@@ -31,15 +31,6 @@ class FedVC(fedavg.FedAvg):
 
   virtual_client_size: int = hp.own(256)
   batch_size: int = hp.own(64)
-
-  @classmethod
-  def check(cls, values, given):
-    if not values['virtual_client_size']:
-      raise errors.InputError(
-        f'--virtual_client_size=0 leaves nothing of {cls.name}; give a number above 0,'
-        ' or --algorithm=fedavg'
-      )
-    super().check(values, given)
 
 
 @hp.declared

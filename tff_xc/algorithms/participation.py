@@ -9,9 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tff_xc import errors
-from tff_xc.algorithms import hyperparameters as hp
-
-FIXED, POISSON = 'fixed', 'poisson'
+from tff_xc.options import hyperparameters as hp
 
 
 @hp.declared
@@ -38,10 +36,10 @@ class Participation:
     not_with=(0,),
   )
   client_sampling: str = hp.field(
-    FIXED,
+    'fixed',
     "who takes part in a round: a 'fixed' number of clients, or each by itself with"
     " the probability that as many are expected ('poisson')",
-    choices=(FIXED, POISSON),
+    choices=('fixed', 'poisson'),
   )
   client_failure_rate: float = hp.field(
     0.0,
@@ -53,9 +51,9 @@ class Participation:
 
   def sampled(self, made, examples_per_round: int):
     """Returns the algorithm whose clients are drawn so; see `base.Facts`."""
-    from tff_xc.experiment import cohort
+    from tff_xc.round import cohort
 
-    count, poisson = self.clients_per_round, self.client_sampling == POISSON
+    count, poisson = self.clients_per_round, self.client_sampling == 'poisson'
     if self.virtual_client_size:
       made = cohort.virtual_clients(
         made, count, self.virtual_client_size, self.virtual_client_replace, poisson
@@ -66,33 +64,13 @@ class Participation:
     return cohort.with_dropout(made, self.client_failure_rate)
 
   @classmethod
-  def check(cls, values: dict, given: Mapping) -> None:
-    """Refuses options that exclude each other, see `base.Base.check`."""
-    super().check(values, given)
-    poisson = values['client_sampling'] == POISSON
-    if poisson and values.get('virtual_client_replace'):
-      raise errors.InputError(
-        '--virtual_client_replace draws a fixed number of clients, and'
-        ' --client_sampling=poisson each by itself; leave one of them out'
-      )
+  def check(cls, values: Mapping) -> None:
+    """Refuses values that cannot be right, see `base.Base.check`."""
+    super().check(values)
     examples, size = values['virtual_client_size'], values['batch_size']
-    if not examples:
-      return
     if examples % size:
       raise errors.InputError(
         f'--virtual_client_size={examples} is no multiple of --batch_size={size}; give'
         ' a multiple, since a client takes exactly virtual_client_size / batch_size'
         ' steps'
-      )
-    for name in ('local_steps', 'local_epochs'):
-      if given.get(name):
-        raise errors.InputError(
-          f'--{name} does not apply with --virtual_client_size, whose clients take one'
-          ' epoch over the examples that they draw; leave it out'
-        )
-      values.pop(name, None)
-    if given.get('shuffle') is False:
-      raise errors.InputError(
-        '--shuffle=false does not apply with --virtual_client_size, whose examples are'
-        ' drawn in random order; leave it out'
       )

@@ -7,10 +7,9 @@ them. Importing this does not import TensorFlow; its functions do.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 
-from tff_xc import errors, precision
-from tff_xc.algorithms import hyperparameters as hp, participation
+from tff_xc import precision
+from tff_xc.options import hyperparameters as hp
 
 _BOTH = 'zeroing+clipping'
 MEDIAN, TRIMMED_MEAN = 'median', 'trimmed_mean'
@@ -19,12 +18,6 @@ CHOSEN = 'chosen'
 QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
 _OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL, DISTRIBUTED)}
 _OF_ROWS = {'of': 'dp_rows', 'only_with': (CHOSEN,)}
-# With what numbers are not rounded, and why.
-_NOT_ROUNDED = {
-  'compression': 'it has levels of its own',
-  'dp': 'rounded updates may exceed the norm to which it clips them',
-  'secure_sums': 'what clients send is integers',
-}
 
 
 @hp.declared
@@ -213,8 +206,7 @@ class Protection:
     """Returns the algorithm, of whose clients some attack if that is asked for."""
     if self.attack == 'none':
       return made
-    from tff_xc.experiment import cohort
-    from tff_xc.round import attack
+    from tff_xc.round import attack, cohort
 
     if num_clients is None:
       raise TypeError('num_clients is missing: the clients of the data set, of which some attack')
@@ -279,106 +271,3 @@ class Protection:
     if not self.secure_sums:
       return made
     return secure.secure_sums(made, self.secure_bound)
-
-  @classmethod
-  def check(cls, values: dict, given: Mapping) -> None:
-    """Refuses options that exclude each other, see `base.Base.check`."""
-    super().check(values, given)
-    if (chosen := values['message_precision']) != precision.FLOAT32:
-      for flag, why in _NOT_ROUNDED.items():
-        refuse(values, (flag,), f'--message_precision={chosen}: {why}')
-    cls._check_secure_sums(values, given)
-    cls._check_privacy(values, given)
-    robust = values['robust_aggregation']
-    if robust in (MEDIAN, TRIMMED_MEAN):
-      _count_alike(values, given, f'--robust_aggregation={robust}')
-
-  @classmethod
-  def _check_secure_sums(cls, values, given):
-    if not values['secure_sums']:
-      return
-    compression, robust = values['compression'], values['robust_aggregation']
-    if compression != 'none':
-      raise errors.InputError(
-        f'--compression={compression} gives each client levels of its own, which a'
-        ' secure sum cannot add; leave it or --secure_sums out'
-      )
-    if robust in (MEDIAN, TRIMMED_MEAN):
-      raise errors.InputError(
-        f"--robust_aggregation={robust} needs each client's update, and of"
-        ' --secure_sums the server has only sums; leave one of them out'
-      )
-    if values['dp'] != 'none':
-      raise errors.InputError(
-        f'--secure_sums does not go with --dp={values["dp"]}, which has an aggregator'
-        ' of its own; leave one of them out'
-      )
-    _count_alike(values, given, '--secure_sums')
-
-  @classmethod
-  def _check_privacy(cls, values, given):
-    poisson = values['client_sampling'] == participation.POISSON
-    if values['dp'] == 'none':
-      return
-    unbounded = values['dp_clip'] == hp.FLOAT32_MAX
-    if unbounded and (
-      values['dp_noise_multiplier'] or values.get('dp_clip_quantile') or values['dp'] == DISTRIBUTED
-    ):
-      raise errors.InputError(
-        '--dp_clip=inf clips nothing, so that there is no norm for noise, integers or'
-        ' a quantile: give a finite one, or --dp_noise_multiplier=0 with --dp=central'
-        ' or --dp=local'
-      )
-    if values['robust_aggregation'] != 'none':
-      raise errors.InputError(
-        f'--robust_aggregation={values["robust_aggregation"]} does not go with'
-        f' --dp={values["dp"]}, which clips by --dp_clip; leave it out'
-      )
-    if values['compression'] != 'none':
-      raise errors.InputError(
-        f'--compression={values["compression"]} rounds updates, which then exceed the'
-        f' norm to which --dp={values["dp"]} clips them; leave one of them out'
-      )
-    if values.get('row_renormalize'):
-      raise errors.InputError(
-        f'--row_renormalize divides by who holds a row, which --dp={values["dp"]} has'
-        ' to hide; leave it out'
-      )
-    lazy = values.get('server_adam_rows') == 'requested'
-    if lazy and values['dp'] == CENTRAL and values['dp_rows'] != CHOSEN:
-      raise errors.InputError(
-        '--server_adam_rows=requested does not go with --dp=central, whose noise'
-        ' moves all rows; leave it out, or give --dp_rows=chosen'
-      )
-    virtual = values['virtual_client_size']
-    if virtual and values['dp'] == DISTRIBUTED:
-      raise errors.InputError(
-        'a client may come several times to a round of --virtual_client_size, and'
-        ' would exceed its norm in a secure sum: leave it or --dp=distributed out'
-      )
-    if virtual and not poisson and values['dp'] == CENTRAL:
-      raise errors.InputError(
-        'how private a fixed number of clients is, drawn in proportion to their'
-        ' examples, is not known: give --client_sampling=poisson with'
-        f' --virtual_client_size={virtual}'
-      )
-    _count_alike(values, given, f'--dp={values["dp"]}')
-
-
-def refuse(values: Mapping, flags: Sequence[str], who: str) -> None:
-  """Refuses these options where they are on; `who` says what they do not go with."""
-  for flag in flags:
-    value = values.get(flag)
-    if value and value != 'none':
-      raise errors.InputError(f'--{flag}={value} does not go with {who}; leave it out')
-
-
-def _count_alike(values: dict, given: Mapping, flag: str) -> None:
-  """Sets equal weights, for `flag`; refuses others that are given."""
-  if given.get('client_weighting') == 'examples':
-    raise errors.InputError(
-      f'--client_weighting=examples does not go with {flag}, for which clients count'
-      ' alike; leave it out'
-    )
-  if 'client_weighting' in values:
-    values['client_weighting'] = 'uniform'

@@ -5,8 +5,7 @@ Importing this does not import TensorFlow; its functions do.
 
 from __future__ import annotations
 
-from tff_xc import errors
-from tff_xc.algorithms import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp
 
 
 def _shape(side: str):
@@ -66,16 +65,6 @@ class OfServer:
   server_schedule_rounds: int = _rounds('server')
   server_schedule_factor: float | None = _factor('server')
   server_warmup_rounds: int = _warmup('server')
-
-
-def check(values: dict) -> None:
-  """Refuses a schedule without its rounds."""
-  for side in ('client', 'server'):
-    if values.get(f'{side}_schedule_rounds') == 0:
-      raise errors.InputError(
-        f'--{side}_schedule={values[f"{side}_schedule"]} needs'
-        f' --{side}_schedule_rounds, such as the number of all rounds for a cosine'
-      )
 
 
 def schedule(options: OfClients | OfServer, side: str):

@@ -16,10 +16,10 @@ from tff_xc.algorithms import (
   fedrep,
   fedss,
   fedvc,
-  hyperparameters as hp,
   scaffold,
   turbosvm,
 )
+from tff_xc.options import hyperparameters as hp
 
 ALGORITHMS: Mapping[str, type[base.Base]] = {
   cls.name: cls

@@ -24,8 +24,8 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
-from tff_xc import errors
-from tff_xc.algorithms import base, fedavg, feddyn, hyperparameters as hp
+from tff_xc.algorithms import base, fedavg, feddyn
+from tff_xc.options import hyperparameters as hp
 from tff_xc.round import carried
 
 STEPS, GRADIENT = 'steps', 'gradient'
@@ -48,14 +48,6 @@ class SCAFFOLD(fedavg.FedAvg):
     'mean delta, clients alike',
     'optimizer step, sum of variates',
   )
-  excludes = (
-    (
-      'whose clients also send control variates, which it would leave as they are',
-      ('dp', 'secure_sums', 'compression', 'robust_aggregation'),
-    ),
-    ('whose clients keep another state already', ('contrastive_weight',)),
-  )
-
   client_optimizer: str = hp.own('sgd')
   scaffold_variate: str = hp.field(
     STEPS,
@@ -79,22 +71,6 @@ class SCAFFOLD(fedavg.FedAvg):
     return dataclasses.replace(
       made, penalties=(*made.penalties, _Correction(made.frozen)), carried=(*made.carried, variates)
     )
-
-  @classmethod
-  def check(cls, values, given):
-    super().check(values, given)
-    if values['scaffold_variate'] != STEPS:
-      return
-    if values['client_optimizer'] != 'sgd':
-      raise errors.InputError(
-        f'--client_optimizer={values["client_optimizer"]}: the mean gradient of local'
-        ' steps is known for SGD only; give --scaffold_variate=gradient'
-      )
-    if values.get('replace_nonfinite'):
-      raise errors.InputError(
-        '--replace_nonfinite moves weights by more than gradients, and the mean'
-        ' gradient of local steps is not known then; give --scaffold_variate=gradient'
-      )
 
   @classmethod
   def keeps_models(cls, values):

@@ -11,7 +11,8 @@ import dataclasses
 import math
 
 from tff_xc import errors
-from tff_xc.algorithms import base, fedavg, fedaws, hyperparameters as hp, protection
+from tff_xc.algorithms import base, fedavg, fedaws
+from tff_xc.options import hyperparameters as hp
 
 _OF_SPREADOUT = {'of': 'svm_spreadout', 'only_with': (True,)}
 
@@ -83,22 +84,6 @@ class TurboSVM(fedavg.FedAvg):
     fedaws.FedAwSSoftmax, 'logits_learning_rate', **_OF_SPREADOUT
   )
   logits_epsilon: float = hp.again(fedaws.FedAwSSoftmax, 'logits_epsilon', **_OF_SPREADOUT)
-
-  @classmethod
-  def check(cls, values, given):
-    super().check(values, given)
-    if values['dp'] != 'none':
-      raise errors.InputError(
-        f"{cls.name} chooses support vectors among single clients' rows, and --dp="
-        f'{values["dp"]} shows the server only a sum with noise; choose another'
-        ' algorithm'
-      )
-    robust = values['robust_aggregation']
-    if robust in (protection.MEDIAN, protection.TRIMMED_MEAN):
-      raise errors.InputError(
-        f'{cls.name} joins class rows by support vectors, and --robust_aggregation='
-        f'{robust} by itself; give --robust_aggregation=clipping, or another algorithm'
-      )
 
   def make(self, model, facts):
     from tff_xc.algorithms import svm, svm_kernel

@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors, files
-from tff_xc.experiment import cohort, storage
-from tff_xc.round import examples as examples_lib
+from tff_xc.experiment import storage
+from tff_xc.round import cohort, examples as examples_lib
 
 FOLDER = 'client_states'
 _NAME = re.compile(r'(\d+)_(\d+)\.npz')

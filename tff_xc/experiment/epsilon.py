@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from tff_xc import classifier, errors
 from tff_xc.data import client_data
-from tff_xc.experiment import cohort
 from tff_xc.measure import privacy_loss
-from tff_xc.round import algorithm as algorithm_lib, frozen
+from tff_xc.round import algorithm as algorithm_lib, cohort, frozen
 
 
 def of_rounds(
@@ -57,7 +56,7 @@ def _events(algorithm, dataset, seed):
         f'{type(algorithm.sampling).__name__} has no method participation(dataset),'
         ' which says how clients come to take part; add it, to know an epsilon'
       )
-    sampling = algorithm.sampling.participation(dataset)
+    sampling = privacy_loss.Sampling(*algorithm.sampling.participation(dataset))
     return hidden, sampling, lambda rounds: rounds
   # Any two updates are two norms apart at most; who takes part is no secret.
   sampling = privacy_loss.Sampling(privacy_loss.FIXED, 1.0)

@@ -11,9 +11,9 @@ import tqdm
 
 from tff_xc import classifier
 from tff_xc.data import client_data, partition as partition_lib
-from tff_xc.experiment import client_states as client_states_lib, cohort
+from tff_xc.experiment import client_states as client_states_lib
 from tff_xc.measure import client_scores, evaluation
-from tff_xc.round import algorithm as algorithm_lib, personal, randomness
+from tff_xc.round import algorithm as algorithm_lib, cohort, personal, randomness
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,9 +18,9 @@ import tensorflow as tf
 from tff_xc import environment, errors, interrupts, wording
 from tff_xc.data import client_data, fingerprint
 from tff_xc.experiment import (
+  ahead,
   checkpoints,
   client_states as client_states_lib,
-  cohort as cohort_lib,
   epsilon as epsilon_lib,
   progress as progress_lib,
   run_directory,
@@ -39,6 +39,7 @@ from tff_xc.measure import (
 from tff_xc.report import run_files
 from tff_xc.round import (
   algorithm as algorithm_lib,
+  cohort as cohort_lib,
   examples as examples_lib,
   importance,
   process as process_lib,
@@ -127,7 +128,7 @@ def train(
   cohorts = algorithm.sampling.cohorts(dataset, drawn_seed)
   read_ahead = contextlib.nullcontext(cohorts)
   if dataset.train.pool.is_decoded:
-    read_ahead = cohort_lib.Ahead(cohorts, rounds)
+    read_ahead = ahead.Ahead(cohorts, rounds)
   with read_ahead as cohorts:
     parts = {
       'epsilon': algorithm.privacy and epsilon_lib.of_rounds(algorithm, dataset, drawn_seed),

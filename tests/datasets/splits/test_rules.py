@@ -14,7 +14,7 @@ from tests.datasets import test_omniglot as omniglot_on_disk
 from tests.datasets.cifar import on_disk as cifar_on_disk
 from tff_xc import errors, memory
 from tff_xc.data import partition
-from tff_xc.experiment import cohort
+from tff_xc.round import cohort
 
 
 def deal(rule, labels, seed=0, num_classes=None, **settings):

@@ -13,7 +13,7 @@ from tests import tiny
 from tests.runtime import computations
 from tests.runtime.cluster import threads_crew
 from tff_xc import errors
-from tff_xc.experiment import cohort
+from tff_xc.round import cohort
 from tff_xc.runtime import client_error, registry
 from tff_xc.runtime.cluster import context, dispatch, messages, worker
 from tff_xc.runtime.in_process import phases

@@ -11,8 +11,7 @@ from tasks import experiment
 from tests import registered, small_data
 from tests.runtime.cluster import threads_crew
 from tff_xc.algorithms import fedavg, fednova, fedss, scaffold
-from tff_xc.experiment import cohort
-from tff_xc.round import attack, compression, process, robust, trimming
+from tff_xc.round import attack, cohort, compression, process, robust, trimming
 from tff_xc.runtime.cluster import context
 
 _ROUNDS = 3

@@ -1,16 +1,13 @@
-"""A round's data: who takes part, which examples they use, and reading ahead.
+"""A round's data: who takes part, and which examples they use.
 
 All of it depends on (seed, round) only, so a resumed run draws the same data. A
-cohort consists of numbers; its examples are read on access, a few ahead of their use.
+cohort consists of numbers; its examples are read on access.
 """
 
-import concurrent.futures
-import contextlib
 import dataclasses
 import functools
 import math
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +17,6 @@ import tensorflow_federated as tff
 
 from tff_xc import errors, wording
 from tff_xc.data import client_data, sparse
-from tff_xc.measure import privacy_loss
 from tff_xc.round import (
   algorithm as algorithm_lib,
   attack as attack_lib,
@@ -28,6 +24,8 @@ from tff_xc.round import (
   randomness,
 )
 
+# How clients are drawn: a number of them, or each by itself.
+FIXED, POISSON = 'fixed', 'poisson'
 # Examples of a round without clients.
 _MOST_POOLED = 10_000_000
 # Keeps the draws of drop-outs, and of who takes part, apart from others of (seed, round, client). Not 0:
@@ -35,8 +33,6 @@ _MOST_POOLED = 10_000_000
 _OF_DROPOUT, _OF_POISSON = 1, 2
 # NumPy's older generators, which TFF draws clients by, accept only smaller seeds.
 _LARGEST_SEED = 2**32
-# The most clients, and bytes of their examples, that are read ahead.
-_AHEAD_CLIENTS, _AHEAD_BYTES = 4, 2**28
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -145,11 +141,10 @@ class UniformClients:
 
   has_clients = True
 
-  def participation(self, dataset: client_data.FederatedDataset) -> privacy_loss.Sampling:
-    """Returns what an accountant of differential privacy needs to know."""
-    kind = privacy_loss.POISSON if self.poisson else privacy_loss.FIXED
+  def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
+    """Returns what an accountant of differential privacy needs to know: how, how often."""
     clients = len(dataset.train.partition)
-    return privacy_loss.Sampling(kind, self.clients_per_round / clients)
+    return POISSON if self.poisson else FIXED, self.clients_per_round / clients
 
   def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
     """Returns round -> cohort; InputError for fewer than K clients."""
@@ -255,8 +250,8 @@ class VirtualClients:
 
   has_clients = True
 
-  def participation(self, dataset: client_data.FederatedDataset) -> privacy_loss.Sampling:
-    """Returns what an accountant needs to know: the largest probability."""
+  def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
+    """Returns what an accountant needs to know: how, and the largest probability."""
     if not self.poisson:
       raise errors.InputError(
         'how private a fixed number of clients is, drawn in proportion to their'
@@ -265,7 +260,7 @@ class VirtualClients:
       )
     sizes = dataset.train.partition.sizes
     largest = min(1.0, self.clients_per_round * sizes.max() / sizes.sum())
-    return privacy_loss.Sampling(privacy_loss.POISSON, float(largest))
+    return POISSON, float(largest)
 
   def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
     """Returns round -> cohort; raises InputError if too few have examples."""
@@ -339,7 +334,7 @@ class _Changed:
 
   has_clients = True
 
-  def participation(self, dataset: client_data.FederatedDataset) -> privacy_loss.Sampling:
+  def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
     """Returns that of who is drawn: what some of them do is not counted."""
     return self.sampling.participation(dataset)
 
@@ -437,77 +432,3 @@ def with_attack(
     raise ValueError('the algorithm draws no clients that could attack')
   sampling = Attacked(algorithm.sampling, attack)
   return dataclasses.replace(algorithm, sampling=sampling, adversary=attack)
-
-
-class Ahead(contextlib.AbstractContextManager):
-  """Round (from 0) -> the same cohort, whose values a thread reads ahead.
-
-  They are read by (round, place in its cohort), in this order. What is read ahead is
-  bounded in clients and in bytes, and by the run's `rounds`. A value is the same whoever
-  reads it.
-  """
-
-  def __init__(self, cohorts: Callable[[int], Cohort], rounds: int):
-    self._cohorts, self._rounds = cohorts, rounds
-    self._drawn = {}  # The cohorts of this round and the next.
-    self._started = {}  # Futures by (round, place).
-    self._last = (-1, 0)  # The value that was used last, in order.
-    self._largest = 0  # Bytes of the largest value so far.
-    self._lock = threading.Lock()
-    self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='tff_xc_prefetch')
-
-  def __exit__(self, *error) -> None:
-    self._thread.shutdown(cancel_futures=True)
-
-  def __call__(self, round_number: int) -> Cohort:
-    """Returns a cohort; rounds are asked for in ascending order."""
-    with self._lock:
-      found = self._draw(round_number)
-      for old in [r for r in self._drawn if r < round_number]:
-        del self._drawn[old]
-      for key in [k for k in self._started if k[0] < round_number]:
-        self._started.pop(key).cancel()
-
-    def value(place):
-      return self._take(found, round_number, place)
-
-    values = Values(value, range(len(found.examples)))
-    return dataclasses.replace(found, examples=values)
-
-  def _draw(self, round_number: int) -> Cohort:
-    if round_number not in self._drawn:
-      self._drawn[round_number] = self._cohorts(round_number)
-    return self._drawn[round_number]
-
-  def _take(self, cohort: Cohort, round_number: int, place: int):
-    with self._lock:
-      started = self._started.pop((round_number, place), None)
-    # If the thread has not begun to read it, the caller reads at once.
-    value = cohort.examples[place] if started is None or started.cancel() else started.result()
-    arrays = [t for t in tf.nest.flatten(value) if hasattr(t, 'nbytes')]
-    with self._lock:
-      self._largest = max(self._largest, sum(t.nbytes for t in arrays))
-      self._last = max(self._last, (round_number, place))
-      self._start()
-    return value
-
-  def _start(self) -> None:
-    """Starts to read what follows the last value that was used."""
-    most = min(_AHEAD_CLIENTS, _AHEAD_BYTES // max(self._largest, 1))
-    for key in self._following(most - len(self._started)):
-      read = self._draw(key[0]).examples.__getitem__
-      with contextlib.suppress(RuntimeError):  # It is closed.
-        self._started[key] = self._thread.submit(read, key[1])
-
-  def _following(self, count: int) -> Iterator[tuple[int, int]]:
-    """Yields the next values that are not started, at most `count`."""
-    round_number, place = self._last
-    while count > 0 and round_number < self._rounds:
-      place += 1
-      if place >= len(self._draw(round_number).examples):
-        round_number, place = round_number + 1, -1
-        if round_number > self._last[0] + 1:
-          return  # Only one round ahead.
-      elif (round_number, place) not in self._started:
-        count -= 1
-        yield round_number, place

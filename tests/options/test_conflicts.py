@@ -1,0 +1,100 @@
+"""Every row of the table of conflicts refuses two settings that are fine one by one."""
+
+import pytest
+
+from tasks import experiment, registry as tasks
+from tff_xc import errors
+from tff_xc.algorithms import registry, scaffold
+from tff_xc.options import conflicts
+
+KNOWN = {**experiment.SETTINGS, **registry.HYPERPARAMETERS, **tasks.OPTIONS}
+
+
+def value_of(name, sign, values):
+  """Returns a value that a side of a row names."""
+  known = KNOWN[name]
+  if sign == '=':
+    kind = type(known.default)
+    return {'True': True, 'False': False}[values[0]] if kind is bool else kind(values[0])
+  if known.choices:
+    return next(c for c in known.choices if c not in (*values, 'none'))
+  return {bool: True, int: 32, float: 0.5}[type(known.default)]
+
+
+def given_by(side):
+  """Returns (the settings of one side of a row, those that make them apply)."""
+  own, applies = {}, {}
+  for setting in side.split(' & '):
+    name, sign, values = conflicts._parts(setting)
+    if name == 'algorithm':
+      applies['algorithm'] = values[0]
+      continue
+    own[name] = value_of(name, sign, values)
+    known = KNOWN[name]
+    while known.of in KNOWN:
+      chosen = known.only_with[0] if known.only_with else value_of(known.of, '', known.not_with)
+      if known.of in registry.get('fedss').names or known.of == 'server_optimizer':
+        applies[known.of] = chosen
+      known = KNOWN[known.of]
+  return own, applies
+
+
+def names_of(task, algorithm):
+  options = {option.name for option in tasks.get(task).options}
+  return {*experiment.SETTINGS, *options, *registry.get(algorithm).names}
+
+
+def resolve(given):
+  """Resolves settings with a task and an algorithm that take them."""
+  names = given.keys() - {'algorithm'}
+  for algorithm in [given.get('algorithm', 'fedavg'), 'fedss', 'negonly', 'fedaws']:
+    for task in ('features', 'sparse-words'):
+      if names <= names_of(task, algorithm):
+        return experiment.resolve(task, algorithm, {name: given[name] for name in names})
+  raise AssertionError(f'no algorithm takes {sorted(names)}')
+
+
+# A default noise or number of rounds is enough for a conflict.
+NEVER_ALONE = ('dp_clip=inf', 'client_schedule!=constant', 'server_schedule!=constant')
+
+
+@pytest.mark.parametrize('row', conflicts.CONFLICTS, ids=lambda row: f'{row.a} x {row.b}')
+def test_two_settings_are_refused_together_and_not_alone(row):
+  (a, of_a), (b, of_b) = given_by(row.a), given_by(row.b)
+  with pytest.raises(errors.InputError) as refused:
+    resolve({**of_a, **of_b, **a, **b})
+  assert row.why in str(refused.value)
+  if row.a not in NEVER_ALONE:
+    resolve({**of_a, **a})
+    resolve({**of_b, **b})
+
+
+@pytest.mark.parametrize(
+  ('task', 'algorithm', 'given', 'name', 'expected'),
+  [
+    ('bibtex', 'fedaws', {}, 'client_weighting', 'examples'),
+    ('bibtex', 'fedaws', {'dp': 'central'}, 'client_weighting', 'uniform'),
+    ('bibtex', 'fedaws', {'secure_sums': True}, 'client_weighting', 'uniform'),
+    ('bibtex', 'fedaws', {'robust_aggregation': 'median'}, 'client_weighting', 'uniform'),
+    ('glyphs', 'fedaws', {'dp': 'local'}, 'spreadout_classes', 'all'),
+    ('bibtex', 'fedvc', {}, 'examples_per_round', 0),
+    ('bibtex', 'fedvc', {}, 'local_steps', None),
+    ('bibtex', 'fedvc', {}, 'local_epochs', None),
+  ],
+)
+def test_a_default_yields(task, algorithm, given, name, expected):
+  config = experiment.resolve(task, algorithm, given)
+  assert {**config['options'], **config['hyperparameters']}.get(name) == expected
+  if expected:
+    other = {'uniform': 'examples', 'all': 'round', 'examples': 'uniform'}[expected]
+    if given:
+      with pytest.raises(errors.InputError, match=name):
+        experiment.resolve(task, algorithm, {**given, name: other})
+
+
+def test_an_algorithm_of_ones_own_excludes_what_its_base_does():
+  class Own(scaffold.SCAFFOLD):
+    name = 'mine'
+
+  with pytest.raises(errors.InputError, match=r'algorithm=mine.*variates'):
+    Own.resolve({'dp': 'central'}, {})

@@ -1,0 +1,88 @@
+"""Reads the examples of clients ahead of their use."""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+
+import tensorflow as tf
+
+from tff_xc.round import cohort as cohort_lib
+
+# The most clients, and bytes of their examples, that are read ahead.
+_AHEAD_CLIENTS, _AHEAD_BYTES = 4, 2**28
+
+
+class Ahead(contextlib.AbstractContextManager):
+  """Round (from 0) -> the same cohort, whose values a thread reads ahead.
+
+  They are read by (round, place in its cohort), in this order. What is read ahead is
+  bounded in clients and in bytes, and by the run's `rounds`. A value is the same whoever
+  reads it.
+  """
+
+  def __init__(self, cohorts: Callable[[int], cohort_lib.Cohort], rounds: int):
+    self._cohorts, self._rounds = cohorts, rounds
+    self._drawn = {}  # The cohorts of this round and the next.
+    self._started = {}  # Futures by (round, place).
+    self._last = (-1, 0)  # The value that was used last, in order.
+    self._largest = 0  # Bytes of the largest value so far.
+    self._lock = threading.Lock()
+    self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='tff_xc_prefetch')
+
+  def __exit__(self, *error) -> None:
+    self._thread.shutdown(cancel_futures=True)
+
+  def __call__(self, round_number: int) -> cohort_lib.Cohort:
+    """Returns a cohort; rounds are asked for in ascending order."""
+    with self._lock:
+      found = self._draw(round_number)
+      for old in [r for r in self._drawn if r < round_number]:
+        del self._drawn[old]
+      for key in [k for k in self._started if k[0] < round_number]:
+        self._started.pop(key).cancel()
+
+    def value(place):
+      return self._take(found, round_number, place)
+
+    values = cohort_lib.Values(value, range(len(found.examples)))
+    return dataclasses.replace(found, examples=values)
+
+  def _draw(self, round_number: int) -> cohort_lib.Cohort:
+    if round_number not in self._drawn:
+      self._drawn[round_number] = self._cohorts(round_number)
+    return self._drawn[round_number]
+
+  def _take(self, cohort: cohort_lib.Cohort, round_number: int, place: int):
+    with self._lock:
+      started = self._started.pop((round_number, place), None)
+    # If the thread has not begun to read it, the caller reads at once.
+    value = cohort.examples[place] if started is None or started.cancel() else started.result()
+    arrays = [t for t in tf.nest.flatten(value) if hasattr(t, 'nbytes')]
+    with self._lock:
+      self._largest = max(self._largest, sum(t.nbytes for t in arrays))
+      self._last = max(self._last, (round_number, place))
+      self._start()
+    return value
+
+  def _start(self) -> None:
+    """Starts to read what follows the last value that was used."""
+    most = min(_AHEAD_CLIENTS, _AHEAD_BYTES // max(self._largest, 1))
+    for key in self._following(most - len(self._started)):
+      read = self._draw(key[0]).examples.__getitem__
+      with contextlib.suppress(RuntimeError):  # It is closed.
+        self._started[key] = self._thread.submit(read, key[1])
+
+  def _following(self, count: int) -> Iterator[tuple[int, int]]:
+    """Yields the next values that are not started, at most `count`."""
+    round_number, place = self._last
+    while count > 0 and round_number < self._rounds:
+      place += 1
+      if place >= len(self._draw(round_number).examples):
+        round_number, place = round_number + 1, -1
+        if round_number > self._last[0] + 1:
+          return  # Only one round ahead.
+      elif (round_number, place) not in self._started:
+        count -= 1
+        yield round_number, place

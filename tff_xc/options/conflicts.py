@@ -1,0 +1,228 @@
+"""What excludes what: one table, for flags and for Python alike.
+
+A row names two settings and says why they exclude each other. `dp` is that option when it
+is on, `dp=local|central` it with one of these values, `dp!=none` it with any other value,
+and `a & b` both at once. `algorithm=fedavg` is also every algorithm that is made of FedAvg.
+A setting that does not apply in a run is never part of a conflict.
+
+What concerns the tables and networks of a model, and not names of settings, is refused by
+the part of the round that cannot work with it. Importing this does not import TensorFlow.
+"""
+
+import collections
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tff_xc import errors
+from tff_xc.options import hyperparameters as hp
+
+_REFUSE, LEAVE_OUT = object(), object()
+
+
+class Conflict(NamedTuple):
+  """Two settings that exclude each other.
+
+  `instead`: the value that the second one takes, or `LEAVE_OUT`, unless the user has set it.
+  """
+
+  a: str
+  b: str
+  why: str
+  instead: Any = _REFUSE
+
+
+_ALIKE = 'there, all clients have the same weight'
+_SUMS = 'a secure sum is of equal integers'
+_STATE = 'clients already keep another state'
+_ONE_STATE = 'it may draw a client twice in a round, and each client keeps one state'
+_LEAVES_NOTHING = 'leaves nothing of this algorithm; leave it out, or choose another --algorithm'
+_EPOCH = 'such clients take one epoch over the examples that they draw'
+_MEDIANS = 'robust_aggregation=median|trimmed_mean'
+_STEPS = 'algorithm=scaffold & scaffold_variate=steps'
+_NEEDS_ROUNDS = 'it needs its number of rounds, such as that of all rounds for a cosine'
+
+CONFLICTS = (
+  # Messages.
+  Conflict('message_precision!=float32', 'compression', 'it has levels of its own'),
+  Conflict('message_precision!=float32', 'dp', 'rounded updates may exceed its clipping norm'),
+  Conflict('message_precision!=float32', 'secure_sums', 'clients send integers'),
+  Conflict('compression', 'dp', 'rounded updates may exceed its clipping norm'),
+  Conflict('compression', 'secure_sums', f'each client has levels of its own, and {_SUMS}'),
+  Conflict(_MEDIANS, 'secure_sums', 'it needs single updates, and the server sees only sums'),
+  Conflict('secure_sums', 'dp', 'it has an aggregator of its own'),
+  Conflict('secure_sums', 'runtime=worker', "TFF's own runtime has no secure sums"),
+  Conflict('dp=distributed', 'runtime=worker', "TFF's own runtime has no secure sums"),
+  # Weights of clients.
+  Conflict('dp', 'client_weighting=examples', _ALIKE, 'uniform'),
+  Conflict('secure_sums', 'client_weighting=examples', _ALIKE, 'uniform'),
+  Conflict(_MEDIANS, 'client_weighting=examples', _ALIKE, 'uniform'),
+  # Differential privacy.
+  Conflict('dp', 'robust_aggregation', 'it clips by --dp_clip'),
+  Conflict('dp', 'row_renormalize', 'it divides by who holds a row, which has to be hidden'),
+  Conflict(
+    'dp=central & dp_rows=all',
+    'server_adam_rows=requested',
+    'noise moves all rows; leave one of them out, or give --dp_rows=chosen',
+  ),
+  Conflict('dp', 'spreadout_classes=round', 'it shows the classes of a round', 'all'),
+  Conflict('dp_clip=inf', 'dp_clip_quantile', 'a quantile needs a finite norm'),
+  Conflict('dp_clip=inf', 'dp=distributed', 'integers need a finite norm'),
+  Conflict('dp_clip=inf', 'dp_noise_multiplier', 'noise needs a finite norm'),
+  Conflict(
+    'virtual_client_size',
+    'dp=distributed',
+    'a client may come several times to a round, and would exceed its norm in a secure sum',
+  ),
+  Conflict(
+    'virtual_client_size & client_sampling=fixed',
+    'dp=central',
+    'how private a fixed number of clients is, drawn in proportion to their examples, is not'
+    ' known; give --client_sampling=poisson',
+  ),
+  # Who takes part.
+  Conflict(
+    'virtual_client_replace',
+    'client_sampling=poisson',
+    'the first draws a fixed number of clients, and the second each by itself',
+  ),
+  Conflict('virtual_client_size', 'local_steps', _EPOCH, LEAVE_OUT),
+  Conflict('virtual_client_size', 'local_epochs', _EPOCH, LEAVE_OUT),
+  Conflict('virtual_client_size', 'shuffle=False', 'examples are drawn in random order'),
+  Conflict('virtual_client_size', 'examples_per_round', 'it is what a client draws', 0),
+  Conflict('virtual_client_replace', 'contrastive_weight', _ONE_STATE),
+  Conflict('virtual_client_replace', 'algorithm=feddyn|scaffold|fedrep', _ONE_STATE),
+  Conflict(
+    'virtual_client_replace',
+    'negatives_schedule!=fresh',
+    'it goes by the client, and one client takes part twice as two',
+  ),
+  # Local training.
+  Conflict('client_schedule!=constant', 'client_schedule_rounds=0', _NEEDS_ROUNDS),
+  Conflict('server_schedule!=constant', 'server_schedule_rounds=0', _NEEDS_ROUNDS),
+  Conflict(
+    'contrastive_weight',
+    'trainable=head',
+    'the contrastive term compares embeddings, and these would never change; give'
+    ' --trainable=bottleneck or all',
+  ),
+  Conflict(
+    'negatives_schedule=randomized',
+    'negatives=0',
+    'there is no class among which it could hide others; give at least 1',
+  ),
+  Conflict(
+    'negatives_schedule=randomized',
+    'equal_negatives',
+    "it goes by a client's own classes, which are hidden",
+  ),
+  # Single algorithms.
+  Conflict('algorithm=fedvc', 'virtual_client_size=0', _LEAVES_NOTHING),
+  Conflict('algorithm=fedbabu', 'trainable!=body', _LEAVES_NOTHING),
+  Conflict('algorithm=fedrs', 'calibration!=restricted', _LEAVES_NOTHING),
+  Conflict('algorithm=fedlc', 'calibration!=counts', _LEAVES_NOTHING),
+  Conflict('algorithm=logit_adjustment', 'calibration!=prior', _LEAVES_NOTHING),
+  Conflict(
+    'algorithm=centralized',
+    'calibration=restricted|counts',
+    'it goes by the examples of a client, and there are no clients; give --calibration=prior',
+  ),
+  Conflict('algorithm=feddyn|scaffold|fedrep', 'contrastive_weight', _STATE),
+  *(
+    Conflict('algorithm=scaffold', other, 'clients also send control variates, as they are')
+    for other in ('dp', 'secure_sums', 'compression', 'robust_aggregation')
+  ),
+  Conflict(
+    _STEPS,
+    'client_optimizer!=sgd',
+    'the mean gradient of local steps is known for SGD only; give --scaffold_variate=gradient',
+  ),
+  Conflict(
+    _STEPS,
+    'replace_nonfinite',
+    'it moves weights by more than gradients, and the mean gradient of local steps is not known'
+    ' then; give --scaffold_variate=gradient',
+  ),
+  *(
+    Conflict('algorithm=fednova', other, 'clients also send their numbers of steps, as they are')
+    for other in ('dp', 'secure_sums', 'robust_aggregation')
+  ),
+  Conflict(
+    'algorithm=fednova',
+    'client_optimizer!=sgd',
+    "it divides by the sum of a gradient's factors, which is known for SGD only",
+  ),
+  *(
+    Conflict('algorithm=fedproto', other, 'clients send mean embeddings and numbers of examples')
+    for other in ('dp', 'secure_sums', 'compression', 'robust_aggregation', 'calibration')
+  ),
+  Conflict(
+    'algorithm=fedproto',
+    'trainable=head|body',
+    'class rows are means of embeddings, which nobody trains; leave it out, or give bottleneck',
+  ),
+  Conflict('algorithm=turbosvm', 'dp', "support vectors are of single clients' rows"),
+  Conflict(
+    'algorithm=turbosvm',
+    _MEDIANS,
+    'class rows are joined by support vectors; give --robust_aggregation=clipping',
+  ),
+)
+
+
+def check(algorithm: type, given: Mapping, *groups: dict) -> None:
+  """Refuses settings that exclude each other; changes or removes defaults that have to yield.
+
+  Args:
+    algorithm: the class.
+    given: the user's settings by name.
+    *groups: dictionaries of the settings that apply, by name, which this may change.
+  """
+  names = {getattr(cls, 'name', '') for cls in algorithm.__mro__}
+
+  def holds(side: str) -> bool:
+    known = collections.ChainMap(*groups)
+    return all(_holds(setting, known, names) for setting in side.split(' & '))
+
+  for a, b, why, instead in CONFLICTS:
+    name = b.partition('=')[0]
+    if holds(a) and holds(b) and (instead is _REFUSE or name in given):
+      known = collections.ChainMap({'algorithm': algorithm.name}, *groups)
+      cure = '' if ';' in why else '; leave one of them out'
+      raise errors.InputError(
+        f'{_shown(a, known)} does not go with {_shown(b, known)}: {why}{cure}'
+      )
+    if holds(a) and (holds(b) or instead is LEAVE_OUT):
+      for group in groups:
+        if name in group:
+          group[name] = instead
+        if group.get(name) is LEAVE_OUT:
+          del group[name]
+
+
+def _parts(setting: str) -> tuple[str, str, list[str]]:
+  """Returns (name; '', '=' or '!='; values) of a setting in the table."""
+  name, sign, values = re.fullmatch(r'(\w+)(!?=)?(.*)', setting).groups()
+  return name, sign or '', values.split('|')
+
+
+def _holds(setting: str, known: Mapping, algorithms: set[str]) -> bool:
+  name, sign, values = _parts(setting)
+  if name == 'algorithm':
+    return not algorithms.isdisjoint(values)
+  if name not in known:
+    return False
+  value = known[name]
+  if not sign:
+    return bool(value) and value != 'none'
+  return (_text(value) in values) == (sign == '=')
+
+
+def _text(value: Any) -> str:
+  return 'inf' if value == hp.FLOAT32_MAX else str(value)
+
+
+def _shown(side: str, known: Mapping) -> str:
+  """Returns the flags of one side of a conflict, with the values of a run."""
+  names = [_parts(setting)[0] for setting in side.split(' & ')]
+  return ' and '.join(f'--{name}={_text(known[name])}' for name in names)
