@@ -90,6 +90,24 @@ def test_embeddings_are_those_of_numpy_whatever_the_padding(blocks):
   np.testing.assert_allclose(found, each, atol=1e-4)
 
 
+def test_padding_reaches_no_gradient():
+  """The gradient of a padded batch is the sum of those of its histories."""
+  encoder = build(blocks=2, dropout=0.0)
+  weights, histories = weights_of(encoder), [[3], [1, 2, 1, 9], [4, 10, 0, 7, 5, 6]]
+
+  def gradient(*some):
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      embeddings, _ = encoder.apply(weights, {}, batch(*some), True, SEED)
+      loss = tf.reduce_sum(embeddings**3)
+    return tape.gradient(loss, weights)
+
+  apart = [gradient(items) for items in histories]
+  for name, found in gradient(*histories).items():
+    wanted = sum(tf.convert_to_tensor(of[name]).numpy() for of in apart)
+    np.testing.assert_allclose(tf.convert_to_tensor(found), wanted, rtol=1e-3, atol=1e-3)
+
+
 def test_a_later_item_changes_no_earlier_embedding():
   encoder = build(dropout=0.0)
   weights = weights_of(encoder)
