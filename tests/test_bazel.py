@@ -109,11 +109,3 @@ def test_every_test_has_a_target_or_drives_the_checkout(name, pattern):
   found = {path.relative_to(tests).parts[0].removesuffix('.py') for path in tests.glob(pattern)}
   expected = {part.removeprefix('test_') for part in found - CHECKOUT_ONLY}
   assert sorted(expected) == re.findall(r'"(\w+)"', listed)
-
-
-def test_no_large_file_is_in_the_repository():
-  listed = processes.run(['git', 'ls-files', '-z'], cwd=ROOT)
-  names = [name for name in listed.stdout.split('\0') if name]
-  sizes = {name: (ROOT / name).stat().st_size for name in names}
-  assert {name for name, size in sizes.items() if size > 500_000} == set()
-  assert names or not (ROOT / '.git').exists()

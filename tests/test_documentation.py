@@ -90,16 +90,6 @@ def test_the_code_of_coming_from_tff_runs(
   assert len(table) == 3
 
 
-def test_the_loss_shown_is_that_of_the_examples():
-  [shown] = [
-    block[block.index('@dataclasses') :]
-    for block in documents.code(OWN, 'python')
-    if 'class SmoothedSoftmax' in block
-  ]
-  example = documents.ROOT / 'tests' / 'examples' / 'test_prototypes.py'
-  assert shown.rstrip() in example.read_text()
-
-
 @pytest.mark.parametrize(
   ('page', 'task', 'algorithm', 'changes', 'rows'),
   [
@@ -128,31 +118,6 @@ def test_the_worked_examples_have_the_bytes_that_a_run_reports(
   ]
 
 
-def test_the_first_example_saves_three_quarters_of_the_bytes():
-  from tasks import experiment
-  from tff_xc.measure import communication
-
-  readme = documents.README.read_text()
-  demo = re.search(r'^DEMO := (.*)$', (documents.ROOT / 'Makefile').read_text(), re.M)[1]
-  [full] = [words for words in documents.commands(readme) if words[0] == 'launch.train']
-  first, second = [
-    dict(re.findall(r'--(\w+)=(\S+)', command)) for command in (demo, ' '.join(full))
-  ]
-  of_round = []
-  for chosen in (first, second):
-    config = experiment.resolve(chosen['task'], chosen['algorithm'], {})
-    made = experiment.assemble(config)
-    rows = made.algorithm.model.num_rows
-    if chosen is first:
-      negatives = config['hyperparameters']['negatives']
-      rows = made.dataset.train.largest_label_set + negatives
-      assert f'downloads {rows} of the 2,000 class rows' in ' '.join(readme.split())
-    requested = {'class': rows}
-    of_round.append(communication.messages(made.algorithm).of_round(requested, requested))
-  for way in ('bytes_down_per_client', 'bytes_up_per_client'):
-    assert 4 * of_round[0][way] <= of_round[1][way]
-
-
 @pytest.mark.slow
 def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
@@ -179,14 +144,3 @@ def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
   names = {}
   exec(program, names)
   assert names['found']['classes'].shape == (1, 5)
-
-
-def test_no_two_examples_train_in_one_directory():
-  """A reader may follow README and then the pages."""
-  of: dict[str, list[str]] = {}
-  for path in documents.FILES:
-    for words in documents.commands(path.read_text()):
-      found = [word for word in words if word.startswith('--run_dir=')]
-      if words[0] == 'launch.train' and found:
-        others = of.setdefault(found[0], sorted(words))
-        assert others == sorted(words), f'{path}: {found[0]}'

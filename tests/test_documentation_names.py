@@ -54,16 +54,6 @@ def test_every_link_and_anchor_exists():
         assert anchor in known, f'{path}: {link}'
 
 
-def test_every_picture_is_shown():
-  shown = {
-    (path.parent / link).resolve()
-    for path in documents.FILES
-    for link in documents.links(path.read_text())
-  }
-  for picture in (documents.ROOT / 'docs').glob('*.png'):
-    assert picture in shown, picture
-
-
 def test_every_training_command_resolves():
   """Its task, algorithm and flags fit each other; its data may be elsewhere."""
   resolved = 0

@@ -7,15 +7,12 @@ import everything, `tff_xc` nothing but itself.
 import ast
 import pathlib
 
-import pytest
-
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ('tff_xc', 'datasets', 'tasks', 'launch')  # The lowest first.
 # The lowest first. Layers of one line do not import each other.
 LAYERS = (
   ('deep_messages', 'environment', 'errors', 'interrupts', 'lazy_imports', 'wording'),
   ('files', 'home', 'lock', 'memory', 'precision'),
-  ('npz_headers',),
   ('data',),
   ('encoders',),
   ('classifier', 'heads'),
@@ -84,35 +81,3 @@ def test_imports_run_downwards_only():
     if not is_allowed(importer, imported)
   ]
   assert not upwards, '\n'.join(upwards)
-
-
-def test_every_part_of_the_library_has_its_layer():
-  parts = {
-    path.stem for path in (ROOT / 'tff_xc').iterdir() if path.is_dir() or path.suffix == '.py'
-  }
-  known = {name for names in LAYERS for name in names} | {RUNTIME}
-  assert parts - {'__init__', '__pycache__'} <= known
-
-
-@pytest.mark.parametrize(
-  ('importer', 'code', 'allowed'),
-  [
-    ('tff_xc.data.x', 'from tff_xc import errors', True),
-    ('tff_xc.encoders.bag', 'from tff_xc import classifier', False),
-    ('tff_xc.classifier', 'from tff_xc import heads', True),
-    ('tff_xc.heads', 'from tff_xc import classifier', False),
-    ('tff_xc.round.x', 'def f():\n  import tff_xc.runtime.registry', False),
-    ('tff_xc.measure.x', 'from tff_xc.algorithms import fedss', False),
-    ('tff_xc.report.x', 'from tff_xc.measure import catalog', True),
-    ('tff_xc.experiment.x', 'from tff_xc.runtime import registry', True),
-    ('tff_xc.runtime.x', 'from tff_xc.data import sparse', False),
-    ('tff_xc.x', 'from datasets import arrays', False),
-    ('datasets.x', 'from tff_xc.data import sparse', True),
-    ('datasets.x', 'from tff_xc.runtime import registry', False),
-    ('tasks.x', 'from launch import settings', False),
-    ('launch.x', 'from tff_xc.runtime import registry', True),
-  ],
-)
-def test_the_rule_itself(importer, code, allowed):
-  [imported] = imports(ast.parse(code))
-  assert is_allowed(tuple(importer.split('.')), imported) == allowed

@@ -3,56 +3,16 @@
 import html.parser
 import pathlib
 import re
-import sys
-import textwrap
 import urllib.parse
 
 import pytest
 
 from tests import documents, processes
-from tff_xc import classifier
-from tff_xc.algorithms import fedss, registry
+from tff_xc.algorithms import registry
 
 ROOT = documents.ROOT
 DOCS = ROOT / 'docs'
 PYTHON = ROOT / '.venv-site' / 'bin' / 'python'  # `make site` creates it.
-
-
-@pytest.fixture
-def site(monkeypatch):
-  monkeypatch.syspath_prepend(str(DOCS / '_site'))
-  import docstrings
-  import pages
-
-  yield pages.converted, docstrings
-  for name in ('docstrings', 'pages'):
-    del sys.modules[name]
-
-
-@pytest.mark.parametrize(
-  ('page', 'text', 'expected'),
-  [
-    ('README.md', '[a](docs/fedss.md#results)', '[a](fedss.md#results)'),
-    ('README.md', '[two\nwords](CHANGELOG.md)', '[two\nwords](changes.md)'),
-    ('README.md', '![a](docs/epsilon.png)', '![a](epsilon.png)'),
-    ('README.md', '[a](LICENSE)', '[a](../LICENSE)'),
-    # Sphinx offers it as a download.
-    ('README.md', '[a](notebooks/fedss.ipynb)', '[a](../notebooks/fedss.ipynb)'),
-    ('docs/data.md', '[a](../README.md#limits)', '[a](index.md#limits)'),
-    ('docs/data.md', '[a](#leaf), [b](http://c/d)', '[a](#leaf), [b](http://c/d)'),
-    ('docs/data.md', '```\n[a](../README.md)\n```\n', None),
-    (
-      'docs/data.md',
-      '[a](results/fedss)',
-      'a ([fig8/result.png](results/fedss/fig8/result.png),'
-      ' [table1/result.png](results/fedss/table1/result.png))',
-    ),
-    ('docs/data.md', '`docs/results/fedss.csv`', '[`docs/results/fedss.csv`](results/fedss.csv)'),
-  ],
-)
-def test_links_of_the_repository_are_links_of_the_site(site, page, text, expected):
-  converted, _ = site
-  assert converted(text, ROOT / page, DOCS) == (expected or text)
 
 
 def test_every_page_has_its_place_in_the_menu():
@@ -92,57 +52,6 @@ def test_the_reference_lists_every_module():
   index = (DOCS / 'api' / 'index.md').read_text()
   for page in (DOCS / 'api').glob('*.md'):
     assert page.stem == 'index' or f'\n{page.stem}\n' in index
-
-
-def test_a_table_of_a_result_file_has_a_link_to_it(site):
-  converted, _ = site
-  table = '<!-- compare results/bibtex.csv --columns=p@1 -->\n| a |\n<!-- end -->'
-  found = converted(f'{table}\nmore', DOCS / 'fedaws.md', DOCS)
-  assert found.startswith(table) and '(results/bibtex.csv)' in found
-
-
-def test_a_docstring_becomes_restructuredtext(site):
-  _, docstrings = site
-  text = """\
-    Takes |S_k| of `rows.Held`s by --one, *two*.
-
-    The table:
-      a   `b`
-      c   d_
-
-    - an item of `n
-      k`
-    Args:
-      count: n. Of them.
-      **more: of x."""
-  expected = r"""
-    Takes \|S\_k\| of `.rows.Held`\ s by ``--one``\ , \*two\*.
-
-    The table:
-
-    ::
-
-      a   `b`
-      c   d_
-
-
-    - an item of ``n k``
-
-    Args:
-      count: n\. Of them.
-      **more: of x."""
-  found = '\n'.join(docstrings.as_rst(textwrap.dedent(text).split('\n')))
-  assert found == textwrap.dedent(expected)[1:]
-
-
-def test_fields_are_told_by_comments_and_hyperparameters(site):
-  _, docstrings = site
-  fields = '\n'.join(docstrings.fields(classifier.ModelWeights))
-  assert 'encoder: Trainable ones, except tables.' in fields
-  assert 'tables: float32 [rows, row_dim]' in fields
-  fields = '\n'.join(docstrings.fields(fedss.FedSS))
-  assert '  negatives: m, negatives' in fields and '(default 80' in fields
-  assert 'server_momentum' not in fields  # Its base has it.
 
 
 class _Page(html.parser.HTMLParser):

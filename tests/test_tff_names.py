@@ -12,8 +12,6 @@ import csv
 import pathlib
 import re
 
-import pytest
-
 from tests import documents
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -106,45 +104,3 @@ def test_the_page_counts_the_list():
   for kind, count in kinds.items():
     moved = [row for row in listed().values() if row['kind'] == kind and row['later'] != 'same']
     assert re.search(rf'\| `{kind}` \| .* \| {count} \| {len(moved)} \|', page)
-
-
-@pytest.mark.parametrize(
-  ('code', 'names'),
-  [
-    ('import tensorflow_federated as tff\ntff.to_type(1)', {'tff.to_type'}),
-    (
-      'import tensorflow_federated as t\nt.learning.optimizers.A.b.c',
-      {'tff.learning.optimizers.A'},
-    ),
-    ('import tensorflow_federated as tff\nx = tff.framework\nx.Block', {'tff.framework.Block'}),
-    (
-      'from tensorflow_federated.python.core import impl',
-      {'tensorflow_federated.python.core.impl'},
-    ),
-    (f'sys.modules.get("{PACKAGE}.python.x")', {f'{PACKAGE}.python.x'}),
-    (f'if t := sys.modules.get("{PACKAGE}"):\n  t.test.f()', {'tff.test.f'}),
-    ('tff.to_type(1)\nself.tff.upper()', set()),
-  ],
-)
-def test_the_scan_itself(code, names):
-  assert used(ast.parse(code)) == names
-
-
-# Of named tuples and of `os`, which are public nevertheless.
-PUBLIC = {'_asdict', '_exit', '_replace'}
-
-
-def test_private_names_of_other_packages_are_told():
-  used_names, own = set(), set()
-  for path in (ROOT / 'tff_xc').rglob('*.py'):
-    for node in ast.walk(ast.parse(path.read_text())):
-      if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-        used_names.add(node.attr)
-      own |= {
-        getattr(node, kind)
-        for kind in ('name', 'id', 'attr', 'arg')
-        if hasattr(node, kind) and isinstance(getattr(node, 'ctx', None), ast.Store | None)
-      }
-  private = {n for n in used_names if re.match('_[a-z]', n)} - own - PUBLIC
-  told = set(re.findall(r'\b_[a-z]\w+', documents.page('moving_on')))
-  assert private == told

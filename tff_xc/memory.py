@@ -4,7 +4,10 @@ Sizes in headers of files, and in configurations, are asked about here before
 anything of that size is read or made.
 """
 
+import os
 import pathlib
+import zipfile
+from collections.abc import Container
 
 from tff_xc import errors, wording
 
@@ -55,3 +58,10 @@ def require_unpacked(unpacked: int, packed: int, what: str, advice: str) -> None
       f'{what} takes {wording.human_bytes(unpacked)}, more than {_MOST_TIMES} times'
       f' what the file has; {advice}'
     )
+
+
+def require_arrays(archive: zipfile.ZipFile, names: Container[str], what: str, advice: str) -> None:
+  """As `require_unpacked`, of the arrays of these names in an `.npz` file."""
+  wanted = [m for m in archive.infolist() if m.filename.removesuffix('.npy') in names]
+  unpacked = sum(member.file_size for member in wanted)
+  require_unpacked(unpacked, os.path.getsize(archive.filename), what, advice)

@@ -373,6 +373,6 @@ def test_a_prepared_directory_harms_no_file_and_waits_for_nobody(kind, tmp_path)
   precious.write_text('precious')
   prepared.parent.mkdir()
   prepared.symlink_to(precious) if kind == 'link' else os.mkfifo(prepared)
-  with pytest.raises(errors.InputError, match='link or a pipe'):
+  with pytest.raises(errors.InputError, match=r'symbolic links|No such device'):
     doubling.run(tmp_path / 'run')
   assert precious.read_text() == 'precious'

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from tff_xc import errors, files, npz_headers
+from tff_xc import errors, files, memory
 
 
 class DamagedError(Exception):
@@ -69,7 +69,8 @@ def read_arrays(
       if file.zip.comment != _comment(len(file.files)):
         raise DamagedError('its list of arrays is damaged')
       names = list(filter(wanted, file.files))
-      npz_headers.check(path, names, 'free some, or delete the file if it is damaged')
+      advice = 'free some, or delete the file if it is damaged'
+      memory.require_arrays(file.zip, names, f'{path}', advice)
       return {name: file[name] for name in names}
   except (DamagedError, errors.InputError):
     raise
