@@ -94,25 +94,6 @@ def test_sequences_as_data_sets_lists_and_of_nothing():
   assert [float(v) for v in found] == [11.0, 3.0, 0.0]
 
 
-def test_sequence_intrinsics():
-  numbers = tff.SequenceType(np.float32)
-  add = tff.tensorflow.computation(lambda a, b: a + b, [np.float32, np.float32])
-  square = tff.tensorflow.computation(lambda v: v * v, np.float32)
-
-  @tff.federated_computation(tff.FederatedType(numbers, tff.CLIENTS))
-  def run(data):
-    @tff.federated_computation(numbers)
-    def local(each):
-      squares = tff.sequence_map(square, each)
-      return (tff.sequence_sum(squares), tff.sequence_reduce(squares, np.float32(10.0), add))
-
-    return tff.federated_map(local, data)
-
-  (first, second) = run([[1.0, 2.0], []])
-  assert [float(v) for v in first] == [5.0, 15.0]
-  assert [float(v) for v in second] == [0.0, 10.0]
-
-
 def test_few_clients_are_under_way_at_a_time():
   started, lock, folded = [], threading.Lock(), []
   clients = execution.Clients([''], 2)
@@ -202,7 +183,6 @@ def test_an_interrupt_stops_clients_that_compute(number):
 
 
 def test_what_cannot_be_run_is_named_before_any_work(monkeypatch):
-  monkeypatch.delitem(expressions._SEQUENCES, 'sequence_sum')
   worked = []
   monkeypatch.setattr(execution, 'run', lambda *_: worked.append(1))
 
@@ -368,13 +348,6 @@ def test_slices_that_a_client_batches_otherwise_are_still_its_slices():
   np.testing.assert_array_equal(found, _NUMBERS[[4, 0]])
   with pytest.raises(client_error.ClientError, match='more than one element'):
     _select(_row(), too_small)(_NUMBERS, [keys])
-
-
-@pytest.mark.parametrize('clients', [1, 32, 33, 100, 128, 129, 10_000])
-def test_blocks_are_few_and_of_whole_groups(clients):
-  size = phases.block_size(clients)
-  assert -(-clients // size) <= 32
-  assert size == clients or size % 4 == 0
 
 
 def test_sums_are_folded_in_the_order_of_the_clients_block_by_block():

@@ -87,15 +87,4 @@ class Argument:
   def _view(self, of_server, of_clients):
     if self._type is None:
       return None
-    return _view(self._value, self._type, of_server, of_clients)
-
-
-def _view(value, type_spec: tff.Type, of_server, of_clients):
-  """Applies `of_server`, `of_clients` to the values of either placement."""
-  if values.at_clients(type_spec):
-    return of_clients(value, type_spec.member)
-  is_struct = isinstance(type_spec, tff.StructType)
-  if is_struct and values.contains_placement(type_spec):
-    pairs = zip(value, values.members(type_spec), strict=True)
-    return tuple([_view(part, member, of_server, of_clients) for part, member in pairs])
-  return of_server(value, type_spec)
+    return values.map_placed(self._value, self._type, of_server, of_clients)

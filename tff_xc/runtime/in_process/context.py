@@ -114,31 +114,28 @@ class InProcessContext(tff.framework.SyncContext):
     """Converts row updates and given-up tensors to tensors."""
     uses = collections.Counter()
 
-    def count(leaf):
+    def count(leaf, _):
       base = leaf.base if isinstance(leaf, updates.RowUpdate) else leaf
       uses[id(base)] += 1
-      return leaf
 
-    def finish(leaf):
+    def finish(leaf, _):
       if isinstance(leaf, updates.RowUpdate):
         given_up = isinstance(leaf.base, updates.GivenUp)
         if given_up and uses[id(leaf.base)] == 1:
           return self._in_place(leaf.base, leaf.ids, leaf.rows)
       return graph_call.readable(leaf)
 
-    _map_placed(count, result, type_spec)
-    return _map_placed(finish, result, type_spec)
+    def on_leaves(function):
+      def of_one(value, kind):
+        return values.map_leaves(function, value, kind)
 
+      def of_clients(each, kind):
+        return [of_one(value, kind) for value in each]
 
-def _map_placed(function, value, type_spec: tff.Type):
-  """Applies `function` to all leaves, including those in clients' lists."""
-  if values.at_clients(type_spec):
-    member = type_spec.member
-    return [values.map_leaves(lambda v, _: function(v), v, member) for v in value]
-  if isinstance(type_spec, tff.StructType):
-    pairs = zip(value, values.members(type_spec), strict=True)
-    return tuple([_map_placed(function, part, member) for part, member in pairs])
-  return values.map_leaves(lambda leaf, _: function(leaf), value, type_spec)
+      return values.map_placed(result, type_spec, of_one, of_clients)
+
+    on_leaves(count)
+    return on_leaves(finish)
 
 
 def visible_devices(wanted: str = '') -> list[str]:

@@ -9,7 +9,6 @@ graph is traced.
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc.runtime.in_process import imported, values
@@ -45,13 +44,6 @@ def intrinsic_of(block) -> str | None:
   if is_call and isinstance(block.function, _blocks.Intrinsic):
     return block.function.uri
   return None
-
-
-def unknown(uri: str) -> UnsupportedError:
-  """Returns the error for an unknown intrinsic."""
-  return UnsupportedError(
-    f'the in-process runtime cannot run the intrinsic {uri!r}; use --runtime=worker'
-  )
 
 
 def _compiled_computation(block) -> Expression:
@@ -110,13 +102,7 @@ def _block(block) -> Expression:
 
 def _call(block) -> Expression:
   argument = block.argument and compile_expression(block.argument)
-  uri = intrinsic_of(block)
-  if uri is not None:
-    if uri not in _SEQUENCES:
-      raise unknown(uri)
-    run, types = _SEQUENCES[uri], block.argument.type_signature
-    return lambda environment, place: run(argument(environment, place), place, types)
-  function = compile_expression(block.function)
+  function = compile_expression(block.function)  # It refuses intrinsics.
 
   def call(environment, place):
     given = argument(environment, place) if argument else None
@@ -130,50 +116,6 @@ def _literal(block) -> Expression:
   return lambda environment, place: values.from_python(value, type_spec)
 
 
-def _sequence_reduce(argument, place, types):
-  sequence, zero, step = argument
-  element = types[0].element
-  return values.as_dataset(sequence).reduce(
-    zero, lambda total, each: step((total, values.from_element(each, element)), place)
-  )
-
-
-def _sequence_map(argument, place, types):
-  function, sequence = argument
-  element, mapped = types[1].element, types[0].result
-  return values.as_dataset(sequence).map(
-    lambda *parts: values.to_element(function(_element(parts, element), place), mapped)
-  )
-
-
-def _element(parts: tuple, element: tff.Type):
-  """Returns an element from the arguments of `Dataset.map`: tuples unpacked."""
-  whole = parts[0] if len(parts) == 1 else parts
-  spec = values.element_spec(element)
-  if isinstance(spec, tuple) and len(spec) == 1:
-    whole = parts
-  return values.from_element(whole, element)
-
-
-def _sequence_sum(argument, place, types):
-  del place
-  element = types.element
-  specs = values.leaf_specs(element)
-  zeros = tuple([tf.zeros(spec.shape, spec.dtype) for spec in specs])
-
-  def add(total, each):
-    flat = values.flatten(values.from_element(each, element), element)
-    return tuple([a + b for a, b in zip(total, flat, strict=True)])
-
-  total = values.as_dataset(argument).reduce(zeros, add)
-  return values.unflatten(total, element)
-
-
-_SEQUENCES = {
-  'sequence_reduce': _sequence_reduce,
-  'sequence_map': _sequence_map,
-  'sequence_sum': _sequence_sum,
-}
 _BUILDERS = (
   (_blocks.CompiledComputation, _compiled_computation),
   (_blocks.Lambda, _lambda),

@@ -146,8 +146,6 @@ class Program:
       return [Step(name, type_spec, False, phase + 1, reads, fold=fold)]
     if uri in _SELECTS:
       return self._compile_select(name, type_spec, block)
-    if uri and uri.startswith('federated') and uri not in _LOCAL:
-      raise expressions.unknown(uri)
     build = _LOCAL.get(uri, expressions.compile_expression)
     return [Step(name, type_spec, at_clients, phase, reads, build(block))]
 

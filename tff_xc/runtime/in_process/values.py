@@ -16,83 +16,48 @@ import tensorflow_federated as tff
 
 from tff_xc.runtime.in_process import updates
 
-_KINDS = (np.integer, np.floating, np.complexfloating)
-_STRINGS = (np.character, np.object_)
+_KINDS = (np.bool_, np.integer, np.floating, np.complexfloating)
 
 
 def to_tensor(value, type_spec: tff.TensorType) -> tf.Tensor:
   """Returns the tensor of the type for a value given from Python.
 
-  The dtype of an array or tensor may be widened within its kind (integer,
-  float, complex). A Python number must fit into the type's dtype.
+  The dtype of an array or tensor may be widened within its kind (integer, float,
+  complex). Python numbers of this kind must fit into the type's dtype.
   """
-  if isinstance(value, tf.Variable):
-    value = value.read_value()
-  if isinstance(value, tf.Tensor):
-    tensor = _cast_tensor(value, type_spec)
+  dtype, wanted = type_spec.dtype.type, tf.as_dtype(type_spec.dtype)
+  if isinstance(value, tf.Tensor | tf.Variable):
+    tensor = tf.convert_to_tensor(value)
+    if tensor.dtype != wanted and not _widens(np.dtype(tensor.dtype.as_numpy_dtype), dtype):
+      raise TypeError(f'expected {type_spec}, got a tensor of {tensor.dtype.name}')
+    tensor = tf.cast(tensor, wanted)
   else:
-    tensor = _from_numpy(value, type_spec)
+    array = np.asarray(value)
+    if not _fits(value, array, dtype):
+      shown = f' ({value!r})' if array.ndim == 0 else ''
+      raise TypeError(f'expected {type_spec}, got {array.dtype}{shown}')
+    given = value if dtype is np.str_ else array.astype(dtype, copy=False)
+    tensor = tf.convert_to_tensor(given, wanted)
   if not tensor.shape.is_compatible_with(tf.TensorShape(type_spec.shape)):
-    raise _mismatch(type_spec, f'the shape {tensor.shape}')
+    raise TypeError(f'expected {type_spec}, got the shape {tensor.shape}')
   return tensor
 
 
-def _mismatch(type_spec: tff.TensorType, found: str) -> TypeError:
-  return TypeError(f'expected {type_spec}, got {found}')
-
-
-def _cast_tensor(tensor: tf.Tensor, type_spec: tff.TensorType) -> tf.Tensor:
-  wanted = tf.as_dtype(type_spec.dtype)
-  if tensor.dtype == wanted:
-    return tensor
-  found = tensor.dtype.as_numpy_dtype
-  if not _widens(np.dtype(found), type_spec.dtype.type):
-    raise _mismatch(type_spec, f'a tensor of {tensor.dtype.name}')
-  return tf.cast(tensor, wanted)
-
-
-def _from_numpy(value, type_spec: tff.TensorType) -> tf.Tensor:
-  if not isinstance(value, bool | int | float | complex | np.generic | np.ndarray | Sequence):
-    raise NotImplementedError(f'expected {type_spec}, got an object of {type(value)}')
-  dtype = type_spec.dtype.type
-  if hasattr(value, '_fields'):
-    raise _mismatch(type_spec, f'a structure, {type(value).__name__}')
-  is_list = isinstance(value, list | tuple)
-  for leaf in tf.nest.flatten(value) if is_list else [value]:
-    if isinstance(leaf, tf.Tensor | tf.Variable):
-      leaf = leaf.numpy()
-    if not _fits(leaf, dtype):
-      found = getattr(leaf, 'dtype', type(leaf).__name__)
-      shown = f' ({leaf!r})' if np.ndim(leaf) == 0 else ''
-      raise _mismatch(type_spec, f'{found}{shown}')
-  if dtype is np.str_:
-    return tf.convert_to_tensor(value, tf.string)
-  return tf.convert_to_tensor(np.asarray(value, dtype))
-
-
-def _fits(value, dtype: type[np.generic]) -> bool:
-  """Whether a NumPy value or Python scalar fits into `dtype` unchanged."""
-  if isinstance(value, np.generic | np.ndarray):
-    if value.dtype == np.object_:  # Only strings can fit.
-      return dtype is np.str_ and all(
-        isinstance(item, str | bytes) for item in np.asarray(value).flat
-      )
-    return _widens(value.dtype, dtype)
-  if isinstance(value, bool):
-    return dtype is np.bool_
-  if isinstance(value, str | bytes):
-    return dtype is np.str_
-  if not isinstance(value, int | float | complex):
+def _fits(value, array: np.ndarray, dtype: type[np.generic]) -> bool:
+  """Whether `array`, of a given value, can become one of `dtype` unchanged."""
+  if isinstance(value, np.ndarray | np.generic) or dtype is np.str_:
+    return _widens(array.dtype, dtype)
+  # Python's numbers have the type of their value; an empty list has none.
+  if not array.size:
+    return True
+  if not _same_kind(array.dtype, dtype):
     return False
-  # For a Python number, NumPy checks whether its value fits, not its type.
-  return _same_kind(type(value), dtype) and np.can_cast(value, dtype)
+  return array.dtype.kind not in 'iu' or bool((array == array.astype(dtype)).all())
 
 
 def _widens(found: np.dtype, wanted: type[np.generic]) -> bool:
-  if found.type is wanted:
-    return True
-  if any(np.issubdtype(found, kind) for kind in _STRINGS):
-    return wanted is np.str_
+  if wanted is np.str_:
+    return found.kind in 'SUO'
   return _same_kind(found, wanted) and np.can_cast(found, wanted)
 
 
@@ -177,14 +142,6 @@ def element_spec(element: tff.Type):
   return tff.types.type_to_tf_tensor_specs(element)
 
 
-def from_element(value, element: tff.Type):
-  """Converts an element of a data set to a value of ours."""
-  if not isinstance(element, tff.StructType):
-    return value
-  parts = zip(parts_of(value, element), members(element), strict=True)
-  return tuple(from_element(part, member) for part, member in parts)
-
-
 def to_element(value, element: tff.Type):
   """Converts a value of ours to the containers of `element_spec`."""
   return tff.types.type_to_py_container(to_python(value, element), element)
@@ -200,7 +157,7 @@ def _to_dataset(value, type_spec: tff.SequenceType) -> tf.data.Dataset:
   if not isinstance(value, list):
     raise TypeError(f'expected a list or a data set, got {type(value)}')
   spec = element_spec(element)
-  elements = [to_element(_from_listed(e, element), element) for e in value]
+  elements = [to_element(from_python(e, element), element) for e in value]
   if not elements:
 
     def nothing(s):
@@ -213,22 +170,6 @@ def _to_dataset(value, type_spec: tff.SequenceType) -> tf.data.Dataset:
   return dataset
 
 
-def _from_listed(value, type_spec: tff.Type):
-  """Converts an element of a list to a value of ours.
-
-  TFF passes these to TensorFlow, which casts more than `from_python` does.
-  """
-  if isinstance(type_spec, tff.StructType):
-    parts = zip(parts_of(value, type_spec), members(type_spec), strict=True)
-    return tuple(_from_listed(part, member) for part, member in parts)
-  if isinstance(value, tf.Tensor | tf.Variable):
-    value = value.numpy()
-  tensor = tf.convert_to_tensor(value, tf.as_dtype(type_spec.dtype))
-  if not tensor.shape.is_compatible_with(tf.TensorShape(type_spec.shape)):
-    raise TypeError(f'expected {type_spec}, got a tensor of {tensor.shape}')
-  return tensor
-
-
 def map_leaves(function: Callable[[Any, tff.Type], Any], value, type_spec):
   """Applies `function` to every tensor and sequence of an unplaced value."""
   if isinstance(type_spec, tff.FederatedType):
@@ -237,6 +178,19 @@ def map_leaves(function: Callable[[Any, tff.Type], Any], value, type_spec):
     parts = zip(value, members(type_spec), strict=True)
     return tuple(map_leaves(function, part, member) for part, member in parts)
   return function(value, type_spec)
+
+
+def map_placed(value, type_spec: tff.Type, of_server: Callable, of_clients: Callable):
+  """Applies `of_server` and `of_clients`, of (value, type), to the parts of either placement.
+
+  The type of clients' values is that of one of them.
+  """
+  if at_clients(type_spec):
+    return of_clients(value, type_spec.member)
+  if isinstance(type_spec, tff.StructType) and contains_placement(type_spec):
+    parts = zip(value, members(type_spec), strict=True)
+    return tuple([map_placed(part, member, of_server, of_clients) for part, member in parts])
+  return of_server(value, type_spec)
 
 
 def leaf_specs(type_spec: tff.Type) -> list[tf.TensorSpec]:
