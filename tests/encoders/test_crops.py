@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
-import tensorflow_federated as tff
 
-from tff_xc import errors
 from tff_xc.encoders import conv, crops
 
 STORED, SIDE, COUNT = 12, 8, 4_000
@@ -126,22 +124,3 @@ def test_training_crops_by_the_seed_and_a_test_takes_the_middle(crop, channels):
   np.testing.assert_array_equal(embed(False, 2), middle)
   np.testing.assert_array_equal(embed(True, 1), embed(True, 1))
   assert not np.array_equal(embed(True, 1), embed(True, 2))
-
-
-@pytest.mark.parametrize('crop', ['random', 'scale'])
-def test_both_runtimes_crop_alike(crop, in_process_context, tff_worker):
-  inner = conv.build_conv_encoder(image_size=SIDE, channels=3, embedding_dim=4)
-  encoder = crops.cropped(inner, STORED, crop, 15.0)
-  with pytest.raises(errors.InputError, match='cannot be cropped to 8'):
-    crops.cropped(inner, SIDE - 1)
-
-  @tff.tensorflow.computation(encoder.batch_spec(), tff.TensorType(np.int32))
-  def embed(x, number):
-    weights = encoder.init(seed())
-    return encoder.apply(weights, {}, x, True, tf.stack([tf.constant(5), number]))[0]
-
-  found = []
-  for context in (in_process_context, tff_worker):
-    tff.framework.set_default_context(context)
-    found.append(embed(places(5).numpy(), 3))
-  np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)

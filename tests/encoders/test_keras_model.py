@@ -246,17 +246,6 @@ def test_examples_of_any_shape_and_type(make, x):
   assert np.abs(a - b).max() > 1e-6
 
 
-def test_a_whole_number_that_stays_is_a_constant():
-  normal = L.Normalization(axis=-1)
-  normal.adapt(RANDOM.normal(3, 2, [50, 6, 6, 4]))
-  model = network(normal)
-  encoder = keras_model.build_keras_encoder(model, SHAPE)
-  trainable, state = weights_of(encoder)
-  assert not any('count' in name for name in (*trainable, *state))
-  found, _ = encoder.apply(trainable, state, IMAGES, False, None)
-  np.testing.assert_allclose(found, model(IMAGES), atol=1e-5)
-
-
 @pytest.mark.slow
 def test_a_nested_network_and_a_recurrent_one():
   inner = network()

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 
-from tests import tiny
 from tff_xc import classifier, errors, heads
 from tff_xc.algorithms import fedavg
 from tff_xc.encoders import conv, leaf, plain_cnn, resnet
@@ -62,22 +60,23 @@ def test_they_have_the_published_numbers_of_parameters(encoder, classes, paramet
 
 
 @pytest.mark.parametrize(
-  ('encoder', 'name', 'fan_in'),
+  ('encoder', 'fan_in'),
   [
-    (leaf.build_femnist_encoder, 'conv1/kernel', 800),
-    (leaf.build_femnist_encoder, 'conv1/bias', 800),
-    (leaf.build_femnist_encoder, 'dense/bias', 3136),
-    (leaf.build_celeba_encoder, 'conv0/kernel', 27),
-    (leaf.build_celeba_encoder, 'conv1/kernel', 288),
-    (leaf.build_celeba_encoder, 'conv3/bias', 288),
+    (leaf.build_femnist_encoder, {'conv0': 25, 'conv1': 800, 'dense': 3136}),
+    (leaf.build_celeba_encoder, {'conv0': 27, **dict.fromkeys(('conv1', 'conv2', 'conv3'), 288)}),
+    # All by the length of the state, also the kernel of 8 inputs.
+    (leaf.build_shakespeare_encoder, {'lstm0': 256, 'lstm1': 256}),
   ],
 )
-def test_the_initial_weights_are_pytorchs(encoder, name, fan_in):
-  weights = encoder().init(SEED)
-  bound, w = fan_in**-0.5, weights[name].numpy()
-  assert 0.9 * bound < np.abs(w).max() <= bound
-  assert np.std(w) == pytest.approx(bound / 3**0.5, rel=0.2)
-  assert not np.array_equal(w.ravel()[:9], weights['conv0/bias'][:9])
+def test_the_initial_weights_are_pytorchs(encoder, fan_in):
+  drawn = {
+    name: w.numpy() for name, w in encoder().init(SEED).items() if name.partition('/')[0] in fan_in
+  }
+  for name, w in drawn.items():
+    bound = fan_in[name.partition('/')[0]] ** -0.5
+    assert 0.9 * bound < np.abs(w).max() <= bound, name
+    assert np.std(w) == pytest.approx(bound / 3**0.5, rel=0.2), name
+  assert len({float(w.ravel()[0]) for w in drawn.values()}) == len(drawn) >= 6
 
 
 @pytest.mark.parametrize(
@@ -225,45 +224,6 @@ def test_the_shakespeare_network_is_the_papers_in_numpy():
   assert state == {}
 
 
-def test_the_initial_weights_of_the_lstm_are_pytorchs():
-  weights = leaf.build_shakespeare_encoder().init(SEED)
-  characters = weights.pop('characters').numpy()
-  assert characters.shape == (80, 8)
-  assert np.mean(characters) == pytest.approx(0, abs=0.1)
-  assert np.std(characters) == pytest.approx(1, abs=0.1)
-  firsts = set()
-  for name, w in weights.items():
-    # All of them by the length of the state, also the kernel of 8 inputs.
-    assert np.abs(w).max() <= 1 / 16, name
-    assert np.abs(w).max() > 0.98 / 16, name
-    assert np.std(w) == pytest.approx(3**-0.5 / 16, rel=0.05), name
-    firsts.add(float(tf.reshape(w, [-1])[0]))
-  assert len(firsts) == len(weights) == 8
-
-
-@pytest.mark.slow
-def test_a_round_is_the_same_on_every_runtime(in_process, tff_worker):
-  process = fedavg.build_fedavg(
-    model=classifier.EmbeddingClassifier(
-      leaf.build_shakespeare_encoder(window=5, hidden_dim=4), heads.LinearHead(bias=True), 80
-    ),
-    local_training=local_training.LocalTraining(1.0, 2, 1),
-  )
-  labels = [np.array(y, np.int32) for y in ([3, 79, 3], [0, 1, 2, 5])]
-  cohort = [
-    examples.ClientExamples(windows(len(y), 5), y, np.int64(i), y) for i, y in enumerate(labels)
-  ]
-  found = []
-  for context in (in_process, tff_worker):
-    tff.framework.set_default_context(context)
-    state, metrics = tiny.run(process, 2, lambda _: cohort)
-    found.append((process.get_model_weights(state), metrics['loss']))
-  tiny.assert_same_weights(*found, 1e-5)
-  before = process.get_model_weights(process.initialize()).encoder
-  for name, after in found[0][0].encoder.items():
-    assert np.any(np.asarray(after) != np.asarray(before[name])), name
-
-
 def draw(*shape) -> np.ndarray:
   return RANDOM.normal(size=shape).astype(np.float32)
 
@@ -322,29 +282,3 @@ def test_states_and_gradients_equal_numpys(steps):
     differences(lambda r: np.sum(hidden_states(inputs, r) * upstream), recurrent),
     atol=1e-5,
   )
-
-
-def test_it_trains_inside_a_loop_and_large_inputs_give_finite_gradients():
-  # Local training is a `tf.while_loop` over batches, of which the last is small.
-  inputs, recurrent = draw(4, 5, 12), draw(12, 3)
-
-  @tf.function
-  def train(inputs, recurrent):
-    def step(start, recurrent):
-      with tf.GradientTape() as tape:
-        tape.watch(recurrent)
-        states = leaf.lstm(inputs[:, start : start + 3], recurrent)
-        loss = tf.reduce_sum(states**2)
-      return start + 3, recurrent - 0.1 * tape.gradient(loss, recurrent)
-
-    return tf.while_loop(lambda start, _: start < tf.shape(inputs)[1], step, [0, recurrent])[1]
-
-  expected = recurrent
-  for batch in (inputs[:, :3], inputs[:, 3:]):
-
-    def loss(r, batch=batch):
-      return np.sum(hidden_states(batch, r) ** 2)
-
-    expected = expected - 0.1 * differences(loss, expected)
-  np.testing.assert_allclose(train(inputs, recurrent), expected, atol=1e-5)
-  assert np.isfinite(train(1e4 * inputs, recurrent)).all()

@@ -55,19 +55,6 @@ def test_the_cifar_network_is_keras():
     np.testing.assert_allclose(gradient, wanted, atol=1e-3, err_msg=name)
 
 
-def test_images_are_augmented_in_training_only_and_by_the_flag():
-  x = np.random.default_rng(0).integers(0, 256, [4, 32, 32, 3], np.uint8)
-
-  def embed(augment, training):
-    encoder = plain_cnn.build_cifar_encoder(augment=augment)
-    return encoder.apply(encoder.init(SEED), {}, x, training=training, seed=SEED)[0].numpy()
-
-  plain = embed(False, False)
-  np.testing.assert_array_equal(embed(False, True), plain)
-  np.testing.assert_array_equal(embed(True, False), plain)
-  assert np.abs(embed(True, True) - plain).max() > 0.01
-
-
 @pytest.mark.parametrize(('side', 'channels', 'dim'), [(8, None, 7), (28, None, 64), (32, 3, 5)])
 def test_the_conv_network_has_the_dimension_asked_for(side, channels, dim):
   encoder = conv.build_conv_encoder(image_size=side, channels=channels, embedding_dim=dim)

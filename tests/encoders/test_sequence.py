@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tff_xc import classifier, heads
-from tff_xc.data import pool, sparse
+from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib, sequence
 
 ITEMS, LENGTH, DIM = 11, 6, 4
@@ -163,14 +163,6 @@ def test_dropout_follows_the_seed_and_is_of_training_alone():
   np.testing.assert_array_equal(of(True, [1, 2]), of(True, [1, 2]))
   assert np.abs(of(True, [1, 2]) - of(True, [1, 3])).max() > 0.01
   np.testing.assert_array_equal(of(False, [1, 2]), of(False, [1, 3]))
-
-
-def test_order_survives_where_an_item_comes_twice():
-  ids = np.array([4, 2, 4, 1], np.int32)
-  ranges = pool.Ranges(ids, np.array([0]), np.array([4]), ITEMS)
-  x = sparse.as_tensors(ranges.matrix(by_age=True, summed=False))
-  ages = dict(zip(np.rint(1 / x.values), x.ids.tolist(), strict=True))
-  assert ages == {4: 4, 3: 2, 2: 4, 1: 1}
 
 
 def test_it_is_tied_and_every_weight_has_a_name_of_its_own():

@@ -81,22 +81,6 @@ def test_an_average_bucket_of_amazon_titles_has_32_times_a_labels_positives():
   assert 32 < found == pytest.approx(expected, rel=0.01)
 
 
-def test_lemma_2_over_many_tables():
-  """Labels collide more rarely than n (n - 1) / 2 pairs do, and ever more rarely."""
-  ids, shares = np.arange(12), {}
-  for buckets in (8, 32):
-    drawn = [hashing.buckets(ids, seed, buckets) for seed in range(900)]
-    for tables in (1, 3):
-      groups = np.reshape(drawn, (-1, tables, 12))
-      collide = [np.unique(each, axis=1).shape[1] < 12 for each in groups]
-      shares[buckets, tables] = np.mean(collide)
-      error = 3 * (0.25 / len(groups)) ** 0.5
-      bound = 66 * float(buckets) ** -tables
-      assert shares[buckets, tables] <= bound + error
-  assert shares[8, 1] > shares[8, 3] > shares[32, 3]
-  assert shares[8, 1] > shares[32, 1] > shares[32, 3]
-
-
 def divergence(p, q):
   return sum(a * np.log(a / b) for a, b in zip(p, q, strict=True) if a)
 
@@ -126,17 +110,3 @@ def test_fewer_buckets_and_tables_bring_clients_closer():
     for fewer, more in itertools.pairwise(chain):
       assert (fewer <= more + 1e-12).all()
       assert fewer.sum() < more.sum()
-
-
-@pytest.mark.parametrize('size', [2, 10, 50])
-def test_theorem_2_on_clients_with_few_labels(size):
-  random = np.random.default_rng(1)
-  counts = random.integers(0, 30, [8, 400]) * (random.random([8, 400]) < 0.05)
-  before = hashed_labels.divergences(counts)
-  for seed in range(4):
-    hashed = hashed_labels.bucket_counts(counts, seed, size)
-    np.testing.assert_array_equal(hashed.sum(1), counts.sum(1))
-    after = hashed_labels.divergences(hashed)
-    assert (after <= before + 1e-12).all()
-  off = ~np.eye(8, dtype=bool)
-  assert after[off].mean() < 0.9 * before[off].mean()

@@ -115,21 +115,6 @@ def test_epsilon_bounds_what_any_requests_tell():
   assert randomized.response(2.0, M, N, 1.0).epsilon() == pytest.approx(0)
 
 
-@pytest.mark.slow
-def test_many_requests_have_a_posterior_and_an_epsilon():
-  """The least likely of which float64 has no probabilities."""
-  p, prior = randomized.response(3.0, 80, 964, 0.5), 0.1
-  often = np.random.default_rng(0).random([2000, 2]) < [p.stays, p.appears]
-  found = leakage.of_randomized(often, p.log_likelihoods, prior)
-  # All that they tell are the permanent bits: one of 1, and one of 0.
-  pairs = (p.own, p.other), (1 - p.own, 1 - p.other)
-  expected = [prior * own / (prior * own + (1 - prior) * other) for own, other in pairs]
-  np.testing.assert_allclose(found[-1], expected, rtol=1e-9)
-  for renewed in (0.0, 0.1, 0.5):
-    p = randomized.response(3.0, 80, 964, renewed)
-    assert p.epsilon(2000) == pytest.approx(p.limit, abs=1e-6)
-
-
 def test_auc_counts_ties_half():
   scores, own = np.array([3, 1, 1, 0]), np.array([1, 1, 0, 0], bool)
   pairs = [(a > b) + 0.5 * (a == b) for a in scores[own] for b in scores[~own]]
@@ -148,12 +133,6 @@ def test_buckets_of_several_tables_narrow_the_candidates():
   assert every[3] == every[4] == 1
   assert 0 <= every[0] <= 1
   assert not leakage.of_buckets(rows_of, np.zeros(7, bool)).any()
-
-
-def test_what_posteriors_tell():
-  own = np.array([1, 1, 0, 0], bool)
-  told = leakage.told(np.array([0.9, 0.4, 0.6, 0.0]), own)
-  assert told == (0.75, pytest.approx(0.65), 0.5, 2, 1)
 
 
 def test_own_rows_move_against_the_others():

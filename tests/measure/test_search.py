@@ -148,17 +148,6 @@ def test_degenerate_sizes(small_blocks):
   assert (got[:, 3:] == -1).all()
   assert (search.top_k(x, table[:0], 2) == -1).all()
   assert search.top_k(x[:0], table, 2).shape == (0, 2)
-  for other, k, bias, told in (
-    (np.ones((4, 5)), 1, None, 'dimensions'),
-    (np.ones((4, 3)), 1, np.ones(3), 'biases'),
-    (np.ones((4, 3)), 0, None, 'at least 1'),
-  ):
-    with pytest.raises(ValueError, match=told):
-      search.top_k(np.ones((2, 3)), other, k, bias)
-  few = unit([[1, 0], [1, 0.1], [0, 1], [np.nan, 1]])
-  found = nearest(few, 5)
-  assert (found[:, 2:] == -1).all()
-  assert found[:, :2].tolist() == [[1, 2], [0, 2], [1, 0], [-1, -1]]
 
 
 def unit(rows):

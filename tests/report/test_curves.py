@@ -4,7 +4,6 @@ import matplotlib.figure
 import matplotlib.image
 import numpy as np
 import pytest
-from matplotlib.backends import backend_agg
 
 from tests.report import fake_runs
 from tff_xc.report import curves, methods, pictures, run_files, tables
@@ -56,20 +55,6 @@ def test_bands_are_means_and_sample_stds_over_what_was_spent(runs):
     assert spent['x'][number] == pytest.approx(np.mean(sent))
   assert (np.diff(band(frame, 'top1', 'seconds')['x']) > 0).all()
   assert len(curves.band(frame, 'p@1')) == 0
-
-
-@pytest.mark.parametrize('length', [10, 50, 120])
-def test_labels_are_inside_the_picture(length, runs):
-  label = ('somewhat long ' * 9)[:length]
-  frame = tables.collect(runs).assign(label=label)
-  figure = curves.compare_figure(frame, ['top1'])
-  figure.canvas = backend_agg.FigureCanvasAgg(figure)
-  figure.canvas.draw()
-  [legend] = figure.legends
-  where, whole = legend.get_window_extent(), figure.bbox
-  assert whole.x0 <= where.x0 < where.x1 <= whole.x1
-  columns = {text.get_window_extent().x0 for text in legend.get_texts()}
-  assert len(columns) == (2 if length == 10 else 1)
 
 
 def test_what_a_client_is_sent_is_rows_times_dimensions(runs):

@@ -12,7 +12,7 @@ import pytest
 from tests.report import fake_runs
 from tff_xc import errors
 from tff_xc.measure import catalog, targets
-from tff_xc.report import run_files, tables, text_table
+from tff_xc.report import run_files, tables
 
 FEDSS = 'fedss negatives=80 correction=negatives'
 
@@ -400,32 +400,6 @@ def test_volatility_is_the_deviation_over_the_last_evaluations(runs):
 def test_an_unknown_column_is_refused(name):
   with pytest.raises(errors.InputError, match='there is no column'):
     tables.column(name)
-
-
-ROWS = [
-  ['name', 'n', 'what it is'],
-  ['a', '1,000', 'some words that are long'],
-  ['longest-name', '2', ''],
-]
-
-
-def test_columns_are_aligned_and_the_widest_is_wrapped_between_words():
-  assert text_table.to_text(ROWS, left=(0, 2)) == (
-    'name              n  what it is\n'
-    '------------  -----  ------------------------\n'
-    'a             1,000  some words that are long\n'
-    'longest-name      2\n'
-  )
-  assert text_table.to_text(ROWS, left=(0, 2), width=34) == (
-    'name              n  what it is\n'
-    '------------  -----  -------------\n'
-    'a             1,000  some words\n'
-    '                     that are long\n'
-    'longest-name      2\n'
-  )
-  text = text_table.to_text(ROWS, left=(0, 2), width=5)
-  for word in ('longest-name', '1,000', 'words'):  # They are never broken.
-    assert word in text
 
 
 def test_the_best_of_each_column_is_marked(runs):

@@ -14,8 +14,6 @@ import tensorflow_federated as tff
 from tests import tiny
 from tests.runtime import computations
 from tff_xc import errors, interrupts
-from tff_xc.algorithms import fedaws
-from tff_xc.round import cohort
 from tff_xc.runtime import client_error, registry
 from tff_xc.runtime.in_process import context
 
@@ -84,22 +82,6 @@ def test_an_error_stops_the_clients_of_its_own_computation_only(in_process, in_t
 
   for found in in_threads(in_process, work)[1:]:
     assert found == [2e4] * 3
-
-
-def test_rounds_of_one_process_in_threads_are_those_of_one_thread(in_process, in_threads):
-  process = fedaws.build_fedaws(model=tiny.model(), max_positives=3)
-
-  def cohort_of(r):
-    return tiny.cohort([[0, 1], [2, 3, 3], [4, 5]], seed=r)
-
-  def work(index):
-    state = process.initialize()
-    for r in range(2):
-      state = process.next(registry.donate(state), cohort_of(10 * index + r)).state
-    return process.get_model_weights(state)
-
-  for index, found in enumerate(in_threads(in_process, work)):
-    tiny.assert_same_weights(found, work(index), tolerance=0)
 
 
 def test_an_op_has_one_thread_or_it_is_told(monkeypatch, caplog):
@@ -211,14 +193,6 @@ def test_an_error_of_reading_is_raised_as_it_is(process):
   values[2] = values[2]._replace(y=np.array([1.5]))
   with pytest.raises(TypeError, match=r'^client 2 .*int32.*float64'):
     process.next(process.initialize(), _Lazy(values))
-
-
-@pytest.mark.usefixtures('two_threads')
-def test_a_client_that_fails_leaves_no_thread():
-  numbers = cohort.Values(lambda i: float(i != 5), range(_CLIENTS))
-  with pytest.raises(client_error.ClientError, match='client 5'):
-    computations.total_of(computations.positive)(numbers)
-  assert not _readers()
 
 
 @pytest.mark.usefixtures('two_threads')

@@ -59,17 +59,6 @@ def test_products_that_no_gpu_repeats_stay_on_the_cpu_with_their_gradients():
   assert {node.device for node in products} == {'/device:CPU:0'}
 
 
-def test_counts_of_classes_stay_on_the_cpu():
-  def count(ids):
-    return tf.math.bincount(ids, minlength=3, maxlength=3)
-
-  graph = tf.function(count).get_concrete_function(tf.TensorSpec([4], tf.int32)).graph
-  graph_def = graph.as_graph_def()
-  graph_rewrites.prepare(graph_def, '_7', '/device:GPU:0')
-  counts = [n.device for n in graph_def.node if n.op.endswith('Bincount')]
-  assert counts == ['/device:CPU:0']
-
-
 def test_a_long_body_is_called_and_gives_the_same():
   for ops, is_called in ((3, False), (80, True)):
     graph_def, by_op = _prepared(ops)

@@ -15,7 +15,7 @@ import tensorflow_federated as tff
 
 from tests.runtime import computations
 from tff_xc.runtime import client_error, registry
-from tff_xc.runtime.in_process import context, execution, expressions, graph_call, phases
+from tff_xc.runtime.in_process import context, execution, expressions, graph_call
 
 _FLOATS = computations.FLOATS
 _TABLE = tff.TensorType(np.float32, [6, 2])
@@ -124,25 +124,6 @@ def test_cohorts_of_any_size_take_the_same_graphs(monkeypatch):
   for size in (1, 3, 7, 31, 2):
     assert mean([2.0] * size) == 2.0
   assert len(traced) == first
-
-
-@pytest.mark.slow
-def test_rounds_leave_nothing_behind():
-  @tff.federated_computation(
-    tff.FederatedType(tff.TensorType(np.float32, [1000]), tff.SERVER), _FLOATS
-  )
-  def run(state, x):
-    add = tff.tensorflow.computation(lambda s, v: s + v)
-    return tff.federated_map(add, (state, tff.federated_sum(x)))
-
-  def objects_after(rounds, state):
-    for _ in range(rounds):
-      state = run(registry.donate(state), [1.0, 2.0])
-    gc.collect()
-    return len(gc.get_objects())
-
-  before = objects_after(5, tf.zeros([1000]))
-  assert objects_after(40, tf.zeros([1000])) - before < 40
 
 
 @pytest.mark.slow
@@ -364,24 +345,6 @@ def test_sums_are_folded_in_the_order_of_the_clients_block_by_block():
   for threads in (1, 2, 5):
     tff.framework.set_default_context(context.create_context(client_threads=threads))
     assert float(computations.total(list(values))) == expected
-
-
-def test_tasks_of_many_clients_end_with_a_group_that_is_folded_at_once():
-  sizes = []
-  clients = execution.Clients([''], threads=2)
-  clients.run(
-    64,
-    stateful=False,
-    read=lambda index: index,
-    work=lambda index, value, place: value,
-    fold=lambda found: sizes.append(len(found)),
-    at_once=lambda found: 2 * phases.GROUP,
-  )
-  assert sum(sizes) == 64
-  ends = np.cumsum(sizes)
-  of_many = ends[np.array(sizes) >= phases.GROUP]
-  assert of_many.size
-  assert not (of_many % phases.GROUP).any()
 
 
 def test_a_mean_does_not_depend_on_how_many_are_folded_at_a_time():

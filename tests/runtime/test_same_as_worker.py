@@ -12,7 +12,6 @@ from tests import registered, tiny, tiny_sparse
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.round import process as process_lib
 
-_ROUNDS = 3
 # Cohorts' sizes repeat and change: a round must not depend on the last cohort.
 _COHORTS = (
   [[0, 1], [2, 3, 3], [4, 5, 6, 6]],
@@ -285,18 +284,3 @@ def test_aggregators_with_a_seed_from_the_clock(contexts, name):
   mean = _aggregators.UnweightedMeanFactory()
   tolerance = 2e-2 if name == 'compression' else 1e-4
   assert_equal(weights(_RANDOM_AGGREGATORS[name]()), weights(mean), tolerance)
-
-
-@pytest.mark.slow  # `fed_avg` and `eval` have all of its parts.
-def test_k_means(contexts):
-  process = _algorithms.build_fed_kmeans(2, (3,), random_seed=(1, 2))
-
-  def run():
-    state, random = process.initialize(), np.random.default_rng(0)
-    for number in (3, 2, 4):
-      points = random.normal(size=[number, 5, 3]).astype(np.float32)
-      data = list(map(tf.data.Dataset.from_tensor_slices, points))
-      state = process.next(state, data).state
-    return state
-
-  assert_equal(*_on_both(contexts, run))

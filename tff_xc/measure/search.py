@@ -112,10 +112,9 @@ def top_k(
   [n] or None; ties go to the lower id. For a cosine head pass a table of unit rows. Scores
   resolve 2^-28 of the largest row's norm. A class without a finite norm or score is never
   returned; a row that lacks classes ends in -1. `block` bounds the float32 scores in
-  memory. ValueError for inconsistent shapes, or k below 1.
+  memory.
   """
   embeddings, class_table = np.asarray(embeddings), np.asarray(class_table)
-  _check(embeddings, class_table, bias, k)
   norms = _finite_norms(class_table)
   table = _Table(
     class_table,
@@ -290,19 +289,6 @@ def _upper_bias(bias):
   above = np.maximum(above, np.finfo(np.float32).min)
   above[~np.isfinite(bias)] = -np.inf
   return above
-
-
-def _check(embeddings, class_table, bias, k):
-  if embeddings.ndim != 2 or class_table.ndim != 2:
-    raise ValueError('embeddings and class_table must be matrices.')
-  if embeddings.shape[1] != class_table.shape[1]:
-    raise ValueError(
-      f'embeddings have {embeddings.shape[1]} dimensions, the class table {class_table.shape[1]}.'
-    )
-  if bias is not None and len(bias) != len(class_table):
-    raise ValueError(f'{len(bias)} biases for {len(class_table)} classes.')
-  if k < 1:
-    raise ValueError(f'k must be at least 1; got {k}.')
 
 
 class _Points(NamedTuple):

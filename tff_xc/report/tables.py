@@ -9,7 +9,6 @@ over fewer seeds for one over all.
 
 import contextlib
 import io
-import itertools
 import json
 import math
 import pathlib
@@ -140,37 +139,28 @@ def _labels(frame: pd.DataFrame, of: Callable, chosen: Callable) -> list[str]:
       words.append(f'{wording.shown(key)}={wording.shown(value)}')
     return ' '.join(words)
 
-  options = [run.config.get('options') for run in first['run']]
   labels = list(map(label, range(len(first))))
-  more = _distinguishing(options, settings, labels)
-  named = [names.union(more) for names in named]
+  of_data = [key for key in settings if key.startswith(run_files.DATA)]
+  others = [key for key in settings if key not in of_data]
+  more = _telling_apart(settings, labels, [*of_data, *others])
+  # Also algorithms with equal options that ran on different data.
+  known = settings[settings[of_data].notna().any(axis=1)]
+  options = [
+    json.dumps(run.config.get('options'), sort_keys=True) for run in first['run'][known.index]
+  ]
+  more |= _telling_apart(known, options, of_data)
+  named = [names | more for names in named]
   return list(map(label, range(len(first))))
 
 
-def _distinguishing(options, settings, labels) -> list[str]:
-  """Returns settings that distinguish methods whose labels are equal.
-
-  They also distinguish methods on different data with equal options.
-  """
-  keys = sorted(settings, key=lambda key: not key.startswith(run_files.DATA))
-  values = settings[keys].fillna('').to_dict('records')
-  data = [
-    {key: value for key, value in row.items() if key.startswith(run_files.DATA)} for row in values
-  ]
-  alike = [
-    (i, j)
-    for i, j in itertools.combinations(range(len(data)), 2)
-    if labels[i] == labels[j]
-    or (
-      data[i] != data[j] and options[i] == options[j] and all(any(data[k].values()) for k in (i, j))
-    )
-  ]
-  found = []
+def _telling_apart(settings: pd.DataFrame, groups: list[str], keys: Iterable[str]) -> set[str]:
+  """Returns keys, in turn, in which methods of one group differ, until all are apart."""
+  found = set()
   for key in keys:
-    left = [(i, j) for i, j in alike if values[i][key] == values[j][key]]
-    if len(left) < len(alike):
-      found.append(key)
-    alike = left
+    finer = list(zip(groups, settings[key].fillna(''), strict=True))
+    if len({*finer}) > len({*groups}):
+      found.add(key)
+      groups = finer
   return found
 
 

@@ -121,13 +121,6 @@ def test_nodes_have_as_many_workers_as_their_cpus_allow(threads, expected, ray, 
   assert ray.killed == ['a']
 
 
-def test_more_workers_than_blocks_are_told(ray, nodes, capsys):
-  for cpus in (32, 33):
-    nodes['a'] = cpus
-    crew_lib.RayCrew(1)
-    assert ('--client_threads' in capsys.readouterr().err) == (cpus == 33)
-
-
 @pytest.mark.parametrize(
   ('answer', 'error', 'message'),
   [

@@ -16,7 +16,6 @@ from tff_xc import errors
 from tff_xc.round import cohort
 from tff_xc.runtime import client_error, registry
 from tff_xc.runtime.cluster import context, dispatch, messages, worker
-from tff_xc.runtime.in_process import phases
 
 _FEW, _MANY = 9, 41  # Alone in their blocks; eleven blocks.
 
@@ -129,20 +128,6 @@ def test_a_lost_workers_clients_are_done_by_others(method, clients, expected, on
   assert lost
   assert made.dismissed == [0]
   assert 'a worker on here was lost (it was killed)' in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_worker_that_hangs_is_given_up(expected, on_workers):
-  hangs = threading.Event()
-
-  def faults(worker, called, block):
-    if worker == 1 and called == 'train':
-      hangs.wait(20)
-
-  made, runtime = on_workers(2, faults, timeout=6.0)
-  _assert_same(_after(runtime, _FEW), expected(_FEW))
-  hangs.set()
-  assert made.dismissed == [1]
 
 
 def test_a_worker_that_joins_takes_part(expected, on_workers):
@@ -359,20 +344,6 @@ def test_data_of_a_worker_that_change_end_the_run(crew, runtime):
   assert _total(runtime, [1.0] * 40) == 40.0
 
 
-def test_a_change_explains_what_a_worker_cannot_read(crew, runtime):
-  def fails(*_):
-    raise errors.InputError('a.png cannot be read')
-
-  crew.reset(1)
-  given = messages.Referenced([1.0] * 4, 0)
-  _offer(runtime, cohort.Values(fails, range(4)))
-  with pytest.raises(errors.InputError, match='cannot be read'):
-    _total(runtime, given)
-  _offer(runtime, cohort.Values(fails, range(4)), fails)
-  with pytest.raises(errors.InputError, match='a worker on here: a'):
-    _total(runtime, given)
-
-
 def test_lost_workers_are_counted_and_others_get_nothing(crew, runtime):
   crew.reset(3, lambda place, *_: place >= 2 or _killed())
   assert _total(runtime, [1.0] * 9) == 9.0
@@ -478,15 +449,6 @@ def test_a_key_out_of_range_is_a_clients_error(workers, keys, client, last, crew
   with pytest.raises(client_error.ClientError, match='outside') as error:
     computations.invoke(runtime, selected, keys)
   assert (error.value.client_index, error.value.last_index) == (client, last)
-
-
-@pytest.mark.parametrize('clients', [1, 31, 32, 33, 500])
-def test_blocks_cover_all_clients_in_the_order_of_the_sums(clients):
-  size = phases.block_size(clients)
-  found = dispatch.blocks(clients, size)
-  assert [i for block in found for i in block] == list(range(clients))
-  assert len(found) <= phases.MOST_BLOCKS
-  assert {len(block) for block in found[:-1]} <= {size}
 
 
 def _aligned(read_only: bool) -> np.ndarray:

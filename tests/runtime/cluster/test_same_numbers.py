@@ -24,20 +24,10 @@ def _fedss(model):
   return dataclasses.replace(found, robust=_BOUNDS)
 
 
-def _private(model):
-  given = {'dp': 'central', 'dp_clip': 0.05, 'server_momentum': 0.9}
-  return fedss.FedSS.made(model=model, max_positives=4, negatives=2, **given)
-
-
 def _chosen(model):
   given = {'dp': 'central', 'dp_clip': 0.05, 'dp_rows': 'chosen'}
   given['dp_rows_threshold'] = 1.0
   return fedss.FedSS.made(model=model, max_positives=4, negatives=2, **given)
-
-
-def _distributed(model):
-  given = {'dp': 'distributed', 'dp_clip': 0.05}
-  return fedss.FullSoftmax.made(model=model, **given)
 
 
 def _moon(model):
@@ -89,9 +79,7 @@ def _run(runtime, algorithm, learning, cohorts):
   'make',
   [
     _fedss,
-    _private,
     _chosen,
-    _distributed,
     _moon,
     _scaffold,
     _changing_rates,
