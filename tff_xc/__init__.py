@@ -44,17 +44,13 @@ def _check_packages() -> None:
   if not (wrong := _misfits()):
     return
   needs = ' and '.join(f'{name} {fits}' for _, name, _, fits in _NEEDS)
-  folder = os.path.dirname(os.path.abspath(__file__))
-  if os.path.exists(os.path.join(os.path.dirname(folder), 'Makefile')):
-    cure = 'run `make venv` and use .venv/bin/python, or `uv sync` and `uv run`'
-  else:
-    cure = (
-      'in an environment of Python 3.10 or 3.11 on Linux x86-64, run `python -m pip'
-      ' install --no-deps --require-hashes -r'
-      f' {os.path.join(folder, "requirements.txt")}`'
-    )
+  pins = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'requirements.txt')
   raise ImportError(
-    f'tff_xc needs {needs}, and {sys.executable} has {" and ".join(wrong)}: {cure}', name='tff_xc'
+    f'tff_xc needs {needs}, and {sys.executable} has {" and ".join(wrong)}: in a checkout, run'
+    ' `make venv` and use .venv/bin/python, or `uv sync` and `uv run`; elsewhere, in an'
+    ' environment of Python 3.10 or 3.11 on Linux x86-64, run `python -m pip install --no-deps'
+    f' --require-hashes -r {pins}`',
+    name='tff_xc',
   )
 
 

@@ -289,7 +289,7 @@ def _number(
 
 def _value(run: run_files.Run, parts: names.Parts) -> float | None:
   """Returns a number of one run at a budget, its best round or its end."""
-  best, name = run.summary['best_round'], parts.metric
+  best, name = run.summary.get('best_round'), parts.metric
   if parts.is_volatility:
     found = run.metrics.get(name)
     if parts.budget:

@@ -62,13 +62,11 @@ def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
   [panel] = curves.points(frame)
   assert 'top-1' in panel.y_label
   assert 'number of class parameters' in panel.x_label
-  assert panel.points[FULL][:2] == (964 * 64, 60)
-  assert np.isnan(panel.points[FULL][2])
-  assert panel.points[CENTRALIZED] is None  # Nothing is sent.
-  x, mean, std = panel.points[FEDSS]
-  assert x == 109 * 64
-  assert mean == pytest.approx(100 * np.mean(fake_runs.TOP1))
-  assert std == pytest.approx(100 * np.std(fake_runs.TOP1, ddof=1))
+  points = panel.points[['x', 'mean', 'std']].to_numpy()
+  of_three = 100 * np.mean(fake_runs.TOP1), 100 * np.std(fake_runs.TOP1, ddof=1)
+  assert points[FEDSS] == pytest.approx([109 * 64, *of_three])
+  assert points[FULL] == pytest.approx([964 * 64, 60, np.nan], nan_ok=True)
+  assert np.isnan(points[CENTRALIZED][0])  # Nothing is sent.
   assert not curves.points(tables.collect(runs[:4]))  # All the same.
 
 
@@ -81,21 +79,20 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   frame = collect(tmp_path, *made)
   reference = collect(tmp_path, ('centralized', {'top1': 0.8, 'rows': None}))
   [panel] = curves.points(frame, reference)
-  xs, means, stds = zip(*panel.points, strict=True)
-  assert xs == (0.28, 1.8, 1.8)
-  assert np.isnan(stds).all()
-  assert means == pytest.approx((75, 37.5, 62.5))
-  assert panel.lines == ['FedAvg', 'FedAvg', 'FedAvgM']
+  assert panel.points['x'].tolist() == [0.28, 1.8, 1.8]
+  assert panel.points['mean'].tolist() == pytest.approx([75, 37.5, 62.5])
+  assert panel.points['std'].isna().all()
+  assert panel.points['line'].tolist() == ['FedAvg', 'FedAvg', 'FedAvgM']
   [other] = curves.points(frame, reference, 'map@r')
   assert 'MAP@R' in other.y_label
-  assert other.points[0][1] == pytest.approx(75)
+  assert other.points['mean'][0] == pytest.approx(75)
   [absolute] = curves.points(frame)
-  assert absolute.points[0][:2] == (0.28, 60)
+  assert absolute.points['mean'][0] == pytest.approx(60)
   # Centralised training, and a run that has no skew, leave a gap.
   others = [('fedprox', {}), ('centralized', {'rows': None, 'emd': 1.0})]
   more = collect(tmp_path, *made, *others)
   [panel] = curves.points(more, reference)
-  assert [bool(point) for point in panel.points] == [True] * 3 + [False] * 2
+  assert panel.points['x'].notna().tolist() == [True] * 3 + [False] * 2
   # A line joins runs of equal hyper-parameters.
   ax = matplotlib.figure.Figure().subplots()
   curves.draw_points(ax, panel)
@@ -107,9 +104,9 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   best = [('fedavg', skewed(e, client_learning_rate=r)) for e, r in rates]
   tuned = collect(tmp_path / 'tuned', *best)
   [panel] = curves.points(tuned, searched=['client_learning_rate'])
-  assert panel.lines == ['FedAvg', 'FedAvg']
+  assert panel.points['line'].tolist() == ['FedAvg', 'FedAvg']
   [apart] = curves.points(tuned)
-  assert len({*apart.lines}) == 2
+  assert apart.points['line'].nunique() == 2
   plot_compare(more, tmp_path / 'a.png', reference=reference)
   plot_compare(frame[:1], tmp_path / 'b.png', ['top1', 'mcc'], 'bytes')
   assert np.not_equal(*(read(tmp_path / f'{n}.png').shape[1] for n in 'ab'))

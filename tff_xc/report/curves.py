@@ -312,11 +312,10 @@ class Panel(NamedTuple):
   title: str
   x_label: str  # What the methods differ in.
   y_label: str  # The score.
-  # (x, mean, std) of each method, in percent if tables are; None without a score, std
-  # nan with one seed.
-  points: Sequence[tuple[float, float, float] | None]
-  algorithms: Sequence[str]  # Of each method.
-  lines: Sequence[str] = ()  # Methods with one name are joined by a line.
+  # A row for each method: `x`, and `mean` and `std` of the score, in percent if tables
+  # are, nan where there is none; `algorithm`; and `line`, equal for methods that a line
+  # joins, or nan.
+  points: pd.DataFrame
 
 
 def points(
@@ -335,101 +334,96 @@ def points(
   """
   scores = (score,) if score else tuple(catalog.HEADLINES)
   panels = []
-  first = frame.drop_duplicates('method')
-  algorithms = first['algorithm'].tolist()
 
   def rows(run):
     return run.summary.get('class_rows_requested_mean')
 
-  if found := _points(frame, scores, rows):
-    of_score, of_methods = found
-    label = 'number of class rows sent to a client in a round'
-    dims = [run_files.settings_of(r).get('embedding_dim') for r in first['run']]
+  of_score, table = _points(frame, scores, rows)
+  if of_score:
+    dims = [
+      run_files.settings_of(run).get('embedding_dim')
+      for run in frame.drop_duplicates('method')['run']
+    ]
+    what = 'rows'
     if all(isinstance(dim, int) for dim in dims):
-      label = 'number of class parameters sent to a client in a round'
-      by = zip(of_methods, dims, strict=True)
-      of_methods = [p and (p[0] * dim, *p[1:]) for p, dim in by]
+      what = 'parameters'
+      table['x'] *= dims
     title = f'{catalog.SCORES[of_score].heading} for what a client is sent'
-    y = f'final {_heading(of_score)}'
-    panels.append(Panel(title, label, y, of_methods, algorithms))
+    label = f'number of class {what} sent to a client in a round'
+    panels.append(Panel(title, label, f'final {_heading(of_score)}', table))
 
   def emd(run):
     return run.summary.get('emd') and round(run.summary['emd'], 2)
 
-  if found := _points(frame, scores, emd):
-    of_score, of_methods = found
-    heading = catalog.SCORES[of_score].heading
-    title = f'{heading} for the skew of the clients'
+  of_score, table = _points(frame, scores, emd)
+  if of_score:
+    title = f'{catalog.SCORES[of_score].heading} for the skew of the clients'
     y = f'final {_heading(of_score)}'
     if reference is not None:
-      whole = tables.whole(reference, of_score)
+      table[['mean', 'std']] /= tables.whole(reference, of_score)
       title, y = f'Relative {title}', f'{y} of the reference'
-      of_methods = [p and (p[0], p[1] / whole, p[2] / whole) for p in of_methods]
-    x = "EMD of the clients' classes, from 0 (alike) to 2"
-    lines = methods_lib.titles(algorithms, tables.methods(frame, searched))
-    panels.append(Panel(title, x, y, of_methods, algorithms, lines))
+    algorithms = table['algorithm'].tolist()
+    table['line'] = methods_lib.titles(algorithms, tables.methods(frame, searched))
+    label = "EMD of the clients' classes, from 0 (alike) to 2"
+    panels.append(Panel(title, label, y, table))
   return panels
 
 
 def _points(
   frame, scores: Sequence[str], of: Callable[[run_files.Run], float | None]
-) -> tuple[str, list] | None:
-  """Returns the first score with values that `of` tells apart, and its points."""
+) -> tuple[str, pd.DataFrame]:
+  """Returns the first score with values that `of` tells apart ('': none), and its points."""
 
   # Centralised training has no clients, and sends nothing.
   def sends(run):
     return run.summary.get('bytes_down_per_client_round')
 
   x = tables.Column('x', '', lambda run: of(run) if sends(run) else None, str)
+  algorithms = frame.drop_duplicates('method')['algorithm'].to_numpy()
   for metric in scores:
-    table = tables.of_methods(frame, [x, tables.COLUMNS[metric]])
-    cells = table[['x_mean', f'{metric}_mean', f'{metric}_std']].to_numpy()
-    cells = cells * [1, _scale(metric), _scale(metric)]
-    found = [None if np.isnan(c[:2]).any() else (*c,) for c in cells]
-    if len({point[0] for point in found if point}) > 1:
-      return metric, found
-  return None
+    found = tables.of_methods(frame, [x, tables.COLUMNS[metric]])
+    table = pd.DataFrame(
+      {
+        'x': found['x_mean'],
+        'mean': _scale(metric) * found[f'{metric}_mean'],
+        'std': _scale(metric) * found[f'{metric}_std'],
+        'algorithm': algorithms,
+        'line': None,
+      }
+    )
+    if table.dropna(subset=['x', 'mean'])['x'].nunique() > 1:
+      return metric, table
+  return '', table
 
 
 def draw_points(ax, panel: Panel) -> None:
   """Draws a panel, in the styles of the methods' curves."""
-  lines: dict[str, list] = {name: [] for name in panel.lines}
-  colours = {}
-  for point, name, algorithm in zip(panel.points, panel.lines, panel.algorithms, strict=False):
-    colours[name] = methods_lib.colour(algorithm)
-    if point:
-      lines[name].append(point[:2])
-  joined = {name: line for name, line in lines.items() if len(line) > 1}
-  for name, style in zip(joined, pictures.styles(), strict=False):
+  points = panel.points.dropna(subset=['x', 'mean'])
+  lines = [line for _, line in points.groupby('line', sort=False) if len(line) > 1]
+  for line, style in zip(lines, pictures.styles(), strict=False):
+    line = line.sort_values(['x', 'mean'])
     ax.plot(
-      *zip(*sorted(joined[name]), strict=True),
-      color=colours[name],
+      line['x'],
+      line['mean'],
+      color=methods_lib.colour(line['algorithm'].iloc[-1]),
       linestyle=style['linestyle'],
       linewidth=1,
       zorder=0,
-      label=textwrap.fill(name, 40),
+      label=textwrap.fill(line['line'].iloc[0], 40),
     )
-  styles = methods_lib.styles(panel.algorithms)
-  for point, style in zip(panel.points, styles, strict=True):
-    if point:
-      _draw_errors(ax, [point], style, 7)
-  xs = [point[0] for point in panel.points if point]
-  if max(xs) > 10 * min(xs) > 0:
+  styles = methods_lib.styles(panel.points['algorithm'].tolist())
+  for place, point in points.iterrows():
+    spread = None if math.isnan(point['std']) else point['std']  # With one seed.
+    ax.errorbar(point['x'], point['mean'], spread, **styles[place], markersize=7, capsize=3)
+  if points['x'].max() > 10 * points['x'].min() > 0:
     ax.set_xscale('log')
     ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_minor_formatter(ticker.NullFormatter())
-  if max(xs) >= 10:  # Below, it would write 0.4 as 400 m.
+  if points['x'].max() >= 10:  # Below, it would write 0.4 as 400 m.
     ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=' '))
   pictures.label(ax, panel.title, panel.x_label, panel.y_label)
-  if joined:
+  if lines:
     ax.legend(frameon=False, fontsize=9)
-
-
-def _draw_errors(ax, drawn, style, size, label=None) -> None:
-  """Draws (x, mean, std), joined by a line; a std of nan is no bar."""
-  x, mean, std = zip(*drawn, strict=True) if drawn else ((), (), ())
-  bars = None if any(map(math.isnan, std)) else std
-  ax.errorbar(x, mean, bars, **style, markersize=size, capsize=3, label=label)
 
 
 def sweep_figure(
@@ -461,8 +455,8 @@ def sweep_figure(
       drawn.append((place[point[first]], scale * mean, scale * spread))
   styles = methods_lib.styles([algorithm] * len(lines))
   for name, style in zip(lines, styles, strict=True):
-    drawn = sorted(lines[name], key=lambda each: each[0])
-    _draw_errors(ax, drawn, style, 6, name)
+    x, mean, std = np.reshape(sorted(lines[name]), [-1, 3]).T
+    ax.errorbar(x, mean, std, **style, markersize=6, capsize=3, label=name)
   if numbers:
     if min(order) > 0 and max(order) > _SPAN * min(order):
       ax.set_xscale('log')

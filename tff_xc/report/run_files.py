@@ -143,16 +143,13 @@ def read_summary(path: pathlib.Path) -> dict[str, Any] | None:
   file = path / SUMMARY
   if not file.is_file():
     return None
-  summary = _read_object(file, {'final': dict, 'rounds': int}, {'best': dict})
-  if not isinstance(summary.get('best_round'), dict | None):
-    raise files.damaged(file, 'expected "best_round" to be an object')
+  optional = {'best': dict, 'best_round': dict}
+  summary = _read_object(file, {'final': dict, 'rounds': int}, optional)
   numbers = {k: v for k, v in summary.items() if k not in _NO_TOTALS}
   for values in (numbers, *(summary.get(n) or {} for n in _OF_SCORES)):
     for key, value in values.items():
-      # Python reads whole numbers of any size, which no float may hold.
-      is_number = isinstance(value, int | float) and abs(value) < 1e300
-      is_number &= not isinstance(value, bool)
-      if key != 'by' and not is_number and value is not None:
+      is_number = isinstance(value, int | float | None) and abs(value or 0) < math.inf
+      if key != 'by' and not is_number:
         raise files.damaged(file, f'"{wording.shown(key)}" is no number')
   return summary
 
