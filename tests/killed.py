@@ -15,7 +15,6 @@ import pathlib
 import random
 import signal
 import sys
-import zipfile
 
 import tensorflow as tf
 
@@ -40,21 +39,9 @@ def killing(function, is_it):
   return wrapped
 
 
-def at_the_start(path):
-  process = doubling.Doubling()
-  process.initialize = kill
-  doubling.run(path, process=process)
-
-
 def in_the_evaluation_before_round_1(path):
   score = killing(doubling.score, lambda weights: weights == 1)
   doubling.run(path, evaluate=score)
-
-
-def in_the_first_round(path):
-  process = doubling.Doubling()
-  process.next = lambda state, examples: kill()
-  doubling.run(path, process=process)
 
 
 def in_an_evaluation(path):
@@ -64,14 +51,6 @@ def in_an_evaluation(path):
 
 def between_row_and_checkpoint(path):
   checkpoints.save = killing(checkpoints.save, lambda _, state, done, *more: done == 6)
-  doubling.run(path)
-
-
-def before_a_checkpoint_is_written(path):
-  def is_it(archive):
-    return '.round_6.' in str(archive.filename)
-
-  zipfile.ZipFile.close = killing(zipfile.ZipFile.close, is_it)
   doubling.run(path)
 
 
@@ -144,10 +123,7 @@ MOMENTS = (
   before_a_checkpoint_is_in_place,
   before_the_columns_of_rounds_are_written,
   while_events_are_written_anew,
-  at_the_start,
   in_the_evaluation_before_round_1,
-  in_the_first_round,
-  before_a_checkpoint_is_written,
   before_the_columns_are_written,
   before_the_summary_is_in_place,
   while_metrics_are_cut,

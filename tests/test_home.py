@@ -9,28 +9,23 @@ import pytest
 from datasets import cache_folder, parsed_cache
 
 
-@pytest.fixture(params=['none', 'of another', 'read-only'])
-def lacking(request, tmp_path, monkeypatch):
-  """A user who can keep nothing; returns what the home is."""
-  named = cache_folder.VARIABLE, 'XDG_CACHE_HOME', 'XDG_STATE_HOME', 'HOME'
-  for name in named:
-    monkeypatch.delenv(name, raising=False)
-  if request.param == 'none':
-    monkeypatch.setattr('pwd.getpwuid', {}.__getitem__)
-  else:
-    monkeypatch.setenv('HOME', str(tmp_path / 'theirs'))
-    for name in ('mkdir', 'stat', 'touch', 'read_bytes'):
-      if request.param == 'of another' or name != 'stat':
-        monkeypatch.setattr(pathlib.Path, name, _refused)
-  monkeypatch.chdir(tmp_path)
-  return request.param
-
-
 def _refused(path, *args, **kwargs):
   raise PermissionError(13, 'Permission denied', str(path))
 
 
-def test_without_a_home_nothing_is_cached(lacking, tmp_path):
+@pytest.mark.parametrize('home', ['none', 'of another', 'read-only'])
+def test_without_a_home_nothing_is_cached(home, tmp_path, monkeypatch):
+  named = cache_folder.VARIABLE, 'XDG_CACHE_HOME', 'XDG_STATE_HOME', 'HOME'
+  for name in named:
+    monkeypatch.delenv(name, raising=False)
+  if home == 'none':
+    monkeypatch.setattr('pwd.getpwuid', {}.__getitem__)
+  else:
+    monkeypatch.setenv('HOME', str(tmp_path / 'theirs'))
+    for name in ('mkdir', 'stat', 'touch', 'read_bytes'):
+      if home == 'of another' or name != 'stat':
+        monkeypatch.setattr(pathlib.Path, name, _refused)
+  monkeypatch.chdir(tmp_path)
   cache = cache_folder.folder() / 'a'
   found = parsed_cache.arrays(cache, 'source', lambda store: store.append('x', np.arange(3)))
   assert found['x'].tolist() == [0, 1, 2]

@@ -7,6 +7,8 @@ import everything, `tff_xc` nothing but itself.
 import ast
 import pathlib
 
+import launch
+
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ('tff_xc', 'datasets', 'tasks', 'launch')  # The lowest first.
 # The lowest first. Layers of one line do not import each other.
@@ -81,3 +83,15 @@ def test_imports_run_downwards_only():
     if not is_allowed(importer, imported)
   ]
   assert not upwards, '\n'.join(upwards)
+
+
+def test_no_module_imports_an_extra_before_it_is_used():
+  early = [
+    path
+    for path, _ in modules()
+    for node in ast.parse(path.read_text()).body
+    if isinstance(node, ast.Import | ast.ImportFrom)
+    for name in [getattr(node, 'module', None) or node.names[0].name]
+    if name.partition('.')[0] in launch.EXTRAS
+  ]
+  assert not early

@@ -8,7 +8,6 @@ import urllib.parse
 import pytest
 
 from tests import documents, processes
-from tff_xc.algorithms import registry
 
 ROOT = documents.ROOT
 DOCS = ROOT / 'docs'
@@ -90,13 +89,5 @@ def test_the_site_is_whole_and_needs_no_network(tmp_path):
       assert target.is_file(), (path, address)
       if at.fragment and target in found:
         assert at.fragment in found[target].anchors, (path, address)
-  reference = (root / 'api' / 'algorithms.html').read_text()
-  for name, cls in registry.ALGORITHMS.items():
-    builder = f'{cls.__module__}.build_{name}'
-    [signature] = re.findall(
-      rf'<dt [^>]*id="{re.escape(builder)}">(.*?)</dt>', reference, re.DOTALL
-    )
-    for parameter in ('model', *cls.names, 'attributes'):
-      assert f'<span class="pre">{parameter}</span>' in signature
   fedss_page = (root / 'fedss.html').read_text()
   assert '<math' in fedss_page and '<!-- end -->' in fedss_page

@@ -82,10 +82,6 @@ def test_the_wheel_holds_the_library_alone_and_its_licence(wheel):
   assert file.read(of['licenses/LICENSE']) == (ROOT / 'LICENSE').read_bytes()
   metadata = file.read(of['METADATA']).decode()
   assert 'License-Expression: Apache-2.0' in metadata
-  # People read it where no other file of the repository is.
-  assert 'Description-Content-Type: text/markdown' in metadata
-  links = re.findall(r'\]\(([^)]*)\)', metadata)
-  assert links and all(link.startswith('https://') for link in links)
 
 
 @pytest.mark.slow
