@@ -77,7 +77,7 @@ _ENCODERS = {
   'mlp': lambda: mlp.build_dense_mlp_encoder(6, 8, 8),
   'resnet': lambda: resnet.build_resnet_encoder(image_size=8, augment=False),
   'cifar': lambda: plain_cnn.build_cifar_encoder(augment=False),
-  'mobilenet': lambda: mobilenet.build_mobilenet_v3(image_size=32, embedding_dim=8),
+  'mobilenet': lambda: mobilenet.build(mobilenet.V3_LARGE, image_size=32, embedding_dim=8),
 }
 
 

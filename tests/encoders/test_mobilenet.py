@@ -129,7 +129,7 @@ def test_features_and_gradients_are_those_of_the_reference(name):
 def test_bad_arguments_are_refused_and_the_seed_draws_initial_weights():
   for given, message in (({'image_size': 31}, 'at least 32'), ({'groups': 3}, 'divide 8')):
     with pytest.raises(errors.InputError, match=message):
-      mobilenet.build_mobilenet_v2(**given)
+      mobilenet.build(mobilenet.V2, **given)
   encoder = mobilenet.build(FEW, image_size=32, embedding_dim=5)
   first, again, other = (encoder.init(np.int32([0, i])) for i in (1, 1, 2))
   kernels = [k for k in first if k.endswith('kernel')]

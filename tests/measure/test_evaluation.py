@@ -82,7 +82,7 @@ def test_top1_of_test_and_training_examples(setting, monkeypatch):
   evaluate = evaluation.Evaluator(model, dataset, ('train_top1',))
   evaluate(weights)
   assert len(evaluate._some_training_examples) == 800
-  with pytest.raises(ValueError, match='p@2'):
+  with pytest.raises(KeyError, match='p@2'):
     evaluation.Evaluator(model, dataset, ('top1', 'p@2'))
 
 
@@ -254,30 +254,6 @@ def test_sparse_examples_with_label_sets(sparse_setting):
   for name in ('top1', 'macro_f1', 'mcc', 'test_loss'):
     with pytest.raises(ValueError, match=f'{name} .*p@1'):
       evaluation.Evaluator(model, dataset, (name,))(weights)
-
-
-@pytest.mark.parametrize('at_once', [1, 700, 10**6])
-def test_no_more_than_a_block_of_examples_is_read_at_once(setting, monkeypatch, at_once):
-  model, weights, dataset, _ = setting
-  names = ('top1', 'p@5', 'map@10', 'train_top1')
-  expected = evaluation.Evaluator(model, dataset, names)(weights)
-  read = []
-
-  def counted(examples):
-    def reading(numbers):
-      read.append(len(numbers))
-      return examples.read(numbers)
-
-    return dataclasses.replace(examples, read=reading)
-
-  train = client_data.PartitionedClientData(counted(dataset.train.pool), dataset.train.partition)
-  streamed = dataclasses.replace(
-    dataset, train=train, test=counted(dataset.test), retrieval=counted(dataset.retrieval)
-  )
-  monkeypatch.setattr(evaluation, '_RANKED_AT_ONCE', at_once)
-  assert evaluation.Evaluator(model, streamed, names)(weights) == expected
-  assert sum(read) == 1300 + 60 + 1600
-  assert max(read) <= 512
 
 
 def test_the_mean_of_validation_examples_is_of_these(sparse_setting):

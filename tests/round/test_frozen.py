@@ -1,6 +1,7 @@
 """Frozen weights keep their values, and are not sent, averaged or optimized."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ ENCODERS = {
   'bag': lambda: bag.build_bag_encoder(num_features=5),
   'mlp': lambda: mlp.build_mlp_encoder(5, 3),
   'mlps': lambda: encoder_lib.side_by_side(mlp.build_mlp_encoder(5, 3), 2),
-  'mobilenet': mobilenet.build_mobilenet_v3,
+  'mobilenet': functools.partial(mobilenet.build, mobilenet.V3_LARGE),
   'copies': lambda: encoder_lib.side_by_side(conv.build_conv_encoder(), 2),
 }
 

@@ -107,16 +107,6 @@ def _v3() -> Network:
 V2, V3_LARGE = _v2(), _v3()
 
 
-def build_mobilenet_v2(**arguments) -> encoder_lib.Encoder:
-  """Returns MobileNetV2 by `build`: 2,223,872 parameters, as Keras's, and a bottleneck."""
-  return build(V2, **arguments)
-
-
-def build_mobilenet_v3(**arguments) -> encoder_lib.Encoder:
-  """Returns MobileNetV3-Large by `build`: 2,971,952 parameters, and a bottleneck."""
-  return build(V3_LARGE, **arguments)
-
-
 def build(
   network: Network, *, image_size: int = 224, embedding_dim: int = 64, groups: int = 8
 ) -> encoder_lib.Encoder:

@@ -47,8 +47,8 @@ class Evaluator:
 
   Test, validation and some training examples are ranked among all classes (a single
   label is a set of one); retrieval examples among each other. Distances are those of
-  the classes that training clients hold. Examples are read block by block. ValueError
-  for a metric that there is not, or that the data do not allow.
+  the classes that training clients hold. Examples are read block by block. KeyError
+  for a metric that there is not, ValueError for one that the data do not allow.
   """
 
   def __init__(
@@ -59,9 +59,6 @@ class Evaluator:
     clients: partition_lib.Partition | None = None,
   ):
     """`clients` have the held-out examples of those that `catalog.OF_CLIENTS` are of."""
-    unknown = set(metrics) - set(catalog.SCORES)
-    if unknown:
-      raise ValueError(f'there is no metric {", ".join(sorted(unknown))}.')
     for name in metrics:
       for part in catalog.SCORES[name].needs:
         if part in _OF_DATA and not getattr(dataset, part):
@@ -202,32 +199,22 @@ class Evaluator:
 
   def _top(self, weights, rank, pool, numbers, k: int) -> np.ndarray:
     """Returns int32 [examples, k], the best classes of each example."""
-    top, held, seen = [], [], pool.seen
+    top, first, seen = [np.zeros([0, k], np.int32)], 0, pool.seen
     if seen is not None and numbers is not None:
       seen = seen.some(numbers)
-
-    def rank_held():
-      embeddings = np.concatenate(held)
-      held.clear()
+    for embeddings in _many(self._embedded(weights, pool, numbers)):
       if seen is None:
         top.append(rank(embeddings, k))
-        return
-      first = sum(map(len, top))
+        continue
       known = seen.some(slice(first, first + len(embeddings)))
+      first += len(embeddings)
       at_once = max(1, _RANKS // (k + int(known.lengths.max())))
       for start in range(0, len(embeddings), at_once):
         part = slice(start, start + at_once)
         own = known.some(part)
         best = rank(embeddings[part], k + int(own.lengths.max()))
         top.append(ranking.without(best, own.matrix(), k))
-
-    for embedded in self._embedded(weights, pool, numbers):
-      held.append(embedded)
-      if sum(map(len, held)) >= _RANKED_AT_ONCE:
-        rank_held()
-    if sum(map(len, held)):
-      rank_held()
-    return np.concatenate(top) if top else np.zeros([0, k], np.int32)
+    return np.concatenate(top)
 
   def _ranker(self, weights):
     """Returns a function: embeddings [e, ...], k -> int32 [e, k], best first."""
@@ -258,6 +245,18 @@ class Evaluator:
         break
       some.append(partition.of_client(index))
     return np.concatenate(some)[:_TRAIN_EXAMPLES]
+
+
+def _many(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+  """Yields embeddings of some thousand examples, of which there may be none."""
+  held = []
+  for embedded in blocks:
+    held.append(embedded)
+    if sum(map(len, held)) >= _RANKED_AT_ONCE:
+      yield np.concatenate(held)
+      held = []
+  if sum(map(len, held)):
+    yield np.concatenate(held)
 
 
 def _of_sets(top, y, propensity=None, ks=catalog.AT) -> dict[str, float]:

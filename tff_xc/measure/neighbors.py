@@ -3,8 +3,6 @@
 Distances are Euclidean, between embeddings of length 1; they are in [0, 2].
 """
 
-from typing import Protocol
-
 import numpy as np
 
 from tff_xc import errors
@@ -17,25 +15,13 @@ KINDS = EXACT, HNSW
 _LINKS, _BUILT_WITH, _SEARCHED_WITH = 32, 80, 128
 
 
-class Index(Protocol):
-  """A gallery: `points`, float32 [n, d] of length 1."""
-
-  points: np.ndarray
-
-  def find(self, queries: np.ndarray, k: int) -> np.ndarray:
-    """Returns int64 [q, k], nearest first; -1 where there are no more points.
-
-    Queries are float32 [q, d] of length 1.
-    """
-
-
 def unit(embeddings: np.ndarray) -> np.ndarray:
   """Returns float32 [k, d] of length 1, of embeddings [k, ...]."""
   flat = np.asarray(embeddings).reshape([len(embeddings), -1])
   return ranking.normalise(flat).astype(np.float32)
 
 
-def build(kind: str, points: np.ndarray) -> Index:
+def build(kind: str, points: np.ndarray) -> 'Exact | Hnsw':
   """Builds an index of `KINDS` of points as of `unit`."""
   return {EXACT: Exact, HNSW: Hnsw}[kind](points)
 
@@ -47,7 +33,10 @@ def check(kind: str) -> None:
 
 
 class Exact:
-  """Compares a query with every point; of equal distances the first point comes first."""
+  """Compares a query with every point; of equal distances the first point comes first.
+
+  `points` are float32 [n, d] of length 1.
+  """
 
   def __init__(self, points: np.ndarray):
     self.points = points
@@ -58,6 +47,10 @@ class Exact:
     self._bias = -squares / 2
 
   def find(self, queries: np.ndarray, k: int) -> np.ndarray:
+    """Returns int64 [q, k], nearest first; -1 where there are no more points.
+
+    Queries are float32 [q, d] of length 1.
+    """
     # |q - p|^2 = |q|^2 - 2 (q . p - |p|^2 / 2)
     centred = (queries - self._centre).astype(np.float32)
     found = search.top_k(centred, self._centred, k, self._bias)
@@ -81,6 +74,7 @@ class Hnsw:
       faiss.omp_set_num_threads(threads)
 
   def find(self, queries: np.ndarray, k: int) -> np.ndarray:
+    """As `Exact.find`."""
     self._graph.hnsw.efSearch = max(_SEARCHED_WITH, 2 * k)
     found = self._graph.search(queries, k)[1]
     return _in_order(queries, self.points, found)

@@ -26,24 +26,23 @@ def class_counts(
   return counts
 
 
-def emd(counts: scipy.sparse.csr_matrix, target: np.ndarray | None = None) -> float:
+def emd(counts: scipy.sparse.csr_matrix) -> float:
   """Returns the mean over clients of sum_y |q_k(y) - p(y)|, in [0, 2].
 
-  q_k(y) is the share of class y with client k; clients are weighted by their examples.
-  The target is p, float [classes]; None: the share of each class with all clients.
+  q_k(y) is the share of class y with client k, and p(y) that with all clients, which are
+  weighted by their examples.
   """
   total = counts.sum()
   if not total:
     return 0.0
-  if target is None:
-    target = np.asarray(counts.sum(axis=0)).ravel() / total
+  share = np.asarray(counts.sum(axis=0)).ravel() / total
   counts = counts.tocsr()
   sizes = np.diff(np.append(0, np.cumsum(counts.data))[counts.indptr])
   q = counts.data / np.repeat(np.maximum(sizes, 1), np.diff(counts.indptr))
-  p = target[counts.indices]
+  p = share[counts.indices]
   # Of classes that a client has not, |q - p| is p: all of p, but for its own.
   own = np.repeat(sizes, np.diff(counts.indptr)) * (np.abs(q - p) - p)
-  return float(target.sum() + own.sum() / total)
+  return float(share.sum() + own.sum() / total)
 
 
 def spread(values: np.ndarray) -> Mapping[str, float]:

@@ -162,7 +162,7 @@ class _Process:
 class WorkerContext(tff.framework.SyncExecutionContext):
   """A synchronous execution context with a worker process of its own."""
 
-  def __init__(self, process: _Process, default_num_clients: int):
+  def __init__(self, process: _Process):
     self.pid = process.pid
     # Also runs when the context is collected and when the interpreter exits.
     self.close = end = weakref.finalize(self, process.end)
@@ -172,7 +172,7 @@ class WorkerContext(tff.framework.SyncExecutionContext):
         raise RuntimeError('this worker context has been closed')
       # If a connection breaks, TFF retries for ever: report the cause instead.
       process.check_running()
-      cardinalities.setdefault(tff.CLIENTS, default_num_clients)
+      cardinalities.setdefault(tff.CLIENTS, 0)
       executor = tff.framework.RemoteExecutor(process.stub)
       executor.set_cardinalities(cardinalities)
       return executor
@@ -212,10 +212,7 @@ def _listed(arg, type_spec: tff.Type | None):
 
 
 def create_context(
-  *,
-  default_num_clients: int = 0,
-  max_concurrent_calls: int = -1,
-  start_timeout_seconds: float = 60.0,
+  *, max_concurrent_calls: int = -1, start_timeout_seconds: float = 60.0
 ) -> WorkerContext:
   """Starts TFF's worker and returns a context that computes in it.
 
@@ -223,8 +220,6 @@ def create_context(
   started it ends.
 
   Args:
-    default_num_clients: the number of clients if a computation's arguments do
-      not determine it.
     max_concurrent_calls: most clients that train in parallel; at most 0: no limit.
     start_timeout_seconds: longest wait for the worker's first answer.
 
@@ -239,7 +234,7 @@ def create_context(
   if threading.current_thread() is not threading.main_thread():
     raise RuntimeError('a worker context is created in the main thread only')
   process = _Process(max_concurrent_calls, start_timeout_seconds)
-  return WorkerContext(process, default_num_clients)
+  return WorkerContext(process)
 
 
 def _find_binary() -> str:

@@ -14,7 +14,7 @@ class ClusterContext(context.InProcessContext):
   _phase = cut.CutPhase
 
   def __init__(self, crew, timeout_seconds: float = registry.WORKER_TIMEOUT, device: str = ''):
-    super().__init__(context.new_clients(1, device), 0)
+    super().__init__(context.new_clients(1, device))
     self._roster = dispatch.Roster(crew, timeout_seconds)
     self._programs = weakref.WeakKeyDictionary()
     self._counter = itertools.count()

@@ -39,11 +39,10 @@ class InProcessContext(tff.framework.SyncContext):
   Each invocation has its own client threads.
   """
 
-  def __init__(self, new_clients: Callable[[int], execution.Clients], default_num_clients: int):
+  def __init__(self, new_clients: Callable[[int], execution.Clients]):
     self._new_clients = new_clients
     self._numbers = itertools.count()
     self._idle = []
-    self._default_num_clients = default_num_clients
     self._compiled = {}
     self._in_place = updates.InPlace()
     self._lock = threading.Lock()
@@ -62,15 +61,12 @@ class InProcessContext(tff.framework.SyncContext):
     """
     program, phases = self._compile(comp)
     argument = arguments.Argument(arg, program.parameter_type)
-    num_clients = argument.num_clients
-    if num_clients is None:
-      num_clients = self._default_num_clients
     with self._clients() as clients:
       found = execution.run(
         program,
         phases,
         argument.of_server(),
-        num_clients,
+        argument.num_clients or 0,
         clients.home(program.stateful),
         self._run_clients(program, argument, clients),
       )
@@ -165,9 +161,7 @@ def _short(device: str) -> str:
   return device.removeprefix('/device:').lower()
 
 
-def create_context(
-  *, client_threads: int = 0, device: str = '', default_num_clients: int = 0
-) -> InProcessContext:
+def create_context(*, client_threads: int = 0, device: str = '') -> InProcessContext:
   """Returns a context that runs computations in this process.
 
   Create it before TensorFlow has run anything: it limits every op to one
@@ -177,13 +171,11 @@ def create_context(
     client_threads: clients that one invocation runs in parallel; 0: the number
       of cores of this process.
     device: see `visible_devices`.
-    default_num_clients: the number of clients if a computation's arguments do
-      not determine it.
 
   Raises:
     errors.InputError: for a device that TensorFlow does not see.
   """
-  return InProcessContext(new_clients(client_threads, device), default_num_clients)
+  return InProcessContext(new_clients(client_threads, device))
 
 
 def new_clients(client_threads: int, device: str) -> Callable[[int], execution.Clients]:
