@@ -145,17 +145,15 @@ def test_the_path_from_a_split_to_a_comparison(name, here):
       compared += 1
       assert 'fedss' in result
       assert 'fedvc' in result or 'fedavg' in result
-  assert compared == 2
+  assert compared == (2 if name == 'photographs' else 1)
   assert (here / 'runs' / 'users').exists() == (name == 'photographs')
 
 
-def test_the_pages_tell_the_defaults():
+def test_the_page_tells_the_defaults():
   for name in ('images', 'table'):
     task = registry.get(name)
     assert (task.rounds, task.clients_per_round) == (300, 16)
-  assert 'for 300 rounds of 16 clients by default' in OWN
-  assert 'A run has 300 rounds' in PATHS['photographs']
-  assert re.search(r'`--clients_per_round` \(default\s16\)', PATHS['photographs'])
+  assert '300 rounds of 16 clients by default' in ' '.join(OWN.split())
 
 
 def test_training_says_what_the_images_are(tmp_path, capsys):
