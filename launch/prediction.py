@@ -2,11 +2,12 @@
 
 import contextlib
 import csv
+import itertools
 import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -96,7 +97,6 @@ def run(
     nearest = _Neighbors(found, read([gallery], found), neighbors, index)
     if picture and queries.image is None:
       raise errors.InputError(f'--picture={picture}: only images can be drawn; leave it out')
-  scores = _Scores(found)
   heading = ['input']
   for place in range(1, top + 1):
     heading += [f'class_{place}', f'score_{place}']
@@ -107,7 +107,7 @@ def run(
     return found.class_names[c] if found.class_names else str(c)
 
   is_shown = output is None and sys.stdout.isatty()
-  damaged, short = [], 0
+  damaged, answers, short = [], [], 0
   with (
     _writer(output, heading) as write,
     tqdm.tqdm(total=queries.count, unit=queries.noun, disable=True if is_shown else None) as bar,
@@ -121,7 +121,7 @@ def run(
         if block.seen is not None:
           classes, values = ranking.without(classes, block.seen, most, values)
           short += int((classes[:, :top] < 0).any(axis=1).sum())
-        scores.add(classes, block.labels)
+        answers.append((classes, block.labels))
         for row, best, of in zip(rows, classes[:, :top], values, strict=True):
           for c, value in zip(best, of, strict=False):
             row += [name_of(c), f'{value:.6g}'] if c >= 0 else ['', '']
@@ -143,16 +143,18 @@ def run(
       f'warning: {wording.count(short, queries.noun)} with fewer than {top} new items: {why}',
       file=sys.stderr,
     )
-  measured = scores.result()
+  count = sum(len(best) for best, _ in answers)
+  labelled = [(best, of) for best, of in answers if scipy.sparse.issparse(of) or any(of or ())]
+  measured, known = _scores(found, labelled)
   if nearest:
     measured |= nearest.scores()
     if picture:
       nearest.draw(queries.image, picture)
       print(f'picture: {picture}')
   if output:
-    print(f'{wording.count(scores.seen, queries.noun)}: {output}')
-  if scores.has_labels and scores.labelled < scores.seen:
-    print(f'{scores.labelled:,} of {scores.seen:,} have labels of the model')
+    print(f'{wording.count(count, queries.noun)}: {output}')
+  if labelled and known < count:
+    print(f'{known:,} of {count:,} have labels of the model')
   for name, value in measured.items():
     print(f'{name:19s} {value:.4f}')
   return measured
@@ -221,16 +223,6 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
 # -- models --
 
 
-def of_run(
-  run_dir: str,
-  round_wanted: str = trained.CHOSEN,
-  top: int = 5,
-  named: Mapping[str, str] | None = None,
-) -> Model:
-  """Loads the model of a run; errors are those of `trained.load`."""
-  return _of_trained(trained.load(run_dir, round_wanted, named), top)
-
-
 def _of_trained(found: trained.Trained, top: int) -> Model:
   """Returns the model of a run, which gives `top` classes at most."""
   predictor = predictor_lib.Predictor(found.model, found.weights, found.description, top)
@@ -264,13 +256,9 @@ def of_file(folder: str) -> Model:
     form, top = card['format'], int(card['top'])
     if not 0 < top <= description.num_classes:
       raise ValueError(f'top is {top}')
-    types = {}
-    if form in LOADERS:
-      # JSON keeps no order that would mean something.
-      types = {
-        name: np.dtype(card['inputs'][name]['dtype'])
-        for name in description_lib.ARGUMENTS[description.kind]
-      }
+    # JSON keeps no order that would mean something, and weights alone have no inputs.
+    arguments = description_lib.ARGUMENTS[description.kind] if form in LOADERS else ()
+    types = {name: np.dtype(card['inputs'][name]['dtype']) for name in arguments}
     names = _symbols(description)
     if card['named_classes']:
       names = run_files.class_names(path / run_files.CLASSES, description.num_classes)
@@ -306,11 +294,12 @@ def of_file(folder: str) -> Model:
 
 def _saved_model(path: pathlib.Path) -> Callable:
   loaded = tf.saved_model.load(str(path))
-  function = loaded.signatures['serving_default']
-  # The function does not keep the variables of what it was loaded with.
-  return lambda arguments, kept=loaded: function(
-    **{name: tf.constant(x) for name, x in arguments.items()}
-  )
+
+  def call(arguments):  # The signature alone would lose its variables.
+    signature = loaded.signatures['serving_default']
+    return signature(**{name: tf.constant(x) for name, x in arguments.items()})
+
+  return call
 
 
 def _tflite(path: pathlib.Path) -> Callable:
@@ -338,64 +327,34 @@ LOADERS = {'saved_model': _saved_model, 'tflite': _tflite, 'onnx': _onnx}
 # -- scores --
 
 
-class _Scores:
-  """Means over the inputs whose label the model knows: top1, top5; p@k, hit@k, ...
+def _scores(model: Model, blocks: Sequence[tuple[np.ndarray, Any]]) -> tuple[dict[str, float], int]:
+  """Returns means over the inputs whose label the model knows, and how many these are.
 
-  Attributes:
-    seen: inputs so far.
-    has_labels: whether some have labels, perhaps unknown ones.
-    labelled: those with a label of the model.
+  `blocks` has predictions int [B, k], best first, and labels as of `raw_examples`. The
+  means are top1 and top5, or of sets of labels p@k, hit@k, recall@k and ndcg@k.
   """
-
-  def __init__(self, model: Model):
-    names = model.class_names
-    self._numbers = {name: i for i, name in enumerate(names or ())}
-    self._model = model
-    self._sums: dict[str, float] = {}
-    self.seen = self.labelled = 0
-    self.has_labels = False
-
-  def add(self, classes: np.ndarray, labels) -> None:
-    """Adds predictions int [B, k], best first, with labels as of `raw_examples`."""
-    self.seen += len(classes)
-    if labels is None:
-      return
-    self.has_labels |= scipy.sparse.issparse(labels) or any(labels)
-    if scipy.sparse.issparse(labels):
-      ks = [k for k in catalog.AT if k <= classes.shape[1]]
-      has = np.diff(labels.indptr) > 0
-      if not has.any() or not ks:
-        return
-      found = ranking.label_set_scores(classes[has], labels[has], ks=ks)
-      kept = ('p@', 'hit@', 'recall@', 'ndcg@')
-      found = {n: value for n, value in found.items() if n.startswith(kept)}
-    else:
-      numbers = np.array([self._number(options) for options in labels])
-      has = numbers >= 0
-      if not has.any():
-        return
-      found = {
-        f'top{k}': ranking.top_accuracy(classes[has], numbers[has], k)
-        for k in (1, 5)
-        if k <= classes.shape[1]
-      }
-    count = int(has.sum())
-    self.labelled += count
-    for name, value in found.items():
-      self._sums[name] = self._sums.get(name, 0.0) + count * value
-
-  def _number(self, options: tuple[str, ...]) -> int:
-    """Returns the class that one of these names, or -1."""
-    if self._model.class_names is not None:
-      return next((self._numbers[o] for o in options if o in self._numbers), -1)
-    most = self._model.description.num_classes
-    for option in options:
-      if option.isdecimal() and len(option) < 10 and int(option) < most:
-        return int(option)
-    return -1
-
-  def result(self) -> dict[str, float]:
-    return {name: value / self.labelled for name, value in self._sums.items()}
+  if not blocks:
+    return {}, 0
+  classes = np.concatenate([found for found, _ in blocks])
+  is_sets = scipy.sparse.issparse(blocks[0][1])
+  if is_sets:
+    labels = scipy.sparse.vstack([of for _, of in blocks], 'csr')
+    has = np.diff(labels.indptr) > 0
+  else:
+    names = model.class_names or map(str, range(model.description.num_classes))
+    numbers = {name: number for number, name in enumerate(names)}
+    options = itertools.chain.from_iterable(of for _, of in blocks)
+    labels = np.array([next((numbers[o] for o in each if o in numbers), -1) for each in options])
+    has = labels >= 0
+  classes, labels, count = classes[has], labels[has], int(has.sum())
+  ks = [k for k in catalog.AT if k <= classes.shape[1]]
+  if not count or not ks:
+    return {}, count
+  if is_sets:
+    found = ranking.label_set_scores(classes, labels, ks=ks)
+    kept = ('p@', 'hit@', 'recall@', 'ndcg@')
+    return {name: value for name, value in found.items() if name.startswith(kept)}, count
+  return {f'top{k}': ranking.top_accuracy(classes, labels, k) for k in ks if k != 3}, count
 
 
 # -- neighbours --
@@ -405,78 +364,69 @@ class _Neighbors:
   """The nearest inputs of a gallery."""
 
   def __init__(self, model: Model, gallery, k: int, kind: str):
-    names, keys, labels, parts, damaged = [], [], [], [], []
+    self._names, self._keys, labels, points, damaged = [], [], [], [], []
     with tqdm.tqdm(total=gallery.count, unit=gallery.noun, desc='gallery', disable=None) as bar:
       for block in gallery.blocks:
         if block.names:
-          found = model.predict(*block.raw)[predictor_lib.EMBEDDING]
-          parts.append(neighbors_lib.unit(found))
-        names += block.names
-        keys += block.keys
+          points.append(neighbors_lib.unit(model.predict(*block.raw)[predictor_lib.EMBEDDING]))
+        self._names += block.names
+        self._keys += block.keys
         labels += _texts(block)
         damaged += block.damaged
         bar.update(len(block.names) + len(block.damaged))
     _tell_damaged(damaged, gallery)
-    self._names, self._keys = names, keys
+    if k > len(self._names):
+      raise errors.InputError(
+        f'--neighbors={k}: the gallery has {wording.count(len(self._names), gallery.noun)}'
+      )
     self._labels = np.array(labels, object)
     self._k, self._kind, self._image = k, kind, gallery.image
-    # One more, since an input that is in the gallery is no neighbour of itself.
-    if k > len(names):
-      raise errors.InputError(
-        f'--neighbors={k}: the gallery has {wording.count(len(names), gallery.noun)}'
-      )
-    self._index = neighbors_lib.build(kind, np.concatenate(parts))
-    self._drawn, self._hits, self._exact = [], [], []
+    self._index = neighbors_lib.build(kind, np.concatenate(points))
+    # The first rows of a picture, what each query with a label has hit, and the first
+    # queries with their keys and what was found.
+    self._drawn, self._hits, self._first = [], [], []
 
   def add(self, rows: list[list], block, embeddings: np.ndarray) -> None:
     """Appends names and distances of the nearest to rows, a row for each input."""
     queries = neighbors_lib.unit(embeddings)
     found = self._without_self(self._index, queries, block.keys)
-    self._compare(found, queries, block.keys)
+    if len(self._first) * _BLOCK < _CHECKED:
+      self._first.append((queries, block.keys, found))
     apart = neighbors_lib.distances(queries, self._index.points, found)
-    for row, numbers, far in zip(rows, found, apart, strict=True):
+    for row, label, numbers, far in zip(rows, _texts(block), found, apart, strict=True):
       for number, distance in zip(numbers, far, strict=True):
         row += [self._names[number], f'{distance:.6g}'] if number >= 0 else ['', '']
-    for label, numbers in zip(_texts(block), found, strict=True):
       if label is not None:
-        same = self._labels[numbers] == label
-        self._hits.append(np.logical_or.accumulate(same & (numbers >= 0)))
-    left = _ROWS - len(self._drawn)
-    self._drawn += zip(block.names[:left], found, apart, strict=False)
+        self._hits.append(
+          np.logical_or.accumulate((self._labels[numbers] == label) & (numbers >= 0))
+        )
+      if len(self._drawn) < _ROWS:
+        self._drawn.append((row[0], numbers, far))
 
   def _without_self(self, index, queries, keys: list) -> np.ndarray:
-    more = min(self._k + 1, len(self._names))
-    found = index.find(queries, more)
-    kept = np.full([len(found), self._k], -1, np.int64)
+    """Returns int64 [q, k], the nearest that have another key, and -1."""
+    kept = np.full([len(queries), self._k], -1, np.int64)
+    found = index.find(queries, min(self._k + 1, len(self._names)))
     for row, (numbers, key) in enumerate(zip(found, keys, strict=True)):
-      others = [n for n in numbers if n < 0 or self._keys[n] != key]
-      others = others[: self._k]
+      others = [n for n in numbers if n < 0 or self._keys[n] != key][: self._k]
       kept[row, : len(others)] = others
     return kept
 
-  def _compare(self, found, queries, keys) -> None:
-    """Holds an index against the exact answer, for the first queries."""
-    done = sum(len(part) for part, _ in self._exact)
-    if self._kind == neighbors_lib.EXACT or done >= _CHECKED:
-      return
-    exact = neighbors_lib.Exact(self._index.points)
-    self._exact.append((found, self._without_self(exact, queries, keys)))
-
   def scores(self) -> dict[str, float]:
     """Returns R@k, if all of the gallery have labels; prints the recall of an index."""
-    measured = {}
-    kinds = {*self._labels.tolist()}
-    if self._hits and None not in kinds and len(kinds) > 1:
-      mean = np.mean(self._hits, axis=0)
-      measured = {f'retrieval_recall@{k}': float(mean[k - 1]) for k in catalog.AT if k <= self._k}
-    if self._exact:
-      parts = zip(*self._exact, strict=True)
-      found, exact = map(np.concatenate, parts)
+    if self._kind != neighbors_lib.EXACT:
+      exact = neighbors_lib.Exact(self._index.points)
+      of_exact = [self._without_self(exact, queries, keys) for queries, keys, _ in self._first]
+      found = np.concatenate([of_index for *_, of_index in self._first])
       print(
-        f'{self._kind} holds {neighbors_lib.recall(found, exact):.4f} of the exact'
+        f'{self._kind} holds {neighbors_lib.recall(found, np.concatenate(of_exact)):.4f} of the exact'
         f' {self._k} neighbors, on {wording.count(len(found), "input")}'
       )
-    return measured
+    kinds = {*self._labels.tolist()}
+    if not self._hits or None in kinds or len(kinds) == 1:
+      return {}
+    mean = np.mean(self._hits, axis=0)
+    return {f'retrieval_recall@{k}': float(mean[k - 1]) for k in catalog.AT if k <= self._k}
 
   def draw(self, image: Callable[[int], np.ndarray], path: str) -> None:
     """Draws the first inputs, each with its neighbours on the right."""
@@ -499,8 +449,8 @@ def _texts(block) -> list[str | None]:
 
   The model need not know these classes.
   """
-  if block.labels is None or scipy.sparse.issparse(block.labels):
-    return [None] * len(block.names)
   if block.folders:
     return [folder or None for folder in block.folders]
+  if block.labels is None or scipy.sparse.issparse(block.labels):
+    return [None] * len(block.names)
   return [label for [label] in block.labels]

@@ -504,7 +504,7 @@ def test_damaged_images_are_left_out_counted_and_named(here, capsys, monkeypatch
       2 if given == 'photos' else 1
     )
   # Pictures are those of the images that have predictions.
-  found = prediction.of_run(run)
+  found = trained.load(run)
   inputs = raw_examples.read(['photos'], found.description, size=4)
   pixels = np.concatenate([b.raw[0] for b in inputs.blocks if b.names])
   for number in (0, len(expected) - 1):
