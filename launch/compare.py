@@ -64,7 +64,7 @@ def compare(
   """Compares runs as the flags of these names say; returns the table, and writes files."""
   metric = metric and check_metric(metric)
   for curve in curves:
-    _check_score(curve, 'curves')
+    check_metric(curve, 'curves')
   targets = None if target is None else targets_lib.parse(target)
   frame = collect(directories, rounds)
   from tff_xc.report import tables
@@ -75,33 +75,26 @@ def compare(
   table = tables.build(frame, metric, targets, targets_lib.parse_budgets(at or ''), reference, more)
   from tff_xc.report import curves as curves_lib
 
-  notes = ''
+  notes = []
   if found := tables.differing(frame):
-    notes = f'settings that differ between the methods: {", ".join(found)}'
-  summaries = [run.summary or {} for run in frame['run']]
-  without = wording.baselines(summaries[0].get('baselines', {}))
-  if without and all(s.get('baselines') == summaries[0]['baselines'] for s in summaries):
-    notes += '\n' * bool(notes) + f'without training reach {"; ".join(without)}'
+    notes.append(f'settings that differ between the methods: {", ".join(found)}')
+  first, *others = [(run.summary or {}).get('baselines') for run in frame['run']]
+  if first and all(other == first for other in others):
+    notes.append(f'without training reach {"; ".join(wording.baselines(first))}')
   # Drawn before anything is written, so that errors leave nothing.
   final = metric and metric.partition(':')[0]
   figure = curves_lib.compare_figure(frame, curves, over, reference, final)
   if output is None:
     parents = [run.path.resolve().parent for run in frame['run']]
     output = os.path.commonpath(parents)
-  written = write_files(
-    pathlib.Path(output) / 'compare',
-    tables.to_markdown(table, mark=True) + (notes and f'\n{notes}\n'),
-    tables.to_csv(table),
-    figure,
-  )
-  when = 'final scores'
-  if rounds is not None:
-    when = f'after {wording.count(rounds, "round")}'
+  markdown = tables.to_markdown(table, mark=True)
+  if notes:
+    markdown += '\n'.join(['', *notes, ''])
+  written = write_files(pathlib.Path(output) / 'compare', markdown, tables.to_csv(table), figure)
+  when = 'final scores' if rounds is None else f'after {wording.count(rounds, "round")}'
   width = text_table.terminal_width()
   text = tables.to_text(table, width, metric, 'compare.csv', mark=True)
-  if notes:
-    for line in notes.splitlines():
-      text += textwrap.fill(line, width) + '\n'
+  text += ''.join(textwrap.fill(line, width) + '\n' for line in notes)
   return f'task {task}, {when}\n{text}{written}'
 
 
@@ -122,22 +115,19 @@ def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
     return None
   found, run = collect([directory]), frame['run'].iloc[0]
   first, number = found['run'].iloc[0], found['method'].nunique()
-  what = f'{number} configurations' if number > 1 else ''
-  if first.task != run.task:
-    what = f'a run of task {first.task}'
-  if what:
+  if first.task != run.task or number > 1:
+    what = f'{number} configurations' if first.task == run.task else f'a run of task {first.task}'
     raise errors.InputError(
       f'--relative_to={directory} is {what}; give one configuration of task'
       f' {run.task}, such as its centralized run.'
     )
   data, other = (each.config.get('data', {}) for each in (run, first))
-  for name in _SAME_DATA:
-    if name in data and name in other and data[name] != other[name]:
-      raise errors.InputError(
-        f'--relative_to={directory} was run on other data than {run.path}: {name} is'
-        f' {other[name]} there and {data[name]} here; give a run on the same classes'
-        ' and test examples.'
-      )
+  both = [name for name in _SAME_DATA if name in data and name in other]
+  if told := same_run.differences({n: data[n] for n in both}, {n: other[n] for n in both}):
+    raise errors.InputError(
+      f'--relative_to={directory} was run on other data than {run.path}: {told}; give a run'
+      ' on the same classes and test examples.'
+    )
   return found
 
 
@@ -193,7 +183,7 @@ def keep(
   targets = targets_lib.parse(first.iloc[0].config.get('target', ''))
   table = tables.of_methods(frame, tables.all_columns(targets, more))
   table = table.loc[:, (table.notna() & (table != '')).any()]
-  commands = []
+  commands, processors = [], []
   seeds_of = frame.groupby('method')['seed'].agg(list)
   for run, seeds in zip(first, seeds_of, strict=True):
     given = {'task': run.task, 'algorithm': run.algorithm, **_changes(run)}
@@ -201,10 +191,15 @@ def keep(
       given['seed'] = run.seed
     words = [f'--{name}={value}' for name, value in given.items()]
     commands.append(shlex.join(['python', '-m', 'launch.train', *words]))
+    is_cpu = 'tensorflow-cpu' in run.config.get('versions', {})
+    processors.append(run.config.get('device') or ('CPU' if is_cpu else ''))
+
+  def revisions(runs):
+    found = [run.config.get('git_revision') for run in runs]
+    return ' '.join(dict.fromkeys(filter(None, found)))
+
   table = table.assign(
-    revision=frame.groupby('method')['run'].agg(_revisions),
-    processor=list(map(_processor, first)),
-    command=commands,
+    revision=frame.groupby('method')['run'].agg(revisions), processor=processors, command=commands
   )
   with files.writing(path, 'name another --csv'), files.replacing(path) as temporary:
     temporary.write_text(tables.to_csv(table), encoding='utf-8')
@@ -255,29 +250,16 @@ def _changes(run: run_files.Run) -> dict:
   return changes
 
 
-def _revisions(runs) -> str:
-  found = (run.config.get('git_revision') for run in runs)
-  return ' '.join(dict.fromkeys(filter(None, found)))
-
-
-def _processor(run: run_files.Run) -> str:
-  is_cpu = 'tensorflow-cpu' in run.config.get('versions', {})
-  return run.config.get('device') or ('CPU' if is_cpu else '')
-
-
-def check_metric(metric: str) -> str:
-  """Returns the name of a score, or of a target such as 'top1:0.7'."""
-  if ':' in metric:
+def check_metric(metric: str, flag: str = 'metric') -> str:
+  """Returns the name of a score, or of a target such as 'top1:0.7' of --metric."""
+  if ':' in metric and flag == 'metric':
     return targets_lib.parse_one(metric).name
-  return _check_score(metric, 'metric', ', and targets such as top1:0.7')
-
-
-def _check_score(name: str, flag: str, others: str = '') -> str:
-  if name not in catalog.SCORES:
+  if metric not in catalog.SCORES:
     raise errors.InputError(
-      f'--{flag}={name}: there is no such score; there are {", ".join(catalog.SCORES)}{others}'
+      f'--{flag}={metric}: there is no such score; there are {", ".join(catalog.SCORES)}, and'
+      ' for --metric targets such as top1:0.7'
     )
-  return name
+  return metric
 
 
 def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
@@ -312,11 +294,8 @@ def main(arguments: Sequence[str]) -> None:
       raise errors.InputError(f'--{name} is empty; give a value, or leave it out')
   names = ('output', 'metric', 'rounds', 'target', 'curves', 'over', 'at')
   if values.csv:
-    for name in (*names, 'picture_format'):
-      if values[name].present:
-        raise errors.InputError(
-          f'--{name} does not go with --csv, which takes --columns and --relative_to'
-        )
+    others = (*names, 'picture_format')
+    settings.refuse(others, 'does not go with --csv, which takes --columns and --relative_to')
     keep(arguments, values.csv, values.columns, values.relative_to)
     print(f'written: {values.csv}')
     return

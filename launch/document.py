@@ -56,18 +56,13 @@ from tff_xc.report import text_table
 def document(path: pathlib.Path) -> str:
   """Returns a file's text with its tables written anew."""
   text = _read(path)
-  opened, closed = len(_OPENING.findall(text)), len(_BLOCK.findall(text))
-  if opened != closed:  # The text up to the next end would be lost.
+  opened, closed, ends = (len(each.findall(text)) for each in (_OPENING, _BLOCK, _END))
+  if not opened == closed == ends:  # The text up to the next end would be lost.
     raise errors.InputError(
-      f'{path} begins {opened:,} and ends {closed:,} of its tables; put <!-- end --> on a line'
-      ' after each'
+      f'{path} begins {opened:,} tables, ends {closed:,} of them, and has {ends:,} lines'
+      ' <!-- end -->; put one after each table, which begins with <!-- and one of:'
+      f' {", ".join(_KINDS)}'
     )
-  if (ends := len(_END.findall(text))) != closed:
-    raise errors.InputError(
-      f'{path}: lines <!-- end -->: {ends}, tables: {closed}; a table begins with'
-      f' <!-- and one of: {", ".join(_KINDS)}'
-    )
-
   line_end = '\r\n' if '\r\n' in text else '\n'
 
   def written(found):
@@ -75,7 +70,7 @@ def document(path: pathlib.Path) -> str:
     start = start.replace(line_end, '\n')
     try:
       made = _KINDS[kind](path.parent, shlex.split(words))
-    except (errors.InputError, ValueError) as e:
+    except (errors.InputError, AttributeError, LookupError, OSError, TypeError, ValueError) as e:
       raise errors.InputError(f'{path}, "{kind} {words}": {e}') from e
     return f'{start}{made}{end}'.replace('\n', line_end)
 
@@ -86,10 +81,8 @@ def _read(path: pathlib.Path) -> str:
   """Returns a page's text, with its own line ends."""
   try:
     return path.read_bytes().decode('utf-8')
-  except OSError as e:
-    raise errors.InputError(f'{path} cannot be read ({e.strerror})') from e
-  except UnicodeDecodeError as e:
-    raise errors.InputError(f'{path} is no text in UTF-8 ({e.reason})') from e
+  except (OSError, UnicodeDecodeError) as e:
+    raise errors.InputError(f'{path} cannot be read ({e})') from e
 
 
 def _write(path: pathlib.Path, text: str) -> None:
@@ -98,7 +91,7 @@ def _write(path: pathlib.Path, text: str) -> None:
 
 
 def _words(words: Sequence[str], paths: str, *flags_: str) -> tuple[list[str], dict[str, str]]:
-  """Returns the words that `paths` names, and the values of flags."""
+  """Returns the words, as many as in `paths`, and the values of flags."""
   found = [word for word in words if not word.startswith('--')]
   given = dict(w[2:].partition('=')[::2] for w in words if w.startswith('--'))
   if len(found) != len(paths.split()) or not given.keys() <= {*flags_}:
@@ -119,20 +112,20 @@ def _result(root: pathlib.Path, words: Sequence[str]) -> str:
   return page.to_markdown(found, 'short' in given)
 
 
-def _check_results(where: pathlib.Path) -> None:
-  if not any(where.glob('*.csv')):
+def _results(root: pathlib.Path, where: str) -> dict[str, lines_lib.Measured]:
+  """Returns what was measured of each small result, by name."""
+  if not any((root / where).glob('*.csv')):
     raise ValueError(f'no result was written to {where}')
+  found = registry.RESULTS.items()
+  return {name: lines_lib.read(root / where, each, 'small') for name, each in found}
 
 
 def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns a line for each paper, with the counts of its small results' verdicts."""
   [where], _ = _words(words, 'DIRECTORY')
-  _check_results(root / where)
   of: dict[str, list[judge.Verdict]] = {}
-  for each in registry.RESULTS.values():
-    found = lines_lib.read(root / where, each, 'small')
-    verdict = judge.judge(found).verdict
-    of.setdefault(each.paper, []).append(verdict)
+  for found in _results(root, where).values():
+    of.setdefault(found.found.paper, []).append(judge.judge(found).verdict)
   of['all'] = [*itertools.chain(*of.values())]
   kinds = list(judge.Verdict)
   lines = [
@@ -145,18 +138,17 @@ def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
 def _overview(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns a line for each result that is not a diagram: agreement, verdict and cause."""
   [where], _ = _words(words, 'DIRECTORY')
-  _check_results(root / where)
-  path = root / where / CAUSES
+  results, path = _results(root, where), root / where / CAUSES
   rows = csv.DictReader(_read(path).splitlines() if path.exists() else ())
   causes = {row['result']: row['cause'] for row in rows}
   if unknown := causes.keys() - registry.RESULTS.keys():
     raise ValueError(f'{CAUSES} names {min(unknown)}, which is no result')
   lines = [['result', 'the paper shows', 'agreement', 'verdict']]
-  for name, each in registry.RESULTS.items():
-    verdict, why, _ = judge.judge(lines_lib.read(root / where, each, 'small'))
+  for name, found in results.items():
+    verdict, why, _ = judge.judge(found)
     if verdict is judge.Verdict.NOTHING:
       continue
-    shown = re.split('[:;]', each.caption)[0]
+    shown = re.split('[:;]', found.found.caption)[0]
     says = f'{verdict}. {causes[name]}' if name in causes else str(verdict)
     lines.append([f'`{name}`', shown, _in_short(why), says])
   return text_table.to_markdown(lines)
@@ -178,21 +170,14 @@ def _in_short(why: str) -> str:
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the tables of a benchmark, and how they were made."""
   [where], given = _words(words, 'FILE', 'short')
-  try:
-    found = json.loads((root / where).read_text(encoding='utf-8'))
-    return harness.to_markdown(found, 'short' in given)
-  except (AttributeError, LookupError, OSError, TypeError, ValueError) as e:
-    raise ValueError(f'{where} is no report of a benchmark ({e!r})') from e
+  return harness.to_markdown(json.loads((root / where).read_text('utf-8')), 'short' in given)
 
 
 def _table(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the rows of a CSV."""
   [where], _ = _words(words, 'FILE')
-  try:
-    with open(root / where, newline='', encoding='utf-8') as file:
-      rows = list(csv.reader(file))
-  except OSError as e:
-    raise ValueError(f'it cannot be read ({e.strerror})') from e
+  with open(root / where, newline='', encoding='utf-8') as file:
+    rows = list(csv.reader(file))
   if len({len(row) for row in rows}) != 1:
     raise ValueError('it is no table: rows differ in length, or there are none')
   return text_table.to_markdown(rows)
@@ -205,15 +190,10 @@ def _audit(root: pathlib.Path, words: Sequence[str]) -> str:
   from tff_xc.report import audit
 
   [where], given = _words(words, 'FILE', 'metric')
-  try:
-    found = pd.read_csv(root / where)
-    if 'seen' in found:
-      return text_table.to_markdown(audit.table_of_updates(found))
-    return text_table.to_markdown(audit.table(found, given.get('metric', '')))
-  except OSError as e:
-    raise ValueError(f'it cannot be read ({e.strerror})') from e
-  except KeyError as e:
-    raise ValueError(f'it is no audit.csv: it has no column {e}') from e
+  found = pd.read_csv(root / where)
+  if 'seen' in found:
+    return text_table.to_markdown(audit.table_of_updates(found))
+  return text_table.to_markdown(audit.table(found, given.get('metric', '')))
 
 
 def _advice(root: pathlib.Path, words: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import pathlib
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
@@ -39,17 +39,12 @@ def describe() -> dict[str, Any]:
 
 
 def processor() -> str:
-  """Returns this machine's processor: 'AMD EPYC (family 25, model 1, AVX2)'."""
-  return processor_of(_CPUINFO.read_text('utf-8') if _CPUINFO.exists() else '')
-
-
-def processor_of(cpuinfo: str) -> str:
-  """Returns the first processor's name, with what tells its generation.
+  """Returns this machine's processor: 'AMD EPYC (family 25, model 1, AVX2)'.
 
   Names such as 'AMD EPYC' leave open which instructions there are, and these decide
   which kernels run.
   """
-  first = cpuinfo.partition('\n\n')[0]
+  first = _read(_CPUINFO).partition('\n\n')[0]
   told = dict(re.findall(r'^(.+?)\s*: *(.*)$', first, re.MULTILINE))
   parts = [
     f'{key.removeprefix("cpu ")} {told[key]}' for key in ('cpu family', 'model') if key in told
@@ -77,71 +72,58 @@ def peak_bytes(root: int) -> int:
   return total
 
 
-def check_packages(versions: dict[str, str], requirements: str) -> Check:
-  """Compares versions, by name, with those of requirements.txt."""
-  pins = dict(re.findall(r'^([\w.-]+)==(\S+)', requirements, re.MULTILINE))
-  wrong = [f'{n} {pins[n]}' for n in pins if versions.get(n, pins[n]) != pins[n]]
-  cure = f'{_REINSTALL}: expected {", ".join(wrong)}' if wrong else ''
-  return 'packages', ', '.join(map(' '.join, versions.items())), cure
-
-
-def check_platform(system: str, machine: str, cpuinfo: str) -> Check:
-  """Checks for Linux on x86-64 with AVX, as TFF and TensorFlow need."""
-  cores, cure = wording.count(len(os.sched_getaffinity(0)), 'core'), ''
-  if (system, machine) != ('Linux', 'x86_64'):
-    cure = 'use Linux on x86-64: TFF is not built for another'
-  elif not re.search(r'^flags\s*:.*\bavx\b', cpuinfo, re.MULTILINE):
-    cure = 'use a processor or a virtual machine with AVX: TensorFlow needs it'
-  return 'platform', f'{system} {machine}, {cores}', cure
-
-
-def check_room(name: str, free: int, least: int) -> Check:
-  """Checks that bytes are free, of the memory or the disk."""
-  cure = f'make room until {wording.human_bytes(least)} are free'
-  return name, f'{wording.human_bytes(free)} are free', cure * (free < least)
-
-
-def check_runtime(name: str, add_up: Callable[[], int]) -> Check:
-  """Checks that a runtime starts and adds 1, 2 and 3, as `add_up` does."""
-  try:
-    found = f'adds 1, 2 and 3 up to {add_up()}'
-  except Exception as e:
-    found = f'does not run: {type(e).__name__}: {e}'.split('\n')[0]
-  return name, found, '' if found.endswith(' 6') else _REINSTALL
+def _read(path: pathlib.Path) -> str:
+  return path.read_text('utf-8') if path.exists() else ''
 
 
 def checks() -> Iterator[Check]:
   """Makes all checks; those that need TensorFlow are the last."""
-  text = _CPUINFO.read_text('utf-8') if _CPUINFO.exists() else ''
   versions = environment.describe()['versions']
-  yield check_packages(versions, _REQUIREMENTS.read_text('utf-8'))
-  yield check_platform(platform.system(), platform.machine(), text)
-  yield check_room('memory', memory.free_bytes(), LEAST_MEMORY)
-  yield check_room('disk', shutil.disk_usage('.').free, LEAST_DISK)
+  pins = dict(re.findall(r'^([\w.-]+)==(\S+)', _read(_REQUIREMENTS), re.MULTILINE))
+  wrong = [f'{n} {pins[n]}' for n in pins if versions.get(n, pins[n]) != pins[n]]
+  cure = f'{_REINSTALL}: expected {", ".join(wrong)}' if wrong else ''
+  yield 'packages', ', '.join(map(' '.join, versions.items())), cure
+  system, kind, cure = platform.system(), platform.machine(), ''
+  if (system, kind) != ('Linux', 'x86_64'):
+    cure = 'use Linux on x86-64: TFF is not built for another'
+  elif not re.search(r'^flags\s*:.*\bavx\b', _read(_CPUINFO), re.MULTILINE):
+    cure = 'use a processor or a virtual machine with AVX: TensorFlow needs it'
+  cores = wording.count(len(os.sched_getaffinity(0)), 'core')
+  yield 'platform', f'{system} {kind}, {cores}', cure
+  disk = shutil.disk_usage('.').free
+  for name, free, least in (
+    ('memory', memory.free_bytes(), LEAST_MEMORY),
+    ('disk', disk, LEAST_DISK),
+  ):
+    cure = f'make room until {wording.human_bytes(least)} are free'
+    yield name, f'{wording.human_bytes(free)} are free', cure * (free < least)
 
-  import numpy as np
   import tensorflow as tf
-  import tensorflow_federated as tff
-
-  from tff_xc.runtime import worker
 
   gpus = len(tf.config.list_physical_devices('GPU'))
   found = f'CPU and {wording.count(gpus, "GPU")}'
   if os.path.exists('/proc/driver/nvidia/version') and not gpus:
     found += '; the NVIDIA GPU is left alone (`make venv-gpu` uses it)'
   yield 'devices', found, ''
+  for name, runtime in (('TFF worker', 'worker'), (runtimes.DEFAULT, runtimes.DEFAULT)):
+    try:
+      found = f'adds 1, 2 and 3 up to {_sum(runtime)}'
+    except Exception as e:
+      found = f'does not run: {type(e).__name__}: {e}'.split('\n')[0]
+    yield name, found, '' if found.endswith(' 6') else _REINSTALL
+
+
+def _sum(runtime: str) -> int:
+  """Adds 1, 2 and 3 by a federated computation on a runtime."""
+  import numpy as np
+  import tensorflow_federated as tff
 
   @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
   def total(values):
     return tff.federated_sum(values)
 
-  def in_worker() -> int:
-    with worker.create_context() as context, tff.framework.get_context_stack().install(context):
-      return int(total([1, 2, 3]))
-
-  yield check_runtime('TFF worker', in_worker)
-  runtimes.install(runtimes.DEFAULT)
-  yield check_runtime(runtimes.DEFAULT, lambda: int(total([1, 2, 3])))
+  runtimes.install(runtime)
+  return int(total([1, 2, 3]))
 
 
 def tell() -> int:

@@ -12,10 +12,9 @@ project. Exit status: 0 all is well, 1 the machine has a problem.
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import dataclasses
-import io
+import functools
 import json
 import math
 import os
@@ -24,15 +23,17 @@ import shlex
 import sys
 import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from absl import flags
 
 from launch import advice, app, settings
 from tasks import experiment, registry as tasks, task as task_lib
 from tff_xc import errors, files, memory, precision, wording
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.measure import communication
 from tff_xc.report import text_table
 
 if TYPE_CHECKING:
@@ -127,22 +128,16 @@ class Planner:
   measures: bool = False  # Whether to train three rounds of each algorithm.
   # By algorithm: the `experiment.Experiment`, and its `communication.Messages`.
   _made: dict[str, tuple] = dataclasses.field(default_factory=dict)
-  _loaded: dict[str, Any] = dataclasses.field(default_factory=dict)  # By options.
-  # By the options that shape the data.
-  _datasets: dict[str, Any] = dataclasses.field(default_factory=dict)
-  # By these, the examples that a client draws, and whether features are tied to class
-  # rows: `communication.own_rows`.
-  _own: dict[tuple[str, int, bool], Any] = dataclasses.field(default_factory=dict)
+  _kept: dict[tuple, Any] = dataclasses.field(default_factory=dict)  # See `_once`.
 
   def make(self, dataset: client_data.FederatedDataset | None = None) -> dict[str, Any]:
     """Returns the plan, as JSON has it; by default of the data that the flags name."""
     for name in self.chosen:
       algorithms.get(name)
     if self.encoder_parameters:
-      self.changes = {**self.changes, _WIDTH.name: self._width()}
+      self.changes = {**self.changes, _WIDTH.name: self._width(self.encoder_parameters)}
     configs, names = self._configs(), [*self.chosen, *PLANNED]
-    possible = (configs[name] for name in names)
-    first = next(c for c in possible if isinstance(c, dict))
+    first = next(configs[name] for name in names if isinstance(configs[name], dict))
     if self.measures:
       experiment.install_runtime(first)
     self._given_dataset = dataset
@@ -154,11 +149,10 @@ class Planner:
     )
     lines = {name: self._line(name, configs[name]) for name in PLANNED}
     made = [self._made[name][0] for name in names if name in self._made]
-    made = [each for each in made if each.algorithm.has_clients]
-    if not made:
+    self._first = next((each for each in made if each.algorithm.has_clients), None)
+    if not self._first:
       raise errors.InputError(lines[names[0]]['why_not'])
-    self._first = made[0]
-    sent = [self._largest(line) for line in lines.values()]
+    sent = map(_largest, lines.values())
     if (least := min(filter(None, sent), default=0)) > self.most_bytes:
       raise errors.InputError(
         f'--max_megabytes_per_round={self.most_bytes / _MEGA:g}: every algorithm sends'
@@ -167,7 +161,6 @@ class Planner:
       )
     data, rounds = self._data(), self._rounds()
     starts, why_no_start = self._starts(lines, data, rounds)
-    limit = None if math.isinf(self.most_bytes) else self.most_bytes
     return {
       'task': self.task,
       'data': data,
@@ -175,7 +168,7 @@ class Planner:
       'rounds': rounds,
       'starts': starts,
       'why_no_start': why_no_start,
-      'most_bytes': limit,
+      'most_bytes': None if math.isinf(self.most_bytes) else self.most_bytes,
     }
 
   def _given(self, name: str) -> dict[str, Any]:
@@ -196,33 +189,36 @@ class Planner:
         )
     for name in PLANNED:
       needs = {*algorithms.get(name).needs} & {*tasks.get(self.task).lacks}
-      found[name] = f'it needs {min(needs)}' if needs else ''
-      with _telling(found, name):
-        if not needs:
-          given = self._given(name)
-          found[name] = experiment.resolve(self.task, name, given)
+      try:
+        given = self._given(name)
+        found[name] = experiment.resolve(self.task, name, given)
+      except errors.InputError as e:
+        found[name] = f'it needs {min(needs)}' if needs else str(e)
     if all(isinstance(found[name], str) for name in chosen):
       raise errors.InputError(found[chosen[0]])
     return found
 
-  def _width(self) -> int:
-    """Returns the width of a perceptron with about `encoder_parameters` weights."""
+  def _width(self, wanted: float) -> int:
+    """Returns the width of a perceptron with about so many weights, and no more."""
     if self.task != SHAPE or _WIDTH.name in self.changes:
       raise errors.InputError(
         f'--encoder_parameters sets --{_WIDTH.name} of a shape; leave out --task and'
         f' --{_WIDTH.name}'
       )
-    task, wanted = tasks.get(SHAPE), self.encoder_parameters
-    options = task.checked_options({n: v for n, v in self.changes.items() if n in tasks.OPTIONS})
+    given = {n: v for n, v in self.changes.items() if n in tasks.OPTIONS}
+    options = tasks.get(SHAPE).checked_options(given)
+    features, dim = options['num_features'], options['embedding_dim']
 
-    def size(width: int) -> int:
-      return _encoder_size(task, {**options, _WIDTH.name: width})
+    def size(width: int) -> int:  # With the biases of its three layers.
+      return width**2 + (features + dim + 2) * width + dim
 
-    width = max(bisect.bisect(range(_WIDTH.most), wanted, 1, key=size) - 1, 1)
+    half = (features + dim + 2) / 2
+    root = math.sqrt(half**2 + max(wanted - dim, 0)) - half
+    width = min(max(int(root), 1), _WIDTH.most)
     if not 0.9 <= size(width) / wanted <= 1.1:
       raise errors.InputError(
-        f'--encoder_parameters={wanted:g}: perceptrons for {options["num_features"]}'
-        f' features have {size(1):,} to {size(_WIDTH.most):,}'
+        f'--encoder_parameters={wanted:g}: perceptrons for {features} features have'
+        f' {size(1):,} to {size(_WIDTH.most):,}'
       )
     return width
 
@@ -231,25 +227,21 @@ class Planner:
     line: dict[str, Any] = {'algorithm': name, 'message_precision': ''}
     if isinstance(config, str):
       return {**line, 'why_not': config}
-    why: dict[str, str] = {}
-    with _telling(why, 'why_not'):
+    try:
       line |= self._sizes(name, config)
-      if self._largest(line) > self.most_bytes:  # Messages of half the size may fit.
+      if _largest(line) > self.most_bytes:  # Messages of half the size may fit.
         given = {**self._given(name), **_HALF}
         with contextlib.suppress(errors.InputError):
-          half = experiment.resolve(self.task, name, given)
-          line |= self._sizes(name, half) | _HALF
-      why['why_not'] = self._why_not(name, line)
-      if self.measures and not why['why_not']:
+          line |= self._sizes(name, experiment.resolve(self.task, name, given)) | _HALF
+      line['why_not'] = self._why_not(name, line)
+      if self.measures and not line['why_not']:
         line['seconds_per_round'] = self._seconds(name)
-    return line | why
-
-  def _largest(self, line: Mapping) -> float:
-    """Returns the bytes of the larger of an algorithm's messages; 0: there is none."""
-    return max(line.get('bytes_down', 0), line.get('bytes_up', 0))
+    except errors.InputError as e:
+      line['why_not'] = str(e)
+    return line
 
   def _why_not(self, name: str, line: Mapping) -> str:
-    if (sent := self._largest(line)) > self.most_bytes:
+    if (sent := _largest(line)) > self.most_bytes:
       half = ' even in bfloat16' if line['message_precision'] else ''
       return (
         f'a client receives or sends {wording.human_bytes(sent)} in a round{half}, above the limit'
@@ -269,10 +261,6 @@ class Planner:
 
   def _sizes(self, name: str, config: Mapping) -> dict[str, Any]:
     """Returns the sizes of an algorithm's messages, model and memory."""
-    import numpy as np
-
-    from tff_xc.measure import communication
-
     made = experiment.with_data(config, self._with_network(config))
     messages = communication.messages(made.algorithm)
     self._made[name] = made, messages
@@ -298,37 +286,32 @@ class Planner:
       'memory_bytes': model + _state_bytes(made.algorithm) + threads * on_client,
     }
 
-  def _own_rows(self, made: experiment.Experiment) -> Mapping[str, Any]:
+  def _own_rows(self, made: experiment.Experiment) -> Mapping[str, communication.OwnRows]:
     """Returns the rows that each client owns, see `communication.own_rows`."""
-    from tff_xc.measure import communication
-
     dataset, options = made.dataset, made.config['options']
     drawn = made.config['hyperparameters'].get('virtual_client_size', 0)
     drawn = drawn or options.get('examples_per_round', 0)
-    tied = bool(made.algorithm.model.encoder.tied)
-    key = _key_of_data(options), drawn, tied
-    if key not in self._own:
-      self._own[key] = communication.own_rows(dataset.train, dataset.num_classes, drawn, tied)
-    return self._own[key]
+    given = (drawn, bool(made.algorithm.model.encoder.tied))
+    make = functools.partial(communication.own_rows, dataset.train, dataset.num_classes, *given)
+    return self._once(('rows', _key_of_data(options), *given), make)
 
   def _dataset(self, config: Mapping) -> client_data.FederatedDataset:
-    """Returns the data given, or those that a configuration reads, each once."""
+    """Returns the data given, or those that a configuration reads."""
     if self._given_dataset:
       return self._given_dataset
-    key = _key_of_data(config['options'])
-    if key not in self._datasets:
-      # Of the same files, a task tells the same.
-      told = io.StringIO() if self._datasets else sys.stderr
-      with contextlib.redirect_stderr(told):
-        self._datasets[key] = _read(tasks.get(self.task), config)
-    return self._datasets[key]
+    read = functools.partial(_read, tasks.get(self.task), config)
+    return self._once(('data', _key_of_data(config['options'])), read)
 
   def _with_network(self, config: Mapping) -> task_lib.Loaded:
     options, task = config['options'], tasks.get(self.task)
-    key = repr(sorted(options.items()))
-    if key not in self._loaded:
-      self._loaded[key] = task.with_network(self._dataset(config), options)
-    return self._loaded[key]
+    make = functools.partial(task.with_network, self._dataset(config), options)
+    return self._once(('network', repr(sorted(options.items()))), make)
+
+  def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
+    """Returns what `make` returned the first time; several algorithms share it."""
+    if key not in self._kept:
+      self._kept[key] = make()
+    return self._kept[key]
 
   def _seconds(self, name: str) -> float:
     """Trains for three rounds; returns their median, since the first one compiles."""
@@ -341,8 +324,6 @@ class Planner:
 
   def _data(self) -> dict[str, Any]:
     """Returns a description of the data and the model in numbers."""
-    import numpy as np
-
     from tff_xc.measure import skew
 
     made = self._first
@@ -476,13 +457,9 @@ class Planner:
     return min(wanted, classes - 1)
 
 
-@contextlib.contextmanager
-def _telling(found: dict, key: str):
-  """Keeps why the input does not do in `found`."""
-  try:
-    yield
-  except errors.InputError as e:
-    found[key] = str(e)
+def _largest(line: Mapping) -> float:
+  """Returns the bytes of the larger of an algorithm's messages; 0: there is none."""
+  return max(line.get('bytes_down', 0), line.get('bytes_up', 0))
 
 
 def _key_of_data(options: Mapping) -> str:
@@ -498,27 +475,6 @@ def _read(task: task_lib.Task, config: Mapping):
     if isinstance(part, task_lib.Part):
       print(f'{data_dir}: only a part is there, {part}', file=sys.stderr)
   return (task.look or task.read)(data_dir, options)
-
-
-def _encoder_size(task: task_lib.Task, options: Mapping) -> int:
-  """Returns the number of an encoder's weights, of data in the form of a shape."""
-  import tensorflow as tf
-
-  from tff_xc.data import description
-
-  data = description.Description(
-    kind=description.ROWS,
-    shape=(options['num_features'],),
-    dtype='float32',
-    num_classes=options['num_classes'],
-    label_sets=False,
-    num_clients=None,
-    largest_label_set=None,
-    preprocessing={},
-  )
-  with tf.Graph().as_default():  # Nothing is drawn.
-    made = task.network(options, data).encoder.init(tf.zeros([2], tf.int32))
-  return _bytes(made) // 4
 
 
 def _bytes(specs) -> int:
@@ -693,6 +649,10 @@ def _of_starts(found: Mapping, width: int) -> str:
   return text
 
 
+def _place(line: Mapping) -> tuple[float, float]:
+  return line['class_rows'], float(f'{line["bytes_down"] / _MEGA:.2g}')
+
+
 def write(found: Mapping, folder: str) -> str:
   """Writes plan.json and plan.png into a folder; returns a line."""
   from tff_xc.report import pictures
@@ -704,13 +664,11 @@ def write(found: Mapping, folder: str) -> str:
   for way, marker in (('down', 'o'), ('up', '^')):
     sent = [line[f'bytes_{way}'] / _MEGA for line in lines]
     ax.scatter(rows, sent, marker=marker, label=way, alpha=0.7)
-  alike: dict[tuple[float, str], list[str]] = {}  # By their place in the picture.
   for line in lines:
-    size = f'{line["bytes_down"] / _MEGA:.2g}'
-    alike.setdefault((line['class_rows'], size), []).append(line['algorithm'])
-  for (x, y), (name, *others) in alike.items():
-    more = f' and {len(others)} more' if others else ''
-    ax.annotate(f' {name}{more}', (x, float(y)), fontsize=7)
+    alike = [e['algorithm'] for e in lines if _place(e) == _place(line)]
+    more = f' and {len(alike) - 1} more' if len(alike) > 1 else ''
+    if alike[0] == line['algorithm']:
+      ax.annotate(f' {alike[0]}{more}', _place(line), fontsize=7)
   if found['most_bytes']:
     ax.axhline(found['most_bytes'] / _MEGA, color='black', ls='--', label='limit')
   ax.set_xscale('log')
@@ -728,40 +686,32 @@ def write(found: Mapping, folder: str) -> str:
   return f'written to {path}: plan.json, plan.png\n'
 
 
-def _planner() -> Planner | None:
-  """Returns what the flags ask for; None: nothing, so that this machine is checked."""
+def main(arguments: Sequence[str]) -> None:
+  settings.refuse_arguments(arguments)
+  settings.use_cache_dir()
+  settings.use_picture_format()
   values, changes = flags.FLAGS, settings.changes()
   own = ('task', 'algorithm', 'measure', *_NUMBERS)
   given = {*changes, *(name for name in own if values[name].present)}
   if not given:
-    return None
-  shape = {*tasks.get(SHAPE).option_values(), 'encoder_parameters', 'task'}
-  if not shape & given:
+    from launch import machine
+
+    sys.exit(machine.tell())
+  if not {*tasks.get(SHAPE).option_values(), 'encoder_parameters', 'task'} & given:
     raise errors.InputError(
       'nothing says what the data are; give a shape, such as --num_classes=1000'
       ' --num_clients=100 --classes_per_client=10, or --task and --data_dir'
     )
   task = values.task or SHAPE
   tasks.get(task).check_data_dir(changes.get('data_dir'))
-  return Planner(
+  planner = Planner(
     task,
     changes,
-    [name for name in (values.algorithm or '').split(',') if name],
-    values.encoder_parameters,
-    values.max_megabytes_per_round * _MEGA or math.inf,
-    values.measure,
+    chosen=[name for name in (values.algorithm or '').split(',') if name],
+    encoder_parameters=values.encoder_parameters,
+    most_bytes=values.max_megabytes_per_round * _MEGA or math.inf,
+    measures=values.measure,
   )
-
-
-def main(arguments: Sequence[str]) -> None:
-  settings.refuse_arguments(arguments)
-  settings.use_cache_dir()
-  settings.use_picture_format()
-  planner, values = _planner(), flags.FLAGS
-  if planner is None:
-    from launch import machine
-
-    sys.exit(machine.tell())
   found = planner.make()
   written = write(found, values.output) if values.output else ''
   text = to_text(found, text_table.terminal_width()) + written

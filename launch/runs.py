@@ -48,16 +48,6 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() == int(sys.argv[1]):
   os.execv(sys.argv[2], sys.argv[2:])
 """
-_FIND = """
-import sys
-from tasks import registry
-from tff_xc import errors
-try:
-  registry.get(sys.argv[1]).find(sys.argv[2])
-except errors.InputError as e:
-  print(e)
-  sys.exit(2)
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,19 +172,8 @@ def check_data(runs: Sequence[Run]) -> None:
 
 def check_files(task: str, data_dir: str) -> None:
   """Refuses a directory without the task's data, before N runs do."""
-  if tasks.get(task).find is None:
-    return
-  # Readers of data import TensorFlow. All but missing data is left to the runs.
-  looked = subprocess.run(
-    [sys.executable, '-c', _FIND, task, data_dir],
-    stdin=subprocess.DEVNULL,
-    capture_output=True,
-    text=True,
-    env=_environment(),
-    check=False,
-  )
-  if looked.returncode == 2 and looked.stdout:
-    raise errors.InputError(looked.stdout.strip().splitlines()[-1])
+  if find := tasks.get(task).find:
+    find(data_dir)
 
 
 def arguments_of(run: Run, given: Mapping[str, Any], client_threads: int | None) -> list[str]:
@@ -210,13 +189,12 @@ def arguments_of(run: Run, given: Mapping[str, Any], client_threads: int | None)
 def _score(run: Run) -> str:
   """Returns the final value of the headline metric, for people."""
   final = run_files.read_summary(run.folder)['final']
-  for name in tasks.get(run.task).metrics:
-    if (value := final.get(name)) is not None:
-      metric = catalog.SCORES[name]
-      is_share = metric.unit == 'fraction'
-      shown = f'{100 * value:.1f} %' if is_share else f'{value:.4f}'
-      return f'{metric.heading} {shown}'
-  return 'no score'
+  name = next((n for n in tasks.get(run.task).metrics if final.get(n) is not None), None)
+  if name is None:
+    return 'no score'
+  metric, value = catalog.SCORES[name], final[name]
+  is_share = metric.unit == 'fraction'
+  return f'{metric.heading} ' + (f'{100 * value:.1f} %' if is_share else f'{value:.4f}')
 
 
 class Child:

@@ -159,8 +159,7 @@ def calibration() -> tuple[int, int, float | None] | None:
   check_of('calibrate', ('calibrate_epochs', 'calibrate_learning_rate'))
   if not values.calibrate:
     return None
-  of_it = values.calibrate_epochs, values.calibrate_learning_rate
-  return values.calibrate, *of_it
+  return values.calibrate, values.calibrate_epochs, values.calibrate_learning_rate
 
 
 def define_named_flags(**meanings: str) -> None:
@@ -180,9 +179,8 @@ def named() -> dict[str, str]:
 def check_of(of: str, names: Sequence[str]) -> None:
   """Refuses the options `names` of a flag that is not given; the last is a rate."""
   values = flags.FLAGS
-  for name in names:
-    if values[of].value is None and values[name].present:
-      raise errors.InputError(f'--{name} goes with --{of}; give --{of}=5, say, too')
+  if values[of].value is None:
+    refuse(names, f'goes with --{of}; give --{of}=5, say, too')
   rate = values[names[-1]].value
   if rate is not None and not math.isfinite(rate):
     raise errors.InputError(f'--{names[-1]}={rate}: expected a finite number')
@@ -242,6 +240,13 @@ def refuse_arguments(arguments) -> None:
   """Refuses arguments of a command line that are not flags."""
   if arguments:
     raise errors.InputError(f'{arguments[0]!r} is no flag; flags are written --name=value')
+
+
+def refuse(names: Iterable[str], why: str) -> None:
+  """Refuses flags that are given and do not apply."""
+  for name in names:
+    if flags.FLAGS[name].present:
+      raise errors.InputError(f'--{name} {why}')
 
 
 def given() -> tuple[str, str, dict[str, Any]]:

@@ -118,8 +118,7 @@ def sweep(
   """Trains what is not finished; returns the table, and writes the files."""
   failures = runs_lib.train(runs, given, output, jobs)
   table = write(runs, failures, output, metric)
-  first = runs[0].config
-  return f'task {first["task"]}, {first["algorithm"]}\n{table}'
+  return f'task {runs[0].task}, {runs[0].config["algorithm"]}\n{table}'
 
 
 def write(
@@ -167,12 +166,11 @@ def write(
   if best is not None:
     marked.loc[best, 'algorithm'] += ' *'
   grid = [point[0].values for point in points.values()]
-  failed = [
-    ' '.join(str(run.seed) for run in point if run.folder in failures) for point in points.values()
-  ]
   columns = {name: [values[name] for values in grid] for name in grid[0]}
   columns['best'] = [place == best for place in range(len(table))]
-  columns['failed_seeds'] = failed
+  columns['failed_seeds'] = [
+    ' '.join(str(run.seed) for run in point if run.folder in failures) for point in points.values()
+  ]
   csv = table.copy()
   for place, (name, cells) in enumerate(columns.items(), 2):
     csv.insert(place, name, cells)
