@@ -27,14 +27,6 @@ def call(*arguments):
   )
 
 
-def test_help_names_flags_sizes_and_every_benchmark():
-  text = light.call('benchmark', '--help').stdout
-  for word in ('--contenders', '--num_classes', '--peers', 'pfl_torch'):
-    assert word in text
-  for name, benchmark in command_lib.BENCHMARKS.items():
-    assert f'  {name} ' in text and benchmark.summary in text
-
-
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [

@@ -38,37 +38,6 @@ def test_every_name_is_listed_within_the_width(kind):
     assert set(NAMES[kind]) <= {line.split(' ')[0] for line in lines}
 
 
-def test_the_tables_tell_what_they_should():
-  told = {kind: [] for kind in NAMES}
-  for task in tasks.TASKS.values():
-    told['tasks'] += [task.summary, task.data]
-    told['tasks'] += [f'{task.num_classes:,}'] if task.num_classes else []
-  told['tasks'].append('top-1 %: fedss 51.7 to 56.0, negonly 7.1')
-  for algorithm in algorithms.ALGORITHMS.values():
-    told['algorithms'] += [algorithm.paper, *algorithm.answers]
-    told['algorithms'] += algorithm.names
-    assert all(told['algorithms']), algorithm.name
-  for metric in metrics.METRICS.values():
-    told['metrics'] += [metric.heading, metric.meaning]
-  told['benchmarks'] = [b.summary for b in benchmarks.BENCHMARKS.values()]
-  for kind, expected in told.items():
-    shown = words(call('list', kind, columns=999).stdout)
-    assert not [part for part in expected if words(part) not in shown]
-
-
-def test_a_row_has_only_what_is_the_algorithms_own():
-  text = call('list', 'algorithms', columns=999).stdout
-  start = text.index('algorithm', text.index('\n\n'))
-  header, _, *rows = text[start : text.index('\nAll take')].splitlines()
-  first, end = header.index('its own'), header.index('not')
-  own = {row.split()[0]: row[first:end] for row in rows if row}
-  assert 'negatives' in own['fedss'] and 'svm_c' in own['turbosvm']
-  shared = algorithms.get('fedavg').names
-  assert 'clients_per_round' in shared
-  for name, told in own.items():
-    assert not {*told.replace(',', '').split()} & {*shared}, name
-
-
 def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
   (tmp_path / 'cifar-10-batches-bin').mkdir()
   for name in ('femnist', 'celeba', 'shakespeare'):

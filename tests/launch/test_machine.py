@@ -11,8 +11,6 @@ from launch import machine
 from tests import processes
 
 _ROOT = pathlib.Path(__file__).parents[2]
-_AVX = 'model name: x\nflags\t\t: fpu avx avx2\n'
-_PINS = '# numpy==0\nnumpy==1.25.2 \\\n    --hash=sha256:00\n    # via x\n'
 
 
 @pytest.mark.slow
@@ -50,40 +48,6 @@ def test_without_the_packages_it_says_how_to_get_them():
   assert done.stderr.count('\n') == 1
 
 
-@pytest.mark.parametrize(
-  ('system', 'processor', 'cpuinfo', 'cure'),
-  [
-    ('Linux', 'x86_64', _AVX, ''),
-    ('Linux', 'x86_64', 'flags : fpu avxes\n', 'AVX'),
-    ('Linux', 'aarch64', '', 'Linux on x86-64'),
-    ('Darwin', 'x86_64', '', 'Linux on x86-64'),
-  ],
-)
-def test_platforms(system, processor, cpuinfo, cure):
-  *_, found = machine.check_platform(system, processor, cpuinfo)
-  assert bool(found) == bool(cure)
-  assert cure in found
-
-
-def test_a_processor_is_told_with_its_generation(monkeypatch, tmp_path):
-  def of(flags):
-    return machine.processor_of(
-      f'cpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n'
-      '\nmodel\t\t: 2\nflags\t\t: avx512f\n'
-    )
-
-  assert of('fpu avx avx2 avx512f avx512_vnni').endswith(', AVX-512 VNNI)')
-  assert of('fpu avx avx2') == 'AMD EPYC (family 25, model 1, AVX2)'
-  assert of('fpu avx') == 'AMD EPYC (family 25, model 1)'
-  assert machine.processor_of('') == 'unknown'
-  monkeypatch.setattr(machine, '_GPUS', tmp_path)
-  assert machine.describe()['gpus'] == []
-  (tmp_path / '0000:00:06.0').mkdir()
-  told = tmp_path / '0000:00:06.0' / 'information'
-  told.write_text('Model: \t\t NVIDIA 6\nIRQ:   \t\t 45\n')
-  assert machine.describe()['gpus'] == ['NVIDIA 6']
-
-
 def test_memory_is_of_a_process_and_its_children():
   child = subprocess.Popen(['sleep', '60'])
   try:
@@ -95,18 +59,40 @@ def test_memory_is_of_a_process_and_its_children():
   assert machine.peak_bytes(child.pid) == 0
 
 
-def test_room_packages_and_runtimes():
-  assert machine.check_room('memory', 10**8, 2 * 10**9)[2].endswith('are free')
-  assert machine.check_room('memory', 10**10, 2 * 10**9)[1:] == ('10.0 GB are free', '')
-  assert not machine.check_packages({'numpy': '1.25.2', 'a': '1'}, _PINS)[2]
-  *_, cure = machine.check_packages({'numpy': '2.0.0'}, _PINS)
-  assert cure.endswith('expected numpy 1.25.2')
+def test_a_processor_is_told_with_its_generation(monkeypatch, tmp_path):
+  monkeypatch.setattr(machine, '_CPUINFO', tmp_path / 'cpuinfo')
+  assert machine.processor() == 'unknown'
+  monkeypatch.setattr(machine, '_GPUS', tmp_path)
+  assert machine.describe()['gpus'] == []
+  for flags, told in (('avx2 avx512f avx512_vnni', ', AVX-512 VNNI'), ('avx2', ', AVX2'), ('', '')):
+    (tmp_path / 'cpuinfo').write_text(
+      f'cpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nflags\t\t: {flags}\n'
+      '\nmodel\t\t: 2\nflags\t\t: avx512f\n'
+    )
+    assert machine.processor() == f'AMD EPYC (family 25, model 1{told})'
+  (tmp_path / '0000:00:06.0').mkdir()
+  (tmp_path / '0000:00:06.0' / 'information').write_text('Model: \t\t NVIDIA 6\nIRQ:   \t\t 45\n')
+  assert machine.describe()['gpus'] == ['NVIDIA 6']
 
-  def breaks():
+
+def test_what_is_wrong_has_a_cure(monkeypatch, tmp_path):
+  def fails(runtime):
     raise AttributeError('no attribute x\nand more')
 
-  assert not machine.check_runtime('some', lambda: 6)[2]
-  assert machine.check_runtime('some', lambda: 5)[2]
-  _, found, cure = machine.check_runtime('some', breaks)
-  assert found == 'does not run: AttributeError: no attribute x'
-  assert 'make clean venv' in cure
+  def cures():
+    return {name: cure for name, _, cure in machine.checks() if cure}
+
+  (tmp_path / 'pins').write_text('# numpy==0\nnumpy==1.0 \\\n    --hash=sha256:00\n')
+  (tmp_path / 'cpuinfo').write_text('flags : fpu avxes\n')
+  monkeypatch.setattr(machine, '_sum', lambda runtime: 6)
+  monkeypatch.setattr(machine, 'LEAST_DISK', 0)
+  assert not cures()
+  monkeypatch.setattr(machine, '_REQUIREMENTS', tmp_path / 'pins')
+  monkeypatch.setattr(machine, '_CPUINFO', tmp_path / 'cpuinfo')
+  monkeypatch.setattr(machine.memory, 'free_bytes', lambda: 10**8)
+  monkeypatch.setattr(machine, '_sum', fails)
+  found = cures()
+  assert found.keys() == {'packages', 'platform', 'memory', 'TFF worker', 'in_process'}
+  assert 'numpy 1.0' in found['packages'] and 'AVX' in found['platform']
+  monkeypatch.setattr(machine.platform, 'machine', lambda: 'aarch64')
+  assert 'Linux on x86-64' in cures()['platform']

@@ -149,13 +149,6 @@ def test_the_path_from_a_split_to_a_comparison(name, here):
   assert (here / 'runs' / 'users').exists() == (name == 'photographs')
 
 
-def test_the_page_tells_the_defaults():
-  for name in ('images', 'table'):
-    task = registry.get(name)
-    assert (task.rounds, task.clients_per_round) == (300, 16)
-  assert '300 rounds of 16 clients by default' in ' '.join(OWN.split())
-
-
 def test_training_says_what_the_images_are(tmp_path, capsys):
   images = registry.get('images')
   own_examples.photos(tmp_path)
