@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 # What schedules need of which there is no run.
 _OF_SCHEDULES = ('negatives_renewed', 'request_epsilon')
-# Columns of what requests tell that not all of them have.
-_MORE = ('own_requested', 'rows', 'candidates')
 # Clients whose updates are looked at, and examples whose losses are.
 _UPDATES, _LOSSES = 20, 2000
 
@@ -90,12 +88,9 @@ def main(arguments) -> None:
   of_schedules = {n: known[n].checked(changes[n]) for n in _OF_SCHEDULES if n in changes}
   config = None
   if values.run_dir:
-    of_runs = {'encoder', *experiment.DATA_FILES, *_OF_SCHEDULES}
-    given = [n for n in ('task', 'algorithm') if values[n].value is not None]
-    if wrong := [*given, *(n for n in changes if n not in of_runs)]:
-      raise errors.InputError(
-        f'--{wrong[0]} is that of the runs in --run_dir; leave one of both out'
-      )
+    why = 'is that of the runs in --run_dir; leave one of both out'
+    settings_lib.refuse(('task', 'algorithm'), why)
+    settings_lib.refuse(changes.keys() - {'encoder', *experiment.DATA_FILES, *_OF_SCHEDULES}, why)
   else:
     config = _config()
   settings_lib.use_cache_dir()
@@ -147,8 +142,9 @@ class Subject(NamedTuple):
   dataset: client_data.FederatedDataset
   algorithm: algorithm_lib.Algorithm
   weights: classifier.ModelWeights
+  config: Mapping[str, Any]  # With options and hyper-parameters by their names.
   seed: int
-  rounds: int  # Done before.
+  rounds: int = 0  # Done before.
   score: float = float('nan')  # The final value of `metric`, of a run.
   metric: str = ''
 
@@ -167,7 +163,7 @@ class Subject(NamedTuple):
   @property
   def gap(self) -> int:
     """The mean number of rounds after which a client takes part again."""
-    each = _attribute(self.algorithm.sampling, 'clients_per_round') or 1
+    each = self.config['clients_per_round']
     return max(1, round(len(self.dataset.train.partition) / each))
 
   @property
@@ -196,22 +192,10 @@ class Subject(NamedTuple):
 
   def drawn(self, held: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Draws the examples that a client uses in a round."""
-    sampling = self.algorithm.sampling
-    each = max(
-      _attribute(sampling, 'examples_per_round') or 0, _attribute(sampling, 'examples') or 0
-    )
+    each = self.config.get('virtual_client_size') or self.config.get('examples_per_round', 0)
     if 0 < each < len(held):
       return random.choice(held, each, replace=False)
     return held
-
-
-def _attribute(sampling, name: str):
-  """Returns an attribute of a sampling, or of the one in it."""
-  while sampling is not None:
-    if (found := getattr(sampling, name, None)) is not None:
-      return found
-    sampling = getattr(sampling, 'sampling', None)
-  return None
 
 
 def run(
@@ -234,6 +218,11 @@ def run(
     raise errors.InputError(f'--output={where} is a file; name a directory')
   requests, updates, costs, by_seed = [], [], [], {}
   for subject in _subjects(run_dirs, config, named, settings.seeds):
+    if not subject.algorithm.has_clients:
+      raise errors.InputError(
+        'training without clients sends nothing that could be audited; give an algorithm'
+        ' with clients'
+      )
     by_seed.setdefault(subject.seed, subject)
     first = next(iter(by_seed.values()))
     if (subject.metric, subject.dataset.num_classes) != (first.metric, first.dataset.num_classes):
@@ -287,23 +276,23 @@ def _show(frames: Mapping[str, pd.DataFrame], subject: Subject, settings: Settin
 
 def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
   from launch import trained
+  from tff_xc.round import randomness
 
   if config is not None:
     experiment.install_runtime(config)
     made = experiment.assemble(config)
-    _check_clients(made.algorithm)
     for seed in range(config['seed'], config['seed'] + seeds):
-      weights = made.algorithm.model.init(_pair(seed))
-      yield Subject(made.dataset, made.algorithm, weights, seed, 0)
+      weights = made.algorithm.model.init(np.int32(randomness.pair(seed)))
+      yield Subject(made.dataset, made.algorithm, weights, run_files.flat(made.config), seed)
   for run_dir in run_dirs:
     found, told = trained.restore(run_dir, named), run_files.read_run(run_dir)
-    _check_clients(found.algorithm)
     metric = found.evaluator.metrics[0]
     score = ((told.summary or {}).get('final') or {}).get(metric)
     subject = Subject(
       dataset=found.dataset,
       algorithm=found.algorithm,
       weights=found.weights,
+      config=run_files.flat(told.config),
       seed=told.seed,
       rounds=found.rounds,
       score=float('nan') if score is None else score,
@@ -312,17 +301,6 @@ def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
     yield subject
     for more in range(1, seeds):  # Its score is that of one run.
       yield subject._replace(seed=told.seed + more, score=float('nan'))
-
-
-def _check_clients(algorithm: algorithm_lib.Algorithm) -> None:
-  if not algorithm.has_clients:
-    raise errors.InputError(
-      'training without clients sends nothing that could be audited; give an algorithm with clients'
-    )
-
-
-def _pair(seed: int) -> np.ndarray:
-  return np.array([seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF], np.int32)
 
 
 def _other_schedules(subject: Subject, seen: set[str], settings: Settings) -> Iterator[Subject]:
@@ -364,22 +342,17 @@ def _requests(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
   ]
 
 
-def _line(
-  subject: Subject, schedule: str, requests: int, told: Mapping[str, Sequence]
-) -> dict[str, Any]:
-  """Returns means over clients of `told`, which has fields of `leakage.Told`."""
-  means = {name: np.nanmean(values) for name, values in told.items()}
-  return {
-    'seed': subject.seed,
-    'schedule': schedule,
-    'requests': requests,
-    'rounds_between': subject.gap,
-    'auc': means['auc'],
-    'posterior': means['posterior'],
-    'known': means['known'],
-    'precision': means['hits'] / means['above'] if means['above'] else float('nan'),
-    **{name: means[name] for name in means if name in _MORE},
-  }
+def _lines(
+  subject: Subject, schedule: str, told: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+  """Returns a line for each number of requests, means over clients of `told`."""
+  import pandas as pd
+
+  found = pd.DataFrame(told).groupby('requests').mean().reset_index()
+  if 'hits' in found:
+    found['precision'] = found.pop('hits') / found.pop('above').replace(0, np.nan)
+  about = {'seed': subject.seed, 'schedule': schedule, 'rounds_between': subject.gap}
+  return [about | line for line in found.to_dict('records')]
 
 
 def _of_class_rows(
@@ -399,7 +372,7 @@ def _of_class_rows(
   is_randomized = isinstance(request, randomized.Randomized)
   sizes = communication.messages(subject.algorithm).tables[classifier.CLASS]
   seed_of = tf.function(randomness.round_seed, autograph=False)
-  run_seed = _pair(subject.seed)
+  run_seed = np.int32(randomness.pair(subject.seed))
   seeds = [seed_of(run_seed, tf.constant(r * subject.gap)) for r in range(count)]
   owners, labels = train.owned_labels()
   if model.encoder.tied:  # The classes of its features, too.
@@ -411,7 +384,7 @@ def _of_class_rows(
   # Of an average client; which of the classes is not known before.
   prior = pairs / len(train.partition) / model.num_classes
   ask = observed.build_requests(subject.algorithm)
-  told = [collections.defaultdict(list) for _ in seeds]
+  told = []
   for client in clients:
     held = train.partition.of_client(client)
     own_labels = subject.own_classes(held)
@@ -428,18 +401,16 @@ def _of_class_rows(
       of_rows = leakage.of_sampled(asked, len(own_rows))
     # A label of several rows is as likely as its least likely row.
     posterior = of_rows[:, rows_of].min(axis=2)
-    for i, of_request in enumerate(told):
+    for i, rows in enumerate(asked):
       found = leakage.told(posterior[i], own)._asdict()
-      found |= {'own_requested': asked[i, own_rows].mean()}
-      found |= {'rows': asked[i].sum()}
-      for name, value in found.items():
-        of_request[name].append(value)
-  for number, of_request in enumerate(told, 1):
-    line = _line(subject, subject.schedule, number, of_request)
-    line['epsilon'] = float('nan')
-    if is_randomized:
-      line['epsilon'] = request.response.epsilon(number)
-    yield line | {'class_bytes': line['rows'] * (sizes.row_bytes + sizes.up)}
+      found |= {'requests': i + 1, 'own_requested': rows[own_rows].mean(), 'rows': rows.sum()}
+      told.append(found)
+  for line in _lines(subject, subject.schedule, told):
+    epsilon = request.response.epsilon(line['requests']) if is_randomized else float('nan')
+    yield line | {
+      'epsilon': epsilon,
+      'class_bytes': line['rows'] * (sizes.row_bytes + sizes.up),
+    }
 
 
 def _of_hash(subject: Subject, clients: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -449,17 +420,16 @@ def _of_hash(subject: Subject, clients: Sequence[int]) -> Iterator[dict[str, Any
   rows_of = subject.rows_of_labels
   if rows_of.shape[1] == 1:
     return
-  told = collections.defaultdict(list)
+  told = []
   for client in clients:
     held = subject.dataset.train.partition.of_client(client)
     own = np.isin(np.arange(len(rows_of)), subject.own_classes(held))
     seen = np.isin(np.arange(subject.algorithm.model.num_rows), rows_of[own])
     score = leakage.of_buckets(rows_of, seen)
-    found = leakage.told(score, own)._asdict() | {'candidates': (score > 0).sum()}
-    for name, value in found.items():
-      told[name].append(value)
+    found = {'requests': 1, 'candidates': (score > 0).sum()}
+    told.append(leakage.told(score, own)._asdict() | found)
   schedule = f'own buckets, {wording.count(rows_of.shape[1], "table")}'
-  yield _line(subject, schedule, 1, told)
+  yield from _lines(subject, schedule, told)
 
 
 def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterator[dict[str, Any]]:
@@ -475,8 +445,8 @@ def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterat
     if not table.request.selects:
       continue
     keys = subject.algorithm.model.encoder.tables[table.name]
-    known, rows = np.zeros([len(clients), count]), []
-    for place, client in enumerate(clients):
+    told = []
+    for client in clients:
       random = np.random.default_rng([subject.seed, client])
       held, seen = train.partition.of_client(client), np.zeros(0, np.int64)
       # All of its examples, then those of each round.
@@ -484,23 +454,13 @@ def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterat
       every, *of_rounds = (
         np.unique(keys.ids(sparse.as_tensors(train.pool.examples(some)[0]))) for some in used
       )
-      for r, of_round in enumerate(of_rounds):
-        rows.append(len(of_round))
+      for number, of_round in enumerate(of_rounds, 1):
         seen = np.union1d(seen, of_round)
-        known[place, r] = len(seen) / max(len(every), 1)
-    for number, share in enumerate(known.mean(axis=0), 1):
-      yield {
-        'seed': subject.seed,
-        'schedule': f'rows of {table.name}',
-        'requests': number,
-        'rounds_between': subject.gap,
-        'auc': (1 + share) / 2,
-        'posterior': share,
-        'known': share,
-        'precision': 1.0,
-        'own_requested': 1.0,
-        'rows': np.mean(rows),
-      }
+        known = len(seen) / max(len(every), 1)
+        found = {'requests': number, 'auc': (1 + known) / 2, 'posterior': known, 'known': known}
+        found |= {'precision': 1.0, 'own_requested': 1.0, 'rows': len(of_round)}
+        told.append(found)
+    yield from _lines(subject, f'rows of {table.name}', told)
 
 
 # -- what updates tell --
@@ -516,7 +476,7 @@ def _updates(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
   train, rows_of = subject.dataset.train, subject.rows_of_labels
   update = observed.build_update(subject.algorithm)
   weights = tf.nest.map_structure(tf.convert_to_tensor, subject.weights)
-  seed = randomness.round_seed(_pair(subject.seed), tf.constant(subject.rounds))
+  seed = randomness.round_seed(np.int32(randomness.pair(subject.seed)), tf.constant(subject.rounds))
   random = np.random.default_rng(subject.seed)
   table = weights.class_table.shape
   totals = collections.defaultdict(lambda: np.zeros(table))
@@ -578,14 +538,11 @@ def _membership(subject: Subject) -> float | None:
   from tff_xc.measure import leakage
 
   model, weights = subject.algorithm.model, subject.weights
-  train, held_out = subject.dataset.train, subject.dataset.held_out
-  pool = subject.dataset.test
+  train, pool = subject.dataset.train, subject.dataset.test
+  others, held_out = np.arange(0 if pool is None else len(pool)), subject.dataset.held_out
   if held_out is not None and len(held_out.numbers):
     pool, others = train.pool, held_out.numbers
-  elif pool is not None:
-    others = np.arange(len(pool))
-  is_told = pool is not None and not hasattr(pool.y, 'indices')
-  if not is_told or model.label_sets or model.rows_per_label > 1:
+  if not len(others) or model.label_sets or model.rows_per_label > 1:
     return None
   random = np.random.default_rng(subject.seed)
   embed = tf.function(model.embed, autograph=False, reduce_retracing=True)

@@ -90,15 +90,15 @@ def main(arguments: list[str]) -> None:
     arrays = os.path.join(folder, 'arrays.npz')
     if interpreters:
       found.write_arrays(sizes, arrays)
-    contenders, timeout = {}, flags.FLAGS.timeout_seconds
-    for name in names:
-      words = [sys.executable, '-m', 'launch.benchmarks', found.name, name]
-      words.append(json.dumps(sizes))
-      contenders[name] = harness.Contender(name, words, timeout)
+    words = {
+      name: [sys.executable, '-m', 'launch.benchmarks', found.name, name, json.dumps(sizes)]
+      for name in names
+    }
     for name, interpreter in interpreters.items():
       # With its own packages, whatever PYTHONPATH is.
-      words = [interpreter, '-E', str(_PEERS / f'{name}.py'), arrays]
-      contenders[name] = harness.Contender(name, words, timeout)
+      words[name] = [interpreter, '-E', str(_PEERS / f'{name}.py'), arrays]
+    timeout = flags.FLAGS.timeout_seconds
+    contenders = {name: harness.Contender(name, words[name], timeout) for name in words}
     report = harness.measure(found, contenders, flags.FLAGS.passes, flags.FLAGS.max_foreign)
   # Without files and interpreters, which differ.
   given = [flags.FLAGS[name] for name in flags.FLAGS if name not in ('output', 'peers')]

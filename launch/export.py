@@ -32,7 +32,7 @@ from launch import app, settings
 from tasks import experiment, registry as tasks
 from tff_xc import environment, errors, files, wording
 from tff_xc.data import description as description_lib
-from tff_xc.report import run_files
+from tff_xc.report import run_files, text_table
 
 if TYPE_CHECKING:
   from launch import trained
@@ -80,15 +80,11 @@ def main(arguments) -> None:
   for name, what in (('run_dir', 'the directory of a run'), ('output', 'the folder to write')):
     if not values[name].value:
       raise errors.InputError(f'--{name} is missing: {what}')
-  if values.quantize and values.format != 'tflite':
-    raise errors.InputError(
-      f'--quantize={values.quantize} does not apply with --format={values.format},'
-      ' only with --format=tflite; leave one of them out'
-    )
-  if values.format == 'npz' and values['top'].present:
-    raise errors.InputError(
-      '--top does not apply with --format=npz, which has only weights; leave it out'
-    )
+  how = f'--format={values.format}'
+  if values.format != 'tflite':
+    settings.refuse(['quantize'], f'does not apply with {how}, only with --format=tflite')
+  if values.format == 'npz':
+    settings.refuse(['top'], f'does not apply with {how}, which has only weights; leave it out')
   calibrate = settings.calibration()
   settings.use_cache_dir()
   run(
@@ -118,7 +114,10 @@ def run(
   import pandas as pd
 
   path = pathlib.Path(output)
-  _check_output(path)
+  if path.name in ('', '..') or (os.path.lexists(path) and not _is_export(path)):
+    raise errors.InputError(
+      f'--output={path} exists, and is no export of ours alone; name a new folder'
+    )
   found, how = _model(run_dir, form, round_wanted, named, calibrate)
   with _folder(path) as folder:
     more = write(found, folder, form, top=top, quantize=quantize)
@@ -175,23 +174,15 @@ def _model(
 # -- the folder --
 
 
-def _check_output(path: pathlib.Path) -> None:
-  """Refuses a path that holds anything but an earlier export."""
-  if path.name in ('', '..'):
-    raise errors.InputError(f'--output={path}: name a new folder')
-  if not os.path.lexists(path):
-    return
-  ours: dict[str, int] = {}
+def _is_export(path: pathlib.Path) -> bool:
+  """Whether a folder has an export as it was written, and nothing else."""
   with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
     card = files.read_json(path / CARD)
-    if card['made_by'] == _MADE_BY:
-      ours = {**card['files'], CARD: (path / CARD).stat().st_size}
-  # A file of another size was edited.
-  is_ours = path.is_dir() and _sizes(path).items() <= ours.items()
-  if path.is_symlink() or not is_ours:
-    raise errors.InputError(
-      f'--output={path} exists, and is no export of ours alone; name a new folder'
-    )
+    # A file of another size was edited.
+    ours = {**card['files'], CARD: (path / CARD).stat().st_size}
+    is_whole = _sizes(path).items() <= ours.items()
+    return card['made_by'] == _MADE_BY and is_whole and not path.is_symlink()
+  return False
 
 
 @contextlib.contextmanager
@@ -199,24 +190,20 @@ def _folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields a new folder that takes the path's place if the block succeeds."""
   import tensorflow as tf
 
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
-  made = [parent for parent in path.parents if not parent.exists()]
   try:
-    temporary.mkdir(parents=True)
-    yield temporary
-    if path.exists():
-      shutil.rmtree(path)
-    temporary.rename(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f'.{path.name}.', dir=path.parent) as temporary:
+      folder = pathlib.Path(temporary) / path.name
+      folder.mkdir()
+      yield folder
+      if path.exists():
+        shutil.rmtree(path)
+      folder.rename(path)
   except (OSError, tf.errors.OpError) as e:
     why = getattr(e, 'strerror', None) or str(e).splitlines()[0]
     raise errors.InputError(
       f'--output={path} cannot be written ({why}); mend that, or name another folder'
     ) from e
-  finally:
-    shutil.rmtree(temporary, ignore_errors=True)
-    with contextlib.suppress(OSError):  # The export is in them.
-      for parent in made:
-        parent.rmdir()
 
 
 def _sizes(folder: pathlib.Path) -> dict[str, int]:
@@ -429,16 +416,14 @@ def _readme(card: Mapping[str, Any]) -> str:
   about = card['description']
   shape = about['shape']
   how = about['preprocessing']
-  form = _HISTORIES if 'history' in how else _RAW[about['kind']]
-  raw = form.format(
+  raw = (_HISTORIES if 'history' in how else _RAW[about['kind']]).format(
     shape=shape,
     history=how.get('history'),
     dims='height, width, channels' if len(shape) == 3 else 'height, width',
     features=how.get('num_features', 0),
   )
   if card['format'] == 'tflite' and about['kind'] == description_lib.IMAGES:
-    size = ' x '.join(map(str, shape))
-    raw = f'uint8 images of {size} pixels, which have to be scaled before'
+    raw = f'uint8 images of {" x ".join(map(str, shape))} pixels, which have to be scaled before'
   arguments = ', '.join(f'{name}={name}' for name in card.get('inputs', {}))
   means = [
     f'**It takes** {raw}.',
@@ -452,15 +437,13 @@ def _readme(card: Mapping[str, Any]) -> str:
     means.append('`classes.csv` has the names of the classes.')
   if card.get('select_tf_ops'):
     means.append('It needs TensorFlow Lite with Select TF ops.')
-  form = ' of '.join(filter(None, [card['format'], card['quantize']]))
-  licence = card['data_licence'] or 'unknown to this program'
-  scores = []
   if 'privacy' in card:
     means.append(_privacy(card['privacy']))
+  scores = []
   if card.get('scores'):
-    scores = ['| score | after these rounds |', '|---|---|']
-    scores += [f'| {n} | {value:.4f} |' for n, value in card['scores'].items()]
-    scores.append('')
+    rows = [[name, f'{value:.4f}'] for name, value in card['scores'].items()]
+    scores = [text_table.to_markdown([['score', 'after these rounds'], *rows])]
+  form = ' of '.join(filter(None, [card['format'], card['quantize']]))
   return '\n'.join(
     [
       f'# {card["task"]}, {card["algorithm"]}',
@@ -477,7 +460,8 @@ def _readme(card: Mapping[str, Any]) -> str:
       _USES[card['format']].strip().replace('ARGUMENTS', arguments),
       '```',
       '',
-      f'Licence of the data: {licence}. `model.json` has all else.',
+      f'Licence of the data: {card["data_licence"] or "unknown to this program"}.'
+      ' `model.json` has all else.',
       '',
     ]
   )

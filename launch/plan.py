@@ -234,7 +234,7 @@ class Planner:
         with contextlib.suppress(errors.InputError):
           line |= self._sizes(name, experiment.resolve(self.task, name, given)) | _HALF
       line['why_not'] = self._why_not(name, line)
-      if self.measures and not line['why_not']:
+      if self.measures and name in (self.chosen or PLANNED) and not line['why_not']:
         line['seconds_per_round'] = self._seconds(name)
     except errors.InputError as e:
       line['why_not'] = str(e)

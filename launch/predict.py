@@ -72,11 +72,9 @@ def main(arguments) -> None:
       'give one of --run_dir, the directory of a run, and --model, a folder that'
       ' launch.export wrote'
     )
-  for name in ('round', 'encoder'):
-    if values.model and values[name].present:
-      raise errors.InputError(
-        f'--{name} is of --run_dir, and does not apply to --model; leave it out'
-      )
+  if values.model:
+    why = 'is of --run_dir, and does not apply to --model; leave it out'
+    settings.refuse(('round', 'encoder'), why)
   if bool(values.neighbors) != bool(values.gallery):
     raise errors.InputError('give --neighbors and --gallery together, or none of them')
   if not values.neighbors and (values.picture or values['index'].present):

@@ -138,33 +138,29 @@ def write(
 
   runs_lib.check_data(runs)
   config = runs[0].config
-  by = config.get('best_by', '')
-  if by.endswith(catalog.VALIDATION):
-    metric = metric or by
+  if config.get('best_by', '').endswith(catalog.VALIDATION):
+    metric = metric or config['best_by']
   points: dict[str, list[runs_lib.Run]] = {}
   for run in runs:
     points.setdefault(run.point, []).append(run)
   table = _table(points, failures, metric)
   measured = tables.measured(table)
   metric = metric or next(iter([*measured, *catalog.SCORES]))
-  column, is_target = tables.column(metric), ':' in metric
-  heading = column.heading if is_target else catalog.SCORES[metric].heading
-  scores = table.reindex(columns=[f'{column.key}_mean', f'{column.key}_std'])
+  column = tables.column(metric)
+  score = catalog.SCORES.get(metric)  # None: a target.
+  heading = score.heading if score else column.heading
   best, notes = None, []
   if metric not in measured:
     notes.append(
       f'no row is marked: no grid point has a value of {metric}; they'
       f' have {", ".join(measured) or "no metric"}'
     )
-  elif scores.iloc[:, 0].notna().any():
+  elif table[f'{column.key}_mean'].notna().any():
     best = tables.ranking(table, metric)[0]
     notes.append(f'* the best by {heading}')
   for run in runs:
     if why := failures.get(run.folder):
       notes.append(f'{run.point} seed {run.seed} failed: {why}')
-  marked = table.copy()
-  if best is not None:
-    marked.loc[best, 'algorithm'] += ' *'
   grid = [point[0].values for point in points.values()]
   columns = {name: [values[name] for values in grid] for name in grid[0]}
   columns['best'] = [place == best for place in range(len(table))]
@@ -174,19 +170,21 @@ def write(
   csv = table.copy()
   for place, (name, cells) in enumerate(columns.items(), 2):
     csv.insert(place, name, cells)
+  if best is not None:
+    table.loc[best, 'algorithm'] += ' *'
   most = {run.config['rounds'] for run in runs}
   rounds = wording.count(max(most), 'round')
-  rounds = f'up to {rounds}' if len(most) > 1 else rounds
-  title = f'{methods.title(config["algorithm"])} on {config["task"]}, {rounds}'
-  is_fraction = not is_target and catalog.SCORES[metric].unit == 'fraction'
+  title = f'{methods.title(config["algorithm"])} on {config["task"]}, '
+  title += f'up to {rounds}' if len(most) > 1 else rounds
+  scores = table.reindex(columns=[f'{column.key}_mean', f'{column.key}_std']).to_numpy()
+  is_fraction = score is not None and score.unit == 'fraction'
   figure = curves.sweep_figure(
-    grid, scores.to_numpy().tolist(), heading, is_fraction, config['algorithm'], title
+    grid, scores.tolist(), heading, is_fraction, config['algorithm'], title
   )
-  told = ''.join(f'{note}\n' for note in notes)
-  markdown = tables.to_markdown(marked) + ''.join(f'\n{n}\n' for n in notes)
+  markdown = tables.to_markdown(table) + ''.join(f'\n{n}\n' for n in notes)
   written = compare.write_files(output / 'sweep', markdown, tables.to_csv(csv), figure)
-  width = text_table.terminal_width()
-  return tables.to_text(marked, width, metric, 'sweep.csv') + told + written
+  text = tables.to_text(table, text_table.terminal_width(), metric, 'sweep.csv')
+  return text + ''.join(f'{note}\n' for note in notes) + written
 
 
 def _table(
@@ -197,12 +195,10 @@ def _table(
   """Returns a row for each point, without values where a seed failed."""
   from tff_xc.report import tables
 
-  done, seeds = [], []
-  for point in points.values():
-    finished = [run for run in point if run.folder not in failures]
-    seeds.append(' '.join(map(str, sorted(run.seed for run in finished))))
-    if len(finished) == len(point):
-      done += point
+  finished = {
+    name: [run for run in point if run.folder not in failures] for name, point in points.items()
+  }
+  done = [run for name, point in points.items() if finished[name] == point for run in point]
   if not done:
     raise errors.InputError(
       'no grid point has finished with all its seeds; the first failure:'
@@ -217,7 +213,7 @@ def _table(
   found = tables.of_methods(frame, tables.all_columns(targets))
   table = found.set_index('algorithm').reindex(list(points)).reset_index()
   table['algorithm'] = [f'{config["algorithm"]} {name}' for name in points]
-  table['seeds'] = seeds
+  table['seeds'] = [' '.join(map(str, sorted(r.seed for r in of))) for of in finished.values()]
   texts = [name for name in table if name.endswith('_by_seed')]
   table[texts] = table[texts].fillna('')
   return table
