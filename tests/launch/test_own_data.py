@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -87,22 +86,6 @@ def test_the_examples_run(number, here, capsys):
   assert ('1 of 39 images cannot be read' in said) == (number == 0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('encoder', ['mobilenet_v3', 'mine:own_network'])
-def test_photographs_with_another_encoder(encoder, here, monkeypatch):
-  own_examples.photos(here)
-  [shown] = [c for c in documents.code(OWN, 'python') if 'own_network' in c]
-  (here / 'mine.py').write_text(shown)
-  monkeypatch.syspath_prepend(str(here))
-  given = '--task=images --data_dir=photos --algorithm=fedss --negatives=1'
-  given += ' --split=iid:4 --clients_per_round=2 --test_fraction=0.2'
-  given += f' --image_size=32 --rounds=2 --eval_every=2 --encoder={encoder}'
-  config, _ = flag_values.resolved(given.split())
-  result = train.run(config, 'run')
-  assert result['rounds'] == 2
-  assert np.isfinite(result['final']['top1'])
-
-
 PATHS = {
   'your_own': documents.section(OWN, '## Splits of your data'),
   'photographs': documents.section(OWN, '### From a folder to a comparison'),
@@ -152,19 +135,12 @@ def test_the_path_from_a_split_to_a_comparison(name, here):
 def test_training_says_what_the_images_are(tmp_path, capsys):
   images = registry.get('images')
   own_examples.photos(tmp_path)
-  own_examples.npz(tmp_path)
-  (tmp_path / 'mine.npz').rename(tmp_path / 'MINE.NPZ')
-  path, defaults = str(tmp_path / 'MINE.NPZ'), images.option_values()
-  for data, given, expected in (
-    (
-      str(tmp_path / 'photos.tar'),
-      {'image_size': 16, 'split': str(tmp_path)},
-      'photos.tar: 35 images of 3 classes (0, 1, 2), 4 of them test; 5 clients',
-    ),
-    (path, {}, '20 images of 4 classes (0, 1, 2, ...), no test part; 4 clients'),
-  ):
-    images.load(data, defaults | given)
-    assert expected in capsys.readouterr().err
+  path = str(own_examples.npz(tmp_path, 'MINE.NPZ'))
+  defaults = images.option_values()
+  images.load(str(tmp_path / 'photos.tar'), {**defaults, 'image_size': 16, 'split': str(tmp_path)})
+  assert '35 images of 3 classes (0, 1, 2), 4 of them test; 5 clients' in capsys.readouterr().err
+  images.load(path, defaults)
+  assert '20 images of 4 classes (0, 1, 2, ...), no test' in capsys.readouterr().err
   assert images.known_classes({}, path) == 4
   with pytest.raises(errors.InputError, match='leave out --corrupt'):
     images.load(path, defaults | {'corrupt': 'fail'})

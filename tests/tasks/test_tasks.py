@@ -28,12 +28,6 @@ def test_defaults_are_of_hyperparameters_and_within_bounds(name):
     assert not [w for w in made.warnings(10**6, 1) if 'spreadout' in w]
 
 
-def test_an_option_of_several_tasks_is_described_once():
-  for name, option in registry.OPTIONS.items():
-    of = [o for t in registry.TASKS.values() for o in t.options if o.name == name]
-    assert {o.help for o in of} == {option.help}
-
-
 @pytest.mark.parametrize(
   'name',
   [
@@ -177,15 +171,6 @@ def test_multi_label_sets_from_the_real_files(data_dir, name, classes, features,
   assert round(dataset.test.y[:, counts.argmax()].mean(), 4) == commonest
 
 
-def test_without_clients_a_tasks_server_does_not_apply():
-  def of(task, name):
-    return registry.get(task).hyperparameters(algorithms.get(name))
-
-  assert 'server_optimizer' not in of('omniglot', 'centralized')
-  assert of('omniglot', 'fedss')['server_optimizer'] == 'adam'
-  assert of('cifar10', 'centralized')['server_optimizer'] == 'adam'
-
-
 def test_options_of_label_sets_reach_the_data():
   task = registry.get('sparse-words-sets')
   small = {**task.option_values(), 'num_classes': 30, 'num_features': 40}
@@ -202,16 +187,6 @@ def test_options_of_label_sets_reach_the_data():
   assert made(validation=0).validation is None
   assert len(set(made(partition_rule='paper').train.partition.sizes)) > 1
   assert len(made(num_clients=3).train.partition) == 3
-
-
-@pytest.mark.slow
-def test_the_set_of_eurlexs_size():
-  task = registry.get('sparse-words-eurlex-sets')
-  dataset = task.load('', {**task.option_values(), 'validation': 0}).dataset
-  assert len(dataset.train.pool) == 15_539
-  assert len(dataset.test) == 3809
-  assert dataset.num_classes == 3993
-  assert dataset.train.partition.sizes.tolist() == [1553] * 10
 
 
 def test_options_of_groups_and_features_reach_the_data():
