@@ -65,22 +65,19 @@ def test_photographs_and_their_neighbours(here, capsys):
   assert rows_of('p.csv')[1][0][0].startswith('photos.zip/cat/')
   names = np.array(['cat', 'dog', 'emu'])
   assert [row[0] for row in tables[0]] == names[predicted].tolist()
-  # A picture of its own, and the whole gallery, without a picture itself.
+  # A copy is next to its original, and the whole gallery has no picture twice.
   one = sorted((here / 'photos' / 'dog').iterdir())[0].relative_to(here)
   shutil.copy(one, here / 'copy.jpg')
-  for given, first in (('copy.jpg', str(one)), (str(one), None)):
-    prediction.run(
-      [given], run_dir=run, neighbors=26, gallery='photos', picture='n.png', output='n.csv'
-    )
-    row = rows_of('n.csv')[1][0]
-    near, far = row[7::2], [float(cell) for cell in row[8::2]]
-    assert far == sorted(far)
-    if first:
-      assert (near[0], far[0]) == (first, pytest.approx(0, abs=1e-6))
-      assert len(near) == 26
-    else:
-      assert given not in near
-    assert (here / 'n.png').stat().st_size > 1000
+  near = {'run_dir': run, 'neighbors': 26, 'gallery': 'photos', 'output': 'n.csv'}
+  prediction.run(['copy.jpg'], picture='n.png', **near)
+  row = rows_of('n.csv')[1][0]
+  names, far = row[7::2], [float(cell) for cell in row[8::2]]
+  assert far == sorted(far)
+  assert (names[0], far[0]) == (str(one), pytest.approx(0, abs=1e-6))
+  assert len({*names}) == 26
+  assert (here / 'n.png').stat().st_size > 1000
+  prediction.run([str(one)], **near)
+  assert str(one) not in rows_of('n.csv')[1][0][7::2]
   scores = prediction.run(['photos/dog'], run_dir=run, neighbors=3, gallery='photos')
   assert {'retrieval_recall@1', 'retrieval_recall@3', 'top1'} <= {*scores}
   shown = capsys.readouterr().out.splitlines()
@@ -91,10 +88,8 @@ def test_photographs_and_their_neighbours(here, capsys):
 
 
 def test_a_table_has_the_scores_of_its_test(here):
-  own_examples.items(here)
-  columns = {'label_column': 'item', 'user_column': 'user'}
-  changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
-  run = test_evaluate.untrained(here / 'run', 'table', 'fedavg', **changes)
+  given = test_evaluate._table(here)
+  run = test_evaluate.untrained(here / 'run', 'table', 'fedavg', **given)
   found = trained.restore(str(run), {'data_dir': 'items.csv'})
   expected = found.evaluator(found.weights)['top1']
   names = ''.join(f'{i},item {i},15\n' for i in range(4))
@@ -316,22 +311,14 @@ def test_lines_of_text_are_continued(here):
 @pytest.mark.parametrize('form', ['saved_model', 'tflite'])
 def test_an_exported_model_predicts_as_its_run(here, form):
   run = photographs(here)
-  export.run(run, 'model', form, top=2)
-  tables = []
-  for given in ({'run_dir': run}, {'model': 'model'}):
-    scores = prediction.run(['photos'], top=2, output='p.csv', **given)
-    tables.append(rows_of('p.csv')[1])
-    assert set(scores) == {'top1'}
-  for row, other in zip(*tables, strict=True):
-    assert row[:2] == other[:2]
-    scores = [[float(cell) for cell in r[2::2]] for r in (row, other)]
-    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+  _exports_predict_alike(run, 'photos', 2, [form])
+  folder = here / f'as_{form}'
   with pytest.raises(errors.InputError, match='--top=3'):
-    prediction.run(['photos'], model='model', top=3)
+    prediction.run(['photos'], model=str(folder), top=3)
   export.run(run, 'whole', form)  # Five of three classes.
   prediction.run(['photos'], model='whole', output='p.csv')
   assert len(rows_of('p.csv')[0]) == 1 + 2 * 3
-  card = here / 'model' / 'model.json'
+  card = folder / 'model.json'
   text = card.read_text()
   for changed, word in (
     (text.replace(f'"{form}"', '"npz"'), 'only weights'),
@@ -342,12 +329,11 @@ def test_an_exported_model_predicts_as_its_run(here, form):
   ):
     card.write_text(changed)
     with pytest.raises(errors.InputError, match=word):
-      prediction.run(['photos'], model='model', top=2)
+      prediction.run(['photos'], model=str(folder), top=2)
   card.write_text(text)
-  (here / 'model' / 'saved_model.pb').write_bytes(b'damage')
-  (here / 'model' / 'model.tflite').write_bytes(b'damage')
+  (folder / ('saved_model.pb' if form == 'saved_model' else 'model.tflite')).write_bytes(b'damage')
   with pytest.raises(errors.InputError, match='cannot be loaded'):
-    prediction.run(['photos'], model='model', top=2)
+    prediction.run(['photos'], model=str(folder), top=2)
 
 
 def test_an_input_is_no_neighbour_of_itself_whatever_leads_to_it(here, capsys):
@@ -360,10 +346,8 @@ def test_an_input_is_no_neighbour_of_itself_whatever_leads_to_it(here, capsys):
   for given in (str(here / 'photos'), './photos'):
     assert find(given) == same
     assert all(float(row[8]) > 1e-4 for row in rows_of('n.csv')[1])
-  own_examples.items(here)
-  columns = {'label_column': 'item', 'user_column': 'user'}
-  changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
-  table = test_evaluate.untrained(here / 'table', 'table', 'fedavg', **changes)
+  given = test_evaluate._table(here)
+  table = test_evaluate.untrained(here / 'table', 'table', 'fedavg', **given)
   frame = pd.read_csv('items.csv')
   frame.to_csv('gallery.csv', index=False)
   frame[:1].to_csv('query.csv', index=False)  # Line 2 of another file.
@@ -381,10 +365,8 @@ def test_nothing_that_is_read_is_overwritten_and_nothing_is_ignored(here, capsys
   (here / 'folder.png').mkdir()
   shutil.copytree('photos/cat', 'photos/unknown')
   near = {'neighbors': 1, 'gallery': 'photos'}
-  own_examples.items(here)
-  columns = {'label_column': 'item', 'user_column': 'user'}
-  changes = {'data_dir': 'items.csv', 'test_column': 'part', **columns, **SMALL}
-  table = test_evaluate.untrained(here / 'table', 'table', 'fedavg', **changes)
+  given = test_evaluate._table(here)
+  table = test_evaluate.untrained(here / 'table', 'table', 'fedavg', **given)
   before = (here / 'items.csv').read_bytes()
   for given, more, word in (
     ('photos', {'run_dir': run, 'picture': 'folder.png', **near}, 'a folder'),
@@ -430,22 +412,17 @@ def test_images_that_are_none_of_the_models(here):
   (here / 'empty').mkdir()
   (here / 'bad.png').write_bytes(b'no image')
   (here / 'mine.csv').write_text('a\n1\n')
-  for given, word in (
-    ('empty', 'no images'),
-    ('bad.png', 'not a readable image'),
-    ('none.png', 'does not exist'),
-    ('mine.csv', 'takes images'),
+  for given, more, word in (
+    ('empty', {}, 'no images'),
+    ('bad.png', {}, 'not a readable image'),
+    ('none.png', {}, 'does not exist'),
+    ('mine.csv', {}, 'takes images'),
+    ('photos', {'output': 'none/p.csv'}, 'no such folder'),
+    ('photos', {'neighbors': 2, 'gallery': 'empty'}, 'no images'),
+    ('photos', {'model': 'photos'}, 'has no model'),
   ):
     with pytest.raises(errors.InputError, match=word):
-      prediction.run([given], run_dir=run, output='p.csv')
-  for more, word in (
-    ({'output': 'none/p.csv'}, 'no such folder'),
-    ({'neighbors': 2, 'gallery': 'empty'}, 'no images'),
-  ):
-    with pytest.raises(errors.InputError, match=word):
-      prediction.run(['photos'], run_dir=run, **more)
-  with pytest.raises(errors.InputError, match='has no model'):
-    prediction.run(['photos'], model='photos')
+      prediction.run([given], **{'run_dir': run, 'output': 'p.csv', **more})
   assert not (here / 'p.csv').exists()
 
 

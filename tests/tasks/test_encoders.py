@@ -95,11 +95,11 @@ def test_each_encoder_takes_the_images(own):
   [
     ('nothing_of_test:f', "no module 'nothing_of_test'"),
     ('broken_of_test:f', "no module 'no_such_module_here'"),
-    ('worse_of_test:f', 'fails: ZeroDivisionError: division by zero'),
+    ('worse_of_test:f', 'ZeroDivisionError'),
     ('mine_of_test:none', "has no function 'none'"),
-    ('mine_of_test:fails', 'fails: IndexError.*mine_of_test.py:'),
-    ('mine_of_test:wrong', 'returned int; expected a tf.keras.Model'),
-    ('mobilenet_v3', 'takes RGB images, and these have the shape'),
+    ('mine_of_test:fails', 'IndexError'),
+    ('mine_of_test:wrong', 'returned int'),
+    ('mobilenet_v3', 'takes RGB images'),
   ],
 )
 def test_wrong_functions_and_images_are_one_sentence(own, name, message):

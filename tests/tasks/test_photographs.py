@@ -1,6 +1,5 @@
 """The papers' photographs: their settings, and what is said where files are missing."""
 
-import re
 import shutil
 
 import numpy as np
@@ -134,23 +133,16 @@ def test_the_task_says_what_is_missing_and_where_it_comes_from(name, tmp_path):
   task = registry.get(name)
   with pytest.raises(errors.InputError) as told:
     plan.Planner(name, {'data_dir': str(tmp_path)}).make()
-  cure = str(told.value)
-  for words in ('has no images', r'\d [GT]B', 'https://', r'^[^\n]*$'):
-    assert re.search(words, cure)
   command = f'python -m launch.make_splits {name} --input='
-  assert (command in cure) == (name != 'gld23k')
+  assert (command in str(told.value)) == (name != 'gld23k')
   folder = tmp_path / task.data.split(':')[0]
   images = folder / 'images'
-  for made, lacks in (
-    (images, r'has no images \(images, '),  # There is none in the folder.
-    (images / 'a', r'^\S+ has no clients'),
-  ):
+  for made, lacks in ((images, 'has no images'), (images / 'a', 'has no clients')):
     made.mkdir(parents=True)
     with pytest.raises(errors.InputError, match=lacks):
       task.find(str(tmp_path))
   (folder / name).mkdir()
-  found = task.find(str(tmp_path))
-  assert found == f'images in {images}, clients in {folder / name}'
+  assert task.find(str(tmp_path)) == f'images in {images}, clients in {folder / name}'
 
 
 def test_published_files_are_taken_where_no_split_was_made(tmp_path):
