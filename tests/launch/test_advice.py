@@ -4,8 +4,7 @@ import csv
 
 import pytest
 
-from launch import advice, document
-from tests import documents
+from launch import advice
 from tff_xc.algorithms import registry
 
 
@@ -62,17 +61,3 @@ def test_a_near_comparison_of_another_rule_counts():
   assert facts.distance(found.facts) < advice.NEAR
   # Scores of lists of items are not those of sets of labels.
   assert advice.evidence(facts, 'fedss') is None
-
-
-def test_without_results_there_is_no_evidence(monkeypatch, tmp_path):
-  monkeypatch.setattr(advice, 'RESULTS', tmp_path)
-  advice._rows.cache_clear()
-  assert advice.MEASURED[0].scores() == {}
-  advice._rows.cache_clear()
-
-
-def test_the_page_shows_the_rules():
-  made = document.document(documents.ROOT / 'docs' / 'choosing.md')
-  assert made == documents.page('choosing')
-  for rule in advice.RULES:
-    assert f'| {rule.when} |' in made

@@ -3,17 +3,13 @@
 A new line in a registry is tested without further code.
 """
 
-import functools
 import json
 
 import numpy as np
 import pytest
 
-from datasets.cifar import clients as cifar
-from datasets.xc import sets as xc_sets
 from launch import train
 from tasks import registry as tasks
-from tests.datasets.cifar import on_disk as cifar_on_disk
 from tests.launch import flag_values
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
@@ -27,12 +23,10 @@ _TINY = {
   'negatives': 3,
   'spreadout_neighbors': 2,
 }
-_XC = xc_sets.Counts(train=30, test=8, features=20, labels=10)
 
 
-def _images(root, monkeypatch):
+def _images(root):
   """Writes a user's own images of 8 classes."""
-  del monkeypatch
   random, count = np.random.default_rng(0), np.arange
 
   def images(k):
@@ -45,50 +39,19 @@ def _images(root, monkeypatch):
   return root / 'mine.npz'
 
 
-def _cifar10(root, monkeypatch):
-  """Writes the official binary batches, with five images a class."""
-  load = functools.partial(cifar.load, expected=cifar_on_disk.COUNTS['cifar10'])
-  monkeypatch.setattr(cifar, 'load', load)
-  content = cifar_on_disk.files('cifar10', 'binary')
-  return cifar_on_disk.write(root, content)
-
-
-def _bibtex(root, monkeypatch):
-  """Writes text of the Extreme Classification Repository, 10 labels."""
-  known = xc_sets.SETS['bibtex']
-  monkeypatch.setitem(xc_sets.SETS, 'bibtex', xc_sets.KnownSet(_XC, known.names))
-  random = np.random.default_rng(0)
-  for part in ('train', 'test'):
-    lines = [f'{getattr(_XC, part)} 20 10']
-    for i in range(getattr(_XC, part)):
-      labels = sorted({i % 10, 3 * i % 10})
-      ids = sorted(random.choice(20, 3, False))
-      values = random.uniform(0.5, 2, 3)
-      pairs = (f'{f}:{v:.3f}' for f, v in zip(ids, values, strict=True))
-      lines.append(f'{",".join(map(str, labels))} {" ".join(pairs)}')
-    (root / f'bibtex_{part}.txt').write_text('\n'.join([*lines, '']))
-  return root
-
-
-_KINDS = {
-  'images': _images,
-  'cifar10': _cifar10,
-  'bibtex': _bibtex,
-  'sparse-words-sets': lambda root, _: root,  # Without files.
-}
 _WORDS = {'num_classes': 50, 'num_features': 100, 'batch_size': 99}
+# Other settings of each kind of task.
+_KINDS = {'images': {}, 'sparse-words': _WORDS, 'sparse-words-sets': _WORDS}
 
 
 def _config(task, algorithm, **changes):
   """Returns the resolved configuration of `launch.train`, with tiny sizes."""
   names = {*algorithms.get(algorithm).names, *tasks.get(task).option_values()}
   given = {k: v for k, v in _TINY.items() if k in names}
-  if task == 'cifar10':  # Its margin takes all others.
-    given.pop('spreadout_neighbors', None)
   given['rounds'] = 2
   if algorithms.get(algorithm).has_clients:
     given['clients_per_round'] = 3
-  given |= (_WORDS if task == 'sparse-words-sets' else {}) | changes
+  given |= _KINDS[task] | changes
   if algorithm == 'fedvc' and 'batch_size' in given:
     given['virtual_client_size'] = 2 * given['batch_size']
   given = {'task': task, 'algorithm': algorithm, **given}
@@ -101,8 +64,7 @@ def launched(in_process, tmp_path, monkeypatch):
   monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
 
   def launch(task, algorithm, **changes):
-    made = _KINDS[task](tmp_path, monkeypatch)
-    config = _config(task, algorithm, **{'data_dir': made, **changes})
+    config = _config(task, algorithm, **{'data_dir': _images(tmp_path), **changes})
     return train.run(config, str(tmp_path / 'run')), tmp_path / 'run'
 
   return launch
