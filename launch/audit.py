@@ -214,8 +214,6 @@ def run(
   from tff_xc.report import audit as report
 
   where = pathlib.Path(output or (pathlib.Path(run_dirs[0]) / 'audit' if run_dirs else 'audits'))
-  if where.exists() and not where.is_dir():
-    raise errors.InputError(f'--output={where} is a file; name a directory')
   requests, updates, costs, by_seed = [], [], [], {}
   for subject in _subjects(run_dirs, config, named, settings.seeds):
     if not subject.algorithm.has_clients:

@@ -176,8 +176,6 @@ def _check_written(path: str, inputs: Sequence[str]) -> None:
   """Refuses a file that cannot be written, or that is one of the inputs."""
   if not pathlib.Path(path).absolute().parent.is_dir():
     raise errors.InputError(f'{path}: there is no such folder; make it first')
-  if os.path.isdir(path):
-    raise errors.InputError(f'{path} is a folder; name a file')
   for source in inputs:
     both = os.path.exists(path) and os.path.exists(source)
     if both and os.path.samefile(path, source):

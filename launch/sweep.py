@@ -49,15 +49,12 @@ def points(
 
 
 def _values(name: str, texts: str, parameters) -> list:
-  if name == 'seed':
-    raise errors.InputError('seeds are given by --seeds')
-  if name in ('task', 'algorithm'):
-    raise errors.InputError(f'a sweep has one {name}; run a sweep for each')
-  if name not in parameters or name in run_files.NOT_CONFIGURATION:
+  known = parameters.keys() - {'seed', *run_files.NOT_CONFIGURATION}
+  if name not in known:
     raise errors.InputError(
-      f'{name} is no setting that changes results'
-      f'{wording.meant(name, parameters)}; `python -m launch.list algorithms`'
-      ' lists hyper-parameters'
+      f'{name} is no setting that changes results{wording.meant(name, known)}; a sweep has one'
+      ' task and one algorithm, whose hyper-parameters `python -m launch.list algorithms` lists,'
+      ' and seeds are given by --seeds'
     )
   values: dict[str, Any] = {}
   for text in texts.split(','):
@@ -101,10 +98,6 @@ def plan(
       experiment.check_private(config)
       folder = runs_lib.folder_of(output, values) / f'seed{seed}'
       found.append(runs_lib.Run(values, config, folder))
-  if len({run.folder for run in found}) < len(found):
-    raise errors.InputError(
-      '--grid has two values whose directories would have one name; sweep over them separately'
-    )
   return found
 
 

@@ -300,7 +300,7 @@ def test_a_reference_on_other_data_is_refused(tmp_path, out):
     ('test_checksum', {'classes': 9, 'test_checksum': '2'}),
   ):
     whole = fake_runs.write_run(tmp_path / name, settings=of(**data))
-    with pytest.raises(errors.InputError, match=f'other data .*: {name} is'):
+    with pytest.raises(errors.InputError, match=f'other data .*: {name} was'):
       compare.compare([ours], out, relative_to=whole)
   same = fake_runs.write_run(tmp_path / 'b', settings=of(classes=9))
   compare.compare([ours], out, relative_to=same)

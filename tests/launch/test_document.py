@@ -174,7 +174,7 @@ def test_a_benchmark(tmp_path):
     ('result small fedss/table1', 'nothing was written of fedss/table1'),
     ('result small fedmlh/table9', 'no result'),
     ('verdicts none', 'no result was written'),
-    ('audit runs.csv', 'no'),
+    ('audit runs.csv', 'requests_until_90'),
     ('benchmark runs/a0/config.json', 'config.json'),
   ],
 )
@@ -189,8 +189,8 @@ def test_bad_input_is_one_sentence(words, problem, runs):
 @pytest.mark.parametrize(
   ('content', 'problem'),
   [
-    (b'<!-- verdicts small -->\n', 'begins 1 and'),
-    (b'<!-- verdicts a -->\nkeep me\n<!-- verdicts b -->\n<!-- end -->\n', 'begins 2 and'),
+    (b'<!-- verdicts small -->\n', 'begins 1 tables'),
+    (b'<!-- verdicts a -->\nkeep me\n<!-- verdicts b -->\n<!-- end -->\n', 'begins 2 tables'),
     (b'\xff\xfe', 'cannot be read'),
   ],
 )

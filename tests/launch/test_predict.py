@@ -369,7 +369,7 @@ def test_nothing_that_is_read_is_overwritten_and_nothing_is_ignored(here, capsys
   table = test_evaluate.untrained(here / 'table', 'table', 'fedavg', **given)
   before = (here / 'items.csv').read_bytes()
   for given, more, word in (
-    ('photos', {'run_dir': run, 'picture': 'folder.png', **near}, 'a folder'),
+    ('photos', {'run_dir': run, 'picture': 'folder.png', **near}, 'cannot be written'),
     ('photos', {'run_dir': run, 'label_column': 'a'}, 'only rows of numbers'),
     ('items.csv', {'run_dir': table, 'output': 'items.csv'}, 'is read'),
     ('photos', {'run_dir': run, 'output': '/proc/p.csv'}, 'cannot be written'),
