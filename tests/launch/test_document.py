@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from launch import compare, document
-from tasks.papers import registry
+from tasks.papers import registry, table
 from tests.launch import light
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
@@ -42,8 +42,8 @@ def runs(tmp_path):
   fake_runs.write_run(tmp_path / 'runs' / 'b', 'posonly', top1=0.3)
   frame = compare.collect([tmp_path / 'runs'])
   columns = tables.all_columns(targets.parse('top1:0.4'), [tables.column('top1@10')])
-  table = tables.of_methods(frame, columns)
-  (tmp_path / 'runs.csv').write_text(tables.to_csv(table))
+  of_runs = tables.of_methods(frame, columns)
+  (tmp_path / 'runs.csv').write_text(tables.to_csv(of_runs))
   return tmp_path
 
 
