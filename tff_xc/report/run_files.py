@@ -50,7 +50,6 @@ NOT_CONFIGURATION = (
   'dp_noise',
   'git_revision',
   'run_dir',
-  'signature',  # Of runs that are not finished yet.
   'early_stopping_patience',
   'target',
   'tracker',
