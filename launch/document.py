@@ -45,8 +45,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from launch import advice, app
-from launch.benchmarks import harness
+from launch import advice, app, benchmark
 from launch.reproduction import judge, lines as lines_lib, page
 from tasks.papers import names, registry, table as table_lib
 from tff_xc import errors, files
@@ -170,7 +169,7 @@ def _in_short(why: str) -> str:
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the tables of a benchmark, and how they were made."""
   [where], given = _words(words, 'FILE', 'short')
-  return harness.to_markdown(json.loads((root / where).read_text('utf-8')), 'short' in given)
+  return benchmark.to_markdown(json.loads((root / where).read_text('utf-8')), 'short' in given)
 
 
 def _table(root: pathlib.Path, words: Sequence[str]) -> str:

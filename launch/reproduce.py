@@ -15,8 +15,8 @@ there, or on --task; flags replace settings, or choose the rows that have them w
 rows differ. The same command goes on where it stopped; before it trains, and with
 --needs instead, it says what is missing, how many rounds are left, and about how long
 they take by the seconds of earlier rounds. If several results are named, those that do
-not take a flag are left out, in a line that says so. `methods` and `scaffold/table3` are
-comparisons of our own, which `all` does not have.
+not take a flag are left out, each in a line that says why. `methods` and
+`scaffold/table3` are comparisons of our own, which `all` does not have.
 Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs, and OUTPUT/report.html
 shows all results there; --finished_only trains nothing.
 """

@@ -131,8 +131,8 @@ def test_onednn_is_on_unless_the_user_says_otherwise(given, expected):
     f'if {given!r}: os.environ["TF_ENABLE_ONEDNN_OPTS"] = {given!r}\n'
     'import datasets\n'
     'found = os.environ["TF_ENABLE_ONEDNN_OPTS"]\n'
-    'from launch.benchmarks import harness\n'
+    'from launch import benchmark\n'
     'print(found,'
-    ' harness.given_environment().get("TF_ENABLE_ONEDNN_OPTS", ""))\n'
+    ' benchmark.given_environment().get("TF_ENABLE_ONEDNN_OPTS", ""))\n'
   )
   assert found == f'{expected} {given}'

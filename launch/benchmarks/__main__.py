@@ -18,6 +18,6 @@ if __name__ == '__main__':
   if contender == 'plain' and tff_xc.ONEDNN_GIVEN is None:
     del os.environ[tff_xc.ONEDNN]  # Plain TensorFlow, as it comes.
   lazy_imports.install()
-  found = importlib.import_module(f'launch.benchmarks.{name}').BENCHMARK
+  found = importlib.import_module(f'launch.benchmarks.{name}')
   sizes = types.SimpleNamespace(**json.loads(words))
   protocol.serve(lambda: found.build(contender, sizes))

@@ -1,16 +1,14 @@
 """Federated select alone: 64 clients x 1,000 rows of a 10^6 x 64 table."""
 
-from launch.benchmarks import harness
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_xc.runtime import registry
 
 
 def build(contender, sizes):
   """Builds a contender, in its own process."""
-  import numpy as np
-  import tensorflow as tf
-  import tensorflow_federated as tff
-
-  from tff_xc.runtime import registry
-
   if contender != 'floor':
     registry.install(contender)  # First, since it may set TensorFlow's threads.
   row_type = tff.TensorType(np.float32, [sizes.dim])
@@ -49,21 +47,3 @@ def build(contender, sizes):
     return {'check': lambda: {'sum_norm': float(np.linalg.norm(total))}}
 
   return run
-
-
-BENCHMARK = harness.Benchmark(
-  name='select',
-  summary='federated_select of 1,000 rows for 64 clients, 1,000,000 x 64 table',
-  sizes={
-    'clients': 64,  # Clients of a round.
-    'keys': 1000,  # Number of rows that each client requests.
-    'rows': 1_000_000,  # Number of rows of the table.
-    'dim': 64,  # The length of a row.
-  },
-  small={'clients': 2, 'keys': 5, 'rows': 100, 'dim': 4},
-  names=('floor', 'in_process', 'worker'),
-  build=build,
-  ratios=(('in_process', 'floor'), ('worker', 'floor'), ('worker', 'in_process')),
-  same=('floor', 'in_process', 'worker'),
-  tolerances={'sum_norm': 1e-3},
-)

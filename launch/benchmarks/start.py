@@ -6,9 +6,8 @@ which is reported as a part and does not count in the total time.
 
 import os
 import time
-import types
 
-from launch.benchmarks import harness
+from launch.benchmarks.peers import protocol
 
 _NUM_CLASSES = 200
 
@@ -17,7 +16,7 @@ def build(contender, sizes):
   """Builds a contender, which runs only once, in its own process."""
   parts: dict[str, float] = {}
   # This clock is the same in all processes of the machine.
-  started = float(os.environ[harness.STARTED_VARIABLE])
+  started = float(os.environ[protocol.STARTED])
 
   def end_of(part: str) -> None:
     parts[part] = time.monotonic() - started - sum(parts.values())
@@ -35,9 +34,8 @@ def build(contender, sizes):
 
     registry.install(contender)
     end_of('install runtime')
-    whole = types.SimpleNamespace(**classes.BENCHMARK.sizes | vars(sizes))
-    process = classes.make_process(whole, _NUM_CLASSES)
-    cohort = classes.make_clients(whole, _NUM_CLASSES)
+    process = classes.make_process(sizes, _NUM_CLASSES)
+    cohort = classes.make_clients(sizes, _NUM_CLASSES)
     end_of('build process')
     state = process.initialize()
     end_of('initialize')
@@ -51,20 +49,3 @@ def build(contender, sizes):
     return {'seconds': seconds, 'parts': parts, 'check': lambda: {'loss': loss}}
 
   return run
-
-
-BENCHMARK = harness.Benchmark(
-  name='start',
-  summary='process start to the end of the first round, and its parts',
-  sizes={
-    'clients': 16,  # Of a round, each with 20 examples; FedSS with n = 200.
-    'batch_size': 32,  # Batch size of local training, one epoch.
-  },
-  small={'clients': 2},
-  names=('in_process', 'worker'),
-  build=build,
-  ratios=(('worker', 'in_process'),),
-  same=('in_process', 'worker'),
-  tolerances={'loss': 1e-3},
-  fresh=True,
-)

@@ -8,9 +8,14 @@ out by --contenders.
   python -m launch.benchmark svm --dim=64 --classes=62,964,2028 --passes=3
 """
 
-import os
+import warnings
 
-from launch.benchmarks import harness
+import numpy as np
+import tensorflow as tf
+
+from tff_xc.algorithms import svm
+from tff_xc.round import folding, optimizers, server
+from tff_xc.runtime import registry
 
 # As published; C is that of the first round.
 _BOUND, _TOLERANCE, _STEPS = 1.0, 1e-3, 50
@@ -23,12 +28,6 @@ _BLOCK = 256
 
 def our_step(rows, weights):
   """Returns the first step, again and again, as a contender's round."""
-  import numpy as np
-  import tensorflow as tf
-
-  from tff_xc.algorithms import svm
-  from tff_xc.round import folding, optimizers, server
-
   clients, classes, row_dim = rows.shape
   step = svm.SupportVectors(
     classes,
@@ -69,13 +68,10 @@ def sklearn_step(rows, weights):
   scikit-learn fits the machines of all pairs in one call, their normals are read once,
   and the gradient of the spread-out is a few matrix products for each class.
   """
-  import warnings
-
-  import numpy as np
-  from sklearn import svm
+  from sklearn.svm import SVC  # Late: other contenders need no scikit-learn.
 
   clients, classes, size = rows.shape
-  machine = svm.SVC(kernel='linear', C=_BOUND, tol=_TOLERANCE, max_iter=_STEPS)
+  machine = SVC(kernel='linear', C=_BOUND, tol=_TOLERANCE, max_iter=_STEPS)
   labels = np.tile(np.arange(classes), clients)
 
   def run():
@@ -106,8 +102,6 @@ def similarities(rows, normals):
   With h = normal / |normal| and u = (w_a - w_b) . h, a pair adds exp(-u^2 / 2), and
   -u exp(-u^2 / 2) h to the gradient of w_a, the opposite to that of w_b.
   """
-  import numpy as np
-
   loss, gradient, start = 0.0, np.zeros(rows.shape), 0
   for a in range(len(rows) - 1):
     of_a = normals[start : start + len(rows) - 1 - a]
@@ -125,10 +119,6 @@ def similarities(rows, normals):
 
 def build(contender, sizes):
   """Builds a contender 'NAME@CLASSES', in its own process."""
-  import numpy as np
-
-  from tff_xc.runtime import registry
-
   name, _, classes = contender.partition('@')
   # What the clients sent, the same in every process.
   random, shape = np.random.default_rng(0), [int(classes), sizes.dim + 1]
@@ -140,9 +130,6 @@ def build(contender, sizes):
     return products(rows.reshape(-1, sizes.dim + 1))
   if name == 'sklearn':
     return sklearn_step(rows, weights)
-  if name == 'ours_1':
-    # Before TensorFlow starts its threads.
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
   registry.install('in_process')  # Sets one thread for each op.
   return our_step(rows, weights)
 
@@ -156,21 +143,3 @@ def products(rows):
     return {}
 
   return run
-
-
-BENCHMARK = harness.Benchmark(
-  name='svm',
-  summary="TurboSVM-FL's server step, 62 classes of 2,048 from 8 clients",
-  sizes={
-    'classes': (62,),  # Values of n.
-    'clients': 8,  # Clients of a round.
-    'dim': 2048,  # Embedding length; a row has a bias, too.
-  },
-  small={'classes': (5,), 'clients': 4, 'dim': 6},
-  by='classes',
-  names=('product', 'ours', 'ours_1', 'sklearn'),
-  build=build,
-  ratios=(('ours', 'product'), ('sklearn', 'ours'), ('ours_1', 'ours')),
-  same=('ours', 'ours_1', 'sklearn'),
-  tolerances={'support_vectors': 0.005, 'pair_similarity': 1e-3},
-)

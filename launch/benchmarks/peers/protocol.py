@@ -17,6 +17,8 @@ import sys
 import time
 import traceback
 
+# The environment's variable with the time of `time.monotonic` at which a contender started.
+STARTED = 'BENCHMARK_STARTED'
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from launch.benchmarks import harness
+from launch import benchmark as harness
 from launch.benchmarks.peers import protocol
 from tests import processes
 from tff_xc import errors
@@ -18,10 +18,9 @@ _ROOT = pathlib.Path(__file__).parents[3]
 FAKE = harness.Benchmark(
   name='fake',
   summary='',
-  sizes={'clients': 3, 'sizes': (1, 2)},
+  sizes={},
   small={},
   names=('a', 'b'),
-  build=lambda contender, sizes: None,
   ratios=(('b', 'a'), ('c', 'a')),
   same=('a', 'b', 'c'),
   tolerances={'loss': 0.1},
@@ -29,56 +28,48 @@ FAKE = harness.Benchmark(
 
 
 class Machine:
-  """Contenders that only pretend, on two cores whose time they spend."""
+  """Contenders (name, seconds of its rounds, loss) that only pretend, on two cores."""
 
-  def __init__(self, monkeypatch, foreign=()):
+  def __init__(self, monkeypatch, *contenders, foreign=()):
     self.now, self.foreign, self.order = 0.0, 0.0, []
-    self._later = list(foreign)  # What others use in each round of all.
+    self.later = dict(enumerate(foreign))  # What others use in each round of all.
     monkeypatch.setattr(os, 'cpu_count', lambda: 2)
     monkeypatch.setattr(time, 'monotonic', lambda: self.now)
+    monkeypatch.setattr(harness, 'cpu_seconds', lambda: (self.now + self.foreign, self.now))
+    self.contenders = {each[0]: Fake(self, *each) for each in contenders}
 
-    def usage():
-      return (self.now + self.foreign, self.now)
-
-    monkeypatch.setattr(harness, 'cpu_seconds', usage)
-    self.contenders: dict[str, Fake] = {}
-
-  def add(self, name, seconds, loss=1.0):
-    self.contenders[name] = Fake(self, name, seconds, loss)
-
-  def measure(self, passes, max_foreign=0.15):
-    return harness.measure(FAKE, self.contenders, passes, max_foreign)
+  def measure(self, passes):
+    return harness.measure(FAKE, self.contenders, passes, 0.15)
 
 
 class Fake:
   """A contender whose rounds take the times given, over and over."""
 
-  def __init__(self, machine, name, seconds, loss):
-    self.machine, self.name = machine, name
-    self.seconds, self.loss, self.running = seconds, loss, False
+  def __init__(self, machine, name, seconds, loss=1.0):
+    self.machine, self.name, self.seconds, self.loss = machine, name, seconds, loss
+    self.running = False
 
   def start(self):
     self.running = True
 
   def round(self):
-    order = self.machine.order
-    seconds = self.seconds[order.count(self.name) % len(self.seconds)]
-    later = self.machine._later
-    self.machine.foreign += later[len(order)] if len(order) < len(later) else 0
-    order.append(self.name)
-    self.machine.now += seconds
-    found = {'seconds': seconds, 'check': {'loss': self.loss}}
-    return found | {'parts': {'half': seconds / 2}, 'peak_bytes': 1e6 * seconds}
+    machine = self.machine
+    seconds = self.seconds[machine.order.count(self.name) % len(self.seconds)]
+    machine.foreign += machine.later.get(len(machine.order), 0)
+    machine.order.append(self.name)
+    machine.now += seconds
+    parts = {'half': seconds / 2}
+    check = {'loss': self.loss}
+    return {'seconds': seconds, 'check': check, 'parts': parts, 'peak_bytes': 1e6 * seconds}
 
   def end(self):
     self.running = False
 
 
 def test_ratios_are_of_passes_in_which_each_runs_once(monkeypatch):
-  machine = Machine(monkeypatch)
   # The machine slows down by ten in every second pass; the ratio does not.
-  machine.add('a', [1.0, 10.0])
-  machine.add('b', [2.0, 20.0, 2.0, 30.0], loss=1.05)
+  slow = ('b', [2.0, 20.0, 2.0, 30.0], 1.05)
+  machine = Machine(monkeypatch, ('a', [1.0, 10.0]), slow)
   found = machine.measure(12)
   passes = [machine.order[i : i + 2] for i in range(4, 28, 2)]
   assert [sorted(each) for each in passes] == [['a', 'b']] * 12
@@ -92,20 +83,14 @@ def test_ratios_are_of_passes_in_which_each_runs_once(monkeypatch):
 
 
 def test_a_disturbed_pass_is_dropped_and_repeated(monkeypatch):
+  both = ('a', [1.0]), ('b', [1.0])
   # 15 % of 2 cores x 2 s are 0.6 s; two rounds of each warm up.
-  machine = Machine(monkeypatch, [9.0, 9.0, 9.0, 9.0, 0.7, 0.0, 0.5])
-  machine.add('a', [1.0])
-  machine.add('b', [1.0])
-  found = machine.measure(3)
-  assert (found['passes'], found['dropped']) == (3, 1)
-  assert not found['warnings']
-  machine = Machine(monkeypatch, 2 * [0.0] + [0.0] + 10 * [9.0])
-  machine.add('a', [1.0])
-  found = machine.measure(3)
+  found = Machine(monkeypatch, *both, foreign=[9.0, 9.0, 9.0, 9.0, 0.7, 0.0, 0.5]).measure(3)
+  assert (found['passes'], found['dropped'], found['warnings']) == (3, 1, [])
+  found = Machine(monkeypatch, both[0], foreign=[0.0, 0.0, 0.0] + 10 * [9.0]).measure(3)
   assert (found['passes'], found['dropped']) == (1, 8)
   assert 'only 1 of the 3' in found['warnings'][0]
-  machine = Machine(monkeypatch, 20 * [9.0])
-  machine.add('a', [1.0])
+  machine = Machine(monkeypatch, both[0], foreign=20 * [9.0])
   with pytest.raises(errors.InputError, match='disturbed'):
     machine.measure(3)
   assert not machine.contenders['a'].running
@@ -113,10 +98,7 @@ def test_a_disturbed_pass_is_dropped_and_repeated(monkeypatch):
 
 @pytest.mark.parametrize('loss', [2.0, float('nan')])
 def test_another_result_is_a_warning_and_no_number(monkeypatch, loss):
-  machine = Machine(monkeypatch)
-  for name in 'abc':
-    machine.add(name, [1.0], loss if name == 'b' else 1.0)
-  found = machine.measure(2)
+  found = Machine(monkeypatch, ('a', [1.0]), ('b', [1.0], loss), ('c', [1.0])).measure(2)
   assert list(found['ratios']) == ['c/a']
   assert list(found['median_seconds']) == ['a', 'c']
   [warning] = found['warnings']
@@ -140,7 +122,7 @@ def test_busy_seconds_are_told_from_our_own():
   try:
     time.sleep(0.5)
     now_busy, now_own = harness.cpu_seconds()
-    assert min(now_busy - busy, now_own - own) > 0.05
+    assert min(now_busy - busy, now_own - own) > 0.02
   finally:
     child.kill()
     child.wait()

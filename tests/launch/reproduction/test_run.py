@@ -5,6 +5,8 @@ import errno
 import json
 import math
 import shutil
+import types
+from unittest import mock
 
 import pytest
 
@@ -21,7 +23,6 @@ pytestmark = pytest.mark.usefixtures('blank_pictures')
 
 TABLE = small_table.TABLE
 VERDICTS = judge.Verdict
-BEST = {'by': 'top1', 'round': 4, 'top1': 0.5, 'bytes_down': 10.0}
 
 
 def planned(output, *found, **more):
@@ -49,11 +50,6 @@ def own(monkeypatch):
   return TABLE
 
 
-class Ended:
-  def __init__(self, run, error=None):
-    self.run, self.error, self.seconds = run, error, 1.0
-
-
 @pytest.fixture
 def trains(own, monkeypatch):
   """Finishes runs at once; () -> the runs that were started."""
@@ -61,11 +57,11 @@ def trains(own, monkeypatch):
 
   def run_all(waiting, arguments_of, jobs):
     for run in waiting:
-      fails = run.config['algorithm'] == 'posonly' and run.seed == 1
       started.append(run)
-      if not fails:
+      error = 'no memory' if run.config['algorithm'] == 'posonly' and run.seed == 1 else None
+      if not error:
         small_table.finish(run, 0.5 + len(started) / 100)
-      yield Ended(run, 'no memory' if fails else None), 1
+      yield types.SimpleNamespace(run=run, error=error, seconds=1.0), 1
 
   monkeypatch.setattr(runs_lib, 'run_all', run_all)
   return started
@@ -74,18 +70,15 @@ def trains(own, monkeypatch):
 def test_runs_are_trained_once_and_finished_ones_are_kept(trains, own, tmp_path, capsys):
   [lines] = measured(tmp_path, own)
   assert len(trains) == 3
-  command = 'python -m launch.reproduce p/fig1 --scale=small'
-  assert {line.command for line in lines} == {command}
+  assert {line.command for line in lines} == {'python -m launch.reproduce p/fig1 --scale=small'}
   assert all(line.processor for line in lines)
   assert verdict(tmp_path, own) == VERDICTS.UNDECIDED
   assert 'undecided: ' in capsys.readouterr().out
-  folder = tmp_path / own.name
-  assert {p.name for p in folder.iterdir()} == {'result.md', 'result.png'}
-  trains.clear()
+  assert {p.name for p in (tmp_path / own.name).iterdir()} == {'result.md', 'result.png'}
   assert measured(tmp_path, own) == [lines]
-  assert not trains
+  assert len(trains) == 3
   [lines] = measured(tmp_path, own, seeds=(0, 2, 3))
-  assert len(trains) == 6
+  assert len(trains) == 3 + 6
   assert {line.seeds for line in lines} == {3}
   assert lines[0].command.endswith('--scale=small --seeds=0,2,3')
 
@@ -128,21 +121,17 @@ def test_failed_runs_and_parts_of_data_are_named(trains, own, tmp_path, monkeypa
 
 def test_missing_data_end_one_result_and_are_told_of_several(tmp_path, capsys, monkeypatch):
   # Without a process for each task; `test_runs` has that.
-  def look(task, data_dir):
-    return tasks.get(task).find(data_dir)
-
-  monkeypatch.setattr(runs_lib, 'check_files', look)
+  monkeypatch.setattr(runs_lib, 'check_files', lambda task, where: tasks.get(task).find(where))
   found = registry.chosen(['fedss/table2', 'fedaws/table1'])
   more = {'scale': 'paper', 'given': {'data_dir': str(tmp_path / 'none')}}
-  with pytest.raises(errors.InputError, match='none'):
-    measured(tmp_path / 'a', found[0], **more)
+  # All tasks of a table are named in one sentence.
+  for each, why in zip(found, ('sop: .*none', r'cifar10: .*; cifar100: '), strict=True):
+    with pytest.raises(errors.InputError, match=why):
+      measured(tmp_path / 'a', each, **more)
   assert not (tmp_path / 'a').exists()
   for lines in measured(tmp_path / 'b', *found, **more):
     assert 'none' in lines[0].note
   assert '2 not run' in capsys.readouterr().out
-  # All tasks of a table are named in one sentence.
-  with pytest.raises(errors.InputError, match=r'cifar10: .*; cifar100: '):
-    measured(tmp_path / 'c', found[1], **more)
 
 
 def test_a_result_stays_if_nothing_can_be_measured_again(
@@ -153,11 +142,8 @@ def test_a_result_stays_if_nothing_can_be_measured_again(
   shutil.rmtree(tmp_path / 'runs')
   assert measured(tmp_path, own, train=False) == [before]
   assert 'result of before stays' in capsys.readouterr().out
-
-  def fails(*arguments):
-    raise errors.InputError('another run is in the way')
-
-  monkeypatch.setattr(runs_lib, 'train', fails)
+  why = errors.InputError('another run is in the way')
+  monkeypatch.setattr(runs_lib, 'train', mock.Mock(side_effect=why))
   assert measured(tmp_path, *others)[0] == before
   assert 'in the way; the result of' in capsys.readouterr().out
 
@@ -205,10 +191,7 @@ def test_rows_train_only_from_a_finished_encoder(tmp_path, monkeypatch, is_train
 def test_a_bug_keeps_its_trace_and_nothing_goes_on_if_nobody_reads(
   name, error, own, monkeypatch, tmp_path
 ):
-  def fails(*given):
-    raise error
-
-  monkeypatch.setattr(runs_lib, name, fails)
+  monkeypatch.setattr(runs_lib, name, mock.Mock(side_effect=error))
   with pytest.raises(error):
     measured(tmp_path, own, registry.RESULTS['fedmlh/table5'])
 
@@ -217,23 +200,19 @@ def test_a_bug_keeps_its_trace_and_nothing_goes_on_if_nobody_reads(
 def test_one_results_files_end_no_other(kind, trains, own, tmp_path, capsys, monkeypatch):
   others = own, registry.RESULTS['fedmlh/table5']
   measured(tmp_path, *others)
+  path, reason = next(tmp_path.rglob('summary.json')), 'No space left on device'
   if kind == 'damaged':
-    path = next(tmp_path.rglob('summary.json'))
     path.write_text('{')
     reason = f'{path} is damaged ('
   else:
-    full = OSError(errno.ENOSPC, 'No space left on device', 'result.png')
-    monkeypatch.setattr(run_lib, 'draw', lambda *_: (_ for _ in ()).throw(full))
-    reason = 'No space left on device'
-  capsys.readouterr()
+    full = OSError(errno.ENOSPC, reason, 'result.png')
+    monkeypatch.setattr(run_lib, 'draw', mock.Mock(side_effect=full))
   with pytest.raises(errors.InputError, match='being measured: p/fig1; the'):
     measured(tmp_path, *others)
   out = capsys.readouterr().out
-  assert reason in out
-  assert '1 formula only' in out
+  assert reason in out and '1 formula only' in out
   with pytest.raises(errors.InputError, match='cannot be written'):
-    (tmp_path / 'file').write_text('')
-    measured(tmp_path / 'file', others[1])
+    measured(path, others[1])
 
 
 # -- the lines of runs --
@@ -259,18 +238,15 @@ def test_a_row_has_a_line_for_each_result_cost_and_claim(tmp_path):
   claim = table.Claim('Ahead', 'map@r', 'fedss', 'posonly')
   forms = {'small': small_table.SMALL._replace(claims=(claim,))}
   found = dataclasses.replace(TABLE, forms=forms, best_seed=('posonly',))
-  scores = [(0.3, 0.4), (0.5, 0.5), (0.4, 0.6)]
-  lines = lines_of(tmp_path, scores, (0, 1), found)
+  lines = lines_of(tmp_path, [(0.3, 0.4), (0.5, 0.5), (0.4, 0.6)], (0, 1), found)
   usual = ['top1', 'map@10', 'map@r']
   best = [n for name in usual for n in (name, f'best_seed_{name}')]
-  expected = 2 * [*usual, 'seconds'] + [*best, 'seconds']
-  assert [line.metric for line in lines] == expected
+  assert [x.metric for x in lines] == 2 * [*usual, 'seconds'] + [*best, 'seconds']
   first = lines[0]
   assert (first.row, first.seeds, first.rounds) == ('fedss negatives=5', 2, 20)
   assert first.changes == {'rounds': 20, 'negatives': 5}
   assert first.published.value == 60
-  assert first.measured.value == pytest.approx(35)
-  assert first.measured.std == pytest.approx(50**0.5)
+  assert first.measured[:2] == pytest.approx((35, 50**0.5))
   assert {seed: round(x.value) for seed, x in first.by_seed.items()} == {0: 30, 1: 40}
   assert lines[9].measured.value == pytest.approx(60)  # The best seed's.
 
@@ -377,34 +353,32 @@ def test_scores_are_those_of_the_round_that_the_command_chooses(tmp_path):
   metrics.to_csv(run.folder / 'metrics.csv', index=False)
   best = {'by': 'mcc', 'round': 20, 'top1': 0.4, 'bytes_down': 10.0}
   change(run.folder / 'summary.json', best_round=best)
-
-  def values(*names, found=TABLE, **given):
-    [group] = run_lib.finished(found, runs_of(tmp_path, rows=rows, **given))
-    return [mean(group, name) for name in names]
-
-  names = 'top1', 'best_round'
-  assert values(*names) == [50.0, None]
-  assert values(*names, best_by='top1') == [90.0, 10]
-  assert values(*names, 'bytes_down', best_by='mcc') == [40.0, 20, 10]
-  at_end = dataclasses.replace(TABLE, at_rounds=20)
   last = pytest.approx(100 * metrics['top1'].iloc[-1])
-  assert values('top1', found=at_end, best_by='top1') == [last]
+  for at_rounds, by, wanted in (
+    (None, '', [50.0, None, None]),
+    (None, 'top1', [90.0, 10, mock.ANY]),
+    (None, 'mcc', [40.0, 20, 10]),
+    (20, 'top1', [last, None, None]),
+  ):
+    found = dataclasses.replace(TABLE, at_rounds=at_rounds)
+    [group] = run_lib.finished(found, runs_of(tmp_path, rows=rows, best_by=by))
+    assert [mean(group, name) for name in ('top1', 'best_round', 'bytes_down')] == wanted
 
 
-def test_files_of_runs_that_are_damaged_are_named(tmp_path):
+@pytest.mark.parametrize(
+  ('name', 'content'),
+  [
+    ('metrics.csv', 'round,loss,seconds\n'),
+    ('metrics.csv', 'round,loss,seconds\n1,0.5,1.0\n'),
+    ('summary.json', '{"final": {}, "rounds": 20, "best_round": {"by": "top1", "top1": NaN}}'),
+  ],
+)
+def test_files_of_runs_that_are_damaged_are_named(name, content, tmp_path):
   [[run], *_] = runs = runs_of(tmp_path)
   for [each] in runs:
     small_table.finish(each, 0.5)
-  path = run.folder / 'metrics.csv'
-  whole = path.read_text()
-  for cut in ('round,loss,seconds\n', whole[: len(whole) // 2]):
-    path.write_text(cut)
-    with pytest.raises(errors.DamageError, match=f'{path} is damaged'):
-      run_lib.finished(TABLE, runs)
-  path.write_text(whole)
-  path = run.folder / 'summary.json'
-  change(path, best_round={**BEST, 'top1': math.nan})
-  with pytest.raises(errors.DamageError, match=f'{path} is damaged .*"top1"'):
+  (run.folder / name).write_text(content)
+  with pytest.raises(errors.DamageError, match=f'{run.folder / name} is damaged'):
     run_lib.finished(TABLE, runs)
 
 
@@ -416,17 +390,15 @@ def test_pictures_are_of_tasks_and_of_the_best_of_grids(tmp_path):
   for [run], score in zip(runs, (0.4, 0.5, 0.5, 0.5, 0.5), strict=True):
     small_table.finish(run, score)
   groups = run_lib.finished(found, runs)
-  for name, kept in (('a', groups), ('b', [*groups[:3], None, None])):
-    (tmp_path / name).mkdir()
-    run_lib.draw(found, rows, kept, tmp_path / name)
-
-  def names(folder):
-    return sorted(path.name for path in folder.iterdir())
-
-  assert names(tmp_path / 'a') == ['result_glyphs-femnist.png', 'result_glyphs.png']
-  assert names(tmp_path / 'b') == ['result.png']
-  there = [*zip(rows, 'abcde', groups, strict=True)]
-  kept = run_lib.best_of_grids(there, found.best_over)
+  for kept, names in (
+    ([*groups[:3], None, None], {'result.png'}),
+    (groups, {'result_glyphs-femnist.png', 'result_glyphs.png'}),
+  ):
+    where = tmp_path / f'drawn{len(names)}'
+    where.mkdir()
+    run_lib.draw(found, rows, kept, where)
+    assert {path.name for path in where.iterdir()} == names
+  kept = run_lib.best_of_grids([*zip(rows, 'abcde', groups, strict=True)], found.best_over)
   assert [label for _, label, _ in kept] == ['b', 'c', 'd', 'e']
 
 
