@@ -118,7 +118,7 @@ def test_algorithms_train_items_that_have_one_row(tmp_path, algorithm, changes, 
 @pytest.mark.slow
 def test_a_step_on_a_history_is_the_mean_over_its_items():
   """With all other items as negatives, the loss is that of the softmax over all."""
-  how = {**SEQUENCE, 'dropout': 0.0, 'negatives': 39, 'rounds': 1}
+  how = {**SEQUENCE, 'dropout': 0.0, 'negatives': 39, 'rounds': 1, 'local_epochs': 1}
   config = experiment.resolve('items-demo', 'fedss', {**TINY, **how})
   made = experiment.assemble(config)
   built = process.build_process(made.algorithm, 0)
