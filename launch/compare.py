@@ -24,10 +24,9 @@ from absl import flags
 from launch import app, settings
 from tasks import experiment
 from tff_xc import errors, files, wording
-from tff_xc.algorithms import base
 from tff_xc.experiment import same_run
 from tff_xc.measure import catalog, targets as targets_lib
-from tff_xc.options import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp, importance
 from tff_xc.report import run_files, text_table
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ _FILES = {
   'encoder_weights',
   'importance_weights',
 }
-_NO_FILES = ('dirichlet', *base.NAMED_IMPORTANCE)
+_NO_FILES = ('dirichlet', *importance.NAMED)
 
 
 def compare(

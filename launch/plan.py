@@ -489,13 +489,13 @@ def _state_bytes(algorithm) -> int:
   """Returns the bytes that the server keeps beside the model."""
   import tensorflow as tf
 
-  from tff_xc.round import carried
+  from tff_xc.round import parts
 
   specs = algorithm.model.weight_specs()
   with tf.Graph().as_default():  # Nothing is computed.
     tables = [t.initialize(specs.tables[t.name]) for t in algorithm.tables]
     encoder = algorithm.encoder_optimizer.initialize(specs.encoder)
-    return _bytes((tables, encoder, carried.initial(algorithm)))
+    return _bytes((tables, encoder, parts.initial(algorithm)))
 
 
 # -- for people --

@@ -19,7 +19,7 @@ from tff_xc.data import client_data, description as description_lib, fingerprint
 from tff_xc.experiment import ccvr, checkpoints, client_states, same_run, storage
 from tff_xc.measure import catalog, evaluation
 from tff_xc.report import run_files
-from tff_xc.round import algorithm as algorithm_lib, carried, process as process_lib
+from tff_xc.round import algorithm as algorithm_lib, parts, process as process_lib
 from tff_xc.runtime import registry as runtimes
 
 LAST, BEST = 'last', 'best'
@@ -123,7 +123,7 @@ def restore(
   if not rounds:
     raise errors.InputError(f'{run_dir} has no sound checkpoint; start launch.train on it again')
   kept = None
-  if carried.has_own_models(made.algorithm):
+  if parts.has_own_models(made.algorithm):
     spec = made.algorithm.client_state.spec
     kept = client_states.of_checkpoint(spec, run_dir, more)
   return Restored(

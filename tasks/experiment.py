@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from tasks import encoders, registry as tasks, task as task_lib
 from tff_xc import environment, errors, precision, wording
-from tff_xc.algorithms import base, logits, registry as algorithms
+from tff_xc.algorithms import base, registry as algorithms
 from tff_xc.experiment import same_run, trackers
 from tff_xc.measure import catalog, targets as targets_lib
-from tff_xc.options import hyperparameters as hp
+from tff_xc.options import calibration, hyperparameters as hp, importance
 from tff_xc.report import run_files
 from tff_xc.runtime import registry as runtimes
 
@@ -345,13 +345,13 @@ def check_private(config: Mapping) -> None:
   for flag, is_exact, what, cure in (
     (
       'importance_weights=train',
-      values.get('importance_weights') == base.OF_TRAIN,
+      values.get('importance_weights') == importance.OF_TRAIN,
       'sends the exact class shares of all clients to every client',
       'give a CSV FILE of public probabilities, or --importance_weights=uniform',
     ),
     (
       'calibration=prior',
-      values['calibration'] == logits.PRIOR and not values['calibration_probabilities'],
+      values['calibration'] == calibration.PRIOR and not values['calibration_probabilities'],
       'sends the exact class shares of all clients to every client',
       'give a CSV FILE of public --calibration_probabilities',
     ),
@@ -416,12 +416,12 @@ def _check_weights_of_classes(
   task: task_lib.Task, values: Mapping, num_classes: int | None
 ) -> None:
   """Refuses sets of labels, and a bad file of weights, before the data are read."""
-  weights = values.get('importance_weights', base.NO_IMPORTANCE)
+  weights = values.get('importance_weights', importance.NONE)
   probabilities = values.get('calibration_probabilities', '')
   for flag, chosen, names in (
-    ('importance_weights', weights, base.NAMED_IMPORTANCE),
+    ('importance_weights', weights, importance.NAMED),
     ('calibration_probabilities', probabilities, ('',)),
-    ('calibration', values['calibration'], logits.KINDS),
+    ('calibration', values['calibration'], calibration.KINDS),
   ):
     if chosen in ('', 'none') and chosen in names:
       continue
@@ -460,14 +460,16 @@ class Experiment:
     from tff_xc.experiment import checkpoints, training
 
     check_private(self.config)
-    hidden = self.config['dp_epsilon'] and self.algorithm.privacy
-    needs_secret = hidden and hidden.needs_secret and hidden.of_clients
+    hidden = self.algorithm.part('dp')
+    needs_secret = (
+      hidden and self.config['dp_epsilon'] and hidden.needs_secret and hidden.of_clients
+    )
     if needs_secret and self.run_dir != run_dir:
       raise ValueError(
         'dp_epsilon depends on who takes part, and so on the secret of the run: give'
         ' its run_dir when you assemble the experiment'
       )
-    drawn_seed = checkpoints.seed_of(self.algorithm.privacy, run_dir, self.config['seed'])
+    drawn_seed = checkpoints.seed_of(hidden, run_dir, self.config['seed'])
     # Not as the data are assembled: a worker reads them, and holds no model.
     task_lib.check_memory(
       self.algorithm.model,
@@ -562,13 +564,13 @@ def with_data(config: Mapping, loaded: task_lib.Loaded, run_dir: str = '') -> Ex
     if run_dir:
       from tff_xc.experiment import checkpoints
 
-      seed = checkpoints.seed_of(algorithm.privacy, run_dir, seed)
+      seed = checkpoints.seed_of(algorithm.part('dp'), run_dir, seed)
     noise = config.get(DP_NOISE) or epsilon_lib.noise_multiplier(
       algorithm, dataset, seed, config['rounds'], epsilon
     )
     config = {**config, DP_NOISE: noise}
-    hidden = dataclasses.replace(algorithm.privacy, noise_multiplier=noise)
-    algorithm = dataclasses.replace(algorithm, privacy=hidden)
+    hidden = dataclasses.replace(algorithm.part('dp'), dp_noise_multiplier=noise)
+    algorithm = algorithm.with_part(hidden)
   metrics = _metrics(config, task, dataset, algorithm.model)
   warnings += _without_validation(config, task, metrics)
   return Experiment(
@@ -697,12 +699,12 @@ def _class_probabilities(values: Mapping, dataset):
   from datasets import class_probabilities
 
   chosen = values.get('importance_weights')
-  if values.get('calibration') == logits.PRIOR:
-    chosen = values.get('calibration_probabilities') or base.OF_TRAIN
-  if chosen == base.OF_TRAIN:
+  if values.get('calibration') == calibration.PRIOR:
+    chosen = values.get('calibration_probabilities') or importance.OF_TRAIN
+  if chosen == importance.OF_TRAIN:
     _, labels = dataset.train.owned_labels()
     return np.bincount(labels, minlength=dataset.num_classes).astype(float)
-  if chosen in (None, *base.NAMED_IMPORTANCE):
+  if chosen in (None, *importance.NAMED):
     return None
   return class_probabilities.read(chosen, dataset.num_classes, dataset.class_names)
 
@@ -756,8 +758,8 @@ def without_importance(config: Mapping) -> dict[str, Any]:
   values = dict(config.get('hyperparameters', {}))
   if values.get('calibration_probabilities'):
     values = {n: v for n, v in values.items() if not n.startswith('calibration')}
-  if values.get('importance_weights', '') not in ('', *base.NAMED_IMPORTANCE):
-    values['importance_weights'] = base.NO_IMPORTANCE
+  if values.get('importance_weights', '') not in ('', *importance.NAMED):
+    values['importance_weights'] = importance.NONE
   return {**config, 'hyperparameters': values}
 
 

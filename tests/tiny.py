@@ -9,6 +9,7 @@ import tensorflow as tf
 from tff_xc import classifier, heads
 from tff_xc.algorithms import base, registry
 from tff_xc.encoders import encoder
+from tff_xc.options import privacy
 from tff_xc.round import examples as examples_lib, local_training
 
 FEATURES, DIM = 5, 3
@@ -136,3 +137,16 @@ def assert_near(found, expected, tolerance: float = 2e-5) -> None:
 def assert_same_weights(a, b, tolerance: float) -> None:
   for left, right in zip(tf.nest.flatten(a), tf.nest.flatten(b), strict=True):
     np.testing.assert_allclose(left, right, atol=tolerance, rtol=tolerance)
+
+
+def hidden(noise, clip, cohort, quantile=0.0, *, kind='central', secret=False, **more):
+  """Returns differential privacy with noise z, norm C and m clients; see `privacy.Privacy`."""
+  return privacy.Privacy(
+    dp=kind,
+    dp_noise_multiplier=noise,
+    dp_clip=clip,
+    clients_per_round=float(cohort),
+    dp_clip_quantile=quantile,
+    dp_noise_seed='secret' if secret else 'public',
+    **more,
+  )

@@ -9,7 +9,7 @@ from launch.benchmarks import round as round_lib
 from tff_xc import classifier, heads
 from tff_xc.algorithms import fedss
 from tff_xc.encoders import conv
-from tff_xc.round import examples as examples_lib, local_training, privacy
+from tff_xc.round import examples as examples_lib, local_training
 from tff_xc.runtime import registry
 
 _OWN_CLASSES, _NEGATIVES = 20, 80
@@ -29,12 +29,13 @@ def make_clients(sizes, num_classes: int):
 def make_process(sizes, num_classes: int, is_private: bool = False):
   """Returns FedSS on the small conv encoder."""
   encoder = conv.build_conv_encoder(embedding_dim=sizes.embedding_dim)
+  private = {'dp': 'central', 'dp_noise_seed': 'public', 'clients_per_round': sizes.clients}
   return fedss.build_fedss(
     model=classifier.EmbeddingClassifier(encoder, heads.CosineHead(20.0), num_classes),
     max_positives=_OWN_CLASSES,
     negatives=_NEGATIVES,
-    privacy=privacy.Privacy(1.0, 1.0, float(sizes.clients)) if is_private else None,
     local_training=local_training.LocalTraining(0.1, sizes.batch_size, 1),
+    **(private if is_private else {}),
   )
 
 

@@ -14,7 +14,7 @@ from launch.reproduction import lines as lines_lib
 from tasks import experiment
 from tasks.papers import names, table as table_lib
 from tff_xc import errors
-from tff_xc.algorithms import participation
+from tff_xc.options import participation
 
 POINTS = 2.0  # Percent points in which two values count as equal,
 SHARE = 0.1  # and the same of rounds and other counts.

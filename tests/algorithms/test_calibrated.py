@@ -8,7 +8,8 @@ from tests import registered, tiny
 from tests.algorithms import numpy_fedss, test_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import registry
-from tff_xc.round import calibration, losses, request
+from tff_xc.options import calibration
+from tff_xc.round import losses, request
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -130,7 +131,9 @@ def test_sampled_negatives_estimate_the_sum_over_all_classes():
     held = request.SelectedRows(
       tf.constant([*own, negative]), tf.fill([3], True), tf.constant([2, 1, 0])
     )
-    scaled = calibration.Restricted(0.5)(logits[[*own, negative]], held)
+    scaled = calibration.Calibration(calibration='restricted', calibration_alpha=0.5)(
+      logits[[*own, negative]], held
+    )
     sums.append(np.exp(scaled + losses.negative_correction(held, 6)).sum())
   np.testing.assert_allclose(np.mean(sums), all_terms.sum(), rtol=1e-6)
 

@@ -9,8 +9,9 @@ import tensorflow as tf
 from tests import sameness, tiny
 from tests.algorithms import numpy_fedavg, test_fedavg
 from tff_xc import errors
-from tff_xc.algorithms import contrast, fedavg
-from tff_xc.round import algorithm, carried, examples, local_training, losses, request
+from tff_xc.algorithms import base, fedavg
+from tff_xc.options import contrastive
+from tff_xc.round import algorithm, examples, local_training, losses, parts, request
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -86,6 +87,9 @@ def test_what_has_no_effect_is_refused(given):
     fedavg.MOON.resolve(given, {})
 
 
+TERM = contrastive.MoonTerm(contrastive_weight=1.0)
+
+
 def terms(model, received, kept, x, embeddings, known=True, each=(0.0, 0.0)):
   """Returns the losses `each` plus the contrast, of weight 3, of two examples."""
   step = losses.LocalStep(
@@ -96,19 +100,19 @@ def terms(model, received, kept, x, embeddings, known=True, each=(0.0, 0.0)):
     initial_weights=received,
     state=examples.KeptState(tf.constant(known), kept),
   )
-  loss = contrast.Contrastive(lambda step: tf.constant(each), model, 3.0, 0.5)
+  loss = contrastive.Contrastive(lambda step: tf.constant(each), model, 3.0, 0.5)
   return loss(step).numpy()
 
 
 def _kept(part, after):
   """Returns what a client keeps that trained to these weights."""
-  return part.on_client(carried.Local(*[()] * 3, after, *[()] * 5)).kept
+  return part.on_client(parts.Local(*[()] * 3, after, *[()] * 5)).kept
 
 
 def test_a_client_that_is_new_has_no_contrast():
   model = tiny.model()
   received = model.init(tf.constant([0, 1]))
-  kept = _kept(contrast.LastModel(None), received)
+  kept = _kept(contrastive.LastModel(None), received)
   assert 'class' not in kept['tables']
 
   def of(known):
@@ -122,7 +126,7 @@ def test_a_client_that_is_new_has_no_contrast():
 def test_the_previous_model_has_its_own_batch_statistics():
   model = tiny.model_with_statistics()
   received = model.init(tf.constant([0, 1]))
-  kept = _kept(contrast.LastModel(None), received)
+  kept = _kept(contrastive.LastModel(None), received)
   kept['encoder_state'] = {'mean': tf.constant([3.0, 0, 0, -1, 0])}
   x, kernel = np.eye(2, 5), received.encoder['kernel'].numpy()
 
@@ -139,7 +143,7 @@ def test_the_previous_model_has_its_own_batch_statistics():
 def test_a_client_keeps_only_what_it_trains():
   model = tiny.model()
   made = fedavg.MOON.made(model=model, trainable='bottleneck', batch_size=2)
-  whole = contrast.contrastive(fedavg.FedAvg.made(model=model), 1.0, 0.5)
+  whole = TERM.added(fedavg.FedAvg.made(model=model), base.Facts())
   assert [*made.client_state.spec['encoder']] == ['bias']
   assert [*whole.client_state.spec['encoder']] == ['kernel', 'bias']
   received = model.init(tf.constant([0, 1]))
@@ -161,11 +165,11 @@ def test_rows_of_an_encoder_that_are_selected_are_refused():
 
   made = fedavg.FedAvg.made(model=tiny_sparse.model(12))
   [_, table] = made.tables
-  assert contrast.contrastive(made, 1.0, 0.5).client_state is not None
+  assert TERM.added(made, base.Facts()).client_state is not None
   selects = algorithm.own_rows(made, table.name, 3)
   assert isinstance(selects.tables[1].request, request.OwnAndSampled)
   with pytest.raises(ValueError, match='hold only some rows'):
-    contrast.contrastive(selects, 1.0, 0.5)
-  twice = contrast.contrastive(made, 1.0, 0.5)
+    TERM.added(selects, base.Facts())
+  twice = TERM.added(made, base.Facts())
   with pytest.raises(errors.InputError, match='another state'):
-    contrast.contrastive(twice, 1.0, 0.5)
+    TERM.added(twice, base.Facts())

@@ -76,10 +76,10 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
   assert made.local_training.weight_decay == 0.1
   frozen = any('kernel' in weight for weight in made.frozen)
   assert frozen == ('trainable' in given)
-  weighted = made.example_weights is not None
+  weighted = made.part('importance') is not None
   takes = 'importance_weights' in found.names
   assert weighted == (takes and 'importance_weights' in given)
-  assert bool(made.robust) == (made.has_clients and 'robust_aggregation' in given)
+  assert bool(made.part('bounds')) == (made.has_clients and 'robust_aggregation' in given)
   if not made.has_clients:
     return
   drawn = cohort.virtual_clients(made, 2, 6)
@@ -191,6 +191,6 @@ def test_arguments_of_a_builder_that_do_not_fit_are_named():
   assert made.tables[0].request.negatives == 28
   p = np.arange(29) + 1.0
   made = registry.get('fedir').made(model=model, class_probabilities=p)
-  np.testing.assert_allclose(made.example_weights.target, p / p.sum(), rtol=1e-6)
+  np.testing.assert_allclose(made.part('importance').beside, p / p.sum(), rtol=1e-6)
   with pytest.raises(TypeError, match='importance_weights'):
     registry.get('fedir').made(model=model, class_probabilities=p, importance_weights='uniform')

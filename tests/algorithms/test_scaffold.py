@@ -11,7 +11,8 @@ from tests.algorithms import numpy_fedss, test_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import scaffold
 from tff_xc.measure import communication
-from tff_xc.round import algorithm, personal, schedules
+from tff_xc.options import schedules
+from tff_xc.round import algorithm, personal
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -88,13 +89,13 @@ def test_three_rounds_equal_the_numpy_reference(variate):
   first, last, kept = run(**given)
   weights, server, own = reference(tiny.as_numpy(first.weights), variate)
   tiny.assert_near(tiny.as_numpy(last.weights), weights)
-  tiny.assert_near(flat(last.carried['scaffold']), server)
+  tiny.assert_near(flat(last.parts['scaffold']), server)
   assert sorted(kept) == sorted(own) == [0, 1, 2]
   for client, variates in own.items():
     tiny.assert_near(flat(kept[client]), variates)
   # The server's variate is the mean of the clients'.
   mean = [np.mean(each, 0) for each in zip(*map(flat, kept.values()), strict=True)]
-  tiny.assert_near(flat(last.carried['scaffold']), mean)
+  tiny.assert_near(flat(last.parts['scaffold']), mean)
   assert max(np.abs(c).max() for c in mean) > 0.01
 
 
@@ -113,7 +114,7 @@ def test_a_dropped_client_keeps_its_variate_and_sends_none():
   _, state, kept = run(dropped)
   _, without, same = run([COHORTS[0], COHORTS[1][:1]])
   assert sorted(kept) == sorted(same) == [0, 1]
-  tiny.assert_same_weights(state.carried, without.carried, 1e-7)
+  tiny.assert_same_weights(state.parts, without.parts, 1e-7)
   tiny.assert_same_weights(state.weights, without.weights, 1e-7)
 
 
@@ -121,7 +122,7 @@ def test_a_dropped_client_keeps_its_variate_and_sends_none():
 def test_attackers_send_honest_variates():
   attacks = {'attack': 'flip_signs', 'attack_fraction': 0.6}
   (_, one, kept), (_, two, same) = (run(COHORTS[:1], **given) for given in ({}, attacks))
-  tiny.assert_same_weights((one.carried, kept), (two.carried, same), 0.0)
+  tiny.assert_same_weights((one.parts, kept), (two.parts, same), 0.0)
   moved = one.weights.class_table - two.weights.class_table
   assert np.abs(moved).max() > 0.1
 
@@ -133,7 +134,7 @@ def test_at_a_rate_of_0_a_client_keeps_its_variate():
   )
   one, two = (run(COHORTS[:n], local_training=ends) for n in (1, 2))
   tiny.assert_same_weights(one[2][0], two[2][0], 0.0)
-  tiny.assert_same_weights(one[1].carried, two[1].carried, 0.0)
+  tiny.assert_same_weights(one[1].parts, two[1].parts, 0.0)
   tiny.assert_same_weights(one[1].weights, two[1].weights, 0.0)
 
 
@@ -147,7 +148,7 @@ def test_a_variate_that_is_not_finite_is_not_taken():
   _, state, kept = run([[good, bad]], **more)
   _, alone, same = run([[good]], **more)
   assert [*kept] == [*same] == [0]
-  tiny.assert_same_weights(state.carried, alone.carried, 1e-7)
+  tiny.assert_same_weights(state.parts, alone.parts, 1e-7)
 
 
 def test_the_gradient_is_over_all_batches_and_has_weight_decay():
@@ -191,7 +192,7 @@ def test_a_model_is_personalised_as_in_a_first_round():
   seed = tf.zeros([5], tf.int32)
   [client] = tiny.cohort([[0, 1, 2]])
   client = tf.nest.map_structure(tf.constant, client)
-  plain = dataclasses.replace(made, carried=(), penalties=())
+  plain = dataclasses.replace(made, parts=(), penalties=())
   tiny.assert_same_weights(
     *(personal.build(a, 2)(weights, client, seed) for a in (made, plain)), 1e-7
   )
@@ -209,7 +210,7 @@ def test_what_does_not_go_with_it_is_refused():
 @pytest.mark.slow
 def test_a_run_resumes_with_its_variates(tmp_path):
   straight = small_data.trained_and_resumed(tmp_path, 'scaffold', client_failure_rate=0.2)
-  variate = straight['carried/scaffold/tables/class']
+  variate = straight['parts/scaffold/tables/class']
   kept = small_data.kept_by_clients(tmp_path / 'resumed')
   own = [variates['tables/class'] for variates in kept.values()]
   count = small_data.GLYPHS['num_clients']

@@ -15,7 +15,8 @@ import tensorflow as tf
 from tests import doubling, small_data
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import training
-from tff_xc.round import algorithm as algorithm_lib, carried, cohort
+from tff_xc.options import importance
+from tff_xc.round import cohort, parts
 
 # ---------------------------------------------------------------------------
 
@@ -43,7 +44,7 @@ class RareFirst:
 
 
 @dataclasses.dataclass(frozen=True)
-class LastEncoder(carried.Carried):
+class LastEncoder(parts.Part):
   """A client keeps its encoder after local training, and counts its rounds."""
 
   spec: collections.OrderedDict
@@ -54,7 +55,7 @@ class LastEncoder(carried.Carried):
     kept = collections.OrderedDict(
       rounds=local.kept.value['rounds'] + 1, encoder=local.after.encoder
     )
-    return carried.Answer(kept)
+    return parts.Answer(kept)
 
 
 def near_its_last(step):
@@ -74,8 +75,7 @@ def remembering(model, **arguments):
   return dataclasses.replace(
     fedss.FedSS.made(model=model, **arguments),
     penalties=(near_its_last,),
-    carried=(LastEncoder(spec),),
-    example_weights=algorithm_lib.GIVEN,
+    parts=(LastEncoder(spec), importance.GivenWeights()),
     sampling=RareFirst(cohort.UniformClients(3)),
   )
 

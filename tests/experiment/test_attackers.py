@@ -7,8 +7,9 @@ import pytest
 from tasks import experiment
 from tests import doubling, small_data
 from tff_xc import errors
+from tff_xc.options import attack as attack_lib
 from tff_xc.report import run_files
-from tff_xc.round import attack as attack_lib, cohort
+from tff_xc.round import cohort
 
 CLIENTS = 40
 
@@ -20,8 +21,8 @@ def data():
 
 def draws(data, kind='flip_labels', sampling=None, seed=3, fraction=0.3):
   sampling = sampling or cohort.UniformClients(10)
-  made = attack_lib.Attack(kind, fraction, CLIENTS)
-  return cohort.Attacked(sampling, made).cohorts(data, seed)
+  made = attack_lib.Attack(attack=kind, attack_fraction=fraction, num_clients=CLIENTS)
+  return attack_lib.attacked(sampling, made).cohorts(data, seed)
 
 
 def test_the_same_clients_flip_their_labels_in_all_rounds(data):

@@ -362,7 +362,7 @@ def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
         value = drawn.examples[place]
         assert (value == 100 * number + place).all()
         left = 3 * CLIENTS - (number * CLIENTS + place + 1)
-        source.wait(3 * CLIENTS - max(left - cohort._AHEAD_CLIENTS, 0))
+        source.wait(3 * CLIENTS - max(left - ahead._AHEAD_CLIENTS, 0))
   assert sorted(source.read) == sorted(set(source.read))  # Each once.
   assert 'tff_xc_prefetch' in source.threads
   assert not any(t.name.startswith('tff_xc_prefetch') for t in threading.enumerate())
@@ -370,7 +370,7 @@ def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
 
 @pytest.mark.parametrize(('most', 'read'), [(250, 3), (99, 1)])
 def test_the_bound_in_bytes_holds(most, read, monkeypatch):
-  monkeypatch.setattr(cohort, '_AHEAD_BYTES', most)
+  monkeypatch.setattr(ahead, '_AHEAD_BYTES', most)
   source = Source(size=100)
   with ahead.Ahead(source.of, 3) as cohorts:
     cohorts(0).examples[0]

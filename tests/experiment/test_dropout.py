@@ -134,7 +134,7 @@ def run(folder, algorithm, rounds, **given):
 
 def weights(folder, round_number):
   with np.load(folder / 'checkpoints' / f'round_{round_number}.npz') as file:
-    kept = ('weights/', 'aggregator/', 'carried/')
+    kept = ('weights/', 'aggregator/', 'parts/')
     return {k: file[k] for k in file.files if k.startswith(kept)}
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from launch import export, trained
 from tasks import experiment
-from tests import small_data
+from tests import small_data, tiny
 from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import checkpoints
 from tff_xc.measure import privacy_loss
 from tff_xc.report import run_files
-from tff_xc.round import cohort, privacy, randomness
+from tff_xc.round import cohort, randomness
 
 CLIENTS = 40
 SMALL = {
@@ -108,14 +108,14 @@ def test_the_noise_of_an_epsilon(in_process, tmp_path):
   of_clients = {'dp': 'local', 'dp_epsilon': 50.0}
   with pytest.raises(ValueError, match='run_dir'):
     run(tmp_path / 'other', **of_clients)
-  assert made.algorithm.privacy.noise_multiplier == made.config['dp_noise']
+  assert made.algorithm.part('dp').dp_noise_multiplier == made.config['dp_noise']
   last = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['epsilon'].iloc[-1]
   assert 7.5 < last <= 8.0
   assert summary['epsilon'] == last
   # Later commands take the noise of the run.
   config = run_files.read_config(tmp_path / 'run' / 'config.json')
   again = experiment.assemble(experiment.recorded(config))
-  assert again.algorithm.privacy == made.algorithm.privacy
+  assert again.algorithm.part('dp') == made.algorithm.part('dp')
   run(tmp_path / 'run', **given)
   with pytest.raises(errors.InputError, match='more noise'):
     run(tmp_path / 'run', 6, **given)
@@ -124,7 +124,7 @@ def test_the_noise_of_an_epsilon(in_process, tmp_path):
 @pytest.mark.slow
 def test_local_noise_counts_who_took_part_most(in_process, tmp_path):
   made, _ = run(tmp_path / 'run', dp='local', dp_noise_multiplier=2.0, dp_noise_seed='public')
-  assert made.algorithm.privacy.local
+  assert made.algorithm.part('dp').local
   cohorts = made.algorithm.sampling.cohorts(made.dataset, 0)
   numbers = [n for r in range(4) for n in cohorts(r).numbers]
   most = np.bincount(numbers).max()
@@ -172,7 +172,7 @@ def test_noise_follows_from_a_secret_of_the_run(in_process, tmp_path):
 
 
 def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
-  hidden = privacy.Privacy(1.0, 1.0, 2.0, secret=True)
+  hidden = tiny.hidden(1.0, 1.0, 2.0, secret=True)
 
   def draw(how, run=0):
     return checkpoints.seed_of(how, tmp_path / str(run), 7)
@@ -182,8 +182,8 @@ def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
   assert draw(hidden) == draw(hidden)
   for how in (
     None,
-    dataclasses.replace(hidden, noise_multiplier=0.0),
-    dataclasses.replace(hidden, secret=False),
+    dataclasses.replace(hidden, dp_noise_multiplier=0.0),
+    dataclasses.replace(hidden, dp_noise_seed='public'),
   ):
     assert draw(how) == 7
 
@@ -222,7 +222,7 @@ def test_exact_class_shares_are_refused(changes, tmp_path):
 
 
 def test_a_secret_is_never_replaced_and_belongs_to_its_checkpoints(tmp_path):
-  hidden = privacy.Privacy(1.0, 1.0, 2.0, secret=True)
+  hidden = tiny.hidden(1.0, 1.0, 2.0, secret=True)
   checkpoints.prepare(tmp_path)
   checkpoints.keep_secret(tmp_path, 5)
   checkpoints.keep_secret(tmp_path, 5)
@@ -259,14 +259,14 @@ def test_without_noise_there_need_be_no_norm():
     assert found == config['hyperparameters']
     assert np.float32(found['dp_clip']) == np.finfo(np.float32).max
   for more in ({'dp': 'distributed'}, {'dp_clip_quantile': 0.5}):
-    with pytest.raises(errors.InputError, match='clips nothing'):
+    with pytest.raises(errors.InputError, match='finite norm'):
       experiment.resolve('glyphs', 'fedavg', {**given, **more})
 
 
-def test_privacy_is_a_field_of_an_algorithm():
-  hidden = privacy.Privacy(1.0, 1.0, 2.0)
+def test_privacy_is_a_part_of_an_algorithm():
+  hidden = tiny.hidden(1.0, 1.0, 2.0)
   made = fedss.FedSS.made(
-    model=small_data.images()[1], max_positives=4, negatives=2, privacy=hidden
+    model=small_data.images()[1], max_positives=4, negatives=2, parts=(hidden,)
   )
-  assert dataclasses.replace(made, privacy=None).privacy is None
-  assert 'noise_multiplier' in repr(made)
+  assert made.without_part('dp').part('dp') is None
+  assert "part 'dp': Privacy(dp='central'" in repr(made)

@@ -10,20 +10,16 @@ import tensorflow_federated as tff
 
 from tests import registered, tiny
 from tests.round import test_robust
+from tff_xc import errors
 from tff_xc.data import sparse
-from tff_xc.round import (
-  attack as attack_lib,
-  examples as examples_lib,
-  process as process_lib,
-  randomness,
-  robust,
-)
+from tff_xc.options import attack as attack_lib, robust
+from tff_xc.round import examples as examples_lib, process as process_lib, randomness
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
 
 def attackers(fraction, seed=0, clients=1000):
-  made = attack_lib.Attack('scale', fraction, clients)
+  made = attack_lib.Attack(attack='scale', attack_fraction=fraction, num_clients=clients)
   found = made.drawn(randomness.pair(seed)).attackers
   return found, found.include(tf.range(clients, dtype=tf.int64)).numpy()
 
@@ -46,8 +42,8 @@ def test_who_attacks_is_a_share_of_the_clients_by_seed_and_id():
   assert attackers(1.0)[1].all()
   assert attackers(1e-6)[1].sum() == 1
   for kind, fraction in (('bribe', 0.1), ('scale', 0.0), ('scale', 1.1)):
-    with pytest.raises(ValueError, match='expected'):
-      attack_lib.Attack(kind, fraction, 10)
+    with pytest.raises(errors.InputError, match='expected'):
+      attack_lib.Attack(attack=kind, attack_fraction=fraction, num_clients=10)
 
 
 def test_flipped_labels_are_mirror_images():
@@ -70,15 +66,15 @@ CLIENTS = 8
 
 
 def attacked(name, kind, scale=10.0, fraction=0.25, bounds=None):
-  return dataclasses.replace(
-    test_robust.made(name, bounds, rate=0.1),
-    adversary=attack_lib.Attack(kind, fraction, CLIENTS, scale),
+  made = attack_lib.Attack(
+    attack=kind, attack_fraction=fraction, num_clients=CLIENTS, attack_scale=scale
   )
+  return test_robust.made(name, bounds, rate=0.1).with_part(made)
 
 
 def attack_of(algorithm):
   """Returns whether each client of the cohort attacks, by the process's seed 0."""
-  drawn = algorithm.adversary.drawn([0, 0]).attackers
+  drawn = algorithm.part('attack').drawn([0, 0]).attackers
   return drawn.include(tf.range(CLIENTS, dtype=tf.int64)).numpy()
 
 
@@ -95,7 +91,7 @@ def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
   if name == 'fedaws':  # Without its spreadout.
     table = dataclasses.replace(algorithm.tables[0], steps=())
     algorithm = algorithm.with_table(table)
-  sent = test_robust.Sent(dataclasses.replace(algorithm, adversary=None))
+  sent = test_robust.Sent(algorithm.without_part('attack'))
   process = process_lib.build_process(algorithm)
   attacks = attack_of(algorithm)
   assert attacks.sum() == 2
@@ -135,7 +131,7 @@ def test_nobody_else_changes_to_the_last_digit():
     flips = attacked(name, 'flip_labels')
     ends = [
       tiny.run(process_lib.build_process(a), 2, without)[0].weights
-      for a in (dataclasses.replace(few, adversary=None), few, flips)
+      for a in (few.without_part('attack'), few, flips)
     ]
     for end in ends[1:]:
       tiny.assert_same_weights(end, ends[0], 0)
@@ -143,7 +139,7 @@ def test_nobody_else_changes_to_the_last_digit():
 
 @pytest.mark.slow
 def test_bounds_apply_to_what_attackers_send():
-  bounds = robust.Robust(None, robust.Quantile(3.0, 0.8, 0.2))
+  bounds = robust.Bounds(None, robust.Quantile(3.0, 0.8, 0.2))
   process = process_lib.build_process(attacked('fedss', 'scale', 1e4, bounds=bounds))
   state = process.initialize()
   output = process.next(state, test_robust.cohort_of(0, ()))
@@ -175,7 +171,9 @@ def test_tffs_worker_computes_the_same(in_process_context, tff_worker):
 
 def test_options_make_the_attack():
   made = registered.algorithm('fedss', attack='flip_signs', attack_scale=3.0)
-  assert made.adversary == attack_lib.Attack('flip_signs', 0.1, 12, 3.0)
-  assert made.sampling.attack == made.adversary
-  assert made.adversary.factor == -3.0
-  assert registered.algorithm('fedss').adversary is None
+  assert made.part('attack') == attack_lib.Attack(
+    attack='flip_signs', attack_fraction=0.1, num_clients=12, attack_scale=3.0
+  )
+  assert made.sampling.attack == made.part('attack')
+  assert made.part('attack').factor == -3.0
+  assert registered.algorithm('fedss').part('attack') is None

@@ -11,16 +11,8 @@ from tests import registered, tiny
 from tests.algorithms import numpy_fedss, test_fedss
 from tff_xc import errors
 from tff_xc.measure import communication
-from tff_xc.round import (
-  client_update,
-  compression,
-  examples,
-  merge,
-  personal,
-  privacy,
-  process as process_lib,
-  tables,
-)
+from tff_xc.options import compression
+from tff_xc.round import client_update, examples, merge, personal, process as process_lib, tables
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -37,13 +29,13 @@ def rounded(values):
 
 
 def test_numbers_are_rounded_to_the_nearest_and_ties_to_the_even():
-  used, ulp = compression.Bfloat16(), 2.0**-7
+  used, ulp = compression.Compression(message_precision='bfloat16'), 2.0**-7
   given = [1 + ulp / 2, 1 + 1.5 * ulp, 1 + 0.51 * ulp, -1 - ulp / 2, 3.4e38]
-  found = used.received(tf.constant(given)).numpy()
+  found = used.decoded(tf.constant(given), (), ()).numpy()
   np.testing.assert_array_equal(found, np.float32([1, 1 + 2 * ulp, 1 + ulp, -1, np.inf]))
   drawn = np.random.default_rng(0).normal(size=[50, 9]).astype('float32')
   drawn *= np.float32(10.0) ** np.arange(-4, 5)
-  found = used.received(tf.constant(drawn)).numpy()
+  found = used.decoded(tf.constant(drawn), (), ()).numpy()
   np.testing.assert_array_equal(found, rounded(drawn))
   assert (found != drawn).mean() > 0.9
 
@@ -122,7 +114,7 @@ def a_client(made):
 def test_a_client_receives_and_sends_rounded_numbers(name, given, has_already):
   """What it has from the start is exact. Sent rows are changes of the server's."""
   made = registered.algorithm(name, **given, **ROUNDED)
-  exact = dataclasses.replace(made, compression=None)
+  exact = made.without_part('compression')
   client, whole, held = a_client(made)
   if name == 'fedproto':  # All classes have a prototype.
     rows = whole.class_table.numpy()
@@ -150,6 +142,7 @@ def test_a_client_receives_and_sends_rounded_numbers(name, given, has_already):
     np.testing.assert_array_equal(sent[mask], wanted[mask])
     assert not sent[~mask].any()
   # Neither what it keeps nor a variate is rounded.
+  del found.told.replies['compression']
   tf.nest.map_structure(
     np.testing.assert_array_equal,
     (found.told, found.state, found.weight),
@@ -174,7 +167,7 @@ def test_a_client_beyond_its_range_is_dropped():
   made = made.with_table(table)
   client, weights, held = a_client(made)
   dropped = []
-  for one in (made, dataclasses.replace(made, compression=None)):
+  for one in (made, made.without_part('compression')):
     found = client_update.build(one)(weights, held, client, ROUND_SEED)
     dropped.append(float(found.measured['dropped']))
   assert dropped == [1, 0]
@@ -228,7 +221,7 @@ def test_what_it_does_not_go_with_is_refused():
   with pytest.raises(errors.InputError, match='float32, bfloat16'):
     experiment.resolve('glyphs', 'fedavg', {'message_precision': 'float16'})
   experiment.resolve('glyphs', 'fedavg', {**ROUNDED, 'robust_aggregation': 'median'})
-  hidden = privacy.Privacy(1.0, 1.0, 4.0)
+  hidden = tiny.hidden(1.0, 1.0, 4.0)
   made = registered.algorithm('fedss', **ROUNDED)
   with pytest.raises(errors.InputError, match='message_precision'):
-    process_lib.build_process(dataclasses.replace(made, privacy=hidden))
+    process_lib.build_process(made.with_part(hidden))

@@ -22,7 +22,7 @@ from tff_xc.round import (
   chosen,
   folding,
   local_training,
-  privacy,
+  parts,
   process as process_lib,
 )
 
@@ -46,12 +46,19 @@ def made(name, hidden=None, model=None, features=0, momentum=0.0):
   found = registry.get(name).made(**given)
   if features:
     found = algorithm_lib.own_rows(found, 'feature', features, found.tables[0].optimizer)
-  return dataclasses.replace(found, privacy=hidden, weighting='uniform')
+  return dataclasses.replace(found.with_part(hidden), weighting='uniform')
 
 
 def hidden(noise=0.0, clip=PLAIN, threshold=0.0, counts=1.0, ratio=2.0):
-  choice = chosen.Choice(ratio, counts, threshold)
-  return privacy.Privacy(noise, clip, CLIENTS, choice=choice)
+  return tiny.hidden(
+    noise,
+    clip,
+    CLIENTS,
+    dp_rows='chosen',
+    dp_rows_noise_ratio=ratio,
+    dp_rows_clip=counts,
+    dp_rows_threshold=threshold,
+  )
 
 
 def cohort(round_number):
@@ -123,7 +130,7 @@ def test_a_round_is_that_of_numpy():
   """Each client's change by itself, clipped; rows by their counts; over m."""
   clients = cohort(0)
   clients[3] = clients[3]._replace(y=clients[0].y, all_y=clients[0].all_y)
-  alone = process_lib.build_process(made('posonly', privacy.Privacy(0.0, PLAIN, 1.0)), 7)
+  alone = process_lib.build_process(made('posonly', tiny.hidden(0.0, PLAIN, 1.0)), 7)
   start = alone.initialize()
   before = alone.get_model_weights(start)
   encoders, tables = [], []
@@ -228,9 +235,9 @@ def test_spreadout_moves_rows_that_were_not_chosen():
 def test_epsilon_is_that_of_all_mechanisms_together(kind, quantile):
   """By dp-accounting's Renyi divergences, of each mechanism's own noise."""
   rate, rounds, delta = 0.1, 30, 1e-5
-  protected = dataclasses.replace(hidden(1.4, 1.0, ratio=1.7), clip_quantile=quantile)
+  protected = dataclasses.replace(hidden(1.4, 1.0, ratio=1.7), dp_clip_quantile=quantile)
   accountant = privacy_loss.Accountant(
-    protected.noise_multiplier, privacy_loss.Sampling(kind, rate), delta
+    protected.dp_noise_multiplier, privacy_loss.Sampling(kind, rate), delta
   )
   noises = [
     protected.value_noise_multiplier,
@@ -374,15 +381,15 @@ def test_noise_of_changes_is_not_that_of_counts():
   """Who knows one from what was chosen would subtract it from the other."""
   protected = hidden(1.0, 0.5)
   stddev = 0.5 * protected.value_noise_multiplier
-  algorithm = privacy.applied(made('fedss', protected), [7, 0])
+  algorithm = protected.of_run(made('fedss', protected), [7, 0])
   counted = folding.RowSums(tf.range(N), tf.zeros([N, tiny.DIM]), tf.zeros([N]))
 
   @tf.function
   def drawn(seed):
-    _, tables, _ = privacy.noised(
-      algorithm, tf.constant(0.5), {}, {'class': counted}, tf.constant(CLIENTS), tf.stack([seed, 1])
-    )
-    return tables['class'].ids, tables['class'].rows
+    total = tf.constant(float(CLIENTS))
+    merged = parts.Merged({}, {'class': counted}, total, total, (), tf.stack([seed, 1]))
+    merged, _ = algorithm.part('dp').noised(tf.constant(0.5), merged)
+    return merged.tables['class'].ids, merged.tables['class'].rows
 
   products = []
   for seed in range(200):
@@ -403,4 +410,4 @@ def test_what_has_nothing_to_choose_is_refused():
     with pytest.raises(errors.InputError, match=told):
       experiment.resolve('glyphs', algorithm, changes)
   with pytest.raises(ValueError, match='server'):
-    privacy.Privacy(1.0, 1.0, 1.0, local=True, choice=chosen.Choice())
+    tiny.hidden(1.0, 1.0, 1.0, 0.5, kind='local')

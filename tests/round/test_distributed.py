@@ -17,7 +17,7 @@ from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.experiment import epsilon
 from tff_xc.measure import communication, privacy_loss
-from tff_xc.round import distributed, local_training, privacy, process as process_lib
+from tff_xc.round import distributed, local_training, process as process_lib
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -105,7 +105,7 @@ def test_without_noise_it_is_the_plain_sum_and_nothing_else_is_seen():
   process = process_lib.build_process(algorithm, 7)
   output = process.next(process.initialize(), cohort())
   found = flat(process.get_model_weights(output.state)) - start
-  scale = algorithm.privacy.integers.scale
+  scale = algorithm.part('dp').integers.scale
   assert np.abs(found - expected).max() < 1.01 / scale < 1e-4
   assert np.abs(expected).max() > 0.01
   body = process.next.to_building_block()
@@ -239,10 +239,10 @@ def test_a_run_has_its_epsilon(in_process, tmp_path):
   cohorts = run.algorithm.sampling.cohorts(run.dataset, 0)
   drawn = [cohorts(r).numbers for r in range(4)]
   most = np.bincount(np.concatenate(drawn).astype(int)).max()
-  integers = run.algorithm.privacy.integers
+  integers = run.algorithm.part('dp').integers
   numbers = epsilon.numbers_sent(run.algorithm)
   expected = privacy_loss.skellam_epsilon(
-    integers.distance(run.algorithm.privacy.clip, numbers),
+    integers.distance(run.algorithm.part('dp').dp_clip, numbers),
     numbers,
     5 * integers.stddev**2,
     1e-5,
@@ -263,7 +263,7 @@ def test_fewer_clients_hide_less():
     epsilon.of_rounds(dataclasses.replace(algorithm, sampling=Leaving()), data, 0)(rounds)
     for rounds in (1, 2)
   ]
-  integers, numbers = (algorithm.privacy.integers, epsilon.numbers_sent(algorithm))
+  integers, numbers = (algorithm.part('dp').integers, epsilon.numbers_sent(algorithm))
 
   def of(fewest, rounds):
     return privacy_loss.skellam_epsilon(
@@ -278,4 +278,4 @@ def test_what_is_not_a_secure_sum_is_refused():
     with pytest.raises(errors.InputError, match='--dp'):
       process_lib.build_process(made(name, max_positives=5), 7)
   with pytest.raises(errors.InputError, match='dp_bits'):
-    privacy.Privacy(1.0, 1.0, 500.0, bits=8)
+    tiny.hidden(1.0, 1.0, 500.0, kind='distributed', dp_bits=8)

@@ -9,7 +9,8 @@ import tensorflow as tf
 from tests import registered, tiny
 from tff_xc import errors, heads
 from tff_xc.algorithms import fedvc
-from tff_xc.round import algorithm, importance, process, request
+from tff_xc.options import importance
+from tff_xc.round import examples, process, request
 
 pytestmark = pytest.mark.usefixtures('in_process', 'built_once')
 
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.usefixtures('in_process', 'built_once')
 ALL_Y = np.array([0, 3, 3, 5, 3, 0], np.int32)
 N = registered.N
 TARGET = np.arange(N, dtype=float)
+WEIGHTS = importance.Importance(importance_weights='train')
 
 
 def clients():
@@ -34,7 +36,10 @@ def test_a_class_weighs_its_share_of_the_target_over_its_own(target):
   held = request.OwnAndSampled(N, 4, 3).held_rows(ALL_Y, tf.constant([1, 2]))
   p = np.full(N, 1 / N) if target is None else target / target.sum()
   sent = None if target is None else tf.constant(p[held.ids], tf.float32)
-  found = importance.of_classes(held, sent, N).numpy()
+  slots = tf.range(tf.size(held.ids))
+  one_each = examples.ClientExamples((), slots, 0, ())
+  used = importance.Importance(importance_weights='train', beside=target, num_classes=N)
+  found = used.examples(one_each, held, sent).weights.numpy()
   q = np.bincount(ALL_Y, minlength=N) / len(ALL_Y)
   own = held.counts.numpy() > 0
   ids = held.ids.numpy()
@@ -56,9 +61,9 @@ def test_the_rounds_are_those_of_weights_given_with_the_examples(name):
 
   plain = registered.algorithm(name)
   cohort = clients()
-  expected = dataclasses.replace(plain, example_weights=algorithm.GIVEN)
+  expected = dataclasses.replace(plain, parts=(importance.GivenWeights(),))
   weights, loss = after(expected, [*map(given, cohort)])
-  found, found_loss = after(importance.importance_weights(plain, TARGET), cohort)
+  found, found_loss = after(WEIGHTS.weighted(plain, TARGET), cohort)
   tiny.assert_same_weights(found, weights, 1e-6)
   np.testing.assert_allclose(found_loss, loss, rtol=1e-5)
 
@@ -68,14 +73,14 @@ def test_on_clients_of_one_class_fedir_is_fedavg():
   cohort = tiny.cohort([[4, 4, 4], [1], [9, 9]])
   plain = registered.algorithm('fedavg')
   expected, _ = after(plain, cohort)
-  found, _ = after(importance.importance_weights(plain, TARGET), cohort)
+  found, _ = after(WEIGHTS.weighted(plain, TARGET), cohort)
   tiny.assert_same_weights(found, expected, 1e-6)
 
 
 def test_examples_of_classes_without_probability_do_not_count():
   plain = registered.algorithm('fedavg')
   one_hot = np.eye(N)[3]
-  made = importance.importance_weights(plain, one_hot)
+  made = WEIGHTS.weighted(plain, one_hot)
   # Batches of two, of which one has no weight at all.
   both, only = tiny.cohort([[3, 0, 0, 0], [3]])
   only = only._replace(x=both.x[:1])
@@ -89,18 +94,18 @@ def test_what_has_no_weights_is_refused():
   plain = registered.algorithm('fedavg')
   for target in (TARGET[1:], -TARGET, 0 * TARGET, TARGET + np.inf):
     with pytest.raises(ValueError, match=f'has {N} finite numbers'):
-      importance.importance_weights(plain, target)
+      WEIGHTS.weighted(plain, target)
   for changes, message in (
     ({'label_sets': True}, 'sets of labels'),
     ({'head': heads.HashedHead(N, 2, 5)}, 'hashes'),
   ):
     model = dataclasses.replace(plain.model, **changes)
     with pytest.raises(errors.InputError, match=message):
-      importance.importance_weights(dataclasses.replace(plain, model=model))
+      WEIGHTS.weighted(dataclasses.replace(plain, model=model))
   # A uniform target is not taken for another.
   given = {'model': tiny.model(N), 'importance_weights': 'train'}
-  assert fedvc.FedIR.made(model=tiny.model(N)).example_weights.target is None
+  assert fedvc.FedIR.made(model=tiny.model(N)).part('importance').beside is None
   made = fedvc.FedIR.made(**given, class_probabilities=TARGET)
-  assert made.example_weights.target is not None
+  assert made.part('importance').beside is not None
   with pytest.raises(ValueError, match="'train' needs class_probabilities"):
     fedvc.FedIR.made(**given)

@@ -7,14 +7,15 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
+from tff_xc.options import importance
 from tff_xc.round import (
   algorithm,
-  carried,
   client_update,
   examples,
   local_training,
   losses,
   merge,
+  parts,
   request,
   tables,
 )
@@ -182,7 +183,7 @@ def train_weighted(weights):
     tiny.model(),
     (tables.Table('class', request.AllRows(12)),),
     losses.HeldSoftmax(12),
-    example_weights=algorithm.GIVEN,
+    parts=(importance.GivenWeights(),),
   )
   [client] = tiny.cohort([[0, 1, 2]])
   return update(made, client._replace(weights=np.float32(weights)))
@@ -193,7 +194,7 @@ def test_examples_of_weight_zero_do_not_count():
   assert train_weighted([0.0, 2.0, 0.0]).measured['loss'] > 0
 
 
-class Keeps(carried.Carried):
+class Keeps(parts.Part):
   """Keeps a number, and replies with it."""
 
   name = 'number'
@@ -204,7 +205,7 @@ class Keeps(carried.Carried):
     self.new = new
 
   def on_client(self, local):
-    return carried.Answer(local.kept.value + self.new, self.new)
+    return parts.Answer(local.kept.value + self.new, self.new)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ def test_a_state_that_is_not_finite_is_not_kept(new, labels, kept):
     tiny.model(),
     (tables.Table('class', request.AllRows(12)),),
     losses.HeldSoftmax(12),
-    carried=(Keeps(tf.constant(new)),),
+    parts=(Keeps(tf.constant(new)),),
   )
   found = update(made, client._replace(state=state))
   assert (bool(found.state.known), float(found.state.value)) == kept

@@ -8,7 +8,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests import graphs
-from tff_xc.round import local_training, optimizers, schedules
+from tff_xc.options import schedules
+from tff_xc.round import local_training, optimizers
 
 GRADIENTS = [np.array([1e-4, -0.5]), np.array([2.0, 0.3]), np.array([0.0, 1e-3])]
 

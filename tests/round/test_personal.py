@@ -10,6 +10,7 @@ from tests import tiny, tiny_sparse
 from tests.algorithms import numpy_fedss
 from tff_xc import errors
 from tff_xc.algorithms import registry
+from tff_xc.options import schedules
 from tff_xc.round import (
   algorithm as algorithm_lib,
   examples as examples_lib,
@@ -17,7 +18,6 @@ from tff_xc.round import (
   personal,
   process as process_lib,
   randomness,
-  schedules,
 )
 
 N, RATE = 12, 0.1

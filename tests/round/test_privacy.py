@@ -15,10 +15,9 @@ from tff_xc.measure import privacy_loss
 from tff_xc.options import hyperparameters as hp
 from tff_xc.round import (
   algorithm as algorithm_lib,
-  chosen,
+  deferred_noise,
   local_training,
   optimizers,
-  privacy,
   process as process_lib,
   randomness,
 )
@@ -126,7 +125,7 @@ TIMES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 64, 100)
 
 @functools.cache
 def traced(momentum, rows, dim):
-  process = privacy._Process(momentum)
+  process = deferred_noise._Process(momentum)
   return tf.function(lambda time, seed: process.at(time, seed, tf.range(rows), dim))
 
 
@@ -159,7 +158,7 @@ def test_deferred_noise_is_a_sum_over_all_steps(momentum):
 def test_factors_keep_their_digits(momentum):
   """Of the position's increment, whose variance is that of the velocity."""
   combined = np.array([[1.0, -momentum]]) / (1.0 - momentum)
-  process = privacy._Process(momentum, combined)
+  process = deferred_noise._Process(momentum, combined)
   factors = {}
   for time in (999, 1000):
     times, of_parts = process._draws(tf.constant(time))
@@ -203,7 +202,9 @@ def test_deferred_noise_has_the_covariance_of_the_recurrence(momentum):
 def test_rows_are_those_of_noise_in_every_step(momentum, secret):
   """Reading early, late or never changes nothing."""
   rate, stddev, rows, dim, steps = 0.5, 0.1, 6, 3, 9
-  lazy = privacy.DeferredNoise(optimizers.RowMomentum(rate, momentum), stddev, (1, 2), 3, secret)
+  lazy = deferred_noise.DeferredNoise(
+    optimizers.RowMomentum(rate, momentum), stddev, (1, 2), 3, secret
+  )
   spec = tf.TensorSpec([rows, dim])
   table = tf.random.stateless_normal([rows, dim], [0, 1])
   state = lazy.initialize(spec)
@@ -249,7 +250,7 @@ def made(name, hidden=None, momentum=0.0, **given):
   if 'server_momentum' in registry.get(name).names:
     given['server_momentum'] = momentum
   found = registry.get(name).made(model=tiny.model(N), local_training=training, **given)
-  return dataclasses.replace(found, privacy=hidden)
+  return found.with_part(hidden) if hidden else found
 
 
 @functools.cache
@@ -276,7 +277,7 @@ def flat(weights):
   return np.concatenate([np.ravel(part) for part in parts])
 
 
-NOTHING = privacy.Privacy(0.0, float('inf'), 4.0)
+NOTHING = tiny.hidden(0.0, float('inf'), 4.0)
 
 
 @pytest.mark.slow
@@ -301,7 +302,7 @@ def test_a_sum_of_clipped_changes_over_the_expected_clients():
   norms = [np.linalg.norm(change) for change in each]
   clip = float(np.median(norms))
   clipped = [c * min(1.0, clip / n) for c, n in zip(each, norms, strict=True)]
-  hidden = privacy.Privacy(0.0, clip, 10.0)
+  hidden = tiny.hidden(0.0, clip, 10.0)
   found, metrics = after(built('fedss', hidden), 1)
   np.testing.assert_allclose(flat(found) - start, sum(clipped) / 10.0, atol=1e-6)
   assert float(metrics['clients_clipped']) == 2
@@ -315,7 +316,7 @@ def test_a_sum_of_clipped_changes_over_the_expected_clients():
 )
 def test_every_number_of_the_model_gets_noise(name, momentum, quantile):
   """Of a model that nobody changes, after three rounds, over many seeds."""
-  hidden = privacy.Privacy(2.0, 0.5, 8.0, quantile)
+  hidden = tiny.hidden(2.0, 0.5, 8.0, quantile)
   process = built(name, hidden, momentum)
   initial = process.initialize()
   start = flat(process.get_model_weights(initial))
@@ -344,7 +345,7 @@ def test_every_number_of_the_model_gets_noise(name, momentum, quantile):
 
 def test_noise_is_the_same_whoever_asks():
   """Two runs of a seed have equal digits; reading between rounds changes none."""
-  hidden = privacy.Privacy(1.0, 0.5, 4.0)
+  hidden = tiny.hidden(1.0, 0.5, 4.0)
   process = built('fedss', hidden, 0.9)
   first, _ = after(process)
   state = process.initialize()
@@ -364,28 +365,28 @@ def test_noise_is_the_same_whoever_asks():
     *(
       pytest.param(*given, marks=pytest.mark.slow)
       for given in (
-        ('fullsoftmax', {'clip_quantile': 0.5}),
-        ('fedss', {'choice': chosen.Choice(2.0, 1.0, 1.0)}),
-        ('fullsoftmax', {'local': True}),
-        ('fullsoftmax', {'bits': 24}),
+        ('fullsoftmax', {'quantile': 0.5}),
+        ('fedss', {'dp_rows': 'chosen', 'dp_rows_threshold': 1.0}),
+        ('fullsoftmax', {'kind': 'local'}),
+        ('fullsoftmax', {'kind': 'distributed'}),
       )
     ),
   ],
 )
 def test_all_noise_of_a_secret_is_drawn_from_all_of_its_bits(name, given):
   """No number of the model has the noise that 32 bits of the seed would give."""
-  hidden = privacy.Privacy(2.0, 0.5, 8.0, **given)
-  process = built(name, dataclasses.replace(hidden, secret=True))
+  hidden = tiny.hidden(2.0, 0.5, 8.0, **given)
+  process = built(name, dataclasses.replace(hidden, dp_noise_seed='secret'))
   # One round: in a second one, noise of rows would change the encoder's updates, too.
   found, metrics = after(process, 1)
   other, of_other = after(built(name, hidden), 1)
-  if hidden.choice:
+  if hidden.chooses:
     assert float(metrics['rows_chosen']) > 0
     assert metrics['rows_chosen'] != of_other['rows_chosen']
     assert not np.array_equal(found.class_table, other.class_table)
   else:
     assert (flat(found) != flat(other)).all()
-  if hidden.clip_quantile:
+  if hidden.dp_clip_quantile:
     (_, metrics), (_, of_other) = (after(process, 2), after(built(name, hidden), 2))
     assert metrics['clipping_norm'] != of_other['clipping_norm']
   again, _ = after(process, 1)
@@ -394,7 +395,7 @@ def test_all_noise_of_a_secret_is_drawn_from_all_of_its_bits(name, given):
 
 @pytest.mark.slow
 def test_the_norm_follows_a_private_quantile():
-  hidden = privacy.Privacy(1e-6, 1e-3, 4.0, 0.5)
+  hidden = tiny.hidden(1e-6, 1e-3, 4.0, 0.5)
   process = built('fedss', hidden)
   state, norms = process.initialize(), []
   for round_number in range(3):
@@ -432,7 +433,7 @@ def test_replaced_rows_are_sent_as_changes():
   ],
 )
 def test_what_needs_more_than_sums_is_refused(name, given, told):
-  hidden = privacy.Privacy(1.0, 1.0, 4.0)
+  hidden = tiny.hidden(1.0, 1.0, 4.0)
   with pytest.raises(errors.InputError, match=told):
     process_lib.build_process(made(name, hidden, **given))
 
@@ -446,8 +447,8 @@ def test_what_a_canary_tells_is_below_the_accountants_epsilon():
   2023). Half the noise, or a bound of twice the norm, would show.
   """
   z, clip, delta, seeds = 1.5, 0.2, 1e-5, 400
-  process = built('fedss', privacy.Privacy(z, clip, 4.0))
-  silent = built('fedss', privacy.Privacy(0.0, clip, 4.0))
+  process = built('fedss', tiny.hidden(z, clip, 4.0))
+  silent = built('fedss', tiny.hidden(0.0, clip, 4.0))
   others, [canary] = cohort(0), cohort(99, 1)
   canary = canary._replace(client_id=np.int64(77))
   start = flat(silent.get_model_weights(silent.initialize()))
@@ -509,8 +510,8 @@ def test_every_part_has_noise_of_its_own(kind):
   made_ = fedss.FedSS.made(model=model, max_positives=5, negatives=3)
   for table in model.encoder.tables:
     made_ = algorithm_lib.own_rows(made_, table, most)
-  hidden = privacy.Privacy(2.0, 0.5, 8.0)
-  process = process_lib.build_process(dataclasses.replace(made_, privacy=hidden), 7)
+  hidden = tiny.hidden(2.0, 0.5, 8.0)
+  process = process_lib.build_process(made_.with_part(hidden), 7)
   state = process.initialize()
   start = model_parts(process.get_model_weights(state))
   drawn = {name: [] for name in start}
@@ -533,7 +534,7 @@ def test_every_part_has_noise_of_its_own(kind):
 
 @pytest.mark.slow
 def test_a_client_with_local_noise_does_not_tell_that_it_crashed():
-  hidden = privacy.Privacy(0.5, 1.0, 1.0, local=True)
+  hidden = tiny.hidden(0.5, 1.0, 1.0, kind='local')
   process = built('posonly', hidden)
   [client] = tiny.cohort([[2, 5, 5]], 0)
   client.x[:] = 3e38
@@ -547,9 +548,9 @@ def test_a_client_with_local_noise_does_not_tell_that_it_crashed():
 @pytest.mark.slow
 def test_local_noise_is_each_clients_own():
   """Of what a client sends: the encoder and its rows, and of no other row."""
-  hidden = privacy.Privacy(0.5, 1.0, 1.0, local=True)
+  hidden = tiny.hidden(0.5, 1.0, 1.0, kind='local')
   process = built('posonly', hidden)
-  silent = built('posonly', privacy.Privacy(0.0, 1.0, 1.0))
+  silent = built('posonly', tiny.hidden(0.0, 1.0, 1.0))
   initial = process.initialize()
   [client] = tiny.cohort([[2, 5, 5]], 0)
   expected = flat(after(silent, 1, lambda r: [client])[0])

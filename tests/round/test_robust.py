@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 from tests import registered, tiny, tiny_sparse
 from tff_xc import errors
 from tff_xc.algorithms import registry
+from tff_xc.options import robust
 from tff_xc.round import (
   algorithm as algorithm_lib,
   client_update,
@@ -21,7 +22,6 @@ from tff_xc.round import (
   optimizers,
   process as process_lib,
   randomness,
-  robust,
   tables as tables_lib,
 )
 
@@ -54,7 +54,7 @@ class Sent:
   """What clients would send without bounds, computed by TensorFlow alone."""
 
   def __init__(self, algorithm: algorithm_lib.Algorithm):
-    self._algorithm = dataclasses.replace(algorithm, robust=None)
+    self._algorithm = algorithm.without_part('bounds')
     # As TFF traces it, and once for clients of all sizes.
     train = client_update.build(self._algorithm)
     self._train = tf.function(train, autograph=False, reduce_retracing=True)
@@ -94,8 +94,8 @@ class Sent:
 pytestmark = pytest.mark.usefixtures('in_process')
 
 CLIPPING = robust.Quantile(0.05, 0.8, 0.2)
-BOTH = robust.Robust(robust.Quantile(3.0, 0.9, 0.5, 2.0, 0.1), robust.Quantile(3.0, 0.8, 0.2))
-CLIPS = robust.Robust(None, CLIPPING)
+BOTH = robust.Bounds(robust.Quantile(3.0, 0.9, 0.5, 2.0, 0.1), robust.Quantile(3.0, 0.8, 0.2))
+CLIPS = robust.Bounds(None, CLIPPING)
 OWN = {'fedss': {'max_positives': 5, 'negatives': 3}, 'fedaws': {'max_positives': 5}}
 
 
@@ -107,9 +107,10 @@ def made(name, bounds=None, rate=1.0):
   if table.merge.takes_optimizer:
     plain = optimizers.RowMomentum(1.0, 0.0)
     found = found.with_table(dataclasses.replace(table, optimizer=plain))
-  return dataclasses.replace(
-    found, loss=Poisoned(found.loss), robust=bounds, encoder_optimizer=optimizers.build_sgd(1.0)
+  found = dataclasses.replace(
+    found, loss=Poisoned(found.loss), encoder_optimizer=optimizers.build_sgd(1.0)
   )
+  return found.with_part(bounds) if bounds else found
 
 
 @functools.cache
@@ -180,7 +181,7 @@ def test_three_rounds_are_those_of_numpy(name):
 
 @pytest.mark.slow
 def test_with_all_rows_it_is_tffs_robust_aggregator():
-  algorithm = made('fullsoftmax', robust.Robust())
+  algorithm = made('fullsoftmax', robust.Bounds())
   process = process_lib.build_process(algorithm)
   sent = Sent(algorithm)
   state = process.initialize()
@@ -208,7 +209,7 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
       # Equal digits, but for where the weights are summed.
       np.testing.assert_allclose(after, before + mean, atol=1e-7, rtol=1e-6)
     told = expected.measurements
-    numbers = {k: float(output.metrics[k]) for k in robust.Robust().metrics}
+    numbers = {k: float(output.metrics[k]) for k in robust.Bounds().metrics}
     assert numbers == {
       'clients_zeroed': float(told['zeroed_count']),
       'zeroing_norm': float(told['zeroing_norm']),
@@ -227,7 +228,7 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
     # `test_three_rounds_are_those_of_numpy` has a poisoned client of eight, too.
     *((n, CLIPS) for n in ('fedss', 'fullsoftmax', 'fedaws', 'turbosvm', 'moon')),
     # As TFF has it: zeroing begins at 21, and finds a million at once.
-    ('fedss', robust.Robust(clipping=None)),
+    ('fedss', robust.Bounds(clipping=None)),
   ],
 )
 def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(name, bounds):
@@ -258,7 +259,7 @@ def test_one_poisoned_client_of_eight_ruins_a_run_without_bounds_only(name, boun
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['fedss', 'fedaws'])
 def test_a_client_within_the_bounds_is_as_without_them_to_the_last_digit(name):
-  wide = robust.Robust(robust.Quantile(1e9, 0.5, 1e-3), robust.Quantile(1e9, 0.5, 1e-3))
+  wide = robust.Bounds(robust.Quantile(1e9, 0.5, 1e-3), robust.Quantile(1e9, 0.5, 1e-3))
   ends = [
     tiny.run(built(name, bounds), 2, lambda r: cohort_of(r, ()))[0] for bounds in (wide, None)
   ]
@@ -268,7 +269,7 @@ def test_a_client_within_the_bounds_is_as_without_them_to_the_last_digit(name):
 @pytest.mark.slow
 def test_rows_that_are_sent_whole_stay_near_those_received():
   """FedAwS replaces rows: of a zeroed client they are those before."""
-  nothing = robust.Robust(robust.Quantile(1e-9, 0.5, 0.1), None)
+  nothing = robust.Bounds(robust.Quantile(1e-9, 0.5, 0.1), None)
   algorithm = made('fedaws', nothing)
   table = dataclasses.replace(algorithm.tables[0], steps=())
   algorithm = algorithm.with_table(table)
@@ -309,13 +310,13 @@ def test_updates_that_are_not_finite_are_dropped_and_bounds_stay_finite():
   output = process.next(state, cohort)
   assert output.metrics['clients_dropped'] == 1
   assert output.metrics['clients_zeroed'] == 0
-  [*numbers] = tf.nest.flatten(output.state.carried)
+  [*numbers] = tf.nest.flatten(output.state.parts)
   for number in numbers:
     assert np.isfinite(number).all()
   # Of nobody, nothing is learned.
   for nobody in (tiny.cohort([[]]), [cohort[3]]):
     after = process.next(output.state, nobody).state
-    tiny.assert_same_weights(after.carried, output.state.carried, 0)
+    tiny.assert_same_weights(after.parts, output.state.parts, 0)
     tiny.assert_same_weights(after.weights, output.state.weights, 0)
 
 
@@ -328,19 +329,19 @@ def test_tffs_worker_computes_the_same(in_process_context, tff_worker):
     ends.append(tiny.run(process, 2, cohort_of))
   (ours, measured), (theirs, expected) = ends
   tiny.assert_same_weights(ours.weights, theirs.weights, 1e-5)
-  tiny.assert_same_weights(ours.carried, theirs.carried, 1e-5)
+  tiny.assert_same_weights(ours.parts, theirs.parts, 1e-5)
   tiny.assert_same_weights(measured, expected, 1e-4)
 
 
 def test_options_make_the_bounds():
   def bounds(**given):
-    return registry.get('fedavg').made(model=tiny.model(), **given).robust
+    return registry.get('fedavg').made(model=tiny.model(), **given).part('bounds')
 
   assert bounds() is None
-  assert bounds(robust_aggregation='zeroing+clipping') == robust.Robust()
-  assert bounds(robust_aggregation='zeroing') == robust.Robust(clipping=None)
+  assert bounds(robust_aggregation='zeroing+clipping') == robust.Bounds()
+  assert bounds(robust_aggregation='zeroing') == robust.Bounds(clipping=None)
   assert bounds(
     robust_aggregation='clipping', clipping_norm=0.1, clipping_quantile=0.5
-  ) == robust.Robust(None, robust.Quantile(0.1, 0.5, 0.2))
+  ) == robust.Bounds(None, robust.Quantile(0.1, 0.5, 0.2))
   with pytest.raises(errors.InputError, match='clipping_norm'):
     bounds(robust_aggregation='zeroing', clipping_norm=0.1)

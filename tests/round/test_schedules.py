@@ -12,9 +12,10 @@ from tests import tiny
 from tests.algorithms import numpy_fedavg, test_fedavg
 from tests.round import test_optimizers
 from tff_xc import errors
-from tff_xc.algorithms import rates, registry
+from tff_xc.algorithms import registry
+from tff_xc.options import schedules
 from tff_xc.report import run_files
-from tff_xc.round import local_training, optimizers, randomness, schedules
+from tff_xc.round import local_training, optimizers, randomness
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -200,6 +201,6 @@ def test_a_resumed_run_has_the_rates_of_its_rounds(tmp_path):
   run('cut', 2)
   resumed, whole = run('cut', 4), run('whole', 4)
   np.testing.assert_array_equal(resumed['loss'], whole['loss'])
-  constant = given.keys() - {*rates.OfClients.names, *rates.OfServer.names}
+  constant = given.keys() - {*schedules.OfClients.names, *schedules.OfServer.names}
   given = {name: given[name] for name in constant}
   assert not np.array_equal(run('constant', 4)['loss'], whole['loss'])

@@ -9,14 +9,8 @@ import tensorflow_federated as tff
 from tests import crossing, tiny, tiny_sparse
 from tff_xc import errors
 from tff_xc.algorithms import registry
-from tff_xc.round import (
-  algorithm as algorithm_lib,
-  merge,
-  process as process_lib,
-  request,
-  secure,
-  tables,
-)
+from tff_xc.options import secure_sums
+from tff_xc.round import algorithm as algorithm_lib, merge, process as process_lib, request, tables
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -117,7 +111,7 @@ def test_single_rows_are_refused(given):
     made(**given, max_positives=5, secure_sums=True)
   table = tables.Table('class', request.AllRows(N), merge.ReplaceRows())
   with pytest.raises(errors.InputError, match='secure_sums'):
-    secure.secure_sums(made().with_table(table), 1.0)
+    secure_sums.SecureSums(secure_sums=True).added(made().with_table(table), ())
 
 
 def test_selected_features_are_refused():

@@ -12,7 +12,8 @@ from tests import registered, tiny, tiny_sparse
 from tests.round import test_robust
 from tff_xc import errors
 from tff_xc.algorithms import registry
-from tff_xc.round import attack, folding, process as process_lib, trimming
+from tff_xc.options import attack
+from tff_xc.round import folding, process as process_lib, trimming
 from tff_xc.runtime.in_process import context
 
 pytestmark = pytest.mark.usefixtures('in_process')
@@ -186,16 +187,16 @@ def test_every_algorithm_takes_medians_and_attackers_or_says_why_not(name):
   merge = found.tables[0].merge
   assert isinstance(merge, trimming.TrimmedRows) == merge.sends_rows
   assert found.weighting == 'uniform'
-  assert found.adversary.num_clients == 12
+  assert found.part('attack').num_clients == 12
   usual = registered.algorithm(name).tables[0].optimizer
   assert type(found.tables[0].optimizer) is type(usual)
 
 
 @pytest.mark.slow
 def test_one_and_several_threads_give_the_same_digits():
-  adversary = attack.Attack('flip_signs', 0.25, 8)
+  adversary = attack.Attack(attack='flip_signs', attack_fraction=0.25, num_clients=8)
   for name in ('fedss', 'fullsoftmax'):
-    process = process_lib.build_process(made(name, 0.3, adversary=adversary))
+    process = process_lib.build_process(made(name, 0.3).with_part(adversary))
     ends = []
     for threads in (1, 3):
       runtime = context.create_context(client_threads=threads)

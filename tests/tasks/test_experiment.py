@@ -280,7 +280,7 @@ def test_the_target_may_be_that_of_the_training_examples():
   made = experiment.assemble(config)
   _, labels = made.dataset.train.owned_labels()
   expected = np.bincount(labels, minlength=10) / len(labels)
-  found = made.algorithm.example_weights.target
+  found = made.algorithm.part('importance').beside
   np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -293,7 +293,7 @@ def test_a_worker_reads_examples_without_the_file_of_the_target(algorithm, chang
   given = {**small_data.GLYPHS, **changes, 'importance_weights': str(target)}
   config = experiment.resolve('glyphs', algorithm, given)
   made = experiment.assemble(config)
-  assert made.algorithm.example_weights.target[3] > 0
+  assert made.algorithm.part('importance').beside[3] > 0
   target.unlink()
   found, values_of, _ = experiment.own_values(config, '')
   assert found == fingerprint.fingerprint(made.dataset)

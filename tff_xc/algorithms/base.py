@@ -13,8 +13,20 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tff_xc import errors, wording
-from tff_xc.algorithms import logits, participation, protection, rates
-from tff_xc.options import conflicts, hyperparameters as hp
+from tff_xc.options import (
+  attack,
+  calibration,
+  compression,
+  conflicts,
+  contrastive,
+  hyperparameters as hp,
+  importance,
+  participation,
+  privacy,
+  robust,
+  schedules,
+  secure_sums,
+)
 
 if TYPE_CHECKING:
   import numpy as np
@@ -25,8 +37,6 @@ if TYPE_CHECKING:
 # What some algorithms need of a task (`Base.needs`).
 ONE_LABEL = 'examples with one label each'
 COSINES = 'cosine logits'
-# Values of --importance_weights that are no file.
-NAMED_IMPORTANCE = NO_IMPORTANCE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
 
 
 class Answers(NamedTuple):
@@ -66,7 +76,7 @@ class Facts:
 
 
 @hp.declared
-class Base(logits.Calibration, rates.OfClients):
+class Base:
   """What every algorithm takes.
 
   The class has `name`, for `--algorithm`; `paper`, which introduced it; `answers` to the four
@@ -74,6 +84,7 @@ class Base(logits.Calibration, rates.OfClients):
   `hp.declared` adds. What it excludes is in `tff_xc.options.conflicts`.
   """
 
+  options = (calibration.Calibration, schedules.OfClients)
   name = ''
   paper = ''
   answers = Answers('', '', '', '')
@@ -153,9 +164,9 @@ class Base(logits.Calibration, rates.OfClients):
       hint = wording.meant(name, [*cls.names, *facts, *own])
       raise TypeError(f'{cls.name} takes no argument {name!r}{hint}')
     chosen = given.get('calibration', cls.defaults['calibration'])
-    if known.get('class_probabilities') is not None and chosen != logits.PRIOR:
+    if known.get('class_probabilities') is not None and chosen != calibration.PRIOR:
       weights = given.setdefault('importance_weights', 'train')
-      if weights in (NO_IMPORTANCE, UNIFORM):
+      if weights in (importance.NONE, importance.UNIFORM):
         raise TypeError(
           "class_probabilities go with importance_weights='train', or calibration='prior'"
         )
@@ -174,7 +185,8 @@ class Base(logits.Calibration, rates.OfClients):
     """Returns the algorithm with what the fields of this class ask for."""
     from tff_xc.round import frozen
 
-    return frozen.train_only(self.calibrated(made, facts.class_probabilities), self.trainable)
+    made = calibration.Calibration.of(self).added(made, facts)
+    return frozen.train_only(made, self.trainable)
 
   def local_training(self) -> local_training_lib.LocalTraining:
     """Returns the local training that the fields describe."""
@@ -185,13 +197,13 @@ class Base(logits.Calibration, rates.OfClients):
       self.batch_size,
       optimizer_name=self.client_optimizer,
       weight_decay=self.weight_decay,
-      schedule=rates.schedule(self, 'client'),
+      schedule=schedules.of(self, 'client'),
     )
 
   def warnings(self, num_classes: int, max_positives: int) -> list[str]:
     """Returns sentences about allowed values that are likely to fail."""
     del num_classes
-    if self.leaves_out and max_positives == 1:
+    if calibration.Calibration.of(self).leaves_out and max_positives == 1:
       return [
         "--calibration=counts all but leaves out a client's missing classes, and no"
         ' client has more than one class: nothing is learned; use'
@@ -226,6 +238,9 @@ class Base(logits.Calibration, rates.OfClients):
   @classmethod
   def check(cls, values: Mapping) -> None:
     """Refuses values by name that cannot be right; `conflicts` has pairs that exclude each other."""
+    for each in cls.__mro__:
+      for option in vars(each).get('options', ()):
+        option.check(values)
 
   @classmethod
   def fit(cls, values: dict, given: Collection[str], num_classes: int | None) -> None:
@@ -233,9 +248,20 @@ class Base(logits.Calibration, rates.OfClients):
 
 
 @hp.declared
-class Federated(protection.Protection, participation.Participation, Base):
+class Federated(Base):
   """Clients, and the options that any algorithm with clients takes."""
 
+  # In the order in which a client's update passes them.
+  options = (
+    contrastive.MoonTerm,
+    importance.Importance,
+    robust.Robust,
+    privacy.Privacy,
+    compression.Compression,
+    secure_sums.SecureSums,
+    participation.Participation,
+    attack.Attack,
+  )
   has_clients = True
 
   largest_loss: bool = hp.field(
@@ -264,21 +290,6 @@ class Federated(protection.Protection, participation.Participation, Base):
     ' weights received',
     least=0,
   )
-  contrastive_weight: float = hp.field(
-    0.0,
-    "mu, weight of MOON's contrastive term, for which each client keeps its last"
-    ' model; of sparse text, clients then receive all feature rows',
-    least=0,
-  )
-  contrastive_temperature: float = hp.field(
-    0.5, "temperature of MOON's contrastive term", above=0, of='contrastive_weight', not_with=(0.0,)
-  )
-  importance_weights: str = hp.field(
-    NO_IMPORTANCE,
-    "FedIR: examples weigh p(y) / q_k(y), where q_k is of the client's classes and p"
-    " is 'uniform', that of all training examples ('train'), or in a CSV FILE"
-    " class,probability; 'none': all alike",
-  )
 
   def local_training(self):
     return dataclasses.replace(
@@ -290,8 +301,7 @@ class Federated(protection.Protection, participation.Participation, Base):
     )
 
   def finish(self, made, facts):
-    from tff_xc.algorithms import contrast
-    from tff_xc.round import importance, losses
+    from tff_xc.round import losses
 
     made = super().finish(made, facts)
     if self.largest_loss:
@@ -299,41 +309,24 @@ class Federated(protection.Protection, participation.Participation, Base):
     if self.prox_mu:
       penalty = losses.Proximal(self.prox_mu / 2)
       made = dataclasses.replace(made, penalties=(*made.penalties, penalty))
-    if self.contrastive_weight:
-      made = contrast.contrastive(made, self.contrastive_weight, self.contrastive_temperature)
-    if self.importance_weights != NO_IMPORTANCE:
-      p = None
-      if self.importance_weights != UNIFORM:
-        p = facts.class_probabilities
-        if p is None:
-          raise ValueError(f'{self.importance_weights!r} needs class_probabilities')
-      made = importance.importance_weights(made, p)
-    made = self.sampled(self.protected(made), facts.examples_per_round)
-    return self.attacked(made, facts.num_clients)
+    for option in Federated.options:
+      made = option.of(self).added(made, facts)
+    return made
 
   @classmethod
   def keeps_models(cls, values: Mapping) -> bool:
     """Whether each client keeps its model, and so has to receive all of it."""
     return bool(values.get('contrastive_weight'))
 
-  @classmethod
-  def check(cls, values):
-    super().check(values)
-    weights = values.get('importance_weights', NO_IMPORTANCE)
-    prior = values.get('calibration_probabilities', '') or OF_TRAIN
-    if values['calibration'] == logits.PRIOR and weights not in (NO_IMPORTANCE, UNIFORM, prior):
-      raise errors.InputError(
-        f'--importance_weights={weights} names other probabilities of classes than'
-        f' --calibration=prior, which takes {prior}; leave one of them out'
-      )
-
 
 _ADAM = {'of': 'server_optimizer', 'only_with': ('adam', 'amsgrad')}
 
 
 @hp.declared
-class Server(rates.OfServer, Base):
+class Server(Base):
   """The server's optimizer, for algorithms that do not bring one of their own."""
+
+  options = (schedules.OfServer,)
 
   server_optimizer: str = hp.field(
     'sgd',
@@ -385,7 +378,7 @@ class Server(rates.OfServer, Base):
     from tff_xc.round import optimizers
 
     rate, kind = self.server_learning_rate, self.server_optimizer
-    schedule = rates.schedule(self, 'server')
+    schedule = schedules.of(self, 'server')
 
     def make(rate):
       if kind == 'sgd':

@@ -1,7 +1,7 @@
 """FedRS, FedLC and logit adjustment: softmax whose logits know the classes' counts.
 
 What each does to the logits, and where it was published, is in
-`tff_xc.round.calibration`. `--calibration` does the same to every algorithm with a
+`tff_xc.options.calibration`. `--calibration` does the same to every algorithm with a
 softmax: FedLC never needs rows of classes that a client lacks, so that
 `posonly --calibration=counts` is FedLC with a client's own rows sent only, and
 `fedss --calibration=restricted` is FedRS on sampled negatives.
@@ -9,8 +9,8 @@ softmax: FedLC never needs rows of classes that a client lacks, so that
 
 from __future__ import annotations
 
-from tff_xc.algorithms import base, fedavg, fedss, logits
-from tff_xc.options import hyperparameters as hp
+from tff_xc.algorithms import base, fedavg, fedss
+from tff_xc.options import calibration as calibration_lib, hyperparameters as hp
 
 
 @hp.declared
@@ -27,7 +27,7 @@ class FedRS(fedavg.FedAvg):
   answers = fedavg.FedAvg.answers._replace(minimise='softmax, missing classes scaled')
   needs = (base.ONE_LABEL,)
 
-  calibration: str = hp.own(logits.RESTRICTED)
+  calibration: str = hp.own(calibration_lib.RESTRICTED)
 
 
 @hp.declared
@@ -44,7 +44,7 @@ class FedLC(fedavg.FedAvg):
   answers = fedavg.FedAvg.answers._replace(minimise='softmax, logits less tau / n^(1/4)')
   needs = (base.ONE_LABEL,)
 
-  calibration: str = hp.own(logits.COUNTS)
+  calibration: str = hp.own(calibration_lib.COUNTS)
 
 
 @hp.declared
@@ -61,7 +61,7 @@ class LogitAdjustment(fedss.Centralized):
   answers = fedss.Centralized.answers._replace(minimise='softmax, logits plus tau log p')
   needs = (base.ONE_LABEL,)
 
-  calibration: str = hp.own(logits.PRIOR)
+  calibration: str = hp.own(calibration_lib.PRIOR)
 
 
 build_fedrs = base.builder(FedRS)

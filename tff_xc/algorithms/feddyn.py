@@ -20,7 +20,7 @@ from typing import Any
 
 from tff_xc.algorithms import base
 from tff_xc.options import hyperparameters as hp
-from tff_xc.round import carried
+from tff_xc.round import parts
 
 
 @hp.declared
@@ -62,7 +62,7 @@ class FedDyn(base.Federated):
     return dataclasses.replace(
       made,
       penalties=(_Regulariser(alpha, frozen), *made.penalties),
-      carried=(*made.carried, _Gradient(alpha, frozen, spec)),
+      parts=(_Gradient(alpha, frozen, spec), *made.parts),
     )
 
   @classmethod
@@ -109,7 +109,7 @@ class _Regulariser:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Gradient(carried.Carried):
+class _Gradient(parts.Part):
   """A client keeps g_k."""
 
   alpha: float
@@ -127,7 +127,7 @@ class _Gradient(carried.Carried):
       trained(local.before, self.frozen),
       trained(local.after, self.frozen),
     )
-    return carried.Answer(kept)
+    return parts.Answer(kept)
 
 
 def _less_the_drift(all_clients: int):

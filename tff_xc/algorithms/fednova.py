@@ -22,7 +22,7 @@ import dataclasses
 from tff_xc import errors
 from tff_xc.algorithms import base, fedavg
 from tff_xc.options import hyperparameters as hp
-from tff_xc.round import carried
+from tff_xc.round import parts
 
 
 @hp.declared
@@ -40,7 +40,7 @@ class FedNova(fedavg.FedAvg):
 
   def make(self, model, facts):
     part = _Normalised(self.prox_mu)
-    return dataclasses.replace(super().make(model, facts), carried=(part,))
+    return dataclasses.replace(super().make(model, facts), parts=(part,))
 
   @classmethod
   def check(cls, values):
@@ -53,7 +53,7 @@ class FedNova(fedavg.FedAvg):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Normalised(carried.Carried):
+class _Normalised(parts.Part):
   """Divides a change by ||a_k||_1, and multiplies the mean by tau_eff."""
 
   prox_mu: float
@@ -75,13 +75,20 @@ class _Normalised(carried.Carried):
       (name, value if name in of_state else value / steps) for name, value in encoder.items()
     )
     rows = collections.OrderedDict((n, r / steps) for n, r in rows.items())
-    return carried.Answer(reply=local.weight * steps, change=(encoder, rows))
+    return parts.Answer(reply=local.weight * steps, change=(encoder, rows))
 
-  def on_server(self, state, total, of_round):
+  def on_server(self, state, total, of_round, merged):
     import tensorflow as tf
 
     factor = tf.math.divide_no_nan(total, of_round.weight)
-    return carried.Next(state, factor)
+    trained = merged.weights.encoder  # Not batch statistics.
+    encoder = collections.OrderedDict(
+      (name, t * factor if name in trained else t) for name, t in merged.encoder.items()
+    )
+    tables = collections.OrderedDict(
+      (name, sums._replace(rows=sums.rows * factor)) for name, sums in merged.tables.items()
+    )
+    return parts.Next(state, merged._replace(encoder=encoder, tables=tables))
 
 
 build_fednova = base.builder(FedNova)

@@ -29,7 +29,7 @@ from typing import Any
 
 from tff_xc.algorithms import base
 from tff_xc.options import hyperparameters as hp
-from tff_xc.round import carried
+from tff_xc.round import parts
 
 
 @hp.declared
@@ -77,7 +77,7 @@ class FedProto(base.Server, base.Federated):
 
   def finish(self, made, facts):
     made = super().finish(made, facts)
-    return dataclasses.replace(made, carried=(*made.carried, _Prototypes(made.model.head)))
+    return dataclasses.replace(made, parts=(_Prototypes(made.model.head), *made.parts))
 
   def warnings(self, num_classes, max_positives):
     found = super().warnings(num_classes, max_positives)
@@ -113,7 +113,7 @@ class _NearPrototypes:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Prototypes(carried.Carried):
+class _Prototypes(parts.Part):
   """What a client sends of a class row: its mean embedding, and its examples' number."""
 
   head: Any
@@ -130,7 +130,7 @@ class _Prototypes(carried.Carried):
     rows = tf.concat([means, numbers[:, None]], axis=1)
     encoder, changes = local.change
     moved = {classifier.CLASS: rows - local.before.class_table}
-    return carried.Answer(change=(encoder, classifier.replaced(changes, moved)))
+    return parts.Answer(change=(encoder, classifier.replaced(changes, moved)))
 
 
 def _means():

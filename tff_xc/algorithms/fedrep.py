@@ -18,7 +18,7 @@ from typing import Any
 
 from tff_xc.algorithms import base, fedbabu
 from tff_xc.options import hyperparameters as hp
-from tff_xc.round import carried
+from tff_xc.round import parts
 
 
 @hp.declared
@@ -52,7 +52,7 @@ class FedRep(fedbabu.FedBABU):
     return dataclasses.replace(
       made,
       head_epochs=self.head_epochs,
-      carried=(*made.carried, _Head(collections.OrderedDict(head=rows))),
+      parts=(_Head(collections.OrderedDict(head=rows)), *made.parts),
     )
 
   def warnings(self, num_classes, max_positives):
@@ -64,7 +64,7 @@ class FedRep(fedbabu.FedBABU):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Head(carried.Carried):
+class _Head(parts.Part):
   """A client keeps its class rows."""
 
   spec: Any
@@ -82,7 +82,7 @@ class _Head(carried.Carried):
 
   def on_client(self, local):
     rows = local.before.class_table
-    return carried.Answer(collections.OrderedDict(head=rows))
+    return parts.Answer(collections.OrderedDict(head=rows))
 
 
 build_fedrep = base.builder(FedRep)

@@ -10,7 +10,7 @@ with FedVC and FedIR.
 from __future__ import annotations
 
 from tff_xc.algorithms import base, fedavg
-from tff_xc.options import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp, importance
 
 
 @hp.declared
@@ -39,7 +39,7 @@ class FedIR(fedavg.FedAvg):
 
   Equations (1) to (4). An example of class y at client k weighs p(y) / q_k(y), as
   if the client's classes had the target distribution p, and a minibatch's loss is
-  divided by its weights' sum (see `tff_xc.round.importance`). On clients with one
+  divided by its weights' sum (see `tff_xc.options.importance`). On clients with one
   class each, FedIR is FedAvg.
   """
 
@@ -48,7 +48,7 @@ class FedIR(fedavg.FedAvg):
   answers = fedavg.FedAvg.answers._replace(minimise='softmax, weighted by p(y) / q_k(y)')
   needs = (base.ONE_LABEL,)
 
-  importance_weights: str = base.UNIFORM
+  importance_weights: str = importance.UNIFORM
 
 
 build_fedvc = base.builder(FedVC)

@@ -26,7 +26,7 @@ from typing import Any
 
 from tff_xc.algorithms import base, fedavg, feddyn
 from tff_xc.options import hyperparameters as hp
-from tff_xc.round import carried
+from tff_xc.round import parts
 
 STEPS, GRADIENT = 'steps', 'gradient'
 
@@ -69,7 +69,7 @@ class SCAFFOLD(fedavg.FedAvg):
       feddyn.trained(made.model.weight_specs(), made.frozen),
     )
     return dataclasses.replace(
-      made, penalties=(*made.penalties, _Correction(made.frozen)), carried=(*made.carried, variates)
+      made, penalties=(*made.penalties, _Correction(made.frozen)), parts=(variates, *made.parts)
     )
 
   @classmethod
@@ -96,7 +96,7 @@ class _Correction:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Variates(carried.Carried):
+class _Variates(parts.Part):
   """The server's c, and the clients' c_k; `of_steps` is option II."""
 
   num_clients: int
@@ -132,15 +132,15 @@ class _Variates(carried.Carried):
         local.received,
         *(feddyn.trained(w, self.frozen) for w in (local.before, local.after)),
       )
-    return carried.Answer(new, tf.nest.map_structure(tf.subtract, new, old))
+    return parts.Answer(new, tf.nest.map_structure(tf.subtract, new, old))
 
-  def on_server(self, state, total, of_round):
+  def on_server(self, state, total, of_round, merged):
     import tensorflow as tf
 
     def moved(c, change):
       return c + change / self.num_clients
 
-    return carried.Next(tf.nest.map_structure(moved, state, total))
+    return parts.Next(tf.nest.map_structure(moved, state, total))
 
 
 build_scaffold = base.builder(SCAFFOLD)

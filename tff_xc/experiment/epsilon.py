@@ -13,17 +13,17 @@ from tff_xc.round import algorithm as algorithm_lib, cohort, frozen
 def of_rounds(
   algorithm: algorithm_lib.Algorithm, dataset: client_data.FederatedDataset, seed: int
 ) -> Callable[[int], float]:
-  """Returns a function: rounds done -> epsilon of an algorithm with `privacy`.
+  """Returns a function: rounds done -> epsilon of an algorithm with the part 'dp'.
 
   With noise of the clients it is that of the one which took part most often; ask for
   rounds in ascending order, then.
   """
-  if algorithm.privacy.bits:
+  hidden = algorithm.part('dp')
+  if hidden.bits:
     epsilon = _distributed(algorithm, dataset, seed)
-    return lambda rounds: epsilon(algorithm.privacy, rounds)
-  hidden, sampling, events = _events(algorithm, dataset, seed)
-  noise = hidden.noise_multiplier
-  accountant = privacy_loss.Accountant(noise, sampling, hidden.delta)
+    return lambda rounds: epsilon(hidden, rounds)
+  sampling, events = _events(algorithm, dataset, seed)
+  accountant = privacy_loss.Accountant(hidden.dp_noise_multiplier, sampling, hidden.dp_delta)
   return lambda rounds: accountant.epsilon(events(rounds))
 
 
@@ -35,33 +35,32 @@ def noise_multiplier(
   epsilon: float,
 ) -> float:
   """Returns the z with which a run of so many rounds has at most `epsilon`."""
-  if algorithm.privacy.bits:
-    epsilon_of, hidden = (_distributed(algorithm, dataset, seed), algorithm.privacy)
+  hidden = algorithm.part('dp')
+  if hidden.bits:
+    epsilon_of = _distributed(algorithm, dataset, seed)
 
     def with_noise(z):
-      return dataclasses.replace(hidden, noise_multiplier=z)
+      return dataclasses.replace(hidden, dp_noise_multiplier=z)
 
     return privacy_loss.least_noise(lambda z: epsilon_of(with_noise(z), rounds), epsilon)
-  hidden, sampling, events = _events(algorithm, dataset, seed)
-  count = events(rounds)
-  return privacy_loss.noise_multiplier(epsilon, hidden.delta, count, sampling)
+  sampling, events = _events(algorithm, dataset, seed)
+  return privacy_loss.noise_multiplier(epsilon, hidden.dp_delta, events(rounds), sampling)
 
 
 def _events(algorithm, dataset, seed):
-  """Returns (`Privacy`, `Sampling`, rounds -> how often noise hides a client)."""
-  hidden = algorithm.privacy
-  if not hidden.local:
+  """Returns (`Sampling`, rounds -> how often noise hides a client)."""
+  if not algorithm.part('dp').local:
     if not hasattr(algorithm.sampling, 'participation'):
       raise errors.InputError(
         f'{type(algorithm.sampling).__name__} has no method participation(dataset),'
         ' which says how clients come to take part; add it, to know an epsilon'
       )
     sampling = privacy_loss.Sampling(*algorithm.sampling.participation(dataset))
-    return hidden, sampling, lambda rounds: rounds
+    return sampling, lambda rounds: rounds
   # Any two updates are two norms apart at most; who takes part is no secret.
   sampling = privacy_loss.Sampling(privacy_loss.FIXED, 1.0)
   part = _participation(algorithm, dataset, seed)
-  return hidden, sampling, lambda rounds: part(rounds)[0]
+  return sampling, lambda rounds: part(rounds)[0]
 
 
 def _distributed(algorithm, dataset, seed):
@@ -76,7 +75,11 @@ def _distributed(algorithm, dataset, seed):
     most, fewest = part(rounds)
     integers = hidden.integers
     return privacy_loss.skellam_epsilon(
-      integers.distance(hidden.clip, count), count, fewest * integers.stddev**2, hidden.delta, most
+      integers.distance(hidden.dp_clip, count),
+      count,
+      fewest * integers.stddev**2,
+      hidden.dp_delta,
+      most,
     )
 
   return epsilon

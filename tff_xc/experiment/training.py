@@ -41,7 +41,6 @@ from tff_xc.round import (
   algorithm as algorithm_lib,
   cohort as cohort_lib,
   examples as examples_lib,
-  importance,
   process as process_lib,
 )
 from tff_xc.runtime import client_error, registry as runtimes
@@ -92,7 +91,7 @@ def train(
     eval_every: rounds between evaluations.
     checkpoint_every: rounds between checkpoints; 0: `eval_every`. The best round by
       `best` gets one, too.
-    seed: of the initial weights and all random draws, unless the algorithm's `privacy`
+    seed: of the initial weights and all random draws, unless the algorithm's part 'dp'
       wants a secret.
     target: scores to which the summary counts the rounds: 'top1:0.7,mcc:0.5'.
     best: chooses the summary's best round, and may stop the run.
@@ -118,7 +117,8 @@ def train(
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
-  drawn_seed = checkpoints.seed_of(algorithm.privacy, run_dir, seed)
+  privacy = algorithm.part('dp')
+  drawn_seed = checkpoints.seed_of(privacy, run_dir, seed)
   kept = algorithm.client_state
   owners, labels = dataset.train.owned_labels()
   shape = len(dataset.train.partition), dataset.num_classes
@@ -131,7 +131,7 @@ def train(
     read_ahead = ahead.Ahead(cohorts, rounds)
   with read_ahead as cohorts:
     parts = {
-      'epsilon': algorithm.privacy and epsilon_lib.of_rounds(algorithm, dataset, drawn_seed),
+      'epsilon': privacy and epsilon_lib.of_rounds(algorithm, dataset, drawn_seed),
       'targets': targets_lib.parse(target, metrics),
       'process': process_lib.build_process(algorithm, drawn_seed),
       'evaluate': evaluation.Evaluator(algorithm.model, dataset, metrics, evaluated),
@@ -139,7 +139,7 @@ def train(
     }
     # Last, so that nothing is written if any of these fails.
     directory = _directory(run_dir, config, dataset, counts, tracker)
-    if algorithm.privacy and algorithm.privacy.needs_secret:
+    if privacy and privacy.needs_secret:
       checkpoints.keep_secret(run_dir, drawn_seed)
     with directory.tracked as tracked:
       summary = run(
@@ -206,9 +206,9 @@ def _whole_config(config: dict, best, algorithm, dataset, metrics, schedule) -> 
     config['hyperparameters'] = answers
   if 'versions' not in config:
     config |= environment.describe()
-  target = importance.target_of(algorithm)
-  if target is not None:  # Of a file, whose content may change.
-    config[same_run.PROBABILITIES] = fingerprint.checksum([target])
+  for part in algorithm.parts:
+    if part.beside is not None:  # Of a file, whose content may change.
+      config[same_run.PROBABILITIES] = fingerprint.checksum([part.beside])
   return {
     'task': dataset.name,
     'algorithm': 'own',

@@ -4,12 +4,12 @@ The rule: bytes are those of the payload of one client and round, without
 padding (messages: FedSS, Algorithm 1 and section 3).
   down: the encoder's trained weights and the requested rows of every table; with
         a class row its probability, if the server sends these; and what parts of
-        a round carry (`tff_xc.round.carried`), such as SCAFFOLD's variate;
+        a round carry (`tff_xc.round.parts`), such as SCAFFOLD's variate;
   up:   the requested ids, then the encoder's delta, the updated rows with their
         ids, and the client's weight, one float. With compression
-        (`tff_xc.round.compression`), a row or tensor in whole bytes, and its
+        (`tff_xc.options.compression`), a row or tensor in whole bytes, and its
          least and largest number. With distributed privacy, integers in whole bytes.
-         And replies of carried parts.
+         And replies of parts.
 With `Bfloat16`, weights, rows and deltas have 2 bytes a number in both directions, and
 all else has 4.
 A table of which every row is requested has no ids in either message: row c is
@@ -91,19 +91,18 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   import tensorflow as tf
 
   from tff_xc import classifier
-  from tff_xc.round import carried, frozen, importance
+  from tff_xc.round import frozen, parts
 
-  privacy, compression = algorithm.privacy, algorithm.compression
+  # Privacy and compression exclude each other.
+  compressing = next((part for part in algorithm.parts if part.size), parts.Part())
 
   def held(spec):
     return spec.shape.num_elements() * spec.dtype.size
 
   def sent(spec):
-    if privacy and privacy.bits:
-      return -(-spec.shape.num_elements() * privacy.bits // 8)
-    return compression.size(spec.shape.num_elements()) if compression else held(spec)
+    return compressing.size(spec.shape.num_elements()) if compressing.size else held(spec)
 
-  received = sent if compression and compression.both_ways else held
+  received = sent if compressing.both_ways else held
 
   def total(size, specs):
     return sum(map(size, specs))
@@ -113,7 +112,7 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   def of_table(table):
     row = tf.TensorSpec(specs.tables[table.name].shape[1:])
     ids = _ID if table.request.selects else 0
-    weighs = importance.target_of(algorithm) is not None
+    weighs = any(part.beside is not None for part in algorithm.parts)
     beside = _FLOAT if weighs and table.name == classifier.CLASS else 0
     return TableSizes(
       held(row),
@@ -122,9 +121,8 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
     )
 
   with tf.Graph().as_default():  # Nothing is computed.
-    messages_ = tf.nest.flatten([*carried.messages(algorithm).values()])
-  parts = carried.parts(algorithm).values()
-  replies = tf.nest.flatten([part.reply_spec for part in parts])
+    messages_ = tf.nest.flatten([*parts.messages(algorithm).values()])
+  replies = tf.nest.flatten([part.reply_spec for part in algorithm.parts])
 
   def no_scalars(tensors):
     return [t for t in tensors if t.shape.rank]

@@ -143,18 +143,25 @@ def _field(found: Hyperparameter) -> Any:
 def declared(cls: type) -> type:
   """Makes a class a frozen, keyword-only dataclass of hyper-parameters.
 
-  It gets the attributes `hyperparameters`, of which one that another belongs to
-  comes before it, with the defaults that tasks take for granted; `names`; its own
-  `defaults` by name; and `own`, those that no task's default replaces.
+  Its `options`, classes that are `declared` themselves, lend it their fields. It gets the
+  attributes `hyperparameters`, of which one that another belongs to comes before it, with
+  the defaults that tasks take for granted; `names`; its own `defaults` by name; and `own`,
+  those that no task's default replaces.
   """
+  for option in vars(cls).get('options', ()):
+    for lent in dataclasses.fields(option):
+      if lent.name in option.names and lent.name not in vars(cls):
+        cls.__annotations__[lent.name] = lent.type
+        setattr(cls, lent.name, dataclasses.field(default=lent.default, metadata=lent.metadata))
   cls = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
   of_class = {f.name: f for f in dataclasses.fields(cls)}
   found, ordered = {}, {}
   for name in of_class:
     of_bases = (getattr(b, '__dataclass_fields__', {}) for b in cls.__mro__)
     metadata = (fields[name].metadata for fields in of_bases if name in fields)
-    first = next(m[_KEY] for m in metadata if _KEY in m)
-    found[name] = dataclasses.replace(first, name=name)
+    first = next((m[_KEY] for m in metadata if _KEY in m), None)
+    if first:  # Other fields are no hyper-parameters.
+      found[name] = dataclasses.replace(first, name=name)
 
   def add(h):
     if h.of in found:
@@ -166,7 +173,7 @@ def declared(cls: type) -> type:
   changed = {
     name: found[name].default if f.default is None else f.default
     for name, f in of_class.items()
-    if _KEY not in f.metadata
+    if name in found and _KEY not in f.metadata
   }
   cls.hyperparameters = tuple(ordered.values())
   cls.names = tuple(ordered)

@@ -10,20 +10,14 @@ import tensorflow_federated as tff
 
 from tff_xc import classifier, errors
 from tff_xc.round import (
-  attack as attack_lib,
-  carried as carried_lib,
-  compression as compression_lib,
   local_training as local_training_lib,
   losses,
   optimizers,
-  privacy as privacy_lib,
+  parts as parts_lib,
   request,
-  robust as robust_lib,
-  schedules,
   tables as tables_lib,
 )
 
-GIVEN = 'given'
 # The metrics of every round, besides those of tables and steps.
 _METRICS = (
   'loss',
@@ -33,7 +27,6 @@ _METRICS = (
   'clients_dropped',
   'local_batches',
   'loss_largest',
-  'rows_chosen',
   'clients_rows_clipped',
 )
 
@@ -72,7 +65,7 @@ def _shown(answer: Any) -> str:
     inner = {
       name.strip('_'): str(value)
       for name, value in vars(answer).items()
-      if isinstance(value, int | float | schedules.Schedule)
+      if isinstance(value, int | float) or dataclasses.is_dataclass(value)
     }
   else:
     text = repr(answer)
@@ -104,12 +97,8 @@ class Algorithm:
     model_aggregator: joins the encoder (question 3): any `tff.aggregators`
       factory of means. None: the weighted mean. It does not join rows of tables,
       so a differentially private one is refused where clients send some.
-    robust: bounds on a client's whole update, before any mean, or None.
-    privacy: differential privacy of the model, or None; clients then count alike.
-    compression: of what clients send, after bounds, or None; by `Bfloat16` also of
-      what they receive.
-    adversary: what some clients do to harm the model, or None. Flipped labels are those of
-      the `sampling`, see `cohort.with_attack`.
+    parts: what a round has besides: the algorithm's own messages and client states, and
+      options such as bounds, privacy and compression. They apply in this order.
     weighting: a client's weight in means: its number of examples, or 1.
     encoder_optimizer: the server's, on the encoder (question 4).
     moves_encoder_state: whether encoder weights without gradients, such as batch
@@ -117,11 +106,6 @@ class Algorithm:
     frozen: names of weights that nobody trains: of the encoder, of its state and
       of tables, which are merged by `merge.KeepRows` (see `tff_xc.round.frozen`).
     sampling: who takes part; None where the caller chooses.
-    example_weights: how examples weigh in a minibatch's loss, sum w l / sum w.
-      None: alike. `GIVEN`: by weights that come with them
-      (`ClientExamples.weights`). Or an `importance.Importance`.
-    carried: what a round carries beside the model: messages of the server, replies,
-      and what clients keep between rounds.
     measures_largest_loss: whether a round's metrics have the largest mean loss of
       a client.
     task_model: the model that the algorithm was given, if it trains another one, such as
@@ -138,10 +122,7 @@ class Algorithm:
   )
   head_epochs: int = 0
   model_aggregator: tff.aggregators.AggregationFactory | None = None
-  robust: robust_lib.Robust | None = None
-  privacy: privacy_lib.Privacy | None = None
-  compression: compression_lib.Compression | compression_lib.Bfloat16 | None = None
-  adversary: attack_lib.Attack | None = None
+  parts: tuple[parts_lib.Part, ...] = ()
   weighting: str = 'examples'
   encoder_optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
     default_factory=optimizers.build_sgd
@@ -149,8 +130,6 @@ class Algorithm:
   moves_encoder_state: bool = True
   frozen: frozenset[str] = frozenset()
   sampling: Sampling | None = None
-  example_weights: Any = None
-  carried: tuple[carried_lib.Carried, ...] = ()
   measures_largest_loss: bool = False
   task_model: classifier.EmbeddingClassifier | None = None
 
@@ -174,15 +153,15 @@ class Algorithm:
         raise ValueError(f'the table {table.name!r} is frozen: merge it by KeepRows')
     if self.head_epochs and classifier.CLASS not in self.frozen:
       raise ValueError('head_epochs are of class rows that are otherwise frozen')
-    parts = carried_lib.parts(self)
-    if len(parts) < len(self.carried) + bool(self.robust):
-      raise ValueError(f'two of the carried parts have one name: {[*parts]}')
-    if sum(part.spec is not None for part in self.carried) > 1:
-      raise ValueError('of the carried parts only one can keep something')
+    names = [part.name for part in self.parts]
+    if len({*names}) < len(names):
+      raise ValueError(f'two parts have one name: {names}')
+    if sum(part.spec is not None for part in self.parts) > 1:
+      raise ValueError('only one part can keep something')
     taken = {*_METRICS}
     for table in self.tables:
       taken |= {f'{table.name}_rows', f'{table.name}_rows_largest'}
-    for name in (n for p in (*parts.values(), *self.tables) for n in p.metrics):
+    for name in (n for p in (*self.parts, *self.tables) for n in p.metrics):
       if name in taken:
         raise ValueError(f"a round has a metric {name!r} already; rename the step's")
       taken.add(name)
@@ -204,15 +183,30 @@ class Algorithm:
       value = _shown(getattr(self, field.name))
       if field.name not in lines and value != _shown(field.default):
         lines[field.name] = value
+    for part in self.parts:
+      lines[f'part {part.name!r}'] = _shown(part)
     del lines['tables']
+    lines.pop('parts', None)
     body = ''.join(f'  {name}: {text}\n' for name, text in lines.items())
     return f'Algorithm(\n{body})'
 
   @property
-  def client_state(self) -> carried_lib.Carried | None:
+  def client_state(self) -> parts_lib.Part | None:
     """The part of which clients keep something (`spec`) between rounds, or None."""
-    keepers = (part for part in self.carried if part.spec is not None)
-    return next(keepers, None)
+    return next((part for part in self.parts if part.spec is not None), None)
+
+  def part(self, name: str) -> Any:
+    """Returns the part of this name, or None."""
+    return next((part for part in self.parts if part.name == name), None)
+
+  def with_part(self, part: parts_lib.Part) -> 'Algorithm':
+    """Returns the algorithm with one more part, or in place of that of its name."""
+    others = tuple(p for p in self.parts if p.name != part.name)
+    return dataclasses.replace(self, parts=(*others, part))
+
+  def without_part(self, name: str) -> 'Algorithm':
+    """Returns the algorithm without the part of this name, if it has one."""
+    return dataclasses.replace(self, parts=tuple(p for p in self.parts if p.name != name))
 
   @property
   def has_clients(self) -> bool:

@@ -1,7 +1,6 @@
 """What a client computes and sends: SGD on the encoder and the rows that it holds.
 
-It sends its update, within bounds, or nothing where it is not finite; an attacker
-first multiplies it.
+It sends its update, as the algorithm's parts change it, or nothing where it is not finite.
 """
 
 import collections
@@ -16,21 +15,15 @@ from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import (
   algorithm as algorithm_lib,
-  carried,
-  compression as compression_lib,
   examples as examples_lib,
   frozen,
-  importance,
   local_training,
   losses,
-  privacy as privacy_lib,
+  parts as parts_lib,
   randomness,
   request,
   tables,
 )
-
-# A client's purposes of randomness that are of no table: its own noise, and rounding.
-_OF_NOISE, _OF_ROUNDING = -1, -2
 
 
 class ClientUpdate(NamedTuple):
@@ -47,7 +40,7 @@ class ClientUpdate(NamedTuple):
   # Sums over the client's examples, by name; all zero for a client without
   # examples.
   measured: collections.OrderedDict
-  told: carried.Told
+  told: parts_lib.Told
   state: Any = ()  # What it keeps, if the algorithm has client state; not sent.
 
 
@@ -55,9 +48,8 @@ def build(algorithm: algorithm_lib.Algorithm):
   """Returns a function that trains on one client and returns its `ClientUpdate`.
 
   It takes `ModelWeights` whose tables are the rows held, `SelectedRows` by table,
-  `ClientExamples`, the round's seed int32 [2]; and what the server sent beside the
-  model: messages by part of `carried.parts`, and FedIR's p of the class rows held
-  (`importance.NAME`, float32 [N]) if it is sent. None: as in the first round.
+  `ClientExamples`, the round's seed int32 [5]; and what the server sent beside the
+  model: messages by part. None: as in the first round.
   """
 
   keeper, head = algorithm.client_state, None
@@ -70,8 +62,8 @@ def build(algorithm: algorithm_lib.Algorithm):
     examples = _of_held(algorithm, held, examples)
     received = _received(algorithm, held, received)
     of_server = weights.tables
-    if algorithm.compression and algorithm.compression.both_ways:
-      weights = _decoded(algorithm, weights)
+    for part in algorithm.parts:
+      weights = part.received(algorithm, weights)
     own = _prepared(algorithm, held, examples, received)
     arguments = held[classifier.CLASS], own, round_seed, received
     if keeper is not None:
@@ -83,19 +75,23 @@ def build(algorithm: algorithm_lib.Algorithm):
     after, measured = _train(algorithm, weights, *arguments, done=done)
     of_classes, steps = arguments[0], measured['batches']
     measured['batches'] = steps + done
-    local = carried.Local(
-      (),
-      examples.state,
-      weights,
-      after,
-      (),
-      (),
-      steps,
-      lambda: _mean_gradients(algorithm, weights, of_classes, own, round_seed),
-      algorithm.local_training.rate(round_seed),
-      lambda of: _embedded(algorithm, after, of_classes, own, of),
+    local = parts_lib.Local(
+      received=(),
+      kept=examples.state,
+      before=weights,
+      after=after,
+      change=(),
+      weight=(),
+      steps=steps,
+      gradients=lambda: _mean_gradients(algorithm, weights, of_classes, own, round_seed),
+      rate=algorithm.local_training.rate(round_seed),
+      embedded=lambda of: _embedded(algorithm, after, of_classes, own, of),
+      held=held,
+      of_server=of_server,
+      client_id=examples.client_id,
+      round_seed=round_seed,
     )
-    return _message(algorithm, local, of_server, held, examples, measured, received, round_seed)
+    return _message(algorithm, local, examples, measured, received)
 
   return update
 
@@ -129,36 +125,18 @@ def _received(algorithm, held, received):
   """Returns what a client received beside the model; None: in the first round."""
   if received is not None:
     return received
-  received = carried.messages(algorithm)
-  target = importance.target_of(algorithm)
-  if target is not None:
-    ids = held[classifier.CLASS].ids
-    received[importance.NAME] = tf.gather(target, ids)
+  received = parts_lib.messages(algorithm)
+  for part in algorithm.parts:
+    if part.beside is not None:
+      received[part.name] = tf.gather(part.beside, held[classifier.CLASS].ids)
   return received
 
 
-def _decoded(algorithm, weights) -> classifier.ModelWeights:
-  """Returns the weights as they arrive; those that clients hold already are not sent."""
-  received = algorithm.compression.received
-  sent = {t.name for t in algorithm.tables if not frozen.is_held(algorithm, t)}
-  return classifier.ModelWeights(
-    *(
-      collections.OrderedDict(
-        (n, t if n in algorithm.frozen - sent else received(t)) for n, t in part.items()
-      )
-      for part in weights
-    )
-  )
-
-
 def _prepared(algorithm, held, examples, received):
-  """Returns the examples with slots in place of rows, and their weights if any."""
+  """Returns the examples with slots in place of rows, as the parts change them."""
   local = _localised(algorithm, held, examples)
-  if isinstance(algorithm.example_weights, importance.Importance):
-    each = importance.of_classes(
-      held[classifier.CLASS], received.get(importance.NAME), algorithm.model.num_classes
-    )
-    local = local._replace(weights=tf.gather(each, local.y))
+  for part in algorithm.parts:
+    local = part.examples(local, held[classifier.CLASS], received[part.name])
   return local
 
 
@@ -305,7 +283,7 @@ def _in_order(algorithm, examples):
 
 
 def _mean_gradients(algorithm, weights, held, examples, round_seed):
-  """Returns the gradients of `carried.Local`, batch by batch in the stored order."""
+  """Returns the gradients of `parts.Local`, batch by batch in the stored order."""
   training = algorithm.local_training
   plain = dataclasses.replace(algorithm, penalties=())
   steps, batch = _in_order(algorithm, examples)
@@ -335,7 +313,7 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
 
 
 def _embedded(algorithm, weights, held, examples, of):
-  """Returns what `carried.Local.embedded` does, batch by batch in the stored order."""
+  """Returns what `parts.Local.embedded` does, batch by batch in the stored order."""
   steps, batch = _in_order(algorithm, examples)
   size, slots = encoder_lib.count(examples.y), tf.size(held.ids)
 
@@ -430,17 +408,12 @@ def _hits(best: tf.Tensor, targets) -> tf.Tensor:
   return tf.reduce_sum(tf.minimum(each, 1.0))
 
 
-def _message(
-  algorithm, local, of_server, held, examples, measured, received, round_seed
-) -> ClientUpdate:
-  """Returns the update of a client; zeros if it is not finite.
-
-  `of_server` are the rows held as the server has them, by table.
-  """
-  before, after = local.before, local.after
-  parts = [frozen.trained_part(algorithm, w) for w in (after, before)]
+def _message(algorithm, local, examples, measured, received) -> ClientUpdate:
+  """Returns the update of a client; zeros if it is not finite."""
+  before, after, held = local.before, local.after, local.held
+  trained = [frozen.trained_part(algorithm, w) for w in (after, before)]
   delta = tf.nest.map_structure(
-    tf.subtract, *(classifier.union(part.encoder, part.encoder_state) for part in parts)
+    tf.subtract, *(classifier.union(part.encoder, part.encoder_state) for part in trained)
   )
   rows, used = collections.OrderedDict(), {}
   for table in algorithm.tables:
@@ -453,63 +426,23 @@ def _message(
   count = tf.cast(encoder_lib.count(examples.y), tf.float32)
   takes_part = tf.minimum(count, 1.0)
   weight = takes_part if algorithm.weighting == 'uniform' else count
-  answers = collections.OrderedDict()
+  local = local._replace(weight=weight)
 
-  def answered(part, delta, rows):
-    changes = _changes(algorithm, before.tables, rows, held)
-    found = part.on_client(
-      local._replace(received=received[part.name], change=(delta, changes), weight=weight)
-    )
-    answers[part.name] = found
-    if found.change is None:
-      return delta, rows
-    new = _sent(algorithm, before.tables, found.change[1], held)
-    for table in algorithm.tables:
-      if not table.merge.sends_deltas:
-        # Who is not changed sends its rows to the last digit.
-        name = table.name
-        is_same = tf.reduce_all(tf.equal(found.change[1][name], changes[name]))
-        new[name] = tf.cond(is_same, lambda n=name: rows[n], lambda n=name: new[n])
-    return found.change[0], new
-
-  for part in algorithm.carried:
-    delta, rows = answered(part, delta, rows)
-  if algorithm.adversary:
-    delta, rows = _attacked(algorithm, before.tables, delta, rows, held, examples.client_id)
+  answers = {}
+  for part in algorithm.parts:
+    seen = local._replace(received=received[part.name])
+    answers[part.name], delta, rows = _answered(algorithm, part.on_client, seen, delta, rows)
   finite = _is_finite([*tf.nest.flatten(delta), *rows.values()])
-  if algorithm.robust:
-    delta, rows = answered(algorithm.robust, delta, rows)
-  if algorithm.compression:
-    changes = _changes(algorithm, before.tables, rows, held)
-    delta, changes = compression_lib.of_client(
-      algorithm.compression,
-      delta,
-      changes,
-      round_seed,
-      randomness.client_seed(round_seed, examples.client_id, _OF_ROUNDING),
-    )
-    known = before.tables
-    if algorithm.compression.both_ways:
-      # The server adds changes to its rows as they were before they were rounded.
-      known = of_server
-    rows = _sent(algorithm, known, changes, held)
-    # The range of large numbers may be infinite.
-    decoded = [*tf.nest.flatten(delta), *rows.values()]
-    finite = tf.logical_and(finite, _is_finite(decoded))
-  # Not always a product with 0 or 1, which would be one more pass over the numbers.
-  # Nor zeros, which TensorFlow would make once and keep as long as the graph.
-  factor = tf.cast(finite, tf.float32)
-  delta, rows = tf.cond(
-    finite,
-    lambda: (delta, rows),
-    lambda: tf.nest.map_structure(lambda t: tf.math.multiply_no_nan(t, factor), (delta, rows)),
-  )
-  own_noise = bool(algorithm.privacy and algorithm.privacy.of_clients)
-  if own_noise:
-    noise_seed = randomness.client_seed(
-      algorithm.privacy.seed(round_seed), examples.client_id, _OF_NOISE
-    )
-    delta, rows = privacy_lib.of_client(algorithm.privacy, delta, rows, held, noise_seed)
+  delta, rows = _if_finite(finite, (delta, rows))
+  for part in algorithm.parts:
+    if type(part).sent is parts_lib.Part.sent:
+      continue
+    seen = local._replace(received=received[part.name])
+    answer, delta, rows = _answered(algorithm, part.sent, seen, delta, rows)
+    answers[part.name] = answer
+    if answer.is_finite is not None:
+      finite = tf.logical_and(finite, answer.is_finite)
+      delta, rows = _if_finite(answer.is_finite, (delta, rows))
 
   # `multiply_no_nan` by zero gives zero even for NaN.
   def kept(t):
@@ -533,31 +466,43 @@ def _message(
     measured['rows_clipped'] = tf.cast(tf.reduce_any(beyond), tf.float32)
   if algorithm.measures_largest_loss:
     measured['mean_loss'] = tf.math.divide_no_nan(measured['loss'], measured['examples'])
-  # With noise of its own, nobody is told that a client sends nothing else.
-  weight = takes_part if own_noise else kept(weight)
+  if not any(part.always_counts for part in algorithm.parts):
+    weight = kept(weight)
   state, replies = _settled(algorithm, answers, examples, finite)
   counted = tf.cast(weight > 0, tf.float32)
-  of_round = carried.Round(tf.constant(1.0), counted, weight)
-  told = carried.Told(of_round, replies)
+  of_round = parts_lib.Round(tf.constant(1.0), counted, weight)
+  told = parts_lib.Told(of_round, replies)
   return ClientUpdate(delta, rows, weight, measured, told, state)
 
 
-def _attacked(algorithm, before, delta, rows, held, client_id):
-  """Returns (delta, rows), of an attacker its multiple of what it changed."""
-  attack = algorithm.adversary
-  if attack.factor == 1.0:
-    return delta, rows
-  attacks = attack.attackers.include(client_id)
-  changed = delta, _changes(algorithm, before, rows, held)
-  delta, changes = tf.cond(
-    attacks, lambda: tf.nest.map_structure(lambda t: t * attack.factor, changed), lambda: changed
-  )
+def _answered(algorithm, hook, local, delta, rows):
+  """Returns (answer of a part's hook, delta, rows) of what the client is about to send."""
+  changes = _changes(algorithm, local.before.tables, rows, local.held)
+  answer = hook(local._replace(change=(delta, changes)))
+  if answer.change is None:
+    return answer, delta, rows
+  delta, changed = answer.change
+  onto = local.before.tables if answer.onto is None else answer.onto
+  new = _sent(algorithm, onto, changed, local.held)
+  for table in algorithm.tables:
+    if answer.onto is None and not table.merge.sends_deltas:
+      # Who is not changed sends its rows to the last digit.
+      name = table.name
+      is_same = tf.reduce_all(tf.equal(changed[name], changes[name]))
+      new[name] = tf.cond(is_same, lambda n=name: rows[n], lambda n=name: new[n])
+  return answer, delta, new
 
-  # Nobody else's digits change.
-  def sent():
-    return _sent(algorithm, before, changes, held)
 
-  return delta, tf.cond(attacks, sent, lambda: rows)
+def _if_finite(finite, values):
+  """Returns the values, or zeros."""
+  # Not always a product with 0 or 1, which would be one more pass over the numbers.
+  # Nor zeros, which TensorFlow would make once and keep as long as the graph.
+  factor = tf.cast(finite, tf.float32)
+
+  def zeros():
+    return tf.nest.map_structure(lambda t: tf.math.multiply_no_nan(t, factor), values)
+
+  return tf.cond(finite, lambda: values, zeros)
 
 
 def _changes(algorithm, before, rows, held):
@@ -598,8 +543,8 @@ def _settled(algorithm, answers, examples, finite):
   """
   has_examples = encoder_lib.count(examples.y) > 0
   state, replies = (), collections.OrderedDict()
-  for name, part in carried.parts(algorithm).items():
-    kept, reply, _ = answers[name]
+  for part in algorithm.parts:
+    name, kept, reply = part.name, answers[part.name].kept, answers[part.name].reply
     numbers = [t for t in tf.nest.flatten((kept, reply)) if t.dtype.is_floating]
     holds = tf.reduce_all([finite, has_examples, _is_finite(numbers)])
     # The branches' tensors are not copied, as `tf.where` would.

@@ -12,17 +12,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import errors, wording
 from tff_xc.data import client_data, sparse
-from tff_xc.round import (
-  algorithm as algorithm_lib,
-  attack as attack_lib,
-  examples as examples_lib,
-  randomness,
-)
+from tff_xc.round import algorithm as algorithm_lib, examples as examples_lib
 
 # How clients are drawn: a number of them, or each by itself.
 FIXED, POISSON = 'fixed', 'poisson'
@@ -327,7 +321,7 @@ def virtual_clients(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Changed:
+class Changed:
   """Clients as `sampling` draws them, of which some do not do as they should."""
 
   sampling: algorithm_lib.Sampling  # Who is drawn.
@@ -340,7 +334,7 @@ class _Changed:
 
 
 @dataclasses.dataclass(frozen=True)
-class Dropout(_Changed):
+class Dropout(Changed):
   """Clients as `sampling` draws them, of which each leaves with a probability.
 
   Whether a client leaves depends on (seed, round, client) only. Those that leave
@@ -385,50 +379,3 @@ def with_dropout(algorithm: algorithm_lib.Algorithm, probability: float) -> algo
   if algorithm.sampling is None or not algorithm.has_clients:
     raise ValueError('the algorithm draws no clients that could leave')
   return dataclasses.replace(algorithm, sampling=Dropout(algorithm.sampling, probability))
-
-
-@dataclasses.dataclass(frozen=True)
-class Attacked(_Changed):
-  """Clients as `sampling` draws them, of which some attack: `attack.Attack`.
-
-  It counts them, and flips the labels of those that do. Who attacks depends on (seed,
-  client) only, however often it is drawn.
-  """
-
-  attack: attack_lib.Attack
-
-  def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
-    """Returns round -> cohort; ValueError if the data have other clients."""
-    drawn, count = self.sampling.cohorts(dataset, seed), self.attack.num_clients
-    if count != len(dataset.train.partition):
-      raise ValueError(
-        f'an attack among {count} clients, and the data have {len(dataset.train.partition)}'
-      )
-    attack = self.attack.drawn(randomness.pair(seed))
-    attacks = attack.attackers.include(tf.range(count, dtype=tf.int64)).numpy()
-    flips = attack.kind == attack_lib.FLIP_LABELS
-
-    def value(client: examples_lib.ClientExamples):
-      if attacks[int(client.client_id) % count]:
-        return attack_lib.flipped(client, dataset.num_classes)
-      return client
-
-    def cohort(round_number: int) -> Cohort:
-      found = drawn(round_number)
-      return dataclasses.replace(
-        found,
-        examples=Values(value, found.examples) if flips else found.examples,
-        attackers=sum(bool(attacks[n % count]) for n in numbers_of(found)),
-      )
-
-    return cohort
-
-
-def with_attack(
-  algorithm: algorithm_lib.Algorithm, attack: attack_lib.Attack
-) -> algorithm_lib.Algorithm:
-  """Returns the algorithm some of whose clients attack, however they are drawn."""
-  if algorithm.sampling is None or not algorithm.has_clients:
-    raise ValueError('the algorithm draws no clients that could attack')
-  sampling = Attacked(algorithm.sampling, attack)
-  return dataclasses.replace(algorithm, sampling=sampling, adversary=attack)

@@ -124,8 +124,8 @@ class SecretRows(merge.SumRows):
     return lambda held, rows, update: tff.federated_map(as_sums, self.integers.secure_sum(rows))
 
 
-class SecretEncoder:
-  """The sum of the encoder's integers over m; takes the place of `merge.EncoderMean`."""
+class SecretEncoder(merge.EncoderMean):
+  """The sum of the encoder's integers over m."""
 
   def __init__(self, integers: Integers, cohort: float):
     self._integers, self._cohort = integers, cohort

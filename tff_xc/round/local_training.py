@@ -1,11 +1,12 @@
 """A client's local steps: their settings, and which examples a step takes."""
 
 import dataclasses
+from collections.abc import Callable
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.round import optimizers, randomness, schedules
+from tff_xc.round import optimizers, randomness
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +25,7 @@ class LocalTraining:
       moments in every round (FedMLH).
     weight_decay: a gradient is g + weight_decay w for every trained weight w, as
       in PyTorch's SGD and Adam: the encoder's, and the rows held.
-    schedule: of the learning rate over the rounds, or None: constant.
+    schedule: from a round to the factor of its learning rate, or None: constant.
   """
 
   learning_rate: float = 0.01
@@ -35,7 +36,7 @@ class LocalTraining:
   replace_nonfinite: bool = False
   optimizer_name: str = 'sgd'
   weight_decay: float = 0.0
-  schedule: schedules.Schedule | None = None
+  schedule: Callable[[tf.Tensor], tf.Tensor] | None = None
 
   def __post_init__(self):
     if self.optimizer_name not in ('sgd', 'adam'):

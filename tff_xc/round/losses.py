@@ -40,7 +40,7 @@ class LocalStep(NamedTuple):
   weights: classifier.ModelWeights | tuple = ()
   initial_weights: classifier.ModelWeights | tuple = ()
   state: Any = ()  # `KeptState` of the client.
-  received: Any = ()  # By part, messages of the server, see `carried.Carried`.
+  received: Any = ()  # By part, messages of the server, see `parts.Part`.
 
 
 class Loss(Protocol):
@@ -125,7 +125,7 @@ class HeldSoftmax:
       held), 'negatives' ({t} and N_k, NegOnly eq. 7) or 'positives' (P_k,
       PosOnly eq. 8).
     calibration: a function (logits [B, N], held) -> logits, or None; see
-      `tff_xc.round.calibration`.
+      `tff_xc.options.calibration`.
   """
 
   num_rows: int

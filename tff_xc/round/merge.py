@@ -70,7 +70,7 @@ class SumRows:
       row; not in the paper.
     takes_optimizer: whether the mean delta goes through the table's optimizer.
     secure_bound: if not None, whole tables are summed securely, and numbers are
-      clipped to this size before (see `tff_xc.round.secure`).
+      clipped to this size before (see `tff_xc.options.secure_sums`).
   """
 
   row_renormalise: bool = False

@@ -18,8 +18,6 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_xc.round import schedules
-
 # A power of the momentum from which on its step moves no row by a float32 digit.
 _NEGLIGIBLE = 1e-10
 
@@ -128,7 +126,7 @@ class Scheduled(tff.learning.optimizers.Optimizer):
     self,
     make: Callable[[Any], tff.learning.optimizers.Optimizer],
     learning_rate: float,
-    schedule: schedules.Schedule,
+    schedule: Callable[[tf.Tensor], tf.Tensor],
   ):
     """`make` returns the optimizer of a learning rate; its state is a dictionary."""
     self._make, self._learning_rate = make, learning_rate
@@ -265,7 +263,7 @@ class RowMomentum:
 
   learning_rate: float = 1.0
   momentum: float = 0.0
-  schedule: schedules.Schedule | None = None
+  schedule: Callable[[tf.Tensor], tf.Tensor] | None = None
 
   @property
   def reads_state(self) -> bool:

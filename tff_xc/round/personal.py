@@ -103,7 +103,7 @@ def first_time(
   algorithm: algorithm_lib.Algorithm, examples: examples_lib.ClientExamples
 ) -> examples_lib.ClientExamples:
   """Returns the value of a client that keeps nothing yet, with weights of 1 if any."""
-  if algorithm.example_weights == algorithm_lib.GIVEN:
+  if any(part.takes_weights for part in algorithm.parts):
     size = encoder_lib.count(examples.y)
     examples = examples._replace(weights=tf.ones([size]))
   if algorithm.client_state is not None:

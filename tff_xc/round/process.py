@@ -11,15 +11,12 @@ import tensorflow_federated as tff
 from tff_xc import classifier, deep_messages
 from tff_xc.round import (
   algorithm as algorithm_lib,
-  attack,
-  carried,
   client_update,
   examples as examples_lib,
   frozen,
-  importance,
   merge,
   optimizers,
-  privacy,
+  parts,
   randomness,
   request as request_lib,
   server,
@@ -46,7 +43,7 @@ class RoundState(NamedTuple):
   aggregator: Any  # State of the encoder's aggregator.
   round_number: tf.Tensor  # int32, rounds done.
   seed: tf.Tensor  # int32 [2], the run's seed; all randomness derives from it.
-  carried: Any = ()  # States by part, see `carried.Carried`.
+  parts: Any = ()  # States by part, see `parts.Part`.
 
 
 def build_process(
@@ -82,18 +79,18 @@ def build_process(
     aggregator/zeroing/zeroed_count.
 
   The loss is that of the algorithm alone, without penalties. A mean or maximum over no
-  clients is nan. Carried parts, such as bounds, and server steps have more.
+  clients is nan. Parts, such as bounds, and server steps have more.
   `seed` is of the initial weights and all randomness in the rounds; the process's
   `next` takes `ClientExamples` at clients.
   """
   pair = randomness.pair(seed)
-  algorithm = attack.applied(privacy.applied(algorithm, pair), pair)
+  for part in algorithm.parts:
+    algorithm = part.of_run(algorithm, pair)
   fixed = frozen.Fixed(algorithm, pair)
-  aggregate = privacy.encoder_sum(algorithm.privacy) or merge.EncoderMean(
-    algorithm.model_aggregator,
-    fixed.trained_specs(),
-    [table.name for table in algorithm.tables if table.merge.sends_rows],
-  )
+  aggregate = algorithm.model_aggregator
+  if not isinstance(aggregate, merge.EncoderMean):
+    sending = [table.name for table in algorithm.tables if table.merge.sends_rows]
+    aggregate = merge.EncoderMean(aggregate, fixed.trained_specs(), sending)
   initialize = _build_initialize(algorithm, aggregate, fixed, pair)
   state_type = initialize.type_signature.result.member
   next_fn = _build_next(algorithm, aggregate, fixed, state_type)
@@ -103,7 +100,7 @@ def build_process(
 
 def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   """Returns the computation (RoundState@SERVER, examples@CLIENTS) -> output."""
-  target = importance.target_of(algorithm)
+  beside = next((part.beside for part in algorithm.parts if part.beside is not None), None)
   exchanges = collections.OrderedDict(
     (
       table.name,
@@ -111,7 +108,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
         table,
         state_type.weights.tables[i],
         state_type.server.tables[i],
-        target if table.name == classifier.CLASS else None,
+        beside if table.name == classifier.CLASS else None,
         fixed.tables.get(table.name),
       ),
     )
@@ -128,7 +125,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   server_step = _build_server_step(algorithm)
   state_spec = algorithm.client_state and algorithm.client_state.spec
   collect = state_spec and examples_lib.build_collect(state_spec)
-  given = algorithm.example_weights == algorithm_lib.GIVEN
+  given = any(part.takes_weights for part in algorithm.parts)
   client = examples_lib.client_type(algorithm.model, given, state_spec)
 
   @tff.federated_computation(
@@ -150,7 +147,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
         held,
         examples,
         clients_seed,
-        tff.federated_broadcast(tff.federated_map(messages, state.carried)),
+        tff.federated_broadcast(tff.federated_map(messages, state.parts)),
       ),
     )
     joined = aggregate(state.aggregator, update)
@@ -163,7 +160,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
       aggregator=joined.state,
       round_number=tff.federated_map(_following, state.round_number),
       seed=state.seed,
-      carried=stepped[2],
+      parts=stepped[2],
     )
     sums = tff.federated_sum(update.measured)
     largest = tff.federated_max(update.measured)
@@ -271,7 +268,7 @@ def _build_messages(algorithm):
 
   @tff.tensorflow.computation
   def messages(states):
-    return carried.messages(algorithm, states)
+    return parts.messages(algorithm, states)
 
   return messages
 
@@ -287,50 +284,48 @@ def _build_training(algorithm):
     )
     tables = collections.OrderedDict((name, own) for name, (own, _) in received.items())
     weights = classifier.ModelWeights(encoder, encoder_state, tables)
-    messages, target = dict(messages), received[classifier.CLASS][1]
-    if target is not None:
-      messages[importance.NAME] = target
+    messages = dict(messages)
+    for part in algorithm.parts:
+      if part.beside is not None:
+        messages[part.name] = received[classifier.CLASS][1]
     return on_client(weights, held, examples, seed, messages)
 
   return train
 
 
 def _build_server_step(algorithm):
-  """Returns the computation of (`ServerState`, `ModelWeights`, carried, metrics)."""
+  """Returns the computation of (`ServerState`, `ModelWeights`, parts, metrics)."""
 
   @tff.tensorflow.computation
   def server_step(state, encoder_delta, merged, told, seed):
-    total_weight, clients = told.of_round.weight, told.of_round.counted
-    following, factor, of_parts = carried.on_server(algorithm, state.carried, told)
-    if factor is not None:
-      encoder_delta, merged = _scaled(algorithm, state.weights, encoder_delta, merged, factor)
-    of_noise = {}
-    if algorithm.privacy:
-      bounds = algorithm.robust
-      clip = bounds.of(state.carried[bounds.name])['clipping']
-      encoder_delta, merged, of_noise = privacy.noised(
-        algorithm, clip, encoder_delta, merged, total_weight, seed
-      )
-      total_weight = clients = tf.constant(algorithm.privacy.cohort, tf.float32)
-    optimizer, tables = _of_clients(algorithm, clients)
+    merged = parts.Merged(
+      encoder=encoder_delta,
+      tables=merged,
+      weight=told.of_round.weight,
+      clients=told.of_round.counted,
+      weights=state.weights,
+      seed=seed,
+    )
+    following, merged, of_parts = parts.on_server(algorithm, state.parts, told, merged)
+    optimizer, tables = _of_clients(algorithm, merged.clients)
     optimizer_state, encoder, encoder_state = server.encoder_step(
       optimizer,
       state.server.encoder,
       frozen.trained_part(algorithm, state.weights),
-      encoder_delta,
-      total_weight > 0,
+      merged.encoder,
+      merged.weight > 0,
       algorithm.moves_encoder_state,
     )
     states, values = collections.OrderedDict(), collections.OrderedDict()
-    measured = collections.OrderedDict(of_noise)
+    measured = collections.OrderedDict()
     # Outside `tf.cond`, see `optimizers.TableOptimizer`.
     for table in tables:
       name = table.name
       states[name], values[name], found = table.next(
         state.server.tables[name],
         state.weights.tables[name],
-        merged[name],
-        total_weight,
+        merged.tables[name],
+        merged.weight,
         seed,
         state.round_number,
       )
@@ -363,19 +358,6 @@ def _of_clients(algorithm, clients):
   return found, [
     dataclasses.replace(t, optimizer=found) if t.optimizer == dense else t for t in algorithm.tables
   ]
-
-
-def _scaled(algorithm, weights, delta, merged, factor):
-  """Returns (delta, rows by table) with mean changes of trained weights times `factor`."""
-  delta, merged = (collections.OrderedDict(delta), collections.OrderedDict(merged))
-  for name in delta:
-    if name in weights.encoder:  # Not batch statistics.
-      delta[name] *= factor
-  for table in algorithm.tables:
-    if table.merge.sends_rows and table.merge.sends_deltas:
-      of_table = merged[table.name]
-      merged[table.name] = of_table._replace(rows=of_table.rows * factor)
-  return delta, merged
 
 
 @tff.tensorflow.computation
@@ -417,7 +399,7 @@ def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
     )
     weights = algorithm.model.init(run_seed)
     number = tf.constant(0, tf.int32)
-    states = carried.initial(algorithm)
+    states = parts.initial(algorithm)
     return weights, server_state, number, run_seed, states
 
   @tff.federated_computation

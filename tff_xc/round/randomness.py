@@ -1,11 +1,13 @@
 """Random numbers that depend only on (seed, round, client, purpose)."""
 
+from __future__ import annotations
+
 import enum
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import tensorflow as tf
+from tff_xc.lazy import tf
 
 
 class Purpose(enum.IntEnum):

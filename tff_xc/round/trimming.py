@@ -17,7 +17,7 @@ one: `merge.SumRows` multiplies it by the share of the clients that hold the row
 that beta = 0 is its mean with equal weights; with `row_renormalise`, and in
 `merge.ReplaceRows`, it stands as it is. So a row is as safe as the majority of its
 holders: of a row with one holder, an attacker decides alone, within 1 / K of the whole
-step. Bounds (`tff_xc.round.robust`) do not depend on the number of holders.
+step. Bounds (`tff_xc.options.robust`) do not depend on the number of holders.
 
 The server needs the updates of all clients side by side, in the clear: memory for K
 encoders and all rows sent, and no secure sum.

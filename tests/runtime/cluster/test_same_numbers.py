@@ -1,7 +1,5 @@
 """Workers and one process agree to the last digit, also with a run's options."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,17 +9,18 @@ from tasks import experiment
 from tests import registered, small_data
 from tests.runtime.cluster import threads_crew
 from tff_xc.algorithms import fedavg, fednova, fedss, scaffold
-from tff_xc.round import attack, cohort, compression, process, robust, trimming
+from tff_xc.options import attack, compression, robust
+from tff_xc.round import cohort, process, trimming
 from tff_xc.runtime.cluster import context
 
 _ROUNDS = 3
 # Bounds that zero some of these clients' updates and clip others.
-_BOUNDS = robust.Robust(robust.Quantile(0.01, 0.9, 0.5, 2.0), robust.Quantile(0.05, 0.8, 0.2))
+_BOUNDS = robust.Bounds(robust.Quantile(0.01, 0.9, 0.5, 2.0), robust.Quantile(0.05, 0.8, 0.2))
 
 
 def _fedss(model):
   found = fedss.FedSS.made(model=model, max_positives=4, negatives=2)
-  return dataclasses.replace(found, robust=_BOUNDS)
+  return found.with_part(_BOUNDS)
 
 
 def _chosen(model):
@@ -31,12 +30,12 @@ def _chosen(model):
 
 
 def _moon(model):
-  return dataclasses.replace(fedavg.MOON.made(model=model), robust=_BOUNDS)
+  return fedavg.MOON.made(model=model).with_part(_BOUNDS)
 
 
 def _scaffold(model):
   made = scaffold.SCAFFOLD.made(model=model, num_clients=60)
-  return dataclasses.replace(made, robust=_BOUNDS)
+  return made.with_part(_BOUNDS)
 
 
 def _changing_rates(model):
@@ -44,24 +43,24 @@ def _changing_rates(model):
   given |= {'server_schedule': 'cosine', 'server_schedule_rounds': 3}
   given |= {'client_warmup_rounds': 2, 'negatives': 2, 'max_positives': 4}
   made = fedss.FedSS.made(model=model, calibration='restricted', **given)
-  return dataclasses.replace(made, robust=_BOUNDS)
+  return made.with_part(_BOUNDS)
 
 
 def _fednova(model):
   made = fednova.FedNova.made(model=model, prox_mu=0.5, batch_size=4)
-  return dataclasses.replace(made, robust=_BOUNDS)
+  return made.with_part(_BOUNDS)
 
 
 def _attacked(model):
-  adversary = attack.Attack('flip_signs', 0.2, 60)
-  rounded = compression.Compression(4, True)
-  made = dataclasses.replace(_fedss(model), adversary=adversary, compression=rounded)
+  adversary = attack.Attack(attack='flip_signs', attack_fraction=0.2, num_clients=60)
+  rounded = compression.Compression(compression='rotate_quantize', compression_bits=4)
+  made = _fedss(model).with_part(adversary).with_part(rounded)
   return trimming.trimmed(made, 0.2)
 
 
 def _secure(model):
   made = fedss.FullSoftmax.made(model=model, secure_sums=True)
-  return dataclasses.replace(made, robust=_BOUNDS)
+  return made.with_part(_BOUNDS)
 
 
 def _run(runtime, algorithm, learning, cohorts):
@@ -70,7 +69,7 @@ def _run(runtime, algorithm, learning, cohorts):
   with tff.framework.get_context_stack().install(runtime):
     found = registered.run(learning, examples, algorithm.client_state)
     weights = learning.get_model_weights(found.last)
-  every = weights, found.last.carried, found.metrics, found.kept
+  every = weights, found.last.parts, found.metrics, found.kept
   return [np.asarray(x) for x in tf.nest.flatten(every)], found.metrics
 
 

@@ -1,20 +1,16 @@
-"""Options of who takes part in a round, which all federated algorithms take.
-
-Importing this does not import TensorFlow; its functions do.
-"""
+"""Options of who takes part in a round, which all federated algorithms take."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from tff_xc import errors
-from tff_xc.options import hyperparameters as hp
+from tff_xc.options import hyperparameters as hp, option
 
 
 @hp.declared
-class Participation:
-  """A part of `base.Federated`: how clients are drawn, and who leaves."""
+class Participation(option.Option):
+  """How clients are drawn, and who leaves."""
 
   clients_per_round: int = hp.field(
     16, "K, clients that take part in a round; default: the task's", least=1
@@ -49,24 +45,21 @@ class Participation:
     below=1,
   )
 
-  def sampled(self, made, examples_per_round: int):
-    """Returns the algorithm whose clients are drawn so; see `base.Facts`."""
+  def added(self, algorithm, facts):
     from tff_xc.round import cohort
 
     count, poisson = self.clients_per_round, self.client_sampling == 'poisson'
     if self.virtual_client_size:
-      made = cohort.virtual_clients(
-        made, count, self.virtual_client_size, self.virtual_client_replace, poisson
+      algorithm = cohort.virtual_clients(
+        algorithm, count, self.virtual_client_size, self.virtual_client_replace, poisson
       )
     else:
-      sampling = cohort.UniformClients(count, examples_per_round, poisson)
-      made = dataclasses.replace(made, sampling=sampling)
-    return cohort.with_dropout(made, self.client_failure_rate)
+      sampling = cohort.UniformClients(count, facts.examples_per_round, poisson)
+      algorithm = dataclasses.replace(algorithm, sampling=sampling)
+    return cohort.with_dropout(algorithm, self.client_failure_rate)
 
   @classmethod
-  def check(cls, values: Mapping) -> None:
-    """Refuses values that cannot be right, see `base.Base.check`."""
-    super().check(values)
+  def check(cls, values):
     examples, size = values['virtual_client_size'], values['batch_size']
     if examples % size:
       raise errors.InputError(

@@ -12,10 +12,13 @@ A client reads t from the round's seed. The server counts its steps: a round in 
 nobody's update is left takes none, and leaves the server's rate where it is.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 
-import tensorflow as tf
+from tff_xc.lazy import tf
+from tff_xc.options import hyperparameters as hp, option
 
 CONSTANT, COSINE, STEP = 'constant', 'cosine', 'step'
 
@@ -60,8 +63,69 @@ class Schedule:
     return tf.where(t < warmup, (t + 1.0) / warmup, found)
 
 
-def made(shape: str, rounds: int, factor: float, warmup: int):
-  """Returns the `Schedule`, or None for a rate that never changes."""
+def _shape(side: str):
+  return hp.field(
+    'constant',
+    f'the {side} learning rate over the rounds: constant; down to'
+    f' --{side}_schedule_factor of it on a cosine; or times that factor in steps',
+    choices=('constant', 'cosine', 'step'),
+  )
+
+
+def _changing(side: str) -> dict:
+  return {'of': f'{side}_schedule', 'only_with': ('cosine', 'step')}
+
+
+def _rounds(side: str):
+  return hp.field(
+    0,
+    'rounds that the cosine takes, or from one step to the next, counted after'
+    f' --{side}_warmup_rounds',
+    least=0,
+    **_changing(side),
+  )
+
+
+def _factor(side: str):
+  return hp.field(
+    0.0,
+    f"what is left of the {side} learning rate at the cosine's end, or what a step"
+    ' multiplies it by; default for step 0.1',
+    least=0,
+    most=1,
+    defaults={'step': 0.1},
+    **_changing(side),
+  )
+
+
+def _warmup(side: str):
+  return hp.field(0, f'first rounds, in which the {side} learning rate grows linearly', least=0)
+
+
+@hp.declared
+class OfClients(option.Option):
+  """How the clients' learning rate changes."""
+
+  client_schedule: str = _shape('client')
+  client_schedule_rounds: int = _rounds('client')
+  client_schedule_factor: float | None = _factor('client')
+  client_warmup_rounds: int = _warmup('client')
+
+
+@hp.declared
+class OfServer(option.Option):
+  """How the server's learning rate changes."""
+
+  server_schedule: str = _shape('server')
+  server_schedule_rounds: int = _rounds('server')
+  server_schedule_factor: float | None = _factor('server')
+  server_warmup_rounds: int = _warmup('server')
+
+
+def of(settings, side: str) -> Schedule | None:
+  """Returns the schedule of the 'client' or 'server', or None for a rate that never changes."""
+  names = ('schedule', 'schedule_rounds', 'schedule_factor', 'warmup_rounds')
+  shape, rounds, factor, warmup = (getattr(settings, f'{side}_{name}') for name in names)
   if shape == CONSTANT and not warmup:
     return None
   return Schedule(shape, rounds, factor, warmup)

@@ -3,14 +3,62 @@
 Li, He, Song: "Model-Contrastive Federated Learning", CVPR 2021, arXiv:2103.16257.
 """
 
+from __future__ import annotations
+
 import collections
 import dataclasses
+from typing import TYPE_CHECKING
 
-import tensorflow as tf
+from tff_xc import errors
+from tff_xc.lazy import tf
+from tff_xc.options import hyperparameters as hp, option
+from tff_xc.round import parts
 
-from tff_xc import classifier, errors
-from tff_xc.encoders import layers
-from tff_xc.round import algorithm as algorithm_lib, carried, losses
+if TYPE_CHECKING:
+  from tff_xc import classifier
+  from tff_xc.round import losses
+
+
+@hp.declared
+class MoonTerm(option.Option):
+  """Adds MOON's term to the loss; clients keep nothing frozen."""
+
+  contrastive_weight: float = hp.field(
+    0.0,
+    "mu, weight of MOON's contrastive term, for which each client keeps its last"
+    ' model; of sparse text, clients then receive all feature rows',
+    least=0,
+  )
+  contrastive_temperature: float = hp.field(
+    0.5, "temperature of MOON's contrastive term", above=0, of='contrastive_weight', not_with=(0.0,)
+  )
+
+  def added(self, algorithm, facts):
+    if not self.contrastive_weight:
+      return algorithm
+    if algorithm.client_state is not None:
+      raise errors.InputError(
+        '--contrastive_weight does not go with an algorithm whose clients keep'
+        ' another state already; leave it out'
+      )
+    _, *others = algorithm.tables
+    selected = [table.name for table in others if table.request.selects]
+    if selected:
+      raise ValueError(
+        f"MOON needs clients' whole previous models, and they hold only some rows"
+        f' of the table {selected[0]!r}'
+      )
+    model = algorithm.model
+    return dataclasses.replace(
+      algorithm,
+      loss=Contrastive(
+        algorithm.loss, model, self.contrastive_weight, self.contrastive_temperature
+      ),
+      parts=(
+        *algorithm.parts,
+        LastModel(_kept(model.weight_specs(), algorithm.frozen), algorithm.frozen),
+      ),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +89,7 @@ class Contrastive:
   def _contrast(self, step):
     """Returns float32 [B], l_con."""
     # What the client did not train is as the server has it.
-    previous = classifier.ModelWeights(
+    previous = type(step.initial_weights)(
       *(
         collections.OrderedDict({**received, **step.state.value[name]})
         for name, received in step.initial_weights._asdict().items()
@@ -60,12 +108,14 @@ class Contrastive:
 
 
 def _unit(embeddings):
+  from tff_xc.encoders import layers
+
   flat = tf.reshape(embeddings, [tf.shape(embeddings)[0], -1])
   return layers.unit_norm(flat)
 
 
 @dataclasses.dataclass(frozen=True)
-class LastModel(carried.Carried):
+class LastModel(parts.Part):
   """A client keeps what it trained of its model, without its class rows."""
 
   spec: collections.OrderedDict
@@ -74,10 +124,12 @@ class LastModel(carried.Carried):
   name = 'moon'
 
   def on_client(self, local):
-    return carried.Answer(_kept(local.after, self.frozen))
+    return parts.Answer(_kept(local.after, self.frozen))
 
 
 def _kept(weights, frozen: frozenset[str]) -> collections.OrderedDict:
+  from tff_xc import classifier
+
   left_out = {*frozen, classifier.CLASS}
   return collections.OrderedDict(
     (
@@ -87,31 +139,4 @@ def _kept(weights, frozen: frozenset[str]) -> collections.OrderedDict:
       ),
     )
     for part, named in weights._asdict().items()
-  )
-
-
-def contrastive(
-  algorithm: algorithm_lib.Algorithm, weight: float, temperature: float
-) -> algorithm_lib.Algorithm:
-  """Returns the algorithm with MOON's term in its loss; clients keep nothing frozen."""
-  if algorithm.client_state is not None:
-    raise errors.InputError(
-      '--contrastive_weight does not go with an algorithm whose clients keep'
-      ' another state already; leave it out'
-    )
-  _, *others = algorithm.tables
-  selected = [table.name for table in others if table.request.selects]
-  if selected:
-    raise ValueError(
-      f"MOON needs clients' whole previous models, and they hold only some rows"
-      f' of the table {selected[0]!r}'
-    )
-  model = algorithm.model
-  return dataclasses.replace(
-    algorithm,
-    loss=Contrastive(algorithm.loss, model, weight, temperature),
-    carried=(
-      *algorithm.carried,
-      LastModel(_kept(model.weight_specs(), algorithm.frozen), algorithm.frozen),
-    ),
   )

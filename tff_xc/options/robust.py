@@ -19,15 +19,76 @@ Who fills a client's memory with nonsense may also fill its bounds: a deployment
 applies them where the updates arrive.
 """
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import tensorflow as tf
+from tff_xc.lazy import tf
+from tff_xc.options import hyperparameters as hp, option
+from tff_xc.round import parts
 
-from tff_xc.round import carried
+_BOTH = 'zeroing+clipping'
+MEDIAN, TRIMMED_MEAN = 'median', 'trimmed_mean'
+
+
+@hp.declared
+class Robust(option.Option):
+  """Bounds on updates, or a median or trimmed mean in place of the mean."""
+
+  robust_aggregation: str = hp.field(
+    'none',
+    "bounds on a client's whole update, as tff.learning.robust_aggregator has them:"
+    " 'zeroing' of one with a number far above those of others, 'clipping' of its L2"
+    ' norm; both bounds follow the clients; or, in place of the mean of each number,'
+    " the 'median' or 'trimmed_mean' over the clients that hold it, which then count"
+    ' alike',
+    choices=('none', 'zeroing', 'clipping', _BOTH, MEDIAN, TRIMMED_MEAN),
+  )
+  clipping_norm: float = hp.field(
+    1.0,
+    'L2 norm of an update above which it is clipped in the first round',
+    above=0,
+    of='robust_aggregation',
+    only_with=('clipping', _BOTH),
+  )
+  clipping_quantile: float = hp.field(
+    0.8,
+    "quantile of the clients' norms that the clipping norm follows",
+    above=0,
+    most=1,
+    of='robust_aggregation',
+    only_with=('clipping', _BOTH),
+  )
+  trimmed_fraction: float = hp.field(
+    0.1,
+    'beta, share of the values of each number that the trimmed mean leaves out at'
+    ' each end, rounded up; 0: the mean',
+    least=0,
+    most=0.5,
+    of='robust_aggregation',
+    only_with=(TRIMMED_MEAN,),
+  )
+
+  def added(self, algorithm, facts):
+    kind = self.robust_aggregation
+    if kind == 'none':
+      return algorithm
+    if kind in (MEDIAN, TRIMMED_MEAN):
+      from tff_xc.round import trimming
+
+      return trimming.trimmed(
+        algorithm, trimming.MEDIAN if kind == MEDIAN else self.trimmed_fraction
+      )
+    clipping = dataclasses.replace(
+      CLIPPING, initial=self.clipping_norm, quantile=self.clipping_quantile
+    )
+    return algorithm.with_part(
+      Bounds(ZEROING if 'zeroing' in kind else None, clipping if 'clipping' in kind else None)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +117,7 @@ class Quantile:
     """Returns 1 if a client's norm is above C, and 0 otherwise."""
     return tf.cast(norm > state, tf.float32)
 
-  def next(self, state, votes: tf.Tensor, of_round: carried.Round) -> tf.Tensor:
+  def next(self, state, votes: tf.Tensor, of_round: parts.Round) -> tf.Tensor:
     """Returns C after a round; if nobody's update is left, it stays."""
     # In the order of operations of TFF's `PrivateQuantileEstimationProcess`, for
     # equal digits: a client counts 1/2 or -1/2, and a dropped one has the norm 0.
@@ -72,7 +133,7 @@ CLIPPING = Quantile(1.0, 0.8, 0.2)
 
 
 @dataclasses.dataclass(frozen=True)
-class Robust(carried.Carried):
+class Bounds(parts.Part):
   """What bounds the clients' updates; by bound, the state is that of its quantile."""
 
   name = 'bounds'
@@ -95,7 +156,7 @@ class Robust(carried.Carried):
   @property
   def metrics(self) -> tuple[str, ...]:
     """Names of the numbers of a round; columns of metrics.csv."""
-    return tuple(m for n in self.bounds for m in _METRICS[n])
+    return tuple(m for n in self.bounds for m in METRICS[n])
 
   def initial(self):
     return collections.OrderedDict(
@@ -108,26 +169,26 @@ class Robust(carried.Carried):
       (name, quantile.bound(state[name])) for name, quantile in self.bounds.items()
     )
 
-  def on_client(self, local):
+  def sent(self, local):
     change, found = bounded(local.change, self.of(local.received))
     votes = collections.OrderedDict(
       (name, quantile.vote(found.norms[name], local.received[name]))
       for name, quantile in self.bounds.items()
     )
     reply = collections.OrderedDict(votes=votes, exceeded=found.exceeded)
-    return carried.Answer(reply=reply, change=change)
+    return parts.Answer(reply=reply, change=change)
 
-  def on_server(self, state, total, of_round):
+  def on_server(self, state, total, of_round, merged):
     following, measured = collections.OrderedDict(), {}
     for name, quantile in self.bounds.items():
       votes, count = total['votes'][name], total['exceeded'][name]
       following[name] = quantile.next(state[name], votes, of_round)
       values = count, quantile.bound(state[name])
-      measured.update(zip(_METRICS[name], values, strict=True))
-    return carried.Next(following, metrics=measured)
+      measured.update(zip(METRICS[name], values, strict=True))
+    return parts.Next(following, metrics=measured)
 
 
-_METRICS = {
+METRICS = {
   'zeroing': ('clients_zeroed', 'zeroing_norm'),
   'clipping': ('clients_clipped', 'clipping_norm'),
 }

@@ -1,0 +1,18 @@
+"""TensorFlow and TFF for modules that commands import to check their flags.
+
+Both are imported at their first use, since importing them takes seconds.
+"""
+
+import importlib
+import types
+
+
+class _Lazy(types.ModuleType):
+  """A module that is imported when an attribute of it is first read."""
+
+  def __getattr__(self, name):
+    return getattr(importlib.import_module(self.__name__), name)
+
+
+tf = _Lazy('tensorflow')
+tff = _Lazy('tensorflow_federated')

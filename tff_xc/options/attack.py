@@ -1,0 +1,186 @@
+"""Clients that attack the training: which ones, and what they do.
+
+They follow the round's program, except in one respect.
+
+flip_labels: their examples have the label n - 1 - y in place of y, of a set each of
+  its labels (Fang, Cao, Jia, Gong: "Local Model Poisoning Attacks to Byzantine-Robust
+  Federated Learning", USENIX Security 2020). So they request and train the rows of
+  these classes. Of an odd n the class in the middle is its own mirror image.
+scale: they send a multiple of what they changed, of the encoder and of all rows.
+flip_signs: the same, with the opposite sign.
+
+What they send is as large as they like: bounds (`tff_xc.options.robust`) apply after it,
+and an update that is not finite is dropped as any other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tff_xc.lazy import tf
+from tff_xc.options import hyperparameters as hp, option
+from tff_xc.round import parts, randomness
+
+FLIP_LABELS, SCALE, FLIP_SIGNS = KINDS = ('flip_labels', 'scale', 'flip_signs')
+# Keeps the draw of who attacks apart from others by the run's seed.
+_OF_ATTACK = 0x61747461
+
+
+class Attackers(NamedTuple):
+  """The clients that attack in a run: those whose draw is up to a threshold."""
+
+  pair: tuple[int, int]  # The run's seed.
+  num_clients: int  # N. Ids above it are further draws of a client, id modulo N.
+  threshold: int
+
+  def include(self, client_ids: tf.Tensor) -> tf.Tensor:
+    """Returns whether clients of these ids, int64 [...], attack: bool [...]."""
+    return _draws(self.pair, client_ids % self.num_clients) <= self.threshold
+
+
+@hp.declared
+class Attack(option.Option):
+  """What a share of the clients does, the same clients in all rounds."""
+
+  name = 'attack'
+
+  attack: str = hp.field(
+    'none',
+    "what some clients do to harm the model: 'flip_labels', train on the label n - 1"
+    " - y in place of y; 'scale', send a multiple of their update; 'flip_signs', send"
+    ' that with the opposite sign',
+    choices=('none', *KINDS),
+  )
+  attack_fraction: float = hp.field(
+    0.1,
+    'share of the clients that attack, rounded, at least one of them; the same ones in all rounds',
+    above=0,
+    most=1,
+    of='attack',
+    not_with=('none',),
+  )
+  attack_scale: float = hp.field(
+    10.0,
+    'the multiple of their update that attackers send',
+    above=0,
+    of='attack',
+    only_with=('scale', 'flip_signs'),
+  )
+
+  num_clients: int = 1  # N, of the data set.
+  attackers: Attackers | None = None  # Who it is; `drawn` finds it.
+
+  def added(self, algorithm, facts):
+    if self.attack == 'none':
+      return algorithm
+    if facts.num_clients is None:
+      raise TypeError('num_clients is missing: the clients of the data set, of which some attack')
+    return dataclasses.replace(self, num_clients=facts.num_clients).among(algorithm)
+
+  def among(self, algorithm):
+    """Returns the algorithm some of whose clients attack, however they are drawn."""
+    if algorithm.sampling is None or not algorithm.has_clients:
+      raise ValueError('the algorithm draws no clients that could attack')
+    sampling = attacked(algorithm.sampling, self)
+    return dataclasses.replace(algorithm.with_part(self), sampling=sampling)
+
+  @property
+  def factor(self) -> float:
+    """By which attackers multiply what they changed."""
+    factors = {FLIP_LABELS: 1.0, SCALE: self.attack_scale, FLIP_SIGNS: -self.attack_scale}
+    return factors[self.attack]
+
+  def drawn(self, pair: Sequence[int]) -> Attack:
+    """Returns the attack with the attackers of a run's seed, int32 [2].
+
+    A client's draw depends on (seed, client id) only. The attackers of a fraction are among
+    those of any larger one.
+    """
+    count = max(1, round(self.attack_fraction * self.num_clients))
+    draws = _draws(pair, tf.range(self.num_clients, dtype=tf.int64)).numpy()
+    draws.partition(count - 1)
+    attackers = Attackers(tuple(pair), self.num_clients, int(draws[count - 1]))
+    return dataclasses.replace(self, attackers=attackers)
+
+  def of_run(self, algorithm, pair):
+    drawn = self.drawn(pair)
+    same = tuple(drawn if part is self else part for part in algorithm.parts)
+    return dataclasses.replace(algorithm, parts=same)
+
+  def on_client(self, local):
+    if self.factor == 1.0:
+      return parts.Answer()
+    attacks = self.attackers.include(local.client_id)
+
+    def multiplied():
+      return tf.nest.map_structure(lambda t: t * self.factor, local.change)
+
+    return parts.Answer(change=tf.cond(attacks, multiplied, lambda: local.change))
+
+
+def _draws(pair, client_ids):
+  """Returns a draw of each client id, int64 [...] in [0, 2^32)."""
+  seed = tf.constant([*pair], tf.int32)
+  bits = randomness.random_bits(seed, tf.constant(_OF_ATTACK), client_ids)
+  upper = tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64))
+  return tf.cast(upper, tf.int64)
+
+
+def flipped(client, num_classes: int):
+  """Returns a client's value with the label n - 1 - y in place of each y."""
+  import numpy as np
+
+  from tff_xc.data import sparse
+
+  y, last = client.y, num_classes - 1
+  if isinstance(y, sparse.LabelSets):
+    ids = last - y.ids
+    owner = np.repeat(np.arange(len(y.row_splits) - 1), np.diff(y.row_splits))
+    y = y._replace(ids=ids[np.lexsort((ids, owner))])
+  else:
+    y = last - y
+  return client._replace(y=y, all_y=last - client.all_y)
+
+
+def attacked(sampling, attack: Attack) -> Any:
+  """Returns clients as `sampling` draws them, of which some attack."""
+  from tff_xc.round import cohort as cohort_lib
+
+  @dataclasses.dataclass(frozen=True)
+  class Attacked(cohort_lib.Changed):
+    """It counts the attackers, and flips the labels of those that do.
+
+    Who attacks depends on (seed, client) only, however often it is drawn.
+    """
+
+    attack: Attack
+
+    def cohorts(self, dataset, seed: int):
+      """Returns round -> cohort; ValueError if the data have other clients."""
+      drawn, count = self.sampling.cohorts(dataset, seed), self.attack.num_clients
+      if count != len(dataset.train.partition):
+        raise ValueError(
+          f'an attack among {count} clients, and the data have {len(dataset.train.partition)}'
+        )
+      attackers = self.attack.drawn(randomness.pair(seed)).attackers
+      attacks = attackers.include(tf.range(count, dtype=tf.int64)).numpy()
+      flips = self.attack.attack == FLIP_LABELS
+
+      def value(client):
+        if attacks[int(client.client_id) % count]:
+          return flipped(client, dataset.num_classes)
+        return client
+
+      def cohort(round_number: int):
+        found = drawn(round_number)
+        return dataclasses.replace(
+          found,
+          examples=cohort_lib.Values(value, found.examples) if flips else found.examples,
+          attackers=sum(bool(attacks[n % count]) for n in cohort_lib.numbers_of(found)),
+        )
+
+      return cohort
+
+  return Attacked(sampling, attack)

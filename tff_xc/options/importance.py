@@ -1,0 +1,108 @@
+"""FedIR: examples weigh as if every client had the same classes.
+
+Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data
+Distribution", ECCV 2020, arXiv:2003.08082, equations (1) to (4).
+
+An example of class y weighs w_k(y) = p(y) / q_k(y), with the target distribution p
+and the distribution q_k of the classes at client k, over all of its examples. A
+minibatch's loss is sum w l / sum w, so that a client with one class trains as
+without weights. The server sends p(c) together with the row of class c; a uniform
+p is not sent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tff_xc import errors
+from tff_xc.lazy import tf
+from tff_xc.options import hyperparameters as hp, option
+from tff_xc.round import parts
+
+# Values of --importance_weights that are no file.
+NAMED = NONE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
+
+
+class GivenWeights(parts.Part):
+  """Examples weigh as `ClientExamples.weights` says."""
+
+  name = 'importance'
+  takes_weights = True
+
+
+@hp.declared
+class Importance(option.Option):
+  """Weights p(y) / q_k(y) of a client's examples."""
+
+  name = 'importance'
+
+  importance_weights: str = hp.field(
+    NONE,
+    "FedIR: examples weigh p(y) / q_k(y), where q_k is of the client's classes and p"
+    " is 'uniform', that of all training examples ('train'), or in a CSV FILE"
+    " class,probability; 'none': all alike",
+  )
+  # p, float32 [n] with sum 1, which the server sends with the class rows; None: 1 / n each.
+  beside: Any = dataclasses.field(default=None, compare=False)
+  num_classes: int = 1  # n.
+
+  @classmethod
+  def check(cls, values):
+    weights = values.get('importance_weights', NONE)
+    prior = values.get('calibration_probabilities', '') or OF_TRAIN
+    if values['calibration'] == 'prior' and weights not in (NONE, UNIFORM, prior):
+      raise errors.InputError(
+        f'--importance_weights={weights} names other probabilities of classes than'
+        f' --calibration=prior, which takes {prior}; leave one of them out'
+      )
+
+  def added(self, algorithm, facts):
+    if self.importance_weights == NONE:
+      return algorithm
+    p = None
+    if self.importance_weights != UNIFORM:
+      p = facts.class_probabilities
+      if p is None:
+        raise ValueError(f'{self.importance_weights!r} needs class_probabilities')
+    return self.weighted(algorithm, p)
+
+  def weighted(self, algorithm, target=None):
+    """Returns the algorithm with FedIR's weights in its loss.
+
+    `target` is p up to a factor, [n]; None: uniform. ValueError: it is no distribution;
+    InputError: examples have sets of labels, or a class no row of its own.
+    """
+    import numpy as np
+
+    model = algorithm.model
+    if model.label_sets:
+      raise errors.InputError(
+        '--importance_weights needs one class for each example, and these have sets'
+        ' of labels; leave it out'
+      )
+    if model.rows_per_label != 1:
+      raise errors.InputError(
+        '--importance_weights needs a row for each class, with which its'
+        ' probability is sent, and this algorithm hashes several classes into one'
+        ' row; leave it out'
+      )
+    if target is not None:
+      target = np.asarray(target, np.float64)
+      total = target.sum()
+      if target.shape != (model.num_classes,) or not ((target >= 0).all() and 0 < total < np.inf):
+        raise ValueError(
+          f'a target distribution has {model.num_classes} finite numbers of at'
+          f' least 0, and not all 0; this one is {target}'
+        )
+      target = (target / total).astype(np.float32)
+    return algorithm.with_part(
+      dataclasses.replace(self, beside=target, num_classes=model.num_classes)
+    )
+
+  def examples(self, examples, held, received):
+    """Adds w_k of the class rows held, float32 [N]; 0 for those the client lacks."""
+    counts = tf.nn.relu(tf.cast(held.counts, tf.float32))
+    p = 1.0 / self.num_classes if self.beside is None else received
+    each = tf.math.divide_no_nan(p * tf.reduce_sum(counts), counts)
+    return examples._replace(weights=tf.gather(each, examples.y))

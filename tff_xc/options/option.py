@@ -1,0 +1,37 @@
+"""An option of rounds: flags, and what they add to an algorithm."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tff_xc.options import hyperparameters as hp
+from tff_xc.round import parts
+
+if TYPE_CHECKING:
+  from tff_xc.round import algorithm as algorithm_lib
+
+
+class Option(parts.Part):
+  """Base of an option: a class that is `hp.declared`, whose fields are flags.
+
+  Most options are parts of a round themselves. Fields that are no flags have defaults.
+  """
+
+  def __post_init__(self):
+    hp.complete(self)
+
+  @classmethod
+  def of(cls, settings: Any) -> Option:
+    """Returns the option with those of its fields that `settings` has."""
+    names = [f.name for f in dataclasses.fields(cls) if hasattr(settings, f.name)]
+    return cls(**{name: getattr(settings, name) for name in names})
+
+  def added(self, algorithm: algorithm_lib.Algorithm, facts: Any) -> algorithm_lib.Algorithm:
+    """Returns the algorithm with this option, if it is on; `facts` are `base.Facts`."""
+    del facts
+    return algorithm
+
+  @classmethod
+  def check(cls, values) -> None:
+    """Refuses values by name that cannot be right."""

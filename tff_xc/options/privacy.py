@@ -1,0 +1,469 @@
+"""Central differential privacy, with clients as its unit, also of selected rows.
+
+Each client clips all that it changed, the encoder and its rows of every table, to one
+L2 norm C (`tff_xc.options.robust`). The server adds the clipped changes, adds Gaussian
+noise of z C to every number of the sum, and divides by the number m of clients that it
+expects: McMahan, Ramage, Talwar, Zhang: "Learning Differentially Private Recurrent
+Language Models", ICLR 2018, arXiv:1710.06963, with Gaussian noise of fixed size and a
+fixed denominator. How large z has to be is in `tff_xc.measure.privacy_loss`.
+
+Rows that no client held get noise, too; else the model would tell who was there. Where
+clients select rows, it is drawn when a row is read (`tff_xc.round.deferred_noise`).
+
+Or rows are chosen first, in private, and the others get no noise and no update
+(`tff_xc.round.chosen`). With server momentum all rows still move by theirs, which is
+made of earlier rounds' noisy sums, and costs no privacy.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from typing import Any
+
+from tff_xc import errors
+from tff_xc.lazy import tf
+from tff_xc.options import hyperparameters as hp, option, robust
+from tff_xc.round import parts, randomness
+
+CENTRAL, LOCAL, DISTRIBUTED = 'central', 'local', 'distributed'
+CHOSEN = 'chosen'
+_OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL, DISTRIBUTED)}
+_OF_ROWS = {'of': 'dp_rows', 'only_with': (CHOSEN,)}
+# A client's purpose of randomness that is of no table.
+_OF_NOISE = -1
+# Parts of `randomness.noise_seed`: the tables, by number, are those from here on.
+_ENCODER, _QUANTILE, _TABLES = 0, 1, 2
+# Standard deviation of the noise on the count of unclipped clients, over the cohort
+# (Andrew et al., 2019, section 3.2).
+_COUNT_NOISE = 0.05
+_QUANTILE_RATE = 0.2
+
+
+@hp.declared
+class Privacy(option.Option):
+  """How the changes that clients send are clipped and hidden.
+
+  z is `dp_noise_multiplier`, with 0 there is no noise, and nothing is private; C is
+  `dp_clip`; m, by which sums are divided, is `clients_per_round`, the expected number of
+  clients. A norm that follows a quantile (Andrew et al., 2019, arXiv:1905.03871), and a
+  choice of rows, take a part of the noise's budget. With local noise, rows that a client
+  does not hold, which it sends no change of, get none.
+  """
+
+  name = 'dp'
+
+  dp: str = hp.field(
+    'none',
+    "differential privacy with clients as the unit: 'central', of the model, by noise"
+    " of the server on sums of clipped updates; 'local', of each update, by noise of"
+    " its client on what it sends; 'distributed', of secure sums of updates, by shares"
+    ' of noise of all clients; clients then count alike',
+    choices=('none', CENTRAL, LOCAL, DISTRIBUTED),
+  )
+  dp_noise_multiplier: float = hp.field(
+    1.0,
+    "z, the noise's standard deviation on the sum of updates, or on each one of"
+    ' them, over the clipping norm; --dp_epsilon computes it',
+    least=0,
+    **_OF_DP,
+  )
+  dp_clip: float = hp.field(
+    1.0,
+    "L2 norm of a client's update, encoder and rows together, above which it is"
+    ' clipped; of the first round, if it adapts; inf, without noise: never',
+    above=0,
+    most=hp.FLOAT32_MAX,
+    **_OF_DP,
+  )
+  dp_clip_quantile: float = hp.field(
+    0.0,
+    "if positive, the clipping norm follows this quantile of the clients' norms, in"
+    " a private way; a round's noise then costs a pass over all rows",
+    least=0,
+    below=1,
+    of='dp',
+    only_with=(CENTRAL,),
+  )
+  dp_bits: int = hp.field(
+    24,
+    'bits of the integers that clients send in place of numbers, and of their sum',
+    least=8,
+    most=32,
+    of='dp',
+    only_with=(DISTRIBUTED,),
+  )
+  dp_rows: str = hp.field(
+    'all',
+    "rows that get noise, where clients select rows: 'all' of a table, or 'chosen',"
+    ' those that more clients hold than a threshold, as noise on these counts has it;'
+    ' no other row is updated in the round',
+    choices=('all', CHOSEN),
+    of='dp',
+    only_with=(CENTRAL,),
+  )
+  dp_rows_threshold: float = hp.field(
+    4.0,
+    'count with noise above which a row is chosen, in standard deviations of this'
+    ' noise; at 4, noise alone chooses 32 of a million rows',
+    **_OF_ROWS,
+  )
+  dp_rows_clip: float = hp.field(
+    1.0,
+    "C1, L2 norm of a client's counts, of k rows: each counts min(1, C1 / sqrt(k))",
+    above=0,
+    **_OF_ROWS,
+  )
+  dp_rows_noise_ratio: float = hp.field(
+    2.0,
+    'noise on the counts over C1, as a multiple of that on the updates over their'
+    ' norm; together they hide as much as --dp_noise_multiplier alone',
+    above=0,
+    **_OF_ROWS,
+  )
+  dp_noise_seed: str = hp.field(
+    'secret',
+    "seed of a private run: 'secret', drawn from the operating system and kept with the"
+    " checkpoints alone; 'public', that of --seed, for tests and studies: anyone who"
+    ' knows it can subtract the noise',
+    choices=('secret', 'public'),
+    **_OF_DP,
+  )
+  dp_delta: float = hp.field(
+    1e-5,
+    'delta of (epsilon, delta); below one over the number of clients',
+    above=0,
+    below=1,
+    **_OF_DP,
+  )
+
+  clients_per_round: float = 16.0
+  # Of a run: its seed, and the tables that this hides.
+  pair: tuple[int, int] = (0, 0)
+  tables: tuple = ()
+
+  def __post_init__(self):
+    super().__post_init__()
+    if self.dp_clip == hp.FLOAT32_MAX and (self.dp_noise_multiplier or self.bits):
+      raise ValueError(f'{self}: expected a finite norm')
+    if self.bits and 2 ** (self.bits - 2) < self.clients_per_round:
+      raise errors.InputError(
+        f'--dp_bits={self.bits}: too few for sums over {self.clients_per_round:g} clients; give more'
+      )
+    if self.of_clients and (self.dp_clip_quantile or self.chooses):
+      raise ValueError('a norm that adapts, and a choice, need noise of the server')
+
+  def added(self, algorithm, facts):
+    if self.dp == 'none':
+      return algorithm
+    return dataclasses.replace(algorithm.with_part(self), weighting='uniform')
+
+  @property
+  def local(self) -> bool:
+    """Whether each client adds noise of z C to every number that it sends."""
+    return self.dp == LOCAL
+
+  @property
+  def bits(self) -> int:
+    """If positive, those of the integers that clients send, with their shares of the noise.
+
+    See `tff_xc.round.distributed`.
+    """
+    return self.dp_bits if self.dp == DISTRIBUTED else 0
+
+  @property
+  def chooses(self) -> bool:
+    """Whether, of tables that select rows, only chosen ones move and get noise."""
+    return self.dp == CENTRAL and self.dp_rows == CHOSEN
+
+  @property
+  def is_secret(self) -> bool:
+    """Whether the run's seed is a secret, and noise is drawn from all of its bits."""
+    return self.dp_noise_seed == 'secret'
+
+  @property
+  def needs_secret(self) -> bool:
+    """Whether a run draws a secret in place of its seed: there is noise to hide."""
+    return self.is_secret and self.dp_noise_multiplier > 0
+
+  def seed(self, seed: tf.Tensor) -> tf.Tensor:
+    """Returns what noise derives from; `seed` is that of the run or of a round."""
+    return randomness.wide(seed) if self.is_secret else seed
+
+  @property
+  def of_clients(self) -> bool:
+    """Whether clients add the noise."""
+    return self.local or self.bits > 0
+
+  @property
+  def integers(self) -> Any:
+    """What clients send, if `bits` are positive."""
+    from tff_xc.round import distributed
+
+    return distributed.Integers.of(
+      self.bits, self.dp_noise_multiplier, self.dp_clip, self.clients_per_round
+    )
+
+  @property
+  def of_server(self) -> float:
+    """The server's noise on the sum, over C."""
+    return 0.0 if self.of_clients else self.value_noise_multiplier
+
+  @property
+  def count_noise(self) -> float:
+    """The standard deviation of the noise on the count of unclipped clients."""
+    return max(_COUNT_NOISE * self.clients_per_round, self.dp_noise_multiplier)
+
+  @property
+  def value_noise_multiplier(self) -> float:
+    """The noise on the sum, over C: more than z where counts take their part.
+
+    Together they have the privacy of z alone, of Gaussian mechanisms on the same
+    clients: z^-2 = value^-2 + (2 count)^-2 + (of the rows' counts)^-2.
+    """
+    z = self.dp_noise_multiplier
+    if self.dp_clip_quantile and z:
+      z = (z**-2 - (2.0 * self.count_noise) ** -2) ** -0.5
+    if self.chooses:
+      z *= math.sqrt(1.0 + self.dp_rows_noise_ratio**-2)
+    return z
+
+  @property
+  def rows_noise_multiplier(self) -> float:
+    """The noise on the rows' counts, over their norm, with a `choice`."""
+    return self.dp_rows_noise_ratio * self.value_noise_multiplier
+
+  @property
+  def metrics(self) -> tuple[str, ...]:
+    """Names of the numbers of a round; columns of metrics.csv."""
+    return (*robust.METRICS['clipping'], *(['rows_chosen'] if self.chooses else []))
+
+  def size(self, numbers: int) -> int:
+    """Returns the bytes of a vector of an update."""
+    return -(-numbers * self.bits // 8) if self.bits else numbers * 4
+
+  @property
+  def always_counts(self) -> bool:
+    """With noise of its own, nobody is told that a client sends nothing else."""
+    return self.of_clients
+
+  # The state is (norm, step).
+
+  def initial(self):
+    return tf.constant(self.dp_clip, tf.float32), tf.constant(0)
+
+  def sent(self, local):
+    norm, _ = local.received
+    change, found = robust.bounded(local.change, {'clipping': norm})
+    own = found.norms['clipping']
+    # Centred, so that one client changes the sum by 1 / 2 at most. Who sends nothing
+    # counts as nobody.
+    vote = tf.where(own > 0, tf.where(own <= norm, 0.5, -0.5), 0.0)
+    if self.of_clients:
+      seed = randomness.client_seed(self.seed(local.round_seed), local.client_id, _OF_NOISE)
+      change = self.hidden(*change, local.held, seed)
+    return parts.Answer(reply=(vote, found.exceeded['clipping']), change=change)
+
+  def hidden(self, encoder, rows, held, seed) -> tuple[Any, Any]:
+    """Returns (encoder's changes, rows by table) of a client with its own noise.
+
+    `held` are `request.SelectedRows` by table, and `seed` [2] the client's, for noise.
+    """
+    from tff_xc.round import distributed
+
+    if self.bits:
+      return distributed.of_client(self.integers, encoder, rows, seed)
+    stddev = self.dp_noise_multiplier * self.dp_clip
+    numbers = iter(range(len(encoder) + len(rows)))
+
+    def noisy(value):
+      number = randomness.step_seed(seed, next(numbers))
+      return value + stddev * tf.random.stateless_normal(tf.shape(value), number)
+
+    encoder = type(encoder)((n, noisy(value)) for n, value in encoder.items())
+    hidden = collections.OrderedDict()
+    for name, value in rows.items():
+      mask = held[name].mask[: tf.shape(value)[0], None]
+      hidden[name] = tf.where(mask, noisy(value), 0.0)
+    return encoder, hidden
+
+  def on_server(self, state, total, of_round, merged):
+    votes, clipped = total
+    norm, _ = state
+    merged, chosen = self.noised(norm, merged)
+    metrics = dict(zip(robust.METRICS['clipping'], (clipped, norm), strict=True))
+    return parts.Next(self._next(state, votes), merged, metrics | chosen)
+
+  def _next(self, state, votes):
+    """Returns the state after a round. Noise counts also where nobody's update is left."""
+    if not self.dp_clip_quantile:
+      return state
+    norm, step = state
+    if self.dp_noise_multiplier:
+      seed = randomness.noise_seed(self.seed(tf.constant(self.pair)), _QUANTILE)
+      votes += self.count_noise * tf.random.stateless_normal([], randomness.step_seed(seed, step))
+    share = votes / self.clients_per_round + 0.5
+    change = _QUANTILE_RATE * (self.dp_clip_quantile - share)
+    return norm * tf.exp(change), step + 1
+
+  def of_run(self, algorithm, pair):
+    """Returns the algorithm whose tables draw the noise, if there is any.
+
+    Raises `errors.InputError` for an algorithm whose server needs more than sums of changes.
+    """
+    from tff_xc.round import chosen, deferred_noise, distributed, merge, optimizers
+
+    self._check(algorithm)
+    sending = [table for table in algorithm.tables if table.merge.sends_rows]
+    counted = tuple(table.name for table in sending if table.request.selects)
+    if self.chooses and not counted:
+      raise errors.InputError(
+        'clients send all rows here, so that there are none to choose: give'
+        ' --dp_rows=all, or an algorithm that selects rows, such as fedss'
+      )
+    if self.bits and counted:
+      raise errors.InputError(
+        'secure sums are of whole tables, and here the server sees which rows of the'
+        f' table {counted[0]!r} each client sends: choose fedavg, fullsoftmax or fedmlh,'
+        ' give --select_features=false, or leave out --dp=distributed'
+      )
+    m, tables = self.clients_per_round, []
+    for number, table in enumerate(algorithm.tables):
+      joined, optimizer = _joined(table), table.optimizer
+      if self.bits and table.merge.sends_rows:
+        joined = distributed.SecretRows(integers=self.integers, cohort=m)
+      if self.chooses and table.name in counted:
+        joined = chosen.CountedRows(tables=counted, clip=self.dp_rows_clip)
+      if isinstance(table.merge, merge.ReplaceRows):
+        # The sum of changes: of a class with one client it is the replacement.
+        optimizer = optimizers.RowMomentum(m)
+      if self.is_deferred(table):
+        optimizer = deferred_noise.DeferredNoise(
+          optimizer,
+          self.of_server * self.dp_clip / m,
+          tuple(pair),
+          _TABLES + number,
+          self.is_secret,
+        )
+      tables.append(dataclasses.replace(table, merge=joined, optimizer=optimizer))
+    found = dataclasses.replace(self, pair=tuple(pair), tables=tuple(tables))
+    aggregator = distributed.SecretEncoder(self.integers, m) if self.bits else None
+    return dataclasses.replace(
+      algorithm.with_part(found),
+      tables=found.tables,
+      weighting='uniform',
+      model_aggregator=aggregator,
+    )
+
+  def _check(self, algorithm) -> None:
+    """Refuses parts and aggregators that tell or need more than sums with noise."""
+    if algorithm.model_aggregator:
+      raise errors.InputError(
+        'differential privacy has an aggregator of its own: --robust_aggregation, or a'
+        ' model_aggregator, does not go with it; leave it out'
+      )
+    for part in algorithm.parts:
+      if part.name in ('bounds', 'compression'):
+        raise errors.InputError(
+          f'differential privacy has bounds of its own, to which {part.name} do not keep: leave'
+          ' out --robust_aggregation, --compression and --message_precision, or --dp'
+        )
+      if part is not self and type(part).on_server is not parts.Part.on_server:
+        raise errors.InputError(
+          f'clients also tell the server what the part {part.name!r} makes use of, which'
+          ' has no noise: leave out --dp, or choose an algorithm such as fedavg or fedss'
+        )
+
+  def is_deferred(self, table) -> bool:
+    """Whether a table's noise is drawn when a row is read, and not in every round.
+
+    Not if the size of the noise is unknown before, rows are chosen first, or the server
+    passes over all rows anyway.
+    """
+    from tff_xc.round import optimizers
+
+    return bool(
+      table.merge.sends_rows
+      and table.request.selects
+      and isinstance(table.optimizer, optimizers.RowMomentum)
+      and not table.steps
+      and not self.dp_clip_quantile
+      and not self.chooses
+      and self.of_server
+    )
+
+  def noised(self, clip: tf.Tensor, merged: parts.Merged):
+    """Returns (what is merged, with noise and over m; metrics) of a round.
+
+    `clip` is the round's clipping norm C, float32 scalar.
+    """
+    from tff_xc.round import chosen, deferred_noise, folding
+
+    seed = self.seed(merged.seed)
+    z, m = self.of_server, self.clients_per_round
+    # The sums of integers are over m already.
+    total_weight = m if self.bits else merged.weight
+    stddev = z * clip if z else None
+
+    def noise(shape, part):
+      return stddev * tf.random.stateless_normal(shape, part)
+
+    of_encoder = randomness.noise_seed(seed, _ENCODER)
+    encoder = merged.encoder
+    encoder = type(encoder)((n, t * (total_weight / m)) for n, t in encoder.items())
+    if z:
+      for number, (name, value) in enumerate(encoder.items()):
+        part = randomness.step_seed(of_encoder, number)
+        encoder[name] = value + noise(tf.shape(value), part) / m
+    rows, counts = collections.OrderedDict(), []
+    for number, table in enumerate(self.tables):
+      sums = rows[table.name] = merged.tables[table.name]
+      part = randomness.noise_seed(seed, _TABLES + number)
+      if isinstance(table.merge, chosen.CountedRows):
+        sums = chosen.chosen(
+          sums,
+          table.request.num_rows,
+          self.rows_noise_multiplier * self.dp_rows_clip,
+          self.dp_rows_threshold,
+          part,
+        )
+        if z:
+          of_rows = noise(tf.shape(sums.rows), randomness.step_seed(part, 2))
+          sums = sums._replace(rows=sums.rows + of_rows)
+        rows[table.name] = sums
+        counts.append(tf.cast(tf.size(sums.ids), tf.float32))
+        continue
+      lazy = isinstance(table.optimizer, deferred_noise.DeferredNoise)
+      if not z or lazy or not table.merge.sends_rows:
+        continue
+      shape = table.request.num_rows, sums.rows.shape[1]
+      everything = tf.tensor_scatter_nd_add(noise(shape, part), sums.ids[:, None], sums.rows)
+      rows[table.name] = folding.all_rows(everything, total_weight)
+    m = tf.constant(m, tf.float32)
+    merged = merged._replace(encoder=encoder, tables=rows, weight=m, clients=m)
+    return merged, {'rows_chosen': tf.add_n(counts)} if counts else {}
+
+
+def _joined(table):
+  """Returns how the server joins a table's rows: by sums of changes, or not at all."""
+  from tff_xc.round import merge
+
+  found = table.merge
+  if not found.sends_rows:
+    return found
+  if isinstance(found, merge.ReplaceRows):
+    return merge.SumRows()
+  if not isinstance(found, merge.SumRows):
+    raise errors.InputError(
+      f"the server needs each client's own rows of the table {table.name!r}, and"
+      ' differential privacy gives it only a sum with noise: choose an algorithm other'
+      ' than turbosvm, such as fedavg, or leave out --dp_noise_multiplier'
+    )
+  if found.row_renormalise:
+    raise errors.InputError(
+      f'the server divides rows of the table {table.name!r} by the weight of those'
+      ' who hold them, which differential privacy has to hide: leave out'
+      ' --row_renormalize'
+    )
+  return dataclasses.replace(found, takes_optimizer=True)

@@ -1,0 +1,243 @@
+"""Noise on every row of a table in every step, which is drawn when a row is read.
+
+Rows that no client held get noise, too; else the model would tell who was there. Where
+clients select rows, this would cost a pass over all n rows in every round. As in lazy
+differentially private training of recommendation models (LazyDP: Lim, Kim, Lee, Kim,
+Kwon, Rhu: "LazyDP: Co-Designing Algorithm-Software for Scalable Training of
+Differentially Private Recommendation Models", ASPLOS 2024), it is therefore drawn when
+a row is read. Here the server's step is linear in the noise, so a row is what it were
+without noise plus a Gaussian process N(t) that depends on nothing but the run's seed,
+the row and the steps t. `_Process` evaluates N at any t in O(log t) draws; it has the
+very values of a sum over all steps, whoever reads when.
+
+So the server's state has the rows without noise. It must not leave the server; rows
+that clients read, and the weights that `get_model_weights` returns, have it.
+"""
+
+import collections
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from tff_xc import errors
+from tff_xc.round import optimizers, randomness
+
+# Numbers of a table whose noise is drawn at once, if that of all rows is.
+_CHUNK = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class DeferredNoise:
+  """A `optimizers.TableOptimizer`: momentum with noise on every row's gradient.
+
+  In every step each number of the table, held or not, has noise of `stddev` added to
+  its gradient. It costs O(log t) draws of a row that is read. The state has, by name,
+  that of the `optimizer`, whose table has no noise; the noise's seed (int32 [2], of a
+  secret int64 [2]); and its steps (int32).
+  """
+
+  optimizer: optimizers.RowMomentum
+  stddev: float
+  pair: tuple[int, int]  # The run's seed.
+  part: int  # The table's, see `randomness.noise_seed`.
+  secret: bool = False  # See `Privacy`.
+
+  reads_state = True
+
+  def __post_init__(self):
+    if self.optimizer.schedule:
+      raise errors.InputError(
+        '--server_schedule and --server_warmup_rounds do not go with noise on rows that'
+        ' clients select, which is drawn later, at one rate of all rounds: leave them'
+        ' out, or give --server_optimizer=adam'
+      )
+
+  def initialize(self, table_spec):
+    seed = tf.constant(self.pair)
+    seed = randomness.wide(seed) if self.secret else seed
+    return collections.OrderedDict(
+      optimizer=self.optimizer.initialize(table_spec),
+      noise_seed=randomness.noise_seed(seed, self.part),
+      noise_steps=tf.constant(0, tf.int32),
+    )
+
+  def read(self, state, table, ids):
+    rows = self.optimizer.read(state['optimizer'], table, ids)
+    return rows + self._noise(state, ids, table.shape[1])[0]
+
+  def read_all(self, state, table):
+    return self.catch_up(state, table)[1]
+
+  def next(self, state, table, ids, gradients, has_update, after=None):
+    del has_update  # Noise is added also if nobody takes part.
+    inner, table, more = self.optimizer.next(
+      state['optimizer'], table, ids, gradients, tf.constant(True), after
+    )
+    new_state = collections.OrderedDict(
+      optimizer=inner, noise_seed=state['noise_seed'], noise_steps=state['noise_steps'] + 1
+    )
+    return new_state, table, more
+
+  def catch_up(self, state, table):
+    """Adds the noise so far to rows and velocity; a new process of it begins."""
+    inner, table = self.optimizer.catch_up(state['optimizer'], table)
+    rows, dim = table.shape
+    size = max(1, min(rows, _CHUNK // dim))
+    starts = tf.range(0, rows, size)
+
+    def of_chunk(start):
+      return self._noise(state, start + tf.range(size), dim)
+
+    moved, velocity = tf.map_fn(
+      of_chunk, starts, fn_output_signature=(tf.float32, tf.float32), parallel_iterations=1
+    )
+
+    def flat(noise):
+      return tf.reshape(noise, [-1, dim])[:rows]
+
+    if self.optimizer.momentum:
+      inner = collections.OrderedDict(inner)
+      inner['velocity'] += flat(velocity)
+    new_state = collections.OrderedDict(
+      optimizer=inner,
+      noise_seed=randomness.step_seed(state['noise_seed'], state['noise_steps']),
+      noise_steps=tf.zeros_like(state['noise_steps']),
+    )
+    return new_state, table + flat(moved)
+
+  def _noise(self, state, ids, row_dim):
+    """Returns the noise of rows and of their velocities, float32 [..., row_dim]."""
+    rate, beta = self.optimizer.learning_rate, self.optimizer.momentum
+    # Gradients are minus the noise: w <- w + rate v, v <- beta v + noise.
+    scale = rate * self.stddev / (1.0 - beta)
+    combined = [[scale, -scale * beta], [0.0, -self.stddev]]
+    if not beta:
+      combined = [[scale], [0.0]]
+    both = _Process(beta, np.array(combined)).at(
+      state['noise_steps'], state['noise_seed'], ids, row_dim
+    )
+    return both[0], both[1]
+
+
+class _Process:
+  """x(t) = A x(t - 1) + (1, 1) noise from x(0) = 0, at any t, by row and column.
+
+  Its parts are W, the sum of the noise so far, and with momentum U, that of beta^(t -
+  r) times the noise of step r. As x is Gaussian and Markov, x(2^(j + 1)) is drawn given
+  x(2^j), and what lies between by halves, given both ends (Lévy's construction of
+  Brownian motion). Each time has its own random numbers.
+  """
+
+  # More steps than a run has.
+  _LEVELS = 30
+
+  def __init__(self, momentum: float, combined: np.ndarray | None = None):
+    """`combined` [outputs, parts] are what is wanted of the parts; None: these."""
+    parts = 2 if momentum else 1
+    rates = np.array([1.0, momentum])[:parts]
+
+    def steps(h):
+      return np.diag(rates**h)
+
+    def covariance(h):
+      # Sum over l < h of (a b)^l, for each pair of rates.
+      products = np.outer(rates, rates)
+      one = products == 1.0
+      safe = np.where(one, 0.0, products)
+      return np.where(one, h, (1.0 - safe**h) / (1.0 - safe))
+
+    forward, drawn, gain, between = [], [], [], []
+    for level in range(self._LEVELS):
+      h = 2.0**level
+      moved, noise = steps(h), covariance(h)
+      gained = noise @ moved.T @ np.linalg.inv(covariance(2 * h))
+      forward.append(moved)
+      drawn.append(_root(noise))
+      gain.append(gained)
+      between.append(_root(noise - gained @ moved @ noise))
+    self._forward, self._drawn, self._gain, self._between = (
+      # In float32 their products lose what a momentum near 1 leaves.
+      tf.constant(np.stack(m), tf.float64)
+      for m in (forward, drawn, gain, between)
+    )
+    self._parts = parts
+    self._combined = np.eye(parts) if combined is None else combined
+
+  def at(self, time: tf.Tensor, seed: tf.Tensor, ids: tf.Tensor, row_dim: int):
+    """Returns x float32 [outputs, ..., row_dim] at `time`, an int32 scalar."""
+    times, factors = self._draws(time)
+    factors = tf.tensordot(tf.constant(self._combined), factors, 1)
+    factors = tf.cast(factors, tf.float32)
+    normals = randomness.row_normals(seed, times, ids, row_dim)
+    # [outputs, draws], times [draws, ..., row_dim], of each part's normals.
+    return tf.add_n(
+      [tf.tensordot(factors[:, :, part], normals[part], 1) for part in range(self._parts)]
+    )
+
+  def _draws(self, time: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the times whose normals x(time) is made of, and their factors.
+
+    They are int32 [draws] and float64 [parts, draws, parts].
+    """
+    most, parts = 2 * self._LEVELS, self._parts
+
+    def of(times, at, x, matrix):
+      # x plus the matrix times the normals of one more time.
+      place = tf.size(times)
+      place = tf.one_hot(place, most, dtype=tf.float64)[None, :, None]
+      return tf.concat([times, [at]], 0), x + matrix[:, None, :] * place
+
+    def moved(matrix, x):
+      return tf.tensordot(matrix, x, 1)
+
+    def onwards(times, level, x, at):
+      level = tf.maximum(level, 0)
+      return of(times, at, moved(self._forward[level], x), self._drawn[level])
+
+    # The last power of 2 up to `time`: levels from -1, which leads from 0 to 1.
+    def double(level, power, times, x):
+      return level + 1, 2 * power, *onwards(times, level, x, power)
+
+    some, whole = tf.TensorShape([None]), tf.TensorShape([parts, most, parts])
+    level, power, times, x = tf.while_loop(
+      lambda level, power, times, x: power <= time,
+      double,
+      [tf.constant(-1), tf.constant(1), tf.zeros([0], tf.int32), tf.zeros(whole, tf.float64)],
+      shape_invariants=[tf.TensorShape([]), tf.TensorShape([]), some, whole],
+    )
+    # x is at power / 2 = 2^level; there is nothing to do if this is the time.
+    low = power // 2
+    exact = tf.logical_or(tf.equal(low, time), time < 1)
+    further, end = onwards(times, level, x, power)
+    times = tf.cond(exact, lambda: times, lambda: further)
+
+    def halve(level, low, times, x, end):
+      level = level - 1
+      middle = low + tf.bitwise.left_shift(1, level)
+      straight = moved(self._forward[level], x)
+      missed = end - moved(self._forward[level + 1], x)
+      mean = straight + moved(self._gain[level], missed)
+      times, found = of(times, middle, mean, self._between[level])
+      right = middle <= time
+      return (
+        level,
+        tf.where(right, middle, low),
+        times,
+        tf.where(right, found, x),
+        tf.where(right, end, found),
+      )
+
+    _, _, times, x, _ = tf.while_loop(
+      lambda level, low, times, x, end: tf.logical_and(tf.logical_not(exact), low < time),
+      halve,
+      [level, low, times, x, end],
+      shape_invariants=[tf.TensorShape([]), tf.TensorShape([]), some, whole, whole],
+    )
+    return times, x[:, : tf.size(times)]
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+  """Returns a root of a covariance that may be singular."""
+  values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+  return vectors * np.sqrt(np.maximum(values, 0.0))
