@@ -1,7 +1,6 @@
 """`launch.benchmark` from the command line, and what its contenders compute."""
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -96,22 +95,3 @@ def test_the_closed_form_of_the_spread_out_is_the_gradient():
     forth, _ = svm.similarities(rows + step, normals)
     back, _ = svm.similarities(rows - step, normals)
     assert gradient[place] == pytest.approx((forth - back) / 2e-5, abs=1e-8)
-
-
-def test_a_contender_that_fails_is_one_sentence(tmp_path):
-  done = call(
-    'select', '--contenders=floor', '--timeout_seconds=0.1', f'--output={tmp_path / "x.json"}'
-  )
-  assert done.returncode == 2
-  assert done.stderr.startswith('error: contender floor did not answer')
-  assert os.listdir(tmp_path) == []
-
-
-def test_the_programs_of_the_peers_run_by_their_path():
-  # Without their packages, peers must fail at an import and not earlier.
-  for name in command_lib.BENCHMARKS['round'].peers:
-    path = ROOT / 'launch' / 'benchmarks' / 'peers' / f'{name}.py'
-    done = subprocess.run(
-      [sys.executable, '-S', str(path)], capture_output=True, text=True, check=False
-    )
-    assert 'ModuleNotFoundError' in done.stderr

@@ -53,17 +53,6 @@ if place == 3:
   assert not (tmp_path / 'a=1' / 'seed0').exists()
 
 
-def test_a_log_that_is_a_link_is_refused(tmp_path):
-  [run] = made(tmp_path, 1)
-  run.folder.parent.mkdir()
-  precious = tmp_path / 'precious'
-  precious.touch()
-  run.folder.with_name('seed0.log').symlink_to(precious)
-  with pytest.raises(OSError, match='link'):
-    run_all([run], 'print(1)')
-  assert precious.read_text() == ''
-
-
 def test_jobs_run_side_by_side(tmp_path):
   program = f"""
 import pathlib, sys, time

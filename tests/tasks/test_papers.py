@@ -8,7 +8,6 @@ import pytest
 
 from tasks import experiment, registry as tasks
 from tasks.papers import fedmlh, names, registry, table
-from tests.launch.reproduction import small_table
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
@@ -105,28 +104,6 @@ def paper_table(number, rows):
   )
 
 
-def test_a_tables_summary_is_of_one_task_and_its_first_metric():
-  def row(task, algorithm, printed, m):
-    return table.Row(task, algorithm, {'top1': small_table.number(printed)}, {'m': m})
-
-  t = paper_table(
-    'Table 9',
-    (
-      row('a', 'x', '', 1),
-      row('a', 'x', '13.0±0.5', 2),
-      row('a', 'x', '1.0', 3),
-      row('a', 'y', '>2', 1),
-      row('b', 'x', '9.0', 1),
-    ),
-  )
-  assert t.summary('a') == 'top-1 %: x 1.0 to 13.0, y >2'
-  assert t.summary('b') == 'top-1 %: x 9.0'
-  assert t.name == 'p/table9'
-  # Every task of a table is listed with it.
-  found = [t.name for t in registry.of_task('amazoncat-13k')]
-  assert found == ['fedaws/table3', 'fedaws/table4']
-
-
 def test_values_changes_and_grids_are_read_as_printed(monkeypatch):
   text = """table,scale,row,task,algorithm,changes,metric,at,published,std,bound
 table1,paper,1,glyphs,fedss,negatives=5,top1,0.7,91.6,18.2,
@@ -220,18 +197,6 @@ def test_a_claim_is_of_rows_with_the_same_other_settings():
   assert pairs('fedss negatives=80', 'fullsoftmax') == [(1, 4)]
   assert pairs('fedss negatives=80', 'fedss negatives=5') == [(1, 0)]
   assert not pairs('fedss', 'posonly')
-
-
-def test_names_of_results_read_well():
-  for name, heading in {
-    'map@10': 'MAP@10 %',
-    'top1@rounds:1000': 'top-1 at 1,000 rounds %',
-    'pc@1@bytes:5000': 'capped P@1 at 5,000 bytes %',
-    'map@10@batches:50': 'MAP@10 at 50 batches %',
-    'p@1:0.5': 'rounds to P@1 50 %',
-    'relative_top1:0.9': 'rounds to relative top-1 90 %',
-  }.items():
-    assert names.heading(name) + names.unit(name) == heading
 
 
 def test_a_row_is_relative_to_a_row_with_its_settings():

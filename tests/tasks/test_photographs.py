@@ -8,7 +8,6 @@ import pytest
 from datasets.splits import rules
 from launch import make_splits, plan
 from tasks import experiment, photographs, registry
-from tasks.papers import registry as papers
 from tests.datasets import sop_on_disk as sop
 from tests.datasets.images import on_disk
 from tff_xc import errors, heads
@@ -87,30 +86,6 @@ def test_the_papers_settings(task, algorithm, of_clients, more):
   expected = dict(zip(names, of_clients, strict=False)) | more
   assert expected.items() <= config.items()
   assert ('embedding_dim' in config) == (not task.startswith('inaturalist'))
-
-
-@pytest.mark.parametrize('number', range(1, 6))
-def test_fedvcs_tables_have_its_network_crops_and_rates(number):
-  table = papers.TABLES[f'fedvc/table{number}']
-  rows = [row for row in table.rows if row.task in NAMES]
-  assert rows
-  for row in rows:
-    config = run_files.flat(resolve(row.task, row.algorithm, **row.changes))
-    on_landmarks = row.task.startswith('landmarks')
-    expected = {**V2, 'client_learning_rate': 0.01, 'weight_decay': 4e-5}
-    expected['batch_size'] = 32 if on_landmarks else 64
-    if on_landmarks:
-      expected |= {'image_size': 224, 'embedding_dim': 64, 'logits': 'linear'}
-    if row.algorithm != 'centralized':
-      expected |= {'clients_per_round': 10, 'rounds': 5_000}
-      if config.get('virtual_client_size') and not on_landmarks:
-        expected |= VIRTUAL
-      else:
-        expected['local_epochs'] = 5 if on_landmarks else 1
-    if row.algorithm == 'fedavgm':
-      expected['server_momentum'] = 0.9
-    assert (expected | row.changes).items() <= config.items()
-    assert on_landmarks or not {'embedding_dim', 'logits'} & config.keys()
 
 
 @pytest.mark.parametrize(
