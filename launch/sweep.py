@@ -13,7 +13,6 @@ it prints a table, mean ± sample std over seeds, the best marked with '*', and
 writes sweep.md, sweep.csv and sweep.png.
 """
 
-import contextlib
 import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -58,24 +57,12 @@ def _values(name: str, texts: str, parameters) -> list:
     )
   values: dict[str, Any] = {}
   for text in texts.split(','):
-    value = _value(parameters[name], text.strip())
+    value = parameters[name].read(text.strip())
     shown = runs_lib.text_of(value)
     if shown in values:
       raise errors.InputError(f'it has {shown} twice')
     values[shown] = value
   return [*values.values()]
-
-
-def _value(parameter: hp.Hyperparameter, text: str) -> bool | int | float | str:
-  """Returns a text as a value of the parameter's type; its bounds come later."""
-  kind, value = type(parameter.default), text
-  if kind is bool:
-    value = {'true': True, 'false': False}.get(text.lower(), text)
-  elif kind is not str:
-    # The parameter refuses what stays a text, and says what it expects.
-    with contextlib.suppress(ValueError):
-      value = kind(text)
-  return parameter.checked(value)
 
 
 def plan(

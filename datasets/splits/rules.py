@@ -153,10 +153,7 @@ def settings_of(name: str, given: Mapping[str, str]) -> dict[str, Any]:
         f'--{flag} is no setting of {name}, which takes '
         + (', '.join(f'--{n}' for n in flags) or 'none')
       )
-    try:
-      found[flag] = flags[flag].checked(type(flags[flag].default)(text))
-    except ValueError:
-      found[flag] = flags[flag].checked(text)  # Refuses it.
+    found[flag] = flags[flag].read(text)
   return found
 
 

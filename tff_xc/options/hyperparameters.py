@@ -6,6 +6,7 @@ default, a bound or a help text. This module does not import TensorFlow, so that
 command can check its flags before any large import.
 """
 
+import contextlib
 import dataclasses
 import math
 import numbers
@@ -78,6 +79,16 @@ class Hyperparameter:
     if not isinstance(value, bool | str):
       self._check_number(value)
     return value
+
+  def read(self, text: str) -> bool | int | float | str:
+    """Returns a text as a value, as `checked` does."""
+    kind, value = type(self.default), text
+    if kind is bool:
+      value = {'true': True, 'false': False}.get(text.lower(), text)
+    elif kind is not str:
+      with contextlib.suppress(ValueError):  # What stays a text is refused.
+        value = kind(text)
+    return self.checked(value)
 
   def _typed(self, value):
     kind = type(self.default)
