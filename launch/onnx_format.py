@@ -1,6 +1,6 @@
 """Writes ONNX by tf2onnx, an extra, and the operations of sparse text that it lacks."""
 
-import logging
+import logging.handlers
 import os
 
 from tff_xc import errors
@@ -17,10 +17,12 @@ def write(function, path: str | os.PathLike) -> None:
     raise errors.InputError(
       f'--format=onnx needs {e.name}, which is not installed: {_INSTALL}'
     ) from e
-  failures = _Failures()
+  # What it cannot convert it logs, and writes a file that nothing can run.
+  logged = logging.handlers.BufferingHandler(capacity=1000)
+  logged.setLevel(logging.ERROR)
   tf2onnx.logging.set_level(logging.ERROR)
   log = logging.getLogger('tf2onnx')
-  log.addHandler(failures)
+  log.addHandler(logged)
   propagates, log.propagate = log.propagate, False
   try:
     tf2onnx.convert.from_function(
@@ -33,28 +35,17 @@ def write(function, path: str | os.PathLike) -> None:
         'ScatterNd': (_scatter, []),
       },
     )
+    why = logged.buffer[-1].getMessage() if logged.buffer else ''
   except Exception as e:  # It raises anything for a graph that it does not know.
-    failures.told.append(str(e))
+    why = str(e) or repr(e)
   finally:
-    log.removeHandler(failures)
+    log.removeHandler(logged)
     log.propagate = propagates
-  # What it cannot convert it logs, and writes a file that nothing can run.
-  if failures.told:
-    why = failures.told[-1].splitlines()[0][:200]
+  if why:
     raise errors.InputError(
-      f'--format=onnx: tf2onnx cannot convert this network ({why}); give another --format'
+      f'--format=onnx: tf2onnx cannot convert this network ({why.splitlines()[0][:200]});'
+      ' give another --format'
     )
-
-
-class _Failures(logging.Handler):
-  """Keeps what tf2onnx logs as errors."""
-
-  def __init__(self):
-    super().__init__(logging.ERROR)
-    self.told = []
-
-  def emit(self, record: logging.LogRecord) -> None:
-    self.told.append(record.getMessage())
 
 
 def _sparse_product(graph, node, name, args):
