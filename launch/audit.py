@@ -540,7 +540,7 @@ def _membership(subject: Subject) -> float | None:
   others, held_out = np.arange(0 if pool is None else len(pool)), subject.dataset.held_out
   if held_out is not None and len(held_out.numbers):
     pool, others = train.pool, held_out.numbers
-  if not len(others) or model.label_sets or model.rows_per_label > 1:
+  if not len(others) or hasattr(pool.y, 'indices') or model.rows_per_label > 1:
     return None
   random = np.random.default_rng(subject.seed)
   embed = tf.function(model.embed, autograph=False, reduce_retracing=True)
