@@ -171,6 +171,23 @@ def test_a_run_that_stops_goes_on_from_there(
     doubling.run(tmp_path / 'cut', rounds=8)
 
 
+def test_a_round_whose_row_is_not_written_is_not_done(tmp_path, monkeypatch):
+  release = run_directory.RunDirectory.release
+
+  def until_round_5(self, row, number):
+    if number == 5:
+      raise KeyboardInterrupt
+    release(self, row, number)
+
+  doubling.run(tmp_path / 'whole')
+  with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    patched.setattr(run_directory.RunDirectory, 'release', until_round_5)
+    doubling.run(tmp_path / 'cut')
+  gc.collect()  # The lock of the run that stopped.
+  doubling.run(tmp_path / 'cut')
+  assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
+
+
 def test_a_state_that_a_round_used_up_is_not_saved(tmp_path, capsys, monkeypatch):
   def used_up(state):
     raise ValueError('given up')
