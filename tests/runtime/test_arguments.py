@@ -106,7 +106,7 @@ def test_structures_are_those_that_the_worker_takes(contexts):
   )
 
 
-def test_sequences_are_those_that_the_worker_takes(contexts):
+def test_data_sets_are_those_that_the_worker_takes(contexts):
   @tff.tensorflow.computation(tff.SequenceType(_PAIR))
   def total(pairs):
     return pairs.reduce(tf.constant(0.0), lambda s, e: s + tf.cast(e['y'], tf.float32) * e['x'])
@@ -117,9 +117,8 @@ def test_sequences_are_those_that_the_worker_takes(contexts):
     {
       'data set': _slices(_Odict(y=[1], x=[2.0])),
       'int64': _slices(_Odict(y=np.array([1]), x=[2.0])),
-      'list': [_Odict(y=1, x=2.0), (2, 3.0)],
-      'wrong names': [{'y': 1, 'z': 2.0}],
-      'wrong shape': [([1], [2.0])],
+      'wrong names': _slices(_Odict(y=[1], z=[2.0])),
+      'wrong shape': _slices(_Odict(y=[[1]], x=[[2.0]])),
       'number': 5,
     },
   )

@@ -76,7 +76,7 @@ def test_two_phases_keep_what_the_second_needs():
   assert [float(v) for v in given] == [1.0, 2.0, 6.0]
 
 
-def test_sequences_as_data_sets_lists_and_of_nothing():
+def test_data_sets_are_sequences_also_of_nothing():
   pairs = collections.OrderedDict(y=np.int32, x=np.float32)
 
   @tff.tensorflow.computation(tff.SequenceType(pairs))
@@ -88,9 +88,8 @@ def test_sequences_as_data_sets_lists_and_of_nothing():
     return tff.federated_map(total, data)
 
   given = collections.OrderedDict(y=np.array([1, 2], np.int32), x=np.array([3, 4], np.float32))
-  as_dataset = tf.data.Dataset.from_tensor_slices(given)
-  as_list = [collections.OrderedDict(y=1, x=3.0)]
-  found = totals([as_dataset, as_list, []])
+  both = tf.data.Dataset.from_tensor_slices(given)
+  found = totals([both, both.take(1), both.take(0)])
   assert [float(v) for v in found] == [11.0, 3.0, 0.0]
 
 

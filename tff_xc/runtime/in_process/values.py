@@ -148,26 +148,12 @@ def to_element(value, element: tff.Type):
 
 
 def _to_dataset(value, type_spec: tff.SequenceType) -> tf.data.Dataset:
-  element = type_spec.element
-  if isinstance(value, tf.data.Dataset):
-    given = tff.SequenceType(tff.types.tensorflow_to_type(value.element_spec))
-    if not type_spec.is_assignable_from(given):
-      raise TypeError(f'expected {type_spec}, got a data set of {given}')
-    return value
-  if not isinstance(value, list):
-    raise TypeError(f'expected a list or a data set, got {type(value)}')
-  spec = element_spec(element)
-  elements = [to_element(from_python(e, element), element) for e in value]
-  if not elements:
-
-    def nothing(s):
-      return tf.zeros([0, *(d or 0 for d in s.shape)], s.dtype)
-
-    return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(nothing, spec))
-  dataset = tf.data.Dataset.from_tensors(elements[0])
-  for each in elements[1:]:
-    dataset = dataset.concatenate(tf.data.Dataset.from_tensors(each))
-  return dataset
+  if not isinstance(value, tf.data.Dataset):
+    raise TypeError(f'expected a tf.data.Dataset, got {type(value)}')
+  given = tff.SequenceType(tff.types.tensorflow_to_type(value.element_spec))
+  if not type_spec.is_assignable_from(given):
+    raise TypeError(f'expected {type_spec}, got a data set of {given}')
+  return value
 
 
 def map_leaves(function: Callable[[Any, tff.Type], Any], value, type_spec):
