@@ -174,29 +174,23 @@ class BestRound(NamedTuple):
     """Whether a run with these rows of metrics.csv stops."""
     values = [row.get(self.metric, math.nan) for row in rows]
     values = [value for value in values if not math.isnan(value)]
-    if not self.stop_after or not values:
-      return False
-    best = min(values) if self._is_lower() else max(values)
-    return len(values) - 1 - values.index(best) >= self.stop_after
+    place = self._place(values)
+    return self.stop_after > 0 and place is not None and len(values) - 1 - place >= self.stop_after
 
   def round(self, rows: Sequence[Mapping[str, float]]) -> int | None:
     """Returns the best round of successive rows of metrics.csv, or None."""
-    values = [row.get(self.metric, math.nan) for row in rows]
-    measured = [value for value in values if not math.isnan(value)]
-    if not measured:
-      return None
-    best = min(measured) if self._is_lower() else max(measured)
-    return int(rows[0].get('round', 0)) + values.index(best)
+    place = self._place([row.get(self.metric, math.nan) for row in rows])
+    return None if place is None else int(rows[0].get('round', 0)) + place
 
   def summary(self, table: 'pd.DataFrame', metrics: Iterable[str]) -> dict[str, Any] | None:
     """Returns the best round, its scores and the bytes up to it, or None.
 
     'bytes_down' and 'bytes_up' are sums over clients and rounds of metrics.csv.
     """
-    values = table[self.metric] if self.metric else []
-    if not self.metric or values.isna().all():
+    place = self._place(table[self.metric]) if self.metric else None
+    if place is None:
       return None
-    row = table.loc[values.idxmin() if self._is_lower() else values.idxmax()]
+    row = table.iloc[place]
     upto = table[table['round'] <= row['round']]
     return {
       'by': self.metric,
@@ -205,8 +199,11 @@ class BestRound(NamedTuple):
       **{f'bytes_{way}': float(_sent(upto, way).sum()) for way in ('down', 'up')},
     }
 
-  def _is_lower(self) -> bool:
-    return catalog.SCORES[self.metric].better == 'lower'
+  def _place(self, values: Iterable[float]) -> int | None:
+    """Returns the place of the best value, the first of equals; None if all are nan."""
+    sign = 1 if not self.metric or catalog.SCORES[self.metric].better == 'lower' else -1
+    measured = [(sign * value, i) for i, value in enumerate(values) if not math.isnan(value)]
+    return min(measured)[1] if measured else None
 
 
 NO_BEST = BestRound()
