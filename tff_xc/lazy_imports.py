@@ -16,10 +16,9 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import sys
-import threading
 import types
 
-# While these import, the calling thread gets placeholders.
+# While these import, placeholders take the place of deferred modules.
 _IMPORTERS = frozenset(['tensorflow', 'tensorflow_federated'])
 _DEFERRED = frozenset(
   [
@@ -71,7 +70,7 @@ class _Placeholder(types.ModuleType):
   def __getattr__(self, name: str):
     if name in _PROBED:
       raise AttributeError(name)
-    if sys.modules.get(self.__name__) is self:  # The window is still open.
+    if sys.modules.get(self.__name__) is self:  # The importer is still at it.
       part = f'{self.__name__}.{name}'
       if part in _DEFERRED:  # As in `from sklearn import preprocessing`.
         return _Placeholder(part)
@@ -101,15 +100,15 @@ class _ImporterLoader(importlib.abc.Loader):
 
   def exec_module(self, module):
     module.__spec__.loader = module.__loader__ = self._real
-    window, collects = self._finder.window, gc.isenabled()
-    window.depth += 1
+    finder, collects = self._finder, gc.isenabled()
+    finder.depth += 1
     gc.disable()
     try:
       self._real.exec_module(module)
     finally:
-      window.depth -= 1
-      if not window.depth:
-        window.seen.clear()
+      finder.depth -= 1
+      if not finder.depth:
+        finder.seen.clear()
         _remove_placeholders()
       if collects:
         gc.freeze()
@@ -123,32 +122,29 @@ def _remove_placeholders() -> None:
       del sys.modules[name]
 
 
-class _Window(threading.local):
-  """How deep this thread is in the importers, and what it has deferred."""
-
-  def __init__(self):
-    self.depth = 0
-    self.seen = set()
-
-
 class _Finder(importlib.abc.MetaPathFinder):
-  """Finds the importers, and placeholders while they import."""
+  """Finds the importers, and placeholders while they import.
+
+  A thread that imports a deferred module meanwhile gets a placeholder, too, which works
+  like the module.
+  """
 
   def __init__(self):
-    self.window = _Window()
+    self.depth = 0  # How many importers import one another now.
+    self.seen = set()  # What has been deferred meanwhile.
 
   def find_spec(self, name, path, target=None):
-    is_deferred = name in _DEFERRED and self.window.depth > 0
+    is_deferred = name in _DEFERRED and self.depth > 0
     if name not in _IMPORTERS and not is_deferred:
       return None
     spec = importlib.machinery.PathFinder.find_spec(name, path)
     if spec is None or spec.loader is None:
       return None
     if is_deferred:
-      # A first use within the window imports the module itself.
-      if name in self.window.seen:
+      # A first use meanwhile imports the module itself.
+      if name in self.seen:
         return None
-      self.window.seen.add(name)
+      self.seen.add(name)
       spec.loader = _PlaceholderLoader()
       return spec
     spec.loader = _ImporterLoader(self, spec.loader)
