@@ -179,13 +179,11 @@ def test_axes_are_in_percent_and_titles_name_task_rounds_and_seeds(runs):
   [legend] = figure.legends
   told = [text.get_text() for text in legend.get_texts()]
   assert told == ['FedSS correction=negatives (3 seeds)', 'FedSS correction=none (1 seed)']
-  colours = [line.get_color() for line in legend.get_lines()]
-  assert colours == [s['color'] for s in methods.styles(['fedss'] * 2)]
   loss = curves.compare_figure(tables.collect(runs[:1]), ['test_loss'])
   assert loss.axes[0].get_ylabel() == 'test loss'
 
 
-def test_what_is_level_in_all_runs_has_no_panel(tmp_path, runs, monkeypatch):
+def test_what_is_level_in_all_runs_has_no_panel(runs):
   frame = tables.collect(runs)
 
   def titles(figure):
@@ -200,22 +198,14 @@ def test_what_is_level_in_all_runs_has_no_panel(tmp_path, runs, monkeypatch):
   # Somebody asked for it.
   [ax] = curves.compare_figure(frame, ['map@10']).axes
   assert (ax.get_title(), ax.get_ylabel()) == ('', 'MAP@10 %')
+
+
+def test_what_hardly_changes_over_rounds_has_no_panel(tmp_path, runs, monkeypatch):
   drawn = []
   monkeypatch.setattr(pictures, 'save', lambda figure, _: drawn.append(figure))
-  curves.plot_run(runs[0], tmp_path / 'run.png')
-  runs[0].metrics['bytes_down_per_client'] *= np.linspace(1, 1.2, 20)
-  curves.plot_run(runs[0], tmp_path / 'run.png')
-  level, changing = map(titles, drawn)
-  assert level == [
-    'Training loss',
-    'Training accuracy',
-    'Held-out examples',
-    'Class rows that a client requests',
-  ]
-  assert 'Messages of one client in a round' in changing
-  assert 'Cohort' not in changing
-  assert drawn[0].axes[1].get_ylabel() == 'accuracy %'
-  # Every panel names its metrics, a single one, too.
-  assert all(ax.get_legend() for ax in drawn[0].axes if ax.lines)
+  for factor in (1, 1.2):
+    runs[0].metrics['bytes_down_per_client'] *= np.linspace(1, factor, 20)
+    curves.plot_run(runs[0], tmp_path / 'run.png')
+  level, changing = ([ax.get_title() for ax in figure.axes] for figure in drawn)
+  assert {*changing} - {*level, ''} == {'Messages of one client in a round'}
   assert drawn[0].axes[0].lines[0].get_color() == methods.colour('fedss')
-  assert drawn[0].get_suptitle() == 'FedSS on omniglot, 20 rounds, seed 0'
