@@ -47,10 +47,10 @@ class Request:
     named = {'task': self.task, 'algorithm': self.algorithm, 'seeds': seeds}
     return {name: value for name, value in named.items() if value}
 
-  def command(self, name: str, chosen: Iterable[str] = ()) -> str:
-    """Returns the command that measures a result again; `chosen` settings go first."""
-    settings = self.limits() | {n: self.given[n] for n in sorted(chosen)} | {**self.given}
-    settings.pop('data_dir', None)  # Where they lie elsewhere is not known.
+  def command(self, name: str) -> str:
+    """Returns the command that measures a result again."""
+    # Where the data lie elsewhere is not known.
+    settings = table_lib.without(self.limits() | {**self.given}, ['data_dir'])
     kept = [shlex.quote(f'--{n}={value}') for n, value in settings.items()]
     return ' '.join([lines_lib.command(name, self.scale), *kept])
 
@@ -64,13 +64,12 @@ class Planned:
   # Of a table, each with a run for each seed.
   rows: Sequence[table_lib.Row] = ()
   runs: Sequence[Sequence[runs_lib.Run]] = ()
-  chosen: frozenset[str] = frozenset()  # Settings given that choose rows.
   configs: Sequence[Mapping[str, Any]] = ()  # Of a study, by task.
 
   @property
   def command(self) -> str:
     """The command that measures the result again."""
-    return self.request.command(self.found.name, self.chosen)
+    return self.request.command(self.found.name)
 
   @property
   def by_folder(self) -> dict[pathlib.Path, runs_lib.Run]:
@@ -151,17 +150,16 @@ def _used(found: table_lib.Result, request: Request) -> Request:
 
 def _of_table(found: table_lib.PaperTable, request: Request) -> Planned:
   """Plans the rows of a table that flags choose."""
-  form = found.form(request.scale)
-  rows, chosen = form.rows, set()
+  form, given = found.form(request.scale), request.given
+  rows = form.rows
   if request.scale != 'small':
     rows = choose(found, rows, request.task, request.algorithm)
-    chosen = _differing(rows) & {*request.given}
+    # What chooses rows is theirs, and replaces nothing in others.
+    given = table_lib.without(request.given, _differing(rows))
     rows = having(rows, request.given)
-  # What chose rows is theirs, and replaces nothing in others.
-  given = table_lib.without(request.given, chosen)
   runs = plan_runs(rows, given, request.seeds or form.seeds, request.output)
   check_evaluated(found, rows, runs)
-  return Planned(found=found, request=request, rows=rows, runs=runs, chosen=frozenset(chosen))
+  return Planned(found=found, request=request, rows=rows, runs=runs)
 
 
 def _differing(rows: Sequence[table_lib.Row]) -> set[str]:

@@ -232,8 +232,8 @@ def noises(dataset, model, config: Mapping[str, Any]) -> dict[int, float]:
   train, n = dataset.train, dataset.num_classes
   large = [k for k, size in enumerate(train.partition.sizes) if size >= _BATCH]
   batches = [train.partition.of_client(k)[:_BATCH] for k in large[:_BATCHES]]
-  own = [len(np.unique(train.pool.y[batch])) for batch in batches]
-  if not batches or n - max(own) <= _MOST:
+  own = max((len(np.unique(train.pool.y[batch])) for batch in batches), default=n)
+  if n - own <= _MOST:
     raise errors.InputError(
       f'the noise is that of batches of {_BATCH} examples of a client, of up to {_MOST}'
       ' classes that a batch does not have; give more classes (--num_classes)'
@@ -259,12 +259,11 @@ def noises(dataset, model, config: Mapping[str, Any]) -> dict[int, float]:
     return found
 
   exact = weights_after(full.made(model=model, local_training=training))
-  doubled = (_FEWEST * 2**power for power in itertools.count())
-  grid = itertools.takewhile(lambda m: m < n - max(own), doubled)
-  found = {}
+  doubled = (_FEWEST * 2**power for power in range(n.bit_length()))
+  grid, found = [m for m in doubled if m < n - own], {}
   for m in (*grid, n - 1):  # A client takes all n - |P| others at most.
     sampled = fedss_lib.FedSS.made(
-      model=model, max_positives=max(own), negatives=m, local_training=training
+      model=model, max_positives=own, negatives=m, local_training=training
     )
     pairs = zip(weights_after(sampled), exact, strict=True)
     found[m] = float(np.mean([np.abs(a - b).mean() for a, b in pairs]))

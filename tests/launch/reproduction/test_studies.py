@@ -255,14 +255,11 @@ def noisy_dataset(num_classes=90, sizes=(40, 7, 33)):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures('in_process')
-def test_the_noise_falls_to_nothing_and_is_proportional_to_the_rate():
+def test_the_noise_falls_to_nothing_with_all_other_classes():
   dataset, model = noisy_dataset(), tiny.model(90)
   found = studies.noises(dataset, model, CONFIG)
   assert [*found] == [5, 10, 20, 40, 80, 89]
   assert found[5] > found[20] > found[80] > 1e-5 > 1e-7 > found[89]
-  twice = CONFIG['hyperparameters'] | {'client_learning_rate': 0.2}
-  again = studies.noises(dataset, model, {**CONFIG, 'hyperparameters': twice})
-  assert again[5] == pytest.approx(2 * found[5], rel=1e-3)
 
 
 def test_few_classes_outside_of_a_batch_are_refused():
