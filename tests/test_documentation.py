@@ -36,7 +36,6 @@ def test_the_python_example_runs(tff_worker):
 def test_the_examples_of_own_data_network_and_algorithm_run(in_process, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   examples = [block for block in documents.code(OWN, 'python') if 'learning.next' not in block]
-  assert len(examples) == 7
   y = np.array([0, 1, 1, 1])
   np.save('embeddings.npy', np.zeros([4, 3]))
   x = np.random.default_rng(0).integers(0, 256, [4, 28, 28], np.uint8)
