@@ -153,5 +153,5 @@ def test_names_of_classes_are_kept_and_shown(here):
   assert names_of(named) == ['cat', 'dog', 'emu']
   evaluate.run(str(named))
   heading = (named / 'confusion.csv').read_text().splitlines()[0]
-  assert heading.startswith('class of the training examples of')
-  assert heading.endswith(',cat,dog,emu,other')
+  assert heading.startswith('class of the test examples of')  # Of test.csv's user_id.
+  assert heading.endswith(',emu,other')
