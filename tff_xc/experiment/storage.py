@@ -71,7 +71,7 @@ def read_arrays(
       names = list(filter(wanted, file.files))
       advice = 'free some, or delete the file if it is damaged'
       memory.require_arrays(file.zip, names, f'{path}', advice)
-      return {name: file[name] for name in names}
+      return {name: _read(file, name) for name in names}
   except (DamagedError, errors.InputError):
     raise
   except Exception as e:  # NumPy raises many types for a damaged file.
@@ -81,6 +81,15 @@ def read_arrays(
     raise errors.InputError(
       f'{path} cannot be read ({told}); mend that, and start the same command again'
     ) from e
+
+
+def _read(file, name: str) -> np.ndarray:
+  try:
+    return file[name]
+  except SystemError:
+    # CPython 3.11, if another thread parses Python at the same time as NumPy the header:
+    # https://github.com/python/cpython/issues/106905
+    return file[name]
 
 
 def _comment(count: int) -> bytes:
