@@ -41,7 +41,7 @@ def command(run_dir, *flags):
 
 
 def call(run_dir, *flags):
-  done = processes.run(command(run_dir, *flags), cwd=light.ROOT, timeout=300)
+  done = processes.run(command(run_dir, *flags), cwd=light.ROOT, timeout=900)
   assert done.returncode == 0, done.stderr
   return done
 
@@ -99,6 +99,7 @@ def test_kill_9_and_ctrl_c_and_resumes_give_the_same_digits(flags, rounds, tmp_p
   flags = (*flags, f'--rounds={rounds}', '--checkpoint_every=2')
   call(whole, *flags)
   stopped_by(signal.SIGKILL, flags, run_dir, after=5)
+  killed = rounds_done(run_dir)
   with open(run_dir / 'metrics.csv', 'a') as file:
     file.write('9,0.5,0')
   checkpoints = run_dir / 'checkpoints'
@@ -106,7 +107,7 @@ def test_kill_9_and_ctrl_c_and_resumes_give_the_same_digits(flags, rounds, tmp_p
   file = checkpoints / f'round_{newest}.npz'
   os.truncate(file, file.stat().st_size // 2)
   # The resumed run is interrupted, with the row that it resumed from there.
-  status, said = stopped_by(signal.SIGINT, flags, run_dir, after=newest + 1)
+  status, said = stopped_by(signal.SIGINT, flags, run_dir, after=killed + 1)
   assert f'round {newest} is damaged' in said
   assert (checkpoints / 'damaged' / file.name).is_file()
   assert (status, 'stopped' in said, 'Traceback' in said) == (130, True, False)
