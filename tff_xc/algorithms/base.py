@@ -13,20 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tff_xc import errors, wording
-from tff_xc.options import (
-  attack,
-  calibration,
-  compression,
-  conflicts,
-  contrastive,
-  hyperparameters as hp,
-  importance,
-  participation,
-  privacy,
-  robust,
-  schedules,
-  secure_sums,
-)
+from tff_xc.options import calibration, conflicts, hyperparameters as hp, importance, schedules
 
 if TYPE_CHECKING:
   import numpy as np
@@ -251,17 +238,7 @@ class Base:
 class Federated(Base):
   """Clients, and the options that any algorithm with clients takes."""
 
-  # In the order in which a client's update passes them.
-  options = (
-    contrastive.MoonTerm,
-    importance.Importance,
-    robust.Robust,
-    privacy.Privacy,
-    compression.Compression,
-    secure_sums.SecureSums,
-    participation.Participation,
-    attack.Attack,
-  )
+  options = conflicts.OF_CLIENTS
   has_clients = True
 
   largest_loss: bool = hp.field(
@@ -309,7 +286,7 @@ class Federated(Base):
     if self.prox_mu:
       penalty = losses.Proximal(self.prox_mu / 2)
       made = dataclasses.replace(made, penalties=(*made.penalties, penalty))
-    for option in Federated.options:
+    for option in conflicts.OF_CLIENTS:
       made = option.of(self).added(made, facts)
     return made
 

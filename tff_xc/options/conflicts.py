@@ -1,4 +1,4 @@
-"""What excludes what: one table, for flags and for Python alike.
+"""The options of clients, and what excludes what: one table, for flags and for Python alike.
 
 A row names two settings and says why they exclude each other. `dp` is that option when it
 is on, `dp=local|central` it with one of these values, `dp!=none` it with any other value,
@@ -15,7 +15,29 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tff_xc import errors
-from tff_xc.options import hyperparameters as hp
+from tff_xc.options import (
+  attack,
+  compression,
+  contrastive,
+  hyperparameters as hp,
+  importance,
+  participation,
+  privacy,
+  robust,
+  secure_sums,
+)
+
+# What all algorithms with clients take, in the order in which a client's update passes them.
+OF_CLIENTS = (
+  contrastive.MoonTerm,
+  importance.Importance,
+  robust.Robust,
+  privacy.Privacy,
+  compression.Compression,
+  secure_sums.SecureSums,
+  participation.Participation,
+  attack.Attack,
+)
 
 _REFUSE, LEAVE_OUT = object(), object()
 
