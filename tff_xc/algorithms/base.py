@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tff_xc import errors, wording
+from tff_xc.lazy import tff
 from tff_xc.options import calibration, conflicts, hyperparameters as hp, importance, schedules
 
 if TYPE_CHECKING:
@@ -350,8 +351,6 @@ class Server(Base):
     """Returns the server's optimizer of all weights, and that of selected rows."""
     # Both compute the same, except Adam on requested rows only: a row without a
     # gradient does not move with Adagrad, and moves by its momentum with SGD.
-    import tensorflow_federated as tff
-
     from tff_xc.round import optimizers
 
     rate, kind = self.server_learning_rate, self.server_optimizer

@@ -19,6 +19,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tff_xc.algorithms import base
+from tff_xc.lazy import tf, tff
 from tff_xc.options import hyperparameters as hp
 from tff_xc.round import parts
 
@@ -90,8 +91,6 @@ class _Regulariser:
   frozen: Collection[str]
 
   def __call__(self, step):
-    import tensorflow as tf
-
     now, received, kept = map(
       tf.nest.flatten,
       (
@@ -119,8 +118,6 @@ class _Gradient(parts.Part):
   name = 'feddyn'
 
   def on_client(self, local):
-    import tensorflow as tf
-
     kept = tf.nest.map_structure(
       lambda g, b, a: g - self.alpha * (a - b),
       local.kept.value,
@@ -132,8 +129,6 @@ class _Gradient(parts.Part):
 
 def _less_the_drift(all_clients: int):
   """Returns the server's optimizer: the mean, less h / alpha, its state."""
-  import tensorflow as tf
-  import tensorflow_federated as tff
 
   class LessTheDrift(tff.learning.optimizers.Optimizer):
     """Gradients are minus the mean delta of `clients`, so that alpha cancels."""

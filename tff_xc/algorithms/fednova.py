@@ -21,6 +21,7 @@ import dataclasses
 
 from tff_xc import errors
 from tff_xc.algorithms import base, fedavg
+from tff_xc.lazy import tf
 from tff_xc.options import hyperparameters as hp
 from tff_xc.round import parts
 
@@ -61,8 +62,6 @@ class _Normalised(parts.Part):
   name = 'fednova'
 
   def on_client(self, local):
-    import tensorflow as tf
-
     steps = tf.maximum(local.steps, 1.0)
     if self.prox_mu:  # 1 - (1 - decay)^tau, without cancellation.
       decay = tf.convert_to_tensor(local.rate * self.prox_mu, tf.float32)
@@ -78,8 +77,6 @@ class _Normalised(parts.Part):
     return parts.Answer(reply=local.weight * steps, change=(encoder, rows))
 
   def on_server(self, state, total, of_round, merged):
-    import tensorflow as tf
-
     factor = tf.math.divide_no_nan(total, of_round.weight)
     trained = merged.weights.encoder  # Not batch statistics.
     encoder = collections.OrderedDict(

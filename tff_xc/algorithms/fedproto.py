@@ -28,6 +28,7 @@ import dataclasses
 from typing import Any
 
 from tff_xc.algorithms import base
+from tff_xc.lazy import tf, tff
 from tff_xc.options import hyperparameters as hp
 from tff_xc.round import parts
 
@@ -101,8 +102,6 @@ class _NearPrototypes:
   trains_rows = False
 
   def __call__(self, step):
-    import tensorflow as tf
-
     rows = step.initial_weights.class_table
     logits = self.head.logits(step.embeddings, rows, None)
     own = tf.gather(rows, step.targets)
@@ -121,8 +120,6 @@ class _Prototypes(parts.Part):
   name = 'fedproto'
 
   def on_client(self, local):
-    import tensorflow as tf
-
     from tff_xc import classifier
 
     sums, numbers = local.embedded(self.head.compared)
@@ -135,9 +132,6 @@ class _Prototypes(parts.Part):
 
 def _means():
   """Returns the merge of prototypes, by the examples of the class at each client."""
-  import tensorflow as tf
-  import tensorflow_federated as tff
-
   from tff_xc.round import folding, merge
 
   @tff.tensorflow.computation

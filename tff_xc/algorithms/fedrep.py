@@ -17,6 +17,7 @@ import dataclasses
 from typing import Any
 
 from tff_xc.algorithms import base, fedbabu
+from tff_xc.lazy import tf
 from tff_xc.options import hyperparameters as hp
 from tff_xc.round import parts
 
@@ -72,8 +73,6 @@ class _Head(parts.Part):
   name = 'fedrep'
 
   def own_model(self, weights, kept):
-    import tensorflow as tf
-
     from tff_xc import classifier
 
     rows = tf.cond(kept.known, lambda: kept.value['head'], lambda: weights.class_table)

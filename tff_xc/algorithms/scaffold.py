@@ -25,6 +25,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tff_xc.algorithms import base, fedavg, feddyn
+from tff_xc.lazy import tf
 from tff_xc.options import hyperparameters as hp
 from tff_xc.round import parts
 
@@ -85,8 +86,6 @@ class _Correction:
   frozen: Collection[str]
 
   def __call__(self, step):
-    import tensorflow as tf
-
     now, variate, own = map(
       tf.nest.flatten,
       (feddyn.trained(step.weights, self.frozen), step.received[_Variates.name], step.state.value),
@@ -111,13 +110,9 @@ class _Variates(parts.Part):
     return self.spec
 
   def initial(self):
-    import tensorflow as tf
-
     return tf.nest.map_structure(lambda s: tf.zeros(s.shape, s.dtype), self.spec)
 
   def on_client(self, local):
-    import tensorflow as tf
-
     old = local.kept.value
     if not self.of_steps:
       encoder, tables = local.gradients()
@@ -135,8 +130,6 @@ class _Variates(parts.Part):
     return parts.Answer(new, tf.nest.map_structure(tf.subtract, new, old))
 
   def on_server(self, state, total, of_round, merged):
-    import tensorflow as tf
-
     def moved(c, change):
       return c + change / self.num_clients
 
