@@ -215,10 +215,7 @@ def resolve(task: str, algorithm: str, changes: Mapping[str, Any] | None = None)
   found.fit(draft)
   _check_sizes(draft, 0 if found.data_is_named else num_classes or 0)
   _check_weights_of_classes(found, values, num_classes)
-  _check_epsilon(draft)
   _check_runtime(draft)
-  if settings['dp_epsilon']:  # It follows.
-    del values['dp_noise_multiplier']
   return {
     'task': task,
     'algorithm': algorithm,
@@ -303,18 +300,6 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   if START_FROM_ROWS in given and not values[START_FROM]:
     raise errors.InputError(f'--{START_FROM_ROWS} goes with --{START_FROM}; leave it out')
   return values
-
-
-def _check_epsilon(draft: task_lib.Draft) -> None:
-  epsilon = draft.settings['dp_epsilon']
-  if epsilon and draft.values.get('dp', 'none') == 'none':
-    raise errors.InputError(
-      f'--dp_epsilon={epsilon:g} needs --dp=central, or another, and an algorithm with clients'
-    )
-  if epsilon and 'dp_noise_multiplier' in draft.given:
-    raise errors.InputError(
-      'give --dp_epsilon or --dp_noise_multiplier, which follows from it, not both'
-    )
 
 
 def _check_runtime(draft: task_lib.Draft) -> None:

@@ -55,7 +55,12 @@ def resolve(given):
 
 
 # A default noise or number of rounds is enough for a conflict.
-NEVER_ALONE = ('dp_clip=inf', 'client_schedule!=constant', 'server_schedule!=constant')
+NEVER_ALONE = (
+  'dp_epsilon',
+  'dp_clip=inf',
+  'client_schedule!=constant',
+  'server_schedule!=constant',
+)
 
 
 @pytest.mark.parametrize('row', conflicts.CONFLICTS, ids=lambda row: f'{row.a} x {row.b}')

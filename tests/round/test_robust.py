@@ -320,19 +320,6 @@ def test_updates_that_are_not_finite_are_dropped_and_bounds_stay_finite():
     tiny.assert_same_weights(after.weights, output.state.weights, 0)
 
 
-@pytest.mark.slow
-def test_tffs_worker_computes_the_same(in_process_context, tff_worker):
-  ends = []
-  for context in (in_process_context, tff_worker):
-    tff.framework.set_default_context(context)
-    process = process_lib.build_process(made('fedss', BOTH))
-    ends.append(tiny.run(process, 2, cohort_of))
-  (ours, measured), (theirs, expected) = ends
-  tiny.assert_same_weights(ours.weights, theirs.weights, 1e-5)
-  tiny.assert_same_weights(ours.parts, theirs.parts, 1e-5)
-  tiny.assert_same_weights(measured, expected, 1e-4)
-
-
 def test_options_make_the_bounds():
   def bounds(**given):
     return registry.get('fedavg').made(model=tiny.model(), **given).part('bounds')

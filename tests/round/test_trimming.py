@@ -157,19 +157,6 @@ def test_feature_rows_are_trimmed_too():
   assert np.isfinite(moved).all()
 
 
-@pytest.mark.slow
-def test_tffs_worker_computes_the_same(in_process_context, tff_worker):
-  for name in ('fedss', 'fullsoftmax'):
-    ends = []
-    for runtime in (in_process_context, tff_worker):
-      tff.framework.set_default_context(runtime)
-      process = process_lib.build_process(made(name, 0.3))
-      ends.append(tiny.run(process, 2, test_robust.cohort_of))
-    (ours, measured), (theirs, expected) = ends
-    tiny.assert_same_weights(ours.weights, theirs.weights, 1e-4)
-    tiny.assert_same_weights(measured, expected, 1e-4)
-
-
 @pytest.mark.parametrize('name', registered.FEDERATED)
 def test_every_algorithm_takes_medians_and_attackers_or_says_why_not(name):
   given = {'robust_aggregation': 'median', 'attack': 'flip_signs'}

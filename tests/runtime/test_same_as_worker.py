@@ -61,6 +61,9 @@ _RATES = {'client_schedule': 'step', 'client_schedule_rounds': 1}
 _RATES |= {'server_warmup_rounds': 4}
 _COMPRESSED = {'compression': 'rotate_quantize'}
 _ROUNDED = {'message_precision': 'bfloat16'}
+_BOUNDED = {'robust_aggregation': 'zeroing+clipping', 'clipping_norm': 0.01}
+_BOUNDED |= {'attack': 'scale', 'attack_fraction': 0.5}
+_TRIMMED = {'robust_aggregation': 'trimmed_mean', 'trimmed_fraction': 0.3}
 _CHANGED = [
   pytest.param(
     name,
@@ -78,6 +81,8 @@ _CHANGED = [
     _CHOSEN,
     _COMPRESSED,
     _ROUNDED,
+    _BOUNDED,
+    _TRIMMED,
     _RATES,
   )
   if set(changes) <= set(algorithm.names)
@@ -89,7 +94,8 @@ _CHANGED = [
   if name != 'fedvc' or changes.get('dp') != 'central'
   if 'dp_rows' not in changes or name in ('fedss', 'fedaws', 'posonly')
   # One algorithm of each merge.
-  if changes not in (_COMPRESSED, _ROUNDED) or name in ('fedss', 'fedaws', 'turbosvm')
+  if changes not in (_COMPRESSED, _ROUNDED, _BOUNDED) or name in ('fedss', 'fedaws', 'turbosvm')
+  if changes is not _TRIMMED or name in ('fedss', 'fullsoftmax')
 ]
 
 

@@ -81,6 +81,8 @@ CONFLICTS = (
   Conflict(_MEDIANS, 'client_weighting=examples', _ALIKE, 'uniform'),
   # Differential privacy.
   Conflict('dp', 'robust_aggregation', 'it clips by --dp_clip'),
+  Conflict('dp_epsilon', 'dp=none', 'it is about noise; give --dp=central, or another kind'),
+  Conflict('dp_epsilon', 'algorithm=centralized', 'there are no clients to hide'),
   Conflict('dp', 'row_renormalize', 'it divides by who holds a row, which has to be hidden'),
   Conflict(
     'dp=central & dp_rows=all',
@@ -91,6 +93,12 @@ CONFLICTS = (
   Conflict('dp_clip=inf', 'dp_clip_quantile', 'a quantile needs a finite norm'),
   Conflict('dp_clip=inf', 'dp=distributed', 'integers need a finite norm'),
   Conflict('dp_clip=inf', 'dp_noise_multiplier', 'noise needs a finite norm'),
+  Conflict(
+    'dp_epsilon',
+    'dp_noise_multiplier',
+    'the noise follows from epsilon; give one of them, not both',
+    LEAVE_OUT,
+  ),
   Conflict(
     'virtual_client_size',
     'dp=distributed',
