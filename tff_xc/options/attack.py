@@ -65,6 +65,7 @@ class Attack(option.Option):
     10.0,
     'the multiple of their update that attackers send',
     above=0,
+    most=hp.FLOAT32_MAX,
     of='attack',
     only_with=('scale', 'flip_signs'),
   )
