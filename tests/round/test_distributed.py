@@ -229,7 +229,7 @@ def test_a_run_has_its_epsilon(in_process, tmp_path):
     {
       **{'num_classes': 30, 'num_clients': 20, 'clients_per_round': 5},
       **{'examples_per_client': 10, 'classes_per_client': 3, 'rounds': 4},
-      **{'eval_every': 2, 'dp': 'distributed', 'dp_epsilon': 20.0},
+      **{'eval_every': 2, 'dp': 'distributed', 'dp_epsilon': 20.0, 'dp_noise_seed': 'public'},
     },
   )
   run = experiment.assemble(config)

@@ -288,7 +288,7 @@ def test_without_noise_and_bound_it_is_the_plain_run(name, clip):
   """By flag, infinity is the largest finite number."""
   plain = dataclasses.replace(made(name, momentum=0.9), weighting='uniform')
   expected, _ = after(process_lib.build_process(plain, 7))
-  hidden = dataclasses.replace(NOTHING, clip=clip)
+  hidden = dataclasses.replace(NOTHING, dp_clip=clip)
   found, _ = after(built(name, hidden, momentum=0.9))
   np.testing.assert_array_equal(flat(found), flat(expected))
 
@@ -297,7 +297,7 @@ def test_without_noise_and_bound_it_is_the_plain_run(name, clip):
 def test_a_sum_of_clipped_changes_over_the_expected_clients():
   """With NumPy: the update of one client at a time, clipped and divided by m."""
   start = flat(after(built('fedss', NOTHING), 1, lambda r: [])[0])
-  alone = dataclasses.replace(NOTHING, cohort=1.0)
+  alone = dataclasses.replace(NOTHING, clients_per_round=1.0)
   each = [flat(after(built('fedss', alone), 1, lambda r, c=c: [c])[0]) - start for c in cohort(0)]
   norms = [np.linalg.norm(change) for change in each]
   clip = float(np.median(norms))
@@ -405,7 +405,7 @@ def test_the_norm_follows_a_private_quantile():
   # All are above it, so that it grows by exp(0.2 / 2), but for the count's noise.
   growth = np.log(np.divide(norms[1:], norms[:-1]))
   np.testing.assert_allclose(growth, 0.1, atol=0.2 * 5 * 0.05)
-  assert hidden.value_noise_multiplier > hidden.noise_multiplier
+  assert hidden.value_noise_multiplier > hidden.dp_noise_multiplier
 
 
 @pytest.mark.slow
