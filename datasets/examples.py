@@ -14,7 +14,7 @@ import pathlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -158,6 +158,19 @@ class Examples:
       read=read and (lambda rows: read(numbers[rows])),
     )
 
+  def kept(self, numbers: np.ndarray) -> 'Examples':
+    """Returns these examples, int [k] ascending, in their parts and with their ids."""
+
+    def left(part):
+      return None if part is None else np.flatnonzero(np.isin(numbers, part))
+
+    return dataclasses.replace(
+      self.some(numbers),
+      ids=Texts(self.ids.array.take(numbers)),
+      test=left(self.test),
+      retrieval=left(self.retrieval),
+    )
+
   def of_classes(self, classes: np.ndarray) -> 'Examples':
     """Returns all examples with these classes, int [k] ascending, numbered from
     0.
@@ -210,6 +223,34 @@ class Examples:
       return
     for block in blocks(len(numbers)):
       yield '\0'.join(self.ids.take(numbers[block])).encode()
+
+
+class Block(NamedTuple):
+  """Some raw examples for a trained model."""
+
+  names: list[str]  # An image's path; the number of a line or row in its file.
+  raw: tuple[np.ndarray, ...]  # The arguments of `predictor.Predictor`.
+  # Of each example the names that its label may have, the likeliest first; for
+  # sparse text bool [b, n]; None: no labels.
+  labels: list[tuple[str, ...]] | scipy.sparse.csr_matrix | None
+  # Of images, the name of the one that each lies in.
+  folders: Sequence[str] = ()
+  # What tells an example from all others, whatever paths lead to it.
+  keys: Sequence[str] = ()
+  # Of images that cannot be read and are left out: (place in the block with them, name,
+  # why). A block may have nothing else.
+  damaged: Sequence[tuple[int, str, str]] = ()
+  # bool [b, n], the classes that are no answer; None: all may be.
+  seen: scipy.sparse.csr_matrix | None = None
+
+
+def bags(x: scipy.sparse.csr_matrix) -> tuple[np.ndarray, ...]:
+  """Returns the arguments of a predictor of sparse features."""
+  return (
+    np.asarray(x.indices, np.int32),
+    np.asarray(x.data, np.float32),
+    np.asarray(x.indptr, np.int32),
+  )
 
 
 def of_labels(

@@ -1,7 +1,7 @@
 """ImageNet-21k: lists its images, wherever they lie, and deals them to clients.
 
   n01440764/n01440764_10026.JPEG  in a folder, tar or zip
-  n01440764.tar                   in a folder or a tar (`datasets.images.packed`)
+  n01440764.tar                   in a folder or a tar (`datasets.readers.packed`)
   a text file                     a line for each image, SYNSET/NAME.JPEG; or .gz
 
 All give the same examples, in the order of the ids' bytes. The text file needs no
@@ -18,8 +18,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from datasets import examples as examples_lib, zip_members
-from datasets.images import names as names_lib, store as store_lib
+from datasets import examples as examples_lib
+from datasets.readers import image_names as names_lib, images as store_lib, zipped
 from datasets.splits import hold_out, partitions
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
@@ -52,11 +52,7 @@ def _ids(path: pathlib.Path) -> examples_lib.Texts:
   if not len(names):
     raise errors.InputError(f'{path} has no lines; give SYNSET/NAME.JPEG in each')
   if twice := np.flatnonzero(names_lib.equal_to_next(names))[:1].tolist():
-    [name] = names.take(twice)
-    before, line, *_ = [i for i, n in enumerate(_lines(path), 1) if n == name]
-    raise errors.InputError(
-      f'{path}, line {line:,}: {name!r} is in line {before:,} already; list each image once'
-    )
+    raise errors.InputError(f'{path} has {names.take(twice)[0]!r} twice; list each image once')
   return names
 
 
@@ -66,7 +62,7 @@ def _lines(path: pathlib.Path) -> Iterator[str]:
   import pyarrow.compute
 
   count, advice = 0, 'give text, SYNSET/NAME.JPEG in each line'
-  every = map(str.rstrip, zip_members.text_lines(path, advice))
+  every = map(str.rstrip, zipped.text_lines(path, advice))
   while lines := list(itertools.islice(every, _LINES)):
     right = pyarrow.compute.match_substring_regex(pa.array(lines, pa.large_string()), _AN_IMAGE)
     wrong = np.flatnonzero(~right.to_numpy(zero_copy_only=False)).tolist()

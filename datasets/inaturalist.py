@@ -22,13 +22,15 @@ import array
 import collections
 import dataclasses
 import math
+import operator
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from datasets import examples as examples_lib, json_stream, zip_members
+from datasets import examples as examples_lib
+from datasets.readers import json_stream, zipped
 from datasets.splits import hold_out, partitions, split_files
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
@@ -75,8 +77,8 @@ def read(path: pathlib.Path, *, positions: bool = False) -> examples_lib.Example
     'images without user': int((users < 0).sum()),
     'images without coordinates': int(np.isnan(taken_at[:, 0]).sum()),
   }
-  if archive := zip_members.find(files[LOCATIONS]):
-    checksum = split_files.md5(archive.archive)
+  if archive := zipped.find(files[LOCATIONS]):
+    checksum = split_files.md5(archive[0])
     facts[f'md5 of {_ARCHIVES[LOCATIONS]}'] = checksum
   parts = [
     examples_lib.Examples(
@@ -96,7 +98,7 @@ def read(path: pathlib.Path, *, positions: bool = False) -> examples_lib.Example
 def _find(path: pathlib.Path, name: str) -> pathlib.Path:
   """Returns where a file is: in the folder, or in a zip there."""
   for place in (path / name, path / _ARCHIVES[name] / name):
-    if zip_members.is_file(place):
+    if zipped.is_file(place):
       return place
   raise errors.InputError(
     f'--input={path} has no {name}, nor {_ARCHIVES[name]} with it; give the folder'
@@ -113,74 +115,55 @@ class _Annotations(NamedTuple):
   names: dict[int, str]
 
 
-def _objects(path: pathlib.Path, prefix: str, what: str, use: Callable) -> None:
+def _objects(path: pathlib.Path, prefix: str, use: Callable) -> None:
   """Calls `use` with each object of an array; what it raises names the object."""
-  rows = json_stream.items(path, prefix, _GET_IT)
-  bar = f'reading {path.name}, {what}'
-  for number, item in enumerate(examples_lib.watched(rows, bar, 'row')):
+  rows = json_stream.values(path, prefix, _GET_IT)
+  for item in examples_lib.watched(rows, f'reading {path.name}, {prefix}', 'row'):
     try:
       use(item)
     except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as e:
       raise errors.InputError(
-        f'{path}, {what}[{number}] is {str(item)[:80]}, which will not do'
-        f' ({type(e).__name__}: {e}); {_GET_IT}'
+        f'{path}, {prefix}: {str(item)[:80]} will not do ({type(e).__name__}: {e}); {_GET_IT}'
       ) from e
 
 
-def _columns(path: pathlib.Path, key: str, first: str, second: str, others):
-  """Returns two columns of an array, numbers and what is appended to `others`."""
-  numbers = array.array('q')
+def _columns(path: pathlib.Path, key: str, number: str, value: str, checked: Callable = str.strip):
+  """Returns int64 [k] and a list, two values of the objects of an array."""
+  numbers, values = array.array('q'), []
 
   def use(item):
-    numbers.append(item[first])
-    value = item[second]
-    others.append(value.strip() if isinstance(others, list) else value)
+    numbers.append(item[number])
+    values.append(checked(item[value]))
 
-  _objects(path, f'{key}.item', key, use)
-  if not numbers:
-    raise errors.InputError(
-      f'{path} has no "{key}"; expected an object with images, categories and'
-      f' annotations: {_GET_IT}'
-    )
-  return numbers, others
+  _objects(path, f'{key}.item', use)
+  return np.array(numbers, np.int64), values
 
 
 def _annotations(path: pathlib.Path) -> _Annotations:
   """Reads annotations in COCO's form; the file's keys may come in any order."""
   import pandas as pd
 
-  ids, files = _columns(path, 'images', 'id', 'file_name', [])
-  category_ids, names = _columns(path, 'categories', 'id', 'name', [])
-  image_ids, categories_ = _columns(
-    path, 'annotations', 'image_id', 'category_id', array.array('q')
-  )
-  place = pd.Index(np.array(ids, np.int64))
+  ids, files = _columns(path, 'images', 'id', 'file_name')
+  category_ids, category_names = _columns(path, 'categories', 'id', 'name')
+  of_image, of_category = _columns(path, 'annotations', 'image_id', 'category_id', operator.index)
+  names = dict(zip(category_ids.tolist(), category_names, strict=True))
   stems = examples_lib.TextParts()
   stems.add([n.rpartition('/')[2].rpartition('.')[0] for n in files])
-  for what, again in (
-    ('the id', place[place.duplicated()]),
-    ('files of the name', stems.repeated() or ()),
+  place = pd.Index(ids)
+  rows = place.get_indexer(of_image) if place.is_unique else np.zeros(0, int)
+  if (
+    not len(ids)
+    or sorted(rows.tolist()) != list(range(len(ids)))
+    or not names.keys() >= set(of_category)
+    or stems.repeated()
   ):
-    if len(again):
-      raise errors.InputError(f'{path}: two images have {what} {again[0]!r}; {_GET_IT}')
-  of_image, of_category = np.array(image_ids), np.array(categories_)
-  rows = place.get_indexer(of_image)
-  known = np.isin(of_category, np.array(category_ids, np.int64))
-  for key, bad in (('image', of_image[rows < 0]), ('category', of_category[~known])):
-    if len(bad):
-      raise errors.InputError(
-        f'{path}: "annotations" has the {key}_id {bad[0]}, which its list lacks; {_GET_IT}'
-      )
-  counts = np.bincount(rows, minlength=len(place))
-  if (other := np.flatnonzero(counts != 1)).size:
     raise errors.InputError(
-      f'{path}: the image {place[other[0]]} has {counts[other[0]]} annotations,'
-      f' expected one; {_GET_IT} (not the bounding boxes)'
+      f'{path}: expected "images" of different ids and names, each with one annotation, of one of'
+      f' the "categories"; {_GET_IT} (not the bounding boxes)'
     )
-  categories = np.empty(len(place), np.int64)
+  categories = np.empty(len(ids), np.int64)
   categories[rows] = of_category
-  names = dict(zip(category_ids, names, strict=True))
-  return _Annotations(place.to_numpy(), stems.texts(), categories, names)
+  return _Annotations(ids, stems.texts(), categories, names)
 
 
 def _locations(path: pathlib.Path, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
@@ -209,7 +192,7 @@ def _locations(path: pathlib.Path, ids: np.ndarray) -> tuple[np.ndarray, np.ndar
     if name := _name(item.get('user_id')):
       users[row] = codes.setdefault(name, len(codes))
 
-  _objects(path, 'item', 'the array', use)
+  _objects(path, 'item', use)
   if not seen.any():
     raise errors.InputError(f'{path} has none of the {len(ids):,} images; give files of one year')
   return positions, users, list(codes)

@@ -1,6 +1,6 @@
 """Who took which item when, to learn what a user takes next.
 
-A table (`datasets.tables`) has a row for each time that a user took an item: bought,
+A table (`datasets.readers.tables`) has a row for each time that a user took an item: bought,
 watched or rated it. Users are clients, and items are both classes and features: an
 example is an item of a user, and its features are the items before it, as a bag of the
 last few: the last one with the weight 1, the one before with 1/2, then 1/3. The first
@@ -12,11 +12,13 @@ import datetime
 import os
 import pathlib
 import sys
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from datasets import examples as examples_lib, item_baselines, tables
+from datasets import examples as examples_lib, item_baselines
+from datasets.readers import tables
 from tff_xc import errors, memory, wording
 from tff_xc.data import client_data, partition, pool as pool_lib
 
@@ -346,6 +348,47 @@ def first_times(found: Histories) -> Histories:
   kept = np.sort(np.unique(keys, return_index=True)[1])
   columns = {name: getattr(found, name)[kept] for name in Histories._fields[:3]}
   return found._replace(**columns)
+
+
+def of_model(path: str | os.PathLike, description, class_names) -> Histories:
+  """Reads a table for a trained model: the items that it knows, by its numbers.
+
+  `class_names` are the model's items, None for numbers. Says how many rows are left out.
+  """
+  how, n = description.preprocessing, description.num_classes
+  header, named = tables.header(path), how.get('columns') or {}
+  usual = ', '.join(named.get(role, role) for role in Columns._fields)
+  there = {role: column for role, column in named.items() if column in header}
+  found = read(path, Columns(**there), 1, f'name the columns {usual}')
+  numbers = {name: i for i, name in enumerate(class_names or map(str, range(n)))}
+  of_model = np.array([numbers.get(name, -1) for name in found.item_names], np.int32)[found.items]
+  kept = of_model >= 0
+  if unknown := int((~kept).sum()):
+    does = 'has an item' if unknown == 1 else 'have items'
+    print(
+      f'warning: {path}: {wording.count(unknown, "row")} {does} that the model does not know;'
+      ' left out',
+      file=sys.stderr,
+    )
+  found = found._replace(
+    users=found.users[kept], items=of_model[kept], times=found.times[kept], item_names=range(n)
+  )
+  return first_times(found) if how['leave_out_seen'] else found
+
+
+def blocks(found: Histories, description, size: int) -> Iterator[examples_lib.Block]:
+  """Yields all users of `of_model`, of whom the model gives the next item."""
+  how, total = description.preprocessing, len(found.user_names)
+  ends = np.cumsum(np.bincount(found.users, minlength=total))
+  starts = np.append(0, ends[:-1])
+  recent = np.maximum(starts, ends - how['history'])
+  bags = pool_lib.Ranges(found.items, recent, ends, len(found.item_names))
+  for first in range(0, total, size):
+    users = slice(first, first + size)
+    some = bags.some(users)
+    x = some.matrix(True, summed=not how.get('sequences'))
+    seen = some._replace(starts=starts[users]).matrix() if how['leave_out_seen'] else None
+    yield examples_lib.Block(found.user_names[users], examples_lib.bags(x), None, seen=seen)
 
 
 def baselines(found: Histories, options: Options) -> dict[str, dict[str, float]]:

@@ -20,8 +20,9 @@ import pathlib
 
 import numpy as np
 
-from datasets import examples as examples_lib, tables
-from datasets.splits import hold_out, inputs, partitions
+from datasets import examples as examples_lib
+from datasets.readers import tables
+from datasets.splits import hold_out, partitions
 from tff_xc import errors
 
 TRAIN, AUTHORS, CLEAN = 'train.csv', 'train_attribution.csv', 'train_clean.csv'
@@ -119,7 +120,7 @@ def _with_authors(
   found: examples_lib.Examples, authors: examples_lib.Examples, path
 ) -> examples_lib.Examples:
   codes = _of(authors, found.ids)
-  is_nobody = [name in ('', inputs.NOBODY) for name in authors.class_names]
+  is_nobody = [name in ('', tables.NOBODY) for name in authors.class_names]
   codes[np.isin(codes, np.flatnonzero(is_nobody))] = -1
   if (codes < 0).all():
     raise errors.InputError(

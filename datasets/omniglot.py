@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from datasets import npz
-from datasets.images import decode
+from datasets.readers import arrays, decode
 from tff_xc import errors
 from tff_xc.data import partition
 
@@ -81,12 +80,6 @@ def load(
   from tff_xc.data import client_data, pool
 
   drawers, num_classes = expected.drawers, expected.background
-  for name, value, most in (
-    ('image_size', image_size, SIDE),
-    ('train_drawers', train_drawers, drawers - 1),
-  ):
-    if not 1 <= value <= most:
-      raise errors.InputError(f'{name} is {value}; Omniglot takes 1 to {most} here')
   class_names, read_ink = find(data_dir, expected)
   numbers = np.arange(expected.images)
   labels = (numbers // drawers).astype(np.int32)
@@ -171,23 +164,20 @@ def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
   `bits` is uint8 [N, 105, 14] (ink 1, rows padded to whole bytes), `label` [N]
   places in `class_names`, `drawer` [N] from 1, `is_evaluation` bool [N].
   """
-  names = ('bits', 'label', 'drawer', 'is_evaluation', 'class_names')
-  found = npz.read(path, names)
-  if len(found) < len(names) or (
-    (found['bits'].dtype, found['bits'].shape[1:]) != (np.uint8, (SIDE, 14))
-    or len({len(found[name]) for name in names[:4]}) > 1
-    or not set(found['label'].tolist()) <= set(range(len(found['class_names'])))
-  ):
+  found = arrays.read(path)
+  try:
+    bits, names = found['bits'], found['class_names']
+    columns = (found[name].tolist() for name in ('is_evaluation', 'label', 'drawer'))
+    keys = [(bool(e), str(names[c]), int(d)) for e, c, d in zip(*columns, strict=True)]
+    is_sound = (bits.dtype, bits.shape) == (np.uint8, (len(keys), SIDE, 14))
+  except (LookupError, ValueError, TypeError):
+    is_sound = False
+  if not is_sound:
     raise errors.InputError(
       f'{path} is damaged or not an Omniglot file: expected bits, uint8'
       f' [N, {SIDE}, 14], label, drawer and is_evaluation [N], and class_names;'
       f' copy it again, or {_GET_IT}'
     )
-  bits, label, drawer, is_evaluation, class_names = map(found.get, names)
-  keys = [
-    (bool(e), str(class_names[c]), int(d))
-    for e, c, d in zip(is_evaluation, label, drawer, strict=True)
-  ]
   class_names, order = _numbered(path, keys, expected)
 
   def read(numbers):
@@ -198,7 +188,7 @@ def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
 
 def _of_pngs(parts: list[pathlib.Path], expected: Counts) -> _Found:
   """Lists both parts; a PNG is read on demand."""
-  from datasets.images import store as store_lib
+  from datasets.readers import images as store_lib
 
   keys, places = [], []
   for is_evaluation, part in enumerate(parts):
@@ -240,20 +230,13 @@ def _numbered(
   evaluation = sum(is_evaluation for is_evaluation, _ in classes)
   alphabets = {name.split('/')[0] for _, name in classes}
   found = len(classes) - evaluation, evaluation, len(alphabets), len(keys)
-  wanted = *expected[:3], expected.images
-  if found != wanted:
-    say = ('{:,} background and {:,} evaluation classes, {} alphabets, {:,} images').format
-    raise errors.InputError(
-      f'{source}: found {say(*found)}; expected {say(*wanted)}; the copy is '
-      f'incomplete or has files that do not belong, {_GET_IT}'
-    )
   order = sorted(range(len(keys)), key=keys.__getitem__)
-  drawers = list(range(1, expected.drawers + 1))
-  for place, (_, name) in enumerate(classes):
-    mine = order[place * len(drawers) : (place + 1) * len(drawers)]
-    if [keys[i][1:] for i in mine] != [(name, drawer) for drawer in drawers]:
-      raise errors.InputError(
-        f'{source}: {name} has not one drawing by each of the drawers 1 to'
-        f' {expected.drawers}; {_GET_IT}'
-      )
+  wanted = [(*of, drawer) for of in classes for drawer in range(1, expected.drawers + 1)]
+  if found != (*expected[:3], expected.images) or [keys[i] for i in order] != wanted:
+    say = '{:,} background and {:,} evaluation classes, {} alphabets, {:,} images'.format
+    raise errors.InputError(
+      f'{source}: found {say(*found)}; expected {say(*expected[:3], expected.images)}, one by each'
+      f' of {expected.drawers} drawers; the copy is incomplete or has files that do not belong,'
+      f' {_GET_IT}'
+    )
   return [name for _, name in classes], np.array(order, np.int64)

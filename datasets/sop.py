@@ -9,11 +9,12 @@ The classes of the test list are others than those that are trained on.
 
 import os
 import pathlib
-from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 
-from datasets import examples as examples_lib, zip_members
+from datasets import examples as examples_lib
+from datasets.readers import zipped
 from tff_xc import errors
 
 TRAIN, TEST = 'Ebay_train.txt', 'Ebay_test.txt'
@@ -30,61 +31,36 @@ def read(path: str | os.PathLike) -> examples_lib.Examples:
   is its id less 1. Raises `errors.InputError` if a list is missing or damaged, an
   image is there twice, or the lists have a class in common.
   """
-  parts, seen, trained, facts = [], {}, set(), {}
-  for name in (TRAIN, TEST):
-    file = _find(pathlib.Path(path), name)
-    classes, images = [], []
-    for where, label, image in _rows(file):
-      if image in seen:
-        raise errors.InputError(
-          f'{where}: {image} is in {seen[image]} already; give each image once'
-        )
-      if label in trained:
-        raise errors.InputError(
-          f'{where}: class {label} is also in {TRAIN}, and the test is of other'
-          ' classes; give the lists as distributed'
-        )
-      seen[image] = where
-      classes.append(label)
-      images.append(image)
-    if not images:
-      raise errors.InputError(f'{file} has no images; get it again')
-    trained = set(classes)
-    ids, labels = np.unique(classes, return_inverse=True)
-    facts[f'images in {name}'] = len(images)
+  lists, parts, facts = {name: _list(pathlib.Path(path), name) for name in (TRAIN, TEST)}, [], {}
+  both = pd.concat(lists.values())
+  if both.path.duplicated().any() or {*lists[TRAIN].class_id} & {*lists[TEST].class_id}:
+    raise errors.InputError(
+      f'{path}: an image is listed twice, or a class is in both lists; get the lists again'
+    )
+  for name, rows in lists.items():
+    ids, labels = np.unique(rows.class_id, return_inverse=True)
+    facts[f'images in {name}'] = len(rows)
     facts[f'classes in {name}'] = len(ids)
     names = list(map(str, ids.tolist()))
-    texts = examples_lib.texts([images])
-    labels = labels.astype(np.int32)
-    parts.append(examples_lib.Examples(labels, names, texts, facts=facts))
+    texts = examples_lib.texts([rows.path.tolist()])
+    parts.append(examples_lib.Examples(labels.astype(np.int32), names, texts, facts=facts))
   return examples_lib.of_parts(parts[0], retrieval=parts[1])
 
 
-def _find(path: pathlib.Path, name: str) -> pathlib.Path:
+def _list(path: pathlib.Path, name: str) -> pd.DataFrame:
   for file in (path / name, path / FOLDER / name):
-    if zip_members.is_file(file):
-      return file
-  raise errors.InputError(f'--input={path} has no {name}; give the folder {FOLDER} or its .zip')
-
-
-def _rows(file: pathlib.Path) -> Iterator[tuple[str, int, str]]:
-  """Yields each image's line, for errors, class and path."""
-
-  def is_number(text):
-    return text.isdecimal() and len(text) < 10
-
-  lines = zip_members.text_lines(file, 'get the list again')
-  for number, line in enumerate(lines, 1):
-    where, fields = f'{file}, line {number}', line.split(maxsplit=3)
-    if number == 1 and tuple(line.split()) != HEADER:
-      raise errors.InputError(
-        f'{where}: expected {" ".join(HEADER)!r}; give the list as distributed'
-      )
-    if number == 1 or not fields:
-      continue
-    if len(fields) < 4 or not all(map(is_number, fields[:3])):
-      raise errors.InputError(
-        f'{where}: {line.strip()[:60]!r} is not {" ".join(HEADER)!r}, three'
-        ' numbers and a path; mend it'
-      )
-    yield where, int(fields[1]), fields[3].strip()
+    if zipped.is_file(file):
+      break
+  else:
+    raise errors.InputError(f'--input={path} has no {name}; give the folder {FOLDER} or its .zip')
+  with zipped.open_bytes(file) as opened:
+    try:
+      rows = pd.read_csv(opened, sep=' ', dtype={'class_id': np.int64, 'path': str})
+      is_sound = tuple(rows.columns) == HEADER and len(rows) and not rows.isna().any(axis=None)
+    except (*zipped.DAMAGE, ValueError):
+      is_sound = False
+  if not is_sound:
+    raise errors.InputError(
+      f'{file}: expected lines {" ".join(HEADER)!r}, numbers and a path; get the list again'
+    )
+  return rows

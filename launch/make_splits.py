@@ -50,10 +50,11 @@ def make(
   request: rules.Request | None, path: str, columns: Mapping[str, str | None], output: str | None
 ) -> str:
   """Makes a split, unless it is in `output` already; returns the tables."""
-  from datasets.splits import inputs, making
+  from datasets.readers import tables
+  from datasets.splits import making
   from tff_xc.report import pictures, text_table
 
-  columns = inputs.Columns(**columns)
+  columns = tables.Columns(**columns)
   found = making.find(output, request) if output else None
   made = making.make(request, path, columns) if request else making.inspect(path, columns)
   for line in making.published_lines(made.summary.get('published')):

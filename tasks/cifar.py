@@ -36,7 +36,7 @@ _OPTIONS = (
 
 
 def _read(name, data_dir, options):
-  from datasets.cifar import clients as cifar
+  from datasets import cifar
 
   names = ('split', 'clients_per_class', 'concentration', 'num_clients')
   given = {n: options[n] for n in names}
@@ -66,7 +66,7 @@ def _task(name: str, **more) -> task.Task:
     eval_every=100,
     num_classes=int(of.removeprefix('cifar')),
     fit=task.check_split,
-    find=task.at('cifar.files:find', name=of),
+    find=task.at('cifar:find', name=of),
     data=f"{of}: the official binary or Python batches, or their archive, or TFDS's folder",
     **more,
   )

@@ -424,7 +424,7 @@ def _check_weights_of_classes(
       )
     # Only the data say how many classes photographs have, and their names.
     if num_classes is not None and 'corrupt' not in task.option_values():
-      from datasets import class_probabilities  # It imports NumPy.
+      from datasets.readers import class_probabilities  # It imports NumPy.
 
       class_probabilities.read(chosen, num_classes)
 
@@ -570,16 +570,16 @@ def with_data(config: Mapping, loaded: task_lib.Loaded, run_dir: str = '') -> Ex
 
 def _held_out(config: Mapping, dataset):
   """Returns the data without the examples and clients that are held out of training."""
-  from datasets.splits import client_parts
+  from datasets.splits import hold_out
 
   options = config['options']
   fraction, unseen = config['client_test_fraction'], config['unseen_clients']
   seed = options.get('data_seed', 0)
   has_own_test = options.get('test_fraction') and not fraction
   if has_own_test:
-    dataset = client_parts.with_own_test(dataset, seed)
+    dataset = hold_out.with_own_test(dataset, seed)
   if fraction or unseen or has_own_test:
-    dataset = client_parts.hold_out_parts(dataset, fraction, unseen, seed)
+    dataset = hold_out.hold_out_parts(dataset, fraction, unseen, seed)
   return dataset
 
 
@@ -681,7 +681,7 @@ def _class_probabilities(values: Mapping, dataset):
   """Returns p of classes up to a factor, float64 [n], or None if it is not asked for."""
   import numpy as np
 
-  from datasets import class_probabilities
+  from datasets.readers import class_probabilities
 
   chosen = values.get('importance_weights')
   if values.get('calibration') == calibration.PRIOR:

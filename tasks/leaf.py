@@ -61,7 +61,7 @@ def _read(name, data_dir, options):
 
 
 def _find_json(name, data_dir):
-  from datasets.leaf import files, json_users
+  from datasets.leaf import files, users
 
   if name == 'femnist':
     json = there = files.find(name, data_dir)
@@ -70,7 +70,7 @@ def _find_json(name, data_dir):
   else:
     json = there = files.find_shakespeare(data_dir)
   if isinstance(json, files.Files):
-    users = json_users.count_users([*json.train, *json.test, *json.all])
+    users = users.count_users([*json.train, *json.test, *json.all])
     if users is not None and users < _USERS[name]:
       return task.Part(f'{users:,} of {_USERS[name]:,} users')
   return there

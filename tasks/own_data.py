@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from datasets.images import record_features
+from datasets.readers import record_features
 from datasets.splits import rules, split_path
 from tasks import encoders, task
 from tff_xc import errors
@@ -165,11 +165,11 @@ def check_test(options: Mapping) -> None:
 
 
 def choice(options: Mapping):
-  """Returns the `datasets.splits.own.Choice` of a task's options."""
-  from datasets.splits import own
+  """Returns the `datasets.splits.deal.Choice` of a task's options."""
+  from datasets.splits import deal
 
   chosen = (options[option.name] for option in CLIENTS)
-  return own.Choice(*chosen, options.get('test_examples', 0), options.get('classes', ''))
+  return deal.Choice(*chosen, options.get('test_examples', 0), options.get('classes', ''))
 
 
 def _is_arrays(path: str) -> bool:
@@ -181,10 +181,10 @@ def _count_classes(path: str) -> int | None:
   """Returns n of a .npz: the largest label plus one; None of other data."""
   if not _is_arrays(path):
     return None
-  from datasets import npz
+  from datasets.readers import arrays
 
   try:
-    return int(npz.read(path, ('y',))['y'].max()) + 1
+    return int(arrays.read(path, ('y',))['y'].max()) + 1
   except Exception:  # It may be anything; loading says what is wrong.
     return None
 
@@ -201,7 +201,7 @@ def _check_images(options) -> None:
 
 
 def _how(options) -> dict:
-  """Returns how images in files are read, for `datasets.images.clients`."""
+  """Returns how images in files are read, for `datasets.photographs`."""
   return {
     'corrupt': options['corrupt'],
     'features': record_features.parse(options['record_features']),
@@ -209,21 +209,21 @@ def _how(options) -> dict:
 
 
 def _read_images(data_dir, options, checks=True):
-  from datasets.splits import own
+  from datasets.splits import deal
 
   if _is_arrays(data_dir):
     dataset = _of_arrays(data_dir, options)
   else:
-    from datasets.images import clients
+    from datasets import photographs
 
     side = encoders.stored_side(options, options['image_size'] or _SIDE)
     how = _how(options)
-    dataset = clients.load(data_dir, choice(options), side=side, checks=checks, **how)
+    dataset = photographs.load(data_dir, choice(options), side=side, checks=checks, **how)
   side = encoders.seen_side(options, dataset.train.pool.spec.shape[0])
   encoders.check_side(options, side, f'{data_dir}: the images')
   # A wrong folder, or no test, is seen at once.
   tests = 0 if dataset.test is None else len(dataset.test)
-  told = own.described(
+  told = deal.described(
     len(dataset.train.partition.numbers) + tests,
     'image',
     dataset.class_names or range(dataset.num_classes),
@@ -235,27 +235,28 @@ def _read_images(data_dir, options, checks=True):
 
 
 def _of_arrays(data_dir, options):
-  from datasets import arrays
+  from datasets import own
 
   if options['corrupt'] != 'skip':
     raise errors.InputError(f'{data_dir} has no files of images; leave out --corrupt')
   side = options['image_size']
   side = side and encoders.stored_side(options, side)
-  return arrays.load(data_dir, choice(options), side=side)
+  return own.load_images(data_dir, choice(options), side=side)
 
 
 # -- rows of numbers --
 
 
 def _read_rows(data_dir, options):
-  from datasets import features
+  from datasets import own
+  from datasets.readers import rows
 
   named = options['feature_columns'].split(',')
-  columns = features.Columns(
+  columns = rows.Columns(
     *(options[column.name] for column in _COLUMNS),
     tuple(name.strip() for name in named if name.strip()),
   )
-  return features.load(
+  return own.load_rows(
     data_dir, choice(options), columns, standardise=options['standardize'], bounds=bounds(options)
   )
 

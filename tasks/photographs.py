@@ -23,7 +23,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from datasets import zip_members
+from datasets.readers import zipped
 from datasets.splits import split_path
 from tasks import encoders, own_data, task
 from tff_xc import errors
@@ -119,7 +119,7 @@ def _has_something(path: pathlib.Path) -> bool:
   try:
     if not path.is_dir():
       return path.exists()
-    return any(zip_members.is_data(file.name) for file in path.iterdir())
+    return any(zipped.is_data(file.name) for file in path.iterdir())
   except PermissionError:  # Reading it says so.
     return True
 
@@ -205,16 +205,16 @@ def _fit(draft: task.Draft) -> None:
 
 
 def _read(of: Split, num_classes: int, data_dir, options):
-  from datasets.images import clients
-  from datasets.splits import own
+  from datasets import photographs
+  from datasets.splits import deal
 
   if options['split']:
     images, split = of.find_images(data_dir), [options['split']]
   else:
     images, *split = of.find(data_dir)
-  choice = own.Choice(*split)
+  choice = deal.Choice(*split)
   side = encoders.stored_side(options, options['image_size'])
-  dataset = clients.load(images, choice, side=side, corrupt=options['corrupt'])
+  dataset = photographs.load(images, choice, side=side, corrupt=options['corrupt'])
   if dataset.num_classes != num_classes:
     print(
       f'note: {choice.split or images} has {dataset.num_classes:,} classes, and the'

@@ -36,9 +36,9 @@ def _count_labels(path: str) -> int | None:
 
 def _check_file(path: str, make: Callable, few_labels: int | None = None):
   """Refuses a file whose line 1 names more than fits the memory as `make`'s model."""
-  from datasets.xc import own
+  from datasets.xc import federated
 
-  header = own.check(path)
+  header = federated.check(path)
   task.check_memory(
     make(few_labels or header.num_labels, header.num_features),
     f'{path}, line 1 names {header.num_labels:,} labels and'
@@ -177,16 +177,16 @@ def _clients(options):
 
 
 def _read(name, data_dir, options):
-  from datasets.xc import clients as xc
+  from datasets.xc import federated
 
-  return xc.load(name, data_dir, **_clients(options))
+  return federated.load(name, data_dir, **_clients(options))
 
 
 def _read_own(data_dir, options):
-  from datasets.xc import own
+  from datasets.xc import federated
 
   _check_file(data_dir, functools.partial(_model, options))
-  return own.load(data_dir, own_data.choice(options), **_clients(options))
+  return federated.load_own(data_dir, own_data.choice(options), **_clients(options))
 
 
 def _read_words(data_dir, options):
@@ -366,17 +366,17 @@ def _sets_model(options, num_classes: int, features: int):
 
 
 def _options_of_sets(options):
-  from datasets.xc import label_sets
+  from datasets.xc import federated
 
-  names = set(label_sets.Options._fields) & options.keys()
+  names = set(federated.Options._fields) & options.keys()
   given = {name: options[name] for name in names}
-  return label_sets.Options(**given, seed=options['data_seed'])
+  return federated.Options(**given, seed=options['data_seed'])
 
 
 def _read_sets(name, data_dir, options):
-  from datasets.xc import label_sets
+  from datasets.xc import federated
 
-  return label_sets.load(name, data_dir, _options_of_sets(options))
+  return federated.load_sets(name, data_dir, _options_of_sets(options))
 
 
 # Examples, labels and words of EURLex-4K.
@@ -394,23 +394,23 @@ _EURLEX = {
 def _read_sets_of_words(name, shape, data_dir, options):
   del data_dir  # The examples are drawn, not read.
   from datasets.procedural import words
-  from datasets.xc import clients, label_sets
+  from datasets.xc import federated
 
   sizes = {k: options[k] for k in ('num_classes', 'num_features') if k in options}
   made = words.Words(words.Options(**shape, **sizes, seed=options['data_seed']))
-  parts = (clients.Part(*made.everything(part)) for part in (words.TRAIN, words.TEST))
-  return label_sets.federated(name, *parts, _options_of_sets(options))
+  parts = (federated.Part(*made.everything(part)) for part in (words.TRAIN, words.TEST))
+  return federated.of_sets(name, *parts, _options_of_sets(options))
 
 
 def _read_own_sets(data_dir, options):
-  from datasets.xc import label_sets, own
+  from datasets.xc import federated
 
   # FedMLH has buckets in place of a row for each label.
   _check_file(data_dir, functools.partial(_sets_model, options), 2)
   names = ('test_file', 'test_fraction', 'data_seed')
-  parts = own.read(data_dir, *(options[name] for name in names))
+  parts = federated.read_own(data_dir, *(options[name] for name in names))
   name = os.path.basename(os.path.normpath(data_dir)).partition('.')[0]
-  return label_sets.federated(name, *parts, _options_of_sets(options))
+  return federated.of_sets(name, *parts, _options_of_sets(options))
 
 
 def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:

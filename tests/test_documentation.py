@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from datasets import arrays
+from datasets import own as own_data
 from tests import documents, processes
 from tests.launch import own_examples
 from tff_xc.encoders import keras_model
@@ -48,7 +48,7 @@ def test_the_examples_of_own_data_network_and_algorithm_run(in_process, tmp_path
   assert encoder.embedding_dim == 1280
   keras = names['keras_classifier'].encoder
   assert (keras.example_spec.dtype.name, keras.embedding_dim) == ('uint8', 16)
-  for dataset in (names['dataset'], arrays.load('mine.npz')):
+  for dataset in (names['dataset'], own_data.load_images('mine.npz')):
     assert dataset.train.client_ids == ['5', '6']
   found = names['other_clients'].train
   assert found.client_ids == ['0/0', '1/0', '1/1']

@@ -6,7 +6,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from datasets import cache_folder, parsed_cache
+from datasets import cache_folder
+from datasets.readers import parsed_cache
 
 
 def _refused(path, *args, **kwargs):

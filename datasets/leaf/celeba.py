@@ -9,11 +9,10 @@ import os
 
 import numpy as np
 import tensorflow as tf
-from PIL import Image
 
 from datasets import examples as examples_lib
-from datasets.images import decode, store as store_lib
 from datasets.leaf import files as leaf_files, users as leaf_users
+from datasets.readers import decode, images as store_lib
 from tff_xc import errors
 from tff_xc.data import pool as pool_lib
 
@@ -41,10 +40,13 @@ def read(data_dir: str | os.PathLike) -> tuple[pool_lib.Pool, leaf_users.Users]:
       f'{leaf_files.GET_PHOTOGRAPHS}'
     )
 
+  def fitted(data):
+    return decode.fit(data, SIDE, SIDE, 'stretch')
+
   def read(numbers: np.ndarray) -> np.ndarray:
     decoded = np.empty([len(numbers), SIDE, SIDE, 3], np.uint8)
     for row, place in zip(decoded, places[numbers], strict=True):
-      row[:] = store.used(place, _resized, leaf_files.GET_PHOTOGRAPHS)
+      row[:] = store.used(place, fitted, leaf_files.GET_PHOTOGRAPHS)
     return decoded
 
   pool = pool_lib.Pool(
@@ -67,8 +69,3 @@ def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
       leaf_users.refuse(where, 'x has', name, expected)
   names = np.array([name.encode() for name in x], f'S{_LONGEST_NAME}')
   return {'x': names, 'y': leaf_users.labels(y, NUM_CLASSES, where, 'iuf')}
-
-
-def _resized(data: bytes) -> np.ndarray:
-  """Returns uint8 [84, 84, 3]."""
-  return np.asarray(decode.rgb(data).resize((SIDE, SIDE), Image.BICUBIC))

@@ -11,7 +11,7 @@ import pathlib
 import re
 from typing import NamedTuple
 
-from datasets import zip_members
+from datasets.readers import zipped
 from tff_xc import errors
 
 GET_PHOTOGRAPHS = 'get img_align_celeba.zip from https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html'
@@ -149,5 +149,5 @@ def _json(place: pathlib.Path) -> tuple[pathlib.Path, ...]:
   def by_numbers(path):
     return [int(p) if i % 2 else p for i, p in enumerate(re.split(r'(\d+)', path.name))]
 
-  found = (p for p in place.glob('*.json') if zip_members.is_data(p.name))
+  found = (p for p in place.glob('*.json') if zipped.is_data(p.name))
   return tuple(sorted(found, key=by_numbers))

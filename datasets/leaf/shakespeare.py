@@ -15,13 +15,14 @@ import itertools
 import os
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
-from datasets import parsed_cache, zip_members
+from datasets import examples as examples_lib
 from datasets.leaf import files as leaf_files, users as leaf_users
+from datasets.readers import parsed_cache, zipped
 from tff_xc import errors, wording
 from tff_xc.data import pool
 
@@ -75,6 +76,22 @@ def encode(text: str) -> tuple[np.ndarray, int]:
   unknown = codes == _UNKNOWN
   codes[unknown] = ALPHABET.index(' ')
   return codes, np.count_nonzero(unknown)
+
+
+def blocks(path: str | os.PathLike, description, size: int) -> Iterator[examples_lib.Block]:
+  """Yields lines for a trained model: of each the last characters, which it continues.
+
+  Runs of spaces become one, as at reading; a shorter line begins with spaces.
+  """
+  [length] = description.shape
+  lines = enumerate(zipped.text_lines(path, 'give a text file in UTF-8'), 1)
+  kept = ((number, line.rstrip('\r\n')) for number, line in lines if line.strip())
+  while block := list(itertools.islice(kept, size)):
+    last = [re.sub('  +', ' ', line)[-length:].rjust(length) for _, line in block]
+    # No alphabet has 127, so it stands for all that ASCII lacks.
+    codes = [[min(ord(c), 127) for c in line] for line in last]
+    names = [str(number) for number, _ in block]
+    yield examples_lib.Block(names, (np.array(codes, np.uint8),), None)
 
 
 def from_texts(form: str, files: list[pathlib.Path], read) -> tuple[pool.Pool, leaf_users.Users]:
@@ -151,7 +168,7 @@ def read_plays(path: str | os.PathLike) -> dict[str, str]:
   """Returns the lines of each role, each with a newline, by `PLAY_SPEAKER`, in
   the order of the plays and of the speakers' first lines."""
   advice = 'get pg100.txt of Project Gutenberg again'
-  with zip_members.readable(path, advice), zip_members.open_text(path) as file:
+  with zipped.readable(path, advice), zipped.open_text(path) as file:
     text = file.read()
   found = roles(text)
   if not found:

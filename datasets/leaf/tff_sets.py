@@ -27,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from datasets import parsed_cache
 from datasets.leaf import celeba, femnist, files as leaf_files, shakespeare, users as leaf_users
+from datasets.readers import parsed_cache
 from tff_xc import errors
 from tff_xc.data import hdf5, pool
 
@@ -87,9 +87,7 @@ def read_emnist(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
         x = source.read(client, 'pixels')
         _check(client, 'pixels', x, [femnist.SIDE, femnist.SIDE], 'f')
         if not ((x >= 0) & (x <= 1)).all():
-          raise errors.InputError(
-            f'{client.where}: a pixel is outside [0, 1]; download the file again'
-          )
+          raise errors.InputError(f'{client.where}: a pixel is outside [0, 1]; download it again')
         store.append('x', convert(x))
         y = _labels(source, client, 'label', femnist.NUM_CLASSES)
         store.append('y', y)
@@ -117,8 +115,7 @@ def read_celeba(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
   def fill(store):
     clients = list(source.clients())
     for client in clients:
-      y = _labels(source, client, 'smiling', celeba.NUM_CLASSES)
-      store.append('y', y)
+      store.append('y', _labels(source, client, 'smiling', celeba.NUM_CLASSES))
       store.append('rows', client.rows)
     names = [client.name for client in clients]
     if len(set(names)) < len(names):
@@ -139,9 +136,9 @@ def read_celeba(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
     owners = np.searchsorted(users.starts, numbers, 'right') - 1
     for user in np.unique(owners):  # Each one's are read at once.
       mine = np.flatnonzero(owners == user)
-      part = int(users.is_test[user])
-      name, places = users.names[user], np.asarray(rows[numbers[mine]])
-      client = Client(name, part, places, f'{paths[-part]}, client {name}')
+      name, part = users.names[user], int(users.is_test[user])
+      where = f'{paths[-part]}, client {name}'
+      client = Client(name, part, np.asarray(rows[numbers[mine]]), where)
       images = source.read(client, 'image')
       _check(client, 'images', images, shape, 'iu')
       x[mine] = images
@@ -218,17 +215,13 @@ class _Hdf5:
         self._parts.append(file['examples'])
 
   def clients(self) -> Iterator[Client]:
-    listed = []
-    for part, examples in enumerate(self._parts):
-      with _damage(self._paths[part]):
-        listed.extend((name, part) for name in examples)
+    listed = [(name, part) for part, examples in enumerate(self._parts) for name in examples]
     for name, part in sorted(listed):
-      where = f'{self._paths[part]}, client {name}'
-      with _damage(self._paths[part]):
-        columns = self._parts[part][name].items()
-        sizes = {column: len(values) for column, values in columns}
-        [rows] = set(sizes.values())  # Or the file is damaged.
-      yield Client(name, part, np.arange(rows), where)
+      path = self._paths[part]
+      with _damage(path):
+        # Columns of several lengths are damage.
+        [rows] = {len(values) for values in self._parts[part][name].values()}
+      yield Client(name, part, np.arange(rows), f'{path}, client {name}')
 
   def read(self, client: Client, column: str) -> np.ndarray:
     with _damage(self._paths[client.part]):
@@ -253,19 +246,13 @@ class _Sqlite:
         'SELECT client_id, split_name, rowid FROM examples WHERE split_name IN (?, ?)', self._splits
       ):
         rows.setdefault((name, self._splits.index(split)), []).append(row)
-      listed = sorted(rows.items())
-    for (name, part), found in listed:
-      where = f'{self._path}, client {name}'
-      yield Client(name, part, np.array(found, np.int64), where)
+    for (name, part), found in sorted(rows.items()):
+      yield Client(name, part, np.array(found, np.int64), f'{self._path}, client {name}')
 
   def read(self, client: Client, column: str) -> np.ndarray:
+    query = 'SELECT serialized_example_proto FROM examples WHERE rowid = ?'
+    with _damage(self._path), self._lock:
+      rows = [self._database.execute(query, [row]).fetchone() for row in client.rows.tolist()]
     with _damage(self._path):
-      protos = []
-      for row in client.rows.tolist():
-        with self._lock:
-          [proto] = self._database.execute(
-            'SELECT serialized_example_proto FROM examples WHERE rowid = ?', [row]
-          ).fetchone()
-        protos.append(proto)
       form = {column: self._columns[column]}
-      return tf.io.parse_example(protos, form)[column].numpy()
+      return tf.io.parse_example([proto for [proto] in rows], form)[column].numpy()

@@ -1,18 +1,30 @@
-"""The users of a LEAF set, parsed through the cache."""
+"""LEAF's JSON, parsed through the cache with one user's examples in memory at a time.
+
+A file is one object:
+
+{"users": ["f1", ...], "num_samples": [12, ...],
+ "user_data": {"f1": {"x": [...], "y": [...]}, ...}}
+
+Its keys come in any order, and further keys ("hierarchies") are skipped.
+Caldas et al.: LEAF: a benchmark for federated settings, 2018.
+"""
 
 import os
+import pathlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from datasets import examples as examples_lib, parsed_cache
-from datasets.leaf import files as leaf_files, json_users
+from datasets import examples as examples_lib
+from datasets.leaf import files as leaf_files
+from datasets.readers import json_stream, parsed_cache
 from tff_xc import errors
 
 # Increase this when the arrays of a cache change.
 VERSION = 2
+_GET_IT = "make the file again with LEAF's preprocess.sh"
 
 
 class Users(NamedTuple):
@@ -49,6 +61,57 @@ def of_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
   return Users(arrays['names'].tolist(), arrays['starts'], arrays['sizes'], arrays.get('is_test'))
 
 
+def read_all(
+  paths: Iterable[pathlib.Path], add: Callable[[str, str, list, list], None]
+) -> list[str]:
+  """Reads whole files, of which no two have one user; returns "users", in order.
+
+  `add` takes `<file>, user <name>` for errors, a user, and the lists x and y, of
+  one length; once for each user, in the order of "user_data". Raises
+  `errors.InputError` if a file is not JSON of this form, or its parts do not agree.
+  """
+  users, seen = [], {}
+  for path in paths:
+    names, there = _names(path), []
+    for name, data in json_stream.values(path, 'user_data', _GET_IT, pairs=True):
+      where = f'{path}, user {name!r}'
+      x, y = (data.get(key) if isinstance(data, dict) else None for key in ('x', 'y'))
+      if not isinstance(x, list) or not isinstance(y, list) or len(x) != len(y):
+        raise errors.InputError(
+          f'{where}: expected an object with the lists "x" and "y" of one length; {_GET_IT}'
+        )
+      if name in seen:
+        raise errors.InputError(f'{where} is there twice, also in {seen[name]}; keep one of them')
+      seen[name] = path
+      there.append(name)
+      add(where, name, x, y)
+    if different := {*names} ^ {*there}:
+      raise errors.InputError(
+        f'{path}: "users" and "user_data" do not agree about user {min(different)!r}; {_GET_IT}'
+      )
+    users += names
+  return users
+
+
+def _names(path: pathlib.Path) -> list[str]:
+  """Returns "users"; what follows it in the file is not read."""
+  names = next(json_stream.values(path, 'users', _GET_IT), None)
+  if not isinstance(names, list) or len(set(map(str, names))) < len(names):
+    raise errors.InputError(
+      f'{path}: expected an object with "users", a list of different names, and "user_data";'
+      f' {_GET_IT}'
+    )
+  return names
+
+
+def count_users(paths: Iterable[pathlib.Path]) -> int | None:
+  """Counts users without reading their data; None: a file is damaged."""
+  try:
+    return len({name for path in paths for name in _names(path)})
+  except errors.InputError:  # `read_all` tells.
+    return None
+
+
 def read_json(
   place: str | os.PathLike,
   found: leaf_files.Files,
@@ -74,7 +137,7 @@ def read_json(
         spans[name] = len(y), total
         total += len(y)
 
-      names = json_users.read_all(paths, add)
+      names = read_all(paths, add)
       users += [(name, *spans[name], bool(is_test)) for name in names]
     names, sizes, starts, tests = zip(*users, strict=True) if users else [()] * 4
     put(store, found.folder, names, sizes, starts, None if found.all else tests)
@@ -86,27 +149,21 @@ def read_json(
 
 def labels(y: list, num_classes: int, where: str, kinds='iu') -> np.ndarray:
   """Returns a user's labels, int32 [k], of whole numbers of these dtypes' kinds."""
-  such = ', such as 3 (not 3.0)' if 'f' not in kinds else ''
-  expected = f'whole numbers from 0 to {num_classes - 1}{such}'
   try:
     found = np.array(y)
+    right = found.dtype.kind in kinds and found.shape == (len(y),)
   except ValueError:  # Lists among them.
-    refuse(where, 'labels', y, expected)
+    right = False
   # NumPy takes true among numbers for 1.
-  is_bad = found.dtype.kind not in kinds or bool in map(type, y)
-  if is_bad or found.shape != (len(y),):
-    refuse(where, 'labels', y, expected)
-  bad = ~((found >= 0) & (found < num_classes) & (found == np.floor(found)))
-  if bad.any():
-    refuse(where, 'labels', found[bad].tolist(), expected)
+  right = right and bool not in map(type, y) and (found == np.floor(found)).all()
+  if not right or found.min() < 0 or found.max() >= num_classes:
+    refuse(where, 'labels', y, f'whole numbers from 0 to {num_classes - 1}')
   return found.astype(np.int32)
 
 
 def refuse(where: str, what: str, found, expected: str) -> NoReturn:
   """Raises InputError of a value of the JSON, of which 40 characters are shown."""
-  text = repr(found)
-  text = text if len(text) <= 40 else text[:37] + '...'
-  raise errors.InputError(f'{where}: {what} {text}, expected {expected}; mend the file')
+  raise errors.InputError(f'{where}: {what} {found!r:.40}, expected {expected}; mend the file')
 
 
 def say(sentence: str) -> None:
@@ -129,22 +186,19 @@ def read(files: leaf_files.Files) -> examples_lib.Examples:
     def add(where, name, _, y, of_user=of_user):
       of_user[name] = codes.numbers([_text(label, where) for label in y])
 
-    users = json_users.read_all(paths, add)
+    users = read_all(paths, add)
     labels = [np.zeros(0, np.int32), *(of_user[name] for name in users)]
     owners = np.repeat(np.arange(len(users), dtype=np.int32), list(map(len, labels[1:])))
     ids = range(first, first + len(owners))
     parts.append((np.concatenate(labels), ids, owners, users))
     first += len(owners)
   found = codes.names
-  is_number = found and all(name.isdecimal() for name in found)
-  if is_number and max(map(int, found)) < 1 << 20:
-    numbers = list(map(int, found))
-    names = list(map(str, range(max(numbers) + 1)))
-  else:
-    names = examples_lib.in_order(found)
-    place = {name: i for i, name in enumerate(names)}
-    numbers = [place[name] for name in found]
-  classes = np.array(numbers, np.int32)
+  names = examples_lib.in_order(found)
+  place = {name: i for i, name in enumerate(names)}
+  if found and all(name.isdecimal() and len(name) < 7 for name in found):
+    place = {name: int(name) for name in found}
+    names = list(map(str, range(max(place.values()) + 1)))
+  classes = np.array([place[name] for name in found], np.int32)
   return examples_lib.of_parts(
     *(examples_lib.Examples(classes[labels], names, *others) for labels, *others in parts)
   )

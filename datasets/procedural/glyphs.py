@@ -145,7 +145,15 @@ class Options:
     )
 
   def __post_init__(self):
-    self._check_dealt()
+    for name in ('consecutive_classes', 'class_shares'):
+      if self.group_share and getattr(self, name):
+        raise errors.InputError(
+          f'{name} and group_share both say which classes a client has; leave one of them out'
+        )
+    if self.group_share and self.class_groups < 2:
+      raise errors.InputError(
+        'group_share needs groups of classes; give at least 2 class_groups, or group_share 0'
+      )
     (low, high), mean = self.bounds, self.classes_per_client
     if self.concentration is not None:
       low, high, mean = 1, 1, 1
@@ -186,37 +194,9 @@ class Options:
           ' because their labels are held in memory'
         )
 
-  def _check_dealt(self) -> None:
-    """Refuses a Dirichlet distribution beside another rule, and its size alone."""
-    others = (
-      'classes_range',
-      'consecutive_classes',
-      'class_shares',
-      'examples_deviation',
-      'group_share',
-    )
-    for name in others if self.concentration is not None else ():
-      if getattr(self, name):
-        raise errors.InputError(
-          f'{name} and concentration both say what clients hold; leave one of them out'
-        )
-    if self.size_deviation and self.concentration is None:
-      raise errors.InputError('size_deviation is of clients with a concentration; give that, too')
-    for name in ('consecutive_classes', 'class_shares'):
-      if self.group_share and getattr(self, name):
-        raise errors.InputError(
-          f'{name} and group_share both say which classes a client has; leave one of them out'
-        )
-    if self.group_share and self.class_groups < 2:
-      raise errors.InputError(
-        'group_share needs groups of classes; give at least 2 class_groups, or group_share 0'
-      )
-
 
 def load_preset(name: str, **changes) -> client_data.FederatedDataset:
   """Loads one of `PRESETS`; `changes` override its options."""
-  if name not in PRESETS:
-    raise errors.InputError(f'no glyphs preset is named {name!r}; there are {", ".join(PRESETS)}')
   return load(**{'name': name, **PRESETS[name], **changes})
 
 

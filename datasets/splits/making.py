@@ -25,7 +25,8 @@ import numpy as np
 import scipy.sparse
 
 from datasets import examples as examples_lib
-from datasets.splits import hold_out, inputs, partitions, rules, split_files, split_path
+from datasets.readers import inputs, tables
+from datasets.splits import hold_out, partitions, rules, split_files, split_path
 from tff_xc import errors, files
 from tff_xc.data import partition as partition_lib
 from tff_xc.measure import skew
@@ -58,7 +59,7 @@ class Made(NamedTuple):
   counts: scipy.sparse.csr_matrix  # int64 [clients, classes].
 
 
-def make(request: rules.Request, path: str | os.PathLike, columns: inputs.Columns) -> Made:
+def make(request: rules.Request, path: str | os.PathLike, columns: tables.Columns) -> Made:
   """Reads an input and splits it; raises InputError if the rule does not fit it."""
   rule = request.check()
   where = pathlib.Path(path)
@@ -114,19 +115,19 @@ def _test_users(request, examples, train, test, of_rule) -> list[str]:
   is_known = of_users or (is_drawn and not examples.has_sets)
   if test is None or of_rule is not None or not is_known:
     return []
-  names, seed = [*train.client_ids, inputs.NOBODY], [request.seed, _TEST_USERS]
+  names, seed = [*train.client_ids, tables.NOBODY], [request.seed, _TEST_USERS]
   owners = hold_out.owners_of(by[test], by[train.numbers], train.owners(), seed)
   return [names[owner] for owner in owners.tolist()]
 
 
-def inspect(path: str | os.PathLike, columns: inputs.Columns) -> Made:
+def inspect(path: str | os.PathLike, columns: tables.Columns) -> Made:
   """Describes a split file; user 'NA' is nobody."""
   name = split_path.parse(path)
   if columns.user:
     name = name._replace(user=columns.user)
   columns = columns._replace(user=name.user)
   file = split_files.train_file(name)
-  found = inputs.table(file, columns, repeated=True)
+  found = tables.examples(file, columns, repeated=True)
   examples = _with_sets(dataclasses.replace(found, ids=range(len(found))), path)
   train = partitions.users(examples)
   counts = _counts(examples, train)

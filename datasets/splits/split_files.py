@@ -25,8 +25,9 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 import scipy.sparse
 
-from datasets import examples as examples_lib, tables, zip_members
-from datasets.splits import inputs, partitions, split_path
+from datasets import examples as examples_lib
+from datasets.readers import tables, zipped
+from datasets.splits import partitions, split_path
 from tff_xc import errors, files
 from tff_xc.data import partition as partition_lib
 
@@ -57,7 +58,7 @@ class Split(NamedTuple):
 
   def where(self, number: int) -> str:
     """Names the line of an example, for an error."""
-    return inputs.where(number, *self.files)
+    return tables.where(number, *self.files)
 
 
 def read(
@@ -81,14 +82,14 @@ def read(
     _tell(beside['test'])
   for part, path in beside.items():
     is_given = test_file and part == 'test'
-    if is_given or (name.is_folder and zip_members.is_file(path)):
+    if is_given or (name.is_folder and zipped.is_file(path)):
       files.append(path)
       user = name.user if part == 'test' else ''
       parts[part] = _rows(path, user, sets, is_optional=True)
   own = [part for part in ('train', 'test') if part in parts]
   ids = {name for part in own for name in parts[part].class_names}
   named = {}
-  if not sets and zip_members.is_file(folder / CLASSES):
+  if not sets and zipped.is_file(folder / CLASSES):
     named = _class_names(folder / CLASSES)
     if missing := examples_lib.in_order(ids - set(named)):
       raise errors.InputError(
@@ -122,7 +123,7 @@ def read_test(path: str | os.PathLike) -> Split:
 def train_file(name: split_path.SplitPath) -> pathlib.Path:
   """Returns the file of a split's training examples; tells if it was published."""
   file = name.train
-  if not zip_members.is_file(file):
+  if not zipped.is_file(file):
     _missing(file, ','.join(COLUMNS))
   _tell(name.path)
   if tables.form(file) in (None, '.csv'):
@@ -137,8 +138,8 @@ def train_file(name: split_path.SplitPath) -> pathlib.Path:
 
 
 def _missing(path: pathlib.Path, columns: str) -> NoReturn:
-  for archive in filter(zip_members.is_zip, path.parents):
-    found = [n for n in zip_members.names_of(archive) if n.endswith('.csv')]
+  for archive in filter(zipped.is_zip, path.parents):
+    found = [n for n in zipped.names_of(archive) if n.endswith('.csv')]
     raise errors.InputError(
       f'{archive} has no {path.name}, it has {", ".join(found)[:200] or "no .csv"};'
       f' name one of its files, such as {archive}/{(found or ["a.csv"])[0]}'
@@ -156,8 +157,8 @@ def md5(path: str | os.PathLike) -> str:
 
 def _tell(path: pathlib.Path) -> None:
   """Says on stderr if a file, or its zip, is a published one by content or name."""
-  found = zip_members.find(path)
-  path = found.archive if found else path
+  found = zipped.find(path)
+  path = found[0] if found else path
   if not path.is_file():
     return
   digest = md5(path)
@@ -179,12 +180,12 @@ def _rows(path, user: str = '', sets: bool = False, is_optional: bool = False):
 
   If `user` is '', or the column is optional and the file lacks it, they have no users.
   """
-  if not zip_members.is_file(path):
+  if not zipped.is_file(path):
     _missing(path, ','.join(COLUMNS[1 if is_optional or not user else 0 :]))
   if is_optional and user not in tables.header(path):
     user = ''
-  columns = inputs.Columns('class', user, 'image_id')
-  found = inputs.table(path, columns, repeated=sets, advice=split_path.OTHER_COLUMNS)
+  columns = tables.Columns('class', user, 'image_id')
+  found = tables.examples(path, columns, repeated=sets, advice=split_path.OTHER_COLUMNS)
   if not len(found):
     raise errors.InputError(f'{path} has no examples; give a line for each')
   return found
@@ -192,7 +193,7 @@ def _rows(path, user: str = '', sets: bool = False, is_optional: bool = False):
 
 def _class_names(path: pathlib.Path) -> dict[str, str]:
   """Returns the names of classes by their ids, from a CSV `class,name`."""
-  found = inputs.table(path, inputs.Columns('name', '', 'class'))
+  found = tables.examples(path, tables.Columns('name', '', 'class'))
   ids = found.ids_of(np.arange(len(found)))
   names = [found.class_names[label] for label in found.labels]
   if len(set(names)) < len(names):
@@ -284,7 +285,7 @@ def partition(
   found = _rows(file, name.user, data.has_sets)
   rows, named = np.arange(len(found)), Split(found, found.class_names, [file])
   numbers = join(data, named, rows, where, repeated=data.has_sets)
-  names = [*found.user_names, inputs.NOBODY]
+  names = [*found.user_names, tables.NOBODY]
   users = np.where(found.users < 0, len(names) - 1, found.users)
   clients = partitions.of_users(users, names, np.unique(users).tolist())
   return dataclasses.replace(clients, numbers=numbers[clients.numbers])

@@ -13,7 +13,7 @@ import os
 import pathlib
 from typing import NamedTuple
 
-from datasets import zip_members
+from datasets.readers import zipped
 
 TRAIN = 'federated_train.csv'
 USER = 'user_id'
@@ -32,7 +32,7 @@ class SplitPath(NamedTuple):
   @property
   def is_folder(self) -> bool:
     """Whether it is a folder or zip of files."""
-    return self.path.is_dir() or zip_members.is_zip(self.path)
+    return self.path.is_dir() or zipped.is_zip(self.path)
 
   @property
   def train(self) -> pathlib.Path:
@@ -41,7 +41,7 @@ class SplitPath(NamedTuple):
 
   def exists(self) -> bool:
     """Whether there is anything; raises InputError of a damaged zip."""
-    return self.path.is_dir() or zip_members.is_file(self.path)
+    return self.path.is_dir() or zipped.is_file(self.path)
 
 
 def parse(text: str | os.PathLike) -> SplitPath:

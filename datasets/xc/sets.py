@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
-from datasets import zip_members
+from datasets.readers import zipped
 from tff_xc import errors
 
 # The numbers of a file's first line.
@@ -119,13 +119,13 @@ def open_file(path: str | os.PathLike) -> BinaryIO:
     raise errors.InputError(
       f'{path} is no file; give a text file of the Extreme Classification Repository'
     )
-  with zip_members.readable(path, ADVICE):
-    return zip_members.open_bytes(path)
+  with zipped.readable(path, ADVICE):
+    return zipped.open_bytes(path)
 
 
 def parse_header(file: BinaryIO, path, form: str) -> Header:
   """Reads the first line of an open file; see `read_header`."""
-  with zip_members.readable(path, ADVICE):
+  with zipped.readable(path, ADVICE):
     line = file.readline(200).removeprefix(codecs.BOM_UTF8)
   fields, names = line.split(), FORMS[form].split()
   if (

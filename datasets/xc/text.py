@@ -12,6 +12,7 @@ at a line's end, no newline at the file's end, blank lines after the last exampl
 in any order, signs and exponents. A repeated label counts once.
 """
 
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -20,14 +21,15 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 
-from datasets import parsed_cache, zip_members
+from datasets import examples as examples_lib
+from datasets.readers import parsed_cache, zipped
 from datasets.xc import sets
 from tff_xc import errors, wording
 
 # Increase this when the arrays of a cache or the result of `parse` change.
 VERSION = 5
 
-_BLOCK = 1 << 20  # Bytes of the lines that are parsed at a time.
+_LINES = 1024  # That are parsed at a time.
 _ARRAYS = ('data', 'indices', 'indptr')  # The arguments of a csr_matrix.
 # The patterns match a text in one way at most, so that they refuse a long line in
 # linear time. (Possessive quantifiers need Python 3.11.)
@@ -86,9 +88,8 @@ def parse(store: parsed_cache.Store, path: str | os.PathLike, form: str) -> None
       store.append(f'{part}.data', empty[part])
       store.append(f'{part}.indices', np.zeros(0, np.int32))
       store.append(f'{part}.indptr', np.zeros(1, np.int32))
-    for number, lines in _blocks(file, header.num_examples, path):
-      found = _matrices(lines, shapes, path, range(number, number + len(lines)))
-      for part, matrix in found.items():
+    for numbers, lines in _blocks(file, path, header.num_examples, _LINES):
+      for part, matrix in _matrices(lines, shapes, path, numbers).items():
         store.append(f'{part}.data', matrix.data)
         store.append(f'{part}.indices', matrix.indices)
         ends = matrix.indptr[1:] + np.int32(sizes[part])
@@ -96,6 +97,31 @@ def parse(store: parsed_cache.Store, path: str | os.PathLike, form: str) -> None
         sizes[part] += matrix.nnz
         if sizes[part] > sets.LARGEST:
           raise errors.InputError(f'{path} has more than 2^31 - 1 {part}; split it')
+
+
+def blocks(path: str | os.PathLike, description, size: int) -> Iterator[examples_lib.Block]:
+  """Yields lines `l,l f:v f:v` or `f:v f:v` for a trained model.
+
+  They may follow a header `N D L` or `N D`, which must be that of the model's data.
+  """
+  wanted = description.preprocessing['num_features'], description.num_classes
+  shapes = {'features': (0, wanted[0]), 'labels': (0, wanted[1])}
+  with sets.open_file(path) as file:
+    fields = file.peek(200).split(b'\n', 1)[0].split()
+    expected, first = None, 1
+    if len(fields) in (2, 3) and all(field.isdigit() for field in fields):
+      expected, *found = map(int, fields)
+      if tuple(found) != wanted[: len(found)]:
+        raise errors.InputError(
+          f'{path}, line 1 names {found[0]:,} features and {sum(found[1:]):,} labels, and the'
+          f' model has {wanted[0]:,} and {wanted[1]:,}; give data of the same ones'
+        )
+      file.readline()
+      first = 2
+    for numbers, lines in _blocks(file, path, expected, size, first):
+      found = _matrices(lines, shapes, path, numbers)
+      x = examples_lib.bags(found['features'])
+      yield examples_lib.Block(list(map(str, numbers)), x, found['labels'])
 
 
 def _shapes(header: sets.Header, form: str) -> dict[str, tuple[int, int]]:
@@ -106,45 +132,36 @@ def _shapes(header: sets.Header, form: str) -> dict[str, tuple[int, int]]:
   }
 
 
-def _blocks(file, expected: int, path) -> Iterator[tuple[int, list[bytes]]]:
-  """Yields the file's next `expected` lines in blocks, and their line numbers."""
-  block, size, found = [], 0, 0
-  with zip_members.readable(path, sets.ADVICE):
-    lines = zip_members.lines(file, path, before=1)
-    for number, line in enumerate(lines, 2):
-      if found == expected:
-        if line.strip():
-          raise errors.InputError(
-            f'{path}, line {number}: the header promises '
-            f'{wording.count(expected, "line")}, and here is one more; mend the header, or download the file '
-            'again'
-          )
-        continue
-      block.append(line)
-      found += 1
-      size += len(line)
-      if size >= _BLOCK:
-        yield found - len(block) + 2, block
-        block, size = [], 0
-  if block:
-    yield found - len(block) + 2, block
-  if found < expected:
-    raise errors.InputError(
-      f'{path}: the header promises {wording.count(expected, "line")}, found {found}; '
-      'the file is cut short, download it again'
-    )
+def _blocks(
+  file, path, expected: int | None, size: int, first: int = 2
+) -> Iterator[tuple[tuple[int, ...], tuple[bytes, ...]]]:
+  """Yields the numbers of the next lines, and these, at most `size` at a time.
 
-
-def parse_lines(
-  lines: list[bytes], shapes, path, numbers: Sequence[int]
-) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
-  """Returns features float32 [k, D] and labels bool [k, L] of lines `l,l f:v f:v`.
-
-  `shapes` are of 'features' and 'labels', whose second numbers are D and L; `numbers`
-  are the lines' in the file. Raises `errors.InputError` for a line that is not right.
+  There must be as many as `expected`, or if that is None any, of which empty ones do not
+  count; `first` is the number of the next line.
   """
-  found = _matrices(lines, shapes, path, numbers)
-  return found['features'], found['labels']
+
+  def lines():
+    found = 0
+    for number, line in enumerate(zipped.lines(file, path, before=first - 1), first):
+      if found == expected and line.strip():
+        raise errors.InputError(
+          f'{path}, line {number}: the header promises {wording.count(expected, "line")}, and'
+          ' it has more; mend the header, or download the file again'
+        )
+      if found != expected and (expected is not None or line.strip(b'\r\n')):
+        found += 1
+        yield number, line
+    if found < (expected or 0):
+      raise errors.InputError(
+        f'{path}: the header promises {wording.count(expected, "line")}, found {found}; '
+        'the file is cut short, download it again'
+      )
+
+  every = lines()
+  with zipped.readable(path, sets.ADVICE):
+    while block := list(itertools.islice(every, size)):
+      yield tuple(zip(*block, strict=True))
 
 
 def _matrices(lines: list[bytes], shapes, path, numbers: Sequence[int]) -> dict:

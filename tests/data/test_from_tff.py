@@ -188,23 +188,3 @@ def test_ids_that_do_not_fit():
   ):
     with pytest.raises(errors.InputError, match=said):
       of(source, ids)
-
-
-def test_ids_of_a_generator():
-  for source, ids, numbers in (
-    ([slices(0, 4), slices(4, 9)], [7, 3], [7, 3]),
-    (simulated(), ['cy', 'ann'], [2, 0]),
-    (from_tff.as_client_data(simulated()), ['cy', 'ann'], [2, 0]),
-  ):
-    found = examples.ClientExamples.from_tff(source, iter(ids))
-    assert [int(c.client_id) for c in found] == numbers
-    names = from_tff.as_client_data(source, iter(ids)).client_ids
-    assert names == [*map(str, ids)]
-
-
-def test_sets_of_labels_for_a_model_of_single_labels(in_process):
-  process = tiny.process('fedss', negatives=3, max_positives=4)
-  sets = tf.data.Dataset.from_tensor_slices((X[:4], np.eye(4, 12) > 0))
-  cohort_of_sets = examples.ClientExamples.from_tff([sets])
-  with pytest.raises(TypeError, match=r'client 0 .*int32.*LabelSets'):
-    process.next(process.initialize(), cohort_of_sets)

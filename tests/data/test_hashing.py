@@ -38,24 +38,6 @@ def test_tensorflows_hashes_are_scikit_learns():
     assert found.max() < size
 
 
-@pytest.mark.parametrize(
-  ('labels', 'tables', 'size', 'least', 'most'),
-  [
-    (3_993, 4, 250, 4, 30),
-    (30_938, 4, 1_000, 14, 52),
-    (131_073, 4, 4_000, 13, 60),
-    (312_330, 8, 5_000, 32, 97),
-  ],
-)
-def test_the_papers_configurations_tell_all_labels_apart(labels, tables, size, least, most):
-  """And no bucket is empty (Lemma 2)."""
-  ids = np.arange(labels)
-  of_tables = [hashing.buckets(ids, seed, size) for seed in range(tables)]
-  loads = [np.bincount(t, minlength=size) for t in of_tables]
-  assert (np.min(loads), np.max(loads)) == (least, most)
-  assert len(np.unique(np.stack(of_tables), axis=1).T) == labels
-
-
 def test_other_ids_are_refused_and_features_have_a_seed_of_their_own():
   for ids in ([2**31], [-(2**31) - 1], [1.5], ['a']):
     with pytest.raises(ValueError, match='only numbers of int32'):

@@ -4,20 +4,20 @@ import gzip
 import random
 import tarfile
 
-from tests.datasets.images import on_disk
+from tests.datasets import images_on_disk
 
 NAMES = [f'n{c:08}/n{c:08}_{i}.JPEG' for c in (1, 20, 3, 100) for i in range(c % 7 + 2)]
 
 
 def folders(folder):
-  return on_disk.write(folder / 'folders', NAMES)
+  return images_on_disk.write(folder / 'folders', NAMES)
 
 
 def tars(folder):
   """As distributed: a tar for each synset, with images at the top."""
   (folder / 'tars').mkdir()
   for synset in sorted(folders(folder).iterdir()):
-    on_disk.tarred(synset, folder / 'tars' / f'{synset.name}.tar')
+    images_on_disk.tarred(synset, folder / 'tars' / f'{synset.name}.tar')
   (folder / 'tars' / '._n00000001.tar').write_bytes(b'a Mac leaves these')
   (folder / 'tars' / 'words.txt').write_text('n00000001 cat')
   return folder / 'tars'

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.datasets.images import on_disk as images_on_disk
+from tests.datasets import images_on_disk as images_on_disk
 
 FOLDER = 'Stanford_Online_Products'
 HEADER = 'image_id class_id super_class_id path'

@@ -67,15 +67,6 @@ def test_shards_of_a_client_are_of_distinct_classes(sizes, size, per_client):
     assert deal(5).numbers.tolist() != partition.numbers.tolist()
 
 
-def test_clients_have_no_classes_in_common_by_their_numbers():
-  """Dealt class by class, neighbours would have the same classes."""
-  labels = labels_of([400] * 200)
-  partition = imagenet21k.deal(labels, examples_per_shard=20, shards_per_client=20, seed=0)
-  held = [set(labels[partition.of_client(k)].tolist()) for k in range(200)]
-  common = np.mean([len(held[k] & held[k + 1]) for k in range(199)])
-  assert 1 < common < 3  # 20 of 200 classes each: 2 by chance.
-
-
 @pytest.mark.parametrize('share', [0.2, 0.5])
 def test_the_test_is_a_share_of_each_class(share):
   labels = labels_of(SIZES['many'] * 3)
@@ -123,7 +114,7 @@ def test_every_form_has_the_same_images(tmp_path, write, monkeypatch):
   [
     (lambda t: t + 'n1.JPEG\n', r'line 21: .n1\.JPEG. is no'),
     (lambda t: t + '\n \nn1.JPEG', r'line 23: .n1\.JPEG. is no'),
-    (lambda t: t + '\n' + t.split('\n')[4], 'line 22: .* in line 5'),
+    (lambda t: t + '\n' + t.split('\n')[4], 'twice'),
     (lambda t: t + 'n1/2.txt\n', r'line 21: .n1/2\.txt. is no'),
     (lambda t: '', 'has no lines'),
     (lambda t: t + '\udcff', 'UTF-8'),

@@ -63,36 +63,24 @@ def test_images_have_their_class_user_and_place(zipped, tmp_path):
     assert set(published) <= set(listing.facts)
 
 
-def test_what_a_table_makes_of_unknown_values_is_unknown(tmp_path):
-  found = on_disk.content()
-  rows = {item['id']: item for item in found['train2017_locations.json']}
-  rows[0].update(lat=None, lon=None, user_id=None)
-  rows[1].update(user_id=12.0)
-  rows[2].update(user_id='NA', lat=91)
-  rows[3].update(user_id='12')
-  listing = inaturalist.read(on_disk.write(tmp_path, found, zipped=False))
-  located = inaturalist.read(tmp_path, positions=True)
-  ids = listing.ids_of(np.arange(600))
-  row = [ids.index(f'train{i:08x}') for i in range(4)]
-  names = [*listing.user_names, None]
-  assert [names[listing.users[i]] for i in row] == [None, '12', None, '12']
-  assert np.isnan(located.positions[row, 0]).tolist() == [True, False] * 2
-
-
 @pytest.mark.parametrize(
   ('key', 'change', 'match'),
   [
-    ('images', lambda rows: rows[2].pop('file_name'), r"\[2\] .*'file_name'"),
-    ('images', lambda rows: rows[2].update(file_name=7), r'images\[2\]'),
-    ('images', lambda rows: rows[2].update(id='7'), r'images\[2\]'),
-    ('images', lambda rows: rows[2].update(id=rows[0]['id']), 'have the id'),
-    ('images', lambda rows: rows[2].update(file_name=rows[0]['file_name']), 'files of the name'),
-    ('images', lambda rows: rows.append(4), r'images\[600\]'),
-    ('images', lambda rows: rows.clear(), 'no "images"'),
-    ('annotations', lambda rows: rows.pop(), '0 annotations'),
-    ('annotations', lambda rows: rows.append(rows[0]), '2 annotations'),
-    ('annotations', lambda rows: rows[0].update(image_id=999), '_id 999'),
-    ('annotations', lambda rows: rows[0].update(category_id=4), '_id 4'),
+    ('images', lambda rows: rows[2].pop('file_name'), "images.*'file_name'"),
+    ('images', lambda rows: rows[2].update(file_name=7), 'images'),
+    ('images', lambda rows: rows[2].update(id='7'), 'images'),
+    ('images', lambda rows: rows[2].update(id=rows[0]['id']), 'different ids and names'),
+    (
+      'images',
+      lambda rows: rows[2].update(file_name=rows[0]['file_name']),
+      'different ids and names',
+    ),
+    ('images', lambda rows: rows.append(4), 'images'),
+    ('images', lambda rows: rows.clear(), 'different ids'),
+    ('annotations', lambda rows: rows.pop(), 'one annotation'),
+    ('annotations', lambda rows: rows.append(rows[0]), 'one annotation'),
+    ('annotations', lambda rows: rows[0].update(image_id=999), 'one annotation'),
+    ('annotations', lambda rows: rows[0].update(category_id=4), '"categories"'),
     ('', lambda f: f['train2017.json'].pop('categories'), '"categories"'),
     (
       '',
@@ -102,7 +90,7 @@ def test_what_a_table_makes_of_unknown_values_is_unknown(tmp_path):
       ),
       'the category 4, which',
     ),
-    ('locations', lambda rows: rows[3].update(lat='5'), r'array\[3\]'),
+    ('locations', lambda rows: rows[3].update(lat='5'), 'item'),
     ('locations', lambda rows: rows[3].update(user_id=[1]), '"user_id"'),
     ('locations', lambda rows: rows.append(rows[0]), 'each "id" once'),
     ('locations', lambda rows: rows.clear(), 'none of the 600 images'),
@@ -202,15 +190,3 @@ def test_small_cells_and_unknown_places_are_left_out():
   }
   assert found == expected
   assert len(found) < len(cells_by_loops(points[known], 40))
-
-
-def test_degenerate_cells():
-  points = np.repeat([[10.5, 10.5], [10.5, -10.5]], [5, 4], axis=0)
-  assert inaturalist.of_cells(points, range(9), 5, 5).sizes.tolist() == [5]
-  # Points at one place are not divided.
-  found = inaturalist.of_cells(np.full((9, 2), 10.5), range(9), 2, 0)
-  assert found.sizes.tolist() == [9]
-  assert found.client_ids == [s2cell.lat_lon_to_token(10.5, 10.5, 30)]
-  for points in (np.full((9, 2), np.nan), positions(0, 20)):
-    with pytest.raises(errors.InputError, match='no S2 cell has 100 of'):
-      inaturalist.of_cells(points, range(len(points)), 10_000, 100)

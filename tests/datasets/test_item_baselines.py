@@ -1,7 +1,6 @@
 """Lists by counts, against loops over users."""
 
 import collections
-import time
 
 import numpy as np
 import pytest
@@ -67,36 +66,3 @@ def test_lists_by_counts_are_those_of_loops(leave_out_seen, monkeypatch):
   monkeypatch.setattr(item_baselines, '_AT_ONCE', 1)
   for name, scores in items.baselines(drawn, options).items():
     assert scores == pytest.approx(found[name])
-
-
-def test_of_many_test_examples_some_are_ranked():
-  drawn = purchases.draw(purchases.Options(200, 50, 12))
-  every, some = items.Options(most_tested=0), items.Options(most_tested=150)
-  whole = items.baselines(drawn, every)
-  for name, scores in items.baselines(drawn, some).items():
-    assert scores != whole[name]
-    assert scores == pytest.approx(whole[name], abs=0.1)
-  all_of, dataset = (items.federated('mine', drawn, options) for options in (every, some))
-  assert len(all_of.test) == 200
-  assert len(dataset.test) == len(dataset.validation) == 150
-  assert len(dataset.test.seen.starts) == 150
-  of_all = collections.Counter(all_of.test.y.tolist())
-  assert not collections.Counter(dataset.test.y.tolist()) - of_all
-  # Lists that need no training are of the same ones.
-  seen, rows = dataset.test.seen, []
-  for user in range(200):
-    own = drawn.items[drawn.users == user].tolist()
-    rows.append(own[: -2 if len(own) > 3 else -1])
-  before = [seen.ids[a:b].tolist() for a, b in zip(seen.starts, seen.stops, strict=True)]
-  tested = [*zip(before, dataset.test.y.tolist(), strict=True)]
-  wanted = by_loops(rows, tested, 50, True)
-  for name, scores in items.baselines(drawn, some).items():
-    assert wanted[name] == pytest.approx(scores), name
-
-
-def test_a_hundred_thousand_rows_take_about_a_second():
-  drawn = purchases.draw(purchases.Options(2000, 1700, 40))
-  assert len(drawn.items) > 90_000
-  started = time.process_time()
-  items.baselines(drawn, items.Options())
-  assert time.process_time() - started < 3  # Of a busy machine.

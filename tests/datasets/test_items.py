@@ -161,17 +161,6 @@ def test_validation_is_before_the_test_and_never_in_the_training(test, leave_out
     assert all(seen[i][row.indices].all() for i, row in enumerate(bag(np.arange(len(seen)))))
 
 
-def test_validation_can_be_left_out(tmp_path):
-  options = items.Options(validation=False)
-  found = purchases.draw(purchases.Options(30, 40, 6))
-  dataset = items.federated('mine', found, options)
-  assert dataset.validation is None
-  whole = items.federated('mine', found, options._replace(validation=True))
-  assert len(whole.train.partition.numbers) + len(whole.validation) == len(
-    dataset.train.partition.numbers
-  )
-
-
 def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
   dated = ROWS.replace('time\n', 'date\n')
   for number in '97531':
@@ -222,39 +211,6 @@ def test_times_of_any_size_have_their_order(kind, times, tmp_path):
     found, options = (items.read(path, ANY), items.Options(test='time', validation=False))
     federated = items.federated('a', found, options._replace(test_fraction=0.4))
     assert len(federated.test) == 1  # The later two are different times.
-
-
-@pytest.mark.parametrize('form', ['csv', 'jsonl'])
-def test_large_whole_numbers_keep_their_order_beside_floats(form, tmp_path):
-  def written(times):
-    if form == 'csv':
-      rows = ''.join(f'u,{i},{t}\n' for i, t in zip('cba', times, strict=True))
-      return table(tmp_path, f'user,item,time\n{rows}')
-    rows = zip('cba', times, strict=True)
-    text = ''.join(f'{{"user":"u","item":"{i}","time":{t}}}\n' for i, t in rows)
-    return table(tmp_path, text, 'a.jsonl')
-
-  assert in_order(written([2**53 + 1, float(2**53), 1.0])) == 'abc'
-  assert in_order(written([2**53, 1.5, 1])) == 'abc'
-  for times in ([2**53 + 1, 2**53, 0.5], [0.5, 1, 2**60 + 1]):
-    with pytest.raises(errors.InputError, match='fractions in others'):
-      items.read(written(times), ANY)
-
-
-@pytest.mark.parametrize(
-  ('cells', 'told'),
-  [
-    ([[1], [2]], r"row 1: 'time' is '\[1\]'"),
-    ([1, None], "row 2: 'time' is empty"),
-    ([1.5, None], "row 2: 'time' is empty"),
-    ([True, False], "'True'"),
-  ],
-)
-def test_cells_of_parquet_that_are_no_times_are_refused(cells, told, tmp_path):
-  columns = {'user': ['u', 'u'], 'item': ['a', 'b'], 'time': cells}
-  pq.write_table(pa.table(columns), tmp_path / 'a.parquet')
-  with pytest.raises(errors.InputError, match=told):
-    items.read(tmp_path / 'a.parquet', ANY)
 
 
 def test_dates_are_read_alike_by_every_python(tmp_path):
@@ -342,38 +298,6 @@ def test_a_history_that_fills_the_memory_is_refused(monkeypatch):
     items.federated('mine', histories(3000), items.Options(10_000))
 
 
-def test_a_test_by_time_needs_different_times(tmp_path):
-  path = table(tmp_path, 'user,item,time\nann,tea,1\nann,jam,1\nann,oil,1\n')
-  with pytest.raises(errors.InputError, match='the last time of all'):
-    items.load(path, items.Options(test='time'), ANY)
-
-
-def test_users_that_train_nobody_are_counted(tmp_path, capsys):
-  items.load(table(tmp_path), items.Options(), ANY)
-  *before, told = capsys.readouterr().err.splitlines()
-  assert told.startswith('1 user of ') and 'takes no part' in told  # Cy.
-  assert [line.split(':')[0].strip() for line in before[1:]] == [
-    'popularity',
-    'markov',
-    'cooccurrence',
-  ]
-  text = '\n'.join(line for line in ROWS.splitlines() if 'cy' not in line)
-  items.load(table(tmp_path, text), items.Options(), ANY)
-  assert 'no part' not in capsys.readouterr().err
-
-
-def test_procedural_histories_follow_their_seed_and_repeat_nothing():
-  options = purchases.Options(40, 60, 10)
-  one, two = purchases.draw(options), purchases.draw(options)
-  assert one.items.tolist() == two.items.tolist()
-  other = purchases.draw(options._replace(seed=1))
-  assert one.items.tolist() != other.items.tolist()
-  again = items.first_times(one)
-  assert len(again.items) == len(one.items)
-  followers = np.mean(np.diff(one.items)[np.diff(one.users) == 0] != 0)
-  assert followers == 1.0
-
-
 @pytest.mark.parametrize('history', [3, 50])
 def test_of_sequences_every_training_item_is_a_target_once(history):
   found = purchases.draw(purchases.Options(20, 60, 9))
@@ -398,15 +322,3 @@ def test_of_sequences_every_training_item_is_a_target_once(history):
   assert collections.Counter(zip(users, labels, strict=True)) == wanted
   if history == 50:
     assert len(train.numbers) == len(train)  # One example a user.
-
-
-def test_a_larger_share_of_procedural_items_follows_in_series():
-  """What follows from what is the same for all shares."""
-  options = purchases.Options(300, 60, 20)
-  repeated = []
-  for share in (0.0, 0.35, 0.9):
-    drawn = purchases.draw(options._replace(follows=share))
-    same = drawn.users[1:] == drawn.users[:-1]
-    pairs = collections.Counter(zip(drawn.items[:-1][same], drawn.items[1:][same], strict=True))
-    repeated.append(pairs.most_common(1)[0][1] / same.sum())
-  assert repeated[0] < repeated[1] < repeated[2]

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from datasets import sop
@@ -33,25 +32,6 @@ def test_clients_are_chunks_of_the_list_sorted_by_class(tmp_path, size):
     assert sorted(images) == sorted(row[3] for row in expected)
 
 
-def test_596_clients_of_the_published_sizes(tmp_path):
-  """59,551 images of 11,318 classes, about 20 a client."""
-  sizes = [6] * 2_961 + [5] * 8_357
-  np.random.default_rng(0).shuffle(sizes)
-  train = on_disk.rows(sizes, 1, 1)
-  path = on_disk.write(tmp_path, train, on_disk.rows([3], 20_000, 60_000))
-  found = sop.read(path)
-  dealt = clients(found, 100)
-  assert [len(images) for images in dealt] == [100] * 595 + [51]
-  class_of = {row[3]: row[1] for row in train}
-  held = np.mean([len({class_of[i] for i in images}) for images in dealt])
-  assert 19.5 < held < 20.5
-  facts = rules.RULES['sop'].published.input
-  assert {n: found.facts[n] for n in facts if 'train' in n} == {
-    'images in Ebay_train.txt': 59_551,
-    'classes in Ebay_train.txt': 11_318,
-  }
-
-
 def test_the_test_list_is_of_other_classes(tmp_path):
   train, test = on_disk.lists()
   found = sop.read(on_disk.write(tmp_path, train, test))
@@ -67,13 +47,13 @@ def test_the_test_list_is_of_other_classes(tmp_path):
 @pytest.mark.parametrize(
   ('change', 'said'),
   [
-    (lambda t: 'id ' + t, r'line 1: expected .image_id class_id'),
-    (lambda t: t.replace(' 3 ', ' three ', 1), r'line \d+: .*three numbers'),
-    (lambda t: t + '99 4 1\n', 'line 39: '),
-    (lambda t: t + t.splitlines()[1] + '\n', r'line 39: .*line 2 already'),
-    (lambda t: t + '99 8 1 a/b.JPG\n', r'line \d+: class 8 is also in'),
-    (lambda t: t.splitlines()[0], 'has no images'),
-    (lambda t: t[:50] + '\udcff', 'UTF-8'),
+    (lambda t: 'id ' + t, 'expected lines .image_id class_id'),
+    (lambda t: t.replace(' 3 ', ' three ', 1), 'expected lines'),
+    (lambda t: t + '99 4 1\n', 'expected lines'),
+    (lambda t: t + t.splitlines()[1] + '\n', 'listed twice'),
+    (lambda t: t + '99 8 1 a/b.JPG\n', 'in both lists'),
+    (lambda t: t.splitlines()[0], 'expected lines'),
+    (lambda t: t[:50] + '\udcff', 'expected lines'),
     (None, r'has no Ebay_train\.txt; give'),
   ],
 )

@@ -14,8 +14,8 @@ import pytest
 import tensorflow_federated as tff
 from PIL import Image
 
-from datasets.images import clients
-from datasets.splits import own
+from datasets import photographs
+from datasets.splits import deal
 from tests import doubling, full_disk
 from tff_xc import errors, files
 from tff_xc.experiment import checkpoints, client_states, run_directory, storage
@@ -275,7 +275,7 @@ def test_images_that_are_read_in_every_round_are_watched(tmp_path):
     Image.new('RGB', (8, 8)).save(path)
 
   def load(path):
-    return clients.load(path, own.Choice('iid:2'), side=8)
+    return photographs.load(path, deal.Choice('iid:2'), side=8)
 
   watched = load(tmp_path / 'photos').train.pool.files
   assert len([file for file in watched if file.is_file()]) == 8

@@ -5,13 +5,13 @@ import pandas as pd
 
 from datasets.splits import rules
 from launch import make_splits
-from tests.datasets.images import on_disk
+from tests.datasets import images_on_disk
 
 
 def photos(folder):
-  on_disk.classes(folder / 'photos', {'cat': 12, 'dog': 14, 'emu': 13})
+  images_on_disk.classes(folder / 'photos', {'cat': 12, 'dog': 14, 'emu': 13})
   (folder / 'photos' / 'dog' / '3.jpg').write_bytes(b'no image')
-  on_disk.tarred(folder / 'photos', folder / 'photos.tar')
+  images_on_disk.tarred(folder / 'photos', folder / 'photos.tar')
   frame = pd.DataFrame(
     [
       (f'user{i % 5}', f'{name}/{i}.jpg', k)

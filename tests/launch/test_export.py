@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from datasets.images import decode
 from datasets.procedural import words
+from datasets.readers import decode
 from launch import export, prediction, trained
 from tasks import experiment
 from tests.launch import light, test_evaluate

@@ -13,19 +13,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from datasets import examples
-from datasets.cifar import files as cifar_files
-from datasets.images import clients, decode
-from datasets.splits import making, own, rules, split_files
+from datasets import cifar, examples, photographs
+from datasets.readers import decode
+from datasets.splits import deal, making, rules, split_files
 from launch import make_splits
 from tests.datasets import (
+  cifar_on_disk as cifar_on_disk,
   imagenet21k_on_disk as imagenet21k,
+  images_on_disk as images_on_disk,
   inaturalist_on_disk as inaturalist,
   landmarks_on_disk as landmarks,
   sop_on_disk as sop,
 )
-from tests.datasets.cifar import on_disk as cifar_on_disk
-from tests.datasets.images import on_disk as images_on_disk
 from tests.launch import light
 from tff_xc import errors
 
@@ -141,7 +140,7 @@ def summary_of(output):
 
 @pytest.mark.parametrize('write', INPUTS)
 def test_every_rule_on_every_input(write, tmp_path, monkeypatch):
-  monkeypatch.setattr(cifar_files, 'OFFICIAL', cifar_on_disk.COUNTS['cifar10'])
+  monkeypatch.setattr(cifar, 'OFFICIAL', cifar_on_disk.COUNTS['cifar10'])
   source = write(tmp_path)
   for name, rule in rules.RULES.items():
     if rule.read:  # It takes one input only, see below.
@@ -205,7 +204,7 @@ def test_a_split_of_images_is_read_back(tmp_path):
 
 def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
   counts = cifar_on_disk.COUNTS['cifar10']
-  monkeypatch.setattr(cifar_files, 'OFFICIAL', counts)
+  monkeypatch.setattr(cifar, 'OFFICIAL', counts)
   source = as_cifar(tmp_path)
   with pytest.raises(errors.InputError, match='has a test part; leave out'):
     make('chunks', source, tmp_path / 'out', test_fraction=0.1)
@@ -384,7 +383,7 @@ def test_images_of_sop_train_and_are_retrieved(tmp_path, pack):
   data = folder
   if pack == 'zip':
     data = shutil.make_archive(tmp_path / 'sop', 'zip', folder.parent)
-  dataset = clients.load(data, own.Choice(str(tmp_path / 'out')), side=16)
+  dataset = photographs.load(data, deal.Choice(str(tmp_path / 'out')), side=16)
   class_of = {row[3]: row[1] - 1 for row in [*train, *test]}
   assert dataset.num_classes == 6
   assert dataset.retrieval.y.tolist() == [class_of[row[3]] for row in test]
@@ -402,9 +401,9 @@ def test_images_of_sop_train_and_are_retrieved(tmp_path, pack):
 
 def test_images_in_tars_are_the_clients_of_a_split_of_the_list(tmp_path):
   summary_after('imagenet21k', imagenet21k.as_text(tmp_path), tmp_path / 'out')
-  choice = own.Choice(str(tmp_path / 'out'))
+  choice = deal.Choice(str(tmp_path / 'out'))
   sets = [
-    clients.load(source, choice, side=16)
+    photographs.load(source, choice, side=16)
     for source in (imagenet21k.tar_of_tars(tmp_path), tmp_path / 'folders')
   ]
   assert sets[0].source_checksum == sets[1].source_checksum

@@ -11,7 +11,7 @@ import pytest
 from launch import compare, evaluate, train
 from tasks import registry
 from tests import documents, processes
-from tests.datasets.images import on_disk
+from tests.datasets import images_on_disk
 from tests.launch import flag_values, light, own_examples
 from tff_xc import errors
 from tff_xc.runtime import registry as runtimes
@@ -95,7 +95,7 @@ PATHS = {
 def test_the_path_from_a_split_to_a_comparison(name, here):
   # As few as somebody's first try may have.
   kinds = ('cat', 'dog', 'emu', 'fox')
-  on_disk.classes(here / 'photos', dict.fromkeys(kinds, 15))
+  images_on_disk.classes(here / 'photos', dict.fromkeys(kinds, 15))
   rows = [f'r{i},u{i % 7},i{i % 5},{i % 5 + i / 99}' for i in range(60)]
   (here / 'ratings.csv').write_text('\n'.join(['row,user,item,price', *rows]))
   names = [f'{name}/{i}.jpg' for name in kinds for i in range(15)]

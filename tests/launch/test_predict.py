@@ -15,7 +15,7 @@ import pytest
 
 from datasets import raw_examples
 from launch import export, prediction, trained
-from tests.datasets.images import on_disk
+from tests.datasets import images_on_disk
 from tests.launch import light, own_examples, test_evaluate
 from tff_xc import errors
 from tff_xc.data import description, sparse
@@ -34,7 +34,7 @@ def rows_of(path):
 
 def photographs(here, **more):
   """Makes a run on photographs of cats, dogs and emus."""
-  on_disk.classes(here / 'photos', {'cat': 9, 'dog': 10, 'emu': 8})
+  images_on_disk.classes(here / 'photos', {'cat': 9, 'dog': 10, 'emu': 8})
   path = test_evaluate.untrained(
     here / 'run',
     'images',
@@ -48,7 +48,7 @@ def photographs(here, **more):
 @pytest.mark.slow
 def test_photographs_and_their_neighbours(here, capsys):
   run = photographs(here)
-  on_disk.tarred(here / 'photos', here / 'photos.tar')
+  images_on_disk.tarred(here / 'photos', here / 'photos.tar')
   shutil.make_archive('photos', 'zip', 'photos')
   found = trained.restore(run, {'data_dir': 'photos'})
   pool = found.dataset.train.pool
@@ -179,12 +179,12 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
   assert run_on('lines.txt') == {}
   assert [r[1:] for r in rows_of('p.csv')[1]] == [r[1:] for r in rows]
   for text, word in (
-    ('12 14 11\n' + lines[0], '14 features, and the model 13'),
+    ('12 14 11\n' + lines[0], '14 features'),
     ('12 13 12\n' + lines[0], 'labels'),
     (header + '\n' + lines[0], 'promises 12'),
     ('1 13 11\n' + '\n'.join(lines), 'it has more'),
     ('0:1\n13:1\n', 'line 2'),
-    ('', '0 examples'),
+    ('', 'no lines'),
   ):
     (here / 'bad.txt').write_text(text)
     with pytest.raises(errors.InputError, match=word):
@@ -469,8 +469,8 @@ def test_damaged_images_are_left_out_counted_and_named(here, capsys, monkeypatch
 def test_grey_models_refuse_colours(here):
   path = test_evaluate.untrained(here / 'run', 'glyphs', 'fedss', **test_evaluate._GLYPHS)
   grey = np.arange(30 * 28, dtype=np.uint8).reshape(30, 28)
-  (here / 'grey.png').write_bytes(on_disk.encoded(grey))
-  (here / 'colour.png').write_bytes(on_disk.encoded(on_disk.quarters()))
+  (here / 'grey.png').write_bytes(images_on_disk.encoded(grey))
+  (here / 'colour.png').write_bytes(images_on_disk.encoded(images_on_disk.quarters()))
   assert prediction.run(['grey.png'], run_dir=str(path)) == {}
   with pytest.raises(errors.InputError, match='has colours'):
     prediction.run(['grey.png', 'colour.png'], run_dir=str(path))

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from datasets.splits import inputs, making, rules
+from datasets.readers import tables
+from datasets.splits import making, rules
 from launch import advice, plan as plan_lib
 from tasks import experiment, registry
 from tests.launch import own_examples
@@ -264,7 +265,7 @@ def test_clients_have_test_examples_that_are_held_out(
     settings = rules.get('dirichlet').settings(clients=3)
     drawn = 0.0 if given.get('test_fraction', 1.0) else 0.25
     request = rules.Request('dirichlet', settings, test_fraction=drawn)
-    columns = inputs.Columns()
+    columns = tables.Columns()
     making.write('made', making.make(request, data_dir, columns))
   given = {'test_fraction': 0.25, **given}
   config = experiment.resolve(name, 'fedavg', {**given, 'data_dir': data_dir})
@@ -292,7 +293,7 @@ def test_users_of_another_column_are_those_of_the_test_too(in_test, tmp_path, mo
   monkeypatch.chdir(tmp_path)
   settings = rules.get('dirichlet').settings(clients=4)
   request = rules.Request('dirichlet', settings, test_fraction=0.25)
-  columns = inputs.Columns('item')
+  columns = tables.Columns('item')
   making.write('made', making.make(request, 'items.parquet', columns))
   geo_of = {}
   for part in ('federated_train', 'test')[: 1 + in_test]:

@@ -8,8 +8,7 @@ import pytest
 from datasets.splits import rules
 from launch import make_splits, plan
 from tasks import experiment, photographs, registry
-from tests.datasets import sop_on_disk as sop
-from tests.datasets.images import on_disk
+from tests.datasets import images_on_disk, sop_on_disk as sop
 from tff_xc import errors, heads
 from tff_xc.report import run_files
 
@@ -137,8 +136,8 @@ def test_landmarks_as_distributed_are_trained_on(tmp_path):
   (folder / 'images').mkdir(parents=True)
   for part in range(2):
     made = tmp_path / f'made{part}'
-    on_disk.write(made, [f'0/0/0/{name}.jpg' for name in ids[part::2]])
-    on_disk.tarred(made, folder / 'images' / f'images_00{part}.tar')
+    images_on_disk.write(made, [f'0/0/0/{name}.jpg' for name in ids[part::2]])
+    images_on_disk.tarred(made, folder / 'images' / f'images_00{part}.tar')
     shutil.rmtree(made)
   train = [f'{i % 3},{name},{i % 4}' for i, name in enumerate(ids[:9])]
   test = [f'{name},{i % 4}' for i, name in enumerate(ids[9:])]
@@ -162,7 +161,7 @@ def test_landmarks_as_distributed_are_trained_on(tmp_path):
 
 
 def test_tffs_own_files_need_no_split(tmp_path):
-  on_disk.of_tff(tmp_path / 'landmarks' / 'gld23k')
+  images_on_disk.of_tff(tmp_path / 'landmarks' / 'gld23k')
   task = registry.get('gld23k')
   assert task.find(str(tmp_path)).endswith("gld23k, TFF's files")
   options = resolve('gld23k', encoder='small', image_size=14)['options']
@@ -173,7 +172,7 @@ def test_tffs_own_files_need_no_split(tmp_path):
 
 def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
   ids = [f'{c}_final/{i}_0.JPG' for c in ('bicycle', 'mug') for i in range(4)]
-  on_disk.write(tmp_path / sop.FOLDER, ids)
+  images_on_disk.write(tmp_path / sop.FOLDER, ids)
   (tmp_path / 'sop').mkdir()
   path = str(tmp_path / 'sop' / sop.FOLDER)
   shutil.make_archive(path, 'zip', tmp_path, sop.FOLDER)

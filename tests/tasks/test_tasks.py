@@ -5,10 +5,10 @@ import functools
 import numpy as np
 import pytest
 
-from datasets.cifar import clients as cifar
+from datasets import cifar
 from tasks import experiment, registry
 from tests import tiny
-from tests.datasets.cifar import on_disk as cifar_on_disk
+from tests.datasets import cifar_on_disk as cifar_on_disk
 from tff_xc import errors, heads
 from tff_xc.algorithms import registry as algorithms
 

@@ -93,14 +93,6 @@ def test_missing_images_and_those_that_are_damaged_when_used(tmp_path):
     load(tmp_path)
 
 
-def test_a_folder_in_the_folder(tmp_path):
-  images = write(tmp_path, where='.')
-  images.rename(tmp_path / 'inner')
-  images.mkdir()
-  (tmp_path / 'inner').rename(images / images.name)
-  load(tmp_path).train.examples('0')
-
-
 @pytest.mark.parametrize(
   ('x', 'y', 'said'),
   [

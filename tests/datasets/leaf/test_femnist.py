@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from datasets import cache_folder
-from datasets.leaf import files as leaf_files, json_users, sets, users as leaf_users
+from datasets.leaf import files as leaf_files, sets, users as leaf_users
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
-from tff_xc.data import pool
 
 
 def load(data_dir, **options):
@@ -115,7 +114,7 @@ def test_levels_of_grey_are_exact_and_parsed_once(tmp_path, monkeypatch, pixel):
 
   check()
   with monkeypatch.context() as patch:
-    patch.setattr(json_users, 'read_all', None)
+    patch.setattr(leaf_users, 'read_all', None)
     check()
   no_folder = tmp_path / 'femnist/a.json'
   monkeypatch.setenv(cache_folder.VARIABLE, str(no_folder))
@@ -182,30 +181,3 @@ def test_where_the_files_may_lie(tmp_path, place):
   shutil.rmtree(tmp_path / place / 'test')
   with pytest.raises(errors.InputError, match='test has none'):
     leaf_files.find('femnist', tmp_path)
-
-
-@pytest.mark.parametrize(
-  ('users', 'train', 'test'), [(3550, 3195, 355), (9343, 8408, 935), (1129, 1016, 113)]
-)
-def test_the_published_numbers_of_users(users, train, test):
-  listed = leaf_users.Users([''] * users, [], np.full(users, 64), None)
-  assert [len(part) for part in sets.split(listed)] == [train, test]
-
-
-def test_a_sample_is_uniform_over_the_test_of_all_users():
-  sizes = np.array([10, 200, 800])
-  dataset = sets.federated(
-    'set',
-    1,
-    pool.in_memory(np.arange(1010), np.zeros(1010, int)),
-    leaf_users.Users(
-      ['a', 'b', 'c'], np.cumsum(sizes) - sizes, sizes, np.array([False, True, True])
-    ),
-    test_examples=200,
-  )
-  drawn = dataset.test.read(np.arange(200)) - 10
-  assert len(set(drawn)) == 200
-  counts = np.bincount(drawn // 100, minlength=10)
-  # Each is hypergeometric, 20 on average with a standard deviation of 3.8.
-  assert len(counts) == 10
-  assert (abs(counts - 20) < 12).all()

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from datasets.leaf import files as leaf_files, json_users, sets, shakespeare
+from datasets.leaf import files as leaf_files, sets, shakespeare, users as leaf_users
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
 
@@ -79,7 +79,7 @@ def test_json(tmp_path, capsys, monkeypatch):
   assert dataset.num_classes == 80
   assert len(dataset.train.client_ids) == 9
   check(dataset, users())
-  monkeypatch.setattr(json_users, 'read_all', None)
+  monkeypatch.setattr(leaf_users, 'read_all', None)
   again = load(tmp_path).train.pool
   check(load(tmp_path), users())
   assert not capsys.readouterr().err

@@ -51,19 +51,3 @@ def test_the_label_is_what_the_mouth_shows():
   row, column = np.nonzero(differs.any(0))
   assert row.min() > 30
   assert 10 < column.min() < column.max() < 74
-
-
-def test_the_shape_of_celeba():
-  dataset = faces.load()
-  sizes, y = dataset.train.partition.sizes, dataset.train.pool.y
-  assert len(sizes) == 8_408
-  np.testing.assert_allclose([sizes.mean(), sizes.std()], [21.4, 7.6], 0.02)
-  assert (sizes.min(), sizes.max()) == (5, 35)
-  assert dataset.num_classes == 2
-  offsets = dataset.train.partition.offsets
-  shares = np.add.reduceat(y, offsets[:-1]) / sizes
-  np.testing.assert_allclose([y.mean(), dataset.test.y.mean()], 0.482, atol=0.02)
-  assert 0.15 < shares.std() < 0.35
-  assert len(dataset.test) == 1_000
-  total = sizes.sum() + 935 * sizes.mean()
-  np.testing.assert_allclose(total, 200_288, rtol=0.01)

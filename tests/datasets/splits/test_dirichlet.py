@@ -45,54 +45,6 @@ def test_the_papers_skew(classes, alpha, seed):
   assert emd(found, labels) == pytest.approx(BANDS[classes][alpha], abs=0.05)
 
 
-def word_by_word(labels, alpha, num_clients, size, random):
-  """The rule, example by example, with p, q and eq. (5) as they are printed."""
-  pools = collections.defaultdict(list)
-  for number, label in enumerate(labels):
-    pools[label].append(number)
-  classes = sorted(pools)
-  p = [len(pools[c]) / len(labels) for c in classes]
-  clients = []
-  for _ in range(num_clients):
-    q = random.dirichlet([alpha * share for share in p])
-    mine = []
-    while len(mine) < size:
-      left = np.array([q[i] if pools[c] else 0 for i, c in enumerate(classes)])
-      if not left.sum():
-        left = np.array([float(bool(pools[c])) for c in classes])
-      left /= left.sum()  # Eq. (5).
-      pool = pools[random.choice(classes, p=left)]
-      mine.append(pool.pop(random.integers(len(pool))))
-    clients.append(mine)
-  return clients
-
-
-@pytest.mark.parametrize('alpha', [0.3, pytest.param(3.0, marks=pytest.mark.slow)])
-def test_the_same_distribution_as_the_text(alpha):
-  """Of 600 splits each, means of what eq. (5) shapes differ by little.
-
-  Unequal classes, nearly all of which the clients use up.
-  """
-  labels = np.repeat([0, 1, 2, 3], [12, 6, 4, 3])
-  ours, text = [], []
-  for seed in range(600):
-    found = deal(labels, alpha=alpha, num_clients=4, examples_per_client=6, seed=seed)
-    ours.append(statistics([labels[found.of_client(k)] for k in range(4)]))
-    clients = word_by_word(labels, alpha, 4, 6, np.random.default_rng([1, seed]))
-    text.append(statistics([labels[mine] for mine in clients]))
-  ours, text = np.array(ours), np.array(text)
-  deviation = np.sqrt((ours.var(axis=0) + text.var(axis=0)) / 600)
-  far = np.abs(ours.mean(axis=0) - text.mean(axis=0)) / (deviation + 1e-9)
-  assert far.max() < 4, far
-
-
-def statistics(clients):
-  """Class counts of the first and last client, their squares, and classes."""
-  counts = [np.bincount(mine, minlength=4) for mine in clients]
-  ends = np.concatenate([counts[0], counts[-1]])
-  return [*ends, *ends**2, *(np.count_nonzero(count) for count in counts)]
-
-
 def test_what_is_left_of_q_is_renormalised():
   random = np.random.default_rng(0)
   log_q = np.array([0.0, -2000.0, -2000.0 - np.log(3), -np.inf])

@@ -8,13 +8,8 @@ import pytest
 import scipy.sparse
 
 from datasets import examples as examples_lib
-from datasets.splits import partitions, rules, split_files
-from datasets.xc import clients as xc, sets as xc_sets
-from tests.datasets import test_omniglot as omniglot_on_disk
-from tests.datasets.cifar import on_disk as cifar_on_disk
-from tff_xc import errors, memory
-from tff_xc.data import partition
-from tff_xc.round import cohort
+from datasets.splits import partitions, rules
+from tff_xc import errors
 
 
 def deal(rule, labels, seed=0, num_classes=None, **settings):
@@ -82,13 +77,6 @@ def test_grouping_several_classes_and_their_shares():
   assert len(seen) > 1
   again = [by_class(LABELS, 5, classes_per_client=3).numbers for _ in range(2)]
   np.testing.assert_array_equal(*again)
-
-
-def test_orders_of_classes_that_fill_the_memory_are_refused(monkeypatch):
-  monkeypatch.setattr(memory, 'free_bytes', lambda: 8 * 12 * 3)
-  by_class(LABELS, classes_per_client=3, clients_per_class=3)
-  with pytest.raises(errors.InputError, match='clients_per_class'):
-    by_class(LABELS, classes_per_client=3, clients_per_class=4)
 
 
 SORTED = np.array([3, 1, 1, -1, 0, 3, 1, 0])
@@ -265,60 +253,3 @@ def test_a_file_may_be_called_as_a_rule(tmp_path, monkeypatch):
     (tmp_path / name).touch()
     assert rules.parse(name) is None
   assert rules.parse('sop:column=1') is None
-
-
-def halves(labels: np.ndarray) -> partition.Partition:
-  """A rule of ten lines: two clients a class, which take its examples in turn."""
-  clients = {}
-  for label in np.unique(labels):
-    numbers = np.flatnonzero(labels == label)
-    clients[f'{label}/first'] = numbers[::2]
-    clients[f'{label}/second'] = numbers[1::2]
-  return partition.of_clients(clients)
-
-
-def cifar(folder):
-  files = cifar_on_disk.files('cifar10', 'binary')
-  return cifar_on_disk.load(cifar_on_disk.write(folder, files))
-
-
-def omniglot(folder):
-  omniglot_on_disk.write_npz(folder)
-  return omniglot_on_disk.load(folder)
-
-
-def text(folder):
-  lines = [f'{i % 3} {i}:1 9:0.5' for i in range(8)]
-  lines[4] = ' 4:1'  # It has no label, so no rule sees it.
-  for part in ('train', 'test'):
-    path = folder / f'eurlex_{part}.txt'
-    path.write_text('\n'.join(['8 10 3', *lines]))
-  return xc.load('eurlex-4k', folder, counts=xc_sets.Counts(8, 8, 10, 3))
-
-
-@pytest.mark.parametrize('load', [cifar, omniglot, text])
-def test_ones_own_rule_makes_the_clients_of_any_set(load, tmp_path):
-  given = load(tmp_path)
-  dataset = given.repartitioned(halves)
-  train = dataset.train
-  held = np.sort(train.partition.numbers)
-  np.testing.assert_array_equal(held, np.arange(len(given.train.pool)))
-  for client_id in train.client_ids:
-    label, half = client_id.split('/')
-    x, y = train.examples(client_id)
-    assert set(y) == {int(label)}
-    assert x.shape[0] == len(y) == len(train.numbers(client_id))
-    other = {'first': 'second', 'second': 'first'}[half]
-    assert abs(len(y) - len(train.numbers(f'{label}/{other}'))) <= 1
-  drawn = cohort.UniformClients(3).cohorts(dataset, seed=0)(0)
-  for value, name in zip(drawn.examples, drawn.client_ids, strict=True):
-    np.testing.assert_array_equal(value.y, train.labels(name))
-  # A split file makes the same clients.
-  path, data = tmp_path / 'split.csv', examples_lib.of_labels(train.pool.y)
-  split_files.write(path, train.partition, data)
-  again = dataset.repartitioned(lambda labels: split_files.partition(path, data, 'the set')).train
-
-  def of(found):
-    return {c: found.numbers(c).tolist() for c in found.client_ids}
-
-  assert of(again) == of(train)

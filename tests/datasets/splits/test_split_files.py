@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 from datasets import examples as examples_lib
-from datasets.splits import split_files, split_path
+from datasets.splits import split_files
 from tasks import own_data
 from tff_xc import errors
 from tff_xc.data import partition
@@ -77,18 +77,6 @@ def test_a_bad_line_is_named(tmp_path, line, message):
     read(tmp_path, text + line)
 
 
-@pytest.mark.parametrize(
-  ('text', 'message'),
-  [
-    ('user_id,image_id,class\n', 'has no examples'),
-    (b'user_id,image_id,class\n\xff,0,3\n', 'is not UTF-8 text'),
-  ],
-)
-def test_files_that_are_no_splits(tmp_path, text, message):
-  with pytest.raises(errors.InputError, match=message):
-    read(tmp_path, text)
-
-
 def test_a_split_is_written_in_one_step(tmp_path):
   path = tmp_path / 'split.csv'
   clients = partition.of_clients({'d': [2], 'a, "b"': [3, 0], 'c': []})
@@ -101,16 +89,6 @@ def test_a_split_is_written_in_one_step(tmp_path):
     split_files.write(path, partition.of_clients({'a': [9]}), DATA)
   assert [p.name for p in tmp_path.iterdir()] == ['split.csv']
   assert partition_of(path).client_ids == found.client_ids
-
-
-def test_a_split_that_cannot_be_written_is_one_sentence(tmp_path):
-  for name, folder, message in (
-    ('a', 'none', 'none is no folder'),
-    ('', '', 'is empty, or begins'),
-    (' a', '', 'is empty, or begins'),
-  ):
-    with pytest.raises(errors.InputError, match=message):
-      split_files.write(tmp_path / folder / 'a.csv', partition.of_clients({name: [0]}), DATA)
 
 
 def test_examples_with_sets_of_labels_may_be_with_several_users(tmp_path):
@@ -261,13 +239,6 @@ def test_clients_are_read_from_the_training_file_only(tmp_path):
     found = partition_of(split)
     assert found.client_ids == ['NA']
     assert found.numbers.tolist() == [0, 1]
-
-
-def test_a_file_whose_name_has_a_colon(tmp_path):
-  path = tmp_path / 'a:geo_100'
-  path.write_text(text(TRAIN))
-  assert split_path.parse(path) == (path, 'user_id')
-  assert clients(split_files.read(path)) == BY_USER
 
 
 @pytest.mark.parametrize('name', ['none', 'none:geo_100', 'a.zip/none.csv'])

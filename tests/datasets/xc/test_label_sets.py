@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse
 
-from datasets.xc import clients as xc, label_sets
+from datasets.xc import federated as xc
 from tff_xc.data import hashing
 
 
@@ -17,20 +17,20 @@ def part(examples, features=9, labels=4, seed=0):
 
 def test_values_of_one_bucket_are_added():
   features, _ = part(20)
-  hashed = label_sets.hashed_features(features, 4)
+  hashed = xc.hashed_features(features, 4)
   bucket = hashing.buckets(np.arange(9), 101, 4)
   dense, wanted = features.toarray(), np.zeros([20, 4])
   for feature in range(9):
     wanted[:, bucket[feature]] += dense[:, feature]
   np.testing.assert_allclose(hashed.toarray(), wanted, rtol=1e-6)
   assert hashed.has_sorted_indices
-  assert label_sets.hashed_features(features, 0) is features
+  assert xc.hashed_features(features, 0) is features
   np.testing.assert_array_equal(features.toarray(), dense)
 
 
 def test_examples_keep_all_labels_and_clients_overlap():
-  options = label_sets.Options(hashed_features=5, num_clients=2)
-  made = label_sets.federated('some', part(41), part(7, seed=1), options)
+  options = xc.Options(hashed_features=5, num_clients=2)
+  made = xc.of_sets('some', part(41), part(7, seed=1), options)
   assert list(made.train.partition.sizes) == [20, 20]
   np.testing.assert_array_equal(made.train.pool.y.toarray(), part(41).labels.toarray())
   counts = part(41).labels.toarray().sum(0)
@@ -48,8 +48,8 @@ def test_examples_keep_all_labels_and_clients_overlap():
 
 def test_the_published_reading():
   train, test = part(41), part(230, seed=1)
-  options = label_sets.Options(num_clients=2, published_reading=True)
-  made = label_sets.federated('some', train, test, options)
+  options = xc.Options(num_clients=2, published_reading=True)
+  made = xc.of_sets('some', train, test, options)
   assert made.test.y.shape[0] == 200
   for found, before in ((made.train.pool, train), (made.test, test)):
     size = found.y.shape[0]
@@ -66,23 +66,9 @@ def test_the_published_reading():
     np.testing.assert_array_equal(x, old)
 
 
-def test_label_0_of_examples_without_labels_makes_nothing_frequent():
-  labels = np.zeros([20, 3], bool)
-  labels[:2, 0] = labels[2:7, 1] = labels[7:11, 2] = True
-  x = np.arange(1, 21, dtype=np.float32)[:, None]
-  train = xc.Part(*map(scipy.sparse.csr_matrix, (x, labels)))
-  options = label_sets.Options(num_clients=2, published_reading=True)
-  made = label_sets.federated('some', train, None, options)
-  np.testing.assert_array_equal(made.propensity.label_counts, [2, 5, 4])
-  assert made.train.pool.y.toarray().sum(0).tolist() == [11, 5, 4]
-  # Not the eleven of label 0: the clients are those of labels 1 and 2.
-  for client, own in enumerate((range(2, 7), range(7, 11))):
-    assert set(own) <= set(made.train.partition.of_client(client))
-
-
 def test_the_frequencies_of_delicious_are_those_of_the_published_code(data_dir):
-  options = label_sets.Options(published_reading=True)
-  made = label_sets.load('delicious', data_dir, options)
+  options = xc.Options(published_reading=True)
+  made = xc.load_sets('delicious', data_dir, options)
   counts = np.zeros(made.num_classes, int)
   lines = (data_dir / 'xc' / 'delicious_train.txt').read_text().splitlines()
   for line in lines[1:]:
@@ -99,8 +85,8 @@ def test_validation_examples_are_with_no_client():
   train, test = train._replace(features=x), test._replace(features=x[:7])
 
   def made(**options):
-    options = label_sets.Options(num_clients=2, **options)
-    return label_sets.federated('some', train, test, options)
+    options = xc.Options(num_clients=2, **options)
+    return xc.of_sets('some', train, test, options)
 
   everything = made(validation=0)
   assert everything.validation is None

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from datasets.splits import inputs, making, own as splits, rules
-from datasets.xc import clients as xc, own
+from datasets.readers import tables
+from datasets.splits import deal as splits, making, rules
+from datasets.xc import federated as xc
 from tff_xc import errors
 
 
@@ -17,24 +18,13 @@ def write(path, lines=None, header='8 10 3'):
 def test_two_files_of_any_size(tmp_path):
   train = write(tmp_path / 'a.txt')
   test = write(tmp_path / 'b.txt', ['2 3:1', ' 4:1'], '2 10 3')
-  parts = own.read(train, test)
+  parts = xc.read_own(train, test)
   assert [p.features.shape for p in parts] == [(8, 10), (2, 10)]
   assert [p.labels.nnz for p in parts] == [16, 1]
-  dataset = xc.federated('mine', *parts)
+  dataset = xc.of_one_label('mine', *parts)
   assert dataset.num_classes == 3
   assert sum(dataset.train.partition.sizes) == 8  # Each keeps one label.
   assert dataset.test.y.shape == (2, 3)
-
-
-def test_a_share_is_held_out(tmp_path):
-  path = write(tmp_path / 'a.txt')
-  train, test = own.read(path, test_fraction=0.25, seed=1)
-  assert (train.labels.shape[0], test.labels.shape[0]) == (6, 2)
-  features = np.vstack([train.features.toarray(), test.features.toarray()])
-  assert sorted(features[:, :8].argmax(axis=1)) == list(range(8))
-  again = own.read(path, test_fraction=0.25, seed=1)[1]
-  assert (again.features != test.features).nnz == 0
-  assert own.read(path)[1] is None
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path):
@@ -43,15 +33,15 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
     ('2 11 3', '11 features'),
     ('2 10 4', '4 labels'),
     ('2 10', 'line 1'),
-    ('2 10 1', 'line 1: 1 label'),
+    ('2 10 1', 'and 1 label'),
     ('0 10 3', 'line 1: 0 examples'),
   ):
     write(test, ['0 1:1', '0 2:1'], header)
     with pytest.raises(errors.InputError, match=message):
-      own.read(train, test)
+      xc.read_own(train, test)
   for test, message in ((tmp_path / 'absent', 'no file'), (train, 'training')):
     with pytest.raises(errors.InputError, match=message):
-      own.read(train, test)
+      xc.read_own(train, test)
 
 
 def make(tmp_path):
@@ -64,7 +54,7 @@ def make(tmp_path):
   path = write(tmp_path / 'mine_train.txt', lines, '40 41 5')
   settings = rules.get('dirichlet').settings(clients=4)
   request = rules.Request('dirichlet', settings, 3, test_fraction=0.25)
-  made = making.make(request, path, inputs.Columns())
+  made = making.make(request, path, tables.Columns())
   making.write(tmp_path / 'split', made)
   return path, tmp_path / 'split', made
 
@@ -76,7 +66,7 @@ def example_of(features):
 
 def test_a_split_names_clients_labels_and_the_test(tmp_path):
   path, split, made = make(tmp_path)
-  dataset = own.load(path, splits.Choice(str(split)))
+  dataset = xc.load_own(path, splits.Choice(str(split)))
   lines = (split / 'federated_train.csv').read_text().splitlines()[1:]
   expected = {}
   for line in lines:
@@ -96,20 +86,14 @@ def test_a_split_names_clients_labels_and_the_test(tmp_path):
   assert dataset.propensity.label_counts.sum() == labels.nnz - y.nnz
   # Without the folder's test, examples may be held out.
   file = splits.Choice(str(split / 'federated_train.csv'))
-  assert own.load(path, file).test is None
-  some = own.load(path, file._replace(test_fraction=0.5))
+  assert xc.load_own(path, file).test is None
+  some = xc.load_own(path, file._replace(test_fraction=0.5))
   assert 0 < len(some.test) < len(lines)
   assert len(some.train.partition.numbers) == len(lines) - len(some.test)
   # A file of test examples takes the place of the folder's.
   other = write(tmp_path / 'b.txt', ['2 3:1', '0 4:1'], '2 41 5')
-  dataset = own.load(path, splits.Choice(str(split), str(other)))
+  dataset = xc.load_own(path, splits.Choice(str(split), str(other)))
   assert len(dataset.test) == 2
-
-
-def test_random_clients(tmp_path):
-  path = write(tmp_path / 'a.txt')
-  dataset = own.load(path, splits.Choice('iid:3'))
-  assert dataset.train.partition.sizes.tolist() == [3, 3, 2]
 
 
 @pytest.mark.parametrize(
@@ -129,15 +113,15 @@ def test_splits_of_other_data_are_refused(tmp_path, file, line, message):
   heading = (split / file).read_text().splitlines()[0]
   (split / file).write_text(f'{heading}\n{line}\n')
   with pytest.raises(errors.InputError, match=message):
-    own.load(path, splits.Choice(str(split)))
+    xc.load_own(path, splits.Choice(str(split)))
 
 
 def test_two_test_parts_of_a_split_are_refused(tmp_path):
   path, split, _ = make(tmp_path)
   with pytest.raises(errors.InputError, match='leave out --test_fraction'):
-    own.load(path, splits.Choice(str(split), test_fraction=0.1))
+    xc.load_own(path, splits.Choice(str(split), test_fraction=0.1))
   rows = (split / 'federated_train.csv').read_text().splitlines()
   image, label = rows[1].split(',')[1:]
   (split / 'test.csv').write_text(f'image_id,class\n{image},{label}\n')
   with pytest.raises(errors.InputError, match='is a training and a test ex'):
-    own.load(path, splits.Choice(str(split)))
+    xc.load_own(path, splits.Choice(str(split)))

@@ -76,13 +76,6 @@ def test_pair_of_files(tmp_path):
   same(labels, scipy.sparse.csr_matrix(np.array(dense, bool)))
 
 
-@pytest.mark.parametrize('order', ['0:0 3:-0.0 6:1', '6:1 3:-0.0 0:0'])
-def test_a_zero_is_explicit(tmp_path, order):
-  x = xc_text.read(written(tmp_path, f'1 7\n{order}\n'), 'features').features
-  np.testing.assert_array_equal(x.indices, [0, 3, 6])
-  np.testing.assert_array_equal(np.signbit(x.data), [False, True, False])
-
-
 @pytest.mark.parametrize(
   'text',
   [
@@ -129,7 +122,7 @@ def test_values_are_rounded_as_python_and_numpy_do(tmp_path):
 
 @pytest.mark.parametrize('block', [7, 64, 1 << 18])
 def test_equals_a_naive_parser_wherever_blocks_end(tmp_path, monkeypatch, block):
-  monkeypatch.setattr(xc_text, '_BLOCK', block)
+  monkeypatch.setattr(xc_text, '_LINES', block)
   rng = np.random.default_rng(1)
   lines = ['300 90000 40']
   for i in range(300):
@@ -218,23 +211,6 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, old, new, message):
       xc_text.read(path, form)
   assert str(path) in str(caught.value)
   assert '\n' not in str(caught.value)
-
-
-def test_lines_are_counted_over_blocks(tmp_path, monkeypatch):
-  monkeypatch.setattr(xc_text, '_BLOCK', 50)
-  text = '500 9 9\n' + '3 1:0.5 2:1\n' * 399 + '3 1:0.5 9:1\n' * 101
-  path = written(tmp_path, text)
-  with pytest.raises(errors.InputError, match='line 401: '):
-    xc_text.read(path)
-
-
-def test_a_missing_file_and_one_without_examples(tmp_path):
-  for path in (tmp_path / 'absent.txt', tmp_path):
-    with pytest.raises(errors.InputError, match='is no file'):
-      xc_text.read(path)
-  table = xc_text.read(written(tmp_path, '0 7 5\n'))
-  same(table.features, scipy.sparse.csr_matrix((0, 7), dtype=np.float32))
-  same(table.labels, scipy.sparse.csr_matrix((0, 5), dtype=bool))
 
 
 @pytest.mark.parametrize('name', ['delicious', 'bibtex'])

@@ -1,0 +1,255 @@
+"""CIFAR-10 and CIFAR-100 over clients: by class, by Dirichlet, or a given split.
+
+Krizhevsky: Learning multiple layers of features from tiny images, 2009. 50,000
+training and 10,000 test images of 10 or 100 classes, 32x32 in colour. FedAwS
+uses one class per client. Hsu, Qi and Brown (FedVC, FedIR) deal the images to
+100 clients by a Dirichlet distribution; their files
+`federated_train_alpha_*.csv` are such splits.
+
+Four forms are read: the official binary and Python versions, each unpacked or
+as the `.tar.gz` that is distributed, and a directory that TensorFlow Datasets
+has prepared. Nothing is downloaded and nothing is written.
+"""
+
+import io
+import os
+import pathlib
+import pickle
+import tarfile
+from typing import NamedTuple
+
+import numpy as np
+
+from datasets import examples as examples_lib
+from datasets.splits import rules, split_files
+from tff_xc import errors
+from tff_xc.data import client_data, pool
+
+SIDE = 32
+_PIXELS = 3 * SIDE * SIDE
+# The forms of the files.
+BINARY, PYTHON, PREPARED = 'binary', 'python', 'prepared'
+
+
+class Layout(NamedTuple):
+  """The differences between the files of the two sets."""
+
+  num_classes: int
+  train: tuple[str, ...]  # Names, without '.bin', in their order.
+  test: str
+  places: dict[str, tuple[str, str]]  # By form, the folder and the archive.
+  label_bytes: int  # Of a binary record; the last one is the class.
+  labels_key: str  # Of a pickle.
+
+
+LAYOUTS = {
+  'cifar10': Layout(
+    num_classes=10,
+    train=tuple(f'data_batch_{i}' for i in range(1, 6)),
+    test='test_batch',
+    places={
+      BINARY: ('cifar-10-batches-bin', 'cifar-10-binary.tar.gz'),
+      PYTHON: ('cifar-10-batches-py', 'cifar-10-python.tar.gz'),
+    },
+    label_bytes=1,
+    labels_key='labels',
+  ),
+  'cifar100': Layout(
+    num_classes=100,
+    train=('train',),
+    test='test',
+    places={
+      BINARY: ('cifar-100-binary', 'cifar-100-binary.tar.gz'),
+      PYTHON: ('cifar-100-python', 'cifar-100-python.tar.gz'),
+    },
+    label_bytes=2,
+    labels_key='fine_labels',
+  ),
+}
+
+
+class Counts(NamedTuple):
+  """The required numbers of images; each class has an equal share of them."""
+
+  train: int = 50_000
+  test: int = 10_000
+
+
+OFFICIAL = Counts()
+Part = tuple[np.ndarray, np.ndarray]
+
+
+def load(
+  data_dir: str | os.PathLike,
+  name: str = 'cifar10',
+  *,
+  split: str | os.PathLike = 'class',
+  clients_per_class: int = 1,
+  concentration: float = 1.0,
+  num_clients: int = 100,
+  seed: int = 0,
+  expected: Counts = OFFICIAL,
+) -> client_data.FederatedDataset:
+  """Loads the set into memory, 180 MB, and deals its images to clients.
+
+  `x` is uint8 [32, 32, 3], and the test the official one. `split` is 'class' for
+  clients of one class each, of which `clients_per_class` share each class evenly
+  ('class/0' or 'class/0/0'); 'dirichlet', of which are `concentration`,
+  `num_clients` and `seed`; or the path of a CSV `user_id,image_id,class` with
+  image ids in the official order, or of a folder with such a
+  `federated_train.csv`. Raises `errors.InputError` for data that are missing, damaged or
+  incomplete, and a split that does not fit them.
+  """
+  train, test = (pool.in_memory(*part) for part in read(data_dir, name, expected))
+  n = LAYOUTS[name].num_classes
+  examples = examples_lib.of_labels(train.y, n)
+  if str(split) == 'class':
+    shared = {'clients_per_class': clients_per_class}
+    clients = rules.deal('classes_per_client', examples, **shared).train
+  elif str(split) == 'dirichlet':
+    skew = {'concentration': concentration, 'clients': num_clients}
+    clients = rules.deal('dirichlet', examples, seed, **skew).train
+  else:
+    clients = split_files.partition(split, examples, name)
+  return client_data.FederatedDataset(
+    name=name, num_classes=n, train=client_data.PartitionedClientData(train, clients), test=test
+  )
+
+
+def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
+  """Returns a folder or an archive, and its form; opens nothing.
+
+  `data_dir` is the folder, archive or prepared directory, or its parent. Raises
+  `errors.InputError` if nothing is found.
+  """
+  data_dir, layout = pathlib.Path(data_dir), LAYOUTS[name]
+  for place in (data_dir, data_dir / name):
+    for form, names in layout.places.items():
+      for path in (place, *map(place.joinpath, names)):
+        if path.name in names and path.exists():
+          return path, form
+    place = place.absolute()  # A relative path such as `.` has no useful name.
+    for path in (place, *sorted(place.glob('*'), key=_version, reverse=True)):
+      is_named = name in (path.parent.name, place.name)
+      if is_named and (path / 'dataset_info.json').is_file():
+        return path, PREPARED
+  (binary, binaries), (python, pythons) = layout.places.values()
+  raise errors.InputError(
+    f'{data_dir} has no {name}: neither {binary}, {python}, {binaries} or {pythons},'
+    f' nor a directory {name}/3.0.2 prepared by TensorFlow Datasets; put one of them'
+    ' there, from https://www.cs.toronto.edu/~kriz/cifar.html, or give another'
+    ' --data_dir'
+  )
+
+
+def _version(path: pathlib.Path) -> list[int]:
+  parts = path.name.split('.')
+  return [int(p) for p in parts] if all(p.isdecimal() for p in parts) else []
+
+
+def read(data_dir: str | os.PathLike, name: str, expected: Counts = OFFICIAL) -> tuple[Part, Part]:
+  """Reads the first form that `find` finds, which must have so many images.
+
+  Returns the training and the test images in the order of the source: uint8 [k,
+  32, 32, 3], and their classes, int32 [k]. Raises `errors.InputError` if nothing
+  is found, or it is damaged or incomplete.
+  """
+  path, form = find(data_dir, name)
+  layout = LAYOUTS[name]
+  try:
+    if form == PREPARED:
+      parts = [_prepared(path, part) for part in ('train', 'test')]
+    else:
+      parts = _official(path, form == BINARY, layout)
+    for (x, y), size in zip(parts, expected, strict=True):
+      counts = np.bincount(y, minlength=layout.num_classes).tolist()
+      if len(x) != size or counts != [size // layout.num_classes] * layout.num_classes:
+        raise ValueError(f'{len(x):,} images, expected {size:,} and as many of every class')
+  except ModuleNotFoundError:
+    raise  # The commands say how to get it.
+  except Exception as e:  # A damaged pickle raises nearly anything, and so does TFDS.
+    reason = ' '.join(str(e).split())[:200] or type(e).__name__
+    raise errors.InputError(f'{path} is no whole copy of {name} ({reason}); get it anew') from e
+  train, test = ((np.ascontiguousarray(x), y.astype(np.int32)) for x, y in parts)
+  return train, test
+
+
+def _official(path: pathlib.Path, is_binary: bool, layout: Layout) -> list[Part]:
+  """Reads a folder or an archive of the official files."""
+  names = [n + '.bin' * is_binary for n in (*layout.train, layout.test)]
+  contents = {}
+  if path.is_file():
+    # In the archive's own order, since seeking back unpacks it again.
+    with tarfile.open(path, 'r:gz') as archive:
+      for member in archive:
+        name = pathlib.PurePosixPath(member.name).name
+        if member.isfile() and name in names:
+          contents[name] = archive.extractfile(member).read()
+  else:
+    contents = {name: (path / name).read_bytes() for name in names}
+  parse = _parse_binary if is_binary else _parse_pickle
+  parts = [parse(contents[name], layout) for name in names]
+  x, y = map(np.concatenate, zip(*parts[:-1], strict=True))
+  # Red, green and blue planes, one after the other.
+  return [(x.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), y) for x, y in ((x, y), parts[-1])]
+
+
+def _parse_binary(content: bytes, layout: Layout) -> Part:
+  """Returns uint8 [k, 3072] and uint8 [k] of a file of records."""
+  records = np.frombuffer(content, np.uint8).reshape(-1, layout.label_bytes + _PIXELS)
+  return records[:, layout.label_bytes :], records[:, layout.label_bytes - 1]
+
+
+def _parse_pickle(content: bytes, layout: Layout) -> Part:
+  """As `_parse_binary`, of a pickle, without running code from it."""
+  batch = _ArraysOnly(io.BytesIO(content), encoding='bytes').load()
+  # Python 2 wrote bytes for keys.
+  batch = {k if isinstance(k, str) else k.decode(): v for k, v in batch.items()}
+  x, y = np.asarray(batch['data']), np.asarray(batch[layout.labels_key])
+  if x.dtype != np.uint8 or x.shape != (len(y), _PIXELS):
+    raise ValueError(f'data is {x.dtype} {list(x.shape)}')
+  return x, y
+
+
+def _encode(text: str, encoding: str = 'latin1') -> bytes:
+  """Makes bytes from text as Python 3's old pickle protocols store them."""
+  return text.encode(encoding)
+
+
+_reconstruct = np.core.multiarray._reconstruct
+_ALLOWED = {
+  ('numpy.core.multiarray', '_reconstruct'): _reconstruct,
+  ('numpy._core.multiarray', '_reconstruct'): _reconstruct,
+  ('numpy', 'ndarray'): np.ndarray,
+  ('numpy', 'dtype'): np.dtype,
+  ('_codecs', 'encode'): _encode,
+}
+
+
+class _ArraysOnly(pickle.Unpickler):
+  """Refuses functions: a pickle may name any, and a reader would call it."""
+
+  def find_class(self, module: str, name: str):
+    if (module, name) not in _ALLOWED:
+      raise pickle.UnpicklingError(f'it calls for {module}.{name}')
+    return _ALLOWED[module, name]
+
+
+def _prepared(path: pathlib.Path, split: str) -> Part:
+  """Reads a split that TFDS prepared, in the official order where it has ids.
+
+  TFDS shuffles the examples; their ids, 'train_00000' and so on, count in the
+  official order. Versions before 3.0.1 have no ids.
+  """
+  import tensorflow_datasets as tfds
+
+  builder = tfds.builder_from_directory(path)
+  data = builder.as_dataset(split=split, batch_size=-1, shuffle_files=False)
+  found = dict(tfds.as_numpy(data))
+  x, y = found['image'], found['label']
+  if x.shape[1:] != (SIDE, SIDE, 3):
+    raise ValueError(f'images are {list(x.shape)}')
+  if 'id' in found:
+    order = np.argsort(found['id'], kind='stable')
+    x, y = x[order], y[order]
+  return x, y

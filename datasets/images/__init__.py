@@ -1,1 +1,0 @@
-"""Images in folders and archives, in a folder for each class."""

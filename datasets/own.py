@@ -1,0 +1,221 @@
+"""One's own arrays and rows of numbers as federated data.
+
+Features are standardised by the rows that clients hold: less their mean, over their
+standard deviation. (A deployed system would compute both from the clients' sums.)
+`datasets.photographs` has images in files, and `datasets.xc` sparse text.
+"""
+
+import dataclasses
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from datasets import examples as examples_lib
+from datasets.readers import arrays as arrays_lib, decode, rows
+from datasets.splits import deal
+from tff_xc import errors, wording
+from tff_xc.data import client_data, fingerprint, pool
+
+
+def load_images(
+  path: str | os.PathLike, choice: deal.Choice = deal.USERS, *, side: int = 0
+) -> client_data.FederatedDataset:
+  """Loads a .npz of images; n is the largest label plus one.
+
+  Images that are not squares of `side` pixels are scaled and cropped as
+  `decode.square` does; 0: the shorter side of the images. Raises
+  `errors.InputError` for a file that is missing or damaged, lacks an array, or
+  has one of another shape, dtype or range.
+  """
+  path = pathlib.Path(path)
+  arrays = arrays_lib.read_images(path)
+  shape = arrays['x'].shape[1:3]
+  side = side or min(shape)
+  if shape != (side, side):
+    for part in arrays_lib.present(arrays):
+      images = [decode.fitted_array(x, side) for x in arrays[f'{part}x']]
+      arrays[f'{part}x'] = np.stack(images)
+  names = arrays_lib.listed(arrays, choice.classes)
+  found = _parts(path, arrays, choice, names)
+  if 'test_y' in arrays:
+    kept = deal.sampled(np.arange(len(arrays['test_y'])), choice, str(path))
+    for name in ('test_x', 'test_y'):
+      arrays[name] = arrays[name][kept]
+  return _federated(path.stem, arrays, found, class_names=names)
+
+
+def load_rows(
+  path: str | os.PathLike,
+  choice: deal.Choice,
+  columns: rows.Columns = rows.DEFAULT,
+  *,
+  standardise: bool = True,
+  bounds: Mapping[str, tuple[float, float]] | None = None,
+) -> client_data.FederatedDataset:
+  """Loads a table, or a .npz, of features; `x` is float32 [D].
+
+  The `test_file` of the choice is a second table. With `bounds`, the least and the
+  largest number of a column by its name, or of all others by '', features are scaled so
+  that these become -1 and 1, in place of the mean and deviation of the rows. Raises
+  `errors.InputError` for a file that is missing or damaged, lacks a column, has a feature
+  that is no finite number, or fewer than two classes.
+  """
+  path = pathlib.Path(path)
+  name, names = path.name.partition('.')[0], []
+  if path.suffix.lower() == '.npz':
+    name = path.stem
+    if columns != rows.DEFAULT or choice.test_file:
+      raise errors.InputError(
+        f'{path} has arrays, its test rows are test_x and test_y, and no columns; leave out'
+        ' --test_file, --label_column, --user_column, --id_column, --test_column and'
+        ' --feature_columns'
+      )
+    arrays = arrays_lib.read_features(path)
+    class_names = arrays_lib.listed(arrays, choice.classes)
+    found = _parts(path, arrays, choice, class_names)
+  else:
+    x, names, data = _of_tables(path, choice.test_file, columns)
+    data = data.listed(choice.classes)
+    arrays, class_names = {'x': x, 'y': data.labels}, data.class_names
+    rest = choice._replace(test_file='')
+    found = deal.parts(data, rest, str(path), 'name --user_column, or ')
+    # An unnamed id would be a feature.
+    shown = ', '.join(names)
+    shown = shown if len(shown) < 200 else f'{shown[:200]} ...'
+    how = ', standardised by the training rows' if standardise else ''
+    how = ', scaled by --feature_bounds' if bounds else how
+    print(f'{path}: {wording.count(len(names), "feature")}{how}: {shown}', file=sys.stderr)
+  present = arrays_lib.present(arrays)
+  raw = [arrays[f'{part}x'] for part in present]
+  source = [*raw, *(arrays[f'{part}y'] for part in present)]
+  source.append(np.zeros(0) if found.test is None else found.test)
+  preprocessing = {'columns': names, 'label': columns.label} if names else {}
+  moments = 0.0, 1.0
+  if standardise and len(numbers := found.clients.numbers):
+    size = raw[0].shape[1]
+    moments = _of_bounds(bounds, names, size, path) if bounds else _moments(raw[0], numbers)
+    named = zip(('mean', 'deviation'), moments, strict=True)
+    preprocessing |= {name: of_all.tolist() for name, of_all in named}
+  for part, x in zip(present, raw, strict=True):
+    arrays[f'{part}x'] = _scaled(x, *moments)
+  return _federated(
+    name,
+    arrays,
+    found,
+    exact=False,  # Processors add in different orders.
+    source_checksum=fingerprint.checksum(source),
+    class_names=class_names,
+    preprocessing=preprocessing,
+  )
+
+
+def _parts(
+  path: pathlib.Path, arrays: arrays_lib.Arrays, choice: deal.Choice, class_names: list[str] | None
+) -> deal.Parts:
+  """Returns the clients and the test among x; None if it has arrays of its own."""
+  of_x = {name: arrays[name] for name in ('y', 'client') if name in arrays}
+  data = arrays_lib.examples(path, of_x, class_names)
+  if 'test_y' in arrays:
+    data = dataclasses.replace(data, test=np.zeros(0, np.int64))
+  found = deal.parts(data, choice, str(path), 'add an array client, or ')
+  return deal.Parts(found.clients) if 'test_y' in arrays else found
+
+
+def _federated(
+  name: str, arrays: arrays_lib.Arrays, found: deal.Parts, **more
+) -> client_data.FederatedDataset:
+  """Returns the data set of checked arrays and `deal.parts`, with further attributes."""
+  train, test, retrieval = (
+    pool.in_memory(arrays[f'{part}x'], arrays[f'{part}y']) if f'{part}x' in arrays else None
+    for part in arrays_lib.PARTS
+  )
+  names = more.get('class_names')
+  return client_data.FederatedDataset(
+    name=name,
+    num_classes=int(arrays['y'].max()) + 1 if names is None else len(names),
+    train=client_data.PartitionedClientData(train, found.clients),
+    test=test if found.test is None else train.subset(found.test),
+    retrieval=retrieval,
+    held_out=found.held_out,
+    **more,
+  )
+
+
+def _of_tables(
+  path: pathlib.Path, test_file: str, columns: rows.Columns
+) -> tuple[np.ndarray, list[str], examples_lib.Examples]:
+  """Reads a table, and perhaps a second one, whose rows have no ids and are the test."""
+  x, names, data = rows.read(path, columns)
+  if test_file:
+    if data.test is not None:
+      raise errors.InputError(
+        f'{path} has test rows, marked by {columns.test!r}; leave out --test_file or --test_column'
+      )
+    deal.check_test_file(test_file, path)
+    more, _, other = rows.read(test_file, columns._replace(user='', id='', test=''), names)
+    if more.shape[1] != x.shape[1]:
+      raise errors.InputError(
+        f'{test_file} has {more.shape[1]} features and {path} {x.shape[1]}; give rows of one form'
+      )
+    x = np.concatenate([x, more])
+    class_names = examples_lib.in_order({*data.class_names, *other.class_names})
+    place = {name: i for i, name in enumerate(class_names)}
+    labels = [
+      np.array([place[name] for name in part.class_names], np.int32)[part.labels]
+      for part in (data, other)
+    ]
+    users = data.users
+    if users is not None:
+      users = np.append(users, np.full(len(other), -1, np.int32))
+    data = dataclasses.replace(
+      data,
+      labels=np.concatenate(labels),
+      class_names=class_names,
+      users=users,
+      test=len(data) + np.arange(len(other)),
+    )
+  where = f'{path}: the column {columns.label!r}'
+  examples_lib.require_two(len(data.class_names), where, 'give at least two')
+  return x, names, data
+
+
+def _moments(x: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns mean and deviation of some rows, float64 [D]; 1 where nothing varies."""
+
+  def mean_of(value: Callable) -> np.ndarray:
+    blocks = np.array_split(numbers, -(-len(numbers) // arrays_lib.ROWS))
+    return sum(value(x[b].astype(np.float64)).sum(0) for b in blocks) / len(numbers)
+
+  first = x[numbers[0]].astype(np.float64)
+  mean = mean_of(lambda x: x)
+  deviation = np.sqrt(mean_of(lambda x: (x - mean) ** 2))
+  # The mean of equal numbers is rounded, so that they seem to deviate from it.
+  varies = mean_of(lambda x: x != first) > 0
+  return mean, np.where(varies & (deviation > 0), deviation, 1.0)
+
+
+def _of_bounds(bounds, names: Sequence[str], size: int, path):
+  """Returns the middle and half the width of each feature's bounds, float64 [D]."""
+  # Of arrays, and of columns of lists, features have no names.
+  names = names if len(names) == size else [''] * size
+  wrong = [name for name in bounds if name and name not in names]
+  wrong += [name for name in names if not {name, ''} & bounds.keys()]
+  if wrong:
+    raise errors.InputError(
+      f'--feature_bounds: {wording.shown(wrong[0])!r} is no single feature of {path}, or'
+      ' has no bounds; give LOW:HIGH of all features, or NAME=LOW:HIGH of each'
+    )
+  pairs = np.array([bounds.get(name) or bounds[''] for name in names])
+  return pairs.mean(axis=1), (pairs[:, 1] - pairs[:, 0]) / 2
+
+
+def _scaled(x: np.ndarray, mean, deviation) -> np.ndarray:
+  """Returns a float32 copy, less the mean and over the deviation."""
+  new = np.empty(x.shape, np.float32)
+  for start in range(0, len(x), arrays_lib.ROWS):
+    part = slice(start, start + arrays_lib.ROWS)
+    new[part] = (x[part].astype(np.float64) - mean) / deviation
+  return new

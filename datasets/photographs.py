@@ -1,0 +1,322 @@
+"""One's own photographs as federated data.
+
+They lie in a folder, a tar or a zip (`readers.images`), in a folder for each class, or
+in any folders if a split file names their users and classes (`splits.deal`). They are
+decoded when they are used, by as many threads as there are cores, and kept within a
+bound.
+
+The user's cache remembers which images can be decoded, in a file of keys of 8 bytes:
+hashes of an image's name and of the sizes and times of its file. So an image is
+decoded once to know that, whatever the split and however often a check is killed.
+Those that cannot be decoded are tried again each time: a disk may have failed only for
+a while.
+"""
+
+import concurrent.futures
+import contextlib
+import functools
+import hashlib
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from datasets import examples as examples_lib
+from datasets.readers import (
+  decode,
+  image_names as names_lib,
+  images as store_lib,
+  packed,
+  parsed_cache,
+  record_features,
+)
+from datasets.splits import deal, split_files
+from tff_xc import errors
+from tff_xc.data import client_data, pool as pool_lib
+
+# Bytes of decoded images that are kept; 43,000 of 64 x 64.
+CACHE = 2**29
+SKIP, FAIL = 'skip', 'fail'
+# Increase this when more or fewer images become readable.
+_VERSION = 1
+# Images at a time of a check, and so many that it takes minutes, and is told.
+_BLOCK, _MANY = 256, 20_000
+_CURE = 'mend or remove it, or leave it out with --corrupt=skip'
+
+
+def load(
+  path: str | os.PathLike,
+  choice: deal.Choice,
+  *,
+  side: int = 64,
+  corrupt: str = SKIP,
+  features: record_features.Features = record_features.USUAL,
+  checks: bool = True,
+) -> client_data.FederatedDataset:
+  """Loads images of a folder, tar or zip; `x` is uint8 [side, side, 3].
+
+  `corrupt` is 'skip': every image is decoded once, and those that fail, or that
+  the split names and that are missing, are left out; or 'fail': these are errors,
+  a damaged image when it is first used. Without `checks`, no image is decoded before it
+  is used. `features` are the names of features of TFRecords. Raises `errors.InputError` if images, or files of the split, are
+  missing or damaged, or there are fewer than two classes.
+  """
+  store = store_lib.open_store(path, features)
+  # The files of the split are read before any image is left out.
+  places, data = _labelled(store, choice, corrupt)
+  if corrupt == SKIP and checks:
+
+    def damage(place):
+      return _damage(store, place, side)
+
+    bad = ~readable(store, places, lambda block: [d is None for d in _threads().map(damage, block)])
+    how = 'cannot be read', 'mend or remove them'
+    places, data = _without(bad, places, data, store.path, *how, damage)
+  labels = np.unique(data.labels[data.labels < len(data.class_names)])
+  cure = (
+    f'name two in {choice.split}, or put the images of each class into a folder named as the class,'
+    ' or list them with their classes in a CSV, of which `launch.make_splits` makes a --split'
+  )
+  where = f'{store.path} ({", ".join(data.class_names[label] for label in labels[:1])})'
+  examples_lib.require_two(len(labels), where, cure)
+  rest = choice._replace(test_file='')
+  if choice.is_file:
+    rest = rest._replace(split='')
+  clients, test, held_out, _ = deal.parts(data, rest, str(store.path))
+  pool = _pool(store, places, data.labels, side)
+  return client_data.FederatedDataset(
+    name=store.path.name,
+    num_classes=len(data.class_names),
+    train=client_data.PartitionedClientData(pool, clients),
+    test=None if test is None else pool.subset(test),
+    retrieval=None if data.retrieval is None else pool.subset(data.retrieval),
+    exact=False,  # Decoders of JPEG differ in the last bit.
+    source_checksum=_checksum(store, places, data.labels, test, data.retrieval),
+    class_names=data.class_names,
+    held_out=held_out,
+  )
+
+
+def _labelled(store, choice, corrupt: str) -> tuple[np.ndarray, examples_lib.Examples]:
+  """Returns the images of the store or of a split's files, with their places."""
+  if choice.is_file:
+    places, found = _of_split(store, choice, corrupt)
+    return places, found.listed(choice.classes)
+  found = names_lib.of_ids(store.path, store.names)
+  if store.has_users:
+    found = packed.with_users(found)
+  places = store_lib.find(store, found.ids)
+  if choice.test_file:
+    found = deal.with_test(found, choice.test_file, str(store.path))
+  return places, found.listed(choice.classes)
+
+
+def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, examples_lib.Examples]:
+  """Returns the images that a split names, with their places."""
+  data = split_files.read(choice.split, choice.test_file).examples
+  places = store_lib.find(store, data.ids)
+  missing = places < 0
+  if missing.all() or (missing.any() and corrupt == FAIL):
+    [first] = data.ids.take(np.flatnonzero(missing)[:1])
+    raise errors.InputError(
+      f'{choice.split}: {missing.sum():,} of {len(missing):,} images are not in'
+      f' {store.path}, first {first!r}; an image_id is a path in'
+      f' it, such as {store.names.take(np.array([0]))[0]!r}, with or without'
+      ' suffix; `launch.make_splits --id_column` names the column that has it'
+    )
+  there = np.sort(places[~missing])
+  if twice := there[1:][there[1:] == there[:-1]].tolist():
+    raise errors.InputError(
+      f'{choice.split}: {store.where(twice[0])} is named twice, perhaps for'
+      ' training and for the test; give each image to one user or to the test'
+    )
+  cure = 'put them there, or mend their paths in the table of the split'
+  return _without(missing, places, data, store.path, 'cannot be found', cure)
+
+
+def _without(
+  bad: np.ndarray,
+  places: np.ndarray,
+  data: examples_lib.Examples,
+  path,
+  why: str,
+  cure: str,
+  reason: Callable[[int], str | None] = lambda place: '',
+) -> tuple[np.ndarray, examples_lib.Examples]:
+  """Returns the images that are not `bad`, bool [N]; tells how many are, and why."""
+  if not bad.any():
+    return places, data
+  row = np.flatnonzero(bad)[:1]
+  first = f'{data.ids.take(row)[0]!r}{reason(places[row[0]]) or ""}'
+  for part in ('training', 'test', 'retrieval'):
+    numbers = data.train if part == 'training' else getattr(data, part)
+    if numbers is not None and len(numbers) and bad[numbers].all():
+      raise errors.InputError(
+        f'{path}: all {part} images ({len(numbers):,}) {why}, first {first}; give sound images,'
+        ' of all parts of the split'
+      )
+  print(
+    f'warning: {path}: {bad.sum():,} of {len(bad):,} images {why} and will be left'
+    f' out, first {first}; {cure} (--corrupt=fail: an error)',
+    file=sys.stderr,
+  )
+  kept = np.flatnonzero(~bad)
+  return places[kept], data.kept(kept)
+
+
+def _damage(store: store_lib.Store, place: int, side: int) -> str | None:
+  """Returns `decode.reason` of an image that cannot be decoded, else None."""
+  try:
+    decode.square(store.read(place), side)
+  except decode.DAMAGE as e:
+    return decode.reason(e)
+  return None
+
+
+@functools.cache
+def _threads() -> concurrent.futures.ThreadPoolExecutor:
+  """Pillow decodes several images at a time."""
+  return concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+
+
+def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
+  shape = [side, side, 3]
+
+  def one(place):
+    return store.used(place, lambda data: decode.square(data, side), _CURE)
+
+  def read(numbers: np.ndarray) -> np.ndarray:
+    images = np.empty([len(numbers), *shape], np.uint8)
+    found = _threads().map(one, places[numbers])
+    for row, image in zip(images, found, strict=True):
+      row[:] = image
+    return images
+
+  spec = tf.TensorSpec(shape, tf.uint8)
+  pool = pool_lib.Pool(labels, spec, read, is_decoded=True, files=store.watched(places))
+  return pool_lib.cached(pool, CACHE)
+
+
+def fitted(store: store_lib.Store, description, number: int) -> np.ndarray:
+  """Returns an image as a model takes it, uint8, fitted as its training images were.
+
+  Raises one of `decode.DAMAGE`, and InputError for colours where the model takes grey.
+  """
+  height, width, *channels = description.shape
+  how = description.preprocessing.get('fit', 'crop')
+  pixels = decode.fit(store.read(number), height, width, how)
+  if channels == [3]:
+    return pixels
+  if (pixels != pixels[..., :1]).any():
+    raise errors.InputError(
+      f'{store.where(number)} has colours, and the model takes grey images; convert it to grey'
+    )
+  return pixels[..., :1] if channels else pixels[..., 0]
+
+
+def blocks(
+  store: store_lib.Store, description, size: int, own: Sequence[str] = ()
+) -> Iterator[tuple[list[int], examples_lib.Block]]:
+  """Yields for a trained model the numbers of readable images, and these, `fitted`.
+
+  An image's labels may be the names of the folders that it lies in, and `own`.
+  """
+  root = pathlib.Path(os.path.realpath(store.path))
+
+  def one(number):
+    try:
+      return fitted(store, description, number)
+    except decode.DAMAGE as e:
+      return f'not a readable image{decode.reason(e)}'
+
+  for start in range(0, len(store.names), size):
+    numbers = np.arange(start, min(start + size, len(store.names)))
+    inner = list(map(pathlib.PurePath, store.names.take(numbers)))
+    found = list(_threads().map(one, numbers.tolist()))
+    kept = [place for place, pixels in enumerate(found) if not isinstance(pixels, str)]
+    names = [store.path / name for name in inner]
+    yield (
+      numbers[kept].tolist(),
+      examples_lib.Block(
+        names=[str(names[place]) for place in kept],
+        raw=(np.stack([found[place] for place in kept]),) if kept else (),
+        labels=[(*inner[place].parts[:-1], *own) for place in kept],
+        folders=[names[place].parent.name for place in kept],
+        keys=[str(root / inner[place]) for place in kept],
+        damaged=[
+          (place, str(names[place]), why) for place, why in enumerate(found) if isinstance(why, str)
+        ],
+      ),
+    )
+
+
+def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
+  """Returns a checksum of names, of parts' labels, and of some images' bytes, as
+  of a tar."""
+  found = hashlib.blake2b(digest_size=8)
+  for numbers in examples_lib.blocks(len(places)):
+    found.update('\0'.join(store.names.take(places[numbers])).encode())
+  for part in parts:
+    if part is not None:
+      found.update(part.astype(np.int64).tobytes() + labels[part].tobytes())
+  for place in store_lib.some(places):
+    data = store.used(place, bytes, _CURE)
+    found.update(f'{len(data)};'.encode() + data)
+  return found.hexdigest()
+
+
+def readable(
+  store: store_lib.Store, places: np.ndarray, check: Callable[[np.ndarray], Sequence[bool]]
+) -> np.ndarray:
+  """Returns bool [k], which images of these numbers can be decoded, by `check` of
+  some."""
+  file = parsed_cache.path(store.path, 'readable')
+  keys, known = _keys(store, places), np.sort(_remembered(file))
+  # `np.isin` takes several times the memory.
+  at = np.searchsorted(known, keys)
+  at[at == len(known)] = 0
+  found = known[at] == keys if len(known) else np.zeros(len(keys), bool)
+  unknown = np.flatnonzero(~found)
+  if len(unknown) >= _MANY:
+    print(
+      f'{store.path}: decoding {len(unknown):,} images to find damaged ones, once:'
+      ' the cache remembers each, also if this is stopped; --corrupt=fail leaves'
+      ' it out',
+      file=sys.stderr,
+    )
+  blocks = [unknown[i : i + _BLOCK] for i in range(0, len(unknown), _BLOCK)]
+  for block in examples_lib.watched_rows(blocks, 'checking', len, len(unknown)):
+    found[block] = check(places[block])
+    if parsed_cache.is_writable(file.parent):
+      # One write, since other processes may add keys, too. If the disk is full, the
+      # images are decoded again next time.
+      with contextlib.suppress(OSError), file.open('ab', buffering=0) as opened:
+        opened.write(keys[block[found[block]]].tobytes())
+  return found
+
+
+def _keys(store: store_lib.Store, places: np.ndarray) -> np.ndarray:
+  """Returns uint64 [k]."""
+  parts = [np.zeros(0, '<u8')]
+  for rows in examples_lib.blocks(len(places)):
+    numbers = places[rows]
+    names, stamps = store.names.take(numbers), store.stamp(numbers)
+    hashes = (
+      hashlib.blake2b(f'{_VERSION} {s} {n}'.encode(), digest_size=8).digest()
+      for n, s in zip(names, stamps, strict=True)
+    )
+    parts.append(np.frombuffer(b''.join(hashes), '<u8'))
+  return np.concatenate(parts)
+
+
+def _remembered(file: pathlib.Path) -> np.ndarray:
+  """Returns uint64 [r]. Of a key that was cut by a full disk nothing is left."""
+  try:
+    if rest := file.stat().st_size % 8:
+      os.truncate(file, file.stat().st_size - rest)
+    return np.fromfile(file, '<u8')
+  except OSError:
+    return np.zeros(0, '<u8')

@@ -1,0 +1,1 @@
+"""Readers of files, by their form; they return `datasets.examples.Examples`."""

@@ -1,0 +1,188 @@
+"""One's own data as arrays in one `.npz` file.
+
+x       images, uint8 [N, height, width] or [N, height, width, channels];
+        or features, numbers [N, D]
+y       integers [N], labels in [0, n)
+client  integers or strings [N], the client that owns each example; it may be
+        absent where a split makes the clients (`splits.deal`)
+test_x, test_y            optional: held-out examples of the same classes
+retrieval_x, retrieval_y  optional: examples of other classes, for MAP
+
+np.savez_compressed('mine.npz', x=x, y=y, client=client)
+"""
+
+import dataclasses
+import os
+from collections.abc import Container, Mapping
+
+import numpy as np
+
+from datasets import examples as examples_lib
+from tff_xc import errors, memory
+
+Arrays = Mapping[str, np.ndarray]
+# What the names of a part's arrays begin with.
+PARTS = ('', 'test_', 'retrieval_')
+# What to do about pixels of another kind of dtype.
+_TO_UINT8 = {
+  'f': "of pixels from 0 to 1 write (255 * x).round().astype('uint8')",
+  'u': "of 16 bits write (x >> 8).astype('uint8')",
+  'i': "write x.astype('uint8') if they are from 0 to 255",
+}
+# Rows at a time.
+ROWS = 1 << 14
+
+
+def read(path: str | os.PathLike, names: Container[str] | None = None) -> dict[str, np.ndarray]:
+  """Reads the arrays of these names that there are; None: all arrays.
+
+  Raises `errors.InputError` for what is no .npz, is damaged, has Python objects,
+  or unpacks to more than the free memory.
+  """
+  if not os.path.isfile(path):  # A pipe would wait for a writer.
+    raise errors.InputError(
+      f'{path} is no file; give the .npz of your data, with arrays x, y, client'
+    )
+  try:
+    # One array without a zip is mapped, not read.
+    file = np.load(path, mmap_mode='r', allow_pickle=False)
+    if isinstance(file, np.ndarray):
+      raise ValueError('it is one array without a name')
+    with file:
+      wanted = [n for n in file.files if names is None or n in names]
+      memory.require_arrays(file.zip, wanted, f'{path}', 'give smaller arrays')
+      return {name: file[name] for name in wanted}
+  except errors.InputError:
+    raise
+  except Exception as e:  # NumPy raises many types for a damaged or hostile file.
+    raise errors.InputError(
+      f'{path} is no .npz of plain arrays ({e}); write it with np.savez'
+    ) from e
+
+
+def present(arrays: Arrays) -> list[str]:
+  """Returns the parts that there are, and the training part in any case."""
+  return [part for part in PARTS if not part or {f'{part}x', f'{part}y'} & set(arrays)]
+
+
+def examples(
+  path: str | os.PathLike, arrays: Arrays, class_names: list[str] | None = None
+) -> examples_lib.Examples:
+  """Returns the examples of y and, as the test, of test_y; `class_names` as of `listed`.
+
+  Raises `errors.InputError` for other labels, and clients that name nobody.
+  """
+  labels = [
+    _labels(path, name, arrays.get(name))
+    for name in ('y', 'test_y')
+    if name == 'y' or name in arrays
+  ]
+  num_classes = len(class_names or ()) or max(int(y.max()) for y in labels) + 1
+  found = examples_lib.of_parts(*(examples_lib.of_labels(y, num_classes) for y in labels))
+  if class_names:
+    found = dataclasses.replace(found, class_names=class_names)
+  if 'client' not in arrays:
+    return found
+  users = np.full(len(found), -1, np.int32)
+  users[: len(labels[0])], names = _owners(path, arrays['client'], labels[0].shape)
+  return dataclasses.replace(found, users=users, user_names=names)
+
+
+def _labels(path: str | os.PathLike, name: str, y: np.ndarray | None) -> np.ndarray:
+  """Returns int32 [N]; raises InputError if there are none, or others."""
+  if y is None:
+    raise errors.InputError(f'{path} has no array {name!r}; add the labels')
+  if y.dtype.kind not in 'iu' or y.ndim != 1 or not y.size or y.min() < 0:
+    raise errors.InputError(
+      f'{path}: {name} is {y.dtype} {list(y.shape)}; expected whole numbers from 0,'
+      ' one label for each example'
+    )
+  examples_lib.check_classes(int(y.max()) + 1, f'{path}: {name}')
+  return y.astype(np.int32)
+
+
+def _owners(
+  path: str | os.PathLike, client: np.ndarray, shape: tuple[int, ...]
+) -> tuple[np.ndarray, list[str]]:
+  """Returns int32 [N], places in the clients' names, and these, in their order.
+
+  `client` has text, or whole numbers, of which 2.0 is 2; `shape` is that of the labels.
+  """
+  if client.dtype.kind == 'f' and (np.abs(client) < 2**53).all():
+    whole = client.astype(np.int64)
+    client = whole if (whole == client).all() else client
+  names, codes = np.unique(client, return_inverse=True)
+  names = list(map(str, names))
+  bad = [name for name in names if not name or name != name.strip()]
+  if client.shape != shape or client.dtype.kind not in 'biuU' or bad:
+    found = f'the client {bad[0]!r}' if bad else f'clients as {client.dtype} {list(client.shape)}'
+    raise errors.InputError(
+      f'{path} has {found}; expected {list(shape)} whole numbers, or text that neither is empty'
+      ' nor begins or ends with a space'
+    )
+  return codes.astype(np.int32), names
+
+
+def read_checked(path: str | os.PathLike) -> dict[str, np.ndarray]:
+  """Reads a file whose labels are those of `examples`, with as many examples of one shape."""
+  arrays = read(path)
+  for part in present(arrays):
+    x, y = arrays.get(f'{part}x'), _labels(path, f'{part}y', arrays.get(f'{part}y'))
+    if x is None or x.shape[:1] != y.shape or x.shape[1:] != arrays['x'].shape[1:]:
+      raise errors.InputError(
+        f'{path}: {part}x is {"missing" if x is None else list(x.shape)}; expected'
+        f' {len(y):,} examples, as many as {part}y has labels, each of the shape of those of x'
+      )
+  cure = 'give labels of at least two classes'
+  examples_lib.require_two(int(arrays['y'].max()) + 1, f'{path}: y', cure)
+  return arrays
+
+
+def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
+  """Reads a file of images, as `read_checked`; refuses what are none."""
+  arrays = read_checked(path)
+  for part in present(arrays):
+    x = arrays[f'{part}x']
+    if x.ndim not in (3, 4) or not all(x.shape[1:]):
+      raise errors.InputError(
+        f'{path}: {part}x is {x.dtype} {list(x.shape)}; expected images [N, height,'
+        ' width] or [N, height, width, channels]; rows of features are --task=table'
+      )
+    if x.dtype != np.uint8:
+      how = _TO_UINT8.get(x.dtype.kind, 'give pixels from 0 to 255')
+      raise errors.InputError(f'{path}: {part}x is {x.dtype}; expected uint8, 0 to 255: {how}')
+  return arrays
+
+
+def read_features(path: str | os.PathLike) -> dict[str, np.ndarray]:
+  """Reads a file of rows of finite numbers, as `read_checked`; refuses others."""
+  arrays = read_checked(path)
+  for part in present(arrays):
+    x, what = arrays[f'{part}x'], f'{path}: {part}x'
+    if x.ndim != 2 or not x.shape[1] or x.dtype.kind not in 'fiub':
+      raise errors.InputError(
+        f'{what} is {x.dtype} {list(x.shape)}; expected numbers [N, D], a row of D'
+        ' features for each example; images are --task=images'
+      )
+    for start in range(0, len(x), ROWS):
+      block = x[start : start + ROWS].astype(np.float64)
+      bad = np.argwhere(~(np.abs(block) <= np.finfo(np.float32).max))
+      if len(bad):
+        row, column = bad[0]
+        raise errors.InputError(
+          f'{what}[{start + row}, {column}] is {block[row, column]}; expected'
+          ' finite numbers: mend it, or leave the row out'
+        )
+  return arrays
+
+
+def listed(arrays: dict[str, np.ndarray], file: str) -> list[str] | None:
+  """Numbers labels, in place, as a file lists them; returns its names, or None of ''."""
+  if not file:
+    return None
+  parts = [part for part in ('y', 'test_y') if part in arrays]
+  there = np.unique(np.concatenate([arrays[part] for part in parts]))
+  places, names = examples_lib.listed(list(map(str, there.tolist())), file)
+  for part in parts:
+    arrays[part] = places[np.searchsorted(there, arrays[part])]
+  return names

@@ -1,0 +1,136 @@
+"""Decodes images of any kind to RGB, and fits them into squares.
+
+Cameras store a rotation in EXIF, which is applied. Transparent pixels become
+white. Of 16 bits a channel the higher 8 are kept. CMYK, palettes and greyscale
+are converted by Pillow. Of several frames or pages the first one counts.
+
+A file of a few kilobytes may announce very many pixels. Pillow refuses more than
+179 million of them, before it decodes any. So many take 1.4 GB (WebP 2.8, JPEG 2000
+3.4): the large ones are therefore decoded one at a time.
+"""
+
+import contextlib
+import io
+import struct
+import threading
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+# Images of more pixels are decoded one at a time, and converted by strips.
+LARGE = 2**24
+_ONE_AT_A_TIME = threading.Lock()
+# What Pillow decodes by itself. For an EPS it would run another program.
+_FORMATS = ('JPEG', 'PNG', 'GIF', 'BMP', 'TIFF', 'WEBP', 'JPEG2000', 'PPM')
+# What Pillow, and the readers of archives, raise for a damaged image.
+DAMAGE = (
+  OSError,
+  SyntaxError,
+  ValueError,
+  EOFError,
+  RuntimeError,
+  NotImplementedError,
+  struct.error,
+  zipfile.BadZipFile,
+  zlib.error,
+  Image.DecompressionBombError,
+)
+
+# They name lines of Pillow. What it warns of is readable, such as an image with
+# damaged EXIF; images of twice as many pixels as it warns of are damaged ones.
+warnings.filterwarnings('ignore', module=r'PIL\.')
+
+
+def rgb(data: bytes) -> Image.Image:
+  """Decodes an image of pixels, whatever its file's name; raises one of `DAMAGE`."""
+  return _decoded(data, 0, lambda image: image)
+
+
+def _decoded(data: bytes, least: int, use: Callable[[Image.Image], Any]):
+  """Returns `use` of what `rgb` returns, while no other large image is decoded.
+
+  A JPEG of more than `least` pixels a side is decoded at half its size or less,
+  which is several times as fast; 0: at full size.
+  """
+  image = Image.open(io.BytesIO(data), formats=_FORMATS)
+  size = image.size
+  if least:
+    image.draft('RGB', (least, least))
+  if not image.info.get('progressive'):  # Such a JPEG is decoded as a whole.
+    size = image.size
+  is_large = size[0] * size[1] > LARGE
+  with _ONE_AT_A_TIME if is_large else contextlib.nullcontext():
+    image.load()
+    # Damaged EXIF raises anything; the image may be sound.
+    with contextlib.suppress(Exception):
+      ImageOps.exif_transpose(image, in_place=True)
+    image = _by_strips(image) if is_large else _converted(image)
+    found = use(image)
+    del image  # Before another thread decodes one.
+  return found
+
+
+def reason(error: Exception) -> str:
+  """Returns ` (why)`; empty if Pillow only names the object in memory."""
+  is_unknown = isinstance(error, Image.UnidentifiedImageError)
+  return '' if is_unknown else f' ({error})'
+
+
+def square(data: bytes, side: int) -> np.ndarray:
+  """Decodes an image, scales its shorter side to `side`, and crops the middle.
+
+  Returns uint8 [side, side, 3]. Raises one of `DAMAGE`.
+  """
+  return _decoded(data, 2 * side, lambda image: fitted(image, side))
+
+
+def fit(data: bytes, height: int, width: int, how: str = 'crop') -> np.ndarray:
+  """Decodes an image to uint8 [height, width, 3], cropped as by `square` or stretched."""
+  if how == 'crop':
+    return square(data, height)
+  return np.asarray(rgb(data).resize((width, height), Image.Resampling.BICUBIC))
+
+
+def fitted(image: Image.Image, side: int) -> np.ndarray:
+  """Returns the middle square of an image, uint8 [side, side(, channels)]."""
+  size = (side, side)
+  return np.asarray(ImageOps.fit(image, size, Image.Resampling.BICUBIC))
+
+
+def fitted_array(image: np.ndarray, side: int) -> np.ndarray:
+  """As `fitted`, of uint8 [height, width] or [height, width, channels]."""
+  if image.ndim == 2:
+    return fitted(Image.fromarray(image), side)
+  planes = np.moveaxis(image, -1, 0)
+  return np.stack([fitted_array(np.ascontiguousarray(p), side) for p in planes], -1)
+
+
+def _by_strips(image: Image.Image) -> Image.Image:
+  """As `_converted`, whose intermediate images take several times the memory."""
+  found = Image.new('RGB', image.size)
+  rows = max(LARGE // 16 // image.width, 1)
+  for top in range(0, image.height, rows):
+    bottom = min(top + rows, image.height)
+    strip = image.crop((0, top, image.width, bottom))
+    found.paste(_converted(strip), (0, top))
+  return found
+
+
+def _converted(image: Image.Image) -> Image.Image:
+  if image.mode == 'F':
+    raise ValueError('its pixels are floating-point numbers; write 8 bits each')
+  if image.mode.startswith('I'):  # 16 bits, or 32 that hold 16.
+    pixels = np.asarray(image)
+    if pixels.dtype.kind == 'i':
+      pixels = np.clip(pixels, 0, 65_535)
+    image = Image.fromarray((pixels >> 8).astype(np.uint8))
+  if image.has_transparency_data:
+    image = image.convert('RGBA')
+    white = Image.new('RGBA', image.size, 'white')
+    image = Image.alpha_composite(white, image)
+  return image.convert('RGB')

@@ -1,0 +1,229 @@
+"""The names of images: which files are images, their order, and their classes.
+
+  CLASS/NAME.jpg           CLASS may have folders of its own
+  train/CLASS/NAME.jpg     and test/... or val/...: parts, see `_KINDS`, in upper or
+                           lower case
+
+The class of an image is the outermost folder that it lies in; if all outermost folders
+are named as parts, it is the folder below. One folder around everything does not count,
+as archives often have it. Beside a test part, validation images are left out. An
+image's id is its path below the folder or in the archive, so that a folder and its
+archive have the same ids, in the same order: that of the ids' bytes.
+"""
+
+import collections
+import itertools
+import os
+import re
+import sys
+from collections.abc import Iterable
+
+import numpy as np
+
+from datasets import examples as examples_lib
+from datasets.readers import zipped
+from tff_xc import errors, wording
+
+SUFFIXES = (
+  '.jpg',
+  '.jpeg',
+  '.jpe',
+  '.jfif',
+  '.png',
+  '.webp',
+  '.bmp',
+  '.gif',
+  '.tif',
+  '.tiff',
+  '.ppm',
+  '.pgm',
+  '.pbm',
+  '.jp2',
+  '.j2k',
+)
+# Texts that lie beside images and are none; they are not counted.
+_TEXTS = ['.txt', '.md', '.csv', '.tsv', '.json', '.xml', '.yaml', '.yml', '.html']
+_TRAIN, _TEST, _VALIDATION = range(3)
+# Parts of a data set by the names of their folders.
+_KINDS = {
+  **dict.fromkeys(('train', 'training'), _TRAIN),
+  **dict.fromkeys(('test', 'testing'), _TEST),
+  **dict.fromkeys(('val', 'valid', 'validation', 'dev'), _VALIDATION),
+}
+# Words of names such as `seg_train` and `test2017`, which are none of the above.
+_PART = re.compile(f'(?<![a-z])({"|".join(sorted(_KINDS, key=len, reverse=True))})(?![a-z])')
+_BY_TABLE = 'list them with their classes in a CSV, of which `launch.make_splits` makes a --split'
+
+
+class Found:
+  """Tells the images of a folder or an archive, and counts what is left out."""
+
+  def __init__(self):
+    self._suffixes = collections.Counter()
+
+  def image(self, path: str) -> str | None:
+    """Returns the id of an image by the path of a file, None for other files; as
+    in tar, absolute paths are relative, and none leads through `..`."""
+    if (name := clean(path)) is None:
+      return None
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix in SUFFIXES:
+      return name
+    if suffix not in _TEXTS:
+      self._suffixes[suffix] += 1
+    return None
+
+  def left_out(self) -> str:
+    """Says how many files are no images."""
+    if not self._suffixes:
+      return ''
+    kinds = ', '.join(
+      f'{count:,} {wording.shown(suffix) or "without suffix"}'
+      for suffix, count in self._suffixes.most_common(5)
+    )
+    files = wording.count(self._suffixes.total(), 'file')
+    return f'leaving out {files} not named as images ({kinds})'
+
+
+def tell(left_out: str, of) -> None:
+  """Tells people what `Found.left_out` says of a folder or an archive."""
+  if left_out:
+    print(f'note: {of}: {left_out}', file=sys.stderr)
+
+
+def clean(path: str) -> str | None:
+  """Returns a path without `./`; None if it is never data."""
+  name = '/'.join(part for part in path.split('/') if part not in ('', '.'))
+  return name if name and zipped.is_data(name) else None
+
+
+def in_order(names: Iterable[str], of) -> tuple[examples_lib.Texts, np.ndarray]:
+  """Returns names in the order of their bytes, and where each was; refuses other
+  than UTF-8."""
+  import pyarrow.compute
+
+  rest = iter(names)
+  blocks = iter(lambda: list(itertools.islice(rest, examples_lib.BLOCK)), [])
+  try:
+    found = examples_lib.texts(examples_lib.watched_rows(blocks, 'listing', len))
+  except UnicodeEncodeError as e:
+    raise errors.InputError(f'{of} has the name {e.object!a}, which is not UTF-8; rename it') from e
+  order = pyarrow.compute.sort_indices(found.array)
+  return examples_lib.Texts(found.array.take(order)), order.to_numpy()
+
+
+def equal_to_next(names: examples_lib.Texts) -> np.ndarray:
+  """Returns bool [k - 1]: whether the next name is the same."""
+  import pyarrow.compute
+
+  same = pyarrow.compute.equal(names.array[1:], names.array[:-1])
+  return same.to_numpy(zero_copy_only=False).astype(bool)
+
+
+def last_of_equal(
+  names: examples_lib.Texts, order: np.ndarray
+) -> tuple[examples_lib.Texts, np.ndarray]:
+  """Returns what `in_order` does, each name once: as in tar, the last one counts."""
+  same = equal_to_next(names)
+  if not same.any():  # Copying very many names takes memory.
+    return names, order
+  kept = np.flatnonzero(~np.append(same, False))
+  return examples_lib.Texts(names.array.take(kept)), order[kept]
+
+
+def of_ids(path: str | os.PathLike, ids: examples_lib.Texts) -> examples_lib.Examples:
+  """Lists the images of these ids, which are all of `path`.
+
+  Raises `errors.InputError` if an image is in no class's folder, or parts of a
+  data set and classes cannot be told apart.
+  """
+  codes = examples_lib.Codes()
+  for numbers in examples_lib.blocks(len(ids)):
+    codes.add(name.rpartition('/')[0] for name in ids.take(numbers))
+  class_of, tests = _meaning(codes.names, path)
+  class_names = examples_lib.in_order({c for c in class_of if c is not None})
+  place = {name: i for i, name in enumerate(class_names)}
+  folder = codes.codes()
+  labels = np.array([place.get(c, -1) for c in class_of], np.int32)[folder]
+  is_test = np.array(tests, bool)[folder]
+  if (unused := np.flatnonzero(labels < 0)).size:
+    [name] = ids.take(unused[:1])
+    print(
+      f'note: {path}: leaving out {wording.count(len(unused), "image")} for'
+      f' validation, first {name!r}; the test part is that named test',
+      file=sys.stderr,
+    )
+
+  def part(rows):
+    rows = np.flatnonzero(rows & (labels >= 0))
+    texts = examples_lib.Texts(ids.array.take(rows))
+    return examples_lib.Examples(labels[rows], class_names, texts)
+
+  test = part(is_test) if is_test.any() else None
+  return examples_lib.of_parts(part(~is_test), test)
+
+
+def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
+  """Returns each folder's class, None if it is of no part, and if it is the test."""
+  split = [folder.split('/') if folder else [] for folder in folders]
+  outer = {_checked(parts[0], path) for parts in split if parts}
+  if len(outer) == 1 and all(len(parts) > 1 for parts in split):
+    split = [parts[1:] for parts in split]
+  kinds = _kinds(split, path)
+  used = {_TRAIN, _TEST if _TEST in kinds.values() else _VALIDATION}
+  depth = 1 if kinds else 0
+  class_of, tests = [], []
+  for folder, parts in zip(folders, split, strict=True):
+    if len(parts) <= depth:
+      raise errors.InputError(
+        f'{path} has images in no class folder, in {folder or "the top"}; put'
+        f' them into a folder named as their class, or {_BY_TABLE}'
+      )
+    kind = kinds[parts[0]] if kinds else _TRAIN
+    name = examples_lib.nfc(_checked(parts[depth], path))
+    class_of.append(name if kind in used else None)
+    tests.append(kind != _TRAIN)
+  inner = {''.join(parts[depth + 1 : depth + 2]) for parts in split}
+  _check_classes({name for name in class_of if name}, inner, path)
+  return class_of, tests
+
+
+def _checked(name: str, path) -> str:
+  if name != name.strip():
+    raise errors.InputError(f'{path}: the folder {name!r} begins or ends with a space; rename it')
+  return name
+
+
+def _kinds(split: list[list[str]], path) -> dict[str, int]:
+  """Returns the kinds of the folders at the top, if all are parts of a data set."""
+  tops = {parts[0] for parts in split if parts}
+  kinds = {top: _KINDS[top.lower()] for top in tops if top.lower() in _KINDS}
+  if others := sorted(tops - kinds.keys()):
+    below = any(len(parts) > 1 and parts[0] in kinds for parts in split)
+    if below or {*kinds.values()} - {_TRAIN}:
+      raise errors.InputError(
+        f'{path} has {" and ".join(map(repr, sorted(kinds)))}, which are parts of a'
+        f' data set by their names, beside {others[0]!r}, which is none; take one or'
+        ' the other away, or rename a folder of a class'
+      )
+    return {}  # A class of trains, perhaps.
+  if kinds and _TRAIN not in kinds.values():
+    raise errors.InputError(
+      f'{path} has {" and ".join(map(repr, sorted(kinds)))} and no part to train on;'
+      ' name the folder of that train, or give one of these folders'
+    )
+  return kinds
+
+
+def _check_classes(names: set[str], inner: set[str], path) -> None:
+  """Refuses classes that seem to be parts, or have parts: their test would train."""
+  words = [match[1] for name in names for match in _PART.finditer(name.lower())]
+  of_classes = {_KINDS[word] for word in words} if len(names) < 4 else set()
+  of_inner = {_KINDS.get(name.lower()) for name in inner}
+  for found, kinds in ((names, of_classes), (inner, of_inner)):
+    if None not in kinds and _TRAIN in kinds and len(kinds) > 1:
+      raise errors.InputError(
+        f'{path} has {" and ".join(map(repr, sorted(found)))}, which seem to be parts'
+        ' of a data set; put the classes into two folders train and test, as'
+        f' train/CLASS and test/CLASS, or {_BY_TABLE}'
+      )

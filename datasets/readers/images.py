@@ -1,0 +1,248 @@
+"""Stores of images: a folder, a tar, a zip, TFRecords, or a folder of such files.
+
+A store lists its images once, and reads an image's bytes where they lie. Tars and
+TFRecords are not unpacked (`packed`). A folder and its archive have the same
+names in the same order, that of the names' bytes; so do a folder of folders and one of
+their tars. Of images of one name, the last in an archive counts, as in tar.
+"""
+
+import os
+import pathlib
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from datasets import examples as examples_lib
+from datasets.readers import decode, image_names as names_lib, packed, record_features, zipped
+from tff_xc import errors
+
+# Images that stand for all where reading all would take long.
+_SAMPLE = 500
+_COMPRESSED = ('.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
+ARCHIVES = ('.zip', '.tar', *_COMPRESSED)
+
+
+class Store(NamedTuple):
+  """Images by number, in the order of their names."""
+
+  path: pathlib.Path  # The folder or archive.
+  names: examples_lib.Texts  # Of all images, their paths in it.
+  # Returns an image's bytes, also by threads, or raises one of `decode.DAMAGE`.
+  read: Callable[[int], bytes]
+  # Returns numbers of each image, int [k], that change when its file does.
+  stamp: Callable[[np.ndarray], Sequence[list[int]]]
+  files: Sequence[pathlib.Path] = ()  # Of the images; none: each is a file.
+  # Whether names of training images have them, see `packed.with_users`.
+  has_users: bool = False
+
+  def where(self, number: int) -> str:
+    """Names an image for an error."""
+    [name] = self.names.take(np.array([number]))
+    return str(self.path / name)
+
+  def used(self, number: int, use: Callable[[bytes], Any], cure: str) -> Any:
+    """Returns `use` of an image's bytes; raises InputError if it is damaged."""
+    try:
+      return use(self.read(number))
+    except decode.DAMAGE as e:
+      raise errors.InputError(
+        f'{self.where(number)} is not a readable image{decode.reason(e)}; {cure}'
+      ) from e
+
+  def watched(self, numbers: np.ndarray) -> list[pathlib.Path]:
+    """Returns the files of these images, or of some of them if they are many."""
+    if self.files:
+      return list(self.files)
+    names = self.names.take(some(numbers))
+    return [self.path / name for name in names]
+
+
+def some(numbers: np.ndarray) -> np.ndarray:
+  """Returns at most 500 of these images' numbers, evenly spread."""
+  count = min(_SAMPLE, len(numbers))
+  return numbers[np.arange(count) * len(numbers) // max(count, 1)]
+
+
+def open_store(
+  path: str | os.PathLike, features: record_features.Features = record_features.USUAL
+) -> Store:
+  """Opens a folder, a tar, a zip or TFRecords of images; refuses what has none."""
+  path = pathlib.Path(path)
+  if path.is_dir():
+    found = _folder(path, features)
+  elif not path.is_file():
+    raise errors.InputError(
+      f'{path} does not exist; give a folder, a .tar, a .zip or a .tfrecord of images'
+    )
+  elif path.name.lower().endswith('.zip'):
+    found = _zip(path)
+  elif packed.is_records(path.name):
+    found = packed.open_records(path, (), features)
+  elif path.name.lower().endswith(names_lib.SUFFIXES):
+    one = examples_lib.texts([[path.name]])
+    return Store(path.parent, *_of_files(path.parent, one))
+  else:
+    found = packed.open_tars(path)
+  store = Store(path, *found)
+  _check_some(store.names, path)
+  return store
+
+
+def is_images(name: str) -> bool:
+  """Whether a file is an image, or an archive or TFRecords of them, by its name."""
+  name = name.lower()
+  return name.endswith((*ARCHIVES, *names_lib.SUFFIXES)) or packed.is_records(name)
+
+
+def read(path: str | os.PathLike) -> examples_lib.Examples:
+  """Lists the images of a folder or an archive by their classes, and decodes
+  none.
+
+  A compressed tar will do, too, although it cannot be read in place. Raises
+  `errors.InputError` as `open_store` and `names.of_ids`.
+  """
+  path = pathlib.Path(path)
+  if path.is_dir() or not path.name.lower().endswith(_COMPRESSED):
+    return names_lib.of_ids(path, open_store(path).names)
+  ids = packed.names_of_compressed(path)
+  _check_some(ids, path)
+  return names_lib.of_ids(path, ids)
+
+
+def _check_some(names: examples_lib.Texts, path: pathlib.Path) -> None:
+  if not len(names):
+    raise errors.InputError(
+      f'{path} has no images ({", ".join(names_lib.SUFFIXES)}); give another folder or archive'
+    )
+
+
+def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:
+  """Returns int64, the number of each image by its id, or -1.
+
+  Ids are the images' paths in the store, or these without an outer folder that
+  all are in, or the paths without their suffix, or the files' names, or these
+  without their suffix: the first form that finds all, or most. Raises
+  `errors.InputError` if an id names two images.
+  """
+  best, best_keys = np.full(len(ids), -1), None
+  for keys in _forms(store.names.array):
+    places = examples_lib.find(examples_lib.Texts(keys), ids)
+    if best_keys is None or (places >= 0).sum() > (best >= 0).sum():
+      best, best_keys = places, keys
+    if (best >= 0).all():
+      break
+  backwards = examples_lib.find(examples_lib.Texts(best_keys[::-1]), ids)
+  last = len(store.names) - 1 - backwards
+  if twice := np.flatnonzero((best >= 0) & (best != last)).tolist():
+    row = twice[0]
+    raise errors.InputError(
+      f'{store.path}: the image_id {ids.take(np.array([row]))[0]!r} may be'
+      f' {store.where(best[row])} or {store.where(last[row])}; give images by'
+      ' their paths, or rename one of names that look the same'
+    )
+  return best
+
+
+def _forms(names) -> Iterator:
+  """Yields what ids may call the images, arrow arrays of text."""
+  import pyarrow.compute
+
+  def cut(array, pattern):
+    return pyarrow.compute.replace_substring_regex(array, pattern=pattern, replacement='')
+
+  yield names
+  first, last = names[0].as_py(), names[-1].as_py()  # In order.
+  outer = first[: first.find('/') + 1]
+  if outer and last.startswith(outer):
+    yield pyarrow.compute.utf8_slice_codeunits(names, len(outer))
+  yield cut(names, r'\.[A-Za-z]+$')
+  base = cut(names, '^.*/')
+  yield base
+  yield cut(base, r'\.[A-Za-z]+$')
+
+
+def _folder(path: pathlib.Path, features: record_features.Features) -> tuple:
+  """Returns what follows a folder's path in its `Store`."""
+  if files := packed.files_of_tff(path):
+    return packed.open_records(path, files, features)
+  tars, records, found = [], [], names_lib.Found()
+
+  def images():
+    for file in _files(path):
+      if name := found.image(file):
+        yield name
+      elif (name := names_lib.clean(file)) and name.lower().endswith('.tar'):
+        tars.append(name)
+      elif packed.is_records(file):
+        records.append(file.removeprefix('./'))
+
+  names, _ = names_lib.in_order(images(), path)
+  if tars and not len(names):
+    return packed.open_tars(path, sorted(tars))
+  if records and not len(names):
+    return packed.open_records(path, sorted(records), features)
+  names_lib.tell(found.left_out(), path)
+  return _of_files(path, names)
+
+
+def _of_files(path: pathlib.Path, names: examples_lib.Texts) -> tuple:
+  """Returns what follows the path of a folder in its `Store`, by the names in it."""
+
+  def read_file(number: int) -> bytes:
+    file = path / names.take(np.array([number]))[0]
+    packed.check_size(file.stat().st_size)
+    return file.read_bytes()
+
+  return (names, read_file, lambda numbers: [_stamp(path / name) for name in names.take(numbers)])
+
+
+def _stamp(file: pathlib.Path) -> list[int]:
+  try:
+    status = os.stat(file)
+  except OSError:  # A link to nothing, for example. Reading it fails, too.
+    return []
+  # Permissions change the last of these only.
+  return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _files(path: pathlib.Path) -> Iterator[str]:
+  """Yields the paths of all files in a folder, links followed."""
+
+  def fail(e: OSError):
+    raise errors.InputError(
+      f'{e.filename} cannot be read ({e.strerror}); check its permissions'
+    ) from e
+
+  above = {os.fspath(path): ()}  # What each folder lies in.
+  for folder, below, files in os.walk(path, followlinks=True, onerror=fail):
+    below[:] = filter(zipped.is_data, below)  # Some may not even be opened.
+    outer, real = above.pop(folder), os.path.realpath(folder)
+    if real in outer:  # A link leads back.
+      below.clear()
+      continue
+    for name in below:
+      above[os.path.join(folder, name)] = (*outer, real)
+    start = pathlib.Path(folder).relative_to(path).as_posix()
+    yield from (f'{start}/{file}' for file in files)
+
+
+def _zip(path: pathlib.Path) -> tuple:
+  """Returns what follows a zip's path in its `Store`."""
+  with zipped.readable(path, 'make or get the zip again'):
+    archive = zipfile.ZipFile(path)
+  found, members = names_lib.Found(), {}
+  for member in archive.infolist():  # Of members of one name the last counts.
+    if not member.is_dir() and (name := found.image(member.filename)):
+      members[name] = member
+  names, _ = names_lib.in_order(members, path)
+  names_lib.tell(found.left_out(), path)
+
+  def read_member(number: int) -> bytes:
+    member = members[names.take(np.array([number]))[0]]
+    packed.check_size(member.file_size)
+    return archive.read(member)
+
+  stamp = _stamp(path)[:2]
+  return names, read_member, lambda numbers: [stamp] * len(numbers), (path,)

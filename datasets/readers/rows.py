@@ -1,0 +1,232 @@
+"""Rows of numbers in a table (`datasets.readers.tables`).
+
+A row has a class, perhaps a user, an id and a mark of the test part, and
+numbers. A column of lists of one length, in Parquet and JSON, is as many features.
+Classes of a table are numbered in the order of their names, whole numbers as
+numbers.
+"""
+
+import dataclasses
+import itertools
+import os
+import pathlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from datasets import examples as examples_lib
+from datasets.readers import tables
+from tff_xc import errors, memory
+
+_IS_TEST = {
+  **dict.fromkeys(('test', 'true', '1', 'yes'), True),
+  **dict.fromkeys(('train', 'false', '0', 'no', '', 'none', 'nan'), False),
+}
+_BOOL = {
+  **dict.fromkeys(('true', 'True', 'TRUE'), 1.0),
+  **dict.fromkeys(('false', 'False', 'FALSE'), 0.0),
+}
+
+
+class Columns(NamedTuple):
+  """The columns of a table."""
+
+  label: str = 'class'  # The classes, text or numbers.
+  user: str = ''  # Empty: 'user_id', if the table has it.
+  id: str = ''  # What a split calls the rows. Empty: 'image_id', likewise.
+  # Marks test rows by test, true, 1 or yes, and others by train, false, 0, no or
+  # nothing. Empty: no row is marked.
+  test: str = ''
+  features: tuple[str, ...] = ()  # Empty: all others that hold numbers.
+
+
+DEFAULT = Columns()
+
+
+def read(
+  path: str | os.PathLike, columns: Columns, features: Sequence[str] = ()
+) -> tuple[np.ndarray, list[str], examples_lib.Examples]:
+  """Reads a table; it must have `features`, or if none are given, what `columns` says.
+
+  Returns finite features, float64 [N, D], the names of their columns, and the rows
+  without them. Raises `errors.InputError` for a file that is missing or damaged,
+  lacks a column, or has a feature that is no finite number, or an empty class, user or id.
+  """
+  path = pathlib.Path(path)
+  found = header(path)
+  explicit = list(filter(None, (columns.user, columns.id, columns.test)))
+  tables.present(path, found, [columns.label, *explicit], tables.NAME_THEM)
+  others = {columns.label, *explicit, *({'user_id', 'image_id'} & {*found})}
+  names = list(features or columns.features)
+  if not features and (len({*names}) < len(names) or others & {*names}):
+    raise errors.InputError(
+      f'--feature_columns={",".join(names)}: a column is given twice, or is that of the class,'
+      ' the user, the id or the test; leave it out'
+    )
+  tables.present(path, found, names)
+  if not names:
+    names = tables.without_index(path, found)
+    names = _of_numbers(path, [name for name in names if name not in others])
+  parts, marks = [], []
+
+  def use(batch: tables.Batch) -> None:
+    if columns.test:
+      marks.extend(_marks(batch, columns.test))
+    parts.append(np.hstack([numbers(batch, name) for name in names]))
+    what = f'{batch.where(-1)} and what is before it'
+    memory.require(sum(part.nbytes for part in parts), what, 'give a smaller table')
+
+  data = tables.examples(
+    path,
+    tables.Columns(columns.label, columns.user or None, columns.id or None),
+    raw=list(filter(None, [*names, columns.test])),
+    use=use,
+  )
+  if not parts:
+    raise errors.InputError(f'{path} has no rows; give a table with some')
+  if columns.test:
+    data = dataclasses.replace(data, test=np.flatnonzero(marks))
+  return np.concatenate(parts), names, data
+
+
+def blocks(
+  path: str | os.PathLike, description, size: int, label_column: str = ''
+) -> Iterator[examples_lib.Block]:
+  """Yields the rows of a table for a trained model; errors are those of `read`."""
+  found, how = header(path), description.preprocessing
+  label = label_column or how.get('label', DEFAULT.label)
+  if label_column or label in found:
+    tables.present(path, found, [label], 'name another --label_column')
+  else:
+    label = ''
+  names = how.get('columns') or [n for n in tables.without_index(path, found) if n != label]
+  tables.present(path, found, names, "give the model's columns")
+  [width] = description.shape
+  for batch in tables.batches(path, [label] if label else [], raw=names):
+    x = np.hstack([numbers(batch, name) for name in names])
+    if x.shape[1] != width:
+      raise errors.InputError(f'{path} has {x.shape[1]} features, and the model takes {width}')
+    for start in range(0, len(x), size):
+      part = slice(start, start + size)
+      labels = [(text,) for text in batch.columns[label][part]] if label else None
+      yield examples_lib.Block(list(map(str, batch.places[part])), (x[part],), labels)
+
+
+def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
+  """Returns the columns that hold numbers in the first batch of rows.
+
+  The others may be large: the rest of the file is read without them.
+  """
+  found = []
+  for batch in itertools.islice(tables.batches(path, [], raw=names), 1):
+    for name in names:
+      column = _series(batch.raw[name])
+      if _holds_numbers(column):
+        found.append(name)
+      else:
+        _tell_unused(batch, name, column)
+    if not found:
+      raise errors.InputError(f'{path} has no column of numbers; give --feature_columns=NAME,NAME')
+  return found
+
+
+def header(path: str | os.PathLike) -> list[str]:
+  """Returns the names of a table's columns; errors are those of `read`."""
+  path = pathlib.Path(path)
+  if not tables.form(path) or not path.is_file():
+    raise errors.InputError(
+      f'{path} is no file of a table; give {", ".join(tables.FORMS)} or .npz (an array in a .npy'
+      ' becomes one with numpy.savez(FILE, x=..., y=..., client=...))'
+    )
+  return tables.header(path)
+
+
+def _series(values) -> pd.Series:
+  """Returns a column: float64 if all its cells are numbers, or true and false."""
+  if not isinstance(values, list):
+    return pd.Series(values.astype(str) if values.dtype.kind == 'M' else values)
+  column = pd.Series(values, dtype=object)
+  try:
+    found = _parsed(column)
+    if not found.notna().all():
+      found = column.map(_BOOL)
+  except TypeError:  # JSON's lists and objects.
+    return column
+  return found.astype(np.float64) if found.notna().all() else column
+
+
+def _parsed(column: pd.Series) -> pd.Series:
+  """Returns numbers, NaN for a cell that is none; JSON's may be too large for any."""
+  try:
+    return pd.to_numeric(column, 'coerce')
+  except OverflowError:
+    return pd.to_numeric(column.map(str), 'coerce')
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+  """Whether most cells are numbers; a feature's other cells are errors."""
+  if column.dtype != object or _is_lists(column):
+    return column.dtype == object or column.dtype.kind in 'fiub'
+  try:
+    return _parsed(column).notna().mean() > 0.5
+  except TypeError:  # JSON's objects.
+    return False
+
+
+def _tell_unused(batch: tables.Batch, name: str, column: pd.Series) -> None:
+  """Warns of a column of text that was probably meant to be numbers."""
+  texts = column.map(str).str.strip()
+  others = _parsed(texts).isna()
+  distinct = texts.drop_duplicates().str.replace(',', '.')
+  if others.any() and _parsed(distinct).notna().mean() >= 0.5:
+    row = int(others.argmax())
+    print(
+      f'warning: {batch.where(row)}: {name!r} is {texts[row][:40]!r}, and'
+      f' {others.sum():,} of its first {len(texts):,} values are no numbers, so it is'
+      ' no feature; write numbers such as 1.5 in all rows to use it',
+      file=sys.stderr,
+    )
+
+
+def _is_lists(column: pd.Series) -> bool:
+  return column.dtype == object and any(isinstance(cell, np.ndarray | list) for cell in column)
+
+
+def numbers(batch: tables.Batch, name: str) -> np.ndarray:
+  """Returns float64 [rows, 1], or [rows, k] of a column of lists."""
+  column = _series(batch.raw[name])
+  is_lists = _is_lists(column)
+  try:
+    x = np.stack(column) if is_lists else column.to_numpy()[:, None]
+    x = x.astype(np.float64)
+  except (ValueError, TypeError, OverflowError) as e:
+    if is_lists:
+      raise errors.InputError(
+        f'{batch.where(0)} or below: the lists of column {name!r} are not numbers'
+        ' of one length; make them so, or take other columns'
+      ) from e
+    x = _parsed(column).to_numpy(np.float64)[:, None]
+  bad = np.argwhere(~(np.abs(x) <= np.finfo(np.float32).max))
+  if len(bad):
+    row = bad[0][0]
+    raise errors.InputError(
+      f'{batch.where(row)}: {name!r} is {str(column.iloc[row])[:40]!r}; expected a'
+      ' finite number: mend it, leave the row out, or take other columns'
+    )
+  return x
+
+
+def _marks(batch: tables.Batch, column: str) -> list[bool]:
+  """Returns whether each row is marked as one of the test."""
+  values = batch.raw[column]
+  texts = [str(value).strip().lower().removesuffix('.0') for value in values]
+  for row, text in enumerate(texts):
+    if text not in _IS_TEST:
+      raise errors.InputError(
+        f'{batch.where(row)}: {column!r} is {str(values[row])!r}; expected test,'
+        ' train, true, false, 1, 0: mend it, or leave the row out'
+      )
+  return [_IS_TEST[text] for text in texts]

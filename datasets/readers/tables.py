@@ -1,0 +1,447 @@
+"""Columns of tables as text: CSV, JSON lines and Parquet, read in batches.
+
+The form is that of the file's name: `.csv` (commas), `.tsv` (tabs), `.jsonl` or
+`.ndjson`, each also as `.gz` or in a zip (`a.zip/b.csv`, `zipped`), and
+`.parquet`; other names are CSV. In CSV, line 1 names the columns, fields may be
+quoted, blank lines do not count, and spaces around a field are left out. Text is
+what names things, such as classes: whole numbers, true and false are written as in
+JSON, and 2.0 is 2, because pandas writes it where another row has no value.
+"""
+
+import contextlib
+import csv
+import itertools
+import json
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from datasets import examples as examples_lib
+from datasets.readers import zipped
+from tff_xc import errors, wording
+
+FORMS = ('.csv', '.tsv', '.jsonl', '.ndjson', '.parquet')
+
+_JSON = ('.jsonl', '.ndjson')
+# Of a batch; Parquet may have long lists in its cells.
+_ROWS, _CELLS, _PARQUET_ROWS = 1 << 16, 1 << 21, 1 << 13
+_WHOLE = re.compile(r'(0|-?[1-9][0-9]*)\.0')
+# Of one name, what probably stands between several.
+_SEPARATOR = re.compile('[,;:|\t]')
+_SURROGATE = re.compile('[\ud800-\udfff]')
+# The index of a pandas table whose index has no name.
+_INDEX = re.compile(r'(__index_level_\d+__)?')
+# The same index, after pandas read it from a CSV: the number is its place in that file.
+_READ_INDEX = re.compile(r'Unnamed: (\d+)(\.\d+)?')
+# What to do without a column that nobody can name otherwise.
+_COLUMN = 'add it, or give another file'
+# Larger floats need not be the number that was meant.
+_MOST_WHOLE = 2.0**53
+
+
+# A user of this name is nobody, as in the files of TFF's iNaturalist.
+NOBODY = 'NA'
+
+
+class Columns(NamedTuple):
+  """The columns of a table."""
+
+  label: str = 'class'  # Text or whole numbers.
+  # None: 'user_id', if the table has it; '': the examples have no users.
+  user: str | None = None
+  id: str | None = None  # None: 'image_id', or else the rows' numbers from 0.
+
+
+NAME_THEM = 'name yours: ' + ', '.join(f'--{role}_column' for role in Columns._fields)
+
+
+class Batch(NamedTuple):
+  """Successive rows; a column that the file lacks is absent."""
+
+  file: str  # `FILE, line` or `FILE, row`.
+  places: Sequence[int]  # The rows' lines, or their numbers from 1.
+  columns: dict[str, list[str]]  # By name, text of each row.
+  # Values of the file: lists of text or of JSON values, or `_cells` of Parquet.
+  raw: dict[str, Any]
+
+  def where(self, row: int) -> str:
+    """Names a row of the batch for an error: `a.csv, line 7`."""
+    return f'{self.file} {self.places[row]}'
+
+  def refuse_empty(self, column: str, noun: str) -> None:
+    """Raises InputError if a row has nothing in a column, which names its `noun`."""
+    if '' in (texts := self.columns.get(column, ())):
+      raise errors.InputError(
+        f'{self.where(texts.index(""))} has no {noun}, its {column!r} is empty; fill'
+        ' it in, or leave the row out'
+      )
+
+
+def form(path: str | os.PathLike) -> str | None:
+  """Returns the one of `FORMS` that a file's name ends in, or None."""
+  name = pathlib.Path(path).name.lower().removesuffix('.gz')
+  return next((f for f in FORMS if name.endswith(f)), None)
+
+
+def header(path: str | os.PathLike) -> list[str]:
+  """Returns the names of the columns; of JSON lines, of the first object's."""
+  path = pathlib.Path(path)
+  if form(path) == '.parquet':
+    with _open_parquet(path) as file:
+      names = list(file.schema_arrow.names)
+  elif form(path) in _JSON:
+    names = next((list(row) for _, row in _json_rows(path)), [])
+  else:
+    names = _csv_names(_csv_rows(path))
+  if not names:
+    raise errors.InputError(f'{path} is empty; give a table')
+  return names
+
+
+def without_index(path: str | os.PathLike, names: Sequence[str]) -> list[str]:
+  """Returns the names except those of columns that pandas wrote as the index of rows.
+
+  `names` are from `header`. In Parquet, pandas names the columns of its index. In other
+  files, `Unnamed: 0` is an index only if no named column stands before it.
+  """
+  index, path = [], pathlib.Path(path)
+  if form(path) == '.parquet':
+    with _open_parquet(path) as file:
+      text = (file.schema_arrow.metadata or {}).get(b'pandas', b'{}')
+    # Other programs may write anything there.
+    with contextlib.suppress(ValueError, RecursionError, LookupError, TypeError):
+      index = list(json.loads(text)['index_columns'])
+  for place, name in enumerate(names):
+    found = _READ_INDEX.fullmatch(name)
+    # Each time that pandas writes another index, the earlier ones move to the right.
+    if found and int(found[1]) <= place:
+      index.append(name)
+    elif not _INDEX.fullmatch(name):
+      break
+  return [n for n in names if not _INDEX.fullmatch(n) and n not in index]
+
+
+def batches(
+  path: str | os.PathLike,
+  required: Sequence[str],
+  optional: Sequence[str] = (),
+  raw: Sequence[str] = (),
+) -> Iterator[Batch]:
+  """Yields the rows of a table: text of some columns, and others as they are
+  (`raw`).
+
+  Raises `errors.InputError` if the file cannot be read or lacks a column, a row
+  is not as the others, or a value of text is something else.
+  """
+  path = pathlib.Path(path)
+  kind = form(path)
+  if kind == '.parquet':
+    parts, as_text = _parquet(path, required, optional, raw), _arrow_text
+  elif kind in _JSON:
+    parts, as_text = _json(path, required, optional, raw), _json_text
+  else:
+    parts, as_text = _csv(path, required, optional, raw), None
+  noun = 'row' if kind == '.parquet' else 'line'
+  for places, found in parts:
+    as_raw = _cells if kind == '.parquet' else list
+    others = {name: as_raw(found[name]) for name in raw}
+    batch = Batch(f'{path}, {noun}', places, {}, others)
+    for name in (*required, *optional):
+      if name in found:
+        texts = found[name]
+        if as_text:
+          texts = as_text(texts, name, batch)
+        batch.columns[name] = list(map(plain, texts))
+    yield batch
+
+
+def examples(
+  path: str | os.PathLike,
+  columns: Columns,
+  repeated: bool = False,
+  advice: str = NAME_THEM,
+  raw: Sequence[str] = (),
+  use: Callable[[Batch], None] | None = None,
+) -> examples_lib.Examples:
+  """Lists the rows of a table, see `batches`; `use` takes the batches of `raw`.
+
+  Refuses rows without class, user or id, and two of one id; with `repeated`, two rows
+  may have one id, and a class may be empty, as of an example without labels. `advice`
+  says what to do if a column is missing.
+  """
+  named = {
+    'class': columns.label,
+    'user': 'user_id' if columns.user is None else columns.user,
+    'id': columns.id or 'image_id',
+  }
+  wanted = list(filter(None, named.values()))
+  explicit = [n for n in (columns.user, columns.id) if n]
+  required = list(dict.fromkeys([columns.label, *explicit]))
+  present(path, header(path), required, advice)
+  classes, users = examples_lib.Codes(), examples_lib.Codes()
+  ids, there = examples_lib.TextParts(), set()
+  for batch in examples_lib.watched_rows(
+    batches(path, required, wanted, raw), 'reading', lambda batch: len(batch.places)
+  ):
+    for noun, column in named.items():
+      if not (repeated and noun == 'class'):
+        batch.refuse_empty(column, noun)
+    there |= set(batch.columns)
+    if use:
+      use(batch)
+    classes.add(batch.columns[columns.label])
+    users.add(batch.columns.get(named['user'], ()))
+    ids.add(batch.columns.get(named['id'], ()))
+  if not repeated and (twice := ids.repeated()):
+    name, first, second = twice
+    raise errors.InputError(
+      f'{where(second, path)} has the id {name!r}, as {where(first, path)} has;'
+      ' leave one out, or name another --id_column'
+    )
+  labels, class_names = examples_lib.sorted_codes(classes)
+  has_ids, has_users = (named[n] in there for n in ('id', 'user'))
+  return examples_lib.Examples(
+    labels,
+    class_names,
+    ids.texts() if has_ids else range(len(labels)),
+    *(_named_users(users) if has_users else ()),
+  )
+
+
+def where(number: int, *paths: str | os.PathLike) -> str:
+  """Names the line of a row, for an error: it reads the tables again."""
+  for path in paths:
+    for batch in batches(path, []):
+      if number < len(batch.places):
+        return batch.where(number)
+      number -= len(batch.places)
+  raise IndexError(number)
+
+
+def _named_users(users: examples_lib.Codes) -> tuple[np.ndarray, list[str]]:
+  """Returns int32 [rows], places among the names, -1 for 'NA'; and the names."""
+  names, codes = users.names, users.codes()
+  if NOBODY in names:
+    place = names.index(NOBODY)
+    names.remove(NOBODY)
+    codes = np.where(codes == place, -1, codes - (codes > place))
+  return codes.astype(np.int32), names
+
+
+def plain(text: str) -> str:
+  """Returns what a name is in a table: without spaces around it, and 2 for 2.0."""
+  text = text.strip()
+  return text[:-2] if _WHOLE.fullmatch(text) else text
+
+
+def present(path, names, required, advice='name another column', others=()) -> list[str]:
+  """Returns the wanted columns that a table has; refuses missing and twofold ones."""
+  missing = [name for name in required if name not in names]
+  if missing and not names:
+    raise errors.InputError(f'{path} is empty; give a table')
+  if missing and len(names) == 1 and _SEPARATOR.search(names[0]):
+    raise errors.InputError(
+      f'{path} has no column {missing[0]!r}, but one {names[0][:80]!r}; write names'
+      ' and values of a .csv with commas between them, of a .tsv with tabs'
+    )
+  if missing:
+    raise errors.InputError(
+      f'{path} has no column {missing[0]!r}, it has {", ".join(names)[:200]}; {advice}'
+    )
+  wanted = [n for n in dict.fromkeys((*required, *others)) if n in names]
+  for name in wanted:
+    if names.count(name) > 1:
+      raise errors.InputError(f'{path} names the column {name!r} twice; rename one of the two')
+  return wanted
+
+
+def _gathered(
+  rows: Iterable[tuple[int, list]], names: Sequence[str], width: int
+) -> Iterator[tuple[Sequence[int], dict[str, Sequence]]]:
+  """Yields lines and columns of successive rows (line, values)."""
+  rows, most = iter(rows), max(1, min(_ROWS, _CELLS // max(width, 1)))
+  while part := list(itertools.islice(rows, most)):
+    lines, values = zip(*part, strict=True)
+    yield lines, dict(zip(names, map(list, zip(*values, strict=True)), strict=True))
+
+
+def _csv_rows(path) -> Iterator[tuple[int, list[str]]]:
+  """Yields the records of a CSV that are not blank, with the lines in which they
+  begin."""
+  csv.field_size_limit(zipped.LONGEST_LINE)
+  line, delimiter = 1, '\t' if form(path) == '.tsv' else ','
+  lines = zipped.text_lines(path, newline='')
+  reader = csv.reader(lines, delimiter=delimiter, strict=True)
+  try:
+    for record in reader:
+      if record and not (len(record) == 1 and record[0].isspace()):
+        yield line, record
+      line = reader.line_num + 1
+  except csv.Error as e:
+    raise errors.InputError(
+      f'{path}, line {line}, is no CSV text ({e} until line {reader.line_num});'
+      ' mend it, or give another file'
+    ) from e
+
+
+def _csv_names(rows) -> list[str]:
+  return [name.strip() for name in next((row for _, row in rows), [])]
+
+
+def _csv(path, required, optional, raw):
+  rows = _csv_rows(path)
+  header = _csv_names(rows)
+  names = present(path, header, required, _COLUMN, [*optional, *raw])
+  places = [header.index(name) for name in names]
+
+  def wanted():
+    for line, record in rows:
+      if len(record) != len(header):
+        raise errors.InputError(
+          f'{path}, line {line} has {wording.count(len(record), "field")}; expected'
+          f' {len(header)}, as in line 1: mend the line'
+        )
+      yield line, [record[place].strip() for place in places]
+
+  return _gathered(wanted(), names, len(header))
+
+
+def _json_rows(path) -> Iterator[tuple[int, dict]]:
+  """Yields the objects of JSON lines: (line, object)."""
+  for number, line in enumerate(zipped.text_lines(path), 1):
+    if line.isspace():
+      continue
+    try:
+      row = json.loads(line)
+    except (ValueError, RecursionError) as e:
+      raise errors.InputError(
+        f'{path}, line {number} is no JSON ({e}); give one object a line'
+      ) from e
+    if not isinstance(row, dict):
+      raise errors.InputError(
+        f'{path}, line {number} is {line.strip()[:40]!r}; expected an object'
+        ' with the names of columns'
+      )
+    yield number, row
+
+
+def _json(path, required, optional, raw):
+  """Reads JSON lines; the first one says which optional columns there are."""
+  rows = _json_rows(path)
+  first = next(rows, None)
+  if first is None:
+    return
+  absent = set(optional) - first[1].keys()
+  names = list({*required, *optional, *raw} - (absent - {*raw}))
+
+  def wanted():
+    for line, row in itertools.chain([first], rows):
+      if late := sorted(absent & row.keys()):
+        raise errors.InputError(
+          f'{path}, line {line} has {late[0]!r}, and the first line has not; give'
+          ' it to all lines or to none'
+        )
+      yield line, [row.get(name) for name in names]
+
+  yield from _gathered(wanted(), names, len(first[1]))
+
+
+def _json_text(values: list, name: str, batch: Batch) -> list[str]:
+  texts = []
+  for row, value in enumerate(values):
+    if type(value) is float and value.is_integer() and abs(value) < _MOST_WHOLE:
+      value = int(value)
+    if type(value) in (int, bool):
+      value = json.dumps(value)
+    if type(value) is not str or _SURROGATE.search(value):
+      raise errors.InputError(
+        f'{batch.where(row)}: {name!r} is {json.dumps(value)[:40]}; expected text or a whole number'
+      )
+    texts.append(value)
+  return texts
+
+
+@contextlib.contextmanager
+def _open_parquet(path: pathlib.Path) -> Iterator:
+  """Opens a `pyarrow.parquet.ParquetFile`."""
+  import pyarrow as pa
+  import pyarrow.parquet
+
+  zipped.check_regular(path)
+  try:
+    with pyarrow.parquet.ParquetFile(path) as file:
+      yield file
+  except pa.ArrowMemoryError:
+    raise
+  except (OSError, pa.ArrowException) as e:
+    reason = ' '.join(str(e).split())[:200]
+    raise errors.InputError(
+      f'{path} is no Parquet file that can be read ({reason}); write it again'
+    ) from e
+
+
+def _parquet(path, required, optional, raw):
+  with _open_parquet(path) as file:
+    header = file.schema_arrow.names
+    names = present(path, header, required, _COLUMN, [*optional, *raw])
+    start = 1
+    for part in file.iter_batches(_PARQUET_ROWS, columns=names):
+      end = start + part.num_rows
+      yield range(start, end), {name: part.column(name) for name in names}
+      start = end
+
+
+def _cells(values):
+  """Returns a column of numbers, text, dates or lists as NumPy or pandas have it.
+
+  Dates are datetime64, because Python has none after the year 9999. A column of any
+  other type is not converted; its cells are the name of the type.
+  """
+  import pyarrow as pa
+
+  kind, types = values.type, pa.types
+  inner = getattr(kind, 'value_type', kind)  # Of lists and dictionaries.
+  is_number = types.is_integer(inner) or types.is_floating(inner)
+  if not (
+    is_number
+    or types.is_decimal(inner)
+    or str(inner) in ('bool', 'string', 'large_string', 'null')
+    or types.is_date(kind)
+    or types.is_timestamp(kind)
+  ):
+    return np.full(len(values), str(kind), object)
+  if types.is_dictionary(kind):
+    return values.to_pandas()
+  return values.to_numpy(zero_copy_only=False)
+
+
+def _arrow_text(values, name: str, batch: Batch) -> list[str]:
+  import pyarrow as pa
+
+  where = f'{batch.file.removesuffix(", row")}, column {name!r}'
+  if pa.types.is_dictionary(values.type):
+    values = values.dictionary_decode()
+  kind = values.type
+  is_float = pa.types.is_floating(kind)
+  if not (is_float or str(kind) in ('bool', 'string', 'large_string')) and (
+    not pa.types.is_integer(kind)
+  ):
+    raise errors.InputError(f'{where} is {kind}; expected text or whole numbers: write it so')
+  bad = values.is_null().to_numpy(zero_copy_only=False)
+  if is_float:
+    numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)
+    bad |= ~((abs(numbers) < _MOST_WHOLE) & (np.floor(numbers) == numbers))
+  if bad.any():
+    row = int(bad.argmax())
+    found = values[row].as_py()
+    raise errors.InputError(
+      f'{where}, row {batch.places[row]}'
+      f' {"has no value" if found is None else f"is {found}"}; expected text or a'
+      ' whole number: write it so, or name another column'
+    )
+  values = pa.array(numbers.astype(np.int64)) if is_float else values
+  return values.cast(pa.large_string()).to_pylist()

@@ -1,0 +1,149 @@
+"""Text files, also in a zip, where a path such as `a.zip/b.csv` names them.
+
+A member is named by its path in the zip, or by the end of it if that is enough. A
+file or member whose bytes are gzip's is unpacked, whatever its name is.
+"""
+
+import contextlib
+import gzip
+import io
+import os
+import pathlib
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO, AnyStr, BinaryIO, TextIO
+
+from tff_xc import errors
+
+# What reading a damaged file raises.
+DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, UnicodeDecodeError)
+# A longer line is none of a person's data, and a few kilobytes of gzip hold one
+# that is larger than any memory.
+LONGEST_LINE = 1 << 26
+# Names of what computers leave beside data: hidden files (`._*` of macOS, `.git`),
+# thumbnails, and what file systems and file servers keep for themselves.
+_NEVER = re.compile(
+  r'(^|/)(\.|(__MACOSX|(?i:(eh)?thumbs\.db|desktop\.ini)|@eaDir|@tmp|@Recycle'
+  r'|@Recently-Snapshot|#recycle|#snapshot|~snapshot|\$RECYCLE\.BIN|RECYCLE[DR]'
+  r'|FOUND\.\d{3}|System Volume Information|Network Trash Folder|Temporary Items'
+  r'|lost\+found)(/|$))'
+)
+_ADVICE = 'mend it, or give another file'
+_GZIP = b'\x1f\x8b'
+
+
+def is_data(path: str) -> bool:
+  """Whether a path, with `/` between its parts and without `./`, may be data."""
+  return not _NEVER.search(path)
+
+
+def is_zip(path: str | os.PathLike) -> bool:
+  """Whether a path is that of a zip, by its name."""
+  path = pathlib.Path(path)
+  return path.suffix.lower() == '.zip' and path.is_file()
+
+
+def is_file(path: str | os.PathLike) -> bool:
+  """Whether there is a file, or a member of a zip; errors are those of `find`."""
+  return pathlib.Path(path).is_file() or find(path) is not None
+
+
+def find(path: str | os.PathLike) -> tuple[pathlib.Path, str] | None:
+  """Returns the zip and the member that a path names; None: there is none, or no zip.
+
+  Raises `errors.InputError` if two have the name, or the zip is damaged.
+  """
+  path = pathlib.Path(path)
+  for archive in filter(is_zip, path.parents):
+    inside = path.relative_to(archive).as_posix()
+    names = [n for n in names_of(archive) if f'/{n}'.endswith(f'/{inside}')]
+    if len(names) > 1 and inside not in names:
+      raise errors.InputError(
+        f'{archive} has {" and ".join(names[:2])}; name one of them with its folder'
+      )
+    return (archive, inside if inside in names else names[0]) if names else None
+  return None
+
+
+def names_of(archive: pathlib.Path) -> list[str]:
+  """Returns the paths of a zip's files; raises InputError if it is damaged."""
+  try:
+    with zipfile.ZipFile(archive) as file:
+      names = file.namelist()
+  except (OSError, ValueError, zipfile.BadZipFile) as e:
+    raise errors.InputError(f'{archive} is no zip that can be read ({e}); get it again') from e
+  return [n for n in names if is_data(n) and n[-1:] != '/']
+
+
+@contextlib.contextmanager
+def readable(path: str | os.PathLike, advice: str = _ADVICE) -> Iterator[None]:
+  """Turns what opening and reading a file raise into an InputError.
+
+  It must not enclose the use of what is read, whose OSError is of another file.
+  """
+  try:
+    yield
+  except UnicodeDecodeError as e:
+    raise errors.InputError(
+      f'{path} is not UTF-8 text (it has the byte {e.object[e.start]:#04x}); save'
+      f' it as UTF-8, or {advice.removeprefix("mend it, or ")}'
+    ) from e
+  except DAMAGE as e:
+    raise errors.InputError(f'{path} cannot be read ({e}); {advice}') from e
+
+
+def open_text(path: str | os.PathLike, **options) -> TextIO:
+  """Opens a file or a member as UTF-8, perhaps with a byte order mark; see
+  `readable`."""
+  return io.TextIOWrapper(open_bytes(path), encoding='utf-8-sig', **options)
+
+
+def open_bytes(path: str | os.PathLike) -> BinaryIO:
+  """Opens a file or a member, unpacked; refuses folders, and pipes, which would wait."""
+  path = pathlib.Path(path)
+  if path.is_file() or not any(map(is_zip, path.parents)):
+    check_regular(path)
+    file = path.open('rb')
+  elif found := find(path):
+    archive, name = found
+    try:
+      # The zip is closed with its member.
+      with zipfile.ZipFile(archive) as opened:
+        file = opened.open(name)
+    except (*DAMAGE, RuntimeError) as e:
+      raise errors.InputError(
+        f'{archive} cannot be unpacked ({e}); unpack it, and give the file {name}'
+      ) from e
+  else:
+    raise errors.InputError(f'{path} is not in its zip; name another file of it')
+  if path.suffix.lower() == '.gz' or file.peek(2)[:2] == _GZIP:
+    packed, file = file, gzip.GzipFile(fileobj=file)
+    file.myfileobj = packed  # So that it is closed with the other.
+  return file
+
+
+def check_regular(path: pathlib.Path) -> None:
+  """Refuses folders and pipes."""
+  if path.exists() and not path.is_file():
+    raise errors.InputError(f'{path} is no file; give one')
+
+
+def lines(file: IO[AnyStr], path: str | os.PathLike, before: int = 0) -> Iterator[AnyStr]:
+  """Yields the lines of a file, of which `before` are read; none is too long."""
+  number = before
+  while line := file.readline(LONGEST_LINE):
+    number += 1
+    if len(line) == LONGEST_LINE:
+      raise errors.InputError(
+        f'{path}, line {number} has more than {LONGEST_LINE:,} characters; give a'
+        ' file with shorter lines'
+      )
+    yield line
+
+
+def text_lines(path: str | os.PathLike, advice: str = _ADVICE, **options) -> Iterator[str]:
+  """Yields `lines` of the text of a file or a member; errors are of `readable`."""
+  with readable(path, advice), open_text(path, **options) as file:
+    yield from lines(file, path)

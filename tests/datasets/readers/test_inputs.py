@@ -1,0 +1,207 @@
+"""What inputs are taken for, and what of them is listed."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from datasets import cifar
+from datasets.leaf import sets
+from datasets.readers import inputs, tables
+from tests.datasets import cifar_on_disk as cifar_on_disk
+from tests.datasets.leaf import on_disk as leaf_on_disk
+from tff_xc import errors
+
+
+def read(path, **columns):
+  return inputs.read(path, tables.Columns(**columns))
+
+
+def of_users(found, part='train'):
+  names = [*found.user_names, *found.test_user_names, None]
+  return [names[user] for user in found.users[getattr(found, part)]]
+
+
+def labels_of_test(found):
+  return found.labels[found.test]
+
+
+TABLE = 'user_id,image_id,class\nb,x,10\na,y,9\nNA,z,10\nb,w,2\n'
+
+
+def test_a_table(tmp_path):
+  path = tmp_path / 'a.csv'
+  path.write_text(TABLE)
+  found = read(path)
+  assert found.class_names == ['2', '9', '10']
+  assert found.labels.tolist() == [2, 1, 2, 0]
+  assert of_users(found) == ['b', 'a', None, 'b']
+  assert found.ids_of(np.array([3, 0])) == ['w', 'x']
+  assert found.test is None
+
+
+def test_columns_of_a_table(tmp_path):
+  path = tmp_path / 'a.tsv'
+  path.write_text('item\twho\tclass\n1\t7\tcat\n2\t7\tdog\n2\t8\tcat\n')
+  found = read(path)
+  assert (found.users, found.ids) == (None, range(3))
+  found = read(path, user='who', label='item')
+  assert of_users(found) == ['7', '7', '8']
+  assert found.class_names == ['1', '2']
+  for columns, message in (
+    ({'id': 'item'}, r"line 4 has the id '2', as .*line 3"),
+    ({'user': 'owner'}, "no column 'owner', .* --label_column"),
+    ({'label': 'label'}, "no column 'label', it has"),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      read(path, **columns)
+
+
+@pytest.mark.parametrize(
+  ('line', 'message'),
+  [
+    ('c,v,', 'line 6 has no class'),
+    (',v,2', 'line 6 has no user'),
+    ('c,,2', 'line 6 has no id'),
+    ('c,x,2', "line 6 has the id 'x', as .* line 2"),
+    ('c,caf\u00e9,2\nc,cafe\u0301,2', 'line 7 has the id'),
+  ],
+)
+def test_bad_lines(line, message, tmp_path):
+  path = tmp_path / 'a.csv'
+  path.write_text(TABLE + line)
+  with pytest.raises(errors.InputError, match=message):
+    read(path)
+
+
+@pytest.mark.parametrize('name', list(cifar.LAYOUTS))
+def test_the_official_cifars(name, tmp_path, monkeypatch):
+  monkeypatch.setattr(cifar, 'OFFICIAL', cifar_on_disk.COUNTS[name])
+  (_, y), (_, test_y) = cifar_on_disk.tiny(name)
+  layout = cifar.LAYOUTS[name]
+  content = cifar_on_disk.files(name, 'binary')
+  cifar_on_disk.write(tmp_path, content)
+  archive = tmp_path / 'archive' / layout.places['binary'][1]
+  archive.parent.mkdir()
+  cifar_on_disk.archive(archive, content)
+  for path in (tmp_path, tmp_path / layout.places['binary'][0], archive):
+    found = read(path)
+    np.testing.assert_array_equal(found.labels, np.append(y, test_y))
+    assert found.ids_of(found.train) == list(range(len(y)))
+    assert found.ids_of(found.test) == list(range(len(test_y)))
+    assert len(found.class_names) == layout.num_classes
+
+
+def test_extreme_classification_text(tmp_path):
+  (tmp_path / 'a_train.txt').write_text('3 4 5\n1,2 0:1\n 1:1\n4 2:1\n')
+  alone = read(tmp_path)
+  assert alone.has_sets
+  assert alone.labels.toarray().nonzero()[1].tolist() == [1, 2, 4]
+  assert alone.class_names == list('01234')
+  assert alone.test is None
+  (tmp_path / '._a_train.txt').write_bytes(b'\0\5\26\7')  # Of macOS.
+  assert read(tmp_path).fingerprint() == alone.fingerprint()
+  (tmp_path / 'a_test.txt').write_text('1 4 5\n3 0:1\n')
+  for path in (tmp_path, tmp_path / 'a_train.txt'):
+    assert labels_of_test(read(path)).indices.tolist() == [3]
+  (tmp_path / 'a_test.txt').write_text('1 4 6\n3 0:1\n')
+  with pytest.raises(errors.InputError, match=r'has 6 labels and a_train\.txt 5'):
+    read(tmp_path)
+  (tmp_path / 'trn_X_Y.txt').write_text('1 5\n2:1\n')
+  with pytest.raises(errors.InputError, match='give one of these as --input'):
+    read(tmp_path)
+  assert read(tmp_path / 'trn_X_Y.txt').labels.indices.tolist() == [2]
+
+
+def test_columns_of_what_is_no_table_and_too_many_labels(tmp_path):
+  (tmp_path / 'a_train.txt').write_text('1 5 2000000000\n2 2:1\n')
+  with pytest.raises(errors.InputError, match='--label_column=c names'):
+    read(tmp_path, label='c')
+  with pytest.raises(errors.InputError, match='at most 16,777,216 classes'):
+    read(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('name', 'why'),
+  [
+    ('train.txt', "expected the header 'N D L'"),
+    ('metadata.json', '"users"'),
+    ('train/metadata.json', 'has JSON files, and'),
+  ],
+)
+def test_images_beside_a_file_of_another_form(name, why, tmp_path, capsys):
+  for image in ('cat/1.png', 'cat/2.png'):
+    (tmp_path / image).parent.mkdir(exist_ok=True)
+    (tmp_path / image).write_bytes(b'')
+  (tmp_path / name).parent.mkdir(exist_ok=True)
+  (tmp_path / name).write_text('{}')
+  with pytest.raises(errors.InputError, match=why):  # Of one class.
+    read(tmp_path)
+  assert 'taken for images' not in capsys.readouterr().err
+  (tmp_path / 'dog').mkdir()
+  (tmp_path / 'dog' / '3.png').write_bytes(b'')
+  assert read(tmp_path).class_names == ['cat', 'dog']
+  assert re.search(f'is taken for images .*{why}', capsys.readouterr().err)
+
+
+def test_npz(tmp_path):
+  path = tmp_path / 'a.npz'
+  y = np.array([0, 3, 1], np.uint8)
+  np.savez(path, y=y, client=np.array(['b', 'a', 'b']), test_y=np.array([4]))
+  found = read(path)
+  assert found.labels.tolist() == [0, 3, 1, 4]
+  assert found.labels.dtype == np.int32
+  assert of_users(found) == ['b', 'a', 'b']
+  assert labels_of_test(found).tolist() == [4]
+  assert len(found.class_names) == 5
+  for arrays, message in (
+    ({'x': y}, "has no array 'y'"),
+    ({'y': y[:0]}, r'y is uint8 \[0\]; expected'),
+    ({'y': y + 0.5}, 'y is float64'),
+    ({'y': -y.astype(int)}, 'y is int64'),
+    ({'y': y, 'client': y[:2]}, r'expected \[3\]'),
+    ({'y': y.astype(object)}, 'no .npz of plain arrays'),
+    ({'y': y + 2**30}, r'classes up to 1,073,741,827, and at most 16,777,216'),
+  ):
+    np.savez(path, **arrays)
+    with pytest.raises(errors.InputError, match=message):
+      read(path)
+  with path.open('wb') as file:
+    np.save(file, y)
+  with pytest.raises(errors.InputError, match='one array without a name'):
+    read(path)
+
+
+def test_leaf(tmp_path):
+  users = {'b': leaf_on_disk.writer(1, 3), 'a': leaf_on_disk.writer(2, 2)}
+  leaf_on_disk.write(tmp_path / 'train' / 'data.json', users)
+  leaf_on_disk.write(tmp_path / 'test' / 'data.json', {'c': leaf_on_disk.writer(40, 4)})
+  (tmp_path / 'train' / '._data.json').write_bytes(b'\0\5\26\7')  # Of macOS.
+  found = read(tmp_path)
+  dataset = sets.load('femnist', tmp_path)
+  assert of_users(found) == ['b'] * 3 + ['a'] * 2
+  np.testing.assert_array_equal(found.labels[:5], dataset.train.pool.y[:5])
+  np.testing.assert_array_equal(labels_of_test(found), dataset.test.y)
+  # Their numbers in the task's pool.
+  assert found.ids_of(found.test) == [5, 6, 7, 8]
+  assert of_users(found, 'test') == ['c'] * 4
+  assert found.class_names == list(map(str, range(44)))
+  shutil.copytree(tmp_path / 'train', tmp_path / 'all_data')
+  shutil.rmtree(tmp_path / 'train')
+  shutil.rmtree(tmp_path / 'test')
+  for path in (tmp_path, tmp_path / 'all_data' / 'data.json'):
+    assert of_users(read(path)) == ['b'] * 3 + ['a'] * 2
+    assert read(path).test is None
+
+
+def test_other_inputs(tmp_path):
+  (tmp_path / 'a.docx').write_text('')
+  (tmp_path / 'a.csv').write_text('class\n')
+  for name, message in (
+    ('a.docx', 'is of no known kind; give a folder, .csv'),
+    ('none', 'none does not exist'),
+    ('a.csv', r'a\.csv has no examples'),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      read(tmp_path / name)

@@ -1,0 +1,84 @@
+"""Held-out examples of every client, and clients that never train."""
+
+import numpy as np
+import pytest
+
+from datasets.splits import hold_out
+from tff_xc import errors
+from tff_xc.data import client_data, partition, pool
+
+SIZES = [1, 2, 3, 10, 40, 0, 4, 5]
+
+
+def _set(sizes=SIZES, **more):
+  size = sum(sizes)
+  labels = np.arange(size) % 4
+  owners = np.repeat(np.arange(len(sizes)), sizes)
+  ids = [f'c{k}' for k in range(len(sizes))]
+  return client_data.FederatedDataset(
+    name='mine',
+    num_classes=4,
+    train=client_data.PartitionedClientData(
+      pool.in_memory(np.arange(size, dtype=np.float32)[:, None], labels),
+      partition.of_places(owners, ids),
+    ),
+    **more,
+  )
+
+
+def _owned(of):
+  """Returns id -> set of numbers."""
+  return {k: set(of.of_client(i)) for i, k in enumerate(of.client_ids)}
+
+
+def test_every_example_trains_or_is_held_out():
+  before = _set()
+  after = hold_out.hold_out_parts(before, 0.25, 0.0, seed=3)
+  whole, own = map(_owned, (before.train.partition, after.train.partition))
+  held = _owned(after.held_out)
+  assert list(own) == list(held) == before.train.client_ids
+  for name, numbers in whole.items():
+    assert own[name] | held[name] == numbers
+    assert not own[name] & held[name]
+    assert bool(own[name]) == bool(numbers)  # Nobody loses everything.
+    if len(numbers) > 1:
+      assert abs(len(held[name]) - 0.25 * len(numbers)) < 1
+  # The set had no test.
+  assert sorted(after.test.read(np.arange(len(after.test)))[:, 0]) == sorted(after.held_out.numbers)
+  again = hold_out.hold_out_parts(before, 0.25, 0.0, seed=3)
+  other = hold_out.hold_out_parts(before, 0.25, 0.0, seed=4)
+  assert _owned(again.held_out) == held != _owned(other.held_out)
+
+
+@pytest.mark.parametrize('fraction', [0.0, 0.3])
+def test_unseen_clients_are_whole_and_do_not_train(fraction):
+  before = _set()
+  found = hold_out.hold_out_parts(before, fraction, 0.25, seed=0)
+  never = found.unseen
+  assert never.train.client_ids == never.held_out.client_ids
+  assert len(never.train) == 2
+  trained = found.train.client_ids
+  assert sorted([*never.train.client_ids, *trained]) == before.train.client_ids
+  whole = _owned(before.train.partition)
+  parts = _owned(never.train), _owned(never.held_out)
+  for name in never.train.client_ids:
+    assert parts[0][name] | parts[1][name] == whole[name]
+    assert fraction or not parts[0][name]
+  if fraction:  # The same as without unseen clients.
+    alone = hold_out.hold_out_parts(before, fraction, 0.0, seed=0)
+    held = _owned(alone.held_out)
+    assert {**_owned(found.held_out), **parts[1]} == held
+    assert found.held_out.client_ids == trained
+  else:
+    assert found.held_out is None
+
+
+def test_what_cannot_be_is_told():
+  own = partition.of_clients({f'c{k}': [0] for k in range(len(SIZES))})
+  for dataset, values, word in (
+    (_set(held_out=own), (0.1, 0.0), 'of their own'),
+    (_set(), (0.0, 0.95), 'nobody to train'),
+    (_set([1] * 4), (0.5, 0.0), 'no client has one'),
+  ):
+    with pytest.raises(errors.InputError, match=word):
+      hold_out.hold_out_parts(dataset, *values, seed=0)

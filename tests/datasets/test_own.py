@@ -1,0 +1,387 @@
+"""One's own rows of features: tables and `.npz`."""
+
+import gzip
+import json
+import types
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from datasets import own as own_data
+from datasets.readers import rows, tables
+from datasets.splits import deal
+from tff_xc import errors, memory
+from tff_xc.data import fingerprint
+
+FRAME = pd.DataFrame(
+  {
+    'user_id': ['ann', 'bob', 'ann', 'cy'],
+    'class': ['10', '9', '10', '9'],
+    'weight': [1.5, -2.0, 1e6, 0.25],
+    'colour': ['red', 'NA', 'None', ''],
+    'count': [1, 2, 3, 4],
+    'part': ['train', 'Test', '', '0'],
+  }
+)
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(5.0, 3.0, (12, 3))
+Y = np.arange(12) % 3
+OWNERS = np.array(['u10', 'u9', 'u10', 'u1'] * 3)
+
+
+def written(folder, frame=FRAME, suffix='.csv'):
+  path = folder / f'mine{suffix}'
+  if suffix == '.parquet':
+    frame.to_parquet(path)
+  elif suffix == '.jsonl':
+    frame.to_json(path, orient='records', lines=True)
+  else:
+    text = frame.to_csv(index=False, sep='\t' if 'tsv' in suffix.lower() else ',')
+    packed = gzip.compress(text.encode())
+    path.write_bytes(packed if suffix == '.csv.gz' else text.encode())
+  return path
+
+
+def read(path, **columns):
+  """Returns features and their names, and the others by what they mean."""
+  x, names, data = rows.read(path, rows.DEFAULT._replace(**columns))
+  return types.SimpleNamespace(
+    x=x,
+    features=names,
+    labels=[data.class_names[label] for label in data.labels],
+    users=[] if data.users is None else named(data),
+    ids=list(data.ids),
+    test=data.test,
+  )
+
+
+def named(data):
+  return [data.user_names[user] for user in data.users]
+
+
+def refused(path, match, **columns):
+  with pytest.raises(errors.InputError, match=match):
+    read(path, **columns)
+
+
+@pytest.mark.parametrize('suffix', ['.csv', '.tsv', '.TSV', '.csv.gz', '.parquet', '.jsonl'])
+def test_every_form_holds_the_same(tmp_path, suffix):
+  path = written(tmp_path, suffix=suffix)
+  found = read(path)
+  assert found.features == ['weight', 'count']
+  assert found.x.dtype == np.float64
+  np.testing.assert_array_equal(found.x, FRAME[['weight', 'count']])
+  assert found.labels == ['10', '9', '10', '9']
+  assert found.users == ['ann', 'bob', 'ann', 'cy']
+  assert (found.ids, found.test) == ([0, 1, 2, 3], None)
+  assert rows.header(path) == list(FRAME)
+
+
+@pytest.mark.parametrize('index', [None, 'id', ['a', 'b'], [None, None], 'count', 'user_id'])
+def test_the_index_of_pandas_is_no_feature(tmp_path, index):
+  frame = FRAME.assign(id=[7, 5, 6, 4], a=0, b=[3, 1, 2, 0])
+  wanted = ['weight', 'count', 'id', 'a', 'b']
+  names = index if isinstance(index, list) else [index]
+  if index == [None, None]:
+    frame.index = pd.MultiIndex.from_arrays([range(4), range(4)])
+  elif index:
+    frame = frame.set_index(index)
+  else:
+    frame = frame.iloc[[2, 0, 3, 1]]  # Rows in order have no column.
+  frame.to_parquet(tmp_path / 'a.parquet')
+  found = read(tmp_path / 'a.parquet')
+  assert found.features == [name for name in wanted if name not in names]
+  assert sorted(found.users) == ['ann', 'ann', 'bob', 'cy']
+  if index == 'id':  # Unless it is named.
+    named_id = read(tmp_path / 'a.parquet', features=('id',), id='b')
+    assert (named_id.features, named_id.ids[0]) == (['id'], '3')
+
+
+def test_columns_may_be_named(tmp_path):
+  frame = FRAME.assign(colour=['NA', 'b', 'b', 'a'])
+  roles = {'label': 'colour', 'user': 'class', 'id': 'count', 'test': 'part'}
+  found = read(written(tmp_path, frame), features=('weight',), **roles)
+  assert found.labels == ['NA', 'b', 'b', 'a']
+  assert found.users == ['10', '9', '10', '9']
+  assert found.ids == ['1', '2', '3', '4']
+  assert found.test.tolist() == [1]
+  assert found.x.shape == (4, 1)
+
+
+def test_a_column_of_lists_is_many_features(tmp_path):
+  vectors = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+  def parquet(vector):
+    return written(tmp_path, FRAME.assign(vector=vector), '.parquet')
+
+  found = read(parquet(list(vectors)))
+  assert found.features == ['weight', 'count', 'vector']
+  np.testing.assert_array_equal(found.x[:, 2:], vectors)
+  ragged = [[1.0], [1.0, 2.0], [1.0], [1.0]]
+  for wrong in ([None, *vectors[1:]], ragged):
+    refused(parquet(wrong), "'vector'")
+  both = pa.table([pa.array(['a', 'b']), [1, 2], [3, 4]], ['class', 'x', 'x'])
+  pyarrow.parquet.write_table(both, tmp_path / 'mine.parquet')
+  refused(tmp_path / 'mine.parquet', "'x'")
+
+
+@pytest.mark.parametrize(('suffix', 'place'), [('.csv', 'line 5'), ('.parquet', 'row 4')])
+def test_rows_are_read_in_parts(tmp_path, monkeypatch, suffix, place):
+  monkeypatch.setattr(tables, '_ROWS', 3)
+  monkeypatch.setattr(tables, '_PARQUET_ROWS', 3)
+  found = read(written(tmp_path, suffix=suffix))
+  np.testing.assert_array_equal(found.x[:, 1], [1, 2, 3, 4])
+  # A later part's error names the row of the file.
+  bad = written(tmp_path, FRAME.assign(weight=[1, 2, 3, np.inf]), suffix)
+  refused(bad, f"{place}: 'weight' is 'inf'")
+
+
+def test_lists_and_objects_of_json(tmp_path):
+  rows = [
+    {'class': i > 1, 'user_id': i / 1, 'v': [i, 1], 'x': i > 0, 'o': {'a': i}} for i in range(4)
+  ]
+  (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, rows)))
+  found = read(tmp_path / 'a.jsonl')
+  assert found.labels == ['false', 'false', 'true', 'true']
+  assert found.users == ['0', '1', '2', '3']
+  assert found.features == ['v', 'x']
+  assert found.x.tolist() == [[0, 1, 0], [1, 1, 1], [2, 1, 1], [3, 1, 1]]
+
+
+@pytest.mark.parametrize(
+  ('suffix', 'marks'),
+  [
+    ('.csv', ['True', 'False', '', '1']),
+    ('.parquet', [True, False, False, True]),
+    ('.parquet', [1.0, 0.0, None, 1.0]),
+    ('.jsonl', [True, False, None, 'test']),
+  ],
+)
+def test_marks_of_the_test_in_every_form(tmp_path, suffix, marks):
+  found = read(written(tmp_path, FRAME.assign(part=marks), suffix), test='part')
+  assert found.test.tolist() == [0, 3]
+  assert found.features == ['weight', 'count']
+
+
+@pytest.mark.parametrize(
+  ('changes', 'columns', 'message'),
+  [
+    ({}, {'label': 'label'}, "'label', it has user_id, class, weight"),
+    ({}, {'user': 'u'}, "no column 'u'"),
+    ({}, {'features': ('weight', 'x')}, "no column 'x'"),
+    ({}, {'features': ('class', 'weight')}, 'given twice, or'),
+    ({}, {'features': ('weight', 'weight')}, 'is given twice'),
+    ({}, {'features': ('colour',)}, "line 2: 'colour' is 'red'"),
+    ({'weight': ['1', '', '3', '4']}, {}, "line 3: 'weight' is ''"),
+    ({'weight': ['1', 'nan', '3', '4']}, {}, "line 3: 'weight' is 'nan'"),
+    ({'weight': [1.0, 2.0, 1e300, 4.0]}, {}, "line 4: 'weight' is '1e[+]300'"),
+    ({'class': ['a', ' ', 'b', 'c']}, {}, "line 3 has no class, its 'class'"),
+    ({'user_id': ['a', 'b', 'c', '']}, {}, "line 5 has no user, its 'user_id'"),
+    ({'part': ['', 'x', '', '0']}, {'test': 'part'}, "line 3: 'part' is 'x'"),
+    ({'weight': ['a'] * 4, 'count': ['b'] * 4}, {}, 'no column of numbers'),
+  ],
+)
+def test_bad_cells_and_columns_are_named(tmp_path, changes, columns, message):
+  refused(written(tmp_path, FRAME.assign(**changes)), message, **columns)
+
+
+def test_damaged_files_are_refused(tmp_path, monkeypatch):
+  refused(tmp_path / 'a.csv', 'is no file')
+  for name, content, message in (
+    ('a.txt', '', r'\.csv, \.tsv'),
+    ('a.csv', 'class,x\n', 'no rows'),
+    ('a.csv', 'class,x, class\na,1,2\nb,2,3\n', "'class' twice"),
+  ):
+    (tmp_path / name).write_text(content)
+    refused(tmp_path / name, message)
+  monkeypatch.setattr(memory, 'free_bytes', lambda: 10)
+  refused(written(tmp_path), 'memory')
+
+
+@pytest.mark.parametrize('suffix', ['.csv', '.jsonl', '.parquet'])
+@pytest.mark.parametrize(
+  ('cells', 'wrong'),
+  [
+    (['1,5', '2,5', '3', '-1,25'], "line 2: 'b' is '1,5', and 3 of"),
+    (['1.5', 'NA', 'NA', 'NA'], "line 3: 'b' is 'NA', and 3 of"),
+    (['7', '8', '', ''], "line 4: 'b' is '', and 2 of"),
+    (['a 1', '3', 'b 2', ''], ''),
+    (['2024-05-01', 'x', 'y', '1,2,3'], ''),
+  ],
+)
+def test_a_column_that_was_meant_to_be_numbers_is_named(tmp_path, capsys, cells, wrong, suffix):
+  path = written(tmp_path, FRAME.assign(b=cells), suffix)
+  assert read(path).features == ['weight', 'count']
+  said = capsys.readouterr().err.splitlines()
+  if suffix == '.csv':
+    assert [wrong in line for line in said] == [True] * bool(wrong)
+  else:
+    assert len(said) == bool(wrong)
+
+
+# Federated data.
+
+
+def load(path, *choice, columns=rows.DEFAULT, **more):
+  return own_data.load_rows(path, deal.Choice(*map(str, choice)), columns, **more)
+
+
+def csv(path, x=X, y=Y, users=OWNERS, **more):
+  columns = {f'f{i}': x[:, i] for i in range(x.shape[1])}
+  frame = pd.DataFrame({'class': [f'c{k}' for k in y], **columns, **more})
+  if users is not None:
+    frame['user_id'] = users[: len(x)]
+  frame.to_csv(path, index=False)
+  return path
+
+
+def npz(path, **changes):
+  arrays = {'x': X, 'y': Y, 'client': OWNERS, 'test_x': X[:4], 'test_y': Y[:4]}
+  arrays = {k: v for k, v in {**arrays, **changes}.items() if v is not None}
+  np.savez(path, **arrays)
+  return path
+
+
+def examples(pool):
+  return pool.examples(np.arange(len(pool))).x
+
+
+def test_users_of_a_table_are_clients(tmp_path, capsys):
+  dataset = load(csv(tmp_path / 'mine.csv'))
+  said = capsys.readouterr().err
+  assert '3 features, standardised' in said
+  assert 'f0, f1, f2' in said
+  assert dataset.train.client_ids == ['u1', 'u10', 'u9']
+  assert dataset.class_names == ['c0', 'c1', 'c2']
+  assert dataset.train.numbers('u10').tolist() == [0, 2, 4, 6, 8, 10]
+  assert dataset.train.pool.spec.shape == (3,)
+  assert dataset.test is None
+  # NA is nobody, as in make_splits.
+  users = np.where(np.arange(12) < 3, 'NA', OWNERS)
+  dataset = load(csv(tmp_path / 'mine.csv', users=users))
+  assert dataset.train.client_ids == ['u1', 'u10', 'u9']
+  assert sorted(dataset.train.partition.numbers) == list(range(3, 12))
+
+
+def test_features_are_standardised_by_the_training_rows_only(tmp_path):
+  part = np.where(np.arange(12) % 4 == 3, 'test', 'train')
+  path = csv(tmp_path / 'mine.csv', constant=np.full(12, 7.0), part=part)
+  columns = rows.DEFAULT._replace(test='part')
+  dataset = load(path, columns=columns)
+  assert dataset.train.client_ids == ['u10', 'u9']
+  x, trained = examples(dataset.train.pool), X[np.arange(12) % 4 < 3]
+  assert x.dtype == np.float32
+  expected = (X - trained.mean(0)) / trained.std(0)
+  np.testing.assert_allclose(x[:, :3], expected, rtol=1e-5, atol=1e-6)
+  assert (x[:, 3] == 0).all()
+  np.testing.assert_array_equal(examples(dataset.test), x[3::4])
+  plain = load(path, columns=columns, standardise=False)
+  np.testing.assert_allclose(examples(plain.train.pool)[:, :3], X, rtol=1e-6)
+
+
+@pytest.mark.parametrize('users', [OWNERS, None])
+def test_a_second_table_is_the_test(tmp_path, users):
+  path = csv(tmp_path / 'mine.csv', users=users)
+  test = csv(tmp_path / 'test.csv', X[:2] + 1, np.array([3, 0]), None)
+  dataset = load(path, '' if users is not None else 'class', test)
+  assert dataset.class_names == ['c0', 'c1', 'c2', 'c3']
+  assert sorted(dataset.train.partition.numbers) == list(range(12))
+  assert dataset.test.y.tolist() == [3, 0]
+  if users is not None:
+    assert not len(dataset.held_out.numbers)  # These rows are nobody's.
+  expected = (X[:2] + 1 - X.mean(0)) / X.std(0)
+  np.testing.assert_allclose(examples(dataset.test), expected, rtol=1e-5)
+  split = tmp_path / 's.csv'  # Row 12 would be the first of the test.
+  split.write_text('user_id,image_id,class\na,1,c1\na,12,c3\n')
+  with pytest.raises(errors.InputError, match="'12'"):
+    load(path, split, test)
+  narrow = csv(tmp_path / 'narrow.csv', X[:2, :2], Y[:2])
+  for other, message in ((narrow, r"narrow\.csv .*'f2'"), (path, 'training')):
+    with pytest.raises(errors.InputError, match=message):
+      load(path, '', other)
+
+
+@pytest.mark.parametrize('by', ['row', 'id', 'name'])
+def test_a_split_of_rows(tmp_path, by):
+  ids = {} if by == 'row' else {'image_id': [f'r{i}' for i in range(12)]}
+  path = csv(tmp_path / 'mine.csv', users=None, **ids)
+  name = (lambda i: f'r{i}') if ids else str
+  class_ = (lambda i: f'c{Y[i]}') if by == 'name' else lambda i: Y[i]
+  folder = tmp_path / 'splits'
+  folder.mkdir()
+  lines = [f'{i % 2},{name(i)},{class_(i)}\n' for i in range(8)]
+  text = ''.join(['user_id,image_id,class\n', *lines])
+  (folder / 'federated_train.csv').write_text(text)
+  (folder / 'test.csv').write_text(f'image_id,class\n{name(9)},{class_(9)}\n')
+  if by != 'name':
+    names = ''.join(f'{k},c{k},1\n' for k in range(3))
+    (folder / 'classes.csv').write_text(f'class,name,count\n{names}')
+  dataset = load(path, folder)
+  assert dataset.train.client_ids == ['0', '1']
+  assert dataset.train.numbers('1').tolist() == [1, 3, 5, 7]
+  np.testing.assert_array_equal(examples(dataset.test)[0], examples(dataset.train.pool)[9])
+  other = csv(tmp_path / 'other.csv', y=(Y + 1) % 3, users=None, **ids)
+  few = {key: values[:3] for key, values in ids.items()}
+  short = csv(tmp_path / 'short.csv', X[:3], Y[:3], None, **few)
+  for wrong, message in ((other, "'c0' here and 'c1'"), (short, repr(name(3)))):
+    with pytest.raises(errors.InputError, match=message):
+      load(wrong, folder)
+
+
+@pytest.mark.parametrize('dtype', [np.float64, np.float16, np.int32, np.uint8, bool])
+def test_arrays_of_any_numbers(tmp_path, dtype):
+  x = (X * 10).astype(dtype)
+  more = {'test_x': x[:4], 'retrieval_x': x, 'retrieval_y': Y}
+  dataset = load(npz(tmp_path / 'mine.npz', x=x, **more))
+  deviation = x.std(0, dtype=np.float64)
+  deviation = np.where(deviation > 0, deviation, 1)
+  expected = (x - x.mean(0, dtype=np.float64)) / deviation
+  for pool in (dataset.train.pool, dataset.retrieval):
+    np.testing.assert_allclose(examples(pool), expected, rtol=1e-4, atol=1e-5)
+  assert dataset.train.client_ids == ['u1', 'u10', 'u9']
+  assert len(dataset.test) == 4
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'x': X[..., None], 'test_x': X[:4, :, None]}, '--task=images'),
+    ({'x': X.astype(str), 'test_x': X[:4].astype(str)}, 'numbers'),
+    ({'x': np.where(X[5, 2] == X, np.nan, X)}, r'x\[5, 2\]'),
+    ({'test_x': X[:4] + np.inf}, r'test_x\[0, 0\] is inf'),
+    ({'client': None}, 'client, or .*--split'),
+  ],
+)
+def test_bad_arrays_are_refused(tmp_path, changes, message):
+  with pytest.raises(errors.InputError, match=message):
+    load(npz(tmp_path / 'mine.npz', **changes))
+
+
+def test_bad_choices_are_refused(tmp_path):
+  part = csv(tmp_path / 'p.csv', part=['test'] * 12)
+  marked = {'columns': rows.DEFAULT._replace(test='part')}
+  arrays = npz(tmp_path / 'a.npz')
+  for path, message, choice, more in (
+    (csv(tmp_path / 'a.csv', y=0 * Y), 'one class', (), {}),
+    (csv(tmp_path / 'b.csv', image_id=['a'] * 12), 'has the id', (), {}),
+    (part, '--test_file', ('', part), marked),
+    (arrays, '--test_file', ('', part), {}),
+    (arrays, 'no columns', (), marked),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      load(path, *choice, **more)
+
+
+def test_other_numbers_are_other_data(tmp_path):
+  def of(path):
+    return fingerprint.fingerprint(load(path))
+
+  first = of(csv(tmp_path / 'a.csv'))
+  assert of(csv(tmp_path / 'b.csv')) == first
+  x = X.copy()
+  x[11, 0] += 1e-9
+  other = of(csv(tmp_path / 'c.csv', x))
+  assert [n for n in first if first[n] != other[n]] == ['source_checksum']
