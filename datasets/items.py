@@ -34,7 +34,7 @@ _APART = (('numbers', 'dates'), ('whole numbers above 2^53', 'fractions'))
 _TRAIN, _VALIDATION, _TEST = range(3)
 # Items of a user who has one for validation, and still an example to train on.
 _LEAST = 4
-_ENTRY_BYTES = 40  # Of bags, while they are made.
+_ENTRY_BYTES = 40  # Memory for each entry of a bag while bags are built.
 
 
 class Columns(NamedTuple):

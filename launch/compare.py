@@ -341,8 +341,8 @@ if __name__ == '__main__':
     'over',
     'rounds',
     ['rounds', 'batches', 'bytes', 'seconds'],
-    'what scores are drawn over; batches are those of the client that takes the'
-    ' most in a round, bytes those of all clients',
+    'horizontal axis of the picture; batches are those of the largest client in each round, and'
+    ' bytes are those of all clients together',
   )
   settings.define_picture_flag()
   app.run(main, __doc__)

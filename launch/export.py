@@ -2,7 +2,7 @@
 
   python -m launch.export --run_dir=runs/demo --output=models/demo
 
-A model takes what a user has: photographs of any size, rows of numbers, sparse text,
+A model takes raw inputs: photographs of any size, rows of numbers, sparse text,
 characters. It gives the best classes, their scores and the embedding. --output is a
 folder: beside the model it has model.json and README.md, which say what inputs and
 outputs mean, and classes.csv with the names of classes. The data of the run are not

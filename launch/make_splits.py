@@ -102,7 +102,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _usage(arguments: Sequence[str]) -> str:
-  """Returns the text of `--help` above the flags, and leaves the flags of a rule.
+  """Returns the text of `--help` above the flags, and removes the flags of other rules.
 
   Without a rule it lists the rules by name.
   """

@@ -28,8 +28,8 @@ flags.DEFINE_string(
   'of --run_dir, the checkpoint: chosen, the best round if the run chose it by'
   ' validation examples, else the last; last; best; or the number of a round',
 )
-flags.DEFINE_integer('top', 5, 'classes of each input', lower_bound=1)
-flags.DEFINE_string('output', None, 'a .csv to write; default: a line each on standard output')
+flags.DEFINE_integer('top', 5, 'number of classes to print for each input', lower_bound=1)
+flags.DEFINE_string('output', None, '.csv file to write; default: print one line per input')
 flags.DEFINE_string(
   'label_column',
   None,
@@ -39,28 +39,28 @@ flags.DEFINE_enum(
   'corrupt',
   None,
   own_data.CORRUPT.choices,
-  'skip: images that cannot be read are left out, which a line says, and have empty'
-  ' cells in --output; fail: the first one is an error. Default: skip',
+  'skip: leave out unreadable images, print their number, and leave their cells in --output'
+  ' empty; fail: stop at the first unreadable image. Default: skip',
 )
 flags.DEFINE_integer(
   'neighbors',
   0,
-  'the inputs of --gallery whose embeddings are nearest, so many for each input',
+  'number of nearest inputs of --gallery to find for each input, by embedding',
   lower_bound=0,
   upper_bound=10_000,
 )
-flags.DEFINE_string('gallery', None, 'of --neighbors: a folder or file of inputs')
+flags.DEFINE_string('gallery', None, 'folder or file of inputs for --neighbors')
 flags.DEFINE_enum(
   'index',
   'exact',
   ('exact', 'hnsw'),
-  'of --neighbors; hnsw: a graph for millions (needs faiss-cpu), whose recall beside'
-  ' the exact answer is printed',
+  'index of --neighbors; hnsw: an approximate graph for millions of inputs (needs faiss-cpu),'
+  ' whose recall is printed',
 )
 flags.DEFINE_string(
   'picture', None, 'of --neighbors: a .png, .pdf or .svg of the first images and their like'
 )
-settings.define_named_flags(encoder='of --run_dir, the network, if it is MODULE:FUNCTION')
+settings.define_named_flags(encoder='network of --run_dir, if it is MODULE:FUNCTION')
 settings.define_cache_flag()
 settings.define_picture_flag()
 

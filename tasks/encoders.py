@@ -44,8 +44,8 @@ OPTIONS = (
   hp.Hyperparameter(
     'norm_groups',
     8,
-    "groups of a MobileNet's GroupNorm, 1, 2, 4 or 8 (TFF: 8); with"
-    ' --encoder_weights 1 is nearest to the pretrained network',
+    "number of groups of a MobileNet's GroupNorm: 1, 2, 4 or 8 (TFF: 8). With"
+    ' --encoder_weights, 1 is closest to the pretrained network',
     least=1,
     most=8,
   ),
@@ -58,10 +58,10 @@ OPTIONS = (
   hp.Hyperparameter(
     'crop',
     MIDDLE,
-    "part of a training image: 'middle', as in the test; 'random', a square of"
-    " --image_size after scaling to 8/7 of it (FedSS: 224 of 256); 'scale', a part"
-    ' of random area and aspect, perhaps mirrored (FedVC). With the last two the'
-    ' test has the middle 7/8',
+    "part of a training image that is used: 'middle', as in the test; 'random', a square of"
+    " --image_size after scaling to 8/7 of it (FedSS: 224 of 256); 'scale', a part of random"
+    " area and aspect ratio, mirrored at random (FedVC). With 'random' and 'scale', tests use"
+    ' the middle 7/8',
     choices=(MIDDLE, 'random', 'scale'),
   ),
   hp.Hyperparameter(

@@ -60,19 +60,20 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
   for setting in (
     # NumPy's generators accept only seeds below 2³².
     _setting('seed', 0, 'seed of all random draws', most=2**32 - 1),
-    _setting('rounds', 0, "rounds; default: the task's", 1),
+    _setting('rounds', 0, "number of rounds; default: the task's", 1),
     _setting('eval_every', 0, "rounds between evaluations; default: the task's", 1),
     _setting(
       'checkpoint_every',
       0,
-      'rounds between checkpoints, of which there is also one after about five'
-      ' minutes; default: eval_every',
+      'rounds between checkpoints. A checkpoint is also written after about five minutes'
+      ' without one. Default: eval_every',
       least=1,
     ),
     _setting(
       'client_threads',
       0,
-      'clients that train at a time, in each worker of --runtime=cluster; 0: one for each core',
+      'number of clients that train at the same time, in each worker of --runtime=cluster; 0:'
+      ' one per core',
       most=1024,
     ),
     hp.Hyperparameter(
@@ -87,48 +88,47 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'precision',
       precision.FLOAT32,
-      "of products of clients' networks and logits; bfloat16 is for CPUs with AMX or"
-      ' AVX512-BF16 and for GPUs, and is refused on others',
+      "number format of the products and logits of clients' networks. bfloat16 needs a CPU with"
+      ' AMX or AVX512-BF16, or a GPU',
       choices=precision.NAMES,
     ),
     _setting(
       'worker_timeout',
       runtimes.WORKER_TIMEOUT,
-      'of --runtime=cluster: seconds after which a worker that has neither read nor'
-      ' trained a client is given up, and its clients are trained by others',
+      'with --runtime=cluster: seconds without progress after which a worker is stopped, and'
+      ' other workers train its clients',
       least=1,
     ),
     hp.Hyperparameter(
       'cluster_address',
       '',
-      "of --runtime=cluster: head of a running Ray cluster, IP:PORT, or 'auto' for the"
-      ' one on this machine; default: $RAY_ADDRESS, else Ray starts on this machine'
-      ' for this run',
+      "with --runtime=cluster: head of a running Ray cluster, IP:PORT, or 'auto' for the"
+      ' cluster on this machine. Default: $RAY_ADDRESS; otherwise Ray starts on this machine for'
+      ' this run',
     ),
     hp.Hyperparameter(
       'cluster_without_token',
       False,
-      'use a Ray cluster that runs the programs of anybody who can reach it',
+      'accept a Ray cluster without a token, which runs the programs of anybody who can reach it',
     ),
     hp.Hyperparameter(
       'target',
       '',
-      'scores to which a run counts its rounds, METRIC:VALUE with commas between'
-      " them, such as top1:0.7,mcc:0.5; default: the task's",
+      'scores to reach, METRIC:VALUE with commas between them, such as top1:0.7,mcc:0.5. The'
+      " run counts the rounds until it reaches each score. Default: the task's",
     ),
     hp.Hyperparameter(
       'best_by',
       '',
-      "score by which the summary's best round is chosen, such as hit@10_validation;"
-      ' a score of test examples makes the test scores of that round too high; default:'
-      " the task's",
+      'score that chooses the best round, such as hit@10_validation. A score of test examples'
+      " makes the test scores of that round too high. Default: the task's",
     ),
     hp.Hyperparameter(
       'tracker',
       trackers.NONE,
-      'where else to watch the run: settings, metrics and pictures; mlflow takes'
-      ' $MLFLOW_TRACKING_URI, by default a folder of the run, and wandb $WANDB_MODE;'
-      ' another one may go on when a run resumes',
+      'experiment tracker that also receives settings, metrics and pictures. mlflow uses'
+      ' $MLFLOW_TRACKING_URI, by default a folder of the run, and wandb uses $WANDB_MODE. A'
+      ' resumed run may use another tracker',
       choices=trackers.NAMES,
     ),
     hp.Hyperparameter(
@@ -140,8 +140,8 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       START_FROM,
       '',
-      'run directory, or folder of `launch.export --format=npz`, from whose encoder and'
-      ' class rows training starts; default: random weights',
+      'run directory or folder of `launch.export --format=npz` that gives the initial encoder'
+      ' and class rows; default: random weights',
     ),
     hp.Hyperparameter(
       START_FROM_ROWS,
@@ -158,31 +158,31 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'client_test_fraction',
       0.0,
-      "share of each client's examples that nobody trains on, for scores of single"
-      ' clients; drawn by --data_seed (0 where a task has none)',
+      "share of each client's examples that is held out of training to score single clients;"
+      ' drawn by --data_seed (0 where a task has none)',
       least=0,
       most=0.5,
     ),
     hp.Hyperparameter(
       'unseen_clients',
       0.0,
-      'share of the clients that never train, for scores of clients that a model has'
-      ' not seen; drawn alike',
+      'share of the clients that are held out of training, to score clients that the model has'
+      ' not seen; drawn by --data_seed',
       least=0,
       most=0.9,
     ),
     hp.Hyperparameter(
       'dp_epsilon',
       0.0,
-      'epsilon of the model after all rounds, from which --dp_noise_multiplier is'
-      ' computed, with --dp; 0: give the noise',
+      'epsilon of the model after all rounds, with --dp. --dp_noise_multiplier is computed from'
+      ' it. 0: --dp_noise_multiplier sets the noise',
       least=0,
     ),
     _setting(
       'evaluate_clients',
       0,
-      'training clients, drawn by --seed, on whose own held-out examples every'
-      ' evaluation scores the model; 0: none',
+      'number of training clients, drawn by --seed, that score the model on their own held-out'
+      ' examples at every evaluation; 0: none',
     ),
     hp.Hyperparameter(
       'data_dir',

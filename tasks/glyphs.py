@@ -38,8 +38,8 @@ _GROUPS = (
   hp.Hyperparameter(
     'group_share',
     0.0,
-    "share of a client's classes that come from one of --class_groups, drawn for each"
-    ' client; the others are drawn from all classes',
+    "share of a client's classes that come from one group of --class_groups, which is drawn for"
+    ' each client. The other classes are drawn from all classes',
     least=0,
     most=1,
   ),
@@ -49,8 +49,8 @@ _POINTS = (
   hp.Hyperparameter(
     'feature_noise',
     1.0,
-    'standard deviation of the noise of each drawn feature, where centers of classes'
-    ' deviate by 0.5, and centers of groups by 0.7',
+    'standard deviation of the noise of each feature. Class centers have the deviation 0.5, and'
+    ' group centers 0.7',
     least=0,
     most=1000,
   ),
@@ -61,8 +61,8 @@ _ANY = (
   hp.Hyperparameter(
     'classes_least',
     0,
-    'classes of the smallest client of procedural data; examples are in'
-    ' proportion; 0: all have --classes_per_client',
+    "number of classes of the smallest client of procedural data. A client's examples grow in"
+    ' proportion to its classes. 0: every client has --classes_per_client',
     least=0,
   ),
   hp.Hyperparameter(
@@ -91,7 +91,8 @@ _BY_SPLIT = {
 _RETRIEVAL_CLASSES = hp.Hyperparameter(
   'retrieval_classes',
   200,
-  'further classes, which nobody trains on, and whose images are retrieved',
+  'number of additional classes that are not trained on. Their images are used to measure'
+  ' retrieval',
   least=1,
   most=10**7,
 )

@@ -13,15 +13,15 @@ _HISTORY = (
   hp.Hyperparameter(
     'history',
     20,
-    "items before an example that are its features, a user's last ones",
+    'number of previous items of a user that are the features of an example',
     least=1,
     most=100_000,
   ),
   hp.Hyperparameter(
     'test_split',
     'last',
-    "what is tested: 'last', the last item of each user with two or more; 'time', the"
-    ' items from a moment on, of which there are about --test_share',
+    "test set: 'last', the last item of each user with at least two items; 'time', the most"
+    ' recent items, about --test_share of all items',
     choices=('last', 'time'),
   ),
   hp.Hyperparameter(
@@ -36,21 +36,21 @@ _HISTORY = (
   hp.Hyperparameter(
     'leave_out_seen',
     True,
-    'an item counts for a user the first time only, and no ranking has it again;'
-    ' false: users may take an item twice',
+    "count only the first time that a user takes an item, and omit the user's items from"
+    ' rankings; false: users may take an item again',
   ),
   hp.Hyperparameter(
     'hold_out_validation',
     True,
-    'hold out examples before the test, by whose scores the best round is chosen: the'
-    ' last item but one of each user with four or more, or with --test_split=time the'
-    ' last --test_share of the items before the test',
+    'hold out validation examples, whose scores choose the best round: the second-last item of'
+    ' each user with at least four items, or with --test_split=time the last --test_share of the'
+    ' items before the test',
   ),
   hp.Hyperparameter(
     'most_tested',
     10_000,
-    'test examples that are ranked at most, and as many for validation: of more, a'
-    ' random sample; 0: all',
+    'largest number of test examples, and of validation examples, that are ranked. If there are'
+    ' more, a random sample is ranked. 0: all',
     least=0,
   ),
 )
@@ -62,16 +62,16 @@ _COLUMNS = (
   hp.Hyperparameter(
     'time_column',
     '',
-    'the column of the time, numbers or dates; default: time, timestamp or date, if'
-    ' any; without one rows are in their order',
+    'column of the time, numbers or dates; default: time, timestamp or date. Without such a'
+    ' column, the order of the rows counts',
   ),
 )
 TIE = hp.Hyperparameter(
   'tie_items',
   True,
-  'an item has one row, as a feature and as a class, of --embedding_dim numbers: clients'
-  ' request, receive and send it once; false: two tables. Default false for algorithms'
-  ' whose class rows are no features',
+  'use one row of --embedding_dim numbers for each item, both as a feature and as a class.'
+  ' Clients request, receive and send it once. false: two tables. Default: false for algorithms'
+  ' whose class rows cannot be features',
 )
 NETWORK = (
   encoders.OPTIONS[0].with_default(encoders.SEQUENCE),
@@ -85,8 +85,7 @@ NETWORK = (
   hp.Hyperparameter(
     'dropout',
     0.2,
-    'share of numbers that are left out in training, of the input and of every'
-    ' sub-layer (--encoder=sequence)',
+    'dropout rate of the input and of every sub-layer (--encoder=sequence)',
     least=0,
     below=1,
   ),
@@ -102,8 +101,8 @@ _SHAPE = (
   hp.Hyperparameter(
     'series_share',
     0.35,
-    'share of the items of procedural histories that follow from the item before, as'
-    ' parts of a series do',
+    'share of the items of procedural histories that follow from the item before, like the'
+    ' parts of a series',
     least=0,
     most=1,
   ),

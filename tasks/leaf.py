@@ -22,14 +22,18 @@ _USERS = {'femnist': 3_550, 'celeba': 9_343, 'shakespeare': 1_129}
 EMBEDDING = task.options(task.EMBEDDING_DIM, embedding_dim=2048)
 _OF_DATA = (
   hp.Hyperparameter(
-    'min_examples', 64, 'training and test users with fewer examples are left out', least=1
+    'min_examples',
+    64,
+    'least number of examples of a user; users with fewer examples are left out of training'
+    ' and test',
+    least=1,
   ),
   task.TEST_EXAMPLES,
 )
 _DROP_DUPLICATES = hp.Hyperparameter(
   'drop_duplicates',
   False,
-  "leave out the second copy of a writer's first image, which LEAF's scripts write twice",
+  "leave out the duplicate of a writer's first image that LEAF's scripts create",
 )
 
 

@@ -19,16 +19,16 @@ from tff_xc.options import hyperparameters as hp
 SPLIT = hp.Hyperparameter(
   'split',
   '',
-  'whose each example is: a CSV user_id,image_id,class, or FILE.csv:COLUMN, or'
-  ' a folder or zip, as of launch.make_splits; class: a client for each class;'
-  ' iid:100: 100 random clients; of CIFAR and glyphs dirichlet: see --concentration;'
-  ' default: as the data say, of sparse text class',
+  'which client owns each example: a CSV user_id,image_id,class, FILE.csv:COLUMN, or the folder'
+  ' or zip of launch.make_splits; class: one client per class; iid:100: 100 random clients;'
+  ' dirichlet, for CIFAR and glyphs: see --concentration. Default: as the data say, and for'
+  ' sparse text class',
 )
 TEST_FILE = hp.Hyperparameter(
   'test_file',
   '',
-  'test examples: of images a CSV image_id,class, of a table a second table,'
-  ' of sparse text a second file',
+  'file of test examples: for images a CSV image_id,class, for a table a second table,'
+  ' for sparse text a second file',
 )
 TEST_FRACTION = hp.Hyperparameter(
   'test_fraction',
@@ -42,19 +42,18 @@ CLIENTS = (SPLIT, TEST_FILE, TEST_FRACTION, task.DATA_SEED)
 IMAGE_SIZE = hp.Hyperparameter(
   'image_size',
   0,
-  "pixels a side of one's own images: the shorter side is scaled to it, and"
-  " the middle is cut out; 0: 64, of a .npz its images' shorter side",
+  'side of an image in pixels: the shorter side is scaled to it, and the center is cropped. 0:'
+  ' 64, or for a .npz the shorter side of its images',
   least=0,
   most=4096,
 )
 CORRUPT = hp.Hyperparameter(
   'corrupt',
   'skip',
-  "'skip': images that cannot be read are counted and left out; to find them,"
-  ' each image is decoded once before the first run that uses it, some 10 ms of'
-  ' a core each, so 40 core hours for 14 million images (the cache remembers'
-  " them, also if the check is stopped); 'fail': no such check, and the first"
-  ' one that is met is an error',
+  "'skip': leave out and count unreadable images. To find them, each image is decoded once"
+  ' before its first use, which takes about 10 ms of one core (40 core hours for 14 million'
+  " images). The cache remembers the result. 'fail': skip this check and stop at the first"
+  ' unreadable image',
   choices=('skip', 'fail'),
 )
 _RECORD_FEATURES = hp.Hyperparameter(
@@ -75,8 +74,8 @@ _COLUMNS = (
   hp.Hyperparameter(
     'id_column',
     '',
-    'the column that --split calls image_id; default: image_id, if any, or the'
-    " rows' numbers from 0",
+    'column that --split calls image_id; default: image_id if the table has it, otherwise the'
+    ' row numbers from 0',
   ),
   hp.Hyperparameter(
     'test_column',
@@ -96,15 +95,15 @@ _STANDARDIZE = hp.Hyperparameter(
 CLASSES = hp.Hyperparameter(
   'classes',
   '',
-  "FILE of all classes' names, one a line (--task=items: of all items; .npz: labels), which are"
-  ' the classes of the model in this order; --dp needs it, because classes that only the'
-  ' data name tell who has them; default: those of the data',
+  'FILE with the names of all classes, one per line (--task=items: of all items; .npz: labels).'
+  ' The model has these classes in this order. --dp needs it, because class names taken from the'
+  ' data reveal which classes clients have. Default: the classes of the data',
 )
 _FEATURE_BOUNDS = hp.Hyperparameter(
   'feature_bounds',
   '',
-  'bounds that --standardize scales features by, in place of the mean and deviation of'
-  ' the training rows: LOW:HIGH of all, or NAME=LOW:HIGH with commas between them',
+  'bounds LOW:HIGH of all features, or NAME=LOW:HIGH with commas between them. --standardize'
+  ' then scales by these bounds instead of the mean and deviation of the training rows',
 )
 
 # Pixels a side of photographs, unless --image_size says otherwise.

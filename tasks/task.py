@@ -25,7 +25,7 @@ NUM_CLASSES = hp.Hyperparameter(
   'num_classes', 200, 'n, classes of procedural data (2 to 10^7)', least=2, most=10**7
 )
 NUM_CLIENTS = hp.Hyperparameter(
-  'num_clients', 100, 'clients, of data that do not determine their number', least=1, most=10**8
+  'num_clients', 100, 'number of clients, for data that do not determine it', least=1, most=10**8
 )
 CLASSES_PER_CLIENT = hp.Hyperparameter(
   'classes_per_client', 10, 'classes of a client, for data that are dealt out by class', least=1
@@ -43,28 +43,28 @@ HIDDEN_DIM = hp.Hyperparameter(
 EXAMPLES_PER_ROUND = hp.Hyperparameter(
   'examples_per_round',
   32,
-  'examples that a client draws for a round; of sparse text it requests'
-  ' only their features; 0: all its examples',
+  'number of examples that a client draws for a round. With sparse text, the client requests'
+  ' only the features of these examples. 0: all its examples',
   least=0,
 )
 TEST_EXAMPLES = hp.Hyperparameter(
   'test_examples',
   0,
-  'size of a random sample of the test, the same in every run; 0: all of it',
+  'size of a random sample of the test set, which is the same in every run; 0: the whole test set',
   least=0,
 )
 CONCENTRATION = hp.Hyperparameter(
   'concentration',
   1.0,
-  'total concentration alpha of --split=dirichlet: each of n classes has alpha / n;'
-  ' where others give every class the same a, alpha is n a; 0: clients of one'
-  ' class',
+  'total concentration alpha of --split=dirichlet: each of n classes has alpha / n. If a paper'
+  ' gives every class the same value a, use n a. 0: clients of one class',
   least=0,
 )
 DATA_SEED = hp.Hyperparameter(
   'data_seed',
   0,
-  'seed of procedural data, of clients and of examples held out, which do not depend on --seed',
+  'seed of procedural data, of the split into clients and of held-out examples. They do not'
+  ' depend on --seed',
   least=0,
   most=2**63 - 1,
 )

@@ -80,8 +80,8 @@ _OPTIONS = (*BAGS, *_CLIENTS)
 _LABEL_GROUP_SIZE = hp.Hyperparameter(
   'label_group_size',
   0,
-  'labels of an example of the sparse-words task are of one group of so many, and so'
-  ' occur together; 0: they are independent',
+  'size of groups of labels that occur together in the sparse-words task: all labels of an'
+  ' example come from one group. 0: labels are independent',
   least=0,
   most=10**7,
 )
@@ -307,15 +307,15 @@ _SETS_OPTIONS = (
   hp.Hyperparameter(
     'partition_rule',
     'code',
-    "FedMLH's clients: 'code', as many examples of one frequent label each, or"
-    " 'paper', all examples of some frequent labels",
+    "rule that makes FedMLH's clients: 'code' gives each client equally many examples and one"
+    " frequent label; 'paper' gives each client all examples of some frequent labels",
     choices=('code', 'paper'),
   ),
   hp.Hyperparameter(
     'validation',
     0.1,
-    'share of the training examples that no client has, by whose score the best'
-    ' round is chosen; 0: none',
+    'share of the training examples that is held out as a validation set, whose score chooses'
+    ' the best round; 0: none',
     least=0,
     below=1,
   ),

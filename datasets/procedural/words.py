@@ -71,8 +71,8 @@ def load(
 ) -> client_data.FederatedDataset:
   """Makes a data set from fields of `Options`; examples are drawn on demand.
 
-  In the form of `xc.load`: training examples have one of their labels, test examples
-  all; a class without a training example has no client. Values are the words' counts,
+  The form is that of `xc.load`: a training example keeps one of its labels, a test example
+  keeps all, and a class without a training example has no client. Values are the words' counts,
   divided by the square root of the sum of their squares.
   """
   words = Words(Options(**options))

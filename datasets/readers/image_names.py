@@ -123,7 +123,7 @@ def equal_to_next(names: examples_lib.Texts) -> np.ndarray:
 def last_of_equal(
   names: examples_lib.Texts, order: np.ndarray
 ) -> tuple[examples_lib.Texts, np.ndarray]:
-  """Returns what `in_order` does, each name once: as in tar, the last one counts."""
+  """Returns the result of `in_order` without duplicates: as in tar, the last name counts."""
   same = equal_to_next(names)
   if not same.any():  # Copying very many names takes memory.
     return names, order

@@ -104,7 +104,7 @@ def read(
     labels = np.array(new, np.int32)[parts[part].labels]
     parts[part] = dataclasses.replace(parts[part], labels=labels, class_names=names)
   found = examples_lib.of_parts(**parts)
-  # A test user of the same name is the same user, and another one is nobody.
+  # A test user belongs to the training user of the same name. Others belong to no client.
   place = {name: i for i, name in enumerate(found.user_names)}
   same = [place.get(name, -1) for name in found.test_user_names]
   users = np.array([*range(len(place)), *same, -1], np.int32)[found.users]

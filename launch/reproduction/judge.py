@@ -434,9 +434,9 @@ def _mean_and_error(values: Iterable[float]) -> tuple[float, float]:
 def _order(
   says: str, published: str, high: Side, low: Side, least: float = 0.0, times: float = 1.0
 ) -> Order:
-  """Compares two rows: the difference beyond two standard errors tells.
+  """Compares two rows: a difference decides if it exceeds two standard errors.
 
-  A bound from below tells only what any greater number would tell.
+  A value that is only a lower bound, such as '>200', decides only if every greater number would.
   """
   difference = _less(high, low, times)
   apart, error = difference.mean - least, difference.error

@@ -94,15 +94,15 @@ class Base:
   batch_size: int = hp.field(32, 'examples in a minibatch', least=1)
   weight_decay: float = hp.field(
     0.0,
-    "L2 of everything that clients train, as in PyTorch's SGD and Adam: weight"
-    ' decay times the weight, added to its gradient',
+    'L2 penalty on everything that clients train: weight decay times the weight is added to its'
+    " gradient, as in PyTorch's SGD and Adam",
     least=0,
   )
   trainable: str = hp.field(
     'all',
-    "what clients train: 'all'; 'head', the class table; 'bottleneck', the class"
-    " table and the encoder's last layer; 'body', all but the class table (FedBABU);"
-    ' the rest keeps its initial values and is not sent',
+    "weights that clients train: 'all'; 'head', the class table; 'bottleneck', the class table"
+    " and the encoder's last layer; 'body', everything except the class table (FedBABU). All"
+    ' other weights keep their initial values and are not sent',
     choices=('all', 'head', 'bottleneck', 'body'),
   )
 
@@ -244,21 +244,23 @@ class Federated(Base):
 
   largest_loss: bool = hp.field(
     False,
-    'also measure loss_largest, the mean loss of the client of a round whose it is'
-    ' largest, which shows when training diverges on a few clients',
+    'also measure loss_largest, the largest mean loss of any client in the round, which shows'
+    ' when training diverges on a few clients',
   )
   local_steps: int = hp.field(
-    0, 'minibatches that a client takes in a round; 0: whole local epochs', least=0
+    0, 'number of minibatches that a client trains on in a round; 0: whole local epochs', least=0
   )
   local_epochs: int = hp.field(
-    1, "passes over a client's data, without --local_steps", least=1, most=1000
+    1,
+    "number of passes over a client's examples in a round, if --local_steps is not set",
+    least=1,
+    most=1000,
   )
-  shuffle: bool = hp.field(True, 'whether each local epoch takes the examples in a new order')
+  shuffle: bool = hp.field(True, "shuffle a client's examples before each local epoch")
   replace_nonfinite: bool = hp.field(
     False,
-    'set trained numbers that are not finite to 0.00001 after every local step,'
-    " as TurboSVM-FL's published code does (it also does so after the aggregation,"
-    " where none is left); otherwise the client's update is dropped",
+    'set trained numbers that are not finite to 0.00001 after every local step, as'
+    " TurboSVM-FL's published code does. Otherwise such a client's update is dropped",
     of='client_optimizer',
     only_with=('sgd',),
   )
@@ -322,13 +324,17 @@ class Server(Base):
     0.9, "momentum of the server's SGD", least=0, below=1, of='server_optimizer', only_with=('sgd',)
   )
   server_beta_1: float = hp.field(
-    0.9, "decay of the mean in the server's Adam", least=0, below=1, **_ADAM
+    0.9, "beta_1 of the server's Adam: decay of the average gradient", least=0, below=1, **_ADAM
   )
   server_beta_2: float = hp.field(
-    0.999, "decay of the square in the server's Adam", least=0, below=1, **_ADAM
+    0.999,
+    "beta_2 of the server's Adam: decay of the average squared gradient",
+    least=0,
+    below=1,
+    **_ADAM,
   )
   server_epsilon: float = hp.field(
-    1e-8, "epsilon of the server's Adam, added to the root as in PyTorch", above=0, **_ADAM
+    1e-8, "epsilon of the server's Adam, added to the square root as in PyTorch", above=0, **_ADAM
   )
   server_initial_accumulator: float = hp.field(
     0.1,

@@ -63,9 +63,8 @@ class FedAdam(base.Softmax):
   server_optimizer: str = hp.own('adam')
   frozen_statistics: bool = hp.field(
     False,
-    "the server never moves BatchNorm's running statistics, as TurboSVM-FL's"
-    ' published code: its optimizer knows parameters only, so its FedAdam and FedAMS'
-    ' are evaluated with mean 0 and variance 1',
+    "keep BatchNorm's running statistics at mean 0 and variance 1, as in TurboSVM-FL's"
+    ' published code, whose server optimizer updates only parameters',
   )
 
   def make(self, model, facts):

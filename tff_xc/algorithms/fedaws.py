@@ -57,12 +57,13 @@ class Positive(base.Server, base.Federated):
   server_momentum: float = 0.0
   client_weighting: str = hp.field(
     'uniform',
-    "clients' weights in the encoder's mean: equal, or example counts",
+    'weights of the clients in the average of the encoder: equal, or proportional to numbers of'
+    ' examples',
     choices=('uniform', 'examples'),
   )
   hinge_margin: float = hp.field(
     0.9,
-    'cosine of an embedding and its class row from which on the loss is 0 (FedAwS: 0.9)',
+    'cosine between an embedding and its class row above which the loss is 0 (FedAwS: 0.9)',
     above=0,
     least=0,
   )
@@ -163,8 +164,8 @@ class FedAwS(Baseline1):
   )
   spreadout_margin: float = hp.field(
     0.0,
-    'nu: if positive, the spreadout step separates all classes nearer than nu'
-    ' (eq. 7), not the nearest ones (eq. 8)',
+    'nu. If positive, the spreadout step separates all classes that are nearer than nu (eq. 7)'
+    ' instead of the nearest classes (eq. 8)',
     least=0,
   )
   spreadout_neighbors: int = hp.field(
@@ -181,7 +182,7 @@ class FedAwS(Baseline1):
   )
   spreadout_classes: str = hp.field(
     'round',
-    "classes of the spreadout step: those of the round's clients, or all",
+    "classes that the spreadout step moves: those of the round's clients, or all",
     choices=('round', 'all'),
   )
 

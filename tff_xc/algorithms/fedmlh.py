@@ -36,18 +36,18 @@ class FedMLH(fedavg.FedAvg):
   hash_buckets: int = hp.field(1000, 'B, buckets of a table', least=1)
   bucket_score: str = hp.field(
     'logsigmoid',
-    "a label's score: the mean of its buckets' log probabilities; the mean of their"
-    " logits, as in FedMLH's published code; or the median of the log probabilities",
+    'score of a label over its buckets: the mean log probability, the mean logit (as in'
+    " FedMLH's published code), or the median log probability",
     choices=('logsigmoid', 'logit', 'median'),
   )
   select_buckets: bool = hp.field(
     False,
-    'whether clients request only the buckets of their labels and'
-    ' --bucket_negatives others (not in the paper)',
+    'let clients request only the buckets of their labels and --bucket_negatives others (not in'
+    ' the paper)',
   )
   bucket_negatives: int = hp.field(
     100,
-    'buckets that a client requests besides those of its labels',
+    'number of buckets that a client requests in addition to those of its labels',
     least=0,
     of='select_buckets',
     only_with=(True,),

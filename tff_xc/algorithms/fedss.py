@@ -41,17 +41,16 @@ class Sampled(base.Server, base.Federated):
 
   server_adam_rows: str = hp.field(
     'all',
-    "rows that the server's Adam updates: 'all', or only those requested this"
-    " round, 'requested' (lazy Adam: cheaper for many classes, not identical to"
-    ' Adam)',
+    "rows that the server's Adam updates: 'all', or only those 'requested' in the round (lazy"
+    ' Adam: cheaper for many classes, but not identical to Adam)',
     choices=('all', 'requested'),
     of='server_optimizer',
     only_with=('adam', 'amsgrad'),
   )
   row_renormalize: bool = hp.field(
     False,
-    'average a row over the examples of the clients that hold it, not over'
-    ' those of the whole cohort (not in the FedSS paper)',
+    "divide a row's summed update by the examples of the clients that requested the row,"
+    ' instead of those of the whole cohort (not in the FedSS paper)',
   )
 
   def softmax(self, model, facts, denominator, negatives=0, correction='none', **more):
@@ -88,20 +87,23 @@ class FedSS(Sampled):
     'own classes, m negatives', 'sampled softmax', 'deltas added by class', 'optimizer step'
   )
 
-  negatives: int = hp.field(80, 'm, negatives that a client samples in a round', least=0)
+  negatives: int = hp.field(
+    80, 'm, the number of negatives that a client samples in a round', least=0
+  )
   negatives_schedule: str = hp.field(
     'fresh',
-    "how a client's negatives of its rounds hang together: drawn anew ('fresh', the"
-    " paper's), always the same ('sticky'), a part of them new ('partial'), or each"
-    " class in a request by chance, own ones likelier ('randomized'). The fewer are"
-    ' new, the less several requests tell; see docs/privacy.md',
+    "negatives of a client over several rounds: 'fresh' draws new negatives in every round, as"
+    " in the paper; 'sticky' keeps the same negatives; 'partial' replaces a share of them;"
+    " 'randomized' requests each class at random, with a higher probability for the client's own"
+    ' classes. The fewer negatives are new, the less several requests reveal; see'
+    ' docs/privacy.md',
     choices=('fresh', 'sticky', 'partial', 'randomized'),
   )
   negatives_renewed: float = hp.field(
     0.1,
-    "share of a client's negatives that is new in every round of training, also of"
-    ' those in which it does not take part; with randomized, the share of the classes'
-    ' that it always prefers which others replace in a request',
+    "share of a client's negatives that is replaced in every round of training, including"
+    " rounds in which the client does not participate. With 'randomized', the share of the"
+    ' classes that the client always prefers that is replaced by others in a request',
     least=0,
     most=1,
     of='negatives_schedule',
@@ -109,8 +111,8 @@ class FedSS(Sampled):
   )
   request_epsilon: float = hp.field(
     3.0,
-    'epsilon of all requests of a client together, with regard to one class; lower'
-    ' hides more, and leaves more own classes out of a request, with their examples',
+    'epsilon of all requests of a client together, for one class. A smaller epsilon hides more,'
+    " but leaves out more of the client's own classes and their examples",
     above=0,
     most=30,
     of='negatives_schedule',
@@ -118,13 +120,13 @@ class FedSS(Sampled):
   )
   request_randomness: str = hp.field(
     'reproducible',
-    "what draws negatives and their order: 'reproducible', the seed, which the server"
-    " knows; 'private', randomness of the operating system, drawn when a command"
-    ' starts: neither a run nor its resumption can then be repeated',
+    "source of the random negatives and their order: 'reproducible' is the seed, which the"
+    " server knows; 'private' is the operating system, and then neither a run nor its resumption"
+    ' can be repeated',
     choices=('reproducible', 'private'),
   )
   softmax_correction: str = hp.field(
-    'negatives', 'the logits that get the sampled-softmax correction', choices=('negatives', 'none')
+    'negatives', 'logits that get the sampled-softmax correction', choices=('negatives', 'none')
   )
 
   def make(self, model, facts):
@@ -182,8 +184,8 @@ class NegOnly(FedSS):
 
   equal_negatives: bool = hp.field(
     False,
-    'NegOnly samples m + |P_k| - 1 negatives, so that each example has as many'
-    ' classes besides its target as in FedSS with m (FedSS, fig. 6)',
+    'let NegOnly sample m + |P_k| - 1 negatives, so that each example has as many other classes'
+    ' as in FedSS with m negatives (FedSS, fig. 6)',
   )
 
   def make(self, model, facts):
@@ -253,15 +255,15 @@ class Centralized(base.Server):
 
   steps_per_round: int = hp.field(
     0,
-    'minibatches in a round of centralized training; 0: as many as the average'
-    ' client has, ceil(mean n_k / batch_size)',
+    'number of minibatches in a round of centralized training; 0: as many as the average client'
+    ' has, ceil(mean n_k / batch_size)',
     least=0,
   )
   server_momentum: float = 0.0
   loss: str = hp.field(
     'softmax',
-    "what is minimised: 'softmax', or the 'contrastive' loss of FedAwS (eq. 6), with"
-    ' which that paper compares its method in theory',
+    "loss of the clients: 'softmax', or the 'contrastive' loss (eq. 6) with which the FedAwS"
+    ' paper compares its method in theory',
     choices=('softmax', 'contrastive'),
   )
   pull_weight: float = hp.field(
@@ -275,7 +277,7 @@ class Centralized(base.Server):
   )
   loss_margin: float = hp.field(
     1.0,
-    'nu of the contrastive loss, the distance from which on another class row does not push',
+    'nu of the contrastive loss: class rows at a larger distance do not push',
     above=0,
     most=2,
     **_CONTRASTIVE,

@@ -52,9 +52,9 @@ class SCAFFOLD(fedavg.FedAvg):
   client_optimizer: str = hp.own('sgd')
   scaffold_variate: str = hp.field(
     STEPS,
-    "what a client's control variate becomes: 'steps', the mean gradient of its local"
-    " steps (option II); 'gradient', that of its examples at the model received, one"
-    ' more pass over them (option I)',
+    "new control variate of a client: 'steps' is the mean gradient of its local steps (option"
+    " II); 'gradient' is the gradient of its examples at the model that it received, which costs"
+    ' another pass (option I)',
     choices=(STEPS, GRADIENT),
   )
 

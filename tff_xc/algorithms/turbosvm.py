@@ -40,24 +40,24 @@ class TurboSVM(fedavg.FedAvg):
   )
 
   svm_c: float = hp.field(
-    1.0, 'C of the support vector machines, the largest of --svm_schedule', above=0
+    1.0, 'C of the support vector machines; the largest value of --svm_schedule', above=0
   )
   svm_schedule: str = hp.field(
     'decreasing',
-    "how C changes over rounds; 'decreasing', from svm_c to svm_c / svm_rounds, is"
-    " the published code's",
+    "change of C over rounds. The published code uses 'decreasing', from svm_c to svm_c /"
+    ' svm_rounds',
     choices=('decreasing', 'constant', 'increasing'),
   )
   svm_rounds: int = hp.field(
     201,
-    'rounds after which C stays (TurboSVM-FL: 201)',
+    'number of rounds over which C changes (TurboSVM-FL: 201)',
     least=1,
     of='svm_schedule',
     not_with=('constant',),
   )
   svm_kernel: str = hp.field(
     'linear',
-    'kernel of the machines, with gamma and coef0 1 (TurboSVM-FL, Table 12)',
+    'kernel of the support vector machines, with gamma and coef0 1 (TurboSVM-FL, Table 12)',
     choices=('linear', 'polynomial', 'rbf', 'sigmoid'),
   )
   svm_degree: int = hp.field(
@@ -69,16 +69,18 @@ class TurboSVM(fedavg.FedAvg):
     only_with=('polynomial',),
   )
   svm_tolerance: float = hp.field(1e-3, "tolerance of a machine's fit", above=0)
-  svm_steps: int = hp.field(50, "most steps of a machine's fit, scikit-learn's max_iter", least=1)
+  svm_steps: int = hp.field(
+    50, "largest number of steps to fit a machine, scikit-learn's max_iter", least=1
+  )
   svm_classes: float = hp.field(
     1.0,
-    'classes drawn for the machines in each round: up to 1 a fraction of all,'
-    ' above 1 their number; the others are averaged, and then move by what is'
-    " left of the step's momentum",
+    'number of classes drawn for the support vector machines in each round; up to 1, a fraction'
+    ' of all classes. The rows of the other classes are averaged, and then move only by the'
+    ' momentum of the Adam step',
     above=0,
   )
   svm_spreadout: bool = hp.field(
-    True, 'whether an Adam step moves the class rows apart along the normals'
+    True, 'move the class rows apart along the normals of the machines by an Adam step'
   )
   logits_learning_rate: float = hp.again(
     fedaws.FedAwSSoftmax, 'logits_learning_rate', **_OF_SPREADOUT

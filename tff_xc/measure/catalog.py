@@ -179,7 +179,7 @@ pair_similarity | pair similarity | fraction | lower
 
 
 def _read(text: str) -> Mapping[str, Metric]:
-  """Returns the metrics of such a text by name, in its order."""
+  """Parses a text such as the ones above into metrics by name, in the order of the text."""
   found = {}
   for entry in re.split(r'\n(?! )', text.strip()):
     head, *meaning = (line.strip() for line in entry.splitlines())

@@ -7,9 +7,9 @@ padding (messages: FedSS, Algorithm 1 and section 3).
         a round carry (`tff_xc.round.parts`), such as SCAFFOLD's variate;
   up:   the requested ids, then the encoder's delta, the updated rows with their
         ids, and the client's weight, one float. With compression
-        (`tff_xc.options.compression`), a row or tensor in whole bytes, and its
-         least and largest number. With distributed privacy, integers in whole bytes.
-         And replies of parts.
+        (`tff_xc.options.compression`), each row or tensor takes whole bytes, and its
+        least and largest number are sent, too. With distributed privacy, clients send
+        integers of whole bytes. Parts of a round may add replies.
 With `Bfloat16`, weights, rows and deltas have 2 bytes a number in both directions, and
 all else has 4.
 A table of which every row is requested has no ids in either message: row c is
@@ -162,7 +162,7 @@ def own_rows(
 
   A client names the classes of all of its examples, and the features of the `drawn`
   examples that it uses; 0: all. Features are those of one draw of 1,000 clients. If
-  they are `tied` to class rows, there is one table, of both.
+  they are `tied` to class rows, one table holds both.
   """
   import numpy as np
 

@@ -48,14 +48,14 @@ class Attack(option.Option):
 
   attack: str = hp.field(
     'none',
-    "what some clients do to harm the model: 'flip_labels', train on the label n - 1"
-    " - y in place of y; 'scale', send a multiple of their update; 'flip_signs', send"
-    ' that with the opposite sign',
+    "attack by some clients: 'flip_labels' trains on the label n - 1 - y instead of y; 'scale'"
+    " multiplies the update by --attack_scale; 'flip_signs' does the same with the opposite sign",
     choices=('none', *KINDS),
   )
   attack_fraction: float = hp.field(
     0.1,
-    'share of the clients that attack, rounded, at least one of them; the same ones in all rounds',
+    'share of the clients that attack, rounded, at least one client. The same clients attack in'
+    ' all rounds',
     above=0,
     most=1,
     of='attack',
@@ -63,7 +63,7 @@ class Attack(option.Option):
   )
   attack_scale: float = hp.field(
     10.0,
-    'the multiple of their update that attackers send',
+    'factor by which attackers multiply their updates',
     above=0,
     most=hp.FLOAT32_MAX,
     of='attack',

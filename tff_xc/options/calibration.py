@@ -47,16 +47,16 @@ class Calibration(option.Option):
 
   calibration: str = hp.field(
     'none',
-    'logits in the softmax of local training: of classes that the client lacks times'
-    " --calibration_alpha ('restricted', FedRS); less --calibration_tau / n^(1/4), with"
-    " n the client's examples of the class ('counts', FedLC); plus"
-    " --calibration_tau log p, with p the class's share of all training examples, or"
-    " that of --calibration_probabilities ('prior', logit adjustment)",
+    "change of the logits in the local softmax, but not in evaluation: 'restricted' (FedRS)"
+    " multiplies the logits of classes that the client lacks by --calibration_alpha; 'counts'"
+    " (FedLC) subtracts --calibration_tau / n^(1/4), where n is the client's number of examples"
+    " of the class; 'prior' (logit adjustment) adds --calibration_tau log p, where p is the"
+    " class's share of all training examples or from --calibration_probabilities",
     choices=KINDS,
   )
   calibration_alpha: float = hp.field(
     0.5,
-    'alpha, factor of the logits of classes that a client lacks; 1: plain softmax',
+    'alpha, the factor of the logits of classes that a client lacks; 1: plain softmax',
     least=0,
     most=1,
     of='calibration',
@@ -71,15 +71,15 @@ class Calibration(option.Option):
   )
   calibration_probabilities: str = hp.field(
     '',
-    'CSV FILE class,probability of p; default: the shares of all training examples,'
-    ' which --dp refuses because every client would receive them',
+    'CSV FILE class,probability of p. Default: the shares of all training examples, which --dp'
+    ' refuses because every client would receive them',
     of='calibration',
     only_with=(PRIOR,),
   )
   calibration_absent: float = hp.field(
     1e-8,
-    'n of a class that the client lacks, for which FedLC has no formula; the default'
-    ' all but leaves these classes out of the softmax',
+    "n of classes that the client lacks, where FedLC's formula is undefined. The default nearly"
+    ' removes these classes from the softmax',
     above=0,
     most=1,
     of='calibration',

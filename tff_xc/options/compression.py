@@ -47,14 +47,14 @@ class Compression(option.Option):
 
   compression: str = hp.field(
     'none',
-    "lossy compression of a client's update: 'quantize', its numbers are rounded at"
-    ' random to levels between the least and the largest of a row or a tensor;'
-    " 'rotate_quantize', the same after a random rotation, which makes them alike",
+    "lossy compression of a client's update: 'quantize' rounds each number at random to one of"
+    ' the levels between the smallest and the largest number of its row or tensor;'
+    " 'rotate_quantize' first applies a random rotation, which makes the rounding errors smaller",
     choices=('none', QUANTIZE, ROTATE),
   )
   compression_bits: int = hp.field(
     8,
-    'bits of a number of a compressed update, of which there are 2^bits levels',
+    'number of bits per number of a compressed update, which gives 2^bits levels',
     least=1,
     most=16,
     of='compression',
@@ -62,8 +62,8 @@ class Compression(option.Option):
   )
   message_precision: str = hp.field(
     precision.FLOAT32,
-    "of weights that clients receive and of updates that they send: 'bfloat16' rounds"
-    " their numbers, to half of the bytes; the server's model stays float32",
+    'number format of the weights and updates that clients receive and send. bfloat16 halves'
+    " the bytes; the server's model stays float32",
     choices=precision.NAMES,
   )
 

@@ -154,7 +154,7 @@ def _field(found: Hyperparameter) -> Any:
 def declared(cls: type) -> type:
   """Makes a class a frozen, keyword-only dataclass of hyper-parameters.
 
-  Its `options`, classes that are `declared` themselves, lend it their fields. It gets the
+  The class also gets the fields of its `options`, which are declared classes. It gets the
   attributes `hyperparameters`, of which one that another belongs to comes before it, with
   the defaults that tasks take for granted; `names`; its own `defaults` by name; and `own`,
   those that no task's default replaces.

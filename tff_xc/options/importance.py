@@ -39,9 +39,9 @@ class Importance(option.Option):
 
   importance_weights: str = hp.field(
     NONE,
-    "FedIR: examples weigh p(y) / q_k(y), where q_k is of the client's classes and p"
-    " is 'uniform', that of all training examples ('train'), or in a CSV FILE"
-    " class,probability; 'none': all alike",
+    'target distribution p of FedIR, which weights an example by p(y) / q_k(y), where q_k is'
+    " the client's class distribution: 'uniform'; 'train', the distribution of all training"
+    " examples; a CSV FILE class,probability; or 'none', equal weights",
   )
   # p, float32 [n] with sum 1, which the server sends with the class rows; None: 1 / n each.
   beside: Any = dataclasses.field(default=None, compare=False)

@@ -56,31 +56,32 @@ class Privacy(option.Option):
 
   dp: str = hp.field(
     'none',
-    "differential privacy with clients as the unit: 'central', of the model, by noise"
-    " of the server on sums of clipped updates; 'local', of each update, by noise of"
-    " its client on what it sends; 'distributed', of secure sums of updates, by shares"
-    ' of noise of all clients; clients then count alike',
+    "differential privacy with clients as the unit: with 'central', the server adds noise to"
+    " sums of clipped updates; with 'local', each client adds noise to its own update; with"
+    " 'distributed', each client adds a share of the noise, and a secure sum hides single"
+    ' updates. All clients then have equal weights',
     choices=('none', CENTRAL, LOCAL, DISTRIBUTED),
   )
   dp_noise_multiplier: float = hp.field(
     1.0,
-    "z, the noise's standard deviation on the sum of updates, or on each one of"
-    ' them, over the clipping norm; --dp_epsilon computes it',
+    'z, the standard deviation of the noise on the sum of updates (--dp=local: on each update),'
+    ' divided by the clipping norm. --dp_epsilon computes it',
     least=0,
     **_OF_DP,
   )
   dp_clip: float = hp.field(
     1.0,
-    "L2 norm of a client's update, encoder and rows together, above which it is"
-    ' clipped; of the first round, if it adapts; inf, without noise: never',
+    "largest L2 norm of a client's update, encoder and rows together. Larger updates are"
+    ' clipped to it. With --dp_clip_quantile it is the norm of the first round. inf: no'
+    ' clipping, only without noise',
     above=0,
     most=hp.FLOAT32_MAX,
     **_OF_DP,
   )
   dp_clip_quantile: float = hp.field(
     0.0,
-    "if positive, the clipping norm follows this quantile of the clients' norms, in"
-    " a private way; a round's noise then costs a pass over all rows",
+    "if positive, adapt the clipping norm privately to this quantile of the clients' norms. The"
+    ' noise of a round then costs a pass over all rows',
     least=0,
     below=1,
     of='dp',
@@ -88,7 +89,7 @@ class Privacy(option.Option):
   )
   dp_bits: int = hp.field(
     24,
-    'bits of the integers that clients send in place of numbers, and of their sum',
+    'number of bits of the integers that clients send, and of their sum',
     least=8,
     most=32,
     of='dp',
@@ -96,43 +97,43 @@ class Privacy(option.Option):
   )
   dp_rows: str = hp.field(
     'all',
-    "rows that get noise, where clients select rows: 'all' of a table, or 'chosen',"
-    ' those that more clients hold than a threshold, as noise on these counts has it;'
-    ' no other row is updated in the round',
+    "rows that are updated and get noise, where clients select rows: 'all' rows of a table, or"
+    " 'chosen' rows, whose noisy number of clients exceeds --dp_rows_threshold",
     choices=('all', CHOSEN),
     of='dp',
     only_with=(CENTRAL,),
   )
   dp_rows_threshold: float = hp.field(
     4.0,
-    'count with noise above which a row is chosen, in standard deviations of this'
-    ' noise; at 4, noise alone chooses 32 of a million rows',
+    'noisy count above which a row is chosen, in standard deviations of this noise. With a'
+    ' threshold of 4, noise alone chooses about 32 of a million rows',
     **_OF_ROWS,
   )
   dp_rows_clip: float = hp.field(
     1.0,
-    "C1, L2 norm of a client's counts, of k rows: each counts min(1, C1 / sqrt(k))",
+    "C1, the largest L2 norm of a client's counts. Each of a client's k rows counts min(1, C1 /"
+    ' sqrt(k))',
     above=0,
     **_OF_ROWS,
   )
   dp_rows_noise_ratio: float = hp.field(
     2.0,
-    'noise on the counts over C1, as a multiple of that on the updates over their'
-    ' norm; together they hide as much as --dp_noise_multiplier alone',
+    'noise on the counts divided by C1, as a multiple of the noise on updates divided by their'
+    ' norm. Counts and updates together are as private as --dp_noise_multiplier alone',
     above=0,
     **_OF_ROWS,
   )
   dp_noise_seed: str = hp.field(
     'secret',
-    "seed of a private run: 'secret', drawn from the operating system and kept with the"
-    " checkpoints alone; 'public', that of --seed, for tests and studies: anyone who"
-    ' knows it can subtract the noise',
+    "seed of a private run: 'secret' comes from the operating system and is kept only with the"
+    " checkpoints; 'public' is --seed, for tests and studies. Anyone who knows the seed can"
+    ' subtract the noise',
     choices=('secret', 'public'),
     **_OF_DP,
   )
   dp_delta: float = hp.field(
     1e-5,
-    'delta of (epsilon, delta); below one over the number of clients',
+    'delta of (epsilon, delta); choose it below one over the number of clients',
     above=0,
     below=1,
     **_OF_DP,

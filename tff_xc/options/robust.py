@@ -41,23 +41,22 @@ class Robust(option.Option):
 
   robust_aggregation: str = hp.field(
     'none',
-    "bounds on a client's whole update, as tff.learning.robust_aggregator has them:"
-    " 'zeroing' of one with a number far above those of others, 'clipping' of its L2"
-    ' norm; both bounds follow the clients; or, in place of the mean of each number,'
-    " the 'median' or 'trimmed_mean' over the clients that hold it, which then count"
-    ' alike',
+    "defense against harmful updates: 'zeroing' drops updates with a number far above those of"
+    " other clients; 'clipping' limits the L2 norm of an update; both bounds adapt to the"
+    " clients, as in tff.learning.robust_aggregator. 'median' and 'trimmed_mean' replace the"
+    ' average of each number over the clients that send it, with equal weights',
     choices=('none', 'zeroing', 'clipping', _BOTH, MEDIAN, TRIMMED_MEAN),
   )
   clipping_norm: float = hp.field(
     1.0,
-    'L2 norm of an update above which it is clipped in the first round',
+    'L2 norm to which larger updates are clipped in the first round',
     above=0,
     of='robust_aggregation',
     only_with=('clipping', _BOTH),
   )
   clipping_quantile: float = hp.field(
     0.8,
-    "quantile of the clients' norms that the clipping norm follows",
+    "quantile of the clients' update norms that the clipping norm follows",
     above=0,
     most=1,
     of='robust_aggregation',
@@ -65,8 +64,8 @@ class Robust(option.Option):
   )
   trimmed_fraction: float = hp.field(
     0.1,
-    'beta, share of the values of each number that the trimmed mean leaves out at'
-    ' each end, rounded up; 0: the mean',
+    'beta, the share of the values that the trimmed mean drops at each end, for each number of'
+    ' an update, rounded up; 0: the mean',
     least=0,
     most=0.5,
     of='robust_aggregation',

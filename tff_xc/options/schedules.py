@@ -66,8 +66,8 @@ class Schedule:
 def _shape(side: str):
   return hp.field(
     'constant',
-    f'the {side} learning rate over the rounds: constant; down to'
-    f' --{side}_schedule_factor of it on a cosine; or times that factor in steps',
+    f'change of the {side} learning rate over the rounds: constant; a cosine that ends at'
+    f' --{side}_schedule_factor times the rate; or steps that multiply it by this factor',
     choices=('constant', 'cosine', 'step'),
   )
 
@@ -79,8 +79,7 @@ def _changing(side: str) -> dict:
 def _rounds(side: str):
   return hp.field(
     0,
-    'rounds that the cosine takes, or from one step to the next, counted after'
-    f' --{side}_warmup_rounds',
+    f'number of rounds of the cosine, or between two steps, counted after --{side}_warmup_rounds',
     least=0,
     **_changing(side),
   )
@@ -89,8 +88,7 @@ def _rounds(side: str):
 def _factor(side: str):
   return hp.field(
     0.0,
-    f"what is left of the {side} learning rate at the cosine's end, or what a step"
-    ' multiplies it by; default for step 0.1',
+    f"factor of the {side} learning rate at the cosine's end or of each step; default for step 0.1",
     least=0,
     most=1,
     defaults={'step': 0.1},
@@ -99,7 +97,9 @@ def _factor(side: str):
 
 
 def _warmup(side: str):
-  return hp.field(0, f'first rounds, in which the {side} learning rate grows linearly', least=0)
+  return hp.field(
+    0, f'number of first rounds in which the {side} learning rate grows linearly', least=0
+  )
 
 
 @hp.declared

@@ -24,12 +24,13 @@ class SecureSums(option.Option):
 
   secure_sums: bool = hp.field(
     False,
-    'join updates by secure sums, of which the server sees no single summand; where'
-    ' clients send whole tables; they then count alike',
+    'add up updates by secure sums, in which the server sees no single update. Clients must'
+    ' send whole tables, and have equal weights',
   )
   secure_bound: float = hp.field(
     1.0,
-    "size to which each number of a client's update is clipped for a secure sum",
+    "largest absolute value of a number of a client's update in a secure sum. Larger numbers"
+    ' are clipped',
     above=0,
     of='secure_sums',
     only_with=(True,),
