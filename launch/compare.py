@@ -318,16 +318,15 @@ if __name__ == '__main__':
     'relative_to': 'run directory, such as that of algorithm centralized, whose'
     ' final score is 100 %: adds relative scores and the rounds until 10, 50 and'
     ' 90 %',
-    'csv': 'write this file only: a table for a page of the documentation, with'
-    ' revisions and commands; of the other flags it takes --columns and'
-    ' --relative_to',
+    'csv': 'write only this file: a table with exact numbers, revisions and commands. Only'
+    ' --columns and --relative_to apply to it',
   }.items():
     flags.DEFINE_string(_name, None, _help)
   for _name, _help in {
     'curves': 'scores to draw, such as pc@1,pc@1_infrequent; default: the headline metrics',
-    'columns': 'further columns: a score after a round, top1@400, or in the round'
-    ' that the run chose, best.pc@1, with best.round and best.bytes_down; the'
-    ' deviation of a score over the last tenth of the evaluations, volatility_top1',
+    'columns': 'additional columns: a score after a round (top1@400); a score, the number or'
+    ' the bytes of the best round (best.pc@1, best.round, best.bytes_down); or the standard'
+    ' deviation of a score over the last tenth of the evaluations (volatility_top1)',
   }.items():
     flags.DEFINE_list(_name, [], _help)
   flags.DEFINE_integer(

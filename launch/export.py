@@ -2,11 +2,10 @@
 
   python -m launch.export --run_dir=runs/demo --output=models/demo
 
-A model takes raw inputs: photographs of any size, rows of numbers, sparse text,
-characters. It gives the best classes, their scores and the embedding. --output is a
-folder: beside the model it has model.json and README.md, which say what inputs and
-outputs mean, and classes.csv with the names of classes. The data of the run are not
-needed, except by --calibrate; launch.evaluate measures the same model.
+An exported model takes raw inputs: photographs of any size, rows of numbers, sparse text
+or characters. It returns the best classes, their scores and the embedding. The folder
+--output also gets model.json and README.md, which describe the inputs and outputs, and
+classes.csv with the names of classes. Only --calibrate needs the data of the run.
 
   saved_model  for TensorFlow
   tflite       for phones, by TensorFlow Lite; --quantize makes it smaller
@@ -51,11 +50,11 @@ def _define_flags() -> None:
   flags.DEFINE_string('run_dir', None, 'the directory of a run')
   flags.DEFINE_string('output', None, 'the folder to write; it may only hold an earlier export')
   formats = ('saved_model', *FILES)
-  flags.DEFINE_enum('format', 'saved_model', formats, 'of the model file')
+  flags.DEFINE_enum('format', 'saved_model', formats, 'format of the model file')
   flags.DEFINE_string(
     'round',
     'chosen',
-    'the checkpoint: chosen, the best round if the run chose it by validation examples,'
+    'checkpoint to export: chosen, the best round if the run chose it by validation examples,'
     ' else the last; last; best (by --best_by of the run, else its first score); or a'
     ' round. A run keeps three and the best',
   )
@@ -64,13 +63,13 @@ def _define_flags() -> None:
     'quantize',
     None,
     ('float16', 'int8'),
-    'of tflite: weights as float16, or as int8 (dynamic range, which needs no examples)',
+    'with tflite: store weights as float16, or as int8 (dynamic range, which needs no examples)',
   )
   settings.define_named_flags(
-    encoder='the network, if it is MODULE:FUNCTION',
-    data_dir='where the data of the run are now, with --calibrate',
+    encoder='network of the run, if it is MODULE:FUNCTION',
+    data_dir='present place of the data of the run, for --calibrate',
   )
-  settings.define_calibration_flags('it is written')
+  settings.define_calibration_flags('the model is written')
   settings.define_cache_flag()
 
 

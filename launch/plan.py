@@ -56,9 +56,9 @@ _MEGA, _CLASS = 10**6, 'class'
 _NOT_OF_DATA = ('examples_per_round', 'feature_learning_rate', 'select_features', 'tie_items')
 # Flags with a number of 0 or more, and their help.
 _NUMBERS = {
-  'encoder_parameters': 'Number of weights of the encoder of a shape, about; 0: those of the task.',
-  'max_megabytes_per_round': 'Most that a client may receive, and send, in a round, on'
-  ' average, in 10^6 bytes; 0: no limit.',
+  'encoder_parameters': 'Approximate number of encoder weights, with a shape of data; 0: those of the task.',
+  'max_megabytes_per_round': 'Largest average number of megabytes (10^6 bytes) that'
+  ' a client may receive, and send, in a round; 0: no limit.',
 }
 
 
@@ -442,9 +442,9 @@ class Planner:
     }
 
   def _negatives(self, line: Mapping) -> int:
-    """Returns the default, or within a limit as many as it allows.
+    """Returns the default number of negatives, or with a limit of bytes as many as it allows.
 
-    These are at most a tenth of the classes, or the default if that is more.
+    The number is at most a tenth of the classes, or the default if that is more.
     """
     classes = self.dataset.num_classes
     wanted = default = line['negatives']

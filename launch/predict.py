@@ -1,17 +1,20 @@
-"""Predicts the classes of photographs, rows or text, and finds their like.
+"""Predicts the classes of photographs, rows or text, and finds similar inputs.
 
   python -m launch.predict --run_dir=runs/demo photos --top=5 --output=classes.csv
   python -m launch.predict --model=models/demo a.jpg b.jpg
   python -m launch.predict --run_dir=runs/demo a.jpg --neighbors=10 --gallery=photos
 
-Inputs are of the kind that the model takes: folders, .tar, .zip and single files of
-images; tables (.csv, .tsv, .jsonl, .parquet) with the columns of the training data;
-sparse text, lines of feature:value with or without labels and a header; lines of text,
-of which a model of characters gives the next one; tables of users and items, of which it
-gives those that a user does not have yet. For each it gives the best classes
-with their scores, which are logits. Where the inputs have labels
-(folders with the names of classes, a column, labels in sparse text) it also prints the
-scores of the predictions. The training data are not needed.
+Inputs must fit the model:
+
+  images          folders, .tar, .zip or single files
+  rows            tables (.csv, .tsv, .jsonl, .parquet) with the columns of the training data
+  sparse text     lines of feature:value, with or without labels and a header
+  characters      lines of text, for which the model predicts the next character
+  item histories  tables of users and items; predicts items that a user does not have yet
+
+The command prints the best classes of each input with their scores (logits). If the
+inputs have labels (folders with the names of classes, a column, labels in sparse text),
+it also prints the scores of the predictions. It does not need the training data.
 """
 
 from absl import flags
@@ -20,12 +23,12 @@ from launch import app, settings
 from tasks import own_data
 from tff_xc import errors
 
-flags.DEFINE_string('run_dir', None, 'the directory of a run')
-flags.DEFINE_string('model', None, 'or a folder that launch.export wrote')
+flags.DEFINE_string('run_dir', None, 'directory of a run')
+flags.DEFINE_string('model', None, 'folder that launch.export wrote; instead of --run_dir')
 flags.DEFINE_string(
   'round',
   'chosen',
-  'of --run_dir, the checkpoint: chosen, the best round if the run chose it by'
+  'with --run_dir: checkpoint to use: chosen, the best round if the run chose it by'
   ' validation examples, else the last; last; best; or the number of a round',
 )
 flags.DEFINE_integer('top', 5, 'number of classes to print for each input', lower_bound=1)
@@ -58,7 +61,7 @@ flags.DEFINE_enum(
   ' whose recall is printed',
 )
 flags.DEFINE_string(
-  'picture', None, 'of --neighbors: a .png, .pdf or .svg of the first images and their like'
+  'picture', None, '.png, .pdf or .svg to write, with the first images and their --neighbors'
 )
 settings.define_named_flags(encoder='network of --run_dir, if it is MODULE:FUNCTION')
 settings.define_cache_flag()

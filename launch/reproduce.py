@@ -1,4 +1,4 @@
-"""Measures tables and figures of the papers, beside what was printed.
+"""Runs tables and figures of the papers and compares them with the printed numbers.
 
   python -m launch.reproduce fedmlh/table5
   python -m launch.reproduce fedss fedaws     # All of these papers, small; or: all.
@@ -6,19 +6,19 @@
     [--algorithm=fedmlh] [--seeds=0,1,2] [any flag of launch.train]
   options: [--output=DIR] [--jobs=N] [--finished_only] [--needs]
 
-`python -m launch.list tables` lists the names, and what each needs. --scale=small,
-the default, runs the experiment in minutes on data that are always there, and
-compares with what was expected before it was run. --scale=real does so in hours on
-real data of which a part is small enough, such as CIFAR-10. --scale=paper trains with the
-published settings on the paper's data: on all tasks of the table whose data are
-there, or on --task; flags replace settings, or choose the rows that have them where
-rows differ. The same command goes on where it stopped; before it trains, and with
---needs instead, it says what is missing, how many rounds are left, and about how long
-they take by the seconds of earlier rounds. If several results are named, those that do
-not take a flag are left out, each in a line that says why. `methods` and
-`scaffold/table3` are comparisons of our own, which `all` does not have.
-Results lie in OUTPUT/PAPER/TABLE, their runs in OUTPUT/runs, and OUTPUT/report.html
-shows all results there; --finished_only trains nothing.
+`python -m launch.list tables` lists the names and the data that each result needs.
+
+  --scale=small  (default) runs in minutes on data that the program generates
+  --scale=real   runs in hours on small real data, such as CIFAR-10
+  --scale=paper  trains with the published settings on the paper's data: on all tasks of
+                 the table whose data exist, or on --task. Other flags replace settings,
+                 or select the rows that have these settings
+
+The same command resumes after an interruption. Before it trains, it prints what is
+missing, how many rounds are left and about how long they take. Results that do not
+accept a flag are skipped, and a line says why. `all` does not include our own
+comparisons, `methods` and `scaffold/table3`. Results go to OUTPUT/PAPER/TABLE, their
+runs to OUTPUT/runs, and OUTPUT/report.html shows all results.
 """
 
 import pathlib
@@ -85,8 +85,10 @@ if __name__ == '__main__':
   )
   flags.DEFINE_string('seeds', None, "seeds of every experiment; default: the table's")
   flags.DEFINE_string('output', None, 'directory of results and runs; default runs/reproduce-SCALE')
-  flags.DEFINE_bool('finished_only', False, 'train nothing; show what has finished')
-  flags.DEFINE_bool('needs', False, 'train nothing, and say what all runs will roughly take')
+  flags.DEFINE_bool('finished_only', False, 'train nothing, and show the finished runs')
+  flags.DEFINE_bool(
+    'needs', False, 'train nothing, and print the missing data and a rough time for all runs'
+  )
   settings.define_jobs_flag()
   settings.define_picture_flag()
   app.run(main, __doc__, settings.narrow_help)

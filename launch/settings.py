@@ -132,9 +132,9 @@ def define_calibration_flags(what: str = 'all scores') -> None:
   flags.DEFINE_integer(
     'calibrate',
     None,
-    f'before {what}, train the class rows on so many virtual features of each class,'
-    " of a normal distribution with the mean and covariance of all clients' embeddings of"
-    ' it (CCVR)',
+    f'number of virtual features per class on which the class rows are trained before {what}.'
+    " They come from a normal distribution with the mean and covariance of all clients'"
+    ' embeddings of the class (CCVR)',
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )
@@ -166,7 +166,7 @@ def define_named_flags(**meanings: str) -> None:
   """Defines flags of a run's data and encoder, by what they mean; see `named`."""
   for name, meaning in meanings.items():
     if name == 'encoder':
-      meaning += '; no code that only a run directory names is run'
+      meaning += '. Code that only the run directory names is never executed'
     flags.DEFINE_string(name, None, meaning)
 
 
@@ -191,8 +191,8 @@ def define_jobs_flag() -> None:
   flags.DEFINE_integer(
     'jobs',
     0,
-    'runs side by side; default: the first run runs alone, then as many as there'
-    ' are cores and as fit the memory',
+    'number of parallel runs; 0: the first run runs alone, then as many as the cores and the'
+    ' memory allow',
     lower_bound=0,
     upper_bound=hp.INT32_MAX,
   )
@@ -225,8 +225,8 @@ def define_picture_flag() -> None:
   flags.DEFINE_string(
     'picture_format',
     None,
-    'formats of pictures for a paper, pdf, svg or pdf,svg, beside the .png that is'
-    ' always written; their text stays text',
+    'additional formats of pictures: pdf, svg or pdf,svg, with editable text. A .png is'
+    ' always written',
   )
 
 

@@ -76,8 +76,8 @@ _ANY = (
   hp.Hyperparameter(
     'size_deviation',
     0.0,
-    "standard deviation of the logarithm of clients' sizes, which are then"
-    ' log-normal with the mean --examples_per_client, of --split=dirichlet; 0: equal',
+    "with --split=dirichlet: standard deviation of the logarithm of clients' sizes, which are"
+    ' then log-normal with the mean --examples_per_client; 0: equal sizes',
     least=0,
     most=10,
   ),

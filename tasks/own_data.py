@@ -59,13 +59,13 @@ CORRUPT = hp.Hyperparameter(
 _RECORD_FEATURES = hp.Hyperparameter(
   'record_features',
   '',
-  'what features of TFRecords are called, image=NAME,class=NAME,user=NAME,id=NAME;'
-  " default: usual names, such as TFF's image/encoded_jpeg and class",
+  'names of the features in TFRecords, image=NAME,class=NAME,user=NAME,id=NAME; default:'
+  " usual names, such as TFF's image/encoded_jpeg and class",
 )
 USER_COLUMN = hp.Hyperparameter(
   'user_column',
   '',
-  "the column of a row's user; default: user_id, if any, where NA is nobody; of"
+  "column of a row's user; default: user_id if the table has it, where NA means no user; for"
   ' --task=items user_id, user or userId',
 )
 _COLUMNS = (

@@ -33,7 +33,7 @@ CLASSES_PER_CLIENT = hp.Hyperparameter(
 NUM_FEATURES = hp.Hyperparameter(
   'num_features',
   50_000,
-  'features of an example of procedural data, of bags of words at least 16',
+  'number of features of an example of procedural data; at least 16 for bags of words',
   least=1,
 )
 CLIENTS_PER_CLASS = hp.Hyperparameter('clients_per_class', 1, 'clients that share a class', least=1)

@@ -39,7 +39,7 @@ class Choice(NamedTuple):
 
   @property
   def is_class(self) -> bool:
-    """Whether clients are classes, as where nothing is said of text."""
+    """Whether each class is a client, which is the default for text."""
     return self.split in ('', 'class')
 
 

@@ -66,8 +66,8 @@ def read(
 ) -> Split:
   """Reads the files of a split: its folder, zip or CSV, see `split_path`.
 
-  A classes.csv beside the CSV names its classes; test.csv and retrieval.csv count only
-  in a folder or zip, and `test_file` is in place of its test.csv. Test examples have
+  A classes.csv beside the CSV names its classes. test.csv and retrieval.csv are read only
+  from a folder or zip, and `test_file` replaces its test.csv. Test examples have
   users if their file has the column that names the users of the training examples. With
   `sets` a class may be a set of labels, and a file may have an example several times.
   Refuses a file that is missing or damaged, and a classes.csv that lacks a class.

@@ -37,8 +37,8 @@ class Integers:
 
   Attributes:
     bits: b; sums are modulo 2^b.
-    scale: of a change's numbers.
-    stddev: of the noise of one client's integer.
+    scale: factor of a change's numbers before they are rounded.
+    stddev: standard deviation of the noise on one client's integer.
   """
 
   bits: int

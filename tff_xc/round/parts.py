@@ -80,7 +80,7 @@ class Told(NamedTuple):
 
 
 class Merged(NamedTuple):
-  """What the server has merged of a round, before its optimizers take it."""
+  """The merged updates of a round, before the server's optimizers apply them."""
 
   encoder: Mapping[str, tf.Tensor]  # By name, mean changes; batch statistics included.
   tables: Mapping[str, Any]  # By table, as its merge joins rows.
