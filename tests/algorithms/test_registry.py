@@ -88,7 +88,7 @@ def test_help_of_a_module_shows_its_builders():
   shown = shown[shown.index('\nFUNCTIONS\n') :]
   assert 'build_negonly(*, model, ' in shown
   assert ' negatives: int = 80, ' in shown
-  assert 'm, negatives that a client samples in a round (default 80' in shown
+  assert 'm, the number of negatives that a client samples in a round (default 80' in shown
 
 
 def test_an_algorithm_is_shown_in_a_few_lines():
