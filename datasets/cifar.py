@@ -16,14 +16,14 @@ import os
 import pathlib
 import pickle
 import tarfile
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from datasets import examples as examples_lib
-from datasets.splits import rules, split_files
 from tff_xc import errors
-from tff_xc.data import client_data, pool
+
+if TYPE_CHECKING:
+  from tff_xc.data import client_data
 
 SIDE = 32
 _PIXELS = 3 * SIDE * SIDE
@@ -89,7 +89,7 @@ def load(
   num_clients: int = 100,
   seed: int = 0,
   expected: Counts = OFFICIAL,
-) -> client_data.FederatedDataset:
+) -> 'client_data.FederatedDataset':
   """Loads the set into memory, 180 MB, and deals its images to clients.
 
   `x` is uint8 [32, 32, 3], and the test the official one. `split` is 'class' for
@@ -100,6 +100,11 @@ def load(
   `federated_train.csv`. Raises `errors.InputError` for data that are missing, damaged or
   incomplete, and a split that does not fit them.
   """
+  # TensorFlow, which listing does not need.
+  from datasets import examples as examples_lib
+  from datasets.splits import rules, split_files
+  from tff_xc.data import client_data, pool
+
   train, test = (pool.in_memory(*part) for part in read(data_dir, name, expected))
   n = LAYOUTS[name].num_classes
   examples = examples_lib.of_labels(train.y, n)

@@ -221,7 +221,7 @@ def test_a_model_is_known_without_the_classes_of_the_data(algorithm, changes):
 def test_a_file_of_class_probabilities_is_read_before_the_data(tmp_path):
   path = tmp_path / 'p.csv'
   given = {'num_classes': 10, 'importance_weights': str(path)}
-  for line, message in (('3,x', "is 'x'"), ('10,1', '9')):
+  for line, message in (('3,x', "'x'"), ('10,1', '9')):
     path.write_text(f'class,probability\n{line}\n')
     with pytest.raises(errors.InputError, match=message):
       experiment.resolve('glyphs', 'fedir', given)

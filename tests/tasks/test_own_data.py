@@ -1,5 +1,7 @@
 """What is in one's own data, and what a run would find there."""
 
+import collections
+import os
 import re
 
 import numpy as np
@@ -230,6 +232,30 @@ def labels_of(pool, numbers):
   return {*(y.indices if scipy.sparse.issparse(y) else y).tolist()}
 
 
+def users_by_content(name, data_dir, given):
+  """Returns the names of users that have an example; {}: a rule made clients."""
+  split, names = given.get('split'), collections.defaultdict(set)
+
+  def load(given):
+    return registry.get(name).load(data_dir, registry.get(name).checked_options(given))
+
+  if name == 'sparse-text' and split == 'made':  # It draws labels, too.
+    parts = [f'made/{part}.csv' for part in ('federated_train', 'test')]
+    parts = [pd.read_csv(part) for part in parts if os.path.exists(part)]
+    frame = pd.concat(parts)
+    numbers, users = frame['image_id'], frame['user_id'].astype(str)
+    pool = load({'split': 'class'}).dataset.train.pool
+  elif split == 'federated_train.csv' or (data_dir == 'mine.npz' and not split):
+    train = load({**given, 'test_fraction': 0.0}).dataset.train
+    numbers, pool = train.partition.numbers, train.pool
+    users = [train.client_ids[k] for k in train.partition.owners()]
+  else:
+    return names
+  for x, user in zip(contents(pool, np.array(numbers)), users, strict=True):
+    names[x].add(user)
+  return names
+
+
 def _text_alone(folder):
   own_examples.text(folder)
   (folder / 'test.txt').unlink()
@@ -280,8 +306,13 @@ def test_clients_have_test_examples_that_are_held_out(
   held = contents(pool, held_out.numbers)
   assert {*held} <= {*contents(found.test, np.arange(len(found.test)))}
   owners = held_out.owners().tolist()
-  for owner, number in zip(owners, held_out.numbers, strict=True):
-    assert labels_of(pool, [number]) & labels_of(pool, train.of_client(owner))
+  names_of = users_by_content(name, data_dir, given)
+  for owner, number, x in zip(owners, held_out.numbers, held, strict=True):
+    if names_of:
+      assert train.client_ids[owner] in names_of[x]
+    else:
+      trained = labels_of(pool, train.of_client(owner))
+      assert labels_of(pool, [number]) & trained
   frame = client_scores.clients(found)
   scored = frame[frame['test_examples'] > 0]
   assert (scored['training_examples'] > 0).all()

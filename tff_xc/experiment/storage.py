@@ -66,7 +66,8 @@ def read_arrays(
     raise DamagedError('there is no such file')
   try:
     with np.load(path, allow_pickle=False) as file:
-      if file.zip.comment != _comment(len(file.files)):
+      is_stored = all(m.file_size == m.compress_size for m in file.zip.infolist())
+      if file.zip.comment != _comment(len(file.files)) or not is_stored:
         raise DamagedError('its list of arrays is damaged')
       names = list(filter(wanted, file.files))
       advice = 'free some, or delete the file if it is damaged'

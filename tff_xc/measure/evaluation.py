@@ -47,8 +47,8 @@ class Evaluator:
 
   Test, validation and some training examples are ranked among all classes (a single
   label is a set of one); retrieval examples among each other. Distances are those of
-  the classes that training clients hold. Examples are read block by block. KeyError
-  for a metric that there is not, ValueError for one that the data do not allow.
+  the classes that training clients hold. Examples are read block by block. ValueError
+  for a metric that does not exist or that the data do not allow.
   """
 
   def __init__(
@@ -59,6 +59,8 @@ class Evaluator:
     clients: partition_lib.Partition | None = None,
   ):
     """`clients` have the held-out examples of those that `catalog.OF_CLIENTS` are of."""
+    if unknown := set(metrics) - set(catalog.SCORES):
+      raise ValueError(f'there is no metric {", ".join(sorted(unknown))}.')
     for name in metrics:
       for part in catalog.SCORES[name].needs:
         if part in _OF_DATA and not getattr(dataset, part):
