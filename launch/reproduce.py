@@ -80,8 +80,8 @@ if __name__ == '__main__':
     'scale',
     'small',
     table.SCALES,
-    'small: in minutes, on data that are always there; real: in hours, on real data of'
-    ' that kind; paper: as published',
+    'small: generated data, in minutes; real: small real data, in hours; paper: the published'
+    ' data and settings',
   )
   flags.DEFINE_string('seeds', None, "seeds of every experiment; default: the table's")
   flags.DEFINE_string('output', None, 'directory of results and runs; default runs/reproduce-SCALE')

@@ -1,7 +1,7 @@
-"""The memory that is free, and the refusal of what is announced larger.
+"""Measures the free memory, and refuses data that would not fit.
 
-Sizes in headers of files, and in configurations, are asked about here before
-anything of that size is read or made.
+Callers check sizes from file headers and configurations here before they read or allocate
+anything of that size.
 """
 
 import os

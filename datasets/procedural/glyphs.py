@@ -74,7 +74,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     'test_examples_per_class': 100,
     'class_shares': ((10, 0.495), (26, 0.271), (26, 0.234)),
     'white_paper': True,
-    # Hands that differ twice as much: FedAvg learns the others in 20 rounds.
+    # Handwritings differ twice as much as by default, with which FedAvg needs only 20 rounds.
     'variation': 2.0,
   },
 }

@@ -184,8 +184,8 @@ def _graph(model, example: tf.TensorSpec, training: bool, name: str):
       ' only a float32 weight that is not trained may change: leave the layer out'
     )
   _check_graph(graph, name)
-  # Computations have no tensors outside. TensorFlow makes constants of the small
-  # ones, and asks for them all the same.
+  # A computation must not refer to tensors outside of it. TensorFlow lists small captured
+  # tensors, too, although it turns them into constants.
   for tensor, inside in graph.graph.captures:
     value = tensor.numpy()
     graph.replace_capture_with_deferred_capture(

@@ -48,7 +48,7 @@ def noise_multiplier(
 
 
 def _events(algorithm, dataset, seed):
-  """Returns (`Sampling`, rounds -> how often noise hides a client)."""
+  """Returns (`Sampling`, function from a number of rounds to how often noise hides a client)."""
   if not algorithm.part('dp').local:
     if not hasattr(algorithm.sampling, 'participation'):
       raise errors.InputError(

@@ -206,7 +206,7 @@ def first_rounds(run: Run, rounds: int) -> Run:
       f'{run.path} has no scores of round {rounds}; it was evaluated after '
       f'rounds {", ".join(map(str, known))}.'
     )
-  # None for nan, as in summary.json.
+  # summary.json also has None instead of nan.
   final = {
     name: None if math.isnan(value) else value
     for name, value in measured[scores].iloc[-1].astype(float).items()

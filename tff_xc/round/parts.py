@@ -29,7 +29,7 @@ class Local(NamedTuple):
   """A client after local training, as a `Part` sees it."""
 
   received: Any  # The message, see `Part.message`.
-  kept: Any  # `examples.KeptState`, of an algorithm whose clients keep something.
+  kept: Any  # `examples.KeptState`, if clients keep a state between rounds.
   # `ModelWeights` whose tables have the rows held; `before` is the client's own model
   # after any `head_epochs`.
   before: classifier.ModelWeights
