@@ -82,7 +82,7 @@ def test_top1_of_test_and_training_examples(setting, monkeypatch):
   evaluate = evaluation.Evaluator(model, dataset, ('train_top1',))
   evaluate(weights)
   assert len(evaluate._some_training_examples) == 800
-  with pytest.raises(KeyError, match='p@2'):
+  with pytest.raises(ValueError, match='p@2'):
     evaluation.Evaluator(model, dataset, ('top1', 'p@2'))
 
 

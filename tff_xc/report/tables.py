@@ -603,7 +603,7 @@ def to_text(
   """Returns an aligned table for a terminal, ending in a newline.
 
   With `mark`, the best values of a column have a star. In `width` characters it prints the most
-  informative columns that fit, `metric` first; a line below says that the others are in
+  informative columns that fit, `metric` and those asked for first; a line below says that the others are in
   `elsewhere`.
   """
   columns = _shown_columns(table)
@@ -616,7 +616,7 @@ def to_text(
 
   table = table.assign(algorithm=table['algorithm'].map(wrap))
   asked_for = [each.name for each in columns if each.name not in COLUMNS]
-  first = [metric, *catalog.HEADLINES, *asked_for, *_TELLING]
+  first = [metric, *asked_for, *catalog.HEADLINES, *_TELLING]
   order = [*first, *(each.name for each in columns)]
   kept, text = [], ''
   for each in sorted(columns, key=lambda c: order.index(c.name)):
