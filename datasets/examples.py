@@ -6,6 +6,8 @@ to them by id (`datasets.splits.split_files`). Only what is asked for is read: t
 labels of 14 million images need about 1 GB.
 """
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import hashlib
@@ -17,10 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 import tqdm
 
 from tff_xc import errors, files, wording
+from tff_xc.lazy import sparse
 
 # There are 21,841 in ImageNet-21k and 670,091 in Amazon-670K.
 MOST_CLASSES = 2**24
@@ -97,7 +99,7 @@ class Examples:
   """N numbered examples: those that train, then those of other parts."""
 
   # int32 [N], -1 for none; or sets of labels, a bool csr_matrix [N, n].
-  labels: np.ndarray | scipy.sparse.csr_matrix
+  labels: np.ndarray | sparse.csr_matrix
   class_names: Sequence[str]  # [n]
   # [N], what files of splits call the examples: texts, or whole numbers.
   ids: Texts | range | np.ndarray
@@ -125,7 +127,7 @@ class Examples:
   @property
   def has_sets(self) -> bool:
     """Whether the labels are sets."""
-    return scipy.sparse.issparse(self.labels)
+    return sparse.issparse(self.labels)
 
   @property
   def train(self) -> np.ndarray:
@@ -232,7 +234,7 @@ class Block(NamedTuple):
   raw: tuple[np.ndarray, ...]  # The arguments of `predictor.Predictor`.
   # Of each example the names that its label may have, the likeliest first; for
   # sparse text bool [b, n]; None: no labels.
-  labels: list[tuple[str, ...]] | scipy.sparse.csr_matrix | None
+  labels: list[tuple[str, ...]] | sparse.csr_matrix | None
   # Of images, the name of the one that each lies in.
   folders: Sequence[str] = ()
   # What tells an example from all others, whatever paths lead to it.
@@ -241,10 +243,10 @@ class Block(NamedTuple):
   # why). A block may have nothing else.
   damaged: Sequence[tuple[int, str, str]] = ()
   # bool [b, n], the classes that are no answer; None: all may be.
-  seen: scipy.sparse.csr_matrix | None = None
+  seen: sparse.csr_matrix | None = None
 
 
-def bags(x: scipy.sparse.csr_matrix) -> tuple[np.ndarray, ...]:
+def bags(x: sparse.csr_matrix) -> tuple[np.ndarray, ...]:
   """Returns the arguments of a predictor of sparse features."""
   return (
     np.asarray(x.indices, np.int32),
@@ -254,14 +256,14 @@ def bags(x: scipy.sparse.csr_matrix) -> tuple[np.ndarray, ...]:
 
 
 def of_labels(
-  labels: np.ndarray | scipy.sparse.csr_matrix, num_classes: int | None = None
+  labels: np.ndarray | sparse.csr_matrix, num_classes: int | None = None
 ) -> Examples:
   """Returns examples whose ids and classes are numbers.
 
   Without `num_classes`, n is the width of sets, else the largest label plus one.
   """
   if num_classes is None:
-    is_sets = scipy.sparse.issparse(labels)
+    is_sets = sparse.issparse(labels)
     num_classes = labels.shape[1] if is_sets else labels.max(initial=-1) + 1
   names = list(map(str, range(num_classes)))
   return Examples(labels, names, range(labels.shape[0]))
@@ -296,7 +298,7 @@ def of_parts(
     ids = np.concatenate([np.asarray(part.ids) for part in parts])
   return dataclasses.replace(
     train,
-    labels=scipy.sparse.vstack(labels, 'csr') if train.has_sets else np.concatenate(labels),
+    labels=sparse.vstack(labels, 'csr') if train.has_sets else np.concatenate(labels),
     ids=ids,
     users=None if users is None else np.concatenate(users),
     test=None if test is None else np.arange(*ends[1:3]),
@@ -360,12 +362,12 @@ def blocks(size: int) -> Iterator[np.ndarray]:
     yield np.arange(start, min(start + BLOCK, size))
 
 
-def sample_labels(label_sets: np.ndarray | scipy.sparse.csr_matrix, seed: int) -> np.ndarray:
+def sample_labels(label_sets: np.ndarray | sparse.csr_matrix, seed: int) -> np.ndarray:
   """Draws one label of each example, uniformly: int32 [N], -1 where none is.
 
   Labels [N] of examples with one each are returned as they are.
   """
-  if not scipy.sparse.issparse(label_sets):
+  if not sparse.issparse(label_sets):
     return label_sets
   sizes = np.diff(label_sets.indptr)
   random = np.random.default_rng([seed, _LABELS])

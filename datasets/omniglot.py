@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from datasets.readers import decode
+from datasets.readers import arrays, decode
 from tff_xc import errors
 from tff_xc.data import partition
 
@@ -164,8 +164,6 @@ def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
   `bits` is uint8 [N, 105, 14] (ink 1, rows padded to whole bytes), `label` [N]
   places in `class_names`, `drawer` [N] from 1, `is_evaluation` bool [N].
   """
-  from datasets.readers import arrays  # SciPy, which listing does not need.
-
   found = arrays.read(path)
   try:
     bits, names = found['bits'], found['class_names']

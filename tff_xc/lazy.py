@@ -1,6 +1,6 @@
-"""TensorFlow and TFF for modules that commands import to check their flags.
+"""TensorFlow, TFF and SciPy for modules that commands import to check their flags.
 
-Both are imported at their first use, since importing them takes seconds.
+Each is imported when it is first used, since `--help` would wait for it.
 """
 
 import importlib
@@ -16,3 +16,4 @@ class _Lazy(types.ModuleType):
 
 tf = _Lazy('tensorflow')
 tff = _Lazy('tensorflow_federated')
+sparse = _Lazy('scipy.sparse')

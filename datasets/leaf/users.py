@@ -13,16 +13,14 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets.leaf import files as leaf_files
 from datasets.readers import json_stream, parsed_cache
 from tff_xc import errors
-
-if TYPE_CHECKING:
-  from datasets import examples as examples_lib
 
 # Increase this when the arrays of a cache change.
 VERSION = 2
@@ -173,15 +171,13 @@ def say(sentence: str) -> None:
   print(sentence, file=sys.stderr)
 
 
-def read(files: leaf_files.Files) -> 'examples_lib.Examples':
+def read(files: leaf_files.Files) -> examples_lib.Examples:
   """Lists the examples of all files; those of test users are the test part.
 
   An example's id is its number: users in the order of "users", training files
   first. Labels that are whole numbers are the classes; others, such as
   Shakespeare's characters, are numbered in their order.
   """
-  from datasets import examples as examples_lib  # SciPy, which listing does not need.
-
   codes = examples_lib.Codes()
   parts, first = [], 0
   for paths in filter(None, (files.train or files.all, files.test)):

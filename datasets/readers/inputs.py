@@ -18,7 +18,7 @@ import re
 import sys
 
 from datasets import examples as examples_lib
-from datasets.readers import tables, zipped
+from datasets.readers import arrays, tables, zipped
 from tff_xc import errors
 
 _XC = re.compile(r'(.*train|trn_x_y)\.txt(\.gz)?', re.IGNORECASE)
@@ -81,8 +81,6 @@ def _of_file(path: pathlib.Path, columns: tables.Columns) -> examples_lib.Exampl
   if name.endswith(images.ARCHIVES):
     return images.read(path)
   if name.endswith('.npz'):
-    from datasets.readers import arrays
-
     return arrays.examples(path, arrays.read(path, ('y', 'client', 'test_y')))
   if name.endswith('.json'):
     return leaf_users.read(leaf_files.Files(all=(path,)))
