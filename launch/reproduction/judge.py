@@ -60,6 +60,7 @@ class Order(NamedTuple):
   told: str
   is_kept: bool
   is_few: bool = False
+  claim: str = ''  # The paper's sentence, without its place; '': a pair of rows.
 
 
 class Judged(NamedTuple):
@@ -102,6 +103,12 @@ def judge(measured: lines_lib.Measured) -> Judged:
   lines = [line for line in measured.lines if line.metric]
   judged = _of_study if isinstance(found, table_lib.Study) else _of_table
   return judged(found, lines, scale)
+
+
+def finding(judged: Judged) -> str:
+  """Returns the first of the paper's claims of which every comparison agrees, or ''."""
+  others = {''} | {order.claim for order in judged.orders if order.told != AGREES}
+  return next((o.claim for o in judged.orders if o.claim not in others), '')
 
 
 def _of_formula(found: table_lib.Formula) -> Judged:
@@ -370,7 +377,8 @@ def _claims(claims: Iterable[table_lib.Claim], lines: Sequence[Line]) -> list[Or
       says = (
         f'{claim.says}: {names.heading(claim.metric)}{gain} of {high.row} above {times}{low.row}'
       )
-      found.append(_order(says, least, high, low, claim.least, claim.times))
+      order = _order(says, least, high, low, claim.least, claim.times)
+      found.append(order._replace(claim=claim.says.partition(' (')[0]))
   return found
 
 

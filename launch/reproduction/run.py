@@ -136,14 +136,15 @@ def _measured(each: Planned, failures: _Failures) -> lines_lib.Measured:
     same['revision'] = environment.describe()['git_revision'] or ''
     return each.measured([dataclasses.replace(x, **same, note=x.note or part) for x in made])
   groups = finished(found, each.runs)
-  if any(groups):
-    with lines_lib.writing(where):
-      draw(found, each.rows, groups, where)
   notes = []
   for group, runs in zip(each.runs, groups, strict=True):
     failed = [failures[run.folder] for run in group if not runs and run.folder in failures]
     notes.append('; '.join(filter(None, [part, *failed[-1:]])))
-  return each.measured(lines(found, each.rows, groups, about, notes))
+  measured = each.measured(lines(found, each.rows, groups, about, notes))
+  if any(groups):
+    with lines_lib.writing(where):
+      draw(found, each.rows, groups, where, judge.finding(judge.judge(measured)))
+  return measured
 
 
 def _part(each: Planned) -> str:
@@ -313,11 +314,12 @@ def draw(
   rows: Sequence[table_lib.Row],
   groups: Sequence[_Runs | None],
   where: pathlib.Path,
+  finding: str,
 ) -> None:
   """Draws result.png of a table's learning curves, or result_TASK.png of several.
 
   Of final scores it draws the best at each effective rate, and of a grid only the
-  best row's curve.
+  best row's curve. Above curves stands a finding, unless it is ''.
   """
   from tff_xc.report import curves, pictures, tables
 
@@ -351,6 +353,7 @@ def draw(
         found.over,
         frame(whole) if found.is_relative and whole else None,
         searched=found.best_over,
+        finding=finding,
       )
     name = 'result.png' if len(tasks_) == 1 else f'result_{task}.png'
     pictures.save(figure, where / name)

@@ -171,11 +171,11 @@ def test_a_dollar_is_a_character_except_in_labels_of_log_axes(tmp_path):
 
 
 def test_axes_are_in_percent_and_titles_name_task_rounds_and_seeds(runs):
-  figure = curves.compare_figure(tables.collect(runs[:4]))
+  figure = curves.compare_figure(tables.collect(runs[:4]), finding='A is ahead')
   [ax, *_] = figure.axes
   assert ax.get_ylabel() == 'top-1 %'
   assert max(ax.lines[0].get_ydata()) > 40
-  assert figure.get_suptitle().startswith('omniglot, 20 rounds, mean ± std')
+  assert figure.get_suptitle().startswith('A is ahead\nomniglot, 20 rounds, mean ± std')
   [legend] = figure.legends
   told = [text.get_text() for text in legend.get_texts()]
   assert told == ['FedSS correction=negatives (3 seeds)', 'FedSS correction=none (1 seed)']

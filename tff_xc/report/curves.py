@@ -182,12 +182,13 @@ def compare_figure(
   reference: pd.DataFrame | None = None,
   final: str | None = None,
   searched: Sequence[str] = (),
+  finding: str = '',
 ) -> matplotlib.figure.Figure:
   """Draws several methods of `collect` in one picture, a panel for each score.
 
   It draws the mean over seeds in a band of one sample std, `over` one of `AXES`. Without
   scores these are the headlines that change, and then also final values of the score
-  `final` against what methods differ in, see `points`.
+  `final` against what methods differ in, see `points`. The title begins with `finding`.
   """
   is_chosen = bool(scores)
   scores = list(scores or catalog.HEADLINES)
@@ -238,7 +239,7 @@ def compare_figure(
     ncols=2 if longest <= _HALF_LINE * width else 1,
     frameon=False,
   )
-  figure.suptitle(_title(frame, seeds))
+  figure.suptitle('\n'.join(filter(None, [finding, _title(frame, seeds)])))
   return figure
 
 

@@ -334,6 +334,8 @@ def test_every_claim_of_the_paper_must_hold(high, least, verdict):
   found = judged(*lines, claims=claims)
   assert found.verdict == verdict
   assert found.orders[-1].says.startswith('Ahead (abstract)')
+  # The title of the picture.
+  assert judge.finding(found) == ('Ahead' if verdict == VERDICTS.SHAPE else '')
   # Also where all values are the published ones; it has no number.
   claim = table.Claim('Behind (abstract)', 'top1', 'a', 'b', -20)
   for least, verdict in ((-21, VERDICTS.REPRODUCED), (-19, VERDICTS.NOT)):

@@ -396,7 +396,7 @@ def test_pictures_are_of_tasks_and_of_the_best_of_grids(tmp_path):
   ):
     where = tmp_path / f'drawn{len(names)}'
     where.mkdir()
-    run_lib.draw(found, rows, kept, where)
+    run_lib.draw(found, rows, kept, where, 'FedSS is ahead')
     assert {path.name for path in where.iterdir()} == names
   kept = run_lib.best_of_grids([*zip(rows, 'abcde', groups, strict=True)], found.best_over)
   assert [label for _, label, _ in kept] == ['b', 'c', 'd', 'e']
