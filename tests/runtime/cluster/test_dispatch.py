@@ -51,7 +51,7 @@ def expected(in_process_context):
 def _together():
   """Returns a crew and its context: a worker compiles a program once."""
   made = threads_crew.ThreadsCrew()
-  yield made, context.ClusterContext(made)
+  yield made, context.ClusterContext(made, 600)
   made.close()
 
 

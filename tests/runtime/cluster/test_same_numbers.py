@@ -92,7 +92,7 @@ def test_the_numbers_are_those_of_one_process(make, in_process_context):
   algorithm = make(model)
   learning = process.build_process(algorithm, 0)
   crew = threads_crew.ThreadsCrew()
-  runtime = context.ClusterContext(crew)
+  runtime = context.ClusterContext(crew, 600)
   zeroed = clipped = 0
   for clients, leaving, workers in (
     (60, 0.3, 4),  # Blocks of several clients.
@@ -135,7 +135,7 @@ def test_items_that_have_one_row(network, in_process_context):
   expected, _ = _run(in_process_context, *how)
   crew = threads_crew.ThreadsCrew()
   crew.reset(2)
-  found, _ = _run(context.ClusterContext(crew), *how)
+  found, _ = _run(context.ClusterContext(crew, 600), *how)
   assert crew.calls
   for one, other in zip(found, expected, strict=True):
     np.testing.assert_array_equal(one, other)

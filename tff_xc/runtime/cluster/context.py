@@ -3,7 +3,6 @@
 import itertools
 import weakref
 
-from tff_xc.runtime import registry
 from tff_xc.runtime.cluster import cut, dispatch, messages
 from tff_xc.runtime.in_process import context
 
@@ -13,7 +12,7 @@ class ClusterContext(context.InProcessContext):
 
   _phase = cut.CutPhase
 
-  def __init__(self, crew, timeout_seconds: float = registry.WORKER_TIMEOUT, device: str = ''):
+  def __init__(self, crew, timeout_seconds: float, device: str = ''):
     super().__init__(context.new_clients(1, device))
     self._roster = dispatch.Roster(crew, timeout_seconds)
     self._programs = weakref.WeakKeyDictionary()
