@@ -146,7 +146,7 @@ class Examples:
       return (numbers + self.ids.start).tolist()
     return self.ids[numbers].tolist()
 
-  def some(self, numbers: np.ndarray) -> 'Examples':
+  def some(self, numbers: np.ndarray) -> Examples:
     """Returns these examples, all of which train; ids are their numbers here."""
     read = self.read
     return dataclasses.replace(
@@ -160,7 +160,7 @@ class Examples:
       read=read and (lambda rows: read(numbers[rows])),
     )
 
-  def kept(self, numbers: np.ndarray) -> 'Examples':
+  def kept(self, numbers: np.ndarray) -> Examples:
     """Returns these examples, int [k] ascending, in their parts and with their ids."""
 
     def left(part):
@@ -173,7 +173,7 @@ class Examples:
       retrieval=left(self.retrieval),
     )
 
-  def of_classes(self, classes: np.ndarray) -> 'Examples':
+  def of_classes(self, classes: np.ndarray) -> Examples:
     """Returns all examples with these classes, int [k] ascending, numbered from
     0.
 
@@ -185,7 +185,7 @@ class Examples:
     names = [self.class_names[c] for c in classes.tolist()]
     return dataclasses.replace(self, labels=new[self.labels], class_names=names)
 
-  def listed(self, file: str) -> 'Examples':
+  def listed(self, file: str) -> Examples:
     """Returns the examples with the classes that a file lists; '': as they are."""
     if not file:
       return self
@@ -255,9 +255,7 @@ def bags(x: sparse.csr_matrix) -> tuple[np.ndarray, ...]:
   )
 
 
-def of_labels(
-  labels: np.ndarray | sparse.csr_matrix, num_classes: int | None = None
-) -> Examples:
+def of_labels(labels: np.ndarray | sparse.csr_matrix, num_classes: int | None = None) -> Examples:
   """Returns examples whose ids and classes are numbers.
 
   Without `num_classes`, n is the width of sets, else the largest label plus one.
