@@ -123,7 +123,7 @@ def _that_apply(task, algorithm, given: dict[str, Any]) -> dict[str, Any]:
     known = experiment.defaults(task, settings) | task.checked_options(options)
   if algorithm:
     names = algorithms.HYPERPARAMETERS
-    known = algorithm.resolve({n: given[n] for n in given if n in names}, {})
+    known = algorithm.resolve({n: given[n] for n in given if n in names})
   return known | given
 
 

@@ -208,10 +208,15 @@ def resolve(task: str, algorithm: str, changes: Mapping[str, Any] | None = None)
       f'--{min(of_clients)} does not apply to {algorithm}, which has no clients'
     )
   found.check(options)
-  values = chosen.resolve(given, found.hyperparameters(chosen), settings, options)
-  draft = task_lib.Draft(chosen, settings, options, values, given)
   num_classes = found.known_classes(options, settings['data_dir'])
-  chosen.fit(values, given, num_classes)
+  values = chosen.resolve(
+    given,
+    {**found.defaults, 'clients_per_round': found.clients_per_round},
+    found.by_algorithm.get(algorithm, {}),
+    (settings, options),
+    num_classes,
+  )
+  draft = task_lib.Draft(chosen, settings, options, values, given)
   found.fit(draft)
   _check_sizes(draft, 0 if found.data_is_named else num_classes or 0)
   _check_weights_of_classes(found, values, num_classes)

@@ -203,16 +203,6 @@ class Task:
     names = dict.fromkeys((*self.metrics, *more))  # Each once.
     return catalog.measurable(names, {*present, 'train'})
 
-  def hyperparameters(self, algorithm: type[base.Base]) -> dict[str, Any]:
-    """Returns this task's defaults for an algorithm."""
-    shared = {**self.defaults, 'clients_per_round': self.clients_per_round}
-    optimizer = shared.get('server_optimizer', 'sgd')
-    own = algorithm.own.get('server_optimizer', optimizer)
-    if not algorithm.has_clients or own != optimizer:
-      shared = {k: v for k, v in shared.items() if not k.startswith('server_')}
-    of_one = self.by_algorithm.get(algorithm.name, {})
-    return {**shared, **algorithm.own, **of_one}
-
 
 def check_split(draft: Draft) -> None:
   """Refuses options of another split than the chosen one."""

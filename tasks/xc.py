@@ -428,7 +428,11 @@ def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:
     best_by='pc_mean_validation',
     lacks=(base.ONE_LABEL, base.COSINES),
     defaults=_SETS_DEFAULTS,
-    by_algorithm={'fedmlh': {'hash_tables': tables, 'hash_buckets': buckets}},
+    by_algorithm={
+      'fedmlh': {'hash_tables': tables, 'hash_buckets': buckets},
+      # Their clients take SGD, here at the rate that Adam has.
+      **dict.fromkeys(('scaffold', 'fednova'), {'client_learning_rate': 1e-3}),
+    },
     options=task.options(
       *_SETS_OPTIONS, *options, hashed_features=hashed, hidden_dim=hidden, num_clients=10
     ),

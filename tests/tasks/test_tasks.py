@@ -24,7 +24,7 @@ def test_defaults_are_of_hyperparameters_and_within_bounds(name):
     assert set(defaults) <= set(algorithms.HYPERPARAMETERS)
   for algorithm in ('fedaws', 'fedaws_posonly'):
     found = algorithms.get(algorithm)
-    made = found(**found.resolve({}, task.hyperparameters(found)))
+    made = found(**found.resolve({}, task.defaults, task.by_algorithm.get(algorithm, {})))
     assert not [w for w in made.warnings(10**6, 1) if 'spreadout' in w]
 
 

@@ -117,12 +117,6 @@ class Base:
     `facts` are attributes of `Facts`. InputError: the model is not what it needs.
     Values that exclude each other are refused by `made`, not here.
     """
-    names = [field.name for field in dataclasses.fields(Facts)]
-    for name in set(facts) - {*names}:
-      raise TypeError(
-        f'{self.name}: algorithm() takes the model and {", ".join(names)}, not'
-        f' {name!r}; `made` and the builder take hyper-parameters and answers'
-      )
     known = Facts(**facts)
     made = self.finish(self.make(model, known), known)
     if made.model is model:
@@ -158,8 +152,7 @@ class Base:
         raise TypeError(
           "class_probabilities go with importance_weights='train', or calibration='prior'"
         )
-    values = cls.resolve(given, {})
-    cls.fit(values, given, model.num_classes)
+    values = cls.resolve(given, num_classes=model.num_classes)
     made = cls(**values).algorithm(model, **known)
     return dataclasses.replace(made, **arguments)
 
@@ -200,18 +193,26 @@ class Base:
     return []
 
   @classmethod
-  def resolve(cls, given: Mapping, task_defaults: Mapping, *others: dict) -> dict[str, Any]:
+  def resolve(
+    cls,
+    given: Mapping,
+    task_defaults: Mapping = {},
+    of_algorithm: Mapping = {},
+    others: tuple[dict, ...] = (),
+    num_classes: int | None = None,
+  ) -> dict[str, Any]:
     """Returns the values of the hyper-parameters that apply, see `hp.resolve`.
 
     `others` are a run's other settings, by name, which may exclude some of these values.
+    `num_classes` are those of the data, if they are known.
     """
     if given.get('local_steps') and 'local_epochs' in given:
       raise errors.InputError('--local_epochs does not apply with --local_steps; give one of them')
     if 'local_epochs' in given and 'local_steps' not in given:
       # Not the task's steps, but these epochs.
-      task_defaults = {**task_defaults, 'local_steps': 0}
+      of_algorithm = {**of_algorithm, 'local_steps': 0}
     own = {n: v for n, v in given.items() if not any(n in group for group in others)}
-    values = hp.resolve(cls.hyperparameters, own, task_defaults, cls.name, cls.defaults)
+    values = hp.resolve(cls, own, task_defaults, of_algorithm)
     for name in ('local_steps', 'steps_per_round'):
       steps, size = values.get(name, 0), values['batch_size']
       if steps * size > hp.INT32_MAX:
@@ -221,6 +222,7 @@ class Base:
         )
     conflicts.check(cls, given, values, *others)
     cls.check(values)
+    cls.fit(values, given, num_classes)
     return values
 
   @classmethod

@@ -259,7 +259,10 @@ class Centralized(base.Server):
     ' has, ceil(mean n_k / batch_size)',
     least=0,
   )
-  server_momentum: float = 0.0
+  # The server takes over the client's weights, whatever a task gives other servers.
+  server_optimizer: str = hp.own('sgd')
+  server_learning_rate: float | None = hp.own(None)
+  server_momentum: float = hp.own(0.0)
   loss: str = hp.field(
     'softmax',
     "loss of the clients: 'softmax', or the 'contrastive' loss (eq. 6) with which the FedAwS"
@@ -292,25 +295,21 @@ class Centralized(base.Server):
 
   def make(self, model, facts):
     del facts
-    from tff_xc.round import cohort
+    from tff_xc import heads
+    from tff_xc.round import cohort, losses
 
-    batches = cohort.IidBatches(self.batch_size, self.steps_per_round)
     made = base.softmax(model, self.local_training())
     if self.loss == 'contrastive':
-      made = dataclasses.replace(made, loss=self._contrastive(model))
-    return dataclasses.replace(made, sampling=batches)
-
-  def _contrastive(self, model):
-    from tff_xc import heads
-    from tff_xc.round import losses
-
-    if not isinstance(model.head, heads.CosineHead):
-      raise errors.InputError(
-        f'--loss=contrastive needs {base.COSINES}, which this task does not have; leave it out'
+      if not isinstance(model.head, heads.CosineHead):
+        raise errors.InputError(
+          f'--loss=contrastive needs {base.COSINES}, which this task does not have; leave it out'
+        )
+      loss = losses.Contrastive(
+        self.pull_weight, self.push_weight, self.loss_margin, self.loss_distance
       )
-    return losses.Contrastive(
-      self.pull_weight, self.push_weight, self.loss_margin, self.loss_distance
-    )
+      made = dataclasses.replace(made, loss=loss)
+    batches = cohort.IidBatches(self.batch_size, self.steps_per_round)
+    return dataclasses.replace(made, sampling=batches)
 
 
 build_fedss = base.builder(FedSS)

@@ -12,7 +12,7 @@ import math
 import numbers
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tff_xc import errors, wording
@@ -203,43 +203,42 @@ def complete(made: Any) -> None:
 
 
 def resolve(
-  taken: Sequence[Hyperparameter],
-  given: Mapping,
-  task_defaults: Mapping,
-  who: str,
-  own_defaults: Mapping | None = None,
+  cls: type, given: Mapping, task_defaults: Mapping, of_algorithm: Mapping
 ) -> dict[str, Any]:
-  """Returns the value of every hyper-parameter that applies.
+  """Returns the value of every hyper-parameter that applies; no other place chooses one.
+
+  It is the user's; or else the task's for this algorithm; or what the algorithm's name says
+  (`own`); or the task's for all algorithms; or the default.
 
   Args:
-    taken: those of the algorithm; one that another belongs to comes before it.
+    cls: the algorithm, a `declared` class with a `name`.
     given: the user's values, by name.
-    task_defaults: of these, those that the algorithm does not take are ignored.
-    who: the algorithm's name, for messages.
-    own_defaults: the algorithm's own defaults.
+    task_defaults: the task's for all algorithms; those that this one lacks are ignored.
+    of_algorithm: the task's for this algorithm.
   """
-  names = [h.name for h in taken]
+  known = {h.name: h for h in cls.hyperparameters}
   for name in given:
-    if name not in names:
+    if name not in known:
       raise errors.InputError(
-        f'--{name} is not a hyper-parameter of {who}'
-        f'{wording.meant(name, names, "--")}; it takes: ' + ', '.join(f'--{n}' for n in names)
+        f'--{name} is not a hyper-parameter of {cls.name}'
+        f'{wording.meant(name, known, "--")}; it takes: ' + ', '.join(f'--{n}' for n in known)
       )
-  own, values = own_defaults or {}, {}
-  for h in taken:
-    chosen = values.get(h.of)
+  first, values = {**cls.own, **of_algorithm}, {}
+  for h in cls.hyperparameters:
+    of, chosen = known.get(h.of), values.get(h.of)
     # What belongs to something that does not apply does not apply either.
-    if h.of in names and not (h.of in values and h.applies_with(chosen)):
+    if of and not (h.of in values and h.applies_with(chosen)):
       if h.name in given:
         raise errors.InputError(_why_not(h, chosen, h.of in values))
       continue
-    value = h.defaults.get(chosen, own.get(h.name, h.default))
-    of = next((t for t in taken if t.name == h.of), None)
-    # The task's default goes with the task's value of `h.of`.
-    if of is None or chosen == task_defaults.get(of.name, of.default):
-      value = task_defaults.get(h.name, value)
-    values[h.name] = given.get(h.name, value)
-    values[h.name] = h.checked(values[h.name])
+    value = h.defaults.get(chosen, cls.defaults[h.name])
+    # A task's default goes with the task's value of `h.of`.
+    of_task = of and task_defaults.get(h.of, of.default)
+    if not of or chosen == first.get(h.of, of_task):
+      if not of or chosen == of_task:
+        value = task_defaults.get(h.name, value)
+      value = first.get(h.name, value)
+    values[h.name] = h.checked(given.get(h.name, value))
   return values
 
 
