@@ -8,39 +8,25 @@ reach.
 import collections
 import dataclasses
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests import doubling, small_data
 from tff_xc.algorithms import fedss
 from tff_xc.experiment import training
-from tff_xc.options import importance
 from tff_xc.round import cohort, parts
 
 # ---------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class RareFirst:
-  """Adds weights 1 / (examples of the class at the client) to a sampling."""
+class RareFirst(parts.Part):
+  """Examples weigh 1 / (examples of their class at the client)."""
 
-  sampling: cohort.UniformClients
-  has_clients = True
+  name = 'rare_first'
 
-  def cohorts(self, dataset, seed):
-    drawn = self.sampling.cohorts(dataset, seed)
-
-    def weighted(client):
-      counts = np.bincount(client.all_y)[client.y]
-      return client._replace(weights=(1 / counts).astype(np.float32))
-
-    def cohort_of(round_number):
-      found = drawn(round_number)
-      weighed = [*map(weighted, found.examples)]
-      return dataclasses.replace(found, examples=weighed)
-
-    return cohort_of
+  def examples(self, examples, held, received):
+    counts = tf.gather(held.counts, examples.y)
+    return examples._replace(weights=1.0 / tf.cast(counts, tf.float32))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +61,8 @@ def remembering(model, **arguments):
   return dataclasses.replace(
     fedss.FedSS.made(model=model, **arguments),
     penalties=(near_its_last,),
-    parts=(LastEncoder(spec), importance.GivenWeights()),
-    sampling=RareFirst(cohort.UniformClients(3)),
+    parts=(LastEncoder(spec), RareFirst()),
+    sampling=cohort.UniformClients(3),
   )
 
 

@@ -149,8 +149,6 @@ class MOON(FedAvg):
   def __post_init__(self):
     super().__post_init__()
     if self.moon_published:
-      if self.local_steps or self.local_epochs != 1:
-        raise ValueError('moon_published needs one local epoch')
       object.__setattr__(self, 'shuffle', False)
       object.__setattr__(self, 'contrastive_weight', 0.0)
 

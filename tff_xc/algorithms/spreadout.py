@@ -74,12 +74,6 @@ class Spreadout:
   margin: float = 0.0
   tangent: bool = False
 
-  def __post_init__(self):
-    if self.distance not in (*DISTANCES, POSITIVE_COSINE):
-      raise ValueError(f'unknown distance {self.distance!r}')
-    if self.distance == POSITIVE_COSINE and (self.margin or self.nearest):
-      raise ValueError(f'{self.distance} is over all pairs, without a margin')
-
   def step_limit(self, num_rows: int) -> float:
     """Returns 1 / (2 k), the bound of lambda eta for `num_rows` rows.
 

@@ -11,7 +11,6 @@ import asyncio
 import concurrent.futures
 import contextlib
 import csv
-import dataclasses
 import math
 import os
 import pathlib
@@ -24,7 +23,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import errors, files, lock
-from tff_xc.data import description
 from tff_xc.experiment import checkpoints, same_run, storage, trackers
 from tff_xc.report import run_files
 
@@ -131,12 +129,6 @@ class RunDirectory:
       writer.writerow(('class', 'name', 'count'))
       writer.writerows(zip(range(len(names)), names, counts, strict=True))
 
-  def write_description(self, found: description.Description) -> None:
-    """Writes description.json."""
-    path = self.path / run_files.DESCRIPTION
-    with storage.writing(path):
-      files.write_json(path, dataclasses.asdict(found))
-
   def release(self, row: Mapping[str, float], round_number: int) -> None:
     """Appends one round's row, or nothing. Row 0 comes first and has only scores."""
     try:
@@ -151,10 +143,10 @@ class RunDirectory:
       _finish(self._events.release(measured, round_number))
       self.tracked.release(row, round_number)
 
-  def write_summary(self, summary: Mapping[str, Any]) -> None:
-    path = self.path / run_files.SUMMARY
-    with storage.writing(path):
-      files.write_json(path, summary)
+  def write(self, name: str, content: Mapping[str, Any]) -> None:
+    """Writes a file of the directory as JSON."""
+    with storage.writing(self.path / name):
+      files.write_json(self.path / name, content)
 
 
 def _finish(release) -> None:

@@ -172,7 +172,7 @@ def _directory(run_dir, config, dataset, counts, tracker) -> run_directory.RunDi
   """Opens the run's directory, and writes the data's description into it."""
   watched = dataset.train.pool.files
   directory = run_directory.RunDirectory(run_dir, config, watched, tracker)
-  directory.write_description(dataset.description)
+  directory.write(run_files.DESCRIPTION, dataclasses.asdict(dataset.description))
   if dataset.class_names is not None:
     of_class = np.asarray(counts.sum(axis=0)).ravel()
     directory.write_classes(dataset.class_names, of_class)
@@ -378,7 +378,7 @@ def run(
     summary['epsilon'] = epsilon(int(summary['rounds']))
   if held.done < schedule.rounds:
     summary['stopped_after'] = best.stop_after
-  directory.write_summary(summary)
+  directory.write(run_files.SUMMARY, summary)
   return summary
 
 

@@ -78,14 +78,9 @@ class Attack(option.Option):
       return algorithm
     if facts.num_clients is None:
       raise TypeError('num_clients is missing: the clients of the data set, of which some attack')
-    return dataclasses.replace(self, num_clients=facts.num_clients).among(algorithm)
-
-  def among(self, algorithm):
-    """Returns the algorithm some of whose clients attack, however they are drawn."""
-    if algorithm.sampling is None or not algorithm.has_clients:
-      raise ValueError('the algorithm draws no clients that could attack')
-    sampling = attacked(algorithm.sampling, self)
-    return dataclasses.replace(algorithm.with_part(self), sampling=sampling)
+    among = dataclasses.replace(self, num_clients=facts.num_clients)
+    sampling = attacked(algorithm.sampling, among)
+    return dataclasses.replace(algorithm.with_part(among), sampling=sampling)
 
   @property
   def factor(self) -> float:

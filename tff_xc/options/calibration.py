@@ -109,16 +109,10 @@ class Calibration(option.Option):
       return logits - self.calibration_tau * tf.pow(counts, -0.25)
     return logits + tf.gather(tf.constant(self.shift), held.ids)
 
-  def with_prior(self, examples) -> Calibration:
-    """Returns it with the adjustment for numbers of training examples [n] of the classes."""
-    import numpy as np
-
-    p = np.asarray(examples, np.float64)
-    shift = (self.calibration_tau * np.log(p / p.sum() + _TINY)).astype(np.float32)
-    return dataclasses.replace(self, shift=shift)
-
   def added(self, algorithm, facts):
     """InputError: there is no softmax, no row for each class, or nothing would change."""
+    import numpy as np
+
     from tff_xc.round import losses
 
     if self.calibration == 'none':
@@ -127,7 +121,9 @@ class Calibration(option.Option):
     if self.calibration == PRIOR:
       if facts.class_probabilities is None:
         raise ValueError("calibration='prior' needs class_probabilities")
-      found = self.with_prior(facts.class_probabilities)
+      p = np.asarray(facts.class_probabilities, np.float64)
+      shift = (self.calibration_tau * np.log(p / p.sum() + _TINY)).astype(np.float32)
+      found = dataclasses.replace(self, shift=shift)
     loss, model = algorithm.loss, algorithm.model
     if model.rows_per_label != 1:
       raise errors.InputError(

@@ -18,17 +18,9 @@ from typing import Any
 from tff_xc import errors
 from tff_xc.lazy import tf
 from tff_xc.options import hyperparameters as hp, option
-from tff_xc.round import parts
 
 # Values of --importance_weights that are no file.
 NAMED = NONE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
-
-
-class GivenWeights(parts.Part):
-  """Examples weigh as `ClientExamples.weights` says."""
-
-  name = 'importance'
-  takes_weights = True
 
 
 @hp.declared

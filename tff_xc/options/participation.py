@@ -49,14 +49,16 @@ class Participation(option.Option):
     from tff_xc.round import cohort
 
     count, poisson = self.clients_per_round, self.client_sampling == 'poisson'
+    sampling, changed = cohort.UniformClients(count, facts.examples_per_round, poisson), {}
     if self.virtual_client_size:
-      algorithm = cohort.virtual_clients(
-        algorithm, count, self.virtual_client_size, self.virtual_client_replace, poisson
+      sampling = cohort.VirtualClients(
+        count, self.virtual_client_size, self.virtual_client_replace, poisson
       )
-    else:
-      sampling = cohort.UniformClients(count, facts.examples_per_round, poisson)
-      algorithm = dataclasses.replace(algorithm, sampling=sampling)
-    return cohort.with_dropout(algorithm, self.client_failure_rate)
+      training = dataclasses.replace(algorithm.local_training, epochs=1, steps=0)
+      changed = {'weighting': 'uniform', 'local_training': training}
+    if self.client_failure_rate:
+      sampling = cohort.Dropout(sampling, self.client_failure_rate)
+    return dataclasses.replace(algorithm, sampling=sampling, **changed)
 
   @classmethod
   def check(cls, values):

@@ -142,10 +142,6 @@ class Bounds(parts.Part):
   # The largest L2 norm, to which others are scaled down, or None.
   clipping: Quantile | None = CLIPPING
 
-  def __post_init__(self):
-    if not self.bounds:
-      raise ValueError('give zeroing, clipping or both')
-
   @property
   def bounds(self) -> Mapping[str, Quantile]:
     """The bounds that there are, in the order in which they apply."""

@@ -40,12 +40,6 @@ class Schedule:
   factor: float = 0.0
   warmup: int = 0
 
-  def __post_init__(self):
-    if self.shape not in (CONSTANT, COSINE, STEP):
-      raise ValueError(f'unknown schedule {self.shape!r}')
-    if self.shape != CONSTANT and self.rounds < 1:
-      raise ValueError(f'the schedule {self.shape!r} has {self.rounds} rounds')
-
   def __call__(self, number: tf.Tensor) -> tf.Tensor:
     """Returns float32, of rounds int32 of any shape."""
     t, warmup = tf.cast(number, tf.float32), float(self.warmup)

@@ -21,33 +21,11 @@ from tff_xc.round import folding, merge, randomness
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
-  """How rows are chosen.
-
-  Attributes:
-    noise_ratio: the noise's standard deviation on the counts over C1, as a multiple of
-      that on the updates over C.
-    clip: C1, the L2 norm of a client's counts. Of k rows, each counts min(1, C1 /
-      sqrt(k)).
-    threshold: in standard deviations of this noise; a row is chosen if its count with
-      noise is above tau, which is so much. So a row that nobody sent is chosen with the
-      probability of a normal number above it.
-  """
-
-  noise_ratio: float = 2.0
-  clip: float = 1.0
-  threshold: float = 4.0
-
-  def __post_init__(self):
-    if not (0 < self.noise_ratio < math.inf and 0 < self.clip < math.inf):
-      raise ValueError(f'{self}: expected finite numbers above 0')
-
-
-@dataclasses.dataclass(frozen=True)
 class CountedRows(merge.SumRows):
   """Adds the rows' changes, and counts in place of weights.
 
-  `tables` are the names of all tables whose rows are counted, under one norm `clip`.
+  `tables` are the names of all tables whose rows are counted, and `clip` is C1, the L2 norm of
+  a client's counts: of k rows, each counts min(1, C1 / sqrt(k)).
   """
 
   tables: tuple[str, ...] = ()
@@ -81,7 +59,8 @@ def chosen(
     counted: of `CountedRows`.
     num_rows: n.
     stddev: of the noise on counts.
-    threshold: see `Choice`.
+    threshold: in `stddev`; a row is chosen if its count with noise is above tau, which is so
+      much. So a row that nobody sent is chosen with the probability of a normal number above it.
     seed: [2], for noise.
   """
   noise = stddev * tf.random.stateless_normal(tf.shape(counted.ids), randomness.step_seed(seed, 0))

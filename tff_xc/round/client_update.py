@@ -159,33 +159,14 @@ def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
   one_each = request.fail_unless(
     tf.equal(count, size), 'it has {} examples x and {} labels y', (count, size), client_id
   )
-  checks = [one_each, *_weight_checks(examples.weights, size, client_id)]
   for table in algorithm.tables:
 
     def slots_of(ids, table=table):
       return table.request.positions(held[table.name], ids, client_id, table.name)
 
-    with tf.control_dependencies(checks):
+    with tf.control_dependencies([one_each]):
       examples = tables.localised(algorithm.model, table.name, examples, slots_of)
   return examples
-
-
-def _weight_checks(weights, size, client_id) -> list[tf.Operation]:
-  """Returns the checks of a client's example weights, if it has any."""
-  if isinstance(weights, tuple):
-    return []
-  count, least = tf.size(weights), tf.reduce_min(tf.pad(weights, [[0, 1]]))
-  return [
-    request.fail_unless(
-      tf.equal(count, size),
-      'it has {} example weights and {} examples; its sampling must give a weight to each',
-      (count, size),
-      client_id,
-    ),
-    request.fail_unless(
-      least >= 0, 'an example weight is {}; expected 0 or more', (least,), client_id
-    ),
-  ]
 
 
 def _trained_of(algorithm, weights):

@@ -295,31 +295,6 @@ class VirtualClients:
     return cohort
 
 
-def virtual_clients(
-  algorithm: algorithm_lib.Algorithm,
-  clients_per_round: int,
-  examples: int,
-  replace: bool = False,
-  poisson: bool = False,
-) -> algorithm_lib.Algorithm:
-  """Returns the algorithm on `VirtualClients` of equal weight, for one epoch.
-
-  Raises ValueError if `examples` is no multiple of the batch size, or if clients that
-  keep a state could be drawn twice.
-  """
-  training = algorithm.local_training
-  if examples % training.batch_size:
-    raise ValueError(f'{examples} examples are no multiple of batches of {training.batch_size}')
-  if replace and algorithm.client_state is not None:
-    raise ValueError('clients that keep a state are drawn without replacement')
-  return dataclasses.replace(
-    algorithm,
-    sampling=VirtualClients(clients_per_round, examples, replace, poisson),
-    weighting='uniform',
-    local_training=dataclasses.replace(training, epochs=1, steps=0),
-  )
-
-
 @dataclasses.dataclass(frozen=True)
 class Changed:
   """Clients as `sampling` draws them, of which some do not do as they should."""
@@ -368,14 +343,3 @@ class Dropout(Changed):
       )
 
     return cohort
-
-
-def with_dropout(algorithm: algorithm_lib.Algorithm, probability: float) -> algorithm_lib.Algorithm:
-  """Returns the algorithm with `Dropout`; as it is for a probability of 0."""
-  if not 0 <= probability < 1:
-    raise ValueError(f'probability {probability}: expected 0 <= p < 1')
-  if not probability:
-    return algorithm
-  if algorithm.sampling is None or not algorithm.has_clients:
-    raise ValueError('the algorithm draws no clients that could leave')
-  return dataclasses.replace(algorithm, sampling=Dropout(algorithm.sampling, probability))

@@ -31,8 +31,8 @@ class ClientExamples(NamedTuple):
     all_y: int32 [m_k], the labels of all of the client's examples. They decide
       which class rows it requests. `x` and `y` are the examples that it uses
       this round; `all_y` equals `y` (or its ids) if it uses all.
-    weights: float32 [n_k], weights of the examples in the loss, or () if none
-      come with them.
+    weights: float32 [n_k], weights of the examples in the loss, which a part of the
+      round may add (`parts.Part.examples`), or (): all alike.
     state: `KeptState`, what the client kept from its last round (see
       `nothing_kept`), or () for an algorithm without client state.
   """
@@ -100,13 +100,8 @@ def nothing_kept(spec: Any) -> KeptState:
   return KeptState(np.bool_(False), tf.nest.map_structure(zeros, spec))
 
 
-def client_type(
-  model: classifier.EmbeddingClassifier, weighted: bool = False, state_spec: Any = None
-) -> tff.Type:
-  """Returns the type of a client's value on this model.
-
-  `weighted`: examples come with weights; `state_spec`: of a client's state, or None.
-  """
+def client_type(model: classifier.EmbeddingClassifier, state_spec: Any = None) -> tff.Type:
+  """Returns the type of a client's value on this model; `state_spec` is of its state, or None."""
   integers = tff.TensorType(np.int32, [None])
   of_specs = tff.types.tensorflow_to_type
   return tff.to_type(
@@ -115,7 +110,7 @@ def client_type(
       sparse.LabelSets(integers, integers) if model.label_sets else integers,
       tff.TensorType(np.int64),
       integers,
-      tff.TensorType(np.float32, [None]) if weighted else (),
+      (),
       () if state_spec is None else KeptState(tff.TensorType(np.bool_), of_specs(state_spec)),
     )
   )

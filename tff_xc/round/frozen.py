@@ -163,21 +163,25 @@ def train_only(algorithm: algorithm_lib.Algorithm, part: str) -> algorithm_lib.A
   encoder's last layer (`Encoder.last_layer`); 'body', all but the class table; or
   'all'.
   """
-  if part == 'all':
-    return algorithm
-  if part == 'body':
-    return _body_only(algorithm)
   model = algorithm.model
-  specs, encoder = model.weight_specs(), model.encoder
+  specs, encoder, names = model.weight_specs(), model.encoder, set()
   if part == 'bottleneck' and not encoder.last_layer:
     raise errors.InputError(
       '--trainable=bottleneck: this encoder names no last layer of its own'
       ' (Encoder.last_layer); give --trainable=head or all'
     )
-  kept = encoder.last_layer if part == 'bottleneck' else ()
-  names = {*specs.encoder, *specs.encoder_state, *encoder.tables} - {*kept}
+  if part == 'body':
+    names = {classifier.CLASS}
+    if algorithm.tables[0].steps:
+      raise errors.InputError(
+        '--trainable=body keeps class rows as they are drawn, and the server of this'
+        ' algorithm moves them; choose another --algorithm, such as fedbabu'
+      )
+  elif part != 'all':
+    kept = encoder.last_layer if part == 'bottleneck' else ()
+    names = {*specs.encoder, *specs.encoder_state, *encoder.tables} - {*kept}
   frozen = algorithm.frozen | names
-  if frozen >= {*specs.encoder, *specs.tables}:
+  if part != 'all' and frozen >= {*specs.encoder, *specs.tables}:
     raise errors.InputError(
       f'--trainable={part}: this algorithm does not train the class table, so nothing'
       ' would be trained; give --trainable=bottleneck or all'
@@ -194,15 +198,3 @@ def head_only(algorithm) -> algorithm_lib.Algorithm:
   trained = algorithm.frozen - {classifier.CLASS}
   unfrozen = dataclasses.replace(algorithm, frozen=trained, head_epochs=0)
   return train_only(unfrozen, 'head')
-
-
-def _body_only(algorithm) -> algorithm_lib.Algorithm:
-  table = algorithm.tables[0]
-  if table.steps:
-    raise errors.InputError(
-      '--trainable=body keeps class rows as they are drawn, and the server of this'
-      ' algorithm moves them; choose another --algorithm, such as fedbabu'
-    )
-  kept = tables_lib.Table(table.name, table.request, merge.KeepRows())
-  frozen = algorithm.frozen | {table.name}
-  return dataclasses.replace(algorithm, frozen=frozen, tables=(kept, *algorithm.tables[1:]))

@@ -205,10 +205,6 @@ class Contrastive:
   margin: float = 1.0
   distance: str = 'cosine'
 
-  def __post_init__(self):
-    if self.distance not in DISTANCES:
-      raise ValueError(f'unknown distance {self.distance!r}')
-
   def __call__(self, step: LocalStep) -> tf.Tensor:
     d = 1.0 - tf.matmul(
       layers.unit_norm(step.embeddings),

@@ -110,7 +110,6 @@ class Part:
     metrics: names of the numbers of a round; columns of metrics.csv.
     beside: float32 [n], a number that a client receives with each class row as the
       part's message; or None.
-    takes_weights: whether examples come with weights (`ClientExamples.weights`).
     always_counts: whether a client counts in means even where its update is dropped.
     size: a function from the numbers of a vector of an update to its bytes; None: as float32.
     both_ways: whether what clients receive has this size, too.
@@ -121,7 +120,6 @@ class Part:
   reply_spec = ()
   metrics = ()
   beside = None
-  takes_weights = False
   always_counts = False
   size = None
   both_ways = False

@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from tff_xc import classifier, errors
 from tff_xc.data import sparse
-from tff_xc.encoders import encoder as encoder_lib
 from tff_xc.round import (
   algorithm as algorithm_lib,
   client_update,
@@ -102,19 +101,11 @@ def signature(model: classifier.EmbeddingClassifier) -> tuple:
 def first_time(
   algorithm: algorithm_lib.Algorithm, examples: examples_lib.ClientExamples
 ) -> examples_lib.ClientExamples:
-  """Returns the value of a client that keeps nothing yet, with weights of 1 if any."""
-  if any(part.takes_weights for part in algorithm.parts):
-    size = encoder_lib.count(examples.y)
-    examples = examples._replace(weights=tf.ones([size]))
-  if algorithm.client_state is not None:
-
-    def zeros(s):
-      return tf.zeros(s.shape, s.dtype)
-
-    nothing = tf.nest.map_structure(zeros, algorithm.client_state.spec)
-    kept = examples_lib.KeptState(tf.constant(False), nothing)
-    examples = examples._replace(state=kept)
-  return examples
+  """Returns the value of a client that keeps nothing yet."""
+  if algorithm.client_state is None:
+    return examples
+  nothing = examples_lib.nothing_kept(algorithm.client_state.spec)
+  return examples._replace(state=tf.nest.map_structure(tf.constant, nothing))
 
 
 def received(

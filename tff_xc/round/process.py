@@ -120,13 +120,15 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
       collections.OrderedDict((name, call(name, of)) for name, of in exchanges.items())
     )
 
-  request = _build_request(algorithm)
-  messages, train = _build_messages(algorithm), _build_training(algorithm)
+  request = tff.tensorflow.computation(
+    lambda examples, seed: tables_lib.held_rows(algorithm.model, algorithm.tables, examples, seed)
+  )
+  messages = tff.tensorflow.computation(lambda states: parts.messages(algorithm, states))
+  train = _build_training(algorithm)
   server_step = _build_server_step(algorithm)
   state_spec = algorithm.client_state and algorithm.client_state.spec
   collect = state_spec and examples_lib.build_collect(state_spec)
-  given = any(part.takes_weights for part in algorithm.parts)
-  client = examples_lib.client_type(algorithm.model, given, state_spec)
+  client = examples_lib.client_type(algorithm.model, state_spec)
 
   @tff.federated_computation(
     tff.FederatedType(state_type, tff.SERVER), tff.FederatedType(client, tff.CLIENTS)
@@ -251,26 +253,6 @@ def _as_tensors(
   rows, beside = rows if isinstance(rows, tuple) else (rows, None)
   rows = tf.ensure_shape(rows, [slots, rows.shape[-1]])
   return table.used(rows, held), beside
-
-
-def _build_request(algorithm):
-  """Returns the computation (examples, seed) -> `SelectedRows` by table."""
-
-  @tff.tensorflow.computation
-  def request(examples, seed):
-    return tables_lib.held_rows(algorithm.model, algorithm.tables, examples, seed)
-
-  return request
-
-
-def _build_messages(algorithm):
-  """Returns the computation: states by part -> their messages."""
-
-  @tff.tensorflow.computation
-  def messages(states):
-    return parts.messages(algorithm, states)
-
-  return messages
 
 
 def _build_training(algorithm):
@@ -438,11 +420,7 @@ def _build_weights_access(algorithm, fixed, state_type):
   return get_weights, set_weights
 
 
-@tff.tensorflow.computation(tff.TensorType(np.int32, [2]), np.int32)
-def _round_seed(seed, round_number):
-  return randomness.round_seed(seed, round_number)
-
-
-@tff.tensorflow.computation(np.int32)
-def _following(round_number):
-  return round_number + 1
+_round_seed = tff.tensorflow.computation(
+  randomness.round_seed, tff.TensorType(np.int32, [2]), np.int32
+)
+_following = tff.tensorflow.computation(lambda round_number: round_number + 1, np.int32)

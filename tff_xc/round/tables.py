@@ -229,11 +229,7 @@ def _tied_keys(model, examples) -> tf.Tensor | None:
   """Returns int32 [k], the class rows that features name, or None if none are tied."""
   if not model.encoder.tied:
     return None
-  return tf.concat(_features(model, examples), axis=0)
-
-
-def _features(model, examples) -> list[tf.Tensor]:
-  return [t.ids(examples.x) for t in model.encoder.tied.values()]
+  return tf.concat([t.ids(examples.x) for t in model.encoder.tied.values()], axis=0)
 
 
 def localised(

@@ -193,8 +193,6 @@ def trimmed(algorithm, fraction: float):
 
   Raises `errors.InputError` for a table whose merge is more than a mean.
   """
-  if not 0 <= fraction <= MEDIAN:
-    raise ValueError(f'trimmed_fraction {fraction}: expected 0 <= f <= 0.5')
   tables = []
   for table in algorithm.tables:
     found = table.merge
