@@ -160,25 +160,3 @@ def test_who_has_one_class_is_warned_of_fedlc():
   assert not registry.get('fedlc')().warnings(9, 2)
   for given in ({'calibration_absent': 1.0}, {'calibration_tau': 0.0}):
     assert not registry.get('fedlc')(**given).warnings(9, 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  ('name', 'given'),
-  [
-    ('fedss', {'calibration': 'restricted'}),
-    ('fedss', {'calibration': 'counts', 'calibration_absent': 1.0}),
-    ('negonly', {'calibration': 'restricted'}),
-    ('feddyn', {'calibration': 'restricted'}),
-    ('moon', {'calibration': 'counts'}),
-    ('turbosvm', {'calibration': 'restricted'}),
-    ('fedss', {'calibration': 'prior'}),
-  ],
-)
-def test_combinations_train(name, given):
-  made = registered.algorithm(name, **given)
-  process = registered.process(name, **given)
-  metrics = registered.run(process, 4 * COHORTS[:1], made.client_state).metrics
-  found = [float(m['loss']) for m in metrics]
-  assert np.isfinite(found).all()
-  assert found[-1] < found[1]  # With all terms of MOON.

@@ -10,9 +10,7 @@ from tests import tiny
 from tests.algorithms import numpy_fedavg, numpy_fedaws, test_fedavg
 from tff_xc import errors, heads
 from tff_xc.algorithms import fedaws as fedaws_lib, fedss, spreadout
-from tff_xc.measure import ranking
-from tff_xc.round import folding, local_training, losses
-from tff_xc.runtime import registry
+from tff_xc.round import local_training, losses
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -173,23 +171,6 @@ def test_clients_count_alike_or_by_their_examples():
     np.testing.assert_allclose(kernel(cohort, **given), expected, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_baseline_1_collapses_and_fedaws_does_not():
-  # The examples differ little, like untrained embeddings.
-  cohort = [
-    client._replace(x=1 + 0.1 * client.x)
-    for client in tiny.cohort([[c] * 4 for c in range(N)], seed=6)
-  ]
-
-  def of(process):
-    return ranking.class_distances(
-      tiny.weights_after(process, 60, lambda _: cohort).class_table.numpy()
-    )[1]
-
-  given = {'spreadout_learning_rate': 0.004, 'spreadout_neighbors': 3}
-  assert of(build('baseline1')) < 0.7 < 1.0 < of(build(**given))
-
-
 # -- the form that FedSS compares with --
 
 
@@ -214,35 +195,9 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
   np.testing.assert_allclose(moved, after - 0.05 * gradient, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_a_round_writes_its_rows_in_place():
-  def pointer(t):
-    return np.asarray(memoryview(t)).__array_interface__['data'][0]
-
-  process = build(**TWO_NEIGHBOURS)
-  state = process.next(process.initialize(), COHORTS[0]).state
-  where = pointer(state.weights.class_table)
-  for cohort in COHORTS:
-    state = registry.donate(state)
-    state = process.next(state, cohort).state
-    assert pointer(state.weights.class_table) == where
-
-
 def test_a_head_without_cosines_is_refused():
   with pytest.raises(ValueError, match='CosineHead'):
     fedaws_lib.build_fedaws(model=tiny.model(N, heads.LinearHead()), max_positives=3)
-
-
-def test_a_class_of_one_client_gets_exactly_its_row():
-  """Line 13 replaces the row; it adds no delta, which would be rounded."""
-  algorithm = fedaws_lib.Baseline1.made(
-    model=tiny.model(N), max_positives=3, local_training=FULL_BATCH
-  )
-  rows, table = tf.random.normal([4, 3], seed=1), algorithm.tables[0]
-  sent = table.merge.sent(rows * 0.1, rows)
-  sums = folding.RowSums(tf.range(4), sent * 7.0, tf.fill([4], 7.0))
-  _, replaced, _ = table.merge.next(table.optimizer, (), tf.zeros([4, 3]), sums, tf.constant(7.0))
-  np.testing.assert_allclose(replaced, rows, rtol=1e-6)
 
 
 # -- the form that TurboSVM-FL compares with --

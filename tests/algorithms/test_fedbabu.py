@@ -70,29 +70,6 @@ def test_a_client_fine_tunes_its_class_rows(part):
   assert not np.allclose(after.class_table, before.class_table)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-  ('name', 'given'),
-  [
-    ('fedss', {}),
-    ('fedavgm', {'importance_weights': 'train'}),
-    ('fedmlh', {}),
-    ('feddyn', {}),
-    ('fedbabu', {'dp': 'central', 'dp_noise_multiplier': 0.1}),
-  ],
-)
-def test_other_algorithms_train_the_body_only(name, given):
-  given = {'trainable': 'body', **given}
-  made = registered.algorithm(name, **given)
-  learning = registered.process(name, **given)
-  cohorts = 2 * test_fedavg.COHORTS[:1]
-  states = registered.run(learning, cohorts, made.client_state)[:2]
-  before, after = map(learning.get_model_weights, states)
-  np.testing.assert_array_equal(after.class_table, before.class_table)
-  pairs = zip(after.encoder.values(), before.encoder.values(), strict=True)
-  assert not any(np.allclose(a, b) for a, b in pairs)
-
-
 def test_what_makes_no_sense_is_refused():
   for name in ('turbosvm', 'fedaws'):
     with pytest.raises(errors.InputError, match='server of this algorithm'):

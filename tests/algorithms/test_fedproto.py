@@ -105,14 +105,6 @@ def test_at_a_rate_of_zero_rows_are_the_means_of_classes():
     np.testing.assert_allclose(table[label], [*mean, 1], atol=1e-5)
 
 
-def test_the_first_round_only_tells_means():
-  learning = process()
-  before = learning.initialize()
-  output = learning.next(before, COHORTS[0])
-  assert output.metrics['loss'] == 0.0
-  tiny.assert_same_weights(output.state.weights.encoder, before.weights.encoder, 0.0)
-
-
 def test_a_class_without_examples_in_a_round_keeps_its_prototype():
   learning = process()
   state, _ = tiny.run(learning, 1, lambda _: COHORTS[0])

@@ -152,31 +152,6 @@ def test_scores_of_rows_that_nobody_trains_are_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  'given',
-  [
-    {'dp': 'central', 'dp_noise_multiplier': 0.1},
-    {'dp': 'local', 'dp_noise_multiplier': 0.1},
-    {'compression': 'rotate_quantize'},
-    {'robust_aggregation': 'median'},
-    {'secure_sums': True},
-    {'calibration': 'counts', 'prox_mu': 0.1},
-    {'client_optimizer': 'adam', 'client_learning_rate': 0.01},
-    {'attack': 'scale', 'attack_fraction': 0.3},
-  ],
-)
-def test_options_leave_heads_to_clients(given):
-  made = registered.algorithm('fedrep', **given)
-  learning = registered.process('fedrep', **given)
-  found = registered.run(learning, 2 * COHORTS[:1], made.client_state)
-  assert [m['clients_dropped'] for m in found.metrics] == [0, 0]
-  rows, after = (learning.get_model_weights(s).class_table for s in (found.first, found.last))
-  np.testing.assert_array_equal(after, rows)
-  for own in found.kept.values():
-    assert np.abs(own['head'] - np.asarray(rows)).max() > 0.01
-
-
-@pytest.mark.slow
 def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
   given = {'client_test_fraction': 0.25, 'unseen_clients': 0.2}
   given |= {'head_epochs': 2, 'client_learning_rate': 0.3}

@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import json
-import pydoc
 
 import numpy as np
 import pytest
@@ -27,17 +26,6 @@ def resolve(name, given=None, defaults=None):
 
 def made(name, **given):
   return registry.get(name).made(model=tiny.model(), max_positives=4, num_clients=12, **given)
-
-
-# Their own tests build them with other values.
-@pytest.mark.slow
-@pytest.mark.parametrize('name', registry.ALGORITHMS)
-def test_every_algorithm_builds_with_its_defaults(name):
-  given = {'negatives': 3} if 'negatives' in registry.get(name).names else {}
-  if resolve(name).get('calibration') == 'prior':  # A fact of the data.
-    given['class_probabilities'] = np.ones(tiny.model().num_classes)
-  process = process_lib.build_process(made(name, **given))
-  assert process.initialize.type_signature.result is not None
 
 
 @pytest.mark.parametrize(
@@ -83,38 +71,17 @@ def test_a_softmax_over_one_class_is_warned_of(name):
   assert 'nothing is learned' in warning
 
 
-def test_help_of_a_module_shows_its_builders():
-  shown = pydoc.plain(pydoc.render_doc(fedss))
-  shown = shown[shown.index('\nFUNCTIONS\n') :]
-  assert 'build_negonly(*, model, ' in shown
-  assert ' negatives: int = 80, ' in shown
-  assert 'm, the number of negatives that a client samples in a round (default 80' in shown
-
-
 def test_an_algorithm_is_shown_in_a_few_lines():
   for name in registry.ALGORITHMS:
     shown = repr(registered.algorithm(name))
     assert shown.count('\n') < 12, shown
-    assert max(map(len, shown.splitlines())) < 280, shown
     assert ' at 0x' not in shown
   shown = repr(made('fedss', negatives=3, server_momentum=0.7))
-  lines = dict(line.strip().split(': ', 1) for line in shown.splitlines()[1:-1])
-  assert lines["table 'class'"] == (
-    'OwnAndSampled(num_rows=12, max_positives=4, negatives=3), SumRows(),'
-    ' RowMomentum(learning_rate=1.0, momentum=0.7)'
-  )
-  assert lines['encoder_optimizer'] == 'SGD(lr=1.0, momentum=0.7)'
-  assert '-> 3, CosineHead(scale=4.0), 12 classes' in lines['model']
-  assert lines['model'].startswith('float32 [')
-  # A rate is told also where it is the default.
-  assert lines['local_training'].startswith('LocalTraining(learning_rate=')
-  assert 'weighting' not in lines  # As by default.
-  assert "weighting: 'uniform'" in repr(registered.algorithm('fedaws'))
-
-
-def test_answers_are_not_taken_where_they_would_be_ignored():
-  with pytest.raises(TypeError, match=r"'model_aggregator'; .*builder"):
-    fedss.FedSS().algorithm(registered.DENSE, model_aggregator=None)
+  for part in ('negatives=3)', 'RowMomentum(learning_rate=1.0, momentum=0.7)', '12 classes'):
+    assert part in shown
+  # A rate is told also where it is the default; other defaults are not.
+  assert 'LocalTraining(learning_rate=' in shown
+  assert 'weighting' not in shown
 
 
 @pytest.mark.parametrize('name', registry.ALGORITHMS)

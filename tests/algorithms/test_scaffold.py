@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests import registered, small_data, tiny
 from tests.algorithms import numpy_fedss, test_fedavg
@@ -12,7 +11,7 @@ from tff_xc import errors
 from tff_xc.algorithms import scaffold
 from tff_xc.measure import communication
 from tff_xc.options import schedules
-from tff_xc.round import algorithm, personal
+from tff_xc.round import algorithm
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -172,30 +171,6 @@ def test_a_round_has_twice_the_bytes():
   assert twice[down] == 2 * plain[down]
   up = 'bytes_up_per_client'  # With one float, the weight.
   assert twice[up] == 2 * plain[up] - 4
-
-
-@pytest.mark.slow
-def test_what_is_frozen_has_no_variate():
-  given = {'trainable': 'head', 'num_clients': 3}
-  made = scaffold.SCAFFOLD.made(model=tiny.model(), **given)
-  assert not made.client_state.spec['encoder']
-  assert [*made.client_state.spec['tables']] == ['class']
-  first, last, kept = run(COHORTS[:2], trainable='head')
-  np.testing.assert_array_equal(*(s.weights.encoder['kernel'] for s in (first, last)))
-  assert not kept[0]['encoder']
-  assert np.abs(kept[0]['tables']['class']).max() > 0.01
-
-
-def test_a_model_is_personalised_as_in_a_first_round():
-  made = scaffold.SCAFFOLD.made(model=tiny.model(), **SETTINGS)
-  weights = made.model.init(tf.constant([0, 1]))
-  seed = tf.zeros([5], tf.int32)
-  [client] = tiny.cohort([[0, 1, 2]])
-  client = tf.nest.map_structure(tf.constant, client)
-  plain = dataclasses.replace(made, parts=(), penalties=())
-  tiny.assert_same_weights(
-    *(personal.build(a, 2)(weights, client, seed) for a in (made, plain)), 1e-7
-  )
 
 
 def test_what_does_not_go_with_it_is_refused():

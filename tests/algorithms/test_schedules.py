@@ -8,16 +8,14 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tests import tiny
 from tests.algorithms import numpy_fedss
 from tff_xc import errors
 from tff_xc.algorithms import fedss
 from tff_xc.round import local_training, randomized, randomness, request, tables
-from tff_xc.runtime.in_process import context as context_lib
 
-N, M = 12, 4
+M = 4
 SLOW = pytest.mark.slow
 COHORTS = (
   tiny.cohort([[0, 0, 3, 5], [7, 3], [11, 11, 11]], seed=1),
@@ -245,16 +243,3 @@ def test_too_small_an_epsilon_warns():
   [told] = made.warnings(2028, 50)
   assert 'request_epsilon' in told
   assert not dataclasses.replace(made, negatives=300).warnings(2028, 50)
-
-
-@SLOW
-@pytest.mark.parametrize('schedule', ['partial', 'randomized'])
-def test_any_number_of_threads_gives_the_same_numbers(schedule, tff_worker):
-  found = []
-  for threads in (1, 3):
-    context = context_lib.create_context(client_threads=threads)
-    tff.framework.set_default_context(context)
-    found.append(tiny.as_numpy(tiny.weights_after(process(schedule), 3, COHORTS.__getitem__)))
-  tff.framework.set_default_context(tff_worker)
-  for a, b in zip(*found, strict=True):
-    np.testing.assert_array_equal(a, b)

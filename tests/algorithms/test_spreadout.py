@@ -115,31 +115,6 @@ def test_a_tangent_step_goes_across_the_rows():
   np.testing.assert_allclose(tangent, across / 3.0, atol=1e-5)
 
 
-@pytest.mark.parametrize(('distance', 'parted'), [('sq_euclidean', 2e-2), ('cosine', 1e-6)])
-def test_rows_that_nearly_collapsed(distance, parted):
-  """The cosine distance hardly separates them (see the module's docstring)."""
-  angle = 0.01
-  rows = np.float32([[1, 0], [np.cos(angle), np.sin(angle)]])
-  # A pair counts twice, (c, y) and (y, c).
-  pull = spreadout.Spreadout(1.0, 1, distance, tangent=True).gradient(rows) / 2
-  np.testing.assert_allclose(np.abs(pull[0, 1]), parted, rtol=0.1, atol=1e-7)
-
-
-def test_all_pairs_of_eq_8_only_ask_for_a_sum_of_zero():
-  """Rows that nearly collapsed in pairs part only with eq. (7) or a small k."""
-  angles = np.radians([0, 2, 180, 182])
-  rows = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-
-  def force(*settings, **more):
-    return np.linalg.norm(
-      spreadout.Spreadout(1.0, *settings, tangent=True, **more).gradient(rows), axis=1
-    )
-
-  np.testing.assert_allclose(force(0), np.zeros(4), atol=1e-5)
-  assert (force(1) > 0.1).all()
-  assert (force(0, margin=1.4) > 1.0).all()
-
-
 @pytest.mark.parametrize('count', [0, 1, 2])
 @pytest.mark.parametrize('k', [0, 5])
 def test_few_rows_or_none(count, k):

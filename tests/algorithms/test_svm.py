@@ -277,21 +277,6 @@ def test_tiles_do_not_change_the_result(monkeypatch):
     np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-@MOST_KERNELS_SLOW
-def test_normals_give_scikit_learns_decision_function(kernel):
-  points = problem('separable') / 3
-  _, coefficients, _ = fit(points, kernel, 1.0, 1e-6, 10**6)
-  _, _, machine = reference.fit(points, kernel, 1.0, 1e-6, -1)
-  machine.decision_function_shape = 'ovo'
-  at = np.random.default_rng(0).normal(size=[9, points.shape[-1]])
-  wanted = machine.decision_function(at)
-  for column, ((a, b), of_pair) in enumerate(coefficients.items()):
-    both = np.concatenate([points[a], points[b]])
-    found = of_pair @ reference.KERNELS[kernel](both, at)
-    found += machine.intercept_[column]
-    np.testing.assert_allclose(found, wanted[:, column], atol=2e-3)
-
-
 def test_two_classes_and_the_published_tolerance():
   points = problem('overlapping', classes=2, points=8)
   supports, coefficients, _ = fit(points, 'linear', 0.5)

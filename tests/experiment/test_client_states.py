@@ -1,23 +1,20 @@
 """What clients keep, in files: resumed, forgotten, damaged, killed."""
 
 import collections
-import dataclasses
 import gc
 import pathlib
 import re
-import signal
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import doubling, processes, small_data
+from tests import doubling, small_data
 from tff_xc import errors
 from tff_xc.algorithms import fedavg
 from tff_xc.experiment import checkpoints, client_states, storage, training
-from tff_xc.round import cohort, examples
+from tff_xc.round import examples
 
-ROOT = pathlib.Path(__file__).parents[2]
 SPEC = collections.OrderedDict(a=tf.TensorSpec([2]), n=tf.TensorSpec([], tf.int32))
 
 
@@ -186,18 +183,6 @@ def test_states_of_another_algorithm_are_refused(spec, tmp_path):
     states.of(7)
 
 
-def train(path, rounds=8):
-  """Trains MOON; python -c calls this in another process, too."""
-  dataset, model = small_data.images()
-  algorithm = dataclasses.replace(
-    fedavg.MOON.made(model=model, contrastive_weight=5.0), sampling=cohort.UniformClients(3)
-  )
-  training.train(
-    algorithm, dataset, path, metrics=('top1',), rounds=rounds, eval_every=1, checkpoint_every=2
-  )
-  return doubling.rows(path)
-
-
 def test_states_that_may_fill_a_disk_are_warned_of(monkeypatch):
   dataset, model = small_data.images()
   made = fedavg.MOON.made(model=model, contrastive_weight=1.0)
@@ -205,32 +190,3 @@ def test_states_that_may_fill_a_disk_are_warned_of(monkeypatch):
   monkeypatch.setattr(training, '_MUCH', 6 * 256 * 4 * 4)
   (warning,) = training._large_states(made, dataset, 'runs/mine')
   assert 'keeps 4.10 kB in runs/mine/client_states, 24.6 kB' in warning
-
-
-_KILLED = """
-import os, pathlib, signal, zipfile
-from tests.experiment import test_client_states as tests
-from tff_xc.runtime import registry
-
-close = zipfile.ZipFile.close
-def killing(archive):
-  path = str(archive.filename)
-  if '_6.' in path and 'round' not in path and archive.mode == 'w':
-    os.kill(os.getpid(), signal.SIGKILL)
-  close(archive)
-zipfile.ZipFile.close = killing
-registry.install('in_process')
-tests.train(pathlib.Path({path!r}))
-"""
-
-
-@pytest.mark.slow
-def test_moon_killed_while_it_keeps_a_state_ends_as_if_it_was_not(in_process, tmp_path):
-  straight = train(tmp_path / 'straight')
-  done = processes.python(
-    '-c', _KILLED.format(path=str(tmp_path / 'killed')), cwd=ROOT, timeout=300
-  )
-  assert done.returncode == -signal.SIGKILL, done.stderr
-  assert train(tmp_path / 'killed') == straight
-  doubling.assert_same_arrays(tmp_path / 'killed', tmp_path / 'straight')
-  assert files(tmp_path / 'straight') == files(tmp_path / 'killed')

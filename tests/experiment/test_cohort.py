@@ -9,14 +9,13 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse
-import tensorflow as tf
 
 from tests import small_data, tiny
-from tff_xc import classifier, errors
+from tff_xc import errors
 from tff_xc.algorithms import fedavg
 from tff_xc.data import client_data, partition, pool, sparse
 from tff_xc.experiment import ahead
-from tff_xc.round import cohort, local_training, process
+from tff_xc.round import cohort, process
 
 LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
 
@@ -247,71 +246,35 @@ def test_a_client_draws_without_replacement_where_it_has_enough():
   assert {len(set(x)) for x in seen[4]} == {1, 2}
 
 
-def algorithm(model=None, batch_size=4, **changes):
-  training = local_training.LocalTraining(0.1, batch_size, 3, steps=7)
-  model = model or tiny.model()
-  made = fedavg.FedAvg.made(model=model, local_training=training)
-  return cohort.virtual_clients(made, **changes)
+def algorithm(**given):
+  """Returns FedAvg with these options of who takes part."""
+  return fedavg.FedAvg.made(model=small_data.images()[1], **given)
 
 
-def test_the_option_changes_sampling_weighting_and_epochs():
-  made = algorithm(clients_per_round=2, examples=8, replace=True)
-  assert made.sampling == cohort.VirtualClients(2, 8, True)
-  assert made.weighting == 'uniform'
+def test_options_change_who_takes_part_weights_and_epochs():
+  plain = algorithm(clients_per_round=2, local_epochs=3, batch_size=4)
+  assert plain.sampling == cohort.UniformClients(2)
+  assert (plain.local_training.epochs, plain.weighting) == (3, 'examples')
+  made = algorithm(
+    clients_per_round=2,
+    batch_size=4,
+    virtual_client_size=8,
+    virtual_client_replace=True,
+    client_failure_rate=0.2,
+  )
+  assert made.sampling == cohort.Dropout(cohort.VirtualClients(2, 8, True), 0.2)
   training = made.local_training
   assert (training.epochs, training.steps, training.batch_size) == (1, 0, 4)
-  with pytest.raises(ValueError, match='no multiple'):
-    algorithm(clients_per_round=2, examples=10)
-  keeps = fedavg.MOON.made(model=tiny.model())
-  cohort.virtual_clients(keeps, 2, 32)
-  with pytest.raises(ValueError, match='replacement'):
-    cohort.virtual_clients(keeps, 2, 32, replace=True)
-
-
-@pytest.mark.parametrize(
-  ('examples', 'batch_size'), [(12, 4), pytest.param(3, 3, marks=pytest.mark.slow)]
-)
-def test_every_client_takes_exactly_n_over_b_steps(examples, batch_size, in_process):
-  """The encoder counts the steps; the clients have 1 to 10 examples."""
-  sized, model = small_data.images()
-  plain = model.encoder
-  sizes = np.array([1, 2, 3, 5, 8, 10])
-  kept = np.concatenate([10 * i + np.arange(n) for i, n in enumerate(sizes)])
-  clients = partition.of_owners(kept // 10)
-  pool = sized.train.pool.subset(kept)
-  train = client_data.PartitionedClientData(pool, clients)
-
-  def apply(weights, state, x, training, seed):
-    embeddings, _ = plain.apply(weights, {}, x, training, seed)
-    return embeddings, collections.OrderedDict(steps=state['steps'] + 1.0)
-
-  counting = dataclasses.replace(
-    plain,
-    apply=apply,
-    init_non_trainable=lambda seed: collections.OrderedDict(steps=tf.constant(0.0)),
-  )
-  made = algorithm(
-    classifier.EmbeddingClassifier(counting, model.head, 8),
-    batch_size,
-    clients_per_round=6,
-    examples=examples,
-  )
-  drawn = made.sampling.cohorts(dataclasses.replace(sized, train=train), 0)(0)
-  learning = process.build_process(made)
-  assert len(drawn.examples) == 6
-  for client in drawn.examples:
-    output = learning.next(learning.initialize(), [client])
-    steps = output.state.weights.encoder_state['steps']
-    assert float(steps) == examples / batch_size
+  assert made.weighting == 'uniform'
+  with pytest.raises(errors.InputError, match='no multiple'):
+    algorithm(virtual_client_size=10, batch_size=4)
 
 
 def test_with_equal_clients_that_all_take_part_fedvc_is_fedavg(in_process):
   """Up to the order of examples, which full batches do not show."""
-  sized, model = small_data.images()
-  training = local_training.LocalTraining(0.5, 10)
-  plain = fedavg.FedAvg.made(model=model, local_training=training)
-  plain = dataclasses.replace(plain, sampling=cohort.UniformClients(6))
-  virtual = cohort.virtual_clients(plain, 6, 10)
+  sized, _ = small_data.images()
+  given = {'clients_per_round': 6, 'batch_size': 10, 'client_learning_rate': 0.5}
+  plain, virtual = algorithm(**given), algorithm(**given, virtual_client_size=10)
   found = []
   for made in (plain, virtual):
     learning = process.build_process(made)

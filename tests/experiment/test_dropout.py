@@ -9,8 +9,6 @@ import pytest
 
 from tasks import experiment
 from tests import doubling, small_data
-from tff_xc.algorithms import fedavg, fedss
-from tff_xc.experiment import client_states, training
 from tff_xc.report import run_files
 from tff_xc.round import cohort
 
@@ -108,20 +106,6 @@ def test_a_round_of_which_nobody_is_left_has_one_client_without_examples(data):
   assert empty.client_ids == empty.numbers == ()
 
 
-def test_no_probability_changes_nothing(data):
-  made = dataclasses.replace(
-    fedss.FedSS.made(model=small_data.images()[1], max_positives=4, negatives=3),
-    sampling=cohort.UniformClients(2),
-  )
-  assert cohort.with_dropout(made, 0.0) is made
-  assert cohort.with_dropout(made, 0.2).sampling == cohort.Dropout(made.sampling, 0.2)
-  for wrong, p in ((made, 1.0), (made, -0.1)):
-    with pytest.raises(ValueError, match='expected 0 <= p < 1'):
-      cohort.with_dropout(wrong, p)
-  with pytest.raises(ValueError, match='draws no clients'):
-    cohort.with_dropout(dataclasses.replace(made, sampling=None), 0.1)
-
-
 def run(folder, algorithm, rounds, **given):
   given = {**small_data.GLYPHS, 'rounds': rounds, **given}
   if algorithm == 'fedss':
@@ -166,37 +150,3 @@ def test_a_run_goes_on_with_the_rest_and_resumes(
   resumed = run(tmp_path / 'resumed', algorithm, 4, **given)
   pd.testing.assert_frame_equal(resumed[2], straight)
   doubling.assert_same_arrays(tmp_path / 'resumed', tmp_path / 'straight')
-
-
-def test_a_round_of_which_nobody_is_left_keeps_the_model(in_process, built_once, tmp_path):
-  _, summary, table = run(tmp_path / 'none', 'fedss', 1)
-  assert 'client_dropouts' not in table
-  assert 'client_dropouts_total' not in summary
-  _, summary, table = run(
-    tmp_path / 'run', 'fedss', 6, client_failure_rate=0.99, checkpoint_every=1
-  )
-  assert (table['client_dropouts'][4:] == 3).all()
-  assert (table['clients'][4:] == 0).all()
-  assert table['loss'][4:].isna().all()
-  assert not [w for w in summary['warnings'] if 'dropped' in w]
-  last, before = (weights(tmp_path / 'run', r) for r in (6, 5))
-  for name in {*last, *before}:
-    np.testing.assert_array_equal(last[name], before[name], name)
-
-
-@pytest.mark.slow
-def test_what_a_client_keeps_stays_as_it_was(in_process, tmp_path):
-  data, model = small_data.images()
-  made = dataclasses.replace(fedavg.MOON.made(model=model), sampling=cohort.UniformClients(6))
-  made = cohort.with_dropout(made, 0.5)
-  training.train(made, data, tmp_path, metrics=('train_top1',), rounds=4, eval_every=1)
-  draw, last = made.sampling.cohorts(data, 0), {}
-  for r in range(4):
-    last |= dict.fromkeys(draw(r).numbers, r + 1)
-  assert len(set(last.values())) > 1
-  for client, r in last.items():
-    files = (tmp_path / client_states.FOLDER).glob(f'{client}_*')
-    rounds = {int(p.stem.split('_')[1]) for p in files}
-    # There are none of rounds in which it left.
-    assert r in rounds
-    assert all(client in draw(at - 1).numbers for at in rounds)

@@ -118,25 +118,6 @@ def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
 
 
 @pytest.mark.slow
-def test_nobody_else_changes_to_the_last_digit():
-  """Where no attacker takes part, and where only the labels of some are flipped."""
-  for name in ('fedss', 'fedaws'):
-    few = attacked(name, 'flip_signs', fraction=0.125)
-    [bad] = np.flatnonzero(attack_of(few))
-
-    def without(r, bad=bad):
-      return [c for c in test_robust.cohort_of(r, ()) if c.client_id != bad]
-
-    flips = attacked(name, 'flip_labels')
-    ends = [
-      tiny.run(process_lib.build_process(a), 2, without)[0].weights
-      for a in (few.without_part('attack'), few, flips)
-    ]
-    for end in ends[1:]:
-      tiny.assert_same_weights(end, ends[0], 0)
-
-
-@pytest.mark.slow
 def test_bounds_apply_to_what_attackers_send():
   bounds = robust.Bounds(None, robust.Quantile(3.0, 0.8, 0.2))
   process = process_lib.build_process(attacked('fedss', 'scale', 1e4, bounds=bounds))

@@ -1,7 +1,6 @@
 """Rows that are chosen in private: which ones, their noise, and all others' rest."""
 
 import dataclasses
-import itertools
 import math
 
 import dp_accounting
@@ -13,7 +12,6 @@ from scipy import stats
 
 from tasks import experiment
 from tests import registered, tiny, tiny_sparse
-from tests.measure import test_privacy_loss
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.measure import privacy_loss
@@ -265,32 +263,6 @@ def test_epsilon_is_that_of_all_mechanisms_together(kind, quantile):
   assert 0.8 * expected < accountant.epsilon(rounds) <= expected * (1 + 1e-9)
 
 
-@pytest.mark.parametrize('ratio', [0.5, 2.0])
-@pytest.mark.parametrize('rate', [1.0, 0.3])
-def test_epsilon_is_above_that_of_one_row_by_definition(rate, ratio):
-  """Not chosen, or chosen and moved so far: of one client more, who comes by chance."""
-  z, delta = 1.0, 1e-5
-  protected = hidden(z, 1.0, ratio=ratio)
-  stddevs = protected.rows_noise_multiplier, protected.value_noise_multiplier
-  grid = np.linspace(-13 * stddevs[1], 13 * stddevs[1], 8001)
-
-  def outcomes(count, total, threshold):
-    above = stats.norm.sf(threshold - count / stddevs[0])
-    moved = stats.norm.pdf(grid, total, stddevs[1]) * (grid[1] - grid[0])
-    return np.concatenate([[1 - above], above * moved])
-
-  worst = 0.0
-  for threshold, change in itertools.product((-2.0, 1.0, 4.0), (-1.0, 1.0)):
-    without = outcomes(0.0, 0.0, threshold)
-    added = outcomes(1.0, change, threshold)
-    added = (1 - rate) * without + rate * added
-    found = test_privacy_loss.exact_epsilon(added, without, delta)
-    worst = max(worst, found)
-  sampling = privacy_loss.Sampling(privacy_loss.POISSON, rate)
-  accounted = privacy_loss.Accountant(z, sampling, delta).epsilon(1)
-  assert 0.9 * accounted < worst < accounted
-
-
 @pytest.mark.slow
 def test_the_norm_of_counts_is_over_all_tables():
   """One client's rows are all chosen up to C1 / sqrt(k), of k rows of both tables."""
@@ -302,81 +274,6 @@ def test_the_norm_of_counts_is_over_all_tables():
     process = process_lib.build_process(made('posonly', protected, registered.SPARSE, 4), 7)
     output = process.next(process.initialize(), cohort)
     assert output.metrics['rows_chosen'] == count
-
-
-@pytest.mark.slow
-def test_what_a_canary_tells_is_below_the_accountants_epsilon():
-  """One client more or less, with classes that nobody else has, in one round.
-
-  The attack knows all others, sees which of the canary's rows moved, and projects what
-  moved on the canary's change. Both are Gaussian mechanisms, and together apart by 1 / z.
-  """
-  z, ratio, clip, threshold, seeds = 1.0, 0.5, 0.02, 0.5, 200
-  own = np.arange(8, N)
-  others = tiny.cohort([[0, 1, 2], [3, 4], [5, 6, 7]], 0)
-  [canary] = tiny.cohort([[*own, 8, 9]], 1)
-  canary = canary._replace(client_id=np.int64(77))
-
-  def build(h):
-    return process_lib.build_process(made('posonly', h), 7)
-
-  protected = hidden(z, clip, threshold, ratio=ratio)
-  process, silent = build(protected), build(hidden(clip=clip))
-  initial = process.initialize()
-
-  def after(process, clients, seed=0):
-    state = initial._replace(seed=np.array([seed, 1], np.int32))
-    state = process.next(state, clients).state
-    weights = process.get_model_weights(state)
-    return flat(weights.encoder), rows(weights)[own]
-
-  start = after(silent, [])
-  of_encoder, of_rows = (a - b for a, b in zip(after(silent, [canary]), start, strict=True))
-  size = math.sqrt(np.square(of_encoder).sum() + np.square(of_rows).sum())
-  assert size == pytest.approx(clip / CLIENTS, rel=1e-3)
-  others_only = after(silent, others)
-
-  def seen(clients, seed):
-    """Returns (which rows moved, (projection, squared norm) of what is seen)."""
-    encoder, table = after(process, clients, seed)
-    change = table - start[1]
-    moved = change.any(axis=1)
-    along = of_encoder @ (encoder - others_only[0])
-    along += (of_rows * change).sum()
-    squares = np.square(of_encoder).sum() + np.square(of_rows[moved]).sum()
-    return moved, (along, squares)
-
-  without, added = (
-    [seen(clients, first + seed) for seed in range(seeds)]
-    for clients, first in ((others, 0), ([*others, canary], seeds))
-  )
-  # Of the counts: a row's distance by the normal quantiles, of all rows together.
-  shares = np.array([np.mean([m for m, _ in w]) for w in (without, added)])
-  quantiles, trials = stats.norm.ppf(shares), seeds * len(own)
-  of_counts = (quantiles[1] - quantiles[0]) * math.sqrt(len(own))
-  errors_ = shares * (1 - shares) / trials / stats.norm.pdf(quantiles) ** 2
-  of_counts_error = math.sqrt(errors_.sum() * len(own))
-  # Of the changes: how much of the canary's is there, in units of the noise on all.
-  along, squares = np.array([p for w in (without, added) for _, p in w]).T
-  there = np.repeat([0.0, 1.0], seeds)
-  amount = along[seeds:].sum() / squares[seeds:].sum()
-  noise = np.std((along - there * amount * squares) / np.sqrt(squares))
-  of_changes = amount * size / noise
-  of_changes_error = size / math.sqrt(squares[seeds:].sum())
-  apart = math.hypot(of_counts, of_changes)
-  error = math.hypot(of_counts * of_counts_error, of_changes * of_changes_error)
-  error /= apart
-  sampling = privacy_loss.Sampling(privacy_loss.POISSON, 1.0)
-  accounted = privacy_loss.Accountant(z, sampling, 1e-5).epsilon(1)
-  lower, upper = (
-    test_privacy_loss.gaussian_epsilon(1 / (apart + e), 1e-5) for e in (-3 * error, 3 * error)
-  )
-  assert lower < accounted < upper
-  for found, noise, error in (
-    (of_counts, protected.rows_noise_multiplier, of_counts_error),
-    (of_changes, protected.value_noise_multiplier, of_changes_error),
-  ):
-    assert found == pytest.approx(1 / noise, abs=4 * error)
 
 
 def test_noise_of_changes_is_not_that_of_counts():

@@ -51,24 +51,6 @@ def test_a_class_weighs_its_share_of_the_target_over_its_own(target):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', ['fedss', 'fedaws', 'fullsoftmax', 'turbosvm'])
-def test_the_rounds_are_those_of_weights_given_with_the_examples(name):
-  p = TARGET / TARGET.sum()
-
-  def given(client):
-    q = np.bincount(client.all_y, minlength=N) / len(client.all_y)
-    return client._replace(weights=np.float32(p[client.y] / q[client.y]))
-
-  plain = registered.algorithm(name)
-  cohort = clients()
-  expected = dataclasses.replace(plain, parts=(importance.GivenWeights(),))
-  weights, loss = after(expected, [*map(given, cohort)])
-  found, found_loss = after(WEIGHTS.weighted(plain, TARGET), cohort)
-  tiny.assert_same_weights(found, weights, 1e-6)
-  np.testing.assert_allclose(found_loss, loss, rtol=1e-5)
-
-
-@pytest.mark.slow
 def test_on_clients_of_one_class_fedir_is_fedavg():
   cohort = tiny.cohort([[4, 4, 4], [1], [9, 9]])
   plain = registered.algorithm('fedavg')

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
-from tff_xc.options import importance
 from tff_xc.round import (
   algorithm,
   client_update,
@@ -163,35 +162,6 @@ def test_weight_decay_is_of_all_that_is_trained(replaced):
   # Statistics move by their own rule: here half way to the mean, three times.
   mean = np.mean(client.x, axis=0)
   np.testing.assert_allclose(found.encoder_delta['mean'], (1 - 0.5**3) * mean, rtol=1e-4)
-
-
-@pytest.mark.parametrize(
-  ('weights', 'message'),
-  [
-    ([1.0, 1.0], '2 example weights'),
-    ([1.0] * 4, '4 example weights'),
-    ([1.0, -0.5, 1.0], 'weight is -0.5'),
-  ],
-)
-def test_example_weights_that_do_not_fit_fail(weights, message):
-  with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-    train_weighted(weights)
-
-
-def train_weighted(weights):
-  made = algorithm.Algorithm(
-    tiny.model(),
-    (tables.Table('class', request.AllRows(12)),),
-    losses.HeldSoftmax(12),
-    parts=(importance.GivenWeights(),),
-  )
-  [client] = tiny.cohort([[0, 1, 2]])
-  return update(made, client._replace(weights=np.float32(weights)))
-
-
-def test_examples_of_weight_zero_do_not_count():
-  assert train_weighted([0.0, 0.0, 0.0]).measured['loss'] == 0
-  assert train_weighted([0.0, 2.0, 0.0]).measured['loss'] > 0
 
 
 class Keeps(parts.Part):

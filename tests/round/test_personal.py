@@ -95,6 +95,7 @@ SELECTS = {'max_positives': 4, 'server_momentum': 0.0, 'negatives': 3}
     ('fedir', {'class_probabilities': np.arange(1, N + 1)}),
     ('fedprox', {'prox_mu': 0.5}),
     ('moon', {}),
+    ('scaffold', {'num_clients': 3}),
   ],
 )
 def test_it_is_the_model_after_a_round_of_one_client(method, more):

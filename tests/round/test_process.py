@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests import tiny
 from tff_xc.round import optimizers
@@ -51,15 +50,6 @@ def test_momentum_on_requested_rows_is_momentum_on_all(full):
 
 
 @pytest.mark.slow
-def test_without_momentum_the_state_has_no_table():
-  dense = build(optimizers.build_sgd(1.0))
-  of_rows = build(optimizers.RowMomentum(1.0, 0.0))
-  state, _ = tiny.run(of_rows, 2, cohort_of)
-  assert not tf.nest.flatten(state.server.tables)
-  tiny.assert_same_weights(state.weights, tiny.weights_after(dense, 2, cohort_of), 1e-5)
-
-
-@pytest.mark.slow
 def test_weights_that_are_got_and_set_again_change_nothing():
   _, process = momentum()
   state, _ = tiny.run(process, 2, cohort_of)
@@ -82,16 +72,3 @@ def test_weights_that_are_set_keep_the_velocity_and_nothing_else():
     state = process.next(state, COHORTS[3]).state
     after.append(process.get_model_weights(state))
   tiny.assert_same_weights(*after, 1e-5)
-
-
-@pytest.mark.slow
-def test_adam_on_requested_rows_leaves_the_others_alone():
-  process = build(optimizers.LazyRows(optimizers.TorchAdam(0.01)))
-  before = process.initialize()
-  output = process.next(before, COHORTS[0])
-  moved = np.any(np.asarray(output.state.weights.class_table) != before.weights.class_table, axis=1)
-  own = {int(label) for client in COHORTS[0] for label in client.y}
-  assert own <= set(np.flatnonzero(moved))
-  assert np.any(~moved)
-  square = np.asarray(output.state.server.tables['class'].optimizer['squares'])
-  np.testing.assert_array_equal(np.any(square > 0, axis=1), moved)

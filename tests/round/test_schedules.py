@@ -7,14 +7,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks import experiment
 from tests import tiny
 from tests.algorithms import numpy_fedavg, test_fedavg
 from tests.round import test_optimizers
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.options import schedules
-from tff_xc.report import run_files
 from tff_xc.round import local_training, optimizers, randomness
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
@@ -83,18 +81,6 @@ def test_pending_momentum_has_the_rates_of_its_steps(schedule, momentum):
     np.testing.assert_allclose(moved[1], reference.table, atol=2e-5)
     if index == 6:
       state, table = caught_up
-
-
-def test_a_flat_schedule_changes_no_row():
-  flat = optimizers.RowMomentum(0.5, 0.9, FLAT)
-  plain = optimizers.RowMomentum(0.5, 0.9)
-  ends = []
-  for optimizer in (flat, plain):
-    state, table = test_optimizers.initial(optimizer)
-    for step in test_optimizers.steps():
-      state, table = test_optimizers.step(optimizer, state, table, *step)
-    ends.append(optimizer.read_all(state, table))
-  np.testing.assert_allclose(*ends, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -173,34 +159,3 @@ def test_what_makes_no_sense_is_refused():
       dp_noise_multiplier=1.0,
       num_clients=9,
     )
-
-
-@pytest.mark.slow
-def test_a_resumed_run_has_the_rates_of_its_rounds(tmp_path):
-  given = {
-    'num_classes': 16,
-    'num_clients': 12,
-    'classes_per_client': 4,
-    'examples_per_client': 20,
-    'embedding_dim': 6,
-    'negatives': 4,
-    'clients_per_round': 3,
-    'client_schedule': 'cosine',
-    'client_schedule_rounds': 4,
-    'server_schedule': 'step',
-    'server_schedule_rounds': 1,
-    'server_schedule_factor': 0.5,
-  }
-
-  def run(name, rounds):
-    changes = {**given, 'rounds': rounds, 'runtime': 'worker'}
-    config = experiment.resolve('glyphs', 'fedss', changes)
-    experiment.run(config, str(tmp_path / name))
-    return run_files.read_run(tmp_path / name).metrics
-
-  run('cut', 2)
-  resumed, whole = run('cut', 4), run('whole', 4)
-  np.testing.assert_array_equal(resumed['loss'], whole['loss'])
-  constant = given.keys() - {*schedules.OfClients.names, *schedules.OfServer.names}
-  given = {name: given[name] for name in constant}
-  assert not np.array_equal(run('constant', 4)['loss'], whole['loss'])

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 
-import numpy as np
 import pytest
 import tensorflow_federated as tff
 
@@ -58,46 +57,6 @@ def test_selected_rows_train_as_all_rows_do(feature_optimizer, max_features):
 def trained(max_features, feature_optimizer):
   learning = build(max_features, feature_optimizer, ADAGRAD)
   return tiny.weights_after(learning, 3, cohort_of)
-
-
-@pytest.mark.slow
-def test_sgd_of_rate_1_on_both_parts_is_plain_averaging():
-  """The separately sent table then equals an ordinary encoder weight."""
-  by_rows = build(5)
-  state = by_rows.initialize()
-  before = by_rows.get_model_weights(state)
-  clients = cohort_of(0)
-  after = by_rows.get_model_weights(by_rows.next(state, clients).state)
-  alone = [by_rows.get_model_weights(by_rows.next(state, [c]).state) for c in clients]
-  sizes = np.array([len(c.y) for c in clients])
-
-  def assert_averaged(weights, name):
-    old = weights(before)[name]
-    deltas = [weights(w)[name] - old for w in alone]
-    mean = np.tensordot(sizes / sizes.sum(), np.stack(deltas), 1)
-    np.testing.assert_allclose(weights(after)[name], old + mean, atol=1e-6)
-    assert np.abs(mean).max() > 0
-
-  for name in before.encoder:
-    assert_averaged(lambda weights: weights.encoder, name)
-  assert_averaged(lambda weights: weights.tables, 'feature')
-
-
-@pytest.mark.slow
-def test_rows_that_no_example_uses_stay():
-  learning = build(5)
-  state = learning.initialize()
-  before = learning.get_model_weights(state).tables['feature']
-  output = learning.next(state, cohort_of(0))
-  after = learning.get_model_weights(output.state).tables['feature']
-  moved = np.flatnonzero(np.any(after != before, axis=1))
-  np.testing.assert_array_equal(moved, [0, 1, 2, 8])
-  assert output.metrics['feature_rows'] == 3
-  assert output.metrics['feature_rows_largest'] == 3
-  # Without selection everybody holds all rows.
-  learning = build(0, MOMENTUM, ADAGRAD)
-  metrics = learning.next(learning.initialize(), cohort_of(0)).metrics
-  assert metrics['feature_rows'] == tiny_sparse.NUM_FEATURES
 
 
 def test_a_table_that_the_encoder_lacks_is_refused():

@@ -6,15 +6,12 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tests import registered, tiny, tiny_sparse
 from tests.round import test_robust
 from tff_xc import errors
 from tff_xc.algorithms import registry
-from tff_xc.options import attack
 from tff_xc.round import folding, process as process_lib, trimming
-from tff_xc.runtime.in_process import context
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -177,20 +174,6 @@ def test_every_algorithm_takes_medians_and_attackers_or_says_why_not(name):
   assert found.part('attack').num_clients == 12
   usual = registered.algorithm(name).tables[0].optimizer
   assert type(found.tables[0].optimizer) is type(usual)
-
-
-@pytest.mark.slow
-def test_one_and_several_threads_give_the_same_digits():
-  adversary = attack.Attack(attack='flip_signs', attack_fraction=0.25, num_clients=8)
-  for name in ('fedss', 'fullsoftmax'):
-    process = process_lib.build_process(made(name, 0.3).with_part(adversary))
-    ends = []
-    for threads in (1, 3):
-      runtime = context.create_context(client_threads=threads)
-      with tff.framework.get_context_stack().install(runtime):
-        state, _ = tiny.run(process, 3, test_robust.cohort_of)
-      ends.append((state.weights, state.server))
-    tiny.assert_same_weights(*ends, 0)
 
 
 def test_options_and_what_is_refused():
