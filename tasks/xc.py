@@ -431,7 +431,8 @@ def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:
     by_algorithm={
       'fedmlh': {'hash_tables': tables, 'hash_buckets': buckets},
       # Their clients take SGD, here at the rate that Adam has.
-      **dict.fromkeys(('scaffold', 'fednova'), {'client_learning_rate': 1e-3}),
+      'scaffold': {'client_learning_rate': 1e-3},
+      'fednova': {'client_learning_rate': 1e-3},
     },
     options=task.options(
       *_SETS_OPTIONS, *options, hashed_features=hashed, hidden_dim=hidden, num_clients=10
