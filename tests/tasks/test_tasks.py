@@ -24,7 +24,8 @@ def test_defaults_are_of_hyperparameters_and_within_bounds(name):
     assert set(defaults) <= set(algorithms.HYPERPARAMETERS)
   for algorithm in ('fedaws', 'fedaws_posonly'):
     found = algorithms.get(algorithm)
-    made = found(**found.resolve({}, task.defaults, task.by_algorithm.get(algorithm, {})))
+    usual = {**task.defaults, 'clients_per_round': task.clients_per_round}
+    made = found(**found.resolve({}, usual, task.by_algorithm.get(algorithm, {})))
     assert not [w for w in made.warnings(10**6, 1) if 'spreadout' in w]
 
 
