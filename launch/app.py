@@ -12,7 +12,7 @@ from typing import Any
 from absl import flags
 
 import launch
-from tff_xc import errors, interrupts, lazy_imports, wording
+from tff_xc import errors, interrupts, lean_tensorflow, wording
 
 # They list all flags.
 HELP_ALL = ('--help=all', '--helpfull')
@@ -40,7 +40,7 @@ def run(
   # Names in people's data may have what a terminal cannot show.
   sys.stdout.reconfigure(errors='replace')
   ending = _Ending()
-  lazy_imports.install()
+  lean_tensorflow.install()
   interrupts.install()
   # `bazel run` starts elsewhere; paths are relative to the user's directory.
   os.chdir(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))

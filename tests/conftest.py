@@ -10,14 +10,14 @@ import sys
 import pytest
 
 from datasets import cache_folder as cache_folder_lib
-from tff_xc import lazy_imports
+from tff_xc import lean_tensorflow
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 # An op has one thread, as in the in-process runtime, whichever test runs first:
 # more sum in another order. A call would be too late, since some modules of tests
 # run ops when they are imported.
 os.environ.setdefault('TF_NUM_INTRAOP_THREADS', '1')
-lazy_imports.install()
+lean_tensorflow.install()
 
 # A shell starts background processes with this signal ignored, and their
 # children inherit that. Tests that interrupt a process would wait for ever.

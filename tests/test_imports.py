@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ('tff_xc', 'datasets', 'tasks', 'launch')  # The lowest first.
 # The lowest first. Layers of one line do not import each other.
 LAYERS = (
-  ('deep_messages', 'environment', 'errors', 'interrupts', 'lazy', 'lazy_imports', 'wording'),
+  ('deep_messages', 'environment', 'errors', 'interrupts', 'lazy', 'lean_tensorflow', 'wording'),
   ('files', 'home', 'lock', 'memory', 'precision'),
   ('data',),
   ('encoders',),

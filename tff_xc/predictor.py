@@ -15,7 +15,7 @@ _SCORES = 2**23
 # Pillow's weights of pixels are whole numbers of such parts.
 _STEPS = 2.0**22
 # TensorFlow Lite. Its first use binds the name in TensorFlow to another module, see
-# `lazy_imports`.
+# `lean_tensorflow`.
 lite = tf.lite
 CLASSES, SCORES, EMBEDDING = 'classes', 'scores', 'embedding'
 

@@ -11,13 +11,13 @@ import types
 
 import tff_xc
 from launch.benchmarks.peers import protocol
-from tff_xc import lazy_imports
+from tff_xc import lean_tensorflow
 
 if __name__ == '__main__':
   name, contender, words = sys.argv[1:]
   if contender == 'plain' and tff_xc.ONEDNN_GIVEN is None:
     del os.environ[tff_xc.ONEDNN]  # Plain TensorFlow, as it comes.
-  lazy_imports.install()
+  lean_tensorflow.install()
   found = importlib.import_module(f'launch.benchmarks.{name}')
   sizes = types.SimpleNamespace(**json.loads(words))
   protocol.serve(lambda: found.build(contender, sizes))

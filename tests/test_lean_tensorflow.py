@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests import processes
-from tff_xc import lazy_imports
+from tff_xc import lean_tensorflow
 
 
 @pytest.fixture
@@ -26,14 +26,14 @@ def packages(tmp_path, monkeypatch):
     'import heavy\ntry:\n  import no_such_one\nexcept ImportError:\n  no_such_one = None\n'
   )
   monkeypatch.syspath_prepend(tmp_path)
-  monkeypatch.setattr(lazy_imports, '_DEFERRED', {'heavy', 'no_such_one'})
-  monkeypatch.setattr(lazy_imports, '_IMPORTERS', {'importer'})
-  others = [f for f in sys.meta_path if type(f) is not lazy_imports._Finder]
+  monkeypatch.setattr(lean_tensorflow, '_DEFERRED', {'heavy', 'no_such_one'})
+  monkeypatch.setattr(lean_tensorflow, '_IMPORTERS', {'importer'})
+  others = [f for f in sys.meta_path if type(f) is not lean_tensorflow._Finder]
   monkeypatch.setattr(sys, 'meta_path', others)
   monkeypatch.setattr(sys, 'heavy_runs', [], raising=False)
-  lazy_imports.install()
-  lazy_imports.install()
-  finders = [f for f in sys.meta_path if type(f) is lazy_imports._Finder]
+  lean_tensorflow.install()
+  lean_tensorflow.install()
+  finders = [f for f in sys.meta_path if type(f) is lean_tensorflow._Finder]
   assert len(finders) == 1
   yield tmp_path
   for name in [n for n in sys.modules if n.split('.')[0] in NAMES]:
@@ -62,7 +62,7 @@ def test_everybody_else_gets_the_module_itself(packages):
   importlib.import_module('heavy.part')
   heavy = importlib.import_module('heavy')
   assert sys.heavy_runs == ['heavy', 'heavy.part']
-  assert not isinstance(heavy, lazy_imports._Placeholder)
+  assert not isinstance(heavy, lean_tensorflow._Placeholder)
   assert importer.heavy.part.Thing is heavy.part.Thing
   assert importlib.reload(heavy) is heavy
   assert sys.heavy_runs == ['heavy', 'heavy.part', 'heavy']
@@ -105,7 +105,7 @@ def run(program):
 def test_tff_defers_them_and_they_still_work():
   assert run(
     'import sys\n'
-    'from tff_xc import lazy_imports as lazy\n'
+    'from tff_xc import lean_tensorflow as lazy\n'
     'lazy.install()\n'
     'import tensorflow as tf, tensorflow_federated as tff\n'
     'print([n for n in ("jax", "pandas", "scipy.optimize",'
