@@ -107,7 +107,7 @@ def load(
 
   train, test = (pool.in_memory(*part) for part in read(data_dir, name, expected))
   n = LAYOUTS[name].num_classes
-  examples = examples_lib.of_labels(train.y, n)
+  examples = examples_lib.of_labels(train.labels, n)
   if str(split) == 'class':
     shared = {'clients_per_class': clients_per_class}
     clients = rules.deal('classes_per_client', examples, **shared).train

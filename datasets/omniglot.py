@@ -107,7 +107,7 @@ def load(
       everything.subset(train), partition.of_owners(np.array(owners))
     ),
     test=everything.subset(numbers[background & ~first]),
-    retrieval=dataclasses.replace(retrieval, y=retrieval.y - num_classes),
+    retrieval=dataclasses.replace(retrieval, labels=retrieval.labels - num_classes),
   )
 
 

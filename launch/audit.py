@@ -184,7 +184,7 @@ class Subject(NamedTuple):
   def own_classes(self, numbers: np.ndarray) -> np.ndarray:
     """Returns the distinct classes of examples: labels, and with tied rows features."""
     pool = self.dataset.train.pool
-    y = pool.y[numbers]
+    y = pool.labels[numbers]
     own = getattr(y, 'indices', y)  # Of sets of labels, a sparse matrix.
     if self.algorithm.model.encoder.tied:
       own = np.append(own, pool.read(numbers).indices)
@@ -540,7 +540,7 @@ def _membership(subject: Subject) -> float | None:
   others, held_out = np.arange(0 if pool is None else len(pool)), subject.dataset.held_out
   if held_out is not None and len(held_out.numbers):
     pool, others = train.pool, held_out.numbers
-  if not len(others) or hasattr(pool.y, 'indices') or model.rows_per_label > 1:
+  if not len(others) or hasattr(pool.labels, 'indices') or model.rows_per_label > 1:
     return None
   random = np.random.default_rng(subject.seed)
   embed = tf.function(model.embed, autograph=False, reduce_retracing=True)

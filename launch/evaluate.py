@@ -146,7 +146,7 @@ def run(
   if per_client:  # Before anything is measured: it may be refused.
     frame = score_clients(found, how)
   train, more, confused = found.dataset.train, {}, None
-  if not scipy.sparse.issparse(train.pool.y):
+  if not scipy.sparse.issparse(train.pool.labels):
     result['client'] = client = trained.choose_client(train, client)
     part, *confused = found.predictions(client)
     of = f'the {part} examples of client {wording.shown(client)}'

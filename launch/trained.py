@@ -68,7 +68,7 @@ class Restored(NamedTuple):
       own = held_out.of_client(clients.client_ids.index(client))
       part, numbers = ('test', own) if len(own) else (part, numbers)
     predicted = self.evaluator.predict(self.weights, clients.pool, numbers)
-    return part, predicted, clients.pool.y[numbers]
+    return part, predicted, clients.pool.labels[numbers]
 
 
 def load(

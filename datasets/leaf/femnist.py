@@ -69,7 +69,7 @@ def pool_of(arrays: Mapping[str, np.ndarray]) -> pool.Pool:
   x = arrays['x']
   levels = x.dtype == np.uint8
   return pool.Pool(
-    y=np.asarray(arrays['y']),
+    labels=np.asarray(arrays['y']),
     spec=tf.TensorSpec([SIDE, SIDE], tf.float32),
     read=lambda numbers: _LEVELS[x[numbers]] if levels else x[numbers],
   )

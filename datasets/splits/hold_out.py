@@ -136,9 +136,9 @@ def with_own_test(
   if test is None or dataset.held_out is not None:
     return dataset
   clients = dataset.train.partition
-  labels = [examples_lib.sample_labels(each.y, seed) for each in (pool, test)]
-  if not scipy.sparse.issparse(pool.y):
-    test = dataclasses.replace(test, y=labels[1])
+  labels = [examples_lib.sample_labels(each.labels, seed) for each in (pool, test)]
+  if not scipy.sparse.issparse(pool.labels):
+    test = dataclasses.replace(test, labels=labels[1])
   by, of_test = users or labels
   owners = owners_of(of_test, by[clients.numbers], clients.owners(), [seed, _OWN_TEST])
   owners = np.append(np.full(len(pool), -1), owners)

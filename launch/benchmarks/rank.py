@@ -20,7 +20,7 @@ def build(contender, sizes):
 
   def exact():
     top = search.top_k(embeddings, table, 5)
-    ranking.label_set_scores(top, dataset.test.y, dataset.propensity)
+    ranking.label_set_scores(top, dataset.test.labels, dataset.propensity)
     return (embeddings * table[top[:, 0]]).sum(axis=1).max()
 
   if contender == 'exact':

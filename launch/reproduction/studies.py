@@ -157,7 +157,7 @@ def data_statistics(planned, config, loaded, folder: pathlib.Path) -> list[Line]
   if picture == 'labels':
     of_train, of_test = np.asarray(counts.sum(axis=0)).ravel(), None
     if dataset.test is not None:
-      of_test = np.bincount(dataset.test.y, minlength=dataset.num_classes)
+      of_test = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
     split_pictures.plot_labels(of_train, of_test, folder / f'{task}_classes.png')
   return lines
 
@@ -188,10 +188,10 @@ def statistics(dataset, counts) -> dict[str, float]:
     labels = of_labels.label_counts.sum()
     found[data.LABELS] = labels / examples
     found[data.POSITIVES] = labels / dataset.num_classes
-  if not scipy.sparse.issparse(train.pool.y):
+  if not scipy.sparse.issparse(train.pool.labels):
     found[data.EMD] = skew.emd(counts)
-  if test is not None and not scipy.sparse.issparse(test.y):
-    found[data.TEN_TESTS] = (np.bincount(test.y) == 10).sum()
+  if test is not None and not scipy.sparse.issparse(test.labels):
+    found[data.TEN_TESTS] = (np.bincount(test.labels) == 10).sum()
   return found
 
 
@@ -232,7 +232,7 @@ def noises(dataset, model, config: Mapping[str, Any]) -> dict[int, float]:
   train, n = dataset.train, dataset.num_classes
   large = [k for k, size in enumerate(train.partition.sizes) if size >= _BATCH]
   batches = [train.partition.of_client(k)[:_BATCH] for k in large[:_BATCHES]]
-  own = max((len(np.unique(train.pool.y[batch])) for batch in batches), default=n)
+  own = max((len(np.unique(train.pool.labels[batch])) for batch in batches), default=n)
   if n - own <= _MOST:
     raise errors.InputError(
       f'the noise is that of batches of {_BATCH} examples of a client, of up to {_MOST}'
@@ -371,7 +371,7 @@ def hashed(dataset, tables: int, buckets: int) -> dict[str, float]:
 
   It takes memory for K n numbers: K clients, n labels.
   """
-  y, known, n = dataset.train.pool.y, dataset.propensity, dataset.num_classes
+  y, known, n = dataset.train.pool.labels, dataset.propensity, dataset.num_classes
   counts, rare = known.label_counts, ~ranking.frequent(known)
   held = _held(dataset)
   # Pairs of clients; divergences over labels, over the buckets of a table and of finer
@@ -477,7 +477,7 @@ def _centroids(pool, is_frequent, num_buckets: int) -> tuple[float, float]:
   First the exponent of a centroid's error over its positives; then an infrequent label's
   error over its bucket's, over the inverse ratio of their positives.
   """
-  random, by_label = np.random.default_rng(0), pool.y.tocsc()
+  random, by_label = np.random.default_rng(0), pool.labels.tocsc()
   buckets = hashing.buckets(np.arange(len(is_frequent)), 0, num_buckets)
   positives = 2, 4, 8, 16, 32, 64
 

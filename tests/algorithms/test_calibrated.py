@@ -68,8 +68,8 @@ def test_three_rounds_equal_the_numpy_reference(name, given, factor):
   process = tiny.process(name, local_training=FULL_BATCH, **given)
   weights = tiny.as_numpy(process.initialize().weights)
   for cohort in COHORTS:
-    models = [_trained(name, weights, c.x, c.y, factor, 2) for c in cohort]
-    shares = np.array([len(c.y) for c in cohort])
+    models = [_trained(name, weights, c.x, c.labels, factor, 2) for c in cohort]
+    shares = np.array([len(c.labels) for c in cohort])
     weights = [
       np.tensordot(shares / shares.sum(), np.stack(each), 1) for each in zip(*models, strict=True)
     ]
@@ -103,7 +103,7 @@ def test_without_an_effect_they_are_fedavg_to_the_last_digit(name, given):
 
 def test_a_client_counts_examples_that_it_does_not_draw():
   """With FedRS, one that has all classes trains as with FedAvg."""
-  every = [c._replace(all_y=np.arange(CLASSES, dtype=np.int32)) for c in COHORTS[0]]
+  every = [c._replace(all_labels=np.arange(CLASSES, dtype=np.int32)) for c in COHORTS[0]]
   given = {'local_training': FULL_BATCH}
   fedrs = tiny.process('fedrs', calibration_alpha=0.3, **given)
   fedavg = tiny.process('fedavg', **given)

@@ -43,14 +43,14 @@ def check_three_rounds(process, server, weighing=None, client_state=None, **on_c
       int(c.client_id): numpy_fedavg.train_client(
         weights,
         c.x,
-        c.y,
-        example_weights=weighing and weighing(c.y),
+        c.labels,
+        example_weights=weighing and weighing(c.labels),
         previous=models.get(int(c.client_id)),
         **on_client,
       )[0]
       for c in cohort
     }
-    counts = [len(c.y) for c in cohort]
+    counts = [len(c.labels) for c in cohort]
     average = numpy_fedavg.mean([*trained.values()], counts)
     gradients = [w - a for w, a in zip(weights, average, strict=True)]
     weights = server(weights, gradients)
@@ -139,7 +139,7 @@ def test_the_measured_loss_is_without_penalties():
   state, [client, *_] = process.initialize(), COHORTS[0]
 
   def at(weights, **more):
-    return numpy_fedavg.train_client(weights, client.x, client.y, epochs=1, **more)
+    return numpy_fedavg.train_client(weights, client.x, client.labels, epochs=1, **more)
 
   received = tiny.as_numpy(state.weights)
   after, first = at(received, proximal_weight=0.5)

@@ -54,11 +54,11 @@ def check_three_rounds(process, rate=0.2, fixed_rows=False, **server):
   for cohort in COHORTS:
     clients = []
     for client in cohort:
-      held = np.unique(client.y)
+      held = np.unique(client.labels)
       deltas = numpy_fedaws.train_client(
-        weights, held, client.x, client.y, rate=rate, fixed_rows=fixed_rows
+        weights, held, client.x, client.labels, rate=rate, fixed_rows=fixed_rows
       )
-      clients.append((held, deltas, len(client.y)))
+      clients.append((held, deltas, len(client.labels)))
     weights = numpy_fedaws.server_round(weights, clients, **server)
   tiny.assert_near(tiny.as_numpy(tiny.weights_after(process, 3, cohort_of)), weights, 3e-5)
 
@@ -273,7 +273,7 @@ def test_a_round_of_the_contrastive_loss_is_one_step_on_it():
 
   def of(rows):
     return numpy_fedaws.contrastive(
-      client.x @ kernel + bias, rows, client.y, 1.0, *given.values()
+      client.x @ kernel + bias, rows, client.labels, 1.0, *given.values()
     ).mean()
 
   after = tiny.weights_after(process, 1, lambda _: [client]).class_table

@@ -41,7 +41,7 @@ def _reference(weights, cohorts, alpha, clients):
     for client in cohort:
       name = int(client.client_id)
       own = kept.get(name, [np.zeros_like(w) for w in weights])
-      after = _as_arrays(weights, client.x, client.y, weights, own, alpha)
+      after = _as_arrays(weights, client.x, client.labels, weights, own, alpha)
       changes.append([a - w for a, w in zip(after, weights, strict=True)])
       kept[name] = [k - alpha * c for k, c in zip(own, changes[-1], strict=True)]
     total = [np.sum(each, axis=0) for each in zip(*changes, strict=True)]

@@ -25,10 +25,10 @@ def trained(received, client, mu):
   """Returns (a client's weights, its ||a_k||_1, summed one step at a time)."""
   weights, factors = received, []
   for _ in range(2):
-    for start in range(0, len(client.y), SIZE):
+    for start in range(0, len(client.labels), SIZE):
       batch = slice(start, start + SIZE)
       plain, _ = numpy_fedavg.train_client(
-        weights, client.x[batch], client.y[batch], rate=RATE, epochs=1
+        weights, client.x[batch], client.labels[batch], rate=RATE, epochs=1
       )
       each = zip(plain, weights, received, strict=True)
       weights = [p - RATE * mu * (w - r) for p, w, r in each]
@@ -38,8 +38,8 @@ def trained(received, client, mu):
 
 def reference(weights, mu=0.0, rounds=3):
   for cohort in COHORTS[:rounds]:
-    cohort = [client for client in cohort if len(client.y)]
-    shares = np.array([len(client.y) for client in cohort], np.float64)
+    cohort = [client for client in cohort if len(client.labels)]
+    shares = np.array([len(client.labels) for client in cohort], np.float64)
     shares /= shares.sum()
     made = [trained(weights, client, mu) for client in cohort]
     effective = sum(p * norm for p, (_, norm) in zip(shares, made, strict=True))

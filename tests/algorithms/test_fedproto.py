@@ -33,8 +33,8 @@ def process(**given):
 
 def steps_of_client(kernel, bias, prototypes, client, weight, unit):
   """Returns the encoder after two full-batch steps; `prototypes` by class."""
-  known = np.array([label in prototypes for label in client.y])
-  own = [c for c in np.unique(client.y) if c in prototypes]
+  known = np.array([label in prototypes for label in client.labels])
+  own = [c for c in np.unique(client.labels) if c in prototypes]
   as_compared = numpy_fedss.normalised if unit else np.asarray
   scale = 4.0 if unit else 2.0  # Half of it times the squared distance.
   for _ in range(2):
@@ -44,7 +44,7 @@ def steps_of_client(kernel, bias, prototypes, client, weight, unit):
       away = np.array([compared[i] - as_compared(prototypes[c]) for c in own])
       p = np.exp(-scale / 2 * (away**2).sum(1))
       p /= p.sum()
-      place = own.index(client.y[i])
+      place = own.index(client.labels[i])
       p[place] -= 1
       by_e[i] = -scale * p @ away + weight * 2 * away[place]
     if unit:
@@ -59,14 +59,14 @@ def reference(kernel, bias, weight, unit):
   prototypes = {}
   for clients in COHORTS:
     encoders, sent = [], {}
-    for client in (c for c in clients if len(c.y)):
+    for client in (c for c in clients if len(c.labels)):
       own = steps_of_client(kernel, bias, prototypes, client, weight, unit)
-      encoders.append((len(client.y), *own))
+      encoders.append((len(client.labels), *own))
       embeddings = client.x @ own[0] + own[1]
       if unit:
         embeddings = numpy_fedss.normalised(embeddings)
-      for label in np.unique(client.y):
-        of = embeddings[client.y == label]
+      for label in np.unique(client.labels):
+        of = embeddings[client.labels == label]
         sent.setdefault(label, []).append((len(of), of.mean(0)))
     total = sum(count for count, *_ in encoders)
     kernel, bias = (sum(e[0] / total * e[i] for e in encoders) for i in (1, 2))
@@ -109,7 +109,7 @@ def test_a_class_without_examples_in_a_round_keeps_its_prototype():
   learning = process()
   state, _ = tiny.run(learning, 1, lambda _: COHORTS[0])
   [client, _] = COHORTS[0]
-  some = client._replace(x=client.x[:2], y=client.y[:2])  # Of class 0.
+  some = client._replace(x=client.x[:2], labels=client.labels[:2])  # Of class 0.
   after = learning.next(state, [some]).state.weights.class_table
   before = state.weights.class_table
   moved = np.any(np.asarray(after) != np.asarray(before), axis=1)

@@ -46,8 +46,8 @@ def test_three_rounds_equal_the_numpy_reference():
   heads = {}
   for cohort_ in COHORTS:
     encoders, counts = [], []
-    for client in (c for c in cohort_ if len(c.y)):
-      number, examples = int(client.client_id), (client.x, client.y)
+    for client in (c for c in cohort_ if len(c.labels)):
+      number, examples = int(client.client_id), (client.x, client.labels)
       own = kernel, bias, heads.get(number, table)
       (*_, own_rows), _ = numpy_fedavg.train_client(own, *examples, epochs=3, frozen=(0, 1))
       (*encoder, _), _ = numpy_fedavg.train_client(
@@ -55,7 +55,7 @@ def test_three_rounds_equal_the_numpy_reference():
       )
       heads[number] = own_rows
       encoders.append(encoder)
-      counts.append(len(client.y))
+      counts.append(len(client.labels))
     kernel, bias = numpy_fedavg.mean(encoders, counts)
   tiny.assert_near(tiny.as_numpy(last.weights), (kernel, bias, table))
   assert sorted(kept) == sorted(heads) == [0, 1, 2]
@@ -89,7 +89,7 @@ def test_the_encoder_takes_other_batches_than_the_head_did():
   for step in range(4, 8):
     places = made.local_training.batch(order, tf.constant(step)).numpy()
     weights, _ = numpy_fedavg.train_client(
-      weights, client[0].x[places], client[0].y[places], rate=1e-3, epochs=1, frozen=(2,)
+      weights, client[0].x[places], client[0].labels[places], rate=1e-3, epochs=1, frozen=(2,)
     )
 
   def change(w):
@@ -135,7 +135,7 @@ def test_a_client_goes_on_from_its_own_head():
   seed = randomness.round_seed(tf.constant([0, 0]), 3)
   after = adapt(own, client._replace(state=()), seed)
   expected, _ = numpy_fedavg.train_client(
-    tiny.as_numpy(own), client.x, client.y, epochs=3, frozen=(0, 1)
+    tiny.as_numpy(own), client.x, client.labels, epochs=3, frozen=(0, 1)
   )
   tiny.assert_near(tiny.as_numpy(after), expected)
 
@@ -178,7 +178,7 @@ def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
     numbers = dataset.held_out.of_client(index)
     pool = dataset.train.pool
     found = of_run.evaluator.predict(weights, pool, numbers)
-    assert kept[index] == np.mean(found == pool.y[numbers])
+    assert kept[index] == np.mean(found == pool.labels[numbers])
   np.testing.assert_array_equal(kept[~is_trained], frame['top1'][~is_trained])
   assert np.mean(kept[is_trained]) > np.mean(frame['top1'][is_trained]) + 0.2
 

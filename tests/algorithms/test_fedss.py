@@ -30,7 +30,7 @@ def cohort_of(round_number):
 def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
   """Returns the ids that a client requests, drawn as in the round."""
   chosen = request.OwnAndSampled(N, 4, negatives, equal_negatives=equal_negatives).held_rows(
-    tf.constant(client.y),
+    tf.constant(client.labels),
     randomness.client_seed(
       randomness.round_seed(tf.constant([seed, 0]), round_number),
       client.client_id,
@@ -72,13 +72,13 @@ def test_three_rounds_equal_the_numpy_reference(method, negatives, correction, m
     clients = []
     for client in cohort:
       held = held_ids(negatives, client, round_number, **more)
-      own_classes = len(np.unique(client.y))
+      own_classes = len(np.unique(client.labels))
       drawn = negatives + (own_classes - 1 if more else 0)
       assert len(held) == min(own_classes + drawn, N)
       deltas = numpy_fedss.train_client(
-        method, weights, held, client.x, client.y, correct=correction == 'negatives'
+        method, weights, held, client.x, client.labels, correct=correction == 'negatives'
       )
-      clients.append((held, deltas, len(client.y)))
+      clients.append((held, deltas, len(client.labels)))
     weights, velocity = numpy_fedss.server_round(
       weights, velocity, clients, learning_rate=1.0, momentum=0.9
     )
@@ -145,7 +145,7 @@ def test_centralized_is_one_client_on_sgd():
   client = tiny.cohort([[0, 4, 4, 7, 9]])[0]
   weights = tiny.as_numpy(process.initialize().weights)
   deltas = numpy_fedss.train_client(
-    'fedss', weights, np.arange(N), client.x, client.y, correct=False
+    'fedss', weights, np.arange(N), client.x, client.labels, correct=False
   )
   after = tiny.run(process, 1, lambda _: [client])[0].weights
   np.testing.assert_allclose(after.class_table, weights[2] + deltas[2], atol=1e-5)
@@ -164,23 +164,23 @@ def test_the_rounds_metrics_are_means_over_the_cohort():
   losses, correct = [], []
   for client in COHORTS[0]:
     held = held_ids(4, client, 0)
-    own = np.unique(client.y)
-    terms, shift = numpy_fedss.terms_and_shift('fedss', held, own, client.y, N, True)
-    target = [int(np.flatnonzero(held == label)[0]) for label in client.y]
+    own = np.unique(client.labels)
+    terms, shift = numpy_fedss.terms_and_shift('fedss', held, own, client.labels, N, True)
+    target = [int(np.flatnonzero(held == label)[0]) for label in client.labels]
     rows = np.asarray(weights.class_table)[held]
     loss, *_ = numpy_fedss.loss_and_gradients(
       kernel, bias, rows, client.x, np.array(target), terms, shift, 4.0
     )
     unit = numpy_fedss.normalised(client.x @ np.asarray(kernel) + bias)
     best = (unit @ numpy_fedss.normalised(rows).T).argmax(axis=1)
-    losses.append(loss * len(client.y))
+    losses.append(loss * len(client.labels))
     correct.append((best == target).sum())
   _, metrics = tiny.run(process, 1, cohort_of)
-  examples = sum(len(c.y) for c in COHORTS[0])
+  examples = sum(len(c.labels) for c in COHORTS[0])
   assert sum(correct) > 0
   np.testing.assert_allclose(metrics['loss'], sum(losses) / examples, rtol=1e-5)
   np.testing.assert_allclose(metrics['local_accuracy'], sum(correct) / examples)
-  rows = [len(np.unique(c.y)) + 4 for c in COHORTS[0]]
+  rows = [len(np.unique(c.labels)) + 4 for c in COHORTS[0]]
   np.testing.assert_allclose(metrics['class_rows'], np.mean(rows), rtol=1e-6)
   assert metrics['class_rows_largest'] == max(rows)
   assert metrics['examples'] == examples

@@ -32,7 +32,7 @@ SETTINGS = {
 
 def gradients(weights, client):
   """Returns the gradients of a client's mean loss, float64."""
-  x, y = client.x, client.y
+  x, y = client.x, client.labels
   every, nothing = np.ones([len(x), 12], bool), np.zeros(12)
   return numpy_fedss.loss_and_gradients(*weights, x, y, every, nothing, 4.0)[1:]
 
@@ -43,7 +43,7 @@ def reference(weights, variate):
   server, own = zeros, {}
   for cohort in COHORTS:
     moves, changes = [], []
-    for client in (client for client in cohort if len(client.y)):
+    for client in (client for client in cohort if len(client.labels)):
       y, c_k = weights, own.get(int(client.client_id), zeros)
       for _ in range(2):
         each = zip(y, gradients(y, client), c_k, server, strict=True)

@@ -53,7 +53,7 @@ def held_ids(schedule, client, round_number):
   seed = randomness.round_seed(tf.constant([0, 0]), round_number)
   who = client.client_id, randomness.Purpose.NEGATIVES
   held = made.tables[0].request.held_rows(
-    tf.constant(client.y),
+    tf.constant(client.labels),
     randomness.client_seed(seed, *who),
     lasting=randomness.lasting(seed, *who),
   )
@@ -84,13 +84,13 @@ def test_three_rounds_equal_the_numpy_reference(schedule):
     for client in cohort:
       held = held_ids(schedule, client, round_number)
       # Examples of classes that were not requested are left out.
-      kept = np.isin(client.y, held)
+      kept = np.isin(client.labels, held)
       missed += (~kept).sum()
       if schedule != 'randomized':
-        assert len(held) == len(np.unique(client.y)) + M
+        assert len(held) == len(np.unique(client.labels)) + M
       if not kept.any():
         continue
-      x, y = client.x[kept], client.y[kept]
+      x, y = client.x[kept], client.labels[kept]
       deltas = numpy_fedss.train_client('fedss', weights, held, x, y, correct=True)
       clients.append((held, deltas, len(y)))
     weights, velocity = numpy_fedss.server_round(

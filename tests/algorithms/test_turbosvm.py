@@ -62,8 +62,8 @@ def test_three_rounds_equal_the_reference():
   state = process.initialize()
   weights, seen = tiny.as_numpy(state.weights), set()
   for number, cohort in enumerate(COHORTS):
-    trained = [numpy_fedavg.train_client(weights, c.x, c.y)[0] for c in cohort]
-    counts = np.array([len(c.y) for c in cohort])
+    trained = [numpy_fedavg.train_client(weights, c.x, c.labels)[0] for c in cohort]
+    counts = np.array([len(c.labels) for c in cohort])
     kernel, bias, _ = numpy_fedavg.mean(trained, counts)
     rows = np.array([table for *_, table in trained])
     points = np.float32(rows.transpose(1, 0, 2))

@@ -73,12 +73,12 @@ def test_sets_of_labels_and_own_client_data():
 
   for datasets in ([of(0, 4), of(4, 9)], [of(0, 4).batch(3), of(4, 9)]):
     found = from_tff.as_client_data(datasets)
-    np.testing.assert_array_equal(found.pool.y.toarray(), sets)
+    np.testing.assert_array_equal(found.pool.labels.toarray(), sets)
     # The form of this package stays as it is.
     [again] = examples.ClientExamples.from_tff(found, ['1'])
-    np.testing.assert_array_equal(again.all_y, np.nonzero(sets[4:])[1])
+    np.testing.assert_array_equal(again.all_labels, np.nonzero(sets[4:])[1])
     assert again.client_id == 1
-    assert again.y.row_splits[-1] == sets[4:].sum()
+    assert again.labels.row_splits[-1] == sets[4:].sum()
 
 
 def test_a_cohort_of_tff_data_is_the_cohort_of_its_arrays(in_process):

@@ -39,16 +39,16 @@ def test_examples_share_their_memory_and_have_subsets(kind):
     spec, entries = pool.SPARSE, [3, 0, 2, 5]
   found, numbers = pool.in_memory(x, y), np.array([3, 1, 1])
   assert (found.spec, len(found)) == (spec, 4)
-  assert kind == 'dense' or found.y is y
+  assert kind == 'dense' or found.labels is y
   same(found.examples(numbers).x, x[numbers])
-  same(found.examples(numbers).y, found.y[numbers])
+  same(found.examples(numbers).labels, found.labels[numbers])
   part = found.subset(numbers)
-  same(part.y, found.y[numbers])
+  same(part.labels, found.labels[numbers])
   same(part.read(np.array([2, 0])), x[[1, 3]])
   if entries:
     assert part.entries.tolist() == [entries[i] for i in numbers]
   else:
-    assert found.y.dtype == np.int32
+    assert found.labels.dtype == np.int32
 
 
 @pytest.mark.parametrize('kind', ['dense', 'sparse'])
@@ -60,7 +60,7 @@ def test_joined_pools_are_read_in_any_order(kind):
     y = scipy.sparse.csr_matrix(np.eye(7, 8) > 0)
   parts = [pool.in_memory(x[part], y[part]) for part in (slice(4), slice(4, 7))]
   whole, joined = pool.in_memory(x, y), parts[0].joined(parts[1])
-  same(joined.y, whole.y)
+  same(joined.labels, whole.labels)
   if kind == 'sparse':
     assert joined.entries.tolist() == whole.entries.tolist()
   for numbers in ([5, 0, 6, 3, 3, 4, 1], [6, 4], [2, 0]):
@@ -80,7 +80,7 @@ def test_other_forms_of_matrices_have_the_same_content(form):
     x, y = x.asformat(form), y.asformat(form)
   found = pool.in_memory(x, y).examples(numbers)
   same(found.x, wanted[0])
-  same(found.y, wanted[1])
+  same(found.labels, wanted[1])
 
 
 def test_features_and_sets_are_put_in_order_and_none_becomes_the_other():
@@ -88,7 +88,7 @@ def test_features_and_sets_are_put_in_order_and_none_becomes_the_other():
   given = scipy.sparse.csr_matrix((values, ids, splits), (2, 5))
   for array in (given.data, given.indices, given.indptr):
     array.setflags(write=False)
-  y = pool.in_memory(np.zeros([2, 1]), given).y
+  y = pool.in_memory(np.zeros([2, 1]), given).labels
   found = sparse.as_tensors(y)
   assert isinstance(found, sparse.LabelSets)
   assert found.row_splits.tolist() == [0, 2, 2]
@@ -115,7 +115,7 @@ def test_features_and_sets_are_put_in_order_and_none_becomes_the_other():
     ([True, False], 'bool'),
     ([[0, 1], [1, 0]], r'int64 \[2, 2\]'),
     ([0, 2**32 + 1], '4294967297'),
-    ([0, 1, 2], r'y \[3\]'),
+    ([0, 1, 2], r'labels \[3\]'),
   ],
 )
 def test_labels_that_would_change_are_refused(y, message):
@@ -142,7 +142,7 @@ def test_blocks_are_bounded(monkeypatch, bounds, x, sizes):
     monkeypatch.setattr(pool, name, most)
   found = pool.in_memory(x, np.arange(x.shape[0]) % 7)
   stack = scipy.sparse.vstack if scipy.sparse.issparse(x) else np.concatenate
-  assert [len(block.y) for block in found.blocks()] == sizes
+  assert [len(block.labels) for block in found.blocks()] == sizes
   some = np.arange(x.shape[0])[::-2]
   for numbers in (None, some):
     blocks = [block.x for block in found.blocks(numbers)]
@@ -163,7 +163,7 @@ def test_a_cached_pool_reads_what_fits_once(kept):
     read.extend(numbers.tolist())
     return x[numbers]
 
-  counted = pool.Pool(whole.y, whole.spec, reading)
+  counted = pool.Pool(whole.labels, whole.spec, reading)
   cached = pool.cached(counted, int(kept * x.nbytes))
   for _ in range(30):
     numbers = RANDOM.integers(0, 40, RANDOM.integers(0, 9))

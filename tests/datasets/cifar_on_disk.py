@@ -101,10 +101,10 @@ def check_equal(dataset, name='cifar10'):
   for label, client in enumerate(dataset.train.client_ids):
     examples = dataset.train.examples(client)
     np.testing.assert_array_equal(examples.x, x[y == label])
-    assert set(examples.y.tolist()) == {label}
+    assert set(examples.labels.tolist()) == {label}
   np.testing.assert_array_equal(dataset.test.read(np.arange(len(test_x))), test_x)
-  np.testing.assert_array_equal(dataset.test.y, test_y)
-  assert dataset.test.y.dtype == np.int32
+  np.testing.assert_array_equal(dataset.test.labels, test_y)
+  assert dataset.test.labels.dtype == np.int32
   assert dataset.train.element_type_structure['x'].shape == [32, 32, 3]
 
 

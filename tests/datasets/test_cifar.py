@@ -197,7 +197,7 @@ def test_the_real_set_is_complete(data_dir):
   sizes = [len(dataset.train.labels(c)) for c in dataset.train.client_ids]
   assert sizes == [5000] * 10
   assert dataset.test.read(np.arange(10_000)).shape == (10_000, 32, 32, 3)
-  assert np.bincount(dataset.test.y).tolist() == [1000] * 10
+  assert np.bincount(dataset.test.labels).tolist() == [1000] * 10
   # The means of the three colours are well known and show the colours' order.
   x = np.concatenate([dataset.train.examples(c).x for c in dataset.train.client_ids])
   means = x.mean((0, 1, 2))

@@ -63,7 +63,7 @@ def examples(dataset):
       bag = dict(zip(names[x.indices], x.data, strict=True))
       own = pool.seen.some(np.array([number])).matrix() if pool.seen else None
       seen = names[own.indices] if tested else None
-      found.append((part.client_ids[owner], bag, names[pool.y[number]], seen, tested))
+      found.append((part.client_ids[owner], bag, names[pool.labels[number]], seen, tested))
   return found
 
 
@@ -85,7 +85,7 @@ def test_an_example_has_the_items_before_it_in_the_order_of_times(history, tmp_p
     if of[4]:
       assert list(found[3]) == of[3]
   assert dataset.train.client_ids == ['ann', 'bob']  # Cy has one item only.
-  assert [dataset.class_names[y] for y in dataset.test.y] == ['tea', 'jam']
+  assert [dataset.class_names[y] for y in dataset.test.labels] == ['tea', 'jam']
   assert dataset.test.seen.lengths.tolist() == [2, 2]
 
 
@@ -108,10 +108,10 @@ def test_a_moment_parts_training_from_test(tmp_path):
   found = items.read(table(tmp_path), ANY)
   dataset = items.federated('mine', found, options)
   moment = np.quantile([3, 1, 1, 2, 5, 2, 7], 0.5, method='lower')
-  trained = dataset.train.pool.y[dataset.train.partition.numbers]
+  trained = dataset.train.pool.labels[dataset.train.partition.numbers]
   assert moment == 2
   # Of times 3 and 7; the item of time 5 is its user's first.
-  assert [dataset.class_names[y] for y in dataset.test.y] == ['tea', 'jam']
+  assert [dataset.class_names[y] for y in dataset.test.labels] == ['tea', 'jam']
   assert [dataset.class_names[y] for y in trained] == ['rice', 'rice']
 
 
@@ -131,7 +131,7 @@ def test_validation_is_before_the_test_and_never_in_the_training(test, leave_out
 
   def of(part):
     return {
-      (int(part.client_ids[owner]), int(pool.y[number]))
+      (int(part.client_ids[owner]), int(pool.labels[number]))
       for owner, number in zip(part.owners(), part.numbers, strict=True)
     }
 
@@ -147,7 +147,7 @@ def test_validation_is_before_the_test_and_never_in_the_training(test, leave_out
     tested = {pair for pair in every if times[pair] > moment}
     held = {pair for pair in every if earlier < times[pair] <= moment}
   assert trained == every - held - tested and len(held) > 5
-  assert sorted(dataset.validation.y) == sorted(item for _, item in held)
+  assert sorted(dataset.validation.labels) == sorted(item for _, item in held)
   assert len(dataset.test) == len(tested)
   # Neither an item for validation nor a test item is a feature of training.
   x = pool.read(dataset.train.partition.numbers)
@@ -308,7 +308,7 @@ def test_of_sequences_every_training_item_is_a_target_once(history):
   for owner, number in zip(train.owners(), train.numbers, strict=True):
     x = pool.read(np.array([number]))
     order = x.indices[np.argsort(x.data)]  # The oldest first.
-    for item in (*order[1:], pool.y[number]):
+    for item in (*order[1:], pool.labels[number]):
       targets[int(train.client_ids[owner]), int(item)] += 1
   wanted = {}
   for user in range(20):

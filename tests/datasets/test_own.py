@@ -289,7 +289,7 @@ def test_a_second_table_is_the_test(tmp_path, users):
   dataset = load(path, '' if users is not None else 'class', test)
   assert dataset.class_names == ['c0', 'c1', 'c2', 'c3']
   assert sorted(dataset.train.partition.numbers) == list(range(12))
-  assert dataset.test.y.tolist() == [3, 0]
+  assert dataset.test.labels.tolist() == [3, 0]
   if users is not None:
     assert not len(dataset.held_out.numbers)  # These rows are nobody's.
   expected = (X[:2] + 1 - X.mean(0)) / X.std(0)

@@ -73,7 +73,7 @@ def test_a_split_names_clients_classes_and_test(tmp_path, form):
   x, y = dataset.train.examples('ann')
   assert y.tolist() == [0, 1]
   np.testing.assert_array_equal(x[0], decode.square(images_on_disk.photograph(0), 16))
-  assert dataset.test.y.tolist() == [2, 0]
+  assert dataset.test.labels.tolist() == [2, 0]
   x, _ = dataset.test.examples(np.array([0]))
   np.testing.assert_array_equal(x[0], decode.square(images_on_disk.photograph(12), 16))
 
@@ -86,7 +86,7 @@ def test_a_split_needs_no_class_folders(tmp_path):
   dataset = load(path, split)
   assert dataset.class_names == ['9', '10', '300']
   assert dataset.train.client_ids == ['u10', 'u300', 'u9']
-  assert sorted(dataset.train.pool.y.tolist()) == [0, 1, 1, 2]
+  assert sorted(dataset.train.pool.labels.tolist()) == [0, 1, 1, 2]
 
 
 @pytest.mark.parametrize('pack', [False, True])
@@ -98,7 +98,7 @@ def test_ids_in_another_normal_form(tmp_path, pack):
   split = write(tmp_path / 's.csv', f'ann,{row}', 'bob,dog/1.jpg,dog')
   assert len(load(path, split, corrupt='fail').train.partition.numbers) == 2
   test = held_out(tmp_path / 't.csv', row)
-  assert load(path, 'class', test_file=test).test.y.tolist() == [0]
+  assert load(path, 'class', test_file=test).test.labels.tolist() == [0]
 
 
 def counted(monkeypatch):
@@ -141,7 +141,7 @@ def test_damaged_images_may_be_left_out_or_an_error(tmp_path):
     dataset.train.examples('class/0')
   test = held_out(tmp_path / 't.csv', 'cat/0.jpg,cat', 'dog/0.jpg,dog')
   dataset = load(path, 'iid:3', test_file=test)
-  assert dataset.test.y.tolist() == [1]
+  assert dataset.test.labels.tolist() == [1]
   assert sum(dataset.train.partition.sizes) == 15
   # What cannot even be opened.
   (path / 'cat/9.jpg').symlink_to(path / 'absent.jpg')

@@ -25,7 +25,7 @@ class RareFirst(parts.Part):
   name = 'rare_first'
 
   def examples(self, examples, held, received):
-    counts = tf.gather(held.counts, examples.y)
+    counts = tf.gather(held.counts, examples.labels)
     return examples._replace(weights=1.0 / tf.cast(counts, tf.float32))
 
 

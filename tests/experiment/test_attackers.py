@@ -33,10 +33,10 @@ def test_the_same_clients_flip_their_labels_in_all_rounds(data):
     pairs = list(zip(flips(r).examples, sound(r).examples, strict=True))
     for ours, theirs in pairs:
       np.testing.assert_array_equal(ours.x, theirs.x)
-      if (ours.y == theirs.y).all():
+      if (ours.labels == theirs.labels).all():
         continue
-      np.testing.assert_array_equal(ours.y, 7 - theirs.y)
-      np.testing.assert_array_equal(ours.all_y, 7 - theirs.all_y)
+      np.testing.assert_array_equal(ours.labels, 7 - theirs.labels)
+      np.testing.assert_array_equal(ours.all_labels, 7 - theirs.all_labels)
       found.append((r, int(ours.client_id)))
     assert flips(r).attackers == 12
 
@@ -50,13 +50,13 @@ def test_the_same_clients_flip_their_labels_in_all_rounds(data):
   for r in range(5):
     assert few(r).attackers == len(of(0) & {*few(r).numbers})
     np.testing.assert_array_equal(
-      few(r).examples[0].y, cohort.UniformClients(10).cohorts(data, 3)(r).examples[0].y
+      few(r).examples[0].labels, cohort.UniformClients(10).cohorts(data, 3)(r).examples[0].labels
     )
   other = draws(data, sampling=everybody, seed=4)
   changed = {
     int(a.client_id)
     for a, b in zip(other(0).examples, everybody.cohorts(data, 4)(0).examples, strict=True)
-    if (a.y != b.y).any()
+    if (a.labels != b.labels).any()
   }
   assert changed != of(0)
   with pytest.raises(ValueError, match='40 clients'):
@@ -68,7 +68,8 @@ def test_attackers_are_counted_however_clients_are_drawn(data):
   found = draws(data, sampling=virtual)(0)
   sound = virtual.cohorts(data, 3)(0)
   flipped = [
-    (a.all_y != b.all_y).any() for a, b in zip(found.examples, sound.examples, strict=True)
+    (a.all_labels != b.all_labels).any()
+    for a, b in zip(found.examples, sound.examples, strict=True)
   ]
   assert found.attackers == sum(flipped) > 0
   # A client that is drawn twice attacks twice.

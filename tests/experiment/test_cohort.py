@@ -70,11 +70,11 @@ def test_a_client_may_draw_some_of_its_examples_for_a_round():
   draw, again = (uniform(dataset({'d': [3, 3, 4, 4], 'e': [0, 4]}), 2, 5, 3) for _ in 'ab')
   seen = set()
   for round_number in range(30):
-    few, many = sorted(draw(round_number).examples, key=lambda e: len(e.y))
+    few, many = sorted(draw(round_number).examples, key=lambda e: len(e.labels))
     np.testing.assert_array_equal(few.x, [10, 11])
     assert len(set(many.x)) == 3
-    np.testing.assert_array_equal(many.y, np.where(many.x < 2, 3, 4))
-    np.testing.assert_array_equal(many.all_y, [3, 3, 4, 4])
+    np.testing.assert_array_equal(many.labels, np.where(many.x < 2, 3, 4))
+    np.testing.assert_array_equal(many.all_labels, [3, 3, 4, 4])
     seen.add(tuple(sorted(many.x)))
   assert len(seen) == 4
   for a, b in zip(again(7).examples, draw(7).examples, strict=True):
@@ -88,7 +88,7 @@ def test_clients_without_examples_are_skipped_and_nobody_is_one_empty_client():
     nobody = uniform(dataset({'a': [], 'b': []}, bags), 2, seed=0)(0)
     assert nobody.skipped == 2
     [empty] = nobody.examples
-    assert len(empty.y) == len(empty.x.ids if bags else empty.x) == 0
+    assert len(empty.labels) == len(empty.x.ids if bags else empty.x) == 0
 
 
 def test_more_clients_than_there_are_are_refused():
@@ -111,7 +111,7 @@ def test_pooled_rounds_walk_through_shuffled_passes():
   seen = np.concatenate([value.x for value in drawn])
   assert sorted(seen[:10]) == sorted(seen[10:]) == everything
   assert list(seen[:10]) != list(seen[10:])
-  labels = np.concatenate([value.y for value in drawn])
+  labels = np.concatenate([value.labels for value in drawn])
   by_example = dict(zip(seen, labels, strict=True))
   assert [by_example[x] for x in (0, 2, 33, 41)] == [0, 1, 3, 4]
   # A round may be longer than a pass.
@@ -129,7 +129,7 @@ def test_examples_are_read_when_they_are_asked_for(sampling):
   assert read == []
   last = drawn.examples[len(drawn.examples) - 1]
   [numbers] = read
-  assert len(numbers) == len(last.y)
+  assert len(numbers) == len(last.labels)
   if drawn.client_ids:
     name = train.client_ids[int(last.client_id)]
     assert name == drawn.client_ids[-1]
@@ -138,7 +138,7 @@ def test_examples_are_read_when_they_are_asked_for(sampling):
 
 def test_batches_of_the_average_client_of_too_many_examples_and_of_none():
   draw = cohort.IidBatches(3).cohorts(dataset(), 0)
-  assert len(draw(0).examples[0].y) == 3  # Of 10 / 5 examples, rounded up.
+  assert len(draw(0).examples[0].labels) == 3  # Of 10 / 5 examples, rounded up.
   with pytest.raises(errors.InputError, match='10,000,000'):
     cohort.IidBatches(10**6, 11).cohorts(dataset(), 0)
   for clients, steps in itertools.product(({}, {'a': [], 'b': []}), (0, 1)):
@@ -152,10 +152,10 @@ def test_sets_of_labels():
   data = dataset(sets=sets)
   for value in uniform(data, 5, 0, examples=2)(0).examples:
     numbers = data.train.partition.of_client(int(value.client_id))
-    np.testing.assert_array_equal(value.all_y, sets[numbers].indices)
-    assert isinstance(value.y, sparse.LabelSets)
-    np.testing.assert_array_equal(value.y.ids, sets[value.x].indices)
-    assert len(value.y.row_splits) == min(len(numbers), 2) + 1
+    np.testing.assert_array_equal(value.all_labels, sets[numbers].indices)
+    assert isinstance(value.labels, sparse.LabelSets)
+    np.testing.assert_array_equal(value.labels.ids, sets[value.x].indices)
+    assert len(value.labels.row_splits) == min(len(numbers), 2) + 1
 
 
 SIZES = (5, 0, 1, 3, 2)
@@ -233,14 +233,14 @@ def test_a_client_draws_without_replacement_where_it_has_enough():
   for round_number in range(60):
     for e in draw(round_number).examples:
       client, own = int(e.client_id), set(e.x - 10 * int(e.client_id))
-      assert len(e.x) == len(e.y) == 3
+      assert len(e.x) == len(e.labels) == 3
       assert own <= set(range(SIZES[client]))
       if SIZES[client] >= 3:
         assert len(own) == 3
       seen[client].add(tuple(e.x))
       # The rows that it requests are those of all its examples.
       held = [9] + (SIZES[client] - 1) * [client]
-      np.testing.assert_array_equal(np.sort(e.all_y), np.sort(held))
+      np.testing.assert_array_equal(np.sort(e.all_labels), np.sort(held))
   assert len(seen[0]) > 30  # Of 60 orders of 3 among 5.
   # Of its two, with repetition.
   assert {len(set(x)) for x in seen[4]} == {1, 2}

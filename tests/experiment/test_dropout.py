@@ -102,7 +102,7 @@ def test_a_round_of_which_nobody_is_left_has_one_client_without_examples(data):
   draw = draws(data, 0.99, sampling=cohort.UniformClients(3))
   [empty, *_] = [c for c in map(draw, range(50)) if c.dropouts == 3]
   assert len(empty.examples) == 1
-  assert len(empty.examples[0].y) == 0
+  assert len(empty.examples[0].labels) == 0
   assert empty.client_ids == empty.numbers == ()
 
 

@@ -70,7 +70,7 @@ def test_a_round_to_which_nobody_comes(data):
   empty = [draw(r) for r in range(30) if not draw(r).client_ids]
   assert empty
   [nobody] = empty[0].examples
-  assert not len(nobody.y)
+  assert not len(nobody.labels)
 
 
 def run(path, rounds=4, **changes):

@@ -106,7 +106,7 @@ def test_items_are_told_as_features_and_as_labels(here):
   own = []
   for place in range(6):
     numbers = train.partition.of_client(place)
-    own.append({*train.pool.y[numbers], *train.pool.read(numbers).indices})
+    own.append({*train.pool.labels[numbers], *train.pool.read(numbers).indices})
   [first, *_] = found['requests'].query('schedule == "fresh"')['rows']
   assert first == pytest.approx(np.mean([*map(len, own)]) + 5, abs=3)
   # Also rows that are features alone are a client's own.

@@ -46,7 +46,7 @@ def test_before_and_after_of_trained_and_unseen_clients(here, capsys, monkeypatc
       numbers = own.held_out.of_client(index)
       pool = dataset.train.pool
       classes = found.evaluator.predict(found.weights, pool, numbers)
-      assert row.top1 == np.mean(classes == pool.y[numbers])
+      assert row.top1 == np.mean(classes == pool.labels[numbers])
       assert (row.training_examples, row.test_examples) == (9, 3)
     mean = result['clients'][part]['top1_mean']
     assert mean == pytest.approx(rows['top1'].mean())

@@ -157,7 +157,7 @@ def test_int8_hardly_changes_what_is_recognised(here, rounds):
     card = export.run('run', quantize or 'whole', 'tflite', quantize=quantize)
     lite = predictor.lite.Interpreter(f'{quantize or "whole"}/model.tflite')
     classes = lite.get_signature_runner()(images=x)['classes']
-    top1[quantize], sizes[quantize] = (np.mean(classes[:, 0] == test.y), card['bytes'])
+    top1[quantize], sizes[quantize] = (np.mean(classes[:, 0] == test.labels), card['bytes'])
   assert top1[''] > 0.5
   assert abs(top1['int8'] - top1['']) <= 0.005
   assert abs(top1['float16'] - top1['']) <= 0.005

@@ -210,7 +210,7 @@ def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
     make('chunks', source, tmp_path / 'out', test_fraction=0.1)
   make('dirichlet', source, tmp_path / 'out', seed=3)
   found = cifar_on_disk.load(tmp_path, split=tmp_path / 'out').train
-  data = examples.of_labels(found.pool.y)
+  data = examples.of_labels(found.pool.labels)
   expected = rules.deal('dirichlet', data, 3, **SMALL['dirichlet']).train
   found = found.partition
   assert found.client_ids == expected.client_ids
@@ -386,13 +386,13 @@ def test_images_of_sop_train_and_are_retrieved(tmp_path, pack):
   dataset = photographs.load(data, deal.Choice(str(tmp_path / 'out')), side=16)
   class_of = {row[3]: row[1] - 1 for row in [*train, *test]}
   assert dataset.num_classes == 6
-  assert dataset.retrieval.y.tolist() == [class_of[row[3]] for row in test]
+  assert dataset.retrieval.labels.tolist() == [class_of[row[3]] for row in test]
   shown = dataset.retrieval.examples(np.arange(len(test))).x
   for number, image in enumerate(shown, len(train)):
     expected = decode.square(images_on_disk.photograph(number), 16)
     np.testing.assert_array_equal(image, expected)
   held = lines(tmp_path / 'out' / 'test.csv')
-  assert dataset.test.y.tolist() == [class_of[r['image_id']] for r in held]
+  assert dataset.test.labels.tolist() == [class_of[r['image_id']] for r in held]
   rows = lines(tmp_path / 'out' / 'federated_train.csv')
   for client in dataset.train.client_ids:
     expected = sorted(class_of[r['image_id']] for r in rows if r['user_id'] == client)
@@ -407,7 +407,7 @@ def test_images_in_tars_are_the_clients_of_a_split_of_the_list(tmp_path):
     for source in (imagenet21k.tar_of_tars(tmp_path), tmp_path / 'folders')
   ]
   assert sets[0].source_checksum == sets[1].source_checksum
-  assert len(sets[0].test.y) == len(lines(tmp_path / 'out' / 'test.csv'))
+  assert len(sets[0].test.labels) == len(lines(tmp_path / 'out' / 'test.csv'))
   for client in sets[0].train.client_ids:
     for one, other in zip(*(s.train.examples(client) for s in sets), strict=True):
       np.testing.assert_array_equal(one, other)

@@ -53,7 +53,7 @@ def test_photographs_and_their_neighbours(here, capsys):
   found = trained.restore(run, {'data_dir': 'photos'})
   pool = found.dataset.train.pool
   predicted = found.evaluator.predict(found.weights, pool, np.arange(len(pool)))
-  top1 = float(np.mean(predicted == pool.y))
+  top1 = float(np.mean(predicted == pool.labels))
   tables = []
   for given in ('photos', 'photos.tar', 'photos.zip'):
     scores = prediction.run([given], run_dir=run, top=2, output='p.csv')

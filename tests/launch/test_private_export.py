@@ -173,5 +173,5 @@ def test_classes_of_arrays_are_listed_by_their_labels(here):
   assert found.num_classes == 5
   # No count of the clients' labels decides anything.
   assert task.known_classes(options, 'mine.npz') is None
-  assert found.train.pool.y.tolist() == [1, 3, 2, 3, 2, 1]
-  assert found.test.y.tolist() == [0, 3]
+  assert found.train.pool.labels.tolist() == [1, 3, 2, 3, 2, 1]
+  assert found.test.labels.tolist() == [0, 3]

@@ -23,8 +23,8 @@ def clients(parts):
   """Returns clients c0, c1, ... with these examples."""
   stack = scipy.sparse.vstack if scipy.sparse.issparse(parts[0].x) else None
   x = (stack or np.concatenate)([part.x for part in parts])
-  y = np.concatenate([part.y for part in parts])
-  ends = np.cumsum([0] + [len(part.y) for part in parts])
+  y = np.concatenate([part.labels for part in parts])
+  ends = np.cumsum([0] + [len(part.labels) for part in parts])
   ids = [f'c{i}' for i in range(len(parts))]
   return client_data.PartitionedClientData(
     pool.in_memory(x, y), partition.Partition(ids, ends, np.arange(len(y)))
@@ -59,7 +59,7 @@ def unit(v):
 def naive_top1(weights, examples):
   e = examples.x @ weights.encoder['kernel'].numpy()
   scores = unit(e) @ unit(weights.class_table.numpy()).T
-  return (scores.argmax(1) == examples.y).mean()
+  return (scores.argmax(1) == examples.labels).mean()
 
 
 def test_top1_of_test_and_training_examples(setting, monkeypatch):
@@ -75,7 +75,7 @@ def test_top1_of_test_and_training_examples(setting, monkeypatch):
   assert alone['top5'] == measured['top5']
   assert measured['top1'] == pytest.approx(naive_top1(weights, everything(dataset.test)))
   together = pool.Examples(
-    np.concatenate([p.x for p in parts]), np.concatenate([p.y for p in parts])
+    np.concatenate([p.x for p in parts]), np.concatenate([p.labels for p in parts])
   )
   assert measured['train_top1'] == pytest.approx(naive_top1(weights, together))
   monkeypatch.setattr(evaluation, '_TRAIN_EXAMPLES', 800)
@@ -120,11 +120,11 @@ def test_no_ranking_has_the_classes_that_an_example_has_seen(setting, monkeypatc
 
 def test_f1_and_mcc_are_of_the_predictions_and_distances_of_classes_held(setting):
   model, weights, dataset, parts = setting
-  few = pool.Examples(parts[0].x, parts[0].y % 4)
+  few = pool.Examples(parts[0].x, parts[0].labels % 4)
   dataset = dataclasses.replace(dataset, train=clients([few, parts[1]]))
   names = ('mcc', 'class_distance_mean', 'macro_f1', 'class_distance_min')
   evaluate = evaluation.Evaluator(model, dataset, names)
-  y, predictions = dataset.test.y, evaluate.predict(weights, dataset.test)
+  y, predictions = dataset.test.labels, evaluate.predict(weights, dataset.test)
   f1 = metrics.f1_score(y, predictions, average='macro', zero_division=0)
   least, mean = ranking.class_distances(weights.class_table.numpy()[:4])
   expected = (metrics.matthews_corrcoef(y, predictions), mean, f1, least)
@@ -324,7 +324,7 @@ def test_scores_of_single_clients(setting):
   names = ('top1', *catalog.OF_CLIENTS)
   measured = evaluation.Evaluator(model, dataset, names, own)(weights)
   assert list(measured) == list(names)
-  shares = [naive_top1(weights, part) for part in parts if len(part.y)]
+  shares = [naive_top1(weights, part) for part in parts if len(part.labels)]
   assert measured['client_top1_mean'] == pytest.approx(np.mean(shares))
   assert measured['client_top1_worst'] == pytest.approx(min(shares))
   with pytest.raises(ValueError, match='held-out'):

@@ -47,18 +47,18 @@ def test_who_attacks_is_a_share_of_the_clients_by_seed_and_id():
 
 def test_flipped_labels_are_mirror_images():
   [client] = tiny.cohort([[0, 3, 11]])
-  flipped = attack_lib.flipped(client._replace(all_y=np.int32([0, 5])), 12)
-  assert flipped.y.tolist() == [11, 8, 0]
-  assert flipped.all_y.tolist() == [11, 6]
-  assert flipped.y.dtype == flipped.all_y.dtype == np.int32
+  flipped = attack_lib.flipped(client._replace(all_labels=np.int32([0, 5])), 12)
+  assert flipped.labels.tolist() == [11, 8, 0]
+  assert flipped.all_labels.tolist() == [11, 6]
+  assert flipped.labels.dtype == flipped.all_labels.dtype == np.int32
   assert flipped.x is client.x
   sets = scipy.sparse.csr_matrix(np.array([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]], bool))
   y = sparse.as_tensors(sets)
   flipped = attack_lib.flipped(examples_lib.ClientExamples(None, y, 0, y.ids), 4)
   # Ascending within an example.
-  assert flipped.y.ids.tolist() == [2, 3, 0, 2]
-  assert flipped.y.row_splits.tolist() == [0, 2, 2, 4]
-  assert flipped.y.ids.dtype == np.int32
+  assert flipped.labels.ids.tolist() == [2, 3, 0, 2]
+  assert flipped.labels.row_splits.tolist() == [0, 2, 2, 4]
+  assert flipped.labels.ids.dtype == np.int32
 
 
 CLIENTS = 8
@@ -98,7 +98,7 @@ def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
   each = [sent.changes(state, client) for client in cohort]
   factors = np.where(attacks, {'scale': 10.0, 'flip_signs': -10.0}[kind], 1.0)
   after = process.next(state, cohort).state.weights
-  examples = np.array([len(client.y) for client in cohort])
+  examples = np.array([len(client.labels) for client in cohort])
   weights = np.array([weight for _, weight in each])
   for key in ('kernel', 'bias', 'class'):
 
@@ -108,7 +108,7 @@ def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
     total, share = 0.0, np.full([12, 1], weights.sum())
     by = weights
     if name == 'fedaws' and key == 'class':
-      holds = np.array([np.isin(np.arange(12), c.y) for c in cohort])
+      holds = np.array([np.isin(np.arange(12), c.labels) for c in cohort])
       by, share = examples, (examples @ holds)[:, None]
     for weight, factor, (change, _) in zip(by, factors, each, strict=True):
       total = total + weight * factor * change[key]

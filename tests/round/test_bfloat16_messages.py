@@ -57,9 +57,9 @@ def test_two_rounds_equal_the_numpy_reference():
       for client in cohort:
         held = test_fedss.held_ids(4, client, number)
         deltas = numpy_fedss.train_client(
-          'fedss', [through(w) for w in weights], held, client.x, client.y, correct=True
+          'fedss', [through(w) for w in weights], held, client.x, client.labels, correct=True
         )
-        clients.append((held, [through(d) for d in deltas], len(client.y)))
+        clients.append((held, [through(d) for d in deltas], len(client.labels)))
       weights, velocity = numpy_fedss.server_round(
         weights, velocity, clients, learning_rate=1.0, momentum=0.9
       )

@@ -128,7 +128,7 @@ def test_rows_are_chosen_as_if_every_count_had_noise():
 def test_a_round_is_that_of_numpy():
   """Each client's change by itself, clipped; rows by their counts; over m."""
   clients = cohort(0)
-  clients[3] = clients[3]._replace(y=clients[0].y, all_y=clients[0].all_y)
+  clients[3] = clients[3]._replace(labels=clients[0].labels, all_labels=clients[0].all_labels)
   alone = process_lib.build_process(made('posonly', tiny.hidden(0.0, PLAIN, 1.0)), 7)
   start = alone.initialize()
   before = alone.get_model_weights(start)
@@ -143,7 +143,7 @@ def test_a_round_is_that_of_numpy():
   clip, norm_of_counts, threshold = float(np.median(norms)), 1.2, 0.9
   counts, total, encoder = np.zeros(N), np.zeros([N, tiny.DIM]), 0.0
   for client, norm, e, t in zip(clients, norms, encoders, tables, strict=True):
-    held = np.unique(client.y)
+    held = np.unique(client.labels)
     counts[held] += min(1.0, norm_of_counts / np.sqrt(len(held)))
     factor = min(1.0, clip / norm)
     total, encoder = total + factor * t, encoder + factor * e

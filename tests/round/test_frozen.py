@@ -84,8 +84,8 @@ def test_frozen_statistics_are_those_of_test_time_in_training_too():
   for client in COHORT:
     step = losses.LocalStep(
       made.model.head.logits(client.x @ np.asarray(kernel), table, None),
-      client.y,
-      made.tables[0].request.held_rows(client.y, None),
+      client.labels,
+      made.tables[0].request.held_rows(client.labels, None),
       (),
     )
     each += list(made.loss(step).numpy())

@@ -23,7 +23,7 @@ WEIGHTS = importance.Importance(importance_weights='train')
 
 def clients():
   first, second = tiny.cohort([[3, 0], [7, 7, 9]])
-  return [first._replace(all_y=ALL_Y), second]
+  return [first._replace(all_labels=ALL_Y), second]
 
 
 def after(made, cohort, rounds=2):

@@ -38,7 +38,8 @@ class _Recorder:
 def update(algorithm_, client, seed=SEED):
   """Returns a client's update in the first round."""
   held = {
-    table.name: table.request.held_rows(tf.constant(client.y), SEED) for table in algorithm_.tables
+    table.name: table.request.held_rows(tf.constant(client.labels), SEED)
+    for table in algorithm_.tables
   }
   client = tf.nest.map_structure(tf.constant, client)
   weights = algorithm_.model.init(SEED)
@@ -151,7 +152,7 @@ def test_weight_decay_is_of_all_that_is_trained(replaced):
   [client] = tiny.cohort([[3, 5]])
   found = update(made, client)
   before = model.init(SEED)
-  held = requested.held_rows(client.y, SEED)
+  held = requested.held_rows(client.labels, SEED)
   rows = tf.where(held.mask[:, None], tf.gather(before.class_table, held.ids), 0)
   share = 0.95**3 - 1
   for delta, weight in (

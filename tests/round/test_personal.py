@@ -54,9 +54,9 @@ def test_steps_equal_the_numpy_reference(method, part, steps):
   before = initial(algorithm)
   after = personal.build(algorithm, steps, part)(before, CLIENT, seed_of())
   kernel, bias, table = start = tiny.as_numpy(before)
-  own = np.unique(CLIENT.y)
+  own = np.unique(CLIENT.labels)
   held = own if method == 'posonly' else np.arange(N)
-  target = np.searchsorted(held, CLIENT.y)
+  target = np.searchsorted(held, CLIENT.labels)
   moving = np.isin(held, own) if part == 'rows' else np.ones(len(held))
   rows, terms = table[held], np.ones([len(target), len(held)], bool)
   for _ in range(steps):

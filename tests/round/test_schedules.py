@@ -122,8 +122,10 @@ def test_three_rounds_equal_the_numpy_reference():
   state = process.initialize()
   weights = tiny.as_numpy(state.weights)
   for t, cohort in enumerate(test_fedavg.COHORTS):
-    trained = [numpy_fedavg.train_client(weights, c.x, c.y, rate=0.1 * 0.5**t)[0] for c in cohort]
-    average = numpy_fedavg.mean(trained, [len(c.y) for c in cohort])
+    trained = [
+      numpy_fedavg.train_client(weights, c.x, c.labels, rate=0.1 * 0.5**t)[0] for c in cohort
+    ]
+    average = numpy_fedavg.mean(trained, [len(c.labels) for c in cohort])
     rate = factor(of_server, t)
     weights = [w + rate * (a - w) for w, a in zip(weights, average, strict=True)]
     state = process.next(state, cohort).state

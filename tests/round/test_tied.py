@@ -130,7 +130,7 @@ def test_a_round_of_tied_rows_is_that_of_numpy():
   for client in cohort:
     examples = [
       (client.x.ids[a:b], client.x.values[a:b].astype(np.float64), int(y))
-      for a, b, y in zip(client.x.row_splits, client.x.row_splits[1:], client.y, strict=False)
+      for a, b, y in zip(client.x.row_splits, client.x.row_splits[1:], client.labels, strict=False)
     ]
     if examples:
       for part, g in zip(wanted, gradient(numbers, examples), strict=True):

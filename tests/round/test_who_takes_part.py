@@ -34,12 +34,12 @@ def broken(client):
 
 
 FIVE = {'x': np.zeros([5, 5], np.float32)}
-FIVE |= dict.fromkeys(('y', 'all_y'), np.arange(5, dtype=np.int32))
+FIVE |= dict.fromkeys(('labels', 'all_labels'), np.arange(5, dtype=np.int32))
 
 
 def labelled(client, labels):
   y = np.asarray(labels, np.int32)
-  return client._replace(y=y, all_y=y)
+  return client._replace(labels=y, all_labels=y)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
   ('name', 'changes', 'message'),
   [
     ('fullsoftmax', {'x': SOUND.x[:3]}, '4 label'),
-    ('fedss', {'all_y': SOUND.y[:3]}, r'class \[5\]'),  # It is missing.
+    ('fedss', {'all_labels': SOUND.labels[:3]}, r'class \[5\]'),  # It is missing.
     ('fedss', FIVE, r'client 0: .* 5 .*most 4'),
   ],
 )
@@ -84,7 +84,7 @@ def test_own_classes_of_examples_not_drawn_are_no_negatives():
   """P_k is all classes of the client, so the three negatives are all others."""
   process = fedss.build_fedss(model=tiny.model(6), max_positives=3, negatives=3, **tiny.settings())
   client = labelled(SOUND, [0, 0, 1, 2])
-  drawn = client._replace(x=client.x[:2], y=client.y[:2])
+  drawn = client._replace(x=client.x[:2], labels=client.labels[:2])
   metrics = tiny.run(process, 1, lambda _: [drawn])[1]
   assert metrics['class_rows'] == 6
   assert metrics['examples'] == 2

@@ -132,4 +132,4 @@ def test_labels_of_another_type_train_nothing(contexts):
     state = process.initialize()
     for label in (2**32 + 1, 3.7, True):
       with pytest.raises(TypeError, match='int32'):
-        process.next(state, [client._replace(y=np.array([label]))])
+        process.next(state, [client._replace(labels=np.array([label]))])

@@ -190,7 +190,7 @@ def test_an_error_of_reading_is_raised_as_it_is(process):
       process.next(process.initialize(), _Lazy(_values(), fail_at))
     assert not _readers()
   values = _values(3)
-  values[2] = values[2]._replace(y=np.array([1.5]))
+  values[2] = values[2]._replace(labels=np.array([1.5]))
   with pytest.raises(TypeError, match=r'^client 2 .*int32.*float64'):
     process.next(process.initialize(), _Lazy(values))
 

@@ -488,7 +488,7 @@ def test_a_model_of_items_has_one_table_where_they_are_tied():
     assert [*tables] == ['class', 'feature'][: 2 - is_tied]
   train = made.dataset.train
   unions = [
-    len({*train.pool.read(numbers).indices, *train.pool.y[numbers]})
+    len({*train.pool.read(numbers).indices, *train.pool.labels[numbers]})
     for numbers in map(train.partition.of_client, range(len(train.partition)))
   ]
   assert found[True].tables[0].request.max_positives == max(unions)

@@ -127,7 +127,7 @@ def test_a_step_on_a_history_is_the_mean_over_its_items():
   cohort = made.algorithm.sampling.cohorts(made.dataset, 0)(0).examples
   losses, count = [], 0
   for client in cohort:
-    for number, y in enumerate(client.y):
+    for number, y in enumerate(client.labels):
       a, b = client.x.row_splits[number : number + 2]
       order = np.argsort(client.x.values[a:b])  # The oldest first.
       items = np.append(client.x.ids[a:b][order], y)

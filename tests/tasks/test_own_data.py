@@ -228,7 +228,7 @@ def contents(pool, numbers):
 
 
 def labels_of(pool, numbers):
-  y = pool.y[numbers]
+  y = pool.labels[numbers]
   return {*(y.indices if scipy.sparse.issparse(y) else y).tolist()}
 
 

@@ -98,7 +98,7 @@ def test_options_of_glyphs_reach_the_data():
   # Any number of unseen classes is retrieved.
   task = registry.get('glyphs-retrieval')
   dataset, model = task.load('', options_of(task, retrieval_classes=5))
-  assert set(dataset.retrieval.y) == set(range(5))
+  assert set(dataset.retrieval.labels) == set(range(5))
   assert set(task.metrics_of(dataset, model)) == set(task.metrics)
 
 
@@ -169,7 +169,7 @@ def test_multi_label_sets_from_the_real_files(data_dir, name, classes, features,
   assert all(len(set(dataset.train.labels(c))) == 1 for c in dataset.train.client_ids)
   # The P@1 of always answering the commonest label of the clients.
   counts = np.bincount(dataset.train.owned_labels()[1])
-  assert round(dataset.test.y[:, counts.argmax()].mean(), 4) == commonest
+  assert round(dataset.test.labels[:, counts.argmax()].mean(), 4) == commonest
 
 
 def test_options_of_label_sets_reach_the_data():

@@ -46,7 +46,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
   def labels(self, client_id: str) -> np.ndarray | scipy.sparse.csr_matrix:
     """Returns the client's labels, in the order of `examples`."""
-    return self.pool.y[self.numbers(client_id)]
+    return self.pool.labels[self.numbers(client_id)]
 
   def examples(self, client_id: str) -> pool_lib.Examples:
     """Reads the client's examples."""
@@ -54,16 +54,16 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
   def owned_labels(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns the client's index, and the label, of each label of a client."""
-    owners, y = self.partition.owners(), self.pool.y[self.partition.numbers]
-    if scipy.sparse.issparse(y):
-      return np.repeat(owners, np.diff(y.indptr)), y.indices
+    owners, labels = self.partition.owners(), self.pool.labels[self.partition.numbers]
+    if scipy.sparse.issparse(labels):
+      return np.repeat(owners, np.diff(labels.indptr)), labels.indices
     if self.pool.is_sequences:
       x = self.pool.read(self.partition.numbers)
       lengths = np.diff(x.indptr)
       is_label = np.rint(1 / x.data) < np.repeat(lengths, lengths)
       owners = np.append(owners, np.repeat(owners, lengths)[is_label])
-      y = np.append(y, x.indices[is_label])
-    return owners, y
+      labels = np.append(labels, x.indices[is_label])
+    return owners, labels
 
   @functools.cached_property
   def classes(self) -> np.ndarray:
@@ -83,17 +83,9 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
   @functools.cached_property
   def largest_tied_set(self) -> int:
     """The largest number of distinct ids among a client's features and labels."""
-    owners, labels = self.partition.owners(), self.pool.y
     entries = self.pool.entries[self.partition.numbers].astype(np.int64) + 1
-    bounds = np.bincount(owners, entries, len(self.partition)).astype(int)
-    largest = 1
-    for client in np.argsort(-bounds, kind='stable'):
-      if bounds[client] <= largest:
-        break  # So are those of all others.
-      numbers = self.partition.of_client(client)
-      ids = np.append(self.pool.read(numbers).indices, labels[numbers])
-      largest = max(largest, len(np.unique(ids)))
-    return largest
+    bounds = np.bincount(self.partition.owners(), entries, len(self.partition)).astype(int)
+    return self._largest_set(bounds, with_labels=True)
 
   def largest_feature_set(self, examples_per_round: int = 0) -> int:
     """Returns a bound, at least 1, on the distinct features that a client uses in a round.
@@ -101,12 +93,8 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     It is exact if clients use all of their examples (0). Else it is the smaller of the
     features of a client's longest examples, and those of all its examples.
     """
-    if examples_per_round not in self._largest:
-      bound = self._largest_feature_set(examples_per_round)
-      self._largest[examples_per_round] = bound
-    return self._largest[examples_per_round]
-
-  def _largest_feature_set(self, examples_per_round: int) -> int:
+    if examples_per_round in self._largest:
+      return self._largest[examples_per_round]
     entries = self.pool.entries[self.partition.numbers].astype(np.int64)
     owners = self.partition.owners()
     if examples_per_round:
@@ -114,14 +102,21 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
       rank = np.arange(len(order)) - self.partition.offsets[owners]
       kept = order[rank < examples_per_round]
       owners, entries = owners[kept], entries[kept]
-    longest = np.bincount(owners, entries, len(self.partition)).astype(int)
+    bounds = np.bincount(owners, entries, len(self.partition)).astype(int)
+    largest = self._largest[examples_per_round] = self._largest_set(bounds)
+    return largest
+
+  def _largest_set(self, bounds: np.ndarray, with_labels: bool = False) -> int:
+    """Returns the most distinct features (and labels) of a client, at most its `bounds`."""
     largest = 1
-    for client in np.argsort(-longest, kind='stable'):
-      if longest[client] <= largest:
+    for client in np.argsort(-bounds, kind='stable'):
+      if bounds[client] <= largest:
         break  # So are those of all others.
-      x = self.pool.read(self.partition.of_client(client))
-      distinct = len(np.unique(x.indices))
-      largest = max(largest, min(int(longest[client]), distinct))
+      numbers = self.partition.of_client(client)
+      ids = self.pool.read(numbers).indices
+      if with_labels:
+        ids = np.append(ids, self.pool.labels[numbers])
+      largest = max(largest, min(int(bounds[client]), len(np.unique(ids))))
     return largest
 
   @property
@@ -130,7 +125,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
   @property
   def element_type_structure(self):
-    shape = [None] if scipy.sparse.issparse(self.pool.y) else []
+    shape = [None] if scipy.sparse.issparse(self.pool.labels) else []
     return collections.OrderedDict(x=self.pool.spec, y=tf.TensorSpec(shape, tf.int32))
 
   @property
@@ -163,13 +158,13 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
 def _dataset(examples: pool_lib.Examples) -> tf.data.Dataset:
   """Makes a data set with one element for each example."""
-  x, y = examples
+  x, labels = examples
   row = tf.RaggedTensor.from_row_splits
   if isinstance(x, sparse.SparseFeatures):
     x = collections.OrderedDict(ids=row(x.ids, x.row_splits), values=row(x.values, x.row_splits))
-  if isinstance(y, sparse.LabelSets):
-    y = row(y.ids, y.row_splits)
-  return tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y)).map(
+  if isinstance(labels, sparse.LabelSets):
+    labels = row(labels.ids, labels.row_splits)
+  return tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=labels)).map(
     lambda element: element
   )  # Rows of ragged tensors become tensors.
 
@@ -225,11 +220,8 @@ class FederatedDataset:
       errors.check_labels(labels[owners == client], self.num_classes, where)
     for part in ('test', 'validation'):
       if (pool := getattr(self, part)) is not None:
-        errors.check_labels(
-          pool.y.indices if scipy.sparse.issparse(pool.y) else pool.y,
-          self.num_classes,
-          f'{self.name}, {part} examples',
-        )
+        where = f'{self.name}, {part} examples'
+        errors.check_labels(pool.each_label, self.num_classes, where)
 
   @functools.cached_property
   def description(self) -> description_lib.Description:
@@ -251,42 +243,34 @@ class FederatedDataset:
       shape,
       dtype,
       num_classes=self.num_classes,
-      label_sets=scipy.sparse.issparse(pool.y),
+      label_sets=scipy.sparse.issparse(pool.labels),
       num_clients=len(self.train.partition),
       largest_label_set=self.train.largest_label_set,
       preprocessing={**how, **self.preprocessing},
     )
 
   def warnings(self) -> list[str]:
-    """Returns what is likely to be a mistake in the classes, see below."""
-    y = self.train.classes[:0]
-    if self.test is not None:
-      y = self.test.y
-      y = y.indices if scipy.sparse.issparse(y) else y
-    names = self.class_names or range(self.num_classes)
-    return class_warnings(self.train.classes, y, names)
+    """Returns sentences about classes that are likely to be a mistake."""
+    trained, names = self.train.classes, self.class_names or range(self.num_classes)
+    tested = trained[:0] if self.test is None else self.test.each_label
+    found = []
+    unseen = np.setdiff1d(tested, trained)
+    if len(unseen):
+      such = ', '.join(wording.shown(names[c]) for c in unseen[:3])
+      found.append(
+        f'{wording.count(len(unseen), "class")} of the test without a training'
+        f' example, which no model can learn: {such}{" ..." * (len(unseen) > 3)}'
+      )
+    occurring = len(np.union1d(trained, tested))
+    if occurring * _GAPS <= len(names):
+      found.append(
+        f'labels up to {len(names) - 1:,}, of which only {occurring:,} occur:'
+        ' number the classes from 0 without gaps, as each takes a row'
+      )
+    return found
 
   def repartitioned(self, rule: Callable) -> 'FederatedDataset':
     """Returns the set with the `Partition` that a rule makes of all training labels."""
     pool = self.train.pool
-    train = PartitionedClientData(pool, rule(pool.y))
+    train = PartitionedClientData(pool, rule(pool.labels))
     return dataclasses.replace(self, train=train)
-
-
-def class_warnings(trained: np.ndarray, tested: np.ndarray, class_names: Sequence) -> list[str]:
-  """Returns sentences about classes that are likely to be a mistake."""
-  found = []
-  unseen = np.setdiff1d(tested, trained)
-  if len(unseen):
-    such = ', '.join(wording.shown(class_names[c]) for c in unseen[:3])
-    found.append(
-      f'{wording.count(len(unseen), "class")} of the test without a training'
-      f' example, which no model can learn: {such}{" ..." * (len(unseen) > 3)}'
-    )
-  occurring = len(np.union1d(trained, tested))
-  if occurring * _GAPS <= len(class_names):
-    found.append(
-      f'labels up to {len(class_names) - 1:,}, of which only {occurring:,} occur:'
-      ' number the classes from 0 without gaps, as each takes a row'
-    )
-  return found

@@ -22,7 +22,7 @@ def fingerprint(dataset: client_data.FederatedDataset) -> dict[str, int | str]:
   pool, partition = dataset.train.pool, dataset.train.partition
   held = partition.numbers
   counts = {'classes': dataset.num_classes, 'clients': len(partition), 'examples': len(held)}
-  labels = ['\0'.join(partition.client_ids), partition.offsets, pool.y[held]]
+  labels = ['\0'.join(partition.client_ids), partition.offsets, pool.labels[held]]
   checksums = {'labels_checksum': checksum(labels)}
   if dataset.exact:
     some = map(partition.of_client, _spread(partition))

@@ -34,8 +34,8 @@ class Examples(NamedTuple):
   # [k, ...] as stored (images uint8), or sparse features, float32 [k, D].
   x: np.ndarray | scipy.sparse.csr_matrix
   # int32 [k], or sets of labels, bool [k, n]: example i has the labels
-  # `y.indices[y.indptr[i] : y.indptr[i + 1]]`, which ascend.
-  y: np.ndarray | scipy.sparse.csr_matrix
+  # `labels.indices[labels.indptr[i] : labels.indptr[i + 1]]`, which ascend.
+  labels: np.ndarray | scipy.sparse.csr_matrix
 
 
 class Ranges(NamedTuple):
@@ -83,7 +83,7 @@ class Ranges(NamedTuple):
 class Pool:
   """The N examples of a set, or of a part of it, numbered from 0."""
 
-  y: np.ndarray | scipy.sparse.csr_matrix  # As in `Examples`.
+  labels: np.ndarray | scipy.sparse.csr_matrix  # As in `Examples`.
   # Of one x; `SPARSE` for sparse features.
   spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
   # Numbers int64 [k] -> x of these, in their order; several threads may call it.
@@ -103,17 +103,22 @@ class Pool:
   files: Sequence[str | os.PathLike] = ()
 
   def __len__(self) -> int:
-    return self.y.shape[0]
+    return self.labels.shape[0]
+
+  @property
+  def each_label(self) -> np.ndarray:
+    """int32, the label of each example, or all labels of their sets."""
+    return self.labels.indices if scipy.sparse.issparse(self.labels) else self.labels
 
   def examples(self, numbers: np.ndarray) -> Examples:
     """Returns the examples of these numbers, int [k], in their order."""
-    return Examples(self.read(numbers), self.y[numbers])
+    return Examples(self.read(numbers), self.labels[numbers])
 
   def subset(self, numbers: np.ndarray) -> 'Pool':
     """Returns the pool in which example i is this one's `numbers[i]`."""
     return dataclasses.replace(
       self,
-      y=self.y[numbers],
+      labels=self.labels[numbers],
       read=lambda places: self.read(numbers[places]),
       entries=None if self.entries is None else self.entries[numbers],
       seen=self.seen and self.seen.some(numbers),
@@ -122,7 +127,7 @@ class Pool:
   def joined(self, other: 'Pool') -> 'Pool':
     """Returns the pool of these examples and, after them, those of `other`.
 
-    Both have the same kind of x, and of y: one label or a set of labels an example.
+    Both have the same kind of x, and of labels: one or a set of them an example.
     """
 
     def read(numbers):
@@ -134,7 +139,7 @@ class Pool:
 
     return dataclasses.replace(
       self,
-      y=_stacked((self.y, other.y)),
+      labels=_stacked((self.labels, other.labels)),
       read=read,
       entries=None if self.entries is None else _stacked((self.entries, other.entries)),
     )
@@ -168,23 +173,26 @@ def _stacked(parts: Sequence):
   return (scipy.sparse.vstack if is_sparse else np.concatenate)(parts)
 
 
-def in_memory(x: np.ndarray | scipy.sparse.spmatrix, y: np.ndarray | scipy.sparse.spmatrix) -> Pool:
+def in_memory(
+  x: np.ndarray | scipy.sparse.spmatrix, labels: np.ndarray | scipy.sparse.spmatrix
+) -> Pool:
   """Returns a pool of arrays or matrices, copied only where they must change.
 
   `x` are numbers [N, ...], or a matrix of sparse features [N, D], whose repeated entries
-  are added; `y` integers [N], or sets of labels, a matrix or bool array [N, n]. InputError
-  for another y, a label that does not fit int32, or different lengths.
+  are added; `labels` integers [N], or sets of labels, a matrix or bool array [N, n].
+  InputError for others, a label that does not fit int32, or different lengths.
   """
   is_sparse = scipy.sparse.issparse(x)
-  x, y = _canonical(x) if is_sparse else np.asarray(x), _labels(y)
+  x, labels = _canonical(x) if is_sparse else np.asarray(x), _labels(labels)
   if is_sparse and x.dtype == bool:  # That would be sets of labels.
     x = x.astype(np.float32)
-  if x.shape[:1] != y.shape[:1]:
+  if x.shape[:1] != labels.shape[:1]:
     raise errors.InputError(
-      f'x has the shape {list(x.shape)} and y {list(y.shape)}; give one y for each example of x'
+      f'x has the shape {list(x.shape)} and its labels {list(labels.shape)}; give labels for each'
+      ' example of x'
     )
   return Pool(
-    y=y,
+    labels=labels,
     spec=SPARSE if is_sparse else tf.TensorSpec(x.shape[1:], x.dtype),
     read=lambda numbers: x[numbers],
     entries=np.diff(x.indptr) if is_sparse else None,
@@ -192,32 +200,27 @@ def in_memory(x: np.ndarray | scipy.sparse.spmatrix, y: np.ndarray | scipy.spars
   )
 
 
-def _labels(y) -> np.ndarray | scipy.sparse.csr_matrix:
+def _labels(labels) -> np.ndarray | scipy.sparse.csr_matrix:
   """Returns labels as in `Examples`."""
-  if not scipy.sparse.issparse(y):
-    y = np.asarray(y)
-    if y.ndim == 2 and y.dtype == bool:
-      return scipy.sparse.csr_matrix(y)
-    return _single_labels(y)
-  y = _canonical(y)
-  if y.dtype == bool and y.data.all():
-    return y
-  y = y.astype(bool)
-  y.eliminate_zeros()
-  return y
-
-
-def _single_labels(y: np.ndarray) -> np.ndarray:
-  """Returns int32 [N]."""
-  if y.ndim != 1 or (y.size and not np.issubdtype(y.dtype, np.integer)):
+  if scipy.sparse.issparse(labels):
+    labels = _canonical(labels)
+    if labels.dtype != bool or not labels.data.all():
+      labels = labels.astype(bool)
+      labels.eliminate_zeros()
+    return labels
+  labels = np.asarray(labels)
+  if labels.ndim == 2 and labels.dtype == bool:
+    return scipy.sparse.csr_matrix(labels)
+  if labels.ndim != 1 or (labels.size and not np.issubdtype(labels.dtype, np.integer)):
     raise errors.InputError(
-      f'labels are {y.dtype} {list(y.shape)}; give integers [N], or sets of labels as bool [N, n]'
+      f'labels are {labels.dtype} {list(labels.shape)}; give integers [N], or sets of labels as'
+      ' bool [N, n]'
     )
   bounds = np.iinfo(np.int32)
-  bad = y[(y < bounds.min) | (y > bounds.max)]
+  bad = labels[(labels < bounds.min) | (labels > bounds.max)]
   if bad.size:
     raise errors.InputError(f'label {bad[0]} does not fit int32; number the classes from 0')
-  return y.astype(np.int32, copy=False)
+  return labels.astype(np.int32, copy=False)
 
 
 def _canonical(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:

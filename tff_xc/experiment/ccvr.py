@@ -164,7 +164,7 @@ def calibrated(
       '--calibrate: embeddings of this run are not finite; train one with a smaller'
       ' --client_learning_rate'
     )
-  messages = map(of_client, split(embeddings), split(np.asarray(train.pool.y)[numbers]))
+  messages = map(of_client, split(embeddings), split(np.asarray(train.pool.labels)[numbers]))
   found = joined(messages, model.num_classes, embeddings.shape[1])
   found = with_rows(found, model.head, weights.class_table)
   features, labels = virtual(found, how.features, seed)

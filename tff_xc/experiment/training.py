@@ -234,7 +234,7 @@ def _check(algorithm, dataset, metrics, rounds, best) -> None:
   clash = {n for t in algorithm.tables for n in t.metrics} & taken
   if clash:
     raise ValueError(f"a run has a metric {min(clash)!r}; rename the step's")
-  model, y = algorithm.model, dataset.train.pool.y
+  model, y = algorithm.model, dataset.train.pool.labels
   if model.label_sets != scipy.sparse.issparse(y):
     raise ValueError(
       f'label_sets of the model is {model.label_sets}, and the training examples'

@@ -33,18 +33,18 @@ def top1(
   count. A client of which none counts has nan.
   """
   numbers, owners = held_out.numbers, held_out.owners()
-  y = pool.y[numbers]
-  if scipy.sparse.issparse(y):
-    counted = np.diff(y.indptr) > 0
-    numbers, owners, y = numbers[counted], owners[counted], y[counted]
+  labels = pool.labels[numbers]
+  if scipy.sparse.issparse(labels):
+    counted = np.diff(labels.indptr) > 0
+    numbers, owners, labels = numbers[counted], owners[counted], labels[counted]
   if not len(numbers):
     return np.full(len(held_out), np.nan)
   best = predict(numbers)
-  if scipy.sparse.issparse(y):
-    found = y[np.arange(len(best)), np.maximum(best, 0)]
+  if scipy.sparse.issparse(labels):
+    found = labels[np.arange(len(best)), np.maximum(best, 0)]
     hits = np.asarray(found).ravel() & (best >= 0)
   else:
-    hits = best == y
+    hits = best == labels
   counts = np.bincount(owners, minlength=len(held_out))
   right = np.bincount(owners, hits, minlength=len(held_out))
   return np.where(counts > 0, right / np.maximum(counts, 1), np.nan)
@@ -96,11 +96,11 @@ def clients(dataset: client_data.FederatedDataset) -> 'pd.DataFrame':
   """
   import pandas as pd
 
-  tables, y = [], dataset.train.pool.y
+  tables = []
   for part, train, held_out in parts(dataset):
     numbers = np.concatenate([train.numbers, held_out.numbers])
     owners = np.concatenate([train.owners(), held_out.owners()])
-    labels = y[numbers]
+    labels = dataset.train.pool.labels[numbers]
     if scipy.sparse.issparse(labels):
       owners = np.repeat(owners, np.diff(labels.indptr))
       labels = labels.indices

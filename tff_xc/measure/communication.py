@@ -184,7 +184,7 @@ def own_rows(
         held = np.random.default_rng([0, 0, client]).choice(held, drawn, False)
       named = train.pool.read(held).indices
       if tied:
-        named = np.append(named, train.pool.y[train.partition.of_client(client)])
+        named = np.append(named, train.pool.labels[train.partition.of_client(client)])
       features.append(len(np.unique(named)))
     found[classifier.CLASS if tied else bag.FEATURE] = OwnRows(np.array(features), sizes[some])
   return found

@@ -82,7 +82,7 @@ class Evaluator:
       pool = data.retrieval
       # Of several networks side by side, all of an example's numbers.
       embeddings = self.embeddings(weights, pool).reshape([len(pool), -1])
-      measured |= ranking.retrieval_scores(embeddings, pool.y)
+      measured |= ranking.retrieval_scores(embeddings, pool.labels)
     if wanted & set(catalog.OF_CLIENTS):
       scores = self.of_clients(weights, self._clients)
       found = client_scores.statistics(scores)
@@ -97,10 +97,10 @@ class Evaluator:
         measured |= {name + suffix: value for name, value in found.items()}
       if 'train_top1' in wanted:
         pool, some = data.train.pool, self._some_training_examples
-        if scipy.sparse.issparse(pool.y):
+        if scipy.sparse.issparse(pool.labels):
           raise ValueError('train_top1 is not defined for sets of labels.')
         top = self._top(weights, rank, pool, some, 1)
-        measured['train_top1'] = ranking.accuracy(top[:, 0], pool.y[some])
+        measured['train_top1'] = ranking.accuracy(top[:, 0], pool.labels[some])
       if wanted & set(catalog.DISTANCES):
         scoring = self._model.head.scoring_rows(weights.class_table)
         if scoring is None:
@@ -155,23 +155,22 @@ class Evaluator:
     if not of_one and not wanted & _RANKED:
       return {}
     pool = self._dataset.test if pool is None else pool
-    if of_one and scipy.sparse.issparse(pool.y):
+    if of_one and scipy.sparse.issparse(pool.labels):
       raise ValueError(f'{of_one[0]} is not defined for sets of labels; see p@1.')
     is_ranked = wanted & {*_RANKED, 'top5'}
     ks = catalog.ranks(wanted)
     measured, k = {}, max(ks) if is_ranked else 1
     losses = []
     if 'test_loss' in wanted:
-      rank = self._with_losses(rank, weights.class_table, pool.y, losses)
+      rank = self._with_losses(rank, weights.class_table, pool.labels, losses)
     top = self._top(weights, rank, pool, None, k)
     if wanted & _RANKED:
-      measured = _of_sets(top, pool.y, self._dataset.propensity, ks)
-    if 'top1' in wanted:
-      measured['top1'] = ranking.accuracy(top[:, 0], pool.y)
-    if 'top5' in wanted:
-      measured['top5'] = ranking.top_accuracy(top, pool.y, 5)
+      measured = _of_sets(top, pool.labels, self._dataset.propensity, ks)
+    for n in (1, 5):
+      if f'top{n}' in wanted:
+        measured[f'top{n}'] = ranking.top_accuracy(top, pool.labels, n)
     if set(of_one) & {'macro_f1', 'mcc'}:
-      measured |= ranking.single_label_scores(top[:, 0], pool.y)
+      measured |= ranking.single_label_scores(top[:, 0], pool.labels)
     if losses:
       measured['test_loss'] = float(np.mean(np.concatenate(losses)))
     return measured
@@ -261,9 +260,9 @@ def _many(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     yield np.concatenate(held)
 
 
-def _of_sets(top, y, propensity=None, ks=catalog.AT) -> dict[str, float]:
+def _of_sets(top, labels, propensity=None, ks=catalog.AT) -> dict[str, float]:
   """Returns `ranking.label_set_scores`, and the mean of capped P@k."""
-  labels = y if scipy.sparse.issparse(y) else ranking.single_labels(y)
+  labels = labels if scipy.sparse.issparse(labels) else ranking.single_labels(labels)
   scores = ranking.label_set_scores(top, labels, propensity, ks)
   capped = [scores[f'pc@{k}'] for k in catalog.AT]
   return {**scores, _MEAN: float(np.mean(capped))}

@@ -130,14 +130,14 @@ def flipped(client, num_classes: int):
 
   from tff_xc.data import sparse
 
-  y, last = client.y, num_classes - 1
+  y, last = client.labels, num_classes - 1
   if isinstance(y, sparse.LabelSets):
     ids = last - y.ids
     owner = np.repeat(np.arange(len(y.row_splits) - 1), np.diff(y.row_splits))
     y = y._replace(ids=ids[np.lexsort((ids, owner))])
   else:
     y = last - y
-  return client._replace(y=y, all_y=last - client.all_y)
+  return client._replace(labels=y, all_labels=last - client.all_labels)
 
 
 def attacked(sampling, attack: Attack) -> Any:

@@ -97,4 +97,4 @@ class Importance(option.Option):
     counts = tf.nn.relu(tf.cast(held.counts, tf.float32))
     p = 1.0 / self.num_classes if self.beside is None else received
     each = tf.math.divide_no_nan(p * tf.reduce_sum(counts), counts)
-    return examples._replace(weights=tf.gather(each, examples.y))
+    return examples._replace(weights=tf.gather(each, examples.labels))

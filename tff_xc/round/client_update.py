@@ -147,7 +147,7 @@ def _of_held(algorithm, held, examples) -> examples_lib.ClientExamples:
     return examples
   if algorithm.model.label_sets or algorithm.model.rows_per_label > 1:
     raise ValueError('requests that omit own rows take one label of one row')
-  rows = algorithm.model.head.rows_of(examples.y)
+  rows = algorithm.model.head.rows_of(examples.labels)
   places = tf.where(request.holds(held[classifier.CLASS], rows))[:, 0]
   return _batch(examples, tf.cast(places, tf.int32))
 
@@ -155,7 +155,7 @@ def _of_held(algorithm, held, examples) -> examples_lib.ClientExamples:
 def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
   """Returns the examples with slots in place of the rows that they name."""
   client_id = examples.client_id
-  size, count = encoder_lib.count(examples.y), encoder_lib.count(examples.x)
+  size, count = encoder_lib.count(examples.labels), encoder_lib.count(examples.x)
   one_each = request.fail_unless(
     tf.equal(count, size), 'it has {} examples x and {} labels y', (count, size), client_id
   )
@@ -199,7 +199,7 @@ def _train(algorithm, weights, held, examples, round_seed, received, kept=None, 
   rate = training.rate(round_seed)
   optimizer, scale = training.optimizer(rate), training.loss_scale(rate)
   initial = _trained_of(algorithm, weights)
-  size = encoder_lib.count(examples.y)
+  size = encoder_lib.count(examples.labels)
   order_seed, encoder_seed = (
     randomness.client_seed(round_seed, examples.client_id, purpose)
     for purpose in (randomness.Purpose.ORDER, randomness.Purpose.ENCODER)
@@ -250,7 +250,7 @@ def _batch(examples, places) -> examples_lib.ClientExamples:
   weights = examples.weights
   return examples._replace(
     x=encoder_lib.take(examples.x, places),
-    y=encoder_lib.take(examples.y, places),
+    labels=encoder_lib.take(examples.labels, places),
     weights=weights if isinstance(weights, tuple) else tf.gather(weights, places),
   )
 
@@ -258,7 +258,7 @@ def _batch(examples, places) -> examples_lib.ClientExamples:
 def _in_order(algorithm, examples):
   """Returns (the batches of one pass in the stored order, their examples by number)."""
   once = local_training.LocalTraining(batch_size=algorithm.local_training.batch_size)
-  size = encoder_lib.count(examples.y)
+  size = encoder_lib.count(examples.labels)
   order, (steps, _) = tf.range(size), once.steps_and_visits(size)
   return steps, lambda step: _batch(examples, once.batch(order, step))
 
@@ -268,7 +268,7 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
   training = algorithm.local_training
   plain = dataclasses.replace(algorithm, penalties=())
   steps, batch = _in_order(algorithm, examples)
-  size, trained = encoder_lib.count(examples.y), _trained_of(algorithm, weights)
+  size, trained = encoder_lib.count(examples.labels), _trained_of(algorithm, weights)
   encoder_seed = randomness.client_seed(round_seed, examples.client_id, randomness.Purpose.ENCODER)
 
   def body(step, sums):
@@ -276,7 +276,7 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
     # Numbers that no local step has.
     seed = randomness.step_seed(encoder_seed, -1 - step)
     _, _, found, _ = _gradients(plain, weights, weights, held, part, seed, {}, 1.0)
-    share = tf.cast(encoder_lib.count(part.y), tf.float32)
+    share = tf.cast(encoder_lib.count(part.labels), tf.float32)
     share /= tf.cast(size, tf.float32)
 
     def add(total, g):
@@ -296,7 +296,7 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
 def _embedded(algorithm, weights, held, examples, of):
   """Returns what `parts.Local.embedded` does, batch by batch in the stored order."""
   steps, batch = _in_order(algorithm, examples)
-  size, slots = encoder_lib.count(examples.y), tf.size(held.ids)
+  size, slots = encoder_lib.count(examples.labels), tf.size(held.ids)
 
   def add_up(t, y):
     return tf.math.unsorted_segment_sum(t, y, slots)
@@ -304,7 +304,7 @@ def _embedded(algorithm, weights, held, examples, of):
   def body(step, sums):
     part = batch(step)
     embeddings = algorithm.model.embed(weights, part.x)
-    return step + 1, sums + add_up(of(embeddings), part.y)
+    return step + 1, sums + add_up(of(embeddings), part.labels)
 
   dim = algorithm.model.encoder.embedding_dim
   _, sums = tf.while_loop(
@@ -314,7 +314,7 @@ def _embedded(algorithm, weights, held, examples, of):
     # Tracing may know the number of slots, and not that of the sums.
     shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, dim])],
   )
-  return sums, add_up(tf.ones([size]), examples.y)
+  return sums, add_up(tf.ones([size]), examples.labels)
 
 
 def _gradients(algorithm, weights, initial, held, examples, seed, received, scale):
@@ -323,14 +323,16 @@ def _gradients(algorithm, weights, initial, held, examples, seed, received, scal
   The gradients are those of the scaled loss with penalties.
   """
   model, padded = algorithm.model, algorithm.tables[0].request.selects
-  targets, owners = examples.y, None
+  targets, owners = examples.labels, None
   if model.encoder.targets:
-    targets, owners = model.encoder.targets(examples.x, examples.y)
+    targets, owners = model.encoder.targets(examples.x, examples.labels)
 
   # An example's value is the mean over its targets.
   def of_examples(each):
     return (
-      each if owners is None else tf.math.unsorted_segment_mean(each, owners, tf.size(examples.y))
+      each
+      if owners is None
+      else tf.math.unsorted_segment_mean(each, owners, tf.size(examples.labels))
     )
 
   trained = _trained_of(algorithm, weights)
@@ -374,7 +376,7 @@ def _gradients(algorithm, weights, initial, held, examples, seed, received, scal
   # Of a weight that is read by rows, it comes as these rows.
   gradients = tf.nest.map_structure(tf.convert_to_tensor, gradients)
   if owners is None:
-    return loss, _hits(best, examples.y), gradients, encoder_state
+    return loss, _hits(best, examples.labels), gradients, encoder_state
   hits = of_examples(tf.cast(tf.equal(best, targets), tf.float32))
   return loss, tf.reduce_sum(hits), gradients, encoder_state
 
@@ -404,7 +406,7 @@ def _message(algorithm, local, examples, measured, received) -> ClientUpdate:
       sent = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
     rows[name] = sent
     used[name] = tf.reduce_sum(tf.cast(mask, tf.float32))
-  count = tf.cast(encoder_lib.count(examples.y), tf.float32)
+  count = tf.cast(encoder_lib.count(examples.labels), tf.float32)
   takes_part = tf.minimum(count, 1.0)
   weight = takes_part if algorithm.weighting == 'uniform' else count
   local = local._replace(weight=weight)
@@ -522,7 +524,7 @@ def _settled(algorithm, answers, examples, finite):
   The state stays, and the reply is zero, if the update is dropped or the answer is not
   finite.
   """
-  has_examples = encoder_lib.count(examples.y) > 0
+  has_examples = encoder_lib.count(examples.labels) > 0
   state, replies = (), collections.OrderedDict()
   for part in algorithm.parts:
     name, kept, reply = part.name, answers[part.name].kept, answers[part.name].reply

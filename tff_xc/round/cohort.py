@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 import tensorflow_federated as tff
 
 from tff_xc import errors, wording
@@ -82,13 +81,13 @@ def client_value(
   held: np.ndarray | None = None,
 ) -> examples_lib.ClientExamples:
   """Returns the value of client `index`, which uses some of the examples `held`."""
-  x, y = train.pool.examples(used)
-  all_y = y if held is None or held is used else train.pool.y[held]
-  if scipy.sparse.issparse(all_y):
-    all_y = all_y.indices
-  return examples_lib.ClientExamples(
-    x=sparse.as_tensors(x), y=sparse.as_tensors(y), client_id=np.int64(index), all_y=all_y
+  x, labels = map(sparse.as_tensors, train.pool.examples(used))
+  everything = (
+    labels if held is None or held is used else sparse.as_tensors(train.pool.labels[held])
   )
+  if isinstance(everything, sparse.LabelSets):
+    everything = everything.ids
+  return examples_lib.ClientExamples(x, labels, np.int64(index), everything)
 
 
 def _nobody(train) -> list[examples_lib.ClientExamples]:

@@ -26,11 +26,11 @@ class ClientExamples(NamedTuple):
 
   Attributes:
     x: [n_k, ...], stored examples, which the encoder decodes, or sparse ones.
-    y: int32 [n_k], labels in [0, n); or `sparse.LabelSets` of n_k examples.
+    labels: int32 [n_k], labels in [0, n); or `sparse.LabelSets` of n_k examples.
     client_id: int64 scalar, stable over rounds; seeds the client's randomness.
-    all_y: int32 [m_k], the labels of all of the client's examples. They decide
-      which class rows it requests. `x` and `y` are the examples that it uses
-      this round; `all_y` equals `y` (or its ids) if it uses all.
+    all_labels: int32 [m_k], the labels of all of the client's examples. They decide
+      which class rows it requests. `x` and `labels` are the examples that it uses
+      this round; `all_labels` equals `labels` (or its ids) if it uses all.
     weights: float32 [n_k], weights of the examples in the loss, which a part of the
       round may add (`parts.Part.examples`), or (): all alike.
     state: `KeptState`, what the client kept from its last round (see
@@ -38,9 +38,9 @@ class ClientExamples(NamedTuple):
   """
 
   x: tf.Tensor | sparse.SparseFeatures
-  y: tf.Tensor | sparse.LabelSets
+  labels: tf.Tensor | sparse.LabelSets
   client_id: tf.Tensor
-  all_y: tf.Tensor
+  all_labels: tf.Tensor
   weights: tf.Tensor | tuple = ()
   state: Any = ()
 

@@ -22,7 +22,7 @@ class Update(NamedTuple):
 def build_requests(algorithm: algorithm_lib.Algorithm):
   """Returns a function (labels int32 [k], client id, round's seed) -> class ids int32.
 
-  The labels are those of all of the client's examples, `ClientExamples.all_y`, and the
+  The labels are those of all of the client's examples, `ClientExamples.all_labels`, and the
   ids those of the class rows that it requests, in their order.
   """
   model, table = algorithm.model, algorithm.tables[0]

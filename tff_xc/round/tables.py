@@ -166,12 +166,12 @@ def keys(
   if name != classifier.CLASS:
     return model.encoder.tables[name].ids(examples.x)
   # A client without examples in this round requests nothing.
-  some = encoder_lib.count(examples.y) > 0
-  size = tf.where(some, tf.size(examples.all_y), 0)
-  rows = _class_rows(model, examples.all_y[:size], examples.client_id)
+  some = encoder_lib.count(examples.labels) > 0
+  size = tf.where(some, tf.size(examples.all_labels), 0)
+  rows = _class_rows(model, examples.all_labels[:size], examples.client_id)
   rows = tf.reshape(rows, [-1])
   if model.encoder.targets:  # All items of a history except its oldest are labels, too.
-    targets, _ = model.encoder.targets(examples.x, tf.fill(tf.shape(examples.y), -1))
+    targets, _ = model.encoder.targets(examples.x, tf.fill(tf.shape(examples.labels), -1))
     rows = tf.concat([rows, targets[targets >= 0]], axis=0)
   return rows
 
@@ -240,7 +240,7 @@ def localised(
 ) -> examples_lib.ClientExamples:
   """Returns the examples with slots among the rows held in place of rows.
 
-  A localised `y` is int32 [n_k] if each example has one class row, else
+  Localised labels are int32 [n_k] if each example has one class row, else
   `sparse.LabelSets` with the slots of all rows of an example's labels.
   """
   if name != classifier.CLASS:
@@ -249,15 +249,15 @@ def localised(
   for table in model.encoder.tied.values():
     x = table.with_ids(examples.x, slots_of(table.ids(examples.x)))
     examples = examples._replace(x=x)
-  y = examples.y
-  sets = isinstance(y, sparse.LabelSets)
-  rows = _class_rows(model, y.ids if sets else y, examples.client_id)
+  labels = examples.labels
+  sets = isinstance(labels, sparse.LabelSets)
+  rows = _class_rows(model, labels.ids if sets else labels, examples.client_id)
   slots = slots_of(tf.reshape(rows, [-1]))
   if rows.shape.rank > 1 or sets:
     each = rows.shape[1] if rows.shape.rank > 1 else 1
-    splits = y.row_splits if sets else tf.range(tf.size(y) + 1)
+    splits = labels.row_splits if sets else tf.range(tf.size(labels) + 1)
     slots = sparse.LabelSets(splits * each, slots)
-  return examples._replace(y=slots)
+  return examples._replace(labels=slots)
 
 
 def _class_rows(model, labels, client_id):

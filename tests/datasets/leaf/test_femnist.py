@@ -44,10 +44,10 @@ def test_five_real_writers(data_dir):
     np.testing.assert_array_equal(x.reshape(-1, 784), expected)
     np.testing.assert_array_equal(y, of_train[name]['y'])
     own = dataset.held_out.of_client(index)
-    assert train.pool.y[own].tolist() == of_test[name]['y']
+    assert train.pool.labels[own].tolist() == of_test[name]['y']
   assert np.median(x) == 1  # White.
   held_out = dataset.test.examples(np.arange(89))
-  for key, found in (('x', held_out.x.reshape(-1, 784)), ('y', held_out.y)):
+  for key, found in (('x', held_out.x.reshape(-1, 784)), ('y', held_out.labels)):
     expected = [of_test[name][key] for name in train.client_ids]
     np.testing.assert_array_equal(found, np.float32(np.concatenate(expected)))
 
@@ -79,7 +79,7 @@ def test_a_sample_of_the_test(tmp_path):
   all_data(tmp_path, [30] * 20)
   whole, some = load(tmp_path).test, load(tmp_path, test_examples=25).test
   assert (len(whole), len(some)) == (60, 25)
-  np.testing.assert_array_equal(some.y, load(tmp_path, test_examples=25).test.y)
+  np.testing.assert_array_equal(some.labels, load(tmp_path, test_examples=25).test.labels)
   assert len(load(tmp_path, test_examples=61).test) == 60
 
 
@@ -96,7 +96,7 @@ def test_the_first_image_twice(tmp_path, capsys, drop):
   for name in dataset.train.client_ids:
     first = int(drop and name not in ('w0', 'w3'))
     found = dataset.train.examples(name)
-    np.testing.assert_array_equal(found.y, users[name][1][first:])
+    np.testing.assert_array_equal(found.labels, users[name][1][first:])
     expected = np.float32(users[name][0][first:])
     np.testing.assert_array_equal(found.x.reshape(-1, 784), expected)
 

@@ -86,7 +86,7 @@ def test_json(tmp_path, capsys, monkeypatch):
   # The texts give the same.
   pool, of_text = shakespeare.from_texts('x', [tmp_path], lambda: users().items())
   assert of_text.names == list(users())
-  np.testing.assert_array_equal(pool.y, again.y)
+  np.testing.assert_array_equal(pool.labels, again.labels)
   some = np.arange(len(pool))[::-1]
   np.testing.assert_array_equal(pool.read(some), again.read(some))
 

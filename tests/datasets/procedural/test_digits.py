@@ -53,11 +53,11 @@ def test_labels_and_clients_are_those_of_before(name):
   make, expected = SETS[name]
   found = make()
   clients = found.train.partition
-  tests = [part.y for part in (found.test, found.retrieval) if part is not None]
+  tests = [part.labels for part in (found.test, found.retrieval) if part is not None]
   content = [
     '\0'.join(clients.client_ids),
     clients.offsets,
-    found.train.pool.y[clients.numbers],
+    found.train.pool.labels[clients.numbers],
     *tests,
   ]
   assert fingerprint.checksum(content) == expected

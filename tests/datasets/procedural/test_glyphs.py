@@ -67,7 +67,7 @@ def test_nothing_grows_with_the_number_of_classes():
   tracemalloc.start()
   labels = [dataset.train.labels(c) for c in dataset.train.client_ids]
   dataset.train.examples('hand07')
-  y = dataset.test.y
+  y = dataset.test.labels
   _, peak = tracemalloc.get_traced_memory()
   tracemalloc.stop()
   assert peak < 10**7

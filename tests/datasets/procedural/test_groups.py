@@ -39,7 +39,7 @@ def test_classes_of_a_group_are_nearer_to_each_other_than_to_others(source):
   assert 0.9 < ratio(class_groups=0) < 1.1
   # Unseen classes form groups of their own.
   unseen = make(source, **SHAPE, retrieval_classes=45).retrieval
-  assert len(np.unique(unseen.y)) == 45
+  assert len(np.unique(unseen.labels)) == 45
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_examples_are_grouped_by_owner_in_their_order(tmp_path):
   x, y = dataset.train.examples('bo')
   np.testing.assert_array_equal(x, X[[0, 2, 4]])
   np.testing.assert_array_equal(y, [2, 1, 2])
-  np.testing.assert_array_equal(dataset.test.y, [0, 2])
+  np.testing.assert_array_equal(dataset.test.labels, [0, 2])
   assert dataset.retrieval is None
   elements = list(dataset.train.create_tf_dataset_for_client('cy'))
   assert [int(e['y']) for e in elements] == [1]

@@ -236,7 +236,7 @@ def test_tffs_layout_has_its_users_and_its_test(tmp_path):
 
   for user in dataset.train.client_ids:
     assert sorted(dataset.train.labels(user)) == read(f'train/{user}')
-  assert sorted(dataset.test.y) == read('test.tfRecord')
+  assert sorted(dataset.test.labels) == read('test.tfRecord')
   for image, label in zip(*dataset.train.examples('user1'), strict=True):
     photograph = images_on_disk.photograph(10 + (label - 1) % 4)
     np.testing.assert_array_equal(image, decode.square(photograph, 16))

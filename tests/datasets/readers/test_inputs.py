@@ -181,8 +181,8 @@ def test_leaf(tmp_path):
   found = read(tmp_path)
   dataset = sets.load('femnist', tmp_path)
   assert of_users(found) == ['b'] * 3 + ['a'] * 2
-  np.testing.assert_array_equal(found.labels[:5], dataset.train.pool.y[:5])
-  np.testing.assert_array_equal(labels_of_test(found), dataset.test.y)
+  np.testing.assert_array_equal(found.labels[:5], dataset.train.pool.labels[:5])
+  np.testing.assert_array_equal(labels_of_test(found), dataset.test.labels)
   # Their numbers in the task's pool.
   assert found.ids_of(found.test) == [5, 6, 7, 8]
   assert of_users(found, 'test') == ['c'] * 4

@@ -126,7 +126,7 @@ def test_a_pair_of_files_gives_the_same(tiny):
   for client_id in one.train.client_ids:
     (x, y), again = (d.train.examples(client_id) for d in (one, two))
     assert (x != again.x).nnz == 0
-    np.testing.assert_array_equal(y, again.y)
+    np.testing.assert_array_equal(y, again.labels)
   for a, b in zip(everything(one.test), everything(two.test), strict=True):
     assert (a != b).nnz == 0
   counts = COUNTS._replace(train=7)

@@ -32,13 +32,13 @@ def test_examples_keep_all_labels_and_clients_overlap():
   options = xc.Options(hashed_features=5, num_clients=2)
   made = xc.of_sets('some', part(41), part(7, seed=1), options)
   assert list(made.train.partition.sizes) == [20, 20]
-  np.testing.assert_array_equal(made.train.pool.y.toarray(), part(41).labels.toarray())
+  np.testing.assert_array_equal(made.train.pool.labels.toarray(), part(41).labels.toarray())
   counts = part(41).labels.toarray().sum(0)
   np.testing.assert_array_equal(made.propensity.label_counts, counts)
   most = np.argsort(-counts, kind='stable')[:2]
   for client, label in enumerate(most):
     own = made.train.partition.of_client(client)
-    has = made.train.pool.y[own][:, [label]].toarray()
+    has = made.train.pool.labels[own][:, [label]].toarray()
     assert has.sum() >= min(counts[label], 20)
   assert made.train.pool.spec is not None
   x, y = made.train.examples('client/0')
@@ -50,12 +50,12 @@ def test_the_published_reading():
   train, test = part(41), part(230, seed=1)
   options = xc.Options(num_clients=2, published_reading=True)
   made = xc.of_sets('some', train, test, options)
-  assert made.test.y.shape[0] == 200
+  assert made.test.labels.shape[0] == 200
   for found, before in ((made.train.pool, train), (made.test, test)):
-    size = found.y.shape[0]
+    size = found.labels.shape[0]
     empty = np.flatnonzero(before.labels[:size].toarray().sum(1) == 0)
     assert len(empty)
-    after = found.y.toarray()
+    after = found.labels.toarray()
     assert after[empty, 0].all()
     assert after.sum(1).min() == 1
     x = found.read(np.arange(size)).toarray()
@@ -75,7 +75,7 @@ def test_the_frequencies_of_delicious_are_those_of_the_published_code(data_dir):
     if not line.startswith(' '):
       counts[[int(label) for label in line.split()[0].split(',')]] += 1
   np.testing.assert_array_equal(made.propensity.label_counts, counts)
-  assert made.train.pool.y[:, [0]].sum() == counts[0] + 10
+  assert made.train.pool.labels[:, [0]].sum() == counts[0] + 10
 
 
 def test_validation_examples_are_with_no_client():
@@ -102,7 +102,7 @@ def test_validation_examples_are_with_no_client():
   assert sorted([*held_out, *kept]) == list(range(80))
   for pool, places in zip(pools, (held_out, kept), strict=True):
     expected = train.labels[places.astype(int)].toarray()
-    np.testing.assert_array_equal(pool.y.toarray(), expected)
+    np.testing.assert_array_equal(pool.labels.toarray(), expected)
   for seed, same in ((3, True), (4, False)):
     again = numbers(made(validation=0.25, seed=seed).validation)
     assert (held_out == again).all() == same

@@ -24,7 +24,7 @@ def test_two_files_of_any_size(tmp_path):
   dataset = xc.of_one_label('mine', *parts)
   assert dataset.num_classes == 3
   assert sum(dataset.train.partition.sizes) == 8  # Each keeps one label.
-  assert dataset.test.y.shape == (2, 3)
+  assert dataset.test.labels.shape == (2, 3)
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path):
