@@ -109,7 +109,7 @@ def test_confusion_counts_other_classes_apart(monkeypatch):
   assert got.sum() == 6
   with pytest.raises(ValueError, match='distinct'):
     ranking.confusion([1], [1], [1, 1])
-  with pytest.raises(ValueError, match='not among'):
+  with pytest.raises(ValueError, match='every label'):
     ranking.confusion([1], [2], [1])
   monkeypatch.setattr(memory, 'free_bytes', lambda: 1000)
   with pytest.raises(errors.InputError, match='12 classes'):
