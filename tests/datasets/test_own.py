@@ -282,6 +282,15 @@ def test_features_are_standardised_by_the_training_rows_only(tmp_path):
   np.testing.assert_allclose(examples(plain.train.pool)[:, :3], X, rtol=1e-6)
 
 
+def test_a_constant_feature_is_not_scaled(tmp_path):
+  # The mean of three 0.1 is not 0.1 in floating point.
+  x = np.array([[0.1, 1.0], [0.1, 2.0], [0.1, 3.0]])
+  arrays = {'x': x, 'test_x': x + 0.5, 'y': Y[:3], 'test_y': Y[:3]}
+  dataset = load(npz(tmp_path / 'a.npz', client=OWNERS[:3], **arrays))
+  np.testing.assert_allclose(examples(dataset.train.pool)[:, 0], 0, atol=1e-9)
+  np.testing.assert_allclose(examples(dataset.test)[:, 0], 0.5)
+
+
 @pytest.mark.parametrize('users', [OWNERS, None])
 def test_a_second_table_is_the_test(tmp_path, users):
   path = csv(tmp_path / 'mine.csv', users=users)

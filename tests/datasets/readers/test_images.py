@@ -180,6 +180,16 @@ def test_an_index_is_made_again_when_one_tar_changes(tmp_path):
   assert after.stamp(changed) != before.stamp(changed)
 
 
+def test_a_tar_that_was_cut_after_its_index_is_named(tmp_path):
+  path = imagenet21k.tars(tmp_path)
+  store = store_lib.open_store(path)
+  last = path / 'n00000100.tar'
+  last.write_bytes(last.read_bytes()[:1100])
+  with pytest.raises(EOFError, match=r'n00000100\.tar'):
+    store.read(len(store.names) - 1)
+  refused(path, r'n00000100\.tar')
+
+
 @pytest.mark.parametrize('suffix', ['.tar', '.tar.gz'])
 @pytest.mark.parametrize(
   'damage',

@@ -195,6 +195,19 @@ def test_leaf(tmp_path):
     assert read(path).test is None
 
 
+def test_leafs_characters_and_floats(tmp_path):
+  path = tmp_path / 'a.json'
+  leaf_on_disk.write(path, {'u': (['x', 'y', 'z'], ['b', ' ', 'a'])})
+  found = read(path)
+  assert found.class_names == [' ', 'a', 'b']
+  assert found.labels.tolist() == [2, 0, 1]
+  leaf_on_disk.write(path, {'u': (['x', 'y'], [1.0, 0.0])})
+  assert read(path).labels.tolist() == [1, 0]
+  leaf_on_disk.write(path, {'u': (['x'], [0.5])})
+  with pytest.raises(errors.InputError, match=r"user 'u': the label is 0\.5"):
+    read(path)
+
+
 def test_other_inputs(tmp_path):
   (tmp_path / 'a.docx').write_text('')
   (tmp_path / 'a.csv').write_text('class\n')
