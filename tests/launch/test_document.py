@@ -201,14 +201,6 @@ def test_a_page_that_would_lose_text_is_refused(content, problem, tmp_path):
     document.document(path)
 
 
-def test_a_page_keeps_its_line_ends(runs):
-  path = runs / 'a.md'
-  write(path, 'compare runs.csv --columns=top1', 'old\n')
-  expected = document.document(path)
-  path.write_bytes(path.read_bytes().replace(b'\n', b'\r\n'))
-  assert document.document(path) == expected.replace('\n', '\r\n')
-
-
 def test_the_command_checks_and_writes(tmp_path):
   path = tmp_path / 'a.md'
   (tmp_path / 'a.csv').write_text('a\n1\n')

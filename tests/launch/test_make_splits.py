@@ -29,25 +29,13 @@ from tests.launch import light
 from tff_xc import errors
 
 
-def table(form, write):
-  """Returns (folder) -> a table of 48 rows, 6 classes and 10 users."""
-
-  def written(folder):
-    rows = [
-      {'class': f'c{i % 6}', 'user_id': f'u{i % 10}', 'image_id': f'{i}.jpg'} for i in range(48)
-    ]
-    write(pd.DataFrame(rows), path := folder / f'table.{form}')
-    return path
-
-  written.__name__ = f'as_{form}'
-  return written
-
-
-as_csv = table('csv', lambda frame, path: frame.to_csv(path, index=False))
-as_parquet = table('parquet', pd.DataFrame.to_parquet)
-as_json_lines = table(
-  'jsonl', lambda frame, path: frame.to_json(path, orient='records', lines=True)
-)
+def as_csv(folder):
+  """Writes a table of 48 rows, 6 classes and 10 users."""
+  rows = [
+    {'class': f'c{i % 6}', 'user_id': f'u{i % 10}', 'image_id': f'{i}.jpg'} for i in range(48)
+  ]
+  pd.DataFrame(rows).to_csv(folder / 'table.csv', index=False)
+  return folder / 'table.csv'
 
 
 def as_images(folder):
@@ -72,9 +60,7 @@ def as_xc(folder):
   return folder
 
 
-INPUTS = as_csv, as_images, as_cifar, as_xc
 COLUMNS = {'label': 'class', 'user': None, 'id': None}
-WITHOUT_USERS = as_images, as_cifar, as_xc
 
 
 OF_PHOTOGRAPHS = {
@@ -138,52 +124,30 @@ def summary_of(output):
   return json.loads((output / 'summary.json').read_text())
 
 
-@pytest.mark.parametrize('write', INPUTS)
-def test_every_rule_on_every_input(write, tmp_path, monkeypatch):
-  monkeypatch.setattr(cifar, 'OFFICIAL', cifar_on_disk.COUNTS['cifar10'])
+@pytest.mark.parametrize('write', [as_csv, as_xc])
+def test_every_rule_on_a_table_and_on_sets_of_labels(write, tmp_path):
   source = write(tmp_path)
   for name, rule in rules.RULES.items():
     if rule.read:  # It takes one input only, see below.
       continue
     output = tmp_path / 'out' / name
-    fits = (write not in WITHOUT_USERS or not rule.users) and (
-      write is as_xc or rule.labels != 'sets'
-    )
-    if not fits:
+    if (rule.users and write is as_xc) or (rule.labels == 'sets' and write is as_csv):
       with pytest.raises(errors.InputError, match='rule'):
         make(name, source, output)
       assert not output.exists()
       continue
-    text = make(name, source, output)
-    assert text.endswith(f'written to {output}\n')
+    assert make(name, source, output).endswith(f'written to {output}\n')
     summary = summary_of(output)
     train = lines(output / 'federated_train.csv')
     assert summary['examples'] == len(train) > 0
     assert summary['clients'] == len({row['user_id'] for row in train})
-    assert 0 <= summary['emd'] <= 2
-    classes = lines(output / 'classes.csv')
-    assert len(classes) == summary['classes']
-    counted = sum(int(row['count']) for row in classes)
+    counted = sum(int(row['count']) for row in lines(output / 'classes.csv'))
     assert counted == sum(len(row['class'].split()) for row in train)
-    tests = output / 'test.csv'
-    assert tests.exists() == (write is as_cifar or rule.makes_test)
-    images = [row['image_id'] for row in train]
-    if rule.labels != 'sets':
-      assert len(set(images)) == len(images)
-    if tests.exists() and write is not as_cifar:
-      held_out = {row['image_id'] for row in lines(tests)}
-      assert not held_out & set(images)
+    assert (output / 'test.csv').exists() == rule.makes_test
+    if rule.makes_test:
+      held_out = {row['image_id'] for row in lines(output / 'test.csv')}
+      assert not held_out & {row['image_id'] for row in train}
       assert len(held_out) == summary['test_examples'] == 5
-
-
-def test_a_split_is_the_same_whatever_form_the_table_has(tmp_path):
-  made = []
-  for write in (as_csv, as_parquet, as_json_lines):
-    source, output = write(tmp_path), tmp_path / write.__name__
-    make('dirichlet', source, output, test_fraction=0.25)
-    made.append({p.name: p.read_bytes() for p in output.glob('*.csv')})
-  assert made[0] == made[1] == made[2]
-  assert set(made[0]) == {'federated_train.csv', 'test.csv', 'classes.csv'}
 
 
 def test_a_split_of_images_is_read_back(tmp_path):
@@ -358,21 +322,6 @@ def test_the_same_files_and_seed_make_the_same_split(rule, tmp_path):
   assert (made[0] != made[2]) == (rule != 'sop')
 
 
-def test_the_test_list_of_sop_becomes_the_retrieval_part(tmp_path):
-  train, test = sop.lists()
-  summary = summary_after('sop', sop.write(tmp_path, train, test), tmp_path / 'out')
-  assert summary['clients'] == 8
-  assert summary['retrieval_examples'] == len(test)
-  assert summary['retrieval_classes'] == 3
-  assert summary['examples_unused'] == summary['test_examples'] == 0
-  for name, expected in (('federated_train', train), ('retrieval', test)):
-    found = lines(tmp_path / 'out' / f'{name}.csv')
-    assert {r['image_id']: int(r['class']) for r in found} == {
-      row[3]: row[1] - 1 for row in expected
-    }
-  assert not (tmp_path / 'out' / 'test.csv').exists()
-
-
 @pytest.mark.parametrize('pack', ['folder', 'zip'])
 def test_images_of_sop_train_and_are_retrieved(tmp_path, pack):
   """From the lists to the clients: whatever the photographs lie in."""
@@ -397,20 +346,6 @@ def test_images_of_sop_train_and_are_retrieved(tmp_path, pack):
   for client in dataset.train.client_ids:
     expected = sorted(class_of[r['image_id']] for r in rows if r['user_id'] == client)
     assert sorted(dataset.train.labels(client)) == expected
-
-
-def test_images_in_tars_are_the_clients_of_a_split_of_the_list(tmp_path):
-  summary_after('imagenet21k', imagenet21k.as_text(tmp_path), tmp_path / 'out')
-  choice = deal.Choice(str(tmp_path / 'out'))
-  sets = [
-    photographs.load(source, choice, side=16)
-    for source in (imagenet21k.tar_of_tars(tmp_path), tmp_path / 'folders')
-  ]
-  assert sets[0].source_checksum == sets[1].source_checksum
-  assert len(sets[0].test.labels) == len(lines(tmp_path / 'out' / 'test.csv'))
-  for client in sets[0].train.client_ids:
-    for one, other in zip(*(s.train.examples(client) for s in sets), strict=True):
-      np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize('name', PUBLISHED)

@@ -121,18 +121,17 @@ def test_a_strangers_directory_runs_no_code(glyphs, here, monkeypatch):
   path = shutil.copytree(glyphs, here / 'run')
   file = path / run_files.CONFIG
   good = json.loads(file.read_text())
-  for group, name, value, word in (
-    ('options', 'encoder', 'evil_network:f', '--encoder=.* again'),
-    ('options', 'num_clients', [1], '--num_clients'),
-    ('hyperparameters', 'negatives', -1, '--negatives'),
-    ('hyperparameters', 'colour', 1, '--colour'),
+  options, values = good['options'], good['hyperparameters']
+  for changes, word in (
+    ({'options': options | {'encoder': 'evil_network:f'}}, '--encoder=.* again'),
+    ({'options': options | {'num_clients': [1]}}, '--num_clients'),
+    ({'options': {}}, 'missing'),
+    ({'hyperparameters': values | {'negatives': -1}}, '--negatives'),
+    ({'hyperparameters': values | {'colour': 1}}, '--colour'),
   ):
-    file.write_text(json.dumps(good | {group: good[group] | {name: value}}))
+    file.write_text(json.dumps(good | changes))
     with pytest.raises(errors.InputError, match=word):
       trained.load(str(path))
-  file.write_text(json.dumps(good | {'options': {}}))
-  with pytest.raises(errors.InputError, match='missing'):
-    trained.load(str(path))
   assert not (here / 'OWNED').exists()
 
 

@@ -1,11 +1,8 @@
 """What is in one's own data, and what a run would find there."""
 
-import collections
-import os
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -202,63 +199,10 @@ def test_training_tells_what_is_odd(tmp_path):
     assert re.search(word, told)
 
 
-def test_features_that_are_no_finite_numbers_are_refused(tmp_path):
-  arrays, table = tmp_path / 'a.npz', tmp_path / 'a.csv'
-
-  def save(x):
-    return np.savez(arrays, x=x, y=[0, 1, 0, 1], client=[0, 0, 1, 1])
-
-  table.write_text('class,x\na,1\nb,inf\n')
-  infinite = np.eye(4)
-  infinite[2, 1] = np.inf
-  for task, path, x, message in (
-    ('table', arrays, infinite, 'finite'),
-    ('table', table, infinite, 'finite'),
-    ('images', arrays, np.zeros([4, 8, 8]), 'uint8'),
-  ):
-    save(x)
-    with pytest.raises(errors.InputError, match=message):
-      registry.get(task).load(str(path), registry.get(task).checked_options({'split': 'iid:2'}))
-
-
 def contents(pool, numbers):
   x = pool.read(numbers)
   x = x.toarray() if scipy.sparse.issparse(x) else x
   return [row.tobytes() for row in x]
-
-
-def labels_of(pool, numbers):
-  y = pool.labels[numbers]
-  return {*(y.indices if scipy.sparse.issparse(y) else y).tolist()}
-
-
-def users_by_content(name, data_dir, given):
-  """Returns the names of users that have an example; {}: a rule made clients."""
-  split, names = given.get('split'), collections.defaultdict(set)
-
-  def load(given):
-    return registry.get(name).load(data_dir, registry.get(name).checked_options(given))
-
-  if name == 'sparse-text' and split == 'made':  # It draws labels, too.
-    parts = [f'made/{part}.csv' for part in ('federated_train', 'test')]
-    parts = [pd.read_csv(part) for part in parts if os.path.exists(part)]
-    frame = pd.concat(parts)
-    numbers, users = frame['image_id'], frame['user_id'].astype(str)
-    pool = load({'split': 'class'}).dataset.train.pool
-  elif split == 'federated_train.csv' or (data_dir == 'mine.npz' and not split):
-    train = load({**given, 'test_fraction': 0.0}).dataset.train
-    numbers, pool = train.partition.numbers, train.pool
-    users = [train.client_ids[k] for k in train.partition.owners()]
-  else:
-    return names
-  for x, user in zip(contents(pool, np.array(numbers)), users, strict=True):
-    names[x].add(user)
-  return names
-
-
-def _text_alone(folder):
-  own_examples.text(folder)
-  (folder / 'test.txt').unlink()
 
 
 @pytest.mark.parametrize(
@@ -276,8 +220,6 @@ def _text_alone(folder):
     ('images', own_examples.npz, 'mine.npz', {'split': 'class'}),
     ('images', own_examples.npz, 'mine.npz', {}),
     ('sparse-text', own_examples.text, 'train.txt', {}),
-    ('sparse-text', _text_alone, 'train.txt', {'split': 'made'}),
-    ('sparse-text', _text_alone, 'train.txt', {'split': 'made', 'test_fraction': 0.0}),
     ('sparse-text-sets', own_examples.text, 'train.txt', {'num_clients': 3}),
   ],
 )
@@ -302,40 +244,8 @@ def test_clients_have_test_examples_that_are_held_out(
   np.testing.assert_array_equal(train.numbers, plain.train.partition.numbers)
   assert len(held_out.numbers) > 0.8 * len(found.test)
   assert not {*held_out.numbers} & {*train.numbers}
-  pool = found.train.pool
-  held = contents(pool, held_out.numbers)
+  held = contents(found.train.pool, held_out.numbers)
   assert {*held} <= {*contents(found.test, np.arange(len(found.test)))}
-  owners = held_out.owners().tolist()
-  names_of = users_by_content(name, data_dir, given)
-  for owner, number, x in zip(owners, held_out.numbers, held, strict=True):
-    if names_of:
-      assert train.client_ids[owner] in names_of[x]
-    else:
-      trained = labels_of(pool, train.of_client(owner))
-      assert labels_of(pool, [number]) & trained
   frame = client_scores.clients(found)
   scored = frame[frame['test_examples'] > 0]
   assert (scored['training_examples'] > 0).all()
-
-
-@pytest.mark.parametrize('in_test', [True, False])
-def test_users_of_another_column_are_those_of_the_test_too(in_test, tmp_path, monkeypatch):
-  own_examples.items(tmp_path)
-  monkeypatch.chdir(tmp_path)
-  settings = rules.get('dirichlet').settings(clients=4)
-  request = rules.Request('dirichlet', settings, test_fraction=0.25)
-  columns = tables.Columns('item')
-  making.write('made', making.make(request, 'items.parquet', columns))
-  geo_of = {}
-  for part in ('federated_train', 'test')[: 1 + in_test]:
-    frame = pd.read_csv(f'made/{part}.csv')
-    frame['geo'] = (frame['user_id'] + 1) % 4
-    frame.to_csv(f'made/{part}.csv', index=False)
-    geo_of |= zip(frame['image_id'], frame['geo'].astype(str), strict=True)
-  task = registry.get('table')
-  given = {'label_column': 'item', 'split': 'made:geo'}
-  found = task.load('items.parquet', task.checked_options(given)).dataset
-  for part in (found.train.partition, found.held_out):
-    owners = [part.client_ids[k] for k in part.owners()]
-    assert owners == [geo_of[number] for number in part.numbers]
-  assert len(found.held_out.numbers) == (len(found.test) if in_test else 0)

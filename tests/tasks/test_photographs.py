@@ -19,21 +19,6 @@ def resolve(task, algorithm='fedss', **changes):
   return experiment.resolve(task, algorithm, changes)
 
 
-def split(folder, ids, retrieval):
-  """Writes a split of images `CLASS/NAME`, two users."""
-  folder.mkdir(parents=True)
-
-  def of(name):
-    return f'{name},{name.split("/")[0]}'
-
-  rows = [f'{i % 2},{of(name)}' for i, name in enumerate(ids)]
-  for name, lines in (
-    ('federated_train', ['user_id,image_id,class', *rows]),
-    ('retrieval', ['image_id,class', *map(of, retrieval)]),
-  ):
-    (folder / f'{name}.csv').write_text('\n'.join(lines))
-
-
 def test_all_rules_and_the_papers_tasks_are_here():
   made = [name for name in NAMES if name != 'gld23k']
   assert sorted(made) == sorted(n for n, r in rules.RULES.items() if r.read)
@@ -168,21 +153,6 @@ def test_tffs_own_files_need_no_split(tmp_path):
   dataset, _ = task.load(str(tmp_path), options)
   assert dataset.train.client_ids == ['user0', 'user1', 'user2']
   assert len(dataset.test) == 4
-
-
-def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
-  ids = [f'{c}_final/{i}_0.JPG' for c in ('bicycle', 'mug') for i in range(4)]
-  images_on_disk.write(tmp_path / sop.FOLDER, ids)
-  (tmp_path / 'sop').mkdir()
-  path = str(tmp_path / 'sop' / sop.FOLDER)
-  shutil.make_archive(path, 'zip', tmp_path, sop.FOLDER)
-  split(tmp_path / 'sop' / 'sop', ids[:3] + ids[4:7], (ids[3], ids[7]))
-  options = resolve('sop', encoder='small', image_size=16)['options']
-  dataset, _ = registry.get('sop').load(str(tmp_path), options)
-  assert dataset.num_classes == 2
-  assert len(dataset.retrieval) == 2
-  assert np.all(dataset.retrieval.labels >= 2)
-  assert 'has 2 classes, and the published split 11,318' in (capsys.readouterr().err)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 
 from launch import runs as runs_lib
 from launch.reproduction import judge, lines as lines_lib, plan, run as run_lib
-from tasks import registry as tasks, task as task_lib
+from tasks import task as task_lib
 from tasks.papers import registry, table
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
@@ -83,23 +83,6 @@ def test_runs_are_trained_once_and_finished_ones_are_kept(trains, own, tmp_path,
   assert lines[0].command.endswith('--scale=small --seeds=0,2,3')
 
 
-def test_a_form_on_real_data_has_its_own_rows_and_its_flags_choose_them(
-  trains, monkeypatch, tmp_path
-):
-  rows = small_table.ROWS[:2]
-  real = table.Form('On real glyphs', rows, (), (0, 1, 2))
-  found = dataclasses.replace(TABLE, forms=TABLE.forms | {'real': real})
-  monkeypatch.setitem(registry.RESULTS, found.name, found)
-  [lines] = measured(tmp_path, found, scale='real')
-  assert len(trains) == 6
-  assert [*dict.fromkeys(x.row for x in lines)] == table.labels(rows)
-  assert verdict(tmp_path, found) == VERDICTS.NOT_RUN  # The small one.
-  given = {'given': {'negatives': 9, 'rounds': 8}, 'seeds': (0,)}
-  [lines] = measured(tmp_path, found, scale='real', **given)
-  assert {line.row for line in lines} == {table.labels(rows[1:])[0]}
-  assert '--negatives=9' in lines[0].command
-
-
 def test_finished_runs_alone_are_shown_beside_the_published(trains, own, tmp_path, capsys):
   [lines] = measured(tmp_path, own, train=False, scale='paper')
   assert not trains
@@ -117,21 +100,6 @@ def test_failed_runs_and_parts_of_data_are_named(trains, own, tmp_path, monkeypa
   assert of['fedss negatives=5'].measured
   assert of['fedss negatives=5'].note == 'glyphs has 5 of 9 users'
   assert verdict(tmp_path, own, 'paper') == VERDICTS.NOT_RUN
-
-
-def test_missing_data_end_one_result_and_are_told_of_several(tmp_path, capsys, monkeypatch):
-  # Without a process for each task; `test_runs` has that.
-  monkeypatch.setattr(runs_lib, 'check_files', lambda task, where: tasks.get(task).find(where))
-  found = registry.chosen(['fedss/table2', 'fedaws/table1'])
-  more = {'scale': 'paper', 'given': {'data_dir': str(tmp_path / 'none')}}
-  # All tasks of a table are named in one sentence.
-  for each, why in zip(found, ('sop: .*none', r'cifar10: .*; cifar100: '), strict=True):
-    with pytest.raises(errors.InputError, match=why):
-      measured(tmp_path / 'a', each, **more)
-  assert not (tmp_path / 'a').exists()
-  for lines in measured(tmp_path / 'b', *found, **more):
-    assert 'none' in lines[0].note
-  assert '2 not run' in capsys.readouterr().out
 
 
 def test_a_result_stays_if_nothing_can_be_measured_again(
@@ -327,15 +295,6 @@ def test_seeds_that_missed_a_target_make_it_a_bound(tmp_path):
   assert [x.is_bound for x in by_seed.values()] == [False, True]
   number, _ = run_lib.measured([reached, short], 'top1:0.9')
   assert (number.std, number.is_bound) == (None, True)
-
-
-def test_volatility_is_of_the_last_tenth_of_the_evaluations(tmp_path):
-  runs = [write_scores(tmp_path, *[0.1, 0.9] * 9, 0.5, 0.7, 0.8)]
-  # 3 of 21, and 2 of the first 20.
-  assert mean(runs, 'volatility_top1') == pytest.approx(15.28, abs=0.01)
-  at = 'volatility_top1@rounds:40'
-  assert mean(runs, at) == pytest.approx(14.14, abs=0.01)
-  assert mean(runs, 'volatility_top1@rounds:20') is None  # 1 of 10.
 
 
 def change(path, **values):
