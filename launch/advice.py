@@ -39,11 +39,6 @@ class Facts(NamedTuple):
     """Returns the largest factor between two sizes, at least 1."""
     return max(max(a / b, b / a) for a, b in zip(self[:3], other[:3], strict=True))
 
-  def is_like(self, other: 'Facts') -> bool:
-    """Returns whether both have sets of labels, lists of items, or neither."""
-    kinds = (self.label_sets, self.is_items)
-    return kinds == (other.label_sets, other.is_items)
-
 
 class Measured(NamedTuple):
   """A setting whose algorithms were compared, and where its scores are kept."""
@@ -304,8 +299,9 @@ def evidence(facts: Facts, name: str = '') -> Measured | None:
   If `name` is given, of the settings that have a score of this algorithm. Settings that
   are near and to which the same rule applies go first.
   """
-  known = [m for m in MEASURED if not name or name in m.scores()]
-  known = [m for m in known if facts.is_like(m.facts)]
+  kinds = facts.label_sets, facts.is_items
+  known = [m for m in MEASURED if (m.facts.label_sets, m.facts.is_items) == kinds]
+  known = [m for m in known if not name or name in m.scores()]
   rule = rule_for(facts)
   same = [m for m in known if rule_for(m.facts) is rule]
   near = [m for m in same if facts.distance(m.facts) <= NEAR]
@@ -313,8 +309,9 @@ def evidence(facts: Facts, name: str = '') -> Measured | None:
 
 
 def table() -> list[list[str]]:
-  """Returns the rules as a table for docs/choosing.md, the heading first."""
-  lines = [['your case', 'start with', 'because', 'avoid', 'measured on']]
+  """Returns the rules as a Markdown table for docs/choosing.md, whose cells have links."""
+  heading = ['your case', 'start with', 'because', 'avoid', 'measured on']
+  lines = [heading, ['---'] * len(heading)]
   for rule in RULES:
     pages: dict[str, str] = {}  # A page is linked once, under the name of its first data set.
     for measured in MEASURED:

@@ -138,10 +138,12 @@ def _expanded(value: Any) -> Any:
   return os.path.expanduser(value) if is_in_home else value
 
 
-def define_float(name: str, default: float, text: str, least: float, most: float) -> None:
+def define_float(name: str, default: float | None, text: str, least: float, most: float) -> None:
   """Defines a flag that takes numbers from `least` to `most`, and no nan."""
   flags.DEFINE_float(name, default, text, lower_bound=least, upper_bound=most)
-  flags.register_validator(name, math.isfinite, message='expected a finite number')
+  flags.register_validator(
+    name, lambda value: value is None or math.isfinite(value), 'expected a finite number'
+  )
 
 
 def _flags_help() -> str:

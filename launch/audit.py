@@ -38,11 +38,12 @@ from launch import app, settings as settings_lib
 from tasks import experiment
 from tff_xc import errors, files, wording
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.lazy import pd, tf
+from tff_xc.measure import communication
 from tff_xc.report import run_files, text_table
+from tff_xc.round import randomness
 
 if TYPE_CHECKING:
-  import pandas as pd
-
   from tff_xc import classifier
   from tff_xc.data import client_data
   from tff_xc.round import algorithm as algorithm_lib
@@ -169,8 +170,6 @@ class Subject(NamedTuple):
   @property
   def rows_of_labels(self) -> np.ndarray:
     """The class rows of each label, int [n, rows per label]."""
-    import tensorflow as tf
-
     model = self.algorithm.model
     rows = np.asarray(model.head.rows_of(tf.range(model.num_classes)))
     return rows.reshape([model.num_classes, -1])
@@ -209,8 +208,6 @@ def run(
 
   `named`: as for `trained.restore`. Returns the frames of the CSV files by name.
   """
-  import pandas as pd
-
   from tff_xc.report import audit as report
 
   where = pathlib.Path(output or (pathlib.Path(run_dirs[0]) / 'audit' if run_dirs else 'audits'))
@@ -274,7 +271,6 @@ def _show(frames: Mapping[str, pd.DataFrame], subject: Subject, settings: Settin
 
 def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
   from launch import trained
-  from tff_xc.round import randomness
 
   if config is not None:
     experiment.install_runtime(config)
@@ -344,8 +340,6 @@ def _lines(
   subject: Subject, schedule: str, told: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
   """Returns a line for each number of requests, means over clients of `told`."""
-  import pandas as pd
-
   found = pd.DataFrame(told).groupby('requests').mean().reset_index()
   if 'hits' in found:
     found['precision'] = found.pop('hits') / found.pop('above').replace(0, np.nan)
@@ -357,18 +351,15 @@ def _of_class_rows(
   subject: Subject, clients: Sequence[int], count: int
 ) -> Iterator[dict[str, Any]]:
   """Yields what the first requests of class rows tell, up to a number of them."""
-  import tensorflow as tf
-
-  from tff_xc import classifier
-  from tff_xc.measure import communication, leakage
-  from tff_xc.round import observed, randomized, randomness
+  from tff_xc.measure import leakage
+  from tff_xc.round import observed, randomized
 
   model, request = subject.algorithm.model, subject.request
   if not request.selects:
     return
   train, rows_of = subject.dataset.train, subject.rows_of_labels
   is_randomized = isinstance(request, randomized.Randomized)
-  sizes = communication.messages(subject.algorithm).tables[classifier.CLASS]
+  sizes = communication.messages(subject.algorithm).tables['class']
   seed_of = tf.function(randomness.round_seed, autograph=False)
   run_seed = np.int32(randomness.pair(subject.seed))
   seeds = [seed_of(run_seed, tf.constant(r * subject.gap)) for r in range(count)]
@@ -466,10 +457,8 @@ def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterat
 
 def _updates(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
   """Returns what updates and losses tell: AUCs, means over clients."""
-  import tensorflow as tf
-
   from tff_xc.measure import leakage
-  from tff_xc.round import cohort, observed, randomness
+  from tff_xc.round import cohort, observed
 
   train, rows_of = subject.dataset.train, subject.rows_of_labels
   update = observed.build_update(subject.algorithm)
@@ -530,8 +519,6 @@ def _membership(subject: Subject) -> float | None:
 
   None: the data have no test examples, or sets of labels.
   """
-  import tensorflow as tf
-
   from tff_xc.data import sparse
   from tff_xc.measure import leakage
 

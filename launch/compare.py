@@ -25,13 +25,13 @@ from launch import app, settings
 from tasks import experiment
 from tff_xc import errors, files, wording
 from tff_xc.experiment import same_run
+from tff_xc.lazy import pd
 from tff_xc.measure import catalog, targets as targets_lib
 from tff_xc.options import hyperparameters as hp, importance
 from tff_xc.report import run_files, text_table
 
 if TYPE_CHECKING:
   import matplotlib.figure
-  import pandas as pd
 
 # Of a run's data, what does not depend on the clients.
 _SAME_DATA = ('classes', 'names_checksum', 'test_examples', 'test_checksum')
@@ -288,9 +288,6 @@ def main(arguments: Sequence[str]) -> None:
   if not arguments:
     raise errors.InputError('no run was named; give run directories: launch.compare RUN_DIR...')
   values = flags.FLAGS
-  for name in ('csv', 'columns'):
-    if values[name].present and not values[name].value:
-      raise errors.InputError(f'--{name} is empty; give a value, or leave it out')
   names = ('output', 'metric', 'rounds', 'target', 'curves', 'over', 'at')
   if values.csv:
     others = (*names, 'picture_format')

@@ -49,6 +49,7 @@ from launch import advice, app, benchmark
 from launch.reproduction import judge, lines as lines_lib, page
 from tasks.papers import names, registry, table as table_lib
 from tff_xc import errors, files
+from tff_xc.lazy import pd
 from tff_xc.report import text_table
 
 
@@ -62,31 +63,23 @@ def document(path: pathlib.Path) -> str:
       ' <!-- end -->; put one after each table, which begins with <!-- and one of:'
       f' {", ".join(_KINDS)}'
     )
-  line_end = '\r\n' if '\r\n' in text else '\n'
 
   def written(found):
     start, kind, words, _, end = found.groups()
-    start = start.replace(line_end, '\n')
     try:
       made = _KINDS[kind](path.parent, shlex.split(words))
     except (errors.InputError, AttributeError, LookupError, OSError, TypeError, ValueError) as e:
       raise errors.InputError(f'{path}, "{kind} {words}": {e}') from e
-    return f'{start}{made}{end}'.replace('\n', line_end)
+    return start + made + end
 
   return _BLOCK.sub(written, text)
 
 
 def _read(path: pathlib.Path) -> str:
-  """Returns a page's text, with its own line ends."""
   try:
-    return path.read_bytes().decode('utf-8')
+    return files.read_text(path)
   except (OSError, UnicodeDecodeError) as e:
     raise errors.InputError(f'{path} cannot be read ({e})') from e
-
-
-def _write(path: pathlib.Path, text: str) -> None:
-  with files.writing(path, 'it is as it was'), files.replacing(path) as temporary:
-    temporary.write_bytes(text.encode('utf-8'))
 
 
 def _words(words: Sequence[str], paths: str, *flags_: str) -> tuple[list[str], dict[str, str]]:
@@ -163,6 +156,7 @@ def _in_short(why: str) -> str:
 
   why = re.sub('(pairs|claims) of [a-z ]+: ([^;]*)', counted, why)
   why = re.sub(r'(\d+) of (\d+) values are the published ones', r'\1/\2 values', why)
+  why = why.replace('the expected value holds', '1/1 bounds')
   return re.sub(r'all (\d+) expected values hold', r'\1/\1 bounds', why)
 
 
@@ -184,8 +178,6 @@ def _table(root: pathlib.Path, words: Sequence[str]) -> str:
 
 def _audit(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns what requests or updates tell the server by each schedule."""
-  import pandas as pd
-
   from tff_xc.report import audit
 
   [where], given = _words(words, 'FILE', 'metric')
@@ -201,9 +193,7 @@ def _advice(root: pathlib.Path, words: Sequence[str]) -> str:
   for measured in advice.MEASURED:
     if not (root / where / measured.file).exists():
       raise ValueError(f'{measured.file} of {measured.name} is not in {where}')
-  heading, *lines = advice.table()
-  rows = [heading, ['---'] * len(heading), *lines]
-  return ''.join(f'| {" | ".join(row)} |\n' for row in rows)
+  return ''.join(f'| {" | ".join(row)} |\n' for row in advice.table())
 
 
 def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
@@ -239,11 +229,8 @@ def _published(name: str):
   if not rows:
     raise ValueError(f'{table} has no results on {task!r}')
 
-  def own(row):
-    return table_lib.own_changes(row, rows)
-
-  plain = {row.algorithm: row.published for row in rows if not own(row)}
-  return list(rows[0].published), plain
+  plain = [row for row in rows if not table_lib.own_changes(row, rows)]
+  return list(rows[0].published), {row.algorithm: row.published for row in plain}
 
 
 _KINDS = {
@@ -259,8 +246,8 @@ _KINDS = {
 # In a directory of results: why verdicts are not the paper's.
 CAUSES = 'causes.csv'
 _OPENING = re.compile(f'<!-- ({"|".join(_KINDS)}) ')
-_BLOCK = re.compile(rf'({_OPENING.pattern}(.*?) -->\r?\n)(.*?)(<!-- end -->)', re.DOTALL)
-_END = re.compile(r'^<!-- end -->\r?$', re.MULTILINE)
+_BLOCK = re.compile(rf'({_OPENING.pattern}(.*?) -->\n)(.*?)(<!-- end -->)', re.DOTALL)
+_END = re.compile(r'^<!-- end -->$', re.MULTILINE)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -275,7 +262,8 @@ def main(arguments: Sequence[str]) -> None:
       f'{", ".join(stale)}: tables differ from their results; run launch.document'
     )
   for path in map(pathlib.Path, stale):
-    _write(path, made[path])
+    with files.writing(path, 'it is as it was'), files.replacing(path) as temporary:
+      temporary.write_text(made[path], encoding='utf-8')
     print(f'{path}: written')
 
 

@@ -34,12 +34,11 @@ from absl import flags
 
 from launch import app, settings
 from tff_xc import errors, files, wording
+from tff_xc.lazy import pd, sparse
 from tff_xc.options import hyperparameters as hp
 from tff_xc.report import text_table
 
 if TYPE_CHECKING:
-  import pandas as pd
-
   from launch import trained
   from tff_xc.experiment import personalization
 
@@ -80,11 +79,12 @@ def _define_flags() -> None:
     ' holds, all or those that its algorithm requests; rows: those of its own classes.'
     ' Default: all',
   )
-  flags.DEFINE_float(
+  app.define_float(
     'personalize_learning_rate',
     None,
     "rate of the steps; default: the run's --client_learning_rate",
-    lower_bound=0,
+    least=0.0,
+    most=1e30,
   )
   settings.define_calibration_flags()
 
@@ -131,8 +131,6 @@ def run(
   `calibrate` are the arguments of `trained.calibrated`. Nothing else in the directory
   changes, since the run may be training.
   """
-  import scipy.sparse
-
   from launch import trained
   from tff_xc.measure import ranking
   from tff_xc.report import clients
@@ -146,7 +144,7 @@ def run(
   if per_client:  # Before anything is measured: it may be refused.
     frame = score_clients(found, how)
   train, more, confused = found.dataset.train, {}, None
-  if not scipy.sparse.issparse(train.pool.labels):
+  if not sparse.issparse(train.pool.labels):
     result['client'] = client = trained.choose_client(train, client)
     part, *confused = found.predictions(client)
     of = f'the {part} examples of client {wording.shown(client)}'
@@ -171,8 +169,7 @@ def run(
   with files.writing(path, 'the results above are all'):
     files.write_json(path / 'evaluation.json', result)
     if confused:
-      names = found.dataset.class_names
-      _write_confusion(confused, of, names, path, f'{title}: {of}')
+      _write_confusion(confused, of, found.dataset.class_names, path, f'{title}: {of}')
       done += f'; confusion of {of}:\n{path / "confusion.png"}'
     if frame is not None:
       clients.write_csv(frame, path / 'clients.csv')
@@ -185,7 +182,6 @@ def run(
 def _write_confusion(confused, of: str, names, path: pathlib.Path, title: str) -> None:
   """Writes a client's confusion matrix (FedSS, fig. 7) as table and picture."""
   import numpy as np
-  import pandas as pd
 
   from tff_xc.measure import ranking
   from tff_xc.report import curves

@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from launch import app, settings
+from launch import app, onnx_format, settings
 from tasks import experiment, registry as tasks
 from tff_xc import environment, errors, files, wording
 from tff_xc.data import description as description_lib
+from tff_xc.lazy import pd, tf
 from tff_xc.report import run_files, text_table
 
 if TYPE_CHECKING:
@@ -110,8 +111,6 @@ def run(
   calibrate: tuple[int, int, float | None] | None = None,
 ) -> dict[str, Any]:
   """Exports, and returns the content of model.json; the arguments are the flags."""
-  import pandas as pd
-
   path = pathlib.Path(output)
   if path.name in ('', '..') or (os.path.lexists(path) and not _is_export(path)):
     raise errors.InputError(
@@ -187,8 +186,6 @@ def _is_export(path: pathlib.Path) -> bool:
 @contextlib.contextmanager
 def _folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yields a new folder that takes the path's place if the block succeeds."""
-  import tensorflow as tf
-
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f'.{path.name}.', dir=path.parent) as temporary:
@@ -221,9 +218,6 @@ def write(
   found: trained.Trained, folder: pathlib.Path, form: str, *, top: int = 5, quantize: str = ''
 ) -> dict[str, Any]:
   """Writes only the model file; returns what model.json says of it."""
-  import tensorflow as tf
-
-  from launch import onnx_format
   from tff_xc import predictor as predictor_lib
 
   kind, more = found.description.kind, {}
@@ -265,8 +259,6 @@ def _write_arrays(weights: classifier.ModelWeights, file: pathlib.Path) -> dict[
 
 
 def _save(predictor: predictor_lib.Predictor, folder, kind: str) -> None:
-  import tensorflow as tf
-
   # The LSTM's gradients refer to tensors of the graph that they are of.
   gradients = kind != description_lib.CHARACTERS
   tf.saved_model.save(
@@ -280,8 +272,6 @@ def _save(predictor: predictor_lib.Predictor, folder, kind: str) -> None:
 def _write_tflite(
   predictor: predictor_lib.Predictor, folder: pathlib.Path, kind: str, quantize: str
 ) -> None:
-  import tensorflow as tf
-
   from tff_xc import predictor as predictor_lib
 
   lite = predictor_lib.lite
@@ -316,8 +306,6 @@ def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict[st
   Of a private run it says nothing that depends on the data, except the model and what
   the noise covers: see docs/privacy.md.
   """
-  import tensorflow as tf
-
   config, model = found.config, found.model
   description = dataclasses.asdict(found.description)
   if experiment.is_private(config):

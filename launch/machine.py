@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from tff_xc import environment, memory, wording
+from tff_xc.lazy import tf, tff
 from tff_xc.runtime import registry as runtimes
 
 _REQUIREMENTS = pathlib.Path(__file__).resolve().parents[1] / 'requirements.txt'
@@ -98,8 +99,6 @@ def checks() -> Iterator[Check]:
     cure = f'make room until {wording.human_bytes(least)} are free'
     yield name, f'{wording.human_bytes(free)} are free', cure * (free < least)
 
-  import tensorflow as tf
-
   gpus = len(tf.config.list_physical_devices('GPU'))
   found = f'CPU and {wording.count(gpus, "GPU")}'
   if os.path.exists('/proc/driver/nvidia/version') and not gpus:
@@ -116,7 +115,6 @@ def checks() -> Iterator[Check]:
 def _sum(runtime: str) -> int:
   """Adds 1, 2 and 3 by a federated computation on a runtime."""
   import numpy as np
-  import tensorflow_federated as tff
 
   @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
   def total(values):

@@ -14,31 +14,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import math
 import os
-import pathlib
 import shlex
 import sys
 import tempfile
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import flags
 
-from launch import advice, app, settings
+from launch import advice, app, plan_page, settings
 from tasks import experiment, registry as tasks, task as task_lib
-from tff_xc import errors, files, memory, precision, wording
+from tff_xc import errors, memory, precision, wording
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.lazy import pd, tf
 from tff_xc.measure import communication
 from tff_xc.report import text_table
 
 if TYPE_CHECKING:
-  import pandas as pd
-
   from tff_xc.data import client_data
 
 # In the order of the table.
@@ -92,8 +88,6 @@ def plan(
     algorithm fits), and with `measure` seconds_per_round. Its `attrs` have the rest of
     the plan, as `--json` prints it.
   """
-  import pandas as pd
-
   dataset = None
   if isinstance(dataset_or_shape, Mapping):
     task, changes = task or SHAPE, {**dataset_or_shape, **changes}
@@ -208,17 +202,13 @@ class Planner:
     given = {n: v for n, v in self.changes.items() if n in tasks.OPTIONS}
     options = tasks.get(SHAPE).checked_options(given)
     features, dim = options['num_features'], options['embedding_dim']
-
-    def size(width: int) -> int:  # With the biases of its three layers.
-      return width**2 + (features + dim + 2) * width + dim
-
+    # Its three layers have width^2 + 2 half width + dim weights and biases.
     half = (features + dim + 2) / 2
-    root = math.sqrt(half**2 + max(wanted - dim, 0)) - half
-    width = min(max(int(root), 1), _WIDTH.most)
-    if not 0.9 <= size(width) / wanted <= 1.1:
+    width = int(math.sqrt(half**2 + max(wanted - dim, 0)) - half)
+    if not 1 <= width <= _WIDTH.most:
       raise errors.InputError(
-        f'--encoder_parameters={wanted:g}: perceptrons for {features} features have'
-        f' {size(1):,} to {size(_WIDTH.most):,}'
+        f'--encoder_parameters={wanted:g} asks for --{_WIDTH.name}={width}; the width is between'
+        f' 1 and {_WIDTH.most:,}'
       )
     return width
 
@@ -275,7 +265,7 @@ class Planner:
     of_round = messages.of_round(rows, largest)
     on_client = 2 * 4 * of_round['client_parameters_peak']
     threads = config['client_threads'] or len(os.sched_getaffinity(0))
-    model = _bytes(made.algorithm.model.weight_specs())
+    model = task_lib.bytes_of(made.algorithm.model.weight_specs())
     return {
       'class_rows': rows[_CLASS],
       'negatives': self._values(name).get('negatives', 0),
@@ -291,21 +281,23 @@ class Planner:
     dataset, options = made.dataset, made.config['options']
     drawn = made.config['hyperparameters'].get('virtual_client_size', 0)
     drawn = drawn or options.get('examples_per_round', 0)
-    given = (drawn, bool(made.algorithm.model.encoder.tied))
-    make = functools.partial(communication.own_rows, dataset.train, dataset.num_classes, *given)
-    return self._once(('rows', _key_of_data(options), *given), make)
+    tied = bool(made.algorithm.model.encoder.tied)
+    return self._once(
+      ('rows', _key_of_data(options), drawn, tied),
+      lambda: communication.own_rows(dataset.train, dataset.num_classes, drawn, tied),
+    )
 
   def _dataset(self, config: Mapping) -> client_data.FederatedDataset:
     """Returns the data given, or those that a configuration reads."""
     if self._given_dataset:
       return self._given_dataset
-    read = functools.partial(_read, tasks.get(self.task), config)
-    return self._once(('data', _key_of_data(config['options'])), read)
+    key = 'data', _key_of_data(config['options'])
+    return self._once(key, lambda: _read(tasks.get(self.task), config))
 
   def _with_network(self, config: Mapping) -> task_lib.Loaded:
     options, task = config['options'], tasks.get(self.task)
-    make = functools.partial(task.with_network, self._dataset(config), options)
-    return self._once(('network', repr(sorted(options.items()))), make)
+    key = 'network', repr(sorted(options.items()))
+    return self._once(key, lambda: task.with_network(self._dataset(config), options))
 
   def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
     """Returns what `make` returned the first time; several algorithms share it."""
@@ -331,13 +323,13 @@ class Planner:
     counts = skew.class_counts(*train.owned_labels(), (len(train.partition), dataset.num_classes))
     owners = np.bincount(counts.indices, minlength=dataset.num_classes)
     check = dataset.warnings()
-    for number, who in enumerate(('no client has', 'only one client has')):
+    for number, who in enumerate(('no client', 'only one client')):
       if few := int((owners == number).sum()):
-        share = f'{few / dataset.num_classes:.0%}'
-        check.append(f'{who} examples of {wording.count(few, "class")} ({share})')
+        share = f'{few / dataset.num_classes:.0%} of all'
+        check.append(f'{wording.count(few, "class")} ({share}): {who} has examples of them')
     model = made.algorithm.task_model or made.algorithm.model
     specs = model.weight_specs()
-    table, whole = _bytes(specs.tables[_CLASS]), _bytes(specs)
+    table, whole = task_lib.bytes_of(specs.tables[_CLASS]), task_lib.bytes_of(specs)
     return {
       'classes': dataset.num_classes,
       'clients': len(train.partition),
@@ -470,220 +462,20 @@ def _key_of_data(options: Mapping) -> str:
 def _read(task: task_lib.Task, config: Mapping):
   """Reads a task's data; what `Task.find` says of missing data goes first."""
   data_dir, options = config['data_dir'], config['options']
-  if task.find and not task.data_is_named:
-    part = task.find(data_dir)
-    if isinstance(part, task_lib.Part):
-      print(f'{data_dir}: only a part is there, {part}', file=sys.stderr)
+  if task.find and isinstance(part := task.find(data_dir), task_lib.Part):
+    print(f'{data_dir}: only a part is there, {part}', file=sys.stderr)
   return (task.look or task.read)(data_dir, options)
-
-
-def _bytes(specs) -> int:
-  """Returns the bytes of tensors, or of their specs."""
-  import tensorflow as tf
-
-  tensors = [t for t in tf.nest.flatten(specs) if hasattr(t, 'shape')]
-  return sum(t.shape.num_elements() * t.dtype.size for t in tensors)
 
 
 def _state_bytes(algorithm) -> int:
   """Returns the bytes that the server keeps beside the model."""
-  import tensorflow as tf
-
   from tff_xc.round import parts
 
   specs = algorithm.model.weight_specs()
   with tf.Graph().as_default():  # Nothing is computed.
     tables = [t.initialize(specs.tables[t.name]) for t in algorithm.tables]
     encoder = algorithm.encoder_optimizer.initialize(specs.encoder)
-    return _bytes((tables, encoder, parts.initial(algorithm)))
-
-
-# -- for people --
-
-
-def to_text(found: Mapping, width: int) -> str:
-  """Returns a plan in words and tables."""
-  return '\n'.join(
-    part(found, width) for part in (_of_data, _of_algorithms, _of_rounds, _of_starts)
-  )
-
-
-def _of_data(found: Mapping, width: int) -> str:
-  data = found['data']
-  weights = data['encoder_parameters']
-  rows = [
-    ['data and model', f'--task={found["task"]}'],
-    ['classes', f'{data["classes"]:,}'],
-    ['clients', f'{data["clients"]:,}'],
-    ['examples', f'{data["examples"]:,}'],
-    ['examples per client', _range(data['examples_per_client'])],
-    ['classes per client', _range(data['classes_per_client'])],
-    ['clients per class', _range(data['clients_per_class'])],
-    [
-      'skew of the clients',
-      f'{data["emd"]:.2f} (EMD: 0 if all clients have the same share of each class, 2 if'
-      ' no two clients share a class)',
-    ],
-    ['test examples', f'{data["test_examples"]:,}'],
-    ['encoder', f'{weights:,} weights ({wording.human_bytes(4 * weights)})'],
-    [
-      'class table',
-      f'{wording.human_bytes(data["class_table_bytes"])},'
-      f' {data["class_table_share"]:.0%} of the model; a class row has'
-      f' {data["embedding_dim"]:,} numbers',
-    ],
-    *(['please check', text] for text in data['check']),
-  ]
-  return text_table.to_text(rows, (0, 1), width)
-
-
-def _range(of: Mapping[str, float]) -> str:
-  if of['least'] == of['most']:
-    return f'{of["mean"]:,.0f}'
-  return f'{of["mean"]:,.1f} on average ({of["least"]:,.0f} to {of["most"]:,.0f})'
-
-
-def _filled(text: str, width: int, first: int = 0, others: int = 0) -> str:
-  """Returns text in lines that end in a newline, with so many spaces before."""
-  text = textwrap.fill(
-    text,
-    width,
-    initial_indent=' ' * first,
-    subsequent_indent=' ' * others,
-    break_long_words=False,
-    break_on_hyphens=False,
-  )
-  return f'{text}\n'
-
-
-def _of_algorithms(found: Mapping, width: int) -> str:
-  size = wording.human_bytes
-  text = 'What a client receives (down) and sends (up) in a round, on average'
-  if found['most_bytes']:
-    text += f'. The limit is {size(found["most_bytes"])} in each direction'
-  heading = ['algorithm', 'class rows', 'down', 'up', 'numbers', 'model']
-  rows, why = [[*heading, 'on a client', 'memory here', 's / round']], {}
-  for line in found['algorithms']:
-    if line['why_not']:
-      why.setdefault(line['why_not'], []).append(line['algorithm'])
-      continue
-    sizes = ('model_bytes', 'client_memory_bytes', 'memory_bytes')
-    rows.append(
-      [
-        line['algorithm'],
-        f'{line["class_rows"]:,.0f}',
-        size(line['bytes_down']) if line['bytes_down'] else '–',
-        size(line['bytes_up']) if line['bytes_down'] else '–',
-        line['message_precision'] or precision.FLOAT32,
-        *(size(line[name]) for name in sizes),
-        f'{line.get("seconds_per_round", 0):.2f}',
-      ]
-    )
-  if not any('seconds_per_round' in line for line in found['algorithms']):
-    rows = [row[:-1] for row in rows]
-  text = _filled(f'{text}.', width) + text_table.to_text(rows)
-  text += _filled(
-    'on a client: the class rows and the encoder that a client holds, and their'
-    ' gradients. memory here: the model and the state of the server, and the clients'
-    ' that train at the same time. Data and activations come on top.',
-    width,
-  )
-  if any(row[0] == 'fedmlh' for row in rows):
-    text += _filled('fedmlh: its class rows are those of its hash tables.', width)
-  for reason, names in why.items():
-    text += _filled(f'Does not fit: {", ".join(names)}: {reason}', width, 0, 2)
-  return text
-
-
-def _of_rounds(found: Mapping, width: int) -> str:
-  of = found['rounds']
-  (few, many), (first, last) = advice.VISITS, of['rounds_for_visits']
-  text = (
-    f'Rounds: in {wording.count(of["rounds"], "round")}'
-    f' ({"as given" if of["is_given"] else "the default"}) of'
-    f' {wording.count(of["clients_per_round"], "client")}, a client takes part'
-    f' {of["visits_of_a_client"]:,.2f} times on average, and a class'
-    f' {of["visits_of_a_class"]:,.2f} times. Each client takes part {few} times in'
-    f' {first:,} rounds, and {many} times in {last:,}: in a kept comparison of 2,028'
-    ' classes, FedSS scores 32 % after 0.6 visits, 94 % after 3 and 96 % after 6'
-    ' (docs/choosing.md).'
-  )
-  if of['visits_of_a_client'] < experiment.FEW_VISITS:
-    text += (
-      f' If a client takes part fewer than {experiment.FEW_VISITS} times, most class'
-      ' rows hardly learn: raise --rounds or --clients_per_round.'
-    )
-  return _filled(text, width)
-
-
-def _of_starts(found: Mapping, width: int) -> str:
-  text = 'Start with:\n'
-  if not found['starts']:
-    text = _filled(f'No recommended algorithm fits. {found["why_no_start"]}.', width)
-  for number, start in enumerate(found['starts'], 1):
-    down, up = (wording.human_bytes(start[f'bytes_{way}']) for way in ('down', 'up'))
-    drawn = start['negatives']
-    negatives = f', {wording.count(drawn, "negative")}' if drawn else ''
-    text += _filled(
-      f'{number}. {start["algorithm"]}, {start["rounds"]:,} rounds{negatives},'
-      f' {down} down and {up} up. {start["why"]}',
-      width,
-      first=1,
-      others=4,
-    )
-    told = 'No comparison with this algorithm is kept for such a case.'
-    if start['evidence']:
-      told = f'Measured on {start["evidence"]}. See {start["page"]}.'
-      if not start['is_near']:
-        told += ' This algorithm was not measured within a factor of 4 of your sizes.'
-      if drawn and found.get('most_bytes'):
-        told += ' The number of negatives there may be another.'
-    # No line may end within quotes.
-    words = (w.replace(' ', '\0') for w in map(shlex.quote, shlex.split(start['command'])))
-    lines = textwrap.wrap(
-      ' '.join(words), width - 8, break_on_hyphens=False, break_long_words=False
-    )
-    text += (
-      '    ' + ' \\\n      '.join(lines).replace('\0', ' ') + '\n' + _filled(told, width, 4, 4)
-    )
-  return text
-
-
-def _place(line: Mapping) -> tuple[float, float]:
-  return line['class_rows'], float(f'{line["bytes_down"] / _MEGA:.2g}')
-
-
-def write(found: Mapping, folder: str) -> str:
-  """Writes plan.json and plan.png into a folder; returns a line."""
-  from tff_xc.report import pictures
-
-  path = pathlib.Path(folder)
-  figure, [ax] = pictures.panels(1, 1, (7, 5))
-  lines = [line for line in found['algorithms'] if line.get('bytes_down')]
-  rows = [line['class_rows'] for line in lines]
-  for way, marker in (('down', 'o'), ('up', '^')):
-    sent = [line[f'bytes_{way}'] / _MEGA for line in lines]
-    ax.scatter(rows, sent, marker=marker, label=way, alpha=0.7)
-  for line in lines:
-    alike = [e['algorithm'] for e in lines if _place(e) == _place(line)]
-    more = f' and {len(alike) - 1} more' if len(alike) > 1 else ''
-    if alike[0] == line['algorithm']:
-      ax.annotate(f' {alike[0]}{more}', _place(line), fontsize=7)
-  if found['most_bytes']:
-    ax.axhline(found['most_bytes'] / _MEGA, color='black', ls='--', label='limit')
-  ax.set_xscale('log')
-  pictures.label(
-    ax,
-    f'Messages of a client in a round, --task={found["task"]}',
-    'class rows requested',
-    'MB (10^6 bytes)',
-  )
-  ax.legend()
-  with files.writing(path, 'name another --output'):
-    path.mkdir(parents=True, exist_ok=True)
-    files.write_json(path / 'plan.json', found)
-    pictures.save(figure, path / 'plan.png')
-  return f'written to {path}: plan.json, plan.png\n'
+    return task_lib.bytes_of((tables, encoder, parts.initial(algorithm)))
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -713,8 +505,8 @@ def main(arguments: Sequence[str]) -> None:
     measures=values.measure,
   )
   found = planner.make()
-  written = write(found, values.output) if values.output else ''
-  text = to_text(found, text_table.terminal_width()) + written
+  written = plan_page.write(found, values.output) if values.output else ''
+  text = plan_page.to_text(found, text_table.terminal_width()) + written
   print(json.dumps(found, indent=2) + '\n' if values.json else text, end='')
 
 

@@ -42,8 +42,6 @@ def main(arguments: Sequence[str]) -> None:
   values = flags.FLAGS
   if values.needs and values.finished_only:
     raise errors.InputError('--needs and --finished_only both train nothing; leave one out')
-  if values.output == '':
-    raise errors.InputError('--output is empty; name a directory')
   found = registry.chosen(arguments)
   request = plan.Request(
     scale=values.scale,

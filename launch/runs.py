@@ -207,6 +207,7 @@ class Child:
     self._log = run.folder.with_name(run.folder.name + '.log')
     self._log.parent.mkdir(parents=True, exist_ok=True)
     become = [sys.executable, '-I', '-S', '-c', _BECOME, str(os.getpid())]
+    paths = [str(_ROOT), os.environ.get('PYTHONPATH')]  # Where this project is.
     with open(self._log, 'ab', opener=lock.regular) as log:
       self._log_start = log.tell()
       self._process = subprocess.Popen(
@@ -215,7 +216,7 @@ class Child:
         stdout=log,
         stderr=log,
         start_new_session=True,
-        env=_environment(),
+        env={**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))},
       )
     self._started = time.monotonic()
 
@@ -299,9 +300,3 @@ def threads(side_by_side: int) -> int | None:
   """Returns the clients that a run trains at a time; None: one for each core."""
   cores = len(os.sched_getaffinity(0))
   return max(1, cores // side_by_side) if side_by_side > 1 else None
-
-
-def _environment() -> dict[str, str]:
-  """Returns the environment in which children find this project."""
-  paths = [str(_ROOT), os.environ.get('PYTHONPATH', '')]
-  return {**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))}

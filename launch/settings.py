@@ -1,6 +1,5 @@
 """Flags of a run, checked and resolved without importing TensorFlow."""
 
-import math
 import os
 import sys
 import tempfile
@@ -145,11 +144,12 @@ def define_calibration_flags(what: str = 'all scores') -> None:
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )
-  flags.DEFINE_float(
+  app.define_float(
     'calibrate_learning_rate',
     None,
     "rate of SGD on the virtual features; default: the run's --client_learning_rate",
-    lower_bound=0,
+    least=0.0,
+    most=1e30,
   )
 
 
@@ -177,13 +177,9 @@ def named() -> dict[str, str]:
 
 
 def check_of(of: str, names: Sequence[str]) -> None:
-  """Refuses the options `names` of a flag that is not given; the last is a rate."""
-  values = flags.FLAGS
-  if values[of].value is None:
+  """Refuses the options `names` of a flag that is not given."""
+  if flags.FLAGS[of].value is None:
     refuse(names, f'goes with --{of}; give --{of}=5, say, too')
-  rate = values[names[-1]].value
-  if rate is not None and not math.isfinite(rate):
-    raise errors.InputError(f'--{names[-1]}={rate}: expected a finite number')
 
 
 def define_jobs_flag() -> None:

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Mapping
 
 from tff_xc import errors, wording
+from tff_xc.lazy import tf
 from tff_xc.options import hyperparameters as hp
 
 MIDDLE = 'middle'  # Of --crop.
@@ -177,8 +178,6 @@ def _network(options: Mapping, image_shape: tuple[int, ...], filters: int):
 
 def _of_user(name: str, image_shape):
   """Returns the network of MODULE:FUNCTION."""
-  import tensorflow as tf
-
   from tff_xc.encoders import keras_model
 
   def refused(why):

@@ -29,8 +29,14 @@ if TYPE_CHECKING:
   from tff_xc.data import client_data, description as description_lib
   from tff_xc.round import algorithm as algorithm_lib
 
-_OF_TRAINING = ('rounds', 'eval_every', 'checkpoint_every', 'seed', 'target')
-_OF_TRAINING += ('evaluate_clients',)
+_OF_TRAINING = (
+  'rounds',
+  'eval_every',
+  'checkpoint_every',
+  'seed',
+  'target',
+  'evaluate_clients',
+)
 # In config.json, the noise multiplier that follows from --dp_epsilon.
 DP_NOISE = 'dp_noise'
 # Of a client. With fewer, most class rows hardly move from where they start.
@@ -220,7 +226,12 @@ def resolve(task: str, algorithm: str, changes: Mapping[str, Any] | None = None)
   found.fit(draft)
   _check_sizes(draft, 0 if found.data_is_named else num_classes or 0)
   _check_weights_of_classes(found, values, num_classes)
-  _check_runtime(draft)
+  encoder = options.get('encoder', encoders.SMALL)
+  if settings['precision'] != precision.FLOAT32 and encoders.is_code(encoder):
+    raise errors.InputError(
+      f'--precision={settings["precision"]} is for the networks of `launch.list encoders`, not for'
+      f' --encoder={encoder}; leave one of them out'
+    )
   return {
     'task': task,
     'algorithm': algorithm,
@@ -239,14 +250,15 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
   has all weights, and only training needs them.
   """
   task, algorithm = config['task'], config['algorithm']
-  given = run_files.flat(without_importance(config))
   taken = {*SETTINGS, *tasks.OPTIONS, *algorithms.HYPERPARAMETERS}
   taken |= {*config.get('options', {}), *config.get('hyperparameters', {})}
   given = {
-    name: value for name, value in given.items() if name in taken - _OF_START and value is not None
+    name: value
+    for name, value in run_files.flat(without_importance(config)).items()
+    if name in taken - _OF_START and value is not None
   }
   changes = changes_of(given, lambda tried: resolve(task, algorithm, tried))
-  kept = {DP_NOISE: config[DP_NOISE]} if DP_NOISE in config else {}
+  kept = {name: config[name] for name in [DP_NOISE] if name in config}
   return {**resolve(task, algorithm, changes), **kept}
 
 
@@ -305,18 +317,6 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   if START_FROM_ROWS in given and not values[START_FROM]:
     raise errors.InputError(f'--{START_FROM_ROWS} goes with --{START_FROM}; leave it out')
   return values
-
-
-def _check_runtime(draft: task_lib.Draft) -> None:
-  """Refuses a precision of networks whose products are not ours."""
-  settings = draft.settings
-  chosen = settings['precision']
-  encoder = draft.options.get('encoder', encoders.SMALL)
-  if chosen != precision.FLOAT32 and encoders.is_code(encoder):
-    raise errors.InputError(
-      f'--precision={chosen} is of the networks of `launch.list encoders`, and not of'
-      f' --encoder={encoder}; leave one of them out'
-    )
 
 
 def is_private(config: Mapping) -> bool:
@@ -675,10 +675,9 @@ def _few_visits(config: Mapping, values: Mapping, task, partition) -> list[str]:
   if is_papers or not 0 < rounds * each < FEW_VISITS * clients:
     return []
   return [
-    f'a client takes part in {rounds * each / clients:.1f} of'
-    f' {wording.count(rounds, "round")} on average, so that most class rows hardly'
-    f' learn: give --rounds={-(-FEW_VISITS * clients // each)} or more, or more --clients_per_round;'
-    ' `launch.plan` compares them'
+    f'each client participates in only {rounds * each / clients:.1f} rounds on average, so most'
+    f' class rows will hardly learn: give --rounds={-(-FEW_VISITS * clients // each)} or more, or'
+    ' raise --clients_per_round; `launch.plan` compares both'
   ]
 
 

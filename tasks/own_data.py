@@ -199,14 +199,6 @@ def _check_images(options) -> None:
     encoders.check_side(options, side, f'--image_size={side}: images')
 
 
-def _how(options) -> dict:
-  """Returns how images in files are read, for `datasets.photographs`."""
-  return {
-    'corrupt': options['corrupt'],
-    'features': record_features.parse(options['record_features']),
-  }
-
-
 def _read_images(data_dir, options, checks=True):
   from datasets.splits import deal
 
@@ -216,8 +208,14 @@ def _read_images(data_dir, options, checks=True):
     from datasets import photographs
 
     side = encoders.stored_side(options, options['image_size'] or _SIDE)
-    how = _how(options)
-    dataset = photographs.load(data_dir, choice(options), side=side, checks=checks, **how)
+    dataset = photographs.load(
+      data_dir,
+      choice(options),
+      side=side,
+      checks=checks,
+      corrupt=options['corrupt'],
+      features=record_features.parse(options['record_features']),
+    )
   side = encoders.seen_side(options, dataset.train.pool.spec.shape[0])
   encoders.check_side(options, side, f'{data_dir}: the images')
   # A wrong folder, or no test, is seen at once.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tasks import encoders
 from tff_xc import errors, memory
 from tff_xc.algorithms import base
+from tff_xc.lazy import tf
 from tff_xc.measure import catalog
 from tff_xc.options import hyperparameters as hp
 
@@ -236,12 +237,13 @@ def classifier(encoder, description, head=None):
 
 def check_memory(model, what: str, advice: str) -> None:
   """Refuses a model whose weights would not fit the free memory, before it is made."""
-  import tensorflow as tf
+  memory.require(bytes_of(model.weight_specs()), what, advice)
 
-  size = sum(
-    spec.shape.num_elements() * spec.dtype.size for spec in tf.nest.flatten(model.weight_specs())
-  )
-  memory.require(size, what, advice)
+
+def bytes_of(specs) -> int:
+  """Returns the bytes of tensors, or of their specs."""
+  tensors = [t for t in tf.nest.flatten(specs) if hasattr(t, 'shape')]
+  return sum(t.shape.num_elements() * t.dtype.size for t in tensors)
 
 
 # -- what `Task.find` finds --

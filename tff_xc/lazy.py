@@ -1,4 +1,4 @@
-"""TensorFlow, TFF and SciPy for modules that commands import to check their flags.
+"""TensorFlow, TFF, pandas and SciPy for modules that commands import to check their flags.
 
 Each is imported when it is first used, since `--help` would wait for it.
 """
@@ -16,4 +16,5 @@ class _Lazy(types.ModuleType):
 
 tf = _Lazy('tensorflow')
 tff = _Lazy('tensorflow_federated')
+pd = _Lazy('pandas')
 sparse = _Lazy('scipy.sparse')

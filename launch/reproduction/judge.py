@@ -144,19 +144,20 @@ def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> Judg
   missing = dict.fromkeys(line.task for line in lines if not line.measured)
   lacks = f'; the data of {", ".join(missing)} are missing' if missing else ''
   is_published = limits is found.published
-  what = 'published values' if is_published else 'expected values'
+  what = 'published value' if is_published else 'expected value'
   if outside:
-    count = f'{len(outside)} of {len(holds)} {what} do not hold'
+    count = f'{len(outside)} of {len(holds)} {what}s do not hold'
     return Judged(Verdict.NOT, f'{count}: {"; ".join(outside)}{lacks}')
   # Those of no data set, or of one that was asked for.
   tasks = {'', *(line.task for line in lines)}
   wanted = {name for name in limits if name.rpartition(': ')[0] in tasks}
   known = {name for line in lines for name in (line.row, f'{line.task}: {line.row}')}
   if not holds or missing or wanted - known:
-    why = f'{len(holds)} of {len(wanted)} {what} were measured{lacks}'
+    why = f'{len(holds)} of {len(wanted)} {what}s were measured{lacks}'
     return Judged(Verdict.NOT_RUN, why)
   verdict = Verdict.REPRODUCED if is_published else Verdict.SHAPE
-  return Judged(verdict, f'all {len(holds)} {what} hold')
+  why = f'the {what} holds' if len(holds) == 1 else f'all {len(holds)} {what}s hold'
+  return Judged(verdict, why)
 
 
 def main_lines(lines: Sequence[Line]) -> list[Line]:

@@ -61,10 +61,6 @@ def test_a_table_of_runs(runs):
   assert posonly.endswith('| >20 |')
   path.write_text(text)
   assert document.document(path) == text
-  # Either may change: a number of the file, or of the page.
-  kept = (runs / 'runs.csv').read_text()
-  (runs / 'runs.csv').write_text(kept.replace('0.55,', '0.45,'))
-  assert '45.0 ± 7.1' in document.document(path)
 
 
 def test_published_numbers_stand_beside(runs):
@@ -150,15 +146,10 @@ def test_a_benchmark(tmp_path):
   text = document.document(path)
   assert '| contender | median s | peak MB |' in text
   assert '| worker/in_process | 1.1 | 1.08 – 1.13 |' in text
-  # Either may change: a number of the file, or of the page.
-  path.write_text(text.replace('0.902', '0.903'))
-  assert document.document(path) == text
-  found |= {'ratios': {'worker/in_process': 1.2}, 'warnings': ['too few']}
-  given.write_text(json.dumps(found))
+  given.write_text(json.dumps(found | {'warnings': ['too few']}))
   write(path, 'benchmark b.json --short')
   text = document.document(path)
-  assert '| worker/in_process | 1.2 |' in text and '**Warning**: too few' in text
-  assert '| contender |' not in text
+  assert '**Warning**: too few' in text and '| contender |' not in text
 
 
 @pytest.mark.parametrize(

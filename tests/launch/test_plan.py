@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from datasets.procedural import features
-from launch import advice, plan
+from launch import advice, plan, plan_page
 from tasks import experiment, registry as tasks
 from tests.launch import light, own_examples
 from tff_xc import errors
@@ -119,7 +119,9 @@ def test_it_says_what_to_do_where_no_recommended_algorithm_fits():
   changes = {'num_clients': 8, 'num_classes': 200, 'num_features': 64, 'hidden_dim': 8}
   found = planned(changes, 'sparse-words-sets', most_bytes=6000)
   assert found['starts'] == [] and 'fedavg' in found['why_no_start']
-  assert 'Raise the limit, or train --algorithm=fed' in ' '.join(plan.to_text(found, 100).split())
+  assert 'Raise the limit, or train --algorithm=fed' in ' '.join(
+    plan_page.to_text(found, 100).split()
+  )
   found = planned(changes, 'sparse-words-sets', most_bytes=6000, chosen=('fedavg',))
   assert found['why_no_start'].endswith('leave out --algorithm')
 
@@ -218,10 +220,10 @@ def test_an_encoder_has_about_the_weights_that_are_asked_for(few):
 
 def test_the_text_fits_and_its_commands_may_be_copied(few):
   found = planned({**SHAPE, 'rounds': 1, 'clients_per_round': 2})
-  text = plan.to_text(found, 100)
+  text = plan_page.to_text(found, 100)
   assert max(map(len, text.splitlines())) <= 100
   start = {**found['starts'][0], 'command': f"a '--data_dir={'a b ' * 60}' c"}
-  text = plan._of_starts({'starts': [start]}, 100)
+  text = plan_page._of_starts({'starts': [start]}, 100)
   assert shlex.split(text)[-1] and f'--data_dir={"a b " * 60}' in text
 
 
@@ -238,7 +240,7 @@ def test_the_function_returns_a_frame_of_a_shape_or_of_data(few):
 
 def test_json_and_a_picture_are_written(few, tmp_path):
   found = planned(most_bytes=1e6)
-  assert 'plan.png' in plan.write(found, str(tmp_path / 'out'))
+  assert 'plan.png' in plan_page.write(found, str(tmp_path / 'out'))
   read = json.loads((tmp_path / 'out' / 'plan.json').read_text())
   assert read['data']['classes'] == 12
   assert read['starts'][0]['command'].startswith('python -m launch.train')
@@ -252,7 +254,7 @@ def test_a_round_is_measured(few, in_process, monkeypatch):
   found = planned(measures=True, chosen=('fedss',))
   [line] = found['algorithms']
   assert line['seconds_per_round'] > 0
-  assert f'{line["seconds_per_round"]:.2f}' in plan.to_text(found, 100)
+  assert f'{line["seconds_per_round"]:.2f}' in plan_page.to_text(found, 100)
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,6 @@ def test_lines_of_text_are_continued(here):
     best = np.argsort(-scores, kind='stable')[:3]
     assert [cell[-1] for cell in row[1::2]] == [alphabet[c] for c in best]
     assert [float(cell) for cell in row[2::2]] == pytest.approx(scores[best], rel=1e-4)
-  _exports_predict_alike(str(run), 'lines.txt', 3)
   (here / 'latin.txt').write_bytes(b'caf\xe9\n')
   (here / 'empty.txt').write_text('\n')
   for name, word in (('latin.txt', 'UTF-8'), ('empty.txt', 'no lines')):

@@ -12,8 +12,6 @@ from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 
-BOUNDS = ('>200', '>20000', '>50000')
-
 
 @pytest.mark.parametrize('found', registry.TABLES.values(), ids=lambda found: found.name)
 def test_every_row_is_an_experiment_of_this_package(found):
@@ -22,19 +20,8 @@ def test_every_row_is_an_experiment_of_this_package(found):
     taken = algorithms.get(row.algorithm).names
     known = {*taken, *task.option_values(), *experiment.SETTINGS}
     assert set(row.changes) <= known
-    for name, number in row.published.items():
-      parts = names.parse(name)
-      if parts.metric in catalog.SCORES:
-        assert parts.metric in task.metrics
-        # In percent, or with two decimals.
-        assert catalog.SCORES[parts.metric].unit in ('fraction', 'loss')
-      if number is None:
-        continue
-      assert 0 <= number.value <= (100 if parts.is_percent else 50_000)
-      # The largest that TurboSVM-FL admits, in its Tables 10 and 11.
-      most = 13 if parts.is_percent else 25
-      assert number.std is None or 0 < number.std < most
-      assert not number.is_bound or str(number) in BOUNDS
+    scores = {names.parse(name).metric for name in row.published} & {*catalog.SCORES}
+    assert scores <= {*task.metrics}
 
 
 # Checksums of rows as they were compared with the papers: settings, and numbers.
@@ -79,19 +66,6 @@ def test_every_digit_is_the_papers(name):
 
   rows = [f'{of(r)} {results(r)}' for r in registry.TABLES[name].rows]
   assert zlib.crc32('\n'.join(rows).encode()) == CHECKED[name]
-
-
-def test_names_and_rows_are_unique():
-  assert list(registry.TABLES)[:2] == ['fedss/table1', 'fedss/table2']
-  for t in registry.TABLES.values():
-    found = [
-      (r.task, r.algorithm, sorted(r.changes.items()))
-      for r in t.rows
-      if t.name != 'fedaws/table4'  # Both of its sweeps have the same centre.
-    ]
-    assert all(found.count(row) == 1 for row in found)
-    assert t.number.startswith(('Table ', 'Fig. '))
-    assert t.source.startswith('arXiv:')
 
 
 def paper_table(number, rows):
@@ -228,9 +202,6 @@ def test_a_figure_of_two_tables_has_their_claims_as_far_as_it_has_rows():
   assert metrics(figure.form('paper')) == {'top1', 'map@10', *own}
   assert metrics(figure.form('small')) == {'top1', 'map@10', *own}
   assert not metrics(registry.TABLES['fedss/fig4'].form('small'))  # Of FedSS alone.
-  # Each panel has its own settings.
-  rounds = {(row.task, row.changes['rounds']) for row in figure.form('small').rows}
-  assert rounds == {('features', 500), ('glyphs-retrieval', 600)}
   row = table.Row('glyphs', 'fedss', {'top1@rounds:9': None})
   assert table.has_metric('top1:0.5', [row])
   assert not table.has_metric('map@10', [row])

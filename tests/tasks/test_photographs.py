@@ -2,13 +2,12 @@
 
 import shutil
 
-import numpy as np
 import pytest
 
 from datasets.splits import rules
-from launch import make_splits, plan
+from launch import plan
 from tasks import experiment, photographs, registry
-from tests.datasets import images_on_disk, sop_on_disk as sop
+from tests.datasets import images_on_disk
 from tff_xc import errors, heads
 from tff_xc.report import run_files
 
@@ -153,33 +152,3 @@ def test_tffs_own_files_need_no_split(tmp_path):
   dataset, _ = task.load(str(tmp_path), options)
   assert dataset.train.client_ids == ['user0', 'user1', 'user2']
   assert len(dataset.test) == 4
-
-
-@pytest.mark.slow
-def test_the_whole_path(tmp_path, in_process):
-  """From the owners' lists and JPEGs to a split, rounds and retrieval."""
-  lists = sop.lists([20] * 6, [4] * 3)
-  folder = sop.write(tmp_path / 'sop', *lists)
-  sop.write_images(folder, *lists)
-  settings = rules.get('sop').settings(examples_per_client=40)
-  request, output = rules.Request('sop', settings), tmp_path / 'sop' / 'sop'
-  make_splits.make(request, str(folder), {}, str(output))
-
-  def run(algorithm, name, **changes):
-    given = {'data_dir': str(tmp_path), 'image_size': 32, 'rounds': 2}
-    given |= {'clients_per_round': 2, 'eval_every': 2, **changes}
-    config = experiment.resolve('sop', algorithm, given)
-    return experiment.assemble(config).run(str(tmp_path / name))
-
-  final = run('fedss', 'fedss', negatives=4, local_steps=1)['final']
-  assert set(final) == {'map@10', 'map@r', 'train_top1'}
-  assert np.isfinite(list(final.values())).all()
-  sent = {}
-  for trained in ('bottleneck', 'all'):
-    given = {'virtual_client_size': 32, 'encoder': 'mobilenet_v2'}
-    summary = run('fedavgm', trained, trainable=trained, **given)
-    sent[trained] = summary['bytes_up_per_client_round']
-  # 6 classes and the layer from 1,280 to 64, of 2.3 million parameters.
-  expected = 4 * (6 * 64 + 1281 * 64)
-  assert sent['bottleneck'] == pytest.approx(expected, rel=0.01)
-  assert sent['all'] > 20 * expected

@@ -79,8 +79,6 @@ def test_options_of_glyphs_reach_the_data():
   labels = labels_of(dataset)
   assert (model.num_classes, len(labels)) == (10**6, 7)
   assert (len(labels[0]), len(set(labels[0]))) == (9, 4)
-  other, _ = task.load('', options_of(task, **shape))
-  assert set(labels[0]) != set(labels_of(other)[0])
   # Clients may differ in size.
   ends = {'classes_least': 2, 'classes_most': 40}
   labels = labels_of(task.load('', options_of(task, **ends)).dataset)
@@ -90,11 +88,6 @@ def test_options_of_glyphs_reach_the_data():
   assert max(map(len, labels)) > 5 * min(map(len, labels))
   with pytest.raises(errors.InputError, match='--classes_most=0: the mean, '):
     task.load('', options_of(task, classes_least=2))
-  # Their sizes may have nothing to do with their classes.
-  apart = {'num_classes': 5, 'split': 'dirichlet', 'size_deviation': 1.0}
-  labels = labels_of(task.load('', options_of(task, **apart)).dataset)
-  assert sum(map(len, labels)) == 100 * 60
-  assert max(map(len, labels)) > 5 * min(map(len, labels))
   # Any number of unseen classes is retrieved.
   task = registry.get('glyphs-retrieval')
   dataset, model = task.load('', options_of(task, retrieval_classes=5))
@@ -182,12 +175,10 @@ def test_options_of_label_sets_reach_the_data():
   default = made()
   examples = len(default.train.pool) + len(default.validation)
   assert len(default.validation) == round(0.1 * examples)
-  assert len(default.train.partition) == 10
   assert len(set(default.train.partition.sizes)) == 1
-  assert len(made(validation=0.4).validation) == round(0.4 * examples)
-  assert made(validation=0).validation is None
-  assert len(set(made(partition_rule='paper').train.partition.sizes)) > 1
-  assert len(made(num_clients=3).train.partition) == 3
+  other = made(validation=0, partition_rule='paper', num_clients=3)
+  assert other.validation is None
+  assert len(set(other.train.partition.sizes)) == 3
 
 
 def test_options_of_groups_and_features_reach_the_data():
