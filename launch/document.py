@@ -29,7 +29,7 @@ small form's verdict, and from causes.csv (result,cause) there the cause of a ve
 that is not the paper's.
 benchmark: what `launch.benchmark NAME --output=FILE` wrote, with --short only its
 ratios. table: a CSV as it is. audit: what `launch.audit` wrote as audit.csv, with the
-score of its runs, or as updates.csv. advice: the rules by which `launch.plan`
+score of its runs. advice: the rules by which `launch.plan`
 recommends algorithms, with the comparisons in that directory on which they rest.
 Directories and files are relative to the page. --check changes nothing: exit status
 2 if a table is not that of its results.
@@ -177,13 +177,11 @@ def _table(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _audit(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns what requests or updates tell the server by each schedule."""
+  """Returns what requests tell the server by each schedule."""
   from tff_xc.report import audit
 
   [where], given = _words(words, 'FILE', 'metric')
   found = pd.read_csv(root / where)
-  if 'seen' in found:
-    return text_table.to_markdown(audit.table_of_updates(found))
   return text_table.to_markdown(audit.table(found, given.get('metric', '')))
 
 

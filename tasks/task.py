@@ -258,30 +258,6 @@ MISSING = 'missing'
 ALSO = '; also '
 
 
-def error(missing: Mapping[str, str]) -> errors.InputError:
-  """Returns the error for data that are all missing: task -> why."""
-  if len(missing) == 1:
-    [(task, why)] = missing.items()
-    return errors.InputError(f'{task}: {why}')
-  lines = [f'the data of these {len(missing)} tasks are missing']
-  return errors.InputError('\n  '.join(lines + _lines(missing)))
-
-
-def tell(missing: Mapping[str, str]) -> None:
-  """Prints what is missing of some tasks, see `error`; '' is not missing."""
-  for line in _lines({task: why for task, why in missing.items() if why}):
-    print(f'missing: {line}', flush=True)
-
-
-def _lines(missing: Mapping[str, str]) -> list[str]:
-  """Returns a line for each thing that is missing, with the tasks that need it."""
-  tasks: dict[str, list[str]] = {}
-  for task, why in missing.items():
-    for part in why.split(ALSO):
-      tasks.setdefault(part, []).append(task)
-  return [f'{", ".join(of)}: {part}' for part, of in tasks.items()]
-
-
 def state(find: Callable[[str], Any], data_dir: str) -> str:
   """Returns MISSING, which `Part` of a task's data is there, or '' for all."""
   try:

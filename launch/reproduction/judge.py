@@ -243,7 +243,7 @@ def _of_table(found: table_lib.PaperTable, lines: Sequence[Line], scale: str) ->
   lines = main_lines(lines)
   missing = sum(not line.measured for line in lines)
   if found.best_over:
-    lines = _best(lines, found.best_over)
+    lines = best_of_grids(lines, found.best_over)
   there = [line for line in lines if line.measured]
   pairs = _pairs(there, UNSURE if found.is_unsure else 1)
   claims = _claims(form.claims, lines)
@@ -295,7 +295,7 @@ def _counted(told: Sequence[str]) -> str:
   return ', '.join(f'{n} {word if n == 1 else _PLURALS[word]}' for word, n in counts.items())
 
 
-def _best(lines: Sequence[Line], searched: Sequence[str]) -> list[Line]:
+def best_of_grids(lines: Sequence[Line], searched: Sequence[str]) -> list[Line]:
   """Returns of rows that differ only in settings that were `searched` the best one.
 
   Its changes are without these. A grid without all values has none that is measured.

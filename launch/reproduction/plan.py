@@ -337,9 +337,15 @@ def with_data(configs: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
       missing[task] = str(e)
     if part := task_lib.part(tasks.get(task), directory):
       print(f'only a part: {task} in {directory} has {part}', flush=True)
+  needed_by = collections.defaultdict(list)  # By what is missing.
+  for task, why in missing.items():
+    for part in filter(None, why.split(task_lib.ALSO)):
+      needed_by[part].append(task)
+  lines = [f'{", ".join(of)}: {part}' for part, of in needed_by.items()]
   if all(missing.values()):
-    raise task_lib.error(missing)
-  task_lib.tell(missing)
+    raise errors.InputError('\n  '.join(['these data are missing:', *lines]))
+  for line in lines:
+    print(f'missing: {line}', flush=True)
   return {task: not why for task, why in missing.items()}
 
 

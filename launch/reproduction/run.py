@@ -143,7 +143,7 @@ def _measured(each: Planned, failures: _Failures) -> lines_lib.Measured:
   measured = each.measured(lines(found, each.rows, groups, about, notes))
   if any(groups):
     with lines_lib.writing(where):
-      draw(found, each.rows, groups, where, judge.finding(judge.judge(measured)))
+      draw(measured, each.rows, groups, where)
   return measured
 
 
@@ -310,23 +310,26 @@ def _value(run: run_files.Run, parts: names.Parts) -> float | None:
 
 
 def draw(
-  found: table_lib.PaperTable,
+  measured: lines_lib.Measured,
   rows: Sequence[table_lib.Row],
   groups: Sequence[_Runs | None],
   where: pathlib.Path,
-  finding: str,
 ) -> None:
   """Draws result.png of a table's learning curves, or result_TASK.png of several.
 
   Of final scores it draws the best at each effective rate, and of a grid only the
-  best row's curve. Above curves stands a finding, unless it is ''.
+  best row's curve. Above curves stands the finding, if there is one.
   """
   from tff_xc.report import curves, pictures, tables
 
+  found, finding = measured.found, judge.finding(judge.judge(measured))
   there = zip(rows, table_lib.labels(rows), groups, strict=True)
   there = [each for each in there if each[2]]
   if found.best_over:
-    there = best_of_grids(there, found.best_over)
+    score = next(iter(rows[0].published))  # The first one tells which row is best.
+    scores = [line for line in measured.lines if line.metric == score]
+    best = {line.row for line in judge.best_of_grids(scores, found.best_over)}
+    there = [each for each in there if each[1] in best]
 
   def frame(labelled):
     all_ = [(run, label) for label, runs in labelled for run in runs]
@@ -357,20 +360,6 @@ def draw(
       )
     name = 'result.png' if len(tasks_) == 1 else f'result_{task}.png'
     pictures.save(figure, where / name)
-
-
-def best_of_grids(
-  there: Sequence[tuple[table_lib.Row, str, _Runs]], searched: Sequence[str]
-) -> list[tuple[table_lib.Row, str, _Runs]]:
-  """Returns the best of rows that differ only in `searched`, by their first score."""
-  grids: dict[tuple, list] = {}
-  for row, label, runs in there:
-    scores = [n for n in row.published if names.parse(n).is_percent]
-    mean = measured(runs, scores[0])[0] if scores else None
-    others = table_lib.text_of(table_lib.without(row.changes, searched))
-    grid = grids.setdefault((row.task, row.algorithm, others), [])
-    grid.append((mean.value if mean else 0.0, (row, label, runs)))
-  return [max(grid, key=lambda each: each[0])[1] for grid in grids.values()]
 
 
 def by_effective_rate(

@@ -1,11 +1,8 @@
 """Tables of the documentation are made of the results beside it."""
 
-import json
 import pathlib
 import re
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from launch import compare, document
@@ -15,7 +12,7 @@ from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
 from tff_xc.measure import targets
-from tff_xc.report import audit, tables
+from tff_xc.report import tables
 
 ROOT = pathlib.Path(__file__).parents[2]
 FILES = [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
@@ -63,34 +60,6 @@ def test_a_table_of_runs(runs):
   assert document.document(path) == text
 
 
-def test_published_numbers_stand_beside(runs):
-  path = runs / 'a.md'
-  paper = 'fedss/table1:landmarks-user-160k'
-  write(path, f'compare runs.csv --columns=top1 --paper={paper}')
-  lines = document.document(path).splitlines()
-  assert lines[3].endswith('| paper: top-1 |')
-  [posonly] = [line for line in lines if line.startswith('| `posonly')]
-  assert posonly.endswith('| 30.0 | 18.7 ± 0.4 |')
-  # The paper has several of FedSS, none with the settings of these runs.
-  [fedss] = [line for line in lines if line.startswith('| `fedss')]
-  assert fedss.endswith('| – |')
-
-
-def test_results_and_the_numbers_of_their_verdicts(tmp_path):
-  path = tmp_path / 'a.md'
-  small_table.measured(algorithm='fedmlh').write(tmp_path / 'r')
-  write(path, f'result r {small_table.NAME} --short')
-  assert '| fedmlh | 60.0 | 59.3 |' in document.document(path)
-  write(path, 'result r fedmlh/table5')  # A formula needs no lines.
-  assert '| Eurlex | fedmlh |' in document.document(path)
-  write(path, 'verdicts r')
-  lines = [line.split('|')[1:-1] for line in document.document(path).splitlines()]
-  of = {each[0].strip(): [*map(int, each[1:])] for each in lines[5:-2]}
-  assert of['FedMLH'][3] == 1
-  assert of['all'][-1] == len(registry.RESULTS)
-  assert all(sum(found[:-1]) == found[-1] for found in of.values())
-
-
 def test_every_result_has_a_line_and_every_failure_a_cause(tmp_path):
   text = document.document(ROOT / 'docs' / 'reproduce.md')
   block = text[text.index('<!-- overview') :].partition('<!-- end -->')[0]
@@ -109,49 +78,6 @@ def test_every_result_has_a_line_and_every_failure_a_cause(tmp_path):
     document.document(path)
 
 
-def test_an_audit(tmp_path):
-  path = tmp_path / 'a.md'
-  told = {'auc': 0.9, 'posterior': 0.25, 'known': 0.0, 'precision': np.nan}
-  line = {'seed': 0, 'schedule': 'sticky', 'rounds_between': 3, **told}
-  requests = pd.DataFrame([{**line, 'requests': r} for r in (1, 2)])
-  scores = pd.DataFrame({'schedule': ['sticky'] * 2, 'score': [0.5, 0.6]})
-  audit.of_schedules(requests, scores).to_csv(tmp_path / 'a.csv')
-  write(path, 'audit a.csv --metric=top1')
-  [line] = [s for s in document.document(path).splitlines() if 'sticky' in s]
-  assert '| 0.900 0.900 | 0.25 0.25 | >2 |' in line
-  assert line.endswith('| 55.0 ± 7.1 |')
-  update = {'schedule': 'sticky', 'seen': 'rows as sent', 'by': 'size'}
-  aucs = [{**update, 'auc': 0.5}, {**update, 'auc': 0.75}]  # Two seeds.
-  pd.DataFrame(aucs).to_csv(tmp_path / 'updates.csv')
-  write(path, 'audit updates.csv')
-  assert '| rows as sent | size | 0.625 |' in document.document(path)
-
-
-def test_a_kept_table(tmp_path):
-  path = tmp_path / 'a.md'
-  write(path, 'table a.csv')
-  (tmp_path / 'a.csv').write_text('fault,s\n"killed, late",1.5\n')
-  lines = document.document(path).splitlines()
-  assert lines[3:6] == ['| fault | s |', '| --- | ---: |', '| killed, late | 1.5 |']
-  (tmp_path / 'a.csv').write_text('a,b\n1\n')
-  with pytest.raises(errors.InputError, match='it is no table'):
-    document.document(path)
-
-
-def test_a_benchmark(tmp_path):
-  found = json.loads((ROOT / 'docs/results/benchmarks/start.json').read_text())
-  given, path = tmp_path / 'b.json', tmp_path / 'a.md'
-  given.write_text(json.dumps(found))
-  write(path, 'benchmark b.json')
-  text = document.document(path)
-  assert '| contender | median s | peak MB |' in text
-  assert '| worker/in_process | 1.1 | 1.08 – 1.13 |' in text
-  given.write_text(json.dumps(found | {'warnings': ['too few']}))
-  write(path, 'benchmark b.json --short')
-  text = document.document(path)
-  assert '**Warning**: too few' in text and '| contender |' not in text
-
-
 @pytest.mark.parametrize(
   ('words', 'problem'),
   [
@@ -167,10 +93,12 @@ def test_a_benchmark(tmp_path):
     ('verdicts none', 'no result was written'),
     ('audit runs.csv', 'requests_until_90'),
     ('benchmark runs/a0/config.json', 'config.json'),
+    ('table ragged.csv', 'it is no table'),
   ],
 )
 def test_bad_input_is_one_sentence(words, problem, runs):
   path = runs / 'a.md'
+  (runs / 'ragged.csv').write_text('a,b\n1\n')
   write(path, words)
   with pytest.raises(errors.InputError, match=re.escape(problem)) as caught:
     document.document(path)

@@ -278,6 +278,11 @@ _TELLING = (
   'train_top1',
   'class_distance_mean',
 )
+# What a line below a text says of columns whose headings do not explain themselves.
+_LEGEND = {
+  'emd': 'EMD: how much clients differ, from 0 (same shares of classes) to 2 (no class in common)',
+  'bytes_saving': 'saved %: bytes saved compared with sending all class rows',
+}
 # Numbers of the round that a run chose by a score: heading, and how it is shown.
 _OF_BEST = {
   'round': ('best round', _with_std(0)),
@@ -626,6 +631,9 @@ def to_text(
       kept, text = more, wider
   if mark and '*' in text:
     text += '*: the best of its column\n'
+  for each in kept:
+    if each.name in _LEGEND:
+      text += textwrap.fill(_LEGEND[each.name], width) + '\n'
   if others := ', '.join(c.heading for c in columns if c not in kept):
     others = f'more columns in {elsewhere}: {others}'
     text += textwrap.fill(others, width) + '\n'

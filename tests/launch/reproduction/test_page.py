@@ -117,15 +117,6 @@ def test_few_results_stand_beside_each_other():
   assert rows(small)[0] == ' | top-1 % | paper'
 
 
-def test_many_results_stand_below_each_other(monkeypatch):
-  monkeypatch.setenv('COLUMNS', '100')
-  many = measured(*VALUES, metrics=('top1', 'mcc', 'macro_f1'))
-  own, _ = page.tables(many)
-  assert rows(own)[0] == ' | result | here | paper | difference'
-  assert rows(own)[2] == 'a | MCC % | 61.0 ± 1.4 | 60.0 | +1.0'
-  assert max(map(len, page.to_text(many).splitlines())) <= 100
-
-
 def test_best_seeds_rounds_and_costs_read_well():
   both = [
     small_table.line(row='a', published='60.0', mean=50, std=3, seeds=3),

@@ -295,7 +295,7 @@ def test_data_that_are_missing_or_a_part_are_told(monkeypatch, tmp_path, capsys)
 
   found = {'glyphs': True, 'features': False}
   assert told('features') == (found, 'missing: features: no rows\n')
-  with pytest.raises(errors.InputError, match='2 tasks are missing'):
+  with pytest.raises(errors.InputError, match='these data are missing'):
     told('features', 'glyphs')
   monkeypatch.setattr(task_lib, 'part', lambda *_: '5 of 9 users')
   found, text = told()

@@ -17,7 +17,7 @@ from tasks.papers import registry, table
 from tests.launch.reproduction import small_table
 from tests.report import fake_runs
 from tff_xc import errors
-from tff_xc.report import run_files
+from tff_xc.report import curves, run_files
 
 pytestmark = pytest.mark.usefixtures('blank_pictures')
 
@@ -341,24 +341,32 @@ def test_files_of_runs_that_are_damaged_are_named(name, content, tmp_path):
     run_lib.finished(TABLE, runs)
 
 
-def test_pictures_are_of_tasks_and_of_the_best_of_grids(tmp_path):
+def test_pictures_are_of_tasks_and_of_the_best_of_grids(tmp_path, monkeypatch):
   whole = small_table.row('centralized', '90.0')
   rows = (*TABLE.rows, TABLE.rows[0]._replace(task='glyphs-femnist'), whole)
   found = dataclasses.replace(TABLE, is_relative=True, best_over=('negatives',))
   runs = runs_of(tmp_path, rows=rows)
   for [run], score in zip(runs, (0.4, 0.5, 0.5, 0.5, 0.5), strict=True):
     small_table.finish(run, score)
-  groups = run_lib.finished(found, runs)
-  for kept, names in (
-    ([*groups[:3], None, None], {'result.png'}),
-    (groups, {'result_glyphs-femnist.png', 'result_glyphs.png'}),
-  ):
-    where = tmp_path / f'drawn{len(names)}'
-    where.mkdir()
-    run_lib.draw(found, rows, kept, where, 'FedSS is ahead')
-    assert {path.name for path in where.iterdir()} == names
-  kept = run_lib.best_of_grids([*zip(rows, 'abcde', groups, strict=True)], found.best_over)
-  assert [label for _, label, _ in kept] == ['b', 'c', 'd', 'e']
+  groups, drawn = run_lib.finished(found, runs), []
+  about = lines_lib.Line(scale='small', table=found.table)
+  lines = run_lib.lines(found, rows, groups, about, [''] * len(rows))
+  compared = curves.compare_figure
+
+  def compare_figure(frame, *given, **more):
+    drawn.append([*frame['label']])
+    return compared(frame, *given, **more)
+
+  monkeypatch.setattr(curves, 'compare_figure', compare_figure)
+  run_lib.draw(lines_lib.Measured(found, 'small', lines), rows, groups, tmp_path)
+  names = {path.name for path in tmp_path.glob('*.png')}
+  assert names == {'result_glyphs-femnist.png', 'result_glyphs.png'}
+  assert [label.split()[:2] for label in drawn[0]] == [
+    ['glyphs', 'fedss'],
+    ['glyphs', 'posonly'],
+    ['glyphs', 'centralized'],
+  ]
+  assert 'negatives=9' in drawn[0][0]  # Of 5 and 9, the better one.
 
 
 def test_the_best_score_at_each_effective_rate_is_drawn(tmp_path):

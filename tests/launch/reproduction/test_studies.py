@@ -82,7 +82,7 @@ def test_sets_that_are_there_are_measured_and_others_are_named(tmp_path, monkeyp
   # Without a process for each task.
   monkeypatch.setattr(runs_lib, 'check_files', lambda task, where: tasks.get(task).find(where))
   each = planned('turbosvm-fl/fig3', tmp_path, 'paper', given={'data_dir': 'd'})
-  with pytest.raises(errors.InputError, match='these 3 tasks are'):
+  with pytest.raises(errors.InputError, match='these data are missing'):
     studies.measure(each, tmp_path)
   loaded = task_lib.Loaded(federated(np.array([0, 1, 1, 1, 2, 3]), n=5), None)
   there = types.SimpleNamespace(find=lambda where: None, load=lambda *_: loaded)
