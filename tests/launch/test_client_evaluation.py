@@ -58,10 +58,8 @@ def test_before_and_after_of_trained_and_unseen_clients(here, capsys, monkeypatc
   assert any(line.startswith('unseen ') for line in table)
   assert after['top1'].equals(frame['top1'])
   mean = after.groupby('part')[['top1', 'top1_personalized']].mean()
-  for part in ('trained', 'unseen'):  # Three classes are soon learnt.
-    assert mean['top1_personalized'][part] > mean['top1'][part] + 0.1
-    of = result['clients'][part]['top1_personalized_mean']
-    assert of == pytest.approx(mean['top1_personalized'][part])
+  # Three classes are soon learnt.
+  assert (mean['top1_personalized'] > mean['top1'] + 0.1).all()
   assert (path / 'clients.png').exists()
   # The last trained client, and the last unseen one, by hand.
   adapt = personal.build(found.algorithm, 60, learning_rate=0.3)

@@ -155,23 +155,7 @@ def test_classes_and_bounds_are_those_of_the_user(here):
     ('yak\nowl\nfox\ndog\ncat', 'a=0:10', "'b'"),
     ('yak\nowl\nfox\ndog\ncat', 'a=0:1,z=0:1,0:1', "'z'"),
     ('yak\nowl', '0:1', 'cat'),
-    ('cat\ncat', '0:1', 'twice'),
-    ('', '0:1', 'one'),
   ):
     (here / 'classes.txt').write_text(text)
     with pytest.raises(errors.InputError, match=told):
       read(feature_bounds=bounds)
-
-
-def test_classes_of_arrays_are_listed_by_their_labels(here):
-  arrays = {'x': np.eye(6, 3), 'y': np.array([5, 0, 2, 0, 2, 5]), 'client': np.arange(6) % 2}
-  np.savez('mine.npz', **arrays, test_x=np.eye(2, 3), test_y=np.array([7, 0]))
-  (here / 'classes.txt').write_text('7\n5\n2\n0\n1\n')
-  task = experiment.tasks.get('table')
-  options = {**task.option_values(), 'classes': 'classes.txt'}
-  found = task.read('mine.npz', options)
-  assert found.num_classes == 5
-  # No count of the clients' labels decides anything.
-  assert task.known_classes(options, 'mine.npz') is None
-  assert found.train.pool.labels.tolist() == [1, 3, 2, 3, 2, 1]
-  assert found.test.labels.tolist() == [0, 3]

@@ -238,7 +238,7 @@ def test_text_fits_a_width_and_says_what_it_leaves_out(runs, width):
   assert [c for c in every if c in kept] == kept
   assert sorted(kept + [c for c in left_out if c]) == sorted(every)
   assert 'top-1 %' in kept
-  assert (text == whole) == (width == 5000)
+  assert text.startswith(whole) == (width == 5000)
   # The metric that rows are sorted by is the last to be left out.
   text = tables.to_text(table, width=width, metric='ndcg@5')
   assert 'nDCG@5 %' in text.splitlines()[0]
