@@ -40,7 +40,7 @@ from tff_xc import errors, files, wording
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.lazy import pd, tf
 from tff_xc.measure import communication
-from tff_xc.report import run_files, text_table
+from tff_xc.report import audit as report, run_files, text_table
 from tff_xc.round import randomness
 
 if TYPE_CHECKING:
@@ -208,8 +208,6 @@ def run(
 
   `named`: as for `trained.restore`. Returns the frames of the CSV files by name.
   """
-  from tff_xc.report import audit as report
-
   where = pathlib.Path(output or (pathlib.Path(run_dirs[0]) / 'audit' if run_dirs else 'audits'))
   requests, updates, costs, by_seed = [], [], [], {}
   for subject in _subjects(run_dirs, config, named, settings.seeds):
@@ -248,8 +246,6 @@ def run(
 
 
 def _show(frames: Mapping[str, pd.DataFrame], subject: Subject, settings: Settings) -> None:
-  from tff_xc.report import audit as report
-
   width = text_table.terminal_width()
   if len(frames['audit']):
     told = (

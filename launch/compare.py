@@ -28,7 +28,7 @@ from tff_xc.experiment import same_run
 from tff_xc.lazy import pd
 from tff_xc.measure import catalog, targets as targets_lib
 from tff_xc.options import hyperparameters as hp, importance
-from tff_xc.report import run_files, text_table
+from tff_xc.report import pictures, run_files, tables, text_table
 
 if TYPE_CHECKING:
   import matplotlib.figure
@@ -66,8 +66,6 @@ def compare(
     check_metric(curve, 'curves')
   targets = None if target is None else targets_lib.parse(target)
   frame = collect(directories, rounds)
-  from tff_xc.report import tables
-
   task = frame['run'].iloc[0].task
   reference = _reference(relative_to, frame)
   more = _further(columns, reference, frame)
@@ -100,8 +98,6 @@ def compare(
 def collect(directories: Sequence[str | os.PathLike], rounds: int | None = None) -> 'pd.DataFrame':
   """Returns the runs in directories as `tables.collect` does, after `rounds`."""
   paths = find_runs(directories)
-  from tff_xc.report import tables  # Pandas, which is slow to import.
-
   runs = [run_files.read_run(path) for path in paths]
   if rounds is not None:
     runs = [run_files.first_rounds(run, rounds) for run in runs]
@@ -132,8 +128,6 @@ def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
 
 def _further(columns: Sequence[str], reference, frame: 'pd.DataFrame') -> list:
   """Returns the columns of these names, some of which need a reference."""
-  from tff_xc.report import tables
-
   for name in columns:
     if name.startswith('relative_') and reference is None:
       raise errors.InputError(f'--columns={name}: give --relative_to=RUN_DIR')
@@ -150,8 +144,6 @@ def write_files(
   path: pathlib.Path, markdown: str, csv: str, figure: 'matplotlib.figure.Figure'
 ) -> str:
   """Writes a table and its picture as PATH.md, .csv and .png; returns a line."""
-  from tff_xc.report import pictures
-
   with files.writing(path.parent, 'name another --output'):
     path.parent.mkdir(parents=True, exist_ok=True)
     for suffix, text in (('.md', markdown), ('.csv', csv)):
@@ -174,8 +166,6 @@ def keep(
   another row has it otherwise.
   """
   frame = collect(directories)
-  from tff_xc.report import tables
-
   reference = _reference(relative_to, frame)
   more = _further(columns, reference, frame)
   first = frame.drop_duplicates('method')['run']

@@ -50,7 +50,7 @@ from launch.reproduction import judge, lines as lines_lib, page
 from tasks.papers import names, registry, table as table_lib
 from tff_xc import errors, files
 from tff_xc.lazy import pd
-from tff_xc.report import text_table
+from tff_xc.report import audit, tables, text_table
 
 
 def document(path: pathlib.Path) -> str:
@@ -178,8 +178,6 @@ def _table(root: pathlib.Path, words: Sequence[str]) -> str:
 
 def _audit(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns what requests tell the server by each schedule."""
-  from tff_xc.report import audit
-
   [where], given = _words(words, 'FILE', 'metric')
   found = pd.read_csv(root / where)
   return text_table.to_markdown(audit.table(found, given.get('metric', '')))
@@ -196,8 +194,6 @@ def _advice(root: pathlib.Path, words: Sequence[str]) -> str:
 
 def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
   """Returns the columns of a kept table of runs, and published numbers beside."""
-  from tff_xc.report import tables
-
   [where], given = _words(words, 'FILE', 'columns', 'paper')
   path = root / where
   table = tables.read_csv(path)

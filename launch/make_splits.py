@@ -16,7 +16,6 @@ holds anything else is refused. The same data, rule and seed give the same files
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from absl import flags
 
@@ -24,13 +23,7 @@ from datasets.splits import rules
 from launch import app, settings
 from tff_xc import errors
 from tff_xc.options import hyperparameters as hp
-
-
-def _settings(name: str) -> dict[str, Any]:
-  """Returns all settings of a rule from the flags."""
-  given = {flag: flags.FLAGS[flag].value for flag in _flags()}
-  given = {flag: text for flag, text in given.items() if text is not None}
-  return rules.get(name).settings(**rules.settings_of(name, given))
+from tff_xc.report import pictures, text_table
 
 
 def _flags() -> dict[str, str]:
@@ -52,7 +45,6 @@ def make(
   """Makes a split, unless it is in `output` already; returns the tables."""
   from datasets.readers import tables
   from datasets.splits import making
-  from tff_xc.report import pictures, text_table
 
   columns = tables.Columns(**columns)
   found = making.find(output, request) if output else None
@@ -79,19 +71,18 @@ def main(arguments: Sequence[str]) -> None:
   columns = {n: values[f'{n}_column'].value for n in ('label', 'user', 'id')}
   settings.use_picture_format()
   if values.inspect is not None:
-    others = ('input', 'seed', 'test_fraction', 'test_per_class')
-    others += tuple(_flags())
-    given = [*arguments, *(f'--{n}' for n in others if values[n].present)]
-    if given:
-      raise errors.InputError(
-        f'{given[0]} does not go with --inspect, which only reads a split file'
-      )
+    others = ('input', 'seed', 'test_fraction', 'test_per_class', *_flags())
+    for given in [*arguments, *(f'--{n}' for n in others if values[n].present)]:
+      raise errors.InputError(f'{given} does not go with --inspect, which only reads a split file')
     print(make(None, values.inspect, columns, values.output), end='')
     return
   if len(arguments) != 1:
     raise errors.InputError(f'name one rule, {", ".join(rules.RULES)}; or give --inspect=SPLIT.csv')
+  [name] = arguments
+  given = {flag: values[flag].value for flag in _flags() if values[flag].value is not None}
+  rule_settings = rules.get(name).settings(**rules.settings_of(name, given))
   request = rules.Request(
-    arguments[0], _settings(arguments[0]), values.seed, values.test_fraction, values.test_per_class
+    name, rule_settings, values.seed, values.test_fraction, values.test_per_class
   )
   request.check()
   for name in ('input', 'output'):

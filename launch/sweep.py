@@ -25,7 +25,7 @@ from tasks import experiment, registry as tasks
 from tff_xc import errors, wording
 from tff_xc.measure import catalog, targets as targets_lib
 from tff_xc.options import hyperparameters as hp
-from tff_xc.report import run_files, text_table
+from tff_xc.report import methods, run_files, tables, text_table
 
 
 def points(
@@ -114,7 +114,7 @@ def write(
   no values if one of its seeds failed, as a mean over the other seeds would favour it.
   `failures` has why a run failed, by its directory.
   """
-  from tff_xc.report import curves, methods, tables
+  from tff_xc.report import curves
 
   runs_lib.check_data(runs)
   config = runs[0].config
@@ -173,8 +173,6 @@ def _table(
   metric: str | None,
 ):
   """Returns a row for each point, without values where a seed failed."""
-  from tff_xc.report import tables
-
   finished = {
     name: [run for run in point if run.folder not in failures] for name, point in points.items()
   }

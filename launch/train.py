@@ -16,6 +16,7 @@ from absl import flags
 
 from launch import app, settings
 from tasks import experiment
+from tff_xc.report import run_files, tables, text_table
 
 flags.DEFINE_string('run_dir', None, 'directory of the run; default runs/TASK_ALGORITHM_seedS')
 settings.define_experiment_flags()
@@ -26,7 +27,6 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains as configured, in `run_dir`; prints and returns the summary."""
   summary = experiment.run(config, run_dir)
   from tff_xc.experiment import run_directory
-  from tff_xc.report import run_files, tables, text_table
 
   table = tables.build(tables.collect([run_files.read_run(run_dir)]))
   width = text_table.terminal_width()

@@ -83,8 +83,7 @@ def load(
   run = run_files.read_run(path, needs_metrics=False)
   chosen = _round(run, round_wanted)
   check_encoder(path, run.config, named or {})
-  description = _description(path / run_files.DESCRIPTION)
-  model = _model(path, run.config, description)
+  description, model = _model(path, run.config)
   rounds, weights = _weights(path, model, chosen)
   measured = run.metrics[run.metrics['round'] == rounds]
   of_round = {
@@ -259,17 +258,16 @@ def _scores(run: run_files.Run) -> list[str]:
   ]
 
 
-def _description(file: pathlib.Path) -> description_lib.Description:
+def _model(path: pathlib.Path, config: Mapping):
+  """Returns the description of a run's data, and its model."""
+  file = path / run_files.DESCRIPTION
   try:
-    return description_lib.from_json(files.read_json(file))
+    description = description_lib.from_json(files.read_json(file))
   except (OSError, ValueError) as e:
     raise errors.DamageError(
       f'{file} is missing or damaged ({wording.shown(e)}); resume the run for a moment, which'
       ' writes it again'
     ) from e
-
-
-def _model(path: pathlib.Path, config: Mapping, description):
   try:
     model = experiment.trained_model(config, description)
   except errors.InputError as e:
@@ -279,7 +277,7 @@ def _model(path: pathlib.Path, config: Mapping, description):
     f'{path}: the model of {model.num_classes:,} classes',
     'free some, or take a smaller model',
   )
-  return model
+  return description, model
 
 
 def _weights(path: pathlib.Path, model, chosen: int | None):

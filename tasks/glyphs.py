@@ -101,22 +101,19 @@ _RETRIEVAL_CLASSES = hp.Hyperparameter(
 def _fit(draft: task.Draft) -> None:
   """Refuses options of clients that are dealt otherwise."""
   if draft.options['split']:
-    for name in _BY_SPLIT['']:
-      why = f'with --split={_DIRICHLET}'
-      draft.refuse(name, why, 'leave one of them out')
+    other, why, cure = '', f'with --split={_DIRICHLET}', 'leave one of them out'
   else:
-    for name in _BY_SPLIT[_DIRICHLET]:
-      why = f'without --split={_DIRICHLET}'
-      draft.refuse(name, why, 'give that, too')
+    other, why, cure = _DIRICHLET, f'without --split={_DIRICHLET}', 'give that, too'
+  for name in _BY_SPLIT[other]:
+    draft.refuse(name, why, cure)
 
 
 def _read(preset, data_dir, options):
   del data_dir  # The examples are drawn, not read.
   from datasets.procedural import features, glyphs
 
-  shape = *_SHAPE, *_GROUPS, *_POINTS, _RETRIEVAL_CLASSES
-  names = {o.name for o in shape} & options.keys()
-  changes = {name: options[name] for name in names}
+  shape = (*_SHAPE, *_GROUPS, *_POINTS, _RETRIEVAL_CLASSES)
+  changes = {o.name: options[o.name] for o in shape if o.name in options}
   ends = options.get('classes_least', 0), options.get('classes_most', 0)
   if any(ends):
     if not 1 <= ends[0] <= options['classes_per_client'] <= ends[1]:
@@ -126,8 +123,7 @@ def _read(preset, data_dir, options):
       )
     changes['classes_range'] = ends
   if options.get('split') == _DIRICHLET:
-    names = _BY_SPLIT[_DIRICHLET]
-    changes |= {name: options[name] for name in names}
+    changes |= {name: options[name] for name in _BY_SPLIT[_DIRICHLET]}
   if 'data_seed' in options:
     changes['seed'] = options['data_seed']
   source = features if preset in features.PRESETS else glyphs

@@ -152,16 +152,11 @@ def _options(options):
   )
 
 
-def _columns(options):
-  from datasets import items
-
-  return items.Columns(*(options[column.name] for column in _COLUMNS))
-
-
 def _read(data_dir, options):
   from datasets import items
 
-  return items.load(data_dir, _options(options), _columns(options))
+  columns = items.Columns(*(options[column.name] for column in _COLUMNS))
+  return items.load(data_dir, _options(options), columns)
 
 
 def _draw(data_dir, options):
@@ -203,8 +198,8 @@ def _fit_tie(draft: task.Draft) -> None:
       if draft.given.get('tie_items'):
         draft.refuse('tie_items', why, 'give --tie_items=false')
       options['tie_items'] = False
-  of_bags = {'hidden_dim', 'feature_dim', 'feature_learning_rate'}
-  if 'encoder' not in draft.given and (not options['tie_items'] or of_bags & draft.given.keys()):
+  of_bags = draft.given.keys() & {'hidden_dim', 'feature_dim', 'feature_learning_rate'}
+  if 'encoder' not in draft.given and (not options['tie_items'] or of_bags):
     options['encoder'] = encoders.BAG
   if options['encoder'] not in encoders.OF_ITEMS:
     raise errors.InputError(
@@ -223,8 +218,8 @@ def _fit_tie(draft: task.Draft) -> None:
       draft.refuse(name, 'with --encoder=bag, only with --encoder=sequence')
   if options['tie_items']:
     _fit_rates(draft)
+    why = 'with --tie_items, where features have the rows of classes'
     for name in ('feature_dim', 'feature_learning_rate', 'select_features'):
-      why = 'with --tie_items, where features have the rows of classes'
       draft.refuse(name, why, 'leave it out, or give --tie_items=false')
 
 
@@ -271,8 +266,7 @@ def _fit(draft: task.Draft) -> None:
   xc.fit(draft)
   xc.fit_best(draft, 'hold_out_validation')
   if draft.options['test_split'] != 'time':
-    why = 'with --test_split=last, only with --test_split=time'
-    draft.refuse('test_share', why)
+    draft.refuse('test_share', 'with --test_split=last, only with --test_split=time')
 
 
 def _task(**attributes) -> task.Task:

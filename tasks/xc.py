@@ -132,9 +132,8 @@ def fit(draft: task.Draft) -> None:
     draft.refuse('feature_learning_rate', why)
     del options['feature_learning_rate']
   if 'hash_tables' in values:
-    why = 'to fedmlh, whose networks side by side have no feature table'
-    draft.refuse('select_features', why)
-    draft.refuse('feature_learning_rate', why)
+    for name in ('select_features', 'feature_learning_rate'):
+      draft.refuse(name, 'to fedmlh, whose networks side by side have no feature table')
     options['select_features'] = False
     return
   moons = 'clients that keep their models (as in MOON, or with --contrastive_weight)'
@@ -368,8 +367,7 @@ def _sets_model(options, num_classes: int, features: int):
 def _options_of_sets(options):
   from datasets.xc import federated
 
-  names = set(federated.Options._fields) & options.keys()
-  given = {name: options[name] for name in names}
+  given = {name: options[name] for name in options if name in federated.Options._fields}
   return federated.Options(**given, seed=options['data_seed'])
 
 

@@ -13,7 +13,7 @@ from tasks import registry as tasks, task as task_lib
 from tasks.papers import names, table as table_lib
 from tff_xc import environment, errors, files
 from tff_xc.measure import catalog, targets
-from tff_xc.report import methods, run_files
+from tff_xc.report import methods, pictures, run_files, tables
 
 Number = lines_lib.Number
 Line = lines_lib.Line
@@ -123,7 +123,9 @@ def _measured(each: Planned, failures: _Failures) -> lines_lib.Measured:
   why = [failures.get(folder) for folder in each.by_folder if not folder.exists()]
   if why and None not in why and len(why) == len(each.by_folder):
     raise errors.InputError('; '.join(dict.fromkeys(why)))
-  part = _part(each)
+  folders = {run.task: run.config['data_dir'] for run in each.by_folder.values()}
+  parts = {task: task_lib.part(tasks.get(task), folder) for task, folder in folders.items()}
+  part = ', '.join(f'{task} has {there}' for task, there in parts.items() if there)
   about = _about(each, processor=machine.processor() if each.request.train else '')
   if isinstance(found, table_lib.Study):
     if not each.request.train:
@@ -145,13 +147,6 @@ def _measured(each: Planned, failures: _Failures) -> lines_lib.Measured:
     with lines_lib.writing(where):
       draw(measured, each.rows, groups, where)
   return measured
-
-
-def _part(each: Planned) -> str:
-  """Returns which data sets of a table are there only in part; '' if none is."""
-  folders = {run.task: run.config['data_dir'] for run in each.by_folder.values()}
-  parts = {task: task_lib.part(tasks.get(task), folder) for task, folder in folders.items()}
-  return ', '.join(f'{task} has {part}' for task, part in parts.items() if part)
 
 
 def finished(
@@ -320,7 +315,7 @@ def draw(
   Of final scores it draws the best at each effective rate, and of a grid only the
   best row's curve. Above curves stands the finding, if there is one.
   """
-  from tff_xc.report import curves, pictures, tables
+  from tff_xc.report import curves
 
   found, finding = measured.found, judge.finding(judge.judge(measured))
   there = zip(rows, table_lib.labels(rows), groups, strict=True)

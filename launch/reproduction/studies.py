@@ -54,11 +54,6 @@ def _line(row: str, metric: str, value: float, std: float | None = None, **more)
   return Line(row=row, metric=metric, measured=number, **more)
 
 
-def _grid(row: str, values: Mapping[str, float]) -> list[Line]:
-  """Returns a row of a study's table, by the headings of its columns."""
-  return [_line(row, heading, value) for heading, value in values.items()]
-
-
 def _values(values: Mapping[str, float]) -> list[Line]:
   """Returns values of which something is published or expected, by their names."""
   return [_line(name, lines_lib.VALUE, value) for name, value in values.items()]
@@ -89,16 +84,12 @@ def class_counts(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
         counts.append(skew.class_counts(*of_examples, (100, classes)))
       emd = [skew.emd(each) for each in counts]
       row, mean, std = fedvc.at(name, alpha), np.mean(emd), np.std(emd, ddof=1)
+      held = np.mean([c.getnnz(axis=1).mean() for c in counts])
       grid += [
         _line(row, 'EMD, derived', derived),
         _line(row, 'EMD', mean, std, seeds=5),
-        *_grid(
-          row,
-          {
-            'classes of a client': np.mean([c.getnnz(axis=1).mean() for c in counts]),
-            'examples of a client': counts[0].sum(axis=1).min(),
-          },
-        ),
+        _line(row, 'classes of a client', held),
+        _line(row, 'examples of a client', counts[0].sum(axis=1).min()),
       ]
       values.append(_line(f'EMD at {row}', lines_lib.VALUE, mean, std, seeds=5))
       panels[f'{name}, alpha = {alpha:g}\nEMD {emd[0]:.2f}'] = counts[0]
@@ -125,12 +116,12 @@ def confusion(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
     algorithm = run.config['algorithm']
     title = f'{methods.title(algorithm)}, {run.point}: client {client}'
     curves.plot_confusion(matrix, class_ids, folder / f'{algorithm}.png', title)
-    shown = {
-      'on the diagonal %': shares[-1],
-      'classes predicted': np.count_nonzero(matrix[:, :-1].sum(axis=0)),
-      'of those held': len(class_ids),
-    }
-    lines += _grid(f'{run.point}, client {client}', shown)
+    row, predicted = f'{run.point}, client {client}', matrix[:, :-1].sum(axis=0)
+    lines += [
+      _line(row, 'on the diagonal %', shares[-1]),
+      _line(row, 'classes predicted', np.count_nonzero(predicted)),
+      _line(row, 'of those held', len(class_ids)),
+    ]
   [difference] = planned.found.expected
   return lines + _values({difference: shares[0] - shares[1]})
 
@@ -138,9 +129,7 @@ def confusion(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
 def data_statistics(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
   """Measures statistics of a data set: clients, classes, labels."""
   dataset, task = loaded[0], config['task']
-  train = dataset.train
-  shape = len(train.partition), dataset.num_classes
-  counts = skew.class_counts(*train.owned_labels(), shape)
+  train, counts = dataset.train, _held(dataset)
   name, scale = planned.found.name, planned.request.scale
   [printed] = [x.numbers for x in data.sets(name, scale) if x.task == task]
   lines = []
@@ -358,12 +347,8 @@ def losses(
 def fedmlh_theory(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
   """Compares FedMLH's lemmas, theorems and figure 2 with the labels of a task."""
   values, dataset = config['hyperparameters'], loaded[0]
-  sizes = values['hash_tables'], values['hash_buckets']
-  lines = _values(hashed(dataset, *sizes))
-  figure, [of_labels, of_clients] = pictures.panels(2, 2, (11, 4))
-  draw_labels(dataset, of_labels, of_clients)
-  pictures.save(figure, folder / f'{config["task"]}.png')
-  return lines
+  draw_labels(dataset, folder / f'{config["task"]}.png')
+  return _values(hashed(dataset, values['hash_tables'], values['hash_buckets']))
 
 
 def hashed(dataset, tables: int, buckets: int) -> dict[str, float]:
@@ -373,7 +358,7 @@ def hashed(dataset, tables: int, buckets: int) -> dict[str, float]:
   """
   y, known, n = dataset.train.pool.labels, dataset.propensity, dataset.num_classes
   counts, rare = known.label_counts, ~ranking.frequent(known)
-  held = _held(dataset)
+  held = _held(dataset).toarray()
   # Pairs of clients; divergences over labels, over the buckets of a table and of finer
   # ones, each a part of one of the first, and over the buckets of the first tables.
   others = ~np.eye(len(held), dtype=bool)
@@ -452,12 +437,10 @@ def _mean(values) -> float:
   return float(np.mean(values)) if np.size(values) else 0.0
 
 
-def _held(dataset):
-  """Returns int [K, n], the examples of each label on each client."""
-  owners, labels = dataset.train.owned_labels()
-  clients, n = len(dataset.train.client_ids), dataset.num_classes
-  found = np.bincount(owners * n + labels, minlength=clients * n)
-  return found.reshape(clients, n)
+def _held(dataset) -> scipy.sparse.csr_matrix:
+  """Returns int [K, n], the examples of each class or label on each client."""
+  shape = len(dataset.train.partition), dataset.num_classes
+  return skew.class_counts(*dataset.train.owned_labels(), shape)
 
 
 def concentration(held, counts) -> float:
@@ -504,9 +487,10 @@ def _centroids(pool, is_frequent, num_buckets: int) -> tuple[float, float]:
   return exponent, np.mean(ratios) if ratios else np.nan
 
 
-def draw_labels(dataset, of_labels, of_clients) -> None:
+def draw_labels(dataset, path: pathlib.Path) -> None:
   """Draws FedMLH's figure 2: how frequent labels are, and where examples of some lie."""
-  known, held = dataset.propensity, _held(dataset)
+  figure, [of_labels, of_clients] = pictures.panels(2, 2, (11, 4))
+  known, held = dataset.propensity, _held(dataset).toarray()
   counts = np.sort(known.label_counts)
   for name, weights in (('labels', np.ones(len(counts))), ('their positives', counts)):
     upto = 100 * weights.cumsum() / weights.sum()
@@ -521,6 +505,7 @@ def draw_labels(dataset, of_labels, of_clients) -> None:
   title = 'Ten most frequent labels on clients (fig. 2 c)'
   pictures.label(of_clients, title, 'client', 'examples')
   of_labels.legend(frameon=False)
+  pictures.save(figure, path)
 
 
 STUDIES: Mapping[str, Callable[..., list[Line]]] = {

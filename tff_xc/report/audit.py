@@ -1,12 +1,14 @@
 """Tables and pictures of what a server infers from requests and updates."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 
 from tff_xc import wording
+from tff_xc.lazy import pd
 from tff_xc.measure import catalog
 from tff_xc.report import pictures
 

@@ -7,6 +7,8 @@ std. A value that one of the seeds lacks is omitted, because readers would take 
 over fewer seeds for one over all.
 """
 
+from __future__ import annotations
+
 import contextlib
 import io
 import json
@@ -17,9 +19,8 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-import pandas as pd
-
 from tff_xc import errors, files, wording
+from tff_xc.lazy import pd
 from tff_xc.measure import catalog, targets as targets_lib
 from tff_xc.report import run_files, text_table
 

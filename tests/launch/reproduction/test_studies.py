@@ -13,7 +13,7 @@ from tasks.papers import data, registry
 from tests import tiny
 from tff_xc import errors
 from tff_xc.data import client_data, hashing, partition, pool, sparse
-from tff_xc.measure import hashed_labels, skew
+from tff_xc.measure import hashed_labels
 
 pytestmark = pytest.mark.usefixtures('blank_pictures')
 
@@ -40,9 +40,7 @@ def federated(y, *, n, x=None, **more):
 
 
 def statistics(dataset):
-  shape = len(dataset.train.partition), dataset.num_classes
-  counts = skew.class_counts(*dataset.train.owned_labels(), shape)
-  return studies.statistics(dataset, counts)
+  return studies.statistics(dataset, studies._held(dataset))
 
 
 def test_statistics_of_classes_and_label_sets():
