@@ -326,7 +326,7 @@ class Planner:
     for number, who in enumerate(('no client', 'only one client')):
       if few := int((owners == number).sum()):
         share = f'{few / dataset.num_classes:.0%} of all'
-        check.append(f'{wording.count(few, "class")} ({share}): {who} has examples of them')
+        check.append(f'{who} has examples of {wording.count(few, "class")} ({share})')
     model = made.algorithm.task_model or made.algorithm.model
     specs = model.weight_specs()
     table, whole = task_lib.bytes_of(specs.tables[_CLASS]), task_lib.bytes_of(specs)
