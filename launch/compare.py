@@ -17,7 +17,7 @@ import pathlib
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import flags
 
@@ -29,9 +29,6 @@ from tff_xc.lazy import pd
 from tff_xc.measure import catalog, targets as targets_lib
 from tff_xc.options import hyperparameters as hp, importance
 from tff_xc.report import pictures, run_files, tables, text_table
-
-if TYPE_CHECKING:
-  import matplotlib.figure
 
 # Of a run's data, what does not depend on the clients.
 _SAME_DATA = ('classes', 'names_checksum', 'test_examples', 'test_checksum')
@@ -140,10 +137,8 @@ def _further(columns: Sequence[str], reference, frame: 'pd.DataFrame') -> list:
   return found
 
 
-def write_files(
-  path: pathlib.Path, markdown: str, csv: str, figure: 'matplotlib.figure.Figure'
-) -> str:
-  """Writes a table and its picture as PATH.md, .csv and .png; returns a line."""
+def write_files(path: pathlib.Path, markdown: str, csv: str, figure) -> str:
+  """Writes a table and its Matplotlib figure as PATH.md, .csv and .png; returns a line."""
   with files.writing(path.parent, 'name another --output'):
     path.parent.mkdir(parents=True, exist_ok=True)
     for suffix, text in (('.md', markdown), ('.csv', csv)):

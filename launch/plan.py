@@ -292,7 +292,9 @@ class Planner:
     if self._given_dataset:
       return self._given_dataset
     key = 'data', _key_of_data(config['options'])
-    return self._once(key, lambda: _read(tasks.get(self.task), config))
+    return self._once(
+      key, lambda: _read(tasks.get(self.task), config['data_dir'], config['options'])
+    )
 
   def _with_network(self, config: Mapping) -> task_lib.Loaded:
     options, task = config['options'], tasks.get(self.task)
@@ -459,9 +461,8 @@ def _key_of_data(options: Mapping) -> str:
   return repr(sorted(shaping.items()))
 
 
-def _read(task: task_lib.Task, config: Mapping):
+def _read(task: task_lib.Task, data_dir: str, options: Mapping):
   """Reads a task's data; what `Task.find` says of missing data goes first."""
-  data_dir, options = config['data_dir'], config['options']
   if task.find and isinstance(part := task.find(data_dir), task_lib.Part):
     print(f'{data_dir}: only a part is there, {part}', file=sys.stderr)
   return (task.look or task.read)(data_dir, options)

@@ -36,11 +36,9 @@ _OPTIONS = (
 
 
 def _read(name, data_dir, options):
-  from datasets import cifar
-
   names = ('split', 'clients_per_class', 'concentration', 'num_clients')
   given = {n: options[n] for n in names}
-  return cifar.load(data_dir, name, **given, seed=options['data_seed'])
+  return task.at('cifar:load')(data_dir, name, **given, seed=options['data_seed'])
 
 
 def _network(options, description):

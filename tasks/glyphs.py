@@ -130,20 +130,6 @@ def _read(preset, data_dir, options):
   return source.load_preset(preset, **changes)
 
 
-def _read_faces(data_dir, options):
-  del data_dir
-  from datasets.procedural import faces
-
-  return faces.load(seed=options['data_seed'])
-
-
-def _read_omniglot(data_dir, options):
-  del options
-  from datasets import omniglot
-
-  return omniglot.load(data_dir)
-
-
 def _task(name, summary, metrics, options=(), network=task.image_network, own=None, **more):
   return task.Task(
     name=name,
@@ -273,7 +259,7 @@ TASKS = (
   task.Task(
     name='faces-celeba',
     summary='the shape of CelebA: who smiles, 8,408 drawn celebrities',
-    read=_read_faces,
+    read=lambda data_dir, options: task.at('procedural.faces:load')(seed=options['data_seed']),
     licence=task.DRAWN,
     **leaf.CELEBA,
     options=(*task.Task.options, task.DATA_SEED),
@@ -285,7 +271,7 @@ TASKS = (
   task.Task(
     name='omniglot',
     summary='964 handwritten characters, 480 real drawers as clients',
-    read=_read_omniglot,
+    read=lambda data_dir, options: task.at('omniglot:load')(data_dir),
     network=task.image_network,
     metrics=('top1', 'macro_f1', 'mcc', 'map@10', 'map@r', 'train_top1'),
     rounds=1000,

@@ -94,7 +94,9 @@ def options(*chosen: hp.Hyperparameter, **defaults) -> tuple[hp.Hyperparameter, 
 
 def at(name: str, /, *first, **more) -> Callable:
   """Returns the function `datasets.NAME`, imported when it is called."""
-  return lambda *given: pkgutil.resolve_name(f'datasets.{name}')(*first, *given, **more)
+  return lambda *given, **named: pkgutil.resolve_name(f'datasets.{name}')(
+    *first, *given, **more, **named
+  )
 
 
 class Loaded(NamedTuple):

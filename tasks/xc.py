@@ -176,9 +176,7 @@ def _clients(options):
 
 
 def _read(name, data_dir, options):
-  from datasets.xc import federated
-
-  return federated.load(name, data_dir, **_clients(options))
+  return task.at('xc.federated:load')(name, data_dir, **_clients(options))
 
 
 def _read_own(data_dir, options):
@@ -372,9 +370,7 @@ def _options_of_sets(options):
 
 
 def _read_sets(name, data_dir, options):
-  from datasets.xc import federated
-
-  return federated.load_sets(name, data_dir, _options_of_sets(options))
+  return task.at('xc.federated:load_sets')(name, data_dir, _options_of_sets(options))
 
 
 # Examples, labels and words of EURLex-4K.

@@ -1,5 +1,6 @@
 """What measured values say of a published table or figure: pairs, claims, a verdict."""
 
+import collections
 import dataclasses
 import enum
 import functools
@@ -254,8 +255,10 @@ def _of_table(found: table_lib.PaperTable, lines: Sequence[Line], scale: str) ->
   if is_paper and inside:
     parts.append(f'{sum(inside)} of {len(inside)} values are the published ones')
   for what, of in (('pairs of rows', pairs), ('claims of the paper', claims)):
-    if enough := [order.told for order in of if not order.is_few]:
-      parts.append(f'{what}: {_counted(enough)}')
+    enough = collections.Counter(order.told for order in of if not order.is_few)
+    counts = [f'{n} {w if n == 1 else _PLURALS[w]}' for w in _PLURALS if (n := enough[w])]
+    if counts:
+      parts.append(f'{what}: {", ".join(counts)}')
   if few := [order.is_kept for order in orders if order.is_few]:
     other = 'other ' if len(few) < len(orders) else ''
     parts.append(
@@ -287,12 +290,6 @@ def _of_table(found: table_lib.PaperTable, lines: Sequence[Line], scale: str) ->
   else:
     verdict = Verdict.UNDECIDED
   return Judged(verdict, why, orders)
-
-
-def _counted(told: Sequence[str]) -> str:
-  """Returns '2 agree, 1 undecided'."""
-  counts = {word: told.count(word) for word in _PLURALS if word in told}
-  return ', '.join(f'{n} {word if n == 1 else _PLURALS[word]}' for word, n in counts.items())
 
 
 def best_of_grids(lines: Sequence[Line], searched: Sequence[str]) -> list[Line]:
