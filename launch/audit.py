@@ -183,8 +183,8 @@ class Subject(NamedTuple):
   def own_classes(self, numbers: np.ndarray) -> np.ndarray:
     """Returns the distinct classes of examples: labels, and with tied rows features."""
     pool = self.dataset.train.pool
-    y = pool.labels[numbers]
-    own = getattr(y, 'indices', y)  # Of sets of labels, a sparse matrix.
+    labels = pool.labels[numbers]
+    own = getattr(labels, 'indices', labels)  # Of sets of labels, a sparse matrix.
     if self.algorithm.model.encoder.tied:
       own = np.append(own, pool.read(numbers).indices)
     return np.unique(own)

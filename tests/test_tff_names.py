@@ -16,7 +16,6 @@ from tests import documents
 
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCES = ('tff_xc', 'datasets', 'tasks', 'launch', 'tools')
-PACKAGE = 'tensorflow_federated'
 # The parts of TFF in which names lie.
 PARTS = (
   'aggregators',
@@ -48,37 +47,15 @@ def dotted(node):
 
 
 def used(tree):
-  """Returns the names of TFF that a parsed module uses."""
-  found, known = set(), {}  # The latter: local names of parts of TFF.
-  nodes = [*ast.walk(tree)]
-  for node in nodes:
-    if isinstance(node, ast.Import):
-      for name in node.names:
-        if name.name == PACKAGE:
-          known[name.asname or PACKAGE] = ('tff',)
-        elif name.name.startswith(f'{PACKAGE}.'):
-          found.add(name.name)
-    elif isinstance(node, ast.ImportFrom) and node.module:
-      if node.module.partition('.')[0] == PACKAGE:
-        found |= {f'{node.module}.{name.name}' for name in node.names}
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-      found |= {*re.findall(rf'^{PACKAGE}\.[\w.]+$', node.value)}
-    elif isinstance(node, ast.NamedExpr) and PACKAGE in {
-      getattr(n, 'value', 0) for n in ast.walk(node.value)
-    }:  # x := sys.modules.get(PACKAGE)
-      known[node.target.id] = ('tff',)
-  for node in nodes:  # blocks = tff.framework
-    if isinstance(node, ast.Assign) and dotted(node.value)[:1]:
-      first, *rest = dotted(node.value)
-      if first in known and {*rest} <= {*PARTS}:
-        known[node.targets[0].id] = (*known[first], *rest)
-  for node in nodes:
-    first, *rest = dotted(node) or ('',)
-    if first in known:
-      names = (*known[first], *rest)
-      end = next((i for i, n in enumerate(names) if i and n not in PARTS), None)
-      if end:
-        found.add('.'.join(names[: end + 1]))
+  """Returns the names of TFF, which all modules import as `tff`, in a parsed module."""
+  found = set()
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+      found |= {*re.findall(r'^tensorflow_federated\.[\w.]+$', node.value)}
+    names = dotted(node)
+    end = next((i for i, n in enumerate(names) if i and n not in PARTS), None)
+    if end and names[0] == 'tff':
+      found.add('.'.join(names[: end + 1]))
   return found
 
 

@@ -73,37 +73,30 @@ def from_json(obj: Any) -> Description:
     raise ValueError(f'unknown examples: {found.kind} of {found.dtype}')
   if type(found.label_sets) is not bool:
     raise ValueError('expected "label_sets" to be true or false')
-  if not isinstance(found.preprocessing, dict):
-    raise ValueError('expected "preprocessing" to be an object')
-  _check_preprocessing(found)
+  if len(found.shape) not in ((2, 3) if found.kind == IMAGES else (1,)):
+    raise ValueError(f'{found.kind} of the shape {[*found.shape]}')
+  if not isinstance(found.preprocessing, dict) or not _is_sound(found):
+    raise ValueError(f'"preprocessing" does not fit {found.kind}')
   return found
 
 
-def _check_preprocessing(found: Description) -> None:
-  how, shape = found.preprocessing, found.shape
-  if len(shape) not in ((2, 3) if found.kind == IMAGES else (1,)):
-    raise ValueError(f'{found.kind} of the shape {[*shape]}')
+def _is_sound(found: Description) -> bool:
+  """Whether raw examples can be processed as a description says."""
+  how = found.preprocessing
   if found.kind == IMAGES:
-    is_sound = how.get('fit', 'crop') in ('crop', 'stretch')
-  elif found.kind == ROWS:
-    columns = how.get('columns') or []
-    is_sound = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
-    moments = [how[name] for name in ('mean', 'deviation') if how.get(name)]
-    for numbers in moments:
-      is_sound &= isinstance(numbers, list) and len(numbers) == shape[0]
-      is_sound = is_sound and all(type(x) in (int, float) for x in numbers)
-    is_sound &= len(moments) in (0, 2)
-  elif found.kind == SPARSE:
-    is_sound = type(how.get('hashed')) is bool
-    _sizes([how.get('num_features')])
-    if 'history' in how:
-      _sizes([how['history']])
-      is_sound &= type(how.get('leave_out_seen')) is bool
-      is_sound &= isinstance(how.get('columns', {}), dict)
-  else:
-    is_sound = isinstance(how.get('alphabet'), str) and bool(how['alphabet'])
-  if not is_sound:
-    raise ValueError(f'"preprocessing" does not fit {found.kind}')
+    return how.get('fit', 'crop') in ('crop', 'stretch')
+  if found.kind == CHARACTERS:
+    return isinstance(how.get('alphabet'), str) and bool(how['alphabet'])
+  if found.kind == SPARSE:
+    _sizes([how.get('num_features'), how.get('history', 1)])
+    flags = ['hashed', *(['leave_out_seen'] if 'history' in how else [])]
+    return all(type(how.get(name)) is bool for name in flags)
+  moments = [how.get(name) or [] for name in ('mean', 'deviation')]
+  lists = [*moments, how.get('columns') or []]
+  if not all(isinstance(each, list) for each in lists):
+    return False
+  are_numbers = all(type(x) in (int, float) for x in moments[0] + moments[1])
+  return are_numbers and [len(each) for each in moments] in ([0, 0], [*found.shape] * 2)
 
 
 def _sizes(values: Any) -> tuple[int, ...]:

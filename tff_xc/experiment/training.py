@@ -234,8 +234,8 @@ def _check(algorithm, dataset, metrics, rounds, best) -> None:
   clash = {n for t in algorithm.tables for n in t.metrics} & taken
   if clash:
     raise ValueError(f"a run has a metric {min(clash)!r}; rename the step's")
-  model, y = algorithm.model, dataset.train.pool.labels
-  if model.label_sets != scipy.sparse.issparse(y):
+  model = algorithm.model
+  if model.label_sets != scipy.sparse.issparse(dataset.train.pool.labels):
     raise ValueError(
       f'label_sets of the model is {model.label_sets}, and the training examples'
       f' have {"one label" if model.label_sets else "sets of labels"}'

@@ -165,7 +165,11 @@ class Evaluator:
       rank = self._with_losses(rank, weights.class_table, pool.labels, losses)
     top = self._top(weights, rank, pool, None, k)
     if wanted & _RANKED:
-      measured = _of_sets(top, pool.labels, self._dataset.propensity, ks)
+      sets = pool.labels
+      if not scipy.sparse.issparse(sets):
+        sets = ranking.single_labels(sets)
+      measured = ranking.label_set_scores(top, sets, self._dataset.propensity, ks)
+      measured[_MEAN] = float(np.mean([measured[f'pc@{k}'] for k in catalog.AT]))
     for n in (1, 5):
       if f'top{n}' in wanted:
         measured[f'top{n}'] = ranking.top_accuracy(top, pool.labels, n)
@@ -258,14 +262,6 @@ def _many(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
       held = []
   if sum(map(len, held)):
     yield np.concatenate(held)
-
-
-def _of_sets(top, labels, propensity=None, ks=catalog.AT) -> dict[str, float]:
-  """Returns `ranking.label_set_scores`, and the mean of capped P@k."""
-  labels = labels if scipy.sparse.issparse(labels) else ranking.single_labels(labels)
-  scores = ranking.label_set_scores(top, labels, propensity, ks)
-  capped = [scores[f'pc@{k}'] for k in catalog.AT]
-  return {**scores, _MEAN: float(np.mean(capped))}
 
 
 class LabelSearch:

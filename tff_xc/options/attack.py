@@ -130,14 +130,14 @@ def flipped(client, num_classes: int):
 
   from tff_xc.data import sparse
 
-  y, last = client.labels, num_classes - 1
-  if isinstance(y, sparse.LabelSets):
-    ids = last - y.ids
-    owner = np.repeat(np.arange(len(y.row_splits) - 1), np.diff(y.row_splits))
-    y = y._replace(ids=ids[np.lexsort((ids, owner))])
+  labels, last = client.labels, num_classes - 1
+  if isinstance(labels, sparse.LabelSets):
+    ids, splits = last - labels.ids, labels.row_splits
+    owner = np.repeat(np.arange(len(splits) - 1), np.diff(splits))
+    labels = labels._replace(ids=ids[np.lexsort((ids, owner))])
   else:
-    y = last - y
-  return client._replace(labels=y, all_labels=last - client.all_labels)
+    labels = last - labels
+  return client._replace(labels=labels, all_labels=last - client.all_labels)
 
 
 def attacked(sampling, attack: Attack) -> Any:

@@ -22,9 +22,8 @@ from tff_xc.report import methods as methods_lib, pictures, run_files, tables
 _HALF_LINE = 5.5
 # Of a sweep, numbers that span more than this factor get a logarithmic axis.
 _SPAN = 20
-# Units of axes that begin at 0, and the part of a number's height that is seen there.
+# Units of axes that begin at 0.
 _FROM_ZERO = 'bytes', 'class rows', 'clients', 'distance'
-_SEEN = 0.02
 
 
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
@@ -50,11 +49,7 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   changing = [
     (title, unit, columns)
     for title, unit, columns in panels
-    if any(
-      not _is_flat([run.metrics[name].dropna()], unit in _FROM_ZERO)
-      for name in columns
-      if name in run.metrics
-    )
+    if not _is_flat([run.metrics[name].dropna() for name in columns if name in run.metrics])
   ]
   panels = changing or panels[:1]
   lines = -(-len(panels) // 2)
@@ -74,17 +69,9 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   pictures.save(figure, path)
 
 
-def _is_flat(lines: Sequence[pd.Series], to_the_eye: bool = False) -> bool:
-  """Whether lines are all level, or empty; a point is no level line.
-
-  `to_the_eye`: also if they change by less than `_SEEN` of their height.
-  """
-
-  def least(line):
-    return _SEEN * line.abs().max() if to_the_eye else 0
-
-  drawn = [line for line in lines if len(line)]
-  return all(len(line) > 1 and line.max() - line.min() <= least(line) for line in drawn)
+def _is_flat(lines: Iterable[pd.Series]) -> bool:
+  """Whether lines are all level, or empty; a point is no level line."""
+  return all(len(line) != 1 and line.nunique() < 2 for line in lines)
 
 
 def _scale(metric: str) -> int:
@@ -115,15 +102,11 @@ def _finish_over_rounds(ax, title: str, unit: str) -> None:
   if unit == 'bytes':
     ax.yaxis.set_major_formatter(ticker.EngFormatter('B', sep=' '))
   if unit in _FROM_ZERO:
-    ax.set_ylim(bottom=0)
-    low, high = ax.get_ylim()
-    ax.set_ylim(low, 1.1 * high)
-  lines = len(ax.get_legend_handles_labels()[0])
-  if lines > 4:  # It would cover the lines.
-    beside = {'loc': 'center left', 'bbox_to_anchor': (1, 0.5)}
-    ax.legend(frameon=False, fontsize=8, **beside)
-  elif lines:
-    ax.legend(frameon=False, fontsize=9)
+    ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
+  if lines := len(ax.get_legend_handles_labels()[0]):
+    # A long one would cover the lines.
+    beside = {'loc': 'center left', 'bbox_to_anchor': (1, 0.5)} if lines > 4 else {}
+    ax.legend(frameon=False, fontsize=9, **beside)
 
 
 def plot_confusion(
@@ -195,14 +178,8 @@ def compare_figure(
   found = {score: band(frame, score, over) for score in scores}
   panels = [score for score in scores if len(found[score])]
   if not is_chosen:
-
-    def means(score):
-      return found[score].groupby('method')['mean']
-
-    def is_flat(score):
-      return _is_flat([line for _, line in means(score)])
-
-    panels = [score for score in panels if not is_flat(score)]
+    means = {score: found[score].groupby('method')['mean'] for score in panels}
+    panels = [score for score in panels if not _is_flat(line for _, line in means[score])]
     panels += points(frame, reference, final, searched)
   panels = panels or scores[: None if is_chosen else 1]
   first = frame.drop_duplicates('method')

@@ -157,7 +157,7 @@ def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
   client_id = examples.client_id
   size, count = encoder_lib.count(examples.labels), encoder_lib.count(examples.x)
   one_each = request.fail_unless(
-    tf.equal(count, size), 'it has {} examples x and {} labels y', (count, size), client_id
+    tf.equal(count, size), 'it has {} examples and {} labels', (count, size), client_id
   )
   for table in algorithm.tables:
 
@@ -298,8 +298,8 @@ def _embedded(algorithm, weights, held, examples, of):
   steps, batch = _in_order(algorithm, examples)
   size, slots = encoder_lib.count(examples.labels), tf.size(held.ids)
 
-  def add_up(t, y):
-    return tf.math.unsorted_segment_sum(t, y, slots)
+  def add_up(t, labels):
+    return tf.math.unsorted_segment_sum(t, labels, slots)
 
   def body(step, sums):
     part = batch(step)

@@ -98,8 +98,7 @@ def donate(structure: Any) -> Any:
   reference to a tensor exists, the runtime may update it in place. Until the
   computation has finished, or if it fails, `keep` returns the original structure.
   """
-  found = _of_current('donate')
-  return found(structure) if found else structure
+  return _of_current('donate', lambda s: s)(structure)
 
 
 def keep(structure: Any) -> Any:
@@ -108,14 +107,12 @@ def keep(structure: Any) -> Any:
   Raises:
     ValueError: if a computation has already consumed it.
   """
-  found = _of_current('keep')
-  return found(structure) if found else structure
+  return _of_current('keep', lambda s: s)(structure)
 
 
 def measured() -> dict[str, float]:
   """Returns what the installed runtime measured of the last round, by name."""
-  found = _of_current('metrics')
-  return found() if found else {}
+  return _of_current('metrics', dict)()
 
 
 def offer_data(
@@ -130,18 +127,16 @@ def offer_data(
       they read nothing, also not what a run before has offered.
     fingerprint: of the run's data.
   """
-  if found := _of_current('offer_data'):
-    found(source, fingerprint)
+  _of_current('offer_data', lambda *_: None)(source, fingerprint)
 
 
 def referenced(values: Any, round_number: int) -> Any:
   """Returns a round's clients' values, which workers may read themselves."""
-  found = _of_current('referenced')
-  return found(values, round_number) if found else values
+  return _of_current('referenced', lambda values, _: values)(values, round_number)
 
 
-def _of_current(name: str) -> Callable | None:
-  """Returns a method of the installed runtime, or None if it has none such."""
+def _of_current(name: str, default: Callable) -> Callable:
+  """Returns a method of the installed runtime, or `default` if it has none such."""
   import tensorflow_federated as tff
 
-  return getattr(tff.framework.get_context_stack().current, name, None)
+  return getattr(tff.framework.get_context_stack().current, name, default)

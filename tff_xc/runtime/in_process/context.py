@@ -140,25 +140,19 @@ def visible_devices(wanted: str = '') -> list[str]:
   `wanted` is such as 'cpu', 'gpu', or 'gpu:0,gpu:1'; '': the GPUs that TensorFlow
   sees, or the CPU ('', TensorFlow's own choice) if it sees none.
   """
-  kinds = {'cpu': [], 'gpu': []}
-  for kind, found in kinds.items():
-    for device in tf.config.list_logical_devices(kind.upper()):
-      found.append(device.name)  # '/device:CPU:0'
+  found = [d.name for kind in ('CPU', 'GPU') for d in tf.config.list_logical_devices(kind)]
   if not wanted:
-    return kinds['gpu'] or ['']
+    return [name for name in found if 'GPU' in name] or ['']
+  known = {name: name.removeprefix('/device:').lower() for name in found}  # 'cpu:0'
   chosen = []
-  for name in wanted.lower().split(','):
-    matching = [d for found in kinds.values() for d in found]
-    matching = kinds[name] if name in kinds else [d for d in matching if _short(d) == name]
+  for each in wanted.lower().split(','):
+    matching = [n for n, short in known.items() if each in (short, short.partition(':')[0])]
     if not matching:
-      known = ', '.join(_short(d) for found in kinds.values() for d in found)
-      raise errors.InputError(f'--device={wanted}: TensorFlow sees no {name!r}; it sees {known}')
+      raise errors.InputError(
+        f'--device={wanted}: TensorFlow sees no {each!r}; it sees {", ".join(known.values())}'
+      )
     chosen += matching
   return chosen
-
-
-def _short(device: str) -> str:
-  return device.removeprefix('/device:').lower()
 
 
 def create_context(*, client_threads: int = 0, device: str = '') -> InProcessContext:

@@ -13,7 +13,6 @@ import tensorflow_federated as tff
 
 from tff_xc.runtime.in_process import imported, values
 
-_blocks = tff.framework
 # (environment, place) -> value
 Expression = Callable[[dict, imported.Place], Any]
 
@@ -40,8 +39,8 @@ def compile_expression(block) -> Expression:
 
 def intrinsic_of(block) -> str | None:
   """Returns the intrinsic's name if the block calls one."""
-  is_call = isinstance(block, _blocks.Call)
-  if is_call and isinstance(block.function, _blocks.Intrinsic):
+  is_call = isinstance(block, tff.framework.Call)
+  if is_call and isinstance(block.function, tff.framework.Intrinsic):
     return block.function.uri
   return None
 
@@ -117,12 +116,12 @@ def _literal(block) -> Expression:
 
 
 _BUILDERS = (
-  (_blocks.CompiledComputation, _compiled_computation),
-  (_blocks.Lambda, _lambda),
-  (_blocks.Reference, _reference),
-  (_blocks.Selection, _selection),
-  (_blocks.Struct, _struct),
-  (_blocks.Block, _block),
-  (_blocks.Call, _call),
-  (_blocks.Literal, _literal),
+  (tff.framework.CompiledComputation, _compiled_computation),
+  (tff.framework.Lambda, _lambda),
+  (tff.framework.Reference, _reference),
+  (tff.framework.Selection, _selection),
+  (tff.framework.Struct, _struct),
+  (tff.framework.Block, _block),
+  (tff.framework.Call, _call),
+  (tff.framework.Literal, _literal),
 )

@@ -55,7 +55,6 @@ def _remove_sources() -> None:
       pathlib.Path(module.__file__).unlink(missing_ok=True)
 
 
-_blocks = tff.framework
 deep_messages.allow()
 _RESULT = '_result'
 
@@ -161,7 +160,7 @@ class Program:
 
     offered = [max_key, server_value]
     kind = tff.StructType([block.type_signature.member for block in offered])
-    offer = step('offer', _blocks.Struct(offered), kind, False)
+    offer = step('offer', tff.framework.Struct(offered), kind, False)
     wanted = step('keys', keys, keys.type_signature.member, True)
     of_key = expressions.compile_function(function)
 
@@ -199,47 +198,47 @@ def _transformed(computation: tff.Computation):
 def _bindings(body):
   """Returns (parameter name, [(name, block)], result block)."""
   parameter = None
-  if isinstance(body, _blocks.Lambda):
+  if isinstance(body, tff.framework.Lambda):
     parameter, body = body.parameter_name, body.result
   elif isinstance(body.type_signature, tff.FunctionType):  # A bare graph.
     given = None
     if body.type_signature.parameter is not None:
       parameter = '_argument'
-      given = _blocks.Reference(parameter, body.type_signature.parameter)
-    body = _blocks.Call(body, given)
+      given = tff.framework.Reference(parameter, body.type_signature.parameter)
+    body = tff.framework.Call(body, given)
   bindings, result = [], body
-  if isinstance(body, _blocks.Block):
+  if isinstance(body, tff.framework.Block):
     bindings, result = list(body.locals), body.result
-  if not isinstance(result, _blocks.Reference | _blocks.Struct):
+  if not isinstance(result, tff.framework.Reference | tff.framework.Struct):
     bindings.append((_RESULT, result))
-    result = _blocks.Reference(_RESULT, result.type_signature)
+    result = tff.framework.Reference(_RESULT, result.type_signature)
   return parameter, bindings, result
 
 
 def _has_secure(block) -> bool:
-  if isinstance(block, _blocks.Intrinsic):
+  if isinstance(block, tff.framework.Intrinsic):
     return block.uri.startswith('federated_secure')
   return any(map(_has_secure, block.children()))
 
 
 def _names_in(block) -> set[str]:
   """Returns the names that a block refers to, its own parameters included."""
-  if isinstance(block, _blocks.Reference):
+  if isinstance(block, tff.framework.Reference):
     return {block.name}
   return set().union(*[_names_in(child) for child in block.children()])
 
 
 def _is_stateful(block) -> bool:
-  if isinstance(block, _blocks.CompiledComputation):
+  if isinstance(block, tff.framework.CompiledComputation):
     return imported.is_stateful(block.proto)
   return any(_is_stateful(child) for child in block.children())
 
 
 def _parts(block) -> list:
   """Returns the blocks of an intrinsic's arguments."""
-  if isinstance(block, _blocks.Struct):
+  if isinstance(block, tff.framework.Struct):
     return [part for _, part in tff.structure.iter_elements(block)]
-  return [_blocks.Selection(block, index=i) for i in range(len(block.type_signature))]
+  return [tff.framework.Selection(block, index=i) for i in range(len(block.type_signature))]
 
 
 def _compile_fold(argument) -> Fold:
