@@ -89,34 +89,6 @@ def test_the_code_of_coming_from_tff_runs(
   assert len(table) == 3
 
 
-@pytest.mark.parametrize(
-  ('page', 'task', 'algorithm', 'changes', 'rows'),
-  [
-    ('fedss', 'glyphs', 'fedss', {}, 50),
-    ('fedaws', 'glyphs', 'fedaws', {}, 10),
-    ('fedvc', 'glyphs', 'fedir', {'importance_weights': 'train'}, 200),
-    ('turbosvm', 'glyphs-femnist', 'turbosvm', {}, 62),
-    # A smaller set with the network of EURLex-4K.
-    ('fedmlh', 'sparse-words-sets', 'fedmlh', {}, 1_000),
-  ],
-)
-def test_the_worked_examples_have_the_bytes_that_a_run_reports(
-  page, task, algorithm, changes, rows
-):
-  from tasks import experiment
-  from tff_xc.measure import communication
-
-  config = experiment.resolve(task, algorithm, changes)
-  made = experiment.assemble(config).algorithm
-  requested = {'class': rows}
-  columns = communication.messages(made).of_round(requested, requested)
-  shown = re.findall(r'\*\*([\d,]+)\*\*', documents.page(page))
-  assert [int(number.replace(',', '')) for number in shown] == [
-    columns['bytes_down_per_client'],
-    columns['bytes_up_per_client'],
-  ]
-
-
 @pytest.mark.slow
 def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)

@@ -1,6 +1,5 @@
 """Ways to install: uv's lock, the extras, the Dockerfile, and packages that do not fit."""
 
-import fnmatch
 import os
 import pathlib
 import re
@@ -100,23 +99,3 @@ def test_a_command_says_it_without_a_trace(tmp_path):
   assert done.returncode == 2
   [line] = done.stderr.splitlines()
   assert line.startswith('error: tff_xc needs TensorFlow')
-
-
-def test_the_dockerfile_copies_what_is_there_and_runs_targets_of_make():
-  text = (ROOT / 'Dockerfile').read_text()
-  ignored = (ROOT / '.dockerignore').read_text().split()
-  copied = [name for line in re.findall(r'^COPY (.*)$', text, re.M) for name in line.split()[:-1]]
-  assert 'requirements.txt' in copied
-  for name in copied:
-    assert (ROOT / name).exists(), name
-    assert not any(fnmatch.fnmatch(name, pattern) for pattern in ignored), name
-  make = (ROOT / 'Makefile').read_text()
-  recipes = dict(re.findall(r'^([a-z-]+):.*\n((?:\t.*\n)+)', make, re.M))
-  assert re.findall(r'make "(.*?)"', text) == ['$VENV']
-  variants = [*re.findall(r'^ARG VENV=(.*)$', text, re.M)]
-  for target in ('image', 'image-gpu'):
-    variants += re.findall(r'--build-arg VENV=(\S+)', recipes[target])
-  assert variants == ['venv', 'venv', 'venv-gpu']
-  for variant in variants:
-    script, *others = re.findall(r'(?:REQUIREMENTS=|sh )(\S+)', recipes[variant])
-    assert {script, *others} <= {*copied}, recipes[variant]

@@ -187,23 +187,6 @@ def test_logits_are_of_rounded_factors(head, ids):
   assert 1e-4 < apart < 4 * _ROUNDING
 
 
-def test_the_gradient_of_the_lstm_is_rounded_and_that_of_float32_is_not():
-  inputs, recurrent = tf.constant(normal(3, 2, 16)), tf.constant(normal(16, 4))
-
-  def gradients(name):
-    with tf.GradientTape() as tape:
-      tape.watch((inputs, recurrent))
-      with precision.of_products(name):
-        hidden = leaf.lstm(inputs, recurrent)
-    return tape.gradient(hidden, (inputs, recurrent), tf.ones_like(hidden))
-
-  exact, found = gradients('float32'), gradients('bfloat16')
-  # What follows the last step is no product.
-  np.testing.assert_allclose(found[0], exact[0], atol=0.1)
-  np.testing.assert_array_equal(found[1], rounded(found[1]))
-  assert np.abs(exact[1] - rounded(exact[1])).max() > 1e-4
-
-
 def rounds(chosen: str, seed: int = 0):
   """Returns (weights, metrics) after two rounds of FedSS."""
   encoder = mlp.build_dense_mlp_encoder(tiny.FEATURES, 8, 6)
@@ -221,7 +204,11 @@ def rounds(chosen: str, seed: int = 0):
   return process.get_model_weights(state), metrics
 
 
-def assert_rounds_are_near():
+@pytest.mark.parametrize(
+  'runtime', ['in_process', pytest.param('tff_worker', marks=pytest.mark.slow)]
+)
+def test_rounds_of_bfloat16_keep_float32_weights(runtime, request):
+  request.getfixturevalue(runtime)
   exact, measured = rounds('float32')
   found, of_found = rounds('bfloat16')
   for a, b in zip(*map(tf.nest.flatten, (found, exact)), strict=True):
@@ -230,15 +217,6 @@ def assert_rounds_are_near():
   assert any(np.abs(a - rounded(a)).max() > 0 for a in tf.nest.flatten(found.encoder))
   assert of_found['loss'] != measured['loss']
   assert float(of_found['loss']) == pytest.approx(float(measured['loss']), rel=0.02)
-
-
-def test_rounds_of_bfloat16_keep_float32_weights(in_process):
-  assert_rounds_are_near()
-
-
-@pytest.mark.slow
-def test_rounds_of_bfloat16_in_tffs_worker(tff_worker):
-  assert_rounds_are_near()
 
 
 @pytest.fixture

@@ -13,39 +13,13 @@ RANDOM = np.random.default_rng(0)
 SEED, NO_SEED = tf.constant([0, 1]), tf.constant([0, 0])
 
 
-def _conv_relu_pool(x, kernel, bias):
-  """Computes a naive 5x5 'same' convolution, ReLU and 2x2 max pooling."""
-  side = x.shape[1]
-  padded = np.pad(x, [[0, 0], [2, 2], [2, 2], [0, 0]])
-  out = np.zeros([*x.shape[:3], kernel.shape[-1]]) + bias
-  for i in range(5):
-    for j in range(5):
-      out += padded[:, i : i + side, j : j + side] @ kernel[i, j]
-  out = np.maximum(out, 0)
-  halves = out.reshape(len(x), side // 2, 2, side // 2, 2, -1)
-  return halves.max(axis=(2, 4))
-
-
-def test_the_femnist_network_is_the_papers_in_numpy():
-  encoder = leaf.build_femnist_encoder(embedding_dim=16)
-  weights = {k: w.numpy() for k, w in encoder.init(tf.constant([0, 1])).items()}
-  x = RANDOM.random([3, 28, 28], np.float32)
-  h = _conv_relu_pool(x[..., None], weights['conv0/kernel'], weights['conv0/bias'])
-  h = _conv_relu_pool(h, weights['conv1/kernel'], weights['conv1/bias'])
-  assert h.shape == (3, 7, 7, 64)
-  h = h.reshape(3, 3136) @ weights['dense/kernel'].T + weights['dense/bias']
-  for images in (x, x.reshape(3, 784)):
-    embeddings, state = encoder.apply(weights, {}, tf.constant(images), training=True, seed=NO_SEED)
-    np.testing.assert_allclose(embeddings, np.maximum(h, 0), atol=1e-5)
-    assert state == {}
-
-
 @pytest.mark.parametrize(
   ('encoder', 'classes', 'parameters', 'statistics'),
   [
     (leaf.build_femnist_encoder, 62, 6_603_710, 0),
     (leaf.build_celeba_encoder, 2, 30_498, 256),
     (leaf.build_shakespeare_encoder, 80, 819_920, 0),
+    (plain_cnn.build_cifar_encoder, 10, 1_756_426, 0),
   ],
 )
 def test_they_have_the_published_numbers_of_parameters(encoder, classes, parameters, statistics):
@@ -195,7 +169,7 @@ def test_the_server_takes_the_weighted_mean_of_the_statistics(in_process):
   before = process.get_model_weights(state)
   after = process.get_model_weights(process.next(state, cohort).state)
   each = [
-    numpy_network(c.x, as_arrays(before.encoder), as_arrays(before.encoder_state), training=True)[1]
+    encoder.apply(before.encoder, before.encoder_state, tf.constant(c.x), True, None)[1]
     for c in cohort
   ]
   for name, found in after.encoder_state.items():

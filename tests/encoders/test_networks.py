@@ -1,58 +1,58 @@
-"""The small networks: the CIFAR CNN of FedVC, that of handwriting, a perceptron."""
+"""The small networks: those of FEMNIST and CIFAR, of handwriting, a perceptron."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_xc import classifier, heads
-from tff_xc.encoders import conv, mlp, plain_cnn, resnet
+from tff_xc.encoders import conv, leaf, mlp, plain_cnn, resnet
 
 SEED = tf.constant([0, 1])
 
 
-def test_the_cifar_network_has_the_published_number_of_parameters():
-  model = classifier.EmbeddingClassifier(plain_cnn.build_cifar_encoder(), heads.LinearHead(), 10)
-  sizes = [s.shape.num_elements() for s in tf.nest.flatten(model.weight_specs())]
-  assert sum(sizes) == 1_756_426
+FILTERS = {'femnist': (32, 64), 'cifar': (64, 64)}
+DENSE = {'femnist': (16,), 'cifar': (384, 192)}
 
 
-def test_the_cifar_network_is_keras():
-  encoder = plain_cnn.build_cifar_encoder()
-  weights = encoder.init(SEED)
+@pytest.mark.parametrize('name', FILTERS)
+def test_the_networks_of_femnist_and_cifar_are_kerass(name):
+  """Those of the papers, gradients included; LEAF's flat images work as well."""
+  if name == 'femnist':
+    encoder = leaf.build_femnist_encoder(embedding_dim=16)
+    x = np.random.default_rng(0).random([3, 28, 28], np.float32)
+    images, flat = x[..., None], x.reshape(3, 784)
+  else:
+    encoder = plain_cnn.build_cifar_encoder()
+    x = flat = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3], np.uint8)
+    images = resnet.standardized(x, False, SEED)
   keras = tf.keras.layers
-  network = tf.keras.Sequential(
-    [
-      keras.Conv2D(64, 5, padding='same', activation='relu'),
-      keras.MaxPool2D(),
-      keras.Conv2D(64, 5, padding='same', activation='relu'),
-      keras.MaxPool2D(),
-      keras.Flatten(),
-      keras.Dense(384, activation='relu'),
-      keras.Dense(192, activation='relu'),
-    ]
-  )
-  x = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3], np.uint8)
-  images = resnet.standardized(x, False, SEED)
+  network = tf.keras.Sequential()
+  for filters in FILTERS[name]:
+    network.add(keras.Conv2D(filters, 5, padding='same', activation='relu'))
+    network.add(keras.MaxPool2D())
+  network.add(keras.Flatten())
+  for width in DENSE[name]:
+    network.add(keras.Dense(width, activation='relu'))
   network(images)
-  network.set_weights(
-    [
-      np.transpose(w) if n.startswith('dense') and n.endswith('kernel') else w
-      for n, w in ((n, w.numpy()) for n, w in weights.items())
-    ]
-  )
+  weights = encoder.init(SEED)
+  network.set_weights([to_keras(n, w).numpy() for n, w in weights.items()])
   with tf.GradientTape(persistent=True) as tape:
     tape.watch(weights)
-    embeddings, _ = encoder.apply(weights, {}, x, training=False, seed=SEED)
+    embeddings, state = encoder.apply(weights, {}, tf.constant(x), training=False, seed=SEED)
     expected = network(images)
-  assert embeddings.shape == [3, encoder.embedding_dim] == [3, 192]
+  assert embeddings.shape == [3, encoder.embedding_dim] == [3, DENSE[name][-1]]
+  assert state == {}
   np.testing.assert_allclose(embeddings, expected, atol=1e-5)
+  again, _ = encoder.apply(weights, {}, tf.constant(flat), training=False, seed=SEED)
+  np.testing.assert_array_equal(again, embeddings)
   of_keras = tape.gradient(expected, network.trainable_weights)
-  for (name, gradient), wanted in zip(
-    tape.gradient(embeddings, weights).items(), of_keras, strict=True
-  ):
-    if name.startswith('dense') and name.endswith('kernel'):
-      wanted = tf.transpose(wanted)
-    np.testing.assert_allclose(gradient, wanted, atol=1e-3, err_msg=name)
+  gradients = tape.gradient(embeddings, weights)
+  for (weight, gradient), wanted in zip(gradients.items(), of_keras, strict=True):
+    np.testing.assert_allclose(to_keras(weight, gradient), wanted, atol=1e-3, err_msg=weight)
+
+
+def to_keras(name, weight):
+  """Returns a weight in Keras's form, where a dense kernel is transposed."""
+  return tf.transpose(weight) if name.startswith('dense') and weight.shape.rank == 2 else weight
 
 
 @pytest.mark.parametrize(('side', 'channels', 'dim'), [(8, None, 7), (28, None, 64), (32, 3, 5)])

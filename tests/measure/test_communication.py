@@ -9,16 +9,6 @@ from tff_xc import heads
 from tff_xc.algorithms import registry
 from tff_xc.measure import communication
 
-SOP = 11_318
-LANDMARKS = 2_028
-# The backbone that reproduces the paper's shares and savings (spec, 1.1).
-BACKBONE = 3_685_000
-
-
-def last_layer_share(num_classes, dim):
-  """Returns n d / (n d + the encoder's parameters) (FedSS, fig. 8)."""
-  return num_classes * dim / (num_classes * dim + BACKBONE)
-
 
 def tensor_bytes(*tensors):
   return sum(t.nbytes for t in tensors)
@@ -102,25 +92,3 @@ def test_feature_rows_travel_with_ids_like_class_rows():
   numbers = sum(s.shape.num_elements() for s in tf.nest.flatten(everything))
   all_sent = 8 * numbers + 4
   assert sizes.saving(down + up) == pytest.approx(1 - (down + up) / all_sent)
-
-
-@pytest.mark.parametrize(
-  ('rows', 'num_classes', 'dim', 'published'),
-  [
-    (100, SOP, 64, 0.163),
-    (100, SOP, 1280, 0.790),
-    (170, LANDMARKS, 1280, 0.379),
-    # The paper prints 3.38 %, which is the whole layer's share.
-    (170, LANDMARKS, 64, 0.031),
-  ],
-)
-def test_parameter_savings_of_section_5(rows, num_classes, dim, published):
-  saving = last_layer_share(num_classes, dim) * (1 - rows / num_classes)
-  assert saving == pytest.approx(published, abs=0.0005)
-  if dim == 1280:  # Where ids are small, the saving in bytes approaches it.
-    encoder, row = BACKBONE * 4, dim * 4
-    table = communication.TableSizes(row, row, row + 8)
-    full = encoder + num_classes * row
-    sizes = communication.Messages(encoder, 0, full, encoder, encoder + 4, {'class': table})
-    in_bytes = sizes.saving(sum(down_and_up(sizes, **{'class': rows})))
-    assert saving - 1e-4 < in_bytes < saving

@@ -1,7 +1,5 @@
 """FedMLH's lemmas and its theorem on the divergence of clients."""
 
-import itertools
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -94,19 +92,3 @@ def test_divergences_are_those_of_the_definition():
     for j in range(3):
       wanted = divergence(shares[i], shares[j])
       assert found[i, j] == pytest.approx(wanted, abs=1e-12)
-
-
-def test_fewer_buckets_and_tables_bring_clients_closer():
-  counts = np.random.default_rng(3).integers(0, 9, [4, 60])
-
-  def of(groups):
-    return hashed_labels.divergences(hashed_labels.group_counts(counts, groups, groups.max() + 1))
-
-  # Each bucket of a size is a union of the next size's.
-  sizes = [hashing.buckets(np.arange(60), 0, size) for size in (3, 6, 24)]
-  tables = [hashed_labels.joint_buckets(60, r, 3) for r in (1, 2, 3)]
-  for chain in (sizes, tables):
-    chain = [*map(of, chain), hashed_labels.divergences(counts)]
-    for fewer, more in itertools.pairwise(chain):
-      assert (fewer <= more + 1e-12).all()
-      assert fewer.sum() < more.sum()

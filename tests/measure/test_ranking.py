@@ -146,12 +146,7 @@ def test_they_are_those_of_scikit_learn(predictions, labels):
   }
 
 
-def test_a_constant_predictor_many_examples_and_none():
-  """FedOpt's collapse on CelebA: 51.6 % accuracy, F1 34.0, MCC 0."""
-  labels = np.arange(1000) < 516
-  found = ranking.single_label_scores(np.ones(1000, int), labels.astype(int))
-  assert found['macro_f1'] == pytest.approx(0.340, abs=5e-4)
-  assert found['mcc'] == 0
+def test_many_examples_and_none():
   labels = np.arange(200_000) % 2  # Products of counts do not overflow.
   found = ranking.single_label_scores(np.roll(labels, 50_001), labels)
   assert found == {'macro_f1': 0.0, 'mcc': -1.0}
@@ -177,24 +172,6 @@ def label_sets(*sets):
   splits = np.cumsum([0] + [len(s) for s in sets])
   shape = len(sets), ids.max(initial=0) + 1
   return scipy.sparse.csr_matrix((np.ones(len(ids), bool), ids, splits), shape)
-
-
-def test_worked_by_hand():
-  top = np.array([[4, 2, 0], [1, 0, 3], [2, 1, 0]])
-  labels = label_sets({0, 4}, {3}, set())
-  propensity = sparse.Propensity(np.array([9, 5, 5, 2, 1]), 20)
-  got = ranking.label_set_scores(top, labels, propensity, (1, 3))
-  assert got['p@1'] == pytest.approx(1 / 2)  # The third has no label.
-  assert got['p@3'] == pytest.approx((2 / 3 + 1 / 3) / 2)
-  assert got['pc@3'] == pytest.approx((2 / 2 + 1 / 1) / 2)
-  first = (1 + 1 / 2) / (1 + 1 / math.log2(3))  # Hits at ranks 1 and 3.
-  assert got['ndcg@1'] == pytest.approx(1 / 2)
-  assert got['ndcg@3'] == pytest.approx((first + 1 / 2) / 2)
-  c = (math.log(20) - 1) * 2.5**0.55
-  w = [1 + c * (count + 1.5) ** -0.55 for count in (9, 5, 5, 2, 1)]
-  assert ranking.inverse_propensities(propensity) == pytest.approx(w)
-  assert got['psp@1'] == pytest.approx(w[4] / (w[4] + w[3]))
-  assert got['psp@3'] == pytest.approx(1.0)
 
 
 def naive_of_sets(top, sets, weights, k):

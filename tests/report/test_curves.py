@@ -198,14 +198,3 @@ def test_what_is_level_in_all_runs_has_no_panel(runs):
   # Somebody asked for it.
   [ax] = curves.compare_figure(frame, ['map@10']).axes
   assert (ax.get_title(), ax.get_ylabel()) == ('', 'MAP@10 %')
-
-
-def test_what_hardly_changes_over_rounds_has_no_panel(tmp_path, runs, monkeypatch):
-  drawn = []
-  monkeypatch.setattr(pictures, 'save', lambda figure, _: drawn.append(figure))
-  for factor in (1, 1.2):
-    runs[0].metrics['bytes_down_per_client'] *= np.linspace(1, factor, 20)
-    curves.plot_run(runs[0], tmp_path / 'run.png')
-  level, changing = ([ax.get_title() for ax in figure.axes] for figure in drawn)
-  assert {*changing} - {*level, ''} == {'Messages of one client in a round'}
-  assert drawn[0].axes[0].lines[0].get_color() == methods.colour('fedss')

@@ -62,20 +62,6 @@ def test_one_value_for_all_clients_and_structures():
   assert total == 14.0
 
 
-def test_two_phases_keep_what_the_second_needs():
-  @tff.federated_computation(_FLOATS)
-  def spread(x):
-    mean = tff.federated_broadcast(tff.federated_mean(x))
-    far = tff.tensorflow.computation(lambda a, b: tf.abs(a - b))
-    distance = tff.federated_map(far, (x, mean))
-    return tff.federated_max(distance), distance, x
-
-  largest, each, given = spread([1.0, 2.0, 6.0])
-  assert largest == 3.0
-  assert [float(v) for v in each] == [2.0, 1.0, 3.0]
-  assert [float(v) for v in given] == [1.0, 2.0, 6.0]
-
-
 def test_data_sets_are_sequences_also_of_nothing():
   pairs = collections.OrderedDict(y=np.int32, x=np.float32)
 
