@@ -36,7 +36,6 @@ class Doubling:
     return state.weights
 
   def next(self, state, examples):
-    del examples
     if state.round_number == self._interrupt_at:
       raise KeyboardInterrupt
     metrics = {

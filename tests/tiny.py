@@ -24,7 +24,6 @@ def linear_encoder() -> encoder.Encoder:
     )
 
   def apply(trainable, non_trainable, x, training, seed):
-    del training, seed
     return x @ trainable['kernel'] + trainable['bias'], non_trainable
 
   return encoder.Encoder(
@@ -55,7 +54,6 @@ def model_with_statistics() -> classifier.EmbeddingClassifier:
     return collections.OrderedDict(kernel=kernel)
 
   def apply(trainable, non_trainable, x, training, seed):
-    del seed
     mean = non_trainable['mean']
     if training:
       mean = 0.5 * mean + 0.5 * tf.reduce_mean(x, axis=0)

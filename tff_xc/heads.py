@@ -75,7 +75,6 @@ class CosineHead(_OneRowPerLabel):
     return layers.unit_norm(table) if self.unit_rows else table
 
   def logits(self, embeddings, rows, ids):
-    del ids
     return self.scale * precision.product(
       tf.matmul, layers.unit_norm(embeddings), layers.unit_norm(rows), transpose_b=True
     )
@@ -97,7 +96,6 @@ class LinearHead(_OneRowPerLabel):
     return layers.torch_uniform(seed, [num_labels, self.row_dim(embedding_dim)], embedding_dim)
 
   def logits(self, embeddings, rows, ids):
-    del ids
     if not self.bias:
       return precision.product(tf.matmul, embeddings, rows, transpose_b=True)
     # One more coordinate of the embeddings: splitting the rows would copy them,
@@ -126,7 +124,6 @@ class PrototypeHead(_OneRowPerLabel):
     return embedding_dim + 1
 
   def init(self, seed, num_labels, embedding_dim):
-    del seed
     return tf.zeros([num_labels, self.row_dim(embedding_dim)])
 
   def compared(self, vectors):
@@ -134,7 +131,6 @@ class PrototypeHead(_OneRowPerLabel):
     return layers.unit_norm(vectors) if self.unit else vectors
 
   def logits(self, embeddings, rows, ids):
-    del ids
     prototypes, half = self._parts(rows, -1e9)
     products = precision.product(tf.matmul, self.compared(embeddings), prototypes, transpose_b=True)
     return self.scale * (products + half)
@@ -185,7 +181,6 @@ class HashedHead:
       )
 
   def num_rows(self, num_labels: int) -> int:
-    del num_labels
     return self.num_tables * self.num_buckets
 
   def row_dim(self, embedding_dim: int) -> int:

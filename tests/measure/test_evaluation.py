@@ -182,7 +182,6 @@ def bag_encoder(traces):
     return collections.OrderedDict(rows=tf.random.stateless_normal(shape, seed))
 
   def apply(trainable, non_trainable, x, training, seed):
-    del training, seed
     traces.append(x)
     gathered = tf.gather(trainable['rows'], x.ids) * x.values[:, None]
     lengths = x.row_splits[1:] - x.row_splits[:-1]

@@ -112,7 +112,10 @@ def _read(dataset: tf.data.Dataset, x: str, y: str, name: str) -> tuple[np.ndarr
   of_sets = of_y.dtype == tf.bool
   alone = int(of_sets)  # The rank of one example's labels.
   # As some data of TFF have them.
-  are_vectors = not of_sets and _is_of_vectors(of_x.shape, of_y.shape)
+  rank = of_y.shape.rank
+  # [1] may also be a batch of one.
+  are_vectors = not of_sets and rank in (1, 2) and of_y.shape[-1] == 1
+  are_vectors = are_vectors and (rank == 2 or of_x.shape[:1] != [1])
   if are_vectors:
     of_y = tf.TensorSpec(of_y.shape[:-1], of_y.dtype)
   if of_y.shape.rank not in (alone, alone + 1) or not (of_y.dtype.is_integer or of_sets):
@@ -161,20 +164,12 @@ def _read(dataset: tf.data.Dataset, x: str, y: str, name: str) -> tuple[np.ndarr
       'its examples cannot be read and joined; bring them to one shape, and mend'
       f' what makes them ({said})'
     )
-  return tuple(_none(spec, is_batched) for spec in (of_x, of_y))
-
-
-def _is_of_vectors(x: tf.TensorShape, y: tf.TensorShape) -> bool:
-  """Whether labels have a last axis of length 1; [1] may also be a batch of one."""
-  if y.rank == 2:
-    return y[1] == 1
-  return y == [1] and x[:1] != [1]
-
-
-def _none(spec: tf.TensorSpec, is_batched: bool) -> np.ndarray:
-  """Returns no examples of this spec."""
-  shape = [size or 0 for size in spec.shape.as_list()[is_batched:]]
-  return np.zeros([0, *shape], spec.dtype.as_numpy_dtype)
+  return tuple(
+    np.zeros(
+      [0, *(size or 0 for size in spec.shape.as_list()[is_batched:])], spec.dtype.as_numpy_dtype
+    )
+    for spec in (of_x, of_y)
+  )
 
 
 def _parts(element: Any, x: str, y: str, refuse) -> tuple[Any, Any]:

@@ -58,9 +58,7 @@ class Partition:
 
   def some(self, indices: np.ndarray) -> 'Partition':
     """Returns only the clients of these indices, int [k]."""
-    ids = [self.client_ids[i] for i in indices.tolist()]
-    parts = [self.of_client(i) for i in indices.tolist()]
-    return of_clients(dict(zip(ids, parts, strict=True)))
+    return of_clients({self.client_ids[i]: self.of_client(i) for i in indices.tolist()})
 
 
 def of_owners(owners: np.ndarray) -> Partition:

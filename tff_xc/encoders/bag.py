@@ -43,7 +43,6 @@ def build_bag_encoder(
     return weights
 
   def apply(trainable, non_trainable, x, training, seed):
-    del training, seed  # Nothing here is random or differs in training.
     h = weighted_mean(trainable[FEATURE], x)
     for i in range(len(shapes)):
       h = layers.dense(h, trainable, f'dense{i}')

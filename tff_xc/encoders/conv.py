@@ -46,7 +46,6 @@ def build_conv_encoder(
     return weights
 
   def apply(trainable, non_trainable, x, training, seed):
-    del training, seed  # Nothing here is random or differs in training.
     h = tf.cast(x, tf.float32) / 255.0
     h = h if channels else h[..., None]
     for i, pooled in enumerate(_POOLED):

@@ -68,7 +68,6 @@ def cropped(
 
 def middle(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
   """Returns the middle squares, [B, side, side, C]; `seed` has no effect."""
-  del seed
   start = (x.shape[1] - side) // 2
   return x[:, start : start + side, start : start + side]
 

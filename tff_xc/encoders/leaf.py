@@ -60,7 +60,6 @@ def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
     return weights
 
   def apply(trainable, non_trainable, x, training, seed):
-    del seed  # Nothing here is random.
     h, state = tf.cast(x, tf.float32) / 255.0, collections.OrderedDict()
     for i in range(_CELEBA_BLOCKS):
       kernel = trainable[f'conv{i}/kernel']
@@ -116,7 +115,6 @@ def build_shakespeare_encoder(
     return weights
 
   def apply(trainable, non_trainable, x, training, seed):
-    del training, seed  # Nothing here is random or differs in training.
 
     def layer(i, given):
       def of(name):

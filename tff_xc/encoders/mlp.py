@@ -51,7 +51,6 @@ def build_mlp_encoder(
     )
 
   def apply(trainable, non_trainable, x, training, seed):
-    del training, seed  # Nothing here is random or differs in training.
     sums = _sums(trainable['hidden0/kernel'], x, dense_share)
     first = sums + trainable['hidden0/bias']
     h = tf.reshape(tf.nn.relu(first), [-1, r, hidden_dim])
@@ -112,7 +111,6 @@ def build_dense_mlp_encoder(
     return weights
 
   def apply(trainable, non_trainable, x, training, seed):
-    del training, seed  # Nothing here is random or differs in training.
     for layer in ('hidden0', 'hidden1'):
       x = tf.nn.relu(layers.dense(x, trainable, layer))
     return layers.dense(x, trainable, 'dense'), non_trainable

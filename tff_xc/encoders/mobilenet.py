@@ -127,7 +127,6 @@ def build(
     raise errors.InputError(f'groups is {groups}; it must divide {_MOST_GROUPS}, take 1, 2, 4 or 8')
 
   def apply(trainable, non_trainable, x, training, seed):
-    del training, seed  # Nothing here is random or differs in training.
 
     def norm(layer, h):
       return layers.group_norm(h, trainable, layer, groups, _EPSILON)

@@ -389,7 +389,6 @@ def test_a_slow_worker_whose_clients_go_on_is_kept(trains_slowly, crew, runtime,
     computation = computations.total_of(_slowly)
 
   def value(place):
-    del place
     time.sleep(0.0 if trains_slowly else 0.4)
     return 1.0
 

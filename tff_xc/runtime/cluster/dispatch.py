@@ -97,7 +97,6 @@ class Dispatch:
 
   def __call__(self, phase: cut.CutPhase, following, server, kept) -> dict:
     """Returns the phase's totals; one phase at a time uses the workers."""
-    del following
     with self._roster.lock:
       self._roster.measured = self._measured
       return self._totals(phase, server, kept)

@@ -57,7 +57,6 @@ def _lambda(block) -> Expression:
   body, name = compile_expression(block.result), block.parameter_name
 
   def make(environment, place):
-    del place
     return lambda argument, place: body({**environment, name: argument}, place)
 
   return make
