@@ -39,14 +39,28 @@ def killing(function, is_it):
   return wrapped
 
 
-def in_the_evaluation_before_round_1(path):
-  score = killing(doubling.score, lambda weights: weights == 1)
-  doubling.run(path, evaluate=score)
+def evaluating(weights):
+  """Kills in the evaluation of these weights."""
+  score = killing(doubling.score, lambda found: found == weights)
+  return lambda path: doubling.run(path, evaluate=score)
 
 
-def in_an_evaluation(path):
-  score = killing(doubling.score, lambda weights: weights == 2**8)
-  doubling.run(path, evaluate=score)
+def replacing(name, resumed=False):
+  """Kills before a file of this name is in place, perhaps in a run that resumes."""
+
+  def run(path):
+    if resumed:
+      interrupted(path)
+    os.replace = killing(os.replace, lambda old, new: new.name == name)
+    doubling.run(path)
+
+  return run
+
+
+def interrupted(path):
+  """Makes six rounds of a run."""
+  with contextlib.suppress(KeyboardInterrupt):
+    doubling.run(path, process=doubling.Doubling(interrupt_at=6))
 
 
 def between_row_and_checkpoint(path):
@@ -54,81 +68,43 @@ def between_row_and_checkpoint(path):
   doubling.run(path)
 
 
-def before_a_checkpoint_is_in_place(path):
-  def is_it(old, new):
-    return new.name == 'round_6.npz'
+def renaming_metrics(times):
+  """Kills before the file of metrics is renamed for the last of so many times."""
 
-  os.replace = killing(os.replace, is_it)
+  def run(path):
+    renamed = []
+
+    def last_time(old, new):
+      if os.fspath(new).endswith(run_files.METRICS):
+        renamed.append(old)
+      return len(renamed) == times
+
+    tf.io.gfile.rename = killing(tf.io.gfile.rename, last_time)
+    doubling.run(path)
+
+  return run
+
+
+def removing_old_events(path):
+  interrupted(path)
+  pathlib.Path.unlink = killing(
+    pathlib.Path.unlink, lambda file: file.name.startswith('events.out.')
+  )
   doubling.run(path)
 
 
-def before_the_columns_are_written(path):
-  _kill_before_columns(path, 2)
-
-
-def before_the_columns_of_rounds_are_written(path):
-  _kill_before_columns(path, 3)
-
-
-def _kill_before_columns(path, times):
-  def is_it(old, new):
-    return os.fspath(new).endswith(run_files.METRICS)
-
-  rename = tf.io.gfile.rename
-  renamed = []
-
-  def last_time(old, new):
-    if is_it(old, new):
-      renamed.append(old)
-    return len(renamed) == times
-
-  tf.io.gfile.rename = killing(rename, last_time)
-  doubling.run(path)
-
-
-def before_the_summary_is_in_place(path):
-  def is_it(old, new):
-    return new.name == run_files.SUMMARY
-
-  os.replace = killing(os.replace, is_it)
-  doubling.run(path)
-
-
-def while_metrics_are_cut(path):
-  _resume_after_six_rounds(path, run_files.METRICS)
-
-
-def while_events_are_written_anew(path):
-  _resume_after_six_rounds(path, 'events.out.tfevents.0000000000.kept')
-
-
-def while_old_events_are_removed(path):
-  def is_it(file):
-    return file.name.startswith('events.out.')
-
-  pathlib.Path.unlink = killing(pathlib.Path.unlink, is_it)
-  _resume_after_six_rounds(path, 'nothing')
-
-
-def _resume_after_six_rounds(path, name):
-  with contextlib.suppress(KeyboardInterrupt):
-    doubling.run(path, process=doubling.Doubling(interrupt_at=6))
-  os.replace = killing(os.replace, lambda old, new: new.name == name)
-  doubling.run(path)
-
-
-MOMENTS = (
-  in_an_evaluation,
-  between_row_and_checkpoint,
-  before_a_checkpoint_is_in_place,
-  before_the_columns_of_rounds_are_written,
-  while_events_are_written_anew,
-  in_the_evaluation_before_round_1,
-  before_the_columns_are_written,
-  before_the_summary_is_in_place,
-  while_metrics_are_cut,
-  while_old_events_are_removed,
-)
+MOMENTS = {
+  'in_an_evaluation': evaluating(2**8),
+  'between_row_and_checkpoint': between_row_and_checkpoint,
+  'before_a_checkpoint_is_in_place': replacing('round_6.npz'),
+  'before_the_columns_of_rounds_are_written': renaming_metrics(3),
+  'while_events_are_written_anew': replacing('events.out.tfevents.0000000000.kept', True),
+  'in_the_evaluation_before_round_1': evaluating(1),
+  'before_the_columns_are_written': renaming_metrics(2),
+  'before_the_summary_is_in_place': replacing(run_files.SUMMARY),
+  'while_metrics_are_cut': replacing(run_files.METRICS, True),
+  'while_old_events_are_removed': removing_old_events,
+}
 
 
 # Those of the quick tests.
@@ -189,10 +165,10 @@ def in_a_fork(function, path) -> int:
 
 if __name__ == '__main__':
   root, moments, points = pathlib.Path(sys.argv[1]), *map(int, sys.argv[2:])
-  for moment in MOMENTS[:moments]:
-    status = in_a_fork(moment, root / moment.__name__)
+  for name, moment in [*MOMENTS.items()][:moments]:
+    status = in_a_fork(moment, root / name)
     if status != -signal.SIGKILL:
-      sys.exit(f'{moment.__name__} ended with status {status}')
+      sys.exit(f'{name} ended with status {status}')
   if told := killed_at_random(root, points):
     sys.exit(told)
   sys.exit(in_a_fork(doubling.run, root / 'held'))

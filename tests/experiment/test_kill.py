@@ -55,7 +55,7 @@ def events(path):
   }
 
 
-NAMES = [moment.__name__ for moment in killed.MOMENTS]
+NAMES = [*killed.MOMENTS]
 
 
 @pytest.mark.parametrize('moment', NAMES[: killed.QUICK_MOMENTS])
