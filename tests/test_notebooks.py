@@ -26,17 +26,6 @@ def outputs_of(cell):
   return ''.join(texts)
 
 
-def test_the_links_of_notebooks_exist_and_readme_leads_to_them():
-  readme = documents.README.read_text()
-  for path in sorted(FOLDER.glob('*.ipynb')):
-    assert f'notebooks/{path.name})' in readme
-    for cell in cells(path.stem):
-      outputs_of(cell)
-      if cell['cell_type'] == 'markdown':
-        for link in documents.links(''.join(cell['source'])):
-          assert (FOLDER / link.partition('#')[0]).exists(), link
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(bool(ABSENT), reason=f'needs {" and ".join(ABSENT)}, of the extra `notebooks`')
 @pytest.mark.parametrize(

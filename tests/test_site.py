@@ -11,12 +11,6 @@ DOCS = ROOT / 'docs'
 PYTHON = ROOT / '.venv-site' / 'bin' / 'python'  # `make site` creates it.
 
 
-def test_every_page_has_its_place_in_the_menu():
-  listed = (DOCS / 'index.md').read_text().splitlines()
-  for page in documents.PAGES:
-    assert page.stem == 'index' or page.stem in listed
-
-
 # Parts of modules that are listed.
 INNER = {
   'algorithms.spreadout',
