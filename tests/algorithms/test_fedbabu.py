@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import crossing, registered, tiny
+from tests import registered, tiny
 from tests.algorithms import numpy_fedavg, test_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import registry
-from tff_xc.measure import communication
 from tff_xc.round import personal, randomness
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
@@ -27,23 +26,6 @@ def test_three_rounds_equal_the_numpy_reference():
     test_fedavg.plain_kernel(),
     atol=1e-4,
   )
-
-
-def test_no_class_row_crosses_and_none_is_counted():
-  learning = registered.process('fedbabu')
-  found = crossing.of(learning.next)
-  crossed = [*found.broadcasts.values(), *(t for pair in found.aggregates.values() for t in pair)]
-  for type_spec in crossed:
-    for tensor in crossing.tensors(type_spec):
-      assert registered.N not in tensor.shape
-  assert not found.selects
-  sizes = communication.messages(registered.algorithm('fedbabu'))
-  rows = {'class': float(registered.N)}
-  of_round = sizes.of_round(rows, rows)
-  assert of_round['bytes_down_per_client'] == sizes.encoder_bytes
-  assert of_round['bytes_up_per_client'] == sizes.encoder_bytes + 4
-  held = registered.N * tiny.DIM
-  assert of_round['client_parameters_peak'] == sizes.encoder_bytes // 4 + held
 
 
 def test_other_class_rows_cannot_be_set():

@@ -14,9 +14,8 @@ from tests.algorithms import numpy_fedavg, test_fedavg
 from tests.launch import test_evaluate
 from tff_xc import errors
 from tff_xc.algorithms import fedrep
-from tff_xc.experiment import personalization
 from tff_xc.measure import communication
-from tff_xc.round import cohort, local_training, personal, randomness
+from tff_xc.round import local_training, personal, randomness
 
 pytestmark = pytest.mark.usefixtures('in_process')
 here, rounds = test_evaluate.here, test_evaluate.rounds
@@ -182,17 +181,6 @@ def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
   np.testing.assert_array_equal(kept[~is_trained], frame['top1'][~is_trained])
   assert np.mean(kept[is_trained]) > np.mean(frame['top1'][is_trained]) + 0.2
 
-  # From their heads and from the server's rows, the last trained and unseen client.
-  how = personalization.Personalization(5, 'head', 0.3)
-  from_heads = evaluate.run(str(here / 'straight'), per_client=True, how=how)
-  assert from_heads['clients']['personalize']['steps'] == 5
-  adapt = personal.build(of_run.algorithm, 5, 'head', 0.3)
-  value = cohort.client_value(dataset.train, dataset.unseen.train.of_client(0), is_trained.sum())
-  seed = randomness.round_seed(of_run.state.seed, 4)
-  model = adapt(of_run.weights, value, seed)
-  found = of_run.evaluator.of_clients(model, dataset.unseen.held_out)[0]
-  frame = pd.read_csv(here / 'straight' / 'clients.csv')
-  assert frame['top1_personalized'][is_trained.sum()] == found
   # The server's rows are of nobody, unless they are calibrated.
   exported = functools.partial(export.run, str(here / 'straight'), 'model')
   with pytest.raises(errors.InputError, match='by chance; give --calibrate'):
@@ -201,5 +189,3 @@ def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
     prediction.run([], run_dir=str(here / 'straight'))
   assert exported('npz')['rounds'] == 4
   assert exported(calibrate=(5, 1, 0.1))['calibrate']['features'] == 5
-  calibrated = evaluate.run(str(here / 'straight'), per_client=True, calibrate=(5, 1, 0.1))
-  assert 'keep_models' not in calibrated['clients']

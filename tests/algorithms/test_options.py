@@ -53,26 +53,6 @@ def test_every_algorithm_takes_each_option_or_says_why_not(name):
   assert bool(made.part('bounds')) == (made.has_clients and 'robust_aggregation' in given)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('name', registry.ALGORITHMS)
-def test_every_algorithm_trains_with_the_options(name):
-  given = dict(GIVEN)
-  if name == 'moon':
-    given['trainable'] = 'bottleneck'
-  for option in REFUSED.get(name, {}):
-    del given[option]
-  process = registered.process(name, **given)
-  keeps = registered.algorithm(name, **given).client_state
-  found = registered.run(process, [COHORT] * 2, keeps)
-  for metrics in found.metrics:
-    assert np.isfinite(float(metrics['loss']))
-    assert metrics['clients_dropped'] == 0
-  before, after = map(process.get_model_weights, found[:2])
-  [kernel, *_] = [weight for weight in before.encoder if 'kernel' in weight]
-  kept = np.array_equal(after.encoder[kernel], before.encoder[kernel])
-  assert kept == ('trainable' in given)
-
-
 def test_the_terms_change_the_objective():
   made = registered.algorithm('fedss', prox_mu=1.0)
   [penalty] = made.penalties

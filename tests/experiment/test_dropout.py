@@ -1,8 +1,5 @@
 """Clients that leave a round: who, how many, and what a run makes of it."""
 
-import dataclasses
-import types
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -67,34 +64,15 @@ def test_as_many_leave_as_the_probability_says(data):
   assert (left[0.1] <= left[0.9]).all()
 
 
-@pytest.mark.parametrize('tells', [True, False])
-def test_of_virtual_clients_each_draw_leaves_and_is_then_not_read(tells):
+def test_of_virtual_clients_each_draw_leaves_by_itself():
   data = small_data.images(3)[0]
-  sampling = cohort.VirtualClients(6, 5, replace=True)
-  drawn, read, parted = sampling.cohorts(data, 3), [], 0
-
-  def noting(r):
-    found = drawn(r)
-
-    def value(place):
-      read.append(found.numbers[place])
-      return found.examples[place]
-
-    values = cohort.Values(value, range(6))
-    if not tells:  # A sampling without numbers is asked for its values.
-      return cohort.Cohort(values, 0)
-    return dataclasses.replace(found, examples=values)
-
-  noted = types.SimpleNamespace(cohorts=lambda dataset, seed: noting)
-  draw = draws(data, 0.5, sampling=noted)
+  sampling, parted = cohort.VirtualClients(6, 5, replace=True), 0
+  drawn, left = sampling.cohorts(data, 3), draws(data, 0.5, sampling=sampling)
   for r in range(30):
-    found, all_ = draw(r), drawn(r).numbers
-    del read[:]
-    stay = numbers(found)
-    assert read == stay or not stay
-    assert list(found.numbers) == [n for n in all_ if n in found.numbers]
-    assert found.dropouts == 6 - len(found.numbers)
-    parted += any(n % 3 == m % 3 for n in stay for m in all_ if m not in stay)
+    everyone, stay = drawn(r).numbers, left(r).numbers
+    assert list(stay) == [n for n in everyone if n in stay]
+    assert left(r).dropouts == 6 - len(stay)
+    parted += any(n % 3 == m % 3 for n in stay for m in everyone if m not in stay)
   assert parted > 10
 
 

@@ -66,11 +66,13 @@ def test_rounds_to_targets_and_a_resume_with_others(tmp_path):
   assert doubling.run(tmp_path / 'none')['rounds_to_target'] == {}
 
 
+def falling(weights):
+  """Returns a score that is best after round 4."""
+  return {'top1': 1 - abs(4 - math.log2(float(weights)))}
+
+
 def test_it_stops_without_a_better_score(tmp_path):
   """Evaluated after rounds 0, 4, 8, ...: the score falls after round 4."""
-
-  def falling(weights):
-    return {'top1': 1 - abs(4 - math.log2(float(weights)))}
 
   choice = targets.BestRound('top1', 2)
   path = tmp_path / 'run'
@@ -89,9 +91,6 @@ def test_it_stops_without_a_better_score(tmp_path):
 
 def test_the_checkpoint_of_the_best_round_stays(tmp_path):
   """Evaluated and saved after rounds 4, 8, 12, ...: the score falls after round 4."""
-
-  def falling(weights):
-    return {'top1': 1 - abs(4 - math.log2(float(weights)))}
 
   path = tmp_path / 'run'
 
@@ -116,9 +115,6 @@ def test_the_checkpoint_of_the_best_round_stays(tmp_path):
 @pytest.mark.parametrize(('metric', 'kept'), [('top1', [4, 12, 24]), ('', [12, 24])])
 def test_a_best_round_that_was_asked_for_has_a_checkpoint_of_its_own(tmp_path, metric, kept):
   """Evaluated after rounds 4, 8, ..., and saved after 12 and 24: the best round is 4."""
-
-  def falling(weights):
-    return {'top1': 1 - abs(4 - math.log2(float(weights)))}
 
   best = targets.BestRound(metric)
   doubling.run(tmp_path, 24, evaluate=falling, best=best, checkpoint_every=12)

@@ -13,7 +13,6 @@ from launch import export, trained
 from tasks import experiment
 from tests import small_data, tiny
 from tff_xc import errors
-from tff_xc.algorithms import fedss
 from tff_xc.experiment import checkpoints
 from tff_xc.measure import privacy_loss
 from tff_xc.report import run_files
@@ -261,12 +260,3 @@ def test_without_noise_there_need_be_no_norm():
   for more in ({'dp': 'distributed'}, {'dp_clip_quantile': 0.5}):
     with pytest.raises(errors.InputError, match='finite norm'):
       experiment.resolve('glyphs', 'fedavg', {**given, **more})
-
-
-def test_privacy_is_a_part_of_an_algorithm():
-  hidden = tiny.hidden(1.0, 1.0, 2.0)
-  made = fedss.FedSS.made(
-    model=small_data.images()[1], max_positives=4, negatives=2, parts=(hidden,)
-  )
-  assert made.without_part('dp').part('dp') is None
-  assert "part 'dp': Privacy(dp='central'" in repr(made)

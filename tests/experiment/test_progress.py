@@ -81,23 +81,6 @@ def test_bytes_before_a_resume_count_and_its_times_do_not(capsys):
   assert line.endswith('1.19 GB so far, 4 min left')
 
 
-def test_a_terminal_gets_a_bar_with_both(monkeypatch, capsys):
-  monkeypatch.setattr(progress_lib.sys.stderr, 'isatty', lambda: True)
-  clock, schedule = Clock(), progress_lib.Schedule(20, 5, 10)
-  shown = progress_lib.Progress(schedule, ('top1', 'mcc'), [], clock)
-  for done in range(1, 12):
-    one_round(shown, clock, done, schedule)
-  shown._bar.refresh()
-  shown.warn('a warning')
-  shown.close()
-  said = capsys.readouterr()
-  assert said.out == ''
-  assert '11/20 [' in said.err
-  shown = ', 85 s left, 132 MB so far, top1 0.250, loss 0.500]'
-  assert shown in said.err
-  assert 'warning: a warning' in said.err
-
-
 @pytest.mark.parametrize('width', [60, 100, 10])
 def test_a_line_has_the_first_scores_that_fit(width, monkeypatch, capsys):
   monkeypatch.setenv('COLUMNS', str(width))

@@ -12,6 +12,7 @@ from scipy import stats
 
 from tasks import experiment
 from tests import registered, tiny, tiny_sparse
+from tests.round import test_privacy
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.measure import privacy_loss
@@ -60,12 +61,6 @@ def hidden(noise=0.0, clip=PLAIN, threshold=0.0, counts=1.0, ratio=2.0):
   )
 
 
-def cohort(round_number):
-  random = np.random.default_rng(round_number)
-  labels = [random.integers(0, N, 3) for _ in range(4)]
-  return tiny.cohort(labels, round_number)
-
-
 def flat(weights):
   return np.concatenate([np.ravel(t) for t in tf.nest.flatten(weights)])
 
@@ -74,7 +69,7 @@ def rows(weights):
   return np.array(weights.tables['class'])
 
 
-def of_rounds(process, rounds=3, cohort_of=cohort):
+def of_rounds(process, rounds=3, cohort_of=test_privacy.cohort):
   state, metrics = tiny.run(process, rounds, cohort_of)
   return process.get_model_weights(state), metrics
 
@@ -127,7 +122,7 @@ def test_rows_are_chosen_as_if_every_count_had_noise():
 @pytest.mark.slow
 def test_a_round_is_that_of_numpy():
   """Each client's change by itself, clipped; rows by their counts; over m."""
-  clients = cohort(0)
+  clients = test_privacy.cohort(0)
   clients[3] = clients[3]._replace(labels=clients[0].labels, all_labels=clients[0].all_labels)
   alone = process_lib.build_process(made('posonly', tiny.hidden(0.0, PLAIN, 1.0)), 7)
   start = alone.initialize()
@@ -168,7 +163,7 @@ def test_a_round_is_that_of_numpy():
 @pytest.mark.parametrize(('name', 'features'), [('fedss', 0), ('negonly', 0), ('posonly', 4)])
 def test_without_noise_and_threshold_it_is_the_plain_run(name, features):
   model = registered.SPARSE if features else None
-  of = cohort
+  of = test_privacy.cohort
   if features:
     # Without features, an embedding is nearly 0, and the norm of a gradient infinite.
     data = [[(3, [[0, 1], [2]]), (5, [[4]])], [(7, [[8, 1, 0]])]]
@@ -223,7 +218,7 @@ def test_noise_is_on_chosen_rows_alone(momentum):
 def test_spreadout_moves_rows_that_were_not_chosen():
   process = process_lib.build_process(made('fedaws', hidden(TINY, 1e3, 1e9)), 7)
   state = process.initialize()
-  output = process.next(state, cohort(0))
+  output = process.next(state, test_privacy.cohort(0))
   assert output.metrics['rows_chosen'] == 0
   change = rows(process.get_model_weights(output.state))
   change -= rows(process.get_model_weights(state))

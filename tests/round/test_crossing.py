@@ -158,13 +158,6 @@ def test_frozen_weights_count_as_parameters_of_the_client():
   assert peaks[0] == peaks[1]
 
 
-def test_baseline_2_sends_no_rows():
-  found = crossing.of(registered.process('fedaws_baseline2').next)
-  for value, _ in found.aggregates.values():
-    for tensor in crossing.tensors(value):
-      assert tuple(tensor.shape) != (None, tiny.DIM)
-
-
 def test_the_bytes_of_fedavgs_family_are_those_of_full_softmax():
   def of(name):
     return communication.messages(registered.algorithm(name))

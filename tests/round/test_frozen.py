@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import crossing, registered, tiny, tiny_sparse
+from tests import registered, tiny, tiny_sparse
 from tff_xc import errors
 from tff_xc.algorithms import fedavg
 from tff_xc.encoders import bag, conv, encoder as encoder_lib, leaf, mlp, mobilenet, resnet
@@ -90,22 +90,6 @@ def test_frozen_statistics_are_those_of_test_time_in_training_too():
     )
     each += list(made.loss(step).numpy())
   np.testing.assert_allclose(metrics['loss'], np.mean(each), rtol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('part', ['head', 'bottleneck'])
-def test_rows_of_a_frozen_table_are_requested_and_not_sent_back(part):
-  learning = registered.process('fedss', registered.SPARSE, 5, trainable=part)
-  state = learning.initialize()
-  after, metrics = tiny.run(learning, 1, lambda _: SPARSE)
-  np.testing.assert_array_equal(after.weights.tables['feature'], state.weights.tables['feature'])
-  assert float(metrics['feature_rows']) == 3
-  found = crossing.of(learning.next)
-  assert len(found.selects) == 2
-  width = state.weights.tables['feature'].shape[1]
-  for value, _ in found.aggregates.values():
-    for tensor in crossing.tensors(value):
-      assert width not in tensor.shape
 
 
 def test_what_cannot_be_frozen_is_refused():

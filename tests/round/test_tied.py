@@ -14,74 +14,23 @@ from tff_xc.round import (
   examples as examples_lib,
   local_training,
   losses,
-  optimizers,
   process,
   request,
   tables,
 )
 
 N, DIM, RATE, SCALE = 12, 4, 0.5, 4.0
-MOMENTUM = optimizers.RowMomentum(1.0, 0.9)
 # Clients as lists of (label, feature lists); the last one has no examples.
-APART = [[(8, [[0, 1], [2, 3]]), (9, [[4]])], [(8, [[1, 5]]), (11, [[0]])], []]
 SHARED = [[(1, [[0, 2], [2]]), (2, [[1]])], [(2, [[1, 5]]), (7, [[7, 2]])], []]
 pytestmark = pytest.mark.usefixtures('in_process')
 
 
-def model(is_tied, hidden=(5,)):
+def model():
   encoder = bag.build_bag_encoder(
-    num_features=N, feature_dim=DIM, hidden_dims=hidden, embedding_dim=DIM
+    num_features=N, feature_dim=DIM, hidden_dims=(), embedding_dim=DIM
   )
-  start = None
-  if is_tied:
-    encoder = encoder_lib.tied(encoder, bag.FEATURE)
-  else:  # Both begin with the same numbers.
-
-    def start(weights):
-      weights.tables[bag.FEATURE] = weights.class_table
-      return weights
-
-  head = heads.CosineHead(SCALE)
-  return classifier.EmbeddingClassifier(encoder, head, N, start=start)
-
-
-def build(of, negatives, denominator, optimizer=MOMENTUM, **training):
-  table = tables.Table('class', request.OwnAndSampled(N, 7, negatives), optimizer=optimizer)
-  made = algorithm.Algorithm(
-    of,
-    (table,),
-    losses.HeldSoftmax(N, 'negatives', denominator),
-    local_training=local_training.LocalTraining(RATE, **training),
-  )
-  for name in of.encoder.tables:
-    made = algorithm.own_rows(made, name, 7, optimizer)
-  return process.build_process(made, seed=4)
-
-
-def test_tied_rows_are_separate_tables_where_nothing_overlaps():
-  cohort = tiny_sparse.cohort(APART)
-  after = []
-  for is_tied in (True, False):
-    made = build(model(is_tied), 0, 'positives', batch_size=2, epochs=2)
-    state = made.initialize()
-    for _ in range(3):
-      output = made.next(state, cohort)
-      state = output.state
-    after.append((made.get_model_weights(state), output.metrics))
-  (tied, measured), (apart, of_apart) = after
-  assert set(tied.tables) == {'class'}
-
-  def close(a, b):
-    return np.testing.assert_allclose(a, b, atol=1e-6)
-
-  close(tied.class_table[6:], apart.class_table[6:])
-  close(tied.class_table[:6], apart.tables[bag.FEATURE][:6])
-  for name, value in apart.encoder.items():
-    close(tied.encoder[name], value)
-  assert not np.allclose(tied.class_table, made.get_model_weights(made.initialize()).class_table)
-  # Each row crosses once.
-  assert measured['class_rows'] == 6  # (7 + 5) / 2.
-  assert of_apart['class_rows'] + of_apart['feature_rows'] == 6
+  encoder = encoder_lib.tied(encoder, bag.FEATURE)
+  return classifier.EmbeddingClassifier(encoder, heads.CosineHead(SCALE), N)
 
 
 def loss_of(weights, examples):
@@ -119,10 +68,18 @@ def gradient(weights, examples):
 
 def test_a_round_of_tied_rows_is_that_of_numpy():
   """All other rows are negatives, so that the softmax is over all classes."""
-  of, cohort = model(True, ()), tiny_sparse.cohort(SHARED)
-  plain = optimizers.RowMomentum(1.0)
-  made = build(of, N, 'held', plain, batch_size=8)
+  of, cohort = model(), tiny_sparse.cohort(SHARED)
+  made = process.build_process(
+    algorithm.Algorithm(
+      of,
+      (tables.Table('class', request.OwnAndSampled(N, 7, N)),),
+      losses.HeldSoftmax(N, 'negatives', 'held'),
+      local_training=local_training.LocalTraining(RATE, batch_size=8),
+    ),
+    seed=4,
+  )
   state = made.initialize()
+  assert set(state.weights.tables) == {'class'}
   before = made.get_model_weights(state)
   encoder = [before.encoder[n] for n in ('dense0/kernel', 'dense0/bias')]
   numbers = [np.array(t, np.float64) for t in (before.class_table, *encoder)]
@@ -135,7 +92,9 @@ def test_a_round_of_tied_rows_is_that_of_numpy():
     if examples:
       for part, g in zip(wanted, gradient(numbers, examples), strict=True):
         part -= RATE * g * len(examples) / count
-  after = made.get_model_weights(made.next(state, cohort).state)
+  output = made.next(state, cohort)
+  after = made.get_model_weights(output.state)
+  assert output.metrics['class_rows'] == N  # Each row crosses once.
   encoder = [after.encoder[n] for n in ('dense0/kernel', 'dense0/bias')]
   for part, found in zip(wanted, (after.class_table, *encoder), strict=True):
     np.testing.assert_allclose(found, part, atol=1e-5)

@@ -154,28 +154,6 @@ def test_feature_rows_are_trimmed_too():
   assert np.isfinite(moved).all()
 
 
-@pytest.mark.parametrize('name', registered.FEDERATED)
-def test_every_algorithm_takes_medians_and_attackers_or_says_why_not(name):
-  given = {'robust_aggregation': 'median', 'attack': 'flip_signs'}
-  refusals = {
-    'turbosvm': 'support vectors',
-    'scaffold': 'variates',
-    'fednova': 'numbers of steps',
-    'fedproto': 'numbers of examples',
-  }
-  if name in refusals:
-    with pytest.raises(errors.InputError, match=refusals[name]):
-      registered.algorithm(name, **given)
-    return
-  found = registered.algorithm(name, **given)
-  merge = found.tables[0].merge
-  assert isinstance(merge, trimming.TrimmedRows) == merge.sends_rows
-  assert found.weighting == 'uniform'
-  assert found.part('attack').num_clients == 12
-  usual = registered.algorithm(name).tables[0].optimizer
-  assert type(found.tables[0].optimizer) is type(usual)
-
-
 def test_options_and_what_is_refused():
   def of(name='fedavg', **given):
     return registry.get(name).made(model=tiny.model(), **given, **test_robust.OWN.get(name, {}))

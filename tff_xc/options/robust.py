@@ -104,17 +104,9 @@ class Quantile:
   multiplier: float = 1.0
   increment: float = 0.0
 
-  def start(self) -> tf.Tensor:
-    """Returns C of the first round, the state of a quantile: float32 scalar."""
-    return tf.constant(self.initial, tf.float32)
-
   def bound(self, state: tf.Tensor) -> tf.Tensor:
     """Returns the bound of a round."""
     return self.multiplier * state + self.increment
-
-  def vote(self, norm: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
-    """Returns 1 if a client's norm is above C, and 0 otherwise."""
-    return tf.cast(norm > state, tf.float32)
 
   def next(self, state, votes: tf.Tensor, of_round: parts.Round) -> tf.Tensor:
     """Returns C after a round; if nobody's update is left, it stays."""
@@ -155,21 +147,16 @@ class Bounds(parts.Part):
 
   def initial(self):
     return collections.OrderedDict(
-      (name, quantile.start()) for name, quantile in self.bounds.items()
-    )
-
-  def of(self, state) -> collections.OrderedDict:
-    """Returns a round's bounds by name, float32 scalars."""
-    return collections.OrderedDict(
-      (name, quantile.bound(state[name])) for name, quantile in self.bounds.items()
+      (name, tf.constant(quantile.initial, tf.float32)) for name, quantile in self.bounds.items()
     )
 
   def sent(self, local):
-    change, found = bounded(local.change, self.of(local.received))
-    votes = collections.OrderedDict(
-      (name, quantile.vote(found.norms[name], local.received[name]))
-      for name, quantile in self.bounds.items()
-    )
+    state, limits, votes = local.received, collections.OrderedDict(), collections.OrderedDict()
+    for name, quantile in self.bounds.items():
+      limits[name] = quantile.bound(state[name])
+    change, found = bounded(local.change, limits)
+    for name, norm in found.norms.items():  # 1 if it is above C.
+      votes[name] = tf.cast(norm > state[name], tf.float32)
     reply = collections.OrderedDict(votes=votes, exceeded=found.exceeded)
     return parts.Answer(reply=reply, change=change)
 
