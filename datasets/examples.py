@@ -52,46 +52,21 @@ class Texts:
     return self.array.take(numbers).to_pylist()
 
 
-class TextParts:
-  """Gathers texts, block by block."""
-
-  def __init__(self):
-    self._parts, self._hashes = [], []
-
-  def add(self, block: Sequence[str]) -> None:
-    """Takes further texts; raises UnicodeEncodeError if one is none."""
-    import pyarrow as pa
-
-    self._parts.append(pa.array(block, pa.large_string()))
-    self._hashes.append(np.fromiter(map(hash, map(nfc, block)), np.int64))
-
-  def texts(self) -> Texts:
-    """Returns the texts of all blocks."""
-    import pyarrow as pa
-
-    none = pa.array([], pa.large_string())
-    return Texts(pa.concat_arrays([none, *self._parts]))
-
-  def repeated(self) -> tuple[str, int, int] | None:
-    """Returns the first text that is there twice, and its places; None: none is."""
-    hashes = np.concatenate([np.zeros(0, np.int64), *self._hashes])
-    ranked = np.sort(hashes)
-    again = np.unique(ranked[1:][ranked[1:] == ranked[:-1]])
-    places = np.flatnonzero(np.isin(hashes, again))
-    seen = {}
-    names = self.texts().take(places)
-    for place, name in zip(places.tolist(), names, strict=True):
-      if (first := seen.setdefault(nfc(name), place)) != place:
-        return name, first, place
-    return None
-
-
-def texts(blocks: Iterable[Sequence[str]]) -> Texts:
+def texts(blocks: Iterable[Sequence[str] | Texts]) -> Texts:
   """Returns the texts of all blocks; raises UnicodeEncodeError if one is none."""
-  parts = TextParts()
+  import pyarrow as pa
+
+  parts = [pa.array([], pa.large_string())]
   for block in blocks:
-    parts.add(block)
-  return parts.texts()
+    parts.append(block.array if isinstance(block, Texts) else pa.array(block, pa.large_string()))
+  return Texts(pa.concat_arrays(parts))
+
+
+def repeated(ids: Texts) -> tuple[str, int, int] | None:
+  """Returns the first text that is there twice, and its places; None: none is."""
+  first = find(ids, ids)
+  again = np.flatnonzero(first != np.arange(len(ids)))[:1]
+  return (*ids.take(again), int(first[again[0]]), int(again[0])) if len(again) else None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -289,9 +264,7 @@ def of_parts(
       users[1][known] = test.users[known] + len(train.user_names)
   ends = np.cumsum([0, *map(len, parts)])
   if isinstance(train.ids, Texts):
-    import pyarrow as pa
-
-    ids = Texts(pa.concat_arrays([part.ids.array for part in parts]))
+    ids = texts(part.ids for part in parts)
   else:
     ids = np.concatenate([np.asarray(part.ids) for part in parts])
   return dataclasses.replace(
@@ -457,13 +430,10 @@ def nfc(name: str) -> str:
   return unicodedata.normalize('NFC', name)
 
 
-def watched(steps: Iterable, what: str, unit: str) -> Iterator:
-  """Yields `steps`; a terminal sees a bar if they take more than a second."""
-  yield from tqdm.tqdm(steps, what, unit=unit, disable=None, delay=1, leave=False)
-
-
-def watched_rows(parts: Iterable, what: str, size: Callable, total: int | None = None) -> Iterator:
-  """Yields parts of rows, as `watched`; `size` returns the rows of a part."""
+def watched(
+  parts: Iterable, what: str, size: Callable = lambda part: 1, total: int | None = None
+) -> Iterator:
+  """Yields `parts`, which have `size` rows; a terminal sees a bar after a second."""
   with tqdm.tqdm(desc=what, total=total, unit='row', disable=None, delay=1, leave=False) as bar:
     for part in parts:
       yield part

@@ -18,19 +18,16 @@ face, two for each level, then a one and zeros; so a cell's parents are prefixes
 it. https://s2geometry.io.
 """
 
-import array
 import collections
 import dataclasses
-import math
-import operator
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from datasets import examples as examples_lib
-from datasets.readers import json_stream, zipped
+from datasets.readers import json_stream, tables, zipped
 from datasets.splits import hold_out, partitions, split_files
 from tff_xc import errors
 from tff_xc.data import partition as partition_lib
@@ -57,41 +54,34 @@ def read(path: pathlib.Path, *, positions: bool = False) -> examples_lib.Example
   several, two have one name, or the files do not fit each other.
   """
   files = {name: _find(path, name) for name in _ARCHIVES}
-  train, test = _annotations(files[TRAIN]), _annotations(files[VALIDATION])
-  if unknown := sorted(set(test.names) - set(train.names)):
+  (train, named), (test, of_test) = _annotations(files[TRAIN]), _annotations(files[VALIDATION])
+  if unknown := sorted(of_test.keys() - named.keys()):
     raise errors.InputError(
       f'{files[VALIDATION]} has the category {unknown[0]}, which'
       f' {files[TRAIN]} has not; give files of one year'
     )
-  taken_at, users, user_names = _locations(files[LOCATIONS], train.ids)
-  class_ids = sorted(train.names)
-  times = collections.Counter(train.names.values())
-  names = [train.names[i] for i in class_ids]
-  names = [
-    f'{name} {i}' if times[name] > 1 else name for i, name in zip(class_ids, names, strict=True)
-  ]
+  taken_at, users, user_names = _locations(files[LOCATIONS], train['id'])
+  class_ids, times = sorted(named), collections.Counter(named.values())
+  names = [f'{named[i]} {i}' if times[named[i]] > 1 else named[i] for i in class_ids]
   facts = {
-    f'images in {TRAIN}': len(train.ids),
-    f'images in {VALIDATION}': len(test.ids),
+    f'images in {TRAIN}': len(train),
+    f'images in {VALIDATION}': len(test),
     f'categories in {TRAIN}': len(names),
     'images without user': int((users < 0).sum()),
     'images without coordinates': int(np.isnan(taken_at[:, 0]).sum()),
   }
   if archive := zipped.find(files[LOCATIONS]):
-    checksum = split_files.md5(archive[0])
-    facts[f'md5 of {_ARCHIVES[LOCATIONS]}'] = checksum
-  parts = [
-    examples_lib.Examples(
-      np.searchsorted(class_ids, part.categories).astype(np.int32), names, part.stems, facts=facts
-    )
-    for part in (train, test)
-  ]
+    facts[f'md5 of {_ARCHIVES[LOCATIONS]}'] = split_files.md5(archive[0])
+  parts = []
+  for part in (train, test):
+    labels = np.searchsorted(class_ids, part['category_id']).astype(np.int32)
+    ids = examples_lib.texts([part['stem']])
+    parts.append(examples_lib.Examples(labels, names, ids, facts=facts))
   found = examples_lib.of_parts(*parts)
-  nobody = np.full(len(test.ids), -1, np.int32)
   if not positions:
-    users = np.append(users, nobody)
+    users = np.append(users, np.full(len(test), -1, np.int32))
     return dataclasses.replace(found, users=users, user_names=user_names)
-  nowhere = np.full((len(test.ids), 2), np.nan)
+  nowhere = np.full((len(test), 2), np.nan)
   return dataclasses.replace(found, positions=np.concatenate([taken_at, nowhere]))
 
 
@@ -106,106 +96,63 @@ def _find(path: pathlib.Path, name: str) -> pathlib.Path:
   )
 
 
-class _Annotations(NamedTuple):
-  """A file's images, by id: names of files and ids of categories, with names."""
-
-  ids: np.ndarray
-  stems: examples_lib.Texts
-  categories: np.ndarray
-  names: dict[int, str]
-
-
-def _objects(path: pathlib.Path, prefix: str, use: Callable) -> None:
-  """Calls `use` with each object of an array; what it raises names the object."""
+def _table(path: pathlib.Path, prefix: str, *keys: str) -> pd.DataFrame:
+  """Returns values of the objects of an array; None for what an object lacks."""
   rows = json_stream.values(path, prefix, _GET_IT)
-  for item in examples_lib.watched(rows, f'reading {path.name}, {prefix}', 'row'):
-    try:
-      use(item)
-    except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as e:
-      raise errors.InputError(
-        f'{path}, {prefix}: {str(item)[:80]} will not do ({type(e).__name__}: {e}); {_GET_IT}'
-      ) from e
+  rows = examples_lib.watched(rows, f'reading {path.name}, {prefix}')
+  try:
+    return pd.DataFrame([[row.get(key) for key in keys] for row in rows], columns=keys)
+  except AttributeError as e:
+    raise errors.InputError(f'{path}: {prefix} is no array of objects; {_GET_IT}') from e
 
 
-def _columns(path: pathlib.Path, key: str, number: str, value: str, checked: Callable = str.strip):
-  """Returns int64 [k] and a list, two values of the objects of an array."""
-  numbers, values = array.array('q'), []
+def _annotations(path: pathlib.Path) -> tuple[pd.DataFrame, dict[int, str]]:
+  """Reads annotations in COCO's form; the file's keys may come in any order.
 
-  def use(item):
-    numbers.append(item[number])
-    values.append(checked(item[value]))
-
-  _objects(path, f'{key}.item', use)
-  return np.array(numbers, np.int64), values
-
-
-def _annotations(path: pathlib.Path) -> _Annotations:
-  """Reads annotations in COCO's form; the file's keys may come in any order."""
-  import pandas as pd
-
-  ids, files = _columns(path, 'images', 'id', 'file_name')
-  category_ids, category_names = _columns(path, 'categories', 'id', 'name')
-  of_image, of_category = _columns(path, 'annotations', 'image_id', 'category_id', operator.index)
-  names = dict(zip(category_ids.tolist(), category_names, strict=True))
-  stems = examples_lib.TextParts()
-  stems.add([n.rpartition('/')[2].rpartition('.')[0] for n in files])
-  place = pd.Index(ids)
-  rows = place.get_indexer(of_image) if place.is_unique else np.zeros(0, int)
-  if (
-    not len(ids)
-    or sorted(rows.tolist()) != list(range(len(ids)))
-    or not names.keys() >= set(of_category)
-    or stems.repeated()
-  ):
+  Returns id, stem and category_id of each image, and the categories' names by id.
+  """
+  images = _table(path, 'images.item', 'id', 'file_name')
+  of_images = _table(path, 'annotations.item', 'image_id', 'category_id')
+  categories = _table(path, 'categories.item', 'id', 'name').set_index('id')['name']
+  try:
+    images['stem'] = images['file_name'].map(lambda name: pathlib.PurePosixPath(name).stem)
+    found = images.merge(of_images, left_on='id', right_on='image_id', validate='1:1')
+    is_sound = len(found) == len(images) == len(of_images) > 0 and images['stem'].is_unique
+    is_sound &= found['category_id'].isin(categories.index).all()
+  except (ValueError, TypeError):  # Ids or names are of other types, or there twice.
+    is_sound = False
+  if not is_sound:
     raise errors.InputError(
       f'{path}: expected "images" of different ids and names, each with one annotation, of one of'
       f' the "categories"; {_GET_IT} (not the bounding boxes)'
     )
-  categories = np.empty(len(ids), np.int64)
-  categories[rows] = of_category
-  return _Annotations(ids, stems.texts(), categories, names)
+  return found, categories.str.strip().to_dict()
 
 
-def _locations(path: pathlib.Path, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-  """Reads where and by whom the images of these ids, int64 [N], were taken.
+def _locations(path: pathlib.Path, ids: pd.Series) -> tuple[np.ndarray, np.ndarray, list[str]]:
+  """Reads where and by whom the images of these ids were taken.
 
   Returns latitudes and longitudes in degrees, float64 [N, 2], NaN for unknown
   ones and for what is no such place; users, int32 [N], -1 for unknown; their
   names.
   """
-  place = {number: i for i, number in enumerate(ids.tolist())}
-  positions = np.full((len(ids), 2), np.nan)
-  users, codes = np.full(len(ids), -1, np.int32), {}
-  seen = np.zeros(len(ids), bool)
-
-  def use(item):
-    row = place.get(item['id'])
-    if row is None:
-      return
-    if seen[row]:
-      raise ValueError('each "id" once')
-    seen[row] = True
-    where = item.get('lat'), item.get('lon')
-    latitude, longitude = (math.nan if v is None else v for v in where)
-    if abs(latitude) <= 90 and abs(longitude) <= 180:  # False for NaN.
-      positions[row] = latitude, longitude
-    if name := _name(item.get('user_id')):
-      users[row] = codes.setdefault(name, len(codes))
-
-  _objects(path, 'item', use)
-  if not seen.any():
-    raise errors.InputError(f'{path} has none of the {len(ids):,} images; give files of one year')
-  return positions, users, list(codes)
-
-
-def _name(value: Any) -> str | None:
-  """Returns the name of a user; None: unknown. Tables write 12 as 12.0."""
-  if isinstance(value, float):
-    value = int(value) if value.is_integer() else None
-  if type(value) not in (int, str, type(None)):
-    raise TypeError('"user_id" is no number or text')
-  name = '' if value is None else str(value).strip()
-  return name if name not in ('', 'NA') else None
+  rows = _table(path, 'item', 'id', 'lat', 'lon', 'user_id')
+  rows = rows[rows['id'].isin(ids)].set_index('id')
+  try:
+    where = rows[['lat', 'lon']].astype(np.float64).reindex(ids).to_numpy()
+  except (ValueError, TypeError):  # Text, or two of one id.
+    where = np.zeros(0)
+  if not len(rows) or not len(where):
+    raise errors.InputError(
+      f'{path} does not have each of the {len(ids):,} images once, with numbers "lat" and "lon" or'
+      ' null; give files of one year'
+    )
+  where[~(np.abs(where) <= [90, 180]).all(axis=1)] = np.nan
+  names = [tables.plain(str(value)) for value in rows['user_id']]
+  names = [None if name in ('', 'None', 'nan', tables.NOBODY) else name for name in names]
+  users, user_names = pd.factorize(np.array(names, object))
+  users = pd.Series(users, rows.index).reindex(ids, fill_value=-1)
+  return where, users.to_numpy(np.int32), user_names.tolist()
 
 
 def by_user(

@@ -14,11 +14,10 @@ are left out until nothing changes. The result is the largest set of images for 
 all four hold, whatever the order.
 """
 
-import dataclasses
-import itertools
 import pathlib
 
 import numpy as np
+import pandas as pd
 
 from datasets import examples as examples_lib
 from datasets.readers import tables
@@ -42,19 +41,38 @@ def read(path: pathlib.Path) -> examples_lib.Examples:
   no image has an author.
   """
   files = {name: _find(path, name) for name in (CLEAN, AUTHORS, TRAIN)}
-  found = _clean(files[CLEAN])
-  landmark = _column(files[TRAIN], 'landmark_id')
-  found = dataclasses.replace(
-    found,
+  clean = _columns(files[CLEAN], ['landmark_id', 'images'])
+  clean = clean.assign(id=clean['images'].str.split()).explode('id')
+  if not len(clean) or clean['id'].isna().any() or (clean['landmark_id'] == '').any():
+    raise errors.InputError(f'{files[CLEAN]} has a line without landmark or images; get it again')
+  landmark = _by_image(files[CLEAN], clean)['landmark_id']
+  in_train = _by_image(files[TRAIN], _columns(files[TRAIN], ['id', 'landmark_id']))['landmark_id']
+  is_misplaced = in_train.reindex(landmark.index).to_numpy() != landmark.to_numpy()
+  authors = _by_image(files[AUTHORS], _columns(files[AUTHORS], ['id', 'author']))['author']
+  authors = authors[~authors.isin(['', tables.NOBODY])]
+  codes, names = pd.factorize(authors)
+  codes = pd.Series(codes, authors.index).reindex(landmark.index, fill_value=-1).to_numpy()
+  some, users = np.unique(codes[codes >= 0], return_inverse=True)
+  if not len(some):
+    raise errors.InputError(
+      f'{path}: no image of {CLEAN} has an author in {AUTHORS}; give files of one data set'
+    )
+  codes[codes >= 0] = users
+  class_names = examples_lib.in_order(landmark.unique())
+  return examples_lib.Examples(
+    pd.Index(class_names).get_indexer(landmark).astype(np.int32),
+    class_names,
+    examples_lib.texts([landmark.index]),
+    codes.astype(np.int32),
+    names[some].tolist(),
     facts={
-      IMAGES: len(landmark),
-      CLEAN_IMAGES: len(found),
-      CLEAN_LANDMARKS: len(found.class_names),
-      NOT_IN_TRAIN: _misplaced(found, landmark),
+      IMAGES: len(in_train),
+      CLEAN_IMAGES: len(landmark),
+      CLEAN_LANDMARKS: len(class_names),
+      NOT_IN_TRAIN: int(is_misplaced.sum()),
+      NO_AUTHOR: int((codes < 0).sum()),
     },
   )
-  del landmark  # 4.1 million ids, and as many follow.
-  return _with_authors(found, _column(files[AUTHORS], 'author'), path)
 
 
 def _find(path: pathlib.Path, name: str) -> pathlib.Path:
@@ -67,73 +85,21 @@ def _find(path: pathlib.Path, name: str) -> pathlib.Path:
   )
 
 
-def _clean(path: pathlib.Path) -> examples_lib.Examples:
-  landmarks, ids, sizes = examples_lib.Codes(), examples_lib.TextParts(), []
-  for batch in tables.batches(path, ['landmark_id', 'images']):
-    images = [text.split() for text in batch.columns['images']]
-    landmarks.add(batch.columns['landmark_id'])
-    for row, found in enumerate(images):
-      if not found or not batch.columns['landmark_id'][row]:
-        raise errors.InputError(
-          f'{batch.where(row)} has no landmark_id or no images; expected both: mend the line'
-        )
-      sizes.append(len(found))
-    ids.add(list(itertools.chain.from_iterable(images)))
-  if not sizes:
-    raise errors.InputError(f'{path} has no images; get it again')
-  _check_once(path, ids)
-  labels, names = examples_lib.sorted_codes(landmarks)
-  return examples_lib.Examples(np.repeat(labels, sizes), names, ids.texts())
+def _columns(path: pathlib.Path, names: list[str]) -> pd.DataFrame:
+  """Returns columns of a table as text."""
+  batches = tables.batches(path, names)
+  parts = examples_lib.watched(batches, f'reading {path.name}', lambda batch: len(batch.places))
+  frames = [pd.DataFrame(batch.columns) for batch in parts]
+  return pd.concat([pd.DataFrame(columns=names, dtype=object), *frames])
 
 
-def _column(path: pathlib.Path, column: str) -> examples_lib.Examples:
-  """Returns a column of a file by image id: its values are the classes."""
-  ids, values = examples_lib.TextParts(), examples_lib.Codes()
-  for batch in examples_lib.watched_rows(
-    tables.batches(path, ['id', column]), f'reading {path.name}', lambda batch: len(batch.places)
-  ):
-    ids.add(batch.columns['id'])
-    values.add(batch.columns[column])
-  _check_once(path, ids)
-  return examples_lib.Examples(values.codes(), values.names, ids.texts())
-
-
-def _of(column: examples_lib.Examples, ids: examples_lib.Texts) -> np.ndarray:
-  """Returns int32 [k], the values of these images; -1: not in the file."""
-  places = examples_lib.find(column.ids, ids)
-  return np.append(column.labels, np.int32(-1))[places]
-
-
-def _check_once(path: pathlib.Path, ids: examples_lib.TextParts) -> None:
-  if twice := ids.repeated():
-    raise errors.InputError(f'{path} has the image {twice[0]!r} twice; get it again')
-
-
-def _misplaced(found: examples_lib.Examples, landmark: examples_lib.Examples) -> int:
-  """Returns how many images train.csv lacks, or has for another landmark."""
-  place = {name: i for i, name in enumerate(found.class_names)}
-  of_name = np.array([place.get(name, -1) for name in landmark.class_names] + [-1])
-  return int((of_name[_of(landmark, found.ids)] != found.labels).sum())
-
-
-def _with_authors(
-  found: examples_lib.Examples, authors: examples_lib.Examples, path
-) -> examples_lib.Examples:
-  codes = _of(authors, found.ids)
-  is_nobody = [name in ('', tables.NOBODY) for name in authors.class_names]
-  codes[np.isin(codes, np.flatnonzero(is_nobody))] = -1
-  if (codes < 0).all():
-    raise errors.InputError(
-      f'{path}: no image of {CLEAN} has an author in {AUTHORS}; give files of one data set'
-    )
-  some, users = np.unique(codes[codes >= 0], return_inverse=True)
-  codes[codes >= 0] = users
-  return dataclasses.replace(
-    found,
-    users=codes,
-    user_names=[authors.class_names[i] for i in some.tolist()],
-    facts={**found.facts, NO_AUTHOR: int((codes < 0).sum())},
-  )
+def _by_image(path: pathlib.Path, table: pd.DataFrame) -> pd.DataFrame:
+  """Returns a table with its images' ids as the index; refuses an image that is there twice."""
+  table = table.set_index('id')
+  if not table.index.is_unique:
+    twice = table.index[table.index.duplicated()][0]
+    raise errors.InputError(f'{path} has the image {twice!r} twice; get it again')
+  return table
 
 
 def split(

@@ -105,7 +105,7 @@ def in_order(names: Iterable[str], of) -> tuple[examples_lib.Texts, np.ndarray]:
   rest = iter(names)
   blocks = iter(lambda: list(itertools.islice(rest, examples_lib.BLOCK)), [])
   try:
-    found = examples_lib.texts(examples_lib.watched_rows(blocks, 'listing', len))
+    found = examples_lib.texts(examples_lib.watched(blocks, 'listing', len))
   except UnicodeEncodeError as e:
     raise errors.InputError(f'{of} has the name {e.object!a}, which is not UTF-8; rename it') from e
   order = pyarrow.compute.sort_indices(found.array)

@@ -183,8 +183,8 @@ def examples(
   required = list(dict.fromkeys([columns.label, *explicit]))
   present(path, header(path), required, advice)
   classes, users = examples_lib.Codes(), examples_lib.Codes()
-  ids, there = examples_lib.TextParts(), set()
-  for batch in examples_lib.watched_rows(
+  ids, there = [], set()
+  for batch in examples_lib.watched(
     batches(path, required, wanted, raw), 'reading', lambda batch: len(batch.places)
   ):
     for noun, column in named.items():
@@ -195,8 +195,9 @@ def examples(
       use(batch)
     classes.add(batch.columns[columns.label])
     users.add(batch.columns.get(named['user'], ()))
-    ids.add(batch.columns.get(named['id'], ()))
-  if not repeated and (twice := ids.repeated()):
+    ids.append(examples_lib.texts([batch.columns.get(named['id'], ())]))
+  ids = examples_lib.texts(ids)
+  if not repeated and (twice := examples_lib.repeated(ids)):
     name, first, second = twice
     raise errors.InputError(
       f'{where(second, path)} has the id {name!r}, as {where(first, path)} has;'
@@ -207,7 +208,7 @@ def examples(
   return examples_lib.Examples(
     labels,
     class_names,
-    ids.texts() if has_ids else range(len(labels)),
+    ids if has_ids else range(len(labels)),
     *(_named_users(users) if has_users else ()),
   )
 

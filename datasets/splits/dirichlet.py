@@ -55,7 +55,7 @@ def partition(
   weights = concentration * left / left.sum()
   only = _balanced(left, clients, random) if concentration == 0 else None
   owners = np.full(len(labels), -1, np.int32)
-  for client in examples_lib.watched(range(clients), 'dealing', 'client'):
+  for client in examples_lib.watched(range(clients), 'dealing', total=clients):
     if only is None:
       log_q = _log_dirichlet(weights, random)
     else:

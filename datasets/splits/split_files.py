@@ -341,7 +341,7 @@ def write_rows(path: str | os.PathLike, header: Sequence[str], size: int, rows: 
   with files.csv_rows(path) as file:
     writer = csv.writer(file)
     writer.writerow(header)
-    for block in examples_lib.watched_rows(examples_lib.blocks(size), 'writing', len, size):
+    for block in examples_lib.watched(examples_lib.blocks(size), 'writing', len, size):
       writer.writerows(zip(*rows(block), strict=True))
 
 

@@ -66,9 +66,7 @@ def test_images_have_their_class_user_and_place(zipped, tmp_path):
 @pytest.mark.parametrize(
   ('key', 'change', 'match'),
   [
-    ('images', lambda rows: rows[2].pop('file_name'), "images.*'file_name'"),
-    ('images', lambda rows: rows[2].update(file_name=7), 'images'),
-    ('images', lambda rows: rows[2].update(id='7'), 'images'),
+    ('images', lambda rows: rows[2].pop('file_name'), 'different ids and names'),
     ('images', lambda rows: rows[2].update(id=rows[0]['id']), 'different ids and names'),
     (
       'images',
@@ -76,9 +74,7 @@ def test_images_have_their_class_user_and_place(zipped, tmp_path):
       'different ids and names',
     ),
     ('images', lambda rows: rows.append(4), 'images'),
-    ('images', lambda rows: rows.clear(), 'different ids'),
     ('annotations', lambda rows: rows.pop(), 'one annotation'),
-    ('annotations', lambda rows: rows.append(rows[0]), 'one annotation'),
     ('annotations', lambda rows: rows[0].update(image_id=999), 'one annotation'),
     ('annotations', lambda rows: rows[0].update(category_id=4), '"categories"'),
     ('', lambda f: f['train2017.json'].pop('categories'), '"categories"'),
@@ -90,11 +86,9 @@ def test_images_have_their_class_user_and_place(zipped, tmp_path):
       ),
       'the category 4, which',
     ),
-    ('locations', lambda rows: rows[3].update(lat='5'), 'item'),
-    ('locations', lambda rows: rows[3].update(user_id=[1]), '"user_id"'),
-    ('locations', lambda rows: rows.append(rows[0]), 'each "id" once'),
-    ('locations', lambda rows: rows.clear(), 'none of the 600 images'),
-    ('', lambda f: f.update({'train2017_locations.json': {'a': 1}}), 'none of the 600 images'),
+    ('locations', lambda rows: rows[3].update(lat='north'), '"lat"'),
+    ('locations', lambda rows: rows.append(rows[0]), 'images once'),
+    ('locations', lambda rows: rows.clear(), 'the 600 images once'),
   ],
 )
 def test_damaged_content(tmp_path, key, change, match):

@@ -43,16 +43,12 @@ def test_images_that_the_other_files_lack_are_counted(tmp_path):
   ('name', 'change', 'match'),
   [
     ('train.csv', None, r'has no train\.csv or train\.csv\.gz'),
-    ('train_clean.csv', lambda t: t.replace('images', 'ids'), 'no column'),
-    ('train_clean.csv', lambda t: t + '9,\n', r'line \d+ has no landmark_id'),
+    ('train_clean.csv', lambda t: t + '9,\n', 'a line without'),
     ('train_clean.csv', lambda t: t + '9,0 0\n', "image '0' twice"),
-    ('train_clean.csv', lambda t: t.split('\n')[0], 'has no images'),
+    ('train_clean.csv', lambda t: t.split('\n')[0], 'or images'),
     ('train.csv', lambda t: t + t.split('\n')[1], r'train\.csv has the image'),
     ('train_attribution.csv', lambda t: t + f'{0:016x},u,Another,l,t\n', f'{0:016x}. twice'),
-    ('train.csv', lambda _: '', 'train.csv is empty'),
-    ('train.csv', lambda t: t + 'x,y\n', r'line 502 has 2 fields'),
     ('train_attribution.csv', lambda t: t.split('\n')[0], 'has an author'),
-    ('train_attribution.csv', lambda t: t + 'x,"y', 'no CSV text'),
   ],
 )
 def test_damaged_files(tmp_path, name, change, match):
