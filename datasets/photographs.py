@@ -274,11 +274,11 @@ def readable(
   """Returns bool [k], which images of these numbers can be decoded, by `check` of
   some."""
   file = parsed_cache.path(store.path, 'readable')
-  keys, known = _keys(store, places), np.sort(_remembered(file))
-  # `np.isin` takes several times the memory.
-  at = np.searchsorted(known, keys)
-  at[at == len(known)] = 0
-  found = known[at] == keys if len(known) else np.zeros(len(keys), bool)
+  keys = _keys(store, places)
+  try:
+    found = np.isin(keys, np.fromfile(file, '<u8'))
+  except OSError:
+    found = np.zeros(len(keys), bool)
   unknown = np.flatnonzero(~found)
   if len(unknown) >= _MANY:
     print(
@@ -288,35 +288,22 @@ def readable(
       file=sys.stderr,
     )
   blocks = [unknown[i : i + _BLOCK] for i in range(0, len(unknown), _BLOCK)]
-  for block in examples_lib.watched_rows(blocks, 'checking', len, len(unknown)):
+  for block in examples_lib.watched(blocks, 'checking', len, len(unknown)):
     found[block] = check(places[block])
-    if parsed_cache.is_writable(file.parent):
-      # One write, since other processes may add keys, too. If the disk is full, the
-      # images are decoded again next time.
-      with contextlib.suppress(OSError), file.open('ab', buffering=0) as opened:
-        opened.write(keys[block[found[block]]].tobytes())
+    # One write, since other processes may add keys, too. If the disk is full, the images are
+    # decoded again next time.
+    with contextlib.suppress(OSError), file.open('ab', buffering=0) as opened:
+      opened.write(keys[block[found[block]]].tobytes())
   return found
 
 
 def _keys(store: store_lib.Store, places: np.ndarray) -> np.ndarray:
   """Returns uint64 [k]."""
-  parts = [np.zeros(0, '<u8')]
+  digests = [b'']
   for rows in examples_lib.blocks(len(places)):
-    numbers = places[rows]
-    names, stamps = store.names.take(numbers), store.stamp(numbers)
-    hashes = (
+    names, stamps = store.names.take(places[rows]), store.stamp(places[rows])
+    digests += [
       hashlib.blake2b(f'{_VERSION} {s} {n}'.encode(), digest_size=8).digest()
       for n, s in zip(names, stamps, strict=True)
-    )
-    parts.append(np.frombuffer(b''.join(hashes), '<u8'))
-  return np.concatenate(parts)
-
-
-def _remembered(file: pathlib.Path) -> np.ndarray:
-  """Returns uint64 [r]. Of a key that was cut by a full disk nothing is left."""
-  try:
-    if rest := file.stat().st_size % 8:
-      os.truncate(file, file.stat().st_size - rest)
-    return np.fromfile(file, '<u8')
-  except OSError:
-    return np.zeros(0, '<u8')
+    ]
+  return np.frombuffer(b''.join(digests), '<u8')

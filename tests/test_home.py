@@ -27,7 +27,6 @@ def test_without_a_home_nothing_is_cached(home, tmp_path, monkeypatch):
       if home == 'of another' or name != 'stat':
         monkeypatch.setattr(pathlib.Path, name, _refused)
   monkeypatch.chdir(tmp_path)
-  cache = cache_folder.folder() / 'a'
-  found = parsed_cache.arrays(cache, 'source', lambda store: store.append('x', np.arange(3)))
+  found = parsed_cache.of_files('a', 'x', 1, [], lambda: {'x': np.arange(3)})
   assert found['x'].tolist() == [0, 1, 2]
   assert os.listdir(tmp_path) == []

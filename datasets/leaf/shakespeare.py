@@ -31,7 +31,7 @@ ALPHABET = ' !"&\'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmno
 NUM_CLASSES = len(ALPHABET)
 WINDOW = 80
 # Increase this when the arrays of a cache or the rules of plays change.
-VERSION = 2
+VERSION = 3
 
 _UNKNOWN = 255
 _CODES = np.full(128, _UNKNOWN, np.uint8)
@@ -103,10 +103,10 @@ def from_texts(form: str, files: list[pathlib.Path], read) -> tuple[pool.Pool, l
   the files names the cache.
   """
 
-  def fill(store):
-    return _store_texts(store, read(), files[0])
+  def make():
+    return _encoded(read(), files[0])
 
-  arrays = parsed_cache.of_files(files[0], form, VERSION, files, fill)
+  arrays = parsed_cache.of_files(files[0], form, VERSION, files, make)
   _say_unknown(form, arrays)
   users = leaf_users.of_arrays(arrays)
   codes, lengths = arrays['codes'], users.sizes + WINDOW
@@ -124,17 +124,17 @@ def from_texts(form: str, files: list[pathlib.Path], read) -> tuple[pool.Pool, l
   return _pool(np.concatenate(ends), windows_of), users
 
 
-def _store_texts(store: parsed_cache.Store, texts: Iterable[tuple[str, str]], file) -> None:
-  lengths, unknown = {}, 0
+def _encoded(texts: Iterable[tuple[str, str]], file) -> dict[str, np.ndarray]:
+  """Returns the arrays of `from_texts`."""
+  found, unknown = {}, 0
   for name, text in texts:
     codes, some = encode(re.sub('  +', ' ', text.replace('\n', ' ')))
     if len(codes) > WINDOW:
-      store.append('codes', codes)
-      lengths[name] = len(codes)
+      found[name] = codes
       unknown += some
-  sizes = [length - WINDOW for length in lengths.values()]
-  leaf_users.put(store, file, list(lengths), sizes)
-  store.append('unknown', np.array([unknown], np.int64))
+  sizes = [len(codes) - WINDOW for codes in found.values()]
+  fields = leaf_users.put(file, list(found), sizes)
+  return {**fields, 'codes': np.concatenate(list(found.values())), 'unknown': np.array([unknown])}
 
 
 def _pool(y: np.ndarray, read) -> pool.Pool:

@@ -33,7 +33,7 @@ from tff_xc import errors
 from tff_xc.data import hdf5, pool
 
 # Increase this when the arrays of a cache change.
-VERSION = 2
+VERSION = 3
 
 # In SQLite: names of the train and of the test split, and columns as
 # `tf.io.parse_example` takes them.
@@ -80,23 +80,24 @@ def read_emnist(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
   """Reads TFF's EMNIST of 62 classes, as `femnist.read`."""
   paths = leaf_files.find_tff('emnist', data_dir)
 
-  def fill(store, convert):
+  def make(convert):
     sizes: dict[str, int] = {}
+    images, labels = [], []
     with opened('emnist', paths) as source:
       for client in source.clients():
         x = source.read(client, 'pixels')
         _check(client, 'pixels', x, [femnist.SIDE, femnist.SIDE], 'f')
         if not ((x >= 0) & (x <= 1)).all():
           raise errors.InputError(f'{client.where}: a pixel is outside [0, 1]; download it again')
-        store.append('x', convert(x))
-        y = _labels(source, client, 'label', femnist.NUM_CLASSES)
-        store.append('y', y)
-        sizes[client.name] = sizes.get(client.name, 0) + len(y)
-    leaf_users.put(store, paths[0], list(sizes), list(sizes.values()))
+        images.append(convert(x))
+        labels.append(_labels(source, client, 'label', femnist.NUM_CLASSES))
+        sizes[client.name] = sizes.get(client.name, 0) + len(x)
+    fields = leaf_users.put(paths[0], list(sizes), list(sizes.values()))
+    return {**fields, 'x': np.concatenate(images), 'y': np.concatenate(labels)}
 
   arrays = femnist.in_fewest_bytes(
     lambda convert: parsed_cache.of_files(
-      paths[0], 'emnist-tff', VERSION, paths, lambda store: fill(store, convert)
+      paths[0], 'emnist-tff', VERSION, paths, lambda: make(convert)
     )
   )
   return femnist.pool_of(arrays), leaf_users.of_arrays(arrays)
@@ -112,11 +113,8 @@ def read_celeba(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
     )
   source = _opened('celeba', paths)
 
-  def fill(store):
+  def make():
     clients = list(source.clients())
-    for client in clients:
-      store.append('y', _labels(source, client, 'smiling', celeba.NUM_CLASSES))
-      store.append('rows', client.rows)
     names = [client.name for client in clients]
     if len(set(names)) < len(names):
       raise errors.InputError(
@@ -125,9 +123,12 @@ def read_celeba(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
       )
     sizes = [len(client.rows) for client in clients]
     is_test = [client.part == 1 for client in clients]
-    leaf_users.put(store, paths[0], names, sizes, is_test=is_test)
+    fields = leaf_users.put(paths[0], names, sizes, is_test=is_test)
+    y = [_labels(source, client, 'smiling', celeba.NUM_CLASSES) for client in clients]
+    rows = [client.rows for client in clients]
+    return {**fields, 'y': np.concatenate(y), 'rows': np.concatenate(rows)}
 
-  arrays = parsed_cache.of_files(paths[0], 'celeba-tff', VERSION, paths, fill)
+  arrays = parsed_cache.of_files(paths[0], 'celeba-tff', VERSION, paths, make)
   users, rows = leaf_users.of_arrays(arrays), arrays['rows']
   shape = [celeba.SIDE, celeba.SIDE, 3]
 

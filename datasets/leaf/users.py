@@ -1,4 +1,4 @@
-"""LEAF's JSON, parsed through the cache with one user's examples in memory at a time.
+"""LEAF's JSON, parsed through the cache.
 
 A file is one object:
 
@@ -9,6 +9,7 @@ Its keys come in any order, and further keys ("hierarchies") are skipped.
 Caldas et al.: LEAF: a benchmark for federated settings, 2018.
 """
 
+import collections
 import os
 import pathlib
 import sys
@@ -23,7 +24,7 @@ from datasets.readers import json_stream, parsed_cache
 from tff_xc import errors
 
 # Increase this when the arrays of a cache change.
-VERSION = 2
+VERSION = 3
 _GET_IT = "make the file again with LEAF's preprocess.sh"
 
 
@@ -38,26 +39,23 @@ class Users(NamedTuple):
 
 
 def put(
-  store: parsed_cache.Store,
   path: str | os.PathLike,
   names: Sequence[str],
   sizes: Sequence[int],
   starts: Sequence[int] | None = None,
   is_test: Sequence[bool] | None = None,
-) -> None:
-  """Puts the fields of `Users` into a store; without `starts`, in their order."""
+) -> dict[str, np.ndarray]:
+  """Returns the fields of `Users` as arrays; without `starts`, users are in their order."""
   if not sum(sizes):
     raise errors.InputError(f'{path}: there are no examples of any user; get the file again')
   sizes = np.array(sizes, np.int64)
-  store.append('names', np.array(names, np.str_))
-  store.append('sizes', sizes)
-  store.append('starts', np.cumsum(sizes) - sizes if starts is None else np.array(starts, np.int64))
-  if is_test is not None:
-    store.append('is_test', np.array(is_test, bool))
+  starts = np.cumsum(sizes) - sizes if starts is None else np.array(starts, np.int64)
+  found = {'names': np.array(names, np.str_), 'sizes': sizes, 'starts': starts}
+  return found if is_test is None else {**found, 'is_test': np.array(is_test, bool)}
 
 
 def of_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
-  """Returns the users of arrays among which `put` has put them."""
+  """Returns the users of arrays that have those of `put`."""
   return Users(arrays['names'].tolist(), arrays['starts'], arrays['sizes'], arrays.get('is_test'))
 
 
@@ -124,27 +122,27 @@ def read_json(
   Returns those of all users, and those of `put`.
   """
 
-  def fill(store: parsed_cache.Store) -> None:
-    users, total = [], 0
+  def make() -> dict[str, np.ndarray]:
+    users, total, columns = [], 0, collections.defaultdict(list)
     for is_test, paths in enumerate((found.train or found.all, found.test)):
       spans = {}
 
       def add(where, name, x, y, spans=spans):
         nonlocal total
-        if y:
-          for key, rows in parse(x, y, where).items():
-            store.append(key, rows)
+        for key, rows in parse(x, y, where).items() if y else ():
+          columns[key].append(rows)
         spans[name] = len(y), total
         total += len(y)
 
       names = read_all(paths, add)
       users += [(name, *spans[name], bool(is_test)) for name in names]
     names, sizes, starts, tests = zip(*users, strict=True) if users else [()] * 4
-    put(store, found.folder, names, sizes, starts, None if found.all else tests)
+    fields = put(found.folder, names, sizes, starts, None if found.all else tests)
+    return {**fields, **{key: np.concatenate(rows) for key, rows in columns.items()}}
 
   paths = [path for part in found for path in part]
   parts = [len(part) for part in found]
-  return parsed_cache.of_files(place, form, VERSION, paths, fill, parts=parts)
+  return parsed_cache.of_files(place, form, VERSION, paths, make, parts=parts)
 
 
 def labels(y: list, num_classes: int, where: str, kinds='iu') -> np.ndarray:

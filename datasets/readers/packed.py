@@ -41,7 +41,7 @@ MOST_BYTES = 2**28
 # Files that are open at once.
 _OPEN = 64
 # Increase these when the arrays of a cached index change.
-_TARS, _RECORDS = 6, 2
+_TARS, _RECORDS = 7, 3
 # The names and these arrays are what an index consists of.
 _NUMBERS = {'files': np.int32, 'offsets': np.int64, 'sizes': np.int64}
 # Compressed files have such names, too, and are refused with what to do.
@@ -74,15 +74,16 @@ def _index(
   return names_lib.in_order(names(), path)
 
 
-def _append(store: parsed_cache.Store, names, order, where) -> None:
-  """Puts an index into a store of the cache."""
+def _arrays(names: examples_lib.Texts, order, where) -> dict[str, np.ndarray]:
+  """Returns what the cache keeps of an index."""
   _, ends, text = names.array.buffers()
   ends = np.frombuffer(ends, np.int64)[: len(names) + 1]
-  text = b'' if text is None else text
-  store.append('names', np.frombuffer(text, np.uint8)[: ends[-1]])
-  store.append('ends', ends)
-  for (name, dtype), numbers in zip(_NUMBERS.items(), where, strict=False):
-    store.append(name, np.frombuffer(numbers, np.int64)[order].astype(dtype))
+  text = np.frombuffer(b'' if text is None else text, np.uint8)[: ends[-1]]
+  numbers = {
+    name: np.frombuffer(column, np.int64)[order].astype(dtype)
+    for (name, dtype), column in zip(_NUMBERS.items(), where, strict=False)
+  }
+  return {'names': text, 'ends': ends, **numbers}
 
 
 def _open(whole: Sequence[pathlib.Path], index: Mapping[str, np.ndarray]) -> tuple:
@@ -119,12 +120,11 @@ def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
   whole = [path / file for file in files] or [path]
   prefixes = [f'{_stem(file)}/' for file in files] or ['']
 
-  def fill(store: parsed_cache.Store) -> None:
-    names, order, where, left_out = _scanned(path, zip(prefixes, whole, strict=True), 'r:')
-    _append(store, names, order, where)
-    store.append('left_out', np.frombuffer(left_out.encode(), np.uint8))
+  def make():
+    *found, left_out = _scanned(path, zip(prefixes, whole, strict=True), 'r:')
+    return {**_arrays(*found), 'left_out': np.frombuffer(left_out.encode(), np.uint8)}
 
-  index = parsed_cache.of_files(path, 'index', _TARS, whole, fill)
+  index = parsed_cache.of_files(path, 'index', _TARS, whole, make)
   names_lib.tell(index['left_out'].tobytes().decode(), path)
   return _open(whole, index)
 
@@ -239,21 +239,20 @@ def open_records(
   whole = [path / file for file in files] or [path]
   named = [features.get(noun, '') for noun in record_features.KNOWN]
 
-  def fill(store):
-    return _fill(store, path, whole, files or [path.name], features)
+  def make():
+    return _records(path, whole, files or [path.name], features)
 
-  index = parsed_cache.of_files(path, 'index', _RECORDS, whole, fill, features=named)
+  index = parsed_cache.of_files(path, 'index', _RECORDS, whole, make, features=named)
   return *_open(whole, index), bool(index['has_users'][0])
 
 
-def _fill(
-  store: parsed_cache.Store,
+def _records(
   path: pathlib.Path,
   whole: Sequence[pathlib.Path],
   files: Sequence[str],
   features: record_features.Features,
-) -> None:
-  """Indexes the examples of TFRecord files."""
+) -> dict[str, np.ndarray]:
+  """Returns the index of the examples of TFRecord files."""
   where, known = [array.array('q') for _ in _NUMBERS], set()
 
   def images():
@@ -288,8 +287,7 @@ def _fill(
       f'{path} has images with a class or a user and without; name the features of them,'
       ' --record_features=class=NAME,user=NAME'
     )
-  _append(store, names, order, where)
-  store.append('has_users', np.array([users == {True}]))
+  return {**_arrays(names, order, where), 'has_users': np.array([users == {True}])}
 
 
 def _examples(

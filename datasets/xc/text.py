@@ -27,7 +27,7 @@ from datasets.xc import sets
 from tff_xc import errors, wording
 
 # Increase this when the arrays of a cache or the result of `parse` change.
-VERSION = 5
+VERSION = 6
 
 _LINES = 1024  # That are parsed at a time.
 _ARRAYS = ('data', 'indices', 'indptr')  # The arguments of a csr_matrix.
@@ -64,10 +64,10 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   """
   header = sets.read_header(path, form)
 
-  def fill(store):
-    return parse(store, path, form)
+  def make():
+    return parse(path, form)
 
-  arrays = parsed_cache.of_files(path, form, VERSION, [path], fill, form=form, header=list(header))
+  arrays = parsed_cache.of_files(path, form, VERSION, [path], make, form=form, header=list(header))
   found = {
     part: scipy.sparse.csr_matrix(
       tuple(arrays[f'{part}.{name}'] for name in _ARRAYS), shape, copy=False
@@ -77,26 +77,21 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   return Table(header, found.get('features'), found.get('labels'))
 
 
-def parse(store: parsed_cache.Store, path: str | os.PathLike, form: str) -> None:
-  """Puts the arrays of a file into a store; see `read`."""
+def parse(path: str | os.PathLike, form: str) -> dict[str, np.ndarray]:
+  """Returns the arrays of a file's matrices; see `read`."""
   with sets.open_file(path) as file:
     header = sets.parse_header(file, path, form)
     shapes = _shapes(header, form)
-    sizes = dict.fromkeys(shapes, 0)
-    empty = {'features': np.zeros(0, np.float32), 'labels': np.zeros(0, bool)}
-    for part in shapes:
-      store.append(f'{part}.data', empty[part])
-      store.append(f'{part}.indices', np.zeros(0, np.int32))
-      store.append(f'{part}.indptr', np.zeros(1, np.int32))
+    kinds = {'features': np.float32, 'labels': bool}
+    parts = {
+      part: [scipy.sparse.csr_matrix((0, size), dtype=kinds[part])]
+      for part, (_, size) in shapes.items()
+    }
     for numbers, lines in _blocks(file, path, header.num_examples, _LINES):
       for part, matrix in _matrices(lines, shapes, path, numbers).items():
-        store.append(f'{part}.data', matrix.data)
-        store.append(f'{part}.indices', matrix.indices)
-        ends = matrix.indptr[1:] + np.int32(sizes[part])
-        store.append(f'{part}.indptr', ends)
-        sizes[part] += matrix.nnz
-        if sizes[part] > sets.LARGEST:
-          raise errors.InputError(f'{path} has more than 2^31 - 1 {part}; split it')
+        parts[part].append(matrix)
+  whole = {part: scipy.sparse.vstack(matrices, 'csr') for part, matrices in parts.items()}
+  return {f'{part}.{name}': getattr(whole[part], name) for part in whole for name in _ARRAYS}
 
 
 def blocks(path: str | os.PathLike, description, size: int) -> Iterator[examples_lib.Block]:
