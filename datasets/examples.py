@@ -93,8 +93,6 @@ class Examples:
   positions: np.ndarray | None = None
   # What the reader counted in the input's files.
   facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  # Numbers [k] -> x [k, ...]; None: only labels were asked for.
-  read: Callable[[np.ndarray], np.ndarray] | None = None
 
   def __len__(self) -> int:
     return self.labels.shape[0]
@@ -123,7 +121,6 @@ class Examples:
 
   def some(self, numbers: np.ndarray) -> Examples:
     """Returns these examples, all of which train; ids are their numbers here."""
-    read = self.read
     return dataclasses.replace(
       self,
       labels=self.labels[numbers],
@@ -132,7 +129,6 @@ class Examples:
       test=None,
       retrieval=None,
       positions=None if self.positions is None else self.positions[numbers],
-      read=read and (lambda rows: read(numbers[rows])),
     )
 
   def kept(self, numbers: np.ndarray) -> Examples:
@@ -148,17 +144,18 @@ class Examples:
       retrieval=left(self.retrieval),
     )
 
+  def numbered(self, names: Sequence[str]) -> Examples:
+    """Returns the examples with classes numbered as in `names`; of others, the label is -1."""
+    place = {name: label for label, name in enumerate(names)}
+    new = np.array([*(place.get(name, -1) for name in self.class_names), -1], np.int32)
+    return dataclasses.replace(self, labels=new[self.labels], class_names=names)
+
   def of_classes(self, classes: np.ndarray) -> Examples:
-    """Returns all examples with these classes, int [k] ascending, numbered from
-    0.
+    """Returns all examples with these classes, int [k] ascending, numbered from 0.
 
     Other examples are of no class. All have one label each.
     """
-    size = len(self.class_names) + 1
-    new = np.full(size, -1, np.int32)  # The last is none's.
-    new[classes] = np.arange(len(classes))
-    names = [self.class_names[c] for c in classes.tolist()]
-    return dataclasses.replace(self, labels=new[self.labels], class_names=names)
+    return self.numbered([self.class_names[label] for label in classes.tolist()])
 
   def listed(self, file: str) -> Examples:
     """Returns the examples with the classes that a file lists; '': as they are."""
@@ -359,11 +356,7 @@ class Codes:
 
   def add(self, names: Iterable[str]) -> None:
     """Takes the names of further rows."""
-    self._parts.append(self.numbers(names))
-
-  def numbers(self, names: Iterable[str]) -> np.ndarray:
-    """Returns int32, the place in `names` of each; new names come last."""
-    return np.fromiter(map(self._places.__getitem__, names), np.int32)
+    self._parts.append(np.fromiter(map(self._places.__getitem__, names), np.int32))
 
   @property
   def names(self) -> list[str]:

@@ -8,14 +8,14 @@ item of a user has none before it, and is no example.
 """
 
 import dataclasses
-import datetime
 import os
 import pathlib
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from datasets import examples as examples_lib, item_baselines
 from datasets.readers import tables
@@ -29,8 +29,6 @@ _USUAL = {
   'item': ('item_id', 'item', 'itemId', 'movieId'),
   'time': ('time', 'timestamp', 'date'),
 }
-# Times that have no common order: as float64, large whole numbers would lose theirs.
-_APART = (('numbers', 'dates'), ('whole numbers above 2^53', 'fractions'))
 _TRAIN, _VALIDATION, _TEST = range(3)
 # Items of a user who has one for validation, and still an example to train on.
 _LEAST = 4
@@ -173,58 +171,21 @@ def columns_of(path: str | os.PathLike, columns: Columns, advice: str = '') -> d
 
 
 def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
-  """Returns int64 or float64, what orders the rows; `kinds` are those met so far.
-
-  Dates are seconds since 1970; in Parquet, whole numbers of the unit of the column.
-  """
-  values = batch.raw[column]
-  if getattr(values, 'dtype', np.dtype(object)).kind == 'M':
-    values = np.where(np.isnat(values), None, values.astype(np.int64))
-  found = []
-  for row, value in enumerate(values):
-    kind, seconds = _time(value)
-    found.append(seconds)
-    large = 'whole numbers above 2^53' if abs(seconds) > 2**53 else kind
-    kinds |= {kind, 'fractions' if seconds % 1 else large}
-    is_number = abs(seconds) < 2**63
-    mixed = [pair for pair in _APART if kinds.issuperset(pair)]
-    if not is_number or mixed:
-      empty = ('',) if isinstance(value, str) else ('None', 'nan')
-      what = f'{str(value)[:40]!r}'
-      if str(value).strip() in empty:
-        what = 'empty'
-      elif is_number:
-        what = '{} in some rows and {} in others'.format(*mixed[0])
-      raise errors.InputError(
-        f'{batch.where(row)}: {column!r} is {what}; expected in all rows whole numbers'
-        ' below 2^63, or numbers below 2^53, or dates such as 2024-05-31'
-      )
-  return np.array(found)
-
-
-def _time(value: Any) -> tuple[str, float]:
-  """Returns ('numbers' or 'dates', seconds), whole numbers as int; nan for other text.
-
-  `fromisoformat` of Python 3.10 reads fewer forms of dates than that of 3.11.
-  """
-  import re  # Only dates that are text need it.
-
-  text = str(value).strip()
-  try:
-    number = int(text) if text.lstrip('+-').isdecimal() else float(text)
-    return 'numbers', number if number % 1 else int(number)
-  except ValueError:
-    pass
-  time = r'(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?)?'
-  zone = r' ?(?:Z|([+-](?:[01]\d|2[0-3]))(?::?([0-5]\d))?)?'
-  date = re.fullmatch(rf'(\d{{4}})-?(\d\d)-?(\d\d){time}{zone}', text, re.I)
-  try:
-    *parts, fraction, hours, minutes = date.groups('0')
-    date = datetime.datetime(*map(int, parts), tzinfo=datetime.timezone.utc)
-  except (AttributeError, ValueError):  # No date, or a 30th of February.
-    return 'numbers', float('nan')
-  offset = 3600 * int(hours) + 60 * int(hours[0] + minutes)
-  return 'dates', date.timestamp() + float(f'0.{fraction}') - offset
+  """Returns int64 or float64, what orders the rows; `kinds` are those met so far."""
+  values = pd.Series(batch.raw[column])
+  is_date = values.dtype.kind == 'M'
+  found = values if is_date else pd.to_numeric(values, errors='coerce')
+  if is_date or found.isna().all():
+    is_date = True
+    found = pd.to_datetime(values, errors='coerce', format='ISO8601', utc=True)
+  kinds.add('dates' if is_date else 'numbers')
+  if found.isna().any() or len(kinds) > 1:
+    row = int(found.isna().argmax())
+    raise errors.InputError(
+      f'{batch.where(row)}: {column!r} is {str(values[row])[:40]!r}; expected numbers in all rows,'
+      ' or dates such as 2024-05-31 in all rows'
+    )
+  return found.astype('int64' if is_date else found.dtype).to_numpy()
 
 
 def federated(name: str, found: Histories, options: Options) -> client_data.FederatedDataset:

@@ -162,19 +162,12 @@ def _of_tables(
       )
     x = np.concatenate([x, more])
     class_names = examples_lib.in_order({*data.class_names, *other.class_names})
-    place = {name: i for i, name in enumerate(class_names)}
-    labels = [
-      np.array([place[name] for name in part.class_names], np.int32)[part.labels]
-      for part in (data, other)
-    ]
-    users = data.users
-    if users is not None:
-      users = np.append(users, np.full(len(other), -1, np.int32))
+    parts = [part.numbered(class_names) for part in (data, other)]
+    nobody = np.full(len(other), -1, np.int32)
     data = dataclasses.replace(
-      data,
-      labels=np.concatenate(labels),
-      class_names=class_names,
-      users=users,
+      parts[0],
+      labels=np.concatenate([part.labels for part in parts]),
+      users=None if data.users is None else np.append(data.users, nobody),
       test=len(data) + np.arange(len(other)),
     )
   where = f'{path}: the column {columns.label!r}'

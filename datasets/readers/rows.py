@@ -6,11 +6,10 @@ Classes of a table are numbered in the order of their names, whole numbers as
 numbers.
 """
 
+import contextlib
 import dataclasses
-import itertools
 import os
 import pathlib
-import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -120,16 +119,12 @@ def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
 
   The others may be large: the rest of the file is read without them.
   """
-  found = []
-  for batch in itertools.islice(tables.batches(path, [], raw=names), 1):
-    for name in names:
-      column = _series(batch.raw[name])
-      if _holds_numbers(column):
-        found.append(name)
-      else:
-        _tell_unused(batch, name, column)
-    if not found:
-      raise errors.InputError(f'{path} has no column of numbers; give --feature_columns=NAME,NAME')
+  batch = next(tables.batches(path, [], raw=names), None)
+  if batch is None:
+    return []
+  found = [name for name in names if _holds_numbers(_series(batch.raw[name]))]
+  if not found:
+    raise errors.InputError(f'{path} has no column of numbers; give --feature_columns=NAME,NAME')
   return found
 
 
@@ -146,24 +141,14 @@ def header(path: str | os.PathLike) -> list[str]:
 
 def _series(values) -> pd.Series:
   """Returns a column: float64 if all its cells are numbers, or true and false."""
-  if not isinstance(values, list):
-    return pd.Series(values.astype(str) if values.dtype.kind == 'M' else values)
-  column = pd.Series(values, dtype=object)
-  try:
-    found = _parsed(column)
-    if not found.notna().all():
-      found = column.map(_BOOL)
-  except TypeError:  # JSON's lists and objects.
-    return column
-  return found.astype(np.float64) if found.notna().all() else column
-
-
-def _parsed(column: pd.Series) -> pd.Series:
-  """Returns numbers, NaN for a cell that is none; JSON's may be too large for any."""
-  try:
-    return pd.to_numeric(column, 'coerce')
-  except OverflowError:
-    return pd.to_numeric(column.map(str), 'coerce')
+  column = pd.Series(values, dtype=object if isinstance(values, list) else None)
+  if column.dtype.kind == 'M':
+    return column.astype(str)
+  with contextlib.suppress(TypeError, OverflowError):  # JSON has lists and huge numbers.
+    for found in (pd.to_numeric(column, 'coerce'), column.map(_BOOL)):
+      if found.notna().all():
+        return found.astype(np.float64)
+  return column
 
 
 def _holds_numbers(column: pd.Series) -> bool:
@@ -171,24 +156,9 @@ def _holds_numbers(column: pd.Series) -> bool:
   if column.dtype != object or _is_lists(column):
     return column.dtype == object or column.dtype.kind in 'fiub'
   try:
-    return _parsed(column).notna().mean() > 0.5
+    return pd.to_numeric(column, 'coerce').notna().mean() > 0.5
   except TypeError:  # JSON's objects.
     return False
-
-
-def _tell_unused(batch: tables.Batch, name: str, column: pd.Series) -> None:
-  """Warns of a column of text that was probably meant to be numbers."""
-  texts = column.map(str).str.strip()
-  others = _parsed(texts).isna()
-  distinct = texts.drop_duplicates().str.replace(',', '.')
-  if others.any() and _parsed(distinct).notna().mean() >= 0.5:
-    row = int(others.argmax())
-    print(
-      f'warning: {batch.where(row)}: {name!r} is {texts[row][:40]!r}, and'
-      f' {others.sum():,} of its first {len(texts):,} values are no numbers, so it is'
-      ' no feature; write numbers such as 1.5 in all rows to use it',
-      file=sys.stderr,
-    )
 
 
 def _is_lists(column: pd.Series) -> bool:
@@ -198,17 +168,16 @@ def _is_lists(column: pd.Series) -> bool:
 def numbers(batch: tables.Batch, name: str) -> np.ndarray:
   """Returns float64 [rows, 1], or [rows, k] of a column of lists."""
   column = _series(batch.raw[name])
-  is_lists = _is_lists(column)
   try:
-    x = np.stack(column) if is_lists else column.to_numpy()[:, None]
-    x = x.astype(np.float64)
+    if _is_lists(column):
+      x = np.stack(column).astype(np.float64)
+    else:
+      x = pd.to_numeric(column, 'coerce').to_numpy(np.float64)[:, None]
   except (ValueError, TypeError, OverflowError) as e:
-    if is_lists:
-      raise errors.InputError(
-        f'{batch.where(0)} or below: the lists of column {name!r} are not numbers'
-        ' of one length; make them so, or take other columns'
-      ) from e
-    x = _parsed(column).to_numpy(np.float64)[:, None]
+    raise errors.InputError(
+      f'{batch.where(0)} or below: column {name!r} has neither numbers nor lists of numbers of'
+      ' one length; make them so, or take other columns'
+    ) from e
   bad = np.argwhere(~(np.abs(x) <= np.finfo(np.float32).max))
   if len(bad):
     row = bad[0][0]

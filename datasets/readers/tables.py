@@ -32,11 +32,8 @@ _ROWS, _CELLS, _PARQUET_ROWS = 1 << 16, 1 << 21, 1 << 13
 _WHOLE = re.compile(r'(0|-?[1-9][0-9]*)\.0')
 # Of one name, what probably stands between several.
 _SEPARATOR = re.compile('[,;:|\t]')
-_SURROGATE = re.compile('[\ud800-\udfff]')
-# The index of a pandas table whose index has no name.
-_INDEX = re.compile(r'(__index_level_\d+__)?')
-# The same index, after pandas read it from a CSV: the number is its place in that file.
-_READ_INDEX = re.compile(r'Unnamed: (\d+)(\.\d+)?')
+# The index of a pandas table whose index has no name, and after pandas read it from a CSV.
+_INDEX = re.compile(r'(__index_level_\d+__|Unnamed: \d+(\.\d+)?)?')
 # What to do without a column that nobody can name otherwise.
 _COLUMN = 'add it, or give another file'
 # Larger floats need not be the number that was meant.
@@ -65,8 +62,7 @@ class Batch(NamedTuple):
   file: str  # `FILE, line` or `FILE, row`.
   places: Sequence[int]  # The rows' lines, or their numbers from 1.
   columns: dict[str, list[str]]  # By name, text of each row.
-  # Values of the file: lists of text or of JSON values, or `_cells` of Parquet.
-  raw: dict[str, Any]
+  raw: dict[str, Any]  # Lists of text or of JSON values, or pandas series of Parquet.
 
   def where(self, row: int) -> str:
     """Names a row of the batch for an error: `a.csv, line 7`."""
@@ -105,24 +101,13 @@ def header(path: str | os.PathLike) -> list[str]:
 def without_index(path: str | os.PathLike, names: Sequence[str]) -> list[str]:
   """Returns the names except those of columns that pandas wrote as the index of rows.
 
-  `names` are from `header`. In Parquet, pandas names the columns of its index. In other
-  files, `Unnamed: 0` is an index only if no named column stands before it.
+  `names` are from `header`. In Parquet, pandas names the columns of its index.
   """
   index, path = [], pathlib.Path(path)
   if form(path) == '.parquet':
     with _open_parquet(path) as file:
-      text = (file.schema_arrow.metadata or {}).get(b'pandas', b'{}')
-    # Other programs may write anything there.
-    with contextlib.suppress(ValueError, RecursionError, LookupError, TypeError):
-      index = list(json.loads(text)['index_columns'])
-  for place, name in enumerate(names):
-    found = _READ_INDEX.fullmatch(name)
-    # Each time that pandas writes another index, the earlier ones move to the right.
-    if found and int(found[1]) <= place:
-      index.append(name)
-    elif not _INDEX.fullmatch(name):
-      break
-  return [n for n in names if not _INDEX.fullmatch(n) and n not in index]
+      index = (file.schema_arrow.pandas_metadata or {}).get('index_columns', [])
+  return [n for n in names if n not in index and not _INDEX.fullmatch(n)]
 
 
 def batches(
@@ -138,25 +123,33 @@ def batches(
   is not as the others, or a value of text is something else.
   """
   path = pathlib.Path(path)
-  kind = form(path)
+  kind, noun = form(path), 'line'
+  read = _json if kind in _JSON else _csv
   if kind == '.parquet':
-    parts, as_text = _parquet(path, required, optional, raw), _arrow_text
-  elif kind in _JSON:
-    parts, as_text = _json(path, required, optional, raw), _json_text
-  else:
-    parts, as_text = _csv(path, required, optional, raw), None
-  noun = 'row' if kind == '.parquet' else 'line'
-  for places, found in parts:
-    as_raw = _cells if kind == '.parquet' else list
-    others = {name: as_raw(found[name]) for name in raw}
-    batch = Batch(f'{path}, {noun}', places, {}, others)
+    read, noun = _parquet, 'row'
+  for places, found in read(path, required, optional, raw):
+    batch = Batch(f'{path}, {noun}', places, {}, {name: found[name] for name in raw})
     for name in (*required, *optional):
       if name in found:
-        texts = found[name]
-        if as_text:
-          texts = as_text(texts, name, batch)
-        batch.columns[name] = list(map(plain, texts))
+        batch.columns[name] = _texts(found[name], name, batch)
     yield batch
+
+
+def _texts(values: Iterable, name: str, batch: Batch) -> list[str]:
+  """Returns `plain` text of a column, whose whole numbers and bools are as in JSON."""
+  texts = []
+  for row, value in enumerate(values):
+    if isinstance(value, float) and value.is_integer() and abs(value) < _MOST_WHOLE:
+      value = int(value)
+    if isinstance(value, int):
+      value = json.dumps(value)
+    if not isinstance(value, str):
+      raise errors.InputError(
+        f'{batch.where(row)}: {name!r} is {value!r:.40}; expected text or a whole number: write it'
+        ' so, or name another column'
+      )
+    texts.append(plain(value))
+  return texts
 
 
 def examples(
@@ -273,7 +266,7 @@ def _gathered(
 def _csv_rows(path) -> Iterator[tuple[int, list[str]]]:
   """Yields the records of a CSV that are not blank, with the lines in which they
   begin."""
-  csv.field_size_limit(zipped.LONGEST_LINE)
+  csv.field_size_limit(2**31 - 1)
   line, delimiter = 1, '\t' if form(path) == '.tsv' else ','
   lines = zipped.text_lines(path, newline='')
   reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -332,38 +325,20 @@ def _json_rows(path) -> Iterator[tuple[int, dict]]:
 
 def _json(path, required, optional, raw):
   """Reads JSON lines; the first one says which optional columns there are."""
-  rows = _json_rows(path)
-  first = next(rows, None)
-  if first is None:
-    return
-  absent = set(optional) - first[1].keys()
-  names = list({*required, *optional, *raw} - (absent - {*raw}))
+  first = header(path)
+  absent = {*optional} - {*raw} - {*first}
+  names = list({*required, *optional, *raw} - absent)
 
   def wanted():
-    for line, row in itertools.chain([first], rows):
-      if late := sorted(absent & row.keys()):
+    for line, row in _json_rows(path):
+      if late := absent & row.keys():
         raise errors.InputError(
-          f'{path}, line {line} has {late[0]!r}, and the first line has not; give'
+          f'{path}, line {line} has {min(late)!r}, and the first line has not; give'
           ' it to all lines or to none'
         )
       yield line, [row.get(name) for name in names]
 
-  yield from _gathered(wanted(), names, len(first[1]))
-
-
-def _json_text(values: list, name: str, batch: Batch) -> list[str]:
-  texts = []
-  for row, value in enumerate(values):
-    if type(value) is float and value.is_integer() and abs(value) < _MOST_WHOLE:
-      value = int(value)
-    if type(value) in (int, bool):
-      value = json.dumps(value)
-    if type(value) is not str or _SURROGATE.search(value):
-      raise errors.InputError(
-        f'{batch.where(row)}: {name!r} is {json.dumps(value)[:40]}; expected text or a whole number'
-      )
-    texts.append(value)
-  return texts
+  return _gathered(wanted(), names, len(first))
 
 
 @contextlib.contextmanager
@@ -392,57 +367,12 @@ def _parquet(path, required, optional, raw):
     start = 1
     for part in file.iter_batches(_PARQUET_ROWS, columns=names):
       end = start + part.num_rows
-      yield range(start, end), {name: part.column(name) for name in names}
+      # Columns that are dates stay exact: Python has none after the year 9999.
+      columns = {
+        name: part.column(name).to_pandas(date_as_object=False)
+        if name in raw
+        else part.column(name).to_pylist()
+        for name in names
+      }
+      yield range(start, end), columns
       start = end
-
-
-def _cells(values):
-  """Returns a column of numbers, text, dates or lists as NumPy or pandas have it.
-
-  Dates are datetime64, because Python has none after the year 9999. A column of any
-  other type is not converted; its cells are the name of the type.
-  """
-  import pyarrow as pa
-
-  kind, types = values.type, pa.types
-  inner = getattr(kind, 'value_type', kind)  # Of lists and dictionaries.
-  is_number = types.is_integer(inner) or types.is_floating(inner)
-  if not (
-    is_number
-    or types.is_decimal(inner)
-    or str(inner) in ('bool', 'string', 'large_string', 'null')
-    or types.is_date(kind)
-    or types.is_timestamp(kind)
-  ):
-    return np.full(len(values), str(kind), object)
-  if types.is_dictionary(kind):
-    return values.to_pandas()
-  return values.to_numpy(zero_copy_only=False)
-
-
-def _arrow_text(values, name: str, batch: Batch) -> list[str]:
-  import pyarrow as pa
-
-  where = f'{batch.file.removesuffix(", row")}, column {name!r}'
-  if pa.types.is_dictionary(values.type):
-    values = values.dictionary_decode()
-  kind = values.type
-  is_float = pa.types.is_floating(kind)
-  if not (is_float or str(kind) in ('bool', 'string', 'large_string')) and (
-    not pa.types.is_integer(kind)
-  ):
-    raise errors.InputError(f'{where} is {kind}; expected text or whole numbers: write it so')
-  bad = values.is_null().to_numpy(zero_copy_only=False)
-  if is_float:
-    numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)
-    bad |= ~((abs(numbers) < _MOST_WHOLE) & (np.floor(numbers) == numbers))
-  if bad.any():
-    row = int(bad.argmax())
-    found = values[row].as_py()
-    raise errors.InputError(
-      f'{where}, row {batch.places[row]}'
-      f' {"has no value" if found is None else f"is {found}"}; expected text or a'
-      ' whole number: write it so, or name another column'
-    )
-  values = pa.array(numbers.astype(np.int64)) if is_float else values
-  return values.cast(pa.large_string()).to_pylist()

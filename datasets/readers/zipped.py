@@ -13,15 +13,12 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import IO, AnyStr, BinaryIO, TextIO
+from typing import BinaryIO, TextIO
 
 from tff_xc import errors
 
 # What reading a damaged file raises.
-DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, UnicodeDecodeError)
-# A longer line is none of a person's data, and a few kilobytes of gzip hold one
-# that is larger than any memory.
-LONGEST_LINE = 1 << 26
+DAMAGE = (OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile, UnicodeDecodeError)
 # Names of what computers leave beside data: hidden files (`._*` of macOS, `.git`),
 # thumbnails, and what file systems and file servers keep for themselves.
 _NEVER = re.compile(
@@ -69,11 +66,8 @@ def find(path: str | os.PathLike) -> tuple[pathlib.Path, str] | None:
 
 def names_of(archive: pathlib.Path) -> list[str]:
   """Returns the paths of a zip's files; raises InputError if it is damaged."""
-  try:
-    with zipfile.ZipFile(archive) as file:
-      names = file.namelist()
-  except (OSError, ValueError, zipfile.BadZipFile) as e:
-    raise errors.InputError(f'{archive} is no zip that can be read ({e}); get it again') from e
+  with readable(archive, 'get it again'), zipfile.ZipFile(archive) as file:
+    names = file.namelist()
   return [n for n in names if is_data(n) and n[-1:] != '/']
 
 
@@ -108,14 +102,10 @@ def open_bytes(path: str | os.PathLike) -> BinaryIO:
     file = path.open('rb')
   elif found := find(path):
     archive, name = found
-    try:
-      # The zip is closed with its member.
-      with zipfile.ZipFile(archive) as opened:
-        file = opened.open(name)
-    except (*DAMAGE, RuntimeError) as e:
-      raise errors.InputError(
-        f'{archive} cannot be unpacked ({e}); unpack it, and give the file {name}'
-      ) from e
+    # The zip is closed with its member.
+    advice = f'unpack it, and give the file {name}'
+    with readable(archive, advice), zipfile.ZipFile(archive) as opened:
+      file = opened.open(name)
   else:
     raise errors.InputError(f'{path} is not in its zip; name another file of it')
   if path.suffix.lower() == '.gz' or file.peek(2)[:2] == _GZIP:
@@ -130,20 +120,7 @@ def check_regular(path: pathlib.Path) -> None:
     raise errors.InputError(f'{path} is no file; give one')
 
 
-def lines(file: IO[AnyStr], path: str | os.PathLike, before: int = 0) -> Iterator[AnyStr]:
-  """Yields the lines of a file, of which `before` are read; none is too long."""
-  number = before
-  while line := file.readline(LONGEST_LINE):
-    number += 1
-    if len(line) == LONGEST_LINE:
-      raise errors.InputError(
-        f'{path}, line {number} has more than {LONGEST_LINE:,} characters; give a'
-        ' file with shorter lines'
-      )
-    yield line
-
-
 def text_lines(path: str | os.PathLike, advice: str = _ADVICE, **options) -> Iterator[str]:
-  """Yields `lines` of the text of a file or a member; errors are of `readable`."""
+  """Yields the lines of the text of a file or a member; errors are of `readable`."""
   with readable(path, advice), open_text(path, **options) as file:
-    yield from lines(file, path)
+    yield from file

@@ -48,14 +48,10 @@ def test_parts_with_sets_of_labels_and_numbers_as_ids():
 
 
 def test_some_examples_and_some_classes():
-  def read(numbers):
-    return 10 * numbers
-
   whole = of(['a', 'b', 'c'], 1, [0, 1, 0], ['ann', 'bob'])
-  some = dataclasses.replace(whole, read=read).some(np.array([2, 0]))
+  some = whole.some(np.array([2, 0]))
   assert some.ids_of(np.arange(2)) == [0, 1]
   assert some.users.tolist() == [0, 0]
-  assert some.read(np.array([0])).tolist() == [20]
   kept = whole.of_classes(np.array([1]))
   assert (kept.labels.tolist(), kept.class_names) == ([0, 0, 0], ['y'])
   assert whole.of_classes(np.array([0])).labels.tolist() == [-1, -1, -1]

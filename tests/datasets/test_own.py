@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from datasets import own as own_data
-from datasets.readers import rows, tables
+from datasets.readers import rows
 from datasets.splits import deal
 from tff_xc import errors, memory
 from tff_xc.data import fingerprint
@@ -80,24 +80,17 @@ def test_every_form_holds_the_same(tmp_path, suffix):
   assert rows.header(path) == list(FRAME)
 
 
-@pytest.mark.parametrize('index', [None, 'id', ['a', 'b'], [None, None], 'count', 'user_id'])
+@pytest.mark.parametrize('index', ['id', ['a', 'b'], 'count', 'user_id'])
 def test_the_index_of_pandas_is_no_feature(tmp_path, index):
   frame = FRAME.assign(id=[7, 5, 6, 4], a=0, b=[3, 1, 2, 0])
-  wanted = ['weight', 'count', 'id', 'a', 'b']
-  names = index if isinstance(index, list) else [index]
-  if index == [None, None]:
-    frame.index = pd.MultiIndex.from_arrays([range(4), range(4)])
-  elif index:
-    frame = frame.set_index(index)
-  else:
-    frame = frame.iloc[[2, 0, 3, 1]]  # Rows in order have no column.
-  frame.to_parquet(tmp_path / 'a.parquet')
+  frame.set_index(index).to_parquet(tmp_path / 'a.parquet')
   found = read(tmp_path / 'a.parquet')
+  wanted = ['weight', 'count', 'id', 'a', 'b']
+  names = [index] if isinstance(index, str) else index
   assert found.features == [name for name in wanted if name not in names]
   assert sorted(found.users) == ['ann', 'ann', 'bob', 'cy']
-  if index == 'id':  # Unless it is named.
-    named_id = read(tmp_path / 'a.parquet', features=('id',), id='b')
-    assert (named_id.features, named_id.ids[0]) == (['id'], '3')
+  frame.to_csv(tmp_path / 'a.csv')  # The index has no name.
+  assert read(tmp_path / 'a.csv').features == wanted
 
 
 def test_columns_may_be_named(tmp_path):
@@ -126,17 +119,6 @@ def test_a_column_of_lists_is_many_features(tmp_path):
   both = pa.table([pa.array(['a', 'b']), [1, 2], [3, 4]], ['class', 'x', 'x'])
   pyarrow.parquet.write_table(both, tmp_path / 'mine.parquet')
   refused(tmp_path / 'mine.parquet', "'x'")
-
-
-@pytest.mark.parametrize(('suffix', 'place'), [('.csv', 'line 5'), ('.parquet', 'row 4')])
-def test_rows_are_read_in_parts(tmp_path, monkeypatch, suffix, place):
-  monkeypatch.setattr(tables, '_ROWS', 3)
-  monkeypatch.setattr(tables, '_PARQUET_ROWS', 3)
-  found = read(written(tmp_path, suffix=suffix))
-  np.testing.assert_array_equal(found.x[:, 1], [1, 2, 3, 4])
-  # A later part's error names the row of the file.
-  bad = written(tmp_path, FRAME.assign(weight=[1, 2, 3, np.inf]), suffix)
-  refused(bad, f"{place}: 'weight' is 'inf'")
 
 
 def test_lists_and_objects_of_json(tmp_path):
@@ -201,27 +183,6 @@ def test_damaged_files_are_refused(tmp_path, monkeypatch):
   refused(written(tmp_path), 'memory')
 
 
-@pytest.mark.parametrize('suffix', ['.csv', '.jsonl', '.parquet'])
-@pytest.mark.parametrize(
-  ('cells', 'wrong'),
-  [
-    (['1,5', '2,5', '3', '-1,25'], "line 2: 'b' is '1,5', and 3 of"),
-    (['1.5', 'NA', 'NA', 'NA'], "line 3: 'b' is 'NA', and 3 of"),
-    (['7', '8', '', ''], "line 4: 'b' is '', and 2 of"),
-    (['a 1', '3', 'b 2', ''], ''),
-    (['2024-05-01', 'x', 'y', '1,2,3'], ''),
-  ],
-)
-def test_a_column_that_was_meant_to_be_numbers_is_named(tmp_path, capsys, cells, wrong, suffix):
-  path = written(tmp_path, FRAME.assign(b=cells), suffix)
-  assert read(path).features == ['weight', 'count']
-  said = capsys.readouterr().err.splitlines()
-  if suffix == '.csv':
-    assert [wrong in line for line in said] == [True] * bool(wrong)
-  else:
-    assert len(said) == bool(wrong)
-
-
 # Federated data.
 
 
@@ -259,11 +220,6 @@ def test_users_of_a_table_are_clients(tmp_path, capsys):
   assert dataset.train.numbers('u10').tolist() == [0, 2, 4, 6, 8, 10]
   assert dataset.train.pool.spec.shape == (3,)
   assert dataset.test is None
-  # NA is nobody, as in make_splits.
-  users = np.where(np.arange(12) < 3, 'NA', OWNERS)
-  dataset = load(csv(tmp_path / 'mine.csv', users=users))
-  assert dataset.train.client_ids == ['u1', 'u10', 'u9']
-  assert sorted(dataset.train.partition.numbers) == list(range(3, 12))
 
 
 def test_features_are_standardised_by_the_training_rows_only(tmp_path):
@@ -311,33 +267,6 @@ def test_a_second_table_is_the_test(tmp_path, users):
   for other, message in ((narrow, r"narrow\.csv .*'f2'"), (path, 'training')):
     with pytest.raises(errors.InputError, match=message):
       load(path, '', other)
-
-
-@pytest.mark.parametrize('by', ['row', 'id', 'name'])
-def test_a_split_of_rows(tmp_path, by):
-  ids = {} if by == 'row' else {'image_id': [f'r{i}' for i in range(12)]}
-  path = csv(tmp_path / 'mine.csv', users=None, **ids)
-  name = (lambda i: f'r{i}') if ids else str
-  class_ = (lambda i: f'c{Y[i]}') if by == 'name' else lambda i: Y[i]
-  folder = tmp_path / 'splits'
-  folder.mkdir()
-  lines = [f'{i % 2},{name(i)},{class_(i)}\n' for i in range(8)]
-  text = ''.join(['user_id,image_id,class\n', *lines])
-  (folder / 'federated_train.csv').write_text(text)
-  (folder / 'test.csv').write_text(f'image_id,class\n{name(9)},{class_(9)}\n')
-  if by != 'name':
-    names = ''.join(f'{k},c{k},1\n' for k in range(3))
-    (folder / 'classes.csv').write_text(f'class,name,count\n{names}')
-  dataset = load(path, folder)
-  assert dataset.train.client_ids == ['0', '1']
-  assert dataset.train.numbers('1').tolist() == [1, 3, 5, 7]
-  np.testing.assert_array_equal(examples(dataset.test)[0], examples(dataset.train.pool)[9])
-  other = csv(tmp_path / 'other.csv', y=(Y + 1) % 3, users=None, **ids)
-  few = {key: values[:3] for key, values in ids.items()}
-  short = csv(tmp_path / 'short.csv', X[:3], Y[:3], None, **few)
-  for wrong, message in ((other, "'c0' here and 'c1'"), (short, repr(name(3)))):
-    with pytest.raises(errors.InputError, match=message):
-      load(wrong, folder)
 
 
 @pytest.mark.parametrize('dtype', [np.float64, np.float16, np.int32, np.uint8, bool])

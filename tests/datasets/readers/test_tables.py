@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datasets.readers import tables, zipped
+from datasets.readers import tables
 from tff_xc import errors
 
 ROWS = [('a, b', '7', 'x'), ('é', '10', 'y'), ('a, b', '9', 'x')]
@@ -78,9 +78,8 @@ def test_blank_lines_and_line_breaks_in_fields_count_as_lines(tmp_path):
     ('a.jsonl', '[1]\n', r"line 1 is '\[1\]'"),
     ('a.jsonl', '{"user": 1}\n', "line 1: 'item'"),
     ('a.jsonl', '{"user": 1, "item": 2.5}', "'item' is 2.5"),
-    ('a.jsonl', '{"user": null, "item": 2}', "'user' is null"),
+    ('a.jsonl', '{"user": null, "item": 2}', "'user' is None"),
     ('a.jsonl', '{"user": [1], "item": 2}', r"'user' is \[1\]"),
-    ('a.jsonl', '{"user": "\\ud800", "item": 2}', r"line 1: 'user' .*ud800"),
     ('a.parquet', b'PAR1', 'no Parquet'),
   ],
 )
@@ -107,12 +106,11 @@ def test_bad_parquet(tmp_path):
   frame = pd.DataFrame({'user': ['a', None], 'item': [1.5, 2.0]})
   both = pa.table([frame['user'][:1], frame['user'][:1]], ['user', 'user'])
   for table, column, message in (
-    (pa.table(frame), 'user', "'user', row 2 has no value"),
-    (pa.table(frame), 'item', "'item', row 1 is 1.5"),
+    (pa.table(frame), 'user', "row 2: 'user' is None"),
+    (pa.table(frame), 'item', "row 1: 'item' is 1.5"),
     (pa.table(frame), 'class', "'class'"),
     (both, 'user', "'user' twice"),
-    (pa.table({'user': [[1], [2]]}), 'user', 'list<'),
-    (pa.table({'user': [['a'], ['b']]}), 'user', 'list<'),
+    (pa.table({'user': [[1], [2]]}), 'user', r"row 1: 'user' is \[1\]"),
   ):
     pq.write_table(table, path)
     with pytest.raises(errors.InputError, match=message):
@@ -146,11 +144,6 @@ def test_whole_floats_and_bools_are_text(tmp_path, form):
     (pa.date32(), 3_000_000, np.datetime64(3_000_000, 'D')),
     (pa.timestamp('ns'), 1, np.datetime64(1, 'ns')),
     (pa.dictionary(pa.int32(), pa.string()), 'a', 'a'),
-    (pa.time32('ms'), 0, 'time32[ms]'),
-    (pa.duration('s'), 10**18, 'duration[s]'),
-    (pa.binary(), b'1', 'binary'),
-    (pa.list_(pa.date32()), [3_000_000], 'list<element: date32[day]>'),
-    (pa.struct({'a': pa.timestamp('s')}), {'a': 10**15}, 'struct<a: timestamp[ms]>'),
   ],
 )
 def test_values_of_parquet(kind, value, expected, tmp_path):
@@ -177,17 +170,11 @@ def test_names_are_the_same_text_in_every_form(form, tmp_path):
   assert batch.columns['class'] == found
 
 
-def test_long_fields_and_long_lines(tmp_path, monkeypatch):
+def test_long_fields(tmp_path):
   path = tmp_path / 'a.csv'
   path.write_text(f'user,text\n1,{"x" * 140_000}\n')
   [batch] = tables.batches(path, ['user', 'text'])
   assert len(batch.columns['text'][0]) == 140_000
-  monkeypatch.setattr(zipped, 'LONGEST_LINE', 1000)
-  other = tmp_path / 'a.jsonl'
-  other.write_text('{"user": 1}\n{"user": 1, "text": "' + 'x' * 2000)
-  for bad in (path, other):
-    with pytest.raises(errors.InputError, match=r'line 2 .* 1,000'):
-      list(tables.batches(bad, ['user']))
 
 
 @pytest.mark.parametrize('archive', [False, True])
