@@ -11,9 +11,9 @@ shards of distinct classes.
 """
 
 import dataclasses
-import itertools
 import os
 import pathlib
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -26,8 +26,7 @@ from tff_xc.data import partition as partition_lib
 
 _LISTS = ('.txt', '.txt.gz', '.lst', '.lst.gz')
 _SUFFIXES = '|'.join(suffix[1:] for suffix in names_lib.SUFFIXES)
-_AN_IMAGE = rf'^((\./)?([^/]+/)+[^/]+\.(?i:{_SUFFIXES}))?$'
-_LINES = 1 << 16
+_AN_IMAGE = re.compile(rf'((\./)?([^/]+/)+[^/]+\.(?i:{_SUFFIXES}))?')
 # Streams of numpy generators: [seed, stream].
 _TEST, _DEAL = range(2)
 
@@ -58,21 +57,13 @@ def _ids(path: pathlib.Path) -> examples_lib.Texts:
 
 def _lines(path: pathlib.Path) -> Iterator[str]:
   """Yields the names, and '' for blank lines."""
-  import pyarrow as pa
-  import pyarrow.compute
-
-  count, advice = 0, 'give text, SYNSET/NAME.JPEG in each line'
-  every = map(str.rstrip, zipped.text_lines(path, advice))
-  while lines := list(itertools.islice(every, _LINES)):
-    right = pyarrow.compute.match_substring_regex(pa.array(lines, pa.large_string()), _AN_IMAGE)
-    wrong = np.flatnonzero(~right.to_numpy(zero_copy_only=False)).tolist()
-    if wrong:
+  lines = zipped.text_lines(path, 'give text, SYNSET/NAME.JPEG in each line')
+  for number, line in enumerate(map(str.rstrip, lines), 1):
+    if not _AN_IMAGE.fullmatch(line):
       raise errors.InputError(
-        f'{path}, line {count + wrong[0] + 1:,}: {lines[wrong[0]][:60]!r} is no'
-        ' SYNSET/NAME.JPEG; mend it, or leave it out'
+        f'{path}, line {number:,}: {line[:60]!r} is no SYNSET/NAME.JPEG; mend it, or leave it out'
       )
-    count += len(lines)
-    yield from (line.removeprefix('./') for line in lines)
+    yield line.removeprefix('./')
 
 
 def split(

@@ -69,12 +69,12 @@ def load(
   places, data = _labelled(store, choice, corrupt)
   if corrupt == SKIP and checks:
 
-    def damage(place):
-      return _damage(store, place, side)
+    def is_sound(place):
+      return _is_sound(store, place, side)
 
-    bad = ~readable(store, places, lambda block: [d is None for d in _threads().map(damage, block)])
-    how = 'cannot be read', 'mend or remove them'
-    places, data = _without(bad, places, data, store.path, *how, damage)
+    bad = ~readable(store, places, lambda block: list(_threads().map(is_sound, block)))
+    cure = 'mend or remove them'
+    places, data = _without(bad, places, data, store.path, 'cannot be read', cure)
   labels = np.unique(data.labels[data.labels < len(data.class_names)])
   cure = (
     f'name two in {choice.split}, or put the images of each class into a folder named as the class,'
@@ -144,13 +144,11 @@ def _without(
   path,
   why: str,
   cure: str,
-  reason: Callable[[int], str | None] = lambda place: '',
 ) -> tuple[np.ndarray, examples_lib.Examples]:
   """Returns the images that are not `bad`, bool [N]; tells how many are, and why."""
   if not bad.any():
     return places, data
-  row = np.flatnonzero(bad)[:1]
-  first = f'{data.ids.take(row)[0]!r}{reason(places[row[0]]) or ""}'
+  first = repr(data.ids.take(np.flatnonzero(bad)[:1])[0])
   for part in ('training', 'test', 'retrieval'):
     numbers = data.train if part == 'training' else getattr(data, part)
     if numbers is not None and len(numbers) and bad[numbers].all():
@@ -167,13 +165,13 @@ def _without(
   return places[kept], data.kept(kept)
 
 
-def _damage(store: store_lib.Store, place: int, side: int) -> str | None:
-  """Returns `decode.reason` of an image that cannot be decoded, else None."""
+def _is_sound(store: store_lib.Store, place: int, side: int) -> bool:
+  """Returns whether an image can be decoded."""
   try:
     decode.square(store.read(place), side)
-  except decode.DAMAGE as e:
-    return decode.reason(e)
-  return None
+  except decode.DAMAGE:
+    return False
+  return True
 
 
 @functools.cache

@@ -131,22 +131,21 @@ def _images(paths, description, size: int, is_strict: bool) -> Inputs:
   readable = array.array('q'), array.array('q')  # Stores, and numbers in them.
 
   def blocks():
-    first = None
+    damaged = []
     for place, (path, store) in enumerate(zip(paths, stores, strict=True)):
       # A folder given as it is may have the name of a class.
       own = [pathlib.Path(path).resolve().name] * os.path.isdir(path)
       for numbers, block in images.blocks(store, description, size, own):
-        first = first or next(iter(block.damaged), None)
-        if is_strict and block.damaged:
-          break
+        damaged += block.damaged[:1]
+        if is_strict and damaged:
+          _, name, why = damaged[0]
+          raise errors.InputError(f'{name} is {why}; leave it out, or give --corrupt=skip')
         readable[0].extend([place] * len(numbers))
         readable[1].extend(numbers)
         yield block
-    if first and (is_strict or not readable[0]):
-      _, name, why = first
-      others = ', nor is any other' if total > 1 else ''
-      cure = 'leave it out, or give --corrupt=skip' if is_strict else 'give sound images'
-      raise errors.InputError(f'{name} is {why}{"" if is_strict else others}; {cure}')
+    if not readable[0]:
+      _, name, why = damaged[0]
+      raise errors.InputError(f'{name} is {why}, and no other image is; give sound images')
 
   def image(number: int) -> np.ndarray:
     store = stores[readable[0][number]]

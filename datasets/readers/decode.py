@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-# Images of more pixels are decoded one at a time, and converted by strips.
+# Images of more pixels are decoded one at a time.
 LARGE = 2**24
 _ONE_AT_A_TIME = threading.Lock()
 # What Pillow decodes by itself. For an EPS it would run another program.
@@ -69,8 +69,7 @@ def _decoded(data: bytes, least: int, use: Callable[[Image.Image], Any]):
     # Damaged EXIF raises anything; the image may be sound.
     with contextlib.suppress(Exception):
       ImageOps.exif_transpose(image, in_place=True)
-    image = _by_strips(image) if is_large else _converted(image)
-    found = use(image)
+    found = use(_converted(image))
     del image  # Before another thread decodes one.
   return found
 
@@ -108,17 +107,6 @@ def fitted_array(image: np.ndarray, side: int) -> np.ndarray:
     return fitted(Image.fromarray(image), side)
   planes = np.moveaxis(image, -1, 0)
   return np.stack([fitted_array(np.ascontiguousarray(p), side) for p in planes], -1)
-
-
-def _by_strips(image: Image.Image) -> Image.Image:
-  """As `_converted`, whose intermediate images take several times the memory."""
-  found = Image.new('RGB', image.size)
-  rows = max(LARGE // 16 // image.width, 1)
-  for top in range(0, image.height, rows):
-    bottom = min(top + rows, image.height)
-    strip = image.crop((0, top, image.width, bottom))
-    found.paste(_converted(strip), (0, top))
-  return found
 
 
 def _converted(image: Image.Image) -> Image.Image:

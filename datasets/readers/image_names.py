@@ -73,22 +73,15 @@ class Found:
       self._suffixes[suffix] += 1
     return None
 
-  def left_out(self) -> str:
-    """Says how many files are no images."""
-    if not self._suffixes:
-      return ''
-    kinds = ', '.join(
-      f'{count:,} {wording.shown(suffix) or "without suffix"}'
-      for suffix, count in self._suffixes.most_common(5)
-    )
-    files = wording.count(self._suffixes.total(), 'file')
-    return f'leaving out {files} not named as images ({kinds})'
-
-
-def tell(left_out: str, of) -> None:
-  """Tells people what `Found.left_out` says of a folder or an archive."""
-  if left_out:
-    print(f'note: {of}: {left_out}', file=sys.stderr)
+  def tell(self, of) -> None:
+    """Tells people how many files of a folder or an archive are no images."""
+    if self._suffixes:
+      kinds = ', '.join(
+        f'{count:,} {wording.shown(suffix) or "without suffix"}'
+        for suffix, count in self._suffixes.most_common(5)
+      )
+      files = wording.count(self._suffixes.total(), 'file')
+      print(f'note: {of}: leaving out {files} not named as images ({kinds})', file=sys.stderr)
 
 
 def clean(path: str) -> str | None:
@@ -140,11 +133,11 @@ def of_ids(path: str | os.PathLike, ids: examples_lib.Texts) -> examples_lib.Exa
   codes = examples_lib.Codes()
   for numbers in examples_lib.blocks(len(ids)):
     codes.add(name.rpartition('/')[0] for name in ids.take(numbers))
-  class_of, tests = _meaning(codes.names, path)
-  class_names = examples_lib.in_order({c for c in class_of if c is not None})
+  label_names, tests = _meaning(codes.names, path)
+  class_names = examples_lib.in_order({c for c in label_names if c is not None})
   place = {name: i for i, name in enumerate(class_names)}
   folder = codes.codes()
-  labels = np.array([place.get(c, -1) for c in class_of], np.int32)[folder]
+  labels = np.array([place.get(c, -1) for c in label_names], np.int32)[folder]
   is_test = np.array(tests, bool)[folder]
   if (unused := np.flatnonzero(labels < 0)).size:
     [name] = ids.take(unused[:1])
@@ -166,13 +159,13 @@ def of_ids(path: str | os.PathLike, ids: examples_lib.Texts) -> examples_lib.Exa
 def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
   """Returns each folder's class, None if it is of no part, and if it is the test."""
   split = [folder.split('/') if folder else [] for folder in folders]
-  outer = {_checked(parts[0], path) for parts in split if parts}
+  outer = {parts[0] for parts in split if parts}
   if len(outer) == 1 and all(len(parts) > 1 for parts in split):
     split = [parts[1:] for parts in split]
   kinds = _kinds(split, path)
   used = {_TRAIN, _TEST if _TEST in kinds.values() else _VALIDATION}
   depth = 1 if kinds else 0
-  class_of, tests = [], []
+  label_names, tests = [], []
   for folder, parts in zip(folders, split, strict=True):
     if len(parts) <= depth:
       raise errors.InputError(
@@ -180,18 +173,12 @@ def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
         f' them into a folder named as their class, or {_BY_TABLE}'
       )
     kind = kinds[parts[0]] if kinds else _TRAIN
-    name = examples_lib.nfc(_checked(parts[depth], path))
-    class_of.append(name if kind in used else None)
+    name = examples_lib.nfc(parts[depth].strip())
+    label_names.append(name if kind in used else None)
     tests.append(kind != _TRAIN)
   inner = {''.join(parts[depth + 1 : depth + 2]) for parts in split}
-  _check_classes({name for name in class_of if name}, inner, path)
-  return class_of, tests
-
-
-def _checked(name: str, path) -> str:
-  if name != name.strip():
-    raise errors.InputError(f'{path}: the folder {name!r} begins or ends with a space; rename it')
-  return name
+  _check_classes({name for name in label_names if name}, inner, path)
+  return label_names, tests
 
 
 def _kinds(split: list[list[str]], path) -> dict[str, int]:

@@ -20,8 +20,7 @@ from tff_xc import errors
 
 # Images that stand for all where reading all would take long.
 _SAMPLE = 500
-_COMPRESSED = ('.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
-ARCHIVES = ('.zip', '.tar', *_COMPRESSED)
+ARCHIVES = ('.zip', '.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
 
 
 class Store(NamedTuple):
@@ -86,7 +85,10 @@ def open_store(
   else:
     found = packed.open_tars(path)
   store = Store(path, *found)
-  _check_some(store.names, path)
+  if not len(store.names):
+    raise errors.InputError(
+      f'{path} has no images ({", ".join(names_lib.SUFFIXES)}); give another folder or archive'
+    )
   return store
 
 
@@ -97,25 +99,11 @@ def is_images(name: str) -> bool:
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
-  """Lists the images of a folder or an archive by their classes, and decodes
-  none.
+  """Lists the images of a folder or an archive by their classes, and decodes none.
 
-  A compressed tar will do, too, although it cannot be read in place. Raises
-  `errors.InputError` as `open_store` and `names.of_ids`.
+  Raises `errors.InputError` as `open_store` and `image_names.of_ids`.
   """
-  path = pathlib.Path(path)
-  if path.is_dir() or not path.name.lower().endswith(_COMPRESSED):
-    return names_lib.of_ids(path, open_store(path).names)
-  ids = packed.names_of_compressed(path)
-  _check_some(ids, path)
-  return names_lib.of_ids(path, ids)
-
-
-def _check_some(names: examples_lib.Texts, path: pathlib.Path) -> None:
-  if not len(names):
-    raise errors.InputError(
-      f'{path} has no images ({", ".join(names_lib.SUFFIXES)}); give another folder or archive'
-    )
+  return names_lib.of_ids(path, open_store(path).names)
 
 
 def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:
@@ -183,7 +171,7 @@ def _folder(path: pathlib.Path, features: record_features.Features) -> tuple:
     return packed.open_tars(path, sorted(tars))
   if records and not len(names):
     return packed.open_records(path, sorted(records), features)
-  names_lib.tell(found.left_out(), path)
+  found.tell(path)
   return _of_files(path, names)
 
 
@@ -215,15 +203,12 @@ def _files(path: pathlib.Path) -> Iterator[str]:
       f'{e.filename} cannot be read ({e.strerror}); check its permissions'
     ) from e
 
-  above = {os.fspath(path): ()}  # What each folder lies in.
   for folder, below, files in os.walk(path, followlinks=True, onerror=fail):
     below[:] = filter(zipped.is_data, below)  # Some may not even be opened.
-    outer, real = above.pop(folder), os.path.realpath(folder)
-    if real in outer:  # A link leads back.
+    above = [p for p in pathlib.Path(folder).parents if p.is_relative_to(path)]
+    if os.path.realpath(folder) in map(os.path.realpath, above):  # A link leads back.
       below.clear()
       continue
-    for name in below:
-      above[os.path.join(folder, name)] = (*outer, real)
     start = pathlib.Path(folder).relative_to(path).as_posix()
     yield from (f'{start}/{file}' for file in files)
 
@@ -237,7 +222,7 @@ def _zip(path: pathlib.Path) -> tuple:
     if not member.is_dir() and (name := found.image(member.filename)):
       members[name] = member
   names, _ = names_lib.in_order(members, path)
-  names_lib.tell(found.left_out(), path)
+  found.tell(path)
 
   def read_member(number: int) -> bytes:
     member = members[names.take(np.array([number]))[0]]

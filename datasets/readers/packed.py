@@ -3,10 +3,9 @@
 The index (names, files, offsets, sizes) is made once and kept in the user's cache.
 
 Tars: one, or a folder of tars such as ImageNet's, one for each class; a tar may
-itself consist of tars. An image in an inner tar, or in one of a folder's, has the id
+itself have tars. An image in an inner tar, or in one of a folder's, has the id
 that it would have if the tar were a folder without `.tar`: `n01440764.tar` has
-`n01440764/n01440764_1.JPEG`. Tars beside images do not count. Of images of one name,
-the last counts.
+`n01440764/n01440764_1.JPEG`. Of images of one name, the last counts.
 
 TFRecords of `tf.train.Example`: an image and perhaps a class, a user and an id, in
 features named as `record_features` says. TFF's Landmarks and iNaturalist are
@@ -27,7 +26,6 @@ import pathlib
 import re
 import tarfile
 import urllib.parse
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -41,7 +39,7 @@ MOST_BYTES = 2**28
 # Files that are open at once.
 _OPEN = 64
 # Increase these when the arrays of a cached index change.
-_TARS, _RECORDS = 7, 3
+_TARS, _RECORDS = 8, 3
 # The names and these arrays are what an index consists of.
 _NUMBERS = {'files': np.int32, 'offsets': np.int64, 'sizes': np.int64}
 # Compressed files have such names, too, and are refused with what to do.
@@ -81,7 +79,7 @@ def _arrays(names: examples_lib.Texts, order, where) -> dict[str, np.ndarray]:
   text = np.frombuffer(b'' if text is None else text, np.uint8)[: ends[-1]]
   numbers = {
     name: np.frombuffer(column, np.int64)[order].astype(dtype)
-    for (name, dtype), column in zip(_NUMBERS.items(), where, strict=False)
+    for (name, dtype), column in zip(_NUMBERS.items(), where, strict=True)
   }
   return {'names': text, 'ends': ends, **numbers}
 
@@ -121,52 +119,36 @@ def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
   prefixes = [f'{_stem(file)}/' for file in files] or ['']
 
   def make():
-    *found, left_out = _scanned(path, zip(prefixes, whole, strict=True), 'r:')
-    return {**_arrays(*found), 'left_out': np.frombuffer(left_out.encode(), np.uint8)}
+    return _arrays(*_scanned(path, zip(prefixes, whole, strict=True)))
 
-  index = parsed_cache.of_files(path, 'index', _TARS, whole, make)
-  names_lib.tell(index['left_out'].tobytes().decode(), path)
-  return _open(whole, index)
+  return _open(whole, parsed_cache.of_files(path, 'index', _TARS, whole, make))
 
 
-def names_of_compressed(path: pathlib.Path) -> examples_lib.Texts:
-  """Returns the names of a compressed tar's images in order, as `open_tars`."""
-  names, _, _, left_out = _scanned(path, [('', path)], 'r|*')
-  names_lib.tell(left_out, path)
-  return names
+def _scanned(path, named: Iterable[tuple[str, pathlib.Path]]):
+  """Returns the names in tars in order, where each was, and the places.
 
-
-def _scanned(path, named: Iterable[tuple[str, pathlib.Path]], mode: str):
-  """Returns names in order, where each was, the places, and what is left out, of
-  tars.
-
-  `named` has what names begin with, and the tars; `mode` is that of
-  `tarfile.open`.
+  `named` has what names begin with, and the tars.
   """
   found = names_lib.Found()
-  where = [*(array.array('q') for _ in _NUMBERS), array.array('b')]
+  where = [array.array('q') for _ in _NUMBERS]
 
   def images():
     for place, (prefix, file) in enumerate(named):
-      for name, *numbers in _images(file, mode, file, found, prefix):
+      for name, *numbers in _images(file, file, found, prefix):
         yield name, place, *numbers
 
   names, order = names_lib.last_of_equal(*_index(images(), where, path))
-  tars, inner = np.frombuffer(where[0], np.int64), np.frombuffer(where[3], bool)
-  others = inner & np.isin(tars, tars[~inner])  # In tars beside images.
-  if others.any():
-    kept = np.flatnonzero(~others[order])
-    names, order = examples_lib.Texts(names.array.take(kept)), order[kept]
-  return names, order, where, found.left_out()
+  found.tell(path)
+  return names, order, where
 
 
 def _images(
-  file, mode: str, path, found: names_lib.Found, prefix: str, start: int = 0
-) -> Iterator[tuple[str, int, int, bool]]:
-  """Yields name, offset, size, and whether it is in an inner tar, of a file."""
+  file, path, found: names_lib.Found, prefix: str, start: int = 0
+) -> Iterator[tuple[str, int, int]]:
+  """Yields name, offset and size of the images of a tar, and of the tars in it."""
   opened = {'name' if isinstance(file, pathlib.Path) else 'fileobj': file}
   try:
-    with tarfile.open(**opened, mode=mode, tarinfo=_Member) as archive:
+    with tarfile.open(**opened, mode='r:') as archive:
       while (member := archive.next()) is not None:
         archive.members.clear()  # It would keep all.
         tar = names_lib.clean(member.name) or ''
@@ -179,13 +161,11 @@ def _images(
           )
         offset = start + member.offset_data
         if name and member.isfile():
-          yield name, offset, member.size, False
+          yield name, offset, member.size
         elif is_tar and member.isfile():
           within = f'{path}, {member.name}', found, f'{prefix}{_stem(tar)}/'
-          inner = archive.extractfile(member)
-          for name, at, size, _ in _images(inner, mode[:2], *within, offset):
-            yield name, at, size, True
-  except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as e:
+          yield from _images(archive.extractfile(member), *within, offset)
+  except (OSError, EOFError, ValueError, tarfile.TarError) as e:
     raise errors.InputError(
       f'{path} is no tar that can be read ({e}); get a damaged one again, and unpack'
       ' a compressed one (.tar.gz), whose images cannot be read in place'
@@ -194,21 +174,6 @@ def _images(
 
 def _stem(tar: str) -> str:
   return tar[: -len('.tar')]
-
-
-class _Member(tarfile.TarInfo):
-  """A member whose damage is an error; Python takes it for the tar's end."""
-
-  @classmethod
-  def fromtarfile(cls, file):
-    try:
-      return super().fromtarfile(file)
-    except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as e:
-      raise tarfile.ReadError(f'{e} at byte {file.offset:,}') from e
-    except tarfile.EmptyHeaderError as e:
-      raise tarfile.ReadError(
-        f'it stops at byte {file.offset:,} without the zeros that end a tar'
-      ) from e
 
 
 def is_records(name: str) -> bool:
@@ -265,7 +230,7 @@ def _records(
         stem += f'-{shard[1]}'
       for number, (offset, values) in enumerate(_examples(file, features)):
         user = of_file if values['user'] is None else values['user']
-        known.add((values['class'] is not None, user is not None, is_test))
+        known.add((user is not None, is_test))
         own = (values['id'] or '').rpartition('/')[2] or f'{stem}-{number:06d}'
         if not own.lower().endswith(names_lib.SUFFIXES):
           own += '.jpg'
@@ -281,11 +246,10 @@ def _records(
       f'{path} has two images {names.take(twice[:1])[0]!r}; name another'
       ' feature for ids, --record_features=id=NAME'
     )
-  users = {has_user for _, has_user, is_test in known if not is_test}
-  if len(users) > 1 or len({has_class for has_class, _, _ in known}) > 1:
+  users = {has_user for has_user, is_test in known if not is_test}
+  if len(users) > 1:
     raise errors.InputError(
-      f'{path} has images with a class or a user and without; name the features of them,'
-      ' --record_features=class=NAME,user=NAME'
+      f'{path} has images with a user and without; name the feature, --record_features=user=NAME'
     )
   return {**_arrays(names, order, where), 'has_users': np.array([users == {True}])}
 

@@ -436,7 +436,7 @@ def test_damaged_images_are_left_out_counted_and_named(here, capsys, monkeypatch
   before = (here / 'p.csv').read_bytes()
   for given, more, word in (
     (['photos'], {'corrupt': 'fail'}, 'cat/-0.jpg is not a readable image'),
-    (list(map(str, bad)), {}, 'nor is any other'),
+    (list(map(str, bad)), {}, 'no other image is'),
     (['photos/dog'], {'neighbors': 1, 'gallery': str(bad[0])}, '-0.jpg is not'),
   ):
     with pytest.raises(errors.InputError, match=word):
