@@ -134,7 +134,7 @@ def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
         if path.name in names and path.exists():
           return path, form
     place = place.absolute()  # A relative path such as `.` has no useful name.
-    for path in (place, *sorted(place.glob('*'), key=_version, reverse=True)):
+    for path in (place, *sorted(place.glob('*'), reverse=True)):
       is_named = name in (path.parent.name, place.name)
       if is_named and (path / 'dataset_info.json').is_file():
         return path, PREPARED
@@ -145,11 +145,6 @@ def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
     ' there, from https://www.cs.toronto.edu/~kriz/cifar.html, or give another'
     ' --data_dir'
   )
-
-
-def _version(path: pathlib.Path) -> list[int]:
-  parts = path.name.split('.')
-  return [int(p) for p in parts] if all(p.isdecimal() for p in parts) else []
 
 
 def read(data_dir: str | os.PathLike, name: str, expected: Counts = OFFICIAL) -> tuple[Part, Part]:

@@ -185,7 +185,7 @@ TASKS = (
     'emnist-tff',
     "femnist of TFF: 3,400 writers and 749,068 images, not LEAF's set",
     FEMNIST,
-    'emnist: fed_emnist_train.h5 and fed_emnist_test.h5, or emnist_all.sqlite (.lzma)',
+    'emnist: fed_emnist_train.h5 and fed_emnist_test.h5, or emnist_all.sqlite',
     options=(*EMBEDDING, *_OF_DATA),
   ),
   _task(
@@ -199,6 +199,6 @@ TASKS = (
     'shakespeare-tff',
     "shakespeare of TFF: 715 roles and 2,585,814 examples, not LEAF's",
     _SHAKESPEARE,
-    'shakespeare: shakespeare_train.h5 and shakespeare_test.h5, or shakespeare.sqlite (.lzma)',
+    'shakespeare: shakespeare_train.h5 and shakespeare_test.h5, or shakespeare.sqlite',
   ),
 )

@@ -61,13 +61,10 @@ def find_celeba(data_dir: str | os.PathLike) -> tuple[Files, pathlib.Path]:
   found = find('celeba', data_dir)
   for place in _places('celeba', data_dir):
     for folder in (place, place / 'raw'):
-      images = folder / _PHOTOGRAPHS
-      if (images / _PHOTOGRAPHS).is_dir():  # As some archives unpack.
-        return found, images / _PHOTOGRAPHS
-      if images.is_dir():
-        return found, images
-      if images.with_suffix('.zip').is_file():
-        return found, images.with_suffix('.zip')
+      # Some archives unpack to a folder in a folder.
+      for name in (f'{_PHOTOGRAPHS}/{_PHOTOGRAPHS}', _PHOTOGRAPHS, f'{_PHOTOGRAPHS}.zip'):
+        if (folder / name).exists():
+          return found, folder / name
   raise errors.InputError(
     f'no images beside {found.folder}: expected {_PHOTOGRAPHS} or '
     f'{_PHOTOGRAPHS}.zip in a folder celeba of {data_dir}, or in its data/raw; '
@@ -82,10 +79,10 @@ def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
   except errors.InputError as e:
     gutenberg = pathlib.Path(data_dir) / 'gutenberg'
     known = _places('shakespeare', data_dir)
-    for place in [*known, gutenberg, *(p / 'raw_data' for p in known)]:
-      for name in GUTENBERG:
-        if (place / name).is_file():
-          return place / name
+    places = [*known, gutenberg, *(place / 'raw_data' for place in known)]
+    for text in (place / name for place in places for name in GUTENBERG):
+      if text.is_file():
+        return text
     raise errors.InputError(
       f'{e}; or put {" or ".join(GUTENBERG)} of Project Gutenberg there or into {gutenberg}'
     ) from e
@@ -101,9 +98,13 @@ def find_tff(name: str, data_dir: str | os.PathLike) -> tuple[pathlib.Path, ...]
       paths = tuple(place / f'{prefix}_{p}.h5' for p in ('train', 'test'))
       if all(path.is_file() for path in paths):
         return paths
-    for ending in ('.sqlite', '.sqlite.lzma'):
-      if (place / f'{sqlite}{ending}').is_file():
-        return (place / f'{sqlite}{ending}',)
+    database = place / f'{sqlite}.sqlite'
+    if database.is_file():
+      return (database,)
+    if (packed := place / f'{sqlite}.sqlite.lzma').is_file():
+      raise errors.InputError(
+        f'{packed} is packed; unpack it with: xz --format=lzma --decompress {packed.name}'
+      )
   raise errors.InputError(
     f'no {name} of TFF in {root} or its folder {name}: expected '
     f'{prefixes[0]}_train.h5 and {prefixes[0]}_test.h5, or {sqlite}.sqlite '

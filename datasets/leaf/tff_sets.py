@@ -14,12 +14,9 @@ of split_name, client_id and serialized_example_proto, a `tf.train.Example`).
 """
 
 import contextlib
-import lzma
 import os
 import pathlib
-import shutil
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -66,11 +63,11 @@ def read_shakespeare(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users
 
   def texts() -> dict[str, str]:
     found = {}
-    with opened('shakespeare', paths) as source:
-      for client in source.clients():
-        for snippet in source.read(client, 'snippets'):
-          line = snippet.decode('utf-8', 'replace') + '\n'
-          found[client.name] = found.get(client.name, '') + line
+    source = opened('shakespeare', paths)
+    for client in source.clients():
+      for snippet in source.read(client, 'snippets'):
+        line = snippet.decode('utf-8', 'replace') + '\n'
+        found[client.name] = found.get(client.name, '') + line
     return found
 
   return shakespeare.from_texts('shakespeare-tff', list(paths), lambda: texts().items())
@@ -83,15 +80,15 @@ def read_emnist(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
   def make(convert):
     sizes: dict[str, int] = {}
     images, labels = [], []
-    with opened('emnist', paths) as source:
-      for client in source.clients():
-        x = source.read(client, 'pixels')
-        _check(client, 'pixels', x, [femnist.SIDE, femnist.SIDE], 'f')
-        if not ((x >= 0) & (x <= 1)).all():
-          raise errors.InputError(f'{client.where}: a pixel is outside [0, 1]; download it again')
-        images.append(convert(x))
-        labels.append(_labels(source, client, 'label', femnist.NUM_CLASSES))
-        sizes[client.name] = sizes.get(client.name, 0) + len(x)
+    source = opened('emnist', paths)
+    for client in source.clients():
+      x = source.read(client, 'pixels')
+      _check(client, 'pixels', x, [femnist.SIDE, femnist.SIDE], 'f')
+      if not ((x >= 0) & (x <= 1)).all():
+        raise errors.InputError(f'{client.where}: a pixel is outside [0, 1]; download it again')
+      images.append(convert(x))
+      labels.append(_labels(source, client, 'label', femnist.NUM_CLASSES))
+      sizes[client.name] = sizes.get(client.name, 0) + len(x)
     fields = leaf_users.put(paths[0], list(sizes), list(sizes.values()))
     return {**fields, 'x': np.concatenate(images), 'y': np.concatenate(labels)}
 
@@ -106,12 +103,7 @@ def read_emnist(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
 def read_celeba(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
   """Reads TFF's CelebA; images are read when they are used."""
   paths = leaf_files.find_tff('celeba', data_dir)
-  if paths[0].suffix == '.lzma':
-    raise errors.InputError(
-      f'{paths[0]} is packed, and its examples are read one by one; unpack it '
-      f'with: xz --format=lzma --decompress {paths[0].name}'
-    )
-  source = _opened('celeba', paths)
+  source = opened('celeba', paths)
 
   def make():
     clients = list(source.clients())
@@ -165,27 +157,13 @@ def _check(client: Client, what: str, found, shape, kinds: str) -> None:
     )
 
 
-@contextlib.contextmanager
-def opened(name: str, paths: tuple[pathlib.Path, ...]) -> Iterator:
-  """Opens what `find_tff` found; unpacks `.lzma` into a temporary file.
+def opened(name: str, paths: tuple[pathlib.Path, ...]):
+  """Opens what `find_tff` found.
 
-  Yields what has `clients()`, each `Client`, sorted by name and then by part, and
+  Returns what has `clients()`, each `Client`, sorted by name and then by part, and
   `read(client, column)`, which any thread may call.
   """
-  if paths[0].suffix != '.lzma':
-    yield _opened(name, paths)
-    return
-  with tempfile.TemporaryDirectory() as folder:
-    unpacked = pathlib.Path(folder) / paths[0].stem
-    with _damage(paths[0]), lzma.open(paths[0]) as packed, unpacked.open('wb') as file:
-      shutil.copyfileobj(packed, file)
-    yield _opened(name, (unpacked,))
-
-
-def _opened(name: str, paths: tuple[pathlib.Path, ...]):
-  if paths[0].suffix == '.h5':
-    return _Hdf5(paths)
-  return _Sqlite(paths[0], *_SQLITE[name])
+  return _Hdf5(paths) if paths[0].suffix == '.h5' else _Sqlite(paths[0], *_SQLITE[name])
 
 
 @contextlib.contextmanager

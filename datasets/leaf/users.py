@@ -18,7 +18,6 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from datasets import examples as examples_lib
 from datasets.leaf import files as leaf_files
 from datasets.readers import json_stream, parsed_cache
 from tff_xc import errors
@@ -167,44 +166,3 @@ def refuse(where: str, what: str, found, expected: str) -> NoReturn:
 def say(sentence: str) -> None:
   """Tells the user something about the data, on stderr."""
   print(sentence, file=sys.stderr)
-
-
-def read(files: leaf_files.Files) -> examples_lib.Examples:
-  """Lists the examples of all files; those of test users are the test part.
-
-  An example's id is its number: users in the order of "users", training files
-  first. Labels that are whole numbers are the classes; others, such as
-  Shakespeare's characters, are numbered in their order.
-  """
-  codes = examples_lib.Codes()
-  parts, first = [], 0
-  for paths in filter(None, (files.train or files.all, files.test)):
-    of_user = {}
-
-    def add(where, name, _, y, of_user=of_user):
-      of_user[name] = codes.numbers([_text(label, where) for label in y])
-
-    users = read_all(paths, add)
-    labels = [np.zeros(0, np.int32), *(of_user[name] for name in users)]
-    owners = np.repeat(np.arange(len(users), dtype=np.int32), list(map(len, labels[1:])))
-    ids = range(first, first + len(owners))
-    parts.append((np.concatenate(labels), ids, owners, users))
-    first += len(owners)
-  found = codes.names
-  names = examples_lib.in_order(found)
-  place = {name: i for i, name in enumerate(names)}
-  if found and all(name.isdecimal() and len(name) < 7 for name in found):
-    place = {name: int(name) for name in found}
-    names = list(map(str, range(max(place.values()) + 1)))
-  classes = np.array([place[name] for name in found], np.int32)
-  return examples_lib.of_parts(
-    *(examples_lib.Examples(classes[labels], names, *others) for labels, *others in parts)
-  )
-
-
-def _text(label, where: str) -> str:
-  if isinstance(label, float) and label.is_integer():
-    label = int(label)  # CelebA's are 0.0 and 1.0.
-  if type(label) not in (str, int):
-    refuse(where, 'the label is', label, 'text or a whole number')
-  return str(label)

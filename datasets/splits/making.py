@@ -128,7 +128,7 @@ def inspect(path: str | os.PathLike, columns: tables.Columns) -> Made:
   columns = columns._replace(user=name.user)
   file = split_files.train_file(name)
   found = tables.examples(file, columns, repeated=True)
-  examples = _with_sets(dataclasses.replace(found, ids=range(len(found))), path)
+  examples = dataclasses.replace(found, ids=range(len(found)))
   train = partitions.users(examples)
   counts = _counts(examples, train)
   summary = {
@@ -186,30 +186,6 @@ def _describe(examples, train, counts) -> dict[str, Any]:
   return found
 
 
-def _with_sets(examples, path) -> examples_lib.Examples:
-  """Returns examples with sets of labels if classes are numbers and spaces."""
-  names = examples.class_names
-  words = [name.split() for name in names]
-  if max(map(len, words), default=0) < 2 or not all(
-    word.isdecimal() and len(word) < 20 for w in words for word in w
-  ):
-    if '' in names:
-      row = np.flatnonzero(examples.labels == names.index(''))[0]
-      raise errors.InputError(
-        f'{path}: example {row + 1:,} has no class; fill it in, or leave out the line'
-      )
-    return examples
-  labels = [sorted(set(map(int, w))) for w in words]
-  ends = np.cumsum([0, *map(len, labels)])
-  flat = np.concatenate(labels).astype(np.int64)
-  num_classes = int(flat.max()) + 1
-  examples_lib.check_classes(num_classes, path)
-  sets = scipy.sparse.csr_matrix((np.ones(len(flat), bool), flat, ends), (len(words), num_classes))
-  return dataclasses.replace(
-    examples, labels=sets[examples.labels], class_names=list(map(str, range(num_classes)))
-  )
-
-
 def _compare(rule: rules.Rule, settings, facts, summary) -> dict[str, Any]:
   """Returns how a split and its input differ from what was published, where known."""
   published = rule.published
@@ -239,40 +215,12 @@ def _differing(right: Mapping, found: Mapping) -> dict[str, Any]:
 
 def published_lines(report: Mapping[str, Any] | None) -> Iterator[str]:
   """Yields for a user how the split relates to the published one."""
-  if report is None:
-    return
-  if report['input']:
-    yield (
-      f'note: the input is not the published one: {_told(report["input"])}; the'
-      ' published counts do not apply'
-    )
-  if report['settings']:
-    told = _told(report['settings'], '--')
-    yield f'note: other settings than the published ones: {told}'
-  if report['input'] or report['settings']:
-    return
-  if report['counts']:
-    because = f' ({report["why"]})' if 'why' in report else ''
-    yield (
-      'warning: the input is the published one, by its counts, and the split is'
-      f' not: {_told(report["counts"])}{because}'
-    )
-  else:
-    yield 'note: the input and the counts of the split are as published'
-  if report['not_compared']:
-    told = _told(report['not_compared'])
-    yield f'note: of a draw that was not published: {told}'
-
-
-def _told(differences: Mapping[str, Mapping], before: str = '') -> str:
-
-  def shown(value):
-    return f'{value:,}' if isinstance(value, int) else str(value)
-
-  return '; '.join(
-    f'{before}{name} {shown(both["found"])}, published {shown(both["published"])}'
-    for name, both in differences.items()
-  )
+  for part in ('input', 'settings', 'counts') if report else ():
+    if differing := report[part]:
+      told = '; '.join(
+        f'{name} {both["found"]}, published {both["published"]}' for name, both in differing.items()
+      )
+      yield f'note: {part} differ from the published split: {told}'
 
 
 def find(folder: str | os.PathLike, request: rules.Request | None) -> dict[str, Any] | None:

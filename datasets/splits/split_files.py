@@ -8,8 +8,7 @@
 `launch.make_splits` writes these; Hsu, Qi and Brown (FedVC, FedIR) publish splits of
 the first two forms, in a zip. Columns may come in any order and beside others. An
 image_id is an example's number, or its name in a folder or table. Of examples with
-sets of labels, `class` has them separated by spaces. A file that was published is
-known by its checksum, and stderr tells so.
+sets of labels, `class` has them separated by spaces.
 """
 
 import csv
@@ -18,7 +17,6 @@ import hashlib
 import itertools
 import os
 import pathlib
-import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -33,20 +31,6 @@ from tff_xc.data import partition as partition_lib
 
 COLUMNS = ('user_id', 'image_id', 'class')
 TEST, CLASSES, RETRIEVAL = 'test.csv', 'classes.csv', 'retrieval.csv'
-# By MD5: what a published file is called, and what it has.
-PUBLISHED = {
-  digest: (name, what)
-  for digest, name, what in (
-    line.split(maxsplit=2)
-    for line in """\
-53c36bd7d5fc12f927af2820b7e4a57c landmarks-user-160k.zip Landmarks-User-160k of Hsu, Qi and Brown
-9fd62cf79a67046fdd673d3a0ac52841 mini_gld_train_split.csv the training part of TFF's gld23k
-298e9d19d66357236f66fe8e22920933 mini_gld_test.csv the test part of TFF's gld23k
-63d5a41699434bc2b13f5853f3764c18 iNaturalist_train.csv the training part of TFF's iNaturalist
-bcf08a5a740ee76dac4e5af668081891 iNaturalist_test.csv the test part of TFF's iNaturalist
-""".splitlines()
-  )
-}
 
 
 class Split(NamedTuple):
@@ -79,7 +63,6 @@ def read(
   beside = {'test': folder / TEST, 'retrieval': folder / RETRIEVAL}
   if test_file:
     beside['test'] = pathlib.Path(test_file)
-    _tell(beside['test'])
   for part, path in beside.items():
     is_given = test_file and part == 'test'
     if is_given or (name.is_folder and zipped.is_file(path)):
@@ -97,12 +80,9 @@ def read(
         ' test part has; add it, or take the file away'
       )
   ids = examples_lib.in_order(ids | set(named))
-  place = {name: i for i, name in enumerate(ids)}
   names = [named.get(name, name) for name in ids]
   for part in own:
-    new = [place[name] for name in parts[part].class_names]
-    labels = np.array(new, np.int32)[parts[part].labels]
-    parts[part] = dataclasses.replace(parts[part], labels=labels, class_names=names)
+    parts[part] = dataclasses.replace(parts[part].numbered(ids), class_names=names)
   found = examples_lib.of_parts(**parts)
   # A test user belongs to the training user of the same name. Others belong to no client.
   place = {name: i for i, name in enumerate(found.user_names)}
@@ -114,38 +94,28 @@ def read(
 
 def read_test(path: str | os.PathLike) -> Split:
   """Reads a CSV `image_id,class`; other columns do not count."""
-  path = pathlib.Path(path)
-  _tell(path)
   found = _rows(path)
   return Split(found, found.class_names, [path])
 
 
 def train_file(name: split_path.SplitPath) -> pathlib.Path:
-  """Returns the file of a split's training examples; tells if it was published."""
-  file = name.train
-  if not zipped.is_file(file):
-    _missing(file, ','.join(COLUMNS))
-  _tell(name.path)
-  if tables.form(file) in (None, '.csv'):
-    header = tables.header(file)
-    others = [n for n in header if n not in ('image_id', 'class', 'label')]
-    if name.user not in header and 'class' in header and others:
-      raise errors.InputError(
-        f'{file} has no column {name.user!r}, it has {", ".join(others)}; name the'
-        f' column of the users after a colon, such as {name.path}:{others[0]}'
-      )
-  return file
+  """Returns the file of a split's training examples."""
+  if not zipped.is_file(name.train):
+    _missing(name.train)
+  return name.train
 
 
-def _missing(path: pathlib.Path, columns: str) -> NoReturn:
-  for archive in filter(zipped.is_zip, path.parents):
-    found = [n for n in zipped.names_of(archive) if n.endswith('.csv')]
-    raise errors.InputError(
-      f'{archive} has no {path.name}, it has {", ".join(found)[:200] or "no .csv"};'
-      f' name one of its files, such as {archive}/{(found or ["a.csv"])[0]}'
-    )
+def _missing(path: pathlib.Path) -> NoReturn:
+  inside = [
+    f'{archive}/{name}'
+    for archive in filter(zipped.is_zip, path.parents)
+    for name in zipped.names_of(archive)
+    if name.endswith('.csv')
+  ]
+  others = f' (there is {", ".join(inside)[:200]})' if inside else ''
   raise errors.InputError(
-    f'{path} is no file; give a CSV {columns}, as `python -m launch.make_splits` writes it'
+    f'{path} is no file{others}; give a CSV {",".join(COLUMNS)}, as'
+    ' `python -m launch.make_splits` writes it'
   )
 
 
@@ -155,33 +125,13 @@ def md5(path: str | os.PathLike) -> str:
     return hashlib.file_digest(file, 'md5').hexdigest()
 
 
-def _tell(path: pathlib.Path) -> None:
-  """Says on stderr if a file, or its zip, is a published one by content or name."""
-  found = zipped.find(path)
-  path = found[0] if found else path
-  if not path.is_file():
-    return
-  digest = md5(path)
-  for right, (name, what) in PUBLISHED.items():
-    if digest == right:
-      told = f'is {what}, as published (md5 {digest})'
-    elif path.name == name and digest not in PUBLISHED:
-      told = (
-        f'is named as {what}, and is another file: its md5 is {digest}, that of'
-        f' the published one {right}'
-      )
-    else:
-      continue
-    print(f'note: {path} {told}', file=sys.stderr)
-
-
 def _rows(path, user: str = '', sets: bool = False, is_optional: bool = False):
   """Returns the examples of a file, whose users are in the column `user`.
 
   If `user` is '', or the column is optional and the file lacks it, they have no users.
   """
   if not zipped.is_file(path):
-    _missing(path, ','.join(COLUMNS[1 if is_optional or not user else 0 :]))
+    _missing(path)
   if is_optional and user not in tables.header(path):
     user = ''
   columns = tables.Columns('class', user, 'image_id')
@@ -202,14 +152,12 @@ def _class_names(path: pathlib.Path) -> dict[str, str]:
   return dict(zip(ids, names, strict=True))
 
 
-def join(
-  data: examples_lib.Examples, split: Split, rows: np.ndarray, where: str, *, repeated: bool = False
-) -> np.ndarray:
+def join(data: examples_lib.Examples, split: Split, rows: np.ndarray, where: str) -> np.ndarray:
   """Returns which examples of some data some rows of a split are, int64 [k].
 
-  Of examples with sets of labels, a row's class may be the set, or one of it. `rows`,
-  int [k], are numbers in `split.examples`; `where` names the data in errors: a row is
-  of other data, is there twice (unless `repeated`), or has another class.
+  Of examples with sets of labels, a row's class is one of the set. `rows`, int [k], are
+  numbers in `split.examples`; `where` names the data in errors: a row is of other data, is
+  there twice, or has another class.
   """
   named = split.examples
   numbers = examples_lib.find(data.ids, named.ids)[rows]
@@ -223,15 +171,14 @@ def join(
       f' has no such example: its ids look like {data.ids_of(np.arange(1))[0]!r};'
       ' give the split of these data, or the --id_column that it was made with'
     )
-  if not repeated:
-    _, first = np.unique(numbers, return_index=True)
-    if len(first) < len(numbers):
-      row = np.setdiff1d(np.arange(len(numbers)), first)[0]
-      before = np.flatnonzero(numbers == numbers[row])[0]
-      raise errors.InputError(
-        f'{split.where(rows[row])} has the example {shown(row)}, as'
-        f' {split.where(rows[before])} has; leave one out'
-      )
+  _, first = np.unique(numbers, return_index=True)
+  if len(first) < len(numbers):
+    row = np.setdiff1d(np.arange(len(numbers)), first)[0]
+    before = np.flatnonzero(numbers == numbers[row])[0]
+    raise errors.InputError(
+      f'{split.where(rows[row])} has the example {shown(row)}, as'
+      f' {split.where(rows[before])} has; leave one out'
+    )
   right = _agree(data, split, numbers, named.labels[rows])
   if (wrong := np.flatnonzero(~right)).size:
     row = wrong[0]
@@ -250,11 +197,8 @@ def _agree(data, split: Split, numbers, labels) -> np.ndarray:
   """Returns bool [k]: whether labels of a split are those of examples."""
   names, size = split.examples.class_names, len(data.class_names)
   if data.has_sets:
-    whole = np.array(_texts(data.labels, numbers), object)
-    right = np.array(split.class_ids, object)[labels] == whole
-    one = np.array([_whole(text, size) for text in split.class_ids])[labels]
-    has = np.asarray(data.labels[numbers, np.maximum(one, 0)], bool).ravel()
-    return right | (has & (one >= 0))
+    label = np.array([_whole(text, size) for text in split.class_ids])[labels]
+    return np.asarray(data.labels[numbers, np.maximum(label, 0)], bool).ravel() & (label >= 0)
   # Names of folders, too, are compared with those of a table.
   plain = [examples_lib.nfc(tables.plain(name)) for name in data.class_names]
   place = {name: i for i, name in enumerate(plain)}
@@ -278,13 +222,13 @@ def partition(
   """Reads the clients of a split: its users, in the order of their ids.
 
   Only the file of the training examples counts, and a user `NA` is one as others.
-  Examples keep the file's order; one with a set of labels may be with several users.
+  Examples, which have one label each, keep the file's order.
   """
   name = split_path.parse(split)
   file = train_file(name)
-  found = _rows(file, name.user, data.has_sets)
-  rows, named = np.arange(len(found)), Split(found, found.class_names, [file])
-  numbers = join(data, named, rows, where, repeated=data.has_sets)
+  found = _rows(file, name.user)
+  rows = np.arange(len(found))
+  numbers = join(data, Split(found, found.class_names, [file]), rows, where)
   names = [*found.user_names, tables.NOBODY]
   users = np.where(found.users < 0, len(names) - 1, found.users)
   clients = partitions.of_users(users, names, np.unique(users).tolist())
@@ -295,11 +239,6 @@ def write(
   path: str | os.PathLike, clients: partition_lib.Partition, data: examples_lib.Examples
 ) -> None:
   """Writes a split of `data` in one step: after an error the old file is unchanged."""
-  for name in clients.client_ids:
-    if not name or name != name.strip():
-      raise errors.InputError(
-        f'the user {name!r} is empty, or begins or ends with a space; rename it'
-      )
 
   def rows(places):
     owners = np.searchsorted(clients.offsets, places, 'right') - 1

@@ -19,7 +19,8 @@ TRAIN = 'federated_train.csv'
 USER = 'user_id'
 # What to do with a table that lacks the columns of a split.
 OTHER_COLUMNS = (
-  'rename them, or let `python -m launch.make_splits users` make the split of your columns'
+  'name another column of users after a colon, as FILE.csv:COLUMN, or let'
+  ' `python -m launch.make_splits users` make the split of your columns'
 )
 
 

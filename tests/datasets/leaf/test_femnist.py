@@ -75,14 +75,6 @@ def test_users_with_few_examples_are_dropped(tmp_path, capsys):
     load(tmp_path, min_examples=6)
 
 
-def test_a_sample_of_the_test(tmp_path):
-  all_data(tmp_path, [30] * 20)
-  whole, some = load(tmp_path).test, load(tmp_path, test_examples=25).test
-  assert (len(whole), len(some)) == (60, 25)
-  np.testing.assert_array_equal(some.labels, load(tmp_path, test_examples=25).test.labels)
-  assert len(load(tmp_path, test_examples=61).test) == 60
-
-
 @pytest.mark.parametrize('drop', [False, True])
 def test_the_first_image_twice(tmp_path, capsys, drop):
   users = {f'w{i}': on_disk.writer(i, 4) for i in range(10)}

@@ -1,6 +1,5 @@
 """Shakespeare: windows of LEAF's JSON and of Project Gutenberg's text."""
 
-import re
 import shutil
 
 import numpy as np
@@ -49,28 +48,6 @@ def check(dataset, texts):
     assert x.dtype == np.uint8
     assert list(map(decoded, x)) == windows(texts[name])[0]
     assert decoded(y) == ''.join(windows(texts[name])[1])
-
-
-def test_the_alphabet():
-  assert len(shakespeare.ALPHABET) == len(set(shakespeare.ALPHABET)) == 80
-  every = re.escape(' !"&\'(),-.:;>?[]{}')
-  assert re.fullmatch(f'[{every}0-9A-Za-z]*', shakespeare.ALPHABET)
-  assert [shakespeare.ALPHABET.index(c) for c in ' .09:?AZ[]az{}'] == [
-    0,
-    9,
-    10,
-    19,
-    20,
-    23,
-    24,
-    49,
-    50,
-    51,
-    52,
-    77,
-    78,
-    79,
-  ]
 
 
 def test_json(tmp_path, capsys, monkeypatch):

@@ -1,6 +1,5 @@
-"""Small sets in the files that TFF distributes: HDF5, SQLite, packed SQLite."""
+"""Small sets in the files that TFF distributes: HDF5 and SQLite."""
 
-import lzma
 import sqlite3
 
 import h5py
@@ -46,14 +45,7 @@ def write_sqlite(folder, name, content):
   return path
 
 
-def write_lzma(folder, name, content):
-  path = write_sqlite(folder, name, content)
-  packed = lzma.compress(path.read_bytes(), lzma.FORMAT_ALONE)
-  path.with_name(f'{path.name}.lzma').write_bytes(packed)
-  path.unlink()
-
-
-WRITERS = {'hdf5': write_hdf5, 'sqlite': write_sqlite, 'lzma': write_lzma}
+WRITERS = {'hdf5': write_hdf5, 'sqlite': write_sqlite}
 
 
 def _proto(columns, i) -> bytes:

@@ -65,20 +65,6 @@ def test_a_client_has_its_own_of_the_test():
   assert set(held_out.numbers) == {2, 6} & set(test)
 
 
-def test_test_examples_of_the_data_do_not_train():
-  data = labelled(test=np.arange(3, 24, 2))
-  for split in ('class', 'iid:2'):
-    clients, test, *_ = parts(data, split=split, test_examples=50)
-    assert not set(clients.numbers) & set(data.test)
-    assert test.tolist() == data.test.tolist()
-  clients, test, *_ = parts(data, split='class', test_examples=5)
-  assert len(set(test)) == 5
-  assert set(test) < set(data.test)
-  assert not set(clients.numbers) & set(data.test)
-  again = parts(data, split='iid:2', seed=1, test_examples=5)[1]
-  np.testing.assert_array_equal(again, test)
-
-
 def test_a_file_says_who_has_what(tmp_path):
   split = write(tmp_path / 's.csv', HEADER, '9,0,a', '10,4,b', 'NA,1,b')
   test = write(tmp_path / 't.csv', 'image_id,class', '5,c')

