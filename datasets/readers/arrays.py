@@ -23,12 +23,6 @@ from tff_xc import errors, memory
 Arrays = Mapping[str, np.ndarray]
 # What the names of a part's arrays begin with.
 PARTS = ('', 'test_', 'retrieval_')
-# What to do about pixels of another kind of dtype.
-_TO_UINT8 = {
-  'f': "of pixels from 0 to 1 write (255 * x).round().astype('uint8')",
-  'u': "of 16 bits write (x >> 8).astype('uint8')",
-  'i': "write x.astype('uint8') if they are from 0 to 255",
-}
 # Rows at a time.
 ROWS = 1 << 14
 
@@ -149,8 +143,10 @@ def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
         ' width] or [N, height, width, channels]; rows of features are --task=table'
       )
     if x.dtype != np.uint8:
-      how = _TO_UINT8.get(x.dtype.kind, 'give pixels from 0 to 255')
-      raise errors.InputError(f'{path}: {part}x is {x.dtype}; expected uint8, 0 to 255: {how}')
+      raise errors.InputError(
+        f'{path}: {part}x is {x.dtype}; expected uint8, 0 to 255: of pixels from 0 to 1 write'
+        " (255 * x).round().astype('uint8'), of 16 bits (x >> 8).astype('uint8')"
+      )
   return arrays
 
 

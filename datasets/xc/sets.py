@@ -145,27 +145,18 @@ def parse_header(file: BinaryIO, path, form: str) -> Header:
 
 def _found(name: str, data_dir: pathlib.Path) -> list[tuple[pathlib.Path, ...]]:
   names = SETS[name].names
-  partly = ''
-  for folder, wanted in _places(data_dir, names):
+  for folder, parts in _places(data_dir, names):
     there = {p.name.lower(): p for p in _entries(folder) if p.is_file()}
-
-    def of_name(n, there=there):
-      return there.get(n, there.get(f'{n}.gz'))
-
-    missing = [n for part in wanted for n in part if of_name(n.lower()) is None]
-    if not missing:
-      return [tuple(of_name(n.lower()) for n in part) for part in wanted]
-    if len(missing) < sum(map(len, wanted)) and not partly:
-      partly = (
-        f'{folder} has only a part of {name}: {" and ".join(missing)} '
-        f'{"is" if len(missing) == 1 else "are"} missing; put them there'
-      )
+    found = [
+      tuple(there.get(n, there.get(f'{n}.gz')) for n in map(str.lower, part)) for part in parts
+    ]
+    if not any(None in part for part in found):
+      return found
   raise errors.InputError(
-    partly
-    or f'no {name} in {data_dir}: looked there and in {data_dir / "xc"} for '
-    f'{" or ".join(n + "_train.txt" for n in names)}, and for a folder '
-    f'{" or ".join(names)} with one of these, train.txt or trn_X_Xf.txt (and '
-    'the like for the test); get the files from '
+    f'no {name} in {data_dir}: looked there and in {data_dir / "xc"} for both of '
+    f'{" or ".join(n + "_train.txt, " + n + "_test.txt" for n in names)}, and for a folder '
+    f'{" or ".join(names)} with these, train.txt and test.txt, or trn_X_Xf.txt and '
+    'the like; get the files from '
     'http://manikvarma.org/downloads/XC/XMLRepository.html, or name another '
     'directory with --data_dir'
   )

@@ -138,7 +138,7 @@ def _blocks(
 
   def lines():
     found = 0
-    for number, line in enumerate(zipped.lines(file, path, before=first - 1), first):
+    for number, line in enumerate(file, first):
       if found == expected and line.strip():
         raise errors.InputError(
           f'{path}, line {number}: the header promises {wording.count(expected, "line")}, and'

@@ -78,13 +78,6 @@ def test_a_copy_that_is_not_whole_is_refused(tmp_path, name):
   cifar_on_disk.assert_refused('no whole copy', tmp_path)
 
 
-def test_an_archive_that_is_cut_is_refused(tmp_path):
-  path = tmp_path / 'cifar-10-binary.tar.gz'
-  cifar_on_disk.archive(path, cifar_on_disk.files('cifar10', 'binary'))
-  path.write_bytes(path.read_bytes()[:-1000])
-  cifar_on_disk.assert_refused('no whole copy', tmp_path)
-
-
 # Pickles.
 
 

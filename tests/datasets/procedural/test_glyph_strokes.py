@@ -77,19 +77,6 @@ def test_ink_of_a_line_follows_the_distance_to_it():
     assert ink(False).max() == 0
 
 
-def test_programs_have_two_to_four_strokes_that_often_meet():
-  control, kind, present = glyph_strokes.program(_keys(3000, 1))
-  strokes = present.sum(axis=1)
-  np.testing.assert_array_equal(np.unique(strokes), [2, 3, 4])
-  np.testing.assert_array_equal(np.unique(kind), np.arange(6))
-  ends = control[:, :, [0, 3]]
-  assert ends.min() >= 0
-  assert ends.max() <= 1
-  assert (np.abs(ends[:, :, 0] - ends[:, :, 1]).max(-1) > 0.3).all()
-  meets = (ends[:, :1] == ends[:, 1:2, :1]).all(-1).any(-1).mean()
-  assert 0.65 < meets < 0.85
-
-
 def test_an_image_is_the_same_in_any_batch():
   classes, hands = np.arange(200) % 37, np.arange(200) % 11
   whole = _draw(classes, hands, np.arange(200))

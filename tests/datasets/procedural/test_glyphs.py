@@ -21,18 +21,6 @@ def everything(pool):
   return pool.examples(np.arange(len(pool)))
 
 
-def test_test_has_every_class_and_retrieval_others():
-  dataset = glyphs.load(**SMALL, retrieval_classes=8, retrieval_examples_per_class=2.5)
-  x, y = everything(dataset.test)
-  np.testing.assert_array_equal(y, np.repeat(np.arange(30), 3))
-  rx, ry = everything(dataset.retrieval)
-  np.testing.assert_array_equal(np.bincount(ry), [2, 3] * 4)
-  images = np.concatenate([x, rx]).reshape(len(x) + len(rx), -1)
-  assert len(np.unique(images, axis=0)) == len(images)
-  none = glyphs.load(**{**SMALL, 'test_examples_per_class': 0})
-  assert none.test is None and none.retrieval is None
-
-
 def test_labels_name_what_is_drawn_and_retrieval_is_of_others():
   dataset = glyphs.load(**SMALL, variation=0, retrieval_classes=30)
   x, y = everything(dataset.test)

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 from datasets.procedural import words as sparse_words
 from tff_xc import errors
-
-D = 50_000
 
 
 def same(a, b):
@@ -18,31 +15,9 @@ def same(a, b):
   assert a.shape == b.shape
 
 
-def everything(pool):
-  return pool.examples(np.arange(len(pool)))
-
-
 def train(words, numbers):
   part = sparse_words.TRAIN
   return words.features(part, numbers), words.label_sets(part, numbers)
-
-
-def test_the_nearest_mean_of_a_class_is_nearly_always_right():
-  dataset = sparse_words.load(num_classes=300, test_examples=500)
-  train = dataset.train
-  means = [train.examples(c).x.mean(0) for c in train.client_ids]
-  means = scipy.sparse.csr_matrix(np.concatenate(means))
-  classes = np.array([train.labels(c)[0] for c in train.client_ids])
-  # Words that many classes share carry no information.
-  known = np.bincount(means.indices, minlength=D)
-  means = means.multiply(np.log(len(classes) / np.maximum(known, 1))).tocsr()
-  norm = np.sqrt(means.multiply(means).sum(1))
-  x, y = everything(dataset.test)
-  score = (x @ means.T).toarray() / np.asarray(norm).T
-  top = classes[score.argmax(1)]
-  hits = y[np.arange(len(top)), top]
-  assert np.mean(hits) > 0.9
-  assert np.bincount(y.indices).max() < 500 * 0.6
 
 
 def test_an_example_follows_from_its_number_alone():
@@ -60,17 +35,6 @@ def test_an_example_follows_from_its_number_alone():
   assert train(other, numbers)[0].indices.tolist() != x.indices.tolist()
   test = words.features(sparse_words.TEST, numbers)
   assert test.indices.tolist() != x.indices.tolist()
-
-
-def test_a_million_classes_cost_what_their_examples_do():
-  dataset = sparse_words.load(num_classes=10**6, examples_per_class=0.1, num_features=300_000)
-  train = dataset.train
-  held = np.unique(np.concatenate([train.labels(c) for c in train.client_ids]))
-  assert len(held) == len(train.client_ids) < 60_000
-  x, y = train.examples(train.client_ids[-1])
-  assert x.shape[0] == len(y)
-  assert dataset.propensity.label_counts.shape == (10**6,)
-  assert dataset.propensity.num_examples == 100_000
 
 
 @pytest.mark.parametrize('name', sparse_words._RANGES)

@@ -91,18 +91,6 @@ def test_other_forms_are_cut_to_squares(tmp_path):
   assert small.test.examples(np.arange(2)).x.shape == (2, 4, 4, 2)
 
 
-def test_clients_by_a_split_or_at_random(tmp_path):
-  path = saved(tmp_path, client=None, test_x=None, test_y=None)
-  dataset = own_data.load_images(path, deal.Choice('iid:2', test_fraction=0.5))
-  assert dataset.train.client_ids == ['client/0', 'client/1']
-  assert len(dataset.test) == 3
-  (tmp_path / 's.csv').write_text('user_id,image_id,class\nann,0,2\nbob,4,2\nann,5,0\n')
-  dataset = own_data.load_images(path, deal.Choice(str(tmp_path / 's.csv')))
-  assert dataset.train.client_ids == ['ann', 'bob']
-  assert dataset.train.numbers('ann').tolist() == [0, 5]
-  assert dataset.num_classes == 3
-
-
 @pytest.mark.parametrize('version', [1, 2])
 def test_an_announced_size_is_compared_with_the_memory(tmp_path, version):
   """A header of some bytes announces 100 TB, and nothing follows it."""

@@ -28,24 +28,6 @@ def test_values_of_one_bucket_are_added():
   np.testing.assert_array_equal(features.toarray(), dense)
 
 
-def test_examples_keep_all_labels_and_clients_overlap():
-  options = xc.Options(hashed_features=5, num_clients=2)
-  made = xc.of_sets('some', part(41), part(7, seed=1), options)
-  assert list(made.train.partition.sizes) == [20, 20]
-  np.testing.assert_array_equal(made.train.pool.labels.toarray(), part(41).labels.toarray())
-  counts = part(41).labels.toarray().sum(0)
-  np.testing.assert_array_equal(made.propensity.label_counts, counts)
-  most = np.argsort(-counts, kind='stable')[:2]
-  for client, label in enumerate(most):
-    own = made.train.partition.of_client(client)
-    has = made.train.pool.labels[own][:, [label]].toarray()
-    assert has.sum() >= min(counts[label], 20)
-  assert made.train.pool.spec is not None
-  x, y = made.train.examples('client/0')
-  assert x.shape == (20, 5)
-  assert y.shape == (20, 4)
-
-
 def test_the_published_reading():
   train, test = part(41), part(230, seed=1)
   options = xc.Options(num_clients=2, published_reading=True)

@@ -63,19 +63,6 @@ def test_examples_with_and_without_labels_and_features(tmp_path):
   same(table.features, scipy.sparse.csr_matrix((values, ids, splits), (4, 7)))
 
 
-def test_pair_of_files(tmp_path):
-  x = written(tmp_path, '3 7\n1:0.5 6:2\n\n0:1.000000\n', 'trn_X_Xf.txt')
-  y = written(tmp_path, '3 5\n\n4:1 2:1.0 4:1\n0:1\n', 'trn_X_Y.txt')
-  header, features, labels = xc_text.read(x, 'features')
-  assert (header, labels) == ((3, 7, 0), None)
-  dense = [[0, 0.5, 0, 0, 0, 0, 2], [0] * 7, [1] + [0] * 6]
-  same(features, scipy.sparse.csr_matrix(np.float32(dense)))
-  header, features, labels = xc_text.read(y, 'labels')
-  assert (header, features) == ((3, 0, 5), None)
-  dense = [[0] * 5, [0, 0, 1, 0, 1], [1, 0, 0, 0, 0]]
-  same(labels, scipy.sparse.csr_matrix(np.array(dense, bool)))
-
-
 @pytest.mark.parametrize(
   'text',
   [
@@ -98,21 +85,11 @@ def test_same_content_in_other_clothes(tmp_path, text):
 
 
 def test_values_are_rounded_as_python_and_numpy_do(tmp_path):
-  rng = np.random.default_rng(0)
-  doubles = rng.random(4000) * 10.0 ** rng.integers(-12, 12, 4000)
-  texts = [repr(float(v)) for v in doubles]
-  texts += [f'{v:.6f}' for v in rng.random(1000)]
-  texts += [f'-{v:.{k}f}' for v in rng.random(200) for k in range(7, 26, 3)]
-  texts += [f'{v:.{k}f}' for v in 1e5 * rng.random(200) for k in range(7, 24)]
-  low = rng.random(2000).astype(np.float32)
-  middles = (low.astype(float) + np.nextafter(low, np.float32(2))) / 2
-  texts += [f'{v:.{k}f}' for v in middles for k in (17, 18)]
-  # Another midpoint of two float32, and numbers just beside it, of all lengths.
+  # A midpoint of two float32, and numbers just beside it, of all lengths.
   middle = '1.000000059604644775390625'
-  texts += [middle[:k] for k in range(3, 27)] + [middle + '1', '-0.0', '1e-46']
+  texts = [middle[:k] for k in range(3, 27)] + [middle + '1', '-0.0', '1e-46']
   texts += ['16777217', '16777219', '9007199254740993', '123456789012345678']
   texts += ['3.4028235e38', '-3.4028235677973362e38', '.5', '5.', '1E5', '1e-05']
-  texts += ['0' * 30 + '7.5']
   expected = np.array([np.float32(float(v)) for v in texts])
   pairs = (f'{i}:{v}' for i, v in enumerate(texts))
   text = f'1 {len(texts)} 1\n ' + ' '.join(pairs)
