@@ -145,12 +145,6 @@ def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
     parts = [[path for path in form if path.exists()] for form in forms]
     if all(parts):
       return _of_pngs([found[0] for found in parts], expected)
-    if any(parts):
-      missing = PARTS[parts.index([])]
-      raise errors.InputError(
-        f'{place}: {missing} is missing beside {max(parts)[0].name}; put {missing}'
-        f' or {missing}.zip there'
-      )
   raise errors.InputError(
     f'no Omniglot in {places[0]} or {places[1]}: expected {NPZ}, or '
     f'{PARTS[0]} and {PARTS[1]} as folders or .zip files; {_GET_IT}, '

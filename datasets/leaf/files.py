@@ -44,8 +44,7 @@ class Files(NamedTuple):
 
 
 def find(name: str, data_dir: str | os.PathLike) -> Files:
-  """Finds the files of a set, such as 'femnist'; opens none, and refuses one part
-  alone."""
+  """Finds the files of a set, such as 'femnist'; opens none, and refuses one part alone."""
   for place in _places(name, data_dir):
     if found := in_folder(place):
       return found
@@ -121,9 +120,8 @@ def in_folder(place: pathlib.Path) -> Files | None:
     if all(parts):
       return Files(*parts)
     if any(parts):
-      there, missing = (train, test) if parts[0] else (test, train)
       raise errors.InputError(
-        f'{there} has JSON files, and {missing} has none; put both parts there, or {_GET_IT}'
+        f'{place} has only one of the parts train and test; put both there, or {_GET_IT}'
       )
   everything = _json(place / 'all_data') or _json(place)
   return Files(all=everything) if everything else None

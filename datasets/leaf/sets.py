@@ -106,19 +106,13 @@ def federated(
   kept = np.ones(len(pool), bool)
   kept[np.array(users.left_out, np.int64)] = False
   parts = split(users, least)
-  owned = []
-  for who, part in zip(('training', 'test'), parts, strict=True):
-    if not len(part):
-      raise errors.InputError(
-        f'{name}: the split leaves no {who} user ({len(parts[0]):,} to train, '
-        f'{len(parts[1]):,} to test); give data of more users'
-      )
-    owned.append(_owned(users, part, kept, max(min_examples, 1)))
-    if not owned[-1]:
-      raise errors.InputError(
-        f'{name}: none of {len(part):,} {who} users has enough examples; lower '
-        f'--min_examples={min_examples}, or give data of more users'
-      )
+  owned = [_owned(users, part, kept, max(min_examples, 1)) for part in parts]
+  if not all(owned):
+    raise errors.InputError(
+      f'{name}: {len(owned[0]):,} of {len(parts[0]):,} training users and {len(owned[1]):,} of'
+      f' {len(parts[1]):,} test users have enough examples, and each part needs one; lower'
+      f' --min_examples={min_examples}, or give data of more users'
+    )
   train, test = owned
   few = [len(part) - len(own) for part, own in zip(parts, owned, strict=True)]
   if any(few):
