@@ -161,8 +161,8 @@ def read(data_dir: str | os.PathLike, name: str, expected: Counts = OFFICIAL) ->
       parts = [_prepared(path, part) for part in ('train', 'test')]
     else:
       parts = _official(path, form == BINARY, layout)
-    for (x, y), size in zip(parts, expected, strict=True):
-      counts = np.bincount(y, minlength=layout.num_classes).tolist()
+    for (x, labels), size in zip(parts, expected, strict=True):
+      counts = np.bincount(labels, minlength=layout.num_classes).tolist()
       if len(x) != size or counts != [size // layout.num_classes] * layout.num_classes:
         raise ValueError(f'{len(x):,} images, expected {size:,} and as many of every class')
   except ModuleNotFoundError:
@@ -170,7 +170,7 @@ def read(data_dir: str | os.PathLike, name: str, expected: Counts = OFFICIAL) ->
   except Exception as e:  # A damaged pickle raises nearly anything, and so does TFDS.
     reason = ' '.join(str(e).split())[:200] or type(e).__name__
     raise errors.InputError(f'{path} is no whole copy of {name} ({reason}); get it anew') from e
-  train, test = ((np.ascontiguousarray(x), y.astype(np.int32)) for x, y in parts)
+  train, test = ((np.ascontiguousarray(x), labels.astype(np.int32)) for x, labels in parts)
   return train, test
 
 
@@ -189,9 +189,11 @@ def _official(path: pathlib.Path, is_binary: bool, layout: Layout) -> list[Part]
     contents = {name: (path / name).read_bytes() for name in names}
   parse = _parse_binary if is_binary else _parse_pickle
   parts = [parse(contents[name], layout) for name in names]
-  x, y = map(np.concatenate, zip(*parts[:-1], strict=True))
+  train = tuple(map(np.concatenate, zip(*parts[:-1], strict=True)))
   # Red, green and blue planes, one after the other.
-  return [(x.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), y) for x, y in ((x, y), parts[-1])]
+  return [
+    (x.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), labels) for x, labels in (train, parts[-1])
+  ]
 
 
 def _parse_binary(content: bytes, layout: Layout) -> Part:
@@ -205,10 +207,10 @@ def _parse_pickle(content: bytes, layout: Layout) -> Part:
   batch = _ArraysOnly(io.BytesIO(content), encoding='bytes').load()
   # Python 2 wrote bytes for keys.
   batch = {k if isinstance(k, str) else k.decode(): v for k, v in batch.items()}
-  x, y = np.asarray(batch['data']), np.asarray(batch[layout.labels_key])
-  if x.dtype != np.uint8 or x.shape != (len(y), _PIXELS):
+  x, labels = np.asarray(batch['data']), np.asarray(batch[layout.labels_key])
+  if x.dtype != np.uint8 or x.shape != (len(labels), _PIXELS):
     raise ValueError(f'data is {x.dtype} {list(x.shape)}')
-  return x, y
+  return x, labels
 
 
 def _encode(text: str, encoding: str = 'latin1') -> bytes:
@@ -246,10 +248,10 @@ def _prepared(path: pathlib.Path, split: str) -> Part:
   builder = tfds.builder_from_directory(path)
   data = builder.as_dataset(split=split, batch_size=-1, shuffle_files=False)
   found = dict(tfds.as_numpy(data))
-  x, y = found['image'], found['label']
+  x, labels = found['image'], found['label']
   if x.shape[1:] != (SIDE, SIDE, 3):
     raise ValueError(f'images are {list(x.shape)}')
   if 'id' in found:
     order = np.argsort(found['id'], kind='stable')
-    x, y = x[order], y[order]
-  return x, y
+    x, labels = x[order], labels[order]
+  return x, labels

@@ -219,9 +219,9 @@ def drawn(options: Options) -> client_data.FederatedDataset:
     upto = np.arange(options.retrieval_classes + 1)
     upto = upto * options.retrieval_examples_per_class
     upto = np.floor(upto + 1e-6).astype(np.int64)
-    y = np.repeat(np.arange(options.retrieval_classes), np.diff(upto))
-    drawn = np.arange(len(y)) - upto[y]
-    retrieval = _by_strangers(options, y, drawn, first=options.num_classes)
+    unseen = np.repeat(np.arange(options.retrieval_classes), np.diff(upto))
+    drawn = np.arange(len(unseen)) - upto[unseen]
+    retrieval = _by_strangers(options, unseen, drawn, first=options.num_classes)
   return client_data.FederatedDataset(
     name=options.name,
     num_classes=options.num_classes,

@@ -129,11 +129,11 @@ class Words:
       self._by_group = self.train_labels[np.argsort(groups, kind='stable')]
       self._group_ends = np.cumsum(np.bincount(groups))
 
-  def as_pool(self, part: int, y: np.ndarray | scipy.sparse.csr_matrix) -> pool.Pool:
+  def as_pool(self, part: int, labels: np.ndarray | scipy.sparse.csr_matrix) -> pool.Pool:
     """Returns the first examples of a part, as many as there are labels."""
     read = functools.partial(self.features, part)
-    if y.shape[0] <= _KEPT:
-      numbers = np.arange(y.shape[0])
+    if labels.shape[0] <= _KEPT:
+      numbers = np.arange(labels.shape[0])
       everything = functools.cache(functools.partial(read, numbers))
 
       def read(numbers):
@@ -142,10 +142,10 @@ class Words:
     words = self.options.words_per_example
     most = np.int64(words + words // 2 + 1)
     return pool.Pool(
-      y,
+      labels,
       pool.SPARSE,
       read,
-      entries=np.broadcast_to(most, y.shape[:1]),
+      entries=np.broadcast_to(most, labels.shape[:1]),
       num_features=self.options.num_features,
     )
 

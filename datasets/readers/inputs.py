@@ -96,7 +96,9 @@ def _cifar(path: pathlib.Path) -> examples_lib.Examples | None:
     )
   parts = cifar.read(path, *found, cifar.OFFICIAL)
   num_classes = cifar.LAYOUTS[found[0]].num_classes
-  return examples_lib.of_parts(*(examples_lib.of_labels(y, num_classes) for _, y in parts))
+  return examples_lib.of_parts(
+    *(examples_lib.of_labels(labels, num_classes) for _, labels in parts)
+  )
 
 
 def _xc(path: pathlib.Path) -> examples_lib.Examples:
