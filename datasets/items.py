@@ -122,15 +122,13 @@ def read(path: str | os.PathLike, columns: Columns, least: int = 2, advice: str 
   than `least` items. `advice` is that of `columns_of`.
   """
   named = columns_of(path, columns, advice)
-  raw = [named['time']] if 'time' in named else []
   users, items, times = examples_lib.Codes(), examples_lib.Codes(), []
   kinds: set[str] = set()
-  for batch in tables.batches(path, [named['user'], named['item']], raw=raw):
+  for batch in tables.batches(path, list(named.values())):
     for codes, role in ((users, 'user'), (items, 'item')):
-      batch.refuse_empty(named[role], role)
-      codes.add(batch.columns[named[role]])
-    if raw:
-      times.append(_times(batch, raw[0], kinds))
+      codes.add(batch.texts(named[role], role))
+    if 'time' in named:
+      times.append(_times(batch, named['time'], kinds))
   of_users, user_names = examples_lib.sorted_codes(users)
   of_items, item_names = examples_lib.sorted_codes(items)
   if not item_names:
@@ -172,7 +170,7 @@ def columns_of(path: str | os.PathLike, columns: Columns, advice: str = '') -> d
 
 def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
   """Returns int64 or float64, what orders the rows; `kinds` are those met so far."""
-  values = pd.Series(batch.raw[column])
+  values = pd.Series(batch.columns[column])
   is_date = values.dtype.kind == 'M'
   found = values if is_date else pd.to_numeric(values, errors='coerce')
   if is_date or found.isna().all():

@@ -89,7 +89,7 @@ def _columns(path: pathlib.Path, names: list[str]) -> pd.DataFrame:
   """Returns columns of a table as text."""
   batches = tables.batches(path, names)
   parts = examples_lib.watched(batches, f'reading {path.name}', lambda batch: len(batch.places))
-  frames = [pd.DataFrame(batch.columns) for batch in parts]
+  frames = [pd.DataFrame({name: batch.texts(name) for name in names}) for batch in parts]
   return pd.concat([pd.DataFrame(columns=names, dtype=object), *frames])
 
 

@@ -31,9 +31,9 @@ def read(
       f'{path}: expected the columns class,probability or class,weight: give such a file'
     )
   rows = [
-    (batch.where(row), name, str(batch.raw[values[0]][row]))
-    for batch in tables.batches(path, [_CLASS], raw=values)
-    for row, name in enumerate(batch.columns[_CLASS])
+    (batch.where(row), name, str(batch.columns[values[0]][row]))
+    for batch in tables.batches(path, [_CLASS, *values])
+    for row, name in enumerate(batch.texts(_CLASS))
   ]
   places = {tables.plain(n): i for i, n in enumerate(class_names or ())}
   if not all(name in places for _, name, _ in rows):

@@ -104,14 +104,15 @@ def blocks(
   names = how.get('columns') or [n for n in tables.without_index(path, found) if n != label]
   tables.present(path, found, names, "give the model's columns")
   [width] = description.shape
-  for batch in tables.batches(path, [label] if label else [], raw=names):
+  for batch in tables.batches(path, [*filter(None, [label]), *names]):
     x = np.hstack([numbers(batch, name) for name in names])
     if x.shape[1] != width:
       raise errors.InputError(f'{path} has {x.shape[1]} features, and the model takes {width}')
+    labels = [(text,) for text in batch.texts(label)] if label else None
     for start in range(0, len(x), size):
       part = slice(start, start + size)
-      labels = [(text,) for text in batch.columns[label][part]] if label else None
-      yield examples_lib.Block(list(map(str, batch.places[part])), (x[part],), labels)
+      names_of_rows = list(map(str, batch.places[part]))
+      yield examples_lib.Block(names_of_rows, (x[part],), labels and labels[part])
 
 
 def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
@@ -119,10 +120,10 @@ def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
 
   The others may be large: the rest of the file is read without them.
   """
-  batch = next(tables.batches(path, [], raw=names), None)
+  batch = next(tables.batches(path, names), None)
   if batch is None:
     return []
-  found = [name for name in names if _holds_numbers(_series(batch.raw[name]))]
+  found = [name for name in names if _holds_numbers(_series(batch.columns[name]))]
   if not found:
     raise errors.InputError(f'{path} has no column of numbers; give --feature_columns=NAME,NAME')
   return found
@@ -167,7 +168,7 @@ def _is_lists(column: pd.Series) -> bool:
 
 def numbers(batch: tables.Batch, name: str) -> np.ndarray:
   """Returns float64 [rows, 1], or [rows, k] of a column of lists."""
-  column = _series(batch.raw[name])
+  column = _series(batch.columns[name])
   try:
     if _is_lists(column):
       x = np.stack(column).astype(np.float64)
@@ -190,7 +191,7 @@ def numbers(batch: tables.Batch, name: str) -> np.ndarray:
 
 def _marks(batch: tables.Batch, column: str) -> list[bool]:
   """Returns whether each row is marked as one of the test."""
-  values = batch.raw[column]
+  values = batch.columns[column]
   texts = [str(value).strip().lower().removesuffix('.0') for value in values]
   for row, text in enumerate(texts):
     if text not in _IS_TEST:

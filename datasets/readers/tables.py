@@ -34,8 +34,6 @@ _WHOLE = re.compile(r'(0|-?[1-9][0-9]*)\.0')
 _SEPARATOR = re.compile('[,;:|\t]')
 # The index of a pandas table whose index has no name, and after pandas read it from a CSV.
 _INDEX = re.compile(r'(__index_level_\d+__|Unnamed: \d+(\.\d+)?)?')
-# What to do without a column that nobody can name otherwise.
-_COLUMN = 'add it, or give another file'
 # Larger floats need not be the number that was meant.
 _MOST_WHOLE = 2.0**53
 
@@ -61,20 +59,36 @@ class Batch(NamedTuple):
 
   file: str  # `FILE, line` or `FILE, row`.
   places: Sequence[int]  # The rows' lines, or their numbers from 1.
-  columns: dict[str, list[str]]  # By name, text of each row.
-  raw: dict[str, Any]  # Lists of text or of JSON values, or pandas series of Parquet.
+  # By name, lists of text or of JSON values, or pandas series of Parquet.
+  columns: dict[str, Any]
 
   def where(self, row: int) -> str:
     """Names a row of the batch for an error: `a.csv, line 7`."""
     return f'{self.file} {self.places[row]}'
 
-  def refuse_empty(self, column: str, noun: str) -> None:
-    """Raises InputError if a row has nothing in a column, which names its `noun`."""
-    if '' in (texts := self.columns.get(column, ())):
+  def texts(self, column: str, noun: str = '') -> list[str]:
+    """Returns `plain` text of a column, whose whole numbers and bools are as in JSON.
+
+    Raises InputError for other values, and if a row has nothing where a `noun` says what.
+    """
+    texts = []
+    for row, value in enumerate(self.columns[column]):
+      if isinstance(value, float) and value.is_integer() and abs(value) < _MOST_WHOLE:
+        value = int(value)
+      if isinstance(value, int):
+        value = json.dumps(value)
+      if not isinstance(value, str):
+        raise errors.InputError(
+          f'{self.where(row)}: {column!r} is {value!r:.40}; expected text or a whole number: write'
+          ' it so, or name another column'
+        )
+      texts.append(plain(value))
+    if noun and '' in texts:
       raise errors.InputError(
         f'{self.where(texts.index(""))} has no {noun}, its {column!r} is empty; fill'
         ' it in, or leave the row out'
       )
+    return texts
 
 
 def form(path: str | os.PathLike) -> str | None:
@@ -110,46 +124,20 @@ def without_index(path: str | os.PathLike, names: Sequence[str]) -> list[str]:
   return [n for n in names if n not in index and not _INDEX.fullmatch(n)]
 
 
-def batches(
-  path: str | os.PathLike,
-  required: Sequence[str],
-  optional: Sequence[str] = (),
-  raw: Sequence[str] = (),
-) -> Iterator[Batch]:
-  """Yields the rows of a table: text of some columns, and others as they are
-  (`raw`).
+def batches(path: str | os.PathLike, names: Sequence[str]) -> Iterator[Batch]:
+  """Yields the rows of a table with the columns of these names.
 
-  Raises `errors.InputError` if the file cannot be read or lacks a column, a row
-  is not as the others, or a value of text is something else.
+  Raises `errors.InputError` if the file cannot be read or lacks a column, or a row is not
+  as the others.
   """
   path = pathlib.Path(path)
+  names = present(path, header(path), names, 'add it, or give another file')
   kind, noun = form(path), 'line'
   read = _json if kind in _JSON else _csv
   if kind == '.parquet':
     read, noun = _parquet, 'row'
-  for places, found in read(path, required, optional, raw):
-    batch = Batch(f'{path}, {noun}', places, {}, {name: found[name] for name in raw})
-    for name in (*required, *optional):
-      if name in found:
-        batch.columns[name] = _texts(found[name], name, batch)
-    yield batch
-
-
-def _texts(values: Iterable, name: str, batch: Batch) -> list[str]:
-  """Returns `plain` text of a column, whose whole numbers and bools are as in JSON."""
-  texts = []
-  for row, value in enumerate(values):
-    if isinstance(value, float) and value.is_integer() and abs(value) < _MOST_WHOLE:
-      value = int(value)
-    if isinstance(value, int):
-      value = json.dumps(value)
-    if not isinstance(value, str):
-      raise errors.InputError(
-        f'{batch.where(row)}: {name!r} is {value!r:.40}; expected text or a whole number: write it'
-        ' so, or name another column'
-      )
-    texts.append(plain(value))
-  return texts
+  for places, columns in read(path, names):
+    yield Batch(f'{path}, {noun}', places, columns)
 
 
 def examples(
@@ -171,24 +159,21 @@ def examples(
     'user': 'user_id' if columns.user is None else columns.user,
     'id': columns.id or 'image_id',
   }
-  wanted = list(filter(None, named.values()))
   explicit = [n for n in (columns.user, columns.id) if n]
-  required = list(dict.fromkeys([columns.label, *explicit]))
-  present(path, header(path), required, advice)
-  classes, users = examples_lib.Codes(), examples_lib.Codes()
-  ids, there = [], set()
+  wanted = list(filter(None, named.values()))
+  there = present(path, header(path), [columns.label, *explicit], advice, wanted)
+  has_users, has_ids = named['user'] in there, named['id'] in there
+  classes, users, ids = examples_lib.Codes(), examples_lib.Codes(), []
   for batch in examples_lib.watched(
-    batches(path, required, wanted, raw), 'reading', lambda batch: len(batch.places)
+    batches(path, [*there, *raw]), 'reading', lambda batch: len(batch.places)
   ):
-    for noun, column in named.items():
-      if not (repeated and noun == 'class'):
-        batch.refuse_empty(column, noun)
-    there |= set(batch.columns)
     if use:
       use(batch)
-    classes.add(batch.columns[columns.label])
-    users.add(batch.columns.get(named['user'], ()))
-    ids.append(examples_lib.texts([batch.columns.get(named['id'], ())]))
+    classes.add(batch.texts(columns.label, '' if repeated else 'class'))
+    if has_users:
+      users.add(batch.texts(named['user'], 'user'))
+    if has_ids:
+      ids.append(examples_lib.texts([batch.texts(named['id'], 'id')]))
   ids = examples_lib.texts(ids)
   if not repeated and (twice := examples_lib.repeated(ids)):
     name, first, second = twice
@@ -197,7 +182,6 @@ def examples(
       ' leave one out, or name another --id_column'
     )
   labels, class_names = examples_lib.sorted_codes(classes)
-  has_ids, has_users = (named[n] in there for n in ('id', 'user'))
   return examples_lib.Examples(
     labels,
     class_names,
@@ -286,10 +270,9 @@ def _csv_names(rows) -> list[str]:
   return [name.strip() for name in next((row for _, row in rows), [])]
 
 
-def _csv(path, required, optional, raw):
+def _csv(path, names):
   rows = _csv_rows(path)
   header = _csv_names(rows)
-  names = present(path, header, required, _COLUMN, [*optional, *raw])
   places = [header.index(name) for name in names]
 
   def wanted():
@@ -323,22 +306,9 @@ def _json_rows(path) -> Iterator[tuple[int, dict]]:
     yield number, row
 
 
-def _json(path, required, optional, raw):
-  """Reads JSON lines; the first one says which optional columns there are."""
-  first = header(path)
-  absent = {*optional} - {*raw} - {*first}
-  names = list({*required, *optional, *raw} - absent)
-
-  def wanted():
-    for line, row in _json_rows(path):
-      if late := absent & row.keys():
-        raise errors.InputError(
-          f'{path}, line {line} has {min(late)!r}, and the first line has not; give'
-          ' it to all lines or to none'
-        )
-      yield line, [row.get(name) for name in names]
-
-  return _gathered(wanted(), names, len(first))
+def _json(path, names):
+  rows = ((line, [row.get(name) for name in names]) for line, row in _json_rows(path))
+  return _gathered(rows, names, len(names))
 
 
 @contextlib.contextmanager
@@ -360,19 +330,12 @@ def _open_parquet(path: pathlib.Path) -> Iterator:
     ) from e
 
 
-def _parquet(path, required, optional, raw):
+def _parquet(path, names):
   with _open_parquet(path) as file:
-    header = file.schema_arrow.names
-    names = present(path, header, required, _COLUMN, [*optional, *raw])
     start = 1
     for part in file.iter_batches(_PARQUET_ROWS, columns=names):
       end = start + part.num_rows
-      # Columns that are dates stay exact: Python has none after the year 9999.
-      columns = {
-        name: part.column(name).to_pandas(date_as_object=False)
-        if name in raw
-        else part.column(name).to_pylist()
-        for name in names
-      }
+      # Python has no dates after the year 9999.
+      columns = {name: part.column(name).to_pandas(date_as_object=False) for name in names}
       yield range(start, end), columns
       start = end
