@@ -127,7 +127,7 @@ def inspect(path: str | os.PathLike, columns: tables.Columns) -> Made:
     name = name._replace(user=columns.user)
   columns = columns._replace(user=name.user)
   file = split_files.train_file(name)
-  found = tables.examples(file, columns, repeated=True)
+  found = tables.examples(file, columns, repeated=True, advice=split_path.OTHER_COLUMNS)
   examples = dataclasses.replace(found, ids=range(len(found)))
   train = partitions.users(examples)
   counts = _counts(examples, train)

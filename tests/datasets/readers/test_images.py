@@ -275,7 +275,7 @@ def test_damaged_and_ambiguous_files_are_refused(tmp_path):
     ([one], lambda data: b'', 'no images'),
     ([b'\xff\xff'], bytes, r'file of tf\.train\.Example'),
     ([images_on_disk.example(image=image, id=1)] * 2, bytes, 'two images'),
-    ([one, images_on_disk.example(image=image)], bytes, 'a class or a user and without'),
+    ([one, images_on_disk.example(image=image, label=1, user='a')], bytes, 'a user and without'),
   ):
     images_on_disk.write_records(path, examples)
     path.write_bytes(change(path.read_bytes()))
