@@ -73,7 +73,7 @@ def _of_file(path: pathlib.Path, columns: tables.Columns) -> examples_lib.Exampl
     return _xc(path)
   raise errors.InputError(
     f'--input={path} is of no known kind; give a folder, {", ".join(tables.FORMS)},'
-    f' .npz, .txt, {", ".join(images.ARCHIVES)}'
+    ' .npz, .txt, .zip or .tar'
   )
 
 

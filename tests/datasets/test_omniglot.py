@@ -200,8 +200,8 @@ def test_the_real_one(data_dir):
   labels = np.concatenate([train.labels(c) for c in train.client_ids])
   for y, classes, each in (
     (labels, 964, 16),
-    (dataset.test.y, 964, 4),
-    (dataset.retrieval.y, 659, 20),
+    (dataset.test.labels, 964, 4),
+    (dataset.retrieval.labels, 659, 20),
   ):
     np.testing.assert_array_equal(np.bincount(y), np.full(classes, each))
   assert 15 < held_out(dataset.retrieval).x.mean() < 30  # Ink is bright, and there is little.

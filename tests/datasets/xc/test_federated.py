@@ -174,4 +174,4 @@ def test_real_sets(data_dir, name, unlabelled, clients):
   held = [len(dataset.train.labels(c)) for c in dataset.train.client_ids]
   assert len(held) == clients
   assert sum(held) == counts.train - unlabelled[0]
-  assert (np.diff(dataset.test.y.indptr) == 0).sum() == unlabelled[1]
+  assert (np.diff(dataset.test.labels.indptr) == 0).sum() == unlabelled[1]
