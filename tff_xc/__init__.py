@@ -1,12 +1,12 @@
 """Federated extreme classification on TensorFlow Federated.
 
 Importing this package imports nothing large; its modules import TensorFlow and
-TFF. It switches on TensorFlow's oneDNN kernels, unless the environment says
-otherwise. TensorFlow itself uses them only on processors that have AVX-512 VNNI
-or the like, and training takes up to 2.5 times as long without them.
+TFF. The import switches on TensorFlow's oneDNN kernels unless the environment
+variable is already set. By default TensorFlow uses these kernels only on processors
+with AVX-512 VNNI or similar, and training takes up to 2.5 times as long without them.
 
-Raises ImportError, in one sentence, where TensorFlow or TFF is absent or another
-version than the one that this package is made for.
+Raises ImportError with a one-sentence message if TensorFlow or TFF is missing or has
+an unsupported version.
 """
 
 import atexit
@@ -15,7 +15,7 @@ import os
 import re
 import sys
 
-# A module, its name, how its distributions' folders begin, the version that fits.
+# (module, display name, pattern of the distribution's folder name, supported version).
 _NEEDS = (
   ('tensorflow', 'TensorFlow', r'tensorflow(_cpu)?|tf_nightly(_cpu)?', '2.14'),
   ('tensorflow_federated', 'TensorFlow Federated', r'tensorflow_federated', '0.87'),
@@ -23,9 +23,9 @@ _NEEDS = (
 
 
 def _misfits() -> list[str]:
-  """Returns what of TensorFlow and TFF is absent or does not fit.
+  """Returns a phrase for each missing package and each unsupported version.
 
-  It reads the names of folders: importing either, or importlib.metadata, is slow.
+  The check reads folder names because importing the packages or importlib.metadata is slow.
   """
   wrong = []
   for module, name, distributions, fits in _NEEDS:
@@ -56,18 +56,17 @@ def _check_packages() -> None:
 
 _check_packages()
 
-ONEDNN = 'TF_ENABLE_ONEDNN_OPTS'  # TensorFlow reads it when it is imported.
-# What the user has set, or None.
+ONEDNN = 'TF_ENABLE_ONEDNN_OPTS'  # TensorFlow reads this variable during its import.
+# The value that the user has set, or None.
 ONEDNN_GIVEN = os.environ.get(ONEDNN)
 os.environ.setdefault(ONEDNN, '1')
 
 
 @atexit.register
 def _drop_default_context() -> None:
-  """Frees TFF's default context while what its destructor needs still exists.
+  """Frees TFF's default context before Python deletes what its destructor needs.
 
-  Otherwise it would print an ignored exception, also of a context that nobody
-  used, as where a runtime of ours was not installed.
+  Otherwise the destructor would print an ignored exception, even for an unused context.
   """
   # If nobody imported TFF, there is nothing to free.
   if tff := sys.modules.get('tensorflow_federated'):

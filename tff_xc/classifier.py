@@ -1,8 +1,8 @@
 """The embedding classifier that all algorithms train.
 
-It consists of an encoder g(x; phi), a table of class rows, and a head that
-turns embeddings and rows into logits. An encoder of sparse examples has a table
-of its own. Clients receive and send rows of tables.
+The classifier consists of an encoder g(x; phi), a table of class rows, and a head that
+turns embeddings and rows into logits. An encoder for sparse examples adds its own
+table. Clients receive and send rows of these tables.
 """
 
 import collections
@@ -23,9 +23,9 @@ CLASS = 'class'
 class ModelWeights(NamedTuple):
   """All weights of an embedding classifier, by name."""
 
-  encoder: encoder_lib.Weights  # Trainable ones, except tables.
-  encoder_state: encoder_lib.Weights  # Those without gradients.
-  # float32 [rows, row_dim]: first the class rows ('class'), then the encoder's tables.
+  encoder: encoder_lib.Weights  # The encoder's trainable weights, except its tables.
+  encoder_state: encoder_lib.Weights  # The encoder's weights without gradients.
+  # float32 [rows, row_dim]: first the class table ('class'), then the encoder's tables.
   tables: encoder_lib.Weights
 
   @property
@@ -39,12 +39,12 @@ class EmbeddingClassifier:
   """Encoder, head and labels."""
 
   encoder: encoder_lib.Encoder  # g(x; phi)
-  head: heads.Head  # Scores labels by embeddings and class rows.
+  head: heads.Head  # Computes scores of labels from embeddings and class rows.
   num_classes: int  # n, the number of labels.
   label_sets: bool = False  # Whether a training example has a set of labels.
-  # Of products in `encode` and `logits`, one of `precision.NAMES`.
+  # The precision of products in `encode` and `logits`, one of `precision.NAMES`.
   precision: str = precision_lib.FLOAT32
-  # Fresh weights -> the weights that training starts from, see `experiment.start`.
+  # Maps fresh weights to the weights that training starts from, see `experiment.start`.
   start: Callable[[ModelWeights], ModelWeights] | None = dataclasses.field(
     default=None, compare=False, repr=False
   )
@@ -61,12 +61,12 @@ class EmbeddingClassifier:
 
   @property
   def num_rows(self) -> int:
-    """The number of class rows; n if each label has one."""
+    """The number of class rows, which is n if each label has one row."""
     return self.head.num_rows(self.num_classes)
 
   @property
   def rows_per_label(self) -> int:
-    """The number of class rows that a label has."""
+    """The number of class rows for each label."""
     rows = self.head.rows_of(tf.zeros([1], tf.int32))
     return rows.shape.num_elements()
 
@@ -76,7 +76,7 @@ class EmbeddingClassifier:
     return self.head.row_dim(self.encoder.embedding_dim)
 
   def init(self, seed: tf.Tensor) -> ModelWeights:
-    """Returns the first weights, fresh ones or those of `start`; `seed` is int32 [2]."""
+    """Returns the initial weights, passed through `start` if set; `seed` is int32 [2]."""
     fold = layers.fold
     encoder = collections.OrderedDict(self.encoder.init(fold(seed, 0)))
     tables = collections.OrderedDict()
@@ -92,8 +92,8 @@ class EmbeddingClassifier:
   ) -> tuple[tf.Tensor, encoder_lib.Weights]:
     """Returns (embeddings of `x`, the updated encoder state).
 
-    If the weights have some rows of the encoder's tables, the ids of `x` index these.
-    `seed` is int32 [2], for encoders that draw random numbers.
+    If `weights` has only some rows of the encoder's tables, the ids in `x` index these
+    rows. `seed`, int32 [2], is for encoders that draw random numbers.
     """
     own = {n: t for n, t in weights.tables.items() if n != CLASS}
     own |= dict.fromkeys(self.encoder.tied, weights.class_table)
@@ -103,7 +103,7 @@ class EmbeddingClassifier:
       )
 
   def embed(self, weights: ModelWeights, x) -> tf.Tensor:
-    """Returns the embeddings [B, ...] of `x` [B, ...], as at test time."""
+    """Returns the embeddings [B, ...] of `x` [B, ...] in test mode."""
     return self.encode(weights, x, False, tf.zeros([2], tf.int32))[0]
 
   def logits(self, embeddings, rows, ids) -> tf.Tensor:
@@ -117,19 +117,19 @@ class EmbeddingClassifier:
 
   @functools.cached_property
   def _weight_specs(self) -> ModelWeights:
-    # Without autograph, as TFF traces it: conversion would take a second.
+    # TFF traces without autograph, too. Autograph's conversion would take a second.
     function = tf.function(lambda: self.init(tf.zeros([2], tf.int32)), autograph=False)
     outputs = function.get_concrete_function().structured_outputs
     return tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), outputs)
 
 
 def replaced(weights: encoder_lib.Weights, by: encoder_lib.Weights) -> collections.OrderedDict:
-  """Returns `weights`, in their order, with the values that `by` has of them."""
+  """Returns `weights` in their order, with values replaced by those in `by`."""
   return collections.OrderedDict((name, by.get(name, value)) for name, value in weights.items())
 
 
 def union(*parts: encoder_lib.Weights) -> collections.OrderedDict:
-  """Joins weights by name; raises ValueError where a name would lose a weight."""
+  """Joins weights by name; raises ValueError if two weights have the same name."""
   joined = collections.OrderedDict()
   for part in parts:
     for name, value in part.items():

@@ -1,4 +1,4 @@
-"""Versions of the packages and of the code, for the record of a run."""
+"""Versions of the packages and the code, for the record of a run."""
 
 import contextlib
 import functools
@@ -20,19 +20,19 @@ _PACKAGES = (
   'pillow',
   'scikit-learn',
 )
-# Of this repository, what a client's numbers depend on.
+# The packages of this repository that affect a client's results.
 _PROGRAM = ('tff_xc', 'tasks', 'datasets')
 
 
 def describe() -> dict[str, Any]:
   """Returns `versions` by package, and `git_revision`, None outside git."""
   versions = {'python': platform.python_version(), **_packages()}
-  # Other kernels give other last digits.
+  # The choice of kernels changes the last digits.
   versions[tff_xc.ONEDNN] = os.environ.get(tff_xc.ONEDNN, '')
   return {'versions': versions, 'git_revision': _git_revision()}
 
 
-@functools.cache  # As for `_git_revision`.
+@functools.cache  # A table of many runs calls this for each run.
 def _packages() -> dict[str, str]:
   versions = {}
   for package in _PACKAGES:
@@ -41,11 +41,11 @@ def _packages() -> dict[str, str]:
   return versions
 
 
-@functools.cache  # What is edited later has perhaps been imported before.
+@functools.cache  # A file that changes later may already be imported.
 def sources() -> dict[str, str]:
   """Returns a checksum of the source files by package of this repository.
 
-  Without its `tasks`, a package called `datasets` is another one.
+  If this repository's `tasks` is missing, a package called `datasets` is someone else's.
   """
   root = pathlib.Path(tff_xc.__file__).parents[1]
   whole = (root / 'tasks' / 'experiment.py').exists()
@@ -57,14 +57,14 @@ def _checksum(folder: pathlib.Path) -> str:
   for name, file in sorted(
     (file.relative_to(folder).as_posix(), file)
     for file in folder.rglob('*.py')
-    if not file.name.startswith('.')  # An editor's, or of another system.
+    if not file.name.startswith('.')  # Editors and other systems make hidden files.
   ):
     content = file.read_bytes()
     found.update(f'{name}\0{len(content)}\0'.encode() + content)
   return found.hexdigest()
 
 
-@functools.cache  # A table of many runs asks for each of them.
+@functools.cache  # A table of many runs calls this for each run.
 def _git_revision() -> str | None:
   try:
     found = subprocess.run(

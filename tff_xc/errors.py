@@ -1,6 +1,6 @@
 """The exception for input that the user can correct, and a common check.
 
-The commands in `launch/` turn it into one sentence and exit status 2. This
+The commands in `launch/` print its message and exit with status 2. This
 module imports nothing, so that every other module can import it.
 """
 
@@ -18,11 +18,11 @@ class DamageError(InputError):
 
 
 class DivergedError(InputError):
-  """Training stopped, since its numbers were not finite any more."""
+  """Training stopped because its numbers were no longer finite."""
 
 
 def check_labels(labels, num_classes: int, where: str) -> None:
-  """Raises InputError, which says where, unless labels lie in [0, num_classes)."""
+  """Raises InputError, which names `where`, unless labels lie in [0, num_classes)."""
   bad = labels[(labels < 0) | (labels >= num_classes)]
   if bad.size:
     raise InputError(

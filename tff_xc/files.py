@@ -1,6 +1,6 @@
 """Writes files so that a crash leaves the old or the new one; reads JSON.
 
-This imports neither TensorFlow nor NumPy.
+This module imports neither TensorFlow nor NumPy.
 """
 
 import contextlib
@@ -22,9 +22,10 @@ _TEMPORARY = re.compile(r'\.(?P<stem>.+)\.\d+\.tmp(?P<suffix>\.[^.]+|)')
 def replacing(path: str | os.PathLike, durable: bool = True) -> Iterator[pathlib.Path]:
   """Yields a temporary path that becomes `path` if the block succeeds.
 
-  The temporary file has its suffix and directory, and is removed if the block raises.
-  `durable`: a power cut leaves the old file or the new one, for sure. FileExistsError if
-  `path` is no regular file; a pipe would lose its name.
+  The temporary file has the suffix and directory of `path`, and is removed if the block
+  raises. With `durable`, even a power cut leaves either the old file or the new one.
+  Raises FileExistsError if `path` exists and is not a regular file, because the
+  replacement would remove a pipe's name.
   """
   path = pathlib.Path(path)
   if path.exists() and not path.is_file():
@@ -42,9 +43,9 @@ def replacing(path: str | os.PathLike, durable: bool = True) -> Iterator[pathlib
 
 
 class _Rows:
-  """A text file of a CSV, whose rows come with `\\r\\n` and are written with `\\n`.
+  """A CSV text file that receives rows ending in `\\r\\n` and writes them with `\\n`.
 
-  Where a row ends in `\\n` alone, Python's csv and pandas quote no `\\r` in a value.
+  Python's csv and pandas quote a `\\r` in a value only if their rows end in `\\r\\n`.
   """
 
   def __init__(self, file: TextIO):
@@ -56,10 +57,10 @@ class _Rows:
 
 @contextlib.contextmanager
 def csv_rows(path: str | os.PathLike) -> Iterator[_Rows]:
-  """Yields the file of a CSV for programs, as `replacing` does: exact values.
+  """Yields a CSV file for `csv.writer`; the file replaces `path` as in `replacing`.
 
-  It is for `csv.writer`, and for `to_csv` of pandas with `lineterminator='\\r\\n'`. What
-  is not UTF-8 in a file's name is written as an escape.
+  The `to_csv` of pandas works, too, with `lineterminator='\\r\\n'`. Bytes of a file name
+  that are not UTF-8 are written as escapes.
   """
   with (
     replacing(path) as temporary,
@@ -70,7 +71,10 @@ def csv_rows(path: str | os.PathLike) -> Iterator[_Rows]:
 
 @contextlib.contextmanager
 def writing(what: str | os.PathLike, then: str) -> Iterator[None]:
-  """Raises DamageError if the block cannot write: `what`, and what to do `then`."""
+  """Turns an OSError in the block into DamageError.
+
+  The message says that `what` cannot be written, and what to do `then`.
+  """
   try:
     yield
   except OSError as e:
@@ -79,10 +83,10 @@ def writing(what: str | os.PathLike, then: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def plain(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
-  """Yields another path of a folder, for libraries that cannot take any name.
+  """Yields an alternative path of a folder, for libraries that fail on special names.
 
-  TensorFlow takes brackets, stars, question marks and backslashes of a path for a
-  pattern when it reads a SavedModel. Others refuse what is not UTF-8.
+  When TensorFlow reads a SavedModel, it interprets brackets, stars, question marks and
+  backslashes in the path as a pattern. Other libraries refuse names that are not UTF-8.
   """
   descriptor = os.open(folder, os.O_RDONLY)
   try:
@@ -92,12 +96,12 @@ def plain(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 
 def sync(path: str | os.PathLike) -> None:
-  """Waits until the disk has a file's content, or the names in a directory."""
+  """Waits until a file's content, or a directory's list of names, is on the disk."""
   descriptor = os.open(path, os.O_RDONLY)
   try:
     os.fsync(descriptor)
   except OSError as e:
-    # Some network file systems have no such thing for directories.
+    # Some network file systems have no fsync for directories.
     if e.errno not in (errno.EINVAL, errno.ENOTSUP):
       raise
   finally:
@@ -105,7 +109,10 @@ def sync(path: str | os.PathLike) -> None:
 
 
 def remove_leftovers(folder: pathlib.Path, is_ours: Callable) -> None:
-  """Removes what a kill in `replacing` left of files in whose names `is_ours`."""
+  """Removes temporary files that a killed `replacing` left behind.
+
+  `is_ours` says for the name of a final file whether its temporary file may be removed.
+  """
   for file in list(folder.iterdir()) if folder.is_dir() else ():
     match = _TEMPORARY.fullmatch(file.name)
     if match and is_ours(match['stem'] + match['suffix']):
@@ -113,10 +120,10 @@ def remove_leftovers(folder: pathlib.Path, is_ours: Callable) -> None:
 
 
 def write_json(path: str | os.PathLike, obj: Any, is_sorted: bool = True) -> None:
-  """Writes `obj` as JSON, atomically, by default with sorted keys, and a final newline.
+  """Writes `obj` as JSON, atomically, with a final newline and by default sorted keys.
 
-  NumPy values become numbers and lists, paths strings, and numbers that are not finite
-  null, because JSON has no such numbers.
+  NumPy values become numbers and lists, and paths become strings. Numbers that are not
+  finite become null, because JSON cannot represent them.
   """
   text = json.dumps(_plain(obj), sort_keys=is_sorted, indent=2, allow_nan=False)
   with replacing(path) as temporary:
@@ -143,7 +150,7 @@ def read_text(path: pathlib.Path) -> str:
 
 
 def read_json(path: pathlib.Path) -> Any:
-  """Reads a file of JSON; OSError or ValueError where it cannot be read."""
+  """Reads a JSON file; raises OSError or ValueError if it cannot be read."""
   try:
     return json.loads(read_text(path))
   except RecursionError as e:

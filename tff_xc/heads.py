@@ -1,8 +1,8 @@
-"""Heads: labels and class rows, logits, and how all labels are scored.
+"""Heads: how labels map to class rows, and how logits and scores of labels are computed.
 
-Most heads have one row per label. A head that hashes labels has fewer rows, and
-several for each label: the number of labels and the number of table rows are
-two numbers.
+Most heads have one row per label. A head that hashes labels has several rows for each
+label but fewer rows in total, so the number of labels can differ from the number of
+table rows.
 """
 
 import dataclasses
@@ -28,25 +28,26 @@ class Head(Protocol):
     """Returns a fresh class table, float32 [num_rows, row_dim]."""
 
   def rows_of(self, labels: tf.Tensor) -> tf.Tensor:
-    """Returns the rows of labels int32 [k]: int32 [k], or [k, R] if R each."""
+    """Returns the row numbers of labels int32 [k]: int32 [k], or [k, R] for R rows each."""
 
   def logits(self, embeddings: tf.Tensor, rows: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [B, N] of embeddings [B, ...] and rows held, float32 [N, row_dim].
+    """Returns logits float32 [B, N] for embeddings [B, ...] and rows float32 [N, row_dim].
 
-    `ids` int32 [N] are their numbers in the table; None if all are held, in order.
+    `ids`, int32 [N], are the row numbers of `rows` in the table. None means that `rows`
+    is the whole table in order.
     """
 
   def scoring_rows(self, table: tf.Tensor):
     """Returns (rows [n, d], bias [n] or None) that rank labels, or None.
 
     For any embedding e, e . rows + bias orders labels as the head does. A head
-    that scores labels in another way returns None and has `label_scores`:
-    (embeddings [B, ...], table) -> float32 [n, B], a row for each label.
+    that scores labels differently returns None and has a method `label_scores`:
+    (embeddings [B, ...], table) -> float32 [n, B], one row for each label.
     """
 
 
 class _OneRowPerLabel:
-  """Base of the heads whose table has the labels' rows in their order."""
+  """Base class of heads whose table has one row per label, in the order of labels."""
 
   def num_rows(self, num_labels: int) -> int:
     return num_labels
@@ -98,8 +99,8 @@ class LinearHead(_OneRowPerLabel):
   def logits(self, embeddings, rows, ids):
     if not self.bias:
       return precision.product(tf.matmul, embeddings, rows, transpose_b=True)
-    # One more coordinate of the embeddings: splitting the rows would copy them,
-    # and their gradient once more.
+    # The embeddings get one more coordinate, because splitting the rows would copy the
+    # rows and their gradient.
     ones = tf.ones_like(embeddings[:, :1])
     extended = tf.concat([embeddings, ones], axis=1)
     return precision.product(tf.matmul, extended, rows, transpose_b=True)
@@ -110,11 +111,12 @@ class LinearHead(_OneRowPerLabel):
 
 @dataclasses.dataclass(frozen=True)
 class PrototypeHead(_OneRowPerLabel):
-  """Logits -scale / 2 |g(x) - C_c|^2 of prototypes C_c, means of embeddings (FedProto).
+  """Logits -scale / 2 |g(x) - C_c|^2, where the prototypes C_c average embeddings (FedProto).
 
-  A row is C_c, and then 1; or zeros of a label that has no prototype yet, which is
-  last, and never found best. `unit`: embeddings and prototypes are compared at norm 1,
-  so that logits are scale * cos(g(x), C_c). Logits lack a summand that all labels share.
+  A row is C_c followed by 1. The row of a label without a prototype is all zeros; such a
+  label is ranked last and never returned as the best. With `unit`, embeddings and
+  prototypes are scaled to norm 1, so logits are scale * cos(g(x), C_c). The computed
+  logits omit a summand that all labels share.
   """
 
   scale: float = 2.0
@@ -127,7 +129,7 @@ class PrototypeHead(_OneRowPerLabel):
     return tf.zeros([num_labels, self.row_dim(embedding_dim)])
 
   def compared(self, vectors):
-    """Returns embeddings or prototypes [..., d] as they are compared."""
+    """Returns embeddings or prototypes [..., d], scaled to norm 1 if `unit`."""
     return layers.unit_norm(vectors) if self.unit else vectors
 
   def logits(self, embeddings, rows, ids):
@@ -136,29 +138,30 @@ class PrototypeHead(_OneRowPerLabel):
     return self.scale * (products + half)
 
   def scoring_rows(self, table):
-    # Of unit prototypes all summands are the same, whatever an embedding's norm.
+    # All unit prototypes have the same -|C|^2 / 2, so an embedding's norm does not matter.
     return self._parts(table, -float('inf'))
 
   def _parts(self, rows, unknown: float):
-    """Returns (C [N, d], -|C|^2 / 2 [N]), the latter `unknown` without a prototype."""
+    """Returns (C [N, d], -|C|^2 / 2 [N]); the latter is `unknown` without a prototype."""
     prototypes = self.compared(rows[:, :-1])
     half = -tf.reduce_sum(tf.square(prototypes), axis=1) / 2.0
     return prototypes, tf.where(rows[:, -1] > 0, half, unknown)
 
 
 SCORES = ('logsigmoid', 'logit', 'median')
-_MOST_ORDERED = 64  # Tables of a median: it compares each two of them.
+_MOST_ORDERED = 64  # The most tables for a median, which compares every two of them.
 
 
 @dataclasses.dataclass(frozen=True)
 class HashedHead:
-  """R tables of B buckets; a label has one bucket in each (FedMLH).
+  """R tables of B buckets; each label has one bucket in each table (FedMLH).
 
-  Row r B + b is bucket b of table r: weights, then a bias. Its logit is its
-  product with the embedding of sub-model r. A label's score is the mean over its
-  buckets of 'logsigmoid', the log of the bucket's probability (the paper), or of
-  'logit' (the published code), or the 'median' of these logs (of two middle ones the
-  mean). They may rank labels differently.
+  Row r B + b is bucket b of table r. It has weights, followed by a bias. Its logit is its
+  product with the embedding of sub-model r. Three scores of a label are available, and
+  they may rank labels differently:
+    'logsigmoid': mean over its buckets of the log of the bucket's probability (the paper).
+    'logit': mean of its buckets' logits (the published code).
+    'median': median of these logs, or the mean of the two middle ones.
   """
 
   num_labels: int
@@ -195,12 +198,12 @@ class HashedHead:
     return hashed + self.num_buckets * tf.range(self.num_tables)
 
   def logits(self, embeddings, rows, ids):
-    """Returns float32 [B, N]; embeddings are float32 [B, R, d]."""
+    """Returns logits float32 [B, N]; embeddings are float32 [B, R, d]."""
     extended = _with_ones(embeddings)
     if ids is None:
       by_table = precision.product(tf.matmul, extended, self._of_tables(rows), transpose_b=True)
       return tf.reshape(tf.transpose(by_table, [1, 0, 2]), [-1, self.num_rows(0)])
-    # The rows of a table side by side, so that each sub-model has one product.
+    # Sort the rows by table, so that each sub-model needs one product.
     table = ids // self.num_buckets
     order = tf.argsort(table, stable=True)
     sizes = tf.math.bincount(table, minlength=self.num_tables)
@@ -217,17 +220,17 @@ class HashedHead:
     return tf.reshape(table, [self.num_tables, self.num_buckets, -1])
 
   def scoring_rows(self, table):
-    return None  # A label's score is no inner product.
+    return None  # A label's score is not an inner product.
 
   def label_scores(self, embeddings, table):
-    """Returns float32 [n, b] of embeddings [b, R, d]; besides it, little memory is needed.
+    """Returns scores float32 [n, b] for embeddings [b, R, d]; needs little other memory.
 
-    A bucket's logits of all examples lie side by side, so that a label's score
-    is the mean of R rows. To gather R single numbers for each label and example
-    takes ten times as long. A median holds R times as many numbers.
+    A bucket's logits for all examples are adjacent, so a label's score is the mean of R
+    rows. Gathering R single numbers for each label and example would take ten times as
+    long. The median needs R times as much memory.
     """
     of_rows = self.row_scores(embeddings, table)
-    with tf.init_scope():  # Hashed once, not with every block of examples.
+    with tf.init_scope():  # Hash once, not for every block of examples.
       labels = tf.range(self.num_labels)
       rows = self.rows_of(labels)
       label_of_row = tf.repeat(labels, self.num_tables)
@@ -238,11 +241,11 @@ class HashedHead:
     return tf.sparse.segment_mean(of_rows, rows, label_of_row)
 
   def joined(self, of_tables):
-    """Returns labels' scores [n, b] from those of their buckets, R times [n, b]."""
+    """Returns the scores of labels [n, b] from R scores [n, b] of their buckets."""
     if self.score != 'median':
       return sum(of_tables[1:], of_tables[0]) / len(of_tables)
     ordered, count = [*of_tables], len(of_tables)
-    # Neighbors change places until all are in order: `tf.sort` takes 40 times as long.
+    # Odd-even sort by swaps of neighbors; `tf.sort` takes 40 times as long.
     for turn in range(count):
       for i in range(turn % 2, count - 1, 2):
         a, b = ordered[i : i + 2]
@@ -250,7 +253,7 @@ class HashedHead:
     return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2.0
 
   def row_scores(self, embeddings, table):
-    """Returns float32 [R B, b], what labels' scores join, by `rows_of`."""
+    """Returns scores of all buckets, float32 [R B, b], which `rows_of` indexes."""
     logits = tf.matmul(self._of_tables(table), _with_ones(embeddings), transpose_b=True)
     if self.score != 'logit':
       logits = tf.math.log_sigmoid(logits)
@@ -258,9 +261,9 @@ class HashedHead:
 
 
 def _with_ones(embeddings: tf.Tensor) -> tf.Tensor:
-  """Returns float32 [R, b, d + 1] of embeddings [b, R, d].
+  """Returns embeddings [b, R, d] as float32 [R, b, d + 1] with a last coordinate of 1.
 
-  The last coordinate meets the rows' biases; to split the rows would copy them.
+  The last coordinate multiplies the biases, because splitting the rows would copy them.
   """
   ones = tf.ones_like(embeddings[..., :1])
   return tf.transpose(tf.concat([embeddings, ones], axis=2), [1, 0, 2])

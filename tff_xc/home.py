@@ -1,4 +1,4 @@
-"""The user's own folders, which may be missing or of another user. Imports little."""
+"""Paths in the user's home directory, which may not exist."""
 
 import os
 import pathlib
@@ -7,9 +7,9 @@ from tff_xc import errors
 
 
 def expanded(path: str) -> str:
-  """Returns a path whose ~ or ~user is replaced; InputError if that is no home.
+  """Replaces a leading ~ or ~user of a path; raises InputError if it has no home.
 
-  A file here may have a name that begins with ~.
+  A path that begins with ~ and exists as written is returned unchanged.
   """
   found = os.path.expanduser(path)
   if found.startswith('~') and not os.path.lexists(found):
@@ -18,10 +18,10 @@ def expanded(path: str) -> str:
 
 
 def folder(variable: str, default: str) -> pathlib.Path:
-  """Returns our folder in $variable, else in the folder `default` of the home.
+  """Returns the folder `tff_xc` in $variable, or else in `default` in the home directory.
 
-  As the XDG specification asks, a relative $variable is ignored. Without a home, as
-  for a user without a line in /etc/passwd, nothing can be kept in the folder.
+  As the XDG specification requires, a relative $variable is ignored. For a user without a
+  home directory (no line in /etc/passwd), nothing can be stored in the returned folder.
   """
   base = os.environ.get(variable, '')
   if not os.path.isabs(base):

@@ -1,9 +1,9 @@
-"""Ctrl-C, SIGTERM and SIGHUP of a command: none is lost, and a second one ends it at once.
+"""Handles Ctrl-C, SIGTERM and SIGHUP: no signal is lost, and a second one ends the process.
 
-Python raises `KeyboardInterrupt` wherever the program is. TensorFlow and TFF run
-destructors and callbacks all the time, and Python ignores what is raised there. It
-is therefore raised once more, and long loops call `check` where they can stop.
-Programs that import the library keep their own handlers.
+Python raises `KeyboardInterrupt` wherever the program is. TensorFlow and TFF often run
+destructors and callbacks, in which Python ignores exceptions. The exception is therefore
+raised again, and long loops call `check` where they can stop. Programs that import the
+library keep their own handlers.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _USUAL = (signal.default_int_handler, signal.SIG_DFL)
 # Some programs, such as `timeout`, pass one Ctrl-C on twice.
 _SAME_SECONDS = 0.3
-# Until an exception that was ignored is raised again.
+# The delay before an ignored exception is raised again.
 _AGAIN_SECONDS = 0.02
 
-# The number of the first signal within `raising`; 0 before.
+# The number of the first signal that came within `raising`; 0 if none has come.
 _received = 0
 
 
 def install() -> None:
-  """Ends this process quietly at a signal, until `raising` is entered.
+  """Makes signals end this process without a traceback, until `raising` is entered.
 
-  A signal that is ignored stays so, as Ctrl-C in a script's background job, or SIGHUP
+  Ignored signals stay ignored, such as Ctrl-C in a script's background job, or SIGHUP
   after `nohup`.
   """
   for number in _SIGNALS:
@@ -37,9 +37,9 @@ def install() -> None:
 
 @contextlib.contextmanager
 def raising():
-  """Within it, the first signal raises `KeyboardInterrupt` in the main thread.
+  """Makes the first signal in the block raise `KeyboardInterrupt` in the main thread.
 
-  A second one ends the process, also while the main thread is in a library.
+  A second signal ends the process, even while the main thread is inside a library.
   """
   global _received
   _received = 0
@@ -59,7 +59,7 @@ def raising():
   for_signals, told = os.pipe()
   os.set_blocking(told, False)
   before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
-  # A child that was forked writes into the same pipe.
+  # A forked child would write into the same pipe.
   os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
   threading.Thread(target=_end_at_the_second, args=[for_signals, numbers], daemon=True).start()
   try:
@@ -75,7 +75,7 @@ def raising():
 
 
 def check() -> None:
-  """Raises `KeyboardInterrupt` if a signal has come, however long ago."""
+  """Raises `KeyboardInterrupt` if a signal has ever come."""
   if _received:
     signal.setitimer(signal.ITIMER_REAL, 0)
     raise KeyboardInterrupt
@@ -105,7 +105,10 @@ def _first(number, frame) -> None:
 
 
 def _end_at_the_second(descriptor: int, numbers) -> None:
-  """Reads the signals' numbers, which come also while Python code waits."""
+  """Ends the process at the second signal, even while the main thread runs no Python code.
+
+  The pipe `descriptor` delivers the numbers of the signals.
+  """
   first = None
   with os.fdopen(descriptor, 'rb', buffering=0) as pipe:
     while found := pipe.read(1):

@@ -1,6 +1,6 @@
-"""TensorFlow, TFF, pandas and SciPy for modules that commands import to check their flags.
+"""Lazy TensorFlow, TFF, pandas and SciPy, for modules that commands need to check flags.
 
-Each is imported when it is first used, since `--help` would wait for it.
+Each package is imported on first use, so that `--help` does not wait for it.
 """
 
 import importlib

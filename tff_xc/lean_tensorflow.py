@@ -1,14 +1,14 @@
-"""Leaves out what TensorFlow and TFF import and hardly any program uses.
+"""Defers modules that TensorFlow and TFF import but that hardly any program uses.
 
-Such are JAX, pandas, scikit-learn, SciPy's statistics, TensorFlow Probability and
-TensorFlow Lite. After `install`, TensorFlow and TFF get placeholders of them, which
-import the module when it is first used. A program that imports such a module itself
-gets the module, as ever. (TFF imports no part of a deferred package by itself; it would
-run without the package.)
+Examples are JAX, pandas, scikit-learn, SciPy's statistics, TensorFlow Probability and
+TensorFlow Lite. After `install`, TensorFlow and TFF get placeholders for these modules.
+A placeholder imports its module on first use. A program that imports such a module
+itself gets the module as usual. (TFF imports no submodules of a deferred package; it
+would run even if the package were missing.)
 
-Nor does Python collect garbage meanwhile, or look later, again and again, through what
-was made by then: it stays as long as the process. Both save half of the import's time,
-and 200 MB.
+Garbage collection is off during the import. Objects created by then live as long as the
+process, so they are frozen and never scanned again. Deferred modules and frozen objects
+together save half of the import time, and 200 MB.
 """
 
 import gc
@@ -18,7 +18,7 @@ import importlib.machinery
 import sys
 import types
 
-# While these import, placeholders take the place of deferred modules.
+# Placeholders replace deferred modules during the import of these packages.
 _IMPORTERS = frozenset(['tensorflow', 'tensorflow_federated'])
 _DEFERRED = frozenset(
   [
@@ -51,26 +51,26 @@ _DEFERRED = frozenset(
     'tensorflow_probability',
   ]
 )
-# Python looks for these in every module, also in one that is being created.
+# Python looks up these names in every module, even while creating the module.
 _PROBED = frozenset(['__cached__', '__file__', '__path__', '__warningregistry__', '__wrapped__'])
 
 
 def install() -> None:
-  """Defers these imports in this process; call it before importing TensorFlow.
+  """Defers the imports of `_DEFERRED` in this process; call it before importing TensorFlow.
 
-  It changes nothing for modules that have been imported already.
+  Modules that are already imported are not affected.
   """
   if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
     sys.meta_path.insert(0, _Finder())
 
 
 class _Placeholder(types.ModuleType):
-  """Stands for a module, and imports it when one of its names is read."""
+  """Stands for a module, which it imports when one of the module's names is read."""
 
   def __getattr__(self, name: str):
     if name in _PROBED:
       raise AttributeError(name)
-    if sys.modules.get(self.__name__) is self:  # The importer is still at it.
+    if sys.modules.get(self.__name__) is self:  # TensorFlow or TFF is still importing.
       part = f'{self.__name__}.{name}'
       if part in _DEFERRED:  # As in `from sklearn import preprocessing`.
         return _Placeholder(part)
@@ -90,7 +90,7 @@ class _PlaceholderLoader(importlib.abc.Loader):
 
 
 class _ImporterLoader(importlib.abc.Loader):
-  """Loads a module of `_IMPORTERS`, for which other modules are deferred."""
+  """Loads a module of `_IMPORTERS`, and defers the modules of `_DEFERRED` meanwhile."""
 
   def __init__(self, finder: '_Finder', real: importlib.abc.Loader):
     self._finder, self._real = finder, real
@@ -116,22 +116,22 @@ class _ImporterLoader(importlib.abc.Loader):
 
 
 def _remove_placeholders() -> None:
-  """Lets everybody else import the modules themselves."""
+  """Removes the placeholders, so that later imports find the real modules."""
   for name in _DEFERRED:
     if isinstance(sys.modules.get(name), _Placeholder):
       del sys.modules[name]
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-  """Finds the importers, and placeholders while they import.
+  """Finds the modules of `_IMPORTERS`, and placeholders while these are importing.
 
-  A thread that imports a deferred module meanwhile gets a placeholder, too, which works
-  like the module.
+  If another thread imports a deferred module at that time, it also gets a placeholder,
+  which works like the module.
   """
 
   def __init__(self):
-    self.depth = 0  # How many importers import one another now.
-    self.seen = set()  # What has been deferred meanwhile.
+    self.depth = 0  # The number of nested imports of `_IMPORTERS` that are running.
+    self.seen = set()  # The names of the modules deferred so far.
 
   def find_spec(self, name, path, target=None):
     is_deferred = name in _DEFERRED and self.depth > 0
@@ -141,7 +141,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     if spec is None or spec.loader is None:
       return None
     if is_deferred:
-      # A first use meanwhile imports the module itself.
+      # The second request comes from a placeholder that is used: import the module.
       if name in self.seen:
         return None
       self.seen.add(name)

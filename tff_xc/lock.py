@@ -8,16 +8,16 @@ from typing import TextIO
 
 from tff_xc import errors
 
-# The first folder that could not be locked, once it is told.
+# The folder of the printed warning, if the file system of a folder has no locks.
 _told: list[pathlib.Path] = []
 
 
 def lock(path: str | os.PathLike, flag: str) -> TextIO:
   """Creates a directory, and locks it until the returned file is closed.
 
-  `flag` names it in errors: another process has it, or it cannot be written. On a file
-  system without locks (NFS without its lock service, EFS, some Lustre, which raise
-  several errors) it prints a warning, once.
+  Raises InputError, which names the flag `flag`, if another process has the lock or if
+  the directory cannot be written. Some file systems have no locks (NFS without its lock
+  service, EFS, some Lustre) and raise various errors; then one warning is printed.
   """
   path = pathlib.Path(path)
   try:
@@ -46,5 +46,5 @@ def lock(path: str | os.PathLike, flag: str) -> TextIO:
 
 
 def regular(path: str, flags: int) -> int:
-  """Opens no link to anybody's file, and waits for no pipe; an `opener` of `open`."""
+  """Opens a file for `open(opener=...)`; refuses symbolic links and never waits for a pipe."""
   return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

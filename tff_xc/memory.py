@@ -11,8 +11,8 @@ from collections.abc import Container
 
 from tff_xc import errors, wording
 
-# What is larger than this, and so many times the file that it is in, is no data:
-# it fills the memory of whoever opens a small file.
+# Content larger than `_LARGE` bytes and `_MOST_TIMES` times its file is not data: it is
+# meant to fill the memory of whoever opens the small file.
 _LARGE, _MOST_TIMES = 10**9, 200
 _CGROUP = pathlib.Path('/sys/fs/cgroup')
 _MEMINFO = pathlib.Path('/proc/meminfo')
@@ -25,7 +25,7 @@ def free_bytes(meminfo: pathlib.Path = _MEMINFO, cgroup: pathlib.Path = _CGROUP)
   try:
     limit = int((cgroup / 'memory.max').read_text())
     used = int((cgroup / 'memory.current').read_text())
-    # Of it, what the kernel gives back when it is asked: files that were read.
+    # The kernel frees the cache of read files on demand, so do not count it as used.
     words = (cgroup / 'memory.stat').read_text().split()
     used -= int(words[words.index('inactive_file') + 1])
   except (OSError, ValueError):
@@ -34,13 +34,13 @@ def free_bytes(meminfo: pathlib.Path = _MEMINFO, cgroup: pathlib.Path = _CGROUP)
 
 
 def require(needed: int, what: str, advice: str) -> None:
-  """Refuses what would not fit the free memory; call it before making it.
+  """Raises InputError if an object would not fit the free memory; call before creating it.
 
   Args:
-    needed: bytes.
-    what: says what is that large, and where: 'a.txt, line 1 names 2,000,000,000
-      labels, whose table'.
-    advice: what to do, which ends the sentence.
+    needed: number of bytes.
+    what: description of the object and where it comes from, the subject of the sentence:
+      'a.txt, line 1 names 2,000,000,000 labels, whose table'.
+    advice: what to do, the end of the sentence.
   """
   free = free_bytes()
   if needed > free:
@@ -51,7 +51,10 @@ def require(needed: int, what: str, advice: str) -> None:
 
 
 def require_unpacked(unpacked: int, packed: int, what: str, advice: str) -> None:
-  """As `require`, of what a file of `packed` bytes announces; a copy is made of it."""
+  """Checks like `require` the `unpacked` bytes, and a copy, of a file of `packed` bytes.
+
+  Also raises InputError if the unpacked content is implausibly large for the file.
+  """
   require(2 * unpacked, f'{what}, with a copy,', advice)
   if unpacked > _LARGE and unpacked > _MOST_TIMES * packed:
     raise errors.InputError(
@@ -61,7 +64,7 @@ def require_unpacked(unpacked: int, packed: int, what: str, advice: str) -> None
 
 
 def require_arrays(archive: zipfile.ZipFile, names: Container[str], what: str, advice: str) -> None:
-  """As `require_unpacked`, of the arrays of these names in an `.npz` file."""
+  """Checks the arrays `names` of an `.npz` file as `require_unpacked` does."""
   wanted = [m for m in archive.infolist() if m.filename.removesuffix('.npy') in names]
   unpacked = sum(member.file_size for member in wanted)
   require_unpacked(unpacked, os.path.getsize(archive.filename), what, advice)

@@ -1,8 +1,8 @@
-"""The precision of products: float32, or bfloat16 with float32 around them.
+"""The precision of products: float32, or bfloat16 while everything else is float32.
 
-In bfloat16 (8 bits of mantissa) both factors of a product and its result are rounded,
-and so are those of its gradients; kernels add up in float32. All else stays float32:
-weights, sums, normalisation, softmax, losses and optimizers.
+With bfloat16 (8 bits of mantissa) both factors of a product and its result are rounded,
+in the forward pass and in the gradients. Kernels accumulate in float32. Everything else
+stays float32: weights, sums, normalization, softmax, losses and optimizers.
 
 Importing this module does not import TensorFlow.
 """
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
   import tensorflow as tf
 
 FLOAT32, BFLOAT16 = NAMES = 'float32', 'bfloat16'
-# Set to 1, products are computed in float32, of numbers that are rounded in the same
-# places: what bfloat16 gives, on any machine, without its speed.
+# If this variable is 1, products are computed in float32 from numbers rounded to bfloat16.
+# The results equal those of bfloat16, on any machine, but without its speed.
 EMULATED = 'TFF_XC_EMULATE_BFLOAT16'
 _CPU_FLAGS = 'amx_bf16', 'avx512_bf16'
-_LEAST_CAPABILITY = 8, 0  # Of a GPU.
+_LEAST_CAPABILITY = 8, 0  # The lowest compute capability of a GPU with fast bfloat16.
 
 _in_force = contextvars.ContextVar('precision', default=FLOAT32)
 
 
 def in_force() -> str:
-  """Returns the precision of products that are traced now, one of `NAMES`."""
+  """Returns the precision of products traced in this context, one of `NAMES`."""
   return _in_force.get()
 
 
 @contextlib.contextmanager
 def of_products(name: str) -> Iterator[None]:
-  """Within it, `product` computes in the precision `name`, one of `NAMES`."""
+  """Makes `product` compute in the precision `name`, one of `NAMES`, within the block."""
   if name not in NAMES:
     raise ValueError(f'unknown precision {name!r}: expected one of {NAMES}')
   token = _in_force.set(name)
@@ -50,7 +50,7 @@ def of_products(name: str) -> Iterator[None]:
 
 
 def factor(x: 'tf.Tensor') -> 'tf.Tensor':
-  """Returns float32 `x` in the precision in force, to be a factor of many products."""
+  """Rounds float32 `x` to the precision in force, for use as a factor of many products."""
   if in_force() == FLOAT32:
     return x
   import tensorflow as tf
@@ -64,8 +64,8 @@ def product(
 ) -> 'tf.Tensor':
   """Returns `function(a, b, ...)`, float32, computed in the precision in force.
 
-  `function` is `tf.matmul` or `tf.nn.conv2d`; a and b are float32, or of `factor`. A
-  product that is traced in bfloat16 has gradients in bfloat16.
+  `function` is `tf.matmul` or `tf.nn.conv2d`; a and b are float32 or results of `factor`.
+  The gradients of a product that is traced in bfloat16 are in bfloat16, too.
   """
   found = function(factor(a), factor(b), *args, **named)
   if in_force() == FLOAT32:
@@ -76,13 +76,13 @@ def product(
 
 
 def check(devices: Sequence[str]) -> None:
-  """Refuses bfloat16 on devices that are slower with it than with float32.
+  """Raises InputError if bfloat16 is slower than float32 on one of the devices.
 
   Args:
     devices: TensorFlow's names, such as '/device:GPU:0'; '' is the CPU.
 
   Raises:
-    errors.InputError: one of the devices is slower.
+    errors.InputError: bfloat16 is slower than float32 on one of the devices.
   """
   if os.environ.get(EMULATED) != '1' and (why := _why_slow(tuple(devices))):
     raise errors.InputError(
@@ -92,10 +92,10 @@ def check(devices: Sequence[str]) -> None:
 
 
 def _is_emulated() -> bool:
-  """Whether products are traced as `EMULATED` says: also where they would be slow.
+  """Whether products are emulated: if `EMULATED` is 1, or if bfloat16 is slow here.
 
-  There, kernels may add up in bfloat16, and a run that was trained elsewhere would
-  be evaluated to other numbers.
+  Slow devices may accumulate in bfloat16, and evaluating a run trained elsewhere would
+  then give different numbers.
   """
   return os.environ.get(EMULATED) == '1' or bool(_why_slow(_default_devices()))
 
@@ -109,7 +109,7 @@ def _default_devices() -> tuple[str, ...]:
 
 @functools.cache
 def _why_slow(devices: Sequence[str]) -> str:
-  """Returns why bfloat16 is slow on one of the devices; '': it is not."""
+  """Returns why bfloat16 is slow on one of the devices, or '' if it is not."""
   import tensorflow as tf
 
   gpus = tf.config.list_physical_devices('GPU')

@@ -1,6 +1,6 @@
-"""A trained model as one function of what a user has: raw examples, one batch.
+"""A trained model as one function of a batch of raw examples.
 
-`Predictor` is what `launch.export` writes to files and `launch.predict` calls. It is a
+`launch.export` writes a `Predictor` to files, and `launch.predict` calls it. It is a
 `tf.Module` without Python code in its graph.
 """
 
@@ -10,29 +10,31 @@ import tensorflow as tf
 from tff_xc import classifier as classifier_lib
 from tff_xc.data import description as description_lib, hashing, sparse
 
-# The most label scores in memory at once, of heads that score labels themselves.
+# The most label scores in memory at once, for heads that have `label_scores`.
 _SCORES = 2**23
-# Pillow's weights of pixels are whole numbers of such parts.
+# Pillow's weights of pixels are multiples of 1 / _STEPS.
 _STEPS = 2.0**22
-# TensorFlow Lite. Its first use binds the name in TensorFlow to another module, see
-# `lean_tensorflow`.
+# TensorFlow Lite. The first use of this placeholder rebinds `tf.lite` to the real module,
+# see `lean_tensorflow`.
 lite = tf.lite
 CLASSES, SCORES, EMBEDDING = 'classes', 'scores', 'embedding'
 
 
 class Predictor(tf.Module):
-  """The k best classes, their scores, and the embedding of raw examples.
+  """Computes the k best classes, their scores, and the embedding of raw examples.
 
-  Arguments by name, of B examples:
-    images: uint8 [B, height, width(, channels)] of any size, which are scaled and
-      cropped as at reading (Pillow's bicubic filter).
-    rows: float64 [B, D], numbers as in the table.
-    ids int32 [E], values float32 [E], row_splits int32 [B + 1]: sparse features, those
-      of example i in row_splits[i] : row_splits[i + 1].
+  Arguments by name, for B examples:
+    images: uint8 [B, height, width(, channels)] of any size. They are scaled and cropped
+      like training images (with Pillow's bicubic filter).
+    rows: float64 [B, D], the numbers as they stand in the user's table.
+    ids int32 [E], values float32 [E], row_splits int32 [B + 1]: sparse features; those of
+      example i are at row_splits[i] : row_splits[i + 1].
     characters: uint8 [B, length], ASCII codes.
-  Results by name: classes int32 [B, k], best first; scores float32 [B, k], the head's
-  logits, of hashed labels the mean (or median) over their buckets; embedding float32 [B, d], of R
-  networks side by side [B, R, d].
+  Results by name:
+    classes: int32 [B, k], best first.
+    scores: float32 [B, k], the head's logits; for hashed labels the mean (or median) over
+      their buckets.
+    embedding: float32 [B, d], or [B, R, d] for R parallel networks.
   """
 
   def __init__(
@@ -44,7 +46,7 @@ class Predictor(tf.Module):
     any_size: bool = True,
     rows_type: tf.DType = tf.float64,
   ):
-    """`any_size`: else images have the size that the network takes."""
+    """Creates the function; without `any_size`, images must have the network's input size."""
     super().__init__()
     self._model = model
     self._description = description
@@ -78,12 +80,12 @@ class Predictor(tf.Module):
     return {CLASSES: classes, SCORES: scores, EMBEDDING: embeddings}
 
   def examples(self, *raw):
-    """Returns raw examples in the form that the network takes."""
+    """Returns raw examples preprocessed to the network's input format."""
     found, how = self._description, self._description.preprocessing
     if found.kind == description_lib.SPARSE:
       ids, values, row_splits = raw
       if how['hashed']:
-        # A table, since few formats have the integers of the hash.
+        # Look hashes up in a table, because few formats have the hash's integer type.
         every, size = np.arange(how['num_features']), found.shape[0]
         ids = tf.gather(hashing.buckets(every, hashing.FEATURE_SEED, size), ids)
       return sparse.SparseFeatures(row_splits, ids, values)
@@ -107,21 +109,21 @@ class Predictor(tf.Module):
     if head.scoring_rows(table) is not None:
       return tf.math.top_k(head.logits(embeddings, table, None), self._top)
 
-    with tf.init_scope():  # Hashed once; few formats have its integers.
+    with tf.init_scope():  # Hash once, because few formats have the hash's integer type.
       rows = head.rows_of(tf.range(self._model.num_classes)).numpy()
 
     def best(block):
-      # As `label_scores`, of operations that every format has.
+      # The same computation as `label_scores`, with operations that every format has.
       of_rows = head.row_scores(block, table)
       taken = [tf.gather(of_rows, numbers) for numbers in rows.T]
       scores = tf.transpose(head.joined(taken))
       return tuple(tf.math.top_k(scores, self._top))
 
-    # A label's scores of all examples may not fit the memory.
+    # The scores of all labels for all examples may not fit in memory.
     size = tf.shape(embeddings)[0]
     at_once = max(1, _SCORES // self._model.num_classes)
     at_once = tf.maximum(1, tf.minimum(at_once, size))
-    # One of padding alone for no examples: `map_fn` must know the shapes of something.
+    # `map_fn` needs at least one block to infer shapes, even if there are no examples.
     blocks = tf.maximum(1, (size + at_once - 1) // at_once)
     padded = tf.pad(embeddings, [[0, blocks * at_once - size], [0, 0], [0, 0]])
     shape = [blocks, at_once, *embeddings.shape[1:]]
@@ -139,22 +141,22 @@ class Predictor(tf.Module):
 
 
 def ascii_codes(alphabet: str) -> list[int]:
-  """Returns for each byte its character's place in the alphabet, or that of a space."""
+  """Returns the alphabet's index of each byte's character; unknown bytes count as spaces."""
   places = {ord(character): i for i, character in enumerate(alphabet)}
   return [places.get(byte, places[ord(' ')]) for byte in range(256)]
 
 
 def squares(x: tf.Tensor, side: int, crop: bool) -> tf.Tensor:
-  """Scales images as `PIL.ImageOps.fit` with a bicubic filter, or `Image.resize`.
+  """Scales images to squares like `PIL.ImageOps.fit` or `Image.resize` (bicubic filter).
 
   Args:
     x: uint8 [B, height, width] or [B, height, width, channels], of any size.
-    side: of the squares returned.
-    crop: whether to keep the middle, else the aspect changes.
+    side: side length of the returned squares in pixels.
+    crop: whether to crop the center as `fit` does. Otherwise the aspect ratio changes.
 
   Returns:
-    uint8 [B, side, side(, channels)], Pillow's levels: float64 holds its products and
-    sums of rounded weights exactly.
+    uint8 [B, side, side(, channels)], exactly Pillow's pixel values, because float64
+    represents the products and sums of Pillow's rounded weights exactly.
   """
   planes = tf.cast(x if x.shape.rank == 4 else x[..., None], tf.float64)
   height, width = tf.unstack(tf.shape(planes)[1:3])
@@ -162,7 +164,7 @@ def squares(x: tf.Tensor, side: int, crop: bool) -> tf.Tensor:
   rows, columns = (
     _weights(size, length, side) for size, length in zip((height, width), lengths, strict=True)
   )
-  # Across first, then down, with whole levels between, as Pillow does.
+  # Like Pillow, scale horizontally, round to integers, and then scale vertically.
   planes = _whole(tf.matmul(columns, planes))
   channels = tf.shape(planes)[3]
   planes = tf.reshape(planes, [-1, height, side * channels])
@@ -178,7 +180,7 @@ def _whole(levels: tf.Tensor) -> tf.Tensor:
 
 
 def _weights(size: tf.Tensor, length: tf.Tensor, side: int) -> tf.Tensor:
-  """Returns float64 [side, size]: the weights of pixels for the middle `length`."""
+  """Returns pixel weights float64 [side, size] that scale the middle `length` to `side`."""
   size, length = tf.cast(size, tf.float64), tf.cast(length, tf.float64)
   scale = length / side
   centres = (size - length) / 2 + (tf.range(side, dtype=tf.float64) + 0.5) * scale

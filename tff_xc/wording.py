@@ -1,10 +1,10 @@
-"""What people read: words, numbers with units, and the names in their data."""
+"""Formats text for people: plurals, numbers with units, and names from their data."""
 
 import difflib
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-# What the field also calls our flags, without underscores.
+# Other common names of our flags, without underscores -> our flags.
 _SYNONYMS = {
   'alpha': 'concentration',
   'clientlr': 'client_learning_rate',
@@ -21,9 +21,10 @@ _SYNONYMS = {
   'rundir': 'output',
   'serverlr': 'server_learning_rate',
 }
-# Controls, directions of writing, halves of characters, and ends of lines.
+# Unicode categories: control and format characters, surrogates, and line separators.
 _HIDDEN = ('Cc', 'Cf', 'Cs', 'Zl', 'Zp')
-_JOINERS = '\u200c\u200d'  # Of Persian and Indian words, and of emoji.
+# Persian and Indian words and emoji need these format characters.
+_JOINERS = '\u200c\u200d'
 
 
 def count(number: int, what: str) -> str:
@@ -68,7 +69,7 @@ def shown(text: object) -> str:
 
 
 def baselines(found: Mapping[str, Mapping[str, float]]) -> list[str]:
-  """Returns a line for each method that needs no training, with its scores."""
+  """Returns a line with the scores of each method that needs no training."""
   lines = []
   for name, scores in found.items():
     each = [f'{score} {100 * value:.1f} %' for score, value in scores.items()]
@@ -77,9 +78,9 @@ def baselines(found: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def meant(name: str, known: Iterable[str], sign: str = '') -> str:
-  """Returns '; did you mean NAME?' for an unknown name, or '' if none is near.
+  """Returns '; did you mean NAME?' for an unknown name, or '' if no known name is similar.
 
-  `sign` goes before names: '--' of a flag.
+  `sign` precedes the suggested name, such as '--' for a flag.
   """
 
   def plain(text):
