@@ -1,1 +1,1 @@
-"""Experiments: data, encoder, head, hyper-parameters, published numbers."""
+"""Tasks (data, encoder, head and hyper-parameters), and the papers' published numbers."""

@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100, with the networks of two papers.
 
-FedAwS, Table 1: residual networks, one class a client. FedVC and FedIR, figures 4 and
-8: a small CNN; 100 clients with classes from a Dirichlet distribution.
+FedAwS (Table 1) trains residual networks on clients with one class each. FedVC and FedIR
+(figures 4 and 8) train a small CNN on 100 clients with Dirichlet-distributed classes.
 """
 
 import functools
@@ -21,8 +21,8 @@ _DEFAULTS = {
   'batch_size': 50,
   'local_steps': 1,
   **_ADAM,
-  # A margin selects eq. (7). With few classes all others are neighbours in
-  # eq. (8), which is then minimal whenever the rows' sum is zero.
+  # A margin selects eq. (7). With few classes, eq. (8) counts all other classes as
+  # neighbours, and is then minimal whenever the rows sum to zero.
   'spreadout_margin': 1.4,
 }
 _OPTIONS = (
@@ -31,7 +31,7 @@ _OPTIONS = (
   task.CONCENTRATION,
   task.NUM_CLIENTS,
   task.DATA_SEED,
-  hp.Hyperparameter('augment', True, 'mirror and shift training images at random'),
+  hp.Hyperparameter('augment', True, 'randomly mirror and shift training images'),
 )
 
 
@@ -65,7 +65,7 @@ def _task(name: str, **more) -> task.Task:
     num_classes=int(of.removeprefix('cifar')),
     fit=task.check_split,
     find=task.at('cifar:find', name=of),
-    data=f"{of}: the official binary or Python batches, or their archive, or TFDS's folder",
+    data=f'{of}: the official binary or Python batches, their archive, or the folder of TFDS',
     **more,
   )
 
@@ -73,7 +73,7 @@ def _task(name: str, **more) -> task.Task:
 def _positive(name: str, num_classes: int, **defaults) -> task.Task:
   return _task(
     name,
-    summary=f'{num_classes} classes of images, one class a client; ResNet',
+    summary=f'{num_classes} classes of images, one class per client; ResNet',
     metrics=('top1', *catalog.DISTANCES),
     rounds=3000,
     clients_per_round=num_classes,
@@ -83,7 +83,7 @@ def _positive(name: str, num_classes: int, **defaults) -> task.Task:
       task.EMBEDDING_DIM,
       task.LOGIT_SCALE,
       hp.Hyperparameter(
-        'depth', 8, 'layers of the residual network, 6n + 2 (8, 32, 56)', least=8, most=1202
+        'depth', 8, 'number of layers of the ResNet, 6n + 2 (8, 32, 56)', least=8, most=1202
       ),
       *_OPTIONS,
       split='class',
@@ -99,14 +99,14 @@ def _skewed(name: str, num_classes: int, rounds: int) -> task.Task:
     rounds=rounds,
     clients_per_round=10,
     defaults={'client_learning_rate': 0.01, 'batch_size': 64, 'weight_decay': 4e-4},
-    # A federated round has as many: 10 clients with 8 batches.
+    # A federated round has as many batches: 10 clients with 8 batches each.
     by_algorithm={'centralized': {'steps_per_round': 80}},
     options=task.options(*_OPTIONS, split='dirichlet'),
     lacks=(base.COSINES,),
   )
 
 
-# Lambda eta is 0.9 and 0.8 times 1 / (2 k), with all other classes as the k.
+# Lambda eta is 0.9 and 0.8 times 1 / (2 k), where k is the number of all other classes.
 TASKS = (
   _positive('cifar10', 10, spreadout_learning_rate=0.005, negatives=5),
   _positive('cifar100', 100, spreadout_learning_rate=0.0004),

@@ -1,4 +1,4 @@
-"""The networks of images and items, chosen by --encoder. Imports no TensorFlow."""
+"""Encoders for images and items, chosen by --encoder. Imports no TensorFlow."""
 
 import importlib
 import os
@@ -9,23 +9,22 @@ from tff_xc import errors, wording
 from tff_xc.lazy import tf
 from tff_xc.options import hyperparameters as hp
 
-MIDDLE = 'middle'  # Of --crop.
+MIDDLE = 'middle'  # A value of --crop.
 OF_ITEMS = BAG, SEQUENCE = 'bag', 'sequence'
 SMALL, V2, V3 = 'small', 'mobilenet_v2', 'mobilenet_v3'
-# What each network is; `launch.list encoders` shows it.
+# A description of each network, which `launch.list encoders` shows.
 ENCODERS: Mapping[str, str] = {
-  SMALL: 'four convolutions with 32 filters and GroupNorm, for images from 8'
-  ' pixels a side; from scratch',
+  SMALL: 'four convolutions with 32 filters and GroupNorm, for images of at least 8 x 8'
+  ' pixels; trains from scratch',
   V2: 'MobileNetV2 with GroupNorm, 2,223,872 parameters and a linear layer of'
-  ' --embedding_dim, for RGB images from 32 pixels a side (FedVC, FedIR)',
+  ' --embedding_dim outputs, for RGB images of at least 32 x 32 pixels (FedVC, FedIR)',
   V3: 'MobileNetV3-Large with GroupNorm, 2,971,952 parameters and a linear layer of'
-  ' --embedding_dim, for RGB images from 32 pixels a side (FedSS)',
-  'MODULE:FUNCTION': 'your own: FUNCTION((height, width, channels)) of a Python'
-  ' MODULE that can be imported here returns a tf.keras.Model from pixels 0 to 255'
-  ' to embeddings',
-  BAG: 'of items: a weighted mean of the rows of the items before, and three layers',
-  SEQUENCE: 'of items: causal self-attention over the items before (SASRec); a'
-  " training example is a user's history, of which all items but the first are targets",
+  ' --embedding_dim outputs, for RGB images of at least 32 x 32 pixels (FedSS)',
+  'MODULE:FUNCTION': 'your own network: FUNCTION((height, width, channels)) of an importable'
+  ' Python MODULE returns a tf.keras.Model that maps pixels from 0 to 255 to embeddings',
+  BAG: 'for items: a weighted mean of the rows of the previous items, and three layers',
+  SEQUENCE: 'for items: causal self-attention over the previous items (SASRec). A'
+  " training example is a user's history, in which all items except the first are targets",
 }
 _LEAST_SIDE = {SMALL: 8, V2: 32, V3: 32}
 
@@ -38,9 +37,8 @@ OPTIONS = (
   hp.Hyperparameter(
     'encoder_weights',
     '',
-    'initial weights of a MobileNet: a .h5 file of tf.keras.applications, or'
-    ' imagenet, which Keras downloads; BatchNorm becomes GroupNorm; default:'
-    ' random',
+    'initial weights of a MobileNet: a .h5 file of tf.keras.applications, or imagenet, which'
+    ' Keras downloads. BatchNorm becomes GroupNorm. Default: random weights',
   ),
   hp.Hyperparameter(
     'norm_groups',
@@ -53,39 +51,39 @@ OPTIONS = (
   hp.Hyperparameter(
     'bottleneck',
     True,
-    "a linear layer of --embedding_dim on a MobileNet's features; false: the"
-    ' features (1280 of V2, 960 of V3) are the embedding',
+    "put a linear layer with --embedding_dim outputs on a MobileNet's features. false: the"
+    ' features (1280 with V2, 960 with V3) are the embedding',
   ),
   hp.Hyperparameter(
     'crop',
     MIDDLE,
-    "part of a training image that is used: 'middle', as in the test; 'random', a square of"
-    " --image_size after scaling to 8/7 of it (FedSS: 224 of 256); 'scale', a part of random"
-    " area and aspect ratio, mirrored at random (FedVC). With 'random' and 'scale', tests use"
-    ' the middle 7/8',
+    "part of a training image that is used: 'middle', as in the test; 'random', a random square of"
+    " --image_size from an image scaled to 8/7 of it (FedSS: 224 of 256); 'scale', a part of"
+    " random area and aspect ratio, mirrored at random (FedVC). With 'random' and 'scale', tests"
+    ' use the middle 7/8',
     choices=(MIDDLE, 'random', 'scale'),
   ),
   hp.Hyperparameter(
-    'rotate', 0.0, 'training images are rotated by up to this many degrees', least=0, most=180
+    'rotate', 0.0, 'rotate training images by up to this many degrees', least=0, most=180
   ),
 )
 
 
 def is_code(encoder: str) -> bool:
-  """Whether the value of --encoder is a function of the user's."""
+  """Whether the value of --encoder names a function of the user."""
   return encoder not in {*_LEAST_SIDE, *OF_ITEMS}
 
 
 def fit(draft) -> None:
-  """Removes options that do not apply to the encoder chosen."""
+  """Removes options that do not apply to the chosen encoder."""
   options, given = draft.options, draft.given
   name = options['encoder']
   module, colon, function = name.partition(':')
   own = colon and module and function
   if not own and name not in _LEAST_SIDE:
     raise errors.InputError(
-      f'--encoder={name}: choose one of {", ".join(_LEAST_SIDE)}, or a function'
-      f' of yours, MODULE:FUNCTION{wording.meant(name, _LEAST_SIDE)}'
+      f'--encoder={name}: choose one of {", ".join(_LEAST_SIDE)}, or your own function'
+      f' MODULE:FUNCTION{wording.meant(name, _LEAST_SIDE)}'
     )
   is_mobilenet = name in (V2, V3)
   unused = [] if is_mobilenet else ['encoder_weights', 'norm_groups', 'bottleneck']
@@ -111,18 +109,18 @@ def check_side(options: Mapping, side: int, what: str) -> None:
   least = _LEAST_SIDE.get(options['encoder'], 1)
   if side < least:
     raise errors.InputError(
-      f'{what} have {wording.count(side, "pixel")} a side, and --encoder={options["encoder"]} takes'
+      f'{what} have {wording.count(side, "pixel")} a side, but --encoder={options["encoder"]} needs'
       f' at least {least}; give --image_size={least} or more'
     )
 
 
 def stored_side(options: Mapping, side: int) -> int:
-  """Returns the pixels a side of stored images of which an encoder sees `side`."""
+  """Returns the side in pixels to store images at so that the encoder sees `side` pixels."""
   return side if _is_whole(options) else -(-side * 8 // 7)
 
 
 def seen_side(options: Mapping, stored: int) -> int:
-  """Returns the pixels a side that an encoder sees of `stored`."""
+  """Returns the side in pixels that the encoder sees of images stored with side `stored`."""
   return stored if _is_whole(options) else stored * 7 // 8
 
 
@@ -131,9 +129,9 @@ def _is_whole(options: Mapping) -> bool:
 
 
 def build(options: Mapping, image_shape: tuple[int, ...], filters: int = 32):
-  """Returns the `Encoder` of a task's options for stored images, which --crop cuts.
+  """Returns the `Encoder` that a task's options choose. It crops stored images as --crop says.
 
-  The small one has so many `filters`.
+  `filters` is the number of filters of the small encoder.
   """
   rotate = options.get('rotate', 0.0)
   if _is_whole(options) and not rotate:
@@ -163,7 +161,7 @@ def _network(options: Mapping, image_shape: tuple[int, ...], filters: int):
 
   if len(image_shape) != 3 or image_shape[2] != 3:
     raise errors.InputError(
-      f'--encoder={name} takes RGB images, and these have the shape'
+      f'--encoder={name} takes RGB images, but these have the shape'
       f' {list(image_shape)}; give --encoder={SMALL}'
     )
   network = {V2: mobilenet.V2, V3: mobilenet.V3_LARGE}[name]
@@ -177,7 +175,7 @@ def _network(options: Mapping, image_shape: tuple[int, ...], filters: int):
 
 
 def _of_user(name: str, image_shape):
-  """Returns the network of MODULE:FUNCTION."""
+  """Returns the network that the user's MODULE:FUNCTION builds."""
   from tff_xc.encoders import keras_model
 
   def refused(why):
@@ -197,7 +195,7 @@ def _of_user(name: str, image_shape):
   if not callable(function):
     raise refused(f'{module_name} has no function {function_name!r}')
   shape = (*image_shape, 1) if len(image_shape) == 2 else tuple(image_shape)
-  # Keras draws initial weights by it, and a run that resumes must draw the same.
+  # Keras draws initial weights with this seed. A resumed run must draw the same weights.
   tf.keras.utils.set_random_seed(0)
   try:
     model = function(shape)
@@ -207,7 +205,7 @@ def _of_user(name: str, image_shape):
 
 
 def _where(e: Exception) -> str:
-  """Returns an exception in one line, with the last line of code."""
+  """Describes an exception in one line, with the file and line of code that raised it."""
   frame = traceback.extract_tb(e.__traceback__)[-1]
   text = str(e).partition('\n')[0]
   return f'{type(e).__name__}: {text} ({frame.filename}:{frame.lineno})'

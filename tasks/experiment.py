@@ -1,4 +1,4 @@
-"""Experiments: a task, an algorithm and changes, resolved and assembled.
+"""Configures and runs experiments: a task, an algorithm and changes of their defaults.
 
   config = experiment.resolve('omniglot', 'fedss', {'negatives': 40})
   summary = experiment.run(config, 'runs/mine')
@@ -37,18 +37,18 @@ _OF_TRAINING = (
   'target',
   'evaluate_clients',
 )
-# In config.json, the noise multiplier that follows from --dp_epsilon.
+# The key in config.json of the noise multiplier that is computed from --dp_epsilon.
 DP_NOISE = 'dp_noise'
-# Of a client. With fewer, most class rows hardly move from where they start.
+# With fewer rounds per client, most class rows stay near their initial values.
 FEW_VISITS = 3
-# Floats of a table, 8 GiB.
+# The largest number of floats in a table, 8 GiB.
 _MOST_FLOATS = 2**31
-# Settings that say where a run's data are, which may have moved.
+# Settings that locate a run's data. The data may have moved since.
 DATA_FILES = ('data_dir', 'split', 'test_file', 'classes')
 MORE_METRICS = 'more_metrics'
 START_FROM, START_FROM_ROWS = 'start_from', 'start_from_rows'
 SAME_NAMES = 'same_names'
-# Settings of the first weights, which a checkpoint replaces.
+# Settings of the initial weights, which a checkpoint replaces.
 _OF_START = {'encoder_weights', START_FROM, START_FROM_ROWS}
 
 DATA_VARIABLE = 'TFF_XC_DATA'
@@ -59,69 +59,73 @@ def _setting(name, default, text, least=0, most=hp.INT32_MAX):
   return hp.Hyperparameter(name, default, text, least=least, most=most)
 
 
-# Settings of a run that are neither its task's nor its algorithm's; 0: the default of
-# the task.
+# Settings that belong to neither the task nor the algorithm. The task gives the defaults of
+# `rounds`, `eval_every`, `target` and `best_by`.
 SETTINGS: Mapping[str, hp.Hyperparameter] = {
   setting.name: setting
   for setting in (
     # NumPy's generators accept only seeds below 2³².
     _setting('seed', 0, 'seed of all random draws', most=2**32 - 1),
     _setting('rounds', 0, "number of rounds; default: the task's", 1),
-    _setting('eval_every', 0, "rounds between evaluations; default: the task's", 1),
+    _setting('eval_every', 0, "number of rounds between evaluations; default: the task's", 1),
     _setting(
       'checkpoint_every',
       0,
-      'rounds between checkpoints. A checkpoint is also written after about five minutes'
-      ' without one. Default: eval_every',
+      'number of rounds between checkpoints. A checkpoint is also written after about five'
+      ' minutes without one. Default: eval_every',
       least=1,
     ),
     _setting(
       'client_threads',
       0,
-      'number of clients that train at the same time, in each worker of --runtime=cluster; 0:'
-      ' one per core',
+      'number of clients that train at the same time; with --runtime=cluster, in each worker.'
+      ' 0: one per core',
       most=1024,
     ),
     hp.Hyperparameter(
-      'runtime', runtimes.DEFAULT, 'runtime of TFF computations', choices=runtimes.names()
+      'runtime',
+      runtimes.DEFAULT,
+      'runtime that executes TFF computations',
+      choices=runtimes.names(),
     ),
     hp.Hyperparameter(
       'device',
       '',
       "devices that train clients: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1';"
-      ' default: the GPUs that TensorFlow sees, else the CPU',
+      ' default: the GPUs that TensorFlow sees, or the CPU if there are none',
     ),
     hp.Hyperparameter(
       'precision',
       precision.FLOAT32,
-      "number format of the products and logits of clients' networks. bfloat16 needs a CPU with"
-      ' AMX or AVX512-BF16, or a GPU',
+      "number format of matrix products and logits in clients' networks. bfloat16 needs a CPU"
+      ' with AMX or AVX512-BF16, or a GPU',
       choices=precision.NAMES,
     ),
     _setting(
       'worker_timeout',
       runtimes.WORKER_TIMEOUT,
-      'with --runtime=cluster: seconds without progress after which a worker is stopped, and'
+      'with --runtime=cluster: seconds without progress after which a worker is stopped and'
       ' other workers train its clients',
       least=1,
     ),
     hp.Hyperparameter(
       'cluster_address',
       '',
-      "with --runtime=cluster: head of a running Ray cluster, IP:PORT, or 'auto' for the"
-      ' cluster on this machine. Default: $RAY_ADDRESS; otherwise Ray starts on this machine for'
-      ' this run',
+      "with --runtime=cluster: address IP:PORT of the head of a running Ray cluster, or 'auto'"
+      ' for the cluster on this machine. Default: $RAY_ADDRESS; without it, Ray starts on this'
+      ' machine for this run',
     ),
     hp.Hyperparameter(
       'cluster_without_token',
       False,
-      'accept a Ray cluster without a token, which runs the programs of anybody who can reach it',
+      'accept a Ray cluster without a token. Such a cluster runs the programs of anybody who can'
+      ' reach it',
     ),
     hp.Hyperparameter(
       'target',
       '',
-      'scores to reach, METRIC:VALUE with commas between them, such as top1:0.7,mcc:0.5. The'
-      " run counts the rounds until it reaches each score. Default: the task's",
+      'scores to reach, METRIC:VALUE separated by commas, such as top1:0.7,mcc:0.5. The run'
+      " counts the rounds until it reaches each score. Default: the task's",
     ),
     hp.Hyperparameter(
       'best_by',
@@ -140,7 +144,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       MORE_METRICS,
       '',
-      "scores to measure besides the task's, with commas between them:"
+      "scores to measure besides the task's, separated by commas:"
       ' top5,hit@3,recall@5,retrieval_recall@1, ...',
     ),
     hp.Hyperparameter(
@@ -152,55 +156,55 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       START_FROM_ROWS,
       SAME_NAMES,
-      "class rows to take from --start_from: 'same_names', those of classes that have"
-      " the same name there; 'none', so that all class rows start at random",
+      "class rows to take from --start_from: 'same_names', the rows of classes that have the"
+      " same name there; 'none', no rows, so all class rows start at random",
       choices=(SAME_NAMES, 'none'),
     ),
     _setting(
       'early_stopping_patience',
       0,
-      'stop after this many evaluations without a better --best_by; 0: all rounds',
+      'stop after this many evaluations without a better --best_by; 0: never stop early',
     ),
     hp.Hyperparameter(
       'client_test_fraction',
       0.0,
-      "share of each client's examples that is held out of training to score single clients;"
-      ' drawn by --data_seed (0 where a task has none)',
+      "share of each client's examples that is held out of training to score single clients."
+      ' Drawn with --data_seed, or with seed 0 if the task has no such option',
       least=0,
       most=0.5,
     ),
     hp.Hyperparameter(
       'unseen_clients',
       0.0,
-      'share of the clients that are held out of training, to score clients that the model has'
-      ' not seen; drawn by --data_seed',
+      'share of the clients that is held out of training, to score clients that the model has'
+      ' not seen. Drawn with --data_seed',
       least=0,
       most=0.9,
     ),
     hp.Hyperparameter(
       'dp_epsilon',
       0.0,
-      'epsilon of the model after all rounds, with --dp. --dp_noise_multiplier is computed from'
-      ' it. 0: --dp_noise_multiplier sets the noise',
+      'with --dp: epsilon of the model after all rounds, from which --dp_noise_multiplier is'
+      ' computed. 0: --dp_noise_multiplier sets the noise',
       least=0,
     ),
     _setting(
       'evaluate_clients',
       0,
-      'number of training clients, drawn by --seed, that score the model on their own held-out'
-      ' examples at every evaluation; 0: none',
+      'number of training clients that score the model on their own held-out examples at every'
+      ' evaluation. Drawn with --seed. 0: none',
     ),
     hp.Hyperparameter(
       'data_dir',
       os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIR),
-      f"directory of all data sets, or one's own data; default ${DATA_VARIABLE}",
+      f'directory of all data sets, or your own data; default: ${DATA_VARIABLE}',
     ),
   )
 }
 
 
 def resolve(task: str, algorithm: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-  """Returns a run's configuration: every setting, as in config.json."""
+  """Returns a run's configuration with every setting, as config.json has it."""
   found, chosen = tasks.get(task), algorithms.get(algorithm)
   _check_needs(found, chosen)
   given = dict(changes or {})
@@ -246,8 +250,8 @@ def resolve(task: str, algorithm: str, changes: Mapping[str, Any] | None = None)
 def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns a run's configuration as `resolve` returns it, from its config.json.
 
-  The first weights and probabilities of classes in a file are left out: a checkpoint
-  has all weights, and only training needs them.
+  Files of initial weights and of class probabilities are left out. A checkpoint has all
+  weights, and only training needs the probabilities.
   """
   task, algorithm = config['task'], config['algorithm']
   taken = {*SETTINGS, *tasks.OPTIONS, *algorithms.HYPERPARAMETERS}
@@ -265,9 +269,9 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
 def changes_of(
   given: Mapping[str, Any], resolved: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> dict[str, Any]:
-  """Returns those of the settings `given` with which `resolved` has all of them.
+  """Returns the settings of `given` from which `resolved` restores all of `given`.
 
-  What has its default is left out, since flags exclude each other.
+  Settings with their default values are left out, because some flags exclude each other.
   """
   changes = {n: v for n, v in given.items() if n == 'data_dir'}
   while True:
@@ -297,7 +301,7 @@ def _check_needs(task: task_lib.Task, algorithm: type[base.Base]) -> None:
 
 
 def defaults(task: task_lib.Task, given: Mapping) -> dict[str, Any]:
-  """Returns the settings of a task's run, those given among them."""
+  """Returns the settings of a run: those in `given`, and the task's defaults."""
   values = {name: setting.default for name, setting in SETTINGS.items()}
   values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
   values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
@@ -327,8 +331,7 @@ def is_private(config: Mapping) -> bool:
 
 
 def check_private(config: Mapping) -> None:
-  """Refuses settings of a private run that put exact facts about clients' data beside
-  its model."""
+  """Refuses settings of a private run that reveal exact facts about clients' data."""
   if not is_private(config):
     return
   options, values = config['options'], config['hyperparameters']
@@ -356,14 +359,14 @@ def check_private(config: Mapping) -> None:
       'feature_columns' in options
       and not options['feature_columns'].strip(' ,')
       and not config['data_dir'].lower().endswith('.npz'),
-      'is missing: which columns are numbers depends on the cells of single clients',
-      'name the columns of features',
+      'is missing: which columns are numeric depends on the cells of single clients',
+      'name the feature columns',
     ),
     (
       'classes',
       options.get('classes') == '',
-      'is missing: classes that are named by the data alone tell that a client has them',
-      'give a FILE of public class names, one a line',
+      'is missing: class names taken from the data reveal which classes clients have',
+      'give a FILE of public class names, one per line',
     ),
   ):
     if is_exact:
@@ -371,7 +374,7 @@ def check_private(config: Mapping) -> None:
 
 
 def _more_metrics(settings: Mapping) -> list[str]:
-  """Returns the metrics that are asked for besides the task's."""
+  """Returns the metrics of --more_metrics, which are measured besides the task's."""
   text = settings.get(MORE_METRICS, '')
   names = [name.strip() for name in text.split(',')] if text else []
   for name in names:
@@ -385,7 +388,7 @@ def _more_metrics(settings: Mapping) -> list[str]:
 
 
 def _check_sizes(draft: task_lib.Draft, num_classes: int) -> None:
-  """Refuses tables that are too large, whatever memory there is."""
+  """Refuses tables that are too large for any machine."""
   options, values = draft.options, draft.values
   copies, dim = values.get('hash_tables', 1), options.get('embedding_dim', 1)
   width = options.get('hidden_dim', dim) + 1
@@ -397,15 +400,15 @@ def _check_sizes(draft: task_lib.Draft, num_classes: int) -> None:
   ):
     if size * row > _MOST_FLOATS:
       raise errors.InputError(
-        f'--{flag}={given[flag]}: a table of {size:,} rows of {row:,} numbers has'
-        f' more than {_MOST_FLOATS:,} (8 GiB); lower one of them'
+        f'--{flag}={given[flag]}: a table of {size:,} rows with {row:,} numbers each has more'
+        f' than {_MOST_FLOATS:,} numbers (8 GiB); lower one of the two'
       )
 
 
 def _check_weights_of_classes(
   task: task_lib.Task, values: Mapping, num_classes: int | None
 ) -> None:
-  """Refuses sets of labels, and a bad file of weights, before the data are read."""
+  """Refuses label sets and invalid files of class probabilities before the data are read."""
   weights = values.get('importance_weights', importance.NONE)
   probabilities = values.get('calibration_probabilities', '')
   for flag, chosen, names in (
@@ -427,7 +430,7 @@ def _check_weights_of_classes(
       raise errors.InputError(
         f'--{flag}={chosen} is no file; give {", ".join([*filter(None, names), file])}'
       )
-    # Only the data say how many classes photographs have, and their names.
+    # The number and the names of classes of photographs are unknown until the data are read.
     if num_classes is not None and 'corrupt' not in task.option_values():
       from datasets.readers import class_probabilities  # It imports NumPy.
 
@@ -438,15 +441,15 @@ def _check_weights_of_classes(
 class Experiment:
   """A configuration with its data and its algorithm."""
 
-  config: Mapping[str, Any]  # From `resolve`.
+  config: Mapping[str, Any]  # The configuration from `resolve`.
   dataset: client_data.FederatedDataset
   algorithm: algorithm_lib.Algorithm
-  metrics: tuple[str, ...]  # Those that it can measure, the headline first.
-  warnings: tuple[str, ...]  # Of settings and data that are likely to fail.
-  run_dir: str = ''  # Of the run that it was assembled for.
+  metrics: tuple[str, ...]  # The metrics that the data allow, the headline first.
+  warnings: tuple[str, ...]  # Warnings about settings and data that are likely to fail.
+  run_dir: str = ''  # The run directory that it was assembled for.
 
   def run(self, run_dir: str) -> dict[str, Any]:
-    """Trains in `run_dir`, or resumes; returns the summary."""
+    """Trains or resumes a run in `run_dir`; returns the summary."""
     from tff_xc.experiment import checkpoints, training
 
     check_private(self.config)
@@ -456,15 +459,15 @@ class Experiment:
     )
     if needs_secret and self.run_dir != run_dir:
       raise ValueError(
-        'dp_epsilon depends on who takes part, and so on the secret of the run: give'
+        'dp_epsilon depends on which clients participate, and so on the secret of the run: give'
         ' its run_dir when you assemble the experiment'
       )
     drawn_seed = checkpoints.seed_of(hidden, run_dir, self.config['seed'])
-    # Not as the data are assembled: a worker reads them, and holds no model.
+    # This check is not in `assemble`, because workers assemble the data but hold no model.
     task_lib.check_memory(
       self.algorithm.model,
       f'the model of {self.dataset.num_classes:,} classes',
-      'lower its sizes, or give data of fewer classes',
+      'lower its sizes, or give data with fewer classes',
     )
     return training.train(
       self.algorithm,
@@ -473,7 +476,7 @@ class Experiment:
       metrics=self.metrics,
       **{name: self.config[name] for name in _OF_TRAINING},
       best=targets_lib.BestRound(
-        # A default by validation, of data that have none, chooses no round.
+        # No round is chosen if the data cannot measure the default --best_by.
         self.config['best_by'] * (self.config['best_by'] in self.metrics),
         self.config['early_stopping_patience'],
       ),
@@ -497,20 +500,21 @@ def install_runtime(config: Mapping) -> None:
 
 
 def assemble(config: Mapping, data_dir: str | None = None, run_dir: str = '') -> Experiment:
-  """Loads a configuration's data and model, and asks the algorithm."""
+  """Loads the data and the model of a configuration, and builds its algorithm."""
   data_dir = config['data_dir'] if data_dir is None else data_dir
   load = tasks.get(config['task']).load
   return with_data(config, load(data_dir, config['options']), run_dir)
 
 
 def with_data(config: Mapping, loaded: task_lib.Loaded, run_dir: str = '') -> Experiment:
-  """Assembles a configuration with data and model that need not be its task's.
+  """Assembles a configuration with data and a model that may be different from its task's.
 
-  `run_dir` is of the run that trains, which may have a secret seed; '': --seed counts.
+  `run_dir` is the directory of the run that trains, which may have a secret seed.
+  '': --seed is used.
   """
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   dataset, model = loaded
-  # A new model computes its sizes anew.
+  # `replace` makes a new model, which computes its sizes again.
   if model.precision != config['precision']:
     model = dataclasses.replace(model, precision=config['precision'])
   options, values = config['options'], dict(config['hyperparameters'])
@@ -524,11 +528,11 @@ def with_data(config: Mapping, loaded: task_lib.Loaded, run_dir: str = '') -> Ex
   chosen.fit(values, values.keys() - {*unset}, dataset.num_classes)
   if values.get('negatives') != default:
     warnings.append(
-      f'all other classes are negatives, {values["negatives"]}: the default'
-      ' --negatives is more than there are'
+      f'all {values["negatives"]} other classes are negatives, because the default'
+      ' --negatives is larger'
     )
   probabilities = _class_probabilities(values, dataset)
-  if values.get('calibration_probabilities'):  # A file, whose content may change.
+  if values.get('calibration_probabilities'):  # The content of this file may change.
     from tff_xc.data import fingerprint
 
     checksum = fingerprint.checksum([probabilities])
@@ -589,7 +593,7 @@ def _held_out(config: Mapping, dataset):
 
 
 def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:
-  """Returns the task's metrics and those asked for; refuses what needs more data."""
+  """Returns the metrics to measure. Refuses requested metrics that need other data."""
   asked = _more_metrics(config)
   found = task.metrics_of(dataset, model, asked)
   for name in asked:
@@ -597,33 +601,32 @@ def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:
       needs = ' and '.join(catalog.SCORES[name].needs)
       one = ', with one label each' if name in catalog.OF_ONE_LABEL else ''
       raise errors.InputError(
-        f'--{MORE_METRICS}={name} needs {needs}{one}, which these data or this model'
-        ' do not have; leave it out'
+        f'--{MORE_METRICS}={name} needs {needs}{one}, which this data or this model'
+        ' does not have; leave it out'
       )
   return found
 
 
 def _without_validation(config: Mapping, task, metrics) -> list[str]:
-  """Returns a warning if the task chooses a round by validation that the data lack.
+  """Returns a warning if the data lack the examples for the task's default --best_by.
 
-  InputError where the user asks for such a choice.
+  Raises InputError if the user gave such a --best_by or asked for early stopping.
   """
   best_by = config['best_by']
   if not best_by or best_by in metrics:
     return []
   if best_by != task.best_by or config['early_stopping_patience']:
     raise errors.InputError(
-      f'--best_by={best_by}: these data do not have the examples that it is measured'
-      ' on; give another --best_by, and leave --early_stopping_patience out if none'
-      ' is there'
+      f'--best_by={best_by}: these data do not have the examples that measure this score; give'
+      ' another --best_by, or leave out --best_by and --early_stopping_patience'
     )
-  return [f'no round is chosen: the data have no examples for {best_by}']
+  return [f'no best round is chosen, because the data have no examples for {best_by}']
 
 
 def trained_model(
   config: Mapping, description: description_lib.Description
 ) -> classifier.EmbeddingClassifier:
-  """Returns the model that a run trains, from its config.json and without its data."""
+  """Builds the model of a run from its config.json, without its data."""
   import numpy as np
 
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
@@ -641,32 +644,33 @@ def trained_model(
     network,
     max_positives=(description.largest_label_set or 1) * network.rows_per_label,
     num_clients=description.num_clients or 1,
-    # Of training: no part of a model. One number, however many classes a file claims.
+    # Only training uses the probabilities. A broadcast needs no memory, whatever number of
+    # classes a file claims.
     class_probabilities=np.broadcast_to(1.0, network.num_classes),
   )
   return made.model
 
 
 def _fit_clients(values: dict, partition) -> list[str]:
-  """Lowers a default --clients_per_round to the clients there are; returns why."""
+  """Lowers a default --clients_per_round to the number of clients; returns warnings."""
   clients, count = len(partition), values['clients_per_round']
   if values.get('virtual_client_size'):
     if values['virtual_client_replace']:
       return []
-    clients = int((partition.sizes > 0).sum())  # Others are never drawn.
+    clients = int((partition.sizes > 0).sum())  # Clients without examples are never drawn.
   if not 0 < clients < count:
     return []
   values['clients_per_round'] = clients
   return [
-    f'a round has all {wording.count(clients, "client")}: the default'
-    f' --clients_per_round={count} is more than there are'
+    f'a round has all {wording.count(clients, "client")}, because the default'
+    f' --clients_per_round={count} is larger'
   ]
 
 
 def _few_visits(config: Mapping, values: Mapping, task, partition) -> list[str]:
-  """Warns where clients take part so rarely that little is learned.
+  """Warns if clients participate so rarely that the model learns little.
 
-  Rounds that a task of fixed data has by default are those of its paper.
+  There is no warning for a paper's task with its own numbers of rounds and clients.
   """
   rounds, each = config['rounds'], values.get('clients_per_round', 0)
   is_papers = not task.data_is_named and 'num_clients' not in config['options']
@@ -682,7 +686,7 @@ def _few_visits(config: Mapping, values: Mapping, task, partition) -> list[str]:
 
 
 def _class_probabilities(values: Mapping, dataset):
-  """Returns p of classes up to a factor, float64 [n], or None if it is not asked for."""
+  """Returns unnormalized class probabilities, float64 [n], or None if no option needs them."""
   import numpy as np
 
   from datasets.readers import class_probabilities
@@ -699,7 +703,7 @@ def _class_probabilities(values: Mapping, dataset):
 
 
 def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
-  """Returns the algorithm with the task's options of feature tables."""
+  """Returns the algorithm with the task's options for feature tables."""
   from tff_xc.round import algorithm as algorithm_lib, optimizers
 
   rate = options.get('feature_learning_rate')
@@ -713,7 +717,7 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
 
 
 def _started(config: Mapping, algorithm, dataset):
-  """Returns the configuration, and the algorithm that starts as --start_from says."""
+  """Returns the configuration and the algorithm with the initial weights of --start_from."""
   path = config[START_FROM]
   if not path:
     return config, algorithm
@@ -730,12 +734,12 @@ def _started(config: Mapping, algorithm, dataset):
 
 
 def own_values(config: Mapping, data_dir: str):
-  """Reads a run's data for a worker that has a copy; `seed` draws the cohorts."""
+  """Reads a worker's copy of a run's data. The configuration's seed draws the cohorts."""
   from tff_xc.data import fingerprint
   from tff_xc.experiment import storage
 
   found = assemble({**without_importance(config), START_FROM: ''}, data_dir)
-  # It begins before the data are compared with the run's.
+  # The watch starts before the fingerprint, so no change of the files is missed.
   watch = storage.Watch(found.dataset.train.pool.files)
   cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])
   values_of = functools.lru_cache(2)(lambda number: cohorts(number).examples)
@@ -743,7 +747,7 @@ def own_values(config: Mapping, data_dir: str):
 
 
 def without_importance(config: Mapping) -> dict[str, Any]:
-  """Returns a configuration without the probabilities of a file, which may be elsewhere."""
+  """Returns a configuration without files of class probabilities, which may have moved."""
   values = dict(config.get('hyperparameters', {}))
   if values.get('calibration_probabilities'):
     values = {n: v for n, v in values.items() if not n.startswith('calibration')}
@@ -753,13 +757,13 @@ def without_importance(config: Mapping) -> dict[str, Any]:
 
 
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
-  """Trains as configured, or resumes; returns the summary."""
+  """Trains or resumes a configured run; returns the summary."""
   # Every check of the input precedes the first write.
   check_private(config)
   if config[START_FROM] and not os.path.isdir(config[START_FROM]):
     raise errors.InputError(
-      f'--{START_FROM}={config[START_FROM]} is no folder; name the directory of a run,'
-      ' or an export of the form npz'
+      f'--{START_FROM}={config[START_FROM]} is not a folder; name the directory of a run,'
+      ' or an export in npz format'
     )
   same_run.check_config(run_dir, config)
   trackers.check(config['tracker'])

@@ -1,8 +1,8 @@
-"""Drawn data and Omniglot: handwriting and features of any size, and faces.
+"""Tasks on procedural handwriting, features and faces, and on Omniglot.
 
 `glyphs` and `features` take any shape; their defaults are small enough for a first run. The other
-tasks have the shapes of the papers' data sets (FedSS, TurboSVM-FL): numbers of
-classes and clients, and of examples and classes of a client.
+procedural tasks have the shapes of the papers' data sets (FedSS, TurboSVM-FL): as many classes
+and clients, and as many examples and classes per client.
 """
 
 import dataclasses
@@ -18,21 +18,25 @@ _SHAPE = (
   task.NUM_CLIENTS,
   task.CLASSES_PER_CLIENT,
   hp.Hyperparameter(
-    'examples_per_client', 60, 'examples of a client of procedural data', least=1, most=10**7
+    'examples_per_client',
+    60,
+    'number of examples per client of procedural data',
+    least=1,
+    most=10**7,
   ),
   hp.Hyperparameter(
     'consecutive_classes',
     False,
-    'clients of procedural data have successive classes, so that with as many clients'
-    ' as classes each class has one; otherwise each client draws its own',
+    'give clients of procedural data successive classes, so that with as many clients as classes'
+    ' each class belongs to one client. false: each client draws its classes at random',
   ),
 )
 _GROUPS = (
   hp.Hyperparameter(
     'class_groups',
     0,
-    'groups of similar classes of procedural data: glyphs of a group share all strokes'
-    ' except one, and features of a group lie near each other; 0: no groups',
+    'number of groups of similar classes of procedural data. Glyphs of a group share all strokes'
+    ' except one, and features of a group lie near each other. 0: no groups',
     least=0,
   ),
   hp.Hyperparameter(
@@ -49,8 +53,8 @@ _POINTS = (
   hp.Hyperparameter(
     'feature_noise',
     1.0,
-    'standard deviation of the noise of each feature. Class centers have the deviation 0.5, and'
-    ' group centers 0.7',
+    'standard deviation of the noise of each feature. The standard deviation of class centers is'
+    ' 0.5, and that of group centers 0.7',
     least=0,
     most=1000,
   ),
@@ -68,7 +72,7 @@ _ANY = (
   hp.Hyperparameter(
     'classes_most',
     0,
-    'classes of the largest client of procedural data; with --classes_least',
+    'number of classes of the largest client of procedural data; use it with --classes_least',
     least=0,
   ),
   dataclasses.replace(own_data.SPLIT, choices=('', _DIRICHLET)),
@@ -76,14 +80,14 @@ _ANY = (
   hp.Hyperparameter(
     'size_deviation',
     0.0,
-    "with --split=dirichlet: standard deviation of the logarithm of clients' sizes, which are"
-    ' then log-normal with the mean --examples_per_client; 0: equal sizes',
+    'with --split=dirichlet: standard deviation of the logarithm of client sizes, which are'
+    ' log-normal with mean --examples_per_client. 0: equal sizes',
     least=0,
     most=10,
   ),
   task.DATA_SEED,
 )
-# Of --split=dirichlet, and of clients by their number of classes.
+# The options that apply only with each value of --split; '': clients have a number of classes.
 _BY_SPLIT = {
   _DIRICHLET: ('concentration', 'size_deviation'),
   '': ('classes_per_client', 'classes_least', 'classes_most', 'consecutive_classes', 'group_share'),
@@ -99,7 +103,7 @@ _RETRIEVAL_CLASSES = hp.Hyperparameter(
 
 
 def _fit(draft: task.Draft) -> None:
-  """Refuses options of clients that are dealt otherwise."""
+  """Refuses options that belong to a different value of --split."""
   if draft.options['split']:
     other, why, cure = '', f'with --split={_DIRICHLET}', 'leave one of them out'
   else:
@@ -156,10 +160,10 @@ TASKS = (
     fit=_fit,
     own={'negatives': 40},
   ),
-  # The class table is nine tenths of the model, so that what FedSS saves is seen.
+  # The class table is nine tenths of the model, so the savings of FedSS are visible.
   _task(
     'glyphs-demo',
-    '2,000 classes and a small encoder: what sampled class rows save, in minutes',
+    '2,000 classes and a small encoder: shows in minutes what sampled class rows save',
     ('top1', 'train_top1'),
     num_classes=2_000,
     rounds=200,
@@ -170,7 +174,7 @@ TASKS = (
   ),
   _task(
     'glyphs-retrieval',
-    'the same with unseen classes, whose images are retrieved',
+    'procedural handwriting, with images of unseen classes to retrieve',
     ('map@10', 'map@r', 'top1', 'train_top1'),
     rounds=150,
     clients_per_round=16,
@@ -209,7 +213,7 @@ TASKS = (
   ),
   _task(
     'features',
-    'procedural features of any size, as of a pretrained encoder, for a perceptron',
+    'procedural features of any size, like those of a pretrained encoder, for a perceptron',
     ('top1', 'macro_f1', 'mcc', 'train_top1'),
     rounds=150,
     clients_per_round=16,
@@ -219,12 +223,12 @@ TASKS = (
     fit=_fit,
     own={'negatives': 40},
   ),
-  # The server, the batch and the negatives of the paper (FedSS, §4.1 and 4.2), but not
-  # its client rate of 0.01, which is for a pretrained network: after 40 rounds at 0.03
-  # FedSS scores 0.4 %, and after 50 at 0.1 4 %.
+  # The server, the batch size and the negatives are those of the paper (FedSS, §4.1 and 4.2).
+  # The paper's client learning rate of 0.01 is for a pretrained network. From scratch, FedSS
+  # scores 0.4 % after 40 rounds with a rate of 0.03, and 4 % after 50 rounds with 0.1.
   _task(
     'features-landmarks',
-    'the shape of Landmarks-User-160k, and clients of similar classes',
+    'the shape of Landmarks-User-160k, with similar classes on each client',
     ('top1', 'train_top1'),
     num_classes=2_028,
     rounds=5000,
@@ -250,7 +254,7 @@ TASKS = (
   ),
   task.Task(
     name='glyphs-femnist',
-    summary='the shape of FEMNIST: 62 classes, 3,195 writers of any class',
+    summary='the shape of FEMNIST: 62 classes, 3,195 writers who have examples of any class',
     read=functools.partial(_read, 'glyphs-femnist'),
     licence=task.DRAWN,
     **leaf.FEMNIST,
@@ -258,16 +262,16 @@ TASKS = (
   ),
   task.Task(
     name='faces-celeba',
-    summary='the shape of CelebA: who smiles, 8,408 drawn celebrities',
+    summary='the shape of CelebA: smiling or not, 8,408 drawn celebrities',
     read=lambda data_dir, options: task.at('procedural.faces:load')(seed=options['data_seed']),
     licence=task.DRAWN,
     **leaf.CELEBA,
     options=(*task.Task.options, task.DATA_SEED),
   ),
-  # No experiment of the papers: it has real clients and fits any machine. It trains
-  # from scratch, whereas the papers start from pretrained encoders. With a client
-  # rate of 0.1, SGD and momentum on the server do not move the model within hundreds
-  # of rounds; Adam does.
+  # Omniglot is not an experiment of the papers. It has real clients and fits any machine.
+  # It trains from scratch, whereas the papers start from pretrained encoders. With a client
+  # learning rate of 0.1, SGD with momentum on the server hardly changes the model within
+  # hundreds of rounds, but Adam does.
   task.Task(
     name='omniglot',
     summary='964 handwritten characters, 480 real drawers as clients',
@@ -280,7 +284,7 @@ TASKS = (
     targets=('top1:0.5',),
     defaults=task.FROM_SCRATCH,
     num_classes=964,
-    # A federated round has as many examples: 32 clients with 32 on average.
+    # A federated round has as many examples: 32 clients with 32 examples on average.
     by_algorithm={'centralized': {'steps_per_round': 32}},
     find=task.at('omniglot:find'),
     licence='MIT (Lake et al.)',

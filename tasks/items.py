@@ -1,6 +1,6 @@
-"""Recommending items: users' histories, of which the next item is learnt.
+"""Tasks that recommend items: they predict the next item of a user's history.
 
-Importing this imports nothing large, so that flags are checked at once.
+Importing this module imports nothing large, so that flags are checked at once.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ _HISTORY = (
   hp.Hyperparameter(
     'history',
     20,
-    'number of previous items of a user that are the features of an example',
+    'number of previous items of the user that are the features of an example',
     least=1,
     most=100_000,
   ),
@@ -27,7 +27,7 @@ _HISTORY = (
   hp.Hyperparameter(
     'test_share',
     0.1,
-    'share of the items that are tested',
+    'share of the items that is in the test set',
     above=0,
     most=0.5,
     of='test_split',
@@ -36,8 +36,8 @@ _HISTORY = (
   hp.Hyperparameter(
     'leave_out_seen',
     True,
-    "count only the first time that a user takes an item, and omit the user's items from"
-    ' rankings; false: users may take an item again',
+    "use only the first time that a user takes an item, and omit the user's items from"
+    ' rankings. false: users may take an item again',
   ),
   hp.Hyperparameter(
     'hold_out_validation',
@@ -57,13 +57,13 @@ _HISTORY = (
 _COLUMNS = (
   own_data.USER_COLUMN,
   hp.Hyperparameter(
-    'item_column', '', 'the column of the item; default: item_id, item, itemId or movieId'
+    'item_column', '', 'column that names the item; default: item_id, item, itemId or movieId'
   ),
   hp.Hyperparameter(
     'time_column',
     '',
-    'column of the time, numbers or dates; default: time, timestamp or date. Without such a'
-    ' column, the order of the rows counts',
+    'column that has the time, as numbers or dates; default: time, timestamp or date. Without'
+    ' such a column, the order of the rows is the order of time',
   ),
 )
 TIE = hp.Hyperparameter(
@@ -78,7 +78,7 @@ NETWORK = (
   hp.Hyperparameter(
     'attention_blocks',
     1,
-    'blocks of self-attention and two layers (--encoder=sequence)',
+    'number of blocks, each of self-attention and two layers (--encoder=sequence)',
     least=1,
     most=2,
   ),
@@ -107,19 +107,19 @@ _SHAPE = (
     most=1,
   ),
 )
-# By --encoder, of items that have one row: from some twenty short runs of FedSS on
-# items-demo, by validation.
+# Defaults for tied items by --encoder. They had the best validation scores of some twenty
+# short runs of FedSS on items-demo.
 _TIED = {
   encoders.SEQUENCE: {'local_epochs': 4, 'client_learning_rate': 0.3, 'server_learning_rate': 0.02},
   encoders.BAG: {'local_epochs': 3, 'client_learning_rate': 0.5, 'server_learning_rate': 0.02},
 }
-# Of the server's rate of sequences: without it, nDCG@10 of items-demo by validation is
-# 30.2 % instead of 31.7 % after 160 rounds.
+# The schedule of the server learning rate with --encoder=sequence. Without the schedule, the
+# validation nDCG@10 on items-demo is 30.2 % instead of 31.7 % after 160 rounds.
 _DECAY = {'server_schedule': 'cosine', 'server_schedule_rounds': 200, 'server_schedule_factor': 0.1}
-# By validation on items-demo, where SGD takes four times as many rounds.
+# Chosen by validation on items-demo, where SGD takes four times as many rounds.
 _CENTRALIZED = {'steps_per_round': 48, 'client_optimizer': 'adam', 'client_learning_rate': 0.003}
-# Algorithms whose servers or clients make class rows of embeddings or of hashes, keep
-# them, or keep encoders without them.
+# Algorithms whose items cannot be tied: class rows are made from embeddings or hashes, class
+# rows stay on clients, or clients keep encoders without class rows.
 _APART = (
   'fedaws',
   'fedaws_posonly',
@@ -133,7 +133,7 @@ _APART = (
   'fedmlh',
   'moon',
 )
-# Those that say what the data are.
+# Options of the data set.
 OPTIONS = (*_HISTORY, *_COLUMNS, own_data.CLASSES)
 
 
@@ -179,17 +179,17 @@ def _draw(data_dir, options):
 
 
 def _fit_tie(draft: task.Draft) -> None:
-  """Gives items one row, if the run allows it."""
+  """Chooses --tie_items and --encoder, and refuses options that exclude each other."""
   values, options = draft.values, draft.options
   apart = {
-    f'to {draft.algorithm.name}, whose class rows are no features': (
+    f'to {draft.algorithm.name}, whose class rows cannot be features': (
       draft.algorithm.name in _APART
     ),
-    'with --contrastive_weight, for which clients keep encoders without class rows': (
+    'with --contrastive_weight, because clients then keep encoders without class rows': (
       bool(values.get('contrastive_weight'))
     ),
-    'with --trainable, which trains class rows or features alone': (values['trainable'] != 'all'),
-    'with --negatives_schedule=randomized, which leaves own classes out': (
+    'with --trainable, which trains only class rows or features': (values['trainable'] != 'all'),
+    "with --negatives_schedule=randomized, which leaves out some of a client's classes": (
       values.get('negatives_schedule') == 'randomized'
     ),
   }
@@ -208,9 +208,9 @@ def _fit_tie(draft: task.Draft) -> None:
   if options['encoder'] == encoders.SEQUENCE:
     if not options['tie_items']:
       raise errors.InputError(
-        '--encoder=sequence reads the class rows, and this run has two tables of items'
-        f' (--tie_items=false, or {draft.algorithm.name} or another option needs'
-        ' them); give --encoder=bag'
+        '--encoder=sequence reads the class rows, but this run has two tables of items'
+        f' (because of --tie_items=false, {draft.algorithm.name} or another option);'
+        ' give --encoder=bag'
       )
     draft.refuse('hidden_dim', 'with --encoder=sequence')
   else:
@@ -218,13 +218,13 @@ def _fit_tie(draft: task.Draft) -> None:
       draft.refuse(name, 'with --encoder=bag, only with --encoder=sequence')
   if options['tie_items']:
     _fit_rates(draft)
-    why = 'with --tie_items, where features have the rows of classes'
+    why = 'with --tie_items, because class rows are then the feature rows'
     for name in ('feature_dim', 'feature_learning_rate', 'select_features'):
       draft.refuse(name, why, 'leave it out, or give --tie_items=false')
 
 
 def _fit_rates(draft: task.Draft) -> None:
-  """Gives clients their defaults, and to a server that takes Adam."""
+  """Sets defaults for clients with tied items, and for servers that use Adam."""
   values, given = draft.values, draft.given
   for name, default in _TIED[draft.options['encoder']].items():
     applies = draft.algorithm.has_clients and name in values
@@ -241,7 +241,7 @@ def _fit_rates(draft: task.Draft) -> None:
 
 
 def _network(options, description):
-  """Returns the network of bags or of sequences, tied to the class rows if asked for."""
+  """Returns the bag or the sequence network, with --tie_items tied to the class rows."""
   from tff_xc.encoders import bag, encoder as encoder_lib, sequence
 
   if not options['tie_items']:
@@ -287,8 +287,8 @@ def _task(**attributes) -> task.Task:
     rounds=200,
     clients_per_round=32,
     eval_every=20,
-    # Of 0.003 and 0.01 on the server, 30 and 300 of the feature table, items-demo after
-    # 100 rounds of FullSoftmax: alike but for 0.01 with 30, which is behind.
+    # FullSoftmax on items-demo, after 100 rounds: server learning rates of 0.003 and 0.01 and
+    # feature rates of 30 and 300 score alike, except 0.01 with 30, which scores lower.
     defaults={**task.FROM_SCRATCH, 'client_learning_rate': 1.0},
     by_algorithm={'centralized': _CENTRALIZED},
     fit=_fit,
@@ -306,17 +306,17 @@ _SIZES = {
 TASKS = (
   _task(
     name='items',
-    summary="your own users' items: --data_dir is a table with a row for each time that"
-    ' a user took an item; the next item is predicted',
+    summary='items that your users took, with the next item to predict: --data_dir is a table'
+    ' with a row for each time that a user took an item',
     read=_read,
     options=task.options(*xc.BAGS, TIE, *NETWORK, *OPTIONS, **_SIZES),
     data='a .csv, .tsv, .jsonl or .parquet with a user (--user_column), an item'
-    ' (--item_column) and perhaps a time (--time_column) in each row',
+    ' (--item_column) and optionally a time (--time_column) in each row',
     data_is_named=True,
   ),
   _task(
     name='items-demo',
-    summary='procedural histories, in the shape of a small set of ratings: 1,682 items, 943 users',
+    summary='procedural histories, as large as a small set of ratings: 1,682 items, 943 users',
     read=_draw,
     licence=task.DRAWN,
     options=task.options(

@@ -1,11 +1,12 @@
-"""LEAF's sets as TurboSVM-FL uses them: its Table 8 and published code.
+"""LEAF's data sets as TurboSVM-FL uses them, from its Table 8 and its published code.
 
 Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning
 through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012. All runs
 have 201 rounds of 8 clients with one local epoch, and test on the pooled examples
-of all test users. Its code drops users with fewer than 64, 8 and 64 examples.
+of all test users. The code drops users with fewer than 64 (FEMNIST), 8 (CelebA) and
+64 (Shakespeare) examples.
 
-Tasks whose names end in -tff read the sets that TFF hosts; `tff_sets` says how
+Tasks whose names end in -tff read the data sets that TFF hosts; `tff_sets` says how
 they differ from LEAF's.
 """
 
@@ -17,14 +18,14 @@ from tff_xc.options import hyperparameters as hp
 
 METRICS = ('top1', 'macro_f1', 'mcc')
 ROUNDS = 201
-# As published. LEAF's preprocess.sh draws a sample of them unless it is asked for all.
+# The published numbers of users. LEAF's preprocess.sh samples users by default.
 _USERS = {'femnist': 3_550, 'celeba': 9_343, 'shakespeare': 1_129}
 EMBEDDING = task.options(task.EMBEDDING_DIM, embedding_dim=2048)
 _OF_DATA = (
   hp.Hyperparameter(
     'min_examples',
     64,
-    'least number of examples of a user; users with fewer examples are left out of training'
+    'smallest number of examples of a user. Users with fewer examples are left out of training'
     ' and test',
     least=1,
   ),
@@ -46,7 +47,7 @@ def femnist_network(options, description):
 
 
 def _network_of(builder: str):
-  """Returns the network of a function of `tff_xc.encoders.leaf`."""
+  """Returns a `Task.network` that calls a function of `tff_xc.encoders.leaf`."""
 
   def network(options, description):
     del options
@@ -81,7 +82,7 @@ def _find_json(name, data_dir):
 
 
 def _settings(client_rate, server_rate, logits_rate, batch, target, **more):
-  """Returns fields of a `Task`: the settings of Tables 2 and 8, and more."""
+  """Returns fields of a `Task`: the settings of Tables 2 and 8, and `more`."""
   of_server = {'server_learning_rate': server_rate}
   of_logits = {'logits_learning_rate': logits_rate}
   return {
@@ -102,7 +103,7 @@ def _settings(client_rate, server_rate, logits_rate, batch, target, **more):
   }
 
 
-# What a set of LEAF, its substitute of TFF and one of its shape have in common.
+# The settings that a LEAF data set, its TFF version and a procedural one share.
 FEMNIST = _settings(
   client_rate=0.1,
   server_rate=1e-3,
@@ -120,14 +121,14 @@ CELEBA = _settings(
   target=0.7,
   num_classes=2,
   network=_network_of('build_celeba_encoder'),
-  metrics=(*METRICS, 'test_loss'),  # Table 12.
+  metrics=(*METRICS, 'test_loss'),  # Table 12 has the test loss.
 )
 _OF_PHOTOGRAPHS = {
   'options': task.options(*_OF_DATA, min_examples=8),
   'licence': 'non-commercial research only (CelebA)',
 }
-# Table 8 has 1.0 for the logits' rate; the published code ran with 0.1. The test
-# has 400,000 examples, more than the clients of ten rounds.
+# Table 8 gives 1.0 as the logits' learning rate, but the published code uses 0.1. The test
+# set has 400,000 examples, more than the clients of ten rounds have.
 _SHAKESPEARE = _settings(
   client_rate=1.0,
   server_rate=1e-2,
@@ -167,7 +168,7 @@ TASKS = (
   ),
   _task(
     'celeba',
-    'who smiles, 200,288 photographs of 9,343 celebrities',
+    'smiling or not: 200,288 photographs of 9,343 celebrities',
     CELEBA,
     "celeba: LEAF's JSON, train/*.json and test/*.json or all_data/*.json,"
     ' and img_align_celeba as a folder or zip, in the folder celeba',
@@ -175,7 +176,7 @@ TASKS = (
   ),
   _task(
     'shakespeare',
-    'the next of 80 characters, 4,226,158 examples of 1,129 roles',
+    'the next character, one of 80: 4,226,158 examples of 1,129 roles',
     _SHAKESPEARE,
     "shakespeare: LEAF's JSON, train/*.json and test/*.json or"
     " all_data/*.json; or Project Gutenberg's pg100.txt or pg100.txt.gz, also in"
@@ -183,21 +184,21 @@ TASKS = (
   ),
   _task(
     'emnist-tff',
-    "femnist of TFF: 3,400 writers and 749,068 images, not LEAF's set",
+    "TFF's version of femnist, which differs from LEAF's: 3,400 writers, 749,068 images",
     FEMNIST,
     'emnist: fed_emnist_train.h5 and fed_emnist_test.h5, or emnist_all.sqlite',
     options=(*EMBEDDING, *_OF_DATA),
   ),
   _task(
     'celeba-tff',
-    "celeba of TFF: LEAF's celebrities and images, another split",
+    "TFF's version of celeba: LEAF's celebrities and images, a different split",
     CELEBA,
     'celeba: celeba_train.h5 and celeba_test.h5, or celeba.sqlite',
     **_OF_PHOTOGRAPHS,
   ),
   _task(
     'shakespeare-tff',
-    "shakespeare of TFF: 715 roles and 2,585,814 examples, not LEAF's",
+    "TFF's version of shakespeare, which differs from LEAF's: 715 roles, 2,585,814 examples",
     _SHAKESPEARE,
     'shakespeare: shakespeare_train.h5 and shakespeare_test.h5, or shakespeare.sqlite',
   ),

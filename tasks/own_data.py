@@ -1,7 +1,7 @@
-"""Tasks of one's own images and rows of numbers; what all of one's own data share.
+"""Tasks for the user's own images and tables, and options that all tasks for own data share.
 
-`tasks.xc` has sparse text. Importing this imports nothing large, so that flags are
-checked at once.
+`tasks.xc` has the tasks for sparse text. Importing this module imports nothing large,
+so that flags are checked at once.
 """
 
 import functools
@@ -21,29 +21,29 @@ SPLIT = hp.Hyperparameter(
   '',
   'which client owns each example: a CSV user_id,image_id,class, FILE.csv:COLUMN, or the folder'
   ' or zip of launch.make_splits; class: one client per class; iid:100: 100 random clients;'
-  ' dirichlet, for CIFAR and glyphs: see --concentration. Default: as the data say, and for'
-  ' sparse text class',
+  ' dirichlet, for CIFAR and glyphs: see --concentration. Default: the clients that the data'
+  ' name; for sparse text, class',
 )
 TEST_FILE = hp.Hyperparameter(
   'test_file',
   '',
-  'file of test examples: for images a CSV image_id,class, for a table a second table,'
-  ' for sparse text a second file',
+  'file with the test examples: a CSV image_id,class for images, a second table for a table,'
+  ' a second text file for sparse text',
 )
 TEST_FRACTION = hp.Hyperparameter(
   'test_fraction',
   0.0,
-  'share of the training examples that are held out for the test',
+  'share of the training examples that is held out as test set',
   least=0,
   most=0.5,
 )
-# Of tasks whose data have one label an example.
+# Options of tasks whose examples have one label each.
 CLIENTS = (SPLIT, TEST_FILE, TEST_FRACTION, task.DATA_SEED)
 IMAGE_SIZE = hp.Hyperparameter(
   'image_size',
   0,
-  'side of an image in pixels: the shorter side is scaled to it, and the center is cropped. 0:'
-  ' 64, or for a .npz the shorter side of its images',
+  'height and width of an image in pixels. The shorter side is scaled to this size, and the'
+  ' center is cropped. 0: 64, or for a .npz the shorter side of its images',
   least=0,
   most=4096,
 )
@@ -59,59 +59,59 @@ CORRUPT = hp.Hyperparameter(
 _RECORD_FEATURES = hp.Hyperparameter(
   'record_features',
   '',
-  'names of the features in TFRecords, image=NAME,class=NAME,user=NAME,id=NAME; default:'
+  'names of the features in TFRecords: image=NAME,class=NAME,user=NAME,id=NAME. Default:'
   " usual names, such as TFF's image/encoded_jpeg and class",
 )
 USER_COLUMN = hp.Hyperparameter(
   'user_column',
   '',
-  "column of a row's user; default: user_id if the table has it, where NA means no user; for"
-  ' --task=items user_id, user or userId',
+  'column that names the user of each row. Default: user_id if the table has it, where NA'
+  ' means no user; for --task=items user_id, user or userId',
 )
 _COLUMNS = (
-  hp.Hyperparameter('label_column', 'class', "the column of a row's class"),
+  hp.Hyperparameter('label_column', 'class', 'column that names the class of each row'),
   USER_COLUMN,
   hp.Hyperparameter(
     'id_column',
     '',
-    'column that --split calls image_id; default: image_id if the table has it, otherwise the'
-    ' row numbers from 0',
+    "column of the row identifiers, which are the image_id of a split's CSV. Default: image_id"
+    ' if the table has it, otherwise the row numbers from 0',
   ),
   hp.Hyperparameter(
     'test_column',
     '',
-    'the column that marks test rows by test, true or 1, and others by train, false or 0',
+    'column that marks test rows by test, true or 1, and training rows by train, false or 0',
   ),
 )
 _FEATURE_COLUMNS = hp.Hyperparameter(
   'feature_columns',
   '',
-  'columns of numbers, with commas between them; default: all other columns of numbers',
+  'numeric columns to use as features, separated by commas; default: all other numeric columns',
 )
 _STANDARDIZE = hp.Hyperparameter(
-  'standardize', True, 'scale features to mean 0 and deviation 1 over the training rows'
+  'standardize', True, 'scale features to mean 0 and standard deviation 1 over the training rows'
 )
 
 CLASSES = hp.Hyperparameter(
   'classes',
   '',
-  'FILE with the names of all classes, one per line (--task=items: of all items; .npz: labels).'
-  ' The model has these classes in this order. --dp needs it, because class names taken from the'
-  ' data reveal which classes clients have. Default: the classes of the data',
+  'FILE with the names of all classes, one per line (for --task=items, of all items; for .npz,'
+  ' labels). The model has these classes in this order. --dp needs this file, because class names'
+  ' taken from the data reveal which classes clients have. Default: the classes of the data',
 )
 _FEATURE_BOUNDS = hp.Hyperparameter(
   'feature_bounds',
   '',
-  'bounds LOW:HIGH of all features, or NAME=LOW:HIGH with commas between them. --standardize'
-  ' then scales by these bounds instead of the mean and deviation of the training rows',
+  'bounds LOW:HIGH of all features, or NAME=LOW:HIGH separated by commas. --standardize then'
+  ' scales by these bounds instead of by the mean and standard deviation of the training rows',
 )
 
-# Pixels a side of photographs, unless --image_size says otherwise.
+# The height and width of photographs in pixels, unless --image_size is given.
 _SIDE = 64
 
 
 def check(options: Mapping) -> None:
-  """Refuses options that cannot be right, whatever the data are."""
+  """Refuses options that are invalid whatever the data are."""
   check_test(options)
   if options.get('feature_bounds') and not options['standardize']:
     raise errors.InputError(
@@ -123,7 +123,7 @@ def check(options: Mapping) -> None:
 
 
 def bounds(options: Mapping) -> dict[str, tuple[float, float]]:
-  """Returns the bounds of features by name, '' for all others, of --feature_bounds."""
+  """Parses --feature_bounds into bounds by feature name; '' stands for all other features."""
   found, text = {}, options.get('feature_bounds', '')
   for part in text.split(',') if text else ():
     name, _, pair = part.rpartition('=')
@@ -131,18 +131,18 @@ def bounds(options: Mapping) -> dict[str, tuple[float, float]]:
       low, high = map(float, pair.split(':'))
     except ValueError:
       low = high = math.nan
-    # The difference of two may be too small for float32.
+    # A smaller difference could underflow in float32.
     if not (-1e38 < low < high < 1e38 and high - low > 1e-30) or name.strip() in found:
       raise errors.InputError(
-        f'--feature_bounds: {part!r} is no pair of finite numbers, or is given twice;'
-        ' give LOW:HIGH or NAME=LOW:HIGH, such as age=0:120'
+        f'--feature_bounds: {part!r} is not a pair of finite numbers, or its feature appears'
+        ' twice; give LOW:HIGH or NAME=LOW:HIGH, such as age=0:120'
       )
     found[name.strip()] = low, high
   return found
 
 
 def check_split(split: str, others: str = '') -> None:
-  """Refuses a file of clients that is not there; `others` says what may be given."""
+  """Refuses a missing file of clients. `others` lists further valid values for the message."""
   if not split_path.parse(split).exists():
     raise errors.InputError(
       f'--split={split} does not exist; give {others}a CSV user_id,image_id,class,'
@@ -151,11 +151,11 @@ def check_split(split: str, others: str = '') -> None:
 
 
 def check_test(options: Mapping) -> None:
-  """Refuses a test file that is not there, or a fraction beside it."""
+  """Refuses a missing test file, or a test fraction in addition to a test file."""
   test_file = options['test_file']
   if test_file and options['test_fraction']:
     raise errors.InputError(
-      '--test_file and --test_fraction both name the test; leave one of them out'
+      '--test_file and --test_fraction both name the test set; leave one of them out'
     )
   if test_file and not os.path.exists(test_file):
     raise errors.InputError(
@@ -172,19 +172,19 @@ def choice(options: Mapping):
 
 
 def _is_arrays(path: str) -> bool:
-  """Whether a file is a .npz, by its name in upper or lower case."""
+  """Whether a file's name ends in .npz, in upper or lower case."""
   return path.lower().endswith('.npz')
 
 
 def _count_classes(path: str) -> int | None:
-  """Returns n of a .npz: the largest label plus one; None of other data."""
+  """Returns the number of classes of a .npz, the largest label plus one; None for other data."""
   if not _is_arrays(path):
     return None
   from datasets.readers import arrays
 
   try:
     return int(arrays.read(path, ('y',))['y'].max()) + 1
-  except Exception:  # It may be anything; loading says what is wrong.
+  except Exception:  # The file may hold anything. Loading it says what is wrong.
     return None
 
 
@@ -218,7 +218,7 @@ def _read_images(data_dir, options, checks=True):
     )
   side = encoders.seen_side(options, dataset.train.pool.spec.shape[0])
   encoders.check_side(options, side, f'{data_dir}: the images')
-  # A wrong folder, or no test, is seen at once.
+  # The printed line lets the user notice a wrong folder or a missing test set at once.
   tests = 0 if dataset.test is None else len(dataset.test)
   told = deal.described(
     len(dataset.train.partition.numbers) + tests,
@@ -288,7 +288,7 @@ TASKS = (
   _task(
     name='images',
     summary='your own images: --data_dir is a folder, .tar, .zip,'
-    ' .tfrecord or .npz; --split says whose each is',
+    ' .tfrecord or .npz; --split says which client owns each image',
     read=_read_images,
     network=task.image_network,
     options=(
@@ -305,7 +305,7 @@ TASKS = (
     check=_check_images,
     fit=encoders.fit,
     look=functools.partial(_read_images, checks=False),
-    data='images (.jpg, .png, .webp, .bmp, .gif, .tif) in a folder, .tar or .zip, in'
+    data='images (.jpg, .png, .webp, .bmp, .gif, .tif) in a folder, .tar or .zip, which has'
     ' a folder or a .tar for each class unless --split names the classes; TFRecords'
     ' (.tfrecord) in a file or a folder; or a .npz with x uint8 [N, height, width(,'
     ' channels)], y [N], client [N], and optionally test_x, test_y, retrieval_x,'
@@ -313,7 +313,7 @@ TASKS = (
   ),
   _task(
     name='table',
-    summary='your own rows of numbers: --data_dir is a .csv, .jsonl, .parquet or'
+    summary='your own table of numbers: --data_dir is a .csv, .jsonl, .parquet or'
     ' .npz; features are standardized by the training rows',
     read=_read_rows,
     network=perceptron,
@@ -330,7 +330,7 @@ TASKS = (
       hidden_dim=128,
     ),
     check=check,
-    data='a .csv, .tsv, .jsonl or .parquet with a row an example: a class'
+    data='a .csv, .tsv, .jsonl or .parquet in which each row is an example: a class'
     ' (--label_column), a user (--user_column), numbers; or a .npz with x [N, D],'
     ' y [N], client [N], and optionally test_x, test_y, retrieval_x, retrieval_y',
   ),

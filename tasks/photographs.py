@@ -1,20 +1,21 @@
 """The papers' photographs: Landmarks, iNaturalist, SOP and ImageNet-21k.
 
-FedSS (arXiv:2203.04888): MobileNetV3, embeddings of 64, cosine logits. FedVC and FedIR
-(arXiv:2003.08082): MobileNetV2, of 64 on Landmarks and of 1,280 on iNaturalist, linear
-logits. Landmarks' defaults are FedSS's, except the local training of FedVC's
-algorithms; `tasks.papers.fedvc` has the changes. Not in the papers: weight decay 4e-5
-and FedVC's 5 local epochs on Landmarks are from memory; 64 clients a round of
-ImageNet-21k and FedIR's target on Landmarks are ours.
+FedSS (arXiv:2203.04888) uses MobileNetV3, 64-dimensional embeddings and cosine logits.
+FedVC and FedIR (arXiv:2003.08082) use MobileNetV2 and linear logits, with 64-dimensional
+embeddings on Landmarks and 1,280-dimensional ones on iNaturalist. The defaults on Landmarks
+are those of FedSS, except the local training of FedVC's algorithms; `tasks.papers.fedvc` has
+the changes. Some values are not in the papers. Weight decay 4e-5 and FedVC's 5 local epochs on
+Landmarks are from memory. We chose 64 clients per round on ImageNet-21k, and FedIR's target
+distribution on Landmarks.
 
-Where they lie under --data_dir:
+The files lie under --data_dir as follows:
 
-  DIR/FOLDER/images             a folder (also of tars), or images.tar, images.zip,
-                                or what the owners distribute, see `Source.images`
-  DIR/FOLDER/TASK               the split, a folder of `launch.make_splits`, or
+  DIR/FOLDER/images             the images: a folder (also of tars), images.tar, images.zip,
+                                or the files that the owners distribute, see `Source.images`
+  DIR/FOLDER/TASK               the split: a folder of `launch.make_splits`,
                                 TASK.zip, or the published files
-  DIR/FOLDER/gld160k and so on  both, as TFRecords that TFF wrote: train/USER and
-                                test.tfRecord
+  DIR/FOLDER/gld160k and so on  images and split, as TFRecords that TFF wrote: train/USER
+                                and test.tfRecord
 """
 
 import functools
@@ -34,31 +35,34 @@ _IMAGES = ('images', 'images.tar', 'images.zip')
 
 
 class Source(NamedTuple):
-  """The photographs of one owner."""
+  """The photographs that one owner distributes."""
 
-  folder: str  # Under --data_dir.
-  images: tuple[str, ...]  # Further names, in it, under which they may lie.
-  get: str  # What to download, its size, and from where.
-  # What `launch.make_splits` reads, None: the images; and where it comes from.
+  folder: str  # The folder under --data_dir.
+  images: tuple[str, ...]  # Further names of the images in the folder.
+  get: str  # What to download, its size, and where to get it.
+  # The input of `launch.make_splits` (None: the images), and where to get it.
   lists: tuple[str | None, str]
 
 
 class Split(NamedTuple):
-  """Clients of photographs."""
+  """A split of photographs into clients."""
 
   task: str  # Also the name of the split and of its rule.
   source: Source
   is_made: bool = True  # Whether `launch.make_splits` has a rule of this name.
-  train: str = ''  # Published, in the folder; perhaps FILE:COLUMN.
-  test: str = ''  # Likewise; '': it is in `train`, a zip.
-  published: str = ''  # Where these come from.
-  tff: str = ''  # The folder in which TFF keeps images with their clients.
+  train: str = ''  # The published file of the clients in the folder, or FILE:COLUMN.
+  test: str = ''  # The published file of the test set; '': `train` is a zip that includes it.
+  published: str = ''  # The address of the published files.
+  tff: str = ''  # The folder of TFF's files, which have images and clients.
 
   def folder(self, data_dir: str) -> pathlib.Path:
     return pathlib.Path(data_dir) / self.source.folder
 
   def find(self, data_dir: str) -> tuple[str, str, str]:
-    """Returns the images, the split and its test file; '': they have their own."""
+    """Returns the paths of the images, the split and its test file.
+
+    '' means that the images include the split, or the split includes the test set.
+    """
     folder = self.folder(data_dir)
     for name in filter(None, (self.tff, self.tff.upper())):
       if (folder / name / 'test.tfRecord').is_file():
@@ -75,7 +79,7 @@ class Split(NamedTuple):
     return images, *clients
 
   def find_images(self, data_dir: str) -> str:
-    """Returns the images alone."""
+    """Returns the path of the images."""
     folder, names = self.folder(data_dir), (*_IMAGES, *self.source.images)
     for name in names:
       if _has_something(folder / name):
@@ -120,7 +124,7 @@ def _has_something(path: pathlib.Path) -> bool:
     if not path.is_dir():
       return path.exists()
     return any(zipped.is_data(file.name) for file in path.iterdir())
-  except PermissionError:  # Reading it says so.
+  except PermissionError:  # Reading the files reports it.
     return True
 
 
@@ -164,7 +168,8 @@ _TFF = 'https://storage.googleapis.com/tff-datasets-public/'
 _LOGITS = hp.Hyperparameter(
   'logits',
   task.COSINE,
-  "class scores: 'cosine', times --logit_scale (FedSS); 'linear', with a bias (FedVC)",
+  "how class scores are computed: 'cosine', the cosine times --logit_scale (FedSS); 'linear', a"
+  ' linear layer with a bias (FedVC)',
   choices=(task.COSINE, task.LINEAR),
 )
 _OPTIONS = (
@@ -177,7 +182,7 @@ _OPTIONS = (
 _METRICS = ('top1', 'macro_f1', 'mcc', 'train_top1')
 _OF_FEDSS = {'client_learning_rate': 0.01, 'batch_size': 32, 'negatives': 80}
 _WEIGHT_DECAY = {'weight_decay': 4e-5}
-# FedVC's local training: its algorithms on Landmarks, where FedSS has another.
+# FedVC's local training on Landmarks, which differs from that of FedSS.
 _LANDMARKS_OF_FEDVC = {'local_epochs': 5, **_WEIGHT_DECAY}
 _OF_FEDVC = ('fedavg', 'fedavgm')
 
@@ -192,7 +197,7 @@ def _check(options: Mapping) -> None:
 
 
 def _fit(draft: task.Draft) -> None:
-  """Refuses linear logits for an algorithm that needs cosines, or their scale."""
+  """Refuses linear logits for an algorithm that needs cosines, or together with --logit_scale."""
   if draft.options.get('logits') == task.LINEAR:
     if base.COSINES in draft.algorithm.needs:
       raise errors.InputError(
@@ -217,8 +222,8 @@ def _read(of: Split, num_classes: int, data_dir, options):
   dataset = photographs.load(images, choice, side=side, corrupt=options['corrupt'])
   if dataset.num_classes != num_classes:
     print(
-      f'note: {choice.split or images} has {dataset.num_classes:,} classes, and the'
-      f' published split {num_classes:,}',
+      f'note: {choice.split or images} has {dataset.num_classes:,} classes, but the'
+      f' published split has {num_classes:,}',
       file=sys.stderr,
     )
   return dataset
@@ -240,7 +245,7 @@ def _task(
   option_defaults: Mapping[str, Any] | None = None,
   **more,
 ) -> task.Task:
-  """Returns the task of a split; `options` has those of its logits."""
+  """Returns the task of a split. `options` are the options of its logits."""
   defaults = option_defaults or {'encoder': encoders.V3, 'image_size': 224, 'crop': 'random'}
   return task.Task(
     name=split.task,
@@ -255,7 +260,7 @@ def _task(
     lacks=() if options else (base.COSINES,),
     find=split.described,
     data=f'{split.source.folder}: images as a folder (also of tars), .tar or .zip,'
-    ' and their clients; `launch.plan --task` says where both come from',
+    ' and a split into clients; `launch.plan --task` says where to get both',
     **more,
   )
 
@@ -272,7 +277,7 @@ def _landmarks(split, summary, num_classes, rounds, clients_per_round):
     defaults=_OF_FEDSS,
     by_algorithm={
       **dict.fromkeys(_OF_FEDVC, _LANDMARKS_OF_FEDVC),
-      # The classes of Landmarks are not balanced, unlike those of iNaturalist.
+      # The classes of Landmarks are imbalanced, unlike those of iNaturalist.
       'fedir': {**_LANDMARKS_OF_FEDVC, 'importance_weights': 'train'},
       'fedvc': _WEIGHT_DECAY,
     },

@@ -1,10 +1,10 @@
-"""Extreme multi-label classification: sparse text with one label or all.
+"""Tasks of extreme multi-label classification on sparse text.
 
-The sets of the Extreme Classification Repository, procedural text of any size, and
-one's own. With one class a client (FedAwS, Table 3), a training example keeps one
-of its labels; a test example keeps all. Tasks whose names end in -sets keep all
-labels (FedMLH, Tables 1 to 3): ten clients, made by frequent labels, with hashed
-features.
+The data are sets of the Extreme Classification Repository, procedural text of any size,
+or the user's own text. With one class per client (FedAwS, Table 3), each training example
+keeps one of its labels, and each test example keeps all. Tasks whose names end in -sets keep
+all labels (FedMLH, Tables 1 to 3). They have hashed features and ten clients, which are
+made by frequent labels.
 """
 
 import functools
@@ -18,16 +18,16 @@ from tff_xc.algorithms import base
 from tff_xc.measure import catalog
 from tff_xc.options import hyperparameters as hp
 
-# What tasks of one's own text need.
+# `Task.data` of the user's own text.
 _FILE = (
-  'a text file in the form of the Extreme Classification Repository, perhaps .gz:'
+  'a text file, or .gz, in the format of the Extreme Classification Repository:'
   ' line 1 `N D L`, then N lines `l1,l2 f:v f:v`, numbers from 0'
 )
-_FILES = "the repository's train and test files, in a folder of the set's name or in xc"
+_FILES = "the repository's train and test files, in a folder named like the set or in xc"
 
 
 def _count_labels(path: str) -> int | None:
-  """Returns L of a file of sparse text; None if its first line has none."""
+  """Returns the number of labels L of a sparse text file; None if line 1 is invalid."""
   try:
     return xc_sets.read_header(path).num_labels
   except errors.InputError:
@@ -35,14 +35,14 @@ def _count_labels(path: str) -> int | None:
 
 
 def _check_file(path: str, make: Callable, few_labels: int | None = None):
-  """Refuses a file whose line 1 names more than fits the memory as `make`'s model."""
+  """Refuses a file if the model that `make` builds from its line 1 exceeds the free memory."""
   from datasets.xc import federated
 
   header = federated.check(path)
   task.check_memory(
     make(few_labels or header.num_labels, header.num_features),
     f'{path}, line 1 names {header.num_labels:,} labels and'
-    f' {header.num_features:,} features: a model of these',
+    f' {header.num_features:,} features: a model with these sizes',
     'check line 1, or give a smaller network',
   )
 
@@ -54,14 +54,14 @@ _METRICS = (
   *catalog.DISTANCES,
 )
 _CLIENTS = (task.CLASSES_PER_CLIENT, task.CLIENTS_PER_CLASS)
-# Of bags of features and their network.
+# Options of tasks on bags of features, and of their network.
 BAGS = (
   task.EMBEDDING_DIM,
   task.LOGIT_SCALE,
   hp.Hyperparameter(
     'feature_dim',
     512,
-    "length of a sparse feature's row in the feature table",
+    'length of a row of the feature table, which has one row for each sparse feature',
     least=1,
     most=65_536,
   ),
@@ -69,7 +69,7 @@ BAGS = (
   hp.Hyperparameter(
     'select_features',
     True,
-    'clients download and upload only the feature rows that their examples use',
+    'let clients download and upload only the feature rows that their examples use',
   ),
   task.EXAMPLES_PER_ROUND,
   hp.Hyperparameter(
@@ -85,15 +85,15 @@ _LABEL_GROUP_SIZE = hp.Hyperparameter(
   least=0,
   most=10**7,
 )
-# The paper's encoder, and a smaller one for sets of some thousand examples.
+# The paper's encoder, and a smaller one for data sets with a few thousand examples.
 _CLIENTS_OF_ONE = {'classes_per_client': 1, 'feature_learning_rate': 10.0}
 _PAPER = {**_CLIENTS_OF_ONE, 'embedding_dim': 512}
 _SMALL = {**_CLIENTS_OF_ONE, 'embedding_dim': 128, 'feature_dim': 128, 'hidden_dim': 256}
 _SMALL_SETS = {**_SMALL, 'feature_learning_rate': 1.0, 'examples_per_round': 0}
 
 # Each client takes one minibatch, so the averaged delta is a gradient times the
-# client's rate. Adagrad does not depend on that scale. FedAwS, section 5, names
-# Adagrad, and SGD with a large rate for the feature table, without values.
+# client's learning rate. Adagrad does not depend on that scale. FedAwS, section 5, uses
+# Adagrad, and SGD with a large rate for the feature table, but gives no values.
 _ADAGRAD = {
   'client_learning_rate': 0.1,
   'batch_size': 32,
@@ -104,7 +104,7 @@ _ADAGRAD = {
 _DEFAULTS = {**_ADAGRAD, 'local_steps': 1}
 _ORACLE = {**_ADAGRAD, 'batch_size': 128, 'steps_per_round': 1}
 
-# Every client takes one step on all its examples, and the deltas of encoder and
+# Every client takes one step on all its examples, and the deltas of the encoder and the
 # rows are averaged with example counts as weights. A round is therefore one
 # step on the loss of all its examples. A row moves by 10 n_i / n times its
 # gradient: 0.8 for the commonest label of Delicious (271 of a round's 3,500
@@ -123,17 +123,20 @@ _BY_EXAMPLES = {
 
 
 def fit(draft: task.Draft) -> None:
-  """Lets clients hold all feature rows for MOON; selects those of a frozen table."""
+  """Refuses options that exclude each other.
+
+  Clients that keep their models, as in MOON, and those of FedMLH receive all feature rows.
+  """
   options, values, algorithm = draft.options, draft.values, draft.algorithm
   if 'split' in options:
     task.check_split(draft)
   if not issubclass(algorithm, base.Server):
-    why = f'to {algorithm.name}, which brings its own server optimizers'
+    why = f'to {algorithm.name}, which has its own server optimizers'
     draft.refuse('feature_learning_rate', why)
     del options['feature_learning_rate']
   if 'hash_tables' in values:
     for name in ('select_features', 'feature_learning_rate'):
-      draft.refuse(name, 'to fedmlh, whose networks side by side have no feature table')
+      draft.refuse(name, 'to fedmlh, whose networks have no feature table')
     options['select_features'] = False
     return
   moons = 'clients that keep their models (as in MOON, or with --contrastive_weight)'
@@ -146,7 +149,7 @@ def fit(draft: task.Draft) -> None:
     )
   if keeps_models:
     if draft.given.get('select_features'):
-      draft.refuse('select_features', f'to {moons}, who hold whole models')
+      draft.refuse('select_features', f'to {moons}, because these hold whole models')
     options['select_features'] = False
 
 
@@ -193,12 +196,12 @@ def _read_words(data_dir, options):
   shape = {n: options[n] for n in ('num_classes', 'num_features')}
   model = _model(options, *shape.values())
   shape |= {'label_group_size': options['label_group_size']}
-  task.check_memory(model, 'a model of so many features', 'lower --num_features')
+  task.check_memory(model, 'a model with this many features', 'lower --num_features')
   return words.load(**shape, **_clients(options), seed=options['data_seed'])
 
 
 def _spreadout(k: int) -> dict:
-  """Returns k and eta; with lambda = 10, lambda eta is 1/5 of 1 / (2 k)."""
+  """Returns the settings k and eta. With lambda = 10, lambda eta is 1/5 of 1 / (2 k)."""
   return {'spreadout_neighbors': k, 'spreadout_learning_rate': 0.01 / k}
 
 
@@ -218,7 +221,7 @@ def _task(name, summary, read, **more) -> task.Task:
 
 
 def _set(name, summary, k=10, sizes=_PAPER, oracle=_ORACLE, **more) -> task.Task:
-  """Returns the task of a set of the repository."""
+  """Returns the task of a data set of the Extreme Classification Repository."""
   usual = {'rounds': 5000, 'clients_per_round': 4096, 'eval_every': 100}
   return _task(
     name,
@@ -273,8 +276,8 @@ _ONE_LABEL = (
   ),
   _task(
     'sparse-text',
-    'your own sparse text: --data_dir is a file `N D L`, `l1,l2 f:v f:v`,'
-    ' --test_file another; one label an example, one class a client or --split',
+    'your own sparse text: --data_dir is a file `N D L`, `l1,l2 f:v f:v`, and --test_file a'
+    ' second one; one label per example; one class per client, or the clients of --split',
     _read_own,
     options=_OWN_OPTIONS,
     check=own_data.check,
@@ -297,15 +300,15 @@ _SETS_METRICS = (
 )
 _SETS_OPTIONS = (
   hp.Hyperparameter(
-    'hashed_features', 0, 'features after hashing; 0: they are not hashed', least=0
+    'hashed_features', 0, 'number of features after hashing; 0: no hashing', least=0
   ),
   task.HIDDEN_DIM,
   task.NUM_CLIENTS,
   hp.Hyperparameter(
     'partition_rule',
     'code',
-    "rule that makes FedMLH's clients: 'code' gives each client equally many examples and one"
-    " frequent label; 'paper' gives each client all examples of some frequent labels",
+    "rule that makes FedMLH's clients: 'code' gives all clients equally many examples, and each"
+    " one frequent label; 'paper' gives each client all examples of some frequent labels",
     choices=('code', 'paper'),
   ),
   hp.Hyperparameter(
@@ -319,8 +322,8 @@ _SETS_OPTIONS = (
   hp.Hyperparameter(
     'published_reading',
     False,
-    "read files as FedMLH's published code does: examples without labels have"
-    ' label 0, and the last test examples of an incomplete hundred are left out',
+    "read files as FedMLH's published code does: examples without labels get label 0, and the"
+    ' last, incomplete hundred of test examples is left out',
   ),
   task.DATA_SEED,
 )
@@ -333,9 +336,10 @@ _SETS_DEFAULTS = {
 
 
 def fit_best(draft: task.Draft, flag: str) -> None:
-  """Drops a default --best_by that needs validation examples, or refuses it.
+  """Handles a --best_by that needs validation examples when none are held out.
 
-  `flag` is the option that holds them out.
+  Drops a default --best_by, and refuses one that the user gave. `flag` is the option that
+  holds out validation examples.
   """
   best_by = draft.settings['best_by']
   if draft.options[flag] or not best_by:
@@ -344,8 +348,8 @@ def fit_best(draft: task.Draft, flag: str) -> None:
     return
   if 'best_by' in draft.given or draft.settings['early_stopping_patience']:
     raise errors.InputError(
-      f'--best_by={best_by} is measured on validation examples, and'
-      f' --{flag}={str(draft.options[flag]).lower()} holds none out; give another --best_by'
+      f'--best_by={best_by} is measured on validation examples, but'
+      f' --{flag}={str(draft.options[flag]).lower()} holds out none; give another --best_by'
     )
   draft.settings['best_by'] = ''
 
@@ -373,7 +377,7 @@ def _read_sets(name, data_dir, options):
   return task.at('xc.federated:load_sets')(name, data_dir, _options_of_sets(options))
 
 
-# Examples, labels and words of EURLex-4K.
+# The sizes of EURLex-4K.
 _EURLEX = {
   'num_classes': 3993,
   'num_features': 5000,
@@ -399,7 +403,7 @@ def _read_sets_of_words(name, shape, data_dir, options):
 def _read_own_sets(data_dir, options):
   from datasets.xc import federated
 
-  # FedMLH has buckets in place of a row for each label.
+  # FedMLH has buckets instead of a row for each label, so two labels give the smallest model.
   _check_file(data_dir, functools.partial(_sets_model, options), 2)
   names = ('test_file', 'test_fraction', 'data_seed')
   parts = federated.read_own(data_dir, *(options[name] for name in names))
@@ -408,7 +412,7 @@ def _read_own_sets(data_dir, options):
 
 
 def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:
-  """Returns a task with a network's sizes and those of FedMLH's tables."""
+  """Returns a task; `sizes` are hashed features, hidden units, hash tables and buckets."""
   hashed, hidden, tables, buckets = sizes
   return task.Task(
     name=name,
@@ -424,7 +428,7 @@ def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:
     defaults=_SETS_DEFAULTS,
     by_algorithm={
       'fedmlh': {'hash_tables': tables, 'hash_buckets': buckets},
-      # Their clients take SGD, here at the rate that Adam has.
+      # Clients of these algorithms use SGD, here with Adam's learning rate.
       'scaffold': {'client_learning_rate': 1e-3},
       'fednova': {'client_learning_rate': 1e-3},
     },
@@ -436,8 +440,8 @@ def _sets(name, summary, read, sizes, options=(), **more) -> task.Task:
   )
 
 
-# Features after hashing, hidden units, tables and buckets: the papers', and of
-# delicious and bibtex ours.
+# Summaries and sizes (features after hashing, hidden units, hash tables, buckets). The sizes
+# are those of the paper, except for delicious and bibtex, where they are ours.
 _SIZES = {
   'delicious': ('bookmarks with all labels: 983 labels, 500 features', (0, 150, 4, 150)),
   'bibtex': ('publications with all labels: 159 labels, 1,836 features', (300, 150, 4, 40)),
@@ -446,15 +450,15 @@ _SIZES = {
     (300, 150, 4, 250),
   ),
   'wiki10-31k': (
-    'Wikipedia tags, all: 30,938 labels, 101,938 features hashed to 5,000',
+    'Wikipedia tags with all labels: 30,938 labels, 101,938 features hashed to 5,000',
     (5_000, 500, 4, 1_000),
   ),
   'lf-amazontitles-131k': (
-    'product titles, all labels: 131,073, features hashed to 5,000',
+    'product titles with all labels: 131,073 labels, features hashed to 5,000',
     (5_000, 1_000, 4, 4_000),
   ),
   'lf-wikiseealsotitles-320k': (
-    'Wikipedia titles, all labels: 312,330, features hashed to 10,000',
+    'Wikipedia titles with all labels: 312,330 labels, features hashed to 10,000',
     (10_000, 1_000, 8, 5_000),
   ),
 }
@@ -483,7 +487,7 @@ TASKS = (
   ),
   _sets(
     'sparse-words-eurlex-sets',
-    'procedural bags of words with all labels, as many as in EURLex-4K',
+    'procedural bags of words with all labels, of the size of EURLex-4K',
     functools.partial(_read_sets_of_words, 'sparse-words-eurlex-sets', _EURLEX),
     (300, 150, 4, 250),
     licence=task.DRAWN,
@@ -492,9 +496,9 @@ TASKS = (
   _sets(
     'sparse-text-sets',
     'your own sparse text with all labels: --data_dir is a file `N D L`,'
-    ' `l1,l2 f:v f:v`, --test_file another',
+    ' `l1,l2 f:v f:v`, and --test_file a second one',
     _read_own_sets,
-    # The papers hash; nobody expects that of words in a file of one's own.
+    # The paper hashes features, but users would not expect this with their own files.
     (0, 150, 4, 250),
     options=(own_data.TEST_FILE, own_data.TEST_FRACTION),
     check=own_data.check_test,

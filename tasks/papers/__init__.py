@@ -1,13 +1,15 @@
-"""Published tables as data: a CSV of numbers and a module of words for each paper.
+"""Published tables as data: each paper has a CSV of numbers and a module of texts.
 
-PAPER.csv has a line for each result of each experiment:
-  table: such as table1; figures that draw a table's runs have no lines of their own;
+PAPER.csv has a line for each result of each experiment, with these columns:
+  table: such as table1. Figures that draw a table's runs have no lines;
   scale: paper, or small for the same experiment in minutes;
-  row: its number within the table and scale;
-  task, algorithm; changes: settings that differ from these defaults, NAME=VALUE;...;
-    of small rows those that differ from the form's `shared` ones;
-  metric, at: see `names`; published, std, bound: as printed, '>' for '>200'; empty:
-    not known here.
-claims.csv has what a paper's text says of a table besides its numbers, see `table.Claim`;
-scale: of which rows, paper or small; empty: of both.
+  row: the number of the experiment within the table and scale;
+  task, algorithm;
+  changes: settings that differ from the defaults of the task and the algorithm,
+    NAME=VALUE;...; in small rows, those that differ from the `shared` settings;
+  metric, at: see `names`;
+  published, std, bound: the printed number, with bound '>' for '>200'. Empty cells are
+    unknown here.
+claims.csv has the statements that a paper's text adds to a table, see `table.Claim`. Its column
+scale says whether they hold for the rows of paper or small; if it is empty, for both.
 """

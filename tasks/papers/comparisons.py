@@ -1,13 +1,13 @@
-"""Comparisons of our own, which `launch.reproduce` runs as it runs the papers' tables.
+"""Our own comparisons, which `launch.reproduce` runs like the papers' tables.
 
-methods.csv has all methods on one footing (docs/choosing.md): in each setting of data and
-clients they have the same rounds, about as many batches and, unless a method has a server
-of its own, the same server. The rate of each method is the best of a search, by examples
-that clients held out: a third of the task's rate, that rate, three times it, and further
-ones as long as they are better. Scores are those after all rounds and at equal bytes, what
-FedBABU sends in all rounds; rounds are counted to nine tenths of what centralized training
-has in the end. scaffold.csv has the cell of 0 % similar clients and one epoch of SCAFFOLD's
-Table 3 (docs/rivals.md).
+methods.csv compares all methods on one footing (docs/choosing.md). In each setting of data and
+clients, all methods have the same number of rounds and about as many batches. They also have
+the same server optimizer, unless a method needs a different one. The learning rate of each
+method is tuned on examples that clients hold out. The search tries a third of the task's rate,
+the task's rate and three times this rate, and goes on as long as scores improve. Scores are
+taken after all rounds, and after as many bytes as FedBABU sends in all rounds. Rounds are
+counted until nine tenths of centralized training's final score. scaffold.csv has one cell of
+SCAFFOLD's Table 3: 0 % similar clients and one epoch (docs/rivals.md).
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _GLYPHS = {
   'evaluate_clients': 95,
 }
 _DRAWN = 'Procedural handwriting of 60 classes, 100 clients, 60 rounds'
-# By name: what it is, and what all methods have.
+# A description of each setting, and the changes that all methods share.
 _SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
   'within': (
     f'{_DRAWN}: a client has much of few classes, and little of most',
@@ -81,7 +81,7 @@ _SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     },
   ),
 }
-# Clients of one or two successive classes, as after sorting by class.
+# Each client has one or two successive classes, as if examples were sorted by class.
 _SORTED = {
   'num_classes': 62,
   'num_clients': 100,

@@ -1,9 +1,9 @@
-"""Tables and figures of the papers' data, from data.csv: published statistics, and
-bands of procedural data of the same shape.
+"""Tables and figures about the papers' data, from data.csv.
 
-Printed numbers count as reproduced to half of their last digit; those of the whole set
-of LEAF, of which ours has the training users, within three standard errors of these.
-`origin` is empty for a number of the paper itself.
+data.csv has published statistics, and the bands expected for procedural data of the same
+shape. A printed number is reproduced if ours differs by at most half a unit of its last digit.
+LEAF's numbers are for all users, but ours are for the training users, so the band is three
+standard errors. `origin` is empty for a number from the paper itself.
 """
 
 import csv
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tasks.papers import table
 
-# Statistics; `launch.reproduction.studies.data_statistics` measures them.
+# Names of statistics, which `launch.reproduction.studies.data_statistics` measures.
 CLIENTS = 'clients'
 CLASSES = 'classes'
 FEATURES = 'features'
@@ -31,7 +31,7 @@ EMD = 'EMD of the clients'
 
 
 class Statistic(NamedTuple):
-  """A statistic of a set: the printed number, if one is, with its band and its origin."""
+  """A statistic of a data set: the printed number (None: unprinted), its band and its source."""
 
   printed: table.Number | None
   least: float
@@ -40,14 +40,14 @@ class Statistic(NamedTuple):
 
 
 class Set(NamedTuple):
-  """A data set: its task, statistics that are compared, and options of the task."""
+  """A data set: its task, the statistics to compare, and options of the task."""
 
   task: str
   numbers: dict[str, Statistic]
   options: Mapping[str, Any]
 
 
-# The sets of data.csv, and what the study draws: clients, their sizes, or labels.
+# For each result, the `sets` of data.csv and the study's diagram: clients, sizes or labels.
 STATISTICS = {
   'fedaws/table2': ('fedaws', ''),
   'turbosvm-fl/table1': ('turbosvm', ''),
@@ -60,7 +60,7 @@ STATISTICS = {
 
 @functools.cache
 def sets(name: str, scale: str) -> tuple[Set, ...]:
-  """Returns the sets of a result of `STATISTICS`; of the small scale one."""
+  """Returns the data sets of a result of `STATISTICS`; at the small scale there is one."""
   found: dict[str, Set] = {}
   with open(pathlib.Path(__file__).with_suffix('.csv'), newline='', encoding='utf-8') as file:
     for line in csv.DictReader(file):
@@ -76,10 +76,10 @@ def sets(name: str, scale: str) -> tuple[Set, ...]:
 
 
 def study(**words: str) -> table.Study:
-  """Returns the result of this paper, number, source, caption and notes."""
+  """Returns a study of data statistics. `words` are its paper, number, source and so on."""
   name = table.Result(**words).name
   of = {scale: sets(name, scale) for scale in ('small', 'paper')}
-  # Of what others state, none tells whether the paper's result is reproduced.
+  # Numbers from other sources do not count for whether the paper's result is reproduced.
   expected, published = (
     {
       f'{each.task}: {statistic}': (number.least, number.most)

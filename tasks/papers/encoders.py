@@ -1,7 +1,7 @@
-"""Encoders that small forms start from, as the papers' networks start from ImageNet.
+"""Pretrained encoders for small forms, in place of the papers' ImageNet weights.
 
-Each is trained centrally for about two minutes of a core, on classes that no form has. A row
-whose changes have `start_from=NAME` starts with this encoder and with fresh class rows.
+Each encoder is trained centrally for about two minutes on one core, on classes that no form
+uses. A row with the change `start_from=NAME` starts with this encoder and random class rows.
 """
 
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 
 class Encoder(NamedTuple):
-  """A run of `centralized`, with the network of the forms that start from it."""
+  """A run of `centralized` that trains an encoder. Forms that use it have the same network."""
 
   task: str
-  changes: Mapping[str, Any]  # Of the task's defaults.
+  changes: Mapping[str, Any]  # Settings that differ from the task's defaults.
 
 
 ENCODERS: Mapping[str, Encoder] = {
   'handwriting': Encoder(
     'glyphs',
     {
-      'data_seed': 99,  # Of other classes.
+      'data_seed': 99,  # The classes differ from those of the forms.
       'num_classes': 400,
       'num_clients': 400,
       'examples_per_client': 50,

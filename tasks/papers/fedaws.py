@@ -1,7 +1,7 @@
 """FedAwS: Yu et al., "Federated Learning with Only Positive Labels", ICML 2020,
 arXiv:2004.10342.
 
-The paper gives neither learning rates nor numbers of rounds; a task's are ours.
+The paper gives neither learning rates nor numbers of rounds. We chose those of the tasks.
 """
 
 import math
@@ -10,13 +10,13 @@ from tasks.papers import data, table
 
 _PAPER = {'paper': 'FedAwS', 'source': 'arXiv:2004.10342'}
 _CLASSES = 100
-# A client for each class, drawn features, and five classes a dimension, so that the rows
-# of positive labels alone can come together: on ten classes of handwriting in 64
-# dimensions they do not before the encoder has learnt some classes. The encoder has the
-# server's Adam, in place of Algorithm 1's SGD at the same rate, which learns more slowly on
-# CIFAR-10. Settings were chosen on the data and seed 100: the rate of rows among 0.3, 1
-# and 3 for FedAwS, in simulated rounds, and the oracle's among 1, 3, 10, 30 and 100 with
-# one step of a round's examples, and among 3, 30 and 100 with ten steps of a tenth.
+# One client per class, procedural features, and five classes per dimension, so that rows
+# collapse if they train on positive labels only. With ten classes of handwriting in 64
+# dimensions they do not collapse before the encoder has learnt some classes. The server trains
+# the encoder with Adam. Algorithm 1's SGD at the same rate learns more slowly on CIFAR-10.
+# Settings were chosen with data and seed 100: the learning rate of FedAwS's rows among 0.3, 1
+# and 3 in simulated rounds, and the oracle's rate among 1, 3, 10, 30 and 100 with one step on
+# a round's examples, and among 3, 30 and 100 with ten steps on a tenth of them each.
 _FEATURES = {
   'num_classes': _CLASSES,
   'num_clients': _CLASSES,
@@ -35,14 +35,15 @@ _FEATURES = {
   'rounds': 150,
   'eval_every': 50,
 }
-# Of Table 4. As on Bibtex and Delicious, see docs/fedaws.md. Neighbours are the paper's in
-# proportion to a round: 10, 100 and 500 of 4,096 clients are 0.3, 3 and 16 of 128, and
-# the rate is stable with all of them and lambda = 10. Labels of an example come from
-# groups of ten, as those of a text do.
+# Table 4. Clients and rows are merged as on Bibtex and Delicious, see docs/fedaws.md. The numbers
+# of neighbours are the paper's in proportion to a round: 10, 100 and 500 of 4,096 clients are
+# 0.3, 3 and 16 of 128. The rate is stable with all of them and lambda = 10. Labels of an
+# example come from groups of ten, because labels of a text are related, too.
 #
-# The form was changed several times after it had disagreed. Federated methods have the rates that FedAwS is best with by P@1 of seed
-# 0: the client's of 0.1, 1, 10 and 100, by a rule written before, then the server's. The
-# features a label are AmazonCat's.
+# The form was changed several times after it disagreed with the paper. All federated methods
+# have the rates with FedAwS's best P@1 with seed 0. The client's rate was chosen from 0.1, 1, 10
+# and 100 by a rule that was written beforehand, and then the server's rate. There are as many
+# features per label as in AmazonCat.
 _WORDS = {
   'num_classes': 500,
   'num_features': 7_600,
@@ -64,12 +65,12 @@ _OF_WORDS = (
   ' by examples, and rows move by the mean, at rates that FedAwS was best with'
   f'{table.REDESIGNED}'
 )
-# Of Table 3: 16 classes a dimension, where `_WORDS` has four, because positive labels
-# alone collapse, and fixed rows are in each other's way, where classes are many for the
-# dimensions (AmazonCat has 26, Amazon-670K 1,309). A quarter of the classes takes part
-# in a round, as of AmazonCat. FedAwS and the oracle each have the rates, and the oracle
-# the scale of logits, that had the highest P@1 of eleven settings in simulated rounds with
-# the data and seeds 100 and 101. No judged seed took part in this choice.
+# Table 3 has 16 classes per dimension, and `_WORDS` has four. Rows that train on positive labels
+# only collapse, and fixed rows interfere with each other, if there are many classes per
+# dimension (AmazonCat has 26, Amazon-670K 1,309). A quarter of the classes participates in a
+# round, as on AmazonCat. FedAwS's rates, and the oracle's rates and scale of logits, had the
+# highest P@1 of eleven settings in simulated rounds with data and seeds 100 and 101. Seeds that
+# are judged were not used for this choice.
 _DENSE_WORDS = {
   'num_classes': 250,
   'num_features': 3_800,

@@ -1,8 +1,8 @@
 """FedMLH: tables of scores, and tables that follow from the networks' sizes.
 
-The paper's networks have two hidden layers of one width, which it does not
-print: 150, 500, 1,000 and 1,000 are the only whole numbers that give both columns
-of its Table 5. Its MB and GB are 2^20 and 2^30 bytes.
+The paper's networks have two hidden layers of the same width, which the paper does not
+print. Widths of 150, 500, 1,000 and 1,000 are the only whole numbers that give both columns
+of its Table 5. The paper's MB and GB are 2^20 and 2^30 bytes.
 """
 
 import math
@@ -14,11 +14,11 @@ _SCORES = ('pc@1', 'pc@3', 'pc@5')
 
 
 class Configuration(NamedTuple):
-  """A data set's networks, and the rounds until the best score (Table 6)."""
+  """The sizes of a data set's networks, and the rounds until the best score (Table 6)."""
 
   task: str
-  paper: str  # The paper's name of the set.
-  features: int  # After hashing.
+  paper: str  # The paper's name of the data set.
+  features: int  # The number of features after hashing.
   labels: int
   tables: int
   buckets: int
@@ -41,20 +41,21 @@ _WHAT = (
   'Procedural bags of words of the size of EURLex-4K, 80 rounds; the round'
   f' is chosen by validation examples{table.REDESIGNED}'
 )
-# Until FedAvg's scores have peaked, at its best rate: rule, written before the runs: of
-# 0.001, 0.003 and 0.01 that with FedAvg's best validation score within 60 rounds, of one
-# seed. They had 33.3 % (in the last round), 33.4 % (round 57) and 26.3 % (round 31).
+# Runs are long enough for FedAvg's scores to peak at its best learning rate. The rate was
+# chosen by a rule that was written beforehand: of 0.001, 0.003 and 0.01, the one with FedAvg's
+# best validation score within 60 rounds of one seed. The scores were 33.3 % (in the last
+# round), 33.4 % (round 57) and 26.3 % (round 31).
 _SMALL = {'client_learning_rate': 0.003, 'rounds': 80}
 
 
 def _table(number, caption, notes='', **more):
-  """Returns a result; a figure of another table's runs has those of EURLex."""
+  """Returns a result. A figure that draws another table's runs draws those on EURLex."""
   task = CONFIGURATIONS[0].task if 'of' in more else ''
   words = {'number': number, 'caption': caption, 'notes': notes, 'task': task}
   return table.of_csv(**_PAPER, **words, what=_WHAT, shared=_SMALL, **more)
 
 
-# Flags of the sizes that the lemmas are about.
+# Flags that set the sizes in the lemmas.
 _SIZES_OF_STUDY = ('hash_tables', 'hash_buckets', 'num_classes')
 _SIZES_OF_STUDY += ('num_features', 'num_clients', 'data_seed')
 
@@ -167,20 +168,20 @@ RESULTS = (
     'Theory',
     'Lemmas 1 and 2 and Theorems 1 and 2 on the labels of a task',
     {
-      # Theorem 1: it falls as 1 / n_1, here within a tenth of the exponent.
+      # Theorem 1: the error falls as 1 / n_1. We allow the exponent a tolerance of 0.1.
       "exponent of a centroid's error over its positives (Theorem 1)": (-1.1, -0.9),
-      # 1 if a bucket's examples spread as a label's do. They spread more, by the distances
-      # between its labels: at most twice as much is asked. A tenth more is chance.
+      # The value is 1 if a bucket's examples vary as much as a label's. They vary more, because
+      # the bucket's labels are apart. We allow a factor of two, and a tenth for chance.
       "error of an infrequent label's centroid over its bucket's, over the inverse ratio"
       ' of their positives (Theorem 1)': (0.5, 1.1),
-      # Its text has 32, p / B without the remainder; Lemma 1 has 1 + (p - 1) / B = 33.8.
+      # The paper's text has 32, p / B rounded down; Lemma 1 gives 1 + (p - 1) / B = 33.8.
       'AMZtitle: positives of the bucket of an average label, over its own': (32, 35),
-      # Lemma 1 bounds an expectation from below: three errors are chance.
+      # Lemma 1 bounds an expectation from below. We allow three standard errors for chance.
       'standard errors above the bound of Lemma 1': (-3, math.inf),
       'pairs whose divergence grew': (-math.inf, 0),
       'pairs whose divergence fell with more buckets': (-math.inf, 0),
       'pairs whose divergence fell with more tables': (-math.inf, 0),
-      # Its text has 32.
+      # The paper's text has 32.
       'amazontitles-131k-sets: labels of a bucket, p / B': (32, 33),
     },
     'Lemma 1: a bucket of label j has at least n_j + (N - n_j) / B - N / B² expected positives,'

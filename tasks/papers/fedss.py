@@ -1,9 +1,9 @@
 """FedSS: Waghmare et al., "Efficient Image Representation Learning with Federated
 Sampled Softmax", 2022, arXiv:2203.04888.
 
-|S| of the paper is the mean number of rows that a client requests: the mean number
-of its classes (90, 20, 20) and m negatives. Each row is there twice: on the paper's
-photographs, and on procedural data of their shape, which anyone has.
+The paper's |S| is the mean number of rows that a client requests: the mean number of a
+client's classes (90, 20, 20) plus m negatives. Each row of a table appears twice: on the
+paper's photographs, and on procedural data of the same shape, which need no download.
 """
 
 from tasks.papers import table
@@ -20,8 +20,9 @@ _ASSIGNED = (
 )
 _PANELS = "Panel a shows Table 1's runs on Landmarks, and panel b Table 2's runs on SOP."
 _NOT_KNOWN = ' For rows without a number, we do not know the published value.'
-# A fifth of the shape: classes, and negatives, and a batch of the images that clients
-# have; the paper's server, at the rate of 0.03 that moves a network from scratch.
+# The small forms have a fifth of the paper's classes and negatives, and batches in proportion
+# to the images that clients have. The server is the paper's. The client learning rate of 0.03
+# trains a network from scratch.
 _SMALL = {
   'clients_per_round': 8,
   'batch_size': 6,
@@ -30,11 +31,12 @@ _SMALL = {
   'server_learning_rate': 1.0,
   'server_momentum': 0.9,
 }
-# Three quarters of a client's classes are of one group of similar ones: drawn
-# independently, the classes of a client are easy to tell apart, and PosOnly and NegOnly
-# learn from them alone. Features are drawn in place of images, so that a class is a
-# positive of some client in 500 rounds about 360 times (handwriting: 29 in 300). Fixed
-# after a pilot of other data and seeds (100) and before the judged seeds ran.
+# Three quarters of a client's classes come from one group of similar classes. If they were
+# drawn independently, a client's classes would be easy to tell apart, and PosOnly and NegOnly
+# would learn from them alone. Procedural features replace images, so that within 500 rounds
+# each class is a positive of some client about 360 times (handwriting: 29 times in 300 rounds).
+# These settings were fixed after a pilot with different data and seeds (100), before the judged
+# seeds ran.
 _DRAWN = {
   'group_share': 0.75,
   'num_clients': 252,
@@ -47,12 +49,12 @@ _LANDMARKS_SMALL = _DRAWN | {
   'class_groups': 20,
   'classes_per_client': 18,
   'examples_per_client': 26,
-  # Centralised training sees as many examples a round.
+  # Centralized training has as many examples per round.
   'steps_per_round': 16 * 26 // 6,
 }
-# As a list that is sorted by class, cut into clients. After 120 rounds FedSS's score on
-# the training classes is still far below FullSoftmax's, which the paper compares at
-# the end of training; 600 were fixed before they ran.
+# Clients have successive classes, as if a list sorted by class were cut into clients. The paper
+# compares methods at the end of training, but after 120 rounds FedSS's score on the training
+# classes is still far below FullSoftmax's. The 600 rounds were fixed before the runs.
 _RETRIEVAL = {
   'classes_per_client': 5,
   'examples_per_client': 26,
@@ -64,9 +66,9 @@ _RETRIEVAL = {
   'rounds': 600,
   'eval_every': 100,
 }
-# Classes of similar ones, too. With 2,000 of them a class would be a positive of some
-# client in 80 of 500 rounds, and here it is one in 160. Fixed after a pilot of other data
-# and seeds (100) and before the judged seeds ran.
+# Classes have similar ones here, too. With 2,000 classes, each class would be a positive of some
+# client in 80 of 500 rounds. With 1,000 classes it is one in 160 rounds. These settings were
+# fixed after a pilot with different data and seeds (100), before the judged seeds ran.
 _IMAGENET = _DRAWN | {
   'num_classes': 1_000,
   'class_groups': 50,
@@ -82,9 +84,9 @@ _DATA = (
 
 
 def _table(number, caption, changes, notes='', small=(), **more):
-  """Returns a result whose small form has these settings beside the others.
+  """Returns a result whose small form has the settings `changes` in addition to `_SMALL`.
 
-  `small`: tables of its rows, with the settings of each.
+  `small` names the tables whose rows the small form has, with the settings of each.
   """
   tables = {each: _SMALL | own for each, own in dict(small).items()}
   panels = [*tables.values()] or [_SMALL | changes]
@@ -116,13 +118,13 @@ _TABLE1 = _table(
 
 
 def _figure(number, caption, small='table1', **more):
-  """Returns a figure of Table 1's and Table 2's runs, a panel for each."""
+  """Returns a figure that draws the runs of Tables 1 and 2, one panel for each."""
   words = number, caption, _LANDMARKS_SMALL, _PANELS
   panels = {small: _LANDMARKS_SMALL, 'table2': _RETRIEVAL}
   return _table(*words, of='table1 table2', small=panels, **more)
 
 
-# Of Fig. 9.
+# Settings of Fig. 9.
 _NOISE = {
   'num_classes': 160,
   'num_clients': 20,
@@ -130,7 +132,7 @@ _NOISE = {
   'examples_per_client': 60,
   'clients_per_round': 8,
 }
-_SCORES = ('top1', 'map@10')  # Of panels a and b.
+_SCORES = ('top1', 'map@10')  # The scores in panels a and b.
 _SENT = 'Accuracy by number of class parameters sent to a client: '
 RESULTS = (
   table.Diagram(**_PAPER, number='Fig. 1', caption='What a client receives, trains and returns'),
@@ -215,7 +217,7 @@ RESULTS = (
     },
     needs='sop',
     expected={
-      # It falls with m (fig. 9); with m = n - |P|, eq. (6) is eq. (2).
+      # The noise falls with m (fig. 9). With m = n - |P|, eq. (6) equals eq. (2).
       'noise over that with the next fewer negatives, the largest': (0, 1),
       "share of the noise's logarithm that a line over m explains, R²": (0.8, 1),
       'noise with all other classes, m = n - |P|': (0, 1e-6),

@@ -1,36 +1,36 @@
 """FedVC and FedIR: Hsu, Qi, Brown: "Federated Visual Classification with Real-World
 Data Distribution", ECCV 2020, arXiv:2003.08082.
 
-Tables 2 to 4 have the accuracy after 1,000, 2,500 and 5,000 rounds (the last comes
-first in a row: listings show it), Table 2 also that after 10,000, 25,000 and 50,000
-local batches of the slowest client. Table 5 counts rounds until a part of the
-centralised accuracy, after every round. 50,000 batches are 12,500 rounds of virtual
-clients, which take 4 a round; the slowest of User-120k's ten plain clients takes no
-fewer. Rows on Landmarks have the paper's network, head and crops, where the task's are
-those of FedSS.
+Tables 2 to 4 have the accuracy after 1,000, 2,500 and 5,000 rounds. The accuracy after 5,000
+rounds comes first in a row, because listings show the first number. Table 2 also has the
+accuracy after 10,000, 25,000 and 50,000 local batches of the slowest client. Table 5 counts
+the rounds until a fraction of the centralized accuracy, which is measured after every round.
+50,000 batches are 12,500 rounds of virtual clients, which take 4 batches per round. The slowest
+of ten plain clients of User-120k takes at least 4. Rows on Landmarks use the paper's network,
+head and crops, whereas the task has those of FedSS.
 """
 
 from tasks.papers import data, table
 
 _PAPER = {'paper': 'FedVC', 'source': 'arXiv:2003.08082'}
 _PRETRAINED = 'The published numbers are for pretrained networks (--encoder_weights=imagenet). '
-_START = {'start_from': 'handwriting'}  # Of `encoders.ENCODERS`.
+_START = {'start_from': 'handwriting'}  # A name in `encoders.ENCODERS`.
 _STARTED = 'from an encoder that was trained on other classes'
 _COMMON = {
   'split': 'dirichlet',
   'clients_per_round': 10,
-  # On the server, as in the paper.
+  # The paper's server optimizer.
   'server_optimizer': 'sgd',
   'server_learning_rate': 1.0,
   'batch_size': 32,
   'rounds': 40,
 }
-# The skew is within clients, and their sizes, independent of it, are far apart: the
-# largest of ten has four times the mean. Virtual clients have four batches, as in the
-# paper, and twice the images of a mean client, as those of User-120k have many times.
-# 40 rounds stand for 5,000, and 400 batches for 50,000; of the paper's columns those of
-# the first 1,000 and 2,500 rounds are left out. Fixed after a pilot of other data and
-# seeds (100) and before the judged seeds ran.
+# Client sizes are independent of the skew within clients, and very unequal: the largest of ten
+# clients has four times the mean size. Virtual clients have four batches, as in the paper, and
+# twice the images of an average client (in User-120k, many times). 40 rounds stand for 5,000,
+# and 400 batches for 50,000. The paper's columns after 1,000 and 2,500 rounds are left out.
+# These settings were fixed after a pilot with different data and seeds (100), before the judged
+# seeds ran.
 _UNEQUAL = {
   **_COMMON,
   **_START,
@@ -43,9 +43,9 @@ _UNEQUAL = {
   'steps_per_round': 10 * 60 // 32,
   'eval_every': 1,
 }
-# As many images a client as in iNaturalist-User-120k, and a small rate, so that scores
-# still rise after half of the rounds. Fixed after a pilot of other data and seeds (100)
-# and before the judged seeds ran.
+# Clients have as many images as in iNaturalist-User-120k. The learning rate is small, so that
+# scores still rise after half of the rounds. These settings were fixed after a pilot with
+# different data and seeds (100), before the judged seeds ran.
 _FEW_IMAGES = {
   **_UNEQUAL,
   'num_classes': 200,
@@ -57,8 +57,8 @@ _FEW_IMAGES = {
   'rounds': 200,
   'eval_every': 5,
 }
-# Clients of equal size, as CIFAR-10 by a Dirichlet distribution; two of them hold a class
-# where alpha is 0.
+# Clients have equal sizes, as with the Dirichlet split of CIFAR-10. With alpha = 0, two clients
+# share each class.
 _EQUAL = {
   **_COMMON,
   'num_classes': 50,
@@ -67,10 +67,10 @@ _EQUAL = {
   'steps_per_round': 10 * 60 // 32,
   'eval_every': 10,
 }
-# Landmarks, of which plain clients take part, for five epochs: sizes of photographers
-# have a deviation of 1.1 times their mean in `glyphs-landmarks`, that of a log-normal
-# distribution of 0.9. After 24 rounds scores still rise, and FedIR's gain is not at its
-# end; a pilot as above.
+# On Landmarks, plain clients participate with five local epochs. In `glyphs-landmarks`, the
+# standard deviation of the photographers' sizes is 1.1 times the mean, as for a log-normal
+# distribution with 0.9. After 24 rounds, scores and FedIR's gain still rise. These settings were
+# fixed after a pilot like the one above.
 _LANDMARKS = {
   **_UNEQUAL,
   'size_deviation': 0.9,
@@ -121,13 +121,13 @@ def _table(
 
 
 def _curves(number, of, caption, **more):
-  """Returns learning curves of a table's runs."""
+  """Returns a figure with the learning curves of a table's runs."""
   caption = f"Learning curves, {caption}: Table {of}'s runs"
   words = {'of': f'table{of}', 'curves': ('top1',), **more}
   return _table(f'Fig. {number}', caption, **words)
 
 
-# EMD by alpha, of 100 clients of 500 images: derived, the mean of five seeds.
+# The EMD by alpha of 100 clients with 500 images each. We derived these means over five seeds.
 EMD = {
   'CIFAR-10': {
     100.0: 0.28,
@@ -158,7 +158,7 @@ _FIGURES = (
 
 
 def at(data: str, alpha: float) -> str:
-  """Returns where in figure 10 a value is: 'alpha = 1', 'alpha = 1 of CIFAR-100'."""
+  """Names a value's place in figure 10: 'alpha = 1', or 'alpha = 1 of CIFAR-100'."""
   return f'alpha = {alpha:g}{"" if data == "CIFAR-10" else f" of {data}"}'
 
 

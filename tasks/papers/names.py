@@ -3,15 +3,15 @@
 top1                 a score at the end, or at the best round
 top1@rounds:1000     a score at a budget of `tff_xc.measure.targets`: rounds, batches, bytes
 top1:0.7             rounds to a target of `tff_xc.measure.targets`
-relative_top1:0.1    rounds to a part of the score of the row that
+relative_top1:0.1    rounds to a fraction of the score of the row that
                      `table.PaperTable.relative_to` names
-best_round           the round with the best score, of a run's summary
-seconds              of a round, the median
-bytes_down           that all clients were sent until the best round
+best_round           the round with the best score, from a run's summary
+seconds              median seconds of a round
+bytes_down           bytes sent to all clients until the best round
 volatility_top1      standard deviation of a score over the last tenth of a run's
                      evaluations, or of those within a budget, volatility_top1@rounds:9
 others               metrics of the last round, such as support_vectors
-best_seed_top1       of another result, the best seed's beside the mean
+best_seed_top1       the score of the best seed, shown beside the mean of all seeds
 """
 
 from collections.abc import Mapping
@@ -28,44 +28,44 @@ _METRICS: Mapping[str, catalog.Metric] = {
   **catalog.METRICS,
   BEST_ROUND: catalog.Metric(
     'best round',
-    'round with the best score of those that --best_by names',
+    'round with the best score of --best_by',
     unit='rounds',
     better='lower',
   ),
   SENT: catalog.Metric(
-    'sent down', 'what clients were sent until then', unit='bytes', better='lower'
+    'sent down', 'bytes sent to clients until the best round', unit='bytes', better='lower'
   ),
 }
 
 
 class Parts(NamedTuple):
-  """A result's name in parts."""
+  """The parsed name of a result."""
 
   metric: str
-  budget: targets.Budget | None = None  # At which a score is taken, or the end.
-  target: targets.Target | None = None  # To which rounds are counted.
-  relative: float | None = None  # Part of another row's score, likewise.
-  is_volatility: bool = False  # Its deviation over the last evaluations.
+  budget: targets.Budget | None = None  # When a score is taken; None: at the end.
+  target: targets.Target | None = None  # The score to which rounds are counted.
+  relative: float | None = None  # Rounds are counted to this fraction of another row's score.
+  is_volatility: bool = False  # Whether it is the standard deviation over the last evaluations.
 
   @property
   def is_rounds(self) -> bool:
-    """Whether these are rounds to a score, which a run may not reach."""
+    """Whether the result is a number of rounds to a score, which a run may not reach."""
     return self.target is not None or self.relative is not None
 
   @property
   def is_percent(self) -> bool:
-    """Whether the result is in percent; others are numbers."""
+    """Whether the result is in percent, not a plain number."""
     return not self.is_rounds and _METRICS[self.metric].unit == 'fraction'
 
   @property
   def is_cost(self) -> bool:
-    """Whether less is better, as of rounds to a score and of a loss."""
+    """Whether less is better, as for rounds to a score and for a loss."""
     is_less = self.is_rounds or self.is_volatility
     return is_less or _METRICS[self.metric].better == 'lower'
 
 
 def parse(name: str) -> Parts:
-  """Returns the parts of a result's name; `errors.InputError` if there is no such result."""
+  """Returns the parts of a result's name; raises `errors.InputError` if it is unknown."""
   if name.startswith(_VOLATILITY):
     found = parse(name.removeprefix(_VOLATILITY))
     return found._replace(is_volatility=True)
@@ -98,10 +98,10 @@ def heading(name: str) -> str:
 
 
 def unit(name: str) -> str:
-  """Returns ' %' for scores that are printed in percent, '' for numbers."""
+  """Returns ' %' for results that are printed in percent, '' for numbers."""
   return ' %' if parse(name).is_percent else ''
 
 
 def digits(name: str) -> int:
-  """Returns the decimals that people read: 2 of a loss, 1 of all others."""
+  """Returns the number of decimals to print: 2 for a loss, 1 for all others."""
   return 2 if _METRICS[parse(name).metric].unit == 'loss' else 1

@@ -8,7 +8,7 @@ from tff_xc import errors, wording
 RESULTS: Mapping[str, table.Result] = {
   found.name: found for paper in (fedss, fedaws, turbosvm, fedmlh, fedvc) for found in paper.RESULTS
 }
-# With comparisons of our own, which `all` does not have.
+# The published results, and our own comparisons, which the name 'all' does not include.
 KNOWN: Mapping[str, table.Result] = {
   **RESULTS,
   **{found.name: found for found in comparisons.COMPARISONS},
@@ -17,7 +17,7 @@ TABLES = {n: r for n, r in RESULTS.items() if isinstance(r, table.PaperTable)}
 
 
 def chosen(names: Sequence[str]) -> list[table.Result]:
-  """Returns results of names, of papers ('fedss') or 'all', in the papers' order."""
+  """Returns the results that names, papers ('fedss') or 'all' select, in the papers' order."""
   papers = list(dict.fromkeys(name.partition('/')[0] for name in KNOWN))
   wanted = set()
   for name in names:
@@ -33,7 +33,7 @@ def chosen(names: Sequence[str]) -> list[table.Result]:
 
 
 def of_task(task: str) -> list[table.PaperTable]:
-  """Returns the tables with results on a task, or on data that it imitates."""
+  """Returns the tables that have results on a task."""
   return [
     t
     for t in TABLES.values()

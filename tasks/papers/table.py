@@ -1,4 +1,4 @@
-"""The forms of published tables and figures, and their rows, read from PAPER.csv."""
+"""Published tables and figures, with the rows of their forms read from PAPER.csv."""
 
 import csv
 import dataclasses
@@ -13,28 +13,28 @@ from tasks.papers import names
 from tff_xc.algorithms import registry as algorithms
 
 SCALES = ('small', 'real', 'paper')
-# A cell of formulas for which no number is printed.
+# A cell of a `Formula` without a printed number.
 NONE = '–'
-# The clients' rate over 1 - the server's momentum (FedVC, fig. 8).
+# The client learning rate divided by 1 - server momentum (FedVC, fig. 8).
 EFFECTIVE_RATE = 'effective rate'
 EFFECTIVE = 'client_learning_rate', 'server_momentum'
-_SEEDS = (0, 1, 2)  # Of a form, where the paper's has no others.
-# Of a claim on the share of a grid's rows that are good.
+_SEEDS = (0, 1, 2)  # The default seeds of a form.
+# `Claim.over` of a claim about the share of a grid's rows that score well.
 REGION = 'region'
-# Of small forms that were changed.
+# A note on small forms that were changed.
 REDESIGNED = '; the form was changed after a first measurement'
 
 
 class Number(NamedTuple):
   """A number of a table: a value with its standard deviation, or a bound."""
 
-  value: float  # An int, if it has no decimals in print.
-  std: float | None = None  # None: it is not known.
-  is_bound: bool = False  # The number is above `value`, by how much is unknown.
+  value: float  # An int if it is printed without decimals.
+  std: float | None = None  # None: unknown.
+  is_bound: bool = False  # Whether `value` is only a lower bound of the number.
 
   @classmethod
   def read(cls, value: str, std: str = '', bound: str = '') -> 'Number | None':
-    """Reads the cells of a CSV; None without a value. ValueError for other texts."""
+    """Parses cells of a CSV; None if `value` is empty. Raises ValueError for invalid text."""
     if not value:
       return None
     digits = value.replace(',', '')
@@ -42,7 +42,7 @@ class Number(NamedTuple):
     return cls(number, float(std) if std else None, bool(bound))
 
   def __str__(self) -> str:
-    """The number as papers print it: '51.7 ± 0.4', '>200'."""
+    """Returns the number as papers print it: '51.7 ± 0.4', '>200'."""
     std = '' if self.std is None else f' ± {self.std}'
     return f'{">" * self.is_bound}{self.value}{std}'
 
@@ -50,40 +50,40 @@ class Number(NamedTuple):
 class Row(NamedTuple):
   """One experiment of a table."""
 
-  task: str  # With the paper's data, or with data of the same shape.
+  task: str  # A task with the paper's data, or with data of the same shape.
   algorithm: str
-  # Results by name (`tasks.papers.names`); None if the number is not known here.
+  # Published results by name (`tasks.papers.names`); None: the number is unknown here.
   published: Mapping[str, Number | None]
-  changes: Mapping[str, Any] = {}  # Of the defaults of this task and algorithm.
+  changes: Mapping[str, Any] = {}  # Settings that differ from the task's and algorithm's defaults.
 
 
 class Claim(NamedTuple):
-  """What the paper says of a table, besides its numbers: a row is above another.
+  """A statement of the paper's text about a table: one row is above another.
 
-  It is of all pairs of rows of one task that have these algorithms and settings, such as
-  'fedavg concentration=100.0', and otherwise the same ones; 'fedavg|fedprox' are rows of
-  either, and 'task=NAME' rows of that task.
+  `high` and `low` select rows by algorithm and settings, such as 'fedavg concentration=100.0'.
+  'fedavg|fedprox' selects rows of both algorithms, and 'task=NAME' rows of that task. The claim
+  is about all pairs of a high and a low row of the same task whose other settings are equal.
   """
 
-  says: str  # And where it stands.
+  says: str  # The statement, and its place in the paper.
   metric: str
   high: str
   low: str
-  # Points that it must be above; negative: that it may be below.
+  # The number of points by which `high` must exceed `low`. Negative: it may be below by as many.
   least: float = 0.0
-  # An algorithm: of both rows, the gain over its row with the same settings. REGION: the
-  # rows of each side are a grid, of which the share with good scores is compared.
+  # An algorithm: compare gains of both rows over the row of this algorithm with the same settings.
+  # REGION: compare the shares of rows with good scores; each side is a grid of rows.
   over: str = ''
-  times: float = 1.0  # The low row counts so often: its double must be below with 2.
+  times: float = 1.0  # A factor on the low value; with 2, `high` must exceed twice the low value.
 
   @property
   def algorithms(self) -> set[str]:
-    """The algorithms that it names."""
+    """The algorithms that the claim names."""
     sides = self.high, self.low, self.over
     return {n for words in sides for n in words.partition(' ')[0].split('|')}
 
   def pairs(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """Returns the numbers of the rows above and below, for each pair."""
+    """Returns the indices of the high and the low row of each pair."""
     named = {word.partition('=')[0] for word in f'{self.high} {self.low} rounds'.split()}
     high = [i for i, row in enumerate(rows) if _is_of(self.high, row)]
     low = [j for j, row in enumerate(rows) if _is_of(self.low, row)]
@@ -106,11 +106,11 @@ def _is_of(words: str, row: Row) -> bool:
 
 
 class Form(NamedTuple):
-  """A result at one scale: what is measured, in a sentence, and a table's experiments."""
+  """A result at one scale: a description of its runs, and a table's experiments."""
 
-  what: str = ''  # Was made smaller, or is of other data; '' at the paper's size.
-  rows: tuple[Row, ...] = ()  # With all settings; numbers are of the paper's row.
-  claims: tuple[Claim, ...] = ()  # In the words of these rows.
+  what: str = ''  # What differs from the paper, such as data and size; '' at the paper's size.
+  rows: tuple[Row, ...] = ()  # Rows with all settings, and with the numbers of the paper's row.
+  claims: tuple[Claim, ...] = ()  # Claims about these rows.
   seeds: tuple[int, ...] = (0,)
 
 
@@ -126,14 +126,14 @@ class Result:
   number: str  # 'Table 1' or 'Fig. 9'.
   source: str
   caption: str
-  notes: str = ''  # Doubts about the numbers, and what differs here; sentences.
-  # By scale. small: in minutes, on data that are always there; real: in hours, on real
-  # data that are no larger than a computer without GPU can train on.
+  notes: str = ''  # Sentences on doubts about the numbers, and on differences from the paper.
+  # Forms by scale. small: takes minutes, on data that are always available. real: takes hours,
+  # on real data that a computer without a GPU can train on.
   forms: Mapping[str, Form] = dataclasses.field(default_factory=dict)
 
   @property
   def name(self) -> str:
-    """Its name on a command line, such as 'fedss/table1' or 'fedvc/fig10'."""
+    """The name on a command line, such as 'fedss/table1' or 'fedvc/fig10'."""
     return f'{self.paper.lower()}/{self.table}'
 
   @property
@@ -146,26 +146,26 @@ class Result:
     return f'{self.paper}, {self.number}'
 
   def form(self, scale: str) -> Form:
-    """Returns its form at a scale, an empty one if there is none."""
+    """Returns the form at a scale; an empty form if there is none."""
     return self.forms.get(scale, Form())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Diagram(Result):
-  """A figure without measurements; there is nothing to reproduce."""
+  """A figure without measurements, so there is nothing to reproduce."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Formula(Result):
-  """A table that follows from formulas, whose cells are in formulas.csv; tests compute them.
+  """A table that follows from formulas. Its cells are in formulas.csv, and tests compute them.
 
-  The column 'equal' says of each printed number 'yes', 'no', or 'of rounded': computed
-  from rounded numbers it has the printed digits.
+  The column 'equal' compares each printed number with the computed one: 'yes', 'no', or 'of
+  rounded', if the printed digits follow only from the printed, rounded inputs.
   """
 
   @property
   def cells(self) -> list[list[str]]:
-    """The rows of the table, its heading first."""
+    """The rows of the table, the heading first."""
     path = pathlib.Path(__file__).with_name('formulas.csv')
     with open(path, newline='', encoding='utf-8') as file:
       return [cells for name, *cells in csv.reader(file) if name == self.name]
@@ -173,49 +173,49 @@ class Formula(Result):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study(Result):
-  """A result with a measurement of its own, neither a formula nor plain runs."""
+  """A result with a special measurement, which is neither a formula nor plain runs."""
 
   # The function of `launch.reproduction.studies` that measures it.
   measure: str
-  # The data that it reads: options by task, by scale; {}: none.
+  # By scale, the tasks whose data the study reads, with options; {}: no data.
   tasks: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
-  algorithm: str = 'fedavg'  # Whose hyper-parameters it takes.
-  flags: tuple[str, ...] = ('data_dir',)  # That it can use, besides --task.
+  algorithm: str = 'fedavg'  # The algorithm whose hyper-parameters the study uses.
+  flags: tuple[str, ...] = ('data_dir',)  # Flags that the study accepts besides --task.
   # Whether --task may name any task whose examples keep all labels.
   takes_sets: bool = False
-  # A table and algorithms, of whose runs it takes those with the fewest negatives.
+  # A table and algorithms. The study uses their runs with the fewest negatives.
   runs_of: tuple[str, ...] = ()
-  # Bounds of what the small one shows, by the study's name of the value.
+  # Bounds of the study's values at the small scale, by the name of the value.
   expected: Mapping[str, tuple[float, float]]
-  # Of the published values; {}: `expected` holds there too.
+  # Bounds at the paper's scale; {}: those of `expected`.
   published: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
-  needs: str = ''  # At the paper's size, a sentence; '': it has one size.
+  needs: str = ''  # Data needed at the paper's size, in words; '': the study has one size.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PaperTable(Result):
-  """A published table or figure of trained models; `forms` has their rows."""
+  """A published table or figure of trained models; `forms` has the rows."""
 
-  at_rounds: int | None = None  # After which scores are taken; None: the last.
-  curves: tuple[str, ...] = ()  # Drawn scores; (): the headline metrics.
-  over: str = 'rounds'  # Or batches, bytes, seconds; or EFFECTIVE_RATE.
-  is_relative: bool = False  # Draws scores over that of the row `relative_to`.
+  at_rounds: int | None = None  # The round at which scores are taken; None: the last round.
+  curves: tuple[str, ...] = ()  # The scores to draw; (): the headline metrics.
+  over: str = 'rounds'  # The x axis: rounds, batches, bytes, seconds or EFFECTIVE_RATE.
+  is_relative: bool = False  # Whether to draw scores relative to the row of `relative_to`.
   relative_to: str = 'centralized'  # The algorithm of `reference`.
   # Algorithms whose printed scores are those of the best seed.
   best_seed: tuple[str, ...] = ()
-  # Whether its printed values without a deviation are of one seed, or have a large one.
+  # Whether printed values without a standard deviation are from one seed, or vary widely.
   is_unsure: bool = False
-  # Settings that were searched: of rows that differ in nothing else, with the number
-  # of the best, the verdict is on the best, each result's own.
+  # Settings that were tuned. Of rows that differ only in these settings, each result is judged
+  # by its best row, and all these rows have the paper's number.
   best_over: tuple[str, ...] = ()
 
   @property
   def rows(self) -> tuple[Row, ...]:
-    """The paper's rows, in its order."""
+    """The rows of the paper, in the paper's order."""
     return self.form('paper').rows
 
   def summary(self, task: str) -> str:
-    """Returns results on a task: 'top-1 %: fedss 51.7 to 56.0, posonly 18.7'."""
+    """Summarizes the results on a task: 'top-1 %: fedss 51.7 to 56.0, posonly 18.7'."""
     rows = [row for row in self.rows if row.task == task]
     name = next(iter(rows[0].published))
     values: dict[str, list[Number]] = {}
@@ -229,15 +229,15 @@ class PaperTable(Result):
     return f'{names.heading(name)}{names.unit(name)}: {", ".join(parts)}'
 
   def reference(self, row: Row, rows: Sequence[Row]) -> Row | None:
-    """Returns the row of `relative_to` to which a row's results relate."""
+    """Returns the row of algorithm `relative_to` to which `row` is compared, or None."""
     return beside(row, rows, self.relative_to)
 
 
 def beside(row: Row, rows: Sequence[Row], algorithm: str) -> Row | None:
-  """Returns the row of an algorithm to which a row is compared, None if none is there.
+  """Returns the row of `algorithm` to which `row` is compared, or None.
 
-  It has the row's task and, of the row's changes, those that it has at all; how long it
-  trains is its own.
+  Both rows have the same task. Each change of the returned row that applies to the algorithm of
+  `row` is also a change of `row`, except the number of rounds.
   """
   for other in rows:
     shared = without(applying(other.changes, row.algorithm), ('rounds',))
@@ -261,10 +261,13 @@ def of_csv(
 ) -> PaperTable:
   """Returns a table or figure with rows of PAPER.csv, and claims of claims.csv.
 
-  `of` are the tables whose rows a figure draws, a panel for each task, `task` that of the
-  rows, and `algorithms` theirs; `what` tells of a small form, whose rows are those of the
-  tables `small`, each with its changes (default: the first, with `shared`), and `real` of
-  a form on real data. `seeds` are the paper's.
+  `of`: tables whose rows a figure draws, with a panel for each task.
+  `task`, `algorithms`: draw only rows of this task and these algorithms.
+  `what`: describes the small form; '': there is none.
+  `small`: tables whose rows the small form has, with the changes of each. Default: the first
+    table, with the changes `shared`.
+  `real`: describes the form on real data; '': there is none.
+  `seeds`: the paper's seeds.
   """
   paper, own = words['paper'].lower(), _table(words['number'])
   tables, forms = of.split() or [own], {}
@@ -287,7 +290,7 @@ def of_csv(
 
 
 def _claims(name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]) -> tuple[Claim, ...]:
-  """Returns a result's claims, and those of other tables that are of its rows."""
+  """Returns a result's claims, and other tables' claims that apply to its rows."""
   paper, found = name.partition('/')[0], []
   known = {name, *(f'{paper}/{table}' for table in tables)}
   for line in _lines('claims'):
@@ -301,7 +304,7 @@ def _claims(name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]) -
 
 
 def has_metric(name: str, rows: Sequence[Row]) -> bool:
-  """Whether rows have results of a result's metric, at whatever budget or target."""
+  """Whether any row has a result with the metric of `name`, at any budget or target."""
   metric = names.parse(name).metric
   return any(names.parse(n).metric == metric for r in rows for n in r.published)
 
@@ -309,9 +312,10 @@ def has_metric(name: str, rows: Sequence[Row]) -> bool:
 def rows(
   paper: str, table: str, scale: str = 'paper', shared: Mapping[str, Any] = {}
 ) -> tuple[Row, ...]:
-  """Returns the rows of PAPER.csv; `shared` applies to algorithms that take it.
+  """Returns a table's rows of PAPER.csv, with the settings of `shared` that apply to each.
 
-  A line of NAME=VALUE|VALUE is a grid: a row for each combination, with its numbers.
+  A line with NAME=VALUE|VALUE is a grid. It gives a row for each combination of values, and all
+  these rows have the numbers of the line.
   """
   found: dict[str, Row] = {}
   for line in _lines(paper):
@@ -343,18 +347,18 @@ def _lines(paper: str) -> list[dict[str, str]]:
 
 
 def changes(text: str) -> dict[str, Any]:
-  """Returns the values of NAME=VALUE;NAME=VALUE."""
+  """Parses NAME=VALUE;NAME=VALUE."""
   pairs = (each.partition('=') for each in text.split(';') if each)
   return {name: _value(value) for name, _, value in pairs}
 
 
 def text_of(values: Mapping[str, Any]) -> str:
-  """Returns what `changes` reads."""
+  """Writes the text that `changes` parses."""
   return ';'.join(f'{n}={str(v).lower() if isinstance(v, bool) else v}' for n, v in values.items())
 
 
 def _value(text: str) -> Any:
-  """Returns a bool, a number that prints as it was written, or the text."""
+  """Parses a bool or a number, which prints as it was written; otherwise returns the text."""
   try:
     return json.loads(text)
   except ValueError:
@@ -362,12 +366,12 @@ def _value(text: str) -> Any:
 
 
 def without(changes: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-  """Returns changes without the settings of these names."""
+  """Returns `changes` without the settings `names`."""
   return {n: value for n, value in changes.items() if n not in names}
 
 
 def applying(changes: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
-  """Returns changes without the hyper-parameters that an algorithm lacks."""
+  """Returns `changes` without the hyper-parameters that `algorithm` does not have."""
   return {
     name: value
     for name, value in changes.items()
@@ -376,20 +380,20 @@ def applying(changes: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
 
 
 def differing(row: Row, rows: Sequence[Row]) -> set[str]:
-  """Returns the settings, but for how long they train, in which a row's kind differs."""
+  """Returns the settings, except rounds, that differ among rows of the same task and algorithm."""
   alike = [other for other in rows if (other.task, other.algorithm) == (row.task, row.algorithm)]
   names_ = {name for other in alike for name in other.changes} - {'rounds'}
   return {n for n in names_ if any(x.changes.get(n) != alike[0].changes.get(n) for x in alike)}
 
 
 def own_changes(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
-  """Returns what tells a row from others of its algorithm, but how long it trains."""
+  """Returns a row's changes, except rounds, that tell it from others of its algorithm."""
   names_ = differing(row, rows)
   return {name: value for name, value in row.changes.items() if name in names_}
 
 
 def labels(rows: Sequence[Row]) -> list[str]:
-  """Returns a name for each row: 'fedss negatives=5', the task where it differs."""
+  """Returns a name for each row, such as 'fedss negatives=5', with the task if tasks differ."""
   several, found = len({row.task for row in rows}) > 1, []
   for row in rows:
     settings = [f'{n}={v}' for n, v in own_changes(row, rows).items()]

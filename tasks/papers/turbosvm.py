@@ -1,8 +1,8 @@
 """TurboSVM-FL: Wang, Bodonhelyi, Bozkir, Kasneci, "TurboSVM-FL: Boosting Federated
 Learning through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012.
 
-The tasks have the paper's models and rates (its Tables 5 to 8). All numbers are
-means of five seeds on the pooled examples of the test users.
+The tasks have the paper's models and learning rates (its Tables 5 to 8). All numbers are
+means over five seeds, measured on the pooled examples of the test users.
 """
 
 from tasks.papers import data, table
@@ -23,11 +23,11 @@ _FIRST_ROUND = (
 _SETS = {'femnist': 'FEMNIST', 'celeba': 'CelebA', 'shakespeare': 'Shakespeare'}
 
 
-# Small forms of CelebA alone are on drawn faces. All others are on handwriting in the shape
-# of FEMNIST with the paper's rows of 2,048, to which its rates belong. So tables share
-# their runs. The schedule of the machines stays that of 201 rounds, but for Table 4, which
-# counts support vectors at the schedule's end: its fewer rounds take C down to the paper's
-# 1 / 201.
+# Small forms of results on CelebA only use drawn faces. All others use handwriting in the shape
+# of FEMNIST, so that tables share their runs. Class rows have the paper's length of 2,048, for
+# which its learning rates were chosen. The schedule of the SVMs is that of 201 rounds, except in
+# Table 4, which counts support vectors at the end of the schedule. There, fewer rounds lower C
+# to the paper's 1 / 201.
 _EVALUATED = {'eval_every': 4, 'checkpoint_every': 20}
 _SMALL = {'rounds': 48, **_EVALUATED}
 _WHAT = 'Procedural handwriting in the shape of FEMNIST, 48 rounds of 201' + table.REDESIGNED
@@ -96,7 +96,7 @@ RESULTS = (
     'Table 2',
     'Rounds to an accuracy; 8 clients, one local epoch',
     _FIRST_ROUND,
-    # The best score is what rows are judged by; rounds need the target.
+    # Rows are judged by the best score, but counting rounds needs the target.
     shared={**_SMALL, 'target': 'top1:0.7'},
     real=_SHAKESPEARE,
   ),
