@@ -1,1 +1,1 @@
-"""Examples, and which client has which."""
+"""Examples, and their partition among clients."""

@@ -1,4 +1,4 @@
-"""Client data, the form of every data set of this package."""
+"""Federated data sets: a pool of examples and its partition among clients."""
 
 import collections
 import dataclasses
@@ -25,11 +25,11 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
   Elements of a client's data set are `OrderedDict(x=..., y=int32[])`. A sparse
   x is `OrderedDict(ids=int32[f], values=float32[f])`, where f differs between
-  elements. Of sets of labels, y is int32[l], an element's labels.
+  elements. If examples have sets of labels, y is int32[l], an element's l labels.
   """
 
   def __init__(self, pool: pool_lib.Pool, partition: partition_lib.Partition):
-    """Raises ValueError for numbers that the pool does not have."""
+    """Raises ValueError if the partition has example numbers outside the pool."""
     numbers = partition.numbers
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(pool):
       raise ValueError(
@@ -38,7 +38,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     self.pool = pool
     self.partition = partition
     self._index = {name: k for k, name in enumerate(partition.client_ids)}
-    self._largest: dict[int, int] = {}  # Of `largest_feature_set`.
+    self._largest: dict[int, int] = {}  # The cached results of `largest_feature_set`.
 
   def numbers(self, client_id: str) -> np.ndarray:
     """Returns int64 [n_k], the numbers of the client's examples."""
@@ -53,7 +53,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     return self.pool.examples(self.numbers(client_id))
 
   def owned_labels(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the client's index, and the label, of each label of a client."""
+    """Returns (client index, label) of each label of each client's examples."""
     owners, labels = self.partition.owners(), self.pool.labels[self.partition.numbers]
     if scipy.sparse.issparse(labels):
       return np.repeat(owners, np.diff(labels.indptr)), labels.indices
@@ -67,12 +67,12 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
   @functools.cached_property
   def classes(self) -> np.ndarray:
-    """int32 [c], the classes that clients hold, ascending."""
+    """int32 [c], the classes of all clients' examples, ascending."""
     return np.unique(self.owned_labels()[1])
 
   @functools.cached_property
   def largest_label_set(self) -> int:
-    """The largest number of distinct classes of a client; InputError without any."""
+    """The largest number of distinct classes of any client; InputError if there are none."""
     owners, labels = self.owned_labels()
     if not len(labels):
       raise errors.InputError('no client has any examples; give clients with labelled examples')
@@ -82,7 +82,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
   @functools.cached_property
   def largest_tied_set(self) -> int:
-    """The largest number of distinct ids among a client's features and labels."""
+    """The largest number of distinct ids among the features and labels of any client."""
     entries = self.pool.entries[self.partition.numbers].astype(np.int64) + 1
     bounds = np.bincount(self.partition.owners(), entries, len(self.partition)).astype(int)
     return self._largest_set(bounds, with_labels=True)
@@ -90,8 +90,9 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
   def largest_feature_set(self, examples_per_round: int = 0) -> int:
     """Returns a bound, at least 1, on the distinct features that a client uses in a round.
 
-    It is exact if clients use all of their examples (0). Else it is the smaller of the
-    features of a client's longest examples, and those of all its examples.
+    With `examples_per_round` 0, clients use all of their examples and the bound is exact.
+    Otherwise a client's bound is the smaller of two numbers: the sum of the features of
+    its longest examples, and the distinct features of all its examples.
     """
     if examples_per_round in self._largest:
       return self._largest[examples_per_round]
@@ -111,7 +112,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     largest = 1
     for client in np.argsort(-bounds, kind='stable'):
       if bounds[client] <= largest:
-        break  # So are those of all others.
+        break  # All remaining bounds are at most this large, too.
       numbers = self.partition.of_client(client)
       ids = self.pool.read(numbers).indices
       if with_labels:
@@ -132,7 +133,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
   def serializable_dataset_fn(self) -> Callable[[str], tf.data.Dataset]:
     """A traceable function from a client's id to its data set.
 
-    It calls back into this process, so it works with `tf.data` here, not in TFF's worker.
+    It calls back into this process, so it works with `tf.data` here but not in TFF's worker.
     """
     none = self._tensors(np.zeros(0, np.int64))
 
@@ -166,17 +167,17 @@ def _dataset(examples: pool_lib.Examples) -> tf.data.Dataset:
     labels = row(labels.ids, labels.row_splits)
   return tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=labels)).map(
     lambda element: element
-  )  # Rows of ragged tensors become tensors.
+  )  # The map turns rows of ragged tensors into tensors.
 
 
 class Unseen(NamedTuple):
-  """Clients that never train, by numbers of examples in the pool of `train`."""
+  """Clients that never train, as partitions of the pool of `FederatedDataset.train`."""
 
-  train: partition_lib.Partition  # What a client may adapt a model to.
-  held_out: partition_lib.Partition  # What it is scored on.
+  train: partition_lib.Partition  # Examples to which a client may adapt a model.
+  held_out: partition_lib.Partition  # Examples on which a client is scored.
 
 
-# Classes for each one that occurs, from which on a person will have misnumbered.
+# With this many classes or more for each one that occurs, the numbering is probably wrong.
 _GAPS = 10
 
 
@@ -184,28 +185,28 @@ _GAPS = 10
 class FederatedDataset:
   """A data set in the form that training and evaluation use.
 
-  Labels of `train`, `test` and `validation` lie in [0, n), else InputError.
+  Raises InputError unless the labels of `train`, `test` and `validation` lie in [0, n).
   """
 
   name: str
   num_classes: int  # n.
   train: PartitionedClientData
   test: pool_lib.Pool | None = None
-  # Of classes that are not trained on, for MAP@10 and MAP@R.
+  # Examples of classes that are not trained on, for MAP@10 and MAP@R.
   retrieval: pool_lib.Pool | None = None
-  # By whose score a round may be chosen.
+  # Examples whose score may select the best round.
   validation: pool_lib.Pool | None = None
   propensity: sparse.Propensity | None = None
-  # Whether examples are the same to the bit on every machine: not those drawn with
-  # floating-point arithmetic, and no JPEGs.
+  # Whether examples are bit-identical on every machine. JPEGs and examples drawn with
+  # floating-point arithmetic are not.
   exact: bool = True
-  # Of what examples are made from; '': only the examples themselves identify them.
+  # Checksum of the source of the examples; '': only the examples themselves identify them.
   source_checksum: str = ''
-  class_names: Sequence[str] | None = None  # [n]; None: their numbers.
-  # The same clients' own examples that nobody trains on, as numbers in the pool of
-  # `train`; None: nobody knows whose the test examples are.
+  class_names: Sequence[str] | None = None  # [n]; None: classes are named by numbers.
+  # Each training client's held-out examples, as numbers in the pool of `train`; None: it
+  # is not known which client a test example belongs to.
   held_out: partition_lib.Partition | None = None
-  # As in `Description`, where examples alone do not tell it.
+  # The part of `Description.preprocessing` that does not follow from the examples.
   preprocessing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   unseen: Unseen | None = None
   # Test scores of methods that need no training, by method.
@@ -225,7 +226,7 @@ class FederatedDataset:
 
   @functools.cached_property
   def description(self) -> description_lib.Description:
-    """What a network must know of the data."""
+    """The properties of the data that a network depends on."""
     pool = self.train.pool
     if pool.entries is not None:
       shape, dtype = (pool.num_features,), 'float32'
@@ -250,7 +251,7 @@ class FederatedDataset:
     )
 
   def warnings(self) -> list[str]:
-    """Returns sentences about classes that are likely to be a mistake."""
+    """Returns sentences about properties of the classes that are probably mistakes."""
     trained, names = self.train.classes, self.class_names or range(self.num_classes)
     tested = trained[:0] if self.test is None else self.test.each_label
     found = []
@@ -265,12 +266,12 @@ class FederatedDataset:
     if occurring * _GAPS <= len(names):
       found.append(
         f'labels up to {len(names) - 1:,}, of which only {occurring:,} occur:'
-        ' number the classes from 0 without gaps, as each takes a row'
+        ' number the classes from 0 without gaps, because each class takes a row'
       )
     return found
 
   def repartitioned(self, rule: Callable) -> 'FederatedDataset':
-    """Returns the set with the `Partition` that a rule makes of all training labels."""
+    """Returns the data set with the `Partition` that `rule` makes from all training labels."""
     pool = self.train.pool
     train = PartitionedClientData(pool, rule(pool.labels))
     return dataclasses.replace(self, train=train)

@@ -1,4 +1,4 @@
-"""What a network, and who uses it, must know of a data set without having it."""
+"""Describes a data set, for networks and their users who do not have the data."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 IMAGES, ROWS = 'images', 'rows'
 SPARSE, CHARACTERS = 'sparse', 'characters'
-# What raw examples consist of, by kind.
+# The names of the arrays of raw examples, by kind.
 ARGUMENTS = {
   IMAGES: ('images',),
   ROWS: ('rows',),
@@ -14,7 +14,7 @@ ARGUMENTS = {
   CHARACTERS: ('characters',),
 }
 KINDS = tuple(ARGUMENTS)
-# Fields that tell of single clients.
+# Fields that reveal information about single clients.
 OF_CLIENTS = ('num_clients', 'largest_label_set')
 
 
@@ -23,27 +23,28 @@ class Description:
   """The form of a data set's examples and labels; no TensorFlow is imported.
 
   Attributes:
-    kind: of `KINDS`, what examples are.
-    shape: of one example as the network takes it: [height, width(, channels)];
-      [D], also of sparse features; [length] of characters.
-    dtype: of its numbers.
+    kind: the kind of examples, one of `KINDS`.
+    shape: shape of one example as input of the network: [height, width(, channels)] of
+      images, [D] of rows and sparse features, [length] of characters.
+    dtype: dtype of the input of the network.
     num_classes: n.
     label_sets: whether a training example has a set of labels.
-    num_clients: those that may take part in training; None in the export of a private
-      run, as for the next one.
-    largest_label_set: the most distinct classes of a client.
-    preprocessing: how a raw example becomes such an example.
-      Images: `fit`, 'crop' (the shorter side is scaled and the middle is cut out) or
-      'stretch'. float32 pixels are those of a raw image over 255.
-      Rows: `columns`, their names if they have some, and `label`, the name of the
-      column of the class; `mean` and `deviation` [D], if
-      raw numbers lose the mean and are divided by the deviation.
-      Sparse features: `num_features`, the D of raw examples, and `hashed`, whether
-      these are hashed to `shape` (`data.hashing`). Of histories of items `history`, the
-      last items that are features, `leave_out_seen`, whether a user takes none twice,
-      and `columns` of the table, by 'user', 'item' and 'time'.
-      Characters: `alphabet`, whose places are the numbers of an example; any other
-      character counts as a space.
+    num_clients: number of clients that may participate in training; None in the export
+      of a private run.
+    largest_label_set: the most distinct classes of any client; None like `num_clients`.
+    preprocessing: how a raw example becomes an input of the network.
+      Images: `fit` is 'crop' (scale the shorter side and crop the center) or 'stretch'.
+      float32 pixels are raw pixels divided by 255.
+      Rows: `columns` are the names of the columns if they have names, and `label` is the
+      name of the class column. If `mean` and `deviation` [D] exist, the mean is
+      subtracted from raw numbers, which are then divided by the deviation.
+      Sparse features: `num_features` is the D of raw examples, and `hashed` says whether
+      these are hashed to `shape` (`data.hashing`). Histories of items also have `history`,
+      the number of latest items that are features, `leave_out_seen`, whether repeats are
+      dropped and items of the history are never predicted, and `columns`, the names of
+      the table's columns by 'user', 'item' and 'time'.
+      Characters: an example contains indices into `alphabet`; any other character counts
+      as a space.
   """
 
   kind: str
@@ -57,9 +58,9 @@ class Description:
 
 
 def from_json(obj: Any) -> Description:
-  """Returns the description of a JSON object, which may lack `OF_CLIENTS`.
+  """Returns the description from a JSON object, which may lack `OF_CLIENTS`.
 
-  Raises ValueError for another one.
+  Raises ValueError if the object is not a valid description.
   """
   types = {f.name: f.type for f in dataclasses.fields(Description)}
   if isinstance(obj, dict):
@@ -81,7 +82,7 @@ def from_json(obj: Any) -> Description:
 
 
 def _is_sound(found: Description) -> bool:
-  """Whether raw examples can be processed as a description says."""
+  """Whether the description's `preprocessing` is valid for its kind of examples."""
   how = found.preprocessing
   if found.kind == IMAGES:
     return how.get('fit', 'crop') in ('crop', 'stretch')

@@ -1,4 +1,4 @@
-"""Identifies a data set by its content, wherever its files lie."""
+"""Identifies a data set by its content, independent of where its files are."""
 
 import hashlib
 from collections.abc import Iterable
@@ -8,16 +8,17 @@ import scipy.sparse
 
 from tff_xc.data import client_data, partition as partition_lib
 
-# The least numbers of training examples, and of clients, that are read. Clients
-# are read whole.
+# At least this many training examples and clients are read. All examples of a client
+# are read.
 _EXAMPLES, _CLIENTS = 500, 3
 
 
 def fingerprint(dataset: client_data.FederatedDataset) -> dict[str, int | str]:
   """Returns counts and checksums of a data set's content.
 
-  Every client's id and labels count. If the data set is `exact`, so do about 500 training
-  examples of evenly spread clients, and all held-out examples, block by block.
+  The checksums cover every client's id and labels. If the data set is `exact`, they also
+  cover about 500 training examples of evenly spread clients, and all examples of `test`,
+  `validation` and `retrieval`, block by block.
   """
   pool, partition = dataset.train.pool, dataset.train.partition
   held = partition.numbers
@@ -42,7 +43,7 @@ def fingerprint(dataset: client_data.FederatedDataset) -> dict[str, int | str]:
 
 
 def _spread(partition: partition_lib.Partition) -> np.ndarray:
-  """Returns clients with about 500 examples, from the first to the last."""
+  """Returns the indices of evenly spread clients with about 500 examples in total."""
   mean = max(len(partition.numbers) / max(len(partition), 1), 1)
   wanted = max(int(_EXAMPLES / mean), _CLIENTS)
   if wanted >= len(partition):
@@ -51,7 +52,7 @@ def _spread(partition: partition_lib.Partition) -> np.ndarray:
 
 
 def checksum(parts: Iterable) -> str:
-  """Returns 16 hexadecimal digits of texts, arrays, matrices and tuples of them."""
+  """Returns a hash of 16 hexadecimal digits of texts, arrays, matrices and tuples of them."""
   found = hashlib.blake2b(digest_size=8)
   for part in parts:
     _add(found, part)

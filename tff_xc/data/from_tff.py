@@ -1,4 +1,4 @@
-"""Client data that people of TFF have, in the form of this package."""
+"""Converts TFF's client data to the client data of this package."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from tff_xc import errors, wording
 from tff_xc.data import client_data, partition, pool
 
-_BATCH = 1024  # Examples that are read at once where the data have no batches.
+_BATCH = 1024  # Examples to read at once if the data are not batched.
 _WANTED = (
   'give pairs (x, y), or name the keys of the examples and of their labels, such as'
   " x='pixels', y='label'"
@@ -23,26 +23,26 @@ Source = tff.simulation.datasets.ClientData | Sequence[tf.data.Dataset]
 def as_client_data(
   source: Source, ids: Iterable[str] | None = None, *, x: str = 'x', y: str = 'y'
 ) -> client_data.PartitionedClientData:
-  """Reads clients' data sets into memory, as `client_data.FederatedDataset` takes them.
+  """Reads clients' data sets into memory, in the form that `FederatedDataset` needs.
 
-  Elements are pairs (x, y) or mappings that have both, single examples or batches.
-  x is a tensor of one shape. y is an integer, [] or [1], or a set of labels, bool [n].
-  What may be one example or a batch by its shapes is refused.
+  Elements are pairs (x, y) or mappings with keys for both. They are single examples or
+  batches. All x have the same shape. y is an integer, [] or [1], or a set of labels,
+  bool [n]. Elements that could be either one example or a batch are refused.
 
   Args:
     source: `tff.simulation.datasets.ClientData`, or one data set for each client.
-    ids: only these clients, in this order; for a list of data sets, the clients' ids
-      (their places if not given).
-    x: the key of the examples, of mappings.
-    y: the key of the labels, of mappings.
+    ids: the clients to read, in this order. For a list of data sets, the clients' ids
+      (default: their positions in the list).
+    x: the key of the examples if elements are mappings.
+    y: the key of the labels if elements are mappings.
 
   Raises:
-    errors.InputError: an unknown client, or elements of another kind.
+    errors.InputError: a client is unknown, or the elements are not as described.
   """
   if ids is not None:
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
       raise errors.InputError(f'ids are {ids!r}; give a list of clients')
-    ids = list(ids)  # It may be a generator.
+    ids = list(ids)  # `ids` may be a generator.
   is_of_tff = isinstance(source, tff.simulation.datasets.ClientData)
   if is_of_tff:
     names = source.client_ids if ids is None else ids
@@ -71,7 +71,7 @@ def as_client_data(
     datasets = map(source.create_tf_dataset_for_client, names)
   read = [_read(d, x, y, n) for d, n in zip(datasets, names, strict=True)]
   sizes = [len(labels) for _, labels in read]
-  # Where there are no examples, their shape may not be known.
+  # The shape of a client's examples may be unknown if it has none.
   some = [part for part, size in zip(read, sizes, strict=True) if size]
   _check_alike(some, [n for n, size in zip(names, sizes, strict=True) if size])
   x_and_y = map(np.concatenate, zip(*(some or read[:1]), strict=True))
@@ -82,7 +82,7 @@ def as_client_data(
 
 
 def places_of(source: tff.simulation.datasets.ClientData, ids: Sequence[str]) -> list[int]:
-  """Returns the places of these clients among all; InputError for an unknown one."""
+  """Returns the indices of these clients among all; InputError for an unknown one."""
   places = {name: place for place, name in enumerate(source.client_ids)}
   for name in ids:
     if name not in places:
@@ -111,9 +111,8 @@ def _read(dataset: tf.data.Dataset, x: str, y: str, name: str) -> tuple[np.ndarr
       refuse(f'{what} are {spec}; give tensors of numbers, of one shape')
   of_sets = of_y.dtype == tf.bool
   alone = int(of_sets)  # The rank of one example's labels.
-  # As some data of TFF have them.
+  # Some data sets of TFF have labels [1]. But [1] may also be a batch of one label.
   rank = of_y.shape.rank
-  # [1] may also be a batch of one.
   are_vectors = not of_sets and rank in (1, 2) and of_y.shape[-1] == 1
   are_vectors = are_vectors and (rank == 2 or of_x.shape[:1] != [1])
   if are_vectors:
@@ -139,7 +138,7 @@ def _read(dataset: tf.data.Dataset, x: str, y: str, name: str) -> tuple[np.ndarr
   if is_batched and not of_x.shape.rank:
     refuse('labels are in batches, and examples are not; batch both or none')
   if not is_batched:
-    if len(dataset.element_spec) > 2:  # Others may differ in shape.
+    if len(dataset.element_spec) > 2:  # Other keys may differ in shape.
       dataset = dataset.map(lambda element: {k: element[k] for k in (x, y)})
     dataset = dataset.batch(_BATCH)
   found = []
@@ -158,7 +157,7 @@ def _read(dataset: tf.data.Dataset, x: str, y: str, name: str) -> tuple[np.ndarr
   except tf.errors.ResourceExhaustedError:
     raise
   except (ValueError, tf.errors.OpError) as e:
-    said = re.sub(r'\{\{.*?\}\}', '', str(e)).strip()  # TensorFlow's node.
+    said = re.sub(r'\{\{.*?\}\}', '', str(e)).strip()  # Omit the name of TensorFlow's node.
     said = said.partition('\n')[0][:100]
     refuse(
       'its examples cannot be read and joined; bring them to one shape, and mend'
@@ -173,7 +172,7 @@ def _read(dataset: tf.data.Dataset, x: str, y: str, name: str) -> tuple[np.ndarr
 
 
 def _parts(element: Any, x: str, y: str, refuse) -> tuple[Any, Any]:
-  """Returns the examples and labels of an element, or of its spec."""
+  """Returns the examples and labels of an element or of an element spec."""
   if isinstance(element, Mapping):
     if x not in element or y not in element:
       keys = ', '.join(map(repr, element))
@@ -187,7 +186,7 @@ def _parts(element: Any, x: str, y: str, refuse) -> tuple[Any, Any]:
 
 
 def _check_alike(read, names) -> None:
-  """Refuses examples or labels of another shape or dtype than the first's."""
+  """Raises InputError unless all clients' examples and labels have equal shapes and dtypes."""
   kinds = {}
   for parts, name in zip(read, names, strict=True):
     forms = [f'{part.dtype.name} {[*part.shape[1:]]}' for part in parts]

@@ -1,8 +1,8 @@
 """Hashes of labels and features, as FedMLH uses them.
 
 An id's hash in table r is the 32-bit MurmurHash3 (x86) of the id as four bytes,
-little endian, with seed r. It is read as a signed number, and taken modulo the
-number of buckets as in Python, so that it is never negative.
+little endian, with seed r. The hash is read as a signed number. Its bucket is the hash
+modulo the number of buckets as in Python, which is never negative.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ FEATURE_SEED = 101
 
 
 def buckets(ids: np.ndarray, seed: int, num_buckets: int) -> np.ndarray:
-  """Returns int32 [k], the buckets of ids [k] of int32 (else ValueError) by a seed."""
+  """Returns int32 [k], the buckets of ids [k]; ValueError if an id does not fit int32."""
   from sklearn import utils
 
   ids = np.asarray(ids)
@@ -32,7 +32,7 @@ def buckets_in_tables(ids: tf.Tensor, num_tables: int, num_buckets: int) -> tf.T
 
 
 def _murmur(ids: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-  """Returns MurmurHash3_x86_32 of int32 ids, int32; its products wrap."""
+  """Returns MurmurHash3_x86_32 of int32 ids as int32; multiplication wraps around."""
 
   def number(value):
     return tf.constant(value, tf.uint32)

@@ -1,8 +1,8 @@
-"""Checks HDF5 files before anything is read of them.
+"""Checks HDF5 files before their content is read.
 
-An HDF5 file may name other files whose bytes it takes for its own (external storage,
-external links, virtual datasets), and may announce more values than it has. A file
-that somebody else made could so read any file of the user's, or fill the memory.
+An HDF5 file can include content of other files (external storage, external links,
+virtual datasets), and can announce more values than it contains. A malicious file could
+therefore read any of the user's files, or fill the memory.
 """
 
 import io
@@ -12,12 +12,13 @@ import zipfile
 
 from tff_xc import errors, memory
 
-# Bytes that are not worth a look at the free memory for each of 20,000 datasets.
+# Datasets of at most this many bytes are not checked against the free memory, because a
+# file may have 20,000 of them.
 _SMALL = 1 << 20
 
 
 def check(file, path: str | os.PathLike) -> None:
-  """Refuses an open `h5py.File` that reads other files, or announces too much."""
+  """Raises InputError if an open `h5py.File` reads other files or announces too much."""
   import h5py
 
   groups, seen = [file], set()
@@ -27,7 +28,7 @@ def check(file, path: str | os.PathLike) -> None:
       where = f'{path}: {group.name.rstrip("/")}/{name}'
       link = group.get(name, getlink=True)
       if isinstance(link, h5py.SoftLink):
-        continue  # Of this file; what it leads to is visited anyway.
+        continue  # A soft link stays in this file, and its target is visited anyway.
       if not isinstance(link, h5py.HardLink):
         _refuse(where)
       found = group[name]
@@ -44,7 +45,7 @@ def check(file, path: str | os.PathLike) -> None:
 def _check_dataset(dataset, where: str) -> None:
   import h5py
 
-  # h5py's own attributes would ask for these properties anew each time.
+  # h5py's attributes would fetch these properties again for each access.
   made = dataset.id.get_create_plist()
   if made.get_layout() == h5py.h5d.VIRTUAL or made.get_external_count():
     _refuse(where)
@@ -64,7 +65,7 @@ def _refuse(where: str) -> None:
 
 
 def check_file(path: str | os.PathLike) -> None:
-  """Checks an HDF5 file, or those in a zip such as Keras's `.keras`; leaves others."""
+  """Checks an HDF5 file, or those in a zip such as Keras's `.keras`; ignores other files."""
   import h5py
 
   path = pathlib.Path(path)
@@ -81,6 +82,6 @@ def check_file(path: str | os.PathLike) -> None:
     elif h5py.is_hdf5(path):
       with h5py.File(path, 'r') as file:
         check(file, path)
-  # A link's name need not be text, and links may be of kinds unknown to h5py.
+  # A link's name may not be text, and h5py does not know every kind of link.
   except (OSError, RuntimeError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as e:
     raise errors.InputError(f'{path} is damaged ({e}); get it again') from e

@@ -1,4 +1,4 @@
-"""Which client has which examples of a pool."""
+"""Partitions: which client has which examples of a pool."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 class Partition:
   """The examples of K clients. An example may belong to no client.
 
-  Client k has numbers[offsets[k]:offsets[k + 1]]. ValueError for other content.
+  Client k has numbers[offsets[k]:offsets[k + 1]]. Raises ValueError for invalid fields.
   """
 
   client_ids: list[str]  # [K], all different.
@@ -43,15 +43,15 @@ class Partition:
 
   @property
   def sizes(self) -> np.ndarray:
-    """int64 [K], the clients' numbers of examples."""
+    """int64 [K], the number of examples of each client."""
     return np.diff(self.offsets)
 
   def owners(self) -> np.ndarray:
-    """Returns int64 [examples], the client's index of each of `numbers`."""
+    """Returns int64 [examples], the index of the client that owns each of `numbers`."""
     return np.repeat(np.arange(len(self)), self.sizes)
 
   def where(self, kept: np.ndarray) -> 'Partition':
-    """Returns the same clients with only the examples of `kept`, bool [examples]."""
+    """Returns the same clients with only the examples where `kept`, bool [examples]."""
     sizes = np.bincount(self.owners()[kept], minlength=len(self))
     offsets = np.cumsum(np.append(0, sizes))
     return Partition(self.client_ids, offsets, self.numbers[kept])
@@ -62,18 +62,20 @@ class Partition:
 
 
 def of_owners(owners: np.ndarray) -> Partition:
-  """Returns one client for each owner, integers or strings [N], in their order.
+  """Returns one client for each distinct owner, in sorted order.
 
-  A client's examples keep their order.
+  `owners` [N], integers or strings, are the owners of the N examples. A client's examples
+  keep their order.
   """
   names, places = np.unique(owners, return_inverse=True)
   return of_places(places, [str(name) for name in names])
 
 
 def of_places(owners: np.ndarray, client_ids: Sequence[str]) -> Partition:
-  """Returns the clients `client_ids`; a client's examples keep their order.
+  """Returns the partition among the clients `client_ids`.
 
-  `owners` int [N] are the places of the examples' clients; below 0: nobody's.
+  `owners`, int [N], is the index of each example's client; an example whose index is
+  below 0 belongs to no client. A client's examples keep their order.
   """
   numbers = np.flatnonzero(owners >= 0)
   owners = owners[numbers]
@@ -85,7 +87,7 @@ def of_places(owners: np.ndarray, client_ids: Sequence[str]) -> Partition:
 
 
 def of_clients(clients: Mapping[str, Sequence[int]]) -> Partition:
-  """Returns the partition with these clients: id -> numbers of examples."""
+  """Returns the partition from a mapping of client ids to numbers of examples."""
   parts = [_integers(part, f'{k!r}') for k, part in clients.items()]
   return Partition(
     list(clients), np.cumsum([0, *map(len, parts)]), np.concatenate([np.zeros(0, np.int64), *parts])
@@ -93,7 +95,7 @@ def of_clients(clients: Mapping[str, Sequence[int]]) -> Partition:
 
 
 def _integers(values: Sequence[int], name: str) -> np.ndarray:
-  """Returns int64 [k]; an empty list has no dtype of its own."""
+  """Returns values as int64 [k]; raises ValueError unless they are integers [k] or empty."""
   array = np.asarray(values)
   if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
     raise ValueError(

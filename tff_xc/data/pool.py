@@ -1,7 +1,7 @@
-"""Numbered examples: their labels at once, the examples when asked for.
+"""Pools of numbered examples, with labels in memory and examples read on demand.
 
-Federated extreme classification needs labels all the time, and examples only of
-the clients that train.
+Federated extreme classification often needs all labels, but needs examples only for the
+clients that train.
 """
 
 import collections
@@ -17,52 +17,54 @@ import tensorflow as tf
 
 from tff_xc import errors
 
-# The most examples of a block, the most features of a block of sparse examples,
-# and the most bytes of another. A single example may have more, since it is never
-# cut.
+# The most examples in a block, the most features in a block of sparse examples, and the
+# most bytes in a block of dense examples. A single example is never cut, so it may have
+# more.
 _EXAMPLES, _FEATURES, _BYTES = 512, 2**20, 2**27
 
-# The spec of a sparse example: f features, where f differs between examples.
+# The spec of a sparse example, whose number of features differs between examples.
 SPARSE = collections.OrderedDict(
   ids=tf.TensorSpec([None], tf.int32), values=tf.TensorSpec([None], tf.float32)
 )
 
 
 class Examples(NamedTuple):
-  """Some examples."""
+  """k examples."""
 
   # [k, ...] as stored (images uint8), or sparse features, float32 [k, D].
   x: np.ndarray | scipy.sparse.csr_matrix
-  # int32 [k], or sets of labels, bool [k, n]: example i has the labels
-  # `labels.indices[labels.indptr[i] : labels.indptr[i + 1]]`, which ascend.
+  # int32 [k], or sets of labels, bool [k, n]: example i has the ascending labels
+  # `labels.indices[labels.indptr[i] : labels.indptr[i + 1]]`.
   labels: np.ndarray | scipy.sparse.csr_matrix
 
 
 class Ranges(NamedTuple):
   """Bags of ids that are ranges of one list: bag i is ids[starts[i] : stops[i]].
 
-  Memory grows with the list; that of all bags may grow with its square.
+  The ranges need memory in proportion to the list. A copy of each bag could need memory
+  in proportion to the list's square.
   """
 
-  ids: np.ndarray  # int32 [M], below `size`.
+  ids: np.ndarray  # int32 [M], in [0, size).
   starts: np.ndarray  # int64 [N].
   stops: np.ndarray  # int64 [N].
   size: int
 
   @property
   def lengths(self) -> np.ndarray:
-    """int64 [N]."""
+    """int64 [N], the number of ids of each bag."""
     return self.stops - self.starts
 
   def some(self, numbers: np.ndarray | slice) -> 'Ranges':
-    """Returns the bags of these numbers, int [k], in their order."""
+    """Returns the bags with these numbers, int [k], in this order."""
     return self._replace(starts=self.starts[numbers], stops=self.stops[numbers])
 
   def matrix(self, by_age: bool = False, summed: bool = True) -> scipy.sparse.csr_matrix:
-    """Returns bool [N, size], whether a bag has an id.
+    """Returns bool [N, size], whether a bag contains an id.
 
-    With `by_age` float32: the last id of a bag has 1, those before it 1/2, 1/3 and so
-    on, which are added for an id that is there twice, unless `summed` is False.
+    With `by_age`, returns float32 weights: 1 for the last id of a bag, and 1/2, 1/3 and so
+    on for those before it. The weights of a repeated id are added, unless `summed` is
+    False.
     """
     splits = np.cumsum(np.append(0, self.lengths))
     places = np.arange(splits[-1])
@@ -81,25 +83,26 @@ class Ranges(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pool:
-  """The N examples of a set, or of a part of it, numbered from 0."""
+  """The N examples of a data set, or of a part of it, numbered from 0."""
 
   labels: np.ndarray | scipy.sparse.csr_matrix  # As in `Examples`.
-  # Of one x; `SPARSE` for sparse features.
+  # The spec of one x; `SPARSE` for sparse features.
   spec: tf.TensorSpec | Mapping[str, tf.TensorSpec]
-  # Numbers int64 [k] -> x of these, in their order; several threads may call it.
+  # Returns x of the examples with the given numbers, int64 [k], in this order. Several
+  # threads may call it.
   read: Callable[[np.ndarray], np.ndarray | scipy.sparse.csr_matrix]
-  # Of sparse examples int [N], each one's features at most; None: dense examples.
+  # int [N], the most features that each sparse example has; None: examples are dense.
   entries: np.ndarray | None = None
   num_features: int = 0  # D of sparse examples.
-  # Whether `read` decodes files, which is worth being done ahead of time.
+  # Whether `read` decodes files, which is slow enough to do ahead of time.
   is_decoded: bool = False
-  # The classes that no ranking of an example has, such as the items that a user has
-  # already; None: every class is ranked.
+  # The classes to leave out of each example's ranking, such as items that the user
+  # already has; None: every class is ranked.
   seen: Ranges | None = None
-  # Whether an example is a sequence of classes, each one's value 1 / age, in which every
-  # item but the oldest is a label, too.
+  # Whether an example is a sequence of classes. The value of an item is 1 / age, and every
+  # item except the oldest is also a label.
   is_sequences: bool = False
-  # Of which (or some of many) a run stops where they change.
+  # Source files, or some of them if there are many. A run stops if one of them changes.
   files: Sequence[str | os.PathLike] = ()
 
   def __len__(self) -> int:
@@ -107,15 +110,15 @@ class Pool:
 
   @property
   def each_label(self) -> np.ndarray:
-    """int32, the label of each example, or all labels of their sets."""
+    """int32, the label of each example, or the concatenated sets of labels."""
     return self.labels.indices if scipy.sparse.issparse(self.labels) else self.labels
 
   def examples(self, numbers: np.ndarray) -> Examples:
-    """Returns the examples of these numbers, int [k], in their order."""
+    """Returns the examples with these numbers, int [k], in this order."""
     return Examples(self.read(numbers), self.labels[numbers])
 
   def subset(self, numbers: np.ndarray) -> 'Pool':
-    """Returns the pool in which example i is this one's `numbers[i]`."""
+    """Returns a pool whose example i is example `numbers[i]` of this pool."""
     return dataclasses.replace(
       self,
       labels=self.labels[numbers],
@@ -125,9 +128,9 @@ class Pool:
     )
 
   def joined(self, other: 'Pool') -> 'Pool':
-    """Returns the pool of these examples and, after them, those of `other`.
+    """Returns the pool of this pool's examples followed by those of `other`.
 
-    Both have the same kind of x, and of labels: one or a set of them an example.
+    Both pools must have the same kind of x and of labels (one label or a set of labels).
     """
 
     def read(numbers):
@@ -145,10 +148,10 @@ class Pool:
     )
 
   def blocks(self, numbers: np.ndarray | None = None) -> Iterator[Examples]:
-    """Yields these (or all) examples in one or more blocks, in their order.
+    """Yields the examples with these numbers (default: all) in one or more blocks, in order.
 
-    A block has at most 512 examples. It has at most 2^20 features if examples are
-    sparse, and else at most 2^27 bytes, or is a single example.
+    A block has at most 512 examples. It also has at most 2^20 features if examples are
+    sparse, or 2^27 bytes if they are dense, unless it is a single example.
     """
     numbers = np.arange(len(self)) if numbers is None else numbers
     if self.entries is None:
@@ -176,15 +179,20 @@ def _stacked(parts: Sequence):
 def in_memory(
   x: np.ndarray | scipy.sparse.spmatrix, labels: np.ndarray | scipy.sparse.spmatrix
 ) -> Pool:
-  """Returns a pool of arrays or matrices, copied only where they must change.
+  """Returns a pool of arrays or matrices, which are copied only if they must change.
 
-  `x` are numbers [N, ...], or a matrix of sparse features [N, D], whose repeated entries
-  are added; `labels` integers [N], or sets of labels, a matrix or bool array [N, n].
-  InputError for others, a label that does not fit int32, or different lengths.
+  Args:
+    x: numbers [N, ...], or a matrix of sparse features [N, D], whose repeated entries are
+      added.
+    labels: integers [N], or sets of labels as a matrix or bool array [N, n].
+
+  Raises:
+    errors.InputError: `labels` is something else, a label does not fit int32, or the
+      lengths differ.
   """
   is_sparse = scipy.sparse.issparse(x)
   x, labels = _canonical(x) if is_sparse else np.asarray(x), _labels(labels)
-  if is_sparse and x.dtype == bool:  # That would be sets of labels.
+  if is_sparse and x.dtype == bool:  # Bool matrices are reserved for sets of labels.
     x = x.astype(np.float32)
   if x.shape[:1] != labels.shape[:1]:
     raise errors.InputError(
@@ -224,25 +232,25 @@ def _labels(labels) -> np.ndarray | scipy.sparse.csr_matrix:
 
 
 def _canonical(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
-  """Returns the matrix in rows of ascending, distinct ids."""
+  """Returns a csr matrix whose rows have ascending, distinct ids."""
   if type(matrix) is not scipy.sparse.csr_matrix:  # csr_array is a subclass.
     matrix = scipy.sparse.csr_matrix(matrix)
   if not matrix.has_canonical_format:
-    matrix = matrix.copy()  # The caller's, and its arrays may be read-only.
+    matrix = matrix.copy()  # It belongs to the caller, and its arrays may be read-only.
     matrix.sum_duplicates()
   return matrix
 
 
 def cached(pool: Pool, max_bytes: int = 2**28) -> Pool:
-  """Returns a pool of dense examples that reads an example once, if that fits.
+  """Returns a pool of dense examples that caches them in at most `max_bytes` of memory.
 
-  It keeps the examples that are read first, and forgets none.
+  The cache keeps the examples that are read first, and never evicts any.
   """
   return dataclasses.replace(pool, read=_Cache(pool, max_bytes))
 
 
 def _bytes(spec: tf.TensorSpec) -> int:
-  """Returns the bytes of an example; at least 1."""
+  """Returns the number of bytes of an example; at least 1."""
   return max(spec.shape.num_elements() * spec.dtype.size, 1)
 
 
@@ -252,7 +260,7 @@ class _Cache:
   def __init__(self, pool: Pool, max_bytes: int):
     self._read, self._spec = pool.read, pool.spec
     row = _bytes(pool.spec)
-    # The system gives memory only as it is written.
+    # The system allocates pages of an empty array only when they are written.
     self._kept = self._empty(min(len(pool), max_bytes // row))
     self._places = np.full(len(pool), -1, np.int32)
     self._count = 0

@@ -1,7 +1,7 @@
 """Sparse examples as tensors: bags of weighted features, and sets of labels.
 
-Everywhere else they are `scipy.sparse.csr_matrix`. Both are in compressed row
-form: the entries of example i lie at row_splits[i]:row_splits[i + 1].
+Outside tensors, sparse examples are `scipy.sparse.csr_matrix`. Both use the compressed
+row format: the entries of example i are at row_splits[i]:row_splits[i + 1].
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ import scipy.sparse
 
 
 class SparseFeatures(NamedTuple):
-  """Examples, each with a few of very many features."""
+  """Examples, each with a few of a very large number of features."""
 
   row_splits: np.ndarray  # int32 [k + 1], from 0 to the number of entries.
   ids: np.ndarray  # int32 [entries], feature ids, ascending within an example.
@@ -19,7 +19,7 @@ class SparseFeatures(NamedTuple):
 
 
 class LabelSets(NamedTuple):
-  """The labels of multi-label examples, any number of labels each."""
+  """The labels of multi-label examples; an example has any number of labels."""
 
   row_splits: np.ndarray  # int32 [k + 1], from 0 to the number of labels.
   ids: np.ndarray  # int32 [labels], ascending within an example.
@@ -42,7 +42,10 @@ class Propensity(NamedTuple):
 def as_tensors(
   value: np.ndarray | scipy.sparse.csr_matrix,
 ) -> np.ndarray | SparseFeatures | LabelSets:
-  """Returns bool matrices as `LabelSets`, others as `SparseFeatures`, or an array."""
+  """Converts bool matrices to `LabelSets`, and other matrices to `SparseFeatures`.
+
+  An array is returned unchanged.
+  """
   if not scipy.sparse.issparse(value):
     return value
   ids = value.indices.astype(np.int32, copy=False)
