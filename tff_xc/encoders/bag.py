@@ -1,9 +1,9 @@
-"""A bag of weighted features: FedAwS's encoder for sparse text.
+"""FedAwS's encoder for sparse text, a bag of weighted features.
 
-It computes the weighted mean of the features' rows in a table, two hidden
-layers with ReLU, a linear layer, and unit norm (FedAwS, section 5: 512, 1024,
-1024, 512). The mean is that of `tf.nn.safe_embedding_lookup_sparse`: it ignores
-features without a positive value, and is zero for an example without features.
+The encoder averages the features' rows in a table, weighted by value. Two hidden layers
+with ReLU, a linear layer, and scaling to norm 1 follow (FedAwS, section 5: widths 512,
+1024, 1024, 512). The average equals that of `tf.nn.safe_embedding_lookup_sparse`: it
+ignores features without a positive value, and is zero for an example without features.
 """
 
 import collections
@@ -26,7 +26,7 @@ def build_bag_encoder(
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are `sparse.SparseFeatures` of `num_features`.
 
-  Its weights are 'feature', the table with a row of `feature_dim` numbers per feature,
+  Its weights are the table 'feature' with a row of `feature_dim` numbers per feature,
   and 'dense0/kernel', 'dense0/bias' and so on; d is `embedding_dim`.
   """
   widths = (feature_dim, *hidden_dims, embedding_dim)
@@ -60,14 +60,13 @@ def build_bag_encoder(
 
 
 def weighted_mean(table: tf.Tensor, x: sparse.SparseFeatures) -> tf.Tensor:
-  """Returns [b, dim], the examples' mean rows of a table [F, dim], weighted by values."""
+  """Returns [b, dim], each example's mean of rows of `table` [F, dim], weighted by value."""
   size = tf.size(x.row_splits) - 1
   example = tf.ragged.row_splits_to_segment_ids(x.row_splits, out_type=tf.int32)
   values = tf.nn.relu(x.values)
   sums = tf.math.unsorted_segment_sum(values, example, size)
   places = tf.stack([example, x.ids], axis=1)
-  # A sparse product, whose gradient is one too: no row is copied for each
-  # feature of each example.
+  # A sparse product and its sparse gradient copy no row for each feature of each example.
   weights = tf.SparseTensor(
     tf.cast(places, tf.int64),
     tf.math.divide_no_nan(values, tf.gather(sums, example)),

@@ -3,8 +3,8 @@
 It has four 3x3 convolutions, each followed by GroupNorm and ReLU, and one dense
 layer to the embedding. After the first three convolutions, 2x2 max pooling
 comes before GroupNorm, which saves a third of the time. GroupNorm replaces
-BatchNorm because averaging spoils the batch statistics of clients with few
-classes (FedSS and FedVC replace BatchNorm for this reason).
+BatchNorm because averaging over clients with few classes spoils batch statistics
+(FedSS and FedVC replace BatchNorm for this reason).
 """
 
 import collections
@@ -27,8 +27,8 @@ def build_conv_encoder(
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are uint8 [image_size, image_size].
 
-  With `channels` they are the last axis. A side has at least 8 pixels, and `filters` of
-  every convolution are a multiple of the normalisation's `groups`.
+  With `channels`, examples have one more axis of this length. `image_size` is at least 8.
+  Every convolution has `filters` outputs, a multiple of the `groups` of GroupNorm.
   """
   side = image_size // 8
   shape = [image_size, image_size, *([channels] if channels else [])]

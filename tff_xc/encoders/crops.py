@@ -1,16 +1,16 @@
 """Random crops and rotations of training images, in front of any encoder.
 
-The examples that are stored are squares a little larger than the encoder's images:
-8/7 of their side, 256 pixels for 224. Training draws a part of each; a test takes the
-middle. Draws depend on the seed of the step, so on (seed, round, client), and on an
-image's place in the batch.
+Stored examples are squares slightly larger than the encoder's input: their side is 8/7
+of the input's, such as 256 pixels for 224. Training crops each image at random. Tests
+crop the center. The random numbers depend on the seed of the step, which follows from
+(seed, round, client), and on an image's index in the batch.
 
-  'random'  a square of the encoder's side, anywhere (FedSS: resized to 256, a random
-            crop of 224; a central one in the test is ours)
-  'scale'   8 to 100 % of the image, 3:4 to 4:3 wide, scaled to the encoder's side and
-            mirrored or not (Szegedy et al.: "Going Deeper with Convolutions", 2014;
-            FedVC crops with scale and aspect). It is cut out of the stored square and
-            not out of the whole photograph.
+  'random'  a square with the encoder's side at a random position (FedSS resizes images
+            to 256 pixels and crops 224 at random; the center crop in tests is ours)
+  'scale'   8 to 100 % of the image's area with an aspect ratio of 3:4 to 4:3, scaled to
+            the encoder's side and mirrored or not (Szegedy et al.: "Going Deeper with
+            Convolutions", 2014; FedVC crops with scale and aspect). The crop comes from
+            the stored square and not from the whole photograph.
 """
 
 import dataclasses
@@ -25,20 +25,21 @@ from tff_xc.encoders import encoder as encoder_lib, layers
 MIDDLE, RANDOM, SCALE = 'middle', 'random', 'scale'
 _AREA = 0.08, 1.0
 _ASPECT = 3 / 4, 4 / 3
-# Draws of a box until one lies in the image; else it is the whole image.
+# The number of random boxes to try until one fits; otherwise the whole image is used.
 _TRIES = 10
-# Streams of a step's random numbers beside those of the encoder itself.
+# Numbers folded into the seed of a step; the encoder itself must not use them.
 _OF_CROP, _OF_ROTATION = 2**31 - 2, 2**31 - 1
 
 
 def cropped(
   encoder: encoder_lib.Encoder, stored_side: int, crop: str = RANDOM, rotate: float = 0.0
 ) -> encoder_lib.Encoder:
-  """Returns the encoder of stored images, which crops them.
+  """Returns an encoder that crops stored images and passes them to `encoder`.
 
-  Training crops uint8 [stored_side, stored_side] or [.., .., channels] to the encoder's
-  side by 'middle', 'random' or 'scale', after a rotation by up to `rotate` degrees, in
-  which pixels beyond the edge are reflected (tensorflow-addons does it).
+  Stored images are uint8 [stored_side, stored_side] or [.., .., channels]. Training first
+  rotates them by up to `rotate` degrees with tensorflow-addons, which fills the corners by
+  reflection. Then it crops them to the encoder's side by the method `crop`: 'middle',
+  'random' or 'scale'.
   """
   side, *rest = encoder.example_spec.shape
   if stored_side < side:
@@ -67,15 +68,15 @@ def cropped(
 
 
 def middle(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
-  """Returns the middle squares, [B, side, side, C]; `seed` has no effect."""
+  """Returns the center crops, [B, side, side, C]; `seed` has no effect."""
   start = (x.shape[1] - side) // 2
   return x[:, start : start + side, start : start + side]
 
 
 def anywhere(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
-  """Returns a random square of each image, all positions alike likely.
+  """Returns a square of each image at a uniformly random position.
 
-  Of [B, stored, stored, C], it is [B, side, side, C] of the same type.
+  `x` is [B, stored, stored, C]. The result is [B, side, side, C] of the same dtype.
   """
   starts = tf.random.stateless_uniform(
     [2, tf.shape(x)[0]], seed, 0, x.shape[1] - side + 1, tf.int32
@@ -86,9 +87,9 @@ def anywhere(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
 
 
 def scaled(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
-  """Returns a random part of each image, scaled to a square, perhaps mirrored.
+  """Returns a random part of each image, scaled to a square and mirrored or not.
 
-  Arguments and result are those of `anywhere`; pixels are rounded.
+  Arguments and result have the same form as in `anywhere`. Pixels are rounded.
   """
   boxes = random_boxes(tf.shape(x)[0], seed)
   parts = tf.image.crop_and_resize(
@@ -98,11 +99,11 @@ def scaled(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
 
 
 def random_boxes(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-  """Returns float32 [count, 4]: top, left, bottom, right in [0, 1].
+  """Returns random boxes float32 [count, 4]: top, left, bottom, right in [0, 1].
 
-  The area is uniform in 8 to 100 %, the logarithm of width / height in those of 3:4
-  and 4:3, as far as the box lies in the image; then its position is uniform. Of a
-  mirrored box, left is greater than right.
+  The area is uniform between 8 and 100 %, and log(width / height) is uniform between
+  log(3 / 4) and log(4 / 3), conditioned on a box that fits in the image. The position is
+  then uniform. In a mirrored box, left is greater than right.
   """
   draws = tf.random.stateless_uniform([2 * _TRIES + 3, count], seed)
   area = _AREA[0] + draws[:_TRIES] * (_AREA[1] - _AREA[0])
@@ -133,10 +134,10 @@ def random_boxes(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 def rotated(x: tf.Tensor, degrees: float, seed: tf.Tensor) -> tf.Tensor:
   """Rotates each image by a random angle, uniform in [-degrees, degrees].
 
-  The result has the shape and type of `x`; beyond the edge, images are reflected.
+  The result has the shape and dtype of `x`. The corners are filled by reflection.
   """
   with warnings.catch_warnings():
-    warnings.simplefilter('ignore')  # That the package is no longer developed.
+    warnings.simplefilter('ignore')  # It warns that the package is no longer developed.
     import tensorflow_addons as tfa
 
   most = math.radians(degrees)

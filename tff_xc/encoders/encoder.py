@@ -1,8 +1,8 @@
-"""The form of an encoder: named weights and a pure function of them.
+"""The interface of encoders: named weights and a pure function of them.
 
 Weights are ordered dictionaries from unique names to tensors, so that no weight
-is lost or trained twice. (A federated learner that keys variables by repeated
-names trains only the last variable of each name.)
+is lost or trained twice. (A federated learner whose variables have repeated names
+as keys trains only the last variable of each name.)
 """
 
 import collections
@@ -25,16 +25,16 @@ class SparseSpec(NamedTuple):
 
 
 class Table(NamedTuple):
-  """A trainable weight [num_rows, dim] of which examples name the rows."""
+  """A trainable weight [num_rows, dim] whose rows are named by ids in examples."""
 
   num_rows: int
-  ids: Callable[..., tf.Tensor]  # x -> int32 [k], the rows that examples use.
-  # (x, ids int32 [k]) -> x with other ids, in the same order.
+  ids: Callable[..., tf.Tensor]  # x -> int32 [k], the ids of the rows that x uses.
+  # (x, ids int32 [k]) -> x with its ids replaced by `ids`, in the same order.
   with_ids: Callable[..., Any]
 
 
 def feature_table(num_rows: int) -> Table:
-  """Returns the table whose rows sparse features name (`sparse.SparseFeatures`)."""
+  """Returns a table with a row for each feature id of `sparse.SparseFeatures`."""
   return Table(num_rows, lambda x: x.ids, lambda x, ids: x._replace(ids=ids))
 
 
@@ -49,17 +49,19 @@ class Encoder:
     apply: (trainable, non_trainable, x [B, ...], training, seed int32 [2]) ->
       (embeddings float32 [B, d], updated non_trainable).
     init_non_trainable: `seed` -> weights without gradients, such as batch
-      statistics. They are averaged over clients like the others.
-    tables: by name, the trainable weights of which `apply` reads few rows.
-    tied: by name, further weights that `apply` reads, which are the class rows: an
-      example's features are classes. They are no weights of the encoder; see `tied`.
+      statistics. They are averaged over clients like the trainable weights.
+    tables: by name, the trainable weights of which `apply` reads only a few rows.
+    tied: by name, tables that `apply` reads and for which it receives the class rows,
+      because an example's features are classes. The encoder itself has no such weights;
+      see the function `tied`.
     targets: for examples that are sequences of classes, (x, y int32 [B]) -> (targets
-      int32 [S], example of each int32 [S]). With it, `apply` returns S embeddings in
-      training, one for each target, and the tied features are labels, too.
-    last_layer: names of the weights of the last layer, whose output is the
-      embedding (before a function without weights); empty: there is none.
-    copies: number -> that many of the encoder side by side, in a form that is
-      faster than one after the other; see `side_by_side`.
+      int32 [S], index of the example of each target int32 [S]). If it is set, `apply`
+      returns S embeddings in training, one for each target, and the tied features are
+      labels, too.
+    last_layer: names of the weights of the last layer, whose output is the embedding,
+      possibly after a function without weights. It is empty if there is no such layer.
+    copies: count -> an encoder of that many copies, computed in parallel and faster than
+      one after the other; see `side_by_side`.
   """
 
   example_spec: tf.TensorSpec | SparseSpec
@@ -74,7 +76,7 @@ class Encoder:
   copies: Callable[[int], 'Encoder'] | None = None
 
   def batch_spec(self) -> tf.TensorSpec | sparse.SparseFeatures:
-    """Returns the specs of a batch of any size."""
+    """Returns the spec of a batch of any size."""
     spec = self.example_spec
     if not isinstance(spec, SparseSpec):
       return tf.TensorSpec([None, *spec.shape], spec.dtype)
@@ -88,7 +90,7 @@ class Encoder:
 def count(x) -> tf.Tensor:
   """Returns the number of examples of x, int32 scalar.
 
-  x is a tensor, or a tuple in compressed row form: `row_splits`, then values.
+  x is a tensor, or a tuple in compressed row format: `row_splits`, then the values.
   """
   if isinstance(x, tuple):
     return tf.size(x.row_splits) - 1
@@ -96,7 +98,7 @@ def count(x) -> tf.Tensor:
 
 
 def take(x, places: tf.Tensor):
-  """Returns the examples of x at `places` int32 [B]; x as in `count`."""
+  """Returns the examples of x at `places`, int32 [B]; `count` describes x."""
   if not isinstance(x, tuple):
     return tf.gather(x, places)
   _, *values = x
@@ -108,10 +110,10 @@ def take(x, places: tf.Tensor):
 
 
 def tied(encoder: Encoder, name: str) -> Encoder:
-  """Returns the encoder that reads class rows in place of its table of this name.
+  """Returns an encoder that reads class rows instead of its table `name`.
 
   A client then requests, receives and sends the rows of its features and of its labels
-  as one set. Class rows must have the length of the table's rows.
+  as one set. Class rows must be as long as the table's rows.
   """
   others = dict(encoder.tables)
   table = others.pop(name)
@@ -127,9 +129,9 @@ def tied(encoder: Encoder, name: str) -> Encoder:
 def side_by_side(encoder: Encoder, count: int) -> Encoder:
   """Returns an encoder of `count` copies; embeddings are float32 [B, count, d].
 
-  An encoder may have a faster form of its own (`Encoder.copies`); otherwise the
-  copies compute one after the other. The weights of copy r are named
-  'copyR/NAME'. Its tables become part of the encoder, and are sent whole.
+  If the encoder has a faster parallel form (`Encoder.copies`), it is returned. Otherwise
+  the copies compute one after the other, and the weights of copy r are named
+  'copyR/NAME'. Their tables become ordinary weights, which are sent whole.
   """
   if encoder.copies is not None:
     return encoder.copies(count)

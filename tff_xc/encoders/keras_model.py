@@ -1,10 +1,10 @@
-"""A Keras network as an encoder: a pure function of its weights.
+"""Converts a Keras network to an encoder, a pure function of its weights.
 
-A Keras network has variables, and a client's computation must not: the weights
-that it trains come in as tensors, and there may be many clients. So the network
-is called once in training and once at test time, and the graphs of these two calls
-are kept. While a graph is built, each variable reads a tensor that is the graph's
-argument, and an assignment (BatchNorm's running statistics) replaces the tensor.
+A Keras network has variables, but a client's computation must not have any: its weights
+are arguments, and there may be many clients. Therefore the network is traced once in
+training mode and once in test mode, and these two graphs are kept. During tracing, each
+variable reads a tensor that is an argument of the graph, and an assignment (such as
+BatchNorm's running statistics) replaces the tensor.
 """
 
 import collections
@@ -20,8 +20,8 @@ from tensorflow.python.framework import op_def_registry
 from tff_xc import errors
 from tff_xc.encoders import encoder as encoder_lib, layers
 
-# TensorFlow marks ops as stateful that draw random numbers, keep something, or read a
-# clock, and also these, whose results depend on their arguments only.
+# TensorFlow marks ops as stateful if they draw random numbers, keep a state, or read a
+# clock. It also marks the following ops, although their results depend only on arguments.
 _PURE = re.compile(
   'Assert|Case|CheckNumerics.*|CudnnRNN.*|DeviceIndex|If|Print(V2)?'
   '|StatefulPartitionedCall|StatelessRandomGetAlg|TensorArray.*|While|XlaCallModule'
@@ -34,19 +34,19 @@ def build_keras_encoder(
 ) -> encoder_lib.Encoder:
   """Returns a Keras network as an encoder.
 
-  The network receives examples as they are stored, cast to the type of its input: images
-  of uint8 as pixels from 0 to 255. Its weights are named by their place and kind, such as
-  '003/kernel'; those without gradients are averaged over clients. They start with the
-  values that they have now. Random layers of Keras (dropout, augmentation) draw by the
-  seed of the step.
+  The network receives examples as they are stored, cast to the dtype of its input; for
+  example, uint8 images have pixels from 0 to 255. Its weights are named by their index
+  and kind, such as '003/kernel', and start with their current values. Weights without
+  gradients are averaged over clients. The random layers of Keras (dropout, augmentation)
+  use the seed of the step.
 
   Args:
-    model: from examples [B, ...] of numbers to embeddings float32 [B, d].
-    example: the shape and dtype of one stored example, such as those of
-      `dataset.train.pool.spec`. A shape alone means uint8 images, [H, W, C] or [H, W], or
-      float32 vectors, [D]. The network's input has this shape, or one more axis of length
-      1: grey images become [H, W, 1].
-    name: of the network in messages.
+    model: network from examples [B, ...] of numbers to embeddings float32 [B, d].
+    example: shape and dtype of one stored example, such as `dataset.train.pool.spec`. A
+      shape alone means uint8 images, [H, W, C] or [H, W], or float32 vectors, [D]. The
+      network's input has this shape, or one more axis of length 1: gray images become
+      [H, W, 1].
+    name: name of the network in messages.
 
   Raises:
     errors.InputError: the network takes other examples or returns something else, has a
@@ -57,14 +57,14 @@ def build_keras_encoder(
     dtype = tf.float32 if len(example) == 1 else tf.uint8
     example = tf.TensorSpec(example, dtype)
   _check(model, example, name)
-  # Keras's own names count the networks of a process.
+  # Keras's names contain the number of networks made so far in the process.
   ends = [v.name.rsplit('/', 1)[-1].partition(':')[0] for v in model.weights]
   name_of = {
     id(v): f'{i:03}/{end}' for i, (v, end) in enumerate(zip(model.weights, ends, strict=True))
   }
 
   def named(variables) -> dict[str, np.ndarray]:
-    held = {id(v) for v in variables}  # In the order of all weights.
+    held = {id(v) for v in variables}
     return {name_of[id(v)]: v.numpy() for v in model.weights if id(v) in held}
 
   trained, state = named(model.trainable_weights), named(_state(model))
@@ -90,7 +90,7 @@ def build_keras_encoder(
 
 
 def _check(model, example: tf.TensorSpec, name: str) -> None:
-  """Refuses what is no network from these examples to embeddings."""
+  """Raises InputError unless `model` is a network from these examples to embeddings."""
   if not isinstance(model, tf.keras.Model):
     raise errors.InputError(f'{name} returned {type(model).__name__}; expected a tf.keras.Model')
   if example.dtype.is_complex:
@@ -130,8 +130,8 @@ def _check(model, example: tf.TensorSpec, name: str) -> None:
     )
   if model.losses:
     raise errors.InputError(
-      f'{name} adds losses of its own (such as kernel_regularizer), which would be'
-      ' left out; remove them, and give --weight_decay instead'
+      f'{name} adds its own losses (such as kernel_regularizer), which training would'
+      ' ignore; remove them, and give --weight_decay instead'
     )
 
 
@@ -141,7 +141,7 @@ def _state(model) -> list[tf.Variable]:
 
 
 def _last_weights(model) -> list[tf.Variable]:
-  """Returns the weights of the last layer that has some, if there is one."""
+  """Returns the weights of the last layer that has weights, or [] if none is found."""
   layer = model.outputs[0]._keras_history.layer
   while not layer.weights:
     given = layer.input
@@ -174,7 +174,7 @@ def _graph(model, example: tf.TensorSpec, training: bool, name: str):
   specs = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
   batch = tf.TensorSpec([None, *example.shape], example.dtype)
   try:
-    # With autograph, since layers may have Python's `if` and `while` on tensors.
+    # Autograph is on because layers may use Python's `if` and `while` on tensors.
     graph = tf.function(call).get_concrete_function(batch, tf.TensorSpec([2], tf.int32), *specs)
   except Exception as e:  # Whatever a layer raises.
     raise errors.InputError(_why_untraced(e, name)) from e
@@ -198,7 +198,7 @@ def _graph(model, example: tf.TensorSpec, training: bool, name: str):
 
 
 def _layer_of(model, variable: tf.Variable) -> str:
-  """Returns 'the layer NAME', the innermost one that has a weight."""
+  """Returns 'the layer NAME' for the innermost layer that has the variable."""
   of = [
     layer.name for layer in model._flatten_layers() if any(v is variable for v in layer.weights)
   ]
@@ -206,7 +206,7 @@ def _layer_of(model, variable: tf.Variable) -> str:
 
 
 def _why_untraced(e: Exception, name: str) -> str:
-  """Returns a sentence of what Keras says about the layer that failed."""
+  """Returns a sentence with Keras's message about the layer that failed."""
   text = re.split(r'\n\s*Call arguments', str(e))[0].strip()
   why = text.splitlines()[-1].strip().partition('. ')[0]
   layer = re.search(r"calling layer ['\"](.+)['\"] \(type (.+)\)", text)
@@ -218,7 +218,7 @@ def _why_untraced(e: Exception, name: str) -> str:
 
 
 def _check_graph(graph, name: str) -> None:
-  """Refuses a graph that is no function of its arguments."""
+  """Raises InputError unless the graph is a pure function of its arguments."""
   definition = graph.graph.as_graph_def()
   nodes = [*definition.node, *itertools.chain(*(f.node_def for f in definition.library.function))]
   for node in nodes:
@@ -234,7 +234,7 @@ def _check_graph(graph, name: str) -> None:
         f' one in an unknown way ({user.name}); make it a weight of a layer'
       )
   for node in nodes:
-    op = op_def_registry.get(node.op)  # None: a function of the graph.
+    op = op_def_registry.get(node.op)  # None if the node calls a function of the graph.
     if op and op.is_stateful and not _PURE.fullmatch(node.op):
       raise errors.InputError(
         f'{name} draws random numbers, or keeps a state, by itself ({node.op}:'
@@ -245,7 +245,7 @@ def _check_graph(graph, name: str) -> None:
 
 @contextlib.contextmanager
 def _tensors_for(variables: Sequence[tf.Variable], held: dict[int, tf.Tensor]) -> Iterator[None]:
-  """Within it, variables read and assign what is held for them, by their ids."""
+  """Makes variables read and assign the tensors in `held`, by `id(variable)`."""
   kinds = [type(v) for v in variables]
   of_kind = {kind: _stand_in(kind, held) for kind in set(kinds)}
   try:
@@ -258,13 +258,13 @@ def _tensors_for(variables: Sequence[tf.Variable], held: dict[int, tf.Tensor]) -
 
 
 def _stand_in(kind: type, held: dict[int, tf.Tensor]) -> type:
-  """Returns a subclass of a kind of variable that holds no value of its own."""
+  """Returns a subclass of the variable class `kind` that reads and assigns `held`."""
 
   class StandIn(kind):
     """Reads and assigns tensors."""
 
     @property
-    def handle(self):  # For ops that ask where it is placed.
+    def handle(self):  # Some ops query the device of the handle.
       return held[id(self)]
 
     def _read_variable_op(self, no_copy=False):
@@ -290,11 +290,11 @@ def _stand_in(kind: type, held: dict[int, tf.Tensor]) -> type:
 
 
 class _SeededGenerator:
-  """Draws for a random layer of Keras, in place of its own generator."""
+  """Replaces the random generator of a Keras layer, and draws from given seeds."""
 
   def __init__(self, seeds: Iterator[tf.Tensor]):
     def drawn(function):
-      # Two numbers, such as mean and deviation, may be followed by the dtype.
+      # The dtype may follow two numbers, such as the mean and the standard deviation.
       return lambda shape, *given, dtype=None, nonce=None, **named: function(
         shape, next(seeds), *given[:2], dtype=next(iter(given[2:]), dtype) or tf.float32, **named
       )
@@ -310,12 +310,12 @@ class _SeededGenerator:
 
 @contextlib.contextmanager
 def _seeded(model: tf.keras.Model, seed: tf.Tensor) -> Iterator[None]:
-  """Within it, random layers of Keras draw by the seed."""
+  """Makes the random layers of Keras draw from `seed` within the block."""
   seeds = (layers.fold(seed, i) for i in itertools.count())
   random = [layer for layer in model._flatten_layers() if hasattr(layer, '_random_generator')]
   before = [layer._random_generator for layer in random]
   try:
-    for layer in random:  # Not by `setattr`, of which Keras keeps a list.
+    for layer in random:  # Avoid `setattr`, because Keras records attributes set by it.
       vars(layer)['_random_generator'] = _SeededGenerator(seeds)
     yield
   finally:

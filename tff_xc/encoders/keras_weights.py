@@ -1,23 +1,23 @@
-"""MobileNets' weights from files of `tf.keras.applications`.
+"""Initializes MobileNets with weight files of `tf.keras.applications`.
 
-Kernels are taken over. Keras's networks have BatchNorm, which at test time maps a
+Kernels are copied. Keras's networks have BatchNorm, which at test time maps a
 channel c to gamma_c (x - mu_c) / sqrt(v_c + eps) + beta_c, with the running moments
-mu and v of the training images. GroupNorm takes the moments of an image and a group
-of channels instead. Of all training images together, a group G has the moments
+mu and v of the training images. GroupNorm uses the moments of one image and a group
+of channels instead. Over all training images, a group G has the moments
 
   M = mean over c in G of mu_c,   V = mean over c in G of (v_c + mu_c^2) - M^2,
 
-and GroupNorm gets
+and GroupNorm's weights are
 
   scale_c = gamma_c sqrt((V + eps) / (v_c + eps)),
   offset_c = beta_c + gamma_c (M - mu_c) / sqrt(v_c + eps).
 
-Thus it equals BatchNorm exactly for an image of which all groups have these moments.
+GroupNorm then equals BatchNorm exactly for an image whose groups all have these moments.
 A real image's moments differ, and the deviations of 50 layers add up, so the encoder
-is a start for training and not the pretrained network. Larger groups deviate less:
-with Keras's networks after 200 steps on CIFAR-10 at 64 pixels, the cosine to Keras's
-features, both centred, is 0.47 and 0.46 (V2, V3) with 8 groups and 0.67 and 0.63 with
-one, and at most 0.24 if gamma and beta are copied.
+is a starting point for training and not the pretrained network. Larger groups deviate
+less. A test used Keras's networks after 200 steps on CIFAR-10 at 64 pixels. The cosine
+to Keras's features, both centered, was 0.47 and 0.46 (V2, V3) with 8 groups, 0.67 and
+0.63 with one group, and at most 0.24 if gamma and beta were copied.
 """
 
 import dataclasses
@@ -36,9 +36,10 @@ _APPLICATIONS = {mobilenet.V2: 'MobileNetV2', mobilenet.V3_LARGE: 'MobileNetV3La
 
 
 def layers_of(network: mobilenet.Network) -> Iterator[tuple[str, str, str | None]]:
-  """Yields each layer but the bottleneck, and Keras's with its kernel and BatchNorm.
+  """Yields (our layer, Keras's layer with its kernel, Keras's BatchNorm layer or None).
 
-  Without a norm, it has a bias, and Keras makes a convolution of one pixel of it.
+  It covers every layer except the bottleneck. A layer without BatchNorm is a dense layer
+  with a bias; Keras implements it as a 1x1 convolution.
   """
   v3 = network is mobilenet.V3_LARGE
   yield 'first', *(('Conv', 'Conv/BatchNorm') if v3 else ('Conv1', 'bn_Conv1'))
@@ -65,11 +66,11 @@ def layers_of(network: mobilenet.Network) -> Iterator[tuple[str, str, str | None
 def with_weights(
   encoder: encoder_lib.Encoder, network: mobilenet.Network, source: str, groups: int = 8
 ) -> encoder_lib.Encoder:
-  """Returns the encoder with initial weights of Keras; a bottleneck is drawn.
+  """Returns the encoder with Keras's initial weights; a bottleneck stays random.
 
-  The encoder is one of `mobilenet.build`, with this network and these groups. `source`
-  is a .h5 file of `tf.keras.applications`, with or without its top, or 'imagenet', for
-  which Keras downloads it.
+  The encoder must come from `mobilenet.build` with the same `network` and `groups`.
+  `source` is a .h5 file of `tf.keras.applications`, with or without its top, or
+  'imagenet', which makes Keras download that file.
   """
   loaded = folded(read(network, source), network, groups)
 
@@ -84,7 +85,7 @@ def with_weights(
 
 
 def read(network: mobilenet.Network, source: str) -> tf.keras.Model:
-  """Returns Keras's network with the weights of `source`; see `with_weights`."""
+  """Returns Keras's network with the weights from `source`; see `with_weights`."""
   application = _APPLICATIONS[network]
   build = getattr(tf.keras.applications, application)
   if source == DOWNLOAD:
@@ -124,12 +125,12 @@ def _line(e: Exception) -> str:
 def folded(
   model: tf.keras.Model, network: mobilenet.Network, groups: int
 ) -> Mapping[str, np.ndarray]:
-  """Returns Keras's weights by our names, BatchNorm as GroupNorm; see above."""
+  """Returns Keras's weights by our names, with BatchNorm converted to GroupNorm."""
   weights = {}
   for name, kernel, norm in layers_of(network):
     values = model.get_layer(kernel).get_weights()
     if norm is None:
-      weights[f'{name}/kernel'] = values[0][0, 0].T  # As of `layers.dense`.
+      weights[f'{name}/kernel'] = values[0][0, 0].T  # [outputs, inputs] as in `layers.dense`.
       weights[f'{name}/bias'] = values[1]
       continue
     weights[f'{name}/kernel'] = values[0]
@@ -148,7 +149,7 @@ def group_norm_of(
   groups: int,
   epsilon: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns GroupNorm's scale and offset, float32 [C], for BatchNorm's weights."""
+  """Returns GroupNorm's scale and offset, float32 [C], from BatchNorm's weights [C]."""
   mean, variance = mean.astype(np.float64), variance.astype(np.float64)
 
   def over_group(x):

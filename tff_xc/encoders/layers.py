@@ -1,4 +1,4 @@
-"""Initial weights, the same for the same seed, and layers that encoders share."""
+"""Seeded initial weights, and layers that encoders share."""
 
 import math
 from collections.abc import Mapping
@@ -11,41 +11,42 @@ _NORM_FLOOR = 1e-12
 
 
 def fold(seed: tf.Tensor, data) -> tf.Tensor:
-  """Returns a new seed int32 [2], derived from `seed` and an integer."""
+  """Returns a new seed int32 [2], derived from `seed` and the integer `data`."""
   return tf.random.experimental.stateless_fold_in(seed, data)
 
 
 def he_normal(seed: tf.Tensor, shape: list[int]) -> tf.Tensor:
-  """Normal with variance 2 / fan_in; the last axis is the output."""
+  """Draws normal numbers with variance 2 / fan_in; the last axis of `shape` is the output."""
   fan_in = math.prod(shape[:-1])
   return tf.random.stateless_normal(shape, seed) * (2.0 / fan_in) ** 0.5
 
 
 def torch_uniform(seed: tf.Tensor, shape: list[int], fan_in: int) -> tf.Tensor:
-  """PyTorch's default for dense and convolution: U(-1, 1) / sqrt(fan_in)."""
+  """Draws PyTorch's default weights of dense and convolution layers: U(-1, 1) / sqrt(fan_in)."""
   bound = fan_in**-0.5
   return tf.random.stateless_uniform(shape, seed, -bound, bound)
 
 
 def dense(h: tf.Tensor, weights: Mapping[str, tf.Tensor], layer: str) -> tf.Tensor:
-  """A dense layer of h [B, inputs] whose kernel is [outputs, inputs], as in PyTorch.
+  """Applies a dense layer to h [B, inputs]; the kernel is [outputs, inputs] as in PyTorch.
 
-  In this form, the three products of a training step read the kernel by rows.
-  To read it by columns takes up to twelve times as long where TensorFlow does
-  not use oneDNN, and a fifth longer where it does.
+  With this layout, the three products of a training step read the kernel by rows.
+  Reading it by columns takes up to twelve times as long if TensorFlow does not use
+  oneDNN, and a fifth longer if it does.
   """
   kernel, bias = weights[f'{layer}/kernel'], weights[f'{layer}/bias']
-  # Not `h` times the transpose, which would read the kernel by columns.
+  # The product of `h` and the transposed kernel would read the kernel by columns.
   product = precision.product(tf.matmul, kernel, h, transpose_b=True)
   return tf.nn.bias_add(tf.transpose(product), bias)
 
 
 @tf.custom_gradient
 def conv_bias(h: tf.Tensor, bias: tf.Tensor):
-  """Returns h [B, H, W, C] plus bias [C], for h of a convolution.
+  """Returns h [B, H, W, C] plus bias [C], where h is the result of a convolution.
 
-  The same as TensorFlow's op, in whose gradient oneDNN adds up the bias' beside the
-  kernel's: that takes up to a fifth of a network's time more than both apart.
+  The values equal those of TensorFlow's op. In that op's gradient, oneDNN fuses the sum
+  for the bias with the kernel's gradient, which increases a network's time by up to a
+  fifth.
   """
 
   def gradient(upstream):
@@ -57,18 +58,21 @@ def conv_bias(h: tf.Tensor, bias: tf.Tensor):
 
 
 def names_of_dense(layer: str) -> tuple[str, str]:
-  """Returns the names of the weights of `dense`."""
+  """Returns the names of the weights that `dense` uses."""
   return f'{layer}/kernel', f'{layer}/bias'
 
 
 def init_dense(layer: str, seed: tf.Tensor, inputs: int, outputs: int) -> dict[str, tf.Tensor]:
-  """Returns the weights of `dense` by name: He's normal kernel, zero bias."""
+  """Returns initial weights for `dense` by name: He's normal kernel, zero bias."""
   kernel = he_normal(seed, [inputs, outputs])
   return {f'{layer}/kernel': tf.transpose(kernel), f'{layer}/bias': tf.zeros([outputs])}
 
 
 def init_torch(layer: str, seed: tf.Tensor, number: int, shape: list[int]) -> dict[str, tf.Tensor]:
-  """Returns PyTorch's default kernel [..., outputs] and bias of layer `number`."""
+  """Returns PyTorch's default kernel `shape` = [..., outputs] and bias [outputs] by name.
+
+  `number` is the index of the layer among those that share `seed`.
+  """
   fan_in = math.prod(shape[:-1])
 
   def draw(part, shape):
@@ -78,7 +82,10 @@ def init_torch(layer: str, seed: tf.Tensor, number: int, shape: list[int]) -> di
 
 
 def with_group_norm(layer: str, kernel: tf.Tensor, axis: int = -1) -> dict[str, tf.Tensor]:
-  """Returns a convolution's weights by name, with GroupNorm's of an axis' length."""
+  """Returns a convolution's kernel and initial GroupNorm weights by name.
+
+  `axis` is the axis of the output channels.
+  """
   return {
     f'{layer}/kernel': kernel,
     f'{layer}/scale': tf.ones([kernel.shape[axis]]),
@@ -87,10 +94,10 @@ def with_group_norm(layer: str, kernel: tf.Tensor, axis: int = -1) -> dict[str, 
 
 
 def unit_norm(x: tf.Tensor) -> tf.Tensor:
-  """Divides by the l2 norm along the last axis plus 1e-12."""
+  """Divides x by its L2 norm along the last axis plus 1e-12."""
   squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
-  # The gradient of sqrt at zero is infinite, so a zero vector avoids sqrt: it
-  # stays zero, with zero gradient.
+  # The gradient of sqrt at zero is infinite. A zero vector avoids sqrt and stays zero,
+  # with a gradient of zero.
   safe = tf.where(squared > 0, squared, 1.0)
   return x / (tf.where(squared > 0, tf.sqrt(safe), 0.0) + _NORM_FLOOR)
 
@@ -103,15 +110,15 @@ def batch_norm(
   variance: tf.Tensor,
   training: bool,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-  """BatchNorm (Ioffe and Szegedy, 2015) of x [B, H, W, C] as in PyTorch: epsilon 1e-5.
+  """Applies BatchNorm (Ioffe and Szegedy, 2015) to x [B, H, W, C] as PyTorch does.
 
-  In training it normalises by the moments of the batch, and moves the running ones a
-  tenth of the way to them (to the unbiased variance); otherwise by the running ones.
-  Returns (normalised activations, running mean, running variance).
+  Epsilon is 1e-5. Training normalizes by the moments of the batch, and moves the running
+  moments a tenth of the way to them (to the unbiased variance). Testing normalizes by the
+  running moments. Returns (normalized activations, running mean, running variance).
   """
   epsilon, momentum = 1e-5, 0.1
   if not training:
-    # Noise of differential privacy may take it below 0.
+    # The noise of differential privacy may make the variance negative.
     gain = scale * tf.math.rsqrt(tf.maximum(variance, 0.0) + epsilon)
     return x * gain + (offset - mean * gain), mean, variance
   normalised, of_batch, unbiased = tf.compat.v1.nn.fused_batch_norm(
@@ -127,7 +134,7 @@ def batch_norm(
 def group_norm(
   x: tf.Tensor, weights: Mapping[str, tf.Tensor], layer: str, groups: int, epsilon: float = 1e-5
 ) -> tf.Tensor:
-  """GroupNorm (Wu and He, 2018) of `x` float32 [B, H, W, C]; `groups` divides C.
+  """Applies GroupNorm (Wu and He, 2018) to `x` float32 [B, H, W, C]; `groups` divides C.
 
   The weights are 'LAYER/scale' and 'LAYER/offset'.
   """
@@ -140,7 +147,7 @@ def group_norm(
     mean = tf.reduce_mean(grouped, axis=2, keepdims=True)
     return tf.reshape(mean * tf.ones([width]), [-1, 1, channels])
 
-  # The automatic gradient takes more than twice as many passes over the maps.
+  # The automatic gradient would read the feature maps more than twice as often.
   @tf.custom_gradient
   def normalise(h, scale, offset):
     mean = over_group(tf.reduce_mean(h, axis=1, keepdims=True))
@@ -168,10 +175,10 @@ def group_norm(
 
 
 def sparse_product(matrix: tf.SparseTensor, table: tf.Tensor) -> tf.Tensor:
-  """Returns [B, dim], a sparse matrix [B, F] times a table [F, dim].
+  """Returns [B, dim], the product of a sparse matrix [B, F] and a table [F, dim].
 
-  It is computed on the CPU: TensorFlow's kernel for GPUs sums in any order, and is
-  refused where a run has to repeat its digits (see `runtime.in_process.context`).
+  The product is computed on the CPU. TensorFlow's kernel for GPUs sums in any order, and
+  TensorFlow refuses it in deterministic mode (see `runtime.in_process.context`).
   """
   with tf.device('CPU:0'):
     return tf.sparse.sparse_dense_matmul(matrix, table)

@@ -1,8 +1,8 @@
 """The encoders of the LEAF experiments (TurboSVM-FL, Tables 5 to 7).
 
-With a linear class layer they have 6,603,710 (FEMNIST, 62 classes), 30,498
-(CelebA, 2 classes; and 256 batch statistics) and 819,920 parameters (Shakespeare,
-80 classes). Weights are initialised as in PyTorch.
+Numbers of parameters with a linear class layer: 6,603,710 (FEMNIST, 62 classes), 30,498
+plus 256 batch statistics (CelebA, 2 classes) and 819,920 (Shakespeare, 80 classes).
+Weights are initialized as in PyTorch.
 """
 
 import collections
@@ -18,9 +18,9 @@ _SIDE = 28
 def build_femnist_encoder(*, embedding_dim: int = 2048) -> encoder_lib.Encoder:
   """Returns the FEMNIST CNN without its class layer.
 
-  Two 5x5 convolutions, 32 and 64 filters, each followed by ReLU and 2x2 max
-  pooling, then a dense layer of width d with ReLU. Examples are float32 [28, 28] in
-  [0, 1], white 1.0; LEAF's flat 784 floats also work.
+  It has two 5x5 convolutions with 32 and 64 filters, each followed by ReLU and 2x2 max
+  pooling, and a dense layer of width d with ReLU. Examples are float32 [28, 28] in
+  [0, 1], where white is 1.0; LEAF's flat 784 floats also work.
   """
   return plain_cnn.build_plain_cnn(
     example_spec=tf.TensorSpec([_SIDE, _SIDE], tf.float32),
@@ -37,11 +37,11 @@ _CELEBA_BLOCKS, _CELEBA_FILTERS = 4, 32
 def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
   """Returns the CelebA CNN without its class layer.
 
-  Four blocks: a 3x3 convolution with 32 filters, BatchNorm, 2x2 max pooling that
-  drops odd borders, ReLU. The embedding is their flat output, 800 numbers for 84
-  pixels a side. The batch statistics are weights without gradients, which the
+  It has four blocks: a 3x3 convolution with 32 filters, BatchNorm, 2x2 max pooling that
+  drops odd borders, and ReLU. The embedding is the flat output of the last block, 800
+  numbers for `side` 84. The batch statistics are weights without gradients, which the
   server averages over clients, as the published code does. Examples are uint8
-  [side, side, 3], of at least 16 pixels a side.
+  [side, side, 3], where `side` is at least 16.
   """
   left = side // 2**_CELEBA_BLOCKS
   if not left:
@@ -95,9 +95,9 @@ def build_shakespeare_encoder(
 ) -> encoder_lib.Encoder:
   """Returns the Shakespeare LSTM without its class layer.
 
-  An embedding of each character, then two LSTM layers; the embedding of a window
-  is the last state of the second one. Each layer has two biases, as in PyTorch.
-  Examples are uint8 [window], the numbers of the at most 256 symbols.
+  It embeds each character and has two LSTM layers. The embedding of a window is the last
+  hidden state of the second layer. Each layer has two biases, as in PyTorch. Examples are
+  uint8 [window], the indices of at most 256 symbols.
   """
   inputs = (character_dim, hidden_dim)
 
@@ -120,13 +120,13 @@ def build_shakespeare_encoder(
       def of(name):
         return trainable[f'lstm{i}/{name}']
 
-      # With `transpose_b` the kernel's gradient would take a third longer.
+      # With `transpose_b`, the gradient of the kernel would take a third longer.
       rows = precision.product(
         tf.matmul, tf.reshape(given, [-1, inputs[i]]), tf.transpose(of('kernel'))
       )
       return rows + (of('bias') + of('recurrent_bias')), of('recurrent')
 
-    # The product with the kernel is that of the characters, not of the windows.
+    # Multiply the kernel by the embeddings of all symbols, not of all windows.
     rows, recurrent = layer(0, trainable['characters'])
     places = tf.transpose(tf.cast(x, tf.int32))
     h = lstm(tf.gather(rows, places), recurrent)
@@ -149,7 +149,7 @@ _LSTM = ('kernel', 'recurrent', 'bias', 'recurrent_bias')
 
 @tf.custom_gradient
 def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
-  """Returns the hidden states float32 [T, B, H] of an LSTM layer, from zero states.
+  """Returns the hidden states float32 [T, B, H] of an LSTM layer that starts from zeros.
 
   Hochreiter and Schmidhuber: "Long Short-Term Memory", 1997; gates and biases as
   in PyTorch:
@@ -157,13 +157,13 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
   i, f, g, o = the parts of inputs[t] + h R';  c = sigmoid(f) c + sigmoid(i)
   tanh(g);  h = sigmoid(o) tanh(c).
 
-  `inputs` are float32 [T, B, 4 H], the inputs times their kernel, with biases, T known;
-  R is `recurrent`, float32 [4 H, H]. The gradient of R is one product after the loops.
-  What the loops compute of a step stays in the processor's cache; for all steps at
-  once it would not.
+  `inputs`, float32 [T, B, 4 H], are the layer's inputs times their kernel plus biases; T
+  is static. R is `recurrent`, float32 [4 H, H]. The gradient of R is one product after
+  the loops. The gates are computed step by step, because the numbers of one step stay in
+  the processor's cache, and those of all steps would not.
   """
   hidden, cells, gates = _run(inputs, recurrent)
-  in_force = precision.in_force()  # The gradient is traced elsewhere.
+  in_force = precision.in_force()  # The gradient is traced outside this context.
 
   def gradient(upstream):
     def flat(t):
@@ -173,7 +173,7 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
       of_inputs = tf.ensure_shape(
         _run_back(recurrent, cells, gates, upstream, inputs.shape[0]), inputs.shape
       )
-      # Its transpose, computed directly, takes a third longer.
+      # Computing the transposed result directly takes a third longer.
       of_transposed = precision.product(
         tf.matmul, flat(hidden[:-1]), flat(of_inputs), transpose_a=True
       )
@@ -183,7 +183,11 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
 
 
 def _run(inputs, recurrent):
-  """Returns hidden states [T + 1, B, H] from zeros, arrays of cells and gates [T, 4, B, H]."""
+  """Runs the layer forward from zeros.
+
+  Returns (hidden states [T + 1, B, H], array of T + 1 cell states [B, H], array of T
+  gates [4, B, H]).
+  """
   steps = inputs.shape[0]
   transposed = precision.factor(tf.transpose(recurrent))
   none = tf.zeros([tf.shape(inputs)[1], recurrent.shape[1]])
@@ -210,7 +214,7 @@ def _run(inputs, recurrent):
 
 
 def _run_back(recurrent, cells, gates, upstream, steps: int):
-  """Returns the gradient of the inputs, [T, B, 4 H]."""
+  """Returns the gradient with respect to the inputs, [T, B, 4 H]."""
   none, recurrent = tf.zeros_like(upstream[0]), precision.factor(recurrent)
 
   def step(t, of_h, of_c, found):

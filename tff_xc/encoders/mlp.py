@@ -1,7 +1,7 @@
-"""Multilayer perceptrons: FedMLH's, side by side on sparse text, and one on numbers.
+"""Multilayer perceptrons: FedMLH's parallel sub-models on sparse text, and one for rows.
 
 Medini, Huang, Wang, Mohan, Shrivastava: "Extreme Classification in Log Memory
-using Count-Min Sketch"; FedMLH trains such networks federated. Each of R
+using Count-Min Sketch"; FedMLH trains these networks in a federation. Each of R
 sub-models has two hidden layers with ReLU, and all have the same input. Their
 output layers are the class table (`heads.HashedHead`).
 """
@@ -15,8 +15,8 @@ from tff_xc import precision
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib, layers
 
-# The share of a batch's features from which a dense product is faster: the sparse
-# one takes so much longer for each number that is not zero.
+# If a larger share of a batch is not zero, a dense product is faster, because a sparse
+# product takes 16 times as long for each nonzero number.
 _DENSE_SHARE = 1 / 16
 
 
@@ -27,10 +27,10 @@ def build_mlp_encoder(
 
   Its weights are 'hidden0/kernel' [num_features, R hidden_dim], 'hidden0/bias',
   'hidden1/kernel' [R, hidden_dim, hidden_dim] and 'hidden1/bias' [R, 1,
-  hidden_dim], as PyTorch initialises dense layers. With R = `num_tables`, embeddings are
-  float32 [B, R, hidden_dim]; with 0 it is one network, of [B, hidden_dim]. The first
-  layer multiplies a batch as a dense matrix if more than `dense_share` of its features
-  is stored.
+  hidden_dim], initialized like PyTorch's dense layers. R is `num_tables`, and embeddings
+  are float32 [B, R, hidden_dim]. With `num_tables` 0, it is one network with embeddings
+  [B, hidden_dim]. The first layer multiplies a batch as a dense matrix if more than
+  `dense_share` of the batch's entries are stored.
   """
   r = num_tables or 1
 
@@ -71,7 +71,7 @@ def build_mlp_encoder(
 
 
 def _sums(kernel: tf.Tensor, x: sparse.SparseFeatures, dense_share: float) -> tf.Tensor:
-  """Returns float32 [B, outputs], the examples times a kernel [features, outputs]."""
+  """Returns float32 [B, outputs], the product of x and a kernel [features, outputs]."""
   size = tf.size(x.row_splits) - 1
   example = tf.ragged.row_splits_to_segment_ids(x.row_splits, out_type=tf.int32)
   places = tf.cast(tf.stack([example, x.ids], axis=1), tf.int64)
@@ -92,10 +92,10 @@ def _sums(kernel: tf.Tensor, x: sparse.SparseFeatures, dense_share: float) -> tf
 def build_dense_mlp_encoder(
   num_features: int, hidden_dim: int, embedding_dim: int
 ) -> encoder_lib.Encoder:
-  """Returns two hidden layers with ReLU and a linear layer on dense rows.
+  """Returns an encoder with two hidden layers with ReLU and a linear layer.
 
-  Examples are float32 [num_features]. The weights are those of
-  `layers.dense`: 'hidden0', 'hidden1' and 'dense'.
+  Examples are float32 [num_features]. The `layers.dense` layers are named 'hidden0',
+  'hidden1' and 'dense'.
   """
   shapes = {
     'hidden0': (num_features, hidden_dim),

@@ -3,16 +3,15 @@
 Sandler et al.: "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018
 (FedVC and FedIR); Howard et al.: "Searching for MobileNetV3", 2019 (FedSS). The
 layers, their kernels and their padding are those of `tf.keras.applications`.
-GroupNorm replaces each BatchNorm, because averaging spoils the batch statistics
-of clients with few classes. Neither paper says how many groups it has; TFF's own
-task of Landmarks (`tff.simulation.baselines.landmark`) has 8, and epsilon 1e-3
-as Keras.
+GroupNorm replaces each BatchNorm, because averaging over clients with few classes
+spoils batch statistics. Neither paper gives the number of groups. TFF's Landmarks
+task (`tff.simulation.baselines.landmark`) has 8 groups, and epsilon 1e-3 like Keras.
 
-The embedding is a linear layer ('bottleneck') on the pooled features. FedSS
-writes of MobileNetV3 that its embedding has 64 dimensions instead of 1280, and
-its shares of the class table are those of a backbone of 3.66 to 3.69 million
-parameters. Ours has 3,033,456, and 4,202,032 with 1280 dimensions, as Keras's, so
-the paper's last layers are not known.
+The embedding is the output of a linear layer ('bottleneck') on the pooled features.
+FedSS says that its MobileNetV3 has an embedding of 64 dimensions instead of 1280, and
+its shares of the class table imply a backbone of 3.66 to 3.69 million parameters. Ours
+has 3,033,456 parameters, and 4,202,032 like Keras with 1280 dimensions. The paper's
+last layers are therefore unknown.
 """
 
 import collections
@@ -28,20 +27,21 @@ from tff_xc.encoders import encoder as encoder_lib, layers
 
 _LEAST_SIDE = 32
 _EPSILON = 1e-3
-# All widths of both networks are multiples of it.
+# All widths of both networks are multiples of this number.
 _MOST_GROUPS = 8
 
 
 class Block(NamedTuple):
-  """An inverted residual block: channels that come in, of the depthwise convolution, out."""
+  """An inverted residual block."""
 
-  inputs: int
-  expanded: int  # If equal to `inputs`, there is no convolution before it.
-  outputs: int
-  side: int  # Of the depthwise convolution, as the stride.
-  stride: int
+  inputs: int  # Input channels.
+  # Channels of the depthwise convolution. If equal to `inputs`, no convolution precedes it.
+  expanded: int
+  outputs: int  # Output channels.
+  side: int  # Kernel side of the depthwise convolution.
+  stride: int  # Stride of the depthwise convolution.
   squeezed: int  # Channels of the squeeze-and-excite layer; 0: there is none.
-  # After the first two convolutions.
+  # The activation after the first two convolutions.
   activation: Callable[[tf.Tensor], tf.Tensor]
 
 
@@ -65,7 +65,7 @@ def hard_swish(x: tf.Tensor) -> tf.Tensor:
 
 
 def _v2() -> Network:
-  # Outputs, blocks, stride of the first one (Table 2 of the paper).
+  # Outputs, number of blocks, stride of the first block (Table 2 of the paper).
   stages = ((16, 1, 1), (24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 2), (320, 1, 1))
   blocks, inputs = [], 32
   for outputs, count, stride in stages:
@@ -114,9 +114,9 @@ def build(
 
   Its weights are named 'first', 'block0/expand', 'block0/depthwise',
   'block0/squeeze', 'block0/excite', 'block0/project', 'last' and 'bottleneck',
-  with the suffixes '/kernel' and '/scale' and '/offset', or '/bias'. A side has at least
-  32 pixels (the papers have 224 and 299). With an `embedding_dim` of 0, embeddings are
-  the pooled features, without a bottleneck. `groups` of the normalisation: 1, 2, 4, 8.
+  with the suffix '/kernel', '/scale', '/offset' or '/bias'. `image_size` is at least 32
+  (the papers use 224 and 299). With an `embedding_dim` of 0, embeddings are the pooled
+  features, without a bottleneck. GroupNorm has 1, 2, 4 or 8 `groups`.
   """
   if image_size < _LEAST_SIDE:
     raise errors.InputError(
@@ -142,7 +142,7 @@ def build(
         h = block.activation(convolution(f'{name}/expand', h))
       strides = [1, block.stride, block.stride, 1]
       kernel = trainable[f'{name}/depthwise/kernel']
-      # Of so few products a number, in float32 whatever the precision.
+      # A depthwise convolution has few products per output, so it is always float32.
       h = tf.nn.depthwise_conv2d(h, kernel, strides, 'SAME')
       h = block.activation(norm(f'{name}/depthwise', h))
       if block.squeezed:
@@ -173,7 +173,7 @@ def build(
 
 
 def _initial_weights(network: Network, embedding_dim: int, seed: tf.Tensor):
-  """Returns the weights by name, in the order in which layers come."""
+  """Returns the weights by name, in the order of the layers."""
   weights = collections.OrderedDict()
   seeds = (layers.fold(seed, i) for i in itertools.count())
 
@@ -186,7 +186,7 @@ def _initial_weights(network: Network, embedding_dim: int, seed: tf.Tensor):
     name = f'block{i}'
     if block.expanded != block.inputs:
       convolution(f'{name}/expand', 1, block.inputs, block.expanded)
-    # Each filter has one input.
+    # Each filter has one input channel.
     shape = [block.side, block.side, 1, block.expanded]
     kernel = layers.he_normal(next(seeds), shape)
     kernel = tf.transpose(kernel, [0, 1, 3, 2])

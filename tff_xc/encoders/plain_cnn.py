@@ -1,8 +1,8 @@
-"""Networks of the federated papers: 5x5 convolutions, then dense layers.
+"""CNNs of federated papers: 5x5 convolutions followed by dense layers.
 
-That of FEMNIST (TurboSVM-FL, Table 5) and that of CIFAR (Hsu, Qi and Brown:
+The networks for FEMNIST (TurboSVM-FL, Table 5) and for CIFAR (Hsu, Qi and Brown:
 "Federated Visual Classification with Real-World Data Distribution",
-arXiv:2003.08082) differ in their sizes only.
+arXiv:2003.08082) differ only in their sizes.
 """
 
 import collections
@@ -22,12 +22,17 @@ def build_plain_cnn(
   filters: Sequence[int],
   dense: dict[str, int],
 ) -> encoder_lib.Encoder:
-  """Returns convolutions 'conv0', 'conv1', ... of `filters`, and dense layers.
+  """Returns an encoder of convolutions 'conv0', 'conv1', ... and dense layers.
 
-  Each convolution is 5x5 and followed by ReLU and 2x2 max pooling, each dense
-  layer by ReLU. Weights are drawn as PyTorch does by default. `prepare` makes of
-  (x [B, ...], training, seed) images float32 [B, *image_shape], of side, side, channels.
-  `dense` has the width of each dense layer by name; the last one is d.
+  Each convolution is 5x5 and followed by ReLU and 2x2 max pooling. Each dense layer is
+  followed by ReLU. Initial weights follow PyTorch's defaults.
+
+  Args:
+    example_spec: spec of one stored example.
+    prepare: (x [B, ...], training, seed) -> images float32 [B, *image_shape].
+    image_shape: side, side and channels.
+    filters: number of filters of each convolution.
+    dense: width of each dense layer by name; the last width is d.
   """
   side, _, channels = image_shape
   flat = (side // 2 ** len(filters)) ** 2 * filters[-1]
@@ -53,7 +58,7 @@ def build_plain_cnn(
       kernel = trainable[f'conv{i}/kernel']
       h = precision.product(tf.nn.conv2d, h, kernel, 1, 'SAME')
       h = layers.conv_bias(h, trainable[f'conv{i}/bias'])
-      # The same as ReLU first, on a quarter of the numbers.
+      # ReLU before pooling would give the same result from four times as many numbers.
       h = tf.nn.relu(tf.nn.max_pool2d(h, 2, 2, 'VALID'))
     h = tf.reshape(h, [-1, flat])
     for layer in dense:
@@ -72,10 +77,10 @@ def build_plain_cnn(
 def build_cifar_encoder(*, augment: bool = True) -> encoder_lib.Encoder:
   """Returns the CIFAR CNN of FedVC and FedIR without its class layer.
 
-  Two convolutions of 64 filters, dense layers of 384 and 192. With the class
-  layer of 10 classes it has 1,756,426 parameters. Examples are uint8
-  [32, 32, 3]. `augment`: mirror and shift images at random in training; the paper does
-  not say how it augments CIFAR, so this is the usual way.
+  It has two convolutions with 64 filters each, and dense layers of width 384 and 192. With
+  a class layer for 10 classes it has 1,756,426 parameters. Examples are uint8 [32, 32, 3].
+  With `augment`, training mirrors and shifts images at random. This is the usual
+  augmentation of CIFAR; the paper does not describe its own.
   """
   return build_plain_cnn(
     example_spec=tf.TensorSpec([32, 32, 3], tf.uint8),

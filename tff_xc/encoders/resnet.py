@@ -7,12 +7,11 @@ first block of stages 2 and 3 halves the side, and its shortcut takes every
 second pixel and pads the new channels with zeros (the paper's option A, without
 parameters).
 
-Two things differ from the paper. GroupNorm replaces BatchNorm, because
-averaging spoils the batch statistics of clients with one class. And a linear
-layer follows the average pooling: pooled ReLU features are never negative, so
-two of them are at most 90 degrees apart, and the layer lets embeddings cover
-the sphere. The layer exists even if the embedding has 64 dimensions, as the
-pooled features.
+Two things differ from the paper. GroupNorm replaces BatchNorm, because averaging over
+clients with one class spoils batch statistics. And a linear layer follows the average
+pooling, so that embeddings can cover the whole sphere: pooled ReLU features are never
+negative, so the angle between two of them is at most 90 degrees. The layer exists even
+if the embedding has 64 dimensions, the number of pooled features.
 """
 
 import collections
@@ -24,7 +23,7 @@ from tff_xc import errors, precision
 from tff_xc.encoders import encoder as encoder_lib, layers
 
 _FILTERS = (16, 32, 64)
-# Over the 50,000 training images of CIFAR-10, for pixels from 0 to 255.
+# Mean and deviation of the 50,000 training images of CIFAR-10, for pixels from 0 to 255.
 _MEAN = (125.3, 123.0, 113.9)
 _DEVIATION = (63.0, 62.1, 66.7)
 _MARGIN = 4
@@ -42,8 +41,8 @@ def build_resnet_encoder(
 
   Its weights are named 'conv', 'stage1/block0/conv0' and so on, and 'dense',
   each with the suffix '/kernel', '/scale', '/offset' or '/bias'.
-  `depth` is 6n + 2 layers: 8, 14, 20, ...; a side has at least 4 pixels; `groups` of
-  the normalisation are 1, 2, 4, 8 or 16; `augment`: `shift` images in training.
+  `depth` is 6n + 2 layers: 8, 14, 20, and so on. `image_size` is at least 4. GroupNorm
+  has 1, 2, 4, 8 or 16 `groups`. With `augment`, training applies `shift` to images.
   """
   if depth < 8 or (depth - 2) % 6:
     raise errors.InputError(
@@ -94,17 +93,17 @@ def build_resnet_encoder(
 
 
 def standardized(x: tf.Tensor, augment: bool, seed: tf.Tensor) -> tf.Tensor:
-  """Returns CIFAR's images with mean 0 and deviation 1, float32, `shift`ed or not."""
+  """Standardizes images with CIFAR's mean and deviation to float32; may also `shift` them."""
   x = (tf.cast(x, tf.float32) - _MEAN) / _DEVIATION
   return shift(x, seed) if augment else x
 
 
 def shift(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-  """Mirrors each image or not, and shifts it by up to 4 pixels a side.
+  """Mirrors each image or not, and shifts it by up to 4 pixels in each direction.
 
   This is the paper's augmentation: it pads 4 zeros (the mean color) on each side
-  and takes a random crop of the old size. An image's draw depends on its place in
-  the batch.
+  and takes a random crop of the original size. The random numbers depend on an image's
+  index in the batch.
   """
   batch, side = tf.shape(x)[0], x.shape[1]
   draws = tf.random.stateless_uniform([3, batch], seed, 0, 2 * (2 * _MARGIN + 1), tf.int32)
@@ -126,12 +125,12 @@ def _conv_norm(weights, layer: str, x, stride: int, groups: int):
 
 
 def _block(weights, name: str, x, stride: int, groups: int):
-  """Two convolutions and the shortcut around them."""
+  """Applies two convolutions and the shortcut around them."""
   h = tf.nn.relu(_conv_norm(weights, f'{name}/conv0', x, stride, groups))
   h = _conv_norm(weights, f'{name}/conv1', h, 1, groups)
   if stride > 1:
     new_channels = h.shape[-1] - x.shape[-1]
-    # Every second pixel: a slice takes ten times as long.
+    # This takes every second pixel. A slice would take ten times as long.
     x = tf.nn.avg_pool2d(x, 1, stride, 'VALID')
     x = tf.pad(x, [[0, 0], [0, 0], [0, 0], [0, new_channels]])
   return tf.nn.relu(h + x)

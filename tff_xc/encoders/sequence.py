@@ -1,15 +1,15 @@
-"""A sequence of items: causal self-attention over what a user took before.
+"""Encodes a user's sequence of items by causal self-attention.
 
 Kang, McAuley: "Self-Attentive Sequential Recommendation" (SASRec), ICDM 2018,
-arXiv:1808.09781, with layers normalised before each sub-layer. An example is a user's
-last items: their ids, in any order, and 1 / age as values, where the newest item has the
-age 1. At test time the embedding is that of the newest item. In training every item of
-the example has one, and is followed by a target: the item after it, or for the newest the
-label. So one pass trains on a whole history.
+arXiv:1808.09781, with layer normalization before each sub-layer. An example is a user's
+latest items: their ids, in any order, with 1 / age as values, where the newest item has
+age 1. In tests the embedding is that of the newest item. In training every item of the
+example has an embedding and a target: the next item, or for the newest item the label.
+One pass therefore trains on a whole history.
 
-Positions are learned, and counted from the newest item. An item sees itself and older
-ones. Examples of different lengths are padded on the left; padding is no key of the
-attention, and reaches nothing.
+Position embeddings are learned, and positions are counted from the newest item. An item
+attends to itself and to older items. Shorter examples of a batch are padded on the left.
+Padding is masked in the attention and affects no result.
 """
 
 import collections
@@ -21,19 +21,19 @@ from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib, layers
 
 ITEM = 'item'
-_EXCLUDED = -1e9  # A float32 softmax gives such a score the weight zero.
-_FLOOR = 1e-6  # Of variances.
+_EXCLUDED = -1e9  # A float32 softmax gives this score the weight zero.
+_FLOOR = 1e-6  # Added to variances.
 
 
 def build_sequence_encoder(
   *, num_items: int, length: int, dim: int = 64, blocks: int = 1, dropout: float = 0.2
 ) -> encoder_lib.Encoder:
-  """Returns the encoder of `sparse.SparseFeatures` of at most `length` items.
+  """Returns the encoder; examples are `sparse.SparseFeatures` of at most `length` items.
 
-  Its weights are 'item', the table with a row of `dim` numbers per item, which is to be
-  tied to the class rows (`encoder.tied`); 'position' [length, dim]; and of each block
-  'block0/query/kernel' and so on. `dropout` is the share of numbers that are left out in
-  training, of the input and of every sub-layer.
+  Its weights are the table 'item' with a row of `dim` numbers per item, 'position'
+  [length, dim], and for each block 'block0/query/kernel' and so on. The caller ties the
+  table to the class rows (`encoder.tied`). `dropout` is the dropout rate of the input and
+  of every sub-layer's output in training.
   """
 
   def init(seed):
@@ -42,14 +42,14 @@ def build_sequence_encoder(
 
     weights = collections.OrderedDict()
     weights[ITEM] = draw(0, num_items)
-    # Small, so that an item is the same one at first wherever it is.
+    # Start small, so that an item's encoding hardly depends on its position at first.
     weights['position'] = 0.1 * draw(1, length)
     for block in range(blocks):
       of_block = layers.fold(seed, 2 + block)
       for i, layer in enumerate(_LAYERS):
         name = f'block{block}/{layer}'
         weights |= layers.init_dense(name, layers.fold(of_block, i), dim, dim)
-      # It would add one number to all scores of an item, which a softmax ignores.
+      # This bias would add the same number to all scores of a query, which softmax ignores.
       del weights[f'block{block}/key/bias']
       for layer in ('attend', 'feed'):
         weights |= _init_norm(f'block{block}/{layer}', dim)
@@ -86,7 +86,7 @@ def build_sequence_encoder(
     ids = tf.scatter_nd(places, x.ids, count)
     after = tf.minimum(places + tf.constant([0, 1]), count - 1)
     newest = tf.gather(y, places[:, 0])
-    # In TFF's graphs, `==` would compare the tensors' identities.
+    # In TFF's graphs, `==` would compare the identities of tensors.
     is_newest = tf.equal(age, 1)
     return tf.where(is_newest, newest, tf.gather_nd(ids, after)), places[:, 0]
 
@@ -104,7 +104,7 @@ _LAYERS = 'query', 'key', 'value', 'inner', 'outer'
 
 
 def _places(x: sparse.SparseFeatures, length: int):
-  """Returns (places int32 [k, 2] in a batch, ages [k], the batch's shape [2])."""
+  """Returns (indices int32 [k, 2] in a padded batch, ages [k], the batch's shape [2])."""
   example = tf.ragged.row_splits_to_segment_ids(x.row_splits, out_type=tf.int32)
   age = tf.cast(tf.round(1.0 / x.values), tf.int32)
   age = tf.clip_by_value(age, 1, length)
@@ -114,7 +114,7 @@ def _places(x: sparse.SparseFeatures, length: int):
 
 
 def _dense(h, weights, layer):
-  """Returns the dense layer of h [B, T, d]."""
+  """Applies a dense layer to h [B, T, d]."""
   flat = layers.dense(tf.reshape(h, [-1, h.shape[-1]]), weights, layer)
   return tf.reshape(flat, [tf.shape(h)[0], -1, flat.shape[-1]])
 
@@ -124,21 +124,21 @@ def _init_norm(layer: str, dim: int) -> dict[str, tf.Tensor]:
 
 
 def _norm(h, weights, layer):
-  """Returns h [B, T, d] with mean 0 and variance 1 over d, scaled and shifted."""
+  """Applies layer normalization to h [B, T, d]."""
   mean, variance = tf.nn.moments(h, axes=[-1], keepdims=True)
   unit = (h - mean) * tf.math.rsqrt(variance + _FLOOR)
   return unit * weights[f'{layer}/scale'] + weights[f'{layer}/offset']
 
 
 def _attention(h, is_there, weights, name):
-  """Returns what each of h [B, T, d] takes from itself and what is before it."""
+  """Returns the attention of each item in h [B, T, d] to itself and older items."""
   size, dim = tf.shape(h)[1], h.shape[-1]
   weights = {**weights, f'{name}/key/bias': tf.zeros([dim])}
   query, key, value = (_dense(h, weights, f'{name}/{part}') for part in _LAYERS[:3])
   scores = precision.product(tf.matmul, query, key, transpose_b=True)
   itself = tf.eye(size, dtype=tf.bool)
   older = tf.linalg.band_part(tf.ones([size, size]), -1, 0) > 0
-  # Also padding sees itself, since a softmax needs a term.
+  # Padding attends to itself, too, because a softmax needs at least one term.
   seen = tf.logical_or(tf.logical_and(older, is_there[:, None, :]), itself)
   scores = tf.where(seen, scores * dim**-0.5, _EXCLUDED)
   return precision.product(tf.matmul, tf.nn.softmax(scores), value)
