@@ -99,7 +99,7 @@ def test_at_a_rate_of_zero_rows_are_the_means_of_classes():
   learning = process(local_training=still, model=RAW)
   after = tiny.weights_after(learning, 1, lambda _: COHORTS[0])
   kernel, bias, table = tiny.as_numpy(after)
-  x, y = (np.concatenate([getattr(c, n) for c in COHORTS[0]]) for n in 'xy')
+  x, y = (np.concatenate([getattr(c, n) for c in COHORTS[0]]) for n in ('x', 'labels'))
   for label in np.unique(y):
     mean = (x[y == label] @ kernel + bias).mean(0)
     np.testing.assert_allclose(table[label], [*mean, 1], atol=1e-5)
