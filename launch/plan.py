@@ -482,6 +482,7 @@ def _state_bytes(algorithm) -> int:
 def main(arguments: Sequence[str]) -> None:
   settings.refuse_arguments(arguments)
   settings.use_cache_dir()
+  settings.use_picture_format()
   values, changes = flags.FLAGS, settings.changes()
   own = ('task', 'algorithm', 'measure', *_NUMBERS)
   given = {*changes, *(name for name in own if values[name].present)}
@@ -505,13 +506,15 @@ def main(arguments: Sequence[str]) -> None:
     measures=values.measure,
   )
   found = planner.make()
-  text = plan_page.to_text(found, text_table.terminal_width())
+  written = plan_page.write(found, values.output) if values.output else ''
+  text = plan_page.to_text(found, text_table.terminal_width()) + written
   print(json.dumps(found, indent=2) + '\n' if values.json else text, end='')
 
 
 if __name__ == '__main__':
   # Not at import, since other commands have flags of these names.
   settings.define_experiment_flags()
+  settings.define_picture_flag()
   for _name, _help in _NUMBERS.items():
     app.define_float(_name, 0.0, _help, least=0.0, most=1e9)
   for _name, _help in {
@@ -519,4 +522,5 @@ if __name__ == '__main__':
     'json': 'Print the plan as JSON.',
   }.items():
     flags.DEFINE_bool(_name, False, _help)
+  flags.DEFINE_string('output', None, 'Folder for plan.json and plan.png, a picture of the bytes.')
   app.run(main, __doc__, settings.narrow_help)

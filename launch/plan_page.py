@@ -1,13 +1,16 @@
-"""A plan of `launch.plan` for people, in words and tables."""
+"""A plan of `launch.plan` for people: words, tables, and a picture of the bytes."""
 
+import pathlib
 import shlex
 import textwrap
 from collections.abc import Mapping
 
 from launch import advice
 from tasks import experiment
-from tff_xc import precision, wording
-from tff_xc.report import text_table
+from tff_xc import files, precision, wording
+from tff_xc.report import pictures, text_table
+
+_MEGA = 10**6
 
 
 def to_text(found: Mapping, width: int) -> str:
@@ -144,3 +147,35 @@ def _of_starts(found: Mapping, width: int) -> str:
     command = _filled(' '.join(words), width, indent, f'{indent}  ', ' \\\n')
     text += command.replace('\0', ' ') + _filled(told, width, indent, indent)
   return text
+
+
+def write(found: Mapping, folder: str) -> str:
+  """Writes plan.json and plan.png into a folder; returns a line that says so."""
+  path = pathlib.Path(folder)
+  figure, [ax] = pictures.panels(1, 1, (7, 5))
+  lines = [line for line in found['algorithms'] if line.get('bytes_down')]
+  rows, places = [line['class_rows'] for line in lines], {}
+  for way, marker in (('down', 'o'), ('up', '^')):
+    sent = [line[f'bytes_{way}'] / _MEGA for line in lines]
+    ax.scatter(rows, sent, marker=marker, label=way, alpha=0.7)
+  for line in lines:  # Algorithms at one place share a name.
+    place = line['class_rows'], float(f'{line["bytes_down"] / _MEGA:.2g}')
+    places.setdefault(place, []).append(line['algorithm'])
+  for place, (name, *others) in places.items():
+    more = f' and {len(others)} more' if others else ''
+    ax.annotate(f' {name}{more}', place, fontsize=7)
+  if found['most_bytes']:
+    ax.axhline(found['most_bytes'] / _MEGA, color='black', ls='--', label='limit')
+  ax.set_xscale('log')
+  pictures.label(
+    ax,
+    f'Messages of a client in a round, --task={found["task"]}',
+    'class rows requested',
+    'MB (10^6 bytes)',
+  )
+  ax.legend()
+  with files.writing(path, 'name another --output'):
+    path.mkdir(parents=True, exist_ok=True)
+    files.write_json(path / 'plan.json', found)
+    pictures.save(figure, path / 'plan.png')
+  return f'written to {path}: plan.json, plan.png\n'

@@ -1,5 +1,6 @@
 """A plan says what a run will be: its bytes are those of a real round."""
 
+import json
 import shlex
 
 import pandas as pd
@@ -235,6 +236,16 @@ def test_the_function_returns_a_frame_of_a_shape_or_of_data(few):
   assert of_data.attrs['task'] == 'table'
   assert of_data.attrs['data']['clients'] == 4
   assert (of_data['why_not'] == '').all()
+
+
+def test_json_and_a_picture_are_written(few, tmp_path):
+  found = planned(most_bytes=1e6)
+  assert 'plan.png' in plan_page.write(found, str(tmp_path / 'out'))
+  read = json.loads((tmp_path / 'out' / 'plan.json').read_text())
+  assert read['data']['classes'] == 12
+  assert read['starts'][0]['command'].startswith('python -m launch.train')
+  assert (tmp_path / 'out' / 'plan.png').stat().st_size > 1000
+  assert planned()['most_bytes'] is None
 
 
 @pytest.mark.slow
