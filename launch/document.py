@@ -65,12 +65,12 @@ def document(path: pathlib.Path) -> str:
     )
 
   def written(found):
-    start, kind, words, _, end = found.groups()
+    start, kind, words, line_end, _, end = found.groups()
     try:
       made = _KINDS[kind](path.parent, shlex.split(words))
     except (errors.InputError, AttributeError, LookupError, OSError, TypeError, ValueError) as e:
       raise errors.InputError(f'{path}, "{kind} {words}": {e}') from e
-    return start + made + end
+    return start + made.replace('\n', line_end) + end
 
   return _BLOCK.sub(written, text)
 
@@ -240,8 +240,8 @@ _KINDS = {
 # In a directory of results: why verdicts are not the paper's.
 CAUSES = 'causes.csv'
 _OPENING = re.compile(f'<!-- ({"|".join(_KINDS)}) ')
-_BLOCK = re.compile(rf'({_OPENING.pattern}(.*?) -->\n)(.*?)(<!-- end -->)', re.DOTALL)
-_END = re.compile(r'^<!-- end -->$', re.MULTILINE)
+_BLOCK = re.compile(rf'({_OPENING.pattern}(.*?) -->(\r?\n))(.*?)(<!-- end -->)', re.DOTALL)
+_END = re.compile(r'^<!-- end -->\r?$', re.MULTILINE)
 
 
 def main(arguments: Sequence[str]) -> None:

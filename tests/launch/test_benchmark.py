@@ -5,9 +5,11 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from launch import benchmark as command_lib, document
+from launch.benchmarks import svm
 from tests.launch import light
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -75,3 +77,21 @@ def test_contenders_agree_and_are_read_back(tmp_path, name):
     assert found['median_seconds']['worker'] == pytest.approx(
       sum(parts.values()) - parts['second round']
     )
+
+
+def test_the_closed_form_of_the_spread_out_is_the_gradient():
+  random = np.random.default_rng(2)
+  rows, normals = random.normal(size=[4, 3]), random.normal(size=[6, 3])
+  loss, gradient = svm.similarities(rows, normals)
+  wanted = 0.0
+  pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+  for (a, b), normal in zip(pairs, normals, strict=True):
+    along = (rows[a] - rows[b]) @ normal / np.linalg.norm(normal)
+    wanted += np.exp(-0.5 * along**2)
+  assert loss == pytest.approx(wanted)
+  for place in np.ndindex(*rows.shape):
+    step = np.zeros_like(rows)
+    step[place] = 1e-5
+    forth, _ = svm.similarities(rows + step, normals)
+    back, _ = svm.similarities(rows - step, normals)
+    assert gradient[place] == pytest.approx((forth - back) / 2e-5, abs=1e-8)

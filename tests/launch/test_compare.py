@@ -236,6 +236,20 @@ def test_scores_at_budgets_and_further_columns_are_shown(sweep, out):
   assert [rows_of(out)[n]['best.round_mean'] for n in ('fullsoftmax', 'fedss')] == ['4.0', '']
 
 
+def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path, out):
+  runs = [fake_runs.write_run(tmp_path / f'{emd}', emd=emd, negatives=emd) for emd in (1, 2)]
+  whole = fake_runs.write_run(tmp_path / 'c', 'centralized', 0, 0.8, None)
+  summary = json.loads((whole / 'summary.json').read_text())
+  summary['final']['top1'] = None
+  (whole / 'summary.json').write_text(json.dumps(summary))
+  with pytest.raises(errors.InputError, match='no reference for top1'):
+    compare.compare(runs, out, relative_to=whole)
+  assert not out.exists()
+  # Of the score that is named, it can.
+  compare.compare(runs, out, 'map@10', relative_to=whole)
+  assert (out / 'compare.png').exists()
+
+
 def test_a_reference_on_other_data_is_refused(tmp_path, out):
   def of(**data):
     return {'data': {'clients': 5, **data}}

@@ -5,9 +5,10 @@ import os
 import re
 import shlex
 
+import pandas as pd
 import pytest
 
-from launch import compare, train
+from launch import compare, evaluate, train
 from tasks import registry
 from tests import documents, processes
 from tests.datasets import images_on_disk
@@ -128,3 +129,26 @@ def test_training_says_what_the_images_are(tmp_path, capsys):
   assert images.known_classes({}, path) == 4
   with pytest.raises(errors.InputError, match='leave out --corrupt'):
     images.load(path, defaults | {'corrupt': 'fail'})
+
+
+@pytest.mark.slow
+def test_names_of_classes_are_kept_and_shown(here):
+  own_examples.photos(here)
+  command = examples()[1][0]
+
+  def names_of(run):
+    return [*pd.read_csv(run / 'classes.csv')['name']]
+
+  run(command)
+  assert names_of(here / 'runs' / 'tar' / 'fedavg') == [0, 1, 2]
+  names = pd.DataFrame({'class': [0, 1, 2], 'name': ['cat', 'dog', 'emu']})
+  names.to_csv('classes.csv', index=False)
+  with pytest.raises(errors.InputError, match='other data: names_checksum was'):
+    run(command)
+  run(command.replace('runs/tar', 'runs/named'))
+  named = here / 'runs' / 'named' / 'fedavg'
+  assert names_of(named) == ['cat', 'dog', 'emu']
+  evaluate.run(str(named))
+  heading = (named / 'confusion.csv').read_text().splitlines()[0]
+  assert heading.startswith('class of the test examples of')  # Of test.csv's user_id.
+  assert heading.endswith(',emu,other')

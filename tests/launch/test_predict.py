@@ -250,6 +250,27 @@ def test_users_get_lists_of_items_that_they_have_not(here, capsys, more):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('repeats', [True, False])
+def test_predictions_for_the_test_are_those_of_the_evaluation(here, repeats):
+  """Each user's history before its last item; also by exported files."""
+  run, found, frame, _ = items(here, **SEQUENCE, leave_out_seen=not repeats)
+  if not repeats:
+    frame = frame.drop_duplicates()
+  before = frame.groupby('user').head(-1)
+  before.to_csv('before.csv', index=False)
+  prediction.run(['before.csv'], run_dir=str(run), top=5, output='p.csv')
+  rows = rows_of('p.csv')[1]
+  last = frame.groupby('user').tail(1)
+  hits = [item in row[1::2] for (_, item), row in zip(last.to_numpy(), rows, strict=True)]
+  measured = found.evaluator(found.weights)
+  assert np.mean(hits) == pytest.approx(measured['hit@5'])
+  export.run(str(run), 'file', top=12)
+  prediction.run(['before.csv'], model='file', top=5, output='f.csv')
+  for row, other in zip(rows, rows_of('f.csv')[1], strict=True):
+    assert row[1::2] == other[1::2]
+
+
+@pytest.mark.slow
 def test_lines_of_text_are_continued(here):
   changes = test_evaluate._shakespeare(here)
   run = test_evaluate.untrained(here / 'run', 'shakespeare', 'fedavg', **changes)

@@ -194,7 +194,7 @@ def test_failures_are_told_with_the_time_left(tmp_path, started, capsys):
   assert '--client_threads=4' not in runs_lib.arguments_of(runs[0], {'client_threads': 1}, 4)
 
 
-def test_what_is_no_run_of_this_sweep_is_refused(planned, tmp_path):
+def test_what_is_no_run_of_this_sweep_is_refused(planned, tmp_path, started):
   runs, given = planned
   other = sweep_lib.plan('glyphs', 'fedss', {'rounds': 21}, [{'negatives': 2}], [0], tmp_path)
   assert not runs_lib.is_finished(other[0])  # More rounds go on.
@@ -207,6 +207,14 @@ def test_what_is_no_run_of_this_sweep_is_refused(planned, tmp_path):
   ):
     sweep_lib.sweep(runs, given, tmp_path, 0, None)
   lock.lock(tmp_path, 'output').close()  # The sweep has released it.
+  # Other data end it as soon as a run has ended.
+  _change_config(runs[0], data={'examples': 60})
+  points = [{'negatives': n} for n in (2, 5, 7)]
+  runs = sweep_lib.plan('glyphs', 'fedss', given, points, [0], tmp_path)
+  with pytest.raises(errors.InputError, match='examples was 60 and is None'):
+    sweep_lib.sweep(runs, given, tmp_path, 0, None)
+  assert len(started[0]) == 1  # And not the third.
+  assert not (tmp_path / 'sweep.md').exists()
 
 
 def _change_config(run, **changes):

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
+from launch import evaluate, export, prediction
 from tasks import experiment
 from tff_xc.data import sparse
 from tff_xc.round import process
@@ -56,6 +57,32 @@ def test_the_summary_has_the_test_scores_of_the_round_that_validation_chose(tmp_
   assert chosen['by'] == 'ndcg@10_validation' and chosen['round'] == best
   assert chosen['hit@10'] == metrics['hit@10'][best]
   assert set(summary['baselines']) == {'popularity', 'markov', 'cooccurrence'}
+
+
+@pytest.mark.slow
+def test_lists_and_files_are_of_the_round_that_validation_chose(tmp_path, capsys):
+  random, path = np.random.default_rng(0), tmp_path / 'run'
+  frame = pd.DataFrame({'user': np.repeat(range(9), 8)})
+  frame['item'] = [f'i{i}' for i in random.integers(0, 12, len(frame))]
+  table = str(tmp_path / 'mine.csv')
+  frame.to_csv(table, index=False)
+  how = {'data_dir': table, 'negatives': 3, 'rounds': 3, 'eval_every': 1}
+  config = experiment.resolve('items', 'fedss', {**how, 'embedding_dim': 4})
+  experiment.assemble(config, run_dir=str(path)).run(str(path))
+  metrics = pd.read_csv(path / 'metrics.csv')
+  metrics['ndcg@10_validation'] = np.where(metrics['round'] == 2, 0.9, 0.1)
+  metrics.to_csv(path / 'metrics.csv', index=False)
+  texts = {}
+  for wanted in ('chosen', '2', 'last'):
+    output = tmp_path / f'{wanted}.csv'
+    given = {'run_dir': str(path), 'round_wanted': wanted}
+    prediction.run([table], **given, output=str(output))
+    texts[wanted] = output.read_text()
+  assert texts['chosen'] == texts['2'] != texts['last']
+  card = export.run(str(path), str(tmp_path / 'file'), top=12)
+  assert card['rounds'] == 2
+  evaluate.run(str(path))
+  assert 'after 3 rounds; launch.predict' in capsys.readouterr().out
 
 
 @pytest.mark.slow

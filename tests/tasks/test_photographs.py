@@ -2,12 +2,13 @@
 
 import shutil
 
+import numpy as np
 import pytest
 
 from datasets.splits import rules
-from launch import plan
+from launch import make_splits, plan
 from tasks import experiment, photographs, registry
-from tests.datasets import images_on_disk
+from tests.datasets import images_on_disk, sop_on_disk as sop
 from tff_xc import errors, heads
 from tff_xc.report import run_files
 
@@ -16,6 +17,21 @@ NAMES = [task.name for task in photographs.TASKS]
 
 def resolve(task, algorithm='fedss', **changes):
   return experiment.resolve(task, algorithm, changes)
+
+
+def split(folder, ids, retrieval):
+  """Writes a split of images `CLASS/NAME`, two users."""
+  folder.mkdir(parents=True)
+
+  def of(name):
+    return f'{name},{name.split("/")[0]}'
+
+  rows = [f'{i % 2},{of(name)}' for i, name in enumerate(ids)]
+  for name, lines in (
+    ('federated_train', ['user_id,image_id,class', *rows]),
+    ('retrieval', ['image_id,class', *map(of, retrieval)]),
+  ):
+    (folder / f'{name}.csv').write_text('\n'.join(lines))
 
 
 def test_all_rules_and_the_papers_tasks_are_here():
@@ -152,3 +168,48 @@ def test_tffs_own_files_need_no_split(tmp_path):
   dataset, _ = task.load(str(tmp_path), options)
   assert dataset.train.client_ids == ['user0', 'user1', 'user2']
   assert len(dataset.test) == 4
+
+
+def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
+  ids = [f'{c}_final/{i}_0.JPG' for c in ('bicycle', 'mug') for i in range(4)]
+  images_on_disk.write(tmp_path / sop.FOLDER, ids)
+  (tmp_path / 'sop').mkdir()
+  path = str(tmp_path / 'sop' / sop.FOLDER)
+  shutil.make_archive(path, 'zip', tmp_path, sop.FOLDER)
+  split(tmp_path / 'sop' / 'sop', ids[:3] + ids[4:7], (ids[3], ids[7]))
+  options = resolve('sop', encoder='small', image_size=16)['options']
+  dataset, _ = registry.get('sop').load(str(tmp_path), options)
+  assert dataset.num_classes == 2
+  assert len(dataset.retrieval) == 2
+  assert np.all(dataset.retrieval.labels >= 2)
+  assert 'has 2 classes, and the published split 11,318' in (capsys.readouterr().err)
+
+
+@pytest.mark.slow
+def test_the_whole_path(tmp_path, in_process):
+  """From the owners' lists and JPEGs to a split, rounds and retrieval."""
+  lists = sop.lists([20] * 6, [4] * 3)
+  folder = sop.write(tmp_path / 'sop', *lists)
+  sop.write_images(folder, *lists)
+  settings = rules.get('sop').settings(examples_per_client=40)
+  request, output = rules.Request('sop', settings), tmp_path / 'sop' / 'sop'
+  make_splits.make(request, str(folder), {}, str(output))
+
+  def run(algorithm, name, **changes):
+    given = {'data_dir': str(tmp_path), 'image_size': 32, 'rounds': 2}
+    given |= {'clients_per_round': 2, 'eval_every': 2, **changes}
+    config = experiment.resolve('sop', algorithm, given)
+    return experiment.assemble(config).run(str(tmp_path / name))
+
+  final = run('fedss', 'fedss', negatives=4, local_steps=1)['final']
+  assert set(final) == {'map@10', 'map@r', 'train_top1'}
+  assert np.isfinite(list(final.values())).all()
+  sent = {}
+  for trained in ('bottleneck', 'all'):
+    given = {'virtual_client_size': 32, 'encoder': 'mobilenet_v2'}
+    summary = run('fedavgm', trained, trainable=trained, **given)
+    sent[trained] = summary['bytes_up_per_client_round']
+  # 6 classes and the layer from 1,280 to 64, of 2.3 million parameters.
+  expected = 4 * (6 * 64 + 1281 * 64)
+  assert sent['bottleneck'] == pytest.approx(expected, rel=0.01)
+  assert sent['all'] > 20 * expected

@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import signal
+import subprocess
 import sys
 import time
 
@@ -12,6 +14,7 @@ from launch.benchmarks.peers import protocol
 from tests import processes
 from tff_xc import errors
 
+_ROOT = pathlib.Path(__file__).parents[3]
 FAKE = harness.Benchmark(
   name='fake',
   summary='',
@@ -171,3 +174,22 @@ def test_a_contender_that_fails_is_one_sentence(monkeypatch, second, expected):
   pid = contender._process.pid
   contender.end()
   assert not processes.is_running(pid)
+
+
+_PARENT = """
+from tests.launch.benchmarks import test_harness
+contender = test_harness.started('time.sleep(600)')
+contender.round()
+print(contender._process.pid, flush=True)
+contender.round()
+"""
+
+
+def test_a_contender_ends_with_its_parent():
+  parent = subprocess.Popen(
+    [sys.executable, '-c', _PARENT], cwd=_ROOT, stdout=subprocess.PIPE, text=True
+  )
+  pid = int(parent.stdout.readline())
+  parent.send_signal(signal.SIGKILL)
+  parent.communicate(timeout=30)
+  assert processes.ends(pid)

@@ -192,6 +192,21 @@ def test_the_centroids_of_buckets_are_nearer_as_they_have_more_positives(monkeyp
   assert ratio(apart, [0, 0, 1, 1, 1, 1]) < 0.4
 
 
+def test_a_hash_that_is_not_uniform_is_told(monkeypatch):
+  """Infrequent labels that no frequent one joins break Lemma 1's bound."""
+  y = np.zeros([400, 30], bool)
+  y[:, :5], y[0] = True, True
+  dataset = sets_of(y, y[:, :1] + np.arange(400)[:, None], np.arange(400) % 2)
+  above = 'standard errors above the bound of Lemma 1'
+  assert studies.hashed(dataset, 1, 4)[above] > -3
+
+  def apart(ids, seed, size):
+    return np.where(ids < 5, 0, 1 + ids % (size - 1))
+
+  monkeypatch.setattr(hashing, 'buckets', apart)
+  assert studies.hashed(dataset, 1, 4)[above] < -3
+
+
 # -- FedSS --
 
 
