@@ -1,1 +1,1 @@
-"""Measurements: ranking metrics, bytes on the wire, and reports of runs."""
+"""Measurements: scores of models, message sizes, leakage and privacy."""

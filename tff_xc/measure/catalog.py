@@ -1,8 +1,8 @@
-"""Every metric, named once, without importing TensorFlow or NumPy.
+"""Defines every metric, without importing TensorFlow or NumPy.
 
-`SCORES` are measured by evaluations; they are the columns of "final" and "best"
-in summary.json. `ROUND` are measured in every round, and `STEPS` in those of some
-algorithms. A file of metrics may have more columns, of an algorithm of one's own.
+Evaluations measure `SCORES`, the keys of "final" and "best" in summary.json. Every round
+measures `ROUND`, and the rounds of some algorithms also measure `STEPS`. A metrics.csv
+may have further columns if a user's own algorithm adds metrics.
 """
 
 import re
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
   import pandas as pd
 
-# The k of metrics with an @k, except MAP@10; those of lists of items are longer.
+# The k of metrics with an @k, except MAP@10, and the k of metrics for lists of items.
 AT = (1, 3, 5)
 _OF_LISTS = (*AT, 10, 20)
 
 
 class Metric(NamedTuple):
-  """A metric."""
+  """The heading, definition and properties of a metric."""
 
   heading: str  # Its name in tables and legends.
   meaning: str  # Its definition, in one line.
@@ -26,49 +26,49 @@ class Metric(NamedTuple):
   # 'validation', 'retrieval', 'propensity', 'train', 'class rows', 'clients'. Empty for
   # `ROUND`.
   needs: tuple[str, ...] = ()
-  # 'fraction', printed in percent ('mcc' may be negative); 'distance' of unit
+  # 'fraction', printed in percent ('mcc' may be negative); 'distance' between unit
   # vectors, in [0, 2]; 'bytes', 'rows', 'examples', 'clients', 'batches',
   # 'parameters', 'seconds', 'norm' or 'loss'.
   unit: str = 'fraction'
   better: str = 'higher'  # 'higher', 'lower', or 'neither'.
 
   def best(self, values: 'pd.Series') -> float:
-    """Returns the best of a column's values; nan if it has none but nan."""
+    """Returns the best of a column's values; nan if all are nan."""
     return float(values.min() if self.better == 'lower' else values.max())
 
 
-# Of each metric: name | heading | unit | better | needs, and below its meaning. A
-# name with {k} stands for one metric with each k of `AT`, with {list} of `_OF_LISTS`.
+# Each entry is name | heading | unit | better | needs, and the meaning on the next lines. A
+# name with {k} stands for a metric for each k in `AT`, and {list} for each in `_OF_LISTS`.
 _SCORES = """
 top1 | top-1 | fraction | higher | test
     test examples whose class is ranked first
 top5 | top-5 | fraction | higher | test
-    test examples whose class is among the 5 ranked first; of one label each, where
-    it equals hit@5 and recall@5
+    test examples whose class is among the 5 ranked first; equals hit@5 and recall@5, as
+    each example has one label
 macro_f1 | macro F1 | fraction | higher | test
     mean F1 of the classes among the test labels or the predictions
 mcc | MCC | fraction | higher | test
     Matthews correlation of predicted and true classes; from -1 to 1, 0: chance
 test_loss | test loss | loss | lower | test + class rows
-    cross-entropy of the softmax over all classes, mean over test examples; of two
-    classes it is the binary one
+    cross-entropy of the softmax over all classes (binary cross-entropy if there are two),
+    mean over test examples
 p@{k} | P@{k} | fraction | higher | test
     share of labels among the {k} ranked first
 pc@{k} | capped P@{k} | fraction | higher | test
-    labels among the {k} ranked first, over at most the labels that there are
+    labels among the {k} ranked first, over {k} or the example's number of labels if that
+    is smaller
 pc@{k}_frequent | capped P@{k} frequent | fraction | higher | test + propensity
-    part of capped P@{k} by labels of at least 1 % of the training examples
+    part of capped P@{k} that comes from labels of at least 1 % of the training examples
 pc@{k}_infrequent | capped P@{k} infrequent | fraction | higher | test + propensity
-    part of capped P@{k} by labels of less than 1 % of the training examples
+    part of capped P@{k} that comes from labels of less than 1 % of the training examples
 pc_mean | mean capped P | fraction | higher | test
     mean of capped P@1, P@3 and P@5
 pc_mean_validation | validation capped P | fraction | higher | validation
     mean of capped P@1, P@3 and P@5 on validation examples
 ndcg@{list} | nDCG@{list} | fraction | higher | test
-    labels among the {k} ranked first, discounted by rank, over the best
-    possible
+    labels among the {list} ranked first, discounted by rank, over the best possible value
 psp@{k} | PSP@{k} | fraction | higher | test + propensity
-    P@{k} with labels weighted by 1 / propensity, over the best possible
+    P@{k} with labels weighted by 1 / propensity, over the best possible value
 hit@{list} | hit@{list} | fraction | higher | test
     test examples with a label among the {list} ranked first
 recall@{list} | recall@{list} | fraction | higher | test
@@ -76,25 +76,26 @@ recall@{list} | recall@{list} | fraction | higher | test
 map@10 | MAP@10 | fraction | higher | retrieval
     mean average precision among the 10 nearest examples of unseen classes
 map@r | MAP@R | fraction | higher | retrieval
-    as MAP@10 among the R nearest; R: number of other examples of the class
+    mean average precision among the R nearest examples of unseen classes, where the class
+    of the query has R other examples
 retrieval_recall@{k} | R@{k} | fraction | higher | retrieval
-    examples of unseen classes with one of their class among the {k} nearest
+    examples of unseen classes with an example of the same class among the {k} nearest
 train_top1 | train top-1 | fraction | higher | train
     training examples whose class is ranked first
 class_distance_min | least class distance | distance | higher | train + class rows
-    smallest distance of two class rows of length 1
+    smallest distance between two class rows scaled to length 1
 class_distance_mean | mean class distance | distance | higher | train + class rows
-    mean distance of two class rows of length 1; 0: collapsed
+    mean distance between two class rows scaled to length 1; 0: all rows are equal
 """
 _ROUND = """
 loss | loss | loss | lower
     training loss, mean over the examples of the round
 loss_largest | largest loss | loss | lower
-    training loss of the client with the largest, mean over its examples; of
-    clients whose update counts (--largest_loss)
+    largest training loss of a client, mean over its examples, among clients whose
+    update counts (--largest_loss)
 local_accuracy | local top-1 | fraction | higher
-    training examples whose class is ranked first among the rows that their
-    client holds, during local training
+    training examples whose class is ranked first among the rows that the
+    client received, during local training
 bytes_down_per_client | down / client | bytes | lower
     bytes that a client receives, mean
 bytes_up_per_client | up / client | bytes | lower
@@ -112,30 +113,30 @@ clients_dropped | clients dropped | clients | lower
 clients_skipped | clients skipped | clients | neither
     clients without examples
 client_dropouts | client drop-outs | clients | neither
-    drawn clients that left before they sent anything
+    sampled clients that left before they sent anything
 client_attackers | client attackers | clients | neither
-    clients that trained and attack (--attack)
+    participating clients that attack (--attack)
 workers | workers | workers | neither
     workers that trained clients (--runtime=cluster)
 workers_lost | workers lost | workers | lower
-    workers that ended or did not answer; others trained their clients
+    workers that ended or did not answer; other workers trained their clients
     (--runtime=cluster)
 worker_bytes_down | to workers | bytes | lower
-    bytes from the driver to all workers in a round: what each is sent, and the
-    server's values once for each node; not the programs (--runtime=cluster)
+    bytes from the driver to all workers in a round: each worker's messages, and the
+    server's values once for each node, without the programs (--runtime=cluster)
 worker_bytes_up | from workers | bytes | lower
     bytes from all workers to the driver in a round (--runtime=cluster)
 epsilon | epsilon | epsilon | lower
-    of the differential privacy of the model so far, beside --dp_delta; of rounds with
-    an evaluation (--dp)
+    epsilon of the model's differential privacy so far, for the given --dp_delta; only in
+    rounds with an evaluation (--dp)
 rows_chosen | rows chosen | rows | neither
     rows of all tables that are chosen for an update and noise (--dp_rows=chosen)
 clients_rows_clipped | rows clipped | clients | neither
-    clients of whose rows a number was clipped to --secure_bound (--secure_sums)
+    clients with a number in their rows that was clipped to --secure_bound (--secure_sums)
 clients_zeroed | clients zeroed | clients | neither
     clients whose update counted as no change (--robust_aggregation)
 zeroing_norm | zeroing norm | norm | neither
-    largest number that an update may have (--robust_aggregation)
+    an update with a larger absolute number counts as no change (--robust_aggregation)
 clients_clipped | clients clipped | clients | neither
     clients whose update was scaled down (--robust_aggregation)
 clipping_norm | clipping norm | norm | neither
@@ -147,11 +148,11 @@ client_parameters_peak | parameters held | parameters | lower
 seconds | s / round | seconds | lower
     seconds of a round
 """
-# Of a run that evaluates single clients (--evaluate_clients).
+# Scores of a run that evaluates single clients (--evaluate_clients).
 _CLIENTS = """
 client_top1_mean | client top-1 | fraction | higher | clients
-    share of a client's held-out examples whose first-ranked class is right (of sets
-    of labels, is among them), mean over the same clients at every evaluation
+    share of a client's held-out examples whose first-ranked class is right (is one of
+    the labels, for sets of labels), mean over the same clients at every evaluation
 client_top1_median | client top-1 median | fraction | higher | clients
     median of these clients' shares
 client_top1_p10 | client top-1 p10 | fraction | higher | clients
@@ -161,18 +162,18 @@ client_top1_worst | client top-1 worst tenth | fraction | higher | clients
 client_top1_std | client top-1 std | fraction | lower | clients
     standard deviation of these clients' shares
 """
-# Of single algorithms' server steps.
+# Metrics of the server steps of single algorithms.
 _STEPS = """
 support_vectors | support vectors | rows | neither
     clients whose row of a class is a support vector, mean over classes
 support_vectors_least | least support vectors | rows | neither
-    support vectors of the class with the fewest
+    number of support vectors of the class with the fewest
 support_vectors_most | most support vectors | rows | neither
-    support vectors of the class with the most
+    number of support vectors of the class with the most
 support_vectors_class_1 | support vectors of class 1 | rows | neither
     support vectors of class 1, as TurboSVM-FL counts them in Table 4
 machines_stopped | machines stopped | fraction | lower
-    support vector machines that ended at the most steps
+    support vector machines that stopped at the maximum number of steps
 pair_similarity | pair similarity | fraction | lower
     similarity of two class rows along the normal between them, mean over pairs
 """
@@ -196,7 +197,7 @@ def _read(text: str) -> Mapping[str, Metric]:
 SCORES, ROUND, STEPS = map(_read, (_SCORES, _ROUND, _STEPS))
 OF_CLIENTS = tuple(_read(_CLIENTS))
 SCORES |= _read(_CLIENTS)
-# The same scores of validation examples, by which a round may be chosen.
+# The suffix of the same scores on validation examples, which may select the best round.
 VALIDATION = '_validation'
 for _name, _of_test in list(SCORES.items()):
   if _of_test.needs == ('test',) and _name + VALIDATION not in SCORES:
@@ -206,13 +207,13 @@ for _name, _of_test in list(SCORES.items()):
       needs=('validation',),
     )
 METRICS: Mapping[str, Metric] = {**SCORES, **ROUND, **STEPS}
-# Fractions of test or retrieval examples; of these, the ones that tell most.
+# The scores of test or retrieval examples that are fractions.
 HELD_OUT = tuple(
   name
   for name, m in SCORES.items()
   if {'test', 'retrieval'} & set(m.needs) and m.unit == 'fraction'
 )
-# Not defined for sets of labels.
+# Scores that are not defined for sets of labels.
 OF_ONE_LABEL = ('top1', 'top5', 'macro_f1', 'mcc', 'test_loss', 'train_top1')
 OF_ONE_LABEL += tuple(n + VALIDATION for n in OF_ONE_LABEL[:4])
 HEADLINES = ('top1', 'p@1', 'map@10', 'hit@10')
@@ -220,12 +221,12 @@ DISTANCES = tuple(n for n, m in SCORES.items() if m.unit == 'distance')
 
 
 def measurable(names: Collection[str], present: Collection[str]) -> tuple[str, ...]:
-  """Returns those of the scores `names` whose needs are all `present`."""
+  """Returns the scores among `names` whose needs are all `present`."""
   return tuple(n for n in names if set(SCORES[n].needs) <= set(present))
 
 
 def ranks(names: Collection[str]) -> tuple[int, ...]:
-  """Returns `AT`, and the k of further scores of lists among `names`, ascending."""
+  """Returns the k in `AT` and of the list metrics among `names`, ascending."""
   lists = ('ndcg@', 'hit@', 'recall@')
   names = [n.removesuffix(VALIDATION) for n in names if n.startswith(lists)]
   more = {int(n.partition('@')[2]) for n in names}

@@ -1,4 +1,4 @@
-"""How single clients fare: a model's scores on their own held-out examples."""
+"""Scores of a model on each client's own held-out examples."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 # The values of the column `part` of `clients`.
 TRAINED, UNSEEN = 'trained', 'unseen'
-# Groups of clients are of about equal numbers of them.
+# The most groups of clients, and the fewest clients that are grouped.
 _GROUPS, _LEAST = 4, 8
-# A stream of numpy generators: [seed, stream].
+# The stream of a numpy generator that is seeded with [seed, stream].
 _DRAWN = 4
 
 
@@ -26,11 +26,11 @@ def top1(
   held_out: partition_lib.Partition,
   predict: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
-  """Returns float64 [K], the share of each client's examples that are ranked right.
+  """Returns float64 [K], the share of each client's examples that are predicted right.
 
-  `predict` returns the first class, int [k], of examples of these numbers. It is right
-  if it is the example's class, or among its labels; examples without labels do not
-  count. A client of which none counts has nan.
+  `predict` maps numbers of examples, int [k], to their first-ranked classes, int [k]. A
+  prediction is right if it is the example's class or one of its labels. Examples without
+  labels do not count. A client without any counted example has nan.
   """
   numbers, owners = held_out.numbers, held_out.owners()
   labels = pool.labels[numbers]
@@ -51,10 +51,10 @@ def top1(
 
 
 def statistics(scores: np.ndarray) -> dict[str, float]:
-  """Returns mean, median, p10, worst and std of scores float [K], without nan.
+  """Returns mean, median, p10, worst and std of scores float [K], ignoring nan.
 
-  `p10` is the 10th percentile, `worst` the mean of the lowest tenth (at least one),
-  `std` the standard deviation of the population. All are nan without any score.
+  `p10` is the 10th percentile, `worst` the mean of the lowest tenth (at least one score),
+  and `std` the population's standard deviation. All are nan if there is no score.
   """
   ranked = np.sort(scores[~np.isnan(scores)])
   if not len(ranked):
@@ -71,9 +71,9 @@ def statistics(scores: np.ndarray) -> dict[str, float]:
 def parts(
   dataset: client_data.FederatedDataset,
 ) -> Iterator[tuple[str, partition_lib.Partition, partition_lib.Partition]]:
-  """Yields (part, training examples, held-out ones) of trained and unseen clients.
+  """Yields (part, training examples, held-out examples) for trained and unseen clients.
 
-  InputError if the data set knows no held-out examples of any client.
+  Raises InputError if no client of the data set has held-out examples.
   """
   found = []
   if dataset.held_out is not None:
@@ -89,10 +89,10 @@ def parts(
 
 
 def clients(dataset: client_data.FederatedDataset) -> 'pd.DataFrame':
-  """Returns a row for each client of `parts`, in their order.
+  """Returns a row for each client of `parts`, in the order of the parts.
 
-  Columns are `client`, its id; `part`; `training_examples` and `test_examples`; and
-  `classes`, the distinct classes of both.
+  The columns are `client`, the id; `part`; the numbers of `training_examples` and
+  `test_examples`; and `classes`, the number of distinct classes of both.
   """
   import pandas as pd
 
@@ -117,10 +117,11 @@ def clients(dataset: client_data.FederatedDataset) -> 'pd.DataFrame':
 
 
 def groups(values: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-  """Yields (least, most, bool [K]) of up to four groups of clients by int [K] values.
+  """Yields (least value, largest value, members bool [K]) for groups of similar clients.
 
-  They have about equal numbers of clients. Nothing, where all values are equal or
-  clients are fewer than eight.
+  `values`, int [K], are split at their quartiles, so at most four groups have about equal
+  numbers of clients. Yields nothing if all clients would be in one group, or if there are
+  fewer than eight.
   """
   if len(values) < _LEAST:
     return
@@ -135,9 +136,9 @@ def groups(values: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
 
 
 def drawn(dataset: client_data.FederatedDataset, count: int, seed: int) -> partition_lib.Partition:
-  """Returns the held-out examples of `count` training clients that have some.
+  """Returns the held-out examples of `count` random training clients that have any.
 
-  InputError if fewer have.
+  Raises InputError if fewer clients have held-out examples.
   """
   sizes = np.zeros(0, int)
   if dataset.held_out is not None:

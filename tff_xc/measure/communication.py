@@ -1,21 +1,23 @@
-"""Bytes that a client receives and sends in a round, and FullSoftmax's bytes.
+"""Computes the bytes that a client receives and sends in a round, and FullSoftmax's bytes.
 
-The rule: bytes are those of the payload of one client and round, without
-padding (messages: FedSS, Algorithm 1 and section 3).
-  down: the encoder's trained weights and the requested rows of every table; with
-        a class row its probability, if the server sends these; and what parts of
-        a round carry (`tff_xc.round.parts`), such as SCAFFOLD's variate;
+The bytes count the payload of one client in one round, without padding (messages: FedSS,
+Algorithm 1 and section 3).
+  down: the encoder's trained weights and the requested rows of every table; for each
+        class row also its probability, if the server sends probabilities; and the
+        messages of a round's parts (`tff_xc.round.parts`), such as SCAFFOLD's control
+        variate;
   up:   the requested ids, then the encoder's delta, the updated rows with their
         ids, and the client's weight, one float. With compression
         (`tff_xc.options.compression`), each row or tensor takes whole bytes, and its
-        least and largest number are sent, too. With distributed privacy, clients send
+        smallest and largest number are sent, too. With distributed privacy, clients send
         integers of whole bytes. Parts of a round may add replies.
 With `Bfloat16`, weights, rows and deltas have 2 bytes a number in both directions, and
-all else has 4.
-A table of which every row is requested has no ids in either message: row c is
-at place c. The round's seed, other scalars, and the sums behind its metrics, some 50
-bytes, are not counted. A client whose update is dropped is counted like any other.
-`tests/round/test_crossing.py` compares this with what a round feeds and folds.
+everything else has 4.
+If every row of a table is requested, neither message contains ids, because row c is at
+index c. The round's seed, other scalars, and the sums for the metrics, about 50 bytes, are
+not counted. A client whose update is dropped is counted like any other.
+`tests/round/test_crossing.py` compares these bytes with the values that a round passes to
+clients and aggregates.
 """
 
 from __future__ import annotations
@@ -38,19 +40,19 @@ class TableSizes(NamedTuple):
   """Sizes of a table's messages, in bytes."""
 
   row_bytes: int  # One row as clients hold it: 4 d, and 4 more with a bias.
-  down: int  # What a client receives for each row that it requests.
-  up: int  # What it sends for each: ids, and the row.
+  down: int  # The bytes that a client receives for each row that it requests.
+  up: int  # The bytes that a client sends for each such row: ids and the row.
 
 
 @dataclasses.dataclass(frozen=True)
 class Messages:
-  """Converts numbers of requested rows into bytes."""
+  """Sizes of messages; converts numbers of requested rows into bytes."""
 
-  encoder_bytes: int  # Trained weights as clients hold them, except tables.
-  frozen_bytes: int  # The encoder's other weights, which clients hold.
-  # What FullSoftmax sends one way: the weights of the task's own model, with all class rows.
+  encoder_bytes: int  # The encoder's trained weights in a client's memory, without tables.
+  frozen_bytes: int  # The encoder's other weights in a client's memory.
+  # Bytes of FullSoftmax in one direction: the weights of the task's model with all class rows.
   full_bytes: int
-  # What a client receives, and what it sends, besides `tables`.
+  # Bytes that a client receives and sends besides `tables`.
   down: int
   up: int
   tables: Mapping[str, TableSizes]  # By name.
@@ -58,7 +60,11 @@ class Messages:
   has_clients: bool = True
 
   def of_round(self, rows: Mapping[str, float], largest: Mapping[str, float]) -> dict[str, float]:
-    """Returns the columns of bytes of a round, of mean and `largest` rows by table."""
+    """Returns a round's metrics of message and client sizes.
+
+    `rows` is the mean and `largest` the largest number of rows that a client requests, by
+    table.
+    """
     tables = self.tables.items()
     down = self.down + sum(rows[name] * t.down for name, t in tables)
     up = self.up + sum(rows[name] * t.up for name, t in tables)
@@ -71,15 +77,15 @@ class Messages:
     }
 
   def saving(self, sent: float) -> float | None:
-    """Returns the fraction of FullSoftmax's bytes, down and up, that is not sent.
+    """Returns the fraction of FullSoftmax's bytes, down and up, that is saved.
 
     Args:
       sent: bytes that a client receives and sends in a round.
 
     Returns:
-      A number up to 1. It is negative if the client sends and receives more than
-      FullSoftmax's clients do: rows with ids, control variates, wide hash tables.
-      None for training without clients, which has no messages to compare.
+      A number up to 1. It is negative if the client receives and sends more than
+      FullSoftmax's clients, for example because of row ids, control variates, or wide
+      hash tables. None for training without clients, which has no messages.
     """
     if not self.has_clients:
       return None
@@ -120,7 +126,7 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
       ids + (ids + sent(row) if table.merge.sends_rows else 0),
     )
 
-  with tf.Graph().as_default():  # Nothing is computed.
+  with tf.Graph().as_default():  # Only shapes are needed, so compute nothing.
     messages_ = tf.nest.flatten([*parts.messages(algorithm).values()])
   replies = tf.nest.flatten([part.reply_spec for part in algorithm.parts])
 
@@ -130,7 +136,7 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   trained = _of_encoder(frozen.trained_part(algorithm, specs))
   trained_bytes = total(held, trained)
   all_bytes = total(held, _of_encoder(specs))
-  # FullSoftmax sends the same share of the encoder, of which FedMLH has copies.
+  # FullSoftmax would send the same share of the task's encoder; FedMLH has several copies.
   plain = (algorithm.task_model or algorithm.model).weight_specs()
   encoder = total(held, _of_encoder(plain)) * trained_bytes // max(all_bytes, 1)
   return Messages(
@@ -144,25 +150,25 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   )
 
 
-# Clients whose features are read to count them.
+# Features are counted for about this many clients.
 _MOST_READ = 1000
 
 
 class OwnRows(NamedTuple):
-  """How many rows of a table the examples of each client name."""
+  """The number of rows of a table that each client's examples need."""
 
-  counts: np.ndarray  # int [k], of clients that have examples.
-  sizes: np.ndarray  # int [k], the numbers of their examples.
+  counts: np.ndarray  # int [k], the numbers of rows of clients that have examples.
+  sizes: np.ndarray  # int [k], the numbers of examples of these clients.
 
 
 def own_rows(
   train: client_data.PartitionedClientData, num_classes: int, drawn: int = 0, tied: bool = False
 ) -> dict[str, OwnRows]:
-  """Returns, by table, how many rows the clients' examples name in a round.
+  """Returns by table the number of rows that each client's examples need in a round.
 
-  A client names the classes of all of its examples, and the features of the `drawn`
-  examples that it uses; 0: all. Features are those of one draw of 1,000 clients. If
-  they are `tied` to class rows, one table holds both.
+  A client needs the classes of all of its examples, and the features of the `drawn`
+  examples that it uses (0: all). Features are counted in one random draw for about 1,000
+  clients. If features are `tied` to class rows, one table has both.
   """
   import numpy as np
 

@@ -16,17 +16,17 @@ from tff_xc.data import (
 )
 from tff_xc.measure import catalog, client_scores, ranking, search
 
-# Most training examples for 'train_top1'.
+# The most training examples for 'train_top1'.
 _TRAIN_EXAMPLES = 5_000
-# Embeddings that are ranked at once: each search reads the whole class table.
+# Rank at least this many embeddings at once, because each search reads the whole class table.
 _RANKED_AT_ONCE = 2048
-# Ranks in memory, where rankings lack what an example has seen, thousands of classes.
+# The most ranks in memory if an example's `seen` classes, maybe thousands, are left out.
 _RANKS = 2**22
-# Parts of a data set that a metric may need and the set may lack.
+# Parts that a metric may need and a data set may lack.
 _OF_DATA = ('test', 'validation', 'retrieval', 'propensity')
 _RETRIEVAL = {n for n, m in catalog.SCORES.items() if 'retrieval' in m.needs}
 _MEAN = 'pc_mean'
-# Those of `ranking.label_set_scores`, and their mean.
+# The metrics of `ranking.label_set_scores`, and the mean of capped P@k.
 _RANKED = {
   *(
     name
@@ -35,20 +35,20 @@ _RANKED = {
   ),
   _MEAN,
 }
-# The most scores in memory at once; an example has n.
+# The most scores in memory at once; each example has n scores.
 _SCORES = 2**25
 _EXAMPLES = 256
-# Neighbouring labels of which the largest score is found first.
+# The number of neighboring labels in a group; `top_labels` first compares groups.
 _GROUP = 64
 
 
 class Evaluator:
   """Measures a model by the metrics of `catalog.SCORES`.
 
-  Test, validation and some training examples are ranked among all classes (a single
-  label is a set of one); retrieval examples among each other. Distances are those of
-  the classes that training clients hold. Examples are read block by block. ValueError
-  for a metric that does not exist or that the data do not allow.
+  Test, validation and some training examples rank all classes (a single label is a set of
+  one label). Retrieval examples rank each other. Distances are measured between the
+  classes of training clients. Examples are read block by block. Raises ValueError for a
+  metric that does not exist or that the data do not allow.
   """
 
   def __init__(
@@ -58,7 +58,7 @@ class Evaluator:
     metrics: Sequence[str],
     clients: partition_lib.Partition | None = None,
   ):
-    """`clients` have the held-out examples of those that `catalog.OF_CLIENTS` are of."""
+    """Prepares; `clients` are the held-out examples for `catalog.OF_CLIENTS`."""
     if unknown := set(metrics) - set(catalog.SCORES):
       raise ValueError(f'there is no metric {", ".join(sorted(unknown))}.')
     for name in metrics:
@@ -80,7 +80,7 @@ class Evaluator:
     wanted, measured, data = set(self.metrics), {}, self._dataset
     if wanted & _RETRIEVAL:
       pool = data.retrieval
-      # Of several networks side by side, all of an example's numbers.
+      # Concatenate the embeddings of parallel networks, if there are several.
       embeddings = self.embeddings(weights, pool).reshape([len(pool), -1])
       measured |= ranking.retrieval_scores(embeddings, pool.labels)
     if wanted & set(catalog.OF_CLIENTS):
@@ -115,16 +115,16 @@ class Evaluator:
   def embeddings(
     self, weights, pool: pool_lib.Pool, numbers: np.ndarray | None = None
   ) -> np.ndarray:
-    """Returns float32 [k, d] of all k examples, or of those of `numbers`."""
+    """Returns embeddings float32 [k, d] of all examples, or of those in `numbers`."""
     return np.concatenate(list(self._embedded(weights, pool, numbers)))
 
   def predict(self, weights, pool: pool_lib.Pool, numbers: np.ndarray | None = None) -> np.ndarray:
-    """Returns int32 [k], the best class among all n for each of k examples."""
+    """Returns int32 [k], the first-ranked of all n classes for each of k examples."""
     rank = self._ranker(weights)
     return self._top(weights, rank, pool, numbers, 1)[:, 0]
 
   def of_clients(self, weights, held_out: partition_lib.Partition) -> np.ndarray:
-    """Returns float64 [K], `client_scores.top1` of numbers in the pool of `train`."""
+    """Returns float64 [K], `client_scores.top1` of examples in the pool of `train`."""
     pool = self._dataset.train.pool
 
     def predict(numbers):
@@ -146,7 +146,7 @@ class Evaluator:
       yield embed(weights, sparse.as_tensors(x)).numpy()
 
   def _ranked(self, weights, rank, wanted, pool=None) -> dict[str, float]:
-    """Returns the metrics that need a ranking of classes, of test examples or a pool's."""
+    """Returns the metrics that rank classes, for `pool` or by default the test examples."""
     of_one = [
       name
       for name in catalog.OF_ONE_LABEL
@@ -180,10 +180,10 @@ class Evaluator:
     return measured
 
   def _with_losses(self, rank, table, labels, losses: list):
-    """Returns `rank`, which appends each example's cross-entropy to `losses`.
+    """Wraps `rank` so that it appends each example's cross-entropy to `losses`.
 
-    With logits z it is log sum_c exp(z_c) - z_y, as while clients train on all classes.
-    `labels` int [e] are in the order in which the examples are ranked.
+    With logits z it is log sum_c exp(z_c) - z_y, like the training loss over all classes.
+    `labels`, int [e], are in the order in which the examples are ranked.
     """
     if self._model.head.scoring_rows(table) is None:
       raise ValueError('test_loss needs a logit of each class.')
@@ -222,7 +222,7 @@ class Evaluator:
     return np.concatenate(top)
 
   def _ranker(self, weights):
-    """Returns a function: embeddings [e, ...], k -> int32 [e, k], best first."""
+    """Returns a function (embeddings [e, ...], k) -> classes int32 [e, k], best first."""
     table = weights.class_table
     scoring = self._model.head.scoring_rows(table)
     if scoring is None:
@@ -231,7 +231,7 @@ class Evaluator:
     return lambda embeddings, k: search.top_k(embeddings, rows, k, bias)
 
   def _embedding_of_sparse(self, weights):
-    """Returns the function for sparse examples, traced once for any sizes."""
+    """Returns the embedding function of sparse examples, traced once for all sizes."""
     if self._embed_sparse is None:
       specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), weights)
       self._embed_sparse = tf.function(
@@ -243,7 +243,7 @@ class Evaluator:
 
   @functools.cached_property
   def _some_training_examples(self) -> np.ndarray:
-    """Numbers of whole clients' examples in a fixed random order, until enough."""
+    """Numbers of up to 5,000 training examples of clients in a fixed random order."""
     partition, some = self._dataset.train.partition, [np.zeros(0, np.int64)]
     for index in np.random.default_rng(0).permutation(len(partition)):
       if sum(map(len, some)) >= _TRAIN_EXAMPLES:
@@ -253,7 +253,7 @@ class Evaluator:
 
 
 def _many(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-  """Yields embeddings of some thousand examples, of which there may be none."""
+  """Joins blocks of embeddings to blocks of at least `_RANKED_AT_ONCE`, except the last."""
   held = []
   for embedded in blocks:
     held.append(embedded)
@@ -265,10 +265,10 @@ def _many(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 class LabelSearch:
-  """Finds the best labels by the scores of one head; it is traced once.
+  """Finds the best labels by the scores of one head; the search is traced once.
 
-  For heads whose scores are no inner products (`heads.Head.scoring_rows`). Scores are
-  computed for a block of examples at a time, so memory depends on neither number.
+  It serves heads whose scores are not inner products (`heads.Head.scoring_rows`). Scores
+  are computed for a block of examples at a time, so memory is bounded.
   """
 
   def __init__(self, head: heads.Head, num_labels: int):
@@ -276,7 +276,7 @@ class LabelSearch:
     self._of_block = tf.function(self._best, autograph=False, reduce_retracing=True)
 
   def __call__(self, embeddings: np.ndarray, table: tf.Tensor, k: int) -> np.ndarray:
-    """Returns int32 [e, k], as `top_labels`, of [e, ...] and float32 [rows, d]."""
+    """Returns the best labels int32 [e, k] for embeddings [e, ...] and table [rows, d]."""
     table = tf.convert_to_tensor(table)
     at_once = max(1, min(_SCORES // self._num_labels, _EXAMPLES))
     best = np.empty([len(embeddings), k], np.int32)
@@ -291,16 +291,17 @@ class LabelSearch:
 
 
 def top_labels(scores: tf.Tensor, k: int) -> tf.Tensor:
-  """Returns int32 [b, k], the labels of the k largest of scores [n, b]; ties by label.
+  """Returns int32 [b, k], the labels with the k largest scores of [n, b].
 
-  A label without a finite score is not returned; a row that lacks labels ends in -1.
-  The k best labels are in the k groups of neighbouring labels with the largest maxima
-  (of equal ones, the first). Only the labels of these groups are sorted.
+  Of equal scores, the lower label comes first. A label without a finite score is not
+  returned; a row with fewer than k labels ends in -1. The k best labels lie in the k
+  groups of neighboring labels with the largest maxima (the first groups, if equal). Only
+  the labels of these groups are sorted.
   """
   n, size = scores.shape[0], tf.shape(scores)[1]
   maxima = _group_maxima(scores)
   groups = tf.math.top_k(tf.transpose(maxima), min(k, maxima.shape[0])).indices
-  # In ascending order, because of equal scores `tf.math.top_k` takes the first.
+  # Sort the groups, because `tf.math.top_k` returns the first of equal scores.
   starts = _GROUP * tf.sort(groups, axis=1)
   labels = tf.reshape(starts[:, :, None] + tf.range(_GROUP), [size, -1])
   examples = tf.broadcast_to(tf.range(size)[:, None], tf.shape(labels))
@@ -314,7 +315,7 @@ def top_labels(scores: tf.Tensor, k: int) -> tf.Tensor:
 
 
 def _group_maxima(scores):
-  """Returns float32 [groups, b]; the last group may have fewer labels."""
+  """Returns each group's largest score, float32 [groups, b]; the last group may be smaller."""
   n, size = scores.shape[0], tf.shape(scores)[1]
   whole = n - n % _GROUP
   groups = tf.reshape(scores[:whole], [whole // _GROUP, _GROUP, size])

@@ -1,7 +1,7 @@
-"""What a server can infer of a client from its requests and its updates.
+"""Measures what a server can infer about a client from its requests and updates.
 
-A posterior is that of Bayes' rule for a server that knows the algorithm and its
-settings, and neither the client's randomness nor anything else of the client.
+Posteriors follow from Bayes' rule for a server that knows the algorithm and its settings,
+but neither the client's random numbers nor anything else about the client.
 """
 
 from collections.abc import Callable
@@ -11,15 +11,15 @@ import numpy as np
 import scipy.special
 import scipy.stats
 
-# A class with a larger posterior is known to be the client's own.
+# A class with a larger posterior counts as known to belong to the client.
 KNOWN = 0.5
 
 
 def auc(scores: np.ndarray, positive: np.ndarray) -> float:
-  """Returns the area under the ROC curve of scores [k] for positive, bool [k].
+  """Returns the area under the ROC curve of scores [k] for `positive`, bool [k].
 
-  That is the probability that a positive has a higher score than another, ties half.
-  nan without both kinds.
+  It is the probability that a random positive has a higher score than a random negative,
+  where ties count one half. It is nan unless both kinds exist.
   """
   scores, positive = np.asarray(scores), np.asarray(positive, bool)
   ones, others = positive.sum(), (~positive).sum()
@@ -30,13 +30,13 @@ def auc(scores: np.ndarray, positive: np.ndarray) -> float:
 
 
 def of_sampled(requests: np.ndarray, own: int) -> np.ndarray:
-  """Returns float64 [r, n], the posterior after each of r requests, bool [r, n].
+  """Returns float64 [r, n], the posterior of each class after each of r requests.
 
-  Of requests that hold all own classes and sampled others, whichever schedule samples
-  them (`request.SCHEDULES`, except the last): given the negatives' number, every set of
-  `own` classes that are in all requests is equally likely to have caused them, since
-  the schedules treat all other classes alike. The prior is uniform over sets of this
-  size, which the length of a request tells.
+  `requests`, bool [r, n], contain all `own` classes of the client and sampled negatives,
+  sampled by any of `request.SCHEDULES` except the last. The prior is uniform over sets of
+  `own` classes, a size that the length of a request reveals. The schedules treat all
+  other classes alike, so every set of `own` classes that are in all requests is equally
+  likely to have caused them.
   """
   in_all = np.logical_and.accumulate(requests, axis=0)
   count = np.maximum(in_all.sum(axis=1, keepdims=True), 1)
@@ -46,11 +46,12 @@ def of_sampled(requests: np.ndarray, own: int) -> np.ndarray:
 def of_randomized(
   requests: np.ndarray, log_likelihoods: Callable[[int, int], tuple[float, float]], prior: float
 ) -> np.ndarray:
-  """Returns float64 [r, n], as `of_sampled`, of randomized responses.
+  """Returns float64 [r, n], the posterior like `of_sampled`, for randomized responses.
 
-  Classes are independent, each an own one with probability `prior`. A class's number of
-  requests is sufficient: `log_likelihoods(times, requests)` are the logs of those of an
-  own class and of another (`randomized.Response.log_likelihoods`).
+  Classes are independent, and each belongs to the client with probability `prior`. The
+  number of requests that contain a class is a sufficient statistic.
+  `log_likelihoods(times, requests)` returns the log-likelihoods of this number for a class
+  of the client and for another class (`randomized.Response.log_likelihoods`).
   """
   times, found = np.cumsum(requests, axis=0), np.zeros(requests.shape)
   for i, of_request in enumerate(times):
@@ -62,12 +63,13 @@ def of_randomized(
 
 
 def of_buckets(rows_of: np.ndarray, seen: np.ndarray) -> np.ndarray:
-  """Returns float64 [n], a score of each label by the buckets that a client has.
+  """Returns float64 [n], a score of each label from the buckets that a client uses.
 
-  A candidate is a label all of whose buckets, `rows_of` int [n, R], are seen, bool
-  [rows]. 0: no candidate; 1: the only candidate for one of the buckets, if the seen
-  buckets are those of own labels, and no others; else the share of own labels that is
-  needed to explain the buckets, at least, among the candidates.
+  `rows_of`, int [n, R], are the buckets of each label, and `seen`, bool [rows], says which
+  buckets the client uses, exactly those of its own labels. A label is a candidate if all
+  of its buckets are seen. The score is 0 if the label is not a candidate, and 1 if it is
+  the only candidate for one of the buckets. The other candidates share the smallest
+  number of further labels that could explain the buckets, divided by their number.
   """
   candidates = seen[rows_of].all(axis=1)
   if not candidates.any():
@@ -84,17 +86,17 @@ def of_buckets(rows_of: np.ndarray, seen: np.ndarray) -> np.ndarray:
 
 
 class Told(NamedTuple):
-  """What a posterior tells of one client's own classes."""
+  """How much a posterior reveals about one client's own classes."""
 
   auc: float  # Area under the ROC curve over all classes.
-  posterior: float  # Mean of the own classes.
+  posterior: float  # Mean posterior of the client's own classes.
   known: float  # Share of the own classes whose posterior is above `KNOWN`.
-  above: int  # Number of classes, own or not, whose posterior is.
-  hits: int  # Number of own ones among them.
+  above: int  # Number of all classes whose posterior is above `KNOWN`.
+  hits: int  # Number of own classes among these.
 
 
 def told(posterior: np.ndarray, own: np.ndarray) -> Told:
-  """Summarises a posterior float64 [n] of own classes, bool [n], of which there are some."""
+  """Summarizes a posterior float64 [n]; `own`, bool [n], are the client's classes (not none)."""
   above = posterior > KNOWN
   return Told(
     auc(posterior, own),
@@ -106,23 +108,24 @@ def told(posterior: np.ndarray, own: np.ndarray) -> Told:
 
 
 def clipped(parts: list[np.ndarray], norm: float) -> list[np.ndarray]:
-  """Returns an update's arrays, scaled to at most this L2 norm together."""
+  """Returns an update's arrays, scaled so that their joint L2 norm is at most `norm`."""
   size = np.sqrt(sum(np.sum(np.square(p, dtype=np.float64)) for p in parts))
   return [p * min(1.0, norm / max(size, 1e-300)) for p in parts]
 
 
 def by_size(moved: np.ndarray) -> np.ndarray:
-  """Returns float64 [k], how far each row moved, of changes [k, d]."""
+  """Returns float64 [k], the norms of the changes of rows [k, d]."""
   return np.linalg.norm(moved.astype(np.float64), axis=1)
 
 
 def by_direction(moved: np.ndarray) -> np.ndarray:
-  """Returns float64 [k], a score in [-1, 1] of own rows by the directions of changes.
+  """Returns float64 [k], a score in [-1, 1] that a row is the client's own.
 
-  A softmax pulls own rows towards embeddings and pushes all others away, so that there
-  are two kinds of directions: with most rows, or against them. Each row's direction
-  counts alike, since the changes themselves nearly cancel (a softmax's gradients have
-  the sum 0). Own rows are of the kind that moves further.
+  The score uses the directions of the changes [k, d]. A softmax pulls own rows towards
+  embeddings and pushes all other rows away, so a row moves with or against most rows. All
+  rows' directions have equal weight, because the changes themselves nearly cancel (the
+  gradients of a softmax have the sum 0). Of the two kinds of rows, the client's own rows
+  are those that move further.
   """
   units = moved / np.maximum(by_size(moved), 1e-300)[:, None]
   others = units.sum(axis=0) - units

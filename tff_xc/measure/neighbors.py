@@ -1,6 +1,6 @@
-"""The nearest of a gallery's embeddings: exactly, or by an index for millions.
+"""Finds the nearest embeddings of a gallery, exactly or with an index for millions.
 
-Distances are Euclidean, between embeddings of length 1; they are in [0, 2].
+Distances are Euclidean distances between embeddings of length 1, in [0, 2].
 """
 
 import numpy as np
@@ -10,44 +10,44 @@ from tff_xc.measure import ranking, search
 
 EXACT, HNSW = 'exact', 'hnsw'
 KINDS = EXACT, HNSW
-# Of the graph: links of a point, and candidates as it is built and searched (Malkov
-# and Yashunin, arXiv:1603.09320, whose M and ef these are).
+# Parameters of the graph: links of a point (M), and candidates during construction and
+# search (ef). See Malkov and Yashunin, arXiv:1603.09320.
 _LINKS, _BUILT_WITH, _SEARCHED_WITH = 32, 80, 128
 
 
 def unit(embeddings: np.ndarray) -> np.ndarray:
-  """Returns float32 [k, d] of length 1, of embeddings [k, ...]."""
+  """Flattens embeddings [k, ...], and returns them as float32 [k, d] of length 1."""
   flat = np.asarray(embeddings).reshape([len(embeddings), -1])
   return ranking.normalise(flat).astype(np.float32)
 
 
 def build(kind: str, points: np.ndarray) -> 'Exact | Hnsw':
-  """Builds an index of `KINDS` of points as of `unit`."""
+  """Builds an index of the given kind, one of `KINDS`; `unit` returns suitable points."""
   return {EXACT: Exact, HNSW: Hnsw}[kind](points)
 
 
 def check(kind: str) -> None:
-  """Refuses an index whose package is not installed."""
+  """Raises InputError if the package for this kind of index is not installed."""
   if kind == HNSW:
     _faiss()
 
 
 class Exact:
-  """Compares a query with every point; of equal distances the first point comes first.
+  """Compares a query with every point; on equal distances the earlier point comes first.
 
   `points` are float32 [n, d] of length 1.
   """
 
   def __init__(self, points: np.ndarray):
     self.points = points
-    # Less their mean, so that points that all lie together can be told apart.
+    # Subtract the mean, so that points close to each other can be distinguished.
     self._centre = points.mean(axis=0, dtype=np.float64)
     self._centred = (points - self._centre).astype(np.float32)
     squares = np.einsum('nd,nd->n', *(self._centred,) * 2, dtype=np.float64)
     self._bias = -squares / 2
 
   def find(self, queries: np.ndarray, k: int) -> np.ndarray:
-    """Returns int64 [q, k], nearest first; -1 where there are no more points.
+    """Returns int64 [q, k], the nearest points first; -1 if there are fewer than k points.
 
     Queries are float32 [q, d] of length 1.
     """
@@ -58,14 +58,14 @@ class Exact:
 
 
 class Hnsw:
-  """A graph of near points, by FAISS. It may miss some; see `recall`."""
+  """FAISS's graph of near points. It may miss neighbors; `recall` measures how many."""
 
   def __init__(self, points: np.ndarray):
     self.points = points
     faiss = _faiss()
     self._graph = faiss.IndexHNSWFlat(points.shape[1], _LINKS)
     self._graph.hnsw.efConstruction = _BUILT_WITH
-    # Several threads would make another graph each time.
+    # With several threads, every build would give a different graph.
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -74,14 +74,14 @@ class Hnsw:
       faiss.omp_set_num_threads(threads)
 
   def find(self, queries: np.ndarray, k: int) -> np.ndarray:
-    """As `Exact.find`."""
+    """Returns approximate neighbors in the form of `Exact.find`."""
     self._graph.hnsw.efSearch = max(_SEARCHED_WITH, 2 * k)
     found = self._graph.search(queries, k)[1]
     return _in_order(queries, self.points, found)
 
 
 def _in_order(queries, points, found: np.ndarray) -> np.ndarray:
-  """Returns points found, each query's by its distances, which rounding may swap."""
+  """Sorts each query's points by exact distance, because rounding may swap them."""
   order = np.argsort(distances(queries, points, found), axis=1, kind='stable')
   return np.take_along_axis(found, order, axis=1)
 
@@ -98,13 +98,13 @@ def _faiss():
 
 
 def distances(queries: np.ndarray, points: np.ndarray, found: np.ndarray) -> np.ndarray:
-  """Returns float64 [q, k] of what `find` returned; nan where that is -1."""
+  """Returns distances float64 [q, k] to the points from `find`; nan where a point is -1."""
   apart = queries[:, None].astype(np.float64) - points[found]
   apart = np.sqrt((apart**2).sum(axis=2))
   return np.where(found >= 0, apart, np.nan)
 
 
 def recall(found: np.ndarray, exact: np.ndarray) -> float:
-  """Returns the share of the exact neighbours int [q, k] that were found."""
+  """Returns the share of the exact neighbors, int [q, k], that were found."""
   same = (found[:, :, None] == exact[:, None, :]) & (exact >= 0)[:, None, :]
   return float(same.any(axis=1).sum() / max((exact >= 0).sum(), 1))

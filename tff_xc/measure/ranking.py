@@ -1,10 +1,10 @@
-"""Metrics of rankings and predictions: the scores that an evaluation measures.
+"""Computes the scores of an evaluation from rankings, predictions and embeddings.
 
-Top-1 and top-5 over all classes, macro F1 and the Matthews correlation; P@k, hit@k,
-recall@k, nDCG@k and PSP@k of sets of labels; MAP@10, MAP@R and recall@k of nearest
-examples; a client's confusion; distances of class rows.
-Examples without a label are skipped in the metrics of sets, because no ranking can
-score on them.
+They are top-1 and top-5 over all classes, macro F1 and the Matthews correlation; P@k,
+hit@k, recall@k, nDCG@k and PSP@k for sets of labels; MAP@10, MAP@R and recall@k for
+nearest examples; a client's confusion matrix; and distances between class rows.
+The metrics for sets of labels skip examples without a label, because every ranking would
+score 0 on them.
 """
 
 import math
@@ -20,16 +20,16 @@ from tff_xc.measure import catalog, search
 
 
 def normalise(rows: np.ndarray) -> np.ndarray:
-  """Returns `rows` [k, d] with unit Euclidean norm, float64; zero stays zero.
+  """Returns `rows` [k, d] scaled to Euclidean norm 1, float64; a zero row stays zero.
 
-  It adds 1e-12 to the norms, as the cosine head does.
+  The norms are increased by 1e-12, as in the cosine head.
   """
   rows = np.asarray(rows, np.float64)
   return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12)
 
 
 def _pairs(found, labels) -> tuple[np.ndarray, np.ndarray]:
-  """Returns both as arrays; ValueError unless they have one length, above 0."""
+  """Returns both as arrays; raises ValueError unless their lengths are equal and above 0."""
   found, labels = np.asarray(found), np.asarray(labels)
   if len(found) != len(labels) or not len(labels):
     raise ValueError(
@@ -39,7 +39,7 @@ def _pairs(found, labels) -> tuple[np.ndarray, np.ndarray]:
 
 
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
-  """Returns the share of `predictions` int [e] equal to `labels` int [e]."""
+  """Returns the share of `predictions` int [e] that equal `labels` int [e]."""
   predictions, labels = _pairs(predictions, labels)
   return float(np.mean(predictions == labels))
 
@@ -47,7 +47,7 @@ def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
 def top_accuracy(top: np.ndarray, labels: np.ndarray, k: int) -> float:
   """Returns the share of `labels` int [e] among the first k columns of `top`.
 
-  `top` int [e, k or more] are an example's classes, the best first, or -1.
+  `top`, int [e, k or more], are each example's classes, the best first; -1 means no class.
   """
   top, labels = _pairs(top, labels)
   return float((top[:, :k] == labels[:, None]).any(axis=1).mean())
@@ -58,7 +58,8 @@ def confusion(predictions: np.ndarray, labels: np.ndarray, class_ids: np.ndarray
 
   Row i counts the examples of class `class_ids[i]`. Column j < c counts those predicted
   as `class_ids[j]`, and column c those predicted as a class that the client does not
-  hold. Labels are int [e] among the distinct class_ids int [c], else ValueError.
+  have. Raises ValueError unless `class_ids`, int [c], are distinct and contain all
+  `labels`, int [e].
   """
   size = len(class_ids)
   places = {label: i for i, label in enumerate(np.asarray(class_ids).tolist())}
@@ -78,20 +79,20 @@ def retrieval_scores(
 ) -> dict[str, float]:
   """Returns map@10 and map@r of embeddings [e, d] with labels int [e].
 
-  Every example is a query against all others. The distance is Euclidean, between
-  l2-normalised embeddings; ties go to the lower number. P(i) is the precision
-  among the i nearest. rel(i) is 1 if the i-th has the query's class, and 0
-  otherwise. R_q other examples have this class.
+  Every example is a query against all others. Distances are Euclidean distances between
+  embeddings of norm 1; of equally near examples, the lower number comes first. P(i) is
+  the precision among the i nearest. rel(i) is 1 if the i-th nearest has the query's class,
+  and 0 otherwise. R_q other examples have this class.
     map@10: mean over all queries of 1/10 sum_{i<=10} P(i) rel(i). R and the
       denominator are 10 for every query (FedSS, eq. 9). A query without a
       relevant example scores 0 and is kept. Perfect retrieval of a class of c
       examples therefore reaches only min(c - 1, 10) / 10.
     map@r: mean over the queries with R_q > 0 of 1/R_q sum_{i<=R_q} P(i) rel(i)
       (Musgrave et al., 2020); nan if there is no such query.
-    retrieval_recall@k, of each k of `catalog.AT`: share of all queries with
+    retrieval_recall@k, for each k in `catalog.AT`: share of all queries with
       rel(i) = 1 for an i <= k, as metric learning defines its Recall@K (Musgrave
       et al., 2020). A query with R_q = 0 scores 0, as in map@10.
-  A block has the most distances in memory at once, 8 bytes each.
+  `block` is the maximum number of distances in memory, 8 bytes each.
   """
   embeddings, labels = _pairs(embeddings, labels)
   _, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
@@ -121,13 +122,13 @@ def retrieval_scores(
 def single_label_scores(predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
   """Returns macro_f1, a fraction, and mcc, in [-1, 1], with O(e + n) memory.
 
-  Definitions and corner cases are scikit-learn's, whose functions build a confusion
-  matrix of n x n entries. With t_c examples of class c, of which h_c are predicted as
-  c, and p_c predictions of c (int [e]; -1: none):
+  Definitions and corner cases equal those of scikit-learn, whose functions build a
+  confusion matrix of n x n entries. `predictions` and `labels` are int [e]; -1 means no
+  prediction. t_c examples have class c, p_c are predicted as c, and h_c both:
     macro_f1: mean of 2 h_c / (t_c + p_c) over the classes that occur among the
       labels or the predictions (`f1_score(average='macro', zero_division=0)`).
-    mcc: (e sum h - sum t p) / sqrt((e^2 - sum t^2) (e^2 - sum p^2)), and 0 where
-      the denominator is 0 (`matthews_corrcoef`; Gorodkin, 2004).
+    mcc: (e sum h - sum t p) / sqrt((e^2 - sum t^2) (e^2 - sum p^2)), or 0 if the
+      denominator is 0 (`matthews_corrcoef`; Gorodkin, 2004).
   """
   predictions, labels = _pairs(predictions, labels)
   size = 2 + max(int(predictions.max()), int(labels.max()))
@@ -162,22 +163,23 @@ def label_set_scores(
   propensity: sparse.Propensity | None = None,
   ks: Sequence[int] = (1, 3, 5),
 ) -> dict[str, float]:
-  """Returns p@k, hit@k, recall@k, pc@k and ndcg@k; with a propensity more; all are fractions.
+  """Returns p@k, hit@k, recall@k, pc@k and ndcg@k, and with `propensity` also psp@k and parts.
 
-  `top` int [e, k or more] are an example's classes, the best first, or -1; labels bool
-  [e, n] are Y_i, ascending. Of the N examples with labels, ranks from 1:
+  `top`, int [e, k or more], are each example's classes, the best first; -1 means no class.
+  `labels`, bool [e, n], are the sets Y_i, with ascending indices. All scores are fractions.
+  The N examples with labels count, and ranks start at 1:
     p@k: 1/N sum_i |top_k(i) & Y_i| / k.
     hit@k: share of the examples with top_k(i) & Y_i not empty.
     recall@k: 1/N sum_i |top_k(i) & Y_i| / |Y_i|.
-    ndcg@k: 1/N sum_i of the sum of 1 / log2(rank + 1) over the ranks up to k
+    ndcg@k: mean over i of the sum of 1 / log2(rank + 1) over the ranks up to k
       that hit, divided by the same sum over the first min(k, |Y_i|) ranks.
-    psp@k: the sum of 1 / p_l over all examples and hits, divided by that of the
-      best ranking, which has each example's k labels of largest 1 / p_l. It is
-      one ratio of sums, not a mean of ratios.
-    pc@k, capped: 1/N sum_i |top_k(i) & Y_i| / min(k, |Y_i|).
+    psp@k: the sum of 1 / p_l over all examples and hits, divided by the same sum for
+      the best ranking, which has each example's k labels with the largest 1 / p_l. It
+      is one ratio of sums, not a mean of ratios.
+    pc@k, capped P@k: 1/N sum_i |top_k(i) & Y_i| / min(k, |Y_i|).
     pc@k_frequent, pc@k_infrequent: the hits among the frequent labels, and among
       the others, over the same min(k, |Y_i|); their sum is pc@k (FedMLH).
-  ValueError if no example has a label, or `top` has too few columns.
+  Raises ValueError if no example has a label, or if `top` has too few columns.
   """
   counts = np.diff(labels.indptr)
   if len(top) != len(counts) or not counts.any():
@@ -212,10 +214,10 @@ def label_set_scores(
 def without(
   top: np.ndarray, seen: scipy.sparse.csr_matrix, k: int, scores: np.ndarray | None = None
 ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-  """Returns int [e, k], the first classes of `top` [e, j] that are not in `seen`.
+  """Returns int [e, k], the first k classes of `top` [e, j] that are not in `seen`.
 
-  `seen` bool [e, n] are sets of classes, ascending; a row that lacks classes ends in -1.
-  With `scores` [e, j] it returns those of these classes, too.
+  `seen`, bool [e, n], are sets of classes with ascending indices. A row with fewer than k
+  classes ends in -1. With `scores` [e, j], the scores of these classes are returned, too.
   """
   if seen.nnz:
     top = np.where(_hits(top, seen), -1, top)
@@ -227,7 +229,7 @@ def without(
 
 
 def frequent(propensity: sparse.Propensity) -> np.ndarray:
-  """Returns bool [n], the labels of at least `FREQUENT` of the examples."""
+  """Returns bool [n], whether at least a share `FREQUENT` of the examples has the label."""
   counts = np.asarray(propensity.label_counts)
   return counts >= FREQUENT * propensity.num_examples
 
@@ -238,7 +240,7 @@ def inverse_propensities(propensity: sparse.Propensity) -> np.ndarray:
   Jain, Prabhu, Varma: "Extreme Multi-label Loss Functions", KDD 2016.
 
   Raises:
-    ValueError: for fewer than 3 training examples, which make C negative.
+    ValueError: there are fewer than 3 training examples, which would make C negative.
   """
   if propensity.num_examples < 3:
     raise ValueError('propensities need at least 3 training examples.')
@@ -248,7 +250,7 @@ def inverse_propensities(propensity: sparse.Propensity) -> np.ndarray:
 
 
 def single_labels(labels: np.ndarray) -> scipy.sparse.csr_matrix:
-  """Returns `labels` int [e] as sets of one label each."""
+  """Converts `labels` int [e] to sets of one label each."""
   labels = np.asarray(labels, np.int32)
   return scipy.sparse.csr_matrix(
     (np.ones(len(labels), bool), labels, np.arange(len(labels) + 1)),
@@ -257,7 +259,7 @@ def single_labels(labels: np.ndarray) -> scipy.sparse.csr_matrix:
 
 
 def _hits(top, labels):
-  """Returns bool [e, k]: whether a class is among its example's labels."""
+  """Returns bool [e, k], whether each class of `top` is among its example's labels."""
   stride = 1 + max(int(top.max(initial=0)), int(labels.indices.max(initial=0)))
   keys = stride * _examples_of(labels.indptr) + labels.indices
   wanted = stride * np.arange(len(top), dtype=np.int64)[:, None] + top
@@ -266,13 +268,13 @@ def _hits(top, labels):
 
 
 def _examples_of(row_splits):
-  """Returns int64 [labels]: the example of each label."""
+  """Returns int64 [labels], the index of the example of each label."""
   counts = np.diff(row_splits)
   return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
 
 
 def _capped(hits, counts):
-  """Returns the mean of hits [e, k] over min(k, an example's labels)."""
+  """Returns the mean over examples of hits [e, k] divided by min(k, number of labels)."""
   return (hits.sum(axis=1) / np.minimum(counts, hits.shape[1])).mean()
 
 
@@ -283,7 +285,7 @@ def _ndcg(hits, counts):
 
 
 def _largest_by_rank(values, row_splits, k):
-  """Returns float64 [k]: sums over examples of the largest, second, ..."""
+  """Returns float64 [k], sums over examples of the largest value, the second, and so on."""
   examples = _examples_of(row_splits)
   order = np.lexsort((-values, examples))
   ranks = np.arange(len(values)) - row_splits[:-1][examples]
@@ -296,12 +298,13 @@ def class_distances(
 ) -> tuple[float, float]:
   """Returns the smallest and the mean distance between two class rows.
 
-  Distances are Euclidean, between l2-normalised rows [n, d], over all pairs of different
-  classes of `class_ids` (None: all), or of a sample of them without replacement, the same
-  for the same seed and classes; the default takes 67 MB. They have float64 precision even
-  between nearly equal rows; nan with fewer than two classes, or if a row is not finite.
-  Without its regulariser, FedAwS lets the rows collapse, and both go to 0; independent
-  directions are sqrt(2) apart on average.
+  Distances are Euclidean distances between rows [n, d] scaled to norm 1, over all pairs of
+  classes in `class_ids` (None: all). If there are more than `sample` classes, a sample
+  without replacement is used, which depends on `seed` and the classes; the default takes
+  67 MB. The distances have float64 precision even between nearly equal rows. Both results
+  are nan if there are fewer than two classes or if a row is not finite. Without its
+  regularizer, FedAwS makes the rows equal, and both results go to 0. Independent
+  directions have a distance of sqrt(2) on average.
   """
   class_rows = np.asarray(class_rows)
   if class_ids is None:
@@ -314,6 +317,6 @@ def class_distances(
   rows = normalise(class_rows[ids])
   if len(rows) < 2 or not np.isfinite(rows).all():
     return float('nan'), float('nan')
-  # Direct differences: a product of the rows would cancel between equal ones.
+  # Subtract rows directly, because products of nearly equal rows would lose precision.
   distances = distance.pdist(rows)
   return float(distances.min()), float(distances.mean())

@@ -7,9 +7,9 @@ result depends on the block size, the BLAS or its threads. In a plain float32
 product, the scores of two equal columns may differ in the last bit, which silently
 reorders ties.
 
-Few scores need float64. A float32 product of a block bounds every score from one side,
-and only the pairs whose bound is among the k best, or may be, are computed exactly.
-Where too many are, as in a table of similar rows, all pairs are.
+Few scores need float64. A float32 product of a block gives an upper bound of every score.
+Only pairs whose bound may be among the k best are computed exactly. If there are too many
+such pairs, as in a table of similar rows, all pairs are computed exactly.
 """
 
 import math
@@ -25,7 +25,7 @@ _CLASS_BITS = 28
 # With 2^25 per unit, a squared distance of points of the unit ball is at most
 # 2^52. Rounding moves a component by at most 1.5e-8, less than float32 does.
 _POINT_BITS = 25
-# Unit roundoff of float32.
+# The unit roundoff of float32.
 _ROUNDOFF = 2.0**-24
 # Outside these norms, float32 might overflow or lose small products.
 _FLOAT32_NORMS = (2.0**-40, 2.0**40)
@@ -33,17 +33,17 @@ _EXAMPLES_AT_ONCE = 2048
 _CLASSES_AT_ONCE = 8192
 # The whole first block is scored exactly, because there is no k-th best yet.
 _FIRST_CLASSES = 1024
-# If more than this share of a block's classes, or of all points, passes for an
-# example, all are computed exactly: single pairs cost so much more each.
+# If more than this share of a block's classes, or of all points, may be among the best of
+# an example, all are computed exactly, because a single pair costs about 32 times as much.
 _CROWDED_SHARE = 1 / 32
-# Most entries of vectors that are gathered at once.
+# The most entries of vectors to gather at once.
 _GATHERED = 2**21
-# Groups of points for each neighbour, and the least number of groups.
+# The number of groups of points for each neighbor, and the smallest number of groups.
 _GROUPS_PER_NEIGHBOUR, _LEAST_GROUPS = 16, 256
 
 
 def _finite_norms(rows: np.ndarray, block: int = 2**16) -> np.ndarray:
-  """Returns float64 [k]: Euclidean norms of `rows`, nan if not finite."""
+  """Returns float64 [k], the Euclidean norms of `rows` [k, d]; nan if not finite."""
   norms = np.empty(len(rows))
   at_once = max(1, block // max(1, rows.shape[1]))
   for start in range(0, len(rows), at_once):
@@ -55,17 +55,20 @@ def _finite_norms(rows: np.ndarray, block: int = 2**16) -> np.ndarray:
 
 
 def _power_of_two(norms):
-  """Returns the least power of two above `norms`; 1 where they are 0 or nan."""
+  """Returns the smallest power of two above each norm; 1 for norms that are 0 or nan."""
   norms = np.nan_to_num(norms)
   return np.where(norms > 0, np.exp2(np.frexp(norms)[1]), 1.0)
 
 
 def _smallest(values: np.ndarray, k: int) -> np.ndarray:
-  """Returns int64 [q, k]: columns of the k smallest, in stable order; -1: infinite."""
+  """Returns int64 [q, k], the columns of the k smallest values, in stable order.
+
+  An infinite value gives -1.
+  """
   kth = np.partition(values, k - 1, axis=1)[:, k - 1 : k]
   chosen = values <= kth
   surplus = np.flatnonzero(chosen.sum(axis=1) > k)
-  if len(surplus):  # Of columns that tie for the last places, the lowest win.
+  if len(surplus):  # If columns tie for the last places, the lowest columns win.
     tied = values[surplus] == kth[surplus]
     places = k - (values[surplus] < kth[surplus]).sum(axis=1, keepdims=True)
     tied_rank = tied.cumsum(axis=1, dtype=np.int32)
@@ -82,14 +85,14 @@ class _Examples(NamedTuple):
   """A batch of examples in fixed point."""
 
   fixed: np.ndarray  # float64 [b, d], integers.
-  # float64 [b], powers of two; `fixed` * scale * 2^-24 are the examples.
+  # float64 [b], powers of two. The examples are `fixed` * scale * 2^-24.
   scale: np.ndarray
   norms: np.ndarray  # float64 [b], upper bounds of the rounded examples' norms.
   float32: np.ndarray  # [b, d], exactly the rounded examples.
 
 
 class _Table(NamedTuple):
-  """The classes."""
+  """The class rows, with their biases and norms."""
 
   rows: np.ndarray  # float [n, d].
   bias: np.ndarray | None  # float64 [n], or None.
@@ -104,13 +107,13 @@ def top_k(
   bias: np.ndarray | None = None,
   block: int = 2**23,
 ) -> np.ndarray:
-  """Returns int32 [e, k]: each example's k best of all n classes, best first.
+  """Returns int32 [e, k], each example's k best of all n classes, best first.
 
-  The score is <embedding, row> + bias, of embeddings [e, d], class rows [n, d] and bias
-  [n] or None; ties go to the lower id. For a cosine head pass a table of unit rows. Scores
-  resolve 2^-28 of the largest row's norm. A class without a finite norm or score is never
-  returned; a row that lacks classes ends in -1. `block` bounds the float32 scores in
-  memory.
+  Scores are <embedding, row> + bias, for embeddings [e, d], class rows [n, d] and bias [n]
+  or None. Of equal scores, the lower id comes first. For a cosine head pass a table of
+  unit rows. Rows are rounded to 2^-28 of the largest row's norm. A class without a finite
+  norm or score is never returned; a result with fewer than k classes ends in -1. `block`
+  bounds the number of float32 scores in memory.
   """
   embeddings, class_table = np.asarray(embeddings), np.asarray(class_table)
   norms = _finite_norms(class_table)
@@ -142,7 +145,7 @@ class _Best:
     self.scores = np.full((count, k), -np.inf)
 
   def add(self, examples, ids, scores) -> None:
-    """Adds scored classes, each once: int, int and float64 [pairs]."""
+    """Adds pairs of an example and a class: int, int and float64 [pairs], each pair once."""
     finite = np.isfinite(scores)
     examples, ids, scores = examples[finite], ids[finite], scores[finite]
     if not len(examples):
@@ -159,7 +162,7 @@ class _Best:
 
 
 def _search(examples, table, classes, best):
-  """Adds the classes of a slice that are among the best to `best`."""
+  """Adds to `best` the classes of a slice that are among the best."""
   rows = table.rows[classes]
   with np.errstate(all='ignore'):  # Rows and biases may not be finite.
     bounds = examples.float32 @ np.asarray(rows, np.float32).T
@@ -167,7 +170,7 @@ def _search(examples, table, classes, best):
       bounds += _upper_bias(table.bias[classes])
     slack = _slack(examples, table, classes)
     floor = (best.scores[:, -1] - slack).astype(np.float32)
-    # A class of equal score comes later and loses the tie: > not >=.
+    # Use > and not >=, because a later class with an equal score loses the tie.
     passes = bounds > np.nextafter(floor, np.float32(-np.inf))[:, None]
   del bounds
   low, high = _FLOAT32_NORMS
@@ -188,7 +191,7 @@ def _search_whole(examples, table, classes, best, crowded):
   rows = _fixed_rows(table, classes)
   k = min(best.ids.shape[1], len(rows))
   parts = []
-  # In parts, so that float64 scores take no more memory than the float32 ones.
+  # Work in parts, so that float64 scores take no more memory than the float32 scores.
   for which in np.array_split(np.flatnonzero(crowded), 4):
     with np.errstate(invalid='ignore', over='ignore'):
       scores = examples.fixed[which] @ rows.T
@@ -204,7 +207,7 @@ def _search_whole(examples, table, classes, best, crowded):
 
 
 def _above(scores, floor, k):
-  """Returns rows and columns of scores above `floor`; of many in a row, the k best."""
+  """Returns rows and columns of scores above `floor`; only the k best if a row has many."""
   passes = scores > floor[:, None]
   many = passes.sum(axis=1) > max(k, scores.shape[1] * _CROWDED_SHARE)
   passes[many] = False
@@ -212,14 +215,14 @@ def _above(scores, floor, k):
   if not many.any():
     return row, column
   many = np.flatnonzero(many)
-  # Of ties, the lowest.
+  # If scores tie, take the lowest column.
   best = scores[many].argmax(axis=1)[:, None] if k == 1 else _smallest(-scores[many], k)
   place, rank = np.nonzero(best >= 0)  # -1 marks a value that is not finite.
   return (np.concatenate([row, many[place]]), np.concatenate([column, best[place, rank]]))
 
 
 def _score_pairs(examples, table, example, ids):
-  """Returns float64 [pairs], exact scores, -inf if not finite."""
+  """Returns float64 [pairs], the exact scores; -inf if not finite."""
   scores = np.empty(len(ids))
   at_once = max(1, _GATHERED // max(1, table.rows.shape[1]))
   for first in range(0, len(ids), at_once):
@@ -236,7 +239,7 @@ def _score_pairs(examples, table, example, ids):
 
 
 def _finish(dots, scale, bias):
-  """Returns the scores of fixed-point products, -inf if not finite."""
+  """Converts fixed-point products to scores; -inf if not finite."""
   bits = _EXAMPLE_BITS + _CLASS_BITS
   scores = dots * (scale * 2.0**-bits)
   if bias is not None:
@@ -246,7 +249,7 @@ def _finish(dots, scale, bias):
 
 
 def _fixed_rows(table, which):
-  """Returns float64 [m, d]: class rows in fixed point, nan if not finite."""
+  """Returns float64 [m, d], class rows in fixed point; nan if not finite."""
   rows = table.rows[which].astype(np.float64)
   with np.errstate(invalid='ignore'):
     rows *= 2.0**_CLASS_BITS / table.scale
@@ -266,11 +269,11 @@ def _rounded(embeddings) -> _Examples:
 
 
 def _slack(examples, table, classes):
-  """Returns float64 [b]: by how much a score may exceed its float32 value.
+  """Returns float64 [b], by how much a score may exceed its float32 value.
 
   With u the unit roundoff, the error of a sum in any order is at most d u / (1 - d u)
   times the product of the norms. Three more u cover rows rounded to float32, the addition
-  of a bias, and second-order terms; two more terms the fixed point and underflow.
+  of a bias, and second-order terms. Two more terms cover the fixed point and underflow.
   """
   dims = table.rows.shape[1]
   norm = np.nanmax(table.norms[classes], initial=0.0) * (1 + 1e-6)
@@ -282,7 +285,7 @@ def _slack(examples, table, classes):
 
 
 def _upper_bias(bias):
-  """Returns float32 [m]: `bias` plus more than adding it can round off."""
+  """Returns float32 [m], `bias` plus more than the rounding error of adding it."""
   above = (bias + 4 * _ROUNDOFF * np.abs(bias)).astype(np.float32)
   above = np.maximum(above, np.finfo(np.float32).min)
   above[~np.isfinite(bias)] = -np.inf
@@ -292,19 +295,20 @@ def _upper_bias(bias):
 def nearest_blocks(
   points: np.ndarray, k: int, block: int = 2**21
 ) -> Iterator[tuple[int, np.ndarray]]:
-  """Yields blocks of points: the first one's number, and the k nearest, int64 [q, k].
+  """Yields for each block of q points (index of its first point, neighbors int64 [q, k]).
 
-  Points are float64 [e, d] of norms up to 1. A point is no neighbour of itself, by its
-  number, and ties go to the lower number. If fewer than k other finite points exist, rows
-  end in -1. A point that is not finite has no neighbours and is none. `block` bounds the
-  distances in memory at once, 8 bytes each.
+  `points` are float64 [e, d] with norms up to 1. The k nearest points are in order of
+  distance; of equal distances, the lower index comes first. A point is not its own
+  neighbor. If fewer than k other finite points exist, rows end in -1. A point that is not
+  finite has no neighbors and is not a neighbor. `block` bounds the number of distances in
+  memory, 8 bytes each.
   """
   fixed = np.rint(points * 2.0**_POINT_BITS)
   finite = np.isfinite(fixed).all(axis=1)
   fixed[~finite] = 0.0
   size, kept = len(fixed), min(k, len(fixed))
-  # The k-th least of the minima of groups of points bounds the k-th least distance.
-  # Point i is in group i modulo their number; points at infinity fill the last ones.
+  # The k-th smallest of the groups' minima bounds the k-th smallest distance. Point i is
+  # in group i modulo the number of groups; points at infinity fill the last groups.
   groups = min(size, max(_LEAST_GROUPS, _GROUPS_PER_NEIGHBOUR * k))
   columns = -(-size // groups) * groups
   targets = np.zeros([columns, fixed.shape[1]])
@@ -315,7 +319,7 @@ def nearest_blocks(
   distances = np.empty([at_once, columns])
   for first in range(0, size, at_once):
     queries = np.arange(first, min(first + at_once, size))
-    # The squared distance, less the query's own term: the order is the same.
+    # Omit the query's own term of the squared distance, which does not change the order.
     of_block = np.matmul(fixed[queries], targets.T, out=distances[: len(queries)])
     of_block += squares
     of_block[np.arange(len(queries)), queries] = np.inf
@@ -324,7 +328,7 @@ def nearest_blocks(
 
 
 def _nearest(distances: np.ndarray, groups: int, k: int, kept: int) -> np.ndarray:
-  """Returns int64 [q, k], the columns of the k least; those from `kept` on are -1."""
+  """Returns int64 [q, k], the columns of the k smallest; entries from `kept` on are -1."""
   found = np.full([len(distances), k], -1, np.int64)
   minima = distances.reshape([len(distances), -1, groups]).min(axis=1)
   bounds = np.partition(minima, kept - 1, axis=1)[:, kept - 1]
@@ -334,7 +338,7 @@ def _nearest(distances: np.ndarray, groups: int, k: int, kept: int) -> np.ndarra
     found[crowded, :kept] = _smallest(distances[crowded], kept)
     passes[crowded] = False
   row, column = np.divmod(np.flatnonzero(passes), distances.shape[1])
-  order = np.lexsort([distances[row, column], row])  # Stable: ties stay in columns' order.
+  order = np.lexsort([distances[row, column], row])  # Stable, so ties stay in column order.
   rank = np.arange(len(row)) - np.searchsorted(row, row)
   is_near = rank < k
   found[row[is_near], rank[is_near]] = column[order][is_near]

@@ -1,8 +1,8 @@
-"""How skewed a split is: class counts of clients, and their distance to the whole.
+"""Measures the skew of a split: class counts of clients, and their distance to the whole.
 
-Pure functions of which client has examples of which class. Hsu, Qi and Brown
-(ECCV 2020) call the distance earth mover's distance, EMD. It goes from 0, all
-clients alike, to 2: twice the least mass that must move to another class.
+Hsu, Qi and Brown (ECCV 2020) call the distance earth mover's distance, EMD. It is 0 if
+all clients have the same shares of classes, and at most 2. It equals twice the least mass
+that must move to another class.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ _QUANTILES = (('least', 0), ('10%', 10), ('median', 50), ('90%', 90), ('most', 1
 def class_counts(
   owners: np.ndarray, labels: np.ndarray, shape: tuple[int, int]
 ) -> scipy.sparse.csr_matrix:
-  """Returns int64 [clients, classes], the examples; O(examples) time and memory.
+  """Returns numbers of examples int64 [clients, classes], in O(examples) time and memory.
 
-  Of labels int [k] in [0, n), `owners` are the clients, int [k].
+  `labels`, int [k], are in [0, n), and `owners`, int [k], are the indices of their clients.
   """
   ones = np.ones(len(owners), np.int64)
   counts = scipy.sparse.csr_matrix((ones, (owners, labels)), shape)
@@ -29,8 +29,8 @@ def class_counts(
 def emd(counts: scipy.sparse.csr_matrix) -> float:
   """Returns the mean over clients of sum_y |q_k(y) - p(y)|, in [0, 2].
 
-  q_k(y) is the share of class y with client k, and p(y) that with all clients, which are
-  weighted by their examples.
+  q_k(y) is the share of class y among the examples of client k, and p(y) among those of
+  all clients. The mean is weighted by the clients' numbers of examples.
   """
   total = counts.sum()
   if not total:
@@ -40,13 +40,13 @@ def emd(counts: scipy.sparse.csr_matrix) -> float:
   sizes = np.diff(np.append(0, np.cumsum(counts.data))[counts.indptr])
   q = counts.data / np.repeat(np.maximum(sizes, 1), np.diff(counts.indptr))
   p = share[counts.indices]
-  # Of classes that a client has not, |q - p| is p: all of p, but for its own.
+  # |q - p| is p for a class that a client lacks: sum up p, and correct the client's classes.
   own = np.repeat(sizes, np.diff(counts.indptr)) * (np.abs(q - p) - p)
   return float(share.sum() + own.sum() / total)
 
 
 def spread(values: np.ndarray) -> Mapping[str, float]:
-  """Returns quantiles, the mean and the standard deviation of some numbers."""
+  """Returns quantiles, the mean and the standard deviation of `values`; {} if empty."""
   if not len(values):
     return {}
   points = np.percentile(values, [q for _, q in _QUANTILES])

@@ -1,11 +1,11 @@
-"""Targets, budgets and the best round: what runs are compared at.
+"""Targets, budgets and the best round, by which runs are compared.
 
 A target METRIC:VALUE, such as 'top1:0.7', asks how many rounds it takes to reach a
-score. A budget UNIT:NUMBER, such as 'batches:10000', asks for the score that some
-rounds, local batches or bytes buy. Hsu, Qi and Brown (arXiv:2003.08082, section 6) let
-a round cost the time of the client that takes the most minibatches; Dai et al.
-(arXiv:2110.12292, fig. 4) draw scores over bytes, here those sent to all clients. Several of either
-are separated by commas. Importing this imports neither TensorFlow nor pandas.
+score. A budget UNIT:NUMBER, such as 'batches:10000', asks for the score after some
+rounds, local batches or bytes. Commas separate several targets or budgets. In Hsu, Qi and
+Brown (arXiv:2003.08082, section 6), a round costs the time of the client with the most
+minibatches. Dai et al. (arXiv:2110.12292, fig. 4) plot scores over bytes; here these are
+the bytes sent to all clients. Importing this module imports neither TensorFlow nor pandas.
 """
 
 import math
@@ -22,19 +22,19 @@ UNITS = ('rounds', 'batches', 'bytes')
 
 
 class Target(NamedTuple):
-  """A value of a metric: at least this, or at most, where less is better."""
+  """A value that a metric should reach, from above if lower values are better."""
 
   metric: str  # Its name in `catalog.SCORES`.
   value: float  # A fraction, or a distance.
 
   @property
   def name(self) -> str:
-    """The target as it is written: 'top1:0.7'."""
+    """The target as users write it: 'top1:0.7'."""
     return f'{self.metric}:{self.value:.12g}'
 
   @property
   def heading(self) -> str:
-    """The target in a table: 'rounds to top-1 70 %'."""
+    """The heading of the target in a table: 'rounds to top-1 70 %'."""
     metric = catalog.SCORES[self.metric]
     value = f'{self.value:.12g}'
     if metric.unit == 'fraction':
@@ -43,7 +43,7 @@ class Target(NamedTuple):
 
   def first_round(self, metrics: 'pd.DataFrame') -> int | None:
     """Returns the first round of metrics.csv that reaches the target, or None."""
-    scores = metrics[self.metric]  # nan, where not evaluated, reaches nothing.
+    scores = metrics[self.metric]  # Rounds without evaluation have nan and reach nothing.
     lower = catalog.SCORES[self.metric].better == 'lower'
     reached = scores <= self.value if lower else scores >= self.value
     found = metrics['round'][reached]
@@ -53,8 +53,8 @@ class Target(NamedTuple):
 def parse(text: str, measured: Collection[str] | None = None) -> tuple[Target, ...]:
   """Returns the targets of a text such as 'top1:0.7,mcc:0.5', each once.
 
-  Raises `errors.InputError` for a malformed text, or a metric that is none of
-  `measured` (None: of all scores).
+  Raises `errors.InputError` for a malformed text, or a metric that is not in `measured`
+  (None: all scores).
   """
   parts = text.split(',') if text.strip() else []
   found = [parse_one(part.strip(), measured) for part in parts]
@@ -62,7 +62,7 @@ def parse(text: str, measured: Collection[str] | None = None) -> tuple[Target, .
 
 
 def parse_one(text: str, measured: Collection[str] | None = None) -> Target:
-  """As `parse`, of exactly one target."""
+  """Parses exactly one target like `parse`."""
   metric, colon, number = text.rpartition(':')
   try:
     value = float(number)
@@ -86,7 +86,7 @@ def parse_one(text: str, measured: Collection[str] | None = None) -> Target:
 
 
 def spent(metrics: 'pd.DataFrame', unit: str) -> 'pd.Series':
-  """Returns what was spent until the end of every round, of a run's metrics.csv."""
+  """Returns the cost until the end of every round, in `unit`, from a run's metrics.csv."""
   if unit == 'rounds':
     return metrics['round']
   if unit == 'bytes':
@@ -95,14 +95,14 @@ def spent(metrics: 'pd.DataFrame', unit: str) -> 'pd.Series':
 
 
 def _sent(metrics: 'pd.DataFrame', way: str) -> 'pd.Series':
-  """Returns the bytes of all clients in each round; way is 'down' or 'up'."""
+  """Returns the bytes of all clients in each round; `way` is 'down' or 'up'."""
   return metrics[f'bytes_{way}_per_client'] * metrics['clients']
 
 
 def volatility(scores: 'pd.Series | None') -> float | None:
-  """Returns the sample deviation of a score over the last tenth of its evaluations.
+  """Returns the sample standard deviation of a score's last tenth of evaluations.
 
-  None where this tenth, rounded up, has fewer than two evaluations; nan are none.
+  Returns None if this tenth, rounded up, has fewer than two evaluations; nan do not count.
   """
   if scores is None:
     return None
@@ -119,24 +119,24 @@ class Budget(NamedTuple):
 
   @property
   def name(self) -> str:
-    """The budget as it is written: 'batches:10000'."""
+    """The budget as users write it: 'batches:10000'."""
     return f'{self.unit}:{self.number}'
 
   @property
   def heading(self) -> str:
-    """The budget in a table: 'at 10,000 batches'."""
+    """The heading of the budget in a table: 'at 10,000 batches'."""
     return f'at {self.number:,} {self.unit}'
 
   def score(self, metrics: 'pd.DataFrame', name: str) -> float | None:
     """Returns a score of the last evaluated round within the budget.
 
-    None if the run ended before it, or was not evaluated within it.
+    Returns None if the run ended before the budget, or was not evaluated within it.
     """
     scores = self.scores(metrics, name)
     return None if scores is None else float(scores.iloc[-1])
 
   def scores(self, metrics: 'pd.DataFrame', name: str) -> 'pd.Series | None':
-    """Returns the values of a score within the budget; None as `score`."""
+    """Returns the values of a score within the budget, or None like `score`."""
     until = spent(metrics, self.unit)
     if name not in metrics or until.iloc[-1] < self.number:
       return None
@@ -164,21 +164,21 @@ def parse_budgets(text: str) -> tuple[Budget, ...]:
 
 
 class BestRound(NamedTuple):
-  """Chooses the round with the best value of a score, the first of equals."""
+  """Selects the round with the best value of a score, the first of equal ones."""
 
-  metric: str = ''  # A name in `catalog.SCORES`; '': no round is chosen.
-  # Evaluations without a better value after which a run stops; 0: it does not.
+  metric: str = ''  # A name in `catalog.SCORES`; '': no round is selected.
+  # A run stops after this many evaluations without a better value; 0: it never stops early.
   stop_after: int = 0
 
   def stops(self, rows: Iterable[Mapping[str, float]]) -> bool:
-    """Whether a run with these rows of metrics.csv stops."""
+    """Whether a run with these rows of metrics.csv should stop."""
     values = [row.get(self.metric, math.nan) for row in rows]
     values = [value for value in values if not math.isnan(value)]
     place = self._place(values)
     return self.stop_after > 0 and place is not None and len(values) - 1 - place >= self.stop_after
 
   def round(self, rows: Sequence[Mapping[str, float]]) -> int | None:
-    """Returns the best round of successive rows of metrics.csv, or None."""
+    """Returns the best round among successive rows of metrics.csv, or None."""
     place = self._place([row.get(self.metric, math.nan) for row in rows])
     return None if place is None else int(rows[0].get('round', 0)) + place
 
@@ -200,7 +200,7 @@ class BestRound(NamedTuple):
     }
 
   def _place(self, values: Iterable[float]) -> int | None:
-    """Returns the place of the best value, the first of equals; None if all are nan."""
+    """Returns the index of the best value, the first of equal ones; None if all are nan."""
     sign = 1 if not self.metric or catalog.SCORES[self.metric].better == 'lower' else -1
     measured = [(sign * value, i) for i, value in enumerate(values) if not math.isnan(value)]
     return min(measured)[1] if measured else None
@@ -210,7 +210,7 @@ NO_BEST = BestRound()
 
 
 def check_best(best_by: str, stop_after: int, measured: Collection[str]) -> None:
-  """Raises `errors.InputError` for flags that do not go together."""
+  """Raises `errors.InputError` for an unknown score, or for patience without a score."""
   if best_by and best_by not in measured:
     raise errors.InputError(
       f'--best_by={best_by}: expected a score of this task: {", ".join(measured)}'
