@@ -1,1 +1,1 @@
-"""What a run's files say: tables and curves."""
+"""Reads the files of runs, and writes tables and pictures."""

@@ -1,4 +1,4 @@
-"""Tables and pictures of what a server infers from requests and updates."""
+"""Tables and pictures of what a server can infer from requests and updates."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tff_xc.lazy import pd
 from tff_xc.measure import catalog
 from tff_xc.report import pictures
 
-# Requests after which this share of a client's own classes is known.
+# Tables give the number of requests after which this share of own classes is known.
 MOST = 0.9
 
 
 def of_schedules(requests: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-  """Returns a line for each schedule, means over seeds.
+  """Returns a row for each schedule, with means over seeds.
 
   Args:
-    requests: columns seed, schedule, requests, and what they tell (`leakage.Told`).
-    scores: columns schedule and score, a line a run.
+    requests: columns seed, schedule, requests, and those of `leakage.Told`.
+    scores: columns schedule and score, with a row for each run.
   """
   if requests.empty:
     return pd.DataFrame()
@@ -63,7 +63,7 @@ def of_schedules(requests: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(audit: pd.DataFrame, metric: str) -> list[list[str]]:
-  """Returns the rows of a table, of the frame of `of_schedules`."""
+  """Returns the printed rows of a table from the frame of `of_schedules`."""
 
   def percent(v):
     return '–' if np.isnan(v) else f'{100 * v:.1f}'
@@ -99,7 +99,7 @@ def table(audit: pd.DataFrame, metric: str) -> list[list[str]]:
 
 
 def table_of_updates(updates: pd.DataFrame) -> list[list[str]]:
-  """Returns the rows of a table of AUCs, means over seeds, a column a schedule."""
+  """Returns the printed rows of a table of AUCs, averaged over seeds; one column a schedule."""
   mean = updates.groupby(['schedule', 'seen', 'by'], sort=False)['auc'].mean()
   names = [*updates['schedule'].unique()]
   rows = [['seen', 'by', *names]]
@@ -110,7 +110,7 @@ def table_of_updates(updates: pd.DataFrame) -> list[list[str]]:
 
 
 def plot(frames: Mapping[str, pd.DataFrame], path: str | os.PathLike, metric: str) -> None:
-  """Draws posteriors and AUCs over requests, what updates tell, and scores beside."""
+  """Draws posteriors and AUCs over requests, scores over posteriors, and AUCs of updates."""
   requests, audit, updates = (frames[name] for name in ('requests', 'audit', 'updates'))
   scored = len(audit) and audit['score'].notna().any()
   count = 2 * bool(len(audit)) + 1 + bool(scored)

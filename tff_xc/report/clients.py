@@ -10,7 +10,7 @@ from tff_xc import files
 from tff_xc.measure import client_scores
 from tff_xc.report import pictures
 
-# Columns of the frame: the global model's score, and that of a client's own model.
+# Columns of the frame: the scores of the global model and of a client's personal model.
 GLOBAL, PERSONAL = 'top1', 'top1_personalized'
 _STATISTICS = {
   'mean': 'mean',
@@ -23,13 +23,13 @@ _TITLES = {client_scores.TRAINED: 'trained', client_scores.UNSEEN: 'unseen'}
 
 
 def table(frame: pd.DataFrame) -> list[list[str]]:
-  """Returns the rows of a table in percent, of `client_scores.clients` with scores.
+  """Returns the printed rows of a table in percent from `client_scores.clients` with scores.
 
-  All clients of a part, then groups by their examples and by their classes. Beside a
-  number of the global model is that of personal ones, if the frame has them.
+  The rows are all clients of a part, then groups by number of examples and of classes. If
+  the frame has scores of personal models, they stand beside those of the global model.
   """
   names = dict(_STATISTICS)
-  if PERSONAL in frame:  # It must fit a window.
+  if PERSONAL in frame:  # The table must fit a terminal window.
     del names['std']
     names['worst'] = 'worst'
   heading = ['clients in %', 'number']
@@ -57,7 +57,7 @@ def _parts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     examples = part['training_examples'] + part['test_examples']
     by = [('examples', examples), ('classes', part['classes'])]
     if (examples == part['classes']).all():
-      by.pop()  # Of each class one example: the groups are the same.
+      by.pop()  # Each class has one example, so the groups by classes would be the same.
     for noun, values in by:
       for least, most, inside in client_scores.groups(values.to_numpy()):
         span = f'{least:,} to {most:,}' if most > least else f'{least:,}'
@@ -65,13 +65,13 @@ def _parts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def write_csv(frame: pd.DataFrame, path: str | os.PathLike) -> None:
-  """Writes the frame, a line a client; an empty score: it has no example for it."""
+  """Writes the frame, one line for each client; a score is empty without examples for it."""
   with files.csv_rows(path) as file:
     frame.to_csv(file, index=False, lineterminator='\r\n')
 
 
 def plot(frame: pd.DataFrame, path: str | os.PathLike, title: str) -> None:
-  """Draws the scores of clients: their distribution, and over their sizes."""
+  """Draws the distribution of the clients' scores, and the scores over the clients' sizes."""
   frame = frame.dropna(subset=[GLOBAL])
   figure, axes = pictures.panels(3, 3, (13, 4))
   series = [
@@ -101,7 +101,7 @@ def plot(frame: pd.DataFrame, path: str | os.PathLike, title: str) -> None:
 
 
 def _draw_points(ax, values: np.ndarray, scores: np.ndarray, style) -> None:
-  """Draws a point a client, and a line through the means of groups of them."""
+  """Draws a point for each client, and a line through the means of groups of clients."""
   few = len(values) <= 300
   ax.plot(
     values,

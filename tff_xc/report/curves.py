@@ -1,4 +1,4 @@
-"""Pictures of runs, drawn without a display. Importing this imports Matplotlib."""
+"""Pictures of runs, drawn without a display. Importing this module imports Matplotlib."""
 
 import itertools
 import math
@@ -17,19 +17,19 @@ from tff_xc import wording
 from tff_xc.measure import catalog, targets
 from tff_xc.report import methods as methods_lib, pictures, run_files, tables
 
-# The characters of a label, for each inch of a picture's width, that leave room
-# for a second column of labels.
+# If labels have at most this many characters per inch of the picture's width, two columns
+# of labels fit.
 _HALF_LINE = 5.5
-# Of a sweep, numbers that span more than this factor get a logarithmic axis.
+# If the numbers of a sweep span more than this factor, their axis is logarithmic.
 _SPAN = 20
-# Units of axes that begin at 0.
+# Units whose axes begin at 0.
 _FROM_ZERO = 'bytes', 'class rows', 'clients', 'distance'
 
 
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   """Draws one run, finished or not, over rounds.
 
-  What was not measured, or is the same in all rounds, has no panel.
+  Metrics that were not measured or are the same in all rounds get no panel.
   """
   panels = [
     ('Training loss', 'loss', ('loss',)),
@@ -70,12 +70,12 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
 
 
 def _is_flat(lines: Iterable[pd.Series]) -> bool:
-  """Whether lines are all level, or empty; a point is no level line."""
+  """Whether each line is constant or empty; a single point is not constant."""
   return all(len(line) != 1 and line.nunique() < 2 for line in lines)
 
 
 def _scale(metric: str) -> int:
-  """Returns 100 for what tables show in percent, else 1."""
+  """Returns 100 for metrics that tables show in percent, or else 1."""
   return 100 if catalog.METRICS[metric].unit == 'fraction' else 1
 
 
@@ -86,14 +86,14 @@ def _heading(score: str) -> str:
 
 
 def _draw_line(ax, x, y, style, label=None):
-  if len(x) > 200:  # Of every round, mostly, and so noisy that markers confuse.
+  if len(x) > 200:  # Such lines mostly have every round; they are too noisy for markers.
     style = style | {'marker': None}
   every = 1 if len(x) <= 25 else len(x) // 12
   ax.plot(x, y, **style, markevery=every, markersize=4, label=label)
 
 
 def _finish_over_rounds(ax, title: str, unit: str) -> None:
-  """Labels an axis over rounds, also if nothing was measured."""
+  """Labels an axis over rounds, even if nothing was measured."""
   pictures.label(ax, title, 'round', unit)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=7, integer=True))
   if not ax.lines:
@@ -104,7 +104,7 @@ def _finish_over_rounds(ax, title: str, unit: str) -> None:
   if unit in _FROM_ZERO:
     ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
   if lines := len(ax.get_legend_handles_labels()[0]):
-    # A long one would cover the lines.
+    # A long legend would cover the lines.
     beside = {'loc': 'center left', 'bbox_to_anchor': (1, 0.5)} if lines > 4 else {}
     ax.legend(frameon=False, fontsize=9, **beside)
 
@@ -115,10 +115,10 @@ def plot_confusion(
   path: str | os.PathLike,
   title: str = "One client's confusion matrix",
 ) -> None:
-  """Draws a confusion matrix of one client (FedSS, fig. 7), shares of its rows.
+  """Draws one client's confusion matrix (FedSS, fig. 7) as shares of each row.
 
-  It is int [c, c + 1], from `ranking.confusion`; `class_ids` [c] are numbers or names
-  of its rows' classes, and its last column is all classes that the client does not hold.
+  `matrix` is int [c, c + 1], from `ranking.confusion`. `class_ids` [c] are the numbers or
+  names of the rows' classes. The last column is all classes that the client does not have.
   """
   matrix = np.asarray(matrix)
   count = len(class_ids)
@@ -133,7 +133,7 @@ def plot_confusion(
   places = list(range(0, count, every))
   names = [pictures.short(class_ids[place], 24) for place in places]
   ax.set_yticks(places, names, fontsize=8)
-  if places and count - places[-1] < every:  # It would touch 'another'.
+  if places and count - places[-1] < every:  # The last name would touch 'another'.
     places, names = places[:-1], names[:-1]
   ax.set_xticks([*places, count], [*names, 'another'], rotation=90, fontsize=8)
   if count <= 12:
@@ -148,8 +148,8 @@ def plot_confusion(
   pictures.save(figure, path)
 
 
-# What scores are drawn over: its label, its unit, and what metrics say was spent
-# until the end of every round.
+# The x axes of scores: label, unit, and a function from metrics.csv to the cost until the
+# end of every round.
 AXES: Mapping[str, tuple[str, str, Callable[[pd.DataFrame], pd.Series]]] = {
   'rounds': ('round', '', lambda metrics: metrics['round']),
   'batches': ('local batches of a client', '', lambda m: targets.spent(m, 'batches')),
@@ -167,11 +167,12 @@ def compare_figure(
   searched: Sequence[str] = (),
   finding: str = '',
 ) -> matplotlib.figure.Figure:
-  """Draws several methods of `collect` in one picture, a panel for each score.
+  """Draws several methods of `collect` in one picture, with a panel for each score.
 
-  It draws the mean over seeds in a band of one sample std, `over` one of `AXES`. Without
-  scores these are the headlines that change, and then also final values of the score
-  `final` against what methods differ in, see `points`. The title begins with `finding`.
+  A panel shows the mean over seeds in a band of one sample standard deviation, over one of
+  `AXES`. Without `scores`, it draws the headline scores that change, and also the final
+  values of the score `final` against properties in which methods differ; see `points`,
+  which also gets `reference` and `searched`. The title begins with `finding`.
   """
   is_chosen = bool(scores)
   scores = list(scores or catalog.HEADLINES)
@@ -193,7 +194,7 @@ def compare_figure(
       draw_points(ax, panel)
     else:
       _draw_bands(ax, found[panel], styles, _scale(panel))
-      # A single panel has the picture's title.
+      # A single panel needs no title besides the picture's title.
       title = catalog.SCORES[panel].heading if len(panels) > 1 else ''
       _finish_over_rounds(ax, title, _heading(panel))
       label, unit, _ = AXES[over]
@@ -237,7 +238,7 @@ def _title(frame: pd.DataFrame, seeds: Sequence[int]) -> str:
 
 
 def band(frame: pd.DataFrame, metric: str, over: str = 'rounds') -> pd.DataFrame:
-  """Returns method, round, x, mean, std, for rounds measured by every seed."""
+  """Returns columns method, round, x, mean and std, for rounds that every seed measured."""
   have = frame['run'].map(lambda run: metric in run.metrics)
   whole = frame[have.groupby(frame['method']).transform('all')]
   if whole.empty:
@@ -267,9 +268,9 @@ def _draw_bands(ax, bands: pd.DataFrame, styles: Sequence[Mapping], scale: int) 
 def lines_figure(
   lines: Mapping[str, Sequence[tuple[float, float]]], title: str, x_label: str, y_label: str
 ) -> matplotlib.figure.Figure:
-  """Draws a line through (x, y) by its name, x > 0 in logarithms.
+  """Draws named lines through points (x, y); the x axis is logarithmic, so x > 0.
 
-  A line with the title of a method has its colour.
+  A line whose name is the title of a method has the method's color.
   """
   figure, [ax] = pictures.panels(1, 1, (7.5, 4.8))
   own = {methods_lib.title(name): name for name in methods_lib.METHODS}
@@ -285,14 +286,14 @@ def lines_figure(
 
 
 class Panel(NamedTuple):
-  """Final scores against something."""
+  """A panel of final scores over a property of methods."""
 
   title: str
-  x_label: str  # What the methods differ in.
+  x_label: str  # The property in which the methods differ.
   y_label: str  # The score.
-  # A row for each method: `x`, and `mean` and `std` of the score, in percent if tables
-  # are, nan where there is none; `algorithm`; and `line`, equal for methods that a line
-  # joins, or nan.
+  # A row for each method with the columns `x`; `mean` and `std` of the score, in percent
+  # if tables show it in percent, or nan; `algorithm`; and `line`, which is equal for
+  # methods that a line joins, or nan.
   points: pd.DataFrame
 
 
@@ -302,13 +303,13 @@ def points(
   score: str | None = None,
   searched: Sequence[str] = (),
 ) -> list[Panel]:
-  """Returns the panels of final scores in which methods differ, at most two.
+  """Returns at most two panels of final scores, for properties in which methods differ.
 
-  The first is against the class parameters that a client receives (FedSS, figs 5 and
-  10), the second against the skew of the clients' classes (Hsu, Qi and Brown, fig. 4),
-  over the score of the reference if there is one. Without a score it is the first
-  headline that tells methods apart. A line joins methods that differ in settings that
-  were `searched`, of which these are the best.
+  The x axis of the first is the number of class parameters that a client receives (FedSS,
+  figs 5 and 10). The x axis of the second is the skew of the clients' classes (Hsu, Qi and
+  Brown, fig. 4); if there is a reference, its scores are divided by the reference's score.
+  Without `score`, the first headline score for which there are several points is used. A
+  line joins methods that differ only in `searched` settings, which have their best values.
   """
   scores = (score,) if score else tuple(catalog.HEADLINES)
   panels = []
@@ -350,9 +351,12 @@ def points(
 def _points(
   frame, scores: Sequence[str], of: Callable[[run_files.Run], float | None]
 ) -> tuple[str, pd.DataFrame]:
-  """Returns the first score with values that `of` tells apart ('': none), and its points."""
+  """Returns the first score that has points with different x, and its points.
 
-  # Centralised training has no clients, and sends nothing.
+  The x of a run is `of(run)`. The score is '' if there is none.
+  """
+
+  # Centralized training has no clients and sends no messages.
   def sends(run):
     return run.summary.get('bytes_down_per_client_round')
 
@@ -375,7 +379,7 @@ def _points(
 
 
 def draw_points(ax, panel: Panel) -> None:
-  """Draws a panel, in the styles of the methods' curves."""
+  """Draws a panel in the styles of the methods' curves."""
   points = panel.points.dropna(subset=['x', 'mean'])
   lines = [line for _, line in points.groupby('line', sort=False) if len(line) > 1]
   for line, style in zip(lines, pictures.styles(), strict=False):
@@ -391,13 +395,13 @@ def draw_points(ax, panel: Panel) -> None:
     )
   styles = methods_lib.styles(panel.points['algorithm'].tolist())
   for place, point in points.iterrows():
-    spread = None if math.isnan(point['std']) else point['std']  # With one seed.
+    spread = None if math.isnan(point['std']) else point['std']  # One seed has no std.
     ax.errorbar(point['x'], point['mean'], spread, **styles[place], markersize=7, capsize=3)
   if points['x'].max() > 10 * points['x'].min() > 0:
     ax.set_xscale('log')
     ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_minor_formatter(ticker.NullFormatter())
-  if points['x'].max() >= 10:  # Below, it would write 0.4 as 400 m.
+  if points['x'].max() >= 10:  # For smaller numbers, it would write 0.4 as 400 m.
     ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=' '))
   pictures.label(ax, panel.title, panel.x_label, panel.y_label)
   if lines:
@@ -412,15 +416,15 @@ def sweep_figure(
   algorithm: str,
   title: str,
 ) -> matplotlib.figure.Figure:
-  """Draws a metric over the values of the first grid; other grids' are lines.
+  """Draws a metric over the values of the first grid, with a line for each other value.
 
-  `points` are values of the grids, by name; all have the same names. `values` are mean
-  and std of the metric at each point, nan where it has none, drawn in percent or as is.
+  `points` are the values of all grids by name. `values` are the mean and std of the metric
+  at each point, or nan. With `percent`, they are drawn in percent.
   """
   first, *others = points[0]
   order = list(dict.fromkeys(point[first] for point in points))
   numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in order)
-  # Texts are drawn at places 0, 1, ...
+  # Values that are not numbers are drawn at x = 0, 1, ...
   place = {v: v if numbers else i for i, v in enumerate(order)}
   scale = 100 if percent else 1
   figure, [ax] = pictures.panels(1, 1, (7, 4.5))
@@ -429,7 +433,7 @@ def sweep_figure(
     name = ', '.join(f'{name}={point[name]}' for name in others)
     drawn = lines.setdefault(name, [])
     if not math.isnan(mean):
-      spread = 0 if math.isnan(std) else std  # With one seed.
+      spread = 0 if math.isnan(std) else std  # One seed has no std.
       drawn.append((place[point[first]], scale * mean, scale * spread))
   styles = methods_lib.styles([algorithm] * len(lines))
   for name, style in zip(lines, styles, strict=True):

@@ -1,4 +1,4 @@
-"""Methods in pictures: people's names, and a colour for each that is the same everywhere."""
+"""Display names, colors and markers of methods, the same in every picture."""
 
 import collections
 import re
@@ -9,16 +9,17 @@ from tff_xc.report import pictures
 
 
 class Method(NamedTuple):
-  """How an algorithm is shown."""
+  """How an algorithm is displayed."""
 
-  title: str  # Its name in papers.
+  title: str  # The algorithm's name in papers.
   colour: str
   marker: str
 
 
-# By family: averaging is blue, what clients add to their loss green, who takes part
-# yellow, sampled classes orange to brown, spread-out rows purple. Colours of methods that
-# papers compare differ for colour-blind readers, too. Six are Okabe and Ito's.
+# Colors follow families: averaging is blue, changes of the client's loss are green, changes
+# of client sampling yellow, sampled classes orange to brown, and spread-out rows purple.
+# Methods that papers compare have colors that color-blind readers can distinguish. Six
+# colors are from Okabe and Ito.
 METHODS = {
   'fedavg': Method('FedAvg', '#0072B2', 'o'),
   'fedavgm': Method('FedAvgM', '#56B4E9', 's'),
@@ -50,30 +51,31 @@ METHODS = {
   'centralized': Method('Centralized', '#585858', 'X'),
   'logit_adjustment': Method('Logit adjustment', '#312D2B', 'X'),
 }
-# Of algorithms that are not among them, in turn.
+# Colors of algorithms that are not in `METHODS`, in turn.
 _FREE = ('#B8860B', '#008B8B', '#8B4513', '#FF69B4', '#708090', '#6B8E23')
 _LINES = ('-', '--', '-.', ':')
-# Which part of its brightness the darkest variant of a method loses, and which part of
-# what is missing to white the lightest one gains: dark shades of all hues are alike.
+# The darkest shade of a method loses at most this share of its brightness, because dark
+# shades of all hues look alike. The lightest shade gains at most this share of the
+# difference to white.
 _DARKEST, _LIGHTEST = 0.5, 0.65
 
 
 def title(algorithm: str) -> str:
-  """Returns people's name of an algorithm, its own if it is not one of ours."""
+  """Returns the display name of an algorithm, or `algorithm` itself if it is not ours."""
   return METHODS[algorithm].title if algorithm in METHODS else algorithm
 
 
 def titles(algorithms: Sequence[str], labels: Sequence[str]) -> list[str]:
-  """Returns what a legend says of methods with these labels, 'fedss negatives=5'.
+  """Returns the legend entries of methods with labels such as 'fedss negatives=5'.
 
-  It is the title, with the settings in which methods of one algorithm differ.
+  An entry is the title, and the settings in which methods of the same algorithm differ.
   """
   split = [re.split(r' (?=[^\s=]+=)', label) for label in labels]
   found = []
   for algorithm, (head, *words) in zip(algorithms, split, strict=True):
     others = [w for a, w in zip(algorithms, split, strict=True) if a == algorithm]
     told = [w for w in words if not all(w in other for other in others)]
-    # A label may begin with the task, which is in the picture's title.
+    # A label may begin with the task. The picture's title already has the task.
     is_named = head.split(' ')[-1] == algorithm
     found.append(' '.join([title(algorithm) if is_named else head, *told]))
   return found
@@ -82,7 +84,8 @@ def titles(algorithms: Sequence[str], labels: Sequence[str]) -> list[str]:
 def styles(algorithms: Sequence[str]) -> list[dict[str, str]]:
   """Returns color, linestyle and marker of `plot` for each method of a picture.
 
-  Methods of one algorithm are shades of its colour, from dark to light, with other lines.
+  Methods of one algorithm get shades of its color, from dark to light, and different line
+  styles.
   """
   shown = _shown(algorithms)
   number, seen = collections.Counter(algorithms), collections.Counter()
@@ -101,12 +104,12 @@ def styles(algorithms: Sequence[str]) -> list[dict[str, str]]:
 
 
 def colour(algorithm: str) -> str:
-  """Returns an algorithm's colour."""
+  """Returns an algorithm's color."""
   return _shown([algorithm])[algorithm].colour
 
 
 def _shown(algorithms: Iterable[str]) -> dict[str, Method]:
-  """Returns how algorithms are shown; those that are not ours get what is free."""
+  """Returns `METHODS` and entries for further algorithms, which get unused colors."""
   others = sorted({*algorithms} - METHODS.keys())
   return METHODS | {
     name: Method(name, _FREE[place % len(_FREE)], pictures.MARKERS[place % len(pictures.MARKERS)])
@@ -115,13 +118,14 @@ def _shown(algorithms: Iterable[str]) -> dict[str, Method]:
 
 
 def _shade(colour: str, place: int, number: int) -> str:
-  """Returns one of `number` shades of a colour."""
+  """Returns shade `place` of `number` shades of a color."""
   if number == 1:
     return colour
   channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-  weights = 0.3, 0.59, 0.11  # Of red, green and blue in brightness.
+  weights = 0.3, 0.59, 0.11  # The weights of red, green and blue in the brightness.
   bright = sum(w * c for w, c in zip(weights, channels, strict=True))
-  # From -1, the darkest, to 1, the lightest; of two, the first is the colour itself.
+  # `step` goes from -1, the darkest, to 1, the lightest. With two shades, the first one is
+  # the color itself.
   step = 2 * place / (number - 1) - 1 if number > 2 else place
   if step < 0:
     mixed = [c * (1 + _DARKEST * bright * step) for c in channels]

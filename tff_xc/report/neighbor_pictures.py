@@ -1,4 +1,4 @@
-"""A picture of images and their nearest ones. Importing this imports no Matplotlib."""
+"""Draws images and their nearest images. Importing this module imports no Matplotlib."""
 
 import os
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ import numpy as np
 
 from tff_xc.report import pictures
 
-# Characters of a name below an image.
+# The most characters of a name below an image.
 _NAME = 18
 
 
@@ -15,10 +15,10 @@ def plot(
   rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[str, np.ndarray, float]]]],
   path: str | os.PathLike,
 ) -> None:
-  """Draws each query (name, pixels) with its neighbours (name, pixels, distance).
+  """Draws each query (name, pixels) with its neighbors (name, pixels, distance).
 
-  Pixels are uint8 [height, width] or [height, width, 1 or 3]. Names end with what
-  tells files apart, so their ends are shown.
+  Pixels are uint8 [height, width] or [height, width, 1 or 3]. A long name is cut at its
+  beginning, because file names usually differ at their ends.
   """
   across = 1 + max(len(near) for _, _, near in rows)
   size = 1.5 * across, 1.75 * len(rows)

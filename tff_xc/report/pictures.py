@@ -1,8 +1,8 @@
 """Styles and files of pictures, which are drawn without a display.
 
-Pictures are written atomically and contain no date: equal runs give equal bytes.
-Colours are Okabe and Ito's, which colour-blind readers can tell apart; those of methods
-are in `methods`.
+Pictures are written atomically and contain no date, so equal runs give equal bytes. The
+colors are Okabe and Ito's, which color-blind readers can distinguish. The colors of
+methods are in `methods`.
 """
 
 import itertools
@@ -17,17 +17,18 @@ from tff_xc import errors, files, wording
 if TYPE_CHECKING:
   import matplotlib.figure
 
-# The formats of --picture_format. The metadata of each would tell versions and dates.
+# The formats of --picture_format, and metadata of each that would contain versions or dates.
 _METADATA = {
   'png': ('Software',),
   'pdf': ('Creator', 'Producer', 'CreationDate'),
   'svg': ('Creator', 'Date'),
 }
 FORMATS = tuple(_METADATA)
-# Names the formats that `save` writes beside a picture, here and in child processes.
+# This environment variable names the formats that `save` also writes, here and in child
+# processes.
 _VARIABLE = 'TFF_XC_PICTURE_FORMAT'
-# Text stays text: PDF with TrueType fonts, SVG with the fonts of its reader. Without a
-# salt of its own an SVG differs each time.
+# Keep text as text: PDF with TrueType fonts, SVG with the viewer's fonts. A fixed salt
+# makes equal SVG files equal in every byte.
 _TEXT = {'pdf.fonttype': 42, 'svg.fonttype': 'none', 'svg.hashsalt': 'tff_xc'}
 _COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
 _LINES = ('-', '--', '-.', ':')
@@ -35,7 +36,7 @@ MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
 
 
 def use_formats(text: str) -> None:
-  """Makes `save`, here and in child processes, write these formats: 'pdf,svg'."""
+  """Makes `save`, here and in child processes, also write formats such as 'pdf,svg'."""
   for name in text.split(','):
     if name not in FORMATS:
       raise errors.InputError(
@@ -45,15 +46,15 @@ def use_formats(text: str) -> None:
 
 
 def formats() -> list[str]:
-  """Returns the formats of `use_formats`: ['pdf', 'svg']."""
+  """Returns the formats set by `use_formats`, such as ['pdf', 'svg']."""
   chosen = os.environ.get(_VARIABLE, '').split(',')
   return [name for name in FORMATS if name in chosen]
 
 
 def styles(first: str | None = None) -> Iterator[dict[str, str]]:
-  """Yields color, linestyle and marker of `plot`; 28 in a row are different.
+  """Yields color, linestyle and marker of `plot`; 28 successive styles are different.
 
-  `first` is the colour to begin with.
+  `first` is the color of the first style.
   """
   colours = _COLOURS
   if first:
@@ -68,7 +69,7 @@ def styles(first: str | None = None) -> Iterator[dict[str, str]]:
 
 
 def panels(count: int, across: int, size: tuple[float, float]):
-  """Returns a figure, and the axes of its `count` panels, `across` in a line."""
+  """Returns a figure, and the axes of its `count` panels, with `across` panels in a row."""
   import matplotlib.figure
 
   figure = matplotlib.figure.Figure(figsize=size, layout='constrained')
@@ -79,14 +80,14 @@ def panels(count: int, across: int, size: tuple[float, float]):
 
 
 def label(ax, title: str, x: str, y: str, has_grid: bool = True) -> None:
-  """Names a panel and its axes."""
+  """Sets the title and axis labels of a panel."""
   ax.set(title=title, xlabel=x, ylabel=y)
   if has_grid:
     ax.grid(alpha=0.3)
 
 
 def short(name: object, most: int) -> str:
-  """Returns a name of somebody's data on one line, of at most `most` characters."""
+  """Returns a name from a user's data on one line, with at most `most` characters."""
   text = wording.shown(name)
   return text if len(text) <= most else f'{text[: most - 1]}…'
 
@@ -94,7 +95,7 @@ def short(name: object, most: int) -> str:
 def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> list[pathlib.Path]:
   """Writes a figure, and beside it the formats of `use_formats`; returns the files.
 
-  The ending of `path` is one of `FORMATS`. `$` in names is a character, no formula.
+  The suffix of `path` is one of `FORMATS`. `$` in names is printed and starts no formula.
   """
   import matplotlib
   import matplotlib.text
@@ -103,7 +104,7 @@ def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> list[pa
     text.set_parse_math(False)
   for ax in figure.axes:
     for axis in (ax.xaxis, ax.yaxis):
-      if axis.get_scale() == 'log':  # Its own labels are formulas.
+      if axis.get_scale() == 'log':  # Matplotlib's tick labels of these axes are formulas.
         for text in axis.get_ticklabels(which='both'):
           text.set_parse_math(True)
   path = pathlib.Path(path)
@@ -116,7 +117,7 @@ def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> list[pa
       warnings.catch_warnings(),
       matplotlib.rc_context(_TEXT),
     ):
-      # A name in a script that the font lacks is drawn as boxes.
+      # Characters that the font lacks are drawn as boxes.
       warnings.filterwarnings('ignore', 'Glyph .* missing from')
       figure.savefig(temporary, dpi=120, format=kind, metadata=dict.fromkeys(_METADATA[kind]))
   return written

@@ -1,14 +1,14 @@
-"""The files that a run leaves behind, read and written without TensorFlow.
+"""Reads the files of a run directory without TensorFlow.
 
-A run directory holds
-  config.json: every resolved setting, one flat object: `task`, `algorithm`,
-    `seed`, ..., and `hyperparameters`, `versions`, `git_revision`, and `data`,
-    the fingerprint of the data (`tff_xc.data.fingerprint`);
+A run directory contains
+  config.json: every resolved setting in one object: `task`, `algorithm`, `seed`, and so
+    on, and `hyperparameters`, `versions`, `git_revision`, and `data`, the fingerprint of
+    the data (`tff_xc.data.fingerprint`);
   metrics.csv: one row per round with the same columns, `round` first; a cell
-    without a measurement is empty or `nan`. Row 0 has the scores of the initial
-    model and nothing else;
+    without a measurement is empty or `nan`. Row 0 has only the scores of the initial
+    model;
   classes.csv, if the data name their classes: `class,name,count`, the number of
-    each class, its name, and its training examples;
+    each class, its name, and its number of training examples;
   description.json: the form of an example and of the labels
     (`tff_xc.data.description`), so that the model can be used without the data;
   summary.json, once the run has finished: `final` and `best` metrics, `rounds`,
@@ -36,10 +36,10 @@ SUMMARY = 'summary.json'
 CLASSES = 'classes.csv'
 DESCRIPTION = 'description.json'
 
-# Settings of config.json that do not change a run's results: a resumed run, and
-# runs of several seeds, may differ in them. Results depend on the data, not on
-# their path. The runtime and the device change results in their last digits,
-# and `eval_every` decides among which rounds `best` is the best.
+# Settings of config.json that do not change a run's results. A resumed run may change them,
+# and runs of several seeds may differ in them. Results depend on the data but not on the
+# path of the data. The runtime and the device are not here because they change the last
+# digits, and `eval_every` because it determines the rounds from which `best` is selected.
 NOT_CONFIGURATION = (
   'best_by',
   'checkpoint_every',
@@ -61,9 +61,9 @@ NOT_CONFIGURATION = (
 _NOT_SETTINGS = frozenset(
   {*NOT_CONFIGURATION, 'task', 'algorithm', 'hyperparameters', 'options', 'data', 'seed'}
 )
-# What begins the names of facts of the data among settings.
+# The prefix of properties of the data among the settings.
 DATA = 'data.'
-# Types of keys that may be absent.
+# The types of optional keys.
 _OPTIONAL = {
   'hyperparameters': dict,
   'options': dict,
@@ -71,7 +71,7 @@ _OPTIONAL = {
   'target': str,
   'early_stopping_patience': int,
 }
-# Of summary.json, objects of scores, and all else that is no number.
+# The keys of summary.json that are objects of scores, and all keys that are not numbers.
 _OF_SCORES = ('final', 'best', 'best_round')
 _NO_TOTALS = (*_OF_SCORES, 'rounds_to_target', 'warnings', 'baselines')
 
@@ -82,8 +82,8 @@ class Run:
 
   path: pathlib.Path
   config: dict[str, Any]
-  metrics: 'pd.DataFrame'  # float64, a row a round; nan: not measured.
-  summary: dict[str, Any] | None  # None: it has not finished.
+  metrics: 'pd.DataFrame'  # float64, one row for each round; nan: not measured.
+  summary: dict[str, Any] | None  # None: the run has not finished.
 
   @property
   def task(self) -> str:
@@ -103,14 +103,15 @@ class Run:
 
 
 def is_run(path: str | os.PathLike) -> bool:
-  """Whether `path` is a run directory: it has a config.json."""
+  """Whether `path` is a run directory, which means that it has a config.json."""
   return (pathlib.Path(path) / CONFIG).is_file()
 
 
 def read_run(path: str | os.PathLike, needs_metrics: bool = True) -> Run:
   """Reads a run directory, finished or not.
 
-  With `needs_metrics`, one without metrics.csv is damaged; else it has no rounds.
+  A directory without metrics.csv is damaged if `needs_metrics`; otherwise the run has no
+  rounds.
   """
   path = pathlib.Path(path)
   if not is_run(path):
@@ -130,7 +131,7 @@ def read_run(path: str | os.PathLike, needs_metrics: bool = True) -> Run:
 
 
 def is_finished(config: Mapping[str, Any], summary: Mapping[str, Any] | None) -> bool:
-  """Whether a run has all its rounds, or waited `stop_after` for a better one."""
+  """Whether a run has done all its rounds or has stopped early."""
   return summary is not None and (
     summary['rounds'] >= config.get('rounds', 0)
     or summary.get('stopped_after', 0) == config.get('early_stopping_patience', 0) > 0
@@ -157,19 +158,19 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   """Reads a config.json."""
   required = {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
   config = _read_object(path, required, _OPTIONAL)
-  for name in ('task', 'algorithm'):  # They become text for people.
+  for name in ('task', 'algorithm'):  # These are printed, so escape control characters.
     config[name] = wording.shown(config[name])
   return config
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a configuration with its options and hyper-parameters by their names."""
+  """Returns a configuration with its options and hyperparameters as top-level keys."""
   settings = config.get('options', {}) | config.get('hyperparameters', {})
   return {**config, **settings}
 
 
 def settings_of(run: Run) -> dict[str, Any]:
-  """Returns the settings that decide results, except algorithm and seed, by name."""
+  """Returns by name the settings that affect results, except algorithm and seed."""
   settings = {key: value for key, value in run.config.items() if key not in _NOT_SETTINGS}
   settings |= run.config.get('options', {}) | run.hyperparameters
   data = run.config.get('data', {})
@@ -178,7 +179,10 @@ def settings_of(run: Run) -> dict[str, Any]:
 
 
 def class_names(file: pathlib.Path, num_classes: int) -> list[str] | None:
-  """Reads a classes.csv; None if there is none. Raises `errors.DamageError`."""
+  """Reads a classes.csv; returns None if the file is missing.
+
+  Raises `errors.DamageError` if the file is damaged.
+  """
   if not file.exists():
     return None
   try:
@@ -193,9 +197,9 @@ def class_names(file: pathlib.Path, num_classes: int) -> list[str] | None:
 
 
 def first_rounds(run: Run, rounds: int) -> Run:
-  """Returns a run as it stood after `rounds` rounds, after which it was evaluated.
+  """Returns a run as it was after `rounds` rounds; raises InputError if not evaluated then.
 
-  If the run has finished, means of bytes, rows and seconds are still the whole run's.
+  The means of bytes, rows and seconds of a finished run are still those of the whole run.
   """
   metrics = run.metrics[run.metrics['round'] <= rounds]
   scores = [name for name in catalog.SCORES if name in metrics]
@@ -206,7 +210,7 @@ def first_rounds(run: Run, rounds: int) -> Run:
       f'{run.path} has no scores of round {rounds}; it was evaluated after '
       f'rounds {", ".join(map(str, known))}.'
     )
-  # summary.json also has None instead of nan.
+  # Use None instead of nan, like summary.json.
   final = {
     name: None if math.isnan(value) else value
     for name, value in measured[scores].iloc[-1].astype(float).items()
@@ -220,7 +224,7 @@ def first_rounds(run: Run, rounds: int) -> Run:
 
 
 def _read_object(path, required, optional):
-  """Reads a JSON object, checks its keys' types, and drops optional nulls."""
+  """Reads a JSON object, checks the types of its values, and drops optional nulls."""
   try:
     obj = files.read_json(path)
   except (OSError, ValueError) as e:
@@ -236,8 +240,8 @@ def _read_object(path, required, optional):
 
 
 def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
-  """Reads a metrics.csv, as `Run.metrics`."""
-  import pandas as pd  # Late: training checks directories first.
+  """Reads a metrics.csv in the form of `Run.metrics`."""
+  import pandas as pd  # Import it late, because training checks directories first.
 
   try:
     text = files.read_text(path)

@@ -1,4 +1,4 @@
-"""Pictures of a split and of a data set. Importing this imports Matplotlib."""
+"""Pictures of a split and of a data set. Importing this module imports Matplotlib."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,15 @@ from matplotlib import ticker
 from tff_xc import wording
 from tff_xc.report import pictures
 
-# The largest picture of class counts, in cells.
+# The most clients and classes (or groups of classes) in a picture of class counts.
 _CLIENTS, _CLASSES = 100, 200
 
 
 def plot_clients(sizes: np.ndarray, classes: np.ndarray, path: str | os.PathLike) -> None:
-  """Draws clients by size rank (FedVC, figs 2 and 3); int [K] examples and classes."""
+  """Draws clients by size rank (FedVC, figs 2 and 3).
+
+  `sizes` and `classes`, int [K], are the clients' numbers of examples and of classes.
+  """
   figure, axes = pictures.panels(2, 2, (10, 4))
   styles = pictures.styles()
   drawn = (('examples', sizes), ('classes', classes))
@@ -29,7 +32,7 @@ def plot_clients(sizes: np.ndarray, classes: np.ndarray, path: str | os.PathLike
 
 
 def plot_labels(train: np.ndarray, test: np.ndarray | None, path: str | os.PathLike) -> None:
-  """Draws the examples of each class, int [n] with clients and for the test."""
+  """Draws the number of examples of each class, int [n], in training and test data."""
   figure, [ax] = pictures.panels(1, 1, (6.5, 4))
   styles = pictures.styles()
   _draw_ranks(ax, train, next(styles), 'with clients')
@@ -50,10 +53,11 @@ def plot_labels(train: np.ndarray, test: np.ndarray | None, path: str | os.PathL
 def plot_class_counts(
   counts: scipy.sparse.csr_matrix, client_ids: Sequence[str], path: str | os.PathLike
 ) -> None:
-  """Draws which classes clients have, as shares of a client (FedVC, fig. 10).
+  """Draws each client's shares of classes (FedVC, fig. 10).
 
-  Of more than 100 clients of `skew.class_counts`, int [K, n], it shows 100, evenly
-  spread by size; more than 200 classes are shown in groups of successive ones.
+  `counts` is `skew.class_counts`, int [K, n]. If there are more than 100 clients, it shows
+  100 of them, evenly spread by size. More than 200 classes are shown in groups of
+  successive classes.
   """
   shown, table, group = _shares(counts)
   width, height = 3.5 + 0.06 * table.shape[1], 2.8 + 0.06 * len(shown)
@@ -75,7 +79,7 @@ def plot_class_counts(
 
 
 def plot_panels(counts: Mapping[str, scipy.sparse.csr_matrix], path: str | os.PathLike) -> None:
-  """Draws the class counts of several splits by title, a panel each."""
+  """Draws the class counts of several splits, each in a panel with its title."""
   across = min(4, len(counts))
   size = 2.6 * across + 0.8, 3.4 * -(-len(counts) // across)
   figure, axes = pictures.panels(len(counts), across, size)
@@ -91,7 +95,7 @@ def plot_panels(counts: Mapping[str, scipy.sparse.csr_matrix], path: str | os.Pa
 
 
 def plot_sizes(sizes: Mapping[str, np.ndarray], path: str | os.PathLike) -> None:
-  """Draws histograms of clients' sizes by title, int [K] (TurboSVM-FL, fig. 3)."""
+  """Draws named histograms of clients' sizes, int [K] (TurboSVM-FL, fig. 3)."""
   figure, axes = pictures.panels(len(sizes), len(sizes), (5 * len(sizes), 3.6))
   for ax, style, (title, values) in zip(axes, pictures.styles(), sizes.items(), strict=False):
     ax.hist(values, bins=50, color=style['color'])
@@ -102,10 +106,10 @@ def plot_sizes(sizes: Mapping[str, np.ndarray], path: str | os.PathLike) -> None
 
 
 def plot_map(positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike) -> None:
-  """Draws where examples were taken, coloured by client (FedVC, fig. 1).
+  """Draws the places of examples, colored by client (FedVC, fig. 1).
 
-  `positions` are float [N, 2], latitude and longitude in degrees, `owners` int [N].
-  Neighbouring clients mostly differ in colour; far ones may share one.
+  `positions`, float [N, 2], are latitude and longitude in degrees; `owners`, int [N], are
+  clients. Neighboring clients mostly have different colors; distant clients may share one.
   """
   figure, [ax] = pictures.panels(1, 1, (10, 5.2))
   ax.scatter(
@@ -114,7 +118,7 @@ def plot_map(positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike)
     s=1 if len(owners) > 5000 else 6,
     c=matplotlib.colormaps['tab20'](owners % 20),
     linewidths=0,
-    rasterized=True,  # In a PDF or SVG, too: there are many.
+    rasterized=True,  # There are too many points for vectors in a PDF or SVG.
   )
   ax.set(xlim=(-180, 180), ylim=(-90, 90), aspect='equal')
   title = f'Examples of {wording.count(len(np.unique(owners)), "client")}'
@@ -123,7 +127,7 @@ def plot_map(positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike)
 
 
 def _shares(counts: scipy.sparse.csr_matrix):
-  """Returns the clients shown, int [k], float [k, groups] shares, and a group's classes."""
+  """Returns (shown clients int [k], shares float [k, groups], classes per group)."""
   clients, classes = counts.shape
   sizes = np.asarray(counts.sum(axis=1)).ravel()
   shown = np.arange(clients)
@@ -157,7 +161,7 @@ def _draw_shares(ax, table, most: float, extent=None):
 def _draw_ranks(ax, values: np.ndarray, style, label: str | None = None) -> None:
   """Draws values over their rank, the largest first."""
   ranked = np.sort(values)[::-1]
-  # At most 5,000 of them, so that a picture's size does not grow.
+  # Draw at most 5,000 values, so that the size of the file is bounded.
   chosen = np.arange(len(ranked))
   if len(ranked) > 5000:
     chosen = np.unique(np.linspace(0, len(ranked) - 1, 5000).astype(int))

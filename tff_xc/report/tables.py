@@ -1,10 +1,10 @@
 """Tables of several runs: a row for each method, mean ± sample std over seeds.
 
-`collect` makes one DataFrame of runs, `build` one of methods, which is the content
-of compare.csv. All that prints a table takes the second, computed or read from such
-a file. Runs with equal settings, except the seed, are one method. One seed has no
-std. A value that one of the seeds lacks is omitted, because readers would take a mean
-over fewer seeds for one over all.
+`collect` makes a DataFrame of runs, and `build` a DataFrame of methods, which is the
+content of compare.csv. Functions that print a table take the DataFrame of methods, either
+computed or read from such a file. Runs with equal settings, except the seed, are one
+method. A single seed has no std. If one of the seeds lacks a value, no mean is shown,
+because readers would expect a mean over all seeds.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from tff_xc.lazy import pd
 from tff_xc.measure import catalog, targets as targets_lib
 from tff_xc.report import run_files, text_table
 
-# They change results in their last digits only.
+# Settings that change only the last digits of results.
 _OF_MACHINES = ('runtime', 'device')
-# The parts of a reference's score to which rounds are counted: Hsu, Qi and
-# Brown's Table 5.
+# Rounds are counted to these shares of a reference's score (Hsu, Qi and Brown, Table 5).
 _PARTS = (0.1, 0.5, 0.9)
 _NONE = '–'
 
@@ -37,13 +36,13 @@ def collect(
   labels: Sequence[str] | None = None,
   chosen: Callable[[run_files.Run], Collection[str]] | None = None,
 ) -> pd.DataFrame:
-  """Returns finished runs of one task as a DataFrame, a row for each run.
+  """Returns finished runs of one task as a DataFrame, with a row for each run.
 
-  Columns are `run`, a `run_files.Run`; `algorithm`; `seed`; `label`; and `method`, a
-  number. Methods are in the order of their first runs, and their runs by seed. Without
-  `labels`, the method of each run, runs whose settings are equal have one; its label is
-  the algorithm with those of the `chosen` settings that other runs do not share. By
-  default all settings are chosen.
+  The columns are `run`, a `run_files.Run`; `algorithm`; `seed`; `label`; and `method`, a
+  number. Methods are in the order of their first runs, and their runs are sorted by seed.
+  `labels` names the method of each run. Without `labels`, runs with equal settings form a
+  method. Its label is the algorithm, and the `chosen` settings (default: all) that
+  differ between methods.
   """
   for run in runs:
     if run.task != runs[0].task:
@@ -82,9 +81,9 @@ def collect(
 
 
 def methods(frame: pd.DataFrame, searched: Sequence[str] = ()) -> list[str]:
-  """Returns each method's algorithm with the hyper-parameters that differ.
+  """Returns each method's algorithm with the hyperparameters that differ.
 
-  Those that were `searched` are left out.
+  The hyperparameters in `searched` are left out.
   """
 
   def of(run):
@@ -94,7 +93,7 @@ def methods(frame: pd.DataFrame, searched: Sequence[str] = ()) -> list[str]:
 
 
 def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
-  """Returns the settings of runs as JSON, a row a run; nan where it has none."""
+  """Returns the settings of runs as JSON, one row for each run; nan if a setting is absent."""
 
   def text(value):
     return json.dumps(value, sort_keys=True)
@@ -107,7 +106,7 @@ def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
 
 
 def differing(frame: pd.DataFrame) -> list[str]:
-  """Returns the settings that several algorithms have and differ in, rounds first."""
+  """Returns the settings in which algorithms differ although they have them, rounds first."""
   first = frame.drop_duplicates('method')
   found = []
   for key, values in _settings(first, run_files.settings_of).items():
@@ -119,9 +118,10 @@ def differing(frame: pd.DataFrame) -> list[str]:
 
 
 def _labels(frame: pd.DataFrame, of: Callable, chosen: Callable) -> list[str]:
-  """Returns the methods' labels, with the settings of `of` that distinguish them.
+  """Returns the methods' labels, with the settings that distinguish them.
 
-  These are settings of `chosen` that another method lacks or sets differently.
+  `of` returns the settings of a run, and `chosen` those to name if another method lacks
+  them or has different values.
   """
   first = frame.drop_duplicates('method')
   settings = _settings(first, of)
@@ -144,7 +144,7 @@ def _labels(frame: pd.DataFrame, of: Callable, chosen: Callable) -> list[str]:
   of_data = [key for key in settings if key.startswith(run_files.DATA)]
   others = [key for key in settings if key not in of_data]
   more = _telling_apart(settings, labels, [*of_data, *others])
-  # Also algorithms with equal options that ran on different data.
+  # Also distinguish algorithms with equal options that ran on different data.
   known = settings[settings[of_data].notna().any(axis=1)]
   options = [
     json.dumps(run.config.get('options'), sort_keys=True) for run in first['run'][known.index]
@@ -155,7 +155,7 @@ def _labels(frame: pd.DataFrame, of: Callable, chosen: Callable) -> list[str]:
 
 
 def _telling_apart(settings: pd.DataFrame, groups: list[str], keys: Iterable[str]) -> set[str]:
-  """Returns keys, in turn, in which methods of one group differ, until all are apart."""
+  """Returns keys that distinguish methods of the same group, the earliest possible keys."""
   found = set()
   for key in keys:
     finer = list(zip(groups, settings[key].fillna(''), strict=True))
@@ -166,18 +166,18 @@ def _telling_apart(settings: pd.DataFrame, groups: list[str], keys: Iterable[str
 
 
 class Column(NamedTuple):
-  """What a table says of methods."""
+  """A column of a table of methods."""
 
   name: str  # The metric, total, target or budget.
-  heading: str  # For people.
-  # None if it is not there, inf for a target that the run did not reach.
+  heading: str  # The heading for people.
+  # Returns the value of a run: None if it has none, inf for a target that was not reached.
   read: Callable[[run_files.Run], float | None]
-  # Of a mean and its std, nan with one seed.
+  # Formats a mean and its std, which is nan with one seed.
   show: Callable[[float, float], str]
   is_target: bool = False
-  # Whether it is shown even if no method has a value.
+  # Whether the column is shown even if no method has a value.
   is_asked_for: bool = False
-  better: str = 'neither'  # 'higher' or 'lower', if its best value is marked.
+  better: str = 'neither'  # 'higher' or 'lower' if the best value is to be marked.
 
   @property
   def key(self) -> str:
@@ -185,7 +185,7 @@ class Column(NamedTuple):
 
 
 def _fixed(value: float, digits: int) -> str:
-  """Returns a number as text, and 0.0 in place of -0.0."""
+  """Returns a number as text, with 0.0 instead of -0.0."""
   return f'{round(value, digits) + 0.0:.{digits}f}'
 
 
@@ -223,13 +223,13 @@ def _total(name, heading, total, show, better='neither') -> Column:
 
 
 def _epsilon(run: run_files.Run) -> float | None:
-  """Returns what differential privacy the model has at the end."""
+  """Returns epsilon of the final model's differential privacy, or None."""
   known = run.metrics.get('epsilon', pd.Series(dtype=float)).dropna()
   return None if known.empty else known.iloc[-1]
 
 
 def _headline_volatility(run: run_files.Run) -> float | None:
-  """Returns the volatility of the first headline score that a run has."""
+  """Returns the volatility of the first headline score that the run has, or None."""
   scores = [name for name in catalog.HEADLINES if name in run.metrics]
   return targets_lib.volatility(run.metrics[scores[0]]) if scores else None
 
@@ -267,7 +267,7 @@ COLUMNS = {
     _of_round('seconds_per_round', 'seconds', 'seconds_per_round_median', '{:.3g}'.format),
   )
 }
-# The first columns of a narrow table; the others follow in their own order.
+# The first columns that a narrow table shows; the other columns follow in table order.
 _TELLING = (
   *catalog.HEADLINES,
   'macro_f1',
@@ -279,12 +279,12 @@ _TELLING = (
   'train_top1',
   'class_distance_mean',
 )
-# What a line below a text says of columns whose headings do not explain themselves.
+# Explanations below a printed table, for headings that need one.
 _LEGEND = {
   'emd': 'EMD: how much clients differ, from 0 (same shares of classes) to 2 (no class in common)',
   'bytes_saving': 'saved %: bytes saved compared with sending all class rows',
 }
-# Numbers of the round that a run chose by a score: heading, and how it is shown.
+# Columns of the best round: heading, and the function that formats the number.
 _OF_BEST = {
   'round': ('best round', _with_std(0)),
   'bytes_down': ('MiB sent down until then', _with_std(0, 2**-20)),
@@ -292,20 +292,22 @@ _OF_BEST = {
 
 
 def column(name: str, reference: pd.DataFrame | None = None) -> Column:
-  """Returns the column of this name.
+  """Returns the column with this name, which is a key of `COLUMNS` or has such a form:
 
-  It is one of `COLUMNS`; 'top1:0.7', the rounds to a target; 'top1@400', a score after
-  a round; 'top1@batches:500', at a budget; 'best.top1', 'best.round' and
-  'best.bytes_down', of the round that a run chose; 'relative_top1', a score over that of
-  the reference, one method (Hsu, Qi and Brown, arXiv:2003.08082), and
-  'relative_top1:0.5', the rounds until that; 'volatility_top1', the deviation of a score
-  over the last tenth of a run's evaluations.
+  'top1:0.7': rounds to a target.
+  'top1@400': a score after a round.
+  'top1@batches:500': a score at a budget.
+  'best.top1', 'best.round', 'best.bytes_down': numbers of the best round.
+  'relative_top1': a score divided by the score of the reference, which is one method
+    (Hsu, Qi and Brown, arXiv:2003.08082).
+  'relative_top1:0.5': rounds to this share of the reference's score.
+  'volatility_top1': standard deviation of a score over the last tenth of evaluations.
   """
   if name in COLUMNS:
     return COLUMNS[name]
   found = None
-  score, _, when = name.rpartition('@')  # As in p@1@100.
-  with contextlib.suppress(ValueError):  # Of what is no number.
+  score, _, when = name.rpartition('@')  # A score may contain @, as in p@1@100.
+  with contextlib.suppress(ValueError):  # A part that must be a number is not one.
     if name.startswith('best.'):
       found = _of_best_round(name.removeprefix('best.'))
     elif name.startswith('relative_'):
@@ -369,7 +371,7 @@ def _relative(score: str, part: str, reference) -> Column | None:
 
 
 def _after(score: str, when: str) -> Column:
-  """Returns the column of a score after a round, or at a budget."""
+  """Returns the column of a score after a round or at a budget."""
   of = COLUMNS[score]
   if when.isdecimal():
     heading = f'{of.heading} after {wording.count(int(when), "round")}'
@@ -401,13 +403,13 @@ def _of_best_round(key: str) -> Column | None:
 
 
 def columns_of(table: pd.DataFrame) -> list[Column]:
-  """Returns the columns of which a table has the mean."""
+  """Returns the columns whose mean is in a table."""
   keys = [n.removesuffix('_mean') for n in table if n.endswith('_mean')]
   return [column(key.removeprefix('rounds_to_')) for key in keys]
 
 
 def whole(reference: pd.DataFrame, score: str) -> float:
-  """Returns the final score of a reference, the mean over its seeds."""
+  """Returns the final score of a reference, averaged over its seeds."""
   found = math.nan
   if catalog.SCORES[score].unit == 'fraction':
     found = of_methods(reference, [COLUMNS[score]])[f'{score}_mean'].iloc[0]
@@ -432,12 +434,12 @@ def _std(values: pd.Series) -> float:
 
 
 def of_methods(frame: pd.DataFrame, columns: Iterable[Column]) -> pd.DataFrame:
-  """Returns the methods' values, exact numbers: fractions, bytes.
+  """Returns the methods' values as exact numbers, such as fractions and bytes.
 
-  A row for each method of `collect` has `algorithm`, its label; `seeds`, separated by
-  spaces; and of each column NAME_mean and NAME_std, nan where it was not measured. For
-  a target these are rounds_to_NAME_mean and _std, nan if a seed did not reach it, and
-  rounds_to_NAME_by_seed, such as '54 >200'; '' where it was not measured.
+  There is a row for each method of `collect`. It has `algorithm`, the label; `seeds`,
+  separated by spaces; and for each column NAME_mean and NAME_std, nan if not measured. A
+  target has rounds_to_NAME_mean and _std, nan if a seed did not reach the target, and
+  rounds_to_NAME_by_seed, such as '54 >200', or '' if not measured.
   """
   by = frame['method'].to_numpy()
   cells = {
@@ -458,7 +460,7 @@ def of_methods(frame: pd.DataFrame, columns: Iterable[Column]) -> pd.DataFrame:
 
 
 def _by_seed(runs: pd.DataFrame) -> str:
-  """Returns the rounds to a target of each seed; a bound where it was missed."""
+  """Returns each seed's rounds to a target, or a bound such as '>200' if it was missed."""
   if runs['reached'].isna().any():
     return ''
   missed = runs['reached'] == math.inf
@@ -467,7 +469,7 @@ def _by_seed(runs: pd.DataFrame) -> str:
 
 
 def all_columns(targets: Iterable[targets_lib.Target], more: Iterable[Column] = ()) -> list[Column]:
-  """Returns the columns of every table, those of targets, and more."""
+  """Returns the columns of every table, the columns of `targets`, and `more`."""
   rounds, *others = COLUMNS.values()
   names = dict.fromkeys(target.name for target in targets)
   return [rounds, *map(column, names), *more, *others]
@@ -485,11 +487,11 @@ def build(
 
   Args:
     frame: from `collect`.
-    metric: a score, or a target; None: the first score that any method has.
-    targets: those to count the rounds to; None: those of the runs.
-    budgets: at which to show the score, or the target's, that rows are sorted by.
-    reference: one method, to whose final score that score is related. Rounds are
-      counted to a tenth, half and nine tenths of it.
+    metric: a score or a target to sort by; None: the first score that any method has.
+    targets: targets to count the rounds to; None: the targets of the runs.
+    budgets: budgets at which to show the score of `metric`.
+    reference: one method. The score of `metric` is also divided by this method's final
+      score, and rounds are counted to a tenth, half and nine tenths of the final score.
     more: further columns.
   """
   wanted = [target.name for target in targets or ()]
@@ -503,7 +505,7 @@ def build(
       targets = [*targets, targets_lib.parse_one(metric)]
   table = of_methods(frame, all_columns(targets, more))
   present = measured(table)
-  # The score of a target, if rows are sorted by one.
+  # If rows are sorted by a target, take the target's score.
   first = metric and metric.partition(':')[0]
   scores = [n for n in (first, *present) if n in catalog.SCORES]
   if scores and (budgets or reference is not None):
@@ -527,7 +529,7 @@ def build(
 
 
 def measured(table: pd.DataFrame) -> list[str]:
-  """Returns the scores, then the targets, of which any method has a value."""
+  """Returns the scores, then the targets, for which any method has a value."""
   columns = [each for each in columns_of(table) if _has_value(table, each)]
   scores = [each.name for each in columns if each.name in catalog.SCORES]
   return [*scores, *(each.name for each in columns if each.is_target)]
@@ -540,11 +542,11 @@ def _has_value(table, each: Column) -> bool:
 
 
 def ranking(table: pd.DataFrame, metric: str) -> list[int]:
-  """Returns the places of a table's rows by a metric, the best first."""
+  """Returns the indices of a table's rows, sorted by a metric, the best first."""
   key = column(metric).key
   means = table[f'{key}_mean']
   if ':' in metric:
-    # Of two that missed a target, the one that more seeds reached.
+    # Of methods that missed a target, the one with fewer missing seeds comes first.
     by_seed = table[f'{key}_by_seed']
     missed = by_seed.str.count('>').astype(float).where(by_seed != '', math.inf)
     best = list(zip(missed, means.fillna(math.inf), strict=True))
@@ -568,11 +570,11 @@ def cells(
 def _marked(
   table: pd.DataFrame, columns: Sequence[Column], best: str, other: str
 ) -> list[list[str]]:
-  """Returns `cells`, of which each column's best are formatted by `best`."""
+  """Returns `cells` with the best values of each column formatted by `best`."""
   heading, *lines = cells(table, columns)
   for place, each in enumerate(columns, 2):
     means = table[f'{each.key}_mean']
-    # What looks alike is as good as the best.
+    # Values that are printed like the best value are marked, too.
     looks = [_NONE if math.isnan(m) else each.show(m, math.nan) for m in means]
     if each.better == 'neither' or len({*looks} - {_NONE}) < 2:
       continue
@@ -595,7 +597,7 @@ def shown(each: Column, row: pd.Series) -> str:
 
 
 def _shown_columns(table: pd.DataFrame) -> list[Column]:
-  """Returns the columns that a row has a value of, or that were asked for."""
+  """Returns the columns that have a value in any row, or that were asked for."""
   return [each for each in columns_of(table) if each.is_asked_for or _has_value(table, each)]
 
 
@@ -608,9 +610,9 @@ def to_text(
 ) -> str:
   """Returns an aligned table for a terminal, ending in a newline.
 
-  With `mark`, the best values of a column have a star. In `width` characters it prints the most
-  informative columns that fit, `metric` and those asked for first; a line below says that the others are in
-  `elsewhere`.
+  With `mark`, the best values of a column have a star. With `width`, the table has only
+  columns that fit this many characters: first `metric` and columns that were asked for, then
+  the most informative ones. A line below says that the other columns are in `elsewhere`.
   """
   columns = _shown_columns(table)
   stars = ('{}*', '{} ') if mark else ('{}', '{}')
@@ -653,7 +655,7 @@ def to_csv(table: pd.DataFrame) -> str:
 
 
 def read_csv(path: pathlib.Path) -> pd.DataFrame:
-  """Reads what `to_csv` wrote; refuses what is no such table."""
+  """Reads a table that `to_csv` wrote; raises InputError if it is not such a table."""
   try:
     text = io.StringIO(files.read_text(path))
     table = pd.read_csv(text, dtype=str, keep_default_na=False)
@@ -663,4 +665,4 @@ def read_csv(path: pathlib.Path) -> pd.DataFrame:
       raise ValueError('it has no column seeds')
   except (OSError, ValueError) as e:
     raise errors.InputError(f'{path} is no table of runs ({e})') from e
-  return table.copy()  # Columns that were set one by one are slow to add to.
+  return table.copy()  # Adding columns to a fragmented table would be slow.

@@ -5,22 +5,22 @@ import textwrap
 from collections.abc import Collection, Sequence
 
 _GAP = 2
-# The default width for a pipe or a file, which have none.
+# The default width if the output is a pipe or a file.
 _WIDTH_WITHOUT_TERMINAL = 100
 
 
 def terminal_width() -> int:
-  """Returns $COLUMNS, the terminal's columns, or 100 without a terminal."""
+  """Returns $COLUMNS, or the terminal's width in columns, or 100 without a terminal."""
   return shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns
 
 
 def to_text(
   rows: Sequence[Sequence[str]], left: Collection[int] = (0,), width: int | None = None
 ) -> str:
-  """Returns rows as text with a rule below the first, ending in a newline.
+  """Returns rows as text with a rule below the heading, ending in a newline.
 
   The first row is the heading. Columns `left` are aligned to the left, and wrapped
-  between words to fit `width`; a table whose longest words do not fit is wider.
+  between words to fit `width`. A table whose longest words do not fit is wider.
   """
   widths = _widths(rows, left, width)
   lines = []
@@ -37,7 +37,7 @@ def to_text(
 
 
 def to_markdown(rows: Sequence[Sequence[str]]) -> str:
-  """Returns rows, of which the first is the heading, as a Markdown table."""
+  """Returns rows as a Markdown table; the first row is the heading."""
   heading, *cells = rows
   rule = ['---'] + ['---:'] * (len(heading) - 1)
   escaped = ([_markdown(cell) for cell in row] for row in (heading, rule, *cells))
@@ -45,7 +45,7 @@ def to_markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _markdown(cell: str) -> str:
-  """Returns a cell's text, of which Markdown makes no cells, links or HTML."""
+  """Escapes a cell's text, so that Markdown makes no cells, links or HTML of it."""
   found = cell.replace('|', '\\|').replace('<', '&lt;')
   return found.replace('](', ']\\(')
 
@@ -58,7 +58,7 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _widths(rows, left, width: int | None) -> list[int]:
-  """Returns the columns' widths; the widest wrappable ones shrink first."""
+  """Returns the widths of the columns; the widest wrappable columns shrink first."""
   columns = list(zip(*rows, strict=True))
   widths = [max(len(line) for cell in column for line in cell.split('\n')) for column in columns]
   if width is None:
