@@ -1,6 +1,6 @@
-"""The folder of parsed data files: the user's, not of the data.
+"""Names the user's cache folder for parsed data files.
 
-It stands apart from `parsed_cache` since commands name it before they import NumPy.
+This is separate from `parsed_cache` because commands set the folder before they import NumPy.
 """
 
 import os

@@ -6,9 +6,9 @@ uses one class per client. Hsu, Qi and Brown (FedVC, FedIR) deal the images to
 100 clients by a Dirichlet distribution; their files
 `federated_train_alpha_*.csv` are such splits.
 
-Four forms are read: the official binary and Python versions, each unpacked or
-as the `.tar.gz` that is distributed, and a directory that TensorFlow Datasets
-has prepared. Nothing is downloaded and nothing is written.
+The module reads the official binary and Python versions, each unpacked or as the
+distributed `.tar.gz`, and a directory that TensorFlow Datasets has prepared. It
+downloads nothing and writes nothing.
 """
 
 import io
@@ -35,11 +35,11 @@ class Layout(NamedTuple):
   """The differences between the files of the two sets."""
 
   num_classes: int
-  train: tuple[str, ...]  # Names, without '.bin', in their order.
+  train: tuple[str, ...]  # The names of the files, in order, without '.bin'.
   test: str
-  places: dict[str, tuple[str, str]]  # By form, the folder and the archive.
-  label_bytes: int  # Of a binary record; the last one is the class.
-  labels_key: str  # Of a pickle.
+  places: dict[str, tuple[str, str]]  # The folder and the archive of each form.
+  label_bytes: int  # The label bytes of a binary record; the last one is the class.
+  labels_key: str  # The key of the labels in a pickle.
 
 
 LAYOUTS = {
@@ -92,15 +92,18 @@ def load(
 ) -> 'client_data.FederatedDataset':
   """Loads the set into memory, 180 MB, and deals its images to clients.
 
-  `x` is uint8 [32, 32, 3], and the test the official one. `split` is 'class' for
-  clients of one class each, of which `clients_per_class` share each class evenly
-  ('class/0' or 'class/0/0'); 'dirichlet', of which are `concentration`,
-  `num_clients` and `seed`; or the path of a CSV `user_id,image_id,class` with
-  image ids in the official order, or of a folder with such a
-  `federated_train.csv`. Raises `errors.InputError` for data that are missing, damaged or
-  incomplete, and a split that does not fit them.
+  `x` is uint8 [32, 32, 3], and the test is the official one. `split` is one of:
+
+  - 'class': a client has one class, and `clients_per_class` clients share each class
+    evenly. Client ids are 'class/0' or 'class/0/0'.
+  - 'dirichlet': a Dirichlet split with `concentration`, `num_clients` and `seed`.
+  - The path of a CSV `user_id,image_id,class` with image ids in the official order, or
+    of a folder with such a `federated_train.csv`.
+
+  Raises `errors.InputError` if the data are missing, damaged or incomplete, or the split
+  does not fit them.
   """
-  # TensorFlow, which listing does not need.
+  # Imported here because these import TensorFlow, which `read` does not need.
   from datasets import examples as examples_lib
   from datasets.splits import rules, split_files
   from tff_xc.data import client_data, pool
@@ -122,7 +125,7 @@ def load(
 
 
 def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
-  """Returns a folder or an archive, and its form; opens nothing.
+  """Returns the folder or archive of a set, and its form; opens no file.
 
   `data_dir` is the folder, archive or prepared directory, or its parent. Raises
   `errors.InputError` if nothing is found.
@@ -148,11 +151,11 @@ def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
 
 
 def read(data_dir: str | os.PathLike, name: str, expected: Counts = OFFICIAL) -> tuple[Part, Part]:
-  """Reads the first form that `find` finds, which must have so many images.
+  """Reads the copy that `find` finds, which must have the `expected` numbers of images.
 
   Returns the training and the test images in the order of the source: uint8 [k,
-  32, 32, 3], and their classes, int32 [k]. Raises `errors.InputError` if nothing
-  is found, or it is damaged or incomplete.
+  32, 32, 3], and their classes, int32 [k]. Raises `errors.InputError` if no copy is
+  found, or the copy is damaged or incomplete.
   """
   path, form = find(data_dir, name)
   layout = LAYOUTS[name]
@@ -166,7 +169,7 @@ def read(data_dir: str | os.PathLike, name: str, expected: Counts = OFFICIAL) ->
       if len(x) != size or counts != [size // layout.num_classes] * layout.num_classes:
         raise ValueError(f'{len(x):,} images, expected {size:,} and as many of every class')
   except ModuleNotFoundError:
-    raise  # The commands say how to get it.
+    raise  # The commands say how to install the module.
   except Exception as e:  # A damaged pickle raises nearly anything, and so does TFDS.
     reason = ' '.join(str(e).split())[:200] or type(e).__name__
     raise errors.InputError(f'{path} is no whole copy of {name} ({reason}); get it anew') from e
@@ -179,7 +182,7 @@ def _official(path: pathlib.Path, is_binary: bool, layout: Layout) -> list[Part]
   names = [n + '.bin' * is_binary for n in (*layout.train, layout.test)]
   contents = {}
   if path.is_file():
-    # In the archive's own order, since seeking back unpacks it again.
+    # Files are read in the archive's order, because seeking back unpacks it again.
     with tarfile.open(path, 'r:gz') as archive:
       for member in archive:
         name = pathlib.PurePosixPath(member.name).name
@@ -190,20 +193,20 @@ def _official(path: pathlib.Path, is_binary: bool, layout: Layout) -> list[Part]
   parse = _parse_binary if is_binary else _parse_pickle
   parts = [parse(contents[name], layout) for name in names]
   train = tuple(map(np.concatenate, zip(*parts[:-1], strict=True)))
-  # Red, green and blue planes, one after the other.
+  # The source has red, green and blue planes, one after the other.
   return [
     (x.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), labels) for x, labels in (train, parts[-1])
   ]
 
 
 def _parse_binary(content: bytes, layout: Layout) -> Part:
-  """Returns uint8 [k, 3072] and uint8 [k] of a file of records."""
+  """Parses a file of records into pixels, uint8 [k, 3072], and labels, uint8 [k]."""
   records = np.frombuffer(content, np.uint8).reshape(-1, layout.label_bytes + _PIXELS)
   return records[:, layout.label_bytes :], records[:, layout.label_bytes - 1]
 
 
 def _parse_pickle(content: bytes, layout: Layout) -> Part:
-  """As `_parse_binary`, of a pickle, without running code from it."""
+  """Parses a pickle like `_parse_binary`, without running code from the pickle."""
   batch = _ArraysOnly(io.BytesIO(content), encoding='bytes').load()
   # Python 2 wrote bytes for keys.
   batch = {k if isinstance(k, str) else k.decode(): v for k, v in batch.items()}
@@ -214,7 +217,7 @@ def _parse_pickle(content: bytes, layout: Layout) -> Part:
 
 
 def _encode(text: str, encoding: str = 'latin1') -> bytes:
-  """Makes bytes from text as Python 3's old pickle protocols store them."""
+  """Returns the bytes that an old pickle protocol of Python 3 stored as this text."""
   return text.encode(encoding)
 
 
@@ -229,7 +232,7 @@ _ALLOWED = {
 
 
 class _ArraysOnly(pickle.Unpickler):
-  """Refuses functions: a pickle may name any, and a reader would call it."""
+  """Refuses all functions except `_ALLOWED`, because unpickling calls what a pickle names."""
 
   def find_class(self, module: str, name: str):
     if (module, name) not in _ALLOWED:
@@ -238,10 +241,10 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _prepared(path: pathlib.Path, split: str) -> Part:
-  """Reads a split that TFDS prepared, in the official order where it has ids.
+  """Reads a split that TFDS prepared, in the official order if the examples have ids.
 
-  TFDS shuffles the examples; their ids, 'train_00000' and so on, count in the
-  official order. Versions before 3.0.1 have no ids.
+  TFDS shuffles the examples; their ids, 'train_00000' and so on, give the official
+  order. Versions before 3.0.1 have no ids.
   """
   import tensorflow_datasets as tfds
 

@@ -1,9 +1,9 @@
-"""The one table of examples that every reader returns.
+"""The table of examples that every reader returns.
 
-Each example has a number, an id, a label, perhaps a user and a place on the earth.
-Rules (`datasets.splits.rules`) deal them to clients, and files of splits are joined
-to them by id (`datasets.splits.split_files`). Only what is asked for is read: the
-labels of 14 million images need about 1 GB.
+Each example has a number, an id, a label, and optionally a user and a position on the
+earth. Rules (`datasets.splits.rules`) deal examples to clients, and split files are
+joined to examples by id (`datasets.splits.split_files`). Images and features are not
+part of the table. The labels of 14 million images need about 1 GB.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ import tqdm
 from tff_xc import errors, files, wording
 from tff_xc.lazy import sparse
 
-# There are 21,841 in ImageNet-21k and 670,091 in Amazon-670K.
+# ImageNet-21k has 21,841 classes and Amazon-670K has 670,091.
 MOST_CLASSES = 2**24
-# Rows at a time.
+# The number of rows that are processed at a time.
 BLOCK = 1 << 16
-# A stream of numpy generators: [seed, stream].
+# The random stream has the seed [seed, stream].
 _LABELS = 0
 _NUMBER = re.compile('0|[1-9][0-9]*')
 
 
 class Texts:
-  """Very many texts, in about as many bytes as they have characters."""
+  """A list of very many texts, which needs about one byte per character."""
 
   def __init__(self, array: Any):
     """Takes a `pyarrow.LargeStringArray`."""
@@ -48,12 +48,12 @@ class Texts:
       yield from self.take(numbers)
 
   def take(self, numbers: np.ndarray) -> list[str]:
-    """Returns the texts of these numbers, in their order."""
+    """Returns the texts with these numbers, in the order of `numbers`."""
     return self.array.take(numbers).to_pylist()
 
 
 def texts(blocks: Iterable[Sequence[str] | Texts]) -> Texts:
-  """Returns the texts of all blocks; raises UnicodeEncodeError if one is none."""
+  """Joins the texts of all blocks; raises UnicodeEncodeError if a text is not valid."""
   import pyarrow as pa
 
   parts = [pa.array([], pa.large_string())]
@@ -63,7 +63,7 @@ def texts(blocks: Iterable[Sequence[str] | Texts]) -> Texts:
 
 
 def repeated(ids: Texts) -> tuple[str, int, int] | None:
-  """Returns the first text that is there twice, and its places; None: none is."""
+  """Returns the first text that occurs twice, and its two indices; None: all differ."""
   first = find(ids, ids)
   again = np.flatnonzero(first != np.arange(len(ids)))[:1]
   return (*ids.take(again), int(first[again[0]]), int(again[0])) if len(again) else None
@@ -71,25 +71,26 @@ def repeated(ids: Texts) -> tuple[str, int, int] | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-  """N numbered examples: those that train, then those of other parts."""
+  """N numbered examples: first the training examples, then those of other parts."""
 
-  # int32 [N], -1 for none; or sets of labels, a bool csr_matrix [N, n].
+  # int32 [N], -1 for no label; or sets of labels, a bool csr_matrix [N, n].
   labels: np.ndarray | sparse.csr_matrix
   class_names: Sequence[str]  # [n]
-  # [N], what files of splits call the examples: texts, or whole numbers.
+  # [N], the examples' ids in split files: texts or whole numbers.
   ids: Texts | range | np.ndarray
-  # int32 [N], places in `user_names`, -1 for nobody; None: unknown.
+  # int32 [N], indices into `user_names`, -1 for no user; None: users are unknown.
   users: np.ndarray | None = None
   user_names: Sequence[str] = ()  # In the order in which the input names them.
-  # int64, the numbers of the test examples, in the test's order; empty: the test is
-  # elsewhere; None: there is none.
+  # int64, the numbers of the test examples, in the test's order. Empty: the test is
+  # stored elsewhere. None: there is no test.
   test: np.ndarray | None = None
-  # Likewise those of other classes, whose labels are n and more.
+  # int64, the numbers of the retrieval examples, whose classes are numbered from n. None:
+  # there are none.
   retrieval: np.ndarray | None = None
-  test_user_names: Sequence[str] = ()  # Placed after `user_names`.
+  test_user_names: Sequence[str] = ()  # Numbered after `user_names`.
   retrieval_class_names: Sequence[str] = ()  # Numbered from n.
-  # float64 [N, 2], where examples were taken: latitude and longitude in degrees, NaN
-  # for unknown ones; None: the input does not say, or it does not matter.
+  # float64 [N, 2], latitude and longitude in degrees of where examples were taken, NaN
+  # where unknown. None: positions are unknown or not needed.
   positions: np.ndarray | None = None
   # What the reader counted in the input's files.
   facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -104,7 +105,7 @@ class Examples:
 
   @property
   def train(self) -> np.ndarray:
-    """int64, the numbers of the examples that are of no other part."""
+    """int64, the numbers of the training examples, which are in no other part."""
     trains = np.ones(len(self), bool)
     for part in (self.test, self.retrieval):
       if part is not None:
@@ -120,7 +121,7 @@ class Examples:
     return self.ids[numbers].tolist()
 
   def some(self, numbers: np.ndarray) -> Examples:
-    """Returns these examples, all of which train; ids are their numbers here."""
+    """Returns these examples, all as training examples, with new ids from 0."""
     return dataclasses.replace(
       self,
       labels=self.labels[numbers],
@@ -132,7 +133,7 @@ class Examples:
     )
 
   def kept(self, numbers: np.ndarray) -> Examples:
-    """Returns these examples, int [k] ascending, in their parts and with their ids."""
+    """Returns the examples `numbers`, int [k] ascending, with their parts and ids."""
 
     def left(part):
       return None if part is None else np.flatnonzero(np.isin(numbers, part))
@@ -145,20 +146,20 @@ class Examples:
     )
 
   def numbered(self, names: Sequence[str]) -> Examples:
-    """Returns the examples with classes numbered as in `names`; of others, the label is -1."""
+    """Returns the examples with classes numbered as in `names`, and -1 for other classes."""
     place = {name: label for label, name in enumerate(names)}
     new = np.array([*(place.get(name, -1) for name in self.class_names), -1], np.int32)
     return dataclasses.replace(self, labels=new[self.labels], class_names=names)
 
   def of_classes(self, classes: np.ndarray) -> Examples:
-    """Returns all examples with these classes, int [k] ascending, numbered from 0.
+    """Returns all examples with only these classes, int [k] ascending, numbered from 0.
 
-    Other examples are of no class. All have one label each.
+    Examples of other classes get no label. Each example must have a single label.
     """
     return self.numbered([self.class_names[label] for label in classes.tolist()])
 
   def listed(self, file: str) -> Examples:
-    """Returns the examples with the classes that a file lists; '': as they are."""
+    """Returns the examples with the classes that a file lists; '': unchanged."""
     if not file:
       return self
     places, names = listed(self.class_names, file)
@@ -202,24 +203,24 @@ class Examples:
 class Block(NamedTuple):
   """Some raw examples for a trained model."""
 
-  names: list[str]  # An image's path; the number of a line or row in its file.
+  names: list[str]  # The path of an image, or the number of a line or row in its file.
   raw: tuple[np.ndarray, ...]  # The arguments of `predictor.Predictor`.
-  # Of each example the names that its label may have, the likeliest first; for
-  # sparse text bool [b, n]; None: no labels.
+  # The candidate names of each example's label, the likeliest first; for sparse text bool
+  # [b, n]; None: there are no labels.
   labels: list[tuple[str, ...]] | sparse.csr_matrix | None
-  # Of images, the name of the one that each lies in.
+  # The name of each image's folder.
   folders: Sequence[str] = ()
-  # What tells an example from all others, whatever paths lead to it.
+  # A key that identifies each example, whatever path the user gives.
   keys: Sequence[str] = ()
-  # Of images that cannot be read and are left out: (place in the block with them, name,
-  # why). A block may have nothing else.
+  # The images that cannot be read and are left out: (index in the block including them,
+  # name, why). All images of a block may be damaged.
   damaged: Sequence[tuple[int, str, str]] = ()
-  # bool [b, n], the classes that are no answer; None: all may be.
+  # bool [b, n], the classes that predictions leave out; None: no class.
   seen: sparse.csr_matrix | None = None
 
 
 def bags(x: sparse.csr_matrix) -> tuple[np.ndarray, ...]:
-  """Returns the arguments of a predictor of sparse features."""
+  """Returns sparse features as the arguments of a predictor."""
   return (
     np.asarray(x.indices, np.int32),
     np.asarray(x.data, np.float32),
@@ -230,7 +231,8 @@ def bags(x: sparse.csr_matrix) -> tuple[np.ndarray, ...]:
 def of_labels(labels: np.ndarray | sparse.csr_matrix, num_classes: int | None = None) -> Examples:
   """Returns examples whose ids and classes are numbers.
 
-  Without `num_classes`, n is the width of sets, else the largest label plus one.
+  Without `num_classes`, n is the width of the sets of labels, or the largest label plus
+  one.
   """
   if num_classes is None:
     is_sets = sparse.issparse(labels)
@@ -242,10 +244,10 @@ def of_labels(labels: np.ndarray | sparse.csr_matrix, num_classes: int | None = 
 def of_parts(
   train: Examples, test: Examples | None = None, retrieval: Examples | None = None
 ) -> Examples:
-  """Returns the table of parts that were read one by one.
+  """Joins parts that were read one by one into one table.
 
-  The test is of the same classes, its users, if it has any, are others.
-  `retrieval` is of other classes, numbered from 0 in its own `class_names`.
+  `test` has the same classes as `train`, and its users, if any, are different ones.
+  `retrieval` has different classes, numbered from 0 in its own `class_names`.
   """
   parts = [part for part in (train, test, retrieval) if part is not None]
   if len(parts) == 1:
@@ -281,13 +283,13 @@ def _bytes(array: np.ndarray):
 
 
 def require_two(num_classes: int, where: str, cure: str) -> None:
-  """Raises InputError unless there are two classes to tell apart."""
+  """Raises InputError if there are fewer than two classes."""
   if num_classes < 2:
     raise errors.InputError(f'{where} has one class only; {cure}')
 
 
 def check_classes(num_classes: int, where: str | os.PathLike) -> None:
-  """Raises InputError if classes are not numbered from 0, but at random."""
+  """Raises InputError if a class number is so large that numbers seem not to count from 0."""
   if num_classes > MOST_CLASSES:
     raise errors.InputError(
       f'{where} has classes up to {num_classes - 1:,}, and at most'
@@ -296,7 +298,7 @@ def check_classes(num_classes: int, where: str | os.PathLike) -> None:
 
 
 def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:
-  """Returns int64, the first place in `ids` of each id wanted, or -1."""
+  """Returns int64, the first index in `ids` of each wanted id, or -1."""
   import pyarrow as pa
   import pyarrow.compute
 
@@ -316,24 +318,24 @@ def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:
 
 
 def _joined(texts: Texts):
-  """Returns arrow's array of `nfc` of each text."""
+  """Returns an Arrow array with the texts as `nfc` normalizes them."""
   import pyarrow.compute
 
   if pyarrow.compute.all(pyarrow.compute.string_is_ascii(texts.array)).as_py():
-    return texts.array  # Most are, and copies of many millions are large.
+    return texts.array  # Most texts are ASCII, and copies of many millions are large.
   return pyarrow.compute.utf8_normalize(texts.array, form='NFC')
 
 
 def blocks(size: int) -> Iterator[np.ndarray]:
-  """Yields 0 to size - 1 in blocks."""
+  """Yields the numbers from 0 to size - 1 in blocks."""
   for start in range(0, size, BLOCK):
     yield np.arange(start, min(start + BLOCK, size))
 
 
 def sample_labels(label_sets: np.ndarray | sparse.csr_matrix, seed: int) -> np.ndarray:
-  """Draws one label of each example, uniformly: int32 [N], -1 where none is.
+  """Draws one label of each example uniformly; returns int32 [N], -1 for an empty set.
 
-  Labels [N] of examples with one each are returned as they are.
+  If examples have a single label each, [N], the labels are returned unchanged.
   """
   if not sparse.issparse(label_sets):
     return label_sets
@@ -347,7 +349,7 @@ def sample_labels(label_sets: np.ndarray | sparse.csr_matrix, seed: int) -> np.n
 
 
 class Codes:
-  """Numbers names in the order in which they come."""
+  """Numbers names in the order in which they first occur."""
 
   def __init__(self):
     self._places = collections.defaultdict()
@@ -355,21 +357,21 @@ class Codes:
     self._parts = []
 
   def add(self, names: Iterable[str]) -> None:
-    """Takes the names of further rows."""
+    """Adds the names of further rows."""
     self._parts.append(np.fromiter(map(self._places.__getitem__, names), np.int32))
 
   @property
   def names(self) -> list[str]:
-    """The names, each once."""
+    """The distinct names."""
     return list(self._places)
 
   def codes(self) -> np.ndarray:
-    """Returns int32 [rows], the place in `names` of each row."""
+    """Returns int32 [rows], the index in `names` of each row's name."""
     return np.concatenate([np.zeros(0, np.int32), *self._parts])
 
 
 def sorted_codes(codes: Codes) -> tuple[np.ndarray, list[str]]:
-  """Returns int32 [rows] and the names: as `codes`, with the names in order."""
+  """Returns the codes, int32 [rows], and the names, sorted by `in_order`."""
   names = in_order(codes.names)
   place = {name: i for i, name in enumerate(names)}
   new = np.array([place[name] for name in codes.names], np.int32)
@@ -377,19 +379,19 @@ def sorted_codes(codes: Codes) -> tuple[np.ndarray, list[str]]:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-  """Returns names sorted; if all are whole numbers, as numbers."""
+  """Returns the names sorted; whole numbers are sorted as numbers if all names are."""
   names = list(names)
   if all(map(_NUMBER.fullmatch, names)):
-    # Of numbers without leading zeros, the longer one is larger.
+    # Numbers have no leading zeros here, so the longer one is larger.
     return sorted(names, key=lambda name: (len(name), name))
   return sorted(names)
 
 
 def listed(names: Sequence[str], file: str) -> tuple[np.ndarray, list[str]]:
-  """Returns int32 [k], the place of each name among the lines of a file, and its lines.
+  """Returns the index of each name in the lines of a file, int32 [k], and the lines.
 
-  Raises `errors.InputError` for a file that cannot be read, names a class twice, or
-  lacks one of `names`.
+  Raises `errors.InputError` if the file cannot be read, names a class twice, or lacks one
+  of `names`.
   """
   try:
     text = files.read_text(pathlib.Path(file)).removeprefix('\ufeff')
@@ -416,9 +418,9 @@ def listed(names: Sequence[str], file: str) -> tuple[np.ndarray, list[str]]:
 
 
 def nfc(name: str) -> str:
-  """Returns what is equal of an id or a class in two files, Unicode's form C.
+  """Returns an id or class name in Unicode's form C, so that names of two files compare equal.
 
-  macOS gives files names in form D, in which an accent follows its letter.
+  macOS names files in form D, in which an accent follows its letter.
   """
   return unicodedata.normalize('NFC', name)
 
@@ -426,7 +428,7 @@ def nfc(name: str) -> str:
 def watched(
   parts: Iterable, what: str, size: Callable = lambda part: 1, total: int | None = None
 ) -> Iterator:
-  """Yields `parts`, which have `size` rows; a terminal sees a bar after a second."""
+  """Yields `parts`, each of `size` rows; shows a progress bar in a terminal after a second."""
   with tqdm.tqdm(desc=what, total=total, unit='row', disable=None, delay=1, leave=False) as bar:
     for part in parts:
       yield part

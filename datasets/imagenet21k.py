@@ -1,13 +1,13 @@
-"""ImageNet-21k: lists its images, wherever they lie, and deals them to clients.
+"""ImageNet-21k: lists its images and deals them to clients. The input is one of:
 
   n01440764/n01440764_10026.JPEG  in a folder, tar or zip
   n01440764.tar                   in a folder or a tar (`datasets.readers.packed`)
-  a text file                     a line for each image, SYNSET/NAME.JPEG; or .gz
+  a text file, or its .gz         a line for each image, SYNSET/NAME.JPEG
 
-All give the same examples, in the order of the ids' bytes. The text file needs no
-images at all. Waghmare et al. (FedSS), section 4.1, have 25,691 clients with about
-400 images of 20 classes, and do not say how they were made; here a client has some
-shards of distinct classes.
+All inputs give the same examples, sorted by the bytes of their ids. With a text file,
+the images may be absent. Waghmare et al. (FedSS), section 4.1, use 25,691 clients with
+about 400 images of 20 classes each, but do not say how they assigned the images. Here a
+client receives several shards, each of a different class.
 """
 
 import dataclasses
@@ -27,14 +27,15 @@ from tff_xc.data import partition as partition_lib
 _LISTS = ('.txt', '.txt.gz', '.lst', '.lst.gz')
 _SUFFIXES = '|'.join(suffix[1:] for suffix in names_lib.SUFFIXES)
 _AN_IMAGE = re.compile(rf'((\./)?([^/]+/)+[^/]+\.(?i:{_SUFFIXES}))?')
-# Streams of numpy generators: [seed, stream].
+# Each random stream has the seed [seed, stream].
 _TEST, _DEAL = range(2)
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
-  """Lists the images; a class is a folder. Raises `errors.InputError` if the
-  input cannot be read or has no images, or a line of text is no image in a
-  folder, or twice there.
+  """Lists the images; each folder is a class.
+
+  Raises `errors.InputError` if the input cannot be read or has no images, or if a line of
+  the text file is repeated or does not name an image in a folder.
   """
   path = pathlib.Path(path)
   if path.name.lower().endswith(_LISTS) and not path.is_dir():
@@ -46,7 +47,7 @@ def read(path: str | os.PathLike) -> examples_lib.Examples:
 
 
 def _ids(path: pathlib.Path) -> examples_lib.Texts:
-  """Returns the lines of a text file, in order."""
+  """Returns the lines of a text file, sorted."""
   names, _ = names_lib.in_order(filter(None, _lines(path)), path)
   if not len(names):
     raise errors.InputError(f'{path} has no lines; give SYNSET/NAME.JPEG in each')
@@ -56,7 +57,7 @@ def _ids(path: pathlib.Path) -> examples_lib.Texts:
 
 
 def _lines(path: pathlib.Path) -> Iterator[str]:
-  """Yields the names, and '' for blank lines."""
+  """Yields the name in each line, and '' for a blank line."""
   lines = zipped.text_lines(path, 'give text, SYNSET/NAME.JPEG in each line')
   for number, line in enumerate(map(str.rstrip, lines), 1):
     if not _AN_IMAGE.fullmatch(line):
@@ -74,11 +75,10 @@ def split(
   examples_per_shard: int,
   shards_per_client: int,
 ) -> partitions.Split:
-  """Holds out a share of each class, rounded up or down at random, and deals the
-  rest.
+  """Holds out a share of each class, rounded up or down at random, and deals the rest.
 
-  A class with one example, and labels below 0, are in no test. Raises
-  `errors.InputError` if no example is held out, or none is left to be dealt.
+  Examples with a label below 0 are not held out, nor is the only example of a class.
+  Raises `errors.InputError` if no example is held out or none is left to deal.
   """
   labels = examples.labels
   test = hold_out.by_fraction(labels, test_share, [seed, _TEST], 'test_share')
@@ -96,20 +96,19 @@ def split(
 def deal(
   labels: np.ndarray, *, examples_per_shard: int, shards_per_client: int, seed
 ) -> partition_lib.Partition:
-  """Cuts each class into shards, and deals them to clients at random.
+  """Cuts each class into shards, and deals the shards to clients at random.
 
-  A class's examples are shuffled and cut; its last shard has the rest. Examples
-  with a label below 0 go to nobody. A client has no two shards of one class. All
-  shards are dealt: there are as few clients as that takes, and some have one
-  shard less than `shards_per_client`. (If a class has more shards than there
-  would be clients, there are as many clients as it has shards, and all have
-  fewer.)
+  The examples of a class are shuffled and cut; the last shard may be smaller. Examples
+  with a label below 0 are not dealt. No client has two shards of one class. All shards
+  are dealt to as few clients as possible, so some clients have one shard fewer than
+  `shards_per_client`. (If a class has more shards than this number of clients, there
+  are as many clients as the class has shards, and every client has fewer shards.)
   """
   random = np.random.default_rng(seed)
   order = random.permutation(np.flatnonzero(labels >= 0))
   if not len(order):
     raise errors.InputError('no example has a label; give labelled examples')
-  # Classes in random order: clients that are neighbours have nothing in common.
+  # Shuffle the classes, so that successive clients do not get similar classes.
   place_of_class = random.permutation(int(labels.max()) + 1).astype(np.int32)
   places = place_of_class[labels[order]]
   by_class = np.argsort(places, kind='stable')
@@ -125,13 +124,12 @@ def deal(
 
 
 def _owners(shards: np.ndarray, shards_per_client: int, random) -> np.ndarray:
-  """Returns int64 [S], the client of each shard; `shards`, int [n], are those of
-  classes.
+  """Returns int64 [S], the client of each shard; `shards` int [n] counts each class's shards.
 
-  The shards, class by class, are dealt in turns of one shard a client. Within a
-  turn the clients come in random order. A class has no more shards than there are
-  clients. So only a class that goes on from one turn into the next could give a
-  client two shards; those of the second turn go to clients without one.
+  Shards are dealt class by class, in turns of one shard per client. Each turn has its
+  own random order of clients. No class has more shards than there are clients, so a
+  client could get two shards of a class only if the class continues into a second
+  turn. Then the shards of the second turn go to clients that have none of the class.
   """
   total = int(shards.sum())
   clients = max(-(-total // shards_per_client), int(shards.max()))

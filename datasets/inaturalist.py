@@ -6,16 +6,16 @@
   inat2017_locations.zip         train2017_locations.json, or that file: an array
                                  of {id, lat, lon, date, user_id}, null for unknown
 
-All are read as streams. An image's id in splits is its file's name without folder
+All files are read as streams. An image's id in splits is its file's name without folder
 and suffix, as in TFF's files. https://github.com/visipedia/inat_comp, 2017.
 
-Of the classes with at least 100 training images 100 are drawn. Their clients are
-the users that took them, or cells of the earth (Hsu, Qi and Brown: Federated
-Visual Classification with Real-World Data Distribution, ECCV 2020). Cells are those
-of S2, Google's division of the sphere: the six faces of a cube are cells of level 0,
-and each cell has four children, to level 30. A cell's id has 64 bits: three for the
-face, two for each level, then a one and zeros; so a cell's parents are prefixes of
-it. https://s2geometry.io.
+From each class with at least 100 training images, 100 are drawn. The clients are the
+users who took the images, or cells of the earth (Hsu, Qi and Brown: Federated Visual
+Classification with Real-World Data Distribution, ECCV 2020). The cells are those of S2,
+Google's division of the sphere. The six faces of a cube are the cells of level 0, and
+each cell has four children, down to level 30. A cell's id has 64 bits: three for the
+face, two for each level, then a one and zeros. So the ids of a cell's parents are
+prefixes of its own. https://s2geometry.io.
 """
 
 import collections
@@ -34,7 +34,7 @@ from tff_xc.data import partition as partition_lib
 
 TRAIN, VALIDATION = 'train2017.json', 'val2017.json'
 LOCATIONS = 'train2017_locations.json'
-# Archives in which a file may lie, as it is distributed.
+# The archive in which each file is distributed.
 _ARCHIVES = {
   TRAIN: 'train_val2017.zip',
   VALIDATION: 'train_val2017.zip',
@@ -42,16 +42,16 @@ _ARCHIVES = {
 }
 _SITE = 'https://github.com/visipedia/inat_comp/tree/master/2017'
 _GET_IT = f'get it from {_SITE}'
-_LEVELS = 30  # Of S2's cells.
+_LEVELS = 30  # The deepest level of S2's cells.
 
 
 def read(path: pathlib.Path, *, positions: bool = False) -> examples_lib.Examples:
   """Lists the images of train2017.json; those of val2017.json are the test.
 
-  Classes are in the order of their ids; a name that two have is followed by the
-  id. `positions` reads where images were taken, in place of by whom. Raises
+  Classes are sorted by their ids. If two classes have the same name, their ids are
+  appended. `positions` reads where images were taken instead of who took them. Raises
   `errors.InputError` if a file is missing or damaged, an image has no category or
-  several, two have one name, or the files do not fit each other.
+  several, two images have the same name, or the files do not fit each other.
   """
   files = {name: _find(path, name) for name in _ARCHIVES}
   (train, named), (test, of_test) = _annotations(files[TRAIN]), _annotations(files[VALIDATION])
@@ -86,7 +86,7 @@ def read(path: pathlib.Path, *, positions: bool = False) -> examples_lib.Example
 
 
 def _find(path: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns where a file is: in the folder, or in a zip there."""
+  """Returns the path of a file, which is in the folder or in a zip there."""
   for place in (path / name, path / _ARCHIVES[name] / name):
     if zipped.is_file(place):
       return place
@@ -97,7 +97,7 @@ def _find(path: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def _table(path: pathlib.Path, prefix: str, *keys: str) -> pd.DataFrame:
-  """Returns values of the objects of an array; None for what an object lacks."""
+  """Returns the values of `keys` in an array of objects; None where a key is missing."""
   rows = json_stream.values(path, prefix, _GET_IT)
   rows = examples_lib.watched(rows, f'reading {path.name}, {prefix}')
   try:
@@ -119,7 +119,7 @@ def _annotations(path: pathlib.Path) -> tuple[pd.DataFrame, dict[int, str]]:
     found = images.merge(of_images, left_on='id', right_on='image_id', validate='1:1')
     is_sound = len(found) == len(images) == len(of_images) > 0 and images['stem'].is_unique
     is_sound &= found['category_id'].isin(categories.index).all()
-  except (ValueError, TypeError):  # Ids or names are of other types, or there twice.
+  except (ValueError, TypeError):  # Ids or names have wrong types or occur twice.
     is_sound = False
   if not is_sound:
     raise errors.InputError(
@@ -130,17 +130,16 @@ def _annotations(path: pathlib.Path) -> tuple[pd.DataFrame, dict[int, str]]:
 
 
 def _locations(path: pathlib.Path, ids: pd.Series) -> tuple[np.ndarray, np.ndarray, list[str]]:
-  """Reads where and by whom the images of these ids were taken.
+  """Reads where the images of these ids were taken, and by whom.
 
-  Returns latitudes and longitudes in degrees, float64 [N, 2], NaN for unknown
-  ones and for what is no such place; users, int32 [N], -1 for unknown; their
-  names.
+  Returns latitudes and longitudes in degrees, float64 [N, 2], NaN where unknown or out
+  of range; users, int32 [N], -1 where unknown; and the names of the users.
   """
   rows = _table(path, 'item', 'id', 'lat', 'lon', 'user_id')
   rows = rows[rows['id'].isin(ids)].set_index('id')
   try:
     where = rows[['lat', 'lon']].astype(np.float64).reindex(ids).to_numpy()
-  except (ValueError, TypeError):  # Text, or two of one id.
+  except (ValueError, TypeError):  # A coordinate is text, or an id occurs twice.
     where = np.zeros(0)
   if not len(rows) or not len(where):
     raise errors.InputError(
@@ -158,7 +157,7 @@ def _locations(path: pathlib.Path, ids: pd.Series) -> tuple[np.ndarray, np.ndarr
 def by_user(
   examples: examples_lib.Examples, seed: int, *, images_per_class: int
 ) -> partitions.Split:
-  """Makes a client of each user of the images drawn."""
+  """Draws images of each class, and makes a client of each user who took some of them."""
   numbers, classes = _balanced(examples, seed, images_per_class)
   users = np.full(len(examples), -1, np.int32)
   users[numbers] = examples.users[numbers]
@@ -174,14 +173,14 @@ def by_cell(
   least_share: float,
   most: int,
 ) -> partitions.Split:
-  """Makes a client of each cell that has images drawn, as `of_cells`."""
+  """Draws images of each class, and makes clients of cells as `of_cells` does."""
   numbers, classes = _balanced(examples, seed, images_per_class)
   clients = of_cells(examples.positions, numbers, most, least_share * most)
   return partitions.Split(clients, classes=classes)
 
 
 def _balanced(examples, seed: int, images_per_class: int):
-  """Returns the images drawn of the classes that have enough, and the classes."""
+  """Draws images of each class that has enough; returns the images and the classes."""
   order, rank, sizes = hold_out.ranked_by_class(examples.labels, np.random.default_rng(seed))
   drawn = order[(rank < images_per_class) & (sizes >= images_per_class)]
   if not len(drawn):
@@ -190,8 +189,7 @@ def _balanced(examples, seed: int, images_per_class: int):
 
 
 def leaves(positions: np.ndarray) -> np.ndarray:
-  """Returns uint64 [N], the cells of level 30 of latitudes and longitudes in
-  degrees."""
+  """Returns uint64 [N], the cell of level 30 at each latitude and longitude in degrees."""
   import s2geometry as s2
 
   point = s2.S2LatLng.FromDegrees
@@ -200,21 +198,21 @@ def leaves(positions: np.ndarray) -> np.ndarray:
 
 
 def parents(cells: np.ndarray, level: int) -> np.ndarray:
-  """Returns uint64 [N], the cells of a level that contain cells of level 30."""
+  """Returns uint64 [N], the cells of `level` that contain these cells of level 30."""
   lowest = np.uint64(1) << np.uint64(2 * (_LEVELS - level))
   return (cells & (~lowest + np.uint64(1))) | lowest
 
 
 def token(cell: int) -> str:
-  """Returns S2's text of a cell: its id in hexadecimal digits, without zeros."""
+  """Returns S2's token of a cell: its id in hexadecimal, without trailing zeros."""
   return f'{cell:016x}'.rstrip('0')
 
 
 def divide(cells: np.ndarray, most: int) -> np.ndarray:
-  """Returns uint64 [N], cells of which none has more than `most` of some points.
+  """Returns uint64 [N], a cell for each point, so that a cell has at most `most` points.
 
-  `cells` are the points' of level 30, which are not divided: points at one place
-  stay together.
+  `cells` are the points' cells of level 30. These are not divided, so points at one
+  place stay together.
   """
   found = np.empty(len(cells), np.uint64)
   rest = np.arange(len(cells))
@@ -230,12 +228,12 @@ def divide(cells: np.ndarray, most: int) -> np.ndarray:
 def of_cells(
   positions: np.ndarray, numbers: Sequence[int], most: int, least: float
 ) -> partition_lib.Partition:
-  """Makes a client of each cell that has at least `least` of the examples
-  `numbers`.
+  """Makes a client of each cell that has at least `least` of the examples `numbers`.
 
-  Its id is the cell's token. `positions` are float64 [N, 2], latitude and
-  longitude; NaN: unknown, nobody's. It has at most `most` examples, except where
-  more are at one place. Raises `errors.InputError` if no cell remains.
+  The client's id is the cell's token. `positions` is float64 [N, 2], latitude and
+  longitude; examples with NaN go to no client. A client has at most `most` examples,
+  except where more were taken at one place. Raises `errors.InputError` if no cell
+  remains.
   """
   numbers = np.asarray(numbers)
   numbers = numbers[~np.isnan(positions[numbers, 0])]

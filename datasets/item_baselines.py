@@ -1,15 +1,14 @@
-"""What counts alone reach on histories of items, without any training.
+"""Scores three baselines on item histories, which only count and need no training.
 
-Three lists that people use before they train a network, computed from the training rows
-by sparse matrices:
+Each baseline ranks all items, using counts of the training rows:
 
-  popularity    the items of most rows.
-  markov        count(a, b), how often b came next after the user's last item a. Of equal
-                counts the more popular item is first.
+  popularity    ranks items by their number of rows.
+  markov        ranks item b by how often b came directly after the user's last item. Ties
+                go to the more popular item.
   cooccurrence  count(a, b) is the sum of 1 / k over all b that came k <= 5 items after a.
                 The score of b is the sum of count(a, b) / ((sqrt(popularity(b)) + 5) r)
-                over the user's last ten items a, of which the newest has r = 1. Of equal
-                scores the item with the lower number is first.
+                over the user's last ten items a, where the newest item has r = 1. Ties go
+                to the item with the lower number.
 """
 
 from collections.abc import Iterator
@@ -20,8 +19,8 @@ import scipy.sparse
 from tff_xc.data import pool as pool_lib
 
 _WINDOW, _RECENT, _SHRINKAGE = 5, 10, 5.0
-_AT_ONCE = 2**20  # Scores of a block of examples, or of one example.
-RANK = 10  # Of the scores.
+_AT_ONCE = 2**20  # The most scores in a block; a single example may have more.
+RANK = 10  # The cutoff k of hit@k and nDCG@k.
 
 
 def scores(
@@ -32,11 +31,12 @@ def scores(
   labels: np.ndarray,
   leave_out_seen: bool,
 ) -> dict[str, dict[str, float]]:
-  """Returns hit@k and nDCG@k of each method, by name.
+  """Returns hit@k and nDCG@k of each baseline, by name.
 
-  The rows int [N] have each user's items together and in order, and `is_train` bool [N]
-  says which are counted. A tested example has the items `before` it, and `labels` int
-  [e] come next. `leave_out_seen`: no list has the items before.
+  `users` and `items` int [N] hold the rows, sorted by user and then by time. `is_train`
+  bool [N] marks the rows to count. `before` holds the items before each test example, and
+  `labels` int [e] the item that comes next. `leave_out_seen` removes the items before from
+  each ranking.
   """
   n = before.size
   popularity = np.bincount(items[is_train], minlength=n)
@@ -63,7 +63,7 @@ def scores(
 
 
 def _pairs(users, items, is_train, age: int, n: int) -> scipy.sparse.csr_matrix:
-  """Returns float64 [n, n], how often item b came `age` items after a."""
+  """Returns float64 [n, n]: entry [a, b] counts how often b came `age` items after a."""
   first, second = slice(None, -age), slice(age, None)
   kept = (users[first] == users[second]) & is_train[first] & is_train[second]
   places = items[first][kept], items[second][kept]
@@ -72,9 +72,10 @@ def _pairs(users, items, is_train, age: int, n: int) -> scipy.sparse.csr_matrix:
 
 
 def _ranks(before, labels, leave_out_seen, counts, recent, order) -> np.ndarray:
-  """Returns int [e], the label's rank from 0 by the sum of its recent items' counts.
+  """Returns int [e], the rank of each label, from 0.
 
-  Of equal sums the item of the lower `order` int [n] is first.
+  Items are ranked by the sum of `counts` over the `recent` newest items of the example.
+  Ties go to the item with the lower `order` int [n].
   """
   newest = before._replace(starts=np.maximum(before.starts, before.stops - recent))
   ranks = [np.zeros(0, np.int64)]
@@ -86,7 +87,7 @@ def _ranks(before, labels, leave_out_seen, counts, recent, order) -> np.ndarray:
     seen = before.some(part).matrix()
     if not leave_out_seen:
       seen = scipy.sparse.csr_matrix(seen.shape, dtype=bool)
-    # Only items with a sum, and those that are left out, are not in plain order.
+    # All items follow `order`, except those that have a sum or are left out.
     sums.data[sums.data == 0] = -1.0
     scored = (sums - sums.multiply(seen)).tocoo()
     value, owner = scored.data, scored.row
@@ -100,9 +101,9 @@ def _ranks(before, labels, leave_out_seen, counts, recent, order) -> np.ndarray:
 
 
 def _blocks(newest: pool_lib.Ranges, more, sizes) -> Iterator[slice]:
-  """Yields slices of examples whose sums fit the memory.
+  """Yields slices of examples that have about `_AT_ONCE` sums at most.
 
-  A recent item adds its `sizes` int [n], and an example `more` int [e].
+  An example has `more` int [e] sums, plus `sizes` int [n] for each of its recent items.
   """
   each = np.append(0, np.cumsum(sizes[newest.ids]))
   upto = np.cumsum(each[newest.stops] - each[newest.starts] + more)

@@ -1,10 +1,10 @@
-"""Who took which item when, to learn what a user takes next.
+"""Loads histories of users and items, to predict the next item of each user.
 
-A table (`datasets.readers.tables`) has a row for each time that a user took an item: bought,
-watched or rated it. Users are clients, and items are both classes and features: an
-example is an item of a user, and its features are the items before it, as a bag of the
-last few: the last one with the weight 1, the one before with 1/2, then 1/3. The first
-item of a user has none before it, and is no example.
+A table (`datasets.readers.tables`) has a row for each time that a user bought, watched or
+rated an item. Users are clients, and items are both classes and features. An example is
+one item of a user. Its features are a bag of the last few items before it: the last item
+has the weight 1, the one before 1/2, then 1/3. A user's first item is not an example,
+because no items come before it.
 """
 
 import dataclasses
@@ -23,43 +23,45 @@ from tff_xc import errors, memory, wording
 from tff_xc.data import client_data, partition, pool as pool_lib
 
 LAST, TIME = 'last', 'time'
-# Names of columns that need not be given.
+# Column names that are found without a flag.
 _USUAL = {
   'user': ('user_id', 'user', 'userId'),
   'item': ('item_id', 'item', 'itemId', 'movieId'),
   'time': ('time', 'timestamp', 'date'),
 }
 _TRAIN, _VALIDATION, _TEST = range(3)
-# Items of a user who has one for validation, and still an example to train on.
+# A user needs this many items to have a validation example and still a training example.
 _LEAST = 4
 _ENTRY_BYTES = 40  # Memory for each entry of a bag while bags are built.
 
 
 class Columns(NamedTuple):
-  """The columns of a table. Empty: the first of the usual names that it has."""
+  """The columns of a table. If a name is empty, the first usual name in the table is used."""
 
   user: str = ''
   item: str = ''
-  time: str = ''  # Without one, rows are in the order of their times.
+  time: str = ''  # Without a time column, the order of the rows is used.
 
 
 class Options(NamedTuple):
-  """What is made of histories."""
+  """How examples are made of histories."""
 
-  history: int = 20  # Items before an example that are its features, at most.
-  # The test: 'last', the last item of each user with two or more; or 'time', all from
-  # a moment on, so that it has about `test_fraction` of all items.
+  history: int = 20  # The largest number of items before an example that are its features.
+  # The test is 'last', the last item of each user with two or more items; or 'time', the
+  # latest items of all users, about `test_fraction` of all items.
   test: str = LAST
   test_fraction: float = 0.1
-  # Whether an item counts for a user the first time only, and no ranking has it again.
+  # Whether only the first time counts that a user took an item. Rankings then leave out
+  # the items that the user already has.
   leave_out_seen: bool = True
-  classes: str = ''  # A file of all items' names, one a line; '': those of the table.
-  # Whether examples before the test are held out, by which a round is chosen.
+  classes: str = ''  # A file with all item names, one per line; '': the table's items.
+  # Whether to hold out examples before the test, which choose the best round.
   validation: bool = True
-  # Whether an example is a sequence: up to `history` items of a user and the next one,
-  # all of which but the first are targets; else it has one target.
+  # Whether an example is a sequence: up to `history` items of a user and the next one. All
+  # items except the first are targets. Without sequences, an example has one target.
   sequences: bool = False
-  # Examples of the test, and of the validation, at most: a random sample. 0: all.
+  # The most examples in the test, and in the validation; a random sample if there are
+  # more. 0: all.
   most_tested: int = 10_000
 
 
@@ -76,7 +78,7 @@ class Histories(NamedTuple):
 def load(
   path: str | os.PathLike, options: Options, columns: Columns
 ) -> client_data.FederatedDataset:
-  """Loads a table; errors are those of `read` and `federated`."""
+  """Loads a table; raises the errors of `read` and `federated`."""
   found = read(path, columns)
   if options.classes:
     places, names = examples_lib.listed(found.item_names, options.classes)
@@ -91,7 +93,7 @@ def load(
 def told(
   name: str | os.PathLike, found: Histories, dataset: client_data.FederatedDataset, options: Options
 ) -> client_data.FederatedDataset:
-  """Prints what there is; returns the set with what counts of items alone reach on it."""
+  """Prints a summary; returns the data set with the scores of `item_baselines`."""
   dataset = dataclasses.replace(dataset, baselines=baselines(found, options))
   tests = wording.count(len(dataset.test), 'test example')
   if dataset.validation is not None:
@@ -117,9 +119,9 @@ def counts(found: Histories) -> str:
 def read(path: str | os.PathLike, columns: Columns, least: int = 2, advice: str = '') -> Histories:
   """Reads a table.
 
-  Times are numbers or dates (ISO 8601). Raises `errors.InputError` for a file that is
-  missing or damaged, lacks a column, has a row without a user, item or time, or fewer
-  than `least` items. `advice` is that of `columns_of`.
+  Times are numbers or dates (ISO 8601). Raises `errors.InputError` if the file is missing
+  or damaged, lacks a column, has a row without a user, item or time, or has fewer than
+  `least` items. `advice` is passed to `columns_of`.
   """
   named = columns_of(path, columns, advice)
   users, items, times = examples_lib.Codes(), examples_lib.Codes(), []
@@ -144,9 +146,9 @@ def read(path: str | os.PathLike, columns: Columns, least: int = 2, advice: str 
 
 
 def columns_of(path: str | os.PathLike, columns: Columns, advice: str = '') -> dict[str, str]:
-  """Returns the columns 'user', 'item' and, if there is one, 'time' of a table.
+  """Returns the names of a table's columns 'user', 'item' and, if there is one, 'time'.
 
-  `advice` says what to do without one; '': to give a flag of training.
+  If a column is missing, the error gives `advice`; '': to name the column with a flag.
   """
   header, named = tables.header(path), {}
   for role, given in columns._asdict().items():
@@ -169,7 +171,7 @@ def columns_of(path: str | os.PathLike, columns: Columns, advice: str = '') -> d
 
 
 def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
-  """Returns int64 or float64, what orders the rows; `kinds` are those met so far."""
+  """Returns the rows' times as int64 or float64; `kinds` collects 'dates' and 'numbers'."""
   values = pd.Series(batch.columns[column])
   is_date = values.dtype.kind == 'M'
   found = values if is_date else pd.to_numeric(values, errors='coerce')
@@ -187,9 +189,9 @@ def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
 
 
 def federated(name: str, found: Histories, options: Options) -> client_data.FederatedDataset:
-  """Makes a data set of which each user with training examples is a client.
+  """Makes a data set in which each user with training examples is a client.
 
-  `InputError` if there is no training or no test example.
+  Raises `errors.InputError` if there is no training or no test example.
   """
   if options.leave_out_seen:
     found = first_times(found)
@@ -233,11 +235,11 @@ def federated(name: str, found: Histories, options: Options) -> client_data.Fede
   if options.leave_out_seen:
     seen = bags._replace(starts=np.where(is_train, of, starts))
     pool = dataclasses.replace(pool, seen=seen)
-  elif not options.sequences:  # Of an item that is there twice, a bag has one entry.
+  elif not options.sequences:  # An item that occurs twice is one entry of a bag.
     sizes = [np.diff(block.x.indptr) for block in pool.blocks()]
     pool = dataclasses.replace(pool, entries=np.concatenate(sizes))
   if options.sequences:
-    # Of a user's training examples, those in which every item is a target once.
+    # Keep the training examples of each user in which every item is a target once.
     left = np.cumsum(is_train[::-1])[::-1]
     is_train &= (left - left[_ends(owners, is_train)]) % options.history == 0
   training = np.unique(owners[is_train])
@@ -267,7 +269,7 @@ def federated(name: str, found: Histories, options: Options) -> client_data.Fede
 
 
 def _sample(numbers: np.ndarray, options: Options) -> np.ndarray:
-  """Returns the numbers, ascending, or a random sample where they are too many."""
+  """Returns the numbers, ascending, or a random sample if there are too many."""
   if not 0 < options.most_tested < len(numbers):
     return numbers
   random = np.random.default_rng(0)
@@ -275,7 +277,7 @@ def _sample(numbers: np.ndarray, options: Options) -> np.ndarray:
 
 
 def _ends(owners: np.ndarray, is_train: np.ndarray) -> np.ndarray:
-  """Returns int [N], for each example the place of its user's last training example."""
+  """Returns int [N], the index of the last training example of each example's user."""
   places = np.where(is_train, np.arange(len(owners)), -1)
   last = np.full(owners.max() + 1, -1)
   np.maximum.at(last, owners, places)
@@ -283,7 +285,7 @@ def _ends(owners: np.ndarray, is_train: np.ndarray) -> np.ndarray:
 
 
 def _parted(found: Histories, options: Options) -> tuple[np.ndarray, np.ndarray]:
-  """Returns, int [N], where each item's user begins, and the part that the item is of."""
+  """Returns the index of the first item of each item's user, and each item's part, int [N]."""
   sizes = np.bincount(found.users, minlength=len(found.user_names))
   ends = np.cumsum(sizes)[found.users]
   starts = ends - sizes[found.users]
@@ -302,7 +304,7 @@ def _parted(found: Histories, options: Options) -> tuple[np.ndarray, np.ndarray]
 
 
 def first_times(found: Histories) -> Histories:
-  """Returns the histories in which an item counts the first time only."""
+  """Returns histories that keep only the first time that a user took each item."""
   keys = found.users.astype(np.int64) * len(found.item_names) + found.items
   kept = np.sort(np.unique(keys, return_index=True)[1])
   columns = {name: getattr(found, name)[kept] for name in Histories._fields[:3]}
@@ -310,9 +312,10 @@ def first_times(found: Histories) -> Histories:
 
 
 def of_model(path: str | os.PathLike, description, class_names) -> Histories:
-  """Reads a table for a trained model: the items that it knows, by its numbers.
+  """Reads a table for a trained model, with the model's item numbers.
 
-  `class_names` are the model's items, None for numbers. Says how many rows are left out.
+  `class_names` are the model's items; None: the items are numbers. Rows with unknown items
+  are left out, and their number is printed.
   """
   how, n = description.preprocessing, description.num_classes
   header, named = tables.header(path), how.get('columns') or {}
@@ -336,7 +339,7 @@ def of_model(path: str | os.PathLike, description, class_names) -> Histories:
 
 
 def blocks(found: Histories, description, size: int) -> Iterator[examples_lib.Block]:
-  """Yields all users of `of_model`, of whom the model gives the next item."""
+  """Yields blocks of all users of `of_model`; the model predicts each user's next item."""
   how, total = description.preprocessing, len(found.user_names)
   ends = np.cumsum(np.bincount(found.users, minlength=total))
   starts = np.append(0, ends[:-1])
@@ -351,9 +354,9 @@ def blocks(found: Histories, description, size: int) -> Iterator[examples_lib.Bl
 
 
 def baselines(found: Histories, options: Options) -> dict[str, dict[str, float]]:
-  """Returns what counts of the training rows alone reach, see `item_baselines`.
+  """Returns the scores of `item_baselines`.
 
-  All rows of the training part count, also a user's first item, which is no example.
+  All training rows are counted, including a user's first item, which is not an example.
   """
   found = first_times(found) if options.leave_out_seen else found
   starts, parts = _parted(found, options)

@@ -1,17 +1,17 @@
-"""Landmarks-User-160k: the clean images of Google Landmarks v2, by author.
+"""Landmarks-User-160k: the clean images of Google Landmarks v2, with authors as clients.
 
   train.csv              id,url,landmark_id
   train_attribution.csv  id,url,author,license,title
   train_clean.csv        landmark_id,images: ids with spaces between them
 
-each also as `.gz`. An image's user is its author. Weyand et al.: Google Landmarks
-Dataset v2, CVPR 2020; https://github.com/cvdfoundation/google-landmark.
+Each file may also be a `.gz`. An image's user is its author. Weyand et al.: Google
+Landmarks Dataset v2, CVPR 2020; https://github.com/cvdfoundation/google-landmark.
 
 Hsu, Qi and Brown (2020) keep landmarks with at least 30 images by at least 10
 authors, and authors with at least 30 images of at least 5 landmarks. They do not say
-in which order; either filter may undo the other. Here both hold in the end: images
-are left out until nothing changes. The result is the largest set of images for which
-all four hold, whatever the order.
+which filter they apply first, and each filter may undo the other. Here both are applied
+until nothing changes. The result is the largest set of images that passes both filters,
+whatever their order.
 """
 
 import pathlib
@@ -25,7 +25,7 @@ from datasets.splits import hold_out, partitions
 from tff_xc import errors
 
 TRAIN, AUTHORS, CLEAN = 'train.csv', 'train_attribution.csv', 'train_clean.csv'
-# Names of facts.
+# Keys of `Examples.facts`.
 IMAGES = f'images in {TRAIN}'
 CLEAN_IMAGES = f'images in {CLEAN}'
 CLEAN_LANDMARKS = f'landmarks in {CLEAN}'
@@ -34,10 +34,10 @@ NO_AUTHOR = f'images in {CLEAN} without author'
 
 
 def read(path: pathlib.Path) -> examples_lib.Examples:
-  """Lists the images of train_clean.csv; classes are landmark ids, users authors.
+  """Lists the images of train_clean.csv; classes are landmark ids, and users are authors.
 
-  An image without an author, or whose author is `NA`, is nobody's. Raises
-  `errors.InputError` if a file is missing or damaged, an image is there twice, or
+  An image without an author, or with the author `NA`, has no user. Raises
+  `errors.InputError` if a file is missing or damaged, an image is listed twice, or
   no image has an author.
   """
   files = {name: _find(path, name) for name in (CLEAN, AUTHORS, TRAIN)}
@@ -94,7 +94,7 @@ def _columns(path: pathlib.Path, names: list[str]) -> pd.DataFrame:
 
 
 def _by_image(path: pathlib.Path, table: pd.DataFrame) -> pd.DataFrame:
-  """Returns a table with its images' ids as the index; refuses an image that is there twice."""
+  """Returns a table indexed by image id; raises InputError if an image is listed twice."""
   table = table.set_index('id')
   if not table.index.is_unique:
     twice = table.index[table.index.duplicated()][0]
@@ -112,11 +112,11 @@ def split(
   min_author_landmarks: int,
   max_test: int,
 ) -> partitions.Split:
-  """Makes clients and the test of the landmarks that remain.
+  """Makes clients of the authors that pass `fixed_point`, and a test of other authors.
 
-  Test examples are images of authors that are no clients, drawn at random: at
-  most `max_test` of a landmark. An image whose author is unknown is in no part.
-  Raises `errors.InputError` if nothing remains.
+  The test has at most `max_test` images of each remaining landmark, drawn at random from
+  authors who are not clients. Images of unknown authors are left out. Raises
+  `errors.InputError` if nothing remains.
   """
   landmarks, authors = examples.labels, examples.users
   kept = fixed_point(
@@ -152,9 +152,9 @@ def fixed_point(
 ) -> np.ndarray:
   """Returns bool [N]: the largest set of images that passes both filters.
 
-  `landmarks` and `authors` are int [N]; images of an author below 0 do not pass.
-  `of_landmark` has the least images of a landmark in the set, and authors;
-  `of_author` the least images of an author, and landmarks.
+  `landmarks` and `authors` are int [N]; images with an author below 0 do not pass.
+  `of_landmark` is the least number of images, and of authors, that a landmark needs.
+  `of_author` is the least number of images, and of landmarks, that an author needs.
   """
   known = authors >= 0
   num_authors = int(authors.max(initial=0)) + 1

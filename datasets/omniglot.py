@@ -1,18 +1,20 @@
 """Omniglot, with the drawers of each alphabet as clients.
 
 Lake, Salakhutdinov, Tenenbaum: Human-level concept learning through probabilistic
-program induction, Science 350 (2015). 1,623 characters of 50 alphabets, each drawn
-once by 20 people, numbered within their alphabet: 'Greek/07' and 'Latin/07' are two.
+program induction, Science 350 (2015). The set has 1,623 characters of 50 alphabets, each
+drawn once by 20 people. Drawers are numbered within each alphabet, so 'Greek/07' and
+'Latin/07' are two clients.
 
 The 964 background classes are the n classes. The first drawers of each background
 alphabet are the training clients (480 with the default 16); the other drawers' images
-are the top-1 test (3,856). The 659 evaluation classes are never trained on: their
-13,180 images are the retrieval test, with labels of their own from 0.
+are the top-1 test (3,856). The 659 evaluation classes are never trained on. Their
+13,180 images are the retrieval test, whose labels start from 0.
 
-Two sources have the same drawings under the same numbers, sorted within each part by
-alphabet and character as strings: `omniglot_1623.npz`, one file of packed bits (see
-`_of_npz`); and the official `images_background` and `images_evaluation`, each a folder
-or `.zip` of `<Alphabet>/character<NN>/<id>_<drawer>.png`, 105×105, black on white.
+The drawings come from `omniglot_1623.npz`, one file of packed bits (see `_of_npz`), or
+from the official `images_background` and `images_evaluation`, each a folder or `.zip` of
+`<Alphabet>/character<NN>/<id>_<drawer>.png`, 105×105, black on white. Both sources give
+the same numbers to the drawings. In each part, drawings are sorted by alphabet and
+character as strings.
 """
 
 import dataclasses
@@ -31,7 +33,7 @@ from tff_xc.data import partition
 if TYPE_CHECKING:
   from tff_xc.data import client_data
 
-SIDE = 105  # pixels, of every drawing
+SIDE = 105  # The width and height of every drawing, in pixels.
 NPZ = 'omniglot_1623.npz'
 PARTS = ('images_background', 'images_evaluation')
 # Drawings are decoded in chunks of this size, which limits memory to 60 MB.
@@ -69,12 +71,12 @@ def load(
 ) -> 'client_data.FederatedDataset':
   """Loads Omniglot; images are decoded on demand.
 
-  `x` is uint8 [image_size, image_size], 1 to 105, ink 255 on 0. The first
-  `train_drawers` of each alphabet train, the others are for the test. Raises
-  `errors.InputError` for a bad argument, and data that are missing, damaged or of
-  other counts than `expected`.
+  `x` is uint8 [image_size, image_size], ink 255 on 0; `image_size` is 1 to 105. The
+  first `train_drawers` drawers of each alphabet are the training clients, and the others'
+  images are the test. Raises `errors.InputError` for a bad argument, and for data that are
+  missing, damaged or differ from the `expected` counts.
   """
-  # Late: what is there is found without these.
+  # Imported here because `find` does not need these.
   import tensorflow as tf
 
   from tff_xc.data import client_data, pool
@@ -114,11 +116,11 @@ def load(
 def shrink(ink: np.ndarray, size: int) -> np.ndarray:
   """Resizes ink, uint8 [k, side, side] of 0 and 1, exactly by area averaging.
 
-  A new pixel of uint8 [k, size, size] is 255 times the mean of the area that it
-  covers, where an old pixel at its border counts with its covered part (OpenCV's
-  INTER_AREA). In units of 1/size of an old pixel these parts are whole numbers,
-  and so are all sums below, which float32 holds exactly: the result depends
-  neither on the machine nor on the batches.
+  Returns uint8 [k, size, size]. A new pixel is 255 times the mean of the area that it
+  covers; an old pixel at the border of the area counts by its covered part (OpenCV's
+  INTER_AREA). In units of 1/size of an old pixel, these parts and all sums below are
+  whole numbers, which float32 represents exactly. So the result depends neither on the
+  machine nor on the batches.
   """
   side = ink.shape[-1]
   new, old = np.arange(size)[:, None] * side, np.arange(side) * size
@@ -131,10 +133,10 @@ def shrink(ink: np.ndarray, size: int) -> np.ndarray:
 def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
   """Finds Omniglot in `<data_dir>/omniglot` or `<data_dir>`; decodes nothing.
 
-  The `.npz` has precedence over folders, and folders over zips. Returns
-  'Alphabet/characterNN' of each class, background first, and what decodes
+  The `.npz` has precedence over folders, and folders over zips. Returns the class
+  names 'Alphabet/characterNN', background first, and a function that decodes
   drawings: int [k], numbers class · drawers + drawer − 1 -> uint8 [k, 105, 105],
-  ink 1. Errors are those of `load`.
+  ink 1. Raises the errors of `load`.
   """
   places = [pathlib.Path(data_dir) / 'omniglot', pathlib.Path(data_dir)]
   for place in places:
@@ -155,8 +157,8 @@ def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
 def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
   """Reads the packed file, about 45 MB, and keeps it packed in memory.
 
-  `bits` is uint8 [N, 105, 14] (ink 1, rows padded to whole bytes), `label` [N]
-  places in `class_names`, `drawer` [N] from 1, `is_evaluation` bool [N].
+  `bits` is uint8 [N, 105, 14] (ink 1, rows padded to whole bytes), `label` [N] holds
+  indices into `class_names`, `drawer` [N] counts from 1, and `is_evaluation` is bool [N].
   """
   found = arrays.read(path)
   try:
@@ -215,10 +217,9 @@ def _ink(data: bytes) -> np.ndarray:
 def _numbered(
   source, keys: list[tuple[bool, str, int]], expected: Counts
 ) -> tuple[list[str], np.ndarray]:
-  """Returns the classes' names, and for each number the place of its drawing in
-  keys.
+  """Returns the class names, and for each drawing number its index in `keys`.
 
-  A key is (is_evaluation, class name, drawer); every one must be there once.
+  A key is (is_evaluation, class name, drawer); each must occur exactly once.
   """
   classes = sorted({key[:2] for key in keys})
   evaluation = sum(is_evaluation for is_evaluation, _ in classes)

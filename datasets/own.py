@@ -1,8 +1,8 @@
-"""One's own arrays and rows of numbers as federated data.
+"""Loads the user's own arrays and tables of numbers as federated data.
 
-Features are standardised by the rows that clients hold: less their mean, over their
-standard deviation. (A deployed system would compute both from the clients' sums.)
-`datasets.photographs` has images in files, and `datasets.xc` sparse text.
+Features are standardized with the mean and standard deviation of the clients' training
+rows. (A deployed system would compute both from sums over clients.)
+`datasets.photographs` loads image files, and `datasets.xc` loads sparse text.
 """
 
 import dataclasses
@@ -26,9 +26,9 @@ def load_images(
   """Loads a .npz of images; n is the largest label plus one.
 
   Images that are not squares of `side` pixels are scaled and cropped as
-  `decode.square` does; 0: the shorter side of the images. Raises
-  `errors.InputError` for a file that is missing or damaged, lacks an array, or
-  has one of another shape, dtype or range.
+  `decode.square` does; 0 means the shorter side of the images. Raises
+  `errors.InputError` if the file is missing or damaged, lacks an array, or has an
+  array of the wrong shape, dtype or range.
   """
   path = pathlib.Path(path)
   arrays = arrays_lib.read_images(path)
@@ -55,13 +55,13 @@ def load_rows(
   standardise: bool = True,
   bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> client_data.FederatedDataset:
-  """Loads a table, or a .npz, of features; `x` is float32 [D].
+  """Loads features from a table or a .npz; `x` is float32 [D].
 
-  The `test_file` of the choice is a second table. With `bounds`, the least and the
-  largest number of a column by its name, or of all others by '', features are scaled so
-  that these become -1 and 1, in place of the mean and deviation of the rows. Raises
-  `errors.InputError` for a file that is missing or damaged, lacks a column, has a feature
-  that is no finite number, or fewer than two classes.
+  `choice.test_file` is a second table, with the test rows. `bounds` maps a column's name,
+  or '' for all other columns, to the smallest and largest value of the column. Features
+  are then scaled so that these become -1 and 1, instead of being standardized. Raises
+  `errors.InputError` if a file is missing or damaged, lacks a column, has a feature that
+  is not a finite number, or has fewer than two classes.
   """
   path = pathlib.Path(path)
   name, names = path.name.partition('.')[0], []
@@ -82,7 +82,7 @@ def load_rows(
     arrays, class_names = {'x': x, 'y': data.labels}, data.class_names
     rest = choice._replace(test_file='')
     found = deal.parts(data, rest, str(path), 'name --user_column, or ')
-    # An unnamed id would be a feature.
+    # Features are printed because an id column that is not named becomes a feature.
     shown = ', '.join(names)
     shown = shown if len(shown) < 200 else f'{shown[:200]} ...'
     how = ', standardised by the training rows' if standardise else ''
@@ -105,7 +105,7 @@ def load_rows(
     name,
     arrays,
     found,
-    exact=False,  # Processors add in different orders.
+    exact=False,  # Processors add numbers in different orders.
     source_checksum=fingerprint.checksum(source),
     class_names=class_names,
     preprocessing=preprocessing,
@@ -115,7 +115,7 @@ def load_rows(
 def _parts(
   path: pathlib.Path, arrays: arrays_lib.Arrays, choice: deal.Choice, class_names: list[str] | None
 ) -> deal.Parts:
-  """Returns the clients and the test among x; None if it has arrays of its own."""
+  """Returns the clients and the test rows of x; the test is None if it has its own arrays."""
   of_x = {name: arrays[name] for name in ('y', 'client') if name in arrays}
   data = arrays_lib.examples(path, of_x, class_names)
   if 'test_y' in arrays:
@@ -127,7 +127,7 @@ def _parts(
 def _federated(
   name: str, arrays: arrays_lib.Arrays, found: deal.Parts, **more
 ) -> client_data.FederatedDataset:
-  """Returns the data set of checked arrays and `deal.parts`, with further attributes."""
+  """Makes a data set of checked arrays, the result of `deal.parts` and further fields."""
   train, test, retrieval = (
     pool.in_memory(arrays[f'{part}x'], arrays[f'{part}y']) if f'{part}x' in arrays else None
     for part in arrays_lib.PARTS
@@ -147,7 +147,7 @@ def _federated(
 def _of_tables(
   path: pathlib.Path, test_file: str, columns: rows.Columns
 ) -> tuple[np.ndarray, list[str], examples_lib.Examples]:
-  """Reads a table, and perhaps a second one, whose rows have no ids and are the test."""
+  """Reads a table and, if named, a second one with the test rows, which have no ids."""
   x, names, data = rows.read(path, columns)
   if test_file:
     if data.test is not None:
@@ -176,7 +176,10 @@ def _of_tables(
 
 
 def _moments(x: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns mean and deviation of some rows, float64 [D]; 1 where nothing varies."""
+  """Returns the mean and standard deviation of some rows, float64 [D].
+
+  The deviation of a constant feature is 1.
+  """
 
   def mean_of(value: Callable) -> np.ndarray:
     blocks = np.array_split(numbers, -(-len(numbers) // arrays_lib.ROWS))
@@ -185,14 +188,14 @@ def _moments(x: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray
   first = x[numbers[0]].astype(np.float64)
   mean = mean_of(lambda x: x)
   deviation = np.sqrt(mean_of(lambda x: (x - mean) ** 2))
-  # The mean of equal numbers is rounded, so that they seem to deviate from it.
+  # Rounding of the mean makes equal numbers seem to deviate from it.
   varies = mean_of(lambda x: x != first) > 0
   return mean, np.where(varies & (deviation > 0), deviation, 1.0)
 
 
 def _of_bounds(bounds, names: Sequence[str], size: int, path):
-  """Returns the middle and half the width of each feature's bounds, float64 [D]."""
-  # Of arrays, and of columns of lists, features have no names.
+  """Returns the midpoint and half the width of each feature's bounds, float64 [D]."""
+  # Features from arrays and from list columns have no names.
   names = names if len(names) == size else [''] * size
   wrong = [name for name in bounds if name and name not in names]
   wrong += [name for name in names if not {name, ''} & bounds.keys()]
@@ -206,7 +209,7 @@ def _of_bounds(bounds, names: Sequence[str], size: int, path):
 
 
 def _scaled(x: np.ndarray, mean, deviation) -> np.ndarray:
-  """Returns a float32 copy, less the mean and over the deviation."""
+  """Returns (x - mean) / deviation as float32."""
   new = np.empty(x.shape, np.float32)
   for start in range(0, len(x), arrays_lib.ROWS):
     part = slice(start, start + arrays_lib.ROWS)

@@ -1,15 +1,14 @@
-"""One's own photographs as federated data.
+"""Loads the user's own photographs as federated data.
 
-They lie in a folder, a tar or a zip (`readers.images`), in a folder for each class, or
-in any folders if a split file names their users and classes (`splits.deal`). They are
-decoded when they are used, by as many threads as there are cores, and kept within a
-bound.
+The photographs are in a folder, a tar or a zip (`readers.images`). Each class has a
+folder, unless a split file names the users and classes of the images (`splits.deal`).
+Images are decoded when they are used, by one thread per core, and decoded images are
+cached up to a limit.
 
-The user's cache remembers which images can be decoded, in a file of keys of 8 bytes:
-hashes of an image's name and of the sizes and times of its file. So an image is
-decoded once to know that, whatever the split and however often a check is killed.
-Those that cannot be decoded are tried again each time: a disk may have failed only for
-a while.
+A file in the user's cache records which images can be decoded. It holds a key of 8
+bytes for each image, a hash of the image's name and of its file's size and time. So
+an image is checked once, even if the split changes or a check is interrupted. Images
+that cannot be decoded are tried again each time, because a disk error may be temporary.
 """
 
 import concurrent.futures
@@ -37,12 +36,12 @@ from datasets.splits import deal, split_files
 from tff_xc import errors
 from tff_xc.data import client_data, pool as pool_lib
 
-# Bytes of decoded images that are kept; 43,000 of 64 x 64.
+# The most bytes of decoded images that are cached: 43,000 images of 64 x 64.
 CACHE = 2**29
 SKIP, FAIL = 'skip', 'fail'
 # Increase this when more or fewer images become readable.
 _VERSION = 1
-# Images at a time of a check, and so many that it takes minutes, and is told.
+# A check decodes `_BLOCK` images at a time. With `_MANY` it takes minutes and is announced.
 _BLOCK, _MANY = 256, 20_000
 _CURE = 'mend or remove it, or leave it out with --corrupt=skip'
 
@@ -58,11 +57,12 @@ def load(
 ) -> client_data.FederatedDataset:
   """Loads images of a folder, tar or zip; `x` is uint8 [side, side, 3].
 
-  `corrupt` is 'skip': every image is decoded once, and those that fail, or that
-  the split names and that are missing, are left out; or 'fail': these are errors,
-  a damaged image when it is first used. Without `checks`, no image is decoded before it
-  is used. `features` are the names of features of TFRecords. Raises `errors.InputError` if images, or files of the split, are
-  missing or damaged, or there are fewer than two classes.
+  With `corrupt` 'skip', every image is decoded once, and images that are damaged, or that
+  the split names but that are missing, are left out. With 'fail', both are errors; a
+  damaged image raises its error when it is first used. Without `checks`, no image is
+  decoded before it is used. `features` names the features of TFRecords. Raises
+  `errors.InputError` if images or files of the split are missing or damaged, or there are
+  fewer than two classes.
   """
   store = store_lib.open_store(path, features)
   # The files of the split are read before any image is left out.
@@ -93,7 +93,7 @@ def load(
     train=client_data.PartitionedClientData(pool, clients),
     test=None if test is None else pool.subset(test),
     retrieval=None if data.retrieval is None else pool.subset(data.retrieval),
-    exact=False,  # Decoders of JPEG differ in the last bit.
+    exact=False,  # JPEG decoders differ in the last bit.
     source_checksum=_checksum(store, places, data.labels, test, data.retrieval),
     class_names=data.class_names,
     held_out=held_out,
@@ -101,7 +101,7 @@ def load(
 
 
 def _labelled(store, choice, corrupt: str) -> tuple[np.ndarray, examples_lib.Examples]:
-  """Returns the images of the store or of a split's files, with their places."""
+  """Returns the images of the store, or those that a split names, and their places in it."""
   if choice.is_file:
     places, found = _of_split(store, choice, corrupt)
     return places, found.listed(choice.classes)
@@ -115,7 +115,7 @@ def _labelled(store, choice, corrupt: str) -> tuple[np.ndarray, examples_lib.Exa
 
 
 def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, examples_lib.Examples]:
-  """Returns the images that a split names, with their places."""
+  """Returns the images that a split names, and their places in the store."""
   data = split_files.read(choice.split, choice.test_file).examples
   places = store_lib.find(store, data.ids)
   missing = places < 0
@@ -145,7 +145,7 @@ def _without(
   why: str,
   cure: str,
 ) -> tuple[np.ndarray, examples_lib.Examples]:
-  """Returns the images that are not `bad`, bool [N]; tells how many are, and why."""
+  """Leaves out the images marked in `bad`, bool [N], and prints how many and why."""
   if not bad.any():
     return places, data
   first = repr(data.ids.take(np.flatnonzero(bad)[:1])[0])
@@ -176,7 +176,7 @@ def _is_sound(store: store_lib.Store, place: int, side: int) -> bool:
 
 @functools.cache
 def _threads() -> concurrent.futures.ThreadPoolExecutor:
-  """Pillow decodes several images at a time."""
+  """Returns the threads in which Pillow decodes images."""
   return concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0)))
 
 
@@ -199,9 +199,10 @@ def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
 
 
 def fitted(store: store_lib.Store, description, number: int) -> np.ndarray:
-  """Returns an image as a model takes it, uint8, fitted as its training images were.
+  """Returns an image as uint8 in the model's shape, resized like its training images.
 
-  Raises one of `decode.DAMAGE`, and InputError for colours where the model takes grey.
+  Raises one of `decode.DAMAGE` for a damaged image, and InputError for an image in colour
+  if the model takes grey ones.
   """
   height, width, *channels = description.shape
   how = description.preprocessing.get('fit', 'crop')
@@ -218,9 +219,9 @@ def fitted(store: store_lib.Store, description, number: int) -> np.ndarray:
 def blocks(
   store: store_lib.Store, description, size: int, own: Sequence[str] = ()
 ) -> Iterator[tuple[list[int], examples_lib.Block]]:
-  """Yields for a trained model the numbers of readable images, and these, `fitted`.
+  """Yields blocks of readable images, `fitted` to a trained model, and their numbers.
 
-  An image's labels may be the names of the folders that it lies in, and `own`.
+  The candidate labels of an image are `own` and the names of the folders around it.
   """
   root = pathlib.Path(os.path.realpath(store.path))
 
@@ -252,8 +253,7 @@ def blocks(
 
 
 def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
-  """Returns a checksum of names, of parts' labels, and of some images' bytes, as
-  of a tar."""
+  """Returns a checksum of the images' names, the parts' labels and the bytes of some images."""
   found = hashlib.blake2b(digest_size=8)
   for numbers in examples_lib.blocks(len(places)):
     found.update('\0'.join(store.names.take(places[numbers])).encode())
@@ -269,8 +269,10 @@ def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
 def readable(
   store: store_lib.Store, places: np.ndarray, check: Callable[[np.ndarray], Sequence[bool]]
 ) -> np.ndarray:
-  """Returns bool [k], which images of these numbers can be decoded, by `check` of
-  some."""
+  """Returns bool [k], whether the image at each place can be decoded.
+
+  `check` decodes a block of images that the cache does not know.
+  """
   file = parsed_cache.path(store.path, 'readable')
   keys = _keys(store, places)
   try:
@@ -288,15 +290,15 @@ def readable(
   blocks = [unknown[i : i + _BLOCK] for i in range(0, len(unknown), _BLOCK)]
   for block in examples_lib.watched(blocks, 'checking', len, len(unknown)):
     found[block] = check(places[block])
-    # One write, since other processes may add keys, too. If the disk is full, the images are
-    # decoded again next time.
+    # One write, because other processes may add keys too. If the disk is full, the images
+    # are decoded again next time.
     with contextlib.suppress(OSError), file.open('ab', buffering=0) as opened:
       opened.write(keys[block[found[block]]].tobytes())
   return found
 
 
 def _keys(store: store_lib.Store, places: np.ndarray) -> np.ndarray:
-  """Returns uint64 [k]."""
+  """Returns the images' keys in the cache, uint64 [k]."""
   digests = [b'']
   for rows in examples_lib.blocks(len(places)):
     names, stamps = store.names.take(places[rows]), store.stamp(places[rows])

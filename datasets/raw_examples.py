@@ -1,10 +1,10 @@
-"""What a trained model may be given: photographs, tables and text, in blocks.
+"""Reads the inputs of a trained model in blocks: photographs, tables and text.
 
 A `description.Description` says what the model takes. The readers are those of training.
-Rows of a table keep the numbers of the file, sparse text its features, and lines their
-characters, since the model has its own mean, hash and alphabet (`tff_xc.predictor`).
-Memory does not depend on the number of examples. Labels are what the files say: the
-folders of images, a column of a table, the labels of sparse text.
+They pass on the numbers, features and characters of the file, because the model itself
+standardizes, hashes and encodes them (`tff_xc.predictor`). Memory does not depend on the
+number of examples. Labels come from the files: the folders of images, a column of a table,
+or the labels of sparse text.
 """
 
 import array
@@ -23,9 +23,9 @@ from datasets.xc import text
 from tff_xc import errors
 from tff_xc.data import description as description_lib
 
-# Sparse features that are the items which a user had.
+# A kind of input: sparse features that are the items in a user's history.
 _HISTORIES = 'histories'
-# By kind, what an example is, and what a model takes.
+# For each kind of input, the noun for an example and the files that a model takes.
 _KINDS = {
   description_lib.IMAGES: ('image', 'images: a folder, a .tar, a .zip, or single files'),
   description_lib.ROWS: ('row', f'rows of numbers: {", ".join(tables.FORMS)}'),
@@ -36,15 +36,15 @@ _KINDS = {
 
 
 class Inputs(NamedTuple):
-  """All examples."""
+  """The examples of all inputs."""
 
   noun: str  # 'image', 'row', 'line' or 'user'.
-  count: int | None  # None: unknown.
+  count: int | None  # The number of examples; None: unknown.
   blocks: Iterator[Block]
-  # Returns the pixels of an image by its number among those of the blocks that were
-  # read; None: no images.
+  # Returns the pixels of an image, given its number among the images of the blocks read
+  # so far. None: the inputs are not images.
   image: Callable[[int], np.ndarray] | None = None
-  most_seen: int = 0  # Of all blocks, the most classes that are no answer.
+  most_seen: int = 0  # The largest number of classes excluded from an example's predictions.
 
 
 def read(
@@ -57,11 +57,11 @@ def read(
 ) -> Inputs:
   """Opens inputs of one kind; blocks have at most `size` examples.
 
-  Of histories an example is a user, and `class_names` are the model's items.
-  `label_column` of a table; empty: that of the training table, if it is there. `corrupt`
-  of images: 'skip' or '', those that cannot be read are left out; 'fail', they are an
-  error. Raises `errors.InputError`, here or later, for what is missing, damaged, or no
-  input of this model.
+  An example of a history is a user, and `class_names` are the model's items.
+  `label_column` names the labels of a table; if empty, it is the training table's label
+  column, where present. `corrupt` says what to do with images that cannot be read: 'skip'
+  or '' leaves them out, and 'fail' raises an error. Raises `errors.InputError`, now or
+  while blocks are read, if an input is missing, damaged or not of the model's kind.
   """
   kind = _HISTORIES if 'history' in description.preprocessing else description.kind
   noun, takes = _KINDS[kind]
@@ -105,7 +105,7 @@ def read(
 
 
 def _check_kind(path: str, wanted: str) -> None:
-  """Refuses what does not exist, or looks like the input of another model."""
+  """Raises InputError if a path does not exist or looks like another model's input."""
   is_folder = os.path.isdir(path)
   if not is_folder and not zipped.is_file(path):
     raise errors.InputError(f'{path} does not exist; give another file')
@@ -114,7 +114,7 @@ def _check_kind(path: str, wanted: str) -> None:
     fits = wanted == description_lib.IMAGES
   elif tables.form(path):
     fits = wanted in (description_lib.ROWS, _HISTORIES)
-  else:  # Arrays have an owner who has Python and launch.export.
+  else:  # Users who have .npz arrays can use Python and launch.export.
     is_text = wanted in (description_lib.SPARSE, description_lib.CHARACTERS)
     fits = is_text and not name.endswith('.npz')
   if not fits:
@@ -128,12 +128,12 @@ def _images(paths, description, size: int, is_strict: bool) -> Inputs:
     )
   stores = list(map(store_lib.open_store, paths))
   total = sum(len(store.names) for store in stores)
-  readable = array.array('q'), array.array('q')  # Stores, and numbers in them.
+  readable = array.array('q'), array.array('q')  # Each image's store, and its number there.
 
   def blocks():
     damaged = []
     for place, (path, store) in enumerate(zip(paths, stores, strict=True)):
-      # A folder given as it is may have the name of a class.
+      # The folder that the user gives may be named after a class.
       own = [pathlib.Path(path).resolve().name] * os.path.isdir(path)
       for numbers, block in images.blocks(store, description, size, own):
         damaged += block.damaged[:1]

@@ -4,7 +4,7 @@
     image_id class_id super_class_id path
     1 1 1 bicycle_final/111085122871_0.JPG
 
-The classes of the test list are others than those that are trained on.
+No class is in both lists.
 """
 
 import os
@@ -19,17 +19,17 @@ from tff_xc import errors
 
 TRAIN, TEST = 'Ebay_train.txt', 'Ebay_test.txt'
 HEADER = ('image_id', 'class_id', 'super_class_id', 'path')
-# The name of the set's folder, which the zip has.
+# The folder in the published zip.
 FOLDER = 'Stanford_Online_Products'
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
-  """Lists the images of both lists, of a folder or zip; the images may be absent.
+  """Reads both lists from a folder or zip; the image files may be absent.
 
-  Classes are numbered in the order of their ids. Those of the test list, the part
-  `retrieval`, come after all that are trained on: in the published lists, a class
-  is its id less 1. Raises `errors.InputError` if a list is missing or damaged, an
-  image is there twice, or the lists have a class in common.
+  Classes are numbered in the order of their ids. The test list becomes the part
+  `retrieval`; its classes are numbered after all training classes. In the published
+  lists, a class's number is its id minus 1. Raises `errors.InputError` if a list is
+  missing or damaged, an image is listed twice, or the lists have a class in common.
   """
   lists, parts, facts = {name: _list(pathlib.Path(path), name) for name in (TRAIN, TEST)}, [], {}
   both = pd.concat(lists.values())
