@@ -71,7 +71,7 @@ def repeated(ids: Texts) -> tuple[str, int, int] | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-  """N numbered examples: first the training examples, then those of other parts."""
+  """N numbered examples of all parts: training, test and retrieval."""
 
   # int32 [N], -1 for no label; or sets of labels, a bool csr_matrix [N, n].
   labels: np.ndarray | sparse.csr_matrix

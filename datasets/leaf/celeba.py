@@ -1,7 +1,7 @@
-"""CelebA: who smiles, with celebrities as clients.
+"""CelebA: whether a person smiles, with celebrities as clients.
 
-LEAF's set has 9,343 celebrities of at least 5 images each, 200,288 images of
-two classes: not smiling, smiling. Its JSON names the images; they lie in
+LEAF's set has 9,343 celebrities with at least 5 images each, and 200,288 images of
+two classes: not smiling and smiling. LEAF's JSON names the images, which are in
 `img_align_celeba`, a folder or a zip.
 """
 
@@ -21,12 +21,12 @@ SIDE = 84
 _LONGEST_NAME = 64  # bytes
 # LEAF's preprocessing leaves out celebrities with fewer images (-k 5).
 LEAST = 5
-# The images of LEAF's test, which are evaluated in every round, fit.
+# The images of LEAF's test fit; they are evaluated in every round.
 CACHE = 2**29
 
 
 def read(data_dir: str | os.PathLike) -> tuple[pool_lib.Pool, leaf_users.Users]:
-  """Reads LEAF's JSON; an image is decoded when it is used."""
+  """Reads LEAF's JSON; images are decoded when they are used."""
   files, images = leaf_files.find_celeba(data_dir)
   arrays = leaf_users.read_json(data_dir, files, 'celeba', _parse)
   store = store_lib.open_store(images)

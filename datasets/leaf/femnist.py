@@ -3,9 +3,9 @@
 LEAF's set has 3,550 writers and 805,263 images of 62 classes: 0-9, A-Z, a-z.
 White is 1.0.
 
-LEAF's grouping by writer puts the first image of every writer but the very
-first into the set twice, one after the other. The papers trained on the data
-as they are; `drop_duplicates` leaves the second copy out.
+LEAF's grouping by writer duplicates the first image of every writer except the
+very first one. The two copies follow each other. The papers trained with the
+duplicates; `drop_duplicates` leaves the second copy out.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class _OtherLevelsError(Exception):
 def read(
   data_dir: str | os.PathLike, *, drop_duplicates: bool = False
 ) -> tuple[pool.Pool, leaf_users.Users]:
-  """Reads LEAF's JSON; images are mapped from the cache."""
+  """Reads LEAF's JSON; images are memory-mapped from the cache."""
   found = leaf_files.find('femnist', data_dir)
 
   def read_as(convert):
@@ -56,8 +56,10 @@ def read(
 
 
 def in_fewest_bytes(read_as: Callable) -> Mapping[str, np.ndarray]:
-  """Returns `read_as` of what makes bytes of images in [0, 1], if all pixels are
-  k / 255, or else of float32."""
+  """Returns `read_as(convert)`, where `convert` takes images in [0, 1].
+
+  `convert` makes uint8 if all pixels are k / 255, and float32 otherwise.
+  """
   try:
     return read_as(_levels)
   except _OtherLevelsError:
@@ -65,7 +67,7 @@ def in_fewest_bytes(read_as: Callable) -> Mapping[str, np.ndarray]:
 
 
 def pool_of(arrays: Mapping[str, np.ndarray]) -> pool.Pool:
-  """Returns a pool of the float32 [28, 28] in [0, 1] that `in_fewest_bytes` has."""
+  """Returns a pool of images float32 [28, 28] in [0, 1] from arrays of `in_fewest_bytes`."""
   x = arrays['x']
   levels = x.dtype == np.uint8
   return pool.Pool(
@@ -76,7 +78,7 @@ def pool_of(arrays: Mapping[str, np.ndarray]) -> pool.Pool:
 
 
 def _levels(x: np.ndarray) -> np.ndarray:
-  """Returns uint8 k of pixels that are k / 255 in float32."""
+  """Returns uint8 k of pixels k / 255 in float32; other pixels raise _OtherLevelsError."""
   k = np.rint(x * 255).astype(np.uint8)
   if (_LEVELS[k] != x.astype(np.float32)).any():
     raise _OtherLevelsError
@@ -84,7 +86,7 @@ def _levels(x: np.ndarray) -> np.ndarray:
 
 
 def _duplicates(users: leaf_users.Users, x: np.ndarray, y: np.ndarray) -> list[int]:
-  """Returns the numbers of second images that equal the first."""
+  """Returns the number of each user's second image where it equals the first image."""
   first = np.asarray(users.starts)[users.sizes >= 2]
   first = first[y[first] == y[first + 1]]
   return [i + 1 for i in first if (x[i] == x[i + 1]).all()]
@@ -92,10 +94,10 @@ def _duplicates(users: leaf_users.Users, x: np.ndarray, y: np.ndarray) -> list[i
 
 def _pixels(x: list, where: str) -> np.ndarray:
   """Returns a user's images, float64 [k, 28, 28]."""
-  with contextlib.suppress(ValueError):  # Lists of several lengths.
+  with contextlib.suppress(ValueError):  # The lists have different lengths.
     pixels = np.array(x)
     numbers = pixels.dtype.kind in 'if' and pixels.shape[1:] == (SIDE * SIDE,)
-    # NumPy takes true among numbers for 1.
+    # NumPy reads true among numbers as 1.
     numbers = numbers and not any(bool in set(map(type, row)) for row in x)
     if numbers and 0 <= pixels.min() <= pixels.max() <= 1:
       return pixels.astype(np.float64).reshape(-1, SIDE, SIDE)

@@ -1,9 +1,9 @@
-"""Finds the files of LEAF's sets, and those that TFF downloads in their place.
+"""Finds the files of LEAF's sets, and of TFF's versions of them.
 
-LEAF's preprocess.sh leaves `<set>/data/train/*.json` and `test/*.json`, and
-before its split `<set>/data/all_data/*.json`. The files of a folder are taken in
-the order of the numbers in their names. (LEAF takes them in the file system's
-order, which is arbitrary, so its split of several files cannot be repeated.)
+LEAF's preprocess.sh writes `<set>/data/all_data/*.json`, and after the split
+`<set>/data/train/*.json` and `test/*.json`. The files of a folder are sorted by the
+numbers in their names. (LEAF reads them in the file system's order, which is arbitrary,
+so its split of several files cannot be repeated.)
 """
 
 import os
@@ -22,7 +22,7 @@ _GET_IT = (
   'directory with --data_dir'
 )
 _PHOTOGRAPHS = 'img_align_celeba'
-# Names of TFF's HDF5 files before `_train.h5`, and of its SQLite file.
+# The names of TFF's HDF5 files without `_train.h5`, and the name of its SQLite file.
 _TFF = {
   'emnist': (('fed_emnist', 'emnist'), 'emnist_all'),
   'celeba': (('celeba', 'fed_celeba'), 'celeba'),
@@ -31,7 +31,7 @@ _TFF = {
 
 
 class Files(NamedTuple):
-  """The JSON files of training and of test users; or of all, if not split yet."""
+  """The JSON files of training users and of test users, or of all users before the split."""
 
   train: tuple[pathlib.Path, ...] = ()
   test: tuple[pathlib.Path, ...] = ()
@@ -39,12 +39,15 @@ class Files(NamedTuple):
 
   @property
   def folder(self) -> pathlib.Path:
-    """The folder of the training users' files, or of all."""
+    """The folder with the files of the training users, or of all users."""
     return (self.train or self.all)[0].parent
 
 
 def find(name: str, data_dir: str | os.PathLike) -> Files:
-  """Finds the files of a set, such as 'femnist'; opens none, and refuses one part alone."""
+  """Finds the files of a set such as 'femnist', and opens none.
+
+  Raises `errors.InputError` if there are none, or only one of the parts train and test.
+  """
   for place in _places(name, data_dir):
     if found := in_folder(place):
       return found
@@ -56,7 +59,7 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
 
 
 def find_celeba(data_dir: str | os.PathLike) -> tuple[Files, pathlib.Path]:
-  """Finds the JSON and the folder or zip of the images, as `find`."""
+  """Finds CelebA's JSON as `find` does, and the folder or zip of the images."""
   found = find('celeba', data_dir)
   for place in _places('celeba', data_dir):
     for folder in (place, place / 'raw'):
@@ -88,8 +91,11 @@ def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
 
 
 def find_tff(name: str, data_dir: str | os.PathLike) -> tuple[pathlib.Path, ...]:
-  """Returns TFF's HDF5 files of train and test, or its SQLite file, of 'emnist',
-  'celeba' or 'shakespeare', in `data_dir` or its folder `name` or `fed_<name>`."""
+  """Finds TFF's HDF5 files of train and test, or its SQLite file.
+
+  `name` is 'emnist', 'celeba' or 'shakespeare'. The files are in `data_dir` or in its
+  folder `name` or `fed_<name>`.
+  """
   prefixes, sqlite = _TFF[name]
   root = pathlib.Path(data_dir)
   for place in (root / name, root / f'fed_{name}', root):
@@ -113,7 +119,7 @@ def find_tff(name: str, data_dir: str | os.PathLike) -> tuple[pathlib.Path, ...]
 
 
 def in_folder(place: pathlib.Path) -> Files | None:
-  """Returns the files of one folder, None if it has none; refuses one part alone."""
+  """Returns the files of one folder, or None; raises InputError if it has only one part."""
   for ending in ('', '.json'):
     train, test = (place / f'{part}{ending}' for part in ('train', 'test'))
     parts = _json(train), _json(test)
@@ -128,7 +134,7 @@ def in_folder(place: pathlib.Path) -> Files | None:
 
 
 def _places(name: str, data_dir: str | os.PathLike) -> list[pathlib.Path]:
-  """Returns the folders in which a set may lie, those that exist."""
+  """Returns the existing folders that may contain a set."""
   root = pathlib.Path(data_dir)
   named = [root / 'leaf' / name, root / name]
   if name == 'femnist':
@@ -138,7 +144,7 @@ def _places(name: str, data_dir: str | os.PathLike) -> list[pathlib.Path]:
 
 
 def _json(place: pathlib.Path) -> tuple[pathlib.Path, ...]:
-  """Returns a JSON file, or those of a folder in their order."""
+  """Returns a JSON file, or the sorted JSON files of a folder."""
   if place.suffix == '.json' and place.is_file():
     return (place,)
   if not place.is_dir():

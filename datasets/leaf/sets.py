@@ -1,7 +1,7 @@
-"""LEAF's sets, and those that TFF hosts in their place, as federated data.
+"""Loads LEAF's sets, and TFF's versions of them, as federated data.
 
-LEAF splits by user: `random.Random(0)` draws 90 % of them to train, and the
-images or texts of all others are the test.
+LEAF splits by user: `random.Random(0)` draws 90 % of the users for training, and the
+examples of all other users are the test.
 """
 
 import functools
@@ -15,13 +15,13 @@ from tff_xc import errors
 from tff_xc.data import client_data, partition, pool as pool_lib
 
 _CHARACTERS = {'alphabet': shakespeare.ALPHABET}
-# LEAF resizes photographs of any form to squares.
+# LEAF stretches photographs of any shape to squares.
 _PREPROCESSING = {
   'celeba': {'fit': 'stretch'},
   'shakespeare': _CHARACTERS,
   'shakespeare-tff': _CHARACTERS,
 }
-# What reads a set, and its number of classes.
+# The reader of each set, and its number of classes.
 _SETS = {
   'femnist': (femnist.read, femnist.NUM_CLASSES),
   'celeba': (celeba.read, celeba.NUM_CLASSES),
@@ -46,21 +46,21 @@ def load(
     name: 'femnist', 'celeba', 'shakespeare', 'emnist-tff', 'celeba-tff' or
       'shakespeare-tff'.
     data_dir: the directory of all data.
-    drop_duplicates: of femnist, whether to leave out the second of a writer's
-      first two images where they and their labels are equal.
-    min_examples: training and test users with fewer examples are dropped; how
-      many is said on stderr.
-    test_examples: the test is a uniform sample of this size of the pooled
-      examples, the same in every run; 0: all.
+    drop_duplicates: only for femnist; leaves out a writer's second image if it and
+      its label equal the first.
+    min_examples: training and test users with fewer examples are left out, and their
+      numbers are printed on stderr.
+    test_examples: the size of the test, a uniform sample of all test users' examples
+      that is the same in every run; 0: all examples.
 
   Returns:
-    The data set; `x` is float32 [28, 28], ink 0.0 on white 1.0 (EMNIST); uint8
-    [84, 84, 3], decoded when it is used, as LEAF resizes images (CelebA); or uint8
-    [80], numbers in `shakespeare.ALPHABET`.
+    The data set. `x` is float32 [28, 28], ink 0.0 on white 1.0 (EMNIST); uint8
+    [84, 84, 3], resized as LEAF does and decoded when used (CelebA); or uint8 [80],
+    indices into `shakespeare.ALPHABET`.
 
   Raises:
     errors.InputError: files are missing or malformed, an image is missing, or no
-      training user or no test user remains. A damaged image raises it when used.
+      training user or no test user remains. A damaged image raises this when used.
   """
   read, num_classes = _SETS[name]
   if drop_duplicates:
@@ -73,15 +73,15 @@ def load(
     least=celeba.LEAST if is_leafs_celeba else 0,
     min_examples=min_examples,
     test_examples=test_examples,
-    exact=not is_leafs_celeba,  # Decoders of JPEG differ in the last bit.
+    exact=not is_leafs_celeba,  # JPEG decoders differ in the last bit.
   )
 
 
 def split(users: leaf_users.Users, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the indices of training and of test users, int64.
+  """Returns the indices of the training users and of the test users, int64.
 
-  Users that are not split yet are split as LEAF's split_data does: of those with
-  `least` examples, in their order, `random.Random(0)` samples 90 % to train.
+  Users that are not split yet are split as LEAF's split_data does: `random.Random(0)`
+  samples 90 % of the users with at least `least` examples, in their order, for training.
   """
   if users.is_test is not None:
     return np.flatnonzero(~users.is_test), np.flatnonzero(users.is_test)
@@ -99,9 +99,9 @@ def federated(
   test_examples: int = 0,
   exact: bool = True,
 ) -> client_data.FederatedDataset:
-  """Makes the training users clients, and pools the test users' examples.
+  """Makes a client of each training user, and pools the test users' examples.
 
-  `least` is that of `split`; the others are those of `load`.
+  `split` explains `least`, and `load` explains the other arguments.
   """
   kept = np.ones(len(pool), bool)
   kept[np.array(users.left_out, np.int64)] = False
@@ -140,7 +140,7 @@ def federated(
 def _owned(
   users: leaf_users.Users, part: np.ndarray, kept: np.ndarray, least: int
 ) -> dict[str, np.ndarray]:
-  """Returns the kept examples of the users that have at least `least`."""
+  """Returns the kept examples of each user who has at least `least` of them."""
   found = {}
   for user in part:
     start = users.starts[user]

@@ -1,14 +1,13 @@
-"""Shakespeare: the next character, with speaking roles as clients.
+"""Shakespeare: next-character prediction, with speaking roles as clients.
 
-An example is 80 successive characters of a role and the one that follows.
+An example is 80 successive characters of a role, and the label is the next character.
 LEAF's set has 1,129 roles and 4,226,158 examples. It is read from LEAF's JSON,
-or made from Project Gutenberg's text, which gives the same numbers.
+or made from Project Gutenberg's text, which gives the same counts.
 
-LEAF makes it of etext 100 as it was until 2018 (`pg100.txt`): one user for each
-speaking role of each play. The rules here are those of its
-preprocess_shakespeare.py, with the later fix that speakers' names count in upper
-case. (A still later version makes windows line by line; the published 1,129 users
-have one text each.)
+LEAF makes the set from etext 100 in its version before 2018 (`pg100.txt`), with one user
+for each speaking role of each play. This module follows LEAF's preprocess_shakespeare.py
+and its later fix, which converts speakers' names to upper case. (A still later version
+makes windows line by line, but each of the published 1,129 users has one text.)
 """
 
 import itertools
@@ -38,23 +37,23 @@ _CODES = np.full(128, _UNKNOWN, np.uint8)
 _CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(NUM_CLASSES)
 
 _AUTHOR = 'by William Shakespeare'
-# Counted from 0 without the file's first line; the poems follow.
+# The last line of the plays, counted from 0 after the file's first line. Poems follow.
 _LAST_LINE = 124_195
 _SPEAKER = re.compile(r'  ([a-zA-Z][a-zA-Z ]*)\. (.*)')
 _MORE = re.compile(r'    (.*)')
-# One play is indented less than the others.
+# This play is indented less than the others.
 _FLAT_PLAY = 'THE COMEDY OF ERRORS'
 _FLAT_SPEAKER = re.compile(r'([a-zA-Z][a-zA-Z ]*)\. (.*)')
 _FLAT_MORE = re.compile(r'(.*)')
-# A role needs more lines than this.
+# Roles with at most this many lines are left out.
 _FEW_LINES = 2
 
 
 def read(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
-  """Reads LEAF's JSON or the plays; examples are mapped from the cache.
+  """Reads LEAF's JSON or the plays; examples are memory-mapped from the cache.
 
-  Characters outside the alphabet become spaces, and how many is said on
-  stderr. (LEAF gives them the code -1, which is no class.)
+  Characters outside the alphabet become spaces, and their number is printed on
+  stderr. (LEAF gives them the code -1, which is not a class.)
   """
   found = leaf_files.find_shakespeare(data_dir)
   if isinstance(found, leaf_files.Files):
@@ -70,7 +69,7 @@ def read(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
 
 
 def encode(text: str) -> tuple[np.ndarray, int]:
-  """Returns a text's codes, uint8 [k], and how many became spaces."""
+  """Returns a text's codes, uint8 [k], and how many characters became spaces."""
   points = np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
   codes = _CODES[np.minimum(points, 127)]  # 127 is not in the alphabet.
   unknown = codes == _UNKNOWN
@@ -79,28 +78,28 @@ def encode(text: str) -> tuple[np.ndarray, int]:
 
 
 def blocks(path: str | os.PathLike, description, size: int) -> Iterator[examples_lib.Block]:
-  """Yields lines for a trained model: of each the last characters, which it continues.
+  """Yields the last characters of each line, which a trained model continues.
 
-  Runs of spaces become one, as at reading; a shorter line begins with spaces.
+  As in training, a run of spaces becomes one space. Spaces are put before a line that is
+  too short.
   """
   [length] = description.shape
   lines = enumerate(zipped.text_lines(path, 'give a text file in UTF-8'), 1)
   kept = ((number, line.rstrip('\r\n')) for number, line in lines if line.strip())
   while block := list(itertools.islice(kept, size)):
     last = [re.sub('  +', ' ', line)[-length:].rjust(length) for _, line in block]
-    # No alphabet has 127, so it stands for all that ASCII lacks.
+    # No alphabet has 127, so this code stands for all characters outside ASCII.
     codes = [[min(ord(c), 127) for c in line] for line in last]
     names = [str(number) for number, _ in block]
     yield examples_lib.Block(names, (np.array(codes, np.uint8),), None)
 
 
 def from_texts(form: str, files: list[pathlib.Path], read) -> tuple[pool.Pool, leaf_users.Users]:
-  """Returns windows and their users, which are read by their offset in cached
-  texts.
+  """Returns the windows of texts and their users; the texts are cached.
 
-  `read` returns pairs of a user and its text, whose newlines and runs of spaces
-  become one space each; users of at most 80 characters are left out. The first of
-  the files names the cache.
+  `read` returns pairs of a user and its text. Newlines and runs of spaces become one
+  space each, and users with at most 80 characters are left out. The cache is named by
+  the first file.
   """
 
   def make():
@@ -125,7 +124,7 @@ def from_texts(form: str, files: list[pathlib.Path], read) -> tuple[pool.Pool, l
 
 
 def _encoded(texts: Iterable[tuple[str, str]], file) -> dict[str, np.ndarray]:
-  """Returns the arrays of `from_texts`."""
+  """Returns the arrays that `from_texts` caches."""
   found, unknown = {}, 0
   for name, text in texts:
     codes, some = encode(re.sub('  +', ' ', text.replace('\n', ' ')))
@@ -165,8 +164,10 @@ def _say_unknown(name: str, arrays) -> None:
 
 
 def read_plays(path: str | os.PathLike) -> dict[str, str]:
-  """Returns the lines of each role, each with a newline, by `PLAY_SPEAKER`, in
-  the order of the plays and of the speakers' first lines."""
+  """Returns the lines of each role, each line with a newline, keyed by `PLAY_SPEAKER`.
+
+  Roles come in the order of the plays and of the speakers' first lines.
+  """
   advice = 'get pg100.txt of Project Gutenberg again'
   with zipped.readable(path, advice), zipped.open_text(path) as file:
     text = file.read()
@@ -194,18 +195,18 @@ def roles(text: str) -> dict[str, str]:
 
 
 def _plays(lines: list[str]):
-  """Yields titles, and for each play its speakers with their lines."""
+  """Yields the title of each play, and its speakers with their lines."""
   begins = [i for i, line in enumerate(lines) if _AUTHOR in line]
   begins = [i for i in begins[1:] if i <= _LAST_LINE]
   for begin, end in itertools.pairwise([*begins, _LAST_LINE + 1]):
-    # The nearest line above the author's that is not blank.
+    # The title is the nearest line above the author's that is not blank.
     above = (lines[begin - k].strip() for k in range(2, 8) if k <= begin)
     title = next(filter(None, above), '')
     yield title, _speakers(lines[begin + 1 : end], title == _FLAT_PLAY)
 
 
 def _speakers(lines: list[str], flat: bool) -> dict[str, list[str]]:
-  """Returns the lines of each speaker of a play, which may be the flat one."""
+  """Returns the lines of each speaker of a play; `flat` is set for `_FLAT_PLAY`."""
   begin, more = (_FLAT_SPEAKER, _FLAT_MORE) if flat else (_SPEAKER, _MORE)
   speakers: dict[str, list[str]] = {}
   current = None

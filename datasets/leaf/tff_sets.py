@@ -1,16 +1,16 @@
-"""Sets that TFF hosts, of the same sources as LEAF's, which differ from these:
+"""Reads the sets that TFF hosts. They have the same sources as LEAF's sets but differ:
 
-emnist-tff       3,400 writers and 749,068 images, in place of 3,550 and 805,263.
-celeba-tff       the same 9,343 celebrities, whom TFF splits into 8,408 and 935
-                 itself, and the same 200,288 images, already 84 by 84.
-shakespeare-tff  715 roles and 2,585,814 windows, in place of 1,129 and
-                 4,226,158: TFF keeps roles of at least two snippets of text.
+emnist-tff       has 3,400 writers and 749,068 images; LEAF has 3,550 and 805,263.
+celeba-tff       has the same 9,343 celebrities, which TFF itself splits into 8,408
+                 and 935, and the same 200,288 images, already resized to 84 by 84.
+shakespeare-tff  has 715 roles and 2,585,814 windows, because TFF keeps only roles
+                 with at least two snippets of text; LEAF has 1,129 and 4,226,158.
 
 TFF splits each client's examples of EMNIST and Shakespeare into train and test. Here
-the two are joined, train first, and clients, in the order of their ids, are split as
-LEAF does. The files are those of TFF's load_data, in HDF5 (`<name>_train.h5` and
-`<name>_test.h5` with `examples/<client>/<column>`) or SQLite (the table `examples`
-of split_name, client_id and serialized_example_proto, a `tf.train.Example`).
+both parts are joined, train first. Then the clients, sorted by id, are split as LEAF
+does. The files are those of TFF's load_data, in HDF5 (`<name>_train.h5` and
+`<name>_test.h5` with `examples/<client>/<column>`) or SQLite (a table `examples` with
+split_name, client_id and serialized_example_proto, a `tf.train.Example`).
 """
 
 import contextlib
@@ -32,8 +32,8 @@ from tff_xc.data import hdf5, pool
 # Increase this when the arrays of a cache change.
 VERSION = 3
 
-# In SQLite: names of the train and of the test split, and columns as
-# `tf.io.parse_example` takes them.
+# For SQLite, the names of the train and test splits, and the columns as features of
+# `tf.io.parse_example`.
 _feature = tf.io.FixedLenFeature
 _SQLITE = {
   'emnist': (
@@ -58,7 +58,7 @@ class Client(NamedTuple):
 
 
 def read_shakespeare(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
-  """Joins a client's snippets by newlines, and windows them as texts of LEAF."""
+  """Joins each client's snippets with newlines, and makes windows as for LEAF's texts."""
   paths = leaf_files.find_tff('shakespeare', data_dir)
 
   def texts() -> dict[str, str]:
@@ -74,7 +74,7 @@ def read_shakespeare(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users
 
 
 def read_emnist(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
-  """Reads TFF's EMNIST of 62 classes, as `femnist.read`."""
+  """Reads TFF's EMNIST with 62 classes, and returns what `femnist.read` returns."""
   paths = leaf_files.find_tff('emnist', data_dir)
 
   def make(convert):
@@ -127,7 +127,7 @@ def read_celeba(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
   def read(numbers: np.ndarray) -> np.ndarray:
     x = np.empty([len(numbers), *shape], np.uint8)
     owners = np.searchsorted(users.starts, numbers, 'right') - 1
-    for user in np.unique(owners):  # Each one's are read at once.
+    for user in np.unique(owners):  # The images of a user are read together.
       mine = np.flatnonzero(owners == user)
       name, part = users.names[user], int(users.is_test[user])
       where = f'{paths[-part]}, client {name}'
@@ -158,22 +158,22 @@ def _check(client: Client, what: str, found, shape, kinds: str) -> None:
 
 
 def opened(name: str, paths: tuple[pathlib.Path, ...]):
-  """Opens what `find_tff` found.
+  """Opens the files that `find_tff` found.
 
-  Returns what has `clients()`, each `Client`, sorted by name and then by part, and
-  `read(client, column)`, which any thread may call.
+  The result has `clients()`, which yields each `Client`, sorted by name and then by part,
+  and `read(client, column)`, which any thread may call.
   """
   return _Hdf5(paths) if paths[0].suffix == '.h5' else _Sqlite(paths[0], *_SQLITE[name])
 
 
 @contextlib.contextmanager
 def _damage(path: pathlib.Path) -> Iterator[None]:
-  """Turns what readers raise for damaged files into an InputError."""
+  """Turns the errors that readers raise for damaged files into an InputError."""
   try:
     yield
   except (errors.InputError, MemoryError):
     raise
-  except Exception as e:  # They raise almost anything.
+  except Exception as e:  # Readers raise almost anything.
     reason = str(e).splitlines()[0].split(' [Op:')[0]
     raise errors.InputError(
       f'{path} is damaged or has another form ({reason}); download it again'
@@ -181,7 +181,7 @@ def _damage(path: pathlib.Path) -> Iterator[None]:
 
 
 class _Hdf5:
-  """The two files of a set; rows are places in a client's columns."""
+  """The two HDF5 files of a set; a client's rows are indices into its columns."""
 
   def __init__(self, paths: tuple[pathlib.Path, ...]):
     import h5py
@@ -198,7 +198,7 @@ class _Hdf5:
     for name, part in sorted(listed):
       path = self._paths[part]
       with _damage(path):
-        # Columns of several lengths are damage.
+        # Unpacking fails if the columns have different lengths, which is damage.
         [rows] = {len(values) for values in self._parts[part][name].values()}
       yield Client(name, part, np.arange(rows), f'{path}, client {name}')
 
@@ -208,7 +208,7 @@ class _Hdf5:
 
 
 class _Sqlite:
-  """The database of a set; rows are its row numbers."""
+  """The SQLite database of a set; a client's rows are row ids of the database."""
 
   def __init__(self, path: pathlib.Path, splits: tuple[str, str], columns):
     self._path, self._splits, self._columns = path, splits, columns

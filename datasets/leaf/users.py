@@ -28,13 +28,13 @@ _GET_IT = "make the file again with LEAF's preprocess.sh"
 
 
 class Users(NamedTuple):
-  """Which examples of a pool, of consecutive numbers, U users have."""
+  """Which examples of a pool each of U users has; a user's examples are consecutive."""
 
-  names: list[str]  # A user with examples of both parts is there twice.
-  starts: np.ndarray  # int64, the number of the user's first example.
-  sizes: np.ndarray  # int64
-  is_test: np.ndarray | None  # bool; None: the users are not split yet.
-  left_out: Sequence[int] = ()  # Numbers of examples that nobody has.
+  names: list[str]  # A user with examples in both parts is listed twice.
+  starts: np.ndarray  # int64 [U], the number of each user's first example.
+  sizes: np.ndarray  # int64 [U], the number of each user's examples.
+  is_test: np.ndarray | None  # bool [U]; None: the users are not split yet.
+  left_out: Sequence[int] = ()  # The numbers of examples that are left out.
 
 
 def put(
@@ -44,7 +44,7 @@ def put(
   starts: Sequence[int] | None = None,
   is_test: Sequence[bool] | None = None,
 ) -> dict[str, np.ndarray]:
-  """Returns the fields of `Users` as arrays; without `starts`, users are in their order."""
+  """Returns the fields of `Users` as arrays; without `starts`, users follow each other."""
   if not sum(sizes):
     raise errors.InputError(f'{path}: there are no examples of any user; get the file again')
   sizes = np.array(sizes, np.int64)
@@ -54,17 +54,17 @@ def put(
 
 
 def of_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
-  """Returns the users of arrays that have those of `put`."""
+  """Returns `Users` from arrays that include those of `put`."""
   return Users(arrays['names'].tolist(), arrays['starts'], arrays['sizes'], arrays.get('is_test'))
 
 
 def read_all(
   paths: Iterable[pathlib.Path], add: Callable[[str, str, list, list], None]
 ) -> list[str]:
-  """Reads whole files, of which no two have one user; returns "users", in order.
+  """Reads files that have no user in common; returns the names in "users", in order.
 
-  `add` takes `<file>, user <name>` for errors, a user, and the lists x and y, of
-  one length; once for each user, in the order of "user_data". Raises
+  Calls `add` for each user, in the order of "user_data", with `<file>, user <name>` for
+  errors, the user, and the lists x and y, which have the same length. Raises
   `errors.InputError` if a file is not JSON of this form, or its parts do not agree.
   """
   users, seen = [], {}
@@ -91,7 +91,7 @@ def read_all(
 
 
 def _names(path: pathlib.Path) -> list[str]:
-  """Returns "users"; what follows it in the file is not read."""
+  """Returns "users" without reading the rest of the file."""
   names = next(json_stream.values(path, 'users', _GET_IT), None)
   if not isinstance(names, list) or len(set(map(str, names))) < len(names):
     raise errors.InputError(
@@ -102,10 +102,10 @@ def _names(path: pathlib.Path) -> list[str]:
 
 
 def count_users(paths: Iterable[pathlib.Path]) -> int | None:
-  """Counts users without reading their data; None: a file is damaged."""
+  """Counts users without reading their data; returns None if a file is damaged."""
   try:
     return len({name for path in paths for name in _names(path)})
-  except errors.InputError:  # `read_all` tells.
+  except errors.InputError:  # `read_all` reports the error.
     return None
 
 
@@ -117,8 +117,8 @@ def read_json(
 ) -> Mapping[str, np.ndarray]:
   """Reads JSON files through the cache of `place`, one user's data at a time.
 
-  `parse` makes of x, y and `<file>, user <name>` arrays with a row an example.
-  Returns those of all users, and those of `put`.
+  `parse` takes x, y and `<file>, user <name>`, and returns arrays with one row per
+  example. Returns these arrays joined over all users, and the arrays of `put`.
   """
 
   def make() -> dict[str, np.ndarray]:
@@ -145,13 +145,13 @@ def read_json(
 
 
 def labels(y: list, num_classes: int, where: str, kinds='iu') -> np.ndarray:
-  """Returns a user's labels, int32 [k], of whole numbers of these dtypes' kinds."""
+  """Returns a user's labels, int32 [k]; they must be whole numbers with a dtype of `kinds`."""
   try:
     found = np.array(y)
     right = found.dtype.kind in kinds and found.shape == (len(y),)
-  except ValueError:  # Lists among them.
+  except ValueError:  # Some labels are lists.
     right = False
-  # NumPy takes true among numbers for 1.
+  # NumPy reads true among numbers as 1.
   right = right and bool not in map(type, y) and (found == np.floor(found)).all()
   if not right or found.min() < 0 or found.max() >= num_classes:
     refuse(where, 'labels', y, f'whole numbers from 0 to {num_classes - 1}')
@@ -159,10 +159,10 @@ def labels(y: list, num_classes: int, where: str, kinds='iu') -> np.ndarray:
 
 
 def refuse(where: str, what: str, found, expected: str) -> NoReturn:
-  """Raises InputError of a value of the JSON, of which 40 characters are shown."""
+  """Raises InputError that shows the first 40 characters of a value of the JSON."""
   raise errors.InputError(f'{where}: {what} {found!r:.40}, expected {expected}; mend the file')
 
 
 def say(sentence: str) -> None:
-  """Tells the user something about the data, on stderr."""
+  """Prints a sentence about the data on stderr."""
   print(sentence, file=sys.stderr)
