@@ -1,4 +1,4 @@
-"""Errors of clients' computations."""
+"""Errors of client computations and of workers."""
 
 import tensorflow as tf
 
@@ -6,18 +6,18 @@ from tff_xc import errors
 
 
 class WorkersError(errors.InputError):
-  """A cluster's workers cannot go on with a round; the state is unharmed."""
+  """A cluster's workers cannot continue a round; the server's state is intact."""
 
 
 class ChangedError(errors.InputError):
-  """Data that a worker reads have changed, so the last rounds are in doubt."""
+  """The data that a worker reads have changed, so the last rounds may be wrong."""
 
 
 class ClientError(RuntimeError):
-  """A client's computation failed; the message says which and why.
+  """A client's computation failed; the message names the client and the reason.
 
-  It is the client at `client_index` of the cohort, or any up to `last_index`, and
-  `cancelled` if another client's error stopped it.
+  The client is at `client_index` of the cohort, or anywhere from there to `last_index`.
+  `cancelled` is true if another client's error stopped the computation.
   """
 
   def __init__(
@@ -34,14 +34,14 @@ class ClientError(RuntimeError):
 
 
 def which(first, last) -> str:
-  """Returns words for a client, or for one of several, by positions or ids."""
+  """Returns words for a client, or for one of several; `first` and `last` are indices or ids."""
   if first == last:
     return f'client {first!r}'
   return f'one of the clients {first!r} to {last!r}'
 
 
 def _reason(error: Exception) -> str:
-  """Returns an error's message without TensorFlow's stack."""
+  """Returns an error's message without TensorFlow's stack trace."""
   message = str(error)
   if not isinstance(error, tf.errors.OpError):
     return message

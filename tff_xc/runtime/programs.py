@@ -1,8 +1,9 @@
 """Federated programs of TFF, such as `tff.learning.programs.train_model`.
 
 A program runs in a `tff.program.FederatedContext`, which computes while the program
-goes on, and draws clients from a data source. TFF's own context takes the clients'
-values apart if they are structures, as here (`ClientExamples`); this one hands them on.
+continues, and selects clients from a data source. TFF's own context takes the clients'
+values apart if they are structures, as here (`ClientExamples`). This context passes them
+on unchanged.
 """
 
 import asyncio
@@ -27,13 +28,13 @@ class ProgramContext(tff.program.FederatedContext):
   """
 
   def __init__(self, runtime: tff.framework.SyncContext):
-    """Args: what `registry.install` returns."""
+    """Takes a runtime that `registry.install` returned."""
     self._runtime = runtime
 
   def invoke(self, comp: tff.Computation, arg: Any) -> Any:
     """Starts a computation and returns references to its results.
 
-    Call it within a running event loop. ValueError: results at clients.
+    Call it within a running event loop. Raises ValueError if a result is at clients.
     """
     kind = comp.type_signature.result
     if not tff.program.contains_only_server_placed_data(kind):
@@ -92,7 +93,7 @@ class _Reference(tff.program.MaterializableValueReference):
 
 
 async def _known(value: Any, kind: tff.Type | None) -> Any:
-  """Returns an argument whose references have become values; clients' have none."""
+  """Replaces the references in an argument by their values; clients' values have none."""
   if isinstance(kind, tff.FederatedType) and kind.placement is tff.CLIENTS:
     return value
   if isinstance(value, tff.structure.Struct):
@@ -104,18 +105,19 @@ async def _known(value: Any, kind: tff.Type | None) -> Any:
 
 
 class Cohorts(tff.program.FederatedDataSource):
-  """The cohorts of successive rounds as a program's source of clients.
+  """Provides a program with the cohorts of successive rounds.
 
-  A program that is resumed goes on with the clients that it would have had. It must not
-  discard rounds (`should_discard_round`): it would draw the same clients again, for ever.
+  A resumed program continues with the same cohorts as an uninterrupted one. The program
+  must not discard rounds (`should_discard_round`), because it would select the same
+  clients again forever.
   """
 
   def __init__(
     self, cohorts: Callable[[int], Sequence], process: tff.learning.templates.LearningProcess
   ):
-    """Args: round, from 0 -> clients' values, as `sampling.cohorts` returns; for whom.
+    """Takes the function of `sampling.cohorts` (round from 0 -> clients' values), and a process.
 
-    InputError: an algorithm whose clients keep a state, which no program gives back.
+    Raises InputError if clients keep a state, because programs do not return it to them.
     """
     self._type = kind = process.next.type_signature.parameter[1]
     if len(getattr(kind.member, 'state', ())):
@@ -126,7 +128,7 @@ class Cohorts(tff.program.FederatedDataSource):
       )
 
     class Iterator(tff.program.FederatedDataSourceIterator):
-      """What TFF copies and saves of it is the number of the next round."""
+      """Iterates over rounds; TFF copies and saves only the number of the next round."""
 
       def __init__(self, round_number: int = 0):
         self._round = round_number
@@ -169,9 +171,9 @@ class Cohorts(tff.program.FederatedDataSource):
 def with_train_metrics(
   process: tff.learning.templates.LearningProcess,
 ) -> tff.learning.templates.LearningProcess:
-  """Returns the process with its metrics where `train_model` looks for them.
+  """Returns the process with its metrics in the place where `train_model` expects them.
 
-  That is in `metrics['client_work']['train']`, which it releases as `model_metrics`.
+  The place is `metrics['client_work']['train']`, which it releases as `model_metrics`.
   """
 
   @tff.tensorflow.computation

@@ -1,4 +1,4 @@
-"""The runtimes by name; `install` makes one of them TFF's default.
+"""Names the runtimes; `install` makes one of them TFF's default context.
 
 Importing this module does not import TensorFlow; `install` does.
 """
@@ -35,7 +35,7 @@ def _connect(
   from tff_xc.runtime.cluster import connection, context, crew
   from tff_xc.runtime.in_process import context as in_process
 
-  in_process.new_clients(1, device)  # Refuses a device before workers start.
+  in_process.new_clients(1, device)  # Check the device before workers start.
   connection.disconnect()  # A process has one connection.
   connection.connect(address, without_token)
   workers = crew.RayCrew(client_threads)
@@ -60,14 +60,14 @@ def install(
 
   Args:
     name: one of `names()`.
-    client_threads: clients that compute in parallel, in each worker of a cluster; 0:
-      the runtime's choice.
+    client_threads: number of clients that compute in parallel, in a cluster in each
+      worker; 0: the runtime's choice.
     device: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'; '': the GPUs that
       TensorFlow sees, or the CPU if it sees none.
-    worker_timeout: seconds after which a worker of a cluster that has something
-      to do and has neither read nor run a client is given up.
-    cluster_address: 'IP:PORT' of a running Ray cluster's head, or 'auto'; '':
-      $RAY_ADDRESS, and without it Ray starts on this machine.
+    worker_timeout: number of seconds after which a busy worker of a cluster is given up
+      if it has neither read nor run a client.
+    cluster_address: 'IP:PORT' of a running Ray cluster's head, or 'auto'; '': use
+      $RAY_ADDRESS, or start Ray on this machine if that is not set.
     cluster_without_token: whether that cluster may serve callers without a token.
 
   Returns:
@@ -111,7 +111,7 @@ def keep(structure: Any) -> Any:
 
 
 def measured() -> dict[str, float]:
-  """Returns what the installed runtime measured of the last round, by name."""
+  """Returns by name the installed runtime's measurements of the last round."""
   return _of_current('metrics', dict)()
 
 
@@ -121,22 +121,22 @@ def offer_data(
   """Lets workers that have a copy of a run's data read clients' values there.
 
   Args:
-    source: from a directory to its data's fingerprint, a function from round to
-      the sequence of its clients' values, and one without arguments that raises
-      `errors.InputError` if the data have changed since; it can be pickled. None:
-      they read nothing, also not what a run before has offered.
-    fingerprint: of the run's data.
+    source: a picklable function that takes a directory and returns three things: the
+      fingerprint of its data; a function from round to the sequence of its clients'
+      values; and a function without arguments that raises `errors.InputError` if the data
+      have changed since. None: workers read nothing, not even data of an earlier offer.
+    fingerprint: fingerprint of the run's data.
   """
   _of_current('offer_data', lambda *_: None)(source, fingerprint)
 
 
 def referenced(values: Any, round_number: int) -> Any:
-  """Returns a round's clients' values, which workers may read themselves."""
+  """Returns the values of a round's clients in a form that lets workers read them."""
   return _of_current('referenced', lambda values, _: values)(values, round_number)
 
 
 def _of_current(name: str, default: Callable) -> Callable:
-  """Returns a method of the installed runtime, or `default` if it has none such."""
+  """Returns a method of the installed runtime, or `default` if it lacks the method."""
   import tensorflow_federated as tff
 
   return getattr(tff.framework.get_context_stack().current, name, default)

@@ -1,10 +1,10 @@
 """TFF's own worker as a runtime that ends when its owner ends.
 
 TFF's default context starts the same `worker_binary`, but leaves it running
-after the interpreter has exited, holding the terminal or pipe that it
-inherited. Here, a context owns the process, which inherits no stream. It ends
-when the context is closed or collected, when the interpreter exits, and,
-through the kernel, when this process is killed.
+after the interpreter has exited, and the worker keeps the terminal or pipe that it
+inherited. Here, a context owns the worker process, which inherits no stream. The worker
+ends when the context is closed or collected, when the interpreter exits, and, through the
+kernel, when this process is killed.
 
 Importing this module imports TFF (seconds).
 """
@@ -31,8 +31,7 @@ _CHANNEL_OPTIONS = (
   ('grpc.max_message_length', _MAX_MESSAGE_BYTES),
   ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
   ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
-  # The worker is on this machine, which a proxy of the environment cannot
-  # reach.
+  # The worker is on this machine, which a proxy cannot reach.
   ('grpc.enable_http_proxy', 0),
   # The worker needs a moment to listen: retry sooner than gRPC's one second.
   ('grpc.initial_reconnect_backoff_ms', 100),
@@ -56,7 +55,7 @@ if os.getppid() == int(sys.argv[1]):
 
 
 class _Stub(tff.framework.RemoteExecutorGrpcStub):
-  """Releases no values after its worker has ended, which prints tracebacks."""
+  """Does not release values after the worker has ended, which would print tracebacks."""
 
   ended = False
 
@@ -150,7 +149,7 @@ class _Process:
   def end(self) -> None:
     """Ends the process and waits for it; does nothing the second time."""
     if os.getpid() != self._owner_pid:
-      return  # A forked child holds a copy of the handle, not the worker.
+      return  # A forked child has a copy of this object but does not own the worker.
     self.stub.ended = True
     self._channel.close()
     self._process.kill()
@@ -164,13 +163,13 @@ class WorkerContext(tff.framework.SyncExecutionContext):
 
   def __init__(self, process: _Process):
     self.pid = process.pid
-    # Also runs when the context is collected and when the interpreter exits.
+    # It also runs when the context is collected and when the interpreter exits.
     self.close = end = weakref.finalize(self, process.end)
 
     def executor_stack(cardinalities):
       if not end.alive:
         raise RuntimeError('this worker context has been closed')
-      # If a connection breaks, TFF retries for ever: report the cause instead.
+      # If a connection breaks, TFF retries forever. Report the cause instead.
       process.check_running()
       cardinalities.setdefault(tff.CLIENTS, 0)
       executor = tff.framework.RemoteExecutor(process.stub)
@@ -185,7 +184,7 @@ class WorkerContext(tff.framework.SyncExecutionContext):
     )
 
   def invoke(self, comp, arg):
-    """As TFF's `invoke`; also accepts sequences that make values on access."""
+    """Invokes like TFF's `invoke`, but also accepts sequences that make values on access."""
     return super().invoke(comp, _listed(arg, comp.type_signature.parameter))
 
   def __enter__(self) -> 'WorkerContext':
@@ -196,7 +195,7 @@ class WorkerContext(tff.framework.SyncExecutionContext):
 
 
 def _listed(arg, type_spec: tff.Type | None):
-  """Returns an argument with other sequences of clients' values as lists."""
+  """Returns an argument in which lazy sequences of clients' values are lists."""
   if isinstance(arg, tff.structure.Struct):
     types = [part for _, part in tff.structure.iter_elements(type_spec)]
     parts = tff.structure.to_elements(arg)
@@ -220,7 +219,7 @@ def create_context(
   started it ends.
 
   Args:
-    max_concurrent_calls: most clients that train in parallel; at most 0: no limit.
+    max_concurrent_calls: most clients that train in parallel; 0 or less: no limit.
     start_timeout_seconds: longest wait for the worker's first answer.
 
   Returns:

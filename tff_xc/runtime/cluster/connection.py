@@ -1,9 +1,9 @@
-"""Connects a driver to Ray: to a cluster of the user, or to one that starts here.
+"""Connects a driver to the user's Ray cluster, or starts Ray on this machine.
 
-Ray that starts here listens on 127.0.0.1 only, wants a token that nobody else knows,
-and ends with the driver, even if the driver is killed (`guard`). A cluster of the user
-must want a token, too. Ray reads its token, its certificates and its time-outs from
-its own variables in the environment.
+Ray that starts here listens only on 127.0.0.1, requires a token that nobody else knows,
+and ends with the driver, even if the driver is killed (`guard`). The user's cluster must
+require a token, too. Ray reads its token, certificates and timeouts from its own
+environment variables.
 """
 
 import atexit
@@ -25,41 +25,42 @@ from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import guard
 
-# The longest time for an answer of the cluster's head.
+# The longest wait for an answer of the cluster's head.
 _HEAD_SECONDS = 20.0
-# A driver that leaves waits so long for a Ray that does not answer.
+# The longest wait for Ray when a driver disconnects.
 _LEAVE_SECONDS = 20.0
-# Variables that Ray reads in the driver, unless the user sets them.
+# Values of variables that Ray reads in the driver, unless the user sets them.
 _VARIABLES = {
-  # Otherwise Ray ends a driver without a word a minute after the head has gone.
+  # Otherwise Ray ends a driver without a message a minute after losing the head.
   'RAY_gcs_rpc_server_reconnect_timeout_s': str(10 * 24 * 3600),
-  # A driver that leaves does not wait two minutes for an unreachable head.
+  # Otherwise a driver waits two minutes for an unreachable head when it disconnects.
   'RAY_grpc_client_keepalive_timeout_ms': '20000',
   # Otherwise Ray prints on stderr, for example that nobody collects its metrics.
   'RAY_BACKEND_LOG_LEVEL': 'fatal',
-  # Workers that reserve no GPU see the machine's GPUs all the same.
+  # Let workers that reserve no GPU see the machine's GPUs.
   'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',
 }
 _CURE = 'start Ray again if you started it; the same command continues the run'
 
 _is_connected = False
-_guard: subprocess.Popen | None = None  # Of the Ray that was started here.
-# Ray's process through which we connect.
+_guard: subprocess.Popen | None = None  # The guard of the Ray that was started here.
+# The process of Ray on this machine that we are connected to.
 _nearest_raylet: psutil.Process | None = None
-# Whether a thread that waits for Ray was left behind; see `disconnect`.
+# Whether a thread of `disconnect` still waits for Ray.
 left_behind = False
 
 
 def connect(address: str = '', without_token: bool = False) -> None:
-  """Connects this process to Ray, until `disconnect`.
+  """Connects this process to Ray until `disconnect`.
 
   Args:
     address: 'IP:PORT' of a running cluster's head, or 'auto' for the cluster that
-      runs on this machine; '': $RAY_ADDRESS, and without it Ray starts here.
+      runs on this machine; '': use $RAY_ADDRESS, or start Ray here if that is not set.
     without_token: whether the cluster may serve callers without a token.
 
   Raises:
-    errors.InputError: no head answers there, or it serves callers without a token.
+    errors.InputError: no head answers at the address, Ray cannot connect, or the head
+      serves callers without a token although `without_token` is false.
   """
   global _is_connected, _nearest_raylet
   if importlib.util.find_spec('ray') is None:
@@ -87,18 +88,19 @@ def connect(address: str = '', without_token: bool = False) -> None:
 
 
 def _start() -> None:
-  """Starts Ray on this machine, for this process only."""
+  """Starts Ray on this machine for this process only."""
   global _guard
   from ray._private import ray_constants
 
-  # Ray opens its own folder to everybody. The path of a socket must be short.
+  # Ray makes its own folder accessible to everybody, so put it into a private folder. The
+  # path must be short, because the paths of sockets are limited.
   folder = tempfile.mkdtemp(prefix='tff_xc_', dir='/tmp')
   _guard = subprocess.Popen(
     [sys.executable, guard.__file__, folder],
     stdin=subprocess.PIPE,
     stdout=subprocess.DEVNULL,
     stderr=subprocess.DEVNULL,
-    start_new_session=True,  # Ctrl-C is not for it.
+    start_new_session=True,  # Ctrl-C must not end the guard.
   )
   root = str(pathlib.Path(__file__).parents[3])
   path = [root, os.environ.get('PYTHONPATH', '')]
@@ -109,7 +111,7 @@ def _start() -> None:
     guard.VARIABLE: folder,
   }
   enabled = ray_constants.ENABLE_RAY_CLUSTER
-  # Otherwise Ray replaces 127.0.0.1 by the machine's address to the outside.
+  # Otherwise Ray replaces 127.0.0.1 with the machine's external address.
   ray_constants.ENABLE_RAY_CLUSTER = False
   try:
     with _variables(values):
@@ -125,7 +127,7 @@ def _start() -> None:
 
 
 def _join(address: str, without_token: bool) -> None:
-  """Connects to a cluster of the user."""
+  """Connects to the user's cluster."""
   from ray._private import services
 
   address = services.canonicalize_bootstrap_address(address)
@@ -144,11 +146,11 @@ def _init(address: str, **more) -> None:
   import ray
 
   ray.init(address, log_to_driver=False, logging_level='ERROR', **more)
-  atexit.register(disconnect)  # It is called before Ray's own function.
+  atexit.register(disconnect)  # It runs before Ray's own exit function.
 
 
 def _serves_anybody(address: str) -> bool:
-  """Whether a head answers a call that carries no token."""
+  """Whether a cluster's head answers a call without a token."""
   import grpc
   from ray._private import tls_utils
 
@@ -176,14 +178,14 @@ def _serves_anybody(address: str) -> bool:
 
 @contextlib.contextmanager
 def _variables(values: Mapping[str, str]) -> Iterator[None]:
-  """Sets variables that Ray and its processes read, for a block."""
+  """Sets environment variables that Ray and its processes read, within the block."""
   import ray._raylet
 
   usual = {n: v for n, v in _VARIABLES.items() if n not in os.environ}
   values = {**usual, **values}
   before = {name: os.environ.get(name) for name in values}
   os.environ.update(values)
-  # Ray may have read its variables when it was imported, or connected before.
+  # Ray may have read its variables earlier, when it was imported or connected.
   ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
   ray._raylet.Config.initialize('')
   try:
@@ -198,10 +200,11 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _as_before() -> Iterator[None]:
-  """Keeps what this process does at SIGTERM, and with errors, which Ray replaces.
+  """Restores this process's handlers of SIGTERM and of errors, which Ray replaces.
 
-  Ray would print a trace of C++, or wait for the head before it prints an error. And
-  nothing is printed about lost workers, since the caller says it better.
+  Ray's handlers would print a C++ stack trace, or wait for the head before they print an
+  error. Ray's messages about lost workers are dropped, because the caller prints better
+  ones.
   """
   hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
   try:
@@ -212,13 +215,13 @@ def _as_before() -> Iterator[None]:
     worker.print_to_stdstream = lambda *args, **more: None
     sys.excepthook = hook
     in_main = threading.current_thread() is threading.main_thread()
-    if in_main and handler is not None:  # Otherwise Python cannot set it.
+    if in_main and handler is not None:  # In other cases Python cannot set the handler.
       signal.signal(signal.SIGTERM, handler)
 
 
 @contextlib.contextmanager
 def _first_output_hidden() -> Iterator[None]:
-  """Hides what Ray's C++ says of its variables; errors are raised."""
+  """Hides the messages of Ray's C++ code about its variables; errors are still raised."""
   sys.stderr.flush()
   kept = os.dup(2)
   try:
@@ -231,21 +234,21 @@ def _first_output_hidden() -> Iterator[None]:
 
 
 def _find_raylet() -> psutil.Process | None:
-  """Returns Ray's process of this machine, if it can be seen."""
+  """Returns Ray's main process on this machine, or None if it is not visible."""
   from ray._private import worker
 
   socket = worker._global_node.raylet_socket_name
   for process in psutil.process_iter():
-    with contextlib.suppress(psutil.Error):  # It has ended.
+    with contextlib.suppress(psutil.Error):  # The process may have ended.
       if process.name() == 'raylet' and socket in ' '.join(process.cmdline()):
         return process
   return None
 
 
 def check_node() -> None:
-  """Raises WorkersError if this machine's node has ended; takes 0.1 ms.
+  """Raises WorkersError if this machine's Ray node has ended; takes 0.1 ms.
 
-  Ray would end the driver without a word when it next uses the node's store.
+  Otherwise Ray would end the driver without a message at the next use of the node's store.
   """
   ended = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
   with contextlib.suppress(psutil.NoSuchProcess):
@@ -255,7 +258,7 @@ def check_node() -> None:
 
 
 def alive() -> dict[str, int]:
-  """Returns the CPUs of each living node, by the node's id.
+  """Returns the number of CPUs of each living node, by the node's id.
 
   Raises:
     client_error.WorkersError: the head does not answer.
@@ -280,10 +283,10 @@ def alive() -> dict[str, int]:
 
 
 def disconnect() -> None:
-  """Leaves Ray, and ends the Ray that was started here.
+  """Disconnects from Ray, and ends Ray if it was started here.
 
-  If Ray does not answer, a thread of this process stays behind in Ray's code, and
-  `left_behind` is true: the process may then crash when it ends, unless it ends with
+  If Ray does not answer, a thread of this process keeps running in Ray's code, and
+  `left_behind` becomes true. The process may then crash at its exit unless it calls
   `os._exit`, as `launch.app` does.
   """
   global _guard, _is_connected, _nearest_raylet, left_behind
@@ -299,7 +302,7 @@ def disconnect() -> None:
     leaving.join(_LEAVE_SECONDS)
   finally:
     if leaving.is_alive():
-      atexit.unregister(ray.shutdown)  # It would not end at the exit, either.
+      atexit.unregister(ray.shutdown)  # At the exit, it would hang, too.
       left_behind = True
     if _guard is not None:
       _guard.stdin.close()

@@ -1,4 +1,4 @@
-"""The execution context: TFF computations on several machines."""
+"""The execution context that runs TFF computations on several machines."""
 
 import itertools
 import weakref
@@ -20,7 +20,7 @@ class ClusterContext(context.InProcessContext):
     self._has_data = False  # Whether workers may read the run's data.
 
   def metrics(self) -> dict[str, float]:
-    """Returns what the last clients cost between the machines."""
+    """Returns the network costs and worker counts of the last clients."""
     return {name: float(n) for name, n in self._roster.measured.items()}
 
   def offer_data(self, source, fingerprint) -> None:

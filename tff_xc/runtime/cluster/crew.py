@@ -1,4 +1,4 @@
-"""Workers that are actors of Ray, on all machines of a cluster."""
+"""Starts workers as Ray actors on all machines of a cluster."""
 
 import os
 import pickle
@@ -12,21 +12,21 @@ from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import connection, dispatch, worker as worker_lib
 from tff_xc.runtime.in_process import phases
 
-# In the environment of Ray on a machine: the machine's own copy of the data.
+# Ray's environment on a machine may name the machine's own copy of the data.
 DATA_VARIABLE = 'TFF_XC_WORKER_DATA_DIR'
-# Seconds between looks at which machines there are.
+# The number of seconds between checks for new machines.
 _LOOK_SECONDS = 10.0
-# What a worker raises if its machine fails, and not our code.
+# The exceptions of a worker whose machine fails; other exceptions come from our code.
 _OF_MACHINES = (OSError, MemoryError)
-# Calls that an actor takes at a time; `dispatch` gives it fewer.
+# The most simultaneous calls of an actor; `dispatch` makes fewer.
 _CALLS = 256
 
 
 class RayCrew:
   """The workers (`worker.Worker`) of a run.
 
-  Each node has as many as its CPUs allow. A worker trains `threads` clients at a
-  time and reserves as many CPUs; 0: one worker of a node reserves all.
+  Each node has as many workers as its CPUs allow. A worker trains `threads` clients in
+  parallel and reserves as many CPUs. With 0, one worker reserves all CPUs of its node.
   """
 
   def __init__(self, threads: int = 0):
@@ -35,16 +35,16 @@ class RayCrew:
     self._ray = ray
     self._threads = threads
     self._actors: dict[str, Any] = {}
-    self._nodes: dict[str, str] = {}  # By worker.
-    self._infos: dict[str, dispatch.Info] = {}  # Of those that are ready.
-    self._starting: dict[str, Any] = {}  # What a worker must answer first.
-    self._refused: set[str] = set()  # Nodes with other data or another program.
-    self._told: set[str] = set()  # Nodes whose trouble was printed.
-    self._had_one = False  # Whether a worker of this run was ready.
+    self._nodes: dict[str, str] = {}  # The node of each worker.
+    self._infos: dict[str, dispatch.Info] = {}  # The workers that are ready.
+    self._starting: dict[str, Any] = {}  # Tickets of workers that are still starting.
+    self._refused: set[str] = set()  # Nodes with different data or a different program.
+    self._told: set[str] = set()  # Nodes with a printed warning.
+    self._had_one = False  # Whether any worker of this run was ready.
     self._count = 0
     self._looked = -_LOOK_SECONDS
     self._data = b''
-    self.workers()  # They start while the driver reads its data.
+    self.workers()  # The workers start while the driver reads its data.
     if len(self._actors) > phases.MOST_BLOCKS:
       print(
         f'at most {phases.MOST_BLOCKS} of {len(self._actors)} workers have something'
@@ -58,14 +58,14 @@ class RayCrew:
     self._data = pickle.dumps((source, fingerprint))
     self._had_one = False
     self._refused.clear()
-    for name in self._actors:  # They may have those of another run.
+    for name in self._actors:  # The workers may have opened the data of another run.
       self._infos.pop(name, None)
       self._prepare(name)
 
   def workers(self) -> dict[str, dispatch.Info]:
     """Returns the workers that are ready, by names that are never reused.
 
-    It begins to start workers where machines have joined or workers have ended.
+    It also starts workers on machines that have joined or whose workers have ended.
     """
     now = time.monotonic()
     if now - self._looked >= _LOOK_SECONDS:
@@ -91,7 +91,7 @@ class RayCrew:
         max_concurrency=_CALLS,
         max_restarts=0,
         max_task_retries=0,
-        enable_task_events=False,  # The head would remember every task.
+        enable_task_events=False,  # Otherwise the head would store every task.
         scheduling_strategy=scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False),
       )(_Actor)
       self._nodes[name] = node
@@ -103,7 +103,7 @@ class RayCrew:
     self._starting[name] = self.call(name, 'prepare', program, self._data)
 
   def _welcome(self) -> None:
-    """Continues with the workers that have started."""
+    """Accepts or refuses the workers that have started."""
     waiting = list(self._starting.values())
     done = self.wait(waiting, 0, len(waiting)) if waiting else []
     for name, ticket in list(self._starting.items()):
@@ -111,7 +111,7 @@ class RayCrew:
         continue
       try:
         info, wrong = self.result(ticket)
-      except dispatch.LostError as e:  # Another one is started.
+      except dispatch.LostError as e:  # Another worker will be started.
         self._tell(self._nodes[name], f'a worker could not start ({e})')
         self.dismiss(name)
         continue
@@ -122,7 +122,7 @@ class RayCrew:
         self._infos[name] = info
 
   def _refuse(self, node: str, why: str) -> None:
-    """Gives a node nothing to do until Ray starts there again."""
+    """Excludes a node until Ray starts there again."""
     self._refused.add(node)
     for name in [n for n, of in self._nodes.items() if of == node]:
       self.dismiss(name)
@@ -131,22 +131,22 @@ class RayCrew:
     self._tell(node, f'{why}; it is left out')
 
   def _tell(self, node: str, what: str) -> None:
-    """Prints what is wrong with a node, once."""
+    """Prints a warning about a node, at most once for each node."""
     if node not in self._told:
       self._told.add(node)
       print(f'\n{what}', file=sys.stderr)
 
   def call(self, worker: str, method: str, *args: Any) -> Any:
-    """Calls a worker's method; returns a ticket at once."""
+    """Calls a worker's method asynchronously; returns a ticket."""
     return self._here(getattr(self._actors[worker], method).remote, *args)
 
   def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:
-    """Returns the tickets that are done, when one is or the time is over."""
+    """Waits until `most` tickets are done or time is over; returns those that are done."""
     done, _ = self._here(self._ray.wait, list(tickets), num_returns=most, timeout=seconds)
     return done
 
   def result(self, ticket) -> Any:
-    """Returns what the method returned."""
+    """Returns the result of the call with this ticket."""
     exceptions = self._ray.exceptions
     while True:
       connection.check_node()
@@ -154,27 +154,27 @@ class RayCrew:
         return self._ray.get(ticket, timeout=_LOOK_SECONDS)
       except exceptions.GetTimeoutError:
         connection.alive()  # It raises if the cluster is gone.
-      except exceptions.RayTaskError as e:  # Of our own code.
+      except exceptions.RayTaskError as e:  # Our own code in the worker raised it.
         raise _of_worker(e, exceptions.RayError) from e
       except (exceptions.RayError, OSError) as e:
         connection.alive()
         raise dispatch.LostError(_reason(e)) from e
 
   def dismiss(self, worker: str) -> None:
-    """Ends a worker, which may not react."""
+    """Ends a worker, even one that does not respond."""
     for kept in (self._infos, self._starting, self._nodes):
       kept.pop(worker, None)
     actor = self._actors.pop(worker, None)
     if actor is not None:
-      connection.alive()  # Ray would wait for a head that is gone.
+      connection.alive()  # Otherwise Ray would wait for a head that is gone.
       self._ray.kill(actor, no_restart=True)
 
   def share(self, value: Any) -> '_Shared':
-    """Returns a value for several calls' arguments."""
+    """Stores a value that several calls have as an argument."""
     return _Shared(self._here(self._ray.put, value))
 
   def _here(self, call, *args, **more):
-    """Returns what a call returns that needs Ray on this machine, and its store."""
+    """Runs a call that needs Ray and its store on this machine; raises WorkersError."""
     connection.check_node()
     try:
       return call(*args, **more)
@@ -191,7 +191,7 @@ class RayCrew:
 
 
 def _of_worker(error, ray_error: type[Exception]) -> Exception:
-  """Returns what to raise for an error of a worker's code."""
+  """Returns the exception to raise for an error of a worker's code."""
   cause = error.cause
   if isinstance(cause, client_error.ChangedError):
     return cause
@@ -207,13 +207,13 @@ def _reason(error) -> str:
   """Returns an error of Ray as one line."""
   lines = [line.strip() for line in str(error).splitlines() if line.strip()]
   first = lines[0] if lines else type(error).__name__
-  if 'creation task' in first:  # The error itself is at the end of its trace.
+  if 'creation task' in first:  # The actual error is at the end of the trace.
     return lines[-1]
   return first
 
 
 class _Shared:
-  """A value in Ray's store: a machine fetches it once."""
+  """A value in Ray's store, which each machine fetches once."""
 
   def __init__(self, ref):
     self._ref = ref
@@ -225,7 +225,7 @@ class _Shared:
 
 
 class _Actor(worker_lib.Worker):
-  """A worker in a process of Ray."""
+  """A worker in one of Ray's processes."""
 
   def __init__(self, threads: int, path: Sequence[str]):
     sys.path.extend(p for p in path if p not in sys.path)
@@ -233,7 +233,10 @@ class _Actor(worker_lib.Worker):
     super().__init__(threads)
 
   def prepare(self, program: dict, data: bytes) -> tuple[dispatch.Info, str]:
-    """Opens this machine's copy of the data; returns what is wrong here, or ''."""
+    """Opens this machine's copy of the data, if it has one.
+
+    Returns the worker's description, and a phrase that says what is wrong, or ''.
+    """
     import ray
 
     wrong = difference(program, describe_program())
@@ -259,7 +262,7 @@ class _Actor(worker_lib.Worker):
 
 
 def describe_program() -> dict:
-  """Returns what a worker's numbers depend on, by what it is called."""
+  """Returns checksums and versions that affect a worker's results, by their names."""
   return {
     **{
       f'source files of {name} with the checksum': checksum
@@ -270,7 +273,7 @@ def describe_program() -> dict:
 
 
 def difference(here: dict, there: dict) -> str:
-  """Returns how a worker's program differs from this driver's, or ''."""
+  """Returns a phrase for the first difference between a worker's and this program, or ''."""
   for name in {**here, **there}:
     if here.get(name) != there.get(name):
       return (

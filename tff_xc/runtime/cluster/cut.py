@@ -1,7 +1,7 @@
-"""Phases cut at their selects, for clients that are far from the server.
+"""Splits phases at their selects, for clients on other machines than the server.
 
-Clients first compute their keys, the server makes the slices of these, and the
-clients go on with them. Neither side then needs what the other has.
+Clients first compute their keys, the server computes the slices for these keys, and the
+clients continue with the slices. Neither side needs the other's values.
 """
 
 import numpy as np
@@ -18,12 +18,13 @@ from tff_xc.runtime.in_process import (
 
 
 class CutPhase(phases.Phase):
-  """The graph calls of a phase, with a client's part in two.
+  """The graph calls of a phase in which a client's part has two halves.
 
-  `keys` computes a client's keys by name of the select, and `rows` the rows of any
-  number of keys. `client` then works on the rows (`rows_of`) of several clients' keys
-  and the places (`places_of`) of its own. `server_inputs` and `kept_inputs` are types
-  of the server's values and of a client's earlier ones that they read.
+  `keys` computes a client's keys for each select, by name, and `rows` computes the rows of
+  any number of keys. `client` then gets the rows (`rows_of`) of several clients' keys, and
+  the indices (`places_of`) of its own keys in them. `server_inputs` and `kept_inputs` are
+  the types of the values that they read from the server and from a client's earlier
+  phases.
   """
 
   def __init__(self, program: program_lib.Program, number: int):
@@ -100,7 +101,7 @@ def _own_slices(environment: dict, name: str, found: program_lib.Select):
 
 
 def _stacked(element: tff.Type) -> tff.Type:
-  """Returns the type of any number of slices, side by side."""
+  """Returns the type of any number of stacked slices."""
   if isinstance(element, tff.TensorType):
     return tff.TensorType(element.dtype, [None, *element.shape])
   return tff.StructType([_stacked(part) for part in values.members(element)])
@@ -116,5 +117,5 @@ def rows_of(select: str) -> str:
 
 
 def places_of(select: str) -> str:
-  """Returns the name of the places of a client's keys in the rows."""
+  """Returns the name of the indices of a client's keys in the rows."""
   return f'{select}/places'

@@ -1,7 +1,7 @@
-"""Hands a cohort's blocks to workers, and joins the results in their order.
+"""Assigns a cohort's blocks to workers, and joins the results in order.
 
-Whatever happens to workers, each block enters the sums once, and at its place:
-a lost worker's blocks are done by others, with the same numbers.
+Even if workers are lost, each block enters the sums exactly once and in its place. Other
+workers repeat the blocks of a lost worker, with the same results.
 """
 
 import collections
@@ -20,18 +20,18 @@ from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import cut, messages
 from tff_xc.runtime.in_process import phases as phases_lib
 
-# A run without workers waits at least so long: each imports TensorFlow first.
+# A run without workers waits at least this long, because workers first import TensorFlow.
 _START_SECONDS = 240.0
 _POLL_SECONDS = 1.0
-# A worker that made no progress is asked for it, and answers at once if it lives.
+# The longest wait for a worker's answer to the question how long it has been idle.
 _ANSWER_SECONDS = 10.0
-# A block whose workers are lost so many times in a row is given up.
+# A block is given up if this many workers are lost with it.
 _MOST_LOST = 3
-# What a computation's clients cost between the machines, by the names of metrics.
+# Metrics of the clients of a computation.
 MEASURED = (
-  'workers',  # That did a part.
-  'workers_lost',  # That ended, or were ended because they made no progress.
-  # From the driver, the server's values once for each machine, without programs.
+  'workers',  # Workers that ran clients.
+  'workers_lost',  # Workers that ended, or were ended because they made no progress.
+  # Bytes from the driver, with the server's values once for each machine, without programs.
   'worker_bytes_down',
   'worker_bytes_up',
 )
@@ -39,14 +39,14 @@ _rounds = itertools.count()
 
 
 class LostError(RuntimeError):
-  """A worker has ended; what it was doing must be done by another."""
+  """A worker has ended; another worker must repeat its blocks."""
 
 
 class Info(NamedTuple):
   """Describes a worker."""
 
-  threads: int  # Clients that it trains in parallel.
-  machine: str  # Workers on one machine have the same text.
+  threads: int  # The number of clients that it trains in parallel.
+  machine: str  # The machine's name, the same for all workers on one machine.
   reads_data: bool = False  # Whether it reads clients' values itself.
 
 
@@ -55,25 +55,25 @@ class Member:
   """A worker as the driver sees it."""
 
   info: Info
-  heard: float  # When it last answered or trained a client, by `time.monotonic`.
-  # What it is doing: the clients of a block, by ticket.
+  heard: float  # The time of its last answer or trained client, by `time.monotonic`.
+  # The clients of each block that it is running, by ticket.
   tickets: dict[Any, range] = dataclasses.field(default_factory=dict)
 
 
 class Roster:
-  """The workers and what they are doing; it outlives a round."""
+  """The workers and their current blocks, for all rounds."""
 
   def __init__(self, crew, timeout_seconds: float):
     self.crew = crew  # A `crew.RayCrew`.
-    self.timeout = timeout_seconds  # That a worker may make no progress.
+    self.timeout = timeout_seconds  # A worker without progress for longer is given up.
     self.members: dict[str, Member] = {}
-    self.ready: set[str] = set()  # Those that can take something now.
+    self.ready: set[str] = set()  # Names of workers that can take a block now.
     # `MEASURED` of the last phase with clients.
     self.measured = dict.fromkeys(MEASURED, 0)
     self.lock = threading.Lock()  # Held by the phase that uses the workers.
 
   def refresh(self) -> None:
-    """Adds the workers that have joined."""
+    """Adds workers that have joined."""
     found = self.crew.workers()
     self.ready = set(found)
     for name, info in found.items():
@@ -85,7 +85,7 @@ class Dispatch:
   """Runs the clients of a computation's phases; see `execution.run`."""
 
   def __init__(self, roster: Roster, number: int, proto, program, argument, home):
-    """`number` and `proto` are the program's in `messages.Block`."""
+    """Prepares; `number` and `proto` are the fields `program` and `proto` of `messages.Block`."""
     self._roster = roster
     self._crew = roster.crew
     self._number, self._proto = number, proto
@@ -105,21 +105,21 @@ class Dispatch:
     self._phase, self._kept, self._server = phase, kept, server
     self._round = next(_rounds)
     self._num_clients = len(kept)
-    # With larger blocks, one process would add the numbers in another order.
+    # Blocks have the same size as in one process, so that sums have the same order.
     size = phases_lib.block_size(self._num_clients)
-    self._folds = size < self._num_clients  # Otherwise the driver adds them up.
+    self._folds = size < self._num_clients  # Otherwise the driver folds the results.
     self._waiting = blocks(self._num_clients, size if self._folds else 1)
     self._lost = collections.Counter()
     self._sums = phases_lib.Sums(phase, server, self._home, self._num_clients)
     self._done = {}
     self._joined = 0
-    self._machines = set()  # That took a part.
+    self._machines = set()  # The machines that got blocks.
     sent = messages.pack(server, phase.server_inputs)
     self._shared_server = self._crew.share(sent)
     try:
       self._run()
     finally:
-      for member in self._roster.members.values():  # The round may be given up.
+      for member in self._roster.members.values():  # After an error, calls may be pending.
         member.tickets.clear()
     size = messages.num_bytes(sent) * len(self._machines)
     self._measured['worker_bytes_down'] += size
@@ -143,7 +143,7 @@ class Dispatch:
       self._dismiss_silent()
 
   def _hand_out(self) -> None:
-    """Gives waiting blocks to the workers that have room, least busy first."""
+    """Assigns waiting blocks to the workers that have room, the least busy first."""
     while self._waiting:
       block = self._waiting[0]
       free = [
@@ -163,11 +163,11 @@ class Dispatch:
       self._start(name, block)
 
   def _room(self, member: Member, block: range) -> bool:
-    """Whether a worker can take a block more.
+    """Whether a worker can take one more block.
 
-    It has enough for its threads, and one that waits for its rows meanwhile. A
-    block that was lost with a worker is alone on the next one, so that the one
-    to blame is found.
+    A worker gets enough blocks for its threads, and one more that meanwhile waits for its
+    rows. A block that was lost with a worker runs alone on the next worker, to find out
+    which block causes the loss.
     """
     doing = member.tickets.values()
     if any(self._lost[clients[0]] for clients in (block, *doing)):
@@ -198,7 +198,7 @@ class Dispatch:
     )
 
   def _own(self, clients: range, reads_data: bool) -> list:
-    """Returns the clients' own parameters as they are sent; [] if none is read."""
+    """Returns the clients' own parameters in the form of messages; [] if none is read."""
     phase, given = self._phase, self._argument.only_own
     reads = {*phase.client.inputs, *phase.keys.inputs}
     if self._program.parameter not in reads:
@@ -215,17 +215,17 @@ class Dispatch:
     self._roster.members[name].tickets[ticket] = clients
 
   def _take(self, name: str, ticket) -> None:
-    """Takes what a worker returned."""
+    """Processes the result of a worker's call."""
     member = self._roster.members.get(name)
     if member is None or ticket not in member.tickets:
-      return  # It has been lost meanwhile.
+      return  # The worker has been lost meanwhile.
     try:
       found = self._crew.result(ticket)
     except LostError as e:
       self._lose(name, str(e))
       return
     except client_error.ChangedError as e:
-      # No error of workers, after which the rounds so far would be saved.
+      # Do not raise a WorkersError, after which the rounds so far would be saved.
       raise errors.InputError(f'a worker on {member.info.machine}: {e}') from e
     clients = member.tickets.pop(ticket)
     member.heard = time.monotonic()
@@ -238,14 +238,14 @@ class Dispatch:
       self._measured['worker_bytes_up'] += size
       self._done[clients[0]] = clients, found
       self._join()
-    else:  # The keys of its rows.
+    else:  # The worker returned the keys of the rows that it needs.
       self._measured['worker_bytes_up'] += messages.num_bytes(found)
       rows = self._rows(clients, found)
-      block = self._block(clients, [])  # It has the clients' own.
+      block = self._block(clients, [])  # The worker already has the clients' parameters.
       self._call(name, 'train', clients, block, rows)
 
   def _rows(self, clients: range, found) -> messages.Arrays:
-    """Returns the rows of a block's keys."""
+    """Computes the rows for a block's keys."""
     keys = {name: tf.constant(each) for name, each in found.items()}
     try:
       rows = self._phase.rows({**self._server, **keys}, self._home)
@@ -254,7 +254,7 @@ class Dispatch:
     return messages.pack(rows, self._phase.rows.outputs)
 
   def _join(self) -> None:
-    """Joins the blocks that are next in order."""
+    """Joins the finished blocks that are next in order."""
     while self._joined in self._done:
       clients, found = self._done.pop(self._joined)
       types = self._phase.client.outputs
@@ -267,8 +267,8 @@ class Dispatch:
         self._sums.add([messages.unpack(v, types, borrowed=True) for v in found.folded])
       self._joined = clients.stop
 
-  def _lose(self, name: str, why: str, cure: str = 'perhaps for want of memory') -> None:
-    """Gives what a lost worker was doing to others."""
+  def _lose(self, name: str, why: str, cure: str = 'perhaps because memory ran out') -> None:
+    """Removes a lost worker, and lets its blocks wait for other workers."""
     self._measured['workers_lost'] += 1
     member = self._roster.members.pop(name)
     self._crew.dismiss(name)
@@ -291,13 +291,13 @@ class Dispatch:
     return client_error.ClientError(clients[0], self._num_clients, cause, clients[-1])
 
   def _dismiss_silent(self) -> None:
-    """Gives up workers that make no progress; a large block takes its time."""
+    """Gives up workers that make no progress; a long block with progress is fine."""
     for name, member in list(self._roster.members.items()):
       try:
         if not self._is_silent(name, member):
           continue
         why = f'no progress within --worker_timeout={self._roster.timeout:g} seconds'
-        cure = 'perhaps since a client takes longer: give a higher one'
+        cure = 'perhaps because a client takes longer: give a higher one'
         self._lose(name, why, cure)
       except LostError as e:
         self._lose(name, str(e))
@@ -306,7 +306,7 @@ class Dispatch:
     now = time.monotonic()
     if not member.tickets or now - member.heard <= self._roster.timeout:
       return False
-    # This process may have been slow to take what the worker has answered.
+    # The worker may have answered, if this process was slow to process the result.
     if self._crew.wait(list(member.tickets), 0):
       return False
     ticket = self._crew.call(name, 'idle_seconds')
@@ -316,7 +316,7 @@ class Dispatch:
     return now - member.heard > self._roster.timeout
 
   def _wait_for_workers(self) -> None:
-    """Waits a moment, since no worker is there."""
+    """Waits a moment because no worker is free; raises WorkersError after a long time."""
     most = max(self._roster.timeout, _START_SECONDS)
     if time.monotonic() - self._alone_since > most:
       raise client_error.WorkersError(

@@ -1,10 +1,11 @@
-"""Ends the processes of Ray that a driver started, however the driver ended.
+"""Ends the Ray processes that a driver started, no matter how the driver ended.
 
   python guard.py FOLDER < PIPE
 
-The driver holds the other end of the pipe, which closes when the driver ends or is
-killed. Ray's main processes then end by themselves, but its agents live on for a
-minute. All of them have `VARIABLE` in their environment. The folder is removed last.
+The driver has the other end of the pipe, which closes when the driver ends or is
+killed. Ray's main processes then end by themselves, but its agents would live on for a
+minute. All these processes have `VARIABLE` in their environment. The folder is removed
+last.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ import time
 
 import psutil
 
-# Names the folder in the environment of everything that Ray starts.
+# This variable names the folder in the environment of every process that Ray starts.
 VARIABLE = 'TFF_XC_RAY_FOLDER'
 
 
@@ -24,7 +25,7 @@ def left(folder: str) -> list[psutil.Process]:
   """Returns the living processes that belong to a folder."""
   found = []
   for process in psutil.process_iter():
-    # It has ended, or belongs to another user.
+    # The process may have ended, or belong to another user.
     with contextlib.suppress(psutil.Error, OSError):
       if process.environ().get(VARIABLE) == folder:
         found.append(process)
@@ -32,12 +33,12 @@ def left(folder: str) -> list[psutil.Process]:
 
 
 def main(folder: str) -> None:
-  """Waits for the driver's end, then ends what is left."""
-  signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Meant for the driver, too.
+  """Waits for the driver's end, then ends the remaining processes."""
+  signal.signal(signal.SIGTERM, signal.SIG_IGN)  # A SIGTERM to all processes comes here, too.
   os.read(sys.stdin.fileno(), 1)
   while processes := left(folder):
     for process in processes:
-      with contextlib.suppress(psutil.Error):  # It has ended.
+      with contextlib.suppress(psutil.Error):  # The process may have ended.
         process.kill()
     time.sleep(0.05)
   shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a driver and its workers send each other: plain objects and NumPy arrays."""
+"""The messages between a driver and its workers: plain objects and NumPy arrays."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,20 +12,20 @@ from tensorflow.python.framework import ops
 
 from tff_xc.runtime.in_process import expressions, graph_call, values
 
-# Leaves of values by name, in the order of `values.leaves`.
+# The leaves of values by name, in the order of `values.leaves`.
 Arrays = dict[str, list[np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-  """Names a client's value, which a worker reads from its own disk."""
+  """Identifies a client's value, which a worker reads from its own disk."""
 
   round_number: int  # The round, from 0.
-  place: int  # The client's place in the round's cohort.
+  place: int  # The client's index in the round's cohort.
 
 
 class Referenced(Sequence):
-  """The values of a round's clients, and their references."""
+  """The values of a round's clients, and references to these values."""
 
   def __init__(self, values_: Sequence, round_number: int):
     self._values, self._round = values_, round_number
@@ -48,23 +48,22 @@ class Block:
   program: int  # Identifies the program.
   proto: Any  # The program's protocol buffer, shared: `get` returns it.
   phase: int  # The phase's number.
-  first: int  # The first client's place in the cohort.
-  # Each client's own parameter, its leaves or a `Reference`; empty if it is not
-  # read, or was sent before.
+  first: int  # The first client's index in the cohort.
+  # The leaves of each client's own parameter, or a `Reference`; empty if the parameter is
+  # not read or was sent before.
   clients: list[list[np.ndarray] | Reference]
-  kept: list[Arrays]  # Each client's values of earlier phases.
-  # Leaves of the server's values that clients read, shared: `get` returns them.
+  kept: list[Arrays]  # Each client's values from earlier phases.
+  # The leaves of the server's values that clients read, shared: `get` returns them.
   server: Any
-  # Whether the worker folds the clients; otherwise it returns the values to
-  # fold.
+  # Whether the worker folds the clients' values. Otherwise it returns the values to fold.
   folds: bool
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-  """What became of a block."""
+  """The result of a block."""
 
-  # The accumulators if the block folds; otherwise each client's values to fold.
+  # The accumulators if the worker folds; otherwise each client's values to fold.
   folded: Arrays | list[Arrays]
   kept: list[Arrays]  # Each client's values for later phases.
 
@@ -73,17 +72,17 @@ class Trained:
 class Failed:
   """A client's computation failed."""
 
-  client_index: int  # Its place in the cohort.
-  reason: str  # Why.
+  client_index: int  # The client's index in the cohort.
+  reason: str  # The error message.
 
 
 def pack(found: Mapping[str, Any], types: Mapping[str, tff.Type]) -> Arrays:
-  """Returns the leaves of values of ours as arrays."""
+  """Returns the leaves of the runtime's values as arrays, by name."""
   return {name: arrays(found[name], kind) for name, kind in types.items()}
 
 
 def arrays(value, type_spec: tff.Type) -> list[np.ndarray]:
-  """Returns the leaves of a value of ours as arrays; see `pack`."""
+  """Returns the leaves of one of the runtime's values as arrays."""
   found = []
   for leaf in values.leaves(value, type_spec):
     leaf = graph_call.readable(leaf)
@@ -100,8 +99,8 @@ def unpack(
 ) -> dict[str, Any]:
   """Inverts `pack`; names without a type are left out.
 
-  Borrowed values are only read, and never given up (`updates.donate`): they share
-  the arrays' memory if nobody can write there, which costs less than to copy.
+  `borrowed` promises that values are only read, and never donated (`updates.donate`). They
+  then share the memory of read-only arrays, which avoids a copy.
   """
   return {
     name: values.unflatten(tensors(leaves, borrowed), types[name])
@@ -113,13 +112,13 @@ def unpack(
 def tensors(leaves: list[np.ndarray], borrowed: bool = False) -> list[tf.Tensor]:
   """Returns arrays as tensors; see `unpack`."""
   return [
-    _shared(leaf) if borrowed and not leaf.flags.writeable else tf.constant(leaf)  # It copies.
+    _shared(leaf) if borrowed and not leaf.flags.writeable else tf.constant(leaf)  # A copy.
     for leaf in leaves
   ]
 
 
 def _shared(leaf: np.ndarray) -> tf.Tensor:
-  """Returns a tensor in an array's memory; a copy if that is not aligned."""
+  """Returns a tensor in an array's memory, or a copy if the memory is not aligned."""
   current = context.context()
   current.ensure_initialized()
   return ops.EagerTensor(leaf, current.device_name, None)

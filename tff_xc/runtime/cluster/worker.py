@@ -1,7 +1,7 @@
-"""A worker: the in-process runtime on a share of a cohort's clients.
+"""A worker, which runs blocks of a cohort's clients with the in-process runtime.
 
-It knows nothing of the engine that calls it. Several threads may call it at
-once; the clients of all calls share the worker's threads.
+It does not depend on Ray. Several threads may call it at once; the clients of all calls
+share the worker's threads.
 """
 
 import threading
@@ -25,28 +25,28 @@ class Worker:
   def __init__(self, threads: int, device: str = ''):
     self._clients = context.new_clients(threads, device)(0)
     self._programs = {}
-    self._servers = {}  # The server's values, of the current round only.
-    self._begun = {}  # Blocks that wait for rows, by their first client.
+    self._servers = {}  # The server's values of the current round.
+    self._begun = {}  # Blocks that wait for rows, by round and first client.
     self._values_of: Callable[[int], Any] | None = None
     self._check_data: Callable[[], None] | None = None
     self._lock = threading.Lock()
     self._folding = threading.Lock()
     self._compiling = threading.Lock()
-    self._progress = time.monotonic()  # When it last read or ran a client.
+    self._progress = time.monotonic()  # The time when it last read or ran a client.
 
   def idle_seconds(self) -> float:
-    """Returns how long ago it last read a client's values, or ran a client."""
+    """Returns the seconds since it last read a client's values or ran a client."""
     return time.monotonic() - self._progress
 
   def open_data(self, values_of: Callable[[int], Any], check: Callable[[], None]) -> None:
-    """Lets clients' values be read here; see `registry.offer_data`."""
+    """Sets the functions that read clients' values here; see `registry.offer_data`."""
     self._values_of, self._check_data = values_of, check
 
   def keys(self, block: messages.Block):
-    """Returns the distinct keys of a block's clients, int32 [U] by select.
+    """Returns the distinct keys of a block's clients, int32 [U] for each select by name.
 
-    The block then waits for their rows (`train`). Returns `messages.Failed` if a
-    client fails.
+    The block then waits for the rows of these keys (`train`). Returns `messages.Failed` if
+    a client fails.
     """
     program, phase = self._phase(block)
     arguments = self._arguments(block, program)
@@ -74,7 +74,7 @@ class Worker:
     program, phase = self._phase(block)
     if phase.selects:
       begun = self._begun.pop((block.round, block.first), None)
-      if begun is None:  # Of a round that was given up: nobody waits for it.
+      if begun is None:  # The block's round was given up, so nobody waits for the result.
         return messages.Failed(block.first, 'its round was given up')
       arguments, places = begun
     else:
@@ -141,12 +141,12 @@ class Worker:
     return program, phases[block.phase]
 
   def _arguments(self, block: messages.Block, program) -> list:
-    """Returns the parameter as each client sees it."""
-    if not block.clients:  # They read none.
+    """Returns each client's view of the parameter."""
+    if not block.clients:  # The clients do not read the parameter.
       return [()] * len(block.kept)
     try:
       return [self._argument(each, program) for each in block.clients]
-    finally:  # Of what cannot be read, a change is the better reason.
+    finally:  # If reading fails because the data changed, report the change.
       if any(isinstance(each, messages.Reference) for each in block.clients):
         self._refuse_changes()
 
@@ -165,7 +165,7 @@ class Worker:
       raise client_error.ChangedError(str(e)) from e
 
   def _values(self, block: messages.Block, phase) -> tuple[dict, list[dict]]:
-    """Returns the server's values, and each client's of earlier phases."""
+    """Returns the server's values, and each client's values from earlier phases."""
     kept = [messages.unpack(each, phase.kept_inputs) for each in block.kept]
     return self._server(block, phase), kept
 
@@ -175,16 +175,16 @@ class Worker:
       if block.round not in self._servers:
         found = messages.unpack(block.server.get(), phase.server_inputs, borrowed=True)
         if block.round < max(self._servers, default=0):
-          return found  # Of a round that was given up; a newer one has begun.
+          return found  # This round was given up, and a newer one has begun.
         self._servers = {block.round: found}
         old = [key for key in self._begun if key[0] != block.round]
-        for key in old:  # Of a round that was given up.
+        for key in old:  # These blocks belong to a round that was given up.
           del self._begun[key]
       return self._servers[block.round]
 
 
 def of_client(value, parameter_type: tff.Type):
-  """Returns the parameter as a client sees it, whose only own part is `value`."""
+  """Returns the view of the parameter of a client whose only own part is `value`."""
   if values.at_clients(parameter_type):
     return values.from_python(value, parameter_type.member)
   if values.contains_placement(parameter_type) and isinstance(parameter_type, tff.StructType):

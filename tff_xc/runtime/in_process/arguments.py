@@ -42,17 +42,17 @@ class Argument:
 
   @property
   def only_own(self) -> Sequence | None:
-    """The sequence of clients' values if the argument has exactly one."""
+    """The sequence of clients' values if the argument has exactly one, or None."""
     found = []
     self._view(lambda value, _: value, lambda given, _: found.append(given))
     return found[0] if len(found) == 1 else None
 
   def of_server(self):
-    """Returns the argument as the server sees it."""
+    """Returns the server's view of the argument, without clients' values."""
     return self._view(lambda value, _: value, lambda given, _: ())
 
   def of_client(self, index: int):
-    """Returns the argument as a client sees it, made on access."""
+    """Returns a client's view of the argument; lazy values are made here."""
 
     def shared(value, type_spec):
       is_placed = isinstance(type_spec, tff.FederatedType)
@@ -75,7 +75,7 @@ class Argument:
     )
 
   def release(self) -> None:
-    """Drops the given-up tensors."""
+    """Drops the references to donated tensors."""
 
     def drop(value, type_spec):
       values.map_leaves(

@@ -1,6 +1,6 @@
-"""The execution context: TFF computations in this process.
+"""The execution context that runs TFF computations in this process.
 
-It runs the computations that TFF's worker runs, without serialization. Values
+It runs the same computations as TFF's worker, without serialization. Values
 stay tensors between calls. Clients run in parallel on threads. Sums are folded
 in the clients' order, so that equal seeds give equal results.
 """
@@ -54,10 +54,10 @@ class InProcessContext(tff.framework.SyncContext):
   def invoke(self, comp: tff.Computation, arg: Any):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
-    The clients' values are a list, or a sequence that makes them on access. A
-    thread then accesses a client's value shortly before the client starts. It
-    raises `expressions.UnsupportedError`, before anything has run, for a part that
-    it cannot run, and `client_error.ClientError` if a client fails.
+    The clients' values are a list, or a sequence that makes them on access. In the second
+    case, a thread accesses a client's value shortly before the client starts. If a part of
+    `comp` is not supported, it raises `expressions.UnsupportedError` before anything has
+    run. If a client fails, it raises `client_error.ClientError`.
     """
     program, phases = self._compile(comp)
     argument = arguments.Argument(arg, program.parameter_type)
@@ -79,14 +79,14 @@ class InProcessContext(tff.framework.SyncContext):
     return tff.types.type_to_py_container(values.to_python(result, result_type), result_type)
 
   def _run_clients(self, program, argument: arguments.Argument, clients):
-    """Returns what runs the clients of a phase, see `execution.run`."""
+    """Returns the function that runs the clients of a phase, see `execution.run`."""
     return functools.partial(
       execution.on_threads, program, argument.of_client, clients, argument.is_lazy
     )
 
   @contextlib.contextmanager
   def _clients(self):
-    """Yields client threads that no other invocation uses meanwhile."""
+    """Yields client threads that no other invocation uses within the block."""
     try:
       clients = self._idle.pop()
     except IndexError:
@@ -107,7 +107,7 @@ class InProcessContext(tff.framework.SyncContext):
       return self._compiled[id(comp)]
 
   def _finish(self, result, type_spec: tff.Type):
-    """Converts row updates and given-up tensors to tensors."""
+    """Converts row updates and donated tensors to tensors."""
     uses = collections.Counter()
 
     def count(leaf, _):
@@ -137,8 +137,8 @@ class InProcessContext(tff.framework.SyncContext):
 def visible_devices(wanted: str = '') -> list[str]:
   """Returns TensorFlow's names of the devices that run clients.
 
-  `wanted` is such as 'cpu', 'gpu', or 'gpu:0,gpu:1'; '': the GPUs that TensorFlow
-  sees, or the CPU ('', TensorFlow's own choice) if it sees none.
+  `wanted` is, for example, 'cpu', 'gpu', or 'gpu:0,gpu:1'. With '', they are the GPUs that
+  TensorFlow sees, or the CPU ('', TensorFlow's own choice) if it sees none.
   """
   found = [d.name for kind in ('CPU', 'GPU') for d in tf.config.list_logical_devices(kind)]
   if not wanted:
@@ -173,7 +173,7 @@ def create_context(*, client_threads: int = 0, device: str = '') -> InProcessCon
 
 
 def new_clients(client_threads: int, device: str) -> Callable[[int], execution.Clients]:
-  """Returns what makes the threads of an invocation; see `create_context`."""
+  """Returns a function that makes the threads of an invocation; see `create_context`."""
   threads = client_threads or len(os.sched_getaffinity(0))
   _use_one_thread_for_an_op()
   tf.config.set_soft_device_placement(True)
@@ -185,17 +185,17 @@ def new_clients(client_threads: int, device: str) -> Callable[[int], execution.C
 
 
 def _share_gpus() -> None:
-  """Lets TensorFlow take memory of a GPU as it needs it, so that runs can share it."""
+  """Lets TensorFlow allocate GPU memory on demand, so that runs can share a GPU."""
   for gpu in tf.config.list_physical_devices('GPU'):
-    with contextlib.suppress(RuntimeError):  # TensorFlow uses it already.
+    with contextlib.suppress(RuntimeError):  # TensorFlow already uses the GPU.
       tf.config.experimental.set_memory_growth(gpu, True)
 
 
 def _keep_digits_on_gpus() -> None:
-  """Makes a run on GPUs repeat its digits, in the full precision of float32.
+  """Makes runs on GPUs reproducible to the last digit, in the full precision of float32.
 
-  By default convolutions there sum in any order, and products are of TensorFloat-32
-  with 10 bits: two runs with the same seed then differ after one round.
+  By default, convolutions on GPUs sum in any order, and products use TensorFloat-32 with
+  10 bits. Two runs with the same seed would then differ after one round.
   """
   tf.config.experimental.enable_op_determinism()
   tf.config.experimental.enable_tensor_float_32_execution(False)
@@ -204,8 +204,8 @@ def _keep_digits_on_gpus() -> None:
 def _use_one_thread_for_an_op() -> None:
   """Limits ops to one thread each, so that clients share the cores.
 
-  This is needed even for one client at a time: an op on several threads sums in
-  another order, so a run resumed with another number of client threads would
+  This is needed even for one client at a time. An op on several threads sums in a
+  different order, so a run resumed with a different number of client threads would
   not reproduce the same digits.
   """
   try:

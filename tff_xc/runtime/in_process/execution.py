@@ -21,7 +21,7 @@ from tff_xc.runtime.in_process import (
 
 
 class _Reader:
-  """Provides clients' values, with one read per call of `take`."""
+  """Reads clients' values, one for each call of `take`, perhaps ahead in a thread."""
 
   def __init__(self, read: Callable[[int], Any], ahead: bool):
     self._read = read
@@ -38,7 +38,7 @@ class _Reader:
   def take(self, index: int) -> Any:
     """Returns a value, or raises the error of reading it."""
     started = self._started.pop(index, None)
-    # If the thread has not started this read, the caller reads at once.
+    # If the thread has not started this read, the caller reads the value itself.
     if started is None or started.cancel():
       return self._read(index)
     return started.result()
@@ -52,28 +52,28 @@ class _Reader:
 class Clients:
   """Threads that run clients, each in its own place.
 
-  A task of a thread is one client, or several clients if their results are
-  small. At most one task more than there are threads is running or waiting to
-  be folded, so memory does not grow with the cohort. If clients' values are
-  read ahead, at most two values per thread and one more are in memory.
+  A thread's task is one client, or several clients if their results are small. The number
+  of tasks that run or wait to be folded is at most one more than the number of threads, so
+  memory does not grow with the cohort. If clients' values are read ahead, at most two
+  values per thread and one more are in memory.
   """
 
   def __init__(self, devices: Sequence[str], threads: int, number: int = 0):
-    """Spreads the threads over the devices; `number` tells simultaneous ones apart."""
+    """Spreads the threads over the devices; `number` distinguishes simultaneous invocations."""
     self._devices = devices
     self._threads = threads
     self._number = number
-    self._free = {}  # Places that no client uses, by whether graphs are stateful.
+    self._free = {}  # Queues of unused places, by whether graphs are stateful.
     for stateful in (False, True):
       self._free[stateful] = queue.SimpleQueue()
       for place in self.places(stateful):
         self._free[stateful].put(place)
-    # Also for one client at a time: only the main thread receives an interrupt,
-    # and a TensorFlow call in it would delay that.
+    # Clients never run in the main thread, which receives interrupts, because a TensorFlow
+    # call would delay an interrupt.
     self._pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix='tff_xc_client')
 
   def home(self, stateful: bool) -> imported.Place:
-    """Returns where the server's steps run."""
+    """Returns the place where the server's steps run."""
     slot = -1 - (self._number if stateful else 0)
     return imported.Place(slot, self._devices[0], self._devices[0])
 
@@ -98,17 +98,17 @@ class Clients:
     ahead: bool = False,
     meanwhile: Callable[[], None] = lambda: None,
   ) -> None:
-    """Reads and works for every client, and folds the results in order.
+    """Calls `read` and `work` for every client, and folds the results in order.
 
-    `fold` gets consecutive clients' results, in the caller's thread; `at_once` says
-    of a result how many clients may form a task; `ahead` lets a thread read values
-    before they are needed; `meanwhile` is called once, while the first clients run.
-    Errors of `read` pass through unchanged.
+    `fold` gets the results of consecutive clients, in the caller's thread. `at_once`
+    returns for a result how many clients may form a task. `ahead` lets a thread read
+    values before they are needed. `meanwhile` is called once, while the first clients
+    run. Errors of `read` are raised unchanged.
     """
     free, reader = self._free[stateful], _Reader(read, ahead)
     manager = cancellation.CancellationManager()
     pending = collections.deque()
-    first, most = 0, 1  # The next client to start; most clients in one task.
+    first, most = 0, 1  # The next client to start, and the most clients in one task.
 
     def run_one(index: int, indices: range):
       value = reader.take(index)
@@ -129,11 +129,11 @@ class Clients:
     def refill() -> None:
       nonlocal first
       while first < num_clients and len(pending) <= self._threads:
-        # Smaller tasks towards the end, so that the threads end together.
+        # Make tasks smaller towards the end, so that all threads end at about the same time.
         fair = math.ceil((num_clients - first) / (2 * self._threads))
         stop = first + min(most, fair)
         if (whole := stop - stop % phases_lib.GROUP) > first:
-          stop = whole  # Groups that are folded in one call stay together.
+          stop = whole  # Keep groups together that are folded in one call.
         indices = range(first, stop)
         reader.start(first)
         pending.append(self._pool.submit(run_some, indices))
@@ -143,7 +143,7 @@ class Clients:
       refill()
       meanwhile()
       while pending:
-        # Pop only after `result`: an interrupt waits for all pending tasks.
+        # Pop only after `result`, so that an interrupt waits for all pending tasks.
         found = pending[0].result()
         pending.popleft()
         most = at_once(found[0])
@@ -162,7 +162,10 @@ class Clients:
 
 
 def _first_error(error: BaseException, pending) -> BaseException:
-  """Returns the error to report: TensorFlow stops all calls when one fails."""
+  """Returns the error to report, the cause rather than calls that it cancelled.
+
+  TensorFlow cancels all calls when one fails.
+  """
   stopped = isinstance(error, tf.errors.CancelledError)
   if not (stopped or getattr(error, 'cancelled', False)):
     return error
@@ -185,7 +188,7 @@ def on_threads(
 ) -> dict:
   """Runs a phase's clients on threads of this process; see `run`.
 
-  `argument` returns the parameter as the client of an index sees it, and `ahead` lets
+  `argument` returns the view of the parameter for a client's index, and `ahead` lets
   a thread make clients' values before they are needed.
   """
   parameter, stateful = program.parameter, program.stateful
@@ -204,8 +207,8 @@ def on_threads(
     sums.add(group)
 
   def trace():
-    # Tracing does not run in parallel, and the clients wait for theirs. A
-    # failure is reported by the client that meets it, too.
+    # Tracing is not parallel, so trace the clients' graph first, which they wait for. If
+    # that fails, a client reports the failure, too.
     with contextlib.suppress(Exception):
       phase.client.traced(clients.places(stateful)[0])
     sums.trace(num_clients)
@@ -233,10 +236,10 @@ def run(
   home: imported.Place,
   run_clients: Callable,
 ):
-  """Runs a program; returns values by name, those at clients as lists.
+  """Runs a program; returns its values by name, with lists of values at clients.
 
-  `run_clients` takes (phase, following phase or None, the server's values, each
-  client's kept values, to which it adds) and returns the phase's totals.
+  `run_clients` takes (phase, following phase or None, the server's values, each client's
+  kept values). It adds to the kept values, and returns the phase's totals.
   """
   server = {program.parameter: server_argument}
   kept = [{} for _ in range(num_clients)]

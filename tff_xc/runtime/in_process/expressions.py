@@ -1,9 +1,9 @@
-"""Building blocks of clients' and server's computations as Python functions.
+"""Compiles TFF's building blocks to Python functions.
 
-These are TensorFlow graphs, and lambdas that select, pack and call them. When a
-computation is compiled, each building block becomes a function of an
-environment (names to values) and a place. These functions run while a phase's
-graph is traced.
+Building blocks are TensorFlow graphs, and lambdas that select, pack and call values. When
+a computation is compiled, each building block becomes a function of an environment (a
+mapping of names to values) and a place. These functions run while a phase's graph is
+traced.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Expression = Callable[[dict, imported.Place], Any]
 
 
 class UnsupportedError(NotImplementedError):
-  """This runtime cannot run a part of a computation; the message names it."""
+  """This runtime cannot run a part of a computation; the message names the part."""
 
 
 def compile_function(block) -> Callable[[Any, imported.Place], Any]:
@@ -38,7 +38,7 @@ def compile_expression(block) -> Expression:
 
 
 def intrinsic_of(block) -> str | None:
-  """Returns the intrinsic's name if the block calls one."""
+  """Returns the name of the intrinsic that the block calls, or None."""
   is_call = isinstance(block, tff.framework.Call)
   if is_call and isinstance(block.function, tff.framework.Intrinsic):
     return block.function.uri
@@ -100,7 +100,7 @@ def _block(block) -> Expression:
 
 def _call(block) -> Expression:
   argument = block.argument and compile_expression(block.argument)
-  function = compile_expression(block.function)  # It refuses intrinsics.
+  function = compile_expression(block.function)  # This raises an error for intrinsics.
 
   def call(environment, place):
     given = argument(environment, place) if argument else None

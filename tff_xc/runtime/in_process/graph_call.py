@@ -1,4 +1,4 @@
-"""A function of named values as one graph call."""
+"""Runs a function of named values as one graph call."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ _thread = threading.local()
 
 @contextlib.contextmanager
 def cancelled_by(manager: cancellation.CancellationManager):
-  """Lets a manager cancel the graph calls that this thread makes meanwhile.
+  """Lets a manager cancel the graph calls that this thread makes within the block.
 
   TensorFlow's own context manager shares one manager among all threads.
   """
@@ -30,7 +30,7 @@ def cancelled_by(manager: cancellation.CancellationManager):
 
 
 def readable(leaf):
-  """Returns the tensor of a leaf in the form held between graph calls."""
+  """Returns the tensor of a leaf that may be a donated tensor or a row update."""
   leaf = leaf.read() if isinstance(leaf, updates.GivenUp) else leaf
   if isinstance(leaf, updates.RowUpdate):
     return leaf._replace(base=readable(leaf.base)).materialise()
@@ -51,8 +51,8 @@ class GraphCall:
   def __call__(self, environment: dict, place: imported.Place) -> dict:
     """Returns the outputs by name.
 
-    A leaf of an input is forwarded, and a row update of an input's leaf stays
-    an `updates.RowUpdate` of it. Large tensors are therefore not copied.
+    An output that is a leaf of an input is forwarded, and a row update of an input's leaf
+    stays an `updates.RowUpdate`. Large tensors are therefore not copied.
     """
     if not self.outputs:
       return {}
@@ -66,7 +66,7 @@ class GraphCall:
     }
 
   def traced(self, place: imported.Place):
-    """Traces it for a place, unless that has been done; returns the trace."""
+    """Returns the trace for a place; traces the function if this has not been done."""
     with self._lock:
       if self.outputs and place not in self._traced:
         self._traced[place] = self._trace(place)
@@ -105,7 +105,7 @@ class GraphCall:
 def _call(concrete, name: str, *flat) -> list[tf.Tensor]:
   """Calls a concrete function that has outputs.
 
-  It does not call the function object, which takes half of a small call.
+  It bypasses the function object, which would take half of the time of a small call.
   """
   current = context.context()
   options = current.function_call_options.as_attrs()
@@ -123,7 +123,7 @@ def _call(concrete, name: str, *flat) -> list[tf.Tensor]:
 
 
 def _fetched(given, leaves, recipe: imported.Recipe) -> list[tf.Tensor]:
-  """Returns the tensors to fetch; `recipe` becomes how leaves are made of them."""
+  """Returns the tensors to fetch; fills `recipe`, which says how to make leaves from them."""
   places = {id(leaf): i for i, leaf in enumerate(given)}
   fetched = []
   for leaf in leaves:

@@ -1,19 +1,20 @@
-"""Changes to a serialized graph before it is imported into this process."""
+"""Changes a serialized graph before it is imported into this process."""
 
 import math
 
-# In nodes. An SGD step of a linear model has more; a call costs 0.1 ms.
+# The number of nodes of a long loop body. An SGD step of a linear model has more. A call
+# costs 0.1 ms.
 _LONG_BODY = 50
-# Numbers of a constant that is not kept.
+# Constants with at least this many numbers are not kept.
 _LARGE = 2**18
 _FILLED = 'Const', 'Const', 'PlaceholderWithDefault'
-_INT32 = 3  # TensorFlow's number of the type.
+_INT32 = 3  # TensorFlow's number of the dtype.
 
 
 def prepare(graph_def, suffix: str, device: str) -> None:
-  """Gives a graph its own functions and state, and places its ops, in place.
+  """Modifies a graph: it gets functions and state of its own, and devices for its ops.
 
-  Its large constants of one value are no longer kept between calls.
+  Large constants of a single value are no longer kept between calls.
   """
   _call_long_bodies(graph_def)
   _fill_large_constants(graph_def.node, '')
@@ -26,7 +27,7 @@ def prepare(graph_def, suffix: str, device: str) -> None:
 
 
 def part(graph_def, feeds: list[str], fetches: list[str]) -> tuple:
-  """Returns the part of a graph between some tensors."""
+  """Returns the part of a graph from `feeds` to `fetches`, and the feeds that it uses."""
   nodes = {node.name: node for node in graph_def.node}
   given = {_node_of(name) for name in feeds}
   feeds, used, kept = set(feeds), set(), {}
@@ -47,7 +48,7 @@ def part(graph_def, feeds: list[str], fetches: list[str]) -> tuple:
     copy.CopyFrom(node)
     del copy.input[:]
     copy.input.extend(inputs)
-    if '_class' in copy.attr:  # Ops that it is to share a device with.
+    if '_class' in copy.attr:  # It names ops on the same device.
       beside = copy.attr.pop('_class').list.s
       beside = [b for b in beside if b.decode().removeprefix('loc:@') in kept]
       if beside:
@@ -56,7 +57,7 @@ def part(graph_def, feeds: list[str], fetches: list[str]) -> tuple:
 
 
 def _node_of(name: str) -> str:
-  """Returns the node of an input: of `a`, `a:1` and `^a` it is `a`."""
+  """Returns the name of an input's node, which is `a` for `a`, `a:1` and `^a`."""
   return name.removeprefix('^').partition(':')[0]
 
 
@@ -68,8 +69,8 @@ def _nodes(graph_def) -> list:
   return nodes
 
 
-# Ops of tf.data, and those whose kernel for GPUs sums in any order; Bincount's refuses
-# to run where order is asked for.
+# Ops of tf.data, and ops whose GPU kernel sums in any order. Bincount's GPU kernel refuses
+# to run in deterministic mode.
 _ON_CPU = ('Dataset', 'Iterator', 'Optional', 'SparseTensorDenseMatMul', 'Bincount')
 
 
@@ -79,13 +80,13 @@ def _device_of(op: str, device: str) -> str:
 
 
 def _call_long_bodies(graph_def) -> None:
-  """Makes the body of a loop one call, if it is as long as a training step.
+  """Turns the body of a loop into one call, if it is as long as a training step.
 
-  TensorFlow otherwise inlines the body into the graph around it, with two
+  Otherwise TensorFlow inlines the body into the surrounding graph, which has two
   drawbacks. A loop of plain ops cannot be stopped, while TensorFlow refuses a
   call whose caller has been cancelled. And in a graph with cycles, TensorFlow's
-  oneDNN pass visits a MaxPoolGrad before or after its MaxPool by chance. If
-  before, the MaxPoolGrad keeps a kernel that takes ten times as long.
+  oneDNN pass visits a MaxPoolGrad before or after its MaxPool by chance. If it
+  visits the MaxPoolGrad first, that op keeps a kernel that takes ten times as long.
   """
   functions = {f.signature.name: f for f in graph_def.library.function}
   callers = {}
@@ -104,10 +105,11 @@ def _call_long_bodies(graph_def) -> None:
 
 
 def _fill_large_constants(nodes, output: str) -> None:
-  """Makes large constants of one value, such as a sum's zeros, in every call.
+  """Replaces large constants of a single value, such as a sum's zeros, by Fill ops.
 
-  TensorFlow would keep their tensors as long as the graph. It fills none in advance if
-  the dimensions could be fed. An input is a node's name and `output`.
+  TensorFlow would keep a constant's tensor as long as the graph. It does not precompute a
+  Fill whose dimensions could be fed. `output` is the suffix of an input after the node's
+  name.
   """
   for node in [n for n in nodes if n.op == 'Const']:
     tensor = node.attr['value'].tensor
@@ -140,7 +142,7 @@ def _fill_large_constants(nodes, output: str) -> None:
 
 
 def _call_only(caller, callee) -> None:
-  """Fills `caller` with a call of `callee`, of the same signature."""
+  """Fills `caller` with a call of `callee`; both have the same signature."""
   caller.signature.CopyFrom(callee.signature)
   caller.signature.name = f'{callee.signature.name}_call'
   for index, attributes in callee.arg_attr.items():
@@ -160,7 +162,7 @@ def _call_only(caller, callee) -> None:
 def _rename(graph_def, suffix: str) -> None:
   """Gives functions and shared state unique names.
 
-  One process cannot have functions of one name with different bodies, and
+  A process cannot have two functions with the same name and different bodies, and
   TensorFlow finds a variable or table by its shared name.
   """
   library = graph_def.library

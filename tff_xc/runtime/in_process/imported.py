@@ -1,7 +1,7 @@
-"""TFF's TensorFlow computations as functions of this process.
+"""Imports TFF's TensorFlow computations as functions of this process.
 
 A computation is a serialized graph with names of its inputs and outputs. It is
-imported once for every place that calls it, because calls at the same time must
+imported once for every place that calls it, because simultaneous calls must
 not share its variables and tables, and because ops belong to a device.
 """
 
@@ -18,10 +18,10 @@ _imports = itertools.count()
 
 
 class Place(NamedTuple):
-  """Where a graph runs."""
+  """The slot and device where a graph runs."""
 
   slot: int = 0  # Simultaneous calls must be in different slots.
-  device: str = ''  # Such as '/device:GPU:0'; '' for TensorFlow's own choice.
+  device: str = ''  # For example '/device:GPU:0'; '' for TensorFlow's own choice.
   home: str = ''  # The device of the server and its values.
 
   def at_home(self) -> 'Place':
@@ -43,7 +43,7 @@ class GraphFunction:
     self._lock = threading.RLock()
 
   def __call__(self, argument, place: Place):
-    """Calls the graph, now or within a function that is being traced."""
+    """Calls the graph, eagerly or within a function that is being traced."""
     held = []
     if self._parameter is not None:
       held = values.leaves(argument, self._parameter)
@@ -77,7 +77,7 @@ class _Import:
     self._pruned = {}
 
   def __call__(self, held: list) -> list:
-    """Returns the result's leaves for the argument's."""
+    """Returns the leaves of the result for the leaves of the argument."""
     whole = frozenset(i for i, leaf in enumerate(held) if self._is_batch(i, leaf))
     with tf.init_scope():
       if whole not in self._pruned:
@@ -92,7 +92,7 @@ class _Import:
     return made(held, fetched, self._recipe, materialised)
 
   def _is_batch(self, i: int, leaf) -> bool:
-    """Whether the graph only batches these slices."""
+    """Whether leaf i is a `Slices` that the graph reads only as one batch."""
     if i not in self._batches or not isinstance(leaf, values.Slices):
       return False
     return self._batches[i].takes(leaf.size)
@@ -114,7 +114,7 @@ class _Import:
       tensors.update(zip(wanted, found, strict=True))
       return [tensors[name] for name in fetched]
 
-    # `self._graph.prune` gives the same in three times the time.
+    # `self._graph.prune` would give the same result in three times the time.
     return tf.compat.v1.wrap_function(
       run, [tf.TensorSpec(feed.shape, feed.dtype) for feed in feeds]
     )
@@ -125,17 +125,17 @@ class _Batch(NamedTuple):
 
   tensors: list[tf.Tensor]  # The batch's components.
   size: int  # N.
-  drop_remainder: bool  # Whether fewer than N elements form no batch.
+  drop_remainder: bool  # Whether fewer than N elements are dropped.
 
   def takes(self, elements: int) -> bool:
-    """Whether this number of elements is one batch."""
+    """Whether this number of elements forms exactly one batch."""
     if self.drop_remainder:
       return elements == self.size
     return 0 < elements <= self.size
 
 
 def _only_batch(feed: tf.Tensor) -> _Batch | None:
-  """Returns a sequence's batch if the graph reads it only as one batch."""
+  """Returns a sequence's batch if the graph reads it only as one batch, or else None."""
   consumers = feed.consumers()
   if len(consumers) != 1 or consumers[0].type != 'BatchDatasetV2':
     return None
@@ -158,14 +158,14 @@ def materialised(leaf):
   return leaf.materialise() if isinstance(leaf, updates.RowUpdate) else leaf
 
 
-# How a result's leaf is made: (place of the argument's leaf or None, place of a
-# fetched tensor or None, place of another or None). The argument's leaf alone is
-# forwarded; with ids and new rows of it, it becomes a row update.
+# How to make each leaf of a result: (index of an argument's leaf or None, index of a
+# fetched tensor or None, index of a second fetched tensor or None). An argument's leaf
+# alone is forwarded. With two fetched tensors, ids and new rows, it becomes a row update.
 Recipe = list[tuple[int | None, int | None, int | None]]
 
 
 def made(held: list, fetched: list, recipe: Recipe, base=lambda leaf: leaf):
-  """Returns a result's leaves; `base` is called with the base of a row update."""
+  """Returns a result's leaves; `base` transforms the base of a row update."""
   found = []
   for source, first, rows in recipe:
     if source is None:
@@ -178,7 +178,7 @@ def made(held: list, fetched: list, recipe: Recipe, base=lambda leaf: leaf):
 
 
 def _recipe(feeds: list, fetches: list) -> tuple[list, Recipe]:
-  """Returns the tensors to fetch, and how `fetches` are made."""
+  """Returns the tensors to fetch, and the recipe that makes `fetches` from them."""
   places = {feed.ref(): i for i, feed in enumerate(feeds)}
   fetched, recipe = [], []
   for tensor in fetches:
@@ -197,7 +197,7 @@ def _recipe(feeds: list, fetches: list) -> tuple[list, Recipe]:
 
 
 def _row_update(operation):
-  """Returns (base, ids [U, 1], rows) if it replaces rows, otherwise Nones."""
+  """Returns (base, ids [U, 1], rows) if the operation replaces rows, otherwise Nones."""
   if operation.type == 'TensorScatterUpdate':
     base, ids, rows = operation.inputs
     if ids.shape.rank == 2 and ids.shape[1] == 1:
@@ -206,7 +206,7 @@ def _row_update(operation):
 
 
 def _origin(tensor: tf.Tensor) -> tf.Tensor:
-  """Returns the first tensor of a chain of identities."""
+  """Follows a chain of identities back to its first tensor."""
   while tensor.op.type == 'Identity' and not tensor.op.control_inputs:
     tensor = tensor.op.inputs[0]
   return tensor

@@ -1,8 +1,8 @@
-"""The steps of a phase as a few graph calls.
+"""Combines the steps of a phase into a few graph calls.
 
-The Python overhead of a call exceeds the time of most steps. Therefore all
-server steps of a phase are one graph, all steps of one client another, and the
-fold of clients' values a third.
+The Python overhead of a call exceeds the time of most steps. Therefore all server steps of
+a phase form one graph, all steps of a client form another, and the fold of clients' values
+forms a third.
 """
 
 import math
@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 
 from tff_xc.runtime.in_process import graph_call, imported, program as program_lib, values
 
-# Clients folded in one call, if their results are small.
+# The number of clients to fold in one call if their results are small.
 GROUP = 4
 _SMALL_BYTES = 2**20
 
@@ -20,10 +20,10 @@ _SMALL_BYTES = 2**20
 class Phase:
   """The graph calls of one phase.
 
-  `server` computes reports of the last phase's aggregations and values that later
-  steps read, `zero` the first accumulators of the folds (`totals`), `client` a
-  client's values to fold and those that later phases read (`kept`). `merge` joins the
-  accumulators of two blocks of clients, those of the second named by `other`.
+  `server` computes the reports of the last phase's aggregations, and the values that later
+  steps read. `zero` computes the first accumulators of the folds (`totals`). `client`
+  computes a client's values to fold, and those that later phases read (`kept`). `merge`
+  joins the accumulators of two blocks of clients; `other` names those of the second block.
   """
 
   def __init__(self, program: program_lib.Program, number: int):
@@ -45,7 +45,7 @@ class Phase:
     self.folds = {size: self._fold(size) for size in (1, GROUP)}
 
   def _inputs(self, reads, of_clients: bool) -> graph_call.Types:
-    """Returns what is read: the parameter as it is seen there, and steps' values."""
+    """Returns the types of the names in `reads`: the parameter's view and steps' values."""
     inputs, parameter = {}, self._program.parameter
     if parameter in reads:
       inputs[parameter] = seen_by(of_clients, self._program.parameter_type)
@@ -63,7 +63,7 @@ class Phase:
     return step.phase - 1 if step.fold else step.phase
 
   def _reads(self, step) -> frozenset[str]:
-    """Returns what a step needs of others; see `_zero` for a fold's zero."""
+    """Returns the names that a step reads from others; see `_zero` for a fold's zero."""
     if not step.fold:
       return step.reads
     return step.fold.value_reads | (self._of_zero([step])[0])
@@ -76,14 +76,17 @@ class Phase:
     return [s.name for s in self._mapped if s.name in later]
 
   def _of_zero(self, folding) -> tuple[frozenset[str], list]:
-    """Returns the names that zeros need, and constant steps to run for them."""
+    """Returns the names that zeros read, and the constant steps to run for them."""
     needed = set().union(*[s.fold.zero_reads for s in folding])
     made = before(needed, self._constant)
     needed |= set().union(*[s.reads for s in made])
     return frozenset(needed - {s.name for s in made}), made
 
   def _zero(self) -> graph_call.GraphCall:
-    """Zeros as large as a table are made where they are used, not sent there."""
+    """Returns the call that computes zeros; constant steps run inside it.
+
+    Zeros as large as a table are therefore made where they are used, and never sent.
+    """
     reads, made = self._of_zero(self._folding)
     inputs = self._inputs(reads, of_clients=False)
 
@@ -123,7 +126,7 @@ class Phase:
     return self._of_client(self._mapped, {}, lambda environment: environment)
 
   def _of_client(self, mapped, more: graph_call.Types, prepare):
-    """Returns the call of some of a client's steps."""
+    """Returns the call of the steps `mapped` of a client; `prepare` adds `more` inputs."""
     folded = [s.fold.value_reads for s in self._folding]
     reads = set().union(*[s.reads for s in mapped], *folded)
     inputs = self._inputs(reads - {s.name for s in self._mapped}, True) | more
@@ -151,15 +154,15 @@ class Phase:
     return totals
 
   def at_once(self, found: dict) -> int:
-    """Returns how many clients may form one task, given one's result `found`.
+    """Returns how many clients may form one task; `found` is one client's result.
 
-    Only small results can wait for others without filling the memory.
+    Only small results can wait for other results without filling the memory.
     """
     types = {_value(s.name): s.fold.value_type for s in self._folding}
     return 2 * GROUP if _are_small(found, types) else 1
 
   def are_small(self, totals: dict) -> bool:
-    """Whether accumulators may stay in memory beside others."""
+    """Whether accumulators are small enough to keep in memory beside others."""
     return _are_small(totals, self._total_types())
 
   def _fold(self, size: int) -> graph_call.GraphCall:
@@ -171,7 +174,7 @@ class Phase:
     def body(environment, place):
       found = {name: environment[name] for name in totals}
       for i in range(size):
-        if i:  # Not at the end: a stack that no client changed would be copied.
+        if i:  # Do not separate at the end, which would copy an unchanged stack.
           found = _kept_apart(found, totals)
         for step in self._folding:
           total, value = _total(step.name), _value(step.name)
@@ -198,10 +201,10 @@ class Phase:
 
 
 def _kept_apart(found: dict, types: graph_call.Types) -> dict:
-  """Returns values that TensorFlow's optimizer cannot look through.
+  """Hides the origin of values from TensorFlow's graph optimizer.
 
-  It would add up the terms of several clients in an order of its own, and the
-  digits would depend on how many are folded in a call.
+  The optimizer would otherwise add the terms of several clients in an order of its
+  choice, and the digits would depend on the number of clients in a call.
   """
 
   def apart(leaf, _):
@@ -221,7 +224,7 @@ def _are_small(found: dict, types: graph_call.Types) -> bool:
 
 
 def run_steps(steps, environment: dict, place: imported.Place) -> dict:
-  """Returns the environment with the values of the steps."""
+  """Runs steps in order, and returns the environment with their values."""
   environment = dict(environment)
   for step in steps:
     environment[step.name] = step.run(environment, place)
@@ -229,7 +232,7 @@ def run_steps(steps, environment: dict, place: imported.Place) -> dict:
 
 
 def _constant(program: program_lib.Program) -> dict[str, program_lib.Step]:
-  """Returns the server's steps that depend on nothing, by name."""
+  """Returns by name the server's steps that depend on no parameter and no other steps."""
   found = {}
   for name, step in program.steps.items():
     depends = {program.parameter, *program.steps} - {*found}
@@ -239,7 +242,7 @@ def _constant(program: program_lib.Program) -> dict[str, program_lib.Step]:
 
 
 def before(names, steps: dict[str, program_lib.Step]) -> list:
-  """Returns the steps of these names, and those that they read, in order."""
+  """Returns the steps with these names, and all steps that they depend on, in order."""
   needed = set(names)
   for name in reversed(steps):
     if name in needed:
@@ -248,7 +251,7 @@ def before(names, steps: dict[str, program_lib.Step]) -> list:
 
 
 def other(total: str) -> str:
-  """Returns the name of the second accumulator of `Phase.merge`."""
+  """Returns the name of the second accumulator in `Phase.merge`."""
   return f'{total}/other'
 
 
@@ -268,7 +271,7 @@ def seen_by(clients: bool, type_spec: tff.Type) -> tff.Type:
   """Returns the parameter's type without values of the other placement.
 
   An empty structure replaces these values. Values without placement belong to
-  the server. A value equal for all clients belongs to both the server and
+  the server. A value that is equal for all clients belongs to both the server and the
   clients.
   """
   if isinstance(type_spec, tff.FederatedType):
@@ -279,13 +282,13 @@ def seen_by(clients: bool, type_spec: tff.Type) -> tff.Type:
   return tff.StructType([]) if clients else type_spec
 
 
-# A cohort of at most so many clients is one block; larger ones have at most as
-# many blocks, of whole groups of clients that are folded in one call.
+# A cohort of at most this many clients is one block. A larger cohort has at most this many
+# blocks, each of whole groups of clients that are folded in one call.
 MOST_BLOCKS = 32
 
 
 def block_size(num_clients: int) -> int:
-  """Returns how many clients are folded before they are merged with others."""
+  """Returns the number of clients in a block, whose fold is merged with other blocks."""
   if num_clients <= MOST_BLOCKS:
     return max(num_clients, 1)
   group = GROUP
@@ -299,10 +302,10 @@ class Sums:
     self._phase, self._server, self._home = phase, server, home
     self._size = block_size
     self._whole = self._block = self._zeros = None
-    self._clients = 0  # Of the block that is not merged yet.
+    self._clients = 0  # The number of clients in the block that is not merged yet.
 
   def add(self, results: list[dict]) -> None:
-    """Folds the next clients' results, from `Phase.client`."""
+    """Folds the results of the next clients, from `Phase.client`."""
     results = list(results)
     while results:
       some = results[: self._size - self._clients]
@@ -315,7 +318,7 @@ class Sums:
         self._close()
 
   def merge(self, block: dict) -> None:
-    """Merges the next block, which has been folded elsewhere."""
+    """Merges the next block, which is already folded."""
     if self._whole is None:
       self._whole = block
       return
@@ -323,7 +326,7 @@ class Sums:
     self._whole = self._phase.merge({**self._whole, **others}, self._home)
 
   def trace(self, num_clients: int) -> None:
-    """Traces what `add` calls for so many clients."""
+    """Traces the graphs that `add` needs for `num_clients` clients."""
     self._phase.zero.traced(self._home)
     for fold in self._phase.folds.values():
       fold.traced(self._home)
@@ -339,7 +342,7 @@ class Sums:
     return self._whole
 
   def _zero(self) -> dict:
-    """Returns the first accumulators; small ones are made once for all blocks."""
+    """Returns the first accumulators; small ones are computed once for all blocks."""
     if self._zeros is not None:
       return self._zeros
     found = self._phase.zero(self._server, self._home)

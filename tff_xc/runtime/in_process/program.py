@@ -25,10 +25,10 @@ _OUT_OF_RANGE = 'federated_select: a key is outside [0, max_key); keys, max_key:
 
 
 def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
-  """Returns slices of keys, stacked in the order of their keys.
+  """Returns the slices for `keys`, stacked in the order of the keys.
 
-  One vectorised call of the selection makes all slices; for a row lookup it is
-  one gather. A selection that TensorFlow cannot vectorise runs once per key.
+  One vectorized call of `function` makes all slices; for a row lookup it is one gather. A
+  function that TensorFlow cannot vectorize runs once per key.
   """
   try:
     return tf.vectorized_map(function, keys, fallback_to_while_loop=False)
@@ -45,9 +45,9 @@ def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
 
 
 def _remove_sources() -> None:
-  """Removes the files that AutoGraph writes while TensorFlow vectorises.
+  """Removes the files that AutoGraph writes during vectorization.
 
-  TensorFlow has imported them, and would remove them at the exit only, which a
+  TensorFlow has already imported the files. It would remove them only at the exit, which a
   killed process does not reach.
   """
   for name, module in list(sys.modules.items()):
@@ -61,33 +61,33 @@ _RESULT = '_result'
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """One binding, or the server's half of one."""
+  """One binding of a computation, or a part of one."""
 
   name: str  # The name that it binds.
-  type: tff.Type  # The type of its value, of one client if it is at the clients.
-  at_clients: bool  # Whether each client has a value of it.
+  type: tff.Type  # The type of its value; for a step at clients, of one client's value.
+  at_clients: bool  # Whether each client has its own value.
   phase: int  # The first phase in which it can run.
   reads: frozenset[str]  # The names that it reads.
   # (environment, place) -> value; None for an aggregation.
   run: Callable | None = None
-  fold: 'Fold | None' = None  # An aggregation's functions, or None.
-  # The functions of a client's selected slices, or None.
+  fold: 'Fold | None' = None  # The functions of an aggregation, or None.
+  # The functions of a select, or None.
   select: 'Select | None' = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-  """An aggregation: zero, accumulate over clients in order, merge, report.
+  """The functions of an aggregation: zero, accumulate over clients in order, merge, report.
 
-  Its value and zero are read one phase before its result is available.
+  The value and the zero are computed one phase before the result is available.
   """
 
   value: Callable  # (environment, place) -> a client's value to fold.
-  value_type: tff.Type  # Its type.
-  value_reads: frozenset[str]  # The names that it reads.
+  value_type: tff.Type  # The type of the value.
+  value_reads: frozenset[str]  # The names that `value` reads.
   zero: Callable  # (environment, place) -> the first accumulator.
   zero_type: tff.Type  # The type of accumulators.
-  zero_reads: frozenset[str]  # The names that it reads.
+  zero_reads: frozenset[str]  # The names that `zero` reads.
   accumulate: Callable  # ((accumulator, value), place) -> accumulator.
   merge: Callable  # ((accumulator, accumulator), place) -> accumulator.
   report: Callable  # (accumulator, place) -> result.
@@ -95,20 +95,20 @@ class Fold:
 
 @dataclasses.dataclass(frozen=True)
 class Select:
-  """A select's keys, offer and function: two places can take turns with it."""
+  """The parts of a select, so that server and clients can run on different machines."""
 
-  keys: str  # The name of the client's step that makes them.
-  num_keys: int  # Their number.
-  offer: str  # The name of the server's step: (max_key, server value).
+  keys: str  # The name of the client's step that computes the keys.
+  num_keys: int  # The number of keys of a client.
+  offer: str  # The name of the server's step that computes (max_key, server value).
   element: tff.Type  # The type of a slice.
   slices: Callable  # ((max_key, server value), keys, place) -> stacked slices.
 
 
 class Program:
-  """The steps of a computation, in an order in which they can run, and its result.
+  """The steps of a computation in an order in which they can run, and its result.
 
-  `block` is the transformed computation (from equal blocks come equal names), and
-  `result` is (environment, place) -> result, with lists of values at clients.
+  `block` is the transformed computation; equal blocks give equal names. `result` is a
+  function (environment, place) -> result, with lists of values at clients.
   """
 
   def __init__(self, computation):
@@ -149,7 +149,7 @@ class Program:
     return [Step(name, type_spec, at_clients, phase, reads, build(block))]
 
   def _compile_select(self, name, type_spec, block) -> list[Step]:
-    """Returns the server's offer, the client's keys, and its slices."""
+    """Returns steps for the server's offer, the client's keys, and the client's slices."""
     keys, max_key, server_value, function = _parts(block.argument)
 
     def step(what, block, kind, at_clients):
@@ -187,9 +187,9 @@ class Program:
 
 
 def _transformed(computation: tff.Computation):
-  """Returns a block that is a list of bindings, without TFF's conveniences."""
+  """Returns the computation as a list of bindings, in which only basic intrinsics are left."""
   body = computation.to_building_block()
-  if _has_secure(body):  # Replacing them takes time also where there are none.
+  if _has_secure(body):  # The replacement takes time even if there is nothing to replace.
     body = tff.backends.test.replace_secure_intrinsics_with_bodies(computation).to_building_block()
   body, _ = tff.tensorflow.replace_intrinsics_with_bodies(body)
   return tff.framework.to_call_dominant(body)
@@ -200,7 +200,7 @@ def _bindings(body):
   parameter = None
   if isinstance(body, tff.framework.Lambda):
     parameter, body = body.parameter_name, body.result
-  elif isinstance(body.type_signature, tff.FunctionType):  # A bare graph.
+  elif isinstance(body.type_signature, tff.FunctionType):  # It is a graph without a lambda.
     given = None
     if body.type_signature.parameter is not None:
       parameter = '_argument'
@@ -222,7 +222,7 @@ def _has_secure(block) -> bool:
 
 
 def _names_in(block) -> set[str]:
-  """Returns the names that a block refers to, its own parameters included."""
+  """Returns the names that a block refers to, including its own parameters."""
   if isinstance(block, tff.framework.Reference):
     return {block.name}
   return set().union(*[_names_in(child) for child in block.children()])

@@ -1,10 +1,10 @@
 """Row updates of large tensors, in place if no other reference exists.
 
-In TFF's value semantics, a step that changes a few of the n rows of a class
-table is `tf.tensor_scatter_nd_update(table, ids, rows)`: a new table. Here the
-result stays a `RowUpdate` until it is needed. If the caller has given up the
-old table (`donate`) and no other reference to its memory exists, the rows are
-then written into it. Otherwise the table is copied first, with the same result.
+In TFF's value semantics, a step that changes a few of the n rows of a class table is
+`tf.tensor_scatter_nd_update(table, ids, rows)`, which makes a new table. Here the result
+stays a `RowUpdate` until it is needed. If the caller has donated the old table (`donate`)
+and no other reference to its memory exists, the rows are then written into it. Otherwise
+the table is copied first, with the same result.
 """
 
 import itertools
@@ -24,14 +24,14 @@ class RowUpdate(NamedTuple):
   rows: tf.Tensor  # [U, ...], the new rows.
 
   def materialise(self) -> tf.Tensor:
-    """Returns the new tensor; `base` stays as it is."""
+    """Returns the new tensor; `base` does not change."""
     return tf.tensor_scatter_nd_update(self.base, self.ids, self.rows)
 
 
 class GivenUp:
-  """Holds a tensor for the computation that may write into it.
+  """Holds a donated tensor for the computation that may write into it.
 
-  The tensor can be read until a computation has taken it, so a failed
+  The tensor can be read until a computation has consumed it, so a failed
   computation leaves its argument usable.
   """
 
@@ -71,7 +71,7 @@ def keep(structure):
 
 
 class InPlace:
-  """Writes rows into a tensor of which it receives the only reference."""
+  """Writes rows into a donated tensor without a copy, if it has the only reference."""
 
   def __init__(self):
     self._functions = {}
@@ -80,12 +80,12 @@ class InPlace:
   def __call__(self, given_up: GivenUp, ids: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Returns the tensor of `given_up` with `rows` at `ids`.
 
-    It takes the time of writing the rows. If another reference to the tensor's
-    memory exists, it also copies the tensor.
+    It only writes the rows. If another reference to the tensor's memory exists, it also
+    copies the tensor.
     """
     tensor = given_up.read()
     key = (tensor.dtype, tuple(tensor.shape), tensor.backing_device)
-    # Tensors of one key share a staging area, so only one may be in it.
+    # Tensors with the same key share a staging area, which may contain only one tensor.
     with self._lock:
       if key not in self._functions:
         self._functions[key] = _build(tensor, ids.dtype)
@@ -102,8 +102,8 @@ def _build(tensor: tf.Tensor, ids_dtype: tf.DType):
   `put` leaves the tensor in a staging area of the runtime, and `update` moves
   it out. As an argument of a graph call, the tensor would have a second
   reference, and TensorFlow would not write into it. Assigning an empty slice
-  forwards the buffer if this is its only reference, and copies it otherwise,
-  whatever its size. The result is therefore ours alone, and safe to write into.
+  forwards the buffer if this is its only reference, and otherwise copies it. Nothing else
+  refers to the result, so writing into it is safe.
   """
   name = f'tff_xc_rows_{next(_stages)}'
   dtype, shape, device = tensor.dtype, tensor.shape, tensor.backing_device
@@ -111,7 +111,7 @@ def _build(tensor: tf.Tensor, ids_dtype: tf.DType):
 
   def put(value):
     with tf.device(device):
-      # An interrupt between `put` and `update` may have left a tensor.
+      # An earlier interrupt between `put` and `update` may have left a tensor.
       tf.raw_ops.StageClear(dtypes=[dtype], shared_name=name)
       tf.raw_ops.Stage(values=[value], shared_name=name)
 

@@ -1,9 +1,9 @@
-"""Values of TFF types as this runtime holds them.
+"""Represents values of TFF types in this runtime.
 
-A tensor is a `tf.Tensor`, a sequence a `tf.data.Dataset`, and a structure a
-tuple (the type has its names). A value at the server is held as it is, a value
-at clients as a list with one value per client. Graph calls take and return flat
-lists, in which a data set is a variant tensor.
+A tensor is a `tf.Tensor`, a sequence is a `tf.data.Dataset`, and a structure is a tuple
+(the type has the names). A value at clients is a list with one value per client; a value
+at the server is not wrapped. Graph calls take and return flat lists, in which a data set
+is a variant tensor.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +20,10 @@ _KINDS = (np.bool_, np.integer, np.floating, np.complexfloating)
 
 
 def to_tensor(value, type_spec: tff.TensorType) -> tf.Tensor:
-  """Returns the tensor of the type for a value given from Python.
+  """Converts a Python value to a tensor of the type.
 
   The dtype of an array or tensor may be widened within its kind (integer, float,
-  complex). Python numbers of this kind must fit into the type's dtype.
+  complex). Python numbers must be of the same kind and fit into the type's dtype.
   """
   dtype, wanted = type_spec.dtype.type, tf.as_dtype(type_spec.dtype)
   if isinstance(value, tf.Tensor | tf.Variable):
@@ -44,10 +44,10 @@ def to_tensor(value, type_spec: tff.TensorType) -> tf.Tensor:
 
 
 def _fits(value, array: np.ndarray, dtype: type[np.generic]) -> bool:
-  """Whether `array`, of a given value, can become one of `dtype` unchanged."""
+  """Whether `array`, made from `value`, can be converted to `dtype` without a change."""
   if isinstance(value, np.ndarray | np.generic) or dtype is np.str_:
     return _widens(array.dtype, dtype)
-  # Python's numbers have the type of their value; an empty list has none.
+  # The dtype of Python numbers depends on their values; an empty list has no dtype.
   if not array.size:
     return True
   if not _same_kind(array.dtype, dtype):
@@ -85,7 +85,7 @@ def at_clients(type_spec: tff.Type) -> bool:
 
 
 def from_python(value, type_spec: tff.Type):
-  """Converts an unplaced value, in any container that TFF accepts, to ours."""
+  """Converts an unplaced value, in any container that TFF accepts, to this runtime's form."""
   if isinstance(type_spec, tff.StructType):
     parts = zip(parts_of(value, type_spec), members(type_spec), strict=True)
     return tuple(from_python(part, member) for part, member in parts)
@@ -126,7 +126,7 @@ def parts_of(value, type_spec: tff.StructType) -> list:
 
 
 def to_python(value, type_spec: tff.Type):
-  """Returns `tff.structure.Struct`s for our tuples, as TFF's containers need."""
+  """Converts our tuples to `tff.structure.Struct`, from which TFF makes containers."""
   if isinstance(type_spec, tff.FederatedType):
     if at_clients(type_spec):
       return [to_python(each, type_spec.member) for each in value]
@@ -138,12 +138,12 @@ def to_python(value, type_spec: tff.Type):
 
 
 def element_spec(element: tff.Type):
-  """Returns the specs of a sequence's elements, in TFF's containers."""
+  """Returns the specs of a sequence's elements in TFF's containers."""
   return tff.types.type_to_tf_tensor_specs(element)
 
 
 def to_element(value, element: tff.Type):
-  """Converts a value of ours to the containers of `element_spec`."""
+  """Converts a value of this runtime to the containers of `element_spec`."""
   return tff.types.type_to_py_container(to_python(value, element), element)
 
 
@@ -167,9 +167,9 @@ def map_leaves(function: Callable[[Any, tff.Type], Any], value, type_spec):
 
 
 def map_placed(value, type_spec: tff.Type, of_server: Callable, of_clients: Callable):
-  """Applies `of_server` and `of_clients`, of (value, type), to the parts of either placement.
+  """Applies `of_server` and `of_clients` to the parts at the server and at clients.
 
-  The type of clients' values is that of one of them.
+  Both take (value, type). For a list of clients' values, the type is that of one value.
   """
   if at_clients(type_spec):
     return of_clients(value, type_spec.member)
@@ -227,17 +227,17 @@ def leaves(value, type_spec: tff.Type) -> list:
 
 
 def flatten(value, type_spec: tff.Type) -> list:
-  """Returns the leaves of an unplaced value, sequences as variants."""
+  """Returns the leaves of an unplaced value, with sequences as variants."""
   return [as_tensor(leaf) for leaf in leaves(value, type_spec)]
 
 
 def unflatten(flat: Sequence, type_spec: tff.Type):
-  """The inverse of `flatten`."""
+  """Inverts `flatten`."""
   return _build(iter(flat), type_spec)
 
 
-# No function within `unflatten`: one that calls itself is in a reference cycle,
-# which would keep the tensors until Python collects garbage.
+# This is not a function within `unflatten`, because a nested function that calls itself is
+# in a reference cycle, which would keep tensors until Python collects garbage.
 def _build(leaves: Iterator, type_spec: tff.Type):
   if isinstance(type_spec, tff.FederatedType):
     return _build(leaves, type_spec.member)
