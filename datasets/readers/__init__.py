@@ -1,1 +1,1 @@
-"""Readers of files, by their form; they return `datasets.examples.Examples`."""
+"""Readers of each form of file; they return `datasets.examples.Examples`."""

@@ -1,10 +1,10 @@
-"""One's own data as arrays in one `.npz` file.
+"""Reads the user's own data from one `.npz` file with these arrays:
 
 x       images, uint8 [N, height, width] or [N, height, width, channels];
         or features, numbers [N, D]
 y       integers [N], labels in [0, n)
 client  integers or strings [N], the client that owns each example; it may be
-        absent where a split makes the clients (`splits.deal`)
+        absent if a split makes the clients (`splits.deal`)
 test_x, test_y            optional: held-out examples of the same classes
 retrieval_x, retrieval_y  optional: examples of other classes, for MAP
 
@@ -21,16 +21,16 @@ from datasets import examples as examples_lib
 from tff_xc import errors, memory
 
 Arrays = Mapping[str, np.ndarray]
-# What the names of a part's arrays begin with.
+# The prefixes of the names of each part's arrays.
 PARTS = ('', 'test_', 'retrieval_')
-# Rows at a time.
+# The number of rows that are processed at a time.
 ROWS = 1 << 14
 
 
 def read(path: str | os.PathLike, names: Container[str] | None = None) -> dict[str, np.ndarray]:
-  """Reads the arrays of these names that there are; None: all arrays.
+  """Reads the arrays in `names` that the file has; None: all arrays.
 
-  Raises `errors.InputError` for what is no .npz, is damaged, has Python objects,
+  Raises `errors.InputError` if the file is not a .npz, is damaged, has Python objects,
   or unpacks to more than the free memory.
   """
   if not os.path.isfile(path):  # A pipe would wait for a writer.
@@ -38,7 +38,7 @@ def read(path: str | os.PathLike, names: Container[str] | None = None) -> dict[s
       f'{path} is no file; give the .npz of your data, with arrays x, y, client'
     )
   try:
-    # One array without a zip is mapped, not read.
+    # A file with a single array, .npy, is mapped, not read.
     file = np.load(path, mmap_mode='r', allow_pickle=False)
     if isinstance(file, np.ndarray):
       raise ValueError('it is one array without a name')
@@ -55,16 +55,17 @@ def read(path: str | os.PathLike, names: Container[str] | None = None) -> dict[s
 
 
 def present(arrays: Arrays) -> list[str]:
-  """Returns the parts that there are, and the training part in any case."""
+  """Returns the prefixes of the parts that have arrays, and of the training part always."""
   return [part for part in PARTS if not part or {f'{part}x', f'{part}y'} & set(arrays)]
 
 
 def examples(
   path: str | os.PathLike, arrays: Arrays, class_names: list[str] | None = None
 ) -> examples_lib.Examples:
-  """Returns the examples of y and, as the test, of test_y; `class_names` as of `listed`.
+  """Returns the examples of y, and those of test_y as the test.
 
-  Raises `errors.InputError` for other labels, and clients that name nobody.
+  `class_names` come from `listed`. Raises `errors.InputError` if labels are not whole
+  numbers from 0, or clients are not whole numbers or text.
   """
   labels = [
     _labels(path, name, arrays.get(name))
@@ -83,7 +84,7 @@ def examples(
 
 
 def _labels(path: str | os.PathLike, name: str, y: np.ndarray | None) -> np.ndarray:
-  """Returns int32 [N]; raises InputError if there are none, or others."""
+  """Returns labels int32 [N]; raises InputError if they are missing or wrong."""
   if y is None:
     raise errors.InputError(f'{path} has no array {name!r}; add the labels')
   if y.dtype.kind not in 'iu' or y.ndim != 1 or not y.size or y.min() < 0:
@@ -98,9 +99,9 @@ def _labels(path: str | os.PathLike, name: str, y: np.ndarray | None) -> np.ndar
 def _owners(
   path: str | os.PathLike, client: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[np.ndarray, list[str]]:
-  """Returns int32 [N], places in the clients' names, and these, in their order.
+  """Returns int32 [N], indices into the client names, and the names, sorted.
 
-  `client` has text, or whole numbers, of which 2.0 is 2; `shape` is that of the labels.
+  `client` has text or whole numbers, where 2.0 means 2; `shape` is the labels' shape.
   """
   if client.dtype.kind == 'f' and (np.abs(client) < 2**53).all():
     whole = client.astype(np.int64)
@@ -118,7 +119,7 @@ def _owners(
 
 
 def read_checked(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Reads a file whose labels are those of `examples`, with as many examples of one shape."""
+  """Reads a file; checks labels, and that each part has as many examples, all of one shape."""
   arrays = read(path)
   for part in present(arrays):
     x, y = arrays.get(f'{part}x'), _labels(path, f'{part}y', arrays.get(f'{part}y'))
@@ -133,7 +134,7 @@ def read_checked(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Reads a file of images, as `read_checked`; refuses what are none."""
+  """Reads a file of images with `read_checked`; raises InputError for other arrays."""
   arrays = read_checked(path)
   for part in present(arrays):
     x = arrays[f'{part}x']
@@ -151,7 +152,7 @@ def read_images(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def read_features(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Reads a file of rows of finite numbers, as `read_checked`; refuses others."""
+  """Reads rows of finite numbers with `read_checked`; raises InputError for other arrays."""
   arrays = read_checked(path)
   for part in present(arrays):
     x, what = arrays[f'{part}x'], f'{path}: {part}x'
@@ -173,7 +174,7 @@ def read_features(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def listed(arrays: dict[str, np.ndarray], file: str) -> list[str] | None:
-  """Numbers labels, in place, as a file lists them; returns its names, or None of ''."""
+  """Renumbers labels in place by a file of class names; returns the names, or None for ''."""
   if not file:
     return None
   parts = [part for part in ('y', 'test_y') if part in arrays]

@@ -1,9 +1,9 @@
-"""Probabilities of classes in a table: FedIR's target distribution.
+"""Reads class probabilities from a table: FedIR's target distribution.
 
-A table (`datasets.readers.tables`) with the columns `class,probability` or `class,weight`
-and a row for each class. Classes without a row have probability 0; the rest is
-divided by the sum. A class is a number from 0. Of data that name their classes it is
-a name: if all rows have names of the data, these count, even where they are numbers.
+The table (`datasets.readers.tables`) has the columns `class,probability` or `class,weight`
+and a row for each class. Classes without a row have probability 0, and the values are
+divided by their sum. A class is a number from 0, or its name if the data name their
+classes. If all rows match names, they are read as names, even if they are numbers.
 """
 
 import os
@@ -22,7 +22,7 @@ def read(
 ) -> np.ndarray:
   """Returns float64 [n], at least 0, with sum 1.
 
-  `class_names` [n] may stand for the numbers from 0 to n - 1. Raises
+  The table may have `class_names` [n] in place of the numbers from 0 to n - 1. Raises
   `errors.InputError`, which names the file and the line that is wrong.
   """
   values = [name for name in tables.header(path) if name in _VALUES]

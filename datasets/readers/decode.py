@@ -1,12 +1,12 @@
 """Decodes images of any kind to RGB, and fits them into squares.
 
-Cameras store a rotation in EXIF, which is applied. Transparent pixels become
-white. Of 16 bits a channel the higher 8 are kept. CMYK, palettes and greyscale
-are converted by Pillow. Of several frames or pages the first one counts.
+The rotation that cameras store in EXIF is applied. Transparent pixels become white.
+Channels of 16 bits keep their higher 8 bits. Pillow converts CMYK, palettes and
+greyscale. Only the first frame or page is used.
 
-A file of a few kilobytes may announce very many pixels. Pillow refuses more than
-179 million of them, before it decodes any. So many take 1.4 GB (WebP 2.8, JPEG 2000
-3.4): the large ones are therefore decoded one at a time.
+A file of a few kilobytes may announce very many pixels. Pillow refuses images of more
+than 179 million pixels before it decodes them. Decoding an image of this size takes
+1.4 GB (WebP 2.8, JPEG 2000 3.4), so large images are decoded one at a time.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-# Images of more pixels are decoded one at a time.
+# Images with more pixels are decoded one at a time.
 LARGE = 2**24
 _ONE_AT_A_TIME = threading.Lock()
-# What Pillow decodes by itself. For an EPS it would run another program.
+# The formats that Pillow decodes itself. For an EPS it would run another program.
 _FORMATS = ('JPEG', 'PNG', 'GIF', 'BMP', 'TIFF', 'WEBP', 'JPEG2000', 'PPM')
-# What Pillow, and the readers of archives, raise for a damaged image.
+# The errors that Pillow and the readers of archives raise for a damaged image.
 DAMAGE = (
   OSError,
   SyntaxError,
@@ -41,41 +41,41 @@ DAMAGE = (
   Image.DecompressionBombError,
 )
 
-# They name lines of Pillow. What it warns of is readable, such as an image with
-# damaged EXIF; images of twice as many pixels as it warns of are damaged ones.
+# Pillow's warnings name lines of its code, and concern readable images, such as an image
+# with damaged EXIF or many pixels. Twice as many pixels raise an error.
 warnings.filterwarnings('ignore', module=r'PIL\.')
 
 
 def rgb(data: bytes) -> Image.Image:
-  """Decodes an image of pixels, whatever its file's name; raises one of `DAMAGE`."""
+  """Decodes an image, whatever the name of its file; raises one of `DAMAGE`."""
   return _decoded(data, 0, lambda image: image)
 
 
 def _decoded(data: bytes, least: int, use: Callable[[Image.Image], Any]):
-  """Returns `use` of what `rgb` returns, while no other large image is decoded.
+  """Decodes an image to RGB, and returns the result of `use` on it.
 
-  A JPEG of more than `least` pixels a side is decoded at half its size or less,
-  which is several times as fast; 0: at full size.
+  No other large image is decoded meanwhile. A JPEG with more than `least` pixels a side
+  is decoded at half its size or less, which is several times as fast; 0: at full size.
   """
   image = Image.open(io.BytesIO(data), formats=_FORMATS)
   size = image.size
   if least:
     image.draft('RGB', (least, least))
-  if not image.info.get('progressive'):  # Such a JPEG is decoded as a whole.
+  if not image.info.get('progressive'):  # A progressive JPEG takes the memory of its full size.
     size = image.size
   is_large = size[0] * size[1] > LARGE
   with _ONE_AT_A_TIME if is_large else contextlib.nullcontext():
     image.load()
-    # Damaged EXIF raises anything; the image may be sound.
+    # Damaged EXIF may raise any error, although the image is readable.
     with contextlib.suppress(Exception):
       ImageOps.exif_transpose(image, in_place=True)
     found = use(_converted(image))
-    del image  # Before another thread decodes one.
+    del image  # Frees its memory before another thread decodes an image.
   return found
 
 
 def reason(error: Exception) -> str:
-  """Returns ` (why)`; empty if Pillow only names the object in memory."""
+  """Returns the error as ` (why)`, or '' if Pillow only names an object in memory."""
   is_unknown = isinstance(error, Image.UnidentifiedImageError)
   return '' if is_unknown else f' ({error})'
 
@@ -102,7 +102,7 @@ def fitted(image: Image.Image, side: int) -> np.ndarray:
 
 
 def fitted_array(image: np.ndarray, side: int) -> np.ndarray:
-  """As `fitted`, of uint8 [height, width] or [height, width, channels]."""
+  """Applies `fitted` to uint8 [height, width] or [height, width, channels]."""
   if image.ndim == 2:
     return fitted(Image.fromarray(image), side)
   planes = np.moveaxis(image, -1, 0)
@@ -112,7 +112,7 @@ def fitted_array(image: np.ndarray, side: int) -> np.ndarray:
 def _converted(image: Image.Image) -> Image.Image:
   if image.mode == 'F':
     raise ValueError('its pixels are floating-point numbers; write 8 bits each')
-  if image.mode.startswith('I'):  # 16 bits, or 32 that hold 16.
+  if image.mode.startswith('I'):  # The pixels have 16 bits, or 32 that hold 16.
     pixels = np.asarray(image)
     if pixels.dtype.kind == 'i':
       pixels = np.clip(pixels, 0, 65_535)

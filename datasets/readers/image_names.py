@@ -1,14 +1,14 @@
 """The names of images: which files are images, their order, and their classes.
 
-  CLASS/NAME.jpg           CLASS may have folders of its own
-  train/CLASS/NAME.jpg     and test/... or val/...: parts, see `_KINDS`, in upper or
-                           lower case
+  CLASS/NAME.jpg           CLASS may contain folders
+  train/CLASS/NAME.jpg     with the parts test/... or val/...; `_KINDS` has all names
+                           of parts, which may be in upper or lower case
 
-The class of an image is the outermost folder that it lies in; if all outermost folders
-are named as parts, it is the folder below. One folder around everything does not count,
-as archives often have it. Beside a test part, validation images are left out. An
-image's id is its path below the folder or in the archive, so that a folder and its
-archive have the same ids, in the same order: that of the ids' bytes.
+The class of an image is its outermost folder. If all outermost folders are named as
+parts, the class is the folder below. A single folder around everything, which archives
+often have, is ignored. If there is a test part, validation images are left out. An
+image's id is its path in the folder or archive. Ids are sorted by their bytes, so that
+a folder and its archive have the same ids in the same order.
 """
 
 import collections
@@ -41,29 +41,31 @@ SUFFIXES = (
   '.jp2',
   '.j2k',
 )
-# Texts that lie beside images and are none; they are not counted.
+# Files that often lie beside images; they are left out without a note.
 _TEXTS = ['.txt', '.md', '.csv', '.tsv', '.json', '.xml', '.yaml', '.yml', '.html']
 _TRAIN, _TEST, _VALIDATION = range(3)
-# Parts of a data set by the names of their folders.
+# The names of folders that are parts of a data set.
 _KINDS = {
   **dict.fromkeys(('train', 'training'), _TRAIN),
   **dict.fromkeys(('test', 'testing'), _TEST),
   **dict.fromkeys(('val', 'valid', 'validation', 'dev'), _VALIDATION),
 }
-# Words of names such as `seg_train` and `test2017`, which are none of the above.
+# Finds these words in other names, such as `seg_train` and `test2017`.
 _PART = re.compile(f'(?<![a-z])({"|".join(sorted(_KINDS, key=len, reverse=True))})(?![a-z])')
 _BY_TABLE = 'list them with their classes in a CSV, of which `launch.make_splits` makes a --split'
 
 
 class Found:
-  """Tells the images of a folder or an archive, and counts what is left out."""
+  """Recognizes the images of a folder or archive, and counts the other files."""
 
   def __init__(self):
     self._suffixes = collections.Counter()
 
   def image(self, path: str) -> str | None:
-    """Returns the id of an image by the path of a file, None for other files; as
-    in tar, absolute paths are relative, and none leads through `..`."""
+    """Returns the id of the image at a path, or None for other files.
+
+    As in tar, absolute paths become relative, and paths with `..` are left out.
+    """
     if (name := clean(path)) is None:
       return None
     suffix = os.path.splitext(name)[1].lower()
@@ -74,7 +76,7 @@ class Found:
     return None
 
   def tell(self, of) -> None:
-    """Tells people how many files of a folder or an archive are no images."""
+    """Prints how many files of a folder or archive are not images."""
     if self._suffixes:
       kinds = ', '.join(
         f'{count:,} {wording.shown(suffix) or "without suffix"}'
@@ -85,14 +87,16 @@ class Found:
 
 
 def clean(path: str) -> str | None:
-  """Returns a path without `./`; None if it is never data."""
+  """Returns a path without `./`, or None if `zipped.is_data` says that it is not data."""
   name = '/'.join(part for part in path.split('/') if part not in ('', '.'))
   return name if name and zipped.is_data(name) else None
 
 
 def in_order(names: Iterable[str], of) -> tuple[examples_lib.Texts, np.ndarray]:
-  """Returns names in the order of their bytes, and where each was; refuses other
-  than UTF-8."""
+  """Returns names sorted by their bytes, and the former index of each.
+
+  Raises `errors.InputError` for a name that is not UTF-8.
+  """
   import pyarrow.compute
 
   rest = iter(names)
@@ -116,7 +120,7 @@ def equal_to_next(names: examples_lib.Texts) -> np.ndarray:
 def last_of_equal(
   names: examples_lib.Texts, order: np.ndarray
 ) -> tuple[examples_lib.Texts, np.ndarray]:
-  """Returns the result of `in_order` without duplicates: as in tar, the last name counts."""
+  """Removes duplicates from the result of `in_order`; as in tar, the last one is kept."""
   same = equal_to_next(names)
   if not same.any():  # Copying very many names takes memory.
     return names, order
@@ -125,10 +129,10 @@ def last_of_equal(
 
 
 def of_ids(path: str | os.PathLike, ids: examples_lib.Texts) -> examples_lib.Examples:
-  """Lists the images of these ids, which are all of `path`.
+  """Lists the images with these ids, which are all images of `path`.
 
-  Raises `errors.InputError` if an image is in no class's folder, or parts of a
-  data set and classes cannot be told apart.
+  Raises `errors.InputError` if an image is in no class folder, or if it is unclear whether
+  folders are classes or parts of a data set.
   """
   codes = examples_lib.Codes()
   for numbers in examples_lib.blocks(len(ids)):
@@ -157,7 +161,7 @@ def of_ids(path: str | os.PathLike, ids: examples_lib.Texts) -> examples_lib.Exa
 
 
 def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
-  """Returns each folder's class, None if it is of no part, and if it is the test."""
+  """Returns each folder's class, None if it is left out, and whether it is not for training."""
   split = [folder.split('/') if folder else [] for folder in folders]
   outer = {parts[0] for parts in split if parts}
   if len(outer) == 1 and all(len(parts) > 1 for parts in split):
@@ -182,7 +186,7 @@ def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
 
 
 def _kinds(split: list[list[str]], path) -> dict[str, int]:
-  """Returns the kinds of the folders at the top, if all are parts of a data set."""
+  """Returns the part that each top folder is; {} if the top folders are classes."""
   tops = {parts[0] for parts in split if parts}
   kinds = {top: _KINDS[top.lower()] for top in tops if top.lower() in _KINDS}
   if others := sorted(tops - kinds.keys()):
@@ -193,7 +197,7 @@ def _kinds(split: list[list[str]], path) -> dict[str, int]:
         f' data set by their names, beside {others[0]!r}, which is none; take one or'
         ' the other away, or rename a folder of a class'
       )
-    return {}  # A class of trains, perhaps.
+    return {}  # The folder `train` is a class, perhaps of trains.
   if kinds and _TRAIN not in kinds.values():
     raise errors.InputError(
       f'{path} has {" and ".join(map(repr, sorted(kinds)))} and no part to train on;'
@@ -203,7 +207,10 @@ def _kinds(split: list[list[str]], path) -> dict[str, int]:
 
 
 def _check_classes(names: set[str], inner: set[str], path) -> None:
-  """Refuses classes that seem to be parts, or have parts: their test would train."""
+  """Raises InputError if classes seem to be parts or to contain parts.
+
+  Otherwise, test images would be used for training.
+  """
   words = [match[1] for name in names for match in _PART.finditer(name.lower())]
   of_classes = {_KINDS[word] for word in words} if len(names) < 4 else set()
   of_inner = {_KINDS.get(name.lower()) for name in inner}

@@ -1,9 +1,9 @@
 """Stores of images: a folder, a tar, a zip, TFRecords, or a folder of such files.
 
-A store lists its images once, and reads an image's bytes where they lie. Tars and
-TFRecords are not unpacked (`packed`). A folder and its archive have the same
-names in the same order, that of the names' bytes; so do a folder of folders and one of
-their tars. Of images of one name, the last in an archive counts, as in tar.
+A store lists its images once, and reads the bytes of an image in place. Tars and
+TFRecords are not unpacked (`packed`). Names are sorted by their bytes, so a folder and
+its archive give the same names in the same order, as do a folder of folders and a folder
+of their tars. If an archive has several images of one name, the last is used, as in tar.
 """
 
 import os
@@ -18,7 +18,7 @@ from datasets import examples as examples_lib
 from datasets.readers import decode, image_names as names_lib, packed, record_features, zipped
 from tff_xc import errors
 
-# Images that stand for all where reading all would take long.
+# The number of images in a sample that stands for all images.
 _SAMPLE = 500
 ARCHIVES = ('.zip', '.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
 
@@ -27,17 +27,17 @@ class Store(NamedTuple):
   """Images by number, in the order of their names."""
 
   path: pathlib.Path  # The folder or archive.
-  names: examples_lib.Texts  # Of all images, their paths in it.
+  names: examples_lib.Texts  # The images' paths in the folder or archive.
   # Returns an image's bytes, also by threads, or raises one of `decode.DAMAGE`.
   read: Callable[[int], bytes]
   # Returns numbers of each image, int [k], that change when its file does.
   stamp: Callable[[np.ndarray], Sequence[list[int]]]
-  files: Sequence[pathlib.Path] = ()  # Of the images; none: each is a file.
-  # Whether names of training images have them, see `packed.with_users`.
+  files: Sequence[pathlib.Path] = ()  # The files with the images; empty: each is a file.
+  # Whether the names of training images have users in them, see `packed.with_users`.
   has_users: bool = False
 
   def where(self, number: int) -> str:
-    """Names an image for an error."""
+    """Returns an image's path, for an error."""
     [name] = self.names.take(np.array([number]))
     return str(self.path / name)
 
@@ -59,7 +59,7 @@ class Store(NamedTuple):
 
 
 def some(numbers: np.ndarray) -> np.ndarray:
-  """Returns at most 500 of these images' numbers, evenly spread."""
+  """Returns at most `_SAMPLE` of these numbers, evenly spread."""
   count = min(_SAMPLE, len(numbers))
   return numbers[np.arange(count) * len(numbers) // max(count, 1)]
 
@@ -67,7 +67,7 @@ def some(numbers: np.ndarray) -> np.ndarray:
 def open_store(
   path: str | os.PathLike, features: record_features.Features = record_features.USUAL
 ) -> Store:
-  """Opens a folder, a tar, a zip or TFRecords of images; refuses what has none."""
+  """Opens a folder, tar, zip or TFRecords of images; raises InputError if it has none."""
   path = pathlib.Path(path)
   if path.is_dir():
     found = _folder(path, features)
@@ -99,19 +99,19 @@ def is_images(name: str) -> bool:
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
-  """Lists the images of a folder or an archive by their classes, and decodes none.
+  """Lists the images of a folder or archive with their classes, and decodes none.
 
-  Raises `errors.InputError` as `open_store` and `image_names.of_ids`.
+  Raises the errors of `open_store` and `image_names.of_ids`.
   """
   return names_lib.of_ids(path, open_store(path).names)
 
 
 def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:
-  """Returns int64, the number of each image by its id, or -1.
+  """Returns int64, the number of the image with each id, or -1.
 
-  Ids are the images' paths in the store, or these without an outer folder that
-  all are in, or the paths without their suffix, or the files' names, or these
-  without their suffix: the first form that finds all, or most. Raises
+  Ids are the images' paths in the store, paths without an outer folder around all images,
+  paths without suffix, file names, or file names without suffix. The first of these forms
+  that finds all images is used, or else the form that finds most. Raises
   `errors.InputError` if an id names two images.
   """
   best, best_keys = np.full(len(ids), -1), None
@@ -134,14 +134,14 @@ def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:
 
 
 def _forms(names) -> Iterator:
-  """Yields what ids may call the images, arrow arrays of text."""
+  """Yields Arrow arrays of the images' names, in each form that ids may have."""
   import pyarrow.compute
 
   def cut(array, pattern):
     return pyarrow.compute.replace_substring_regex(array, pattern=pattern, replacement='')
 
   yield names
-  first, last = names[0].as_py(), names[-1].as_py()  # In order.
+  first, last = names[0].as_py(), names[-1].as_py()  # Names are sorted.
   outer = first[: first.find('/') + 1]
   if outer and last.startswith(outer):
     yield pyarrow.compute.utf8_slice_codeunits(names, len(outer))
@@ -152,7 +152,7 @@ def _forms(names) -> Iterator:
 
 
 def _folder(path: pathlib.Path, features: record_features.Features) -> tuple:
-  """Returns what follows a folder's path in its `Store`."""
+  """Returns the fields of a folder's `Store`, except the path."""
   if files := packed.files_of_tff(path):
     return packed.open_records(path, files, features)
   tars, records, found = [], [], names_lib.Found()
@@ -176,7 +176,7 @@ def _folder(path: pathlib.Path, features: record_features.Features) -> tuple:
 
 
 def _of_files(path: pathlib.Path, names: examples_lib.Texts) -> tuple:
-  """Returns what follows the path of a folder in its `Store`, by the names in it."""
+  """Returns the fields of the `Store` of these files in a folder, except the path."""
 
   def read_file(number: int) -> bytes:
     file = path / names.take(np.array([number]))[0]
@@ -189,14 +189,14 @@ def _of_files(path: pathlib.Path, names: examples_lib.Texts) -> tuple:
 def _stamp(file: pathlib.Path) -> list[int]:
   try:
     status = os.stat(file)
-  except OSError:  # A link to nothing, for example. Reading it fails, too.
+  except OSError:  # The file is a broken link, for example. Reading it fails, too.
     return []
-  # Permissions change the last of these only.
+  # A change of permissions changes only the last of these.
   return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _files(path: pathlib.Path) -> Iterator[str]:
-  """Yields the paths of all files in a folder, links followed."""
+  """Yields the paths of all files in a folder, following links."""
 
   def fail(e: OSError):
     raise errors.InputError(
@@ -204,7 +204,7 @@ def _files(path: pathlib.Path) -> Iterator[str]:
     ) from e
 
   for folder, below, files in os.walk(path, followlinks=True, onerror=fail):
-    below[:] = filter(zipped.is_data, below)  # Some may not even be opened.
+    below[:] = filter(zipped.is_data, below)  # Other folders may be unreadable.
     above = [p for p in pathlib.Path(folder).parents if p.is_relative_to(path)]
     if os.path.realpath(folder) in map(os.path.realpath, above):  # A link leads back.
       below.clear()
@@ -214,11 +214,11 @@ def _files(path: pathlib.Path) -> Iterator[str]:
 
 
 def _zip(path: pathlib.Path) -> tuple:
-  """Returns what follows a zip's path in its `Store`."""
+  """Returns the fields of a zip's `Store`, except the path."""
   with zipped.readable(path, 'make or get the zip again'):
     archive = zipfile.ZipFile(path)
   found, members = names_lib.Found(), {}
-  for member in archive.infolist():  # Of members of one name the last counts.
+  for member in archive.infolist():  # The last of several members of one name is used.
     if not member.is_dir() and (name := found.image(member.filename)):
       members[name] = member
   names, _ = names_lib.in_order(members, path)

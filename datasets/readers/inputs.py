@@ -1,4 +1,4 @@
-"""Lists the examples of the inputs that a split may be made of.
+"""Lists the examples of an input of `launch.make_splits`, which is one of these:
 
   folder, tar or zip of images      a folder for each class (`image_names`)
   .csv .tsv .jsonl .ndjson .parquet a row an example (`datasets.readers.tables`)
@@ -6,8 +6,8 @@
   Extreme Classification Repository *_train.txt, trn_X_Y.txt, or their folder
   .npz                              arrays y, optionally client, test_y
 
-Classes of tables and of folders are numbered in the order of their names, whole
-numbers as numbers. The other inputs number their classes themselves.
+Classes of tables and folders are sorted by name; if all names are whole numbers, they
+are sorted as numbers. The other inputs number their classes themselves.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _XC = re.compile(r'(.*train|trn_x_y)\.txt(\.gz)?', re.IGNORECASE)
 
 
 def read(path: str | os.PathLike, columns: tables.Columns) -> examples_lib.Examples:
-  """Lists the examples of an input, whose kind its names tell; refuses others."""
+  """Lists the examples of an input; raises InputError if file names do not tell its kind."""
   path = pathlib.Path(path)
   if not path.exists():
     raise errors.InputError(f'--input={path} does not exist; give a folder or file')

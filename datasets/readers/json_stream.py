@@ -1,4 +1,4 @@
-"""JSON files of any size, one value at a time (ijson); also in a zip."""
+"""Reads JSON files of any size one value at a time (ijson), also in a zip."""
 
 import pathlib
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from tff_xc import errors
 
 
 def values(path: pathlib.Path, prefix: str, get_it: str, pairs: bool = False) -> Iterator:
-  """Yields the values at a prefix such as `item`, of an array, or `images.item`.
+  """Yields the values at a prefix, such as `item` for an array, or `images.item`.
 
   With `pairs` it yields the keys and values of the object at the prefix. Raises
-  `errors.InputError` where the file is no JSON; `get_it` says how to get a good one.
+  `errors.InputError` if the file is not JSON; `get_it` says how to get a good one.
   """
   import ijson
 
@@ -22,5 +22,6 @@ def values(path: pathlib.Path, prefix: str, get_it: str, pairs: bool = False) ->
     except (ijson.JSONError, UnicodeDecodeError, *zipped.DAMAGE) as e:
       why = ' '.join(str(e).split())[:100]
       raise errors.InputError(
-        f'{path} is no JSON that can be read ({why}): it is cut short, damaged or another file; {get_it}'
+        f'{path} is no JSON that can be read ({why}): it is cut short, damaged or another file;'
+        f' {get_it}'
       ) from e

@@ -2,20 +2,25 @@
 
 The index (names, files, offsets, sizes) is made once and kept in the user's cache.
 
-Tars: one, or a folder of tars such as ImageNet's, one for each class; a tar may
-itself have tars. An image in an inner tar, or in one of a folder's, has the id
-that it would have if the tar were a folder without `.tar`: `n01440764.tar` has
-`n01440764/n01440764_1.JPEG`. Of images of one name, the last counts.
+Tars: the input is a tar, or a folder of tars such as ImageNet's, one for each class. A
+tar may contain tars. An image in an inner tar, or in a tar of a folder, has the id that
+it would have if the tar were a folder without `.tar`: `n01440764.tar` has
+`n01440764/n01440764_1.JPEG`. If several images have the same name, the last is used.
 
-TFRecords of `tf.train.Example`: an image and perhaps a class, a user and an id, in
-features named as `record_features` says. TFF's Landmarks and iNaturalist are
-`train/USER`, a file a user without suffix, and `test.tfRecord`, with
+TFRecords: each `tf.train.Example` has an image, and optionally a class, a user and an
+id, in features that `record_features` names. TFF's Landmarks and iNaturalist have a file
+without suffix for each user, `train/USER`, and `test.tfRecord`, with the features
 `image/encoded_jpeg` and `class` (`tff.simulation.datasets.gldv2` and `inaturalist`,
 versions 0.87, write these). An image's id is its path in a folder tree of the same
-content: train/CLASS/ID.jpg, or train/CLASS/USER/ID.jpg if users are known, and
-test/... of files named or in a folder named test or validation (or val, valid, dev);
-without classes ID.jpg. An ID that no feature has is its file's stem and its place in
-the file. A `/` in a name becomes `%2F`.
+content:
+
+  train/CLASS/ID.jpg        or train/CLASS/USER/ID.jpg if users are known
+  test/...                  if the file, or a folder around it, is named test or
+                            validation (or val, valid, dev)
+  ID.jpg                    without classes
+
+If no feature has the ID, it is made of the file's stem and the example's number in the
+file. A `/` in a name becomes `%2F`.
 """
 
 import array
@@ -34,15 +39,15 @@ from datasets import examples as examples_lib
 from datasets.readers import image_names as names_lib, parsed_cache, record_features, zipped
 from tff_xc import errors, wording
 
-# Of a file of one image: 89 million pixels without compression.
+# The most bytes of an image file: 89 million pixels without compression.
 MOST_BYTES = 2**28
-# Files that are open at once.
+# The number of files that are open at once.
 _OPEN = 64
 # Increase these when the arrays of a cached index change.
 _TARS, _RECORDS = 8, 3
-# The names and these arrays are what an index consists of.
+# An index consists of the names and these arrays.
 _NUMBERS = {'files': np.int32, 'offsets': np.int64, 'sizes': np.int64}
-# Compressed files have such names, too, and are refused with what to do.
+# This matches compressed files, too, so that their error says what to do.
 _RECORD_FILE = re.compile(
   r'\.(tf_?rec(ord)?s?|records?)(-\d+-of-\d+)?(\.(gz|bz2|xz|zst|zlib))?$', re.IGNORECASE
 )
@@ -50,7 +55,7 @@ _TEST = re.compile(r'(^|[/_.-])(test(ing)?|val(id(ation)?)?|dev)([/_.-]|$)', re.
 
 
 def check_size(size: int) -> None:
-  """Raises ValueError of what is too large for an image, before it is read."""
+  """Raises ValueError if a file is too large for an image, before it is read."""
   if size > MOST_BYTES:
     raise ValueError(
       f'it has {wording.human_bytes(size)}, and the file of an image at most'
@@ -61,19 +66,19 @@ def check_size(size: int) -> None:
 def _index(
   found: Iterable[tuple], where: Sequence[array.array], path
 ) -> tuple[examples_lib.Texts, np.ndarray]:
-  """Returns the names in `found`, in order; puts its numbers into `where`."""
+  """Returns the names in `found`, sorted, and their order; adds the numbers to `where`."""
 
   def names():
     for name, *numbers in found:
       for column, number in zip(where, numbers, strict=True):
-        column.append(number)  # 8 bytes each.
+        column.append(number)  # A number takes 8 bytes.
       yield name
 
   return names_lib.in_order(names(), path)
 
 
 def _arrays(names: examples_lib.Texts, order, where) -> dict[str, np.ndarray]:
-  """Returns what the cache keeps of an index."""
+  """Returns an index as arrays for the cache."""
   _, ends, text = names.array.buffers()
   ends = np.frombuffer(ends, np.int64)[: len(names) + 1]
   text = np.frombuffer(b'' if text is None else text, np.uint8)[: ends[-1]]
@@ -85,7 +90,7 @@ def _arrays(names: examples_lib.Texts, order, where) -> dict[str, np.ndarray]:
 
 
 def _open(whole: Sequence[pathlib.Path], index: Mapping[str, np.ndarray]) -> tuple:
-  """Returns names, read, stamp and files of a `store.Store`, by an index."""
+  """Returns names, read, stamp and files of an `images.Store`, made from an index."""
   import pyarrow as pa
 
   text = map(pa.py_buffer, (index['ends'], index['names']))
@@ -113,8 +118,10 @@ def _open(whole: Sequence[pathlib.Path], index: Mapping[str, np.ndarray]) -> tup
 
 
 def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
-  """Opens a tar, or these of a folder, as `_open`; refuses damage, and links for
-  images."""
+  """Opens a tar, or these tars of a folder; returns the result of `_open`.
+
+  Raises `errors.InputError` if a tar is damaged or has a link in place of an image.
+  """
   whole = [path / file for file in files] or [path]
   prefixes = [f'{_stem(file)}/' for file in files] or ['']
 
@@ -125,9 +132,9 @@ def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
 
 
 def _scanned(path, named: Iterable[tuple[str, pathlib.Path]]):
-  """Returns the names in tars in order, where each was, and the places.
+  """Returns the sorted names of the images in tars, their order, and `_NUMBERS` of each.
 
-  `named` has what names begin with, and the tars.
+  `named` has each tar with the prefix of its images' names.
   """
   found = names_lib.Found()
   where = [array.array('q') for _ in _NUMBERS]
@@ -145,12 +152,12 @@ def _scanned(path, named: Iterable[tuple[str, pathlib.Path]]):
 def _images(
   file, path, found: names_lib.Found, prefix: str, start: int = 0
 ) -> Iterator[tuple[str, int, int]]:
-  """Yields name, offset and size of the images of a tar, and of the tars in it."""
+  """Yields name, offset and size of each image in a tar and in the tars inside it."""
   opened = {'name' if isinstance(file, pathlib.Path) else 'fileobj': file}
   try:
     with tarfile.open(**opened, mode='r:') as archive:
       while (member := archive.next()) is not None:
-        archive.members.clear()  # It would keep all.
+        archive.members.clear()  # The archive would keep all members.
         tar = names_lib.clean(member.name) or ''
         is_tar = tar.lower().endswith('.tar')
         name = None if is_tar or member.isdir() else found.image(prefix + member.name)
@@ -182,7 +189,7 @@ def is_records(name: str) -> bool:
 
 
 def files_of_tff(path: pathlib.Path) -> list[str]:
-  """Returns the files of TFF's layout in a folder; none if it has another."""
+  """Returns the files of a folder in TFF's layout; none if it has a different layout."""
   if not (path / 'train').is_dir() or not (path / 'test.tfRecord').is_file():
     return []
   users = sorted(
@@ -196,7 +203,7 @@ def open_records(
   files: Sequence[str] = (),
   features: record_features.Features = record_features.USUAL,
 ) -> tuple:
-  """Opens a TFRecord file, or these of a folder; returns `_open`'s and has_users.
+  """Opens a TFRecord file, or these files of a folder; adds has_users to `_open`'s result.
 
   Raises `errors.InputError` if a file is damaged or compressed, or an example
   lacks a feature that others have.
@@ -257,7 +264,7 @@ def _records(
 def _examples(
   file: pathlib.Path, features: record_features.Features
 ) -> Iterator[tuple[int, dict[str, bytes | str | None]]]:
-  """Yields each example's place of the image in the file, and its values by kind."""
+  """Yields the offset of each example's image in the file, and the example's values."""
   import tensorflow as tf
   from google.protobuf import message
 
@@ -276,7 +283,7 @@ def _examples(
             f' {", ".join(sorted(found)) or "no features"}; name its feature,'
             f' --record_features={noun}=NAME'
           )
-      # After the record's length and a checksum of that.
+      # The data follow the record's length and a checksum of the length, 12 bytes.
       yield start + 12 + data.index(values['image']), values
       start += 16 + len(data)
   except (tf.errors.DataLossError, message.DecodeError) as e:
@@ -287,7 +294,7 @@ def _examples(
 
 
 def _value(feature, is_text: bool) -> bytes | str | None:
-  """Returns the one value of a feature; None: it has none of this form."""
+  """Returns the single value of a feature, or None if it has no value of this form."""
   values = feature and getattr(feature, feature.WhichOneof('kind') or '', None)
   value = values.value[0] if values and len(values.value) == 1 else None
   if type(value) is bytes:
@@ -296,7 +303,7 @@ def _value(feature, is_text: bool) -> bytes | str | None:
 
 
 def with_users(images: examples_lib.Examples) -> examples_lib.Examples:
-  """Returns images of records with the users of those that train, by their ids."""
+  """Adds the users of training images from TFRecords, which are in the images' ids."""
   codes, trains = examples_lib.Codes(), images.train
   for block in examples_lib.blocks(len(trains)):
     codes.add(urllib.parse.unquote(name.split('/')[-2]) for name in images.ids.take(trains[block]))

@@ -1,9 +1,9 @@
 """A cache of arrays that were parsed from files, in the user's cache folder.
 
 Parsing the largest sets takes many minutes. The cache folder (`cache_folder`) holds one
-folder for each data set, with a .npy for each array. Its name has a hash of what the arrays
-were made from, so that it is valid for that only. Caches may be deleted at any time. Arrays
-are mapped, not read, so that processes that load the same files share the memory.
+folder for each data set, with a .npy for each array. The folder's name has a hash of the
+sources of the arrays, so it is used only for these sources. Caches may be deleted at any
+time. Arrays are mapped, not read, so that processes that load the same files share memory.
 """
 
 import contextlib
@@ -29,16 +29,17 @@ def of_files(
   /,
   **settings,
 ) -> Mapping[str, np.ndarray]:
-  """Returns the arrays that code of a version makes from files: read-only, from the cache.
+  """Returns the arrays that `make` makes from files, read-only, from the cache if possible.
 
-  The files count by path, size and modification time. If the cache cannot be written, the
-  arrays are made each time. A new cache replaces older ones of the same data.
+  A cache is valid for one `version` of the code and for files with the same path, size and
+  modification time. If the cache cannot be written, the arrays are made each time. A new
+  cache replaces older ones of the same data.
   """
   status = [(os.path.realpath(file), os.stat(file)) for file in files]
   described = [[name, s.st_size, s.st_mtime_ns] for name, s in status]
   older = path(data, form)
   cache = older.with_name(f'{older.name}.{_hash([version, described, settings])}')
-  with contextlib.suppress(OSError, ValueError):  # There is none, or a file was cut.
+  with contextlib.suppress(OSError, ValueError):  # There is no cache, or a file is cut short.
     return _mapped(cache)
   made = make()
   with contextlib.suppress(OSError):  # The folder cannot be written to, or the disk is full.
@@ -59,9 +60,9 @@ def _mapped(cache: pathlib.Path) -> Mapping[str, np.ndarray]:
 
 
 def path(data: str | os.PathLike, form: str) -> pathlib.Path:
-  """Returns a file or folder of the cache, named by the absolute path of the data.
+  """Returns the path of a file or folder in the cache, named by the data's absolute path.
 
-  The folder of caches is made, if it can be.
+  Makes the cache folder if possible.
   """
   data, folder = pathlib.Path(data).resolve(), cache_folder.folder()
   with contextlib.suppress(OSError):

@@ -1,17 +1,17 @@
-"""What features of TFRecords are called. Importing this imports nothing large."""
+"""The names of features in TFRecords. Importing this imports nothing large."""
 
 from collections.abc import Mapping
 
 from tff_xc import errors
 
-# Names that are usual, the first one counts; by what the feature is.
+# The usual names of each feature. The first name that an example has is used.
 KNOWN = {
   'image': ('image/encoded_jpeg', 'image/encoded', 'image', 'image_raw'),
   'class': ('class', 'image/class/label', 'label'),
   'user': ('user_id', 'user', 'client_id'),
   'id': ('image/filename', 'image_id', 'image/id', 'id', 'filename'),
 }
-# Names by what the feature is; one of the usual names where there is none.
+# The names that the user gives to features. Other features have one of the usual names.
 Features = Mapping[str, str]
 USUAL: Features = {}
 

@@ -1,9 +1,8 @@
-"""Rows of numbers in a table (`datasets.readers.tables`).
+"""Reads rows of numbers from a table (`datasets.readers.tables`).
 
-A row has a class, perhaps a user, an id and a mark of the test part, and
-numbers. A column of lists of one length, in Parquet and JSON, is as many features.
-Classes of a table are numbered in the order of their names, whole numbers as
-numbers.
+A row has a class, numbers, and optionally a user, an id and a mark of the test part. In
+Parquet and JSON, a column of lists of k numbers is k features. Classes are sorted by
+name; if all names are whole numbers, they are sorted as numbers.
 """
 
 import contextlib
@@ -33,13 +32,13 @@ _BOOL = {
 class Columns(NamedTuple):
   """The columns of a table."""
 
-  label: str = 'class'  # The classes, text or numbers.
+  label: str = 'class'  # The column of classes, which are text or numbers.
   user: str = ''  # Empty: 'user_id', if the table has it.
-  id: str = ''  # What a split calls the rows. Empty: 'image_id', likewise.
-  # Marks test rows by test, true, 1 or yes, and others by train, false, 0, no or
-  # nothing. Empty: no row is marked.
+  id: str = ''  # The rows' ids in split files. Empty: 'image_id', if the table has it.
+  # The column that marks test rows with test, true, 1 or yes, and others with train,
+  # false, 0, no or nothing. Empty: no row is marked.
   test: str = ''
-  features: tuple[str, ...] = ()  # Empty: all others that hold numbers.
+  features: tuple[str, ...] = ()  # Empty: all other columns that hold numbers.
 
 
 DEFAULT = Columns()
@@ -48,11 +47,11 @@ DEFAULT = Columns()
 def read(
   path: str | os.PathLike, columns: Columns, features: Sequence[str] = ()
 ) -> tuple[np.ndarray, list[str], examples_lib.Examples]:
-  """Reads a table; it must have `features`, or if none are given, what `columns` says.
+  """Reads a table with the columns `features` or, if empty, the features of `columns`.
 
-  Returns finite features, float64 [N, D], the names of their columns, and the rows
-  without them. Raises `errors.InputError` for a file that is missing or damaged,
-  lacks a column, or has a feature that is no finite number, or an empty class, user or id.
+  Returns finite features, float64 [N, D], the names of their columns, and the examples.
+  Raises `errors.InputError` if the file is missing or damaged, lacks a column, or has a
+  feature that is not a finite number, or an empty class, user or id.
   """
   path = pathlib.Path(path)
   found = header(path)
@@ -94,7 +93,7 @@ def read(
 def blocks(
   path: str | os.PathLike, description, size: int, label_column: str = ''
 ) -> Iterator[examples_lib.Block]:
-  """Yields the rows of a table for a trained model; errors are those of `read`."""
+  """Yields the rows of a table for a trained model; raises the errors of `read`."""
   found, how = header(path), description.preprocessing
   label = label_column or how.get('label', DEFAULT.label)
   if label_column or label in found:
@@ -118,7 +117,7 @@ def blocks(
 def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
   """Returns the columns that hold numbers in the first batch of rows.
 
-  The others may be large: the rest of the file is read without them.
+  Other columns may be large, so the rest of the file is read without them.
   """
   batch = next(tables.batches(path, names), None)
   if batch is None:
@@ -130,7 +129,7 @@ def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
 
 
 def header(path: str | os.PathLike) -> list[str]:
-  """Returns the names of a table's columns; errors are those of `read`."""
+  """Returns the names of a table's columns; raises the errors of `read`."""
   path = pathlib.Path(path)
   if not tables.form(path) or not path.is_file():
     raise errors.InputError(
@@ -141,7 +140,7 @@ def header(path: str | os.PathLike) -> list[str]:
 
 
 def _series(values) -> pd.Series:
-  """Returns a column: float64 if all its cells are numbers, or true and false."""
+  """Returns a column, as float64 if all its cells are numbers, or all are true or false."""
   column = pd.Series(values, dtype=object if isinstance(values, list) else None)
   if column.dtype.kind == 'M':
     return column.astype(str)
@@ -153,12 +152,12 @@ def _series(values) -> pd.Series:
 
 
 def _holds_numbers(column: pd.Series) -> bool:
-  """Whether most cells are numbers; a feature's other cells are errors."""
+  """Whether most cells are numbers; other cells of a feature raise errors later."""
   if column.dtype != object or _is_lists(column):
     return column.dtype == object or column.dtype.kind in 'fiub'
   try:
     return pd.to_numeric(column, 'coerce').notna().mean() > 0.5
-  except TypeError:  # JSON's objects.
+  except TypeError:  # The cells are objects of JSON.
     return False
 
 
@@ -167,7 +166,7 @@ def _is_lists(column: pd.Series) -> bool:
 
 
 def numbers(batch: tables.Batch, name: str) -> np.ndarray:
-  """Returns float64 [rows, 1], or [rows, k] of a column of lists."""
+  """Returns a column as float64 [rows, 1], or [rows, k] if its cells are lists."""
   column = _series(batch.columns[name])
   try:
     if _is_lists(column):
@@ -190,7 +189,7 @@ def numbers(batch: tables.Batch, name: str) -> np.ndarray:
 
 
 def _marks(batch: tables.Batch, column: str) -> list[bool]:
-  """Returns whether each row is marked as one of the test."""
+  """Returns whether each row is marked as a test row."""
   values = batch.columns[column]
   texts = [str(value).strip().lower().removesuffix('.0') for value in values]
   for row, text in enumerate(texts):

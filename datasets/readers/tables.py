@@ -1,11 +1,11 @@
-"""Columns of tables as text: CSV, JSON lines and Parquet, read in batches.
+"""Reads columns of tables as text, in batches: CSV, JSON lines and Parquet.
 
-The form is that of the file's name: `.csv` (commas), `.tsv` (tabs), `.jsonl` or
-`.ndjson`, each also as `.gz` or in a zip (`a.zip/b.csv`, `zipped`), and
-`.parquet`; other names are CSV. In CSV, line 1 names the columns, fields may be
-quoted, blank lines do not count, and spaces around a field are left out. Text is
-what names things, such as classes: whole numbers, true and false are written as in
-JSON, and 2.0 is 2, because pandas writes it where another row has no value.
+The file's name tells its form: `.csv` (commas), `.tsv` (tabs), `.jsonl` or `.ndjson`,
+each also as `.gz` or in a zip (`a.zip/b.csv`, `zipped`), and `.parquet`. Files with other
+names are read as CSV. In CSV, line 1 names the columns, fields may be quoted, and blank
+lines and spaces around a field are ignored. In columns of names, such as classes, whole
+numbers, true and false become text as in JSON. There, 2.0 becomes 2, because pandas
+writes 2.0 if another row of the column has no value.
 """
 
 import contextlib
@@ -27,28 +27,28 @@ from tff_xc import errors, wording
 FORMS = ('.csv', '.tsv', '.jsonl', '.ndjson', '.parquet')
 
 _JSON = ('.jsonl', '.ndjson')
-# Of a batch; Parquet may have long lists in its cells.
+# The most rows and cells of a batch, and of a Parquet batch, whose cells may be long lists.
 _ROWS, _CELLS, _PARQUET_ROWS = 1 << 16, 1 << 21, 1 << 13
 _WHOLE = re.compile(r'(0|-?[1-9][0-9]*)\.0')
-# Of one name, what probably stands between several.
+# If the header seems to be one name with such a character, this is probably the separator.
 _SEPARATOR = re.compile('[,;:|\t]')
-# The index of a pandas table whose index has no name, and after pandas read it from a CSV.
+# The names that pandas gives to an index without a name, when it writes or reads a file.
 _INDEX = re.compile(r'(__index_level_\d+__|Unnamed: \d+(\.\d+)?)?')
-# Larger floats need not be the number that was meant.
+# Larger floats may differ from the whole number that was meant.
 _MOST_WHOLE = 2.0**53
 
 
-# A user of this name is nobody, as in the files of TFF's iNaturalist.
+# This name means that an example has no user, as in the files of TFF's iNaturalist.
 NOBODY = 'NA'
 
 
 class Columns(NamedTuple):
   """The columns of a table."""
 
-  label: str = 'class'  # Text or whole numbers.
+  label: str = 'class'  # The column of classes, which are text or whole numbers.
   # None: 'user_id', if the table has it; '': the examples have no users.
   user: str | None = None
-  id: str | None = None  # None: 'image_id', or else the rows' numbers from 0.
+  id: str | None = None  # None: 'image_id' if the table has it, else row numbers from 0.
 
 
 NAME_THEM = 'name yours: ' + ', '.join(f'--{role}_column' for role in Columns._fields)
@@ -57,9 +57,9 @@ NAME_THEM = 'name yours: ' + ', '.join(f'--{role}_column' for role in Columns._f
 class Batch(NamedTuple):
   """Successive rows; a column that the file lacks is absent."""
 
-  file: str  # `FILE, line` or `FILE, row`.
+  file: str  # The file, as `FILE, line` or `FILE, row`.
   places: Sequence[int]  # The rows' lines, or their numbers from 1.
-  # By name, lists of text or of JSON values, or pandas series of Parquet.
+  # The columns by name: lists of texts or JSON values, or pandas series from Parquet.
   columns: dict[str, Any]
 
   def where(self, row: int) -> str:
@@ -67,9 +67,10 @@ class Batch(NamedTuple):
     return f'{self.file} {self.places[row]}'
 
   def texts(self, column: str, noun: str = '') -> list[str]:
-    """Returns `plain` text of a column, whose whole numbers and bools are as in JSON.
+    """Returns a column as `plain` texts, with whole numbers and bools as in JSON.
 
-    Raises InputError for other values, and if a row has nothing where a `noun` says what.
+    Raises InputError for other values. With a `noun`, which names the content of the
+    column, it also raises InputError if a cell is empty.
     """
     texts = []
     for row, value in enumerate(self.columns[column]):
@@ -98,7 +99,7 @@ def form(path: str | os.PathLike) -> str | None:
 
 
 def header(path: str | os.PathLike) -> list[str]:
-  """Returns the names of the columns; of JSON lines, of the first object's."""
+  """Returns the names of the columns; for JSON lines, the keys of the first object."""
   path = pathlib.Path(path)
   if form(path) == '.parquet':
     with _open_parquet(path) as file:
@@ -115,7 +116,7 @@ def header(path: str | os.PathLike) -> list[str]:
 def without_index(path: str | os.PathLike, names: Sequence[str]) -> list[str]:
   """Returns the names except those of columns that pandas wrote as the index of rows.
 
-  `names` are from `header`. In Parquet, pandas names the columns of its index.
+  `names` are from `header`. In Parquet, metadata of pandas name the index columns.
   """
   index, path = [], pathlib.Path(path)
   if form(path) == '.parquet':
@@ -127,8 +128,8 @@ def without_index(path: str | os.PathLike, names: Sequence[str]) -> list[str]:
 def batches(path: str | os.PathLike, names: Sequence[str]) -> Iterator[Batch]:
   """Yields the rows of a table with the columns of these names.
 
-  Raises `errors.InputError` if the file cannot be read or lacks a column, or a row is not
-  as the others.
+  Raises `errors.InputError` if the file cannot be read or lacks a column, or a row differs
+  in form from the others.
   """
   path = pathlib.Path(path)
   names = present(path, header(path), names, 'add it, or give another file')
@@ -148,11 +149,11 @@ def examples(
   raw: Sequence[str] = (),
   use: Callable[[Batch], None] | None = None,
 ) -> examples_lib.Examples:
-  """Lists the rows of a table, see `batches`; `use` takes the batches of `raw`.
+  """Lists the rows of a table; calls `use` with each batch, which has the columns `raw`, too.
 
-  Refuses rows without class, user or id, and two of one id; with `repeated`, two rows
-  may have one id, and a class may be empty, as of an example without labels. `advice`
-  says what to do if a column is missing.
+  Raises InputError if a row has no class, user or id, or two rows have the same id. With
+  `repeated`, rows may have the same id, and a class may be empty, which means that the
+  example has no labels. `advice` says what to do if a column is missing.
   """
   named = {
     'class': columns.label,
@@ -191,7 +192,7 @@ def examples(
 
 
 def where(number: int, *paths: str | os.PathLike) -> str:
-  """Names the line of a row, for an error: it reads the tables again."""
+  """Returns the file and line of a row, for an error; reads the tables again."""
   for path in paths:
     for batch in batches(path, []):
       if number < len(batch.places):
@@ -201,7 +202,7 @@ def where(number: int, *paths: str | os.PathLike) -> str:
 
 
 def _named_users(users: examples_lib.Codes) -> tuple[np.ndarray, list[str]]:
-  """Returns int32 [rows], places among the names, -1 for 'NA'; and the names."""
+  """Returns int32 [rows], indices into the user names, -1 for 'NA'; and the names."""
   names, codes = users.names, users.codes()
   if NOBODY in names:
     place = names.index(NOBODY)
@@ -211,13 +212,16 @@ def _named_users(users: examples_lib.Codes) -> tuple[np.ndarray, list[str]]:
 
 
 def plain(text: str) -> str:
-  """Returns what a name is in a table: without spaces around it, and 2 for 2.0."""
+  """Returns a name of a table without spaces around it, and 2 for 2.0."""
   text = text.strip()
   return text[:-2] if _WHOLE.fullmatch(text) else text
 
 
 def present(path, names, required, advice='name another column', others=()) -> list[str]:
-  """Returns the wanted columns that a table has; refuses missing and twofold ones."""
+  """Returns the wanted columns that a table has.
+
+  Raises InputError if a required column is missing, or a wanted one occurs twice.
+  """
   missing = [name for name in required if name not in names]
   if missing and not names:
     raise errors.InputError(f'{path} is empty; give a table')
@@ -240,7 +244,7 @@ def present(path, names, required, advice='name another column', others=()) -> l
 def _gathered(
   rows: Iterable[tuple[int, list]], names: Sequence[str], width: int
 ) -> Iterator[tuple[Sequence[int], dict[str, Sequence]]]:
-  """Yields lines and columns of successive rows (line, values)."""
+  """Collects rows (line, values) into batches; yields the lines and columns of each."""
   rows, most = iter(rows), max(1, min(_ROWS, _CELLS // max(width, 1)))
   while part := list(itertools.islice(rows, most)):
     lines, values = zip(*part, strict=True)
@@ -248,8 +252,7 @@ def _gathered(
 
 
 def _csv_rows(path) -> Iterator[tuple[int, list[str]]]:
-  """Yields the records of a CSV that are not blank, with the lines in which they
-  begin."""
+  """Yields the first line and the fields of each record of a CSV that is not blank."""
   csv.field_size_limit(2**31 - 1)
   line, delimiter = 1, '\t' if form(path) == '.tsv' else ','
   lines = zipped.text_lines(path, newline='')

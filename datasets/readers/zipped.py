@@ -1,7 +1,7 @@
-"""Text files, also in a zip, where a path such as `a.zip/b.csv` names them.
+"""Opens text files, also in a zip, by a path such as `a.zip/b.csv`.
 
-A member is named by its path in the zip, or by the end of it if that is enough. A
-file or member whose bytes are gzip's is unpacked, whatever its name is.
+A path names a zip member by its whole path in the zip, or by the end of this path if only
+one member has it. A file or member with gzip content is unpacked, whatever its name is.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ from typing import BinaryIO, TextIO
 
 from tff_xc import errors
 
-# What reading a damaged file raises.
+# The errors that reading a damaged file raises.
 DAMAGE = (OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile, UnicodeDecodeError)
-# Names of what computers leave beside data: hidden files (`._*` of macOS, `.git`),
-# thumbnails, and what file systems and file servers keep for themselves.
+# The names of files and folders that are never data: hidden ones (`._*` of macOS, `.git`),
+# thumbnails, and those that file systems and file servers make for themselves.
 _NEVER = re.compile(
   r'(^|/)(\.|(__MACOSX|(?i:(eh)?thumbs\.db|desktop\.ini)|@eaDir|@tmp|@Recycle'
   r'|@Recently-Snapshot|#recycle|#snapshot|~snapshot|\$RECYCLE\.BIN|RECYCLE[DR]'
@@ -37,20 +37,20 @@ def is_data(path: str) -> bool:
 
 
 def is_zip(path: str | os.PathLike) -> bool:
-  """Whether a path is that of a zip, by its name."""
+  """Whether a path is a file whose name ends in `.zip`."""
   path = pathlib.Path(path)
   return path.suffix.lower() == '.zip' and path.is_file()
 
 
 def is_file(path: str | os.PathLike) -> bool:
-  """Whether there is a file, or a member of a zip; errors are those of `find`."""
+  """Whether a path is a file or a zip member; raises the errors of `find`."""
   return pathlib.Path(path).is_file() or find(path) is not None
 
 
 def find(path: str | os.PathLike) -> tuple[pathlib.Path, str] | None:
-  """Returns the zip and the member that a path names; None: there is none, or no zip.
+  """Returns the zip and the member that a path names, or None if there is no such member.
 
-  Raises `errors.InputError` if two have the name, or the zip is damaged.
+  Raises `errors.InputError` if two members match, or the zip is damaged.
   """
   path = pathlib.Path(path)
   for archive in filter(is_zip, path.parents):
@@ -73,9 +73,10 @@ def names_of(archive: pathlib.Path) -> list[str]:
 
 @contextlib.contextmanager
 def readable(path: str | os.PathLike, advice: str = _ADVICE) -> Iterator[None]:
-  """Turns what opening and reading a file raise into an InputError.
+  """Turns the errors of opening and reading a file into an InputError.
 
-  It must not enclose the use of what is read, whose OSError is of another file.
+  It must not enclose code that uses the content, because an OSError of that code
+  concerns another file.
   """
   try:
     yield
@@ -89,20 +90,19 @@ def readable(path: str | os.PathLike, advice: str = _ADVICE) -> Iterator[None]:
 
 
 def open_text(path: str | os.PathLike, **options) -> TextIO:
-  """Opens a file or a member as UTF-8, perhaps with a byte order mark; see
-  `readable`."""
+  """Opens a file or zip member as UTF-8, with or without byte order mark; see `readable`."""
   return io.TextIOWrapper(open_bytes(path), encoding='utf-8-sig', **options)
 
 
 def open_bytes(path: str | os.PathLike) -> BinaryIO:
-  """Opens a file or a member, unpacked; refuses folders, and pipes, which would wait."""
+  """Opens a file or zip member, unpacked; raises InputError for folders and pipes."""
   path = pathlib.Path(path)
   if path.is_file() or not any(map(is_zip, path.parents)):
     check_regular(path)
     file = path.open('rb')
   elif found := find(path):
     archive, name = found
-    # The zip is closed with its member.
+    # The zip stays open until its member is closed.
     advice = f'unpack it, and give the file {name}'
     with readable(archive, advice), zipfile.ZipFile(archive) as opened:
       file = opened.open(name)
@@ -110,17 +110,17 @@ def open_bytes(path: str | os.PathLike) -> BinaryIO:
     raise errors.InputError(f'{path} is not in its zip; name another file of it')
   if path.suffix.lower() == '.gz' or file.peek(2)[:2] == _GZIP:
     packed, file = file, gzip.GzipFile(fileobj=file)
-    file.myfileobj = packed  # So that it is closed with the other.
+    file.myfileobj = packed  # The packed file is closed with the GzipFile.
   return file
 
 
 def check_regular(path: pathlib.Path) -> None:
-  """Refuses folders and pipes."""
+  """Raises InputError for folders, and for pipes, which would wait for a writer."""
   if path.exists() and not path.is_file():
     raise errors.InputError(f'{path} is no file; give one')
 
 
 def text_lines(path: str | os.PathLike, advice: str = _ADVICE, **options) -> Iterator[str]:
-  """Yields the lines of the text of a file or a member; errors are of `readable`."""
+  """Yields the lines of a text file or zip member; raises the errors of `readable`."""
   with readable(path, advice), open_text(path, **options) as file:
     yield from file
