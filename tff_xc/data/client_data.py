@@ -108,7 +108,10 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     return largest
 
   def _largest_set(self, bounds: np.ndarray, with_labels: bool = False) -> int:
-    """Returns the most distinct features (and labels) of a client, at most its `bounds`."""
+    """Returns the largest number of distinct features (and labels) of any client.
+
+    `bounds`, int [K], are upper limits of each client's number.
+    """
     largest = 1
     for client in np.argsort(-bounds, kind='stable'):
       if bounds[client] <= largest:

@@ -226,7 +226,7 @@ def measurable(names: Collection[str], present: Collection[str]) -> tuple[str, .
 
 
 def ranks(names: Collection[str]) -> tuple[int, ...]:
-  """Returns the k in `AT` and of the list metrics among `names`, ascending."""
+  """Returns the k of `AT`, and the k of list metrics among `names`, in ascending order."""
   lists = ('ndcg@', 'hit@', 'recall@')
   names = [n.removesuffix(VALIDATION) for n in names if n.startswith(lists)]
   more = {int(n.partition('@')[2]) for n in names}

@@ -68,7 +68,7 @@ class Roster:
     self.timeout = timeout_seconds  # A worker without progress for longer is given up.
     self.members: dict[str, Member] = {}
     self.ready: set[str] = set()  # Names of workers that can take a block now.
-    # `MEASURED` of the last phase with clients.
+    # The `MEASURED` numbers of the last computation with clients.
     self.measured = dict.fromkeys(MEASURED, 0)
     self.lock = threading.Lock()  # Held by the phase that uses the workers.
 
