@@ -6,10 +6,11 @@
 
 DATA is a folder, tar or zip of images with a folder for each class; a table
 (.csv, .tsv, .jsonl, .ndjson, .parquet); the official files of CIFAR-10 or
-CIFAR-100; text of the Extreme Classification Repository; or an .npz with y and
-client. Rules of published splits take the files of the data's owners. DIR gets federated_train.csv (user_id,image_id,class),
-test.csv, classes.csv, summary.json and pictures, all of them or none. A DIR that
-holds anything else is refused. The same data, rule and seed give the same files.
+CIFAR-100; text of the Extreme Classification Repository; an .npz with y and
+client; or LEAF's JSON. Rules of published splits take the files of the data's
+owners. DIR gets federated_train.csv (user_id,image_id,class), test.csv, classes.csv,
+summary.json and pictures, all of them or none. A DIR that holds anything else is
+refused. The same data, rule and seed give the same files.
 --inspect describes a split file that somebody else made.
 """
 

@@ -10,6 +10,7 @@ Caldas et al.: LEAF: a benchmark for federated settings, 2018.
 """
 
 import collections
+import itertools
 import os
 import pathlib
 import sys
@@ -18,6 +19,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets.leaf import files as leaf_files
 from datasets.readers import json_stream, parsed_cache
 from tff_xc import errors
@@ -166,3 +168,43 @@ def refuse(where: str, what: str, found, expected: str) -> NoReturn:
 def say(sentence: str) -> None:
   """Prints a sentence about the data on stderr."""
   print(sentence, file=sys.stderr)
+
+
+def read(files: leaf_files.Files) -> examples_lib.Examples:
+  """Lists the examples of all files; those of test users are the test part.
+
+  An example's id is its number: users in the order of "users", training files first.
+  Labels that are whole numbers are the classes; others, such as Shakespeare's
+  characters, are numbered in their order.
+  """
+  users, labels_of = [], []
+  for paths in (files.train or files.all, files.test):
+    of_user = {}
+
+    def add(where, name, _, y, of_user=of_user):
+      of_user[name] = [_text(label, where) for label in y]
+
+    users.append(read_all(paths, add))
+    labels_of += [of_user[name] for name in users[-1]]
+  codes = examples_lib.Codes()
+  codes.add(itertools.chain(*labels_of))
+  labels, names = examples_lib.sorted_codes(codes)
+  if names and all(name.isdecimal() and len(name) < 19 for name in names):
+    numbers = np.array(list(map(int, names)))
+    if numbers.max() < 1 << 20:
+      labels = numbers.astype(np.int32)[labels]
+      names = list(map(str, range(numbers.max() + 1)))
+  sizes = np.fromiter(map(len, labels_of), np.int64)
+  owners = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+  test = np.flatnonzero(owners >= len(users[0])) if files.test else None
+  return examples_lib.Examples(
+    labels, names, range(len(labels)), owners, users[0], test, test_user_names=users[1]
+  )
+
+
+def _text(label, where: str) -> str:
+  if isinstance(label, float) and label.is_integer():
+    label = int(label)  # CelebA's are 0.0 and 1.0.
+  if type(label) not in (str, int):
+    refuse(where, 'the label is', label, 'text or a whole number')
+  return str(label)

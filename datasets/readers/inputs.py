@@ -5,6 +5,7 @@
   CIFAR-10, CIFAR-100               the official files, or their folder
   Extreme Classification Repository *_train.txt, trn_X_Y.txt, or their folder
   .npz                              arrays y, optionally client, test_y
+ LEAF's JSON                       a file, or a folder train/ and test/
 
 Classes of tables and folders are sorted by name; if all names are whole numbers, they
 are sorted as numbers. The other inputs number their classes themselves.
@@ -16,6 +17,7 @@ import pathlib
 import re
 
 from datasets import examples as examples_lib
+from datasets.leaf import files as leaf_files, users as leaf_users
 from datasets.readers import arrays, tables, zipped
 from tff_xc import errors
 
@@ -49,14 +51,20 @@ def _of_folder(path: pathlib.Path) -> examples_lib.Examples:
     raise errors.InputError(
       f'--input={path} has {" and ".join(p.name for p in texts)}; give one of these as --input'
     )
-  if not texts:
-    return images.read(path)
   try:
-    return _xc(texts[0])
+    if texts:
+      return _xc(texts[0])
+    if found := leaf_files.in_folder(path):
+      return leaf_users.read(found)
   except errors.InputError as e:
-    with contextlib.suppress(errors.InputError):  # A train.txt may lie beside images.
-      return images.read(path)
-    raise e from None
+    # A train.txt or a metadata.json may lie beside folders of images.
+    with contextlib.suppress(errors.InputError):
+      beside = images.read(path)
+      if len(beside.class_names) > 1:
+        leaf_users.say(f'note: {path} is taken for images ({e})')
+        return beside
+    raise
+  return images.read(path)
 
 
 def _of_file(path: pathlib.Path, columns: tables.Columns) -> examples_lib.Examples:
@@ -69,11 +77,13 @@ def _of_file(path: pathlib.Path, columns: tables.Columns) -> examples_lib.Exampl
     return images.read(path)
   if name.endswith('.npz'):
     return arrays.examples(path, arrays.read(path, ('y', 'client', 'test_y')))
+  if name.endswith('.json'):
+    return leaf_users.read(leaf_files.Files(all=(path,)))
   if name.endswith(('.txt', '.txt.gz')):
     return _xc(path)
   raise errors.InputError(
     f'--input={path} is of no known kind; give a folder, {", ".join(tables.FORMS)},'
-    ' .npz, .txt, .zip or .tar'
+    ' .npz, .json, .txt, .zip or .tar'
   )
 
 

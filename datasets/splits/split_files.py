@@ -239,6 +239,11 @@ def write(
   path: str | os.PathLike, clients: partition_lib.Partition, data: examples_lib.Examples
 ) -> None:
   """Writes a split of `data` in one step: after an error the old file is unchanged."""
+  for name in clients.client_ids:
+    if not name or name != name.strip():
+      raise errors.InputError(
+        f'the user {name!r} is empty, or begins or ends with a space; rename it'
+      )
 
   def rows(places):
     owners = np.searchsorted(clients.offsets, places, 'right') - 1

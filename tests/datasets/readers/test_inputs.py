@@ -1,11 +1,16 @@
 """What inputs are taken for, and what of them is listed."""
 
+import re
+import shutil
+
 import numpy as np
 import pytest
 
 from datasets import cifar
+from datasets.leaf import sets
 from datasets.readers import inputs, tables
 from tests.datasets import cifar_on_disk as cifar_on_disk
+from tests.datasets.leaf import on_disk as leaf_on_disk
 from tff_xc import errors
 
 
@@ -117,14 +122,25 @@ def test_columns_of_what_is_no_table_and_too_many_labels(tmp_path):
     read(tmp_path)
 
 
-def test_a_train_txt_may_lie_beside_images(tmp_path):
-  (tmp_path / 'train.txt').write_text('cat/1.png')
-  with pytest.raises(errors.InputError, match="expected the header 'N D L'"):
-    read(tmp_path)
+@pytest.mark.parametrize(
+  ('name', 'why'),
+  [
+    ('train.txt', "expected the header 'N D L'"),
+    ('metadata.json', '"users"'),
+    ('train/metadata.json', 'has only one of the parts'),
+  ],
+)
+def test_images_beside_a_file_of_another_form(name, why, tmp_path, capsys):
   for image in ('cat/1.png', 'dog/2.png'):
     (tmp_path / image).parent.mkdir()
     (tmp_path / image).write_bytes(b'')
+  (tmp_path / name).parent.mkdir(exist_ok=True)
+  (tmp_path / name).write_text('{}')
   assert read(tmp_path).class_names == ['cat', 'dog']
+  assert re.search(f'is taken for images .*{why}', capsys.readouterr().err)
+  shutil.rmtree(tmp_path / 'dog')
+  with pytest.raises(errors.InputError, match=why):  # Of one class.
+    read(tmp_path)
 
 
 def test_npz(tmp_path):
@@ -141,6 +157,58 @@ def test_npz(tmp_path):
     np.save(file, y)
   with pytest.raises(errors.InputError, match='one array without a name'):
     read(path)
+
+
+def test_leaf(tmp_path):
+  users = {'b': leaf_on_disk.writer(1, 3), 'a': leaf_on_disk.writer(2, 2)}
+  leaf_on_disk.write(tmp_path / 'train' / 'data.json', users)
+  leaf_on_disk.write(tmp_path / 'test' / 'data.json', {'c': leaf_on_disk.writer(40, 4)})
+  found = read(tmp_path)
+  dataset = sets.load('femnist', tmp_path)
+  assert of_users(found) == ['b'] * 3 + ['a'] * 2
+  np.testing.assert_array_equal(found.labels[:5], dataset.train.pool.labels[:5])
+  np.testing.assert_array_equal(labels_of_test(found), dataset.test.labels)
+  # Their numbers in the task's pool.
+  assert found.ids_of(found.test) == [5, 6, 7, 8]
+  assert of_users(found, 'test') == ['c'] * 4
+  assert found.class_names == list(map(str, range(44)))
+  shutil.rmtree(tmp_path / 'test')
+  (tmp_path / 'train').rename(tmp_path / 'all_data')
+  for path in (tmp_path, tmp_path / 'all_data' / 'data.json'):
+    assert of_users(read(path)) == ['b'] * 3 + ['a'] * 2
+    assert read(path).test is None
+
+
+@pytest.mark.parametrize(
+  ('y', 'names', 'labels'),
+  [
+    (['b', ' ', 'a'], [' ', 'a', 'b'], [2, 0, 1]),
+    ([1.0, 0.0], ['0', '1'], [1, 0]),
+    (['3', '1'], ['0', '1', '2', '3'], [3, 1]),
+    ([1 << 20, 7], ['7', '1048576'], [1, 0]),
+  ],
+)
+def test_leafs_labels(y, names, labels, tmp_path):
+  path = tmp_path / 'a.json'
+  leaf_on_disk.write(path, {'nobody': ([], []), 'u': (y, y)})
+  found = read(path)
+  assert found.class_names == names
+  assert found.labels.tolist() == labels
+  assert of_users(found) == ['u'] * len(y)
+
+
+@pytest.mark.parametrize(
+  ('users', 'message'),
+  [
+    ({'u': (['x'], [0.5])}, r"user 'u': the label is 0\.5"),
+    ({'u': (['x'], [True])}, "user 'u': the label is True"),
+    ({}, 'has no examples'),
+  ],
+)
+def test_leafs_other_labels_and_no_users(users, message, tmp_path):
+  leaf_on_disk.write(tmp_path / 'a.json', users)
+  with pytest.raises(errors.InputError, match=message):
+    read(tmp_path / 'a.json')
 
 
 def test_other_inputs(tmp_path):

@@ -85,8 +85,9 @@ def test_a_split_is_written_in_one_step(tmp_path):
   found = partition_of(path)
   assert found.client_ids == ['a, "b"', 'd']
   assert found.of_client(0).tolist() == [3, 0]
-  with pytest.raises(IndexError):
-    split_files.write(path, partition.of_clients({'a': [9]}), DATA)
+  for client, error in (({'a': [9]}, IndexError), ({'a ': [0]}, errors.InputError)):
+    with pytest.raises(error):
+      split_files.write(path, partition.of_clients(client), DATA)
   assert [p.name for p in tmp_path.iterdir()] == ['split.csv']
   assert partition_of(path).client_ids == found.client_ids
 
