@@ -1,1 +1,1 @@
-"""Split rules: which client has which examples."""
+"""Assigns examples to clients."""

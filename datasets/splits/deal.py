@@ -1,8 +1,7 @@
-"""Clients and test examples of one's own data, as `--split` says.
+"""Makes clients and a test of the user's own data, as `--split` says.
 
 `rules.parse` and `split_path` say what a split may be. `--test_file` or the split's
-test.csv names the test examples; `--test_fraction` holds some out, the same share of
-each class.
+test.csv names the test examples; `--test_fraction` holds out the same share of each class.
 """
 
 import dataclasses
@@ -17,19 +16,19 @@ from datasets.splits import hold_out, partitions, rules, split_files
 from tff_xc import errors, wording
 from tff_xc.data import partition as partition_lib
 
-# Streams of numpy generators: [seed, stream].
+# Each random stream has the seed [seed, stream].
 _RULE, _TEST = range(2)
 
 
 class Choice(NamedTuple):
-  """How one's own data become clients and a test part."""
+  """How to make clients and a test of the user's own data."""
 
   split: str = ''  # See `rules.parse`.
   test_file: str = ''  # '': the test of the split or of the data.
-  test_fraction: float = 0.0  # Of the training examples, held out; 0: none.
-  seed: int = 0  # Of the clients and of the examples held out.
+  test_fraction: float = 0.0  # The share of training examples to hold out; 0: none.
+  seed: int = 0  # The seed that draws clients and held-out examples.
   test_examples: int = 0  # The size of a sample of the test; 0: all.
-  # A file of all class names, one a line; '': those of the data.
+  # A file with all class names, one per line; '': the classes of the data.
   classes: str = ''
 
   @property
@@ -47,7 +46,7 @@ USERS = Choice()
 
 
 def check_test_file(test_file: str, path: str | os.PathLike) -> None:
-  """Refuses the file of the training examples as that of the test."""
+  """Raises InputError if the test file is the file of the training examples."""
   if os.path.exists(test_file) and os.path.samefile(test_file, path):
     raise errors.InputError(
       f'--test_file={test_file} is the file of the training examples; name the'
@@ -56,13 +55,13 @@ def check_test_file(test_file: str, path: str | os.PathLike) -> None:
 
 
 class Parts(NamedTuple):
-  """Who trains on which examples, and which are the test."""
+  """The training examples of each client, and the test examples."""
 
   clients: partition_lib.Partition
-  test: np.ndarray | None = None  # None: there is none among them.
-  # The same clients with their own of the test; None: not known.
+  test: np.ndarray | None = None  # The numbers of test examples; None: there is no test.
+  # The same clients with their own test examples; None: these are not known.
   held_out: partition_lib.Partition | None = None
-  # The examples with the users of a split; each keeps one label, -1 if it is nobody's.
+  # The examples with the users of a split; each keeps one label, -1 if it has no client.
   data: examples_lib.Examples | None = None
 
 
@@ -77,11 +76,12 @@ def parts(
 ) -> Parts:
   """Joins data and split, holds out the test, and deals the rest to clients.
 
-  Users without training examples are no clients. Of a set of labels, training examples
-  keep the one that the split names, or a random one. `where` names the data, and
-  `to_name_users` says how they could name users, in errors: of no users, of two test
-  parts, of a split that is damaged or does not fit the data. `rule` (name, settings,
-  seed) is in place of that of the choice, and `test_stream` of the seed's for the test.
+  Users without training examples do not become clients. From a set of labels, a training
+  example keeps the label that the split names, or a random one. `rule` (name, settings,
+  seed) replaces the rule of the choice, and `test_stream` is the random stream of the
+  test. Raises `errors.InputError` if there are no users or two test parts, or a split is
+  damaged or does not fit the data. In errors, `where` names the data, and `to_name_users`
+  says how the data could name users.
   """
   if choice.is_file:
     data = _of_split(data, choice, where)
@@ -137,7 +137,7 @@ def parts(
 
 
 def deal(data: examples_lib.Examples, choice: Choice, rule=None) -> partition_lib.Partition:
-  """Returns the clients that the rule of a choice, or `rule`, makes of examples."""
+  """Deals examples to clients by `rule`, or else by the rule of the choice."""
   name, settings, seed = rule or (*rules.parse(choice.split), [choice.seed, _RULE])
   try:
     return rules.deal(name, data, seed, **settings).train
@@ -147,7 +147,7 @@ def deal(data: examples_lib.Examples, choice: Choice, rule=None) -> partition_li
 
 
 def sampled(test: np.ndarray | None, choice: Choice, where: str) -> np.ndarray | None:
-  """Returns the test examples that `choice.test_examples` leaves."""
+  """Returns a sample of `choice.test_examples` test examples; 0: all."""
   if not choice.test_examples:
     return test
   if test is None:
@@ -161,7 +161,7 @@ def sampled(test: np.ndarray | None, choice: Choice, where: str) -> np.ndarray |
 def described(size: int, noun: str, class_names: Sequence, tests: int, clients: int) -> str:
   """Returns `60 images of 4 classes (cat, dog, ...), 6 of them test; 6 clients`.
 
-  `size` counts all examples, `tests` those of the test.
+  `size` counts all examples, and `tests` the test examples.
   """
   first = [wording.shown(name) for name in class_names[:3]]
   first = [n if len(n) < 30 else f'{n[:27]}...' for n in first]
@@ -175,7 +175,7 @@ def described(size: int, noun: str, class_names: Sequence, tests: int, clients: 
 
 
 def with_test(data: examples_lib.Examples, test_file: str, where: str) -> examples_lib.Examples:
-  """Returns the examples with those of a CSV `image_id,class` as the test."""
+  """Returns the examples with the test that a CSV `image_id,class` names."""
   split = split_files.read_test(test_file)
   test = split_files.join(data, split, split.examples.train, where)
   return dataclasses.replace(data, test=test)
@@ -211,7 +211,7 @@ def _of_split(data: examples_lib.Examples, choice: Choice, where: str) -> exampl
 
 
 def _joined(data, split, rows: np.ndarray, where: str):
-  """Returns the examples that rows of a split are, and the label that each keeps."""
+  """Returns the examples that rows of a split name, and the label that each keeps."""
   classes = np.array(split.class_ids)[split.examples.labels[rows]]
   if not data.has_sets:
     return split_files.join(data, split, rows, where), classes

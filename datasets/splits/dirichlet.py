@@ -1,15 +1,15 @@
-"""Clients with classes from a Dirichlet distribution.
+"""Makes clients whose classes come from a Dirichlet distribution.
 
 Hsu, Qi and Brown: Federated visual classification with real-world data
 distribution, ECCV 2020, https://arxiv.org/abs/2003.08082, appendix B.1.
 
-Client k's distribution of classes is q_k ~ Dir(alpha p), p the share of each
-class in the data: alpha is the total concentration, not that of a class. Clients
-are filled one after the other: draw a class from q_k, take one of its examples
-that nobody has, until the client is full. A class without examples is left out
-and the rest of q_k renormalised (eq. 5). If nothing is left of q_k, classes are
-drawn uniformly from those that still have examples. With alpha = 0 a client has
-one class, and classes have as equal numbers of clients as their shares allow.
+Client k's distribution of classes is q_k ~ Dir(alpha p), where p is the share of each
+class in the data. So alpha is the total concentration, not that of one class. Clients
+are filled one after the other: draw a class from q_k, take one of its examples that no
+client has, and repeat until the client is full. A class without remaining examples is
+left out, and the rest of q_k is renormalised (eq. 5). If nothing is left of q_k, classes
+are drawn uniformly from those that still have examples. With alpha = 0 a client has one
+class, and the numbers of clients with each class are in proportion to p.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from datasets import examples as examples_lib
 from tff_xc import errors, wording
 from tff_xc.data import partition as partition_lib
 
-# Of a class's concentration. A quotient by a smaller number may be no float.
+# The least concentration of a class. Division by a smaller number may overflow.
 _LEAST = 1e-300
 
 
@@ -33,11 +33,12 @@ def partition(
 ) -> partition_lib.Partition:
   """Deals examples to clients '0' to 'K - 1'.
 
-  Takes O(K · n + N log N) time. A client's examples keep their order; one with a label
-  below 0 goes to nobody. With 0 `examples_per_client` all are dealt, and sizes differ
-  by one at most. `size_deviation` is that of the logarithm of clients' sizes, which are
-  then log-normal. (Ours: the paper's synthetic clients are equal, its real ones not.)
-  Too few examples are an `errors.InputError`.
+  Takes O(K · n + N log N) time. A client's examples keep their order, and examples with a
+  label below 0 are not dealt. With 0 `examples_per_client` all examples are dealt, and the
+  sizes of clients differ by one at most. `size_deviation` is the standard deviation of the
+  logarithm of clients' sizes, which are then log-normal. (This is our addition: the paper's
+  synthetic clients have equal sizes, its real ones do not.) Raises `errors.InputError` if
+  there are too few examples.
   """
   labels, random = examples.labels, np.random.default_rng(seed)
   counts = np.bincount(labels[labels >= 0])
@@ -45,10 +46,10 @@ def partition(
   left = counts[present]
   sizes = _sizes(int(left.sum()), clients, examples_per_client)
   if size_deviation:
-    # Draws of its own, so that equal clients stay as they were.
+    # A separate generator draws sizes, so that they do not change the other draws.
     apart = np.random.default_rng([seed, 1])
     sizes = _unequal(sum(sizes), clients, size_deviation, apart)
-  # Each class's examples in random order, one class after the other.
+  # The examples are sorted by class, in random order within each class.
   order = random.permutation(np.flatnonzero(labels >= 0))
   order = order[np.argsort(labels[order], kind='stable')]
   next_of = np.cumsum(left) - left
@@ -76,20 +77,21 @@ def draw_classes(
 ) -> np.ndarray:
   """Returns int64 [n]: how many examples of each class a client draws.
 
-  Of `size` draws from q, given by float64 [n] logarithms up to a constant, those that
-  find none of the `left`, int [n], are dropped. What remains is a draw from q
-  renormalised (eq. 5), so the missing ones are drawn together, again and again.
+  `log_q` float64 [n] is the logarithm of q up to a constant, and `left` int [n] counts the
+  remaining examples. Of `size` draws from q, those that find no remaining example are
+  dropped. The others are draws from the renormalised q (eq. 5). The missing draws are
+  repeated together until none is missing.
   """
   taken = np.zeros(len(left), np.int64)
   while size:
     open_classes = np.flatnonzero(left - taken)
-    # In logarithms, since the rest of q may be smaller than any float.
+    # Logarithms are used because the rest of q may be smaller than any float.
     log_of_open = log_q[open_classes]
     if (largest := log_of_open.max()) == -np.inf:
       log_of_open, largest = np.zeros(len(open_classes)), 0.0
     upto = np.cumsum(np.exp(log_of_open - largest))
     drawn = np.searchsorted(upto, random.random(size) * upto[-1], 'right')
-    drawn = np.minimum(drawn, len(upto) - 1)  # Rounding may pass the last.
+    drawn = np.minimum(drawn, len(upto) - 1)  # Rounding may give an index too large by 1.
     count = np.bincount(drawn, minlength=len(open_classes))
     count = np.minimum(count, (left - taken)[open_classes])
     taken[open_classes] += count
@@ -108,7 +110,7 @@ def _log_dirichlet(weights, random) -> np.ndarray:
 
 
 def _balanced(counts, num_clients: int, random) -> np.ndarray:
-  """Returns int [K], a class of each client, in proportion to `counts`."""
+  """Returns int [K], one class for each client, in proportion to `counts`."""
   upto = np.cumsum(counts)
   middles = (2 * np.arange(num_clients) + 1) * int(upto[-1])
   classes = np.searchsorted(2 * num_clients * upto, middles, 'right')

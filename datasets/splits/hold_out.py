@@ -1,8 +1,8 @@
-"""Held-out examples of an input without a test part, of every client, and whole clients.
+"""Holds out test examples of an input, examples of every client, and whole clients.
 
-`--client_test_fraction` and `--unseen_clients` of training hold out examples of clients, and
-clients, on any data set. Both are drawn by the seed of the data, so that runs of every seed
-and algorithm hold out alike.
+On any data set, the flags `--client_test_fraction` and `--unseen_clients` hold out examples
+of each client and whole clients. Both are drawn by the seed of the data, so that runs with
+different seeds and algorithms hold out the same examples.
 """
 
 import dataclasses
@@ -14,10 +14,10 @@ from datasets import examples as examples_lib
 from tff_xc import errors
 from tff_xc.data import client_data, partition as partition_lib
 
-# A stream of numpy generators: [0, stream].
+# The random stream has the seed [0, stream].
 _SAMPLE = 0
 TEST_FRACTION, UNSEEN = 'client_test_fraction', 'unseen_clients'
-# Streams of numpy generators: [seed, stream]; 0 and 1 are those of `deal`.
+# Each random stream has the seed [seed, stream]; `deal` has the streams 0 and 1.
 _TEST, _CLIENTS, _OWN_TEST = 2, 3, 4
 
 
@@ -26,10 +26,10 @@ def by_fraction(
 ) -> np.ndarray:
   """Draws the same share of every class, up to rounding.
 
-  Of a class with c examples it draws fraction · c, rounded up or down at random.
-  It draws no example without a label and none of a class with one example.
-  Examples with sets of labels, [N, n], are drawn without regard to them. Returns
-  numbers of examples, int64 [k], ascending; errors name the `flag`.
+  From a class with c examples it draws fraction · c, rounded up or down at random.
+  It draws no example without a label and none from a class with one example.
+  Examples with sets of labels, [N, n], are drawn without regard to their labels.
+  Returns numbers of examples, int64 [k], ascending; errors name the `flag`.
   """
   random = np.random.default_rng(seed)
   if scipy.sparse.issparse(labels):
@@ -47,9 +47,9 @@ def _spaced(order: np.ndarray, fraction: float, random) -> np.ndarray:
 
 
 def by_client(owners: np.ndarray, fraction: float, seed, flag: str) -> np.ndarray:
-  """Draws the same share of every client, as `by_fraction` of every class.
+  """Draws the same share of every client's examples, as `by_fraction` does for classes.
 
-  `owners` int [N] are the examples' clients. Returns bool [N]: it is drawn.
+  `owners` int [N] are the examples' clients. Returns bool [N], which examples are drawn.
   """
   random = np.random.default_rng(seed)
   order, _, sizes = ranked_by_class(owners, random)
@@ -66,20 +66,20 @@ def owners_of(test_labels: np.ndarray, labels: np.ndarray, owners: np.ndarray, s
   """Gives each test example to the owner of a random training example of its class.
 
   `labels` (or users) and `owners`, int [N], are those of the training examples;
-  `test_labels` int [k]. Returns int64 [k], owners, or -1 for an example without a label
-  or of a class that nobody has.
+  `test_labels` is int [k]. Returns the owners, int64 [k], or -1 if an example has no label
+  or no client has its class.
   """
   order = np.argsort(labels, kind='stable')
   first, last = (np.searchsorted(labels[order], test_labels, side) for side in ('left', 'right'))
   share = np.random.default_rng(seed).random(len(test_labels))
   places = first + (share * (last - first)).astype(np.int64)
-  # The last of the owners is nobody.
+  # The owner -1 is added at the end.
   is_known = (first < last) & (test_labels >= 0)
   return np.append(owners[order], -1)[np.where(is_known, places, -1)]
 
 
 def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
-  """Draws `each` examples of every class, and half of a class that has fewer."""
+  """Draws `each` examples of every class, but at most half of a class."""
   if scipy.sparse.issparse(labels):
     raise errors.InputError(
       'examples with sets of labels have no test examples per class; take --test_fraction'
@@ -90,7 +90,7 @@ def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
 
 
 def sample(test: np.ndarray, size: int) -> np.ndarray:
-  """Draws `size` of some numbers uniformly, the same in every run; 0: all."""
+  """Draws `size` of the numbers in `test` uniformly, the same in every run; 0: all."""
   if not 0 < size < len(test):
     return test
   random = np.random.default_rng([0, _SAMPLE])
@@ -107,9 +107,10 @@ def _some(drawn: np.ndarray, flag: str) -> np.ndarray:
 
 
 def ranked_by_class(labels: np.ndarray, random: np.random.Generator):
-  """Returns labelled examples by class in random order, int64 [k] each.
+  """Sorts labelled examples by class, in random order within each class.
 
-  They are numbers, ranks within the class, and the class's size.
+  Returns the examples' numbers, their ranks within the class, and the sizes of their
+  classes, int64 [k] each.
   """
   order = random.permutation(np.flatnonzero(labels >= 0))
   order = order[np.argsort(labels[order], kind='stable')]
@@ -124,13 +125,13 @@ def with_own_test(
   seed: int,
   users: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> client_data.FederatedDataset:
-  """Returns the set whose clients have the test examples as their own.
+  """Gives the test examples to clients as their own held-out examples.
 
-  `users`, int [N] and [k], are those of training and test examples. None: a rule made
-  the clients, and the test is drawn from the same examples (`--test_fraction`), so that
-  `owners_of` gives each example to a client of its class. Of a set of labels
-  one counts, drawn by `seed`. A set without a test, or whose clients have their own
-  test examples, is returned unchanged.
+  `users`, int [N] and [k], are those of training and test examples. None means that a rule
+  made the clients and the test is drawn from the same examples (`--test_fraction`). Then
+  `owners_of` gives each test example to a client of its class; from a set of labels, `seed`
+  draws one. A data set is returned unchanged if it has no test, or its clients have test
+  examples already.
   """
   pool, test = dataset.train.pool, dataset.test
   if test is None or dataset.held_out is not None:
@@ -152,12 +153,13 @@ def with_own_test(
 def hold_out_parts(
   dataset: client_data.FederatedDataset, test_fraction: float, unseen: float, seed: int
 ) -> client_data.FederatedDataset:
-  """Returns the set whose clients do not train on what is held out.
+  """Holds out a share of each client's examples, and a share of the clients.
 
-  `test_fraction` of each client's examples are, rounded up or down at random, never
-  all of them; they are the test if the set has none. `unseen` is a share of the
-  clients, at least one; without held-out examples of clients, all examples of an
-  unseen client are held out. 0: none. InputError where that cannot be.
+  `test_fraction` of each client's examples is rounded up or down at random, and never all
+  of them. These examples are the test if the data set has none. `unseen` is a share of
+  the clients, at least one client. If clients have no held-out examples, all examples of
+  an unseen client are held out. 0: nothing is held out. Raises `errors.InputError` if
+  clients have test examples already, or nobody is left to train.
   """
   pool, clients = dataset.train.pool, dataset.train.partition
   held_out, test = dataset.held_out, dataset.test

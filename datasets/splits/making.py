@@ -1,16 +1,16 @@
-"""Makes a split of an input, or describes anybody's, and writes it: all files, or none.
+"""Makes a split of an input, or describes a given split, and writes all these files or none:
 
 federated_train.csv   user_id,image_id,class
-test.csv              image_id,class, if there is a test part; and user_id, if its
-                      examples are clients' own (NA: nobody's)
-retrieval.csv         image_id,class, if the input has examples of other classes
-                      for a retrieval test; these are numbered after all others
-classes.csv           class,name,count: examples of each class with clients
-summary.json          the rule, its settings, and what came of it
-clients.png           clients by size, and by their classes
+test.csv              image_id,class, if there is a test part; also user_id, if clients
+                      have test examples (NA: no client)
+retrieval.csv         image_id,class, if the input has examples of other classes for a
+                      retrieval test; these classes are numbered after all others
+classes.csv           class,name,count, where count is the number of clients' examples
+summary.json          the rule, its settings and the counts of the split
+clients.png           the sizes of clients, and their numbers of classes
 class_counts.png      the classes of clients
-labels.png            examples of each class
-map.png               examples by client, if it is known where they were taken
+labels.png            the number of examples of each class
+map.png               where each client's examples were taken, if known
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from tff_xc.measure import skew
 from tff_xc.report import split_pictures, text_table
 
 SUMMARY = 'summary.json'
-# What the text calls counts of a summary.
+# The names of a summary's counts in the text.
 _COUNTS = {
   'clients': 'clients',
   'classes': 'classes',
@@ -43,18 +43,18 @@ _COUNTS = {
   'test_examples': 'test examples',
   'retrieval_examples': 'retrieval examples',
 }
-# Streams of numpy generators beside the rules' own: [seed, stream].
+# Each random stream has the seed [seed, stream]. Rules have further streams.
 _TEST, _TEST_USERS = 1, 2
 
 
 class Made(NamedTuple):
   """A split."""
 
-  examples: examples_lib.Examples  # The input; its labels are those that count.
+  examples: examples_lib.Examples  # The input, with the labels that clients train on.
   train: partition_lib.Partition
-  test: np.ndarray | None  # int64, numbers of examples; None: no such part.
-  test_users: list[str]  # Of its examples, 'NA': nobody; empty: not known.
-  tested: examples_lib.Examples  # With the labels of the test, perhaps sets.
+  test: np.ndarray | None  # int64, the numbers of test examples; None: no test.
+  test_users: list[str]  # The client of each test example, 'NA' for none; empty: not known.
+  tested: examples_lib.Examples  # The input, with the labels of the test, perhaps sets.
   summary: Mapping[str, Any]
   counts: scipy.sparse.csr_matrix  # int64 [clients, classes].
 
@@ -107,8 +107,10 @@ def make(request: rules.Request, path: str | os.PathLike, columns: tables.Column
 
 
 def _test_users(request, examples, train, test, of_rule) -> list[str]:
-  """Returns the clients of test examples: their users, or those that train on their
-  classes; nothing if the test is not of the same examples as the clients."""
+  """Returns the client of each test example: its user, or a client with its class.
+
+  Returns [] if the rule does not deal users and the test is not drawn from the examples.
+  """
   of_users = rules.get(request.rule).users
   is_drawn = request.test_fraction or request.test_per_class
   by = examples.users if of_users else examples.labels
@@ -121,7 +123,7 @@ def _test_users(request, examples, train, test, of_rule) -> list[str]:
 
 
 def inspect(path: str | os.PathLike, columns: tables.Columns) -> Made:
-  """Describes a split file; user 'NA' is nobody."""
+  """Describes a split file; examples of the user 'NA' have no client."""
   name = split_path.parse(path)
   if columns.user:
     name = name._replace(user=columns.user)
@@ -163,7 +165,7 @@ def _counts(examples, train) -> scipy.sparse.csr_matrix:
   owners, labels = train.owners(), examples.labels[train.numbers]
   if examples.has_sets:
     owners, labels = np.repeat(owners, np.diff(labels.indptr)), labels.indices
-  if len(labels) and labels.min() < 0:  # The user has them all the same.
+  if len(labels) and labels.min() < 0:  # Examples without label are not counted.
     owners, labels = owners[labels >= 0], labels[labels >= 0]
   shape = (len(train), len(examples.class_names))
   return skew.class_counts(owners, labels, shape)
@@ -187,7 +189,7 @@ def _describe(examples, train, counts) -> dict[str, Any]:
 
 
 def _compare(rule: rules.Rule, settings, facts, summary) -> dict[str, Any]:
-  """Returns how a split and its input differ from what was published, where known."""
+  """Returns how a split and its input differ from the known numbers of the published split."""
   published = rule.published
   exact, drawn = dict(published.counts), {}
   for name in published.drawn:
@@ -214,7 +216,7 @@ def _differing(right: Mapping, found: Mapping) -> dict[str, Any]:
 
 
 def published_lines(report: Mapping[str, Any] | None) -> Iterator[str]:
-  """Yields for a user how the split relates to the published one."""
+  """Yields notes for the user on how the split differs from the published one."""
   for part in ('input', 'settings', 'counts') if report else ():
     if differing := report[part]:
       told = '; '.join(
@@ -224,7 +226,10 @@ def published_lines(report: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def find(folder: str | os.PathLike, request: rules.Request | None) -> dict[str, Any] | None:
-  """Returns the summary of the same request's split, if a folder has nothing else."""
+  """Returns the summary of an earlier split by the same request; None: the folder is empty.
+
+  Raises `errors.InputError` if the folder has anything else.
+  """
   folder = pathlib.Path(folder)
   if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
     return None
@@ -242,7 +247,7 @@ def find(folder: str | os.PathLike, request: rules.Request | None) -> dict[str, 
 def check_apart(
   folder: str | os.PathLike, source: str | os.PathLike, request: rules.Request | None, made: Made
 ) -> None:
-  """Raises InputError if the split's pictures would be images of its input."""
+  """Raises InputError if the split's pictures would become images of its input."""
   source = pathlib.Path(source)
   if (
     request
@@ -258,15 +263,15 @@ def check_apart(
 
 
 def occupied(folder: str | os.PathLike, what: str) -> errors.InputError:
-  """Returns the error of a folder that holds another split, or something else."""
+  """Returns the error for a folder that holds `what`, which is not the requested split."""
   return errors.InputError(
     f'--output={folder} holds {what}, and nothing is overwritten; name a new folder'
   )
 
 
 def write(folder: str | os.PathLike, made: Made) -> None:
-  """Writes the files of a split; a new folder appears when they are complete."""
-  folder = pathlib.Path(folder).resolve()  # Of a link, what it leads to.
+  """Writes the files of a split; the new folder appears when all files are complete."""
+  folder = pathlib.Path(folder).resolve()  # A link is followed.
   work = folder.with_name(f'.{folder.name}.{os.getpid()}.tmp')
   with files.writing(f'--output={folder}', 'name another folder'):
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -281,7 +286,7 @@ def write(folder: str | os.PathLike, made: Made) -> None:
 
 
 def draw_again(folder: str | os.PathLike, made: Made) -> None:
-  """Writes the pictures of a split that lies in `folder`, in other formats, too."""
+  """Writes the pictures of a split in `folder` again, for example in other formats."""
   with files.writing(f'--output={folder}', 'mend that'):
     _draw(pathlib.Path(folder), made)
 
@@ -306,7 +311,7 @@ def _write_tables(folder: pathlib.Path, made: Made) -> None:
 
 
 def _totals(made: Made) -> np.ndarray:
-  """Returns int64 [classes]: the examples of each that clients have."""
+  """Returns int64 [classes], the number of clients' examples of each class."""
   return np.asarray(made.counts.sum(axis=0)).ravel()
 
 
@@ -336,7 +341,7 @@ def to_text(summary: Mapping[str, Any], width: int) -> str:
     if name in summary and not held_all:
       whole.append([told, f'{summary[name]:,}'])
   whole.append(['EMD, from 0 (alike) to 2', f'{summary["emd"]:.3f}'])
-  # What the input lacks, such as images without author, is told here.
+  # The facts say what the input lacks, such as authors of images.
   for name, count in summary.get('facts', {}).items():
     if isinstance(count, int):
       whole.append([f'input: {name}', f'{count:,}'])

@@ -1,6 +1,6 @@
 """Rules that deal examples by class, by user, or at random; see `rules`.
 
-All raise `errors.InputError` if the examples do not do.
+All rules raise `errors.InputError` if they cannot deal the examples.
 """
 
 import random as random_lib
@@ -15,16 +15,16 @@ from tff_xc.data import partition as partition_lib
 
 
 class Split(NamedTuple):
-  """What a rule makes of examples."""
+  """The clients that a rule makes, and perhaps a test."""
 
   train: partition_lib.Partition
-  test: np.ndarray | None = None  # int64 [k], numbers; None: not the rule's.
-  # int [n], ascending; others are left out, also of the input's test. None: all.
+  test: np.ndarray | None = None  # int64 [k], numbers; None: the rule makes no test.
+  # int [n], ascending, the classes to keep, also in the input's test. None: all classes.
   classes: np.ndarray | None = None
 
 
 def iid(examples: examples_lib.Examples, seed, *, clients: int) -> partition_lib.Partition:
-  """Deals examples to clients at random, as many to each, up to one."""
+  """Deals examples to clients at random; the sizes of clients differ by one at most."""
   numbers = np.flatnonzero(examples.labels >= 0)
   if clients > len(numbers):
     raise errors.InputError(
@@ -36,7 +36,7 @@ def iid(examples: examples_lib.Examples, seed, *, clients: int) -> partition_lib
 
 
 def _clients(parts, count: int) -> partition_lib.Partition:
-  """Returns clients 'client/00' and so on, who have the examples of `parts`."""
+  """Returns clients 'client/00' and so on with the examples of `parts`."""
   width = len(str(count - 1))
   return partition_lib.of_clients({f'client/{k:0{width}d}': part for k, part in enumerate(parts)})
 
@@ -47,13 +47,13 @@ def by_class(
   """Groups classes into clients; each client has at least one example.
 
   Yu et al. (FedAwS, ICML 2020, section 5.3) use multi-label sets in this form, with one
-  label a training example and a client for each class.
+  label per training example and a client for each class.
 
-  A client is a class, `class/0012`; or several random classes, `classes/0012`.
-  If several clients share a class, each has a share of it, `class/0012/3`, or of
-  each of its classes, `classes/0012/3`: the classes of shares with one number
-  are grouped anew for each number. Shares are dealt out example by example in
-  turn. Within a client examples keep their order.
+  A client has one class, `class/0012`, or several random classes, `classes/0012`. If
+  several clients share a class, each has a share of it, `class/0012/3`, or a share of
+  each of its classes, `classes/0012/3`. For each number of a share, the classes are
+  grouped anew. The examples of a class are dealt to its shares in turn. Within a client,
+  examples keep their order.
   """
   labels, num_classes = examples.labels, len(examples.class_names)
   if classes_per_client > num_classes:
@@ -113,16 +113,17 @@ def frequent_labels(
   """Assigns N examples with sets of labels to K clients by frequent labels (FedMLH).
 
   variant 'code', as published: client i gets floor(N / K) examples of the i-th most
-  frequent label. Of a label with more examples, some are drawn without replacement. A
-  label with fewer is filled up with examples drawn without replacement from the first
-  K floor(N / K) of the set; some of these may be the label's own, and are then twice
-  with the client. Clients overlap, and examples of rare labels only may be with nobody.
+  frequent label. If the label has more examples, some are drawn without replacement. If
+  it has fewer, the client also gets examples drawn without replacement from the first
+  K floor(N / K) of the set. If some of these have the label, the client has them twice.
+  Clients overlap, and examples with only rare labels may go to no client.
 
-  'paper': all examples of a label that at least a share of `frequency` has go to one
-  client, drawn at random for each label; examples without a frequent label are dealt
-  to random clients. A client has each example once, and several may have one.
+  'paper': a label is frequent if at least a share `frequency` of the examples has it. All
+  examples of a frequent label go to one client, drawn at random for each label. Examples
+  without a frequent label are dealt to random clients. A client has each example once,
+  and several clients may have the same example.
 
-  counts: int [n], by which labels are frequent; None: how many examples have each.
+  counts: int [n], the frequencies of labels; None: how many examples have each label.
   """
   size, by_label = len(examples), examples.labels.tocsc()
   if counts is None:
@@ -147,7 +148,7 @@ def frequent_labels(
     of_rest = random.integers(0, clients, len(rest))
     whole = ([*part, rest[of_rest == k].astype(np.int64)] for k, part in enumerate(parts))
     return _clients((np.unique(np.concatenate(p)) for p in whole), clients)
-  # The lower label first where two are as frequent.
+  # If two labels are equally frequent, the lower one comes first.
   commonest = np.argsort(-counts, kind='stable')[:clients]
   if len(commonest) < clients or not counts[commonest].all():
     raise errors.InputError(
@@ -168,10 +169,10 @@ def frequent_labels(
 def chunks(
   examples: examples_lib.Examples, seed=0, *, examples_per_client: int
 ) -> partition_lib.Partition:
-  """Each client has the next examples, sorted by class; the last, the rest.
+  """Sorts examples by class and cuts them into clients; the last client has the rest.
 
   FedSS (Waghmare et al., section 4.1) has 596 clients of Stanford Online Products
-  with 100 images of about 20 classes each: such chunks have that.
+  with 100 images of about 20 classes each, which is what this rule makes.
   """
   del seed  # Nothing is drawn.
   order = _sorted_by_class(examples.labels)
@@ -181,11 +182,11 @@ def chunks(
 def shards(
   examples: examples_lib.Examples, seed, *, clients: int, shards_per_client: int
 ) -> partition_lib.Partition:
-  """Cuts the sorted examples into equal shards; each client has some at random.
+  """Sorts examples by class, cuts them into equal shards, and deals these at random.
 
   McMahan et al.: Communication-efficient learning of deep networks from
   decentralized data, AISTATS 2017: 100 clients of MNIST with two shards of 300.
-  Here shards differ by one example, if need be, so that all are dealt.
+  Here the sizes of shards may differ by one, so that all examples are dealt.
   """
   order = _sorted_by_class(examples.labels)
   count = clients * shards_per_client
@@ -210,7 +211,7 @@ def _sorted_by_class(labels: np.ndarray) -> np.ndarray:
 
 
 def _numbered(examples, order, owner: np.ndarray) -> partition_lib.Partition:
-  """Returns clients '0', '1', ...: example order[i] goes to owner[i]."""
+  """Returns clients '0', '1', ...; example order[i] goes to client owner[i]."""
   owners = np.full(len(examples), -1, np.int32)
   owners[order] = owner
   return partition_lib.of_places(owners, list(map(str, range(int(owner.max()) + 1))))
@@ -219,7 +220,7 @@ def _numbered(examples, order, owner: np.ndarray) -> partition_lib.Partition:
 def users(
   examples: examples_lib.Examples, seed=0, *, min_examples: int = 1
 ) -> partition_lib.Partition:
-  """A client is a user with all of their examples, in their order."""
+  """Makes a client of each user, with all examples of the user in their order."""
   del seed  # Nothing is drawn.
   sizes = _sizes(examples)
   enough = np.flatnonzero(sizes >= max(min_examples, 1)).tolist()
@@ -233,7 +234,7 @@ def users(
 def leaf_users(
   examples: examples_lib.Examples, seed, *, min_examples: int, train_share: float
 ) -> Split:
-  """Users, some of whom are the test, as `leaf_parts` draws them."""
+  """Makes clients of the users that `leaf_parts` draws for training; the others are the test."""
   sizes = _sizes(examples)
   train, test = leaf_parts(sizes, min_examples=min_examples, train_share=train_share, seed=seed)
   some = train[sizes[train] > 0].tolist()
@@ -250,7 +251,7 @@ def leaf_users(
 
 
 def _sizes(examples) -> np.ndarray:
-  """Returns int64 [users]: how many examples each has."""
+  """Returns int64 [users], how many examples each user has."""
   if not examples.user_names:
     raise errors.InputError(
       'all examples are of user NA, who is nobody; give data that name users, or take another rule'
@@ -262,11 +263,11 @@ def _sizes(examples) -> np.ndarray:
 def leaf_parts(
   sizes: np.ndarray, *, min_examples: int = 0, train_share: float = 0.9, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the places of training users and of test users, as LEAF draws them.
+  """Returns the indices of the training users and of the test users, as LEAF draws them.
 
-  Of the users with `min_examples`, in their order, `random.Random(seed)` samples
-  90 % to train: LEAF's split_data with `--spltseed`, 0 in the papers. `sizes` are the
-  users' numbers of examples, int [U].
+  `random.Random(seed)` samples a `train_share` of the users with at least `min_examples`,
+  in their order. LEAF's split_data does so with `--spltseed`, which is 0 in the papers.
+  `sizes` int [U] are the users' numbers of examples.
   """
   everyone = np.flatnonzero(sizes >= min_examples)
   drawn = random_lib.Random(seed).sample(range(len(everyone)), int(train_share * len(everyone)))
@@ -278,12 +279,13 @@ def leaf_parts(
 def of_users(
   owners: np.ndarray, user_names: Sequence[str], some: Sequence[int]
 ) -> partition_lib.Partition:
-  """Returns a client for each user of `some`, in the order of their names.
+  """Returns a client for each user in `some`, sorted by name.
 
-  `owners`, int [N], are places in `user_names`, below 0 for nobody; so are `some`.
+  `owners` int [N] and `some` are indices into `user_names`; an owner below 0 means that
+  the example has no user.
   """
   place_of = {user_names[user]: user for user in some}
   names = examples_lib.in_order(place_of)
-  rank = np.full(len(user_names) + 1, -1, np.int64)  # The last is nobody's.
+  rank = np.full(len(user_names) + 1, -1, np.int64)  # The last is for the owner -1.
   rank[[place_of[name] for name in names]] = np.arange(len(names))
   return partition_lib.of_places(rank[owners], names)

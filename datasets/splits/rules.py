@@ -1,7 +1,7 @@
 """The split rules of `launch.make_splits` and of `--split`, by name.
 
 A rule is a function (examples, seed, **settings) -> Partition, and a record in
-`RULES` with its settings. A rule for data of one kind has a reader of its own, too.
+`RULES` with its settings. A rule for a single data set also has a reader.
 Importing this imports no NumPy.
 """
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class Published(NamedTuple):
-  """What is known of a published split."""
+  """The known numbers of a published split."""
 
-  input: Mapping[str, Any]  # By names of `Examples.facts`.
-  counts: Mapping[str, int]  # By names of a split's summary.
-  # Those of `counts` that an unpublished draw decides.
+  input: Mapping[str, Any]  # Numbers of its input, with the keys of `Examples.facts`.
+  counts: Mapping[str, int]  # Numbers of the split, with the keys of a split's summary.
+  # The keys in `counts` whose numbers depend on an unpublished random draw.
   drawn: tuple[str, ...] = ()
-  why: str = ''  # Why a split of this input differs all the same.
+  why: str = ''  # Why a split of the same input still differs.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,20 +39,21 @@ class Rule:
   summary: str  # One line for `--help`.
   # (examples, seed, **settings) -> Partition or `partitions.Split`.
   split: Callable
-  flags: tuple[hp.Hyperparameter, ...] = ()  # Its settings.
-  # 'one': each example has one label, drawn of a set; 'sets': a set; '': either.
+  flags: tuple[hp.Hyperparameter, ...] = ()  # The settings of the rule.
+  # 'one': the rule needs one label per example, drawn from a set if there are sets; 'sets':
+  # it needs sets of labels; '': either.
   labels: str = 'one'
   users: bool = False  # Whether it needs the examples' users.
   makes_test: bool = False
   # path -> examples; None: `inputs.read`, which takes all kinds.
   read: Callable[[Any], examples_lib.Examples] | None = None
-  # Whether lists in the input name its images, so that others do not count.
+  # Whether lists in the input name its images, so that other images are ignored.
   has_lists: bool = False
-  # What the defaults make of published data.
+  # The published split that the default settings make.
   published: Published | None = None
 
   def settings(self, **given) -> dict[str, Any]:
-    """Returns all settings: those given, and the defaults of the others."""
+    """Returns the given settings, and the defaults of all others."""
     return {flag.name: flag.default for flag in self.flags} | given
 
 
@@ -60,13 +61,13 @@ class Request(NamedTuple):
   """A split to make."""
 
   rule: str  # A key of `RULES`.
-  settings: Mapping[str, Any]  # The rule's, all of them.
+  settings: Mapping[str, Any]  # All settings of the rule.
   seed: int = 0
-  test_fraction: float = 0.0  # Of every class; 0: none.
-  test_per_class: int = 0  # Of every class; 0: none.
+  test_fraction: float = 0.0  # The share of each class to hold out as the test; 0: none.
+  test_per_class: int = 0  # The number of test examples of each class; 0: none.
 
   def check(self) -> Rule:
-    """Returns the rule; raises InputError if there is none, or two test parts."""
+    """Returns the rule; raises InputError if there is none, or there would be two tests."""
     rule = get(self.rule)
     asked = [n for n in ('test_fraction', 'test_per_class') if getattr(self, n)]
     if asked and rule.makes_test:
@@ -86,10 +87,11 @@ def get(name: str) -> Rule:
 
 
 def deal(name: str, examples: examples_lib.Examples, seed=0, **given) -> partitions.Split:
-  """Deals examples, those that train, to clients by the rule of a name.
+  """Deals training examples to clients by a rule.
 
   `seed` is whatever `np.random.default_rng` takes; settings that are not given have
-  their defaults. Raises `errors.InputError` if one is bad, or the examples do not do.
+  their defaults. Raises `errors.InputError` if a setting is bad, or the rule cannot deal
+  the examples.
   """
   from datasets.splits import partitions
 
@@ -104,7 +106,7 @@ def deal(name: str, examples: examples_lib.Examples, seed=0, **given) -> partiti
 def parse(split: str) -> tuple[str, dict[str, Any]] | None:
   """Returns the rule that `--split` names, with its settings; None: it names a file.
 
-  It may be empty (users), `class`, `iid:K`, or `RULE:SETTING=VALUE,...` with a rule
+  `split` may be empty (users), `class`, `iid:K`, or `RULE:SETTING=VALUE,...` with a rule
   that deals examples of one label, such as `dirichlet:concentration=0.1,clients=50`.
   """
   if split in ('', 'class'):
@@ -135,17 +137,17 @@ def parse(split: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def without_dashes(error: Exception) -> str:
-  """Returns a sentence about flags, as `--split` writes them: clients, not --clients."""
+  """Returns an error's text with settings written as in `--split`: clients, not --clients."""
   return re.sub(r'(^|\s)--(?=\w)', r'\1', str(error))
 
 
 def _deals(rule: Rule) -> bool:
-  """Whether a rule deals examples of one label, of whatever data."""
+  """Whether a rule deals examples with one label of any data set."""
   return not rule.read and rule.labels == 'one'
 
 
 def settings_of(name: str, given: Mapping[str, str]) -> dict[str, Any]:
-  """Returns the values of some settings of a rule, which are texts; refuses bad ones."""
+  """Converts settings of a rule from texts; raises InputError for bad ones."""
   flags, found = {flag.name: flag for flag in get(name).flags}, {}
   for flag, text in given.items():
     if flag not in flags:
@@ -165,7 +167,7 @@ def _at(name: str, **more) -> Callable:
 
 
 def _flags(**settings: tuple) -> tuple[hp.Hyperparameter, ...]:
-  """Returns settings of (default, help) and perhaps (least, most), or choices."""
+  """Makes settings of (default, help), and optionally (least, most) or choices."""
   made = []
   for name, (default, text, *more) in settings.items():
     bounds = {'least': 1, **dict(zip(('least', 'most'), more, strict=False))}
@@ -180,7 +182,7 @@ _FEWER = 'users with fewer examples are left out'
 
 
 def _inaturalist(summary: str, clients: int, counts=(), flags=(), **options):
-  text = 'images drawn of each class; classes with fewer are left out'
+  text = 'number of images drawn from each class; classes with fewer are left out'
   return Rule(
     summary,
     flags=_flags(images_per_class=(100, text), **dict(flags)),
@@ -201,11 +203,12 @@ def _inaturalist(summary: str, clients: int, counts=(), flags=(), **options):
 
 def _inaturalist_geo(most: int, clients: int) -> Rule:
   text = (
-    'cells with fewer images than this share of the most are left out; the paper has'
-    ' such a bound and does not name it'
+    'leave out cells with fewer images than this share of the largest allowed number; the'
+    ' paper has such a bound but does not state it'
   )
   return _inaturalist(
-    f'the same images by S2 cell, divided until none has over {most:,} (FedVC)',
+    f'images of iNaturalist 2017 by S2 cell, divided until none has over {most:,} (FedVC);'
+    ' --input as for inaturalist-user-120k',
     clients,
     flags={'least_share': (0.01, text, 0.0, 1.0)},
     split=_at('inaturalist:by_cell', most=most),
@@ -215,68 +218,70 @@ def _inaturalist_geo(most: int, clients: int) -> Rule:
 
 RULES: Mapping[str, Rule] = {
   'dirichlet': Rule(
-    'classes of a client from Dir(alpha p), one client filled after another (FedVC, FedIR)',
+    'draws the classes of each client from Dir(alpha p) (FedVC, FedIR)',
     _at('splits.dirichlet:partition'),
     _flags(
       concentration=(
         1.0,
-        'total concentration alpha: class c has alpha p_c, which is alpha / n of n'
-        ' equal classes (where others give each class beta, alpha is n beta); 0:'
-        ' one class a client',
+        'total concentration alpha; class c has alpha p_c, where p_c is its share of the'
+        ' data. If another program takes beta for each of n equal classes, alpha is'
+        ' n beta. 0: one class per client',
         0.0,
         1e9,
       ),
       clients=(100, _CLIENTS),
-      examples_per_client=(0, 'examples of each client, or their mean; 0: all are dealt', 0),
+      examples_per_client=(0, '(mean) number of examples per client; 0: deal all', 0),
       size_deviation=(
         0.0,
-        "standard deviation of the logarithm of clients' sizes, which are then"
-        ' log-normal; 0: equal',
+        "standard deviation of the logarithm of clients' sizes, which are log-normal;"
+        ' 0: equal sizes',
         0.0,
         10.0,
       ),
     ),
   ),
   'iid': Rule(
-    'random examples, as many each', _at('splits.partitions:iid'), _flags(clients=(100, _CLIENTS))
+    'equally many random examples for each client',
+    _at('splits.partitions:iid'),
+    _flags(clients=(100, _CLIENTS)),
   ),
   'classes_per_client': Rule(
-    'random classes a client, whole or in shares (FedAwS: one class a client)',
+    'random classes for each client, whole or shared (FedAwS: one class per client)',
     _at('splits.partitions:by_class'),
     _flags(
-      classes_per_client=(1, 'classes of each client'),
-      clients_per_class=(1, 'clients that share each class'),
+      classes_per_client=(1, 'number of classes per client'),
+      clients_per_class=(1, 'number of clients that share each class'),
     ),
   ),
   'chunks': Rule(
     'examples sorted by class and cut into equal clients (FedSS: SOP)',
     _at('splits.partitions:chunks'),
-    _flags(examples_per_client=(100, 'examples of each client')),
+    _flags(examples_per_client=(100, 'number of examples per client')),
   ),
   'shards': Rule(
-    'examples sorted by class and cut into shards; some shards a client (FedAvg: MNIST)',
+    'examples sorted by class and cut into shards; random shards per client (FedAvg: MNIST)',
     _at('splits.partitions:shards'),
-    _flags(clients=(100, _CLIENTS), shards_per_client=(2, 'shards of each client')),
+    _flags(clients=(100, _CLIENTS), shards_per_client=(2, 'number of shards per client')),
   ),
   'frequent_labels': Rule(
-    'sets of labels: a frequent label a client, with overlaps (FedMLH)',
+    'for sets of labels: one frequent label per client; clients overlap (FedMLH)',
     _at('splits.partitions:frequent_labels'),
     _flags(
       clients=(10, _CLIENTS),
       variant=('code', 'the rule of the published code, or of the paper', 'code', 'paper'),
-      frequency=(0.01, "share of the examples of a frequent label ('paper')", 0.0, 1.0),
+      frequency=(0.01, "least share of examples with a frequent label ('paper')", 0.0, 1.0),
     ),
     labels='sets',
   ),
   'users': Rule(
-    'the users of the data, by a column, LEAF, or the array client',
+    'one client for each user, from a column of a table or the array client',
     _at('splits.partitions:users'),
     _flags(min_examples=(1, _FEWER)),
     labels='',
     users=True,
   ),
   'leaf_users': Rule(
-    'users, a tenth of whom are the test (LEAF, TurboSVM-FL)',
+    'one client for each user, except a tenth of users for the test (LEAF, TurboSVM-FL)',
     _at('splits.partitions:leaf_users'),
     _flags(
       min_examples=(0, _FEWER, 0), train_share=(0.9, 'share of the users that train', 0.01, 0.99)
@@ -294,9 +299,9 @@ RULES: Mapping[str, Rule] = {
     _flags(
       min_landmark_images=(30, 'landmarks with fewer images are left out'),
       min_landmark_authors=(10, 'landmarks of fewer authors are left out'),
-      min_author_images=(30, 'authors with fewer images are no clients'),
-      min_author_landmarks=(5, 'authors with images of fewer landmarks are no clients'),
-      max_test=(10, 'test images of a landmark, of authors that are no clients, at most'),
+      min_author_images=(30, 'authors with fewer images are not clients'),
+      min_author_landmarks=(5, 'authors with images of fewer landmarks are not clients'),
+      max_test=(10, 'most test images per landmark, by authors who are not clients'),
     ),
     users=True,
     makes_test=True,
@@ -311,8 +316,8 @@ RULES: Mapping[str, Rule] = {
       counts={'examples': 164_172, 'classes': 2_028, 'clients': 1_262, 'test_examples': 19_526},
     ),
   ),
-  # The same paper. TFF's documentation has one client more each, since it counts
-  # the images of nobody ('NA') as a client.
+  # The same paper. TFF's documentation has one client more in each split, because it
+  # counts the images without a user ('NA') as a client.
   'inaturalist-user-120k': _inaturalist(
     'images of iNaturalist 2017 by user (FedVC); --input: the folder of'
     ' train_val2017.zip and inat2017_locations.zip, or of the files in them',
@@ -341,7 +346,7 @@ RULES: Mapping[str, Rule] = {
     ' becomes retrieval.csv (FedSS); --input: the folder or zip of Ebay_train.txt'
     ' and Ebay_test.txt',
     _at('splits.partitions:chunks'),
-    _flags(examples_per_client=(100, 'images of each client')),
+    _flags(examples_per_client=(100, 'number of images per client')),
     read=_at('sop:read'),
     has_lists=True,
     published=Published(
@@ -362,22 +367,22 @@ RULES: Mapping[str, Rule] = {
   ),
   # Waghmare et al. (FedSS), section 4.1; the input is the release of fall 2011.
   'imagenet21k': Rule(
-    'ImageNet-21k, a fifth of each class for the test, the rest in shards, some of'
-    ' distinct classes a client (FedSS); --input: a folder for each synset, or a'
-    ' tar for each (in a folder or a tar), or a text file, SYNSET/NAME.JPEG a line',
+    'ImageNet-21k with a fifth of each class for the test, and shards of different'
+    ' classes for each client (FedSS); --input: a folder for each synset, or a'
+    ' tar for each (in a folder or a tar), or a text file of lines SYNSET/NAME.JPEG',
     _at('imagenet21k:split'),
     _flags(
       test_share=(0.2, 'share of each class for the test', 0.001, 0.5),
-      examples_per_shard=(20, 'images of a class in a shard'),
-      shards_per_client=(20, 'shards of each client'),
+      examples_per_shard=(20, 'number of images per shard, all of one class'),
+      shards_per_client=(20, 'number of shards per client'),
     ),
     makes_test=True,
     read=_at('imagenet21k:read'),
     published=Published(
       input={'images': 14_197_122, 'classes': 21_841},
       counts={'clients': 25_691},
-      why='25,691 clients of 400 images are 10.3 million, and 80 % of the images are'
-      ' 11.4: the published counts do not agree with each other',
+      why='25,691 clients of 400 images are 10.3 million, but 80 % of the images are'
+      ' 11.4 million: the published counts do not agree with each other',
     ),
   ),
 }

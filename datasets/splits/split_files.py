@@ -1,14 +1,14 @@
-"""Splits in files: one line for each example, joined to examples by id.
+"""Reads and writes the files of a split; each line is joined to an example by id.
 
   federated_train.csv  user_id,image_id,class
-  test.csv             image_id,class; and the users' column, where clients own examples
+  test.csv             image_id,class; also the users, if clients have test examples
   retrieval.csv        image_id,class, of other classes
   classes.csv          class,name
 
-`launch.make_splits` writes these; Hsu, Qi and Brown (FedVC, FedIR) publish splits of
-the first two forms, in a zip. Columns may come in any order and beside others. An
-image_id is an example's number, or its name in a folder or table. Of examples with
-sets of labels, `class` has them separated by spaces.
+`launch.make_splits` writes these files; Hsu, Qi and Brown (FedVC, FedIR) publish the first
+two in a zip. Columns may come in any order, and other columns are ignored. An image_id is
+an example's number, or its name in a folder or table. If examples have sets of labels,
+`class` has the labels separated by spaces.
 """
 
 import csv
@@ -36,12 +36,12 @@ TEST, CLASSES, RETRIEVAL = 'test.csv', 'classes.csv', 'retrieval.csv'
 class Split(NamedTuple):
   """The content of a split's files."""
 
-  examples: examples_lib.Examples  # Its classes have the names of classes.csv.
-  class_ids: Sequence[str]  # The same classes as the files have them.
-  files: Sequence[pathlib.Path]  # Of the examples, in their order.
+  examples: examples_lib.Examples  # The examples, with class names from classes.csv.
+  class_ids: Sequence[str]  # The ids of these classes in the files.
+  files: Sequence[pathlib.Path]  # The files of the examples, in the same order.
 
   def where(self, number: int) -> str:
-    """Names the line of an example, for an error."""
+    """Returns the file and line of an example, for an error."""
     return tables.where(number, *self.files)
 
 
@@ -50,11 +50,11 @@ def read(
 ) -> Split:
   """Reads the files of a split: its folder, zip or CSV, see `split_path`.
 
-  A classes.csv beside the CSV names its classes. test.csv and retrieval.csv are read only
-  from a folder or zip, and `test_file` replaces its test.csv. Test examples have
-  users if their file has the column that names the users of the training examples. With
-  `sets` a class may be a set of labels, and a file may have an example several times.
-  Refuses a file that is missing or damaged, and a classes.csv that lacks a class.
+  A classes.csv beside the CSV names the classes. test.csv and retrieval.csv are read only
+  from a folder or zip, and `test_file` replaces the test.csv. Test examples have users if
+  their file has the column that names the users of training examples. With `sets`, a class
+  may be a set of labels, and a file may have an example several times. Raises
+  `errors.InputError` if a file is missing or damaged, or classes.csv lacks a class.
   """
   name = split_path.parse(split)
   folder = name.path if name.is_folder else name.path.parent
@@ -93,7 +93,7 @@ def read(
 
 
 def read_test(path: str | os.PathLike) -> Split:
-  """Reads a CSV `image_id,class`; other columns do not count."""
+  """Reads a CSV `image_id,class`; other columns are ignored."""
   found = _rows(path)
   return Split(found, found.class_names, [path])
 
@@ -126,9 +126,9 @@ def md5(path: str | os.PathLike) -> str:
 
 
 def _rows(path, user: str = '', sets: bool = False, is_optional: bool = False):
-  """Returns the examples of a file, whose users are in the column `user`.
+  """Returns the examples of a file; the column `user` names their users.
 
-  If `user` is '', or the column is optional and the file lacks it, they have no users.
+  The examples have no users if `user` is '', or the column is optional and missing.
   """
   if not zipped.is_file(path):
     _missing(path)
@@ -153,11 +153,11 @@ def _class_names(path: pathlib.Path) -> dict[str, str]:
 
 
 def join(data: examples_lib.Examples, split: Split, rows: np.ndarray, where: str) -> np.ndarray:
-  """Returns which examples of some data some rows of a split are, int64 [k].
+  """Returns the numbers in `data` of the examples that rows of a split name, int64 [k].
 
-  Of examples with sets of labels, a row's class is one of the set. `rows`, int [k], are
-  numbers in `split.examples`; `where` names the data in errors: a row is of other data, is
-  there twice, or has another class.
+  `rows` int [k] are numbers in `split.examples`. If an example has a set of labels, its
+  row's class is one of the set. Raises `errors.InputError`, in which `where` names the
+  data, if a row names no example, an example of another row, or a different class.
   """
   named = split.examples
   numbers = examples_lib.find(data.ids, named.ids)[rows]
@@ -194,24 +194,24 @@ def join(data: examples_lib.Examples, split: Split, rows: np.ndarray, where: str
 
 
 def _agree(data, split: Split, numbers, labels) -> np.ndarray:
-  """Returns bool [k]: whether labels of a split are those of examples."""
+  """Returns bool [k], whether labels of a split agree with those of the examples."""
   names, size = split.examples.class_names, len(data.class_names)
   if data.has_sets:
     label = np.array([_whole(text, size) for text in split.class_ids])[labels]
     return np.asarray(data.labels[numbers, np.maximum(label, 0)], bool).ravel() & (label >= 0)
-  # Names of folders, too, are compared with those of a table.
+  # Names of folders are made like those of tables, so that they can be compared.
   plain = [examples_lib.nfc(tables.plain(name)) for name in data.class_names]
   place = {name: i for i, name in enumerate(plain)}
   same = [place.get(examples_lib.nfc(name), -1) for name in names]
   unnamed = list(names) == list(split.class_ids) or plain == [str(i) for i in range(size)]
   if unnamed and min(same) < 0:
-    # Without names, the numbers that `launch.make_splits` gives to classes.
+    # A split without names has the numbers that `launch.make_splits` gives to classes.
     same = [_whole(text, size) for text in split.class_ids]
   return np.array(same)[labels] == data.labels[numbers]
 
 
 def _whole(text: str, size: int) -> int:
-  """Returns a number below `size`, or -1; int() may refuse long numbers."""
+  """Returns the number in a text, or -1 if it is no number below `size`."""
   number = int(text) if text.isdecimal() and len(text) < 20 else -1
   return number if number < size else -1
 
@@ -219,10 +219,10 @@ def _whole(text: str, size: int) -> int:
 def partition(
   split: str | os.PathLike, data: examples_lib.Examples, where: str
 ) -> partition_lib.Partition:
-  """Reads the clients of a split: its users, in the order of their ids.
+  """Reads the clients of a split, which are its users, sorted by id.
 
-  Only the file of the training examples counts, and a user `NA` is one as others.
-  Examples, which have one label each, keep the file's order.
+  Only the file of the training examples is read, and `NA` is a user like any other.
+  Examples have one label each, and keep the order of the file.
   """
   name = split_path.parse(split)
   file = train_file(name)
@@ -263,9 +263,9 @@ def write_part(
   data: examples_lib.Examples,
   users: Sequence[str] = (),
 ) -> None:
-  """Writes the test or retrieval part that has these examples, as `write`.
+  """Writes a test or retrieval part with these examples, as `write` does.
 
-  `users` are the names of the examples' users; empty: nobody knows them.
+  `users` are the names of the examples' users; empty: users are not known.
   """
 
   def rows(places):
@@ -278,7 +278,7 @@ def write_part(
 
 
 def write_rows(path: str | os.PathLike, header: Sequence[str], size: int, rows: Callable) -> None:
-  """Writes a CSV in one step; `rows` returns the columns of some of `size` rows."""
+  """Writes a CSV of `size` rows in one step; `rows` returns the columns of some rows."""
   path = pathlib.Path(path)
   if not path.parent.is_dir():
     raise errors.InputError(f'{path.parent} is no folder; make it, or write the split elsewhere')
@@ -290,7 +290,7 @@ def write_rows(path: str | os.PathLike, header: Sequence[str], size: int, rows: 
 
 
 def _texts(labels, numbers: np.ndarray) -> list[str]:
-  """Returns the labels of these examples as a split file has them."""
+  """Returns the labels of these examples in the form of a split file."""
   found = labels[numbers]
   if not scipy.sparse.issparse(labels):
     return list(map(str, found.tolist()))

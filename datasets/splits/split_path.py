@@ -1,9 +1,9 @@
-"""What names a split, as `--split` and `--inspect` take it.
+"""Parses the name of a split, which `--split` and `--inspect` take:
 
   FILE             a table user_id,image_id,class
   FILE:COLUMN      the same, with the users in another column: TFF's
                    iNaturalist_train.csv:geo_100
-  FOLDER, X.zip    federated_train.csv and perhaps test.csv, in it
+  FOLDER, X.zip    a folder or zip with federated_train.csv and optionally test.csv
   X.zip/FILE       a file in a zip
 
 Importing this imports nothing large.
@@ -17,7 +17,7 @@ from datasets.readers import zipped
 
 TRAIN = 'federated_train.csv'
 USER = 'user_id'
-# What to do with a table that lacks the columns of a split.
+# The advice for a table that lacks the columns of a split.
 OTHER_COLUMNS = (
   'name another column of users after a colon, as FILE.csv:COLUMN, or let'
   ' `python -m launch.make_splits users` make the split of your columns'
@@ -25,14 +25,14 @@ OTHER_COLUMNS = (
 
 
 class SplitPath(NamedTuple):
-  """A split that is named."""
+  """The files of a split."""
 
   path: pathlib.Path  # The file, folder or zip.
   user: str = USER  # The column of the users.
 
   @property
   def is_folder(self) -> bool:
-    """Whether it is a folder or zip of files."""
+    """Whether the path is a folder or zip of files."""
     return self.path.is_dir() or zipped.is_zip(self.path)
 
   @property
@@ -41,12 +41,12 @@ class SplitPath(NamedTuple):
     return self.path / TRAIN if self.is_folder else self.path
 
   def exists(self) -> bool:
-    """Whether there is anything; raises InputError of a damaged zip."""
+    """Whether the path exists; raises InputError if it is in a damaged zip."""
     return self.path.is_dir() or zipped.is_file(self.path)
 
 
 def parse(text: str | os.PathLike) -> SplitPath:
-  """Returns what a text names; it need not exist."""
+  """Parses the name of a split, which need not exist."""
   whole = SplitPath(pathlib.Path(text))
   file, colon, user = os.fspath(text).rpartition(':')
   if not colon or not user or whole.exists():
