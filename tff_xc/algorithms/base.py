@@ -1,8 +1,8 @@
-"""What algorithms have in common: local training, clients, their options, a server.
+"""Base classes of the algorithms: local training, clients, their options, a server.
 
-An algorithm is a class whose fields are its hyper-parameters. Its `make` answers
-the four questions of a round; `algorithm` adds what its bases know. Importing this
-does not import TensorFlow; its functions do.
+An algorithm is a class whose fields are its hyperparameters. Its `make` answers the four
+questions of a round, and `algorithm` adds the options of its base classes. Importing this
+module does not import TensorFlow; its functions do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
   from tff_xc import classifier as classifier_lib
   from tff_xc.round import algorithm as algorithm_lib, local_training as local_training_lib
 
-# What some algorithms need of a task (`Base.needs`).
+# Requirements that an algorithm can have on a task (`Base.needs`).
 ONE_LABEL = 'examples with one label each'
 COSINES = 'cosine logits'
 
@@ -31,24 +31,21 @@ class Answers(NamedTuple):
   """An algorithm's answers to the four questions of a round, as text."""
 
   request: str  # The class rows that a client receives.
-  minimise: str  # The loss that it minimises on them.
+  minimise: str  # The loss that the client minimises.
   merge: str  # How the server merges the clients' rows.
   server: str  # What the server does last.
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-  """What is known of the clients when an algorithm is made.
-
-  The number of classes is that of the model.
+  """Facts about the clients' data from which an algorithm is built.
 
   Attributes:
     max_positives: the largest number of class rows that a client's labels name.
-    num_clients: of the data set.
-    class_probabilities: p up to a factor, [n]: FedIR's, for values of
-      --importance_weights other than 'uniform', or that of --calibration=prior.
-    examples_per_round: a client draws as many of its examples for a round; 0: it
-      uses all.
+    num_clients: the number of clients in the data set.
+    class_probabilities: the class distribution p, up to a factor, [n]. FedIR needs it if
+      --importance_weights is not 'uniform', and so does --calibration=prior.
+    examples_per_round: the number of examples that a client draws for a round; 0: all.
   """
 
   max_positives: int | None = None
@@ -65,11 +62,12 @@ class Facts:
 
 @hp.declared
 class Base:
-  """What every algorithm takes.
+  """Hyperparameters that every algorithm has.
 
-  The class has `name`, for `--algorithm`; `paper`, which introduced it; `answers` to the four
-  questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing; `has_clients`; and what
-  `hp.declared` adds. What it excludes is in `tff_xc.options.conflicts`.
+  Class attributes are `name`, the value of `--algorithm`; `paper`, which introduced the
+  algorithm; `answers` to the four questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing;
+  `has_clients`; and those that `hp.declared` adds. `tff_xc.options.conflicts` lists the options
+  that exclude each other.
   """
 
   options = (calibration.Calibration, schedules.OfClients)
@@ -112,10 +110,10 @@ class Base:
   def algorithm(
     self, model: classifier_lib.EmbeddingClassifier, **facts
   ) -> algorithm_lib.Algorithm:
-    """Returns the answers to the four questions of a round, and who takes part.
+    """Returns the `Algorithm`: its answers to the four questions and its client sampling.
 
-    `facts` are attributes of `Facts`. InputError: the model is not what it needs.
-    Values that exclude each other are refused by `made`, not here.
+    `facts` are attributes of `Facts`. Raises InputError if the model does not meet the
+    algorithm's needs. `made`, not this method, refuses values that exclude each other.
     """
     known = Facts(**facts)
     made = self.finish(self.make(model, known), known)
@@ -127,11 +125,11 @@ class Base:
   def made(
     cls, *, model: classifier_lib.EmbeddingClassifier, **arguments
   ) -> algorithm_lib.Algorithm:
-    """Returns the algorithm from arguments by name.
+    """Returns the `Algorithm` that keyword arguments describe.
 
-    They are hyper-parameters, checked as flags are; attributes of `Facts`; and
-    attributes of `tff_xc.round.algorithm.Algorithm`, such as `local_training`, which
-    replace what these make.
+    The arguments are hyperparameters, which are checked like flags; attributes of `Facts`;
+    and attributes of `tff_xc.round.algorithm.Algorithm`, such as `local_training`, which
+    replace the algorithm's own.
     """
     from tff_xc.round import algorithm
 
@@ -159,11 +157,11 @@ class Base:
   def make(
     self, model: classifier_lib.EmbeddingClassifier, facts: Facts
   ) -> algorithm_lib.Algorithm:
-    """Returns what distinguishes this algorithm; its bases add the rest."""
+    """Returns the `Algorithm` without the options, which `finish` adds."""
     raise NotImplementedError
 
   def finish(self, made: algorithm_lib.Algorithm, facts: Facts) -> algorithm_lib.Algorithm:
-    """Returns the algorithm with what the fields of this class ask for."""
+    """Returns the algorithm with the options that the fields of this class set."""
     from tff_xc.round import frozen
 
     made = calibration.Calibration.of(self).added(made, facts)
@@ -201,15 +199,15 @@ class Base:
     others: tuple[dict, ...] = (),
     num_classes: int | None = None,
   ) -> dict[str, Any]:
-    """Returns the values of the hyper-parameters that apply, see `hp.resolve`.
+    """Returns the values of the hyperparameters that apply, see `hp.resolve`.
 
     `others` are a run's other settings, by name, which may exclude some of these values.
-    `num_classes` are those of the data, if they are known.
+    `num_classes` is the number of classes of the data, or None if it is not known.
     """
     if given.get('local_steps') and 'local_epochs' in given:
       raise errors.InputError('--local_epochs does not apply with --local_steps; give one of them')
     if 'local_epochs' in given and 'local_steps' not in given:
-      # Not the task's steps, but these epochs.
+      # The epochs that the user gave replace the task's number of steps.
       of_algorithm = {**of_algorithm, 'local_steps': 0}
     own = {n: v for n, v in given.items() if not any(n in group for group in others)}
     values = hp.resolve(cls, own, task_defaults, of_algorithm)
@@ -227,19 +225,19 @@ class Base:
 
   @classmethod
   def check(cls, values: Mapping) -> None:
-    """Refuses values by name that cannot be right; `conflicts` has pairs that exclude each other."""
+    """Refuses invalid values; `conflicts` refuses pairs that exclude each other."""
     for each in cls.__mro__:
       for option in vars(each).get('options', ()):
         option.check(values)
 
   @classmethod
   def fit(cls, values: dict, given: Collection[str], num_classes: int | None) -> None:
-    """Lowers defaults to the number of classes, if known; refuses what does not fit it."""
+    """Lowers defaults to the number of classes, if known, and refuses values above it."""
 
 
 @hp.declared
 class Federated(Base):
-  """Clients, and the options that any algorithm with clients takes."""
+  """Base class of algorithms with clients, and the options that they all take."""
 
   options = conflicts.OF_CLIENTS
   has_clients = True
@@ -297,7 +295,7 @@ class Federated(Base):
 
   @classmethod
   def keeps_models(cls, values: Mapping) -> bool:
-    """Whether each client keeps its model, and so has to receive all of it."""
+    """Whether each client keeps its model and therefore has to receive the whole model."""
     return bool(values.get('contrastive_weight'))
 
 
@@ -306,7 +304,7 @@ _ADAM = {'of': 'server_optimizer', 'only_with': ('adam', 'amsgrad')}
 
 @hp.declared
 class Server(Base):
-  """The server's optimizer, for algorithms that do not bring one of their own."""
+  """Options of the server's optimizer, for algorithms without a fixed one."""
 
   options = (schedules.OfServer,)
 
@@ -387,7 +385,7 @@ class Server(Base):
 
 @hp.declared
 class Softmax(Server, Federated):
-  """Clients train all class rows, on softmax, or on each label of a set."""
+  """Clients train all class rows, with softmax, or with binary cross entropy on label sets."""
 
   answers = Answers('all classes', 'softmax', 'mean delta of the table', 'optimizer step')
 
@@ -397,7 +395,7 @@ class Softmax(Server, Federated):
 
 
 def softmax(model, local_training) -> algorithm_lib.Algorithm:
-  """Returns training on all class rows, whose server takes the clients' mean."""
+  """Returns an algorithm that trains all class rows and averages the clients' updates."""
   from tff_xc import classifier
   from tff_xc.round import algorithm, losses, request, tables
 
@@ -409,10 +407,10 @@ def softmax(model, local_training) -> algorithm_lib.Algorithm:
 
 
 def own_and_sampled(model, facts: Facts, negatives: int = 0, **more):
-  """Returns the request of a client's own class rows and sampled others.
+  """Returns the request for a client's own class rows and sampled negatives.
 
   `more` are fields of `request.OwnAndSampled`, or of `randomized.Randomized` if the
-  schedule is that.
+  schedule is 'randomized'.
   """
   from tff_xc.round import randomized, request
 
@@ -438,30 +436,29 @@ def check_negatives(negatives: int, num_classes: int) -> None:
 
 
 def with_steps(made: algorithm_lib.Algorithm, *steps) -> algorithm_lib.Algorithm:
-  """Returns the algorithm whose server takes steps on class rows."""
+  """Returns the algorithm with these server steps on class rows."""
   return made.with_table(dataclasses.replace(made.tables[0], steps=steps))
 
 
-# What `build_<algorithm>` takes besides hyper-parameters; all but the first have
-# defaults.
+# Arguments of `build_<algorithm>` besides hyperparameters. All except `model` have defaults.
 _ARGUMENTS = {
   'model': 'the embedding classifier.',
   'max_positives': "the largest number of class rows that a client's labels"
   ' name; needed where clients request rows.',
-  'num_clients': 'of the data set.',
+  'num_clients': 'the number of clients in the data set.',
   'class_probabilities': "FedIR's p up to a factor, [n]; clients' examples then have"
   " importance weights, unless calibration='prior' needs it.",
-  'seed': 'of all random draws.',
+  'seed': 'the seed of all random draws.',
   'table_optimizer': "the server's optimizer of class rows, in place of the one"
   ' that the server_* arguments describe.',
 }
 
 
 def builder(cls: type[Base]) -> Callable:
-  """Returns `build_<algorithm>`, for people who come from TFF.
+  """Returns `build_<algorithm>`, for users of TFF's own `build_*` functions.
 
-  It takes the hyper-parameters, the facts of the data, `seed`, `table_optimizer`
-  and any attribute of `tff_xc.round.algorithm.Algorithm`, such as
+  That function takes the hyperparameters, the attributes of `Facts`, `seed`,
+  `table_optimizer` and any attribute of `tff_xc.round.algorithm.Algorithm`, such as
   `model_aggregator`. It returns a `tff.learning.templates.LearningProcess`.
   """
 
@@ -481,7 +478,7 @@ def builder(cls: type[Base]) -> Callable:
     defaults[h.name] = getattr(usual, h.name)
     bounds = f', {h.bounds}' if h.bounds else ''
     told[h.name] = f'{h.help} (default {defaults[h.name]!r}{bounds}).'
-  told['**attributes'] = 'of `tff_xc.round.algorithm.Algorithm`.'
+  told['**attributes'] = 'attributes of `tff_xc.round.algorithm.Algorithm` to replace.'
   types = {h.name: type(defaults[h.name]) for h in cls.hyperparameters}
   build.__signature__ = inspect.Signature(
     [
@@ -493,7 +490,7 @@ def builder(cls: type[Base]) -> Callable:
     ],
     return_annotation='tff.learning.templates.LearningProcess',
   )
-  # `help` of a module shows the functions that are its own.
+  # `help` of a module shows only functions whose `__module__` is that module.
   build.__module__ = cls.__module__
   build.__name__ = build.__qualname__ = f'build_{cls.name}'
   build.__doc__ = (

@@ -1,10 +1,10 @@
-"""FedRS, FedLC and logit adjustment: softmax whose logits know the classes' counts.
+"""FedRS, FedLC and logit adjustment: softmax with logits corrected by class counts.
 
-What each does to the logits, and where it was published, is in
-`tff_xc.options.calibration`. `--calibration` does the same to every algorithm with a
-softmax: FedLC never needs rows of classes that a client lacks, so that
-`posonly --calibration=counts` is FedLC with a client's own rows sent only, and
-`fedss --calibration=restricted` is FedRS on sampled negatives.
+`tff_xc.options.calibration` describes how each of them changes the logits.
+`--calibration` does the same in every algorithm with a softmax. FedLC never needs rows
+of classes that a client does not have, so `posonly --calibration=counts` is FedLC that
+sends only the client's own rows. `fedss --calibration=restricted` is FedRS on sampled
+negatives.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tff_xc.options import calibration as calibration_lib, hyperparameters as hp
 
 @hp.declared
 class FedRS(fedavg.FedAvg):
-  """FedAvg whose clients push classes that they lack only by a part (alpha).
+  """FedAvg whose clients scale the logits of classes that they do not have by alpha.
 
   Li, Zhan: "FedRS: Federated Learning with Restricted Softmax for Label Distribution
-  Non-IID Data", KDD 2021. With alpha = 1 it is FedAvg, as it is on clients that have
-  all classes.
+  Non-IID Data", KDD 2021. FedRS equals FedAvg if alpha = 1, or if every client has all
+  classes.
   """
 
   name = 'fedrs'
@@ -35,8 +35,8 @@ class FedLC(fedavg.FedAvg):
   """FedAvg whose clients give rare classes wider margins (tau).
 
   Zhang, Li, Li, Xu, Wu, Ding, Wu: "Federated Learning with Label Distribution Skew via
-  Logits Calibration", ICML 2022, arXiv:2209.00189. With tau = 0 it is FedAvg, as it is
-  on clients that have all classes equally often.
+  Logits Calibration", ICML 2022, arXiv:2209.00189. FedLC equals FedAvg if tau = 0, or if
+  every client has all classes equally often.
   """
 
   name = 'fedlc'
@@ -52,8 +52,8 @@ class LogitAdjustment(fedss.Centralized):
   """Centralized training with logits plus tau log p: FedLC's counterpart.
 
   Menon, Jayasumana, Rawat, Jain, Veit, Kumar: "Long-tail Learning via Logit
-  Adjustment", ICLR 2021, arXiv:2007.07314. With tau = 0, or of classes equally
-  frequent, it is centralized training.
+  Adjustment", ICLR 2021, arXiv:2007.07314. With tau = 0, or if all classes are equally
+  frequent, it equals centralized training.
   """
 
   name = 'logit_adjustment'

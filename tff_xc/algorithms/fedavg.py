@@ -1,4 +1,4 @@
-"""FedAvg, and what differs from it in the server, by a penalty or a contrast.
+"""FedAvg, and its variants with another server optimizer, a penalty or a contrastive term.
 
 McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning
 of Deep Networks from Decentralized Data", AISTATS 2017, arXiv:1602.05629,
@@ -33,10 +33,10 @@ class FedAvgM(base.Softmax):
   """FedAvg with plain (not Nesterov's) momentum 0.9 on the server.
 
   Hsu, Qi, Brown: "Measuring the Effects of Non-Identical Data Distribution for
-  Federated Visual Classification", 2019, arXiv:1909.06335; and, by the same authors,
-  the FedVC / FedIR paper: v <- beta v + g, theta <- theta - gamma v, with the
-  pseudo-gradient g, gamma = 1 and beta = 0.9. The effective learning rate is that
-  of the clients over 1 - beta.
+  Federated Visual Classification", 2019, arXiv:1909.06335, and the FedVC / FedIR paper
+  by the same authors: v <- beta v + g, theta <- theta - gamma v, with the
+  pseudo-gradient g, gamma = 1 and beta = 0.9. The effective learning rate is the
+  clients' learning rate divided by 1 - beta.
   """
 
   name = 'fedavgm'
@@ -52,8 +52,8 @@ class FedAdam(base.Softmax):
   """FedAvg with Adam on the server's pseudo-gradient.
 
   Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan: "Adaptive Federated
-  Optimization", ICLR 2021, arXiv:2003.00295, Algorithm 2, with Adam in PyTorch's form
-  (bias correction, epsilon added to the root), as TurboSVM-FL runs it.
+  Optimization", ICLR 2021, arXiv:2003.00295, Algorithm 2. Adam has PyTorch's form (bias
+  correction, epsilon added to the root), as in TurboSVM-FL's experiments.
   """
 
   name = 'fedadam'
@@ -82,9 +82,9 @@ class FedAMS(FedAdam):
   """FedAvg with AMSGrad on the server's pseudo-gradient.
 
   Wang, Lin, Chen: "Communication-Efficient Adaptive Federated Learning", ICML 2022,
-  arXiv:2205.02719. TurboSVM-FL runs PyTorch's Adam with `amsgrad`, and so does this:
-  the largest second moment, bias-corrected, and epsilon added to its root. (The
-  paper's own form takes the maximum with epsilon inside, and corrects no bias.)
+  arXiv:2205.02719. Like TurboSVM-FL, this class uses PyTorch's Adam with `amsgrad`: it
+  corrects the bias of the largest second moment and adds epsilon to its root. (The
+  paper takes the maximum with epsilon and does not correct the bias.)
   """
 
   name = 'fedams'
@@ -99,9 +99,9 @@ class FedProx(FedAvg):
   """FedAvg whose clients stay near the model that they received.
 
   Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in
-  Heterogeneous Networks", MLSys 2020, arXiv:1812.06127; every client does all its
-  local work. mu is that of TurboSVM-FL's code: 0.01 times the squared distance,
-  without a factor of 1/2, is mu = 0.02.
+  Heterogeneous Networks", MLSys 2020, arXiv:1812.06127. Every client does all its local
+  work. The default mu = 0.02 is that of TurboSVM-FL's code, whose penalty is 0.01 times
+  the squared distance, without the factor 1/2.
   """
 
   name = 'fedprox'
@@ -116,17 +116,17 @@ _UNLESS_PUBLISHED = {'of': 'moon_published', 'only_with': (False,)}
 
 @hp.declared
 class MOON(FedAvg):
-  """FedAvg with a contrast of the global and the client's previous model.
+  """FedAvg with a contrastive term between the global and the client's previous model.
 
   Li, He, Song: "Model-Contrastive Federated Learning", CVPR 2021, arXiv:2103.16257.
-  Each client keeps its own model of the last round in which it took part, and the
-  run keeps it with the checkpoints (see `contrast`).
+  Each client keeps its model from the last round in which it participated, and the
+  run stores it with the checkpoints (see `tff_xc.options.contrastive`).
 
-  TurboSVM-FL's published code has MOON without an effect: with one local epoch the
-  contrastive term's softmax runs over a single column, so that it is zero and has
-  no gradient. What is left is FedAvg on examples in their stored order
-  (`moon_published`). With more epochs, the published code contrasts with an epoch's
-  earlier features, which is not done here.
+  In TurboSVM-FL's published code, MOON has no effect: with one local epoch the
+  contrastive term's softmax runs over a single column, so the term is zero and has no
+  gradient. The result is FedAvg on examples in their stored order (`moon_published`).
+  With more epochs, the published code contrasts with features of an earlier epoch; this
+  class does not.
   """
 
   name = 'moon'
@@ -138,7 +138,7 @@ class MOON(FedAvg):
     "MOON as TurboSVM-FL's published code runs it with one local epoch: no"
     ' contrastive term, no shuffling',
   )
-  # The published form has one epoch, in the stored order, on every task.
+  # On every task, the published form trains one epoch in the stored order.
   local_steps: int = hp.again(FedAvg, 'local_steps', **_UNLESS_PUBLISHED)
   local_epochs: int = hp.again(FedAvg, 'local_epochs', **_UNLESS_PUBLISHED)
   shuffle: bool = hp.again(FedAvg, 'shuffle', **_UNLESS_PUBLISHED)

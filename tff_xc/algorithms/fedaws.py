@@ -1,13 +1,13 @@
-"""FedAwS, federated averaging with spreadout, its reference methods and variants.
+"""FedAwS, federated averaging with spreadout, its baselines and its variants.
 
 Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML
 2020, arXiv:2004.10342.
 
-A client holds examples of one class (or of few) and sees the rows of its own
-classes only. It pulls embeddings and rows together (eq. 23) and does not push
-classes apart. The server does: it averages the encoder, writes the clients'
-rows into the table, takes a spreadout step on the rows of the round's classes
-(eq. 7 or 8) and normalises them (Algorithm 1).
+A client has examples of one class (or of a few) and receives only the rows of its own
+classes. It pulls embeddings and rows together (eq. 23) and does not push classes apart.
+The server pushes them apart: it averages the encoder, writes the clients' rows into the
+table, takes a spreadout step on the rows of the round's classes (eq. 7 or 8) and
+normalises them (Algorithm 1).
 
   FedAwS            positive hinge, spreadout
   Baseline-1        positive hinge, no spreadout: all classes collapse
@@ -17,23 +17,21 @@ rows into the table, takes a spreadout step on the rows of the round's classes
   FedAwS (TurboSVM-FL)  softmax on all rows, then a penalty on their cosines
   softmax oracle    `tff_xc.algorithms.fedss.Centralized`
 
-A client may have several classes, and a class several clients: a client sends
-all its rows, and a class's new row is the mean of the rows sent, weighted by
-examples.
+A client may have several classes, and several clients may share a class: a client sends
+all its rows, and a class's new row is the mean of the rows sent, weighted by examples.
 
-Algorithm 1 replaces a class's row by its client's row, so the row of a rare
-class moves as fast as that of a frequent one. If class sizes differ much, rare
-rows then end up closest to every embedding, and P@1, which rewards frequent
-classes, suffers. 'row_update' = 'mean' averages rows as the paper's footnote
-averages the encoder: a row moves by n_i / n of its client's delta (by 1 / K with
-uniform weights). With the weighting 'examples' and one local step on all of a
-client's examples, a round then is one step on the positive loss of all its clients'
-examples. This is not in the paper.
+Algorithm 1 replaces a class's row by its client's row, so the row of a rare class moves
+as fast as the row of a frequent class. If class sizes differ much, rare rows end up
+closest to every embedding, and P@1, which rewards frequent classes, drops. 'row_update' =
+'mean' averages rows as the paper's footnote averages the encoder: a row moves by n_i / n
+of its client's delta (by 1 / K with uniform weights). With the weighting 'examples' and
+one local step on all of a client's examples, a round is then one step on the positive
+loss of all examples of its clients. This option is not in the paper.
 
-The paper leaves three choices open: the classes of eq. (8), here those of the
-round's participants ('spreadout_classes'); the distance in eq. (8)
-('spreadout_distance', see `tff_xc.algorithms.spreadout`); the learning rate of the
-spreadout step ('spreadout_learning_rate').
+The paper leaves three choices open: the classes of eq. (8), by default those of the
+round's clients ('spreadout_classes'); the distance in eq. (8) ('spreadout_distance', see
+`tff_xc.algorithms.spreadout`); and the learning rate of the spreadout step
+('spreadout_learning_rate').
 """
 
 from __future__ import annotations
@@ -46,9 +44,9 @@ from tff_xc.options import hyperparameters as hp
 
 @hp.declared
 class Positive(base.Server, base.Federated):
-  """Clients with positive labels only: what the FedAwS algorithms share.
+  """Base class of FedAwS algorithms whose clients train on positive labels only.
 
-  The server's optimizer is that of the encoder alone.
+  The server's optimizer updates only the encoder.
   """
 
   needs = (base.ONE_LABEL, base.COSINES)
@@ -69,7 +67,7 @@ class Positive(base.Server, base.Federated):
   )
 
   def hinge(self, model, facts, merged):
-    """Returns training on the positive hinge; `merged` joins class rows."""
+    """Returns an algorithm with the positive hinge loss; `merged` merges class rows."""
     from tff_xc import classifier, heads
     from tff_xc.round import algorithm as algorithm_lib, losses, tables
 
@@ -104,7 +102,7 @@ class Baseline2(Positive):
 
 @hp.declared
 class Baseline1(Positive):
-  """FedAwS's Baseline-1: no spreadout, so that classes collapse."""
+  """FedAwS's Baseline-1: without spreadout, all class rows collapse to one."""
 
   name = 'fedaws_baseline1'
   answers = Baseline2.answers._replace(
@@ -132,7 +130,7 @@ class Baseline1(Positive):
 
 
 def _warned(spread, flags: str, or_k: str, num_rows: int) -> list[str]:
-  """Returns a warning if a `spreadout.Spreadout` is beyond its bound."""
+  """Returns a warning if the step size of a `spreadout.Spreadout` exceeds its bound."""
   step, limit = spread.step_size, spread.step_limit(num_rows)
   if step < limit:
     return []
@@ -144,10 +142,10 @@ def _warned(spread, flags: str, or_k: str, num_rows: int) -> list[str]:
 
 @hp.declared
 class FedAwS(Baseline1):
-  """Clients with only positive labels; the server spreads classes apart.
+  """Clients train on positive labels only; the server pushes class rows apart.
 
-  With a spreadout weight of 0 it is Baseline-1. The step size lambda eta must
-  stay below 1 / (2 k) (see `tff_xc.algorithms.spreadout`).
+  With a spreadout weight of 0 this is Baseline-1. The step size lambda eta must be
+  below 1 / (2 k) (see `tff_xc.algorithms.spreadout`).
   """
 
   name = 'fedaws'
@@ -216,10 +214,10 @@ class FedAwS(Baseline1):
 class FedAwSPosOnly(fedss.PosOnly):
   """FedAwS in FedSS's comparison: PosOnly, then spreadout on all rows.
 
-  Clients train PosOnly, and the server takes its momentum step. Then it takes one
-  spreadout step on all n rows. Its size is lambda, which includes the learning rate
-  and needs a search, as the paper gives no value. Its gradient goes through the
-  rows' normalisation, because the logits are cosines.
+  Clients train PosOnly, and the server takes its momentum step, then one spreadout step on
+  all n rows. The step size is lambda, which includes the learning rate. It needs tuning,
+  because the paper gives no value. The spreadout gradient goes through the rows'
+  normalisation, because the logits are cosines.
   """
 
   name = 'fedaws_posonly'
@@ -254,11 +252,11 @@ class FedAwSPosOnly(fedss.PosOnly):
 class FedAwSSoftmax(fedavg.FedAvg):
   """FedAwS in TurboSVM-FL's comparison: softmax, then a cosine penalty on rows.
 
-  Clients train softmax on all classes. After FedAvg, the server takes one Adam step
-  down sum_{i < j} max(0, cos(w_i, w_j)) of the class rows, a bias being a row's last
-  coordinate. There is neither a weight lambda, nor a margin, nor a choice of nearest
-  classes, nor training on positive labels only. Adam is PyTorch's; its state is kept
-  over rounds.
+  Clients train softmax on all classes. After FedAvg, the server takes one Adam step that
+  lowers sum_{i < j} max(0, cos(w_i, w_j)) of the class rows; a bias is a row's last
+  coordinate. This variant has no weight lambda, no margin and no selection of nearest
+  classes, and it does not train on positive labels only. Adam has PyTorch's form, and the
+  server keeps its state over rounds.
   """
 
   name = 'fedaws_softmax'

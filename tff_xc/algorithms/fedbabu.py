@@ -1,4 +1,4 @@
-"""FedBABU: clients train the encoder under class rows that nobody trains.
+"""FedBABU: clients train the encoder while the class rows stay fixed.
 
 Oh, Kim, Yun: "FedBABU: Towards Enhanced Representation for Federated Image
 Classification", ICLR 2022, arXiv:2106.06042.
@@ -14,10 +14,9 @@ from tff_xc.options import hyperparameters as hp
 class FedBABU(fedavg.FedAvg):
   """FedAvg of the encoder (body); class rows (head) keep their initial values.
 
-  Clients have these rows from the start, so that a round sends none.
-  `launch.evaluate --personalize` fine-tunes each client's head, as the paper does
-  before its test, or encoder and head. `--trainable=body` does the same to other
-  algorithms.
+  Clients have these rows from the start, so a round sends no rows. `launch.evaluate
+  --personalize` fine-tunes each client's head before the test, as in the paper, or its
+  encoder and head. `--trainable=body` fixes the class rows in other algorithms.
   """
 
   name = 'fedbabu'

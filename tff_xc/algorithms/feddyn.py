@@ -1,14 +1,15 @@
 """FedDyn: each client's objective is corrected by a gradient that it keeps.
 
 Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama: "Federated Learning Based
-on Dynamic Regularization", ICLR 2021, arXiv:2111.04263, Algorithm 1. Of m clients,
-those of P_t train in a round. A client minimises
+on Dynamic Regularization", ICLR 2021, arXiv:2111.04263, Algorithm 1. There are m clients;
+the clients in P_t train in round t. A client minimises
 
   L_k(theta) - <g_k, theta> + alpha / 2 |theta - theta_G|^2            eq. (1)
 
-and then keeps g_k <- g_k - alpha (theta_k - theta_G), its loss's gradient at an
-optimum. The server keeps the drift h <- h - alpha / m sum (theta_k - theta_G), the
-sum over P_t, and the new model is the clients' mean - h / alpha.
+and then stores g_k <- g_k - alpha (theta_k - theta_G), which at an optimum is the
+gradient of its loss. The server stores the drift h <- h - alpha / m sum (theta_k -
+theta_G), summed over P_t. The new model is the mean of the clients' models, minus
+h / alpha.
 """
 
 from __future__ import annotations
@@ -26,12 +27,11 @@ from tff_xc.round import parts
 
 @hp.declared
 class FedDyn(base.Federated):
-  """FedAvg with a regulariser for which clients keep gradients.
+  """FedAvg with a dynamic regularizer, for which each client stores a gradient.
 
-  A client keeps a number for each weight that it trains, so that all clients
-  receive all class rows. P_t are the clients whose updates arrive and are finite, so
-  that h is the mean of all clients' g_k. --dp hides their number, and takes
-  clients_per_round for it.
+  A client stores a number for each weight that it trains, so all clients receive all class
+  rows. P_t contains the clients whose updates arrive and are finite, so h is the mean of
+  all clients' g_k. --dp hides the size of P_t and uses clients_per_round in its place.
   """
 
   name = 'feddyn'
@@ -73,7 +73,7 @@ class FedDyn(base.Federated):
 
 
 def trained(weights, frozen) -> collections.OrderedDict:
-  """Returns the weights that have a gradient and are not frozen, by name."""
+  """Returns by name the weights that have a gradient and are not frozen."""
 
   def kept(named):
     return collections.OrderedDict(
@@ -85,7 +85,7 @@ def trained(weights, frozen) -> collections.OrderedDict:
 
 @dataclasses.dataclass(frozen=True)
 class _Regulariser:
-  """- <g_k, theta> + alpha / 2 |theta - theta_G|^2; g_k is zero at first."""
+  """The penalty - <g_k, theta> + alpha / 2 |theta - theta_G|^2; g_k is initially zero."""
 
   alpha: float
   frozen: Collection[str]
@@ -109,7 +109,7 @@ class _Regulariser:
 
 @dataclasses.dataclass(frozen=True)
 class _Gradient(parts.Part):
-  """A client keeps g_k."""
+  """The part of the round in which a client updates and stores g_k."""
 
   alpha: float
   frozen: Collection[str]
@@ -128,10 +128,10 @@ class _Gradient(parts.Part):
 
 
 def _less_the_drift(all_clients: int):
-  """Returns the server's optimizer: the mean, less h / alpha, its state."""
+  """Returns the server's optimizer: the mean minus h / alpha, which is its state."""
 
   class LessTheDrift(tff.learning.optimizers.Optimizer):
-    """Gradients are minus the mean delta of `clients`, so that alpha cancels."""
+    """Takes the negative mean delta of `clients` clients as gradient, so alpha cancels."""
 
     def __init__(self, clients=None):
       self._clients = clients

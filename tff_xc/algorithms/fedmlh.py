@@ -2,7 +2,7 @@
 
 Dai, Dun, Tang, Kyrillidis, Shrivastava: "Federated Multiple Label Hashing
 (FedMLH): Communication Efficient Federated Learning on Extreme Classification
-Tasks", arXiv:2110.12292. A hash is that of `tff_xc.data.hashing`.
+Tasks", arXiv:2110.12292. The hash functions are in `tff_xc.data.hashing`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tff_xc.options import hyperparameters as hp
 
 @hp.declared
 class FedMLH(fedavg.FedAvg):
-  """Labels hashed into several small tables, one network each.
+  """Labels are hashed into several small tables, with one network for each table.
 
-  Each of R tables has B buckets, and a label has one bucket in each. R networks,
-  side by side, learn by binary cross entropy which buckets an example's labels
-  touch; their head, a `heads.HashedHead`, replaces the model's. A label's score is
-  the mean of its buckets' log probabilities. Clients receive and send R B rows where
-  FedAvg has one for each of n labels; the server takes the plain mean (FedMLH,
-  Algorithm 2). The clients' optimizer is the paper's Adam.
+  Each of the R tables has B buckets, and each label has one bucket in every table. R
+  networks, side by side, learn by binary cross entropy which buckets contain a label of
+  the example; their head, a `heads.HashedHead`, replaces the model's head. A label's score
+  is the mean log probability of its buckets. Clients receive and send R B rows, whereas
+  FedAvg sends n rows, one for each label. The server takes the unweighted mean (FedMLH,
+  Algorithm 2). The clients' optimizer is Adam, as in the paper.
   """
 
   name = 'fedmlh'

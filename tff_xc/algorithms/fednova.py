@@ -1,17 +1,18 @@
-"""FedNova: clients that take more local steps do not count more.
+"""FedNova: clients that take more local steps do not get a larger weight.
 
 Wang, Liu, Liang, Joshi, Poor: "Tackling the Objective Inconsistency Problem in
 Heterogeneous Federated Optimization", NeurIPS 2020, arXiv:2007.07481. A client's change
-is a sum of its gradients with the factors a_k. It is divided by their sum, ||a_k||_1,
-and the server multiplies the mean, of p_k = n_k / n, by tau_eff:
+is a sum of its gradients with the factors a_k. FedNova divides the change by the sum of
+these factors, ||a_k||_1. The server averages with the weights p_k = n_k / n and
+multiplies the mean by tau_eff:
 
   x <- x + tau_eff sum_k p_k (y_k - x) / ||a_k||_1    tau_eff = sum_k p_k ||a_k||_1
 
-With SGD ||a_k||_1 is the number tau_k of local steps. With the proximal term of weight
-mu, steps of rate eta shrink the change by 1 - eta mu each, and it is
-(1 - (1 - eta mu)^tau_k) / (eta mu). Where all clients take the same number of steps it
-is FedAvg, or FedProx. (The authors' code has sum_k p_k tau_k as tau_eff with a proximal
-term, which is larger than the clients' steps are then.)
+With SGD, ||a_k||_1 is the number tau_k of local steps. With a proximal term of weight mu
+and learning rate eta, each step shrinks the change by the factor 1 - eta mu, and
+||a_k||_1 is (1 - (1 - eta mu)^tau_k) / (eta mu). If all clients take the same number of
+steps, FedNova equals FedAvg, or FedProx. (With a proximal term, the authors' code takes
+sum_k p_k tau_k as tau_eff, which is larger.)
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from tff_xc.round import parts
 
 @hp.declared
 class FedNova(fedavg.FedAvg):
-  """FedAvg of changes a local step, times the mean number of steps.
+  """Averages the clients' changes per local step, times the mean number of steps.
 
-  Clients take different numbers of steps where they have different numbers of examples
-  and go by --local_epochs. Batch statistics are averaged as in FedAvg.
+  With --local_epochs, clients with different numbers of examples take different numbers
+  of steps. Batch statistics are averaged as in FedAvg.
   """
 
   name = 'fednova'
@@ -48,8 +49,8 @@ class FedNova(fedavg.FedAvg):
     super().check(values)
     if values['client_learning_rate'] * values['prox_mu'] >= 1:
       raise errors.InputError(
-        '--prox_mu times --client_learning_rate is 1 or more, with which a step turns'
-        ' round; lower one of them'
+        '--prox_mu times --client_learning_rate is 1 or more, so a local step would erase or'
+        ' reverse the changes of earlier steps; lower one of them'
       )
 
 
@@ -66,7 +67,7 @@ class _Normalised(parts.Part):
     if self.prox_mu:  # 1 - (1 - decay)^tau, without cancellation.
       decay = tf.convert_to_tensor(local.rate * self.prox_mu, tf.float32)
       weighed = -tf.math.expm1(steps * tf.math.log1p(-decay))
-      # At a rate of 0 nothing moves.
+      # With a learning rate of 0, the weights do not change.
       steps = tf.where(decay > 0, tf.math.divide_no_nan(weighed, decay), steps)
     encoder, rows = local.change
     of_state = local.before.encoder_state

@@ -5,21 +5,24 @@ Heterogeneous Clients", AAAI 2022, arXiv:2105.00243. A client trains its encoder
 
   L_S + lambda |f(x) - C_y|^2,
 
-with C_y the global prototype of the example's class, and sends its own prototypes, of
-each of its classes the mean embedding of its D_kj examples. The server's new prototype
-is their mean over the clients k of the class j, weighted by D_kj / N_j. An example is of
-the class whose prototype is nearest.
+where C_y is the global prototype of the example's class. It then sends its own
+prototypes: for each class j, the mean embedding of its D_kj examples. The server's new
+prototype of class j is the mean over the clients k that have this class, weighted by
+D_kj / N_j. The model predicts the class with the nearest prototype.
 
-In the paper clients share prototypes alone: each has an encoder and a classifier of its
-own, and L_S is the cross-entropy of the latter. Here it is one model, of which
-prototypes are the head: the server also averages encoders, as FedAvg does, and L_S is
-the cross-entropy of -|f(x) - C_c|^2 over the client's classes (as in Snell, Swersky,
-Zemel: "Prototypical Networks for Few-shot Learning", NeurIPS 2017, arXiv:1703.05175).
-With cosine logits of scale s, f(x) and C_c are compared at norm 1, and L_S is that of
-s cos(f(x), C_c). The paper's second term is of the client's own prototypes, a sum over
-its classes; the authors' code has single embeddings, as here, and the mean over coordinates
-in place of the squared distance. The paper's mean of prototypes has one more factor, one
-over the number of clients; the authors' code takes the plain mean, without weights.
+In the paper, clients share only prototypes: each client has its own encoder and
+classifier, and L_S is the classifier's cross entropy. Here all clients share one model,
+and the prototypes are its head. The server also averages encoders, as FedAvg does, and
+L_S is the cross entropy of -|f(x) - C_c|^2 over the client's classes (as in Snell,
+Swersky, Zemel: "Prototypical Networks for Few-shot Learning", NeurIPS 2017,
+arXiv:1703.05175). With cosine logits of scale s, f(x) and C_c are normalised first, and
+L_S is the cross entropy of s cos(f(x), C_c).
+
+The paper's second term compares the client's prototypes with the global ones, summed
+over its classes. The authors' code compares single embeddings, as here, but takes the
+mean over coordinates in place of the squared distance. The paper's mean of prototypes
+has an additional factor of one over the number of clients; the authors' code takes the
+unweighted mean.
 """
 
 from __future__ import annotations
@@ -35,12 +38,12 @@ from tff_xc.round import parts
 
 @hp.declared
 class FedProto(base.Server, base.Federated):
-  """FedAvg of the encoder with prototypes as its head, of which clients hold their own.
+  """FedAvg of the encoder; the head consists of prototypes, and clients receive their own.
 
   A class has no prototype before a client has sent one. Until then its examples have
-  no loss, and nothing is found to be of it: in the first round clients only tell their
-  means. A prototype of a class without examples in a round stays as it is. The server's
-  optimizer is that of the encoder alone.
+  zero loss, and the model never predicts it, so clients only send their means in the
+  first round. A class without examples in a round keeps its prototype. The server's
+  optimizer updates only the encoder.
   """
 
   name = 'fedproto'
@@ -93,7 +96,7 @@ class FedProto(base.Server, base.Federated):
 
 @dataclasses.dataclass(frozen=True)
 class _NearPrototypes:
-  """The loss, 0 of examples whose class has no prototype; prototypes are fixed."""
+  """The loss. It is 0 for a class without prototype, and does not train prototypes."""
 
   head: Any
   softmax: Any
@@ -113,7 +116,7 @@ class _NearPrototypes:
 
 @dataclasses.dataclass(frozen=True)
 class _Prototypes(parts.Part):
-  """What a client sends of a class row: its mean embedding, and its examples' number."""
+  """The class rows that a client sends: the mean embedding and the number of examples."""
 
   head: Any
 
@@ -131,7 +134,7 @@ class _Prototypes(parts.Part):
 
 
 def _means():
-  """Returns the merge of prototypes, by the examples of the class at each client."""
+  """Returns the merge that averages prototypes, weighted by the class's examples."""
   from tff_xc.round import folding, merge
 
   @tff.tensorflow.computation
@@ -143,7 +146,7 @@ def _means():
     return folding.row_update(held._replace(mask=some), sums, counts)
 
   class Means(merge.ReplaceRows):
-    """A row becomes the mean of embeddings, and 1."""
+    """Sets a row to the mean of its embeddings, followed by 1."""
 
     def build(self, num_rows, row_dim, selects):
       fold = folding.build(row_dim)

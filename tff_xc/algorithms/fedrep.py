@@ -1,13 +1,14 @@
-"""FedRep: clients share an encoder, and each keeps a head of its own.
+"""FedRep: clients share an encoder, and each client keeps its own head.
 
 Collins, Hassani, Mokhtari, Shakkottai: "Exploiting Shared Representations for
 Personalized Federated Learning", ICML 2021, arXiv:2102.07078, Algorithm 1. In a round,
 a client trains its class rows (head) with the received encoder (representation) fixed,
 and then the encoder with these rows fixed. It sends the encoder's change and keeps the
-rows. The server moves the encoder by the clients' mean.
+rows. The server moves the encoder by the mean change.
 
-The paper's clients count alike. Here they weigh by their numbers of examples, as in
-FedAvg; with --virtual_client_size they are alike. Without head epochs it is FedBABU.
+In the paper all clients have equal weights. Here they are weighted by their numbers of
+examples, as in FedAvg, or equally with --virtual_client_size. With zero head epochs,
+FedRep is FedBABU.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from tff_xc.round import parts
 
 @hp.declared
 class FedRep(fedbabu.FedBABU):
-  """FedAvg of the encoder under class rows that each client trains for itself.
+  """FedAvg of the encoder; each client trains and keeps its own class rows.
 
-  A client that takes part for the first time begins with the rows that the server
-  drew, which all clients have, and which the server's model keeps. `launch.evaluate
-  --per_client` scores each client with its own.
+  A client that participates for the first time starts with the server's initial class
+  rows, which all clients have and which the server's model keeps. `launch.evaluate
+  --per_client` scores each client with its own rows.
   """
 
   name = 'fedrep'
@@ -59,14 +60,14 @@ class FedRep(fedbabu.FedBABU):
   def warnings(self, num_classes, max_positives):
     return [
       *super().warnings(num_classes, max_positives),
-      "scores of classes in this run are of the server's own class rows, which nobody"
-      ' trains; launch.evaluate --per_client scores clients with theirs',
+      "this run's scores use the server's own class rows, which no client trains;"
+      ' launch.evaluate --per_client scores each client with its own rows',
     ]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Head(parts.Part):
-  """A client keeps its class rows."""
+  """The part of the round in which a client loads and stores its class rows."""
 
   spec: Any
 

@@ -1,11 +1,11 @@
-"""FedSS, federated sampled softmax, and its reference methods.
+"""FedSS, federated sampled softmax, and its baselines.
 
 Waghmare, Qi, Chen, Sirotenko, Meron: "Efficient Image Representation Learning
 with Federated Sampled Softmax", 2022, arXiv:2203.04888.
 
 A client requests the rows of its own classes P_k and of m sampled negatives
 N_k, trains a sampled softmax on them, and sends row deltas back. The server
-adds row deltas by class and takes a momentum step. The reference methods differ
+adds row deltas by class and takes a momentum step. The baselines differ
 in the requested rows and in the terms of the softmax's denominator:
 
   FedSS         S_k = P_k and N_k   eq. (5), (6)
@@ -18,10 +18,10 @@ Sign on the server: the paper's Algorithm 1 defines a delta as after minus
 before and then subtracts it. Here it is added, because subtracting would
 diverge.
 
-The paper's head is cosine with scale 20, its clients take batches of 32, one epoch
-and rate 0.01. The server takes the paper's step: SGD of rate 1 and momentum 0.9,
-dense; if rows are selected, only the requested rows are computed, with equal
-results.
+The paper uses cosine logits with scale 20, batches of 32, one local epoch and a client
+learning rate of 0.01. The server's step is the paper's: dense SGD with rate 1 and
+momentum 0.9. If clients select rows, the server computes only the requested rows, with
+equal results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tff_xc.options import hyperparameters as hp
 
 @hp.declared
 class Sampled(base.Server, base.Federated):
-  """Clients receive, train and send some class rows, on a softmax over these."""
+  """Base class of algorithms with a softmax over the class rows that a client requests."""
 
   needs = (base.ONE_LABEL,)
 
@@ -54,7 +54,7 @@ class Sampled(base.Server, base.Federated):
   )
 
   def softmax(self, model, facts, denominator, negatives=0, correction='none', **more):
-    """Returns training on own and m = `negatives` sampled rows.
+    """Returns an algorithm that trains a client's own rows and m = `negatives` sampled rows.
 
     See `losses.HeldSoftmax` for the denominator and the correction, and
     `request.OwnAndSampled` for `more`.
@@ -76,9 +76,9 @@ class Sampled(base.Server, base.Federated):
 class FedSS(Sampled):
   """Federated sampled softmax: own classes and m sampled negatives (Algorithm 1).
 
-  With m = n - |P_k| it is FullSoftmax, with m = 0 PosOnly. The correction adds
-  log((n - |P_k|) / m) to the negatives' logits (eq. 6). The paper does not say
-  whether its tables used it; a constant on all terms would cancel.
+  FedSS equals FullSoftmax if m = n - |P_k|, and PosOnly if m = 0. The correction adds
+  log((n - |P_k|) / m) to the negatives' logits (eq. 6). The paper does not say whether
+  its experiments used the correction. (A constant added to all logits would cancel.)
   """
 
   name = 'fedss'
@@ -135,7 +135,7 @@ class FedSS(Sampled):
     )
 
   def _of_requests(self) -> dict:
-    """Returns what `base.own_and_sampled` takes of schedule and randomness."""
+    """Returns the arguments of `base.own_and_sampled` for schedule and randomness."""
     from tff_xc.round import request
 
     found = {'schedule': self.negatives_schedule}
@@ -227,8 +227,8 @@ class PosOnly(Sampled):
 class FullSoftmax(base.Softmax):
   """Softmax over all classes: FedAvg with a server optimizer (eq. 2).
 
-  Every client receives and sends all rows. Sets of labels are learned by binary
-  cross entropy of every label.
+  Every client receives and sends all rows. If examples have sets of labels, the loss is
+  binary cross entropy of every label.
   """
 
   name = 'fullsoftmax'
@@ -242,11 +242,10 @@ _CONTRASTIVE = {'of': 'loss', 'only_with': ('contrastive',)}
 class Centralized(base.Server):
   """Softmax on IID minibatches of all data, without clients (the oracle).
 
-  A round has one virtual client, whose examples are IID minibatches of all
-  data. The server takes over the client's weights, which is SGD. With one
-  minibatch a round and a local learning rate of 1, the server's optimizer
-  receives the gradient itself, so that any optimizer works as in centralised
-  training.
+  A round has one virtual client, whose examples are IID minibatches of all data. By
+  default the server adopts this client's weights, so training is SGD. With one minibatch
+  a round and a local learning rate of 1, the server's optimizer receives the gradient
+  itself, so any server optimizer works as in centralized training.
   """
 
   name = 'centralized'
@@ -259,7 +258,7 @@ class Centralized(base.Server):
     ' has, ceil(mean n_k / batch_size)',
     least=0,
   )
-  # The server takes over the client's weights, whatever a task gives other servers.
+  # The server adopts the client's weights, whatever server optimizer a task has by default.
   server_optimizer: str = hp.own('sgd')
   server_learning_rate: float | None = hp.own(None)
   server_momentum: float = hp.own(0.0)

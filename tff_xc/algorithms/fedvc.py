@@ -1,8 +1,8 @@
-"""FedVC and FedIR: FedAvg for clients that differ in size, and in their classes.
+"""FedVC and FedIR: FedAvg for clients that differ in size and in class distribution.
 
 Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data
-Distribution", ECCV 2020, arXiv:2003.08082. `--virtual_client_size` and
-`--importance_weights` do the same to every algorithm with clients:
+Distribution", ECCV 2020, arXiv:2003.08082. The options `--virtual_client_size` and
+`--importance_weights` work with every algorithm with clients. For example,
 `fedavgm --virtual_client_size=256 --importance_weights=uniform` is the paper's FedAvgM
 with FedVC and FedIR.
 """
@@ -17,11 +17,11 @@ from tff_xc.options import hyperparameters as hp, importance
 class FedVC(fedavg.FedAvg):
   """FedAvg on virtual clients of equal size, drawn in proportion to their examples.
 
-  Section 5.3. On users whose numbers of examples differ by orders of magnitude, a
-  client takes part with a probability that grows with its n_k examples. It draws
-  N_VC of them in every round, takes N_VC / B steps, and counts like any other.
-  N_VC = 256 and B = 64 are those of the paper's iNaturalist tables. If all clients
-  have N_VC examples and all take part in every round, FedVC is FedAvg but for the
+  See section 5.3 of the paper. It is for users whose numbers of examples differ by orders
+  of magnitude. A client's probability to participate grows with its n_k examples. In each
+  round it draws N_VC of them and takes N_VC / B steps, and all clients have equal weights.
+  The defaults N_VC = 256 and B = 64 are the paper's for iNaturalist. If all clients have
+  N_VC examples and all participate in every round, FedVC differs from FedAvg only in the
   order of the examples.
   """
 
@@ -35,12 +35,12 @@ class FedVC(fedavg.FedAvg):
 
 @hp.declared
 class FedIR(fedavg.FedAvg):
-  """FedAvg with examples weighted as if all clients had the same classes.
+  """FedAvg with examples weighted as if all clients had the same class distribution.
 
-  Equations (1) to (4). An example of class y at client k weighs p(y) / q_k(y), as
-  if the client's classes had the target distribution p, and a minibatch's loss is
-  divided by its weights' sum (see `tff_xc.options.importance`). On clients with one
-  class each, FedIR is FedAvg.
+  See equations (1) to (4) of the paper. An example of class y at client k has the weight
+  p(y) / q_k(y), as if the client's classes had the target distribution p. The loss of a
+  minibatch is divided by the sum of its weights (see `tff_xc.options.importance`). If
+  every client has only one class, FedIR equals FedAvg.
   """
 
   name = 'fedir'

@@ -1,4 +1,4 @@
-"""The algorithms by name. Importing this does not import TensorFlow."""
+"""Lists the algorithms by name. Importing this module does not import TensorFlow."""
 
 from collections.abc import Mapping
 

@@ -1,20 +1,20 @@
-"""SCAFFOLD: control variates correct the drift of clients from each other.
+"""SCAFFOLD: control variates correct client drift.
 
 Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: "SCAFFOLD: Stochastic Controlled
 Averaging for Federated Learning", ICML 2020, arXiv:1910.06378, Algorithm 1. The server
-has a variate c, and each of N clients keeps one, c_k; all begin as zeros. From the model
-x, a client takes K local steps of rate eta,
+has a control variate c, and each of the N clients stores a control variate c_k. All start
+at zero. From the model x, a client takes K local steps with learning rate eta,
 
   y <- y - eta (g_k(y) - c_k + c)
 
-and its variate becomes
+and updates its control variate:
 
   option I   c_k+ = g_k(x), the gradient at the model received
   option II  c_k+ = c_k - c + (x - y) / (K eta), the mean gradient of its steps
 
-It sends y - x and c_k+ - c_k. Of the clients S of a round, the server moves x by the
-mean of the former, and c by |S| / N times that of the latter. So c is the mean of all
-clients' variates. In the first round it is FedAvg whose clients count alike.
+The client sends y - x and c_k+ - c_k. The server adds the mean of y - x over the round's
+clients S to x, and |S| / N times the mean of c_k+ - c_k to c. So c is always the mean of
+all clients' control variates. The first round is FedAvg with equal client weights.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ STEPS, GRADIENT = 'steps', 'gradient'
 
 @hp.declared
 class SCAFFOLD(fedavg.FedAvg):
-  """FedAvg with control variates, which clients keep and send, and the server sends.
+  """FedAvg with control variates.
 
-  A variate has a number for each weight that is trained, so that all clients receive
-  all class rows, and a round has twice the bytes in both directions. Batch statistics
-  have none.
+  A control variate has a number for each trained weight, so all clients receive all class
+  rows, and a round sends twice as many bytes in both directions. Batch statistics have no
+  control variate.
   """
 
   name = 'scaffold'
@@ -81,7 +81,7 @@ class SCAFFOLD(fedavg.FedAvg):
 
 @dataclasses.dataclass(frozen=True)
 class _Correction:
-  """<c - c_k, theta>, whose gradient is c - c_k."""
+  """The penalty <c - c_k, theta>, whose gradient is c - c_k."""
 
   frozen: Collection[str]
 
@@ -96,7 +96,7 @@ class _Correction:
 
 @dataclasses.dataclass(frozen=True)
 class _Variates(parts.Part):
-  """The server's c, and the clients' c_k; `of_steps` is option II."""
+  """Updates the server's c and the clients' c_k, by option II if `of_steps`, else option I."""
 
   num_clients: int
   of_steps: bool
@@ -119,7 +119,7 @@ class _Variates(parts.Part):
       new = collections.OrderedDict(encoder=encoder, tables=tables)
     else:
       share = tf.math.divide_no_nan(1.0, local.steps * local.rate)
-      # At a rate of 0 nothing tells of gradients, and a client keeps its variate.
+      # With a learning rate of 0, a client keeps its control variate.
       moves = tf.cast(share > 0, tf.float32)
       new = tf.nest.map_structure(
         lambda k, c, x, y: k - moves * c + share * (x - y),

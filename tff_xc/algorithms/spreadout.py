@@ -3,34 +3,34 @@
 Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML
 2020, arXiv:2004.10342.
 
-For unit rows v and similarities s_cy = v_c . v_y the regularisers are
+For unit rows v and similarities s_cy = v_c . v_y, the regularizers are
 
   eq. (7)  reg(W) = sum_c sum_{y != c} max(0, nu - d(v_c, v_y))^2
   eq. (8)  reg_top(W) = sum_c sum_{y in N_k(c)} -d(v_c, v_y)^2
 
-with N_k(c) the k classes nearest to c, c itself excluded, held constant in the
-gradient. The distance is Euclidean, d^2 = 2 - 2 s, or cosine, d = 1 - s. The
-paper does not say which one eq. (8) means. They act alike at right angles. At a
-small angle t, the Euclidean distance drives two rows apart by 2 sin t, and the
-cosine distance by 2 (1 - cos t) sin t, about t^3: it does not separate rows
-that have almost collapsed. Neither separates rows that are exactly equal.
+where N_k(c) are the k classes nearest to c, without c itself; the gradient treats N_k(c)
+as constant. The distance is Euclidean, d^2 = 2 - 2 s, or cosine, d = 1 - s. The paper
+does not say which of them eq. (8) uses. At right angles both have the same gradient. At a
+small angle t, the Euclidean distance pushes two rows apart by 2 sin t, and the cosine
+distance by 2 (1 - cos t) sin t, about t^3, so the cosine distance does not separate rows
+that have almost collapsed. Neither distance separates rows that are exactly equal.
 
 Over all pairs, eq. (8) with Euclidean distances is 2 |sum_c v_c|^2 plus a
 constant. Any rows whose sum is zero minimise it, even if some of them are
 close. Use a k well below the number of classes, or eq. (7).
 
-A step on unit rows that drives every class away from k others multiplies the
-component that all rows share by about 1 - 4 k lambda eta. Its magnitude grows
-and its sign alternates beyond lambda eta = 1 / (2 k): the rows collapse.
+A step on unit rows that pushes every class away from k others multiplies the
+component that all rows share by about 1 - 4 k lambda eta. Beyond lambda eta = 1 / (2 k),
+this component grows in magnitude and alternates in sign, and the rows collapse.
 Eq. (7) pushes two rows at half its margin as hard as eq. (8) does, and it
-pushes a row from all others at once. The same bound therefore holds for it with
+pushes a row from all others at once. The same bound therefore holds for eq. (7) with
 k = U - 1, unless rows are nearer than half the margin (see
 `Spreadout.step_limit`).
 
-A row's gradient is a sum of rows times the derivative by s. For few neighbours,
-or many rows, it is computed in blocks, so that the full matrix of similarities
-is never in memory. For many neighbours among a few thousand rows, the products
-are dense (`tff_xc.round.nearest`).
+A row's gradient is a sum of rows, each times the derivative with respect to s. With few
+neighbours, or many rows, it is computed in blocks, so the full matrix of similarities is
+never in memory. With many neighbours among a few thousand rows, it is computed by dense
+products (`tff_xc.round.nearest`).
 """
 
 import dataclasses
@@ -41,8 +41,8 @@ import tensorflow as tf
 from tff_xc.encoders import layers
 from tff_xc.round import nearest
 
-# Products are dense if k is at least _MANY and at least one _SHARE-th of the
-# rows, and there are at most _SIMILARITIES: 128 MB, several times.
+# The products are dense if k is at least _MANY and at least the number of rows divided by
+# _SHARE, and if there are at most _SIMILARITIES (128 MB, several times).
 _MANY, _SHARE = 64, 64
 _SIMILARITIES = 2**25
 
@@ -55,13 +55,12 @@ POSITIVE_COSINE = 'positive_cosine'
 class Spreadout:
   """One gradient step W <- W~ - lambda eta grad reg(W~) (Algorithm 1, line 14).
 
-  The rows of W are normalised, so the step starts at the normalised rows of W~.
-  A row that grew longer in a client's SGD thus does not weaken the step.
+  The step starts at the normalised rows of W~, so a row that grew longer in a client's
+  SGD does not weaken the step.
 
   Attributes:
     step_size: lambda eta.
-    nearest: k of eq. (8); 0, or a k of at least the number of other rows, takes
-      all other rows.
+    nearest: k of eq. (8); 0, or a k larger than the number of other rows: all other rows.
     distance: one of `DISTANCES`, or `POSITIVE_COSINE`.
     margin: nu; if positive, eq. (7) replaces eq. (8).
     tangent: start at the rows without normalising them, and differentiate
@@ -75,7 +74,7 @@ class Spreadout:
   tangent: bool = False
 
   def step_limit(self, num_rows: int) -> float:
-    """Returns 1 / (2 k), the bound of lambda eta for `num_rows` rows.
+    """Returns 1 / (2 k), the upper bound of lambda eta for `num_rows` rows.
 
     With `tangent`, the bound holds for rows of norm 1.
     """
@@ -84,12 +83,12 @@ class Spreadout:
     return 1 / (2 * (others if self.margin or not pushed else pushed))
 
   def __call__(self, rows: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [U, d], rows of any length after the step, not normalised again."""
+    """Returns float32 [U, d], the rows after the step, which are not normalised again."""
     start = rows if self.tangent else layers.unit_norm(rows)
     return start - self.step_size * self.gradient(rows)
 
   def gradient(self, rows: tf.Tensor) -> tf.Tensor:
-    """Returns the regulariser's gradient [U, d] at the normalised rows float32 [U, d]."""
+    """Returns the regularizer's gradient [U, d] at the normalised rows float32 [U, d]."""
     units = layers.unit_norm(rows)
     gradient = self._of_all(units) if self.margin or not self.nearest else self._of_nearest(units)
     if not self.tangent:
@@ -98,9 +97,9 @@ class Spreadout:
     return tf.math.divide_no_nan(gradient - along * units, tf.norm(rows, axis=1, keepdims=True))
 
   def _by_similarity(self, s: tf.Tensor) -> tf.Tensor:
-    """Returns the derivative by s of a pair's term, as `s` or a scalar."""
+    """Returns the derivative of a pair's term with respect to s: like `s`, or a scalar."""
     if self.distance == POSITIVE_COSINE:
-      # Half, since each pair is two of the terms here.
+      # Half, because each pair occurs as two terms here.
       return 0.5 * tf.cast(s > 0, tf.float32)
     euclidean = self.distance == 'sq_euclidean'
     if not self.margin:
@@ -124,7 +123,7 @@ class Spreadout:
     return gradient + self._of_rows(units, rest)
 
   def _of_rows(self, units, places):
-    """Returns the gradient of the terms in which c is one of the places."""
+    """Returns the gradient of the terms for which c is among `places`."""
     size = tf.shape(units)[0]
     k = tf.clip_by_value(size - 1, 0, self.nearest)
     mine = tf.gather(units, places)
@@ -142,7 +141,7 @@ class Spreadout:
     return forth + back
 
   def _of_thresholds(self, units):
-    """Returns the gradient by dense products, and the places of rows in a tie, left out."""
+    """Returns (gradient by dense products, places of rows in a tie, which it leaves out)."""
     strips = nearest.similarities(units)
     found = [nearest.neighbours(strip, self.nearest) for strip in strips]
     # A term moves both rows of its pair.

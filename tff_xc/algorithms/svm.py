@@ -4,17 +4,16 @@ Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning
 through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012, and the
 code that its authors published.
 
-The class rows of all clients, a bias being a row's last coordinate, are the
-points of one-against-one support vector machines (eq. (6)). A class's new row
-is the mean of those of its points that are support vectors in any pair,
-weighted by their clients' examples (eq. (7)). Then one Adam step, whose state
-is kept over rounds, goes down
+The class rows of all clients, with the bias as a row's last coordinate, are the points
+of one-against-one support vector machines (eq. (6)). A class's new row is the mean of
+those of its points that are support vectors in any pair, weighted by their clients'
+examples (eq. (7)). Then one Adam step, whose state is kept over rounds, lowers
 
   sum_{a < b} exp(-((w_a - w_b) . h_ab / |h_ab|)^2 / 2)             (eq. (8))
 
-with the normal h_ab of the pair's machine, held constant.
+where h_ab is the normal of the pair's machine, treated as constant.
 
-A pair of classes with M points each has a machine. Its dual has a signed
+Each pair of classes, with M points each, has a machine. Its dual problem has a signed
 coefficient b_k for each of the 2 M points, with sum 0: 0 <= b_k <= C for points of
 the first class, -C <= b_k <= 0 for the second. With y_k = 1 or -1 it minimises
 
@@ -23,16 +22,15 @@ the first class, -C <= b_k <= 0 for the second. With y_k = 1 or -1 it minimises
 Each step moves the two coefficients that libsvm would choose (Fan, Chen, Lin:
 "Working Set Selection Using Second Order Information for Training Support Vector
 Machines", JMLR 6, 2005), in all machines at once. Only differences of gradients
-matter, so half of the squared distances of points in feature space is all that
-is needed of the kernel. Where two choices are equally good, rounding decides in
-libsvm, too.
+matter, so the steps need only half of the squared distances of points in feature space,
+not the kernel itself. If two choices are equally good, rounding decides, as in libsvm.
 
-The pairs are taken in tiles of k x k classes, so that neither the matrix of all
-inner products nor the normals of all pairs are ever in memory. What is kept of
-a pair are its 2 M coefficients: 4 n^2 M bytes for n classes. Where few of the points
-are chosen in a fit, the distances from these points are computed when they are
-chosen, for a linear kernel in float32 if the rounding of all steps together cannot
-reach the tolerance. Otherwise all are computed at once, and rows are looked up.
+Pairs are processed in tiles of k x k classes, so that neither the matrix of all inner
+products nor the normals of all pairs are ever in memory. Only the 2 M coefficients of
+each pair are kept: 4 n^2 M bytes for n classes. If a fit chooses few of the points, the
+distances from a point are computed when it is chosen. For a linear kernel, this is done
+in float32 if the rounding errors of all steps together stay below the tolerance.
+Otherwise all distances are computed at once, and a step looks up its rows.
 """
 
 import dataclasses
@@ -46,15 +44,15 @@ import tensorflow_federated as tff
 from tff_xc.algorithms import svm_kernel
 from tff_xc.round import randomness
 
-# What libsvm takes for a squared distance that is not positive.
+# libsvm uses this value in place of a squared distance that is not positive.
 _TAU = 1e-12
-# A tile has at most _CLASSES^2 pairs, and fewer if their coefficients, their
-# distances or the points would be more numbers than these.
+# A tile has at most _CLASSES^2 pairs. It has fewer if it would exceed _COEFFICIENTS,
+# _DISTANCES or _NUMBERS (coordinates of points).
 _CLASSES, _COEFFICIENTS, _DISTANCES, _NUMBERS = 64, 2**17, 2**23, 2**20
-# Tiles computed in parallel, if there are threads for them.
+# The number of tiles computed in parallel, if there are enough threads.
 _PARALLEL = 4
-# Normals shorter than this, relative to the points and coefficients, are zero:
-# float32 points that differ by less are equal.
+# A normal shorter than this, relative to the points and coefficients, counts as zero,
+# because float32 points that differ by less are equal.
 _ZERO = 1e-6
 # The class whose support vectors Table 4 counts.
 _COUNTED = 1
@@ -76,22 +74,22 @@ def fit_pairs(
     distances: (point int32 [b], pairs [b, ...]) -> float32 [2 M, b], half of
       the squared distances in feature space from a point of each pair to all of
       the pair's points. Points from M on are of the second class.
-    pairs: int32 [B, ...], what tells pairs apart.
-    bounds: float32 [B], C of each pair; 0 for what is no pair.
+    pairs: int32 [B, ...], identifies each pair for `distances`.
+    bounds: float32 [B], C of each pair; 0 for entries that are not pairs.
     num_points: M.
-    tolerance: of the largest violation of optimality, at which a fit ends.
-    steps: the most steps.
+    tolerance: a fit ends when the largest violation of optimality is below it.
+    steps: the largest number of steps.
 
   Returns:
-    (coefficients float32 [B, 2 M], where those of support vectors are not 0; squared
-    lengths of the normals float32 [B]; bool [B], whether `steps` ended the fit).
+    (coefficients float32 [B, 2 M], nonzero exactly for support vectors; squared
+    lengths of the normals float32 [B]; bool [B], whether the fit ended by `steps`).
   """
   count, points = tf.shape(pairs)[0], 2 * num_points
-  # Most machines end after about M steps. Columns that are done leave then.
+  # Most machines end after about M steps. Finished columns are removed after each phase.
   quarters = tf.constant([2, 3, 5])
   phases = quarters.shape[0] + 1
 
-  # One loop, since a graph of each phase takes four times as long to trace.
+  # One loop for all phases, because separate graphs take four times as long to trace.
   def phase(number, done, columns, pairs, bounds, *state_and_found):
     *state, found = state_and_found
     is_last = tf.equal(number, phases - 1)
@@ -101,7 +99,7 @@ def fit_pairs(
       distances, pairs, bounds, num_points, tolerance, done,
       tf.where(is_last, steps, last), *state,
     )  # fmt: skip
-    # The coefficients' sum is 0 but for rounding, so a constant does not count.
+    # Except for rounding, the coefficients sum to 0, so a constant does not matter.
     gradient = moved - tf.reduce_mean(moved, axis=0)
     norms = tf.nn.relu(tf.reduce_sum(coefficients * gradient, axis=0))
     # Rows are gathered several times faster than columns.
@@ -142,14 +140,15 @@ def fit_pairs(
 
 
 def _take_steps(distances, pairs, bounds, half, tolerance, done, last, coefficients, moved):
-  """Returns (`done`, coefficients, moved, bool [B]: not ended) after steps until `last`.
+  """Returns (`done`, coefficients, moved, active bool [B]) after the steps until `last`.
 
-  `moved` is the gradient plus y, up to a constant for each machine.
+  `moved` is the gradient plus y, up to a constant for each machine. `active` marks the
+  machines whose fits have not ended.
   """
   count = tf.shape(pairs)[0]
   columns = tf.range(count)
 
-  # Of full size, since operations that broadcast take twice as long.
+  # Tensors have the full size, because operations that broadcast take twice as long.
   def full(t):
     return tf.broadcast_to(t, [2 * half, count])
 
@@ -160,7 +159,7 @@ def _take_steps(distances, pairs, bounds, half, tolerance, done, last, coefficie
   zero, infinite = full(0), full(float('inf'))
 
   def last_of(values, best):
-    """Returns int32 [B], in each column the last row with the best value."""
+    """Returns int32 [B], for each column the last row with the best value."""
     places = _where(tf.equal(values, best), number, zero)
     return tf.reduce_max(places, axis=0)
 
@@ -168,7 +167,7 @@ def _take_steps(distances, pairs, bounds, half, tolerance, done, last, coefficie
     return tf.gather(tf.reshape(values, [-1]), point * count + columns)
 
   def step(done, coefficients, moved, active):
-    # The coefficients i, which grows, and j, which shrinks.
+    # Coefficient i grows, and coefficient j shrinks.
     gradient = moved - y
     may_grow = _where(coefficients < upper, gradient, infinite)
     least = tf.reduce_min(may_grow, axis=0)
@@ -187,7 +186,7 @@ def _take_steps(distances, pairs, bounds, half, tolerance, done, last, coefficie
     end_j = tf.where(j < half, 0.0, -bounds)
     size = tf.minimum(size, tf.minimum(end_i - at_i, at_j - end_j))
     size = tf.where(active, size, 0.0)
-    # Exactly the bound, where the step ends there.
+    # If the step ends at the bound, the coefficient is exactly the bound.
     new_i = tf.where(size < end_i - at_i, at_i + size, end_i)
     new_j = tf.where(size < at_j - end_j, at_j - size, end_j)
     new_i, new_j = tf.where(active, new_i, at_i), tf.where(active, new_j, at_j)
@@ -211,29 +210,29 @@ def _take_steps(distances, pairs, bounds, half, tolerance, done, last, coefficie
 
 
 def _where(condition, x, y):
-  """`tf.where` of tensors of one shape, in half of its time."""
+  """Does the same as `tf.where` for tensors of equal shape, in half the time."""
   return tf.raw_ops.Select(condition=condition, x=x, y=y)
 
 
 class Machines(NamedTuple):
   """The machines of all pairs of n classes, with M points each."""
 
-  points: tf.Tensor  # float32 [n, M, d], moved by -shift.
-  shift: tf.Tensor  # float32 [d]; 0 for kernels that notice a translation.
-  supports: tf.Tensor  # bool [n, M], support vectors of any pair.
-  # Of each tile, float32 [k, k, 2 M]: of the points of the first class, then of the
-  # second; and float32 [k, k], squared lengths of the normals. 0 for what is no pair.
+  points: tf.Tensor  # float32 [n, M, d], minus `shift`.
+  shift: tf.Tensor  # float32 [d]; 0 for kernels that are not translation-invariant.
+  supports: tf.Tensor  # bool [n, M], whether a point is a support vector in any pair.
+  # For each tile, float32 [k, k, 2 M]: coefficients of the first class's points, then of
+  # the second's. 0 for entries that are not pairs.
   coefficients: tf.TensorArray
-  norms: tf.TensorArray
-  stopped: tf.Tensor  # float32 scalar, the share that the bound on steps ended.
+  norms: tf.TensorArray  # For each tile, float32 [k, k], squared lengths of the normals.
+  stopped: tf.Tensor  # float32 scalar, the share of fits that ended by the step limit.
   on_demand: tf.Tensor  # Whether distances were computed on demand.
 
 
 class _Tiles:
-  """Pairs of n classes by tile."""
+  """The pairs of n classes, divided into tiles."""
 
   def __init__(self, points: tf.Tensor, on_demand: tf.Tensor):
-    """Args: float32 [n, M, d], and whether all pairs of a tile are listed."""
+    """Takes the points float32 [n, M, d]; `on_demand`: list all entries of a tile as pairs."""
     num_classes, num_points, size = tf.unstack(tf.shape(points))
 
     def root(size):
@@ -242,7 +241,7 @@ class _Tiles:
     distances = tf.where(on_demand, _CLASSES, root(_DISTANCES // 2) // num_points)
     width = tf.minimum(root(_COEFFICIENTS // (2 * num_points)), distances)
     width = tf.minimum(width, _NUMBERS // (num_points * size))
-    # At least three tiles, for as many threads.
+    # At least three tiles, so that they can run in parallel.
     most = tf.clip_by_value((num_classes + 1) // 2, 2, _CLASSES)
     self.width = tf.clip_by_value(width, 2, most)
     self._classes, self._all = num_classes, on_demand
@@ -252,7 +251,7 @@ class _Tiles:
     self.count = tf.shape(self._tiles)[0]
 
   def classes(self, tile):
-    """Returns int32 [k], the classes of the tile's rows, and of its columns, up to n - 1."""
+    """Returns (classes of the tile's rows, of its columns), each int32 [k], at most n - 1."""
     first, second = self._numbers(tile)
     last = self._classes - 1
     return tf.minimum(first, last), tf.minimum(second, last)
@@ -263,14 +262,14 @@ class _Tiles:
     return start[0] + numbers, start[1] + numbers
 
   def pairs(self, tile):
-    """Returns int32 [B, 2], pairs as places in the tile, and 1 if they exist."""
+    """Returns (places of pairs in the tile int32 [B, 2], float32 [B]: 1 for real pairs)."""
     first, second = self._numbers(tile)
     exists = (first[:, None] < second) & (second < self._classes)
     pairs = tf.where(exists | self._all)
     return tf.cast(pairs, tf.int32), tf.cast(tf.gather_nd(exists, pairs), tf.float32)
 
   def each(self, function, *state):
-    """Returns the state after (tile, *state) -> state for every tile."""
+    """Applies a function (tile, *state) -> state to every tile and returns the last state."""
     _, *state = tf.while_loop(
       lambda tile, *state: tile < self.count,
       lambda tile, *state: (tile + 1, *function(tile, *state)),
@@ -289,20 +288,20 @@ def fit(
 ) -> Machines:
   """Fits the machines of all pairs.
 
-  `points` are float32 [n, M, d], `bound` is C, `tolerance` as in `fit_pairs`, and
-  `steps` the most of a machine, scikit-learn's max_iter.
+  `points` are float32 [n, M, d], `bound` is C, `tolerance` is that of `fit_pairs`, and
+  `steps` is the largest number of steps of a machine, scikit-learn's max_iter.
   """
   shift = tf.zeros_like(points[0, 0])
-  # Shorter points have more exact distances; a linear machine and that of a radial
-  # kernel stay the same if all move by one vector.
+  # Distances of shorter points are more exact. Machines with a linear or radial kernel do
+  # not change if all points move by the same vector.
   if kernel.kind in (svm_kernel.LINEAR, 'rbf'):
     shift = tf.reduce_mean(points, axis=[0, 1])
     points -= shift
   num_points = tf.shape(points)[1]
-  # A step chooses two points: so many that are never chosen. Twice `steps` may be
-  # more than an int32 has.
+  # A step chooses two points, so with this many points at least half are never chosen.
+  # The number of points is halved because 2 * steps might exceed int32.
   on_demand = num_points // 2 >= steps
-  # 0: at once; 1: on demand in float64; 2: in float32.
+  # 0: distances at once; 1: on demand in float64; 2: on demand in float32.
   way = tf.cast(on_demand, tf.int32)
   if kernel.kind == svm_kernel.LINEAR:
     rounding = bound * tf.cast(steps, tf.float32) * svm_kernel.rounding(points)
@@ -364,10 +363,10 @@ def pair_count(num_classes: tf.Tensor) -> tf.Tensor:
 
 
 def _with_used(supports, classes, coefficients):
-  """Returns int32 [n, M], 1 for support vectors, with those of a tile [k, k, 2 M]."""
+  """Returns `supports` int32 [n, M] with 1 for the support vectors of a tile [k, k, 2 M]."""
   used = tf.cast(tf.not_equal(coefficients, 0.0), tf.int32)
   for axis, (of, half) in enumerate(zip(classes, tf.split(used, 2, axis=-1), strict=True)):
-    # A class of the rows is in a pair with every column.
+    # A class in the rows forms a pair with every column.
     any_pair = tf.reduce_max(half, axis=1 - axis)
     supports = tf.tensor_scatter_nd_max(supports, of[:, None], any_pair)
   return supports
@@ -376,11 +375,11 @@ def _with_used(supports, classes, coefficients):
 def similarities(
   machines: Machines, rows: tf.Tensor, kernel: svm_kernel.Kernel
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns sum_{a < b} exp(-u_ab^2 / 2) of rows float32 [n, d], and its gradient by them.
+  """Returns sum_{a < b} exp(-u_ab^2 / 2) for rows float32 [n, d], and its gradient.
 
-  u_ab = (f(w_a) - f(w_b)) . h_ab / |h_ab|, with the normal h_ab of the pair's
-  machine, a constant, and f the kernel's map to feature space. A pair of which
-  the normal is 0 adds nothing.
+  u_ab = (f(w_a) - f(w_b)) . h_ab / |h_ab|, where h_ab is the normal of the pair's machine,
+  treated as constant, and f is the kernel's map to feature space. A pair whose normal is 0
+  adds nothing.
   """
   tiles = _Tiles(machines.points, machines.on_demand)
   points = machines.points
@@ -445,8 +444,8 @@ def _along_normals(rows, points, coefficients, kernel):
 class Bound:
   """C of the machines in round t = 0, 1, ...
 
-  decreasing: (T - t) / T, as published, times `largest`; from round T - 1 on it
-  stays. increasing: (t + 1) / T, likewise. constant: `largest`. T is `rounds`.
+  C is `largest` times a factor: (T - t) / T if 'decreasing', as published; (t + 1) / T if
+  'increasing'; 1 if 'constant'. T is `rounds`, and C stays the same after round T - 1.
   """
 
   largest: float = 1.0
@@ -464,20 +463,19 @@ class Bound:
 
 @dataclasses.dataclass(frozen=True)
 class SupportVectors:
-  """The step, on the rows of all clients side by side (`merge.StackRows`).
+  """The server's step on the rows of all clients side by side (`merge.StackRows`).
 
-  Every client sends all n rows. Classes that are not drawn take the mean of
-  their rows; what is left of Adam's momentum moves them, too, as in the
-  published code.
+  Every client sends all n rows. A class that is not drawn gets the mean of its rows, and
+  Adam's remaining momentum moves this row, as in the published code.
 
   Attributes:
     num_classes: n, at least 2.
     bound: C by round.
-    kernel: of the machines.
+    kernel: the kernel of the machines.
     subset: the number of classes that are drawn in each round; None: all.
-    tolerance: at which a machine's fit ends.
-    steps: the most steps of a fit.
-    optimizer: of the spread-out, or None for none.
+    tolerance: see `fit_pairs`.
+    steps: the largest number of steps of a fit.
+    optimizer: the optimizer of the spread-out step, or None for no such step.
   """
 
   num_classes: int
@@ -530,7 +528,7 @@ class SupportVectors:
       state, new = self.optimizer.next(state, new, gradient)
       pairs = pair_count(tf.shape(classes)[0])
       measured['pair_similarity'] = loss / pairs
-    # No rows if no client's update is left.
+    # There are no rows if no client's update arrived.
     return state, new[:size], measured
 
   def _by_client(self, merged):
@@ -538,7 +536,7 @@ class SupportVectors:
     shape = [-1, self.num_classes, merged.rows.shape[1]]
     stacked = tf.reshape(merged.rows, shape)
     weights = tf.reshape(merged.weights, shape[:2])[:, 0]
-    # Without clients, one of weight 0: no shape here may be 0.
+    # Without clients, use one client of weight 0, because no dimension here may be 0.
     return tf.cond(
       tf.size(weights) > 0,
       lambda: (stacked, weights),
@@ -569,6 +567,6 @@ class SupportVectors:
 
 
 def _mean(weights, rows):
-  """Returns means [..., 1, d] of rows [..., M, d] by weights [..., 1, M], or 0."""
+  """Returns the weighted means [..., 1, d] of rows [..., M, d]; 0 if all weights are 0."""
   total = tf.reduce_sum(weights, axis=-1, keepdims=True)
   return tf.math.divide_no_nan(tf.matmul(weights, rows), total)

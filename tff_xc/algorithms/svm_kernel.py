@@ -1,7 +1,8 @@
 """Kernels of TurboSVM-FL's machines, and distances in their feature spaces.
 
-What is needed of a kernel is half of the squared distances of points. A function of
-distances is what `svm.fit_pairs` takes, for the pairs of a tile of k x k classes.
+The machines use a kernel only through half of the squared distances of points. `at_once`
+and `on_demand` return the `distances` argument of `svm.fit_pairs`, for the pairs of a tile
+of k x k classes.
 """
 
 import dataclasses
@@ -10,11 +11,12 @@ from collections.abc import Callable
 import tensorflow as tf
 
 LINEAR = 'linear'
-# Of points |x| <= R of d numbers, at most r from the mean of their class, a distance in
-# float32 is off by up to 2^-20 R^2, of norms (as measured), and 2^-24 d (2 R) r, of
-# products, whose terms are summed one after another. A step with coefficients up to C
-# changes a violation, the difference of two gradients, by up to 4 C of this wrongly:
-# C R (R + d r / 8) times this. Choices between points as near as that are rounding's.
+# Consider points of d numbers with |x| <= R, at most r from the mean of their class. The
+# float32 error of a distance is up to 2^-20 R^2 from the norms (as measured), plus
+# 2^-24 d (2 R) r from the products, whose terms are summed one after another. A step with
+# coefficients up to C changes a violation, the difference of two gradients, with an error
+# of up to 4 C times that: C R (R + d r / 8) times this constant. Rounding decides between
+# points whose violations differ by less.
 _SINGLE = 2.0**-18
 
 
@@ -22,16 +24,16 @@ _SINGLE = 2.0**-18
 class Kernel:
   """A kernel K(x, z), computed from inner products, as scikit-learn defines it.
 
-  `kind` is linear; polynomial: (x . z + 1)^degree; rbf: exp(-|x - z|^2); or sigmoid:
-  tanh(x . z + 1), which is not positive definite. gamma and coef0 are 1 (TurboSVM-FL,
-  Table 12). Values are float64.
+  `kind` is 'linear'; 'polynomial': (x . z + 1)^degree; 'rbf': exp(-|x - z|^2); or
+  'sigmoid': tanh(x . z + 1), which is not positive definite. gamma and coef0 are 1
+  (TurboSVM-FL, Table 12). Values are float64.
   """
 
   kind: str = LINEAR
   degree: int = 2
 
   def __call__(self, products: tf.Tensor, norms: tf.Tensor, other_norms: tf.Tensor) -> tf.Tensor:
-    """Returns the kernel's values of inner products x . z and the norms |x|^2, |z|^2."""
+    """Returns the kernel's values for inner products x . z and norms |x|^2, |z|^2."""
     if self.kind == LINEAR:
       return products
     if self.kind == 'polynomial':
@@ -43,13 +45,13 @@ class Kernel:
     raise ValueError(f'unknown kernel {self.kind!r}')
 
   def of_itself(self, norms: tf.Tensor) -> tf.Tensor:
-    """Returns K(x, x) for points of these |x|^2."""
+    """Returns K(x, x) for points with the norms |x|^2."""
     return self(norms, norms, norms)
 
 
 def _forms(points, kernel, dtype=tf.float64):
-  """Returns points in the forms that `_half_squares` takes first and second."""
-  # Products are subtracted: points that coincide have distance 0 in float64.
+  """Returns the points in the two forms that `_half_squares` takes as first and second."""
+  # Differences of products cancel; in float64, equal points have distance 0.
   points = tf.cast(points, dtype)
   if kernel.kind != LINEAR:
     return points, points
@@ -62,7 +64,7 @@ def _forms(points, kernel, dtype=tf.float64):
 
 
 def _half_squares(a, b, kernel):
-  """Returns float32 [..., p, q], half of squared distances in feature space, of `_forms`."""
+  """Returns float32 [..., p, q], half the squared feature-space distances of `_forms`."""
   apart = tf.matmul(a, b, transpose_b=True)
   if kernel.kind != LINEAR:
     norms = tf.reduce_sum(a * a, -1, keepdims=True)
@@ -74,9 +76,9 @@ def _half_squares(a, b, kernel):
 
 
 def within_classes(points: tf.Tensor, kernel: Kernel, on_demand: tf.Tensor) -> tf.Tensor:
-  """Returns float32 [n M, M], from each of points [n, M, d] to those of its class.
+  """Returns float32 [n M, M], the distances from each of points [n, M, d] to its class's.
 
-  With `on_demand`, a bool, it is [0, M].
+  With `on_demand`, a bool, the result is empty, [0, M].
   """
   size = tf.shape(points)[1]
   points = points[: tf.where(on_demand, 0, tf.shape(points)[0])]
@@ -87,10 +89,10 @@ def within_classes(points: tf.Tensor, kernel: Kernel, on_demand: tf.Tensor) -> t
 def at_once(
   points: tf.Tensor, classes: tuple[tf.Tensor, tf.Tensor], within: tf.Tensor, kernel: Kernel
 ) -> Callable:
-  """Returns the function of distances for a tile of `classes`, each int32 [k].
+  """Returns the function `distances` for a tile of `classes`, each int32 [k].
 
-  Pairs are places in the tile. All distances are computed here, but for those `within`
-  classes, and rows looked up.
+  Pairs are places in the tile. All distances between classes are computed here, and
+  `distances` looks up rows of them and of `within`.
   """
   width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
   (from_first, _), (_, to_second) = (_forms(tf.gather(points, c), kernel) for c in classes)
@@ -99,7 +101,7 @@ def at_once(
     return tf.reshape(t, [-1, tf.shape(t)[-1]])
 
   halves = _half_squares(flat(from_first), flat(to_second), kernel)
-  # From points of rows to classes of columns, then the other way round.
+  # Distances from points of the rows' classes to the columns' classes, then the reverse.
   across_classes = tf.concat(
     [tf.reshape(t, [-1, count]) for t in (halves, tf.transpose(halves))], axis=0
   )
@@ -123,11 +125,11 @@ def at_once(
 def on_demand(
   points: tf.Tensor, classes: tuple[tf.Tensor, tf.Tensor], kernel: Kernel, dtype: tf.DType
 ) -> Callable:
-  """Returns a function as `at_once` does, which computes distances when it is called.
+  """Returns a function like that of `at_once`, which computes distances when it is called.
 
-  Pairs are all of the tile in order, and numbers of `dtype`. Products of a linear
-  kernel are those of points less the mean of a class: clients' rows of a class are near
-  each other.
+  The pairs are all pairs of the tile, in order, and it computes in `dtype`. For a linear
+  kernel, it subtracts the class mean from the points before it multiplies them, because
+  the clients' rows of a class are near each other.
   """
   width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
   both = [tf.cast(tf.gather(points, c), dtype) for c in classes]
@@ -163,9 +165,9 @@ def on_demand(
 
 
 def rounding(points: tf.Tensor) -> tf.Tensor:
-  """Returns how much a step with C = 1 changes a violation wrongly, a float32 scalar.
+  """Returns the rounding error of a violation in one step with C = 1, a float32 scalar.
 
-  It is of points float32 [n, M, d] and a linear kernel, with distances in float32.
+  It holds for points float32 [n, M, d], a linear kernel and distances in float32.
   """
   from_mean = points - tf.reduce_mean(points, axis=1, keepdims=True)
   longest, spread = (

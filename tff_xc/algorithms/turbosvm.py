@@ -1,8 +1,8 @@
 """TurboSVM-FL: support vector machines over the clients' class rows.
 
 Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning
-through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012. The step is
-`svm.SupportVectors`; the encoder is averaged as in FedAvg.
+through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012. The server's step
+on class rows is `svm.SupportVectors`; the encoder is averaged as in FedAvg.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _OF_SPREADOUT = {'of': 'svm_spreadout', 'only_with': (True,)}
 
 @hp.declared
 class TurboSVM(fedavg.FedAvg):
-  """Averages the support vectors of classes, and moves them apart.
+  """Averages the support vectors of each class, and moves the class rows apart.
 
-  The machines' C decreases over rounds, from 1 to 1 / 201, in the paper's
-  experiments and in its code: so does the default here. Its strategy is called
-  "linearly increasing", since support vectors become more.
+  The machines' C decreases over rounds from 1 to 1 / 201, as in the paper's experiments and
+  in its code. The paper calls this strategy "linearly increasing", because the number of
+  support vectors increases.
 
-  The Adam step goes down the sum of eq. (8) over all pairs, as published. The mean over
-  the n (n - 1) / 2 pairs is the same step with `logits_epsilon` times their number: Adam
-  does not see a factor of its gradient except beside epsilon.
+  The Adam step lowers the sum of eq. (8) over all pairs, as published. Taking the mean over
+  the n (n - 1) / 2 pairs would be the same step with `logits_epsilon` times their number,
+  because a constant factor of the gradient changes Adam's step only relative to epsilon.
   """
 
   name = 'turbosvm'
@@ -68,7 +68,9 @@ class TurboSVM(fedavg.FedAvg):
     of='svm_kernel',
     only_with=('polynomial',),
   )
-  svm_tolerance: float = hp.field(1e-3, "tolerance of a machine's fit", above=0)
+  svm_tolerance: float = hp.field(
+    1e-3, "largest violation of optimality at which a machine's fit ends", above=0
+  )
   svm_steps: int = hp.field(
     50, "largest number of steps to fit a machine, scikit-learn's max_iter", least=1
   )
@@ -114,9 +116,10 @@ class TurboSVM(fedavg.FedAvg):
 
 
 def subset_size(subset: float, num_classes: int | None) -> int | None:
-  """Returns how many classes a subset has, or None if that is not known.
+  """Returns the number of classes in a subset, or None if it is not known.
 
-  Up to 1 it is a fraction of n, of which at least 2 are taken; above 1 their number.
+  A `subset` up to 1 is a fraction of n, rounded down to at least 2 classes; above 1 it is
+  the number of classes.
   """
   if subset <= 1:
     if num_classes is None:
