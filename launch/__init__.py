@@ -1,9 +1,9 @@
-"""The commands: they take flags and write files; `python -m launch` lists them."""
+"""The commands, which take flags and write files. `python -m launch` lists them."""
 
 import os
 import sys
 
-# Packages that few commands need, and their extras in pyproject.toml.
+# Packages that only a few commands need, with their extras in pyproject.toml.
 EXTRAS = {
   'h5py': 'hdf5',
   'ijson': 'json',
@@ -15,7 +15,7 @@ EXTRAS = {
 
 
 def without(error):
-  """Says how to get a package that is not found; '' of a module of ours."""
+  """Says how to install a package that is not found; '' for a module of this project."""
   package = (error.name or '').partition('.')[0]
   if package in ('', 'launch', 'tasks', 'datasets', 'tff_xc'):
     return ''
@@ -32,12 +32,12 @@ def without(error):
 
 
 def _failed(kind, error, trace):
-  """Ends quietly if Ctrl-C or a missing package stops what `app.run` follows."""
+  """Ends in one line if Ctrl-C or a missing package stops the imports before `app.run`."""
   if kind is KeyboardInterrupt:
     told, status = 'interrupted', 130
   elif kind is ModuleNotFoundError and without(error):
     told, status = 'error: ' + without(error), 2
-  elif kind is ImportError and error.name == 'tff_xc':  # Its own sentence.
+  elif kind is ImportError and error.name == 'tff_xc':  # `tff_xc` explains the error itself.
     told, status = f'error: {error}', 2
   else:
     return sys.__excepthook__(kind, error, trace)
@@ -45,7 +45,7 @@ def _failed(kind, error, trace):
   os._exit(status)
 
 
-# Of `python -m launch.COMMAND`, before the command itself is imported. Any Python
-# that a user may have must understand these lines.
+# `python -m launch.COMMAND` runs this before it imports the command itself. These lines must
+# work with any version of Python that a user may have.
 if sys.argv[0] == '-m':
   sys.excepthook = _failed

@@ -1,8 +1,8 @@
-"""Which algorithm to start with: a few rules, and the kept comparisons behind them.
+"""Rules that recommend an algorithm to start with, and the measurements behind them.
 
-`launch.plan` recommends by `RULES`, `docs/choosing.md` shows them as a table, and
-`tests/launch/test_advice.py` compares every rule with `docs/results`. A rule has no list
-of evidence: the settings of `MEASURED` to which a rule applies are its evidence.
+`launch.plan` uses `RULES`, `docs/choosing.md` shows them as a table, and
+`tests/launch/test_advice.py` compares every rule with `docs/results`. The evidence for a rule
+is all settings of `MEASURED` to which the rule applies.
 """
 
 import csv
@@ -17,45 +17,46 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / 'docs' / 'results'
-# Visits of a client in a run that is long enough, as of the long runs in `docs/results`.
+# The number of rounds (least, most) in which a client participates in a run of sufficient length,
+# as in the long runs in `docs/results`.
 VISITS = 5, 10
-# A setting is near if no size differs by more than this factor.
+# A setting is similar to a run if no size differs by more than this factor.
 NEAR = 4.0
 
 
 class Facts(NamedTuple):
-  """What the rules know of a run before it starts."""
+  """Facts about a run that are known before it starts."""
 
   num_classes: int
   clients: int
-  classes_per_client: float  # The mean.
+  classes_per_client: float  # The mean number of classes of a client.
   table_share: float  # The class table's share of the model's weights.
-  visits: float  # The rounds in which a client takes part, on average.
-  fits_all: bool = True  # Whether a client may receive and send all class rows.
+  visits: float  # The mean number of rounds in which a client participates.
+  fits_all: bool = True  # Whether a client can receive and send all class rows.
   label_sets: bool = False
   is_items: bool = False
 
   def distance(self, other: 'Facts') -> float:
-    """Returns the largest factor between two sizes, at least 1."""
+    """Returns the largest factor by which a size differs, at least 1."""
     return max(max(a / b, b / a) for a, b in zip(self[:3], other[:3], strict=True))
 
 
 class Measured(NamedTuple):
-  """A setting whose algorithms were compared, and where its scores are kept."""
+  """A setting in which algorithms were compared, and the place of the scores."""
 
   name: str
   facts: Facts
-  page: str  # In docs.
-  file: str  # In `RESULTS`.
+  page: str  # A page in docs.
+  file: str  # A file in `RESULTS`.
   column: str = 'top1'
   # Bytes that a client may receive in a round; algorithms that need more are left out.
   most_bytes: float = math.inf
 
   def scores(self) -> dict[str, tuple[float, float]]:
-    """Returns mean and standard deviation of each federated algorithm, in percent.
+    """Returns the mean score and its standard deviation by federated algorithm, in percent.
 
-    An algorithm with several rows has those of its best one. Without the file, as
-    outside of a checkout, nothing is returned.
+    If an algorithm has several rows, the best row is used. If the file is missing, as
+    outside of a checkout, the result is empty.
     """
     found: dict[str, tuple[float, float]] = {}
     for row in _rows(self.file):
@@ -74,7 +75,7 @@ class Measured(NamedTuple):
     return found
 
   def sentence(self, name: str) -> str:
-    """Returns the setting, an algorithm's score there, and the highest one."""
+    """Describes the setting, an algorithm's score in it, and the highest score."""
     scores, of = self.scores(), self.facts
     best, (mean, std) = max(scores, key=scores.get), scores[name]
     rank = f'; {best} scores {scores[best][0]:.1f} %, the highest'
@@ -101,16 +102,16 @@ def _rows(file: str) -> list[dict[str, str]]:
 
 
 class Rule(NamedTuple):
-  """When a rule applies, and the algorithms to start with, the best one first."""
+  """A condition, and the algorithms to start with under it, the best one first."""
 
-  when: str  # A clause about the data and the run.
+  when: str  # The condition as a clause about the data and the run.
   applies: Callable[[Facts], bool]
   use: tuple[str, ...]
-  why: str  # A sentence.
-  avoid: str = ''  # For docs/choosing.md.
+  why: str  # The reason as a sentence.
+  avoid: str = ''  # Algorithms to avoid, which docs/choosing.md shows.
 
 
-# The first rule that applies counts.
+# The first rule that applies is used.
 RULES = (
   Rule(
     'examples are the item lists of users',
@@ -189,7 +190,7 @@ MEASURED = (
   Measured('cifar10', Facts(10, 100, 3, 0.001, 2), _FOOTING, _METHODS),
   Measured('omniglot', _OMNIGLOT, _FOOTING, _METHODS),
   Measured('landmarks', _LANDMARKS, _FOOTING, _METHODS),
-  # Where a client may not receive all rows.
+  # Settings in which a client cannot receive all rows.
   Measured(
     'omniglot within 300 kB a round',
     _OMNIGLOT._replace(fits_all=False),
@@ -294,10 +295,10 @@ def rule_for(facts: Facts) -> Rule:
 
 
 def evidence(facts: Facts, name: str = '') -> Measured | None:
-  """Returns the nearest setting of the same kind of labels; None: there is none.
+  """Returns the most similar setting with the same kind of labels; None: there is none.
 
-  If `name` is given, of the settings that have a score of this algorithm. Settings that
-  are near and to which the same rule applies go first.
+  If `name` is given, only settings with a score of this algorithm are considered. Settings
+  to which the same rule applies, and whose sizes are within `NEAR`, are preferred.
   """
   kinds = facts.label_sets, facts.is_items
   known = [m for m in MEASURED if (m.facts.label_sets, m.facts.is_items) == kinds]

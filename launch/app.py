@@ -14,10 +14,10 @@ from absl import flags
 import launch
 from tff_xc import errors, interrupts, lean_tensorflow, wording
 
-# They list all flags.
+# These flags list all flags.
 HELP_ALL = ('--help=all', '--helpfull')
 _HELP = ('-h', '--help', *HELP_ALL)
-# What a path that the user named may have, wherever it is looked at first.
+# Errors of a path that the user named, which may occur wherever the path is first used.
 _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 
 
@@ -26,23 +26,23 @@ def run(
   usage: str,
   narrow: Callable[[Sequence[str]], str | None] | None = None,
 ) -> None:
-  """Parses `sys.argv`, calls `main` with the arguments left, and exits.
+  """Parses `sys.argv`, calls `main` with the remaining arguments, and exits.
 
-  `narrow` receives the arguments beside --help. It deletes flags that need not be
-  listed, and may return another `usage`.
+  `narrow` receives the arguments that were given with --help. It deletes flags that need not
+  be listed, and may return a different `usage`.
 
   Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted, 143
-  ended by SIGTERM, 129 by SIGHUP, 141 if nobody reads the output any more (`| head`).
+  ended by SIGTERM, 129 by SIGHUP, 141 if the reader of the output ended (`| head`).
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-  if not os.path.isabs(os.path.expanduser('~')):  # A user without a name, too.
-    os.environ['HOME'] = os.devnull  # Where no library can keep anything.
-  # Names in people's data may have what a terminal cannot show.
+  if not os.path.isabs(os.path.expanduser('~')):  # The user has no home or no name.
+    os.environ['HOME'] = os.devnull  # No library can write files there.
+  # Names in users' data may have characters that a terminal cannot show.
   sys.stdout.reconfigure(errors='replace')
   ending = _Ending()
   lean_tensorflow.install()
   interrupts.install()
-  # `bazel run` starts elsewhere; paths are relative to the user's directory.
+  # `bazel run` starts in another directory, but paths are relative to the user's directory.
   os.chdir(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
   try:
     with interrupts.raising():
@@ -61,16 +61,16 @@ def run(
   except KeyboardInterrupt:
     ending.exit(interrupts.status(), 'interrupted')
   except Exception as e:
-    if sentence := _sentence(e):  # It may name what strangers named.
+    if sentence := _sentence(e):  # The sentence may contain names from untrusted data.
       lines = map(wording.shown, sentence.split('\n'))
       ending.exit(2, 'error: ' + '\n'.join(lines))
-    if interrupts.received():  # C code made another error of it.
+    if interrupts.received():  # C code turned the interrupt into another error.
       ending.exit(interrupts.status(), 'interrupted')
     raise
 
 
 def _sentence(error: Exception) -> str:
-  """Returns the sentence of an error that the user can mend; '' of a fault."""
+  """Returns a sentence for an error that the user can mend; '' for a fault of the program."""
   tf = sys.modules.get('tensorflow')
   if isinstance(error, errors.InputError):
     return str(error)
@@ -93,11 +93,11 @@ def _sentence(error: Exception) -> str:
 
 
 class _Ending:
-  """Ends the process with its status, also where Ray hangs or C code ran Python."""
+  """Ends the process with its status, even if Ray hangs or C code called Python."""
 
   def __init__(self):
-    self.status = 1  # Of an error of ours.
-    atexit.register(self._leave)  # The first one is called last.
+    self.status = 1  # The status after a fault of the program.
+    atexit.register(self._leave)  # The function that is registered first is called last.
 
   def exit(self, status: int, sentence: str = '') -> None:
     self.status = status
@@ -109,13 +109,13 @@ class _Ending:
     cluster = sys.modules.get('tff_xc.runtime.cluster.connection')
     if self.status > 128 or getattr(cluster, 'left_behind', False):
       for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # Nobody reads it, say.
+        with contextlib.suppress(OSError):  # The reader of the output may have ended.
           stream.flush()
       os._exit(self.status)
 
 
 def _parse(given: Sequence[str]) -> Sequence[str]:
-  """Parses the flags and returns the other arguments; `~/` is the home."""
+  """Parses the flags, expands `~/` and returns the other arguments."""
   try:
     arguments = flags.FLAGS(given)[1:]
   except flags.UnrecognizedFlagError as e:
@@ -125,7 +125,7 @@ def _parse(given: Sequence[str]) -> Sequence[str]:
     ) from e
   except flags.Error as e:
     raise errors.InputError(f'{e} (--help=all lists the flags)') from e
-  # A shell expands neither --name=~/x nor what a flag file says.
+  # A shell expands neither --name=~/x nor the lines of a flag file.
   for name in flags.FLAGS:
     flags.FLAGS[name].value = _expanded(flags.FLAGS[name].value)
   return _expanded(arguments)
@@ -139,7 +139,7 @@ def _expanded(value: Any) -> Any:
 
 
 def define_float(name: str, default: float | None, text: str, least: float, most: float) -> None:
-  """Defines a flag that takes numbers from `least` to `most`, and no nan."""
+  """Defines a flag that takes numbers from `least` to `most`, but not nan."""
   flags.DEFINE_float(name, default, text, lower_bound=least, upper_bound=most)
   flags.register_validator(
     name, lambda value: value is None or math.isfinite(value), 'expected a finite number'
@@ -147,7 +147,7 @@ def define_float(name: str, default: float | None, text: str, least: float, most
 
 
 def _flags_help() -> str:
-  """Describes the command's own flags, then those of groups of `launch.settings`."""
+  """Describes the command's own flags, and then the groups of `launch.settings`."""
   own, groups = ['flags:'], []
   for module, of_module in flags.FLAGS.flags_by_module_dict().items():
     text = flags.FLAGS.module_help(module).strip('\n')

@@ -1,25 +1,25 @@
-"""Plays a curious server: what requests and updates tell of clients' classes.
+"""Measures what a curious server can infer about clients' classes from their messages.
 
   python -m launch.audit --run_dir=runs/a,runs/b --output=audits/omniglot
   python -m launch.audit --task=glyphs --algorithm=fedss --negatives=20
 
-Either of trained runs of one task, or of a task and an algorithm as launch.train takes
-them, with initial weights. Prints tables and writes requests.csv, audit.csv,
-updates.csv and audit.png.
+Audits trained runs of one task, or initial weights of a task and an algorithm, which are
+given as for launch.train. Prints tables and writes requests.csv, audit.csv, updates.csv
+and audit.png.
 
-Requests: the server knows the algorithm and its settings, and not the clients'
-randomness (a simulation's server knows that too, see --request_randomness). By Bayes'
-rule it has a posterior that a class is the client's own, after each of some requests;
-for every --negatives_schedule, also those of which there is no run. AUC is the area
-under the ROC curve of this posterior over all classes; a class is known if it is above
-1/2. A client takes part every N / K rounds, of N clients and K in a round.
+Requests: the server knows the algorithm and its settings, but not the clients' randomness.
+(The server of a simulation knows it too, see --request_randomness.) After each request, the
+server computes the posterior probability that a class belongs to the client by Bayes' rule.
+This is done for every --negatives_schedule, even if there is no run with it. AUC is the area
+under the ROC curve of this posterior over all classes. A class is known if its posterior is
+above 1/2. With N clients and K per round, a client participates every N / K rounds.
 
-Updates: the AUC by which the change of a class row tells own classes from others among
-the rows that a client sends, and in sums over the clients that are looked at: by its
-size, and by its direction against the other rows. Updates are as clients train them,
-before what --dp, --compression, --message_precision, --secure_sums, bounds or an
---attack do to them.
-Membership: the AUC of the loss of training against test examples.
+Updates: the AUC with which the change of a class row separates the client's classes from the
+other rows that the client sends. One AUC uses the size of the change, another its direction
+relative to the other rows. Both are also measured on sums over the audited clients. Updates are
+taken as clients train them, before --dp, --compression, --message_precision,
+--secure_sums, bounds or an --attack change them.
+Membership: the AUC with which the loss separates training from test examples.
 """
 
 from __future__ import annotations
@@ -48,32 +48,32 @@ if TYPE_CHECKING:
   from tff_xc.data import client_data
   from tff_xc.round import algorithm as algorithm_lib
 
-# What schedules need of which there is no run.
+# Settings of schedules, which may be given even if the run has a different schedule.
 _OF_SCHEDULES = ('negatives_renewed', 'request_epsilon')
-# Clients whose updates are looked at, and examples whose losses are.
+# The largest numbers of clients whose updates are used, and of examples whose losses are used.
 _UPDATES, _LOSSES = 20, 2000
 
 
 def _define_flags() -> None:
-  flags.DEFINE_list('run_dir', [], 'directories of runs, with commas between them')
+  flags.DEFINE_list('run_dir', [], 'run directories, separated by commas')
   flags.DEFINE_string(
     'output', None, "directory of the results; default: the first run's, or audits"
   )
   flags.DEFINE_integer(
-    'audit_clients', 50, 'clients that are audited, drawn by the seed', 1, 10_000
+    'audit_clients', 50, 'number of clients to audit, drawn with the seed', 1, 10_000
   )
   flags.DEFINE_integer(
-    'audit_requests', 20, 'requests of each client that the server sees', 1, 1000
+    'audit_requests', 20, 'number of requests of each client that the server sees', 1, 1000
   )
   flags.DEFINE_integer(
-    'audit_seeds', 1, 'seeds of the audited requests, from that of the run on', 1, 100
+    'audit_seeds', 1, 'number of seeds to audit, beginning with the seed of the run', 1, 100
   )
   flags.DEFINE_float('update_clip', None, 'also clip updates to this L2 norm', 1e-30, 1e30)
   flags.DEFINE_float(
     'update_noise',
     None,
-    'also add Gaussian noise to each number of a clipped update, this many times'
-    ' --update_clip, as a client would do by itself',
+    'also add Gaussian noise to each number of a clipped update, as a client could do by itself.'
+    ' The standard deviation is this value times --update_clip',
     0,
     1e6,
   )
@@ -84,7 +84,9 @@ def main(arguments) -> None:
   settings_lib.refuse_arguments(arguments)
   values, changes = flags.FLAGS, settings_lib.changes()
   if values.update_noise and values.update_clip is None:
-    raise errors.InputError('--update_noise is a multiple of --update_clip; give that, too')
+    raise errors.InputError(
+      '--update_noise is a multiple of --update_clip; give --update_clip, too'
+    )
   known = settings_lib.parameters()
   of_schedules = {n: known[n].checked(changes[n]) for n in _OF_SCHEDULES if n in changes}
   config = None
@@ -112,9 +114,9 @@ def main(arguments) -> None:
 
 
 def _config() -> dict[str, Any]:
-  """Returns the configuration of the flags.
+  """Returns the configuration that the flags give.
 
-  All schedules are audited, so flags of schedules may be given beside any of them.
+  All schedules are audited, so the flags of all schedules are accepted.
   """
   task, algorithm, changes = settings_lib.given()
   rest = {n: v for n, v in changes.items() if n not in _OF_SCHEDULES}
@@ -126,7 +128,7 @@ def _config() -> dict[str, Any]:
 
 
 class Settings(NamedTuple):
-  """How clients are audited; see the flags of `launch.audit`."""
+  """Settings of an audit, which are flags of `launch.audit`."""
 
   clients: int = 50
   requests: int = 20
@@ -138,15 +140,15 @@ class Settings(NamedTuple):
 
 
 class Subject(NamedTuple):
-  """An algorithm on data, with the weights that its server sends."""
+  """An algorithm with data, and the weights that its server sends to clients."""
 
   dataset: client_data.FederatedDataset
   algorithm: algorithm_lib.Algorithm
   weights: classifier.ModelWeights
-  config: Mapping[str, Any]  # With options and hyper-parameters by their names.
+  config: Mapping[str, Any]  # Settings, options and hyper-parameters by name.
   seed: int
-  rounds: int = 0  # Done before.
-  score: float = float('nan')  # The final value of `metric`, of a run.
+  rounds: int = 0  # The number of rounds that gave `weights`.
+  score: float = float('nan')  # The final value of `metric` in the run.
   metric: str = ''
 
   @property
@@ -155,7 +157,7 @@ class Subject(NamedTuple):
 
   @property
   def schedule(self) -> str:
-    """What its clients request, in a word."""
+    """The name of the schedule by which clients request rows."""
     request = self.request
     if not request.selects:
       return 'all rows'
@@ -163,7 +165,7 @@ class Subject(NamedTuple):
 
   @property
   def gap(self) -> int:
-    """The mean number of rounds after which a client takes part again."""
+    """The mean number of rounds until a client participates again."""
     each = self.config['clients_per_round']
     return max(1, round(len(self.dataset.train.partition) / each))
 
@@ -175,16 +177,16 @@ class Subject(NamedTuple):
     return rows.reshape([model.num_classes, -1])
 
   def clients(self, most: int) -> list[int]:
-    """Draws the clients that are audited, among those with examples."""
+    """Draws at most `most` clients to audit, among those with examples."""
     some = np.flatnonzero(self.dataset.train.partition.sizes)
     random = np.random.default_rng(self.seed)
     return sorted(random.choice(some, min(most, len(some)), replace=False))
 
   def own_classes(self, numbers: np.ndarray) -> np.ndarray:
-    """Returns the distinct classes of examples: labels, and with tied rows features."""
+    """Returns the distinct classes of examples: their labels, and with tied rows their features."""
     pool = self.dataset.train.pool
     labels = pool.labels[numbers]
-    own = getattr(labels, 'indices', labels)  # Of sets of labels, a sparse matrix.
+    own = getattr(labels, 'indices', labels)  # Label sets are a sparse matrix.
     if self.algorithm.model.encoder.tied:
       own = np.append(own, pool.read(numbers).indices)
     return np.unique(own)
@@ -204,9 +206,9 @@ def run(
   output: str | None,
   settings: Settings,
 ) -> dict[str, pd.DataFrame]:
-  """Audits runs, or a configuration without weights; prints and writes the results.
+  """Audits runs or a configuration with initial weights; prints and writes the results.
 
-  `named`: as for `trained.restore`. Returns the frames of the CSV files by name.
+  `named` is described at `trained.restore`. Returns the frames of the CSV files by name.
   """
   where = pathlib.Path(output or (pathlib.Path(run_dirs[0]) / 'audit' if run_dirs else 'audits'))
   requests, updates, costs, by_seed = [], [], [], {}
@@ -219,7 +221,7 @@ def run(
     by_seed.setdefault(subject.seed, subject)
     first = next(iter(by_seed.values()))
     if (subject.metric, subject.dataset.num_classes) != (first.metric, first.dataset.num_classes):
-      raise errors.InputError('--run_dir names runs of several tasks; give runs of one')
+      raise errors.InputError('--run_dir names runs of several tasks; give runs of one task')
     requests += _requests(subject, settings)
     updates += _updates(subject, settings)
     costs.append({'schedule': subject.schedule, 'score': subject.score})
@@ -227,7 +229,8 @@ def run(
   for subject in by_seed.values():
     for other in _other_schedules(subject, seen, settings):
       requests += _requests(other, settings)
-  # Runs of successive seeds share seeds of the audit, and requests need no weights.
+  # Runs with successive seeds may audit the same seed twice. Requests do not depend on weights,
+  # so the lines are equal.
   of_requests = pd.DataFrame(requests).drop_duplicates(ignore_index=True)
   frames = {
     'requests': of_requests,
@@ -256,13 +259,13 @@ def _show(frames: Mapping[str, pd.DataFrame], subject: Subject, settings: Settin
     rows = report.table(frames['audit'], subject.metric)
     print(text_table.to_text(rows, width=width), end='')
   else:
-    print('clients receive all class rows: requests tell nothing')
-  print('\nupdates: the AUC by which they tell own classes (1/2: not at all)')
+    print('clients receive all class rows, so requests reveal nothing')
+  print('\nupdates: the AUC with which they reveal the classes of a client (1/2: not at all)')
   rows = report.table_of_updates(frames['updates'])
   print(text_table.to_text(rows, (0, 1), width), end='')
 
 
-# -- who is audited --
+# -- subjects of the audit --
 
 
 def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
@@ -289,12 +292,12 @@ def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
       metric=metric,
     )
     yield subject
-    for more in range(1, seeds):  # Its score is that of one run.
+    for more in range(1, seeds):  # The run has a score for its own seed only.
       yield subject._replace(seed=told.seed + more, score=float('nan'))
 
 
 def _other_schedules(subject: Subject, seen: set[str], settings: Settings) -> Iterator[Subject]:
-  """Yields the subject with the schedules of which there is none."""
+  """Yields the subject with each schedule that is not in `seen`."""
   from tff_xc.round import randomized, request as request_lib
 
   request, table = subject.request, subject.algorithm.tables[0]
@@ -316,13 +319,13 @@ def _other_schedules(subject: Subject, seen: set[str], settings: Settings) -> It
     yield subject._replace(algorithm=subject.algorithm.with_table(changed), score=float('nan'))
 
 
-# -- what requests tell --
+# -- requests --
 
 
 def _requests(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
-  """Returns what requests tell: a line for each number of requests seen.
+  """Returns what requests reveal, with a line for each number of requests.
 
-  Of class rows, where clients select some, and of sparse text's features.
+  Requests are for class rows, if clients select rows, and for features of sparse text.
   """
   clients = subject.clients(settings.clients)
   return [
@@ -335,7 +338,7 @@ def _requests(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
 def _lines(
   subject: Subject, schedule: str, told: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-  """Returns a line for each number of requests, means over clients of `told`."""
+  """Returns a line for each number of requests, with means of `told` over clients."""
   found = pd.DataFrame(told).groupby('requests').mean().reset_index()
   if 'hits' in found:
     found['precision'] = found.pop('hits') / found.pop('above').replace(0, np.nan)
@@ -346,7 +349,7 @@ def _lines(
 def _of_class_rows(
   subject: Subject, clients: Sequence[int], count: int
 ) -> Iterator[dict[str, Any]]:
-  """Yields what the first requests of class rows tell, up to a number of them."""
+  """Yields what the first requests for class rows reveal, for 1 to `count` requests."""
   from tff_xc.measure import leakage
   from tff_xc.round import observed, randomized
 
@@ -360,13 +363,13 @@ def _of_class_rows(
   run_seed = np.int32(randomness.pair(subject.seed))
   seeds = [seed_of(run_seed, tf.constant(r * subject.gap)) for r in range(count)]
   owners, labels = train.owned_labels()
-  if model.encoder.tied:  # The classes of its features, too.
+  if model.encoder.tied:  # The items in the features count as classes, too.
     x = train.pool.read(train.partition.numbers)
     of_entries = np.repeat(train.partition.owners(), np.diff(x.indptr))
     owners = np.append(owners, of_entries)
     labels = np.append(labels, x.indices)
   pairs = len(np.unique(owners.astype(np.int64) * model.num_classes + labels))
-  # Of an average client; which of the classes is not known before.
+  # The prior probability that a class belongs to an average client is equal for all classes.
   prior = pairs / len(train.partition) / model.num_classes
   ask = observed.build_requests(subject.algorithm)
   told = []
@@ -384,7 +387,7 @@ def _of_class_rows(
       of_rows = leakage.of_randomized(asked, likelihoods, prior)
     else:
       of_rows = leakage.of_sampled(asked, len(own_rows))
-    # A label of several rows is as likely as its least likely row.
+    # The posterior of a label with several rows is that of its least likely row.
     posterior = of_rows[:, rows_of].min(axis=2)
     for i, rows in enumerate(asked):
       found = leakage.told(posterior[i], own)._asdict()
@@ -399,7 +402,7 @@ def _of_class_rows(
 
 
 def _of_hash(subject: Subject, clients: Sequence[int]) -> Iterator[dict[str, Any]]:
-  """Yields what the buckets of several hash tables tell, if all own ones are known."""
+  """Yields what a client's buckets in several hash tables reveal, if all of them are known."""
   from tff_xc.measure import leakage
 
   rows_of = subject.rows_of_labels
@@ -418,10 +421,9 @@ def _of_hash(subject: Subject, clients: Sequence[int]) -> Iterator[dict[str, Any
 
 
 def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterator[dict[str, Any]]:
-  """Yields what requests of feature rows tell of a client's features.
+  """Yields what requests for feature rows reveal about a client's features.
 
-  They are exact: of all features of a client's examples, those are known that the
-  examples of a round had.
+  These requests are exact: the server learns the features of the examples of each round.
   """
   from tff_xc.data import sparse
 
@@ -434,7 +436,7 @@ def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterat
     for client in clients:
       random = np.random.default_rng([subject.seed, client])
       held, seen = train.partition.of_client(client), np.zeros(0, np.int64)
-      # All of its examples, then those of each round.
+      # All examples of the client, and then its examples in each round.
       used = [held, *(subject.drawn(held, random) for _ in range(count))]
       every, *of_rounds = (
         np.unique(keys.ids(sparse.as_tensors(train.pool.examples(some)[0]))) for some in used
@@ -448,11 +450,11 @@ def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterat
     yield from _lines(subject, f'rows of {table.name}', told)
 
 
-# -- what updates tell --
+# -- updates --
 
 
 def _updates(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
-  """Returns what updates and losses tell: AUCs, means over clients."""
+  """Returns what updates and losses reveal, as mean AUCs over clients."""
   from tff_xc.measure import leakage
   from tff_xc.round import cohort, observed
 
@@ -511,9 +513,9 @@ def _updates(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
 
 
 def _membership(subject: Subject) -> float | None:
-  """Returns the AUC by which a smaller loss tells training from test examples.
+  """Returns the AUC with which a smaller loss separates training from test examples.
 
-  None: the data have no test examples, or sets of labels.
+  None: the data have no test examples, or examples have label sets.
   """
   from tff_xc.data import sparse
   from tff_xc.measure import leakage

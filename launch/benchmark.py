@@ -4,9 +4,10 @@
 
 Every contender has its own process. In every pass each contender runs one round, in
 shuffled order, and ratios are taken within a pass. A pass in which other processes used
-the cores is dropped and repeated. Of a contender NAME@SIZE, one size is SIZE. Exit status:
-0 done, 1 done with warnings (too few undisturbed passes, or a contender with different
-results), 2 bad input. `python -m launch.list benchmarks` lists contenders and sizes.
+the cores is dropped and repeated. A contender NAME@SIZE runs NAME with SIZE as one of its
+sizes. Exit status: 0 done, 1 done with warnings (too few undisturbed passes, or a contender
+with different results), 2 bad input. `python -m launch.list benchmarks` lists contenders
+and sizes.
 """
 
 import contextlib
@@ -37,33 +38,33 @@ from tff_xc.report import text_table
 
 _TAIL_CHARACTERS = 1500
 _GRACE_SECONDS = 5.0
-_WARM_UP = 2  # Rounds of each contender before the first pass.
-_ATTEMPTS = 3  # The most passes that are tried for each undisturbed one.
+_WARM_UP = 2  # The number of rounds of each contender before the first pass.
+_ATTEMPTS = 3  # The largest number of passes to try for each undisturbed pass.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Benchmark:
-  """A benchmark, whose contenders `launch.benchmarks.NAME` builds.
+  """A benchmark, whose contenders the module `launch.benchmarks.NAME` builds.
 
-  That module has build(contender, sizes as attributes), which returns a function for
-  `protocol.serve`. A contender is called NAME, or NAME@SIZE.
+  The module's `build(contender, sizes as attributes)` returns a function for
+  `protocol.serve`. Contenders are called NAME or NAME@SIZE.
   """
 
-  name: str  # Its name on the command line, and of its module.
-  summary: str  # One line for people.
-  sizes: dict[str, int | tuple[int, ...]]  # Flags, and their defaults.
-  small: dict[str, int | tuple[int, ...]]  # To try it in seconds.
+  name: str  # The name on the command line and of the module.
+  summary: str  # A description in one line.
+  sizes: dict[str, int | tuple[int, ...]]  # Flags of sizes, with their defaults.
+  small: dict[str, int | tuple[int, ...]]  # Sizes that take only seconds.
   names: tuple[str, ...]  # The NAMEs that run by default.
-  # NAMEs whose times are divided, at each size.
+  # Pairs of NAMEs whose times are divided, at each size.
   ratios: tuple[tuple[str, str], ...]
-  # NAMEs that have the results of the first one, at each size.
+  # NAMEs that must have the same results as the first of them, at each size.
   same: tuple[str, ...]
-  tolerances: dict[str, float]  # Relative, by the name of a result.
-  optional: tuple[str, ...] = ()  # NAMEs that run only if they are given.
-  by: str = ''  # The flag of the SIZEs.
-  # NAMEs of the programs peers/NAME.py; `write_arrays` of the module writes their data.
+  tolerances: dict[str, float]  # Relative tolerances by the name of a result.
+  optional: tuple[str, ...] = ()  # NAMEs that run only if the user names them.
+  by: str = ''  # The flag that has the SIZEs.
+  # NAMEs of the programs peers/NAME.py. The module's `write_arrays` writes their data.
   peers: tuple[str, ...] = ()
-  fresh: bool = False  # Whether every round is a new process.
+  fresh: bool = False  # Whether every round starts a new process.
 
   def contenders(self, sizes: dict) -> list[str]:
     """Returns the contenders that run by default."""
@@ -71,7 +72,10 @@ class Benchmark:
     return [name + size for size in at for name in self.names]
 
   def pairs(self, contenders: list[str]) -> list[tuple[str, str]]:
-    """Returns the contenders to divide: by another NAME, or by NAME's first size."""
+    """Returns pairs of contenders whose times are divided.
+
+    A contender is divided by another NAME at the same size, and by its NAME at the first size.
+    """
     found, first = [], {}
     split = {each: each.partition('@')[::2] for each in contenders}
     for above, (name, size) in split.items():
@@ -83,7 +87,7 @@ class Benchmark:
     return found
 
   def disagreeing(self, check: dict[str, dict[str, float]]) -> dict[str, str]:
-    """Returns a sentence for each contender whose first results are other ones."""
+    """Returns a sentence for each contender whose results of the first round are wrong."""
     wrong, first = {}, {}
     for contender, found in check.items():
       name, _, size = contender.partition('@')
@@ -107,10 +111,10 @@ _ALL = (
     name='round',
     summary='a round of FEMNIST CNN training, 6.6 M parameters',
     sizes={
-      'clients': 8,  # Clients of a round.
+      'clients': 8,  # Clients in a round.
       'examples': 227,  # Images of each client.
-      'batch_size': 64,  # Batch size of local training, one epoch.
-      'embedding_dim': 2048,  # Width of the dense layer; LEAF has 2,048.
+      'batch_size': 64,  # Batch size of local training, which has one epoch.
+      'embedding_dim': 2048,  # Width of the dense layer, 2,048 in LEAF.
     },
     small={'clients': 2, 'examples': 20, 'batch_size': 8, 'embedding_dim': 32},
     names=('plain', 'in_process', 'worker', *_TFF),
@@ -124,7 +128,7 @@ _ALL = (
       ('torch_bfloat16', 'torch_side_by_side'),
     ),
     same=('plain', *_OURS, *_TFF),
-    # Results differ since every contender draws its own order of the examples.
+    # Results differ because every contender draws a different order of the examples.
     tolerances={'loss': 0.05, 'update_norm': 0.15},
     peers=_PEERS,
   ),
@@ -132,11 +136,11 @@ _ALL = (
     name='classes',
     summary='FedSS, 32 clients with 100 rows each, n = 10,000 to 1,000,000',
     sizes={
-      'clients': 32,  # Clients of a round.
-      'examples': 20,  # Images of a client, of 20 classes in turn.
-      'batch_size': 32,  # Of local training, one epoch.
+      'clients': 32,  # Clients in a round.
+      'examples': 20,  # Images of a client, from 20 classes in turn.
+      'batch_size': 32,  # Batch size of local training, which has one epoch.
       'embedding_dim': 64,  # The length of a row.
-      # Values of n; the messages of TFF's worker are limited to 2 GB.
+      # Values of n. Messages of TFF's worker are limited to 2 GB.
       'num_classes': (10_000, 100_000, 1_000_000),
     },
     small={'clients': 2, 'num_classes': (200, 400)},
@@ -150,7 +154,7 @@ _ALL = (
     name='select',
     summary='federated_select of 1,000 rows for 64 clients, 1,000,000 x 64 table',
     sizes={
-      'clients': 64,  # Clients of a round.
+      'clients': 64,  # Clients in a round.
       'keys': 1000,  # Number of rows that each client requests.
       'rows': 1_000_000,  # Number of rows of the table.
       'dim': 64,  # The length of a row.
@@ -165,9 +169,9 @@ _ALL = (
     name='svm',
     summary="TurboSVM-FL's server step, 62 classes of 2,048 from 8 clients",
     sizes={
-      'classes': (62,),  # Values of n; scikit-learn takes gigabytes beyond 2,028.
-      'clients': 8,  # Clients of a round.
-      'dim': 2048,  # Embedding length; a row has a bias, too.
+      'classes': (62,),  # Values of n. Beyond 2,028, scikit-learn needs gigabytes.
+      'clients': 8,  # Clients in a round.
+      'dim': 2048,  # The length of an embedding. A row also has a bias.
     },
     small={'classes': (5,), 'clients': 4, 'dim': 6},
     by='classes',
@@ -180,8 +184,8 @@ _ALL = (
     name='rank',
     summary='exact P@k of 1,024 examples over 670,091 classes, rows of 512',
     sizes={
-      'examples': 1024,  # Test examples, with the label sets of the sparse-words set.
-      'num_classes': 670_091,  # N.
+      'examples': 1024,  # Test examples with label sets of procedural bags of words.
+      'num_classes': 670_091,  # The number of classes n.
       'dim': 512,  # The length of a row.
     },
     small={'examples': 4, 'num_classes': 50, 'dim': 4},
@@ -194,9 +198,9 @@ _ALL = (
     name='start',
     summary='process start to the end of the first round, and its parts',
     sizes={
-      'clients': 16,  # Of a round; FedSS with n = 200.
+      'clients': 16,  # Clients in a round of FedSS with n = 200.
       'examples': 20,  # Images of a client.
-      'batch_size': 32,  # Batch size of local training, one epoch.
+      'batch_size': 32,  # Batch size of local training, which has one epoch.
       'embedding_dim': 64,  # The length of a row.
     },
     small={'clients': 2},
@@ -213,7 +217,7 @@ _SIZES = sorted({size for found in BENCHMARKS.values() for size in found.sizes})
 
 
 class Contender:
-  """A contender's process, which runs a round for each line that it is sent."""
+  """A contender's process, which runs one round for each line on its standard input."""
 
   def __init__(self, name: str, command: list[str], timeout_seconds: float):
     """Keeps the arguments; `start` starts the process."""
@@ -221,7 +225,7 @@ class Contender:
     self._command, self._timeout = command, timeout_seconds
 
   def start(self) -> None:
-    """Starts the process and waits until it is built."""
+    """Starts the process, and waits until it has built the contender."""
     self._log = tempfile.TemporaryFile('w+', errors='replace')  # noqa: SIM115
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     more = {'PYTHONPATH': paths, protocol.STARTED: repr(time.monotonic())}
@@ -236,7 +240,7 @@ class Contender:
     self._answer('while starting')
 
   def round(self) -> dict:
-    """Runs a round; returns its seconds, parts and check, and the peak of memory."""
+    """Runs a round; returns its seconds, parts and check, and the peak memory."""
     with contextlib.suppress(BrokenPipeError):  # `_answer` reports the cause.
       self._process.stdin.write(b'round\n')
       self._process.stdin.flush()
@@ -249,13 +253,13 @@ class Contender:
     if process is None:
       return
     try:
-      process.communicate(timeout=_GRACE_SECONDS)  # There is no more to do for it.
+      process.communicate(timeout=_GRACE_SECONDS)  # Closing its input ends the process.
     except subprocess.TimeoutExpired:
       os.killpg(process.pid, signal.SIGKILL)
       process.communicate()
 
   def _answer(self, when: str) -> dict:
-    # An answer is one line, and there is none before the next round.
+    # Each answer is one line. The process writes nothing else before the next round.
     ready, _, _ = select.select([self._process.stdout], [], [], self._timeout)
     line = self._process.stdout.readline() if ready else b''
     answer = json.loads(line or '{}')
@@ -273,15 +277,15 @@ class Contender:
 
 
 def given_environment() -> dict[str, str]:
-  """Returns the environment without the setting that this package adds."""
+  """Returns the environment without the variable that this package adds."""
   added = {tff_xc.ONEDNN} if tff_xc.ONEDNN_GIVEN is None else set()
   return {k: v for k, v in os.environ.items() if k not in added}
 
 
 def cpu_seconds() -> tuple[float, float]:
-  """Returns the busy seconds of all cores so far, and those of us and our children.
+  """Returns the busy seconds of all cores, and those of this process and its children.
 
-  Steal, the time that a hypervisor gave to others, disturbs like another process.
+  Steal, the time that a hypervisor gave to other guests, counts as busy.
   """
   now, us, own = psutil.cpu_times(), psutil.Process(), 0.0
   for process in [us, *us.children(recursive=True)]:
@@ -310,14 +314,14 @@ def measure(
   report = _report(benchmark, early + kept + dropped, kept)
   if len(kept) < passes:
     report['warnings'].append(
-      f'only {len(kept)} of the {passes} passes asked for were undisturbed; repeat it on'
-      ' a free machine'
+      f'only {len(kept)} of the {passes} passes asked for were undisturbed; repeat the'
+      ' benchmark on an idle machine'
     )
   return report | {'passes': len(kept), 'dropped': len(dropped)}
 
 
 def _passes(contenders, passes, max_foreign, fresh):
-  """Returns the replies by contender of undisturbed passes, and of disturbed ones."""
+  """Runs passes; returns the undisturbed and the disturbed ones, each as replies by contender."""
   order, shuffle = list(contenders), random.Random(0).shuffle
   kept, dropped = [], []
   while len(kept) < passes and len(kept) + len(dropped) < _ATTEMPTS * passes:
@@ -345,11 +349,11 @@ def _passes(contenders, passes, max_foreign, fresh):
 
 
 def _report(benchmark, rounds, kept) -> dict:
-  """Returns what was measured, ready for JSON.
+  """Returns the measurements in a form that JSON can store.
 
   Contenders with wrong results are left out of the ratios and named in the warnings.
-  `ratios` are medians over passes of the ratio within a pass, `peak_mb` the sum over a
-  contender's processes of their peak resident sizes, in all rounds.
+  `ratios` are medians over passes of the ratio within a pass. `peak_mb` is the sum of the peak
+  resident sizes of a contender's processes, over all rounds.
   """
   check = {name: reply['check'] for name, reply in rounds[0].items()}
   wrong = benchmark.disagreeing(check)
@@ -380,7 +384,7 @@ def _report(benchmark, rounds, kept) -> dict:
 
 
 def to_markdown(report: dict, is_short: bool = False) -> str:
-  """Returns the tables, or only the ratios, and below them how they were made."""
+  """Returns the tables, or only the ratios, with a line on how they were measured."""
   times = [['contender', 'median s', 'peak MB']]
   for name, seconds in report['median_seconds'].items():
     times.append([name, f'{seconds:.4g}', f'{report["peak_mb"][name]:.0f}'])
@@ -418,21 +422,21 @@ def given_sizes(benchmark: Benchmark) -> dict:
       continue
     if name not in sizes:
       raise errors.InputError(
-        f'--{name} is no size of {benchmark.name}, which has --{", --".join(sizes)}'
+        f'--{name} is not a size of {benchmark.name}, which has --{", --".join(sizes)}'
       )
     is_one = not isinstance(sizes[name], tuple)
     numbers = [int(n) for n in words if n.isdecimal() and int(n) > 0]
     if len(numbers) != len(words) or not words or (is_one and len(words) > 1):
       raise errors.InputError(
         f'--{name}={",".join(words)}: expected a positive number'
-        + ('' if is_one else ', or several with commas')
+        + ('' if is_one else ', or several, separated by commas')
       )
     sizes[name] = numbers[0] if is_one else tuple(numbers)
   return sizes
 
 
 def given_contenders(benchmark: Benchmark, sizes: dict) -> tuple[list[str], dict[str, str]]:
-  """Returns the contenders from the flags, and the interpreters by peer."""
+  """Returns the contenders and the interpreters by peer that the flags give."""
   names, interpreters = flags.FLAGS.contenders, {}
   if names is None:
     names = benchmark.contenders(sizes)
@@ -447,21 +451,21 @@ def given_contenders(benchmark: Benchmark, sizes: dict) -> tuple[list[str], dict
     if peer not in benchmark.peers or not shutil.which(interpreter):
       raise errors.InputError(
         f'--peers={word}: expected NAME=INTERPRETER, the python of an environment that'
-        f' has the package; NAME is of {", ".join(benchmark.peers) or "another benchmark"}'
+        f' has the package; NAME is one of {", ".join(benchmark.peers) or "another benchmark"}'
       )
     interpreters[peer] = interpreter
   return names, interpreters
 
 
 def main(arguments: list[str]) -> None:
-  """Runs the benchmark named on the command line."""
+  """Runs the benchmark that the command line names."""
   if len(arguments) != 1 or arguments[0] not in BENCHMARKS:
     meant = ''.join(wording.meant(each, BENCHMARKS) for each in arguments)
     raise errors.InputError(f'name one benchmark of {", ".join(BENCHMARKS)}{meant}')
   found, output = BENCHMARKS[arguments[0]], flags.FLAGS.output
   sizes = given_sizes(found)
   names, interpreters = given_contenders(found, sizes)
-  # Before minutes of work.
+  # This check comes before minutes of work.
   if output and not pathlib.Path(output).resolve().parent.is_dir():
     raise errors.InputError(f'--output={output}: the folder does not exist; make it first')
   with tempfile.TemporaryDirectory(prefix='benchmark_') as folder:
@@ -474,12 +478,12 @@ def main(arguments: list[str]) -> None:
       for name in names
     }
     for name, interpreter in interpreters.items():
-      # With its own packages, whatever PYTHONPATH is.
+      # -E ignores PYTHONPATH, so the interpreter uses its own packages.
       words[name] = [interpreter, '-E', str(_FOLDER / f'{name}.py'), arrays]
     timeout = flags.FLAGS.timeout_seconds
     contenders = {name: Contender(name, words[name], timeout) for name in words}
     report = measure(found, contenders, flags.FLAGS.passes, flags.FLAGS.max_foreign)
-  # Without files and interpreters, which differ.
+  # The reported command leaves out names of files and interpreters, which differ between machines.
   given = [flags.FLAGS[name] for name in flags.FLAGS if name not in ('output', 'peers')]
   words = [flag.serialize() for flag in given if flag.present]
   if interpreters:
@@ -501,23 +505,27 @@ def main(arguments: list[str]) -> None:
 
 def _define_flags() -> None:
   peers = [peer for benchmark in BENCHMARKS.values() for peer in benchmark.peers]
-  flags.DEFINE_string('output', None, 'a JSON file to write')
+  flags.DEFINE_string('output', None, 'JSON file to write')
   flags.DEFINE_list('contenders', None, "contenders to run; default: the benchmark's")
   flags.DEFINE_list(
     'peers',
     [],
-    'further contenders NAME=INTERPRETER, the python of an environment with the package;'
-    f' NAME is of {", ".join(peers)}',
+    'further contenders NAME=INTERPRETER, where INTERPRETER is the python of an environment that'
+    f' has the package, and NAME is one of {", ".join(peers)}',
   )
-  flags.DEFINE_integer('passes', 9, 'undisturbed passes', lower_bound=1)
-  flags.DEFINE_bool('small', False, 'tiny sizes, to try a benchmark in seconds')
+  flags.DEFINE_integer('passes', 9, 'number of undisturbed passes', lower_bound=1)
+  flags.DEFINE_bool('small', False, 'use tiny sizes, to try a benchmark in seconds')
   app.define_float(
-    'max_foreign', 0.15, "the part of a pass's core time that others may use", least=0.0, most=1e6
+    'max_foreign',
+    0.15,
+    'largest share of the core time of a pass that other processes may use',
+    least=0.0,
+    most=1e6,
   )
   app.define_float(
     'timeout_seconds',
     1800.0,
-    'longest time for building a contender, and for one round',
+    'longest time in seconds to build a contender, and to run one round',
     least=0.1,
     most=86_400.0,
   )
@@ -527,7 +535,7 @@ def _define_flags() -> None:
 
 
 if __name__ == '__main__':
-  # Not at import, since other commands have flags of these names.
+  # Flags are not defined at import, because other commands have flags with the same names.
   _define_flags()
   width = max(map(len, BENCHMARKS))
   told = [f'  {name:{width}}  {found.summary}' for name, found in BENCHMARKS.items()]

@@ -1,4 +1,4 @@
-"""Compares finished runs of one task: one table and one picture.
+"""Compares finished runs of one task in a table and a picture.
 
   python -m launch.compare RUN_DIR... [--output=DIR] [--metric=top1] [--rounds=N]
       [--target=top1:0.7] [--curves=pc@1,pc@1_infrequent] [--over=bytes]
@@ -30,11 +30,11 @@ from tff_xc.measure import catalog, targets as targets_lib
 from tff_xc.options import hyperparameters as hp, importance
 from tff_xc.report import pictures, run_files, tables, text_table
 
-# Of a run's data, what does not depend on the clients.
+# Properties of a run's data that do not depend on the clients.
 _SAME_DATA = ('classes', 'names_checksum', 'test_examples', 'test_checksum')
 # Settings that are not part of a run's name; the table has a column of rounds.
 _UNSHOWN = {'rounds', 'eval_every', 'runtime', 'device'}
-# Settings that may name a file, and their values that name none.
+# Settings that may name a file, and values of these settings that do not name files.
 _FILES = {
   experiment.START_FROM,
   *experiment.DATA_FILES,
@@ -57,7 +57,7 @@ def compare(
   relative_to: str | os.PathLike | None = None,
   columns: Sequence[str] = (),
 ) -> str:
-  """Compares runs as the flags of these names say; returns the table, and writes files."""
+  """Compares runs and writes files; returns the table. The arguments are the command's flags."""
   metric = metric and check_metric(metric)
   for curve in curves:
     check_metric(curve, 'curves')
@@ -75,7 +75,7 @@ def compare(
   first, *others = [(run.summary or {}).get('baselines') for run in frame['run']]
   if first and all(other == first for other in others):
     notes.append(f'without training reach {"; ".join(wording.baselines(first))}')
-  # Drawn before anything is written, so that errors leave nothing.
+  # The figure is drawn before anything is written, so that errors leave no files.
   final = metric and metric.partition(':')[0]
   figure = curves_lib.compare_figure(frame, curves, over, reference, final)
   if output is None:
@@ -93,7 +93,7 @@ def compare(
 
 
 def collect(directories: Sequence[str | os.PathLike], rounds: int | None = None) -> 'pd.DataFrame':
-  """Returns the runs in directories as `tables.collect` does, after `rounds`."""
+  """Returns the frame of `tables.collect` for the runs in directories, after `rounds`."""
   paths = find_runs(directories)
   runs = [run_files.read_run(path) for path in paths]
   if rounds is not None:
@@ -102,7 +102,7 @@ def collect(directories: Sequence[str | os.PathLike], rounds: int | None = None)
 
 
 def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
-  """Returns the runs in `directory`, one method on the task and data of `frame`."""
+  """Returns the runs in `directory`. Refuses several methods, another task or other data."""
   if not directory:
     return None
   found, run = collect([directory]), frame['run'].iloc[0]
@@ -124,7 +124,7 @@ def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
 
 
 def _further(columns: Sequence[str], reference, frame: 'pd.DataFrame') -> list:
-  """Returns the columns of these names, some of which need a reference."""
+  """Returns the columns with these names. Relative columns need a reference."""
   for name in columns:
     if name.startswith('relative_') and reference is None:
       raise errors.InputError(f'--columns={name}: give --relative_to=RUN_DIR')
@@ -132,13 +132,17 @@ def _further(columns: Sequence[str], reference, frame: 'pd.DataFrame') -> list:
   for name, each in zip(columns, found, strict=True):
     if name.startswith('best.') and not any(each.read(run) is not None for run in frame['run']):
       raise errors.InputError(
-        f'--columns={name}: no run has it; those of launch.train --best_by=SCORE choose a round'
+        f'--columns={name}: no run has it; only runs of launch.train --best_by=SCORE choose a'
+        ' best round'
       )
   return found
 
 
 def write_files(path: pathlib.Path, markdown: str, csv: str, figure) -> str:
-  """Writes a table and its Matplotlib figure as PATH.md, .csv and .png; returns a line."""
+  """Writes a table and a Matplotlib figure as PATH.md, .csv and .png.
+
+  Returns a line that names the files.
+  """
   with files.writing(path.parent, 'name another --output'):
     path.parent.mkdir(parents=True, exist_ok=True)
     for suffix, text in (('.md', markdown), ('.csv', csv)):
@@ -155,10 +159,10 @@ def keep(
   columns: Sequence[str] = (),
   relative_to: str | os.PathLike | None = None,
 ) -> None:
-  """Writes the table of runs that a page shows, by `launch.document`, in their order.
+  """Writes the table of runs that `launch.document` shows on a page, in the order of the runs.
 
-  A label is the algorithm with what the run changes of its defaults on the task, where
-  another row has it otherwise.
+  A row's label is the algorithm and the settings that differ both from the task's defaults and
+  from another row.
   """
   frame = collect(directories)
   reference = _reference(relative_to, frame)
@@ -190,21 +194,21 @@ def keep(
 
 
 def _chosen(run: run_files.Run) -> set[str]:
-  """Returns the settings by which a run is named, if other runs do not share them.
+  """Returns the settings that may name a run, if they differ between runs.
 
-  These are the settings that differ from the defaults, or all of them if the defaults
-  are not known.
+  These are the settings that differ from the defaults, or all settings if the defaults
+  are unknown.
   """
   try:
     return _changes(run).keys() - _UNSHOWN
-  except errors.InputError:  # An algorithm or task of the user's own code.
+  except errors.InputError:  # The user's code defines the algorithm or the task.
     return run_files.settings_of(run).keys()
 
 
 def _changes(run: run_files.Run) -> dict:
-  """Returns what a run changes of its defaults on the task; it opens no file of the run.
+  """Returns the settings of a run that differ from the task's defaults, without reading files.
 
-  Raises InputError if the task or the algorithm is not known.
+  Raises InputError if the task or the algorithm is unknown.
   """
 
   def resolved(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,19 +216,19 @@ def _changes(run: run_files.Run) -> dict:
       name: value for name, value in changes.items() if name in _FILES and value not in _NO_FILES
     }
     given = {n: v for n, v in changes.items() if n not in named}
-    # Without a data_dir, no task of one's own data has defaults.
+    # Tasks on the user's own data cannot be resolved without a data_dir.
     given['data_dir'] = 'data'
     config = experiment.resolve(run.task, run.algorithm, given)
     return {**run_files.flat(config), **named}
 
-  unset = run.config.get(same_run.UNSET, ())  # They follow from the data.
+  unset = run.config.get(same_run.UNSET, ())  # These settings follow from the data.
   given = {
     name: value
     for name, value in run_files.settings_of(run).items()
     if name in settings.parameters() and name not in unset
   }
   changes = experiment.changes_of(given, resolved)
-  # Its value may follow from another change, as that of --server_learning_rate does.
+  # A value may follow from another change, as the default of --server_learning_rate does.
   whole = resolved(changes)
   for name in [*changes]:
     rest = {n: v for n, v in changes.items() if n != name}
@@ -235,33 +239,33 @@ def _changes(run: run_files.Run) -> dict:
 
 
 def check_metric(metric: str, flag: str = 'metric') -> str:
-  """Returns the name of a score, or of a target such as 'top1:0.7' of --metric."""
+  """Checks and returns the name of a score, or for --metric also of a target like 'top1:0.7'."""
   if ':' in metric and flag == 'metric':
     return targets_lib.parse_one(metric).name
   if metric not in catalog.SCORES:
     raise errors.InputError(
-      f'--{flag}={metric}: there is no such score; there are {", ".join(catalog.SCORES)}, and'
-      ' for --metric targets such as top1:0.7'
+      f'--{flag}={metric}: there is no such score; choose one of {", ".join(catalog.SCORES)}, or'
+      ' for --metric a target such as top1:0.7'
     )
   return metric
 
 
 def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
-  """Returns the run directories among and below `directories`, each once."""
+  """Returns all run directories among and below `directories`, without repetitions."""
   found: dict[pathlib.Path, pathlib.Path] = {}
   for directory in map(pathlib.Path, directories):
     runs = []
     for folder, below, _ in os.walk(directory):
       if run_files.is_run(folder):
         runs.append(pathlib.Path(folder))
-        below.clear()  # A run's own folders hold no further runs.
+        below.clear()  # There are no runs inside a run directory.
       else:
         below[:] = sorted(name for name in below if not name.startswith('.'))
     if not runs:
       what = 'no run lies in it' if directory.is_dir() else 'it does not exist'
       raise errors.InputError(
         f'{directory} is no run directory, {what}; give the --run_dir of a '
-        'launch.train, or a directory of several.'
+        'launch.train command, or a directory with several runs.'
       )
     for run in runs:
       found.setdefault(run.resolve(), run)
@@ -269,7 +273,7 @@ def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
 
 
 def main(arguments: Sequence[str]) -> None:
-  """Compares the runs named on the command line."""
+  """Compares the runs that the command line names."""
   if not arguments:
     raise errors.InputError('no run was named; give run directories: launch.compare RUN_DIR...')
   values = flags.FLAGS
@@ -287,18 +291,18 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  # Not at import, since other commands have flags of these names.
+  # Flags are not defined at import, because other commands have flags with the same names.
   for _name, _help in {
     'output': 'directory for the table and the picture; default: the directory that'
     ' the runs have in common',
     'metric': f'final score to sort by: {", ".join(catalog.SCORES)}, or a target'
-    ' such as top1:0.7; default: the first of these that the runs have',
-    'target': 'scores to which to count the rounds, such as top1:0.7,mcc:0.5;'
-    ' default: those that the runs were trained with',
-    'at': 'budgets at which to show the score that rows are sorted by, such as'
+    ' such as top1:0.7; default: the first of these scores that the runs have',
+    'target': 'scores to count the rounds to, such as top1:0.7,mcc:0.5;'
+    ' default: the --target of the runs',
+    'at': 'budgets at which to show the score of --metric, such as'
     ' rounds:1000,batches:10000,bytes:1000000',
-    'relative_to': 'run directory, such as that of algorithm centralized, whose'
-    ' final score is 100 %: adds relative scores and the rounds until 10, 50 and'
+    'relative_to': 'run directory of a reference, such as a centralized run, whose'
+    ' final score counts as 100 %. Adds relative scores and the rounds until 10, 50 and'
     ' 90 %',
     'csv': 'write only this file: a table with exact numbers, revisions and commands. Only'
     ' --columns and --relative_to apply to it',
@@ -314,7 +318,7 @@ if __name__ == '__main__':
   flags.DEFINE_integer(
     'rounds',
     None,
-    'compare the runs after this number of rounds; default: at their ends',
+    'compare the runs after this number of rounds; default: after their last rounds',
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )

@@ -1,8 +1,8 @@
-"""Writes the tables of the documentation from the results that lie beside it.
+"""Writes the tables of the documentation from files of results.
 
   python -m launch.document README.md docs/*.md [--check]
 
-A file's tables stand between two comments, of which the first says what is shown:
+Each table in a page stands between two comments. The first comment names its contents:
 
   <!-- compare docs/results/omniglot.csv --columns=top1:0.1,top1@400 -->
   <!-- compare FILE --columns=... --paper=turbosvm-fl/table3:femnist -->
@@ -16,23 +16,24 @@ A file's tables stand between two comments, of which the first says what is show
   ...
   <!-- end -->
 
-compare: a row for each method of what `launch.compare RUN_DIR... --csv=FILE` wrote,
-mean ± sample std over seeds. --columns: of that file, by their names for
-`launch.compare`: scores at the end (top1), at a round (top1@400) or in the round that
-the run chose (best.pc@1), rounds to a target (top1:0.1), and more. --paper: tables and
-their tasks, whose published numbers of the same algorithm stand beside; only rows
-without changes of their own have one. result: what `launch.reproduce
---output=docs/results` wrote, with --paper at the paper's size, with --short without
-costs and orders. verdicts: how many small results of each paper have which verdict.
-overview: a line for each result except diagrams, with its caption up to a colon, its
-small form's verdict, and from causes.csv (result,cause) there the cause of a verdict
-that is not the paper's.
-benchmark: what `launch.benchmark NAME --output=FILE` wrote, with --short only its
-ratios. table: a CSV as it is. audit: what `launch.audit` wrote as audit.csv, with the
-score of its runs. advice: the rules by which `launch.plan`
-recommends algorithms, with the comparisons in that directory on which they rest.
-Directories and files are relative to the page. --check changes nothing: exit status
-2 if a table is not that of its results.
+compare: the file of `launch.compare RUN_DIR... --csv=FILE`, with a row for each method, mean
+  ± sample std over seeds. --columns names columns as `launch.compare` does: scores at the end
+  (top1), at a round (top1@400) or in the best round (best.pc@1), rounds to a target (top1:0.1),
+  and more. --paper=TABLE:TASK adds the published numbers of each algorithm. Only published rows
+  with default settings are added.
+result: a result of `launch.reproduce --output=docs/results`. --paper shows the paper's size;
+  --short leaves out costs and orders.
+verdicts: the number of small results with each verdict, for each paper.
+overview: a line for each result except diagrams, with its caption up to a colon and the verdict
+  on its small form. If the verdict is not the paper's, the line has the cause from causes.csv
+  (result,cause) in that directory.
+benchmark: a file of `launch.benchmark NAME --output=FILE`; --short shows only the ratios.
+table: a CSV without changes.
+audit: the audit.csv of `launch.audit`, with the score of its runs.
+advice: the rules of `launch.plan`, with the comparisons in that directory that support them.
+
+Directories and files are relative to the page. --check changes nothing, and ends with exit
+status 2 if a table differs from its results.
 """
 
 import csv
@@ -54,10 +55,10 @@ from tff_xc.report import audit, tables, text_table
 
 
 def document(path: pathlib.Path) -> str:
-  """Returns a file's text with its tables written anew."""
+  """Returns a file's text with its tables rewritten from the results."""
   text = _read(path)
   opened, closed, ends = (len(each.findall(text)) for each in (_OPENING, _BLOCK, _END))
-  if not opened == closed == ends:  # The text up to the next end would be lost.
+  if not opened == closed == ends:  # Otherwise the text up to the next end would be lost.
     raise errors.InputError(
       f'{path} begins {opened:,} tables, ends {closed:,} of them, and has {ends:,} lines'
       ' <!-- end -->; put one after each table, which begins with <!-- and one of:'
@@ -83,7 +84,7 @@ def _read(path: pathlib.Path) -> str:
 
 
 def _words(words: Sequence[str], paths: str, *flags_: str) -> tuple[list[str], dict[str, str]]:
-  """Returns the words, as many as in `paths`, and the values of flags."""
+  """Returns the arguments, of which `paths` names each, and the values of flags."""
   found = [word for word in words if not word.startswith('--')]
   given = dict(w[2:].partition('=')[::2] for w in words if w.startswith('--'))
   if len(found) != len(paths.split()) or not given.keys() <= {*flags_}:
@@ -105,7 +106,7 @@ def _result(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _results(root: pathlib.Path, where: str) -> dict[str, lines_lib.Measured]:
-  """Returns what was measured of each small result, by name."""
+  """Returns the measurements of each small result, by name."""
   if not any((root / where).glob('*.csv')):
     raise ValueError(f'no result was written to {where}')
   found = registry.RESULTS.items()
@@ -113,7 +114,7 @@ def _results(root: pathlib.Path, where: str) -> dict[str, lines_lib.Measured]:
 
 
 def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line for each paper, with the counts of its small results' verdicts."""
+  """Returns a line for each paper, which counts the verdicts on its small results."""
   [where], _ = _words(words, 'DIRECTORY')
   of: dict[str, list[judge.Verdict]] = {}
   for found in _results(root, where).values():
@@ -128,7 +129,7 @@ def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _overview(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line for each result that is not a diagram: agreement, verdict and cause."""
+  """Returns a line with agreement, verdict and cause for each result, except diagrams."""
   [where], _ = _words(words, 'DIRECTORY')
   results, path = _results(root, where), root / where / CAUSES
   rows = csv.DictReader(_read(path).splitlines() if path.exists() else ())
@@ -161,7 +162,7 @@ def _in_short(why: str) -> str:
 
 
 def _benchmark(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns the tables of a benchmark, and how they were made."""
+  """Returns the tables of a benchmark, with a line on how they were measured."""
   [where], given = _words(words, 'FILE', 'short')
   return benchmark.to_markdown(json.loads((root / where).read_text('utf-8')), 'short' in given)
 
@@ -177,7 +178,7 @@ def _table(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _audit(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns what requests tell the server by each schedule."""
+  """Returns the table of what requests reveal to the server with each schedule."""
   [where], given = _words(words, 'FILE', 'metric')
   found = pd.read_csv(root / where)
   return text_table.to_markdown(audit.table(found, given.get('metric', '')))
@@ -193,7 +194,7 @@ def _advice(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns the columns of a kept table of runs, and published numbers beside."""
+  """Returns columns of a table of `compare.keep`, and columns with published numbers."""
   [where], given = _words(words, 'FILE', 'columns', 'paper')
   path = root / where
   table = tables.read_csv(path)
@@ -215,7 +216,7 @@ def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _published(name: str):
-  """Returns the metrics of a table, and its numbers by algorithm."""
+  """Returns the metrics of a published table, and its numbers by algorithm."""
   table, _, task = name.partition(':')
   if table not in registry.TABLES:
     raise ValueError(f'there is no table {table}')
@@ -237,7 +238,7 @@ _KINDS = {
   'audit': _audit,
   'advice': _advice,
 }
-# In a directory of results: why verdicts are not the paper's.
+# The file in a directory of results that says why verdicts are not the paper's.
 CAUSES = 'causes.csv'
 _OPENING = re.compile(f'<!-- ({"|".join(_KINDS)}) ')
 _BLOCK = re.compile(rf'({_OPENING.pattern}(.*?) -->(\r?\n))(.*?)(<!-- end -->)', re.DOTALL)
@@ -245,7 +246,7 @@ _END = re.compile(r'^<!-- end -->\r?$', re.MULTILINE)
 
 
 def main(arguments: Sequence[str]) -> None:
-  """Writes or checks the tables of the files on the command line."""
+  """Writes or checks the tables of the files that the command line names."""
   if not arguments:
     raise errors.InputError('no file was named: launch.document README.md')
   made = {path: document(path) for path in map(pathlib.Path, arguments)}
@@ -262,6 +263,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  # Not at import, since other commands have flags of these names.
-  flags.DEFINE_bool('check', False, 'change nothing; refuse tables that differ')
+  # Flags are not defined at import, because other commands have flags with the same names.
+  flags.DEFINE_bool('check', False, 'change nothing, and refuse tables that differ from results')
   app.run(main, __doc__)

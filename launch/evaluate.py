@@ -2,24 +2,25 @@
 
   python -m launch.evaluate --run_dir=runs/demo
 
-Prints every metric of the run's task. Writes evaluation.json. Of examples with one
-label each it also measures one client's own: those of the test where it has some
-(client_test_top1), else those it trains on (client_train_top1). Their confusion
-matrix is confusion.png and confusion.csv. Changes nothing else in the directory. The
-data must be those of the run.
+Prints every metric of the run's task and writes evaluation.json. If examples have one
+label each, the command also scores one client's own examples: its test examples
+(client_test_top1), or its training examples if it has no others (client_train_top1). Their
+confusion matrix is in confusion.png and confusion.csv. Nothing else in the directory changes.
+The data must be those of the run.
 
   python -m launch.evaluate --run_dir=runs/demo --per_client
   python -m launch.evaluate --run_dir=runs/demo --personalize=5
 
-adds the scores of every client on its own held-out examples, as a table, clients.csv and
-clients.png: of the global model, and of each client's own, which is forgotten. Train with
---client_test_fraction, unless the data say whose the test examples are. In a run whose
-clients keep heads (fedrep), these are scored, too, and clients that have one start from it.
+also scores the model on every client's own held-out examples, as a table, clients.csv and
+clients.png. The first command scores the global model. The second also scores a model that each
+client personalizes, and discards that model. Train with --client_test_fraction, unless
+the data say which client owns each test example. If clients keep heads in the run (fedrep),
+these heads are scored, too, and clients that have a head start from it.
 
   python -m launch.evaluate --run_dir=runs/demo --calibrate=100
 
-measures the model whose class rows are trained once more, on 100 virtual features of each
-class, drawn from what clients tell of their embeddings (CCVR). The run stays as it is.
+trains the class rows again before it scores the model (CCVR). They are trained on 100 virtual
+features per class, drawn from statistics of the clients' embeddings. The run does not change.
 """
 
 from __future__ import annotations
@@ -46,28 +47,28 @@ _OF_PERSONALIZE = ('personalize_part', 'personalize_learning_rate')
 
 
 def _define_flags() -> None:
-  flags.DEFINE_string('run_dir', None, 'the directory of a run')
+  flags.DEFINE_string('run_dir', None, 'directory of a run')
   settings.define_named_flags(
-    data_dir='where the data of the run are now; default: where they were',
-    split='where the file or folder of its split is',
-    test_file='where the file of its test examples is',
-    classes='where the file of its class names is',
-    encoder='the network, if it is MODULE:FUNCTION',
+    data_dir="present place of the run's data; default: their place when the run was trained",
+    split="present place of the file or folder of the run's split",
+    test_file="present place of the file of the run's test examples",
+    classes="present place of the file of the run's class names",
+    encoder='network of the run, if it is MODULE:FUNCTION',
   )
   settings.define_cache_flag()
   settings.define_picture_flag()
   flags.DEFINE_string(
     'client',
     None,
-    'id of the client whose examples the confusion matrix is of; default: among the'
-    ' first hundred clients, the one with the most training examples',
+    'id of the client whose examples the confusion matrix shows. Default: of the first hundred'
+    ' clients, the one with the most training examples',
   )
-  flags.DEFINE_bool('per_client', False, 'the scores of every client on its own held-out examples')
+  flags.DEFINE_bool('per_client', False, 'also score every client on its own held-out examples')
   flags.DEFINE_integer(
     'personalize',
     None,
-    'the same also after so many local steps of each client from the global model, with'
-    " the run's client optimizer, batches and loss; it is then forgotten",
+    'like --per_client, and also score the model that each client has after this number of local'
+    " steps from the global model, with the run's client optimizer, batches and loss",
     lower_bound=0,
     upper_bound=hp.INT32_MAX,
   )
@@ -75,14 +76,14 @@ def _define_flags() -> None:
     'personalize_part',
     None,
     ['all', 'head', 'rows'],
-    'what the steps move: all that clients train; head: the class rows that a client'
-    ' holds, all or those that its algorithm requests; rows: those of its own classes.'
+    'weights that the steps of --personalize train: all, the weights that clients train; head,'
+    ' the class rows that a client receives; rows, the class rows of its own classes.'
     ' Default: all',
   )
   app.define_float(
     'personalize_learning_rate',
     None,
-    "rate of the steps; default: the run's --client_learning_rate",
+    "learning rate of the steps of --personalize; default: the run's --client_learning_rate",
     least=0.0,
     most=1e30,
   )
@@ -125,11 +126,11 @@ def run(
   how: personalization.Personalization | None = None,
   calibrate: tuple[int, int, float | None] | None = None,
 ) -> dict[str, Any]:
-  """Evaluates, prints and writes; returns the content of evaluation.json.
+  """Evaluates a run, prints and writes the results; returns the content of evaluation.json.
 
-  `named`: see `trained.restore`. `per_client` and `how`: see `score_clients`.
-  `calibrate` are the arguments of `trained.calibrated`. Nothing else in the directory
-  changes, since the run may be training.
+  `named` is described at `trained.restore`, and `how` at `score_clients`, which runs if
+  `per_client` is true. `calibrate` has the arguments of `trained.calibrated`. No other file
+  changes, because the run may be training.
   """
   from launch import trained
   from tff_xc.measure import ranking
@@ -141,19 +142,19 @@ def run(
     found, calibration = trained.calibrated(found, *calibrate)
     result['calibrate'] = dataclasses.asdict(calibration)
   frame = None
-  if per_client:  # Before anything is measured: it may be refused.
+  if per_client:  # It comes before all other measurements, because it may be refused.
     frame = score_clients(found, how)
   train, more, confused = found.dataset.train, {}, None
   if not sparse.issparse(train.pool.labels):
     result['client'] = client = trained.choose_client(train, client)
     part, *confused = found.predictions(client)
     of = f'the {part} examples of client {wording.shown(client)}'
-    # Beside the scores of everybody's test, hence its name.
+    # The name tells it from the scores of the whole test set.
     more[f'client_{part[:5]}_top1'] = ranking.accuracy(*confused)
   elif client is not None:
     raise errors.InputError(
-      f'--client={client}: a confusion matrix is of examples with one label each,'
-      f' and those of {run_dir} have sets of labels; leave it out'
+      f'--client={client}: a confusion matrix needs examples with one label each,'
+      f' but those of {run_dir} have sets of labels; leave it out'
     )
   result |= {'metrics': found.evaluator(found.weights), **more}
   for name, value in {**result['metrics'], **more}.items():
@@ -162,7 +163,7 @@ def run(
   done, title = f'after {rounds}', f'{found.dataset.name}, {rounds}'
   chosen = trained.round_of(run_dir, trained.CHOSEN)
   if chosen not in (None, found.rounds):
-    done += f'; launch.predict and launch.export take the model of round {chosen}'
+    done += f'; launch.predict and launch.export use the model of round {chosen}'
   if frame is not None:
     result['clients'] = _summary(frame, found, how)
     _show(frame, found, how)
@@ -180,7 +181,7 @@ def run(
 
 
 def _write_confusion(confused, of: str, names, path: pathlib.Path, title: str) -> None:
-  """Writes a client's confusion matrix (FedSS, fig. 7) as table and picture."""
+  """Writes a client's confusion matrix (FedSS, fig. 7) as a table and as a picture."""
   import numpy as np
 
   from tff_xc.measure import ranking
@@ -205,9 +206,9 @@ def score_clients(
 ) -> pd.DataFrame:
   """Scores the global model on each client's own held-out examples.
 
-  Returns `client_scores.clients` with the column `clients.GLOBAL` and, unless `how` is
-  None and clients keep no models, `clients.PERSONAL`; nan of clients without such
-  examples.
+  Returns the frame of `client_scores.clients` with the column `clients.GLOBAL`. If `how` is
+  given or clients keep models, it also has the column `clients.PERSONAL`. Scores of clients
+  without held-out examples are nan.
   """
   from tff_xc.experiment import personalization
   from tff_xc.measure import client_scores
@@ -237,7 +238,7 @@ def score_clients(
 def _summary(
   frame: pd.DataFrame, found: trained.Restored, how: personalization.Personalization | None
 ) -> dict[str, Any]:
-  """Returns what evaluation.json says of the clients of each part."""
+  """Returns the entry of evaluation.json for the clients of each part."""
   from tff_xc.measure import client_scores
   from tff_xc.report import clients
 
@@ -258,7 +259,7 @@ def _summary(
 
 
 def _class_rows(found: trained.Restored) -> str:
-  """Returns which class rows a client has while it personalizes the model."""
+  """Names the class rows that a client has while it personalizes the model."""
   request = found.algorithm.tables[0].request
   if not request.selects:
     return 'all'
@@ -269,7 +270,7 @@ def _class_rows(found: trained.Restored) -> str:
 def _show(
   frame: pd.DataFrame, found: trained.Restored, how: personalization.Personalization | None
 ) -> None:
-  """Prints the table, and how many clients it leaves out."""
+  """Prints the table, and the number of clients that it leaves out."""
   from tff_xc.report import clients
 
   width = text_table.terminal_width()

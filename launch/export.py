@@ -40,26 +40,26 @@ if TYPE_CHECKING:
 
 CARD, README = 'model.json', 'README.md'
 _MADE_BY = 'launch.export'
-# By format, the file in the folder; a SavedModel is the folder itself.
+# The model file in the folder by format. A SavedModel is the folder itself.
 FILES = {'tflite': 'model.tflite', 'onnx': 'model.onnx', 'npz': 'model.npz'}
-# Whose networks have operations beyond those of TensorFlow Lite alone: sparse products,
+# Kinds of data whose networks need more than TensorFlow Lite's own operations: sparse products
 # and arrays of LSTM states.
 _SELECT = (description_lib.SPARSE, description_lib.CHARACTERS)
 
 
 def _define_flags() -> None:
-  flags.DEFINE_string('run_dir', None, 'the directory of a run')
-  flags.DEFINE_string('output', None, 'the folder to write; it may only hold an earlier export')
+  flags.DEFINE_string('run_dir', None, 'directory of a run')
+  flags.DEFINE_string('output', None, 'folder to write, a new one or one with an earlier export')
   formats = ('saved_model', *FILES)
   flags.DEFINE_enum('format', 'saved_model', formats, 'format of the model file')
   flags.DEFINE_string(
     'round',
     'chosen',
     'checkpoint to export: chosen, the best round if the run chose it by validation examples,'
-    ' else the last; last; best (by --best_by of the run, else its first score); or a'
-    ' round. A run keeps three and the best',
+    ' otherwise the last; last; best, by --best_by of the run or by its first score; or the'
+    ' number of a round. A run keeps its last three checkpoints and the best one',
   )
-  flags.DEFINE_integer('top', 5, 'classes that the model returns', lower_bound=1)
+  flags.DEFINE_integer('top', 5, 'number of classes that the model returns', lower_bound=1)
   flags.DEFINE_enum(
     'quantize',
     None,
@@ -68,7 +68,7 @@ def _define_flags() -> None:
   )
   settings.define_named_flags(
     encoder='network of the run, if it is MODULE:FUNCTION',
-    data_dir='present place of the data of the run, for --calibrate',
+    data_dir="present place of the run's data, for --calibrate",
   )
   settings.define_calibration_flags('the model is written')
   settings.define_cache_flag()
@@ -114,7 +114,7 @@ def run(
   path = pathlib.Path(output)
   if path.name in ('', '..') or (os.path.lexists(path) and not _is_export(path)):
     raise errors.InputError(
-      f'--output={path} exists, and is no export of ours alone; name a new folder'
+      f'--output={path} exists, and holds more than an earlier export; name a new folder'
     )
   found, how = _model(run_dir, form, round_wanted, named, calibrate)
   with _folder(path) as folder:
@@ -135,14 +135,14 @@ def run(
   print(f'{path}: {form} after {wording.count(found.rounds, "round")}, {size}')
   if form == 'tflite' and found.description.kind == description_lib.IMAGES:
     size = ' x '.join(map(str, found.description.shape[:2]))
-    print(f'it takes images of {size} pixels, unlike other formats: scale them before')
+    print(f'it takes images of {size} pixels only, unlike other formats: scale images before')
   return card
 
 
 def _model(
   run_dir: str, form: str, round_wanted: str, named, calibrate
 ) -> tuple[trained.Trained, dict[str, Any] | None]:
-  """Returns what is exported, and how its class rows were calibrated."""
+  """Returns the model to export, and the settings of its calibration or None."""
   from launch import trained
 
   config = run_files.read_run(run_dir, needs_metrics=False).config
@@ -151,7 +151,7 @@ def _model(
     if form != 'npz':
       trained.check_rows(
         config,
-        "give --calibrate, which trains the server's on features of all clients, or"
+        "give --calibrate, which trains the server's rows on features of all clients, or"
         ' --format=npz for the weights alone',
       )
     return found, None
@@ -160,7 +160,7 @@ def _model(
       f'--calibrate puts exact statistics of the clients into the model, and {run_dir}'
       ' is a private run, whose epsilon does not cover them; leave it out'
     )
-  # First, since it installs the runtime.
+  # `restore` comes first, because it installs the runtime.
   chosen = trained.round_of(run_dir, round_wanted)
   restored, how = trained.calibrated(trained.restore(run_dir, named, chosen), *calibrate)
   found = trained.load(run_dir, round_wanted, named)._replace(
@@ -173,10 +173,10 @@ def _model(
 
 
 def _is_export(path: pathlib.Path) -> bool:
-  """Whether a folder has an export as it was written, and nothing else."""
+  """Whether a folder has an unchanged export, and nothing else."""
   with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
     card = files.read_json(path / CARD)
-    # A file of another size was edited.
+    # A file whose size differs was edited.
     ours = {**card['files'], CARD: (path / CARD).stat().st_size}
     is_whole = _sizes(path).items() <= ours.items()
     return card['made_by'] == _MADE_BY and is_whole and not path.is_symlink()
@@ -203,7 +203,7 @@ def _folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _sizes(folder: pathlib.Path) -> dict[str, int]:
-  """Returns the bytes of all files, and 0 of empty folders, by their names."""
+  """Returns the sizes of all files in bytes, by name; empty folders have the size 0."""
   return {
     str(path.relative_to(folder)): path.lstat().st_size * (not path.is_dir())
     for path in sorted(folder.rglob('*'))
@@ -217,14 +217,14 @@ def _sizes(folder: pathlib.Path) -> dict[str, int]:
 def write(
   found: trained.Trained, folder: pathlib.Path, form: str, *, top: int = 5, quantize: str = ''
 ) -> dict[str, Any]:
-  """Writes only the model file; returns what model.json says of it."""
+  """Writes only the model file; returns its entries for model.json."""
   from tff_xc import predictor as predictor_lib
 
   kind, more = found.description.kind, {}
   with files.plain(folder) as plain:
     if form == 'npz':
       return {'arrays': _write_arrays(found.weights, plain / FILES['npz'])}
-    # Phones scale images better than this would, and tensors of a fixed size are
+    # Phones scale images better than this model would, and tensors of a fixed size are
     # faster.
     of_lite = {'any_size': False, 'rows_type': tf.float32}
     predictor = predictor_lib.Predictor(
@@ -259,7 +259,7 @@ def _write_arrays(weights: classifier.ModelWeights, file: pathlib.Path) -> dict[
 
 
 def _save(predictor: predictor_lib.Predictor, folder, kind: str) -> None:
-  # The LSTM's gradients refer to tensors of the graph that they are of.
+  # The LSTM's gradients refer to tensors of their graph, so they cannot be saved.
   gradients = kind != description_lib.CHARACTERS
   tf.saved_model.save(
     predictor,
@@ -288,7 +288,7 @@ def _write_tflite(
         converter.target_spec.supported_ops = [ops.TFLITE_BUILTINS, ops.SELECT_TF_OPS]
         converter._experimental_lower_tensor_list_ops = False
       data = converter.convert()
-  except Exception as e:  # Its own kind, which is in no public module.
+  except Exception as e:  # The converter's exceptions are in no public module.
     why = str(e).strip().splitlines() or [repr(e)]
     raise errors.InputError(
       f'--format=tflite: TensorFlow Lite cannot convert this network ({why[-1][:200]});'
@@ -301,10 +301,10 @@ def _write_tflite(
 
 
 def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict[str, Any]:
-  """Returns what model.json says of any format.
+  """Returns the entries of model.json that all formats have.
 
-  Of a private run it says nothing that depends on the data, except the model and what
-  the noise covers: see docs/privacy.md.
+  For a private run, no entry depends on the data, except those that the noise covers: see
+  docs/privacy.md.
   """
   config, model = found.config, found.model
   description = dataclasses.asdict(found.description)
@@ -343,20 +343,20 @@ def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict[st
 
 
 _RAW = {
-  description_lib.IMAGES: 'uint8 pixels of images of one size, [B, {dims}]; they are'
-  ' scaled and cropped as in training',
-  description_lib.ROWS: 'rows of numbers as in the table, [B, {shape[0]}]; they are'
-  ' standardized inside',
+  description_lib.IMAGES: 'uint8 pixels of images of one size, [B, {dims}]; the model'
+  ' scales and crops them as in training',
+  description_lib.ROWS: 'rows of numbers as in the table, [B, {shape[0]}]; the model'
+  ' standardizes them',
   description_lib.SPARSE: 'sparse features in compressed rows: ids below {features},'
-  ' their values, and row_splits from 0 to the number of ids, one more than examples',
+  ' their values, and row_splits from 0 to the number of ids, one more than there are examples',
   description_lib.CHARACTERS: 'ASCII codes of {shape[0]} characters; a character'
   ' outside the alphabet counts as a space',
 }
 _HISTORIES = (
-  'items that users had, in compressed rows: ids are places in `classes.csv`; of the'
-  ' last {history} items of a user, the last one has the value 1, the one before 1/2,'
-  ' then 1/3; row_splits go from 0 to the number of ids, one more than users. Items that'
-  ' a user has are among the results'
+  'previous items of users, in compressed rows: ids are places in `classes.csv`; the last'
+  ' {history} items of each user have the values 1, 1/2, 1/3, ..., the newest item first;'
+  ' row_splits go from 0 to the number of ids, one more than there are users. The results may'
+  ' include items that the user already has'
 )
 _USES = {
   'saved_model': """
@@ -384,11 +384,11 @@ rows = weights['class_rows']
 
 
 def _privacy(told: Mapping[str, Any]) -> str:
-  """Returns what the README says of a private model."""
+  """Returns the sentence of the README about privacy."""
   if told['noise_seed'] == 'public':
     return (
-      '**Not private**: its noise follows from a public seed (`--dp_noise_seed=public`),'
-      ' so that anybody can subtract it.'
+      '**Not private**: the noise follows from a public seed (`--dp_noise_seed=public`),'
+      ' so anybody can subtract it.'
     )
   if told['epsilon'] is None:
     return '**Trained with differential privacy**; its epsilon was not measured.'
@@ -399,7 +399,7 @@ def _privacy(told: Mapping[str, Any]) -> str:
 
 
 def _readme(card: Mapping[str, Any]) -> str:
-  """Returns the card for people."""
+  """Returns the README, which describes the card in words."""
   about = card['description']
   shape = about['shape']
   how = about['preprocessing']
@@ -410,12 +410,12 @@ def _readme(card: Mapping[str, Any]) -> str:
     features=how.get('num_features', 0),
   )
   if card['format'] == 'tflite' and about['kind'] == description_lib.IMAGES:
-    raw = f'uint8 images of {" x ".join(map(str, shape))} pixels, which have to be scaled before'
+    raw = f'uint8 images of {" x ".join(map(str, shape))} pixels; scale other images to this size'
   arguments = ', '.join(f'{name}={name}' for name in card.get('inputs', {}))
   means = [
     f'**It takes** {raw}.',
-    f'**It returns** `classes`, the {card["top"]} best of each example, best first;'
-    ' `scores`, their logits (of hashed labels the mean or median over their'
+    f'**It returns** `classes`, the {card["top"]} best classes of each example, best first;'
+    ' `scores`, their logits (for hashed labels, the mean or median over their'
     f' buckets); and `embedding`, {wording.count(card["embedding_dim"], "number")}.',
   ]
   if card['format'] == 'npz':
@@ -448,7 +448,7 @@ def _readme(card: Mapping[str, Any]) -> str:
       '```',
       '',
       f'Licence of the data: {card["data_licence"] or "unknown to this program"}.'
-      ' `model.json` has all else.',
+      ' `model.json` has further facts.',
       '',
     ]
   )

@@ -2,12 +2,13 @@
 
   python -m launch.list tasks|algorithms|encoders|metrics|benchmarks|tables
 
-tasks: classes, size, the files that they need, and published results;
-algorithms: the paper that introduced each, their answers to the four questions of a
-round, and their own hyper-parameters; encoders: networks of tasks of images (--encoder); metrics: their
-unit, and whether higher or lower values are better; benchmarks: their measurement,
-contenders and sizes; tables: published tables and figures, what each needs, and
-whether it can run here.
+tasks: their classes, sizes, required files and published results;
+algorithms: the papers that introduced them, their answers to the four questions of a
+round, and their own hyper-parameters;
+encoders: networks for images and items (--encoder);
+metrics: their units, and whether higher or lower values are better;
+benchmarks: their measurements, contenders and sizes;
+tables: published tables and figures, the data that each needs, and whether they are here.
 """
 
 import functools
@@ -50,8 +51,8 @@ def _algorithms(width: int) -> str:
     lacks = [n for n in shared if n not in algorithm.names]
     if own or lacks:
       taken.append([name, ', '.join(own), ', '.join(lacks)])
-  about = f'All take {", ".join(shared)}, but for those that a line has under "not".'
-  about += ' `launch.train --help --algorithm=NAME` tells what each is, with its value.'
+  about = f'All algorithms take {", ".join(shared)}, except those listed under "not".'
+  about += ' `launch.train --help --algorithm=NAME` describes each of them, with its value.'
   shown = _blocks(answers, taken, width=width)
   return f'{shown}\n{textwrap.fill(about, width)}\n'
 
@@ -86,7 +87,7 @@ def _benchmarks(width: int) -> str:
 
 
 def _values(size) -> str:
-  """Returns a size, or those that a benchmark has one after another."""
+  """Returns a size as text, or several sizes, separated by commas."""
   values = list(map(str, size)) if isinstance(size, tuple) else [str(size)]
   return ','.join(values) if len(values) <= 3 else f'{values[0]}..{values[-1]}'
 
@@ -102,9 +103,9 @@ def _tables(width: int) -> str:
       told = _of_rows(form.rows, directory)
       needs.append([f'{name} --scale=real', form.what, told])
   about = (
-    'small: what `launch.reproduce NAME` measures in minutes, or in hours with'
-    ' --scale=real; needs: the data of that, or else of --scale=paper, looked for in'
-    f' {directory} and not read. `launch.reproduce NAME --scale=paper'
+    'small: the runs of `launch.reproduce NAME` in minutes, or with --scale=real in hours.'
+    ' needs: the data for --scale=real, or else for --scale=paper, which are only looked for in'
+    f' {directory}, not read. `launch.reproduce NAME --scale=paper'
     ' --finished_only` shows the published numbers.'
   )
   shown = _blocks(captions, needs, width=width)
@@ -112,7 +113,7 @@ def _tables(width: int) -> str:
 
 
 def _needs(each: table_lib.Result, directory: str) -> tuple[str, str]:
-  """Returns a table's small form, and the data it needs, missing ones marked."""
+  """Returns the text of a table's small form, and the data that it needs; missing are marked."""
   if isinstance(each, table_lib.Formula):
     return 'formulas', 'nothing'
   if isinstance(each, table_lib.Diagram):
@@ -124,7 +125,7 @@ def _needs(each: table_lib.Result, directory: str) -> tuple[str, str]:
 
 
 def _of_rows(rows: Sequence[table_lib.Row], directory: str) -> str:
-  """Returns the tasks of rows that need data, with what is missing."""
+  """Returns the tasks of rows that need data, and marks those whose data are missing."""
   names = dict.fromkeys(row.task for row in rows)
   told = [_told(name, directory) for name in names if tasks.get(name).find]
   return ', '.join(told) or 'nothing'
@@ -132,7 +133,7 @@ def _of_rows(rows: Sequence[table_lib.Row], directory: str) -> str:
 
 @functools.cache
 def _told(word: str, directory: str) -> str:
-  """Returns a word; after a task whose data are not all there it says so."""
+  """Returns a word. If it is a task whose data are incomplete, a note is added."""
   if word not in tasks.TASKS or not tasks.get(word).find:
     return word
   lacks = task_lib.state(tasks.get(word).find, directory)
@@ -150,7 +151,7 @@ _LISTS = {
 
 
 def main(arguments: Sequence[str]) -> None:
-  """Prints the list named on the command line."""
+  """Prints the list that the command line names."""
   if len(arguments) != 1 or arguments[0] not in _LISTS:
     *first, last = _LISTS
     given = f'{" ".join(arguments)!r}: ' if arguments else ''

@@ -1,7 +1,7 @@
-"""What this machine is and holds, and whether it can run the project.
+"""Describes this machine, and checks whether it can run the project.
 
-`python -m launch.plan` without flags prints the checks. That the packages are there and
-of the right versions, `tff_xc` itself checks when it is imported.
+`python -m launch.plan` without flags prints the checks. `tff_xc` itself checks when it is
+imported that the packages are installed in the right versions.
 """
 
 import contextlib
@@ -20,20 +20,20 @@ from tff_xc.lazy import tf, tff
 from tff_xc.runtime import registry as runtimes
 
 _REQUIREMENTS = pathlib.Path(__file__).resolve().parents[1] / 'requirements.txt'
-# The demo's peak is below the first, although TFF's worker holds a second copy of the
-# values of its computations.
+# The demo's peak memory is below LEAST_MEMORY, although TFF's worker holds a second copy of
+# the values of its computations.
 LEAST_MEMORY, LEAST_DISK = 2 * 2**30, 2**30
-# The widest of these that a processor has decides what TensorFlow's kernels run.
+# TensorFlow's kernels use the widest of these instruction sets that a processor has.
 _INSTRUCTIONS = {'avx512_vnni': 'AVX-512 VNNI', 'avx512f': 'AVX-512', 'avx2': 'AVX2'}
 _CPUINFO = pathlib.Path('/proc/cpuinfo')
 _GPUS = pathlib.Path('/proc/driver/nvidia/gpus')
 _REINSTALL = 'install the pinned packages anew with `make clean venv`'
-# A check's name, its finding, and the cure of a problem; '': there is none.
+# The name of a check, its finding, and the cure of a problem; '': there is no problem.
 Check = tuple[str, str, str]
 
 
 def describe() -> dict[str, Any]:
-  """Returns the processor's name, the number of cores, and NVIDIA's GPUs."""
+  """Returns the processor's name, the number of cores, and the NVIDIA GPUs."""
   told = [path.read_text() for path in sorted(_GPUS.glob('*/information'))]
   gpus = re.findall(r'^Model:\s*(.+)', '\n'.join(told), re.MULTILINE)
   return {'cpu': processor(), 'cores': os.cpu_count(), 'gpus': gpus}
@@ -42,8 +42,8 @@ def describe() -> dict[str, Any]:
 def processor() -> str:
   """Returns this machine's processor: 'AMD EPYC (family 25, model 1, AVX2)'.
 
-  Names such as 'AMD EPYC' leave open which instructions there are, and these decide
-  which kernels run.
+  A name such as 'AMD EPYC' does not tell the instruction sets, which decide the kernels
+  that run.
   """
   first = _read(_CPUINFO).partition('\n\n')[0]
   told = dict(re.findall(r'^(.+?)\s*: *(.*)$', first, re.MULTILINE))
@@ -57,15 +57,15 @@ def processor() -> str:
 
 
 def peak_bytes(root: int) -> int:
-  """Returns the sum of peak resident sizes (VmHWM) at and below the process `root`.
+  """Returns the sum of the peak resident sizes (VmHWM) of the process `root` and its children.
 
-  It is an upper bound if the processes peaked at different times or share pages.
+  The sum is an upper bound if the processes peaked at different times or share pages.
   """
   total = 0
   with contextlib.suppress(psutil.NoSuchProcess):
     process = psutil.Process(root)
     for each in [process, *process.children(recursive=True)]:
-      # psutil knows no peaks of other processes; one may just have ended.
+      # psutil does not know the peaks of other processes. A process may just have ended.
       with contextlib.suppress(OSError):
         status = pathlib.Path(f'/proc/{each.pid}/status').read_text()
         found = re.search(r'^VmHWM:\s+(\d+) kB', status, re.MULTILINE)
@@ -78,7 +78,7 @@ def _read(path: pathlib.Path) -> str:
 
 
 def checks() -> Iterator[Check]:
-  """Makes all checks; those that need TensorFlow are the last."""
+  """Makes all checks. Those that need TensorFlow come last."""
   versions = environment.describe()['versions']
   pins = dict(re.findall(r'^([\w.-]+)==(\S+)', _read(_REQUIREMENTS), re.MULTILINE))
   wrong = [f'{n} {pins[n]}' for n in pins if versions.get(n, pins[n]) != pins[n]]
@@ -86,7 +86,7 @@ def checks() -> Iterator[Check]:
   yield 'packages', ', '.join(map(' '.join, versions.items())), cure
   system, kind, cure = platform.system(), platform.machine(), ''
   if (system, kind) != ('Linux', 'x86_64'):
-    cure = 'use Linux on x86-64: TFF is not built for another'
+    cure = 'use Linux on x86-64: TFF is not built for other platforms'
   elif not re.search(r'^flags\s*:.*\bavx\b', _read(_CPUINFO), re.MULTILINE):
     cure = 'use a processor or a virtual machine with AVX: TensorFlow needs it'
   cores = wording.count(len(os.sched_getaffinity(0)), 'core')
@@ -113,7 +113,7 @@ def checks() -> Iterator[Check]:
 
 
 def _sum(runtime: str) -> int:
-  """Adds 1, 2 and 3 by a federated computation on a runtime."""
+  """Adds 1, 2 and 3 with a federated computation on a runtime."""
   import numpy as np
 
   @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))

@@ -6,12 +6,12 @@
 
 DATA is a folder, tar or zip of images with a folder for each class; a table
 (.csv, .tsv, .jsonl, .ndjson, .parquet); the official files of CIFAR-10 or
-CIFAR-100; text of the Extreme Classification Repository; an .npz with y and
-client; or LEAF's JSON. Rules of published splits take the files of the data's
-owners. DIR gets federated_train.csv (user_id,image_id,class), test.csv, classes.csv,
-summary.json and pictures, all of them or none. A DIR that holds anything else is
-refused. The same data, rule and seed give the same files.
---inspect describes a split file that somebody else made.
+CIFAR-100; text of the Extreme Classification Repository; an .npz with y and client; or
+LEAF's JSON. Rules of published splits need the files that the owners of the data distribute.
+The command writes federated_train.csv (user_id,image_id,class), test.csv, classes.csv,
+summary.json and pictures to DIR, either all of them or none. A DIR that holds anything else
+is refused. The same data, rule and seed give the same files. --inspect describes an existing
+split file.
 """
 
 import sys
@@ -27,7 +27,7 @@ from tff_xc.report import pictures, text_table
 
 
 def _flags() -> dict[str, str]:
-  """Returns what the flags of all rules mean, by name."""
+  """Returns the help texts of the flags of all rules, by name."""
   meanings: dict[str, dict[str, list[str]]] = {}
   for name, rule in rules.RULES.items():
     for flag in rule.flags:
@@ -42,7 +42,7 @@ def _flags() -> dict[str, str]:
 def make(
   request: rules.Request | None, path: str, columns: Mapping[str, str | None], output: str | None
 ) -> str:
-  """Makes a split, unless it is in `output` already; returns the tables."""
+  """Makes a split, unless `output` has it already; returns the tables."""
   from datasets.readers import tables
   from datasets.splits import making
 
@@ -66,7 +66,7 @@ def make(
 
 
 def main(arguments: Sequence[str]) -> None:
-  """Makes or inspects the split named on the command line."""
+  """Makes or inspects the split that the command line names."""
   values = flags.FLAGS
   columns = {n: values[f'{n}_column'].value for n in ('label', 'user', 'id')}
   settings.use_picture_format()
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str]) -> None:
 def _usage(arguments: Sequence[str]) -> str:
   """Returns the text of `--help` above the flags, and removes the flags of other rules.
 
-  Without a rule it lists the rules by name.
+  Without a rule, the text lists the rules.
   """
   if arguments:
     name, rule = arguments[0], rules.get(arguments[0])
@@ -112,35 +112,38 @@ def _usage(arguments: Sequence[str]) -> str:
 
 
 def _define_flags() -> None:
-  flags.DEFINE_string('input', None, 'the data to split')
-  flags.DEFINE_string('output', None, 'the folder to write, a new one')
-  flags.DEFINE_string('inspect', None, 'a split file to describe')
-  flags.DEFINE_integer('seed', 0, 'seed of all draws', lower_bound=0, upper_bound=hp.INT32_MAX)
+  flags.DEFINE_string('input', None, 'data to split')
+  flags.DEFINE_string('output', None, 'new folder to write')
+  flags.DEFINE_string('inspect', None, 'split file to describe')
+  flags.DEFINE_integer(
+    'seed', 0, 'seed of all random draws', lower_bound=0, upper_bound=hp.INT32_MAX
+  )
   app.define_float(
     'test_fraction',
     0.0,
-    'share of every class to hold out, of an input without a test part',
+    'share of every class to hold out as test set, if the input has no test set',
     least=0.0,
     most=0.5,
   )
   flags.DEFINE_integer(
     'test_per_class',
     0,
-    'examples of every class to hold out, and half of a class that has fewer',
+    'number of examples of every class to hold out as test set; half of a class that has fewer',
     lower_bound=0,
     upper_bound=hp.INT32_MAX,
   )
-  flags.DEFINE_string('label_column', 'class', 'column of the class in a table')
+  flags.DEFINE_string('label_column', 'class', 'column of a table that has the classes')
   flags.DEFINE_string(
     'user_column',
     None,
-    'column of the user in a table, where NA is nobody; default user_id, if the table has it',
+    'column of a table that has the users, where NA means no user. Default: user_id, if the'
+    ' table has it',
   )
   flags.DEFINE_string(
     'id_column',
     None,
-    'column of the ids in a table; default image_id, if the table has it, and'
-    ' else the number of the row, from 0',
+    'column of a table that has the ids. Default: image_id, if the table has it, otherwise the'
+    ' row numbers from 0',
   )
   settings.define_cache_flag()
   settings.define_picture_flag()

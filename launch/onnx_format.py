@@ -1,4 +1,4 @@
-"""Writes ONNX by tf2onnx, an extra, and the operations of sparse text that it lacks."""
+"""Writes ONNX files with the optional tf2onnx, and adds operations that it lacks."""
 
 import logging.handlers
 import os
@@ -10,14 +10,14 @@ _INSTALL = "pip install --no-deps 'tf2onnx==1.17.0' 'onnx==1.17.0'"
 
 
 def write(function, path: str | os.PathLike) -> None:
-  """Writes a `tf.function` with an input signature; InputError if it cannot be."""
+  """Writes a `tf.function` with an input signature; raises InputError if that is impossible."""
   try:
     import tf2onnx
   except ModuleNotFoundError as e:
     raise errors.InputError(
       f'--format=onnx needs {e.name}, which is not installed: {_INSTALL}'
     ) from e
-  # What it cannot convert it logs, and writes a file that nothing can run.
+  # tf2onnx only logs what it cannot convert, and then writes a file that cannot run.
   logged = logging.handlers.BufferingHandler(capacity=1000)
   logged.setLevel(logging.ERROR)
   tf2onnx.logging.set_level(logging.ERROR)
@@ -36,7 +36,7 @@ def write(function, path: str | os.PathLike) -> None:
       },
     )
     why = logged.buffer[-1].getMessage() if logged.buffer else ''
-  except Exception as e:  # It raises anything for a graph that it does not know.
+  except Exception as e:  # tf2onnx may raise any exception for an unknown graph.
     why = str(e) or repr(e)
   finally:
     log.removeHandler(logged)
@@ -49,7 +49,7 @@ def write(function, path: str | os.PathLike) -> None:
 
 
 def _sparse_product(graph, node, name, args):
-  """Makes a sparse times a dense matrix of ONNX's operations."""
+  """Builds the product of a sparse and a dense matrix from ONNX operations."""
   del name, args
   places, values, shape, dense = node.input
   make, outputs = graph.make_node, node.output
@@ -70,7 +70,7 @@ def _sparse_product(graph, node, name, args):
 
 
 def _scatter(graph, node, name, args):
-  """Adds what has the same place, as TensorFlow does and tf2onnx does not."""
+  """Adds updates of the same index, as TensorFlow does and tf2onnx does not."""
   del name, args
   places, updates, shape = node.input
 

@@ -29,14 +29,15 @@ flags.DEFINE_string(
   'round',
   'chosen',
   'with --run_dir: checkpoint to use: chosen, the best round if the run chose it by'
-  ' validation examples, else the last; last; best; or the number of a round',
+  ' validation examples, otherwise the last; last; best; or the number of a round',
 )
 flags.DEFINE_integer('top', 5, 'number of classes to print for each input', lower_bound=1)
 flags.DEFINE_string('output', None, '.csv file to write; default: print one line per input')
 flags.DEFINE_string(
   'label_column',
   None,
-  "column of a table with the true classes; default: that of the run's table, if it is there",
+  "column of a table that has the true classes; default: the column of the run's table, if the"
+  ' input has it',
 )
 flags.DEFINE_enum(
   'corrupt',
@@ -76,10 +77,10 @@ def main(arguments) -> None:
       ' launch.export wrote'
     )
   if values.model:
-    why = 'is of --run_dir, and does not apply to --model; leave it out'
+    why = 'applies to --run_dir, and not to --model; leave it out'
     settings.refuse(('round', 'encoder'), why)
   if bool(values.neighbors) != bool(values.gallery):
-    raise errors.InputError('give --neighbors and --gallery together, or none of them')
+    raise errors.InputError('give --neighbors and --gallery together, or neither of them')
   if not values.neighbors and (values.picture or values['index'].present):
     raise errors.InputError('--picture and --index need --neighbors and --gallery')
   for name, endings in (('output', ('.csv',)), ('picture', ('.png', '.pdf', '.svg'))):

@@ -21,22 +21,22 @@ from tff_xc.data import description as description_lib
 from tff_xc.measure import catalog, neighbors as neighbors_lib, ranking
 from tff_xc.report import run_files
 
-# Scores of all classes in memory at once, and the largest block of examples.
+# The largest number of scores in memory at once, and of examples in a block.
 _SCORES, _BLOCK = 2**24, 256
-# Queries by which an index is held against the exact answer.
+# The number of queries for which an approximate index is compared with the exact answer.
 _CHECKED = 1000
-# Rows and columns of a picture of neighbours.
+# The largest numbers of rows and columns in a picture of neighbours.
 _ROWS, _COLUMNS = 8, 10
 
 
 class Model(NamedTuple):
-  """A trained model, of a run or of a file."""
+  """A trained model from a run or from an exported file."""
 
   description: description_lib.Description
-  class_names: list[str] | None  # None: they are their numbers.
-  top: int  # Classes that it gives at most.
+  class_names: list[str] | None  # None: class numbers serve as names.
+  top: int  # The largest number of classes that the model returns.
   # Raw examples -> classes int32 [B, k], scores float32 [B, k], embedding float32
-  # [B, ...]; arguments are those of `predictor.Predictor`.
+  # [B, ...]. The arguments are those of `predictor.Predictor`.
   predict: Callable[..., Mapping[str, np.ndarray]]
 
 
@@ -56,11 +56,11 @@ def run(
   corrupt: str = '',
   named: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
-  """Predicts, prints or writes; returns the scores. Flags are those of `predict`."""
+  """Predicts, and prints or writes the results; returns scores. See the flags of `predict`."""
   for path in filter(None, (output, picture)):
     _check_written(path, [*inputs, *filter(None, [gallery])])
   neighbors_lib.check(index)
-  # Enough ranks for all metrics.
+  # All metrics need this number of ranks.
   most = max(top, *catalog.AT)
 
   def read(paths, of):
@@ -77,7 +77,7 @@ def run(
     found = of_file(model)
     if found.top < min(top, found.description.num_classes):
       raise errors.InputError(
-        f'--top={top}: {model} gives {wording.count(found.top, "class")}; ask for'
+        f'--top={top}: {model} returns only {wording.count(found.top, "class")}; ask for'
         f' fewer, or export it with --top={top}'
       )
     queries = read(inputs, found)
@@ -136,9 +136,9 @@ def run(
   _tell_damaged(damaged, queries)
   if short:
     known = found.description.num_classes
-    why = f'the model knows {known:,}, and they have others of these'
+    why = f'the model knows only {known:,} items, and the users already have the others'
     if found.top < known and model:
-      why = f'of the {found.top} that it gives; export it with a larger --top'
+      why = f'the model returns only {found.top} items; export it with a larger --top'
     print(
       f'warning: {wording.count(short, queries.noun)} with fewer than {top} new items: {why}',
       file=sys.stderr,
@@ -161,12 +161,12 @@ def run(
 
 
 def _tell_damaged(damaged: Sequence[tuple[int, str, str]], inputs) -> None:
-  """Says in a line how many images are left out."""
+  """Prints the number of images that are left out."""
   if damaged:
     _, name, why = damaged[0]
     print(
       f'warning: {len(damaged):,} of {wording.count(inputs.count, inputs.noun)} left'
-      f' out, first {wording.shown(name)}: {wording.shown(why)} (--corrupt=fail: an'
+      f' out, first {wording.shown(name)}: {wording.shown(why)} (--corrupt=fail makes this an'
       ' error)',
       file=sys.stderr,
     )
@@ -179,21 +179,21 @@ def _check_written(path: str, inputs: Sequence[str]) -> None:
   for source in inputs:
     both = os.path.exists(path) and os.path.exists(source)
     if both and os.path.samefile(path, source):
-      raise errors.InputError(f'{path} is read, too; name another file')
+      raise errors.InputError(f'{path} is read as an input, too; name another file')
 
 
 @contextlib.contextmanager
 def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
   """Yields a function that writes a row to a CSV, or prints it."""
   if output is None:
-    # Classes, and after a semicolon the neighbors.
+    # A line has the classes, and after a semicolon the neighbors.
     classes = sum(name.startswith('class_') for name in heading)
 
     def show(row):
       pairs = [
         f'{wording.shown(name)} {value}'
         for name, value in zip(row[1::2], row[2::2], strict=True)
-        if name  # A user may have taken all others.
+        if name  # Places are empty if the user already has all other items.
       ]
       near = '; nearest: ' + ', '.join(pairs[classes:]) if pairs[classes:] else ''
       nothing = 'no new item' if row[1:] else 'left out'
@@ -222,7 +222,7 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
 
 
 def _of_trained(found: trained.Trained, top: int) -> Model:
-  """Returns the model of a run, which gives `top` classes at most."""
+  """Returns the model of a run, which returns at most `top` classes."""
   predictor = predictor_lib.Predictor(found.model, found.weights, found.description, top)
 
   def predict(*raw):
@@ -234,7 +234,7 @@ def _of_trained(found: trained.Trained, top: int) -> Model:
 
 
 def _symbols(description: description_lib.Description) -> list[str] | None:
-  """Returns the classes of a model that continues text, one character each."""
+  """Returns the characters that a model of text predicts; None for other models."""
   if description.kind == description_lib.CHARACTERS:
     symbols = [*description.preprocessing['alphabet']]
     return symbols if len(symbols) == description.num_classes else None
@@ -242,7 +242,7 @@ def _symbols(description: description_lib.Description) -> list[str] | None:
 
 
 def of_file(folder: str) -> Model:
-  """Loads what launch.export wrote; InputError for what is missing or damaged."""
+  """Loads an export of launch.export; raises InputError if it is missing or damaged."""
   path = pathlib.Path(folder)
   if not (path / exporting.CARD).is_file():
     raise errors.InputError(
@@ -254,7 +254,7 @@ def of_file(folder: str) -> Model:
     form, top = card['format'], int(card['top'])
     if not 0 < top <= description.num_classes:
       raise ValueError(f'top is {top}')
-    # JSON keeps no order that would mean something, and weights alone have no inputs.
+    # The order of keys in JSON has no meaning. An export of weights alone has no inputs.
     arguments = description_lib.ARGUMENTS[description.kind] if form in LOADERS else ()
     types = {name: np.dtype(card['inputs'][name]['dtype']) for name in arguments}
     names = _symbols(description)
@@ -266,7 +266,7 @@ def of_file(folder: str) -> Model:
     ) from e
   if form not in LOADERS:
     raise errors.InputError(
-      f'--model={path} is of the form {wording.shown(form)}, which has only weights;'
+      f'--model={path} has the format {wording.shown(form)}, which has only weights;'
       f' export it as {", ".join(LOADERS)}, or give --run_dir'
     )
   try:
@@ -274,7 +274,7 @@ def of_file(folder: str) -> Model:
       call = LOADERS[form](plain)
   except errors.InputError:
     raise
-  except Exception as e:  # Each library has errors of its own.
+  except Exception as e:  # Each library has its own exceptions.
     lines = str(e).strip().splitlines() or [type(e).__name__]
     raise errors.InputError(
       f'--model={path} cannot be loaded ({wording.shown(lines[0])[:200]}); export it again'
@@ -293,7 +293,7 @@ def of_file(folder: str) -> Model:
 def _saved_model(path: pathlib.Path) -> Callable:
   loaded = tf.saved_model.load(str(path))
 
-  def call(arguments):  # The signature alone would lose its variables.
+  def call(arguments):  # `loaded` must stay alive, because it owns the signature's variables.
     signature = loaded.signatures['serving_default']
     return signature(**{name: tf.constant(x) for name, x in arguments.items()})
 
@@ -311,14 +311,14 @@ def _onnx(path: pathlib.Path) -> Callable:
     import onnxruntime
   except ModuleNotFoundError as e:
     raise errors.InputError(
-      'models of the form onnx need onnxruntime: run `pip install onnxruntime`'
+      'models in onnx format need onnxruntime: run `pip install onnxruntime`'
     ) from e
   session = onnxruntime.InferenceSession(str(path / exporting.FILES['onnx']))
   names = [output.name for output in session.get_outputs()]
   return lambda arguments: dict(zip(names, session.run(None, arguments), strict=True))
 
 
-# Of each format: folder -> a function of raw examples, arrays by name, that runs it.
+# Loaders by format. Each maps a folder to a function of raw examples (arrays by name).
 LOADERS = {'saved_model': _saved_model, 'tflite': _tflite, 'onnx': _onnx}
 
 
@@ -326,10 +326,10 @@ LOADERS = {'saved_model': _saved_model, 'tflite': _tflite, 'onnx': _onnx}
 
 
 def _scores(model: Model, blocks: Sequence[tuple[np.ndarray, Any]]) -> tuple[dict[str, float], int]:
-  """Returns means over the inputs whose label the model knows, and how many these are.
+  """Returns mean scores over the inputs whose label the model knows, and their number.
 
-  `blocks` has predictions int [B, k], best first, and labels as of `raw_examples`. The
-  means are top1 and top5, or of sets of labels p@k, hit@k, recall@k and ndcg@k.
+  `blocks` has predictions int [B, k], best first, and labels as in `raw_examples`. The scores
+  are top1 and top5, or for label sets p@k, hit@k, recall@k and ndcg@k.
   """
   if not blocks:
     return {}, 0
@@ -359,7 +359,7 @@ def _scores(model: Model, blocks: Sequence[tuple[np.ndarray, Any]]) -> tuple[dic
 
 
 class _Neighbors:
-  """The nearest inputs of a gallery."""
+  """Finds the nearest inputs of a gallery."""
 
   def __init__(self, model: Model, gallery, k: int, kind: str):
     self._names, self._keys, labels, points, damaged = [], [], [], [], []
@@ -380,12 +380,12 @@ class _Neighbors:
     self._labels = np.array(labels, object)
     self._k, self._kind, self._image = k, kind, gallery.image
     self._index = neighbors_lib.build(kind, np.concatenate(points))
-    # The first rows of a picture, what each query with a label has hit, and the first
-    # queries with their keys and what was found.
+    # The first rows for a picture; for each query with a label, whether its first k neighbors
+    # include that label; and the first queries with their keys and neighbors.
     self._drawn, self._hits, self._first = [], [], []
 
   def add(self, rows: list[list], block, embeddings: np.ndarray) -> None:
-    """Appends names and distances of the nearest to rows, a row for each input."""
+    """Appends the names and distances of the nearest inputs to `rows`, one row per input."""
     queries = neighbors_lib.unit(embeddings)
     found = self._without_self(self._index, queries, block.keys)
     if len(self._first) * _BLOCK < _CHECKED:
@@ -402,7 +402,7 @@ class _Neighbors:
         self._drawn.append((row[0], numbers, far))
 
   def _without_self(self, index, queries, keys: list) -> np.ndarray:
-    """Returns int64 [q, k], the nearest that have another key, and -1."""
+    """Returns the nearest inputs with a different key, int64 [q, k], filled up with -1."""
     kept = np.full([len(queries), self._k], -1, np.int64)
     found = index.find(queries, min(self._k + 1, len(self._names)))
     for row, (numbers, key) in enumerate(zip(found, keys, strict=True)):
@@ -411,14 +411,14 @@ class _Neighbors:
     return kept
 
   def scores(self) -> dict[str, float]:
-    """Returns R@k, if all of the gallery have labels; prints the recall of an index."""
+    """Returns R@k, if all gallery inputs have labels. Prints the recall of an approximate index."""
     if self._kind != neighbors_lib.EXACT:
       exact = neighbors_lib.Exact(self._index.points)
       of_exact = [self._without_self(exact, queries, keys) for queries, keys, _ in self._first]
       found = np.concatenate([of_index for *_, of_index in self._first])
       print(
-        f'{self._kind} holds {neighbors_lib.recall(found, np.concatenate(of_exact)):.4f} of the exact'
-        f' {self._k} neighbors, on {wording.count(len(found), "input")}'
+        f'{self._kind} finds {neighbors_lib.recall(found, np.concatenate(of_exact)):.4f} of the exact'
+        f' {self._k} neighbors of {wording.count(len(found), "input")}'
       )
     kinds = {*self._labels.tolist()}
     if not self._hits or None in kinds or len(kinds) == 1:
@@ -443,9 +443,9 @@ class _Neighbors:
 
 
 def _texts(block) -> list[str | None]:
-  """Returns the inputs' own labels: an image's folder, or a column's; else None.
+  """Returns the labels of the inputs (an image's folder, or a column), or None for each.
 
-  The model need not know these classes.
+  They may be classes that the model does not know.
   """
   if block.folders:
     return [folder or None for folder in block.folders]

@@ -33,7 +33,7 @@ from tff_xc import errors
 
 
 def main(arguments: Sequence[str]) -> None:
-  """Measures the results named on the command line."""
+  """Measures the results that the command line names."""
   if not arguments:
     raise errors.InputError(
       'name a table or figure, a paper or all: fedmlh/table5, fedss, all;'
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  # Not at import, since other commands have flags of these names.
+  # Flags are not defined at import, because other commands have flags with the same names.
   settings.define_experiment_flags(without=('seed',))
   flags.DEFINE_enum(
     'scale',
@@ -82,7 +82,9 @@ if __name__ == '__main__':
     ' data and settings',
   )
   flags.DEFINE_string('seeds', None, "seeds of every experiment; default: the table's")
-  flags.DEFINE_string('output', None, 'directory of results and runs; default runs/reproduce-SCALE')
+  flags.DEFINE_string(
+    'output', None, 'directory of results and runs; default: runs/reproduce-SCALE'
+  )
   flags.DEFINE_bool('finished_only', False, 'train nothing, and show the finished runs')
   flags.DEFINE_bool(
     'needs', False, 'train nothing, and print the missing data and a rough time for all runs'

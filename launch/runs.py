@@ -1,13 +1,12 @@
-"""Trains planned runs, each in a process of its own, several at a time.
+"""Trains planned runs, each in its own process, several at a time.
 
 `launch.sweep` plans the points of a grid, and `launch.reproduce` the rows of tables.
 
-A run's memory is given back at its end, and a crash ends one run only. Children
-are in process groups of their own, so that Ctrl-C reaches them through this
-module, which gives them time to end; a kill of this process ends them, too, and so
-does a second Ctrl-C. A run that is interrupted between rounds saves its state. One
-that is interrupted within a round, as most are, has given its state away: it
-resumes from its last checkpoint.
+A run's memory is free after its end, and a crash ends only one run. Each child is in its
+own process group, so Ctrl-C reaches the children through this module, which gives them
+time to end. A kill of this process ends them, too, and so does a second Ctrl-C. A run that
+is interrupted between rounds saves its state. Most runs are interrupted within a round,
+which has overwritten the state; they resume from the last checkpoint.
 """
 
 import contextlib
@@ -33,15 +32,17 @@ from tff_xc.measure import catalog
 from tff_xc.report import run_files
 
 _ROOT = pathlib.Path(__file__).parents[1]
-# Of a directory; file systems take 255 bytes, and a log lies beside it.
+# The longest name of a run's directory. File systems allow 255 bytes, and the name of the log
+# is longer.
 _LONGEST_NAME = 200
 _POLL_SECONDS = 0.2
-# A round, an evaluation and a checkpoint may have to end first.
+# A run may have to finish a round, an evaluation and a checkpoint before it ends.
 _GRACE_SECONDS = 60.0
-# The share of the free memory that runs side by side may take.
+# The share of the free memory that parallel runs may use.
 _MEMORY_SHARE = 0.8
-# This code becomes the run: no Python runs between fork and exec. 1 is
-# PR_SET_PDEATHSIG of <sys/prctl.h>; a killed run resumes.
+# The child process executes this code, and then becomes the run, so no Python runs between fork
+# and exec. If this process ends, the system kills the run (1 is PR_SET_PDEATHSIG of
+# <sys/prctl.h>). A killed run can resume.
 _BECOME = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -54,10 +55,10 @@ if os.getppid() == int(sys.argv[1]):
 class Run:
   """One run of a sweep, or of a published table."""
 
-  values: Mapping[str, Any]  # Of the grids, or those of the table's row.
-  config: Mapping[str, Any]  # From `experiment.resolve`.
+  values: Mapping[str, Any]  # The settings of the grid point or of the table's row.
+  config: Mapping[str, Any]  # The configuration from `experiment.resolve`.
   folder: pathlib.Path
-  name: str = ''  # Of the grid point or row, for people; '': its values.
+  name: str = ''  # The name of the grid point or row to print; '': print `values`.
 
   @property
   def seed(self) -> int:
@@ -69,22 +70,22 @@ class Run:
 
   @property
   def point(self) -> str:
-    """The grid point, for people: 'client_learning_rate=0.1 negatives=40'."""
+    """The grid point as text: 'client_learning_rate=0.1 negatives=40'."""
     words = (f'{name}={text_of(value)}' for name, value in self.values.items())
     return self.name or ' '.join(words)
 
 
 def text_of(value: bool | float | str) -> str:
-  """Returns a setting as a flag has it."""
+  """Returns the value of a setting as it is written in a flag."""
   if isinstance(value, bool):
     return str(value).lower()
   return f'{value:.12g}' if isinstance(value, float) else str(value)
 
 
 def folder_of(root: pathlib.Path, values: Mapping[str, Any], *first: str) -> pathlib.Path:
-  """Returns ROOT/client_learning_rate=0.1_negatives=40, after words that go first.
+  """Returns ROOT/FIRST_client_learning_rate=0.1_negatives=40.
 
-  A name that file systems would refuse is cut, and ends with a digest of all of it.
+  A name that is too long for file systems is cut, and ends with a digest of the whole name.
   """
   words = [*first]
   for name, value in values.items():
@@ -97,7 +98,7 @@ def folder_of(root: pathlib.Path, values: Mapping[str, Any], *first: str) -> pat
 
 
 def seeds(text: str) -> list[int]:
-  """Returns the seeds of a text such as '0,1,2', all different."""
+  """Parses a text such as '0,1,2' into different seeds."""
   try:
     found = [int(part) for part in text.split(',')]
   except ValueError:
@@ -110,7 +111,7 @@ def seeds(text: str) -> list[int]:
 def train(
   runs: Sequence[Run], given: Mapping[str, Any], output: pathlib.Path, jobs: int
 ) -> dict[pathlib.Path, str]:
-  """Trains what is not finished of the runs of a task; returns why some failed, by folder."""
+  """Trains the unfinished runs of a task; returns the reasons of failures by folder."""
   waiting = [run for run in runs if not is_finished(run)]
   if waiting:
     check_files(runs[0].task, runs[0].config['data_dir'])
@@ -146,18 +147,18 @@ def train(
 
 
 def is_finished(run: Run) -> bool:
-  """Whether a run is finished; refuses a directory that holds another run."""
+  """Whether a run is finished. Refuses a directory that holds a different run."""
   same_run.check_config(run.folder, run.config)
   summary = run_files.read_summary(run.folder)
   return run_files.is_finished(run.config, summary)
 
 
 def check_data(runs: Sequence[Run]) -> None:
-  """Refuses runs of equal options, which may change data, that were on different data."""
+  """Refuses runs on different data if their options, which may change data, are equal."""
   first: dict[str, tuple[Run, Mapping]] = {}
   for run in runs:
     if not run_files.is_run(run.folder):
-      continue  # It has not begun.
+      continue  # The run has not started.
     config = run_files.read_config(run.folder / run_files.CONFIG)
     options = json.dumps(config.get('options'), sort_keys=True)
     data = config.get('data', {})
@@ -171,13 +172,13 @@ def check_data(runs: Sequence[Run]) -> None:
 
 
 def check_files(task: str, data_dir: str) -> None:
-  """Refuses a directory without the task's data, before N runs do."""
+  """Refuses a directory without the task's data, before each run would."""
   if find := tasks.get(task).find:
     find(data_dir)
 
 
 def arguments_of(run: Run, given: Mapping[str, Any], client_threads: int | None) -> list[str]:
-  """Returns Python's arguments that train a run, with the settings of all runs."""
+  """Returns the arguments of Python that train a run. `given` has the settings of all runs."""
   changes = {**given, **run.values, 'seed': run.seed}
   if client_threads is not None:
     changes.setdefault('client_threads', client_threads)
@@ -187,7 +188,7 @@ def arguments_of(run: Run, given: Mapping[str, Any], client_threads: int | None)
 
 
 def _score(run: Run) -> str:
-  """Returns the final value of the headline metric, for people."""
+  """Returns the final value of the headline metric as text."""
   final = run_files.read_summary(run.folder)['final']
   name = next((n for n in tasks.get(run.task).metrics if final.get(n) is not None), None)
   if name is None:
@@ -198,16 +199,16 @@ def _score(run: Run) -> str:
 
 
 class Child:
-  """The process of one run; its output goes to a file beside `run.folder`."""
+  """The process of one run. Its output goes to a log next to `run.folder`."""
 
   def __init__(self, run: Run, arguments: Sequence[str]):
     self.run = run
-    self.error: str | None = None  # Why it failed, in one sentence.
-    self.seconds = 0.0  # From its start to its end.
+    self.error: str | None = None  # The reason of a failure, in one sentence.
+    self.seconds = 0.0  # The duration of the run.
     self._log = run.folder.with_name(run.folder.name + '.log')
     self._log.parent.mkdir(parents=True, exist_ok=True)
     become = [sys.executable, '-I', '-S', '-c', _BECOME, str(os.getpid())]
-    paths = [str(_ROOT), os.environ.get('PYTHONPATH')]  # Where this project is.
+    paths = [str(_ROOT), os.environ.get('PYTHONPATH')]
     with open(self._log, 'ab', opener=lock.regular) as log:
       self._log_start = log.tell()
       self._process = subprocess.Popen(
@@ -221,7 +222,7 @@ class Child:
     self._started = time.monotonic()
 
   def has_ended(self) -> bool:
-    """Whether it has ended; fills the attributes."""
+    """Whether the process has ended. Sets `seconds` and `error` if it has."""
     status = self._process.poll()
     if status is None:
       return False
@@ -231,12 +232,12 @@ class Child:
     return True
 
   def interrupt(self) -> None:
-    """Lets it end, and save its state if it has one, as between rounds."""
+    """Asks the process to end. It saves its state if it is between rounds."""
     if self._process.poll() is None:
-      self._process.terminate()  # In the background, SIGINT is ignored.
+      self._process.terminate()  # Background processes ignore SIGINT.
 
   def end(self, deadline: float) -> None:
-    """Waits until `deadline`, of `time.monotonic`, and kills what is left."""
+    """Waits until `deadline` (of `time.monotonic`), and kills the remaining processes."""
     with contextlib.suppress(subprocess.TimeoutExpired):
       self._process.wait(max(deadline - time.monotonic(), 0))
     with contextlib.suppress(ProcessLookupError):
@@ -257,12 +258,13 @@ class Child:
 def run_all(
   runs: Sequence[Run], arguments_of: Callable[[Run, int], Sequence[str]], jobs: int
 ) -> Iterator[tuple[Child, int]]:
-  """Runs all runs in order, `jobs` side by side; 0: as many as fit the memory.
+  """Executes all runs in order, `jobs` at a time; 0: as many as fit the memory.
 
-  With 0 the first run runs alone, and the others as many at a time as there are cores
-  and as fit, if each is as large as the first. `arguments_of` gets the number of
-  runs that share the cores, of which the last count only those that start after them.
-  Yields every child that has ended, with the number side by side; ends all if closed.
+  With 0, the first run is alone. Then as many runs execute in parallel as there are cores, and
+  as fit into memory if each is as large as the first. `arguments_of` receives the number of
+  runs that share the cores; for the last runs, this is the number of runs that are left.
+  Yields every child that has ended, with the number of parallel runs. Closing the iterator
+  ends all children.
   """
   waiting, running, limit = list(runs), [], jobs
   try:
@@ -280,7 +282,7 @@ def run_all(
         yield child, limit or 1
       interrupts.check()
   finally:
-    for child in running:  # They may save their states first.
+    for child in running:  # This lets children save their states.
       child.interrupt()
     deadline = time.monotonic() + _GRACE_SECONDS
     for child in running:
@@ -288,15 +290,15 @@ def run_all(
 
 
 def fitting(peak_bytes: int) -> int:
-  """Returns how many runs of this size to run side by side, at least one."""
+  """Returns the number of runs of this size to execute in parallel, at least one."""
   if pathlib.Path('/dev/nvidia0').exists():
-    return 1  # How much of a GPU's memory a run takes is not known.
+    return 1  # The GPU memory that a run needs is unknown.
   cores = len(os.sched_getaffinity(0))
   usable = _MEMORY_SHARE * memory.free_bytes()
   return max(1, min(cores, int(usable / max(peak_bytes, 1))))
 
 
 def threads(side_by_side: int) -> int | None:
-  """Returns the clients that a run trains at a time; None: one for each core."""
+  """Returns the number of clients that a run trains at a time; None: one per core."""
   cores = len(os.sched_getaffinity(0))
   return max(1, cores // side_by_side) if side_by_side > 1 else None

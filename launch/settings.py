@@ -1,4 +1,4 @@
-"""Flags of a run, checked and resolved without importing TensorFlow."""
+"""Defines, checks and resolves the flags of a run, without importing TensorFlow."""
 
 import os
 import sys
@@ -20,9 +20,9 @@ from tff_xc.report import pictures, run_files
 COMMON = ('data_dir', 'split', 'encoder', 'rounds', 'eval_every', 'seed')
 COMMON += ('clients_per_round', 'local_epochs', 'batch_size', 'device')
 COMMON += ('client_learning_rate', 'server_learning_rate')
-# Flags of all commands that --help=all lists.
+# Flags of all commands that only --help=all lists.
 _RARE = ('cache_dir', 'picture_format')
-# Of --help=all, in its order.
+# The groups of flags in --help=all, in order.
 _GROUPS = 'run', 'data and network', 'clients', 'server', 'algorithm', 'runtime'
 _RUNTIME = (
   'runtime',
@@ -40,7 +40,7 @@ _CHOSEN = {'task': tasks.TASKS, 'algorithm': algorithms.ALGORITHMS}
 
 
 def parameters() -> dict[str, hp.Hyperparameter]:
-  """Returns all that a flag may set, by name."""
+  """Returns all parameters that flags can set, by name."""
   return {**experiment.SETTINGS, **algorithms.HYPERPARAMETERS, **tasks.OPTIONS}
 
 
@@ -59,13 +59,13 @@ def define_experiment_flags(without: Collection[str] = ()) -> None:
 
 
 def define_flags(of: Iterable[hp.Hyperparameter], group: str = '') -> None:
-  """Defines a flag for each of these parameters; `changes` has those set."""
+  """Defines a flag for each parameter. `changes` returns the parameters that are set."""
   for parameter in of:
     kind = type(parameter.default)
     text = parameter.help
     if parameter.choices:
       text += ' (' + '|'.join(parameter.choices) + ')'
-    # --help shows a module's flags together.
+    # --help shows the flags of a module together.
     more = {'module_name': group} if group else {}
     if kind is bool:
       flags.DEFINE_bool(parameter.name, None, text, **more)
@@ -87,10 +87,10 @@ def _group(name: str) -> str:
 
 
 def narrow_help(arguments: Sequence[str]) -> None:
-  """Leaves the flags that --help lists: those that most runs need.
+  """Removes flags that --help does not list; those that most runs need remain.
 
-  With --task or --algorithm these are the flags that apply to them, with the values of
-  such a run; with --help=all, all flags.
+  With --task or --algorithm, the flags that apply to them remain, with the values of such a
+  run. With --help=all, all flags remain.
   """
   del arguments
   values = flags.FLAGS
@@ -109,7 +109,7 @@ def narrow_help(arguments: Sequence[str]) -> None:
 
 
 def _that_apply(task, algorithm, given: dict[str, Any]) -> dict[str, Any]:
-  """Returns what a run of a task, an algorithm, either or both of them has."""
+  """Returns the settings, by name, of a run with this task, this algorithm or both."""
   if task and algorithm:
     data = {'data_dir': 'data'} if task.data_is_named else {}
     config = experiment.resolve(task.name, algorithm.name, data | given)
@@ -127,7 +127,7 @@ def _that_apply(task, algorithm, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def define_calibration_flags(what: str = 'all scores') -> None:
-  """Defines `--calibrate` and its options; `calibration` returns their values."""
+  """Defines `--calibrate` and its options. `calibration` returns their values."""
   flags.DEFINE_integer(
     'calibrate',
     None,
@@ -140,21 +140,22 @@ def define_calibration_flags(what: str = 'all scores') -> None:
   flags.DEFINE_integer(
     'calibrate_epochs',
     10,
-    'passes over the virtual features',
+    'number of passes over the virtual features of --calibrate',
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )
   app.define_float(
     'calibrate_learning_rate',
     None,
-    "rate of SGD on the virtual features; default: the run's --client_learning_rate",
+    'learning rate of SGD on the virtual features of --calibrate; default: the'
+    " run's --client_learning_rate",
     least=0.0,
     most=1e30,
   )
 
 
 def calibration() -> tuple[int, int, float | None] | None:
-  """Returns what `launch.trained.calibrated` takes; None: nothing is calibrated."""
+  """Returns the arguments of `launch.trained.calibrated`; None: no calibration."""
   values = flags.FLAGS
   check_of('calibrate', ('calibrate_epochs', 'calibrate_learning_rate'))
   if not values.calibrate:
@@ -163,7 +164,7 @@ def calibration() -> tuple[int, int, float | None] | None:
 
 
 def define_named_flags(**meanings: str) -> None:
-  """Defines flags of a run's data and encoder, by what they mean; see `named`."""
+  """Defines flags for a run's data and encoder from names and help texts; see `named`."""
   for name, meaning in meanings.items():
     if name == 'encoder':
       meaning += '. Code that only the run directory names is never executed'
@@ -171,42 +172,41 @@ def define_named_flags(**meanings: str) -> None:
 
 
 def named() -> dict[str, str]:
-  """Returns what flags name of a run's data and encoder, by name."""
+  """Returns the values of the given flags for a run's data and encoder, by name."""
   names = ('encoder', *experiment.DATA_FILES)
   return {n: v for n, v in changes().items() if n in names}
 
 
 def check_of(of: str, names: Sequence[str]) -> None:
-  """Refuses the options `names` of a flag that is not given."""
+  """Refuses the options `names` if the flag `of` that they belong to is not given."""
   if flags.FLAGS[of].value is None:
-    refuse(names, f'goes with --{of}; give --{of}=5, say, too')
+    refuse(names, f'goes with --{of}; also give --{of}, such as --{of}=5')
 
 
 def define_jobs_flag() -> None:
-  """Defines `--jobs`, of commands that train several runs."""
+  """Defines `--jobs` for commands that train several runs."""
   flags.DEFINE_integer(
     'jobs',
     0,
-    'number of parallel runs; 0: the first run runs alone, then as many as the cores and the'
-    ' memory allow',
+    'number of parallel runs; 0: first a single run, then as many as the cores and the memory'
+    ' allow',
     lower_bound=0,
     upper_bound=hp.INT32_MAX,
   )
 
 
 def define_cache_flag() -> None:
-  """Defines `--cache_dir`; `use_cache_dir` makes it take effect."""
+  """Defines `--cache_dir`. `use_cache_dir` applies it."""
   flags.DEFINE_string(
     'cache_dir',
     None,
-    'directory that keeps parsed text files for the next run; default '
-    f'${cache_folder.VARIABLE}, then $XDG_CACHE_HOME/tff_xc, then '
-    '~/.cache/tff_xc. May be deleted at any time.',
+    'directory that keeps parsed text files for later runs; you may delete it at any time. Default:'
+    f' ${cache_folder.VARIABLE}, then $XDG_CACHE_HOME/tff_xc, then ~/.cache/tff_xc',
   )
 
 
 def use_cache_dir() -> None:
-  """Makes this process and its children use `--cache_dir`, if it is given."""
+  """Lets this process and its children use `--cache_dir`, if it is given."""
   if not flags.FLAGS.cache_dir:
     return
   chosen = os.path.abspath(flags.FLAGS.cache_dir)
@@ -217,7 +217,7 @@ def use_cache_dir() -> None:
 
 
 def define_picture_flag() -> None:
-  """Defines `--picture_format`; `use_picture_format` makes it take effect."""
+  """Defines `--picture_format`. `use_picture_format` applies it."""
   flags.DEFINE_string(
     'picture_format',
     None,
@@ -227,7 +227,7 @@ def define_picture_flag() -> None:
 
 
 def use_picture_format() -> None:
-  """Makes this process and its children write `--picture_format`, if it is given."""
+  """Lets this process and its children write `--picture_format`, if it is given."""
   if flags.FLAGS.picture_format is not None:
     pictures.use_formats(flags.FLAGS.picture_format)
 
@@ -239,7 +239,7 @@ def refuse_arguments(arguments) -> None:
 
 
 def refuse(names: Iterable[str], why: str) -> None:
-  """Refuses flags that are given and do not apply."""
+  """Refuses those of the flags `names` that are given."""
   for name in names:
     if flags.FLAGS[name].present:
       raise errors.InputError(f'--{name} {why}')
@@ -264,5 +264,5 @@ def changes() -> dict[str, Any]:
 
 
 def resolve() -> dict[str, Any]:
-  """Returns config.json's content from the parsed flags of `launch.train`."""
+  """Returns the content of config.json from the parsed flags of `launch.train`."""
   return experiment.resolve(*given())

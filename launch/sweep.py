@@ -5,12 +5,11 @@
     [--seeds=0,1,2] [--output=DIR] [--jobs=N] [--metric=top1] \\
     [any flag of launch.train]
 
-Every run is a run directory OUTPUT/NAME=VALUE_.../seedS of launch.train. All
-settings are checked before the first run starts. The same command goes on with a
-sweep that stopped: finished runs are kept, an unfinished one resumes. A run that
-fails, such as one that diverges, is reported and the sweep goes on. At the end
-it prints a table, mean ± sample std over seeds, the best marked with '*', and
-writes sweep.md, sweep.csv and sweep.png.
+Every run has a run directory OUTPUT/NAME=VALUE_.../seedS like those of launch.train. All
+settings are checked before the first run starts. The same command continues a sweep that
+stopped: finished runs are kept, and unfinished runs resume. If a run fails or diverges, the
+sweep reports it and continues. At the end the command prints a table with mean ± sample std
+over seeds, marks the best row with '*', and writes sweep.md, sweep.csv and sweep.png.
 """
 
 import itertools
@@ -31,7 +30,7 @@ from tff_xc.report import methods, run_files, tables, text_table
 def points(
   grids: Sequence[str], parameters: Mapping[str, hp.Hyperparameter]
 ) -> list[dict[str, Any]]:
-  """Returns the product of grids NAME:VALUE,VALUE,...: values by name, the last fastest."""
+  """Returns the product of grids NAME:VALUE,VALUE,... The last grid varies fastest."""
   found: dict[str, list] = {}
   for grid in grids:
     name, _, texts = grid.partition(':')
@@ -52,8 +51,8 @@ def _values(name: str, texts: str, parameters) -> list:
   if name not in known:
     raise errors.InputError(
       f'{name} is no setting that changes results{wording.meant(name, known)}; a sweep has one'
-      ' task and one algorithm, whose hyper-parameters `python -m launch.list algorithms` lists,'
-      ' and seeds are given by --seeds'
+      ' task and one algorithm, whose hyper-parameters `python -m launch.list algorithms` lists;'
+      ' seeds are given by --seeds'
     )
   values: dict[str, Any] = {}
   for text in texts.split(','):
@@ -73,7 +72,7 @@ def plan(
   run_seeds: Sequence[int],
   output: pathlib.Path,
 ) -> list[runs_lib.Run]:
-  """Returns all runs of a sweep, all seeds of a point after each other."""
+  """Returns all runs of a sweep. The seeds of a grid point follow each other."""
   found = []
   for values in grid_points:
     if both := set(values) & set(given):
@@ -95,7 +94,7 @@ def sweep(
   jobs: int,
   metric: str | None,
 ) -> str:
-  """Trains what is not finished; returns the table, and writes the files."""
+  """Trains unfinished runs and writes the files; returns the table."""
   failures = runs_lib.train(runs, given, output, jobs)
   table = write(runs, failures, output, metric)
   return f'task {runs[0].task}, {runs[0].config["algorithm"]}\n{table}'
@@ -109,10 +108,10 @@ def write(
 ) -> str:
   """Writes the files of a sweep; returns the table as text.
 
-  A row is a grid point, in the order of the grids, and '*' marks the best by
-  `metric`; None: by validation, where the runs choose their rounds by it. A point has
-  no values if one of its seeds failed, as a mean over the other seeds would favour it.
-  `failures` has why a run failed, by its directory.
+  A row is a grid point, in the order of the grids, and '*' marks the best row by `metric`.
+  None: the validation score by which the runs choose a round, otherwise the first score. A
+  point has no values if one of its seeds failed, because a mean over the other seeds would
+  favour it. `failures` has the reasons of failures by run directory.
   """
   from tff_xc.report import curves
 
@@ -127,7 +126,7 @@ def write(
   measured = tables.measured(table)
   metric = metric or next(iter([*measured, *catalog.SCORES]))
   column = tables.column(metric)
-  score = catalog.SCORES.get(metric)  # None: a target.
+  score = catalog.SCORES.get(metric)  # None: the metric is a target.
   heading = score.heading if score else column.heading
   best, notes = None, []
   if metric not in measured:
@@ -137,7 +136,7 @@ def write(
     )
   elif table[f'{column.key}_mean'].notna().any():
     best = tables.ranking(table, metric)[0]
-    notes.append(f'* the best by {heading}')
+    notes.append(f'* marks the best row by {heading}')
   for run in runs:
     if why := failures.get(run.folder):
       notes.append(f'{run.point} seed {run.seed} failed: {why}')
@@ -172,7 +171,7 @@ def _table(
   failures: Mapping[pathlib.Path, str],
   metric: str | None,
 ):
-  """Returns a row for each point, without values where a seed failed."""
+  """Returns a row for each grid point; it has no values if a seed failed."""
   finished = {
     name: [run for run in point if run.folder not in failures] for name, point in points.items()
   }
@@ -217,23 +216,23 @@ def main(arguments) -> None:
 
 
 if __name__ == '__main__':
-  # Not at import, since other commands have flags of these names.
+  # Flags are not defined at import, because other commands have flags with the same names.
   settings.define_experiment_flags(without=('seed',))
   flags.DEFINE_multi_string(
     'grid',
     [],
-    'NAME:VALUE,VALUE,...: a flag of launch.train and its values; repeat it for'
+    'NAME:VALUE,VALUE,...: a flag of launch.train and its values. Repeat --grid for'
     ' the product of several grids',
   )
   flags.DEFINE_string('seeds', '0', 'seeds of every grid point, such as 0,1,2')
-  flags.DEFINE_string('output', None, 'directory of the sweep; default runs/sweep_TASK_ALGORITHM')
+  flags.DEFINE_string('output', None, 'directory of the sweep; default: runs/sweep_TASK_ALGORITHM')
   settings.define_jobs_flag()
   settings.define_picture_flag()
   flags.DEFINE_string(
     'metric',
     None,
-    'what decides the best: a metric, or a target such as top1:0.7, of which'
-    ' fewer rounds are better; default: the score of validation examples by which the'
-    ' runs choose a round, else the first score',
+    'metric that decides which row is best, or a target such as top1:0.7, for which fewer rounds'
+    ' are better. Default: the validation score by which the runs choose a round, otherwise the'
+    ' first score',
   )
   app.run(main, __doc__, settings.narrow_help)

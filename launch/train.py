@@ -3,8 +3,8 @@
   python -m launch.train --task=glyphs-demo --algorithm=fedss --run_dir=runs/demo
 
 The same command with the same --run_dir resumes a run that stopped. `--help` lists the
-flags that most runs need; with --task and --algorithm those that apply to them, with
-their values; --help=all lists all flags.
+flags that most runs need. With --task and --algorithm, it lists the flags that apply to them,
+with their values. --help=all lists all flags.
 """
 
 import os
@@ -18,13 +18,13 @@ from launch import app, settings
 from tasks import experiment
 from tff_xc.report import run_files, tables, text_table
 
-flags.DEFINE_string('run_dir', None, 'directory of the run; default runs/TASK_ALGORITHM_seedS')
+flags.DEFINE_string('run_dir', None, 'directory of the run; default: runs/TASK_ALGORITHM_seedS')
 settings.define_experiment_flags()
 settings.define_picture_flag()
 
 
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
-  """Trains as configured, in `run_dir`; prints and returns the summary."""
+  """Trains a configuration in `run_dir`; prints and returns the summary."""
   summary = experiment.run(config, run_dir)
   from tff_xc.experiment import run_directory
 

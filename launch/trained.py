@@ -1,4 +1,4 @@
-"""Loads what a run has trained, for the commands that use it. Imports TensorFlow.
+"""Loads the model or the state of a run. Imports TensorFlow.
 
 found = trained.load('runs/demo')  # The model, without the data.
 embeddings = found.model.embed(found.weights, x)
@@ -23,8 +23,8 @@ from tff_xc.round import algorithm as algorithm_lib, parts, process as process_l
 from tff_xc.runtime import registry as runtimes
 
 LAST, BEST = 'last', 'best'
-# The best round if the run chose it by validation, or the best of those that have a
-# checkpoint; else the last.
+# If the run chose the best round by validation: this round, or if it has no checkpoint, the
+# best round that has one. Otherwise the last round.
 CHOSEN = 'chosen'
 
 
@@ -32,15 +32,15 @@ class Trained(NamedTuple):
   """The global model of a run after some rounds."""
 
   config: Mapping[str, Any]  # The run's config.json.
-  model: classifier.EmbeddingClassifier  # As the algorithm makes it.
-  # As of `LearningProcess.get_model_weights`: all pending updates are applied.
+  model: classifier.EmbeddingClassifier  # The model as the algorithm builds it.
+  # The weights of `LearningProcess.get_model_weights`, in which all pending updates are applied.
   weights: classifier.ModelWeights
   rounds: int
   description: description_lib.Description
-  class_names: list[str] | None  # None: they are their numbers.
-  # After these rounds; empty if they were not measured.
+  class_names: list[str] | None  # None: class numbers serve as names.
+  # The scores after these rounds; empty if they were not measured.
   scores: dict[str, float]
-  # Of a private run, its epsilon after these rounds; None: unknown, or not private.
+  # The epsilon of a private run after these rounds; None: unknown, or not private.
   epsilon: float | None = None
 
 
@@ -49,18 +49,18 @@ class Restored(NamedTuple):
 
   dataset: client_data.FederatedDataset
   evaluator: evaluation.Evaluator
-  weights: classifier.ModelWeights  # As those of `Trained`.
+  weights: classifier.ModelWeights  # The same weights as in `Trained`.
   rounds: int
   algorithm: algorithm_lib.Algorithm
   state: process_lib.RoundState
   client_threads: int
-  # Of a run whose clients have models of their own, what they keep; else None.
+  # The models that clients keep; None if clients keep no models in this run.
   kept: client_states.ClientStates | None = None
 
   def predictions(self, client: str) -> tuple[str, np.ndarray, np.ndarray]:
     """Predicts a client's test examples, or its training examples if it has no others.
 
-    Returns 'test' or 'training', and predicted and true classes, int [k].
+    Returns 'test' or 'training', the predicted classes and the true classes, int [k].
     """
     clients, held_out = self.dataset.train, self.dataset.held_out
     part, numbers = 'training', clients.numbers(client)
@@ -76,8 +76,8 @@ def load(
 ) -> Trained:
   """Loads the model of a round: 'chosen', 'last', 'best' (by --best_by) or a number.
 
-  `named` has the encoder, if the user names it. Raises `errors.InputError` for what is
-  missing, damaged or not trusted.
+  `named` has the encoder, if the user names it. Raises `errors.InputError` for missing or
+  damaged files, and for untrusted code.
   """
   path = pathlib.Path(run_dir)
   run = run_files.read_run(path, needs_metrics=False)
@@ -104,16 +104,16 @@ def load(
 def restore(
   run_dir: str, named: Mapping[str, str] | None = None, round_number: int | None = None
 ) -> Restored:
-  """Loads a run's newest checkpoint (or a round's) and its data; installs its runtime.
+  """Loads a run's newest checkpoint (or that of a round) and its data; installs its runtime.
 
-  `named` are settings that the user names: where the run's data are now, and the encoder
-  if it is the user's code.
+  `named` has settings that the user names: the present places of the run's data, and the
+  encoder if it is the user's code.
   """
   path = pathlib.Path(run_dir)
   found = run_files.read_run(path, needs_metrics=False).config
   check_encoder(path, found, named or {})
   config = _with_moved_data(path, found, named or {})
-  config['runtime'] = runtimes.DEFAULT  # All is computed here.
+  config['runtime'] = runtimes.DEFAULT  # All computations run in this process.
   experiment.install_runtime(config)
   made = experiment.assemble(config)
   same_run.check_data(run_dir, found, fingerprint.fingerprint(made.dataset))
@@ -140,10 +140,10 @@ def restore(
 def calibrated(
   found: Restored, features: int, epochs: int, rate: float | None
 ) -> tuple[Restored, ccvr.Calibration]:
-  """Returns the run with class rows that CCVR has calibrated, and how.
+  """Calibrates the class rows of a run with CCVR; returns the run and the calibration.
 
-  The arguments are those of `ccvr.Calibration`; a rate of None: the clients'. What
-  clients keep is left out.
+  The arguments are those of `ccvr.Calibration`. If `rate` is None, the client learning rate
+  is used. The result leaves out the models that clients keep.
   """
   if rate is None:
     rate = found.algorithm.local_training.learning_rate
@@ -160,40 +160,40 @@ def calibrated(
 
 
 def check_rows(config: Mapping, instead: str) -> None:
-  """Refuses classes of a run whose clients train class rows of their own alone.
+  """Refuses to predict classes if only clients train class rows, and keep them.
 
-  `config` is the run's config.json, and `instead` what to do.
+  `config` is the run's config.json, and `instead` says what the user can do.
   """
   if config.get('hyperparameters', {}).get('head_epochs'):
     raise errors.InputError(
-      f"clients of {config['algorithm']} keep class rows of their own, and the server's,"
-      f' which nobody trains, give classes by chance; {instead}'
+      f'clients of {config["algorithm"]} keep their own class rows. The rows of the server are'
+      f' not trained, so they would predict classes by chance; {instead}'
     )
 
 
 def check_encoder(path: pathlib.Path, config: Mapping, named: Mapping[str, str]) -> None:
-  """Refuses to run code that a config.json names and the user does not."""
+  """Refuses to run code that config.json names, unless the user names it, too."""
   recorded = str(run_files.flat(config).get('encoder', ''))
   shown = wording.shown(recorded)
   if named.get('encoder', recorded) != recorded:
     raise errors.InputError(
       f'--encoder={named["encoder"]}: {path} is a run with the encoder'
-      f' {shown or "of its task"}; leave it out, or give that'
+      f' {shown or "of its task"}; leave --encoder out, or give the encoder of the run'
     )
   if recorded and encoders.is_code(recorded) and 'encoder' not in named:
     raise errors.InputError(
-      f'{path / run_files.CONFIG} names --encoder={shown}, and no code that a directory'
-      ' names is run before you name it: give this again, if you trust it'
+      f'{path / run_files.CONFIG} names --encoder={shown}. Code that only a directory names is'
+      ' not executed: give this flag again, if you trust the code'
     )
 
 
 def round_of(run_dir: str, wanted: str) -> int | None:
-  """Returns the number of the round that `load` takes; None: the newest sound one."""
+  """Returns the number of the round that `load` loads; None: the newest sound checkpoint."""
   return _round(run_files.read_run(run_dir, needs_metrics=False), wanted)
 
 
 def choose_client(clients, wanted: str | None) -> str:
-  """Returns the client wanted; None: of the first hundred, one with most examples."""
+  """Returns the client `wanted`; if None, the one of the first hundred with most examples."""
   if wanted is None:
     return max(clients.client_ids[:100], key=lambda c: len(clients.numbers(c)))
   if wanted not in clients.client_ids:
@@ -205,7 +205,7 @@ def choose_client(clients, wanted: str | None) -> str:
 def _with_moved_data(
   path: pathlib.Path, config: Mapping, named: Mapping[str, str]
 ) -> dict[str, Any]:
-  """Returns the configuration of a run that somebody else may have written."""
+  """Returns a run's configuration with `named` applied. The run directory may be untrusted."""
   options, others = {**config.get('options', {})}, {}
   for name in named.keys() - {'encoder'}:
     (options if name in options else others)[name] = named[name]
@@ -220,7 +220,7 @@ def _of_config(path: pathlib.Path, error: errors.InputError) -> errors.InputErro
 
 
 def _round(run: run_files.Run, wanted: str) -> int | None:
-  """Returns the number of a round that has a checkpoint; None: the newest sound one."""
+  """Returns the number of a round that has a checkpoint; None: the newest sound checkpoint."""
   kept = checkpoints.kept(run.path)
   if not kept:
     raise errors.InputError(f'{run.path} has no checkpoint; start launch.train on it again')
@@ -266,7 +266,7 @@ def _model(path: pathlib.Path, config: Mapping):
   except (OSError, ValueError) as e:
     raise errors.DamageError(
       f'{file} is missing or damaged ({wording.shown(e)}); resume the run for a moment, which'
-      ' writes it again'
+      ' writes the file again'
     ) from e
   try:
     model = experiment.trained_model(config, description)
@@ -291,7 +291,7 @@ def _weights(path: pathlib.Path, model, chosen: int | None):
       damage = e
       if version != versions[0]:
         print(
-          f'warning: the checkpoint of round {version} is damaged ({e}); the one before is taken',
+          f'warning: the checkpoint of round {version} is damaged ({e}); the previous one is used',
           file=sys.stderr,
         )
   file = checkpoints.path_of(path, version)
